@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Two commands do all the set-up: `make try` (see it work) and `make test` (see it hold).
+
+DROVER := target/release/drover
+OUT := out
+
+.PHONY: help
+help:
+	@echo 'make try     real KVM VMs under the real scheduler, in a virtual host; about 3 minutes'
+	@echo 'make test    everything that is promised, checked'
+	@echo 'make lint    formatting, warnings, function length'
+	@echo 'make bench   cost of the scheduler beside its peers, and where its queues should be'
+	@echo 'make hooks   run the lint before each commit'
+
+.PHONY: setup
+setup:
+	@script/setup
+
+.PHONY: build
+build: setup
+	cargo build --release --locked
+
+.PHONY: try
+try: build
+	@mkdir -p $(OUT)
+	$(DROVER) run scenarios/esx-fig3-shares.toml --on lab --json $(OUT)/esx-fig3-shares.json
+	@echo
+	@echo 'What next:'
+	@echo '  $(DROVER) run scenarios/sleep-vs-busy.toml --on lab     wake-ups beside a busy VM'
+	@echo '  $(DROVER) check                                         is this machine fit for it?'
+	@echo '  sudo $(DROVER) serve                                    schedule this machine; Ctrl-C undoes it'
+
+.PHONY: test
+test: build lint policy-test
+	cargo test --workspace --release --locked
+
+.PHONY: policy-test
+policy-test:
+	$(MAKE) -C policy/test test
+
+.PHONY: lint
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	script/lint-c
+
+.PHONY: bench
+bench: build
+	script/bench
+
+.PHONY: hooks
+hooks:
+	git config core.hooksPath script/hooks
