@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The policy's front door: what the ground tells it, in the order of a thread's
+ * life. Each function is one event; what it decides is in the file named there.
+ */
+#ifndef DROVER_POLICY_H
+#define DROVER_POLICY_H
+
+#include "pick.h"
+#include "vm.h"
+#include "wait_bound.h"
+#include "wake.h"
+
+/* The scheduler starts; params and every pcpu's cell and online are set. */
+static __always_inline void drover_start(struct drover *d)
+{
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus)
+		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
+	vm_begin_host(d);
+}
+
+/* The thread slept and is ready now. Its pCPU may still be chosen. */
+static __always_inline void drover_woken(struct drover *d, struct thread *t)
+{
+	wake_forget_old_claims(d, t);
+	waiting_begin(d, t);
+}
+
+/* The ready thread needs a place (waiting.h, wake.h). woken: it had slept. */
+static __always_inline void drover_place(struct drover *d, struct task_struct *task,
+					 struct thread *t, bool woken)
+{
+	u32 near = ground_task_pcpu(d, task);
+	s32 idle;
+
+	waiting_leave(d, t);
+	waiting_begin(d, t);
+	if (woken && wake_preempt(d, task, t, near))
+		return;
+	waiting_enter(d, task, t, near);
+	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
+	idle = ground_claim_idle(d, task, near);
+	if (idle >= 0)
+		ground_kick(d, (u32)idle);
+}
+
+/* The thread begins to run there. */
+static __always_inline void drover_running(struct drover *d, struct task_struct *task,
+					   struct thread *t, u32 at)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	struct vm *vm = vm_at(d, t->slot);
+	u64 now_ns = ground_now_ns(d);
+
+	waiting_end(d, t, now_ns);
+	t->charged_ns = ground_cpu_time_ns(d, task);
+	/* Confined threads are not picked by vruntime: they say nothing of their siblings. */
+	if (!t->confined && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
+		vm->vruntime_floor_ns = t->vruntime_ns;
+	__sync_fetch_and_add(&vm->nr_running, 1);
+	__sync_fetch_and_add(&vm->nr_dispatches, 1);
+	pcpu->running_slot = t->slot;
+	pcpu->running_vruntime_ns = t->vruntime_ns;
+	pcpu->preempt_pending = 0;
+	pcpu->idle_looked = 0;
+}
+
+/* The thread stops running there, to wait or to sleep. */
+static __always_inline void drover_stopping(struct drover *d, struct task_struct *task,
+					    struct thread *t, u32 at)
+{
+	share_charge(d, vm_at(d, t->slot), t, ground_cpu_time_ns(d, task));
+	__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_running, 1);
+	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
+}
+
+/*
+ * The pCPU asks what to run (pick.h). `task` and `t` are what runs there and
+ * would go on, or NULL.
+ */
+static __always_inline void drover_dispatch(struct drover *d, u32 at, struct task_struct *task,
+					    struct thread *t)
+{
+	if (t) {
+		/* It may go on without stopping: charge what it has run so far. */
+		share_charge(d, vm_at(d, t->slot), t, ground_cpu_time_ns(d, task));
+		pcpu_at(d, at)->running_vruntime_ns = t->vruntime_ns;
+	}
+	if (!pick_next(d, at, t) || !t)
+		return;
+	share_bound_claim(d, vm_at(d, t->slot), share_claim_max_ns(d, vm_at(d, t->slot)));
+	ground_set_slice(d, task, d->params.slice_ns);
+}
+
+/*
+ * The pCPU has just become idle: look once more, for a thread that was on its
+ * way into a queue. Whoever queues one from now on sees that the pCPU is idle.
+ */
+static __always_inline void drover_idle(struct drover *d, u32 at)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	bool somebody = false;
+	u32 i;
+
+	if (!pcpu->online)
+		return;
+
+	for_each_index(i, 0, d->params.nr_cells) {
+		struct cell *cell = ground_cell(d, i);
+
+		if (cell && tournament_best(d, cell) != TOURNAMENT_NOBODY)
+			somebody = true;
+	}
+	/* Confined threads may not be allowed here: look once, not for ever. */
+	if (d->nr_confined_waiting && !pcpu->idle_looked) {
+		pcpu->idle_looked = 1;
+		somebody = true;
+	}
+	if (somebody)
+		ground_kick(d, at);
+}
+
+/*
+ * From time to time: kick pCPUs that rest beside waiting threads. A thread is
+ * counted a moment before it can be taken; should whoever queues it be
+ * interrupted just there, a pCPU may have looked in vain and gone to rest.
+ */
+static __always_inline void drover_rouse(struct drover *d)
+{
+	u32 i;
+
+	if (!d->nr_waiting)
+		return;
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		struct pcpu *pcpu = pcpu_at(d, i);
+
+		if (pcpu->online && pcpu->running_slot >= DROVER_MAX_VMS)
+			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
+	}
+}
+
+static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
+{
+	pcpu_at(d, at)->preempt_pending = 0;
+	pcpu_at(d, at)->idle_looked = 0;
+	pcpu_at(d, at)->online = 1;
+	__sync_fetch_and_add(&d->pcpu_changes, 1);
+}
+
+static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
+{
+	pcpu_at(d, at)->online = 0;
+	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
+	d->orphans = 1;
+	__sync_fetch_and_add(&d->pcpu_changes, 1);
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the policy may ask of the ground it runs on.
+ *
+ * The policy calls nothing else. In the kernel these are a few lines each over
+ * sched_ext (bpf/ground.bpf.h); in the simulator they act on virtual time. A
+ * task is opaque here: what the policy knows of it is in struct thread.
+ *
+ * A queue holds tasks in the order of a u64 that may wrap. Every (VM, cell)
+ * pair has one, and every pCPU has one of its own for threads that may not run
+ * everywhere.
+ */
+#ifndef DROVER_GROUND_H
+#define DROVER_GROUND_H
+
+#include "types.h"
+
+#ifdef __bpf__
+#define GROUND static __always_inline
+#else
+#define GROUND extern
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+/* In the kernel this is the kernel's own task; the simulator brings its own. */
+struct task_struct;
+
+/* --- time --- */
+
+/* Now, monotonic. Cheap: may lag by the length of one scheduling event. */
+GROUND u64 ground_now_ns(struct drover *d);
+/* CPU time the task has received in its life, as the ground accounts it. */
+GROUND u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task);
+
+/* --- tasks --- */
+
+/* The pCPU the task runs on, or last ran on. */
+GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
+/* May the task run on that pCPU now (affinity, migration, hotplug)? */
+GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
+/* How long the running task may go on before ground asks again; 0: ask now. */
+GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
+
+/* --- placing the task that has just become ready; one of these, once --- */
+
+/* Put it into a queue, to be taken in order. */
+GROUND void ground_enqueue(struct drover *d, struct task_struct *task, u64 queue, u64 slice_ns,
+			   u64 order);
+/* Let it run on that pCPU next; with preempt, at once. */
+GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 slice_ns,
+			  bool preempt);
+
+/* --- queues --- */
+
+GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 cell);
+GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
+/* Take the first task that may run here, to run on the asking pCPU next. */
+GROUND bool ground_take_first(struct drover *d, u64 queue);
+/*
+ * Take any task that may run here and has been waiting since before then. May
+ * search a long queue: not for every pick.
+ */
+GROUND bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns);
+/* The order of the first task; false if there is none. */
+GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
+
+/* --- pCPUs --- */
+
+/* An idle pCPU the task may run on, claimed, near `near`; -1 if there is none. */
+GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
+/* Make the pCPU ask for work again. */
+GROUND void ground_kick(struct drover *d, u32 pcpu);
+
+/* --- cells --- */
+
+/* NULL only for a cell that does not exist. */
+GROUND struct cell *ground_cell(struct drover *d, u32 cell);
+GROUND void ground_lock_cell(struct cell *cell);
+GROUND void ground_unlock_cell(struct cell *cell);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Picking: what a pCPU runs next.
+ *
+ * Idea. A pCPU that asks compares three candidates: the least served VM of its
+ * cell, the first thread of its own queue (confined threads), and the thread
+ * that runs now, if it would go on. The least virtual time wins. Before that it
+ * glances at one other cell, a different one each time, and takes from there
+ * when that cell's VM is further behind than a migration is worth. That glance
+ * is the whole of load balancing between cells: virtual time is global, so the
+ * cell with too much work is the one whose VMs fall behind. Likewise among the
+ * threads of one VM: before one is taken from its queue here, its queue in the
+ * glanced cell is asked for a sibling that has run less by a slice. A pCPU that
+ * finds nobody looks everywhere before it goes idle.
+ *
+ * Worked example. Cell 0 has one VM at 40 ms, cell 1 three VMs at 28 ms. A pCPU
+ * of cell 0 glances at cell 1: 28 + steal_gain (8 ms) < 40, so it takes a thread
+ * of cell 1, which from then on waits in cell 0.
+ *
+ * What it is bad at. With C cells an imbalance is seen after about C picks, some
+ * C * 8 ms. It knows distance only as "my cell" and "another".
+ */
+#ifndef DROVER_PICK_H
+#define DROVER_PICK_H
+
+#include "wait_bound.h"
+
+#define PICK_TRIES 6
+
+/*
+ * A VM whose counted thread could not be taken is on its way in or out of the
+ * queue. Ask somebody else first: put it later, by a slice and from try to try by
+ * more, until a thread of it comes or goes (waiting.h) or its time has come.
+ */
+static __always_inline void pick_ask_later(struct drover *d, u32 cell_index, u64 key, u32 try)
+{
+	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
+	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+
+	tournament_settle(d, cell_index, tournament_slot(key), key, key + step);
+}
+
+/* The VM's queue in that cell, or in the glanced one if a sibling there has run less. */
+CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
+{
+	u64 here = ground_vm_queue(d, slot, cell_index);
+	u64 there;
+	u64 here_order = 0;
+	u64 there_order = 0;
+	u32 other;
+	struct cell *cell;
+
+	other = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
+	cell = ground_cell(d, other);
+	if (other == cell_index || !cell || !cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
+		return here;
+	there = ground_vm_queue(d, slot, other);
+	if (!ground_first_order(d, there, &there_order) ||
+	    !ground_first_order(d, here, &here_order))
+		return here;
+	return (s64)(here_order - there_order) > (s64)d->params.slice_ns ? there : here;
+}
+
+static __always_inline void pick_note_served(struct drover *d, u32 cell_index, u32 slot)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+
+	if (cell)
+		cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = ground_now_ns(d);
+}
+
+/* Take a thread of the cell's least served VM. */
+static __always_inline bool pick_from_cell(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
+					   u32 try)
+{
+	u32 slot = tournament_slot(key);
+	u64 queue = d->params.nr_cells < 2 ? ground_vm_queue(d, slot, cell_index) :
+					     pick_queue_of(d, pcpu, cell_index, slot);
+
+	share_clock_to(d, vm_at(d, slot)->vtime_ns);
+	if (wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue) ||
+	    ground_take_first(d, queue)) {
+		pick_note_served(d, cell_index, slot);
+		return true;
+	}
+	pick_ask_later(d, cell_index, key, try);
+	return false;
+}
+
+/* A thread of the pCPU's own queue that has waited beyond the bound. */
+static __always_inline bool pick_overdue(struct drover *d, u32 pcpu)
+{
+	return pcpu_at(d, pcpu)->nr_pinned &&
+	       wait_bound_serve(d, &pcpu_at(d, pcpu)->overdue_check_ns, ground_pcpu_queue(d, pcpu));
+}
+
+/* A sibling of the running thread, in the glanced cell, that has run less by a slice. */
+CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+{
+	u32 other = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
+	struct cell *cell = ground_cell(d, other);
+	u64 order = 0;
+
+	if (!cell || !cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ||
+	    !ground_first_order(d, ground_vm_queue(d, slot, other), &order))
+		return false;
+	if ((s64)(vruntime_ns - order) <= (s64)d->params.slice_ns)
+		return false;
+	return ground_take_first(d, ground_vm_queue(d, slot, other));
+}
+
+/* A cell other than mine whose least served VM is far behind `key`. */
+CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u32 home, u64 key)
+{
+	u32 nr_cells = d->params.nr_cells;
+	u32 other;
+	u64 theirs;
+	u64 gain = (d->params.steal_gain_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+
+	if (nr_cells < 2)
+		return false;
+	other = (pcpu_at(d, pcpu)->glance++) % nr_cells;
+	if (other == home)
+		return false;
+	theirs = share_least_served(d, other);
+	if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
+		return false;
+	return pick_from_cell(d, pcpu, other, theirs, 0);
+}
+
+/* Anybody of that cell; several are asked, because some may be in flight. */
+CHECKED_APART bool pick_from_foreign(THE_DROVER, u32 pcpu, u32 other)
+{
+	bool found = false;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = share_least_served(d, other);
+
+		if (key == TOURNAMENT_NOBODY)
+			break;
+		found = pick_from_cell(d, pcpu, other, key, try);
+		if (found)
+			break;
+	}
+	return found;
+}
+
+/* Nothing here: anything, anywhere, that may run here. */
+CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu, u32 home)
+{
+	u32 nr_cells = d->params.nr_cells;
+	u32 nr_pcpus = d->params.nr_pcpus;
+	u32 step;
+
+	for_each_index(step, 1, nr_cells) {
+		if (pick_from_foreign(d, pcpu, (home + step) % nr_cells))
+			return true;
+	}
+	if (!d->nr_confined_waiting)
+		return false;
+	for_each_index(step, 1, nr_pcpus) {
+		u32 other = (pcpu + step) % nr_pcpus;
+
+		if (pcpu_at(d, other)->nr_pinned &&
+		    ground_take_first(d, ground_pcpu_queue(d, other)))
+			return true;
+	}
+	return false;
+}
+
+/* Threads left in the queues of pCPUs that went offline: whoever can, takes them. */
+CHECKED_APART bool pick_orphan(THE_DROVER)
+{
+	bool left = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (pcpu_at(d, i)->online || !pcpu_at(d, i)->nr_pinned)
+			continue;
+		if (ground_take_first(d, ground_pcpu_queue(d, i)))
+			return true;
+		left = true;
+	}
+	if (!left)
+		d->orphans = 0;
+	return false;
+}
+
+/* The earliest of what the pCPU could run; NOBODY if there is nothing. */
+static __always_inline u64 pick_earliest(u64 a, u64 b)
+{
+	return tournament_before(a, b) ? a : b;
+}
+
+/* The key of the first thread in the pCPU's own queue, or NOBODY. */
+static __always_inline u64 pick_own_key(struct drover *d, u32 pcpu)
+{
+	u64 vtime_ns = 0;
+
+	if (!pcpu_at(d, pcpu)->nr_pinned ||
+	    !ground_first_order(d, ground_pcpu_queue(d, pcpu), &vtime_ns))
+		return TOURNAMENT_NOBODY;
+	return tournament_key(vtime_ns, 0);
+}
+
+/* Does the running thread give way to the best that waits? To a sibling, always. */
+static __always_inline bool pick_yields(u64 running_key, u64 own_key, u64 cell_key)
+{
+	if (own_key != TOURNAMENT_NOBODY && !tournament_before(running_key, own_key))
+		return true;
+	if (cell_key == TOURNAMENT_NOBODY)
+		return false;
+	return tournament_slot(cell_key) == tournament_slot(running_key) ||
+	       !tournament_before(running_key, cell_key);
+}
+
+/*
+ * Choose for that pCPU. `running` is the thread that would go on there, charged
+ * up to now, or NULL. Returns true when the pCPU shall go on with it.
+ */
+static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread *running)
+{
+	u32 home = pcpu_at(d, pcpu)->cell;
+	u64 running_key = TOURNAMENT_NOBODY;
+	u32 try;
+
+	/* On its way offline it still runs what must run there, and takes nothing else. */
+	if (!pcpu_at(d, pcpu)->online)
+		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
+	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)))
+		return false;
+	if (running)
+		running_key = tournament_key(vm_at(d, running->slot)->vtime_ns, running->slot);
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = share_least_served(d, home);
+		u64 own_key = pick_own_key(d, pcpu);
+		u64 best = pick_earliest(own_key, key);
+
+		if (try == 0 &&
+		    pick_from_neighbour(d, pcpu, home, pick_earliest(best, running_key)))
+			return false;
+		if (running && !pick_yields(running_key, own_key, key))
+			return d->params.nr_cells < 2 ||
+			       !pick_sibling(d, pcpu, running->slot, running->vruntime_ns);
+		if (best == TOURNAMENT_NOBODY)
+			break;
+		if (best == own_key ? ground_take_first(d, ground_pcpu_queue(d, pcpu)) :
+				      pick_from_cell(d, pcpu, home, key, try))
+			return false;
+	}
+	return !pick_anywhere(d, pcpu, home);
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Shares: how much of the host each VM is owed, and how it is told.
+ *
+ * Idea. The VM is the scheduled thing, not the thread. A VM has a virtual time:
+ * all CPU time its threads have received, divided by its shares. Whoever has
+ * the least virtual time is served next; so among VMs that want more than they
+ * get, CPU time flows in proportion to shares, whatever the number of their
+ * vCPUs, and helper threads are paid for by the VM they work for. This is
+ * start-time fair queueing (Goyal, Vin, Cheng 1996) with the VM as the flow and
+ * several servers; seed 000, 2.1, calls the same quantity "the ratio of the
+ * consumed CPU resources to the entitlement".
+ *
+ * `vtime_now_ns` is the virtual time of the least served VM that waits. Two
+ * rules tie VMs to it:
+ *  - a VM that wakes from sleep as a whole may not be further behind it than its
+ *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;
+ *  - one that sleeps in part, or runs on although others wait, because it cannot
+ *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
+ *    thread is charged up to a slice late: 32 ms of CPU time for each thread. One
+ *    that just waits keeps its claim, however large;
+ *  - while nobody waits anywhere, it follows the VM that is furthest ahead: time
+ *    that nobody else wanted is free, and is not held against who used it.
+ *
+ * Worked example. vm0 has 1000 shares, vm1 7000, four busy vCPUs each, four
+ * pCPUs, slices of 8 ms. Both start at 0. vm0 runs on all four pCPUs for 8 ms
+ * and is at 32 ms. vm1 now runs until it, too, has passed 32 ms: 32 * 7 = 224 ms
+ * of CPU time, seven rounds of 4 pCPUs * 8 ms. Then vm0 again: 1:7. Note that a
+ * VM's vCPUs tend to run at the same time, without being told to.
+ *
+ * What it is bad at. A VM is charged when it has run, not before, so a VM as
+ * wide as the host takes a whole round at a time: others wait one slice, and a
+ * VM with few shares gets its time in rare, wide bursts. Time is what is
+ * divided, not work: a vCPU beside a busy SMT sibling pays the full price. There
+ * is one clock for the host: VMs pinned to a crowded pCPU fall behind it, and one
+ * of them that sleeps loses to a rival beside it that does not.
+ */
+#ifndef DROVER_SHARE_H
+#define DROVER_SHARE_H
+
+#include "tournament.h"
+
+#define SHARE_INVERSE_SHIFT 20
+
+static __always_inline struct vm *vm_at(struct drover *d, u32 slot)
+{
+	return &d->vm[bounded(slot, DROVER_MAX_VMS)];
+}
+
+static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
+{
+	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
+}
+
+/* CPU time as the VM's virtual time sees it. */
+static __always_inline u64 share_weigh(struct vm *vm, u64 cpu_ns)
+{
+	/* Eight seconds at once at most: the product stays within 64 bits. */
+	if (cpu_ns > (1ULL << 33))
+		cpu_ns = 1ULL << 33;
+	return (cpu_ns * vm->share_inverse) >> SHARE_INVERSE_SHIFT;
+}
+
+/* Give the VM shares, 1 to 1000000; returns what it had before. */
+static __always_inline u32 share_set(struct vm *vm, u32 shares)
+{
+	if (shares < 1)
+		shares = 1;
+	if (shares > DROVER_SHARES_MAX)
+		shares = DROVER_SHARES_MAX;
+	vm->share_inverse =
+		(((u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT) + shares / 2) / shares;
+	return __sync_lock_test_and_set(&vm->shares, shares);
+}
+
+/* Virtual time moves forward only. Racing writers lose at most one step. */
+static __always_inline void share_clock_to(struct drover *d, u64 vtime_ns)
+{
+	if ((s64)(vtime_ns - d->vtime_now_ns) > 0)
+		d->vtime_now_ns = vtime_ns;
+}
+
+/* The VM may be owed that much CPU time and no more. */
+static __always_inline void share_bound_claim(struct drover *d, struct vm *vm, u64 cpu_ns)
+{
+	u64 floor_ns = d->vtime_now_ns - share_weigh(vm, cpu_ns);
+
+	if ((s64)(vm->vtime_ns - floor_ns) < 0)
+		vm->vtime_ns = floor_ns;
+}
+
+/* What a VM that is awake may be owed. */
+static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
+{
+	/* The host's own threads are not counted; it is as wide as its pCPUs. */
+	u32 threads = vm->nr_threads > vm->nr_vcpus ? vm->nr_threads : vm->nr_vcpus;
+
+	return d->params.claim_bound_ns * (threads ?: 1);
+}
+
+/* Charge the VM and the thread for what the thread has run since last charged. */
+static __always_inline void share_charge(struct drover *d, struct vm *vm, struct thread *t,
+					 u64 cpu_time_ns)
+{
+	u64 ran_ns = cpu_time_ns - t->charged_ns;
+
+	t->charged_ns = cpu_time_ns;
+	t->vruntime_ns += t->kind == THREAD_HOST ? ran_ns * 100 / (t->weight ?: 1) : ran_ns;
+	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, ran_ns));
+	__sync_fetch_and_add(t->kind == THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
+			     ran_ns);
+	if (!d->nr_waiting)
+		share_clock_to(d, vm->vtime_ns);
+}
+
+/*
+ * The key of the cell's least served VM, or TOURNAMENT_NOBODY. Corrects leaves
+ * that lag behind their VM on the way; a few tries suffice because only VMs
+ * that ran since they were last looked at can lag.
+ */
+CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u64 key = cell ? tournament_best(d, cell) : TOURNAMENT_NOBODY;
+	u32 try;
+
+	for_each_index(try, 0, 8) {
+		u32 slot = tournament_slot(key);
+		u64 fresh = tournament_key(vm_at(d, slot)->vtime_ns, slot);
+
+		if (!cell || key == TOURNAMENT_NOBODY || !tournament_before(key, fresh))
+			break;
+		tournament_settle(d, cell_index, slot, key, fresh);
+		key = tournament_best(d, cell);
+	}
+	return key;
+}
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "books.h"
+
+#define for_each_task(g, task)                                                            \
+	for (struct task_struct *task = (g)->task; task < (g)->task + FAKE_TASKS; task++) \
+		if (task->state != TASK_NONE)
+
+static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best)
+{
+	u64 leaf = tournament_leaf(&g->cell[cell], slot);
+	u32 nr_queued = 0;
+
+	for_each_task(g, task) nr_queued +=
+		task->thread.slot == slot && task->thread.queued_in == cell + 1;
+	CHECK_EQ(g->cell[cell].nr_queued[slot], nr_queued);
+	CHECK_EQ(leaf != TOURNAMENT_NOBODY, nr_queued != 0);
+	if (tournament_before(leaf, *best))
+		*best = leaf;
+}
+
+static void check_tournaments(struct ground *g)
+{
+	for (u32 cell = 0; cell < g->d.params.nr_cells; cell++) {
+		u64 best = TOURNAMENT_NOBODY;
+
+		for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+			check_queued(g, cell, slot, &best);
+		CHECK_EQ(tournament_best(&g->d, &g->cell[cell]), best);
+		CHECK_EQ(g->cell[cell].lock.held, 0);
+	}
+}
+
+/* A ready thread is somewhere, once, and the books know where. */
+static void check_place(struct ground *g, struct task_struct *task)
+{
+	struct thread *t = &task->thread;
+	u64 queue = task->queue;
+
+	if (task->state != TASK_READY) {
+		CHECK_EQ(queue, NO_QUEUE);
+		CHECK(!t->queued_in && !t->pinned_on);
+		CHECK(task->state == TASK_WAKING || !t->ready_since_ns);
+		return;
+	}
+	CHECK_SAYING(queue != NO_QUEUE, "a ready thread is in no queue");
+	CHECK(t->ready_since_ns);
+	CHECK(!t->queued_in || !t->pinned_on);
+	if (queue < ground_pcpu_queue(&g->d, 0))
+		CHECK_EQ(queue, ground_vm_queue(&g->d, t->slot, t->queued_in - 1));
+	else if (queue < fake_local_queue(0))
+		CHECK_EQ(queue, ground_pcpu_queue(&g->d, t->pinned_on - 1));
+}
+
+static void check_waiting(struct ground *g)
+{
+	u32 nr_waiting[FAKE_PROCESSES] = {}, nr_pinned[FAKE_PCPUS] = {};
+	u32 sum_waiting = 0, sum_pinned = 0;
+
+	for_each_task(g, task)
+	{
+		check_place(g, task);
+		nr_waiting[task->thread.slot] += task->thread.ready_since_ns != 0;
+		sum_waiting += task->thread.ready_since_ns != 0;
+		if (task->thread.pinned_on) {
+			nr_pinned[task->thread.pinned_on - 1]++;
+			sum_pinned++;
+		}
+	}
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		CHECK_EQ(vm_at(&g->d, slot)->nr_waiting, nr_waiting[slot]);
+	for (u32 pcpu = 0; pcpu < g->d.params.nr_pcpus; pcpu++)
+		CHECK_EQ(pcpu_at(&g->d, pcpu)->nr_pinned, nr_pinned[pcpu]);
+	CHECK_EQ(g->d.nr_waiting, sum_waiting);
+	CHECK_EQ(g->d.nr_confined_waiting, sum_pinned);
+}
+
+static void check_running(struct ground *g)
+{
+	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
+		struct task_struct *current = g->pcpu[at].current;
+
+		if (!current)
+			continue;
+		CHECK_EQ(current->state, TASK_RUNNING);
+		CHECK_EQ(pcpu_at(&g->d, at)->running_slot, current->thread.slot);
+		CHECK_SAYING(fake_allowed(g, current, at) || !g->pcpu[at].online,
+			     "runs on a pCPU it may not run on");
+	}
+}
+
+static void check_life(struct ground *g)
+{
+	for (u32 slot = 1; slot < FAKE_PROCESSES; slot++) {
+		struct vm *vm = vm_at(&g->d, slot);
+		u32 nr_threads = 0, nr_vcpus = 0;
+
+		for_each_task(g, task)
+		{
+			nr_threads += task->thread.slot == slot;
+			nr_vcpus += task->thread.slot == slot && task->thread.kind == THREAD_VCPU;
+		}
+		CHECK_EQ(vm->nr_threads, nr_threads);
+		CHECK_EQ(vm->state == VM_LIVE, nr_threads != 0);
+		if (vm->state == VM_LIVE)
+			CHECK_EQ(vm->nr_vcpus, nr_vcpus);
+	}
+}
+
+/* Time does not run backwards, but for a VM that was forgiven. */
+static void check_monotone(struct ground *g, struct books_before *before)
+{
+	CHECK((s64)(g->d.vtime_now_ns - before->clock_ns) >= 0);
+	before->clock_ns = g->d.vtime_now_ns;
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
+		struct vm *vm = vm_at(&g->d, slot);
+
+		if (vm->id == before->vm[slot].id &&
+		    vm->nr_forgiven == before->vm[slot].nr_forgiven)
+			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0);
+		before->vm[slot].id = vm->id;
+		before->vm[slot].vtime_ns = vm->vtime_ns;
+		before->vm[slot].nr_forgiven = vm->nr_forgiven;
+	}
+}
+
+void books_check(struct ground *g, struct books_before *before)
+{
+	check_waiting(g);
+	check_tournaments(g);
+	check_running(g);
+	check_life(g);
+	check_monotone(g, before);
+}
+
+void books_check_settled(struct ground *g)
+{
+	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
+		if (g->pcpu[at].current || !g->pcpu[at].online)
+			continue;
+		CHECK_EQ(pcpu_at(&g->d, at)->running_slot, DROVER_MAX_VMS);
+		/* What is in a pCPU's local queue is the kernel's to run. */
+		for_each_task(g, task) CHECK_SAYING(
+			task->state != TASK_READY || task->queue >= fake_local_queue(0) ||
+				!fake_allowed(g, task, at),
+			"pCPU %u idles while a thread of VM %u waits in queue %" PRIx64, at,
+			task->thread.slot, (uint64_t)task->queue);
+	}
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "fake_ground.h"
+
+static struct ground *the_ground;
+
+static struct ground *of(struct drover *d)
+{
+	CHECK(d == &the_ground->d);
+	return the_ground;
+}
+
+/* Others act: their kicks are felt, the caller's are still on their way. */
+static void meanwhile(struct ground *g)
+{
+	u64 kicks = g->kicks;
+	u32 asking = g->asking;
+
+	if (!g->meanwhile)
+		return;
+	g->kicks = 0;
+	g->meanwhile(g);
+	g->kicks = kicks;
+	g->asking = asking;
+}
+
+struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
+{
+	struct ground *g;
+
+	free(the_ground);
+	g = the_ground = calloc(1, sizeof(*g));
+	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_cells <= FAKE_CELLS);
+	g->now_ns = SECOND;
+	g->d.params = (struct params){
+		.slice_ns = 8 * MS,
+		.wake_credit_ns = 5 * MS,
+		.claim_bound_ns = 32 * MS,
+		.preempt_gain_ns = 250 * US,
+		.steal_gain_ns = 8 * MS,
+		.wait_bound_ns = SECOND,
+		.nr_pcpus = nr_pcpus,
+		.nr_cells = nr_cells,
+	};
+	for (u32 i = 0; i < nr_pcpus; i++) {
+		g->pcpu[i].online = g->pcpu[i].idle = true;
+		g->d.pcpu[i].online = 1;
+		g->d.pcpu[i].cell = i * nr_cells / nr_pcpus;
+	}
+	drover_start(&g->d);
+	return g;
+}
+
+struct task_struct *fake_task(struct ground *g)
+{
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+
+		if (task->state != TASK_NONE)
+			continue;
+		*task = (struct task_struct){
+			.state = TASK_ASLEEP,
+			.allowed = ALL_PCPUS,
+			.queue = NO_QUEUE,
+			.to_queue = NO_QUEUE,
+			.burst_ns = NEVER,
+			.burst_left_ns = NEVER,
+			.wakes_at_ns = NEVER,
+			.thread.weight = 100,
+		};
+		return task;
+	}
+	CHECK_SAYING(false, "more than %d tasks", FAKE_TASKS);
+}
+
+bool fake_allowed(struct ground *g, struct task_struct *task, u32 pcpu)
+{
+	return g->pcpu[pcpu].online && task->allowed >> pcpu & 1;
+}
+
+struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu)
+{
+	struct task_struct *first = NULL;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		s64 later;
+
+		if (task->state == TASK_NONE || task->queue != queue)
+			continue;
+		if (pcpu < FAKE_PCPUS && (!fake_allowed(g, task, pcpu) || task->locked))
+			continue;
+		later = first ? (s64)(task->order - first->order) : -1;
+		if (later < 0 || (later == 0 && task->arrival < first->arrival))
+			first = task;
+	}
+	return first;
+}
+
+u32 fake_queue_length(struct ground *g, u64 queue)
+{
+	u32 length = 0;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		length += g->task[i].state != TASK_NONE && g->task[i].queue == queue;
+	return length;
+}
+
+u64 fake_local_queue(u32 pcpu)
+{
+	return (2ULL << 32) + pcpu;
+}
+
+static void insert(struct ground *g, struct task_struct *task, u64 queue, u64 order)
+{
+	CHECK_SAYING(task->queue == NO_QUEUE, "a task in a queue was placed again");
+	task->queue = queue;
+	task->order = order;
+	task->arrival = ++g->arrivals;
+}
+
+void fake_put(struct ground *g, struct task_struct *task)
+{
+	u32 at = task->to_pcpu;
+	struct fake_pcpu *pcpu = &g->pcpu[at];
+
+	CHECK_SAYING(task->to_queue != NO_QUEUE, "a ready task was placed nowhere");
+	meanwhile(g);
+	insert(g, task, task->to_queue, task->to_order);
+	if (task->to_queue == fake_local_queue(at)) {
+		task->pcpu = at;
+		if (task->to_preempt)
+			task->arrival = -task->arrival;
+		if (task->to_preempt && pcpu->current)
+			pcpu->current->slice_ns = 0;
+		pcpu->resched |= task->to_preempt || !pcpu->current;
+	}
+	task->to_queue = NO_QUEUE;
+}
+
+void fake_deliver_kicks(struct ground *g)
+{
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
+		g->pcpu[i].resched |= g->kicks >> i & 1;
+	g->kicks = 0;
+}
+
+void fake_count_cpu_time(struct ground *g, struct task_struct *task)
+{
+	u64 ran_ns = g->now_ns - task->counted_to_ns;
+
+	task->counted_to_ns = g->now_ns;
+	task->cpu_time_ns += ran_ns;
+	task->slice_ns -= ran_ns < task->slice_ns ? ran_ns : task->slice_ns;
+	if (task->burst_left_ns != NEVER)
+		task->burst_left_ns -= ran_ns < task->burst_left_ns ? ran_ns : task->burst_left_ns;
+}
+
+/* --- what ground.h promises --- */
+
+u64 ground_now_ns(struct drover *d)
+{
+	return of(d)->now_ns;
+}
+
+u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->cpu_time_ns;
+}
+
+u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->pcpu;
+}
+
+bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
+{
+	/* The kernel answers for affinity only; so does this. */
+	(void)d;
+	return task->allowed >> pcpu & 1;
+}
+
+void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
+{
+	(void)d;
+	task->slice_ns = slice_ns;
+}
+
+void ground_enqueue(struct drover *d, struct task_struct *task, u64 queue, u64 slice_ns, u64 order)
+{
+	CHECK_SAYING(task->to_queue == NO_QUEUE, "a task was placed twice");
+	meanwhile(of(d));
+	task->slice_ns = slice_ns;
+	task->to_queue = queue;
+	task->to_order = order;
+}
+
+void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 slice_ns, bool preempt)
+{
+	struct ground *g = of(d);
+
+	CHECK_SAYING(task->to_queue == NO_QUEUE, "a task was placed twice");
+	CHECK_SAYING(task->allowed >> pcpu & 1, "sent to a pCPU it may not run on");
+	meanwhile(g);
+	/* To an offline pCPU: the kernel runs it anywhere instead. */
+	for (u32 i = 0; !g->pcpu[pcpu].online && i < g->d.params.nr_pcpus; i++)
+		if (fake_allowed(g, task, i))
+			pcpu = i;
+	task->slice_ns = slice_ns;
+	task->to_queue = fake_local_queue(pcpu);
+	task->to_order = 0;
+	task->to_pcpu = pcpu;
+	task->to_preempt = preempt;
+}
+
+u64 ground_vm_queue(struct drover *d, u32 slot, u32 cell)
+{
+	(void)d;
+	return (u64)slot * DROVER_MAX_CELLS + cell;
+}
+
+u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
+{
+	(void)d;
+	return (1ULL << 32) + pcpu;
+}
+
+static bool take(struct ground *g, struct task_struct *task)
+{
+	if (!task)
+		return false;
+	task->queue = NO_QUEUE;
+	task->pcpu = g->asking;
+	insert(g, task, fake_local_queue(g->asking), 0);
+	meanwhile(g);
+	return true;
+}
+
+bool ground_take_first(struct drover *d, u64 queue)
+{
+	return take(of(d), fake_first(of(d), queue, of(d)->asking));
+}
+
+bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+{
+	struct ground *g = of(d);
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		u64 since_ns = task->thread.ready_since_ns;
+
+		if (task->state != TASK_READY || task->queue != queue || task->locked)
+			continue;
+		if (since_ns && (s64)(ready_before_ns - since_ns) >= 0 &&
+		    fake_allowed(g, task, g->asking))
+			return take(g, task);
+	}
+	return false;
+}
+
+bool ground_first_order(struct drover *d, u64 queue, u64 *order)
+{
+	struct task_struct *task = fake_first(of(d), queue, FAKE_PCPUS);
+
+	if (task)
+		*order = task->order;
+	return task;
+}
+
+s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
+{
+	struct ground *g = of(d);
+
+	for (u32 step = 0; step < d->params.nr_pcpus; step++) {
+		u32 at = (near + step) % d->params.nr_pcpus;
+
+		if (!g->pcpu[at].idle || !fake_allowed(g, task, at))
+			continue;
+		g->pcpu[at].idle = false;
+		return (s32)at;
+	}
+	meanwhile(g);
+	return -1;
+}
+
+void ground_kick(struct drover *d, u32 pcpu)
+{
+	of(d)->kicks |= 1ULL << pcpu;
+	of(d)->nr_kicks++;
+}
+
+struct cell *ground_cell(struct drover *d, u32 cell)
+{
+	return cell < d->params.nr_cells ? &of(d)->cell[cell] : NULL;
+}
+
+void ground_lock_cell(struct cell *cell)
+{
+	CHECK_SAYING(!cell->lock.held, "a cell was locked twice");
+	cell->lock.held = 1;
+}
+
+void ground_unlock_cell(struct cell *cell)
+{
+	CHECK_SAYING(cell->lock.held, "a cell was unlocked that was not locked");
+	cell->lock.held = 0;
+}

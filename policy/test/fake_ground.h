@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A ground without a kernel: policy/ground.h on virtual time.
+ *
+ * Tasks, queues, pCPUs and the set of idle pCPUs, and no more. Who tells the
+ * policy of events is fake_kernel.h, or the test itself.
+ *
+ * As in the kernel, a task that the policy places is there, and a kick is felt,
+ * when the policy has returned.
+ *
+ * A misuse that makes the real kernel throw the scheduler out (running a task
+ * where it may not run, placing it twice) fails the test.
+ */
+#ifndef DROVER_TEST_FAKE_GROUND_H
+#define DROVER_TEST_FAKE_GROUND_H
+
+#include "check.h"
+
+#include "../drover.h"
+
+#define MS 1000000ULL
+#define US 1000ULL
+#define SECOND 1000000000ULL
+
+#define FAKE_TASKS 96
+#define FAKE_PCPUS 16
+#define FAKE_CELLS 4
+#define FAKE_PROCESSES 32
+#define ALL_PCPUS (~0ULL)
+#define NO_QUEUE (~0ULL)
+#define NEVER (~0ULL)
+
+enum task_state {
+	TASK_NONE = 0, /* this task does not exist */
+	TASK_ASLEEP,
+	TASK_WAKING, /* its pCPU was chosen, it is in no queue yet */
+	TASK_READY,
+	TASK_RUNNING,
+};
+
+struct task_struct {
+	struct thread thread;
+	enum task_state state;
+	u32 tgid;
+	u64 allowed; /* the pCPUs it may run on, a bit each */
+	u32 pcpu;    /* runs or last ran there */
+	bool selected; /* waking: the policy has been asked where to */
+	bool locked; /* the kernel is handling it: nobody else may */
+	u64 slice_ns;
+	u64 cpu_time_ns;
+	u64 counted_to_ns; /* its CPU time is counted up to then */
+	u64 queue;
+	u64 order;
+	s64 arrival; /* among equals of a queue; below 0: came to preempt */
+	/* where the policy has put it, not there yet */
+	u64 to_queue;
+	u64 to_order;
+	u32 to_pcpu;
+	bool to_preempt;
+	/* what the test would have it do */
+	u64 burst_ns; /* runs that long, then */
+	u64 sleep_ns; /* sleeps that long, and so on; burst NEVER: always busy */
+	u64 burst_left_ns;
+	u64 wakes_at_ns;
+	/* what the test measures, on its own books */
+	u64 ready_at_ns;
+	u64 longest_wait_ns;
+};
+
+struct fake_pcpu {
+	struct task_struct *current;
+	struct task_struct *next; /* chosen, not switched to yet */
+	bool online;
+	bool idle;      /* free for a waker to claim */
+	bool resched;   /* shall ask for work */
+	bool switching; /* has asked, and not switched yet */
+	bool was_busy;  /* a task ran here until this switch */
+	bool locked;    /* the kernel is in it: nobody else may be */
+};
+
+struct ground {
+	struct drover d;
+	struct cell cell[FAKE_CELLS];
+	struct fake_pcpu pcpu[FAKE_PCPUS];
+	struct task_struct task[FAKE_TASKS];
+	u64 now_ns;
+	u32 asking; /* the pCPU that asks for work */
+	s64 arrivals;
+	u32 nr_kicks;
+	u64 kicks; /* on their way, a bit for each pCPU */
+	u64 next_bound_check_ns;
+	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
+	bool slot_taken[FAKE_PROCESSES];
+	/* Called where another pCPU may act meanwhile; NULL: none does. */
+	void (*meanwhile)(struct ground *g);
+};
+
+/* A ground with that many pCPUs, evenly spread over the cells; one at a time. */
+struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells);
+
+/* A task, asleep, of the host, that may run everywhere. */
+struct task_struct *fake_task(struct ground *g);
+
+/* The first in the queue that may run there, or NULL. */
+struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu);
+u32 fake_queue_length(struct ground *g, u64 queue);
+/* The queue of those that run on that pCPU next. */
+u64 fake_local_queue(u32 pcpu);
+/* What the policy said of the task, or of pCPUs to be kicked, takes effect. */
+void fake_put(struct ground *g, struct task_struct *task);
+void fake_deliver_kicks(struct ground *g);
+bool fake_allowed(struct ground *g, struct task_struct *task, u32 pcpu);
+void fake_count_cpu_time(struct ground *g, struct task_struct *task);
+
+#endif

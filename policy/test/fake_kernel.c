@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "fake_kernel.h"
+
+/* What sched_ext gives a task that goes on without anybody having said so. */
+#define DEFAULT_SLICE_NS (20 * MS)
+
+/* --- threads and VMs, as in bpf/find_vm.bpf.h --- */
+
+static u64 online_pcpus(struct ground *g)
+{
+	u64 online = 0;
+
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
+		online |= (u64)g->pcpu[i].online << i;
+	return online;
+}
+
+static void note_confinement(struct ground *g, struct task_struct *task)
+{
+	task->thread.confined = (online_pcpus(g) & ~task->allowed) != 0;
+	task->thread.judged = g->d.pcpu_changes;
+}
+
+static u32 make_vm(struct ground *g, u32 tgid)
+{
+	u32 slot = 1;
+
+	while (g->slot_taken[slot])
+		slot++;
+	CHECK(slot < FAKE_PROCESSES);
+	CHECK_EQ(vm_at(&g->d, slot)->nr_threads, 0);
+	g->slot_taken[slot] = true;
+	g->slot_of[tgid] = slot;
+	vm_begin(&g->d, slot, tgid);
+	vm_at(&g->d, slot)->nr_threads++;
+	return slot;
+}
+
+struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
+{
+	struct task_struct *task = fake_task(g);
+	u32 slot = g->slot_of[tgid];
+
+	task->tgid = tgid;
+	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
+	if (kind == THREAD_HOST)
+		return task;
+	if (slot)
+		CHECK(vm_hold(vm_at(&g->d, slot)));
+	else
+		slot = make_vm(g, tgid);
+	vm_attach(&g->d, &task->thread, slot, kind);
+	return task;
+}
+
+struct vm *kernel_vm(struct ground *g, u32 tgid)
+{
+	return vm_at(&g->d, g->slot_of[tgid]);
+}
+
+u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares)
+{
+	struct task_struct *vcpu[FAKE_TASKS];
+
+	for (u32 i = 0; i < nr_vcpus; i++)
+		vcpu[i] = kernel_thread(g, tgid, THREAD_VCPU);
+	kernel_vm(g, tgid)->shares_asked = shares;
+	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	for (u32 i = 0; i < nr_vcpus; i++)
+		kernel_wake(g, vcpu[i]);
+	return g->slot_of[tgid];
+}
+
+u64 kernel_cpu_time_ns(struct ground *g, u32 tgid)
+{
+	u64 sum_ns = 0;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		if (g->task[i].state != TASK_NONE && g->task[i].tgid == tgid)
+			sum_ns += g->task[i].cpu_time_ns;
+	return sum_ns;
+}
+
+u64 kernel_longest_wait_ns(struct ground *g)
+{
+	u64 longest_ns = 0;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		u64 wait_ns = task->longest_wait_ns;
+
+		if (task->state == TASK_READY && g->now_ns - task->ready_at_ns > wait_ns)
+			wait_ns = g->now_ns - task->ready_at_ns;
+		if (task->state != TASK_NONE && wait_ns > longest_ns)
+			longest_ns = wait_ns;
+	}
+	return longest_ns;
+}
+
+/* --- waking --- */
+
+static void place(struct ground *g, struct task_struct *task, bool woken)
+{
+	struct fake_pcpu *pcpu = &g->pcpu[task->pcpu];
+	bool was_locked = pcpu->locked;
+
+	pcpu->locked = true;
+	task->state = TASK_READY;
+	task->locked = true;
+	if (task->thread.judged != g->d.pcpu_changes)
+		note_confinement(g, task);
+	drover_place(&g->d, task, &task->thread, woken);
+	fake_put(g, task);
+	task->locked = false;
+	pcpu->locked = was_locked;
+}
+
+void kernel_select(struct ground *g, struct task_struct *task)
+{
+	u64 possible = task->allowed & online_pcpus(g);
+	s32 idle = -1;
+
+	CHECK(task->state == TASK_ASLEEP && possible);
+	task->state = TASK_WAKING;
+	task->wakes_at_ns = NEVER;
+	task->ready_at_ns = g->now_ns;
+	task->locked = true;
+	if (!fake_allowed(g, task, task->pcpu))
+		task->pcpu = (u32)__builtin_ctzll(possible);
+	/* With only one pCPU to choose from, the policy is not asked to choose. */
+	task->selected = possible & (possible - 1);
+	if (task->selected) {
+		idle = ground_claim_idle(&g->d, task, task->pcpu);
+		drover_woken(&g->d, &task->thread);
+	}
+	if (idle >= 0) {
+		task->state = TASK_READY;
+		ground_run_on(&g->d, task, (u32)idle, g->d.params.slice_ns, false);
+		fake_put(g, task);
+	}
+	task->locked = false;
+}
+
+void kernel_enqueue(struct ground *g, struct task_struct *task)
+{
+	if (task->state != TASK_WAKING)
+		return; /* it was sent to an idle pCPU */
+	if (!fake_allowed(g, task, task->pcpu))
+		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
+	if (!task->selected)
+		drover_woken(&g->d, &task->thread);
+	place(g, task, true);
+	fake_deliver_kicks(g);
+}
+
+void kernel_wake(struct ground *g, struct task_struct *task)
+{
+	kernel_select(g, task);
+	kernel_enqueue(g, task);
+}
+
+/* --- switching --- */
+
+void kernel_pick(struct ground *g, u32 at)
+{
+	struct fake_pcpu *pcpu = &g->pcpu[at];
+	struct task_struct *current = pcpu->current;
+
+	CHECK(!pcpu->switching);
+	pcpu->resched = false;
+	if (current)
+		fake_count_cpu_time(g, current);
+	if (current && current->slice_ns)
+		return;
+	pcpu->locked = pcpu->switching = true;
+	if (pcpu->online && !fake_first(g, fake_local_queue(at), at)) {
+		g->asking = at;
+		drover_dispatch(&g->d, at, current, current ? &current->thread : NULL);
+	}
+	pcpu->next = fake_first(g, fake_local_queue(at), at);
+	if (current && (current->slice_ns || !pcpu->next)) {
+		if (!current->slice_ns)
+			current->slice_ns = DEFAULT_SLICE_NS;
+		pcpu->locked = pcpu->switching = false;
+	}
+}
+
+static void put_current(struct ground *g, u32 at)
+{
+	struct task_struct *current = g->pcpu[at].current;
+
+	if (!current)
+		return;
+	fake_count_cpu_time(g, current);
+	drover_stopping(&g->d, current, &current->thread, at);
+	current->ready_at_ns = g->now_ns;
+	g->pcpu[at].was_busy = true;
+	g->pcpu[at].current = NULL;
+	place(g, current, false);
+}
+
+static void run_next(struct ground *g, u32 at)
+{
+	struct fake_pcpu *pcpu = &g->pcpu[at];
+	struct task_struct *next = pcpu->next;
+	struct task_struct *second;
+
+	CHECK_SAYING(fake_allowed(g, next, at), "runs on a pCPU it may not run on");
+	CHECK(next->state == TASK_READY && next->queue == fake_local_queue(at));
+	next->queue = NO_QUEUE;
+	next->state = TASK_RUNNING;
+	next->pcpu = at;
+	next->counted_to_ns = g->now_ns;
+	if (g->now_ns - next->ready_at_ns > next->longest_wait_ns)
+		next->longest_wait_ns = g->now_ns - next->ready_at_ns;
+	pcpu->current = next;
+	pcpu->idle = false;
+	drover_running(&g->d, next, &next->thread, at);
+	second = fake_first(g, fake_local_queue(at), at);
+	if (second && second->arrival < 0) {
+		/* One came to preempt while the switch was under way. */
+		next->slice_ns = 0;
+		pcpu->resched = true;
+	}
+}
+
+void kernel_switch(struct ground *g, u32 at)
+{
+	struct fake_pcpu *pcpu = &g->pcpu[at];
+
+	if (!pcpu->switching)
+		return;
+	put_current(g, at);
+	if (pcpu->next) {
+		run_next(g, at);
+	} else {
+		pcpu->idle = pcpu->online;
+		if (pcpu->was_busy && pcpu->online)
+			drover_idle(&g->d, at);
+	}
+	pcpu->next = NULL;
+	pcpu->was_busy = pcpu->switching = pcpu->locked = false;
+	fake_deliver_kicks(g);
+}
+
+static bool has_to_act(struct fake_pcpu *pcpu)
+{
+	return pcpu->online && (pcpu->resched || pcpu->switching);
+}
+
+void kernel_settle(struct ground *g)
+{
+	u32 rounds = 0;
+	u32 idle_for = 0;
+
+	for (u32 i = 0; idle_for < g->d.params.nr_pcpus; i = (i + 1) % g->d.params.nr_pcpus) {
+		idle_for = has_to_act(&g->pcpu[i]) ? 0 : idle_for + 1;
+		CHECK_SAYING(++rounds < 10000, "pCPUs ask for work again and again");
+		if (g->pcpu[i].online && g->pcpu[i].resched && !g->pcpu[i].switching)
+			kernel_pick(g, i);
+		kernel_switch(g, i);
+	}
+}
+
+/* --- sleeping, leaving, changing --- */
+
+static struct task_struct *stop_current(struct ground *g, u32 at)
+{
+	struct task_struct *current = g->pcpu[at].current;
+
+	fake_count_cpu_time(g, current);
+	drover_stopping(&g->d, current, &current->thread, at);
+	g->pcpu[at].current = NULL;
+	g->pcpu[at].was_busy = true;
+	g->pcpu[at].resched = true;
+	return current;
+}
+
+void kernel_sleep(struct ground *g, u32 at)
+{
+	struct task_struct *task = stop_current(g, at);
+
+	task->state = TASK_ASLEEP;
+	if (task->burst_ns != NEVER) {
+		task->burst_left_ns = task->burst_ns;
+		task->wakes_at_ns = g->now_ns + task->sleep_ns;
+	}
+	kernel_pick(g, at);
+}
+
+void kernel_exit(struct ground *g, u32 at)
+{
+	struct task_struct *task = stop_current(g, at);
+	u32 slot = task->thread.slot;
+
+	task->state = TASK_NONE;
+	kernel_pick(g, at);
+	if (vm_detach(&g->d, &task->thread)) {
+		g->slot_of[task->tgid] = 0;
+		g->slot_taken[slot] = false;
+	}
+}
+
+void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)
+{
+	task->allowed = allowed;
+	note_confinement(g, task);
+	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu)) {
+		u32 at = task->pcpu;
+
+		stop_current(g, at);
+		task->ready_at_ns = g->now_ns;
+		kernel_pick(g, at);
+	} else if (task->state != TASK_READY) {
+		return;
+	}
+	task->queue = NO_QUEUE;
+	if (!fake_allowed(g, task, task->pcpu))
+		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
+	place(g, task, false);
+	fake_deliver_kicks(g);
+}
+
+/* --- hotplug --- */
+
+void kernel_offline(struct ground *g, u32 at)
+{
+	struct fake_pcpu *pcpu = &g->pcpu[at];
+	void (*meanwhile)(struct ground *) = g->meanwhile;
+
+	g->meanwhile = NULL;
+	drover_pcpu_offline(&g->d, at);
+	pcpu->online = pcpu->idle = pcpu->resched = false;
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		bool leaves = task->queue == fake_local_queue(at) || pcpu->current == task;
+
+		if (task->state == TASK_NONE)
+			continue;
+		if (!(task->allowed & online_pcpus(g)))
+			kernel_set_affinity(g, task, ALL_PCPUS);
+		else if (leaves)
+			kernel_set_affinity(g, task, task->allowed);
+	}
+	kernel_switch(g, at);
+	g->meanwhile = meanwhile;
+}
+
+void kernel_online(struct ground *g, u32 at)
+{
+	g->pcpu[at].online = true;
+	drover_pcpu_online(&g->d, at);
+	g->pcpu[at].resched = true;
+}
+
+/* --- time --- */
+
+static u64 next_event_ns(struct ground *g, u64 end_ns)
+{
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		u64 at_ns = NEVER;
+
+		if (task->state == TASK_RUNNING) {
+			u64 left_ns = task->slice_ns < task->burst_left_ns ? task->slice_ns :
+									     task->burst_left_ns;
+
+			at_ns = task->counted_to_ns + left_ns;
+		} else if (task->state == TASK_ASLEEP) {
+			at_ns = task->wakes_at_ns;
+		}
+		if (at_ns < end_ns)
+			end_ns = at_ns;
+	}
+	return g->next_bound_check_ns < end_ns ? g->next_bound_check_ns : end_ns;
+}
+
+static void check_wait_bounds(struct ground *g)
+{
+	if (g->now_ns < g->next_bound_check_ns)
+		return;
+	for (u32 slot = 0; slot < g->d.slots_in_use; slot++)
+		wait_bound_check(&g->d, slot, g->now_ns);
+	g->next_bound_check_ns = g->now_ns + g->d.params.wait_bound_ns / 8;
+}
+
+static void let_time_tell(struct ground *g, struct task_struct *task)
+{
+	if (task->state == TASK_RUNNING) {
+		fake_count_cpu_time(g, task);
+		if (!task->burst_left_ns)
+			kernel_sleep(g, task->pcpu);
+		else if (!task->slice_ns)
+			g->pcpu[task->pcpu].resched = true;
+	} else if (task->state == TASK_ASLEEP && task->wakes_at_ns <= g->now_ns) {
+		kernel_wake(g, task);
+	}
+}
+
+void kernel_run(struct ground *g, u64 duration_ns)
+{
+	u64 end_ns = g->now_ns + duration_ns;
+
+	kernel_settle(g);
+	while (g->now_ns < end_ns) {
+		u64 next_ns = next_event_ns(g, end_ns);
+
+		g->now_ns = next_ns > g->now_ns ? next_ns : g->now_ns;
+		check_wait_bounds(g);
+		for (u32 i = 0; i < FAKE_TASKS; i++)
+			let_time_tell(g, &g->task[i]);
+		kernel_settle(g);
+	}
+}

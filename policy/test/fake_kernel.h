@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel's part: events in the order in which it delivers them.
+ *
+ * This is kernel/sched/ext together with bpf/drover.bpf.c, with all that does
+ * not matter to a policy left out. A wake-up has two halves (a pCPU is chosen;
+ * the task is queued there) and so has a switch (the pCPU asks for work; it
+ * switches to it): between them, other pCPUs act, and tests can have them do so.
+ *
+ * Between a pCPU's two halves the thread that ran is stopped and placed first,
+ * and then the next one runs; a preempting thread goes to the head of what the
+ * pCPU runs next; a pCPU that has such a thread does not ask for work; and one
+ * that becomes idle is told so once.
+ */
+#ifndef DROVER_TEST_FAKE_KERNEL_H
+#define DROVER_TEST_FAKE_KERNEL_H
+
+#include "fake_ground.h"
+
+/* A thread of that process, attached as bpf/find_vm.bpf.h does it; asleep. */
+struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind);
+/* A VM of busy vCPUs, all woken; returns its slot. shares 0: the default. */
+u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares);
+struct vm *kernel_vm(struct ground *g, u32 tgid);
+/* CPU time of all tasks of the process. */
+u64 kernel_cpu_time_ns(struct ground *g, u32 tgid);
+u64 kernel_longest_wait_ns(struct ground *g);
+
+/* The task wakes: the first half, the second half, or both. */
+void kernel_select(struct ground *g, struct task_struct *task);
+void kernel_enqueue(struct ground *g, struct task_struct *task);
+void kernel_wake(struct ground *g, struct task_struct *task);
+
+/* The pCPU asks for work, switches to it; as often as any pCPU shall. */
+void kernel_pick(struct ground *g, u32 pcpu);
+void kernel_switch(struct ground *g, u32 pcpu);
+void kernel_settle(struct ground *g);
+
+/* The task running there sleeps, or leaves for good; the pCPU asks for work. */
+void kernel_sleep(struct ground *g, u32 pcpu);
+void kernel_exit(struct ground *g, u32 pcpu);
+
+/* A new task, or one whose affinity was changed, is placed. */
+void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed);
+
+void kernel_offline(struct ground *g, u32 pcpu);
+void kernel_online(struct ground *g, u32 pcpu);
+
+/* Time passes: slices end, bursts end, sleepers wake, the wait bound is checked. */
+void kernel_run(struct ground *g, u64 duration_ns);
+
+#endif

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* What a pCPU runs next: policy/pick.h. */
+#include "fake_kernel.h"
+
+static struct ground *g;
+
+/* On every pCPU a task of the host, which is far ahead; its slice does not end by itself. */
+static void a_busy_ground(u32 nr_pcpus, u32 nr_cells)
+{
+	g = fake_ground(nr_pcpus, nr_cells);
+	for (u32 i = 0; i < nr_pcpus; i++)
+		kernel_wake(g, kernel_thread(g, 0, THREAD_HOST));
+	kernel_settle(g);
+	for (u32 i = 0; i < nr_pcpus; i++)
+		CHECK(g->pcpu[i].current);
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 10 * SECOND;
+}
+
+/* A thread of that VM, at that virtual time, is queued near that pCPU; it preempts nobody. */
+static struct task_struct *waits(u32 tgid, u64 vtime_ns, u32 near, u64 allowed)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+	kernel_vm(g, tgid)->vtime_ns = vtime_ns;
+	task->pcpu = near;
+	kernel_set_affinity(g, task, allowed);
+	task->state = TASK_READY;
+	task->ready_at_ns = g->now_ns;
+	drover_place(&g->d, task, &task->thread, false);
+	fake_put(g, task);
+	fake_deliver_kicks(g);
+	CHECK(task->queue < fake_local_queue(0));
+	return task;
+}
+
+static void slice_ends(u32 pcpu)
+{
+	g->pcpu[pcpu].current->slice_ns = 0;
+	kernel_pick(g, pcpu);
+	kernel_switch(g, pcpu);
+}
+
+static void goes_to_sleep(u32 pcpu)
+{
+	kernel_sleep(g, pcpu);
+	kernel_switch(g, pcpu);
+}
+
+static void the_least_served_vm_is_first(void)
+{
+	struct task_struct *second, *first, *third;
+
+	a_busy_ground(1, 1);
+	second = waits(1, 20 * MS, 0, ALL_PCPUS);
+	first = waits(2, 10 * MS, 0, ALL_PCPUS);
+	third = waits(3, 30 * MS, 0, ALL_PCPUS);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == first);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == second);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == third);
+}
+
+static void a_thread_that_is_less_served_goes_on(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == task);
+	waits(2, 20 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == task);
+	CHECK_EQ(task->slice_ns, 8 * MS);
+}
+
+static void a_thread_that_ran_ahead_gives_way(void)
+{
+	struct task_struct *task, *other;
+
+	a_busy_ground(1, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	other = waits(2, 15 * MS, 0, ALL_PCPUS);
+	g->now_ns += 8 * MS;
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == other);
+	CHECK_EQ(task->state, TASK_READY);
+}
+
+static void to_a_sibling_it_gives_way_always(void)
+{
+	struct task_struct *task, *sibling;
+
+	a_busy_ground(1, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == task);
+	sibling = waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == sibling);
+}
+
+static void when_nobody_waits_it_goes_on(void)
+{
+	struct task_struct *current;
+
+	a_busy_ground(1, 1);
+	current = g->pcpu[0].current;
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == current);
+}
+
+static void a_confined_thread_is_compared_with_the_cell(void)
+{
+	struct task_struct *confined, *free;
+
+	a_busy_ground(2, 1);
+	free = waits(1, 10 * MS, 0, ALL_PCPUS);
+	confined = waits(2, 20 * MS, 0, 1);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == free);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == confined);
+
+	a_busy_ground(2, 1);
+	free = waits(1, 20 * MS, 0, ALL_PCPUS);
+	confined = waits(2, 10 * MS, 0, 1);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == confined);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == free);
+}
+
+static void a_thread_that_runs_is_compared_with_a_confined_one(void)
+{
+	struct task_struct *confined, *current;
+
+	a_busy_ground(2, 1);
+	current = g->pcpu[0].current;
+	confined = waits(1, 11 * SECOND, 0, 1);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == current);
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 2 * SECOND;
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == confined);
+}
+
+static void a_confined_thread_is_left_to_pcpus_it_may_use(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	task = waits(1, 10 * MS, 0, 1);
+	goes_to_sleep(1);
+	CHECK(!g->pcpu[1].current);
+	CHECK_EQ(task->state, TASK_READY);
+}
+
+static void an_idle_pcpu_takes_from_another_cell(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(4, 2);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	goes_to_sleep(3);
+	CHECK(g->pcpu[3].current == task);
+	CHECK_EQ(g->cell[0].nr_queued[task->thread.slot], 0);
+}
+
+static void an_idle_pcpu_takes_from_the_queue_of_a_busy_one(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(4, 2);
+	task = waits(1, 10 * MS, 0, 1 | 8);
+	goes_to_sleep(3);
+	CHECK(g->pcpu[3].current == task);
+}
+
+/* The essay's worked example: from then on it waits in cell 0. */
+static void a_glance_finds_a_vm_of_the_neighbour_far_behind(void)
+{
+	struct task_struct *here;
+
+	a_busy_ground(2, 2);
+	here = waits(1, 40 * MS, 0, ALL_PCPUS);
+	for (u32 tgid = 2; tgid <= 4; tgid++)
+		waits(tgid, 28 * MS, 1, ALL_PCPUS);
+	/* One glance of two is at the neighbour. */
+	slice_ends(0);
+	if (g->pcpu[0].current == here)
+		slice_ends(0);
+	CHECK(g->pcpu[0].current->tgid >= 2);
+	CHECK_EQ(fake_queue_length(g, ground_vm_queue(&g->d, g->pcpu[0].current->thread.slot, 1)),
+		 0);
+}
+
+static void what_is_not_worth_a_migration_stays(void)
+{
+	struct task_struct *here;
+
+	a_busy_ground(2, 2);
+	here = waits(1, 35 * MS, 0, ALL_PCPUS);
+	waits(2, 28 * MS, 1, ALL_PCPUS);
+	for (u32 i = 0; i < 4; i++)
+		slice_ends(0);
+	CHECK(g->pcpu[0].current == here);
+}
+
+static void a_glance_is_cast_though_nobody_waits_here(void)
+{
+	struct task_struct *there;
+
+	a_busy_ground(2, 2);
+	there = waits(1, 28 * MS, 1, ALL_PCPUS);
+	slice_ends(0);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == there);
+}
+
+static void cells_end_up_with_equal_time(void)
+{
+	g = fake_ground(8, 2);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		kernel_busy_vm(g, tgid, 4, 4000);
+	kernel_run(g, 6 * SECOND);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		CHECK_NEAR(kernel_cpu_time_ns(g, tgid), 16 * SECOND, 320 * MS);
+}
+
+/* Taken by another pCPU, but not running yet: it still counts, and cannot be taken. */
+static void a_vm_whose_thread_is_under_way_is_asked_later(void)
+{
+	struct task_struct *under_way, *next;
+
+	a_busy_ground(2, 1);
+	under_way = waits(1, 10 * MS, 0, ALL_PCPUS);
+	next = waits(2, 40 * MS, 0, ALL_PCPUS);
+	g->pcpu[0].current->slice_ns = 0;
+	kernel_pick(g, 0);
+	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0])), 1);
+	slice_ends(1);
+	CHECK(g->pcpu[1].current == next);
+	kernel_switch(g, 0);
+	CHECK(g->pcpu[0].current == under_way);
+}
+
+static void and_comes_back_to_its_place_when_it_has_another(void)
+{
+	a_busy_ground(2, 1);
+	waits(1, 10 * MS, 0, ALL_PCPUS);
+	waits(2, 12 * MS, 0, ALL_PCPUS);
+	g->pcpu[0].current->slice_ns = 0;
+	kernel_pick(g, 0);
+	slice_ends(1);
+	waits(2, 12 * MS, 0, ALL_PCPUS);
+	waits(1, 10 * MS, 0, ALL_PCPUS);
+	kernel_switch(g, 0);
+	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
+}
+
+static void a_pcpu_that_becomes_idle_looks_once_more(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	/* On its way into the queue when the pCPU asked; there when it is told it is idle. */
+	task->locked = true;
+	kernel_sleep(g, 0);
+	CHECK(!g->pcpu[0].next);
+	task->locked = false;
+	kernel_switch(g, 0);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == task);
+}
+
+static void a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_select(g, task);
+	goes_to_sleep(1);
+	kernel_enqueue(g, task);
+	kernel_settle(g);
+	CHECK_EQ(task->state, TASK_RUNNING);
+}
+
+static void threads_left_at_offline_pcpus_are_served(void)
+{
+	struct task_struct *left[2];
+
+	a_busy_ground(4, 1);
+	left[0] = waits(1, 10 * MS, 0, 1 | 4);
+	left[1] = waits(2, 10 * MS, 1, 2 | 4);
+	kernel_offline(g, 0);
+	kernel_offline(g, 1);
+	slice_ends(2);
+	slice_ends(2);
+	kernel_run(g, 100 * MS);
+	CHECK(left[0]->cpu_time_ns > 0);
+	CHECK(left[1]->cpu_time_ns > 0);
+}
+
+static void a_pcpu_back_online_serves_its_queue(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	task = waits(1, 10 * MS, 0, 1);
+	kernel_set_affinity(g, task, 1);
+	kernel_offline(g, 0);
+	kernel_online(g, 0);
+	kernel_run(g, 20 * MS);
+	CHECK(task->cpu_time_ns > 0);
+}
+
+int main(void)
+{
+	RUN(the_least_served_vm_is_first);
+	RUN(a_thread_that_is_less_served_goes_on);
+	RUN(a_thread_that_ran_ahead_gives_way);
+	RUN(to_a_sibling_it_gives_way_always);
+	RUN(when_nobody_waits_it_goes_on);
+	RUN(a_confined_thread_is_compared_with_the_cell);
+	RUN(a_thread_that_runs_is_compared_with_a_confined_one);
+	RUN(a_confined_thread_is_left_to_pcpus_it_may_use);
+	RUN(an_idle_pcpu_takes_from_another_cell);
+	RUN(an_idle_pcpu_takes_from_the_queue_of_a_busy_one);
+	RUN(a_glance_finds_a_vm_of_the_neighbour_far_behind);
+	RUN(what_is_not_worth_a_migration_stays);
+	RUN(a_glance_is_cast_though_nobody_waits_here);
+	RUN(cells_end_up_with_equal_time);
+	RUN(a_vm_whose_thread_is_under_way_is_asked_later);
+	RUN(and_comes_back_to_its_place_when_it_has_another);
+	RUN(a_pcpu_that_becomes_idle_looks_once_more);
+	RUN(a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it);
+	RUN(threads_left_at_offline_pcpus_are_served);
+	RUN(a_pcpu_back_online_serves_its_queue);
+	return check_done();
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Properties that hold whatever happens, in whatever order.
+ *
+ * Random events, with others in between wherever the policy asks the ground for
+ * something that takes time; after each the books are checked.
+ */
+#include "books.h"
+
+#define RUNS 60
+#define STEPS 1500
+
+static struct books_before before;
+static bool in_halves; /* wake-ups and switches are not done at once */
+static bool in_between; /* of another event */
+static bool crowded; /* several threads were placed at once */
+
+static struct task_struct *random_task(struct ground *g, enum task_state state)
+{
+	u32 from = check_random_in(0, FAKE_TASKS - 1);
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[(from + i) % FAKE_TASKS];
+
+		if (task->state == state && !task->locked && !g->pcpu[task->pcpu].locked)
+			return task;
+	}
+	return NULL;
+}
+
+static u64 random_affinity(struct ground *g)
+{
+	u64 mask = check_random();
+	u32 kind = check_random_in(0, 2);
+
+	if (kind == 0)
+		return ALL_PCPUS;
+	if (kind == 1)
+		mask = 1ULL << check_random_in(0, g->d.params.nr_pcpus - 1);
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
+		if (g->pcpu[i].online && mask >> i & 1)
+			return mask;
+	return ALL_PCPUS;
+}
+
+static void one_wakes(struct ground *g)
+{
+	struct task_struct *task = random_task(g, TASK_ASLEEP);
+
+	if (task)
+		kernel_select(g, task);
+	if (task && (!in_halves || check_chance(50)))
+		kernel_enqueue(g, task);
+}
+
+static void one_is_queued(struct ground *g)
+{
+	struct task_struct *task = random_task(g, TASK_WAKING);
+
+	if (task)
+		kernel_enqueue(g, task);
+}
+
+static void one_sleeps(struct ground *g)
+{
+	struct task_struct *task = random_task(g, TASK_RUNNING);
+
+	if (task)
+		kernel_sleep(g, task->pcpu);
+	if (task && !in_halves)
+		kernel_switch(g, task->pcpu);
+}
+
+static void one_slice_ends(struct ground *g)
+{
+	struct task_struct *task = random_task(g, TASK_RUNNING);
+
+	if (!task)
+		return;
+	task->slice_ns = 0;
+	g->pcpu[task->pcpu].resched = true;
+}
+
+static void one_pcpu_acts(struct ground *g)
+{
+	u32 at = check_random_in(0, g->d.params.nr_pcpus - 1);
+
+	if (g->pcpu[at].switching) {
+		if (!in_between)
+			kernel_switch(g, at);
+	} else if (!g->pcpu[at].locked && g->pcpu[at].online && g->pcpu[at].resched) {
+		kernel_pick(g, at);
+		if (in_between || !in_halves || check_chance(50))
+			kernel_switch(g, at);
+	}
+}
+
+static void time_passes(struct ground *g)
+{
+	u64 end_ns = g->now_ns + check_random() % (5 * MS);
+
+	g->now_ns = end_ns;
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		if (g->task[i].state == TASK_RUNNING)
+			fake_count_cpu_time(g, &g->task[i]);
+	for (u32 slot = 0; slot < g->d.slots_in_use; slot++)
+		wait_bound_check(&g->d, slot, g->now_ns);
+}
+
+static void one_is_born(struct ground *g)
+{
+	u32 tgid = check_random_in(0, 6);
+	u32 alive = 0;
+	struct task_struct *task;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		alive += g->task[i].state != TASK_NONE;
+	if (alive > 40)
+		return;
+	task = kernel_thread(g, tgid,
+			     !tgid            ? THREAD_HOST :
+			     check_chance(70) ? THREAD_VCPU :
+						THREAD_HELPER);
+	task->thread.weight = check_chance(80) ? 100 : check_random_in(1, 10000);
+	if (check_chance(30))
+		kernel_set_affinity(g, task, random_affinity(g));
+}
+
+static void one_dies(struct ground *g)
+{
+	struct task_struct *task = random_task(g, TASK_RUNNING);
+
+	if (task)
+		kernel_exit(g, task->pcpu);
+	if (task && !in_halves)
+		kernel_switch(g, task->pcpu);
+}
+
+static void one_is_confined(struct ground *g)
+{
+	static const enum task_state states[] = {TASK_READY, TASK_RUNNING, TASK_ASLEEP};
+	struct task_struct *task = random_task(g, states[check_random_in(0, 2)]);
+
+	if (!task)
+		return;
+	kernel_set_affinity(g, task, random_affinity(g));
+	for (u32 i = 0; i < g->d.params.nr_pcpus && !in_halves; i++)
+		kernel_switch(g, i);
+}
+
+static void hotplug(struct ground *g)
+{
+	u32 at = check_random_in(0, g->d.params.nr_pcpus - 1);
+	u32 online = 0;
+
+	kernel_settle(g);
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
+		online += g->pcpu[i].online;
+	if (!g->pcpu[at].online)
+		kernel_online(g, at);
+	else if (online > 1)
+		kernel_offline(g, at);
+	crowded = true;
+}
+
+static void shares_change(struct ground *g)
+{
+	static const u32 shares[] = {0, 1, 500, 1000, 7000, 1000000};
+	struct vm *vm = vm_at(&g->d, check_random_in(1, 7));
+
+	if (vm->state != VM_LIVE)
+		return;
+	vm->shares_asked = shares[check_random_in(0, 5)];
+	vm_settle_shares(&g->d, vm);
+}
+
+static void all_settles(struct ground *g)
+{
+	struct task_struct *task;
+
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
+		kernel_switch(g, i);
+	while ((task = random_task(g, TASK_WAKING)))
+		kernel_enqueue(g, task);
+	kernel_settle(g);
+	if (in_halves || crowded) {
+		/* A kick may serve another than it was meant for; that is mended in time. */
+		drover_rouse(&g->d);
+		fake_deliver_kicks(g);
+		kernel_settle(g);
+	}
+	crowded = false;
+	books_check(g, &before);
+	books_check_settled(g);
+}
+
+/* Elsewhere, while the policy asks the ground for something. */
+static void meanwhile(struct ground *g)
+{
+	static void (*const events[])(struct ground *) = {
+		one_wakes, one_is_queued, one_pcpu_acts, one_pcpu_acts, one_sleeps, one_slice_ends,
+	};
+
+	if (in_between || check_chance(50))
+		return;
+	in_between = true;
+	for (u32 i = check_random_in(1, 4); i; i--)
+		events[check_random_in(0, 5)](g);
+	in_between = false;
+}
+
+static void step(struct ground *g)
+{
+	static void (*const often[])(struct ground *) = {
+		one_wakes,     one_is_queued, one_sleeps,    one_slice_ends, one_pcpu_acts,
+		one_pcpu_acts, one_pcpu_acts, one_pcpu_acts, time_passes,
+	};
+	static void (*const seldom[])(struct ground *) = {
+		one_is_born, one_dies, one_is_confined, hotplug, shares_change, all_settles,
+	};
+
+	if (check_chance(85))
+		often[check_random_in(0, 8)](g);
+	else
+		seldom[check_random_in(0, 5)](g);
+}
+
+static void random_runs(bool halves, void (*elsewhere)(struct ground *))
+{
+	for (u32 run = 0; run < RUNS; run++) {
+		u32 nr_pcpus = check_random_in(1, 8);
+		u32 nr_cells = check_random_in(1, nr_pcpus < FAKE_CELLS ? nr_pcpus : FAKE_CELLS);
+		struct ground *g = fake_ground(nr_pcpus, nr_cells);
+
+		memset(&before, 0, sizeof(before));
+		in_halves = halves;
+		in_between = crowded = false;
+		for (u32 i = 0; i < 12; i++)
+			one_is_born(g);
+		g->meanwhile = elsewhere;
+		for (u32 i = 0; i < STEPS; i++) {
+			step(g);
+			if (!halves)
+				kernel_settle(g);
+			books_check(g, &before);
+			if (!halves)
+				all_settles(g);
+		}
+		all_settles(g);
+	}
+}
+
+static void after_any_event_the_books_are_right_and_no_pcpu_idles_beside_waiting_threads(void)
+{
+	random_runs(false, NULL);
+}
+
+static void the_same_with_half_done_wake_ups_and_switches(void)
+{
+	random_runs(true, NULL);
+}
+
+static void the_same_with_other_pcpus_acting_in_between(void)
+{
+	random_runs(true, meanwhile);
+}
+
+int main(void)
+{
+	RUN(after_any_event_the_books_are_right_and_no_pcpu_idles_beside_waiting_threads);
+	RUN(the_same_with_half_done_wake_ups_and_switches);
+	RUN(the_same_with_other_pcpus_acting_in_between);
+	return check_done();
+}

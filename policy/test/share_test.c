@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* CPU time in proportion to shares: policy/share.h. */
+#include "fake_kernel.h"
+
+static struct ground *g;
+
+/* The VM's CPU time of all VMs' together, in percent. */
+static double percent_of(u32 tgid)
+{
+	u64 sum_ns = 0;
+
+	for (u32 i = 1; i < FAKE_PROCESSES; i++)
+		sum_ns += kernel_cpu_time_ns(g, i);
+	return 100.0 * (double)kernel_cpu_time_ns(g, tgid) / (double)sum_ns;
+}
+
+static struct vm *a_vm_with(u32 shares)
+{
+	struct vm *vm;
+
+	g = fake_ground(1, 1);
+	kernel_thread(g, 1, THREAD_VCPU);
+	vm = kernel_vm(g, 1);
+	share_set(vm, shares);
+	return vm;
+}
+
+/* Make the thread of that kind run that long, as far as the books go. */
+static void charge(struct vm *vm, struct thread *t, u64 cpu_ns)
+{
+	share_charge(&g->d, vm, t, t->charged_ns + cpu_ns);
+}
+
+static void at_1000_shares_virtual_time_is_cpu_time(void)
+{
+	struct vm *vm = a_vm_with(1000);
+
+	CHECK_EQ(share_weigh(vm, 8 * MS), 8 * MS);
+}
+
+static void with_twice_the_shares_a_vm_ages_half_as_fast(void)
+{
+	struct vm *vm = a_vm_with(2000);
+
+	CHECK_EQ(share_weigh(vm, 8 * MS), 4 * MS);
+}
+
+static void the_least_and_the_most_shares(void)
+{
+	struct vm *vm = a_vm_with(1);
+
+	CHECK_EQ(share_weigh(vm, 8 * MS), 8 * SECOND);
+	share_set(vm, DROVER_SHARES_MAX);
+	CHECK_NEAR(share_weigh(vm, 8 * MS), 8 * US, 8);
+}
+
+static void shares_out_of_range_are_brought_into_it(void)
+{
+	struct vm *vm = a_vm_with(0);
+
+	CHECK_EQ(vm->shares, 1);
+	share_set(vm, UINT32_MAX);
+	CHECK_EQ(vm->shares, DROVER_SHARES_MAX);
+}
+
+static void weighing_is_exact_within_a_thousandth_for_any_shares(void)
+{
+	for (u32 i = 0; i < 10000; i++) {
+		u32 shares = check_random_in(1, DROVER_SHARES_MAX);
+		struct vm vm;
+
+		share_set(&vm, shares);
+		CHECK_NEAR(share_weigh(&vm, SECOND), 1e12 / shares, 1e12 / shares / 1000 + 1);
+	}
+}
+
+static void at_most_eight_seconds_are_charged_at_once_and_nothing_overflows(void)
+{
+	struct vm *vm = a_vm_with(1);
+	u64 most_ns = share_weigh(vm, 1ULL << 33);
+
+	CHECK_NEAR(most_ns, 8.59e12, 1e10);
+	CHECK_EQ(share_weigh(vm, (1ULL << 33) + 1), most_ns);
+	CHECK_EQ(share_weigh(vm, UINT64_MAX), most_ns);
+}
+
+static void all_threads_of_a_vm_are_charged_to_it(void)
+{
+	struct vm *vm = a_vm_with(1000);
+	struct thread *vcpu = &g->task[0].thread;
+	struct thread *helper = &kernel_thread(g, 1, THREAD_HELPER)->thread;
+	u64 start_ns = vm->vtime_ns;
+
+	share_set(vm, 1000);
+	charge(vm, vcpu, 3 * MS);
+	charge(vm, helper, 2 * MS);
+	CHECK_EQ(vm->vtime_ns - start_ns, 5 * MS);
+	CHECK_EQ(vm->vcpu_run_ns, 3 * MS);
+	CHECK_EQ(vm->helper_run_ns, 2 * MS);
+	CHECK_EQ(vcpu->vruntime_ns, 3 * MS);
+	CHECK_EQ(helper->vruntime_ns, 2 * MS);
+}
+
+static void what_was_charged_is_not_charged_again(void)
+{
+	struct vm *vm = a_vm_with(1000);
+	struct thread *vcpu = &g->task[0].thread;
+	u64 start_ns = vm->vtime_ns;
+
+	share_charge(&g->d, vm, vcpu, 5 * MS);
+	share_charge(&g->d, vm, vcpu, 5 * MS);
+	share_charge(&g->d, vm, vcpu, 6 * MS);
+	CHECK_EQ(vm->vtime_ns - start_ns, 6 * MS);
+}
+
+static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(void)
+{
+	struct vm *host;
+	struct task_struct *task;
+	u64 start_ns;
+
+	g = fake_ground(1, 1);
+	host = vm_at(&g->d, DROVER_HOST_SLOT);
+	start_ns = host->vtime_ns;
+	task = kernel_thread(g, 0, THREAD_HOST);
+	task->thread.weight = 50;
+	charge(host, &task->thread, 4 * MS);
+	CHECK_EQ(task->thread.vruntime_ns, 8 * MS);
+	CHECK_EQ(host->vtime_ns - start_ns, 4 * MS);
+	task->thread.weight = 0;
+	charge(host, &task->thread, MS);
+	CHECK_EQ(task->thread.vruntime_ns, 108 * MS);
+}
+
+static void the_clock_moves_forward_only(void)
+{
+	g = fake_ground(1, 1);
+	g->d.vtime_now_ns = 0 - 5 * MS;
+	share_clock_to(&g->d, 10 * MS);
+	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
+	share_clock_to(&g->d, 4 * MS);
+	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
+	share_clock_to(&g->d, 0 - 5 * MS);
+	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
+}
+
+static void while_nobody_waits_the_clock_follows_who_is_furthest_ahead(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_busy_vm(g, 2, 1, 4000);
+	kernel_run(g, SECOND);
+	CHECK_NEAR(g->d.vtime_now_ns, kernel_vm(g, 1)->vtime_ns, 8 * MS);
+}
+
+static void while_somebody_waits_the_clock_follows_the_least_served(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_busy_vm(g, 2, 1, 1000);
+	kernel_run(g, SECOND);
+	CHECK_NEAR(g->d.vtime_now_ns, SECOND / 2, 8 * MS);
+	CHECK((s64)(kernel_vm(g, 1)->vtime_ns - g->d.vtime_now_ns) >= 0);
+	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.vtime_now_ns) >= 0);
+}
+
+/* Time that nobody else wanted is not held against who used it. */
+static void a_vm_alone_owes_nothing_later(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_run(g, SECOND);
+	kernel_busy_vm(g, 2, 1, 1000);
+	kernel_run(g, SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2), SECOND / 2, 10 * MS);
+}
+
+static void who_slept_has_no_claim_beyond_its_credit(void)
+{
+	struct task_struct *sleeper;
+
+	g = fake_ground(1, 1);
+	sleeper = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_busy_vm(g, 2, 1, 1000);
+	kernel_run(g, 10 * SECOND);
+	drover_woken(&g->d, &sleeper->thread);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 5 * MS);
+}
+
+static void who_cannot_use_its_share_is_owed_32_ms_a_thread_at_most(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 1, 8000);
+	kernel_busy_vm(g, 2, 8, 8000);
+	kernel_run(g, 10 * SECOND);
+	CHECK_NEAR(percent_of(1), 25.0, 0.1);
+	CHECK_NEAR(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 4 * MS, 3 * MS);
+}
+
+/* The essay's worked example: 8 ms on four pCPUs, then seven rounds of the other. */
+static void shares_1_to_7_one_round_against_seven(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 1000);
+	kernel_busy_vm(g, 2, 4, 7000);
+	kernel_run(g, 8 * MS);
+	CHECK_EQ(kernel_cpu_time_ns(g, 1), 32 * MS);
+	CHECK_EQ(kernel_cpu_time_ns(g, 2), 0);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 32 * MS);
+	kernel_run(g, 56 * MS);
+	CHECK_EQ(kernel_cpu_time_ns(g, 1), 32 * MS);
+	CHECK_EQ(kernel_cpu_time_ns(g, 2), 224 * MS);
+	/* One more round at most, because 7000 shares are weighed a millionth too lightly. */
+	kernel_run(g, 16 * MS);
+	CHECK(kernel_cpu_time_ns(g, 1) >= 64 * MS);
+}
+
+static void the_seven_ratios_of_seed_000_figure_3(void)
+{
+	for (u32 part = 1; part <= 7; part++) {
+		g = fake_ground(4, 1);
+		kernel_busy_vm(g, 1, 4, part * 1000);
+		kernel_busy_vm(g, 2, 4, (8 - part) * 1000);
+		kernel_run(g, 4 * SECOND);
+		CHECK_NEAR(percent_of(1), part * 12.5, 1.0);
+		CHECK_EQ(kernel_cpu_time_ns(g, 1) + kernel_cpu_time_ns(g, 2), 16 * SECOND);
+	}
+}
+
+static void a_vms_time_does_not_depend_on_its_number_of_vcpus(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_busy_vm(g, 2, 2, 1000);
+	kernel_busy_vm(g, 3, 8, 1000);
+	kernel_run(g, 4 * SECOND);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		CHECK_NEAR(percent_of(tgid), 100.0 / 3, 1.0);
+}
+
+static void a_vm_that_halves_its_demand_gives_the_rest_away_at_once(void)
+{
+	u64 before_ns;
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 4000);
+	kernel_busy_vm(g, 2, 4, 4000);
+	kernel_run(g, SECOND);
+	for (u32 i = 0; i < 4; i++) {
+		g->task[i].burst_ns = g->task[i].burst_left_ns = 2500 * US;
+		g->task[i].sleep_ns = 7500 * US;
+	}
+	kernel_run(g, 100 * MS);
+	before_ns = kernel_cpu_time_ns(g, 2);
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_cpu_time_ns(g, 1) + kernel_cpu_time_ns(g, 2), 8400 * MS);
+	CHECK(kernel_cpu_time_ns(g, 2) - before_ns >= 3 * SECOND);
+}
+
+static void vcpus_of_one_busy_vm_get_equal_time(void)
+{
+	for (u32 nr_cells = 1; nr_cells <= 2; nr_cells++) {
+		g = fake_ground(4, nr_cells);
+		kernel_busy_vm(g, 1, 6, 6000);
+		kernel_busy_vm(g, 2, 3, 2000);
+		kernel_run(g, 4 * SECOND);
+		for (u32 i = 0; i < 6; i++)
+			CHECK_NEAR(g->task[i].cpu_time_ns, 2 * SECOND, 50 * MS);
+		for (u32 i = 6; i < 9; i++)
+			CHECK_NEAR(g->task[i].cpu_time_ns, 4 * SECOND / 3, 33 * MS);
+	}
+}
+
+/* A claim is the VM's, so one waking vCPU must not lose what the others are owed. */
+static void a_vm_that_sleeps_in_part_gets_its_share(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	for (u32 i = 0; i < 2; i++) {
+		struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
+
+		task->burst_ns = task->burst_left_ns = 500 * US;
+		task->sleep_ns = 500 * US;
+		kernel_wake(g, task);
+	}
+	share_set(kernel_vm(g, 1), 8000);
+	kernel_busy_vm(g, 2, 4, 4000);
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(percent_of(1), 66.7, 1.0);
+}
+
+static void pinned_vms_share_their_pcpu(void)
+{
+	struct task_struct *task[3];
+
+	g = fake_ground(2, 1);
+	for (u32 i = 0; i < 3; i++) {
+		task[i] = kernel_thread(g, i + 1, THREAD_VCPU);
+		kernel_set_affinity(g, task[i], i < 2 ? 1 : 2);
+	}
+	share_set(kernel_vm(g, 2), 7000);
+	for (u32 i = 0; i < 3; i++)
+		kernel_wake(g, task[i]);
+	kernel_run(g, 8 * SECOND);
+	CHECK_NEAR(task[0]->cpu_time_ns, SECOND, 80 * MS);
+	CHECK_NEAR(task[1]->cpu_time_ns, 7 * SECOND, 80 * MS);
+	CHECK_EQ(task[2]->cpu_time_ns, 8 * SECOND);
+}
+
+int main(void)
+{
+	RUN(at_1000_shares_virtual_time_is_cpu_time);
+	RUN(with_twice_the_shares_a_vm_ages_half_as_fast);
+	RUN(the_least_and_the_most_shares);
+	RUN(shares_out_of_range_are_brought_into_it);
+	RUN(weighing_is_exact_within_a_thousandth_for_any_shares);
+	RUN(at_most_eight_seconds_are_charged_at_once_and_nothing_overflows);
+	RUN(all_threads_of_a_vm_are_charged_to_it);
+	RUN(what_was_charged_is_not_charged_again);
+	RUN(a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not);
+	RUN(the_clock_moves_forward_only);
+	RUN(while_nobody_waits_the_clock_follows_who_is_furthest_ahead);
+	RUN(while_somebody_waits_the_clock_follows_the_least_served);
+	RUN(a_vm_alone_owes_nothing_later);
+	RUN(who_slept_has_no_claim_beyond_its_credit);
+	RUN(who_cannot_use_its_share_is_owed_32_ms_a_thread_at_most);
+	RUN(shares_1_to_7_one_round_against_seven);
+	RUN(the_seven_ratios_of_seed_000_figure_3);
+	RUN(a_vms_time_does_not_depend_on_its_number_of_vcpus);
+	RUN(a_vm_that_halves_its_demand_gives_the_rest_away_at_once);
+	RUN(vcpus_of_one_busy_vm_get_equal_time);
+	RUN(a_vm_that_sleeps_in_part_gets_its_share);
+	RUN(pinned_vms_share_their_pcpu);
+	return check_done();
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The life of a VM: policy/vm.h. */
+#include "books.h"
+
+static struct ground *g;
+
+static void dies(struct task_struct *task)
+{
+	kernel_wake(g, task);
+	kernel_settle(g);
+	kernel_exit(g, task->pcpu);
+	kernel_switch(g, task->pcpu);
+}
+
+/* The essay's worked example. */
+static void born_with_its_first_vcpu_gone_with_its_last_thread(void)
+{
+	struct task_struct *vcpu[2], *io;
+
+	g = fake_ground(2, 1);
+	vcpu[0] = kernel_thread(g, 5, THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 5)->state, VM_LIVE);
+	CHECK_EQ(kernel_vm(g, 5)->shares, 1000);
+	vcpu[1] = kernel_thread(g, 5, THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 5)->shares, 2000);
+	io = kernel_thread(g, 5, THREAD_HELPER);
+	CHECK_EQ(kernel_vm(g, 5)->shares, 2000);
+	CHECK_EQ(kernel_vm(g, 5)->nr_threads, 3);
+	dies(vcpu[0]);
+	dies(vcpu[1]);
+	CHECK_EQ(vm_at(&g->d, 1)->state, VM_LIVE);
+	dies(io);
+	CHECK_EQ(vm_at(&g->d, 1)->state, VM_FREE);
+	CHECK_EQ(g->slot_of[5], 0);
+}
+
+static void a_vm_begins_level_with_the_clock(void)
+{
+	g = fake_ground(1, 1);
+	g->d.vtime_now_ns = 77 * SECOND;
+	kernel_thread(g, 1, THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 77 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->born_ns, g->now_ns);
+}
+
+static void nothing_of_the_last_vm_is_left_in_a_slot(void)
+{
+	struct task_struct *vcpu;
+	struct vm *vm;
+	u64 id;
+
+	g = fake_ground(1, 1);
+	vcpu = kernel_thread(g, 1, THREAD_VCPU);
+	vm = kernel_vm(g, 1);
+	vm->shares_asked = 77;
+	vm_settle_shares(&g->d, vm);
+	kernel_wake(g, vcpu);
+	kernel_run(g, SECOND);
+	id = vm->id;
+	kernel_exit(g, 0);
+	kernel_switch(g, 0);
+
+	kernel_thread(g, 2, THREAD_VCPU);
+	CHECK(kernel_vm(g, 2) == vm);
+	CHECK(vm->id != id);
+	CHECK_EQ(vm->shares, 1000);
+	CHECK_EQ(vm->vcpu_run_ns + vm->helper_run_ns + vm->ready_ns + vm->nr_dispatches, 0);
+	CHECK_EQ(vm->nr_waiting + vm->nr_running, 0);
+	CHECK_EQ(vm->vruntime_floor_ns, 0);
+}
+
+static void default_shares_follow_the_vcpus(void)
+{
+	struct task_struct *vcpu[3];
+
+	g = fake_ground(1, 1);
+	for (u32 i = 0; i < 3; i++) {
+		vcpu[i] = kernel_thread(g, 1, THREAD_VCPU);
+		CHECK_EQ(kernel_vm(g, 1)->shares, (i + 1) * 1000);
+	}
+	dies(vcpu[1]);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+}
+
+static void shares_asked_for_stay(void)
+{
+	g = fake_ground(1, 1);
+	kernel_thread(g, 1, THREAD_VCPU);
+	kernel_vm(g, 1)->shares_asked = 300;
+	kernel_thread(g, 1, THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 300);
+	kernel_vm(g, 1)->shares_asked = 0;
+	vm_settle_shares(&g->d, kernel_vm(g, 1));
+	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+}
+
+static void a_vm_of_helpers_only_has_the_shares_of_one_vcpu(void)
+{
+	struct task_struct *vcpu;
+
+	g = fake_ground(1, 1);
+	vcpu = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_thread(g, 1, THREAD_HELPER);
+	dies(vcpu);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 1000);
+}
+
+static void the_host_weighs_as_if_as_wide_as_the_host_and_a_tenth_of_all_vms_at_least(void)
+{
+	struct vm *host;
+
+	g = fake_ground(6, 1);
+	host = vm_at(&g->d, DROVER_HOST_SLOT);
+	CHECK_EQ(host->shares, 6000);
+	kernel_busy_vm(g, 1, 1, 59000);
+	CHECK_EQ(host->shares, 6000);
+	kernel_busy_vm(g, 2, 3, 0);
+	CHECK_EQ(host->shares, 6200);
+}
+
+static void shares_of_all_vms_are_counted_while_they_live(void)
+{
+	struct task_struct *task[2];
+
+	g = fake_ground(2, 1);
+	task[0] = kernel_thread(g, 1, THREAD_VCPU);
+	task[1] = kernel_thread(g, 2, THREAD_VCPU);
+	kernel_thread(g, 2, THREAD_HELPER);
+	kernel_vm(g, 1)->shares_asked = 700;
+	vm_settle_shares(&g->d, kernel_vm(g, 1));
+	CHECK_EQ(g->d.vm_shares, 1700);
+	dies(task[0]);
+	dies(task[1]);
+	CHECK_EQ(g->d.vm_shares, 1000);
+}
+
+static void the_host_does_not_end(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	task = kernel_thread(g, 0, THREAD_HOST);
+	CHECK(!vm_detach(&g->d, &task->thread));
+	CHECK_EQ(vm_at(&g->d, DROVER_HOST_SLOT)->state, VM_LIVE);
+}
+
+static void a_helper_that_enters_the_guest_becomes_a_vcpu(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	kernel_thread(g, 1, THREAD_VCPU);
+	task = kernel_thread(g, 1, THREAD_HELPER);
+	vm_promote(&g->d, &task->thread);
+	CHECK_EQ(task->thread.kind, THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+	dies(task);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 1000);
+}
+
+static void an_attached_thread_begins_level_with_its_siblings(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 0);
+	kernel_run(g, SECOND);
+	task = kernel_thread(g, 1, THREAD_HELPER);
+	CHECK_EQ(task->thread.vruntime_ns, kernel_vm(g, 1)->vruntime_floor_ns);
+	CHECK_EQ(task->thread.vm_id, kernel_vm(g, 1)->id);
+}
+
+static void who_dies_waiting_leaves_nothing_behind(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 2, 1, 0);
+	kernel_settle(g);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_wake(g, task);
+	CHECK_EQ(task->state, TASK_READY);
+	CHECK(vm_detach(&g->d, &task->thread));
+	CHECK_EQ(g->cell[0].nr_queued[1], 0);
+	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
+	CHECK_EQ(tournament_best(&g->d, &g->cell[0]), TOURNAMENT_NOBODY);
+}
+
+/* A thread holds the VM just before, or just after, the last one has left. */
+static void held_before_the_last_leaves_it_lives_on(void)
+{
+	struct task_struct *task;
+	struct vm *vm;
+
+	g = fake_ground(1, 1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	vm = kernel_vm(g, 1);
+	CHECK(vm_hold(vm));
+	CHECK(!vm_detach(&g->d, &task->thread));
+	CHECK_EQ(vm->state, VM_LIVE);
+	CHECK(vm_release(&g->d, vm));
+	CHECK_EQ(vm->state, VM_FREE);
+}
+
+static void after_the_last_has_left_nobody_can_hold_it(void)
+{
+	struct task_struct *task;
+	struct vm *vm;
+
+	g = fake_ground(1, 1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	vm = kernel_vm(g, 1);
+	CHECK(vm_detach(&g->d, &task->thread));
+	CHECK(!vm_hold(vm));
+	/* Nor does having tried let the next one hold it. */
+	CHECK(!vm_hold(vm));
+	CHECK_EQ(vm->nr_threads, 0);
+}
+
+/* Who has held a slot that became another's lets go; if last, it frees the slot. */
+static void whoever_lets_go_last_frees_the_slot(void)
+{
+	struct task_struct *other;
+	struct vm *vm;
+
+	g = fake_ground(1, 1);
+	other = kernel_thread(g, 2, THREAD_VCPU);
+	vm = kernel_vm(g, 2);
+	CHECK(vm_hold(vm));
+	CHECK(!vm_detach(&g->d, &other->thread));
+	CHECK(vm_release(&g->d, vm));
+	CHECK_EQ(vm->nr_threads, 0);
+}
+
+static void a_slot_is_never_free_while_a_thread_remains(void)
+{
+	for (u32 run = 0; run < 300; run++) {
+		u32 held = 1;
+		struct vm *vm;
+
+		g = fake_ground(1, 1);
+		kernel_thread(g, 1, THREAD_VCPU);
+		vm = kernel_vm(g, 1);
+		while (held) {
+			if (check_chance(45))
+				held += vm_hold(vm);
+			else
+				CHECK_EQ(vm_release(&g->d, vm), --held == 0);
+			CHECK_EQ(vm->nr_threads, held);
+			CHECK_EQ(vm->state, held ? VM_LIVE : VM_FREE);
+		}
+	}
+}
+
+static void threads_are_told_to_look_when_a_vm_is_found(void)
+{
+	u32 before;
+
+	g = fake_ground(1, 1);
+	before = g->d.vms_found;
+	kernel_thread(g, 1, THREAD_VCPU);
+	CHECK(g->d.vms_found != before);
+}
+
+static void ids_are_never_used_again(void)
+{
+	u64 last = 0;
+
+	g = fake_ground(1, 1);
+	for (u32 i = 0; i < 50; i++) {
+		struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
+
+		CHECK(kernel_vm(g, 1)->id > last);
+		last = kernel_vm(g, 1)->id;
+		dies(task);
+	}
+	CHECK_EQ(g->d.slots_in_use, 2);
+}
+
+int main(void)
+{
+	RUN(born_with_its_first_vcpu_gone_with_its_last_thread);
+	RUN(a_vm_begins_level_with_the_clock);
+	RUN(nothing_of_the_last_vm_is_left_in_a_slot);
+	RUN(default_shares_follow_the_vcpus);
+	RUN(shares_asked_for_stay);
+	RUN(a_vm_of_helpers_only_has_the_shares_of_one_vcpu);
+	RUN(the_host_weighs_as_if_as_wide_as_the_host_and_a_tenth_of_all_vms_at_least);
+	RUN(shares_of_all_vms_are_counted_while_they_live);
+	RUN(the_host_does_not_end);
+	RUN(a_helper_that_enters_the_guest_becomes_a_vcpu);
+	RUN(an_attached_thread_begins_level_with_its_siblings);
+	RUN(who_dies_waiting_leaves_nothing_behind);
+	RUN(held_before_the_last_leaves_it_lives_on);
+	RUN(after_the_last_has_left_nobody_can_hold_it);
+	RUN(whoever_lets_go_last_frees_the_slot);
+	RUN(a_slot_is_never_free_while_a_thread_remains);
+	RUN(threads_are_told_to_look_when_a_vm_is_found);
+	RUN(ids_are_never_used_again);
+	return check_done();
+}

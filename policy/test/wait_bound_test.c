@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Nobody waits forever: policy/wait_bound.h. */
+#include "fake_kernel.h"
+
+/* The bound, until it is looked at next, and until the running slice ends. */
+#define LONGEST_NS (SECOND + SECOND / 8 + 8 * MS)
+
+static struct ground *g;
+
+/* The essay's worked example. */
+static void a_millionth_of_the_shares_still_gets_a_slice_a_second(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 1);
+	kernel_busy_vm(g, 2, 1, 1000000);
+	kernel_run(g, 8 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 8 * SECOND);
+	kernel_run(g, 20 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 160 * MS, 24 * MS);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
+}
+
+static void nobody_is_forgiven_before_the_bound(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 1);
+	kernel_busy_vm(g, 2, 1, 1000000);
+	kernel_run(g, 990 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 0);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 8 * SECOND);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 1);
+	CHECK_EQ(kernel_cpu_time_ns(g, 1), 16 * MS);
+}
+
+static void a_debt_is_forgiven_a_claim_is_not(void)
+{
+	struct vm *vm;
+
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_busy_vm(g, 2, 1, 1000);
+	kernel_settle(g);
+	vm = kernel_vm(g, 2);
+	vm->vtime_ns = g->d.vtime_now_ns - 20 * MS;
+	wait_bound_check(&g->d, g->slot_of[2], g->now_ns + SECOND);
+	CHECK_EQ(vm->vtime_ns, g->d.vtime_now_ns - 20 * MS);
+}
+
+static void who_does_not_wait_is_left_alone(void)
+{
+	g = fake_ground(1, 1);
+	kernel_thread(g, 1, THREAD_VCPU);
+	kernel_vm(g, 1)->vtime_ns = 100 * SECOND;
+	wait_bound_check(&g->d, 1, g->now_ns + 100 * SECOND);
+	wait_bound_check(&g->d, 9, g->now_ns + 100 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 100 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 0);
+	CHECK_EQ(vm_at(&g->d, 9)->nr_forgiven, 0);
+}
+
+static void a_pinned_vm_of_few_shares_does_not_wait_longer(void)
+{
+	g = fake_ground(2, 1);
+	for (u32 i = 0; i < 2; i++) {
+		struct task_struct *task = kernel_thread(g, i + 1, THREAD_VCPU);
+
+		kernel_vm(g, i + 1)->shares_asked = i ? 1000000 : 1;
+		vm_settle_shares(&g->d, kernel_vm(g, i + 1));
+		kernel_set_affinity(g, task, 1);
+		kernel_wake(g, task);
+	}
+	kernel_busy_vm(g, 3, 4, 4000);
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
+	CHECK(g->task[0].cpu_time_ns >= 8 * 8 * MS);
+}
+
+static void a_nice_task_does_not_wait_longer_beside_its_siblings(void)
+{
+	g = fake_ground(1, 1);
+	for (u32 i = 0; i < 2; i++) {
+		struct task_struct *task = kernel_thread(g, 0, THREAD_HOST);
+
+		task->thread.weight = i ? 8668 : 1;
+		kernel_wake(g, task);
+	}
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
+}
+
+static void a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run(void)
+{
+	struct task_struct *pinned;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 1, 0);
+	pinned = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_vm(g, 1)->shares_asked = 1;
+	vm_settle_shares(&g->d, kernel_vm(g, 1));
+	kernel_set_affinity(g, &g->task[0], 1);
+	kernel_set_affinity(g, pinned, 2);
+	kernel_busy_vm(g, 2, 1, 1000000);
+	kernel_set_affinity(g, &g->task[2], 2);
+	kernel_wake(g, pinned);
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
+}
+
+static void a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run(void)
+{
+	g = fake_ground(2, 2);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_busy_vm(g, 2, 2, 1000);
+	kernel_busy_vm(g, 3, 8, 1000);
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
+}
+
+static void all_threads_of_a_forgiven_vm_run(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 4, 1);
+	kernel_busy_vm(g, 2, 1, 1000000);
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS + 4 * 8 * MS);
+	for (u32 i = 0; i < 4; i++)
+		CHECK(g->task[i].cpu_time_ns >= 7 * 8 * MS);
+}
+
+static void ordinary_shares_are_not_bent(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 100);
+	kernel_busy_vm(g, 2, 1, 5000);
+	kernel_run(g, 10 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 0);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 196 * MS, 8 * MS);
+}
+
+int main(void)
+{
+	RUN(a_millionth_of_the_shares_still_gets_a_slice_a_second);
+	RUN(nobody_is_forgiven_before_the_bound);
+	RUN(a_debt_is_forgiven_a_claim_is_not);
+	RUN(who_does_not_wait_is_left_alone);
+	RUN(a_pinned_vm_of_few_shares_does_not_wait_longer);
+	RUN(a_nice_task_does_not_wait_longer_beside_its_siblings);
+	RUN(a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run);
+	RUN(a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run);
+	RUN(all_threads_of_a_forgiven_vm_run);
+	RUN(ordinary_shares_are_not_bent);
+	return check_done();
+}

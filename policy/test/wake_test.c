@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Where a thread that wakes goes: policy/wake.h. */
+#include "fake_kernel.h"
+
+static struct ground *g;
+
+/* Every pCPU runs a 1-vCPU VM of its own (process pCPU + 1) of 1000 shares, level with the clock.
+ */
+static void a_busy_ground(u32 nr_pcpus, u32 nr_cells)
+{
+	g = fake_ground(nr_pcpus, nr_cells);
+	for (u32 i = 0; i < nr_pcpus; i++)
+		kernel_busy_vm(g, i + 1, 1, 1000);
+	kernel_settle(g);
+	for (u32 i = 0; i < nr_pcpus; i++)
+		CHECK_EQ(g->pcpu[i].current->tgid, i + 1);
+}
+
+static void put_ahead(u32 tgid, u64 by_ns)
+{
+	kernel_vm(g, tgid)->vtime_ns = g->d.vtime_now_ns + by_ns;
+}
+
+/* A sleeper of process 20 wakes on that pCPU. */
+static struct task_struct *wakes_near(u32 pcpu)
+{
+	struct task_struct *task = kernel_thread(g, 20, THREAD_VCPU);
+
+	task->pcpu = pcpu;
+	kernel_wake(g, task);
+	return task;
+}
+
+static bool was_sent_to(struct task_struct *task, u32 pcpu)
+{
+	return task->queue == fake_local_queue(pcpu) && task->arrival < 0;
+}
+
+static bool was_queued(struct task_struct *task)
+{
+	return task->queue < fake_local_queue(0);
+}
+
+static void an_idle_pcpu_is_taken_first(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_settle(g);
+	put_ahead(1, 50 * MS);
+	CHECK_EQ(wakes_near(0)->queue, fake_local_queue(1));
+}
+
+static void the_vm_furthest_ahead_is_preempted(void)
+{
+	a_busy_ground(4, 1);
+	put_ahead(1, 10 * MS);
+	put_ahead(3, 12 * MS);
+	put_ahead(4, 11 * MS);
+	CHECK(was_sent_to(wakes_near(0), 2));
+}
+
+static void at_a_tie_the_pcpu_it_last_ran_on_is_taken(void)
+{
+	a_busy_ground(4, 1);
+	for (u32 tgid = 1; tgid <= 4; tgid++)
+		put_ahead(tgid, 10 * MS);
+	CHECK(was_sent_to(wakes_near(2), 2));
+}
+
+static void it_runs_at_once_and_the_preempted_thread_waits(void)
+{
+	struct task_struct *task, *victim;
+
+	a_busy_ground(1, 1);
+	victim = g->pcpu[0].current;
+	put_ahead(1, 10 * MS);
+	g->now_ns += MS;
+	task = wakes_near(0);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == task);
+	CHECK_EQ(task->longest_wait_ns, 0);
+	CHECK_EQ(victim->state, TASK_READY);
+	CHECK_EQ(kernel_vm(g, 20)->nr_wake_preemptions, 1);
+}
+
+static void who_is_not_behind_by_the_gain_is_queued(void)
+{
+	a_busy_ground(1, 1);
+	put_ahead(1, 250 * US);
+	CHECK(was_queued(wakes_near(0)));
+	put_ahead(1, 251 * US);
+	CHECK(was_sent_to(wakes_near(0), 0));
+}
+
+/* The gain is CPU time of the waker: a wide VM's virtual time is short. */
+static void a_wide_vm_preempts_by_its_credit_too(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = kernel_thread(g, 20, THREAD_VCPU);
+	share_set(kernel_vm(g, 20), 64000);
+	kernel_run(g, SECOND);
+	kernel_wake(g, task);
+	CHECK(was_sent_to(task, 0));
+}
+
+static void nobody_preempts_a_sibling_that_ran_less_than_a_slice_longer(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + 8 * MS;
+	kernel_wake(g, task);
+	CHECK(was_queued(task));
+}
+
+static void a_sibling_that_ran_longer_by_a_slice_is_preempted(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + 8 * MS + 1;
+	kernel_wake(g, task);
+	CHECK(was_sent_to(task, 0));
+}
+
+static void another_vm_is_preempted_rather_than_a_sibling(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + 100 * MS;
+	put_ahead(1, 0);
+	put_ahead(2, 10 * MS);
+	kernel_wake(g, task);
+	CHECK(was_sent_to(task, 1));
+}
+
+static void one_preempting_thread_is_sent_to_a_pcpu_at_a_time(void)
+{
+	a_busy_ground(2, 1);
+	put_ahead(1, 20 * MS);
+	put_ahead(2, 10 * MS);
+	CHECK(was_sent_to(wakes_near(0), 0));
+	CHECK(was_sent_to(wakes_near(0), 1));
+	CHECK(was_queued(wakes_near(0)));
+}
+
+static void when_it_has_run_the_next_may_be_sent(void)
+{
+	a_busy_ground(1, 1);
+	put_ahead(1, 20 * MS);
+	wakes_near(0);
+	kernel_settle(g);
+	CHECK_EQ(pcpu_at(&g->d, 0)->preempt_pending, 0);
+}
+
+static void it_goes_only_where_it_may_run(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(4, 1);
+	put_ahead(1, 30 * MS);
+	put_ahead(2, 10 * MS);
+	task = kernel_thread(g, 20, THREAD_VCPU);
+	kernel_set_affinity(g, task, 2 | 4);
+	kernel_wake(g, task);
+	CHECK(was_sent_to(task, 1));
+}
+
+static void it_stays_in_its_cell(void)
+{
+	a_busy_ground(4, 2);
+	put_ahead(1, 10 * MS);
+	put_ahead(4, 30 * MS);
+	CHECK(was_sent_to(wakes_near(1), 0));
+}
+
+static void an_offline_pcpu_is_not_preempted(void)
+{
+	a_busy_ground(2, 1);
+	put_ahead(1, 10 * MS);
+	put_ahead(2, 30 * MS);
+	pcpu_at(&g->d, 1)->online = 0;
+	CHECK(was_sent_to(wakes_near(0), 0));
+}
+
+static void it_looks_at_eight_pcpus(void)
+{
+	a_busy_ground(10, 1);
+	put_ahead(9, 30 * MS);
+	put_ahead(8, 10 * MS);
+	CHECK(was_sent_to(wakes_near(0), 7));
+}
+
+static void a_thread_whose_slice_ended_preempts_nobody(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	task = g->pcpu[0].current;
+	kernel_wake(g, kernel_thread(g, 1, THREAD_VCPU));
+	put_ahead(2, 30 * MS);
+	task->slice_ns = 0;
+	g->pcpu[0].resched = true;
+	kernel_settle(g);
+	CHECK_EQ(task->state, TASK_READY);
+	CHECK(was_queued(task));
+}
+
+/* The essay's worked example. */
+static struct task_struct *the_sleeper_beside_the_busy_vm(void)
+{
+	struct task_struct *sleeper;
+
+	g = fake_ground(2, 1);
+	sleeper = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_thread(g, 1, THREAD_VCPU);
+	kernel_busy_vm(g, 2, 4, 0);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+	CHECK_EQ(kernel_vm(g, 2)->shares, 4000);
+	kernel_run(g, SECOND);
+	return sleeper;
+}
+
+static void after_sleep_it_is_its_credit_behind_and_runs_at_once(void)
+{
+	struct task_struct *sleeper = the_sleeper_beside_the_busy_vm();
+
+	kernel_wake(g, sleeper);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 2500 * US);
+	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.vtime_now_ns) >= 0);
+	kernel_settle(g);
+	CHECK_EQ(sleeper->state, TASK_RUNNING);
+	CHECK_EQ(sleeper->longest_wait_ns, 0);
+}
+
+static void once_it_has_used_up_its_credit_it_waits_its_turn(void)
+{
+	struct task_struct *sleeper = the_sleeper_beside_the_busy_vm();
+	struct vm *vm = kernel_vm(g, 1);
+	u64 clock_ns = g->d.vtime_now_ns;
+
+	kernel_wake(g, sleeper);
+	kernel_settle(g);
+	g->now_ns += 5 * MS;
+	fake_count_cpu_time(g, sleeper);
+	share_charge(&g->d, vm, &sleeper->thread, sleeper->cpu_time_ns);
+	CHECK_EQ(vm->vtime_ns, clock_ns);
+	kernel_run(g, SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 667 * MS, 10 * MS);
+}
+
+static void who_wakes_often_gains_nothing_by_it(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 2, 1, 1000);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	task->burst_ns = task->burst_left_ns = 2 * MS;
+	task->sleep_ns = 10 * US;
+	kernel_wake(g, task);
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 2 * SECOND, 40 * MS);
+}
+
+/* Issue 2: a VM that wakes every 2 ms beside a busy one of twice its size. */
+static void a_sleeper_wakes_without_delay(void)
+{
+	g = fake_ground(2, 1);
+	for (u32 i = 0; i < 2; i++) {
+		struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
+
+		task->burst_ns = task->burst_left_ns = 50 * US;
+		task->sleep_ns = 2 * MS;
+		task->wakes_at_ns = g->now_ns + i * 100 * US;
+	}
+	kernel_busy_vm(g, 2, 4, 0);
+	/* At first both are level with the clock, and have no claim. */
+	kernel_run(g, 100 * MS);
+	kernel_vm(g, 1)->longest_ready_ns = 0;
+	kernel_run(g, 4 * SECOND);
+	CHECK(kernel_vm(g, 1)->nr_wake_preemptions > 3500);
+	CHECK(kernel_vm(g, 1)->longest_ready_ns <= 100 * US);
+}
+
+int main(void)
+{
+	RUN(an_idle_pcpu_is_taken_first);
+	RUN(the_vm_furthest_ahead_is_preempted);
+	RUN(at_a_tie_the_pcpu_it_last_ran_on_is_taken);
+	RUN(it_runs_at_once_and_the_preempted_thread_waits);
+	RUN(who_is_not_behind_by_the_gain_is_queued);
+	RUN(a_wide_vm_preempts_by_its_credit_too);
+	RUN(nobody_preempts_a_sibling_that_ran_less_than_a_slice_longer);
+	RUN(a_sibling_that_ran_longer_by_a_slice_is_preempted);
+	RUN(another_vm_is_preempted_rather_than_a_sibling);
+	RUN(one_preempting_thread_is_sent_to_a_pcpu_at_a_time);
+	RUN(when_it_has_run_the_next_may_be_sent);
+	RUN(it_goes_only_where_it_may_run);
+	RUN(it_stays_in_its_cell);
+	RUN(an_offline_pcpu_is_not_preempted);
+	RUN(it_looks_at_eight_pcpus);
+	RUN(a_thread_whose_slice_ended_preempts_nobody);
+	RUN(after_sleep_it_is_its_credit_behind_and_runs_at_once);
+	RUN(once_it_has_used_up_its_credit_it_waits_its_turn);
+	RUN(who_wakes_often_gains_nothing_by_it);
+	RUN(a_sleeper_wakes_without_delay);
+	return check_done();
+}

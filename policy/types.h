@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler knows: VMs, their threads, pCPUs and cells.
+ *
+ * Every struct here is laid out the same for BPF and for native code (the
+ * static assertions at the end hold under both), because the daemon reads the
+ * kernel's copy through a shared page and the simulator runs on its own.
+ *
+ * Times are in nanoseconds. Virtual times are nanoseconds of CPU time at 1000
+ * shares: a VM with 2000 shares ages half as fast.
+ */
+#ifndef DROVER_TYPES_H
+#define DROVER_TYPES_H
+
+#ifdef __bpf__
+/* The verifier must see the bound right where the index is used. */
+#define bounded(index, count)                     \
+	({                                        \
+		u64 __index = (index);            \
+		asm volatile("" : "+r"(__index)); \
+		__index &((u64)(count) - 1);      \
+	})
+#define ground_lock bpf_spin_lock
+/*
+ * A function the verifier checks once, on its own, not again for every path
+ * that leads to it. Takes scalars and the one struct drover only.
+ */
+#define CHECKED_APART __attribute__((noinline, weak))
+#define THE_DROVER struct drover *d __arg_nonnull
+/* A loop the verifier walks once, whatever its length. */
+#define for_each_index(index, first, end) bpf_for(index, first, end)
+#else
+#define CHECKED_APART static inline
+#define THE_DROVER struct drover *d
+#define for_each_index(index, first, end) for ((index) = (first); (index) < (end); (index)++)
+#define bounded(index, count) ((u64)(index) & ((u64)(count) - 1))
+struct ground_lock {
+	uint32_t held;
+};
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+#endif
+
+/* A VM's slot number must fit into the low bits of a tournament key. */
+#define DROVER_SLOT_BITS 11
+#define DROVER_MAX_VMS (1 << DROVER_SLOT_BITS)
+#define DROVER_MAX_PCPUS 4096
+#define DROVER_MAX_CELLS 256
+
+/* Slot 0 is no VM: it stands for all other tasks of the host together. */
+#define DROVER_HOST_SLOT 0
+#define DROVER_SHARES_PER_VCPU 1000
+#define DROVER_SHARES_MAX 1000000
+
+enum thread_kind {
+	THREAD_HOST = 0,   /* a task of the host: daemon, kthread, shell */
+	THREAD_VCPU = 1,   /* a vCPU: it has been seen inside KVM_RUN */
+	THREAD_HELPER = 2, /* another thread of a VMM process: I/O, vhost, monitor */
+};
+
+enum vm_state {
+	VM_FREE = 0,
+	VM_LIVE = 1,
+};
+
+/* One VM: the scheduled thing. Also slot 0, the host's own tasks. */
+struct vm {
+	u64 vtime_ns;          /* CPU time received, divided by shares */
+	u64 vruntime_floor_ns; /* where a thread that arrives or wakes begins */
+	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
+	u64 id;  /* never reused, so that a late order finds nobody */
+	u64 born_ns;
+	u32 state;        /* enum vm_state */
+	u32 tgid;         /* the VMM process */
+	u32 shares;       /* in force now */
+	u32 shares_asked; /* 0: the default, which follows the vCPU count */
+	u32 nr_vcpus;
+	u32 nr_threads; /* threads attached; the slot is free again at 0 */
+	u32 nr_waiting; /* threads ready and not running, in all queues */
+	u32 nr_running;
+	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
+	/* counters, since birth */
+	u64 vcpu_run_ns;
+	u64 helper_run_ns;
+	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
+	u64 longest_ready_ns; /* the longest single such wait */
+	u64 nr_dispatches;
+	u64 nr_wake_preemptions;
+	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
+};
+
+/* One thread, of a VM or of the host. */
+struct thread {
+	u64 vruntime_ns;    /* its own CPU time, for order among siblings */
+	u64 charged_ns;     /* how much of the kernel's CPU time was charged */
+	u64 ready_since_ns; /* 0: not waiting */
+	u64 vm_id;
+	u32 slot;           /* its VM, DROVER_HOST_SLOT for the host */
+	u32 kind;           /* enum thread_kind */
+	u32 queued_in;      /* cell it waits in + 1; 0: none */
+	u32 pinned_on;      /* pCPU whose own queue it waits in + 1; 0: none */
+	u32 vms_seen;       /* drover.vms_found when its process was last looked up */
+	u32 vcpu_id;
+	u32 weight;         /* of a host task, 100 = nice 0 */
+	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
+	u32 judged;         /* drover.pcpu_changes when that was last looked at */
+	u32 pad;
+};
+
+/* One physical CPU (a hardware thread). */
+struct pcpu {
+	u32 cell;
+	u32 running_slot;    /* VM now running here; DROVER_MAX_VMS: none */
+	u32 preempt_pending; /* a preempting thread is on its way here */
+	u32 nr_pinned;       /* threads waiting in this pCPU's own queue */
+	u32 online;
+	u32 glance; /* which other cell it looks at next, pick.h */
+	u32 idle_looked; /* looked once more since it became idle */
+	u32 pad;
+	u64 running_vruntime_ns;
+	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
+};
+
+/*
+ * A cell: the pCPUs that share one run queue of VMs (by default an LLC).
+ * The lock guards the tournament only; nothing is called while it is held.
+ */
+struct cell {
+	struct ground_lock lock;
+	u32 pad;
+	u64 node[2 * DROVER_MAX_VMS];  /* the tournament of VMs, tournament.h */
+	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */
+	u64 served_ns[DROVER_MAX_VMS]; /* when one was last taken, or the first came */
+};
+
+/* Set once, before the scheduler starts. */
+struct params {
+	u64 slice_ns;         /* how long a thread runs before it is asked again */
+	u64 wake_credit_ns;   /* CPU time a VM may save up by sleeping */
+	u64 claim_bound_ns;   /* CPU time a VM may be owed, for each of its threads */
+	u64 preempt_gain_ns;  /* virtual time a waker must be behind to preempt */
+	u64 steal_gain_ns;    /* virtual time another cell's VM must be behind */
+	u64 wait_bound_ns;    /* no ready VM waits longer than this */
+	u32 nr_pcpus;
+	u32 nr_cells;
+};
+
+/* The whole scheduler; every policy function gets it. */
+struct drover {
+	struct params params;
+	u64 vtime_now_ns; /* the virtual time the least served VM has reached */
+	u64 next_vm_id;
+	u64 ground; /* for the ground's own use */
+	u32 vms_found; /* counts VMs ever found: tells threads to look again */
+	u32 nr_waiting;  /* threads ready and not running, anywhere */
+	u32 nr_confined_waiting; /* of these, in pCPUs' own queues */
+	u32 slots_in_use;        /* no slot at or above this was ever used */
+	u32 orphans; /* pCPUs went offline, maybe with threads in their queues */
+	u32 tournament_levels; /* how much of the tournament is played */
+	u32 pcpu_changes; /* counts pCPUs that came or went */
+	u32 vm_shares;    /* of all VMs together, the host apart */
+	struct vm vm[DROVER_MAX_VMS];
+	struct pcpu pcpu[DROVER_MAX_PCPUS];
+};
+
+_Static_assert(sizeof(struct vm) == 136, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 72, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 48, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct params) == 56, "struct params: same in BPF and native code");
+
+#endif

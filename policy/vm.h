@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The life of a VM: born with its first vCPU, gone with its last thread.
+ *
+ * Idea. Nobody registers a VM. A process becomes one when the ground sees one
+ * of its threads inside KVM_RUN; that thread is a vCPU, and all other threads
+ * of the process, as they are met, are its helpers. A slot is given back only
+ * when the last attached thread has left, because a leaving thread still
+ * charges the VM it belongs to; a slot that were given away earlier would be
+ * charged for the dead.
+ *
+ * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
+ * enter the guest makes the VM (1000 shares), the second is attached (2000:
+ * default shares follow the vCPU count), the I/O thread is attached as a helper
+ * when it next wakes. The process is killed: three detachments, and the third
+ * frees the slot.
+ *
+ * What it is bad at. Until a helper thread has slept once after the VM was
+ * found, its time is charged to the host. Above 2047 VMs the rest are served as
+ * tasks of the host, which keeps them running but without shares of their own.
+ */
+#ifndef DROVER_VM_H
+#define DROVER_VM_H
+
+#include "waiting.h"
+
+/*
+ * The host's own tasks weigh as if they were as wide as the host, and never
+ * less than a tenth of all VMs: kthreads and the shell of an operator must get
+ * through, whatever shares VMs were given.
+ */
+static __always_inline void vm_settle_host(struct drover *d)
+{
+	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
+	u32 tenth = d->vm_shares / 10;
+
+	share_set(vm_at(d, DROVER_HOST_SLOT), width > tenth ? width : tenth);
+}
+
+/* The shares in force: those asked for, or the default for its size. */
+static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
+{
+	u32 vcpus = vm->nr_vcpus ?: 1;
+	u32 shares = vm->shares_asked ?: vcpus * DROVER_SHARES_PER_VCPU;
+	u32 before = share_set(vm, shares);
+
+	/* No more than share_set gives: the sum must come out even when the VM goes. */
+	if (shares > DROVER_SHARES_MAX)
+		shares = DROVER_SHARES_MAX;
+	__sync_fetch_and_add(&d->vm_shares, shares - before);
+	vm_settle_host(d);
+}
+
+/* The VM in that free slot begins, level with the least served VM. */
+static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	tournament_grow(d, slot);
+	vm->tgid = tgid;
+	vm->nr_vcpus = 0;
+	vm->shares_asked = 0;
+	vm->vtime_ns = d->vtime_now_ns;
+	vm->vruntime_floor_ns = 0;
+	vm->vcpu_run_ns = 0;
+	vm->helper_run_ns = 0;
+	vm->ready_ns = 0;
+	vm->longest_ready_ns = 0;
+	vm->nr_dispatches = 0;
+	vm->nr_wake_preemptions = 0;
+	vm->nr_forgiven = 0;
+	vm->born_ns = ground_now_ns(d);
+	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
+	vm->shares = 0;
+	if (slot != DROVER_HOST_SLOT)
+		vm_settle_shares(d, vm);
+	vm->state = VM_LIVE;
+	if (slot >= d->slots_in_use)
+		d->slots_in_use = slot + 1;
+	__sync_fetch_and_add(&d->vms_found, 1);
+}
+
+/* Slot 0 begins: all other tasks of the host. */
+static __always_inline void vm_begin_host(struct drover *d)
+{
+	vm_begin(d, DROVER_HOST_SLOT, 0);
+	vm_at(d, DROVER_HOST_SLOT)->nr_vcpus = d->params.nr_pcpus;
+	vm_settle_host(d);
+}
+
+/* Let go of the VM. True when nobody holds it any more: the slot is free. */
+static __always_inline bool vm_release(struct drover *d, struct vm *vm)
+{
+	if (__sync_fetch_and_sub(&vm->nr_threads, 1) != 1)
+		return false;
+	__sync_fetch_and_sub(&d->vm_shares, vm->shares);
+	vm_settle_host(d);
+	vm->state = VM_FREE;
+	return true;
+}
+
+/*
+ * Hold the VM for one more thread. False when it is just going away: who has
+ * let go last frees the slot, and must not be overtaken.
+ */
+static __always_inline bool vm_hold(struct vm *vm)
+{
+	u32 try;
+
+	for_each_index(try, 0, 16) {
+		u32 holders = *(volatile u32 *)&vm->nr_threads;
+
+		if (holders == 0)
+			return false;
+		if (__sync_val_compare_and_swap(&vm->nr_threads, holders, holders + 1) == holders)
+			return true;
+	}
+	return false;
+}
+
+/* The running or waiting thread belongs to the VM (already held) from now on. */
+static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 slot, u32 kind)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	waiting_end(d, t, ground_now_ns(d));
+	t->slot = slot;
+	t->kind = kind;
+	t->vm_id = vm->id;
+	t->vruntime_ns = vm->vruntime_floor_ns;
+	if (kind == THREAD_VCPU) {
+		__sync_fetch_and_add(&vm->nr_vcpus, 1);
+		vm_settle_shares(d, vm);
+	}
+}
+
+/* A helper turned out to be a vCPU. */
+static __always_inline void vm_promote(struct drover *d, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	t->kind = THREAD_VCPU;
+	__sync_fetch_and_add(&vm->nr_vcpus, 1);
+	vm_settle_shares(d, vm);
+}
+
+/*
+ * The thread leaves for good. Returns true when it was the last of its VM: the
+ * slot is free and the caller forgets the process.
+ */
+static __always_inline bool vm_detach(struct drover *d, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	u32 kind = t->kind;
+
+	waiting_end(d, t, ground_now_ns(d));
+	if (t->slot == DROVER_HOST_SLOT)
+		return false;
+	t->slot = DROVER_HOST_SLOT;
+	t->kind = THREAD_HOST;
+	if (kind == THREAD_VCPU) {
+		__sync_fetch_and_sub(&vm->nr_vcpus, 1);
+		vm_settle_shares(d, vm);
+	}
+	return vm_release(d, vm);
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Waiting: which queue a ready thread stands in, and the books kept of it.
+ *
+ * Idea. Every VM has a queue in every cell, ordered by the CPU time of its own
+ * threads, so that siblings get equal time; the tournament of the cell says
+ * whose queue is next. A thread that may not run on every pCPU (a pinned vCPU,
+ * a per-CPU kthread, a VM confined to a node) stands in the queue of one pCPU
+ * instead, ordered by its VM's virtual time: then whatever is first in a VM's
+ * queue may run on whoever asks, and asking never has to search. Idle pCPUs
+ * take from the queues of busy ones (pick.h), so confinement costs order, not
+ * pCPUs.
+ *
+ * Why a cell is an LLC. A queue per pCPU has no contention but divides time
+ * well only after balancing; one queue for the host divides exactly, and its
+ * lock is what ESX's scheduler cells and, later, their removal were about (seed
+ * 000, 2.3, 3.2). An LLC has 4 to 16 cores, a switch every few milliseconds
+ * each, and a lock held for some 100 ns: it is never contended, and moving
+ * inside it costs no cache. docs/performance.md has the measurement.
+ *
+ * Worked example. VM 3 has two vCPUs waiting in cell 0: nr_queued is 2 and leaf
+ * 3 holds VM 3's virtual time. One is taken: 1. The other is taken: 0, and the
+ * leaf is cleared, under the lock, after looking again, because a third may
+ * have come meanwhile.
+ *
+ * What it is bad at. The count is raised before the thread is in the queue and
+ * lowered when it runs, so for a microsecond a VM may look as if it had a
+ * waiting thread that cannot be taken; pick.h asks somebody else then.
+ */
+#ifndef DROVER_WAITING_H
+#define DROVER_WAITING_H
+
+#include "share.h"
+
+/* The count of the VM's waiting threads in the cell has changed. */
+static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32 slot)
+{
+	tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY,
+			  tournament_key(vm_at(d, slot)->vtime_ns, slot));
+}
+
+/* Does the VM's leaf say a later time than the VM's, because pick.h put it later? */
+static __always_inline bool waiting_was_put_later(struct drover *d, struct cell *cell, u32 slot)
+{
+	return tournament_before(tournament_key(vm_at(d, slot)->vtime_ns, slot),
+				 tournament_leaf(cell, slot));
+}
+
+/* The thread stands in no queue any more. Safe to call when it never did. */
+static __always_inline void waiting_leave(struct drover *d, struct thread *t)
+{
+	if (t->pinned_on) {
+		struct pcpu *pcpu = pcpu_at(d, t->pinned_on - 1);
+
+		t->pinned_on = 0;
+		__sync_fetch_and_sub(&pcpu->nr_pinned, 1);
+		__sync_fetch_and_sub(&d->nr_confined_waiting, 1);
+	}
+	if (t->queued_in) {
+		u32 home = t->queued_in - 1;
+		struct cell *cell = ground_cell(d, home);
+		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
+
+		t->queued_in = 0;
+		if (cell && (__sync_fetch_and_sub(&cell->nr_queued[slot], 1) == 1 ||
+			     waiting_was_put_later(d, cell, slot)))
+			waiting_settle(d, home, slot);
+	}
+}
+
+/* Nobody is further behind its siblings than can be made up within the wait bound. */
+static __always_inline void waiting_bound_vruntime(struct drover *d, struct vm *vm,
+						   struct thread *t)
+{
+	u64 last_ns = vm->vruntime_floor_ns + d->params.wait_bound_ns / 2;
+
+	if ((s64)(t->vruntime_ns - last_ns) > 0)
+		t->vruntime_ns = last_ns;
+}
+
+/* Put the thread into the queue it belongs in, near that pCPU. */
+static __always_inline void waiting_enter(struct drover *d, struct task_struct *task,
+					  struct thread *t, u32 near)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	struct pcpu *pcpu = pcpu_at(d, near);
+	u32 slot = bounded(t->slot, DROVER_MAX_VMS);
+	u32 home = pcpu->cell;
+	struct cell *cell = ground_cell(d, home);
+
+	if (t->confined || !cell) {
+		t->pinned_on = near + 1;
+		__sync_fetch_and_add(&pcpu->nr_pinned, 1);
+		__sync_fetch_and_add(&d->nr_confined_waiting, 1);
+		ground_enqueue(d, task, ground_pcpu_queue(d, near), d->params.slice_ns,
+			       vm->vtime_ns);
+		return;
+	}
+	t->queued_in = home + 1;
+	waiting_bound_vruntime(d, vm, t);
+	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
+		cell->served_ns[slot] = t->ready_since_ns;
+		waiting_settle(d, home, slot);
+	} else if (waiting_was_put_later(d, cell, slot)) {
+		waiting_settle(d, home, slot);
+	}
+	ground_enqueue(d, task, ground_vm_queue(d, slot, home), d->params.slice_ns, t->vruntime_ns);
+}
+
+/* A thread has become ready: its wait, if any, begins now. */
+static __always_inline void waiting_begin(struct drover *d, struct thread *t)
+{
+	if (t->ready_since_ns)
+		return;
+	t->ready_since_ns = ground_now_ns(d);
+	__sync_fetch_and_add(&d->nr_waiting, 1);
+	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_waiting, 1);
+}
+
+/* It runs, or has gone: its wait is over. */
+static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	u64 waited_ns;
+
+	waiting_leave(d, t);
+	if (!t->ready_since_ns)
+		return;
+	waited_ns = now_ns - t->ready_since_ns;
+	t->ready_since_ns = 0;
+	__sync_fetch_and_sub(&d->nr_waiting, 1);
+	__sync_fetch_and_sub(&vm->nr_waiting, 1);
+	if ((s64)waited_ns < 0)
+		return;
+	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
+	if (waited_ns > vm->longest_ready_ns)
+		vm->longest_ready_ns = waited_ns;
+}
+
+#endif

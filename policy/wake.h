@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Waking: where a thread that has just become ready goes.
+ *
+ * Idea. In this order: an idle pCPU; a pCPU whose running VM has had more than
+ * its due compared with the waking one, which is preempted at once; a queue.
+ * A VM that mostly sleeps is always behind, so its wake-ups cost one
+ * interrupt, whatever the slice; a VM that burns its share gains nothing by
+ * waking often. Of several pCPUs the one whose VM is furthest ahead is taken,
+ * beginning with the one the thread last ran on. A waker never preempts on
+ * behalf of its own VM, except a sibling that has run longer than itself by a
+ * whole slice.
+ *
+ * Worked example. A sleeper (2 vCPUs, 2000 shares) beside a busy VM (4000
+ * shares) on two pCPUs. The sleeper's virtual time is held at most 5 ms / 2 =
+ * 2.5 ms behind the clock, the busy VM is at the clock or ahead: the gap is
+ * over 2.5 ms, more than preempt_gain (0.25 ms of CPU time, 0.125 ms of the
+ * sleeper's virtual time), and the sleeper runs at once.
+ * Should it then stay busy, it is at the clock after 5 ms of CPU time, and
+ * waits its turn like anybody.
+ *
+ * What it is bad at. It looks at no more than eight pCPUs of the cell, so on a
+ * wide cell a waker may preempt the second best. Only one preempting thread is
+ * sent to a pCPU at a time; a crowd that wakes at once queues.
+ */
+#ifndef DROVER_WAKE_H
+#define DROVER_WAKE_H
+
+#include "waiting.h"
+
+#define WAKE_MAX_LOOKS 8
+#define WAKE_NOWHERE (-1)
+
+/* By how much the waker is owed more than whoever runs there; <= 0: it is not. */
+static __always_inline s64 wake_gain_ns(struct drover *d, struct vm *vm, struct thread *t,
+					struct pcpu *pcpu)
+{
+	u32 there = pcpu->running_slot;
+	s64 gain_ns;
+
+	if (!pcpu->online || pcpu->preempt_pending || there >= DROVER_MAX_VMS)
+		return 0;
+	if (there == t->slot) {
+		u64 slice_ns = d->params.slice_ns;
+
+		/* Siblings: only to keep their times equal. */
+		gain_ns = (s64)(pcpu->running_vruntime_ns - t->vruntime_ns) - (s64)slice_ns;
+		return gain_ns > 0 ? 1 : 0;
+	}
+	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
+	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
+}
+
+/* The pCPU to preempt for the thread, or WAKE_NOWHERE. */
+static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
+				       u32 near)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	u32 home = pcpu_at(d, near)->cell;
+	s64 best_gain_ns = 0;
+	s32 best = WAKE_NOWHERE;
+
+	for (u32 look = 0; look < WAKE_MAX_LOOKS && look < d->params.nr_pcpus; look++) {
+		u32 at = near + look;
+		s64 gain_ns;
+
+		if (at >= d->params.nr_pcpus)
+			at -= d->params.nr_pcpus;
+		at = bounded(at, DROVER_MAX_PCPUS);
+		if (pcpu_at(d, at)->cell != home)
+			continue;
+		gain_ns = wake_gain_ns(d, vm, t, pcpu_at(d, at));
+		if (gain_ns <= best_gain_ns || !ground_may_run_on(d, task, at))
+			continue;
+		best_gain_ns = gain_ns;
+		best = (s32)at;
+	}
+	return best;
+}
+
+/* Nobody comes back from sleep with a claim from before. */
+static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	if (vm->nr_running || vm->nr_waiting)
+		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
+	else
+		share_bound_claim(d, vm, d->params.wake_credit_ns);
+	if ((s64)(t->vruntime_ns - vm->vruntime_floor_ns) < 0)
+		t->vruntime_ns = vm->vruntime_floor_ns;
+}
+
+/* The thread has just woken: send it to preempt, if that is due. */
+static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 near)
+{
+	s32 target = wake_target(d, task, t, near);
+	struct pcpu *pcpu;
+
+	if (target == WAKE_NOWHERE)
+		return false;
+	pcpu = pcpu_at(d, (u32)target);
+	pcpu->preempt_pending = 1;
+	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
+	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
+	return true;
+}
+
+#endif
