@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Drover in the kernel: sched_ext's events handed to the policy.
+ *
+ * Glue only. What a thread, VM or pCPU is due is decided in ../policy; here the
+ * kernel's callbacks become the policy's events, in the order of a thread's
+ * life, with the ops table last. How a wake-up travels through these rooms is
+ * told in docs/architecture.md.
+ *
+ * All normal tasks are taken, not only vCPUs: in partial mode the fair class
+ * ranks above sched_ext, and any busy host task would starve the VMs.
+ */
+#include "kernel.h"
+
+#include "../policy/drover.h"
+
+#include "ground.bpf.h"
+
+#include "find_vm.bpf.h"
+#include "orders.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* The whole state; the daemon maps it, reads counters, and never writes. */
+struct drover drover;
+
+/* Why the kernel ended us, for the daemon to tell. */
+struct {
+	s32 kind;
+	s64 code;
+	char reason[128];
+	char message[512];
+} farewell;
+
+struct bound_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct bound_timer);
+} bound_timers SEC(".maps");
+
+static struct thread *thread_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, NULL, 0);
+}
+
+/* A thread enters the scheduler's care. */
+
+static void note_confinement(struct task_struct *p, struct thread *t)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+
+	t->confined = !bpf_cpumask_subset(online, p->cpus_ptr);
+	t->judged = drover.pcpu_changes;
+	scx_bpf_put_cpumask(online);
+}
+
+SEC("struct_ops.s/drover_init_task")
+s32 BPF_PROG(drover_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct thread *t = bpf_task_storage_get(&threads, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -12; /* ENOMEM */
+	t->weight = 100;
+	return 0;
+}
+
+SEC("struct_ops/drover_enable")
+void BPF_PROG(drover_enable, struct task_struct *p)
+{
+	struct thread *t = thread_of(p);
+
+	if (!t)
+		return;
+	t->weight = p->scx.weight;
+	t->vruntime_ns = vm_at(&drover, t->slot)->vruntime_floor_ns;
+	note_confinement(p, t);
+}
+
+SEC("struct_ops/drover_set_weight")
+void BPF_PROG(drover_set_weight, struct task_struct *p, u32 weight)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		t->weight = weight;
+}
+
+SEC("struct_ops/drover_set_cpumask")
+void BPF_PROG(drover_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		note_confinement(p, t);
+}
+
+/* It wakes, is queued, is chosen. */
+
+SEC("struct_ops/drover_select_cpu")
+s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct thread *t = thread_of(p);
+	bool idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+
+	if (!t)
+		return cpu;
+	find_helper(&drover, p, t);
+	drover_woken(&drover, t);
+	if (idle)
+		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns, 0);
+	return cpu;
+}
+
+SEC("struct_ops/drover_enqueue")
+void BPF_PROG(drover_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct thread *t = thread_of(p);
+	bool selected = enq_flags & KERNEL_ENUM(scx_enq_flags, SCX_ENQ_CPU_SELECTED);
+	bool woken = enq_flags & KERNEL_ENUM(scx_enq_flags, SCX_ENQ_WAKEUP);
+
+	if (!t)
+		return;
+	if (t->judged != drover.pcpu_changes)
+		note_confinement(p, t);
+	/* The kernel skips select_cpu for threads of one pCPU, and in some races. */
+	if (woken && !selected) {
+		find_helper(&drover, p, t);
+		drover_woken(&drover, t);
+	}
+	drover_place(&drover, p, t, woken);
+}
+
+SEC("struct_ops/drover_dispatch")
+void BPF_PROG(drover_dispatch_op, s32 cpu, struct task_struct *prev)
+{
+	struct thread *t = NULL;
+
+	/* The kernel also names a thread that has just gone to sleep here. */
+	if (prev && (prev->scx.flags & KERNEL_ENUM(scx_ent_flags, SCX_TASK_QUEUED)))
+		t = thread_of(prev);
+	if (t && t->kind != THREAD_VCPU && prev->preempt_notifiers.first) {
+		/* A vCPU alone on its pCPU never stops: found here, it counts as having stopped. */
+		drover_stopping(&drover, prev, t, cpu);
+		find_vcpu(&drover, prev, t);
+		drover_running(&drover, prev, t, cpu);
+	}
+	drover_dispatch(&drover, cpu, prev, t);
+}
+
+/* It runs and stops. */
+
+SEC("struct_ops/drover_running")
+void BPF_PROG(drover_running_op, struct task_struct *p)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		drover_running(&drover, p, t, scx_bpf_task_cpu(p));
+}
+
+SEC("struct_ops/drover_stopping")
+void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
+{
+	struct thread *t = thread_of(p);
+
+	if (!t)
+		return;
+	drover_stopping(&drover, p, t, scx_bpf_task_cpu(p));
+	find_vcpu(&drover, p, t);
+}
+
+/* It leaves: for another scheduling class, or for good. */
+
+SEC("struct_ops/drover_disable")
+void BPF_PROG(drover_disable, struct task_struct *p)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		waiting_end(&drover, t, ground_now_ns(&drover));
+}
+
+SEC("struct_ops/drover_exit_task")
+void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		forget_thread(&drover, t);
+}
+
+/* pCPUs come, go and rest. */
+
+SEC("struct_ops/drover_update_idle")
+void BPF_PROG(drover_update_idle, s32 cpu, bool idle)
+{
+	if (idle)
+		drover_idle(&drover, cpu);
+}
+
+SEC("struct_ops/drover_cpu_online")
+void BPF_PROG(drover_cpu_online, s32 cpu)
+{
+	drover_pcpu_online(&drover, cpu);
+}
+
+SEC("struct_ops/drover_cpu_offline")
+void BPF_PROG(drover_cpu_offline, s32 cpu)
+{
+	drover_pcpu_offline(&drover, cpu);
+}
+
+/* The scheduler as a whole. */
+
+static int check_wait_bounds(void *map, u32 *key, struct bound_timer *value)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 slot;
+
+	bpf_for(slot, 0, drover.slots_in_use)
+		wait_bound_check(&drover, slot, now_ns);
+	drover_rouse(&drover);
+	bpf_timer_start(&value->timer, drover.params.wait_bound_ns / 8, 0);
+	return 0;
+}
+
+static s32 start_bound_timer(void)
+{
+	u32 key = 0;
+	struct bound_timer *value = bpf_map_lookup_elem(&bound_timers, &key);
+
+	if (!value)
+		return -3; /* ESRCH */
+	bpf_timer_init(&value->timer, &bound_timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&value->timer, check_wait_bounds);
+	return bpf_timer_start(&value->timer, drover.params.wait_bound_ns / 8, 0);
+}
+
+static s32 create_queues(void)
+{
+	u32 slot, cell, cpu;
+	s32 err = 0;
+
+	bpf_for(slot, 0, DROVER_MAX_VMS) {
+		bpf_for(cell, 0, drover.params.nr_cells) {
+			if (!err)
+				err = scx_bpf_create_dsq(ground_vm_queue(&drover, slot, cell), -1);
+		}
+	}
+	bpf_for(cpu, 0, drover.params.nr_pcpus) {
+		if (!err)
+			err = scx_bpf_create_dsq(ground_pcpu_queue(&drover, cpu), -1);
+	}
+	return err;
+}
+
+SEC("struct_ops.s/drover_init")
+s32 BPF_PROG(drover_init)
+{
+	s32 err = create_queues();
+
+	if (err)
+		return err;
+	drover_start(&drover);
+	return start_bound_timer();
+}
+
+SEC("struct_ops/drover_exit")
+void BPF_PROG(drover_exit, struct scx_exit_info *info)
+{
+	farewell.code = info->exit_code;
+	bpf_probe_read_kernel_str(farewell.reason, sizeof(farewell.reason), info->reason);
+	bpf_probe_read_kernel_str(farewell.message, sizeof(farewell.message), info->msg);
+	farewell.kind = info->kind;
+}
+
+/* Orders of the daemon. */
+
+SEC("syscall")
+int drover_order(struct vm_order *order)
+{
+	struct vm *vm = vm_at(&drover, order->slot);
+
+	if (order->slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != order->vm_id)
+		return -3; /* ESRCH */
+	vm->shares_asked = order->shares;
+	vm_settle_shares(&drover, vm);
+	return 0;
+}
+
+/* For the lab's fault tests: end as a broken scheduler would. */
+SEC("syscall")
+int drover_break(void *unused)
+{
+	char message[] = "broken on request";
+	unsigned long long no_data[1] = {};
+
+	scx_bpf_error_bstr(message, no_data, 0);
+	return 0;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops drover_ops = {
+	.select_cpu = (void *)drover_select_cpu,
+	.enqueue = (void *)drover_enqueue,
+	.dispatch = (void *)drover_dispatch_op,
+	.running = (void *)drover_running_op,
+	.stopping = (void *)drover_stopping_op,
+	.set_weight = (void *)drover_set_weight,
+	.set_cpumask = (void *)drover_set_cpumask,
+	.update_idle = (void *)drover_update_idle,
+	.init_task = (void *)drover_init_task,
+	.exit_task = (void *)drover_exit_task,
+	.enable = (void *)drover_enable,
+	.disable = (void *)drover_disable,
+	.cpu_online = (void *)drover_cpu_online,
+	.cpu_offline = (void *)drover_cpu_offline,
+	.init = (void *)drover_init,
+	.exit = (void *)drover_exit,
+	/*
+	 * Queued wake-ups: the waker does not wait for the run queue of the pCPU it
+	 * wakes, which matters where that pCPU is itself a vCPU that may not run.
+	 */
+	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.timeout_ms = 30000,
+	.name = "drover",
+};

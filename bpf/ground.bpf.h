@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel as a ground: policy/ground.h over sched_ext. No policy here.
+ */
+#ifndef DROVER_GROUND_BPF_H
+#define DROVER_GROUND_BPF_H
+
+#include "../policy/ground.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* the loader sets the number of cells */
+	__type(key, u32);
+	__type(value, struct cell);
+} cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+/* DSQ ids below 2^32 are VM queues, above are the pCPUs' own. */
+#define PCPU_QUEUE_BASE (1ULL << 32)
+
+static u64 ground_now_ns(struct drover *d)
+{
+	return scx_bpf_now();
+}
+
+static u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task)
+{
+	return task->se.sum_exec_runtime;
+}
+
+static u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
+{
+	return scx_bpf_task_cpu(task);
+}
+
+static bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
+{
+	/* Tasks that must not migrate never get here: the kernel keeps them. */
+	return bpf_cpumask_test_cpu(pcpu, task->cpus_ptr);
+}
+
+static void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
+{
+	if (bpf_ksym_exists(scx_bpf_task_set_slice___new))
+		scx_bpf_task_set_slice___new(task, slice_ns);
+	else
+		task->scx.slice = slice_ns;
+}
+
+static __always_inline void insert(struct task_struct *task, u64 dsq, u64 slice_ns, u64 enq_flags)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_insert___v2___bool))
+		scx_bpf_dsq_insert___v2___bool(task, dsq, slice_ns, enq_flags);
+	else
+		scx_bpf_dsq_insert___void(task, dsq, slice_ns, enq_flags);
+}
+
+static void ground_enqueue(struct drover *d, struct task_struct *task, u64 queue, u64 slice_ns,
+			   u64 order)
+{
+	if (bpf_core_type_exists(struct scx_bpf_dsq_insert_vtime_args)) {
+		struct scx_bpf_dsq_insert_vtime_args args = {
+			.dsq_id = queue,
+			.slice = slice_ns,
+			.vtime = order,
+		};
+
+		__scx_bpf_dsq_insert_vtime(task, &args);
+	} else {
+		scx_bpf_dsq_insert_vtime___five(task, queue, slice_ns, order, 0);
+	}
+}
+
+static void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 slice_ns,
+			  bool preempt)
+{
+	u64 flags = preempt ? KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT) : 0;
+
+	insert(task, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu, slice_ns, flags);
+}
+
+static u64 ground_vm_queue(struct drover *d, u32 slot, u32 cell)
+{
+	return (u64)slot * DROVER_MAX_CELLS + cell;
+}
+
+static u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
+{
+	return PCPU_QUEUE_BASE + pcpu;
+}
+
+static bool ground_take_first(struct drover *d, u64 queue)
+{
+	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___flags))
+		return scx_bpf_dsq_move_to_local___v2___flags(queue, 0);
+	return scx_bpf_dsq_move_to_local___plain(queue);
+}
+
+/* The most threads of one queue that are looked at. */
+#define OVERDUE_SEARCH_MAX 256
+
+static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+{
+	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool taken = false;
+	u32 i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, OVERDUE_SEARCH_MAX) {
+			struct thread *t;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = bpf_task_storage_get(&threads, p, NULL, 0);
+			if (!t || !t->ready_since_ns ||
+			    (s64)(ready_before_ns - t->ready_since_ns) < 0 ||
+			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
+				continue;
+			taken = scx_bpf_dsq_move(&it, p, here, 0);
+			break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return taken;
+}
+
+static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *first;
+	bool found = false;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		first = bpf_iter_scx_dsq_next(&it);
+		if (first) {
+			*order = first->scx.dsq_vtime;
+			found = true;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return found;
+}
+
+static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
+{
+	if (bpf_cpumask_test_cpu(near, task->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(near))
+		return near;
+	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
+}
+
+static void ground_kick(struct drover *d, u32 pcpu)
+{
+	/*
+	 * A kick is sent by an interrupt to oneself. On a pCPU that is going offline it
+	 * would be lost, and would block all later ones there, the kernel's own too.
+	 */
+	if (!d->pcpu[bounded(bpf_get_smp_processor_id(), DROVER_MAX_PCPUS)].online)
+		return;
+	scx_bpf_kick_cpu(pcpu, 0);
+}
+
+static struct cell *ground_cell(struct drover *d, u32 cell)
+{
+	return bpf_map_lookup_elem(&cells, &cell);
+}
+
+static void ground_lock_cell(struct cell *cell)
+{
+	bpf_spin_lock(&cell->lock);
+}
+
+static void ground_unlock_cell(struct cell *cell)
+{
+	bpf_spin_unlock(&cell->lock);
+}
+
+#endif
