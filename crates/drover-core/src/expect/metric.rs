@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The figures that expectations can be about.
+
+use crate::results::{Run, VmFigures};
+
+/// A figure that results hold or that follows from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Metric {
+    /// Of a VM: its part of the CPU time of all VMs, %.
+    ShareGotPct,
+    /// Of a VM: distance of that part from what it is owed, percentage points.
+    ShareErrorPoints,
+    /// Of a VM: its CPU time, s.
+    CpuS,
+    /// Of a VM: how much more its best served vCPU got than its worst, %.
+    VcpuSpreadPct,
+    /// Of a VM: what its workload counts.
+    Progress,
+    /// Of a VM: mean wake-up latency, µs.
+    WakeupMeanUs,
+    /// Of a VM: wake-up latency that 99 of 100 do not exceed, µs.
+    WakeupP99Us,
+    /// Of a VM: longest wake-up latency, µs.
+    WakeupMaxUs,
+    /// Of the host: idle time, % of its CPU time.
+    IdlePct,
+    /// Of the host: CPU time of all VMs, s.
+    HostCpuS,
+    /// Of the host: progress of all VMs.
+    TotalProgress,
+    /// Of the host: context switches.
+    ContextSwitches,
+    /// Of the host: time in BPF programs per context switch, ns.
+    BpfNsPerSwitch,
+}
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Metric; 13] = [
+        Metric::ShareGotPct,
+        Metric::ShareErrorPoints,
+        Metric::CpuS,
+        Metric::VcpuSpreadPct,
+        Metric::Progress,
+        Metric::WakeupMeanUs,
+        Metric::WakeupP99Us,
+        Metric::WakeupMaxUs,
+        Metric::IdlePct,
+        Metric::HostCpuS,
+        Metric::TotalProgress,
+        Metric::ContextSwitches,
+        Metric::BpfNsPerSwitch,
+    ];
+
+    /// The word for it in a scenario.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::ShareGotPct => "share_got_pct",
+            Metric::ShareErrorPoints => "share_error_points",
+            Metric::CpuS => "cpu_s",
+            Metric::VcpuSpreadPct => "vcpu_spread_pct",
+            Metric::Progress => "progress",
+            Metric::WakeupMeanUs => "wakeup_mean_us",
+            Metric::WakeupP99Us => "wakeup_p99_us",
+            Metric::WakeupMaxUs => "wakeup_max_us",
+            Metric::IdlePct => "idle_pct",
+            Metric::HostCpuS => "host_cpu_s",
+            Metric::TotalProgress => "total_progress",
+            Metric::ContextSwitches => "context_switches",
+            Metric::BpfNsPerSwitch => "bpf_ns_per_switch",
+        }
+    }
+
+    /// Whether it is taken of a VM; else of the host.
+    pub fn is_of_vm(self) -> bool {
+        !matches!(
+            self,
+            Metric::IdlePct
+                | Metric::HostCpuS
+                | Metric::TotalProgress
+                | Metric::ContextSwitches
+                | Metric::BpfNsPerSwitch
+        )
+    }
+
+    /// Whether it can be had for a part of the measured time.
+    pub fn has_timeline(self) -> bool {
+        matches!(self, Metric::ShareGotPct | Metric::CpuS)
+    }
+
+    /// The figure in `run`, of the VM named `vm` where it is one of a VM, within `window_s` where
+    /// one is given; none where it was not measured.
+    pub fn figure(self, run: &Run, vm: Option<&str>, window_s: Option<(f64, f64)>) -> Option<f64> {
+        match (vm, window_s) {
+            (Some(name), None) => self.of_vm(run.vm(name)?),
+            (Some(name), Some(window_s)) => self.in_window(run, run.vm(name)?, window_s),
+            (None, _) => self.of_host(run),
+        }
+    }
+
+    fn of_vm(self, vm: &VmFigures) -> Option<f64> {
+        let wakeup = vm.wakeup_us.as_ref();
+        match self {
+            Metric::ShareGotPct => vm.share_got_pct,
+            Metric::ShareErrorPoints => Some((vm.share_got_pct? - vm.share_owed_pct?).abs()),
+            Metric::CpuS => vm.cpu_s,
+            Metric::VcpuSpreadPct => {
+                let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
+                Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
+            }
+            Metric::Progress => vm.progress.map(|progress| progress as f64),
+            Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
+            Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
+            Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
+            _ => None,
+        }
+    }
+
+    fn of_host(self, run: &Run) -> Option<f64> {
+        let switches = run.host.context_switches.map(|switches| switches as f64);
+        match self {
+            Metric::IdlePct => run.idle_pct(),
+            Metric::HostCpuS => run.vms.iter().map(|vm| vm.cpu_s).sum(),
+            Metric::TotalProgress => {
+                let total: Option<u64> = run.vms.iter().map(|vm| vm.progress).sum();
+                total.map(|total| total as f64)
+            }
+            Metric::ContextSwitches => switches,
+            Metric::BpfNsPerSwitch => {
+                let switches = switches.filter(|&switches| switches > 0.0)?;
+                Some(run.host.bpf_run_ns? as f64 / switches)
+            }
+            _ => None,
+        }
+    }
+
+    fn in_window(self, run: &Run, vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
+        let used_s = cpu_s_within(vm, window_s)?;
+        match self {
+            Metric::CpuS => Some(used_s),
+            Metric::ShareGotPct => {
+                let each = run.vms.iter().map(|vm| cpu_s_within(vm, window_s));
+                let total_s: Option<f64> = each.sum();
+                total_s.filter(|&total_s| total_s > 0.0).map(|total_s| 100.0 * used_s / total_s)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
+fn cpu_s_within(vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
+    let timeline = vm.timeline.as_ref()?;
+    let interval_s = f64::from(timeline.interval_ms) / 1000.0;
+    // Bounds such as 2.1 s are no sums of binary fractions: allow a hair on either side.
+    let hair_s = interval_s / 1000.0;
+    let within = |index: usize| {
+        let from_s = index as f64 * interval_s;
+        from_s + hair_s >= window_s.0 && from_s + interval_s <= window_s.1 + hair_s
+    };
+    let inside = timeline.cpu_s.iter().enumerate().filter(|(index, _)| within(*index));
+    let inside: Vec<f64> = inside.map(|(_, cpu_s)| *cpu_s).collect();
+    (!inside.is_empty()).then(|| inside.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::{HostFigures, Timeline, WakeupUs};
+
+    fn run() -> Run {
+        let host = HostFigures {
+            pcpus: 2,
+            idle_s: Some(0.08),
+            context_switches: Some(1000),
+            bpf_run_ns: Some(250_000),
+        };
+        let timeline = |cpu_s: &[f64]| Some(Timeline { interval_ms: 100, cpu_s: cpu_s.to_vec() });
+        let vm0 = VmFigures {
+            name: "vm0".to_owned(),
+            share_owed_pct: Some(25.0),
+            share_got_pct: Some(24.0),
+            cpu_s: Some(1.9),
+            vcpu_min_cpu_s: Some(0.5),
+            vcpu_max_cpu_s: Some(0.6),
+            progress: Some(70),
+            wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
+            timeline: timeline(&[0.1, 0.02, 0.02]),
+            ..Default::default()
+        };
+        let vm1 = VmFigures {
+            name: "vm1".to_owned(),
+            cpu_s: Some(6.0),
+            progress: Some(30),
+            timeline: timeline(&[0.1, 0.18, 0.06]),
+            ..Default::default()
+        };
+        let (case, scheduler, vms) = ("all".to_owned(), "drover".to_owned(), vec![vm0, vm1]);
+        Run { case, scheduler, repeat: 1, duration_s: 4.0, fault: None, host, vms }
+    }
+
+    #[test]
+    fn figures_of_a_vm() {
+        let figure = |metric: Metric| metric.figure(&run(), Some("vm0"), None).unwrap();
+        assert_eq!(figure(Metric::ShareGotPct), 24.0);
+        assert_eq!(figure(Metric::ShareErrorPoints), 1.0);
+        assert_eq!(figure(Metric::CpuS), 1.9);
+        assert!((figure(Metric::VcpuSpreadPct) - 20.0).abs() < 1e-9);
+        assert_eq!(figure(Metric::Progress), 70.0);
+        assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
+        assert_eq!(figure(Metric::WakeupP99Us), 99.0);
+        assert_eq!(figure(Metric::WakeupMaxUs), 120.0);
+    }
+
+    #[test]
+    fn figures_of_the_host() {
+        let figure = |metric: Metric| metric.figure(&run(), None, None).unwrap();
+        assert!((figure(Metric::IdlePct) - 1.0).abs() < 1e-9);
+        assert!((figure(Metric::HostCpuS) - 7.9).abs() < 1e-9);
+        assert_eq!(figure(Metric::TotalProgress), 100.0);
+        assert_eq!(figure(Metric::ContextSwitches), 1000.0);
+        assert_eq!(figure(Metric::BpfNsPerSwitch), 250.0);
+    }
+
+    #[test]
+    fn figures_of_a_window_come_from_the_timeline() {
+        let figure = |metric: Metric, window| metric.figure(&run(), Some("vm0"), Some(window));
+        assert_eq!(figure(Metric::ShareGotPct, (0.0, 0.1)), Some(50.0));
+        let later = figure(Metric::ShareGotPct, (0.1, 0.2)).unwrap();
+        assert!((later - 10.0).abs() < 1e-9, "{later}");
+        let used_s = figure(Metric::CpuS, (0.1, 0.3)).unwrap();
+        assert!((used_s - 0.04).abs() < 1e-9, "{used_s}");
+        assert_eq!(figure(Metric::CpuS, (0.15, 0.25)), None, "no whole interval");
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_figure() {
+        let run = run();
+        for metric in [Metric::ShareErrorPoints, Metric::VcpuSpreadPct, Metric::WakeupMeanUs] {
+            assert_eq!(metric.figure(&run, Some("vm1"), None), None, "{}", metric.name());
+        }
+        assert_eq!(Metric::CpuS.figure(&run, Some("nobody"), None), None);
+        assert_eq!(Metric::CpuS.figure(&run, None, None), None);
+    }
+
+    #[test]
+    fn every_metric_is_of_a_vm_or_of_the_host() {
+        let run = run();
+        for metric in Metric::ALL {
+            let of_vm = metric.figure(&run, Some("vm0"), None).is_some();
+            let of_host = metric.figure(&run, None, None).is_some();
+            assert_eq!((of_vm, of_host), (metric.is_of_vm(), !metric.is_of_vm()), "{metric:?}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a scenario expects of its results, and whether they show it.
+
+mod evaluate;
+mod metric;
+
+pub use evaluate::{Row, Verdict, evaluate, median};
+pub use metric::Metric;
+
+/// One expectation, the `[[expect]]` of a scenario.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expect {
+    /// The figure in question.
+    pub metric: Metric,
+    /// Scheduler whose runs are looked at, by label.
+    pub scheduler: String,
+    /// Case whose runs are looked at; none: each case.
+    pub case: Option<String>,
+    /// VM the figure is taken of; [`VmChoice::Host`] for figures of the host.
+    pub vm: VmChoice,
+    /// The figure is at least this.
+    pub min: Option<f64>,
+    /// The figure is at most this.
+    pub max: Option<f64>,
+    /// The figure is divided by the same figure under this scheduler.
+    pub relative_to: Option<String>,
+    /// The figure is divided by the same figure in this case.
+    pub relative_to_case: Option<String>,
+    /// A second maximum, taken from another case; the laxer of the two counts.
+    pub or: Option<OrTimes>,
+    /// Only this part of the measured time counts (read from the timeline), s: from, to.
+    pub window_s: Option<(f64, f64)>,
+}
+
+/// Of which VM an expectation takes its figure.
+#[derive(Debug, Clone, PartialEq)]
+pub enum VmChoice {
+    /// Of none: a figure of the host.
+    Host,
+    /// Of each VM of the case in turn, `"*"`.
+    Each,
+    /// Of this one.
+    Named(String),
+}
+
+/// `times` what the same VM has in `case` under the same scheduler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OrTimes {
+    /// The case to look at.
+    pub case: String,
+    /// How many times its figure is allowed.
+    pub times: f64,
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What Drover knows without touching a machine: scenarios, what shares entitle a VM to, results
+//! and what is expected of them. Pure: text and numbers in, values out.
+
+pub mod entitlement;
+pub mod expect;
+pub mod histogram;
+mod nearest;
+pub mod results;
+pub mod scenario;

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is wrong with a scenario file.
+
+/// A fault of a scenario file, in one line: where, what, and how to mend it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {what}; {mend}")]
+pub struct ScenarioError {
+    /// The file, as it was named to the parser.
+    pub file: String,
+    /// Line of the fault, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub mend: String,
+}
+
+/// A scenario's text, to tell the line of a fault.
+pub(super) struct Source<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+}
+
+impl Source<'_> {
+    /// The fault `what` at byte `at` of the text.
+    pub(super) fn error(
+        &self,
+        at: usize,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> ScenarioError {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        ScenarioError { file: self.file.to_owned(), line, what: what.into(), mend: mend.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_names_file_and_line() {
+        let source = Source { file: "a.toml", text: "x = 1\ny = 2\n" };
+        assert_eq!(source.error(0, "bad", "mend it").to_string(), "a.toml:1: bad; mend it");
+        assert_eq!(source.error(6, "bad", "mend it").to_string(), "a.toml:2: bad; mend it");
+        assert_eq!(source.error(99, "bad", "mend it").line, 3);
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every table of a scenario file and the keys it may have.
+//!
+//! The parser refuses what is not in this list, and a test holds docs/scenarios.md to it.
+
+/// Title of each table, as error messages and docs/scenarios.md have it, and its keys.
+pub const TABLES: &[(&str, &[&str])] = &[
+    (
+        TOP,
+        &[
+            "name",
+            "description",
+            "duration_s",
+            "warmup_s",
+            "repeats",
+            "seed",
+            "clock",
+            "schedulers",
+            "sample_ms",
+            "host",
+            "vm",
+            "case",
+            "expect",
+        ],
+    ),
+    (HOST, &["sockets", "dies", "cores", "threads", "nodes", "memory_mib"]),
+    (
+        VM,
+        &[
+            "name",
+            "vcpus",
+            "shares",
+            "vmm",
+            "memory_mib",
+            "pin",
+            "demand_pct",
+            "start_s",
+            "stop_s",
+            "workload",
+        ],
+    ),
+    (CPU, &["kind", "duty_pct", "period_us", "then"]),
+    (CPU_THEN, &["after_s", "duty_pct"]),
+    (LOCK, &["kind", "hold_us", "think_us"]),
+    (BARRIER, &["kind", "work_us"]),
+    (SLEEP, &["kind", "period_us", "work_us"]),
+    (MIX, &["kind"]),
+    (COMMAND, &["kind", "run", "ready"]),
+    (CASE, &["name", "vm"]),
+    (CASE_VM, &["absent", "vcpus", "shares", "demand_pct", "start_s", "stop_s", "workload"]),
+    (
+        EXPECT,
+        &[
+            "metric",
+            "scheduler",
+            "case",
+            "vm",
+            "min",
+            "max",
+            "relative_to",
+            "relative_to_case",
+            "or",
+            "from_s",
+            "to_s",
+        ],
+    ),
+    (EXPECT_OR, &["case", "times"]),
+];
+
+pub(super) const TOP: &str = "top level";
+pub(super) const HOST: &str = "[host]";
+pub(super) const VM: &str = "[[vm]]";
+pub(super) const CPU: &str = "workload cpu";
+pub(super) const CPU_THEN: &str = "workload cpu, then";
+pub(super) const LOCK: &str = "workload lock";
+pub(super) const BARRIER: &str = "workload barrier";
+pub(super) const SLEEP: &str = "workload sleep";
+pub(super) const MIX: &str = "workload mix";
+pub(super) const COMMAND: &str = "workload command";
+pub(super) const CASE: &str = "[[case]]";
+pub(super) const CASE_VM: &str = "[case.vm.NAME]";
+pub(super) const EXPECT: &str = "[[expect]]";
+pub(super) const EXPECT_OR: &str = "[[expect]], or";
+
+/// The keys of the table with this title.
+///
+/// # Panics
+/// When there is no such table.
+pub(super) fn of(title: &str) -> &'static [&'static str] {
+    let table = TABLES.iter().find(|(known, _)| *known == title);
+    table.expect("every table the parser reads is listed").1
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Scenarios: a host, its VMs, what they do, the schedulers to compare and what is expected.
+//!
+//! docs/scenarios.md describes the files. [`Scenario::parse`] reads one and resolves it: every
+//! default filled in, every [`Case`] with its own full list of VMs.
+
+mod cpu_list;
+mod error;
+mod host;
+pub mod keys;
+mod parse;
+mod parse_expect;
+mod parse_vm;
+mod reader;
+mod vm;
+mod workload;
+
+pub use cpu_list::{CpuList, CpuListError};
+pub use error::ScenarioError;
+pub use host::Host;
+pub use vm::{Vm, Vmm};
+pub use workload::{CpuThen, Workload};
+
+use crate::expect::Expect;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which clock a lab runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Counted instructions: identical from run to run, but no measure of throughput.
+    Exact,
+    /// Real time.
+    Real,
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Clock::Exact => "exact",
+            Clock::Real => "real",
+        })
+    }
+}
+
+/// One set of VMs to run under each scheduler.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// Unique name, such as `1:7`; `all` in a scenario without cases.
+    pub name: String,
+    /// The VMs that take part, with what the case says of them, in the order of the file.
+    pub vms: Vec<Vm>,
+}
+
+/// A scenario, checked, with nothing left to fill in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Its name, `[A-Za-z0-9._-]{1,63}`.
+    pub name: String,
+    /// What it shows, in one line.
+    pub description: String,
+    /// Measured time of each run, s.
+    pub duration_s: f64,
+    /// Time the VMs run before it, s.
+    pub warmup_s: f64,
+    /// How often each case runs under each scheduler.
+    pub repeats: u32,
+    /// Seed of whatever is drawn at random.
+    pub seed: u64,
+    /// The lab's clock, unless the command line says otherwise.
+    pub clock: Clock,
+    /// Schedulers to compare: `eevdf` (nothing loaded), `drover`, or a sched_ext scheduler's
+    /// program by name or path. See [`scheduler_label`].
+    pub schedulers: Vec<String>,
+    /// Interval of the record of CPU time over time, ms; none: no record.
+    pub sample_ms: Option<u32>,
+    /// The host.
+    pub host: Host,
+    /// What runs, one after the other; never empty.
+    pub cases: Vec<Case>,
+    /// What the results must show.
+    pub expects: Vec<Expect>,
+}
+
+/// The name results give a scheduler: of a path, the file's name.
+pub fn scheduler_label(scheduler: &str) -> &str {
+    scheduler.rsplit('/').next().unwrap_or(scheduler)
+}

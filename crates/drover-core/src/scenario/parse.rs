@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads a scenario file: the top level, the host, and the cases with their VMs.
+
+use super::error::{ScenarioError, Source};
+use super::keys;
+use super::parse_expect::read_expects;
+use super::parse_vm::{Draft, is_plain_name};
+use super::reader::Reader;
+use super::{Case, Clock, Host, Scenario, Vm, scheduler_label};
+use crate::nearest::hint;
+use toml::de::DeTable;
+
+/// Default measured time, s.
+const DURATION_S: f64 = 4.0;
+/// Default time before it, s.
+const WARMUP_S: f64 = 0.5;
+/// Schedulers compared by default.
+const SCHEDULERS: [&str; 2] = ["eevdf", "drover"];
+/// Name of the only case of a scenario that has no `[[case]]`.
+const ONLY_CASE: &str = "all";
+
+impl Scenario {
+    /// Reads the text of a scenario file; `file` is its name for error messages.
+    ///
+    /// # Errors
+    /// The first fault found, in one line: where, what, and how to mend it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
+        let source = Source { file, text };
+        let table = DeTable::parse(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let what = error.message().replace('\n', ", ");
+            source.error(at, format!("not TOML: {what}"), "see docs/scenarios.md for an example")
+        })?;
+        let top = Reader::new(&source, keys::TOP, 0, table.get_ref())?;
+        let name = top.need("name", top.text("name")?, "\"two-busy-vms\"")?;
+        if !is_plain_name(name) {
+            let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+            return Err(top.error("name", format!("\"{name}\" is no name for a scenario"), mend));
+        }
+        let host = top.need("host", top.table("host", keys::HOST)?, "{ cores = 4 }")?;
+        let host = read_host(&host)?;
+        let duration_s = top.number("duration_s", 0.01..=86_400.0)?.unwrap_or(DURATION_S);
+        let cases = read_cases(&top, &host, duration_s)?;
+        let mut scenario = Self {
+            name: name.to_owned(),
+            description: top.text("description")?.unwrap_or_default().to_owned(),
+            duration_s,
+            warmup_s: top.number("warmup_s", 0.0..=3_600.0)?.unwrap_or(WARMUP_S),
+            repeats: top.whole32("repeats", 1..=1_000)?.unwrap_or(1),
+            // TOML's whole numbers end at 63 bits.
+            seed: top.whole("seed", 0..=i64::MAX as u64)?.unwrap_or(1),
+            clock: read_clock(&top)?,
+            schedulers: read_schedulers(&top)?,
+            sample_ms: top.whole32("sample_ms", 1..=60_000)?,
+            host,
+            cases,
+            expects: Vec::new(),
+        };
+        scenario.expects = read_expects(&top, &scenario)?;
+        Ok(scenario)
+    }
+}
+
+fn read_clock(top: &Reader) -> Result<Clock, ScenarioError> {
+    let clock = top.word("clock", &[("exact", Clock::Exact), ("real", Clock::Real)])?;
+    Ok(clock.unwrap_or(Clock::Exact))
+}
+
+fn read_schedulers(top: &Reader) -> Result<Vec<String>, ScenarioError> {
+    let given = top.texts("schedulers")?.unwrap_or(SCHEDULERS.to_vec());
+    if given.is_empty() {
+        return Err(top.error(
+            "schedulers",
+            "no schedulers to run under",
+            "name one, or \"eevdf\"",
+        ));
+    }
+    for (index, scheduler) in given.iter().enumerate() {
+        let label = scheduler_label(scheduler);
+        if label.is_empty() || scheduler.contains(',') {
+            let what = format!("\"{scheduler}\" names no scheduler");
+            return Err(top.error("schedulers", what, "give a name or the path of a program"));
+        }
+        if given[..index].iter().any(|earlier| scheduler_label(earlier) == label) {
+            let what = format!("scheduler \"{label}\" is listed twice");
+            return Err(top.error("schedulers", what, "remove one; repeats = 2 runs all twice"));
+        }
+    }
+    Ok(given.into_iter().map(str::to_owned).collect())
+}
+
+fn read_host(reader: &Reader) -> Result<Host, ScenarioError> {
+    let count = |key: &str| reader.whole32(key, 1..=1024).map(|given| given.unwrap_or(1));
+    let memory_mib = reader.whole32("memory_mib", 256..=Host::MEMORY_MIB_MAX)?;
+    let host = Host {
+        sockets: count("sockets")?,
+        dies: count("dies")?,
+        cores: count("cores")?,
+        threads: count("threads")?,
+        nodes: count("nodes")?,
+        memory_mib: memory_mib.unwrap_or(Host::MEMORY_MIB),
+    };
+    let parts = [host.sockets, host.dies, host.cores, host.threads];
+    // Four numbers of at most 1024 each: the product fits 64 bits.
+    let pcpus: u64 = parts.iter().map(|part| u64::from(*part)).product();
+    if pcpus > Host::PCPUS_MAX.into() {
+        let what = format!("the host has {pcpus} pCPUs");
+        let mend = format!("sockets * dies * cores * threads may be {} at most", Host::PCPUS_MAX);
+        return Err(reader.error("", what, mend));
+    }
+    let dies = host.sockets * host.dies;
+    if dies % host.nodes != 0 {
+        let what = format!("{dies} dies do not divide evenly among {} NUMA nodes", host.nodes);
+        let mend = "choose nodes so that sockets * dies is a multiple of it";
+        return Err(reader.error("nodes", what, mend));
+    }
+    Ok(host)
+}
+
+fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, ScenarioError> {
+    let readers = top.tables("vm", keys::VM)?;
+    let mut drafts: Vec<Draft> = Vec::new();
+    for reader in &readers {
+        let draft = Draft::of_vm(reader, host, end_s)?;
+        if drafts.iter().any(|earlier| earlier.name == draft.name) {
+            let what = format!("two VMs are called \"{}\"", draft.name);
+            return Err(reader.error("name", what, "give each its own name"));
+        }
+        drafts.push(draft);
+    }
+    if drafts.is_empty() {
+        return Err(top.error("vm", "the scenario has no VM", "add a [[vm]]"));
+    }
+    let vms: Vec<(&Reader, &Draft)> = readers.iter().zip(&drafts).collect();
+    let mut cases: Vec<Case> = Vec::new();
+    for reader in top.tables("case", keys::CASE)? {
+        let case = read_case(&reader, &vms, end_s)?;
+        if cases.iter().any(|earlier| earlier.name == case.name) {
+            let what = format!("two cases are called \"{}\"", case.name);
+            return Err(reader.error("name", what, "give each its own name"));
+        }
+        cases.push(case);
+    }
+    if cases.is_empty() {
+        let finished = vms.iter().map(|(reader, draft)| (*draft).clone().finish(reader));
+        let vms: Vec<Option<Vm>> = finished.collect::<Result<_, _>>()?;
+        cases.push(Case { name: ONLY_CASE.to_owned(), vms: vms.into_iter().flatten().collect() });
+    }
+    Ok(cases)
+}
+
+fn read_case(
+    reader: &Reader,
+    vms: &[(&Reader, &Draft)],
+    end_s: f64,
+) -> Result<Case, ScenarioError> {
+    let name = reader.need("name", reader.text("name")?, "\"1:7\"")?;
+    if name.chars().count() > 63 {
+        return Err(reader.error("name", "the case's name is too long", "use at most 63 letters"));
+    }
+    let changes = reader.named_tables("vm", keys::CASE_VM)?;
+    for (vm, change) in &changes {
+        let known = vms.iter().map(|(_, draft)| draft.name.as_str());
+        if !known.clone().any(|name| name == *vm) {
+            let what = format!("case \"{name}\" speaks of an unknown VM \"{vm}\"");
+            return Err(change.error("", what, hint(vm, known)));
+        }
+    }
+    let mut present = Vec::new();
+    for (vm_reader, draft) in vms {
+        let finished = match changes.iter().find(|(vm, _)| *vm == draft.name) {
+            None => (*draft).clone().finish(vm_reader)?,
+            Some((vm, change)) => draft.with(&Draft::of_case(change, vm, end_s)?).finish(change)?,
+        };
+        present.extend(finished);
+    }
+    if present.is_empty() {
+        let what = format!("every VM is absent from case \"{name}\"");
+        return Err(reader.error("", what, "leave one in"));
+    }
+    Ok(Case { name: name.to_owned(), vms: present })
+}

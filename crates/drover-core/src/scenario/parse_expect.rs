@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads what a scenario expects of its results, and checks that it speaks of things that exist.
+
+use super::error::ScenarioError;
+use super::keys;
+use super::reader::Reader;
+use super::{Scenario, scheduler_label};
+use crate::expect::{Expect, Metric, OrTimes, VmChoice};
+use crate::nearest::hint;
+
+/// Largest bound an expectation may set.
+const BOUND_MAX: f64 = 1e15;
+
+/// Reads the `[[expect]]` of a scenario that is complete but for them.
+pub(super) fn read_expects(
+    top: &Reader,
+    scenario: &Scenario,
+) -> Result<Vec<Expect>, ScenarioError> {
+    let readers = top.tables("expect", keys::EXPECT)?;
+    readers.iter().map(|reader| read_expect(reader, scenario)).collect()
+}
+
+fn read_expect(reader: &Reader, scenario: &Scenario) -> Result<Expect, ScenarioError> {
+    let words = Metric::ALL.map(|metric| (metric.name(), metric));
+    let example = "\"share_error_points\"";
+    let metric = reader.need("metric", reader.word("metric", &words)?, example)?;
+    let schedulers = || scenario.schedulers.iter().map(|scheduler| scheduler_label(scheduler));
+    let cases = || scenario.cases.iter().map(|case| case.name.as_str());
+    let case = known(reader, "case", cases())?;
+    let or = read_or(reader, scenario)?;
+    let expect = Expect {
+        metric,
+        scheduler: known(reader, "scheduler", schedulers())?.unwrap_or("drover".to_owned()),
+        vm: read_vm(reader, scenario, metric, case.as_deref())?,
+        case,
+        min: reader.number("min", -BOUND_MAX..=BOUND_MAX)?,
+        max: reader.number("max", -BOUND_MAX..=BOUND_MAX)?,
+        relative_to: known(reader, "relative_to", schedulers())?,
+        relative_to_case: known(reader, "relative_to_case", cases())?,
+        or,
+        window_s: read_window(reader, scenario, metric)?,
+    };
+    if expect.min.is_none() && expect.max.is_none() {
+        return Err(reader.error("", "an [[expect]] without bound", "add min = or max ="));
+    }
+    if expect.or.is_some() && expect.max.is_none() {
+        return Err(reader.error("or", "\"or\" loosens a maximum, there is none", "add max ="));
+    }
+    Ok(expect)
+}
+
+/// The text of `key`, which must be one of `names`.
+fn known<'a>(
+    reader: &Reader,
+    key: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Option<String>, ScenarioError> {
+    let words: Vec<(&str, &str)> = names.map(|name| (name, name)).collect();
+    Ok(reader.word(key, &words)?.map(str::to_owned))
+}
+
+fn read_vm(
+    reader: &Reader,
+    scenario: &Scenario,
+    metric: Metric,
+    case: Option<&str>,
+) -> Result<VmChoice, ScenarioError> {
+    let Some(name) = reader.text("vm")? else {
+        if metric.is_of_vm() {
+            let what = format!("{} is a figure of a VM, and none is named", metric.name());
+            return Err(reader.error("", what, "add vm = \"NAME\", or \"*\" for each"));
+        }
+        return Ok(VmChoice::Host);
+    };
+    if !metric.is_of_vm() {
+        let what = format!("{} is a figure of the host, not of a VM", metric.name());
+        return Err(reader.error("vm", what, "remove vm"));
+    }
+    if name == "*" {
+        return Ok(VmChoice::Each);
+    }
+    let cases = scenario.cases.iter().filter(|one| case.is_none_or(|case| one.name == case));
+    let names: Vec<&str> = cases.flat_map(|one| &one.vms).map(|vm| vm.name.as_str()).collect();
+    if names.contains(&name) {
+        return Ok(VmChoice::Named(name.to_owned()));
+    }
+    let mend = hint(name, names.into_iter());
+    Err(reader.error("vm", format!("no VM \"{name}\" takes part"), mend))
+}
+
+fn read_or(reader: &Reader, scenario: &Scenario) -> Result<Option<OrTimes>, ScenarioError> {
+    let Some(or) = reader.table("or", keys::EXPECT_OR)? else { return Ok(None) };
+    let cases = scenario.cases.iter().map(|case| case.name.as_str());
+    let case = or.need("case", known(&or, "case", cases)?, "\"alone\"")?;
+    let times = or.need("times", or.number("times", 0.0..=BOUND_MAX)?, "2.0")?;
+    Ok(Some(OrTimes { case, times }))
+}
+
+fn read_window(
+    reader: &Reader,
+    scenario: &Scenario,
+    metric: Metric,
+) -> Result<Option<(f64, f64)>, ScenarioError> {
+    let from_s = reader.number("from_s", 0.0..=scenario.duration_s)?;
+    let to_s = reader.number("to_s", 0.0..=scenario.duration_s)?;
+    if from_s.is_none() && to_s.is_none() {
+        return Ok(None);
+    }
+    let key = if from_s.is_some() { "from_s" } else { "to_s" };
+    let (from_s, to_s) = (from_s.unwrap_or(0.0), to_s.unwrap_or(scenario.duration_s));
+    if !metric.has_timeline() {
+        let what = format!("{} is not recorded over time", metric.name());
+        return Err(reader.error(key, what, "use share_got_pct or cpu_s, or remove from_s, to_s"));
+    }
+    let Some(sample_ms) = scenario.sample_ms else {
+        let mend = "add sample_ms = 100 at the top level";
+        return Err(reader.error(key, "nothing is recorded over time", mend));
+    };
+    if to_s - from_s < f64::from(sample_ms) / 1000.0 {
+        let what = format!("from {from_s} s to {to_s} s there is no whole sample");
+        return Err(reader.error(key, what, "widen it or lower sample_ms"));
+    }
+    Ok(Some((from_s, to_s)))
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads the VMs of a scenario, and what cases change about them.
+
+use super::error::ScenarioError;
+use super::keys;
+use super::reader::Reader;
+use super::{CpuList, CpuThen, Host, Vm, Vmm, Workload, workload};
+
+/// Longest time a workload's parameter in µs may have: a minute.
+const WORK_US_MAX: u32 = 60_000_000;
+
+/// A VM as the file has it: what is not written is not there. The same for `[[vm]]` and for what
+/// a case lays over it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Draft {
+    pub(super) name: String,
+    absent: bool,
+    vcpus: Option<u32>,
+    shares: Option<u32>,
+    vmm: Option<Vmm>,
+    memory_mib: Option<u32>,
+    pin: Option<CpuList>,
+    demand_pct: Option<u32>,
+    start_s: Option<f64>,
+    stop_s: Option<f64>,
+    workload: Option<Workload>,
+}
+
+impl Draft {
+    /// Reads a `[[vm]]`.
+    pub(super) fn of_vm(reader: &Reader, host: &Host, end_s: f64) -> Result<Self, ScenarioError> {
+        let name = reader.need("name", reader.text("name")?, "\"vm0\"")?;
+        if !is_plain_name(name) {
+            let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+            return Err(reader.error("name", format!("\"{name}\" is no name for a VM"), mend));
+        }
+        let pin = match reader.text("pin")? {
+            None => None,
+            Some(text) => Some(read_pin(reader, text, host)?),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
+            memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
+            pin,
+            ..Self::of_case(reader, name, end_s)?
+        })
+    }
+
+    /// Reads a `[case.vm.NAME]`.
+    pub(super) fn of_case(reader: &Reader, name: &str, end_s: f64) -> Result<Self, ScenarioError> {
+        Ok(Self {
+            name: name.to_owned(),
+            absent: reader.truth("absent")?.unwrap_or(false),
+            vcpus: reader.whole32("vcpus", 1..=Vm::VCPUS_MAX)?,
+            shares: reader.whole32("shares", 1..=Vm::SHARES_MAX)?,
+            demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
+            start_s: reader.number("start_s", 0.0..=end_s)?,
+            stop_s: reader.number("stop_s", 0.0..=end_s)?,
+            workload: read_workload(reader, end_s)?,
+            ..Self::default()
+        })
+    }
+
+    /// This VM with what a case says of it.
+    pub(super) fn with(&self, case: &Draft) -> Self {
+        let base = self.clone();
+        Self {
+            absent: case.absent,
+            vcpus: case.vcpus.or(base.vcpus),
+            shares: case.shares.or(base.shares),
+            demand_pct: case.demand_pct.or(base.demand_pct),
+            start_s: case.start_s.or(base.start_s),
+            stop_s: case.stop_s.or(base.stop_s),
+            workload: case.workload.clone().or(base.workload.clone()),
+            ..base
+        }
+    }
+
+    /// The VM, with defaults for what is not written; none when it is absent. `reader` is where
+    /// to complain: the table that had the last word.
+    pub(super) fn finish(self, reader: &Reader) -> Result<Option<Vm>, ScenarioError> {
+        if self.absent {
+            return Ok(None);
+        }
+        self.check_times(reader)?;
+        let name = &self.name;
+        let missing = |key: &str, example: &str| {
+            let mend = format!("add one, such as {key} = {example}");
+            reader.error("", format!("VM \"{name}\" has no {key}"), mend)
+        };
+        let vmm = self.vmm.unwrap_or(Vmm::Micro);
+        let vcpus = self.vcpus.ok_or_else(|| missing("vcpus", "4"))?;
+        let example = match vmm {
+            Vmm::Micro => "{ kind = \"cpu\" }",
+            Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
+        };
+        let workload = self.workload.ok_or_else(|| missing("workload", example))?;
+        check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
+        Ok(Some(Vm {
+            name: self.name,
+            vcpus,
+            shares: self.shares.unwrap_or(vcpus * Vm::SHARES_PER_VCPU),
+            vmm,
+            memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
+            pin: self.pin,
+            demand_pct: self.demand_pct,
+            start_s: self.start_s,
+            stop_s: self.stop_s,
+            workload,
+        }))
+    }
+
+    fn check_times(&self, reader: &Reader) -> Result<(), ScenarioError> {
+        match (self.start_s, self.stop_s) {
+            (Some(start_s), Some(stop_s)) if stop_s <= start_s => {
+                let name = &self.name;
+                let what = format!("VM \"{name}\" stops at {stop_s} s and starts at {start_s} s");
+                Err(reader.error("stop_s", what, "set stop_s after start_s"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether `name` may stand in file names, thread names and tables as it is.
+pub(super) fn is_plain_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=63).contains(&name.len()) && name.bytes().all(plain)
+}
+
+fn read_pin(reader: &Reader, text: &str, host: &Host) -> Result<CpuList, ScenarioError> {
+    let list: CpuList = text.parse().map_err(|error: super::CpuListError| {
+        reader.error("pin", error.to_string(), "give numbers and ranges with commas between")
+    })?;
+    if list.highest() >= host.pcpus() {
+        let what = format!("pin = \"{text}\" names CPU {}, the host has none", list.highest());
+        let mend = format!("use CPUs 0 to {} or enlarge [host]", host.pcpus() - 1);
+        return Err(reader.error("pin", what, mend));
+    }
+    Ok(list)
+}
+
+fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, ScenarioError> {
+    let kinds = [
+        ("cpu", keys::CPU),
+        ("lock", keys::LOCK),
+        ("barrier", keys::BARRIER),
+        ("sleep", keys::SLEEP),
+        ("mix", keys::MIX),
+        ("command", keys::COMMAND),
+    ];
+    let Some(table) = reader.table_by_word("workload", "kind", &kinds)? else { return Ok(None) };
+    let us = |key: &str, default: u32| {
+        table.whole32(key, 0..=WORK_US_MAX).map(|given| given.unwrap_or(default))
+    };
+    let workload = match table.title {
+        keys::CPU => read_cpu(&table, end_s)?,
+        keys::LOCK => Workload::Lock {
+            hold_us: us("hold_us", workload::LOCK_HOLD_US)?,
+            think_us: us("think_us", workload::LOCK_THINK_US)?,
+        },
+        keys::BARRIER => Workload::Barrier { work_us: us("work_us", workload::BARRIER_WORK_US)? },
+        keys::SLEEP => {
+            let period_us = table.whole32("period_us", 10..=WORK_US_MAX)?;
+            let period_us = period_us.unwrap_or(workload::SLEEP_PERIOD_US);
+            Workload::Sleep { period_us, work_us: us("work_us", 0)? }
+        }
+        keys::MIX => Workload::Mix {},
+        _ => {
+            let run = table.need("run", table.text("run")?, "\"sysbench cpu --time=0 run\"")?;
+            let ready = table.text("ready")?.map(str::to_owned);
+            Workload::Command { run: run.to_owned(), ready }
+        }
+    };
+    Ok(Some(workload))
+}
+
+fn read_cpu(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
+    let then = match table.table("then", keys::CPU_THEN)? {
+        None => None,
+        Some(then) => Some(CpuThen {
+            after_s: then.need("after_s", then.number("after_s", 0.0..=end_s)?, "2.0")?,
+            duty_pct: then.need("duty_pct", then.whole32("duty_pct", 0..=100)?, "50")?,
+        }),
+    };
+    let period_us = table.whole32("period_us", 100..=WORK_US_MAX)?;
+    Ok(Workload::Cpu {
+        duty_pct: table.whole32("duty_pct", 0..=100)?.unwrap_or(100),
+        period_us: period_us.unwrap_or(workload::CPU_PERIOD_US),
+        then,
+    })
+}
+
+/// Micro VMs run Drover's own programs, QEMU guests run commands; neither can do the other.
+fn check_vmm(
+    reader: &Reader,
+    name: &str,
+    vmm: Vmm,
+    workload: &Workload,
+    memory_mib: Option<u32>,
+) -> Result<(), ScenarioError> {
+    let kind = workload.kind();
+    match (vmm, workload) {
+        (Vmm::Micro, Workload::Command { .. }) => {
+            let what = format!("VM \"{name}\" is a micro VM and cannot run a command");
+            Err(reader.error("workload", what, "add vmm = \"qemu\" to the VM"))
+        }
+        (Vmm::Qemu, Workload::Command { .. }) => Ok(()),
+        (Vmm::Qemu, _) => {
+            let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
+            let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
+            Err(reader.error("workload", what, mend))
+        }
+        (Vmm::Micro, _) if memory_mib.is_some() => {
+            let what = format!("VM \"{name}\" is a micro VM, whose memory cannot be set");
+            Err(reader.error("memory_mib", what, "remove memory_mib"))
+        }
+        (Vmm::Micro, _) => Ok(()),
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads the values of one TOML table, each checked for type and range, each fault with its line.
+
+use super::error::{ScenarioError, Source};
+use super::keys;
+use crate::nearest::hint;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A table of a scenario file, known to have no unknown keys.
+pub(super) struct Reader<'a> {
+    source: &'a Source<'a>,
+    /// Which table of [`keys::TABLES`] it is.
+    pub(super) title: &'static str,
+    table: &'a DeTable<'a>,
+    /// Where the table begins, in bytes.
+    pub(super) at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Takes the table at `at` and refuses keys that a table of this `title` does not have.
+    pub(super) fn new(
+        source: &'a Source<'a>,
+        title: &'static str,
+        at: usize,
+        table: &'a DeTable<'a>,
+    ) -> Result<Self, ScenarioError> {
+        let known = keys::of(title);
+        // Tables are kept sorted by key; complain about the first in the order of the file.
+        let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
+        if let Some(key) = unknown.min_by_key(|key| key.span().start) {
+            let mend = hint(key.get_ref(), known.iter().copied());
+            let what = format!("unknown key \"{}\" in {title}", key.get_ref());
+            return Err(source.error(key.span().start, what, mend));
+        }
+        Ok(Self { source, title, table, at })
+    }
+
+    /// The fault `what` of the value of `key`, or of the whole table where that is missing.
+    pub(super) fn error(
+        &self,
+        key: &str,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> ScenarioError {
+        let at = self.value(key).map_or(self.at, |value| value.span().start);
+        self.source.error(at, what, mend)
+    }
+
+    /// The value, or the complaint that the table has none.
+    pub(super) fn need<T>(
+        &self,
+        key: &str,
+        value: Option<T>,
+        example: &str,
+    ) -> Result<T, ScenarioError> {
+        let missing = || {
+            let mend = format!("add one, such as {key} = {example}");
+            self.error(key, format!("{} has no {key}", self.title), mend)
+        };
+        value.ok_or_else(missing)
+    }
+
+    /// A text of at least one character, all printable.
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        match value.get_ref() {
+            DeValue::String(text) if !text.is_empty() && !text.contains(char::is_control) => {
+                Ok(Some(text))
+            }
+            _ => Err(self.wrong(key, value, "text in quotes, in one line")),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn truth(&self, key: &str) -> Result<Option<bool>, ScenarioError> {
+        match self.value(key).map(|value| (value, value.get_ref())) {
+            None => Ok(None),
+            Some((_, DeValue::Boolean(truth))) => Ok(Some(*truth)),
+            Some((value, _)) => Err(self.wrong(key, value, "true or false")),
+        }
+    }
+
+    /// A whole number within `range`.
+    pub(super) fn whole(
+        &self,
+        key: &str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = match value.get_ref() {
+            DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
+            _ => None,
+        };
+        match number {
+            Some(number) if range.contains(&number) => Ok(Some(number)),
+            _ => Err(self.wrong(key, value, &between("a whole number", &range))),
+        }
+    }
+
+    /// [`Reader::whole`] for what has 32 bits.
+    pub(super) fn whole32(
+        &self,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<u32>, ScenarioError> {
+        let range = u64::from(*range.start())..=u64::from(*range.end());
+        let narrow = |number: u64| u32::try_from(number).expect("the range has 32 bits");
+        Ok(self.whole(key, range)?.map(narrow))
+    }
+
+    /// A number within `range`, with or without decimals.
+    pub(super) fn number(
+        &self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Option<f64>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = match value.get_ref() {
+            DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str().parse().ok(),
+            DeValue::Float(digits) => digits.as_str().parse().ok(),
+            _ => None,
+        };
+        match number {
+            Some(number) if range.contains(&number) => Ok(Some(number)),
+            _ => Err(self.wrong(key, value, &between("a number", &range))),
+        }
+    }
+
+    /// One of some words, each with what it stands for.
+    pub(super) fn word<T: Copy>(
+        &self,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Result<Option<T>, ScenarioError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
+            return Ok(Some(*meaning));
+        }
+        let mend = hint(text, words.iter().map(|(word, _)| *word));
+        Err(self.error(key, format!("unknown {key} \"{text}\" in {}", self.title), mend))
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let text = |item: &'a Spanned<DeValue<'a>>| match item.get_ref() {
+            DeValue::String(text) if !text.is_empty() => Some(text.as_ref()),
+            _ => None,
+        };
+        let texts = match value.get_ref() {
+            DeValue::Array(items) => items.iter().map(text).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        texts.ok_or_else(|| self.wrong(key, value, "a list of texts")).map(Some)
+    }
+
+    /// A table within this one.
+    pub(super) fn table(
+        &self,
+        key: &str,
+        title: &'static str,
+    ) -> Result<Option<Reader<'a>>, ScenarioError> {
+        let Some((at, table)) = self.raw_table(key)? else { return Ok(None) };
+        Reader::new(self.source, title, at, table).map(Some)
+    }
+
+    /// A table within this one whose title hangs on a word of it: `title_of` gets the word's
+    /// reader before keys are checked.
+    pub(super) fn table_by_word(
+        &self,
+        key: &str,
+        word_key: &'static str,
+        titles: &[(&str, &'static str)],
+    ) -> Result<Option<Reader<'a>>, ScenarioError> {
+        let Some((at, table)) = self.raw_table(key)? else { return Ok(None) };
+        let unchecked = Reader { source: self.source, title: self.title, at, table };
+        let title = unchecked.word(word_key, titles)?;
+        let title = match title {
+            Some(title) => title,
+            None => {
+                let known: Vec<_> = titles.iter().map(|(word, _)| *word).collect();
+                let mend = format!("add {word_key} = one of {}", known.join(", "));
+                return Err(self.error(key, format!("{key} has no {word_key}"), mend));
+            }
+        };
+        Reader::new(self.source, title, at, table).map(Some)
+    }
+
+    /// The tables of a `[[key]]`, in the order of the file.
+    pub(super) fn tables(
+        &self,
+        key: &str,
+        title: &'static str,
+    ) -> Result<Vec<Reader<'a>>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        let expected = format!("one or more tables, each under {title}");
+        let DeValue::Array(items) = value.get_ref() else {
+            return Err(self.wrong(key, value, &expected));
+        };
+        let reader = |item: &'a Spanned<DeValue<'a>>| match item.get_ref() {
+            DeValue::Table(table) => Reader::new(self.source, title, item.span().start, table),
+            _ => Err(self.wrong(key, item, &expected)),
+        };
+        items.iter().map(reader).collect()
+    }
+
+    /// The tables of a `[key.NAME]`, with their names and where these stand, in the order of the
+    /// file.
+    pub(super) fn named_tables(
+        &self,
+        key: &str,
+        title: &'static str,
+    ) -> Result<Vec<(&'a str, Reader<'a>)>, ScenarioError> {
+        let Some((_, tables)) = self.raw_table(key)? else { return Ok(Vec::new()) };
+        let mut named = Vec::new();
+        for (name, value) in tables.iter() {
+            let DeValue::Table(table) = value.get_ref() else {
+                return Err(self.wrong(name.get_ref(), value, &format!("a table {title}")));
+            };
+            let reader = Reader::new(self.source, title, name.span().start, table)?;
+            named.push((name.get_ref().as_ref(), reader));
+        }
+        named.sort_by_key(|(_, reader)| reader.at);
+        Ok(named)
+    }
+
+    fn raw_table(&self, key: &str) -> Result<Option<(usize, &'a DeTable<'a>)>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        match value.get_ref() {
+            DeValue::Table(table) => Ok(Some((value.span().start, table))),
+            _ => Err(self.wrong(key, value, "a table, such as { kind = \"cpu\" }")),
+        }
+    }
+
+    fn value(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
+        let found = self.table.iter().find(|(known, _)| known.get_ref() == key);
+        found.map(|(_, value)| value)
+    }
+
+    fn wrong(&self, key: &str, value: &Spanned<DeValue<'_>>, expected: &str) -> ScenarioError {
+        let written = self.source.text.get(value.span()).unwrap_or("").trim();
+        let line = written.lines().next().unwrap_or("");
+        let what = format!("{key} = {line} does not do in {}", self.title);
+        self.source.error(value.span().start, what, format!("give {expected}"))
+    }
+}
+
+fn between(kind: &str, range: &RangeInclusive<impl Display>) -> String {
+    format!("{kind} from {} to {}", range.start(), range.end())
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A VM of a scenario, as one case has it.
+
+use super::{CpuList, Workload};
+use serde::{Deserialize, Serialize};
+
+/// What runs a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vmm {
+    /// Drover's own micro VM, with guest code that counts its progress.
+    Micro,
+    /// A Linux guest under QEMU/KVM.
+    Qemu,
+}
+
+/// A VM with everything a case says about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vm {
+    /// Unique name, `[A-Za-z0-9._-]{1,63}`.
+    pub name: String,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+    /// CPU shares, relative to those of the other VMs.
+    pub shares: u32,
+    /// What runs it.
+    pub vmm: Vmm,
+    /// Guest memory in MiB; of meaning for [`Vmm::Qemu`] only.
+    pub memory_mib: u32,
+    /// The CPUs all its threads are confined to; none: any.
+    pub pin: Option<CpuList>,
+    /// The most CPU it can use, in % of one pCPU, where the scenario says so.
+    pub demand_pct: Option<u32>,
+    /// When its workload starts, in s of the measured time; none: before the warm-up.
+    pub start_s: Option<f64>,
+    /// When it is stopped, in s of the measured time; none: at the end.
+    pub stop_s: Option<f64>,
+    /// What its vCPUs do. Moments in it are in s of the measured time: hand guests what
+    /// [`Vm::workload_since_go`] says.
+    pub workload: Workload,
+}
+
+impl Vm {
+    /// The most vCPUs a VM may have.
+    pub const VCPUS_MAX: u32 = 256;
+    /// The most shares a VM may have.
+    pub const SHARES_MAX: u32 = 1_000_000;
+    /// Default shares per vCPU.
+    pub const SHARES_PER_VCPU: u32 = 1000;
+    /// Default memory of a QEMU guest, MiB.
+    pub const MEMORY_MIB: u32 = 256;
+
+    /// The workload for a guest that counts time from the moment it is let go: `warmup_s` before
+    /// the measured time, or at the VM's own `start_s`.
+    pub fn workload_since_go(&self, warmup_s: f64) -> Workload {
+        let go_s = self.start_s.unwrap_or(-warmup_s);
+        let mut workload = self.workload.clone();
+        if let Workload::Cpu { then: Some(then), .. } = &mut workload {
+            then.after_s = (then.after_s - go_s).max(0.0);
+        }
+        workload
+    }
+
+    /// The most CPU the VM can use at `at_s` of the measured time, in pCPUs, its pinning left
+    /// aside; none where that is not known beforehand.
+    pub fn demand_pcpus(&self, at_s: f64) -> Option<f64> {
+        let before = self.start_s.is_some_and(|start_s| at_s < start_s);
+        let after = self.stop_s.is_some_and(|stop_s| at_s >= stop_s);
+        if before || after {
+            return Some(0.0);
+        }
+        let vcpus = f64::from(self.vcpus);
+        match self.demand_pct {
+            Some(demand_pct) => Some((f64::from(demand_pct) / 100.0).min(vcpus)),
+            None => self.workload.vcpu_demand_pct(at_s).map(|pct| vcpus * pct / 100.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::CpuThen;
+    use super::*;
+
+    fn vm(workload: Workload) -> Vm {
+        Vm {
+            name: "vm0".to_owned(),
+            vcpus: 4,
+            shares: 4000,
+            vmm: Vmm::Micro,
+            memory_mib: Vm::MEMORY_MIB,
+            pin: None,
+            demand_pct: None,
+            start_s: None,
+            stop_s: None,
+            workload,
+        }
+    }
+
+    fn halving_at_2_s() -> Workload {
+        let then = Some(CpuThen { after_s: 2.0, duty_pct: 50 });
+        Workload::Cpu { duty_pct: 100, period_us: 10_000, then }
+    }
+
+    fn after_s(workload: Workload) -> f64 {
+        match workload {
+            Workload::Cpu { then: Some(then), .. } => then.after_s,
+            other => panic!("no change of duty in {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_guest_counts_from_the_moment_it_is_let_go() {
+        let mut vm = vm(halving_at_2_s());
+        assert_eq!(after_s(vm.workload_since_go(0.5)), 2.5);
+        vm.start_s = Some(1.5);
+        assert_eq!(after_s(vm.workload_since_go(0.5)), 0.5);
+    }
+
+    #[test]
+    fn demand_is_zero_outside_the_life_of_a_vm() {
+        let mut vm = vm(halving_at_2_s());
+        (vm.start_s, vm.stop_s) = (Some(1.0), Some(3.0));
+        let demand = [0.5, 1.5, 2.5, 3.0].map(|at_s| vm.demand_pcpus(at_s));
+        assert_eq!(demand, [Some(0.0), Some(4.0), Some(2.0), Some(0.0)]);
+    }
+
+    #[test]
+    fn a_stated_demand_goes_before_the_workload() {
+        let run = "sysbench cpu run".to_owned();
+        let mut vm = vm(Workload::Command { run, ready: None });
+        assert_eq!(vm.demand_pcpus(0.0), None);
+        vm.demand_pct = Some(150);
+        assert_eq!(vm.demand_pcpus(0.0), Some(1.5));
+        vm.demand_pct = Some(900);
+        assert_eq!(vm.demand_pcpus(0.0), Some(4.0), "no more than its vCPUs");
+    }
+}

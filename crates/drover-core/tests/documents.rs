@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! docs/scenarios.md and docs/results.md say what is, no more and no less.
+
+use drover_core::expect::Metric;
+use drover_core::results::{
+    Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs, Wall,
+};
+use drover_core::scenario::{Clock, Scenario, keys};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const SCENARIOS: &str = include_str!("../../../docs/scenarios.md");
+const RESULTS: &str = include_str!("../../../docs/results.md");
+
+/// What stands in backticks in the first column of the table after `heading`.
+fn first_column(section: &str) -> Vec<&str> {
+    let rows = section.lines().skip_while(|line| !line.starts_with("| `"));
+    let rows = rows.take_while(|line| line.starts_with("| `"));
+    rows.map(|row| row["| `".len()..].split('`').next().unwrap()).collect()
+}
+
+/// The text under the heading that ends in `title` in backticks, up to the next heading.
+fn section<'a>(document: &'a str, title: &str) -> &'a str {
+    let end_of_heading = format!("`{title}`\n");
+    let headings = document.match_indices(&end_of_heading);
+    let mut found = headings.filter(|(at, _)| {
+        document[..*at].rsplit('\n').next().is_some_and(|line| line.starts_with('#'))
+    });
+    let (at, _) = found.next().unwrap_or_else(|| panic!("no heading ends in `{title}`"));
+    let body = &document[at + end_of_heading.len()..];
+    &body[..body.find("\n#").unwrap_or(body.len())]
+}
+
+fn blocks<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    let blocks = document.split(fence.as_str()).skip(1);
+    blocks.map(|block| block.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn every_key_is_documented_in_its_table_and_no_other() {
+    for (title, keys) in keys::TABLES {
+        assert_eq!(first_column(section(SCENARIOS, title)), *keys, "{title}");
+    }
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let body = SCENARIOS.split("### Metrics\n").nth(1).unwrap();
+    assert_eq!(first_column(body), Metric::ALL.map(Metric::name));
+    for metric in Metric::ALL {
+        let of = if metric.is_of_vm() { "VM" } else { "host" };
+        assert!(body.contains(&format!("| `{}` | {of} |", metric.name())), "{}", metric.name());
+    }
+}
+
+#[test]
+fn every_example_of_a_scenario_reads() {
+    let examples = blocks(SCENARIOS, "toml");
+    assert_eq!(examples.len(), 7, "one whole file and one of each workload");
+    for example in examples {
+        let text = if example.starts_with("workload") {
+            let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };
+            format!(
+                "name = \"x\"\nhost = {{ cores = 2 }}\n\
+                 [[vm]]\nname = \"a\"\nvcpus = 2\n{vmm}{example}"
+            )
+        } else {
+            example.to_owned()
+        };
+        if let Err(error) = Scenario::parse(&text, "docs/scenarios.md") {
+            panic!("{error}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn the_example_of_results_reads_and_writes_back() {
+    let [example] = blocks(RESULTS, "json")[..] else { panic!("one example") };
+    let results: Results = serde_json::from_str(example).unwrap();
+    let written: Value = serde_json::from_str(example).unwrap();
+    assert_eq!(serde_json::to_value(&results).unwrap(), written);
+}
+
+/// Results with every field there.
+fn complete() -> Results {
+    let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3) };
+    let vm = VmFigures {
+        name: "vm0".to_owned(),
+        vcpus: 1,
+        shares: 1000,
+        share_owed_pct: Some(100.0),
+        share_got_pct: Some(100.0),
+        cpu_s: Some(0.6),
+        helpers_cpu_s: Some(0.1),
+        vcpu_min_cpu_s: Some(0.5),
+        vcpu_max_cpu_s: Some(0.5),
+        progress: Some(3),
+        vcpu: vec![vcpu],
+        wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
+        timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1] }),
+    };
+    let run = Run {
+        case: "all".to_owned(),
+        scheduler: "drover".to_owned(),
+        repeat: 1,
+        duration_s: 4.0,
+        fault: Some("ejected".to_owned()),
+        host: HostFigures {
+            pcpus: 1,
+            idle_s: Some(3.4),
+            context_switches: Some(9),
+            bpf_run_ns: Some(900),
+        },
+        vms: vec![vm],
+    };
+    Results {
+        scenario: "s".to_owned(),
+        ground: Ground::Lab,
+        clock: Some(Clock::Exact),
+        seed: 1,
+        kernel: Some("x".to_owned()),
+        runs: vec![run],
+        wall: Some(Wall { started: Some("now".to_owned()), elapsed_s: Some(1.0) }),
+    }
+}
+
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            let dot = if path.is_empty() { "" } else { "." };
+            fields
+                .iter()
+                .for_each(|(key, value)| paths(value, &format!("{path}{dot}{key}"), found));
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|value| paths(value, &format!("{path}[]"), found));
+        }
+        _ => {
+            found.insert(path.to_owned());
+        }
+    }
+}
+
+#[test]
+fn every_field_of_results_is_documented_and_no_other() {
+    let mut fields = BTreeSet::new();
+    paths(&serde_json::to_value(complete()).unwrap(), "", &mut fields);
+    let documented: BTreeSet<String> =
+        first_column(RESULTS).into_iter().map(str::to_owned).collect();
+    assert_eq!(documented, fields);
+}

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Every fault of a scenario file gets one line: where, what, and how to mend it.
+
+use drover_core::scenario::Scenario;
+use proptest::prelude::*;
+
+const GOOD: &str = r#"name = "x"
+sample_ms = 100
+host = { cores = 4 }
+
+[[vm]]
+name = "vm0"
+vcpus = 4
+workload = { kind = "cpu" }
+
+[[case]]
+name = "a"
+[case.vm.vm0]
+shares = 500
+
+[[expect]]
+metric = "cpu_s"
+vm = "vm0"
+max = 1.0
+"#;
+
+/// The complaint about the good scenario with `old` replaced by `new`.
+fn complaint(old: &str, new: &str) -> String {
+    assert!(GOOD.contains(old), "{old}");
+    let text = GOOD.replacen(old, new, 1);
+    match Scenario::parse(&text, "x.toml") {
+        Ok(_) => panic!("accepted:\n{text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn check(table: &[(&str, &str, &str)]) {
+    for (old, new, expected) in table {
+        assert_eq!(complaint(old, new), *expected, "{old} -> {new}");
+    }
+}
+
+#[test]
+fn the_good_one_is_good() {
+    let scenario = Scenario::parse(GOOD, "x.toml").unwrap();
+    assert_eq!(scenario.cases[0].vms[0].shares, 500);
+    assert_eq!((scenario.duration_s, scenario.warmup_s, scenario.seed), (4.0, 0.5, 1));
+    assert_eq!(scenario.schedulers, ["eevdf", "drover"]);
+}
+
+#[test]
+fn unknown_keys_and_words() {
+    check(&[
+        ("vcpus", "vcpu", "x.toml:7: unknown key \"vcpu\" in [[vm]]; did you mean \"vcpus\"?"),
+        (
+            "cores = 4",
+            "colour = 4",
+            "x.toml:3: unknown key \"colour\" in [host]; \
+             known are sockets, dies, cores, threads, nodes, memory_mib",
+        ),
+        (
+            "shares = 500",
+            "name = \"b\"",
+            "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
+             known are absent, vcpus, shares, demand_pct, start_s, stop_s, workload",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", hold_us = 5",
+            "x.toml:8: unknown key \"hold_us\" in workload cpu; \
+             known are kind, duty_pct, period_us, then",
+        ),
+        ("\"cpu\"", "\"spu\"", "x.toml:8: unknown kind \"spu\" in [[vm]]; did you mean \"cpu\"?"),
+        (
+            "\"cpu_s\"",
+            "\"cpus\"",
+            "x.toml:16: unknown metric \"cpus\" in [[expect]]; did you mean \"cpu_s\"?",
+        ),
+    ]);
+}
+
+#[test]
+fn values_out_of_range_or_of_the_wrong_type() {
+    let shares = |given: &str| {
+        format!(
+            "x.toml:13: shares = {given} does not do in [case.vm.NAME]; \
+             give a whole number from 1 to 1000000"
+        )
+    };
+    for given in ["-5", "0", "1.5", "\"many\"", "1000001", "99999999999999999999", "[1]"] {
+        assert_eq!(complaint("shares = 500", &format!("shares = {given}")), shares(given));
+    }
+    check(&[
+        (
+            "vcpus = 4",
+            "vcpus = 257",
+            "x.toml:7: vcpus = 257 does not do in [[vm]]; give a whole number from 1 to 256",
+        ),
+        (
+            "sample_ms = 100",
+            "duration_s = nan",
+            "x.toml:2: duration_s = nan does not do in top level; \
+             give a number from 0.01 to 86400",
+        ),
+        (
+            "workload = { kind = \"cpu\" }",
+            "workload = \"cpu\"",
+            "x.toml:8: workload = \"cpu\" does not do in [[vm]]; \
+             give a table, such as { kind = \"cpu\" }",
+        ),
+        (
+            "shares = 500",
+            "absent = 1",
+            "x.toml:13: absent = 1 does not do in [case.vm.NAME]; give true or false",
+        ),
+        (
+            "sample_ms = 100",
+            "schedulers = \"drover\"",
+            "x.toml:2: schedulers = \"drover\" does not do in top level; give a list of texts",
+        ),
+    ]);
+}
+
+#[test]
+fn what_is_missing() {
+    let without_workload = "x.toml:12: VM \"vm0\" has no workload; \
+                            add one, such as workload = { kind = \"cpu\" }";
+    check(&[
+        ("workload = { kind = \"cpu\" }", "", without_workload),
+        (
+            "kind = \"cpu\"",
+            "duty_pct = 5",
+            "x.toml:8: workload has no kind; \
+             add kind = one of cpu, lock, barrier, sleep, mix, command",
+        ),
+        ("name = \"vm0\"", "", "x.toml:5: [[vm]] has no name; add one, such as name = \"vm0\""),
+        ("vcpus = 4", "", "x.toml:12: VM \"vm0\" has no vcpus; add one, such as vcpus = 4"),
+        (
+            "host = { cores = 4 }",
+            "",
+            "x.toml:1: top level has no host; add one, such as host = { cores = 4 }",
+        ),
+        ("max = 1.0", "", "x.toml:15: an [[expect]] without bound; add min = or max ="),
+        (
+            "vm = \"vm0\"",
+            "",
+            "x.toml:15: cpu_s is a figure of a VM, and none is named; \
+             add vm = \"NAME\", or \"*\" for each",
+        ),
+    ]);
+}
+
+#[test]
+fn hosts_that_cannot_be() {
+    check(&[
+        (
+            "cores = 4",
+            "sockets = 3, nodes = 2",
+            "x.toml:3: 3 dies do not divide evenly among 2 NUMA nodes; \
+             choose nodes so that sockets * dies is a multiple of it",
+        ),
+        (
+            "cores = 4",
+            "cores = 1024, threads = 8",
+            "x.toml:3: the host has 8192 pCPUs; \
+             sockets * dies * cores * threads may be 4096 at most",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\npin = \"0-4\"",
+            "x.toml:8: pin = \"0-4\" names CPU 4, the host has none; \
+             use CPUs 0 to 3 or enlarge [host]",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\npin = \"all\"",
+            "x.toml:8: \"all\" is not a list of CPUs such as \"0-3,8\"; \
+             give numbers and ranges with commas between",
+        ),
+    ]);
+}
+
+#[test]
+fn vms_that_contradict_themselves() {
+    check(&[
+        (
+            "kind = \"cpu\"",
+            "kind = \"command\", run = \"true\"",
+            "x.toml:12: VM \"vm0\" is a micro VM and cannot run a command; \
+             add vmm = \"qemu\" to the VM",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nvmm = \"qemu\"",
+            "x.toml:13: VM \"vm0\" is a QEMU guest and has no workload cpu; \
+             give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_mib = 128",
+            "x.toml:13: VM \"vm0\" is a micro VM, whose memory cannot be set; remove memory_mib",
+        ),
+        (
+            "shares = 500",
+            "start_s = 2\nstop_s = 1",
+            "x.toml:14: VM \"vm0\" stops at 1 s and starts at 2 s; set stop_s after start_s",
+        ),
+        (
+            "\"vm0\"",
+            "\"vm 0\"",
+            "x.toml:6: \"vm 0\" is no name for a VM; use 1 to 63 of A-Z a-z 0-9 . _ -",
+        ),
+        (
+            "shares = 500",
+            "absent = true",
+            "x.toml:10: every VM is absent from case \"a\"; leave one in",
+        ),
+    ]);
+}
+
+#[test]
+fn things_that_speak_of_what_is_not_there() {
+    check(&[
+        (
+            "[case.vm.vm0]",
+            "[case.vm.vm1]",
+            "x.toml:12: case \"a\" speaks of an unknown VM \"vm1\"; did you mean \"vm0\"?",
+        ),
+        (
+            "vm = \"vm0\"",
+            "vm = \"vm9\"",
+            "x.toml:17: no VM \"vm9\" takes part; did you mean \"vm0\"?",
+        ),
+        (
+            "max = 1.0",
+            "max = 1.0\ncase = \"b\"",
+            "x.toml:19: unknown case \"b\" in [[expect]]; did you mean \"a\"?",
+        ),
+        (
+            "max = 1.0",
+            "max = 1.0\nrelative_to = \"evdf\"",
+            "x.toml:19: unknown relative_to \"evdf\" in [[expect]]; did you mean \"eevdf\"?",
+        ),
+        (
+            "sample_ms = 100",
+            "schedulers = [\"drover\", \"/x/drover\"]",
+            "x.toml:2: scheduler \"drover\" is listed twice; remove one; repeats = 2 runs all twice",
+        ),
+        (
+            "metric = \"cpu_s\"",
+            "metric = \"idle_pct\"",
+            "x.toml:17: idle_pct is a figure of the host, not of a VM; remove vm",
+        ),
+    ]);
+}
+
+#[test]
+fn windows_that_hold_no_sample() {
+    check(&[
+        (
+            "max = 1.0",
+            "max = 1.0\nfrom_s = 2.0\nto_s = 2.05",
+            "x.toml:19: from 2 s to 2.05 s there is no whole sample; widen it or lower sample_ms",
+        ),
+        (
+            "\"cpu_s\"",
+            "\"progress\"\nto_s = 1",
+            "x.toml:17: progress is not recorded over time; \
+             use share_got_pct or cpu_s, or remove from_s, to_s",
+        ),
+    ]);
+    let text = GOOD.replace("sample_ms = 100", "") + "from_s = 1\n";
+    let error = Scenario::parse(&text, "x.toml").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "x.toml:19: nothing is recorded over time; add sample_ms = 100 at the top level"
+    );
+}
+
+#[test]
+fn two_of_a_name() {
+    let vm = "[[vm]]\nname = \"vm0\"\nvcpus = 1\nworkload = { kind = \"mix\" }\n";
+    let error = Scenario::parse(&format!("{GOOD}{vm}"), "x.toml").unwrap_err();
+    assert_eq!(error.to_string(), "x.toml:20: two VMs are called \"vm0\"; give each its own name");
+    let error = Scenario::parse(&format!("{GOOD}[[case]]\nname = \"a\"\n"), "x.toml").unwrap_err();
+    assert_eq!(error.to_string(), "x.toml:20: two cases are called \"a\"; give each its own name");
+}
+
+#[test]
+fn whatever_is_no_toml_is_one_line_too() {
+    for text in ["[", "name = ", "a = 1\na = 2", "= 3", "\u{0}", "x = \"", "[[vm]\nname = 1"] {
+        let error = Scenario::parse(text, "x.toml").unwrap_err().to_string();
+        assert!(error.starts_with("x.toml:"), "{error}");
+        assert!(error.contains("not TOML"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn cases_lay_over_the_vm_and_shares_follow_the_vcpus() {
+    let text = r#"name = "x"
+host = { cores = 2 }
+[[vm]]
+name = "a"
+vcpus = 2
+workload = { kind = "cpu" }
+[[vm]]
+name = "b"
+vcpus = 1
+shares = 700
+workload = { kind = "lock" }
+[[case]]
+name = "as it is"
+[[case]]
+name = "other"
+vm.a = { vcpus = 3, workload = { kind = "sleep", period_us = 500 } }
+vm.b.absent = true
+"#;
+    let scenario = Scenario::parse(text, "x.toml").unwrap();
+    let brief = |case: usize| {
+        let vms = scenario.cases[case].vms.iter();
+        vms.map(|vm| (vm.name.as_str(), vm.vcpus, vm.shares, vm.workload.kind())).collect()
+    };
+    let as_it_is: Vec<_> = brief(0);
+    assert_eq!(as_it_is, [("a", 2, 2000, "cpu"), ("b", 1, 700, "lock")]);
+    let other: Vec<_> = brief(1);
+    assert_eq!(other, [("a", 3, 3000, "sleep")]);
+}
+
+proptest! {
+    #[test]
+    fn a_mangled_file_is_read_or_refused_in_one_line(
+        from in 0usize..GOOD.len(),
+        length in 0usize..40,
+        put in prop::sample::select(vec![
+            "", "=", "[", "]]", "{", "\"", "\n", "-1", "1e999", "9223372036854775808", "nan", "0",
+            "vcpus = 0", "[[vm]]", "[vm]", "\u{7f}", "\u{e9}", "'''", "1979-05-27", "absent = true",
+        ]),
+    ) {
+        let to = (from + length).min(GOOD.len());
+        let text = format!("{}{put}{}", &GOOD[..from], &GOOD[to..]);
+        if let Err(error) = Scenario::parse(&text, "x.toml") {
+            prop_assert_eq!(error.to_string().lines().count(), 1, "{}", error);
+            prop_assert!(error.line <= text.lines().count() + 1);
+        }
+    }
+}

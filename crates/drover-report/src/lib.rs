@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Shows results to people: tables for a terminal, pictures for a page.
+
+mod checks;
+mod grid;
+mod number;
+pub mod picture;
+#[cfg(test)]
+mod sample;
+mod summary;
+mod table;
+
+pub use checks::checks;
+pub use table::table;

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Chooses what to draw of results.
+
+use super::shapes::Colors;
+use crate::summary::{Spread, Subject, Summary};
+use drover_core::results::{VmFigures, WakeupUs};
+use drover_core::scenario::Clock;
+
+/// Some panels of the same kind beside each other, with one legend.
+pub(super) struct Figure {
+    pub(super) title: String,
+    pub(super) y_title: String,
+    /// Names of the colours.
+    pub(super) series: Vec<String>,
+    /// Whether these are VMs or schedulers.
+    pub(super) colors: Colors,
+    /// What the marks across bars stand for; none where there are no marks.
+    pub(super) mark: Option<&'static str>,
+    /// Whether all panels have the same scale, to be compared with each other.
+    pub(super) one_scale: bool,
+    pub(super) panels: Vec<Panel>,
+}
+
+/// One pair of axes.
+pub(super) struct Panel {
+    pub(super) title: String,
+    pub(super) content: Content,
+}
+
+/// What stands within the axes.
+pub(super) enum Content {
+    Bars(Vec<Group>),
+    Lines(Vec<Line>),
+}
+
+/// Bars that stand together.
+pub(super) struct Group {
+    /// What stands under them, in up to two lines.
+    pub(super) labels: [String; 2],
+    pub(super) bars: Vec<Bar>,
+}
+
+/// One bar.
+pub(super) struct Bar {
+    pub(super) series: usize,
+    pub(super) value: Spread,
+    pub(super) mark: Option<f64>,
+}
+
+/// A value over time, s.
+pub(super) struct Line {
+    pub(super) series: usize,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// All figures that results give cause for.
+pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    if summary.has(|vm| vm.share_owed_pct.is_some()) {
+        figures.extend(shares(summary));
+    }
+    figures.extend(timelines(summary));
+    figures.extend(wakeups(summary));
+    figures.extend(progress(summary));
+    if figures.is_empty() {
+        figures.extend(shares(summary));
+    }
+    figures
+}
+
+fn owned(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Some panels with bars; none where there is no bar.
+fn with_bars(figure: Figure) -> Option<Figure> {
+    let bars = |panel: &Panel| match &panel.content {
+        Content::Bars(groups) => groups.iter().any(|group| !group.bars.is_empty()),
+        Content::Lines(lines) => !lines.is_empty(),
+    };
+    figure.panels.iter().any(bars).then_some(figure)
+}
+
+/// For each scheduler what VMs got, beside what they are owed: a group for each case.
+fn shares(summary: &Summary) -> Option<Figure> {
+    let vms = summary.vms();
+    let bar = |case: &str, scheduler: &str, series: usize| {
+        let subject = Subject { case, vm: vms[series] };
+        let value = summary.of_vm(&subject, scheduler, |vm| vm.share_got_pct)?;
+        let mark = summary.any_run_of(&subject).and_then(|vm| vm.share_owed_pct);
+        Some(Bar { series, value, mark })
+    };
+    let panel = |scheduler: &&str| {
+        let group = |case: &&str| Group {
+            labels: [(*case).to_owned(), String::new()],
+            bars: (0..vms.len()).filter_map(|series| bar(case, scheduler, series)).collect(),
+        };
+        let groups = summary.cases.iter().map(group).collect();
+        Panel { title: (*scheduler).to_owned(), content: Content::Bars(groups) }
+    };
+    let owed = summary.has(|vm| vm.share_owed_pct.is_some());
+    with_bars(Figure {
+        title: "CPU used by each VM".to_owned(),
+        y_title: "% of all VMs' CPU time".to_owned(),
+        series: owned(&vms),
+        colors: Colors::Vms,
+        one_scale: true,
+        mark: owed.then_some("owed by shares"),
+        panels: summary.schedulers.iter().map(panel).collect(),
+    })
+}
+
+/// Bars of all schedulers side by side, a group for each VM of each case.
+fn by_scheduler(
+    summary: &Summary,
+    title: &str,
+    value: impl Fn(&Subject, &str) -> Option<Spread>,
+) -> Panel {
+    let group = |subject: &Subject| {
+        let bar = |(series, scheduler): (usize, &&str)| {
+            Some(Bar { series, value: value(subject, scheduler)?, mark: None })
+        };
+        let bars: Vec<Bar> = summary.schedulers.iter().enumerate().filter_map(bar).collect();
+        let labels = [subject.case.to_owned(), subject.vm.to_owned()];
+        (!bars.is_empty()).then_some(Group { labels, bars })
+    };
+    let groups = summary.subjects().iter().filter_map(group).collect();
+    Panel { title: title.to_owned(), content: Content::Bars(groups) }
+}
+
+/// Mean and 99th percentile of wake-up latency.
+fn wakeups(summary: &Summary) -> Option<Figure> {
+    let panel = |title: &str, figure: fn(&WakeupUs) -> f64| {
+        by_scheduler(summary, title, |subject, scheduler| {
+            summary.of_vm(subject, scheduler, |vm: &VmFigures| vm.wakeup_us.as_ref().map(figure))
+        })
+    };
+    let panels =
+        vec![panel("mean", |wakeup| wakeup.mean), panel("99th percentile", |wakeup| wakeup.p99)];
+    with_bars(Figure {
+        title: "Wake-up latency".to_owned(),
+        y_title: "latency, us".to_owned(),
+        series: owned(&summary.schedulers),
+        colors: Colors::Schedulers,
+        one_scale: false,
+        mark: None,
+        panels,
+    })
+}
+
+/// Progress compared with the first scheduler's; not on the exact clock, where it means nothing.
+fn progress(summary: &Summary) -> Option<Figure> {
+    if summary.results.clock == Some(Clock::Exact) || summary.schedulers.len() < 2 {
+        return None;
+    }
+    let first = *summary.schedulers.first()?;
+    // A sleeper's progress is its wake-ups, which its latency says more about.
+    let progress =
+        |vm: &VmFigures| vm.progress.filter(|_| vm.wakeup_us.is_none()).map(|count| count as f64);
+    let panel = by_scheduler(summary, "", |subject, scheduler| {
+        let base = summary.of_vm(subject, first, progress).filter(|base| base.median > 0.0)?;
+        Some(summary.of_vm(subject, scheduler, progress)?.over(base.median))
+    });
+    with_bars(Figure {
+        title: format!("Progress, {first} = 1"),
+        y_title: format!("times {first}"),
+        series: owned(&summary.schedulers),
+        colors: Colors::Schedulers,
+        one_scale: false,
+        mark: None,
+        panels: vec![panel],
+    })
+}
+
+/// CPU time of each VM over time, from the first repeat: a panel for each case and scheduler.
+fn timelines(summary: &Summary) -> Option<Figure> {
+    let vms = summary.vms();
+    let mut panels = Vec::new();
+    for case in &summary.cases {
+        for scheduler in &summary.schedulers {
+            let Some(run) = summary.runs(case, scheduler).next() else { continue };
+            let line = |(series, vm): (usize, &&str)| {
+                let timeline = run.vm(vm)?.timeline.as_ref()?;
+                let interval_s = f64::from(timeline.interval_ms) / 1000.0;
+                let point = |(index, cpu_s): (usize, &f64)| {
+                    ((index as f64 + 0.5) * interval_s, 100.0 * cpu_s / interval_s)
+                };
+                let points: Vec<_> = timeline.cpu_s.iter().enumerate().map(point).collect();
+                (!points.is_empty()).then_some(Line { series, points })
+            };
+            let lines: Vec<Line> = vms.iter().enumerate().filter_map(line).collect();
+            if !lines.is_empty() {
+                let title = match summary.cases.len() {
+                    1 => (*scheduler).to_owned(),
+                    _ => format!("{case}, {scheduler}"),
+                };
+                panels.push(Panel { title, content: Content::Lines(lines) });
+            }
+        }
+    }
+    with_bars(Figure {
+        title: "CPU used over time".to_owned(),
+        y_title: "% of one pCPU".to_owned(),
+        series: owned(&vms),
+        colors: Colors::Vms,
+        one_scale: true,
+        mark: None,
+        panels,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use drover_core::results::Results;
+
+    fn titles(results: &Results) -> Vec<String> {
+        figures(&Summary::new(results)).into_iter().map(|figure| figure.title).collect()
+    }
+
+    #[test]
+    fn what_is_drawn_follows_from_what_was_measured() {
+        assert_eq!(titles(&sample::shares()), ["CPU used by each VM"]);
+        assert_eq!(titles(&sample::sleep()), ["Wake-up latency", "Progress, eevdf = 1"]);
+        assert_eq!(titles(&sample::timeline()), ["CPU used by each VM", "CPU used over time"]);
+        let mut bare = sample::sleep();
+        for vm in bare.runs.iter_mut().flat_map(|run| &mut run.vms) {
+            (vm.wakeup_us, vm.progress) = (None, None);
+        }
+        assert_eq!(titles(&bare), ["CPU used by each VM"], "better than nothing");
+    }
+
+    #[test]
+    fn shares_have_a_panel_for_each_scheduler_and_marks_for_what_is_owed() {
+        let results = sample::shares();
+        let figures = figures(&Summary::new(&results));
+        assert_eq!((figures[0].panels.len(), figures[0].mark), (2, Some("owed by shares")));
+        let Content::Bars(groups) = &figures[0].panels[1].content else { panic!("no bars") };
+        assert_eq!((groups.len(), groups[0].bars.len()), (7, 2));
+        assert_eq!(groups[0].bars[0].mark, Some(12.5));
+        assert!((groups[0].bars[0].value.median - 12.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sleepers_are_left_out_of_progress() {
+        let results = sample::sleep();
+        let figures = figures(&Summary::new(&results));
+        let Content::Bars(groups) = &figures[1].panels[0].content else { panic!("no bars") };
+        assert_eq!(groups.len(), 1);
+        assert_eq!(groups[0].labels, ["beside", "busy"]);
+    }
+}

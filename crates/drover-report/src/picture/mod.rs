@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Results as a picture, in SVG and PNG from one list of shapes.
+//!
+//! What is drawn follows from what was measured: shares got beside shares owed, CPU time over time,
+//! wake-up latency, progress compared with the first scheduler's. `figures` chooses, `layout`
+//! puts shapes on a page, `render` hands them to the plotting crate.
+
+mod axis;
+mod bars;
+mod figures;
+mod layout;
+mod lines;
+mod render;
+mod shapes;
+
+use drover_core::results::Results;
+use shapes::Drawing;
+
+/// A drawn picture.
+pub struct Picture(Drawing);
+
+/// Why a picture could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the picture could not be drawn: {0}")]
+pub struct PictureError(String);
+
+impl Picture {
+    /// Draws results; none where they hold nothing that could be drawn.
+    pub fn of(results: &Results) -> Option<Self> {
+        layout::page(results).map(Self)
+    }
+
+    /// The picture as the text of an SVG file.
+    ///
+    /// # Errors
+    /// When the plotting crate fails.
+    pub fn svg(&self) -> Result<String, PictureError> {
+        render::svg(&self.0)
+    }
+
+    /// The picture as the bytes of a PNG file, two pixels for each unit of the SVG.
+    ///
+    /// # Errors
+    /// When the plotting crate or the encoder fails.
+    pub fn png(&self) -> Result<Vec<u8>, PictureError> {
+        render::png(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn both_formats_come_from_the_same_results() {
+        let picture = Picture::of(&sample::shares()).unwrap();
+        let svg = picture.svg().unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        for text in ["esx-fig3-shares", "eevdf", "drover", "1:7", "vm0", "owed"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(picture.png().unwrap().starts_with(b"\x89PNG\r\n"));
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_drawn() {
+        let mut results = sample::shares();
+        results.runs.clear();
+        assert!(Picture::of(&results).is_none());
+    }
+
+    #[test]
+    fn the_same_results_give_the_same_bytes() {
+        let draw = || Picture::of(&sample::sleep()).unwrap().png().unwrap();
+        assert_eq!(draw(), draw());
+    }
+
+    #[test]
+    fn no_two_texts_overlap_and_none_leaves_the_page() {
+        let mut many_vms = sample::shares();
+        for run in &mut many_vms.runs {
+            run.case = format!("a case called {}", run.case);
+            for index in 0..4 {
+                let mut vm = run.vms[0].clone();
+                vm.name = format!("another-vm-{index}");
+                run.vms.push(vm);
+            }
+        }
+        for results in [sample::shares(), sample::sleep(), sample::timeline(), many_vms] {
+            let Picture(drawing) = Picture::of(&results).unwrap();
+            drawing.assert_texts_apart();
+        }
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs by case and scheduler, repeats drawn together.
+
+use drover_core::expect::median;
+use drover_core::results::{Results, Run, VmFigures};
+
+/// A figure over repeats.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// The spread of some values; none of none.
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+        Some(Self {
+            median: median(values)?,
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        })
+    }
+
+    /// All of it divided by `base`, which is above 0.
+    pub(crate) fn over(self, base: f64) -> Self {
+        Self { median: self.median / base, min: self.min / base, max: self.max / base }
+    }
+}
+
+/// A VM of a case.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Subject<'a> {
+    pub(crate) case: &'a str,
+    pub(crate) vm: &'a str,
+}
+
+/// Results with their cases, schedulers and VMs in the order in which they first ran.
+pub(crate) struct Summary<'a> {
+    pub(crate) results: &'a Results,
+    pub(crate) cases: Vec<&'a str>,
+    pub(crate) schedulers: Vec<&'a str>,
+}
+
+impl<'a> Summary<'a> {
+    pub(crate) fn new(results: &'a Results) -> Self {
+        let (mut cases, mut schedulers): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+        for run in &results.runs {
+            if !cases.contains(&run.case.as_str()) {
+                cases.push(&run.case);
+            }
+            if !schedulers.contains(&run.scheduler.as_str()) {
+                schedulers.push(&run.scheduler);
+            }
+        }
+        Self { results, cases, schedulers }
+    }
+
+    /// All runs of `case` under `scheduler`.
+    pub(crate) fn runs(&self, case: &str, scheduler: &str) -> impl Iterator<Item = &'a Run> {
+        let runs = self.results.runs.iter();
+        runs.filter(move |run| run.case == case && run.scheduler == scheduler)
+    }
+
+    /// Whether anything ran more than once.
+    pub(crate) fn repeats(&self) -> u32 {
+        self.results.runs.iter().map(|run| run.repeat).max().unwrap_or(0)
+    }
+
+    /// The VMs of each case.
+    pub(crate) fn subjects(&self) -> Vec<Subject<'a>> {
+        let mut subjects = Vec::new();
+        for case in &self.cases {
+            let runs = self.results.runs.iter().filter(|run| run.case == *case);
+            for vm in runs.flat_map(|run| &run.vms) {
+                let subject = Subject { case, vm: vm.name.as_str() };
+                if !subjects.contains(&subject) {
+                    subjects.push(subject);
+                }
+            }
+        }
+        subjects
+    }
+
+    /// The names of all VMs.
+    pub(crate) fn vms(&self) -> Vec<&'a str> {
+        let mut vms: Vec<&str> = Vec::new();
+        for vm in self.results.runs.iter().flat_map(|run| &run.vms) {
+            if !vms.contains(&vm.name.as_str()) {
+                vms.push(&vm.name);
+            }
+        }
+        vms
+    }
+
+    /// A figure of the host over the repeats of a case under a scheduler.
+    pub(crate) fn of_host(
+        &self,
+        case: &str,
+        scheduler: &str,
+        figure: impl Fn(&Run) -> Option<f64>,
+    ) -> Option<Spread> {
+        let values: Vec<f64> = self.runs(case, scheduler).filter_map(figure).collect();
+        Spread::of(&values)
+    }
+
+    /// A figure of a VM over the repeats of its case under a scheduler.
+    pub(crate) fn of_vm(
+        &self,
+        subject: &Subject,
+        scheduler: &str,
+        figure: impl Fn(&VmFigures) -> Option<f64>,
+    ) -> Option<Spread> {
+        self.of_host(subject.case, scheduler, |run| figure(run.vm(subject.vm)?))
+    }
+
+    /// Whether any VM in any run has this figure.
+    pub(crate) fn has(&self, figure: impl Fn(&VmFigures) -> bool) -> bool {
+        self.results.runs.iter().flat_map(|run| &run.vms).any(figure)
+    }
+
+    /// A VM as its first run has it, for what is the same in all: vCPUs, shares, what is owed.
+    pub(crate) fn any_run_of(&self, subject: &Subject) -> Option<&'a VmFigures> {
+        let mut runs = self.results.runs.iter().filter(|run| run.case == subject.case);
+        runs.find_map(|run| run.vm(subject.vm))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn repeats_are_drawn_together() {
+        let results = sample::sleep();
+        let summary = Summary::new(&results);
+        assert_eq!(summary.cases, ["alone", "beside"]);
+        assert_eq!(summary.schedulers, ["eevdf", "drover", "scx_bpfland"]);
+        assert_eq!((summary.repeats(), summary.runs("beside", "drover").count()), (3, 3));
+        let subject = Subject { case: "beside", vm: "sleeper" };
+        let mean = |vm: &VmFigures| vm.wakeup_us.as_ref().map(|wakeup| wakeup.mean);
+        let spread = summary.of_vm(&subject, "eevdf", mean).unwrap();
+        assert_eq!((spread.min, spread.median, spread.max), (290.0, 400.0, 560.0));
+        assert_eq!(spread.over(100.0).max, 5.6);
+    }
+
+    #[test]
+    fn a_vm_is_a_subject_of_the_cases_it_is_in() {
+        let results = sample::sleep();
+        let summary = Summary::new(&results);
+        let subjects = summary.subjects();
+        let brief: Vec<_> = subjects.iter().map(|subject| (subject.case, subject.vm)).collect();
+        assert_eq!(brief, [("alone", "sleeper"), ("beside", "sleeper"), ("beside", "busy")]);
+        assert_eq!(summary.vms(), ["sleeper", "busy"]);
+        let absent = Subject { case: "alone", vm: "busy" };
+        assert_eq!(summary.of_vm(&absent, "eevdf", |vm| vm.cpu_s), None);
+    }
+}

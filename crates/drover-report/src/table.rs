@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Results as tables for a terminal, schedulers side by side.
+
+use crate::grid::{Grid, Group, Row, WIDTH};
+use crate::number::{count, figure, shorten};
+use crate::summary::{Spread, Subject, Summary};
+use drover_core::expect::Metric;
+use drover_core::results::{Ground, Results, Run, VmFigures, WakeupUs};
+use drover_core::scenario::Clock;
+
+/// Longest name of a case or VM before it is shortened, in characters.
+const NAME_WIDTH: usize = 16;
+
+/// What stands for a figure that was not measured.
+const ABSENT: &str = "-";
+
+/// The tables of CPU time, progress, wake-up latency and of the host, at most 120 columns wide;
+/// of these only the ones there are figures for. Over repeats the median, with least and most.
+pub fn table(results: &Results) -> String {
+    let summary = Summary::new(results);
+    let ran = circumstances(&summary, "below it least..most");
+    let mut text = format!("{}: {ran}\n", results.scenario);
+    text += &titled("CPU time", &cpu_time(&summary));
+    text += &extremes(&summary);
+    if summary.has(|vm| vm.progress.is_some()) {
+        let note = if results.clock == Some(Clock::Exact) {
+            "Progress (on the exact clock no measure of throughput)"
+        } else {
+            "Progress"
+        };
+        text += &titled(note, &progress(&summary));
+    }
+    if summary.has(|vm| vm.wakeup_us.is_some()) {
+        text += &titled("Wake-up latency, us", &wakeups(&summary));
+    }
+    text += &titled("Host", &host(&summary));
+    for run in &results.runs {
+        if let Some(fault) = &run.fault {
+            let (case, scheduler, repeat) = (&run.case, &run.scheduler, run.repeat);
+            text += &format!(
+                "\nNot to be trusted: {scheduler}, case {case}, repeat {repeat}: {fault}\n"
+            );
+        }
+    }
+    text
+}
+
+fn titled(title: &str, grid: &Grid) -> String {
+    if grid.rows.is_empty() || grid.groups.is_empty() {
+        return String::new();
+    }
+    format!("\n{title}\n{}", grid.text())
+}
+
+/// The worst of each scheduler, for who reads but one line.
+fn extremes(summary: &Summary) -> String {
+    let worst = |scheduler: &&str, metric: Metric| {
+        let subjects = summary.subjects();
+        let figures = subjects.iter().filter_map(|subject| {
+            let figure = |run: &Run| metric.figure(run, Some(subject.vm), None);
+            summary.of_host(subject.case, scheduler, figure).map(|spread| spread.median)
+        });
+        figures.reduce(f64::max).map(|worst| format!("{scheduler} {worst:.1}"))
+    };
+    let line = |title: &str, metric: Metric, unit: &str| {
+        let each = summary.schedulers.iter().filter_map(|scheduler| worst(scheduler, metric));
+        let each: Vec<String> = each.collect();
+        if each.is_empty() {
+            return String::new();
+        }
+        // A list of many schedulers is the only one of these lines that could grow too wide.
+        shorten(&format!("{title}: {} {unit}", each.join(", ")), WIDTH) + "\n"
+    };
+    line("Furthest from what is owed", Metric::ShareErrorPoints, "percentage points")
+        + &line("Most uneven vCPUs of a VM", Metric::VcpuSpreadPct, "% more for the best served")
+}
+
+/// Where and how a scenario ran, in one line; `range` says how the spread over repeats is shown.
+pub(crate) fn circumstances(summary: &Summary, range: &str) -> String {
+    let results = summary.results;
+    let mut parts = vec![match (results.ground, results.clock) {
+        (Ground::Lab, Some(clock)) => format!("in the lab on the {clock} clock"),
+        (Ground::Lab, None) => "in the lab".to_owned(),
+        (Ground::Host, _) => "on this host".to_owned(),
+        (Ground::Sim, _) => "in the simulator".to_owned(),
+    }];
+    if let Some(run) = results.runs.first() {
+        parts.push(format!("{} pCPUs", run.host.pcpus));
+        parts.push(format!("{} s measured", (run.duration_s * 100.0).round() / 100.0));
+    }
+    let repeats = summary.repeats();
+    if repeats > 1 {
+        parts.push(format!("median of {repeats} runs, {range}"));
+    }
+    parts.join(", ")
+}
+
+/// What one scheduler has for a row: its cells, and the range of the chief one over repeats.
+struct Cells {
+    cells: Vec<String>,
+    range: String,
+}
+
+impl Cells {
+    /// Begins with the chief figure, whose range is said where there are repeats.
+    fn new(
+        summary: &Summary,
+        title: &str,
+        chief: Option<Spread>,
+        format: fn(f64) -> String,
+    ) -> Self {
+        let range = match chief {
+            Some(Spread { min, max, .. }) if summary.repeats() > 1 => {
+                format!("{title} {}..{}", format(min), format(max))
+            }
+            _ => String::new(),
+        };
+        Self { cells: vec![cell(chief, format)], range }
+    }
+
+    fn and(mut self, spread: Option<Spread>, format: fn(f64) -> String) -> Self {
+        self.cells.push(cell(spread, format));
+        self
+    }
+}
+
+fn cell(spread: Option<Spread>, format: fn(f64) -> String) -> String {
+    spread.map_or(ABSENT.to_owned(), |spread| format(spread.median))
+}
+
+/// The groups of a table: the same columns for each scheduler.
+fn groups(summary: &Summary, columns: &[&str]) -> Vec<Group> {
+    let group = |scheduler: &&str| Group {
+        title: shorten(scheduler, 2 * NAME_WIDTH),
+        columns: columns.iter().map(|title| (*title).to_owned()).collect(),
+    };
+    summary.schedulers.iter().map(group).collect()
+}
+
+fn row(summary: &Summary, lead: Vec<String>, cells: impl Fn(&str) -> Cells) -> Row {
+    let cells = summary.schedulers.iter().map(|scheduler| cells(scheduler));
+    let (groups, below) = cells.map(|cells| (cells.cells, cells.range)).unzip();
+    Row { lead, groups, below }
+}
+
+/// Names of case and VM; the case only where it is not that of the row above.
+fn names(subject: &Subject, above: Option<&Subject>) -> Vec<String> {
+    let same = above.is_some_and(|above| above.case == subject.case);
+    let case = if same { String::new() } else { shorten(subject.case, NAME_WIDTH) };
+    vec![case, shorten(subject.vm, NAME_WIDTH)]
+}
+
+/// A table with a row for each VM of each case.
+fn by_vm(
+    summary: &Summary,
+    lead: Vec<&'static str>,
+    columns: &[&str],
+    subjects: &[Subject],
+    lead_cells: impl Fn(&Subject) -> Vec<String>,
+    cells: impl Fn(&Subject, &str) -> Cells,
+) -> Grid {
+    let row = |(index, subject): (usize, &Subject)| {
+        let above = index.checked_sub(1).map(|above| &subjects[above]);
+        let mut lead = names(subject, above);
+        lead.extend(lead_cells(subject));
+        row(summary, lead, |scheduler| cells(subject, scheduler))
+    };
+    let rows = subjects.iter().enumerate().map(row).collect();
+    Grid { lead, lead_left: 2, groups: groups(summary, columns), rows }
+}
+
+fn cpu_time(summary: &Summary) -> Grid {
+    let lead_cells = |subject: &Subject| {
+        let vm = summary.any_run_of(subject);
+        let owed = vm.and_then(|vm| vm.share_owed_pct);
+        vec![
+            vm.map_or(ABSENT.to_owned(), |vm| count(vm.shares.into())),
+            owed.map_or(ABSENT.to_owned(), |owed| format!("{owed:.1}")),
+        ]
+    };
+    let cells = |subject: &Subject, scheduler: &str| {
+        let of = |figure: fn(&VmFigures) -> Option<f64>| summary.of_vm(subject, scheduler, figure);
+        let got = of(|vm| vm.share_got_pct);
+        let mut cells = Cells::new(summary, "got", got, |value| format!("{value:.1}"));
+        cells = cells.and(of(|vm| vm.cpu_s), figure);
+        cells.cells.push(match (of(|vm| vm.vcpu_min_cpu_s), of(|vm| vm.vcpu_max_cpu_s)) {
+            (Some(least), Some(most)) => {
+                format!("{}..{}", figure(least.median), figure(most.median))
+            }
+            _ => ABSENT.to_owned(),
+        });
+        cells
+    };
+    let lead = vec!["case", "VM", "shares", "owed %"];
+    let columns = ["got %", "cpu s", "per vCPU s"];
+    by_vm(summary, lead, &columns, &summary.subjects(), lead_cells, cells)
+}
+
+fn progress(summary: &Summary) -> Grid {
+    let first = summary.schedulers.first().copied().unwrap_or_default();
+    let of = |subject: &Subject, scheduler: &str| {
+        let progress = |vm: &VmFigures| vm.progress.map(|progress| progress as f64);
+        summary.of_vm(subject, scheduler, progress)
+    };
+    let cells = |subject: &Subject, scheduler: &str| {
+        let base = of(subject, first).filter(|base| base.median > 0.0);
+        let ratio = of(subject, scheduler).zip(base).map(|(got, base)| got.over(base.median));
+        let versus = Cells::new(summary, "vs", ratio, |ratio| format!("{ratio:.2}"));
+        versus.and(of(subject, scheduler), count)
+    };
+    let counted = |subject: &Subject| {
+        summary.schedulers.iter().any(|scheduler| of(subject, scheduler).is_some())
+    };
+    let subjects: Vec<Subject> = summary.subjects().into_iter().filter(counted).collect();
+    let columns = [&format!("vs {}", shorten(first, NAME_WIDTH)), "count"];
+    by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
+}
+
+fn wakeups(summary: &Summary) -> Grid {
+    let cells = |subject: &Subject, scheduler: &str| {
+        let of = |latency: fn(&WakeupUs) -> f64| {
+            summary.of_vm(subject, scheduler, |vm| vm.wakeup_us.as_ref().map(latency))
+        };
+        Cells::new(summary, "mean", of(|wakeup| wakeup.mean), figure)
+            .and(of(|wakeup| wakeup.p50), figure)
+            .and(of(|wakeup| wakeup.p99), figure)
+            .and(of(|wakeup| wakeup.max), figure)
+    };
+    let woke = |subject: &Subject| {
+        let latency = |vm: &VmFigures| vm.wakeup_us.as_ref().map(|wakeup| wakeup.mean);
+        summary.schedulers.iter().any(|one| summary.of_vm(subject, one, latency).is_some())
+    };
+    let subjects: Vec<Subject> = summary.subjects().into_iter().filter(woke).collect();
+    let columns = ["mean", "p50", "p99", "max"];
+    by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
+}
+
+fn host(summary: &Summary) -> Grid {
+    let bpf = summary.results.runs.iter().any(|run| run.host.bpf_run_ns.is_some());
+    let mut columns = vec!["idle %", "switches/s"];
+    columns.extend(bpf.then_some("BPF ns/switch"));
+    let cells = |case: &str, scheduler: &str| {
+        let idle = summary.of_host(case, scheduler, Run::idle_pct);
+        let switches = summary.of_host(case, scheduler, |run| {
+            run.host.context_switches.map(|switches| switches as f64 / run.duration_s)
+        });
+        let cost = |run: &Run| Metric::BpfNsPerSwitch.figure(run, None, None);
+        let mut cells = Cells::new(summary, "idle", idle, |value| format!("{value:.2}"));
+        cells = cells.and(switches, count);
+        if bpf {
+            cells = cells.and(summary.of_host(case, scheduler, cost), count);
+        }
+        cells
+    };
+    let row = |case: &&str| {
+        let lead = vec![shorten(case, NAME_WIDTH)];
+        row(summary, lead, |scheduler| cells(case, scheduler))
+    };
+    let rows = summary.cases.iter().map(row).collect();
+    Grid { lead: vec!["case"], lead_left: 1, groups: groups(summary, &columns), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    fn line<'a>(text: &'a str, title: &str, start: &str) -> &'a str {
+        let part = text.split(title).nth(1).unwrap_or_else(|| panic!("no {title} in\n{text}"));
+        part.lines().find(|line| line.starts_with(start)).unwrap()
+    }
+
+    #[test]
+    fn a_stranger_sees_what_each_scheduler_gave() {
+        let text = table(&sample::shares());
+        assert!(
+            text.starts_with(
+                "esx-fig3-shares: in the lab on the exact clock, 4 pCPUs, 4 s measured"
+            )
+        );
+        let row: Vec<&str> = line(&text, "CPU time", "1:7").split_whitespace().collect();
+        let expected = "1:7 vm0 1,000 12.5 | 11.4 1.85 0.35..0.65 | 12.5 2.00 0.50..0.50";
+        assert_eq!(row.join(" "), expected, "{text}");
+        assert!(
+            text.contains("Furthest from what is owed: eevdf 2.6, drover 0.0 percentage points"),
+            "{text}"
+        );
+        assert!(!text.contains("least..most"), "one run has no range\n{text}");
+    }
+
+    #[test]
+    fn repeats_show_their_range_and_latencies_their_unit() {
+        let text = table(&sample::sleep());
+        assert!(text.contains("median of 3 runs, below it least..most"));
+        let row: Vec<&str> =
+            line(&text, "Wake-up latency, us", "beside").split_whitespace().collect();
+        assert_eq!(row[..7], ["beside", "sleeper", "|", "400", "320", "1,240", "2,800"], "{text}");
+        assert!(text.contains("| mean 290..560            | mean 70.0..81.0"), "{text}");
+        assert!(!line(&text, "Wake-up latency", "alone").contains("busy"));
+    }
+
+    #[test]
+    fn three_schedulers_stand_side_by_side() {
+        for mut results in [sample::shares(), sample::sleep(), sample::timeline()] {
+            let more = results.runs.iter().filter(|run| run.scheduler == "drover").cloned();
+            let more = more.map(|run| Run { scheduler: "scx_bpfland".to_owned(), ..run });
+            results.runs.extend(more.collect::<Vec<_>>());
+            let text = table(&results);
+            let titles = text
+                .lines()
+                .filter(|line| line.contains("scx_bpfland  ") || line.ends_with("scx_bpfland"));
+            assert!(
+                titles.clone().count() >= 3 && titles.clone().all(|line| line.contains("eevdf")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn progress_is_measured_by_the_first_scheduler() {
+        let text = table(&sample::shares());
+        let row = line(&text, "Progress (on the exact clock", "1:7");
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!((cells[3], cells[6]), ("1.00", "1.08"), "{text}");
+    }
+
+    #[test]
+    fn the_host_has_its_own_table() {
+        let text = table(&sample::shares());
+        let row: Vec<&str> = line(&text, "Host", "4:4").split_whitespace().collect();
+        let expected = ["4:4", "|", "0.19", "864", "-", "|", "0.03", "2,031", "406"];
+        assert_eq!(row, expected, "{text}");
+    }
+
+    #[test]
+    fn no_table_is_wider_than_a_terminal() {
+        let mut wide = sample::sleep();
+        for run in &mut wide.runs {
+            run.case = format!("{} with a very long name for a case", run.case);
+            run.scheduler = format!("{}_of_a_remarkably_long_name", run.scheduler);
+        }
+        for results in [sample::shares(), sample::sleep(), sample::timeline(), wide] {
+            let text = table(&results);
+            let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= WIDTH, "{widest}\n{text}");
+        }
+    }
+
+    #[test]
+    fn faults_and_missing_figures_are_said() {
+        let mut results = sample::shares();
+        results.runs[1].fault = Some("ejected: runnable task stall".to_owned());
+        results.runs[1].vms[0].cpu_s = None;
+        let text = table(&results);
+        let fault = "Not to be trusted: drover, case 1:7, repeat 1: ejected: runnable task stall";
+        assert!(text.contains(fault), "{text}");
+        assert!(line(&text, "CPU time", "1:7").contains(" - "), "{text}");
+        results.runs.clear();
+        assert_eq!(table(&results), "esx-fig3-shares: in the lab on the exact clock\n");
+    }
+}
