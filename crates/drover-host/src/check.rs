@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Is this host fit? What is there, what is missing, and the mend for each.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How one point stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// There.
+    Good,
+    /// Missing, but the scheduler runs without it.
+    Lacking,
+    /// Missing, and the scheduler cannot run.
+    Missing,
+}
+
+/// One point of the check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Point {
+    /// What was looked at.
+    pub what: &'static str,
+    /// How it stands.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// How to mend it, and what still works; empty when good.
+    pub mend: &'static str,
+}
+
+/// Look at this host.
+pub fn check_host() -> Vec<Point> {
+    check_under(Path::new("/"), nix::unistd::geteuid().is_root())
+}
+
+/// May the scheduler be started?
+pub fn is_fit(points: &[Point]) -> bool {
+    points.iter().all(|point| point.state != State::Missing)
+}
+
+fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
+    vec![
+        root_rights(is_root),
+        sched_ext(root),
+        nobody_else(root),
+        btf(root),
+        config(root),
+        kvm(root),
+    ]
+}
+
+fn good(what: &'static str, found: impl Into<String>) -> Point {
+    Point { what, state: State::Good, found: found.into(), mend: "" }
+}
+
+fn root_rights(is_root: bool) -> Point {
+    if is_root {
+        return good("root", "running as root");
+    }
+    Point {
+        what: "root",
+        state: State::Missing,
+        found: "running as an ordinary user".into(),
+        mend: "use sudo; `drover run FILE --on lab` works without",
+    }
+}
+
+fn sched_ext(root: &Path) -> Point {
+    match read(root, "sys/kernel/sched_ext/state") {
+        Some(_) => good("sched_ext", "the kernel has it"),
+        None => Point {
+            what: "sched_ext",
+            state: State::Missing,
+            found: "the running kernel was built without it".into(),
+            mend: "boot a kernel of 6.18 or newer with CONFIG_SCHED_CLASS_EXT=y; \
+                   `drover run FILE --on lab` brings its own kernel",
+        },
+    }
+}
+
+fn nobody_else(root: &Path) -> Point {
+    let state = read(root, "sys/kernel/sched_ext/state").unwrap_or_default();
+    if state.is_empty() || state == "disabled" {
+        return good("no other scheduler", "none is loaded");
+    }
+    let name = read(root, "sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unknown".into());
+    Point {
+        what: "no other scheduler",
+        state: State::Missing,
+        found: format!("{name} is loaded ({state})"),
+        mend: "stop it first: only one sched_ext scheduler can be loaded",
+    }
+}
+
+fn btf(root: &Path) -> Point {
+    if root.join("sys/kernel/btf/vmlinux").exists() {
+        return good("BTF", "the kernel describes its types");
+    }
+    Point {
+        what: "BTF",
+        state: State::Missing,
+        found: "no /sys/kernel/btf/vmlinux".into(),
+        mend: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
+    }
+}
+
+fn config(root: &Path) -> Point {
+    let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();
+    let places = [PathBuf::from("proc/config.gz"), PathBuf::from(format!("boot/config-{release}"))];
+    if let Some(place) = places.iter().find(|place| root.join(place).exists()) {
+        return good("kernel config", format!("/{}", place.display()));
+    }
+    Point {
+        what: "kernel config",
+        state: State::Lacking,
+        found: format!("no /boot/config-{release}"),
+        mend: "install the kernel's own package; loading may fail without it",
+    }
+}
+
+fn kvm(root: &Path) -> Point {
+    if root.join("dev/kvm").exists() {
+        return good("KVM", "/dev/kvm is there");
+    }
+    Point {
+        what: "KVM",
+        state: State::Lacking,
+        found: "no /dev/kvm: no VM can run here".into(),
+        mend: "load kvm-intel or kvm-amd, or switch virtualisation on in the firmware; \
+               host tasks are scheduled all the same",
+    }
+}
+
+fn read(root: &Path, path: &str) -> Option<String> {
+    Some(fs::read_to_string(root.join(path)).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    const FIT: [(&str, &str); 5] = [
+        ("sys/kernel/sched_ext/state", "disabled\n"),
+        ("sys/kernel/btf/vmlinux", ""),
+        ("proc/sys/kernel/osrelease", "9.9\n"),
+        ("boot/config-9.9", ""),
+        ("dev/kvm", ""),
+    ];
+
+    #[test]
+    fn a_fit_host_is_good_on_all_points() {
+        let dir = host(&FIT);
+        let points = check_under(dir.path(), true);
+        assert!(points.iter().all(|point| point.state == State::Good), "{points:?}");
+        assert!(is_fit(&points));
+    }
+
+    #[test]
+    fn a_bare_host_is_told_every_mend() {
+        let dir = host(&[]);
+        let points = check_under(dir.path(), false);
+        assert!(!is_fit(&points));
+        for point in points.iter().filter(|point| point.state != State::Good) {
+            assert!(!point.mend.is_empty(), "{point:?}");
+        }
+        let missing = |what| points.iter().any(|p| p.what == what && p.state == State::Missing);
+        assert!(missing("root") && missing("sched_ext") && missing("BTF"));
+    }
+
+    #[test]
+    fn another_scheduler_is_named() {
+        let mut files = FIT.to_vec();
+        files[0] = ("sys/kernel/sched_ext/state", "enabled\n");
+        files.push(("sys/kernel/sched_ext/root/ops", "scx_other\n"));
+        let dir = host(&files);
+        let points = check_under(dir.path(), true);
+        let other = points.iter().find(|point| point.what == "no other scheduler").unwrap();
+        assert!(other.found.contains("scx_other"), "{other:?}");
+        assert!(!is_fit(&points));
+    }
+
+    #[test]
+    fn kvm_is_not_needed_to_start() {
+        let files: Vec<_> = FIT.iter().copied().filter(|(path, _)| *path != "dev/kvm").collect();
+        let dir = host(&files);
+        assert!(is_fit(&check_under(dir.path(), true)));
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control socket: how other commands talk to the daemon.
+//!
+//! One request and one answer a connection, each one line of JSON. Only root
+//! can connect: the socket is mode 0600.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Where the daemon listens.
+pub const SOCKET_PATH: &str = "/run/drover/control.sock";
+/// A request or answer may not be longer than this.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What may be asked of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// All VMs and what they get.
+    ListVms,
+    /// Give a VM shares; None restores the default for its size.
+    SetVm {
+        /// The VM's name.
+        name: String,
+        /// 1 to 1,000,000.
+        shares: Option<u32>,
+    },
+    /// End the scheduler as an internal error would (fault tests).
+    Break,
+}
+
+/// A VM as `drover vm list` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VmStatus {
+    /// The VM's name.
+    pub name: String,
+    /// The VMM process.
+    pub pid: u32,
+    /// vCPUs seen so far.
+    pub vcpus: u32,
+    /// Shares in force.
+    pub shares: u32,
+    /// Are they the default for its size?
+    pub shares_by_default: bool,
+    /// CPU time of its vCPUs since it was found, in seconds.
+    pub vcpu_cpu_s: f64,
+    /// CPU time of its helper threads, in seconds.
+    pub helper_cpu_s: f64,
+    /// Time its threads were ready and not running, in seconds.
+    pub ready_s: f64,
+    /// The longest single such wait, in milliseconds.
+    pub longest_ready_ms: f64,
+}
+
+/// What the daemon answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// To `ListVms`.
+    Vms {
+        /// In the order they were found.
+        vms: Vec<VmStatus>,
+    },
+    /// The order is in force in the kernel.
+    Done,
+    /// It is not; nothing was changed.
+    Refused {
+        /// One line: what is wrong and how to mend it.
+        reason: String,
+    },
+}
+
+/// Ask the daemon at that socket.
+///
+/// # Errors
+/// When no daemon answers; a refusal by the daemon is an error too.
+pub fn ask(socket: &Path, request: &Request) -> Result<Answer> {
+    let mut stream = connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write_line(&mut stream, request)?;
+    match read_line(&stream).map_err(name_silence)? {
+        Answer::Refused { reason } => bail!(reason),
+        answer => Ok(answer),
+    }
+}
+
+/// A daemon that is there but silent is said in words.
+fn name_silence(err: anyhow::Error) -> anyhow::Error {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+        Some(TimedOut | WouldBlock) => anyhow::anyhow!(
+            "the drover that runs here does not answer within {} s; is it stopped?",
+            PATIENCE.as_secs()
+        ),
+        _ => err,
+    }
+}
+
+fn connect(socket: &Path) -> Result<UnixStream> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    UnixStream::connect(socket).map_err(|err| match err.kind() {
+        NotFound | ConnectionRefused => {
+            anyhow::anyhow!("no drover is running here; start it with `drover serve`")
+        }
+        PermissionDenied => anyhow::anyhow!("{} is root's; use sudo", socket.display()),
+        _ => anyhow::anyhow!("{}: {err}", socket.display()),
+    })
+}
+
+/// The daemon's end. Removes the socket when dropped.
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listen there. A socket nobody answers on any more is replaced.
+    ///
+    /// # Errors
+    /// When another daemon answers there, or the directory cannot be written.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let dir = path.parent().context("the socket path has no directory")?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        if UnixStream::connect(path).is_ok() {
+            bail!("drover already runs here (it answers on {}); stop it first", path.display());
+        }
+        if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
+            fs::remove_file(path)?;
+        }
+        let listener = UnixListener::bind(path)
+            .with_context(|| format!("cannot listen on {}", path.display()))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Answer all who wait. A client that misbehaves is answered and forgotten.
+    pub fn answer_all(&self, mut answer: impl FnMut(Request) -> Answer) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if let Err(err) = answer_one(stream, &mut answer) {
+                tracing::debug!("a client went away: {err:#}");
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl std::os::fd::AsFd for Listener {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+fn answer_one(mut stream: UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> Result<()> {
+    stream.set_nonblocking(false)?;
+    // A silent client must not hold up the others for long.
+    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+    stream.set_write_timeout(Some(Duration::from_millis(500)))?;
+    let reply = match read_line(&stream) {
+        Ok(request) => answer(request),
+        Err(err) => Answer::Refused { reason: format!("not understood: {err:#}") },
+    };
+    write_line(&mut stream, &reply)
+}
+
+fn write_line(stream: &mut UnixStream, message: &impl Serialize) -> Result<()> {
+    let mut line = serde_json::to_string(message)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    Ok(())
+}
+
+fn read_line<T: DeserializeOwned>(stream: &UnixStream) -> Result<T> {
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    if line.is_empty() {
+        bail!("the other side hung up");
+    }
+    Ok(serde_json::from_str(&line)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve_once(path: &Path, reply: Answer) -> std::thread::JoinHandle<Option<Request>> {
+        let listener = Listener::bind(path).unwrap();
+        std::thread::spawn(move || {
+            let mut seen = None;
+            for _ in 0..500 {
+                listener.answer_all(|request| {
+                    seen = Some(request);
+                    reply.clone()
+                });
+                if seen.is_some() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            seen
+        })
+    }
+
+    #[test]
+    fn a_request_is_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let server = serve_once(&path, Answer::Done);
+        let request = Request::SetVm { name: "web".into(), shares: Some(2000) };
+        assert_eq!(ask(&path, &request).unwrap(), Answer::Done);
+        assert_eq!(server.join().unwrap(), Some(request));
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_with_its_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let server = serve_once(&path, Answer::Refused { reason: "no VM named x".into() });
+        let err = ask(&path, &Request::ListVms).unwrap_err();
+        assert_eq!(err.to_string(), "no VM named x");
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn nobody_there_is_said_with_the_mend() {
+        let err = ask(Path::new("/nonexistent/s"), &Request::ListVms).unwrap_err();
+        assert!(err.to_string().contains("drover serve"), "{err}");
+    }
+
+    #[test]
+    fn a_second_listener_is_refused_and_a_dead_socket_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _first = Listener::bind(&path).unwrap();
+        assert!(Listener::bind(&path).err().unwrap().to_string().contains("already runs"));
+        // A daemon killed with -9 leaves its socket behind.
+        drop(UnixListener::bind(dir.path().join("dead")).unwrap());
+        assert!(Listener::bind(&dir.path().join("dead")).is_ok());
+    }
+
+    #[test]
+    fn a_silent_daemon_is_said_in_words() {
+        let err = name_silence(std::io::Error::from(std::io::ErrorKind::WouldBlock).into());
+        assert!(err.to_string().contains("does not answer"), "{err}");
+    }
+
+    #[test]
+    fn only_the_owner_may_connect() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = Listener::bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn unknown_requests_are_refused() {
+        assert!(serde_json::from_str::<Request>(r#"{"request":"reboot"}"#).is_err());
+        assert!(
+            serde_json::from_str::<Request>(r#"{"request":"set_vm","name":"a","weight":1}"#)
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The scheduler in the kernel: loaded, attached, watched and given orders.
+//!
+//! It runs for as long as the [`Scheduler`] lives: dropping it, or the death of
+//! this process in any way, detaches it, and all tasks are the kernel's own
+//! scheduler's again.
+
+use std::mem::MaybeUninit;
+
+use anyhow::{Context, Result, anyhow, bail};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput};
+
+use crate::farewell::Farewell;
+use crate::params::Params;
+use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
+use crate::topology::Topology;
+
+const VM_LIVE: u32 = 1;
+/// The VM in an order is gone, or another has its slot.
+const ESRCH: i32 = 3;
+
+/// A running scheduler.
+pub struct Scheduler {
+    skel: DroverSkel<'static>,
+    // Detaches when dropped.
+    _link: Link,
+}
+
+/// A VM as the kernel sees it at one moment. Times in nanoseconds since its birth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelVm {
+    /// Where its record is; may be another VM's later.
+    pub slot: u32,
+    /// Never reused while this scheduler runs.
+    pub id: u64,
+    /// The VMM process.
+    pub tgid: u32,
+    /// vCPUs seen so far.
+    pub nr_vcpus: u32,
+    /// vCPUs and helper threads attached.
+    pub nr_threads: u32,
+    /// Shares in force.
+    pub shares: u32,
+    /// Shares asked for; 0 is the default for its size.
+    pub shares_asked: u32,
+    /// CPU time of its vCPU threads.
+    pub vcpu_run_ns: u64,
+    /// CPU time of its other threads.
+    pub helper_run_ns: u64,
+    /// Time its threads were ready and not running.
+    pub ready_ns: u64,
+    /// The longest single such wait.
+    pub longest_ready_ns: u64,
+}
+
+impl Scheduler {
+    /// Load the scheduler and give it all normal tasks of the host.
+    ///
+    /// # Errors
+    /// When the kernel does not take it, with the kernel's reason.
+    pub fn start(topology: &Topology, params: &Params) -> Result<Self> {
+        // Lives as long as the process: the skeleton borrows it, and one process loads once.
+        let object = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open =
+            DroverSkelBuilder::default().open(object).context("cannot open the BPF object")?;
+        set_params(&mut open, topology, params)?;
+        let mut skel = open.load().context("the kernel does not take the scheduler")?;
+        fill_free_slots(&skel)?;
+        let link = skel
+            .maps
+            .drover_ops
+            .attach_struct_ops()
+            .context("the kernel does not start the scheduler")?;
+        let scheduler = Self { skel, _link: link };
+        match scheduler.farewell() {
+            Some(farewell) => bail!("the scheduler ended as it began: {farewell}"),
+            None => Ok(scheduler),
+        }
+    }
+
+    /// Why the scheduler ended; None while it runs.
+    pub fn farewell(&self) -> Option<Farewell> {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, which lives as long as `self.skel`; the kernel
+        // writes it concurrently, hence the volatile read.
+        let kind = unsafe { (&raw const (*bss).farewell.kind).read_volatile() };
+        if kind == 0 {
+            return None;
+        }
+        // SAFETY: as above; `kind` is written last, so the texts are complete.
+        let farewell = unsafe { (&raw const (*bss).farewell).read_volatile() };
+        Some(Farewell {
+            kind,
+            reason: text_of(&farewell.reason),
+            message: text_of(&farewell.message),
+        })
+    }
+
+    /// All VMs now live, in the order of their slots.
+    pub fn vms(&self) -> Vec<KernelVm> {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
+        (1..slots).filter_map(|slot| self.vm_in(slot)).collect()
+    }
+
+    fn vm_in(&self, slot: u32) -> Option<KernelVm> {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below `slots_in_use`
+        // and so below the array's length.
+        let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
+        (vm.state == VM_LIVE && vm.tgid != 0).then_some(KernelVm {
+            slot,
+            id: vm.id,
+            tgid: vm.tgid,
+            nr_vcpus: vm.nr_vcpus,
+            nr_threads: vm.nr_threads,
+            shares: vm.shares,
+            shares_asked: vm.shares_asked,
+            vcpu_run_ns: vm.vcpu_run_ns,
+            helper_run_ns: vm.helper_run_ns,
+            ready_ns: vm.ready_ns,
+            longest_ready_ns: vm.longest_ready_ns,
+        })
+    }
+
+    /// Give the VM that many shares; 0 restores the default for its size.
+    ///
+    /// # Errors
+    /// When the VM is gone meanwhile.
+    pub fn set_shares(&self, vm: &KernelVm, shares: u32) -> Result<()> {
+        let mut order = types::vm_order { slot: vm.slot, shares, vm_id: vm.id };
+        // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        let input = ProgramInput { context_in: Some(bytes), ..ProgramInput::default() };
+        let output =
+            self.skel.progs.drover_order.test_run(input).context("cannot reach the scheduler")?;
+        match output.return_value as i32 {
+            0 => Ok(()),
+            code if code == -ESRCH => Err(anyhow!("the VM is gone")),
+            code => Err(anyhow!("the scheduler refused the order (code {code})")),
+        }
+    }
+
+    /// End the scheduler as an internal error would, for tests of the fallback.
+    ///
+    /// # Errors
+    /// When the kernel cannot be reached.
+    pub fn break_on_purpose(&self) -> Result<()> {
+        self.skel.progs.drover_break.test_run(ProgramInput::default())?;
+        Ok(())
+    }
+
+    fn bss(&self) -> *const types::bss {
+        std::ptr::from_ref::<types::bss>(
+            self.skel.maps.bss_data.as_ref().expect("the object has a .bss"),
+        )
+    }
+}
+
+fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -> Result<()> {
+    let nr_cells = topology.nr_cells();
+    open.maps.cells.set_max_entries(nr_cells)?;
+    let drover = &mut open.maps.bss_data.as_mut().expect("the object has a .bss").drover;
+    if topology.cell_of.len() > drover.pcpu.len() {
+        bail!(
+            "this host may have {} pCPUs; at most {} are supported",
+            topology.cell_of.len(),
+            drover.pcpu.len()
+        );
+    }
+    drover.params = types::params {
+        slice_ns: params.slice_ns,
+        wake_credit_ns: params.wake_credit_ns,
+        claim_bound_ns: params.claim_bound_ns,
+        preempt_gain_ns: params.preempt_gain_ns,
+        steal_gain_ns: params.steal_gain_ns,
+        wait_bound_ns: params.wait_bound_ns,
+        nr_pcpus: u32::try_from(topology.cell_of.len())?,
+        nr_cells,
+    };
+    for (pcpu, (&cell, &online)) in
+        drover.pcpu.iter_mut().zip(topology.cell_of.iter().zip(&topology.online))
+    {
+        pcpu.cell = cell;
+        pcpu.online = u32::from(online);
+    }
+    Ok(())
+}
+
+/// Slot 0 is the host's; all others are free, the lowest to be taken first.
+fn fill_free_slots(skel: &DroverSkel) -> Result<()> {
+    let slots =
+        u32::try_from(skel.maps.bss_data.as_ref().expect("the object has a .bss").drover.vm.len())?;
+    for slot in (1..slots).rev() {
+        skel.maps.free_slots.update(&[], &slot.to_ne_bytes(), MapFlags::ANY)?;
+    }
+    Ok(())
+}
+
+/// A NUL-terminated text of the kernel.
+fn text_of(bytes: &[std::ffi::c_char]) -> String {
+    let bytes: Vec<u8> = bytes.iter().map(|&byte| byte as u8).take_while(|&b| b != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_end_at_the_nul() {
+        let bytes: Vec<std::ffi::c_char> =
+            b"stall\0junk".iter().map(|&b| b as std::ffi::c_char).collect();
+        assert_eq!(text_of(&bytes), "stall");
+    }
+}
