@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The ground `host`: runs a scenario on this machine, which in the lab is the virtual host.
+
+use crate::bpf_cost::BpfStats;
+use crate::event::Event;
+use crate::kit::Kit;
+use crate::one_run::OneRun;
+use crate::peers::Contender;
+use crate::plan::plan;
+use crate::scheduler::RunningScheduler;
+use crate::wall::Stopwatch;
+use anyhow::{Context, Result, ensure};
+use drover_core::results::{Ground, Results, Run};
+use drover_core::scenario::{CpuList, Scenario};
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+/// How to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostOptions {
+    /// Also measure the time spent in the scheduler's BPF programs.
+    pub bpf_stats: bool,
+}
+
+/// Runs a scenario here. `on_event` hears of each run; `stop`, set by a signal handler, ends the
+/// experiment at once and in order.
+///
+/// # Errors
+/// When this host or this user cannot do it, when a scheduler does not come up, or on `stop`.
+pub fn run(
+    scenario: &Scenario,
+    options: HostOptions,
+    stop: &AtomicBool,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Results> {
+    let stopwatch = Stopwatch::start();
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "--on host needs root, to load schedulers and make cgroups; use sudo, or --on lab"
+    );
+    let pcpus = online_pcpus()?;
+    ensure!(
+        pcpus == scenario.host.pcpus(),
+        "scenario {} is for {} pCPUs and this host has {pcpus}; change its [host], or use --on lab",
+        scenario.name,
+        scenario.host.pcpus()
+    );
+    let contenders: Vec<Contender> =
+        scenario.schedulers.iter().map(|name| Contender::find(name)).collect::<Result<_>>()?;
+    let kit = Kit::prepare(scenario, &mut |line| on_event(Event::Notice(line.to_owned())))?;
+    let bpf = options.bpf_stats.then(BpfStats::enable).transpose()?;
+    let planned = plan(scenario);
+    let mut runs: Vec<Run> = Vec::new();
+    for (index, next) in planned.iter().enumerate() {
+        let started = next.started(scenario, index, planned.len());
+        on_event(Event::Started(started.clone()));
+        let case = &scenario.cases[next.case];
+        let contender = &contenders[next.scheduler];
+        // The kernel's own scheduler has no BPF programs whose time could be measured.
+        let bpf = bpf.as_ref().filter(|_| *contender != Contender::Eevdf);
+        let one_run = OneRun { kit: &kit, scenario, case, pcpus, bpf, stop };
+        let mut run = under(contender, &started.scheduler, &one_run)?;
+        (run.scheduler, run.repeat) = (started.scheduler, next.repeat);
+        on_event(Event::Finished(Box::new(run.clone())));
+        runs.push(run);
+    }
+    Ok(Results {
+        scenario: scenario.name.clone(),
+        ground: Ground::Host,
+        clock: None,
+        seed: scenario.seed,
+        kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|it| it.trim().into()),
+        runs,
+        wall: Some(stopwatch.wall()),
+    })
+}
+
+/// Brings the scheduler up, makes the run, takes the scheduler down.
+fn under(contender: &Contender, label: &str, one_run: &OneRun) -> Result<Run> {
+    let tools = &one_run.kit.tools;
+    let mut scheduler = RunningScheduler::start(label, contender, tools, one_run.stop)?;
+    let run = one_run.make(&mut scheduler)?;
+    scheduler.stop()?;
+    Ok(run)
+}
+
+fn online_pcpus() -> Result<u32> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let list: CpuList = text.trim().parse()?;
+    Ok(u32::try_from(list.cpus().len())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_host_has_a_pcpu() {
+        assert!(online_pcpus().unwrap() >= 1);
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What all runs of an experiment use.
+
+use crate::cgroup::{CGROUPS, VmGroups};
+use crate::sched_ext::SchedExt;
+use anyhow::{Context, Result};
+use drover_core::scenario::{Scenario, Vmm};
+use drover_lab::guest_image::GuestImage;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Where an experiment keeps its files: in memory, and the same each time, so that exact runs are alike.
+const DIR: &str = "/run/drover-lab";
+
+/// What schedulers and VMs are made with.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    /// This program, which is also `drover serve` and `drover guest`.
+    pub program: PathBuf,
+    /// Directory of the experiment's files.
+    pub dir: PathBuf,
+    /// Where the kernel says which scheduler is loaded.
+    pub sched_ext: SchedExt,
+    /// Speed of the guests' work loop, the same for all that are compared.
+    pub loops_per_ms: u64,
+    /// What Linux guests boot from, where the scenario has any.
+    pub image: Option<GuestImage>,
+}
+
+/// What all runs of an experiment use; it goes when dropped.
+#[derive(Debug)]
+pub(crate) struct Kit {
+    /// What schedulers and VMs are made with.
+    pub tools: Tools,
+    /// Cgroups of the VMs.
+    pub groups: VmGroups,
+    _lock: Flock<File>,
+}
+
+impl Kit {
+    /// Prepares what the runs of `scenario` need; `tell` hears what takes time.
+    ///
+    /// # Errors
+    /// When another experiment runs here, or something cannot be had.
+    pub fn prepare(scenario: &Scenario, tell: &mut dyn FnMut(&str)) -> Result<Self> {
+        lift_file_limit();
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let (dir, lock) = take_dir(Path::new(DIR))?;
+        let groups = VmGroups::open(Path::new(CGROUPS))?;
+        let mut vms = scenario.cases.iter().flat_map(|case| &case.vms);
+        let image = match vms.any(|vm| vm.vmm == Vmm::Qemu) {
+            true => Some(linux_image(&dir, tell)?),
+            false => None,
+        };
+        let (sched_ext, loops_per_ms) = (SchedExt::of_this_host(), drover_guest::loops_per_ms());
+        let tools = Tools { program, dir, sched_ext, loops_per_ms, image };
+        Ok(Self { tools, groups, _lock: lock })
+    }
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        // Nothing of value is in it; a next experiment clears it too.
+        let _ = fs::remove_dir_all(&self.tools.dir);
+    }
+}
+
+/// The threads of all VMs are kept open while they are measured. Where that is not allowed, the largest
+/// scenarios say so.
+fn lift_file_limit() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+/// An empty directory that is ours alone.
+fn take_dir(dir: &Path) -> Result<(PathBuf, Flock<File>)> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let lock = File::open(dir)?;
+    let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|_| {
+        anyhow::anyhow!("another experiment runs on this host (it holds {})", dir.display())
+    })?;
+    for entry in fs::read_dir(dir)? {
+        fs::remove_file(entry?.path())?;
+    }
+    Ok((dir.to_owned(), lock))
+}
+
+/// In the lab the image was put there; elsewhere it is made.
+fn linux_image(dir: &Path, tell: &mut dyn FnMut(&str)) -> Result<GuestImage> {
+    let in_lab = GuestImage::in_lab();
+    match in_lab.kernel.exists() {
+        true => Ok(in_lab),
+        false => GuestImage::on_this_machine(dir, tell),
+    }
+}
+
+#[cfg(test)]
+impl Tools {
+    /// Tools whose program is this shell script, below `dir`.
+    pub fn for_test(dir: &Path, script: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let program = dir.join("program");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let (dir, sched_ext) = (dir.to_owned(), SchedExt::at(dir));
+        let image = Some(GuestImage::in_lab());
+        Self { program, dir, sched_ext, loops_per_ms: 500_000, image }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_experiment_at_a_time_in_an_empty_directory() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("experiment");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("vm0.stats"), "old").unwrap();
+        let first = take_dir(&dir).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        let message = take_dir(&dir).unwrap_err().to_string();
+        assert!(message.contains("another experiment"), "{message}");
+        drop(first);
+        assert!(take_dir(&dir).is_ok());
+    }
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The ground `lab`: boots a virtual host, runs the scenario in it, takes the figures back.
+
+use crate::event::{Event, Started};
+use crate::figures::without_figures;
+use crate::host::{self, HostOptions};
+use crate::overrides::Overrides;
+use crate::peers::Contender;
+use crate::plan::plan;
+use crate::wall::Stopwatch;
+use anyhow::{Context, Result, anyhow};
+use drover_core::results::{Ground, Results, Run};
+use drover_core::scenario::{Case, Clock, Host, Scenario, Vmm, scheduler_label};
+use drover_lab::{KernelChoice, Lab, LabOutcome, Topology};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Where the lab has what it is to run.
+const JOB_PATH: &str = "/lib/drover-lab/experiment.json";
+/// Where the lab has other schedulers.
+const PEERS_DIR: &str = "/usr/local/bin";
+/// The subcommand of this program that runs in the lab.
+pub const SUBCOMMAND: &str = "lab-run";
+
+/// How to measure.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LabOptions {
+    /// Which kernel.
+    pub kernel: KernelChoice,
+    /// Also measure the time spent in the scheduler's BPF programs.
+    pub bpf_stats: bool,
+}
+
+/// A scenario file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScenarioFile {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+impl ScenarioFile {
+    /// Reads it, with `overrides` put in.
+    ///
+    /// # Errors
+    /// The first fault of the file or the overrides.
+    pub fn scenario(&self, overrides: &Overrides) -> Result<Scenario> {
+        let mut scenario = Scenario::parse(&self.text, &self.name)?;
+        overrides.apply(&mut scenario)?;
+        Ok(scenario)
+    }
+}
+
+/// What came back from the lab.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabReport {
+    /// The runs that were finished.
+    pub results: Results,
+    /// What went wrong with the virtual host: its kernel warned of stalls or lockups, or it did not get
+    /// to the end. Figures beside such are not to be trusted.
+    pub troubles: Vec<String>,
+}
+
+/// What the lab is to run.
+#[derive(Debug, Serialize, Deserialize)]
+struct Job {
+    file: ScenarioFile,
+    overrides: Overrides,
+    bpf_stats: bool,
+}
+
+/// Runs a scenario in the lab. `on_event` hears of each run.
+///
+/// # Errors
+/// When the lab cannot be set up, or nothing at all came back.
+pub fn run(
+    file: &ScenarioFile,
+    overrides: &Overrides,
+    options: &LabOptions,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<LabReport> {
+    let stopwatch = Stopwatch::start();
+    let scenario = file.scenario(overrides)?;
+    let lab = set_up(file, overrides, options, &scenario)?;
+    let mut heard = Heard::default();
+    let outcome = lab.run(&mut |event| heard.take(event, on_event));
+    let kernel = outcome.as_ref().ok().map(|outcome| outcome.kernel_version.clone());
+    let troubles = match outcome {
+        Ok(outcome) if outcome.exit_status != 0 && heard.runs.is_empty() => {
+            return Err(refusal(&heard.words));
+        }
+        Ok(outcome) => troubles(&outcome, &heard.words),
+        Err(error) => {
+            let Some(started) = heard.started.take() else { return Err(error) };
+            let trouble = format!("{error:#}");
+            heard.runs.push(lost_run(&scenario, &started, &trouble));
+            vec![trouble]
+        }
+    };
+    let results = Results {
+        scenario: scenario.name,
+        ground: Ground::Lab,
+        clock: Some(scenario.clock),
+        seed: scenario.seed,
+        kernel,
+        runs: heard.runs,
+        wall: Some(stopwatch.wall()),
+    };
+    Ok(LabReport { results, troubles })
+}
+
+/// What came out of the lab so far.
+#[derive(Debug, Default)]
+struct Heard {
+    /// Runs that are finished.
+    runs: Vec<Run>,
+    /// The run that is not.
+    started: Option<Started>,
+    /// The last line that was no event.
+    words: String,
+}
+
+impl Heard {
+    fn take(&mut self, event: drover_lab::Event, on_event: &mut dyn FnMut(Event)) {
+        let line = match event {
+            drover_lab::Event::Notice(line) => return on_event(Event::Notice(line.to_owned())),
+            drover_lab::Event::Output(line) => line,
+        };
+        let Some(event) = Event::from_line(line) else {
+            if !line.trim().is_empty() {
+                line.trim().clone_into(&mut self.words);
+            }
+            return;
+        };
+        match &event {
+            Event::Started(started) => self.started = Some(started.clone()),
+            Event::Finished(run) => {
+                self.started = None;
+                self.runs.push((**run).clone());
+            }
+            Event::Notice(_) => {}
+        }
+        on_event(event);
+    }
+}
+
+/// The run that the virtual host did not survive: that too is a result.
+fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
+    let case = scenario.cases.iter().find(|case| case.name == started.case);
+    let unknown = Case { name: started.case.clone(), vms: Vec::new() };
+    let why = trouble.lines().next().unwrap_or_default();
+    let fault = format!("the virtual host did not survive it: {why}");
+    let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));
+    run.scheduler.clone_from(&started.scheduler);
+    run.repeat = started.repeat;
+    run
+}
+
+/// What runs in the lab: the job that was put there. Everything it has to say is printed.
+///
+/// # Errors
+/// As [`host::run`].
+pub fn run_inside(stop: &AtomicBool) -> Result<()> {
+    let job = fs::read(JOB_PATH)
+        .with_context(|| format!("{SUBCOMMAND} is what the lab runs; there is no {JOB_PATH}"))?;
+    let job: Job = serde_json::from_slice(&job)?;
+    let scenario = job.file.scenario(&job.overrides)?;
+    let options = HostOptions { bpf_stats: job.bpf_stats };
+    host::run(&scenario, options, stop, &mut |event| println!("{}", event.to_line()))?;
+    Ok(())
+}
+
+fn set_up(
+    file: &ScenarioFile,
+    overrides: &Overrides,
+    options: &LabOptions,
+    scenario: &Scenario,
+) -> Result<Lab> {
+    let clock = match scenario.clock {
+        Clock::Exact => drover_lab::Clock::Exact,
+        Clock::Real => drover_lab::Clock::Real,
+    };
+    let mut lab = Lab::new(topology(&scenario.host))
+        .clock(clock)
+        .seed(scenario.seed)
+        .kernel(options.kernel.clone())
+        .timeout(patience(scenario));
+    let mut in_lab = Vec::new();
+    for name in &scenario.schedulers {
+        let label = scheduler_label(name);
+        if let Contender::Program(path) = Contender::find(name)? {
+            lab = lab.program(&format!("{PEERS_DIR}/{label}"), &path);
+        }
+        in_lab.push(label.to_owned());
+    }
+    let uses_qemu = |case: &Case| case.vms.iter().any(|vm| vm.vmm == Vmm::Qemu);
+    if scenario.cases.iter().any(uses_qemu) {
+        lab = lab.with_qemu_guests();
+    }
+    let overrides = Overrides { schedulers: Some(in_lab), ..overrides.clone() };
+    let job = Job { file: file.clone(), overrides, bpf_stats: options.bpf_stats };
+    Ok(lab.file_bytes(JOB_PATH, serde_json::to_vec(&job)?).command(["drover", SUBCOMMAND]))
+}
+
+fn topology(host: &Host) -> Topology {
+    Topology {
+        sockets: host.sockets,
+        dies: host.dies,
+        cores: host.cores,
+        threads: host.threads,
+        nodes: host.nodes,
+        memory_mib: host.memory_mib,
+    }
+}
+
+/// How long the lab may take in real time before it counts as hung. Generous: a hung virtual host is
+/// rare, a slow machine is not.
+fn patience(scenario: &Scenario) -> Duration {
+    let slowdown = match scenario.clock {
+        // One emulated instruction after the other, for all pCPUs.
+        Clock::Exact => 10.0 * f64::from(scenario.host.pcpus()).max(2.0),
+        Clock::Real => 2.0,
+    };
+    let one_run_s = scenario.warmup_s + scenario.duration_s + 20.0;
+    let runs = plan(scenario).len() as f64;
+    Duration::from_secs_f64(300.0 + runs * one_run_s * slowdown)
+}
+
+/// What the virtual host's end and its kernel tell of.
+fn troubles(outcome: &LabOutcome, words: &str) -> Vec<String> {
+    let warnings = outcome.kernel_warnings.iter();
+    // An ejected scheduler is a fault of its run, and told there.
+    let warnings = warnings.filter(|line| !line.contains("sched_ext"));
+    let mut troubles: Vec<String> = warnings.map(|line| format!("kernel: {line}")).collect();
+    if outcome.exit_status != 0 {
+        troubles.push(format!("{:#}", refusal(words)));
+    }
+    troubles
+}
+
+/// The error of the program in the lab, from the last line it printed.
+fn refusal(words: &str) -> anyhow::Error {
+    match words.strip_prefix("drover: ").unwrap_or(words) {
+        "" => anyhow!("in the lab: the experiment ended without a word"),
+        words => anyhow!("in the lab: {words}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "name = \"s\"\n[host]\ncores = 4\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
+                        workload = { kind = \"cpu\" }\n";
+
+    fn file(text: &str) -> ScenarioFile {
+        ScenarioFile { name: "s.toml".to_owned(), text: text.to_owned() }
+    }
+
+    fn outcome(exit_status: i32, warnings: &[&str]) -> LabOutcome {
+        LabOutcome {
+            exit_status,
+            files: Vec::new(),
+            console: String::new(),
+            kernel_log: String::new(),
+            kernel_warnings: warnings.iter().map(|&line| line.to_owned()).collect(),
+            kernel_version: "7.0".to_owned(),
+            accelerator: drover_lab::Accelerator::Tcg,
+            wall_s: 1.0,
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_with_its_overrides() {
+        let overrides = Overrides { repeats: Some(3), ..Overrides::default() };
+        assert_eq!(file(TEXT).scenario(&overrides).unwrap().repeats, 3);
+        let message = file("name = 1").scenario(&overrides).unwrap_err().to_string();
+        assert!(message.starts_with("s.toml:1: "), "{message}");
+    }
+
+    #[test]
+    fn the_lab_is_shaped_as_the_scenario_says() {
+        let scenario = file(TEXT).scenario(&Overrides::default()).unwrap();
+        assert_eq!(topology(&scenario.host).pcpus(), 4);
+    }
+
+    #[test]
+    fn more_runs_may_take_longer() {
+        let short = file(TEXT).scenario(&Overrides::default()).unwrap();
+        let overrides = Overrides { repeats: Some(50), ..Overrides::default() };
+        let long = file(TEXT).scenario(&overrides).unwrap();
+        assert!(patience(&long) > 10 * patience(&short));
+        let overrides = Overrides { clock: Some(Clock::Real), ..overrides };
+        assert!(patience(&file(TEXT).scenario(&overrides).unwrap()) < patience(&long));
+    }
+
+    #[test]
+    fn what_came_out_before_the_end_is_kept() {
+        let scenario = file(TEXT).scenario(&Overrides::default()).unwrap();
+        let (case, scheduler) = ("all".to_owned(), "scx_other".to_owned());
+        let started = Started { number: 1, of: 2, case, scheduler, repeat: 2 };
+        let mut heard = Heard::default();
+        let mut told = 0;
+        let mut take = |line: &str| {
+            heard.take(drover_lab::Event::Output(line), &mut |_| told += 1);
+            (heard.started.clone(), heard.runs.len(), heard.words.clone())
+        };
+        assert_eq!(take("drover: a word\n"), (None, 0, "drover: a word".to_owned()));
+        let begun = take(&format!("{}\n", Event::Started(started.clone()).to_line()));
+        assert_eq!(begun.0, Some(started.clone()));
+        let run = lost_run(&scenario, &started, "it hung\nconsole");
+        let ended = take(&format!("{}\n", Event::Finished(Box::new(run.clone())).to_line()));
+        assert_eq!((ended.0, ended.1, told), (None, 1, 2));
+        assert!(run.fault.unwrap().ends_with("it: it hung"));
+        assert_eq!((run.repeat, run.vms.len(), run.vms[0].cpu_s), (2, 1, None));
+    }
+
+    #[test]
+    fn a_kernel_in_trouble_is_told_but_an_ejected_scheduler_is_not_twice() {
+        assert!(troubles(&outcome(0, &[]), "").is_empty());
+        let warnings = ["rcu: INFO: detected stalls", "sched_ext: \"x\" runnable task stall"];
+        let told = troubles(&outcome(1, &warnings), "drover: scheduler x did not start: no");
+        assert_eq!(
+            told,
+            ["kernel: rcu: INFO: detected stalls", "in the lab: scheduler x did not start: no"]
+        );
+        assert!(refusal("").to_string().contains("without a word"));
+    }
+}

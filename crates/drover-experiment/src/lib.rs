@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Experiments: runs a scenario and measures it, on this machine or in the lab.
+//!
+//! Every case of a scenario runs under each scheduler in turn, A, B, A, B over the repeats, so that
+//! what drifts while a host is up meets all of them alike:
+//!
+//! ```text
+//!  scheduler up -> VMs made, each in its cgroup -> shares told -> let go -> warm-up
+//!     -> first reading ... (samples, VMs that come and go) ... last reading -> all taken down
+//! ```
+//!
+//! [`host`] does that where it is called. [`lab`] boots a virtual host, lets [`host`] do it there and
+//! takes the results back. Both hand out [`Event`]s meanwhile. Nothing of an experiment stays behind,
+//! however it ends.
+
+mod bpf_cost;
+mod cgroup;
+mod event;
+mod failure;
+mod figures;
+pub mod host;
+mod kit;
+pub mod lab;
+mod moments;
+mod observer;
+mod one_run;
+mod overrides;
+mod pause;
+mod peers;
+mod plan;
+mod proc_stat;
+mod process;
+mod reading;
+mod sched_ext;
+mod scheduler;
+mod threads;
+mod vm;
+mod wall;
+mod weights;
+
+pub use event::{Event, Started};
+pub use overrides::Overrides;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One run: a case under a scheduler, measured once.
+
+use crate::bpf_cost::BpfStats;
+use crate::failure::Failure;
+use crate::figures::{self, Measured};
+use crate::kit::Kit;
+use crate::moments::{Action, moments};
+use crate::observer::Precedence;
+use crate::pause;
+use crate::process::Place;
+use crate::reading::{Edge, Reading};
+use crate::scheduler::RunningScheduler;
+use crate::vm::RunningVm;
+use crate::weights::weights;
+use anyhow::Result;
+use drover_core::results::Run;
+use drover_core::scenario::{Case, Scenario, Vm};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// How long VMs may take to boot; Linux guests in the lab take some ten seconds.
+const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+/// How often the scheduler is looked at while VMs are measured.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A case, and what to measure it with.
+pub(crate) struct OneRun<'a> {
+    /// What all runs use.
+    pub kit: &'a Kit,
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The case.
+    pub case: &'a Case,
+    /// Number of pCPUs of this host.
+    pub pcpus: u32,
+    /// Measures BPF programs, where asked for.
+    pub bpf: Option<&'a BpfStats>,
+    /// Set when the user wants to stop.
+    pub stop: &'a AtomicBool,
+}
+
+impl OneRun<'_> {
+    /// Makes the run under `scheduler`, which is in charge already. A fault of what is under test is a
+    /// result, without figures.
+    ///
+    /// # Errors
+    /// When the experiment cannot go on.
+    pub fn make(&self, scheduler: &mut RunningScheduler) -> Result<Run> {
+        let measured = self.measure(scheduler);
+        self.kit.groups.remove_all()?;
+        // A scheduler that ended explains whatever else went wrong.
+        let fault = match (&measured, scheduler.fault()) {
+            (_, Some(fault)) => Some(fault),
+            (Err(Failure::Fault(fault)), None) => Some(fault.clone()),
+            _ => None,
+        };
+        match (measured, fault) {
+            (Err(Failure::Error(error)), None) => Err(error),
+            (Ok(measured), None) => {
+                Ok(figures::of_run(self.scenario, self.case, self.pcpus, &measured))
+            }
+            (_, fault) => Ok(figures::without_figures(self.case, self.pcpus, fault)),
+        }
+    }
+
+    fn measure(&self, scheduler: &mut RunningScheduler) -> Result<Measured, Failure> {
+        let mut vms = self.start_vms()?;
+        self.wait_until_ready(&mut vms, scheduler)?;
+        for vm in self.case.vms.iter().filter(|vm| !has_default_shares(vm)) {
+            scheduler.set_shares(&vm.name, vm.shares, self.stop)?;
+        }
+        let _precedence = Precedence::take();
+        let early = self.case.vms.iter().zip(&vms).filter(|(vm, _)| vm.start_s.is_none());
+        early.for_each(|(_, running)| running.go());
+        let began = Instant::now() + Duration::from_secs_f64(self.scenario.warmup_s);
+        pause::until(began, self.stop)?;
+        let before = Reading::take(Edge::First, &mut vms, self.bpf)?;
+        let mut samples_ns = vec![before.cpu_ns()];
+        let plan = moments(&self.case.vms, self.scenario.duration_s, self.scenario.sample_ms);
+        let mut ends_on_sample = false;
+        for (at_s, action) in plan {
+            self.watch_until(before.at + Duration::from_secs_f64(at_s), scheduler)?;
+            match action {
+                Action::Sample => samples_ns.push(sample(&vms)?),
+                Action::Kill(index) => vms[index].kill()?,
+                Action::Go(index) => vms[index].go(),
+                Action::End { is_sample } => ends_on_sample = is_sample,
+            }
+        }
+        let after = Reading::take(Edge::Last, &mut vms, self.bpf)?;
+        samples_ns.extend(ends_on_sample.then(|| after.cpu_ns()));
+        check(&mut vms, scheduler)?;
+        Ok(Measured { before, after, samples_ns })
+    }
+
+    fn start_vms(&self) -> Result<Vec<RunningVm>> {
+        let shares: Vec<u32> = self.case.vms.iter().map(|vm| vm.shares).collect();
+        let start = |(vm, weight): (&Vm, u32)| {
+            let cgroup_procs = Some(self.kit.groups.add(&vm.name, weight)?);
+            let place = Place { cgroup_procs, cpus: vm.pin.clone() };
+            RunningVm::start(&self.kit.tools, vm, &place, self.scenario.warmup_s)
+        };
+        self.case.vms.iter().zip(weights(&shares)).map(start).collect()
+    }
+
+    fn wait_until_ready(
+        &self,
+        vms: &mut [RunningVm],
+        scheduler: &mut RunningScheduler,
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        for vm in vms {
+            let patience = BOOT_PATIENCE.saturating_sub(begun.elapsed());
+            let ready = pause::look_until(patience, self.stop, || {
+                if let Some(fault) = scheduler.fault() {
+                    return Err(Failure::Fault(fault));
+                }
+                Ok(vm.is_ready()?.then_some(()))
+            })?;
+            if ready.is_none() {
+                let patience_s = BOOT_PATIENCE.as_secs();
+                let (name, vcpus) = vm.who();
+                return Err(Failure::Fault(format!(
+                    "VM {name} ({vcpus} vCPUs) was not ready after {patience_s} s"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `moment`, with an eye on the scheduler: nobody waits an hour for one that is gone.
+    fn watch_until(
+        &self,
+        moment: Instant,
+        scheduler: &mut RunningScheduler,
+    ) -> Result<(), Failure> {
+        while Instant::now() + WATCH_INTERVAL < moment {
+            pause::until(Instant::now() + WATCH_INTERVAL, self.stop)?;
+            if let Some(fault) = scheduler.fault() {
+                return Err(Failure::Fault(fault));
+            }
+        }
+        Ok(pause::until(moment, self.stop)?)
+    }
+}
+
+/// Shares that Drover gives a VM of this size without being told.
+fn has_default_shares(vm: &Vm) -> bool {
+    vm.shares == vm.vcpus * Vm::SHARES_PER_VCPU
+}
+
+fn sample(vms: &[RunningVm]) -> Result<Vec<u64>, Failure> {
+    vms.iter().map(RunningVm::cpu_ns).collect()
+}
+
+/// Whether all that was measured ran to the end.
+fn check(vms: &mut [RunningVm], scheduler: &mut RunningScheduler) -> Result<(), Failure> {
+    let of_vms = vms.iter_mut().find_map(RunningVm::fault);
+    match scheduler.fault().or(of_vms) {
+        Some(fault) => Err(Failure::Fault(fault)),
+        None => Ok(()),
+    }
+}

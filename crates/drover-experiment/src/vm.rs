@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A VM of a run: made, let go, read, killed.
+
+use crate::failure::Failure;
+use crate::kit::Tools;
+use crate::process::{Place, Process};
+use crate::threads::{ThreadTime, Threads};
+use anyhow::{Context, Result};
+use drover_core::scenario::{Vm, Vmm, Workload};
+use drover_guest::{ConsoleReader, GuestError, ProgressSource, Snapshot, StatsReader};
+use drover_lab::guest_image::{END_MARK, Guest as LinuxGuest};
+use nix::sys::signal::Signal;
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What a VM has used and done so far.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct VmReading {
+    /// Its threads.
+    pub threads: Vec<ThreadTime>,
+    /// What its guest counts, where that can be seen.
+    pub guest: Option<Snapshot>,
+}
+
+/// A VM that runs.
+#[derive(Debug)]
+pub(crate) struct RunningVm {
+    name: String,
+    vcpus: u32,
+    guest: Guest,
+    /// None once it was killed.
+    process: Option<Process>,
+    threads: Threads,
+    /// What was read before it was killed.
+    last: Option<VmReading>,
+}
+
+#[derive(Debug)]
+enum Guest {
+    Micro { stats: PathBuf, reader: Option<StatsReader> },
+    Linux { reader: ConsoleReader, starts_later: bool },
+}
+
+/// What a Linux guest prints before its command where the scenario names no other text.
+const BEGIN_MARK: &str = "drover-guest: the command begins";
+
+impl RunningVm {
+    /// Makes a VM in its place. It does not work yet: wait until it [`RunningVm::is_ready`], then let
+    /// it [`RunningVm::go`].
+    ///
+    /// # Errors
+    /// When its process cannot be started.
+    pub fn start(tools: &Tools, vm: &Vm, place: &Place, warmup_s: f64) -> Result<Self> {
+        let (command, guest) = match (&vm.vmm, &vm.workload) {
+            (Vmm::Qemu, Workload::Command { run, ready }) => {
+                linux(tools, vm, run, ready.as_deref())?
+            }
+            _ => micro(tools, vm, warmup_s)?,
+        };
+        let process = Process::spawn(command, &tools.dir.join(format!("{}.log", vm.name)), place)?;
+        let (name, vcpus, threads) = (vm.name.clone(), vm.vcpus, Threads::of(process.pid()));
+        Ok(Self { name, vcpus, guest, process: Some(process), threads, last: None })
+    }
+
+    /// Whether it has booted and stands ready.
+    ///
+    /// # Errors
+    /// When it ended instead, with its last line.
+    pub fn is_ready(&mut self) -> Result<bool, Failure> {
+        if let Some(fault) = self.fault() {
+            return Err(anyhow::anyhow!(fault).into());
+        }
+        match &mut self.guest {
+            Guest::Micro { stats, reader } => {
+                if reader.is_none() {
+                    // Refused until the VM has filled it in.
+                    *reader = StatsReader::open(stats).ok();
+                }
+                Ok(reader.as_ref().is_some_and(StatsReader::booted))
+            }
+            Guest::Linux { reader, starts_later } => {
+                let (ready, starts_later) = (reader.ready().map_err(fault_of)?, *starts_later);
+                if ready && starts_later {
+                    self.signal(Signal::SIGSTOP);
+                }
+                Ok(ready)
+            }
+        }
+    }
+
+    /// Lets it work.
+    pub fn go(&self) {
+        match &self.guest {
+            Guest::Micro { reader: Some(reader), .. } => reader.go(),
+            Guest::Micro { reader: None, .. } => {}
+            Guest::Linux { .. } => self.signal(Signal::SIGCONT),
+        }
+    }
+
+    /// Why it no longer runs although nobody killed it; none while it runs.
+    pub fn fault(&mut self) -> Option<String> {
+        let process = self.process.as_mut()?;
+        let ended = process.has_ended();
+        ended.then(|| format!("VM {} ended: {}", self.name, process.last_words()))
+    }
+
+    /// What it has used and done so far; after its end, what it had then.
+    ///
+    /// # Errors
+    /// A fault when its process is gone or its guest failed.
+    pub fn read(&mut self) -> Result<VmReading, Failure> {
+        if let Some(last) = &self.last {
+            return Ok(last.clone());
+        }
+        self.threads.look().map_err(|error| self.unreadable(&error))?;
+        let threads = self.threads.read().map_err(|error| self.unreadable(&error))?;
+        let guest = match &mut self.guest {
+            Guest::Micro { reader, .. } => reader.as_ref().map(StatsReader::snapshot),
+            Guest::Linux { reader, .. } => Some(reader.snapshot().map_err(fault_of)?),
+        };
+        Ok(VmReading { threads, guest })
+    }
+
+    /// CPU time so far, ns, of the threads it had when it was last [`RunningVm::read`].
+    ///
+    /// # Errors
+    /// A fault when its process is gone.
+    pub fn cpu_ns(&self) -> Result<u64, Failure> {
+        let sum = |threads: &[ThreadTime]| threads.iter().map(|thread| thread.cpu_ns).sum();
+        match &self.last {
+            Some(last) => Ok(sum(&last.threads)),
+            None => Ok(sum(&self.threads.read().map_err(|error| self.unreadable(&error))?)),
+        }
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Failure {
+        Failure::Fault(format!("VM {} cannot be read: {error}", self.name))
+    }
+
+    /// Ends it as a power cut would.
+    ///
+    /// # Errors
+    /// A fault when it was gone already.
+    pub fn kill(&mut self) -> Result<(), Failure> {
+        self.last = Some(self.read()?);
+        self.process = None;
+        Ok(())
+    }
+
+    /// Its name and the number of its vCPUs.
+    pub fn who(&self) -> (&str, u32) {
+        (&self.name, self.vcpus)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(process) = &self.process {
+            process.signal(signal);
+        }
+    }
+}
+
+fn fault_of(error: GuestError) -> Failure {
+    Failure::Fault(error.to_string())
+}
+
+fn micro(tools: &Tools, vm: &Vm, warmup_s: f64) -> Result<(Command, Guest)> {
+    let stats = tools.dir.join(format!("{}.stats", vm.name));
+    // Those of an earlier run would be taken for this VM's.
+    let _ = fs::remove_file(&stats);
+    let workload = serde_json::to_string(&vm.workload_since_go(warmup_s))?;
+    let mut command = Command::new(&tools.program);
+    command.args(["guest", "--name", &vm.name, "--vcpus", &vm.vcpus.to_string()]);
+    command.args(["--workload", &workload, "--wait-for-go"]);
+    command.args(["--loops-per-ms", &tools.loops_per_ms.to_string()]);
+    command.arg("--stats").arg(&stats);
+    Ok((command, Guest::Micro { stats, reader: None }))
+}
+
+fn linux(tools: &Tools, vm: &Vm, run: &str, ready: Option<&str>) -> Result<(Command, Guest)> {
+    let image = tools.image.as_ref().context("no image for Linux guests was prepared")?;
+    let console = tools.dir.join(format!("{}.console", vm.name));
+    // A console of an earlier run would look as if this guest were ready.
+    let _ = fs::remove_file(&console);
+    let run = match ready {
+        Some(_) => run.to_owned(),
+        None => format!("echo {BEGIN_MARK}; {run}"),
+    };
+    let guest =
+        LinuxGuest { name: &vm.name, vcpus: vm.vcpus, memory_mib: vm.memory_mib, run: &run };
+    let line = guest.command_line(image, &console)?;
+    let mut command = Command::new(&line[0]);
+    command.args(&line[1..]);
+    let reader = ConsoleReader::new(&console, Some(ready.unwrap_or(BEGIN_MARK)), END_MARK);
+    Ok((command, Guest::Linux { reader, starts_later: vm.start_s.is_some() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_core::scenario::Scenario;
+
+    fn vm(more: &str) -> Vm {
+        let text = format!("name = \"s\"\n[host]\n[[vm]]\nname = \"vm0\"\nvcpus = 2\n{more}");
+        Scenario::parse(&text, "s.toml").unwrap().cases.remove(0).vms.remove(0)
+    }
+
+    fn busy() -> Vm {
+        vm("workload = { kind = \"cpu\", then = { after_s = 2.0, duty_pct = 50 } }")
+    }
+
+    fn start(script: &str) -> (tempfile::TempDir, RunningVm) {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = Tools::for_test(dir.path(), script);
+        let vm = RunningVm::start(&tools, &busy(), &Place::default(), 0.5).unwrap();
+        (dir, vm)
+    }
+
+    fn words(command: &Command) -> String {
+        let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_micro_vm_is_this_program_with_times_since_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = Tools::for_test(dir.path(), "");
+        let line = words(&micro(&tools, &busy(), 0.5).unwrap().0);
+        assert!(line.starts_with("guest --name vm0 --vcpus 2 --workload {"), "{line}");
+        assert!(line.contains("\"after_s\":2.5") && line.contains("--wait-for-go"), "{line}");
+        assert!(line.contains("--loops-per-ms 500000"), "{line}");
+    }
+
+    #[test]
+    fn counters_and_consoles_of_earlier_runs_are_not_taken_for_this_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = Tools::for_test(dir.path(), "");
+        let (stats, console) = (dir.path().join("vm0.stats"), dir.path().join("vm0.console"));
+        fs::write(&stats, "old").unwrap();
+        fs::write(&console, "old").unwrap();
+        micro(&tools, &busy(), 0.5).unwrap();
+        let (command, _) = linux(&tools, &busy(), "sysbench cpu run", None).unwrap();
+        assert!(!stats.exists() && !console.exists());
+        assert!(command.get_program() == "qemu-system-x86_64");
+        assert!(words(&command).contains("-name vm0,debug-threads=on"));
+    }
+
+    #[test]
+    fn a_vm_that_boots_is_not_ready_and_has_its_times() {
+        let (_dir, mut vm) = start("while :; do :; done");
+        assert!(!vm.is_ready().unwrap());
+        assert_eq!((vm.fault(), vm.who()), (None, ("vm0", 2)));
+        let reading = vm.read().unwrap();
+        assert_eq!((reading.threads.len(), reading.guest), (1, None));
+        let before_ns = vm.cpu_ns().unwrap();
+        while vm.cpu_ns().unwrap() == before_ns {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_killed_vm_keeps_its_last_reading() {
+        let (_dir, mut vm) = start("while :; do :; done");
+        vm.kill().unwrap();
+        let last = vm.read().unwrap();
+        assert_eq!(vm.cpu_ns().unwrap(), last.threads[0].cpu_ns);
+        assert_eq!((vm.read().unwrap(), vm.fault()), (last, None));
+    }
+
+    #[test]
+    fn a_vm_that_ended_by_itself_is_a_fault_with_its_words() {
+        let (_dir, mut vm) = start("echo 'drover: /dev/kvm is not there' >&2; exit 1");
+        let fault = loop {
+            if let Some(fault) = vm.fault() {
+                break fault;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(fault, "VM vm0 ended: /dev/kvm is not there");
+        assert!(matches!(vm.is_ready(), Err(Failure::Error(_))), "there is no use in going on");
+        assert!(matches!(vm.read(), Err(Failure::Fault(_))));
+    }
+}
