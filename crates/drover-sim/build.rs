@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles the scheduling policy (policy/) natively, with the glue that stands for bpf/.
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());
+    for room in ["native", "../../policy"] {
+        println!("cargo:rerun-if-changed={}", here.join(room).display());
+    }
+    let mut build = cc::Build::new();
+    build.file(here.join("native/policy.c")).std("gnu11").warnings(true).extra_warnings(true);
+    // As in the kernel: signed arithmetic wraps, types are not aliased by guesswork.
+    build.flag("-fno-strict-aliasing").flag("-Wshadow").flag("-Wvla");
+    if env::var("PROFILE").unwrap() == "debug" {
+        // Undefined behaviour that BPF does not have (x/0, oversize shifts ...) stops a test at once.
+        build.flag("-fsanitize=undefined").flag_if_supported("-fsanitize-undefined-trap-on-error");
+    } else {
+        build.opt_level(3);
+    }
+    build.compile("drover_policy");
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The policy, compiled for the simulator: one exported function for each of sched_ext's callbacks.
+ *
+ * Stands where bpf/drover.bpf.c stands in the kernel and must do what it does, op for op; find_vm.h
+ * stands for bpf/find_vm.bpf.h. What the policy asks of its ground is answered in Rust
+ * (src/scx/ground.rs).
+ */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../../policy/drover.h"
+
+#include "find_vm.h"
+
+/* What a caller needs to know of the policy's structs. */
+const size_t sim_drover_bytes = sizeof(struct drover);
+const size_t sim_cell_bytes = sizeof(struct cell);
+const size_t sim_thread_bytes = sizeof(struct sim_thread);
+const size_t sim_params_bytes = sizeof(struct params);
+const size_t sim_ground_offset = offsetof(struct drover, ground);
+const u32 sim_max_vms = DROVER_MAX_VMS;
+const u32 sim_max_cells = DROVER_MAX_CELLS;
+const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
+
+/* --- the scheduler as a whole --- */
+
+void sim_set_params(struct drover *d, const struct params *params)
+{
+	d->params = *params;
+}
+
+/* A run that begins near the end of the clock's range is as good as any. */
+void sim_set_vtime(struct drover *d, u64 vtime_ns)
+{
+	d->vtime_now_ns = vtime_ns;
+}
+
+void sim_set_pcpu(struct drover *d, u32 pcpu, u32 cell)
+{
+	pcpu_at(d, pcpu)->cell = cell;
+	pcpu_at(d, pcpu)->online = 1;
+}
+
+void sim_init(struct drover *d)
+{
+	drover_start(d);
+}
+
+void sim_check_wait_bounds(struct drover *d, u64 now_ns)
+{
+	u32 slot;
+
+	for (slot = 0; slot < d->slots_in_use; slot++)
+		wait_bound_check(d, slot, now_ns);
+	drover_rouse(d);
+}
+
+/* 0, or -1 when that VM has gone. */
+int sim_order_shares(struct drover *d, u32 slot, u64 vm_id, u32 shares)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	if (slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != vm_id)
+		return -1;
+	vm->shares_asked = shares;
+	vm_settle_shares(d, vm);
+	return 0;
+}
+
+/* --- a thread enters the scheduler's care --- */
+
+/* May it not run on some pCPU that is online? */
+bool sim_is_confined(struct drover *d, struct task_struct *p);
+
+static void note_confinement(struct drover *d, struct task_struct *p, struct sim_thread *s)
+{
+	s->t.confined = sim_is_confined(d, p);
+	s->t.judged = d->pcpu_changes;
+}
+
+void sim_enable(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 tgid, u32 weight)
+{
+	s->tgid = tgid;
+	s->t.weight = weight;
+	s->t.vruntime_ns = vm_at(d, s->t.slot)->vruntime_floor_ns;
+	note_confinement(d, p, s);
+}
+
+void sim_set_cpumask(struct drover *d, struct task_struct *p, struct sim_thread *s)
+{
+	note_confinement(d, p, s);
+}
+
+/* --- it wakes, is queued, is chosen --- */
+
+/* The caller dispatches to the idle pCPU it has claimed, if any. */
+void sim_select_cpu(struct drover *d, struct sim_thread *s)
+{
+	find_helper(d, s);
+	drover_woken(d, &s->t);
+}
+
+void sim_enqueue(struct drover *d, struct task_struct *p, struct sim_thread *s, bool woken,
+		 bool selected)
+{
+	if (s->t.judged != d->pcpu_changes)
+		note_confinement(d, p, s);
+	if (woken && !selected) {
+		find_helper(d, s);
+		drover_woken(d, &s->t);
+	}
+	drover_place(d, p, &s->t, woken);
+}
+
+/* s: NULL unless prev would go on. */
+void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct sim_thread *s,
+		  bool in_kvm_run, u32 vcpu_id)
+{
+	struct thread *t = s ? &s->t : NULL;
+
+	if (t && in_kvm_run && t->kind != THREAD_VCPU) {
+		/* Alone on its pCPU it never stops: found here, it counts as having stopped. */
+		drover_stopping(d, prev, t, at);
+		find_vcpu(d, s, vcpu_id);
+		drover_running(d, prev, t, at);
+	}
+	drover_dispatch(d, at, prev, t);
+}
+
+/* --- it runs and stops --- */
+
+void sim_running(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at)
+{
+	drover_running(d, p, &s->t, at);
+}
+
+void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at,
+		  bool in_kvm_run, u32 vcpu_id)
+{
+	drover_stopping(d, p, &s->t, at);
+	if (in_kvm_run)
+		find_vcpu(d, s, vcpu_id);
+}
+
+/* --- it leaves --- */
+
+void sim_disable(struct drover *d, struct sim_thread *s)
+{
+	waiting_end(d, &s->t, ground_now_ns(d));
+}
+
+void sim_exit_task(struct drover *d, struct sim_thread *s)
+{
+	forget_thread(d, s);
+}
+
+/* --- pCPUs come, go and rest --- */
+
+void sim_idle(struct drover *d, u32 at)
+{
+	drover_idle(d, at);
+}
+
+void sim_pcpu_online(struct drover *d, u32 at)
+{
+	drover_pcpu_online(d, at);
+}
+
+void sim_pcpu_offline(struct drover *d, u32 at)
+{
+	drover_pcpu_offline(d, at);
+}
+
+/* --- what the test rig looks at --- */
+
+struct sim_vm_view {
+	u64 id;
+	u64 vtime_ns;
+	u64 vcpu_run_ns;
+	u64 helper_run_ns;
+	u64 ready_ns;
+	u64 longest_ready_ns;
+	u64 nr_forgiven;
+	u64 nr_wake_preemptions;
+	u32 live;
+	u32 shares;
+	u32 nr_vcpus;
+	u32 nr_threads;
+	u32 nr_waiting;
+	u32 tgid;
+};
+const size_t sim_vm_view_bytes = sizeof(struct sim_vm_view);
+
+void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
+{
+	const struct vm *vm = vm_at(d, slot);
+
+	*view = (struct sim_vm_view){
+		.id = vm->id,
+		.vtime_ns = vm->vtime_ns,
+		.vcpu_run_ns = vm->vcpu_run_ns,
+		.helper_run_ns = vm->helper_run_ns,
+		.ready_ns = vm->ready_ns,
+		.longest_ready_ns = vm->longest_ready_ns,
+		.nr_forgiven = vm->nr_forgiven,
+		.nr_wake_preemptions = vm->nr_wake_preemptions,
+		.live = vm->state == VM_LIVE,
+		.shares = vm->shares,
+		.nr_vcpus = vm->nr_vcpus,
+		.nr_threads = vm->nr_threads,
+		.nr_waiting = vm->nr_waiting,
+		.tgid = vm->tgid,
+	};
+}
+
+struct sim_thread_view {
+	u64 vruntime_ns;
+	u64 ready_since_ns;
+	u32 slot;
+	u32 kind;
+	u32 queued_in;
+	u32 pinned_on;
+};
+const size_t sim_thread_view_bytes = sizeof(struct sim_thread_view);
+
+void sim_view_thread(const struct sim_thread *s, struct sim_thread_view *view)
+{
+	*view = (struct sim_thread_view){
+		.vruntime_ns = s->t.vruntime_ns,
+		.ready_since_ns = s->t.ready_since_ns,
+		.slot = s->t.slot,
+		.kind = s->t.kind,
+		.queued_in = s->t.queued_in,
+		.pinned_on = s->t.pinned_on,
+	};
+}
+
+u64 sim_vtime_now(struct drover *d)
+{
+	return d->vtime_now_ns;
+}
+
+u32 sim_slots_in_use(struct drover *d)
+{
+	return d->slots_in_use;
+}
+
+u64 sim_ready_since(const struct sim_thread *s)
+{
+	return s->t.ready_since_ns;
+}
+
+u32 sim_waiting(struct drover *d)
+{
+	return d->nr_waiting;
+}
+
+u32 sim_confined_waiting(struct drover *d)
+{
+	return d->nr_confined_waiting;
+}
+
+u32 sim_pcpu_pinned(struct drover *d, u32 at)
+{
+	return pcpu_at(d, at)->nr_pinned;
+}
+
+u32 sim_cell_queued(struct drover *d, u32 cell_index, u32 slot)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+
+	return cell ? cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] : 0;
+}
+
+/* Planted bugs (src/scx/queues.rs). */
+
+void sim_spoil_tournament(struct drover *d)
+{
+	ground_cell(d, 0)->node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
+}
+
+void sim_spoil_count(struct drover *d)
+{
+	ground_cell(d, 0)->nr_queued[DROVER_HOST_SLOT]++;
+}
+
+/*
+ * Is every inner node that is played the better of its two children, and every leaf somebody's
+ * exactly when the VM has threads waiting here? 0, or the slot or node that is wrong, + 1.
+ */
+u32 sim_check_tournament(struct drover *d, u32 cell_index)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u32 played = 1u << d->tournament_levels;
+	u32 slot, width, node;
+
+	if (!cell)
+		return 0;
+	for (slot = 0; slot < DROVER_MAX_VMS; slot++) {
+		u64 leaf = tournament_leaf(cell, slot);
+
+		if ((leaf != TOURNAMENT_NOBODY) != (cell->nr_queued[slot] != 0))
+			return slot + 1;
+		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
+			return slot + 1;
+	}
+	for (width = DROVER_MAX_VMS; played > 1; played /= 2, width /= 2) {
+		for (node = width / 2; node < width / 2 + played / 2; node++) {
+			u64 a = cell->node[2 * node], b = cell->node[2 * node + 1];
+
+			if (cell->node[node] != (tournament_before(b, a) ? b : a))
+				return node + 1;
+		}
+	}
+	return 0;
+}

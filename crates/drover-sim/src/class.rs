@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a scheduler must answer to run on the simulated host.
+
+use crate::machine::{Machine, TaskId};
+
+/// A VM as its scheduler is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VmTerms {
+    /// Relative share of CPU time.
+    pub shares: u32,
+    /// Number of vCPUs.
+    pub vcpus: u32,
+}
+
+/// A scheduler: the kernel's core calls it, in the order of `__schedule()`.
+///
+/// A pick goes `stopped` (only if the running task sleeps), `pick`, then, if another task was
+/// picked, `put` (only if the old one is still ready), `set` or `rest`.
+pub trait Class {
+    /// The host is up: set timers.
+    fn start(&mut self, m: &mut Machine);
+    /// The task comes into being, asleep; its VM has these terms.
+    fn add(&mut self, m: &mut Machine, task: TaskId, terms: VmTerms);
+    /// The terms of a VM change.
+    fn set_terms(&mut self, m: &mut Machine, vm: u32, terms: VmTerms);
+    /// The task was asleep and is ready: choose its pCPU, queue it, make somebody pick.
+    fn wake(&mut self, m: &mut Machine, task: TaskId);
+    /// The running task, accounted up to now, goes to sleep.
+    fn stopped(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
+    /// What next on this pCPU? `previous` runs there, and is ready to go on or sleeping by now.
+    fn pick(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        previous: Option<TaskId>,
+        ready: bool,
+    ) -> Option<TaskId>;
+    /// The task that ran there is ready and not picked: queue it.
+    fn put(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
+    /// The picked task is about to run there.
+    fn set(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
+    /// The pCPU becomes idle.
+    fn rest(&mut self, m: &mut Machine, cpu: u32);
+    /// CPU time of the running task was accounted.
+    fn ran(&mut self, m: &mut Machine, cpu: u32, task: TaskId, ran_ns: u64);
+    /// The tick found the task running there.
+    fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
+    /// Its own timer ([`crate::machine::CLASS_TIMER`]) fired.
+    fn timer(&mut self, m: &mut Machine);
+    /// The running task spins and would rather have `to`, which is ready, run. Did that help?
+    fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool;
+    /// The task has left for good; it ran until now.
+    fn remove(&mut self, m: &mut Machine, task: TaskId);
+    /// The task that ran there, ready, must wait somewhere else: it may not run there any more.
+    fn evict(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
+    /// The task may run elsewhere from now on (its mask is the new one). It sleeps, waits or runs.
+    fn confine(&mut self, m: &mut Machine, task: TaskId);
+    /// The pCPU goes; it is idle by now and has left [`Machine::online`].
+    fn offline(&mut self, m: &mut Machine, cpu: u32);
+    /// The pCPU is back.
+    fn online(&mut self, m: &mut Machine, cpu: u32);
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Guests: what vCPUs do with the CPU time they get.
+//!
+//! A vCPU is in one [`Mode`]. Timed modes have CPU time left to spend; spinning has none and ends
+//! when somebody else acts. A vCPU that is handed a lock while it does not run only finds out when
+//! it runs next: that is the lock-holder preemption this project is about.
+
+mod program;
+mod sleep_times;
+mod spin;
+
+pub use program::{CPU_UNIT_NS, Duty, Programs, Step};
+pub use sleep_times::SleepTimes;
+
+use crate::machine::{Machine, TaskId, TaskState, step_source, timer_source};
+use spin::{Barrier, Lock};
+
+/// Steps without any CPU time after which a program is taken to be stuck.
+const IDLE_STEPS_MAX: u32 = 10_000;
+
+/// What a vCPU is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Spends the time that is left on its present step.
+    Work,
+    /// Busy until a moment of the clock.
+    WorkUntil,
+    /// Spins.
+    Spin,
+    /// Was let go from a spin; needs the time that is left to notice.
+    Handover,
+    /// Is on its way to sleep: arms its timer and halts.
+    Halting,
+    /// Sleeps.
+    Asleep,
+    /// On its way back into the guest.
+    Resume,
+    /// Its VM was killed.
+    Dying,
+}
+
+/// A vCPU as its guest sees it.
+#[derive(Debug, Clone)]
+pub struct Vcpu {
+    /// What it is at.
+    pub mode: Mode,
+    /// The timer that wakes it has met an idle pCPU, which takes a moment to wake itself.
+    pub timer_late: bool,
+    step: u16,
+    /// The program, by number.
+    program: u32,
+    vm: u32,
+    left_ns: u64,
+    /// The moment it sleeps or works until; the next period's beginning.
+    deadline_ns: u64,
+    /// CPU time spent in steps that compute.
+    work_ns: u64,
+    /// Progress counted.
+    count: u64,
+    pause_window_ns: u64,
+}
+
+/// A VM as its guest sees it.
+#[derive(Debug, Default)]
+pub struct GuestVm {
+    start_ns: u64,
+    locks: Vec<Lock>,
+    barriers: Vec<Barrier>,
+    /// How late its vCPUs woke.
+    pub sleeps: SleepTimes,
+    /// The vCPU that pause-loop exits begin their search after.
+    pub last_boosted: u32,
+}
+
+/// What comes of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Goes on.
+    Goes,
+    /// Goes to sleep.
+    Blocks,
+    /// Is gone for good.
+    Exits,
+    /// Has spun for too long and leaves the guest to yield.
+    PauseExit,
+}
+
+/// All guests of a host; vCPUs have the numbers of their tasks.
+#[derive(Debug, Default)]
+pub struct Guests {
+    /// The vCPUs.
+    pub vcpus: Vec<Vcpu>,
+    /// The VMs.
+    pub vms: Vec<GuestVm>,
+    programs: Vec<Vec<Step>>,
+}
+
+impl Guests {
+    /// Adds a VM; returns the numbers of its vCPUs' programs for [`Guests::add_vcpu`].
+    pub fn add_vm(&mut self, programs: &Programs) -> Vec<u32> {
+        self.vms.push(GuestVm {
+            locks: (0..programs.locks).map(|_| Lock::default()).collect(),
+            barriers: programs.barriers.iter().map(|&parties| Barrier::of(parties)).collect(),
+            ..GuestVm::default()
+        });
+        let number_of = |steps: &Vec<Step>| {
+            let known = self.programs.iter().position(|known| known == steps);
+            known.unwrap_or_else(|| {
+                self.programs.push(steps.clone());
+                self.programs.len() - 1
+            }) as u32
+        };
+        programs.of_vcpu.iter().map(number_of).collect()
+    }
+
+    /// Adds the next vCPU, asleep, of that VM.
+    pub fn add_vcpu(&mut self, vm: u32, program: u32) {
+        self.vcpus.push(Vcpu {
+            mode: Mode::Asleep,
+            timer_late: false,
+            step: 0,
+            program,
+            vm,
+            left_ns: 0,
+            deadline_ns: 0,
+            work_ns: 0,
+            count: 0,
+            pause_window_ns: 0,
+        });
+    }
+
+    /// The VM's workload starts now; its clock begins.
+    pub fn begin(&mut self, vm: u32, now_ns: u64) {
+        self.vms[vm as usize].start_ns = now_ns;
+    }
+
+    /// Progress of the vCPU up to now.
+    pub fn progress(&self, m: &Machine, task: TaskId) -> u64 {
+        let vcpu = &self.vcpus[task as usize];
+        let works = matches!(self.programs[vcpu.program as usize][0], Step::Busy(_));
+        if !works {
+            return vcpu.count;
+        }
+        let running = m.tasks[task as usize].state == TaskState::Running;
+        let cpu = m.tasks[task as usize].pcpu as usize;
+        let working = matches!(vcpu.mode, Mode::Work | Mode::WorkUntil);
+        let more_ns =
+            if running && working { m.now_ns.saturating_sub(m.pcpus[cpu].work_from_ns) } else { 0 };
+        (vcpu.work_ns + more_ns) / CPU_UNIT_NS
+    }
+
+    /// The vCPU is woken: when it runs it will first make its way back into the guest.
+    pub fn woken(&mut self, m: &Machine, task: TaskId) {
+        let vcpu = &mut self.vcpus[task as usize];
+        vcpu.timer_late = false;
+        vcpu.mode = if vcpu.mode == Mode::Dying { Mode::Dying } else { Mode::Resume };
+        if vcpu.mode == Mode::Resume {
+            vcpu.left_ns = m.costs.resume_ns;
+        }
+    }
+
+    /// Its VM is killed: it has just enough to do to leave.
+    pub fn kill(&mut self, m: &mut Machine, task: TaskId) {
+        let running = m.tasks[task as usize].state == TaskState::Running;
+        let vcpu = &mut self.vcpus[task as usize];
+        vcpu.mode = Mode::Dying;
+        vcpu.left_ns = m.costs.exit_thread_ns;
+        m.tasks[task as usize].in_kvm_run = false;
+        m.events.cancel(timer_source(&m.pcpus, task));
+        if running {
+            self.spend_on(m, task, Mode::Dying, m.costs.exit_thread_ns);
+        }
+    }
+
+    /// The vCPU begins to run on the pCPU.
+    pub fn start(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        let from_ns = m.pcpus[cpu as usize].work_from_ns;
+        let vcpu = &mut self.vcpus[task as usize];
+        match vcpu.mode {
+            Mode::WorkUntil if vcpu.deadline_ns == u64::MAX => {}
+            Mode::WorkUntil => m.events.set(step_source(cpu), from_ns.max(vcpu.deadline_ns)),
+            Mode::Spin => {
+                if let Some(pause_loop) = &m.costs.pause_loop {
+                    vcpu.pause_window_ns = pause_loop.window_ns;
+                    m.events.set(step_source(cpu), from_ns + vcpu.pause_window_ns);
+                }
+            }
+            _ => m.events.set(step_source(cpu), from_ns + vcpu.left_ns),
+        }
+    }
+
+    /// The vCPU stops running on the pCPU, or its step there is over.
+    pub fn stop(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        m.events.cancel(step_source(cpu));
+        self.settle(m, cpu, task);
+    }
+
+    fn settle(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        let pcpu = &mut m.pcpus[cpu as usize];
+        let ran_ns = m.now_ns.saturating_sub(pcpu.work_from_ns);
+        pcpu.work_from_ns = pcpu.work_from_ns.max(m.now_ns);
+        let vcpu = &mut self.vcpus[task as usize];
+        vcpu.left_ns = vcpu.left_ns.saturating_sub(ran_ns);
+        if matches!(vcpu.mode, Mode::Work | Mode::WorkUntil) {
+            vcpu.work_ns += ran_ns;
+        }
+    }
+
+    /// The running vCPU has come to the end of what it was at; what now?
+    pub fn step(&mut self, m: &mut Machine, cpu: u32, task: TaskId) -> Outcome {
+        self.settle(m, cpu, task);
+        let now_ns = m.now_ns;
+        let vcpu = &mut self.vcpus[task as usize];
+        match vcpu.mode {
+            Mode::Dying => return Outcome::Exits,
+            Mode::Spin => return Outcome::PauseExit,
+            Mode::Halting if now_ns < vcpu.deadline_ns => {
+                vcpu.mode = Mode::Asleep;
+                if vcpu.deadline_ns != u64::MAX {
+                    m.events.set(timer_source(&m.pcpus, task), vcpu.deadline_ns);
+                }
+                return Outcome::Blocks;
+            }
+            // The timer has fired on the way: no sleep.
+            Mode::Halting => return self.spend_on(m, task, Mode::Resume, m.costs.resume_ns),
+            Mode::Resume => self.back_in_guest(now_ns, task),
+            _ => self.next_step(task),
+        }
+        self.go_on(m, cpu, task)
+    }
+
+    /// A spinning vCPU that was let out and found nobody to yield to spins on, in a wider window.
+    pub fn spin_on(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        let Some(pause_loop) = &m.costs.pause_loop else { return };
+        let vcpu = &mut self.vcpus[task as usize];
+        let wider_ns = vcpu.pause_window_ns * pause_loop.grow;
+        vcpu.pause_window_ns = wider_ns.min(pause_loop.window_max_ns);
+        let from_ns = m.pcpus[cpu as usize].work_from_ns.max(m.now_ns);
+        m.events.set(step_source(cpu), from_ns + vcpu.pause_window_ns);
+    }
+
+    fn next_step(&mut self, task: TaskId) {
+        let vcpu = &mut self.vcpus[task as usize];
+        let steps = self.programs[vcpu.program as usize].len() as u16;
+        vcpu.step = if vcpu.step + 1 == steps { 0 } else { vcpu.step + 1 };
+    }
+
+    /// The vCPU has slept, or is at its very beginning.
+    fn back_in_guest(&mut self, now_ns: u64, task: TaskId) {
+        let vcpu = &mut self.vcpus[task as usize];
+        let slept = vcpu.deadline_ns != 0;
+        let step = self.programs[vcpu.program as usize][vcpu.step as usize];
+        if !slept {
+            return;
+        }
+        if let Step::SleepGrid { .. } = step {
+            vcpu.count += 1;
+            self.vms[vcpu.vm as usize].sleeps.record(now_ns.saturating_sub(vcpu.deadline_ns));
+        }
+        self.next_step(task);
+    }
+
+    /// Goes through the program until a step takes time.
+    fn go_on(&mut self, m: &mut Machine, cpu: u32, task: TaskId) -> Outcome {
+        for _ in 0..IDLE_STEPS_MAX {
+            let vcpu = &self.vcpus[task as usize];
+            let step = self.programs[vcpu.program as usize][vcpu.step as usize];
+            if let Some(outcome) = self.begin_step(m, cpu, task, step) {
+                return outcome;
+            }
+            self.next_step(task);
+        }
+        let vm = self.vcpus[task as usize].vm;
+        m.complain(|| format!("the program of VM {vm} takes no time and would never end"));
+        Outcome::Goes
+    }
+
+    /// Begins a step; none when it is over already.
+    fn begin_step(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        task: TaskId,
+        step: Step,
+    ) -> Option<Outcome> {
+        let now_ns = m.now_ns;
+        match step {
+            Step::Work { ns: 0 } => None,
+            Step::Work { ns } => Some(self.spend_on(m, task, Mode::Work, ns)),
+            Step::Busy(duty) => self.begin_busy(m, cpu, task, duty),
+            Step::Rest => {
+                let vcpu = &mut self.vcpus[task as usize];
+                if now_ns < vcpu.deadline_ns {
+                    return Some(self.spend_on(m, task, Mode::Halting, m.costs.halt_ns));
+                }
+                vcpu.deadline_ns = now_ns;
+                None
+            }
+            Step::Take { lock } => Some(self.take(m, task, lock)),
+            Step::Release { lock } => {
+                self.release(m, task, lock);
+                None
+            }
+            Step::Meet { barrier } => Some(self.meet(m, task, barrier)),
+            Step::SleepGrid { period_ns, offset_ns } => {
+                let vcpu = &mut self.vcpus[task as usize];
+                let first_ns = self.vms[vcpu.vm as usize].start_ns + offset_ns;
+                let passed = (now_ns + 1).saturating_sub(first_ns).div_ceil(period_ns);
+                vcpu.deadline_ns = first_ns + passed * period_ns;
+                Some(self.spend_on(m, task, Mode::Halting, m.costs.halt_ns))
+            }
+            Step::Count => {
+                self.vcpus[task as usize].count += 1;
+                None
+            }
+        }
+    }
+
+    fn begin_busy(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        task: TaskId,
+        duty: Duty,
+    ) -> Option<Outcome> {
+        let vcpu = &mut self.vcpus[task as usize];
+        let then_ns = self.vms[vcpu.vm as usize].start_ns.saturating_add(duty.then_at_ns);
+        let later = m.now_ns >= then_ns;
+        let pct = if later { duty.then_pct } else { duty.pct };
+        if pct >= 100 {
+            vcpu.mode = Mode::WorkUntil;
+            vcpu.deadline_ns = if later { u64::MAX } else { then_ns };
+            self.start(m, cpu, task);
+            return Some(Outcome::Goes);
+        }
+        let begin_ns = if vcpu.deadline_ns == 0 { m.now_ns } else { vcpu.deadline_ns };
+        vcpu.deadline_ns = begin_ns + duty.period_ns;
+        match duty.period_ns * u64::from(pct) / 100 {
+            0 => None,
+            busy_ns => Some(self.spend_on(m, task, Mode::Work, busy_ns)),
+        }
+    }
+
+    /// The vCPU spends CPU time in that mode, from now on if it runs, else when it runs.
+    fn spend_on(&mut self, m: &mut Machine, task: TaskId, mode: Mode, ns: u64) -> Outcome {
+        let vcpu = &mut self.vcpus[task as usize];
+        vcpu.mode = mode;
+        vcpu.left_ns = ns;
+        let task = &m.tasks[task as usize];
+        if task.state == TaskState::Running {
+            let cpu = task.pcpu;
+            let pcpu = &mut m.pcpus[cpu as usize];
+            pcpu.work_from_ns = pcpu.work_from_ns.max(m.now_ns);
+            m.events.set(step_source(cpu), pcpu.work_from_ns + ns);
+        }
+        Outcome::Goes
+    }
+}

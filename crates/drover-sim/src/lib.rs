@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A discrete-event simulator of a KVM host that runs Drover's own policy code.
+//!
+//! docs/simulator.md tells what is modelled and what is not.
+
+pub mod class;
+pub mod costs;
+pub mod cpu_set;
+pub mod eevdf;
+pub mod events;
+pub mod guest;
+mod idle;
+pub mod machine;
+pub mod perfetto;
+pub mod rig;
+pub mod rng;
+pub mod scenario;
+pub mod scx;
+pub mod sim;
+pub mod speed;
+pub mod topology;
+pub mod trace;

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What must hold at every moment, whatever is done to the policy.
+//!
+//! docs/simulator.md lists them, with the planted bug that shows each to fire.
+
+use crate::machine::{TaskId, TaskState, interrupt_source};
+use crate::scx::{Scx, Stands, ThreadView};
+use crate::sim::Sim;
+use std::collections::BTreeMap;
+
+/// A pCPU that has been idle so long beside a thread that has waited so long is wrong.
+const IDLE_BESIDE_WAITER_NS: u64 = 2_000_000;
+/// The policy's slice, rounded up to the tick.
+const SLICE_NS: u64 = 8_000_000;
+
+/// What is remembered from one look to the next.
+#[derive(Debug, Default)]
+pub struct Invariants {
+    vtime_now_ns: Option<u64>,
+    /// When who may run where last changed: nobody rested in vain before.
+    pub changed_ns: u64,
+    /// Kicks take this much longer at worst.
+    pub kicks_late_ns: u64,
+}
+
+impl Invariants {
+    /// What is broken, if anything.
+    pub fn look(&mut self, sim: &mut Sim<Scx>) -> Result<(), String> {
+        everybody_stands_somewhere(sim)?;
+        counts_agree(sim)?;
+        tournaments_are_in_order(sim)?;
+        slots_are_held_by_threads(sim)?;
+        self.nobody_rests_beside_waiters(sim)?;
+        nobody_waits_too_long(sim)?;
+        self.virtual_time_moves_forward(sim)
+    }
+
+    fn virtual_time_moves_forward(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
+        let now_ns = sim.class.policy.vtime_now_ns();
+        let before_ns = self.vtime_now_ns.replace(now_ns).unwrap_or(now_ns);
+        if (now_ns.wrapping_sub(before_ns) as i64) < 0 {
+            return Err(format!("virtual time went back from {before_ns} to {now_ns}"));
+        }
+        Ok(())
+    }
+
+    fn nobody_rests_beside_waiters(&self, sim: &Sim<Scx>) -> Result<(), String> {
+        let m = &sim.m;
+        let grace_ns = IDLE_BESIDE_WAITER_NS + 2 * self.kicks_late_ns;
+        let rested = |cpu: &u32| {
+            let pcpu = &m.pcpus[*cpu as usize];
+            m.online.contains(*cpu)
+                && m.current(*cpu).is_none()
+                && m.events.when(interrupt_source(&m.pcpus, *cpu)).is_none()
+                && m.now_ns.saturating_sub(pcpu.idle_since_ns.max(self.changed_ns)) > grace_ns
+        };
+        let resting: Vec<u32> = (0..m.pcpus.len() as u32).filter(rested).collect();
+        if resting.is_empty() {
+            return Ok(());
+        }
+        for (task, known) in m.tasks.iter().enumerate() {
+            let waits = known.state == TaskState::Ready
+                && m.now_ns.saturating_sub(known.ready_since_ns) > grace_ns
+                && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_));
+            if !waits {
+                continue;
+            }
+            let idle = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
+            if let Some(cpu) = idle {
+                let waited_us = (m.now_ns - known.ready_since_ns) / 1000;
+                return Err(format!(
+                    "pCPU {cpu} rests while task {task}, which may run there, waits for \
+                     {waited_us} us"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn everybody_stands_somewhere(sim: &Sim<Scx>) -> Result<(), String> {
+    for (task, known) in sim.m.tasks.iter().enumerate() {
+        let stands = sim.class.queues.stands(task as TaskId);
+        let ready = known.state == TaskState::Ready;
+        if ready && stands == Stands::Nowhere {
+            return Err(format!("task {task} is ready and stands in no queue: it is forgotten"));
+        }
+        if !ready && stands != Stands::Nowhere {
+            return Err(format!("task {task} is {:?} and stands in a queue", known.state));
+        }
+        let view = sim.class.policy.thread_view(task as TaskId);
+        if !ready && (view.ready_since_ns | u64::from(view.queued_in | view.pinned_on)) != 0 {
+            return Err(format!("task {task} is {:?}, the policy believes it waits", known.state));
+        }
+    }
+    Ok(())
+}
+
+fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
+    let mut queued: BTreeMap<(u32, u32), u32> = BTreeMap::new();
+    let mut pinned: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut waiting: BTreeMap<u32, u32> = BTreeMap::new();
+    for task in 0..sim.m.tasks.len() as TaskId {
+        let ThreadView { slot, queued_in, pinned_on, ready_since_ns, .. } =
+            sim.class.policy.thread_view(task);
+        if queued_in > 0 {
+            *queued.entry((queued_in - 1, slot)).or_default() += 1;
+        }
+        if pinned_on > 0 {
+            *pinned.entry(pinned_on - 1).or_default() += 1;
+        }
+        if ready_since_ns > 0 {
+            *waiting.entry(slot).or_default() += 1;
+        }
+    }
+    let class = &mut sim.class;
+    let same = |what: String, counted: u32, real: u32| match counted == real {
+        true => Ok(()),
+        false => Err(format!("{what}: the policy counts {counted}, there are {real}")),
+    };
+    for slot in 0..class.policy.slots_in_use() {
+        for cell in 0..sim.m.topology.llcs.len() as u32 {
+            let counted = class.policy.queued(&mut sim.m, &mut class.queues, cell, slot);
+            let real = queued.get(&(cell, slot)).copied().unwrap_or(0);
+            same(format!("threads of slot {slot} waiting in cell {cell}"), counted, real)?;
+        }
+        let real = waiting.get(&slot).copied().unwrap_or(0);
+        same(format!("waiting threads of slot {slot}"), class.policy.vm(slot).nr_waiting, real)?;
+    }
+    for cpu in 0..sim.m.pcpus.len() as u32 {
+        let real = pinned.get(&cpu).copied().unwrap_or(0);
+        same(format!("threads waiting for pCPU {cpu}"), class.policy.pinned_on(cpu), real)?;
+    }
+    same("waiting threads".to_owned(), class.policy.waiting(), waiting.values().sum())?;
+    let confined = pinned.values().sum();
+    same("confined waiting threads".to_owned(), class.policy.confined_waiting(), confined)
+}
+
+fn tournaments_are_in_order(sim: &mut Sim<Scx>) -> Result<(), String> {
+    for cell in 0..sim.m.topology.llcs.len() as u32 {
+        let class = &mut sim.class;
+        let wrong = class.policy.check_tournament(&mut sim.m, &mut class.queues, cell);
+        if wrong != 0 {
+            let at = wrong - 1;
+            return Err(format!("the tournament of cell {cell} is wrong at slot or node {at}"));
+        }
+    }
+    Ok(())
+}
+
+/// Every slot in use has as many threads attached as say so, and what has none is free again.
+fn slots_are_held_by_threads(sim: &Sim<Scx>) -> Result<(), String> {
+    let mut attached: BTreeMap<u32, u32> = BTreeMap::new();
+    for (task, known) in sim.m.tasks.iter().enumerate() {
+        let slot = sim.class.policy.thread_view(task as TaskId).slot;
+        if known.state != TaskState::Absent && slot != 0 {
+            *attached.entry(slot).or_default() += 1;
+        }
+    }
+    let mut live = 0;
+    for slot in 1..sim.class.policy.slots_in_use() {
+        let vm = sim.class.policy.vm(slot);
+        let real = attached.get(&slot).copied().unwrap_or(0);
+        if vm.live != 0 {
+            live += 1;
+        }
+        if vm.nr_threads != real || (vm.live != 0) != (real > 0) {
+            return Err(format!(
+                "slot {slot} is {}, holds {} threads and has {real}",
+                if vm.live != 0 { "live" } else { "free" },
+                vm.nr_threads
+            ));
+        }
+    }
+    let (free, all) = sim.class.queues.slots();
+    if free + live != all {
+        return Err(format!("of {all} slots {live} are in use and only {free} free"));
+    }
+    Ok(())
+}
+
+/// Nobody is kept waiting: no VM goes unserved, and no confined thread, for longer than the wait
+/// bound, the time until the next look at it, and a turn of all who may stand before; and no
+/// thread at all for as long as the kernel's watchdog suffers.
+fn nobody_waits_too_long(sim: &Sim<Scx>) -> Result<(), String> {
+    let bound_ns = sim.class.policy.wait_bound_ns();
+    let m = &sim.m;
+    let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
+    let mut served_ns = vec![0; sim.vms.len()];
+    for (task, known) in m.tasks.iter().enumerate() {
+        let confined = !m.online.is_subset(m.allowed(task as TaskId));
+        if !confined {
+            let served_ns = &mut served_ns[known.vm as usize];
+            *served_ns = known.accounted_ns.max(*served_ns);
+        }
+    }
+    for (task, known) in m.tasks.iter().enumerate() {
+        if known.state != TaskState::Ready {
+            continue;
+        }
+        let mask = m.allowed(task as TaskId);
+        let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
+        let most_ns = 2 * bound_ns + 2 * present * SLICE_NS / pcpus;
+        let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
+        let confined = !m.online.is_subset(mask);
+        let unserved_ns = m.now_ns.saturating_sub(served_ns[known.vm as usize]);
+        let of_vm_ns = if confined { waited_ns } else { waited_ns.min(unserved_ns) };
+        if of_vm_ns > most_ns || waited_ns > WATCHDOG_NS {
+            return Err(format!(
+                "task {task} has waited {} ms; the bound and a turn of everybody are {} ms",
+                waited_ns / 1_000_000,
+                most_ns / 1_000_000
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The timeout Drover asks of the kernel's watchdog (bpf/drover.bpf.c).
+const WATCHDOG_NS: u64 = 10_000_000_000;
+
+/// What the policy charged everybody together, the host's own tasks too, is the CPU time all
+/// received: none is lost and none charged twice.
+pub fn charges_agree(sim: &Sim<Scx>) -> Result<(), String> {
+    let slots = 0..sim.class.policy.slots_in_use();
+    let charged = slots.map(|slot| sim.class.policy.vm(slot));
+    let charged_ns: u64 = charged.map(|vm| vm.vcpu_run_ns + vm.helper_run_ns).sum();
+    let real_ns: u64 = (0..sim.m.tasks.len() as TaskId).map(|t| sim.m.cpu_time_now_ns(t)).sum();
+    let late_ns = sim.m.pcpus.len() as u64 * CHARGED_LATE_NS;
+    if charged_ns > real_ns || real_ns - charged_ns > late_ns {
+        return Err(format!(
+            "CPU time charged is {} us, threads had {} us",
+            charged_ns / 1000,
+            real_ns / 1000
+        ));
+    }
+    Ok(())
+}
+
+/// A thread that goes on is charged when its slice is over: the kernel's 20 ms, and a tick.
+const CHARGED_LATE_NS: u64 = 28_000_000;

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The fault rig: random hosts, VMs, workloads and faults against the policy, with invariants
+//! always on. A trial that breaks one is shrunk to the least that still does.
+
+mod invariants;
+mod script;
+mod shrink;
+mod soak;
+
+pub use script::{Fault, Script, ScriptVm, Shape, TimedFault};
+pub use shrink::shrink;
+pub use soak::{Soaked, soak};
+
+use crate::costs::Costs;
+use crate::cpu_set::CpuSet;
+use crate::guest::Programs;
+use crate::machine::{Machine, TaskId};
+use crate::rng::{Rng, mix};
+use crate::scx::{Planted, Scx, Tunables};
+use crate::sim::{Plan, Sim};
+use crate::topology::Topology;
+use drover_core::entitlement::{Claim, divide};
+use drover_core::scenario::{CpuList, Host};
+use invariants::{Invariants, charges_agree};
+
+/// Virtual time between two looks at the invariants, at most.
+const LOOK_EVERY_NS: u64 = 20_000_000;
+/// Beyond this the wait bound bends shares (policy/wait_bound.h), and so no exact ones are asked.
+const SHARES_RATIO_MAX: f64 = 20.0;
+
+/// The policy rouses resting pCPUs every eighth of its wait bound; timers are up to 300 ms late.
+const ROUSED_AFTER_NS: u64 = 430_000_000;
+
+/// What came of a trial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    /// What was broken, if anything.
+    pub broken: Option<String>,
+    /// pCPU time simulated, ms.
+    pub cpu_ms: u64,
+    /// Events simulated.
+    pub events: u64,
+    /// The trace's hash.
+    pub hash: u64,
+}
+
+/// Does a trial. `planted`: a bug to find.
+pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
+    let mut sim = set_up(script, planted);
+    let mut invariants = Invariants::default();
+    let mut rng = Rng::new(mix(script.seed));
+    let end_ns = script.duration_us * 1000;
+    let mut broken = None;
+    while broken.is_none() && sim.m.now_ns < end_ns {
+        let until_ns = (sim.m.now_ns + 1 + rng.below(LOOK_EVERY_NS)).min(end_ns);
+        while let Some(number) = sim.run(until_ns) {
+            let fault = &script.faults[number as usize].fault;
+            disturb(&mut sim, &mut invariants, fault);
+        }
+        broken = sim.m.fault.take().or_else(|| invariants.look(&mut sim).err());
+    }
+    // What a dead VM was charged is forgotten with its slot.
+    let dies = script.faults.iter().any(|fault| matches!(fault.fault, Fault::Kill(_)));
+    if broken.is_none() && !dies {
+        broken = charges_agree(&sim).err();
+    }
+    if broken.is_none() && script.is_calm() {
+        broken = shares_hold(&sim, script).err();
+    }
+    Trial {
+        broken,
+        cpu_ms: sim.m.now_ns / 1_000_000 * u64::from(script.host.pcpus()),
+        events: sim.m.counts.events,
+        hash: sim.m.trace.hash,
+    }
+}
+
+fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
+    let Shape { dies, cores, threads } = script.host;
+    let host = Host { dies, cores, threads, ..Host::default() };
+    let pcpus = host.pcpus();
+    let tasks: u32 = script.vms.iter().map(|vm| vm.threads).sum();
+    let m = Machine::new(Topology::of(&host), Costs::default(), tasks as usize);
+    let tunables = Tunables { vtime_ns: script.vtime_ns, ..Tunables::default() };
+    let mut class = Scx::new(&m, &tunables).expect("hosts are drawn within the policy's tables");
+    class.queues.planted = planted;
+    let mut sim = Sim::new(m, class);
+    let mut rng = Rng::new(script.seed);
+    for vm in &script.vms {
+        let programs = Programs::of(&vm.workload, vm.threads).expect("drawn without Linux guests");
+        let pin = vm.pin.as_ref().map(|pin| CpuSet::of(pcpus, pin.iter().copied()));
+        let mask = pin.filter(|pin| pin.count() > 0).map_or(0, |pin| sim.m.mask_of(&pin));
+        let number = sim.add_vm(&programs, vm.shares, mask);
+        sim.set_helpers(number, vm.helpers);
+        sim.plan(vm.start_us * 1000, Plan::Start(number));
+        for task in sim.tasks_of(number) {
+            sim.plan(vm.start_us * 1000 + rng.below(2_000_000), Plan::Wake(task));
+        }
+    }
+    for (number, fault) in script.faults.iter().enumerate() {
+        sim.plan(fault.at_us * 1000, Plan::Look(number as u32));
+    }
+    sim
+}
+
+/// Does a fault. What it names may have been shrunk away.
+fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
+    let now_ns = sim.m.now_ns;
+    let pcpus = sim.m.topology.pcpus();
+    match fault {
+        // A pCPU that goes claims an idle one and cannot kick it: from then on that one is
+        // found only when it is roused (open: docs/simulator.md).
+        Fault::Offline(_) => invariants.kicks_late_ns = ROUSED_AFTER_NS,
+        Fault::Confine(..) | Fault::Online(_) => invariants.changed_ns = now_ns,
+        _ => {}
+    }
+    let vm_exists = |vm: u32| (vm as usize) < sim.vms.len();
+    match *fault {
+        Fault::Offline(cpu) if cpu < pcpus => sim.plan(now_ns, Plan::Offline(cpu)),
+        Fault::Online(cpu) if cpu < pcpus => sim.plan(now_ns, Plan::Online(cpu)),
+        Fault::Kill(vm) if vm_exists(vm) => sim.plan(now_ns, Plan::Kill(vm)),
+        Fault::Shares(vm, shares) if vm_exists(vm) => {
+            sim.plan(now_ns, Plan::SetShares(vm, shares));
+        }
+        Fault::Confine(vm, thread, ref cpus) if vm_exists(vm) => {
+            let tasks: Vec<TaskId> = sim.tasks_of(vm).collect();
+            let Some(&task) = tasks.get(thread as usize) else { return };
+            let set = CpuSet::of(pcpus, cpus.iter().copied());
+            let mask = if set.count() == 0 { 0 } else { sim.m.mask_of(&set) };
+            sim.plan(now_ns, Plan::Confine(task, mask));
+        }
+        Fault::KicksLate(us) => {
+            let late_ns = us * 1000;
+            sim.class.queues.surroundings.kick_late_ns = late_ns;
+            invariants.kicks_late_ns = invariants.kicks_late_ns.max(late_ns);
+        }
+        Fault::TimerLate(us) => sim.class.timer_late_ns = us * 1000,
+        Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
+        _ => {}
+    }
+}
+
+/// CPU time divides by shares, within what one slice too many makes.
+fn shares_hold(sim: &Sim<Scx>, script: &Script) -> Result<(), String> {
+    let pcpus = script.host.pcpus();
+    let claim = |vm: &ScriptVm| Claim {
+        shares: f64::from(vm.shares),
+        demand_pcpus: f64::from(vm.threads),
+        cpus: CpuList::all(pcpus),
+    };
+    let claims: Vec<Claim> = script.vms.iter().map(claim).collect();
+    let per_thread = |vm: &ScriptVm| f64::from(vm.shares) / f64::from(vm.threads);
+    let most = script.vms.iter().map(per_thread).fold(0.0, f64::max);
+    let least = script.vms.iter().map(per_thread).fold(f64::MAX, f64::min);
+    if most / least > SHARES_RATIO_MAX {
+        return Ok(());
+    }
+    let Some(owed) = divide(&claims) else { return Ok(()) };
+    let run_s = script.duration_us as f64 / 1e6;
+    for (vm, owed_pcpus) in owed.iter().enumerate() {
+        let got_ns: u64 = sim.tasks_of(vm as u32).map(|task| sim.m.cpu_time_now_ns(task)).sum();
+        let got_s = got_ns as f64 / 1e9;
+        let owed_s = owed_pcpus * run_s;
+        // Six slices for each of its threads, the finding of the VM, and 3 % for long runs.
+        let threads = f64::from(script.vms[vm].threads);
+        let slack_s = 0.048 * threads.min(f64::from(pcpus)) + 0.03 * owed_s + 0.030;
+        if (got_s - owed_s).abs() > slack_s {
+            return Err(format!(
+                "VM {vm} of {} shares got {got_s:.3} s of CPU, is owed {owed_s:.3} s +- {slack_s:.3}",
+                script.vms[vm].shares
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Makes a failing trial smaller for as long as it still fails.
+
+use super::{Script, try_script};
+use crate::scx::Planted;
+
+/// The smallest trial found that still breaks something, and what it breaks. None if the trial
+/// breaks nothing.
+pub fn shrink(script: &Script, planted: Option<Planted>) -> Option<(Script, String)> {
+    let mut least = script.clone();
+    let mut broken = try_script(script, planted).broken?;
+    // Each round makes something smaller, so there is an end to it; what is gained late is little.
+    for _ in 0..20 {
+        let smaller = candidates(&least).into_iter().find_map(|candidate| {
+            let broken = try_script(&candidate, planted).broken?;
+            Some((candidate, broken))
+        });
+        let Some((candidate, why)) = smaller else { break };
+        (least, broken) = (candidate, why);
+    }
+    Some((least, broken))
+}
+
+/// Trials a little smaller than this one, the boldest first.
+fn candidates(script: &Script) -> Vec<Script> {
+    let mut all = Vec::new();
+    let mut offer = |change: &dyn Fn(&mut Script)| {
+        let mut smaller = script.clone();
+        change(&mut smaller);
+        if smaller != *script && !smaller.vms.is_empty() {
+            all.push(smaller);
+        }
+    };
+    offer(&|script| script.faults.clear());
+    offer(&|script| script.duration_us /= 2);
+    let half = script.vms.len() / 2;
+    offer(&|script| script.vms.truncate(half.max(1)));
+    let half = script.faults.len() / 2;
+    offer(&|script| script.faults.truncate(half));
+    offer(&|script| drop(script.faults.drain(..half)));
+    for index in 0..script.vms.len() {
+        // Faults name VMs by number: put a small one in place of one in the middle.
+        offer(&|script| {
+            let vm = &mut script.vms[index];
+            (vm.threads, vm.helpers) = (1, vm.helpers.min(1));
+        });
+    }
+    if script.vms.len() > 1 {
+        offer(&|script| drop(script.vms.pop()));
+    }
+    for index in 0..script.faults.len() {
+        offer(&|script| drop(script.faults.remove(index)));
+    }
+    offer(&|script| script.host.dies = 1);
+    offer(&|script| script.host.threads = 1);
+    offer(&|script| script.host.cores = (script.host.cores / 2).max(1));
+    offer(&|script| script.vtime_ns = 0);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_trial_gets_smaller_and_still_fails() {
+        let planted = Some(Planted::LosesTasks);
+        let failing = (0..50)
+            .map(Script::of_seed)
+            .find(|script| try_script(script, planted).broken.is_some())
+            .expect("losing tasks is noticed");
+        let (least, broken) = shrink(&failing, planted).unwrap();
+        assert!(least.duration_us <= failing.duration_us);
+        assert!(least.faults.len() <= failing.faults.len());
+        assert_eq!(try_script(&least, planted).broken, Some(broken));
+    }
+}

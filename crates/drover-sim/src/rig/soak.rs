@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Trial after trial until the time is up or one fails.
+
+use super::{Script, try_script};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What came of a soak.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Soaked {
+    /// Trials done.
+    pub trials: u64,
+    /// pCPU time simulated, s.
+    pub cpu_s: u64,
+    /// Events simulated.
+    pub events: u64,
+    /// The lowest seed that failed, and what it broke.
+    pub failed: Option<(u64, String)>,
+}
+
+/// Does trials with the seeds from `first` on, on so many threads, until `length` has passed or
+/// one has failed. `progress` is told the pCPU seconds so far.
+pub fn soak(
+    first: u64,
+    length: Duration,
+    threads: usize,
+    progress: &(dyn Fn(u64) + Sync),
+) -> Soaked {
+    let begin = Instant::now();
+    let (next, cpu_ms, events) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
+    let stop = AtomicBool::new(false);
+    let failed: Mutex<Option<(u64, String)>> = Mutex::new(None);
+    let work = || {
+        while !stop.load(Ordering::Relaxed) && begin.elapsed() < length {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            let trial = try_script(&Script::of_seed(seed), None);
+            let so_far = cpu_ms.fetch_add(trial.cpu_ms, Ordering::Relaxed) + trial.cpu_ms;
+            events.fetch_add(trial.events, Ordering::Relaxed);
+            progress(so_far / 1000);
+            if let Some(broken) = trial.broken {
+                stop.store(true, Ordering::Relaxed);
+                let mut failed = failed.lock().expect("nobody panics with it held");
+                if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
+                    *failed = Some((seed, broken));
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.max(1) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    Soaked {
+        trials: next.into_inner() - first,
+        cpu_s: cpu_ms.into_inner() / 1000,
+        events: events.into_inner(),
+        failed: failed.into_inner().expect("nobody panicked"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_soak_ends_in_time_and_counts_what_it_did() {
+        let soaked = soak(0, Duration::from_millis(200), 2, &|_| {});
+        assert!(soaked.trials >= 2 && soaked.cpu_s > 0 && soaked.events > 0, "{soaked:?}");
+        assert_eq!(soaked.failed, None);
+    }
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads a simulated host at the beginning and end of the measured time.
+
+use super::one_run::Job;
+use crate::class::Class;
+use crate::machine::TaskId;
+use crate::sim::Sim;
+use drover_core::entitlement::share_owed_pct;
+use drover_core::histogram::Histogram;
+use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
+use drover_core::scenario::Scenario;
+
+/// What a host's clocks and counters say at one moment.
+#[derive(Debug, Default)]
+struct Reading {
+    at_ns: u64,
+    idle_ns: u64,
+    switches: u64,
+    cpu_ns: Vec<u64>,
+    progress: Vec<u64>,
+    sleeps: Vec<Histogram>,
+}
+
+impl Reading {
+    fn of<C: Class>(sim: &Sim<C>) -> Self {
+        let tasks = || 0..sim.m.tasks.len() as TaskId;
+        Self {
+            at_ns: sim.m.now_ns,
+            idle_ns: (0..sim.m.pcpus.len() as u32).map(|cpu| sim.m.idle_now_ns(cpu)).sum(),
+            switches: sim.m.counts.switches,
+            cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
+            progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
+            sleeps: sim.guests.vms.iter().map(|vm| vm.sleeps.histogram()).collect(),
+        }
+    }
+}
+
+/// A measured run.
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    begin: Reading,
+    /// CPU time of each VM at the end of each interval.
+    samples: Vec<Vec<u64>>,
+}
+
+impl Measured {
+    /// The measured time begins.
+    pub(super) fn begin<C: Class>(&mut self, sim: &Sim<C>) {
+        self.begin = Reading::of(sim);
+    }
+
+    /// An interval of the record ends.
+    pub(super) fn sample<C: Class>(&mut self, sim: &Sim<C>) {
+        self.samples.push(cpu_ns_of_vms(sim));
+    }
+
+    /// The measured time is over: the figures.
+    pub(super) fn end<C: Class>(
+        &self,
+        sim: &Sim<C>,
+        scenario: &Scenario,
+        job: &Job,
+        fault: Option<String>,
+    ) -> Run {
+        let end = Reading::of(sim);
+        let pcpus = scenario.host.pcpus();
+        let mut run = Run {
+            case: job.case.name.clone(),
+            scheduler: job.scheduler.to_owned(),
+            repeat: job.repeat,
+            duration_s: seconds(end.at_ns - self.begin.at_ns),
+            fault,
+            host: HostFigures {
+                pcpus,
+                idle_s: Some(seconds(end.idle_ns - self.begin.idle_ns)),
+                context_switches: Some(end.switches - self.begin.switches),
+                bpf_run_ns: None,
+            },
+            vms: Vec::new(),
+        };
+        let owed = share_owed_pct(&job.case.vms, pcpus, scenario.duration_s);
+        for number in 0..job.case.vms.len() {
+            let mut figures = self.vm(sim, scenario, job, &end, number);
+            figures.share_owed_pct = owed.as_ref().map(|owed| owed[number]);
+            run.vms.push(figures);
+        }
+        run.set_share_got();
+        run
+    }
+
+    fn vm<C: Class>(
+        &self,
+        sim: &Sim<C>,
+        scenario: &Scenario,
+        job: &Job,
+        end: &Reading,
+        number: usize,
+    ) -> VmFigures {
+        let vm = &job.case.vms[number];
+        let mut figures = VmFigures::unmeasured(vm);
+        let vcpu = |task: TaskId| VcpuFigures {
+            cpu_s: Some(seconds(end.cpu_ns[task as usize] - self.begin.cpu_ns[task as usize])),
+            progress: Some(end.progress[task as usize] - self.begin.progress[task as usize]),
+        };
+        let vcpus: Vec<VcpuFigures> = sim.tasks_of(number as u32).map(vcpu).collect();
+        figures.cpu_s = vcpus.iter().map(|vcpu| vcpu.cpu_s).sum();
+        figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
+        figures.set_vcpus(vcpus);
+        let sleeps = end.sleeps[number].since(&self.begin.sleeps[number]);
+        figures.wakeup_us = WakeupUs::from_histogram(&sleeps);
+        figures.timeline = scenario
+            .sample_ms
+            .map(|interval_ms| Timeline { interval_ms, cpu_s: self.timeline(sim, number) });
+        figures
+    }
+
+    fn timeline<C: Class>(&self, sim: &Sim<C>, number: usize) -> Vec<f64> {
+        let begin_ns =
+            sim.tasks_of(number as u32).map(|task| self.begin.cpu_ns[task as usize]).sum();
+        let ends = self.samples.iter().map(|sample| sample[number]);
+        let starts = std::iter::once(begin_ns).chain(ends.clone());
+        ends.zip(starts).map(|(end, start): (u64, u64)| seconds(end - start)).collect()
+    }
+}
+
+fn cpu_ns_of_vms<C: Class>(sim: &Sim<C>) -> Vec<u64> {
+    let of = |vm: u32| sim.tasks_of(vm).map(|task| sim.m.cpu_time_now_ns(task)).sum();
+    (0..sim.vms.len() as u32).map(of).collect()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! One case under one scheduler, once.
+
+use super::measure::Measured;
+use super::{Options, Ran, RunTrace};
+use crate::class::Class;
+use crate::cpu_set::CpuSet;
+use crate::eevdf::Eevdf;
+use crate::guest::Programs;
+use crate::machine::Machine;
+use crate::rng::{Rng, mix};
+use crate::scx::{Scx, Tunables};
+use crate::sim::{Plan, Sim};
+use crate::topology::Topology;
+use crate::trace::Trace;
+use drover_core::scenario::{Case, Scenario, Vm};
+
+/// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck
+/// there is in a run is in these moments.
+const SPREAD_NS: u64 = 4_000_000;
+
+/// Looks: the measured time begins; an interval of the record ends; it is over.
+const BEGIN: u32 = 0;
+const SAMPLE: u32 = 1;
+const END: u32 = 2;
+
+/// A case to run.
+pub(super) struct Job<'a> {
+    pub(super) case: &'a Case,
+    pub(super) scheduler: &'a str,
+    /// From 1; the seed follows from it, the same for every scheduler.
+    pub(super) repeat: u32,
+}
+
+/// Runs a case.
+pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
+    let topology = Topology::of(&scenario.host);
+    let tasks: u32 = job.case.vms.iter().map(|vm| vm.vcpus).sum();
+    let mut m = Machine::new(topology, options.costs.clone(), tasks as usize);
+    if options.trace {
+        m.trace = Trace::recording();
+    }
+    match job.scheduler {
+        "drover" => {
+            let class = Scx::new(&m, &Tunables::default())?;
+            run_with(scenario, job, Sim::new(m, class))
+        }
+        "eevdf" => {
+            let class = Eevdf::new(&m);
+            run_with(scenario, job, Sim::new(m, class))
+        }
+        other => Err(format!("the simulator has no scheduler \"{other}\"")),
+    }
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result<Ran, String> {
+    let warmup_ns = ns(scenario.warmup_s);
+    let end_ns = warmup_ns + ns(scenario.duration_s);
+    let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
+    sim.plan(warmup_ns, Plan::Look(BEGIN));
+    for vm in &job.case.vms {
+        add_vm(&mut sim, scenario, vm, &mut rng);
+    }
+    if let Some(sample_ms) = scenario.sample_ms {
+        let interval_ns = u64::from(sample_ms) * 1_000_000;
+        let samples = (end_ns - warmup_ns) / interval_ns;
+        // An interval that ends with the run is planned before the end, and so counted.
+        for sample in 1..=samples {
+            sim.plan(warmup_ns + sample * interval_ns, Plan::Look(SAMPLE));
+        }
+    }
+    sim.plan(end_ns, Plan::Look(END));
+    let mut measured = Measured::default();
+    while let Some(look) = sim.run(end_ns) {
+        match look {
+            BEGIN => measured.begin(&sim),
+            SAMPLE => measured.sample(&sim),
+            _ => break,
+        }
+    }
+    let fault = sim.m.fault.take();
+    let run = measured.end(&sim, scenario, job, fault);
+    let trace = sim.m.trace.record.take().map(|record| RunTrace {
+        title: format!("{} {} {}", run.case, run.scheduler, run.repeat),
+        tasks: sim
+            .m
+            .tasks
+            .iter()
+            .map(|task| (job.case.vms[task.vm as usize].name.clone(), task.vcpu))
+            .collect(),
+        spans: record.spans,
+    });
+    let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
+    Ok(Ran { run, hash, events, trace })
+}
+
+fn add_vm<C: Class>(sim: &mut Sim<C>, scenario: &Scenario, vm: &Vm, rng: &mut Rng) {
+    let warmup_ns = ns(scenario.warmup_s);
+    let workload = vm.workload_since_go(scenario.warmup_s);
+    let programs = Programs::of(&workload, vm.vcpus).expect("Linux guests were refused");
+    let pcpus = sim.m.topology.pcpus();
+    let mask = match &vm.pin {
+        None => 0,
+        Some(pin) => sim.m.mask_of(&CpuSet::of(pcpus, pin.cpus().iter().copied())),
+    };
+    let number = sim.add_vm(&programs, vm.shares, mask);
+    let start_ns = vm.start_s.map_or(0, |start_s| warmup_ns + ns(start_s));
+    sim.plan(start_ns, Plan::Start(number));
+    let begin_ns = start_ns + rng.below(SPREAD_NS);
+    let homes: Vec<u32> = sim.m.masks[mask as usize].iter().collect();
+    for task in sim.tasks_of(number) {
+        sim.m.tasks[task as usize].pcpu = *rng.pick(&homes);
+        sim.plan(begin_ns + rng.below(SPREAD_NS / 4), Plan::Wake(task));
+    }
+    if let Some(stop_s) = vm.stop_s {
+        sim.plan(warmup_ns + ns(stop_s), Plan::Kill(number));
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! policy/ground.h on virtual time: what the policy may ask, answered by the simulated kernel.
+//!
+//! Every function gets the `struct drover` it was called with; its `ground` field leads here. There
+//! are no globals, so any number of simulations run side by side, on any number of threads.
+
+use super::memory::Room;
+use super::native::{Cell, Drover, TaskPointer, sim_ground_offset, sim_ready_since};
+use super::queues::{MAX_SLICE, Planted, Queues};
+use crate::machine::{Machine, TaskId};
+
+/// What `drover.ground` points to, for as long as one call into the policy lasts.
+pub struct Ground {
+    pub(super) machine: *mut Machine,
+    pub(super) queues: *mut Queues,
+    pub(super) threads: *const Room,
+    /// The pCPU that asks for work, during a dispatch.
+    pub(super) cpu: u32,
+}
+
+/// Queues of VMs are numbered below this, those of pCPUs from here on.
+const PCPU_QUEUES: u64 = 1 << 32;
+
+/// The machine and queues behind `d`.
+///
+/// # Safety
+/// To be called only from within a call into the policy that `Policy::call` made with this `d`.
+unsafe fn behind<'a>(d: *mut Drover) -> (&'a mut Machine, &'a mut Queues, u32) {
+    // SAFETY: `Policy::call` stored the address of a live Ground there, whose pointers come from
+    // the exclusive references it holds and does not use until the policy returns.
+    unsafe {
+        let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
+        (&mut *(*ground).machine, &mut *(*ground).queues, (*ground).cpu)
+    }
+}
+
+fn number(task: TaskPointer) -> TaskId {
+    (task as usize - 1) as TaskId
+}
+
+/// The policy's name for a task.
+pub(super) fn pointer(task: TaskId) -> TaskPointer {
+    (task as usize + 1) as TaskPointer
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_now_ns(d: *mut Drover) -> u64 {
+    // SAFETY: called by the policy.
+    let (m, queues, _) = unsafe { behind(d) };
+    queues.clock_ns(m)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_cpu_time_ns(d: *mut Drover, task: TaskPointer) -> u64 {
+    // SAFETY: called by the policy.
+    let (m, queues, _) = unsafe { behind(d) };
+    let task = &m.tasks[number(task) as usize];
+    let half = queues.planted == Some(Planted::ChargesHalf) && task.vm % 2 == 1;
+    task.cpu_time_ns >> u32::from(half)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_task_pcpu(d: *mut Drover, task: TaskPointer) -> u32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.tasks[number(task) as usize].pcpu
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_may_run_on(d: *mut Drover, task: TaskPointer, pcpu: u32) -> bool {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.may_run_on(number(task), pcpu)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_set_slice(d: *mut Drover, task: TaskPointer, slice_ns: u64) {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.tasks[number(task) as usize].slice_ns = slice_ns.min(MAX_SLICE);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_enqueue(
+    d: *mut Drover,
+    task: TaskPointer,
+    queue: u64,
+    slice_ns: u64,
+    order: u64,
+) {
+    // SAFETY: called by the policy.
+    let (m, queues, _) = unsafe { behind(d) };
+    queues.enqueue(m, number(task), queue_index(queues, queue), slice_ns, order);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_run_on(
+    d: *mut Drover,
+    task: TaskPointer,
+    pcpu: u32,
+    slice_ns: u64,
+    preempt: bool,
+) {
+    // SAFETY: called by the policy.
+    let (m, queues, _) = unsafe { behind(d) };
+    queues.run_on(m, number(task), pcpu, slice_ns, preempt);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_vm_queue(d: *mut Drover, slot: u32, cell: u32) -> u64 {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    u64::from(slot) * u64::from(queues.nr_cells) + u64::from(cell)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_pcpu_queue(_: *mut Drover, pcpu: u32) -> u64 {
+    PCPU_QUEUES + u64::from(pcpu)
+}
+
+/// pCPUs' queues stand behind those of VMs in one vector.
+fn queue_index(queues: &Queues, queue: u64) -> usize {
+    match queue.checked_sub(PCPU_QUEUES) {
+        Some(pcpu) => queues.first_pcpu_queue + pcpu as usize,
+        None => queue as usize,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_take_first(d: *mut Drover, queue: u64) -> bool {
+    // SAFETY: called by the policy.
+    let (m, queues, cpu) = unsafe { behind(d) };
+    queues.take_first(m, cpu, queue_index(queues, queue))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_take_overdue(d: *mut Drover, queue: u64, ready_before_ns: u64) -> bool {
+    // SAFETY: called by the policy.
+    let (m, queues, cpu) = unsafe { behind(d) };
+    // SAFETY: as in `behind`: the threads outlive the call.
+    let threads = unsafe {
+        let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
+        &*(*ground).threads
+    };
+    let overdue = |task: TaskId| {
+        // SAFETY: the task's own struct; the policy, which called, does not write to it now.
+        let since_ns = unsafe { sim_ready_since(threads.at(task as usize)) };
+        since_ns != 0 && ready_before_ns.wrapping_sub(since_ns) as i64 >= 0
+    };
+    queues.take_overdue(m, cpu, queue_index(queues, queue), overdue)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_is_confined(d: *mut Drover, task: TaskPointer) -> bool {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    !m.online.is_subset(m.allowed(number(task)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_first_order(d: *mut Drover, queue: u64, order: *mut u64) -> bool {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    let Some(first_order) = queues.first_order(queue_index(queues, queue)) else { return false };
+    // SAFETY: the policy passes where it wants the answer.
+    unsafe { order.write(first_order) };
+    true
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) -> i32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
+    if allowed.contains(near) && m.idle.claim(&m.topology, near) {
+        return near as i32;
+    }
+    m.idle.pick(&m.topology, allowed).map_or(-1, |cpu| cpu as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_kick(d: *mut Drover, pcpu: u32) {
+    // SAFETY: called by the policy.
+    let (m, queues, _) = unsafe { behind(d) };
+    queues.kick(m, pcpu);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_cell(d: *mut Drover, cell: u32) -> *mut Cell {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    if cell < queues.nr_cells { queues.cells.at(cell as usize) } else { std::ptr::null_mut() }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_lock_cell(cell: *mut Cell) {
+    // SAFETY: a cell begins with its lock, a word.
+    let held = unsafe { &mut *cell.cast::<u32>() };
+    assert_eq!(*held, 0, "the policy takes a cell's lock twice: on a real host it would hang");
+    *held = 1;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_unlock_cell(cell: *mut Cell) {
+    // SAFETY: a cell begins with its lock, a word.
+    let held = unsafe { &mut *cell.cast::<u32>() };
+    *held = 0;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_map_slot_of(d: *mut Drover, tgid: u32) -> u32 {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    queues.vm_slots.get(tgid as usize).copied().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_map_pop_free(d: *mut Drover) -> u32 {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    queues.free_slots.pop().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_map_set_slot(d: *mut Drover, tgid: u32, slot: u32) {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    let needed = tgid as usize + 1;
+    if queues.vm_slots.len() < needed {
+        queues.vm_slots.resize(needed, 0);
+    }
+    queues.vm_slots[tgid as usize] = slot;
+    queues.found.push(tgid);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_map_forget(d: *mut Drover, tgid: u32, slot: u32) {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    queues.vm_slots[tgid as usize] = 0;
+    if queues.planted != Some(Planted::LeaksSlots) {
+        queues.free_slots.push(slot);
+    }
+}

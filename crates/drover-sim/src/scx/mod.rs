@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Drover itself as a scheduler of the simulator: the policy's C code, called as sched_ext calls it.
+//!
+//! The order of callbacks is that of kernel/sched/ext/ext.c: a wake-up selects a pCPU, then
+//! enqueues; a pick asks `dispatch` only when the running task's slice is spent and the local queue
+//! is empty; the old task is put (`stopping`, then `enqueue`) after the new one was found, and
+//! before it runs (`running`); a task that goes on gets neither.
+
+mod ground;
+mod memory;
+mod native;
+mod ordered_queue;
+mod policy;
+mod queues;
+
+pub use native::{ThreadView, VmView};
+pub use policy::{Policy, Tunables};
+pub use queues::{Planted, Queues, Stands, Surroundings};
+
+use crate::class::{Class, VmTerms};
+use crate::machine::{CLASS_TIMER, Machine, TaskId, TaskState};
+use queues::DEFAULT_SLICE_NS;
+
+/// Drover.
+#[derive(Debug)]
+pub struct Scx {
+    /// The policy's state.
+    pub policy: Policy,
+    /// What sched_ext keeps for it.
+    pub queues: Queues,
+    /// Terms of each VM, as the daemon knows them.
+    terms: Vec<VmTerms>,
+    /// Late timers: how much later the next one comes.
+    pub timer_late_ns: u64,
+}
+
+impl Scx {
+    /// Drover on that host.
+    ///
+    /// # Errors
+    /// When the host is larger than the policy's tables.
+    pub fn new(m: &Machine, tunables: &Tunables) -> Result<Self, String> {
+        let (policy, queues) = Policy::new(m, tunables)?;
+        Ok(Self { policy, queues, terms: Vec::new(), timer_late_ns: 0 })
+    }
+
+    /// The slot of that VM; none while it has not been found.
+    pub fn slot_of(&self, vm: u32) -> Option<u32> {
+        let slot = self.queues.vm_slots.get(vm as usize + 1).copied().unwrap_or(0);
+        (slot != 0).then_some(slot)
+    }
+
+    /// The daemon sees a new VM and sets its shares.
+    fn tell_terms(&mut self, m: &mut Machine) {
+        while let Some(tgid) = self.queues.found.pop() {
+            let vm = tgid - 1;
+            if let Some(terms) = self.terms.get(vm as usize).copied() {
+                self.set_terms(m, vm, terms);
+            }
+        }
+    }
+
+    fn stopping(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        self.policy.stopping(m, &mut self.queues, cpu, task);
+        if !self.queues.found.is_empty() {
+            self.tell_terms(m);
+        }
+    }
+}
+
+impl Class for Scx {
+    fn start(&mut self, m: &mut Machine) {
+        let at_ns = m.now_ns + self.policy.wait_bound_ns() / 8;
+        m.events.set(CLASS_TIMER, at_ns);
+        self.policy.start(m, &mut self.queues);
+    }
+
+    fn add(&mut self, m: &mut Machine, task: TaskId, terms: VmTerms) {
+        let vm = m.tasks[task as usize].vm;
+        if self.terms.len() <= vm as usize {
+            self.terms.resize(vm as usize + 1, VmTerms { shares: 0, vcpus: 0 });
+        }
+        self.terms[vm as usize] = terms;
+        self.policy.enable(m, &mut self.queues, task, vm + 1);
+    }
+
+    fn set_terms(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
+        if let Some(known) = self.terms.get_mut(vm as usize) {
+            *known = terms;
+        }
+        if let Some(slot) = self.slot_of(vm) {
+            self.policy.order_shares(m, &mut self.queues, slot, terms.shares);
+        }
+    }
+
+    fn wake(&mut self, m: &mut Machine, task: TaskId) {
+        let last = m.tasks[task as usize].pcpu;
+        let allowed = &m.masks[m.tasks[task as usize].mask as usize];
+        let chooses = allowed.next_from(allowed.next_from(0).map_or(0, |first| first + 1));
+        if chooses.is_none() {
+            // The kernel does not ask where there is no choice.
+            m.tasks[task as usize].pcpu = allowed.next_from(0).unwrap_or(last);
+            self.policy.enqueue(m, &mut self.queues, task, true, false);
+            return;
+        }
+        let idle = m.idle.select(&m.topology, allowed, last);
+        let fallback = if allowed.contains(last) && m.online.contains(last) {
+            last
+        } else {
+            allowed.next_common(&m.online, 0).unwrap_or(last)
+        };
+        self.policy.select_cpu(m, &mut self.queues, task);
+        m.tasks[task as usize].pcpu = idle.unwrap_or(fallback);
+        match idle {
+            Some(cpu) => {
+                m.counts.migrations += u64::from(cpu != last);
+                m.tasks[task as usize].slice_ns = self.policy.slice_ns();
+                self.queues.insert_local(m, task, cpu, false);
+            }
+            None => self.policy.enqueue(m, &mut self.queues, task, true, true),
+        }
+    }
+
+    fn stopped(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        self.stopping(m, cpu, task);
+    }
+
+    fn pick(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        previous: Option<TaskId>,
+        ready: bool,
+    ) -> Option<TaskId> {
+        let goes_on =
+            |m: &Machine| previous.filter(|&task| ready && m.tasks[task as usize].slice_ns > 0);
+        if let Some(task) = goes_on(m) {
+            return Some(task);
+        }
+        if let Some(task) = self.queues.pop_local(m, cpu) {
+            return Some(task);
+        }
+        if m.pcpus[cpu as usize].online {
+            self.policy.dispatch(m, &mut self.queues, cpu, previous, ready);
+            if !self.queues.found.is_empty() {
+                self.tell_terms(m);
+            }
+            if let Some(task) = goes_on(m).or_else(|| self.queues.pop_local(m, cpu)) {
+                return Some(task);
+            }
+        }
+        let task = previous.filter(|_| ready)?;
+        m.tasks[task as usize].slice_ns = DEFAULT_SLICE_NS;
+        Some(task)
+    }
+
+    fn put(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        self.stopping(m, cpu, task);
+        self.policy.enqueue(m, &mut self.queues, task, false, false);
+    }
+
+    fn set(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        if self.queues.planted == Some(Planted::LosesStarts) && m.counts.picks % 50 == 0 {
+            return;
+        }
+        self.policy.running(m, &mut self.queues, cpu, task);
+    }
+
+    fn rest(&mut self, m: &mut Machine, cpu: u32) {
+        self.policy.idle(m, &mut self.queues, cpu);
+    }
+
+    fn ran(&mut self, m: &mut Machine, _: u32, task: TaskId, ran_ns: u64) {
+        let known = &mut m.tasks[task as usize];
+        known.slice_ns = known.slice_ns.saturating_sub(ran_ns);
+    }
+
+    fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        if m.tasks[task as usize].slice_ns == 0 {
+            m.resched(cpu);
+        }
+    }
+
+    fn timer(&mut self, m: &mut Machine) {
+        match self.queues.planted {
+            Some(Planted::IgnoresWaitBound) => {}
+            Some(Planted::SpoilsTournament) => self.policy.spoil_tournament(m, &mut self.queues),
+            Some(Planted::Miscounts) => self.policy.spoil_count(m, &mut self.queues),
+            Some(Planted::TurnsClockBack) => self.policy.turn_clock_back(),
+            _ => self.policy.check_wait_bounds(m, &mut self.queues),
+        }
+        let late_ns = std::mem::take(&mut self.timer_late_ns);
+        m.events.set(CLASS_TIMER, m.now_ns + self.policy.wait_bound_ns() / 8 + late_ns);
+    }
+
+    /// The policy has no yield operation: the kernel then answers no.
+    fn yield_to(&mut self, _: &mut Machine, _: u32, _: TaskId, _: TaskId) -> bool {
+        false
+    }
+
+    fn remove(&mut self, m: &mut Machine, task: TaskId) {
+        self.policy.exit_task(m, &mut self.queues, task);
+    }
+
+    fn evict(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        self.stopping(m, cpu, task);
+        let to = m.allowed(task).next_common(&m.online, 0).unwrap_or(cpu);
+        m.tasks[task as usize].pcpu = to;
+        self.policy.enqueue(m, &mut self.queues, task, false, false);
+    }
+
+    fn confine(&mut self, m: &mut Machine, task: TaskId) {
+        let waits = m.tasks[task as usize].state == TaskState::Ready;
+        if waits {
+            self.queues.dequeue(task);
+        }
+        self.policy.set_cpumask(m, &mut self.queues, task);
+        if waits {
+            let here = m.tasks[task as usize].pcpu;
+            if !m.may_run_on(task, here) || !m.online.contains(here) {
+                let to = m.allowed(task).next_common(&m.online, 0).unwrap_or(here);
+                m.tasks[task as usize].pcpu = to;
+            }
+            self.policy.enqueue(m, &mut self.queues, task, false, false);
+        }
+    }
+
+    fn offline(&mut self, m: &mut Machine, cpu: u32) {
+        self.policy.offline(m, &mut self.queues, cpu);
+        for task in std::mem::take(&mut self.queues.local[cpu as usize]) {
+            self.queues.local[cpu as usize].push_back(task);
+            self.confine(m, task);
+        }
+    }
+
+    fn online(&mut self, m: &mut Machine, cpu: u32) {
+        self.policy.online(m, &mut self.queues, cpu);
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The functions and structs of native/policy.c.
+//!
+//! The policy's own structs stay opaque: their sizes are asked for, so that the policy may grow
+//! without a word of Rust. Only what native/policy.c itself defines is mirrored here.
+
+use std::ffi::c_void;
+
+/// `struct drover`, the whole state of the policy.
+#[repr(C)]
+pub struct Drover {
+    opaque: [u8; 0],
+}
+
+/// `struct sim_thread`.
+#[repr(C)]
+pub struct Thread {
+    opaque: [u8; 0],
+}
+
+/// `struct cell`.
+#[repr(C)]
+pub struct Cell {
+    opaque: [u8; 0],
+}
+
+/// The kernel's task, which the policy never looks into: its number + 1, as a pointer.
+pub type TaskPointer = *mut c_void;
+
+/// `struct params`: what crates/drover-host sets in the kernel.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Params {
+    /// How long a thread runs before it is asked again.
+    pub slice_ns: u64,
+    /// CPU time a VM may save up by sleeping.
+    pub wake_credit_ns: u64,
+    /// CPU time a VM may be owed, for each of its threads.
+    pub claim_bound_ns: u64,
+    /// CPU time a waking VM must be owed more than a running one to preempt it.
+    pub preempt_gain_ns: u64,
+    /// Virtual time a VM of another cell must be behind to be worth a migration.
+    pub steal_gain_ns: u64,
+    /// No ready VM waits longer than this, whatever the shares.
+    pub wait_bound_ns: u64,
+    /// Number of pCPUs.
+    pub nr_pcpus: u32,
+    /// Number of cells.
+    pub nr_cells: u32,
+}
+
+/// `struct sim_vm_view`: what can be seen of a VM.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VmView {
+    /// Never given to another VM.
+    pub id: u64,
+    /// Its virtual time.
+    pub vtime_ns: u64,
+    /// CPU time its vCPUs were charged.
+    pub vcpu_run_ns: u64,
+    /// CPU time its other threads were charged.
+    pub helper_run_ns: u64,
+    /// Time its threads were ready and did not run.
+    pub ready_ns: u64,
+    /// The longest single such wait.
+    pub longest_ready_ns: u64,
+    /// Times the wait bound stepped in.
+    pub nr_forgiven: u64,
+    /// Times a waking thread of it preempted.
+    pub nr_wake_preemptions: u64,
+    /// Not 0: the slot is a VM's.
+    pub live: u32,
+    /// Shares in force.
+    pub shares: u32,
+    /// vCPUs attached.
+    pub nr_vcpus: u32,
+    /// Threads attached.
+    pub nr_threads: u32,
+    /// Threads ready and not running.
+    pub nr_waiting: u32,
+    /// Its process.
+    pub tgid: u32,
+}
+
+/// `struct sim_thread_view`: what can be seen of a thread.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadView {
+    /// Its own CPU time, for order among siblings.
+    pub vruntime_ns: u64,
+    /// Since when it is ready; 0: it is not.
+    pub ready_since_ns: u64,
+    /// Its VM; 0: none.
+    pub slot: u32,
+    /// 0 host, 1 vCPU, 2 helper.
+    pub kind: u32,
+    /// Cell it waits in + 1; 0: none.
+    pub queued_in: u32,
+    /// pCPU in whose queue it waits + 1; 0: none.
+    pub pinned_on: u32,
+}
+
+unsafe extern "C" {
+    pub static sim_drover_bytes: usize;
+    pub static sim_cell_bytes: usize;
+    pub static sim_thread_bytes: usize;
+    pub static sim_ground_offset: usize;
+    pub static sim_params_bytes: usize;
+    pub static sim_vm_view_bytes: usize;
+    pub static sim_thread_view_bytes: usize;
+    pub static sim_max_vms: u32;
+    pub static sim_max_cells: u32;
+    pub static sim_max_pcpus: u32;
+
+    pub fn sim_set_params(d: *mut Drover, params: *const Params);
+    pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
+    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, cell: u32);
+    pub fn sim_init(d: *mut Drover);
+    pub fn sim_check_wait_bounds(d: *mut Drover, now_ns: u64);
+    pub fn sim_order_shares(d: *mut Drover, slot: u32, vm_id: u64, shares: u32) -> i32;
+    pub fn sim_enable(d: *mut Drover, p: TaskPointer, s: *mut Thread, tgid: u32, weight: u32);
+    pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, s: *mut Thread);
+    pub fn sim_select_cpu(d: *mut Drover, s: *mut Thread);
+    pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, s: *mut Thread, woken: bool, selected: bool);
+    pub fn sim_dispatch(
+        d: *mut Drover,
+        at: u32,
+        prev: TaskPointer,
+        s: *mut Thread,
+        in_kvm_run: bool,
+        vcpu_id: u32,
+    );
+    pub fn sim_running(d: *mut Drover, p: TaskPointer, s: *mut Thread, at: u32);
+    pub fn sim_stopping(
+        d: *mut Drover,
+        p: TaskPointer,
+        s: *mut Thread,
+        at: u32,
+        in_kvm_run: bool,
+        vcpu_id: u32,
+    );
+    pub fn sim_disable(d: *mut Drover, s: *mut Thread);
+    pub fn sim_exit_task(d: *mut Drover, s: *mut Thread);
+    pub fn sim_idle(d: *mut Drover, at: u32);
+    pub fn sim_pcpu_online(d: *mut Drover, at: u32);
+    pub fn sim_pcpu_offline(d: *mut Drover, at: u32);
+    pub fn sim_view_vm(d: *mut Drover, slot: u32, view: *mut VmView);
+    pub fn sim_view_thread(s: *const Thread, view: *mut ThreadView);
+    pub fn sim_vtime_now(d: *mut Drover) -> u64;
+    pub fn sim_slots_in_use(d: *mut Drover) -> u32;
+    pub fn sim_ready_since(s: *const Thread) -> u64;
+    pub fn sim_waiting(d: *mut Drover) -> u32;
+    pub fn sim_confined_waiting(d: *mut Drover) -> u32;
+    pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
+    pub fn sim_cell_queued(d: *mut Drover, cell: u32, slot: u32) -> u32;
+    pub fn sim_spoil_tournament(d: *mut Drover);
+    pub fn sim_spoil_count(d: *mut Drover);
+    pub fn sim_check_tournament(d: *mut Drover, cell: u32) -> u32;
+}
+
+/// Fails unless the structs mirrored here are laid out as in C.
+pub fn check_layout() {
+    // SAFETY: constants of the linked object.
+    let native = unsafe { (sim_params_bytes, sim_vm_view_bytes, sim_thread_view_bytes) };
+    let mirrored = (size_of::<Params>(), size_of::<VmView>(), size_of::<ThreadView>());
+    assert_eq!(native, mirrored, "src/scx/native.rs no longer mirrors native/policy.c");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn structs_are_laid_out_as_in_c() {
+        check_layout();
+        // SAFETY: constants of the linked object.
+        let (thread, cells) = unsafe { (sim_thread_bytes, sim_max_cells) };
+        assert!(thread >= size_of::<ThreadView>() && cells >= 1);
+    }
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The policy's C code with its state, as an object.
+
+use super::ground::{Ground, pointer};
+use super::memory::Room;
+use super::native::{self, Drover, Params, Thread, ThreadView, VmView};
+use super::queues::Queues;
+use crate::machine::{Machine, TaskId};
+
+/// What crates/drover-host sets before the scheduler starts, with the same defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunables {
+    /// How long a thread runs before it is asked again.
+    pub slice_ns: u64,
+    /// CPU time a VM may save up by sleeping.
+    pub wake_credit_ns: u64,
+    /// CPU time a VM may be owed, for each of its threads.
+    pub claim_bound_ns: u64,
+    /// CPU time a waking VM must be owed more than a running one to preempt it.
+    pub preempt_gain_ns: u64,
+    /// Virtual time a VM of another cell must be behind to be worth a migration.
+    pub steal_gain_ns: u64,
+    /// No ready VM waits longer than this, whatever the shares.
+    pub wait_bound_ns: u64,
+    /// Virtual time at the start: wraps like any other.
+    pub vtime_ns: u64,
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Self {
+            slice_ns: 7_000_000,
+            wake_credit_ns: 5_000_000,
+            claim_bound_ns: 32_000_000,
+            preempt_gain_ns: 250_000,
+            steal_gain_ns: 8_000_000,
+            wait_bound_ns: 1_000_000_000,
+            vtime_ns: 0,
+        }
+    }
+}
+
+/// The weight of a thread of nice 0.
+const WEIGHT: u32 = 100;
+
+/// The policy's state.
+#[derive(Debug)]
+pub struct Policy {
+    drover: Room,
+    threads: Room,
+    tunables: Tunables,
+}
+
+impl Policy {
+    /// The policy for that host, and its queues.
+    ///
+    /// # Errors
+    /// When the host is larger than the policy's tables.
+    pub fn new(m: &Machine, tunables: &Tunables) -> Result<(Self, Queues), String> {
+        native::check_layout();
+        let pcpus = m.pcpus.len() as u32;
+        let nr_cells = m.topology.llcs.len() as u32;
+        // SAFETY: constants of the linked object.
+        let (max_pcpus, max_cells, max_vms) =
+            unsafe { (native::sim_max_pcpus, native::sim_max_cells, native::sim_max_vms) };
+        if pcpus > max_pcpus || nr_cells > max_cells {
+            return Err(format!(
+                "the host has {pcpus} pCPUs and {nr_cells} last-level caches, Drover schedules \
+                 {max_pcpus} and {max_cells} at most; use a smaller [host]"
+            ));
+        }
+        // SAFETY: constants of the linked object.
+        let (drover, cell, thread) =
+            unsafe { (native::sim_drover_bytes, native::sim_cell_bytes, native::sim_thread_bytes) };
+        let cells = Room::of(nr_cells as usize, cell);
+        let queues = Queues::new(pcpus, cells, nr_cells, max_vms);
+        let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
+        let policy = Self { drover: Room::of(1, drover), threads, tunables: *tunables };
+        let params = Params {
+            slice_ns: tunables.slice_ns,
+            wake_credit_ns: tunables.wake_credit_ns,
+            claim_bound_ns: tunables.claim_bound_ns,
+            preempt_gain_ns: tunables.preempt_gain_ns,
+            steal_gain_ns: tunables.steal_gain_ns,
+            wait_bound_ns: tunables.wait_bound_ns,
+            nr_pcpus: pcpus,
+            nr_cells,
+        };
+        // SAFETY: `at(0)` is a zeroed struct drover; pCPU numbers are within its table.
+        unsafe {
+            native::sim_set_params(policy.drover.at(0), &params);
+            native::sim_set_vtime(policy.drover.at(0), tunables.vtime_ns);
+            for (pcpu, &cell) in m.topology.llc_of.iter().enumerate() {
+                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, cell);
+            }
+        }
+        Ok((policy, queues))
+    }
+
+    /// See [`Tunables`].
+    pub fn slice_ns(&self) -> u64 {
+        self.tunables.slice_ns
+    }
+
+    /// See [`Tunables`].
+    pub fn wait_bound_ns(&self) -> u64 {
+        self.tunables.wait_bound_ns
+    }
+
+    /// Bytes of the policy's state, cells aside.
+    pub fn bytes(&self) -> usize {
+        self.drover.bytes() + self.threads.bytes()
+    }
+
+    fn thread(&self, task: TaskId) -> *mut Thread {
+        self.threads.at(task as usize)
+    }
+
+    /// Calls the policy. `cpu` is the pCPU whose dispatch it is, if it is one.
+    fn call<R>(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        cpu: u32,
+        function: impl FnOnce(*mut Drover) -> R,
+    ) -> R {
+        let ground = Ground { machine: m, queues, threads: &self.threads, cpu };
+        let drover: *mut Drover = self.drover.at(0);
+        // SAFETY: struct drover has a u64 there, and lives as long as self.
+        unsafe {
+            let field = drover.byte_add(native::sim_ground_offset).cast::<u64>();
+            field.write(&raw const ground as u64);
+        }
+        function(drover)
+    }
+
+    pub(super) fn start(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // SAFETY: `d` is this policy's state with its ground set, here and below.
+        self.call(m, queues, 0, |d| unsafe { native::sim_init(d) });
+    }
+
+    pub(super) fn check_wait_bounds(&mut self, m: &mut Machine, queues: &mut Queues) {
+        let now_ns = queues.clock_ns(m);
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_check_wait_bounds(d, now_ns) });
+    }
+
+    pub(super) fn order_shares(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        slot: u32,
+        shares: u32,
+    ) {
+        let id = self.vm(slot).id;
+        // SAFETY: see `start`.
+        let refused =
+            self.call(m, queues, 0, |d| unsafe { native::sim_order_shares(d, slot, id, shares) });
+        debug_assert_eq!(refused, 0, "the VM was found a moment ago");
+    }
+
+    pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId, tgid: u32) {
+        let s = self.thread(task);
+        // SAFETY: see `start`; `s` is the task's own struct, here and below.
+        self.call(m, queues, 0, |d| unsafe {
+            native::sim_enable(d, pointer(task), s, tgid, WEIGHT);
+        });
+    }
+
+    pub(super) fn set_cpumask(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
+        let s = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), s) });
+    }
+
+    pub(super) fn select_cpu(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
+        let s = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, s) });
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        task: TaskId,
+        woken: bool,
+        selected: bool,
+    ) {
+        let s = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, 0, |d| unsafe {
+            native::sim_enqueue(d, pointer(task), s, woken, selected);
+        });
+    }
+
+    /// `previous` is whoever ran there last; `ready`: and would go on.
+    pub(super) fn dispatch(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        cpu: u32,
+        previous: Option<TaskId>,
+        ready: bool,
+    ) {
+        let p = previous.map_or(std::ptr::null_mut(), pointer);
+        let s = previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread(task));
+        let known = previous.map(|task| &m.tasks[task as usize]);
+        let (inside, vcpu) = known.map_or((false, 0), |task| (task.in_kvm_run, task.vcpu));
+        // SAFETY: see `enable`.
+        self.call(m, queues, cpu, |d| unsafe {
+            native::sim_dispatch(d, cpu, p, s, inside, vcpu);
+        });
+    }
+
+    pub(super) fn running(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
+        let s = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), s, cpu) });
+    }
+
+    pub(super) fn stopping(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        cpu: u32,
+        task: TaskId,
+    ) {
+        let s = self.thread(task);
+        let (inside, vcpu) = (m.tasks[task as usize].in_kvm_run, m.tasks[task as usize].vcpu);
+        // SAFETY: see `enable`.
+        self.call(m, queues, cpu, |d| unsafe {
+            native::sim_stopping(d, pointer(task), s, cpu, inside, vcpu);
+        });
+    }
+
+    pub(super) fn exit_task(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
+        let s = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, 0, |d| unsafe {
+            native::sim_disable(d, s);
+            native::sim_exit_task(d, s);
+        });
+    }
+
+    pub(super) fn idle(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_idle(d, cpu) });
+    }
+
+    pub(super) fn online(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_pcpu_online(d, cpu) });
+    }
+
+    pub(super) fn offline(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_pcpu_offline(d, cpu) });
+    }
+
+    /// The VM in that slot.
+    pub fn vm(&self, slot: u32) -> VmView {
+        let mut view = VmView::default();
+        // SAFETY: reads this policy's own state; the view is of the size C expects.
+        unsafe { native::sim_view_vm(self.drover.at(0), slot, &mut view) };
+        view
+    }
+
+    /// The thread of that task.
+    pub fn thread_view(&self, task: TaskId) -> ThreadView {
+        let mut view = ThreadView::default();
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_view_thread(self.thread(task), &mut view) };
+        view
+    }
+
+    /// See [`super::Planted::SpoilsTournament`].
+    pub(super) fn spoil_tournament(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_spoil_tournament(d) });
+    }
+
+    /// See [`super::Planted::Miscounts`].
+    pub(super) fn spoil_count(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_spoil_count(d) });
+    }
+
+    /// See [`super::Planted::TurnsClockBack`].
+    pub(super) fn turn_clock_back(&mut self) {
+        let back_ns = self.vtime_now_ns().wrapping_sub(self.slice_ns());
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_set_vtime(self.drover.at(0), back_ns) };
+    }
+
+    /// The virtual time the least served VM has reached.
+    pub fn vtime_now_ns(&self) -> u64 {
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_vtime_now(self.drover.at(0)) }
+    }
+
+    /// No slot at or above this was ever used.
+    pub fn slots_in_use(&self) -> u32 {
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_slots_in_use(self.drover.at(0)) }
+    }
+
+    /// Threads waiting in the pCPU's own queue, as the policy counts them.
+    pub fn pinned_on(&self, cpu: u32) -> u32 {
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_pcpu_pinned(self.drover.at(0), cpu) }
+    }
+
+    /// Threads that are ready and do not run, as the policy counts them.
+    pub fn waiting(&self) -> u32 {
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_waiting(self.drover.at(0)) }
+    }
+
+    /// Threads waiting in all pCPUs' own queues, as the policy counts them.
+    pub fn confined_waiting(&self) -> u32 {
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_confined_waiting(self.drover.at(0)) }
+    }
+
+    /// Threads of the VM waiting in the cell, as the policy counts them.
+    pub fn queued(&mut self, m: &mut Machine, queues: &mut Queues, cell: u32, slot: u32) -> u32 {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_cell_queued(d, cell, slot) })
+    }
+
+    /// 0 when the cell's tournament is in order, else the slot or node that is not, + 1.
+    pub fn check_tournament(&mut self, m: &mut Machine, queues: &mut Queues, cell: u32) -> u32 {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_check_tournament(d, cell) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_those_of_the_kernels_loader() {
+        let loader = include_str!("../../../drover-host/src/params.rs");
+        let ours = Tunables::default();
+        for (name, ns) in [
+            ("slice_ns", ours.slice_ns),
+            ("wake_credit_ns", ours.wake_credit_ns),
+            ("claim_bound_ns", ours.claim_bound_ns),
+            ("preempt_gain_ns", ours.preempt_gain_ns),
+            ("steal_gain_ns", ours.steal_gain_ns),
+            ("wait_bound_ns", ours.wait_bound_ns),
+        ] {
+            let plain = loader.replace('_', "");
+            let line = format!("{}: {ns},", name.replace('_', ""));
+            assert!(plain.contains(&line), "{name} = {ns} is not what drover-host sets");
+        }
+    }
+}

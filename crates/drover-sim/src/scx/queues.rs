@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sched_ext side of a simulated kernel: dispatch queues, local queues, maps, kicks.
+//!
+//! After kernel/sched/ext/ext.c: what stands in a user queue is taken by a dispatch; what stands in
+//! a pCPU's local queue runs there next; inserting into the local queue of an idle pCPU wakes it,
+//! with "preempt" it takes the running task's slice away.
+
+use super::memory::Room;
+use super::ordered_queue::{OrderedQueue, Place};
+use crate::machine::{Machine, TaskId};
+use std::collections::VecDeque;
+
+/// Slices beyond this are as good as endless.
+pub(super) const MAX_SLICE: u64 = u64::MAX / 2;
+/// How many tasks of a queue are looked at for one that is overdue (bpf/ground.bpf.h).
+const OVERDUE_SEARCH_MAX: u32 = 256;
+/// What the kernel gives a task whose slice has run out and that goes on all the same.
+pub(super) const DEFAULT_SLICE_NS: u64 = 20_000_000;
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// In no queue.
+    Nowhere,
+    /// In the local queue of a pCPU.
+    Local(u32),
+    /// In the global queue.
+    Global,
+    /// In a queue of the policy.
+    Queue(u32, Place),
+}
+
+/// Faults done to the scheduler's surroundings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Kicks take this much longer.
+    pub kick_late_ns: u64,
+    /// The clock the policy reads is off by this much.
+    pub clock_off_ns: i64,
+}
+
+/// A bug planted on purpose, to see the rig find it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// Every hundredth task put into a queue is lost.
+    LosesTasks,
+    /// Kicks get nowhere.
+    LosesKicks,
+    /// Every hundredth task sent to a pCPU is sent next door.
+    MissesPcpu,
+    /// The wait bound is never looked at, by timer or by search.
+    IgnoresWaitBound,
+    /// Odd VMs are charged half.
+    ChargesHalf,
+    /// Every fiftieth start is not told to the policy.
+    LosesStarts,
+    /// A thread too many is counted now and then.
+    Miscounts,
+    /// A node of a tournament is cleared now and then.
+    SpoilsTournament,
+    /// Slots of dead VMs are not given back.
+    LeaksSlots,
+    /// The present is set back now and then.
+    TurnsClockBack,
+}
+
+/// All that sched_ext keeps for a scheduler.
+#[derive(Debug)]
+pub struct Queues {
+    pub(super) nr_cells: u32,
+    pub(super) first_pcpu_queue: usize,
+    pub(super) cells: Room,
+    queues: Vec<OrderedQueue>,
+    pub(super) local: Vec<VecDeque<TaskId>>,
+    pub(super) global: VecDeque<TaskId>,
+    stands: Vec<Stands>,
+    arrivals: u64,
+    /// The map vm_slots: slot of each process, 0 for none.
+    pub(super) vm_slots: Vec<u32>,
+    /// The map free_slots, a stack.
+    pub(super) free_slots: Vec<u32>,
+    /// Processes that have become VMs and were not yet told their terms.
+    pub(super) found: Vec<u32>,
+    /// See there.
+    pub surroundings: Surroundings,
+    /// See there; none outside tests.
+    pub planted: Option<Planted>,
+}
+
+impl Queues {
+    /// Empty queues for a host.
+    pub(super) fn new(pcpus: u32, cells: Room, nr_cells: u32, max_vms: u32) -> Self {
+        let first_pcpu_queue = (max_vms * nr_cells) as usize;
+        let mut queues = Vec::new();
+        queues.resize_with(first_pcpu_queue + pcpus as usize, OrderedQueue::default);
+        Self {
+            nr_cells,
+            first_pcpu_queue,
+            cells,
+            queues,
+            local: vec![VecDeque::new(); pcpus as usize],
+            global: VecDeque::new(),
+            stands: Vec::new(),
+            arrivals: 0,
+            vm_slots: Vec::new(),
+            free_slots: (1..max_vms).rev().collect(),
+            found: Vec::new(),
+            surroundings: Surroundings::default(),
+            planted: None,
+        }
+    }
+
+    /// The clock as the policy reads it.
+    pub(super) fn clock_ns(&self, m: &Machine) -> u64 {
+        m.now_ns.wrapping_add_signed(self.surroundings.clock_off_ns)
+    }
+
+    /// How many slots are free, and how many there are.
+    pub fn slots(&self) -> (usize, usize) {
+        (self.free_slots.len(), self.first_pcpu_queue / self.nr_cells as usize - 1)
+    }
+
+    /// Where the task stands.
+    pub fn stands(&self, task: TaskId) -> Stands {
+        self.stands.get(task as usize).copied().unwrap_or(Stands::Nowhere)
+    }
+
+    fn stand(&mut self, task: TaskId, stands: Stands) {
+        let index = task as usize;
+        if self.stands.len() <= index {
+            self.stands.resize(index + 1, Stands::Nowhere);
+        }
+        self.stands[index] = stands;
+    }
+
+    /// The policy puts a ready task into one of its queues.
+    pub(super) fn enqueue(
+        &mut self,
+        m: &mut Machine,
+        task: TaskId,
+        queue: usize,
+        slice_ns: u64,
+        order: u64,
+    ) {
+        if self.stands(task) != Stands::Nowhere {
+            m.complain(|| format!("task {task} is put into a queue while it stands in another"));
+            return;
+        }
+        m.tasks[task as usize].slice_ns = slice_ns;
+        let place = Place { order, arrival: self.arrivals };
+        self.arrivals += 1;
+        if self.planted == Some(Planted::LosesTasks) && self.arrivals % 100 == 0 {
+            return;
+        }
+        self.queues[queue].insert(place, task);
+        self.stand(task, Stands::Queue(queue as u32, place));
+    }
+
+    /// The policy sends a ready task to run on a pCPU next.
+    pub(super) fn run_on(
+        &mut self,
+        m: &mut Machine,
+        task: TaskId,
+        cpu: u32,
+        slice_ns: u64,
+        preempt: bool,
+    ) {
+        if self.stands(task) != Stands::Nowhere {
+            m.complain(|| format!("task {task} is sent to pCPU {cpu} while it stands in a queue"));
+            return;
+        }
+        self.arrivals += 1;
+        let misses = self.planted == Some(Planted::MissesPcpu) && self.arrivals % 100 == 0;
+        let cpu = if misses { (cpu + 1) % m.pcpus.len() as u32 } else { cpu };
+        if !m.may_run_on(task, cpu) {
+            m.complain(|| format!("task {task} is sent to pCPU {cpu}, where it may not run"));
+            return;
+        }
+        m.tasks[task as usize].slice_ns = slice_ns;
+        if !m.pcpus[cpu as usize].online {
+            self.global.push_back(task);
+            self.stand(task, Stands::Global);
+            return;
+        }
+        self.insert_local(m, task, cpu, preempt);
+        if preempt {
+            if let Some(current) = m.current(cpu) {
+                m.tasks[current as usize].slice_ns = 0;
+                m.resched(cpu);
+            }
+        }
+    }
+
+    /// Puts the task into the pCPU's local queue, and wakes the pCPU if it is idle.
+    pub(super) fn insert_local(&mut self, m: &mut Machine, task: TaskId, cpu: u32, first: bool) {
+        m.tasks[task as usize].pcpu = cpu;
+        if first {
+            self.local[cpu as usize].push_front(task);
+        } else {
+            self.local[cpu as usize].push_back(task);
+        }
+        self.stand(task, Stands::Local(cpu));
+        if m.current(cpu).is_none() {
+            m.resched(cpu);
+        }
+    }
+
+    /// The first task of the pCPU's local queue, or of the global one.
+    pub(super) fn pop_local(&mut self, m: &mut Machine, cpu: u32) -> Option<TaskId> {
+        let task = self.local[cpu as usize].pop_front().or_else(|| {
+            let at = self.global.iter().position(|&task| m.may_run_on(task, cpu))?;
+            self.global.remove(at)
+        })?;
+        self.stand(task, Stands::Nowhere);
+        let known = &mut m.tasks[task as usize];
+        if known.slice_ns == 0 {
+            known.slice_ns = DEFAULT_SLICE_NS;
+        }
+        Some(task)
+    }
+
+    /// The policy takes the first task of a queue that may run on the pCPU it dispatches for.
+    pub(super) fn take_first(&mut self, m: &mut Machine, cpu: u32, queue: usize) -> bool {
+        let passes = |task: TaskId| m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu);
+        let Some((place, task)) = self.queues[queue].first_that(passes) else { return false };
+        self.take(m, cpu, queue, place, task);
+        true
+    }
+
+    /// The policy takes the first task of a queue that is overdue, of those it looks at.
+    pub(super) fn take_overdue(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        queue: usize,
+        overdue: impl Fn(TaskId) -> bool,
+    ) -> bool {
+        if self.planted == Some(Planted::IgnoresWaitBound) {
+            return false;
+        }
+        let looks = std::cell::Cell::new(0);
+        let found = self.queues[queue].first_that(|task| {
+            looks.set(looks.get() + 1);
+            looks.get() > OVERDUE_SEARCH_MAX || (overdue(task) && m.may_run_on(task, cpu))
+        });
+        let within = looks.get() <= OVERDUE_SEARCH_MAX;
+        let Some((place, task)) = found.filter(|_| within) else { return false };
+        self.take(m, cpu, queue, place, task);
+        true
+    }
+
+    fn take(&mut self, m: &mut Machine, cpu: u32, queue: usize, place: Place, task: TaskId) {
+        self.queues[queue].remove(place);
+        m.counts.migrations += u64::from(m.tasks[task as usize].pcpu != cpu);
+        m.tasks[task as usize].pcpu = cpu;
+        self.local[cpu as usize].push_back(task);
+        self.stand(task, Stands::Local(cpu));
+    }
+
+    pub(super) fn first_order(&self, queue: usize) -> Option<u64> {
+        self.queues[queue].first().map(|(place, _)| place.order)
+    }
+
+    /// Takes a waiting task out of wherever it stands.
+    pub(super) fn dequeue(&mut self, task: TaskId) {
+        match self.stands(task) {
+            Stands::Nowhere => return,
+            Stands::Local(cpu) => self.local[cpu as usize].retain(|&other| other != task),
+            Stands::Global => self.global.retain(|&other| other != task),
+            Stands::Queue(queue, place) => {
+                let found = self.queues[queue as usize].remove(place);
+                debug_assert!(found, "a task stands where it was put");
+            }
+        }
+        self.stand(task, Stands::Nowhere);
+    }
+
+    /// The policy makes a pCPU ask for work again.
+    pub(super) fn kick(&mut self, m: &mut Machine, cpu: u32) {
+        // From a pCPU that is going, a kick would never be sent (bpf/ground.bpf.h).
+        if !m.pcpus[m.this_cpu as usize].online {
+            return;
+        }
+        if m.pcpus[cpu as usize].online && self.planted != Some(Planted::LosesKicks) {
+            m.kick(cpu, self.surroundings.kick_late_ns);
+        }
+    }
+}

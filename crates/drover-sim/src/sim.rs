@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The event loop: hardware, guests and one scheduler put together.
+//!
+//! Everything happens on one pCPU at one moment. A handler runs to its end, then those it woke are
+//! woken, then the pCPU picks if it has to, as the kernel does on its way out of an interrupt.
+
+use crate::class::{Class, VmTerms};
+use crate::guest::{Guests, Mode, Outcome, Programs};
+use crate::machine::{
+    AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, source_of, timer_source,
+};
+
+/// How many yields a pause-loop exit tries (KVM's kvm_vcpu_on_spin gives up after three).
+const YIELD_TRIES: u32 = 3;
+
+/// Something that is planned for a moment of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// The VM's workload starts: its vCPUs wake for the first time.
+    Start(u32),
+    /// One vCPU wakes for the first time.
+    Wake(TaskId),
+    /// The VM is killed.
+    Kill(u32),
+    /// The VM gets other shares.
+    SetShares(u32, u32),
+    /// The task is confined to a mask of the machine.
+    Confine(TaskId, u32),
+    /// The pCPU is taken away.
+    Offline(u32),
+    /// The pCPU is given back.
+    Online(u32),
+    /// The caller wants to look at something: [`Sim::run`] returns.
+    Look(u32),
+}
+
+/// A VM of the simulated host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SimVm {
+    /// Its first thread; the others follow, vCPUs first.
+    pub first: TaskId,
+    /// The last so many of its threads never enter KVM_RUN: helpers, or all of a host process.
+    pub helpers: u32,
+    /// Shares and size.
+    pub terms: VmTerms,
+}
+
+/// A simulated host with one scheduler.
+#[derive(Debug)]
+pub struct Sim<C> {
+    /// Hardware and the kernel's core.
+    pub m: Machine,
+    /// The scheduler.
+    pub class: C,
+    /// What vCPUs do.
+    pub guests: Guests,
+    /// The VMs.
+    pub vms: Vec<SimVm>,
+    /// What is planned, the next last.
+    agenda: Vec<(u64, Plan)>,
+}
+
+impl<C: Class> Sim<C> {
+    /// A host where nothing has happened yet.
+    pub fn new(mut m: Machine, mut class: C) -> Self {
+        class.start(&mut m);
+        Self { m, class, guests: Guests::default(), vms: Vec::new(), agenda: Vec::new() }
+    }
+
+    /// Adds a VM whose vCPUs may run on the pCPUs of that mask; it starts when the plan says so.
+    pub fn add_vm(&mut self, programs: &Programs, shares: u32, mask: u32) -> u32 {
+        let vm = self.vms.len() as u32;
+        let vcpus = programs.of_vcpu.len() as u32;
+        let terms = VmTerms { shares, vcpus };
+        let first = self.m.tasks.len() as TaskId;
+        let numbers = self.guests.add_vm(programs);
+        let home = self.m.masks[mask as usize].next_from(0).unwrap_or(0);
+        for (vcpu, program) in numbers.into_iter().enumerate() {
+            self.m.add_task(vm, vcpu as u32, mask, home);
+            self.guests.add_vcpu(vm, program);
+        }
+        self.vms.push(SimVm { first, helpers: 0, terms });
+        vm
+    }
+
+    /// The last so many threads of the VM are no vCPUs.
+    pub fn set_helpers(&mut self, vm: u32, helpers: u32) {
+        self.vms[vm as usize].helpers = helpers;
+    }
+
+    /// Plans something. Plans of one moment happen in the order they were made.
+    pub fn plan(&mut self, at_ns: u64, plan: Plan) {
+        let at = self.agenda.partition_point(|(other_ns, _)| *other_ns > at_ns);
+        self.agenda.insert(at, (at_ns, plan));
+        let (next_ns, _) = self.agenda[self.agenda.len() - 1];
+        self.m.events.set(AGENDA, next_ns);
+    }
+
+    /// The VM's vCPUs.
+    pub fn tasks_of(&self, vm: u32) -> std::ops::Range<TaskId> {
+        let vm = &self.vms[vm as usize];
+        vm.first..vm.first + vm.terms.vcpus
+    }
+
+    /// Runs until a planned look, whose number it returns, or until that moment.
+    pub fn run(&mut self, until_ns: u64) -> Option<u32> {
+        let pcpus = self.m.pcpus.len() as u32;
+        while self.m.fault.is_none() {
+            if self.m.events.next_ns().is_none_or(|next_ns| next_ns > until_ns) {
+                break;
+            }
+            let (at_ns, source) = self.m.events.pop().expect("there is a next event");
+            self.m.now_ns = at_ns;
+            self.m.counts.events += 1;
+            match source_of(source, pcpus) {
+                Source::Tick => self.tick(),
+                Source::Step(cpu) => self.step(cpu),
+                Source::Interrupt(cpu) => self.interrupt(cpu),
+                Source::Timer(task) => self.timer(task),
+                Source::ClassTimer => self.on(self.alive(0), |sim| sim.class.timer(&mut sim.m)),
+                Source::Agenda => {
+                    if let Some(look) = self.planned() {
+                        return Some(look);
+                    }
+                }
+            }
+        }
+        self.m.now_ns = self.m.now_ns.max(until_ns.min(u64::MAX - 1));
+        None
+    }
+
+    /// Does something on a pCPU, then what follows from it.
+    fn on(&mut self, cpu: u32, handler: impl FnOnce(&mut Self)) {
+        self.m.this_cpu = cpu;
+        handler(self);
+        while let Some(task) = self.m.to_wake.pop() {
+            self.wake(task);
+        }
+        if self.m.pcpus[cpu as usize].need_resched {
+            self.schedule(cpu);
+        }
+    }
+
+    /// The pCPU, or one that is online: timers leave a pCPU that goes.
+    fn alive(&self, cpu: u32) -> u32 {
+        if self.m.online.contains(cpu) { cpu } else { self.m.online.next_from(0).unwrap_or(cpu) }
+    }
+
+    fn tick(&mut self) {
+        let mut from = 0;
+        while let Some(cpu) = self.m.busy.next_from(from) {
+            from = cpu + 1;
+            self.m.counts.events += 1;
+            self.on(cpu, |sim| {
+                sim.m.charge(cpu, sim.m.costs.tick_ns);
+                let Some(task) = sim.m.current(cpu) else { return };
+                sim.account(cpu);
+                sim.class.tick(&mut sim.m, cpu, task);
+            });
+        }
+        self.set_tick();
+    }
+
+    /// All pCPUs tick at the same moments, for as long as any is busy.
+    fn set_tick(&mut self) {
+        if self.m.busy.next_from(0).is_some() {
+            let interval_ns = self.m.costs.tick_interval_ns;
+            self.m.events.set(TICK, (self.m.now_ns / interval_ns + 1) * interval_ns);
+        }
+    }
+
+    fn step(&mut self, cpu: u32) {
+        self.on(cpu, |sim| {
+            let task = sim.m.current(cpu).expect("steps are of running tasks");
+            match sim.guests.step(&mut sim.m, cpu, task) {
+                Outcome::Goes => {}
+                Outcome::PauseExit => sim.pause_exit(cpu, task),
+                Outcome::Blocks => {
+                    sim.m.tasks[task as usize].state = TaskState::Asleep;
+                    sim.m.pcpus[cpu as usize].need_resched = true;
+                }
+                Outcome::Exits => {
+                    sim.m.tasks[task as usize].state = TaskState::Absent;
+                    sim.m.pcpus[cpu as usize].need_resched = true;
+                }
+            }
+        });
+    }
+
+    /// KVM's kvm_vcpu_on_spin: look for a sibling that is ready and does not run, and yield to it.
+    fn pause_exit(&mut self, cpu: u32, task: TaskId) {
+        let Some(exit_ns) = self.m.costs.pause_loop.as_ref().map(|costs| costs.exit_ns) else {
+            return;
+        };
+        self.m.counts.pause_exits += 1;
+        self.m.pcpus[cpu as usize].work_from_ns = self.m.now_ns + exit_ns;
+        let vm = self.m.tasks[task as usize].vm;
+        let (first, vcpus) = (self.vms[vm as usize].first, self.vms[vm as usize].terms.vcpus);
+        let after = self.guests.vms[vm as usize].last_boosted;
+        let mut tries = YIELD_TRIES;
+        for step in 1..=vcpus {
+            let vcpu = (after + step) % vcpus;
+            let to = first + vcpu;
+            if to == task || self.m.tasks[to as usize].state != TaskState::Ready {
+                continue;
+            }
+            if self.class.yield_to(&mut self.m, cpu, task, to) {
+                self.guests.vms[vm as usize].last_boosted = vcpu;
+                break;
+            }
+            tries -= 1;
+            if tries == 0 {
+                break;
+            }
+        }
+        self.guests.spin_on(&mut self.m, cpu, task);
+    }
+
+    fn interrupt(&mut self, cpu: u32) {
+        self.on(cpu, |sim| {
+            sim.m.charge(cpu, sim.m.costs.interrupt_ns);
+            let pcpu = &mut sim.m.pcpus[cpu as usize];
+            pcpu.need_resched |= pcpu.kicked;
+            pcpu.kicked = false;
+        });
+    }
+
+    fn timer(&mut self, task: TaskId) {
+        let cpu = self.alive(self.m.tasks[task as usize].pcpu);
+        let vcpu = &mut self.guests.vcpus[task as usize];
+        if vcpu.mode != Mode::Asleep {
+            return;
+        }
+        if self.m.pcpus[cpu as usize].current == NOBODY && !vcpu.timer_late {
+            vcpu.timer_late = true;
+            let at_ns = self.m.now_ns + self.m.costs.idle_exit_ns;
+            self.m.events.set(timer_source(&self.m.pcpus, task), at_ns);
+            return;
+        }
+        self.on(cpu, |sim| {
+            sim.m.charge(cpu, sim.m.costs.interrupt_ns);
+            sim.wake(task);
+        });
+    }
+
+    /// The task was asleep and is ready.
+    fn wake(&mut self, task: TaskId) {
+        if self.m.tasks[task as usize].state != TaskState::Asleep {
+            return;
+        }
+        self.guests.woken(&self.m, task);
+        let known = &mut self.m.tasks[task as usize];
+        known.state = TaskState::Ready;
+        known.ready_since_ns = self.m.now_ns;
+        self.m.counts.wakeups += 1;
+        self.m.note(1, self.m.this_cpu, task);
+        self.class.wake(&mut self.m, task);
+    }
+
+    fn account(&mut self, cpu: u32) {
+        let ran_ns = self.m.account(cpu);
+        if ran_ns > 0 {
+            let current = self.m.pcpus[cpu as usize].current;
+            self.class.ran(&mut self.m, cpu, current, ran_ns);
+        }
+    }
+
+    /// `__schedule()`.
+    fn schedule(&mut self, cpu: u32) {
+        self.m.counts.picks += 1;
+        self.account(cpu);
+        let previous = self.m.current(cpu);
+        let ready =
+            previous.is_some_and(|task| self.m.tasks[task as usize].state == TaskState::Running);
+        if let (Some(task), false) = (previous, ready) {
+            self.class.stopped(&mut self.m, cpu, task);
+        }
+        let next = self.class.pick(&mut self.m, cpu, previous, ready);
+        self.m.pcpus[cpu as usize].need_resched = false;
+        if ready && next == previous {
+            return;
+        }
+        if let Some(task) = previous {
+            self.leave(cpu, task, ready);
+        }
+        if previous.is_some() || next.is_some() {
+            self.m.counts.switches += 1;
+        }
+        match next {
+            Some(task) => self.enter(cpu, task, previous.is_none()),
+            None => self.rest(cpu, previous.is_some()),
+        }
+    }
+
+    fn leave(&mut self, cpu: u32, task: TaskId, ready: bool) {
+        self.guests.stop(&mut self.m, cpu, task);
+        self.m.trace.end(cpu, self.m.now_ns);
+        if ready {
+            let known = &mut self.m.tasks[task as usize];
+            known.state = TaskState::Ready;
+            known.ready_since_ns = self.m.now_ns;
+            self.class.put(&mut self.m, cpu, task);
+        }
+        if self.m.tasks[task as usize].state == TaskState::Absent {
+            self.class.remove(&mut self.m, task);
+        }
+    }
+
+    fn enter(&mut self, cpu: u32, task: TaskId, was_idle: bool) {
+        let now_ns = self.m.now_ns;
+        if was_idle {
+            let pcpu = &mut self.m.pcpus[cpu as usize];
+            pcpu.idle_ns += now_ns - pcpu.idle_since_ns;
+            self.m.idle.claim(&self.m.topology, cpu);
+            let first = self.m.busy.next_from(0).is_none();
+            self.m.busy.insert(cpu);
+            if first {
+                self.set_tick();
+            }
+        }
+        self.m.pcpus[cpu as usize].current = task;
+        self.m.pcpus[cpu as usize].work_from_ns = now_ns + self.m.costs.context_switch_ns;
+        let known = &mut self.m.tasks[task as usize];
+        known.state = TaskState::Running;
+        known.accounted_ns = now_ns;
+        known.pcpu = cpu;
+        self.m.note(2, cpu, task);
+        self.m.trace.begin(cpu, task, now_ns);
+        self.class.set(&mut self.m, cpu, task);
+        self.guests.start(&mut self.m, cpu, task);
+    }
+
+    fn rest(&mut self, cpu: u32, was_busy: bool) {
+        self.m.pcpus[cpu as usize].current = NOBODY;
+        self.m.idle.insert(&self.m.topology, cpu);
+        if was_busy {
+            self.m.pcpus[cpu as usize].idle_since_ns = self.m.now_ns;
+            self.m.busy.remove(cpu);
+            self.m.note(3, cpu, NOBODY);
+            self.class.rest(&mut self.m, cpu);
+        }
+    }
+
+    /// Does what the plan has for now; returns the number of a look.
+    fn planned(&mut self) -> Option<u32> {
+        let (_, plan) = self.agenda.pop()?;
+        if let Some((next_ns, _)) = self.agenda.last() {
+            self.m.events.set(AGENDA, *next_ns);
+        }
+        match plan {
+            Plan::Look(number) => return Some(number),
+            Plan::Start(vm) => self.start_vm(vm),
+            Plan::Wake(task) => {
+                let cpu = self.alive(self.m.tasks[task as usize].pcpu);
+                self.on(cpu, |sim| sim.wake(task));
+            }
+            Plan::Kill(vm) => self.tasks_of(vm).for_each(|task| self.kill(task)),
+            Plan::SetShares(vm, shares) => {
+                self.vms[vm as usize].terms.shares = shares;
+                let terms = self.vms[vm as usize].terms;
+                self.class.set_terms(&mut self.m, vm, terms);
+            }
+            Plan::Confine(task, mask) => self.confine(task, mask),
+            Plan::Offline(cpu) => self.offline(cpu),
+            Plan::Online(cpu) => self.online(cpu),
+        }
+        None
+    }
+
+    fn start_vm(&mut self, vm: u32) {
+        self.guests.begin(vm, self.m.now_ns);
+        let terms = self.vms[vm as usize].terms;
+        for task in self.tasks_of(vm) {
+            self.m.tasks[task as usize].state = TaskState::Asleep;
+            let SimVm { first, helpers, .. } = self.vms[vm as usize];
+            self.m.tasks[task as usize].in_kvm_run = task - first < terms.vcpus - helpers;
+            self.class.add(&mut self.m, task, terms);
+        }
+    }
+
+    fn kill(&mut self, task: TaskId) {
+        let state = self.m.tasks[task as usize].state;
+        if state == TaskState::Absent || self.guests.vcpus[task as usize].mode == Mode::Dying {
+            return;
+        }
+        let cpu = self.alive(self.m.tasks[task as usize].pcpu);
+        self.on(cpu, |sim| {
+            sim.guests.kill(&mut sim.m, task);
+            sim.wake(task);
+        });
+    }
+
+    /// sched_setaffinity, or cpusets: a running task that may not stay goes at once.
+    fn confine(&mut self, task: TaskId, mask: u32) {
+        let state = self.m.tasks[task as usize].state;
+        let reaches = self.m.masks[mask as usize].next_common(&self.m.online, 0).is_some();
+        if state == TaskState::Absent || !reaches {
+            return;
+        }
+        self.m.tasks[task as usize].mask = mask;
+        let cpu = self.alive(self.m.tasks[task as usize].pcpu);
+        self.on(cpu, |sim| {
+            if state == TaskState::Running && !sim.m.may_run_on(task, cpu) {
+                sim.evict(cpu);
+            }
+            sim.class.confine(&mut sim.m, task);
+        });
+    }
+
+    /// The task running there has to wait elsewhere.
+    fn evict(&mut self, cpu: u32) {
+        self.account(cpu);
+        let Some(task) = self.m.current(cpu) else { return };
+        self.m.counts.switches += 1;
+        self.guests.stop(&mut self.m, cpu, task);
+        self.m.trace.end(cpu, self.m.now_ns);
+        let known = &mut self.m.tasks[task as usize];
+        known.state = TaskState::Ready;
+        known.ready_since_ns = self.m.now_ns;
+        self.class.evict(&mut self.m, cpu, task);
+        let pcpu = &mut self.m.pcpus[cpu as usize];
+        pcpu.current = NOBODY;
+        pcpu.need_resched = true;
+        pcpu.idle_since_ns = self.m.now_ns;
+        self.m.busy.remove(cpu);
+    }
+
+    /// CPU hotplug. The last pCPU stays.
+    fn offline(&mut self, cpu: u32) {
+        if !self.m.online.contains(cpu) || self.m.online.count() == 1 {
+            return;
+        }
+        self.m.online.remove(cpu);
+        self.m.pcpus[cpu as usize].online = false;
+        for task in 0..self.m.tasks.len() as TaskId {
+            let stranded = self.m.allowed(task).next_common(&self.m.online, 0).is_none();
+            if stranded {
+                // As the kernel: rather anywhere than nowhere.
+                self.m.tasks[task as usize].mask = 0;
+            }
+        }
+        self.on(cpu, |sim| {
+            sim.evict(cpu);
+            sim.class.offline(&mut sim.m, cpu);
+            for task in 0..sim.m.tasks.len() as TaskId {
+                // Those that wait elsewhere stay where they are.
+                if sim.m.tasks[task as usize].pcpu == cpu {
+                    sim.class.confine(&mut sim.m, task);
+                }
+            }
+        });
+        let pcpu = &mut self.m.pcpus[cpu as usize];
+        pcpu.idle_ns += self.m.now_ns - pcpu.idle_since_ns;
+        self.m.idle.claim(&self.m.topology, cpu);
+    }
+
+    fn online(&mut self, cpu: u32) {
+        if self.m.online.contains(cpu) {
+            return;
+        }
+        self.m.online.insert(cpu);
+        self.m.pcpus[cpu as usize].online = true;
+        self.m.pcpus[cpu as usize].idle_since_ns = self.m.now_ns;
+        self.on(cpu, |sim| {
+            sim.class.online(&mut sim.m, cpu);
+            sim.m.pcpus[cpu as usize].need_resched = true;
+        });
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Which pCPUs share a core, a last-level cache and a NUMA node.
+//!
+//! pCPUs are numbered as QEMU does: hardware thread fastest, then core, die, socket.
+
+use crate::cpu_set::CpuSet;
+use drover_core::scenario::Host;
+
+/// The shape of a host, pCPU by pCPU.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    /// Hardware threads per core.
+    pub threads: u32,
+    /// The last-level cache of each pCPU.
+    pub llc_of: Vec<u32>,
+    /// The NUMA node of each pCPU.
+    pub node_of: Vec<u32>,
+    /// The pCPUs of each last-level cache.
+    pub llcs: Vec<CpuSet>,
+    /// The pCPUs of each NUMA node.
+    pub nodes: Vec<CpuSet>,
+}
+
+impl Topology {
+    /// The topology of a scenario's host.
+    pub fn of(host: &Host) -> Self {
+        let pcpus = host.pcpus();
+        let dies = host.sockets * host.dies;
+        let per_die = host.cores * host.threads;
+        let dies_per_node = (dies / host.nodes).max(1);
+        let llc_of: Vec<u32> = (0..pcpus).map(|cpu| cpu / per_die).collect();
+        let node_of: Vec<u32> = llc_of.iter().map(|die| die / dies_per_node).collect();
+        let gather = |count: u32, of: &[u32]| {
+            let members = |group: u32| (0..pcpus).filter(move |&cpu| of[cpu as usize] == group);
+            (0..count).map(|group| CpuSet::of(pcpus, members(group))).collect()
+        };
+        Self {
+            threads: host.threads,
+            llcs: gather(dies, &llc_of),
+            nodes: gather(host.nodes, &node_of),
+            llc_of,
+            node_of,
+        }
+    }
+
+    /// Number of pCPUs.
+    pub fn pcpus(&self) -> u32 {
+        self.llc_of.len() as u32
+    }
+
+    /// The hardware threads of the pCPU's core, itself among them.
+    pub fn siblings(&self, cpu: u32) -> std::ops::Range<u32> {
+        let first = cpu - cpu % self.threads;
+        first..first + self.threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_of_two_nodes_is_taken_apart() {
+        let host = Host { sockets: 2, dies: 2, cores: 3, threads: 2, nodes: 2, memory_mib: 256 };
+        let topology = Topology::of(&host);
+        assert_eq!(topology.pcpus(), 24);
+        assert_eq!(topology.siblings(7), 6..8);
+        assert_eq!((topology.llc_of[5], topology.llc_of[6], topology.llc_of[23]), (0, 1, 3));
+        assert_eq!((topology.node_of[11], topology.node_of[12]), (0, 1));
+        assert_eq!((topology.llcs[1].count(), topology.nodes[1].count()), (6, 12));
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What happened: always as one hash, and as a record of who ran when if somebody wants it.
+
+use crate::machine::TaskId;
+
+/// A task ran on a pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The pCPU.
+    pub cpu: u32,
+    /// The task.
+    pub task: TaskId,
+    /// From then.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+}
+
+/// Who ran when.
+#[derive(Debug, Default)]
+pub struct Record {
+    /// What has ended.
+    pub spans: Vec<Span>,
+    /// What has begun on each pCPU: the task and when.
+    open: Vec<Option<(TaskId, u64)>>,
+}
+
+/// The trace of a run.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// Equal for two runs exactly when the same happened at the same moments.
+    pub hash: u64,
+    /// Who ran when, if that is recorded.
+    pub record: Option<Record>,
+}
+
+impl Trace {
+    /// A trace that also records who ran when.
+    pub fn recording() -> Self {
+        Self { hash: 0, record: Some(Record::default()) }
+    }
+
+    /// A task begins to run.
+    pub fn begin(&mut self, cpu: u32, task: TaskId, now_ns: u64) {
+        let Some(record) = &mut self.record else { return };
+        if record.open.len() <= cpu as usize {
+            record.open.resize(cpu as usize + 1, None);
+        }
+        record.open[cpu as usize] = Some((task, now_ns));
+    }
+
+    /// Whoever runs there stops.
+    pub fn end(&mut self, cpu: u32, now_ns: u64) {
+        let Some(record) = &mut self.record else { return };
+        if let Some((task, from_ns)) = record.open.get_mut(cpu as usize).and_then(Option::take) {
+            record.spans.push(Span { cpu, task, from_ns, to_ns: now_ns });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_recorded_only_on_request() {
+        let mut trace = Trace::default();
+        trace.begin(3, 7, 10);
+        trace.end(3, 20);
+        assert!(trace.record.is_none());
+        let mut trace = Trace::recording();
+        trace.end(3, 5);
+        trace.begin(3, 7, 10);
+        trace.end(3, 20);
+        let spans = trace.record.unwrap().spans;
+        assert_eq!(spans, [Span { cpu: 3, task: 7, from_ns: 10, to_ns: 20 }]);
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The repo's scenarios in the simulator.
+
+use drover_core::expect::{Verdict, evaluate};
+use drover_core::scenario::Scenario;
+use drover_sim::scenario::{Options, Outcome, run_scenario};
+use std::path::PathBuf;
+
+fn scenario(name: &str) -> Scenario {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name);
+    let text = std::fs::read_to_string(&path).unwrap();
+    Scenario::parse(&text, name).unwrap()
+}
+
+fn run(scenario: &Scenario, options: &Options) -> Outcome {
+    run_scenario(scenario, options, &|_, _| {}).unwrap()
+}
+
+#[test]
+fn what_scenarios_expect_of_drover_holds() {
+    for name in ["esx-fig3-shares.toml", "equal-shares-1-2-8.toml", "total-work.toml"] {
+        let scenario = scenario(name);
+        let outcome = run(&scenario, &Options::default());
+        for row in evaluate(&scenario.expects, &outcome.results) {
+            assert_eq!(row.verdict, Verdict::Pass, "{name}: {row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_halved_demand_is_given_away_at_once() {
+    let scenario = scenario("halved-demand.toml");
+    let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };
+    let outcome = run(&scenario, &options);
+    for row in evaluate(&scenario.expects, &outcome.results) {
+        assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
+    }
+}
+
+#[test]
+fn one_seed_is_one_history_whatever_the_threads() {
+    let mut scenario = scenario("mixed-load.toml");
+    scenario.duration_s = 1.0;
+    let options = Options { seeds: 3, threads: 1, ..Options::default() };
+    let alone = run(&scenario, &options);
+    let beside = run(&scenario, &Options { threads: 4, ..options.clone() });
+    assert_eq!(alone.trace_hash, beside.trace_hash);
+    assert_eq!(alone.results, beside.results);
+    scenario.seed += 1;
+    assert_ne!(run(&scenario, &options).trace_hash, alone.trace_hash);
+}
+
+#[test]
+fn a_barrier_alone_makes_its_rounds_and_idle_time_adds_up() {
+    let mut scenario = scenario("barrier-2to1.toml");
+    scenario.repeats = 1;
+    let outcome = run(&scenario, &Options::default());
+    for run in outcome.results.runs.iter().filter(|run| run.case == "alone") {
+        // 30 us of work, a fraction for the hand-over and the tick: 4 s hold about 133,000 rounds.
+        let rounds = run.vms[0].progress.unwrap() / 2;
+        assert!((130_000..133_400).contains(&rounds), "{rounds}");
+    }
+    for run in &outcome.results.runs {
+        let used_s: f64 = run.vms.iter().map(|vm| vm.cpu_s.unwrap()).sum();
+        let all_s = used_s + run.host.idle_s.unwrap();
+        let capacity_s = f64::from(run.host.pcpus) * run.duration_s;
+        assert!((all_s - capacity_s).abs() < 1e-6, "{all_s} of {capacity_s}");
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_in_one_line() {
+    let refuse = |scenario: &Scenario, options: &Options| {
+        let error = run_scenario(scenario, options, &|_, _| {}).unwrap_err();
+        assert!(!error.contains('\n'), "{error}");
+        error
+    };
+    let error = refuse(&scenario("qemu-guests.toml"), &Options::default());
+    assert!(error.contains("Linux guest") && error.contains("--on lab"), "{error}");
+    let options = Options { schedulers: Some(vec!["scx_lavd".to_owned()]), ..Options::default() };
+    let error = refuse(&scenario("total-work.toml"), &options);
+    assert!(error.contains("scx_lavd") && error.contains("eevdf"), "{error}");
+}
+
+#[test]
+fn a_trace_shows_every_moment_of_cpu_time() {
+    let mut scenario = scenario("total-work.toml");
+    (scenario.repeats, scenario.duration_s, scenario.warmup_s) = (1, 0.5, 0.0);
+    let outcome = run(&scenario, &Options { trace: true, ..Options::default() });
+    assert_eq!(outcome.traces.len(), 2);
+    for (trace, run) in outcome.traces.iter().zip(&outcome.results.runs) {
+        let spans_ns: u64 = trace.spans.iter().map(|span| span.to_ns - span.from_ns).sum();
+        let used_s: f64 = run.vms.iter().map(|vm| vm.cpu_s.unwrap()).sum();
+        let missing_s = used_s - spans_ns as f64 / 1e9;
+        // What runs at the very end has not ended.
+        assert!((0.0..0.05).contains(&missing_s), "{}: {missing_s}", trace.title);
+        assert_eq!(trace.tasks.len(), 4);
+    }
+}
