@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The subcommands. Each `run` returns the exit code, or an error to print in one line.
+
+pub mod check;
+pub mod guest;
+pub mod lab;
+pub mod run;
+pub mod serve;
+mod sim;
+pub mod sim_speed;
+pub mod soak;
+pub mod vm;

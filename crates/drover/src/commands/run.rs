@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `drover run`, and what it runs inside the lab: `drover lab-run`
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use drover_core::expect::{Verdict, evaluate};
+use drover_core::results::Results;
+use drover_core::scenario::{Clock, Scenario};
+use drover_experiment::host::{self, HostOptions};
+use drover_experiment::lab::{self, LabOptions, ScenarioFile};
+use drover_experiment::{Event, Overrides};
+use drover_lab::KernelChoice;
+use drover_report::picture::Picture;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::sim::{SimArgs, in_sim};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The scenario; docs/scenarios.md describes such files, scenarios/ holds some.
+    file: PathBuf,
+    /// Where to run it: lab, a virtual host; sim, the simulator; host, this machine (as root).
+    #[arg(long, value_enum, default_value = "lab")]
+    on: Ground,
+    /// Schedulers to compare: eevdf (nothing loaded), drover, name or path of another.
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    scheduler: Option<Vec<String>>,
+    /// Clock of the lab: exact, the same from run to run; real, for throughput.
+    #[arg(long, value_enum)]
+    clock: Option<ClockName>,
+    /// Seed of everything random (exact clock).
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How often each case runs under each scheduler.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: Option<u32>,
+    /// Measured time of each run, in seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = duration_s)]
+    duration: Option<f64>,
+    /// Write all figures to this file, and pictures beside it.
+    #[arg(long, value_name = "OUT.json")]
+    json: Option<PathBuf>,
+    /// Fail unless everything the scenario expects holds.
+    #[arg(long)]
+    check: bool,
+    /// Kernel of the lab: the beginning of a version (6.18), a path to a vmlinuz, or "host".
+    #[arg(long)]
+    kernel: Option<String>,
+    /// Also measure the time in the scheduler's BPF programs, which costs a little itself.
+    #[arg(long)]
+    bpf_stats: bool,
+    #[command(flatten)]
+    sim: SimArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ground {
+    Lab,
+    Sim,
+    Host,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ClockName {
+    Exact,
+    Real,
+}
+
+fn duration_s(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(duration_s) if (0.01..=86_400.0).contains(&duration_s) => Ok(duration_s),
+        _ => Err("use 0.01 to 86400".to_owned()),
+    }
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let file = read_file(&args.file)?;
+    let overrides = args.overrides();
+    let scenario = file.scenario(&overrides)?;
+    if let Some(json) = &args.json {
+        // Better said before minutes of measuring than after them.
+        let dir = std::path::absolute(json)?.parent().map(Path::to_owned).unwrap_or_default();
+        ensure!(
+            dir.is_dir(),
+            "cannot write {}: there is no directory {}",
+            json.display(),
+            dir.display()
+        );
+    }
+    ensure!(
+        args.on == Ground::Sim || args.sim == SimArgs::default(),
+        "--seeds, --trace and --determinism-check are the simulator's; add --on sim"
+    );
+    let progress = Progress::new();
+    let (results, troubles) = match args.on {
+        Ground::Lab => in_lab(args, &file, &overrides, &progress)?,
+        Ground::Sim => {
+            ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on sim");
+            ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on sim");
+            ensure!(!args.bpf_stats, "--bpf-stats has no meaning with --on sim; leave it out");
+            (in_sim(&args.sim, &scenario, &progress.bar)?, Vec::new())
+        }
+        Ground::Host => (on_host(args, &scenario, &progress)?, Vec::new()),
+    };
+    drop(progress);
+    print!("{}", drover_report::table(&results));
+    if let Some(json) = &args.json {
+        keep(&results, json)?;
+    }
+    for trouble in &troubles {
+        eprintln!("drover: TROUBLE: {trouble}");
+    }
+    let faults = results.runs.iter().filter(|run| run.fault.is_some()).count();
+    let held = !args.check || check(&scenario, &results);
+    let good = held && troubles.is_empty() && faults == 0;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the lab runs.
+pub fn run_in_lab() -> Result<ExitCode> {
+    let stop = stop_on_signals()?;
+    lab::run_inside(&stop)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn overrides(&self) -> Overrides {
+        let clock = self.clock.map(|clock| match clock {
+            ClockName::Exact => Clock::Exact,
+            ClockName::Real => Clock::Real,
+        });
+        Overrides {
+            schedulers: self.scheduler.clone(),
+            clock,
+            seed: self.seed,
+            repeats: self.repeats,
+            duration_s: self.duration,
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<ScenarioFile> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    Ok(ScenarioFile { name, text })
+}
+
+fn in_lab(
+    args: &Args,
+    file: &ScenarioFile,
+    overrides: &Overrides,
+    progress: &Progress,
+) -> Result<(Results, Vec<String>)> {
+    let kernel = args.kernel.as_deref().map_or(Ok(KernelChoice::Default), KernelChoice::parse)?;
+    let options = LabOptions { kernel, bpf_stats: args.bpf_stats };
+    let report = lab::run(file, overrides, &options, &mut |event| progress.show(&event))?;
+    Ok((report.results, report.troubles))
+}
+
+fn on_host(args: &Args, scenario: &Scenario, progress: &Progress) -> Result<Results> {
+    ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
+    ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
+    let (options, stop) = (HostOptions { bpf_stats: args.bpf_stats }, stop_on_signals()?);
+    host::run(scenario, options, &stop, &mut |event| progress.show(&event))
+}
+
+/// A flag that Ctrl-C and SIGTERM set.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    }
+    Ok(stop)
+}
+
+/// Writes the results, and the pictures beside them.
+fn keep(results: &Results, json: &Path) -> Result<()> {
+    let write = |path: &Path, bytes: &[u8]| {
+        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+    };
+    let mut text = serde_json::to_string_pretty(results)?;
+    text.push('\n');
+    write(json, text.as_bytes())?;
+    println!("figures:  {}", json.display());
+    if let Some(picture) = Picture::of(results) {
+        let (svg, png) = (json.with_extension("svg"), json.with_extension("png"));
+        write(&svg, picture.svg()?.as_bytes())?;
+        write(&png, &picture.png()?)?;
+        println!("pictures: {} and {}", svg.display(), png.display());
+    }
+    Ok(())
+}
+
+/// Prints what was expected beside what was measured; whether all of it holds.
+fn check(scenario: &Scenario, results: &Results) -> bool {
+    let rows = evaluate(&scenario.expects, results);
+    print!("\n{}", drover_report::checks(&rows));
+    rows.iter().all(|row| row.verdict != Verdict::Fail)
+}
+
+/// How far it is: a bar on a terminal, else a line for each run.
+struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let bar = ProgressBar::new(1);
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}  {elapsed}");
+        // The template above is right; without it the bar would only look plainer.
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message("getting ready");
+        bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        Self { bar }
+    }
+
+    fn show(&self, event: &Event) {
+        match event {
+            Event::Notice(line) => self.say(&format!("note: {line}")),
+            Event::Started(run) => {
+                let what = format!("case {}, {}, repeat {}", run.case, run.scheduler, run.repeat);
+                self.bar.set_length(run.of as u64);
+                self.bar.set_position(run.number as u64 - 1);
+                self.bar.set_message(what.clone());
+                if self.bar.is_hidden() {
+                    eprintln!("run {}/{}: {what}", run.number, run.of);
+                }
+            }
+            Event::Finished(run) => {
+                if let Some(fault) = &run.fault {
+                    let (case, scheduler) = (&run.case, &run.scheduler);
+                    self.say(&format!("case {case}, {scheduler}: FAULT: {fault}"));
+                }
+            }
+        }
+    }
+
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+}
+
+impl Drop for Progress {
+    /// An error message goes where the bar was.
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_seconds_in_range() {
+        assert_eq!(duration_s("1.5"), Ok(1.5));
+        for bad in ["0", "-1", "nan", "inf", "1e9", "two"] {
+            assert!(duration_s(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let message = format!("{:#}", read_file(Path::new("/no/such.toml")).unwrap_err());
+        assert!(message.contains("/no/such.toml") && !message.contains('\n'), "{message}");
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `drover run --on sim`
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use drover_core::results::Results;
+use drover_core::scenario::Scenario;
+use drover_sim::perfetto;
+use drover_sim::scenario::{Options, Outcome, run_scenario};
+use indicatif::ProgressBar;
+
+/// What only the simulator can do.
+#[derive(clap::Args, Default, PartialEq, Eq)]
+pub struct SimArgs {
+    /// With --on sim: run with so many seeds, in parallel; each counts as a repeat.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    seeds: Option<u32>,
+    /// With --on sim: write who ran when to this file, for ui.perfetto.dev.
+    #[arg(long, value_name = "OUT.json")]
+    trace: Option<PathBuf>,
+    /// With --on sim: run everything twice and fail unless both are the same, event by event.
+    #[arg(long)]
+    determinism_check: bool,
+}
+
+/// Runs the scenario in the simulator.
+pub fn in_sim(args: &SimArgs, scenario: &Scenario, bar: &ProgressBar) -> Result<Results> {
+    bar.set_message("simulating");
+    let options = Options {
+        seeds: args.seeds.unwrap_or(1),
+        trace: args.trace.is_some(),
+        ..Options::default()
+    };
+    let outcome = simulate(scenario, &options, bar)?;
+    if args.determinism_check {
+        let again = simulate(scenario, &options, bar)?;
+        ensure!(
+            again.trace_hash == outcome.trace_hash && again.results == outcome.results,
+            "two runs with seed {} differ: trace hashes {:016x} and {:016x}; please report this",
+            scenario.seed,
+            outcome.trace_hash,
+            again.trace_hash
+        );
+        bar.println(format!("the same twice: trace hash {:016x}", outcome.trace_hash));
+        if bar.is_hidden() {
+            eprintln!("the same twice: trace hash {:016x}", outcome.trace_hash);
+        }
+    }
+    if let Some(path) = &args.trace {
+        let file =
+            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        perfetto::write(&outcome.traces, std::io::BufWriter::new(file))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(outcome.results)
+}
+
+fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result<Outcome> {
+    let progress = |done: usize, of: usize| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    };
+    run_scenario(scenario, options, &progress).map_err(|error| anyhow!(error))
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The `drover` command: one file per subcommand in `commands/`.
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+/// A CPU scheduler for Linux hosts that run virtual machines.
+#[derive(Parser)]
+#[command(name = "drover", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Say what this host has and lacks for Drover, with the mend for each.
+    Check,
+    /// Schedule this host until stopped (Ctrl-C gives it back to the kernel).
+    Serve(commands::serve::Args),
+    /// See and set what each VM gets.
+    #[command(subcommand)]
+    Vm(commands::vm::Vm),
+    /// Run a scenario under several schedulers and compare what VMs got.
+    Run(commands::run::Args),
+    /// Be a micro VM: one process, one VM.
+    Guest(commands::guest::Args),
+    /// Work in the lab: a virtual host in QEMU with a kernel of its own.
+    #[command(subcommand)]
+    Lab(commands::lab::Command),
+    /// Test the policy in the simulator with random hosts, VMs and faults.
+    #[command(hide = true)]
+    Soak(commands::soak::Args),
+    /// Measure how fast the simulator is on this machine.
+    #[command(hide = true)]
+    SimSpeed,
+    #[command(hide = true)]
+    LabInit,
+    #[command(hide = true)]
+    LabRun,
+    #[command(hide = true)]
+    LabKvmProbe,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("DROVER_LOG")
+                .unwrap_or_else(|_| "info".into()),
+        )
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    let cli = Cli::try_parse().unwrap_or_else(|err| refuse(&err));
+    let outcome = match cli.command {
+        Command::Check => commands::check::run(),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Vm(vm) => commands::vm::run(vm),
+        Command::Run(args) => commands::run::run(&args),
+        Command::Guest(args) => commands::guest::run(args),
+        Command::Lab(command) => commands::lab::run(command),
+        Command::LabRun => commands::run::run_in_lab(),
+        Command::Soak(args) => commands::soak::run(&args),
+        Command::SimSpeed => commands::sim_speed::run(),
+        Command::LabInit => commands::lab::init(),
+        Command::LabKvmProbe => commands::lab::kvm_probe(),
+    };
+    outcome.unwrap_or_else(|err| {
+        eprintln!("drover: {err:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Ends for a command line that cannot be followed, with one line, or for `--help`.
+fn refuse(err: &clap::Error) -> ! {
+    if !err.use_stderr() || err.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        err.exit();
+    }
+    eprintln!("drover: {}", one_line(&err.to_string()));
+    std::process::exit(err.exit_code());
+}
+
+/// The first paragraph of clap's message, and where to read on.
+fn one_line(message: &str) -> String {
+    let paragraph = message.split("\n\n").next().unwrap_or(message);
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    let text = words.join(" ");
+    format!("{}; see `--help`", text.strip_prefix("error: ").unwrap_or(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(arguments: &[&str]) -> String {
+        let arguments = std::iter::once(&"drover").chain(arguments);
+        one_line(&Cli::try_parse_from(arguments).err().expect("it is refused").to_string())
+    }
+
+    #[test]
+    fn a_bad_command_line_is_refused_in_one_line_that_names_what_is_bad() {
+        for (arguments, named) in [
+            (&["vm", "set", "web", "--shares", "0"][..], "1 to 1000000"),
+            (&["vm", "set", "web", "--shares", "-5"], "-5"),
+            (&["vm", "set", "web"], "--shares"),
+            (&["gallop"], "gallop"),
+            (&["check", "--hard"], "--hard"),
+        ] {
+            let line = refusal(arguments);
+            assert!(line.contains(named) && line.ends_with("see `--help`"), "{line}");
+            assert!(!line.contains('\n') && !line.starts_with("error"), "{line}");
+        }
+    }
+}

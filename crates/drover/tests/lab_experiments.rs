@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Whole experiments in the lab: shares are kept, exact runs are alike, nothing is left behind.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SHARES: &str = r#"
+name = "short-shares"
+duration_s = 1.0
+warmup_s = 0.2
+schedulers = ["eevdf", "drover"]
+sample_ms = 250
+[host]
+cores = 2
+[[vm]]
+name = "small"
+vcpus = 2
+shares = 1000
+workload = { kind = "cpu" }
+[[vm]]
+name = "large"
+vcpus = 2
+shares = 3000
+workload = { kind = "cpu" }
+[[expect]]
+metric = "share_error_points"
+vm = "*"
+max = 3.0
+[[expect]]
+metric = "idle_pct"
+max = 1.0
+"#;
+
+fn drover(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_drover")).args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    format!("{}{}", String::from_utf8_lossy(out), String::from_utf8_lossy(err))
+}
+
+/// Runs the scenario with the exact clock; what it left but for the time on the wall.
+fn exact_results(dir: &Path, name: &str) -> serde_json::Value {
+    let (file, json) = (dir.join("s.toml"), dir.join(name));
+    fs::write(&file, SHARES).unwrap();
+    let arguments = [file.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let output = drover(&[&["run", "--on", "lab", "--check"], &arguments[..]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+    for picture in ["svg", "png"] {
+        assert!(fs::metadata(json.with_extension(picture)).unwrap().len() > 1000);
+    }
+    let mut results: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert!(results.as_object_mut().unwrap().remove("wall").is_some());
+    results
+}
+
+#[test]
+fn shares_are_kept_and_exact_runs_are_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = exact_results(dir.path(), "first.json");
+    assert_eq!((&first["ground"], &first["clock"]), (&"lab".into(), &"exact".into()));
+    let runs = first["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert!(run.get("fault").is_none() && run["host"]["context_switches"].is_u64(), "{run}");
+        let vms = run["vms"].as_array().unwrap();
+        for (vm, owed) in vms.iter().zip([25.0, 75.0]) {
+            assert_eq!(vm["share_owed_pct"], owed);
+            assert!(vm["progress"].as_u64().unwrap() > 0, "{vm}");
+            assert_eq!(vm["vcpu"].as_array().unwrap().len(), 2);
+            assert_eq!(vm["timeline"]["cpu_s"].as_array().unwrap().len(), 4);
+        }
+    }
+    assert!(first == exact_results(dir.path(), "second.json"), "two exact runs differ");
+}
+
+/// An experiment on the host itself, which here is the virtual one: how it ends, and what it leaves.
+const ENDINGS: &str = r#"
+pids() { ps | grep "$1" | grep -v grep | awk "{print \$1}"; }
+left() {
+    echo "left: $(cat /sys/kernel/sched_ext/state)" $(ls -d /sys/fs/cgroup/drover-lab /run/drover-lab 2>/dev/null)
+    ps | grep -E "drover (guest|serve) " | grep -v grep
+}
+run() { drover run /job/s.toml --on host --scheduler drover; echo "status $?"; }
+# Waits until VMs are at work under drover.
+work() {
+    until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] && [ -s /run/drover-lab/large.stats ]
+    do sleep 0.1; done
+    sleep 1
+}
+run & work; kill -INT $(pids "drover run"); wait; left
+(work; echo S > /proc/sysrq-trigger) & run; wait; left
+(work; kill -9 $(pids "name small")) & run; wait; left
+"#;
+
+#[test]
+fn nothing_is_left_however_an_experiment_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let (scenario, script) = (dir.path().join("s.toml"), dir.path().join("endings.sh"));
+    fs::write(&scenario, SHARES.replace("duration_s = 1.0", "duration_s = 4.0")).unwrap();
+    fs::write(&script, ENDINGS).unwrap();
+    let files = [(&scenario, "/job/s.toml"), (&script, "/job/endings.sh")]
+        .map(|(path, in_lab)| format!("{}:{in_lab}", path.display()));
+    let output = drover(&[
+        "lab",
+        "exec",
+        "--file",
+        &files[0],
+        "--file",
+        &files[1],
+        "--",
+        "sh",
+        "/job/endings.sh",
+    ]);
+    let text = text(&output);
+    assert!(text.contains("interrupted") && text.contains("FAULT: drover ended"), "{text}");
+    assert!(text.contains("FAULT: VM small ended"), "{text}");
+    assert_eq!(text.matches("status 1\n").count(), 3, "{text}");
+    let left: Vec<&str> = text.lines().filter(|line| line.starts_with("left: ")).collect();
+    assert_eq!(left, ["left: disabled"; 3], "{text}");
+    assert!(!text.contains("/usr/bin/drover guest"), "{text}");
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Threads of VMs are confined, given other policies, stopped, moved and killed, at any moment.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::host::{self, Daemon, say};
+use crate::storm::Dice;
+use crate::tasks::{confine, set_nice, set_policy};
+use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, cpu_s_during};
+
+/// What is done to a thread while it runs.
+type Harm = fn(&mut Dice, Pid);
+
+const PCPUS: usize = 4;
+const PROGRESS: Duration = Duration::from_secs(1);
+const WINDOW: Duration = Duration::from_secs(3);
+
+#[test]
+#[ignore = "runs inside the lab"]
+fn inside() {
+    host::must_be_lab();
+    let mut daemon = Daemon::start();
+    let wide = MicroVm::start("wide", 4, CPU);
+    let lone = MicroVm::start("lone", 1, CPU);
+    let sleeper = MicroVm::start("sleeper", 2, SLEEP);
+    let vms = [&wide, &lone, &sleeper];
+    stays_where_it_is_pinned(&lone);
+    all_progress_within(PROGRESS, &vms);
+    let harms: [(&str, Harm); 4] = [
+        ("affinities", change_affinity),
+        ("policies and nice values", change_policy),
+        ("stop and go", stop_and_go),
+        ("cgroups", change_cgroup),
+    ];
+    make_cgroups();
+    for (what, harm) in harms {
+        say(what);
+        harm_for(WINDOW, &vms, &[harm]);
+        daemon.must_serve();
+    }
+    say("all at once, and killed");
+    kill_while_harmed(&harms.map(|(_, harm)| harm));
+    harm_for(WINDOW, &vms, &harms.map(|(_, harm)| harm));
+    daemon.must_serve();
+    host::wait_until("the killed are forgotten", PROGRESS, || host::list().len() == vms.len());
+}
+
+/// Does harm to random threads of the VMs, again and again, then restores them: all must get on, at
+/// once and evenly.
+fn harm_for(time: Duration, vms: &[&MicroVm], harms: &[Harm]) {
+    let threads: Vec<Pid> = vms.iter().flat_map(|vm| vm.vcpu_threads()).collect();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 1..=2 {
+            let (stop, threads) = (&stop, &threads);
+            scope.spawn(move || {
+                let mut dice = Dice::new(seed);
+                while !stop.load(Ordering::Relaxed) {
+                    let thread = threads[dice.below(threads.len())];
+                    harms[dice.below(harms.len())](&mut dice, thread);
+                    if dice.below(4) == 0 {
+                        thread::sleep(Duration::from_micros(dice.below(3000) as u64));
+                    }
+                }
+            });
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            thread::sleep(Duration::from_millis(500));
+            host::list();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    threads.iter().for_each(|&thread| restore(thread));
+    vms.iter().for_each(|vm| vm.signal(Signal::SIGCONT));
+    all_progress_within(PROGRESS, vms);
+}
+
+fn restore(thread: Pid) {
+    set_policy(thread, libc::SCHED_OTHER);
+    set_nice(thread, 0);
+    confine(thread, &[0, 1, 2, 3]);
+}
+
+fn stays_where_it_is_pinned(vm: &MicroVm) {
+    say("pinned");
+    for pcpu in (0..PCPUS).rev() {
+        confine(vm.vcpu_threads()[0], &[pcpu]);
+        let got_s = cpu_s_during(Duration::from_millis(500), &[vm])[0];
+        assert!(got_s > 0.1, "pinned to {pcpu} it gets {got_s} s of 0.5 s");
+        let stat = fs::read_to_string(format!("/proc/{}/stat", vm.vcpu_threads()[0])).unwrap();
+        let last_pcpu = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(36));
+        assert_eq!(last_pcpu, Some(pcpu.to_string().as_str()), "{stat}");
+    }
+    confine(vm.vcpu_threads()[0], &[0, 1, 2, 3]);
+}
+
+fn change_affinity(dice: &mut Dice, thread: Pid) {
+    let pcpus: Vec<usize> = (0..PCPUS).filter(|_| dice.below(2) == 0).collect();
+    let one = [dice.below(PCPUS)];
+    confine(thread, if pcpus.is_empty() { &one } else { &pcpus });
+}
+
+fn change_policy(dice: &mut Dice, thread: Pid) {
+    match dice.below(4) {
+        0 => set_nice(thread, i32::try_from(dice.below(40)).unwrap() - 20),
+        1 => set_policy(thread, libc::SCHED_BATCH),
+        2 => set_policy(thread, libc::SCHED_IDLE),
+        _ => {
+            // Not for long: a busy thread of the real-time class rightly starves all others.
+            set_policy(thread, libc::SCHED_FIFO);
+            thread::sleep(Duration::from_micros(dice.below(500) as u64));
+            set_policy(thread, libc::SCHED_OTHER);
+        }
+    }
+}
+
+/// Stops the whole process, as a manager that pauses a VM does.
+fn stop_and_go(dice: &mut Dice, thread: Pid) {
+    // That it has been killed is no error.
+    let _ = kill(thread, Signal::SIGSTOP);
+    thread::sleep(Duration::from_micros(dice.below(2000) as u64));
+    let _ = kill(thread, Signal::SIGCONT);
+}
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+fn make_cgroups() {
+    fs::write(format!("{CGROUPS}/cgroup.subtree_control"), "+cpu").unwrap();
+    for (name, weight) in [("light", "1"), ("heavy", "10000")] {
+        fs::create_dir(format!("{CGROUPS}/{name}")).unwrap();
+        fs::write(format!("{CGROUPS}/{name}/cpu.weight"), weight).unwrap();
+    }
+}
+
+fn change_cgroup(dice: &mut Dice, thread: Pid) {
+    let place = ["", "/light", "/heavy"][dice.below(3)];
+    let weight = 1 + dice.below(10_000);
+    fs::write(format!("{CGROUPS}/light/cpu.weight"), weight.to_string()).unwrap();
+    // That it has been killed is no error.
+    let _ = fs::write(format!("{CGROUPS}{place}/cgroup.procs"), thread.to_string());
+}
+
+fn kill_while_harmed(harms: &[Harm]) {
+    let mut dice = Dice::new(3);
+    for round in 0..12 {
+        let vm = MicroVm::start(&format!("victim{round}"), 2, [CPU, SLEEP][round % 2]);
+        let threads = vm.threads();
+        for _ in 0..dice.below(40) {
+            let thread = threads[dice.below(threads.len())];
+            harms[dice.below(harms.len())](&mut dice, thread);
+        }
+        if dice.below(2) == 0 {
+            vm.signal(Signal::SIGSTOP);
+        }
+        drop(vm);
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Boots the lab with one job of this program in it, and demands that all went well.
+
+use std::process::Command;
+use std::time::Duration;
+
+use drover_lab::{Clock, Event, KernelChoice, Lab, LabOutcome, Topology};
+
+/// Where this program lies in the lab.
+const JOBS: &str = "/usr/bin/lab-faults";
+/// The kernel to boot instead of the newest: the beginning of a version, or as `drover lab exec --kernel`.
+const KERNEL: &str = "DROVER_TEST_KERNEL";
+/// Another order of events on the exact clock.
+const SEED: &str = "DROVER_TEST_SEED";
+
+/// A boot to come.
+pub struct Boot {
+    job: &'static str,
+    topology: Topology,
+    clock: Clock,
+    files: Vec<(&'static str, Vec<u8>)>,
+    environment: Vec<(&'static str, String)>,
+    timeout_s: u64,
+}
+
+impl Boot {
+    /// A boot that runs that job, the path of an ignored test, on two pCPUs with the exact clock.
+    pub fn new(job: &'static str) -> Self {
+        Self {
+            job,
+            topology: Topology { memory_mib: 1024, ..Topology::flat(2) },
+            clock: Clock::Exact,
+            files: Vec::new(),
+            environment: Vec::new(),
+            timeout_s: 600,
+        }
+    }
+
+    pub fn pcpus(mut self, cores: u32) -> Self {
+        self.topology.cores = cores;
+        self
+    }
+
+    /// Divides the pCPUs among that many sockets, each with a cache of its own.
+    pub fn sockets(mut self, sockets: u32) -> Self {
+        self.topology.cores /= sockets;
+        self.topology.sockets = sockets;
+        self
+    }
+
+    pub fn memory_mib(mut self, memory_mib: u32) -> Self {
+        self.topology.memory_mib = memory_mib;
+        self
+    }
+
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    pub fn file(mut self, path: &'static str, data: Vec<u8>) -> Self {
+        self.files.push((path, data));
+        self
+    }
+
+    pub fn environment(mut self, name: &'static str, value: &str) -> Self {
+        self.environment.push((name, value.to_owned()));
+        self
+    }
+
+    pub fn timeout_s(mut self, timeout_s: u64) -> Self {
+        self.timeout_s = timeout_s;
+        self
+    }
+
+    /// Boots and runs the job.
+    ///
+    /// # Panics
+    /// When the job failed or the kernel complained.
+    pub fn run(self) {
+        let dir = tempfile::tempdir().unwrap();
+        let jobs = dir.path().join("jobs");
+        strip(&std::env::current_exe().unwrap(), &jobs);
+        let mut lab = Lab::new(self.topology)
+            .clock(self.clock)
+            .timeout(Duration::from_secs(self.timeout_s))
+            .drover(env!("CARGO_BIN_EXE_drover").as_ref())
+            .program(JOBS, &jobs)
+            .command([JOBS, "--exact", self.job, "--ignored", "--nocapture", "--test-threads=1"]);
+        if let Ok(kernel) = std::env::var(KERNEL) {
+            lab = lab.kernel(KernelChoice::parse(&kernel).unwrap());
+        }
+        if let Ok(seed) = std::env::var(SEED) {
+            lab = lab.seed(seed.parse().unwrap());
+        }
+        for (path, data) in self.files {
+            lab = lab.file_bytes(path, data);
+        }
+        for (name, value) in &self.environment {
+            lab = lab.environment(name, value);
+        }
+        let outcome = lab.run(&mut |event| match event {
+            Event::Notice(line) => println!("{}: {line}", self.job),
+            Event::Output(line) => print!("{}: {line}", self.job),
+        });
+        check(self.job, &outcome.unwrap_or_else(|error| panic!("{}: {error:#}", self.job)));
+    }
+}
+
+fn check(job: &str, outcome: &LabOutcome) {
+    println!("{job}: {:.1} s on kernel {}", outcome.wall_s, outcome.kernel_version);
+    if outcome.exit_status != 0 || !outcome.kernel_warnings.is_empty() {
+        let lines: Vec<&str> = outcome.kernel_log.lines().collect();
+        println!("{job}: the kernel's log ended with:");
+        println!("{}", lines[lines.len().saturating_sub(25)..].join("\n"));
+    }
+    assert!(outcome.kernel_warnings.is_empty(), "{job}: {:#?}", outcome.kernel_warnings);
+    assert_eq!(outcome.exit_status, 0, "{job}: failed in the lab, see above");
+}
+
+/// Debug information is most of this program, and would be loaded at each boot.
+fn strip(program: &std::path::Path, to: &std::path::Path) {
+    let stripped =
+        Command::new("strip").arg("--strip-debug").arg("-o").arg(to).arg(program).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        std::fs::copy(program, to).unwrap();
+    }
+}

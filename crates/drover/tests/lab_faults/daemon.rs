@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon is killed, stopped, broken: VMs go on, and the kernel's scheduler is back in a second.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use drover_host::control::{Request, SOCKET_PATH, ask};
+use nix::sys::signal::Signal;
+
+use crate::host::{self, Daemon, FALLBACK, drover, refusal, say, scheduler_state};
+use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
+
+/// VMs must get on at least this often when nothing but shares holds them up.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+#[test]
+#[ignore = "runs inside the lab"]
+fn inside() {
+    host::must_be_lab();
+    let (busy, sleeper) = (MicroVm::start("busy", 3, CPU), MicroVm::start("sleeper", 1, SLEEP));
+    let vms = [&busy, &sleeper];
+    killed(&vms);
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        ended_by(signal, &vms);
+    }
+    broken(stopped(&vms), &vms);
+    thrown_out_from_the_keyboard(&vms);
+}
+
+fn killed(vms: &[&MicroVm]) {
+    say("kill -9");
+    for stop_it_first in [false, true] {
+        let daemon = if stop_it_first { start_quickly(vms) } else { Daemon::start() };
+        host::wait_until("VMs are found", PROGRESS, || host::list().len() == vms.len());
+        if stop_it_first {
+            daemon.signal(Signal::SIGSTOP);
+        }
+        daemon.signal(Signal::SIGKILL);
+        host::wait_for_fallback();
+        all_progress_within(PROGRESS, vms);
+        assert!(refusal(&drover(&["vm", "list"])).contains("drover serve"));
+    }
+}
+
+fn ended_by(signal: Signal, vms: &[&MicroVm]) {
+    say(signal.as_str());
+    let daemon = start_quickly(vms);
+    all_progress_within(PROGRESS, vms);
+    daemon.signal(signal);
+    let (status, said) = daemon.end_within(FALLBACK);
+    assert!(status.success(), "{signal}: {status}: {said}");
+    assert_eq!(scheduler_state(), "disabled", "it ends after its scheduler");
+    assert!(!Path::new(SOCKET_PATH).exists(), "the socket is left behind");
+    assert!(said.contains("stopping"), "{said}");
+    all_progress_within(PROGRESS, vms);
+}
+
+fn stopped(vms: &[&MicroVm]) -> Daemon {
+    say("SIGSTOP");
+    let mut daemon = start_quickly(vms);
+    daemon.signal(Signal::SIGSTOP);
+    for _ in 0..3 {
+        thread::sleep(PROGRESS);
+        assert_eq!(scheduler_state(), "enabled");
+        all_progress_within(PROGRESS, vms);
+    }
+    let line = refusal(&drover(&["vm", "list"]));
+    println!("{}", line.trim());
+    assert!(line.contains("does not answer"), "{line}");
+    let newcomer = MicroVm::start("newcomer", 1, CPU);
+    all_progress_within(PROGRESS, &[&newcomer]);
+    daemon.signal(Signal::SIGCONT);
+    daemon.must_serve();
+    // A vCPU is known once it has stopped, up to a slice after its first progress.
+    host::wait_until("the newcomer is found", PROGRESS, || host::list().len() == vms.len() + 1);
+    daemon
+}
+
+fn broken(daemon: Daemon, vms: &[&MicroVm]) {
+    say("BPF error");
+    ask(Path::new(SOCKET_PATH), &Request::Break).unwrap();
+    let (status, said) = daemon.end_within(FALLBACK);
+    assert_eq!(scheduler_state(), "disabled");
+    assert!(!status.success(), "an error is no success: {said}");
+    let last = said.lines().last().unwrap_or_default();
+    println!("{last}");
+    assert!(last.starts_with("drover: ") && last.contains("broken on request"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.contains("broken on request")).count(), 1, "{said}");
+    all_progress_within(PROGRESS, vms);
+}
+
+/// `SysRq-S`: an operator without a shell takes the scheduler away.
+fn thrown_out_from_the_keyboard(vms: &[&MicroVm]) {
+    say("SysRq-S");
+    let daemon = start_quickly(vms);
+    std::fs::write("/proc/sysrq-trigger", "S").unwrap();
+    let (_, said) = daemon.end_within(FALLBACK);
+    assert_eq!(scheduler_state(), "disabled");
+    assert!(said.contains("SysRq"), "{said}");
+    all_progress_within(PROGRESS, vms);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The virtual host as jobs see it: its kernel, its pCPUs, and the daemon on it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use drover_host::control::{Answer, Request, SOCKET_PATH, VmStatus, ask};
+use nix::sys::signal::{Signal, kill};
+
+use crate::tasks::pid_of;
+
+/// The host must be the kernel's own again within this time, whatever happened.
+pub const FALLBACK: Duration = Duration::from_secs(1);
+
+/// Jobs do harm; they must not run anywhere else.
+pub fn must_be_lab() {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_lab = name.trim() == "drover-lab" && Path::new(drover_lab::init::JOB_PATH).exists();
+    assert!(is_lab, "this job runs inside the lab only; run the tests without --ignored");
+}
+
+/// Tells how far the job is.
+pub fn say(what: &str) {
+    let up = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    println!("[{} s] {what}", up.split(' ').next().unwrap_or_default());
+}
+
+/// Waits for the condition.
+///
+/// # Panics
+/// When it does not come about in time.
+pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < limit, "not within {limit:?}: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn sched_ext(file: &str) -> String {
+    let text = fs::read_to_string(Path::new("/sys/kernel/sched_ext").join(file));
+    text.unwrap_or_default().trim().to_owned()
+}
+
+/// What the kernel says of sched_ext: `enabled`, `disabled` or between.
+pub fn scheduler_state() -> String {
+    sched_ext("state")
+}
+
+/// Waits until the kernel's own scheduler has everything back, which must not take long.
+pub fn wait_for_fallback() {
+    wait_until("the kernel's own scheduler is back", FALLBACK, || scheduler_state() == "disabled");
+}
+
+/// Runs `drover` with these arguments.
+pub fn drover(arguments: &[&str]) -> Output {
+    Command::new("drover").args(arguments).output().expect("drover starts")
+}
+
+/// The one line on stderr of a `drover` that refused.
+///
+/// # Panics
+/// When it did not fail, or had more or less to say.
+pub fn refusal(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "was not refused: {text}");
+    assert_eq!(text.lines().count(), 1, "one line was due, not:\n{text}");
+    assert!(output.stdout.is_empty(), "a refusal goes to stderr: {output:?}");
+    text
+}
+
+/// `drover vm list`, without the process.
+pub fn list() -> Vec<VmStatus> {
+    match ask(Path::new(SOCKET_PATH), &Request::ListVms) {
+        Ok(Answer::Vms { vms }) => vms,
+        other => panic!("no list of VMs: {other:?}"),
+    }
+}
+
+/// Orders shares.
+pub fn set_shares(name: &str, shares: u32) {
+    let order = Request::SetVm { name: name.to_owned(), shares: Some(shares) };
+    assert_eq!(ask(Path::new(SOCKET_PATH), &order).unwrap(), Answer::Done);
+}
+
+/// `drover serve`, killed when dropped.
+pub struct Daemon {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts it and waits until it serves.
+    pub fn start() -> Self {
+        let log = PathBuf::from("/tmp/drover-serve.log");
+        let out = File::create(&log).unwrap();
+        let child = Command::new("drover").arg("serve").stderr(out).spawn().unwrap();
+        let mut daemon = Self { child, log };
+        wait_until("drover serves", Duration::from_secs(10), || {
+            let ended = daemon.child.try_wait().unwrap();
+            assert!(ended.is_none(), "drover ended as it began: {}", daemon.said());
+            scheduler_state() == "enabled" && ask(SOCKET_PATH.as_ref(), &Request::ListVms).is_ok()
+        });
+        daemon
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(pid_of(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn end_within(mut self, limit: Duration) -> (ExitStatus, String) {
+        let mut status = None;
+        wait_until("drover ends", limit, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        (status.unwrap(), self.said())
+    }
+
+    /// Demands that the scheduler was never thrown out and still serves.
+    pub fn must_serve(&mut self) {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "drover ended ({ended:?}): {}", self.said());
+        assert_eq!(scheduler_state(), "enabled", "{}", self.said());
+        list();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Takes a pCPU away from the host, or gives it back.
+pub fn set_online(pcpu: usize, online: bool) {
+    let path = format!("/sys/devices/system/cpu/cpu{pcpu}/online");
+    fs::write(&path, if online { "1" } else { "0" }).unwrap_or_else(|err| panic!("{path}: {err}"));
+}
+
+/// Time each of these pCPUs has been idle since boot, in seconds, exact to a tick.
+pub fn idle_s(pcpus: &[usize]) -> Vec<f64> {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let idle_of = |pcpu: &usize| {
+        let name = format!("cpu{pcpu} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name)).expect("it is online");
+        let figures: Vec<f64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        (figures[3] + figures[4]) / 100.0
+    };
+    pcpus.iter().map(idle_of).collect()
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tries to break the scheduler, and the host with it, in the lab: a real kernel with real KVM VMs.
+//!
+//! Each fault is a job: an ignored test of this very program, which the lab runs as root inside its
+//! virtual host (see `boot`). A job panics when the host does not bear it well; whatever it did, the
+//! kernel must have nothing to complain of. Jobs that measure time take the exact clock, on which
+//! this machine's load does not show; jobs that look for races take the real one.
+//!
+//! To run one by hand: `cargo test -p drover --test lab_faults hotplug -- --nocapture`.
+
+mod affinity;
+mod boot;
+mod daemon;
+mod foreign;
+mod hogs;
+mod host;
+mod hotplug;
+mod idle;
+mod orders;
+mod soak;
+mod starvation;
+mod storm;
+mod tasks;
+mod vms;
+
+use boot::Boot;
+use drover_lab::Clock;
+
+#[test]
+fn vms_outlive_the_daemon_whatever_ends_it() {
+    Boot::new("daemon::inside").run();
+}
+
+#[test]
+fn orders_that_cannot_be_followed_are_refused_in_one_line() {
+    Boot::new("orders::inside").file("/foreign.bpf.o", foreign::compile()).run();
+}
+
+#[test]
+#[ignore = "pending, see docs/specification.md: hotplug can be slow under load"]
+fn pcpus_come_and_go_under_load() {
+    Boot::new("hotplug::inside").pcpus(4).run();
+}
+
+#[test]
+fn threads_are_confined_stopped_moved_and_killed_at_any_moment() {
+    Boot::new("affinity::inside").pcpus(4).run();
+}
+
+#[test]
+fn two_hundred_vms_come_and_go_and_leave_nothing() {
+    Boot::new("storm::inside").memory_mib(2048).run();
+}
+
+#[test]
+fn two_hundred_vms_come_and_go_on_pcpus_that_race() {
+    Boot::new("storm::inside").memory_mib(2048).clock(Clock::Real).run();
+}
+
+#[test]
+fn nobody_starves() {
+    Boot::new("starvation::inside").run();
+}
+
+#[test]
+fn no_pcpu_idles_while_somebody_waits() {
+    Boot::new("idle::inside").pcpus(4).run();
+}
+
+#[test]
+fn no_pcpu_idles_across_caches() {
+    Boot::new("idle::inside").pcpus(4).sockets(2).run();
+}
+
+#[test]
+fn mixed_load_soaks() {
+    let seconds = soak::seconds();
+    Boot::new("soak::inside")
+        .clock(Clock::Real)
+        .environment(soak::SECONDS, &seconds.to_string())
+        .timeout_s(seconds * 2 + 300)
+        .run();
+}

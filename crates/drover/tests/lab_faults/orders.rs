@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Orders and starts that must be refused, in one line, without harm to what runs.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use drover_host::control::SOCKET_PATH;
+
+use crate::foreign;
+use crate::host::{self, Daemon, drover, refusal, say, scheduler_state};
+use crate::vms::{CPU, MicroVm, all_progress_within};
+
+const NOBODY: u32 = 65_534;
+
+#[test]
+#[ignore = "runs inside the lab"]
+fn inside() {
+    host::must_be_lab();
+    let vm = MicroVm::start("web", 1, CPU);
+    beside_a_foreign_scheduler();
+    let mut daemon = Daemon::start();
+    host::wait_until("the VM is found", Duration::from_secs(1), || host::list().len() == 1);
+    twice();
+    as_nobody();
+    bad_orders();
+    bad_clients();
+    daemon.must_serve();
+    all_progress_within(Duration::from_millis(500), &[&vm]);
+}
+
+fn beside_a_foreign_scheduler() {
+    say("another scheduler");
+    let foreign = foreign::load("/foreign.bpf.o");
+    assert_eq!(scheduler_state(), "enabled");
+    let line = refusal(&drover(&["serve"]));
+    assert!(line.contains("foreign"), "{line}");
+    assert_eq!(scheduler_state(), "enabled", "the other one stays");
+    let check = drover(&["check"]);
+    let text = String::from_utf8_lossy(&check.stdout);
+    assert!(!check.status.success() && text.contains("foreign"), "{text}");
+    drop(foreign);
+    host::wait_for_fallback();
+}
+
+fn twice() {
+    say("a second daemon");
+    for arguments in [&["serve"][..], &["serve", "--socket", "/run/other.sock"]] {
+        let line = refusal(&drover(arguments));
+        println!("{}", line.trim());
+        assert!(line.contains("drover"), "{line}");
+    }
+}
+
+fn drover_as_nobody(arguments: &[&str]) -> Output {
+    Command::new("drover").args(arguments).uid(NOBODY).gid(NOBODY).output().unwrap()
+}
+
+fn as_nobody() {
+    say("without rights");
+    for arguments in [&["vm", "list"][..], &["vm", "set", "web", "--shares", "5"], &["serve"]] {
+        let line = refusal(&drover_as_nobody(arguments));
+        assert!(line.contains("sudo"), "{line}");
+    }
+    assert!(host::list()[0].shares_by_default);
+}
+
+fn bad_orders() {
+    say("bad orders");
+    let line = refusal(&drover(&["vm", "set", "nobody", "--shares", "2000"]));
+    assert!(line.contains("nobody") && line.contains("drover vm list"), "{line}");
+    for shares in ["0", "1000001", "many", "1e3", "18446744073709551617", ""] {
+        let line = refusal(&drover(&["vm", "set", "web", &format!("--shares={shares}")]));
+        assert!(line.contains("1 to 1000000"), "{line}");
+    }
+    let line = refusal(&drover(&["vm", "set", "web", "--shares", "-5"]));
+    assert!(line.contains("-5"), "{line}");
+    assert!(host::list()[0].shares_by_default, "a refused order changes nothing");
+    for (shares, now) in [("1", 1), ("1000000", 1_000_000), ("default", 1000)] {
+        let output = drover(&["vm", "set", "web", "--shares", shares]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(host::list()[0].shares, now);
+    }
+}
+
+fn bad_clients() {
+    say("bad clients");
+    let past_bounds = r#"{"request":"set_vm","name":"web","shares":1000001}"#;
+    let negative = r#"{"request":"set_vm","name":"web","shares":-1}"#;
+    for text in ["", "\n", "{", "null\n", r#"{"request":"reboot"}"#, past_bounds, negative] {
+        let mut client = UnixStream::connect(SOCKET_PATH).unwrap();
+        client.write_all(format!("{text}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("refused"), "{text:?}: {answer:?}");
+    }
+    // Silent, talkative without end, gone before the answer.
+    let _silent: Vec<UnixStream> =
+        (0..3).map(|_| UnixStream::connect(SOCKET_PATH).unwrap()).collect();
+    let mut talkative = UnixStream::connect(SOCKET_PATH).unwrap();
+    talkative.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    let megabyte = vec![b'x'; 1 << 20];
+    // It is cut off at some point, which is an error here.
+    let _ = (0..16).try_for_each(|_| talkative.write_all(&megabyte));
+    let mut hasty = UnixStream::connect(SOCKET_PATH).unwrap();
+    hasty.write_all(b"{\"request\":\"list_vms\"}\n").unwrap();
+    drop(hasty);
+    assert!(host::list()[0].shares_by_default);
+}

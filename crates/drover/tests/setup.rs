@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `script/setup`: says what is missing; nothing is installed here.
+
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+const SETUP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../script/setup");
+
+fn complaints(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_unknown_argument_is_refused() {
+    let output = Command::new(SETUP).arg("--everything").output().unwrap();
+    assert!(!output.status.success());
+    assert_eq!(
+        complaints(&output),
+        "setup: unknown argument --everything; usage: script/setup [--check]\n"
+    );
+}
+
+#[test]
+fn on_a_bare_machine_everything_missing_is_named_in_one_line() {
+    let bare = tempfile::tempdir().unwrap();
+    for tool in ["sh", "sed", "id"] {
+        symlink(format!("/bin/{tool}"), bare.path().join(tool)).unwrap();
+    }
+    let output = Command::new("/bin/sh").args([SETUP, "--check"]).env("PATH", bare.path()).output();
+    let output = output.unwrap();
+    let text = complaints(&output);
+    assert!(!output.status.success() && text.lines().count() == 1, "{text}");
+    for thing in ["a C compiler", "clang 16 or newer", "QEMU", "busybox", "sysbench", "Rust 1.85"] {
+        assert!(text.contains(thing), "{thing}: {text}");
+    }
+}
+
+#[test]
+fn a_machine_that_has_everything_is_left_alone_at_once() {
+    let started = Instant::now();
+    let output = Command::new(SETUP).arg("--check").output().unwrap();
+    assert!(started.elapsed() < Duration::from_secs(1));
+    assert!(output.status.success(), "{}", complaints(&output));
+}
