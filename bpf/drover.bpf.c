@@ -291,7 +291,26 @@ int drover_order(struct vm_order *order)
 	if (order->slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != order->vm_id)
 		return -3; /* ESRCH */
 	vm->shares_asked = order->shares;
+	vm->reservation_mcpu = order->reservation_mcpu;
+	vm->limit_mcpu = order->limit_mcpu;
+	vm->pool = order->pool;
+	vm->cosched_mode = order->cosched_mode;
 	vm_settle_shares(&drover, vm);
+	return 0;
+}
+
+SEC("syscall")
+int drover_pool_order(struct pool_order *order)
+{
+	struct pool *pool = &drover.pool[bounded(order->pool, DROVER_MAX_POOLS)];
+
+	if (order->pool == 0 || order->pool >= DROVER_MAX_POOLS)
+		return -22; /* EINVAL */
+	pool->parent = order->parent;
+	pool->shares = order->shares;
+	pool->reservation_mcpu = order->reservation_mcpu;
+	pool->limit_mcpu = order->limit_mcpu;
+	pool->live = order->live;
 	return 0;
 }
 

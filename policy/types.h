@@ -53,6 +53,7 @@ typedef int64_t s64;
 #define DROVER_MAX_VMS (1 << DROVER_SLOT_BITS)
 #define DROVER_MAX_PCPUS 4096
 #define DROVER_MAX_CELLS 256
+#define DROVER_MAX_POOLS 1024
 
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
@@ -63,6 +64,16 @@ enum thread_kind {
 	THREAD_HOST = 0,   /* a task of the host: daemon, kthread, shell */
 	THREAD_VCPU = 1,   /* a vCPU: it has been seen inside KVM_RUN */
 	THREAD_HELPER = 2, /* another thread of a VMM process: I/O, vhost, monitor */
+};
+
+/* How the vCPUs of a VM are kept moving together. */
+enum cosched_mode {
+	COSCHED_AUTO = 0,
+	COSCHED_OFF = 1,
+	COSCHED_STRICT = 2,
+	COSCHED_RELAXED = 3,
+	COSCHED_SKEW = 4,
+	COSCHED_GANG = 5,
 };
 
 enum vm_state {
@@ -85,6 +96,10 @@ struct vm {
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
 	u32 nr_waiting; /* threads ready and not running, in all queues */
 	u32 nr_running;
+	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
+	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
+	u32 pool;             /* index of its pool, 0 is the root */
+	u32 cosched_mode;     /* enum cosched_mode */
 	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
 	/* counters, since birth */
 	u64 vcpu_run_ns;
@@ -94,6 +109,16 @@ struct vm {
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
+};
+
+/* One pool of VMs and further pools; pool 0 is the root, always there. */
+struct pool {
+	u32 live;
+	u32 parent;
+	u32 shares; /* among its siblings */
+	u32 reservation_mcpu;
+	u32 limit_mcpu; /* 0: no limit */
+	u32 pad;
 };
 
 /* One thread, of a VM or of the host. */
@@ -168,10 +193,12 @@ struct drover {
 	u32 vm_shares;    /* of all VMs together, the host apart */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
+	struct pool pool[DROVER_MAX_POOLS];
 };
 
-_Static_assert(sizeof(struct vm) == 136, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 152, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 72, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct pool) == 24, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 48, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 56, "struct params: same in BPF and native code");
 

@@ -60,6 +60,10 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->tgid = tgid;
 	vm->nr_vcpus = 0;
 	vm->shares_asked = 0;
+	vm->reservation_mcpu = 0;
+	vm->limit_mcpu = 0;
+	vm->pool = 0;
+	vm->cosched_mode = COSCHED_AUTO;
 	vm->vtime_ns = d->vtime_now_ns;
 	vm->vruntime_floor_ns = 0;
 	vm->vcpu_run_ns = 0;

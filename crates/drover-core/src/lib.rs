@@ -8,3 +8,4 @@ pub mod histogram;
 mod nearest;
 pub mod results;
 pub mod scenario;
+pub mod settings;

@@ -8,8 +8,9 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
+use drover_core::settings::{PoolId, PoolSettings, VmSettings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, ProgramMut};
 
 use crate::farewell::Farewell;
 use crate::params::Params;
@@ -125,23 +126,54 @@ impl Scheduler {
         })
     }
 
-    /// Give the VM that many shares; 0 restores the default for its size.
+    /// Put these settings of the VM in force.
     ///
     /// # Errors
     /// When the VM is gone meanwhile.
-    pub fn set_shares(&self, vm: &KernelVm, shares: u32) -> Result<()> {
-        let mut order = types::vm_order { slot: vm.slot, shares, vm_id: vm.id };
+    pub fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
+        let mut order = types::vm_order {
+            slot: vm.slot,
+            shares: settings.shares.unwrap_or(0),
+            vm_id: vm.id,
+            reservation_mcpu: settings.reservation_mcpu,
+            limit_mcpu: settings.limit_mcpu.unwrap_or(0),
+            pool: settings.pool.0,
+            cosched_mode: settings.cosched as u32,
+        };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
         };
-        let input = ProgramInput { context_in: Some(bytes), ..ProgramInput::default() };
-        let output =
-            self.skel.progs.drover_order.test_run(input).context("cannot reach the scheduler")?;
-        match output.return_value as i32 {
+        match call(&self.skel.progs.drover_order, bytes)? {
             0 => Ok(()),
             code if code == -ESRCH => Err(anyhow!("the VM is gone")),
             code => Err(anyhow!("the scheduler refused the order (code {code})")),
+        }
+    }
+
+    /// Put these settings of the pool in force, making it where it is not; None removes it, which
+    /// is for the caller to do only when nothing is in it.
+    ///
+    /// # Errors
+    /// When the pool is the root or beyond the table.
+    pub fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
+        let live = settings.is_some();
+        let settings = settings.cloned().unwrap_or_default();
+        let mut order = types::pool_order {
+            pool: pool.0,
+            live: live.into(),
+            parent: settings.parent.0,
+            shares: settings.shares,
+            reservation_mcpu: settings.reservation_mcpu,
+            limit_mcpu: settings.limit_mcpu.unwrap_or(0),
+        };
+        // SAFETY: `pool_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_pool_order, bytes)? {
+            0 => Ok(()),
+            code => Err(anyhow!("the scheduler refused the pool (code {code})")),
         }
     }
 
@@ -189,6 +221,12 @@ fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -
         pcpu.online = u32::from(online);
     }
     Ok(())
+}
+
+/// Run one of the scheduler's order programs; what it returned.
+fn call(program: &ProgramMut<'_>, order: &mut [u8]) -> Result<i32> {
+    let input = ProgramInput { context_in: Some(order), ..ProgramInput::default() };
+    Ok(program.test_run(input).context("cannot reach the scheduler")?.return_value as i32)
 }
 
 /// Slot 0 is the host's; all others are free, the lowest to be taken first.

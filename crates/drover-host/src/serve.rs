@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail};
+use drover_core::settings::VmSettings;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::control::{Answer, Listener, Request, VmStatus};
@@ -112,7 +113,7 @@ impl Herd {
         if shares.is_some_and(|shares| !(1..=SHARES_MAX).contains(&shares)) {
             bail!("shares must be 1 to {SHARES_MAX}");
         }
-        scheduler.set_shares(vm, shares.unwrap_or(0))
+        scheduler.set_vm(vm, &VmSettings { shares, ..VmSettings::default() })
     }
 
     fn find(&self, name: &str) -> Result<&KernelVm> {

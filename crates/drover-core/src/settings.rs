@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is asked of the scheduler for a VM or a pool, in the units the kernel takes.
+//!
+//! A pCPU is 1000 mcpu (thousandths of a pCPU); operators write percent of a pCPU, 10 mcpu each.
+
+use serde::{Deserialize, Serialize};
+
+/// How the vCPUs of a VM are kept moving together. The numbers are those of `enum cosched_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u32)]
+pub enum Cosched {
+    /// As the VM needs it, found out while it runs.
+    #[default]
+    Auto = 0,
+    /// Not at all.
+    Off = 1,
+    /// All stop when one lags, and start only all together.
+    Strict = 2,
+    /// As strict, but only those that lag must start together (ESX 3).
+    Relaxed = 3,
+    /// Only the vCPU too far ahead stops, alone (ESX 4).
+    Skew = 4,
+    /// All run and pause together.
+    Gang = 5,
+}
+
+/// A pool, by its place in the kernel's table; 0 is the root.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+pub struct PoolId(pub u32);
+
+impl PoolId {
+    /// The pool all others are in.
+    pub const ROOT: Self = Self(0);
+    /// How many pools there may be, the root included.
+    pub const COUNT_MAX: u32 = 1024;
+}
+
+/// Everything asked for a VM.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VmSettings {
+    /// Shares among its siblings; none: 1000 per vCPU.
+    pub shares: Option<u32>,
+    /// CPU it is promised, thousandths of a pCPU.
+    pub reservation_mcpu: u32,
+    /// CPU it may have at most, thousandths of a pCPU, above 0; none: no limit.
+    pub limit_mcpu: Option<u32>,
+    /// Its pool.
+    pub pool: PoolId,
+    /// How its vCPUs are kept together.
+    pub cosched: Cosched,
+}
+
+/// Everything asked for a pool other than the root.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PoolSettings {
+    /// The pool it is in.
+    pub parent: PoolId,
+    /// Shares among its siblings, above 0.
+    pub shares: u32,
+    /// CPU it is promised, thousandths of a pCPU.
+    pub reservation_mcpu: u32,
+    /// CPU it may have at most, thousandths of a pCPU, above 0; none: no limit.
+    pub limit_mcpu: Option<u32>,
+}
