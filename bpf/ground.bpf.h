@@ -157,15 +157,25 @@ static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 nea
 	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
 }
 
+/*
+ * A kick is sent by an interrupt to oneself. On a pCPU that is going offline it
+ * would be lost, and would block all later ones there, the kernel's own too.
+ */
+static bool may_kick(struct drover *d)
+{
+	return d->pcpu[bounded(bpf_get_smp_processor_id(), DROVER_MAX_PCPUS)].online;
+}
+
 static void ground_kick(struct drover *d, u32 pcpu)
 {
-	/*
-	 * A kick is sent by an interrupt to oneself. On a pCPU that is going offline it
-	 * would be lost, and would block all later ones there, the kernel's own too.
-	 */
-	if (!d->pcpu[bounded(bpf_get_smp_processor_id(), DROVER_MAX_PCPUS)].online)
-		return;
-	scx_bpf_kick_cpu(pcpu, 0);
+	if (may_kick(d))
+		scx_bpf_kick_cpu(pcpu, 0);
+}
+
+static void ground_preempt(struct drover *d, u32 pcpu)
+{
+	if (may_kick(d))
+		scx_bpf_kick_cpu(pcpu, KERNEL_ENUM(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
 static struct cell *ground_cell(struct drover *d, u32 cell)

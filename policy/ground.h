@@ -71,6 +71,8 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
 /* Make the pCPU ask for work again. */
 GROUND void ground_kick(struct drover *d, u32 pcpu);
+/* Take the slice from whoever runs there: the pCPU asks for work at once. */
+GROUND void ground_preempt(struct drover *d, u32 pcpu);
 
 /* --- cells --- */
 

@@ -13,13 +13,15 @@ static struct ground *of(struct drover *d)
 static void meanwhile(struct ground *g)
 {
 	u64 kicks = g->kicks;
+	u64 preempts = g->preempts;
 	u32 asking = g->asking;
 
 	if (!g->meanwhile)
 		return;
-	g->kicks = 0;
+	g->kicks = g->preempts = 0;
 	g->meanwhile(g);
 	g->kicks = kicks;
+	g->preempts = preempts;
 	g->asking = asking;
 }
 
@@ -139,9 +141,14 @@ void fake_put(struct ground *g, struct task_struct *task)
 
 void fake_deliver_kicks(struct ground *g)
 {
-	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
-		g->pcpu[i].resched |= g->kicks >> i & 1;
-	g->kicks = 0;
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++) {
+		struct task_struct *current = g->pcpu[i].current;
+
+		if (g->preempts >> i & 1 && current)
+			current->slice_ns = 0;
+		g->pcpu[i].resched |= (g->kicks | g->preempts) >> i & 1;
+	}
+	g->kicks = g->preempts = 0;
 }
 
 void fake_count_cpu_time(struct ground *g, struct task_struct *task)
@@ -288,6 +295,12 @@ void ground_kick(struct drover *d, u32 pcpu)
 {
 	of(d)->kicks |= 1ULL << pcpu;
 	of(d)->nr_kicks++;
+}
+
+void ground_preempt(struct drover *d, u32 pcpu)
+{
+	of(d)->preempts |= 1ULL << pcpu;
+	of(d)->nr_preempts++;
 }
 
 struct cell *ground_cell(struct drover *d, u32 cell)

@@ -88,6 +88,8 @@ struct ground {
 	s64 arrivals;
 	u32 nr_kicks;
 	u64 kicks; /* on their way, a bit for each pCPU */
+	u32 nr_preempts;
+	u64 preempts; /* likewise; these take the slice away, too */
 	u64 next_bound_check_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	bool slot_taken[FAKE_PROCESSES];

@@ -63,6 +63,8 @@ pub struct Pcpu {
     pub need_resched: bool,
     /// The interrupt on its way is a kick: a pick is due when it arrives.
     pub kicked: bool,
+    /// ... and takes the slice from whoever runs then.
+    pub preempted: bool,
     /// Takes part.
     pub online: bool,
     /// From when on the task running here gets work done; before, it pays for switches and
@@ -134,6 +136,7 @@ impl Machine {
             current: NOBODY,
             need_resched: false,
             kicked: false,
+            preempted: false,
             online: true,
             work_from_ns: 0,
             idle_since_ns: 0,

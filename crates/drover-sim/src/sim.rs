@@ -222,6 +222,11 @@ impl<C: Class> Sim<C> {
             let pcpu = &mut sim.m.pcpus[cpu as usize];
             pcpu.need_resched |= pcpu.kicked;
             pcpu.kicked = false;
+            if std::mem::take(&mut pcpu.preempted) {
+                if let Some(task) = sim.m.current(cpu) {
+                    sim.m.tasks[task as usize].slice_ns = 0;
+                }
+            }
         });
     }
 

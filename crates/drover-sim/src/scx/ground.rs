@@ -186,6 +186,13 @@ extern "C" fn ground_kick(d: *mut Drover, pcpu: u32) {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn ground_preempt(d: *mut Drover, pcpu: u32) {
+    // SAFETY: called by the policy.
+    let (m, queues, _) = unsafe { behind(d) };
+    queues.preempt(m, pcpu);
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ground_cell(d: *mut Drover, cell: u32) -> *mut Cell {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };

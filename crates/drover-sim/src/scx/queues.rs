@@ -285,4 +285,10 @@ impl Queues {
             m.kick(cpu, self.surroundings.kick_late_ns);
         }
     }
+
+    /// ... and takes the slice from whoever runs there when the kick arrives.
+    pub(super) fn preempt(&mut self, m: &mut Machine, cpu: u32) {
+        self.kick(m, cpu);
+        m.pcpus[cpu as usize].preempted |= m.pcpus[cpu as usize].kicked;
+    }
 }
