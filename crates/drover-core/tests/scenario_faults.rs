@@ -56,7 +56,8 @@ fn unknown_keys_and_words() {
             "cores = 4",
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
-             known are sockets, dies, cores, threads, nodes, memory_mib",
+             known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
+             clock_mhz, l1d_kib, l2_kib, llc_kib",
         ),
         (
             "shares = 500",
@@ -344,4 +345,46 @@ proptest! {
             prop_assert!(error.line <= text.lines().count() + 1);
         }
     }
+}
+
+#[test]
+fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
+    let text = GOOD.replacen("{ cores = 4 }", "\"hosts/h.toml\"", 1);
+    let parse = |host: &str| {
+        let read = |name: &str| {
+            assert_eq!(name, "hosts/h.toml");
+            Ok(host.to_owned())
+        };
+        Scenario::parse_with(&text, "dir/x.toml", &read).map_err(|error| error.to_string())
+    };
+    let host = parse("cores = 2\nthreads = 2\nclock_mhz = 2400\n").unwrap().host;
+    assert_eq!((host.pcpus(), host.clock_mhz), (4, Some(2400)));
+    for (host, expected) in [
+        (
+            "cores = 2\nclock_mhz = 1",
+            "dir/hosts/h.toml:2: clock_mhz = 1 does not do in [host]; \
+             give a whole number from 100 to 20000",
+        ),
+        ("cores = ", "dir/hosts/h.toml:1: not TOML"),
+        (
+            "sockets = 2\nnodes = 2\nnode_distances = [[10, 20]]",
+            "dir/hosts/h.toml:3: node_distances is not 2 rows of 2; \
+             give a row for each node, as numactl --hardware prints them",
+        ),
+        (
+            "sockets = 2\nnodes = 2\nnode_distances = [[10, 10], [20, 10]]",
+            "dir/hosts/h.toml:3: distance 10 from node 0 to node 1; \
+             10 is the distance of a node to itself, others are more",
+        ),
+        (
+            "node_distances = [[10, \"far\"]]",
+            "dir/hosts/h.toml:1: node_distances = [[10, \"far\"]] does not do in [host]; \
+             give rows of whole numbers, each from 1 to 254",
+        ),
+    ] {
+        let error = parse(host).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    let alone = Scenario::parse(&text, "dir/x.toml").unwrap_err().to_string();
+    assert!(alone.starts_with("dir/x.toml:3: cannot read dir/hosts/h.toml: "), "{alone}");
 }

@@ -2,7 +2,7 @@
 //! Every scenario that comes with Drover can be read, and is what its name says.
 
 use drover_core::entitlement::share_owed_pct;
-use drover_core::scenario::{Clock, Scenario, Vmm};
+use drover_core::scenario::{Clock, Host, Scenario, Vmm};
 use std::path::PathBuf;
 
 fn directory() -> PathBuf {
@@ -12,7 +12,10 @@ fn directory() -> PathBuf {
 fn read(name: &str) -> Scenario {
     let path = directory().join(name);
     let text = std::fs::read_to_string(&path).unwrap();
-    Scenario::parse(&text, name).unwrap_or_else(|error| panic!("{error}"))
+    let other = |other: &str| {
+        std::fs::read_to_string(directory().join(other)).map_err(|error| error.to_string())
+    };
+    Scenario::parse_with(&text, name, &other).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn all() -> Vec<(String, Scenario)> {
@@ -82,4 +85,42 @@ fn qemu_guests_are_owed_one_to_three() {
     assert!(vms.iter().all(|vm| vm.vmm == Vmm::Qemu && vm.vcpus == 2));
     let owed = share_owed_pct(vms, 2, scenario.duration_s).unwrap();
     assert!((owed[0] - 25.0).abs() < 1e-9, "{owed:?}");
+}
+
+/// The host of a file in scenarios/hosts/.
+fn host(file: &str) -> Host {
+    let text = format!(
+        "name = \"x\"\nhost = \"hosts/{file}\"\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
+         workload = {{ kind = \"cpu\" }}\n"
+    );
+    let read = |other: &str| {
+        std::fs::read_to_string(directory().join(other)).map_err(|error| error.to_string())
+    };
+    let scenario = Scenario::parse_with(&text, "x.toml", &read);
+    scenario.unwrap_or_else(|error| panic!("{error}")).host
+}
+
+#[test]
+fn every_host_reads_and_those_of_the_seeds_have_their_shape() {
+    for entry in std::fs::read_dir(directory().join("hosts")).unwrap() {
+        let file = entry.unwrap().file_name().into_string().unwrap();
+        assert!(file == "lab.toml" || host(&file).cpu.is_some(), "{file} says no CPU");
+    }
+    // pCPUs, last-level caches, NUMA nodes, MiB.
+    for (file, shape) in [
+        ("xeon-x5355-x2.toml", (8, 4, 1, 32_768)),
+        ("opteron-8384-x2.toml", (8, 2, 2, 65_536)),
+        ("opteron-8222-x4.toml", (8, 8, 4, 65_536)),
+        ("opteron-8378-x4.toml", (16, 4, 4, 73_728)),
+        ("xeon-x5365-x2.toml", (8, 4, 1, 16_384)),
+        ("xeon-e7-8870-x4.toml", (80, 4, 4, 262_144)),
+        ("westmere-ep-x2.toml", (16, 2, 2, 147_456)),
+        ("numa-16-way.toml", (16, 2, 2, 12_288)),
+        ("xeon-8468h-x4.toml", (384, 4, 4, 2_097_152)),
+        ("lab.toml", (4, 1, 1, 2_048)),
+    ] {
+        let host = host(file);
+        let found = (host.pcpus(), host.sockets * host.dies, host.nodes, host.memory_mib);
+        assert_eq!(found, shape, "{file}");
+    }
 }

@@ -7,6 +7,7 @@ use crate::host::{self, HostOptions};
 use crate::overrides::Overrides;
 use crate::peers::Contender;
 use crate::plan::plan;
+use crate::scenario_file::ScenarioFile;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, anyhow};
 use drover_core::results::{Ground, Results, Run};
@@ -31,27 +32,6 @@ pub struct LabOptions {
     pub kernel: KernelChoice,
     /// Also measure the time spent in the scheduler's BPF programs.
     pub bpf_stats: bool,
-}
-
-/// A scenario file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScenarioFile {
-    /// Its name, for messages.
-    pub name: String,
-    /// Its text.
-    pub text: String,
-}
-
-impl ScenarioFile {
-    /// Reads it, with `overrides` put in.
-    ///
-    /// # Errors
-    /// The first fault of the file or the overrides.
-    pub fn scenario(&self, overrides: &Overrides) -> Result<Scenario> {
-        let mut scenario = Scenario::parse(&self.text, &self.name)?;
-        overrides.apply(&mut scenario)?;
-        Ok(scenario)
-    }
 }
 
 /// What came back from the lab.
@@ -205,6 +185,10 @@ fn set_up(
     Ok(lab.file_bytes(JOB_PATH, serde_json::to_vec(&job)?).command(["drover", SUBCOMMAND]))
 }
 
+/// The most memory the virtual host is given, MiB: real machines have more than whoever runs the
+/// lab, and no workload of it needs more.
+const MEMORY_MIB_MAX: u32 = 8192;
+
 fn topology(host: &Host) -> Topology {
     Topology {
         sockets: host.sockets,
@@ -212,7 +196,7 @@ fn topology(host: &Host) -> Topology {
         cores: host.cores,
         threads: host.threads,
         nodes: host.nodes,
-        memory_mib: host.memory_mib,
+        memory_mib: host.memory_mib.min(MEMORY_MIB_MAX / host.nodes * host.nodes),
     }
 }
 
@@ -252,12 +236,13 @@ fn refusal(words: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     const TEXT: &str = "name = \"s\"\n[host]\ncores = 4\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
                         workload = { kind = \"cpu\" }\n";
 
     fn file(text: &str) -> ScenarioFile {
-        ScenarioFile { name: "s.toml".to_owned(), text: text.to_owned() }
+        ScenarioFile { name: "s.toml".to_owned(), text: text.to_owned(), others: BTreeMap::new() }
     }
 
     fn outcome(exit_status: i32, warnings: &[&str]) -> LabOutcome {

@@ -31,6 +31,7 @@ mod plan;
 mod proc_stat;
 mod process;
 mod reading;
+mod scenario_file;
 mod sched_ext;
 mod scheduler;
 mod threads;
@@ -40,3 +41,4 @@ mod weights;
 
 pub use event::{Event, Started};
 pub use overrides::Overrides;
+pub use scenario_file::ScenarioFile;

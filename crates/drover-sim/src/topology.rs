@@ -19,6 +19,8 @@ pub struct Topology {
     pub llcs: Vec<CpuSet>,
     /// The pCPUs of each NUMA node.
     pub nodes: Vec<CpuSet>,
+    /// From each NUMA node, all nodes from the nearest (itself) to the farthest.
+    pub nodes_by_distance: Vec<Vec<u32>>,
 }
 
 impl Topology {
@@ -34,8 +36,14 @@ impl Topology {
             let members = |group: u32| (0..pcpus).filter(move |&cpu| of[cpu as usize] == group);
             (0..count).map(|group| CpuSet::of(pcpus, members(group))).collect()
         };
+        let by_distance = |from: u32| {
+            let mut nodes: Vec<u32> = (0..host.nodes).collect();
+            nodes.sort_by_key(|&to| (from != to, host.distance(from, to)));
+            nodes
+        };
         Self {
             threads: host.threads,
+            nodes_by_distance: (0..host.nodes).map(by_distance).collect(),
             llcs: gather(dies, &llc_of),
             nodes: gather(host.nodes, &node_of),
             llc_of,
@@ -61,12 +69,20 @@ mod tests {
 
     #[test]
     fn a_host_of_two_nodes_is_taken_apart() {
-        let host = Host { sockets: 2, dies: 2, cores: 3, threads: 2, nodes: 2, memory_mib: 256 };
+        let host = Host { sockets: 2, dies: 2, cores: 3, threads: 2, nodes: 2, ..Host::default() };
         let topology = Topology::of(&host);
         assert_eq!(topology.pcpus(), 24);
         assert_eq!(topology.siblings(7), 6..8);
         assert_eq!((topology.llc_of[5], topology.llc_of[6], topology.llc_of[23]), (0, 1, 3));
         assert_eq!((topology.node_of[11], topology.node_of[12]), (0, 1));
         assert_eq!((topology.llcs[1].count(), topology.nodes[1].count()), (6, 12));
+        assert_eq!(topology.nodes_by_distance, [[0, 1], [1, 0]]);
+    }
+
+    #[test]
+    fn near_nodes_come_before_far_ones() {
+        let node_distances = [[10, 32, 16], [32, 10, 16], [16, 32, 10]].map(Vec::from).to_vec();
+        let host = Host { sockets: 3, nodes: 3, node_distances, ..Host::default() };
+        assert_eq!(Topology::of(&host).nodes_by_distance, [[0, 2, 1], [1, 2, 0], [2, 0, 1]]);
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is wrong with a scenario file.
 
+use toml::Spanned;
+use toml::de::DeTable;
+
 /// A fault of a scenario file, in one line: where, what, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}; {mend}")]
@@ -21,7 +24,16 @@ pub(super) struct Source<'a> {
     pub(super) text: &'a str,
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// The text as a table.
+    pub(super) fn table(&self) -> Result<Spanned<DeTable<'a>>, ScenarioError> {
+        DeTable::parse(self.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            let what = error.message().replace('\n', ", ");
+            self.error(at, format!("not TOML: {what}"), "see docs/scenarios.md for an example")
+        })
+    }
+
     /// The fault `what` at byte `at` of the text.
     pub(super) fn error(
         &self,

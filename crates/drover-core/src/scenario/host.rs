@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host a scenario asks for.
 
-/// The shape of a host. The lab builds it; on a real host only [`Host::pcpus`] counts.
+/// The shape of a host, written in the scenario or in a file of its own (scenarios/hosts/). The lab
+/// builds it; on a real host only [`Host::pcpus`] counts. Sizes and clock are for whoever has a use
+/// for them: none means not said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// CPU sockets.
@@ -16,6 +18,19 @@ pub struct Host {
     pub nodes: u32,
     /// Memory of the whole host, MiB.
     pub memory_mib: u32,
+    /// Distance from each node (row) to each (column), as `numactl --hardware` prints it: 10 is
+    /// local. Empty: not said.
+    pub node_distances: Vec<Vec<u32>>,
+    /// Model of the CPU.
+    pub cpu: Option<String>,
+    /// Nominal clock of a core, MHz.
+    pub clock_mhz: Option<u32>,
+    /// First-level data cache of a core, KiB.
+    pub l1d_kib: Option<u32>,
+    /// Second-level cache of a core, KiB, where it is not the die's last level.
+    pub l2_kib: Option<u32>,
+    /// Last-level cache of a die, KiB.
+    pub llc_kib: Option<u32>,
 }
 
 impl Host {
@@ -23,6 +38,10 @@ impl Host {
     pub const PCPUS_MAX: u32 = 4096;
     /// Default memory of the host, MiB.
     pub const MEMORY_MIB: u32 = 2048;
+    /// Distance from a node to itself.
+    pub const DISTANCE_LOCAL: u32 = 10;
+    /// Distance between nodes where it is not said: one hop.
+    pub const DISTANCE_REMOTE: u32 = 20;
     /// The most memory a host or VM may have, MiB.
     pub const MEMORY_MIB_MAX: u32 = 1 << 24;
 
@@ -30,12 +49,33 @@ impl Host {
     pub fn pcpus(&self) -> u32 {
         self.sockets * self.dies * self.cores * self.threads
     }
+
+    /// Distance from one NUMA node to another.
+    pub fn distance(&self, from: u32, to: u32) -> u32 {
+        match self.node_distances.get(from as usize).and_then(|row| row.get(to as usize)) {
+            Some(distance) => *distance,
+            None if from == to => Self::DISTANCE_LOCAL,
+            None => Self::DISTANCE_REMOTE,
+        }
+    }
 }
 
 impl Default for Host {
     fn default() -> Self {
-        let memory_mib = Self::MEMORY_MIB;
-        Self { sockets: 1, dies: 1, cores: 1, threads: 1, nodes: 1, memory_mib }
+        Self {
+            sockets: 1,
+            dies: 1,
+            cores: 1,
+            threads: 1,
+            nodes: 1,
+            memory_mib: Self::MEMORY_MIB,
+            node_distances: Vec::new(),
+            cpu: None,
+            clock_mhz: None,
+            l1d_kib: None,
+            l2_kib: None,
+            llc_kib: None,
+        }
     }
 }
 
@@ -48,5 +88,13 @@ mod tests {
         let host = Host { sockets: 2, dies: 2, cores: 4, threads: 2, ..Host::default() };
         assert_eq!(host.pcpus(), 32);
         assert_eq!(Host::default().pcpus(), 1);
+    }
+
+    #[test]
+    fn distances_that_are_not_said_are_one_hop() {
+        let mut host = Host { sockets: 2, nodes: 2, ..Host::default() };
+        assert_eq!((host.distance(1, 1), host.distance(0, 1)), (10, 20));
+        host.node_distances = vec![vec![10, 32], vec![32, 10]];
+        assert_eq!(host.distance(0, 1), 32);
     }
 }

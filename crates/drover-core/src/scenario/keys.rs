@@ -23,7 +23,23 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "expect",
         ],
     ),
-    (HOST, &["sockets", "dies", "cores", "threads", "nodes", "memory_mib"]),
+    (
+        HOST,
+        &[
+            "sockets",
+            "dies",
+            "cores",
+            "threads",
+            "nodes",
+            "memory_mib",
+            "node_distances",
+            "cpu",
+            "clock_mhz",
+            "l1d_kib",
+            "l2_kib",
+            "llc_kib",
+        ],
+    ),
     (
         VM,
         &[

@@ -10,6 +10,7 @@ mod host;
 pub mod keys;
 mod parse;
 mod parse_expect;
+mod parse_host;
 mod parse_vm;
 mod reader;
 mod vm;
@@ -18,6 +19,7 @@ mod workload;
 pub use cpu_list::{CpuList, CpuListError};
 pub use error::ScenarioError;
 pub use host::Host;
+pub use parse::ReadFile;
 pub use vm::{Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 

@@ -4,11 +4,11 @@
 use super::error::{ScenarioError, Source};
 use super::keys;
 use super::parse_expect::read_expects;
+use super::parse_host::read_host;
 use super::parse_vm::{Draft, is_plain_name};
 use super::reader::Reader;
 use super::{Case, Clock, Host, Scenario, Vm, scheduler_label};
 use crate::nearest::hint;
-use toml::de::DeTable;
 
 /// Default measured time, s.
 const DURATION_S: f64 = 4.0;
@@ -19,26 +19,33 @@ const SCHEDULERS: [&str; 2] = ["eevdf", "drover"];
 /// Name of the only case of a scenario that has no `[[case]]`.
 const ONLY_CASE: &str = "all";
 
+/// Gives the text of a file that a scenario names, or says why it cannot.
+pub type ReadFile<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
+
 impl Scenario {
-    /// Reads the text of a scenario file; `file` is its name for error messages.
+    /// Reads the text of a scenario file that stands alone; `file` is its name for error messages.
     ///
     /// # Errors
     /// The first fault found, in one line: where, what, and how to mend it.
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, file, &|_| Err("nothing was given beside the scenario".to_owned()))
+    }
+
+    /// Reads the text of a scenario file. `read` gives the text of a file the scenario names, by
+    /// the name it has there, or says why it cannot.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`], with the name and line of the file the fault is in.
+    pub fn parse_with(text: &str, file: &str, read: &ReadFile) -> Result<Self, ScenarioError> {
         let source = Source { file, text };
-        let table = DeTable::parse(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
-            let what = error.message().replace('\n', ", ");
-            source.error(at, format!("not TOML: {what}"), "see docs/scenarios.md for an example")
-        })?;
+        let table = source.table()?;
         let top = Reader::new(&source, keys::TOP, 0, table.get_ref())?;
         let name = top.need("name", top.text("name")?, "\"two-busy-vms\"")?;
         if !is_plain_name(name) {
             let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
             return Err(top.error("name", format!("\"{name}\" is no name for a scenario"), mend));
         }
-        let host = top.need("host", top.table("host", keys::HOST)?, "{ cores = 4 }")?;
-        let host = read_host(&host)?;
+        let host = read_host(&top, read)?;
         let duration_s = top.number("duration_s", 0.01..=86_400.0)?.unwrap_or(DURATION_S);
         let cases = read_cases(&top, &host, duration_s)?;
         let mut scenario = Self {
@@ -87,34 +94,6 @@ fn read_schedulers(top: &Reader) -> Result<Vec<String>, ScenarioError> {
         }
     }
     Ok(given.into_iter().map(str::to_owned).collect())
-}
-
-fn read_host(reader: &Reader) -> Result<Host, ScenarioError> {
-    let count = |key: &str| reader.whole32(key, 1..=1024).map(|given| given.unwrap_or(1));
-    let memory_mib = reader.whole32("memory_mib", 256..=Host::MEMORY_MIB_MAX)?;
-    let host = Host {
-        sockets: count("sockets")?,
-        dies: count("dies")?,
-        cores: count("cores")?,
-        threads: count("threads")?,
-        nodes: count("nodes")?,
-        memory_mib: memory_mib.unwrap_or(Host::MEMORY_MIB),
-    };
-    let parts = [host.sockets, host.dies, host.cores, host.threads];
-    // Four numbers of at most 1024 each: the product fits 64 bits.
-    let pcpus: u64 = parts.iter().map(|part| u64::from(*part)).product();
-    if pcpus > Host::PCPUS_MAX.into() {
-        let what = format!("the host has {pcpus} pCPUs");
-        let mend = format!("sockets * dies * cores * threads may be {} at most", Host::PCPUS_MAX);
-        return Err(reader.error("", what, mend));
-    }
-    let dies = host.sockets * host.dies;
-    if dies % host.nodes != 0 {
-        let what = format!("{dies} dies do not divide evenly among {} NUMA nodes", host.nodes);
-        let mend = "choose nodes so that sockets * dies is a multiple of it";
-        return Err(reader.error("nodes", what, mend));
-    }
-    Ok(host)
 }
 
 fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, ScenarioError> {

@@ -3,9 +3,11 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
+use super::parse::ReadFile;
 use crate::nearest::hint;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -155,6 +157,51 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         texts.ok_or_else(|| self.wrong(key, value, "a list of texts")).map(Some)
+    }
+
+    /// Rows of whole numbers within `range`.
+    pub(super) fn grid(
+        &self,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<Vec<Vec<u32>>>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let number = |item: &Spanned<DeValue<'a>>| match item.get_ref() {
+            DeValue::Integer(digits) => u32::from_str_radix(digits.as_str(), digits.radix()).ok(),
+            _ => None,
+        };
+        let cell =
+            |item: &Spanned<DeValue<'a>>| number(item).filter(|number| range.contains(number));
+        let row = |item: &Spanned<DeValue<'a>>| match item.get_ref() {
+            DeValue::Array(cells) => cells.iter().map(cell).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        let rows = match value.get_ref() {
+            DeValue::Array(rows) => rows.iter().map(row).collect::<Option<Vec<_>>>(),
+            _ => None,
+        };
+        let expected = between("rows of whole numbers, each", &range);
+        rows.ok_or_else(|| self.wrong(key, value, &expected)).map(Some)
+    }
+
+    /// Is the value of `key` a text?
+    pub(super) fn is_text(&self, key: &str) -> bool {
+        self.value(key).is_some_and(|value| matches!(value.get_ref(), DeValue::String(_)))
+    }
+
+    /// The file that the value of `key` names: its name for error messages, and its text.
+    pub(super) fn other_file(
+        &self,
+        key: &str,
+        name: &str,
+        read: &ReadFile,
+    ) -> Result<(String, String), ScenarioError> {
+        let shown = Path::new(self.source.file).with_file_name(name).display().to_string();
+        let text = read(name).map_err(|why| {
+            let mend = "name a file by its path from this one's directory";
+            self.error(key, format!("cannot read {shown}: {why}"), mend)
+        })?;
+        Ok((shown, text))
     }
 
     /// A table within this one.

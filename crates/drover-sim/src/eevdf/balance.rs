@@ -41,10 +41,11 @@ impl Eevdf {
     pub(super) fn pull_when_idle(&mut self, m: &mut Machine, cpu: u32) {
         let llc = m.topology.llc_of[cpu as usize] as usize;
         let node = m.topology.node_of[cpu as usize] as usize;
-        let found = self
-            .busiest(m, m.topology.llcs[llc].iter(), cpu)
-            .or_else(|| self.busiest(m, m.topology.nodes[node].iter(), cpu))
-            .or_else(|| self.busiest(m, m.online.iter(), cpu));
+        let near = &m.topology.nodes_by_distance[node];
+        let near = near.iter().map(|&node| &m.topology.nodes[node as usize]);
+        let found = std::iter::once(&m.topology.llcs[llc])
+            .chain(near)
+            .find_map(|cpus| self.busiest(m, cpus.iter(), cpu));
         if let Some(task) = found {
             self.migrate(m, task, cpu);
         }

@@ -13,8 +13,8 @@ use drover_core::expect::{Verdict, evaluate};
 use drover_core::results::Results;
 use drover_core::scenario::{Clock, Scenario};
 use drover_experiment::host::{self, HostOptions};
-use drover_experiment::lab::{self, LabOptions, ScenarioFile};
-use drover_experiment::{Event, Overrides};
+use drover_experiment::lab::{self, LabOptions};
+use drover_experiment::{Event, Overrides, ScenarioFile};
 use drover_lab::KernelChoice;
 use drover_report::picture::Picture;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -80,7 +80,7 @@ fn duration_s(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let file = read_file(&args.file)?;
+    let file = ScenarioFile::read(&args.file)?;
     let overrides = args.overrides();
     let scenario = file.scenario(&overrides)?;
     if let Some(json) = &args.json {
@@ -143,12 +143,6 @@ impl Args {
             duration_s: self.duration,
         }
     }
-}
-
-fn read_file(path: &Path) -> Result<ScenarioFile> {
-    let name = path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    Ok(ScenarioFile { name, text })
 }
 
 fn in_lab(
@@ -267,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let message = format!("{:#}", read_file(Path::new("/no/such.toml")).unwrap_err());
+        let message = format!("{:#}", ScenarioFile::read(Path::new("/no/such.toml")).unwrap_err());
         assert!(message.contains("/no/such.toml") && !message.contains('\n'), "{message}");
     }
 }

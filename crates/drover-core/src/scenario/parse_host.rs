@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads a host: a table of the scenario, or a file with the same keys that the scenario names.
+
+use super::Host;
+use super::error::{ScenarioError, Source};
+use super::keys;
+use super::parse::ReadFile;
+use super::reader::Reader;
+
+/// The largest cache a host may state, KiB.
+const CACHE_KIB_MAX: u32 = 1 << 22;
+
+/// Reads `host` of a scenario.
+pub(super) fn read_host(top: &Reader, read: &ReadFile) -> Result<Host, ScenarioError> {
+    if !top.is_text("host") {
+        let host = top.need("host", top.table("host", keys::HOST)?, "{ cores = 4 }")?;
+        return host_of(&host);
+    }
+    let name = top.need("host", top.text("host")?, "\"hosts/lab.toml\"")?;
+    let (file, text) = top.other_file("host", name, read)?;
+    let source = Source { file: &file, text: &text };
+    let table = source.table()?;
+    host_of(&Reader::new(&source, keys::HOST, 0, table.get_ref())?)
+}
+
+fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
+    let count = |key: &str| reader.whole32(key, 1..=1024).map(|given| given.unwrap_or(1));
+    let memory_mib = reader.whole32("memory_mib", 256..=Host::MEMORY_MIB_MAX)?;
+    let host = Host {
+        sockets: count("sockets")?,
+        dies: count("dies")?,
+        cores: count("cores")?,
+        threads: count("threads")?,
+        nodes: count("nodes")?,
+        memory_mib: memory_mib.unwrap_or(Host::MEMORY_MIB),
+        node_distances: reader.grid("node_distances", 1..=254)?.unwrap_or_default(),
+        cpu: reader.text("cpu")?.map(str::to_owned),
+        clock_mhz: reader.whole32("clock_mhz", 100..=20_000)?,
+        l1d_kib: reader.whole32("l1d_kib", 1..=CACHE_KIB_MAX)?,
+        l2_kib: reader.whole32("l2_kib", 1..=CACHE_KIB_MAX)?,
+        llc_kib: reader.whole32("llc_kib", 1..=CACHE_KIB_MAX)?,
+    };
+    check_counts(reader, &host)?;
+    check_distances(reader, &host)?;
+    Ok(host)
+}
+
+fn check_counts(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
+    let parts = [host.sockets, host.dies, host.cores, host.threads];
+    // Four numbers of at most 1024 each: the product fits 64 bits.
+    let pcpus: u64 = parts.iter().map(|part| u64::from(*part)).product();
+    if pcpus > Host::PCPUS_MAX.into() {
+        let what = format!("the host has {pcpus} pCPUs");
+        let mend = format!("sockets * dies * cores * threads may be {} at most", Host::PCPUS_MAX);
+        return Err(reader.error("", what, mend));
+    }
+    let dies = host.sockets * host.dies;
+    if dies % host.nodes != 0 {
+        let what = format!("{dies} dies do not divide evenly among {} NUMA nodes", host.nodes);
+        let mend = "choose nodes so that sockets * dies is a multiple of it";
+        return Err(reader.error("nodes", what, mend));
+    }
+    Ok(())
+}
+
+fn check_distances(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
+    let (rows, nodes) = (&host.node_distances, host.nodes as usize);
+    let fault = |what: String, mend: &str| Err(reader.error("node_distances", what, mend));
+    if rows.is_empty() {
+        return Ok(());
+    }
+    if rows.len() != nodes || rows.iter().any(|row| row.len() != nodes) {
+        let what = format!("node_distances is not {nodes} rows of {nodes}");
+        return fault(what, "give a row for each node, as numactl --hardware prints them");
+    }
+    for (from, row) in rows.iter().enumerate() {
+        for (to, distance) in row.iter().enumerate() {
+            let local = *distance == Host::DISTANCE_LOCAL;
+            if (from == to) != local || *distance < Host::DISTANCE_LOCAL {
+                let what = format!("distance {distance} from node {from} to node {to}");
+                return fault(what, "10 is the distance of a node to itself, others are more");
+            }
+        }
+    }
+    Ok(())
+}
