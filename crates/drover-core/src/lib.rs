@@ -2,10 +2,16 @@
 //! What Drover knows without touching a machine: scenarios, what shares entitle a VM to, results
 //! and what is expected of them. Pure: text and numbers in, values out.
 
+pub mod asked;
+pub mod config;
 pub mod entitlement;
 pub mod expect;
 pub mod histogram;
 mod nearest;
+pub mod percent;
+pub mod resolve;
 pub mod results;
 pub mod scenario;
 pub mod settings;
+pub mod shares;
+pub mod tree;

@@ -5,6 +5,7 @@
 
 use crate::histogram::Histogram;
 use crate::scenario::{Clock, Vm};
+use crate::settings::Cosched;
 use serde::{Deserialize, Serialize};
 
 /// Where a scenario ran.
@@ -97,7 +98,22 @@ pub struct VmFigures {
     pub vcpus: u32,
     /// Its shares.
     pub shares: u32,
-    /// What its shares and everyone's demand entitle it to, in % of the CPU time of all VMs.
+    /// CPU it is promised, in % of one pCPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation_pct: Option<u32>,
+    /// CPU it may have at most, in % of one pCPU; absent: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_pct: Option<u32>,
+    /// The pool it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// How its vCPUs are kept together, where the scenario says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosched: Option<Cosched>,
+    /// CPU time it is owed, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owed_cpu_s: Option<f64>,
+    /// What it is owed, in % of what all VMs are owed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_owed_pct: Option<f64>,
     /// What it got, in % of the CPU time of all VMs.
@@ -182,7 +198,16 @@ impl WakeupUs {
 impl VmFigures {
     /// The figures of `vm` with nothing measured yet.
     pub fn unmeasured(vm: &Vm) -> Self {
-        Self { name: vm.name.clone(), vcpus: vm.vcpus, shares: vm.shares, ..Self::default() }
+        Self {
+            name: vm.name.clone(),
+            vcpus: vm.vcpus,
+            shares: vm.shares,
+            reservation_pct: Some(vm.reservation_pct),
+            limit_pct: vm.limit_pct,
+            pool: vm.pool.clone(),
+            cosched: vm.cosched,
+            ..Self::default()
+        }
     }
 
     /// Takes over what was measured of each vCPU, and sets the least and the most CPU time.
@@ -195,6 +220,16 @@ impl VmFigures {
 }
 
 impl Run {
+    /// Takes over what each VM is owed, s, where that is known.
+    pub fn set_owed(&mut self, owed_s: Option<Vec<f64>>) {
+        let Some(owed_s) = owed_s else { return };
+        let total_s: f64 = owed_s.iter().sum();
+        for (vm, owed_s) in self.vms.iter_mut().zip(owed_s) {
+            vm.owed_cpu_s = Some(owed_s);
+            vm.share_owed_pct = Some(100.0 * owed_s / total_s);
+        }
+    }
+
     /// Sets what each VM got, in % of the CPU time of all; leaves it absent while the CPU time
     /// of any VM is, or all is 0.
     pub fn set_share_got(&mut self) {

@@ -25,6 +25,42 @@ pub enum Cosched {
     Gang = 5,
 }
 
+impl Cosched {
+    /// The words for them.
+    pub const WORDS: [(&'static str, Cosched); 6] = [
+        ("auto", Cosched::Auto),
+        ("off", Cosched::Off),
+        ("strict", Cosched::Strict),
+        ("relaxed", Cosched::Relaxed),
+        ("skew", Cosched::Skew),
+        ("gang", Cosched::Gang),
+    ];
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        let known = Self::WORDS.iter().find(|(_, mode)| *mode == self);
+        known.expect("every mode has a word").0
+    }
+}
+
+impl std::fmt::Display for Cosched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Cosched {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::WORDS.iter().find(|(word, _)| *word == text);
+        known.map(|(_, mode)| *mode).ok_or_else(|| {
+            let words = Self::WORDS.map(|(word, _)| word);
+            format!("use one of {}", words.join(", "))
+        })
+    }
+}
+
 /// A pool, by its place in the kernel's table; 0 is the root.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
@@ -64,4 +100,18 @@ pub struct PoolSettings {
     pub reservation_mcpu: u32,
     /// CPU it may have at most, thousandths of a pCPU, above 0; none: no limit.
     pub limit_mcpu: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_have_the_same_word_everywhere() {
+        for (word, mode) in Cosched::WORDS {
+            assert_eq!((word.parse(), mode.to_string()), (Ok(mode), word.to_owned()));
+            assert_eq!(serde_json::to_string(&mode).unwrap(), format!("\"{word}\""));
+        }
+        assert!("maybe".parse::<Cosched>().unwrap_err().contains("auto, off, strict"));
+    }
 }

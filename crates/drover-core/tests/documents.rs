@@ -6,6 +6,7 @@ use drover_core::results::{
     Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs, Wall,
 };
 use drover_core::scenario::{Clock, Scenario, keys};
+use drover_core::settings::Cosched;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -57,7 +58,7 @@ fn every_metric_is_documented() {
 #[test]
 fn every_example_of_a_scenario_reads() {
     let examples = blocks(SCENARIOS, "toml");
-    assert_eq!(examples.len(), 7, "one whole file and one of each workload");
+    assert_eq!(examples.len(), 8, "two whole files and one of each workload");
     for example in examples {
         let text = if example.starts_with("workload") {
             let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };
@@ -89,6 +90,11 @@ fn complete() -> Results {
         name: "vm0".to_owned(),
         vcpus: 1,
         shares: 1000,
+        reservation_pct: Some(50),
+        limit_pct: Some(100),
+        pool: Some("prod".to_owned()),
+        cosched: Some(Cosched::Gang),
+        owed_cpu_s: Some(0.6),
         share_owed_pct: Some(100.0),
         share_got_pct: Some(100.0),
         cpu_s: Some(0.6),

@@ -49,6 +49,62 @@ fn the_good_one_is_good() {
 }
 
 #[test]
+fn pools_and_promises_that_cannot_be() {
+    let pool = "\n[[pool]]\nname = \"p\"\nlimit_pct = 100\n\n[[vm]]";
+    let with = |more: &str| format!("{pool}\nreservation_pct = {more}");
+    check(&[
+        (
+            "\n[[vm]]",
+            &format!("\n[[pool]]\nname = \"a\"\nparent = \"b\"{pool}"),
+            "x.toml:5: pool \"a\" is in pool \"b\", which is not there; did you mean \"p\"?",
+        ),
+        (
+            "\n[[vm]]",
+            "\n[[pool]]\nname = \"a\"\nparent = \"a\"\n[[vm]]",
+            "x.toml:5: pool \"a\" is inside itself (a in a); give one of them another parent",
+        ),
+        (
+            "\n[[vm]]",
+            &with("250\npool = \"p\""),
+            "x.toml:16: case \"a\", VM \"vm0\": 250% cannot be reserved: pool \"p\" has 100% left of \
+             100%; reserve less, or raise the pool's limit",
+        ),
+        (
+            "\n[[vm]]",
+            &with("50\npool = \"q\""),
+            "x.toml:18: VM \"vm0\" is in pool \"q\", which is not there; did you mean \"p\"?",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nreservation_pct = 500",
+            "x.toml:13: VM \"vm0\" has 4 vCPUs and 500 % reserved; it can use 400 % at most",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nreservation_pct = 50\nlimit_pct = 40",
+            "x.toml:14: VM \"vm0\" is limited to 40 % and has 50 % reserved; \
+             raise the limit or lower the reservation",
+        ),
+        (
+            "shares = 500",
+            "cosched = \"gnag\"",
+            "x.toml:13: unknown cosched \"gnag\" in [case.vm.NAME]; did you mean \"gang\"?",
+        ),
+        (
+            "\"cpu_s\"",
+            "\"cpu_pcpus\"\nfrom_s = 9",
+            "x.toml:17: from_s = 9 does not do in [[expect]]; give a number from 0 to 4",
+        ),
+    ]);
+    let uneven = GOOD.replace("= 100", "= 30").replace("\"cpu_s\"", "\"limit_used_pct\"");
+    let text = Scenario::parse(&uneven, "x.toml").unwrap_err().to_string();
+    assert!(text.contains("looks at 100 ms at a time; set sample_ms to a divisor"), "{text}");
+    let unrecorded = GOOD.replace("sample_ms = 100", "").replace("\"cpu_s\"", "\"window_min_pct\"");
+    let text = Scenario::parse(&unrecorded, "x.toml").unwrap_err().to_string();
+    assert!(text.contains("nothing is recorded over time; add sample_ms"), "{text}");
+}
+
+#[test]
 fn unknown_keys_and_words() {
     check(&[
         ("vcpus", "vcpu", "x.toml:7: unknown key \"vcpu\" in [[vm]]; did you mean \"vcpus\"?"),
@@ -63,7 +119,8 @@ fn unknown_keys_and_words() {
             "shares = 500",
             "name = \"b\"",
             "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
-             known are absent, vcpus, shares, demand_pct, start_s, stop_s, workload",
+             known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
+             demand_pct, start_s, stop_s, workload",
         ),
         (
             "kind = \"cpu\"",
@@ -85,7 +142,7 @@ fn values_out_of_range_or_of_the_wrong_type() {
     let shares = |given: &str| {
         format!(
             "x.toml:13: shares = {given} does not do in [case.vm.NAME]; \
-             give a whole number from 1 to 1000000"
+             give 1 to 1000000, or \"low\", \"normal\", \"high\""
         )
     };
     for given in ["-5", "0", "1.5", "\"many\"", "1000001", "99999999999999999999", "[1]"] {
@@ -267,7 +324,7 @@ fn windows_that_hold_no_sample() {
             "\"cpu_s\"",
             "\"progress\"\nto_s = 1",
             "x.toml:17: progress is not recorded over time; \
-             use share_got_pct or cpu_s, or remove from_s, to_s",
+             use share_got_pct, cpu_s or cpu_pcpus, or remove from_s, to_s",
         ),
     ]);
     let text = GOOD.replace("sample_ms = 100", "") + "from_s = 1\n";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Every scenario that comes with Drover can be read, and is what its name says.
 
-use drover_core::entitlement::share_owed_pct;
-use drover_core::scenario::{Clock, Host, Scenario, Vmm};
+use drover_core::entitlement::owed_s;
+use drover_core::scenario::{Case, Clock, Host, Scenario, Vmm};
 use std::path::PathBuf;
 
 fn directory() -> PathBuf {
@@ -16,6 +16,13 @@ fn read(name: &str) -> Scenario {
         std::fs::read_to_string(directory().join(other)).map_err(|error| error.to_string())
     };
     Scenario::parse_with(&text, name, &other).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What each VM of a case is owed, in % of what all are owed.
+fn owed_pct(scenario: &Scenario, case: &Case) -> Vec<f64> {
+    let owed_s = owed_s(case, scenario.host.pcpus(), scenario.duration_s).unwrap();
+    let total_s: f64 = owed_s.iter().sum();
+    owed_s.iter().map(|owed_s| 100.0 * owed_s / total_s).collect()
 }
 
 fn all() -> Vec<(String, Scenario)> {
@@ -43,22 +50,49 @@ fn figure_3_has_its_seven_ratios() {
     let names: Vec<_> = scenario.cases.iter().map(|case| case.name.as_str()).collect();
     assert_eq!(names, ["1:7", "2:6", "3:5", "4:4", "5:3", "6:2", "7:1"]);
     for (case, eighths) in scenario.cases.iter().zip(1..) {
-        let owed = share_owed_pct(&case.vms, 4, scenario.duration_s).unwrap();
+        let owed = owed_pct(&scenario, case);
         assert!((owed[0] - 12.5 * f64::from(eighths)).abs() < 1e-9, "{} {owed:?}", case.name);
     }
 }
 
 #[test]
+fn figure_4_has_one_to_seven_rivals_of_a_reserved_vm() {
+    let scenario = read("esx-fig4-reservation.toml");
+    assert_eq!((scenario.host.pcpus(), scenario.clock), (4, Clock::Exact));
+    for (case, rivals) in scenario.cases.iter().zip(1..) {
+        assert_eq!((case.name.as_str(), case.vms.len()), (rivals.to_string().as_str(), rivals + 1));
+        let owed = owed_s(case, 4, scenario.duration_s).unwrap();
+        let rival_pcpus = 1.0_f64.min(3.0 / rivals as f64);
+        assert!((owed[0] - scenario.duration_s).abs() < 1e-9, "{owed:?}");
+        assert!((owed[rivals] - scenario.duration_s * rival_pcpus).abs() < 1e-9, "{owed:?}");
+    }
+    assert_eq!(scenario.cases.len(), 7);
+}
+
+#[test]
+fn figure_5_has_its_seven_limits() {
+    let scenario = read("esx-fig5-limit.toml");
+    assert_eq!((scenario.host.pcpus(), scenario.clock), (4, Clock::Exact));
+    for (case, limit_pct) in scenario.cases.iter().zip((50..).step_by(25)) {
+        assert_eq!(case.name, format!("{limit_pct}%"));
+        assert_eq!((case.vms[0].limit_pct, case.vms[1].limit_pct), (Some(limit_pct), None));
+        let owed = owed_pct(&scenario, case);
+        assert!((owed[0] - f64::from(limit_pct) / 4.0).abs() < 1e-9, "{owed:?}");
+    }
+    assert_eq!(scenario.cases.len(), 7);
+}
+
+#[test]
 fn equal_shares_owe_a_third_whatever_the_width() {
     let scenario = read("equal-shares-1-2-8.toml");
-    let owed = share_owed_pct(&scenario.cases[0].vms, 2, scenario.duration_s).unwrap();
+    let owed = owed_pct(&scenario, &scenario.cases[0]);
     assert!(owed.iter().all(|owed| (owed - 100.0 / 3.0).abs() < 1e-9), "{owed:?}");
 }
 
 #[test]
 fn halving_its_demand_a_vm_wants_less_than_its_due() {
     let scenario = read("halved-demand.toml");
-    let owed = share_owed_pct(&scenario.cases[0].vms, 4, scenario.duration_s).unwrap();
+    let owed = owed_pct(&scenario, &scenario.cases[0]);
     assert!((owed[0] - 62.5).abs() < 1e-9, "75 % for the first half, 50 % after: {owed:?}");
 }
 
@@ -83,7 +117,7 @@ fn qemu_guests_are_owed_one_to_three() {
     let scenario = read("qemu-guests.toml");
     let vms = &scenario.cases[0].vms;
     assert!(vms.iter().all(|vm| vm.vmm == Vmm::Qemu && vm.vcpus == 2));
-    let owed = share_owed_pct(vms, 2, scenario.duration_s).unwrap();
+    let owed = owed_pct(&scenario, &scenario.cases[0]);
     assert!((owed[0] - 25.0).abs() < 1e-9, "{owed:?}");
 }
 

@@ -5,7 +5,7 @@ use crate::proc_stat::TICKS_PER_S;
 use crate::reading::Reading;
 use crate::threads::{ThreadTime, used_between};
 use crate::vm::VmReading;
-use drover_core::entitlement::share_owed_pct;
+use drover_core::entitlement::owed_s;
 use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 use drover_core::scenario::{Case, Scenario, Vm};
 use std::time::Instant;
@@ -27,19 +27,18 @@ pub(crate) struct Measured {
 /// the caller to fill in.
 pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Measured) -> Run {
     let Measured { before, after, samples_ns } = measured;
-    let owed = share_owed_pct(&case.vms, pcpus, scenario.duration_s);
     let mut run = without_figures(case, pcpus, None);
     run.duration_s = between_s(before.at, after.at);
     run.host = of_host(pcpus, before, after);
     for (index, vm) in case.vms.iter().enumerate() {
         let figures = &mut run.vms[index];
         *figures = of_vm(vm, &before.vms[index], &after.vms[index]);
-        figures.share_owed_pct = owed.as_ref().map(|owed| owed[index]);
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
             let of_vm: Vec<u64> = samples_ns.iter().map(|sample| sample[index]).collect();
             timeline(interval_ms, &of_vm)
         });
     }
+    run.set_owed(owed_s(case, pcpus, scenario.duration_s));
     run.set_share_got();
     run
 }
@@ -128,6 +127,7 @@ mod tests {
     use super::*;
     use crate::proc_stat::HostStat;
     use drover_core::scenario::{Vmm, Workload};
+    use drover_core::tree::Tree;
     use std::time::Duration;
 
     fn thread(tid: u32, vcpu: Option<u32>, cpu_ns: u64) -> ThreadTime {
@@ -143,6 +143,10 @@ mod tests {
             name: "vm0".to_owned(),
             vcpus,
             shares: 1000,
+            reservation_pct: 0,
+            limit_pct: None,
+            pool: None,
+            cosched: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
             pin: None,
@@ -230,7 +234,8 @@ mod tests {
 
     #[test]
     fn a_faulty_run_has_no_figures() {
-        let case = Case { name: "all".to_owned(), vms: vec![vm(2)] };
+        let pools = Tree::default();
+        let case = Case { name: "all".to_owned(), pools, vms: vec![vm(2)] };
         let run = without_figures(&case, 4, Some("ejected".to_owned()));
         assert_eq!((run.host.pcpus, run.host.idle_s, run.duration_s), (4, None, 0.0));
         assert_eq!((run.vms.len(), run.vms[0].cpu_s), (1, None));

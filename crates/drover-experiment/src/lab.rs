@@ -130,7 +130,8 @@ impl Heard {
 /// The run that the virtual host did not survive: that too is a result.
 fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
     let case = scenario.cases.iter().find(|case| case.name == started.case);
-    let unknown = Case { name: started.case.clone(), vms: Vec::new() };
+    let pools = drover_core::tree::Tree::default();
+    let unknown = Case { name: started.case.clone(), pools, vms: Vec::new() };
     let why = trouble.lines().next().unwrap_or_default();
     let fault = format!("the virtual host did not survive it: {why}");
     let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));

@@ -16,6 +16,7 @@ use crate::weights::weights;
 use anyhow::Result;
 use drover_core::results::Run;
 use drover_core::scenario::{Case, Scenario, Vm};
+use drover_core::shares::Shares;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -147,7 +148,7 @@ impl OneRun<'_> {
 
 /// Shares that Drover gives a VM of this size without being told.
 fn has_default_shares(vm: &Vm) -> bool {
-    vm.shares == vm.vcpus * Vm::SHARES_PER_VCPU
+    vm.shares == Shares::NORMAL.of_vm(vm.vcpus)
 }
 
 fn sample(vms: &[RunningVm]) -> Result<Vec<u64>, Failure> {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures that expectations can be about.
 
-use crate::results::{Run, VmFigures};
+use crate::results::{Run, Timeline, VmFigures};
+
+/// Limits hold, and reservations are looked at, over windows of this length.
+pub(crate) const WINDOW_MS: u32 = 100;
 
 /// A figure that results hold or that follows from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,8 +13,20 @@ pub enum Metric {
     ShareGotPct,
     /// Of a VM: distance of that part from what it is owed, percentage points.
     ShareErrorPoints,
+    /// Of a VM: distance of its CPU time from what it is owed, percentage points of the host.
+    EntitlementErrorPoints,
+    /// Of a VM: distance of its CPU time from what it is owed, % of that.
+    OwedErrorPct,
     /// Of a VM: its CPU time, s.
     CpuS,
+    /// Of a VM: its CPU time, pCPUs.
+    CpuPcpus,
+    /// Of a VM: the least CPU time in any 100 ms, % of one pCPU.
+    WindowMinPct,
+    /// Of a VM: the most CPU time in any 100 ms, % of what its limit allows.
+    LimitUsedPct,
+    /// Of a VM: how far, at worst, it was behind its reservation, ms at the reserved rate.
+    ReservationLagMs,
     /// Of a VM: how much more its best served vCPU got than its worst, %.
     VcpuSpreadPct,
     /// Of a VM: what its workload counts.
@@ -36,10 +51,16 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 13] = [
+    pub const ALL: [Metric; 19] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
+        Metric::EntitlementErrorPoints,
+        Metric::OwedErrorPct,
         Metric::CpuS,
+        Metric::CpuPcpus,
+        Metric::WindowMinPct,
+        Metric::LimitUsedPct,
+        Metric::ReservationLagMs,
         Metric::VcpuSpreadPct,
         Metric::Progress,
         Metric::WakeupMeanUs,
@@ -57,7 +78,13 @@ impl Metric {
         match self {
             Metric::ShareGotPct => "share_got_pct",
             Metric::ShareErrorPoints => "share_error_points",
+            Metric::EntitlementErrorPoints => "entitlement_error_points",
+            Metric::OwedErrorPct => "owed_error_pct",
             Metric::CpuS => "cpu_s",
+            Metric::CpuPcpus => "cpu_pcpus",
+            Metric::WindowMinPct => "window_min_pct",
+            Metric::LimitUsedPct => "limit_used_pct",
+            Metric::ReservationLagMs => "reservation_lag_ms",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::Progress => "progress",
             Metric::WakeupMeanUs => "wakeup_mean_us",
@@ -85,25 +112,44 @@ impl Metric {
 
     /// Whether it can be had for a part of the measured time.
     pub fn has_timeline(self) -> bool {
-        matches!(self, Metric::ShareGotPct | Metric::CpuS)
+        matches!(self, Metric::ShareGotPct | Metric::CpuS | Metric::CpuPcpus)
+            || self.needs_timeline()
+    }
+
+    /// Whether it cannot be had without a record over time.
+    pub fn needs_timeline(self) -> bool {
+        matches!(self, Metric::WindowMinPct | Metric::LimitUsedPct | Metric::ReservationLagMs)
     }
 
     /// The figure in `run`, of the VM named `vm` where it is one of a VM, within `window_s` where
     /// one is given; none where it was not measured.
     pub fn figure(self, run: &Run, vm: Option<&str>, window_s: Option<(f64, f64)>) -> Option<f64> {
         match (vm, window_s) {
-            (Some(name), None) => self.of_vm(run.vm(name)?),
+            (Some(name), None) if self.needs_timeline() => {
+                self.in_window(run, run.vm(name)?, (0.0, f64::INFINITY))
+            }
+            (Some(name), None) => self.of_vm(run, run.vm(name)?),
             (Some(name), Some(window_s)) => self.in_window(run, run.vm(name)?, window_s),
             (None, _) => self.of_host(run),
         }
     }
 
-    fn of_vm(self, vm: &VmFigures) -> Option<f64> {
+    fn of_vm(self, run: &Run, vm: &VmFigures) -> Option<f64> {
         let wakeup = vm.wakeup_us.as_ref();
         match self {
             Metric::ShareGotPct => vm.share_got_pct,
             Metric::ShareErrorPoints => Some((vm.share_got_pct? - vm.share_owed_pct?).abs()),
+            Metric::EntitlementErrorPoints => {
+                let host_s = f64::from(run.host.pcpus) * run.duration_s;
+                Some(100.0 * (vm.cpu_s? - vm.owed_cpu_s?).abs() / host_s)
+                    .filter(|it| it.is_finite())
+            }
+            Metric::OwedErrorPct => {
+                let owed_s = vm.owed_cpu_s.filter(|owed_s| *owed_s > 0.0)?;
+                Some(100.0 * (vm.cpu_s? / owed_s - 1.0).abs())
+            }
             Metric::CpuS => vm.cpu_s,
+            Metric::CpuPcpus => Some(vm.cpu_s? / run.duration_s).filter(|it| it.is_finite()),
             Metric::VcpuSpreadPct => {
                 let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
@@ -135,9 +181,22 @@ impl Metric {
     }
 
     fn in_window(self, run: &Run, vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
-        let used_s = cpu_s_within(vm, window_s)?;
+        let timeline = vm.timeline.as_ref()?;
+        let intervals = within(timeline, window_s)?;
+        let used_s: f64 = intervals.iter().sum();
+        let interval_s = f64::from(timeline.interval_ms) / 1000.0;
         match self {
             Metric::CpuS => Some(used_s),
+            Metric::CpuPcpus => Some(used_s / (intervals.len() as f64 * interval_s)),
+            Metric::WindowMinPct => windows_pct(timeline, intervals)?.reduce(f64::min),
+            Metric::LimitUsedPct => {
+                let most_pct = windows_pct(timeline, intervals)?.reduce(f64::max)?;
+                Some(100.0 * most_pct / f64::from(vm.limit_pct?))
+            }
+            Metric::ReservationLagMs => {
+                let reserved_pcpus = f64::from(vm.reservation_pct.filter(|pct| *pct > 0)?) / 100.0;
+                Some(lag_ms(intervals, interval_s, reserved_pcpus))
+            }
             Metric::ShareGotPct => {
                 let each = run.vms.iter().map(|vm| cpu_s_within(vm, window_s));
                 let total_s: Option<f64> = each.sum();
@@ -150,23 +209,46 @@ impl Metric {
 
 /// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
 fn cpu_s_within(vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
-    let timeline = vm.timeline.as_ref()?;
+    Some(within(vm.timeline.as_ref()?, window_s)?.iter().sum())
+}
+
+/// The intervals of a timeline that lie wholly within `window_s`; none where there is none.
+fn within(timeline: &Timeline, window_s: (f64, f64)) -> Option<&[f64]> {
     let interval_s = f64::from(timeline.interval_ms) / 1000.0;
     // Bounds such as 2.1 s are no sums of binary fractions: allow a hair on either side.
-    let hair_s = interval_s / 1000.0;
-    let within = |index: usize| {
-        let from_s = index as f64 * interval_s;
-        from_s + hair_s >= window_s.0 && from_s + interval_s <= window_s.1 + hair_s
-    };
-    let inside = timeline.cpu_s.iter().enumerate().filter(|(index, _)| within(*index));
-    let inside: Vec<f64> = inside.map(|(_, cpu_s)| *cpu_s).collect();
-    (!inside.is_empty()).then(|| inside.iter().sum())
+    let hair = 1e-3;
+    let first = (window_s.0 / interval_s - hair).ceil().max(0.0) as usize;
+    let last = (window_s.1 / interval_s + hair).floor().min(timeline.cpu_s.len() as f64) as usize;
+    timeline.cpu_s.get(first..last).filter(|intervals| !intervals.is_empty())
+}
+
+/// CPU time in each 100 ms that begin with one of these intervals, % of one pCPU. None where
+/// intervals do not divide 100 ms, or all of them are shorter.
+fn windows_pct<'a>(
+    timeline: &Timeline,
+    intervals: &'a [f64],
+) -> Option<impl Iterator<Item = f64> + use<'a>> {
+    let length = (WINDOW_MS / timeline.interval_ms) as usize;
+    let fits = WINDOW_MS % timeline.interval_ms == 0 && intervals.len() >= length;
+    let pct = |window: &[f64]| 100.0 * 1000.0 * window.iter().sum::<f64>() / f64::from(WINDOW_MS);
+    fits.then(|| intervals.windows(length).map(pct))
+}
+
+/// How far, at worst, CPU time fell behind `reserved_pcpus` from the first of these intervals on, in
+/// ms at that rate: what the service began too late.
+fn lag_ms(intervals: &[f64], interval_s: f64, reserved_pcpus: f64) -> f64 {
+    let mut used_s = 0.0;
+    let lags = intervals.iter().enumerate().map(|(index, cpu_s)| {
+        used_s += cpu_s;
+        (index as f64 + 1.0) * interval_s - used_s / reserved_pcpus
+    });
+    1000.0 * lags.fold(0.0, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{HostFigures, Timeline, WakeupUs};
+    use crate::results::{HostFigures, WakeupUs};
 
     fn run() -> Run {
         let host = HostFigures {
@@ -181,6 +263,9 @@ mod tests {
             share_owed_pct: Some(25.0),
             share_got_pct: Some(24.0),
             cpu_s: Some(1.9),
+            owed_cpu_s: Some(1.5),
+            reservation_pct: Some(50),
+            limit_pct: Some(80),
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
             progress: Some(70),
@@ -205,6 +290,11 @@ mod tests {
         assert_eq!(figure(Metric::ShareGotPct), 24.0);
         assert_eq!(figure(Metric::ShareErrorPoints), 1.0);
         assert_eq!(figure(Metric::CpuS), 1.9);
+        assert!((figure(Metric::EntitlementErrorPoints) - 5.0).abs() < 1e-9);
+        assert!((figure(Metric::CpuPcpus) - 0.475).abs() < 1e-9);
+        assert!((figure(Metric::WindowMinPct) - 20.0).abs() < 1e-9);
+        assert!((figure(Metric::LimitUsedPct) - 125.0).abs() < 1e-9);
+        assert!((figure(Metric::OwedErrorPct) - 26.666_666_667).abs() < 1e-6);
         assert!((figure(Metric::VcpuSpreadPct) - 20.0).abs() < 1e-9);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
@@ -231,6 +321,31 @@ mod tests {
         let used_s = figure(Metric::CpuS, (0.1, 0.3)).unwrap();
         assert!((used_s - 0.04).abs() < 1e-9, "{used_s}");
         assert_eq!(figure(Metric::CpuS, (0.15, 0.25)), None, "no whole interval");
+    }
+
+    #[test]
+    fn windows_of_100_ms_slide_from_sample_to_sample() {
+        let run = |interval_ms: u32, cpu_s: &[f64]| {
+            let mut run = run();
+            run.vms[0].timeline = Some(Timeline { interval_ms, cpu_s: cpu_s.to_vec() });
+            run
+        };
+        let figure = |metric: Metric, run: &Run| metric.figure(run, Some("vm0"), None);
+        let burst = run(50, &[0.0, 0.04, 0.05, 0.0]);
+        assert!((figure(Metric::LimitUsedPct, &burst).unwrap() - 112.5).abs() < 1e-9);
+        assert!((figure(Metric::WindowMinPct, &burst).unwrap() - 40.0).abs() < 1e-9);
+        assert_eq!(figure(Metric::LimitUsedPct, &run(30, &[0.03; 9])), None, "no whole window");
+        assert_eq!(figure(Metric::LimitUsedPct, &run(50, &[0.05])), None, "too short");
+    }
+
+    #[test]
+    fn a_late_service_lags_by_the_time_it_was_late() {
+        // Half a pCPU is reserved; nothing for 20 ms, then all of a pCPU.
+        assert!((lag_ms(&[0.0, 0.0, 0.01, 0.01, 0.01], 0.01, 0.5) - 20.0).abs() < 1e-9);
+        assert_eq!(lag_ms(&[0.01, 0.01], 0.01, 0.5), 0.0);
+        let lag = Metric::ReservationLagMs.figure(&run(), Some("vm0"), Some((0.1, 0.3))).unwrap();
+        assert!((lag - 120.0).abs() < 1e-9, "{lag}");
+        assert_eq!(Metric::ReservationLagMs.figure(&run(), Some("vm1"), None), None);
     }
 
     #[test]

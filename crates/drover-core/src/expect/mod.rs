@@ -6,6 +6,7 @@ mod metric;
 
 pub use evaluate::{Row, Verdict, evaluate, median};
 pub use metric::Metric;
+pub(crate) use metric::WINDOW_MS;
 
 /// One expectation, the `[[expect]]` of a scenario.
 #[derive(Debug, Clone, PartialEq)]

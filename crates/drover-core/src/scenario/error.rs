@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is wrong with a scenario file.
+//! What is wrong with a scenario or a configuration file.
 
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// A fault of a scenario file, in one line: where, what, and how to mend it.
+/// A fault of a file, in one line: where, what, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}; {mend}")]
 pub struct ScenarioError {
@@ -18,24 +18,24 @@ pub struct ScenarioError {
     pub mend: String,
 }
 
-/// A scenario's text, to tell the line of a fault.
-pub(super) struct Source<'a> {
-    pub(super) file: &'a str,
-    pub(super) text: &'a str,
+/// A file's text, to tell the line of a fault.
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
 }
 
 impl<'a> Source<'a> {
-    /// The text as a table.
-    pub(super) fn table(&self) -> Result<Spanned<DeTable<'a>>, ScenarioError> {
+    /// The text as a table; `docs` shows examples.
+    pub(crate) fn table(&self, docs: &str) -> Result<Spanned<DeTable<'a>>, ScenarioError> {
         DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let what = error.message().replace('\n', ", ");
-            self.error(at, format!("not TOML: {what}"), "see docs/scenarios.md for an example")
+            self.error(at, format!("not TOML: {what}"), format!("see {docs} for an example"))
         })
     }
 
     /// The fault `what` at byte `at` of the text.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         at: usize,
         what: impl Into<String>,

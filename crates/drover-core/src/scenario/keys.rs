@@ -18,6 +18,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "schedulers",
             "sample_ms",
             "host",
+            "pool",
             "vm",
             "case",
             "expect",
@@ -40,12 +41,17 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "llc_kib",
         ],
     ),
+    (POOL, &["name", "parent", "shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
     (
         VM,
         &[
             "name",
             "vcpus",
             "shares",
+            "reservation_pct",
+            "limit_pct",
+            "pool",
+            "cosched",
             "vmm",
             "memory_mib",
             "pin",
@@ -62,8 +68,24 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (SLEEP, &["kind", "period_us", "work_us"]),
     (MIX, &["kind"]),
     (COMMAND, &["kind", "run", "ready"]),
-    (CASE, &["name", "vm"]),
-    (CASE_VM, &["absent", "vcpus", "shares", "demand_pct", "start_s", "stop_s", "workload"]),
+    (CASE, &["name", "pool", "vm"]),
+    (CASE_POOL, &["shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
+    (
+        CASE_VM,
+        &[
+            "absent",
+            "vcpus",
+            "shares",
+            "reservation_pct",
+            "limit_pct",
+            "pool",
+            "cosched",
+            "demand_pct",
+            "start_s",
+            "stop_s",
+            "workload",
+        ],
+    ),
     (
         EXPECT,
         &[
@@ -83,8 +105,19 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (EXPECT_OR, &["case", "times"]),
 ];
 
+/// The tables of a host's configuration, as [`TABLES`]; docs/operating.md shows them.
+pub const CONFIG_TABLES: &[(&str, &[&str])] = &[
+    (CONFIG, &["pool", "vm"]),
+    (CONFIG_POOL, &["name", "parent", "shares", "reservation", "limit", "expandable", "cosched"]),
+    (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched"]),
+];
+
+pub(crate) const CONFIG: &str = "drover.toml";
+pub(crate) const CONFIG_POOL: &str = "drover.toml [[pool]]";
+pub(crate) const CONFIG_VM: &str = "drover.toml [[vm]]";
 pub(super) const TOP: &str = "top level";
 pub(super) const HOST: &str = "[host]";
+pub(super) const POOL: &str = "[[pool]]";
 pub(super) const VM: &str = "[[vm]]";
 pub(super) const CPU: &str = "workload cpu";
 pub(super) const CPU_THEN: &str = "workload cpu, then";
@@ -94,6 +127,7 @@ pub(super) const SLEEP: &str = "workload sleep";
 pub(super) const MIX: &str = "workload mix";
 pub(super) const COMMAND: &str = "workload command";
 pub(super) const CASE: &str = "[[case]]";
+pub(super) const CASE_POOL: &str = "[case.pool.NAME]";
 pub(super) const CASE_VM: &str = "[case.vm.NAME]";
 pub(super) const EXPECT: &str = "[[expect]]";
 pub(super) const EXPECT_OR: &str = "[[expect]], or";
@@ -103,6 +137,6 @@ pub(super) const EXPECT_OR: &str = "[[expect]], or";
 /// # Panics
 /// When there is no such table.
 pub(super) fn of(title: &str) -> &'static [&'static str] {
-    let table = TABLES.iter().find(|(known, _)| *known == title);
+    let table = TABLES.iter().chain(CONFIG_TABLES).find(|(known, _)| *known == title);
     table.expect("every table the parser reads is listed").1
 }

@@ -11,19 +11,22 @@ pub mod keys;
 mod parse;
 mod parse_expect;
 mod parse_host;
+mod parse_pool;
 mod parse_vm;
-mod reader;
+pub(crate) mod reader;
 mod vm;
 mod workload;
 
 pub use cpu_list::{CpuList, CpuListError};
 pub use error::ScenarioError;
+pub(crate) use error::Source;
 pub use host::Host;
 pub use parse::ReadFile;
 pub use vm::{Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;
+use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -51,6 +54,8 @@ impl fmt::Display for Clock {
 pub struct Case {
     /// Unique name, such as `1:7`; `all` in a scenario without cases.
     pub name: String,
+    /// The pools, with what the case says of them.
+    pub pools: Tree,
     /// The VMs that take part, with what the case says of them, in the order of the file.
     pub vms: Vec<Vm>,
 }

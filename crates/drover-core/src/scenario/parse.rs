@@ -5,10 +5,13 @@ use super::error::{ScenarioError, Source};
 use super::keys;
 use super::parse_expect::read_expects;
 use super::parse_host::read_host;
-use super::parse_vm::{Draft, is_plain_name};
+use super::parse_pool::Pools;
+use super::parse_vm::Draft;
 use super::reader::Reader;
 use super::{Case, Clock, Host, Scenario, Vm, scheduler_label};
 use crate::nearest::hint;
+use crate::tree::admission::{Ledger, Refusal};
+use crate::tree::is_plain_name;
 
 /// Default measured time, s.
 const DURATION_S: f64 = 4.0;
@@ -38,7 +41,7 @@ impl Scenario {
     /// As [`Scenario::parse`], with the name and line of the file the fault is in.
     pub fn parse_with(text: &str, file: &str, read: &ReadFile) -> Result<Self, ScenarioError> {
         let source = Source { file, text };
-        let table = source.table()?;
+        let table = source.table("docs/scenarios.md")?;
         let top = Reader::new(&source, keys::TOP, 0, table.get_ref())?;
         let name = top.need("name", top.text("name")?, "\"two-busy-vms\"")?;
         if !is_plain_name(name) {
@@ -111,9 +114,12 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
         return Err(top.error("vm", "the scenario has no VM", "add a [[vm]]"));
     }
     let vms: Vec<(&Reader, &Draft)> = readers.iter().zip(&drafts).collect();
+    let pools = Pools::read(top)?;
+    // Also where cases change them: what is no tree then is complained of where it stands.
+    let unchanged = pools.tree(None)?;
     let mut cases: Vec<Case> = Vec::new();
     for reader in top.tables("case", keys::CASE)? {
-        let case = read_case(&reader, &vms, end_s)?;
+        let case = read_case(&reader, &pools, &vms, host, end_s)?;
         if cases.iter().any(|earlier| earlier.name == case.name) {
             let what = format!("two cases are called \"{}\"", case.name);
             return Err(reader.error("name", what, "give each its own name"));
@@ -121,22 +127,27 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
         cases.push(case);
     }
     if cases.is_empty() {
-        let finished = vms.iter().map(|(reader, draft)| (*draft).clone().finish(reader));
+        let pools = unchanged;
+        let finished = vms.iter().map(|(reader, draft)| (*draft).clone().finish(reader, &pools));
         let vms: Vec<Option<Vm>> = finished.collect::<Result<_, _>>()?;
-        cases.push(Case { name: ONLY_CASE.to_owned(), vms: vms.into_iter().flatten().collect() });
+        let vms = vms.into_iter().flatten().collect();
+        cases.push(admitted(top, Case { name: ONLY_CASE.to_owned(), pools, vms }, host)?);
     }
     Ok(cases)
 }
 
 fn read_case(
     reader: &Reader,
+    pools: &Pools,
     vms: &[(&Reader, &Draft)],
+    host: &Host,
     end_s: f64,
 ) -> Result<Case, ScenarioError> {
     let name = reader.need("name", reader.text("name")?, "\"1:7\"")?;
     if name.chars().count() > 63 {
         return Err(reader.error("name", "the case's name is too long", "use at most 63 letters"));
     }
+    let pools = pools.tree(Some(reader))?;
     let changes = reader.named_tables("vm", keys::CASE_VM)?;
     for (vm, change) in &changes {
         let known = vms.iter().map(|(_, draft)| draft.name.as_str());
@@ -148,8 +159,10 @@ fn read_case(
     let mut present = Vec::new();
     for (vm_reader, draft) in vms {
         let finished = match changes.iter().find(|(vm, _)| *vm == draft.name) {
-            None => (*draft).clone().finish(vm_reader)?,
-            Some((vm, change)) => draft.with(&Draft::of_case(change, vm, end_s)?).finish(change)?,
+            None => (*draft).clone().finish(vm_reader, &pools)?,
+            Some((vm, change)) => {
+                draft.with(&Draft::of_case(change, vm, end_s)?).finish(change, &pools)?
+            }
         };
         present.extend(finished);
     }
@@ -157,5 +170,26 @@ fn read_case(
         let what = format!("every VM is absent from case \"{name}\"");
         return Err(reader.error("", what, "leave one in"));
     }
-    Ok(Case { name: name.to_owned(), vms: present })
+    admitted(reader, Case { name: name.to_owned(), pools, vms: present }, host)
+}
+
+/// The case, if all that is reserved in it fits. Of VMs that are not all there at the same time it
+/// still must: whether one leaves before another comes is for the run to show.
+fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioError> {
+    let mut ledger = Ledger::new(&case.pools, u64::from(host.pcpus()) * 1000);
+    let refused = |who: String, refusal: Refusal| {
+        let what = format!("case \"{}\", {who}: {}", case.name, refusal.what());
+        reader.error("", what, refusal.mend)
+    };
+    for (index, pool) in case.pools.pools().iter().enumerate() {
+        let name = &pool.spec.name;
+        let promise = ledger.promise_pool(index);
+        promise.map_err(|refusal| refused(format!("pool \"{name}\""), refusal))?;
+    }
+    for vm in &case.vms {
+        let pool = vm.pool.as_deref().and_then(|pool| case.pools.find(pool));
+        let promise = ledger.promise(pool, 10 * u64::from(vm.reservation_pct));
+        promise.map_err(|refusal| refused(format!("VM \"{}\"", vm.name), refusal))?;
+    }
+    Ok(case)
 }

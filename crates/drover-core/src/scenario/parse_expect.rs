@@ -5,7 +5,7 @@ use super::error::ScenarioError;
 use super::keys;
 use super::reader::Reader;
 use super::{Scenario, scheduler_label};
-use crate::expect::{Expect, Metric, OrTimes, VmChoice};
+use crate::expect::{Expect, Metric, OrTimes, VmChoice, WINDOW_MS};
 use crate::nearest::hint;
 
 /// Largest bound an expectation may set.
@@ -103,6 +103,13 @@ fn read_window(
 ) -> Result<Option<(f64, f64)>, ScenarioError> {
     let from_s = reader.number("from_s", 0.0..=scenario.duration_s)?;
     let to_s = reader.number("to_s", 0.0..=scenario.duration_s)?;
+    if metric.needs_timeline() {
+        let Some(sample_ms) = scenario.sample_ms else { return Err(unrecorded(reader, "metric")) };
+        if WINDOW_MS % sample_ms != 0 {
+            let what = format!("{} looks at {WINDOW_MS} ms at a time", metric.name());
+            return Err(reader.error("metric", what, "set sample_ms to a divisor of that"));
+        }
+    }
     if from_s.is_none() && to_s.is_none() {
         return Ok(None);
     }
@@ -110,15 +117,21 @@ fn read_window(
     let (from_s, to_s) = (from_s.unwrap_or(0.0), to_s.unwrap_or(scenario.duration_s));
     if !metric.has_timeline() {
         let what = format!("{} is not recorded over time", metric.name());
-        return Err(reader.error(key, what, "use share_got_pct or cpu_s, or remove from_s, to_s"));
+        return Err(reader.error(
+            key,
+            what,
+            "use share_got_pct, cpu_s or cpu_pcpus, or remove from_s, to_s",
+        ));
     }
-    let Some(sample_ms) = scenario.sample_ms else {
-        let mend = "add sample_ms = 100 at the top level";
-        return Err(reader.error(key, "nothing is recorded over time", mend));
-    };
+    let Some(sample_ms) = scenario.sample_ms else { return Err(unrecorded(reader, key)) };
     if to_s - from_s < f64::from(sample_ms) / 1000.0 {
         let what = format!("from {from_s} s to {to_s} s there is no whole sample");
         return Err(reader.error(key, what, "widen it or lower sample_ms"));
     }
     Ok(Some((from_s, to_s)))
+}
+
+fn unrecorded(reader: &Reader, key: &str) -> ScenarioError {
+    let mend = "add sample_ms = 100 at the top level";
+    reader.error(key, "nothing is recorded over time", mend)
 }

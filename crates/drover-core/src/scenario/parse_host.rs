@@ -19,7 +19,7 @@ pub(super) fn read_host(top: &Reader, read: &ReadFile) -> Result<Host, ScenarioE
     let name = top.need("host", top.text("host")?, "\"hosts/lab.toml\"")?;
     let (file, text) = top.other_file("host", name, read)?;
     let source = Source { file: &file, text: &text };
-    let table = source.table()?;
+    let table = source.table("docs/scenarios.md")?;
     host_of(&Reader::new(&source, keys::HOST, 0, table.get_ref())?)
 }
 

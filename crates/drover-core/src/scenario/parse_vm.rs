@@ -5,6 +5,10 @@ use super::error::ScenarioError;
 use super::keys;
 use super::reader::Reader;
 use super::{CpuList, CpuThen, Host, Vm, Vmm, Workload, workload};
+use crate::nearest::hint;
+use crate::settings::Cosched;
+use crate::shares::Shares;
+use crate::tree::{Tree, is_plain_name};
 
 /// Longest time a workload's parameter in µs may have: a minute.
 const WORK_US_MAX: u32 = 60_000_000;
@@ -16,7 +20,11 @@ pub(super) struct Draft {
     pub(super) name: String,
     absent: bool,
     vcpus: Option<u32>,
-    shares: Option<u32>,
+    shares: Option<Shares>,
+    reservation_pct: Option<u32>,
+    limit_pct: Option<u32>,
+    pool: Option<String>,
+    cosched: Option<Cosched>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
     pin: Option<CpuList>,
@@ -53,7 +61,11 @@ impl Draft {
             name: name.to_owned(),
             absent: reader.truth("absent")?.unwrap_or(false),
             vcpus: reader.whole32("vcpus", 1..=Vm::VCPUS_MAX)?,
-            shares: reader.whole32("shares", 1..=Vm::SHARES_MAX)?,
+            shares: reader.shares("shares")?,
+            reservation_pct: reader.whole32("reservation_pct", 0..=100 * Vm::VCPUS_MAX)?,
+            limit_pct: reader.whole32("limit_pct", 1..=100 * Vm::VCPUS_MAX)?,
+            pool: reader.text("pool")?.map(str::to_owned),
+            cosched: reader.cosched("cosched")?,
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
             start_s: reader.number("start_s", 0.0..=end_s)?,
             stop_s: reader.number("stop_s", 0.0..=end_s)?,
@@ -69,6 +81,10 @@ impl Draft {
             absent: case.absent,
             vcpus: case.vcpus.or(base.vcpus),
             shares: case.shares.or(base.shares),
+            reservation_pct: case.reservation_pct.or(base.reservation_pct),
+            limit_pct: case.limit_pct.or(base.limit_pct),
+            pool: case.pool.clone().or(base.pool.clone()),
+            cosched: case.cosched.or(base.cosched),
             demand_pct: case.demand_pct.or(base.demand_pct),
             start_s: case.start_s.or(base.start_s),
             stop_s: case.stop_s.or(base.stop_s),
@@ -79,7 +95,7 @@ impl Draft {
 
     /// The VM, with defaults for what is not written; none when it is absent. `reader` is where
     /// to complain: the table that had the last word.
-    pub(super) fn finish(self, reader: &Reader) -> Result<Option<Vm>, ScenarioError> {
+    pub(super) fn finish(self, reader: &Reader, pools: &Tree) -> Result<Option<Vm>, ScenarioError> {
         if self.absent {
             return Ok(None);
         }
@@ -97,10 +113,17 @@ impl Draft {
         };
         let workload = self.workload.ok_or_else(|| missing("workload", example))?;
         check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
+        let reservation_pct = self.reservation_pct.unwrap_or(0);
+        check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
+        let pool = find_pool(reader, name, self.pool.as_deref(), pools)?;
         Ok(Some(Vm {
             name: self.name,
             vcpus,
-            shares: self.shares.unwrap_or(vcpus * Vm::SHARES_PER_VCPU),
+            shares: self.shares.unwrap_or(Shares::NORMAL).of_vm(vcpus),
+            reservation_pct,
+            limit_pct: self.limit_pct,
+            cosched: self.cosched.or(pools.cosched(pool)),
+            pool: self.pool,
             vmm,
             memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
             pin: self.pin,
@@ -123,10 +146,47 @@ impl Draft {
     }
 }
 
-/// Whether `name` may stand in file names, thread names and tables as it is.
-pub(super) fn is_plain_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=63).contains(&name.len()) && name.bytes().all(plain)
+/// Whether a VM can use what is reserved for it, and may.
+fn check_promise(
+    reader: &Reader,
+    name: &str,
+    vcpus: u32,
+    reservation_pct: u32,
+    limit_pct: Option<u32>,
+) -> Result<(), ScenarioError> {
+    if reservation_pct > 100 * vcpus {
+        let what = format!("VM \"{name}\" has {vcpus} vCPUs and {reservation_pct} % reserved");
+        let mend = format!("it can use {} % at most", 100 * vcpus);
+        return Err(reader.error("reservation_pct", what, mend));
+    }
+    match limit_pct {
+        Some(limit_pct) if limit_pct < reservation_pct => {
+            let what = format!(
+                "VM \"{name}\" is limited to {limit_pct} % and has {reservation_pct} % reserved"
+            );
+            let mend = "raise the limit or lower the reservation";
+            Err(reader.error("limit_pct", what, mend))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn find_pool(
+    reader: &Reader,
+    name: &str,
+    pool: Option<&str>,
+    pools: &Tree,
+) -> Result<Option<usize>, ScenarioError> {
+    let Some(pool) = pool else { return Ok(None) };
+    if let Some(index) = pools.find(pool) {
+        return Ok(Some(index));
+    }
+    let what = format!("VM \"{name}\" is in pool \"{pool}\", which is not there");
+    if pools.pools().is_empty() {
+        return Err(reader.error("pool", what, "add a [[pool]]"));
+    }
+    let known = pools.pools().iter().map(|pool| pool.spec.name.as_str());
+    Err(reader.error("pool", what, hint(pool, known)))
 }
 
 fn read_pin(reader: &Reader, text: &str, host: &Host) -> Result<CpuList, ScenarioError> {

@@ -5,25 +5,27 @@ use super::error::{ScenarioError, Source};
 use super::keys;
 use super::parse::ReadFile;
 use crate::nearest::hint;
+use crate::settings::Cosched;
+use crate::shares::{SHARES_MAX, Shares};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A table of a scenario file, known to have no unknown keys.
-pub(super) struct Reader<'a> {
+/// A table of a file, known to have no unknown keys.
+pub(crate) struct Reader<'a> {
     source: &'a Source<'a>,
     /// Which table of [`keys::TABLES`] it is.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     table: &'a DeTable<'a>,
     /// Where the table begins, in bytes.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Takes the table at `at` and refuses keys that a table of this `title` does not have.
-    pub(super) fn new(
+    pub(crate) fn new(
         source: &'a Source<'a>,
         title: &'static str,
         at: usize,
@@ -41,7 +43,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The fault `what` of the value of `key`, or of the whole table where that is missing.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         key: &str,
         what: impl Into<String>,
@@ -52,7 +54,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The value, or the complaint that the table has none.
-    pub(super) fn need<T>(
+    pub(crate) fn need<T>(
         &self,
         key: &str,
         value: Option<T>,
@@ -66,7 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A text of at least one character, all printable.
-    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, ScenarioError> {
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, ScenarioError> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref() {
             DeValue::String(text) if !text.is_empty() && !text.contains(char::is_control) => {
@@ -77,7 +79,7 @@ impl<'a> Reader<'a> {
     }
 
     /// `true` or `false`.
-    pub(super) fn truth(&self, key: &str) -> Result<Option<bool>, ScenarioError> {
+    pub(crate) fn truth(&self, key: &str) -> Result<Option<bool>, ScenarioError> {
         match self.value(key).map(|value| (value, value.get_ref())) {
             None => Ok(None),
             Some((_, DeValue::Boolean(truth))) => Ok(Some(*truth)),
@@ -86,7 +88,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number within `range`.
-    pub(super) fn whole(
+    pub(crate) fn whole(
         &self,
         key: &str,
         range: RangeInclusive<u64>,
@@ -103,7 +105,7 @@ impl<'a> Reader<'a> {
     }
 
     /// [`Reader::whole`] for what has 32 bits.
-    pub(super) fn whole32(
+    pub(crate) fn whole32(
         &self,
         key: &str,
         range: RangeInclusive<u32>,
@@ -114,7 +116,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A number within `range`, with or without decimals.
-    pub(super) fn number(
+    pub(crate) fn number(
         &self,
         key: &str,
         range: RangeInclusive<f64>,
@@ -132,7 +134,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One of some words, each with what it stands for.
-    pub(super) fn word<T: Copy>(
+    pub(crate) fn word<T: Copy>(
         &self,
         key: &str,
         words: &[(&str, T)],
@@ -145,8 +147,45 @@ impl<'a> Reader<'a> {
         Err(self.error(key, format!("unknown {key} \"{text}\" in {}", self.title), mend))
     }
 
+    /// Shares: a number or a word.
+    pub(crate) fn shares(&self, key: &str) -> Result<Option<Shares>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let text = match value.get_ref() {
+            DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str(),
+            DeValue::String(text) => text,
+            _ => "",
+        };
+        let wrong = || {
+            self.wrong(key, value, &format!("1 to {SHARES_MAX}, or \"low\", \"normal\", \"high\""))
+        };
+        text.parse().map(Some).map_err(|_| wrong())
+    }
+
+    /// How vCPUs are kept together.
+    pub(crate) fn cosched(&self, key: &str) -> Result<Option<Cosched>, ScenarioError> {
+        self.word(key, &Cosched::WORDS)
+    }
+
+    /// A text that `parse` understands.
+    pub(crate) fn parsed<T>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ScenarioError> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        parse(text).map(Some).map_err(|mend| {
+            let what = format!("{key} = \"{text}\" does not do in {}", self.title);
+            self.error(key, what, mend)
+        })
+    }
+
+    /// The line the table begins in.
+    pub(crate) fn line(&self) -> usize {
+        self.source.error(self.at, "", "").line
+    }
+
     /// A list of texts.
-    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, ScenarioError> {
+    pub(crate) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, ScenarioError> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let text = |item: &'a Spanned<DeValue<'a>>| match item.get_ref() {
             DeValue::String(text) if !text.is_empty() => Some(text.as_ref()),
@@ -205,7 +244,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A table within this one.
-    pub(super) fn table(
+    pub(crate) fn table(
         &self,
         key: &str,
         title: &'static str,
@@ -216,7 +255,7 @@ impl<'a> Reader<'a> {
 
     /// A table within this one whose title hangs on a word of it: `title_of` gets the word's
     /// reader before keys are checked.
-    pub(super) fn table_by_word(
+    pub(crate) fn table_by_word(
         &self,
         key: &str,
         word_key: &'static str,
@@ -237,7 +276,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The tables of a `[[key]]`, in the order of the file.
-    pub(super) fn tables(
+    pub(crate) fn tables(
         &self,
         key: &str,
         title: &'static str,
@@ -256,7 +295,7 @@ impl<'a> Reader<'a> {
 
     /// The tables of a `[key.NAME]`, with their names and where these stand, in the order of the
     /// file.
-    pub(super) fn named_tables(
+    pub(crate) fn named_tables(
         &self,
         key: &str,
         title: &'static str,

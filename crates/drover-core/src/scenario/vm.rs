@@ -2,6 +2,7 @@
 //! A VM of a scenario, as one case has it.
 
 use super::{CpuList, Workload};
+use crate::settings::Cosched;
 use serde::{Deserialize, Serialize};
 
 /// What runs a VM.
@@ -21,8 +22,16 @@ pub struct Vm {
     pub name: String,
     /// Number of vCPUs.
     pub vcpus: u32,
-    /// CPU shares, relative to those of the other VMs.
+    /// CPU shares, relative to those of its siblings.
     pub shares: u32,
+    /// CPU it is promised, in % of one pCPU.
+    pub reservation_pct: u32,
+    /// CPU it may have at most, in % of one pCPU; none: no limit.
+    pub limit_pct: Option<u32>,
+    /// The pool it is in, of the case's; none: in none.
+    pub pool: Option<String>,
+    /// How its vCPUs are kept together, where it or its pool says so.
+    pub cosched: Option<Cosched>,
     /// What runs it.
     pub vmm: Vmm,
     /// Guest memory in MiB; of meaning for [`Vmm::Qemu`] only.
@@ -43,10 +52,6 @@ pub struct Vm {
 impl Vm {
     /// The most vCPUs a VM may have.
     pub const VCPUS_MAX: u32 = 256;
-    /// The most shares a VM may have.
-    pub const SHARES_MAX: u32 = 1_000_000;
-    /// Default shares per vCPU.
-    pub const SHARES_PER_VCPU: u32 = 1000;
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
 
@@ -87,6 +92,10 @@ mod tests {
             name: "vm0".to_owned(),
             vcpus: 4,
             shares: 4000,
+            reservation_pct: 0,
+            limit_pct: None,
+            pool: None,
+            cosched: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
             pin: None,

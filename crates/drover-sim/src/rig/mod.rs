@@ -144,6 +144,7 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
 fn shares_hold(sim: &Sim<Scx>, script: &Script) -> Result<(), String> {
     let pcpus = script.host.pcpus();
     let claim = |vm: &ScriptVm| Claim {
+        reservation_pcpus: 0.0,
         shares: f64::from(vm.shares),
         demand_pcpus: f64::from(vm.threads),
         cpus: CpuList::all(pcpus),

@@ -5,7 +5,7 @@ use super::one_run::Job;
 use crate::class::Class;
 use crate::machine::TaskId;
 use crate::sim::Sim;
-use drover_core::entitlement::share_owed_pct;
+use drover_core::entitlement::owed_s;
 use drover_core::histogram::Histogram;
 use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 use drover_core::scenario::Scenario;
@@ -78,12 +78,10 @@ impl Measured {
             },
             vms: Vec::new(),
         };
-        let owed = share_owed_pct(&job.case.vms, pcpus, scenario.duration_s);
         for number in 0..job.case.vms.len() {
-            let mut figures = self.vm(sim, scenario, job, &end, number);
-            figures.share_owed_pct = owed.as_ref().map(|owed| owed[number]);
-            run.vms.push(figures);
+            run.vms.push(self.vm(sim, scenario, job, &end, number));
         }
+        run.set_owed(owed_s(job.case, pcpus, scenario.duration_s));
         run.set_share_got();
         run
     }

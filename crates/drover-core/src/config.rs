@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The configuration of a host: pools, and what VMs of certain names are to have.
+//!
+//! ```toml
+//! [[pool]]
+//! name = "prod"
+//! shares = "high"
+//! reservation = "400%"
+//!
+//! [[vm]]
+//! name = "web*"
+//! pool = "prod"
+//! limit = "200%"
+//! ```
+//!
+//! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
+//! earlier, value by value. So general rules stand first and exceptions after them.
+
+use crate::asked::{Asked, HOST, Key, Limit};
+use crate::percent;
+use crate::resolve::Layer;
+use crate::scenario::keys;
+use crate::scenario::reader::Reader;
+use crate::scenario::{ScenarioError, Source};
+use crate::tree::{PoolSpec, Tree};
+use glob::Pattern;
+
+/// A host's configuration, checked.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Config {
+    file: String,
+    pools: Vec<(PoolSpec, usize)>,
+    rules: Vec<Rule>,
+}
+
+/// What VMs of some names are to have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    pattern: Pattern,
+    asked: Asked,
+    line: usize,
+}
+
+impl Config {
+    /// Reads the text of a configuration file; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// The first fault found, in one line: where, what, and how to mend it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
+        let source = Source { file, text };
+        let table = source.table("docs/operating.md")?;
+        let top = Reader::new(&source, keys::CONFIG, 0, table.get_ref())?;
+        let readers = top.tables("pool", keys::CONFIG_POOL)?;
+        let specs = readers.iter().map(read_pool).collect::<Result<Vec<PoolSpec>, _>>()?;
+        Tree::of(&specs).map_err(|fault| {
+            let at = specs.iter().rposition(|spec| spec.name == fault.pool).expect("one of them");
+            let what = format!("pool \"{}\" {}", fault.pool, fault.what);
+            readers[at].error("name", what, fault.mend)
+        })?;
+        let lines = readers.iter().map(Reader::line);
+        let pools = specs.into_iter().zip(lines).collect();
+        let rules = top.tables("vm", keys::CONFIG_VM)?;
+        let rules = rules.iter().map(read_rule).collect::<Result<_, _>>()?;
+        Ok(Self { file: file.to_owned(), pools, rules })
+    }
+
+    /// Its pools, each with where it stands.
+    pub fn pools(&self) -> impl Iterator<Item = (&PoolSpec, String)> {
+        self.pools.iter().map(|(spec, line)| (spec, self.place(*line)))
+    }
+
+    /// What its rules ask for a VM of that name, in their order.
+    pub fn layers(&self, vm: &str) -> Vec<Layer> {
+        let matching = self.rules.iter().filter(|rule| rule.pattern.matches(vm));
+        let layer = |rule: &Rule| Layer {
+            origin: format!("{} ({})", self.place(rule.line), rule.pattern),
+            asked: rule.asked.clone(),
+        };
+        matching.map(layer).collect()
+    }
+
+    fn place(&self, line: usize) -> String {
+        format!("{}:{line}", self.file)
+    }
+}
+
+fn read_pool(reader: &Reader) -> Result<PoolSpec, ScenarioError> {
+    let name = reader.need("name", reader.text("name")?, "\"prod\"")?;
+    let spec = PoolSpec::named(name);
+    if name == HOST {
+        let what = format!("no pool can be called \"{HOST}\"");
+        return Err(reader.error("name", what, "that is the word for no pool; choose another"));
+    }
+    let limit: Option<Limit> = reader.parsed("limit", str::parse)?;
+    Ok(PoolSpec {
+        parent: reader.text("parent")?.filter(|parent| *parent != HOST).map(str::to_owned),
+        shares: reader.shares("shares")?.unwrap_or(spec.shares),
+        reservation_mcpu: reader.parsed("reservation", percent::parse)?.unwrap_or(0),
+        limit_mcpu: limit.and_then(Limit::mcpu),
+        expandable: reader.truth("expandable")?.unwrap_or(spec.expandable),
+        cosched: reader.cosched("cosched")?,
+        ..spec
+    })
+}
+
+fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
+    let pattern = reader.need("name", reader.text("name")?, "\"web*\"")?;
+    let pattern = Pattern::new(pattern).map_err(|error| {
+        let what = format!("\"{pattern}\" is no pattern: {}", error.msg);
+        reader.error(
+            "name",
+            what,
+            "use letters, * for any of them, ? for one, [ab] for one of some",
+        )
+    })?;
+    let asked = Asked {
+        shares: reader.shares("shares")?,
+        reservation_mcpu: reader.parsed("reservation", percent::parse)?,
+        limit: reader.parsed("limit", str::parse)?,
+        pool: reader.text("pool")?.map(str::to_owned),
+        cosched: reader.cosched("cosched")?,
+    };
+    if let (Some(reserved), Some(Limit::At(limit))) = (asked.reservation_mcpu, asked.limit) {
+        if limit < reserved {
+            let (limit, reserved) = (percent::text(limit), percent::text(reserved));
+            let what = format!("{pattern} is limited to {limit} and has {reserved} reserved");
+            let mend = "raise the limit or lower the reservation";
+            return Err(reader.error(Key::Limit.name(), what, mend));
+        }
+    }
+    Ok(Rule { pattern, asked, line: reader.line() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[[pool]]
+name = "prod"
+shares = "high"
+reservation = "400%"
+
+[[pool]]
+name = "web"
+parent = "prod"
+limit = "200%"
+expandable = false
+
+[[vm]]
+name = "*"
+shares = "low"
+
+[[vm]]
+name = "web*"
+shares = 3000
+pool = "web"
+limit = "none"
+"#;
+
+    fn complaint(old: &str, new: &str) -> String {
+        assert!(GOOD.contains(old), "{old}");
+        let text = GOOD.replacen(old, new, 1);
+        Config::parse(&text, "d.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn pools_and_rules_are_read_with_their_lines() {
+        let config = Config::parse(GOOD, "d.toml").unwrap();
+        let pools: Vec<_> = config.pools().collect();
+        assert_eq!((pools[0].1.as_str(), pools[1].1.as_str()), ("d.toml:2", "d.toml:7"));
+        assert_eq!((pools[0].0.reservation_mcpu, pools[1].0.limit_mcpu), (4000, Some(2000)));
+        let layers = config.layers("web1");
+        let origins: Vec<_> = layers.iter().map(|layer| layer.origin.as_str()).collect();
+        assert_eq!(origins, ["d.toml:13 (*)", "d.toml:17 (web*)"], "both match, the later is last");
+        assert_eq!(config.layers("db").len(), 1);
+        assert_eq!(Config::parse("", "d.toml").unwrap().layers("db"), []);
+    }
+
+    #[test]
+    fn faults_are_told_with_line_and_mend() {
+        for (old, new, expected) in [
+            (
+                "shares = \"high\"",
+                "share = 1",
+                "d.toml:4: unknown key \"share\" in drover.toml [[pool]]; did you mean \"shares\"?",
+            ),
+            (
+                "\"400%\"",
+                "400",
+                "d.toml:5: reservation = 400 does not do in drover.toml [[pool]]; give text in quotes, \
+                 in one line",
+            ),
+            (
+                "\"400%\"",
+                "\"400\"",
+                "d.toml:5: reservation = \"400\" does not do in drover.toml [[pool]]; use a percentage \
+                 of one pCPU, such as 150% for one and a half",
+            ),
+            (
+                "parent = \"prod\"",
+                "parent = \"web\"",
+                "d.toml:8: pool \"web\" is inside itself (web in web); give one of them another parent",
+            ),
+            (
+                "name = \"prod\"",
+                "name = \"host\"",
+                "d.toml:3: no pool can be called \"host\"; that is the word for no pool; choose another",
+            ),
+            (
+                "limit = \"none\"",
+                "limit = \"50%\"\nreservation = \"60%\"",
+                "d.toml:21: web* is limited to 50% and has 60% reserved; \
+                 raise the limit or lower the reservation",
+            ),
+            (
+                "\"web*\"",
+                "\"web[\"",
+                "d.toml:18: \"web[\" is no pattern: invalid range pattern; \
+                 use letters, * for any of them, ? for one, [ab] for one of some",
+            ),
+            (
+                "name = \"*\"\n",
+                "",
+                "d.toml:13: drover.toml [[vm]] has no name; add one, such as name = \"web*\"",
+            ),
+        ] {
+            assert_eq!(complaint(old, new), expected);
+        }
+    }
+
+    #[test]
+    fn a_file_cut_off_anywhere_is_refused_or_says_what_stands_there() {
+        for end in (0..GOOD.len()).filter(|&end| GOOD.is_char_boundary(end)) {
+            if let Err(error) = Config::parse(&GOOD[..end], "d.toml") {
+                assert!(error.to_string().starts_with("d.toml:"), "{error}");
+            }
+        }
+    }
+}
