@@ -105,25 +105,50 @@ static bool ground_take_first(struct drover *d, u64 queue)
 /* The most threads of one queue that are looked at. */
 #define OVERDUE_SEARCH_MAX 256
 
-static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+/* The pid of the task to be taken, or 0. */
+static s32 find_overdue(u64 queue, u64 ready_before_ns)
 {
-	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	bool taken = false;
+	u64 since_ns = ready_before_ns;
+	s32 pid = 0;
 	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
 		bpf_for(i, 0, OVERDUE_SEARCH_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 			struct thread *t;
 
-			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
-			if (!t || !t->ready_since_ns ||
-			    (s64)(ready_before_ns - t->ready_since_ns) < 0 ||
+			if (!t || !t->ready_since_ns || (s64)(since_ns - t->ready_since_ns) < 0 ||
 			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
+				continue;
+			since_ns = t->ready_since_ns - 1;
+			pid = p->pid;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return pid;
+}
+
+static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+{
+	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	s32 pid = find_overdue(queue, ready_before_ns);
+	struct bpf_iter_scx_dsq it;
+	bool taken = false;
+	u32 i;
+
+	if (!pid)
+		return false;
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, OVERDUE_SEARCH_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+
+			if (!p)
+				break;
+			if (p->pid != pid)
 				continue;
 			taken = scx_bpf_dsq_move(&it, p, here, 0);
 			break;

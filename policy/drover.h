@@ -65,6 +65,10 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	pcpu->preempt_pending = 0;
 	pcpu->idle_looked = 0;
+	if (pcpu->begins_turn) {
+		pcpu->begins_turn = 0;
+		ground_set_slice(d, task, wait_bound_turn_ns(d));
+	}
 }
 
 /* The thread stops running there, to wait or to sleep. */

@@ -58,8 +58,8 @@ GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
 /* Take the first task that may run here, to run on the asking pCPU next. */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*
- * Take any task that may run here and has been waiting since before then. May
- * search a long queue: not for every pick.
+ * Of the tasks that may run here and have been waiting since before then, take
+ * the one that has waited longest. Searches the queue: not for every pick.
  */
 GROUND bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns);
 /* The order of the first task; false if there is none. */

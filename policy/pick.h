@@ -61,26 +61,34 @@ CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 	return (s64)(here_order - there_order) > (s64)d->params.slice_ns ? there : here;
 }
 
-static __always_inline void pick_note_served(struct drover *d, u32 cell_index, u32 slot)
+static __always_inline void pick_note_served(struct drover *d, u32 cell_index, u32 slot,
+					     bool from_here)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 
-	if (cell)
-		cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = ground_now_ns(d);
+	if (!cell)
+		return;
+	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = ground_now_ns(d);
+	/* Of two at once one may go uncounted: a turn too many. */
+	cell->taken[bounded(slot, DROVER_MAX_VMS)] += from_here;
 }
 
-/* Take a thread of the cell's least served VM. */
+/* Take a thread of the cell's least served VM, or of one that is owed a turn. */
 static __always_inline bool pick_from_cell(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
 					   u32 try)
 {
 	u32 slot = tournament_slot(key);
-	u64 queue = d->params.nr_cells < 2 ? ground_vm_queue(d, slot, cell_index) :
-					     pick_queue_of(d, pcpu, cell_index, slot);
+	u64 queue;
 
+	if (wait_bound_owes_turn(d, cell_index, slot))
+		return wait_bound_serve_turn(d, pcpu, cell_index, slot);
+	queue = d->params.nr_cells < 2 ? ground_vm_queue(d, slot, cell_index) :
+					 pick_queue_of(d, pcpu, cell_index, slot);
 	share_clock_to(d, vm_at(d, slot)->vtime_ns);
 	if (wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue) ||
 	    ground_take_first(d, queue)) {
-		pick_note_served(d, cell_index, slot);
+		pick_note_served(d, cell_index, slot,
+				 queue == ground_vm_queue(d, slot, cell_index));
 		return true;
 	}
 	pick_ask_later(d, cell_index, key, try);
@@ -90,8 +98,14 @@ static __always_inline bool pick_from_cell(struct drover *d, u32 pcpu, u32 cell_
 /* A thread of the pCPU's own queue that has waited beyond the bound. */
 static __always_inline bool pick_overdue(struct drover *d, u32 pcpu)
 {
-	return pcpu_at(d, pcpu)->nr_pinned &&
-	       wait_bound_serve(d, &pcpu_at(d, pcpu)->overdue_check_ns, ground_pcpu_queue(d, pcpu));
+	struct pcpu *here = pcpu_at(d, pcpu);
+	u32 nr_pinned = here->nr_pinned;
+
+	if (!nr_pinned || !wait_bound_serve(d, &here->overdue_check_ns, ground_pcpu_queue(d, pcpu)))
+		return false;
+	here->overdue_check_ns = ground_now_ns(d) + wait_bound_period_ns(d, nr_pinned, 1);
+	here->begins_turn = 1;
+	return true;
 }
 
 /* A sibling of the running thread, in the glanced cell, that has run less by a slice. */

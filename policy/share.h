@@ -113,6 +113,17 @@ static __always_inline void share_charge(struct drover *d, struct vm *vm, struct
 		share_clock_to(d, vm->vtime_ns);
 }
 
+/* Who is owed a turn stands before all who are not, however late those are. */
+#define SHARE_TURN_LEAD_NS (1ULL << 60)
+
+/* Where the VM stands in the cell's tournament now. */
+static __always_inline u64 share_key(struct drover *d, struct cell *cell, u32 slot)
+{
+	if (cell->turns[bounded(slot, DROVER_MAX_VMS)])
+		return tournament_key(d->vtime_now_ns - SHARE_TURN_LEAD_NS, slot);
+	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
+}
+
 /*
  * The key of the cell's least served VM, or TOURNAMENT_NOBODY. Corrects leaves
  * that lag behind their VM on the way; a few tries suffice because only VMs
@@ -126,9 +137,12 @@ CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
 
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
-		u64 fresh = tournament_key(vm_at(d, slot)->vtime_ns, slot);
+		u64 fresh;
 
-		if (!cell || key == TOURNAMENT_NOBODY || !tournament_before(key, fresh))
+		if (!cell || key == TOURNAMENT_NOBODY || cell->turns[bounded(slot, DROVER_MAX_VMS)])
+			break;
+		fresh = tournament_key(vm_at(d, slot)->vtime_ns, slot);
+		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, cell_index, slot, key, fresh);
 		key = tournament_best(d, cell);

@@ -148,7 +148,7 @@ struct pcpu {
 	u32 online;
 	u32 glance; /* which other cell it looks at next, pick.h */
 	u32 idle_looked; /* looked once more since it became idle */
-	u32 pad;
+	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 };
@@ -163,6 +163,9 @@ struct cell {
 	u64 node[2 * DROVER_MAX_VMS];  /* the tournament of VMs, tournament.h */
 	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */
 	u64 served_ns[DROVER_MAX_VMS]; /* when one was last taken, or the first came */
+	u64 paid_ns[DROVER_MAX_VMS];   /* up to when it had its turns, wait_bound.h */
+	u32 taken[DROVER_MAX_VMS];     /* threads taken since that was looked at */
+	u32 turns[DROVER_MAX_VMS];     /* owed, whatever its virtual time, wait_bound.h */
 };
 
 /* Set once, before the scheduler starts. */

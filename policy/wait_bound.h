@@ -5,29 +5,108 @@
  * Idea. Shares may be as uneven as a million to one, and then proportion alone
  * would have a VM wait for hours; the kernel throws a scheduler out that leaves
  * a ready task waiting for 30 s, and a guest that stands still for seconds
- * believes its clock is broken. So every wait_bound (default 1 s) the books are
- * walked, and a VM with threads in a cell none of which was taken for that long is
- * forgiven its debt: its virtual time is set to the present, less a slice for each
- * further thread that waits, so that they run in turn. Inside one queue, where a `nice 19` task
- * could wait behind a crowd of `nice -20`, or a pinned VM behind one with a
- * thousand times its shares, the queue is searched now and then for a thread
- * that has waited that long, and that one is served first.
+ * believes its clock is broken. So every eighth of the wait bound W (1 s) the
+ * books are walked, and VMs are owed turns: a VM with n threads that wait in a
+ * cell of p pCPUs gets one at least every
+ *
+ *	period = B(n, p) / n,	B(n, p) = n / p * 200 ms, but at least W, at most 8 W
+ *
+ * so that each of its threads, which take turns, waits for about B. A turn is
+ * short, a quarter of a slice and on to the tick (4 ms in the mean at 250 Hz), comes
+ * before all that shares say, and is for whoever has waited longest. 200 ms are
+ * fifty turns: as long as B is within its limits, turns take no more than a fiftieth
+ * of the cell's time from others; 128 threads for each pCPU take 6.4 %. The time is
+ * charged as any other, and what is taken by shares counts for turns: who gets more
+ * than that by its shares gets nothing by turns.
+ *
+ * A VM of which nobody was taken for all of W has a virtual time that means
+ * nothing here: its books were made against others, elsewhere. It is forgiven, that is
+ * brought back to the clock; and whoever is first in the cell then may be behind the
+ * clock by no more than its claim (share.h).
+ *
+ * Inside one queue, where a `nice 19` task could wait behind a crowd of
+ * `nice -20`, the queue is searched now and then for the thread that has waited
+ * longest, and that one is served first, if it is more than W. The same in the
+ * pCPUs' own queues, where one of the n threads gets a turn every B(n, 1) / n.
+ *
+ * What can be promised to a thread, n of its VM's waiting in its cell and m turns
+ * owed to others there, is 2 B(n, p) + W / 4 for the looking + (1 + m / p) times
+ * the longest that a thread runs unasked, a slice and a tick. (Twice, because it may
+ * come into a cell when its siblings there have just had their turns.) A confined one
+ * waits for W + B(n, 1) + n slices and ticks, n being all that stand in that queue.
  *
  * Worked example. Shares 1 and 1000000 on one pCPU, one busy vCPU each. After one
  * slice of 8 ms the small VM is 8 s of virtual time ahead and would wait over two
- * hours for its next. After 1 s it is forgiven, runs 8 ms, waits 1 s: it gets
- * 0.8 % where its shares say 0.0001 %.
+ * hours for its next. After 1 s it is owed a turn, runs 4 ms, waits 1 s: it gets
+ * 0.4 % where its shares say 0.0001 %. With 24 vCPUs B is 4.8 s: a turn every
+ * 200 ms.
  *
  * What it is bad at. It bends shares beyond about 1:100, as shown. A hundred
- * such VMs on one pCPU would take 80 % of it. The bound is kept for the VM: of one
- * with many vCPUs and few shares, served once in 0.8 s, each vCPU waits its turn,
- * 6.4 s for eight. The search looks at the first 256
- * threads of a queue.
+ * such VMs on one pCPU would take 40 % of it. All cells count as equally wide. The
+ * search looks at the first 256 threads of a queue.
  */
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
 
 #include "waiting.h"
+
+/* Turns take this part of the cell's time, while B is within its limits. */
+#define WAIT_BOUND_TAKES_ONE_IN 50
+/* B is at most so many times W. */
+#define WAIT_BOUND_THREAD_FACTOR 8
+
+/* How long a thread whose turn it is runs, rounded up to the tick. */
+static __always_inline u64 wait_bound_turn_ns(struct drover *d)
+{
+	return d->params.slice_ns / 4;
+}
+
+/* B: how long each of n threads that wait for p pCPUs waits, when shares say longer. */
+static __always_inline u64 wait_bound_thread_ns(struct drover *d, u32 n, u32 p)
+{
+	/* A turn of a quarter slice ends at the tick: half a slice in the mean. */
+	u64 sweep_ns = (u64)n * (d->params.slice_ns / 2) * WAIT_BOUND_TAKES_ONE_IN / (p ?: 1);
+	u64 least_ns = d->params.wait_bound_ns;
+
+	if (sweep_ns < least_ns)
+		return least_ns;
+	return sweep_ns < WAIT_BOUND_THREAD_FACTOR * least_ns ? sweep_ns :
+								WAIT_BOUND_THREAD_FACTOR * least_ns;
+}
+
+/* How often one of the n gets a turn. */
+static __always_inline u64 wait_bound_period_ns(struct drover *d, u32 n, u32 p)
+{
+	return wait_bound_thread_ns(d, n, p) / (n ?: 1);
+}
+
+/* Is the VM owed a turn in that cell? */
+static __always_inline bool wait_bound_owes_turn(struct drover *d, u32 cell_index, u32 slot)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+
+	return cell && cell->turns[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* It is the VM's turn: whoever of it has waited longest in that cell runs there next. */
+CHECKED_APART bool wait_bound_serve_turn(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u32 at = bounded(slot, DROVER_MAX_VMS);
+	u32 turns = cell ? cell->turns[at] : 0;
+	bool served;
+
+	if (!turns)
+		return false;
+	served = ground_take_overdue(d, ground_vm_queue(d, slot, cell_index), ground_now_ns(d));
+	/* Those that could not be taken are on their way already. */
+	cell->turns[at] = served ? turns - 1 : 0;
+	if (served)
+		pcpu_at(d, pcpu)->begins_turn = 1;
+	else
+		waiting_settle(d, cell_index, slot);
+	return served;
+}
 
 /*
  * Serve a thread of the queue that waits beyond the bound, if it is time to look
@@ -45,24 +124,50 @@ static __always_inline bool wait_bound_serve(struct drover *d, u64 *check_ns, u6
 	return false;
 }
 
-/* The VM has waited in that cell for too long: forgive it. */
+/* The VM has waited there for too long: forgive it, and hold the first to its claim. */
 CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 cell_index, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct cell *cell = ground_cell(d, cell_index);
-	u32 waiting;
-	u64 fresh_ns;
+	u32 first;
 
 	if (!cell)
 		return 0;
-	/* At the clock it is first; the others it brings along are lent a slice each. */
-	waiting = cell->nr_queued[bounded(slot, DROVER_MAX_VMS)];
-	fresh_ns =
-		d->vtime_now_ns - share_weigh(vm, (waiting ? waiting - 1 : 0) * d->params.slice_ns);
-	if ((s64)(vm->vtime_ns - fresh_ns) > 0)
-		vm->vtime_ns = fresh_ns;
+	if ((s64)(vm->vtime_ns - d->vtime_now_ns) > 0)
+		vm->vtime_ns = d->vtime_now_ns;
 	vm->nr_forgiven++;
 	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = now_ns;
+	first = tournament_slot(tournament_best(d, cell));
+	share_bound_claim(d, vm_at(d, first), share_claim_max_ns(d, vm_at(d, first)));
+	return 0;
+}
+
+/* Look at one VM's books in one cell: what was taken of it pays for turns, what is left is owed. */
+CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u64 now_ns)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u32 at = bounded(slot, DROVER_MAX_VMS);
+	u32 p = d->params.nr_pcpus / (d->params.nr_cells ?: 1);
+	u64 period_ns;
+	u64 owed;
+	u32 n;
+
+	if (!cell || !cell->nr_queued[at])
+		return 0;
+	n = cell->nr_queued[at];
+	period_ns = wait_bound_period_ns(d, n, p) ?: 1;
+	cell->paid_ns[at] += cell->taken[at] * period_ns;
+	cell->taken[at] = 0;
+	if ((s64)(now_ns - cell->paid_ns[at]) < 0)
+		cell->paid_ns[at] = now_ns;
+	owed = (now_ns - cell->paid_ns[at]) / period_ns;
+	if (!owed)
+		return 0;
+	cell->paid_ns[at] += owed * period_ns;
+	owed += cell->turns[at];
+	cell->turns[at] = owed < n ? (u32)owed : n;
+	if ((s64)(now_ns - cell->served_ns[at]) >= (s64)d->params.wait_bound_ns)
+		wait_bound_forgive(d, slot, cell_index, now_ns);
 	waiting_settle(d, cell_index, slot);
 	return 0;
 }
@@ -74,16 +179,8 @@ static __always_inline void wait_bound_check(struct drover *d, u32 slot, u64 now
 
 	if (vm_at(d, slot)->state != VM_LIVE || !vm_at(d, slot)->nr_waiting)
 		return;
-	for_each_index(i, 0, d->params.nr_cells) {
-		struct cell *cell = ground_cell(d, i);
-		u64 waited_ns;
-
-		if (!cell || !cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
-			continue;
-		waited_ns = now_ns - cell->served_ns[bounded(slot, DROVER_MAX_VMS)];
-		if ((s64)waited_ns >= (s64)d->params.wait_bound_ns)
-			wait_bound_forgive(d, slot, i, now_ns);
-	}
+	for_each_index(i, 0, d->params.nr_cells)
+		wait_bound_check_cell(d, slot, i, now_ns);
 }
 
 #endif

@@ -35,15 +35,16 @@
 /* The count of the VM's waiting threads in the cell has changed. */
 static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32 slot)
 {
-	tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY,
-			  tournament_key(vm_at(d, slot)->vtime_ns, slot));
+	struct cell *cell = ground_cell(d, cell_index);
+
+	if (cell)
+		tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY, share_key(d, cell, slot));
 }
 
 /* Does the VM's leaf say a later time than the VM's, because pick.h put it later? */
 static __always_inline bool waiting_was_put_later(struct drover *d, struct cell *cell, u32 slot)
 {
-	return tournament_before(tournament_key(vm_at(d, slot)->vtime_ns, slot),
-				 tournament_leaf(cell, slot));
+	return tournament_before(share_key(d, cell, slot), tournament_leaf(cell, slot));
 }
 
 /* The thread stands in no queue any more. Safe to call when it never did. */
@@ -100,6 +101,7 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	waiting_bound_vruntime(d, vm, t);
 	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
 		cell->served_ns[slot] = t->ready_since_ns;
+		cell->paid_ns[slot] = t->ready_since_ns;
 		waiting_settle(d, home, slot);
 	} else if (waiting_was_put_later(d, cell, slot)) {
 		waiting_settle(d, home, slot);

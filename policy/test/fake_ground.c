@@ -252,6 +252,7 @@ bool ground_take_first(struct drover *d, u64 queue)
 bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 {
 	struct ground *g = of(d);
+	struct task_struct *longest = NULL;
 
 	for (u32 i = 0; i < FAKE_TASKS; i++) {
 		struct task_struct *task = &g->task[i];
@@ -259,11 +260,13 @@ bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 
 		if (task->state != TASK_READY || task->queue != queue || task->locked)
 			continue;
-		if (since_ns && (s64)(ready_before_ns - since_ns) >= 0 &&
-		    fake_allowed(g, task, g->asking))
-			return take(g, task);
+		if (!since_ns || (s64)(ready_before_ns - since_ns) < 0 ||
+		    !fake_allowed(g, task, g->asking))
+			continue;
+		longest = task;
+		ready_before_ns = since_ns - 1;
 	}
-	return false;
+	return take(g, longest);
 }
 
 bool ground_first_order(struct drover *d, u64 queue, u64 *order)

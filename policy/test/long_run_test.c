@@ -105,10 +105,64 @@ static void no_busy_pcpu_second_is_lost(void)
 	}
 }
 
+/* The delay wait_bound.h promises a thread of n siblings, one of nr_all on p pCPUs. */
+static u64 longest_ns(struct ground *g, u32 n, u32 nr_all, u32 p)
+{
+	return 2 * wait_bound_thread_ns(&g->d, n, p) + SECOND / 4 +
+	       (p + nr_all) * g->d.params.slice_ns / p;
+}
+
+/* The longest wait of any thread of the VM, the one it is in now too. */
+static u64 longest_wait_ns(struct ground *g, u32 tgid)
+{
+	u64 longest_ns = 0;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		u64 wait_ns = task->longest_wait_ns;
+
+		if (task->state == TASK_NONE || task->tgid != tgid)
+			continue;
+		if (task->state == TASK_READY && g->now_ns - task->ready_at_ns > wait_ns)
+			wait_ns = g->now_ns - task->ready_at_ns;
+		longest_ns = wait_ns > longest_ns ? wait_ns : longest_ns;
+	}
+	return longest_ns;
+}
+
+static void nobody_waits_beyond_the_bound(void)
+{
+	for (u32 run = 0; run < 40; run++) {
+		struct ground *g = a_random_ground();
+		u32 p = g->d.params.nr_pcpus / g->d.params.nr_cells;
+		u32 nr_vcpus[MOST_VMS + 1] = {};
+		u32 nr_all = 0;
+
+		for (u32 tgid = 1; tgid <= MOST_VMS; tgid++) {
+			nr_vcpus[tgid] = check_random_in(1, 16);
+			nr_all += nr_vcpus[tgid];
+			kernel_busy_vm(g, tgid, nr_vcpus[tgid], 1U << check_random_in(0, 19));
+		}
+		kernel_run(g, 20 * SECOND);
+		for (u32 tgid = 1; tgid <= MOST_VMS; tgid++) {
+			u64 most_ns = longest_ns(g, nr_vcpus[tgid], nr_all, p);
+			u64 wait_ns = longest_wait_ns(g, tgid);
+
+			CHECK_SAYING(wait_ns <= most_ns,
+				     "run %u: %u pCPUs, %u cells, VM of %u of %u vCPUs, %u shares: "
+				     "one waited %" PRIu64 " ms of %" PRIu64,
+				     run, g->d.params.nr_pcpus, g->d.params.nr_cells,
+				     nr_vcpus[tgid], nr_all, kernel_vm(g, tgid)->shares,
+				     (uint64_t)(wait_ns / MS), (uint64_t)(most_ns / MS));
+		}
+	}
+}
+
 int main(void)
 {
 	RUN(busy_vms_get_what_their_shares_say);
 	RUN(siblings_get_equal_time);
 	RUN(no_busy_pcpu_second_is_lost);
+	RUN(nobody_waits_beyond_the_bound);
 	return check_done();
 }

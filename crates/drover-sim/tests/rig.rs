@@ -28,13 +28,6 @@ fn trials_that_once_failed_hold() {
     hold(concat!(env!("CARGO_MANIFEST_DIR"), "/regressions"));
 }
 
-/// What is known to be broken in the policy: moved up a directory when it is mended.
-#[test]
-#[ignore = "open: docs/simulator.md tells of each"]
-fn trials_that_fail_today_hold() {
-    hold(concat!(env!("CARGO_MANIFEST_DIR"), "/regressions/open"));
-}
-
 fn hold(dir: &str) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

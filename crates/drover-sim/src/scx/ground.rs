@@ -142,12 +142,11 @@ extern "C" fn ground_take_overdue(d: *mut Drover, queue: u64, ready_before_ns: u
         let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
         &*(*ground).threads
     };
-    let overdue = |task: TaskId| {
+    let ready_since_ns = |task: TaskId| {
         // SAFETY: the task's own struct; the policy, which called, does not write to it now.
-        let since_ns = unsafe { sim_ready_since(threads.at(task as usize)) };
-        since_ns != 0 && ready_before_ns.wrapping_sub(since_ns) as i64 >= 0
+        unsafe { sim_ready_since(threads.at(task as usize)) }
     };
-    queues.take_overdue(m, cpu, queue_index(queues, queue), overdue)
+    queues.take_overdue(m, cpu, queue_index(queues, queue), ready_before_ns, ready_since_ns)
 }
 
 #[unsafe(no_mangle)]

@@ -65,10 +65,13 @@ impl OrderedQueue {
 
     /// The first task that passes, in order.
     pub fn first_that(&self, passes: impl Fn(u32) -> bool) -> Option<(Place, u32)> {
-        match &self.far {
-            None => self.near.iter().rev().copied().find(|(_, task)| passes(*task)),
-            Some(far) => far.iter().map(|(place, task)| (*place, *task)).find(|(_, t)| passes(*t)),
-        }
+        self.iter().find(|(_, task)| passes(*task))
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (Place, u32)> {
+        let far = self.far.iter().flatten().map(|(place, task)| (*place, *task));
+        self.near.iter().rev().copied().chain(far)
     }
 
     /// Takes the task at that place out. False if nobody stands there.

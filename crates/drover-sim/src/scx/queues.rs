@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// Slices beyond this are as good as endless.
 pub(super) const MAX_SLICE: u64 = u64::MAX / 2;
 /// How many tasks of a queue are looked at for one that is overdue (bpf/ground.bpf.h).
-const OVERDUE_SEARCH_MAX: u32 = 256;
+const OVERDUE_SEARCH_MAX: usize = 256;
 /// What the kernel gives a task whose slice has run out and that goes on all the same.
 pub(super) const DEFAULT_SLICE_NS: u64 = 20_000_000;
 
@@ -227,24 +227,29 @@ impl Queues {
         true
     }
 
-    /// The policy takes the first task of a queue that is overdue, of those it looks at.
+    /// The policy takes the task of a queue that has waited longest, of those it looks at, if that
+    /// is since `ready_before_ns`.
     pub(super) fn take_overdue(
         &mut self,
         m: &mut Machine,
         cpu: u32,
         queue: usize,
-        overdue: impl Fn(TaskId) -> bool,
+        ready_before_ns: u64,
+        ready_since_ns: impl Fn(TaskId) -> u64,
     ) -> bool {
         if self.planted == Some(Planted::IgnoresWaitBound) {
             return false;
         }
-        let looks = std::cell::Cell::new(0);
-        let found = self.queues[queue].first_that(|task| {
-            looks.set(looks.get() + 1);
-            looks.get() > OVERDUE_SEARCH_MAX || (overdue(task) && m.may_run_on(task, cpu))
-        });
-        let within = looks.get() <= OVERDUE_SEARCH_MAX;
-        let Some((place, task)) = found.filter(|_| within) else { return false };
+        let longest = self.queues[queue]
+            .iter()
+            .take(OVERDUE_SEARCH_MAX)
+            .filter(|&(_, task)| m.may_run_on(task, cpu))
+            .map(|(place, task)| {
+                (ready_before_ns.wrapping_sub(ready_since_ns(task)) as i64, place, task)
+            })
+            .filter(|&(early_ns, ..)| early_ns >= 0)
+            .reduce(|longest, other| if other.0 > longest.0 { other } else { longest });
+        let Some((_, place, task)) = longest else { return false };
         self.take(m, cpu, queue, place, task);
         true
     }
