@@ -47,7 +47,7 @@ impl Config {
     /// # Errors
     /// The first fault found, in one line: where, what, and how to mend it.
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
-        let source = Source { file, text };
+        let source = Source { file, text, read: &|_| Err("it stands alone".to_owned()) };
         let table = source.table("docs/operating.md")?;
         let top = Reader::new(&source, keys::CONFIG, 0, table.get_ref())?;
         let readers = top.tables("pool", keys::CONFIG_POOL)?;

@@ -290,7 +290,7 @@ mod tests {
     }
 
     fn owed_pct(vms: &[Vm], pools: Tree) -> Option<Vec<f64>> {
-        let case = Case { name: "all".to_owned(), pools, vms: vms.to_vec() };
+        let case = Case { name: "all".to_owned(), ple: false, pools, vms: vms.to_vec() };
         let owed_s = owed_s(&case, 4, 4.0)?;
         let total_s: f64 = owed_s.iter().sum();
         Some(owed_s.iter().map(|owed_s| 100.0 * owed_s / total_s).collect())

@@ -189,7 +189,7 @@ fn what_is_missing() {
             "kind = \"cpu\"",
             "duty_pct = 5",
             "x.toml:8: workload has no kind; \
-             add kind = one of cpu, lock, barrier, sleep, mix, command",
+             add kind = one of cpu, lock, barrier, sleep, mix, program, command",
         ),
         ("name = \"vm0\"", "", "x.toml:5: [[vm]] has no name; add one, such as name = \"vm0\""),
         ("vcpus = 4", "", "x.toml:12: VM \"vm0\" has no vcpus; add one, such as vcpus = 4"),
@@ -444,4 +444,79 @@ fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
     }
     let alone = Scenario::parse(&text, "dir/x.toml").unwrap_err().to_string();
     assert!(alone.starts_with("dir/x.toml:3: cannot read dir/hosts/h.toml: "), "{alone}");
+}
+
+/// The complaint about a program of these steps, in a scenario of one VM of 4 vCPUs.
+fn program_complaint(steps: &str) -> String {
+    let program = format!(
+        "{{ kind = \"program\", locks = {{ a = \"ticket\", b = \"test-and-set-pv\" }}, {steps} }}"
+    );
+    complaint("{ kind = \"cpu\" }", &program)
+}
+
+#[test]
+fn programs_that_could_never_go_on_are_refused() {
+    for (steps, expected) in [
+        (r#"steps = ["count"]"#, "a round takes no time and would go on forever"),
+        (r#"steps = ["compute 0 us", "count"]"#, "a round takes no time"),
+        (r#"steps = ["compute 1 us", "repeat 5", "count", "end"]"#, "a round takes no time"),
+        (r#"steps = ["take a", "take a"]"#, "take a: whoever comes here holds it already"),
+        (r#"steps = ["release a"]"#, "release a: whoever comes here does not hold it"),
+        (r#"steps = ["take a", "compute 1 us"]"#, "a round ends otherwise than it began: lock a"),
+        (r#"steps = ["take a", "sleep 1 ms", "release a"]"#, "halts while it holds the spinlock a"),
+        (r#"steps = ["wait jobs"]"#, "queue jobs is waited for and nobody puts work into it"),
+        (r#"steps = ["compute 1 us", "spawn 2 jobs"]"#, "queue jobs gets work and nobody waits"),
+        (r#"steps = ["repeat 2", "compute 1 us"]"#, "an end is missing"),
+        (r#"steps = ["compute 1 us", "end"]"#, "an end too many"),
+        (r#"steps = ["compute 1 fortnight"]"#, "\"compute 1 fortnight\" is no step"),
+        (r#"steps = ["timer 0 us"]"#, "\"timer 0 us\" is no step"),
+        (r#"steps = ["repeat 0", "compute 1 us", "end"]"#, "\"repeat 0\" is no step"),
+        (r#"steps = ["take c", "release c"]"#, "unknown lock \"c\"; did you mean"),
+        (r#"steps = ["tale a"]"#, "unknown step \"tale a\"; did you mean \"take\"?"),
+        (r#"steps = []"#, "a round takes no time"),
+        (r#"pv_spin_us = 1"#, "the program has no steps"),
+        (
+            r#"roles = [{ vcpus = "0-1", steps = ["compute 1 us"] }]"#,
+            "no role speaks of vCPU 2 of VM \"vm0\"",
+        ),
+        (
+            r#"roles = [{ vcpus = "7", steps = ["compute 1 us"] }, { steps = ["compute 1 us"] }]"#,
+            "VM \"vm0\" has no vCPU 7, a role of it has",
+        ),
+        (
+            r#"roles = [{ steps = ["compute 1 us"] }, { steps = ["compute 1 us"] }]"#,
+            "two roles are for the rest",
+        ),
+        (r#"steps = ["compute 1 us", "repeat 1000001", "end"]"#, "\"repeat 1000001\" is no step"),
+    ] {
+        let error = program_complaint(steps);
+        assert!(error.starts_with("x.toml:") && error.contains(expected), "{steps}: {error}");
+        assert!(error.contains("; ") && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn a_fault_in_a_step_is_told_with_the_line_of_the_step() {
+    let steps = "steps = [\n\"compute 1 us\",\n\"meat all\",\n]";
+    let error = program_complaint(steps);
+    assert_eq!(error, "x.toml:10: unknown step \"meat all\"; did you mean \"meet\"?");
+}
+
+#[test]
+fn a_workload_of_its_own_file_is_read() {
+    let text = GOOD.replacen("{ kind = \"cpu\" }", "\"workloads/w.toml\"", 1);
+    let parse = |workload: &str| {
+        let read = |name: &str| {
+            assert_eq!(name, "workloads/w.toml");
+            Ok(workload.to_owned())
+        };
+        Scenario::parse_with(&text, "x.toml", &read).map_err(|error| error.to_string())
+    };
+    let good = "kind = \"program\"\nlocks.l = \"ticket\"\n\
+                steps = [\"take l\", \"compute 1 us\", \"release l\", \"count\"]\n";
+    assert_eq!(parse(good).unwrap().cases[0].vms[0].workload.kind(), "program");
+    let error = parse(&good.replace("1 us", "1 uS")).unwrap_err();
+    assert!(error.starts_with("workloads/w.toml:3: \"compute 1 uS\" is no step"), "{error}");
+    let error = parse("steps = []").unwrap_err();
+    assert!(error.starts_with("workloads/w.toml:1: the file has no kind"), "{error}");
 }

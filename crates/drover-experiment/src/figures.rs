@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_faulty_run_has_no_figures() {
         let pools = Tree::default();
-        let case = Case { name: "all".to_owned(), pools, vms: vec![vm(2)] };
+        let case = Case { name: "all".to_owned(), ple: false, pools, vms: vec![vm(2)] };
         let run = without_figures(&case, 4, Some("ejected".to_owned()));
         assert_eq!((run.host.pcpus, run.host.idle_s, run.duration_s), (4, None, 0.0));
         assert_eq!((run.vms.len(), run.vms[0].cpu_s), (1, None));

@@ -9,9 +9,9 @@ use crate::peers::Contender;
 use crate::plan::plan;
 use crate::scheduler::RunningScheduler;
 use crate::wall::Stopwatch;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use drover_core::results::{Ground, Results, Run};
-use drover_core::scenario::{CpuList, Scenario};
+use drover_core::scenario::{CpuList, Scenario, Vm, Workload};
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
@@ -20,6 +20,26 @@ use std::sync::atomic::AtomicBool;
 pub struct HostOptions {
     /// Also measure the time spent in the scheduler's BPF programs.
     pub bpf_stats: bool,
+}
+
+/// Whether real VMs can do what the scenario asks.
+///
+/// # Errors
+/// In one line, when only the simulator can.
+pub(crate) fn can_be_real(scenario: &Scenario) -> Result<()> {
+    for case in &scenario.cases {
+        let program = |vm: &&Vm| matches!(vm.workload, Workload::Program(_));
+        if let Some(vm) = case.vms.iter().find(program) {
+            bail!("VM \"{}\" runs a program, which only the simulator can; use --on sim", vm.name);
+        }
+        ensure!(
+            !case.ple,
+            "case \"{}\" has ple = true: the lab's CPUs have no pause filter, and a host's is set by \
+             whoever loads its KVM; remove it or use --on sim",
+            case.name
+        );
+    }
+    Ok(())
 }
 
 /// Runs a scenario here. `on_event` hears of each run; `stop`, set by a signal handler, ends the
@@ -38,6 +58,7 @@ pub fn run(
         nix::unistd::geteuid().is_root(),
         "--on host needs root, to load schedulers and make cgroups; use sudo, or --on lab"
     );
+    can_be_real(scenario)?;
     let pcpus = online_pcpus()?;
     ensure!(
         pcpus == scenario.host.pcpus(),

@@ -3,6 +3,7 @@
 
 use crate::event::{Event, Started};
 use crate::figures::without_figures;
+use crate::host::can_be_real;
 use crate::host::{self, HostOptions};
 use crate::overrides::Overrides;
 use crate::peers::Contender;
@@ -64,6 +65,7 @@ pub fn run(
 ) -> Result<LabReport> {
     let stopwatch = Stopwatch::start();
     let scenario = file.scenario(overrides)?;
+    can_be_real(&scenario)?;
     let lab = set_up(file, overrides, options, &scenario)?;
     let mut heard = Heard::default();
     let outcome = lab.run(&mut |event| heard.take(event, on_event));
@@ -131,7 +133,8 @@ impl Heard {
 fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
     let case = scenario.cases.iter().find(|case| case.name == started.case);
     let pools = drover_core::tree::Tree::default();
-    let unknown = Case { name: started.case.clone(), pools, vms: Vec::new() };
+    let (name, vms) = (started.case.clone(), Vec::new());
+    let unknown = Case { name, ple: false, pools, vms };
     let why = trouble.lines().next().unwrap_or_default();
     let fault = format!("the virtual host did not survive it: {why}");
     let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));

@@ -37,6 +37,9 @@ impl GuestConfig {
         if let Workload::Command { .. } = self.workload {
             return Err(GuestError::NeedsLinux { name: self.name.clone() });
         }
+        if let Workload::Program(_) = self.workload {
+            return Err(GuestError::NeedsSimulator { name: self.name.clone() });
+        }
         if self.loops_per_ms == Some(0) {
             return Err(GuestError::ZeroSpeed { name: self.name.clone() });
         }
@@ -79,6 +82,9 @@ mod tests {
 
     #[test]
     fn a_speed_of_zero_is_refused() {
+        let program = Workload::Program(Box::default());
+        let refusal = config(1, program).check().unwrap_err().to_string();
+        assert!(refusal.contains("--on sim"), "{refusal}");
         let config = GuestConfig { loops_per_ms: Some(0), ..config(1, Workload::Mix {}) };
         assert!(config.check().is_err());
     }

@@ -23,6 +23,12 @@ pub enum GuestError {
         /// The VM.
         name: String,
     },
+    /// The workload is a program of the simulator's guests.
+    #[error("VM {name}: a micro VM cannot run kind = \"program\": use drover run --on sim")]
+    NeedsSimulator {
+        /// The VM.
+        name: String,
+    },
     /// A loop speed of 0 was given.
     #[error("VM {name}: the work loop's speed is 0: give loops per ms, or leave it out")]
     ZeroSpeed {

@@ -86,7 +86,9 @@ fn write_parameters(control: &Control, workload: &Workload, speed: Speed) -> u32
             layout::WORKLOAD_SLEEP
         }
         Workload::Mix {} => unreachable!("mix is made of the others"),
-        Workload::Command { .. } => unreachable!("GuestConfig::check refuses commands"),
+        Workload::Program(_) | Workload::Command { .. } => {
+            unreachable!("GuestConfig::check refuses programs and commands")
+        }
     }
 }
 

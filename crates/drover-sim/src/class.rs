@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scheduler must answer to run on the simulated host.
 
-use crate::machine::{Machine, TaskId};
+use crate::machine::{Machine, Task, TaskId, TaskState};
 
 /// A VM as its scheduler is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,15 @@ pub trait Class {
     fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
     /// Its own timer ([`crate::machine::CLASS_TIMER`]) fired.
     fn timer(&mut self, m: &mut Machine);
-    /// The running task spins and would rather have `to`, which is ready, run. Did that help?
+    /// How many tasks, running and ready, that pCPU's run queue has (rq->nr_running).
+    fn nr_running(&self, m: &Machine, cpu: u32) -> u32 {
+        let there = |task: &&Task| {
+            task.pcpu == cpu && matches!(task.state, TaskState::Running | TaskState::Ready)
+        };
+        m.tasks.iter().filter(there).count() as u32
+    }
+    /// The running task spins and would rather have `to`, which is ready, run (yield_to_task). If
+    /// that helps, both pCPUs pick anew.
     fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool;
     /// The task has left for good; it ran until now.
     fn remove(&mut self, m: &mut Machine, task: TaskId);

@@ -4,6 +4,9 @@
 //! All times are CPU time in ns taken from whoever runs (or latency, where it says so). They do not
 //! depend on who runs beside whom: caches, hardware threads and memory have no speed model yet.
 
+use crate::kvm::Kvm;
+use drover_core::scenario::Host;
+
 /// The price list of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Costs {
@@ -39,21 +42,115 @@ pub struct Costs {
     pub atomic_ns: u64,
     /// A vCPU whose VM is killed: leaving KVM_RUN and exiting, until the thread is gone.
     pub exit_thread_ns: u64,
+    /// A VM exit for a request of the guest (an interrupt sent to a sibling, a hypercall, a kick
+    /// of a device) and the entry after it. kvm-unit-tests vmexit, "vmcall" and "ipi" on server
+    /// CPUs of the last ten years: 1,200 to 2,500 cycles.
+    pub vm_exit_ns: u64,
+    /// Added to a switch to a task that last ran on another pCPU: two run queue locks instead of
+    /// one, and the task's own structures fetched from another core's cache, some ten lines of 50
+    /// to 100 ns. What the guest's own data lose is a matter of the speed model to come.
+    pub migration_ns: u64,
+    /// One round of a guest's spin loop: PAUSE, a load, a compare. PAUSE takes about 40 cycles
+    /// before Skylake and 140 from then on (Intel's optimization manual).
+    pub spin_round_cycles: u64,
+    /// Clock that turns cycles into time, where the host does not state its own.
+    pub clock_mhz: u64,
     /// Pause-loop exits; none: the CPU has no pause filter (as TCG).
     pub pause_loop: Option<PauseLoop>,
 }
 
-/// Pause-loop exits as KVM sets them up. Windows are in ns of spinning.
+/// Pause-loop exits as KVM sets them up, windows in cycles of spinning, and what they cost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PauseLoop {
-    /// First window: kvm_intel's ple_window is 4096 cycles, 1.6 µs at 2.6 GHz.
-    pub window_ns: u64,
-    /// Factor by which an exit grows it: ple_window_grow, 2.
+    /// Whose KVM.
+    pub kvm: Kvm,
+    /// PAUSEs farther apart than this are no loop (kvm_intel's ple_gap).
+    pub gap_cycles: u64,
+    /// First window (ple_window).
+    pub window_cycles: u64,
+    /// An exit multiplies the window by this, or adds it if it is larger than a window
+    /// (ple_window_grow).
     pub grow: u64,
-    /// Largest window: ple_window_max, the product of 16 bits and the factor.
-    pub window_max_ns: u64,
-    /// The exit and the search for a vCPU to yield to.
+    /// A switch to the vCPU divides the window by this, or takes it off; 0: back to the first
+    /// (ple_window_shrink).
+    pub shrink: u64,
+    /// Largest window (ple_window_max).
+    pub window_max_cycles: u64,
+    /// The exit, kvm_vcpu_on_spin without what follows, and the entry: as a VM exit that does
+    /// something.
     pub exit_ns: u64,
+    /// To look at one vCPU that might be yielded to: from the vCPU to its task.
+    pub candidate_ns: u64,
+    /// Both run queues' locks are held for so long by a yield; whoever needs either waits. Two
+    /// locked instructions on lines that others write, 100 to 200 ns each between sockets, and the
+    /// work between.
+    pub yield_ns: u64,
+}
+
+impl PauseLoop {
+    /// kvm_intel's defaults of Linux 6.18.
+    pub fn linux_6_18() -> Self {
+        Self {
+            kvm: Kvm::Linux618,
+            gap_cycles: 128,
+            window_cycles: 4096,
+            grow: 2,
+            shrink: 0,
+            window_max_cycles: u64::from(u32::MAX),
+            exit_ns: 1_000,
+            candidate_ns: 50,
+            yield_ns: 500,
+        }
+    }
+
+    /// Those of Linux 3.6, whose window neither grows nor shrinks.
+    pub fn linux_3_6() -> Self {
+        Self { kvm: Kvm::Linux36, grow: 1, ..Self::linux_6_18() }
+    }
+
+    /// The window after an exit (grow_ple_window).
+    pub fn grown(&self, window_cycles: u64) -> u64 {
+        let grown = match self.grow {
+            0 => self.window_cycles,
+            grow if grow < self.window_cycles => window_cycles.saturating_mul(grow),
+            grow => window_cycles.saturating_add(grow),
+        };
+        grown.min(self.window_max_cycles)
+    }
+
+    /// The window when the vCPU is switched to (shrink_ple_window).
+    pub fn entered(&self, window_cycles: u64) -> u64 {
+        let shrunk = match self.shrink {
+            0 => self.window_cycles,
+            shrink if shrink < self.window_cycles => window_cycles / shrink,
+            shrink => window_cycles.saturating_sub(shrink),
+        };
+        shrunk.max(self.window_cycles)
+    }
+}
+
+impl Costs {
+    /// The prices of that host: its clock, where it states one.
+    pub fn of(host: &Host) -> Self {
+        let default = Self::default();
+        Self { clock_mhz: host.clock_mhz.map_or(default.clock_mhz, u64::from), ..default }
+    }
+
+    /// Cycles as time.
+    pub fn cycles_ns(&self, cycles: u64) -> u64 {
+        cycles.saturating_mul(1000) / self.clock_mhz
+    }
+
+    /// How long a vCPU with that window spins until the pause filter lets it out; never where
+    /// there is none, or where it does not take the guest's loop for one.
+    pub fn window_ns(&self, window_cycles: u64) -> u64 {
+        match &self.pause_loop {
+            Some(filter) if self.spin_round_cycles <= filter.gap_cycles => {
+                self.cycles_ns(window_cycles)
+            }
+            _ => u64::MAX,
+        }
+    }
 }
 
 impl Default for Costs {
@@ -71,7 +168,40 @@ impl Default for Costs {
             handover_ns: 100,
             atomic_ns: 20,
             exit_thread_ns: 20_000,
+            vm_exit_ns: 700,
+            migration_ns: 1_000,
+            spin_round_cycles: 40,
+            clock_mhz: 2_600,
             pause_loop: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_grow_and_shrink_as_kvms() {
+        let new = PauseLoop::linux_6_18();
+        assert_eq!((new.grown(4096), new.grown(u64::from(u32::MAX))), (8192, u64::from(u32::MAX)));
+        assert_eq!((new.entered(1 << 20), new.entered(0)), (4096, 4096));
+        let old = PauseLoop::linux_3_6();
+        assert_eq!((old.grown(4096), old.entered(4096)), (4096, 4096));
+        let by_steps = PauseLoop { grow: 5000, shrink: 6000, ..new.clone() };
+        assert_eq!((by_steps.grown(4096), by_steps.entered(12_000)), (9096, 6000));
+        let halving = PauseLoop { grow: 0, shrink: 2, ..new };
+        assert_eq!((halving.grown(9000), halving.entered(9000)), (4096, 4500));
+    }
+
+    #[test]
+    fn the_hosts_clock_makes_the_window_and_slow_loops_are_none() {
+        let host = Host { clock_mhz: Some(2048), ..Host::default() };
+        let mut costs = Costs::of(&host);
+        assert_eq!(costs.window_ns(4096), u64::MAX);
+        costs.pause_loop = Some(PauseLoop::linux_6_18());
+        assert_eq!(costs.window_ns(4096), 2_000);
+        costs.spin_round_cycles = 140;
+        assert_eq!(costs.window_ns(4096), u64::MAX);
     }
 }

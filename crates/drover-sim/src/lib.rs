@@ -10,6 +10,7 @@ pub mod eevdf;
 pub mod events;
 pub mod guest;
 mod idle;
+pub mod kvm;
 pub mod machine;
 pub mod perfetto;
 pub mod rig;

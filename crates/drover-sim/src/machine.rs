@@ -38,6 +38,8 @@ pub struct Task {
     pub in_kvm_run: bool,
     /// The pCPU it runs on, or last ran on, or was queued for.
     pub pcpu: u32,
+    /// The pCPU it last ran on; itself where it has not yet run.
+    pub last_ran: u32,
     /// Which of [`Machine::masks`] it may run on.
     pub mask: u32,
     /// Its VM, by number.
@@ -91,6 +93,8 @@ pub struct Counts {
     pub migrations: u64,
     /// Pause-loop exits.
     pub pause_exits: u64,
+    /// Pause-loop exits that made a sibling run.
+    pub directed_yields: u64,
 }
 
 /// The host.
@@ -167,6 +171,7 @@ impl Machine {
             state: TaskState::Absent,
             in_kvm_run: false,
             pcpu,
+            last_ran: pcpu,
             mask,
             vm,
             vcpu,

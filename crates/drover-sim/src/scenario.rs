@@ -4,7 +4,6 @@
 mod measure;
 mod one_run;
 
-use crate::costs::Costs;
 use crate::rng::mix;
 use crate::trace::Span;
 use drover_core::results::{Ground, Results, Run};
@@ -25,8 +24,6 @@ pub struct Options {
     pub seeds: u32,
     /// How many runs at the same time.
     pub threads: usize,
-    /// What things cost on the host.
-    pub costs: Costs,
     /// Record who ran when.
     pub trace: bool,
 }
@@ -34,7 +31,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { schedulers: None, seeds: 1, threads, costs: Costs::default(), trace: false }
+        Self { schedulers: None, seeds: 1, threads, trace: false }
     }
 }
 

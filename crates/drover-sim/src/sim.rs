@@ -6,12 +6,10 @@
 
 use crate::class::{Class, VmTerms};
 use crate::guest::{Guests, Mode, Outcome, Programs};
+use crate::kvm::RqLocks;
 use crate::machine::{
     AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, source_of, timer_source,
 };
-
-/// How many yields a pause-loop exit tries (KVM's kvm_vcpu_on_spin gives up after three).
-const YIELD_TRIES: u32 = 3;
 
 /// Something that is planned for a moment of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +54,8 @@ pub struct Sim<C> {
     pub guests: Guests,
     /// The VMs.
     pub vms: Vec<SimVm>,
+    /// Locks of run queues that yields take.
+    pub(crate) rq_locks: RqLocks,
     /// What is planned, the next last.
     agenda: Vec<(u64, Plan)>,
 }
@@ -64,7 +64,14 @@ impl<C: Class> Sim<C> {
     /// A host where nothing has happened yet.
     pub fn new(mut m: Machine, mut class: C) -> Self {
         class.start(&mut m);
-        Self { m, class, guests: Guests::default(), vms: Vec::new(), agenda: Vec::new() }
+        Self {
+            m,
+            class,
+            guests: Guests::default(),
+            vms: Vec::new(),
+            rq_locks: RqLocks::default(),
+            agenda: Vec::new(),
+        }
     }
 
     /// Adds a VM whose vCPUs may run on the pCPUs of that mask; it starts when the plan says so.
@@ -79,7 +86,7 @@ impl<C: Class> Sim<C> {
             self.m.add_task(vm, vcpu as u32, mask, home);
             self.guests.add_vcpu(vm, program);
         }
-        self.vms.push(SimVm { first, helpers: 0, terms });
+        self.vms.push(SimVm { first, helpers: u32::from(programs.backend), terms });
         vm
     }
 
@@ -187,35 +194,6 @@ impl<C: Class> Sim<C> {
         });
     }
 
-    /// KVM's kvm_vcpu_on_spin: look for a sibling that is ready and does not run, and yield to it.
-    fn pause_exit(&mut self, cpu: u32, task: TaskId) {
-        let Some(exit_ns) = self.m.costs.pause_loop.as_ref().map(|costs| costs.exit_ns) else {
-            return;
-        };
-        self.m.counts.pause_exits += 1;
-        self.m.pcpus[cpu as usize].work_from_ns = self.m.now_ns + exit_ns;
-        let vm = self.m.tasks[task as usize].vm;
-        let (first, vcpus) = (self.vms[vm as usize].first, self.vms[vm as usize].terms.vcpus);
-        let after = self.guests.vms[vm as usize].last_boosted;
-        let mut tries = YIELD_TRIES;
-        for step in 1..=vcpus {
-            let vcpu = (after + step) % vcpus;
-            let to = first + vcpu;
-            if to == task || self.m.tasks[to as usize].state != TaskState::Ready {
-                continue;
-            }
-            if self.class.yield_to(&mut self.m, cpu, task, to) {
-                self.guests.vms[vm as usize].last_boosted = vcpu;
-                break;
-            }
-            tries -= 1;
-            if tries == 0 {
-                break;
-            }
-        }
-        self.guests.spin_on(&mut self.m, cpu, task);
-    }
-
     fn interrupt(&mut self, cpu: u32) {
         self.on(cpu, |sim| {
             sim.m.charge(cpu, sim.m.costs.interrupt_ns);
@@ -283,6 +261,9 @@ impl<C: Class> Sim<C> {
         let next = self.class.pick(&mut self.m, cpu, previous, ready);
         self.m.pcpus[cpu as usize].need_resched = false;
         if ready && next == previous {
+            if let (Some(task), true) = (previous, self.m.costs.pause_loop.is_some()) {
+                self.guests.vcpus[task as usize].boost.back_from_yield();
+            }
             return;
         }
         if let Some(task) = previous {
@@ -304,6 +285,7 @@ impl<C: Class> Sim<C> {
             let known = &mut self.m.tasks[task as usize];
             known.state = TaskState::Ready;
             known.ready_since_ns = self.m.now_ns;
+            self.guests.vcpus[task as usize].boost.preempted = true;
             self.class.put(&mut self.m, cpu, task);
         }
         if self.m.tasks[task as usize].state == TaskState::Absent {
@@ -324,15 +306,20 @@ impl<C: Class> Sim<C> {
             }
         }
         self.m.pcpus[cpu as usize].current = task;
-        self.m.pcpus[cpu as usize].work_from_ns = now_ns + self.m.costs.context_switch_ns;
         let known = &mut self.m.tasks[task as usize];
+        let cold_ns = if known.last_ran == cpu { 0 } else { self.m.costs.migration_ns };
+        // What the pCPU still pays for, a handler or an interrupt, comes first.
+        let from_ns = self.m.pcpus[cpu as usize].work_from_ns.max(now_ns);
+        self.m.pcpus[cpu as usize].work_from_ns =
+            from_ns + self.m.costs.context_switch_ns + cold_ns;
+        known.last_ran = cpu;
         known.state = TaskState::Running;
         known.accounted_ns = now_ns;
         known.pcpu = cpu;
         self.m.note(2, cpu, task);
         self.m.trace.begin(cpu, task, now_ns);
         self.class.set(&mut self.m, cpu, task);
-        self.guests.start(&mut self.m, cpu, task);
+        self.guests.enter(&mut self.m, cpu, task);
     }
 
     fn rest(&mut self, cpu: u32, was_busy: bool) {

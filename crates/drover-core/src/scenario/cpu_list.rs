@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Lists of CPUs as Linux writes them: `0-3,8,10-11`.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +23,11 @@ impl CpuList {
     /// The CPU numbers, ascending, none twice.
     pub fn cpus(&self) -> &[u32] {
         &self.0
+    }
+
+    /// Is the CPU in the list?
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.0.binary_search(&cpu).is_ok()
     }
 
     /// The highest CPU number in the list.
@@ -57,6 +64,18 @@ impl FromStr for CpuList {
         cpus.sort_unstable();
         cpus.dedup();
         Ok(Self(cpus))
+    }
+}
+
+impl Serialize for CpuList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is wrong with a scenario or a configuration file.
 
+use super::parse::ReadFile;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -22,6 +23,8 @@ pub struct ScenarioError {
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
+    /// Gives the text of files this one names.
+    pub(crate) read: &'a ReadFile<'a>,
 }
 
 impl<'a> Source<'a> {
@@ -53,7 +56,8 @@ mod tests {
 
     #[test]
     fn a_fault_names_file_and_line() {
-        let source = Source { file: "a.toml", text: "x = 1\ny = 2\n" };
+        let read = |_: &str| Err(String::new());
+        let source = Source { file: "a.toml", text: "x = 1\ny = 2\n", read: &read };
         assert_eq!(source.error(0, "bad", "mend it").to_string(), "a.toml:1: bad; mend it");
         assert_eq!(source.error(6, "bad", "mend it").to_string(), "a.toml:2: bad; mend it");
         assert_eq!(source.error(99, "bad", "mend it").line, 3);

@@ -17,6 +17,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "clock",
             "schedulers",
             "sample_ms",
+            "ple",
             "host",
             "pool",
             "vm",
@@ -68,7 +69,9 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (SLEEP, &["kind", "period_us", "work_us"]),
     (MIX, &["kind"]),
     (COMMAND, &["kind", "run", "ready"]),
-    (CASE, &["name", "pool", "vm"]),
+    (PROGRAM, &["kind", "steps", "roles", "locks", "pv_spin_us"]),
+    (PROGRAM_ROLE, &["vcpus", "steps"]),
+    (CASE, &["name", "ple", "pool", "vm"]),
     (CASE_POOL, &["shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
     (
         CASE_VM,
@@ -126,6 +129,8 @@ pub(super) const BARRIER: &str = "workload barrier";
 pub(super) const SLEEP: &str = "workload sleep";
 pub(super) const MIX: &str = "workload mix";
 pub(super) const COMMAND: &str = "workload command";
+pub(super) const PROGRAM: &str = "workload program";
+pub(super) const PROGRAM_ROLE: &str = "workload program, roles";
 pub(super) const CASE: &str = "[[case]]";
 pub(super) const CASE_POOL: &str = "[case.pool.NAME]";
 pub(super) const CASE_VM: &str = "[case.vm.NAME]";

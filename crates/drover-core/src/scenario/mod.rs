@@ -12,7 +12,9 @@ mod parse;
 mod parse_expect;
 mod parse_host;
 mod parse_pool;
+mod parse_program;
 mod parse_vm;
+mod program;
 pub(crate) mod reader;
 mod vm;
 mod workload;
@@ -22,6 +24,7 @@ pub use error::ScenarioError;
 pub(crate) use error::Source;
 pub use host::Host;
 pub use parse::ReadFile;
+pub use program::{DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, Role, StepTime};
 pub use vm::{Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 
@@ -56,6 +59,8 @@ pub struct Case {
     pub name: String,
     /// The pools, with what the case says of them.
     pub pools: Tree,
+    /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
+    pub ple: bool,
     /// The VMs that take part, with what the case says of them, in the order of the file.
     pub vms: Vec<Vm>,
 }

@@ -40,7 +40,7 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::parse`], with the name and line of the file the fault is in.
     pub fn parse_with(text: &str, file: &str, read: &ReadFile) -> Result<Self, ScenarioError> {
-        let source = Source { file, text };
+        let source = Source { file, text, read };
         let table = source.table("docs/scenarios.md")?;
         let top = Reader::new(&source, keys::TOP, 0, table.get_ref())?;
         let name = top.need("name", top.text("name")?, "\"two-busy-vms\"")?;
@@ -48,7 +48,7 @@ impl Scenario {
             let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
             return Err(top.error("name", format!("\"{name}\" is no name for a scenario"), mend));
         }
-        let host = read_host(&top, read)?;
+        let host = read_host(&top)?;
         let duration_s = top.number("duration_s", 0.01..=86_400.0)?.unwrap_or(DURATION_S);
         let cases = read_cases(&top, &host, duration_s)?;
         let mut scenario = Self {
@@ -114,12 +114,13 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
         return Err(top.error("vm", "the scenario has no VM", "add a [[vm]]"));
     }
     let vms: Vec<(&Reader, &Draft)> = readers.iter().zip(&drafts).collect();
+    let ple = top.truth("ple")?.unwrap_or(false);
     let pools = Pools::read(top)?;
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
     let mut cases: Vec<Case> = Vec::new();
     for reader in top.tables("case", keys::CASE)? {
-        let case = read_case(&reader, &pools, &vms, host, end_s)?;
+        let case = read_case(&reader, &pools, &vms, host, end_s, ple)?;
         if cases.iter().any(|earlier| earlier.name == case.name) {
             let what = format!("two cases are called \"{}\"", case.name);
             return Err(reader.error("name", what, "give each its own name"));
@@ -131,7 +132,7 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
         let finished = vms.iter().map(|(reader, draft)| (*draft).clone().finish(reader, &pools));
         let vms: Vec<Option<Vm>> = finished.collect::<Result<_, _>>()?;
         let vms = vms.into_iter().flatten().collect();
-        cases.push(admitted(top, Case { name: ONLY_CASE.to_owned(), pools, vms }, host)?);
+        cases.push(admitted(top, Case { name: ONLY_CASE.to_owned(), ple, pools, vms }, host)?);
     }
     Ok(cases)
 }
@@ -142,6 +143,7 @@ fn read_case(
     vms: &[(&Reader, &Draft)],
     host: &Host,
     end_s: f64,
+    ple: bool,
 ) -> Result<Case, ScenarioError> {
     let name = reader.need("name", reader.text("name")?, "\"1:7\"")?;
     if name.chars().count() > 63 {
@@ -170,7 +172,8 @@ fn read_case(
         let what = format!("every VM is absent from case \"{name}\"");
         return Err(reader.error("", what, "leave one in"));
     }
-    admitted(reader, Case { name: name.to_owned(), pools, vms: present }, host)
+    let ple = reader.truth("ple")?.unwrap_or(ple);
+    admitted(reader, Case { name: name.to_owned(), ple, pools, vms: present }, host)
 }
 
 /// The case, if all that is reserved in it fits. Of VMs that are not all there at the same time it

@@ -4,21 +4,20 @@
 use super::Host;
 use super::error::{ScenarioError, Source};
 use super::keys;
-use super::parse::ReadFile;
 use super::reader::Reader;
 
 /// The largest cache a host may state, KiB.
 const CACHE_KIB_MAX: u32 = 1 << 22;
 
 /// Reads `host` of a scenario.
-pub(super) fn read_host(top: &Reader, read: &ReadFile) -> Result<Host, ScenarioError> {
-    if !top.is_text("host") {
+pub(super) fn read_host(top: &Reader) -> Result<Host, ScenarioError> {
+    if !top.is_file("host") {
         let host = top.need("host", top.table("host", keys::HOST)?, "{ cores = 4 }")?;
         return host_of(&host);
     }
     let name = top.need("host", top.text("host")?, "\"hosts/lab.toml\"")?;
-    let (file, text) = top.other_file("host", name, read)?;
-    let source = Source { file: &file, text: &text };
+    let (file, text) = top.other_file("host", name)?;
+    let source = Source { file: &file, text: &text, ..*top.source };
     let table = source.table("docs/scenarios.md")?;
     host_of(&Reader::new(&source, keys::HOST, 0, table.get_ref())?)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads the VMs of a scenario, and what cases change about them.
 
-use super::error::ScenarioError;
+use super::error::{ScenarioError, Source};
 use super::keys;
+use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
 use super::{CpuList, CpuThen, Host, Vm, Vmm, Workload, workload};
 use crate::nearest::hint;
@@ -116,6 +117,7 @@ impl Draft {
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         let pool = find_pool(reader, name, self.pool.as_deref(), pools)?;
+        check_vcpus(reader, name, &workload, vcpus)?;
         Ok(Some(Vm {
             name: self.name,
             vcpus,
@@ -208,14 +210,37 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
         ("barrier", keys::BARRIER),
         ("sleep", keys::SLEEP),
         ("mix", keys::MIX),
+        ("program", keys::PROGRAM),
         ("command", keys::COMMAND),
     ];
-    let Some(table) = reader.table_by_word("workload", "kind", &kinds)? else { return Ok(None) };
+    if reader.is_file("workload") {
+        return read_workload_file(reader, &kinds, end_s).map(Some);
+    }
+    match reader.table_by_word("workload", "kind", &kinds)? {
+        None => Ok(None),
+        Some(table) => workload_of(&table, end_s).map(Some),
+    }
+}
+
+/// A workload that stands in a file of its own, with the same keys.
+fn read_workload_file(
+    reader: &Reader,
+    kinds: &[(&str, &'static str)],
+    end_s: f64,
+) -> Result<Workload, ScenarioError> {
+    let name = reader.need("workload", reader.text("workload")?, "\"workloads/dbench.toml\"")?;
+    let (file, text) = reader.other_file("workload", name)?;
+    let source = Source { file: &file, text: &text, ..*reader.source };
+    let table = source.table("docs/scenarios.md")?;
+    workload_of(&Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?, end_s)
+}
+
+fn workload_of(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
     let us = |key: &str, default: u32| {
         table.whole32(key, 0..=WORK_US_MAX).map(|given| given.unwrap_or(default))
     };
     let workload = match table.title {
-        keys::CPU => read_cpu(&table, end_s)?,
+        keys::CPU => read_cpu(table, end_s)?,
         keys::LOCK => Workload::Lock {
             hold_us: us("hold_us", workload::LOCK_HOLD_US)?,
             think_us: us("think_us", workload::LOCK_THINK_US)?,
@@ -227,13 +252,14 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
             Workload::Sleep { period_us, work_us: us("work_us", 0)? }
         }
         keys::MIX => Workload::Mix {},
+        keys::PROGRAM => read_program(table)?,
         _ => {
             let run = table.need("run", table.text("run")?, "\"sysbench cpu --time=0 run\"")?;
             let ready = table.text("ready")?.map(str::to_owned);
             Workload::Command { run: run.to_owned(), ready }
         }
     };
-    Ok(Some(workload))
+    Ok(workload)
 }
 
 fn read_cpu(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {

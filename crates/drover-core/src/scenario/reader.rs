@@ -3,7 +3,6 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
-use super::parse::ReadFile;
 use crate::nearest::hint;
 use crate::settings::Cosched;
 use crate::shares::{SHARES_MAX, Shares};
@@ -15,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A table of a file, known to have no unknown keys.
 pub(crate) struct Reader<'a> {
-    source: &'a Source<'a>,
+    pub(crate) source: &'a Source<'a>,
     /// Which table of [`keys::TABLES`] it is.
     pub(crate) title: &'static str,
     table: &'a DeTable<'a>,
@@ -198,6 +197,42 @@ impl<'a> Reader<'a> {
         texts.ok_or_else(|| self.wrong(key, value, "a list of texts")).map(Some)
     }
 
+    /// [`Reader::texts`], each with where it stands.
+    pub(super) fn texts_at(
+        &self,
+        key: &str,
+    ) -> Result<Option<Vec<(usize, &'a str)>>, ScenarioError> {
+        let Some(texts) = self.texts(key)? else { return Ok(None) };
+        let Some(DeValue::Array(items)) = self.value(key).map(Spanned::get_ref) else {
+            unreachable!("texts come in a list");
+        };
+        Ok(Some(items.iter().map(|item| item.span().start).zip(texts).collect()))
+    }
+
+    /// The fault `what` at byte `at` of the text.
+    pub(super) fn error_at(
+        &self,
+        at: usize,
+        what: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> ScenarioError {
+        self.source.error(at, what, mend)
+    }
+
+    /// A table within this one, whose keys are names that the file gives.
+    pub(super) fn any_keys(&self, key: &str) -> Result<Option<Reader<'a>>, ScenarioError> {
+        let Some((at, table)) = self.raw_table(key)? else { return Ok(None) };
+        Ok(Some(Reader { source: self.source, title: self.title, at, table }))
+    }
+
+    /// The keys of this table and where they stand, in the order of the file.
+    pub(super) fn names(&self) -> Vec<(usize, &'a str)> {
+        let keys = self.table.keys().map(|key| (key.span().start, key.get_ref().as_ref()));
+        let mut names: Vec<(usize, &str)> = keys.collect();
+        names.sort_unstable();
+        names
+    }
+
     /// Rows of whole numbers within `range`.
     pub(super) fn grid(
         &self,
@@ -223,9 +258,11 @@ impl<'a> Reader<'a> {
         rows.ok_or_else(|| self.wrong(key, value, &expected)).map(Some)
     }
 
-    /// Is the value of `key` a text?
-    pub(super) fn is_text(&self, key: &str) -> bool {
-        self.value(key).is_some_and(|value| matches!(value.get_ref(), DeValue::String(_)))
+    /// Is the value of `key` the name of a TOML file?
+    pub(super) fn is_file(&self, key: &str) -> bool {
+        let is_file =
+            |value: &DeValue| matches!(value, DeValue::String(text) if text.ends_with(".toml"));
+        self.value(key).is_some_and(|value| is_file(value.get_ref()))
     }
 
     /// The file that the value of `key` names: its name for error messages, and its text.
@@ -233,10 +270,9 @@ impl<'a> Reader<'a> {
         &self,
         key: &str,
         name: &str,
-        read: &ReadFile,
     ) -> Result<(String, String), ScenarioError> {
         let shown = Path::new(self.source.file).with_file_name(name).display().to_string();
-        let text = read(name).map_err(|why| {
+        let text = (self.source.read)(name).map_err(|why| {
             let mend = "name a file by its path from this one's directory";
             self.error(key, format!("cannot read {shown}: {why}"), mend)
         })?;
@@ -263,16 +299,33 @@ impl<'a> Reader<'a> {
     ) -> Result<Option<Reader<'a>>, ScenarioError> {
         let Some((at, table)) = self.raw_table(key)? else { return Ok(None) };
         let unchecked = Reader { source: self.source, title: self.title, at, table };
-        let title = unchecked.word(word_key, titles)?;
-        let title = match title {
-            Some(title) => title,
-            None => {
-                let known: Vec<_> = titles.iter().map(|(word, _)| *word).collect();
-                let mend = format!("add {word_key} = one of {}", known.join(", "));
-                return Err(self.error(key, format!("{key} has no {word_key}"), mend));
-            }
+        unchecked.titled_by_word(key, word_key, titles).map(Some)
+    }
+
+    /// The table at `at` as what its value of `key` says it is.
+    fn titled_by_word(
+        &self,
+        key: &str,
+        word_key: &'static str,
+        titles: &[(&str, &'static str)],
+    ) -> Result<Reader<'a>, ScenarioError> {
+        let Some(title) = self.word(word_key, titles)? else {
+            let known: Vec<_> = titles.iter().map(|(word, _)| *word).collect();
+            let mend = format!("add {word_key} = one of {}", known.join(", "));
+            return Err(self.error("", format!("{key} has no {word_key}"), mend));
         };
-        Reader::new(self.source, title, at, table).map(Some)
+        Reader::new(self.source, title, self.at, self.table)
+    }
+
+    /// A whole file that is a table as [`Reader::table_by_word`] reads them.
+    pub(super) fn of_file_by_word(
+        source: &'a Source<'a>,
+        word_key: &'static str,
+        titles: &[(&str, &'static str)],
+        table: &'a DeTable<'a>,
+    ) -> Result<Reader<'a>, ScenarioError> {
+        let unchecked = Reader { source, title: "the file", at: 0, table };
+        unchecked.titled_by_word("the file", word_key, titles)
     }
 
     /// The tables of a `[[key]]`, in the order of the file.

@@ -4,6 +4,7 @@
 //! A workload travels to the process that runs the VM as JSON on its command line, in the same
 //! words as in a scenario file: `{"kind":"lock","hold_us":5,"think_us":20}`.
 
+use super::program::Program;
 use serde::{Deserialize, Serialize};
 
 /// Default length of one busy-and-halted cycle of `cpu`, in µs.
@@ -17,7 +18,8 @@ pub const BARRIER_WORK_US: u32 = 30;
 /// Default time from one wake-up of `sleep` to the next, in µs.
 pub const SLEEP_PERIOD_US: u32 = 2_000;
 
-/// What the vCPUs of a VM do. All but [`Workload::Command`] are programs of Drover's micro VMs.
+/// What the vCPUs of a VM do. All but [`Workload::Program`] and
+/// [`Workload::Command`] are programs of Drover's micro VMs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Workload {
@@ -62,6 +64,8 @@ pub enum Workload {
     /// vCPU `i` does as `i % 4` says: 0 `cpu`, 1 `lock`, 2 `sleep`, 3 `barrier`, each with its
     /// defaults, the locks and barriers shared by the vCPUs of the same kind.
     Mix {},
+    /// Small programs of steps, of the simulator's guests.
+    Program(Box<Program>),
     /// A program in a Linux guest (`vmm = "qemu"`).
     Command {
         /// Command line, run by the guest's shell.
@@ -112,6 +116,7 @@ impl Workload {
             Workload::Barrier { .. } => "barrier",
             Workload::Sleep { .. } => "sleep",
             Workload::Mix {} => "mix",
+            Workload::Program(_) => "program",
             Workload::Command { .. } => "command",
         }
     }
@@ -127,7 +132,10 @@ impl Workload {
             }
             Workload::Cpu { duty_pct, .. } => Some((*duty_pct).into()),
             Workload::Lock { .. } | Workload::Barrier { .. } => Some(100.0),
-            Workload::Sleep { .. } | Workload::Mix {} | Workload::Command { .. } => None,
+            Workload::Sleep { .. }
+            | Workload::Mix {}
+            | Workload::Program(_)
+            | Workload::Command { .. } => None,
         }
     }
 }

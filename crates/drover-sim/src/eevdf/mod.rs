@@ -298,12 +298,12 @@ impl Class for Eevdf {
             let entity = &mut self.tasks[from as usize];
             entity.deadline = entity.deadline.wrapping_add(slice);
             entity.protected = entity.vruntime;
-            m.resched(cpu);
-        }
-        if there != cpu {
-            m.resched(there);
         }
         true
+    }
+
+    fn nr_running(&self, _: &Machine, cpu: u32) -> u32 {
+        self.rqs[cpu as usize].nr
     }
 
     fn remove(&mut self, _: &mut Machine, task: TaskId) {

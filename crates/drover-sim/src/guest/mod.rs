@@ -8,15 +8,24 @@
 mod program;
 mod sleep_times;
 mod spin;
+mod stuck;
+mod wait;
 
-pub use program::{CPU_UNIT_NS, Duty, Programs, Step};
+pub use program::{CPU_UNIT_NS, Duty, LockTerms, Names, Programs, Step};
 pub use sleep_times::SleepTimes;
 
 use crate::machine::{Machine, TaskId, TaskState, step_source, timer_source};
+use crate::rng::Rng;
+use drover_core::scenario::StepTime;
 use spin::{Barrier, Lock};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wait::{Queue, Request};
 
 /// Steps without any CPU time after which a program is taken to be stuck.
 const IDLE_STEPS_MAX: u32 = 10_000;
+/// How deep loops stand in each other.
+const DEPTH_MAX: usize = drover_core::scenario::DEPTH_MAX;
 
 /// What a vCPU is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +66,33 @@ pub struct Vcpu {
     work_ns: u64,
     /// Progress counted.
     count: u64,
-    pause_window_ns: u64,
+    /// Window of the pause filter, cycles.
+    pause_window: u64,
+    /// Where loops of the program stand: rounds left, or the moment they end.
+    loops: [u64; DEPTH_MAX],
+    /// What it waits for has come.
+    granted: bool,
+    /// Something has come that it must not sleep over.
+    roused: bool,
+    /// Spinlocks it holds.
+    held: u8,
+    /// Interrupts of siblings that it has not seen yet: who waits for the answer.
+    ipis: Vec<TaskId>,
+    /// Answers to its own interrupts still to come.
+    answers: u32,
+    /// How it looks to KVM's directed yield.
+    pub boost: Boost,
+}
+
+/// A vCPU as kvm_vcpu_on_spin sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Boost {
+    /// It was preempted, not woken (vcpu->preempted).
+    pub preempted: bool,
+    /// It gave way from within a pause-loop exit (spin_loop.in_spin_loop).
+    pub in_spin_loop: bool,
+    /// It may be yielded to although it spins itself (spin_loop.dy_eligible).
+    pub eligible: bool,
 }
 
 /// A VM as its guest sees it.
@@ -66,6 +101,16 @@ pub struct GuestVm {
     start_ns: u64,
     locks: Vec<Lock>,
     barriers: Vec<Barrier>,
+    queues: Vec<Queue>,
+    /// Requests its back-end thread has not begun with.
+    requests: VecDeque<Request>,
+    /// The request it is at.
+    serving: Option<Request>,
+    first: TaskId,
+    vcpus: u32,
+    /// Does a back-end thread follow its vCPUs?
+    backend: bool,
+    names: Arc<Names>,
     /// How late its vCPUs woke.
     pub sleeps: SleepTimes,
     /// The vCPU that pause-loop exits begin their search after.
@@ -86,21 +131,45 @@ pub enum Outcome {
 }
 
 /// All guests of a host; vCPUs have the numbers of their tasks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Guests {
     /// The vCPUs.
     pub vcpus: Vec<Vcpu>,
     /// The VMs.
     pub vms: Vec<GuestVm>,
     programs: Vec<Vec<Step>>,
+    /// What programs draw at random.
+    rng: Rng,
+}
+
+impl Default for Guests {
+    fn default() -> Self {
+        let (vcpus, vms, programs) = (Vec::new(), Vec::new(), Vec::new());
+        Self { vcpus, vms, programs, rng: Rng::new(0) }
+    }
+}
+
+impl Boost {
+    /// It runs again after it gave way, or nobody wanted its pCPU: kvm_vcpu_on_spin ends.
+    pub fn back_from_yield(&mut self) {
+        if self.in_spin_loop {
+            self.in_spin_loop = false;
+            self.eligible = false;
+        }
+    }
 }
 
 impl Guests {
     /// Adds a VM; returns the numbers of its vCPUs' programs for [`Guests::add_vcpu`].
     pub fn add_vm(&mut self, programs: &Programs) -> Vec<u32> {
         self.vms.push(GuestVm {
-            locks: (0..programs.locks).map(|_| Lock::default()).collect(),
+            locks: programs.locks.iter().map(|&terms| Lock::of(terms)).collect(),
             barriers: programs.barriers.iter().map(|&parties| Barrier::of(parties)).collect(),
+            queues: (0..programs.queues).map(|_| Queue::default()).collect(),
+            first: self.vcpus.len() as TaskId,
+            vcpus: programs.of_vcpu.len() as u32 - u32::from(programs.backend),
+            backend: programs.backend,
+            names: Arc::clone(&programs.names),
             ..GuestVm::default()
         });
         let number_of = |steps: &Vec<Step>| {
@@ -125,8 +194,20 @@ impl Guests {
             deadline_ns: 0,
             work_ns: 0,
             count: 0,
-            pause_window_ns: 0,
+            pause_window: 0,
+            loops: [0; DEPTH_MAX],
+            granted: false,
+            roused: false,
+            held: 0,
+            ipis: Vec::new(),
+            answers: 0,
+            boost: Boost::default(),
         });
+    }
+
+    /// What programs draw at random follows from that seed.
+    pub fn set_seed(&mut self, seed: u64) {
+        self.rng = Rng::new(seed);
     }
 
     /// The VM's workload starts now; its clock begins.
@@ -172,20 +253,41 @@ impl Guests {
         }
     }
 
-    /// The vCPU begins to run on the pCPU.
-    pub fn start(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+    /// The vCPU begins to run on the pCPU: it was scheduled in.
+    pub fn enter(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        if !self.vcpus[task as usize].ipis.is_empty() {
+            self.answer(m, cpu, task);
+        }
+        if let Some(pause_loop) = &m.costs.pause_loop {
+            let vcpu = &mut self.vcpus[task as usize];
+            vcpu.pause_window = pause_loop.entered(vcpu.pause_window);
+            vcpu.boost.preempted = false;
+            vcpu.boost.back_from_yield();
+        }
+        if self.vcpus[task as usize].mode == Mode::Spin && self.grab(m, task) {
+            return;
+        }
+        self.start(m, cpu, task);
+    }
+
+    /// The running vCPU goes on with what it is at.
+    fn start(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let from_ns = m.pcpus[cpu as usize].work_from_ns;
         let vcpu = &mut self.vcpus[task as usize];
         match vcpu.mode {
             Mode::WorkUntil if vcpu.deadline_ns == u64::MAX => {}
             Mode::WorkUntil => m.events.set(step_source(cpu), from_ns.max(vcpu.deadline_ns)),
-            Mode::Spin => {
-                if let Some(pause_loop) = &m.costs.pause_loop {
-                    vcpu.pause_window_ns = pause_loop.window_ns;
-                    m.events.set(step_source(cpu), from_ns + vcpu.pause_window_ns);
-                }
-            }
+            Mode::Spin => self.set_spin(m, cpu, task),
             _ => m.events.set(step_source(cpu), from_ns + vcpu.left_ns),
+        }
+    }
+
+    /// A spinning vCPU is let out by the pause filter, or gives up, whichever comes first.
+    fn set_spin(&self, m: &mut Machine, cpu: u32, task: TaskId) {
+        let vcpu = &self.vcpus[task as usize];
+        let spins_ns = m.costs.window_ns(vcpu.pause_window).min(vcpu.left_ns);
+        if spins_ns != u64::MAX {
+            m.events.set(step_source(cpu), m.pcpus[cpu as usize].work_from_ns + spins_ns);
         }
     }
 
@@ -200,7 +302,9 @@ impl Guests {
         let ran_ns = m.now_ns.saturating_sub(pcpu.work_from_ns);
         pcpu.work_from_ns = pcpu.work_from_ns.max(m.now_ns);
         let vcpu = &mut self.vcpus[task as usize];
-        vcpu.left_ns = vcpu.left_ns.saturating_sub(ran_ns);
+        if vcpu.left_ns != u64::MAX {
+            vcpu.left_ns = vcpu.left_ns.saturating_sub(ran_ns);
+        }
         if matches!(vcpu.mode, Mode::Work | Mode::WorkUntil) {
             vcpu.work_ns += ran_ns;
         }
@@ -213,51 +317,52 @@ impl Guests {
         let vcpu = &mut self.vcpus[task as usize];
         match vcpu.mode {
             Mode::Dying => return Outcome::Exits,
+            Mode::Spin if vcpu.left_ns == 0 => return self.halt(m, task, u64::MAX),
             Mode::Spin => return Outcome::PauseExit,
-            Mode::Halting if now_ns < vcpu.deadline_ns => {
+            Mode::Halting if now_ns < vcpu.deadline_ns && !vcpu.roused => {
                 vcpu.mode = Mode::Asleep;
                 if vcpu.deadline_ns != u64::MAX {
                     m.events.set(timer_source(&m.pcpus, task), vcpu.deadline_ns);
                 }
                 return Outcome::Blocks;
             }
-            // The timer has fired on the way: no sleep.
+            // The timer has fired on the way, or somebody has come: no sleep.
             Mode::Halting => return self.spend_on(m, task, Mode::Resume, m.costs.resume_ns),
-            Mode::Resume => self.back_in_guest(now_ns, task),
+            Mode::Resume => {
+                if let Some(outcome) = self.back_in_guest(m, task) {
+                    return outcome;
+                }
+            }
             _ => self.next_step(task),
         }
         self.go_on(m, cpu, task)
     }
 
-    /// A spinning vCPU that was let out and found nobody to yield to spins on, in a wider window.
+    /// A spinning vCPU that was let out spins on, in a wider window.
     pub fn spin_on(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let Some(pause_loop) = &m.costs.pause_loop else { return };
         let vcpu = &mut self.vcpus[task as usize];
-        let wider_ns = vcpu.pause_window_ns * pause_loop.grow;
-        vcpu.pause_window_ns = wider_ns.min(pause_loop.window_max_ns);
-        let from_ns = m.pcpus[cpu as usize].work_from_ns.max(m.now_ns);
-        m.events.set(step_source(cpu), from_ns + vcpu.pause_window_ns);
+        vcpu.pause_window = pause_loop.grown(vcpu.pause_window);
+        self.set_spin(m, cpu, task);
+    }
+
+    /// Would KVM find the vCPU in the guest's kernel mode (kvm_arch_vcpu_in_kernel)?
+    pub fn in_kernel(&self, task: TaskId) -> bool {
+        let vcpu = &self.vcpus[task as usize];
+        let step = self.programs[vcpu.program as usize][vcpu.step as usize];
+        let user = matches!(step, Step::Work { user: true, .. } | Step::Draw { user: true, .. });
+        vcpu.held > 0 || vcpu.mode != Mode::Work || !user
+    }
+
+    /// Has the vCPU an interrupt that it has not seen (kvm_arch_dy_has_pending_interrupt)?
+    pub fn has_interrupt(&self, task: TaskId) -> bool {
+        !self.vcpus[task as usize].ipis.is_empty()
     }
 
     fn next_step(&mut self, task: TaskId) {
         let vcpu = &mut self.vcpus[task as usize];
         let steps = self.programs[vcpu.program as usize].len() as u16;
         vcpu.step = if vcpu.step + 1 == steps { 0 } else { vcpu.step + 1 };
-    }
-
-    /// The vCPU has slept, or is at its very beginning.
-    fn back_in_guest(&mut self, now_ns: u64, task: TaskId) {
-        let vcpu = &mut self.vcpus[task as usize];
-        let slept = vcpu.deadline_ns != 0;
-        let step = self.programs[vcpu.program as usize][vcpu.step as usize];
-        if !slept {
-            return;
-        }
-        if let Step::SleepGrid { .. } = step {
-            vcpu.count += 1;
-            self.vms[vcpu.vm as usize].sleeps.record(now_ns.saturating_sub(vcpu.deadline_ns));
-        }
-        self.next_step(task);
     }
 
     /// Goes through the program until a step takes time.
@@ -285,15 +390,19 @@ impl Guests {
     ) -> Option<Outcome> {
         let now_ns = m.now_ns;
         match step {
-            Step::Work { ns: 0 } => None,
-            Step::Work { ns } => Some(self.spend_on(m, task, Mode::Work, ns)),
+            Step::Work { ns: 0, .. } => None,
+            Step::Work { ns, .. } => Some(self.spend_on(m, task, Mode::Work, ns)),
+            Step::Draw { time, .. } => match self.draw(time) {
+                0 => None,
+                ns => Some(self.spend_on(m, task, Mode::Work, ns)),
+            },
             Step::Busy(duty) => self.begin_busy(m, cpu, task, duty),
             Step::Rest => {
-                let vcpu = &mut self.vcpus[task as usize];
-                if now_ns < vcpu.deadline_ns {
-                    return Some(self.spend_on(m, task, Mode::Halting, m.costs.halt_ns));
+                let deadline_ns = self.vcpus[task as usize].deadline_ns;
+                if now_ns < deadline_ns {
+                    return Some(self.halt(m, task, deadline_ns));
                 }
-                vcpu.deadline_ns = now_ns;
+                self.vcpus[task as usize].deadline_ns = now_ns;
                 None
             }
             Step::Take { lock } => Some(self.take(m, task, lock)),
@@ -303,15 +412,68 @@ impl Guests {
             }
             Step::Meet { barrier } => Some(self.meet(m, task, barrier)),
             Step::SleepGrid { period_ns, offset_ns } => {
-                let vcpu = &mut self.vcpus[task as usize];
-                let first_ns = self.vms[vcpu.vm as usize].start_ns + offset_ns;
+                let vm = self.vcpus[task as usize].vm;
+                let first_ns = self.vms[vm as usize].start_ns + offset_ns;
                 let passed = (now_ns + 1).saturating_sub(first_ns).div_ceil(period_ns);
-                vcpu.deadline_ns = first_ns + passed * period_ns;
-                Some(self.spend_on(m, task, Mode::Halting, m.costs.halt_ns))
+                Some(self.halt(m, task, first_ns + passed * period_ns))
             }
-            Step::Count => {
-                self.vcpus[task as usize].count += 1;
+            Step::Sleep { ns: 0 } => None,
+            Step::Sleep { ns } => Some(self.halt(m, task, now_ns + ns)),
+            Step::Join { barrier } => Some(self.join(m, task, barrier)),
+            Step::Ipi(to) => Some(self.send_ipi(m, task, to)),
+            Step::Io { time, device_ns } => Some(self.ask_backend(m, task, time, device_ns)),
+            Step::Serve => Some(self.serve(m, task)),
+            Step::Wait { queue } => Some(self.take_work(m, task, queue)),
+            Step::Spawn { times, queue } => {
+                self.spawn_work(m, task, queue, times);
                 None
+            }
+            Step::Count { times } => {
+                self.vcpus[task as usize].count += u64::from(times);
+                None
+            }
+            Step::Repeat { .. } | Step::For { .. } | Step::End { .. } => {
+                self.go_round(now_ns, task, step);
+                None
+            }
+        }
+    }
+
+    /// A loop begins or a round of it ends: the step is where the program stands afterwards.
+    fn go_round(&mut self, now_ns: u64, task: TaskId, step: Step) {
+        let vcpu = &mut self.vcpus[task as usize];
+        match step {
+            Step::Repeat { times, depth } => vcpu.loops[usize::from(depth)] = u64::from(times),
+            Step::For { ns, depth } => {
+                vcpu.loops[usize::from(depth)] = now_ns.saturating_add(ns);
+            }
+            Step::End { begin, depth } => {
+                let rounds = &mut vcpu.loops[usize::from(depth)];
+                let again = match self.programs[vcpu.program as usize][usize::from(begin)] {
+                    Step::For { .. } => now_ns < *rounds,
+                    _ => {
+                        *rounds -= 1;
+                        *rounds > 0
+                    }
+                };
+                if again {
+                    vcpu.step = begin;
+                }
+            }
+            _ => unreachable!("only loops go round"),
+        }
+    }
+
+    /// How long it is this time.
+    fn draw(&mut self, time: StepTime) -> u64 {
+        match time {
+            StepTime::Exactly(ns) => ns,
+            StepTime::Between(from_ns, to_ns) => from_ns + self.rng.below(to_ns - from_ns + 1),
+            StepTime::About(ns) => {
+                // From (0, 1]: its logarithm is finite.
+                let part = (self.rng.bits() >> 11) as f64 + 1.0;
+                let drawn = -(part / (1u64 << 53) as f64).ln() * ns as f64;
+                drawn.round() as u64
             }
         }
     }

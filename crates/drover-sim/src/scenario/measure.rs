@@ -100,8 +100,12 @@ impl Measured {
             cpu_s: Some(seconds(end.cpu_ns[task as usize] - self.begin.cpu_ns[task as usize])),
             progress: Some(end.progress[task as usize] - self.begin.progress[task as usize]),
         };
-        let vcpus: Vec<VcpuFigures> = sim.tasks_of(number as u32).map(vcpu).collect();
+        let mut vcpus: Vec<VcpuFigures> = sim.tasks_of(number as u32).map(vcpu).collect();
         figures.cpu_s = vcpus.iter().map(|vcpu| vcpu.cpu_s).sum();
+        let helpers = vcpus.split_off(vm.vcpus as usize);
+        if !helpers.is_empty() {
+            figures.helpers_cpu_s = helpers.iter().map(|helper| helper.cpu_s).sum();
+        }
         figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
         figures.set_vcpus(vcpus);
         let sleeps = end.sleeps[number].since(&self.begin.sleeps[number]);

@@ -4,6 +4,7 @@
 use super::measure::Measured;
 use super::{Options, Ran, RunTrace};
 use crate::class::Class;
+use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
 use crate::eevdf::Eevdf;
 use crate::guest::Programs;
@@ -36,7 +37,11 @@ pub(super) struct Job<'a> {
 pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
     let topology = Topology::of(&scenario.host);
     let tasks: u32 = job.case.vms.iter().map(|vm| vm.vcpus).sum();
-    let mut m = Machine::new(topology, options.costs.clone(), tasks as usize);
+    // A back-end thread for each VM at most.
+    let tasks = tasks as usize + job.case.vms.len();
+    let mut costs = Costs::of(&scenario.host);
+    costs.pause_loop = job.case.ple.then(PauseLoop::linux_6_18);
+    let mut m = Machine::new(topology, costs, tasks);
     if options.trace {
         m.trace = Trace::recording();
     }
@@ -61,6 +66,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     let warmup_ns = ns(scenario.warmup_s);
     let end_ns = warmup_ns + ns(scenario.duration_s);
     let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
+    sim.guests.set_seed(mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat))));
     sim.plan(warmup_ns, Plan::Look(BEGIN));
     for vm in &job.case.vms {
         add_vm(&mut sim, scenario, vm, &mut rng);
@@ -82,7 +88,12 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
             _ => break,
         }
     }
-    let fault = sim.m.fault.take();
+    let stuck = |(number, vm): (usize, &Vm)| {
+        let why = sim.guests.stuck(&sim.m, number as u32)?;
+        Some(format!("VM \"{}\" {why}", vm.name))
+    };
+    let stuck = job.case.vms.iter().enumerate().find_map(stuck);
+    let fault = sim.m.fault.take().or(stuck);
     let run = measured.end(&sim, scenario, job, fault);
     let trace = sim.m.trace.record.take().map(|record| RunTrace {
         title: format!("{} {} {}", run.case, run.scheduler, run.repeat),

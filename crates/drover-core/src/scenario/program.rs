@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Guests as small programs: the vocabulary of `kind = "program"`.
+//!
+//! A program is a list of steps that a vCPU goes through again and again, each a line of text such
+//! as `compute 20 us`. Worked example: a file server whose vCPUs meet at one kernel lock is
+//! `compute 20 us`, `take dcache`, `kernel 2 us`, `release dcache`, `count`.
+
+use super::CpuList;
+use serde::{Deserialize, Serialize};
+
+/// The longest time a step may say: a day.
+pub const STEP_NS_MAX: u64 = 86_400_000_000_000;
+/// The most rounds `repeat`, pieces of work `spawn` and progress `count` may say.
+pub const STEP_TIMES_MAX: u32 = 1_000_000;
+/// How deep `repeat` and `for` may stand in each other.
+pub const DEPTH_MAX: usize = 3;
+/// How long a vCPU spins for a paravirtual lock before it halts: Linux's SPIN_THRESHOLD of 2^15
+/// rounds of about 40 cycles at 2.6 GHz.
+pub const PV_SPIN_US: u32 = 500;
+
+/// Programs of the vCPUs of a VM, and what they share.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// Who does what; together they speak of every vCPU once.
+    pub roles: Vec<Role>,
+    /// The spinlocks, by number.
+    pub locks: Vec<ProgramLock>,
+    /// Names of the barriers, by number.
+    pub barriers: Vec<String>,
+    /// Names of the queues of work, by number.
+    pub queues: Vec<String>,
+    /// How long a vCPU spins for a paravirtual lock before it halts, µs.
+    pub pv_spin_us: u32,
+}
+
+/// What some of the vCPUs do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Role {
+    /// Which vCPUs; none: all that no other role names.
+    pub vcpus: Option<CpuList>,
+    /// Their steps.
+    pub steps: Vec<ProgramStep>,
+}
+
+/// A spinlock of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramLock {
+    /// Its name.
+    pub name: String,
+    /// How it is handed over.
+    pub kind: LockKind,
+    /// Do waiters halt after a while, to be kicked by who releases it?
+    pub paravirtual: bool,
+}
+
+/// How a spinlock is handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LockKind {
+    /// To whoever asked first, running or not.
+    Ticket,
+    /// To any of those that run and spin just then; to nobody if none does.
+    TestAndSet,
+}
+
+/// A time that a step takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepTime {
+    /// Always so long, ns.
+    Exactly(u64),
+    /// Any time between the two, ns, each as likely.
+    Between(u64, u64),
+    /// So long on average, ns; the longer the rarer (exponential).
+    About(u64),
+}
+
+/// Whom an interprocessor interrupt is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IpiTo {
+    /// Any one sibling.
+    One,
+    /// All siblings that are not halted, as a TLB shootdown.
+    All,
+    /// This vCPU.
+    Vcpu(u32),
+}
+
+/// A step. Locks, barriers and queues by number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProgramStep {
+    /// Compute in user mode.
+    Compute(StepTime),
+    /// Compute in kernel mode.
+    Kernel(StepTime),
+    /// Spin until the lock is ours.
+    Take(u32),
+    /// Give it back.
+    Release(u32),
+    /// Spin until all that meet here have come.
+    Meet(u32),
+    /// Halt until all that join here have come.
+    Join(u32),
+    /// Halt for so long, ns.
+    Sleep(u64),
+    /// Halt until the next moment of a grid of that width, ns; note how late we are back; one
+    /// progress.
+    Timer(u64),
+    /// Interrupt siblings and spin until they have answered.
+    Ipi(IpiTo),
+    /// A request to the VMM's back-end thread, which takes the first time of CPU; the second, ns,
+    /// is how long the device takes. Halt until it is done.
+    Io(StepTime, u64),
+    /// Take a piece of work from the queue; halt while there is none.
+    Wait(u32),
+    /// Put so many pieces of work into the queue.
+    Spawn(u32, u32),
+    /// So much progress.
+    Count(u32),
+    /// All up to the matching end, so often.
+    Repeat(u32),
+    /// All up to the matching end, again and again for so long, ns.
+    For(u64),
+    /// The end of what repeats.
+    End,
+}
+
+impl ProgramStep {
+    /// Does time pass in it, whatever the others do?
+    pub fn takes_time(self) -> bool {
+        let any = |time| match time {
+            StepTime::Exactly(ns) | StepTime::About(ns) => ns > 0,
+            StepTime::Between(_, ns) => ns > 0,
+        };
+        match self {
+            Self::Compute(time) | Self::Kernel(time) => any(time),
+            Self::Sleep(ns) => ns > 0,
+            Self::Timer(_) | Self::Io(..) | Self::Take(_) | Self::Ipi(_) | Self::Wait(_) => true,
+            Self::Meet(_) | Self::Join(_) => true,
+            _ => false,
+        }
+    }
+
+    /// May the vCPU halt in it?
+    pub fn halts(self) -> bool {
+        matches!(
+            self,
+            Self::Join(_) | Self::Sleep(_) | Self::Timer(_) | Self::Io(..) | Self::Wait(_)
+        )
+    }
+}
+
+impl Program {
+    /// The role of that vCPU; none when no role speaks of it.
+    pub fn role_of(&self, vcpu: u32) -> Option<&Role> {
+        let names = |role: &&Role| role.vcpus.as_ref().is_some_and(|list| list.contains(vcpu));
+        let rest = || self.roles.iter().find(|role| role.vcpus.is_none());
+        self.roles.iter().find(names).or_else(rest)
+    }
+}
