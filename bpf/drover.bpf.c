@@ -32,16 +32,19 @@ struct {
 	char message[512];
 } farewell;
 
-struct bound_timer {
+/* One for the wait bound, one for what is bound by more than shares. */
+enum { TIMER_BOUND, TIMER_LOOK, NR_TIMERS };
+
+struct timer {
 	struct bpf_timer timer;
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, NR_TIMERS);
 	__type(key, u32);
-	__type(value, struct bound_timer);
-} bound_timers SEC(".maps");
+	__type(value, struct timer);
+} timers SEC(".maps");
 
 static struct thread *thread_of(struct task_struct *p)
 {
@@ -219,7 +222,7 @@ void BPF_PROG(drover_cpu_offline, s32 cpu)
 
 /* The scheduler as a whole. */
 
-static int check_wait_bounds(void *map, u32 *key, struct bound_timer *value)
+static int check_wait_bounds(void *map, u32 *key, struct timer *value)
 {
 	u64 now_ns = bpf_ktime_get_ns();
 	u32 slot;
@@ -231,16 +234,38 @@ static int check_wait_bounds(void *map, u32 *key, struct bound_timer *value)
 	return 0;
 }
 
-static s32 start_bound_timer(void)
+static int look(void *map, u32 *key, struct timer *value)
 {
-	u32 key = 0;
-	struct bound_timer *value = bpf_map_lookup_elem(&bound_timers, &key);
+	u64 in_ns = drover_look(&drover);
 
-	if (!value)
+	if (in_ns)
+		bpf_timer_start(&value->timer, in_ns, 0);
+	return 0;
+}
+
+static s32 begin_timers(void)
+{
+	u32 bound = TIMER_BOUND, looks = TIMER_LOOK;
+	struct timer *value = bpf_map_lookup_elem(&timers, &bound);
+	struct timer *looker = bpf_map_lookup_elem(&timers, &looks);
+
+	if (!value || !looker)
 		return -3; /* ESRCH */
-	bpf_timer_init(&value->timer, &bound_timers, CLOCK_MONOTONIC);
+	bpf_timer_init(&looker->timer, &timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&looker->timer, look);
+	bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&value->timer, check_wait_bounds);
 	return bpf_timer_start(&value->timer, drover.params.wait_bound_ns / 8, 0);
+}
+
+/* Settings have changed. */
+static void begin_to_look(void)
+{
+	u32 looks = TIMER_LOOK;
+	struct timer *value = bpf_map_lookup_elem(&timers, &looks);
+
+	if (value && drover_begins_to_look(&drover))
+		bpf_timer_start(&value->timer, 0, 0);
 }
 
 static s32 create_queues(void)
@@ -269,7 +294,7 @@ s32 BPF_PROG(drover_init)
 	if (err)
 		return err;
 	drover_start(&drover);
-	return start_bound_timer();
+	return begin_timers();
 }
 
 SEC("struct_ops/drover_exit")
@@ -295,7 +320,8 @@ int drover_order(struct vm_order *order)
 	vm->limit_mcpu = order->limit_mcpu;
 	vm->pool = order->pool;
 	vm->cosched_mode = order->cosched_mode;
-	vm_settle_shares(&drover, vm);
+	vm_settle(&drover, order->slot);
+	begin_to_look();
 	return 0;
 }
 
@@ -311,6 +337,7 @@ int drover_pool_order(struct pool_order *order)
 	pool->reservation_mcpu = order->reservation_mcpu;
 	pool->limit_mcpu = order->limit_mcpu;
 	pool->live = order->live;
+	pool_settle(&drover);
 	return 0;
 }
 

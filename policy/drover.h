@@ -18,12 +18,14 @@ static __always_inline void drover_start(struct drover *d)
 
 	for_each_index(i, 0, d->params.nr_pcpus)
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
+	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
 }
 
 /* The thread slept and is ready now. Its pCPU may still be chosen. */
 static __always_inline void drover_woken(struct drover *d, struct thread *t)
 {
+	entitle_note_wake(d, vm_at(d, t->slot));
 	wake_forget_old_claims(d, t);
 	waiting_begin(d, t);
 }
@@ -37,7 +39,7 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (woken && wake_preempt(d, task, t, near))
+	if (wake_preempt(d, task, t, near, woken))
 		return;
 	waiting_enter(d, task, t, near);
 	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
@@ -61,6 +63,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		vm->vruntime_floor_ns = t->vruntime_ns;
 	__sync_fetch_and_add(&vm->nr_running, 1);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
+	pcpu->charged_at_ns = now_ns;
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	pcpu->preempt_pending = 0;
@@ -71,11 +74,22 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 }
 
+/* Charge the running thread, and its VM, for what it has run since last charged. */
+static __always_inline void drover_charge(struct drover *d, struct task_struct *task,
+					  struct thread *t, u32 at)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	reserve_charge(d, vm, share_charge(d, vm, t, ground_cpu_time_ns(d, task)));
+	if (d->nr_bound)
+		pcpu_at(d, at)->charged_at_ns = ground_now_ns(d);
+}
+
 /* The thread stops running there, to wait or to sleep. */
 static __always_inline void drover_stopping(struct drover *d, struct task_struct *task,
 					    struct thread *t, u32 at)
 {
-	share_charge(d, vm_at(d, t->slot), t, ground_cpu_time_ns(d, task));
+	drover_charge(d, task, t, at);
 	__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_running, 1);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
@@ -89,7 +103,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 {
 	if (t) {
 		/* It may go on without stopping: charge what it has run so far. */
-		share_charge(d, vm_at(d, t->slot), t, ground_cpu_time_ns(d, task));
+		drover_charge(d, task, t, at);
 		pcpu_at(d, at)->running_vruntime_ns = t->vruntime_ns;
 	}
 	if (!pick_next(d, at, t) || !t)
@@ -114,7 +128,7 @@ static __always_inline void drover_idle(struct drover *d, u32 at)
 	for_each_index(i, 0, d->params.nr_cells) {
 		struct cell *cell = ground_cell(d, i);
 
-		if (cell && tournament_best(d, cell) != TOURNAMENT_NOBODY)
+		if (cell && tournament_best(d, &cell->by_share) != TOURNAMENT_NOBODY)
 			somebody = true;
 	}
 	/* Confined threads may not be allowed here: look once, not for ever. */
@@ -143,6 +157,35 @@ static __always_inline void drover_rouse(struct drover *d)
 		if (pcpu->online && pcpu->running_slot >= DROVER_MAX_VMS)
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
 	}
+}
+
+/*
+ * Settings were changed. True when some ask for more than shares and nobody looks
+ * after them yet: the ground shall call drover_look in a moment.
+ */
+static __always_inline bool drover_begins_to_look(struct drover *d)
+{
+	return d->nr_bound && !__sync_lock_test_and_set(&d->looking, 1);
+}
+
+/*
+ * Look after all that is asked for beyond shares. Returns in how many ns to call
+ * again; 0: not before drover_begins_to_look says so.
+ */
+static __always_inline u64 drover_look(struct drover *d)
+{
+	u32 i;
+
+	entitle_look(d, ground_now_ns(d));
+	if (d->nr_bound)
+		return ENTITLE_PERIOD_NS;
+	for_each_index(i, 0, d->slots_in_use) {
+		if (vm_at(d, i)->state == VM_LIVE)
+			share_set(vm_at(d, i), vm_at(d, i)->shares);
+	}
+	__sync_lock_test_and_set(&d->looking, 0);
+	/* An order may have come since: then it did not see that nobody looks. */
+	return drover_begins_to_look(d) ? ENTITLE_PERIOD_NS : 0;
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)

@@ -27,6 +27,12 @@
 
 #define PICK_TRIES 6
 
+enum picked {
+	PICKED_NONE,
+	PICKED_RUNNING, /* who runs goes on */
+	PICKED_WAITING, /* somebody was taken */
+};
+
 /*
  * A VM whose counted thread could not be taken is on its way in or out of the
  * queue. Ask somebody else first: put it later, by a slice and from try to try by
@@ -38,6 +44,15 @@ static __always_inline void pick_ask_later(struct drover *d, u32 cell_index, u64
 	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
 
 	tournament_settle(d, cell_index, tournament_slot(key), key, key + step);
+}
+
+/* Likewise one that is due (reserve.h). */
+static __always_inline void pick_due_later(struct drover *d, u32 cell_index, u64 key, u32 try)
+{
+	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
+	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+
+	reserve_settle(d, cell_index, tournament_slot(key), key, key + step);
 }
 
 /* The VM's queue in that cell, or in the glanced one if a sibling there has run less. */
@@ -201,6 +216,35 @@ CHECKED_APART bool pick_orphan(THE_DROVER)
 	return false;
 }
 
+/*
+ * A thread whose VM is due by its reservation, of this cell or of the glanced one.
+ * `running_key`: the VM that runs here, if that is due itself; it gives way to one
+ * that is due for longer, and to a sibling.
+ */
+CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
+{
+	u32 glance = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = reserve_first_due(d, home);
+		u64 theirs = glance == home ? TOURNAMENT_NOBODY : reserve_first_due(d, glance);
+		bool here = !tournament_before(theirs, key);
+		u64 first = here ? key : theirs;
+		u32 slot = tournament_slot(first);
+
+		if (first == TOURNAMENT_NOBODY ||
+		    (tournament_before(running_key, first) && slot != tournament_slot(running_key)))
+			break;
+		if (ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance))) {
+			pick_note_served(d, here ? home : glance, slot, true);
+			return true;
+		}
+		pick_due_later(d, here ? home : glance, first, try);
+	}
+	return false;
+}
+
 /* The earliest of what the pCPU could run; NOBODY if there is nothing. */
 static __always_inline u64 pick_earliest(u64 a, u64 b)
 {
@@ -216,6 +260,27 @@ static __always_inline u64 pick_own_key(struct drover *d, u32 pcpu)
 	    !ground_first_order(d, ground_pcpu_queue(d, pcpu), &vtime_ns))
 		return TOURNAMENT_NOBODY;
 	return tournament_key(vtime_ns, 0);
+}
+
+/*
+ * Whom reservations put before any by shares, if anybody: one that waits and was taken,
+ * or the running VM. Turns (wait_bound.h) and the pCPU's own queue come by shares.
+ */
+CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
+{
+	struct vm *running = vm_at(d, running_slot);
+	u32 home = pcpu_at(d, pcpu)->cell;
+	u64 least = share_least_served(d, home);
+	bool due = reserve_is_due(d, running);
+
+	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)))
+		return PICKED_NONE;
+	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY))
+		return PICKED_WAITING;
+	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),
+				     pick_own_key(d, pcpu)))
+		return PICKED_RUNNING;
+	return PICKED_NONE;
 }
 
 /* Does the running thread give way to the best that waits? To a sibling, always. */
@@ -246,6 +311,12 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		return false;
 	if (running)
 		running_key = tournament_key(vm_at(d, running->slot)->vtime_ns, running->slot);
+	if (d->nr_reserved) {
+		u32 picked = pick_by_reserve(d, pcpu, running ? running->slot : DROVER_HOST_SLOT);
+
+		if (picked != PICKED_NONE)
+			return picked == PICKED_RUNNING;
+	}
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = share_least_served(d, home);
 		u64 own_key = pick_own_key(d, pcpu);

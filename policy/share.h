@@ -98,9 +98,9 @@ static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 	return d->params.claim_bound_ns * (threads ?: 1);
 }
 
-/* Charge the VM and the thread for what the thread has run since last charged. */
-static __always_inline void share_charge(struct drover *d, struct vm *vm, struct thread *t,
-					 u64 cpu_time_ns)
+/* Charge the VM and the thread for what the thread has run since last charged: returned. */
+static __always_inline u64 share_charge(struct drover *d, struct vm *vm, struct thread *t,
+					u64 cpu_time_ns)
 {
 	u64 ran_ns = cpu_time_ns - t->charged_ns;
 
@@ -111,6 +111,7 @@ static __always_inline void share_charge(struct drover *d, struct vm *vm, struct
 			     ran_ns);
 	if (!d->nr_waiting)
 		share_clock_to(d, vm->vtime_ns);
+	return ran_ns;
 }
 
 /* Who is owed a turn stands before all who are not, however late those are. */
@@ -132,7 +133,7 @@ static __always_inline u64 share_key(struct drover *d, struct cell *cell, u32 sl
 CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u64 key = cell ? tournament_best(d, cell) : TOURNAMENT_NOBODY;
+	u64 key = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
 	u32 try;
 
 	for_each_index(try, 0, 8) {
@@ -145,7 +146,7 @@ CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, cell_index, slot, key, fresh);
-		key = tournament_best(d, cell);
+		key = tournament_best(d, &cell->by_share);
 	}
 	return key;
 }

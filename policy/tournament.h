@@ -67,42 +67,42 @@ static __always_inline u64 tournament_root(u32 levels)
 	return DROVER_MAX_VMS >> bounded(levels, 16);
 }
 
-/* The best key of the cell, or TOURNAMENT_NOBODY. Needs no lock. */
-static __always_inline u64 tournament_best(struct drover *d, struct cell *cell)
+/* The best key, or TOURNAMENT_NOBODY. Needs no lock. */
+static __always_inline u64 tournament_best(struct drover *d, struct tournament *among)
 {
 	u64 root = bounded(tournament_root(d->tournament_levels), 2 * DROVER_MAX_VMS);
 
-	return *(volatile u64 *)&cell->node[root];
+	return *(volatile u64 *)&among->node[root];
 }
 
-static __always_inline u64 tournament_leaf(struct cell *cell, u32 slot)
+static __always_inline u64 tournament_leaf(struct tournament *among, u32 slot)
 {
-	return *(volatile u64 *)&cell->node[DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS)];
+	return *(volatile u64 *)&among->node[DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS)];
 }
 
 /* Give the slot a new key and replay its matches. The cell is locked. */
-static __always_inline void tournament_set(struct cell *cell, u32 levels, u32 slot, u64 key)
+static __always_inline void tournament_set(struct tournament *among, u32 levels, u32 slot, u64 key)
 {
 	u64 at = DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS);
 
-	cell->node[at] = key;
+	among->node[at] = key;
 	for (u32 level = 0; level < DROVER_SLOT_BITS && level < levels; level++) {
 		u64 here = bounded(at, 2 * DROVER_MAX_VMS);
 		u64 other = bounded(at ^ 1, 2 * DROVER_MAX_VMS);
 		u64 up = bounded(at >> 1, 2 * DROVER_MAX_VMS);
-		u64 winner = tournament_before(cell->node[other], cell->node[here]) ?
-				     cell->node[other] :
-				     cell->node[here];
+		u64 winner = tournament_before(among->node[other], among->node[here]) ?
+				     among->node[other] :
+				     among->node[here];
 
-		if (cell->node[up] == winner)
+		if (among->node[up] == winner)
 			break;
-		cell->node[up] = winner;
+		among->node[up] = winner;
 		at = up;
 	}
 }
 
 /*
- * Make the VM's leaf agree with the count of its waiting threads: `key` if
+ * Make the VM's leaf by shares agree with the count of its waiting threads: `key` if
  * there are any, nobody if not. With `expected`, only if the leaf still holds
  * that: somebody else may have been quicker.
  */
@@ -114,8 +114,8 @@ CHECKED_APART int tournament_settle(THE_DROVER, u32 cell_index, u32 slot, u64 ex
 	if (!cell)
 		return 0;
 	ground_lock_cell(cell);
-	if (expected == TOURNAMENT_NOBODY || tournament_leaf(cell, slot) == expected)
-		tournament_set(cell, levels, slot,
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&cell->by_share, slot) == expected)
+		tournament_set(&cell->by_share, levels, slot,
 			       cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ? key :
 										TOURNAMENT_NOBODY);
 	ground_unlock_cell(cell);
@@ -135,7 +135,8 @@ CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
 		if (!cell)
 			continue;
 		ground_lock_cell(cell);
-		cell->node[to] = cell->node[from];
+		cell->by_share.node[to] = cell->by_share.node[from];
+		cell->by_reserve.node[to] = cell->by_reserve.node[from];
 		ground_unlock_cell(cell);
 	}
 	return 0;

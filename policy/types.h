@@ -101,6 +101,16 @@ struct vm {
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
 	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
+	u64 reserve_tag_ns; /* its reservation is served up to that real time, reserve.h */
+	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
+	u64 seen_run_ns;     /* what it had received when last looked at, entitle.h */
+	u64 uncharged_ns;    /* of that, what was not charged yet */
+	u32 wanted_ucpu;     /* millionths of a pCPU it could use */
+	u32 floor_ucpu;      /* of these, it is promised so many */
+	u32 most_ucpu;       /* of these, it may have so many */
+	u32 entitled_ucpu;   /* what it is owed now, should it want all */
+	u32 bound;           /* by more than shares: a reservation, a limit, a pool */
+	u32 least_awake;     /* threads at any time since it was last looked at */
 	/* counters, since birth */
 	u64 vcpu_run_ns;
 	u64 helper_run_ns;
@@ -118,7 +128,24 @@ struct pool {
 	u32 shares; /* among its siblings */
 	u32 reservation_mcpu;
 	u32 limit_mcpu; /* 0: no limit */
+	u32 depth;      /* 1: in the root */
+	u32 in;         /* its parent, or the root if that is none */
 	u32 pad;
+	/* entitle.h; millionths of a pCPU, and such a share << 20 */
+	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
+	u64 floor_ucpu;    /* of that, what is wanted */
+	u64 most_ucpu;     /* what is wanted and may be had */
+	u64 owed_ucpu;     /* what it is owed now, should it want all */
+	u64 poured_ucpu;   /* of that, what is wanted */
+	u64 all_shares;    /* of what is in it */
+	u64 level;         /* what a share is worth */
+	u64 weigh_level;   /* ... to one that would begin to want */
+	u64 low;           /* the level is no less */
+	u64 high;          /* and no more */
+	u64 fixed_ucpu;    /* held by those with all they want or only what is promised */
+	u64 free_shares;   /* of the others */
+	u64 full_level;    /* at which the last that has all it wants had it */
+	u64 rise_level;    /* at which the next has more than its promise */
 };
 
 /* One thread, of a VM or of the host. */
@@ -151,16 +178,23 @@ struct pcpu {
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
+	u64 charged_at_ns; /* when what runs here was last charged */
+};
+
+/* Who of the VMs that wait is first, tournament.h. */
+struct tournament {
+	u64 node[2 * DROVER_MAX_VMS];
 };
 
 /*
  * A cell: the pCPUs that share one run queue of VMs (by default an LLC).
- * The lock guards the tournament only; nothing is called while it is held.
+ * The lock guards the tournaments only; nothing is called while it is held.
  */
 struct cell {
 	struct ground_lock lock;
 	u32 pad;
-	u64 node[2 * DROVER_MAX_VMS];  /* the tournament of VMs, tournament.h */
+	struct tournament by_share;   /* who is the least served */
+	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
 	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */
 	u64 served_ns[DROVER_MAX_VMS]; /* when one was last taken, or the first came */
 	u64 paid_ns[DROVER_MAX_VMS];   /* up to when it had its turns, wait_bound.h */
@@ -194,15 +228,26 @@ struct drover {
 	u32 tournament_levels; /* how much of the tournament is played */
 	u32 pcpu_changes; /* counts pCPUs that came or went */
 	u32 vm_shares;    /* of all VMs together, the host apart */
+	u32 nr_reserved;  /* VMs with a reservation */
+	u32 nr_bound;     /* VMs bound by more than shares */
+	u32 looking;      /* the ground calls drover_look */
+	u32 online_pcpus;
+	u32 promise_scale; /* of 1024: how much of promises can be kept */
+	u32 nr_pools;      /* in pool_order */
+	u32 levels_move;   /* some pool's level has not been found yet */
+	u32 pad;
+	u64 entitled_at_ns;
+	u64 reference_level; /* entitle.h */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];
+	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
 };
 
-_Static_assert(sizeof(struct vm) == 152, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 208, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 72, "struct thread: same in BPF and native code");
-_Static_assert(sizeof(struct pool) == 24, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 48, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 56, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 56, "struct params: same in BPF and native code");
 
 #endif

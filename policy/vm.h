@@ -22,7 +22,7 @@
 #ifndef DROVER_VM_H
 #define DROVER_VM_H
 
-#include "waiting.h"
+#include "entitle.h"
 
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
@@ -51,6 +51,26 @@ static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 	vm_settle_host(d);
 }
 
+static __always_inline void vm_bind(struct drover *d, struct vm *vm, bool bound)
+{
+	u32 before = __sync_lock_test_and_set(&vm->bound, bound);
+
+	__sync_fetch_and_add(&d->nr_bound, (u32)bound - before);
+}
+
+/* The settings of the VM in that slot were changed: put them in force. */
+static __always_inline void vm_settle(struct drover *d, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 i;
+
+	vm_settle_shares(d, vm);
+	vm_bind(d, vm, vm->reservation_mcpu || vm->limit_mcpu || vm->pool);
+	reserve_set(d, vm, vm->reservation_mcpu);
+	for_each_index(i, 0, d->params.nr_cells)
+		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(vm, slot));
+}
+
 /* The VM in that free slot begins, level with the least served VM. */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 {
@@ -64,6 +84,9 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->limit_mcpu = 0;
 	vm->pool = 0;
 	vm->cosched_mode = COSCHED_AUTO;
+	reserve_set(d, vm, 0);
+	vm->seen_run_ns = 0;
+	vm->wanted_ucpu = 0;
 	vm->vtime_ns = d->vtime_now_ns;
 	vm->vruntime_floor_ns = 0;
 	vm->vcpu_run_ns = 0;
@@ -99,6 +122,8 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 		return false;
 	__sync_fetch_and_sub(&d->vm_shares, vm->shares);
 	vm_settle_host(d);
+	reserve_set(d, vm, 0);
+	vm_bind(d, vm, false);
 	vm->state = VM_FREE;
 	return true;
 }

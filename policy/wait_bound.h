@@ -137,7 +137,7 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 cell_index, u64 n
 		vm->vtime_ns = d->vtime_now_ns;
 	vm->nr_forgiven++;
 	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = now_ns;
-	first = tournament_slot(tournament_best(d, cell));
+	first = tournament_slot(tournament_best(d, &cell->by_share));
 	share_bound_claim(d, vm_at(d, first), share_claim_max_ns(d, vm_at(d, first)));
 	return 0;
 }

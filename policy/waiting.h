@@ -30,21 +30,30 @@
 #ifndef DROVER_WAITING_H
 #define DROVER_WAITING_H
 
-#include "share.h"
+#include "reserve.h"
 
 /* The count of the VM's waiting threads in the cell has changed. */
 static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32 slot)
 {
 	struct cell *cell = ground_cell(d, cell_index);
+	struct vm *vm = vm_at(d, slot);
 
-	if (cell)
-		tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY, share_key(d, cell, slot));
+	if (!cell)
+		return;
+	tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY, share_key(d, cell, slot));
+	if (vm->reserve_inverse)
+		reserve_settle(d, cell_index, slot, TOURNAMENT_NOBODY, reserve_key(vm, slot));
 }
 
-/* Does the VM's leaf say a later time than the VM's, because pick.h put it later? */
+/* Does a leaf of the VM say a later time than the VM's, because pick.h put it later? */
 static __always_inline bool waiting_was_put_later(struct drover *d, struct cell *cell, u32 slot)
 {
-	return tournament_before(share_key(d, cell, slot), tournament_leaf(cell, slot));
+	struct vm *vm = vm_at(d, slot);
+
+	if (tournament_before(share_key(d, cell, slot), tournament_leaf(&cell->by_share, slot)))
+		return true;
+	return vm->reserve_inverse &&
+	       tournament_before(reserve_key(vm, slot), tournament_leaf(&cell->by_reserve, slot));
 }
 
 /* The thread stands in no queue any more. Safe to call when it never did. */

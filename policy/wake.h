@@ -30,6 +30,8 @@
 
 #define WAKE_MAX_LOOKS 8
 #define WAKE_NOWHERE (-1)
+/* What being due (reserve.h) counts against any gain by shares. */
+#define WAKE_DUE (1LL << 56)
 
 /* By how much the waker is owed more than whoever runs there; <= 0: it is not. */
 static __always_inline s64 wake_gain_ns(struct drover *d, struct vm *vm, struct thread *t,
@@ -40,6 +42,14 @@ static __always_inline s64 wake_gain_ns(struct drover *d, struct vm *vm, struct 
 
 	if (!pcpu->online || pcpu->preempt_pending || there >= DROVER_MAX_VMS)
 		return 0;
+	if (d->nr_reserved && there != t->slot && t->slot != DROVER_HOST_SLOT) {
+		/* Who runs by its reservation stays; who is due takes the pCPU of who does not. */
+		if (reserve_is_due(d, vm_at(d, there)))
+			return 0;
+		gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
+		if (reserve_is_due(d, vm))
+			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
+	}
 	if (there == t->slot) {
 		u64 slice_ns = d->params.slice_ns;
 
@@ -53,7 +63,7 @@ static __always_inline s64 wake_gain_ns(struct drover *d, struct vm *vm, struct 
 
 /* The pCPU to preempt for the thread, or WAKE_NOWHERE. */
 static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 near)
+				       u32 near, bool woken)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u32 home = pcpu_at(d, near)->cell;
@@ -69,6 +79,8 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 		at = bounded(at, DROVER_MAX_PCPUS);
 		if (pcpu_at(d, at)->cell != home)
 			continue;
+		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
+			continue;
 		gain_ns = wake_gain_ns(d, vm, t, pcpu_at(d, at));
 		if (gain_ns <= best_gain_ns || !ground_may_run_on(d, task, at))
 			continue;
@@ -83,6 +95,7 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 {
 	struct vm *vm = vm_at(d, t->slot);
 
+	reserve_wake(d, vm, !vm->nr_running && !vm->nr_waiting);
 	if (vm->nr_running || vm->nr_waiting)
 		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
 	else
@@ -91,13 +104,33 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 		t->vruntime_ns = vm->vruntime_floor_ns;
 }
 
-/* The thread has just woken: send it to preempt, if that is due. */
-static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 near)
+/*
+ * The thread had to give up its pCPU: may it preempt another as if it had woken? Where
+ * reservations are, yes if its VM is due, or is owed time and gave way to one that
+ * was: a VM of one vCPU that is owed a whole pCPU can make up for no wait. The host's
+ * own tasks neither push nor are pushed: they go by shares before those that are
+ * due, and everybody would push the next one round for ever.
+ */
+static __always_inline bool wake_pushes_on(struct drover *d, struct thread *t)
 {
-	s32 target = wake_target(d, task, t, near);
-	struct pcpu *pcpu;
+	struct vm *vm = vm_at(d, t->slot);
 
+	if (!d->nr_reserved || t->slot == DROVER_HOST_SLOT)
+		return false;
+	return reserve_is_due(d, vm) || (s64)(d->vtime_now_ns - vm->vtime_ns) >
+						(s64)share_weigh(vm, d->params.preempt_gain_ns);
+}
+
+/* Send the thread to preempt, if that is due. woken: it had slept. */
+static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 near, bool woken)
+{
+	struct pcpu *pcpu;
+	s32 target;
+
+	if (!woken && !wake_pushes_on(d, t))
+		return false;
+	target = wake_target(d, task, t, near, woken);
 	if (target == WAKE_NOWHERE)
 		return false;
 	pcpu = pcpu_at(d, (u32)target);

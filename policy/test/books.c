@@ -5,27 +5,33 @@
 	for (struct task_struct *task = (g)->task; task < (g)->task + FAKE_TASKS; task++) \
 		if (task->state != TASK_NONE)
 
-static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best)
+static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best, u64 *due)
 {
-	u64 leaf = tournament_leaf(&g->cell[cell], slot);
+	u64 leaf = tournament_leaf(&g->cell[cell].by_share, slot);
+	u64 due_leaf = tournament_leaf(&g->cell[cell].by_reserve, slot);
+	bool reserved = vm_at(&g->d, slot)->reserve_inverse != 0;
 	u32 nr_queued = 0;
 
 	for_each_task(g, task) nr_queued +=
 		task->thread.slot == slot && task->thread.queued_in == cell + 1;
 	CHECK_EQ(g->cell[cell].nr_queued[slot], nr_queued);
 	CHECK_EQ(leaf != TOURNAMENT_NOBODY, nr_queued != 0);
+	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, nr_queued != 0 && reserved);
 	if (tournament_before(leaf, *best))
 		*best = leaf;
+	if (tournament_before(due_leaf, *due))
+		*due = due_leaf;
 }
 
 static void check_tournaments(struct ground *g)
 {
 	for (u32 cell = 0; cell < g->d.params.nr_cells; cell++) {
-		u64 best = TOURNAMENT_NOBODY;
+		u64 best = TOURNAMENT_NOBODY, due = TOURNAMENT_NOBODY;
 
 		for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
-			check_queued(g, cell, slot, &best);
-		CHECK_EQ(tournament_best(&g->d, &g->cell[cell]), best);
+			check_queued(g, cell, slot, &best, &due);
+		CHECK_EQ(tournament_best(&g->d, &g->cell[cell].by_reserve), due);
+		CHECK_EQ(tournament_best(&g->d, &g->cell[cell].by_share), best);
 		CHECK_EQ(g->cell[cell].lock.held, 0);
 	}
 }

@@ -33,6 +33,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
 	g = the_ground = calloc(1, sizeof(*g));
 	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_cells <= FAKE_CELLS);
 	g->now_ns = SECOND;
+	g->next_look_ns = NEVER;
 	g->d.params = (struct params){
 		.slice_ns = 8 * MS,
 		.wake_credit_ns = 5 * MS,

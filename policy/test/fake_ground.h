@@ -60,6 +60,8 @@ struct task_struct {
 	/* what the test would have it do */
 	u64 burst_ns; /* runs that long, then */
 	u64 sleep_ns; /* sleeps that long, and so on; burst NEVER: always busy */
+	u64 period_ns; /* or, if not 0, sleeps to the end of a period, if it has not passed */
+	u64 period_end_ns;
 	u64 burst_left_ns;
 	u64 wakes_at_ns;
 	/* what the test measures, on its own books */
@@ -91,6 +93,7 @@ struct ground {
 	u32 nr_preempts;
 	u64 preempts; /* likewise; these take the slice away, too */
 	u64 next_bound_check_ns;
+	u64 next_look_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	bool slot_taken[FAKE_PROCESSES];
 	/* Called where another pCPU may act meanwhile; NULL: none does. */

@@ -58,6 +58,24 @@ struct vm *kernel_vm(struct ground *g, u32 tgid)
 	return vm_at(&g->d, g->slot_of[tgid]);
 }
 
+static void begin_to_look(struct ground *g)
+{
+	if (drover_begins_to_look(&g->d))
+		g->next_look_ns = g->now_ns;
+}
+
+void kernel_settle_vm(struct ground *g, u32 tgid)
+{
+	vm_settle(&g->d, g->slot_of[tgid]);
+	begin_to_look(g);
+}
+
+void kernel_settle_pools(struct ground *g)
+{
+	pool_settle(&g->d);
+	begin_to_look(g);
+}
+
 u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares)
 {
 	struct task_struct *vcpu[FAKE_TASKS];
@@ -372,7 +390,17 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 		if (at_ns < end_ns)
 			end_ns = at_ns;
 	}
+	if (g->next_look_ns < end_ns)
+		end_ns = g->next_look_ns;
 	return g->next_bound_check_ns < end_ns ? g->next_bound_check_ns : end_ns;
+}
+
+void kernel_look(struct ground *g)
+{
+	u64 in_ns = drover_look(&g->d);
+
+	g->next_look_ns = in_ns ? g->now_ns + in_ns : NEVER;
+	fake_deliver_kicks(g);
 }
 
 static void check_wait_bounds(struct ground *g)
@@ -384,11 +412,25 @@ static void check_wait_bounds(struct ground *g)
 	g->next_bound_check_ns = g->now_ns + g->d.params.wait_bound_ns / 8;
 }
 
+/* Its work for this period is done: is there more to do already? */
+static bool is_behind(struct ground *g, struct task_struct *task)
+{
+	if (!task->period_ns)
+		return false;
+	task->period_end_ns += task->period_ns;
+	if (task->period_end_ns > g->now_ns) {
+		task->sleep_ns = task->period_end_ns - g->now_ns;
+		return false;
+	}
+	task->burst_left_ns = task->burst_ns;
+	return true;
+}
+
 static void let_time_tell(struct ground *g, struct task_struct *task)
 {
 	if (task->state == TASK_RUNNING) {
 		fake_count_cpu_time(g, task);
-		if (!task->burst_left_ns)
+		if (!task->burst_left_ns && !is_behind(g, task))
 			kernel_sleep(g, task->pcpu);
 		else if (!task->slice_ns)
 			g->pcpu[task->pcpu].resched = true;
@@ -407,6 +449,8 @@ void kernel_run(struct ground *g, u64 duration_ns)
 
 		g->now_ns = next_ns > g->now_ns ? next_ns : g->now_ns;
 		check_wait_bounds(g);
+		if (g->now_ns >= g->next_look_ns)
+			kernel_look(g);
 		for (u32 i = 0; i < FAKE_TASKS; i++)
 			let_time_tell(g, &g->task[i]);
 		kernel_settle(g);

@@ -22,6 +22,9 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind);
 /* A VM of busy vCPUs, all woken; returns its slot. shares 0: the default. */
 u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares);
 struct vm *kernel_vm(struct ground *g, u32 tgid);
+/* Its settings were changed, or those of pools: as bpf/drover.bpf.c does with an order. */
+void kernel_settle_vm(struct ground *g, u32 tgid);
+void kernel_settle_pools(struct ground *g);
 /* CPU time of all tasks of the process. */
 u64 kernel_cpu_time_ns(struct ground *g, u32 tgid);
 u64 kernel_longest_wait_ns(struct ground *g);
@@ -45,6 +48,9 @@ void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed
 
 void kernel_offline(struct ground *g, u32 pcpu);
 void kernel_online(struct ground *g, u32 pcpu);
+
+/* The timer of drover_look fires. */
+void kernel_look(struct ground *g);
 
 /* Time passes: slices end, bursts end, sleepers wake, the wait bound is checked. */
 void kernel_run(struct ground *g, u64 duration_ns);

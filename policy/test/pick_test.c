@@ -241,7 +241,7 @@ static void a_vm_whose_thread_is_under_way_is_asked_later(void)
 	next = waits(2, 40 * MS, 0, ALL_PCPUS);
 	g->pcpu[0].current->slice_ns = 0;
 	kernel_pick(g, 0);
-	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0])), 1);
+	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0].by_share)), 1);
 	slice_ends(1);
 	CHECK(g->pcpu[1].current == next);
 	kernel_switch(g, 0);

@@ -105,6 +105,8 @@ static void time_passes(struct ground *g)
 			fake_count_cpu_time(g, &g->task[i]);
 	for (u32 slot = 0; slot < g->d.slots_in_use; slot++)
 		wait_bound_check(&g->d, slot, g->now_ns);
+	if (g->d.looking && check_chance(50))
+		kernel_look(g);
 }
 
 static void one_is_born(struct ground *g)
@@ -163,7 +165,7 @@ static void hotplug(struct ground *g)
 	crowded = true;
 }
 
-static void shares_change(struct ground *g)
+static void settings_change(struct ground *g)
 {
 	static const u32 shares[] = {0, 1, 500, 1000, 7000, 1000000};
 	struct vm *vm = vm_at(&g->d, check_random_in(1, 7));
@@ -171,7 +173,9 @@ static void shares_change(struct ground *g)
 	if (vm->state != VM_LIVE)
 		return;
 	vm->shares_asked = shares[check_random_in(0, 5)];
-	vm_settle_shares(&g->d, vm);
+	vm->reservation_mcpu = check_chance(50) ? 0 : check_random_in(1, 2000);
+	vm_settle(&g->d, (u32)(vm - g->d.vm));
+	drover_begins_to_look(&g->d);
 }
 
 static void all_settles(struct ground *g)
@@ -216,7 +220,7 @@ static void step(struct ground *g)
 		one_pcpu_acts, one_pcpu_acts, one_pcpu_acts, time_passes,
 	};
 	static void (*const seldom[])(struct ground *) = {
-		one_is_born, one_dies, one_is_confined, hotplug, shares_change, all_settles,
+		one_is_born, one_dies, one_is_confined, hotplug, settings_change, all_settles,
 	};
 
 	if (check_chance(85))

@@ -6,12 +6,12 @@ static struct ground *g;
 
 static void set(u32 slot, u64 key)
 {
-	tournament_set(&g->cell[0], g->d.tournament_levels, slot, key);
+	tournament_set(&g->cell[0].by_share, g->d.tournament_levels, slot, key);
 }
 
 static u64 best(void)
 {
-	return tournament_best(&g->d, &g->cell[0]);
+	return tournament_best(&g->d, &g->cell[0].by_share);
 }
 
 static void play_all_levels(void)
@@ -70,7 +70,7 @@ static void time_wraps(void)
 
 static void check_every_match(void)
 {
-	u64 *node = g->cell[0].node;
+	u64 *node = g->cell[0].by_share.node;
 	u64 leaf_best = TOURNAMENT_NOBODY;
 
 	for (u32 at = DROVER_MAX_VMS - 1; at > 0; at--) {
@@ -126,14 +126,14 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	g->cell[0].nr_queued[3] = g->cell[0].nr_queued[7] = 1;
 	set(3, tournament_key(5 * MS, 3));
 	set(7, tournament_key(4 * MS, 7));
-	CHECK_EQ(tournament_leaf(&g->cell[0], 3), 4882 << 11 | 3);
-	CHECK_EQ(tournament_leaf(&g->cell[0], 7), 3906 << 11 | 7);
+	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 3), 4882 << 11 | 3);
+	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 7), 3906 << 11 | 7);
 	CHECK_EQ(tournament_slot(best()), 7);
 
 	vm_at(&g->d, 7)->vtime_ns = 12 * MS;
 	CHECK_EQ(tournament_slot(best()), 7);
 	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 3);
-	CHECK_EQ(tournament_leaf(&g->cell[0], 7), 11718 << 11 | 7);
+	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 7), 11718 << 11 | 7);
 }
 
 static void settling_follows_the_count(void)
@@ -183,7 +183,7 @@ static void it_grows_with_the_slots_in_use(void)
 		g->cell[0].nr_queued[slot] = 1;
 		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
 		CHECK_EQ(best(), key);
-		CHECK_EQ(tournament_best(&g->d, &g->cell[1]), TOURNAMENT_NOBODY);
+		CHECK_EQ(tournament_best(&g->d, &g->cell[1].by_share), TOURNAMENT_NOBODY);
 	}
 	CHECK_EQ(g->d.tournament_levels, DROVER_SLOT_BITS);
 }

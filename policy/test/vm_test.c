@@ -183,7 +183,7 @@ static void who_dies_waiting_leaves_nothing_behind(void)
 	CHECK(vm_detach(&g->d, &task->thread));
 	CHECK_EQ(g->cell[0].nr_queued[1], 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->cell[0]), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->cell[0].by_share), TOURNAMENT_NOBODY);
 }
 
 /* A thread holds the VM just before, or just after, the last one has left. */

@@ -177,7 +177,7 @@ static void a_turn_that_cannot_be_taken_is_dropped(void)
 		kernel_run(g, 8 * MS);
 	g->cell[0].turns[slot] = 3;
 	waiting_settle(&g->d, 0, slot);
-	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0])), slot);
+	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0].by_share)), slot);
 	g->task[0].locked = true;
 	kernel_run(g, 50 * MS);
 	CHECK_EQ(g->cell[0].turns[slot], 0);

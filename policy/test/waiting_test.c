@@ -45,13 +45,13 @@ static void two_wait_one_is_taken_then_the_other(void)
 	second = enters(3);
 	slot = g->slot_of[3];
 	CHECK_EQ(g->cell[0].nr_queued[slot], 2);
-	CHECK_EQ(tournament_leaf(&g->cell[0], slot), key_of(slot));
+	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, slot), key_of(slot));
 	runs(first);
 	CHECK_EQ(g->cell[0].nr_queued[slot], 1);
-	CHECK(tournament_leaf(&g->cell[0], slot) != TOURNAMENT_NOBODY);
+	CHECK(tournament_leaf(&g->cell[0].by_share, slot) != TOURNAMENT_NOBODY);
 	runs(second);
 	CHECK_EQ(g->cell[0].nr_queued[slot], 0);
-	CHECK_EQ(tournament_leaf(&g->cell[0], slot), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, slot), TOURNAMENT_NOBODY);
 }
 
 static void a_third_that_comes_before_the_leaf_is_cleared_keeps_it(void)
@@ -65,7 +65,7 @@ static void a_third_that_comes_before_the_leaf_is_cleared_keeps_it(void)
 	/* Between the count's fall to 0 and the clearing, it rises to 1. */
 	g->cell[0].nr_queued[slot] = 1;
 	tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key_of(slot));
-	CHECK_EQ(tournament_best(&g->d, &g->cell[0]), key_of(slot));
+	CHECK_EQ(tournament_best(&g->d, &g->cell[0].by_share), key_of(slot));
 }
 
 static void siblings_are_served_in_order_of_their_own_time(void)
@@ -148,7 +148,7 @@ static void a_confined_thread_waits_at_one_pcpu_and_not_in_the_tournament(void)
 	CHECK_EQ(task->queue, ground_pcpu_queue(&g->d, 1));
 	CHECK_EQ(pcpu_at(&g->d, 1)->nr_pinned, 1);
 	CHECK_EQ(g->d.nr_confined_waiting, 1);
-	CHECK_EQ(tournament_best(&g->d, &g->cell[0]), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->cell[0].by_share), TOURNAMENT_NOBODY);
 	runs(task);
 	CHECK_EQ(pcpu_at(&g->d, 1)->nr_pinned, 0);
 	CHECK_EQ(g->d.nr_confined_waiting, 0);

@@ -57,16 +57,50 @@ void sim_check_wait_bounds(struct drover *d, u64 now_ns)
 	drover_rouse(d);
 }
 
-/* 0, or -1 when that VM has gone. */
-int sim_order_shares(struct drover *d, u32 slot, u64 vm_id, u32 shares)
+/* Returns when to be called again; 0: not before an order says so. */
+u64 sim_look(struct drover *d)
 {
-	struct vm *vm = vm_at(d, slot);
+	return drover_look(d);
+}
 
-	if (slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != vm_id)
+/* What bpf/orders.h has. */
+struct sim_vm_order {
+	u64 vm_id;
+	u32 slot;
+	u32 shares;
+	u32 reservation_mcpu;
+	u32 limit_mcpu;
+	u32 pool;
+	u32 pad;
+};
+const size_t sim_vm_order_bytes = sizeof(struct sim_vm_order);
+
+/* 0; 1 when the looks begin with this order; or -1 when that VM has gone. */
+int sim_order_vm(struct drover *d, const struct sim_vm_order *order)
+{
+	struct vm *vm = vm_at(d, order->slot);
+
+	if (order->slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != order->vm_id)
 		return -1;
-	vm->shares_asked = shares;
-	vm_settle_shares(d, vm);
-	return 0;
+	vm->shares_asked = order->shares;
+	vm->reservation_mcpu = order->reservation_mcpu;
+	vm->limit_mcpu = order->limit_mcpu;
+	vm->pool = order->pool;
+	vm_settle(d, order->slot);
+	return drover_begins_to_look(d);
+}
+
+void sim_order_pool(struct drover *d, u32 index, bool live, u32 parent, u32 shares,
+		    u32 reservation_mcpu, u32 limit_mcpu)
+{
+	struct pool *pool = pool_at(d, index);
+
+	pool->parent = parent;
+	pool->shares = shares;
+	pool->reservation_mcpu = reservation_mcpu;
+	pool->limit_mcpu = limit_mcpu;
+	pool->live = live;
+	pool_settle(d);
 }
 
 /* --- a thread enters the scheduler's care --- */
@@ -278,7 +312,7 @@ u32 sim_cell_queued(struct drover *d, u32 cell_index, u32 slot)
 
 void sim_spoil_tournament(struct drover *d)
 {
-	ground_cell(d, 0)->node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
+	ground_cell(d, 0)->by_share.node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
 }
 
 void sim_spoil_count(struct drover *d)
@@ -299,7 +333,7 @@ u32 sim_check_tournament(struct drover *d, u32 cell_index)
 	if (!cell)
 		return 0;
 	for (slot = 0; slot < DROVER_MAX_VMS; slot++) {
-		u64 leaf = tournament_leaf(cell, slot);
+		u64 leaf = tournament_leaf(&cell->by_share, slot);
 
 		if ((leaf != TOURNAMENT_NOBODY) != (cell->nr_queued[slot] != 0))
 			return slot + 1;
@@ -308,9 +342,10 @@ u32 sim_check_tournament(struct drover *d, u32 cell_index)
 	}
 	for (width = DROVER_MAX_VMS; played > 1; played /= 2, width /= 2) {
 		for (node = width / 2; node < width / 2 + played / 2; node++) {
-			u64 a = cell->node[2 * node], b = cell->node[2 * node + 1];
+			u64 a = cell->by_share.node[2 * node],
+			    b = cell->by_share.node[2 * node + 1];
 
-			if (cell->node[node] != (tournament_before(b, a) ? b : a))
+			if (cell->by_share.node[node] != (tournament_before(b, a) ? b : a))
 				return node + 1;
 		}
 	}

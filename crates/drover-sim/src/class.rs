@@ -2,6 +2,7 @@
 //! What a scheduler must answer to run on the simulated host.
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
+use drover_core::settings::PoolSettings;
 
 /// A VM as its scheduler is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +11,17 @@ pub struct VmTerms {
     pub shares: u32,
     /// Number of vCPUs.
     pub vcpus: u32,
+}
+
+/// What a VM is asked to be beyond its [`VmTerms`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmBounds {
+    /// CPU it is promised, thousandths of a pCPU.
+    pub reservation_mcpu: u32,
+    /// CPU it may have at most, thousandths of a pCPU; 0: no limit.
+    pub limit_mcpu: u32,
+    /// Its pool, 0 for the root.
+    pub pool: u32,
 }
 
 /// A scheduler: the kernel's core calls it, in the order of `__schedule()`.
@@ -23,6 +35,10 @@ pub trait Class {
     fn add(&mut self, m: &mut Machine, task: TaskId, terms: VmTerms);
     /// The terms of a VM change.
     fn set_terms(&mut self, m: &mut Machine, vm: u32, terms: VmTerms);
+    /// What else is asked for a VM changes. Schedulers that know nothing of it pay no heed.
+    fn set_bounds(&mut self, _: &mut Machine, _vm: u32, _: VmBounds) {}
+    /// What is asked for a pool changes, likewise; none: the pool goes.
+    fn set_pool(&mut self, _: &mut Machine, _pool: u32, _: Option<&PoolSettings>) {}
     /// The task was asleep and is ready: choose its pCPU, queue it, make somebody pick.
     fn wake(&mut self, m: &mut Machine, task: TaskId);
     /// The running task, accounted up to now, goes to sleep.
@@ -47,6 +63,8 @@ pub trait Class {
     fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
     /// Its own timer ([`crate::machine::CLASS_TIMER`]) fired.
     fn timer(&mut self, m: &mut Machine);
+    /// Its other timer ([`crate::machine::CLASS_ALARM`]), if it has one, fired.
+    fn alarm(&mut self, _: &mut Machine) {}
     /// How many tasks, running and ready, that pCPU's run queue has (rq->nr_running).
     fn nr_running(&self, m: &Machine, cpu: u32) -> u32 {
         let there = |task: &&Task| {

@@ -3,7 +3,7 @@
 
 use super::measure::Measured;
 use super::{Options, Ran, RunTrace};
-use crate::class::Class;
+use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
 use crate::eevdf::Eevdf;
@@ -15,6 +15,8 @@ use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use crate::trace::Trace;
 use drover_core::scenario::{Case, Scenario, Vm};
+use drover_core::settings::{PoolId, PoolSettings};
+use drover_core::tree::Tree;
 
 /// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck
 /// there is in a run is in these moments.
@@ -68,8 +70,9 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
     sim.guests.set_seed(mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat))));
     sim.plan(warmup_ns, Plan::Look(BEGIN));
+    set_pools(&mut sim, &job.case.pools);
     for vm in &job.case.vms {
-        add_vm(&mut sim, scenario, vm, &mut rng);
+        add_vm(&mut sim, scenario, (vm, &job.case.pools), &mut rng);
     }
     if let Some(sample_ms) = scenario.sample_ms {
         let interval_ns = u64::from(sample_ms) * 1_000_000;
@@ -109,7 +112,35 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     Ok(Ran { run, hash, events, trace })
 }
 
-fn add_vm<C: Class>(sim: &mut Sim<C>, scenario: &Scenario, vm: &Vm, rng: &mut Rng) {
+/// What the case asks for the VM beyond its shares. Pools keep the places the tree has them in,
+/// behind the root.
+fn bounds(pools: &Tree, vm: &Vm) -> VmBounds {
+    let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
+    VmBounds {
+        reservation_mcpu: 10 * vm.reservation_pct,
+        limit_mcpu: vm.limit_pct.map_or(0, |pct| 10 * pct),
+        pool: pool.map_or(0, |pool| pool as u32 + 1),
+    }
+}
+
+fn set_pools<C: Class>(sim: &mut Sim<C>, pools: &Tree) {
+    for (index, pool) in pools.pools().iter().enumerate() {
+        let settings = PoolSettings {
+            parent: PoolId(pool.parent.map_or(0, |parent| parent as u32 + 1)),
+            shares: pool.spec.shares.of_pool(),
+            reservation_mcpu: pool.spec.reservation_mcpu,
+            limit_mcpu: pool.spec.limit_mcpu,
+        };
+        sim.class.set_pool(&mut sim.m, index as u32 + 1, Some(&settings));
+    }
+}
+
+fn add_vm<C: Class>(
+    sim: &mut Sim<C>,
+    scenario: &Scenario,
+    (vm, pools): (&Vm, &Tree),
+    rng: &mut Rng,
+) {
     let warmup_ns = ns(scenario.warmup_s);
     let workload = vm.workload_since_go(scenario.warmup_s);
     let programs = Programs::of(&workload, vm.vcpus).expect("Linux guests were refused");
@@ -119,6 +150,7 @@ fn add_vm<C: Class>(sim: &mut Sim<C>, scenario: &Scenario, vm: &Vm, rng: &mut Rn
         Some(pin) => sim.m.mask_of(&CpuSet::of(pcpus, pin.cpus().iter().copied())),
     };
     let number = sim.add_vm(&programs, vm.shares, mask);
+    sim.class.set_bounds(&mut sim.m, number, bounds(pools, vm));
     let start_ns = vm.start_s.map_or(0, |start_s| warmup_ns + ns(start_s));
     sim.plan(start_ns, Plan::Start(number));
     let begin_ns = start_ns + rng.below(SPREAD_NS);

@@ -17,8 +17,9 @@ pub use native::{ThreadView, VmView};
 pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
-use crate::class::{Class, VmTerms};
-use crate::machine::{CLASS_TIMER, Machine, TaskId, TaskState};
+use crate::class::{Class, VmBounds, VmTerms};
+use crate::machine::{CLASS_ALARM, CLASS_TIMER, Machine, TaskId, TaskState};
+use drover_core::settings::PoolSettings;
 use queues::DEFAULT_SLICE_NS;
 
 /// Drover.
@@ -30,6 +31,8 @@ pub struct Scx {
     pub queues: Queues,
     /// Terms of each VM, as the daemon knows them.
     terms: Vec<VmTerms>,
+    /// What else is asked for each VM, likewise.
+    bounds: Vec<VmBounds>,
     /// Late timers: how much later the next one comes.
     pub timer_late_ns: u64,
 }
@@ -41,7 +44,7 @@ impl Scx {
     /// When the host is larger than the policy's tables.
     pub fn new(m: &Machine, tunables: &Tunables) -> Result<Self, String> {
         let (policy, queues) = Policy::new(m, tunables)?;
-        Ok(Self { policy, queues, terms: Vec::new(), timer_late_ns: 0 })
+        Ok(Self { policy, queues, terms: Vec::new(), bounds: Vec::new(), timer_late_ns: 0 })
     }
 
     /// The slot of that VM; none while it has not been found.
@@ -57,6 +60,15 @@ impl Scx {
             if let Some(terms) = self.terms.get(vm as usize).copied() {
                 self.set_terms(m, vm, terms);
             }
+        }
+    }
+
+    /// What is asked for the VM, if it was found.
+    fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
+        let Some(slot) = self.slot_of(vm) else { return };
+        let bounds = self.bounds.get(vm as usize).copied().unwrap_or_default();
+        if self.policy.order_vm(m, &mut self.queues, slot, (terms.shares, bounds)) {
+            m.events.set(CLASS_ALARM, m.now_ns);
         }
     }
 
@@ -88,8 +100,26 @@ impl Class for Scx {
         if let Some(known) = self.terms.get_mut(vm as usize) {
             *known = terms;
         }
-        if let Some(slot) = self.slot_of(vm) {
-            self.policy.order_shares(m, &mut self.queues, slot, terms.shares);
+        self.order(m, vm, terms);
+    }
+
+    fn set_bounds(&mut self, m: &mut Machine, vm: u32, bounds: VmBounds) {
+        if self.bounds.len() <= vm as usize {
+            self.bounds.resize(vm as usize + 1, VmBounds::default());
+        }
+        self.bounds[vm as usize] = bounds;
+        if let Some(terms) = self.terms.get(vm as usize).copied() {
+            self.order(m, vm, terms);
+        }
+    }
+
+    fn set_pool(&mut self, m: &mut Machine, pool: u32, settings: Option<&PoolSettings>) {
+        self.policy.order_pool(m, &mut self.queues, pool, settings);
+    }
+
+    fn alarm(&mut self, m: &mut Machine) {
+        if let Some(in_ns) = self.policy.look(m, &mut self.queues) {
+            m.events.set(CLASS_ALARM, m.now_ns + in_ns);
         }
     }
 

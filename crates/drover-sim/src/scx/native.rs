@@ -49,6 +49,26 @@ pub struct Params {
     pub nr_cells: u32,
 }
 
+/// `struct sim_vm_order`: what the daemon orders for a VM.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VmOrder {
+    /// The VM meant.
+    pub vm_id: u64,
+    /// Where it is.
+    pub slot: u32,
+    /// Shares asked for; 0: the default.
+    pub shares: u32,
+    /// Thousandths of a pCPU promised.
+    pub reservation_mcpu: u32,
+    /// Thousandths of a pCPU at most; 0: no limit.
+    pub limit_mcpu: u32,
+    /// Its pool.
+    pub pool: u32,
+    /// None.
+    pub pad: u32,
+}
+
 /// `struct sim_vm_view`: what can be seen of a VM.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,6 +127,7 @@ unsafe extern "C" {
     pub static sim_thread_bytes: usize;
     pub static sim_ground_offset: usize;
     pub static sim_params_bytes: usize;
+    pub static sim_vm_order_bytes: usize;
     pub static sim_vm_view_bytes: usize;
     pub static sim_thread_view_bytes: usize;
     pub static sim_max_vms: u32;
@@ -118,7 +139,17 @@ unsafe extern "C" {
     pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, cell: u32);
     pub fn sim_init(d: *mut Drover);
     pub fn sim_check_wait_bounds(d: *mut Drover, now_ns: u64);
-    pub fn sim_order_shares(d: *mut Drover, slot: u32, vm_id: u64, shares: u32) -> i32;
+    pub fn sim_look(d: *mut Drover) -> u64;
+    pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
+    pub fn sim_order_pool(
+        d: *mut Drover,
+        index: u32,
+        live: bool,
+        parent: u32,
+        shares: u32,
+        reservation_mcpu: u32,
+        limit_mcpu: u32,
+    );
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, s: *mut Thread, tgid: u32, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, s: *mut Thread);
     pub fn sim_select_cpu(d: *mut Drover, s: *mut Thread);
@@ -162,8 +193,10 @@ unsafe extern "C" {
 /// Fails unless the structs mirrored here are laid out as in C.
 pub fn check_layout() {
     // SAFETY: constants of the linked object.
-    let native = unsafe { (sim_params_bytes, sim_vm_view_bytes, sim_thread_view_bytes) };
-    let mirrored = (size_of::<Params>(), size_of::<VmView>(), size_of::<ThreadView>());
+    let native =
+        unsafe { (sim_params_bytes, sim_vm_order_bytes, sim_vm_view_bytes, sim_thread_view_bytes) };
+    let mirrored =
+        (size_of::<Params>(), size_of::<VmOrder>(), size_of::<VmView>(), size_of::<ThreadView>());
     assert_eq!(native, mirrored, "src/scx/native.rs no longer mirrors native/policy.c");
 }
 

@@ -3,9 +3,11 @@
 
 use super::ground::{Ground, pointer};
 use super::memory::Room;
-use super::native::{self, Drover, Params, Thread, ThreadView, VmView};
+use super::native::{self, Drover, Params, Thread, ThreadView, VmOrder, VmView};
 use super::queues::Queues;
+use crate::class::VmBounds;
 use crate::machine::{Machine, TaskId};
+use drover_core::settings::PoolSettings;
 
 /// What crates/drover-host sets before the scheduler starts, with the same defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,18 +147,51 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_check_wait_bounds(d, now_ns) });
     }
 
-    pub(super) fn order_shares(
+    /// When to look again, in ns.
+    pub(super) fn look(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<u64> {
+        // SAFETY: see `start`.
+        let in_ns = self.call(m, queues, 0, |d| unsafe { native::sim_look(d) });
+        (in_ns > 0).then_some(in_ns)
+    }
+
+    /// Whether the looks begin with this order.
+    pub(super) fn order_vm(
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
         slot: u32,
-        shares: u32,
-    ) {
-        let id = self.vm(slot).id;
+        (shares, bounds): (u32, VmBounds),
+    ) -> bool {
+        let order = VmOrder {
+            vm_id: self.vm(slot).id,
+            slot,
+            shares,
+            reservation_mcpu: bounds.reservation_mcpu,
+            limit_mcpu: bounds.limit_mcpu,
+            pool: bounds.pool,
+            pad: 0,
+        };
         // SAFETY: see `start`.
-        let refused =
-            self.call(m, queues, 0, |d| unsafe { native::sim_order_shares(d, slot, id, shares) });
-        debug_assert_eq!(refused, 0, "the VM was found a moment ago");
+        let answer = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
+        debug_assert!(answer >= 0, "the VM was found a moment ago");
+        answer > 0
+    }
+
+    pub(super) fn order_pool(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        pool: u32,
+        settings: Option<&PoolSettings>,
+    ) {
+        let live = settings.is_some();
+        let settings = settings.cloned().unwrap_or_default();
+        let (parent, limit) = (settings.parent.0, settings.limit_mcpu.unwrap_or(0));
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe {
+            let PoolSettings { shares, reservation_mcpu, .. } = settings;
+            native::sim_order_pool(d, pool, live, parent, shares, reservation_mcpu, limit);
+        });
     }
 
     pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId, tgid: u32) {

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Entitlement: what each VM is owed now, from the tree and from what is wanted.
+ *
+ * Idea. Shares alone say what a VM is owed beside siblings that want all they can
+ * get. Reservations, limits, pools and siblings that want little change that: what
+ * one leaves is its siblings' first. So every 9.7 ms, while any such setting is
+ * there, the tree is filled with CPU time like a vessel with water: in each pool
+ * there is a level, CPU per share, and a child holds
+ *     shares * level, but no less than is reserved and no more than its limit,
+ * and, to find the level, no more than it wants: what it received since the last
+ * look, or a pCPU for each thread that was never asleep since, averaged over 40 ms.
+ * Then each VM's virtual time runs at (CPU received) / (CPU owed), in place of
+ * shares: whoever has received the smallest part of what it is owed is served
+ * next ("the ratio of the consumed CPU resources to the entitlement", seed 000,
+ * 2.1). A VM is weighed by what it would be owed if it wanted all: one that wakes
+ * has its weight. With no such setting nothing of this runs, and virtual time runs
+ * by shares.
+ *
+ * Why not flat weights alone, each VM's share multiplied down the tree as far as
+ * siblings are active (the kernel's scx_flatcg)? It is exact only where everybody
+ * wants all: what a limited or half-idle VM leaves would go to the whole host.
+ *
+ * How a level is found. By Newton's steps: children at their floor or their most
+ * are fixed, the others divide the rest by shares; that level is exact unless a
+ * child changes sides, and then the next step starts there. It is kept between
+ * looks, and all pools step at once, until none moves: mostly, that is soon. A bracket
+ * halves what Newton would jump about in.
+ *
+ * Worked example. 4 pCPUs; vm0 with 1000 shares and 100 % reserved, seven with
+ * 1000. Level 0.5 would give everybody 0.5: vm0 is below its floor. It is fixed
+ * at 1, the others divide 3 by 7: level 0.43 a thousand shares. vm0 is weighed as
+ * 1 / 0.43 = 2333 shares, the others as 1000.
+ *
+ * What it is bad at. It lags by two looks or so; what a VM wants is guessed from
+ * the past. Nothing is known of pinning. One pCPU does it: some 50 us each time
+ * for 1000 VMs (docs/performance.md).
+ */
+#ifndef DROVER_ENTITLE_H
+#define DROVER_ENTITLE_H
+
+#include "pool.h"
+#include "waiting.h"
+
+/* No multiple of what guests' clocks go by: looks must not fall into step with them. */
+#define ENTITLE_PERIOD_NS 9700000ULL
+/* Steps at most; one or two suffice where little has changed. */
+#define ENTITLE_ROUNDS 32
+/* A level that moves by less than that part of itself has been found. */
+#define ENTITLE_EXACT 1024
+#define ENTITLE_LEVEL_SHIFT 20
+/* 8 pCPUs a share: shares * level stays within 64 bits. */
+#define ENTITLE_LEVEL_MAX (1ULL << 43)
+#define ENTITLE_PCPU_UCPU 1000000ULL
+#define ENTITLE_SCALE_SHIFT 10
+/* Who is owed next to nothing is weighed by that part of an even share at least. */
+#define ENTITLE_LEAST_PART 64
+
+static __always_inline u64 entitle_ucpu(u32 mcpu)
+{
+	return (u64)mcpu * (ENTITLE_PCPU_UCPU / 1000);
+}
+
+/* A promise as it can be kept with the pCPUs there are. */
+static __always_inline u64 entitle_kept_ucpu(struct drover *d, u32 mcpu)
+{
+	return (entitle_ucpu(mcpu) * d->promise_scale) >> ENTITLE_SCALE_SHIFT;
+}
+
+static __always_inline u64 entitle_least(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline u64 entitle_most(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+static __always_inline u64 entitle_limit_ucpu(u32 limit_mcpu)
+{
+	return limit_mcpu ? entitle_ucpu(limit_mcpu) : ~0ULL;
+}
+
+/* --- what is wanted --- */
+
+/* What runs on that pCPU has not been charged lately. */
+static __always_inline void entitle_see_running(struct drover *d, u32 at, u64 now_ns)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	u32 slot = pcpu->running_slot;
+	s64 ran_ns = (s64)(now_ns - pcpu->charged_at_ns);
+
+	if (slot < DROVER_MAX_VMS && ran_ns > 0)
+		vm_at(d, slot)->uncharged_ns += (u64)ran_ns;
+}
+
+/* A thread of the VM is about to wake: how few were awake before? */
+static __always_inline void entitle_note_wake(struct drover *d, struct vm *vm)
+{
+	u32 awake = vm->nr_running + vm->nr_waiting;
+
+	if (d->nr_bound && awake < vm->least_awake)
+		vm->least_awake = awake;
+}
+
+/*
+ * CPU the VM could use: what it received in that time; or all that so many threads can
+ * as were awake throughout. (Not what others waited for: who sleeps in between had all
+ * it wanted, if late.)
+ */
+CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 total_ns = vm->vcpu_run_ns + vm->helper_run_ns + vm->uncharged_ns;
+	s64 ran_ns = (s64)(total_ns - vm->seen_run_ns);
+	u32 awake = vm->nr_running + vm->nr_waiting;
+	u64 wanted = entitle_least(awake, vm->least_awake) * ENTITLE_PCPU_UCPU;
+
+	vm->uncharged_ns = 0;
+	vm->least_awake = awake;
+	if (vm->state != VM_LIVE || elapsed_ns < 1000)
+		return 0;
+	if (ran_ns < 0)
+		ran_ns = 0;
+	wanted = entitle_most(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
+	wanted = entitle_least(wanted, d->online_pcpus * ENTITLE_PCPU_UCPU);
+	if (vm->seen_run_ns)
+		wanted = ((u64)vm->wanted_ucpu * 3 + wanted) / 4;
+	vm->wanted_ucpu = (u32)wanted;
+	vm->seen_run_ns = total_ns;
+	return 0;
+}
+
+/* --- up the tree: promised, wanted --- */
+
+static __always_inline void entitle_clear(struct pool *pool)
+{
+	pool->promised_ucpu = pool->floor_ucpu = pool->most_ucpu = pool->all_shares = 0;
+	pool->low = 0;
+	pool->high = ENTITLE_LEVEL_MAX;
+}
+
+static __always_inline void entitle_add_child(struct pool *parent, u64 promised, u64 floor,
+					      u64 most, u32 shares)
+{
+	parent->promised_ucpu += promised;
+	parent->floor_ucpu += floor;
+	parent->most_ucpu += most;
+	parent->all_shares += shares;
+}
+
+CHECKED_APART int entitle_gather_vm(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 kept = entitle_kept_ucpu(d, vm->reservation_mcpu);
+
+	if (vm->state != VM_LIVE)
+		return 0;
+	vm->most_ucpu = (u32)entitle_least(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
+	vm->floor_ucpu = (u32)entitle_least(kept, vm->most_ucpu);
+	entitle_add_child(pool_at(d, pool_existing(d, vm->pool)),
+			  entitle_ucpu(vm->reservation_mcpu), vm->floor_ucpu, vm->most_ucpu,
+			  vm->shares);
+	return 0;
+}
+
+/* All that is in the pool has been gathered. */
+CHECKED_APART int entitle_gather_pool(THE_DROVER, u32 index)
+{
+	struct pool *pool = pool_at(d, index);
+	u64 kept = entitle_kept_ucpu(d, pool->reservation_mcpu);
+
+	pool->promised_ucpu =
+		entitle_most(pool->promised_ucpu, entitle_ucpu(pool->reservation_mcpu));
+	pool->most_ucpu = entitle_least(pool->most_ucpu, entitle_limit_ucpu(pool->limit_mcpu));
+	pool->floor_ucpu = entitle_least(entitle_most(pool->floor_ucpu, kept), pool->most_ucpu);
+	entitle_add_child(pool_at(d, pool->in), pool->promised_ucpu, pool->floor_ucpu,
+			  pool->most_ucpu, pool->shares);
+	return 0;
+}
+
+/* --- down the tree: the levels --- */
+
+/* What the child holds at that level; counted as fixed or free. */
+static __always_inline u64 entitle_held(struct pool *parent, u32 shares, u64 floor, u64 most)
+{
+	u64 held = (shares * parent->level) >> ENTITLE_LEVEL_SHIFT;
+
+	if (!most || !shares)
+		return 0;
+	if (held >= most) {
+		u64 full = (most << ENTITLE_LEVEL_SHIFT) / shares;
+
+		parent->fixed_ucpu += most;
+		parent->full_level = entitle_most(parent->full_level, full);
+		return most;
+	}
+	if (held < floor) {
+		u64 rise = (floor << ENTITLE_LEVEL_SHIFT) / shares + 1;
+
+		parent->fixed_ucpu += floor;
+		parent->rise_level = entitle_least(parent->rise_level, rise);
+		return floor;
+	}
+	parent->free_shares += shares;
+	return held;
+}
+
+CHECKED_APART int entitle_hold_vm(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	if (vm->state == VM_LIVE)
+		entitle_held(pool_at(d, pool_existing(d, vm->pool)), vm->shares, vm->floor_ucpu,
+			     vm->most_ucpu);
+	return 0;
+}
+
+/* Newton's next level for a pool that is owed so much, within its bracket. */
+static __always_inline u64 entitle_step(struct pool *pool, u64 owed_ucpu)
+{
+	u64 held = pool->fixed_ucpu + ((pool->free_shares * pool->level) >> ENTITLE_LEVEL_SHIFT);
+	u64 next;
+
+	if (!pool->free_shares && pool->fixed_ucpu == owed_ucpu)
+		return pool->full_level; /* all have all they want */
+	if (held <= owed_ucpu)
+		pool->low = entitle_most(pool->low, pool->level);
+	else
+		pool->high = entitle_least(pool->high, pool->level);
+	if (pool->free_shares)
+		next = owed_ucpu > pool->fixed_ucpu ?
+			       ((owed_ucpu - pool->fixed_ucpu) << ENTITLE_LEVEL_SHIFT) /
+				       pool->free_shares :
+			       0;
+	else if (pool->fixed_ucpu < owed_ucpu)
+		next = pool->rise_level;
+	else
+		next = pool->full_level - pool->full_level / ENTITLE_EXACT; /* one is free */
+	if (next != pool->level && (next <= pool->low || next >= pool->high))
+		next = (pool->low + pool->high) / 2;
+	return entitle_least(next, ENTITLE_LEVEL_MAX);
+}
+
+/* The pool is owed that if it wants all: find the level of what is in it. */
+static __always_inline void entitle_fill(struct drover *d, struct pool *pool, u64 owed_ucpu)
+{
+	u64 poured = entitle_least(owed_ucpu, pool->most_ucpu);
+	u64 before = pool->level;
+	u64 moved;
+
+	if (poured != pool->poured_ucpu) {
+		/* The level above has moved: what was learnt of this one is void. */
+		pool->low = 0;
+		pool->high = ENTITLE_LEVEL_MAX;
+	}
+	pool->poured_ucpu = poured;
+	pool->owed_ucpu = owed_ucpu;
+	pool->level = entitle_step(pool, poured);
+	moved = pool->level > before ? pool->level - before : before - pool->level;
+	if (moved > pool->level / ENTITLE_EXACT)
+		d->levels_move = 1;
+	pool->weigh_level = pool->level;
+	/* Nobody wants the rest: a child that begins to shall find its part of it. */
+	if (owed_ucpu > pool->most_ucpu && pool->all_shares)
+		pool->weigh_level +=
+			((owed_ucpu - pool->most_ucpu) << ENTITLE_LEVEL_SHIFT) / pool->all_shares;
+	pool->weigh_level = entitle_least(pool->weigh_level, ENTITLE_LEVEL_MAX);
+	pool->fixed_ucpu = pool->free_shares = pool->full_level = 0;
+	pool->rise_level = ENTITLE_LEVEL_MAX;
+}
+
+/* What a child is owed if it wants all. */
+static __always_inline u64 entitle_owed(struct pool *parent, u32 shares, u64 kept, u64 limit)
+{
+	u64 owed = (shares * parent->weigh_level) >> ENTITLE_LEVEL_SHIFT;
+
+	/* Else a moment's misjudgement is a debt of hours. */
+	u64 least = shares * parent->owed_ucpu / ENTITLE_LEAST_PART / (parent->all_shares ?: 1);
+
+	return entitle_least(entitle_most(entitle_most(owed, least), kept), limit);
+}
+
+CHECKED_APART int entitle_fill_pool(THE_DROVER, u32 index)
+{
+	struct pool *pool = pool_at(d, index);
+	struct pool *parent = pool_at(d, pool->in);
+	u64 kept = entitle_most(entitle_kept_ucpu(d, pool->reservation_mcpu), pool->floor_ucpu);
+
+	entitle_fill(
+		d, pool,
+		entitle_owed(parent, pool->shares, kept, entitle_limit_ucpu(pool->limit_mcpu)));
+	return 0;
+}
+
+static __always_inline u32 entitle_ordered(struct drover *d, u32 i)
+{
+	return d->pool_order[bounded(i, DROVER_MAX_POOLS)];
+}
+
+/* All pools make a step towards their levels. */
+CHECKED_APART int entitle_round(THE_DROVER)
+{
+	u32 i;
+
+	for_each_index(i, 0, d->slots_in_use)
+		entitle_hold_vm(d, i);
+	for_each_index(i, 0, d->nr_pools) {
+		struct pool *pool = pool_at(d, entitle_ordered(d, i));
+
+		entitle_held(pool_at(d, pool->in), pool->shares, pool->floor_ucpu, pool->most_ucpu);
+	}
+	d->levels_move = 0;
+	entitle_fill(d, pool_at(d, POOL_ROOT), d->online_pcpus * ENTITLE_PCPU_UCPU);
+	for_each_index(i, 0, d->nr_pools)
+		entitle_fill_pool(d, entitle_ordered(d, i));
+	return 0;
+}
+
+/* --- what comes of it --- */
+
+/* The VM's virtual time runs by what it is owed; and its tag by what can be kept. */
+CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	struct pool *pool = pool_at(d, pool_existing(d, vm->pool));
+	u64 kept = entitle_kept_ucpu(d, vm->reservation_mcpu);
+	u64 owed, inverse;
+
+	if (vm->state != VM_LIVE)
+		return 0;
+	owed = entitle_owed(pool, vm->shares, kept, entitle_limit_ucpu(vm->limit_mcpu));
+	vm->entitled_ucpu = (u32)entitle_least(owed, ~0U);
+	inverse = DROVER_SHARES_PER_VCPU * d->reference_level / (owed ?: 1);
+	inverse = entitle_least(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
+	vm->share_inverse = inverse ?: 1;
+	if (vm->reservation_mcpu)
+		reserve_set(d, vm, (u32)entitle_most(kept * 1000 / ENTITLE_PCPU_UCPU, 1));
+	else if (vm->reserve_inverse)
+		reserve_set(d, vm, 0);
+	return 0;
+}
+
+/*
+ * The level that counts as 1000 shares being worth 1000 shares: the root's, so that
+ * VMs that are bound by nothing keep the weight they have without all this. Where
+ * reservations leave next to nothing for shares, more, to keep the numbers in range.
+ */
+static __always_inline void entitle_refer(struct drover *d)
+{
+	struct pool *root = pool_at(d, POOL_ROOT);
+	u64 even = (root->owed_ucpu << ENTITLE_LEVEL_SHIFT) / (root->all_shares ?: 1);
+
+	d->reference_level = entitle_most(entitle_most(root->weigh_level, even / 16), 1);
+}
+
+/* Promises that exceed the pCPUs there are shrink alike. */
+static __always_inline void entitle_scale(struct drover *d)
+{
+	u64 promised = pool_at(d, POOL_ROOT)->promised_ucpu;
+	u64 there = d->online_pcpus * ENTITLE_PCPU_UCPU;
+
+	d->promise_scale = promised > there ? (u32)((there << ENTITLE_SCALE_SHIFT) / promised) :
+					      1 << ENTITLE_SCALE_SHIFT;
+}
+
+/* Look at all VMs and pools; every ENTITLE_PERIOD_NS. */
+static __always_inline void entitle_look(struct drover *d, u64 now_ns)
+{
+	u64 elapsed_ns = now_ns - d->entitled_at_ns;
+	u32 online = 0;
+	u32 i;
+
+	d->entitled_at_ns = now_ns;
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		online += pcpu_at(d, i)->online;
+		entitle_see_running(d, i, now_ns);
+	}
+	d->online_pcpus = online;
+	entitle_clear(pool_at(d, POOL_ROOT));
+	for_each_index(i, 0, d->nr_pools)
+		entitle_clear(pool_at(d, entitle_ordered(d, i)));
+	for_each_index(i, 0, d->slots_in_use) {
+		entitle_measure(d, i, elapsed_ns);
+		entitle_gather_vm(d, i);
+	}
+	for_each_index(i, 0, d->nr_pools)
+		entitle_gather_pool(d, entitle_ordered(d, d->nr_pools - 1 - i));
+	entitle_scale(d);
+	for_each_index(i, 0, ENTITLE_ROUNDS) {
+		entitle_round(d);
+		if (!d->levels_move)
+			break;
+	}
+	entitle_refer(d);
+	for_each_index(i, 0, d->slots_in_use)
+		entitle_weigh(d, i);
+}
+
+#endif

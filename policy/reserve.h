@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reservations: CPU time a VM is promised, from the moment it wants it.
+ *
+ * Idea. Beside its virtual time a VM with a reservation has a tag in real time:
+ * the moment up to which what it has received pays for its reservation. Each ns
+ * of CPU time moves the tag on by 1 / reservation; a VM whose tag is not later
+ * than now is *due*, and whoever is due is served before anybody by shares, the
+ * one with the earliest tag first. The tag is kept from two sides:
+ *  - a VM that wakes has its tag at now, less a small credit: it is due at once,
+ *    and has saved up nothing to starve others with;
+ *  - a VM that got more than its reservation, by its shares, is ahead by no more
+ *    than a slice of each of its threads pays for: when rivals come, it is due
+ *    again after that, and need not first give back what nobody else wanted.
+ * Whatever the reason for which it ran, a VM is charged in both times. So it gets
+ * the larger of its reservation and what its shares bring, not the sum. Its
+ * virtual time runs by what it is owed in all (entitle.h), so that it stays level
+ * with the others', hoards no claim and drags nobody's along.
+ * These are the R tags of mClock (Gulati, Merchant, Varman, OSDI '10), charged
+ * when a thread has run, in place of when a request arrives.
+ *
+ * Worked example. vm0, one vCPU, 100 % reserved, and seven like it without on
+ * four pCPUs. vm0 runs for 8 ms: its tag has moved by 8 ms, and so has now; it is
+ * still due, and goes on. The other seven divide three pCPUs by shares: 3/7 each.
+ * With 50 %, the tag would be 8 ms ahead after 8 ms: others run for as long, then
+ * vm0 is due.
+ *
+ * What it is bad at. Nothing happens at the moment at which a waiting VM becomes
+ * due: it is seen at the next pick, a slice later at worst, and catches up then.
+ * A pinned thread that waits is taken by shares, not by reservation (waiting.h).
+ */
+#ifndef DROVER_RESERVE_H
+#define DROVER_RESERVE_H
+
+#include "share.h"
+
+#define RESERVE_INVERSE_SHIFT 20
+/* A waiting VM may be overdue by what so many slices pay for. */
+#define RESERVE_OVERDUE_SLICES 4
+
+/* Real time that the CPU time pays for. */
+static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
+{
+	/* Eight seconds at once at most: the product stays within 64 bits. */
+	if (cpu_ns > (1ULL << 33))
+		cpu_ns = 1ULL << 33;
+	return (cpu_ns * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT;
+}
+
+/* Promise the VM that much from now on; 0: nothing. */
+static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcpu)
+{
+	u64 inverse = mcpu ? (1000ULL << RESERVE_INVERSE_SHIFT) / mcpu : 0;
+	u64 before;
+
+	if (!vm->reserve_inverse)
+		vm->reserve_tag_ns = ground_now_ns(d);
+	before = __sync_lock_test_and_set(&vm->reserve_inverse, inverse);
+	if (inverse && !before)
+		__sync_fetch_and_add(&d->nr_reserved, 1);
+	if (!inverse && before)
+		__sync_fetch_and_sub(&d->nr_reserved, 1);
+}
+
+/* It may be overdue by that much and no more. */
+static __always_inline void reserve_bound(struct vm *vm, u64 now_ns, u64 overdue_ns)
+{
+	if ((s64)(vm->reserve_tag_ns - (now_ns - overdue_ns)) < 0)
+		vm->reserve_tag_ns = now_ns - overdue_ns;
+}
+
+static __always_inline u64 reserve_overdue_max_ns(struct drover *d, struct vm *vm)
+{
+	return d->params.claim_bound_ns +
+	       reserve_span_ns(vm, RESERVE_OVERDUE_SLICES * d->params.slice_ns);
+}
+
+/* A thread of the VM wakes; `alone`: no other thread of it is awake. */
+static __always_inline void reserve_wake(struct drover *d, struct vm *vm, bool alone)
+{
+	if (!vm->reserve_inverse)
+		return;
+	reserve_bound(vm, ground_now_ns(d),
+		      alone ? d->params.wake_credit_ns : reserve_overdue_max_ns(d, vm));
+}
+
+/* The VM has received CPU time. */
+static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 ran_ns)
+{
+	u64 now_ns, ahead_ns, step_ns, latest_ns;
+
+	if (!vm->reserve_inverse)
+		return;
+	now_ns = ground_now_ns(d);
+	step_ns = reserve_span_ns(vm, ran_ns);
+	ahead_ns = reserve_span_ns(vm, (vm->nr_threads + 1) * d->params.slice_ns);
+	latest_ns = now_ns + ahead_ns;
+	if ((s64)(vm->reserve_tag_ns + step_ns - latest_ns) > 0) {
+		s64 room_ns = (s64)(latest_ns - vm->reserve_tag_ns);
+
+		step_ns = room_ns > 0 ? (u64)room_ns : 0;
+	}
+	__sync_fetch_and_add(&vm->reserve_tag_ns, step_ns);
+	reserve_bound(vm, now_ns, reserve_overdue_max_ns(d, vm));
+}
+
+/* Is the VM to be served before any by shares? */
+static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
+{
+	return vm->reserve_inverse && (s64)(ground_now_ns(d) - vm->reserve_tag_ns) >= 0;
+}
+
+/* The VM's key among those with reservations, or NOBODY: it has none. */
+static __always_inline u64 reserve_key(struct vm *vm, u32 slot)
+{
+	return vm->reserve_inverse ? tournament_key(vm->reserve_tag_ns, slot) : TOURNAMENT_NOBODY;
+}
+
+/*
+ * Make the VM's leaf agree with its tag and the count of its waiting threads. With
+ * `expected`, give it `key`, if the leaf still holds what is expected.
+ */
+CHECKED_APART int reserve_settle(THE_DROVER, u32 cell_index, u32 slot, u64 expected, u64 key)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u32 levels = d->tournament_levels;
+
+	if (!cell)
+		return 0;
+	ground_lock_cell(cell);
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&cell->by_reserve, slot) == expected)
+		tournament_set(&cell->by_reserve, levels, slot,
+			       cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ? key :
+										TOURNAMENT_NOBODY);
+	ground_unlock_cell(cell);
+	return 0;
+}
+
+/* The key of the cell's most overdue VM, or NOBODY: none is due. As share_least_served. */
+CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 cell_index)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u64 key = cell ? tournament_best(d, &cell->by_reserve) : TOURNAMENT_NOBODY;
+	u32 try;
+
+	for_each_index(try, 0, 8) {
+		u32 slot = tournament_slot(key);
+		u64 fresh = reserve_key(vm_at(d, slot), slot);
+
+		if (!cell || key == TOURNAMENT_NOBODY || !tournament_before(key, fresh))
+			break;
+		reserve_settle(d, cell_index, slot, key, fresh);
+		key = tournament_best(d, &cell->by_reserve);
+	}
+	/* Later than the last slot of this moment: not due yet. */
+	if (tournament_before(tournament_key(ground_now_ns(d), DROVER_MAX_VMS - 1), key))
+		return TOURNAMENT_NOBODY;
+	return key;
+}
+
+#endif
