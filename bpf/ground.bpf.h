@@ -175,13 +175,6 @@ static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 	return found;
 }
 
-static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
-{
-	if (bpf_cpumask_test_cpu(near, task->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(near))
-		return near;
-	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
-}
-
 /*
  * A kick is sent by an interrupt to oneself. On a pCPU that is going offline it
  * would be lost, and would block all later ones there, the kernel's own too.
@@ -189,6 +182,15 @@ static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 nea
 static bool may_kick(struct drover *d)
 {
 	return d->pcpu[bounded(bpf_get_smp_processor_id(), DROVER_MAX_PCPUS)].online;
+}
+
+static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
+{
+	if (!may_kick(d))
+		return -1;
+	if (bpf_cpumask_test_cpu(near, task->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(near))
+		return near;
+	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
 }
 
 static void ground_kick(struct drover *d, u32 pcpu)

@@ -68,6 +68,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	pcpu->preempt_pending = 0;
 	pcpu->idle_looked = 0;
+	pcpu->rests = 0;
 	if (pcpu->begins_turn) {
 		pcpu->begins_turn = 0;
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
@@ -101,6 +102,8 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_dispatch(struct drover *d, u32 at, struct task_struct *task,
 					    struct thread *t)
 {
+	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
+	pcpu_at(d, at)->preempt_pending = 0;
 	if (t) {
 		/* It may go on without stopping: charge what it has run so far. */
 		drover_charge(d, task, t, at);
@@ -108,7 +111,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	}
 	if (!pick_next(d, at, t) || !t)
 		return;
-	share_bound_claim(d, vm_at(d, t->slot), share_claim_max_ns(d, vm_at(d, t->slot)));
+	share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, d->params.slice_ns);
 }
 
@@ -124,7 +127,7 @@ static __always_inline void drover_idle(struct drover *d, u32 at)
 
 	if (!pcpu->online)
 		return;
-
+	pcpu->rests = 1;
 	for_each_index(i, 0, d->params.nr_cells) {
 		struct cell *cell = ground_cell(d, i);
 
@@ -192,6 +195,7 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->preempt_pending = 0;
 	pcpu_at(d, at)->idle_looked = 0;
+	pcpu_at(d, at)->rests = 1;
 	pcpu_at(d, at)->online = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }

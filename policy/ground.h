@@ -67,7 +67,10 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 
 /* --- pCPUs --- */
 
-/* An idle pCPU the task may run on, claimed, near `near`; -1 if there is none. */
+/*
+ * An idle pCPU the task may run on, claimed, near `near`, to be kicked; -1 if there is
+ * none, or if it could not be kicked from here.
+ */
 GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
 /* Make the pCPU ask for work again. */
 GROUND void ground_kick(struct drover *d, u32 pcpu);

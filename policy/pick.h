@@ -5,13 +5,16 @@
  * Idea. A pCPU that asks compares three candidates: the least served VM of its
  * cell, the first thread of its own queue (confined threads), and the thread
  * that runs now, if it would go on. The least virtual time wins. Before that it
- * glances at one other cell, a different one each time, and takes from there
+ * glances at one other cell, now this, now that, and takes from there
  * when that cell's VM is further behind than a migration is worth. That glance
  * is the whole of load balancing between cells: virtual time is global, so the
  * cell with too much work is the one whose VMs fall behind. Likewise among the
  * threads of one VM: before one is taken from its queue here, its queue in the
- * glanced cell is asked for a sibling that has run less by a slice. A pCPU that
- * finds nobody looks everywhere before it goes idle.
+ * glanced cell is asked for a sibling that has run less by a slice. Confined
+ * threads stand in pCPUs' own queues, and those of a VM confined to three of four
+ * pCPUs may stand four here and one there; so a pCPU glances at eight of these queues,
+ * too, and takes from one longer than its own. A pCPU that finds nobody looks
+ * everywhere before it goes idle.
  *
  * Worked example. Cell 0 has one VM at 40 ms, cell 1 three VMs at 28 ms. A pCPU
  * of cell 0 glances at cell 1: 28 + steal_gain (8 ms) < 40, so it takes a thread
@@ -26,6 +29,22 @@
 #include "wait_bound.h"
 
 #define PICK_TRIES 6
+#define PICK_CROWD_LOOKS 8
+
+/* Glances follow no rhythm: one that beats with the turns of VMs always sees the same. */
+static __always_inline void pick_next_glance(struct pcpu *pcpu)
+{
+	pcpu->glance = pcpu->glance * 1664525 + 1013904223;
+}
+
+/* The other cell that pCPU glances at now; there are two cells at least. */
+static __always_inline u32 pick_glanced(struct drover *d, u32 pcpu)
+{
+	u32 others = d->params.nr_cells - 1;
+	u32 step = 1 + (others ? (pcpu_at(d, pcpu)->glance >> 16) % others : 0);
+
+	return (pcpu_at(d, pcpu)->cell + step) % d->params.nr_cells;
+}
 
 enum picked {
 	PICKED_NONE,
@@ -65,7 +84,7 @@ CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 	u32 other;
 	struct cell *cell;
 
-	other = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
+	other = pick_glanced(d, pcpu);
 	cell = ground_cell(d, other);
 	if (other == cell_index || !cell || !cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
 		return here;
@@ -126,7 +145,7 @@ static __always_inline bool pick_overdue(struct drover *d, u32 pcpu)
 /* A sibling of the running thread, in the glanced cell, that has run less by a slice. */
 CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	u32 other = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
+	u32 other = pick_glanced(d, pcpu);
 	struct cell *cell = ground_cell(d, other);
 	u64 order = 0;
 
@@ -139,7 +158,7 @@ CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 }
 
 /* A cell other than mine whose least served VM is far behind `key`. */
-CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u32 home, u64 key)
+CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 {
 	u32 nr_cells = d->params.nr_cells;
 	u32 other;
@@ -148,9 +167,7 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u32 home, u64 key)
 
 	if (nr_cells < 2)
 		return false;
-	other = (pcpu_at(d, pcpu)->glance++) % nr_cells;
-	if (other == home)
-		return false;
+	other = pick_glanced(d, pcpu);
 	theirs = share_least_served(d, other);
 	if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 		return false;
@@ -196,6 +213,62 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu, u32 home)
 			return true;
 	}
 	return false;
+}
+
+/* The key of the first thread in the pCPU's own queue, or NOBODY. */
+static __always_inline u64 pick_own_key(struct drover *d, u32 pcpu)
+{
+	u64 vtime_ns = 0;
+
+	if (!pcpu_at(d, pcpu)->nr_pinned ||
+	    !ground_first_order(d, ground_pcpu_queue(d, pcpu), &vtime_ns))
+		return TOURNAMENT_NOBODY;
+	return tournament_key(vtime_ns, 0);
+}
+
+/*
+ * From the own queue of another pCPU, if it is longer than this one's and its first
+ * thread comes before `key`. Where counts do not divide, the odd one so goes round.
+ */
+CHECKED_APART bool pick_from_crowd(THE_DROVER, u32 pcpu, u64 key)
+{
+	u32 mine = pcpu_at(d, pcpu)->nr_pinned;
+	u32 nr_pcpus = d->params.nr_pcpus ?: 1;
+	u32 from = pcpu_at(d, pcpu)->glance >> 12;
+	bool found = false;
+	u32 step;
+
+	for_each_index(step, 0, PICK_CROWD_LOOKS) {
+		u32 other = (from + step) % nr_pcpus;
+
+		if (other == pcpu || pcpu_at(d, other)->nr_pinned <= mine ||
+		    !tournament_before(pick_own_key(d, other), key))
+			continue;
+		found = ground_take_first(d, ground_pcpu_queue(d, other));
+		if (found)
+			break;
+	}
+	return found;
+}
+
+/*
+ * A pCPU that rested was woken for somebody of the cell, and takes one of its own
+ * queue: let another that rests look.
+ */
+CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
+{
+	u32 nr_pcpus = d->params.nr_pcpus ?: 1;
+	u32 step;
+
+	for_each_index(step, 1, nr_pcpus) {
+		u32 other = (pcpu + step) % nr_pcpus;
+
+		if (!pcpu_at(d, other)->online || !pcpu_at(d, other)->rests)
+			continue;
+		ground_kick(d, bounded(other, DROVER_MAX_PCPUS));
+		break;
+	}
+	return 0;
 }
 
 /* Threads left in the queues of pCPUs that went offline: whoever can, takes them. */
@@ -251,15 +324,14 @@ static __always_inline u64 pick_earliest(u64 a, u64 b)
 	return tournament_before(a, b) ? a : b;
 }
 
-/* The key of the first thread in the pCPU's own queue, or NOBODY. */
-static __always_inline u64 pick_own_key(struct drover *d, u32 pcpu)
+/* The first of the pCPU's own queue; `somebody`: the cell has one, too. */
+static __always_inline bool pick_own(struct drover *d, u32 pcpu, bool somebody)
 {
-	u64 vtime_ns = 0;
-
-	if (!pcpu_at(d, pcpu)->nr_pinned ||
-	    !ground_first_order(d, ground_pcpu_queue(d, pcpu), &vtime_ns))
-		return TOURNAMENT_NOBODY;
-	return tournament_key(vtime_ns, 0);
+	if (!ground_take_first(d, ground_pcpu_queue(d, pcpu)))
+		return false;
+	if (somebody && pcpu_at(d, pcpu)->rests)
+		pick_pass_on(d, pcpu);
+	return true;
 }
 
 /*
@@ -294,6 +366,13 @@ static __always_inline bool pick_yields(u64 running_key, u64 own_key, u64 cell_k
 	       !tournament_before(running_key, cell_key);
 }
 
+/* Somebody elsewhere who comes before `key` by enough. */
+static __always_inline bool pick_from_elsewhere(struct drover *d, u32 pcpu, u64 key)
+{
+	return pick_from_neighbour(d, pcpu, key) ||
+	       (d->nr_confined_waiting && pick_from_crowd(d, pcpu, key));
+}
+
 /*
  * Choose for that pCPU. `running` is the thread that would go on there, charged
  * up to now, or NULL. Returns true when the pCPU shall go on with it.
@@ -309,6 +388,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
 	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)))
 		return false;
+	pick_next_glance(pcpu_at(d, pcpu));
 	if (running)
 		running_key = tournament_key(vm_at(d, running->slot)->vtime_ns, running->slot);
 	if (d->nr_reserved) {
@@ -322,15 +402,14 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 
-		if (try == 0 &&
-		    pick_from_neighbour(d, pcpu, home, pick_earliest(best, running_key)))
+		if (try == 0 && pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
 			return false;
 		if (running && !pick_yields(running_key, own_key, key))
 			return d->params.nr_cells < 2 ||
 			       !pick_sibling(d, pcpu, running->slot, running->vruntime_ns);
 		if (best == TOURNAMENT_NOBODY)
 			break;
-		if (best == own_key ? ground_take_first(d, ground_pcpu_queue(d, pcpu)) :
+		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :
 				      pick_from_cell(d, pcpu, home, key, try))
 			return false;
 	}

@@ -17,7 +17,8 @@
  *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;
  *  - one that sleeps in part, or runs on although others wait, because it cannot
  *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
- *    thread is charged up to a slice late: 32 ms of CPU time for each thread. One
+ *    thread is charged up to a slice late: 32 ms of CPU time for each thread, or
+ *    32 ms of virtual time, as long as it runs. One
  *    that just waits keeps its claim, however large;
  *  - while nobody waits anywhere, it follows the VM that is furthest ahead: time
  *    that nobody else wanted is free, and is not held against who used it.
@@ -96,6 +97,19 @@ static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 	u32 threads = vm->nr_threads > vm->nr_vcpus ? vm->nr_threads : vm->nr_vcpus;
 
 	return d->params.claim_bound_ns * (threads ?: 1);
+}
+
+/*
+ * What a VM that goes on running may be owed: as much as VMs are apart anyway, being
+ * charged late, 32 ms of a VM of 1000 shares. One vCPU of 8000 shares is that far
+ * behind after every wait, and would lose what it is owed by its own claim.
+ */
+static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
+{
+	u64 claim_ns = share_claim_max_ns(d, vm);
+	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
+
+	return apart_ns > claim_ns ? apart_ns : claim_ns;
 }
 
 /* Charge the VM and the thread for what the thread has run since last charged: returned. */

@@ -176,6 +176,8 @@ struct pcpu {
 	u32 glance; /* which other cell it looks at next, pick.h */
 	u32 idle_looked; /* looked once more since it became idle */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
+	u32 rests;       /* has become idle, and nobody ran since */
+	u32 pad;
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 charged_at_ns; /* when what runs here was last charged */
@@ -247,7 +249,7 @@ struct drover {
 _Static_assert(sizeof(struct vm) == 208, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 72, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 56, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 64, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 56, "struct params: same in BPF and native code");
 
 #endif

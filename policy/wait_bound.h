@@ -32,8 +32,9 @@
  * What can be promised to a thread, n of its VM's waiting in its cell and m turns
  * owed to others there, is 2 B(n, p) + W / 4 for the looking + (1 + m / p) times
  * the longest that a thread runs unasked, a slice and a tick. (Twice, because it may
- * come into a cell when its siblings there have just had their turns.) A confined one
- * waits for W + B(n, 1) + n slices and ticks, n being all that stand in that queue.
+ * come when its siblings just had their turns; with several cells three times, because
+ * siblings move.) A confined one waits for W + B(n, 1) + n slices and ticks, n being
+ * all that stand in that queue.
  *
  * Worked example. Shares 1 and 1000000 on one pCPU, one busy vCPU each. After one
  * slice of 8 ms the small VM is 8 s of virtual time ahead and would wait over two

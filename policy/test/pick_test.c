@@ -16,8 +16,8 @@ static void a_busy_ground(u32 nr_pcpus, u32 nr_cells)
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 10 * SECOND;
 }
 
-/* A thread of that VM, at that virtual time, is queued near that pCPU; it preempts nobody. */
-static struct task_struct *waits(u32 tgid, u64 vtime_ns, u32 near, u64 allowed)
+/* A thread of that VM, at that virtual time, is queued near that pCPU; kicks are on their way. */
+static struct task_struct *waits_unkicked(u32 tgid, u64 vtime_ns, u32 near, u64 allowed)
 {
 	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
 
@@ -28,8 +28,16 @@ static struct task_struct *waits(u32 tgid, u64 vtime_ns, u32 near, u64 allowed)
 	task->ready_at_ns = g->now_ns;
 	drover_place(&g->d, task, &task->thread, false);
 	fake_put(g, task);
-	fake_deliver_kicks(g);
 	CHECK(task->queue < fake_local_queue(0));
+	return task;
+}
+
+/* The same; it preempts nobody. */
+static struct task_struct *waits(u32 tgid, u64 vtime_ns, u32 near, u64 allowed)
+{
+	struct task_struct *task = waits_unkicked(tgid, vtime_ns, near, allowed);
+
+	fake_deliver_kicks(g);
 	return task;
 }
 
@@ -320,8 +328,52 @@ static void a_pcpu_back_online_serves_its_queue(void)
 	CHECK(task->cpu_time_ns > 0);
 }
 
+/* 12 vCPUs on 3 of 4 pCPUs, four or five to a queue: the odd one goes round. */
+static void vcpus_confined_to_some_pcpus_get_equal_time(void)
+{
+	for (u32 nr_vcpus = 4; nr_vcpus <= 13; nr_vcpus++) {
+		u64 least_ns = NEVER, most_ns = 0;
+
+		g = fake_ground(4, 1);
+		for (u32 i = 0; i < nr_vcpus; i++) {
+			struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
+
+			kernel_set_affinity(g, task, 7);
+			kernel_wake(g, task);
+		}
+		kernel_run(g, 4 * SECOND);
+		for (u32 i = 0; i < nr_vcpus; i++) {
+			u64 cpu_ns = g->task[i].cpu_time_ns;
+
+			least_ns = cpu_ns < least_ns ? cpu_ns : least_ns;
+			most_ns = cpu_ns > most_ns ? cpu_ns : most_ns;
+		}
+		CHECK_SAYING(most_ns - least_ns <= least_ns / 20,
+			     "%u vCPUs on 3 pCPUs: %" PRIu64 " to %" PRIu64 " ms", nr_vcpus,
+			     (uint64_t)(least_ns / MS), (uint64_t)(most_ns / MS));
+	}
+}
+
+/* pCPU 0 is woken for a thread of the cell, and has one of its own to run. */
+static void who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests(void)
+{
+	struct task_struct *confined, *passed_over;
+
+	a_busy_ground(2, 1);
+	for (u32 i = 0; i < 2; i++)
+		goes_to_sleep(i);
+	passed_over = waits_unkicked(1, 20 * MS, 0, ALL_PCPUS);
+	confined = waits_unkicked(2, 10 * MS, 0, 1);
+	fake_deliver_kicks(g);
+	kernel_settle(g);
+	CHECK_EQ(confined->state, TASK_RUNNING);
+	CHECK_EQ(passed_over->state, TASK_RUNNING);
+}
+
 int main(void)
 {
+	RUN(vcpus_confined_to_some_pcpus_get_equal_time);
+	RUN(who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests);
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);

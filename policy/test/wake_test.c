@@ -289,8 +289,26 @@ static void a_sleeper_wakes_without_delay(void)
 	CHECK(kernel_vm(g, 1)->longest_ready_ns <= 100 * US);
 }
 
+/* Its affinity was changed before it got there: the next waker may preempt, too. */
+static void a_preempting_thread_that_never_arrives_keeps_nobody_else_away(void)
+{
+	struct task_struct *first;
+
+	a_busy_ground(2, 1);
+	put_ahead(1, 10 * MS);
+	first = wakes_near(0);
+	CHECK(was_sent_to(first, 0));
+	kernel_set_affinity(g, first, 2);
+	CHECK(was_queued(first));
+	kernel_settle(g);
+	CHECK_EQ(g->pcpu[0].current->tgid, 1);
+	put_ahead(1, 10 * MS);
+	CHECK(was_sent_to(wakes_near(0), 0));
+}
+
 int main(void)
 {
+	RUN(a_preempting_thread_that_never_arrives_keeps_nobody_else_away);
 	RUN(an_idle_pcpu_is_taken_first);
 	RUN(the_vm_furthest_ahead_is_preempted);
 	RUN(at_a_tie_the_pcpu_it_last_ran_on_is_taken);

@@ -45,6 +45,7 @@ fn planted_bugs_are_found() {
     let expected = [
         (Planted::LosesTasks, "is forgotten"),
         (Planted::LosesKicks, "rests while"),
+        (Planted::LosesKicks, "not known to be idle"),
         (Planted::MissesPcpu, "where it may not run"),
         (Planted::IgnoresWaitBound, "has waited"),
         (Planted::ChargesHalf, "CPU time charged"),

@@ -74,7 +74,11 @@ impl Invariants {
                 ));
             }
         }
-        Ok(())
+        // Who rests must be in the kernel's mask, or no wake-up finds it.
+        match resting.iter().find(|&&cpu| !m.idle.contains(cpu)) {
+            Some(cpu) => Err(format!("pCPU {cpu} rests and is not known to be idle")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -186,7 +190,7 @@ fn turn_bound_ns(bound_ns: u64, threads: u64, pcpus: u64) -> u64 {
 }
 
 /// Nobody is kept waiting beyond what policy/wait_bound.h promises: no VM goes unserved for longer
-/// than the wait bound, no thread without a turn for longer than twice B, no confined one for longer
+/// than the wait bound, no thread without a turn for longer than three times B, no confined one for longer
 /// than the bound and B; and on top the time until the next look (timers may be late) and a turn of
 /// all who may stand before. No thread at all waits as long as the kernel's watchdog suffers.
 fn nobody_waits_too_long(sim: &Sim<Scx>) -> Result<(), String> {
@@ -215,7 +219,7 @@ fn nobody_waits_too_long(sim: &Sim<Scx>) -> Result<(), String> {
         let (confined, n) = (!m.online.is_subset(mask), threads[known.vm as usize]);
         let most_ns = match confined {
             true => bound_ns + turn_bound_ns(bound_ns, present, 1),
-            false => 2 * turn_bound_ns(bound_ns, n, of_cell),
+            false => 3 * turn_bound_ns(bound_ns, n, of_cell),
         } + slack_ns;
         let vm_starves = !confined && of_vm_ns > bound_ns + slack_ns;
         if vm_starves || waited_ns > most_ns.min(WATCHDOG_NS) {

@@ -108,9 +108,12 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
     let now_ns = sim.m.now_ns;
     let pcpus = sim.m.topology.pcpus();
     match fault {
-        // A pCPU that goes claims an idle one and cannot kick it: from then on that one is
-        // found only when it is roused (open: docs/simulator.md).
-        Fault::Offline(_) => invariants.kicks_late_ns = ROUSED_AFTER_NS,
+        // A pCPU that goes cannot kick an idle one for the threads it gives up: one of those that
+        // rest is roused. It also frees threads that may run nowhere else.
+        Fault::Offline(_) => {
+            invariants.kicks_late_ns = ROUSED_AFTER_NS;
+            invariants.changed_ns = now_ns;
+        }
         Fault::Confine(..) | Fault::Online(_) => invariants.changed_ns = now_ns,
         _ => {}
     }

@@ -170,6 +170,10 @@ extern "C" fn ground_first_order(d: *mut Drover, queue: u64, order: *mut u64) ->
 extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) -> i32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
+    // It could not be kicked from a pCPU that is going (bpf/ground.bpf.h).
+    if !m.pcpus[m.this_cpu as usize].online {
+        return -1;
+    }
     let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
     if allowed.contains(near) && m.idle.claim(&m.topology, near) {
         return near as i32;
