@@ -65,7 +65,8 @@ pub fn resolve(layers: &[Layer], tree: &Tree) -> Resolved {
     let mut reservation_mcpu = asked.reservation_mcpu.unwrap_or(0);
     if let Some(limit_mcpu) = limit_mcpu.filter(|limit_mcpu| *limit_mcpu < reservation_mcpu) {
         troubles.push(format!(
-            "{} reserved by {} are more than its limit of {} by {}; the limit holds",
+            "{} reserved by {} are more than its limit of {} by {}: raise the limit or lower the \
+             reservation; until then the limit holds",
             percent::text(reservation_mcpu),
             origin(layers, Key::Reservation),
             percent::text(limit_mcpu),
@@ -210,7 +211,8 @@ mod tests {
             resolved.troubles,
             [
                 "pool \"gone\" of file:3 is not there; it is in no pool",
-                "150% reserved by file:3 are more than its limit of 100% by cgroup; the limit holds",
+                "150% reserved by file:3 are more than its limit of 100% by cgroup: raise the limit or lower \
+                 the reservation; until then the limit holds",
             ]
         );
     }

@@ -2,6 +2,7 @@
 //! A cgroup for each VM, as libvirt makes one: it tells the VM's shares to the kernel's own
 //! scheduler, and it holds all processes of the VM, so that none is left behind.
 
+use crate::case_groups::Group;
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) const CGROUPS: &str = "/sys/fs/cgroup";
 /// The cgroup all VMs of an experiment are in.
 const GROUP: &str = "drover-lab";
+/// The kernel's own period of `cpu.max`.
+const PERIOD_US: u64 = 100_000;
 /// How long the kernel may take to let go of processes that were killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -49,14 +52,21 @@ impl VmGroups {
         Ok(groups)
     }
 
-    /// Makes the cgroup of a VM; returns the file a process enters it by.
+    /// Makes a cgroup; returns the file a process enters it by.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn add(&self, name: &str, weight: u32) -> Result<PathBuf> {
-        let dir = self.dir.join(name);
+    pub fn add(&self, group: &Group) -> Result<PathBuf> {
+        let dir = self.dir.join(&group.path);
         fs::create_dir(&dir).with_context(|| cannot("make", &dir))?;
-        write(&dir.join("cpu.weight"), &weight.to_string())?;
+        write(&dir.join("cpu.weight"), &group.weight.to_string())?;
+        if let Some(limit_mcpu) = group.limit_mcpu {
+            let quota_us = u64::from(limit_mcpu) * PERIOD_US / 1000;
+            write(&dir.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"))?;
+        }
+        if group.is_pool {
+            write(&dir.join("cgroup.subtree_control"), "+cpu")?;
+        }
         Ok(dir.join("cgroup.procs"))
     }
 
@@ -94,6 +104,12 @@ impl Drop for VmGroups {
 }
 
 fn remove(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir(dir).with_context(|| cannot("read", dir))? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove(&entry.path())?;
+        }
+    }
     // What cannot be killed so makes the removal fail, which is told.
     let _ = write(&dir.join("cgroup.kill"), "1");
     let begun = Instant::now();

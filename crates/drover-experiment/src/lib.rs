@@ -5,7 +5,7 @@
 //! what drifts while a host is up meets all of them alike:
 //!
 //! ```text
-//!  scheduler up -> VMs made, each in its cgroup -> shares told -> let go -> warm-up
+//!  scheduler up -> pools told, VMs made, each in its cgroup -> settings told -> let go -> warm-up
 //!     -> first reading ... (samples, VMs that come and go) ... last reading -> all taken down
 //! ```
 //!
@@ -14,6 +14,7 @@
 //! however it ends.
 
 mod bpf_cost;
+mod case_groups;
 mod cgroup;
 mod event;
 mod failure;

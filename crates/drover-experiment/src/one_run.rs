@@ -2,6 +2,7 @@
 //! One run: a case under a scheduler, measured once.
 
 use crate::bpf_cost::BpfStats;
+use crate::case_groups::{Group, groups};
 use crate::failure::Failure;
 use crate::figures::{self, Measured};
 use crate::kit::Kit;
@@ -12,11 +13,9 @@ use crate::process::Place;
 use crate::reading::{Edge, Reading};
 use crate::scheduler::RunningScheduler;
 use crate::vm::RunningVm;
-use crate::weights::weights;
 use anyhow::Result;
 use drover_core::results::Run;
 use drover_core::scenario::{Case, Scenario, Vm};
-use drover_core::shares::Shares;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -66,10 +65,11 @@ impl OneRun<'_> {
     }
 
     fn measure(&self, scheduler: &mut RunningScheduler) -> Result<Measured, Failure> {
+        scheduler.add_pools(&self.case.pools)?;
         let mut vms = self.start_vms()?;
         self.wait_until_ready(&mut vms, scheduler)?;
-        for vm in self.case.vms.iter().filter(|vm| !has_default_shares(vm)) {
-            scheduler.set_shares(&vm.name, vm.shares, self.stop)?;
+        for vm in &self.case.vms {
+            scheduler.set_vm(vm, self.stop)?;
         }
         let _precedence = Precedence::take();
         let early = self.case.vms.iter().zip(&vms).filter(|(vm, _)| vm.start_s.is_none());
@@ -96,13 +96,17 @@ impl OneRun<'_> {
     }
 
     fn start_vms(&self) -> Result<Vec<RunningVm>> {
-        let shares: Vec<u32> = self.case.vms.iter().map(|vm| vm.shares).collect();
-        let start = |(vm, weight): (&Vm, u32)| {
-            let cgroup_procs = Some(self.kit.groups.add(&vm.name, weight)?);
+        let groups = groups(self.case);
+        let (pools, vms) = groups.split_at(self.case.pools.pools().len());
+        for pool in pools {
+            self.kit.groups.add(pool)?;
+        }
+        let start = |(vm, group): (&Vm, &Group)| {
+            let cgroup_procs = Some(self.kit.groups.add(group)?);
             let place = Place { cgroup_procs, cpus: vm.pin.clone() };
             RunningVm::start(&self.kit.tools, vm, &place, self.scenario.warmup_s)
         };
-        self.case.vms.iter().zip(weights(&shares)).map(start).collect()
+        self.case.vms.iter().zip(vms).map(start).collect()
     }
 
     fn wait_until_ready(
@@ -144,11 +148,6 @@ impl OneRun<'_> {
         }
         Ok(pause::until(moment, self.stop)?)
     }
-}
-
-/// Shares that Drover gives a VM of this size without being told.
-fn has_default_shares(vm: &Vm) -> bool {
-    vm.shares == Shares::NORMAL.of_vm(vm.vcpus)
 }
 
 fn sample(vms: &[RunningVm]) -> Result<Vec<u64>, Failure> {

@@ -8,7 +8,12 @@ use crate::peers::Contender;
 use crate::process::{Place, Process};
 use crate::sched_ext::{SchedExt, State};
 use anyhow::{Result, bail, ensure};
+use drover_core::asked::{Asked, HOST, Limit};
+use drover_core::scenario::Vm;
+use drover_core::shares::Shares;
+use drover_core::tree::{PoolChange, Tree};
 use drover_host::control::{Request, SOCKET_PATH, ask};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -56,7 +61,9 @@ impl RunningScheduler {
             "scheduler {label}: this kernel has no sched_ext; `--on lab` brings a kernel that has"
         );
         if takes_orders {
-            command.arg("serve");
+            // Neither what this host is configured with nor what was ordered on it has a say here.
+            let _ = fs::remove_file(tools.dir.join("settings.json"));
+            command.args(["serve", "--config", "/dev/null", "--state"]).arg(&tools.dir);
         }
         let log = tools.dir.join("scheduler.log");
         let mut process = Process::spawn(command, &log, &Place::default())?;
@@ -92,15 +99,48 @@ impl RunningScheduler {
         Some(format!("{} ended during the run: {}", self.label, process.last_words()))
     }
 
-    /// Tells the scheduler a VM's shares, where it can be told. A VM is found once its vCPUs have run.
+    /// Tells the scheduler of pools, parents before their children, where it can be told.
+    ///
+    /// # Errors
+    /// A fault when it does not take one.
+    pub fn add_pools(&self, pools: &Tree) -> Result<(), Failure> {
+        for pool in pools.pools().iter().filter(|_| self.takes_orders) {
+            let spec = &pool.spec;
+            let change = PoolChange {
+                parent: spec.parent.clone(),
+                shares: Some(spec.shares),
+                reservation_mcpu: Some(spec.reservation_mcpu),
+                limit: spec.limit_mcpu.map(Limit::At),
+                expandable: Some(spec.expandable),
+                cosched: spec.cosched,
+            };
+            let request = Request::AddPool { name: spec.name.clone(), change };
+            ask(Path::new(SOCKET_PATH), &request).map_err(|error| {
+                let (label, name) = (&self.label, &spec.name);
+                Failure::Fault(format!("{label} did not take pool {name}: {error:#}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Tells the scheduler what a VM is to have, where it can be told. A VM is found once its vCPUs have
+    /// run.
     ///
     /// # Errors
     /// A fault when it does not find the VM.
-    pub fn set_shares(&self, vm: &str, shares: u32, stop: &AtomicBool) -> Result<(), Failure> {
+    pub fn set_vm(&self, vm: &Vm, stop: &AtomicBool) -> Result<(), Failure> {
         if !self.takes_orders {
             return Ok(());
         }
-        let request = Request::SetVm { name: vm.to_owned(), shares: Some(shares) };
+        // Everything is said: the cgroup of the VM, which is for other schedulers, has no say then.
+        let set = Asked {
+            shares: Some(Shares::Exact(vm.shares)),
+            reservation_mcpu: Some(10 * vm.reservation_pct),
+            limit: Some(vm.limit_pct.map_or(Limit::Open, |pct| Limit::At(10 * pct))),
+            pool: Some(vm.pool.clone().unwrap_or_else(|| HOST.to_owned())),
+            cosched: vm.cosched,
+        };
+        let request = Request::SetVm { name: vm.name.clone(), set, reset: Vec::new() };
         let mut refusal = String::new();
         let done = pause::look_until(FIND_PATIENCE, stop, || {
             let answer = ask(Path::new(SOCKET_PATH), &request);
@@ -109,7 +149,10 @@ impl RunningScheduler {
         })?;
         match done {
             Some(_) => Ok(()),
-            None => Err(Failure::Fault(format!("{} did not take shares: {refusal}", self.label))),
+            None => Err(Failure::Fault(format!(
+                "{} did not take what VM {} is to have: {refusal}",
+                self.label, vm.name
+            ))),
         }
     }
 
@@ -140,7 +183,7 @@ fn wait_until_none(sched_ext: &SchedExt, stop: &AtomicBool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use drover_core::scenario::Scenario;
 
     /// A host that has sched_ext, and on it a program in a scheduler's place.
     fn host(script: &str) -> (tempfile::TempDir, Tools, Contender) {
@@ -166,7 +209,10 @@ mod tests {
         let mut scheduler = start(&tools, &contender).unwrap();
         assert_eq!(tools.sched_ext.state(), State::Enabled);
         assert_eq!(scheduler.fault(), None);
-        let told = scheduler.set_shares("vm0", 1000, &AtomicBool::new(false));
+        let text = "name = \"s\"\n[host]\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
+                    workload = { kind = \"cpu\" }\n";
+        let vm = Scenario::parse(text, "s.toml").unwrap().cases.remove(0).vms.remove(0);
+        let told = scheduler.set_vm(&vm, &AtomicBool::new(false));
         assert!(told.is_ok(), "one that takes no orders is told by cgroup only");
         scheduler.stop().unwrap();
         assert_eq!(tools.sched_ext.state(), State::Disabled);

@@ -12,7 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use drover_core::asked::{Asked, Key};
+use drover_core::tree::PoolChange;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::status::{PoolStatus, VmStatus};
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
@@ -26,38 +30,42 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum Request {
     /// All VMs and what they get.
     ListVms,
-    /// Give a VM shares; None restores the default for its size.
+    /// Change what is asked for a VM.
     SetVm {
         /// The VM's name.
         name: String,
-        /// 1 to 1,000,000.
-        shares: Option<u32>,
+        /// What is asked for it from now on.
+        #[serde(default)]
+        set: Asked,
+        /// What is no longer asked for it by order: other sources count again.
+        #[serde(default)]
+        reset: Vec<Key>,
+    },
+    /// All pools and what they get.
+    ListPools,
+    /// Make a pool.
+    AddPool {
+        /// The pool's name.
+        name: String,
+        /// What it has instead of the defaults.
+        #[serde(default)]
+        change: PoolChange,
+    },
+    /// Change a pool.
+    SetPool {
+        /// The pool's name.
+        name: String,
+        /// What is to change.
+        #[serde(default)]
+        change: PoolChange,
+    },
+    /// Remove a pool nobody is in.
+    RemovePool {
+        /// The pool's name.
+        name: String,
     },
     /// End the scheduler as an internal error would (fault tests).
     Break,
-}
-
-/// A VM as `drover vm list` shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct VmStatus {
-    /// The VM's name.
-    pub name: String,
-    /// The VMM process.
-    pub pid: u32,
-    /// vCPUs seen so far.
-    pub vcpus: u32,
-    /// Shares in force.
-    pub shares: u32,
-    /// Are they the default for its size?
-    pub shares_by_default: bool,
-    /// CPU time of its vCPUs since it was found, in seconds.
-    pub vcpu_cpu_s: f64,
-    /// CPU time of its helper threads, in seconds.
-    pub helper_cpu_s: f64,
-    /// Time its threads were ready and not running, in seconds.
-    pub ready_s: f64,
-    /// The longest single such wait, in milliseconds.
-    pub longest_ready_ms: f64,
 }
 
 /// What the daemon answers.
@@ -69,7 +77,12 @@ pub enum Answer {
         /// In the order they were found.
         vms: Vec<VmStatus>,
     },
-    /// The order is in force in the kernel.
+    /// To `ListPools`.
+    Pools {
+        /// Parents before their children.
+        pools: Vec<PoolStatus>,
+    },
+    /// The order is in force in the kernel and saved.
     Done,
     /// It is not; nothing was changed.
     Refused {
@@ -219,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let server = serve_once(&path, Answer::Done);
-        let request = Request::SetVm { name: "web".into(), shares: Some(2000) };
+        let request = Request::RemovePool { name: "web".into() };
         assert_eq!(ask(&path, &request).unwrap(), Answer::Done);
         assert_eq!(server.join().unwrap(), Some(request));
     }

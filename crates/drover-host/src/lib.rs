@@ -3,15 +3,26 @@
 //!
 //! `scheduler` is the only module that touches BPF; `serve` is the daemon that
 //! keeps a [`scheduler::Scheduler`] alive and answers on the control socket of
-//! `control`.
+//! `control`. What each VM is to have follows from `sources` and `store` by way
+//! of `plan`; `steward` brings it into force.
 
 pub mod check;
 pub mod control;
 pub mod farewell;
+pub mod force;
+pub mod herd;
+pub mod kernel;
+pub mod meter;
 pub mod names;
+pub mod orders;
 pub mod params;
+pub mod plan;
 pub mod scheduler;
 pub mod serve;
+pub mod sources;
+pub mod status;
+pub mod steward;
+pub mod store;
 pub mod topology;
 
 #[allow(

@@ -55,6 +55,26 @@ pub struct KernelVm {
     pub longest_ready_ns: u64,
 }
 
+#[cfg(test)]
+impl KernelVm {
+    /// A VM of two vCPUs that has done nothing yet.
+    pub fn for_test(id: u64) -> Self {
+        Self {
+            slot: u32::try_from(id).unwrap(),
+            id,
+            tgid: u32::MAX,
+            nr_vcpus: 2,
+            nr_threads: 3,
+            shares: 2000,
+            shares_asked: 0,
+            vcpu_run_ns: 0,
+            helper_run_ns: 0,
+            ready_ns: 0,
+            longest_ready_ns: 0,
+        }
+    }
+}
+
 impl Scheduler {
     /// Load the scheduler and give it all normal tasks of the host.
     ///

@@ -120,6 +120,14 @@ fn read_number(path: &Path) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
+/// How many pCPUs are online now.
+///
+/// # Errors
+/// When sysfs does not say.
+pub fn nr_online() -> Result<u64> {
+    Ok(read_cpu_list(Path::new("/sys/devices/system/cpu/online"))?.len() as u64)
+}
+
 fn read_cpu_list(path: &Path) -> Result<Vec<usize>> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

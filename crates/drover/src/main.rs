@@ -25,6 +25,9 @@ enum Command {
     /// See and set what each VM gets.
     #[command(subcommand)]
     Vm(commands::vm::Vm),
+    /// See and set how VMs share the host in pools.
+    #[command(subcommand)]
+    Pool(commands::pool::Pool),
     /// Run a scenario under several schedulers and compare what VMs got.
     Run(commands::run::Args),
     /// Be a micro VM: one process, one VM.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Check => commands::check::run(),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Vm(vm) => commands::vm::run(vm),
+        Command::Pool(pool) => commands::pool::run(pool),
         Command::Run(args) => commands::run::run(&args),
         Command::Guest(args) => commands::guest::run(args),
         Command::Lab(command) => commands::lab::run(command),
@@ -107,6 +111,9 @@ mod tests {
             (&["vm", "set", "web", "--shares", "0"][..], "1 to 1000000"),
             (&["vm", "set", "web", "--shares", "-5"], "-5"),
             (&["vm", "set", "web"], "--shares"),
+            (&["vm", "set", "web", "--limit", "2"], "150%"),
+            (&["pool", "add", "p", "--reservation", "x"], "150%"),
+            (&["pool", "set", "p", "--cosched", "x"], "gang"),
             (&["gallop"], "gallop"),
             (&["check", "--hard"], "--hard"),
         ] {

@@ -59,6 +59,11 @@ impl<'a> Ledger<'a> {
         Self { tree, capacity_mcpu, own_mcpu: none.clone(), within_mcpu: none, total_mcpu: 0 }
     }
 
+    /// From now on promises are made on that many pCPUs, in thousandths. What was promised stays.
+    pub fn set_capacity(&mut self, capacity_mcpu: u64) {
+        self.capacity_mcpu = capacity_mcpu;
+    }
+
     /// Promises a pool its own reservation. Parents come before their children.
     ///
     /// # Errors
@@ -98,7 +103,8 @@ impl<'a> Ledger<'a> {
             None => self.capacity_mcpu.saturating_sub(self.total_mcpu),
         };
         let taken = self.own_mcpu[pool].max(self.within_mcpu[pool]);
-        let under_limit = spec.limit_mcpu.map_or(u64::MAX, |limit| u64::from(limit) - taken);
+        let under_limit =
+            spec.limit_mcpu.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(taken));
         own + above.min(under_limit)
     }
 
@@ -131,7 +137,7 @@ impl<'a> Ledger<'a> {
             more_mcpu = beyond;
         }
         let free_mcpu = self.capacity_mcpu.saturating_sub(self.total_mcpu);
-        if more_mcpu > free_mcpu {
+        if more_mcpu > 0 && more_mcpu > free_mcpu {
             let mend = "reserve less, or lower another reservation";
             return refuse("this host".to_owned(), free_mcpu, self.capacity_mcpu, mend);
         }
@@ -147,7 +153,6 @@ impl<'a> Ledger<'a> {
             more_mcpu = beyond;
         }
         self.total_mcpu += more_mcpu;
-        assert!(self.total_mcpu <= self.capacity_mcpu, "what does not fit was refused");
     }
 }
 

@@ -6,7 +6,10 @@
 //! says which promises fit it, [`entitlement`] what everyone in it is owed.
 
 pub mod admission;
+mod change;
 pub mod entitlement;
+
+pub use change::PoolChange;
 
 use crate::settings::{Cosched, PoolId};
 use crate::shares::Shares;

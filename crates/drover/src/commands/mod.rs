@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The subcommands. Each `run` returns the exit code, or an error to print in one line.
 
+mod ask;
 pub mod check;
 pub mod guest;
 pub mod lab;
+pub mod pool;
 pub mod run;
 pub mod serve;
 mod sim;

@@ -10,7 +10,9 @@ use anyhow::{Context, Result, bail};
 use drover_host::check::{State, check_host};
 use drover_host::control::SOCKET_PATH;
 use drover_host::params::Params;
-use drover_host::serve::serve;
+use drover_host::serve::{Places, serve};
+use drover_host::sources::config_file::CONFIG_PATH;
+use drover_host::store::STATE_DIR;
 use drover_host::topology::CellLevel;
 
 #[derive(clap::Args)]
@@ -18,6 +20,12 @@ pub struct Args {
     /// What shares one run queue of VMs: pcpu, llc, node or host.
     #[arg(long, default_value = "llc")]
     cells: CellLevel,
+    /// Pools, and what VMs by name are to have; need not be there.
+    #[arg(long, default_value = CONFIG_PATH)]
+    config: PathBuf,
+    /// Directory where orders are kept.
+    #[arg(long, default_value = STATE_DIR)]
+    state: PathBuf,
     /// Where to listen for orders.
     #[arg(long, default_value = SOCKET_PATH)]
     socket: PathBuf,
@@ -31,6 +39,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
-    serve(args.cells, &Params::default(), &args.socket, &stop)?;
+    let places = Places { config: &args.config, state: &args.state, socket: &args.socket };
+    serve(args.cells, &Params::default(), &places, &stop)?;
     Ok(ExitCode::SUCCESS)
 }

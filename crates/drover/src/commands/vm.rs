@@ -1,73 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover vm list`, `drover vm set`
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use drover_host::control::{Answer, Request, SOCKET_PATH, VmStatus, ask};
+use drover_core::asked::{Asked, HOST, Key, Limit};
+use drover_core::percent;
+use drover_host::control::{Answer, Request, ask};
+use drover_host::status::VmStatus;
+
+use super::ask::{DEFAULT, Daemon, given, percent_of, table};
 
 #[derive(Subcommand)]
 pub enum Vm {
     /// Show all VMs and what they get.
     List {
+        /// Show for each value where it came from.
+        #[arg(long, conflicts_with = "json")]
+        why: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Change what a VM is owed, at once.
+    /// Change what a VM is to have, at once and from now on. "default" leaves a value to other sources.
     Set {
         /// The VM, as `drover vm list` names it.
         name: String,
-        /// 1 to 1000000, or "default": 1000 per vCPU.
-        #[arg(long)]
-        shares: Shares,
+        #[command(flatten)]
+        values: Values,
         #[command(flatten)]
         daemon: Daemon,
     },
 }
 
 #[derive(clap::Args)]
-pub struct Daemon {
-    /// Where the daemon listens.
-    #[arg(long, default_value = SOCKET_PATH)]
-    socket: PathBuf,
+#[group(required = true, multiple = true)]
+pub struct Values {
+    /// 1 to 1000000, or low, normal, high: 500, 1000, 2000 per vCPU.
+    #[arg(long, value_parser = given(Key::Shares))]
+    shares: Option<String>,
+    /// CPU guaranteed to it: 150% is one pCPU and a half.
+    #[arg(long, value_parser = given(Key::Reservation))]
+    reservation: Option<String>,
+    /// The most CPU it may have, or none.
+    #[arg(long, value_parser = given(Key::Limit))]
+    limit: Option<String>,
+    /// The pool it is in, or host for none.
+    #[arg(long, value_parser = given(Key::Pool))]
+    pool: Option<String>,
+    /// How its vCPUs are kept together: auto, off, strict, relaxed, skew or gang.
+    #[arg(long, value_parser = given(Key::Cosched))]
+    cosched: Option<String>,
 }
 
-/// A number of shares, or the default for the VM's size.
-#[derive(Clone, Copy)]
-pub struct Shares(Option<u32>);
-
-impl std::str::FromStr for Shares {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "default" {
-            return Ok(Self(None));
-        }
-        match text.parse() {
-            Ok(shares) if (1..=drover_host::serve::SHARES_MAX).contains(&shares) => {
-                Ok(Self(Some(shares)))
+impl Values {
+    fn order(self, name: String) -> Request {
+        let Self { shares, reservation, limit, pool, cosched } = self;
+        let (mut set, mut reset) = (Asked::default(), Vec::new());
+        for (key, value) in Key::ALL.into_iter().zip([shares, reservation, limit, pool, cosched]) {
+            match value.as_deref() {
+                None => {}
+                Some(DEFAULT) => reset.push(key),
+                Some(text) => set.read(key, text).expect("it was looked at as it was given"),
             }
-            _ => Err(format!("use 1 to {} or \"default\"", drover_host::serve::SHARES_MAX)),
         }
+        Request::SetVm { name, set, reset }
     }
 }
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { json, daemon } => list(json, &daemon.socket)?,
-        Vm::Set { name, shares, daemon } => {
-            ask(&daemon.socket, &Request::SetVm { name, shares: shares.0 })?;
+        Vm::List { why, json, daemon } => list(why, json, &daemon.socket)?,
+        Vm::Set { name, values, daemon } => {
+            ask(&daemon.socket, &values.order(name))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(json: bool, socket: &Path) -> Result<()> {
+fn list(why: bool, json: bool, socket: &Path) -> Result<()> {
     let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
         bail!("the daemon answered something else; is it of this version?");
     };
@@ -75,76 +90,126 @@ fn list(json: bool, socket: &Path) -> Result<()> {
         println!("{}", serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
         println!("No VM runs here.");
+    } else if why {
+        print!("{}", reasons(&vms));
     } else {
-        print!("{}", table(&vms));
+        print!("{}", overview(&vms));
     }
     Ok(())
 }
 
-fn table(vms: &[VmStatus]) -> String {
-    let width = vms.iter().map(|vm| vm.name.len()).max().unwrap_or(0).max(4);
-    let mut text = format!(
-        "{:<width$} {:>7} {:>5} {:>8} {:>12} {:>12} {:>10} {:>13}\n",
-        "NAME", "PID", "VCPUS", "SHARES", "VCPU TIME", "HELPER TIME", "READY", "LONGEST READY"
-    );
-    for vm in vms {
-        let mark = if vm.shares_by_default { " " } else { "*" };
-        text += &format!(
-            "{:<width$} {:>7} {:>5} {:>7}{mark} {:>10.2} s {:>10.2} s {:>8.2} s {:>10.2} ms\n",
-            vm.name,
-            vm.pid,
-            vm.vcpus,
-            vm.shares,
-            vm.vcpu_cpu_s,
-            vm.helper_cpu_s,
-            vm.ready_s,
-            vm.longest_ready_ms
-        );
+fn overview(vms: &[VmStatus]) -> String {
+    let titles = [
+        "NAME<",
+        "PID",
+        "VCPUS",
+        "POOL<",
+        "SHARES",
+        "RESERVED",
+        "LIMIT",
+        "OWED",
+        "GOT",
+        "CPU TIME",
+        "READY",
+        "LONGEST READY",
+    ];
+    let row = |vm: &VmStatus| {
+        let short = if vm.reservation_mcpu < vm.promised_mcpu { "!" } else { "" };
+        vec![
+            vm.name.clone(),
+            vm.pid.to_string(),
+            vm.vcpus.to_string(),
+            vm.pool.clone().unwrap_or_else(|| HOST.to_owned()),
+            vm.shares.to_string(),
+            percent::text(vm.reservation_mcpu) + short,
+            vm.limit_mcpu.map_or(Limit::Open, Limit::At).to_string(),
+            percent_of(vm.owed_pcpus),
+            percent_of(vm.got_pcpus),
+            format!("{:.2} s", vm.vcpu_cpu_s + vm.helper_cpu_s),
+            format!("{:.2} s", vm.ready_s),
+            format!("{:.2} ms", vm.longest_ready_ms),
+        ]
+    };
+    let mut text = table(&titles, &vms.iter().map(row).collect::<Vec<_>>());
+    if vms.iter().any(|vm| vm.reservation_mcpu < vm.promised_mcpu) {
+        text += "! less than was promised: too few pCPUs are online\n";
     }
-    if vms.iter().any(|vm| !vm.shares_by_default) {
-        text += "* set by `drover vm set`; the others have 1000 per vCPU\n";
-    }
-    text
+    text + &troubles(vms)
+}
+
+fn reasons(vms: &[VmStatus]) -> String {
+    let of_vm = |vm: &VmStatus| -> Vec<Vec<String>> {
+        let row = |(index, why): (usize, &drover_core::resolve::Why)| {
+            let name = if index == 0 { vm.name.clone() } else { String::new() };
+            vec![name, why.key.name().to_owned(), why.value.clone(), why.origin.clone()]
+        };
+        vm.why.iter().enumerate().map(row).collect()
+    };
+    let rows: Vec<Vec<String>> = vms.iter().flat_map(of_vm).collect();
+    table(&["NAME<", "VALUE<", "IS<", "FROM<"], &rows) + &troubles(vms)
+}
+
+/// What was asked and cannot be.
+fn troubles(vms: &[VmStatus]) -> String {
+    let of_vm = |vm: &VmStatus| -> Vec<String> {
+        vm.troubles.iter().map(|trouble| format!("{}: {trouble}\n", vm.name)).collect()
+    };
+    vms.iter().flat_map(of_vm).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_core::resolve::Why;
 
-    fn vm(name: &str, by_default: bool) -> VmStatus {
+    fn vm(name: &str) -> VmStatus {
+        let why = |key, value: &str, origin: &str| Why {
+            key,
+            value: value.to_owned(),
+            origin: origin.to_owned(),
+        };
         VmStatus {
             name: name.into(),
             pid: 7,
             vcpus: 2,
             shares: 2000,
-            shares_by_default: by_default,
+            shares_by_default: true,
+            reservation_mcpu: 1500,
+            promised_mcpu: 1500,
+            limit_mcpu: None,
+            pool: Some("prod".to_owned()),
+            owed_pcpus: Some(1.5),
+            got_pcpus: None,
             vcpu_cpu_s: 1.0,
             helper_cpu_s: 0.25,
             ready_s: 0.5,
             longest_ready_ms: 8.125,
+            why: vec![
+                why(Key::Shares, "normal", "default"),
+                why(Key::Reservation, "150%", "drover vm set"),
+            ],
+            troubles: Vec::new(),
         }
     }
 
     #[test]
-    fn columns_line_up() {
-        let text = table(&[vm("a", true), vm("a-long-name", true)]);
-        let lengths: Vec<usize> = text.lines().map(str::len).collect();
-        assert_eq!(lengths[1], lengths[2], "{text}");
-        assert_eq!(lengths[0], lengths[1], "{text}");
+    fn what_a_vm_has_is_shown_in_the_words_it_is_set_in() {
+        let text = overview(&[vm("web")]);
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words[3..9], ["prod", "2000", "150%", "none", "150.0%", "-"]);
+        assert!(!text.contains('!'), "{text}");
+        let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
+        let text = overview(&[short]);
+        assert!(text.contains("100%!") && text.contains("too few pCPUs are online"), "{text}");
     }
 
     #[test]
-    fn what_was_set_is_marked() {
-        assert!(table(&[vm("a", false)]).contains("2000*"));
-        assert!(!table(&[vm("a", true)]).contains('*'));
-    }
-
-    #[test]
-    fn shares_are_a_number_or_the_default() {
-        assert_eq!("default".parse::<Shares>().unwrap().0, None);
-        assert_eq!("1".parse::<Shares>().unwrap().0, Some(1));
-        for bad in ["0", "-5", "1000001", "many", ""] {
-            assert!(bad.parse::<Shares>().is_err(), "{bad}");
-        }
+    fn why_has_a_line_for_each_value_and_troubles_below() {
+        let mut troubled = vm("web");
+        troubled.troubles.push("pool \"x\" is not there".to_owned());
+        let text = reasons(&[troubled]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "      reservation  150%    drover vm set");
+        assert_eq!(lines[3], "web: pool \"x\" is not there");
     }
 }

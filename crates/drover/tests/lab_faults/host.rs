@@ -7,7 +7,10 @@ use std::process::{Child, Command, ExitStatus, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_host::control::{Answer, Request, SOCKET_PATH, VmStatus, ask};
+use drover_core::asked::Asked;
+use drover_core::shares::Shares;
+use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_host::status::VmStatus;
 use nix::sys::signal::{Signal, kill};
 
 use crate::tasks::pid_of;
@@ -82,7 +85,8 @@ pub fn list() -> Vec<VmStatus> {
 
 /// Orders shares.
 pub fn set_shares(name: &str, shares: u32) {
-    let order = Request::SetVm { name: name.to_owned(), shares: Some(shares) };
+    let set = Asked { shares: Some(Shares::Exact(shares)), ..Asked::default() };
+    let order = Request::SetVm { name: name.to_owned(), set, reset: Vec::new() };
     assert_eq!(ask(Path::new(SOCKET_PATH), &order).unwrap(), Answer::Done);
 }
 

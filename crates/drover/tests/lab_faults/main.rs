@@ -17,6 +17,7 @@ mod host;
 mod hotplug;
 mod idle;
 mod orders;
+mod settings;
 mod soak;
 mod starvation;
 mod storm;
@@ -34,6 +35,11 @@ fn vms_outlive_the_daemon_whatever_ends_it() {
 #[test]
 fn orders_that_cannot_be_followed_are_refused_in_one_line() {
     Boot::new("orders::inside").file("/foreign.bpf.o", foreign::compile()).run();
+}
+
+#[test]
+fn settings_stay_whole_and_follow_their_sources() {
+    Boot::new("settings::inside").run();
 }
 
 #[test]

@@ -60,7 +60,12 @@ fn drover_as_nobody(arguments: &[&str]) -> Output {
 
 fn as_nobody() {
     say("without rights");
-    for arguments in [&["vm", "list"][..], &["vm", "set", "web", "--shares", "5"], &["serve"]] {
+    for arguments in [
+        &["vm", "list"][..],
+        &["vm", "set", "web", "--shares", "5"],
+        &["pool", "add", "p"],
+        &["serve"],
+    ] {
         let line = refusal(&drover_as_nobody(arguments));
         assert!(line.contains("sudo"), "{line}");
     }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is in force in the kernel, and how it becomes what is planned.
+//!
+//! Only what differs is sent: pools first, parents before their children, then VMs, then the end of
+//! pools nobody is in any more.
+
+use crate::herd::Vm;
+use crate::kernel::Kernel;
+use crate::plan::{Plan, PlannedVm};
+use anyhow::{Context, Result};
+use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+use drover_core::shares::Shares;
+use std::collections::{BTreeMap, HashMap};
+
+/// What the kernel was told.
+#[derive(Debug, Default)]
+pub struct Force {
+    ids: BTreeMap<String, PoolId>,
+    pools: HashMap<PoolId, PoolSettings>,
+    vms: HashMap<u64, VmSettings>,
+}
+
+impl Force {
+    /// Brings the plan into force, as far as the kernel takes it.
+    ///
+    /// # Errors
+    /// The first order that was not taken; the others were given all the same.
+    pub fn apply(&mut self, kernel: &dyn Kernel, plan: &Plan, vms: &[Vm]) -> Result<()> {
+        let mut outcome = Ok(());
+        let mut note = |result: Result<()>| {
+            if outcome.is_ok() {
+                outcome = result;
+            }
+        };
+        let ids = self.ids_for(plan);
+        for (index, id) in ids.iter().enumerate() {
+            note(self.set_pool(kernel, plan, &ids, index, *id));
+        }
+        for vm in vms {
+            if let Some(planned) = plan.vm(vm.kernel.id) {
+                note(self.set_vm(kernel, vm, planned, &ids));
+            }
+        }
+        self.vms.retain(|id, _| vms.iter().any(|vm| vm.kernel.id == *id));
+        note(self.remove_pools(kernel, &ids));
+        outcome
+    }
+
+    /// The kernel's number of each pool: those it has stay, new ones take the lowest that are free.
+    fn ids_for(&mut self, plan: &Plan) -> Vec<PoolId> {
+        let mut id_of = |name: &str| {
+            if let Some(id) = self.ids.get(name) {
+                return *id;
+            }
+            let taken = |id: &PoolId| self.ids.values().any(|other| other == id);
+            let mut all = (1..PoolId::COUNT_MAX).map(PoolId);
+            let id = all.find(|id| !taken(id)).expect("a tree has no more pools than there are");
+            self.ids.insert(name.to_owned(), id);
+            id
+        };
+        plan.tree.pools().iter().map(|pool| id_of(&pool.spec.name)).collect()
+    }
+
+    fn set_pool(
+        &mut self,
+        kernel: &dyn Kernel,
+        plan: &Plan,
+        ids: &[PoolId],
+        index: usize,
+        id: PoolId,
+    ) -> Result<()> {
+        let pool = &plan.tree.pools()[index];
+        let settings = PoolSettings {
+            parent: pool.parent.map_or(PoolId::ROOT, |parent| ids[parent]),
+            shares: pool.spec.shares.of_pool(),
+            reservation_mcpu: plan.pools_mcpu[index],
+            limit_mcpu: pool.spec.limit_mcpu,
+        };
+        if self.pools.get(&id) == Some(&settings) {
+            return Ok(());
+        }
+        let set = kernel.set_pool(id, Some(&settings));
+        set.with_context(|| format!("pool {}", pool.spec.name))?;
+        self.pools.insert(id, settings);
+        Ok(())
+    }
+
+    fn set_vm(
+        &mut self,
+        kernel: &dyn Kernel,
+        vm: &Vm,
+        planned: &PlannedVm,
+        ids: &[PoolId],
+    ) -> Result<()> {
+        // The kernel knows the normal shares, and follows a VM whose vCPUs appear one by one.
+        let is_normal = planned.resolved.shares == Shares::NORMAL;
+        let settings = VmSettings {
+            shares: (!is_normal).then_some(planned.shares),
+            reservation_mcpu: planned.reservation_mcpu,
+            limit_mcpu: planned.resolved.limit_mcpu,
+            pool: planned.resolved.pool.map_or(PoolId::ROOT, |pool| ids[pool]),
+            cosched: planned.resolved.cosched,
+        };
+        let before = self.vms.get(&planned.id);
+        if before == Some(&settings) || (before.is_none() && settings == VmSettings::default()) {
+            return Ok(());
+        }
+        kernel.set_vm(&vm.kernel, &settings).with_context(|| format!("VM {}", vm.name))?;
+        self.vms.insert(planned.id, settings);
+        Ok(())
+    }
+
+    fn remove_pools(&mut self, kernel: &dyn Kernel, ids: &[PoolId]) -> Result<()> {
+        let mut gone: Vec<PoolId> =
+            self.pools.keys().filter(|id| !ids.contains(id)).copied().collect();
+        // Children before their parents.
+        while !gone.is_empty() {
+            let is_parent = |id: &PoolId| gone.iter().any(|other| self.pools[other].parent == *id);
+            let leaf = gone.iter().position(|id| !is_parent(id)).expect("pools are a tree");
+            let id = gone.swap_remove(leaf);
+            kernel.set_pool(id, None)?;
+            self.pools.remove(&id);
+        }
+        self.ids.retain(|_, id| ids.contains(id));
+        Ok(())
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the daemon needs of the scheduler: to see VMs and to give orders.
+
+use crate::scheduler::{KernelVm, Scheduler};
+use anyhow::Result;
+use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+
+/// A scheduler that takes orders.
+pub trait Kernel {
+    /// All VMs now live.
+    fn vms(&self) -> Vec<KernelVm>;
+    /// Puts these settings of the VM in force.
+    ///
+    /// # Errors
+    /// When it is gone meanwhile.
+    fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()>;
+    /// Puts these settings of the pool in force; none: removes it.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()>;
+    /// Ends the scheduler as an internal error would.
+    ///
+    /// # Errors
+    /// When the kernel cannot be reached.
+    fn break_on_purpose(&self) -> Result<()>;
+}
+
+impl Kernel for Scheduler {
+    fn vms(&self) -> Vec<KernelVm> {
+        self.vms()
+    }
+
+    fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
+        self.set_vm(vm, settings)
+    }
+
+    fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
+        self.set_pool(pool, settings)
+    }
+
+    fn break_on_purpose(&self) -> Result<()> {
+        self.break_on_purpose()
+    }
+}

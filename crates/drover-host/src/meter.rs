@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What everyone got and wanted lately, and what they were owed for it.
+
+use crate::plan::Plan;
+use crate::scheduler::KernelVm;
+use drover_core::tree::entitlement::{Leaf, Owed, entitle};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Rates are taken over at least this long.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a VM got and wanted, pCPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Rate {
+    /// CPU time it used.
+    pub got_pcpus: f64,
+    /// CPU time it used or waited for.
+    pub wanted_pcpus: f64,
+}
+
+/// Two readings of all VMs, some time apart.
+#[derive(Debug, Default)]
+pub struct Meter {
+    from: Option<(Instant, HashMap<u64, KernelVm>)>,
+    rates: HashMap<u64, Rate>,
+}
+
+impl Meter {
+    /// Takes a reading, when the last one is old enough.
+    pub fn look(&mut self, vms: &[KernelVm], now: Instant) {
+        let passed = self.from.as_ref().map(|(at, _)| now.duration_since(*at));
+        if passed.is_some_and(|passed| passed < INTERVAL) {
+            return;
+        }
+        let by_id = || vms.iter().map(|vm| (vm.id, *vm)).collect();
+        if let (Some((_, before)), Some(passed)) = (&self.from, passed) {
+            let rate = |vm: &KernelVm| Some((vm.id, rate(before.get(&vm.id)?, vm, passed)));
+            self.rates = vms.iter().filter_map(rate).collect();
+        }
+        self.from = Some((now, by_id()));
+    }
+
+    /// What a VM got and wanted; none until that is known.
+    pub fn rate(&self, id: u64) -> Option<Rate> {
+        self.rates.get(&id).copied()
+    }
+
+    /// What all in the plan are owed for what they wanted, on that many pCPUs.
+    pub fn owed(&self, plan: &Plan, pcpus: f64) -> Owed {
+        let leaf = |vm: &crate::plan::PlannedVm| {
+            let limit = vm.resolved.limit_mcpu.map_or(f64::INFINITY, |mcpu| f64::from(mcpu) / 1e3);
+            let wanted = self.rate(vm.id).unwrap_or_default().wanted_pcpus;
+            Leaf {
+                pool: vm.resolved.pool,
+                shares: vm.shares.into(),
+                reservation_pcpus: f64::from(vm.reservation_mcpu) / 1e3,
+                demand_pcpus: wanted.min(limit),
+            }
+        };
+        let leaves: Vec<Leaf> = plan.vms.iter().map(leaf).collect();
+        entitle(&plan.tree, &leaves, pcpus)
+    }
+}
+
+fn rate(before: &KernelVm, after: &KernelVm, passed: Duration) -> Rate {
+    let since = |figure: fn(&KernelVm) -> u64| figure(after).saturating_sub(figure(before));
+    let used_ns = since(|vm| vm.vcpu_run_ns) + since(|vm| vm.helper_run_ns);
+    let waited_ns = since(|vm| vm.ready_ns);
+    #[allow(clippy::cast_precision_loss, reason = "rates need no more than 52 bits")]
+    let pcpus = |ns: u64| ns as f64 / passed.as_nanos() as f64;
+    Rate { got_pcpus: pcpus(used_ns), wanted_pcpus: pcpus(used_ns + waited_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_last_second_or_so() {
+        let (mut meter, begun) = (Meter::default(), Instant::now());
+        let vm = |vcpu_run_ns, ready_ns| {
+            vec![KernelVm { vcpu_run_ns, ready_ns, ..KernelVm::for_test(1) }]
+        };
+        meter.look(&vm(0, 0), begun);
+        assert_eq!(meter.rate(1), None);
+        meter.look(&vm(500_000_000, 0), begun + Duration::from_millis(500));
+        assert_eq!(meter.rate(1), None, "too early");
+        meter.look(&vm(1_500_000_000, 500_000_000), begun + Duration::from_secs(1));
+        assert_eq!(meter.rate(1), Some(Rate { got_pcpus: 1.5, wanted_pcpus: 2.0 }));
+        meter.look(&vm(0, 0), begun + Duration::from_secs(2));
+        assert_eq!(meter.rate(1), Some(Rate::default()), "counters never run backwards");
+    }
+}

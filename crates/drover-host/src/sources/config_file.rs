@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The configuration file, followed as it changes.
+//!
+//! A file may be met while somebody writes it. What it says is taken once it has stood unchanged for
+//! some looks, and only if it is without fault; until then the last good one counts.
+
+use drover_core::config::Config;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where the configuration is.
+pub const CONFIG_PATH: &str = "/etc/drover/drover.toml";
+/// Looks that must show the same text before it is taken.
+const LOOKS: u32 = 3;
+
+/// A configuration file.
+#[derive(Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+    /// The text that was taken or refused last.
+    settled: String,
+    /// Another text, and how many looks have shown it.
+    fresh: Option<(String, u32)>,
+}
+
+impl ConfigFile {
+    /// Reads it. A file that is not there says nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read or has a fault, in one line.
+    pub fn open(path: &Path) -> Result<(Self, Config), String> {
+        let settled = read(path)?;
+        let config = parse(&settled, path)?;
+        Ok((Self { path: path.to_owned(), settled, fresh: None }, config))
+    }
+
+    /// Whether it says something new: the configuration, or what is wrong with it, once.
+    pub fn look(&mut self) -> Option<Result<Config, String>> {
+        let text = match read(&self.path) {
+            Ok(text) => text,
+            // Told once, as any other fault.
+            Err(fault) => {
+                return (fault != self.settled).then(|| {
+                    self.settled.clone_from(&fault);
+                    Err(fault)
+                });
+            }
+        };
+        if text == self.settled {
+            self.fresh = None;
+            return None;
+        }
+        let looks = match self.fresh.take() {
+            Some((before, looks)) if before == text => looks + 1,
+            _ => 1,
+        };
+        if looks < LOOKS {
+            self.fresh = Some((text, looks));
+            return None;
+        }
+        self.settled = text;
+        Some(parse(&self.settled, &self.path))
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        text => text.map_err(|error| format!("cannot read {}: {error}", path.display())),
+    }
+}
+
+fn parse(text: &str, path: &Path) -> Result<Config, String> {
+    Config::parse(text, &path.display().to_string()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "[[vm]]\nname = \"a\"\nshares = 1\n";
+    const TWO: &str = "[[vm]]\nname = \"a\"\nshares = 2\n\n[[vm]]\nname = \"b\"\nshares = 2\n";
+
+    fn shares(config: &Config) -> usize {
+        config.layers("a").len() + config.layers("b").len()
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_says_nothing_until_it_comes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drover.toml");
+        let (mut file, config) = ConfigFile::open(&path).unwrap();
+        assert_eq!(shares(&config), 0);
+        assert!(file.look().is_none());
+        fs::write(&path, ONE).unwrap();
+        assert!(file.look().is_none() && file.look().is_none());
+        assert_eq!(shares(&file.look().unwrap().unwrap()), 1);
+        assert!(file.look().is_none());
+    }
+
+    #[test]
+    fn a_file_met_while_it_is_written_is_taken_when_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drover.toml");
+        fs::write(&path, ONE).unwrap();
+        let (mut file, _) = ConfigFile::open(&path).unwrap();
+        // Cut off at every byte, one look each, as a slow writer would leave it.
+        for end in 0..TWO.len() {
+            fs::write(&path, &TWO[..end]).unwrap();
+            assert!(file.look().is_none(), "{end}");
+        }
+        fs::write(&path, TWO).unwrap();
+        let taken = (0..LOOKS).find_map(|_| file.look()).unwrap().unwrap();
+        assert_eq!(shares(&taken), 2);
+    }
+
+    #[test]
+    fn a_fault_is_told_once_and_mended_by_the_next_good_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drover.toml");
+        fs::write(&path, ONE).unwrap();
+        let (mut file, _) = ConfigFile::open(&path).unwrap();
+        fs::write(&path, "[[vm]]\nname = \"a\"\nshares = ").unwrap();
+        let told: Vec<_> = (0..9).filter_map(|_| file.look()).collect();
+        assert_eq!(told.len(), 1);
+        assert!(told[0].as_ref().unwrap_err().contains("drover.toml:3: not TOML"));
+        fs::write(&path, TWO).unwrap();
+        assert!((0..LOOKS).find_map(|_| file.look()).unwrap().is_ok());
+        assert!(ConfigFile::open(Path::new("/")).unwrap_err().contains("cannot read"));
+    }
+}

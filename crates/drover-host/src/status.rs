@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! VMs and pools as `drover vm list` and `drover pool list` show them.
+
+use drover_core::resolve::Why;
+use serde::{Deserialize, Serialize};
+
+/// A VM.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VmStatus {
+    /// The VM's name.
+    pub name: String,
+    /// The VMM process.
+    pub pid: u32,
+    /// vCPUs seen so far.
+    pub vcpus: u32,
+    /// Shares in force.
+    pub shares: u32,
+    /// Are they the default for its size?
+    pub shares_by_default: bool,
+    /// CPU promised to it and kept, thousandths of a pCPU.
+    pub reservation_mcpu: u32,
+    /// CPU promised to it; more than what is kept while pCPUs are offline.
+    pub promised_mcpu: u32,
+    /// The most CPU it may have, thousandths of a pCPU; none: no limit.
+    pub limit_mcpu: Option<u32>,
+    /// Its pool; none: the host.
+    pub pool: Option<String>,
+    /// What it is owed now, for what it wants, pCPUs; none until that is known.
+    pub owed_pcpus: Option<f64>,
+    /// What it got in the last second, pCPUs; none until that is known.
+    pub got_pcpus: Option<f64>,
+    /// CPU time of its vCPUs since it was found, in seconds.
+    pub vcpu_cpu_s: f64,
+    /// CPU time of its helper threads, in seconds.
+    pub helper_cpu_s: f64,
+    /// Time its threads were ready and not running, in seconds.
+    pub ready_s: f64,
+    /// The longest single such wait, in milliseconds.
+    pub longest_ready_ms: f64,
+    /// Where each value came from.
+    pub why: Vec<Why>,
+    /// What was asked for it and cannot be, each in a line.
+    pub troubles: Vec<String>,
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// The pool's name.
+    pub name: String,
+    /// The pool it is in; none: the host.
+    pub parent: Option<String>,
+    /// How deep it is: 1 in the host.
+    pub depth: u32,
+    /// Shares among its siblings.
+    pub shares: u32,
+    /// CPU promised to it and kept, thousandths of a pCPU.
+    pub reservation_mcpu: u32,
+    /// The most CPU it may have, thousandths of a pCPU; none: no limit.
+    pub limit_mcpu: Option<u32>,
+    /// Whether it may take reservations from its parent.
+    pub expandable: bool,
+    /// What can still be promised in it, thousandths of a pCPU.
+    pub free_mcpu: u64,
+    /// VMs directly in it.
+    pub vms: u32,
+    /// What it is owed now, pCPUs; none until that is known.
+    pub owed_pcpus: Option<f64>,
+    /// What the VMs in it and below got in the last second, pCPUs; none until that is known.
+    pub got_pcpus: Option<f64>,
+    /// Where it comes from.
+    pub origin: String,
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The steward before a scheduler that only notes what it is told.
+
+use super::*;
+use crate::scheduler::KernelVm;
+use anyhow::ensure;
+use drover_core::asked::{Asked, Key};
+use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+use drover_core::tree::PoolChange;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// What a kernel would have.
+#[derive(Default)]
+struct FakeKernel {
+    live: RefCell<Vec<KernelVm>>,
+    vms: RefCell<BTreeMap<u64, VmSettings>>,
+    pools: RefCell<BTreeMap<u32, PoolSettings>>,
+    /// Refuses orders for this VM.
+    refuses: Cell<Option<u64>>,
+}
+
+impl Kernel for FakeKernel {
+    fn vms(&self) -> Vec<KernelVm> {
+        self.live.borrow().clone()
+    }
+
+    fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
+        ensure!(self.refuses.get() != Some(vm.id), "the VM is gone");
+        let known =
+            settings.pool == PoolId::ROOT || self.pools.borrow().contains_key(&settings.pool.0);
+        assert!(known, "a VM in a pool that is not there");
+        self.vms.borrow_mut().insert(vm.id, settings.clone());
+        Ok(())
+    }
+
+    fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
+        let mut pools = self.pools.borrow_mut();
+        match settings {
+            Some(settings) => {
+                let parent = settings.parent;
+                assert!(parent == PoolId::ROOT || pools.contains_key(&parent.0), "children first");
+                pools.insert(pool.0, settings.clone());
+            }
+            None => {
+                assert!(pools.values().all(|other| other.parent != pool), "parents first");
+                assert!(self.vms.borrow().values().all(|vm| vm.pool != pool), "somebody is in it");
+                pools.remove(&pool.0);
+            }
+        }
+        Ok(())
+    }
+
+    fn break_on_purpose(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl FakeKernel {
+    /// Settings of a VM; the defaults where it was told none.
+    fn vm(&self, id: u64) -> VmSettings {
+        self.vms.borrow().get(&id).cloned().unwrap_or_default()
+    }
+
+    /// VMs of two vCPUs, called vm-N after their process.
+    fn with(count: u64) -> Self {
+        let vm = |id: u64| KernelVm { tgid: u32::MAX - id as u32, ..KernelVm::for_test(id) };
+        Self { live: RefCell::new((1..=count).map(vm).collect()), ..Self::default() }
+    }
+}
+
+fn name(id: u64) -> String {
+    format!("vm-{}", u32::MAX - id as u32)
+}
+
+/// A host of four pCPUs with its directories.
+struct Host {
+    dir: tempfile::TempDir,
+    kernel: FakeKernel,
+    steward: Steward,
+    now: Instant,
+}
+
+impl Host {
+    fn new(vms: u64, config: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("drover.toml"), config).unwrap();
+        let (kernel, now) = (FakeKernel::with(vms), Instant::now());
+        let mut steward = open(dir.path());
+        steward.look(&kernel, 4000, now);
+        Self { dir, kernel, steward, now }
+    }
+
+    /// As after the daemon, and the kernel's memory of it, were gone.
+    fn restarted(self) -> Self {
+        let kernel = FakeKernel { live: self.kernel.live, ..FakeKernel::default() };
+        let mut steward = open(self.dir.path());
+        steward.look(&kernel, 4000, self.now);
+        Self { dir: self.dir, kernel, steward, now: self.now }
+    }
+
+    fn ask(&mut self, request: Request) -> Result<(), String> {
+        match self.steward.answer(&self.kernel, request, self.now) {
+            Answer::Refused { reason } => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
+    fn set(&mut self, id: u64, values: &[(Key, &str)]) -> Result<(), String> {
+        let mut set = Asked::default();
+        values.iter().for_each(|(key, text)| set.read(*key, text).unwrap());
+        self.ask(Request::SetVm { name: name(id), set, reset: Vec::new() })
+    }
+
+    fn add_pool(&mut self, name: &str, reservation_mcpu: u32) -> Result<(), String> {
+        let reservation_mcpu = Some(reservation_mcpu);
+        let change = PoolChange { reservation_mcpu, ..PoolChange::default() };
+        self.ask(Request::AddPool { name: name.to_owned(), change })
+    }
+
+    fn statuses(&mut self) -> Vec<VmStatus> {
+        match self.steward.answer(&self.kernel, Request::ListVms, self.now) {
+            Answer::Vms { vms } => vms,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn configure(&mut self, text: &str) {
+        fs::write(self.dir.path().join("drover.toml"), text).unwrap();
+        (0..3).for_each(|_| self.steward.look(&self.kernel, 4000, self.now));
+    }
+}
+
+fn open(dir: &Path) -> Steward {
+    Steward::open(&dir.join("drover.toml"), &dir.join("state"), 4000).unwrap()
+}
+
+const POOLS: &str = "[[pool]]\nname = \"prod\"\nreservation = \"100%\"\nexpandable = false\n\
+                     [[vm]]\nname = \"vm-*\"\nshares = \"high\"\n";
+
+#[test]
+fn an_order_is_in_force_at_once_and_outlives_the_daemon() {
+    let mut host = Host::new(2, "");
+    assert!(host.kernel.vms.borrow().is_empty(), "nothing is asked, nothing is told");
+    host.add_pool("prod", 1000).unwrap();
+    host.set(1, &[(Key::Reservation, "50%"), (Key::Limit, "200%"), (Key::Pool, "prod")]).unwrap();
+    let in_force = host.kernel.vm(1);
+    assert_eq!((in_force.reservation_mcpu, in_force.limit_mcpu), (500, Some(2000)));
+    assert_eq!((in_force.pool, in_force.shares), (PoolId(1), None));
+    let mut host = host.restarted();
+    assert_eq!(host.kernel.vm(1), in_force);
+    assert_eq!(host.kernel.pools.borrow()[&1].reservation_mcpu, 1000);
+    let reset = Key::ALL.to_vec();
+    host.ask(Request::SetVm { name: name(1), set: Asked::default(), reset }).unwrap();
+    assert_eq!(host.kernel.vm(1), VmSettings::default());
+    assert!(host.steward.saved.vms.is_empty());
+}
+
+#[test]
+fn a_refused_order_changes_nothing_anywhere() {
+    let mut host = Host::new(2, POOLS);
+    host.set(1, &[(Key::Reservation, "300%")]).unwrap();
+    let (before, saved) = (host.kernel.vms.borrow().clone(), host.steward.saved.clone());
+    for (values, said) in [
+        (
+            &[(Key::Reservation, "101%")][..],
+            "101% cannot be reserved: this host has 0% left of 400%",
+        ),
+        (&[(Key::Reservation, "101%"), (Key::Pool, "prod")], "pool \"prod\" has 100% left of 100%"),
+        (&[(Key::Reservation, "50%"), (Key::Limit, "40%")], "more than its limit of 40%"),
+        (&[(Key::Pool, "pord")], "there is no pool \"pord\"; known are prod"),
+    ] {
+        let reason = host.set(2, values).unwrap_err();
+        assert!(reason.contains(said), "{reason}");
+        assert_eq!((&*host.kernel.vms.borrow(), &host.steward.saved), (&before, &saved));
+    }
+    let reason = host.set(9, &[(Key::Shares, "5")]).unwrap_err();
+    assert!(reason.contains("drover vm list"), "{reason}");
+}
+
+#[test]
+fn an_order_the_kernel_or_the_disk_does_not_take_is_taken_back() {
+    let mut host = Host::new(2, "");
+    host.kernel.refuses.set(Some(1));
+    assert!(host.set(1, &[(Key::Shares, "5")]).unwrap_err().contains("gone"));
+    host.kernel.refuses.set(None);
+    fs::write(host.dir.path().join("state"), "a file where the directory should be").unwrap();
+    let reason = host.set(2, &[(Key::Shares, "5")]).unwrap_err();
+    assert!(reason.contains("cannot save settings"), "{reason}");
+    assert_eq!(host.kernel.vm(2), VmSettings::default());
+    assert!(host.steward.saved.vms.is_empty());
+}
+
+#[test]
+fn pools_come_change_and_go_when_they_are_empty() {
+    let mut host = Host::new(1, POOLS);
+    assert!(host.add_pool("prod", 0).unwrap_err().contains("drover pool set prod"));
+    assert!(host.add_pool("host", 0).unwrap_err().contains("no pool"));
+    assert!(host.add_pool("much", 4000).unwrap_err().contains("this host has 300% left"));
+    host.add_pool("web", 0).unwrap();
+    let inside =
+        |parent: &str| PoolChange { parent: Some(parent.to_owned()), ..Default::default() };
+    let set = |name: &str, change| Request::SetPool { name: name.to_owned(), change };
+    host.ask(set("web", inside("prod"))).unwrap();
+    let circle = host.ask(set("prod", inside("web"))).unwrap_err();
+    assert!(circle.contains("inside itself"), "{circle}");
+    host.set(1, &[(Key::Pool, "web")]).unwrap();
+    let remove = |name: &str| Request::RemovePool { name: name.to_owned() };
+    let reason = host.ask(remove("web")).unwrap_err();
+    assert!(reason.contains(&format!("not empty (VM {})", name(1))), "{reason}");
+    assert!(host.ask(remove("prod")).unwrap_err().contains("drover.toml:1; remove it there"));
+    host.kernel.live.borrow_mut().clear();
+    let reason = host.ask(remove("web")).unwrap_err();
+    assert!(reason.contains("which does not run"), "{reason}");
+    host.ask(Request::SetVm { name: name(1), set: Asked::default(), reset: vec![Key::Pool] })
+        .unwrap();
+    host.kernel.vms.borrow_mut().clear();
+    host.ask(remove("web")).unwrap();
+    assert_eq!(host.kernel.pools.borrow().len(), 1);
+}
+
+#[test]
+fn the_configuration_is_followed_and_a_bad_one_is_not() {
+    let mut host = Host::new(1, "");
+    host.configure(POOLS);
+    assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Some(4000), 1));
+    host.configure("[[pool]]\nname = ");
+    assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Some(4000), 1));
+    host.set(1, &[(Key::Shares, "7"), (Key::Pool, "prod")]).unwrap();
+    assert_eq!(host.kernel.vm(1).shares, Some(7), "the order has the last word");
+    host.configure("");
+    assert_eq!((host.kernel.vm(1).pool, host.kernel.pools.borrow().len()), (PoolId::ROOT, 0));
+    let status = host.statuses().remove(0);
+    assert!(
+        status.troubles[0].contains("pool \"prod\" of drover vm set is not there"),
+        "{status:?}"
+    );
+}
+
+#[test]
+fn a_pool_of_an_order_needs_its_parent_to_stay_configured() {
+    let mut host = Host::new(0, POOLS);
+    host.add_pool("web", 0).unwrap();
+    let change = PoolChange { parent: Some("prod".to_owned()), ..Default::default() };
+    host.ask(Request::SetPool { name: "web".to_owned(), change }).unwrap();
+    host.configure("");
+    assert_eq!(host.kernel.pools.borrow().len(), 2, "the configuration before it still counts");
+}
+
+#[test]
+fn promises_shrink_with_the_host_and_come_back_with_it() {
+    let mut host = Host::new(2, "");
+    host.set(1, &[(Key::Reservation, "200%")]).unwrap();
+    host.set(2, &[(Key::Reservation, "100%")]).unwrap();
+    host.steward.look(&host.kernel, 2000, host.now);
+    let kept = |host: &Host| [1, 2].map(|id| host.kernel.vm(id).reservation_mcpu);
+    assert_eq!(kept(&host), [1333, 666]);
+    let told = host.steward.shortfall(&host.steward.plan).unwrap();
+    assert!(told.contains("300% are promised and 200% are online"), "{told}");
+    assert!(told.contains("200% -> 133.3%"), "{told}");
+    assert!(host.set(2, &[(Key::Reservation, "110%")]).unwrap_err().contains("are online"));
+    host.set(2, &[(Key::Reservation, "50%")]).unwrap();
+    host.steward.look(&host.kernel, 4000, host.now);
+    assert_eq!(kept(&host), [2000, 500]);
+}
+
+#[test]
+fn a_vm_that_comes_back_has_what_was_saved_for_its_name_and_a_renamed_one_has_not() {
+    let mut host = Host::new(1, "");
+    host.set(1, &[(Key::Shares, "7")]).unwrap();
+    let mut vm = host.kernel.live.borrow()[0];
+    vm.id = 5;
+    host.kernel.live.replace(vec![vm]);
+    host.steward.look(&host.kernel, 4000, host.now);
+    assert_eq!(host.kernel.vm(5).shares, Some(7), "restarted");
+    (vm.id, vm.tgid) = (6, 77);
+    host.kernel.live.replace(vec![vm]);
+    host.steward.look(&host.kernel, 4000, host.now);
+    assert_eq!(host.kernel.vm(6), VmSettings::default(), "called something else now");
+}
+
+#[test]
+fn why_names_the_source_of_every_value() {
+    let mut host = Host::new(1, POOLS);
+    host.set(1, &[(Key::Limit, "150%")]).unwrap();
+    let status = host.statuses().remove(0);
+    let said: Vec<String> =
+        status.why.iter().map(|why| format!("{} {}", why.value, why.origin)).collect();
+    let file = host.dir.path().join("drover.toml");
+    assert_eq!(said[0], format!("high {}:5 (vm-*)", file.display()));
+    assert_eq!(said[1..3], ["0% default", "150% drover vm set"]);
+    assert_eq!((status.shares, status.limit_mcpu), (4000, Some(1500)));
+}
+
+#[test]
+fn what_is_owed_and_got_is_told_once_it_is_known() {
+    let mut host = Host::new(2, "");
+    assert_eq!(host.statuses()[0].owed_pcpus, None);
+    for vm in host.kernel.live.borrow_mut().iter_mut() {
+        (vm.vcpu_run_ns, vm.ready_ns) = (1_000_000_000, 1_000_000_000);
+    }
+    host.now += std::time::Duration::from_secs(1);
+    let status = host.statuses().remove(0);
+    assert_eq!(status.got_pcpus, Some(1.0));
+    assert!((status.owed_pcpus.unwrap() - 2.0).abs() < 1e-9, "four pCPUs among two: {status:?}");
+}

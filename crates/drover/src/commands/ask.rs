@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What commands that talk to the daemon share.
+
+use std::path::PathBuf;
+
+use drover_core::asked::{Asked, Key};
+use drover_host::control::SOCKET_PATH;
+
+#[derive(clap::Args)]
+pub struct Daemon {
+    /// Where the daemon listens.
+    #[arg(long, default_value = SOCKET_PATH)]
+    pub socket: PathBuf,
+}
+
+/// The word for a value that is for other sources to say again.
+pub const DEFAULT: &str = "default";
+
+/// Whether a text is one of a VM's values, or [`DEFAULT`].
+pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {
+    move |text| {
+        if text != DEFAULT {
+            let read = Asked::default().read(key, text);
+            read.map_err(|mend| format!("{mend}, or {DEFAULT}"))?;
+        }
+        Ok(text.to_owned())
+    }
+}
+
+/// CPU in % of one pCPU; a dash where there is nothing to say.
+pub fn percent_of(pcpus: Option<f64>) -> String {
+    pcpus.map_or("-".to_owned(), |pcpus| format!("{:.1}%", 100.0 * pcpus))
+}
+
+/// A table with columns as wide as they need to be: those whose title ends in `<` to the left.
+pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
+    let title = |column: usize| titles[column].trim_end_matches('<');
+    let cells = |column: usize| rows.iter().map(move |row| row[column].chars().count());
+    let width = |column: usize| cells(column).chain([title(column).len()]).max().unwrap_or(0);
+    let line = |cell: &dyn Fn(usize) -> String| {
+        let one = |column: usize| {
+            let (text, width) = (cell(column), width(column));
+            match titles[column].ends_with('<') {
+                true => format!("{text:<width$}"),
+                false => format!("{text:>width$}"),
+            }
+        };
+        let line: Vec<String> = (0..titles.len()).map(one).collect();
+        line.join("  ").trim_end().to_owned() + "\n"
+    };
+    let mut text = line(&|column| title(column).to_owned());
+    for row in rows {
+        text += &line(&|column| row[column].clone());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
+        let text = table(&["NAME<", "N"], &[row(["a", "10000"]), row(["a-long-name", "1"])]);
+        assert_eq!(text, "NAME             N\na            10000\na-long-name      1\n");
+    }
+
+    #[test]
+    fn a_value_is_given_or_left_to_others() {
+        let limit = given(Key::Limit);
+        assert_eq!(
+            (limit("default").unwrap(), limit("150%").unwrap()),
+            (DEFAULT.into(), "150%".into())
+        );
+        assert!(limit("150").err().unwrap().ends_with("or none, or default"));
+    }
+}

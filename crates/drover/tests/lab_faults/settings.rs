@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Settings from every source, under faults: what is set stays set, what cannot be is said, and nothing
+//! is ever half done.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use drover_core::asked::Key;
+use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_host::status::{PoolStatus, VmStatus};
+use nix::sys::signal::Signal;
+
+use crate::host::{self, Daemon, drover, refusal, say, set_online};
+use crate::vms::{MicroVm, SLEEP, start_quickly};
+
+const CONFIG: &str = "/etc/drover/drover.toml";
+const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
+/// Changes of the host are to be in force within this time.
+const NOTICED: Duration = Duration::from_secs(1);
+
+#[test]
+#[ignore = "runs inside the lab"]
+fn inside() {
+    host::must_be_lab();
+    let (web, db) = (MicroVm::start("web", 1, SLEEP), MicroVm::start("db", 2, SLEEP));
+    let daemon = start_quickly(&[&web, &db]);
+    host::wait_until("both are found", NOTICED, || host::list().len() == 2);
+    as_printed();
+    refused();
+    let daemon = killed_in_the_middle(daemon, &[&web, &db]);
+    the_hosts_own(&web);
+    cut_off();
+    pcpus_go();
+    assert!(daemon.said().contains("PROMISES CANNOT BE KEPT"), "{}", daemon.said());
+    assert!(daemon.said().contains("every promise is kept again"), "{}", daemon.said());
+}
+
+/// Runs a command that must be done.
+fn must(line: &str) -> String {
+    let output = drover(&line.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "drover {line}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused_with(line: &str, said: &str) {
+    let told = refusal(&drover(&line.split(' ').collect::<Vec<_>>()));
+    assert!(told.contains(said), "drover {line}: {told}");
+}
+
+fn vm(name: &str) -> VmStatus {
+    host::list().into_iter().find(|vm| vm.name == name).expect("it runs")
+}
+
+fn pools() -> Vec<PoolStatus> {
+    match ask(Path::new(SOCKET_PATH), &Request::ListPools) {
+        Ok(Answer::Pools { pools }) => pools,
+        other => panic!("no list of pools: {other:?}"),
+    }
+}
+
+fn origin(vm: &VmStatus, key: Key) -> &str {
+    &vm.why.iter().find(|why| why.key == key).expect("every value has one").origin
+}
+
+/// The session of docs/operating.md.
+fn as_printed() {
+    say("a session");
+    must("pool add prod --reservation 100% --shares high");
+    must("pool add web --parent prod --limit 150%");
+    must("vm set web --pool web --reservation 50% --limit 100%");
+    must("vm set db --pool prod --shares low --cosched off");
+    let web = vm("web");
+    assert_eq!((web.reservation_mcpu, web.limit_mcpu), (500, Some(1000)));
+    assert_eq!((web.pool.as_deref(), vm("db").shares), (Some("web"), 1000));
+    let why = must("vm list --why");
+    assert!(why.contains("reservation") && why.contains("drover vm set"), "{why}");
+    let list = must("pool list");
+    assert!(list.contains("prod") && list.contains("  web"), "{list}");
+    print!("{}{list}{why}", must("vm list"));
+}
+
+fn refused() {
+    say("refusals");
+    refused_with("vm set web --reservation 90% --limit 80%", "more than its limit of 80%");
+    refused_with("vm set db --reservation 300%", "this host has");
+    refused_with("vm set db --pool nowhere", "known are");
+    refused_with("pool set prod --parent web", "inside itself");
+    refused_with("pool set prod --limit 50%", "limited to 50% and has 100% reserved");
+    refused_with("pool remove web", "not empty (VM web)");
+    refused_with("pool remove nowhere", "there is no pool");
+    refused_with("pool add prod", "drover pool set prod");
+    assert_eq!((vm("web").reservation_mcpu, pools().len()), (500, 2), "nothing was changed");
+}
+
+/// A daemon is killed while orders follow each other: it comes back with one of them, whole.
+fn killed_in_the_middle(mut daemon: Daemon, vms: &[&MicroVm]) -> Daemon {
+    for round in 0..3u32 {
+        say("kill -9 among orders");
+        let orders = thread::spawn(move || {
+            let mut done = 0;
+            for step in 1..1000 {
+                let shares = (1000 * (round + 1) + step).to_string();
+                // Both values belong together: shares and limit tell of the same order.
+                let limit = format!("{}%", 100 + step);
+                let line = ["vm", "set", "db", "--shares", &shares, "--limit", &limit];
+                if !drover(&line).status.success() {
+                    return (done, step);
+                }
+                done = step;
+            }
+            panic!("the daemon was not killed");
+        });
+        thread::sleep(Duration::from_millis(150 + 70 * u64::from(round)));
+        daemon.signal(Signal::SIGKILL);
+        let (done, tried) = orders.join().unwrap();
+        host::wait_for_fallback();
+        drop(daemon);
+        daemon = start_quickly(vms);
+        host::wait_until("both are found", NOTICED, || host::list().len() == 2);
+        let db = vm("db");
+        let step = db.shares - 1000 * (round + 1);
+        assert!(step == done || step == tried, "{step} is neither {done} nor {tried}");
+        assert_eq!(db.limit_mcpu, Some(10 * (100 + step)), "half an order");
+        assert_eq!((vm("web").pool.as_deref(), pools().len()), (Some("web"), 2));
+    }
+    must("vm set db --shares default --limit default");
+    daemon
+}
+
+/// Cgroups and the configuration, changed under the daemon.
+fn the_hosts_own(web: &MicroVm) {
+    say("cgroups and configuration");
+    must("vm set web --shares default --limit default --reservation default --pool default");
+    must("pool remove web");
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").unwrap();
+    fs::create_dir_all("/sys/fs/cgroup/machine.slice").unwrap();
+    fs::write("/sys/fs/cgroup/machine.slice/cgroup.subtree_control", "+cpu").unwrap();
+    fs::create_dir_all(GROUP).unwrap();
+    fs::write(format!("{GROUP}/cpu.weight"), "300").unwrap();
+    fs::write(format!("{GROUP}/cgroup.procs"), web.pid().to_string()).unwrap();
+    host::wait_until("the cgroup counts", NOTICED, || vm("web").shares == 3000);
+    fs::write(format!("{GROUP}/cpu.max"), "40000 100000").unwrap();
+    host::wait_until("its limit counts", NOTICED, || vm("web").limit_mcpu == Some(400));
+    assert!(origin(&vm("web"), Key::Limit).ends_with("web.scope/cpu.max"));
+    fs::create_dir_all("/etc/drover").unwrap();
+    let rules =
+        "[[vm]]\nname = \"*\"\nshares = \"low\"\n\n[[vm]]\nname = \"w*\"\nlimit = \"70%\"\n";
+    fs::write(CONFIG, rules).unwrap();
+    host::wait_until("the configuration counts", NOTICED, || vm("web").limit_mcpu == Some(700));
+    let now = vm("web");
+    assert_eq!((now.shares, origin(&now, Key::Shares)), (500, "/etc/drover/drover.toml:1 (*)"));
+    assert_eq!(origin(&now, Key::Limit), "/etc/drover/drover.toml:5 (w*)");
+    let begun = Instant::now();
+    must("vm set web --shares 77");
+    println!("an order took {:?}", begun.elapsed());
+    assert_eq!(vm("web").shares, 77);
+}
+
+/// A configuration that is cut off, and one with a fault.
+fn cut_off() {
+    say("a file that is cut off");
+    fs::write(CONFIG, "[[vm]]\nname = \"w*\"\nlimit = \"7").unwrap();
+    thread::sleep(NOTICED);
+    assert_eq!(vm("web").limit_mcpu, Some(700), "the last good one still counts");
+    fs::write(CONFIG, "[[vm]]\nname = \"w*\"\nlimit = \"75%\"\n").unwrap();
+    host::wait_until("the whole one counts", NOTICED, || vm("web").limit_mcpu == Some(750));
+    fs::remove_file(CONFIG).unwrap();
+    host::wait_until("the cgroup counts again", NOTICED, || vm("web").limit_mcpu == Some(400));
+}
+
+/// A promise that was made on two pCPUs and is to be kept on one.
+fn pcpus_go() {
+    say("a pCPU goes");
+    must("vm set db --pool default");
+    must("pool remove prod");
+    must("vm set db --reservation 160%");
+    set_online(1, false);
+    host::wait_until("promises shrink", NOTICED, || vm("db").reservation_mcpu == 1000);
+    assert!(must("vm list").contains("100%!"));
+    refused_with("vm set db --reservation 170%", "are online");
+    set_online(1, true);
+    host::wait_until("promises are kept again", NOTICED, || vm("db").reservation_mcpu == 1600);
+}
