@@ -3,6 +3,7 @@
 //!
 //! docs/simulator.md tells what is modelled and what is not.
 
+pub mod cfs36;
 pub mod class;
 pub mod costs;
 pub mod cpu_set;

@@ -8,7 +8,8 @@ use crate::class::{Class, VmTerms};
 use crate::guest::{Guests, Mode, Outcome, Programs};
 use crate::kvm::RqLocks;
 use crate::machine::{
-    AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, source_of, timer_source,
+    AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, interrupt_source, source_of,
+    timer_source,
 };
 
 /// Something that is planned for a moment of a run.
@@ -196,6 +197,14 @@ impl<C: Class> Sim<C> {
     }
 
     fn interrupt(&mut self, cpu: u32) {
+        let pcpu = &self.m.pcpus[cpu as usize];
+        if pcpu.current != NOBODY && pcpu.work_from_ns > self.m.now_ns {
+            // It is in the kernel, at a switch or a handler: the interrupt comes when it leaves, and
+            // any others that come meanwhile are one with it.
+            let source = interrupt_source(&self.m.pcpus, cpu);
+            self.m.events.set(source, self.m.pcpus[cpu as usize].work_from_ns);
+            return;
+        }
         self.on(cpu, |sim| {
             sim.m.charge(cpu, sim.m.costs.interrupt_ns);
             let pcpu = &mut sim.m.pcpus[cpu as usize];

@@ -3,6 +3,7 @@
 
 use super::measure::Measured;
 use super::{Options, Ran, RunTrace};
+use crate::cfs36::Cfs36;
 use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
@@ -42,7 +43,11 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
     // A back-end thread for each VM at most.
     let tasks = tasks as usize + job.case.vms.len();
     let mut costs = Costs::of(&scenario.host);
-    costs.pause_loop = job.case.ple.then(PauseLoop::linux_6_18);
+    let pause_loop = match job.scheduler {
+        "cfs36" => PauseLoop::linux_3_6(),
+        _ => PauseLoop::linux_6_18(),
+    };
+    costs.pause_loop = job.case.ple.then_some(pause_loop);
     let mut m = Machine::new(topology, costs, tasks);
     if options.trace {
         m.trace = Trace::recording();
@@ -54,6 +59,10 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
         }
         "eevdf" => {
             let class = Eevdf::new(&m);
+            run_with(scenario, job, Sim::new(m, class))
+        }
+        "cfs36" => {
+            let class = Cfs36::new(&m);
             run_with(scenario, job, Sim::new(m, class))
         }
         other => Err(format!("the simulator has no scheduler \"{other}\"")),

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The schedulers to compare with, on what is known of them.
+
+use drover_core::results::Run;
+use drover_core::scenario::Scenario;
+use drover_sim::scenario::{Options, run_scenario};
+
+/// Runs VMs (name, vCPUs, shares, workload) under a scheduler for 4 s.
+fn simulate(scheduler: &str, top: &str, vms: &[(&str, u32, u32, &str)]) -> Run {
+    let mut text = format!("name = \"x\"\nschedulers = [\"{scheduler}\"]\n{top}\n");
+    for (name, vcpus, shares, rest) in vms {
+        text += &format!("[[vm]]\nname = \"{name}\"\nvcpus = {vcpus}\nshares = {shares}\n{rest}\n");
+    }
+    let scenario = Scenario::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+    let outcome = run_scenario(&scenario, &Options::default(), &|_, _| {}).unwrap();
+    let run = outcome.results.runs.into_iter().next().unwrap();
+    assert_eq!(run.fault, None, "{scheduler}");
+    run
+}
+
+const BUSY: &str = "workload = { kind = \"cpu\" }";
+
+fn cpu_s(run: &Run) -> Vec<f64> {
+    run.vms.iter().map(|vm| vm.cpu_s.unwrap()).collect()
+}
+
+#[test]
+fn busy_vms_divide_a_host_by_their_shares() {
+    for scheduler in ["eevdf", "cfs36"] {
+        let vms = [("a", 4, 1000, BUSY), ("b", 4, 3000, BUSY)];
+        let got = cpu_s(&simulate(scheduler, "host = { cores = 4 }", &vms));
+        assert!((got[0] - 4.0).abs() < 0.8 && (got[1] - 12.0).abs() < 0.8, "{scheduler}: {got:?}");
+    }
+}
+
+#[test]
+fn nobody_rests_beside_a_crowd() {
+    for scheduler in ["eevdf", "cfs36"] {
+        let vms = [("a", 6, 1000, BUSY), ("b", 7, 1000, BUSY), ("c", 1, 1000, BUSY)];
+        let run = simulate(
+            scheduler,
+            "host = \
+            { sockets = 2, nodes = 2, cores = 2, threads = 2 }",
+            &vms,
+        );
+        let idle_s = run.host.idle_s.unwrap();
+        assert!(idle_s < 0.02, "{scheduler}: {idle_s}");
+    }
+}
+
+#[test]
+fn cfs_takes_turns_of_half_a_latency_and_serves_sleepers_at_once() {
+    let vms = [("a", 1, 1000, BUSY), ("b", 1, 1000, BUSY)];
+    // One pCPU: a latency of 6 ms, 3 ms each, at the next tick of 4 ms.
+    let run = simulate("cfs36", "host = { cores = 1 }", &vms);
+    let switches = run.host.context_switches.unwrap();
+    assert!((990..=1010).contains(&switches), "{switches}");
+    let sleeper = "workload = { kind = \"sleep\", period_us = 20000, work_us = 100 }";
+    let vms = [("a", 1, 1000, BUSY), ("s", 1, 1000, sleeper)];
+    let run = simulate("cfs36", "host = { cores = 1 }", &vms);
+    let late = run.vms[1].wakeup_us.as_ref().unwrap();
+    assert!(late.p99 < 20.0, "{late:?}");
+}
+
+#[test]
+fn a_directed_yield_of_cfs_helps_who_holds_the_lock() {
+    let lock = "workload = { kind = \"lock\", hold_us = 5, think_us = 20 }";
+    let vms = [("l", 4, 4000, lock), ("b", 4, 4000, BUSY)];
+    let sections = |ple: bool| {
+        let run = simulate("cfs36", &format!("host = {{ cores = 4 }}\nple = {ple}"), &vms);
+        run.vms[0].progress.unwrap()
+    };
+    let (without, with) = (sections(false), sections(true));
+    assert!(with > 3 * without, "{with} with, {without} without");
+}
