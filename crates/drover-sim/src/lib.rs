@@ -7,6 +7,7 @@ pub mod cfs36;
 pub mod class;
 pub mod costs;
 pub mod cpu_set;
+pub mod credit;
 pub mod eevdf;
 pub mod events;
 pub mod guest;

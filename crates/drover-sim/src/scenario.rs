@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The schedulers the simulator has.
-pub const SCHEDULERS: &[&str] = &["drover", "eevdf", "cfs36"];
+pub const SCHEDULERS: &[&str] = &["drover", "eevdf", "cfs36", "credit"];
 
 /// How to run a scenario.
 #[derive(Debug, Clone)]

@@ -26,7 +26,7 @@ fn cpu_s(run: &Run) -> Vec<f64> {
 
 #[test]
 fn busy_vms_divide_a_host_by_their_shares() {
-    for scheduler in ["eevdf", "cfs36"] {
+    for scheduler in ["eevdf", "cfs36", "credit"] {
         let vms = [("a", 4, 1000, BUSY), ("b", 4, 3000, BUSY)];
         let got = cpu_s(&simulate(scheduler, "host = { cores = 4 }", &vms));
         assert!((got[0] - 4.0).abs() < 0.8 && (got[1] - 12.0).abs() < 0.8, "{scheduler}: {got:?}");
@@ -35,7 +35,7 @@ fn busy_vms_divide_a_host_by_their_shares() {
 
 #[test]
 fn nobody_rests_beside_a_crowd() {
-    for scheduler in ["eevdf", "cfs36"] {
+    for scheduler in ["eevdf", "cfs36", "credit"] {
         let vms = [("a", 6, 1000, BUSY), ("b", 7, 1000, BUSY), ("c", 1, 1000, BUSY)];
         let run = simulate(
             scheduler,
@@ -72,4 +72,37 @@ fn a_directed_yield_of_cfs_helps_who_holds_the_lock() {
     };
     let (without, with) = (sections(false), sections(true));
     assert!(with > 3 * without, "{with} with, {without} without");
+}
+
+#[test]
+fn credit_takes_turns_of_30_ms_and_boosts_who_wakes() {
+    let vms = [("a", 1, 1000, BUSY), ("b", 1, 1000, BUSY)];
+    let run = simulate("credit", "host = { cores = 1 }", &vms);
+    let switches = run.host.context_switches.unwrap();
+    assert!((125..=140).contains(&switches), "4 s of 30 ms each: {switches}");
+    let sleeper = "workload = { kind = \"sleep\", period_us = 7000, work_us = 100 }";
+    let vms = [("a", 1, 1000, BUSY), ("b", 1, 1000, BUSY), ("s", 1, 1000, sleeper)];
+    let run = simulate("credit", "host = { cores = 1 }", &vms);
+    let late = run.vms[2].wakeup_us.as_ref().unwrap();
+    assert!(late.p50 < 20.0, "in BOOST: {late:?}");
+    // Seed 001: who wakes with nothing left is not boosted and waits for slices.
+    let eager = "workload = { kind = \"sleep\", period_us = 7000, work_us = 6500 }";
+    let vms = [("a", 1, 1000, BUSY), ("b", 1, 1000, BUSY), ("s", 1, 1000, eager)];
+    let run = simulate("credit", "host = { cores = 1 }", &vms);
+    let late = run.vms[2].wakeup_us.as_ref().unwrap();
+    assert!(late.mean > 1_000.0, "{late:?}");
+}
+
+#[test]
+fn eevdf_holds_a_limit_over_its_periods() {
+    let limited = "limit_pct = 150\nworkload = { kind = \"cpu\" }";
+    let vms = [("a", 4, 1000, limited), ("b", 4, 1000, BUSY)];
+    let got = cpu_s(&simulate("eevdf", "host = { cores = 4 }", &vms));
+    assert!((got[0] - 6.0).abs() < 0.2, "1.5 pCPUs of 4: {got:?}");
+    assert!((got[1] - 10.0).abs() < 0.2, "the rest is the other's: {got:?}");
+    let run = simulate("eevdf", "host = { cores = 4 }", &[("a", 4, 1000, limited)]);
+    assert!((cpu_s(&run)[0] - 6.0).abs() < 0.2, "also when nobody else wants it");
+    let loose = "limit_pct = 400\nworkload = { kind = \"cpu\" }";
+    let got = cpu_s(&simulate("eevdf", "host = { cores = 4 }", &[("a", 4, 1000, loose)]));
+    assert!(got[0] > 15.8, "{got:?}");
 }

@@ -65,7 +65,7 @@ impl Eevdf {
         from: u32,
         to: u32,
     ) -> impl Iterator<Item = TaskId> + 'a {
-        let groups = self.rqs[from as usize].groups.iter();
+        let groups = self.rqs[from as usize].groups.iter().filter(|group| group.queued);
         let tasks = groups.flat_map(|group| group.tasks.iter().copied());
         tasks.filter(move |&task| m.current(from) != Some(task) && m.may_run_on(task, to))
     }

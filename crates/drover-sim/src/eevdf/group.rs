@@ -19,6 +19,10 @@ pub(super) struct Group {
     /// The buddy: somebody yielded to it.
     pub(super) next: Option<TaskId>,
     pub(super) load: Load,
+    /// CPU time it may use here before it draws on its quota again.
+    pub(super) runtime_ns: i64,
+    /// It has none left: its tasks wait and do not compete.
+    pub(super) throttled: bool,
 }
 
 /// The run queue of a pCPU.
@@ -42,7 +46,10 @@ impl Rq {
         self.groups.binary_search_by_key(&vm, |group| group.vm).unwrap_or_else(|at| {
             let (entity, load) = (Entity::new(NICE_0), Load::default());
             let (queued, tasks, zero, next) = (false, Vec::new(), 0, None);
-            self.groups.insert(at, Group { vm, entity, queued, tasks, zero, next, load });
+            let (runtime_ns, throttled) = (0, false);
+            let group =
+                Group { vm, entity, queued, tasks, zero, next, load, runtime_ns, throttled };
+            self.groups.insert(at, group);
             at
         })
     }

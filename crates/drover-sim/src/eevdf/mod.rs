@@ -12,25 +12,28 @@
 //! the tick only, wake-up preemption through pick_eevdf, calc_group_shares on a PELT-like load,
 //! reweight with scaled lag, yield_to with the next buddy if it is eligible, select_idle_sibling
 //! within the last-level cache, new-idle balance (nearest first), the nohz kick for idle pCPUs
-//! beside a queue of two, periodic balance by load every 16 ms times the number of pCPUs.
+//! beside a queue of two, periodic balance by load every 16 ms times the number of pCPUs, cpu.max for a
+//! VM with a limit (bandwidth.rs; limits of pools and reservations it has no word for).
 //!
 //! Worked example. Two VMs, two busy vCPUs each, two pCPUs. If balancing has put one vCPU of each
 //! on either pCPU, each group weighs half its shares on both and time divides as shares do. If it
 //! has put both vCPUs of VM 0 on pCPU 0, nothing tells EEVDF: loads are equal, so are the numbers.
 //!
 //! What is left out. Delayed dequeue (a sleeper with negative lag leaves at once, keeping it);
-//! slices per task and PREEMPT_SHORT, hrtick, bandwidth (cpu.max), core scheduling; wake_affine and
+//! slices per task and PREEMPT_SHORT, hrtick, core scheduling; wake_affine and
 //! sync wake-ups (timers wake where the task last ran); misfit, asymmetric capacity and NUMA
 //! balancing; the cost limits of new-idle balance; nr_balance_failed and active balance, so a
 //! running task is never pushed away; weights of nice levels (every vCPU has nice 0).
 
 mod balance;
+mod bandwidth;
 mod entity;
 mod group;
 mod load;
 
-use crate::class::{Class, VmTerms};
-use crate::machine::{CLASS_TIMER, Machine, TaskId, TaskState};
+use crate::class::{Class, VmBounds, VmTerms};
+use crate::machine::{Machine, TaskId, TaskState};
+use bandwidth::Bandwidth;
 use entity::{Entity, NICE_0, before};
 use group::Rq;
 
@@ -52,6 +55,8 @@ pub struct Eevdf {
     /// Sum over all pCPUs of each group's load.
     group_load: Vec<u64>,
     slice_ns: u64,
+    /// Quota of each VM that has one.
+    bandwidth: Vec<Option<Bandwidth>>,
 }
 
 impl Eevdf {
@@ -66,6 +71,7 @@ impl Eevdf {
             shares: Vec::new(),
             group_load: Vec::new(),
             slice_ns: BASE_SLICE_NS * factor,
+            bandwidth: Vec::new(),
         }
     }
 
@@ -84,14 +90,15 @@ impl Eevdf {
         m.tasks[task as usize].pcpu = cpu;
         self.on[task as usize] = Some(cpu);
         self.update_shares(m, cpu, vm);
+        self.spend(m, cpu, vm, 0);
         let rq = &mut self.rqs[cpu as usize];
-        rq.nr += 1;
         let at = rq.group_at(vm);
+        rq.nr += u32::from(!rq.groups[at].throttled);
         let others = rq.groups[at].tasks.iter().map(|&other| &self.tasks[other as usize]);
         let (mean, weight) = entity::mean(others).unwrap_or((rq.groups[at].zero, 0));
         self.tasks[task as usize].join(mean, weight, slice_ns);
         rq.groups[at].tasks.push(task);
-        if rq.groups[at].tasks.len() == 1 {
+        if rq.groups[at].tasks.len() == 1 && !rq.groups[at].throttled {
             let (mean, weight) = rq.mean().unwrap_or((rq.zero, 0));
             rq.groups[at].entity.join(mean, weight, slice_ns);
             rq.groups[at].queued = true;
@@ -106,15 +113,15 @@ impl Eevdf {
         let (slice_ns, tick_ns) = (self.slice_ns, m.costs.tick_interval_ns);
         self.update_shares(m, cpu, vm);
         let rq = &mut self.rqs[cpu as usize];
-        rq.nr -= 1;
         let at = rq.group_at(vm);
+        rq.nr -= u32::from(!rq.groups[at].throttled);
         let all = rq.groups[at].tasks.iter().map(|&other| &self.tasks[other as usize]);
         let (mean, _) = entity::mean(all).expect("the task is among them");
         self.tasks[task as usize].leave(mean, slice_ns, tick_ns);
         rq.groups[at].tasks.retain(|&other| other != task);
         rq.groups[at].zero = mean;
         rq.groups[at].next = rq.groups[at].next.filter(|&next| next != task);
-        if rq.groups[at].tasks.is_empty() {
+        if rq.groups[at].tasks.is_empty() && rq.groups[at].queued {
             let (mean, _) = rq.mean().expect("the group is among them");
             rq.zero = mean;
             rq.groups[at].entity.leave(mean, slice_ns, tick_ns);
@@ -275,6 +282,7 @@ impl Class for Eevdf {
         if group_done || task_done {
             m.resched(cpu);
         }
+        self.spend(m, cpu, vm, ran_ns);
     }
 
     fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
@@ -282,12 +290,19 @@ impl Class for Eevdf {
         self.balance_at_tick(m, cpu);
     }
 
+    fn set_bounds(&mut self, m: &mut Machine, vm: u32, bounds: VmBounds) {
+        self.set_limit(m, vm, bounds.limit_mcpu);
+    }
+
     fn timer(&mut self, m: &mut Machine) {
-        m.events.cancel(CLASS_TIMER);
+        self.new_period(m);
     }
 
     fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool {
         let Some(there) = self.on[to as usize] else { return false };
+        if self.is_throttled(there, m.tasks[to as usize].vm) {
+            return false;
+        }
         let vm = m.tasks[to as usize].vm;
         let rq = &mut self.rqs[there as usize];
         let at = rq.group_at(vm);

@@ -7,6 +7,7 @@ use crate::cfs36::Cfs36;
 use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
+use crate::credit::{self, Credit};
 use crate::eevdf::Eevdf;
 use crate::guest::Programs;
 use crate::machine::Machine;
@@ -47,6 +48,9 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
         "cfs36" => PauseLoop::linux_3_6(),
         _ => PauseLoop::linux_6_18(),
     };
+    if job.scheduler == "credit" {
+        costs.tick_interval_ns = credit::TICK_NS;
+    }
     costs.pause_loop = job.case.ple.then_some(pause_loop);
     let mut m = Machine::new(topology, costs, tasks);
     if options.trace {
@@ -59,6 +63,10 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
         }
         "eevdf" => {
             let class = Eevdf::new(&m);
+            run_with(scenario, job, Sim::new(m, class))
+        }
+        "credit" => {
+            let class = Credit::new(&m);
             run_with(scenario, job, Sim::new(m, class))
         }
         "cfs36" => {
