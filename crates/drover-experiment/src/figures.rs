@@ -222,7 +222,8 @@ mod tests {
             ..host_reading(at, 0, 0)
         };
         let after = with_vms(at + Duration::from_secs(1), [200_000_000, 800_000_000]);
-        let samples_ns = vec![vec![0, 0], vec![100_000_000, 300_000_000], after.cpu_ns()];
+        let samples_ns =
+            vec![vec![0, 0], vec![100_000_000, 300_000_000], vec![200_000_000, 800_000_000]];
         let measured = Measured { before: with_vms(at, [0, 0]), after, samples_ns };
         let run = of_run(&scenario, &scenario.cases[0], 1, &measured);
         assert_eq!((run.duration_s, run.fault), (1.0, None));

@@ -35,6 +35,7 @@ mod reading;
 mod scenario_file;
 mod sched_ext;
 mod scheduler;
+mod task_clock;
 mod threads;
 mod vm;
 mod wall;

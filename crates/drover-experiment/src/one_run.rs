@@ -10,7 +10,7 @@ use crate::moments::{Action, moments};
 use crate::observer::Precedence;
 use crate::pause;
 use crate::process::Place;
-use crate::reading::{Edge, Reading};
+use crate::reading::{Edge, Prepared, Reading};
 use crate::scheduler::RunningScheduler;
 use crate::vm::RunningVm;
 use anyhow::Result;
@@ -75,9 +75,13 @@ impl OneRun<'_> {
         let early = self.case.vms.iter().zip(&vms).filter(|(vm, _)| vm.start_s.is_none());
         early.for_each(|(_, running)| running.go());
         let began = Instant::now() + Duration::from_secs_f64(self.scenario.warmup_s);
+        let prepared = Prepared::take(&mut vms)?;
+        if self.scenario.sample_ms.is_some() {
+            vms.iter_mut().for_each(RunningVm::sample_from_now);
+        }
         pause::until(began, self.stop)?;
-        let before = Reading::take(Edge::First, &mut vms, self.bpf)?;
-        let mut samples_ns = vec![before.cpu_ns()];
+        let before = Reading::take(Edge::First(prepared), &mut vms, self.bpf)?;
+        let mut samples_ns = vec![sample(&vms)?];
         let plan = moments(&self.case.vms, self.scenario.duration_s, self.scenario.sample_ms);
         let mut ends_on_sample = false;
         for (at_s, action) in plan {
@@ -89,8 +93,10 @@ impl OneRun<'_> {
                 Action::End { is_sample } => ends_on_sample = is_sample,
             }
         }
+        if ends_on_sample {
+            samples_ns.push(sample(&vms)?);
+        }
         let after = Reading::take(Edge::Last, &mut vms, self.bpf)?;
-        samples_ns.extend(ends_on_sample.then(|| after.cpu_ns()));
         check(&mut vms, scheduler)?;
         Ok(Measured { before, after, samples_ns })
     }
@@ -151,7 +157,7 @@ impl OneRun<'_> {
 }
 
 fn sample(vms: &[RunningVm]) -> Result<Vec<u64>, Failure> {
-    vms.iter().map(RunningVm::cpu_ns).collect()
+    vms.iter().map(RunningVm::sample_ns).collect()
 }
 
 /// Whether all that was measured ran to the end.

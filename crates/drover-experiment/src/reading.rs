@@ -27,10 +27,30 @@ pub(crate) struct Reading {
 }
 
 /// Which end of the measured time a reading is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Edge {
-    First,
+    /// What takes long was read before.
+    First(Prepared),
     Last,
+}
+
+/// All threads of the host, read before the measured time.
+#[derive(Debug)]
+pub(crate) struct Prepared(Instant, Vec<ThreadTime>);
+
+impl Prepared {
+    /// Reads what takes long, and opens what is then read often: the measured time begins when it is
+    /// due, not when all that is done.
+    ///
+    /// # Errors
+    /// A fault when a VM is gone.
+    pub fn take(vms: &mut [RunningVm]) -> Result<Self, Failure> {
+        for vm in vms {
+            vm.read()?;
+        }
+        let (at, threads) = read_threads()?;
+        Ok(Self(at, threads))
+    }
 }
 
 impl Reading {
@@ -45,18 +65,15 @@ impl Reading {
         vms: &mut [RunningVm],
         bpf: Option<&BpfStats>,
     ) -> Result<Self, Failure> {
-        let early = (edge == Edge::First).then(read_threads).transpose()?;
         let at = Instant::now();
         let vms = vms.iter_mut().map(RunningVm::read).collect::<Result<_, _>>()?;
         let host = proc_stat::read()?;
         let bpf_run_ns = bpf.map(BpfStats::run_ns);
-        let (threads_at, threads) = early.map_or_else(read_threads, Ok)?;
+        let (threads_at, threads) = match edge {
+            Edge::First(Prepared(at, threads)) => (at, threads),
+            Edge::Last => read_threads()?,
+        };
         Ok(Self { at, vms, host, bpf_run_ns, threads, threads_at })
-    }
-
-    /// CPU time of each VM so far, ns.
-    pub fn cpu_ns(&self) -> Vec<u64> {
-        self.vms.iter().map(|vm| vm.threads.iter().map(|thread| thread.cpu_ns).sum()).collect()
     }
 }
 

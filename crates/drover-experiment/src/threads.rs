@@ -62,6 +62,11 @@ impl Threads {
         Ok(())
     }
 
+    /// The threads known.
+    pub fn tids(&self) -> impl Iterator<Item = u32> {
+        self.open.iter().map(|thread| thread.tid)
+    }
+
     /// The CPU time of each known thread, in the order of their numbers. One that ended is left out.
     ///
     /// # Errors

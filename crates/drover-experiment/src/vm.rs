@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::kit::Tools;
 use crate::process::{Place, Process};
+use crate::task_clock::TaskClock;
 use crate::threads::{ThreadTime, Threads};
 use anyhow::{Context, Result};
 use drover_core::scenario::{Vm, Vmm, Workload};
@@ -33,6 +34,8 @@ pub(crate) struct RunningVm {
     /// None once it was killed.
     process: Option<Process>,
     threads: Threads,
+    /// Exact clocks of its threads, where it is sampled and the host has them.
+    clocks: Vec<TaskClock>,
     /// What was read before it was killed.
     last: Option<VmReading>,
 }
@@ -61,7 +64,15 @@ impl RunningVm {
         };
         let process = Process::spawn(command, &tools.dir.join(format!("{}.log", vm.name)), place)?;
         let (name, vcpus, threads) = (vm.name.clone(), vm.vcpus, Threads::of(process.pid()));
-        Ok(Self { name, vcpus, guest, process: Some(process), threads, last: None })
+        Ok(Self {
+            name,
+            vcpus,
+            guest,
+            process: Some(process),
+            threads,
+            clocks: Vec::new(),
+            last: None,
+        })
     }
 
     /// Whether it has booted and stands ready.
@@ -123,11 +134,29 @@ impl RunningVm {
         Ok(VmReading { threads, guest })
     }
 
+    /// From now on it will be sampled: opens exact clocks of the threads it has.
+    pub fn sample_from_now(&mut self) {
+        let clocks: std::io::Result<Vec<_>> = self.threads.tids().map(TaskClock::open).collect();
+        self.clocks = clocks.unwrap_or_default();
+    }
+
+    /// CPU time for samples, ns: from a moment of its own, exact where the host has the means.
+    ///
+    /// # Errors
+    /// A fault when its process is gone.
+    pub fn sample_ns(&self) -> Result<u64, Failure> {
+        if self.clocks.is_empty() {
+            return self.cpu_ns();
+        }
+        let sum = self.clocks.iter().map(TaskClock::ns).sum::<io::Result<u64>>();
+        sum.map_err(|error| self.unreadable(&error))
+    }
+
     /// CPU time so far, ns, of the threads it had when it was last [`RunningVm::read`].
     ///
     /// # Errors
     /// A fault when its process is gone.
-    pub fn cpu_ns(&self) -> Result<u64, Failure> {
+    fn cpu_ns(&self) -> Result<u64, Failure> {
         let sum = |threads: &[ThreadTime]| threads.iter().map(|thread| thread.cpu_ns).sum();
         match &self.last {
             Some(last) => Ok(sum(&last.threads)),

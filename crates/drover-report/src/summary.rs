@@ -114,6 +114,12 @@ impl<'a> Summary<'a> {
         self.of_host(subject.case, scheduler, |run| figure(run.vm(subject.vm)?))
     }
 
+    /// Whether anything is promised or forbidden to a VM: what it gets is then told in pCPUs, because
+    /// that is how it was asked.
+    pub(crate) fn has_promises(&self) -> bool {
+        self.has(|vm| vm.limit_pct.is_some() || vm.reservation_pct.is_some_and(|pct| pct > 0))
+    }
+
     /// Whether any VM in any run has this figure.
     pub(crate) fn has(&self, figure: impl Fn(&VmFigures) -> bool) -> bool {
         self.results.runs.iter().flat_map(|run| &run.vms).any(figure)

@@ -170,13 +170,18 @@ fn by_vm(
 }
 
 fn cpu_time(summary: &Summary) -> Grid {
+    let promises = summary.has_promises();
     let lead_cells = |subject: &Subject| {
         let vm = summary.any_run_of(subject);
         let owed = vm.and_then(|vm| vm.share_owed_pct);
-        vec![
-            vm.map_or(ABSENT.to_owned(), |vm| count(vm.shares.into())),
-            owed.map_or(ABSENT.to_owned(), |owed| format!("{owed:.1}")),
-        ]
+        let mut cells = vec![vm.map_or(ABSENT.to_owned(), |vm| count(vm.shares.into()))];
+        if promises {
+            let pct = |pct: Option<u32>| pct.map_or(ABSENT.to_owned(), |pct| pct.to_string());
+            cells.push(pct(vm.and_then(|vm| vm.reservation_pct.filter(|pct| *pct > 0))));
+            cells.push(pct(vm.and_then(|vm| vm.limit_pct)));
+        }
+        cells.push(owed.map_or(ABSENT.to_owned(), |owed| format!("{owed:.1}")));
+        cells
     };
     let cells = |subject: &Subject, scheduler: &str| {
         let of = |figure: fn(&VmFigures) -> Option<f64>| summary.of_vm(subject, scheduler, figure);
@@ -191,7 +196,10 @@ fn cpu_time(summary: &Summary) -> Grid {
         });
         cells
     };
-    let lead = vec!["case", "VM", "shares", "owed %"];
+    let lead = match promises {
+        true => vec!["case", "VM", "shares", "reserved %", "limit %", "owed %"],
+        false => vec!["case", "VM", "shares", "owed %"],
+    };
     let columns = ["got %", "cpu s", "per vCPU s"];
     by_vm(summary, lead, &columns, &summary.subjects(), lead_cells, cells)
 }

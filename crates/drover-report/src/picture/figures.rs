@@ -3,8 +3,11 @@
 
 use super::shapes::Colors;
 use crate::summary::{Spread, Subject, Summary};
-use drover_core::results::{VmFigures, WakeupUs};
+use drover_core::results::{Run, VmFigures, WakeupUs};
 use drover_core::scenario::Clock;
+
+/// A point of a line stands for at least this time, ms.
+const POINT_MS: u32 = 50;
 
 /// Some panels of the same kind beside each other, with one legend.
 pub(super) struct Figure {
@@ -83,11 +86,19 @@ fn with_bars(figure: Figure) -> Option<Figure> {
 
 /// For each scheduler what VMs got, beside what they are owed: a group for each case.
 fn shares(summary: &Summary) -> Option<Figure> {
-    let vms = summary.vms();
+    let (vms, in_pcpus) = (summary.vms(), summary.has_promises());
     let bar = |case: &str, scheduler: &str, series: usize| {
         let subject = Subject { case, vm: vms[series] };
-        let value = summary.of_vm(&subject, scheduler, |vm| vm.share_got_pct)?;
-        let mark = summary.any_run_of(&subject).and_then(|vm| vm.share_owed_pct);
+        let of_pcpu = |run: &Run, cpu_s: f64| 100.0 * cpu_s / run.duration_s;
+        let run = summary.runs(case, scheduler).next()?;
+        let (value, mark) = if in_pcpus {
+            let got = |run: &Run| Some(of_pcpu(run, run.vm(subject.vm)?.cpu_s?));
+            let owed = run.vm(subject.vm).and_then(|vm| vm.owed_cpu_s);
+            (summary.of_host(case, scheduler, got)?, owed.map(|owed_s| of_pcpu(run, owed_s)))
+        } else {
+            let mark = summary.any_run_of(&subject).and_then(|vm| vm.share_owed_pct);
+            (summary.of_vm(&subject, scheduler, |vm| vm.share_got_pct)?, mark)
+        };
         Some(Bar { series, value, mark })
     };
     let panel = |scheduler: &&str| {
@@ -101,11 +112,11 @@ fn shares(summary: &Summary) -> Option<Figure> {
     let owed = summary.has(|vm| vm.share_owed_pct.is_some());
     with_bars(Figure {
         title: "CPU used by each VM".to_owned(),
-        y_title: "% of all VMs' CPU time".to_owned(),
+        y_title: if in_pcpus { "% of one pCPU" } else { "% of all VMs' CPU time" }.to_owned(),
         series: owned(&vms),
         colors: Colors::Vms,
         one_scale: true,
-        mark: owed.then_some("owed by shares"),
+        mark: owed.then_some(if in_pcpus { "owed" } else { "owed by shares" }),
         panels: summary.schedulers.iter().map(panel).collect(),
     })
 }
@@ -181,11 +192,15 @@ fn timelines(summary: &Summary) -> Option<Figure> {
             let Some(run) = summary.runs(case, scheduler).next() else { continue };
             let line = |(series, vm): (usize, &&str)| {
                 let timeline = run.vm(vm)?.timeline.as_ref()?;
-                let interval_s = f64::from(timeline.interval_ms) / 1000.0;
-                let point = |(index, cpu_s): (usize, &f64)| {
-                    ((index as f64 + 0.5) * interval_s, 100.0 * cpu_s / interval_s)
+                // Intervals of a few ms show slices, not what a VM gets.
+                let together = POINT_MS.div_ceil(timeline.interval_ms.max(1)) as usize;
+                let interval_s = f64::from(timeline.interval_ms) / 1000.0 * together as f64;
+                let point = |(index, cpu_s): (usize, &[f64])| {
+                    let used_s: f64 = cpu_s.iter().sum();
+                    ((index as f64 + 0.5) * interval_s, 100.0 * used_s / interval_s)
                 };
-                let points: Vec<_> = timeline.cpu_s.iter().enumerate().map(point).collect();
+                let whole = timeline.cpu_s.chunks_exact(together);
+                let points: Vec<_> = whole.enumerate().map(point).collect();
                 (!points.is_empty()).then_some(Line { series, points })
             };
             let lines: Vec<Line> = vms.iter().enumerate().filter_map(line).collect();
@@ -240,6 +255,19 @@ mod tests {
         assert_eq!((groups.len(), groups[0].bars.len()), (7, 2));
         assert_eq!(groups[0].bars[0].mark, Some(12.5));
         assert!((groups[0].bars[0].value.median - 12.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_something_is_promised_bars_and_marks_are_in_percent_of_a_pcpu() {
+        let mut results = sample::shares();
+        for vm in results.runs.iter_mut().flat_map(|run| &mut run.vms) {
+            (vm.limit_pct, vm.owed_cpu_s, vm.cpu_s) = (Some(150), Some(6.0), Some(5.0));
+        }
+        let figures = figures(&Summary::new(&results));
+        assert_eq!((figures[0].y_title.as_str(), figures[0].mark), ("% of one pCPU", Some("owed")));
+        let Content::Bars(groups) = &figures[0].panels[0].content else { panic!("no bars") };
+        let bar = &groups[0].bars[0];
+        assert_eq!((bar.value.median, bar.mark), (125.0, Some(150.0)), "of 4 s");
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn orders_that_cannot_be_followed_are_refused_in_one_line() {
 
 #[test]
 fn settings_stay_whole_and_follow_their_sources() {
-    Boot::new("settings::inside").run();
+    Boot::new("settings::inside").pcpus(4).run();
 }
 
 #[test]

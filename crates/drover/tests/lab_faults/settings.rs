@@ -15,6 +15,7 @@ use nix::sys::signal::Signal;
 use crate::host::{self, Daemon, drover, refusal, say, set_online};
 use crate::vms::{MicroVm, SLEEP, start_quickly};
 
+const OPERATING: &str = include_str!("../../../../docs/operating.md");
 const CONFIG: &str = "/etc/drover/drover.toml";
 const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
 /// Changes of the host are to be in force within this time.
@@ -24,10 +25,13 @@ const NOTICED: Duration = Duration::from_secs(1);
 #[ignore = "runs inside the lab"]
 fn inside() {
     host::must_be_lab();
-    let (web, db) = (MicroVm::start("web", 1, SLEEP), MicroVm::start("db", 2, SLEEP));
-    let daemon = start_quickly(&[&web, &db]);
-    host::wait_until("both are found", NOTICED, || host::list().len() == 2);
+    let (web, db) = (MicroVm::start("web", 2, SLEEP), MicroVm::start("db", 2, SLEEP));
+    let build = MicroVm::start("build", 4, SLEEP);
+    let daemon = start_quickly(&[&web, &db, &build]);
+    host::wait_until("all are found", NOTICED, || host::list().len() == 3);
     as_printed();
+    drop(build);
+    host::wait_until("one is gone", NOTICED, || host::list().len() == 2);
     refused();
     let daemon = killed_in_the_middle(daemon, &[&web, &db]);
     the_hosts_own(&web);
@@ -64,34 +68,49 @@ fn origin(vm: &VmStatus, key: Key) -> &str {
     &vm.why.iter().find(|why| why.key == key).expect("every value has one").origin
 }
 
-/// The session of docs/operating.md.
+/// The session of docs/operating.md does what is printed there: refuses what it refuses, in these words.
 fn as_printed() {
-    say("a session");
-    must("pool add prod --reservation 100% --shares high");
-    must("pool add web --parent prod --limit 150%");
-    must("vm set web --pool web --reservation 50% --limit 100%");
-    must("vm set db --pool prod --shares low --cosched off");
-    let web = vm("web");
-    assert_eq!((web.reservation_mcpu, web.limit_mcpu), (500, Some(1000)));
-    assert_eq!((web.pool.as_deref(), vm("db").shares), (Some("web"), 1000));
-    let why = must("vm list --why");
-    assert!(why.contains("reservation") && why.contains("drover vm set"), "{why}");
-    let list = must("pool list");
-    assert!(list.contains("prod") && list.contains("  web"), "{list}");
-    print!("{}{list}{why}", must("vm list"));
+    say("the session of docs/operating.md");
+    let session = OPERATING.split("## Pools\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut lines = session.lines().filter_map(|line| line.strip_prefix("    ")).peekable();
+    let mut commands = 0;
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("$ sudo drover ") else { continue };
+        match lines.peek() {
+            Some(told) if told.starts_with("drover: ") => {
+                let words: Vec<&str> = command.split(' ').collect();
+                assert_eq!(refusal(&drover(&words)).trim_end(), *told, "drover {command}");
+            }
+            // Figures change; what the columns are called does not.
+            Some(told) if !told.starts_with('$') => {
+                let said = must(command);
+                let titles: Vec<&str> = said.lines().next().unwrap().split_whitespace().collect();
+                assert_eq!(titles, told.split_whitespace().collect::<Vec<_>>(), "drover {command}");
+            }
+            _ => drop(must(command)),
+        }
+        commands += 1;
+    }
+    assert!(commands > 9, "{commands} commands");
 }
 
 fn refused() {
     say("refusals");
+    must("pool add web --parent prod --limit 150%");
+    must("vm set web --pool web --reservation 50% --limit 100%");
+    must("vm set db --pool prod --shares low --cosched off");
     refused_with("vm set web --reservation 90% --limit 80%", "more than its limit of 80%");
-    refused_with("vm set db --reservation 300%", "this host has");
+    refused_with("vm set db --reservation 450%", "this host has");
     refused_with("vm set db --pool nowhere", "known are");
     refused_with("pool set prod --parent web", "inside itself");
-    refused_with("pool set prod --limit 50%", "limited to 50% and has 100% reserved");
+    refused_with("pool set prod --limit 50%", "limited to 50% and has 200% reserved");
     refused_with("pool remove web", "not empty (VM web)");
     refused_with("pool remove nowhere", "there is no pool");
     refused_with("pool add prod", "drover pool set prod");
     assert_eq!((vm("web").reservation_mcpu, pools().len()), (500, 2), "nothing was changed");
+    let now = vm("db");
+    assert_eq!((now.pool.as_deref(), now.shares), (Some("prod"), 1000));
+    assert_eq!(origin(&now, Key::Cosched), "drover vm set");
 }
 
 /// A daemon is killed while orders follow each other: it comes back with one of them, whole.
@@ -140,7 +159,7 @@ fn the_hosts_own(web: &MicroVm) {
     fs::create_dir_all(GROUP).unwrap();
     fs::write(format!("{GROUP}/cpu.weight"), "300").unwrap();
     fs::write(format!("{GROUP}/cgroup.procs"), web.pid().to_string()).unwrap();
-    host::wait_until("the cgroup counts", NOTICED, || vm("web").shares == 3000);
+    host::wait_until("the cgroup counts", NOTICED, || vm("web").shares == 6000);
     fs::write(format!("{GROUP}/cpu.max"), "40000 100000").unwrap();
     host::wait_until("its limit counts", NOTICED, || vm("web").limit_mcpu == Some(400));
     assert!(origin(&vm("web"), Key::Limit).ends_with("web.scope/cpu.max"));
@@ -150,7 +169,7 @@ fn the_hosts_own(web: &MicroVm) {
     fs::write(CONFIG, rules).unwrap();
     host::wait_until("the configuration counts", NOTICED, || vm("web").limit_mcpu == Some(700));
     let now = vm("web");
-    assert_eq!((now.shares, origin(&now, Key::Shares)), (500, "/etc/drover/drover.toml:1 (*)"));
+    assert_eq!((now.shares, origin(&now, Key::Shares)), (1000, "/etc/drover/drover.toml:1 (*)"));
     assert_eq!(origin(&now, Key::Limit), "/etc/drover/drover.toml:5 (w*)");
     let begun = Instant::now();
     must("vm set web --shares 77");
@@ -170,16 +189,16 @@ fn cut_off() {
     host::wait_until("the cgroup counts again", NOTICED, || vm("web").limit_mcpu == Some(400));
 }
 
-/// A promise that was made on two pCPUs and is to be kept on one.
+/// A promise that was made on four pCPUs and is to be kept on one.
 fn pcpus_go() {
-    say("a pCPU goes");
+    say("pCPUs go");
     must("vm set db --pool default");
     must("pool remove prod");
     must("vm set db --reservation 160%");
-    set_online(1, false);
+    (1..4).for_each(|pcpu| set_online(pcpu, false));
     host::wait_until("promises shrink", NOTICED, || vm("db").reservation_mcpu == 1000);
     assert!(must("vm list").contains("100%!"));
     refused_with("vm set db --reservation 170%", "are online");
-    set_online(1, true);
+    (1..4).for_each(|pcpu| set_online(pcpu, true));
     host::wait_until("promises are kept again", NOTICED, || vm("db").reservation_mcpu == 1600);
 }
