@@ -116,7 +116,7 @@ s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 		return cpu;
 	find_helper(&drover, p, t);
 	drover_woken(&drover, t);
-	if (idle)
+	if (idle && drover_may_begin(&drover, t))
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns, 0);
 	return cpu;
 }
@@ -166,6 +166,15 @@ void BPF_PROG(drover_running_op, struct task_struct *p)
 
 	if (t)
 		drover_running(&drover, p, t, scx_bpf_task_cpu(p));
+}
+
+SEC("struct_ops/drover_tick")
+void BPF_PROG(drover_tick_op, struct task_struct *p)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		drover_tick(&drover, p, t, scx_bpf_task_cpu(p));
 }
 
 SEC("struct_ops/drover_stopping")
@@ -320,6 +329,7 @@ int drover_order(struct vm_order *order)
 	vm->limit_mcpu = order->limit_mcpu;
 	vm->pool = order->pool;
 	vm->cosched_mode = order->cosched_mode;
+	cosched_settle(&drover, vm);
 	vm_settle(&drover, order->slot);
 	begin_to_look();
 	return 0;
@@ -359,6 +369,7 @@ struct sched_ext_ops drover_ops = {
 	.dispatch = (void *)drover_dispatch_op,
 	.running = (void *)drover_running_op,
 	.stopping = (void *)drover_stopping_op,
+	.tick = (void *)drover_tick_op,
 	.set_weight = (void *)drover_set_weight,
 	.set_cpumask = (void *)drover_set_cpumask,
 	.update_idle = (void *)drover_update_idle,
@@ -373,8 +384,9 @@ struct sched_ext_ops drover_ops = {
 	/*
 	 * Queued wake-ups: the waker does not wait for the run queue of the pCPU it
 	 * wakes, which matters where that pCPU is itself a vCPU that may not run.
+	 * The last thread is enqueued, too: a co-stopped vCPU leaves its pCPU idle.
 	 */
-	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ALLOW_QUEUED_WAKEUP,
+	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_ENQ_LAST,
 	.timeout_ms = 30000,
 	.name = "drover",
 };

@@ -34,6 +34,12 @@ static u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task)
 	return task->se.sum_exec_runtime;
 }
 
+static u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
+{
+	/* In the kernel, or in user space but not in the guest: that is the VMM. */
+	return task->stime + task->utime - task->gtime;
+}
+
 static u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
 {
 	return scx_bpf_task_cpu(task);

@@ -79,6 +79,9 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int nr_cpus_allowed;
+	u64 utime;
+	u64 stime;
+	u64 gtime;
 	const struct cpumask *cpus_ptr;
 	struct sched_entity se;
 	struct sched_ext_entity scx;
@@ -141,6 +144,7 @@ enum scx_kick_flags {
 };
 enum scx_ops_flags {
 	SCX_OPS_KEEP_BUILTIN_IDLE = 1 << 0,
+	SCX_OPS_ENQ_LAST = 1 << 1,
 	SCX_OPS_ALLOW_QUEUED_WAKEUP = 1 << 5,
 };
 
@@ -153,6 +157,7 @@ struct sched_ext_ops {
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*tick)(struct task_struct *p);
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
 	void (*update_idle)(s32 cpu, bool idle);

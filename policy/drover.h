@@ -16,8 +16,10 @@ static __always_inline void drover_start(struct drover *d)
 {
 	u32 i;
 
-	for_each_index(i, 0, d->params.nr_pcpus)
+	for_each_index(i, 0, d->params.nr_pcpus) {
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
+		d->nr_online += pcpu_at(d, i)->online;
+	}
 	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
 }
@@ -39,7 +41,7 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (wake_preempt(d, task, t, near, woken))
+	if (!cosched_holds(vm_at(d, t->slot)) && wake_preempt(d, task, t, near, woken))
 		return;
 	waiting_enter(d, task, t, near);
 	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
@@ -61,9 +63,15 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	/* Confined threads are not picked by vruntime: they say nothing of their siblings. */
 	if (!t->confined && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
 		vm->vruntime_floor_ns = t->vruntime_ns;
-	__sync_fetch_and_add(&vm->nr_running, 1);
+	share_begin(vm, t, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	pcpu->charged_at_ns = now_ns;
+	if (t->kind == THREAD_VCPU) {
+		together_tally(vm, now_ns);
+		__sync_fetch_and_add(&vm->vcpus_running, 1);
+		vcpu_running(d, t, at);
+		together_judge(d, vm, now_ns);
+	}
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	pcpu->preempt_pending = 0;
@@ -75,24 +83,61 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 }
 
-/* Charge the running thread, and its VM, for what it has run since last charged. */
+/* Charge the running thread, its VM and its books for what it has run since last charged. */
 static __always_inline void drover_charge(struct drover *d, struct task_struct *task,
 					  struct thread *t, u32 at)
 {
 	struct vm *vm = vm_at(d, t->slot);
+	u64 ran_ns = share_charge(d, vm, t, ground_cpu_time_ns(d, task));
 
-	reserve_charge(d, vm, share_charge(d, vm, t, ground_cpu_time_ns(d, task)));
+	reserve_charge(d, vm, ran_ns);
+	if (t->kind == THREAD_VCPU)
+		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 	if (d->nr_bound)
 		pcpu_at(d, at)->charged_at_ns = ground_now_ns(d);
+}
+
+/* The same for one that may go on without stopping. */
+static __always_inline void drover_charge_and_go_on(struct drover *d, struct task_struct *task,
+						    struct thread *t, u32 at)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	drover_charge(d, task, t, at);
+	share_end(vm, t);
+	share_begin(vm, t, ground_now_ns(d));
 }
 
 /* The thread stops running there, to wait or to sleep. */
 static __always_inline void drover_stopping(struct drover *d, struct task_struct *task,
 					    struct thread *t, u32 at)
 {
+	struct vm *vm = vm_at(d, t->slot);
+
 	drover_charge(d, task, t, at);
-	__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_running, 1);
+	share_end(vm, t);
+	if (t->kind == THREAD_VCPU) {
+		together_tally(vm, ground_now_ns(d));
+		__sync_fetch_and_sub(&vm->vcpus_running, 1);
+		vcpu_halted(d, t);
+	}
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
+}
+
+/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
+static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
+		return;
+	drover_charge_and_go_on(d, task, t, at);
+	cosched_review(d, t->slot, ground_now_ns(d));
+}
+
+/* May a waking thread begin at once where a pCPU is idle? */
+static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
+{
+	return !cosched_holds(vm_at(d, t->slot));
 }
 
 /*
@@ -102,15 +147,25 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_dispatch(struct drover *d, u32 at, struct task_struct *task,
 					    struct thread *t)
 {
+	bool first;
+	bool stopped;
+	bool go_on;
+
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	pcpu_at(d, at)->preempt_pending = 0;
 	if (t) {
-		/* It may go on without stopping: charge what it has run so far. */
-		drover_charge(d, task, t, at);
+		drover_charge_and_go_on(d, task, t, at);
 		pcpu_at(d, at)->running_vruntime_ns = t->vruntime_ns;
 	}
-	if (!pick_next(d, at, t) || !t)
+	first = d->nr_together && round_notice(d, at);
+	stopped = t && d->nr_choosy && cosched_must_stop(d, at, t);
+	go_on = pick_next(d, at, stopped ? NULL : t);
+	/* After the choice: the least served VM is the same for whoever is told to ask. */
+	if (first)
+		round_tell(d, at);
+	if (!go_on || !t || stopped)
 		return;
+	round_note(d, at, t->slot);
 	share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, d->params.slice_ns);
 }
@@ -138,6 +193,11 @@ static __always_inline void drover_idle(struct drover *d, u32 at)
 	if (d->nr_confined_waiting && !pcpu->idle_looked) {
 		pcpu->idle_looked = 1;
 		somebody = true;
+	}
+	/* Neither may vCPUs that must start together: look once, too. */
+	if (somebody && d->nr_choosy) {
+		somebody = !pcpu->idle_looked;
+		pcpu->idle_looked = 1;
 	}
 	if (somebody)
 		ground_kick(d, at);
@@ -196,13 +256,16 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 	pcpu_at(d, at)->preempt_pending = 0;
 	pcpu_at(d, at)->idle_looked = 0;
 	pcpu_at(d, at)->rests = 1;
-	pcpu_at(d, at)->online = 1;
+	pcpu_at(d, at)->called_slot = 0;
+	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
+		__sync_fetch_and_add(&d->nr_online, 1);
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }
 
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
-	pcpu_at(d, at)->online = 0;
+	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
+		__sync_fetch_and_sub(&d->nr_online, 1);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->orphans = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);

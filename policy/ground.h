@@ -33,6 +33,9 @@ GROUND u64 ground_now_ns(struct drover *d);
 /* CPU time the task has received in its life, as the ground accounts it. */
 GROUND u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task);
 
+/* How much of that was spent in the hypervisor, not in the guest, as far as sampling tells. */
+GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task);
+
 /* --- tasks --- */
 
 /* The pCPU the task runs on, or last ran on. */

@@ -26,6 +26,7 @@
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
+#include "round.h"
 #include "wait_bound.h"
 
 #define PICK_TRIES 6
@@ -95,11 +96,12 @@ CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 	return (s64)(here_order - there_order) > (s64)d->params.slice_ns ? there : here;
 }
 
-static __always_inline void pick_note_served(struct drover *d, u32 cell_index, u32 slot,
+static __always_inline void pick_note_served(struct drover *d, u32 pcpu, u32 cell_index, u32 slot,
 					     bool from_here)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 
+	round_note(d, pcpu, slot);
 	if (!cell)
 		return;
 	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = ground_now_ns(d);
@@ -107,26 +109,42 @@ static __always_inline void pick_note_served(struct drover *d, u32 cell_index, u
 	cell->taken[bounded(slot, DROVER_MAX_VMS)] += from_here;
 }
 
+/* Take a thread of that VM. */
+CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
+{
+	u64 here = ground_vm_queue(d, slot, cell_index);
+	u64 queue = d->params.nr_cells < 2 ? here : pick_queue_of(d, pcpu, cell_index, slot);
+
+	if (!wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue) &&
+	    !ground_take_first(d, queue))
+		return false;
+	pick_note_served(d, pcpu, cell_index, slot, queue == here);
+	return true;
+}
+
 /* Take a thread of the cell's least served VM, or of one that is owed a turn. */
-static __always_inline bool pick_from_cell(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
-					   u32 try)
+CHECKED_APART bool pick_from_cell(THE_DROVER, u32 pcpu, u32 cell_index, u64 key, u32 try)
 {
 	u32 slot = tournament_slot(key);
-	u64 queue;
 
+	if (d->nr_choosy && !cosched_admits(d, pcpu, slot, 0))
+		return false;
 	if (wait_bound_owes_turn(d, cell_index, slot))
 		return wait_bound_serve_turn(d, pcpu, cell_index, slot);
-	queue = d->params.nr_cells < 2 ? ground_vm_queue(d, slot, cell_index) :
-					 pick_queue_of(d, pcpu, cell_index, slot);
 	share_clock_to(d, vm_at(d, slot)->vtime_ns);
-	if (wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue) ||
-	    ground_take_first(d, queue)) {
-		pick_note_served(d, cell_index, slot,
-				 queue == ground_vm_queue(d, slot, cell_index));
+	if (pick_from_vm(d, pcpu, cell_index, slot))
 		return true;
-	}
 	pick_ask_later(d, cell_index, key, try);
 	return false;
+}
+
+/* The round says that VM: a thread of it that waits here, if any. */
+CHECKED_APART bool pick_stay(THE_DROVER, u32 pcpu, u32 home, u32 slot)
+{
+	struct cell *cell = ground_cell(d, home);
+
+	return cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
+	       pick_from_vm(d, pcpu, home, slot);
 }
 
 /* A thread of the pCPU's own queue that has waited beyond the bound. */
@@ -155,6 +173,13 @@ CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	if ((s64)(vruntime_ns - order) <= (s64)d->params.slice_ns)
 		return false;
 	return ground_take_first(d, ground_vm_queue(d, slot, other));
+}
+
+/* The running thread's VM goes on: with that thread, unless a sibling has run less. */
+static __always_inline bool pick_go_on(struct drover *d, u32 pcpu, struct thread *running)
+{
+	return d->params.nr_cells < 2 ||
+	       !pick_sibling(d, pcpu, running->slot, running->vruntime_ns);
 }
 
 /* A cell other than mine whose least served VM is far behind `key`. */
@@ -309,8 +334,9 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 		if (first == TOURNAMENT_NOBODY ||
 		    (tournament_before(running_key, first) && slot != tournament_slot(running_key)))
 			break;
-		if (ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance))) {
-			pick_note_served(d, here ? home : glance, slot, true);
+		if ((!d->nr_choosy || cosched_admits(d, pcpu, slot, 0)) &&
+		    ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance))) {
+			pick_note_served(d, pcpu, here ? home : glance, slot, true);
 			return true;
 		}
 		pick_due_later(d, here ? home : glance, first, try);
@@ -355,15 +381,54 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	return PICKED_NONE;
 }
 
-/* Does the running thread give way to the best that waits? To a sibling, always. */
-static __always_inline bool pick_yields(u64 running_key, u64 own_key, u64 cell_key)
+/*
+ * Must the VM of the round give way to who waits here? Elsewhere was decided
+ * without these: to one that has received less by more than the VM gets in a round.
+ */
+CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 home, u32 stay)
+{
+	struct vm *vm = vm_at(d, stay);
+	u64 round_ns = share_weigh(vm, d->params.slice_ns * (vm->nr_running + 1));
+	struct cell *cell = ground_cell(d, home);
+	u64 waiting = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
+	u64 best;
+	u64 key;
+
+	/* Its own leaf may be behind; that is not somebody else. */
+	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
+		waiting = TOURNAMENT_NOBODY;
+	best = pick_earliest(pick_own_key(d, pcpu), waiting);
+	key = tournament_key(share_vtime_now(vm, ground_now_ns(d)) - round_ns, stay);
+	return tournament_before(best, key);
+}
+
+/* Does a sibling wait here that has run less than the running thread? */
+CHECKED_APART bool pick_sibling_is_behind(THE_DROVER, u32 home, u32 slot, u64 vruntime_ns)
+{
+	struct cell *cell = ground_cell(d, home);
+	u64 order = 0;
+
+	return cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
+	       ground_first_order(d, ground_vm_queue(d, slot, home), &order) &&
+	       (s64)(order - vruntime_ns) < 0;
+}
+
+/*
+ * Does the running thread give way to the best that waits? To a sibling always; where
+ * all pCPUs ask at once, only to one that has run less: whoever asked last would else
+ * put the same thread out each time.
+ */
+static __always_inline bool pick_yields(struct drover *d, u32 home, struct thread *running,
+					u64 running_key, u64 own_key, u64 cell_key)
 {
 	if (own_key != TOURNAMENT_NOBODY && !tournament_before(running_key, own_key))
 		return true;
 	if (cell_key == TOURNAMENT_NOBODY)
 		return false;
-	return tournament_slot(cell_key) == tournament_slot(running_key) ||
-	       !tournament_before(running_key, cell_key);
+	if (tournament_slot(cell_key) == running->slot)
+		return !vm_at(d, running->slot)->together ||
+		       pick_sibling_is_behind(d, home, running->slot, running->vruntime_ns);
+	return !tournament_before(running_key, cell_key);
 }
 
 /* Somebody elsewhere who comes before `key` by enough. */
@@ -371,6 +436,27 @@ static __always_inline bool pick_from_elsewhere(struct drover *d, u32 pcpu, u64 
 {
 	return pick_from_neighbour(d, pcpu, key) ||
 	       (d->nr_confined_waiting && pick_from_crowd(d, pcpu, key));
+}
+
+/* The least served VM of the cell, or the next after the one that may not start. */
+static __always_inline u64 pick_least_served(struct drover *d, u32 home, u32 held)
+{
+	struct cell *cell = ground_cell(d, home);
+
+	if (held == DROVER_HOST_SLOT || !cell)
+		return share_least_served(d, home);
+	return tournament_best_but(d, &cell->by_share, held);
+}
+
+/* Another pCPU has called this one to a VM whose vCPUs start together (cosched.h). */
+CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
+{
+	u32 slot = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->called_slot, 0);
+
+	if (!slot)
+		return false;
+	return pick_from_vm(d, pcpu, pcpu_at(d, pcpu)->cell, slot) ||
+	       pick_from_vm(d, pcpu, pcpu_at(d, pcpu)->called_cell, slot);
 }
 
 /*
@@ -381,37 +467,53 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 {
 	u32 home = pcpu_at(d, pcpu)->cell;
 	u64 running_key = TOURNAMENT_NOBODY;
+	u32 slot = running ? running->slot : DROVER_MAX_VMS;
+	u32 held = DROVER_HOST_SLOT;
+	u32 stay;
 	u32 try;
 
 	/* On its way offline it still runs what must run there, and takes nothing else. */
 	if (!pcpu_at(d, pcpu)->online)
 		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
-	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)))
+	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) || pick_called(d, pcpu))
 		return false;
 	pick_next_glance(pcpu_at(d, pcpu));
-	if (running)
-		running_key = tournament_key(vm_at(d, running->slot)->vtime_ns, running->slot);
 	if (d->nr_reserved) {
 		u32 picked = pick_by_reserve(d, pcpu, running ? running->slot : DROVER_HOST_SLOT);
 
 		if (picked != PICKED_NONE)
 			return picked == PICKED_RUNNING;
 	}
+	stay = d->nr_together ? round_stay(d, pcpu, slot) : DROVER_MAX_VMS;
+	if (stay < DROVER_MAX_VMS && !pick_gives_way(d, pcpu, home, stay)) {
+		if (running && stay == slot &&
+		    (pcpu_at(d, pcpu)->round == d->round ||
+		     !pick_sibling_is_behind(d, home, slot, running->vruntime_ns)))
+			return pick_go_on(d, pcpu, running);
+		if (pick_stay(d, pcpu, home, stay))
+			return false;
+		if (running && stay == slot)
+			return pick_go_on(d, pcpu, running);
+	}
+	if (running)
+		running_key = tournament_key(
+			share_vtime_now(vm_at(d, running->slot), ground_now_ns(d)), running->slot);
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = share_least_served(d, home);
+		u64 key = pick_least_served(d, home, held);
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 
 		if (try == 0 && pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
 			return false;
-		if (running && !pick_yields(running_key, own_key, key))
-			return d->params.nr_cells < 2 ||
-			       !pick_sibling(d, pcpu, running->slot, running->vruntime_ns);
+		if (running && !pick_yields(d, home, running, running_key, own_key, key))
+			return pick_go_on(d, pcpu, running);
 		if (best == TOURNAMENT_NOBODY)
 			break;
 		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :
 				      pick_from_cell(d, pcpu, home, key, try))
 			return false;
+		if (vm_at(d, tournament_slot(key))->held_since_ns)
+			held = tournament_slot(key);
 	}
 	return !pick_anywhere(d, pcpu, home);
 }

@@ -90,6 +90,35 @@ static __always_inline void share_bound_claim(struct drover *d, struct vm *vm, u
 		vm->vtime_ns = floor_ns;
 }
 
+/* The thread begins to run: from now on its time is the VM's, although not charged yet. */
+static __always_inline void share_begin(struct vm *vm, struct thread *t, u64 now_ns)
+{
+	t->begun_ns = now_ns;
+	__sync_fetch_and_add(&vm->begun_sum_ns, now_ns);
+	__sync_fetch_and_add(&vm->nr_running, 1);
+}
+
+/* It stops. */
+static __always_inline void share_end(struct vm *vm, struct thread *t)
+{
+	__sync_fetch_and_sub(&vm->nr_running, 1);
+	__sync_fetch_and_sub(&vm->begun_sum_ns, t->begun_ns);
+}
+
+/*
+ * The VM's virtual time with what its running threads will be charged for. All
+ * pCPUs that ask at the same moment get the same answer, whoever was charged first.
+ */
+static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
+{
+	u64 uncharged_ns = vm->nr_running * now_ns - vm->begun_sum_ns;
+
+	/* Clocks of pCPUs differ by a little. */
+	if ((s64)uncharged_ns <= 0)
+		return vm->vtime_ns;
+	return vm->vtime_ns + share_weigh(vm, uncharged_ns);
+}
+
 /* What a VM that is awake may be owed. */
 static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 {
@@ -148,6 +177,7 @@ CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 	u64 key = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
+	u64 now_ns = ground_now_ns(d);
 	u32 try;
 
 	for_each_index(try, 0, 8) {
@@ -156,7 +186,7 @@ CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
 
 		if (!cell || key == TOURNAMENT_NOBODY || cell->turns[bounded(slot, DROVER_MAX_VMS)])
 			break;
-		fresh = tournament_key(vm_at(d, slot)->vtime_ns, slot);
+		fresh = tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, cell_index, slot, key, fresh);

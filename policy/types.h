@@ -54,6 +54,9 @@ typedef int64_t s64;
 #define DROVER_MAX_PCPUS 4096
 #define DROVER_MAX_CELLS 256
 #define DROVER_MAX_POOLS 1024
+/* vCPUs with books of their own: on the host, and of one VM. */
+#define DROVER_MAX_VCPUS 32768
+#define DROVER_VM_VCPUS 256
 
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
@@ -83,7 +86,8 @@ enum vm_state {
 
 /* One VM: the scheduled thing. Also slot 0, the host's own tasks. */
 struct vm {
-	u64 vtime_ns;          /* CPU time received, divided by shares */
+	u64 vtime_ns;          /* CPU time charged, divided by shares */
+	u64 begun_sum_ns;      /* of its running threads: since when not charged, summed up */
 	u64 vruntime_floor_ns; /* where a thread that arrives or wakes begins */
 	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
 	u64 id;  /* never reused, so that a late order finds nobody */
@@ -100,6 +104,30 @@ struct vm {
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
+	/* its vCPUs together, together.h and round.h */
+	u64 tally_ns;        /* until when the three below are counted */
+	u64 progressed_ns;   /* time in which any of its vCPUs ran */
+	u64 hazard_ns;       /* of that, while a sibling was ready and did not */
+	u64 pressed_ns;      /* time two or more wanted to run and not all could */
+	u64 window_ns;       /* when the VM was last judged */
+	u64 pressed_mark_ns; /* pressed_ns at that moment */
+	u32 vcpus_running;
+	u32 vcpus_waiting;
+	u32 together; /* its vCPUs are played in rounds */
+	u32 round;    /* the last round in which it was chosen */
+	u32 round_cell; /* and where first */
+	u32 pad;
+	/* its vCPUs kept from drifting apart, cosched.h */
+	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
+	u64 held_since_ns;     /* may not start; 0: it may */
+	u64 costop_ns;         /* time its vCPUs were ready and co-stopped (%CSTP) */
+	u64 nr_costops;
+	u64 nr_costarts;
+	u64 skew_max_ns;  /* the largest skew ever seen */
+	u32 costopped;    /* as a whole */
+	u32 nr_stopped;   /* vCPUs stopped alone */
+	u32 choosy;       /* its mode may have it wait beside an idle pCPU */
+	u32 vcpu_places;  /* how many places in vcpu_of were ever used */
 	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
 	u64 reserve_tag_ns; /* its reservation is served up to that real time, reserve.h */
 	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
@@ -119,6 +147,30 @@ struct vm {
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
+};
+
+enum vcpu_state {
+	VCPU_NONE = 0, /* a free record */
+	VCPU_HALTED = 1,
+	VCPU_READY = 2,
+	VCPU_RUNNING = 3,
+};
+
+/* The books of one vCPU, vcpu.h. */
+struct vcpu {
+	u64 progress_ns;     /* guest time, and halted time as far as it counts */
+	u64 lag_ns;          /* cumulative skew, as ESX 2 and 3 had it */
+	u64 lag_mark_ns;     /* ready: the VM's progressed_ns when that began */
+	u64 hypervisor_ns;   /* of its time, seen so far */
+	u64 costop_since_ns; /* 0: not co-stopped */
+	u64 costop_ns;
+	u64 costop_mark_ns; /* ready: costop_ns when that began */
+	u64 nr_costops;
+	u64 skew_max_ns;
+	u32 state; /* enum vcpu_state */
+	u32 pcpu;  /* running: where */
+	u32 slot;
+	u32 vcpu_id;
 };
 
 /* One pool of VMs and further pools; pool 0 is the root, always there. */
@@ -152,6 +204,7 @@ struct pool {
 struct thread {
 	u64 vruntime_ns;    /* its own CPU time, for order among siblings */
 	u64 charged_ns;     /* how much of the kernel's CPU time was charged */
+	u64 begun_ns;       /* running: since when not charged */
 	u64 ready_since_ns; /* 0: not waiting */
 	u64 vm_id;
 	u32 slot;           /* its VM, DROVER_HOST_SLOT for the host */
@@ -163,7 +216,7 @@ struct thread {
 	u32 weight;         /* of a host task, 100 = nice 0 */
 	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
 	u32 judged;         /* drover.pcpu_changes when that was last looked at */
-	u32 pad;
+	u32 record;         /* of a vCPU: its place in drover.vcpu; 0: none */
 };
 
 /* One physical CPU (a hardware thread). */
@@ -177,6 +230,10 @@ struct pcpu {
 	u32 idle_looked; /* looked once more since it became idle */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
 	u32 rests;       /* has become idle, and nobody ran since */
+	u32 round;       /* the last round it chose in, round.h */
+	u32 round_slot;  /* the VM it chose then */
+	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
+	u32 called_cell; /* where that VM's vCPU waits */
 	u32 pad;
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
@@ -194,7 +251,7 @@ struct tournament {
  */
 struct cell {
 	struct ground_lock lock;
-	u32 pad;
+	u32 round; /* the last round begun here, round.h */
 	struct tournament by_share;   /* who is the least served */
 	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
 	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */
@@ -212,6 +269,9 @@ struct params {
 	u64 preempt_gain_ns;  /* virtual time a waker must be behind to preempt */
 	u64 steal_gain_ns;    /* virtual time another cell's VM must be behind */
 	u64 wait_bound_ns;    /* no ready VM waits longer than this */
+	u64 skew_max_ns;      /* how far vCPUs of a VM may drift apart before a co-stop */
+	u64 hold_max_ns;      /* no VM waits longer for its vCPUs to start together */
+	u64 judge_window_ns;  /* how often it is asked which VMs need their vCPUs together */
 	u32 nr_pcpus;
 	u32 nr_cells;
 };
@@ -237,19 +297,27 @@ struct drover {
 	u32 promise_scale; /* of 1024: how much of promises can be kept */
 	u32 nr_pools;      /* in pool_order */
 	u32 levels_move;   /* some pool's level has not been found yet */
-	u32 pad;
+	u32 round;         /* counts rounds, round.h */
+	u64 round_end_ns;
 	u64 entitled_at_ns;
 	u64 reference_level; /* entitle.h */
+	u32 nr_together;  /* VMs played in rounds */
+	u32 nr_online;    /* pCPUs */
+	u32 nr_choosy;    /* VMs that may rather wait than run in part */
+	u32 vcpu_hint;    /* where to look for a free record next */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];
-	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
+	struct vcpu vcpu[DROVER_MAX_VCPUS];
+	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
+	u32 pool_order[DROVER_MAX_POOLS];              /* parents first, pool.h */
 };
 
-_Static_assert(sizeof(struct vm) == 208, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 72, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 352, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 80, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct vcpu) == 88, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 64, "struct pcpu: same in BPF and native code");
-_Static_assert(sizeof(struct params) == 56, "struct params: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 80, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 #endif

@@ -87,7 +87,25 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	reserve_set(d, vm, 0);
 	vm->seen_run_ns = 0;
 	vm->wanted_ucpu = 0;
+	vm->tally_ns = 0;
+	vm->progressed_ns = 0;
+	vm->hazard_ns = 0;
+	vm->pressed_ns = 0;
+	vm->pressed_mark_ns = 0;
+	vm->window_ns = ground_now_ns(d);
+	vm->vcpus_running = 0;
+	vm->vcpus_waiting = 0;
+	vm->progress_floor_ns = 0;
+	vm->held_since_ns = 0;
+	vm->costop_ns = 0;
+	vm->nr_costops = 0;
+	vm->nr_costarts = 0;
+	vm->skew_max_ns = 0;
+	vm->costopped = 0;
+	vm->nr_stopped = 0;
+	vm->vcpu_places = 0;
 	vm->vtime_ns = d->vtime_now_ns;
+	vm->begun_sum_ns = 0;
 	vm->vruntime_floor_ns = 0;
 	vm->vcpu_run_ns = 0;
 	vm->helper_run_ns = 0;
@@ -124,6 +142,9 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	vm_settle_host(d);
 	reserve_set(d, vm, 0);
 	vm_bind(d, vm, false);
+	together_set(d, vm, 0);
+	vm->cosched_mode = COSCHED_OFF;
+	cosched_settle(d, vm);
 	vm->state = VM_FREE;
 	return true;
 }
@@ -160,6 +181,7 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	if (kind == THREAD_VCPU) {
 		__sync_fetch_and_add(&vm->nr_vcpus, 1);
 		vm_settle_shares(d, vm);
+		vcpu_open(d, t);
 	}
 }
 
@@ -171,6 +193,7 @@ static __always_inline void vm_promote(struct drover *d, struct thread *t)
 	t->kind = THREAD_VCPU;
 	__sync_fetch_and_add(&vm->nr_vcpus, 1);
 	vm_settle_shares(d, vm);
+	vcpu_open(d, t);
 }
 
 /*
@@ -185,6 +208,7 @@ static __always_inline bool vm_detach(struct drover *d, struct thread *t)
 	waiting_end(d, t, ground_now_ns(d));
 	if (t->slot == DROVER_HOST_SLOT)
 		return false;
+	vcpu_close(d, t);
 	t->slot = DROVER_HOST_SLOT;
 	t->kind = THREAD_HOST;
 	if (kind == THREAD_VCPU) {

@@ -30,6 +30,7 @@
 #ifndef DROVER_WAITING_H
 #define DROVER_WAITING_H
 
+#include "cosched.h"
 #include "reserve.h"
 
 /* The count of the VM's waiting threads in the cell has changed. */
@@ -126,6 +127,23 @@ static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 	t->ready_since_ns = ground_now_ns(d);
 	__sync_fetch_and_add(&d->nr_waiting, 1);
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_waiting, 1);
+	if (t->kind == THREAD_VCPU) {
+		together_tally(vm_at(d, t->slot), t->ready_since_ns);
+		__sync_fetch_and_add(&vm_at(d, t->slot)->vcpus_waiting, 1);
+		vcpu_ready(d, vm_at(d, t->slot), t);
+	}
+}
+
+/* How much of the wait that ends now it was co-stopped: that was not ready time. */
+static __always_inline u64 waiting_costopped_ns(struct drover *d, struct vm *vm, struct thread *t,
+						u64 now_ns)
+{
+	struct vcpu *v = vcpu_at(d, t->record);
+
+	if (!t->record)
+		return 0;
+	cosched_start(vm, v, now_ns);
+	return v->costop_ns - v->costop_mark_ns;
 }
 
 /* It runs, or has gone: its wait is over. */
@@ -141,6 +159,12 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 	t->ready_since_ns = 0;
 	__sync_fetch_and_sub(&d->nr_waiting, 1);
 	__sync_fetch_and_sub(&vm->nr_waiting, 1);
+	if (t->kind == THREAD_VCPU) {
+		together_tally(vm, now_ns);
+		__sync_fetch_and_sub(&vm->vcpus_waiting, 1);
+		vcpu_waited(d, vm, t);
+		waited_ns -= waiting_costopped_ns(d, vm, t, now_ns);
+	}
 	if ((s64)waited_ns < 0)
 		return;
 	__sync_fetch_and_add(&vm->ready_ns, waited_ns);

@@ -34,6 +34,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
 	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_cells <= FAKE_CELLS);
 	g->now_ns = SECOND;
 	g->next_look_ns = NEVER;
+	g->next_tick_ns = SECOND + 4 * MS;
 	g->d.params = (struct params){
 		.slice_ns = 8 * MS,
 		.wake_credit_ns = 5 * MS,
@@ -41,6 +42,9 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
 		.preempt_gain_ns = 250 * US,
 		.steal_gain_ns = 8 * MS,
 		.wait_bound_ns = SECOND,
+		.skew_max_ns = 3 * MS,
+		.hold_max_ns = 50 * MS,
+		.judge_window_ns = 50 * MS,
 		.nr_pcpus = nr_pcpus,
 		.nr_cells = nr_cells,
 	};
@@ -174,6 +178,12 @@ u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task)
 {
 	(void)d;
 	return task->cpu_time_ns;
+}
+
+u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->hypervisor_ns;
 }
 
 u32 ground_task_pcpu(struct drover *d, struct task_struct *task)

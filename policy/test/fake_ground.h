@@ -48,6 +48,7 @@ struct task_struct {
 	bool locked; /* the kernel is handling it: nobody else may */
 	u64 slice_ns;
 	u64 cpu_time_ns;
+	u64 hypervisor_ns; /* of that, spent outside the guest */
 	u64 counted_to_ns; /* its CPU time is counted up to then */
 	u64 queue;
 	u64 order;
@@ -94,6 +95,7 @@ struct ground {
 	u64 preempts; /* likewise; these take the slice away, too */
 	u64 next_bound_check_ns;
 	u64 next_look_ns;
+	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	bool slot_taken[FAKE_PROCESSES];
 	/* Called where another pCPU may act meanwhile; NULL: none does. */

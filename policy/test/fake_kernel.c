@@ -2,6 +2,7 @@
 #include "fake_kernel.h"
 
 /* What sched_ext gives a task that goes on without anybody having said so. */
+#define TICK_NS (4 * MS)
 #define DEFAULT_SLICE_NS (20 * MS)
 
 /* --- threads and VMs, as in bpf/find_vm.bpf.h --- */
@@ -151,7 +152,7 @@ void kernel_select(struct ground *g, struct task_struct *task)
 		idle = ground_claim_idle(&g->d, task, task->pcpu);
 		drover_woken(&g->d, &task->thread);
 	}
-	if (idle >= 0) {
+	if (idle >= 0 && drover_may_begin(&g->d, &task->thread)) {
 		task->state = TASK_READY;
 		ground_run_on(&g->d, task, (u32)idle, g->d.params.slice_ns, false);
 		fake_put(g, task);
@@ -196,11 +197,12 @@ void kernel_pick(struct ground *g, u32 at)
 		drover_dispatch(&g->d, at, current, current ? &current->thread : NULL);
 	}
 	pcpu->next = fake_first(g, fake_local_queue(at), at);
-	if (current && (current->slice_ns || !pcpu->next)) {
-		if (!current->slice_ns)
-			current->slice_ns = DEFAULT_SLICE_NS;
+	/* Offline, the kernel keeps what runs; else whoever may not go on is enqueued, the last,
+	 * too. */
+	if (current && !pcpu->online && !pcpu->next)
+		current->slice_ns = DEFAULT_SLICE_NS;
+	if (current && current->slice_ns)
 		pcpu->locked = pcpu->switching = false;
-	}
 }
 
 static void put_current(struct ground *g, u32 at)
@@ -392,6 +394,8 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 	}
 	if (g->next_look_ns < end_ns)
 		end_ns = g->next_look_ns;
+	if (g->next_tick_ns < end_ns)
+		end_ns = g->next_tick_ns;
 	return g->next_bound_check_ns < end_ns ? g->next_bound_check_ns : end_ns;
 }
 
@@ -401,6 +405,23 @@ void kernel_look(struct ground *g)
 
 	g->next_look_ns = in_ns ? g->now_ns + in_ns : NEVER;
 	fake_deliver_kicks(g);
+}
+
+/* All pCPUs tick at the same moments. */
+static void tick(struct ground *g)
+{
+	if (g->now_ns < g->next_tick_ns)
+		return;
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++) {
+		struct task_struct *current = g->pcpu[i].current;
+
+		if (!current)
+			continue;
+		fake_count_cpu_time(g, current);
+		drover_tick(&g->d, current, &current->thread, i);
+		fake_deliver_kicks(g);
+	}
+	g->next_tick_ns = g->now_ns + TICK_NS;
 }
 
 static void check_wait_bounds(struct ground *g)
@@ -451,6 +472,7 @@ void kernel_run(struct ground *g, u64 duration_ns)
 		check_wait_bounds(g);
 		if (g->now_ns >= g->next_look_ns)
 			kernel_look(g);
+		tick(g);
 		for (u32 i = 0; i < FAKE_TASKS; i++)
 			let_time_tell(g, &g->task[i]);
 		kernel_settle(g);

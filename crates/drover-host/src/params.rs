@@ -19,6 +19,15 @@ pub struct Params {
     pub steal_gain_ns: u64,
     /// No ready VM waits longer than this, whatever the shares.
     pub wait_bound_ns: u64,
+    /// How far the vCPUs of a VM may drift apart before a co-stop: "typically a few milliseconds"
+    /// (VMware). Less than a tick, so that the tick that finds it is the first.
+    pub skew_max_ns: u64,
+    /// No VM waits longer for its vCPUs to start together: half of the 100 ms in which one that
+    /// cannot must be let go.
+    pub hold_max_ns: u64,
+    /// How often it is asked which VMs need their vCPUs together: twice within the 100 ms in which
+    /// the answer must be found.
+    pub judge_window_ns: u64,
 }
 
 impl Default for Params {
@@ -30,6 +39,9 @@ impl Default for Params {
             preempt_gain_ns: 250_000,
             steal_gain_ns: 8_000_000,
             wait_bound_ns: 1_000_000_000,
+            skew_max_ns: 3_000_000,
+            hold_max_ns: 50_000_000,
+            judge_window_ns: 50_000_000,
         }
     }
 }

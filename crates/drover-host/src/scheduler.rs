@@ -53,6 +53,16 @@ pub struct KernelVm {
     pub ready_ns: u64,
     /// The longest single such wait.
     pub longest_ready_ns: u64,
+    /// Time in which any of its vCPUs ran.
+    pub progressed_ns: u64,
+    /// Of that, while a sibling was ready and did not run: concurrency hazard.
+    pub hazard_ns: u64,
+    /// Time its vCPUs were ready and co-stopped, summed over them.
+    pub costop_ns: u64,
+    /// Co-stops, of the VM or of a vCPU alone.
+    pub nr_costops: u64,
+    /// vCPUs started again after one.
+    pub nr_costarts: u64,
 }
 
 #[cfg(test)]
@@ -71,6 +81,11 @@ impl KernelVm {
             helper_run_ns: 0,
             ready_ns: 0,
             longest_ready_ns: 0,
+            progressed_ns: 0,
+            hazard_ns: 0,
+            costop_ns: 0,
+            nr_costops: 0,
+            nr_costarts: 0,
         }
     }
 }
@@ -143,6 +158,11 @@ impl Scheduler {
             helper_run_ns: vm.helper_run_ns,
             ready_ns: vm.ready_ns,
             longest_ready_ns: vm.longest_ready_ns,
+            progressed_ns: vm.progressed_ns,
+            hazard_ns: vm.hazard_ns,
+            costop_ns: vm.costop_ns,
+            nr_costops: vm.nr_costops,
+            nr_costarts: vm.nr_costarts,
         })
     }
 
@@ -231,6 +251,9 @@ fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -
         preempt_gain_ns: params.preempt_gain_ns,
         steal_gain_ns: params.steal_gain_ns,
         wait_bound_ns: params.wait_bound_ns,
+        skew_max_ns: params.skew_max_ns,
+        hold_max_ns: params.hold_max_ns,
+        judge_window_ns: params.judge_window_ns,
         nr_pcpus: u32::try_from(topology.cell_of.len())?,
         nr_cells,
     };

@@ -37,6 +37,16 @@ pub struct VmStatus {
     pub ready_s: f64,
     /// The longest single such wait, in milliseconds.
     pub longest_ready_ms: f64,
+    /// Time in which any of its vCPUs ran, in seconds.
+    pub progressed_s: f64,
+    /// Of that, while a sibling was ready and did not run (concurrency hazard), in seconds.
+    pub hazard_s: f64,
+    /// Time its vCPUs were ready and co-stopped, in seconds, summed over them (%CSTP).
+    pub costop_s: f64,
+    /// Co-stops: of the whole VM, or of a vCPU alone, as its mode has it.
+    pub costops: u64,
+    /// vCPUs started again after a co-stop.
+    pub costarts: u64,
     /// Where each value came from.
     pub why: Vec<Why>,
     /// What was asked for it and cannot be, each in a line.

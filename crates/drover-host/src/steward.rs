@@ -240,6 +240,11 @@ impl Steward {
             helper_cpu_s: seconds(kernel.helper_run_ns),
             ready_s: seconds(kernel.ready_ns),
             longest_ready_ms: seconds(kernel.longest_ready_ns) * 1e3,
+            progressed_s: seconds(kernel.progressed_ns),
+            hazard_s: seconds(kernel.hazard_ns),
+            costop_s: seconds(kernel.costop_ns),
+            costops: kernel.nr_costops,
+            costarts: kernel.nr_costarts,
             why: planned.resolved.why.clone(),
             troubles: planned.resolved.troubles.iter().chain(&planned.refusal).cloned().collect(),
         }

@@ -71,7 +71,7 @@ struct sim_vm_order {
 	u32 reservation_mcpu;
 	u32 limit_mcpu;
 	u32 pool;
-	u32 pad;
+	u32 cosched_mode;
 };
 const size_t sim_vm_order_bytes = sizeof(struct sim_vm_order);
 
@@ -86,6 +86,8 @@ int sim_order_vm(struct drover *d, const struct sim_vm_order *order)
 	vm->reservation_mcpu = order->reservation_mcpu;
 	vm->limit_mcpu = order->limit_mcpu;
 	vm->pool = order->pool;
+	vm->cosched_mode = order->cosched_mode;
+	cosched_settle(d, vm);
 	vm_settle(d, order->slot);
 	return drover_begins_to_look(d);
 }
@@ -129,11 +131,12 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct sim_thread 
 
 /* --- it wakes, is queued, is chosen --- */
 
-/* The caller dispatches to the idle pCPU it has claimed, if any. */
-void sim_select_cpu(struct drover *d, struct sim_thread *s)
+/* True: the caller dispatches to the idle pCPU it has claimed, if any. */
+bool sim_select_cpu(struct drover *d, struct sim_thread *s)
 {
 	find_helper(d, s);
 	drover_woken(d, &s->t);
+	return drover_may_begin(d, &s->t);
 }
 
 void sim_enqueue(struct drover *d, struct task_struct *p, struct sim_thread *s, bool woken,
@@ -168,6 +171,11 @@ void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct sim
 void sim_running(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at)
 {
 	drover_running(d, p, &s->t, at);
+}
+
+void sim_tick(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at)
+{
+	drover_tick(d, p, &s->t, at);
 }
 
 void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at,

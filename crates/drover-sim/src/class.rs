@@ -2,7 +2,7 @@
 //! What a scheduler must answer to run on the simulated host.
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
-use drover_core::settings::PoolSettings;
+use drover_core::settings::{Cosched, PoolSettings};
 
 /// A VM as its scheduler is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct VmBounds {
     pub limit_mcpu: u32,
     /// Its pool, 0 for the root.
     pub pool: u32,
+    /// How its vCPUs are kept together.
+    pub cosched: Cosched,
 }
 
 /// A scheduler: the kernel's core calls it, in the order of `__schedule()`.

@@ -59,6 +59,12 @@ extern "C" fn ground_cpu_time_ns(d: *mut Drover, task: TaskPointer) -> u64 {
     task.cpu_time_ns >> u32::from(half)
 }
 
+/// The simulated guests' exits are time of the pCPU, not of a task: there is none to take off.
+#[unsafe(no_mangle)]
+extern "C" fn ground_hypervisor_time_ns(_: *mut Drover, _: TaskPointer) -> u64 {
+    0
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_task_pcpu(d: *mut Drover, task: TaskPointer) -> u32 {
     // SAFETY: called by the policy.

@@ -139,15 +139,15 @@ impl Class for Scx {
         } else {
             allowed.next_common(&m.online, 0).unwrap_or(last)
         };
-        self.policy.select_cpu(m, &mut self.queues, task);
+        let may_begin = self.policy.select_cpu(m, &mut self.queues, task);
         m.tasks[task as usize].pcpu = idle.unwrap_or(fallback);
         match idle {
-            Some(cpu) => {
+            Some(cpu) if may_begin => {
                 m.counts.migrations += u64::from(cpu != last);
                 m.tasks[task as usize].slice_ns = self.policy.slice_ns();
                 self.queues.insert_local(m, task, cpu, false);
             }
-            None => self.policy.enqueue(m, &mut self.queues, task, true, true),
+            _ => self.policy.enqueue(m, &mut self.queues, task, true, true),
         }
     }
 
@@ -175,9 +175,8 @@ impl Class for Scx {
             if !self.queues.found.is_empty() {
                 self.tell_terms(m);
             }
-            if let Some(task) = goes_on(m).or_else(|| self.queues.pop_local(m, cpu)) {
-                return Some(task);
-            }
+            // Who may not go on is enqueued, although there is nobody else (SCX_OPS_ENQ_LAST).
+            return goes_on(m).or_else(|| self.queues.pop_local(m, cpu));
         }
         let task = previous.filter(|_| ready)?;
         m.tasks[task as usize].slice_ns = DEFAULT_SLICE_NS;
@@ -206,6 +205,7 @@ impl Class for Scx {
     }
 
     fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        self.policy.tick(m, &mut self.queues, cpu, task);
         if m.tasks[task as usize].slice_ns == 0 {
             m.resched(cpu);
         }

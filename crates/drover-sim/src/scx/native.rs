@@ -43,6 +43,12 @@ pub struct Params {
     pub steal_gain_ns: u64,
     /// No ready VM waits longer than this, whatever the shares.
     pub wait_bound_ns: u64,
+    /// How far the vCPUs of a VM may drift apart before a co-stop.
+    pub skew_max_ns: u64,
+    /// No VM waits longer for its vCPUs to start together.
+    pub hold_max_ns: u64,
+    /// How often it is asked which VMs need their vCPUs together.
+    pub judge_window_ns: u64,
     /// Number of pCPUs.
     pub nr_pcpus: u32,
     /// Number of cells.
@@ -65,8 +71,8 @@ pub struct VmOrder {
     pub limit_mcpu: u32,
     /// Its pool.
     pub pool: u32,
-    /// None.
-    pub pad: u32,
+    /// How its vCPUs are kept together, `enum cosched_mode`.
+    pub cosched_mode: u32,
 }
 
 /// `struct sim_vm_view`: what can be seen of a VM.
@@ -152,7 +158,7 @@ unsafe extern "C" {
     );
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, s: *mut Thread, tgid: u32, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, s: *mut Thread);
-    pub fn sim_select_cpu(d: *mut Drover, s: *mut Thread);
+    pub fn sim_select_cpu(d: *mut Drover, s: *mut Thread) -> bool;
     pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, s: *mut Thread, woken: bool, selected: bool);
     pub fn sim_dispatch(
         d: *mut Drover,
@@ -163,6 +169,7 @@ unsafe extern "C" {
         vcpu_id: u32,
     );
     pub fn sim_running(d: *mut Drover, p: TaskPointer, s: *mut Thread, at: u32);
+    pub fn sim_tick(d: *mut Drover, p: TaskPointer, s: *mut Thread, at: u32);
     pub fn sim_stopping(
         d: *mut Drover,
         p: TaskPointer,

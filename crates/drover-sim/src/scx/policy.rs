@@ -24,6 +24,12 @@ pub struct Tunables {
     pub steal_gain_ns: u64,
     /// No ready VM waits longer than this, whatever the shares.
     pub wait_bound_ns: u64,
+    /// How far the vCPUs of a VM may drift apart before a co-stop.
+    pub skew_max_ns: u64,
+    /// No VM waits longer for its vCPUs to start together.
+    pub hold_max_ns: u64,
+    /// How often it is asked which VMs need their vCPUs together.
+    pub judge_window_ns: u64,
     /// Virtual time at the start: wraps like any other.
     pub vtime_ns: u64,
 }
@@ -37,6 +43,9 @@ impl Default for Tunables {
             preempt_gain_ns: 250_000,
             steal_gain_ns: 8_000_000,
             wait_bound_ns: 1_000_000_000,
+            skew_max_ns: 3_000_000,
+            hold_max_ns: 50_000_000,
+            judge_window_ns: 50_000_000,
             vtime_ns: 0,
         }
     }
@@ -85,6 +94,9 @@ impl Policy {
             preempt_gain_ns: tunables.preempt_gain_ns,
             steal_gain_ns: tunables.steal_gain_ns,
             wait_bound_ns: tunables.wait_bound_ns,
+            skew_max_ns: tunables.skew_max_ns,
+            hold_max_ns: tunables.hold_max_ns,
+            judge_window_ns: tunables.judge_window_ns,
             nr_pcpus: pcpus,
             nr_cells,
         };
@@ -169,7 +181,7 @@ impl Policy {
             reservation_mcpu: bounds.reservation_mcpu,
             limit_mcpu: bounds.limit_mcpu,
             pool: bounds.pool,
-            pad: 0,
+            cosched_mode: bounds.cosched as u32,
         };
         // SAFETY: see `start`.
         let answer = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
@@ -208,10 +220,22 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), s) });
     }
 
-    pub(super) fn select_cpu(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
+    /// May it begin at once where a pCPU is idle?
+    pub(super) fn select_cpu(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        task: TaskId,
+    ) -> bool {
         let s = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, s) });
+        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, s) })
+    }
+
+    pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
+        let s = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), s, cpu) });
     }
 
     pub(super) fn enqueue(
@@ -386,6 +410,9 @@ mod tests {
             ("preempt_gain_ns", ours.preempt_gain_ns),
             ("steal_gain_ns", ours.steal_gain_ns),
             ("wait_bound_ns", ours.wait_bound_ns),
+            ("skew_max_ns", ours.skew_max_ns),
+            ("hold_max_ns", ours.hold_max_ns),
+            ("judge_window_ns", ours.judge_window_ns),
         ] {
             let plain = loader.replace('_', "");
             let line = format!("{}: {ns},", name.replace('_', ""));

@@ -184,6 +184,11 @@ mod tests {
             helper_cpu_s: 0.25,
             ready_s: 0.5,
             longest_ready_ms: 8.125,
+            progressed_s: 0.75,
+            hazard_s: 0.25,
+            costop_s: 0.0,
+            costops: 0,
+            costarts: 0,
             why: vec![
                 why(Key::Shares, "normal", "default"),
                 why(Key::Reservation, "150%", "drover vm set"),

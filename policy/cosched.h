@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Co-scheduling: the vCPUs of a VM kept from drifting apart.
+ *
+ * Idea. Rounds (round.h) start ready siblings together when pCPUs allow. A mode
+ * says what happens when they do not allow it:
+ *
+ *  auto     nothing: what can run runs. The default; nothing is left lying.
+ *  off      nothing, and no rounds either.
+ *  gang     the ready vCPUs run all together or not at all.
+ *  strict   (ESX 2) a vCPU that lags by more than skew_max (default 3 ms) stops its
+ *           VM (co-stop), which starts again only with all its ready vCPUs at once.
+ *  relaxed  (ESX 3) the same, but only those that lag must start at once.
+ *  skew     (ESX 4) a vCPU that is further ahead than that of a sibling that is
+ *           ready is stopped alone, and may start as soon as no ready sibling is so
+ *           far behind: when it has caught up, or runs itself.
+ *
+ * A VM that must start n vCPUs at once looks for n pCPUs that are idle or have not
+ * chosen in this round yet; when there are enough it calls them, and they take its
+ * vCPUs next; when not, the pCPU chooses as if the VM were not there. Because all
+ * pCPUs choose anew in each round, the least served VM finds all of them free at the
+ * beginning of its turn. It is the VM that is charged, so what a stopped VM does not
+ * get keeps it the least served: stopped time is paid back.
+ *
+ * Nothing is held for longer than hold_max (100 ms): a sibling may be pinned beside
+ * a crowd, or stopped by a debugger, and then half a VM is better than none. A VM
+ * wider than the host starts as many as there are pCPUs, in turns.
+ *
+ * Worked example (seed 000, 4.3). A 2-vCPU VM A and a 1-vCPU VM B on two pCPUs. B
+ * runs on pCPU 0, a0 on pCPU 1, a1 waits. After 4 ms (a tick) a1 lags by 4 ms.
+ * strict: A is stopped, pCPU 1 idles until B's round ends and both are free.
+ * relaxed: A is stopped, and starts at once with a1 alone, the only one that lags;
+ * 4 ms later a0 lags, and so on: a co-stop every tick. skew: a0 is stopped, a1
+ * catches up in 4 ms and is stopped 4 ms later, when it is ahead in turn: half as
+ * many stops, and no pCPU idles.
+ *
+ * What it is bad at. Skew is looked at when vCPUs are charged: at ticks and when
+ * they stop. strict and gang leave pCPUs idle beside waiting vCPUs: that is what
+ * they are for.
+ *
+ * After seed 000, 2.2 and 3.1, and the article it refers to (Co-scheduling SMP VMs
+ * in VMware ESX Server, 2008).
+ */
+#ifndef DROVER_COSCHED_H
+#define DROVER_COSCHED_H
+
+#include "round.h"
+#include "vcpu.h"
+
+/* Is the VM of a mode that stops vCPUs which drift apart? */
+static __always_inline bool cosched_bounds_skew(struct vm *vm)
+{
+	return vm->cosched_mode == COSCHED_STRICT || vm->cosched_mode == COSCHED_RELAXED ||
+	       vm->cosched_mode == COSCHED_SKEW;
+}
+
+/* The mode may have changed: may the VM rather wait than run in part? */
+static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
+{
+	u32 choosy = cosched_bounds_skew(vm) || vm->cosched_mode == COSCHED_GANG;
+	u32 before = __sync_lock_test_and_set(&vm->choosy, choosy);
+
+	__sync_fetch_and_add(&d->nr_choosy, choosy - before);
+	if (!choosy) {
+		vm->costopped = 0;
+		vm->held_since_ns = 0;
+	}
+}
+
+/* --- stopping --- */
+
+/* The vCPU is co-stopped from now on. */
+static __always_inline void cosched_stop(struct vm *vm, struct vcpu *v, u64 now_ns)
+{
+	if (__sync_val_compare_and_swap(&v->costop_since_ns, 0, now_ns))
+		return;
+	__sync_fetch_and_add(&vm->nr_stopped, 1);
+	v->nr_costops++;
+}
+
+/* It is so no longer. */
+static __always_inline void cosched_start(struct vm *vm, struct vcpu *v, u64 now_ns)
+{
+	u64 since_ns = __sync_lock_test_and_set(&v->costop_since_ns, 0);
+
+	if (!since_ns)
+		return;
+	__sync_fetch_and_sub(&vm->nr_stopped, 1);
+	__sync_fetch_and_add(&vm->nr_costarts, 1);
+	if ((s64)(now_ns - since_ns) <= 0)
+		return;
+	v->costop_ns += now_ns - since_ns;
+	__sync_fetch_and_add(&vm->costop_ns, now_ns - since_ns);
+}
+
+/* The progress of the VM's slowest vCPU that wants to run; `ready`: that is ready. */
+CHECKED_APART u64 cosched_slowest_ns(THE_DROVER, u32 slot, bool ready)
+{
+	u64 slowest_ns = ~0ULL;
+	u32 place;
+
+	for_each_index(place, 0, vm_at(d, slot)->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (!v || (v->state != VCPU_READY && (ready || v->state != VCPU_RUNNING)))
+			continue;
+		if (v->progress_ns < slowest_ns)
+			slowest_ns = v->progress_ns;
+	}
+	return slowest_ns;
+}
+
+/*
+ * skew: stop the running vCPUs that are too far ahead of a ready sibling, and let
+ * those go that are so no longer.
+ */
+CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 slowest_ready_ns = cosched_slowest_ns(d, slot, true);
+	u32 place;
+
+	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+		bool ahead;
+
+		if (!v)
+			continue;
+		ahead = slowest_ready_ns != ~0ULL &&
+			(s64)(v->progress_ns - slowest_ready_ns) > (s64)d->params.skew_max_ns;
+		if (!ahead) {
+			cosched_start(vm, v, now_ns);
+			continue;
+		}
+		if (v->state != VCPU_RUNNING)
+			continue;
+		if (!v->costop_since_ns)
+			__sync_fetch_and_add(&vm->nr_costops, 1);
+		cosched_stop(vm, v, now_ns);
+		ground_preempt(d, bounded(v->pcpu, DROVER_MAX_PCPUS));
+	}
+	return 0;
+}
+
+/* How many ready vCPUs of the VM lag by more than they may. */
+CHECKED_APART u32 cosched_laggards(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 laggards = 0;
+	u32 place;
+
+	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (v && v->state == VCPU_READY && vcpu_lag_ns(vm, v) > d->params.skew_max_ns)
+			laggards++;
+	}
+	return laggards;
+}
+
+/* strict, relaxed: stop the VM, all of it. */
+CHECKED_APART int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 place;
+
+	if (__sync_lock_test_and_set(&vm->costopped, 1))
+		return 0;
+	__sync_fetch_and_add(&vm->nr_costops, 1);
+	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (!v || v->state == VCPU_HALTED)
+			continue;
+		cosched_stop(vm, v, now_ns);
+		if (v->state == VCPU_RUNNING)
+			ground_preempt(d, bounded(v->pcpu, DROVER_MAX_PCPUS));
+	}
+	return 0;
+}
+
+/* A vCPU of the VM was charged: have they drifted apart? */
+static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 slowest_ns;
+
+	if (!cosched_bounds_skew(vm) || vm->nr_vcpus < 2)
+		return;
+	together_tally(vm, now_ns);
+	slowest_ns = cosched_slowest_ns(d, slot, false);
+	if (slowest_ns != ~0ULL)
+		vm->progress_floor_ns = slowest_ns;
+	if (vm->cosched_mode == COSCHED_SKEW)
+		cosched_stop_leaders(d, slot, now_ns);
+	else if (!vm->costopped && cosched_laggards(d, slot))
+		cosched_stop_all(d, slot, now_ns);
+}
+
+/* --- starting --- */
+
+/* Could the pCPU be called by a VM that starts several vCPUs at once? */
+static __always_inline bool cosched_callable(struct drover *d, u32 pcpu)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+
+	return p->online && !p->called_slot &&
+	       (p->running_slot >= DROVER_MAX_VMS || p->round != d->round);
+}
+
+/* How many pCPUs besides `at` could be called. */
+CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at)
+{
+	u32 found = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (i != at && cosched_callable(d, i))
+			found++;
+	}
+	return found;
+}
+
+/* Call that pCPU to the VM whose vCPUs wait in that cell. */
+CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot, u32 cell_index)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+
+	p->called_slot = slot;
+	p->called_cell = cell_index;
+	if (p->running_slot >= DROVER_MAX_VMS)
+		ground_kick(d, bounded(pcpu, DROVER_MAX_PCPUS));
+	else
+		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
+	return 0;
+}
+
+/* Call so many pCPUs besides `at` to the VM; false, and none is called, if there are fewer. */
+CHECKED_APART bool cosched_call(THE_DROVER, u32 at, u32 slot, u32 others)
+{
+	u32 called = 0;
+	u32 i;
+
+	if (cosched_count_callable(d, at) < others)
+		return false;
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (called >= others)
+			break;
+		if (i == at || !cosched_callable(d, i))
+			continue;
+		cosched_call_one(d, i, slot, pcpu_at(d, at)->cell);
+		called++;
+	}
+	return true;
+}
+
+/*
+ * How many vCPUs of the VM must run at once if any is to, `here` of them already
+ * running on the pCPU that asks.
+ */
+static __always_inline u32 cosched_needs(struct drover *d, u32 slot, u32 here)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 needs = vm->vcpus_waiting + here;
+
+	if (vm->cosched_mode == COSCHED_RELAXED)
+		needs = cosched_laggards(d, slot) ?: 1;
+	return needs < d->nr_online ? needs : d->nr_online;
+}
+
+/* The VM starts, or has waited long enough. */
+CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 place;
+
+	vm->held_since_ns = 0;
+	if (!__sync_lock_test_and_set(&vm->costopped, 0))
+		return 0;
+	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (v)
+			cosched_start(vm, v, now_ns);
+	}
+	return 0;
+}
+
+/*
+ * May a vCPU of the VM, by its mode, run on that pCPU now? `here`: one runs there
+ * and would go on. Calls other pCPUs where that is what it takes.
+ */
+CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 slot, u32 here)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 elsewhere = vm->vcpus_running > here ? vm->vcpus_running - here : 0;
+	u32 needs;
+
+	/* Of those ready, the slowest is taken: it is stopped only if all of them are. */
+	if (vm->cosched_mode == COSCHED_SKEW)
+		return here || vm->nr_stopped < vm->vcpus_waiting;
+	if (vm->cosched_mode != COSCHED_GANG && !vm->costopped)
+		return true;
+	/* Started in this round, by somebody else or by the call that is being answered. */
+	if (vm->cosched_mode == COSCHED_GANG && elsewhere && vm->round == d->round)
+		return true;
+	needs = cosched_needs(d, slot, here);
+	return needs <= 1 || cosched_call(d, at, slot, needs - 1);
+}
+
+/* The pCPU would take a vCPU of that VM, or go on with the one it runs: may it? */
+CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 slot, u32 here)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 now_ns = ground_now_ns(d);
+	u64 since_ns;
+
+	if (!vm->choosy || vm->nr_vcpus < 2)
+		return true;
+	if (!cosched_may_run(d, at, slot, here)) {
+		since_ns = __sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
+		if (!since_ns || (s64)(now_ns - since_ns) < (s64)d->params.hold_max_ns)
+			return false;
+	}
+	cosched_let_go(d, slot, now_ns);
+	return true;
+}
+
+/* Must the running vCPU stop, although the pCPU might have nothing else to run? */
+static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	struct vcpu *v = vcpu_at(d, t->record);
+
+	if (!vm->choosy || t->kind != THREAD_VCPU || !t->record)
+		return false;
+	if (vm->cosched_mode == COSCHED_SKEW)
+		return v->costop_since_ns != 0;
+	/* What was started together in this round stays. */
+	if (!vm->costopped && pcpu_at(d, at)->round == d->round)
+		return false;
+	return !cosched_admits(d, at, t->slot, 1);
+}
+
+/* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */
+static __always_inline bool cosched_holds(struct vm *vm)
+{
+	if (!vm->choosy)
+		return false;
+	return vm->costopped ||
+	       (vm->cosched_mode == COSCHED_GANG && !vm->vcpus_running && vm->vcpus_waiting > 1);
+}
+
+#endif

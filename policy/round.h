@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rounds: the vCPUs of a VM started together, and stopped together.
+ *
+ * Idea. While one pCPU after the other asks whenever its slice happens to end, the
+ * vCPUs of a VM run at the same time only by luck. But the least served VM stays
+ * the least served until its vCPUs are charged (share.h), so if all pCPUs asked at
+ * the same moment, they would all be given to the same VM without being told. So
+ * they are made to: time is cut into rounds of a slice; the first pCPU to notice
+ * that the round is over chooses as ever, and then preempts the pCPUs of its cell
+ * that run vCPUs of VMs played in rounds (together.h), which choose in turn. Two
+ * rules keep what was chosen: a VM that was told to go on in this round goes on
+ * on all its pCPUs, although each asks with a little more on its account; and a
+ * pCPU taken away in mid-round, by a daemon that wakes for 100 us, goes back to
+ * the VM it was given to, not to the least served of that moment, which would be
+ * another and would split two gangs for the rest of the round.
+ *
+ * Worked example. VMs A and B, two busy vCPUs each, two pCPUs, rounds of 7 ms and
+ * ticks of 4 ms. Both pCPUs run A. At 8 ms pCPU 1's tick finds the slice over: it
+ * begins a round, charges A 8 ms, and takes B, the least served; then it preempts
+ * pCPU 0. That one charges A 8 ms more, finds B with a vCPU waiting, still at its
+ * old time, and takes it. B's two vCPUs have begun within the time of an
+ * interrupt. At 12 ms a kworker takes pCPU 0 for 50 us: the pCPU then goes back to
+ * B, although A has now received less.
+ *
+ * What it is bad at. VMs whose widths do not add up leave a pCPU over, which is
+ * given to one vCPU of another VM alone (work is not left lying; for VMs that
+ * would rather wait there is cosched.h). Cells begin their rounds when their own
+ * first pCPU notices, up to a tick apart.
+ *
+ * After Ousterhout's matrix (Scheduling Techniques for Concurrent Systems, 1982),
+ * with the rows made up by shares as they come; seed 000, 2.2 ("the scheduler
+ * still attempts to schedule all sibling vCPUs"); seed 002, gang scheduling.
+ */
+#ifndef DROVER_ROUND_H
+#define DROVER_ROUND_H
+
+#include "together.h"
+
+/*
+ * The pCPU asks. Begins the next round when the last is over. True for the first
+ * pCPU of its cell to ask in a round: it will tell the others.
+ */
+static __always_inline bool round_notice(struct drover *d, u32 pcpu)
+{
+	u64 now_ns = ground_now_ns(d);
+	u64 end_ns = d->round_end_ns;
+	struct cell *cell = ground_cell(d, pcpu_at(d, pcpu)->cell);
+
+	if ((s64)(now_ns - end_ns) >= 0 &&
+	    __sync_val_compare_and_swap(&d->round_end_ns, end_ns, now_ns + d->params.slice_ns) ==
+		    end_ns)
+		__sync_fetch_and_add(&d->round, 1);
+	if (!cell || cell->round == d->round)
+		return false;
+	return __sync_lock_test_and_set(&cell->round, d->round) != d->round;
+}
+
+/* The pCPU has chosen that VM. */
+static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
+{
+	if (!d->nr_together)
+		return;
+	pcpu_at(d, pcpu)->round = d->round;
+	pcpu_at(d, pcpu)->round_slot = slot;
+	if (vm_at(d, slot)->round == d->round)
+		return;
+	vm_at(d, slot)->round = d->round;
+	vm_at(d, slot)->round_cell = pcpu_at(d, pcpu)->cell;
+}
+
+/*
+ * The VM that the round has given the pCPU to already, DROVER_MAX_VMS if it may
+ * choose. `running_slot` is the VM of the thread that would go on there, or
+ * DROVER_MAX_VMS.
+ */
+static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	bool new_round = pcpu->round != d->round;
+	/* In a new round, a VM that goes on elsewhere in the cell goes on here. */
+	u32 slot = new_round ? running_slot : pcpu->round_slot;
+
+	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || vm_at(d, slot)->costopped)
+		return DROVER_MAX_VMS;
+	if (new_round &&
+	    (vm_at(d, slot)->round != d->round || vm_at(d, slot)->round_cell != pcpu->cell))
+		return DROVER_MAX_VMS;
+	return slot;
+}
+
+/* Have the other pCPUs of the cell choose anew, now. */
+CHECKED_APART int round_tell(THE_DROVER, u32 at)
+{
+	u32 home = pcpu_at(d, at)->cell;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		struct pcpu *other = pcpu_at(d, i);
+		u32 slot = other->running_slot;
+
+		if (i == at || other->cell != home || !other->online || other->round == d->round ||
+		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together)
+			continue;
+		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+	}
+	return 0;
+}
+
+#endif
