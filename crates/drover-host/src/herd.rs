@@ -5,6 +5,7 @@ use crate::names::vm_name;
 use crate::scheduler::KernelVm;
 use crate::sources::{cgroup, libvirt};
 use drover_core::resolve::Layer;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -89,22 +90,22 @@ pub struct Herd {
 impl Herd {
     /// Takes note of who is there now; whether anything changed that settings follow from.
     pub fn look(&mut self, seen: &[KernelVm], now: Instant) -> bool {
-        let before = self.vms.len();
-        self.vms.retain(|vm| {
-            let here = seen.iter().any(|one| one.id == vm.kernel.id);
-            if !here {
-                tracing::info!("VM {} is gone", vm.name);
-            }
-            here
-        });
-        let mut changed = self.vms.len() != before;
-        for one in seen {
-            if let Some(vm) = self.vms.iter_mut().find(|vm| vm.kernel.id == one.id) {
+        let mut new: HashMap<u64, KernelVm> = seen.iter().map(|one| (one.id, *one)).collect();
+        let mut changed = false;
+        self.vms.retain_mut(|vm| match new.remove(&vm.kernel.id) {
+            Some(one) => {
                 // Shares are by size unless somebody says otherwise.
                 changed |= vm.kernel.nr_vcpus != one.nr_vcpus;
-                vm.kernel = *one;
-                continue;
+                vm.kernel = one;
+                true
             }
+            None => {
+                tracing::info!("VM {} is gone", vm.name);
+                changed = true;
+                false
+            }
+        });
+        for one in seen.iter().filter(|one| new.contains_key(&one.id)) {
             let name = vm_name(one.tgid);
             tracing::info!("VM {name} found (pid {})", one.tgid);
             let (cgroup, libvirt) = (Vec::new(), Metadata::default());
