@@ -4,6 +4,7 @@
 
 pub mod asked;
 pub mod config;
+pub mod delay;
 pub mod entitlement;
 pub mod expect;
 pub mod histogram;
