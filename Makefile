@@ -10,6 +10,8 @@ help:
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make bench   cost of the scheduler beside its peers, and where its queues should be'
+	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
+	@echo 'make compare simulator against lab, into docs/fidelity.md; half an hour on a quiet machine'
 	@echo 'make hooks   run the lint before each commit'
 
 .PHONY: setup
@@ -47,6 +49,19 @@ lint:
 .PHONY: bench
 bench: build
 	script/bench
+
+# Failing trials are shrunk and kept where the tests find them.
+SECONDS ?= 120
+FROM ?= 1
+.PHONY: soak
+soak: build
+	$(DROVER) soak --seconds $(SECONDS) --from $(FROM) --keep crates/drover-sim/regressions
+
+COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4-reservation \
+	esx-fig5-limit pools-departments reserved-sleeper sleep-vs-busy barrier-2to1 lock-2to1 total-work
+.PHONY: compare
+compare: build
+	$(DROVER) compare --out docs/fidelity.md $(COMPARED:%=scenarios/%.toml)
 
 .PHONY: hooks
 hooks:

@@ -3,6 +3,7 @@
 //! and what is expected of them. Pure: text and numbers in, values out.
 
 pub mod asked;
+pub mod compare;
 pub mod config;
 pub mod delay;
 pub mod entitlement;

@@ -54,6 +54,7 @@ fn planted_bugs_are_found() {
         (Planted::SpoilsTournament, "tournament of cell"),
         (Planted::LeaksSlots, "slots"),
         (Planted::TurnsClockBack, "virtual time went back"),
+        (Planted::IgnoresShares, "is owed"),
     ];
     for (planted, complaint) in expected {
         let found = (0..400)

@@ -38,6 +38,9 @@ enum Command {
     /// Test the policy in the simulator with random hosts, VMs and faults.
     #[command(hide = true)]
     Soak(commands::soak::Args),
+    /// Run scenarios on simulator and lab, and say how far the two are apart.
+    #[command(hide = true)]
+    Compare(commands::compare::Args),
     /// Measure how fast the simulator is on this machine.
     #[command(hide = true)]
     SimSpeed,
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Lab(command) => commands::lab::run(command),
         Command::LabRun => commands::run::run_in_lab(),
         Command::Soak(args) => commands::soak::run(&args),
+        Command::Compare(args) => commands::compare::run(&args),
         Command::SimSpeed => commands::sim_speed::run(),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),

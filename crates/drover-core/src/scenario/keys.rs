@@ -23,6 +23,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "vm",
             "case",
             "expect",
+            "compare",
         ],
     ),
     (
@@ -106,6 +107,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     (EXPECT_OR, &["case", "times"]),
+    (COMPARE, &["metric", "case", "vm", "relative_to_case", "tolerance_pct", "reason"]),
 ];
 
 /// The tables of a host's configuration, as [`TABLES`]; docs/operating.md shows them.
@@ -136,6 +138,7 @@ pub(super) const CASE_POOL: &str = "[case.pool.NAME]";
 pub(super) const CASE_VM: &str = "[case.vm.NAME]";
 pub(super) const EXPECT: &str = "[[expect]]";
 pub(super) const EXPECT_OR: &str = "[[expect]], or";
+pub(super) const COMPARE: &str = "[[compare]]";
 
 /// The keys of the table with this title.
 ///

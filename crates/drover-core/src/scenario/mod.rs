@@ -93,6 +93,8 @@ pub struct Scenario {
     pub cases: Vec<Case>,
     /// What the results must show.
     pub expects: Vec<Expect>,
+    /// What simulator and lab are compared by.
+    pub compares: Vec<crate::compare::Compare>,
 }
 
 /// The name results give a scheduler: of a path, the file's name.

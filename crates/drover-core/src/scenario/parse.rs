@@ -3,7 +3,7 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
-use super::parse_expect::read_expects;
+use super::parse_expect::{read_compares, read_expects};
 use super::parse_host::read_host;
 use super::parse_pool::Pools;
 use super::parse_vm::Draft;
@@ -65,8 +65,10 @@ impl Scenario {
             host,
             cases,
             expects: Vec::new(),
+            compares: Vec::new(),
         };
         scenario.expects = read_expects(&top, &scenario)?;
+        scenario.compares = read_compares(&top, &scenario)?;
         Ok(scenario)
     }
 }

@@ -5,6 +5,7 @@ use super::error::ScenarioError;
 use super::keys;
 use super::reader::Reader;
 use super::{Scenario, scheduler_label};
+use crate::compare::Compare;
 use crate::expect::{Expect, Metric, OrTimes, VmChoice, WINDOW_MS};
 use crate::nearest::hint;
 
@@ -47,6 +48,38 @@ fn read_expect(reader: &Reader, scenario: &Scenario) -> Result<Expect, ScenarioE
         return Err(reader.error("or", "\"or\" loosens a maximum, there is none", "add max ="));
     }
     Ok(expect)
+}
+
+/// Reads the `[[compare]]` of a scenario that is complete but for them.
+pub(super) fn read_compares(
+    top: &Reader,
+    scenario: &Scenario,
+) -> Result<Vec<Compare>, ScenarioError> {
+    let readers = top.tables("compare", keys::COMPARE)?;
+    readers.iter().map(|reader| read_compare(reader, scenario)).collect()
+}
+
+fn read_compare(reader: &Reader, scenario: &Scenario) -> Result<Compare, ScenarioError> {
+    let words = Metric::ALL.map(|metric| (metric.name(), metric));
+    let metric = reader.need("metric", reader.word("metric", &words)?, "\"cpu_s\"")?;
+    let cases = || scenario.cases.iter().map(|case| case.name.as_str());
+    let case = known(reader, "case", cases())?;
+    let figure = Expect {
+        metric,
+        scheduler: "drover".to_owned(),
+        vm: read_vm(reader, scenario, metric, case.as_deref())?,
+        case,
+        min: None,
+        max: None,
+        relative_to: None,
+        relative_to_case: known(reader, "relative_to_case", cases())?,
+        or: None,
+        window_s: read_window(reader, scenario, metric)?,
+    };
+    let tolerance_pct = reader.number("tolerance_pct", 0.0..=1000.0)?;
+    let tolerance_pct = reader.need("tolerance_pct", tolerance_pct, "1.0")?;
+    let reason = reader.text("reason")?.map(str::to_owned);
+    Ok(Compare { figure, tolerance_pct, reason })
 }
 
 /// The text of `key`, which must be one of `names`.

@@ -67,7 +67,9 @@ impl Scx {
     fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
         let Some(slot) = self.slot_of(vm) else { return };
         let bounds = self.bounds.get(vm as usize).copied().unwrap_or_default();
-        if self.policy.order_vm(m, &mut self.queues, slot, (terms.shares, bounds)) {
+        let ignored = self.queues.planted == Some(Planted::IgnoresShares);
+        let shares = if ignored { 0 } else { terms.shares };
+        if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
             m.events.set(CLASS_ALARM, m.now_ns);
         }
     }

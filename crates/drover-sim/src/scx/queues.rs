@@ -62,6 +62,8 @@ pub enum Planted {
     LeaksSlots,
     /// The present is set back now and then.
     TurnsClockBack,
+    /// The VMs' shares are not told to the policy.
+    IgnoresShares,
 }
 
 /// All that sched_ext keeps for a scheduler.

@@ -3,6 +3,7 @@
 
 mod ask;
 pub mod check;
+pub mod compare;
 pub mod guest;
 pub mod lab;
 pub mod pool;

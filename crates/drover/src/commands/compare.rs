@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `drover compare`: scenarios on simulator and lab, and how far the two are apart.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use drover_core::compare::{Compared, compare};
+use drover_core::scenario::Clock;
+use drover_experiment::lab::{self, LabOptions};
+use drover_experiment::{Overrides, ScenarioFile};
+use drover_sim::scenario::{Options, run_scenario};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The scenarios.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Where to write the table.
+    #[arg(long, value_name = "OUT.md")]
+    out: PathBuf,
+}
+
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let mut sections = Vec::new();
+    let mut all = Vec::new();
+    for path in &args.files {
+        eprintln!("compare: {}", path.display());
+        let file = ScenarioFile::read(path)?;
+        let (title, rows) = both(&file).with_context(|| format!("{}", path.display()))?;
+        sections.push(section(&title, &rows));
+        all.extend(rows);
+    }
+    let within = all.iter().filter(|row| row.is_within()).count();
+    let text = format!("{HEAD}{within} of {} figures are within their tolerance.\n", all.len());
+    fs::write(&args.out, text + &sections.concat())
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    println!("{within} of {} figures within tolerance: {}", all.len(), args.out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+const HEAD: &str = "\
+# Simulator against lab
+
+Written by `make compare`: each scenario under Drover in the simulator and in the lab, and how far the simulator's figure is
+from the lab's. The tolerances were fixed beforehand, in the scenario files; rows beyond them stay, marked, with the reason
+where one is known.
+
+";
+
+/// The scenario's title, and its figures on both grounds.
+fn both(file: &ScenarioFile) -> Result<(String, Vec<Compared>)> {
+    let overrides =
+        Overrides { schedulers: Some(vec!["drover".to_owned()]), ..Overrides::default() };
+    let scenario = file.scenario(&overrides)?;
+    ensure!(!scenario.compares.is_empty(), "nothing to compare by; add a [[compare]]");
+    let sim = run_scenario(&scenario, &Options::default(), &|_, _| {})
+        .map_err(|error| anyhow!(error))?
+        .results;
+    let report = lab::run(file, &overrides, &LabOptions::default(), &mut |_| {})?;
+    ensure!(report.troubles.is_empty(), "the lab had trouble: {}", report.troubles.join("; "));
+    let clock = match scenario.clock {
+        Clock::Exact => "exact clock",
+        Clock::Real => "real clock",
+    };
+    let title = format!("{} ({clock}, {} s)", scenario.name, scenario.duration_s);
+    Ok((title, compare(&scenario.compares, &sim, &report.results)))
+}
+
+fn section(title: &str, rows: &[Compared]) -> String {
+    let mut text = format!(
+        "\n## {title}\n\n| figure | case | VM | simulator | lab | error, % | tolerance, % | |\n\
+         |---|---|---|---|---|---|---|---|\n"
+    );
+    let name = |name: &Option<String>| name.clone().unwrap_or("-".to_owned());
+    let figure = |figure: Option<f64>| figure.map_or("missing".to_owned(), |it| format!("{it:.3}"));
+    for row in rows {
+        let error = row.error_pct().map_or("-".to_owned(), |error_pct| format!("{error_pct:+.1}"));
+        let mark = match (row.is_within(), &row.reason) {
+            (true, _) => "",
+            (false, None) => "**off**",
+            (false, Some(reason)) => &format!("**off**: {reason}"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {error} | {} | {mark} |",
+            row.metric.name(),
+            name(&row.case),
+            name(&row.vm),
+            figure(row.sim),
+            figure(row.lab),
+            row.tolerance_pct,
+        );
+    }
+    text
+}
