@@ -129,6 +129,9 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 		ahead = slowest_ready_ns != ~0ULL &&
 			(s64)(v->progress_ns - slowest_ready_ns) > (s64)d->params.skew_max_ns;
 		if (!ahead) {
+			/* An idle pCPU was refused it, and does not ask again by itself. */
+			if (v->costop_since_ns && v->state == VCPU_READY)
+				d->rouse_at_ns = now_ns;
 			cosched_start(vm, v, now_ns);
 			continue;
 		}
@@ -199,23 +202,31 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 
 /* --- starting --- */
 
-/* Could the pCPU be called by a VM that starts several vCPUs at once? */
-static __always_inline bool cosched_callable(struct drover *d, u32 pcpu)
+/*
+ * Could the pCPU be called to the VM? It rests, or has not chosen in this round yet
+ * and runs one that has received more.
+ */
+static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
-	return p->online && !p->called_slot &&
-	       (p->running_slot >= DROVER_MAX_VMS || p->round != d->round);
+	if (!p->online || p->called_slot)
+		return false;
+	if (p->running_slot >= DROVER_MAX_VMS)
+		return true;
+	return p->round != d->round && (s64)(share_vtime_now(vm_at(d, p->running_slot), now_ns) -
+					     share_vtime_now(vm_at(d, slot), now_ns)) >= 0;
 }
 
 /* How many pCPUs besides `at` could be called. */
-CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at)
+CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot)
 {
+	u64 now_ns = ground_now_ns(d);
 	u32 found = 0;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (i != at && cosched_callable(d, i))
+		if (i != at && cosched_callable(d, i, slot, now_ns))
 			found++;
 	}
 	return found;
@@ -238,15 +249,16 @@ CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot, u32 cell_inde
 /* Call so many pCPUs besides `at` to the VM; false, and none is called, if there are fewer. */
 CHECKED_APART bool cosched_call(THE_DROVER, u32 at, u32 slot, u32 others)
 {
+	u64 now_ns = ground_now_ns(d);
 	u32 called = 0;
 	u32 i;
 
-	if (cosched_count_callable(d, at) < others)
+	if (cosched_count_callable(d, at, slot) < others)
 		return false;
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (called >= others)
 			break;
-		if (i == at || !cosched_callable(d, i))
+		if (i == at || !cosched_callable(d, i, slot, now_ns))
 			continue;
 		cosched_call_one(d, i, slot, pcpu_at(d, at)->cell);
 		called++;
@@ -255,13 +267,36 @@ CHECKED_APART bool cosched_call(THE_DROVER, u32 at, u32 slot, u32 others)
 }
 
 /*
- * How many vCPUs of the VM must run at once if any is to, `here` of them already
- * running on the pCPU that asks.
+ * How many of the VM's vCPUs still run and are about to wait: on pCPUs that have
+ * chosen another VM in this round, or on the one that asks, unless it would go on
+ * (`here`).
  */
-static __always_inline u32 cosched_needs(struct drover *d, u32 slot, u32 here)
+CHECKED_APART u32 cosched_leaving(THE_DROVER, u32 at, u32 slot, u32 here)
+{
+	u32 leaving = 0;
+	u32 place;
+
+	for_each_index(place, 0, vm_at(d, slot)->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+		struct pcpu *p;
+
+		if (!v || v->state != VCPU_RUNNING)
+			continue;
+		p = pcpu_at(d, v->pcpu);
+		if (v->pcpu == at ? !here : p->round == d->round && p->round_slot != slot)
+			leaving++;
+	}
+	return leaving;
+}
+
+/*
+ * How many vCPUs of the VM must run at once if any is to, beside those that run
+ * elsewhere and stay; `here`: one runs on the pCPU that asks, and would go on.
+ */
+static __always_inline u32 cosched_needs(struct drover *d, u32 at, u32 slot, u32 here)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 needs = vm->vcpus_waiting + here;
+	u32 needs = vm->vcpus_waiting + cosched_leaving(d, at, slot, here) + here;
 
 	if (vm->cosched_mode == COSCHED_RELAXED)
 		needs = cosched_laggards(d, slot) ?: 1;
@@ -304,7 +339,7 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 slot, u32 here)
 	/* Started in this round, by somebody else or by the call that is being answered. */
 	if (vm->cosched_mode == COSCHED_GANG && elsewhere && vm->round == d->round)
 		return true;
-	needs = cosched_needs(d, slot, here);
+	needs = cosched_needs(d, at, slot, here);
 	return needs <= 1 || cosched_call(d, at, slot, needs - 1);
 }
 
@@ -319,6 +354,8 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 slot, u32 here)
 		return true;
 	if (!cosched_may_run(d, at, slot, here)) {
 		since_ns = __sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
+		/* Idle pCPUs do not ask again by themselves. */
+		__sync_val_compare_and_swap(&d->rouse_at_ns, 0, now_ns + d->params.hold_max_ns);
 		if (!since_ns || (s64)(now_ns - since_ns) < (s64)d->params.hold_max_ns)
 			return false;
 	}

@@ -106,6 +106,8 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 	drover_charge(d, task, t, at);
 	share_end(vm, t);
 	share_begin(vm, t, ground_now_ns(d));
+	if (t->kind == THREAD_VCPU)
+		together_judge(d, vm, ground_now_ns(d));
 }
 
 /* The thread stops running there, to wait or to sleep. */
@@ -122,16 +124,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 		vcpu_halted(d, t);
 	}
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
-}
-
-/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
-static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
-					struct thread *t, u32 at)
-{
-	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
-		return;
-	drover_charge_and_go_on(d, task, t, at);
-	cosched_review(d, t->slot, ground_now_ns(d));
 }
 
 /* May a waking thread begin at once where a pCPU is idle? */
@@ -177,6 +169,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 static __always_inline void drover_idle(struct drover *d, u32 at)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
+	bool looked = pcpu->idle_looked;
 	bool somebody = false;
 	u32 i;
 
@@ -196,7 +189,7 @@ static __always_inline void drover_idle(struct drover *d, u32 at)
 	}
 	/* Neither may vCPUs that must start together: look once, too. */
 	if (somebody && d->nr_choosy) {
-		somebody = !pcpu->idle_looked;
+		somebody = !looked;
 		pcpu->idle_looked = 1;
 	}
 	if (somebody)
@@ -249,6 +242,26 @@ static __always_inline u64 drover_look(struct drover *d)
 	__sync_lock_test_and_set(&d->looking, 0);
 	/* An order may have come since: then it did not see that nobody looks. */
 	return drover_begins_to_look(d) ? ENTITLE_PERIOD_NS : 0;
+}
+
+/* The tick finds the thread running there: have its VM's vCPUs drifted apart, is one held too long?
+ */
+static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	u64 now_ns;
+
+	if (!d->nr_choosy)
+		return;
+	now_ns = ground_now_ns(d);
+	if (t->kind == THREAD_VCPU && cosched_bounds_skew(vm_at(d, t->slot))) {
+		drover_charge_and_go_on(d, task, t, at);
+		cosched_review(d, t->slot, now_ns);
+	}
+	if (d->rouse_at_ns && (s64)(now_ns - d->rouse_at_ns) >= 0) {
+		d->rouse_at_ns = 0;
+		drover_rouse(d);
+	}
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)

@@ -301,6 +301,7 @@ struct drover {
 	u64 round_end_ns;
 	u64 entitled_at_ns;
 	u64 reference_level; /* entitle.h */
+	u64 rouse_at_ns;     /* when idle pCPUs ask again whether a held VM may start; 0: never */
 	u32 nr_together;  /* VMs played in rounds */
 	u32 nr_online;    /* pCPUs */
 	u32 nr_choosy;    /* VMs that may rather wait than run in part */

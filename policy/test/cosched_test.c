@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* vCPUs kept together: policy/together.h, round.h, vcpu.h and cosched.h. */
+#include "fake_kernel.h"
+
+static struct ground *g;
+
+/* A VM (process 1) in that mode beside a 1-vCPU VM (process 2), two pCPUs, a share per vCPU. */
+static void two_beside_one(u32 mode)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 2000);
+	kernel_busy_vm(g, 2, 1, 1000);
+	kernel_vm(g, 1)->cosched_mode = mode;
+	cosched_settle(&g->d, kernel_vm(g, 1));
+}
+
+static double used_pcpus(u32 tgid, u64 before_ns, u64 passed_ns)
+{
+	return (double)(kernel_cpu_time_ns(g, tgid) - before_ns) / (double)passed_ns;
+}
+
+/* --- rounds --- */
+
+static void a_pressed_vm_is_played_in_rounds_within_100_ms(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->together, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->together, 1);
+	CHECK_EQ(kernel_vm(g, 2)->together, 1);
+	CHECK_EQ(g->d.nr_together, 2);
+}
+
+static void a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->together, 1);
+	for (u32 left = 2; left > 0; kernel_run(g, MS))
+		for (u32 at = 0; at < 2; at++)
+			if (left && g->pcpu[at].current && g->pcpu[at].current->tgid == 2) {
+				kernel_exit(g, at);
+				left--;
+			}
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->together, 0);
+	CHECK_EQ(g->d.nr_together, 0);
+}
+
+static void siblings_run_at_the_same_time(void)
+{
+	struct vm *vm;
+	u64 hazard_ns, progressed_ns;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_run(g, 200 * MS);
+	vm = kernel_vm(g, 1);
+	hazard_ns = vm->hazard_ns;
+	progressed_ns = vm->progressed_ns;
+	kernel_run(g, 2 * SECOND);
+	CHECK(vm->hazard_ns - hazard_ns < (vm->progressed_ns - progressed_ns) / 50);
+}
+
+/* Without rounds the same two VMs have all their time in hazard, half a slice out of step. */
+static void mode_off_is_left_alone(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	for (u32 tgid = 1; tgid <= 2; tgid++)
+		kernel_vm(g, tgid)->cosched_mode = COSCHED_OFF;
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->together, 0);
+	CHECK_EQ(g->d.nr_together, 0);
+}
+
+/* --- progress and lag --- */
+
+static struct thread vcpu[4];
+
+static void vcpu_turns(u32 i, bool running)
+{
+	struct vm *vm = vm_at(&g->d, 1);
+
+	together_tally(vm, g->now_ns);
+	if (running) {
+		vm->vcpus_waiting--;
+		vcpu_waited(&g->d, vm, &vcpu[i]);
+		vm->vcpus_running++;
+		vcpu_running(&g->d, &vcpu[i], i);
+	} else {
+		vm->vcpus_running--;
+		vcpu_halted(&g->d, &vcpu[i]);
+		vm->vcpus_waiting++;
+		vcpu_ready(&g->d, vm, &vcpu[i]);
+	}
+}
+
+static void runs_alone(u32 i, u64 ran_ns)
+{
+	vcpu_turns(i, true);
+	g->now_ns += ran_ns;
+	together_tally(vm_at(&g->d, 1), g->now_ns);
+	vcpu_progress(&g->d, &vcpu[i], ran_ns, 0);
+	vcpu_turns(i, false);
+}
+
+/* Seed 000, figure 1: what ESX 3 takes for 3 T is 2 T. */
+static void figure_1(void)
+{
+	struct vm *vm;
+
+	g = fake_ground(4, 1);
+	vm_begin(&g->d, 1, 7);
+	vm = vm_at(&g->d, 1);
+	for (u32 i = 0; i < 4; i++) {
+		vcpu[i] = (struct thread){.slot = 1, .kind = THREAD_VCPU, .vcpu_id = i};
+		vcpu_open(&g->d, &vcpu[i]);
+		together_tally(vm, g->now_ns);
+		vm->vcpus_waiting++;
+		vcpu_ready(&g->d, vm, &vcpu[i]);
+	}
+	runs_alone(3, 2 * MS);
+	runs_alone(2, MS);
+	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)), 3 * MS);
+	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[1].record)), 3 * MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[3].record)->progress_ns - cosched_slowest_ns(&g->d, 1, false),
+		 2 * MS);
+}
+
+static void hypervisor_time_is_no_progress(void)
+{
+	struct vcpu *v;
+
+	figure_1();
+	v = vcpu_at(&g->d, vcpu[0].record);
+	vcpu_progress(&g->d, &vcpu[0], 4 * MS, 100 * MS);
+	CHECK_EQ(v->progress_ns, 4 * MS);
+	/* A whole tick was sampled while it ran for a quarter of one: the rest is taken later. */
+	vcpu_progress(&g->d, &vcpu[0], MS, 104 * MS);
+	CHECK_EQ(v->progress_ns, 4 * MS);
+	vcpu_progress(&g->d, &vcpu[0], 4 * MS, 104 * MS);
+	CHECK_EQ(v->progress_ns, 5 * MS);
+}
+
+static void who_halts_never_lags(void)
+{
+	struct vm *vm;
+
+	figure_1();
+	vm = vm_at(&g->d, 1);
+	together_tally(vm, g->now_ns);
+	vm->vcpus_waiting--;
+	vcpu_waited(&g->d, vm, &vcpu[0]);
+	vcpu_at(&g->d, vcpu[0].record)->lag_ns = 0;
+	for (u32 i = 0; i < 10; i++)
+		runs_alone(3, 4 * MS);
+	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)), 0);
+	vm->progress_floor_ns = cosched_slowest_ns(&g->d, 1, false);
+	vm->vcpus_waiting++;
+	vcpu_ready(&g->d, vm, &vcpu[0]);
+	CHECK(vcpu_at(&g->d, vcpu[0].record)->progress_ns >= vm->progress_floor_ns);
+}
+
+/*
+ * Seed 000, table 1: v3 of 4 is too far ahead of v0 and v1, v2 is not. With so many
+ * pCPUs at hand, may the VM start? ESX 3: with two, v0 and v1; with one, not at all.
+ * ESX 4: v0, v1 or v2 alone; v3 only when all that are ready are like it.
+ */
+static bool starts_with(u32 mode, u32 pcpus, bool only_v3_ready)
+{
+	struct vm *vm;
+
+	figure_1();
+	vm = vm_at(&g->d, 1);
+	vm->nr_vcpus = 4;
+	vm->cosched_mode = mode;
+	cosched_settle(&g->d, vm);
+	for (u32 at = pcpus; at < 4; at++)
+		drover_pcpu_offline(&g->d, at);
+	g->d.nr_online = 4;
+	g->d.params.skew_max_ns = 2 * MS;
+	if (mode == COSCHED_SKEW) {
+		vm->nr_stopped = 1;
+		vm->vcpus_waiting = only_v3_ready ? 1 : 4;
+	} else {
+		vcpu_at(&g->d, vcpu[2].record)->lag_ns = 0;
+		vm->costopped = 1;
+	}
+	return cosched_admits(&g->d, 0, 1, 0);
+}
+
+static void table_1(void)
+{
+	CHECK(!starts_with(COSCHED_STRICT, 3, false));
+	CHECK(starts_with(COSCHED_STRICT, 4, false));
+	CHECK(!starts_with(COSCHED_RELAXED, 1, false));
+	CHECK(starts_with(COSCHED_RELAXED, 2, false));
+	CHECK(starts_with(COSCHED_SKEW, 1, false));
+	CHECK(!starts_with(COSCHED_SKEW, 1, true));
+}
+
+/* --- modes --- */
+
+static void a_gang_runs_all_together_or_not_at_all(void)
+{
+	struct vm *vm;
+	u64 hazard_ns, progressed_ns, before_ns;
+
+	two_beside_one(COSCHED_GANG);
+	kernel_run(g, 200 * MS);
+	vm = kernel_vm(g, 1);
+	hazard_ns = vm->hazard_ns;
+	progressed_ns = vm->progressed_ns;
+	before_ns = kernel_cpu_time_ns(g, 2);
+	kernel_run(g, 2 * SECOND);
+	CHECK(vm->hazard_ns - hazard_ns < (vm->progressed_ns - progressed_ns) / 20);
+	/* Equal by shares: 1 pCPU and a half, and half of one is nobody's. */
+	CHECK_NEAR(used_pcpus(2, before_ns, 2 * SECOND), 0.5, 0.05);
+}
+
+/* Figures 6 and 8: relaxed and skew use what strict leaves idle; skew stops far less often. */
+static void strict_idles_relaxed_stops_often_skew_seldom(void)
+{
+	u64 used_ns[3], stops[3];
+
+	for (u32 i = 0; i < 3; i++) {
+		two_beside_one(COSCHED_STRICT + i);
+		kernel_run(g, 4 * SECOND);
+		used_ns[i] = kernel_cpu_time_ns(g, 1) + kernel_cpu_time_ns(g, 2);
+		stops[i] = kernel_vm(g, 1)->nr_costops;
+	}
+	CHECK(used_ns[0] < 19 * 4 * SECOND / 10);
+	CHECK(used_ns[1] > 196 * 4 * SECOND / 100);
+	CHECK(used_ns[2] > 196 * 4 * SECOND / 100);
+	CHECK(stops[0] > 0 && stops[2] > 0);
+	CHECK(stops[2] * 3 < stops[1] * 2);
+}
+
+static void shares_hold_in_every_mode(void)
+{
+	for (u32 mode = COSCHED_AUTO; mode <= COSCHED_GANG; mode++) {
+		g = fake_ground(4, 1);
+		for (u32 tgid = 1; tgid <= 3; tgid++) {
+			kernel_busy_vm(g, tgid, 4, 1000 * tgid);
+			kernel_vm(g, tgid)->cosched_mode = mode;
+			cosched_settle(&g->d, kernel_vm(g, tgid));
+		}
+		kernel_run(g, 6 * SECOND);
+		for (u32 tgid = 1; tgid <= 3; tgid++)
+			CHECK_NEAR((double)kernel_cpu_time_ns(g, tgid) / SECOND, 4.0 * tgid, 0.24);
+	}
+}
+
+static void skew_stays_within_its_bound(void)
+{
+	two_beside_one(COSCHED_SKEW);
+	for (u32 i = 0; i < 2000; i++) {
+		u64 a, b;
+
+		kernel_run(g, MS);
+		a = g->task[0].cpu_time_ns;
+		b = g->task[1].cpu_time_ns;
+		/* What a tick finds may have grown since the last. */
+		CHECK((a > b ? a - b : b - a) <= g->d.params.skew_max_ns + 6 * MS);
+	}
+}
+
+/* A sibling that cannot run, beside a pinned rival of a thousand times the shares. */
+static void nothing_is_held_beyond_100_ms(void)
+{
+	for (u32 mode = COSCHED_STRICT; mode <= COSCHED_GANG; mode++) {
+		struct task_struct *hog;
+		u64 before_ns;
+
+		g = fake_ground(2, 1);
+		kernel_busy_vm(g, 1, 2, 1000);
+		kernel_vm(g, 1)->cosched_mode = mode;
+		cosched_settle(&g->d, kernel_vm(g, 1));
+		hog = kernel_thread(g, 2, THREAD_VCPU);
+		kernel_vm(g, 2)->shares_asked = 1000000;
+		vm_settle_shares(&g->d, kernel_vm(g, 2));
+		kernel_set_affinity(g, hog, 1);
+		kernel_wake(g, hog);
+		kernel_set_affinity(g, &g->task[1], 1);
+		kernel_run(g, 200 * MS);
+		for (u32 i = 0; i < 10; i++) {
+			before_ns = g->task[0].cpu_time_ns;
+			kernel_run(g, 100 * MS + 8 * MS);
+			CHECK_SAYING(g->task[0].cpu_time_ns > before_ns, "mode %u stands still",
+				     mode);
+		}
+	}
+}
+
+static void a_vm_wider_than_the_host_moves_in_turns(void)
+{
+	for (u32 mode = COSCHED_STRICT; mode <= COSCHED_GANG; mode++) {
+		g = fake_ground(2, 1);
+		kernel_busy_vm(g, 1, 6, 0);
+		kernel_busy_vm(g, 2, 1, 1000);
+		kernel_vm(g, 1)->cosched_mode = mode;
+		cosched_settle(&g->d, kernel_vm(g, 1));
+		kernel_run(g, 2 * SECOND);
+		for (u32 i = 0; i < 6; i++)
+			CHECK_SAYING(g->task[i].cpu_time_ns > 100 * MS, "mode %u: vCPU %u", mode,
+				     i);
+	}
+}
+
+static void modes_may_change_at_any_moment(void)
+{
+	g = fake_ground(4, 2);
+	kernel_busy_vm(g, 1, 6, 0);
+	kernel_busy_vm(g, 2, 3, 0);
+	kernel_busy_vm(g, 3, 1, 0);
+	for (u32 i = 0; i < 600; i++) {
+		struct vm *vm = kernel_vm(g, check_random_in(1, 3));
+
+		vm->cosched_mode = check_random_in(COSCHED_AUTO, COSCHED_GANG);
+		cosched_settle(&g->d, vm);
+		kernel_run(g, check_random_in(1, 9) * MS);
+		CHECK_EQ(g->d.nr_choosy, kernel_vm(g, 1)->choosy + kernel_vm(g, 2)->choosy +
+						 kernel_vm(g, 3)->choosy);
+	}
+	for (u32 tgid = 1; tgid <= 3; tgid++) {
+		kernel_vm(g, tgid)->cosched_mode = COSCHED_OFF;
+		cosched_settle(&g->d, kernel_vm(g, tgid));
+	}
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(g->d.nr_choosy, 0);
+	CHECK_EQ(g->d.nr_together, 0);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		CHECK_EQ(kernel_vm(g, tgid)->nr_stopped, 0);
+}
+
+int main(void)
+{
+	RUN(a_pressed_vm_is_played_in_rounds_within_100_ms);
+	RUN(a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms);
+	RUN(siblings_run_at_the_same_time);
+	RUN(mode_off_is_left_alone);
+	RUN(figure_1);
+	RUN(hypervisor_time_is_no_progress);
+	RUN(who_halts_never_lags);
+	RUN(table_1);
+	RUN(a_gang_runs_all_together_or_not_at_all);
+	RUN(strict_idles_relaxed_stops_often_skew_seldom);
+	RUN(shares_hold_in_every_mode);
+	RUN(skew_stays_within_its_bound);
+	RUN(nothing_is_held_beyond_100_ms);
+	RUN(a_vm_wider_than_the_host_moves_in_turns);
+	RUN(modes_may_change_at_any_moment);
+	return check_done();
+}
