@@ -322,6 +322,19 @@ CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 }
 
 /*
+ * skew: is the one that would be taken, the slowest of those that wait here, the
+ * slowest of all that wait? Not if only stopped ones wait here, and others elsewhere.
+ */
+static __always_inline bool cosched_slowest_waits_here(struct drover *d, u32 at, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	struct cell *cell = ground_cell(d, pcpu_at(d, at)->cell);
+
+	return vm->vcpus_waiting <= vm->nr_stopped ||
+	       (cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] > vm->nr_stopped);
+}
+
+/*
  * May a vCPU of the VM, by its mode, run on that pCPU now? `here`: one runs there
  * and would go on. Calls other pCPUs where that is what it takes.
  */
@@ -331,9 +344,8 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 slot, u32 here)
 	u32 elsewhere = vm->vcpus_running > here ? vm->vcpus_running - here : 0;
 	u32 needs;
 
-	/* Of those ready, the slowest is taken: it is stopped only if all of them are. */
 	if (vm->cosched_mode == COSCHED_SKEW)
-		return here || vm->nr_stopped < vm->vcpus_waiting;
+		return here || cosched_slowest_waits_here(d, at, slot);
 	if (vm->cosched_mode != COSCHED_GANG && !vm->costopped)
 		return true;
 	/* Started in this round, by somebody else or by the call that is being answered. */

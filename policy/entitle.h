@@ -33,8 +33,8 @@
  * 1 / 0.43 = 2333 shares, the others as 1000.
  *
  * What it is bad at. It lags by two looks or so; what a VM wants is guessed from
- * the past. Nothing is known of pinning. One pCPU does it: some 50 us each time
- * for 1000 VMs (docs/performance.md).
+ * the past. Nothing is known of pinning. One pCPU does it for all; what that costs
+ * with 1000 VMs has not been measured.
  */
 #ifndef DROVER_ENTITLE_H
 #define DROVER_ENTITLE_H
