@@ -241,7 +241,7 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu, u32 home)
 }
 
 /* The key of the first thread in the pCPU's own queue, or NOBODY. */
-static __always_inline u64 pick_own_key(struct drover *d, u32 pcpu)
+CHECKED_APART u64 pick_own_key(THE_DROVER, u32 pcpu)
 {
 	u64 vtime_ns = 0;
 
@@ -439,7 +439,7 @@ static __always_inline bool pick_from_elsewhere(struct drover *d, u32 pcpu, u64 
 }
 
 /* The least served VM of the cell, or the next after the one that may not start. */
-static __always_inline u64 pick_least_served(struct drover *d, u32 home, u32 held)
+CHECKED_APART u64 pick_least_served(THE_DROVER, u32 home, u32 held)
 {
 	struct cell *cell = ground_cell(d, home);
 

@@ -103,7 +103,8 @@ impl Daemon {
         let out = File::create(&log).unwrap();
         let child = Command::new("drover").arg("serve").stderr(out).spawn().unwrap();
         let mut daemon = Self { child, log };
-        wait_until("drover serves", Duration::from_secs(10), || {
+        // Nearly all of it is the verifier, under emulation.
+        wait_until("drover serves", Duration::from_secs(60), || {
             let ended = daemon.child.try_wait().unwrap();
             assert!(ended.is_none(), "drover ended as it began: {}", daemon.said());
             scheduler_state() == "enabled" && ask(SOCKET_PATH.as_ref(), &Request::ListVms).is_ok()
