@@ -116,8 +116,12 @@ CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 	u64 queue = d->params.nr_cells < 2 ? here : pick_queue_of(d, pcpu, cell_index, slot);
 
 	if (!wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue) &&
-	    !ground_take_first(d, queue))
-		return false;
+	    !ground_take_first(d, queue)) {
+		/* A sibling there, not confined while pCPUs were offline, may not run here. */
+		if (queue == here || !ground_take_first(d, here))
+			return false;
+		queue = here;
+	}
 	pick_note_served(d, pcpu, cell_index, slot, queue == here);
 	return true;
 }

@@ -328,6 +328,24 @@ static void a_pcpu_back_online_serves_its_queue(void)
 	CHECK(task->cpu_time_ns > 0);
 }
 
+/* One was confined to pCPU 0 while that was the only one; 1 is back, and that one has run less. */
+static void a_sibling_that_may_not_run_here_does_not_hide_one_that_may(void)
+{
+	struct task_struct *elsewhere, *here;
+
+	a_busy_ground(2, 2);
+	kernel_offline(g, 1);
+	elsewhere = waits(1, 10 * MS, 0, 1);
+	CHECK(!elsewhere->thread.confined);
+	kernel_online(g, 1);
+	here = waits(1, 10 * MS, 1, ALL_PCPUS);
+	elsewhere->order = here->order - SECOND;
+	kernel_pick(g, 1);
+	kernel_switch(g, 1);
+	CHECK(g->pcpu[1].current == here);
+	CHECK_EQ(g->cell[1].nr_queued[here->thread.slot], 0);
+}
+
 /* 12 vCPUs on 3 of 4 pCPUs, four or five to a queue: the odd one goes round. */
 static void vcpus_confined_to_some_pcpus_get_equal_time(void)
 {
@@ -394,5 +412,6 @@ int main(void)
 	RUN(a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it);
 	RUN(threads_left_at_offline_pcpus_are_served);
 	RUN(a_pcpu_back_online_serves_its_queue);
+	RUN(a_sibling_that_may_not_run_here_does_not_hide_one_that_may);
 	return check_done();
 }
