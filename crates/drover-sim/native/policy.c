@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "one_thread.h"
+
 #include "../../../policy/drover.h"
 
 #include "find_vm.h"
