@@ -33,31 +33,32 @@
 /* What being due (reserve.h) counts against any gain by shares. */
 #define WAKE_DUE (1LL << 56)
 
-/* By how much the waker is owed more than whoever runs there; <= 0: it is not. */
-static __always_inline s64 wake_gain_ns(struct drover *d, struct vm *vm, struct thread *t,
-					struct pcpu *pcpu)
+/*
+ * By how much a thread of that VM, with that vruntime, is owed more than whoever
+ * runs there; <= 0: it is not.
+ */
+CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 {
+	struct vm *vm = vm_at(d, slot);
+	struct pcpu *pcpu = pcpu_at(d, at);
 	u32 there = pcpu->running_slot;
 	s64 gain_ns;
 
 	if (!pcpu->online || pcpu->preempt_pending || there >= DROVER_MAX_VMS)
 		return 0;
-	if (d->nr_reserved && there != t->slot && t->slot != DROVER_HOST_SLOT) {
-		/* Who runs by its reservation stays; who is due takes the pCPU of who does not. */
-		if (reserve_is_due(d, vm_at(d, there)))
-			return 0;
-		gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
-		if (reserve_is_due(d, vm))
-			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
-	}
-	if (there == t->slot) {
-		u64 slice_ns = d->params.slice_ns;
-
+	if (there == slot) {
 		/* Siblings: only to keep their times equal. */
-		gain_ns = (s64)(pcpu->running_vruntime_ns - t->vruntime_ns) - (s64)slice_ns;
+		gain_ns = (s64)(pcpu->running_vruntime_ns - vruntime_ns) - (s64)d->params.slice_ns;
 		return gain_ns > 0 ? 1 : 0;
 	}
 	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
+	if (d->nr_reserved && slot != DROVER_HOST_SLOT) {
+		/* Who runs by its reservation stays; who is due takes the pCPU of who does not. */
+		if (reserve_is_due(d, vm_at(d, there)))
+			return 0;
+		if (reserve_is_due(d, vm))
+			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
+	}
 	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
 }
 
@@ -65,15 +66,17 @@ static __always_inline s64 wake_gain_ns(struct drover *d, struct vm *vm, struct 
 static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
 				       u32 near, bool woken)
 {
-	struct vm *vm = vm_at(d, t->slot);
 	u32 home = pcpu_at(d, near)->cell;
 	s64 best_gain_ns = 0;
 	s32 best = WAKE_NOWHERE;
+	u32 look;
 
-	for (u32 look = 0; look < WAKE_MAX_LOOKS && look < d->params.nr_pcpus; look++) {
+	for_each_index(look, 0, WAKE_MAX_LOOKS) {
 		u32 at = near + look;
 		s64 gain_ns;
 
+		if (look >= d->params.nr_pcpus)
+			break;
 		if (at >= d->params.nr_pcpus)
 			at -= d->params.nr_pcpus;
 		at = bounded(at, DROVER_MAX_PCPUS);
@@ -81,7 +84,7 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 			continue;
 		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
 			continue;
-		gain_ns = wake_gain_ns(d, vm, t, pcpu_at(d, at));
+		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at);
 		if (gain_ns <= best_gain_ns || !ground_may_run_on(d, task, at))
 			continue;
 		best_gain_ns = gain_ns;
