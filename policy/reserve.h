@@ -123,13 +123,12 @@ static __always_inline u64 reserve_key(struct vm *vm, u32 slot)
 CHECKED_APART int reserve_settle(THE_DROVER, u32 cell_index, u32 slot, u64 expected, u64 key)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u32 levels = d->tournament_levels;
 
 	if (!cell)
 		return 0;
 	ground_lock_cell(cell);
 	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&cell->by_reserve, slot) == expected)
-		tournament_set(&cell->by_reserve, levels, slot,
+		tournament_set(&cell->by_reserve, d->tournament_levels, slot,
 			       cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ? key :
 										TOURNAMENT_NOBODY);
 	ground_unlock_cell(cell);

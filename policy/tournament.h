@@ -96,6 +96,17 @@ static __always_inline u64 tournament_leaf(struct tournament *among, u32 slot)
 	return *(volatile u64 *)&among->node[DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS)];
 }
 
+/* Replay the match that is decided at that node; its winner. The cell is locked. */
+static __always_inline u64 tournament_replay(struct tournament *among, u64 at)
+{
+	u64 left = among->node[bounded(2 * at, 2 * DROVER_MAX_VMS)];
+	u64 right = among->node[bounded(2 * at + 1, 2 * DROVER_MAX_VMS)];
+	u64 winner = tournament_before(right, left) ? right : left;
+
+	among->node[bounded(at, 2 * DROVER_MAX_VMS)] = winner;
+	return winner;
+}
+
 /* Give the slot a new key and replay its matches. The cell is locked. */
 static __always_inline void tournament_set(struct tournament *among, u32 levels, u32 slot, u64 key)
 {
@@ -103,16 +114,11 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 
 	among->node[at] = key;
 	for (u32 level = 0; level < DROVER_SLOT_BITS && level < levels; level++) {
-		u64 here = bounded(at, 2 * DROVER_MAX_VMS);
-		u64 other = bounded(at ^ 1, 2 * DROVER_MAX_VMS);
 		u64 up = bounded(at >> 1, 2 * DROVER_MAX_VMS);
-		u64 winner = tournament_before(among->node[other], among->node[here]) ?
-				     among->node[other] :
-				     among->node[here];
+		u64 before = among->node[up];
 
-		if (among->node[up] == winner)
+		if (tournament_replay(among, up) == before)
 			break;
-		among->node[up] = winner;
 		at = up;
 	}
 }
@@ -125,13 +131,12 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 CHECKED_APART int tournament_settle(THE_DROVER, u32 cell_index, u32 slot, u64 expected, u64 key)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u32 levels = d->tournament_levels;
 
 	if (!cell)
 		return 0;
 	ground_lock_cell(cell);
 	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&cell->by_share, slot) == expected)
-		tournament_set(&cell->by_share, levels, slot,
+		tournament_set(&cell->by_share, d->tournament_levels, slot,
 			       cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ? key :
 										TOURNAMENT_NOBODY);
 	ground_unlock_cell(cell);
@@ -141,8 +146,7 @@ CHECKED_APART int tournament_settle(THE_DROVER, u32 cell_index, u32 slot, u64 ex
 /* Hand the winner of the old root up to the new one, in every cell. */
 CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
 {
-	u64 from = bounded(tournament_root(levels), 2 * DROVER_MAX_VMS);
-	u64 to = bounded(tournament_root(levels + 1), 2 * DROVER_MAX_VMS);
+	u64 root = tournament_root(levels + 1);
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_cells) {
@@ -151,8 +155,8 @@ CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
 		if (!cell)
 			continue;
 		ground_lock_cell(cell);
-		cell->by_share.node[to] = cell->by_share.node[from];
-		cell->by_reserve.node[to] = cell->by_reserve.node[from];
+		tournament_replay(&cell->by_share, root);
+		tournament_replay(&cell->by_reserve, root);
 		ground_unlock_cell(cell);
 	}
 	return 0;
@@ -160,8 +164,9 @@ CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
 
 /*
  * The slot will be used: play as many levels as that takes. Done before a VM
- * begins, so the right half of what is added is still empty. The second pass
- * catches a winner that changed at the old root after the first.
+ * begins, so the right half of what is added is still empty; others may grow it at
+ * the same moment. The second pass catches a winner that changed at the old root
+ * after the first: who settles reads the levels with the cell locked.
  */
 CHECKED_APART int tournament_grow(THE_DROVER, u32 slot)
 {
@@ -173,7 +178,8 @@ CHECKED_APART int tournament_grow(THE_DROVER, u32 slot)
 		if (levels >= DROVER_SLOT_BITS || (slot >> bounded(levels, 16)) == 0)
 			break;
 		tournament_raise(d, levels);
-		d->tournament_levels = levels + 1;
+		/* Others may grow it at this moment; it never shrinks. */
+		__sync_val_compare_and_swap(&d->tournament_levels, levels, levels + 1);
 		tournament_raise(d, levels);
 	}
 	return 0;

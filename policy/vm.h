@@ -71,6 +71,21 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(vm, slot));
 }
 
+/* The slot is used from now on. Other slots may be taken at the same moment. */
+static __always_inline void vm_note_slot(struct drover *d, u32 slot)
+{
+	u32 tries;
+
+	/* Each try that fails means that another has raised it. */
+	for_each_index(tries, 0, DROVER_MAX_VMS) {
+		u32 used = d->slots_in_use;
+
+		if (slot < used ||
+		    __sync_val_compare_and_swap(&d->slots_in_use, used, slot + 1) == used)
+			break;
+	}
+}
+
 /* The VM in that free slot begins, level with the least served VM. */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 {
@@ -120,8 +135,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, vm);
 	vm->state = VM_LIVE;
-	if (slot >= d->slots_in_use)
-		d->slots_in_use = slot + 1;
+	vm_note_slot(d, slot);
 	__sync_fetch_and_add(&d->vms_found, 1);
 }
 

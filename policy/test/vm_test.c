@@ -2,6 +2,8 @@
 /* The life of a VM: policy/vm.h. */
 #include "books.h"
 
+#include <pthread.h>
+
 static struct ground *g;
 
 static void dies(struct task_struct *task)
@@ -277,6 +279,51 @@ static void ids_are_never_used_again(void)
 	CHECK_EQ(g->d.slots_in_use, 2);
 }
 
+/* Two pCPUs find a VM each at the same moment, again and again. */
+#define MEETINGS 20000
+static u32 arrivals;
+
+static void meet(u32 nth)
+{
+	__atomic_add_fetch(&arrivals, 1, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&arrivals, __ATOMIC_ACQUIRE) < 2 * (nth + 1))
+		;
+}
+
+static void take_slot(u32 slot, u32 meeting)
+{
+	meet(2 * meeting);
+	tournament_grow(&g->d, slot);
+	vm_note_slot(&g->d, slot);
+	meet(2 * meeting + 1);
+}
+
+static void *take_slot_2(void *unused)
+{
+	for (u32 i = 0; i < MEETINGS; i++)
+		take_slot(2, i);
+	return unused;
+}
+
+static void slots_taken_at_the_same_moment_all_count(void)
+{
+	u32 lost = 0;
+	pthread_t other;
+
+	g = fake_ground(2, 1);
+	g->d.params.nr_cells = 0;
+	arrivals = 0;
+	CHECK_EQ(pthread_create(&other, NULL, take_slot_2, NULL), 0);
+	for (u32 i = 0; i < MEETINGS; i++) {
+		g->d.slots_in_use = 1;
+		g->d.tournament_levels = 1;
+		take_slot(9, i);
+		lost += g->d.slots_in_use != 10 || g->d.tournament_levels != 4;
+	}
+	CHECK_EQ(pthread_join(other, NULL), 0);
+	CHECK_EQ(lost, 0);
+}
+
 int main(void)
 {
 	RUN(born_with_its_first_vcpu_gone_with_its_last_thread);
@@ -297,5 +344,6 @@ int main(void)
 	RUN(a_slot_is_never_free_while_a_thread_remains);
 	RUN(threads_are_told_to_look_when_a_vm_is_found);
 	RUN(ids_are_never_used_again);
+	RUN(slots_taken_at_the_same_moment_all_count);
 	return check_done();
 }
