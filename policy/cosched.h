@@ -194,6 +194,9 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 	slowest_ns = cosched_slowest_ns(d, slot, false);
 	if (slowest_ns != ~0ULL)
 		vm->progress_floor_ns = slowest_ns;
+	slowest_ns = cosched_slowest_ns(d, slot, true);
+	if (slowest_ns != ~0ULL)
+		vcpu_note_skew(d, slot, slowest_ns);
 	if (vm->cosched_mode == COSCHED_SKEW)
 		cosched_stop_leaders(d, slot, now_ns);
 	else if (!vm->costopped && cosched_laggards(d, slot))

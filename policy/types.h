@@ -166,7 +166,8 @@ struct vcpu {
 	u64 costop_ns;
 	u64 costop_mark_ns; /* ready: costop_ns when that began */
 	u64 nr_costops;
-	u64 skew_max_ns;
+	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
+	u64 hazard_ns;   /* time it was ready while a sibling ran */
 	u32 state; /* enum vcpu_state */
 	u32 pcpu;  /* running: where */
 	u32 slot;
@@ -316,7 +317,7 @@ struct drover {
 
 _Static_assert(sizeof(struct vm) == 352, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 80, "struct thread: same in BPF and native code");
-_Static_assert(sizeof(struct vcpu) == 88, "struct vcpu: same in BPF and native code");
+_Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 80, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");

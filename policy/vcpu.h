@@ -93,6 +93,7 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t)
 	v->costop_mark_ns = 0;
 	v->nr_costops = 0;
 	v->skew_max_ns = 0;
+	v->hazard_ns = 0;
 	v->slot = t->slot;
 	v->vcpu_id = t->vcpu_id;
 	if (vcpu_enter(d, t->slot, record))
@@ -152,6 +153,7 @@ static __always_inline void vcpu_waited(struct drover *d, struct vm *vm, struct 
 	if (!t->record || v->state != VCPU_READY)
 		return;
 	v->lag_ns = vcpu_lag_ns(vm, v);
+	v->hazard_ns += vm->progressed_ns - v->lag_mark_ns;
 	v->state = VCPU_HALTED;
 }
 
@@ -192,6 +194,27 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 	came_ns = ran_ns - spent_ns;
 	v->progress_ns += came_ns;
 	v->lag_ns -= v->lag_ns < came_ns ? v->lag_ns : came_ns;
+}
+
+/* Note how far the vCPUs of a VM are ahead of `slowest_ns`, the slowest of their ready siblings. */
+CHECKED_APART int vcpu_note_skew(THE_DROVER, u32 slot, u64 slowest_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 place;
+
+	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+		s64 ahead_ns;
+
+		if (!v || (v->state != VCPU_READY && v->state != VCPU_RUNNING))
+			continue;
+		ahead_ns = (s64)(v->progress_ns - slowest_ns);
+		if (ahead_ns > (s64)v->skew_max_ns)
+			v->skew_max_ns = (u64)ahead_ns;
+		if (ahead_ns > (s64)vm->skew_max_ns)
+			vm->skew_max_ns = (u64)ahead_ns;
+	}
+	return 0;
 }
 
 #endif

@@ -135,6 +135,30 @@ static void figure_1(void)
 		 2 * MS);
 }
 
+/* What figure 1 leaves in the books of its vCPUs. */
+static void what_happened_is_booked_by_vcpu(void)
+{
+	struct vm *vm;
+
+	figure_1();
+	vm = vm_at(&g->d, 1);
+	vcpu_note_skew(&g->d, 1, cosched_slowest_ns(&g->d, 1, true));
+	CHECK_EQ(vm->skew_max_ns, 2 * MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[3].record)->skew_max_ns, 2 * MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[2].record)->skew_max_ns, MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[0].record)->skew_max_ns, 0);
+	/* A sibling ran while it was ready: all the time, before v2 ran, before v3 ran. */
+	runs_alone(0, MS);
+	runs_alone(3, MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[0].record)->hazard_ns, 3 * MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[2].record)->hazard_ns, 2 * MS);
+	CHECK_EQ(vcpu_at(&g->d, vcpu[3].record)->hazard_ns, 2 * MS);
+	/* What was, stays. */
+	vcpu_note_skew(&g->d, 1, cosched_slowest_ns(&g->d, 1, true));
+	CHECK_EQ(vcpu_at(&g->d, vcpu[2].record)->skew_max_ns, MS);
+	CHECK_EQ(vm->skew_max_ns, 3 * MS);
+}
+
 static void hypervisor_time_is_no_progress(void)
 {
 	struct vcpu *v;
@@ -350,6 +374,7 @@ int main(void)
 	RUN(siblings_run_at_the_same_time);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);
+	RUN(what_happened_is_booked_by_vcpu);
 	RUN(hypervisor_time_is_no_progress);
 	RUN(who_halts_never_lags);
 	RUN(table_1);

@@ -5,6 +5,7 @@
 pub mod asked;
 pub mod compare;
 pub mod config;
+pub mod counters;
 pub mod delay;
 pub mod entitlement;
 pub mod expect;

@@ -3,6 +3,7 @@
 //!
 //! A figure that was not measured is absent, never 0. Fields may be added, never renamed.
 
+use crate::counters::{Counters, VmCounters};
 use crate::histogram::Histogram;
 use crate::scenario::{Clock, Vm};
 use crate::settings::Cosched;
@@ -134,6 +135,9 @@ pub struct VmFigures {
     /// What its workload counts: loops, sections, rounds or wake-ups of all vCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u64>,
+    /// How its vCPUs moved along together, where the scheduler counts that.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
     /// Its vCPUs, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vcpu: Vec<VcpuFigures>,
@@ -154,6 +158,9 @@ pub struct VcpuFigures {
     /// Its part of the VM's progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u64>,
+    /// How it moved along with its siblings, where the scheduler counts that.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counters>,
 }
 
 /// Wake-up latency: from when a timer was due to when the guest's code ran. All but the count
@@ -217,6 +224,14 @@ impl VmFigures {
         self.vcpu_max_cpu_s = times().reduce(f64::max);
         self.vcpu = vcpu;
     }
+
+    /// Takes over what the scheduler counted; after [`Self::set_vcpus`].
+    pub fn set_counters(&mut self, counters: Option<&VmCounters>) {
+        self.counters = counters.map(|counters| counters.vm);
+        for (number, vcpu) in (0..).zip(&mut self.vcpu) {
+            vcpu.counters = counters.and_then(|counters| counters.vcpu(number));
+        }
+    }
 }
 
 impl Run {
@@ -261,7 +276,11 @@ mod tests {
          "host":{"pcpus":4,"idle_s":0.01,"context_switches":812},
          "vms":[{"name":"vm0","vcpus":4,"shares":1000,"share_owed_pct":12.5,
                  "share_got_pct":12.4,"cpu_s":1.98,"progress":77,
-                 "vcpu":[{"cpu_s":0.5,"progress":19}],
+                 "progressed_s":1.5,"hazard_s":0.5,"costop_s":0.25,"costops":7,"costarts":9,
+                 "skew_max_ms":4.5,
+                 "vcpu":[{"cpu_s":0.5,"progress":19,"progressed_s":0.5,"hazard_s":0.1,
+                          "costop_s":0.2,"costops":3,"costarts":3},
+                         {"cpu_s":0.5}],
                  "wakeup_us":{"count":3,"mean":61.5,"p50":60.0,"p99":99.0,"max":120.5}}]}]}"#;
 
     #[test]
@@ -310,7 +329,7 @@ mod tests {
     #[test]
     fn vcpu_extremes_come_from_the_vcpus() {
         let mut vm = VmFigures::default();
-        let vcpu = |cpu_s| VcpuFigures { cpu_s, progress: None };
+        let vcpu = |cpu_s| VcpuFigures { cpu_s, ..Default::default() };
         vm.set_vcpus(vec![vcpu(Some(0.5)), vcpu(Some(0.7))]);
         assert_eq!((vm.vcpu_min_cpu_s, vm.vcpu_max_cpu_s), (Some(0.5), Some(0.7)));
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! docs/scenarios.md and docs/results.md say what is, no more and no less.
 
+use drover_core::counters::Counters;
 use drover_core::expect::Metric;
 use drover_core::results::{
     Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs, Wall,
@@ -85,7 +86,8 @@ fn the_example_of_results_reads_and_writes_back() {
 
 /// Results with every field there.
 fn complete() -> Results {
-    let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3) };
+    let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
+    let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
     let vm = VmFigures {
         name: "vm0".to_owned(),
         vcpus: 1,
@@ -102,6 +104,7 @@ fn complete() -> Results {
         vcpu_min_cpu_s: Some(0.5),
         vcpu_max_cpu_s: Some(0.5),
         progress: Some(3),
+        counters,
         vcpu: vec![vcpu],
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1] }),

@@ -5,6 +5,7 @@ use crate::proc_stat::TICKS_PER_S;
 use crate::reading::Reading;
 use crate::threads::{ThreadTime, used_between};
 use crate::vm::VmReading;
+use drover_core::counters::VmCounters;
 use drover_core::entitlement::owed_s;
 use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 use drover_core::scenario::{Case, Scenario, Vm};
@@ -33,6 +34,7 @@ pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Me
     for (index, vm) in case.vms.iter().enumerate() {
         let figures = &mut run.vms[index];
         *figures = of_vm(vm, &before.vms[index], &after.vms[index]);
+        figures.set_counters(counted(before, after, index).as_ref());
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
             let of_vm: Vec<u64> = samples_ns.iter().map(|sample| sample[index]).collect();
             timeline(interval_ms, &of_vm)
@@ -93,6 +95,7 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
         progress: guest
             .as_ref()
             .and_then(|guest| guest.vcpu_progress.get(number as usize).copied()),
+        counters: None,
     };
     let mut figures = VmFigures::unmeasured(vm);
     figures.cpu_s = Some(sum_s(&used));
@@ -101,6 +104,12 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
     figures.progress = guest.as_ref().and_then(|guest| guest.progress);
     figures.wakeup_us = guest.and_then(|guest| WakeupUs::from_histogram(&guest.wakeups));
     figures
+}
+
+/// What the scheduler counted of a VM between two readings, where it did.
+fn counted(before: &Reading, after: &Reading, index: usize) -> Option<VmCounters> {
+    let of = |reading: &Reading| reading.counters.get(index).cloned().flatten();
+    Some(of(after)?.since(&of(before)?))
 }
 
 /// CPU time of some threads together, s.
@@ -126,6 +135,7 @@ fn timeline(interval_ms: u32, samples_ns: &[u64]) -> Timeline {
 mod tests {
     use super::*;
     use crate::proc_stat::HostStat;
+    use drover_core::counters::Counters;
     use drover_core::scenario::{Vmm, Workload};
     use drover_core::tree::Tree;
     use std::time::Duration;
@@ -180,11 +190,16 @@ mod tests {
         assert_eq!(figures.vcpu[1].cpu_s, None, "this vCPU has no thread");
     }
 
+    fn counted(costops: u64) -> Counters {
+        Counters { costops, ..Counters::default() }
+    }
+
     fn host_reading(at: Instant, idle_ticks: u64, used_ns: u64) -> Reading {
         let host = HostStat { idle_ticks, context_switches: 10 * idle_ticks };
         let threads = vec![thread(1, None, used_ns)];
         let (vms, bpf_run_ns, threads_at) = (Vec::new(), Some(used_ns / 100), at);
-        Reading { at, vms, host, threads, threads_at, bpf_run_ns }
+        let counters = vec![Some(VmCounters { vm: counted(used_ns), vcpus: Vec::new() })];
+        Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters }
     }
 
     #[test]
@@ -195,6 +210,9 @@ mod tests {
         let figures = of_host(4, &before, &after);
         assert_eq!((figures.idle_s, figures.context_switches), (Some(0.5), Some(500)));
         assert_eq!((figures.pcpus, figures.bpf_run_ns), (4, Some(4)));
+        let costops = |after| super::counted(&before, after, 0).map(|counted| counted.vm.costops);
+        assert_eq!(costops(&after), Some(400));
+        assert_eq!(costops(&Reading { counters: vec![None], ..after.clone() }), None);
         let unmeasured = Reading { bpf_run_ns: None, ..before };
         assert_eq!(of_host(4, &unmeasured, &after).bpf_run_ns, None);
     }

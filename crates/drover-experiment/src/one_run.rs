@@ -80,7 +80,9 @@ impl OneRun<'_> {
             vms.iter_mut().for_each(RunningVm::sample_from_now);
         }
         pause::until(began, self.stop)?;
-        let before = Reading::take(Edge::First(prepared), &mut vms, self.bpf)?;
+        let counters = |scheduler: &RunningScheduler| scheduler.counters(&self.case.vms);
+        let first = Edge::First(prepared);
+        let before = Reading::take(first, &mut vms, self.bpf, || counters(scheduler))?;
         let mut samples_ns = vec![sample(&vms)?];
         let plan = moments(&self.case.vms, self.scenario.duration_s, self.scenario.sample_ms);
         let mut ends_on_sample = false;
@@ -96,7 +98,7 @@ impl OneRun<'_> {
         if ends_on_sample {
             samples_ns.push(sample(&vms)?);
         }
-        let after = Reading::take(Edge::Last, &mut vms, self.bpf)?;
+        let after = Reading::take(Edge::Last, &mut vms, self.bpf, || counters(scheduler))?;
         check(&mut vms, scheduler)?;
         Ok(Measured { before, after, samples_ns })
     }

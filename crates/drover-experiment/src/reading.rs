@@ -7,6 +7,7 @@ use crate::proc_stat::{self, HostStat};
 use crate::threads::{self, ThreadTime};
 use crate::vm::{RunningVm, VmReading};
 use anyhow::Context;
+use drover_core::counters::VmCounters;
 use std::time::Instant;
 
 /// What the host and its VMs have used and done so far.
@@ -20,6 +21,8 @@ pub(crate) struct Reading {
     pub host: HostStat,
     /// Time in BPF programs, where that is measured, ns.
     pub bpf_run_ns: Option<u64>,
+    /// What the scheduler counts of each VM, where it does.
+    pub counters: Vec<Option<VmCounters>>,
     /// All threads of the host, at a moment of their own.
     pub threads: Vec<ThreadTime>,
     /// That moment.
@@ -64,16 +67,18 @@ impl Reading {
         edge: Edge,
         vms: &mut [RunningVm],
         bpf: Option<&BpfStats>,
+        counters: impl FnOnce() -> Vec<Option<VmCounters>>,
     ) -> Result<Self, Failure> {
         let at = Instant::now();
         let vms = vms.iter_mut().map(RunningVm::read).collect::<Result<_, _>>()?;
         let host = proc_stat::read()?;
         let bpf_run_ns = bpf.map(BpfStats::run_ns);
+        let counters = counters();
         let (threads_at, threads) = match edge {
             Edge::First(Prepared(at, threads)) => (at, threads),
             Edge::Last => read_threads()?,
         };
-        Ok(Self { at, vms, host, bpf_run_ns, threads, threads_at })
+        Ok(Self { at, vms, host, bpf_run_ns, counters, threads, threads_at })
     }
 }
 

@@ -9,10 +9,12 @@ use crate::process::{Place, Process};
 use crate::sched_ext::{SchedExt, State};
 use anyhow::{Result, bail, ensure};
 use drover_core::asked::{Asked, HOST, Limit};
+use drover_core::counters::VmCounters;
 use drover_core::scenario::Vm;
 use drover_core::shares::Shares;
 use drover_core::tree::{PoolChange, Tree};
-use drover_host::control::{Request, SOCKET_PATH, ask};
+use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_host::status::VmStatus;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -156,6 +158,17 @@ impl RunningScheduler {
         }
     }
 
+    /// What it counts of those VMs, in their order, where it counts and knows the VM.
+    pub fn counters(&self, vms: &[Vm]) -> Vec<Option<VmCounters>> {
+        let answer = || ask(Path::new(SOCKET_PATH), &Request::ListVms).ok();
+        let known = match self.takes_orders.then(answer).flatten() {
+            Some(Answer::Vms { vms }) => vms,
+            _ => Vec::new(),
+        };
+        let of = |vm: &Vm| known.iter().find(|it| it.name == vm.name).map(VmStatus::counters);
+        vms.iter().map(of).collect()
+    }
+
     /// Takes it down and waits until the kernel's own scheduler has all tasks again.
     ///
     /// # Errors
@@ -214,6 +227,7 @@ mod tests {
         let vm = Scenario::parse(text, "s.toml").unwrap().cases.remove(0).vms.remove(0);
         let told = scheduler.set_vm(&vm, &AtomicBool::new(false));
         assert!(told.is_ok(), "one that takes no orders is told by cgroup only");
+        assert_eq!(scheduler.counters(&[vm]), [None], "and counts nothing that could be asked for");
         scheduler.stop().unwrap();
         assert_eq!(tools.sched_ext.state(), State::Disabled);
     }

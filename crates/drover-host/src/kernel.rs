@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon needs of the scheduler: to see VMs and to give orders.
 
-use crate::scheduler::{KernelVm, Scheduler};
+use crate::scheduler::{KernelVcpu, KernelVm, Scheduler};
 use anyhow::Result;
 use drover_core::settings::{PoolId, PoolSettings, VmSettings};
 
@@ -9,6 +9,8 @@ use drover_core::settings::{PoolId, PoolSettings, VmSettings};
 pub trait Kernel {
     /// All VMs now live.
     fn vms(&self) -> Vec<KernelVm>;
+    /// The vCPUs of a VM.
+    fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu>;
     /// Puts these settings of the VM in force.
     ///
     /// # Errors
@@ -29,6 +31,10 @@ pub trait Kernel {
 impl Kernel for Scheduler {
     fn vms(&self) -> Vec<KernelVm> {
         self.vms()
+    }
+
+    fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
+        self.vcpus(vm)
     }
 
     fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {

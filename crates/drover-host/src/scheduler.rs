@@ -8,7 +8,7 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
-use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{Cosched, PoolId, PoolSettings, VmSettings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, ProgramMut};
 
@@ -18,6 +18,8 @@ use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
 
 const VM_LIVE: u32 = 1;
+/// vCPUs of one VM that can have books.
+const VM_VCPUS: usize = 256;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -63,6 +65,27 @@ pub struct KernelVm {
     pub nr_costops: u64,
     /// vCPUs started again after one.
     pub nr_costarts: u64,
+    /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
+    pub skew_max_ns: Option<u64>,
+}
+
+/// A vCPU likewise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelVcpu {
+    /// Its number in its VM.
+    pub number: u32,
+    /// Guest time, and halted time as far as to its slowest sibling.
+    pub progress_ns: u64,
+    /// Time it was ready while a sibling ran.
+    pub hazard_ns: u64,
+    /// Time it was ready and co-stopped.
+    pub costop_ns: u64,
+    /// Co-stops.
+    pub nr_costops: u64,
+    /// Of these, the ones that are over.
+    pub nr_costarts: u64,
+    /// The furthest it was seen ahead of a ready sibling; none in modes that do not bound it.
+    pub skew_max_ns: Option<u64>,
 }
 
 #[cfg(test)]
@@ -86,6 +109,7 @@ impl KernelVm {
             costop_ns: 0,
             nr_costops: 0,
             nr_costarts: 0,
+            skew_max_ns: None,
         }
     }
 }
@@ -163,7 +187,42 @@ impl Scheduler {
             costop_ns: vm.costop_ns,
             nr_costops: vm.nr_costops,
             nr_costarts: vm.nr_costarts,
+            skew_max_ns: bounds_skew(vm.cosched_mode).then_some(vm.skew_max_ns),
         })
+    }
+
+    /// The vCPUs of a VM that have books, in the order of their numbers.
+    pub fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        let (of_vm, all) = unsafe {
+            (&raw const (*bss).drover.vm[vm.slot as usize], &raw const (*bss).drover.vcpu)
+        };
+        // SAFETY: as above.
+        let (mode, places) = unsafe {
+            ((*of_vm).cosched_mode, (&raw const (*of_vm).vcpu_places).read_volatile() as usize)
+        };
+        let first = vm.slot as usize * VM_VCPUS;
+        let vcpu = |place: usize| {
+            // SAFETY: as above; a place below `vcpu_places` is within the VM's part of `vcpu_of`,
+            // and what is in it is a record of `vcpu`, or 0.
+            let (record, vcpu) = unsafe {
+                let record = (&raw const (*bss).drover.vcpu_of[first + place]).read_volatile();
+                (record, (&raw const (*all)[record as usize]).read_volatile())
+            };
+            (record != 0 && vcpu.slot == vm.slot).then_some(KernelVcpu {
+                number: vcpu.vcpu_id,
+                progress_ns: vcpu.progress_ns,
+                hazard_ns: vcpu.hazard_ns,
+                costop_ns: vcpu.costop_ns,
+                nr_costops: vcpu.nr_costops,
+                nr_costarts: vcpu.nr_costops - u64::from(vcpu.costop_since_ns != 0),
+                skew_max_ns: bounds_skew(mode).then_some(vcpu.skew_max_ns),
+            })
+        };
+        let mut vcpus: Vec<KernelVcpu> = (0..places.min(VM_VCPUS)).filter_map(vcpu).collect();
+        vcpus.sort_by_key(|vcpu| vcpu.number);
+        vcpus
     }
 
     /// Put these settings of the VM in force.
@@ -280,6 +339,11 @@ fn fill_free_slots(skel: &DroverSkel) -> Result<()> {
         skel.maps.free_slots.update(&[], &slot.to_ne_bytes(), MapFlags::ANY)?;
     }
     Ok(())
+}
+
+/// Whether vCPUs of a VM in that mode are stopped for being ahead: only then it is kept how far.
+fn bounds_skew(mode: u32) -> bool {
+    [Cosched::Strict, Cosched::Relaxed, Cosched::Skew].iter().any(|it| *it as u32 == mode)
 }
 
 /// A NUL-terminated text of the kernel.

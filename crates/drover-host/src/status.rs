@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs and pools as `drover vm list` and `drover pool list` show them.
 
+use drover_core::counters::{Counters, VmCounters};
 use drover_core::resolve::Why;
 use serde::{Deserialize, Serialize};
 
@@ -37,20 +38,33 @@ pub struct VmStatus {
     pub ready_s: f64,
     /// The longest single such wait, in milliseconds.
     pub longest_ready_ms: f64,
-    /// Time in which any of its vCPUs ran, in seconds.
-    pub progressed_s: f64,
-    /// Of that, while a sibling was ready and did not run (concurrency hazard), in seconds.
-    pub hazard_s: f64,
-    /// Time its vCPUs were ready and co-stopped, in seconds, summed over them (%CSTP).
-    pub costop_s: f64,
-    /// Co-stops: of the whole VM, or of a vCPU alone, as its mode has it.
-    pub costops: u64,
-    /// vCPUs started again after a co-stop.
-    pub costarts: u64,
+    /// How its vCPUs moved along together.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Its vCPUs.
+    pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
     pub why: Vec<Why>,
     /// What was asked for it and cannot be, each in a line.
     pub troubles: Vec<String>,
+}
+
+/// A vCPU of a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct VcpuStatus {
+    /// Its number in its VM.
+    pub number: u32,
+    /// How it moved along with its siblings.
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+impl VmStatus {
+    /// What was counted of it and its vCPUs.
+    pub fn counters(&self) -> VmCounters {
+        let vcpus = self.vcpu.iter().map(|vcpu| (vcpu.number, vcpu.counters)).collect();
+        VmCounters { vm: self.counters, vcpus }
+    }
 }
 
 /// A pool.

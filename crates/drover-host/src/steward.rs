@@ -12,11 +12,13 @@ use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::orders::{Ground, POOL_ORIGIN, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
+use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::sources::config_file::ConfigFile;
-use crate::status::{PoolStatus, VmStatus};
+use crate::status::{PoolStatus, VcpuStatus, VmStatus};
 use crate::store::{Saved, Store, merged};
 use anyhow::{Result, bail};
 use drover_core::config::Config;
+use drover_core::counters::Counters;
 use drover_core::percent;
 use drover_core::resolve::Layer;
 use drover_core::shares::Shares;
@@ -73,7 +75,7 @@ impl Steward {
     pub fn answer(&mut self, kernel: &dyn Kernel, request: Request, now: Instant) -> Answer {
         self.look_at_vms(kernel, now, false);
         let done = match request {
-            Request::ListVms => return Answer::Vms { vms: self.vm_statuses() },
+            Request::ListVms => return Answer::Vms { vms: self.vm_statuses(kernel) },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
             Request::Break => kernel.break_on_purpose(),
             order => self.follow(kernel, &order),
@@ -211,17 +213,23 @@ impl Steward {
         })
     }
 
-    fn vm_statuses(&self) -> Vec<VmStatus> {
+    fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
         let owed = self.meter.owed(&self.plan, pcpus(self.capacity.online_mcpu)).leaves;
         let each = self.plan.vms.iter().zip(owed);
         each.filter_map(|(planned, owed)| {
             let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
-            Some(self.vm_status(vm, planned, owed))
+            Some(self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel)))
         })
         .collect()
     }
 
-    fn vm_status(&self, vm: &Vm, planned: &PlannedVm, owed_pcpus: f64) -> VmStatus {
+    fn vm_status(
+        &self,
+        vm: &Vm,
+        planned: &PlannedVm,
+        owed_pcpus: f64,
+        vcpus: &[KernelVcpu],
+    ) -> VmStatus {
         let (kernel, rate) = (&vm.kernel, self.meter.rate(planned.id));
         let pool = planned.resolved.pool.map(|pool| &self.plan.tree.pools()[pool].spec);
         VmStatus {
@@ -240,11 +248,8 @@ impl Steward {
             helper_cpu_s: seconds(kernel.helper_run_ns),
             ready_s: seconds(kernel.ready_ns),
             longest_ready_ms: seconds(kernel.longest_ready_ns) * 1e3,
-            progressed_s: seconds(kernel.progressed_ns),
-            hazard_s: seconds(kernel.hazard_ns),
-            costop_s: seconds(kernel.costop_ns),
-            costops: kernel.nr_costops,
-            costarts: kernel.nr_costarts,
+            counters: counters_of_vm(kernel),
+            vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.resolved.why.clone(),
             troubles: planned.resolved.troubles.iter().chain(&planned.refusal).cloned().collect(),
         }
@@ -288,6 +293,29 @@ impl Steward {
         let place = self.config.pools().find(|(spec, _)| spec.name == name).map(|(_, place)| place);
         place.unwrap_or_default()
     }
+}
+
+fn counters_of_vm(vm: &KernelVm) -> Counters {
+    Counters {
+        progressed_s: seconds(vm.progressed_ns),
+        hazard_s: seconds(vm.hazard_ns),
+        costop_s: seconds(vm.costop_ns),
+        costops: vm.nr_costops,
+        costarts: vm.nr_costarts,
+        skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
+    }
+}
+
+fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
+    let counters = Counters {
+        progressed_s: seconds(vcpu.progress_ns),
+        hazard_s: seconds(vcpu.hazard_ns),
+        costop_s: seconds(vcpu.costop_ns),
+        costops: vcpu.nr_costops,
+        costarts: vcpu.nr_costarts,
+        skew_max_ms: vcpu.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
+    };
+    VcpuStatus { number: vcpu.number, counters }
 }
 
 /// Whether somebody is given less than was promised.

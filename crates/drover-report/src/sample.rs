@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Made-up results for tests, in the shapes that scenarios have.
 
+use drover_core::counters::Counters;
 use drover_core::results::{
     Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
 };
 use drover_core::scenario::Clock;
+use drover_core::settings::Cosched;
 
 fn results(scenario: &str, clock: Clock, runs: Vec<Run>) -> Results {
     Results {
@@ -48,7 +50,7 @@ fn vm(name: &str, vcpus: u32, shares: u32, vcpu_s: &[f64]) -> VmFigures {
         progress: Some((cpu_s * 101_234.0) as u64),
         ..Default::default()
     };
-    let vcpu = |cpu_s: &f64| VcpuFigures { cpu_s: Some(*cpu_s), progress: None };
+    let vcpu = |cpu_s: &f64| VcpuFigures { cpu_s: Some(*cpu_s), ..Default::default() };
     vm.set_vcpus(vcpu_s.iter().map(vcpu).collect());
     vm
 }
@@ -106,6 +108,29 @@ pub(crate) fn sleep() -> Results {
         }
     }
     results("sleep-vs-busy", Clock::Real, runs)
+}
+
+/// A VM in two modes beside a VM with one vCPU, under a scheduler that counts and one that does not.
+pub(crate) fn cosched() -> Results {
+    let mut runs = Vec::new();
+    for (mode, costops) in [(Cosched::Auto, 0), (Cosched::Skew, 1334)] {
+        for scheduler in ["eevdf", "drover"] {
+            let counters = Counters {
+                progressed_s: 4.0,
+                hazard_s: 2.672,
+                costop_s: 1.336,
+                costops,
+                costarts: costops,
+                skew_max_ms: (mode == Cosched::Skew).then_some(7.996),
+            };
+            let counters = (scheduler == "drover").then_some(counters);
+            let two = vm("two", 2, 2000, &[2.66, 2.67]);
+            let two = VmFigures { cosched: Some(mode), counters, ..two };
+            let one = VmFigures { counters, ..vm("one", 1, 1000, &[2.67]) };
+            runs.push(run(mode.name(), scheduler, 1, 2, vec![two, one]));
+        }
+    }
+    results("esx-fig6-8-coscheduling", Clock::Exact, runs)
 }
 
 /// A VM that halves its demand, recorded over time.

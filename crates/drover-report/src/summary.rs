@@ -36,6 +36,7 @@ pub(crate) struct Subject<'a> {
 }
 
 /// Results with their cases, schedulers and VMs in the order in which they first ran.
+#[derive(Clone)]
 pub(crate) struct Summary<'a> {
     pub(crate) results: &'a Results,
     pub(crate) cases: Vec<&'a str>,

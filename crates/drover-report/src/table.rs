@@ -4,12 +4,17 @@
 use crate::grid::{Grid, Group, Row, WIDTH};
 use crate::number::{count, figure, shorten};
 use crate::summary::{Spread, Subject, Summary};
+use drover_core::counters::Counters;
 use drover_core::expect::Metric;
 use drover_core::results::{Ground, Results, Run, VmFigures, WakeupUs};
 use drover_core::scenario::Clock;
 
 /// Longest name of a case or VM before it is shortened, in characters.
 const NAME_WIDTH: usize = 16;
+
+const COSCHED_TITLE: &str = "vCPUs together (hazard: one ran while a sibling waited, % of the \
+                             time any ran;\nCSTP: co-stopped, % of time, all vCPUs; skew: the most \
+                             one was ahead of a waiting sibling)";
 
 /// What stands for a figure that was not measured.
 const ABSENT: &str = "-";
@@ -33,6 +38,7 @@ pub fn table(results: &Results) -> String {
     if summary.has(|vm| vm.wakeup_us.is_some()) {
         text += &titled("Wake-up latency, us", &wakeups(&summary));
     }
+    text += &titled(COSCHED_TITLE, &cosched(&summary));
     text += &titled("Host", &host(&summary));
     for run in &results.runs {
         if let Some(fault) = &run.fault {
@@ -243,6 +249,46 @@ fn wakeups(summary: &Summary) -> Grid {
     by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
 }
 
+/// How vCPUs moved along together: of VMs for which the scenario says how they should, under
+/// schedulers that count it.
+fn cosched(summary: &Summary) -> Grid {
+    let counted = |vm: &VmFigures| vm.counters.filter(|_| vm.cosched.is_some() && vm.vcpus > 1);
+    let of = |subject: &Subject, scheduler: &str, figure: fn(&Counters) -> Option<f64>| {
+        summary.of_vm(subject, scheduler, |vm| figure(&counted(vm)?))
+    };
+    let costops = |counters: &Counters| Some(counters.costops as f64);
+    let has = |subject: &Subject, scheduler: &str| of(subject, scheduler, costops).is_some();
+    let schedulers = || summary.schedulers.iter().copied();
+    let mut subjects = summary.subjects();
+    let counts = |one: &str| subjects.iter().any(|subject| has(subject, one));
+    let counting: Vec<&str> = schedulers().filter(|one| counts(one)).collect();
+    subjects.retain(|subject| schedulers().any(|one| has(subject, one)));
+    let lead_cells = |subject: &Subject| {
+        let mode = summary.any_run_of(subject).and_then(|vm| vm.cosched);
+        vec![mode.map_or(ABSENT.to_owned(), |mode| mode.name().to_owned())]
+    };
+    let cells = |subject: &Subject, scheduler: &str| {
+        let part = |counters: &Counters| {
+            let hazard_pct = 100.0 * counters.hazard_s / counters.progressed_s;
+            Some(hazard_pct).filter(|it| it.is_finite())
+        };
+        let cstp = |run: &Run| {
+            let counters = counted(run.vm(subject.vm)?)?;
+            Some(100.0 * counters.costop_s / run.duration_s).filter(|it| it.is_finite())
+        };
+        let percent = |value: f64| format!("{value:.1}");
+        let cstp = summary.of_host(subject.case, scheduler, cstp);
+        Cells::new(summary, "hazard", of(subject, scheduler, part), percent)
+            .and(cstp, percent)
+            .and(of(subject, scheduler, costops), count)
+            .and(of(subject, scheduler, |counters| Some(counters.costarts as f64)), count)
+            .and(of(subject, scheduler, |counters| counters.skew_max_ms), percent)
+    };
+    let columns = ["hazard %", "CSTP %", "co-stops", "co-starts", "skew ms"];
+    let summary = &Summary { schedulers: counting, ..summary.clone() };
+    by_vm(summary, vec!["case", "VM", "mode"], &columns, &subjects, lead_cells, cells)
+}
+
 fn host(summary: &Summary) -> Grid {
     let bpf = summary.results.runs.iter().any(|run| run.host.bpf_run_ns.is_some());
     let mut columns = vec!["idle %", "switches/s"];
@@ -330,6 +376,18 @@ mod tests {
         let row = line(&text, "Progress (on the exact clock", "1:7");
         let cells: Vec<&str> = row.split_whitespace().collect();
         assert_eq!((cells[3], cells[6]), ("1.00", "1.08"), "{text}");
+    }
+
+    #[test]
+    fn modes_show_what_they_did_where_it_was_counted() {
+        let text = table(&sample::cosched());
+        let row = |start: &str| {
+            let row = line(&text, "vCPUs together", start).split_whitespace();
+            row.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(row("skew "), "skew two skew | 66.8 33.4 1,334 1,334 8.0", "{text}");
+        assert_eq!(row("auto "), "auto two auto | 66.8 33.4 0 0 -", "{text}");
+        assert!(!table(&sample::shares()).contains("vCPUs together"), "nobody asked for a mode");
     }
 
     #[test]

@@ -228,6 +228,12 @@ struct sim_vm_view {
 	u64 longest_ready_ns;
 	u64 nr_forgiven;
 	u64 nr_wake_preemptions;
+	u64 progressed_ns;
+	u64 hazard_ns;
+	u64 costop_ns;
+	u64 nr_costops;
+	u64 nr_costarts;
+	u64 skew_max_ns;
 	u32 live;
 	u32 shares;
 	u32 nr_vcpus;
@@ -250,6 +256,12 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.longest_ready_ns = vm->longest_ready_ns,
 		.nr_forgiven = vm->nr_forgiven,
 		.nr_wake_preemptions = vm->nr_wake_preemptions,
+		.progressed_ns = vm->progressed_ns,
+		.hazard_ns = vm->hazard_ns,
+		.costop_ns = vm->costop_ns,
+		.nr_costops = vm->nr_costops,
+		.nr_costarts = vm->nr_costarts,
+		.skew_max_ns = vm->skew_max_ns,
 		.live = vm->state == VM_LIVE,
 		.shares = vm->shares,
 		.nr_vcpus = vm->nr_vcpus,
@@ -257,6 +269,32 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.nr_waiting = vm->nr_waiting,
 		.tgid = vm->tgid,
 	};
+}
+
+struct sim_vcpu_view {
+	u64 progress_ns;
+	u64 hazard_ns;
+	u64 costop_ns;
+	u64 nr_costops;
+	u64 nr_costarts;
+	u64 skew_max_ns;
+};
+const size_t sim_vcpu_view_bytes = sizeof(struct sim_vcpu_view);
+
+/* False if the thread is no vCPU, or one without books. */
+bool sim_view_vcpu(struct drover *d, const struct sim_thread *s, struct sim_vcpu_view *view)
+{
+	const struct vcpu *v = vcpu_at(d, s->t.record);
+
+	*view = (struct sim_vcpu_view){
+		.progress_ns = v->progress_ns,
+		.hazard_ns = v->hazard_ns,
+		.costop_ns = v->costop_ns,
+		.nr_costops = v->nr_costops,
+		.nr_costarts = v->nr_costops - (v->costop_since_ns != 0),
+		.skew_max_ns = v->skew_max_ns,
+	};
+	return s->t.record != 0;
 }
 
 struct sim_thread_view {

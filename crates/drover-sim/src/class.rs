@@ -2,6 +2,7 @@
 //! What a scheduler must answer to run on the simulated host.
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
+use drover_core::counters::VmCounters;
 use drover_core::settings::{Cosched, PoolSettings};
 
 /// A VM as its scheduler is told of it.
@@ -73,6 +74,10 @@ pub trait Class {
             task.pcpu == cpu && matches!(task.state, TaskState::Running | TaskState::Ready)
         };
         m.tasks.iter().filter(there).count() as u32
+    }
+    /// What it counts of a VM since it found it, if it knows VMs.
+    fn counters(&self, _: &Machine, _vm: u32) -> Option<VmCounters> {
+        None
     }
     /// The running task spins and would rather have `to`, which is ready, run (yield_to_task). If
     /// that helps, both pCPUs pick anew.

@@ -2,6 +2,7 @@
 //! The repo's scenarios in the simulator.
 
 use drover_core::expect::{Verdict, evaluate};
+use drover_core::results::VmFigures;
 use drover_core::scenario::Scenario;
 use drover_sim::scenario::{Options, Outcome, run_scenario};
 use std::path::PathBuf;
@@ -35,6 +36,34 @@ fn a_halved_demand_is_given_away_at_once() {
     for row in evaluate(&scenario.expects, &outcome.results) {
         assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
     }
+}
+
+#[test]
+fn modes_use_and_stop_as_figures_6_to_8_have_it() {
+    let scenario = scenario("esx-fig6-8-coscheduling.toml");
+    let outcome = run(&scenario, &Options::default());
+    for row in evaluate(&scenario.expects, &outcome.results) {
+        assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
+    }
+    let of = |case: &str| outcome.results.runs.iter().find(|run| run.case == case).unwrap();
+    let used_s = |case: &str| of(case).vms.iter().filter_map(|vm| vm.cpu_s).sum::<f64>();
+    for case in ["relaxed", "skew"] {
+        assert!((1.15..1.35).contains(&(used_s(case) / used_s("strict"))), "{case}");
+    }
+    let two = |case: &str| of(case).vms[0].counters.unwrap();
+    assert!(two("skew").costops * 3 <= two("relaxed").costops * 2 + 3);
+    assert_eq!((two("off").costops, two("off").skew_max_ms), (0, None));
+    for case in ["strict", "relaxed", "skew"] {
+        let (vm, vcpus) = (two(case), of(case).vms[0].vcpu.iter().filter_map(|it| it.counters));
+        let starts: u64 = vcpus.clone().map(|vcpu| vcpu.costarts).sum();
+        let stopped_s: f64 = vcpus.clone().map(|vcpu| vcpu.costop_s).sum();
+        assert!(vm.costarts == starts && (vm.costop_s - stopped_s).abs() < 1e-6, "{case}");
+        assert!(vcpus.filter_map(|it| it.skew_max_ms).fold(0.0, f64::max) <= 12.0, "{case}");
+    }
+    let eevdf = Options { schedulers: Some(vec!["eevdf".to_owned()]), ..Options::default() };
+    let outcome = run(&scenario, &eevdf);
+    let counted = |vm: &VmFigures| vm.counters.is_some() || vm.vcpu[0].counters.is_some();
+    assert!(!outcome.results.runs.iter().flat_map(|run| &run.vms).any(counted));
 }
 
 #[test]

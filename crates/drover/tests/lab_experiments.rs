@@ -70,6 +70,11 @@ fn shares_are_kept_and_exact_runs_are_alike() {
             assert_eq!(vm["share_owed_pct"], owed);
             assert!(vm["progress"].as_u64().unwrap() > 0, "{vm}");
             assert_eq!(vm["vcpu"].as_array().unwrap().len(), 2);
+            for counted in [vm, &vm["vcpu"][0], &vm["vcpu"][1]] {
+                let drover = run["scheduler"] == "drover";
+                assert_eq!(counted["hazard_s"].is_f64(), drover, "{counted}");
+                assert!(!drover || counted["progressed_s"].as_f64().unwrap() > 0.1, "{counted}");
+            }
             assert_eq!(vm["timeline"]["cpu_s"].as_array().unwrap().len(), 4);
         }
     }

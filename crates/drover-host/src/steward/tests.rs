@@ -2,7 +2,7 @@
 //! The steward before a scheduler that only notes what it is told.
 
 use super::*;
-use crate::scheduler::KernelVm;
+use crate::scheduler::{KernelVcpu, KernelVm};
 use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
 use drover_core::settings::{PoolId, PoolSettings, VmSettings};
@@ -24,6 +24,19 @@ struct FakeKernel {
 impl Kernel for FakeKernel {
     fn vms(&self) -> Vec<KernelVm> {
         self.live.borrow().clone()
+    }
+
+    fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
+        let vcpu = |number: u32| KernelVcpu {
+            number,
+            progress_ns: 500_000_000 * u64::from(number + 1),
+            hazard_ns: 0,
+            costop_ns: 250_000_000,
+            nr_costops: 9,
+            nr_costarts: 8,
+            skew_max_ns: Some(4_500_000),
+        };
+        (0..vm.nr_vcpus).map(vcpu).collect()
     }
 
     fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {

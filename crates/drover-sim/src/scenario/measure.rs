@@ -5,6 +5,7 @@ use super::one_run::Job;
 use crate::class::Class;
 use crate::machine::TaskId;
 use crate::sim::Sim;
+use drover_core::counters::VmCounters;
 use drover_core::entitlement::owed_s;
 use drover_core::histogram::Histogram;
 use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
@@ -19,6 +20,7 @@ struct Reading {
     cpu_ns: Vec<u64>,
     progress: Vec<u64>,
     sleeps: Vec<Histogram>,
+    counters: Vec<Option<VmCounters>>,
 }
 
 impl Reading {
@@ -31,6 +33,7 @@ impl Reading {
             cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
             sleeps: sim.guests.vms.iter().map(|vm| vm.sleeps.histogram()).collect(),
+            counters: (0..sim.vms.len() as u32).map(|vm| sim.class.counters(&sim.m, vm)).collect(),
         }
     }
 }
@@ -99,6 +102,7 @@ impl Measured {
         let vcpu = |task: TaskId| VcpuFigures {
             cpu_s: Some(seconds(end.cpu_ns[task as usize] - self.begin.cpu_ns[task as usize])),
             progress: Some(end.progress[task as usize] - self.begin.progress[task as usize]),
+            counters: None,
         };
         let mut vcpus: Vec<VcpuFigures> = sim.tasks_of(number as u32).map(vcpu).collect();
         figures.cpu_s = vcpus.iter().map(|vcpu| vcpu.cpu_s).sum();
@@ -108,6 +112,8 @@ impl Measured {
         }
         figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
         figures.set_vcpus(vcpus);
+        let counted = end.counters[number].as_ref().zip(self.begin.counters[number].as_ref());
+        figures.set_counters(counted.map(|(end, begin)| end.since(begin)).as_ref());
         let sleeps = end.sleeps[number].since(&self.begin.sleeps[number]);
         figures.wakeup_us = WakeupUs::from_histogram(&sleeps);
         figures.timeline = scenario

@@ -18,8 +18,9 @@ pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
 use crate::class::{Class, VmBounds, VmTerms};
-use crate::machine::{CLASS_ALARM, CLASS_TIMER, Machine, TaskId, TaskState};
-use drover_core::settings::PoolSettings;
+use crate::machine::{CLASS_ALARM, CLASS_TIMER, Machine, Task, TaskId, TaskState};
+use drover_core::counters::{Counters, VmCounters};
+use drover_core::settings::{Cosched, PoolSettings};
 use queues::DEFAULT_SLICE_NS;
 
 /// Drover.
@@ -225,6 +226,40 @@ impl Class for Scx {
         m.events.set(CLASS_TIMER, m.now_ns + self.policy.wait_bound_ns() / 8 + late_ns);
     }
 
+    fn counters(&self, m: &Machine, vm: u32) -> Option<VmCounters> {
+        let view = self.policy.vm(self.slot_of(vm)?);
+        let mode = self.bounds.get(vm as usize).map(|bounds| bounds.cosched).unwrap_or_default();
+        let skew_max_ms = |skew_max_ns: u64| {
+            // Else it is not kept.
+            let bound = matches!(mode, Cosched::Strict | Cosched::Relaxed | Cosched::Skew);
+            bound.then_some(skew_max_ns as f64 / 1e6)
+        };
+        let vcpu = |(task, known): (usize, &Task)| {
+            let view = self.policy.vcpu_view(task as TaskId).filter(|_| known.vm == vm)?;
+            let counters = Counters {
+                progressed_s: seconds(view.progress_ns),
+                hazard_s: seconds(view.hazard_ns),
+                costop_s: seconds(view.costop_ns),
+                costops: view.nr_costops,
+                costarts: view.nr_costarts,
+                skew_max_ms: skew_max_ms(view.skew_max_ns),
+            };
+            Some((known.vcpu, counters))
+        };
+        let counters = Counters {
+            progressed_s: seconds(view.progressed_ns),
+            hazard_s: seconds(view.hazard_ns),
+            costop_s: seconds(view.costop_ns),
+            costops: view.nr_costops,
+            costarts: view.nr_costarts,
+            skew_max_ms: skew_max_ms(view.skew_max_ns),
+        };
+        Some(VmCounters {
+            vm: counters,
+            vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
+        })
+    }
+
     /// The policy has no yield operation: the kernel then answers no.
     fn yield_to(&mut self, _: &mut Machine, _: u32, _: TaskId, _: TaskId) -> bool {
         false
@@ -268,4 +303,8 @@ impl Class for Scx {
     fn online(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.online(m, &mut self.queues, cpu);
     }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }

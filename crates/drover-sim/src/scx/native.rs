@@ -95,6 +95,18 @@ pub struct VmView {
     pub nr_forgiven: u64,
     /// Times a waking thread of it preempted.
     pub nr_wake_preemptions: u64,
+    /// Time in which any of its vCPUs ran.
+    pub progressed_ns: u64,
+    /// Of that, while a sibling was ready and did not.
+    pub hazard_ns: u64,
+    /// Time its vCPUs were co-stopped, summed up.
+    pub costop_ns: u64,
+    /// Co-stops.
+    pub nr_costops: u64,
+    /// Starts of vCPUs after one.
+    pub nr_costarts: u64,
+    /// The furthest a vCPU was seen ahead of a ready sibling.
+    pub skew_max_ns: u64,
     /// Not 0: the slot is a VM's.
     pub live: u32,
     /// Shares in force.
@@ -107,6 +119,24 @@ pub struct VmView {
     pub nr_waiting: u32,
     /// Its process.
     pub tgid: u32,
+}
+
+/// `struct sim_vcpu_view`: what is in the books of a vCPU.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VcpuView {
+    /// How far it has come.
+    pub progress_ns: u64,
+    /// Time it was ready while a sibling ran.
+    pub hazard_ns: u64,
+    /// Time it was co-stopped.
+    pub costop_ns: u64,
+    /// Co-stops.
+    pub nr_costops: u64,
+    /// Of these, the ones that are over.
+    pub nr_costarts: u64,
+    /// The furthest it was seen ahead of a ready sibling.
+    pub skew_max_ns: u64,
 }
 
 /// `struct sim_thread_view`: what can be seen of a thread.
@@ -135,6 +165,7 @@ unsafe extern "C" {
     pub static sim_params_bytes: usize;
     pub static sim_vm_order_bytes: usize;
     pub static sim_vm_view_bytes: usize;
+    pub static sim_vcpu_view_bytes: usize;
     pub static sim_thread_view_bytes: usize;
     pub static sim_max_vms: u32;
     pub static sim_max_cells: u32;
@@ -184,6 +215,7 @@ unsafe extern "C" {
     pub fn sim_pcpu_online(d: *mut Drover, at: u32);
     pub fn sim_pcpu_offline(d: *mut Drover, at: u32);
     pub fn sim_view_vm(d: *mut Drover, slot: u32, view: *mut VmView);
+    pub fn sim_view_vcpu(d: *mut Drover, s: *const Thread, view: *mut VcpuView) -> bool;
     pub fn sim_view_thread(s: *const Thread, view: *mut ThreadView);
     pub fn sim_vtime_now(d: *mut Drover) -> u64;
     pub fn sim_slots_in_use(d: *mut Drover) -> u32;
@@ -200,10 +232,22 @@ unsafe extern "C" {
 /// Fails unless the structs mirrored here are laid out as in C.
 pub fn check_layout() {
     // SAFETY: constants of the linked object.
-    let native =
-        unsafe { (sim_params_bytes, sim_vm_order_bytes, sim_vm_view_bytes, sim_thread_view_bytes) };
-    let mirrored =
-        (size_of::<Params>(), size_of::<VmOrder>(), size_of::<VmView>(), size_of::<ThreadView>());
+    let native = unsafe {
+        [
+            sim_params_bytes,
+            sim_vm_order_bytes,
+            sim_vm_view_bytes,
+            sim_vcpu_view_bytes,
+            sim_thread_view_bytes,
+        ]
+    };
+    let mirrored = [
+        size_of::<Params>(),
+        size_of::<VmOrder>(),
+        size_of::<VmView>(),
+        size_of::<VcpuView>(),
+        size_of::<ThreadView>(),
+    ];
     assert_eq!(native, mirrored, "src/scx/native.rs no longer mirrors native/policy.c");
 }
 

@@ -3,7 +3,7 @@
 
 use super::ground::{Ground, pointer};
 use super::memory::Room;
-use super::native::{self, Drover, Params, Thread, ThreadView, VmOrder, VmView};
+use super::native::{self, Drover, Params, Thread, ThreadView, VcpuView, VmOrder, VmView};
 use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{Machine, TaskId};
@@ -323,6 +323,15 @@ impl Policy {
         // SAFETY: reads this policy's own state; the view is of the size C expects.
         unsafe { native::sim_view_vm(self.drover.at(0), slot, &mut view) };
         view
+    }
+
+    /// The books of that task, if it is a vCPU and has any.
+    pub fn vcpu_view(&self, task: TaskId) -> Option<VcpuView> {
+        let mut view = VcpuView::default();
+        // SAFETY: as in `vm`.
+        let has_books =
+            unsafe { native::sim_view_vcpu(self.drover.at(0), self.thread(task), &mut view) };
+        has_books.then_some(view)
     }
 
     /// The thread of that task.

@@ -160,6 +160,7 @@ fn troubles(vms: &[VmStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_core::counters::Counters;
     use drover_core::resolve::Why;
 
     fn vm(name: &str) -> VmStatus {
@@ -184,11 +185,8 @@ mod tests {
             helper_cpu_s: 0.25,
             ready_s: 0.5,
             longest_ready_ms: 8.125,
-            progressed_s: 0.75,
-            hazard_s: 0.25,
-            costop_s: 0.0,
-            costops: 0,
-            costarts: 0,
+            counters: Counters::default(),
+            vcpu: Vec::new(),
             why: vec![
                 why(Key::Shares, "normal", "default"),
                 why(Key::Reservation, "150%", "drover vm set"),

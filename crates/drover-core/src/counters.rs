@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a scheduler that knows VMs counts of how vCPUs moved along together.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts of a VM, or of one of its vCPUs, since it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Of a VM: time in which any of its vCPUs ran. Of a vCPU: guest time, and halted time as far
+    /// as to the slowest sibling, s.
+    pub progressed_s: f64,
+    /// Concurrency hazard: time in which a vCPU ran while a sibling was ready and did not. Of a
+    /// vCPU: while it was that sibling, s.
+    pub hazard_s: f64,
+    /// Time ready and co-stopped (%CSTP), s; of a VM summed over its vCPUs.
+    pub costop_s: f64,
+    /// Co-stops: of a VM as a whole or of a vCPU of it alone, as its mode has it.
+    pub costops: u64,
+    /// Starts of vCPUs after a co-stop.
+    pub costarts: u64,
+    /// The furthest a vCPU was ever seen ahead of a sibling that was ready, ms; in modes that bound
+    /// that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew_max_ms: Option<f64>,
+}
+
+impl Counters {
+    /// What was counted since `before`. The maximum is of all time: it cannot be told when it was.
+    pub fn since(&self, before: &Self) -> Self {
+        // Differences of seconds have digits beyond the nanoseconds they were counted in.
+        let ns = |now_s: f64, then_s: f64| ((now_s - then_s) * 1e9).round().max(0.0) / 1e9;
+        Self {
+            progressed_s: ns(self.progressed_s, before.progressed_s),
+            hazard_s: ns(self.hazard_s, before.hazard_s),
+            costop_s: ns(self.costop_s, before.costop_s),
+            costops: self.costops.saturating_sub(before.costops),
+            costarts: self.costarts.saturating_sub(before.costarts),
+            skew_max_ms: self.skew_max_ms,
+        }
+    }
+}
+
+/// Counts of a VM and of its vCPUs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct VmCounters {
+    /// The VM's.
+    pub vm: Counters,
+    /// Those of its vCPUs that are known, by number.
+    pub vcpus: Vec<(u32, Counters)>,
+}
+
+impl VmCounters {
+    /// What was counted since `before`.
+    pub fn since(&self, before: &Self) -> Self {
+        let vcpu =
+            |(number, now): &(u32, Counters)| Some((*number, now.since(&before.vcpu(*number)?)));
+        Self { vm: self.vm.since(&before.vm), vcpus: self.vcpus.iter().filter_map(vcpu).collect() }
+    }
+
+    /// The counts of that vCPU.
+    pub fn vcpu(&self, number: u32) -> Option<Counters> {
+        self.vcpus.iter().find(|(of, _)| *of == number).map(|(_, counters)| *counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters(seconds: f64, events: u64) -> Counters {
+        Counters {
+            progressed_s: seconds,
+            hazard_s: seconds / 2.0,
+            costop_s: seconds / 4.0,
+            costops: events,
+            costarts: events,
+            skew_max_ms: Some(4.5),
+        }
+    }
+
+    #[test]
+    fn what_came_between_is_in_whole_nanoseconds() {
+        let since = counters(0.3, 7).since(&counters(0.1, 3));
+        assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
+        assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
+    }
+
+    #[test]
+    fn a_vcpu_that_came_between_has_no_figures() {
+        let before = VmCounters { vm: counters(1.0, 1), vcpus: vec![(0, counters(1.0, 1))] };
+        let vcpus = vec![(1, counters(1.0, 1)), (0, counters(2.0, 5))];
+        let since = VmCounters { vm: counters(3.0, 6), vcpus }.since(&before);
+        assert_eq!((since.vm.costops, since.vcpu(0).unwrap().costops), (5, 4));
+        assert_eq!(since.vcpu(1), None);
+    }
+}
