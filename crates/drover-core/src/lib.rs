@@ -15,6 +15,7 @@ pub mod percent;
 pub mod resolve;
 pub mod results;
 pub mod scenario;
+pub mod schedule;
 pub mod settings;
 pub mod shares;
 pub mod tree;

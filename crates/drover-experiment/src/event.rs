@@ -5,6 +5,7 @@
 //! is finished is safe outside, whatever happens to the virtual host afterwards.
 
 use drover_core::results::Run;
+use drover_core::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 
 /// What a line that holds an event begins with.
@@ -33,6 +34,8 @@ pub enum Event {
     Started(Started),
     /// A run is over; its figures.
     Finished(Box<Run>),
+    /// Who ran where for a while of a run that is over.
+    Schedule(Box<Schedule>),
     /// A line for the user.
     Notice(String),
 }

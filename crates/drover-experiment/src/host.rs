@@ -12,6 +12,7 @@ use crate::wall::Stopwatch;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::results::{Ground, Results, Run};
 use drover_core::scenario::{CpuList, Scenario, Vm, Workload};
+use drover_core::schedule::Schedule;
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
@@ -20,6 +21,8 @@ use std::sync::atomic::AtomicBool;
 pub struct HostOptions {
     /// Also measure the time spent in the scheduler's BPF programs.
     pub bpf_stats: bool,
+    /// Also record who runs where for a short while of each first repeat.
+    pub schedule: bool,
 }
 
 /// Whether real VMs can do what the scenario asks.
@@ -79,10 +82,15 @@ pub fn run(
         let contender = &contenders[next.scheduler];
         // The kernel's own scheduler has no BPF programs whose time could be measured.
         let bpf = bpf.as_ref().filter(|_| *contender != Contender::Eevdf);
-        let one_run = OneRun { kit: &kit, scenario, case, pcpus, bpf, stop };
-        let mut run = under(contender, &started.scheduler, &one_run)?;
+        let records = options.schedule && next.repeat == 1;
+        let one_run = OneRun { kit: &kit, scenario, case, pcpus, bpf, records, stop };
+        let (mut run, schedule) = under(contender, &started.scheduler, &one_run)?;
         (run.scheduler, run.repeat) = (started.scheduler, next.repeat);
         on_event(Event::Finished(Box::new(run.clone())));
+        if let Some(schedule) = schedule {
+            let schedule = Schedule { scheduler: run.scheduler.clone(), ..schedule };
+            on_event(Event::Schedule(Box::new(schedule)));
+        }
         runs.push(run);
     }
     Ok(Results {
@@ -97,12 +105,12 @@ pub fn run(
 }
 
 /// Brings the scheduler up, makes the run, takes the scheduler down.
-fn under(contender: &Contender, label: &str, one_run: &OneRun) -> Result<Run> {
+fn under(contender: &Contender, label: &str, one_run: &OneRun) -> Result<(Run, Option<Schedule>)> {
     let tools = &one_run.kit.tools;
     let mut scheduler = RunningScheduler::start(label, contender, tools, one_run.stop)?;
-    let run = one_run.make(&mut scheduler)?;
+    let made = one_run.make(&mut scheduler)?;
     scheduler.stop()?;
-    Ok(run)
+    Ok(made)
 }
 
 fn online_pcpus() -> Result<u32> {

@@ -33,6 +33,8 @@ pub struct LabOptions {
     pub kernel: KernelChoice,
     /// Also measure the time spent in the scheduler's BPF programs.
     pub bpf_stats: bool,
+    /// Also record who ran where.
+    pub schedule: bool,
 }
 
 /// What came back from the lab.
@@ -51,6 +53,7 @@ struct Job {
     file: ScenarioFile,
     overrides: Overrides,
     bpf_stats: bool,
+    schedule: bool,
 }
 
 /// Runs a scenario in the lab. `on_event` hears of each run.
@@ -123,7 +126,7 @@ impl Heard {
                 self.started = None;
                 self.runs.push((**run).clone());
             }
-            Event::Notice(_) => {}
+            Event::Schedule(_) | Event::Notice(_) => {}
         }
         on_event(event);
     }
@@ -152,7 +155,7 @@ pub fn run_inside(stop: &AtomicBool) -> Result<()> {
         .with_context(|| format!("{SUBCOMMAND} is what the lab runs; there is no {JOB_PATH}"))?;
     let job: Job = serde_json::from_slice(&job)?;
     let scenario = job.file.scenario(&job.overrides)?;
-    let options = HostOptions { bpf_stats: job.bpf_stats };
+    let options = HostOptions { bpf_stats: job.bpf_stats, schedule: job.schedule };
     host::run(&scenario, options, stop, &mut |event| println!("{}", event.to_line()))?;
     Ok(())
 }
@@ -185,7 +188,8 @@ fn set_up(
         lab = lab.with_qemu_guests();
     }
     let overrides = Overrides { schedulers: Some(in_lab), ..overrides.clone() };
-    let job = Job { file: file.clone(), overrides, bpf_stats: options.bpf_stats };
+    let LabOptions { bpf_stats, schedule, .. } = *options;
+    let job = Job { file: file.clone(), overrides, bpf_stats, schedule };
     Ok(lab.file_bytes(JOB_PATH, serde_json::to_vec(&job)?).command(["drover", SUBCOMMAND]))
 }
 

@@ -32,6 +32,7 @@ mod plan;
 mod proc_stat;
 mod process;
 mod reading;
+mod recorder;
 mod scenario_file;
 mod sched_ext;
 mod scheduler;

@@ -9,6 +9,10 @@ use drover_core::scenario::Vm;
 pub(crate) enum Action {
     /// Note every VM's CPU time.
     Sample,
+    /// Begin to record who runs where.
+    BeginRecord,
+    /// The record ends.
+    EndRecord,
     /// Kill the VM with this index.
     Kill(usize),
     /// Let the VM with this index go.
@@ -19,10 +23,18 @@ pub(crate) enum Action {
 
 /// All there is to do in a measured time of `duration_s`, with the moment in s, in order; the last is
 /// [`Action::End`].
-pub(crate) fn moments(vms: &[Vm], duration_s: f64, sample_ms: Option<u32>) -> Vec<(f64, Action)> {
+pub(crate) fn moments(
+    vms: &[Vm],
+    duration_s: f64,
+    sample_ms: Option<u32>,
+    record_s: Option<(f64, f64)>,
+) -> Vec<(f64, Action)> {
     let (samples, is_sample) = samples(duration_s, sample_ms);
     let mut moments = vec![(duration_s, Action::End { is_sample })];
     moments.extend(samples.into_iter().map(|at_s| (at_s, Action::Sample)));
+    if let Some((from_s, to_s)) = record_s {
+        moments.extend([(from_s, Action::BeginRecord), (to_s, Action::EndRecord)]);
+    }
     for (index, vm) in vms.iter().enumerate() {
         let start = vm.start_s.map(|start_s| (start_s, Action::Go(index)));
         let stop = vm.stop_s.map(|stop_s| (stop_s, Action::Kill(index)));
@@ -62,10 +74,13 @@ mod tests {
 
     #[test]
     fn everything_has_its_moment() {
-        let order: Vec<Action> =
-            moments(&vms(), 0.3, Some(100)).into_iter().map(|(_, action)| action).collect();
-        use Action::{End, Go, Kill, Sample};
-        assert_eq!(order, [Sample, Sample, Kill(0), Go(1), End { is_sample: true }]);
+        let order: Vec<Action> = moments(&vms(), 0.3, Some(100), Some((0.1, 0.3)))
+            .into_iter()
+            .map(|(_, action)| action)
+            .collect();
+        use Action::{BeginRecord, End, EndRecord, Go, Kill, Sample};
+        let end = End { is_sample: true };
+        assert_eq!(order, [Sample, BeginRecord, Sample, Kill(0), Go(1), EndRecord, end]);
     }
 
     #[test]
@@ -77,6 +92,6 @@ mod tests {
 
     #[test]
     fn moments_beyond_the_end_do_not_come() {
-        assert_eq!(moments(&vms(), 0.1, None), [(0.1, Action::End { is_sample: false })]);
+        assert_eq!(moments(&vms(), 0.1, None, None), [(0.1, Action::End { is_sample: false })]);
     }
 }

@@ -11,11 +11,14 @@ use crate::observer::Precedence;
 use crate::pause;
 use crate::process::Place;
 use crate::reading::{Edge, Prepared, Reading};
+use crate::recorder::Recorder;
 use crate::scheduler::RunningScheduler;
 use crate::vm::RunningVm;
 use anyhow::Result;
 use drover_core::results::Run;
 use drover_core::scenario::{Case, Scenario, Vm};
+use drover_core::schedule::{Schedule, Who, window_s};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -36,6 +39,8 @@ pub(crate) struct OneRun<'a> {
     pub pcpus: u32,
     /// Measures BPF programs, where asked for.
     pub bpf: Option<&'a BpfStats>,
+    /// Whether to record who runs where.
+    pub records: bool,
     /// Set when the user wants to stop.
     pub stop: &'a AtomicBool,
 }
@@ -46,8 +51,9 @@ impl OneRun<'_> {
     ///
     /// # Errors
     /// When the experiment cannot go on.
-    pub fn make(&self, scheduler: &mut RunningScheduler) -> Result<Run> {
-        let measured = self.measure(scheduler);
+    pub fn make(&self, scheduler: &mut RunningScheduler) -> Result<(Run, Option<Schedule>)> {
+        let mut schedule = None;
+        let measured = self.measure(scheduler, &mut schedule);
         self.kit.groups.remove_all()?;
         // A scheduler that ended explains whatever else went wrong.
         let fault = match (&measured, scheduler.fault()) {
@@ -58,19 +64,26 @@ impl OneRun<'_> {
         match (measured, fault) {
             (Err(Failure::Error(error)), None) => Err(error),
             (Ok(measured), None) => {
-                Ok(figures::of_run(self.scenario, self.case, self.pcpus, &measured))
+                Ok((figures::of_run(self.scenario, self.case, self.pcpus, &measured), schedule))
             }
-            (_, fault) => Ok(figures::without_figures(self.case, self.pcpus, fault)),
+            (_, fault) => Ok((figures::without_figures(self.case, self.pcpus, fault), None)),
         }
     }
 
-    fn measure(&self, scheduler: &mut RunningScheduler) -> Result<Measured, Failure> {
+    /// `schedule` is for who ran where, if that is recorded.
+    fn measure(
+        &self,
+        scheduler: &mut RunningScheduler,
+        schedule: &mut Option<Schedule>,
+    ) -> Result<Measured, Failure> {
         scheduler.add_pools(&self.case.pools)?;
         let mut vms = self.start_vms()?;
         self.wait_until_ready(&mut vms, scheduler)?;
         for vm in &self.case.vms {
             scheduler.set_vm(vm, self.stop)?;
         }
+        let mut recorder = self.records.then(Recorder::prepare).transpose()?;
+        let record_s = self.records.then(|| window_s(self.scenario.duration_s));
         let _precedence = Precedence::take();
         let early = self.case.vms.iter().zip(&vms).filter(|(vm, _)| vm.start_s.is_none());
         early.for_each(|(_, running)| running.go());
@@ -84,12 +97,15 @@ impl OneRun<'_> {
         let first = Edge::First(prepared);
         let before = Reading::take(first, &mut vms, self.bpf, || counters(scheduler))?;
         let mut samples_ns = vec![sample(&vms)?];
-        let plan = moments(&self.case.vms, self.scenario.duration_s, self.scenario.sample_ms);
+        let Scenario { duration_s, sample_ms, .. } = *self.scenario;
+        let plan = moments(&self.case.vms, duration_s, sample_ms, record_s);
         let mut ends_on_sample = false;
         for (at_s, action) in plan {
             self.watch_until(before.at + Duration::from_secs_f64(at_s), scheduler)?;
             match action {
                 Action::Sample => samples_ns.push(sample(&vms)?),
+                Action::BeginRecord => recorder.iter_mut().try_for_each(Recorder::begin)?,
+                Action::EndRecord => recorder.iter_mut().try_for_each(Recorder::end)?,
                 Action::Kill(index) => vms[index].kill()?,
                 Action::Go(index) => vms[index].go(),
                 Action::End { is_sample } => ends_on_sample = is_sample,
@@ -100,6 +116,9 @@ impl OneRun<'_> {
         }
         let after = Reading::take(Edge::Last, &mut vms, self.bpf, || counters(scheduler))?;
         check(&mut vms, scheduler)?;
+        if let Some((recorder, (from_s, _))) = recorder.zip(record_s) {
+            *schedule = Some(recorder.schedule(self.case, self.pcpus, from_s, &who(&vms))?);
+        }
         Ok(Measured { before, after, samples_ns })
     }
 
@@ -160,6 +179,11 @@ impl OneRun<'_> {
 
 fn sample(vms: &[RunningVm]) -> Result<Vec<u64>, Failure> {
     vms.iter().map(RunningVm::sample_ns).collect()
+}
+
+/// Whose each thread is.
+fn who(vms: &[RunningVm]) -> HashMap<u32, Who> {
+    (0..).zip(vms).flat_map(|(vm, running)| running.threads(vm)).collect()
 }
 
 /// Whether all that was measured ran to the end.

@@ -4,6 +4,7 @@
 //! `/proc/PID/task/TID/schedstat` has it in ns. The kernel brings the figure of a running thread up
 //! to date at each tick, so it may be one tick old.
 
+use drover_core::schedule::Who;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -65,6 +66,12 @@ impl Threads {
     /// The threads known.
     pub fn tids(&self) -> impl Iterator<Item = u32> {
         self.open.iter().map(|thread| thread.tid)
+    }
+
+    /// Whose the threads are that were ever known, the process being the VM with this index.
+    pub fn who(&self, vm: u32) -> impl Iterator<Item = (u32, Who)> {
+        let who = move |thread: &Thread| thread.vcpu.map_or(Who::Helper(vm), |n| Who::Vcpu(vm, n));
+        self.open.iter().map(move |thread| (thread.tid, who(thread)))
     }
 
     /// The CPU time of each known thread, in the order of their numbers. One that ended is left out.

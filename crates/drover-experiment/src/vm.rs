@@ -8,6 +8,7 @@ use crate::task_clock::TaskClock;
 use crate::threads::{ThreadTime, Threads};
 use anyhow::{Context, Result};
 use drover_core::scenario::{Vm, Vmm, Workload};
+use drover_core::schedule::Who;
 use drover_guest::{ConsoleReader, GuestError, ProgressSource, Snapshot, StatsReader};
 use drover_lab::guest_image::{END_MARK, Guest as LinuxGuest};
 use nix::sys::signal::Signal;
@@ -176,6 +177,11 @@ impl RunningVm {
         self.last = Some(self.read()?);
         self.process = None;
         Ok(())
+    }
+
+    /// Its threads, the VM being that with this index.
+    pub fn threads(&self, vm: u32) -> Vec<(u32, Who)> {
+        self.threads.who(vm).collect()
     }
 
     /// Its name and the number of its vCPUs.

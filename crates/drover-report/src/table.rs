@@ -84,12 +84,7 @@ fn extremes(summary: &Summary) -> String {
 /// Where and how a scenario ran, in one line; `range` says how the spread over repeats is shown.
 pub(crate) fn circumstances(summary: &Summary, range: &str) -> String {
     let results = summary.results;
-    let mut parts = vec![match (results.ground, results.clock) {
-        (Ground::Lab, Some(clock)) => format!("in the lab on the {clock} clock"),
-        (Ground::Lab, None) => "in the lab".to_owned(),
-        (Ground::Host, _) => "on this host".to_owned(),
-        (Ground::Sim, _) => "in the simulator".to_owned(),
-    }];
+    let mut parts = vec![ground(results)];
     if let Some(run) = results.runs.first() {
         parts.push(format!("{} pCPUs", run.host.pcpus));
         parts.push(format!("{} s measured", (run.duration_s * 100.0).round() / 100.0));
@@ -99,6 +94,16 @@ pub(crate) fn circumstances(summary: &Summary, range: &str) -> String {
         parts.push(format!("median of {repeats} runs, {range}"));
     }
     parts.join(", ")
+}
+
+/// Where a scenario ran.
+pub(crate) fn ground(results: &Results) -> String {
+    match (results.ground, results.clock) {
+        (Ground::Lab, Some(clock)) => format!("in the lab on the {clock} clock"),
+        (Ground::Lab, None) => "in the lab".to_owned(),
+        (Ground::Host, _) => "on this host".to_owned(),
+        (Ground::Sim, _) => "in the simulator".to_owned(),
+    }
 }
 
 /// What one scheduler has for a row: its cells, and the range of the chief one over repeats.

@@ -19,12 +19,12 @@ pub fn write(runs: &[RunTrace], mut out: impl Write) -> io::Result<()> {
     for run in runs {
         let pcpus = next_pid;
         next_pid += 1;
-        name_process(&mut out, &mut first, pcpus, &format!("{}: pCPUs", run.title))?;
+        name_process(&mut out, &mut first, pcpus, &format!("{}: pCPUs", run.title()))?;
         let mut vms: Vec<(&str, u32)> = Vec::new();
         for (name, _) in &run.tasks {
             if vms.last().is_none_or(|(last, _)| *last != name) {
                 vms.push((name, next_pid));
-                name_process(&mut out, &mut first, next_pid, &format!("{}: {name}", run.title))?;
+                name_process(&mut out, &mut first, next_pid, &format!("{}: {name}", run.title()))?;
                 next_pid += 1;
             }
         }
@@ -76,7 +76,9 @@ mod tests {
     #[test]
     fn a_trace_is_json_with_both_views() {
         let run = RunTrace {
-            title: "all drover 1".to_owned(),
+            case: "all".to_owned(),
+            scheduler: "drover".to_owned(),
+            repeat: 1,
             tasks: vec![("vm0".to_owned(), 0), ("vm0".to_owned(), 1)],
             spans: vec![Span { cpu: 3, task: 1, from_ns: 1_500, to_ns: 2_000 }],
         };

@@ -5,9 +5,10 @@ mod measure;
 mod one_run;
 
 use crate::rng::mix;
-use crate::trace::Span;
+use crate::trace;
 use drover_core::results::{Ground, Results, Run};
 use drover_core::scenario::{Scenario, Vmm, scheduler_label};
+use drover_core::schedule::{Schedule, ScheduledVm, Span, Who, window_s};
 use one_run::{Job, run_job};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,12 +52,52 @@ pub struct Outcome {
 /// Who ran when in one run.
 #[derive(Debug, Clone)]
 pub struct RunTrace {
-    /// Case and scheduler.
-    pub title: String,
+    /// Name of the case.
+    pub case: String,
+    /// The scheduler.
+    pub scheduler: String,
+    /// Which repeat, from 1.
+    pub repeat: u32,
     /// Name of the VM and number of the vCPU of each task.
     pub tasks: Vec<(String, u32)>,
     /// Who ran when.
-    pub spans: Vec<Span>,
+    pub spans: Vec<trace::Span>,
+}
+
+impl RunTrace {
+    /// What tells the run from others.
+    pub fn title(&self) -> String {
+        format!("{} {} {}", self.case, self.scheduler, self.repeat)
+    }
+
+    /// The part of it that schedules show.
+    pub fn schedule(&self, scenario: &Scenario) -> Schedule {
+        let (from_s, to_s) = window_s(scenario.duration_s);
+        let ns = |at_s: f64| ((scenario.warmup_s + at_s) * 1e9).round() as u64;
+        let case = scenario.cases.iter().find(|case| case.name == self.case);
+        let vms = case.map_or(&[][..], |case| &case.vms);
+        let span = |span: &trace::Span| {
+            let (name, number) = &self.tasks[span.task as usize];
+            let vm = vms.iter().position(|vm| vm.name == *name)?;
+            let is_vcpu = *number < vms[vm].vcpus;
+            let vm = vm as u32;
+            let who = if is_vcpu { Who::Vcpu(vm, *number) } else { Who::Helper(vm) };
+            let span = Span { pcpu: span.cpu, from_ns: span.from_ns, to_ns: span.to_ns, who };
+            span.within(ns(from_s), ns(to_s))
+        };
+        Schedule {
+            case: self.case.clone(),
+            scheduler: self.scheduler.clone(),
+            from_s,
+            length_ns: ns(to_s) - ns(from_s),
+            pcpus: scenario.host.pcpus(),
+            vms: vms
+                .iter()
+                .map(|vm| ScheduledVm { name: vm.name.clone(), vcpus: vm.vcpus })
+                .collect(),
+            spans: self.spans.iter().filter_map(span).collect(),
+        }
+    }
 }
 
 /// What one run gives.

@@ -49,6 +49,12 @@ impl Trace {
         record.open[cpu as usize] = Some((task, now_ns));
     }
 
+    /// It is over: so are all spans.
+    pub fn finish(&mut self, now_ns: u64) {
+        let pcpus = self.record.as_ref().map_or(0, |record| record.open.len());
+        (0..pcpus as u32).for_each(|cpu| self.end(cpu, now_ns));
+    }
+
     /// Whoever runs there stops.
     pub fn end(&mut self, cpu: u32, now_ns: u64) {
         let Some(record) = &mut self.record else { return };
@@ -72,7 +78,10 @@ mod tests {
         trace.end(3, 5);
         trace.begin(3, 7, 10);
         trace.end(3, 20);
+        trace.begin(0, 8, 15);
+        trace.finish(25);
         let spans = trace.record.unwrap().spans;
-        assert_eq!(spans, [Span { cpu: 3, task: 7, from_ns: 10, to_ns: 20 }]);
+        let last = Span { cpu: 0, task: 8, from_ns: 15, to_ns: 25 };
+        assert_eq!(spans, [Span { cpu: 3, task: 7, from_ns: 10, to_ns: 20 }, last]);
     }
 }

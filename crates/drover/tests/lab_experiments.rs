@@ -45,11 +45,19 @@ fn text(output: &Output) -> String {
 fn exact_results(dir: &Path, name: &str) -> serde_json::Value {
     let (file, json) = (dir.join("s.toml"), dir.join(name));
     fs::write(&file, SHARES).unwrap();
-    let arguments = [file.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let schedule = json.with_extension("schedule.svg");
+    let arguments = ["--json", json.to_str().unwrap(), "--schedule", schedule.to_str().unwrap()];
+    let arguments = [&[file.to_str().unwrap()], &arguments[..]].concat();
     let output = drover(&[&["run", "--on", "lab", "--check"], &arguments[..]].concat());
     assert!(output.status.success(), "{}", text(&output));
     for picture in ["svg", "png"] {
         assert!(fs::metadata(json.with_extension(picture)).unwrap().len() > 1000);
+    }
+    // Both VMs in both shades on both pCPUs, under both schedulers.
+    let schedule = fs::read_to_string(schedule).unwrap();
+    let boxes = |color: &str| schedule.matches(&format!("fill=\"{color}\"")).count();
+    for color in ["#0072B2", "#8CC0DC", "#E69F00", "#F4D48C"] {
+        assert!(boxes(color) > 10, "{color}: {schedule}");
     }
     let mut results: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     assert!(results.as_object_mut().unwrap().remove("wall").is_some());

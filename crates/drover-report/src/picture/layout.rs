@@ -11,9 +11,9 @@ use crate::table::circumstances;
 use drover_core::results::Results;
 
 /// Width of the page.
-const PAGE_WIDTH: f64 = 1200.0;
+pub(super) const PAGE_WIDTH: f64 = 1200.0;
 /// White space around everything.
-const MARGIN: f64 = 30.0;
+pub(super) const MARGIN: f64 = 30.0;
 /// Height of the axes of a panel.
 const FRAME_HEIGHT: f64 = 240.0;
 /// Room left of a panel's axes for numbers and title.

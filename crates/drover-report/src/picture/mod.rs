@@ -11,9 +11,12 @@ mod figures;
 mod layout;
 mod lines;
 mod render;
+mod schedule;
 mod shapes;
 
+use crate::table::ground;
 use drover_core::results::Results;
+use drover_core::schedule::Schedule;
 use shapes::Drawing;
 
 /// A drawn picture.
@@ -28,6 +31,12 @@ impl Picture {
     /// Draws results; none where they hold nothing that could be drawn.
     pub fn of(results: &Results) -> Option<Self> {
         layout::page(results).map(Self)
+    }
+
+    /// Draws who ran where on these results' ground; none where that was not recorded.
+    pub fn of_schedules(results: &Results, schedules: &[Schedule]) -> Option<Self> {
+        let ground = ground(results);
+        schedule::page(&results.scenario, &ground, schedules).map(Self)
     }
 
     /// The picture as the text of an SVG file.

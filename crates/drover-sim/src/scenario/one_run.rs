@@ -115,8 +115,11 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     let stuck = job.case.vms.iter().enumerate().find_map(stuck);
     let fault = sim.m.fault.take().or(stuck);
     let run = measured.end(&sim, scenario, job, fault);
+    sim.m.trace.finish(sim.m.now_ns);
     let trace = sim.m.trace.record.take().map(|record| RunTrace {
-        title: format!("{} {} {}", run.case, run.scheduler, run.repeat),
+        case: run.case.clone(),
+        scheduler: run.scheduler.clone(),
+        repeat: run.repeat,
         tasks: sim
             .m
             .tasks

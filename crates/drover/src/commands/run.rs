@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use drover_core::expect::{Verdict, evaluate};
 use drover_core::results::Results;
 use drover_core::scenario::{Clock, Scenario};
+use drover_core::schedule::Schedule;
 use drover_experiment::host::{self, HostOptions};
 use drover_experiment::lab::{self, LabOptions};
 use drover_experiment::{Event, Overrides, ScenarioFile};
@@ -46,6 +47,9 @@ pub struct Args {
     /// Write all figures to this file, and pictures beside it.
     #[arg(long, value_name = "OUT.json")]
     json: Option<PathBuf>,
+    /// Draw who ran where for a fifth of a second of each case: to this file and a PNG beside it.
+    #[arg(long, value_name = "OUT.svg")]
+    schedule: Option<PathBuf>,
     /// Fail unless everything the scenario expects holds.
     #[arg(long)]
     check: bool,
@@ -83,13 +87,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let file = ScenarioFile::read(&args.file)?;
     let overrides = args.overrides();
     let scenario = file.scenario(&overrides)?;
-    if let Some(json) = &args.json {
+    for out in args.json.iter().chain(&args.schedule) {
         // Better said before minutes of measuring than after them.
-        let dir = std::path::absolute(json)?.parent().map(Path::to_owned).unwrap_or_default();
+        let dir = std::path::absolute(out)?.parent().map(Path::to_owned).unwrap_or_default();
         ensure!(
             dir.is_dir(),
             "cannot write {}: there is no directory {}",
-            json.display(),
+            out.display(),
             dir.display()
         );
     }
@@ -97,21 +101,31 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         args.on == Ground::Sim || args.sim == SimArgs::default(),
         "--seeds, --trace and --determinism-check are the simulator's; add --on sim"
     );
-    let progress = Progress::new();
+    let mut progress = Progress::new();
     let (results, troubles) = match args.on {
-        Ground::Lab => in_lab(args, &file, &overrides, &progress)?,
+        Ground::Lab => in_lab(args, &file, &overrides, &mut progress)?,
         Ground::Sim => {
             ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on sim");
             ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on sim");
             ensure!(!args.bpf_stats, "--bpf-stats has no meaning with --on sim; leave it out");
-            (in_sim(&args.sim, &scenario, &progress.bar)?, Vec::new())
+            let (results, schedules) =
+                in_sim(&args.sim, &scenario, args.schedule.is_some(), &progress.bar)?;
+            progress.schedules = schedules;
+            (results, Vec::new())
         }
-        Ground::Host => (on_host(args, &scenario, &progress)?, Vec::new()),
+        Ground::Host => (on_host(args, &scenario, &mut progress)?, Vec::new()),
     };
+    let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);
     print!("{}", drover_report::table(&results));
     if let Some(json) = &args.json {
         keep(&results, json)?;
+    }
+    if let Some(svg) = &args.schedule {
+        match Picture::of_schedules(&results, &schedules) {
+            Some(picture) => draw(&picture, svg, "schedule: ")?,
+            None => eprintln!("drover: no run came to its end: there is no schedule to draw"),
+        }
     }
     for trouble in &troubles {
         eprintln!("drover: TROUBLE: {trouble}");
@@ -149,19 +163,21 @@ fn in_lab(
     args: &Args,
     file: &ScenarioFile,
     overrides: &Overrides,
-    progress: &Progress,
+    progress: &mut Progress,
 ) -> Result<(Results, Vec<String>)> {
     let kernel = args.kernel.as_deref().map_or(Ok(KernelChoice::Default), KernelChoice::parse)?;
-    let options = LabOptions { kernel, bpf_stats: args.bpf_stats };
-    let report = lab::run(file, overrides, &options, &mut |event| progress.show(&event))?;
+    let options =
+        LabOptions { kernel, bpf_stats: args.bpf_stats, schedule: args.schedule.is_some() };
+    let report = lab::run(file, overrides, &options, &mut |event| progress.take(event))?;
     Ok((report.results, report.troubles))
 }
 
-fn on_host(args: &Args, scenario: &Scenario, progress: &Progress) -> Result<Results> {
+fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<Results> {
     ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
     ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
-    let (options, stop) = (HostOptions { bpf_stats: args.bpf_stats }, stop_on_signals()?);
-    host::run(scenario, options, &stop, &mut |event| progress.show(&event))
+    let options = HostOptions { bpf_stats: args.bpf_stats, schedule: args.schedule.is_some() };
+    let stop = stop_on_signals()?;
+    host::run(scenario, options, &stop, &mut |event| progress.take(event))
 }
 
 /// A flag that Ctrl-C and SIGTERM set.
@@ -175,20 +191,27 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 
 /// Writes the results, and the pictures beside them.
 fn keep(results: &Results, json: &Path) -> Result<()> {
-    let write = |path: &Path, bytes: &[u8]| {
-        fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-    };
     let mut text = serde_json::to_string_pretty(results)?;
     text.push('\n');
     write(json, text.as_bytes())?;
     println!("figures:  {}", json.display());
-    if let Some(picture) = Picture::of(results) {
-        let (svg, png) = (json.with_extension("svg"), json.with_extension("png"));
-        write(&svg, picture.svg()?.as_bytes())?;
-        write(&png, &picture.png()?)?;
-        println!("pictures: {} and {}", svg.display(), png.display());
+    match Picture::of(results) {
+        Some(picture) => draw(&picture, &json.with_extension("svg"), "pictures:"),
+        None => Ok(()),
     }
+}
+
+/// Writes a picture as SVG, and as PNG beside it.
+fn draw(picture: &Picture, svg: &Path, title: &str) -> Result<()> {
+    let (svg, png) = (svg.with_extension("svg"), svg.with_extension("png"));
+    write(&svg, picture.svg()?.as_bytes())?;
+    write(&png, &picture.png()?)?;
+    println!("{title} {} and {}", svg.display(), png.display());
     Ok(())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Prints what was expected beside what was measured; whether all of it holds.
@@ -201,6 +224,8 @@ fn check(scenario: &Scenario, results: &Results) -> bool {
 /// How far it is: a bar on a terminal, else a line for each run.
 struct Progress {
     bar: ProgressBar,
+    /// Schedules that came meanwhile.
+    schedules: Vec<Schedule>,
 }
 
 impl Progress {
@@ -211,11 +236,12 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message("getting ready");
         bar.enable_steady_tick(std::time::Duration::from_millis(200));
-        Self { bar }
+        Self { bar, schedules: Vec::new() }
     }
 
-    fn show(&self, event: &Event) {
+    fn take(&mut self, event: Event) {
         match event {
+            Event::Schedule(schedule) => self.schedules.push(*schedule),
             Event::Notice(line) => self.say(&format!("note: {line}")),
             Event::Started(run) => {
                 let what = format!("case {}, {}, repeat {}", run.case, run.scheduler, run.repeat);

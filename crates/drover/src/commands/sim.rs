@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow, ensure};
 use drover_core::results::Results;
 use drover_core::scenario::Scenario;
+use drover_core::schedule::Schedule;
 use drover_sim::perfetto;
 use drover_sim::scenario::{Options, Outcome, run_scenario};
 use indicatif::ProgressBar;
@@ -25,12 +26,18 @@ pub struct SimArgs {
     determinism_check: bool,
 }
 
-/// Runs the scenario in the simulator.
-pub fn in_sim(args: &SimArgs, scenario: &Scenario, bar: &ProgressBar) -> Result<Results> {
+/// Runs the scenario in the simulator; with who ran where in the first run of each case under each
+/// scheduler, where `schedules` asks for it.
+pub fn in_sim(
+    args: &SimArgs,
+    scenario: &Scenario,
+    schedules: bool,
+    bar: &ProgressBar,
+) -> Result<(Results, Vec<Schedule>)> {
     bar.set_message("simulating");
     let options = Options {
         seeds: args.seeds.unwrap_or(1),
-        trace: args.trace.is_some(),
+        trace: args.trace.is_some() || schedules,
         ..Options::default()
     };
     let outcome = simulate(scenario, &options, bar)?;
@@ -54,7 +61,9 @@ pub fn in_sim(args: &SimArgs, scenario: &Scenario, bar: &ProgressBar) -> Result<
         perfetto::write(&outcome.traces, std::io::BufWriter::new(file))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(outcome.results)
+    let first = outcome.traces.iter().filter(|trace| schedules && trace.repeat == 1);
+    let schedules = first.map(|trace| trace.schedule(scenario)).collect();
+    Ok((outcome.results, schedules))
 }
 
 fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result<Outcome> {
