@@ -16,6 +16,7 @@ use crate::guest_image;
 use crate::init::{JOB_PATH, Job, MODULES_DIR};
 use crate::initramfs::Initramfs;
 use crate::kernel::{self, Kernel, KernelChoice};
+use crate::pinning::Pinning;
 use crate::programs;
 use crate::qemu::{Accelerator, Clock, Machine, Qemu};
 use crate::supervise::{self, End};
@@ -238,7 +239,9 @@ impl Lab {
         let image = kernel.image();
         let machine = Machine { topology, clock, accelerator, seed, kernel: &image, dir };
         let started = Instant::now();
-        let end = supervise::run(qemu, &machine.arguments(), dir, self.timeout, &mut |line| {
+        let pinning = (clock == Clock::Real).then(|| Pinning::new(topology.pcpus()));
+        let arguments = machine.arguments();
+        let end = supervise::run(qemu, &arguments, dir, self.timeout, pinning, &mut |line| {
             on_event(Event::Output(line));
         })?;
         let console = fs::read(dir.join("console")).unwrap_or_default();

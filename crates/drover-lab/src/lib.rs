@@ -39,6 +39,7 @@ pub mod kernel_packages;
 pub mod kvm_probe;
 mod lab;
 pub mod modules;
+mod pinning;
 mod programs;
 pub mod qemu;
 mod supervise;

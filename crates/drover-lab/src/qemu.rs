@@ -125,6 +125,8 @@ impl Machine<'_> {
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments =
             words("-nodefaults -no-user-config -display none -no-reboot -machine q35");
+        // pCPU threads are known by their names (pinning.rs).
+        arguments.extend(words("-name lab,debug-threads=on"));
         arguments.extend(self.engine());
         arguments.extend(self.topology.qemu_arguments());
         let file = |name: &str| self.dir.join(name).to_string_lossy().into_owned();

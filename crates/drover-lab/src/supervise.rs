@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 
+use crate::pinning::Pinning;
 use crate::qemu::Qemu;
 
 /// How QEMU ended.
@@ -26,7 +27,8 @@ pub enum End {
 /// How often output is looked for.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs QEMU and hands each line of `output` to `on_line`, with its line end.
+/// Runs QEMU, its pCPUs pinned where that is asked for, and hands each line of `output` to `on_line`, with
+/// its line end.
 ///
 /// The kernel kills QEMU when the calling thread ends, however it ends (`PR_SET_PDEATHSIG`).
 ///
@@ -37,6 +39,7 @@ pub fn run(
     arguments: &[String],
     dir: &Path,
     timeout: Duration,
+    mut pinning: Option<Pinning>,
     on_line: &mut dyn FnMut(&str),
 ) -> Result<End> {
     let complaints = File::create(dir.join("complaints"))?;
@@ -60,6 +63,9 @@ pub fn run(
     let started = Instant::now();
     loop {
         let ended = guard.0.try_wait()?;
+        if let Some(pinning) = &mut pinning {
+            pinning.look(guard.0.id());
+        }
         lines.pass_on(on_line);
         if let Some(status) = ended {
             lines.pass_on_rest(on_line);
@@ -136,6 +142,7 @@ mod tests {
             &["-c".to_owned(), script],
             dir.path(),
             Duration::from_millis(timeout_ms),
+            None,
             &mut |line| text.push_str(&format!("[{line}]")),
         );
         (end, text, started.elapsed())
