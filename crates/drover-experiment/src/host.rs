@@ -23,6 +23,8 @@ pub struct HostOptions {
     pub bpf_stats: bool,
     /// Also record who runs where for a short while of each first repeat.
     pub schedule: bool,
+    /// How many of the planned runs were made before, and are left out.
+    pub done: usize,
 }
 
 /// Whether real VMs can do what the scenario asks.
@@ -75,7 +77,7 @@ pub fn run(
     let bpf = options.bpf_stats.then(BpfStats::enable).transpose()?;
     let planned = plan(scenario);
     let mut runs: Vec<Run> = Vec::new();
-    for (index, next) in planned.iter().enumerate() {
+    for (index, next) in planned.iter().enumerate().skip(options.done) {
         let started = next.started(scenario, index, planned.len());
         on_event(Event::Started(started.clone()));
         let case = &scenario.cases[next.case];

@@ -54,9 +54,14 @@ struct Job {
     overrides: Overrides,
     bpf_stats: bool,
     schedule: bool,
+    done: usize,
 }
 
 /// Runs a scenario in the lab. `on_event` hears of each run.
+///
+/// A virtual host may hang or crash, by what is run in it or by the emulator itself: then the rest is run in
+/// another. On the real clock, where no two runs are alike, the run that was lost is tried once more; lost
+/// twice, it is a result without figures.
 ///
 /// # Errors
 /// When the lab cannot be set up, or nothing at all came back.
@@ -69,32 +74,65 @@ pub fn run(
     let stopwatch = Stopwatch::start();
     let scenario = file.scenario(overrides)?;
     can_be_real(&scenario)?;
-    let lab = set_up(file, overrides, options, &scenario)?;
-    let mut heard = Heard::default();
-    let outcome = lab.run(&mut |event| heard.take(event, on_event));
-    let kernel = outcome.as_ref().ok().map(|outcome| outcome.kernel_version.clone());
-    let troubles = match outcome {
-        Ok(outcome) if outcome.exit_status != 0 && heard.runs.is_empty() => {
-            return Err(refusal(&heard.words));
-        }
-        Ok(outcome) => troubles(&outcome, &heard.words),
-        Err(error) => {
-            let Some(started) = heard.started.take() else { return Err(error) };
-            let trouble = format!("{error:#}");
-            heard.runs.push(lost_run(&scenario, &started, &trouble));
-            vec![trouble]
-        }
+    let mut boot = |done: usize, on_event: &mut dyn FnMut(drover_lab::Event)| {
+        set_up(file, overrides, options, &scenario, done)?.run(on_event)
     };
+    let Finished { runs, troubles, kernel } = run_all(&scenario, &mut boot, on_event)?;
     let results = Results {
-        scenario: scenario.name,
+        scenario: scenario.name.clone(),
         ground: Ground::Lab,
         clock: Some(scenario.clock),
         seed: scenario.seed,
         kernel,
-        runs: heard.runs,
+        runs,
         wall: Some(stopwatch.wall()),
     };
     Ok(LabReport { results, troubles })
+}
+
+/// Boots a virtual host for all runs but the first so many, and tells what comes out of it.
+type Boot<'a> = dyn FnMut(usize, &mut dyn FnMut(drover_lab::Event)) -> Result<LabOutcome> + 'a;
+
+/// All runs, and what befell the hosts they were made in.
+#[derive(Debug)]
+struct Finished {
+    runs: Vec<Run>,
+    troubles: Vec<String>,
+    kernel: Option<String>,
+}
+
+fn run_all(
+    scenario: &Scenario,
+    boot: &mut Boot,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Finished> {
+    let mut heard = Heard::default();
+    let mut troubles = Vec::new();
+    let mut lost = None;
+    loop {
+        let error = match boot(heard.runs.len(), &mut |event| heard.take(event, on_event)) {
+            Ok(outcome) if outcome.exit_status != 0 && heard.runs.is_empty() => {
+                return Err(refusal(&heard.words));
+            }
+            Ok(outcome) => {
+                troubles.extend(troubles_of(&outcome, &heard.words));
+                let kernel = Some(outcome.kernel_version);
+                return Ok(Finished { runs: heard.runs, troubles, kernel });
+            }
+            Err(error) => error,
+        };
+        let Some(started) = heard.started.take() else { return Err(error) };
+        let trouble = format!("run {} was lost: {error:#}", started.number);
+        on_event(Event::Notice(trouble.lines().next().unwrap_or_default().to_owned()));
+        if scenario.clock == Clock::Exact || lost == Some(started.number) {
+            heard.runs.push(lost_run(scenario, &started, &format!("{error:#}")));
+            troubles.push(trouble);
+        }
+        lost = Some(started.number);
+        if heard.runs.len() == started.of {
+            return Ok(Finished { runs: heard.runs, troubles, kernel: None });
+        }
+    }
 }
 
 /// What came out of the lab so far.
@@ -155,7 +193,7 @@ pub fn run_inside(stop: &AtomicBool) -> Result<()> {
         .with_context(|| format!("{SUBCOMMAND} is what the lab runs; there is no {JOB_PATH}"))?;
     let job: Job = serde_json::from_slice(&job)?;
     let scenario = job.file.scenario(&job.overrides)?;
-    let options = HostOptions { bpf_stats: job.bpf_stats, schedule: job.schedule };
+    let options = HostOptions { bpf_stats: job.bpf_stats, schedule: job.schedule, done: job.done };
     host::run(&scenario, options, stop, &mut |event| println!("{}", event.to_line()))?;
     Ok(())
 }
@@ -165,6 +203,7 @@ fn set_up(
     overrides: &Overrides,
     options: &LabOptions,
     scenario: &Scenario,
+    done: usize,
 ) -> Result<Lab> {
     let clock = match scenario.clock {
         Clock::Exact => drover_lab::Clock::Exact,
@@ -174,7 +213,8 @@ fn set_up(
         .clock(clock)
         .seed(scenario.seed)
         .kernel(options.kernel.clone())
-        .timeout(patience(scenario));
+        .timeout(patience(scenario))
+        .silence(patience_of_a_run(scenario));
     let mut in_lab = Vec::new();
     for name in &scenario.schedulers {
         let label = scheduler_label(name);
@@ -189,7 +229,7 @@ fn set_up(
     }
     let overrides = Overrides { schedulers: Some(in_lab), ..overrides.clone() };
     let LabOptions { bpf_stats, schedule, .. } = *options;
-    let job = Job { file: file.clone(), overrides, bpf_stats, schedule };
+    let job = Job { file: file.clone(), overrides, bpf_stats, schedule, done };
     Ok(lab.file_bytes(JOB_PATH, serde_json::to_vec(&job)?).command(["drover", SUBCOMMAND]))
 }
 
@@ -208,21 +248,25 @@ fn topology(host: &Host) -> Topology {
     }
 }
 
-/// How long the lab may take in real time before it counts as hung. Generous: a hung virtual host is
-/// rare, a slow machine is not.
-fn patience(scenario: &Scenario) -> Duration {
+/// How long one run, or the boot before the first, may take in real time before the virtual host counts
+/// as hung. Generous: a hung one is rare, a slow machine is not.
+fn patience_of_a_run(scenario: &Scenario) -> Duration {
     let slowdown = match scenario.clock {
         // One emulated instruction after the other, for all pCPUs.
         Clock::Exact => 10.0 * f64::from(scenario.host.pcpus()).max(2.0),
         Clock::Real => 2.0,
     };
-    let one_run_s = scenario.warmup_s + scenario.duration_s + 20.0;
-    let runs = plan(scenario).len() as f64;
-    Duration::from_secs_f64(300.0 + runs * one_run_s * slowdown)
+    Duration::from_secs_f64(150.0 + (scenario.warmup_s + scenario.duration_s + 20.0) * slowdown)
+}
+
+/// The same for all runs.
+fn patience(scenario: &Scenario) -> Duration {
+    let runs = u32::try_from(plan(scenario).len()).unwrap_or(u32::MAX);
+    patience_of_a_run(scenario).saturating_mul(runs.saturating_add(1))
 }
 
 /// What the virtual host's end and its kernel tell of.
-fn troubles(outcome: &LabOutcome, words: &str) -> Vec<String> {
+fn troubles_of(outcome: &LabOutcome, words: &str) -> Vec<String> {
     let warnings = outcome.kernel_warnings.iter();
     // An ejected scheduler is a fault of its run, and told there.
     let warnings = warnings.filter(|line| !line.contains("sched_ext"));
@@ -311,11 +355,60 @@ mod tests {
         assert_eq!((run.repeat, run.vms.len(), run.vms[0].cpu_s), (2, 1, None));
     }
 
+    /// Three runs in hosts that end as `ends` says: after so many more runs they hang in the next.
+    fn runs_in(clock: Clock, ends: &[usize]) -> (Finished, Vec<usize>) {
+        let overrides = Overrides { repeats: Some(3), clock: Some(clock), ..Overrides::default() };
+        let mut scenario = file(TEXT).scenario(&overrides).unwrap();
+        scenario.schedulers.truncate(1);
+        let of = plan(&scenario).len();
+        let mut boots = Vec::new();
+        let mut boot = |done: usize, on_event: &mut dyn FnMut(drover_lab::Event)| {
+            let more = ends.get(boots.len()).copied();
+            boots.push(done);
+            for index in done..of {
+                let started = plan(&scenario)[index].started(&scenario, index, of);
+                let run = lost_run(&scenario, &started, "");
+                let tell = |event: Event| format!("{}\n", event.to_line());
+                on_event(drover_lab::Event::Output(&tell(Event::Started(started))));
+                if more == Some(index - done) {
+                    anyhow::bail!("it hung");
+                }
+                let finished = Event::Finished(Box::new(Run { fault: None, ..run }));
+                on_event(drover_lab::Event::Output(&tell(finished)));
+            }
+            Ok(outcome(0, &[]))
+        };
+        let finished = run_all(&scenario, &mut boot, &mut |_| ()).unwrap();
+        (finished, boots)
+    }
+
+    fn faults(finished: &Finished) -> Vec<bool> {
+        finished.runs.iter().map(|run| run.fault.is_some()).collect()
+    }
+
+    #[test]
+    fn a_run_that_is_lost_is_tried_once_more_and_the_others_go_on() {
+        let (finished, boots) = runs_in(Clock::Real, &[1]);
+        assert_eq!((faults(&finished), boots), (vec![false; 3], vec![0, 1]));
+        assert!(finished.troubles.is_empty());
+        let (finished, boots) = runs_in(Clock::Real, &[1, 0]);
+        assert_eq!((faults(&finished), boots), (vec![false, true, false], vec![0, 1, 2]));
+        assert_eq!(finished.troubles, ["run 2 was lost: it hung"]);
+        let (finished, boots) = runs_in(Clock::Real, &[2, 0]);
+        assert_eq!((faults(&finished), boots), (vec![false, false, true], vec![0, 2]));
+    }
+
+    #[test]
+    fn on_the_exact_clock_it_would_be_lost_again() {
+        let (finished, boots) = runs_in(Clock::Exact, &[1]);
+        assert_eq!((faults(&finished), boots), (vec![false, true, false], vec![0, 2]));
+    }
+
     #[test]
     fn a_kernel_in_trouble_is_told_but_an_ejected_scheduler_is_not_twice() {
-        assert!(troubles(&outcome(0, &[]), "").is_empty());
+        assert!(troubles_of(&outcome(0, &[]), "").is_empty());
         let warnings = ["rcu: INFO: detected stalls", "sched_ext: \"x\" runnable task stall"];
-        let told = troubles(&outcome(1, &warnings), "drover: scheduler x did not start: no");
+        let told = troubles_of(&outcome(1, &warnings), "drover: scheduler x did not start: no");
         assert_eq!(
             told,
             ["kernel: rcu: INFO: detected stalls", "in the lab: scheduler x did not start: no"]

@@ -19,7 +19,7 @@ use crate::kernel::{self, Kernel, KernelChoice};
 use crate::pinning::Pinning;
 use crate::programs;
 use crate::qemu::{Accelerator, Clock, Machine, Qemu};
-use crate::supervise::{self, End};
+use crate::supervise::{self, End, Patience};
 use crate::topology::Topology;
 use crate::transport::Report;
 
@@ -40,6 +40,7 @@ pub struct Lab {
     seed: u64,
     kernel: KernelChoice,
     timeout: Duration,
+    silence: Option<Duration>,
     files: Vec<(String, FileSource)>,
     qemu_guests: bool,
     drover: Option<PathBuf>,
@@ -116,6 +117,7 @@ impl Lab {
             seed: 1,
             kernel: KernelChoice::Default,
             timeout: DEFAULT_TIMEOUT,
+            silence: None,
             files: Vec::new(),
             qemu_guests: false,
             drover: None,
@@ -148,6 +150,13 @@ impl Lab {
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// Give up, too, when the command prints no line for so long.
+    #[must_use]
+    pub fn silence(mut self, silence: Duration) -> Self {
+        self.silence = Some(silence);
         self
     }
 
@@ -241,7 +250,9 @@ impl Lab {
         let started = Instant::now();
         let pinning = (clock == Clock::Real).then(|| Pinning::new(topology.pcpus()));
         let arguments = machine.arguments();
-        let end = supervise::run(qemu, &arguments, dir, self.timeout, pinning, &mut |line| {
+        let patience =
+            Patience { whole: self.timeout, silence: self.silence.unwrap_or(self.timeout) };
+        let end = supervise::run(qemu, &arguments, dir, patience, pinning, &mut |line| {
             on_event(Event::Output(line));
         })?;
         let console = fs::read(dir.join("console")).unwrap_or_default();
@@ -333,9 +344,12 @@ impl Lab {
     /// The message for a lab that sent no exit status.
     fn why_no_end(&self, end: End, report: &Report, console: &str) -> String {
         let what = match (end, report.booted) {
-            (End::TimedOut, true) => {
-                format!("the command did not end within {} s", self.timeout.as_secs())
-            }
+            (End::TimedOut, true) => match self.silence {
+                Some(silence) => {
+                    format!("the virtual host did not say a word for {} s", silence.as_secs())
+                }
+                None => format!("the command did not end within {} s", self.timeout.as_secs()),
+            },
             (End::TimedOut, false) => {
                 format!("the virtual host did not boot within {} s", self.timeout.as_secs())
             }

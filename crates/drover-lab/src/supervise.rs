@@ -24,6 +24,15 @@ pub enum End {
     TimedOut,
 }
 
+/// How long QEMU may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// In all.
+    pub whole: Duration,
+    /// From one line of output to the next.
+    pub silence: Duration,
+}
+
 /// How often output is looked for.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -38,7 +47,7 @@ pub fn run(
     qemu: &Qemu,
     arguments: &[String],
     dir: &Path,
-    timeout: Duration,
+    patience: Patience,
     mut pinning: Option<Pinning>,
     on_line: &mut dyn FnMut(&str),
 ) -> Result<End> {
@@ -61,19 +70,22 @@ pub fn run(
     let mut guard = KillOnDrop(child);
     let mut lines = Lines::open(&dir.join("output"));
     let started = Instant::now();
+    let mut heard = started;
     loop {
         let ended = guard.0.try_wait()?;
         if let Some(pinning) = &mut pinning {
             pinning.look(guard.0.id());
         }
-        lines.pass_on(on_line);
+        if lines.pass_on(on_line) > 0 {
+            heard = Instant::now();
+        }
         if let Some(status) = ended {
             lines.pass_on_rest(on_line);
             let complaints = std::fs::read_to_string(dir.join("complaints")).unwrap_or_default();
             anyhow::ensure!(status.success(), "QEMU failed ({status}): {}", complaints.trim());
             return Ok(End::Finished);
         }
-        if started.elapsed() > timeout {
+        if started.elapsed() > patience.whole || heard.elapsed() > patience.silence {
             return Ok(End::TimedOut);
         }
         std::thread::sleep(POLL);
@@ -103,18 +115,22 @@ impl Lines {
         Self { file: None, path: path.to_owned(), pending: Vec::new() }
     }
 
-    fn pass_on(&mut self, on_line: &mut dyn FnMut(&str)) {
+    /// Passes on the lines that are complete; how many these were.
+    fn pass_on(&mut self, on_line: &mut dyn FnMut(&str)) -> usize {
+        let mut passed = 0;
         if self.file.is_none() {
             // QEMU makes the file a little after it starts.
             self.file = File::open(&self.path).ok();
         }
-        let Some(file) = &mut self.file else { return };
+        let Some(file) = &mut self.file else { return passed };
         // What cannot be read now is read at the next turn.
         let _ = file.read_to_end(&mut self.pending);
         while let Some(end) = self.pending.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.pending.drain(..=end).collect();
             on_line(&String::from_utf8_lossy(&line));
+            passed += 1;
         }
+        passed
     }
 
     fn pass_on_rest(&mut self, on_line: &mut dyn FnMut(&str)) {
@@ -131,7 +147,7 @@ mod tests {
     use std::fs;
 
     /// A shell in QEMU's place.
-    fn supervise(script: &str, timeout_ms: u64) -> (Result<End>, String, Duration) {
+    fn supervise(script: &str, silence_ms: u64) -> (Result<End>, String, Duration) {
         let dir = tempfile::tempdir().unwrap();
         let qemu = Qemu::for_test("/bin/sh");
         let script = script.replace("DIR", &dir.path().to_string_lossy());
@@ -141,7 +157,7 @@ mod tests {
             &qemu,
             &["-c".to_owned(), script],
             dir.path(),
-            Duration::from_millis(timeout_ms),
+            Patience { whole: Duration::from_secs(2), silence: Duration::from_millis(silence_ms) },
             None,
             &mut |line| text.push_str(&format!("[{line}]")),
         );
@@ -161,6 +177,14 @@ mod tests {
         let (end, _, took) = supervise("exec sleep 100", 100);
         assert_eq!(end.unwrap(), End::TimedOut);
         assert!(took < Duration::from_secs(5));
+    }
+
+    #[test]
+    fn one_that_speaks_is_stopped_when_the_whole_time_is_over() {
+        let (end, text, took) =
+            supervise("while :; do echo a >> DIR/output; sleep 0.05; done", 1000);
+        assert_eq!(end.unwrap(), End::TimedOut);
+        assert!(text.len() > 10 && took >= Duration::from_secs(2), "{took:?}");
     }
 
     #[test]

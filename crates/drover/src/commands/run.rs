@@ -175,7 +175,8 @@ fn in_lab(
 fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<Results> {
     ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
     ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
-    let options = HostOptions { bpf_stats: args.bpf_stats, schedule: args.schedule.is_some() };
+    let options =
+        HostOptions { bpf_stats: args.bpf_stats, schedule: args.schedule.is_some(), done: 0 };
     let stop = stop_on_signals()?;
     host::run(scenario, options, &stop, &mut |event| progress.take(event))
 }
