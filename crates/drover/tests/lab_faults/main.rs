@@ -18,6 +18,7 @@ mod hotplug;
 mod idle;
 mod orders;
 mod settings;
+mod siblings;
 mod soak;
 mod starvation;
 mod storm;
@@ -51,6 +52,11 @@ fn pcpus_come_and_go_under_load() {
 #[test]
 fn threads_are_confined_stopped_moved_and_killed_at_any_moment() {
     Boot::new("affinity::inside").pcpus(4).run();
+}
+
+#[test]
+fn siblings_that_cannot_run_stop_nobody() {
+    Boot::new("siblings::inside").memory_mib(2048).run();
 }
 
 #[test]
