@@ -124,7 +124,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
 	if (ran_ns < 0)
 		ran_ns = 0;
 	wanted = entitle_most(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
-	wanted = entitle_least(wanted, d->online_pcpus * ENTITLE_PCPU_UCPU);
+	wanted = entitle_least(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)
 		wanted = ((u64)vm->wanted_ucpu * 3 + wanted) / 4;
 	vm->wanted_ucpu = (u32)wanted;
@@ -312,7 +312,7 @@ CHECKED_APART int entitle_round(THE_DROVER)
 		entitle_held(pool_at(d, pool->in), pool->shares, pool->floor_ucpu, pool->most_ucpu);
 	}
 	d->levels_move = 0;
-	entitle_fill(d, pool_at(d, POOL_ROOT), d->online_pcpus * ENTITLE_PCPU_UCPU);
+	entitle_fill(d, pool_at(d, POOL_ROOT), d->nr_online * ENTITLE_PCPU_UCPU);
 	for_each_index(i, 0, d->nr_pools)
 		entitle_fill_pool(d, entitle_ordered(d, i));
 	return 0;
@@ -359,7 +359,7 @@ static __always_inline void entitle_refer(struct drover *d)
 static __always_inline void entitle_scale(struct drover *d)
 {
 	u64 promised = pool_at(d, POOL_ROOT)->promised_ucpu;
-	u64 there = d->online_pcpus * ENTITLE_PCPU_UCPU;
+	u64 there = d->nr_online * ENTITLE_PCPU_UCPU;
 
 	d->promise_scale = promised > there ? (u32)((there << ENTITLE_SCALE_SHIFT) / promised) :
 					      1 << ENTITLE_SCALE_SHIFT;
@@ -369,15 +369,11 @@ static __always_inline void entitle_scale(struct drover *d)
 static __always_inline void entitle_look(struct drover *d, u64 now_ns)
 {
 	u64 elapsed_ns = now_ns - d->entitled_at_ns;
-	u32 online = 0;
 	u32 i;
 
 	d->entitled_at_ns = now_ns;
-	for_each_index(i, 0, d->params.nr_pcpus) {
-		online += pcpu_at(d, i)->online;
+	for_each_index(i, 0, d->params.nr_pcpus)
 		entitle_see_running(d, i, now_ns);
-	}
-	d->online_pcpus = online;
 	entitle_clear(pool_at(d, POOL_ROOT));
 	for_each_index(i, 0, d->nr_pools)
 		entitle_clear(pool_at(d, entitle_ordered(d, i)));

@@ -294,7 +294,6 @@ struct drover {
 	u32 nr_reserved;  /* VMs with a reservation */
 	u32 nr_bound;     /* VMs bound by more than shares */
 	u32 looking;      /* the ground calls drover_look */
-	u32 online_pcpus;
 	u32 promise_scale; /* of 1024: how much of promises can be kept */
 	u32 nr_pools;      /* in pool_order */
 	u32 levels_move;   /* some pool's level has not been found yet */
