@@ -32,20 +32,6 @@ struct {
 	char message[512];
 } farewell;
 
-/* One for the wait bound, one for what is bound by more than shares. */
-enum { TIMER_BOUND, TIMER_LOOK, NR_TIMERS };
-
-struct timer {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, NR_TIMERS);
-	__type(key, u32);
-	__type(value, struct timer);
-} timers SEC(".maps");
-
 static struct thread *thread_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&threads, p, NULL, 0);
@@ -252,16 +238,25 @@ static int look(void *map, u32 *key, struct timer *value)
 	return 0;
 }
 
+static int go_off(void *map, u32 *key, struct timer *value)
+{
+	drover_alarm(&drover);
+	return 0;
+}
+
 static s32 begin_timers(void)
 {
-	u32 bound = TIMER_BOUND, looks = TIMER_LOOK;
+	u32 bound = TIMER_BOUND, looks = TIMER_LOOK, alarm = TIMER_ALARM;
 	struct timer *value = bpf_map_lookup_elem(&timers, &bound);
 	struct timer *looker = bpf_map_lookup_elem(&timers, &looks);
+	struct timer *alarm_clock = bpf_map_lookup_elem(&timers, &alarm);
 
-	if (!value || !looker)
+	if (!value || !looker || !alarm_clock)
 		return -3; /* ESRCH */
 	bpf_timer_init(&looker->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&looker->timer, look);
+	bpf_timer_init(&alarm_clock->timer, &timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&alarm_clock->timer, go_off);
 	bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&value->timer, check_wait_bounds);
 	return bpf_timer_start(&value->timer, drover.params.wait_bound_ns / 8, 0);
@@ -347,7 +342,7 @@ int drover_pool_order(struct pool_order *order)
 	pool->reservation_mcpu = order->reservation_mcpu;
 	pool->limit_mcpu = order->limit_mcpu;
 	pool->live = order->live;
-	pool_settle(&drover);
+	vm_settle_pools(&drover);
 	return 0;
 }
 

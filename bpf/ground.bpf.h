@@ -21,6 +21,20 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+/* For the wait bound, for what is bound by more than shares, and for alarms. */
+enum { TIMER_BOUND, TIMER_LOOK, TIMER_ALARM, NR_TIMERS };
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NR_TIMERS);
+	__type(key, u32);
+	__type(value, struct timer);
+} timers SEC(".maps");
+
 /* DSQ ids below 2^32 are VM queues, above are the pCPUs' own. */
 #define PCPU_QUEUE_BASE (1ULL << 32)
 
@@ -101,18 +115,53 @@ static u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
 	return PCPU_QUEUE_BASE + pcpu;
 }
 
+/* The most threads of one queue that are looked at. */
+#define SEARCH_MAX 256
+
+static bool is_at_limit(struct drover *d, struct task_struct *p)
+{
+	struct thread *t = bpf_task_storage_get(&threads, p, NULL, 0);
+
+	return t && d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit;
+}
+
+/* Not the first, if that may not run. */
+CHECKED_APART bool take_first_free(THE_DROVER, u64 queue)
+{
+	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
+	struct bpf_iter_scx_dsq it;
+	bool taken = false;
+	u32 i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, SEARCH_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+
+			if (!p)
+				break;
+			if (is_at_limit(d, p) ||
+			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
+				continue;
+			taken = scx_bpf_dsq_move(&it, p, here, 0);
+			if (taken)
+				break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return taken;
+}
+
 static bool ground_take_first(struct drover *d, u64 queue)
 {
+	if (d->nr_at_limit)
+		return take_first_free(d, queue);
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___flags))
 		return scx_bpf_dsq_move_to_local___v2___flags(queue, 0);
 	return scx_bpf_dsq_move_to_local___plain(queue);
 }
 
-/* The most threads of one queue that are looked at. */
-#define OVERDUE_SEARCH_MAX 256
-
 /* The pid of the task to be taken, or 0. */
-static s32 find_overdue(u64 queue, u64 ready_before_ns)
+static s32 find_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 {
 	struct bpf_iter_scx_dsq it;
 	u64 since_ns = ready_before_ns;
@@ -120,7 +169,7 @@ static s32 find_overdue(u64 queue, u64 ready_before_ns)
 	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, OVERDUE_SEARCH_MAX) {
+		bpf_for(i, 0, SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 			struct thread *t;
 
@@ -128,6 +177,7 @@ static s32 find_overdue(u64 queue, u64 ready_before_ns)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
 			if (!t || !t->ready_since_ns || (s64)(since_ns - t->ready_since_ns) < 0 ||
+			    d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit ||
 			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
 				continue;
 			since_ns = t->ready_since_ns - 1;
@@ -141,7 +191,7 @@ static s32 find_overdue(u64 queue, u64 ready_before_ns)
 static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 {
 	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	s32 pid = find_overdue(queue, ready_before_ns);
+	s32 pid = find_overdue(d, queue, ready_before_ns);
 	struct bpf_iter_scx_dsq it;
 	bool taken = false;
 	u32 i;
@@ -149,7 +199,7 @@ static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns
 	if (!pid)
 		return false;
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, OVERDUE_SEARCH_MAX) {
+		bpf_for(i, 0, SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 
 			if (!p)
@@ -167,14 +217,20 @@ static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns
 static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 {
 	struct bpf_iter_scx_dsq it;
-	struct task_struct *first;
 	bool found = false;
+	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		first = bpf_iter_scx_dsq_next(&it);
-		if (first) {
-			*order = first->scx.dsq_vtime;
+		bpf_for(i, 0, SEARCH_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+
+			if (!p)
+				break;
+			if (d->nr_at_limit && is_at_limit(d, p))
+				continue;
+			*order = p->scx.dsq_vtime;
 			found = true;
+			break;
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -209,6 +265,15 @@ static void ground_preempt(struct drover *d, u32 pcpu)
 {
 	if (may_kick(d))
 		scx_bpf_kick_cpu(pcpu, KERNEL_ENUM(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+static void ground_alarm(struct drover *d, u64 in_ns)
+{
+	u32 alarm = TIMER_ALARM;
+	struct timer *value = bpf_map_lookup_elem(&timers, &alarm);
+
+	if (value)
+		bpf_timer_start(&value->timer, in_ns, 0);
 }
 
 static struct cell *ground_cell(struct drover *d, u32 cell)

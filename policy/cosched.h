@@ -44,6 +44,7 @@
 #ifndef DROVER_COSCHED_H
 #define DROVER_COSCHED_H
 
+#include "alarm.h"
 #include "round.h"
 #include "vcpu.h"
 
@@ -131,7 +132,7 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 		if (!ahead) {
 			/* An idle pCPU was refused it, and does not ask again by itself. */
 			if (v->costop_since_ns && v->state == VCPU_READY)
-				d->rouse_at_ns = now_ns;
+				alarm_rouse_at(d, now_ns);
 			cosched_start(vm, v, now_ns);
 			continue;
 		}
@@ -217,8 +218,10 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
-	return p->round != d->round && (s64)(share_vtime_now(vm_at(d, p->running_slot), now_ns) -
-					     share_vtime_now(vm_at(d, slot), now_ns)) >= 0;
+	/* One that is let go again by its limit cannot wait for the next round. */
+	return (p->round != d->round || vm_at(d, slot)->capped) &&
+	       (s64)(share_vtime_now(vm_at(d, p->running_slot), now_ns) -
+		     share_vtime_now(vm_at(d, slot), now_ns)) >= 0;
 }
 
 /* How many pCPUs besides `at` could be called. */
@@ -370,7 +373,7 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 slot, u32 here)
 	if (!cosched_may_run(d, at, slot, here)) {
 		since_ns = __sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
 		/* Idle pCPUs do not ask again by themselves. */
-		__sync_val_compare_and_swap(&d->rouse_at_ns, 0, now_ns + d->params.hold_max_ns);
+		alarm_rouse_at(d, now_ns + d->params.hold_max_ns);
 		if (!since_ns || (s64)(now_ns - since_ns) < (s64)d->params.hold_max_ns)
 			return false;
 	}

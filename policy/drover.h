@@ -32,6 +32,12 @@ static __always_inline void drover_woken(struct drover *d, struct thread *t)
 	waiting_begin(d, t);
 }
 
+/* May a waking thread begin at once where a pCPU is idle? */
+static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
+{
+	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
+}
+
 /* The ready thread needs a place (waiting.h, wake.h). woken: it had slept. */
 static __always_inline void drover_place(struct drover *d, struct task_struct *task,
 					 struct thread *t, bool woken)
@@ -41,9 +47,11 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (!cosched_holds(vm_at(d, t->slot)) && wake_preempt(d, task, t, near, woken))
+	if (drover_may_begin(d, t) && wake_preempt(d, task, t, near, woken))
 		return;
 	waiting_enter(d, task, t, near);
+	if (vm_at(d, t->slot)->at_limit)
+		return;
 	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
 	idle = ground_claim_idle(d, task, near);
 	if (idle >= 0)
@@ -77,6 +85,11 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	pcpu->preempt_pending = 0;
 	pcpu->idle_looked = 0;
 	pcpu->rests = 0;
+	if (vm->capped)
+		limit_begin(d, t->slot, now_ns);
+	/* Its limit was spent while it was on its way. */
+	if (vm->at_limit)
+		ground_preempt(d, at);
 	if (pcpu->begins_turn) {
 		pcpu->begins_turn = 0;
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
@@ -126,12 +139,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
-/* May a waking thread begin at once where a pCPU is idle? */
-static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
-{
-	return !cosched_holds(vm_at(d, t->slot));
-}
-
 /*
  * The pCPU asks what to run (pick.h). `task` and `t` are what runs there and
  * would go on, or NULL.
@@ -150,7 +157,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		pcpu_at(d, at)->running_vruntime_ns = t->vruntime_ns;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped = t && d->nr_choosy && cosched_must_stop(d, at, t);
+	stopped =
+		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));
 	go_on = pick_next(d, at, stopped ? NULL : t);
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
@@ -244,24 +252,36 @@ static __always_inline u64 drover_look(struct drover *d)
 	return drover_begins_to_look(d) ? ENTITLE_PERIOD_NS : 0;
 }
 
-/* The tick finds the thread running there: have its VM's vCPUs drifted apart, is one held too long?
- */
+/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
 					struct thread *t, u32 at)
 {
 	u64 now_ns;
 
-	if (!d->nr_choosy)
+	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);
-	if (t->kind == THREAD_VCPU && cosched_bounds_skew(vm_at(d, t->slot))) {
-		drover_charge_and_go_on(d, task, t, at);
-		cosched_review(d, t->slot, now_ns);
-	}
-	if (d->rouse_at_ns && (s64)(now_ns - d->rouse_at_ns) >= 0) {
+	drover_charge_and_go_on(d, task, t, at);
+	cosched_review(d, t->slot, now_ns);
+}
+
+/* The alarm goes off: do what is due (alarm.h). */
+static __always_inline void drover_alarm(struct drover *d)
+{
+	u64 now_ns = ground_now_ns(d);
+	u64 rouse_at_ns;
+
+	/* Before anything is looked at: what changes from now on sets it anew. */
+	__sync_lock_test_and_set(&d->alarm_at_ns, 0);
+	rouse_at_ns = d->rouse_at_ns;
+	if (rouse_at_ns && (s64)(now_ns - rouse_at_ns) >= 0) {
 		d->rouse_at_ns = 0;
 		drover_rouse(d);
+	} else if (rouse_at_ns) {
+		alarm_at(d, rouse_at_ns);
 	}
+	if (d->nr_capped || d->nr_at_limit)
+		limit_look(d, now_ns);
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)

@@ -55,6 +55,12 @@
 #define ENTITLE_SCALE_SHIFT 10
 /* Who is owed next to nothing is weighed by that part of an even share at least. */
 #define ENTITLE_LEAST_PART 64
+/*
+ * Who is kept below what its shares bring by its limit is weighed as if that were twice as
+ * much: else it would wait, when it is let go (limit.h), for others that did not have all
+ * they were owed for reasons of their own. What it may have is the limit's to say.
+ */
+#define ENTITLE_LIMIT_SLACK 2
 
 static __always_inline u64 entitle_ucpu(u32 mcpu)
 {
@@ -326,12 +332,13 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	struct vm *vm = vm_at(d, slot);
 	struct pool *pool = pool_at(d, pool_existing(d, vm->pool));
 	u64 kept = entitle_kept_ucpu(d, vm->reservation_mcpu);
+	u64 limit = vm->limit_mcpu ? entitle_ucpu(vm->limit_mcpu) : ~0ULL / ENTITLE_LIMIT_SLACK;
 	u64 owed, inverse;
 
 	if (vm->state != VM_LIVE)
 		return 0;
-	owed = entitle_owed(pool, vm->shares, kept, entitle_limit_ucpu(vm->limit_mcpu));
-	vm->entitled_ucpu = (u32)entitle_least(owed, ~0U);
+	owed = entitle_owed(pool, vm->shares, kept, ENTITLE_LIMIT_SLACK * limit);
+	vm->entitled_ucpu = (u32)entitle_least(entitle_least(owed, limit), ~0U);
 	inverse = DROVER_SHARES_PER_VCPU * d->reference_level / (owed ?: 1);
 	inverse = entitle_least(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
 	vm->share_inverse = inverse ?: 1;

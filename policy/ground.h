@@ -58,14 +58,17 @@ GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, 
 
 GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 cell);
 GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
-/* Take the first task that may run here, to run on the asking pCPU next. */
+/*
+ * Take the first task that may run here, and whose VM is not at its limit (vm.at_limit),
+ * to run on the asking pCPU next.
+ */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*
- * Of the tasks that may run here and have been waiting since before then, take
- * the one that has waited longest. Searches the queue: not for every pick.
+ * Of such tasks, if they have been waiting since before then, take the one that has
+ * waited longest. Searches the queue: not for every pick.
  */
 GROUND bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns);
-/* The order of the first task; false if there is none. */
+/* The order of the first task whose VM is not at its limit; false if there is none. */
 GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 
 /* --- pCPUs --- */
@@ -79,6 +82,8 @@ GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 nea
 GROUND void ground_kick(struct drover *d, u32 pcpu);
 /* Take the slice from whoever runs there: the pCPU asks for work at once. */
 GROUND void ground_preempt(struct drover *d, u32 pcpu);
+/* Have drover_alarm called in so many ns, instead of when it was to be called before. */
+GROUND void ground_alarm(struct drover *d, u64 in_ns);
 
 /* --- cells --- */
 

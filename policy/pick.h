@@ -473,6 +473,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 	u64 running_key = TOURNAMENT_NOBODY;
 	u32 slot = running ? running->slot : DROVER_MAX_VMS;
 	u32 held = DROVER_HOST_SLOT;
+	u32 chooses = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->chooses, 0);
 	u32 stay;
 	u32 try;
 
@@ -488,7 +489,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		if (picked != PICKED_NONE)
 			return picked == PICKED_RUNNING;
 	}
-	stay = d->nr_together ? round_stay(d, pcpu, slot) : DROVER_MAX_VMS;
+	stay = d->nr_together && !chooses ? round_stay(d, pcpu, slot) : DROVER_MAX_VMS;
 	if (stay < DROVER_MAX_VMS && !pick_gives_way(d, pcpu, home, stay)) {
 		if (running && stay == slot &&
 		    (pcpu_at(d, pcpu)->round == d->round ||

@@ -68,6 +68,9 @@ CHECKED_APART int pool_append_depth(THE_DROVER, u32 depth)
 	for_each_index(pool, 1, DROVER_MAX_POOLS) {
 		if (!pool_at(d, pool)->live || pool_at(d, pool)->depth != depth)
 			continue;
+		pool_at(d, pool)->capped_by = pool_at(d, pool)->limit_mcpu ?
+						      pool :
+						      pool_at(d, pool_at(d, pool)->in)->capped_by;
 		d->pool_order[bounded(d->nr_pools, DROVER_MAX_POOLS)] = pool;
 		d->nr_pools++;
 	}

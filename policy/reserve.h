@@ -110,10 +110,11 @@ static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 	return vm->reserve_inverse && (s64)(ground_now_ns(d) - vm->reserve_tag_ns) >= 0;
 }
 
-/* The VM's key among those with reservations, or NOBODY: it has none. */
+/* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */
 static __always_inline u64 reserve_key(struct vm *vm, u32 slot)
 {
-	return vm->reserve_inverse ? tournament_key(vm->reserve_tag_ns, slot) : TOURNAMENT_NOBODY;
+	return vm->reserve_inverse && !vm->at_limit ? tournament_key(vm->reserve_tag_ns, slot) :
+						      TOURNAMENT_NOBODY;
 }
 
 /*

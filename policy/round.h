@@ -59,7 +59,8 @@ static __always_inline bool round_notice(struct drover *d, u32 pcpu)
 /* The pCPU has chosen that VM. */
 static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 {
-	if (!d->nr_together)
+	/* One that pauses and goes on by its limit (limit.h) is in no step with others. */
+	if (!d->nr_together || (vm_at(d, slot)->capped && !vm_at(d, slot)->choosy))
 		return;
 	pcpu_at(d, pcpu)->round = d->round;
 	pcpu_at(d, pcpu)->round_slot = slot;
@@ -81,7 +82,8 @@ static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot
 	/* In a new round, a VM that goes on elsewhere in the cell goes on here. */
 	u32 slot = new_round ? running_slot : pcpu->round_slot;
 
-	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || vm_at(d, slot)->costopped)
+	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || vm_at(d, slot)->costopped ||
+	    vm_at(d, slot)->at_limit)
 		return DROVER_MAX_VMS;
 	if (new_round &&
 	    (vm_at(d, slot)->round != d->round || vm_at(d, slot)->round_cell != pcpu->cell))

@@ -160,9 +160,11 @@ static __always_inline u64 share_charge(struct drover *d, struct vm *vm, struct 
 /* Who is owed a turn stands before all who are not, however late those are. */
 #define SHARE_TURN_LEAD_NS (1ULL << 60)
 
-/* Where the VM stands in the cell's tournament now. */
+/* Where the VM stands in the cell's tournament now; nowhere while it may not run (limit.h). */
 static __always_inline u64 share_key(struct drover *d, struct cell *cell, u32 slot)
 {
+	if (vm_at(d, slot)->at_limit)
+		return TOURNAMENT_NOBODY;
 	if (cell->turns[bounded(slot, DROVER_MAX_VMS)])
 		return tournament_key(d->vtime_now_ns - SHARE_TURN_LEAD_NS, slot);
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);

@@ -57,6 +57,9 @@ typedef int64_t s64;
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 256
+/* Limits: a record for each VM and pool, with room for 128 ms. */
+#define DROVER_LIMITS 4096
+#define DROVER_LIMIT_BINS 256
 
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
@@ -139,6 +142,13 @@ struct vm {
 	u32 entitled_ucpu;   /* what it is owed now, should it want all */
 	u32 bound;           /* by more than shares: a reservation, a limit, a pool */
 	u32 least_awake;     /* threads at any time since it was last looked at */
+	/* limit.h */
+	u32 capped;         /* it, or a pool above it, has a limit */
+	u32 at_limit;       /* may not run */
+	u64 limit_seen_ns;  /* CPU time of its threads, as far as its limits know of it */
+	u64 held_ns;        /* it was at its limit for so long, before the last time */
+	u64 at_limit_since_ns;
+	u64 limited_ns;     /* time its threads were ready and it was at its limit (%MLMTD) */
 	/* counters, since birth */
 	u64 vcpu_run_ns;
 	u64 helper_run_ns;
@@ -183,7 +193,7 @@ struct pool {
 	u32 limit_mcpu; /* 0: no limit */
 	u32 depth;      /* 1: in the root */
 	u32 in;         /* its parent, or the root if that is none */
-	u32 pad;
+	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
 	/* entitle.h; millionths of a pCPU, and such a share << 20 */
 	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
 	u64 floor_ucpu;    /* of that, what is wanted */
@@ -218,6 +228,7 @@ struct thread {
 	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
 	u32 judged;         /* drover.pcpu_changes when that was last looked at */
 	u32 record;         /* of a vCPU: its place in drover.vcpu; 0: none */
+	u64 held_mark_ns;   /* for how long its VM had been held when its wait began, limit.h */
 };
 
 /* One physical CPU (a hardware thread). */
@@ -235,7 +246,7 @@ struct pcpu {
 	u32 round_slot;  /* the VM it chose then */
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
 	u32 called_cell; /* where that VM's vCPU waits */
-	u32 pad;
+	u32 chooses;     /* next time without regard to the round, limit.h */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 charged_at_ns; /* when what runs here was last charged */
@@ -260,6 +271,22 @@ struct cell {
 	u64 paid_ns[DROVER_MAX_VMS];   /* up to when it had its turns, wait_bound.h */
 	u32 taken[DROVER_MAX_VMS];     /* threads taken since that was looked at */
 	u32 turns[DROVER_MAX_VMS];     /* owed, whatever its virtual time, wait_bound.h */
+};
+
+/* What was used of the limit of a VM or pool, limit.h. */
+struct limit {
+	u64 settled_ns;  /* when what follows was brought up to date */
+	u64 bin;         /* the half ms that was */
+	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
+	u64 recorded_ns; /* used in all bins together */
+	s64 left_ns;     /* what may be used before it is spent */
+	s64 needs_ns;    /* spent: until there are so many tokens */
+	u64 over_ns;     /* spent: used nonetheless */
+	u64 late_ns;     /* what is expected to be used after it is spent */
+	u64 came_ns;     /* used since, as far as known */
+	u32 running;     /* threads that ran then, and all that began since */
+	u32 spent;       /* may not be used now */
+	u32 used_ns[DROVER_LIMIT_BINS]; /* CPU time in each half ms */
 };
 
 /* Set once, before the scheduler starts. */
@@ -301,23 +328,28 @@ struct drover {
 	u64 round_end_ns;
 	u64 entitled_at_ns;
 	u64 reference_level; /* entitle.h */
+	u64 alarm_at_ns;     /* alarm.h; 0: it is not set */
 	u64 rouse_at_ns;     /* when idle pCPUs ask again whether a held VM may start; 0: never */
 	u32 nr_together;  /* VMs played in rounds */
 	u32 nr_online;    /* pCPUs */
 	u32 nr_choosy;    /* VMs that may rather wait than run in part */
 	u32 vcpu_hint;    /* where to look for a free record next */
+	u32 nr_capped;    /* VMs under a limit, their own or a pool's */
+	u32 nr_at_limit;  /* of these, may not run */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
 	u32 pool_order[DROVER_MAX_POOLS];              /* parents first, pool.h */
+	struct limit limit[DROVER_LIMITS];             /* of VMs, then of pools */
 };
 
-_Static_assert(sizeof(struct vm) == 352, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 80, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 392, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 80, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 

@@ -23,6 +23,7 @@
 #define DROVER_VM_H
 
 #include "entitle.h"
+#include "limit.h"
 
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
@@ -69,6 +70,14 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 	reserve_set(d, vm, vm->reservation_mcpu);
 	for_each_index(i, 0, d->params.nr_cells)
 		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(vm, slot));
+	limit_note(d, slot);
+}
+
+/* Pools came, went or changed: put that in force. */
+static __always_inline void vm_settle_pools(struct drover *d)
+{
+	pool_settle(d);
+	limit_note_all(d);
 }
 
 /* The slot is used from now on. Other slots may be taken at the same moment. */
@@ -100,6 +109,9 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->pool = 0;
 	vm->cosched_mode = COSCHED_AUTO;
 	reserve_set(d, vm, 0);
+	limit_forget(d, vm);
+	vm->held_ns = 0;
+	vm->limited_ns = 0;
 	vm->seen_run_ns = 0;
 	vm->wanted_ucpu = 0;
 	vm->tally_ns = 0;
@@ -155,6 +167,7 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	__sync_fetch_and_sub(&d->vm_shares, vm->shares);
 	vm_settle_host(d);
 	reserve_set(d, vm, 0);
+	limit_forget(d, vm);
 	vm_bind(d, vm, false);
 	together_set(d, vm, 0);
 	vm->cosched_mode = COSCHED_OFF;

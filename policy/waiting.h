@@ -33,8 +33,8 @@
 #include "cosched.h"
 #include "reserve.h"
 
-/* The count of the VM's waiting threads in the cell has changed. */
-static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32 slot)
+/* Its places in the tournaments of that cell are what they should be now. */
+static __always_inline void waiting_settle_once(struct drover *d, u32 cell_index, u32 slot)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 	struct vm *vm = vm_at(d, slot);
@@ -44,6 +44,17 @@ static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32
 	tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY, share_key(d, cell, slot));
 	if (vm->reserve_inverse)
 		reserve_settle(d, cell_index, slot, TOURNAMENT_NOBODY, reserve_key(vm, slot));
+}
+
+/* The count of the VM's waiting threads in the cell has changed, or whether they may run. */
+static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32 slot)
+{
+	u32 at_limit = vm_at(d, slot)->at_limit;
+
+	waiting_settle_once(d, cell_index, slot);
+	/* Held or let go meanwhile: who did that may have been overtaken. */
+	if (*(volatile u32 *)&vm_at(d, slot)->at_limit != at_limit)
+		waiting_settle_once(d, cell_index, slot);
 }
 
 /* Does a leaf of the VM say a later time than the VM's, because pick.h put it later? */
@@ -119,12 +130,21 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	ground_enqueue(d, task, ground_vm_queue(d, slot, home), d->params.slice_ns, t->vruntime_ns);
 }
 
+/* For how long the VM was held at its limit altogether, up to now. */
+static __always_inline u64 waiting_held_ns(struct vm *vm, u64 now_ns)
+{
+	u64 held_ns = now_ns - vm->at_limit_since_ns;
+
+	return vm->at_limit && (s64)held_ns > 0 ? vm->held_ns + held_ns : vm->held_ns;
+}
+
 /* A thread has become ready: its wait, if any, begins now. */
 static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 {
 	if (t->ready_since_ns)
 		return;
 	t->ready_since_ns = ground_now_ns(d);
+	t->held_mark_ns = waiting_held_ns(vm_at(d, t->slot), t->ready_since_ns);
 	__sync_fetch_and_add(&d->nr_waiting, 1);
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_waiting, 1);
 	if (t->kind == THREAD_VCPU) {
@@ -151,6 +171,7 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 waited_ns;
+	u64 held_ns;
 
 	waiting_leave(d, t);
 	if (!t->ready_since_ns)
@@ -168,6 +189,12 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 	if ((s64)waited_ns < 0)
 		return;
 	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
+	/* As esxtop has it, %RDY contains %MLMTD; but nobody else kept it from running then. */
+	held_ns = waiting_held_ns(vm, now_ns) - t->held_mark_ns;
+	if ((s64)held_ns > 0) {
+		__sync_fetch_and_add(&vm->limited_ns, held_ns);
+		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
+	}
 	if (waited_ns > vm->longest_ready_ns)
 		vm->longest_ready_ns = waited_ns;
 }

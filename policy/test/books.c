@@ -11,12 +11,14 @@ static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best, u64 *d
 	u64 due_leaf = tournament_leaf(&g->cell[cell].by_reserve, slot);
 	bool reserved = vm_at(&g->d, slot)->reserve_inverse != 0;
 	u32 nr_queued = 0;
+	bool stands;
 
 	for_each_task(g, task) nr_queued +=
 		task->thread.slot == slot && task->thread.queued_in == cell + 1;
 	CHECK_EQ(g->cell[cell].nr_queued[slot], nr_queued);
-	CHECK_EQ(leaf != TOURNAMENT_NOBODY, nr_queued != 0);
-	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, nr_queued != 0 && reserved);
+	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
+	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
+	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, stands && reserved);
 	if (tournament_before(leaf, *best))
 		*best = leaf;
 	if (tournament_before(due_leaf, *due))
@@ -147,7 +149,8 @@ void books_check_settled(struct ground *g)
 		/* What is in a pCPU's local queue is the kernel's to run. */
 		for_each_task(g, task) CHECK_SAYING(
 			task->state != TASK_READY || task->queue >= fake_local_queue(0) ||
-				!fake_allowed(g, task, at),
+				!fake_allowed(g, task, at) ||
+				vm_at(&g->d, task->thread.slot)->at_limit,
 			"pCPU %u idles while a thread of VM %u waits in queue %" PRIx64, at,
 			task->thread.slot, (uint64_t)task->queue);
 	}

@@ -34,6 +34,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
 	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_cells <= FAKE_CELLS);
 	g->now_ns = SECOND;
 	g->next_look_ns = NEVER;
+	g->next_alarm_ns = NEVER;
 	g->next_tick_ns = SECOND + 4 * MS;
 	g->d.params = (struct params){
 		.slice_ns = 8 * MS,
@@ -84,6 +85,12 @@ bool fake_allowed(struct ground *g, struct task_struct *task, u32 pcpu)
 	return g->pcpu[pcpu].online && task->allowed >> pcpu & 1;
 }
 
+/* Its VM is at its limit, and it stands in a queue of the policy. */
+static bool is_held(struct ground *g, struct task_struct *task)
+{
+	return task->queue < fake_local_queue(0) && vm_at(&g->d, task->thread.slot)->at_limit;
+}
+
 struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu)
 {
 	struct task_struct *first = NULL;
@@ -92,7 +99,7 @@ struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu)
 		struct task_struct *task = &g->task[i];
 		s64 later;
 
-		if (task->state == TASK_NONE || task->queue != queue)
+		if (task->state == TASK_NONE || task->queue != queue || is_held(g, task))
 			continue;
 		if (pcpu < FAKE_PCPUS && (!fake_allowed(g, task, pcpu) || task->locked))
 			continue;
@@ -144,16 +151,43 @@ void fake_put(struct ground *g, struct task_struct *task)
 	task->to_queue = NO_QUEUE;
 }
 
+static void kick_arrives(struct fake_pcpu *pcpu, bool preempts)
+{
+	if (preempts && pcpu->current)
+		pcpu->current->slice_ns = 0;
+	pcpu->resched = true;
+}
+
 void fake_deliver_kicks(struct ground *g)
 {
 	for (u32 i = 0; i < g->d.params.nr_pcpus; i++) {
-		struct task_struct *current = g->pcpu[i].current;
+		struct fake_pcpu *pcpu = &g->pcpu[i];
+		bool preempts = g->preempts >> i & 1;
 
-		if (g->preempts >> i & 1 && current)
-			current->slice_ns = 0;
-		g->pcpu[i].resched |= (g->kicks | g->preempts) >> i & 1;
+		if (!preempts && !(g->kicks >> i & 1))
+			continue;
+		if (!g->kicks_late_ns) {
+			kick_arrives(pcpu, preempts);
+			continue;
+		}
+		pcpu->preempted |= preempts;
+		if (!pcpu->kick_at_ns)
+			pcpu->kick_at_ns = g->now_ns + 1 + check_random() % g->kicks_late_ns;
 	}
 	g->kicks = g->preempts = 0;
+}
+
+void fake_deliver_late_kicks(struct ground *g)
+{
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++) {
+		struct fake_pcpu *pcpu = &g->pcpu[i];
+
+		if (!pcpu->kick_at_ns || pcpu->kick_at_ns > g->now_ns)
+			continue;
+		kick_arrives(pcpu, pcpu->preempted);
+		pcpu->kick_at_ns = 0;
+		pcpu->preempted = false;
+	}
 }
 
 void fake_count_cpu_time(struct ground *g, struct task_struct *task)
@@ -269,7 +303,8 @@ bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 		struct task_struct *task = &g->task[i];
 		u64 since_ns = task->thread.ready_since_ns;
 
-		if (task->state != TASK_READY || task->queue != queue || task->locked)
+		if (task->state != TASK_READY || task->queue != queue || task->locked ||
+		    is_held(g, task))
 			continue;
 		if (!since_ns || (s64)(ready_before_ns - since_ns) < 0 ||
 		    !fake_allowed(g, task, g->asking))
@@ -315,6 +350,11 @@ void ground_preempt(struct drover *d, u32 pcpu)
 {
 	of(d)->preempts |= 1ULL << pcpu;
 	of(d)->nr_preempts++;
+}
+
+void ground_alarm(struct drover *d, u64 in_ns)
+{
+	of(d)->next_alarm_ns = of(d)->now_ns + in_ns;
 }
 
 struct cell *ground_cell(struct drover *d, u32 cell)

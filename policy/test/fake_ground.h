@@ -79,6 +79,8 @@ struct fake_pcpu {
 	bool switching; /* has asked, and not switched yet */
 	bool was_busy;  /* a task ran here until this switch */
 	bool locked;    /* the kernel is in it: nobody else may be */
+	u64 kick_at_ns; /* a kick that is late arrives then; 0: none is */
+	bool preempted; /* and takes the slice away */
 };
 
 struct ground {
@@ -93,8 +95,10 @@ struct ground {
 	u64 kicks; /* on their way, a bit for each pCPU */
 	u32 nr_preempts;
 	u64 preempts; /* likewise; these take the slice away, too */
+	u64 kicks_late_ns; /* at most; each by a random part of that */
 	u64 next_bound_check_ns;
 	u64 next_look_ns;
+	u64 next_alarm_ns;
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	bool slot_taken[FAKE_PROCESSES];
@@ -108,7 +112,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells);
 /* A task, asleep, of the host, that may run everywhere. */
 struct task_struct *fake_task(struct ground *g);
 
-/* The first in the queue that may run there, or NULL. */
+/* The first in the queue that may run there, or, for FAKE_PCPUS, anywhere; or NULL. */
 struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu);
 u32 fake_queue_length(struct ground *g, u64 queue);
 /* The queue of those that run on that pCPU next. */
@@ -116,6 +120,8 @@ u64 fake_local_queue(u32 pcpu);
 /* What the policy said of the task, or of pCPUs to be kicked, takes effect. */
 void fake_put(struct ground *g, struct task_struct *task);
 void fake_deliver_kicks(struct ground *g);
+/* Those that are late arrive, if it is time. */
+void fake_deliver_late_kicks(struct ground *g);
 bool fake_allowed(struct ground *g, struct task_struct *task, u32 pcpu);
 void fake_count_cpu_time(struct ground *g, struct task_struct *task);
 

@@ -73,7 +73,7 @@ void kernel_settle_vm(struct ground *g, u32 tgid)
 
 void kernel_settle_pools(struct ground *g)
 {
-	pool_settle(&g->d);
+	vm_settle_pools(&g->d);
 	begin_to_look(g);
 }
 
@@ -394,6 +394,11 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 	}
 	if (g->next_look_ns < end_ns)
 		end_ns = g->next_look_ns;
+	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
+		if (g->pcpu[i].kick_at_ns && g->pcpu[i].kick_at_ns < end_ns)
+			end_ns = g->pcpu[i].kick_at_ns;
+	if (g->next_alarm_ns < end_ns)
+		end_ns = g->next_alarm_ns;
 	if (g->next_tick_ns < end_ns)
 		end_ns = g->next_tick_ns;
 	return g->next_bound_check_ns < end_ns ? g->next_bound_check_ns : end_ns;
@@ -404,6 +409,13 @@ void kernel_look(struct ground *g)
 	u64 in_ns = drover_look(&g->d);
 
 	g->next_look_ns = in_ns ? g->now_ns + in_ns : NEVER;
+	fake_deliver_kicks(g);
+}
+
+void kernel_alarm(struct ground *g)
+{
+	g->next_alarm_ns = NEVER;
+	drover_alarm(&g->d);
 	fake_deliver_kicks(g);
 }
 
@@ -469,9 +481,12 @@ void kernel_run(struct ground *g, u64 duration_ns)
 		u64 next_ns = next_event_ns(g, end_ns);
 
 		g->now_ns = next_ns > g->now_ns ? next_ns : g->now_ns;
+		fake_deliver_late_kicks(g);
 		check_wait_bounds(g);
 		if (g->now_ns >= g->next_look_ns)
 			kernel_look(g);
+		if (g->now_ns >= g->next_alarm_ns)
+			kernel_alarm(g);
 		tick(g);
 		for (u32 i = 0; i < FAKE_TASKS; i++)
 			let_time_tell(g, &g->task[i]);

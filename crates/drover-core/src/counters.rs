@@ -18,6 +18,9 @@ pub struct Counters {
     pub costops: u64,
     /// Starts of vCPUs after a co-stop.
     pub costarts: u64,
+    /// Of a VM: time its threads were ready and a limit held it (%MLMTD), s, summed over them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_s: Option<f64>,
     /// The furthest a vCPU was ever seen ahead of a sibling that was ready, ms; in modes that bound
     /// that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,6 +38,7 @@ impl Counters {
             costop_s: ns(self.costop_s, before.costop_s),
             costops: self.costops.saturating_sub(before.costops),
             costarts: self.costarts.saturating_sub(before.costarts),
+            limited_s: self.limited_s.zip(before.limited_s).map(|(now, then)| ns(now, then)),
             skew_max_ms: self.skew_max_ms,
         }
     }
@@ -74,6 +78,7 @@ mod tests {
             costop_s: seconds / 4.0,
             costops: events,
             costarts: events,
+            limited_s: Some(seconds),
             skew_max_ms: Some(4.5),
         }
     }
@@ -83,6 +88,7 @@ mod tests {
         let since = counters(0.3, 7).since(&counters(0.1, 3));
         assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
         assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
+        assert_eq!(since.limited_s, Some(0.2));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct KernelVm {
     pub hazard_ns: u64,
     /// Time its vCPUs were ready and co-stopped, summed over them.
     pub costop_ns: u64,
+    /// Time its threads were ready and it was at its limit, summed over them.
+    pub limited_ns: u64,
     /// Co-stops, of the VM or of a vCPU alone.
     pub nr_costops: u64,
     /// vCPUs started again after one.
@@ -106,6 +108,7 @@ impl KernelVm {
             longest_ready_ns: 0,
             progressed_ns: 0,
             hazard_ns: 0,
+            limited_ns: 0,
             costop_ns: 0,
             nr_costops: 0,
             nr_costarts: 0,
@@ -184,6 +187,7 @@ impl Scheduler {
             longest_ready_ns: vm.longest_ready_ns,
             progressed_ns: vm.progressed_ns,
             hazard_ns: vm.hazard_ns,
+            limited_ns: vm.limited_ns,
             costop_ns: vm.costop_ns,
             nr_costops: vm.nr_costops,
             nr_costarts: vm.nr_costarts,

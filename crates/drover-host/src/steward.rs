@@ -302,6 +302,7 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
         costop_s: seconds(vm.costop_ns),
         costops: vm.nr_costops,
         costarts: vm.nr_costarts,
+        limited_s: Some(seconds(vm.limited_ns)),
         skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
     }
 }
@@ -313,6 +314,7 @@ fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
         costop_s: seconds(vcpu.costop_ns),
         costops: vcpu.nr_costops,
         costarts: vcpu.nr_costarts,
+        limited_s: None,
         skew_max_ms: vcpu.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
     };
     VcpuStatus { number: vcpu.number, counters }

@@ -121,6 +121,7 @@ pub(crate) fn cosched() -> Results {
                 costop_s: 1.336,
                 costops,
                 costarts: costops,
+                limited_s: None,
                 skew_max_ms: (mode == Cosched::Skew).then_some(7.996),
             };
             let counters = (scheduler == "drover").then_some(counters);

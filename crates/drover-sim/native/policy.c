@@ -65,6 +65,11 @@ u64 sim_look(struct drover *d)
 	return drover_look(d);
 }
 
+void sim_alarm(struct drover *d)
+{
+	drover_alarm(d);
+}
+
 /* What bpf/orders.h has. */
 struct sim_vm_order {
 	u64 vm_id;
@@ -104,7 +109,7 @@ void sim_order_pool(struct drover *d, u32 index, bool live, u32 parent, u32 shar
 	pool->reservation_mcpu = reservation_mcpu;
 	pool->limit_mcpu = limit_mcpu;
 	pool->live = live;
-	pool_settle(d);
+	vm_settle_pools(d);
 }
 
 /* --- a thread enters the scheduler's care --- */
@@ -234,6 +239,7 @@ struct sim_vm_view {
 	u64 nr_costops;
 	u64 nr_costarts;
 	u64 skew_max_ns;
+	u64 limited_ns;
 	u32 live;
 	u32 shares;
 	u32 nr_vcpus;
@@ -262,6 +268,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.nr_costops = vm->nr_costops,
 		.nr_costarts = vm->nr_costarts,
 		.skew_max_ns = vm->skew_max_ns,
+		.limited_ns = vm->limited_ns,
 		.live = vm->state == VM_LIVE,
 		.shares = vm->shares,
 		.nr_vcpus = vm->nr_vcpus,
@@ -334,6 +341,11 @@ u64 sim_ready_since(const struct sim_thread *s)
 	return s->t.ready_since_ns;
 }
 
+bool sim_at_limit(struct drover *d, const struct sim_thread *s)
+{
+	return vm_at(d, s->t.slot)->at_limit;
+}
+
 u32 sim_waiting(struct drover *d)
 {
 	return d->nr_waiting;
@@ -370,7 +382,8 @@ void sim_spoil_count(struct drover *d)
 
 /*
  * Is every inner node that is played the better of its two children, and every leaf somebody's
- * exactly when the VM has threads waiting here? 0, or the slot or node that is wrong, + 1.
+ * exactly when the VM has threads waiting here that may run? 0, or the slot or node that is wrong,
+ * + 1.
  */
 u32 sim_check_tournament(struct drover *d, u32 cell_index)
 {
@@ -383,7 +396,8 @@ u32 sim_check_tournament(struct drover *d, u32 cell_index)
 	for (slot = 0; slot < DROVER_MAX_VMS; slot++) {
 		u64 leaf = tournament_leaf(&cell->by_share, slot);
 
-		if ((leaf != TOURNAMENT_NOBODY) != (cell->nr_queued[slot] != 0))
+		if ((leaf != TOURNAMENT_NOBODY) !=
+		    (cell->nr_queued[slot] != 0 && !vm_at(d, slot)->at_limit))
 			return slot + 1;
 		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
 			return slot + 1;

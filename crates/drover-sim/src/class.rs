@@ -66,7 +66,9 @@ pub trait Class {
     fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
     /// Its own timer ([`crate::machine::CLASS_TIMER`]) fired.
     fn timer(&mut self, m: &mut Machine);
-    /// Its other timer ([`crate::machine::CLASS_ALARM`]), if it has one, fired.
+    /// Its second timer ([`crate::machine::CLASS_LOOK`]), if it has one, fired.
+    fn look(&mut self, _: &mut Machine) {}
+    /// Its third timer ([`crate::machine::CLASS_ALARM`]), if it has one, fired.
     fn alarm(&mut self, _: &mut Machine) {}
     /// How many tasks, running and ready, that pCPU's run queue has (rq->nr_running).
     fn nr_running(&self, m: &Machine, cpu: u32) -> u32 {

@@ -295,8 +295,10 @@ pub const AGENDA: u32 = 1;
 /// The source of the scheduler's own timer.
 pub const CLASS_TIMER: u32 = 2;
 /// The source of the second such timer.
-pub const CLASS_ALARM: u32 = 3;
-const FIRST_PCPU: u32 = 4;
+pub const CLASS_LOOK: u32 = 3;
+/// The source of the third.
+pub const CLASS_ALARM: u32 = 4;
+const FIRST_PCPU: u32 = 5;
 
 /// The source of the next step of the program that runs on the pCPU.
 pub fn step_source(cpu: u32) -> u32 {
@@ -322,6 +324,8 @@ pub enum Source {
     Agenda,
     /// See [`CLASS_TIMER`].
     ClassTimer,
+    /// See [`CLASS_LOOK`].
+    ClassLook,
     /// See [`CLASS_ALARM`].
     ClassAlarm,
     /// See [`step_source`].
@@ -338,6 +342,7 @@ pub fn source_of(source: u32, pcpus: u32) -> Source {
         TICK => Source::Tick,
         AGENDA => Source::Agenda,
         CLASS_TIMER => Source::ClassTimer,
+        CLASS_LOOK => Source::ClassLook,
         CLASS_ALARM => Source::ClassAlarm,
         _ if source < FIRST_PCPU + pcpus => Source::Step(source - FIRST_PCPU),
         _ if source < FIRST_PCPU + 2 * pcpus => Source::Interrupt(source - FIRST_PCPU - pcpus),

@@ -126,6 +126,7 @@ impl<C: Class> Sim<C> {
                 Source::Interrupt(cpu) => self.interrupt(cpu),
                 Source::Timer(task) => self.timer(task),
                 Source::ClassTimer => self.on(self.alive(0), |sim| sim.class.timer(&mut sim.m)),
+                Source::ClassLook => self.on(self.alive(0), |sim| sim.class.look(&mut sim.m)),
                 Source::ClassAlarm => self.on(self.alive(0), |sim| sim.class.alarm(&mut sim.m)),
                 Source::Agenda => {
                     if let Some(look) = self.planned() {

@@ -61,7 +61,8 @@ impl Invariants {
         for (task, known) in m.tasks.iter().enumerate() {
             let waits = known.state == TaskState::Ready
                 && m.now_ns.saturating_sub(known.ready_since_ns) > grace_ns
-                && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_));
+                && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_))
+                && !sim.class.policy.at_limit(task as TaskId);
             if !waits {
                 continue;
             }

@@ -5,9 +5,9 @@
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
-use super::native::{Cell, Drover, TaskPointer, sim_ground_offset, sim_ready_since};
+use super::native::{Cell, Drover, TaskPointer, sim_at_limit, sim_ground_offset, sim_ready_since};
 use super::queues::{MAX_SLICE, Planted, Queues};
-use crate::machine::{Machine, TaskId};
+use crate::machine::{CLASS_ALARM, Machine, TaskId};
 
 /// What `drover.ground` points to, for as long as one call into the policy lasts.
 pub struct Ground {
@@ -32,6 +32,27 @@ unsafe fn behind<'a>(d: *mut Drover) -> (&'a mut Machine, &'a mut Queues, u32) {
         let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
         (&mut *(*ground).machine, &mut *(*ground).queues, (*ground).cpu)
     }
+}
+
+/// What the policy knows of each task.
+///
+/// # Safety
+/// As for [`behind`].
+unsafe fn threads<'a>(d: *mut Drover) -> &'a Room {
+    // SAFETY: as in `behind`; the threads outlive the call.
+    unsafe {
+        let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
+        &*(*ground).threads
+    }
+}
+
+/// May the task not run because its VM is at its limit?
+///
+/// # Safety
+/// As for [`behind`].
+unsafe fn at_limit(d: *mut Drover, task: TaskId) -> bool {
+    // SAFETY: reads the policy's state, which it does not write to while it calls.
+    unsafe { sim_at_limit(d, threads(d).at(task as usize)) }
 }
 
 fn number(task: TaskPointer) -> TaskId {
@@ -136,23 +157,20 @@ fn queue_index(queues: &Queues, queue: u64) -> usize {
 extern "C" fn ground_take_first(d: *mut Drover, queue: u64) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
-    queues.take_first(m, cpu, queue_index(queues, queue))
+    // SAFETY: as above.
+    let at_limit = |task| unsafe { at_limit(d, task) };
+    queues.take_first(m, cpu, queue_index(queues, queue), at_limit)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ground_take_overdue(d: *mut Drover, queue: u64, ready_before_ns: u64) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
-    // SAFETY: as in `behind`: the threads outlive the call.
-    let threads = unsafe {
-        let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
-        &*(*ground).threads
+    let since_ns = |task: TaskId| {
+        // SAFETY: called by the policy, which does not write to the task's struct now.
+        unsafe { (!at_limit(d, task)).then(|| sim_ready_since(threads(d).at(task as usize))) }
     };
-    let ready_since_ns = |task: TaskId| {
-        // SAFETY: the task's own struct; the policy, which called, does not write to it now.
-        unsafe { sim_ready_since(threads.at(task as usize)) }
-    };
-    queues.take_overdue(m, cpu, queue_index(queues, queue), ready_before_ns, ready_since_ns)
+    queues.take_overdue(m, cpu, queue_index(queues, queue), ready_before_ns, since_ns)
 }
 
 #[unsafe(no_mangle)]
@@ -166,7 +184,10 @@ extern "C" fn sim_is_confined(d: *mut Drover, task: TaskPointer) -> bool {
 extern "C" fn ground_first_order(d: *mut Drover, queue: u64, order: *mut u64) -> bool {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
-    let Some(first_order) = queues.first_order(queue_index(queues, queue)) else { return false };
+    // SAFETY: as above.
+    let at_limit = |task| unsafe { at_limit(d, task) };
+    let first_order = queues.first_order(queue_index(queues, queue), at_limit);
+    let Some(first_order) = first_order else { return false };
     // SAFETY: the policy passes where it wants the answer.
     unsafe { order.write(first_order) };
     true
@@ -199,6 +220,13 @@ extern "C" fn ground_preempt(d: *mut Drover, pcpu: u32) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     queues.preempt(m, pcpu);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_alarm(d: *mut Drover, in_ns: u64) {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.events.set(CLASS_ALARM, m.now_ns + in_ns);
 }
 
 #[unsafe(no_mangle)]

@@ -18,7 +18,7 @@ pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
 use crate::class::{Class, VmBounds, VmTerms};
-use crate::machine::{CLASS_ALARM, CLASS_TIMER, Machine, Task, TaskId, TaskState};
+use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::counters::{Counters, VmCounters};
 use drover_core::settings::{Cosched, PoolSettings};
 use queues::DEFAULT_SLICE_NS;
@@ -71,7 +71,7 @@ impl Scx {
         let ignored = self.queues.planted == Some(Planted::IgnoresShares);
         let shares = if ignored { 0 } else { terms.shares };
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
-            m.events.set(CLASS_ALARM, m.now_ns);
+            m.events.set(CLASS_LOOK, m.now_ns);
         }
     }
 
@@ -120,10 +120,14 @@ impl Class for Scx {
         self.policy.order_pool(m, &mut self.queues, pool, settings);
     }
 
-    fn alarm(&mut self, m: &mut Machine) {
+    fn look(&mut self, m: &mut Machine) {
         if let Some(in_ns) = self.policy.look(m, &mut self.queues) {
-            m.events.set(CLASS_ALARM, m.now_ns + in_ns);
+            m.events.set(CLASS_LOOK, m.now_ns + in_ns);
         }
+    }
+
+    fn alarm(&mut self, m: &mut Machine) {
+        self.policy.alarm(m, &mut self.queues);
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
@@ -242,6 +246,7 @@ impl Class for Scx {
                 costop_s: seconds(view.costop_ns),
                 costops: view.nr_costops,
                 costarts: view.nr_costarts,
+                limited_s: None,
                 skew_max_ms: skew_max_ms(view.skew_max_ns),
             };
             Some((known.vcpu, counters))
@@ -252,6 +257,7 @@ impl Class for Scx {
             costop_s: seconds(view.costop_ns),
             costops: view.nr_costops,
             costarts: view.nr_costarts,
+            limited_s: Some(seconds(view.limited_ns)),
             skew_max_ms: skew_max_ms(view.skew_max_ns),
         };
         Some(VmCounters {

@@ -107,6 +107,8 @@ pub struct VmView {
     pub nr_costarts: u64,
     /// The furthest a vCPU was seen ahead of a ready sibling.
     pub skew_max_ns: u64,
+    /// Time its threads were ready and it was at its limit.
+    pub limited_ns: u64,
     /// Not 0: the slot is a VM's.
     pub live: u32,
     /// Shares in force.
@@ -177,6 +179,7 @@ unsafe extern "C" {
     pub fn sim_init(d: *mut Drover);
     pub fn sim_check_wait_bounds(d: *mut Drover, now_ns: u64);
     pub fn sim_look(d: *mut Drover) -> u64;
+    pub fn sim_alarm(d: *mut Drover);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
     pub fn sim_order_pool(
         d: *mut Drover,
@@ -220,6 +223,7 @@ unsafe extern "C" {
     pub fn sim_vtime_now(d: *mut Drover) -> u64;
     pub fn sim_slots_in_use(d: *mut Drover) -> u32;
     pub fn sim_ready_since(s: *const Thread) -> u64;
+    pub fn sim_at_limit(d: *mut Drover, s: *const Thread) -> bool;
     pub fn sim_waiting(d: *mut Drover) -> u32;
     pub fn sim_confined_waiting(d: *mut Drover) -> u32;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;

@@ -166,6 +166,11 @@ impl Policy {
         (in_ns > 0).then_some(in_ns)
     }
 
+    pub(super) fn alarm(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_alarm(d) });
+    }
+
     /// Whether the looks begin with this order.
     pub(super) fn order_vm(
         &mut self,
@@ -332,6 +337,12 @@ impl Policy {
         let has_books =
             unsafe { native::sim_view_vcpu(self.drover.at(0), self.thread(task), &mut view) };
         has_books.then_some(view)
+    }
+
+    /// May that task not run because its VM is at its limit?
+    pub fn at_limit(&self, task: TaskId) -> bool {
+        // SAFETY: as in `vm`.
+        unsafe { native::sim_at_limit(self.drover.at(0), self.thread(task)) }
     }
 
     /// The thread of that task.

@@ -221,23 +221,32 @@ impl Queues {
         Some(task)
     }
 
-    /// The policy takes the first task of a queue that may run on the pCPU it dispatches for.
-    pub(super) fn take_first(&mut self, m: &mut Machine, cpu: u32, queue: usize) -> bool {
-        let passes = |task: TaskId| m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu);
+    /// The policy takes the first task of a queue that may run on the pCPU it dispatches for, and
+    /// whose VM is not at its limit.
+    pub(super) fn take_first(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        queue: usize,
+        at_limit: impl Fn(TaskId) -> bool,
+    ) -> bool {
+        let passes = |task: TaskId| {
+            (m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu)) && !at_limit(task)
+        };
         let Some((place, task)) = self.queues[queue].first_that(passes) else { return false };
         self.take(m, cpu, queue, place, task);
         true
     }
 
     /// The policy takes the task of a queue that has waited longest, of those it looks at, if that
-    /// is since `ready_before_ns`.
+    /// is since `ready_before_ns`; `since_ns` is none for those that may not run.
     pub(super) fn take_overdue(
         &mut self,
         m: &mut Machine,
         cpu: u32,
         queue: usize,
         ready_before_ns: u64,
-        ready_since_ns: impl Fn(TaskId) -> u64,
+        since_ns: impl Fn(TaskId) -> Option<u64>,
     ) -> bool {
         if self.planted == Some(Planted::IgnoresWaitBound) {
             return false;
@@ -246,8 +255,8 @@ impl Queues {
             .iter()
             .take(OVERDUE_SEARCH_MAX)
             .filter(|&(_, task)| m.may_run_on(task, cpu))
-            .map(|(place, task)| {
-                (ready_before_ns.wrapping_sub(ready_since_ns(task)) as i64, place, task)
+            .filter_map(|(place, task)| {
+                Some((ready_before_ns.wrapping_sub(since_ns(task)?) as i64, place, task))
             })
             .filter(|&(early_ns, ..)| early_ns >= 0)
             .reduce(|longest, other| if other.0 > longest.0 { other } else { longest });
@@ -264,8 +273,12 @@ impl Queues {
         self.stand(task, Stands::Local(cpu));
     }
 
-    pub(super) fn first_order(&self, queue: usize) -> Option<u64> {
-        self.queues[queue].first().map(|(place, _)| place.order)
+    pub(super) fn first_order(
+        &self,
+        queue: usize,
+        at_limit: impl Fn(TaskId) -> bool,
+    ) -> Option<u64> {
+        self.queues[queue].first_that(|task| !at_limit(task)).map(|(place, _)| place.order)
     }
 
     /// Takes a waiting task out of wherever it stands.

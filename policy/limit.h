@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Limits: the most CPU time a VM, or a pool of VMs, may have; in any 100 ms.
+ *
+ * Idea. Two things are kept of each limit:
+ *  - tokens: CPU time that may be used at once. They come at the rate of the limit,
+ *    are spent by whatever runs, and do not pile up beyond what 4 ms bring;
+ *  - a record of what was used in each of the last 201 half milliseconds, which is
+ *    all that 100 ms can touch wherever they begin. Together they may hold what
+ *    100.5 ms bring.
+ * When either is used up the limit is *spent*, and all VMs under it are held: they
+ * leave the tournaments, so that no pick comes upon them, and those of their threads
+ * that run are preempted. When 2 ms' worth of tokens have come, and the record has
+ * room, all are let go at once, and pCPUs that rest, or run somebody who has had
+ * more than his due compared with them, choose anew. So a VM runs and pauses as a whole, some 400
+ * times a second, and a vCPU that waits for a lock held by a sibling at its limit
+ * waits for 2 ms or so, not for what is left of 100. What a sibling that sleeps does
+ * not use is used by the others.
+ *
+ * Nothing happens between two events of the kernel by itself; so an alarm (alarm.h)
+ * is set to when tokens will have come, or will be spent if all that run go on, and
+ * anyway to a millisecond from now while anybody under a limit runs. A thread that
+ * begins to run sets it to sooner if need be.
+ *
+ * A pool's limit is kept in the same way by the same record, of what all VMs in and
+ * below it used; a VM is held while any of the limits above it is spent. (Entitlement
+ * alone, entitle.h, would hold a pool's limit in the mean of a second, but neither
+ * on idle pCPUs nor in each 100 ms.)
+ *
+ * Worked example. A VM of four busy vCPUs, limited to 50 %, on four pCPUs. Tokens:
+ * 1 ms when it is let go. Its four vCPUs run for 0.25 ms, and it is spent: the
+ * record has 1 ms more of the 50.25 ms it may. 2 ms later it has 1 ms again. 44 times
+ * in 100 ms that makes 49.5 ms; in some 100 ms that begin with a run it is 45 times,
+ * and the record puts the last one off.
+ *
+ * What it is bad at. A run of a wide VM with a small limit is short, and each costs
+ * every pCPU two switches. Limits under 0.5 % come in runs of what 50 ms bring, and
+ * what one timer is late for is more than 1 % of them. A thread may be held in the
+ * kernel, with a lock of the host. What is used within a half millisecond is
+ * recorded when it ends: of two who look, one may see a little more than was used.
+ *
+ * After the leaky bucket (Turner 1986) and the sliding windows of rate limiters;
+ * seed 000, 2.1 ("limit").
+ */
+#ifndef DROVER_LIMIT_H
+#define DROVER_LIMIT_H
+
+#include "alarm.h"
+#include "pool.h"
+#include "waiting.h"
+
+#define LIMIT_BIN_NS 500000ULL
+/* As many bins as 100 ms touch, and what these may hold of what a thousandth of a pCPU brings. */
+#define LIMIT_BINS 201
+#define LIMIT_RECORD_US 100800
+/* The tokens with which it is let go again: what so long brings, and at least so much. */
+#define LIMIT_BURST_US 2000
+#define LIMIT_LEAST_BURST_NS 500000
+/* Nobody is stopped or started for less than that. */
+#define LIMIT_STEP_NS 50000ULL
+/* Who stopped late is remembered for so many times. */
+#define LIMIT_LEARN 16
+/* While anybody runs, a limit is looked at so often. */
+#define LIMIT_LOOK_NS 1000000ULL
+#define LIMIT_NO_ALARM (~0ULL)
+
+static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
+{
+	return &d->limit[bounded(slot & (DROVER_MAX_VMS - 1), DROVER_LIMITS)];
+}
+
+static __always_inline u32 limit_of_pool(u32 pool)
+{
+	return DROVER_MAX_VMS + pool;
+}
+
+static __always_inline struct limit *limit_at(struct drover *d, u32 index)
+{
+	return &d->limit[bounded(index, DROVER_LIMITS)];
+}
+
+/* What the record may hold. */
+static __always_inline s64 limit_record_max_ns(u32 mcpu)
+{
+	return (s64)mcpu * LIMIT_RECORD_US;
+}
+
+/* With how many tokens it is let go again. */
+static __always_inline s64 limit_burst_ns(u32 mcpu)
+{
+	s64 burst_ns = (s64)mcpu * LIMIT_BURST_US;
+	s64 half_ns = limit_record_max_ns(mcpu) / 2;
+
+	if (burst_ns < LIMIT_LEAST_BURST_NS)
+		burst_ns = LIMIT_LEAST_BURST_NS;
+	return burst_ns < half_ns ? burst_ns : half_ns;
+}
+
+/* --- what was used --- */
+
+/* The bins up to that one begin; what is too old by then is forgotten. */
+static __always_inline void limit_turn_to(struct limit *l, u64 bin)
+{
+	u64 steps = bin - l->bin;
+	u32 i;
+
+	if (steps > DROVER_LIMIT_BINS)
+		steps = DROVER_LIMIT_BINS;
+	l->bin = bin - steps;
+	for_each_index(i, 0, (u32)steps) {
+		u32 *oldest;
+
+		l->bin++;
+		oldest = &l->used_ns[bounded(l->bin - LIMIT_BINS, DROVER_LIMIT_BINS)];
+		l->recorded_ns -= *oldest;
+		*oldest = 0;
+	}
+}
+
+/* Tokens come and go, and what was used is recorded. */
+static __always_inline void limit_settle(struct limit *l, u32 mcpu, u64 now_ns)
+{
+	s64 elapsed_ns = (s64)(now_ns - l->settled_ns);
+	s64 most_ns = 2 * limit_burst_ns(mcpu);
+	s64 debt_ns = limit_record_max_ns(mcpu);
+	u32 *bin;
+
+	if (elapsed_ns < 0)
+		elapsed_ns = 0;
+	if (elapsed_ns > 1000000000)
+		elapsed_ns = 1000000000;
+	l->tokens_ns += elapsed_ns * mcpu / 1000;
+	if (l->tokens_ns > most_ns)
+		l->tokens_ns = most_ns;
+	l->tokens_ns -= (s64)l->came_ns;
+	if (l->tokens_ns < -debt_ns)
+		l->tokens_ns = -debt_ns;
+	limit_turn_to(l, now_ns / LIMIT_BIN_NS);
+	bin = &l->used_ns[bounded(l->bin, DROVER_LIMIT_BINS)];
+	*bin += (u32)l->came_ns;
+	l->recorded_ns += (u32)l->came_ns;
+	l->came_ns = 0;
+	l->settled_ns = now_ns;
+}
+
+/* It was spent: so much was used by those who stopped late. Expect as much again. */
+static __always_inline void limit_learn(struct limit *l)
+{
+	if (l->over_ns > l->late_ns)
+		l->late_ns = l->over_ns;
+	else
+		l->late_ns -= (l->late_ns - l->over_ns) / LIMIT_LEARN;
+}
+
+static __always_inline u64 limit_least(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * Bring a limit up to date: is it spent? Returns when it must be looked at again, or
+ * LIMIT_NO_ALARM: not before somebody begins to run.
+ */
+CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
+{
+	struct limit *l = limit_at(d, index);
+	s64 burst_ns = limit_burst_ns(mcpu);
+	u64 in_ns;
+	s64 room_ns;
+
+	if (l->spent)
+		l->over_ns += l->came_ns;
+	limit_settle(l, mcpu, now_ns);
+	room_ns = limit_record_max_ns(mcpu) - (s64)(l->recorded_ns + l->late_ns);
+	l->left_ns = l->tokens_ns < room_ns ? l->tokens_ns : room_ns;
+	if (l->spent && l->tokens_ns >= l->needs_ns && room_ns >= burst_ns / 8) {
+		l->spent = 0;
+		limit_learn(l);
+	} else if (!l->spent && l->left_ns <= (s64)(l->running * LIMIT_STEP_NS)) {
+		l->spent = 1;
+		l->over_ns = 0;
+		l->needs_ns = room_ns < l->tokens_ns ? burst_ns / 8 : burst_ns;
+	}
+	if (!l->spent && !l->running)
+		return LIMIT_NO_ALARM;
+	in_ns = LIMIT_BIN_NS - now_ns % LIMIT_BIN_NS;
+	if (!l->spent)
+		return now_ns + limit_least((u64)l->left_ns / l->running, in_ns);
+	if (room_ns >= burst_ns / 8)
+		in_ns = LIMIT_STEP_NS;
+	if (l->tokens_ns < l->needs_ns) {
+		u64 come_ns = (u64)(l->needs_ns - l->tokens_ns) * 1000 / (mcpu ?: 1);
+
+		in_ns = come_ns > in_ns ? come_ns : in_ns;
+	}
+	return now_ns + in_ns;
+}
+
+/* What all threads of the VM have used in its life, charged or not. */
+static __always_inline u64 limit_used_ns(struct vm *vm, u64 now_ns)
+{
+	u64 uncharged_ns = vm->nr_running * now_ns - vm->begun_sum_ns;
+	u64 used_ns = vm->vcpu_run_ns + vm->helper_run_ns;
+
+	/* Clocks of pCPUs differ by a little. */
+	return (s64)uncharged_ns > 0 ? used_ns + uncharged_ns : used_ns;
+}
+
+static __always_inline void limit_add(struct limit *l, u64 came_ns, u32 running)
+{
+	l->came_ns += came_ns;
+	l->running += running;
+}
+
+/* What the VM used since it was last looked at goes to all limits above it. */
+CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 running = vm->nr_running;
+	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u64 came_ns = limit_used_ns(vm, now_ns) - vm->limit_seen_ns;
+	u32 step;
+
+	/* A thread just being charged counts twice for a moment. */
+	if ((s64)came_ns < 0)
+		came_ns = 0;
+	vm->limit_seen_ns += came_ns;
+	if (vm->limit_mcpu)
+		limit_add(limit_of_vm(d, slot), came_ns, running);
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		if (!pool)
+			break;
+		limit_add(limit_at(d, limit_of_pool(pool)), came_ns, running);
+		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+	}
+	return 0;
+}
+
+/* --- held and let go --- */
+
+/* Its places in the tournaments are given or taken. */
+CHECKED_APART int limit_settle_cells(THE_DROVER, u32 slot)
+{
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_cells) {
+		struct cell *cell = ground_cell(d, i);
+
+		if (cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
+			waiting_settle(d, i, slot);
+	}
+	return 0;
+}
+
+/* Take their pCPUs from its threads. */
+CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
+{
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (pcpu_at(d, i)->running_slot == slot)
+			ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+	}
+	return 0;
+}
+
+/* The VM may run, or may not, from now on. */
+CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 before = vm->at_limit;
+
+	if (before == hold)
+		return 0;
+	if (hold)
+		vm->at_limit_since_ns = now_ns;
+	else {
+		vm->held_ns = waiting_held_ns(vm, now_ns);
+		/* What the limit keeps from it, it is not owed for ever. */
+		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
+	}
+	__sync_lock_test_and_set(&vm->at_limit, hold);
+	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
+	limit_settle_cells(d, slot);
+	if (hold && vm->nr_running)
+		limit_stop(d, slot);
+	return 0;
+}
+
+/* Is a limit above the VM spent? */
+CHECKED_APART bool limit_is_spent(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	bool spent = vm->limit_mcpu && limit_of_vm(d, slot)->spent;
+	u32 step;
+
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		if (!pool || spent)
+			break;
+		spent = limit_at(d, limit_of_pool(pool))->spent;
+		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+	}
+	return spent;
+}
+
+/* By how much whoever runs there has had more than that; 0: nobody to be put out. */
+static __always_inline u64 limit_gain_ns(struct drover *d, struct pcpu *p, u64 vtime_ns, u64 now_ns)
+{
+	u32 slot = p->running_slot;
+	s64 gain_ns;
+
+	if (!p->online || p->chooses || slot >= DROVER_MAX_VMS || slot == DROVER_HOST_SLOT ||
+	    (d->nr_reserved && reserve_is_due(d, vm_at(d, slot))))
+		return 0;
+	gain_ns = (s64)(share_vtime_now(vm_at(d, slot), now_ns) - vtime_ns);
+	return gain_ns > 0 ? (u64)gain_ns : 0;
+}
+
+/* The largest such gain. */
+CHECKED_APART u64 limit_best_gain_ns(THE_DROVER, u64 vtime_ns)
+{
+	u64 now_ns = ground_now_ns(d);
+	u64 best_ns = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		u64 gain_ns = limit_gain_ns(d, pcpu_at(d, i), vtime_ns, now_ns);
+
+		best_ns = gain_ns > best_ns ? gain_ns : best_ns;
+	}
+	return best_ns;
+}
+
+/* Have pCPUs that rest look for so many threads; returns for how many there was none. */
+CHECKED_APART u32 limit_rouse(THE_DROVER, u32 threads)
+{
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (!threads)
+			break;
+		if (!pcpu_at(d, i)->online || pcpu_at(d, i)->running_slot < DROVER_MAX_VMS)
+			continue;
+		ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
+		threads--;
+	}
+	return threads;
+}
+
+/* Have pCPUs choose anew whose VMs have had more than that: for so many threads. */
+CHECKED_APART u32 limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns)
+{
+	u64 now_ns = ground_now_ns(d);
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (!threads)
+			break;
+		if (!limit_gain_ns(d, pcpu_at(d, i), vtime_ns, now_ns))
+			continue;
+		pcpu_at(d, i)->chooses = 1;
+		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+		threads--;
+	}
+	return threads;
+}
+
+/* So many threads were let go, of VMs the first of which has had `vtime_ns`. */
+static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime_ns)
+{
+	/* Where some may not run everywhere, nobody knows whose pCPU that is. */
+	if (d->nr_confined_waiting)
+		threads = DROVER_MAX_PCPUS;
+	threads = limit_rouse(d, threads);
+	/* First those who have had the most. */
+	if (threads)
+		threads = limit_preempt(d, threads, vtime_ns + limit_best_gain_ns(d, vtime_ns) / 2);
+	if (threads)
+		limit_preempt(d, threads, vtime_ns);
+}
+
+/* Hold those whose limits are spent, let those go whose limits are not. */
+static __always_inline void limit_enforce(struct drover *d, u64 now_ns)
+{
+	u64 first_ns = 0;
+	u32 threads = 0;
+	u32 i;
+
+	for_each_index(i, 1, d->slots_in_use) {
+		struct vm *vm = vm_at(d, i);
+		u64 vtime_ns;
+		bool hold;
+
+		if (vm->state != VM_LIVE || (!vm->capped && !vm->at_limit))
+			continue;
+		hold = vm->capped && limit_is_spent(d, i);
+		if (hold == vm->at_limit)
+			continue;
+		limit_hold(d, i, hold, now_ns);
+		if (hold || !vm->nr_waiting)
+			continue;
+		vtime_ns = vm->vtime_ns + share_weigh(vm, d->params.preempt_gain_ns);
+		if (!threads || (s64)(vtime_ns - first_ns) < 0)
+			first_ns = vtime_ns;
+		threads += vm->nr_waiting;
+	}
+	if (threads)
+		limit_offer(d, threads, first_ns);
+}
+
+/* Look at all limits and do what they ask. The alarm has gone off. */
+static __always_inline void limit_look(struct drover *d, u64 now_ns)
+{
+	u64 next_ns = LIMIT_NO_ALARM;
+	u64 at_ns;
+	u32 i;
+
+	for_each_index(i, 0, d->nr_pools)
+		limit_at(d, limit_of_pool(d->pool_order[bounded(i, DROVER_MAX_POOLS)]))->running =
+			0;
+	for_each_index(i, 1, d->slots_in_use) {
+		struct vm *vm = vm_at(d, i);
+
+		if (vm->state != VM_LIVE || !vm->capped)
+			continue;
+		limit_of_vm(d, i)->running = 0;
+		limit_gather(d, i, now_ns);
+		if (!vm->limit_mcpu)
+			continue;
+		at_ns = limit_look_at(d, i, vm->limit_mcpu, now_ns);
+		next_ns = at_ns < next_ns ? at_ns : next_ns;
+	}
+	for_each_index(i, 0, d->nr_pools) {
+		u32 pool = d->pool_order[bounded(i, DROVER_MAX_POOLS)];
+
+		if (!pool_at(d, pool)->limit_mcpu)
+			continue;
+		at_ns = limit_look_at(d, limit_of_pool(pool), pool_at(d, pool)->limit_mcpu, now_ns);
+		next_ns = at_ns < next_ns ? at_ns : next_ns;
+	}
+	limit_enforce(d, now_ns);
+	if (next_ns != LIMIT_NO_ALARM)
+		alarm_at(d, next_ns);
+}
+
+/* --- events --- */
+
+/* One more thread runs under that limit: the alarm goes off before it can be overdrawn. */
+static __always_inline void limit_begin_at(struct drover *d, struct limit *l, u64 now_ns)
+{
+	u32 running = __sync_fetch_and_add(&l->running, 1) + 1;
+	u64 in_ns = l->left_ns > 0 ? (u64)l->left_ns / running : 0;
+
+	alarm_at(d, in_ns < LIMIT_LOOK_NS ? l->settled_ns + in_ns : now_ns + LIMIT_LOOK_NS);
+}
+
+/* A thread of a VM under a limit begins to run. */
+CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 step;
+
+	if (vm->limit_mcpu)
+		limit_begin_at(d, limit_of_vm(d, slot), now_ns);
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		if (!pool)
+			break;
+		limit_begin_at(d, limit_at(d, limit_of_pool(pool)), now_ns);
+		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+	}
+	return 0;
+}
+
+/* --- settings --- */
+
+/* The VM is under no limit, and free to run. */
+static __always_inline void limit_forget(struct drover *d, struct vm *vm)
+{
+	u32 capped = __sync_lock_test_and_set(&vm->capped, 0);
+	u32 at_limit = __sync_lock_test_and_set(&vm->at_limit, 0);
+
+	__sync_fetch_and_sub(&d->nr_capped, capped);
+	__sync_fetch_and_sub(&d->nr_at_limit, at_limit);
+}
+
+/* Limits may have changed: is the VM under one? It is held or let go by the alarm. */
+CHECKED_APART int limit_note(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 capped = vm->limit_mcpu || pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
+
+	/* What it used until now does not count. */
+	if (capped && !before)
+		vm->limit_seen_ns = limit_used_ns(vm, ground_now_ns(d));
+	__sync_fetch_and_add(&d->nr_capped, capped - before);
+	if (capped || before)
+		alarm_at(d, ground_now_ns(d));
+	return 0;
+}
+
+/* Pools have changed. */
+static __always_inline void limit_note_all(struct drover *d)
+{
+	u32 i;
+
+	for_each_index(i, 1, d->slots_in_use) {
+		if (vm_at(d, i)->state == VM_LIVE)
+			limit_note(d, i);
+	}
+}
+
+#endif

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The most that may be had, in any 100 ms: policy/limit.h. */
+#include "books.h"
+
+static struct ground *g;
+
+static void limit(u32 tgid, u32 mcpu)
+{
+	kernel_vm(g, tgid)->limit_mcpu = mcpu;
+	kernel_settle_vm(g, tgid);
+}
+
+/* --- what was used in any 100 ms, looked at every ms --- */
+
+#define WINDOW_MS 100
+
+struct watched {
+	u32 first, last; /* processes, together */
+	u64 used_ns[WINDOW_MS];
+	u64 worst_ns;
+	u64 begun_ns;
+};
+
+static u64 used_ns(const struct watched *w)
+{
+	u64 sum_ns = 0;
+
+	for (u32 tgid = w->first; tgid <= w->last; tgid++)
+		sum_ns += kernel_cpu_time_ns(g, tgid);
+	/* Those that run are counted up to the last event. */
+	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
+		struct task_struct *task = g->pcpu[at].current;
+
+		if (task && task->tgid >= w->first && task->tgid <= w->last)
+			sum_ns += g->now_ns - task->counted_to_ns;
+	}
+	return sum_ns;
+}
+
+/* Let it run; returns the pCPUs they had in the mean, `worst_ns` is the most in any 100 ms. */
+static double watch(struct watched *w, u64 duration_ms)
+{
+	u64 before_ns = used_ns(w);
+
+	w->worst_ns = 0;
+	for (u64 ms = 0; ms < duration_ms; ms++) {
+		u64 now_ns;
+
+		w->used_ns[ms % WINDOW_MS] = used_ns(w);
+		kernel_run(g, MS);
+		now_ns = used_ns(w);
+		if (ms + 1 >= WINDOW_MS && now_ns - w->used_ns[(ms + 1) % WINDOW_MS] > w->worst_ns)
+			w->worst_ns = now_ns - w->used_ns[(ms + 1) % WINDOW_MS];
+	}
+	return (double)(used_ns(w) - before_ns) / (double)(duration_ms * MS);
+}
+
+/* Those processes have at most so much, in any 100 ms, and 99 % of it if they want it. */
+static void check_limit(u32 first, u32 last, u32 mcpu, bool wants_all)
+{
+	struct watched w = {.first = first, .last = last};
+	double got = watch(&w, 1000);
+
+	CHECK_SAYING(w.worst_ns <= mcpu * 101000ULL, "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
+		     w.worst_ns / 1000);
+	CHECK_SAYING(w.worst_ns <= mcpu * 101000ULL, "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
+		     w.worst_ns / 1000);
+	if (getenv("SHOW"))
+		printf("%s%u: worst %.4f got %.4f\n",
+		       w.worst_ns > mcpu * 101000ULL || got * 1000 < .99 * mcpu ? "*" : "", mcpu,
+		       (double)w.worst_ns / (mcpu * 100000.0), got * 1000 / mcpu);
+	if (wants_all)
+		CHECK_SAYING(1000 * got >= 0.99 * mcpu, "%u mcpu: had %g", mcpu, 1000 * got);
+}
+
+static void figure_5(void)
+{
+	for (u32 mcpu = 500; mcpu <= 2000; mcpu += 250) {
+		struct watched all = {.first = 1, .last = 2};
+
+		g = fake_ground(4, 1);
+		kernel_busy_vm(g, 1, 4, 0);
+		kernel_busy_vm(g, 2, 4, 0);
+		limit(1, mcpu);
+		kernel_run(g, 200 * MS);
+		check_limit(1, 1, mcpu, true);
+		CHECK(watch(&all, 1000) >= 3.96);
+	}
+}
+
+/* Whoever is told to stop does so up to 50 us later. (With 200 % its shares bring no more, either.)
+ */
+static void kicks_that_are_late(void)
+{
+	for (u32 mcpu = 500; mcpu <= 1500; mcpu += 500) {
+		g = fake_ground(4, 1);
+		g->kicks_late_ns = 50 * US;
+		kernel_busy_vm(g, 1, 4, 0);
+		kernel_busy_vm(g, 2, 4, 0);
+		limit(1, mcpu);
+		kernel_run(g, 200 * MS);
+		check_limit(1, 1, mcpu, true);
+	}
+}
+
+static void nobody_else_there_is_no_reason_to_run_on(void)
+{
+	for (u32 mcpu = 100; mcpu <= 3900; mcpu += 380) {
+		g = fake_ground(4, 1);
+		kernel_busy_vm(g, 1, 4, 0);
+		limit(1, mcpu);
+		kernel_run(g, 200 * MS);
+		check_limit(1, 1, mcpu, true);
+	}
+}
+
+static void many_vcpus_on_few_pcpus_and_few_on_many(void)
+{
+	for (u32 nr_vcpus = 1; nr_vcpus <= 24; nr_vcpus *= 3) {
+		u32 mcpu = nr_vcpus < 2 ? 700 : 1300;
+
+		g = fake_ground(8, 2);
+		kernel_busy_vm(g, 1, nr_vcpus, 0);
+		kernel_busy_vm(g, 2, 6, 0);
+		limit(1, mcpu);
+		kernel_run(g, 200 * MS);
+		check_limit(1, 1, mcpu, true);
+	}
+}
+
+/* Siblings that sleep and wake, each in its own rhythm; what they leave the others may use. */
+static void siblings_that_sleep_and_wake(void)
+{
+	for (u32 run = 0; run < 12; run++) {
+		u32 mcpu = check_random_in(200, 3000);
+
+		g = fake_ground(4, 1);
+		for (u32 i = 0; i < 8; i++) {
+			struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
+
+			task->burst_ns = check_random_in(50, 8000) * US;
+			task->sleep_ns = check_random_in(50, 8000) * US;
+			task->burst_left_ns = task->burst_ns;
+			kernel_wake(g, task);
+		}
+		kernel_busy_vm(g, 2, 2, 0);
+		limit(1, mcpu);
+		kernel_run(g, 200 * MS);
+		check_limit(1, 1, mcpu, false);
+	}
+}
+
+/* One that slept has no claim: it wakes with all vCPUs at once, and runs for its limit. */
+static void a_crowd_that_wakes_at_once(void)
+{
+	struct task_struct *vcpu[8];
+
+	g = fake_ground(8, 1);
+	for (u32 i = 0; i < 8; i++)
+		vcpu[i] = kernel_thread(g, 1, THREAD_VCPU);
+	limit(1, 1000);
+	for (u32 round = 0; round < 20; round++) {
+		struct watched w = {.first = 1, .last = 1};
+
+		for (u32 i = 0; i < 8; i++) {
+			vcpu[i]->burst_left_ns = vcpu[i]->burst_ns = 20 * MS;
+			vcpu[i]->sleep_ns = NEVER - g->now_ns - SECOND;
+			kernel_wake(g, vcpu[i]);
+		}
+		watch(&w, 300);
+		CHECK_SAYING(w.worst_ns <= 101 * MS, "%" PRIu64 " us", w.worst_ns / 1000);
+		for (u32 i = 0; i < 8; i++)
+			CHECK_EQ(vcpu[i]->state, TASK_ASLEEP);
+	}
+}
+
+static u32 a_pool(u32 index, u32 parent, u32 mcpu)
+{
+	*pool_at(&g->d, index) = (struct pool){
+		.live = 1,
+		.parent = parent,
+		.shares = 100000,
+		.limit_mcpu = mcpu,
+	};
+	kernel_settle_pools(g);
+	return index;
+}
+
+static void into_pool(u32 tgid, u32 pool)
+{
+	kernel_vm(g, tgid)->pool = pool;
+	kernel_settle_vm(g, tgid);
+}
+
+static void a_pool_has_its_limit_as_a_vm_has(void)
+{
+	double got[2];
+
+	g = fake_ground(6, 1);
+	kernel_busy_vm(g, 1, 4, 1000);
+	kernel_busy_vm(g, 2, 4, 3000);
+	kernel_busy_vm(g, 3, 4, 0);
+	a_pool(1, 0, 1500);
+	into_pool(1, 1);
+	into_pool(2, 1);
+	kernel_run(g, 300 * MS);
+	check_limit(1, 2, 1500, true);
+	got[0] = (double)kernel_cpu_time_ns(g, 1);
+	got[1] = (double)kernel_cpu_time_ns(g, 2);
+	kernel_run(g, 2 * SECOND);
+	got[0] = (double)kernel_cpu_time_ns(g, 1) - got[0];
+	got[1] = (double)kernel_cpu_time_ns(g, 2) - got[1];
+	/* Within it by shares, as ever. */
+	CHECK_NEAR(got[1] / (got[0] + got[1]), 0.75, 0.02);
+}
+
+static void of_limits_above_each_other_all_hold(void)
+{
+	g = fake_ground(6, 1);
+	for (u32 tgid = 1; tgid <= 4; tgid++)
+		kernel_busy_vm(g, tgid, 4, 0);
+	a_pool(1, 0, 3000);
+	a_pool(2, 1, 0);
+	a_pool(3, 2, 1000);
+	into_pool(1, 3);
+	into_pool(2, 3);
+	into_pool(3, 2);
+	limit(2, 300);
+	kernel_run(g, 300 * MS);
+	check_limit(2, 2, 300, true);
+	check_limit(1, 2, 1000, true);
+	check_limit(1, 3, 3000, true);
+}
+
+static void a_limit_that_changes_while_it_holds(void)
+{
+	struct watched w = {.first = 1, .last = 1};
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	for (u32 mcpu = 100; mcpu <= 3000; mcpu = mcpu * 5 / 2) {
+		limit(1, mcpu);
+		kernel_run(g, 101 * MS);
+		check_limit(1, 1, mcpu, true);
+		limit(1, 3000 / mcpu * 50);
+		kernel_run(g, 101 * MS);
+		check_limit(1, 1, 3000 / mcpu * 50, false);
+	}
+	limit(1, 0);
+	CHECK(watch(&w, 20) >= 3.95);
+	CHECK(!g->d.nr_capped && !g->d.nr_at_limit && g->next_alarm_ns == NEVER);
+}
+
+static void a_vm_that_goes_while_it_is_held(void)
+{
+	struct books_before before = {};
+
+	g = fake_ground(2, 1);
+	for (u32 round = 0; round < 10; round++) {
+		u32 left = 3;
+
+		kernel_busy_vm(g, 1, 3, 0);
+		limit(1, 100);
+		while (left) {
+			kernel_run(g, 300 * US);
+			for (u32 at = 0; at < 2; at++)
+				if (g->pcpu[at].current) {
+					kernel_exit(g, at);
+					left--;
+				}
+			kernel_settle(g);
+			books_check(g, &before);
+		}
+		CHECK(!g->d.nr_capped && !g->d.nr_at_limit);
+	}
+}
+
+static void held_time_is_counted(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	limit(1, 1000);
+	kernel_run(g, SECOND);
+	/* Four vCPUs are ready three quarters of the time, and nobody else is there. */
+	CHECK_NEAR((double)kernel_vm(g, 1)->limited_ns / (double)SECOND, 3.0, 0.06);
+	CHECK(kernel_vm(g, 1)->longest_ready_ns < MS);
+	CHECK(kernel_longest_wait_ns(g) < 8 * MS);
+}
+
+static void confined_vcpus_are_held_too(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_busy_vm(g, 3, 2, 0);
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		if (g->task[i].state != TASK_NONE && g->task[i].tgid < 3)
+			kernel_set_affinity(g, &g->task[i], 3);
+	limit(1, 400);
+	kernel_run(g, 300 * MS);
+	check_limit(1, 1, 400, true);
+	/* Those that share pCPUs with it have what it leaves. */
+	kernel_run(g, SECOND);
+	CHECK_NEAR((double)kernel_cpu_time_ns(g, 1) / (double)kernel_cpu_time_ns(g, 2), 0.25, 0.2);
+	for (u32 at = 0; at < 4; at++)
+		CHECK(g->pcpu[at].current);
+}
+
+static void every_mode_of_coscheduling_keeps_to_it(void)
+{
+	for (u32 mode = COSCHED_AUTO; mode <= COSCHED_GANG; mode++) {
+		g = fake_ground(4, 1);
+		kernel_busy_vm(g, 1, 3, 0);
+		kernel_busy_vm(g, 2, 4, 0);
+		kernel_vm(g, 1)->cosched_mode = mode;
+		cosched_settle(&g->d, kernel_vm(g, 1));
+		limit(1, 1200);
+		kernel_run(g, 300 * MS);
+		check_limit(1, 1, 1200, false);
+	}
+}
+
+static void who_has_a_reservation_has_it_up_to_the_limit(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 1);
+	kernel_busy_vm(g, 2, 8, 100000);
+	kernel_vm(g, 1)->reservation_mcpu = 1000;
+	limit(1, 1000);
+	kernel_run(g, 300 * MS);
+	check_limit(1, 1, 1000, true);
+}
+
+static void without_limits_nothing_is_looked_at(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	kernel_run(g, SECOND);
+	CHECK(g->next_alarm_ns == NEVER && !g->d.alarm_at_ns);
+	limit(1, 1000);
+	kernel_run(g, SECOND);
+	CHECK(g->next_alarm_ns != NEVER);
+}
+
+int main(void)
+{
+	RUN(figure_5);
+	RUN(kicks_that_are_late);
+	RUN(nobody_else_there_is_no_reason_to_run_on);
+	RUN(many_vcpus_on_few_pcpus_and_few_on_many);
+	RUN(siblings_that_sleep_and_wake);
+	RUN(a_crowd_that_wakes_at_once);
+	RUN(a_pool_has_its_limit_as_a_vm_has);
+	RUN(of_limits_above_each_other_all_hold);
+	RUN(a_limit_that_changes_while_it_holds);
+	RUN(a_vm_that_goes_while_it_is_held);
+	RUN(held_time_is_counted);
+	RUN(confined_vcpus_are_held_too);
+	RUN(every_mode_of_coscheduling_keeps_to_it);
+	RUN(who_has_a_reservation_has_it_up_to_the_limit);
+	RUN(without_limits_nothing_is_looked_at);
+	return check_done();
+}
