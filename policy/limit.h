@@ -7,7 +7,7 @@
  *    are spent by whatever runs, and do not pile up beyond what 4 ms bring;
  *  - a record of what was used in each of the last 201 half milliseconds, which is
  *    all that 100 ms can touch wherever they begin. Together they may hold what
- *    100.5 ms bring.
+ *    100.8 ms bring, less what is expected of those who stop late.
  * When either is used up the limit is *spent*, and all VMs under it are held: they
  * leave the tournaments, so that no pick comes upon them, and those of their threads
  * that run are preempted. When 2 ms' worth of tokens have come, and the record has
@@ -29,15 +29,17 @@
  *
  * Worked example. A VM of four busy vCPUs, limited to 50 %, on four pCPUs. Tokens:
  * 1 ms when it is let go. Its four vCPUs run for 0.25 ms, and it is spent: the
- * record has 1 ms more of the 50.25 ms it may. 2 ms later it has 1 ms again. 44 times
- * in 100 ms that makes 49.5 ms; in some 100 ms that begin with a run it is 45 times,
+ * record has 1 ms more of the 50.4 ms it may. 2 ms later it has 1 ms again. 44 times
+ * in 100 ms that makes 50 ms; in some 100 ms that begin with a run it is one run more,
  * and the record puts the last one off.
  *
- * What it is bad at. A run of a wide VM with a small limit is short, and each costs
- * every pCPU two switches. Limits under 0.5 % come in runs of what 50 ms bring, and
- * what one timer is late for is more than 1 % of them. A thread may be held in the
- * kernel, with a lock of the host. What is used within a half millisecond is
- * recorded when it ends: of two who look, one may see a little more than was used.
+ * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
+ * interrupt a ms late, as the lab's do on the exact clock, a single 100 ms may have a
+ * run too much, and the caution learnt from that costs some of the limit. A run of
+ * a wide VM with a small limit is short, and each costs every pCPU two switches. Limits under 0.5 %
+ * come in runs of what 50 ms bring, and what one timer is late for is more than 1 % of them. A
+ * thread may be held in the kernel, with a lock of the host. What is used within a half millisecond
+ * is recorded when it ends: of two who look, one may see a little more than was used.
  *
  * After the leaky bucket (Turner 1986) and the sliding windows of rate limiters;
  * seed 000, 2.1 ("limit").
