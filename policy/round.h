@@ -8,12 +8,16 @@
  * the same moment, they would all be given to the same VM without being told. So
  * they are made to: time is cut into rounds of a slice; the first pCPU to notice
  * that the round is over chooses as ever, and then preempts the pCPUs of its cell
- * that run vCPUs of VMs played in rounds (together.h), which choose in turn. Two
- * rules keep what was chosen: a VM that was told to go on in this round goes on
- * on all its pCPUs, although each asks with a little more on its account; and a
- * pCPU taken away in mid-round, by a daemon that wakes for 100 us, goes back to
- * the VM it was given to, not to the least served of that moment, which would be
- * another and would split two gangs for the rest of the round.
+ * that run vCPUs of VMs played in rounds (together.h), which choose in turn. Three
+ * rules keep what was chosen. A VM that was told to go on in this round goes on
+ * on all its pCPUs, although each asks with a little more on its account. The VM
+ * that was begun last is begun on the next pCPU, too, while it has vCPUs waiting:
+ * of three VMs that take turns, the two that wait have received the same, and the
+ * tenth of a millisecond that the first vCPU runs before the second pCPU asks would
+ * make the other one the least served. And a pCPU taken away in mid-round, by a
+ * daemon that wakes for 100 us, goes back to the VM it was given to, not to the
+ * least served of that moment, which would be another and would split two gangs for
+ * the rest of the round.
  *
  * Worked example. VMs A and B, two busy vCPUs each, two pCPUs, rounds of 7 ms and
  * ticks of 4 ms. Both pCPUs run A. At 8 ms pCPU 1's tick finds the slice over: it
@@ -59,6 +63,8 @@ static __always_inline bool round_notice(struct drover *d, u32 pcpu)
 /* The pCPU has chosen that VM. */
 static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 {
+	struct cell *cell;
+
 	/* One that pauses and goes on by its limit (limit.h) is in no step with others. */
 	if (!d->nr_together || (vm_at(d, slot)->capped && !vm_at(d, slot)->choosy))
 		return;
@@ -68,6 +74,30 @@ static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 		return;
 	vm_at(d, slot)->round = d->round;
 	vm_at(d, slot)->round_cell = pcpu_at(d, pcpu)->cell;
+	cell = ground_cell(d, pcpu_at(d, pcpu)->cell);
+	if (cell && vm_at(d, slot)->together)
+		cell->round_slot = slot;
+}
+
+/* Has the VM begun in this round, in that cell? */
+static __always_inline bool round_has(struct drover *d, u32 slot, u32 home)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	return slot < DROVER_MAX_VMS && vm->round == d->round && vm->round_cell == home;
+}
+
+/*
+ * The VM for a pCPU that asks for the first time in this round: the one it runs, if
+ * that goes on elsewhere in the cell; else the one that was begun last.
+ */
+static __always_inline u32 round_begun(struct drover *d, u32 home, u32 running_slot)
+{
+	struct cell *cell = ground_cell(d, home);
+
+	if (round_has(d, running_slot, home))
+		return running_slot;
+	return cell && round_has(d, cell->round_slot, home) ? cell->round_slot : DROVER_MAX_VMS;
 }
 
 /*
@@ -78,15 +108,11 @@ static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
-	bool new_round = pcpu->round != d->round;
-	/* In a new round, a VM that goes on elsewhere in the cell goes on here. */
-	u32 slot = new_round ? running_slot : pcpu->round_slot;
+	u32 slot = pcpu->round == d->round ? pcpu->round_slot :
+					     round_begun(d, pcpu->cell, running_slot);
 
 	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || vm_at(d, slot)->costopped ||
 	    vm_at(d, slot)->at_limit)
-		return DROVER_MAX_VMS;
-	if (new_round &&
-	    (vm_at(d, slot)->round != d->round || vm_at(d, slot)->round_cell != pcpu->cell))
 		return DROVER_MAX_VMS;
 	return slot;
 }

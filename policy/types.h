@@ -263,7 +263,8 @@ struct tournament {
  */
 struct cell {
 	struct ground_lock lock;
-	u32 round; /* the last round begun here, round.h */
+	u32 round;      /* the last round begun here, round.h */
+	u32 round_slot; /* the VM begun in it last of those kept together */
 	struct tournament by_share;   /* who is the least served */
 	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
 	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */

@@ -68,6 +68,40 @@ static void siblings_run_at_the_same_time(void)
 	CHECK(vm->hazard_ns - hazard_ns < (vm->progressed_ns - progressed_ns) / 50);
 }
 
+/* Of three VMs that take turns, the two that wait have received the same. */
+static void the_vm_begun_on_one_pcpu_is_begun_on_the_next(void)
+{
+	u32 begins = 0;
+
+	g = fake_ground(2, 1);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		kernel_busy_vm(g, tgid, 2, 0);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(g->d.nr_together, 3);
+	for (u32 round = 0; round < 30; round++) {
+		u32 ran, begun;
+
+		kernel_run(g, 5 * MS);
+		g->d.round_end_ns = g->now_ns;
+		ran = g->pcpu[0].current->thread.slot;
+		g->pcpu[0].current->slice_ns = 0;
+		kernel_pick(g, 0);
+		kernel_switch(g, 0);
+		begun = g->pcpu[0].current->thread.slot;
+		begins += begun != ran;
+		/* Before the interrupt arrives, the other one has become the least served. */
+		for (u32 tgid = 1; tgid <= 3; tgid++)
+			if (vm_at(&g->d, begun) != kernel_vm(g, tgid) &&
+			    vm_at(&g->d, ran) != kernel_vm(g, tgid))
+				kernel_vm(g, tgid)->vtime_ns = vm_at(&g->d, begun)->vtime_ns - 1000;
+		g->pcpu[1].current->slice_ns = 0;
+		kernel_pick(g, 1);
+		kernel_switch(g, 1);
+		CHECK_EQ(g->pcpu[1].current->thread.slot, begun);
+	}
+	CHECK(begins > 10);
+}
+
 /* Without rounds the same two VMs have all their time in hazard, half a slice out of step. */
 static void mode_off_is_left_alone(void)
 {
@@ -372,6 +406,7 @@ int main(void)
 	RUN(a_pressed_vm_is_played_in_rounds_within_100_ms);
 	RUN(a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms);
 	RUN(siblings_run_at_the_same_time);
+	RUN(the_vm_begun_on_one_pcpu_is_begun_on_the_next);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);
 	RUN(what_happened_is_booked_by_vcpu);
