@@ -9,7 +9,7 @@ help:
 	@echo 'make try     real KVM VMs under the real scheduler, in a virtual host; about 3 minutes'
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make lint    formatting, warnings, function length'
-	@echo 'make bench   cost of the scheduler beside its peers, and where its queues should be'
+	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; half an hour on a quiet machine'
 	@echo 'make hooks   run the lint before each commit'

@@ -81,7 +81,7 @@ pub struct Pcpu {
 /// What happened so far, counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All events: every tick, interrupt, timer, wake-up, step of a guest's program and pick.
+    /// All events: every tick of a pCPU, interrupt, timer and step of a guest's program.
     pub events: u64,
     /// Picks: how often a scheduler was asked what to run.
     pub picks: u64,
@@ -288,7 +288,7 @@ impl Machine {
     }
 }
 
-/// The source of ticks: one for all pCPUs, which tick at the same moments (skew_tick=0).
+/// The source of ticks: one for all pCPUs, which tick at the same moments or in turn.
 pub const TICK: u32 = 0;
 /// The source of what the plan of the run holds next.
 pub const AGENDA: u32 = 1;

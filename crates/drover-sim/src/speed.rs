@@ -14,7 +14,7 @@ use std::time::Instant;
 #[derive(Debug, Clone)]
 pub struct Load {
     /// What it is.
-    pub name: &'static str,
+    pub name: String,
     /// The host.
     pub host: Host,
     /// How many VMs.
@@ -66,7 +66,7 @@ pub fn loads() -> Vec<Load> {
     };
     vec![
         Load {
-            name: "4 pCPUs, 8 tasks busy 1 ms of every 2",
+            name: "4 pCPUs, 8 tasks busy 1 ms of every 2".to_owned(),
             host: host(1, 1, 4, 1),
             vms: 8,
             vcpus: 1,
@@ -74,7 +74,7 @@ pub fn loads() -> Vec<Load> {
             length_ms: 60_000,
         },
         Load {
-            name: "384 pCPUs (4 x 48 x 2), 96 busy VMs of 4 vCPUs",
+            name: "384 pCPUs (4 x 48 x 2), 96 busy VMs of 4 vCPUs".to_owned(),
             host: host(4, 1, 48, 2),
             vms: 96,
             vcpus: 4,
@@ -82,7 +82,7 @@ pub fn loads() -> Vec<Load> {
             length_ms: 10_000,
         },
         Load {
-            name: "384 pCPUs (4 x 48 x 2), 192 busy VMs of 4 vCPUs",
+            name: "384 pCPUs (4 x 48 x 2), 192 busy VMs of 4 vCPUs".to_owned(),
             host: host(4, 1, 48, 2),
             vms: 192,
             vcpus: 4,
@@ -90,7 +90,7 @@ pub fn loads() -> Vec<Load> {
             length_ms: 10_000,
         },
         Load {
-            name: "16 pCPUs, 16 VMs of 4 vCPUs that wake every 1 ms",
+            name: "16 pCPUs, 16 VMs of 4 vCPUs that wake every 1 ms".to_owned(),
             host: host(1, 2, 8, 1),
             vms: 16,
             vcpus: 4,
@@ -101,9 +101,9 @@ pub fn loads() -> Vec<Load> {
 }
 
 /// The same load on ever larger hosts: two vCPUs that sleep and work for each pCPU, eight to a VM.
-pub fn growing() -> Vec<Load> {
+pub fn growing_pcpus() -> Vec<Load> {
     let load = |cores: u32| Load {
-        name: "two vCPUs a pCPU, awake half of every 4 ms",
+        name: format!("{cores} pCPUs, {} vCPUs", 2 * cores),
         host: Host { sockets: cores.div_ceil(64), cores: cores.min(64), ..Host::default() },
         vms: cores.div_ceil(4),
         vcpus: 8,
@@ -111,6 +111,22 @@ pub fn growing() -> Vec<Load> {
         length_ms: (400_000 / u64::from(cores)).clamp(200, 20_000),
     };
     [4, 16, 64, 256, 1024, 4096].map(load).to_vec()
+}
+
+/// Ever more vCPUs on the widest host. Eight times as many as pCPUs are at work half of the time in all.
+pub fn growing_vcpus() -> Vec<Load> {
+    let load = |vcpus: u32| {
+        let of_vm = (vcpus / 8).clamp(8, 32);
+        Load {
+            name: format!("4096 pCPUs, {vcpus} vCPUs"),
+            host: Host { sockets: 64, cores: 64, ..Host::default() },
+            vms: vcpus / of_vm,
+            vcpus: of_vm,
+            workload: Workload::Sleep { period_us: 4_000, work_us: 250 },
+            length_ms: (800_000 / u64::from(vcpus)).clamp(100, 20_000),
+        }
+    };
+    [8, 64, 512, 4096, 32_768].map(load).to_vec()
 }
 
 /// Sets a load up; nothing has happened yet.
@@ -134,15 +150,19 @@ pub fn set_up(load: &Load) -> Sim<Scx> {
     sim
 }
 
+/// Sets a load up and runs it until every vCPU has been started and found.
+pub fn started(load: &Load) -> Sim<Scx> {
+    let mut sim = set_up(load);
+    sim.run(100_000_000);
+    sim
+}
+
 /// Runs a load and takes the time, setting up aside.
 pub fn measure(load: &Load) -> Speed {
-    let mut sim = set_up(load);
-    // Every vCPU has been started and found by then.
-    let begin_ns = 100_000_000;
-    sim.run(begin_ns);
+    let mut sim = started(load);
     let before = sim.m.counts.events;
     let begin = Instant::now();
-    sim.run(begin_ns + load.length_ms * 1_000_000);
+    sim.run(sim.m.now_ns + load.length_ms * 1_000_000);
     Speed {
         events: sim.m.counts.events - before,
         real_s: begin.elapsed().as_secs_f64(),
@@ -150,16 +170,15 @@ pub fn measure(load: &Load) -> Speed {
     }
 }
 
-/// Bytes of a simulation that is as wide as it can be, for each vCPU: 4096 pCPUs and 2047 VMs of
-/// 16 vCPUs. As the kernel counts this process' memory; none where it does not tell.
+/// Bytes of a simulation that is as wide as it can be, for each vCPU: 4096 pCPUs and 32,768 vCPUs. As the kernel counts this process' memory; none where it does not tell.
 pub fn bytes_per_vcpu() -> Option<u64> {
     let before = resident_bytes()?;
     let host = Host { sockets: 64, cores: 64, nodes: 64, ..Host::default() };
     let load = Load {
-        name: "as wide as can be",
+        name: "as wide as can be".to_owned(),
         host,
-        vms: 2047,
-        vcpus: 16,
+        vms: 1024,
+        vcpus: 32,
         workload: busy(),
         length_ms: 0,
     };
@@ -192,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_largest_host_fits() {
-        let load = growing().pop().unwrap();
+        let load = growing_pcpus().pop().unwrap();
         assert_eq!((load.host.pcpus(), load.vms * load.vcpus), (4096, 8192));
         let mut sim = set_up(&load);
         sim.run(20_000_000);

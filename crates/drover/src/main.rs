@@ -43,7 +43,7 @@ enum Command {
     Compare(commands::compare::Args),
     /// Measure how fast the simulator is on this machine.
     #[command(hide = true)]
-    SimSpeed,
+    SimSpeed(commands::sim_speed::Args),
     #[command(hide = true)]
     LabInit,
     #[command(hide = true)]
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         Command::LabRun => commands::run::run_in_lab(),
         Command::Soak(args) => commands::soak::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
-        Command::SimSpeed => commands::sim_speed::run(),
+        Command::SimSpeed(args) => commands::sim_speed::run(&args),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),
     };

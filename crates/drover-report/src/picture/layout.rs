@@ -101,7 +101,7 @@ fn draw_panel(drawing: &mut Drawing, panel: &Panel, frame: &Frame, scale: &Scale
 }
 
 /// Draws what colours and marks stand for, in as many rows as it takes; returns the last row's y.
-fn draw_legend(drawing: &mut Drawing, figure: &Figure, mut y: f64) -> f64 {
+pub(super) fn draw_legend(drawing: &mut Drawing, figure: &Figure, mut y: f64) -> f64 {
     let names = figure.series.iter().map(String::as_str).chain(figure.mark);
     let mut x = MARGIN;
     for (index, name) in names.enumerate() {

@@ -8,6 +8,7 @@
 mod axis;
 mod bars;
 mod figures;
+mod growth;
 mod layout;
 mod lines;
 mod render;
@@ -17,6 +18,7 @@ mod shapes;
 use crate::table::ground;
 use drover_core::results::Results;
 use drover_core::schedule::Schedule;
+pub use growth::Curve;
 use shapes::Drawing;
 
 /// A drawn picture.
@@ -37,6 +39,11 @@ impl Picture {
     pub fn of_schedules(results: &Results, schedules: &[Schedule]) -> Option<Self> {
         let ground = ground(results);
         schedule::page(&results.scenario, &ground, schedules).map(Self)
+    }
+
+    /// Draws how costs grow with size, sizes on a logarithmic scale; none where there are no points.
+    pub fn of_growth(title: &str, x_title: &str, y_title: &str, curves: &[Curve]) -> Option<Self> {
+        growth::page(title, x_title, y_title, curves).map(Self)
     }
 
     /// The picture as the text of an SVG file.
