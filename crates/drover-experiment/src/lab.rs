@@ -245,6 +245,7 @@ fn topology(host: &Host) -> Topology {
         threads: host.threads,
         nodes: host.nodes,
         memory_mib: host.memory_mib.min(MEMORY_MIB_MAX / host.nodes * host.nodes),
+        skew_tick: host.skew_tick,
     }
 }
 

@@ -116,6 +116,11 @@ pub struct Machine<'a> {
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr tsc=reliable \
     mitigations=off audit=0 cryptomgr.notests random.trust_cpu=on rdinit=/usr/bin/drover -- lab-init";
 
+/// The same, for pCPUs that tick all at once, as is the kernel's default, or one after the other.
+fn kernel_arguments(skew_tick: bool) -> String {
+    if skew_tick { format!("skew_tick=1 {KERNEL_ARGUMENTS}") } else { KERNEL_ARGUMENTS.to_owned() }
+}
+
 /// Ports of the virtual host whose data QEMU writes to a file of the same name.
 pub const PORTS: [&str; 2] = ["output", "report"];
 
@@ -133,7 +138,7 @@ impl Machine<'_> {
         for (option, value) in [
             ("-kernel", self.kernel.to_string_lossy().into_owned()),
             ("-initrd", file("initramfs")),
-            ("-append", KERNEL_ARGUMENTS.to_owned()),
+            ("-append", kernel_arguments(self.topology.skew_tick)),
             ("-chardev", format!("file,id=console,path={}", escaped(&file("console")))),
             ("-serial", "chardev:console".to_owned()),
             // Without ioeventfd, what the guest writes is taken in its own instruction stream, not by

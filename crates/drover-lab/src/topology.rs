@@ -18,11 +18,21 @@ pub struct Topology {
     pub nodes: u32,
     /// Memory of the whole virtual host in MiB.
     pub memory_mib: u32,
+    /// Whether its CPUs tick one after the other (the kernel's `skew_tick`).
+    pub skew_tick: bool,
 }
 
 impl Default for Topology {
     fn default() -> Self {
-        Self { sockets: 1, dies: 1, cores: 1, threads: 1, nodes: 1, memory_mib: 1024 }
+        Self {
+            sockets: 1,
+            dies: 1,
+            cores: 1,
+            threads: 1,
+            nodes: 1,
+            memory_mib: 1024,
+            skew_tick: false,
+        }
     }
 }
 

@@ -12,6 +12,10 @@ use drover_core::scenario::Host;
 pub struct Costs {
     /// Interval of the scheduler's tick. 250 Hz is what Debian, Ubuntu and Fedora build.
     pub tick_interval_ns: u64,
+    /// pCPUs tick one after the other, spread over half an interval (tick_setup_sched_timer with
+    /// skew_tick=1), not all at the same moment. The kernel's default is off, and no distribution
+    /// turns it on.
+    pub skew_tick: bool,
     /// From one thread to another. lmbench's lat_ctx of two processes on server CPUs of the last
     /// ten years: 1 to 2 µs; a vCPU also reloads guest state (vmcs/vmcb) at the next entry.
     pub context_switch_ns: u64,
@@ -133,7 +137,8 @@ impl Costs {
     /// The prices of that host: its clock, where it states one.
     pub fn of(host: &Host) -> Self {
         let default = Self::default();
-        Self { clock_mhz: host.clock_mhz.map_or(default.clock_mhz, u64::from), ..default }
+        let clock_mhz = host.clock_mhz.map_or(default.clock_mhz, u64::from);
+        Self { clock_mhz, skew_tick: host.skew_tick, ..default }
     }
 
     /// Cycles as time.
@@ -157,6 +162,7 @@ impl Default for Costs {
     fn default() -> Self {
         Self {
             tick_interval_ns: 4_000_000,
+            skew_tick: false,
             context_switch_ns: 1_500,
             tick_ns: 2_000,
             ipi_latency_ns: 1_000,

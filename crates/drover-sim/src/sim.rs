@@ -157,26 +157,52 @@ impl<C: Class> Sim<C> {
     }
 
     fn tick(&mut self) {
-        let mut from = 0;
-        while let Some(cpu) = self.m.busy.next_from(from) {
-            from = cpu + 1;
-            self.m.counts.events += 1;
-            self.on(cpu, |sim| {
-                sim.m.charge(cpu, sim.m.costs.tick_ns);
-                let Some(task) = sim.m.current(cpu) else { return };
-                sim.account(cpu);
-                sim.class.tick(&mut sim.m, cpu, task);
-            });
+        if self.m.costs.skew_tick {
+            let cpu = (self.m.now_ns % self.m.costs.tick_interval_ns / self.tick_step_ns()) as u32;
+            if self.m.busy.contains(cpu) {
+                self.tick_on(cpu);
+            }
+        } else {
+            let mut from = 0;
+            while let Some(cpu) = self.m.busy.next_from(from) {
+                from = cpu + 1;
+                self.tick_on(cpu);
+            }
         }
         self.set_tick();
     }
 
-    /// All pCPUs tick at the same moments, for as long as any is busy.
+    fn tick_on(&mut self, cpu: u32) {
+        self.m.counts.events += 1;
+        self.on(cpu, |sim| {
+            sim.m.charge(cpu, sim.m.costs.tick_ns);
+            let Some(task) = sim.m.current(cpu) else { return };
+            sim.account(cpu);
+            sim.class.tick(&mut sim.m, cpu, task);
+        });
+    }
+
+    /// Skewed: so much after a pCPU ticks the next.
+    fn tick_step_ns(&self) -> u64 {
+        (self.m.costs.tick_interval_ns / 2 / self.m.pcpus.len() as u64).max(1)
+    }
+
+    /// pCPUs tick for as long as any is busy: all at the same moments or, skewed, each at its own.
     fn set_tick(&mut self) {
-        if self.m.busy.next_from(0).is_some() {
-            let interval_ns = self.m.costs.tick_interval_ns;
-            self.m.events.set(TICK, (self.m.now_ns / interval_ns + 1) * interval_ns);
+        let Some(first) = self.m.busy.next_from(0) else { return };
+        let interval_ns = self.m.costs.tick_interval_ns;
+        let (turn, since_ns) = (self.m.now_ns / interval_ns, self.m.now_ns % interval_ns);
+        if !self.m.costs.skew_tick {
+            self.m.events.set(TICK, (turn + 1) * interval_ns);
+            return;
         }
+        let step_ns = self.tick_step_ns();
+        let later = (since_ns / step_ns + 1).min(self.m.pcpus.len() as u64) as u32;
+        let at_ns = match self.m.busy.next_from(later) {
+            Some(cpu) => turn * interval_ns + u64::from(cpu) * step_ns,
+            None => (turn + 1) * interval_ns + u64::from(first) * step_ns,
+        };
+        self.m.events.set(TICK, at_ns);
     }
 
     fn step(&mut self, cpu: u32) {
@@ -312,7 +338,7 @@ impl<C: Class> Sim<C> {
             self.m.idle.claim(&self.m.topology, cpu);
             let first = self.m.busy.next_from(0).is_none();
             self.m.busy.insert(cpu);
-            if first {
+            if first || self.m.costs.skew_tick {
                 self.set_tick();
             }
         }
@@ -468,5 +494,35 @@ impl<C: Class> Sim<C> {
             sim.class.online(&mut sim.m, cpu);
             sim.m.pcpus[cpu as usize].need_resched = true;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::speed::{loads, set_up};
+
+    /// How long after a multiple of the tick's interval the next ticks come, us.
+    fn phases_us(skew_tick: bool) -> Vec<u64> {
+        let mut busy = loads().swap_remove(1);
+        (busy.host.sockets, busy.host.cores, busy.host.threads) = (1, 4, 1);
+        let mut sim = set_up(&busy);
+        sim.m.costs.skew_tick = skew_tick;
+        sim.run(20_000_000);
+        let mut next = || {
+            let at_ns = sim.m.events.when(TICK).expect("busy pCPUs tick");
+            sim.run(at_ns);
+            at_ns % sim.m.costs.tick_interval_ns / 1000
+        };
+        (0..8).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn pcpus_tick_at_once_or_spread_over_half_an_interval() {
+        assert_eq!(phases_us(false), [0; 8]);
+        let mut spread = phases_us(true);
+        spread[..4].sort_unstable();
+        spread[4..].sort_unstable();
+        assert_eq!(spread, [0, 500, 1000, 1500, 0, 500, 1000, 1500]);
     }
 }

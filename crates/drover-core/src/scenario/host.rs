@@ -31,6 +31,9 @@ pub struct Host {
     pub l2_kib: Option<u32>,
     /// Last-level cache of a die, KiB.
     pub llc_kib: Option<u32>,
+    /// Whether pCPUs tick one after the other, within half a tick, instead of all at once: the
+    /// kernel's boot option of that name, off by default there too.
+    pub skew_tick: bool,
 }
 
 impl Host {
@@ -75,6 +78,7 @@ impl Default for Host {
             l1d_kib: None,
             l2_kib: None,
             llc_kib: None,
+            skew_tick: false,
         }
     }
 }

@@ -41,6 +41,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "l1d_kib",
             "l2_kib",
             "llc_kib",
+            "skew_tick",
         ],
     ),
     (POOL, &["name", "parent", "shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),

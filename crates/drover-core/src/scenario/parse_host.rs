@@ -38,6 +38,7 @@ fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
         l1d_kib: reader.whole32("l1d_kib", 1..=CACHE_KIB_MAX)?,
         l2_kib: reader.whole32("l2_kib", 1..=CACHE_KIB_MAX)?,
         llc_kib: reader.whole32("llc_kib", 1..=CACHE_KIB_MAX)?,
+        skew_tick: reader.truth("skew_tick")?.unwrap_or(false),
     };
     check_counts(reader, &host)?;
     check_distances(reader, &host)?;
