@@ -32,13 +32,22 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let (title, rows) = both(&file).with_context(|| format!("{}", path.display()))?;
         sections.push(section(&title, &rows));
         all.extend(rows);
+        // After each scenario: what was measured is not lost with the next.
+        fs::write(&args.out, page(&all, &sections))
+            .with_context(|| format!("cannot write {}", args.out.display()))?;
     }
-    let within = all.iter().filter(|row| row.is_within()).count();
-    let text = format!("{HEAD}{within} of {} figures are within their tolerance.\n", all.len());
-    fs::write(&args.out, text + &sections.concat())
-        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    let within = within(&all);
     println!("{within} of {} figures within tolerance: {}", all.len(), args.out.display());
     Ok(ExitCode::SUCCESS)
+}
+
+fn within(rows: &[Compared]) -> usize {
+    rows.iter().filter(|row| row.is_within()).count()
+}
+
+fn page(rows: &[Compared], sections: &[String]) -> String {
+    let counts = format!("{} of {} figures", within(rows), rows.len());
+    format!("{HEAD}{counts} are within their tolerance.\n{}", sections.concat())
 }
 
 const HEAD: &str = "\
