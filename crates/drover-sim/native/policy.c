@@ -380,6 +380,70 @@ void sim_spoil_count(struct drover *d)
 	ground_cell(d, 0)->nr_queued[DROVER_HOST_SLOT]++;
 }
 
+/* One VM too many is believed to be of a choosy mode. */
+void sim_spoil_modes(struct drover *d)
+{
+	d->nr_choosy++;
+}
+
+enum sim_miscounted {
+	SIM_COUNTS_RIGHT,
+	SIM_COUNTS_CHOOSY,
+	SIM_COUNTS_TOGETHER,
+	SIM_COUNTS_BOUND,
+	SIM_COUNTS_RESERVED,
+	SIM_COUNTS_RUNNING,
+	SIM_COUNTS_WAITING,
+	SIM_COUNTS_STOPPED,
+};
+
+/* Are the VM's counts of vCPUs those of its records? */
+static enum sim_miscounted check_vcpu_counts(struct drover *d, u32 slot)
+{
+	const struct vm *vm = vm_at(d, slot);
+	u32 running = 0, waiting = 0, stopped = 0;
+	u32 place;
+
+	for (place = 0; place < vm->vcpu_places; place++) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		running += v && v->state == VCPU_RUNNING;
+		waiting += v && v->state == VCPU_READY;
+		stopped += v && v->costop_since_ns != 0;
+	}
+	if (running != vm->vcpus_running)
+		return SIM_COUNTS_RUNNING;
+	if (waiting != vm->vcpus_waiting)
+		return SIM_COUNTS_WAITING;
+	return stopped != vm->nr_stopped ? SIM_COUNTS_STOPPED : SIM_COUNTS_RIGHT;
+}
+
+/* Are the counts of VMs, and of each VM's vCPUs, right? `slot`: whose are not. */
+u32 sim_check_counts(struct drover *d, u32 *slot)
+{
+	u32 choosy = 0, together = 0, bound = 0, reserved = 0;
+
+	for (*slot = 1; *slot < d->slots_in_use; (*slot)++) {
+		const struct vm *vm = vm_at(d, *slot);
+		enum sim_miscounted miscounted = check_vcpu_counts(d, *slot);
+
+		if (vm->state == VM_LIVE && miscounted != SIM_COUNTS_RIGHT)
+			return miscounted;
+		choosy += vm->choosy;
+		together += vm->together;
+		bound += vm->bound;
+		reserved += vm->reserve_inverse != 0;
+	}
+	*slot = 0;
+	if (choosy != d->nr_choosy)
+		return SIM_COUNTS_CHOOSY;
+	if (together != d->nr_together)
+		return SIM_COUNTS_TOGETHER;
+	if (bound != d->nr_bound)
+		return SIM_COUNTS_BOUND;
+	return reserved != d->nr_reserved ? SIM_COUNTS_RESERVED : SIM_COUNTS_RIGHT;
+}
+
 /*
  * Is every inner node that is played the better of its two children, and every leaf somebody's
  * exactly when the VM has threads waiting here that may run? 0, or the slot or node that is wrong,

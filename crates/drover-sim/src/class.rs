@@ -4,6 +4,7 @@
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
 use drover_core::settings::{Cosched, PoolSettings};
+use serde::{Deserialize, Serialize};
 
 /// A VM as its scheduler is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +16,8 @@ pub struct VmTerms {
 }
 
 /// What a VM is asked to be beyond its [`VmTerms`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct VmBounds {
     /// CPU it is promised, thousandths of a pCPU.
     pub reservation_mcpu: u32,

@@ -55,6 +55,10 @@ fn planted_bugs_are_found() {
         (Planted::LeaksSlots, "slots"),
         (Planted::TurnsClockBack, "virtual time went back"),
         (Planted::IgnoresShares, "is owed"),
+        (Planted::IgnoresReservations, "is owed"),
+        (Planted::IgnoresPools, "is owed"),
+        (Planted::HoldsForEver, "rests while"),
+        (Planted::MiscountsModes, "too many or too few"),
     ];
     for (planted, complaint) in expected {
         let found = (0..400)

@@ -6,10 +6,13 @@
 use crate::machine::{TaskId, TaskState, interrupt_source};
 use crate::scx::{Scx, Stands, ThreadView};
 use crate::sim::Sim;
+use drover_core::settings::Cosched;
 use std::collections::BTreeMap;
 
 /// A pCPU that has been idle so long beside a thread that has waited so long is wrong.
 const IDLE_BESIDE_WAITER_NS: u64 = 2_000_000;
+/// A VM that waits for its vCPUs to start together stands still no longer than this.
+const STANDS_STILL_NS: u64 = 100_000_000;
 /// The policy's slice, rounded up to the tick.
 const SLICE_NS: u64 = 8_000_000;
 
@@ -28,6 +31,7 @@ impl Invariants {
     pub fn look(&mut self, sim: &mut Sim<Scx>) -> Result<(), String> {
         everybody_stands_somewhere(sim)?;
         counts_agree(sim)?;
+        books_of_vcpus_agree(sim)?;
         tournaments_are_in_order(sim)?;
         slots_are_held_by_threads(sim)?;
         self.nobody_rests_beside_waiters(sim)?;
@@ -58,9 +62,17 @@ impl Invariants {
         if resting.is_empty() {
             return Ok(());
         }
+        let moved_ns = last_ran_ns(sim);
         for (task, known) in m.tasks.iter().enumerate() {
+            // A VM of a choosy mode may rather wait than run in part, but not stand still for long;
+            // one that has a limit may have had what it allows.
+            let bounds = sim.class.bounds_of(known.vm);
+            let held = choosy(bounds.cosched)
+                && m.now_ns - moved_ns[known.vm as usize] <= grace_ns + STANDS_STILL_NS;
             let waits = known.state == TaskState::Ready
                 && m.now_ns.saturating_sub(known.ready_since_ns) > grace_ns
+                && !held
+                && bounds.limit_mcpu == 0
                 && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_))
                 && !sim.class.policy.at_limit(task as TaskId);
             if !waits {
@@ -81,6 +93,25 @@ impl Invariants {
             None => Ok(()),
         }
     }
+}
+
+fn choosy(mode: Cosched) -> bool {
+    matches!(mode, Cosched::Strict | Cosched::Relaxed | Cosched::Skew | Cosched::Gang)
+}
+
+/// When any thread of each VM last ran, or began to wait with none running.
+fn last_ran_ns(sim: &Sim<Scx>) -> Vec<u64> {
+    let m = &sim.m;
+    let mut moved_ns = vec![0; sim.vms.len()];
+    for known in &m.tasks {
+        let at_ns = match known.state {
+            TaskState::Running => m.now_ns,
+            _ => known.accounted_ns,
+        };
+        let of_vm_ns = &mut moved_ns[known.vm as usize];
+        *of_vm_ns = at_ns.max(*of_vm_ns);
+    }
+    moved_ns
 }
 
 fn everybody_stands_somewhere(sim: &Sim<Scx>) -> Result<(), String> {
@@ -139,6 +170,16 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
     same("waiting threads".to_owned(), class.policy.waiting(), waiting.values().sum())?;
     let confined = pinned.values().sum();
     same("confined waiting threads".to_owned(), class.policy.confined_waiting(), confined)
+}
+
+/// What the policy counts of VMs, by mode and by what is asked, and of their vCPUs.
+fn books_of_vcpus_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
+    let class = &mut sim.class;
+    match class.policy.miscounted(&mut sim.m, &mut class.queues) {
+        None => Ok(()),
+        Some((what, 0)) => Err(format!("the policy counts too many or too few {what}")),
+        Some((what, slot)) => Err(format!("the policy miscounts the {what} of slot {slot}")),
+    }
 }
 
 fn tournaments_are_in_order(sim: &mut Sim<Scx>) -> Result<(), String> {
@@ -213,7 +254,9 @@ fn nobody_waits_too_long(sim: &Sim<Scx>) -> Result<(), String> {
         }
         let mask = m.allowed(task as TaskId);
         let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
-        let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus;
+        let bounds = sim.class.bounds_of(known.vm);
+        let held_ns = if choosy(bounds.cosched) { STANDS_STILL_NS } else { 0 };
+        let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
         let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
         let unserved_ns = m.now_ns.saturating_sub(served_ns[known.vm as usize]);
         let of_vm_ns = waited_ns.min(unserved_ns);
@@ -222,7 +265,9 @@ fn nobody_waits_too_long(sim: &Sim<Scx>) -> Result<(), String> {
             true => bound_ns + turn_bound_ns(bound_ns, present, 1),
             false => 3 * turn_bound_ns(bound_ns, n, of_cell),
         } + slack_ns;
-        let vm_starves = !confined && of_vm_ns > bound_ns + slack_ns;
+        // What a limit holds back is bound by the watchdog only.
+        let most_ns = if bounds.limit_mcpu == 0 { most_ns } else { WATCHDOG_NS };
+        let vm_starves = !confined && bounds.limit_mcpu == 0 && of_vm_ns > bound_ns + slack_ns;
         if vm_starves || waited_ns > most_ns.min(WATCHDOG_NS) {
             return Err(format!(
                 "task {task} has waited {} ms, its VM {} ms; it may {} ms, its VM {} ms",

@@ -11,6 +11,7 @@ pub use script::{Fault, Script, ScriptVm, Shape, TimedFault};
 pub use shrink::shrink;
 pub use soak::{Soaked, soak};
 
+use crate::class::Class;
 use crate::costs::Costs;
 use crate::cpu_set::CpuSet;
 use crate::guest::Programs;
@@ -19,8 +20,11 @@ use crate::rng::{Rng, mix};
 use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
-use drover_core::entitlement::{Claim, divide};
-use drover_core::scenario::{CpuList, Host};
+use drover_core::scenario::Host;
+use drover_core::settings::PoolSettings;
+use drover_core::shares::Shares;
+use drover_core::tree::entitlement::{Leaf, entitle};
+use drover_core::tree::{PoolSpec, Tree};
 use invariants::{Invariants, charges_agree};
 
 /// Virtual time between two looks at the invariants, at most.
@@ -81,17 +85,24 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     let pcpus = host.pcpus();
     let tasks: u32 = script.vms.iter().map(|vm| vm.threads).sum();
     let m = Machine::new(Topology::of(&host), Costs::default(), tasks as usize);
-    let tunables = Tunables { vtime_ns: script.vtime_ns, ..Tunables::default() };
+    let mut tunables = Tunables { vtime_ns: script.vtime_ns, ..Tunables::default() };
+    if planted == Some(Planted::HoldsForEver) {
+        tunables.hold_max_ns = u64::MAX / 4;
+    }
     let mut class = Scx::new(&m, &tunables).expect("hosts are drawn within the policy's tables");
     class.queues.planted = planted;
     let mut sim = Sim::new(m, class);
     let mut rng = Rng::new(script.seed);
+    for (number, pool) in (1..).zip(&script.pools) {
+        sim.class.set_pool(&mut sim.m, number, Some(pool));
+    }
     for vm in &script.vms {
         let programs = Programs::of(&vm.workload, vm.threads).expect("drawn without Linux guests");
         let pin = vm.pin.as_ref().map(|pin| CpuSet::of(pcpus, pin.iter().copied()));
         let mask = pin.filter(|pin| pin.count() > 0).map_or(0, |pin| sim.m.mask_of(&pin));
         let number = sim.add_vm(&programs, vm.shares, mask);
         sim.set_helpers(number, vm.helpers);
+        sim.class.set_bounds(&mut sim.m, number, vm.bounds);
         sim.plan(vm.start_us * 1000, Plan::Start(number));
         for task in sim.tasks_of(number) {
             sim.plan(vm.start_us * 1000 + rng.below(2_000_000), Plan::Wake(task));
@@ -125,6 +136,10 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::Shares(vm, shares) if vm_exists(vm) => {
             sim.plan(now_ns, Plan::SetShares(vm, shares));
         }
+        Fault::Bounds(vm, bounds) if vm_exists(vm) => {
+            sim.class.set_bounds(&mut sim.m, vm, bounds);
+        }
+        Fault::Pool(pool, ref settings) => sim.class.set_pool(&mut sim.m, pool, Some(settings)),
         Fault::Confine(vm, thread, ref cpus) if vm_exists(vm) => {
             let tasks: Vec<TaskId> = sim.tasks_of(vm).collect();
             let Some(&task) = tasks.get(thread as usize) else { return };
@@ -143,23 +158,39 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
     }
 }
 
-/// CPU time divides by shares, within what one slice too many makes.
-fn shares_hold(sim: &Sim<Scx>, script: &Script) -> Result<(), String> {
-    let pcpus = script.host.pcpus();
-    let claim = |vm: &ScriptVm| Claim {
-        reservation_pcpus: 0.0,
-        shares: f64::from(vm.shares),
-        demand_pcpus: f64::from(vm.threads),
-        cpus: CpuList::all(pcpus),
+/// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares.
+fn owed(script: &Script) -> Option<Vec<f64>> {
+    let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
+        parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
+        shares: Shares::Exact(pool.shares),
+        reservation_mcpu: pool.reservation_mcpu,
+        limit_mcpu: pool.limit_mcpu,
+        ..PoolSpec::named(&format!("pool{number}"))
     };
-    let claims: Vec<Claim> = script.vms.iter().map(claim).collect();
-    let per_thread = |vm: &ScriptVm| f64::from(vm.shares) / f64::from(vm.threads);
-    let most = script.vms.iter().map(per_thread).fold(0.0, f64::max);
-    let least = script.vms.iter().map(per_thread).fold(f64::MAX, f64::min);
-    if most / least > SHARES_RATIO_MAX {
-        return Ok(());
-    }
-    let Some(owed) = divide(&claims) else { return Ok(()) };
+    let specs: Vec<PoolSpec> = script.pools.iter().enumerate().map(spec).collect();
+    let tree = Tree::of(&specs).expect("parents come before their pools");
+    let leaf = |vm: &ScriptVm| Leaf {
+        pool: (vm.bounds.pool as usize).checked_sub(1),
+        shares: f64::from(vm.shares),
+        reservation_pcpus: f64::from(vm.bounds.reservation_mcpu) / 1000.0,
+        demand_pcpus: f64::from(vm.threads),
+    };
+    let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
+    let owed = entitle(&tree, &leaves, f64::from(script.host.pcpus())).leaves;
+    let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
+        let each = script.vms.iter().zip(&owed);
+        let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
+        each.clone().fold(0.0, f64::max) / each.fold(f64::MAX, f64::min)
+    };
+    let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
+        || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
+    (!bent).then_some(owed)
+}
+
+/// CPU time divides by shares, reservations and pools, within what one slice too many makes.
+fn shares_hold(sim: &Sim<Scx>, script: &Script) -> Result<(), String> {
+    let Some(owed) = owed(script) else { return Ok(()) };
+    let pcpus = script.host.pcpus();
     let run_s = script.duration_us as f64 / 1e6;
     let all: u32 = script.vms.iter().map(|vm| vm.threads).sum();
     let turn_s = 0.008 * f64::from(all) / f64::from(pcpus);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the rig does to the policy: a host, VMs and faults, drawn from a seed or read from a file.
 
+use crate::class::VmBounds;
 use crate::rng::Rng;
 use drover_core::scenario::Workload;
+use drover_core::settings::{Cosched, PoolId, PoolSettings};
 use serde::{Deserialize, Serialize};
 
 /// The shape of a host.
@@ -33,6 +35,9 @@ pub struct ScriptVm {
     pub pin: Option<Vec<u32>>,
     /// When it starts.
     pub start_us: u64,
+    /// What is asked for it beyond shares.
+    #[serde(default)]
+    pub bounds: VmBounds,
 }
 
 /// Something that goes wrong or changes.
@@ -47,6 +52,10 @@ pub enum Fault {
     Kill(u32),
     /// A VM's shares are changed.
     Shares(u32, u32),
+    /// What is asked for a VM beyond shares changes.
+    Bounds(u32, VmBounds),
+    /// What is asked for a pool changes.
+    Pool(u32, PoolSettings),
     /// A VM's thread is confined to these pCPUs; to none: freed.
     Confine(u32, u32, Vec<u32>),
     /// Kicks take so many µs more from now on.
@@ -79,6 +88,9 @@ pub struct Script {
     pub duration_us: u64,
     /// Virtual time at the start, ns: some begin just before it wraps.
     pub vtime_ns: u64,
+    /// The pools, from 1 on; the root is 0.
+    #[serde(default)]
+    pub pools: Vec<PoolSettings>,
     /// The VMs.
     pub vms: Vec<ScriptVm>,
     /// What goes wrong, in order.
@@ -115,9 +127,15 @@ impl Script {
                 u64::MAX - 1_000_000_000,
                 (1 << 63) - 500_000_000,
             ]),
+            pools: Vec::new(),
             vms: Vec::new(),
             faults: Vec::new(),
         };
+        let asks = *rng.pick(&[Asks::Nothing, Asks::Modes, Asks::Time, Asks::All]);
+        if asks.time() && rng.chance_pct(50) {
+            let count = 1 + rng.below(6) as u32;
+            script.pools = (0..count).map(|number| draw_pool(&mut rng, number)).collect();
+        }
         // Up to four vCPUs for each pCPU, in VMs of up to twice the host's width.
         let most = (u64::from(host.pcpus()) * (1 + rng.below(4))).min(400);
         let mut threads = 0;
@@ -126,23 +144,80 @@ impl Script {
             threads += u64::from(vm.threads);
             script.vms.push(vm);
         }
+        for vm in 0..script.vms.len() {
+            script.vms[vm].bounds = draw_bounds(&mut rng, &script, vm, (asks, calm));
+        }
         if !calm {
             let count = rng.below(25);
-            script.faults = (0..count).map(|_| draw_fault(&mut rng, &script)).collect();
+            script.faults = (0..count).map(|_| draw_fault(&mut rng, &script, asks)).collect();
             script.faults.sort_by_key(|fault| fault.at_us);
         }
         script
     }
 
-    /// No faults and nothing but VMs that are always busy and may run anywhere: time must divide
-    /// by shares.
+    /// No faults and nothing but VMs that are always busy and may run anywhere, of modes that leave
+    /// no pCPU idle beside them: time must divide by shares, reservations and pools.
     pub fn is_calm(&self) -> bool {
         let busy = |vm: &ScriptVm| {
             let always = matches!(vm.workload, Workload::Cpu { duty_pct: 100, then: None, .. });
-            always && vm.pin.is_none() && vm.start_us == 0 && vm.helpers == 0
+            let anywhere = vm.pin.is_none() && vm.start_us == 0 && vm.helpers == 0;
+            let waits = matches!(vm.bounds.cosched, Cosched::Strict | Cosched::Gang);
+            always && anywhere && !waits && vm.bounds.limit_mcpu == 0
         };
         self.faults.is_empty() && self.vms.iter().all(busy)
     }
+}
+
+/// What a trial's VMs ask for beyond shares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Nothing,
+    Modes,
+    Time,
+    All,
+}
+
+impl Asks {
+    fn modes(self) -> bool {
+        matches!(self, Self::Modes | Self::All)
+    }
+
+    fn time(self) -> bool {
+        matches!(self, Self::Time | Self::All)
+    }
+}
+
+/// A pool in one of those before it. It promises nothing, as its VMs do (admission: a pool that may
+/// expand takes its VMs' reservations from the host).
+fn draw_pool(rng: &mut Rng, number: u32) -> PoolSettings {
+    PoolSettings {
+        parent: PoolId(rng.below(u64::from(number) + 1) as u32),
+        shares: 250 << rng.below(6),
+        reservation_mcpu: 0,
+        limit_mcpu: None,
+    }
+}
+
+/// What is asked for a VM. All reservations together fit half of the host, whatever changes: more
+/// would not have been admitted.
+fn draw_bounds(rng: &mut Rng, script: &Script, vm: usize, (asks, calm): (Asks, bool)) -> VmBounds {
+    let threads = script.vms[vm].threads;
+    let mut bounds = VmBounds::default();
+    if asks.modes() && rng.chance_pct(60) {
+        bounds.cosched = *rng.pick(&Cosched::WORDS.map(|(_, mode)| mode));
+    }
+    if asks.time() {
+        let most_mcpu = (500 * script.host.pcpus() / script.vms.len() as u32).min(1000 * threads);
+        if rng.chance_pct(50) {
+            bounds.reservation_mcpu = rng.below(u64::from(most_mcpu) + 1) as u32;
+        }
+        bounds.pool = rng.below(script.pools.len() as u64 + 1) as u32;
+        if !calm && rng.chance_pct(25) {
+            let above_mcpu = rng.below(u64::from(1000 * threads)) as u32;
+            bounds.limit_mcpu = bounds.reservation_mcpu + 10 + above_mcpu;
+        }
+    }
+    bounds
 }
 
 fn draw_vm(rng: &mut Rng, script: &Script, calm: bool) -> ScriptVm {
@@ -151,7 +226,8 @@ fn draw_vm(rng: &mut Rng, script: &Script, calm: bool) -> ScriptVm {
     if calm {
         let shares = 500 * (1 + rng.below(8)) as u32;
         let workload = Workload::Cpu { duty_pct: 100, period_us: 10_000, then: None };
-        return ScriptVm { threads, helpers: 0, shares, workload, pin: None, start_us: 0 };
+        let bounds = VmBounds::default();
+        return ScriptVm { threads, helpers: 0, shares, workload, pin: None, start_us: 0, bounds };
     }
     let shares = match rng.below(10) {
         0 => 1,
@@ -165,7 +241,8 @@ fn draw_vm(rng: &mut Rng, script: &Script, calm: bool) -> ScriptVm {
     };
     let pin = rng.chance_pct(25).then(|| draw_cpus(rng, pcpus));
     let start_us = if rng.chance_pct(30) { rng.below(script.duration_us) } else { 0 };
-    ScriptVm { threads, helpers, shares, workload: draw_workload(rng), pin, start_us }
+    let (workload, bounds) = (draw_workload(rng), VmBounds::default());
+    ScriptVm { threads, helpers, shares, workload, pin, start_us, bounds }
 }
 
 fn draw_workload(rng: &mut Rng) -> Workload {
@@ -189,12 +266,18 @@ fn draw_cpus(rng: &mut Rng, pcpus: u32) -> Vec<u32> {
     cpus
 }
 
-fn draw_fault(rng: &mut Rng, script: &Script) -> TimedFault {
+fn draw_fault(rng: &mut Rng, script: &Script, asks: Asks) -> TimedFault {
     let pcpus = script.host.pcpus();
     let cpu = rng.below(u64::from(pcpus)) as u32;
     let vm = rng.below(script.vms.len() as u64) as u32;
     let thread = rng.below(u64::from(script.vms[vm as usize].threads)) as u32;
-    let fault = match rng.below(12) {
+    let fault = match rng.below(if asks == Asks::Nothing { 12 } else { 16 }) {
+        12.. if rng.chance_pct(20) && !script.pools.is_empty() => {
+            let pool = rng.below(script.pools.len() as u64) as u32;
+            let parent = script.pools[pool as usize].parent;
+            Fault::Pool(pool + 1, PoolSettings { parent, ..draw_pool(rng, pool) })
+        }
+        12.. => Fault::Bounds(vm, draw_bounds(rng, script, vm as usize, (asks, false))),
         0 | 1 => Fault::Offline(cpu),
         2 | 3 => Fault::Online(cpu),
         4 => Fault::Kill(vm),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Makes a failing trial smaller for as long as it still fails.
 
-use super::{Script, try_script};
+use super::{Fault, Script, try_script};
+use crate::class::VmBounds;
 use crate::scx::Planted;
 
 /// The smallest trial found that still breaks something, and what it breaks. None if the trial
@@ -51,6 +52,20 @@ fn candidates(script: &Script) -> Vec<Script> {
     for index in 0..script.faults.len() {
         offer(&|script| drop(script.faults.remove(index)));
     }
+    offer(&|script| script.vms.iter_mut().for_each(|vm| vm.bounds = VmBounds::default()));
+    for index in 0..script.vms.len() {
+        offer(&|script| script.vms[index].bounds = VmBounds::default());
+    }
+    offer(&|script| {
+        script.pools.clear();
+        script.vms.iter_mut().for_each(|vm| vm.bounds.pool = 0);
+        let of_pool = |fault: &Fault| match fault {
+            Fault::Pool(..) => true,
+            Fault::Bounds(_, bounds) => bounds.pool > 0,
+            _ => false,
+        };
+        script.faults.retain(|fault| !of_pool(&fault.fault));
+    });
     offer(&|script| script.host.dies = 1);
     offer(&|script| script.host.threads = 1);
     offer(&|script| script.host.cores = (script.host.cores / 2).max(1));

@@ -48,6 +48,11 @@ impl Scx {
         Ok(Self { policy, queues, terms: Vec::new(), bounds: Vec::new(), timer_late_ns: 0 })
     }
 
+    /// What is asked for that VM beyond shares.
+    pub fn bounds_of(&self, vm: u32) -> VmBounds {
+        self.bounds.get(vm as usize).copied().unwrap_or_default()
+    }
+
     /// The slot of that VM; none while it has not been found.
     pub fn slot_of(&self, vm: u32) -> Option<u32> {
         let slot = self.queues.vm_slots.get(vm as usize + 1).copied().unwrap_or(0);
@@ -67,9 +72,13 @@ impl Scx {
     /// What is asked for the VM, if it was found.
     fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
         let Some(slot) = self.slot_of(vm) else { return };
-        let bounds = self.bounds.get(vm as usize).copied().unwrap_or_default();
-        let ignored = self.queues.planted == Some(Planted::IgnoresShares);
-        let shares = if ignored { 0 } else { terms.shares };
+        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
+        match self.queues.planted {
+            Some(Planted::IgnoresShares) => shares = 0,
+            Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
+            Some(Planted::IgnoresPools) => bounds.pool = 0,
+            _ => {}
+        }
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
             m.events.set(CLASS_LOOK, m.now_ns);
         }
@@ -223,6 +232,7 @@ impl Class for Scx {
             Some(Planted::IgnoresWaitBound) => {}
             Some(Planted::SpoilsTournament) => self.policy.spoil_tournament(m, &mut self.queues),
             Some(Planted::Miscounts) => self.policy.spoil_count(m, &mut self.queues),
+            Some(Planted::MiscountsModes) => self.policy.spoil_modes(m, &mut self.queues),
             Some(Planted::TurnsClockBack) => self.policy.turn_clock_back(),
             _ => self.policy.check_wait_bounds(m, &mut self.queues),
         }

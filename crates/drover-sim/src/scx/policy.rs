@@ -117,6 +117,11 @@ impl Policy {
     }
 
     /// See [`Tunables`].
+    pub fn hold_max_ns(&self) -> u64 {
+        self.tunables.hold_max_ns
+    }
+
+    /// See [`Tunables`].
     pub fn wait_bound_ns(&self) -> u64 {
         self.tunables.wait_bound_ns
     }
@@ -363,6 +368,29 @@ impl Policy {
     pub(super) fn spoil_count(&mut self, m: &mut Machine, queues: &mut Queues) {
         // SAFETY: see `start`.
         self.call(m, queues, 0, |d| unsafe { native::sim_spoil_count(d) });
+    }
+
+    /// See [`super::Planted::MiscountsModes`].
+    pub(super) fn spoil_modes(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_spoil_modes(d) });
+    }
+
+    /// What the policy counts wrong of VMs and their vCPUs, if anything; whose, 0: of all VMs.
+    pub fn miscounted(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<(&str, u32)> {
+        const WHAT: [&str; 7] = [
+            "VMs of a choosy mode",
+            "VMs kept together",
+            "VMs bound by more than shares",
+            "VMs with a reservation",
+            "running vCPUs",
+            "waiting vCPUs",
+            "co-stopped vCPUs",
+        ];
+        let mut slot = 0;
+        // SAFETY: see `start`; `slot` outlives the call.
+        let wrong = self.call(m, queues, 0, |d| unsafe { native::sim_check_counts(d, &mut slot) });
+        (wrong > 0).then(|| (WHAT[wrong as usize - 1], slot))
     }
 
     /// See [`super::Planted::TurnsClockBack`].

@@ -64,6 +64,14 @@ pub enum Planted {
     TurnsClockBack,
     /// The VMs' shares are not told to the policy.
     IgnoresShares,
+    /// Their reservations are not.
+    IgnoresReservations,
+    /// Their pools are not.
+    IgnoresPools,
+    /// A VM is held for its siblings for as long as it takes.
+    HoldsForEver,
+    /// A VM too many is counted as one of a choosy mode now and then.
+    MiscountsModes,
 }
 
 /// All that sched_ext keeps for a scheduler.
