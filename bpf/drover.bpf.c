@@ -104,6 +104,9 @@ s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	drover_woken(&drover, t);
 	if (idle && drover_may_begin(&drover, t))
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns, 0);
+	else if (idle)
+		/* It is claimed, and would be found by nobody: it becomes idle anew. */
+		ground_kick(&drover, (u32)cpu);
 	return cpu;
 }
 

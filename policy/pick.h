@@ -203,6 +203,43 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 	return pick_from_cell(d, pcpu, other, theirs, 0);
 }
 
+/* The key of the least served VM of the cell that is not held for its siblings (cosched.h). */
+CHECKED_APART u64 pick_least_not_held(THE_DROVER, u32 cell_index)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u32 nr_slots = d->slots_in_use;
+	u64 best = TOURNAMENT_NOBODY;
+	u32 slot;
+
+	if (!cell)
+		return best;
+	for_each_index(slot, 0, nr_slots) {
+		u64 key = tournament_leaf(&cell->by_share, slot);
+
+		if (!vm_at(d, slot)->held_since_ns && tournament_before(key, best))
+			best = key;
+	}
+	return best;
+}
+
+/* The first VMs of the cell are held: whoever is not comes before the pCPU goes idle. */
+CHECKED_APART bool pick_beside_held(THE_DROVER, u32 pcpu, u32 cell_index)
+{
+	bool found = false;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = pick_least_not_held(d, cell_index);
+
+		if (key == TOURNAMENT_NOBODY)
+			break;
+		found = pick_from_cell(d, pcpu, cell_index, key, try);
+		if (found)
+			break;
+	}
+	return found;
+}
+
 /* Anybody of that cell; several are asked, because some may be in flight. */
 CHECKED_APART bool pick_from_foreign(THE_DROVER, u32 pcpu, u32 other)
 {
@@ -218,7 +255,7 @@ CHECKED_APART bool pick_from_foreign(THE_DROVER, u32 pcpu, u32 other)
 		if (found)
 			break;
 	}
-	return found;
+	return found || (d->nr_choosy && pick_beside_held(d, pcpu, other));
 }
 
 /* Nothing here: anything, anywhere, that may run here. */
@@ -520,6 +557,8 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		if (vm_at(d, tournament_slot(key))->held_since_ns)
 			held = tournament_slot(key);
 	}
+	if (held != DROVER_HOST_SLOT && pick_beside_held(d, pcpu, home))
+		return false;
 	return !pick_anywhere(d, pcpu, home);
 }
 

@@ -350,6 +350,41 @@ static void nothing_is_held_beyond_100_ms(void)
 	}
 }
 
+/* pCPU 0 belongs to a task of the host for now, and pCPU 1 becomes free; two gangs need both. */
+static void gangs_that_are_held_leave_a_pcpu_to_who_is_not(u32 nr_cells)
+{
+	g = fake_ground(2, nr_cells);
+	for (u32 at = 0; at < 2; at++) {
+		struct task_struct *host = kernel_thread(g, 0, THREAD_HOST);
+
+		kernel_set_affinity(g, host, 1ULL << at);
+		kernel_wake(g, host);
+	}
+	kernel_settle(g);
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns -= SECOND;
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		kernel_busy_vm(g, tgid, tgid < 3 ? 2 : 1, 0);
+	for (u32 tgid = 1; tgid <= 2; tgid++) {
+		kernel_vm(g, tgid)->cosched_mode = COSCHED_GANG;
+		cosched_settle(&g->d, kernel_vm(g, tgid));
+	}
+	kernel_vm(g, 3)->vtime_ns += 100 * MS;
+	kernel_sleep(g, 1);
+	kernel_switch(g, 1);
+	kernel_run(g, 40 * MS);
+	CHECK(kernel_cpu_time_ns(g, 3) > 30 * MS);
+}
+
+static void held_gangs_leave_a_pcpu_to_who_is_not(void)
+{
+	gangs_that_are_held_leave_a_pcpu_to_who_is_not(1);
+}
+
+static void held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not(void)
+{
+	gangs_that_are_held_leave_a_pcpu_to_who_is_not(2);
+}
+
 static void a_vm_wider_than_the_host_moves_in_turns(void)
 {
 	for (u32 mode = COSCHED_STRICT; mode <= COSCHED_GANG; mode++) {
@@ -408,6 +443,8 @@ int main(void)
 	RUN(shares_hold_in_every_mode);
 	RUN(skew_stays_within_its_bound);
 	RUN(nothing_is_held_beyond_100_ms);
+	RUN(held_gangs_leave_a_pcpu_to_who_is_not);
+	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
 	RUN(a_vm_wider_than_the_host_moves_in_turns);
 	RUN(modes_may_change_at_any_moment);
 	return check_done();

@@ -156,6 +156,8 @@ void kernel_select(struct ground *g, struct task_struct *task)
 		task->state = TASK_READY;
 		ground_run_on(&g->d, task, (u32)idle, g->d.params.slice_ns, false);
 		fake_put(g, task);
+	} else if (idle >= 0) {
+		ground_kick(&g->d, (u32)idle);
 	}
 	task->locked = false;
 }

@@ -163,7 +163,12 @@ impl Class for Scx {
                 m.tasks[task as usize].slice_ns = self.policy.slice_ns();
                 self.queues.insert_local(m, task, cpu, false);
             }
-            _ => self.policy.enqueue(m, &mut self.queues, task, true, true),
+            _ => {
+                if let Some(cpu) = idle {
+                    self.queues.kick(m, cpu);
+                }
+                self.policy.enqueue(m, &mut self.queues, task, true, true);
+            }
         }
     }
 
