@@ -328,30 +328,40 @@ CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 }
 
 /*
- * skew: is the one that would be taken, the slowest of those that wait here, the
- * slowest of all that wait? Not if only stopped ones wait here, and others elsewhere.
+ * skew: does one that is not stopped wait in that cell? If only stopped ones do, as well
+ * if none waits anywhere else: the slowest of those may always start.
  */
-static __always_inline bool cosched_slowest_waits_here(struct drover *d, u32 at, u32 slot)
+CHECKED_APART bool cosched_slowest_waits_in(THE_DROVER, u32 cell_index, u32 slot)
 {
-	struct vm *vm = vm_at(d, slot);
-	struct cell *cell = ground_cell(d, pcpu_at(d, at)->cell);
+	bool waits_here = false;
+	bool waits_elsewhere = false;
+	u32 place;
 
-	return vm->vcpus_waiting <= vm->nr_stopped ||
-	       (cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] > vm->nr_stopped);
+	for_each_index(place, 0, vm_at(d, slot)->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (!v || v->state != VCPU_READY || v->costop_since_ns)
+			continue;
+		if (pcpu_at(d, v->pcpu)->cell == cell_index)
+			waits_here = true;
+		else
+			waits_elsewhere = true;
+	}
+	return waits_here || !waits_elsewhere;
 }
 
 /*
  * May a vCPU of the VM, by its mode, run on that pCPU now? `here`: one runs there
  * and would go on. Calls other pCPUs where that is what it takes.
  */
-CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 slot, u32 here)
+CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 cell_index, u32 slot, u32 here)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 elsewhere = vm->vcpus_running > here ? vm->vcpus_running - here : 0;
 	u32 needs;
 
 	if (vm->cosched_mode == COSCHED_SKEW)
-		return here || cosched_slowest_waits_here(d, at, slot);
+		return here || cosched_slowest_waits_in(d, cell_index, slot);
 	if (vm->cosched_mode != COSCHED_GANG && !vm->costopped)
 		return true;
 	/* Started in this round, by somebody else or by the call that is being answered. */
@@ -361,8 +371,8 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 slot, u32 here)
 	return needs <= 1 || cosched_call(d, at, slot, needs - 1);
 }
 
-/* The pCPU would take a vCPU of that VM, or go on with the one it runs: may it? */
-CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 slot, u32 here)
+/* The pCPU would take a vCPU of that VM from that cell, or go on with the one it runs: may it? */
+CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, u32 here)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = ground_now_ns(d);
@@ -370,7 +380,7 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 slot, u32 here)
 
 	if (!vm->choosy || vm->nr_vcpus < 2)
 		return true;
-	if (!cosched_may_run(d, at, slot, here)) {
+	if (!cosched_may_run(d, at, cell_index, slot, here)) {
 		since_ns = __sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
 		/* Idle pCPUs do not ask again by themselves. */
 		alarm_rouse_at(d, now_ns + d->params.hold_max_ns);
@@ -394,7 +404,7 @@ static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct t
 	/* What was started together in this round stays. */
 	if (!vm->costopped && pcpu_at(d, at)->round == d->round)
 		return false;
-	return !cosched_admits(d, at, t->slot, 1);
+	return !cosched_admits(d, at, pcpu_at(d, at)->cell, t->slot, 1);
 }
 
 /* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */

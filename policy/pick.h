@@ -131,7 +131,7 @@ CHECKED_APART bool pick_from_cell(THE_DROVER, u32 pcpu, u32 cell_index, u64 key,
 {
 	u32 slot = tournament_slot(key);
 
-	if (d->nr_choosy && !cosched_admits(d, pcpu, slot, 0))
+	if (d->nr_choosy && !cosched_admits(d, pcpu, cell_index, slot, 0))
 		return false;
 	if (wait_bound_owes_turn(d, cell_index, slot))
 		return wait_bound_serve_turn(d, pcpu, cell_index, slot);
@@ -375,7 +375,7 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 		if (first == TOURNAMENT_NOBODY ||
 		    (tournament_before(running_key, first) && slot != tournament_slot(running_key)))
 			break;
-		if ((!d->nr_choosy || cosched_admits(d, pcpu, slot, 0)) &&
+		if ((!d->nr_choosy || cosched_admits(d, pcpu, here ? home : glance, slot, 0)) &&
 		    ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance))) {
 			pick_note_served(d, pcpu, here ? home : glance, slot, true);
 			return true;

@@ -179,7 +179,7 @@ struct vcpu {
 	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
 	u64 hazard_ns;   /* time it was ready while a sibling ran */
 	u32 state; /* enum vcpu_state */
-	u32 pcpu;  /* running: where */
+	u32 pcpu;  /* running: where; ready: near which it waits */
 	u32 slot;
 	u32 vcpu_id;
 };

@@ -236,13 +236,15 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 	g->d.nr_online = 4;
 	g->d.params.skew_max_ns = 2 * MS;
 	if (mode == COSCHED_SKEW) {
-		vm->nr_stopped = 1;
-		g->cell[0].nr_queued[1] = wait_here;
+		g->d.pcpu[1].cell = 1;
+		for (u32 i = 0; i < 4; i++)
+			vcpu_at(&g->d, vcpu[i].record)->pcpu = i < 4 - wait_here;
+		vcpu_at(&g->d, vcpu[3].record)->costop_since_ns = g->now_ns;
 	} else {
 		vcpu_at(&g->d, vcpu[2].record)->lag_ns = 0;
 		vm->costopped = 1;
 	}
-	return cosched_admits(&g->d, 0, 1, 0);
+	return cosched_admits(&g->d, 0, 0, 1, 0);
 }
 
 static void table_1(void)

@@ -155,13 +155,13 @@ impl Script {
         script
     }
 
-    /// No faults and nothing but VMs that are always busy and may run anywhere, of modes that leave
-    /// no pCPU idle beside them: time must divide by shares, reservations and pools.
+    /// No faults and nothing but VMs that are always busy and may run anywhere, of modes that never
+    /// have them wait beside an idle pCPU: time must divide by shares, reservations and pools.
     pub fn is_calm(&self) -> bool {
         let busy = |vm: &ScriptVm| {
             let always = matches!(vm.workload, Workload::Cpu { duty_pct: 100, then: None, .. });
             let anywhere = vm.pin.is_none() && vm.start_us == 0 && vm.helpers == 0;
-            let waits = matches!(vm.bounds.cosched, Cosched::Strict | Cosched::Gang);
+            let waits = !matches!(vm.bounds.cosched, Cosched::Auto | Cosched::Off);
             always && anywhere && !waits && vm.bounds.limit_mcpu == 0
         };
         self.faults.is_empty() && self.vms.iter().all(busy)
