@@ -3,7 +3,6 @@
 
 use drover_core::expect::median;
 use drover_core::results::{Results, Run, VmFigures};
-use std::collections::{HashMap, HashSet};
 
 /// A figure over repeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,8 +41,6 @@ pub(crate) struct Summary<'a> {
     pub(crate) results: &'a Results,
     pub(crate) cases: Vec<&'a str>,
     pub(crate) schedulers: Vec<&'a str>,
-    /// Where each VM stands in some run: there may be thousands, and searches by name would tell.
-    places: HashMap<&'a str, usize>,
 }
 
 impl<'a> Summary<'a> {
@@ -57,15 +54,7 @@ impl<'a> Summary<'a> {
                 schedulers.push(&run.scheduler);
             }
         }
-        let named = results.runs.iter().flat_map(|run| run.vms.iter().enumerate());
-        let places = named.map(|(place, vm)| (vm.name.as_str(), place)).collect();
-        Self { results, cases, schedulers, places }
-    }
-
-    /// The VM of that name in a run.
-    fn vm_of<'r>(&self, run: &'r Run, name: &str) -> Option<&'r VmFigures> {
-        let there = run.vms.get(*self.places.get(name)?);
-        there.filter(|vm| vm.name == name).or_else(|| run.vm(name))
+        Self { results, cases, schedulers }
     }
 
     /// All runs of `case` under `scheduler`.
@@ -84,10 +73,10 @@ impl<'a> Summary<'a> {
         let mut subjects = Vec::new();
         for case in &self.cases {
             let runs = self.results.runs.iter().filter(|run| run.case == *case);
-            let mut seen = HashSet::new();
             for vm in runs.flat_map(|run| &run.vms) {
-                if seen.insert(vm.name.as_str()) {
-                    subjects.push(Subject { case, vm: vm.name.as_str() });
+                let subject = Subject { case, vm: vm.name.as_str() };
+                if !subjects.contains(&subject) {
+                    subjects.push(subject);
                 }
             }
         }
@@ -96,9 +85,13 @@ impl<'a> Summary<'a> {
 
     /// The names of all VMs.
     pub(crate) fn vms(&self) -> Vec<&'a str> {
-        let names = self.results.runs.iter().flat_map(|run| &run.vms).map(|vm| vm.name.as_str());
-        let mut seen = HashSet::new();
-        names.filter(|name| seen.insert(*name)).collect()
+        let mut vms: Vec<&str> = Vec::new();
+        for vm in self.results.runs.iter().flat_map(|run| &run.vms) {
+            if !vms.contains(&vm.name.as_str()) {
+                vms.push(&vm.name);
+            }
+        }
+        vms
     }
 
     /// A figure of the host over the repeats of a case under a scheduler.
@@ -119,7 +112,7 @@ impl<'a> Summary<'a> {
         scheduler: &str,
         figure: impl Fn(&VmFigures) -> Option<f64>,
     ) -> Option<Spread> {
-        self.of_host(subject.case, scheduler, |run| figure(self.vm_of(run, subject.vm)?))
+        self.of_host(subject.case, scheduler, |run| figure(run.vm(subject.vm)?))
     }
 
     /// Whether anything is promised or forbidden to a VM: what it gets is then told in pCPUs, because
@@ -136,7 +129,7 @@ impl<'a> Summary<'a> {
     /// A VM as its first run has it, for what is the same in all: vCPUs, shares, what is owed.
     pub(crate) fn any_run_of(&self, subject: &Subject) -> Option<&'a VmFigures> {
         let mut runs = self.results.runs.iter().filter(|run| run.case == subject.case);
-        runs.find_map(|run| self.vm_of(run, subject.vm))
+        runs.find_map(|run| run.vm(subject.vm))
     }
 }
 

@@ -198,8 +198,8 @@ fn draw_pool(rng: &mut Rng, number: u32) -> PoolSettings {
     }
 }
 
-/// What is asked for a VM. All reservations together fit half of the host, whatever changes: more
-/// would not have been admitted.
+/// What is asked for a VM. All reservations together fit three quarters of the host, whatever
+/// changes: more might not have been admitted. The first VM's may be far above its share.
 fn draw_bounds(rng: &mut Rng, script: &Script, vm: usize, (asks, calm): (Asks, bool)) -> VmBounds {
     let threads = script.vms[vm].threads;
     let mut bounds = VmBounds::default();
@@ -207,7 +207,9 @@ fn draw_bounds(rng: &mut Rng, script: &Script, vm: usize, (asks, calm): (Asks, b
         bounds.cosched = *rng.pick(&Cosched::WORDS.map(|(_, mode)| mode));
     }
     if asks.time() {
-        let most_mcpu = (500 * script.host.pcpus() / script.vms.len() as u32).min(1000 * threads);
+        let host_mcpu = 1000 * script.host.pcpus();
+        let part = if vm == 0 { 2 } else { 4 * script.vms.len() as u32 };
+        let most_mcpu = (host_mcpu / part).min(1000 * threads);
         if rng.chance_pct(50) {
             bounds.reservation_mcpu = rng.below(u64::from(most_mcpu) + 1) as u32;
         }
