@@ -114,8 +114,19 @@ impl RunningVm {
     /// Why it no longer runs although nobody killed it; none while it runs.
     pub fn fault(&mut self) -> Option<String> {
         let process = self.process.as_mut()?;
-        let ended = process.has_ended();
-        ended.then(|| format!("VM {} ended: {}", self.name, process.last_words()))
+        if !process.has_ended() {
+            return None;
+        }
+        let fault = format!("VM {} ended: {}", self.name, process.last_words());
+        // A kernel that crashes tells its console, not QEMU.
+        let console = match &mut self.guest {
+            Guest::Linux { reader, .. } => reader.last_line().unwrap_or_default(),
+            Guest::Micro { .. } => "",
+        };
+        match console {
+            "" => Some(fault),
+            line => Some(format!("{fault}; last on its console: {line}")),
+        }
     }
 
     /// What it has used and done so far; after its end, what it had then.

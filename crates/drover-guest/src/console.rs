@@ -60,6 +60,15 @@ impl ConsoleReader {
         }
     }
 
+    /// The last line that was printed; empty when none was.
+    ///
+    /// # Errors
+    /// When the console cannot be read.
+    pub fn last_line(&mut self) -> Result<&str, GuestError> {
+        self.refresh()?;
+        Ok(&self.last_line)
+    }
+
     /// Takes in what was printed since the last look.
     fn refresh(&mut self) -> Result<(), GuestError> {
         let printed = self
@@ -234,6 +243,7 @@ mod tests {
         assert!(message.contains("status 127") && message.contains("sysbenhc"), "{message}");
         assert_eq!(message.lines().count(), 1);
         assert!(console.reader.snapshot().is_err());
+        assert_eq!(console.reader.last_line().unwrap(), "sh: sysbenhc: not found");
     }
 
     #[test]

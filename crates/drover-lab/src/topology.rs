@@ -163,7 +163,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_cpu_of_a_good_host_belongs_to_one_node(sockets in 1u32..5, dies in 1u32..4, cores in 1u32..5, nodes in 1u32..9) {
-            let topology = Topology { sockets, dies, cores, threads: 2, nodes, memory_mib: 5040 };
+            let topology = Topology { sockets, dies, cores, threads: 2, nodes, memory_mib: 5040, skew_tick: false };
             prop_assume!(topology.check().is_ok() && nodes > 1);
             let last = format!("-{}", topology.pcpus() - 1);
             let arguments = topology.qemu_arguments();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How fast the simulator is: `cargo bench -p drover-sim`. Elements are events.
+#![expect(missing_docs, reason = "criterion's macro makes a function without")]
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use drover_sim::speed::{Load, growing_pcpus, growing_vcpus, loads, started};
