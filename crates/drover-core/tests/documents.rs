@@ -88,6 +88,7 @@ fn the_example_of_results_reads_and_writes_back() {
 fn complete() -> Results {
     let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
+    let counters = counters.map(|of_vcpu| Counters { limited_s: Some(0.1), ..of_vcpu });
     let vm = VmFigures {
         name: "vm0".to_owned(),
         vcpus: 1,
