@@ -73,16 +73,6 @@ static __always_inline u64 entitle_kept_ucpu(struct drover *d, u32 mcpu)
 	return (entitle_ucpu(mcpu) * d->promise_scale) >> ENTITLE_SCALE_SHIFT;
 }
 
-static __always_inline u64 entitle_least(u64 a, u64 b)
-{
-	return a < b ? a : b;
-}
-
-static __always_inline u64 entitle_most(u64 a, u64 b)
-{
-	return a > b ? a : b;
-}
-
 static __always_inline u64 entitle_limit_ucpu(u32 limit_mcpu)
 {
 	return limit_mcpu ? entitle_ucpu(limit_mcpu) : ~0ULL;
@@ -121,7 +111,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
 	u64 total_ns = vm->vcpu_run_ns + vm->helper_run_ns + vm->uncharged_ns;
 	s64 ran_ns = (s64)(total_ns - vm->seen_run_ns);
 	u32 awake = vm->nr_running + vm->nr_waiting;
-	u64 wanted = entitle_least(awake, vm->least_awake) * ENTITLE_PCPU_UCPU;
+	u64 wanted = least_of(awake, vm->least_awake) * ENTITLE_PCPU_UCPU;
 
 	vm->uncharged_ns = 0;
 	vm->least_awake = awake;
@@ -129,8 +119,8 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
 		return 0;
 	if (ran_ns < 0)
 		ran_ns = 0;
-	wanted = entitle_most(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
-	wanted = entitle_least(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
+	wanted = most_of(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
+	wanted = least_of(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)
 		wanted = ((u64)vm->wanted_ucpu * 3 + wanted) / 4;
 	vm->wanted_ucpu = (u32)wanted;
@@ -163,8 +153,8 @@ CHECKED_APART int entitle_gather_vm(THE_DROVER, u32 slot)
 
 	if (vm->state != VM_LIVE)
 		return 0;
-	vm->most_ucpu = (u32)entitle_least(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
-	vm->floor_ucpu = (u32)entitle_least(kept, vm->most_ucpu);
+	vm->most_ucpu = (u32)least_of(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
+	vm->floor_ucpu = (u32)least_of(kept, vm->most_ucpu);
 	entitle_add_child(pool_at(d, pool_existing(d, vm->pool)),
 			  entitle_ucpu(vm->reservation_mcpu), vm->floor_ucpu, vm->most_ucpu,
 			  vm->shares);
@@ -177,10 +167,9 @@ CHECKED_APART int entitle_gather_pool(THE_DROVER, u32 index)
 	struct pool *pool = pool_at(d, index);
 	u64 kept = entitle_kept_ucpu(d, pool->reservation_mcpu);
 
-	pool->promised_ucpu =
-		entitle_most(pool->promised_ucpu, entitle_ucpu(pool->reservation_mcpu));
-	pool->most_ucpu = entitle_least(pool->most_ucpu, entitle_limit_ucpu(pool->limit_mcpu));
-	pool->floor_ucpu = entitle_least(entitle_most(pool->floor_ucpu, kept), pool->most_ucpu);
+	pool->promised_ucpu = most_of(pool->promised_ucpu, entitle_ucpu(pool->reservation_mcpu));
+	pool->most_ucpu = least_of(pool->most_ucpu, entitle_limit_ucpu(pool->limit_mcpu));
+	pool->floor_ucpu = least_of(most_of(pool->floor_ucpu, kept), pool->most_ucpu);
 	entitle_add_child(pool_at(d, pool->in), pool->promised_ucpu, pool->floor_ucpu,
 			  pool->most_ucpu, pool->shares);
 	return 0;
@@ -199,14 +188,14 @@ static __always_inline u64 entitle_held(struct pool *parent, u32 shares, u64 flo
 		u64 full = (most << ENTITLE_LEVEL_SHIFT) / shares;
 
 		parent->fixed_ucpu += most;
-		parent->full_level = entitle_most(parent->full_level, full);
+		parent->full_level = most_of(parent->full_level, full);
 		return most;
 	}
 	if (held < floor) {
 		u64 rise = (floor << ENTITLE_LEVEL_SHIFT) / shares + 1;
 
 		parent->fixed_ucpu += floor;
-		parent->rise_level = entitle_least(parent->rise_level, rise);
+		parent->rise_level = least_of(parent->rise_level, rise);
 		return floor;
 	}
 	parent->free_shares += shares;
@@ -232,9 +221,9 @@ static __always_inline u64 entitle_step(struct pool *pool, u64 owed_ucpu)
 	if (!pool->free_shares && pool->fixed_ucpu == owed_ucpu)
 		return pool->full_level; /* all have all they want */
 	if (held <= owed_ucpu)
-		pool->low = entitle_most(pool->low, pool->level);
+		pool->low = most_of(pool->low, pool->level);
 	else
-		pool->high = entitle_least(pool->high, pool->level);
+		pool->high = least_of(pool->high, pool->level);
 	if (pool->free_shares)
 		next = owed_ucpu > pool->fixed_ucpu ?
 			       ((owed_ucpu - pool->fixed_ucpu) << ENTITLE_LEVEL_SHIFT) /
@@ -246,13 +235,13 @@ static __always_inline u64 entitle_step(struct pool *pool, u64 owed_ucpu)
 		next = pool->full_level - pool->full_level / ENTITLE_EXACT; /* one is free */
 	if (next != pool->level && (next <= pool->low || next >= pool->high))
 		next = (pool->low + pool->high) / 2;
-	return entitle_least(next, ENTITLE_LEVEL_MAX);
+	return least_of(next, ENTITLE_LEVEL_MAX);
 }
 
 /* The pool is owed that if it wants all: find the level of what is in it. */
 static __always_inline void entitle_fill(struct drover *d, struct pool *pool, u64 owed_ucpu)
 {
-	u64 poured = entitle_least(owed_ucpu, pool->most_ucpu);
+	u64 poured = least_of(owed_ucpu, pool->most_ucpu);
 	u64 before = pool->level;
 	u64 moved;
 
@@ -272,7 +261,7 @@ static __always_inline void entitle_fill(struct drover *d, struct pool *pool, u6
 	if (owed_ucpu > pool->most_ucpu && pool->all_shares)
 		pool->weigh_level +=
 			((owed_ucpu - pool->most_ucpu) << ENTITLE_LEVEL_SHIFT) / pool->all_shares;
-	pool->weigh_level = entitle_least(pool->weigh_level, ENTITLE_LEVEL_MAX);
+	pool->weigh_level = least_of(pool->weigh_level, ENTITLE_LEVEL_MAX);
 	pool->fixed_ucpu = pool->free_shares = pool->full_level = 0;
 	pool->rise_level = ENTITLE_LEVEL_MAX;
 }
@@ -285,14 +274,14 @@ static __always_inline u64 entitle_owed(struct pool *parent, u32 shares, u64 kep
 	/* Else a moment's misjudgement is a debt of hours. */
 	u64 least = shares * parent->owed_ucpu / ENTITLE_LEAST_PART / (parent->all_shares ?: 1);
 
-	return entitle_least(entitle_most(entitle_most(owed, least), kept), limit);
+	return least_of(most_of(most_of(owed, least), kept), limit);
 }
 
 CHECKED_APART int entitle_fill_pool(THE_DROVER, u32 index)
 {
 	struct pool *pool = pool_at(d, index);
 	struct pool *parent = pool_at(d, pool->in);
-	u64 kept = entitle_most(entitle_kept_ucpu(d, pool->reservation_mcpu), pool->floor_ucpu);
+	u64 kept = most_of(entitle_kept_ucpu(d, pool->reservation_mcpu), pool->floor_ucpu);
 
 	entitle_fill(
 		d, pool,
@@ -338,12 +327,12 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	if (vm->state != VM_LIVE)
 		return 0;
 	owed = entitle_owed(pool, vm->shares, kept, ENTITLE_LIMIT_SLACK * limit);
-	vm->entitled_ucpu = (u32)entitle_least(entitle_least(owed, limit), ~0U);
+	vm->entitled_ucpu = (u32)least_of(least_of(owed, limit), ~0U);
 	inverse = DROVER_SHARES_PER_VCPU * d->reference_level / (owed ?: 1);
-	inverse = entitle_least(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
+	inverse = least_of(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
 	vm->share_inverse = inverse ?: 1;
 	if (vm->reservation_mcpu)
-		reserve_set(d, vm, (u32)entitle_most(kept * 1000 / ENTITLE_PCPU_UCPU, 1));
+		reserve_set(d, vm, (u32)most_of(kept * 1000 / ENTITLE_PCPU_UCPU, 1));
 	else if (vm->reserve_inverse)
 		reserve_set(d, vm, 0);
 	return 0;
@@ -359,7 +348,7 @@ static __always_inline void entitle_refer(struct drover *d)
 	struct pool *root = pool_at(d, POOL_ROOT);
 	u64 even = (root->owed_ucpu << ENTITLE_LEVEL_SHIFT) / (root->all_shares ?: 1);
 
-	d->reference_level = entitle_most(entitle_most(root->weigh_level, even / 16), 1);
+	d->reference_level = most_of(most_of(root->weigh_level, even / 16), 1);
 }
 
 /* Promises that exceed the pCPUs there are shrink alike. */

@@ -12,10 +12,10 @@
  * leave the tournaments, so that no pick comes upon them, and those of their threads
  * that run are preempted. When 2 ms' worth of tokens have come, and the record has
  * room, all are let go at once, and pCPUs that rest, or run somebody who has had
- * more than his due compared with them, choose anew. So a VM runs and pauses as a whole, some 400
- * times a second, and a vCPU that waits for a lock held by a sibling at its limit
- * waits for 2 ms or so, not for what is left of 100. What a sibling that sleeps does
- * not use is used by the others.
+ * more than his due compared with them, choose anew. So a VM runs and pauses as a
+ * whole, some 400 times a second, and a vCPU that waits for a lock held by a sibling
+ * at its limit waits for 2 ms or so, not for what is left of 100. What a sibling that
+ * sleeps does not use is used by the others.
  *
  * Nothing happens between two events of the kernel by itself; so an alarm (alarm.h)
  * is set to when tokens will have come, or will be spent if all that run go on, and
@@ -36,9 +36,10 @@
  * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
  * interrupt a ms late, as the lab's do on the exact clock, a single 100 ms may have a
  * run too much, and the caution learnt from that costs some of the limit. A run of
- * a wide VM with a small limit is short, and each costs every pCPU two switches. Limits under 0.5 %
- * come in runs of what 50 ms bring, and what one timer is late for is more than 1 % of them. A
- * thread may be held in the kernel, with a lock of the host. What is used within a half millisecond
+ * a wide VM with a small limit is short, and each costs every pCPU two switches.
+ * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
+ * is more than 1 % of them. A thread may be held in the kernel, with a lock of the
+ * host. What is used within a half millisecond
  * is recorded when it ends: of two who look, one may see a little more than was used.
  *
  * After the leaky bucket (Turner 1986) and the sliding windows of rate limiters;
@@ -154,11 +155,6 @@ static __always_inline void limit_learn(struct limit *l)
 		l->late_ns -= (l->late_ns - l->over_ns) / LIMIT_LEARN;
 }
 
-static __always_inline u64 limit_least(u64 a, u64 b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * Bring a limit up to date: is it spent? Returns when it must be looked at again, or
  * LIMIT_NO_ALARM: not before somebody begins to run.
@@ -187,13 +183,13 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 		return LIMIT_NO_ALARM;
 	in_ns = LIMIT_BIN_NS - now_ns % LIMIT_BIN_NS;
 	if (!l->spent)
-		return now_ns + limit_least((u64)l->left_ns / l->running, in_ns);
+		return now_ns + least_of((u64)l->left_ns / l->running, in_ns);
 	if (room_ns >= burst_ns / 8)
 		in_ns = LIMIT_STEP_NS;
 	if (l->tokens_ns < l->needs_ns) {
 		u64 come_ns = (u64)(l->needs_ns - l->tokens_ns) * 1000 / (mcpu ?: 1);
 
-		in_ns = come_ns > in_ns ? come_ns : in_ns;
+		in_ns = most_of(come_ns, in_ns);
 	}
 	return now_ns + in_ns;
 }
@@ -329,7 +325,7 @@ CHECKED_APART u64 limit_best_gain_ns(THE_DROVER, u64 vtime_ns)
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		u64 gain_ns = limit_gain_ns(d, pcpu_at(d, i), vtime_ns, now_ns);
 
-		best_ns = gain_ns > best_ns ? gain_ns : best_ns;
+		best_ns = most_of(gain_ns, best_ns);
 	}
 	return best_ns;
 }
@@ -431,7 +427,7 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 		if (!vm->limit_mcpu)
 			continue;
 		at_ns = limit_look_at(d, i, vm->limit_mcpu, now_ns);
-		next_ns = at_ns < next_ns ? at_ns : next_ns;
+		next_ns = least_of(at_ns, next_ns);
 	}
 	for_each_index(i, 0, d->nr_pools) {
 		u32 pool = d->pool_order[bounded(i, DROVER_MAX_POOLS)];
@@ -439,7 +435,7 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 		if (!pool_at(d, pool)->limit_mcpu)
 			continue;
 		at_ns = limit_look_at(d, limit_of_pool(pool), pool_at(d, pool)->limit_mcpu, now_ns);
-		next_ns = at_ns < next_ns ? at_ns : next_ns;
+		next_ns = least_of(at_ns, next_ns);
 	}
 	limit_enforce(d, now_ns);
 	if (next_ns != LIMIT_NO_ALARM)

@@ -354,4 +354,14 @@ _Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and nati
 _Static_assert(sizeof(struct pcpu) == 80, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
+static __always_inline u64 least_of(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline u64 most_of(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
 #endif
