@@ -66,6 +66,9 @@ static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 		vm->costopped = 0;
 		vm->held_since_ns = 0;
 	}
+	/* Idle pCPUs were refused its vCPUs for what was its mode. */
+	if (before)
+		alarm_rouse_at(d, ground_now_ns(d));
 }
 
 /* --- stopping --- */
@@ -313,10 +316,14 @@ static __always_inline u32 cosched_needs(struct drover *d, u32 at, u32 slot, u32
 CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
+	u64 held_since_ns = __sync_lock_test_and_set(&vm->held_since_ns, 0);
+	u32 costopped = __sync_lock_test_and_set(&vm->costopped, 0);
 	u32 place;
 
-	vm->held_since_ns = 0;
-	if (!__sync_lock_test_and_set(&vm->costopped, 0))
+	/* Idle pCPUs were refused its vCPUs, and more may start now than were called. */
+	if ((held_since_ns || costopped) && vm->vcpus_waiting > 1)
+		alarm_rouse_at(d, now_ns);
+	if (!costopped)
 		return 0;
 	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
 		struct vcpu *v = vcpu_in(d, slot, place);

@@ -222,8 +222,53 @@ CHECKED_APART u64 pick_least_not_held(THE_DROVER, u32 cell_index)
 	return best;
 }
 
-/* The first VMs of the cell are held: whoever is not comes before the pCPU goes idle. */
-CHECKED_APART bool pick_beside_held(THE_DROVER, u32 pcpu, u32 cell_index)
+/* Of the VMs of the cell held for their siblings since later than that, the one held longest. */
+CHECKED_APART u32 pick_longest_held(THE_DROVER, u32 cell_index, u64 after_ns)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	u32 nr_slots = d->slots_in_use;
+	u32 longest = DROVER_HOST_SLOT;
+	u64 longest_ns = ~0ULL;
+	u32 slot;
+
+	if (!cell)
+		return longest;
+	for_each_index(slot, 1, nr_slots) {
+		u64 held_ns = vm_at(d, slot)->held_since_ns;
+
+		if (held_ns <= after_ns || held_ns >= longest_ns ||
+		    tournament_leaf(&cell->by_share, slot) == TOURNAMENT_NOBODY)
+			continue;
+		longest = slot;
+		longest_ns = held_ns;
+	}
+	return longest;
+}
+
+/* All that may run here are held: those held longest may be free to start by now. */
+CHECKED_APART bool pick_held(THE_DROVER, u32 pcpu, u32 cell_index)
+{
+	struct cell *cell = ground_cell(d, cell_index);
+	bool found = false;
+	u64 after_ns = 0;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u32 slot = pick_longest_held(d, cell_index, after_ns);
+		u64 key = cell ? tournament_leaf(&cell->by_share, slot) : TOURNAMENT_NOBODY;
+
+		if (slot == DROVER_HOST_SLOT || key == TOURNAMENT_NOBODY)
+			break;
+		after_ns = vm_at(d, slot)->held_since_ns;
+		found = pick_from_cell(d, pcpu, cell_index, key, try);
+		if (found)
+			break;
+	}
+	return found;
+}
+
+/* The first VMs of the cell are held: take one that is not, and comes before `before`. */
+CHECKED_APART bool pick_beside_held(THE_DROVER, u32 pcpu, u32 cell_index, u64 before)
 {
 	bool found = false;
 	u32 try;
@@ -231,13 +276,20 @@ CHECKED_APART bool pick_beside_held(THE_DROVER, u32 pcpu, u32 cell_index)
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = pick_least_not_held(d, cell_index);
 
-		if (key == TOURNAMENT_NOBODY)
+		if (!tournament_before(key, before))
 			break;
 		found = pick_from_cell(d, pcpu, cell_index, key, try);
 		if (found)
 			break;
 	}
 	return found;
+}
+
+/* Nobody is left but those that are held, or come after them. */
+static __always_inline bool pick_rest_of(struct drover *d, u32 pcpu, u32 cell_index)
+{
+	return pick_beside_held(d, pcpu, cell_index, TOURNAMENT_NOBODY) ||
+	       pick_held(d, pcpu, cell_index);
 }
 
 /* Anybody of that cell; several are asked, because some may be in flight. */
@@ -255,7 +307,7 @@ CHECKED_APART bool pick_from_foreign(THE_DROVER, u32 pcpu, u32 other)
 		if (found)
 			break;
 	}
-	return found || (d->nr_choosy && pick_beside_held(d, pcpu, other));
+	return found || (d->nr_choosy && pick_rest_of(d, pcpu, other));
 }
 
 /* Nothing here: anything, anywhere, that may run here. */
@@ -501,6 +553,20 @@ CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 }
 
 /*
+ * The first VMs of the cell are held: whoever is not, there or in the pCPU's own queue, comes
+ * before the pCPU goes idle, and before the running thread if that has had more.
+ */
+static __always_inline bool pick_around_held(struct drover *d, u32 pcpu, u32 home, u64 running_key)
+{
+	u64 own_key = pick_own_key(d, pcpu);
+
+	if (pick_beside_held(d, pcpu, home, pick_earliest(own_key, running_key)) ||
+	    (tournament_before(own_key, running_key) && pick_own(d, pcpu, true)))
+		return true;
+	return running_key == TOURNAMENT_NOBODY && pick_rest_of(d, pcpu, home);
+}
+
+/*
  * Choose for that pCPU. `running` is the thread that would go on there, charged
  * up to now, or NULL. Returns true when the pCPU shall go on with it.
  */
@@ -557,7 +623,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		if (vm_at(d, tournament_slot(key))->held_since_ns)
 			held = tournament_slot(key);
 	}
-	if (held != DROVER_HOST_SLOT && pick_beside_held(d, pcpu, home))
+	if (held != DROVER_HOST_SLOT && pick_around_held(d, pcpu, home, running_key))
 		return false;
 	return !pick_anywhere(d, pcpu, home);
 }

@@ -352,8 +352,8 @@ static void nothing_is_held_beyond_100_ms(void)
 	}
 }
 
-/* pCPU 0 belongs to a task of the host for now, and pCPU 1 becomes free; two gangs need both. */
-static void gangs_that_are_held_leave_a_pcpu_to_who_is_not(u32 nr_cells)
+/* pCPU 0 belongs to a task of the host for now, pCPU 1 becomes free; gangs need both. */
+static void gangs_that_are_held(u32 nr_cells, u32 nr_gangs)
 {
 	g = fake_ground(2, nr_cells);
 	for (u32 at = 0; at < 2; at++) {
@@ -364,15 +364,25 @@ static void gangs_that_are_held_leave_a_pcpu_to_who_is_not(u32 nr_cells)
 	}
 	kernel_settle(g);
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns -= SECOND;
-	for (u32 tgid = 1; tgid <= 3; tgid++)
-		kernel_busy_vm(g, tgid, tgid < 3 ? 2 : 1, 0);
-	for (u32 tgid = 1; tgid <= 2; tgid++) {
+	for (u32 tgid = 1; tgid <= nr_gangs; tgid++) {
+		kernel_busy_vm(g, tgid, 2, 0);
 		kernel_vm(g, tgid)->cosched_mode = COSCHED_GANG;
 		cosched_settle(&g->d, kernel_vm(g, tgid));
 	}
-	kernel_vm(g, 3)->vtime_ns += 100 * MS;
+}
+
+static void pcpu_1_becomes_free(void)
+{
 	kernel_sleep(g, 1);
 	kernel_switch(g, 1);
+}
+
+static void gangs_that_are_held_leave_a_pcpu_to_who_is_not(u32 nr_cells)
+{
+	gangs_that_are_held(nr_cells, 2);
+	kernel_busy_vm(g, 3, 1, 0);
+	kernel_vm(g, 3)->vtime_ns += 100 * MS;
+	pcpu_1_becomes_free();
 	kernel_run(g, 40 * MS);
 	CHECK(kernel_cpu_time_ns(g, 3) > 30 * MS);
 }
@@ -385,6 +395,76 @@ static void held_gangs_leave_a_pcpu_to_who_is_not(void)
 static void held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not(void)
 {
 	gangs_that_are_held_leave_a_pcpu_to_who_is_not(2);
+}
+
+static void held_gangs_leave_a_pcpu_to_who_is_confined_to_it(void)
+{
+	struct task_struct *confined;
+
+	gangs_that_are_held(1, 2);
+	confined = kernel_thread(g, 3, THREAD_VCPU);
+	kernel_set_affinity(g, confined, 2);
+	kernel_vm(g, 3)->vtime_ns += 100 * MS;
+	kernel_wake(g, confined);
+	pcpu_1_becomes_free();
+	kernel_run(g, 40 * MS);
+	CHECK(confined->cpu_time_ns > 30 * MS);
+}
+
+/* Two that are less served are refused; the third has waited for as long as anybody may. */
+static void of_many_gangs_the_one_held_longest_is_asked(void)
+{
+	gangs_that_are_held(1, 3);
+	kernel_vm(g, 3)->vtime_ns += 10 * MS;
+	g->now_ns += 100 * MS;
+	kernel_vm(g, 3)->held_since_ns = g->now_ns - g->d.params.hold_max_ns;
+	pcpu_1_becomes_free();
+	kernel_run(g, MS);
+	CHECK(g->pcpu[1].current && g->pcpu[1].current->tgid == 3);
+}
+
+/* It was held beside two idle pCPUs; a third finds that it has waited for long enough. */
+static void who_is_let_go_has_all_idle_pcpus(void)
+{
+	struct vm *gang;
+
+	g = fake_ground(4, 1);
+	for (u32 at = 0; at < 4; at++) {
+		struct task_struct *vcpu = kernel_thread(g, 1 + at, THREAD_VCPU);
+
+		kernel_set_affinity(g, vcpu, 1ULL << at);
+		kernel_vm(g, 1 + at)->vtime_ns -= SECOND;
+		kernel_wake(g, vcpu);
+	}
+	kernel_settle(g);
+	kernel_busy_vm(g, 5, 4, 0);
+	gang = kernel_vm(g, 5);
+	gang->cosched_mode = COSCHED_GANG;
+	cosched_settle(&g->d, gang);
+	for (u32 at = 2; at < 4; at++) {
+		kernel_sleep(g, at);
+		kernel_switch(g, at);
+	}
+	kernel_run(g, MS);
+	CHECK(gang->held_since_ns && !gang->nr_running);
+	gang->held_since_ns -= g->d.params.hold_max_ns;
+	kernel_vm(g, 1)->vtime_ns += 2 * SECOND;
+	g->pcpu[0].current->slice_ns = 0;
+	g->pcpu[0].resched = true;
+	kernel_run(g, MS);
+	CHECK_EQ(gang->nr_running, 3);
+}
+
+static void who_is_held_for_his_mode_runs_at_once_in_another(void)
+{
+	gangs_that_are_held(1, 1);
+	pcpu_1_becomes_free();
+	kernel_run(g, 10 * MS);
+	CHECK_EQ(kernel_cpu_time_ns(g, 1), 0);
+	kernel_vm(g, 1)->cosched_mode = COSCHED_AUTO;
+	cosched_settle(&g->d, kernel_vm(g, 1));
+	kernel_run(g, MS);
+	CHECK(g->pcpu[1].current && g->pcpu[1].current->tgid == 1);
 }
 
 static void a_vm_wider_than_the_host_moves_in_turns(void)
@@ -447,6 +527,10 @@ int main(void)
 	RUN(nothing_is_held_beyond_100_ms);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
+	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);
+	RUN(of_many_gangs_the_one_held_longest_is_asked);
+	RUN(who_is_let_go_has_all_idle_pcpus);
+	RUN(who_is_held_for_his_mode_runs_at_once_in_another);
 	RUN(a_vm_wider_than_the_host_moves_in_turns);
 	RUN(modes_may_change_at_any_moment);
 	return check_done();
