@@ -61,6 +61,8 @@
  * they were owed for reasons of their own. What it may have is the limit's to say.
  */
 #define ENTITLE_LIMIT_SLACK 2
+/* A weight that rises by more than that part of itself changes what is owed in it. */
+#define ENTITLE_REWEIGH_PART 16
 
 static __always_inline u64 entitle_ucpu(u32 mcpu)
 {
@@ -315,6 +317,27 @@ CHECKED_APART int entitle_round(THE_DROVER)
 
 /* --- what comes of it --- */
 
+/*
+ * The VM's virtual time runs by that from now on. When it runs more slowly than before, what
+ * the VM is ahead of the clock shrinks alike, to as much CPU time as it was: a moment in
+ * which it was owed next to nothing (before its siblings were found, or beside a storm in
+ * another pool) would else cost it a second of what it is owed after that.
+ */
+static __always_inline void entitle_reweigh(struct drover *d, u32 slot, u64 inverse)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 before = __sync_lock_test_and_set(&vm->share_inverse, inverse);
+	s64 ahead_ns = (s64)(vm->vtime_ns - d->vtime_now_ns);
+	u64 part;
+
+	if (ahead_ns <= 0 || inverse + inverse / ENTITLE_REWEIGH_PART >= before)
+		return;
+	part = (inverse << ENTITLE_SCALE_SHIFT) / before;
+	__sync_fetch_and_sub(&vm->vtime_ns,
+			     (u64)ahead_ns - ((u64)ahead_ns >> ENTITLE_SCALE_SHIFT) * part);
+	waiting_settle_cells(d, slot);
+}
+
 /* The VM's virtual time runs by what it is owed; and its tag by what can be kept. */
 CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 {
@@ -330,7 +353,7 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	vm->entitled_ucpu = (u32)least_of(least_of(owed, limit), ~0U);
 	inverse = DROVER_SHARES_PER_VCPU * d->reference_level / (owed ?: 1);
 	inverse = least_of(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
-	vm->share_inverse = inverse ?: 1;
+	entitle_reweigh(d, slot, inverse ?: 1);
 	if (vm->reservation_mcpu)
 		reserve_set(d, vm, (u32)most_of(kept * 1000 / ENTITLE_PCPU_UCPU, 1));
 	else if (vm->reserve_inverse)

@@ -236,20 +236,6 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 
 /* --- held and let go --- */
 
-/* Its places in the tournaments are given or taken. */
-CHECKED_APART int limit_settle_cells(THE_DROVER, u32 slot)
-{
-	u32 i;
-
-	for_each_index(i, 0, d->params.nr_cells) {
-		struct cell *cell = ground_cell(d, i);
-
-		if (cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
-			waiting_settle(d, i, slot);
-	}
-	return 0;
-}
-
 /* Take their pCPUs from its threads. */
 CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
@@ -279,7 +265,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	}
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
-	limit_settle_cells(d, slot);
+	waiting_settle_cells(d, slot);
 	if (hold && vm->nr_running)
 		limit_stop(d, slot);
 	return 0;

@@ -25,6 +25,17 @@
 #include "entitle.h"
 #include "limit.h"
 
+/* Its virtual time runs by its shares, unless looks (entitle.h) say what these are worth. */
+static __always_inline u32 vm_set_shares(struct drover *d, struct vm *vm, u32 shares)
+{
+	u64 inverse = vm->share_inverse;
+	u32 before = share_set(vm, shares);
+
+	if (d->looking && vm->entitled_ucpu)
+		vm->share_inverse = inverse;
+	return before;
+}
+
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
  * less than a tenth of all VMs: kthreads and the shell of an operator must get
@@ -35,7 +46,7 @@ static __always_inline void vm_settle_host(struct drover *d)
 	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
 	u32 tenth = d->vm_shares / 10;
 
-	share_set(vm_at(d, DROVER_HOST_SLOT), width > tenth ? width : tenth);
+	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), width > tenth ? width : tenth);
 }
 
 /* The shares in force: those asked for, or the default for its size. */
@@ -43,7 +54,7 @@ static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 {
 	u32 vcpus = vm->nr_vcpus ?: 1;
 	u32 shares = vm->shares_asked ?: vcpus * DROVER_SHARES_PER_VCPU;
-	u32 before = share_set(vm, shares);
+	u32 before = vm_set_shares(d, vm, shares);
 
 	/* No more than share_set gives: the sum must come out even when the VM goes. */
 	if (shares > DROVER_SHARES_MAX)
@@ -114,6 +125,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->limited_ns = 0;
 	vm->seen_run_ns = 0;
 	vm->wanted_ucpu = 0;
+	vm->entitled_ucpu = 0;
 	vm->tally_ns = 0;
 	vm->progressed_ns = 0;
 	vm->hazard_ns = 0;

@@ -57,6 +57,20 @@ static __always_inline void waiting_settle(struct drover *d, u32 cell_index, u32
 		waiting_settle_once(d, cell_index, slot);
 }
 
+/* The same wherever threads of it wait. */
+CHECKED_APART int waiting_settle_cells(THE_DROVER, u32 slot)
+{
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_cells) {
+		struct cell *cell = ground_cell(d, i);
+
+		if (cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
+			waiting_settle(d, i, slot);
+	}
+	return 0;
+}
+
 /* Does a leaf of the VM say a later time than the VM's, because pick.h put it later? */
 static __always_inline bool waiting_was_put_later(struct drover *d, struct cell *cell, u32 slot)
 {

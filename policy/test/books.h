@@ -15,6 +15,7 @@ struct books_before {
 	struct {
 		u64 id;
 		u64 vtime_ns;
+		u64 share_inverse;
 		u64 nr_forgiven;
 	} vm[FAKE_PROCESSES];
 };

@@ -248,6 +248,37 @@ static void a_pool_has_its_reservation_for_whoever_wants_it(void)
 	CHECK_NEAR(node[2].owed, 1.0, 0.01);
 }
 
+/* For as long as tasks of the host take all but what is reserved, the others are owed nothing. */
+static void what_is_charged_beside_a_storm_is_no_lasting_debt(void)
+{
+	struct task_struct *storm[16];
+	u64 before_ns;
+	u32 a;
+
+	a_host(4);
+	a = a_pool(0, 1000, 0, 0);
+	a_vm(a, (struct terms){.shares = 2000, .vcpus = 2, .duty = 100, .reservation_mcpu = 1415});
+	busy(a, 2500, 5);
+	a = busy(a, 500, 1);
+	for (u32 i = 0; i < 16; i++) {
+		storm[i] = kernel_thread(g, 0, THREAD_HOST);
+		kernel_wake(g, storm[i]);
+	}
+	kernel_run(g, 60 * MS);
+	/* As if pCPUs had been free for it for two slices more. */
+	kernel_vm(g, node[a].tgid)->vtime_ns += share_weigh(kernel_vm(g, node[a].tgid), 16 * MS);
+	CHECK(kernel_vm(g, node[a].tgid)->vtime_ns - g->d.vtime_now_ns > SECOND);
+	for (u32 left = 16; left > 0; kernel_run(g, MS))
+		for (u32 at = 0; at < 4; at++)
+			if (left && g->pcpu[at].current && g->pcpu[at].current->tgid == 0) {
+				kernel_exit(g, at);
+				left--;
+			}
+	before_ns = kernel_cpu_time_ns(g, node[a].tgid);
+	kernel_run(g, 500 * MS);
+	CHECK_NEAR((double)(kernel_cpu_time_ns(g, node[a].tgid) - before_ns) / MS, 200, 40);
+}
+
 static void eight_deep(void)
 {
 	u32 pool = 0;
@@ -415,6 +446,7 @@ int main(void)
 	RUN(what_a_vm_leaves_is_its_siblings_first);
 	RUN(a_reservation_is_taken_from_siblings_first);
 	RUN(a_pool_has_its_reservation_for_whoever_wants_it);
+	RUN(what_is_charged_beside_a_storm_is_no_lasting_debt);
 	RUN(eight_deep);
 	RUN(pools_come_in_the_order_of_the_tree_whatever_their_places);
 	RUN(pools_in_a_circle_do_no_harm);
