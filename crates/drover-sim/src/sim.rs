@@ -224,7 +224,12 @@ impl<C: Class> Sim<C> {
     }
 
     fn interrupt(&mut self, cpu: u32) {
-        let pcpu = &self.m.pcpus[cpu as usize];
+        let pcpu = &mut self.m.pcpus[cpu as usize];
+        if !pcpu.online {
+            // Sent before it went: nobody is there to notice.
+            (pcpu.kicked, pcpu.preempted, pcpu.need_resched) = (false, false, false);
+            return;
+        }
         if pcpu.current != NOBODY && pcpu.work_from_ns > self.m.now_ns {
             // It is in the kernel, at a switch or a handler: the interrupt comes when it leaves, and
             // any others that come meanwhile are one with it.

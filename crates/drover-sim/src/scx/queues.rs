@@ -17,6 +17,9 @@ const OVERDUE_SEARCH_MAX: usize = 256;
 /// What the kernel gives a task whose slice has run out and that goes on all the same.
 pub(super) const DEFAULT_SLICE_NS: u64 = 20_000_000;
 
+/// The kernel's clock starts before its scheduler does: nothing happens at 0.
+const BOOT_NS: u64 = 1_000_000_000;
+
 /// Where a task stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stands {
@@ -122,7 +125,7 @@ impl Queues {
 
     /// The clock as the policy reads it.
     pub(super) fn clock_ns(&self, m: &Machine) -> u64 {
-        m.now_ns.wrapping_add_signed(self.surroundings.clock_off_ns)
+        (BOOT_NS + m.now_ns).wrapping_add_signed(self.surroundings.clock_off_ns)
     }
 
     /// How many slots are free, and how many there are.
