@@ -34,7 +34,9 @@
  * the longest that a thread runs unasked, a slice and a tick. (Twice, because it may
  * come when its siblings just had their turns; with several cells three times, because
  * siblings move.) A confined one waits for W + B(n, 1) + n slices and ticks, n being
- * all that stand in that queue.
+ * all that stand in that queue. One that is confined, or freed, as it waits stands in
+ * another queue from then on, and waits anew: what it may have waited by
+ * then, as one of 15 confined to three pCPUs say 2.4 s, is more than the VM's bound.
  *
  * Worked example. Shares 1 and 1000000 on one pCPU, one busy vCPU each. After one
  * slice of 8 ms the small VM is 8 s of virtual time ahead and would wait over two

@@ -20,6 +20,10 @@ const SLICE_NS: u64 = 8_000_000;
 #[derive(Debug, Default)]
 pub struct Invariants {
     vtime_now_ns: Option<u64>,
+    /// Of each VM: since when it has stood still although a pCPU rested beside it.
+    refused_ns: BTreeMap<u32, u64>,
+    /// Of each task: was it confined, and since when is it so or not.
+    confined: Vec<(bool, u64)>,
     /// When who may run where last changed: nobody rested in vain before.
     pub changed_ns: u64,
     /// Kicks take this much longer at worst.
@@ -35,8 +39,14 @@ impl Invariants {
         tournaments_are_in_order(sim)?;
         slots_are_held_by_threads(sim)?;
         self.nobody_rests_beside_waiters(sim)?;
-        nobody_waits_too_long(sim)?;
+        self.note_confinement(sim);
+        self.nobody_waits_too_long(sim)?;
         self.virtual_time_moves_forward(sim)
+    }
+
+    /// The VM's mode may have changed.
+    pub fn forget_refusal(&mut self, vm: u32) {
+        self.refused_ns.remove(&vm);
     }
 
     fn virtual_time_moves_forward(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
@@ -48,50 +58,119 @@ impl Invariants {
         Ok(())
     }
 
-    fn nobody_rests_beside_waiters(&self, sim: &Sim<Scx>) -> Result<(), String> {
+    fn nobody_rests_beside_waiters(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
         let m = &sim.m;
         let grace_ns = IDLE_BESIDE_WAITER_NS + 2 * self.kicks_late_ns;
+        let rests_since_ns = |cpu: u32| m.pcpus[cpu as usize].idle_since_ns.max(self.changed_ns);
         let rested = |cpu: &u32| {
-            let pcpu = &m.pcpus[*cpu as usize];
             m.online.contains(*cpu)
                 && m.current(*cpu).is_none()
                 && m.events.when(interrupt_source(&m.pcpus, *cpu)).is_none()
-                && m.now_ns.saturating_sub(pcpu.idle_since_ns.max(self.changed_ns)) > grace_ns
+                && m.now_ns.saturating_sub(rests_since_ns(*cpu)) > grace_ns
         };
-        let resting: Vec<u32> = (0..m.pcpus.len() as u32).filter(rested).collect();
+        let mut resting: Vec<u32> = (0..m.pcpus.len() as u32).filter(rested).collect();
         if resting.is_empty() {
             return Ok(());
         }
+        resting.sort_by_key(|&cpu| rests_since_ns(cpu));
         let moved_ns = last_ran_ns(sim);
         for (task, known) in m.tasks.iter().enumerate() {
-            // A VM of a choosy mode may rather wait than run in part, but not stand still for long;
-            // one that has a limit may have had what it allows.
+            // One that has a limit may have had what it allows.
             let bounds = sim.class.bounds_of(known.vm);
-            let held = choosy(bounds.cosched)
-                && m.now_ns - moved_ns[known.vm as usize] <= grace_ns + STANDS_STILL_NS;
             let waits = known.state == TaskState::Ready
                 && m.now_ns.saturating_sub(known.ready_since_ns) > grace_ns
-                && !held
                 && bounds.limit_mcpu == 0
                 && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_))
                 && !sim.class.policy.at_limit(task as TaskId);
-            if !waits {
-                continue;
+            let beside = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
+            let Some(&cpu) = beside.filter(|_| waits) else { continue };
+            if choosy(bounds.cosched) {
+                // It may rather wait than run in part, but not stand still so for long.
+                let still_ns = moved_ns[known.vm as usize];
+                let refused_ns = self.refused_ns.entry(known.vm).or_insert(u64::MAX);
+                if *refused_ns < still_ns {
+                    *refused_ns = u64::MAX;
+                }
+                *refused_ns = (*refused_ns).min(still_ns.max(rests_since_ns(cpu)));
+                if m.now_ns - *refused_ns <= grace_ns + STANDS_STILL_NS {
+                    continue;
+                }
             }
-            let idle = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
-            if let Some(cpu) = idle {
-                let waited_us = (m.now_ns - known.ready_since_ns) / 1000;
-                return Err(format!(
-                    "pCPU {cpu} rests while task {task}, which may run there, waits for \
-                     {waited_us} us"
-                ));
-            }
+            let waited_us = (m.now_ns - known.ready_since_ns) / 1000;
+            return Err(format!(
+                "pCPU {cpu} rests while task {task}, which may run there, waits for {waited_us} us"
+            ));
         }
         // Who rests must be in the kernel's mask, or no wake-up finds it.
         match resting.iter().find(|&&cpu| !m.idle.contains(cpu)) {
             Some(cpu) => Err(format!("pCPU {cpu} rests and is not known to be idle")),
             None => Ok(()),
         }
+    }
+
+    /// Who is confined, and since when that is so or not so.
+    fn note_confinement(&mut self, sim: &Sim<Scx>) {
+        for task in 0..sim.m.tasks.len() {
+            let confined = !sim.m.online.is_subset(sim.m.allowed(task as TaskId));
+            match self.confined.get_mut(task) {
+                None => self.confined.push((confined, 0)),
+                Some(known) if known.0 != confined => *known = (confined, self.changed_ns),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Nobody is kept waiting beyond what policy/wait_bound.h promises: no VM goes unserved for
+    /// longer than the wait bound, no thread without a turn for longer than three times B, no
+    /// confined one for longer than the bound and B; and on top the time until the next look (timers
+    /// may be late) and a turn of all who may stand before. Who is confined or freed as he waits
+    /// waits anew, elsewhere. No thread at all waits as long as the kernel's watchdog suffers.
+    fn nobody_waits_too_long(&self, sim: &Sim<Scx>) -> Result<(), String> {
+        let bound_ns = sim.class.policy.wait_bound_ns();
+        let m = &sim.m;
+        let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
+        let of_cell = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;
+        let (mut served_ns, mut threads) = (vec![0; sim.vms.len()], vec![0; sim.vms.len()]);
+        for (task, known) in m.tasks.iter().enumerate() {
+            threads[known.vm as usize] += u64::from(known.state != TaskState::Absent);
+            if !self.confined[task].0 {
+                let served_ns = &mut served_ns[known.vm as usize];
+                *served_ns = known.accounted_ns.max(*served_ns);
+            }
+        }
+        for (task, known) in m.tasks.iter().enumerate() {
+            if known.state != TaskState::Ready {
+                continue;
+            }
+            let (confined, since_ns) = self.confined[task];
+            let mask = m.allowed(task as TaskId);
+            let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
+            let bounds = sim.class.bounds_of(known.vm);
+            let held_ns = if choosy(bounds.cosched) { STANDS_STILL_NS } else { 0 };
+            let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
+            let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
+            let waited_so_ns = waited_ns.min(m.now_ns - since_ns);
+            let unserved_ns = m.now_ns.saturating_sub(served_ns[known.vm as usize]);
+            let of_vm_ns = waited_so_ns.min(unserved_ns);
+            let n = threads[known.vm as usize];
+            let most_ns = match confined {
+                true => bound_ns + turn_bound_ns(bound_ns, present, 1),
+                false => 3 * turn_bound_ns(bound_ns, n, of_cell),
+            } + slack_ns;
+            // What a limit holds back is bound by the watchdog only.
+            let most_ns = if bounds.limit_mcpu == 0 { most_ns } else { WATCHDOG_NS };
+            let vm_starves = !confined && bounds.limit_mcpu == 0 && of_vm_ns > bound_ns + slack_ns;
+            if vm_starves || waited_so_ns > most_ns || waited_ns > WATCHDOG_NS {
+                return Err(format!(
+                    "task {task} has waited {} ms, its VM {} ms; it may {} ms, its VM {} ms",
+                    waited_so_ns / 1_000_000,
+                    of_vm_ns / 1_000_000,
+                    most_ns.min(WATCHDOG_NS) / 1_000_000,
+                    (bound_ns + slack_ns) / 1_000_000
+                ));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -229,56 +308,6 @@ fn slots_are_held_by_threads(sim: &Sim<Scx>) -> Result<(), String> {
 /// policy/wait_bound.h, written down a second time.
 fn turn_bound_ns(bound_ns: u64, threads: u64, pcpus: u64) -> u64 {
     (threads * 200_000_000 / pcpus).clamp(bound_ns, 8 * bound_ns)
-}
-
-/// Nobody is kept waiting beyond what policy/wait_bound.h promises: no VM goes unserved for longer
-/// than the wait bound, no thread without a turn for longer than three times B, no confined one for longer
-/// than the bound and B; and on top the time until the next look (timers may be late) and a turn of
-/// all who may stand before. No thread at all waits as long as the kernel's watchdog suffers.
-fn nobody_waits_too_long(sim: &Sim<Scx>) -> Result<(), String> {
-    let bound_ns = sim.class.policy.wait_bound_ns();
-    let m = &sim.m;
-    let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
-    let of_cell = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;
-    let (mut served_ns, mut threads) = (vec![0; sim.vms.len()], vec![0; sim.vms.len()]);
-    for (task, known) in m.tasks.iter().enumerate() {
-        threads[known.vm as usize] += u64::from(known.state != TaskState::Absent);
-        if m.online.is_subset(m.allowed(task as TaskId)) {
-            let served_ns = &mut served_ns[known.vm as usize];
-            *served_ns = known.accounted_ns.max(*served_ns);
-        }
-    }
-    for (task, known) in m.tasks.iter().enumerate() {
-        if known.state != TaskState::Ready {
-            continue;
-        }
-        let mask = m.allowed(task as TaskId);
-        let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
-        let bounds = sim.class.bounds_of(known.vm);
-        let held_ns = if choosy(bounds.cosched) { STANDS_STILL_NS } else { 0 };
-        let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
-        let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
-        let unserved_ns = m.now_ns.saturating_sub(served_ns[known.vm as usize]);
-        let of_vm_ns = waited_ns.min(unserved_ns);
-        let (confined, n) = (!m.online.is_subset(mask), threads[known.vm as usize]);
-        let most_ns = match confined {
-            true => bound_ns + turn_bound_ns(bound_ns, present, 1),
-            false => 3 * turn_bound_ns(bound_ns, n, of_cell),
-        } + slack_ns;
-        // What a limit holds back is bound by the watchdog only.
-        let most_ns = if bounds.limit_mcpu == 0 { most_ns } else { WATCHDOG_NS };
-        let vm_starves = !confined && bounds.limit_mcpu == 0 && of_vm_ns > bound_ns + slack_ns;
-        if vm_starves || waited_ns > most_ns.min(WATCHDOG_NS) {
-            return Err(format!(
-                "task {task} has waited {} ms, its VM {} ms; it may {} ms, its VM {} ms",
-                waited_ns / 1_000_000,
-                of_vm_ns / 1_000_000,
-                most_ns.min(WATCHDOG_NS) / 1_000_000,
-                (bound_ns + slack_ns) / 1_000_000
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The timeout Drover asks of the kernel's watchdog (bpf/drover.bpf.c).

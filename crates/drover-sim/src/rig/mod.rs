@@ -126,6 +126,8 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
             invariants.changed_ns = now_ns;
         }
         Fault::Confine(..) | Fault::Online(_) => invariants.changed_ns = now_ns,
+        // Whether it is held is asked anew.
+        Fault::Bounds(vm, _) => invariants.forget_refusal(*vm),
         _ => {}
     }
     let vm_exists = |vm: u32| (vm as usize) < sim.vms.len();
