@@ -21,6 +21,7 @@ use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::injection::{self, SingleInjection};
 use crate::transport::{Reporter, open_port};
 
 /// Where the modules lie in the lab, numbered in the order they load in.
@@ -64,8 +65,10 @@ pub fn is_lab() -> bool {
 fn run() -> Result<()> {
     mount_all()?;
     nix::unistd::sethostname("drover-lab")?;
-    load_modules();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    load_modules(&cpuinfo);
     lift_limits()?;
+    let _single = injection::is_emulated(&cpuinfo).then(keep_injections_single);
     let job = fs::read(JOB_PATH).with_context(|| format!("cannot read {JOB_PATH}"))?;
     let job: Job = serde_json::from_slice(&job)?;
     let output = open_port("output")?;
@@ -99,7 +102,7 @@ fn mount_all() -> Result<()> {
 }
 
 /// Loads the modules. One that will not load is no reason to stop: the command may not need it.
-fn load_modules() {
+fn load_modules(cpuinfo: &str) {
     let mut paths: Vec<_> = fs::read_dir(MODULES_DIR)
         .into_iter()
         .flatten()
@@ -107,15 +110,20 @@ fn load_modules() {
         .map(|entry| entry.path())
         .collect();
     paths.sort();
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     for path in paths {
         let name = path.to_string_lossy();
-        if module_fits(&name, &cpu) {
+        if module_fits(&name, cpuinfo) {
             if let Err(error) = load_module(&path) {
                 eprintln!("drover lab-init: module {name}: {error}");
             }
         }
     }
+}
+
+/// Without it guests may hang, which is no reason to stop: the command may have none.
+fn keep_injections_single() -> Option<SingleInjection> {
+    let begun = SingleInjection::begin();
+    begun.inspect_err(|error| eprintln!("drover lab-init: guests may hang: {error:#}")).ok()
 }
 
 /// Each vendor's KVM module loads only on its own CPUs.

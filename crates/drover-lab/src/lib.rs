@@ -33,6 +33,7 @@ pub mod cpio;
 pub mod guest_image;
 pub mod init;
 pub mod initramfs;
+pub mod injection;
 pub mod kernel;
 pub mod kernel_config;
 pub mod kernel_packages;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! For build scripts: compiles a BPF program and generates its Rust skeleton.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libbpf_cargo::SkeletonBuilder;
+
+/// The oldest clang whose BPF back end keeps 64-bit enum values whole.
+const CLANG_MIN: u32 = 16;
+
+/// Compiles the BPF program `source` and writes its skeleton to the file `skeleton` of cargo's output
+/// directory, where `include!` finds it.
+///
+/// # Panics
+/// When no clang is new enough or the program does not compile: a build script has nobody to tell but cargo.
+pub fn bpf_skeleton(source: &Path, skeleton: &str) {
+    println!("cargo:rerun-if-changed={}", source.display());
+    let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo names it")).join(skeleton);
+    SkeletonBuilder::new()
+        .source(source)
+        .clang(find_clang())
+        .clang_args(["-mcpu=v3", "-Wall", "-Werror", "-Wno-missing-declarations"])
+        .build_and_generate(&out)
+        .unwrap_or_else(|err| panic!("{} does not compile: {err:#}", source.display()));
+}
+
+/// The newest clang on the path: Debian installs them as clang-NN.
+fn find_clang() -> PathBuf {
+    let named = (CLANG_MIN..40).rev().map(|major| format!("clang-{major}"));
+    std::iter::once("clang".to_owned())
+        .chain(named)
+        .find(|name| clang_major(name).is_some_and(|major| major >= CLANG_MIN))
+        .map(PathBuf::from)
+        .unwrap_or_else(|| panic!("no clang {CLANG_MIN} or newer found; run script/setup"))
+}
+
+fn clang_major(name: &str) -> Option<u32> {
+    let output = Command::new(name).arg("-dumpversion").output().ok()?;
+    String::from_utf8(output.stdout).ok()?.split('.').next()?.trim().parse().ok()
+}
