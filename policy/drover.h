@@ -159,7 +159,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	first = d->nr_together && round_notice(d, at);
 	stopped =
 		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));
-	go_on = pick_next(d, at, stopped ? NULL : t);
+	go_on = pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
 		round_tell(d, at);

@@ -180,10 +180,9 @@ CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 }
 
 /* The running thread's VM goes on: with that thread, unless a sibling has run less. */
-static __always_inline bool pick_go_on(struct drover *d, u32 pcpu, struct thread *running)
+static __always_inline bool pick_go_on(struct drover *d, u32 pcpu, u32 running, u64 vruntime_ns)
 {
-	return d->params.nr_cells < 2 ||
-	       !pick_sibling(d, pcpu, running->slot, running->vruntime_ns);
+	return d->params.nr_cells < 2 || !pick_sibling(d, pcpu, running, vruntime_ns);
 }
 
 /* A cell other than mine whose least served VM is far behind `key`. */
@@ -511,16 +510,18 @@ CHECKED_APART bool pick_sibling_is_behind(THE_DROVER, u32 home, u32 slot, u64 vr
  * all pCPUs ask at once, only to one that has run less: whoever asked last would else
  * put the same thread out each time.
  */
-static __always_inline bool pick_yields(struct drover *d, u32 home, struct thread *running,
-					u64 running_key, u64 own_key, u64 cell_key)
+static __always_inline bool pick_yields(struct drover *d, u32 home, u64 running_key,
+					u64 vruntime_ns, u64 own_key, u64 cell_key)
 {
+	u32 running = tournament_slot(running_key);
+
 	if (own_key != TOURNAMENT_NOBODY && !tournament_before(running_key, own_key))
 		return true;
 	if (cell_key == TOURNAMENT_NOBODY)
 		return false;
-	if (tournament_slot(cell_key) == running->slot)
-		return !vm_at(d, running->slot)->together ||
-		       pick_sibling_is_behind(d, home, running->slot, running->vruntime_ns);
+	if (tournament_slot(cell_key) == running)
+		return !vm_at(d, running)->together ||
+		       pick_sibling_is_behind(d, home, running, vruntime_ns);
 	return !tournament_before(running_key, cell_key);
 }
 
@@ -567,14 +568,15 @@ static __always_inline bool pick_around_held(struct drover *d, u32 pcpu, u32 hom
 }
 
 /*
- * Choose for that pCPU. `running` is the thread that would go on there, charged
- * up to now, or NULL. Returns true when the pCPU shall go on with it.
+ * Choose for that pCPU. `slot` is the VM of the thread that would go on there and
+ * `vruntime_ns` that thread's, charged up to now; DROVER_MAX_VMS when there is none.
+ * Returns true when the pCPU shall go on with it.
  */
-static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread *running)
+CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 home = pcpu_at(d, pcpu)->cell;
 	u64 running_key = TOURNAMENT_NOBODY;
-	u32 slot = running ? running->slot : DROVER_MAX_VMS;
+	bool running = slot < DROVER_MAX_VMS;
 	u32 held = DROVER_HOST_SLOT;
 	u32 chooses = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->chooses, 0);
 	u32 stay;
@@ -587,7 +589,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 		return false;
 	pick_next_glance(pcpu_at(d, pcpu));
 	if (d->nr_reserved) {
-		u32 picked = pick_by_reserve(d, pcpu, running ? running->slot : DROVER_HOST_SLOT);
+		u32 picked = pick_by_reserve(d, pcpu, running ? slot : DROVER_HOST_SLOT);
 
 		if (picked != PICKED_NONE)
 			return picked == PICKED_RUNNING;
@@ -596,16 +598,16 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 	if (stay < DROVER_MAX_VMS && !pick_gives_way(d, pcpu, home, stay)) {
 		if (running && stay == slot &&
 		    (pcpu_at(d, pcpu)->round == d->round ||
-		     !pick_sibling_is_behind(d, home, slot, running->vruntime_ns)))
-			return pick_go_on(d, pcpu, running);
+		     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
+			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		if (pick_stay(d, pcpu, home, stay))
 			return false;
 		if (running && stay == slot)
-			return pick_go_on(d, pcpu, running);
+			return pick_go_on(d, pcpu, slot, vruntime_ns);
 	}
 	if (running)
-		running_key = tournament_key(
-			share_vtime_now(vm_at(d, running->slot), ground_now_ns(d)), running->slot);
+		running_key =
+			tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = pick_least_served(d, home, held);
 		u64 own_key = pick_own_key(d, pcpu);
@@ -613,8 +615,8 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, struct thread 
 
 		if (try == 0 && pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
 			return false;
-		if (running && !pick_yields(d, home, running, running_key, own_key, key))
-			return pick_go_on(d, pcpu, running);
+		if (running && !pick_yields(d, home, running_key, vruntime_ns, own_key, key))
+			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		if (best == TOURNAMENT_NOBODY)
 			break;
 		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :
