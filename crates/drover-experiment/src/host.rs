@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::kit::Kit;
 use crate::one_run::OneRun;
 use crate::peers::Contender;
-use crate::plan::plan;
+use crate::plan::{Planned, plan};
 use crate::scheduler::RunningScheduler;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, bail, ensure};
@@ -77,6 +77,7 @@ pub fn run(
     let bpf = options.bpf_stats.then(BpfStats::enable).transpose()?;
     let planned = plan(scenario);
     let mut runs: Vec<Run> = Vec::new();
+    let mut in_charge: Option<(Planned, RunningScheduler)> = None;
     for (index, next) in planned.iter().enumerate().skip(options.done) {
         let started = next.started(scenario, index, planned.len());
         on_event(Event::Started(started.clone()));
@@ -86,7 +87,18 @@ pub fn run(
         let bpf = bpf.as_ref().filter(|_| *contender != Contender::Eevdf);
         let records = options.schedule && next.repeat == 1;
         let one_run = OneRun { kit: &kit, scenario, case, pcpus, bpf, records, stop };
-        let (mut run, schedule) = under(contender, &started.scheduler, &one_run)?;
+        let mut scheduler = match in_charge.take() {
+            Some((before, scheduler)) if before.hands_on_to(next, scenario) => scheduler,
+            before => {
+                before.map(|(_, scheduler)| scheduler.stop()).transpose()?;
+                RunningScheduler::start(&started.scheduler, contender, &kit.tools, stop)?
+            }
+        };
+        let (mut run, schedule) = one_run.make(&mut scheduler)?;
+        match run.fault {
+            Some(_) => scheduler.stop()?,
+            None => in_charge = Some((*next, scheduler)),
+        }
         (run.scheduler, run.repeat) = (started.scheduler, next.repeat);
         on_event(Event::Finished(Box::new(run.clone())));
         if let Some(schedule) = schedule {
@@ -95,6 +107,7 @@ pub fn run(
         }
         runs.push(run);
     }
+    in_charge.map(|(_, scheduler)| scheduler.stop()).transpose()?;
     Ok(Results {
         scenario: scenario.name.clone(),
         ground: Ground::Host,
@@ -104,15 +117,6 @@ pub fn run(
         runs,
         wall: Some(stopwatch.wall()),
     })
-}
-
-/// Brings the scheduler up, makes the run, takes the scheduler down.
-fn under(contender: &Contender, label: &str, one_run: &OneRun) -> Result<(Run, Option<Schedule>)> {
-    let tools = &one_run.kit.tools;
-    let mut scheduler = RunningScheduler::start(label, contender, tools, one_run.stop)?;
-    let made = one_run.make(&mut scheduler)?;
-    scheduler.stop()?;
-    Ok(made)
 }
 
 fn online_pcpus() -> Result<u32> {

@@ -2,7 +2,7 @@
 //! In which order runs follow each other.
 
 use crate::event::Started;
-use drover_core::scenario::{Scenario, scheduler_label};
+use drover_core::scenario::{Clock, Scenario, scheduler_label};
 
 /// One run to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub(crate) struct Planned {
 }
 
 /// All runs: case by case, and within a case the schedulers in turn, so that what drifts while a
-/// host is up meets all of them alike.
+/// host is up meets all of them alike. On the exact clock nothing drifts: there it is scheduler by
+/// scheduler, because loading one takes as long as several runs.
 pub(crate) fn plan(scenario: &Scenario) -> Vec<Planned> {
     let mut runs = Vec::new();
     for case in 0..scenario.cases.len() {
@@ -25,10 +26,23 @@ pub(crate) fn plan(scenario: &Scenario) -> Vec<Planned> {
             runs.extend(schedulers.map(|scheduler| Planned { case, repeat, scheduler }));
         }
     }
+    if scenario.clock == Clock::Exact {
+        runs.sort_by_key(|run| run.scheduler);
+    }
     runs
 }
 
 impl Planned {
+    /// Whether the scheduler that is in charge of this run may stay for the next. It is told all there is
+    /// to say of the VMs of a case, but not that pools are gone.
+    pub fn hands_on_to(&self, next: &Planned, scenario: &Scenario) -> bool {
+        let has_pools = |run: &Planned| !scenario.cases[run.case].pools.pools().is_empty();
+        scenario.clock == Clock::Exact
+            && self.scheduler == next.scheduler
+            && !has_pools(self)
+            && !has_pools(next)
+    }
+
     /// The run as it is told to the user: `index` of `of`.
     pub fn started(&self, scenario: &Scenario, index: usize, of: usize) -> Started {
         Started {
@@ -60,20 +74,21 @@ name = "x"
 name = "y"
 "#;
 
+    fn order(scenario: &Scenario) -> Vec<String> {
+        let runs = plan(scenario);
+        let told = runs.iter().enumerate().map(|(i, run)| run.started(scenario, i, runs.len()));
+        told.map(|run| {
+            format!("{}/{} {} {} {}", run.number, run.of, run.case, run.repeat, run.scheduler)
+        })
+        .collect()
+    }
+
     #[test]
     fn schedulers_take_turns_within_a_case() {
-        let scenario = Scenario::parse(TEXT, "s.toml").unwrap();
-        let runs = plan(&scenario);
-        let order: Vec<String> = runs
-            .iter()
-            .enumerate()
-            .map(|(index, run)| run.started(&scenario, index, runs.len()))
-            .map(|run| {
-                format!("{}/{} {} {} {}", run.number, run.of, run.case, run.repeat, run.scheduler)
-            })
-            .collect();
+        let mut scenario = Scenario::parse(TEXT, "s.toml").unwrap();
+        scenario.clock = Clock::Real;
         assert_eq!(
-            order,
+            order(&scenario),
             [
                 "1/8 x 1 eevdf",
                 "2/8 x 1 scx_other",
@@ -85,5 +100,37 @@ name = "y"
                 "8/8 y 2 scx_other",
             ]
         );
+        let runs = plan(&scenario);
+        assert!(runs.windows(2).all(|two| !two[0].hands_on_to(&two[1], &scenario)));
+    }
+
+    #[test]
+    fn on_the_exact_clock_a_scheduler_stays_for_all_its_runs() {
+        let scenario = Scenario::parse(TEXT, "s.toml").unwrap();
+        assert_eq!(
+            order(&scenario),
+            [
+                "1/8 x 1 eevdf",
+                "2/8 x 2 eevdf",
+                "3/8 y 1 eevdf",
+                "4/8 y 2 eevdf",
+                "5/8 x 1 scx_other",
+                "6/8 x 2 scx_other",
+                "7/8 y 1 scx_other",
+                "8/8 y 2 scx_other",
+            ]
+        );
+        let runs = plan(&scenario);
+        let stays: Vec<bool> =
+            runs.windows(2).map(|two| two[0].hands_on_to(&two[1], &scenario)).collect();
+        assert_eq!(stays, [true, true, true, false, true, true, true]);
+    }
+
+    #[test]
+    fn a_scheduler_that_knows_of_pools_does_not_stay() {
+        let text = TEXT.replace("[host]", "[host]\n[[pool]]\nname = \"p\"");
+        let scenario = Scenario::parse(&text, "s.toml").unwrap();
+        let runs = plan(&scenario);
+        assert!(!runs[0].hands_on_to(&runs[1], &scenario));
     }
 }

@@ -178,6 +178,7 @@ fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<
     let options =
         HostOptions { bpf_stats: args.bpf_stats, schedule: args.schedule.is_some(), done: 0 };
     let stop = stop_on_signals()?;
+    let scenario = &Scenario { clock: Clock::Real, ..scenario.clone() };
     host::run(scenario, options, &stop, &mut |event| progress.take(event))
 }
 
