@@ -222,47 +222,61 @@ void BPF_PROG(drover_cpu_offline, s32 cpu)
 
 static int check_wait_bounds(void *map, u32 *key, struct timer *value)
 {
-	u64 now_ns = bpf_ktime_get_ns();
+	u64 now_ns = timer_now_ns(value);
 	u32 slot;
 
 	bpf_for(slot, 0, drover.slots_in_use)
 		wait_bound_check(&drover, slot, now_ns);
 	drover_rouse(&drover);
-	bpf_timer_start(&value->timer, drover.params.wait_bound_ns / 8, 0);
+	timer_start(value, now_ns, drover.params.wait_bound_ns / 8, 0);
 	return 0;
 }
 
 static int look(void *map, u32 *key, struct timer *value)
 {
-	u64 in_ns = drover_look(&drover);
+	u64 now_ns = timer_now_ns(value);
+	u64 in_ns = drover_look(&drover, now_ns);
 
 	if (in_ns)
-		bpf_timer_start(&value->timer, in_ns, 0);
+		timer_start(value, now_ns, in_ns, 0);
 	return 0;
 }
 
 static int go_off(void *map, u32 *key, struct timer *value)
 {
-	drover_alarm(&drover);
+	drover_alarm(&drover, timer_now_ns(value));
+	return 0;
+}
+
+static s32 begin_alarms(void)
+{
+	u32 cpu;
+
+	bpf_for(cpu, 0, drover.params.nr_pcpus) {
+		struct timer *alarm = bpf_map_lookup_elem(&alarms, &cpu);
+
+		if (!alarm)
+			return -3; /* ESRCH */
+		bpf_timer_init(&alarm->timer, &alarms, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&alarm->timer, go_off);
+	}
 	return 0;
 }
 
 static s32 begin_timers(void)
 {
-	u32 bound = TIMER_BOUND, looks = TIMER_LOOK, alarm = TIMER_ALARM;
+	u32 bound = TIMER_BOUND, looks = TIMER_LOOK;
 	struct timer *value = bpf_map_lookup_elem(&timers, &bound);
 	struct timer *looker = bpf_map_lookup_elem(&timers, &looks);
-	struct timer *alarm_clock = bpf_map_lookup_elem(&timers, &alarm);
 
-	if (!value || !looker || !alarm_clock)
+	if (!value || !looker || begin_alarms())
 		return -3; /* ESRCH */
 	bpf_timer_init(&looker->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&looker->timer, look);
-	bpf_timer_init(&alarm_clock->timer, &timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&alarm_clock->timer, go_off);
 	bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&value->timer, check_wait_bounds);
-	return bpf_timer_start(&value->timer, drover.params.wait_bound_ns / 8, 0);
+	timer_start(value, scx_bpf_now(), drover.params.wait_bound_ns / 8, 0);
+	return 0;
 }
 
 /* Settings have changed. */
@@ -272,7 +286,7 @@ static void begin_to_look(void)
 	struct timer *value = bpf_map_lookup_elem(&timers, &looks);
 
 	if (value && drover_begins_to_look(&drover))
-		bpf_timer_start(&value->timer, 0, 0);
+		timer_start(value, scx_bpf_now(), 0, 0);
 }
 
 static s32 create_queues(void)

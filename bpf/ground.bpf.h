@@ -21,11 +21,12 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* For the wait bound, for what is bound by more than shares, and for alarms. */
-enum { TIMER_BOUND, TIMER_LOOK, TIMER_ALARM, NR_TIMERS };
+/* For the wait bound, and for what is bound by more than shares. */
+enum { TIMER_BOUND, TIMER_LOOK, NR_TIMERS };
 
 struct timer {
 	struct bpf_timer timer;
+	u64 at_ns; /* when it goes off */
 };
 
 struct {
@@ -34,6 +35,38 @@ struct {
 	__type(key, u32);
 	__type(value, struct timer);
 } timers SEC(".maps");
+
+/*
+ * For the alarm, one for each pCPU, set by that pCPU only: to one that is set from
+ * elsewhere while it goes off, the kernel would not wake its pCPU before the next tick.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DROVER_MAX_PCPUS);
+	__type(key, u32);
+	__type(value, struct timer);
+} alarms SEC(".maps");
+
+/* Nor would it for one that has run out before what goes off just now has returned. */
+#define ALARM_LEAST_NS 50000ULL
+
+/* Have it go off in so many ns. */
+static void timer_start(struct timer *value, u64 now_ns, u64 in_ns, u64 flags)
+{
+	value->at_ns = now_ns + in_ns;
+	bpf_timer_start(&value->timer, in_ns, flags);
+}
+
+/*
+ * The time when it goes off. What scx_bpf_now says then may be as old as the kernel's
+ * last look at this pCPU's run queue, a tick: not before the timer is due.
+ */
+static u64 timer_now_ns(struct timer *value)
+{
+	u64 now_ns = scx_bpf_now();
+
+	return (s64)(now_ns - value->at_ns) > 0 ? now_ns : value->at_ns;
+}
 
 /* DSQ ids below 2^32 are VM queues, above are the pCPUs' own. */
 #define PCPU_QUEUE_BASE (1ULL << 32)
@@ -267,13 +300,16 @@ static void ground_preempt(struct drover *d, u32 pcpu)
 		scx_bpf_kick_cpu(pcpu, KERNEL_ENUM(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-static void ground_alarm(struct drover *d, u64 in_ns)
+static void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 {
-	u32 alarm = TIMER_ALARM;
-	struct timer *value = bpf_map_lookup_elem(&timers, &alarm);
+	u32 here = bpf_get_smp_processor_id();
+	struct timer *alarm = bpf_map_lookup_elem(&alarms, &here);
+	s64 in_ns = (s64)(at_ns - now_ns);
 
-	if (value)
-		bpf_timer_start(&value->timer, in_ns, 0);
+	if (in_ns < (s64)ALARM_LEAST_NS)
+		in_ns = ALARM_LEAST_NS;
+	if (alarm)
+		timer_start(alarm, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
 }
 
 static struct cell *ground_cell(struct drover *d, u32 cell)

@@ -41,6 +41,7 @@ enum bpf_map_type {
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
 #define BPF_F_NO_PREALLOC (1U << 0)
+#define BPF_F_TIMER_CPU_PIN (1ULL << 1)
 #define BPF_F_MMAPABLE (1U << 10)
 #define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)
 #define CLOCK_MONOTONIC 1

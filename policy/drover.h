@@ -236,11 +236,11 @@ static __always_inline bool drover_begins_to_look(struct drover *d)
  * Look after all that is asked for beyond shares. Returns in how many ns to call
  * again; 0: not before drover_begins_to_look says so.
  */
-static __always_inline u64 drover_look(struct drover *d)
+static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 {
 	u32 i;
 
-	entitle_look(d, ground_now_ns(d));
+	entitle_look(d, now_ns);
 	if (d->nr_bound)
 		return ENTITLE_PERIOD_NS;
 	for_each_index(i, 0, d->slots_in_use) {
@@ -266,13 +266,12 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 }
 
 /* The alarm goes off: do what is due (alarm.h). */
-static __always_inline void drover_alarm(struct drover *d)
+static __always_inline void drover_alarm(struct drover *d, u64 now_ns)
 {
-	u64 now_ns = ground_now_ns(d);
 	u64 rouse_at_ns;
 
-	/* Before anything is looked at: what changes from now on sets it anew. */
-	__sync_lock_test_and_set(&d->alarm_at_ns, 0);
+	if (!alarm_begin(d, now_ns))
+		return;
 	rouse_at_ns = d->rouse_at_ns;
 	if (rouse_at_ns && (s64)(now_ns - rouse_at_ns) >= 0) {
 		d->rouse_at_ns = 0;
@@ -282,6 +281,7 @@ static __always_inline void drover_alarm(struct drover *d)
 	}
 	if (d->nr_capped || d->nr_at_limit)
 		limit_look(d, now_ns);
+	alarm_end(d, now_ns);
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)

@@ -82,8 +82,11 @@ GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 nea
 GROUND void ground_kick(struct drover *d, u32 pcpu);
 /* Take the slice from whoever runs there: the pCPU asks for work at once. */
 GROUND void ground_preempt(struct drover *d, u32 pcpu);
-/* Have drover_alarm called in so many ns, instead of when it was to be called before. */
-GROUND void ground_alarm(struct drover *d, u64 in_ns);
+/*
+ * Have drover_alarm called then; it is now_ns. When it was to be called before, by an
+ * order from this pCPU, may be forgotten.
+ */
+GROUND void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns);
 
 /* --- cells --- */
 

@@ -34,8 +34,8 @@
  * and the record puts the last one off.
  *
  * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
- * interrupt a ms late, as the lab's do on the exact clock, a single 100 ms may have a
- * run too much, and the caution learnt from that costs some of the limit. A run of
+ * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
+ * from that costs some of the limit. A run of
  * a wide VM with a small limit is short, and each costs every pCPU two switches.
  * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
  * is more than 1 % of them. A thread may be held in the kernel, with a lock of the
@@ -302,9 +302,8 @@ static __always_inline u64 limit_gain_ns(struct drover *d, struct pcpu *p, u64 v
 }
 
 /* The largest such gain. */
-CHECKED_APART u64 limit_best_gain_ns(THE_DROVER, u64 vtime_ns)
+CHECKED_APART u64 limit_best_gain_ns(THE_DROVER, u64 vtime_ns, u64 now_ns)
 {
-	u64 now_ns = ground_now_ns(d);
 	u64 best_ns = 0;
 	u32 i;
 
@@ -333,9 +332,8 @@ CHECKED_APART u32 limit_rouse(THE_DROVER, u32 threads)
 }
 
 /* Have pCPUs choose anew whose VMs have had more than that: for so many threads. */
-CHECKED_APART u32 limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns)
+CHECKED_APART u32 limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_ns)
 {
-	u64 now_ns = ground_now_ns(d);
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
@@ -351,7 +349,7 @@ CHECKED_APART u32 limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns)
 }
 
 /* So many threads were let go, of VMs the first of which has had `vtime_ns`. */
-static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime_ns)
+static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime_ns, u64 now_ns)
 {
 	/* Where some may not run everywhere, nobody knows whose pCPU that is. */
 	if (d->nr_confined_waiting)
@@ -359,9 +357,10 @@ static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime
 	threads = limit_rouse(d, threads);
 	/* First those who have had the most. */
 	if (threads)
-		threads = limit_preempt(d, threads, vtime_ns + limit_best_gain_ns(d, vtime_ns) / 2);
+		threads = limit_preempt(
+			d, threads, vtime_ns + limit_best_gain_ns(d, vtime_ns, now_ns) / 2, now_ns);
 	if (threads)
-		limit_preempt(d, threads, vtime_ns);
+		limit_preempt(d, threads, vtime_ns, now_ns);
 }
 
 /* Hold those whose limits are spent, let those go whose limits are not. */
@@ -390,7 +389,7 @@ static __always_inline void limit_enforce(struct drover *d, u64 now_ns)
 		threads += vm->nr_waiting;
 	}
 	if (threads)
-		limit_offer(d, threads, first_ns);
+		limit_offer(d, threads, first_ns, now_ns);
 }
 
 /* Look at all limits and do what they ask. The alarm has gone off. */

@@ -337,6 +337,8 @@ struct drover {
 	u32 vcpu_hint;    /* where to look for a free record next */
 	u32 nr_capped;    /* VMs under a limit, their own or a pool's */
 	u32 nr_at_limit;  /* of these, may not run */
+	u32 alarm_rings;  /* it goes off just now, alarm.h */
+	u32 pad;
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];

@@ -352,9 +352,10 @@ void ground_preempt(struct drover *d, u32 pcpu)
 	of(d)->nr_preempts++;
 }
 
-void ground_alarm(struct drover *d, u64 in_ns)
+void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 {
-	of(d)->next_alarm_ns = of(d)->now_ns + in_ns;
+	CHECK(!d->alarm_rings);
+	of(d)->next_alarm_ns = at_ns > now_ns ? at_ns : now_ns;
 }
 
 struct cell *ground_cell(struct drover *d, u32 cell)

@@ -408,7 +408,7 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 
 void kernel_look(struct ground *g)
 {
-	u64 in_ns = drover_look(&g->d);
+	u64 in_ns = drover_look(&g->d, g->now_ns);
 
 	g->next_look_ns = in_ns ? g->now_ns + in_ns : NEVER;
 	fake_deliver_kicks(g);
@@ -417,7 +417,7 @@ void kernel_look(struct ground *g)
 void kernel_alarm(struct ground *g)
 {
 	g->next_alarm_ns = NEVER;
-	drover_alarm(&g->d);
+	drover_alarm(&g->d, g->now_ns);
 	fake_deliver_kicks(g);
 }
 

@@ -342,6 +342,28 @@ static void without_limits_nothing_is_looked_at(void)
 	CHECK(g->next_alarm_ns != NEVER);
 }
 
+static void an_alarm_goes_off_when_it_is_due_and_not_before(void)
+{
+	u64 due_ns;
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	limit(1, 1000);
+	kernel_run(g, 10 * MS);
+	due_ns = g->d.alarm_at_ns;
+	CHECK(due_ns > g->now_ns);
+	/* Another pCPU's, for a moment that has passed. */
+	drover_alarm(&g->d, due_ns - 60000);
+	CHECK(g->d.alarm_at_ns == due_ns);
+	/* Somebody is at it: what it is set to meanwhile holds when that is done. */
+	g->d.alarm_rings = 1;
+	drover_alarm(&g->d, due_ns);
+	alarm_at(&g->d, due_ns - 1000);
+	CHECK(g->d.alarm_at_ns == due_ns - 1000 && g->next_alarm_ns == due_ns);
+	alarm_end(&g->d, due_ns - 2000);
+	CHECK(g->next_alarm_ns == due_ns - 1000);
+}
+
 int main(void)
 {
 	RUN(figure_5);
@@ -359,5 +381,6 @@ int main(void)
 	RUN(every_mode_of_coscheduling_keeps_to_it);
 	RUN(who_has_a_reservation_has_it_up_to_the_limit);
 	RUN(without_limits_nothing_is_looked_at);
+	RUN(an_alarm_goes_off_when_it_is_due_and_not_before);
 	return check_done();
 }

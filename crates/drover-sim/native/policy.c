@@ -62,12 +62,12 @@ void sim_check_wait_bounds(struct drover *d, u64 now_ns)
 /* Returns when to be called again; 0: not before an order says so. */
 u64 sim_look(struct drover *d)
 {
-	return drover_look(d);
+	return drover_look(d, ground_now_ns(d));
 }
 
 void sim_alarm(struct drover *d)
 {
-	drover_alarm(d);
+	drover_alarm(d, ground_now_ns(d));
 }
 
 /* What bpf/orders.h has. */

@@ -223,10 +223,10 @@ extern "C" fn ground_preempt(d: *mut Drover, pcpu: u32) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_alarm(d: *mut Drover, in_ns: u64) {
+extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, _now_ns: u64) {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
-    m.events.set(CLASS_ALARM, m.now_ns + in_ns);
+    m.events.set(CLASS_ALARM, at_ns.max(m.now_ns));
 }
 
 #[unsafe(no_mangle)]
