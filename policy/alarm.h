@@ -29,6 +29,9 @@
 /* The clock of timers and the policy's may differ by that. */
 #define ALARM_EARLY_NS 50000ULL
 
+/* No timer is that late. */
+#define ALARM_LOST_NS 10000000ULL
+
 /* When it goes off; 0: not at all. */
 static __always_inline u64 alarm_due_ns(struct drover *d)
 {
@@ -65,6 +68,15 @@ CHECKED_APART int alarm_at(THE_DROVER, u64 at_ns)
 		break;
 	}
 	return 0;
+}
+
+/* It is long overdue: a timer was lost, and who is held would be held for ever. */
+static __always_inline void alarm_mend(struct drover *d, u64 now_ns)
+{
+	u64 at_ns = alarm_due_ns(d);
+
+	if (at_ns && (s64)(now_ns - at_ns) > (s64)ALARM_LOST_NS)
+		alarm_set(d, now_ns);
 }
 
 /* It goes off. False: there is nothing to do, or somebody else is at it. */

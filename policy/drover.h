@@ -241,6 +241,7 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 	u32 i;
 
 	entitle_look(d, now_ns);
+	alarm_mend(d, now_ns);
 	if (d->nr_bound)
 		return ENTITLE_PERIOD_NS;
 	for_each_index(i, 0, d->slots_in_use) {

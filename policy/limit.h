@@ -128,8 +128,11 @@ static __always_inline void limit_settle(struct limit *l, u32 mcpu, u64 now_ns)
 	s64 debt_ns = limit_record_max_ns(mcpu);
 	u32 *bin;
 
-	if (elapsed_ns < 0)
+	/* Clocks of pCPUs differ by a little: what was recorded stays. */
+	if (elapsed_ns < 0) {
 		elapsed_ns = 0;
+		now_ns = l->settled_ns;
+	}
 	if (elapsed_ns > 1000000000)
 		elapsed_ns = 1000000000;
 	l->tokens_ns += elapsed_ns * mcpu / 1000;
@@ -146,11 +149,11 @@ static __always_inline void limit_settle(struct limit *l, u32 mcpu, u64 now_ns)
 	l->settled_ns = now_ns;
 }
 
-/* It was spent: so much was used by those who stopped late. Expect as much again. */
-static __always_inline void limit_learn(struct limit *l)
+/* It was spent: so much was used by those who stopped late. Expect as much again, within reason. */
+static __always_inline void limit_learn(struct limit *l, u64 most_ns)
 {
 	if (l->over_ns > l->late_ns)
-		l->late_ns = l->over_ns;
+		l->late_ns = least_of(l->over_ns, most_ns);
 	else
 		l->late_ns -= (l->late_ns - l->over_ns) / LIMIT_LEARN;
 }
@@ -173,7 +176,7 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 	l->left_ns = l->tokens_ns < room_ns ? l->tokens_ns : room_ns;
 	if (l->spent && l->tokens_ns >= l->needs_ns && room_ns >= burst_ns / 8) {
 		l->spent = 0;
-		limit_learn(l);
+		limit_learn(l, (u64)limit_record_max_ns(mcpu) / 4);
 	} else if (!l->spent && l->left_ns <= (s64)(l->running * LIMIT_STEP_NS)) {
 		l->spent = 1;
 		l->over_ns = 0;

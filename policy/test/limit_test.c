@@ -362,6 +362,10 @@ static void an_alarm_goes_off_when_it_is_due_and_not_before(void)
 	CHECK(g->d.alarm_at_ns == due_ns - 1000 && g->next_alarm_ns == due_ns);
 	alarm_end(&g->d, due_ns - 2000);
 	CHECK(g->next_alarm_ns == due_ns - 1000);
+	/* The ground loses it: somebody sees that. */
+	g->next_alarm_ns = NEVER;
+	kernel_run(g, 50 * MS);
+	CHECK(g->d.alarm_at_ns > g->now_ns && g->next_alarm_ns == g->d.alarm_at_ns);
 }
 
 int main(void)
