@@ -57,6 +57,8 @@ fn planted_bugs_are_found() {
         (Planted::IgnoresShares, "is owed"),
         (Planted::IgnoresReservations, "is owed"),
         (Planted::IgnoresPools, "is owed"),
+        (Planted::IgnoresLimits, "VM "),
+        (Planted::IgnoresLimits, "pool "),
         (Planted::HoldsForEver, "rests while"),
         (Planted::MiscountsModes, "too many or too few"),
     ];

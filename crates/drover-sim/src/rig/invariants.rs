@@ -3,6 +3,7 @@
 //!
 //! docs/simulator.md lists them, with the planted bug that shows each to fire.
 
+use super::limits::Limits;
 use crate::machine::{TaskId, TaskState, interrupt_source};
 use crate::scx::{Scx, Stands, ThreadView};
 use crate::sim::Sim;
@@ -24,6 +25,8 @@ pub struct Invariants {
     refused_ns: BTreeMap<u32, u64>,
     /// Of each task: was it confined, and since when is it so or not.
     confined: Vec<(bool, u64)>,
+    /// What limits brought.
+    limits: Limits,
     /// When who may run where last changed: nobody rested in vain before.
     pub changed_ns: u64,
     /// Kicks take this much longer at worst.
@@ -41,12 +44,24 @@ impl Invariants {
         self.nobody_rests_beside_waiters(sim)?;
         self.note_confinement(sim);
         self.nobody_waits_too_long(sim)?;
+        self.limits.look(sim, self.kicks_late_ns)?;
         self.virtual_time_moves_forward(sim)
     }
 
-    /// The VM's mode may have changed.
-    pub fn forget_refusal(&mut self, vm: u32) {
+    /// What is asked for the VM was changed: whether it is held is asked anew.
+    pub fn bounds_changed(&mut self, vm: u32) {
         self.refused_ns.remove(&vm);
+        self.limits.begin_anew();
+    }
+
+    /// What is asked for a pool was changed.
+    pub fn pools_changed(&mut self) {
+        self.limits.begin_anew();
+    }
+
+    /// The clock the policy reads jumped.
+    pub fn clock_jumped(&mut self, now_ns: u64) {
+        self.limits.clock_jumped(now_ns);
     }
 
     fn virtual_time_moves_forward(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
@@ -77,9 +92,10 @@ impl Invariants {
         for (task, known) in m.tasks.iter().enumerate() {
             // One that has a limit may have had what it allows.
             let bounds = sim.class.bounds_of(known.vm);
+            let capped = sim.class.is_capped(known.vm);
             let waits = known.state == TaskState::Ready
                 && m.now_ns.saturating_sub(known.ready_since_ns) > grace_ns
-                && bounds.limit_mcpu == 0
+                && !capped
                 && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_))
                 && !sim.class.policy.at_limit(task as TaskId);
             let beside = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
@@ -145,8 +161,9 @@ impl Invariants {
             let (confined, since_ns) = self.confined[task];
             let mask = m.allowed(task as TaskId);
             let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
-            let bounds = sim.class.bounds_of(known.vm);
-            let held_ns = if choosy(bounds.cosched) { STANDS_STILL_NS } else { 0 };
+            let capped = sim.class.is_capped(known.vm);
+            let held_ns =
+                if choosy(sim.class.bounds_of(known.vm).cosched) { STANDS_STILL_NS } else { 0 };
             let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
             let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
             let waited_so_ns = waited_ns.min(m.now_ns - since_ns);
@@ -158,8 +175,8 @@ impl Invariants {
                 false => 3 * turn_bound_ns(bound_ns, n, of_cell),
             } + slack_ns;
             // What a limit holds back is bound by the watchdog only.
-            let most_ns = if bounds.limit_mcpu == 0 { most_ns } else { WATCHDOG_NS };
-            let vm_starves = !confined && bounds.limit_mcpu == 0 && of_vm_ns > bound_ns + slack_ns;
+            let most_ns = if capped { WATCHDOG_NS } else { most_ns };
+            let vm_starves = !confined && !capped && of_vm_ns > bound_ns + slack_ns;
             if vm_starves || waited_so_ns > most_ns || waited_ns > WATCHDOG_NS {
                 return Err(format!(
                     "task {task} has waited {} ms, its VM {} ms; it may {} ms, its VM {} ms",

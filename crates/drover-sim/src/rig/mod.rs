@@ -3,6 +3,7 @@
 //! always on. A trial that breaks one is shrunk to the least that still does.
 
 mod invariants;
+mod limits;
 mod script;
 mod shrink;
 mod soak;
@@ -126,8 +127,9 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
             invariants.changed_ns = now_ns;
         }
         Fault::Confine(..) | Fault::Online(_) => invariants.changed_ns = now_ns,
-        // Whether it is held is asked anew.
-        Fault::Bounds(vm, _) => invariants.forget_refusal(*vm),
+        Fault::Bounds(vm, _) => invariants.bounds_changed(*vm),
+        Fault::Pool(..) => invariants.pools_changed(),
+        Fault::ClockOff(_) => invariants.clock_jumped(now_ns),
         _ => {}
     }
     let vm_exists = |vm: u32| (vm as usize) < sim.vms.len();

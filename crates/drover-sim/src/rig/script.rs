@@ -134,7 +134,8 @@ impl Script {
         let asks = *rng.pick(&[Asks::Nothing, Asks::Modes, Asks::Time, Asks::All]);
         if asks.time() && rng.chance_pct(50) {
             let count = 1 + rng.below(6) as u32;
-            script.pools = (0..count).map(|number| draw_pool(&mut rng, number)).collect();
+            let draw = |number| draw_pool(&mut rng, &script.host, number, calm);
+            script.pools = (0..count).map(draw).collect();
         }
         // Up to four vCPUs for each pCPU, in VMs of up to twice the host's width.
         let most = (u64::from(host.pcpus()) * (1 + rng.below(4))).min(400);
@@ -164,7 +165,8 @@ impl Script {
             let waits = !matches!(vm.bounds.cosched, Cosched::Auto | Cosched::Off);
             always && anywhere && !waits && vm.bounds.limit_mcpu == 0
         };
-        self.faults.is_empty() && self.vms.iter().all(busy)
+        let limited = self.pools.iter().any(|pool| pool.limit_mcpu.is_some());
+        self.faults.is_empty() && !limited && self.vms.iter().all(busy)
     }
 }
 
@@ -188,13 +190,15 @@ impl Asks {
 }
 
 /// A pool in one of those before it. It promises nothing, as its VMs do (admission: a pool that may
-/// expand takes its VMs' reservations from the host).
-fn draw_pool(rng: &mut Rng, number: u32) -> PoolSettings {
+/// expand takes its VMs' reservations from the host); it may have a limit.
+fn draw_pool(rng: &mut Rng, host: &Shape, number: u32, calm: bool) -> PoolSettings {
+    let most_mcpu = u64::from(1000 * host.pcpus());
+    let limited = !calm && rng.chance_pct(20);
     PoolSettings {
         parent: PoolId(rng.below(u64::from(number) + 1) as u32),
         shares: 250 << rng.below(6),
         reservation_mcpu: 0,
-        limit_mcpu: None,
+        limit_mcpu: limited.then(|| 10 + rng.below(most_mcpu) as u32),
     }
 }
 
@@ -277,7 +281,10 @@ fn draw_fault(rng: &mut Rng, script: &Script, asks: Asks) -> TimedFault {
         12.. if rng.chance_pct(20) && !script.pools.is_empty() => {
             let pool = rng.below(script.pools.len() as u64) as u32;
             let parent = script.pools[pool as usize].parent;
-            Fault::Pool(pool + 1, PoolSettings { parent, ..draw_pool(rng, pool) })
+            Fault::Pool(
+                pool + 1,
+                PoolSettings { parent, ..draw_pool(rng, &script.host, pool, false) },
+            )
         }
         12.. => Fault::Bounds(vm, draw_bounds(rng, script, vm as usize, (asks, false))),
         0 | 1 => Fault::Offline(cpu),

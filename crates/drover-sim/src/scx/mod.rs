@@ -34,6 +34,8 @@ pub struct Scx {
     terms: Vec<VmTerms>,
     /// What else is asked for each VM, likewise.
     bounds: Vec<VmBounds>,
+    /// What is asked for pools, from 1 on.
+    pools: Vec<PoolSettings>,
     /// Late timers: how much later the next one comes.
     pub timer_late_ns: u64,
 }
@@ -45,7 +47,31 @@ impl Scx {
     /// When the host is larger than the policy's tables.
     pub fn new(m: &Machine, tunables: &Tunables) -> Result<Self, String> {
         let (policy, queues) = Policy::new(m, tunables)?;
-        Ok(Self { policy, queues, terms: Vec::new(), bounds: Vec::new(), timer_late_ns: 0 })
+        let (terms, bounds, pools) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { policy, queues, terms, bounds, pools, timer_late_ns: 0 })
+    }
+
+    /// What is asked for pools; the first is pool 1.
+    pub fn pools(&self) -> &[PoolSettings] {
+        &self.pools
+    }
+
+    /// The pools above that VM, the nearest first.
+    fn pools_above(&self, vm: u32) -> impl Iterator<Item = u32> {
+        let exists = |pool: u32| (1..=self.pools.len()).contains(&(pool as usize)).then_some(pool);
+        let first = exists(self.bounds_of(vm).pool);
+        std::iter::successors(first, move |&pool| exists(self.pools[pool as usize - 1].parent.0))
+    }
+
+    /// Is the VM in that pool, or in one below it?
+    pub fn is_in_pool(&self, vm: u32, pool: u32) -> bool {
+        self.pools_above(vm).any(|above| above == pool)
+    }
+
+    /// Has the VM, or a pool above it, a limit?
+    pub fn is_capped(&self, vm: u32) -> bool {
+        let has_limit = |pool: u32| self.pools[pool as usize - 1].limit_mcpu.is_some();
+        self.bounds_of(vm).limit_mcpu > 0 || self.pools_above(vm).any(has_limit)
     }
 
     /// What is asked for that VM beyond shares.
@@ -77,6 +103,7 @@ impl Scx {
             Some(Planted::IgnoresShares) => shares = 0,
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
             Some(Planted::IgnoresPools) => bounds.pool = 0,
+            Some(Planted::IgnoresLimits) => bounds.limit_mcpu = 0,
             _ => {}
         }
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
@@ -126,6 +153,13 @@ impl Class for Scx {
     }
 
     fn set_pool(&mut self, m: &mut Machine, pool: u32, settings: Option<&PoolSettings>) {
+        if self.pools.len() < pool as usize {
+            self.pools.resize(pool as usize, PoolSettings::default());
+        }
+        self.pools[pool as usize - 1] = settings.cloned().unwrap_or_default();
+        let unlimited = settings.map(|pool| PoolSettings { limit_mcpu: None, ..pool.clone() });
+        let ignores = self.queues.planted == Some(Planted::IgnoresLimits);
+        let settings = if ignores { unlimited.as_ref() } else { settings };
         self.policy.order_pool(m, &mut self.queues, pool, settings);
     }
 

@@ -69,6 +69,8 @@ pub enum Planted {
     IgnoresShares,
     /// Their reservations are not.
     IgnoresReservations,
+    /// Their limits are not, and those of pools.
+    IgnoresLimits,
     /// Their pools are not.
     IgnoresPools,
     /// A VM is held for its siblings for as long as it takes.

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! No VM and no pool has more than its limit in any 100 ms.
+//!
+//! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms:
+//! what may be had in 100 ms may be had in less, and not more.
+
+use crate::machine::TaskId;
+use crate::scx::Scx;
+use crate::sim::Sim;
+use std::collections::VecDeque;
+
+/// Over which a limit holds.
+const WINDOW_NS: u64 = 100_000_000;
+/// A pCPU obeys so late even if kicks come at once: the interrupt, the switch, a tick at that moment.
+const OBEYS_LATE_NS: u64 = 60_000;
+
+/// What was had, look by look.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    /// CPU time of each task at the last look, while attached to its VM's slot.
+    seen_ns: Vec<Option<u64>>,
+    /// What tasks of each VM had while attached.
+    used_ns: Vec<u64>,
+    /// That, at the looks of the last 100 ms; since limits, pools or the clock were changed.
+    history: VecDeque<(u64, Vec<u64>)>,
+    /// No window begins before then.
+    from_ns: u64,
+}
+
+impl Limits {
+    /// Limits are others, or count from now on: windows begin anew.
+    pub(super) fn begin_anew(&mut self) {
+        self.history.clear();
+    }
+
+    /// The clock jumped: what ran at that moment is booked by so much too early or too late.
+    pub(super) fn clock_jumped(&mut self, now_ns: u64) {
+        self.history.clear();
+        self.from_ns = now_ns + WINDOW_NS;
+    }
+
+    /// Is any broken? Kicks take `late_ns` longer at worst.
+    pub(super) fn look(&mut self, sim: &Sim<Scx>, late_ns: u64) -> Result<(), String> {
+        if (0..sim.vms.len() as u32).all(|vm| !sim.class.is_capped(vm)) {
+            self.history.clear();
+            return Ok(());
+        }
+        self.count(sim);
+        let now_ns = sim.m.now_ns;
+        if now_ns < self.from_ns {
+            return Ok(());
+        }
+        while self.history.front().is_some_and(|(at_ns, _)| now_ns - at_ns > WINDOW_NS) {
+            self.history.pop_front();
+        }
+        self.history.push_back((now_ns, self.used_ns.clone()));
+        let (_, before_ns) = &self.history[0];
+        let used_ns = |vm: usize| self.used_ns[vm] - before_ns.get(vm).copied().unwrap_or(0);
+        let late_ns = late_ns + OBEYS_LATE_NS;
+        for vm in 0..sim.vms.len() {
+            let limit_mcpu = sim.class.bounds_of(vm as u32).limit_mcpu;
+            check(sim, &format!("VM {vm}"), limit_mcpu, late_ns, (used_ns(vm), threads(sim, vm)))?;
+        }
+        for pool in 1..=sim.class.pools().len() as u32 {
+            let inside = (0..sim.vms.len()).filter(|&vm| sim.class.is_in_pool(vm as u32, pool));
+            let had =
+                inside.fold((0, 0), |(ns, wide), vm| (ns + used_ns(vm), wide + threads(sim, vm)));
+            let limit_mcpu = sim.class.pools()[pool as usize - 1].limit_mcpu.unwrap_or(0);
+            check(sim, &format!("pool {pool}"), limit_mcpu, late_ns, had)?;
+        }
+        Ok(())
+    }
+
+    /// Adds what was had since the last look.
+    fn count(&mut self, sim: &Sim<Scx>) {
+        self.seen_ns.resize(sim.m.tasks.len(), None);
+        self.used_ns.resize(sim.vms.len(), 0);
+        for (task, known) in sim.m.tasks.iter().enumerate() {
+            let attached = sim.class.policy.thread_view(task as TaskId).slot != 0;
+            let now_ns = attached.then(|| sim.m.cpu_time_now_ns(task as TaskId));
+            let before_ns = std::mem::replace(&mut self.seen_ns[task], now_ns);
+            if let (Some(now_ns), Some(before_ns)) = (now_ns, before_ns) {
+                self.used_ns[known.vm as usize] += now_ns - before_ns;
+            }
+        }
+    }
+}
+
+fn threads(sim: &Sim<Scx>, vm: usize) -> u64 {
+    sim.tasks_of(vm as u32).count() as u64
+}
+
+/// 1 % more than the limit brings, and what all that may run at once have when they stop late.
+fn check(
+    sim: &Sim<Scx>,
+    whose: &str,
+    limit_mcpu: u32,
+    late_ns: u64,
+    (used_ns, threads): (u64, u64),
+) -> Result<(), String> {
+    let brings_ns = u64::from(limit_mcpu) * WINDOW_NS / 1000;
+    let wide = threads.min(sim.m.topology.pcpus().into());
+    if limit_mcpu > 0 && used_ns > brings_ns + brings_ns / 100 + wide * late_ns {
+        return Err(format!(
+            "{whose} had {} us in 100 ms, its limit brings {} us",
+            used_ns / 1000,
+            brings_ns / 1000
+        ));
+    }
+    Ok(())
+}
