@@ -36,6 +36,9 @@ const SHARES_RATIO_MAX: f64 = 20.0;
 /// The policy rouses resting pCPUs every eighth of its wait bound; timers are up to 300 ms late.
 const ROUSED_AFTER_NS: u64 = 430_000_000;
 
+/// What VMs want is known so long after they were found (policy/entitle.h).
+const SETTLED_NS: u64 = 100_000_000;
+
 /// What came of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
@@ -55,6 +58,7 @@ pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
     let mut invariants = Invariants::default();
     let mut rng = Rng::new(mix(script.seed));
     let end_ns = script.duration_us * 1000;
+    let mut calm = script.is_calm().then(Calm::default);
     let mut broken = None;
     while broken.is_none() && sim.m.now_ns < end_ns {
         let until_ns = (sim.m.now_ns + 1 + rng.below(LOOK_EVERY_NS)).min(end_ns);
@@ -63,14 +67,17 @@ pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
             disturb(&mut sim, &mut invariants, fault);
         }
         broken = sim.m.fault.take().or_else(|| invariants.look(&mut sim).err());
+        if let Some(calm) = &mut calm {
+            calm.look(&sim);
+        }
     }
     // What a dead VM was charged is forgotten with its slot.
     let dies = script.faults.iter().any(|fault| matches!(fault.fault, Fault::Kill(_)));
     if broken.is_none() && !dies {
         broken = charges_agree(&sim).err();
     }
-    if broken.is_none() && script.is_calm() {
-        broken = shares_hold(&sim, script).err();
+    if let (None, Some(Calm { begin: Some(begin), .. })) = (&broken, calm) {
+        broken = shares_hold(&sim, script, &begin).err();
     }
     Trial {
         broken,
@@ -191,22 +198,50 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     (!bent).then_some(owed)
 }
 
+/// When shares are looked at: a while after all threads are known to be their VMs'. Until then they
+/// are tasks of the host, and wait their turn as those do.
+#[derive(Debug, Default)]
+struct Calm {
+    all_found_ns: Option<u64>,
+    /// From then on, and what each VM had had.
+    begin: Option<(u64, Vec<u64>)>,
+}
+
+impl Calm {
+    fn look(&mut self, sim: &Sim<Scx>) {
+        let attached = |task| sim.class.policy.thread_view(task).slot != 0;
+        if self.all_found_ns.is_none() && (0..sim.m.tasks.len() as TaskId).all(attached) {
+            self.all_found_ns = Some(sim.m.now_ns);
+        }
+        let settled = self.all_found_ns.is_some_and(|at_ns| sim.m.now_ns - at_ns >= SETTLED_NS);
+        if settled && self.begin.is_none() {
+            let had_ns = (0..sim.vms.len()).map(|vm| had_ns(sim, vm)).collect();
+            self.begin = Some((sim.m.now_ns, had_ns));
+        }
+    }
+}
+
+/// All that threads of the VM had.
+fn had_ns(sim: &Sim<Scx>, vm: usize) -> u64 {
+    sim.tasks_of(vm as u32).map(|task| sim.m.cpu_time_now_ns(task)).sum()
+}
+
 /// CPU time divides by shares, reservations and pools, within what one slice too many makes.
-fn shares_hold(sim: &Sim<Scx>, script: &Script) -> Result<(), String> {
+fn shares_hold(
+    sim: &Sim<Scx>,
+    script: &Script,
+    (begin_ns, before_ns): &(u64, Vec<u64>),
+) -> Result<(), String> {
     let Some(owed) = owed(script) else { return Ok(()) };
-    let pcpus = script.host.pcpus();
-    let run_s = script.duration_us as f64 / 1e6;
-    let all: u32 = script.vms.iter().map(|vm| vm.threads).sum();
-    let turn_s = 0.008 * f64::from(all) / f64::from(pcpus);
+    let pcpus = f64::from(script.host.pcpus());
+    let run_s = (sim.m.now_ns - begin_ns) as f64 / 1e9;
     for (vm, owed_pcpus) in owed.iter().enumerate() {
-        let got_ns: u64 = sim.tasks_of(vm as u32).map(|task| sim.m.cpu_time_now_ns(task)).sum();
-        let got_s = got_ns as f64 / 1e9;
+        let got_s = (had_ns(sim, vm) - before_ns[vm]) as f64 / 1e9;
         let owed_s = owed_pcpus * run_s;
-        // Six slices for each of its threads, the finding of the VM, before which its threads wait
-        // their turn with all others, and 3 % for long runs. What is owed as much as it can use
-        // never makes up for that.
+        // Six slices for each of its threads, and 3 % for long runs. What is owed as much as it can
+        // use never makes up for that.
         let threads = f64::from(script.vms[vm].threads);
-        let slack_s = 0.048 * threads.min(f64::from(pcpus)) + 0.03 * owed_s + 0.030 + turn_s;
+        let slack_s = 0.048 * threads.min(pcpus) + 0.03 * owed_s + 0.030;
         if (got_s - owed_s).abs() > slack_s {
             return Err(format!(
                 "VM {vm} of {} shares got {got_s:.3} s of CPU, is owed {owed_s:.3} s +- {slack_s:.3}",
