@@ -460,6 +460,8 @@ fn programs_that_could_never_go_on_are_refused() {
         (r#"steps = ["count"]"#, "a round takes no time and would go on forever"),
         (r#"steps = ["compute 0 us", "count"]"#, "a round takes no time"),
         (r#"steps = ["compute 1 us", "repeat 5", "count", "end"]"#, "a round takes no time"),
+        (r#"steps = ["compute 1 ns", "count"]"#, "a round takes 1 ns on average"),
+        (r#"steps = ["compute 1 us", "for 1 s", "kernel 0 ns to 9 ns", "end"]"#, "takes 4 ns"),
         (r#"steps = ["take a", "take a"]"#, "take a: whoever comes here holds it already"),
         (r#"steps = ["release a"]"#, "release a: whoever comes here does not hold it"),
         (r#"steps = ["take a", "compute 1 us"]"#, "a round ends otherwise than it began: lock a"),

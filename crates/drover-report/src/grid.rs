@@ -65,11 +65,14 @@ impl Grid {
         let mut titles = self.lead_cells(&blank, lead_widths);
         let mut heads = self.lead_cells(&self.lead, lead_widths);
         let mut rule = "-".repeat(joined_width(lead_widths));
-        for group in groups.clone() {
-            let (widths, width) = (self.column_widths(group), self.group_width(group));
+        let widths: Vec<(Vec<usize>, usize)> = groups
+            .clone()
+            .map(|group| (self.column_widths(group), self.group_width(group)))
+            .collect();
+        for (group, (widths, width)) in groups.clone().zip(&widths) {
             titles += &format!("{BAR}{:^width$}", self.groups[group].title);
-            heads += &format!("{BAR}{:>width$}", cells(&self.groups[group].columns, &widths));
-            rule += &format!("-+-{}", "-".repeat(width));
+            heads += &format!("{BAR}{:>width$}", cells(&self.groups[group].columns, widths));
+            rule += &format!("-+-{}", "-".repeat(*width));
         }
         for line in [titles, heads, rule] {
             push_line(text, &line);
@@ -77,30 +80,13 @@ impl Grid {
         for row in &self.rows {
             let lead: Vec<&str> = row.lead.iter().map(String::as_str).collect();
             let mut line = self.lead_cells(&lead, lead_widths);
-            for group in groups.clone() {
-                let (widths, width) = (self.column_widths(group), self.group_width(group));
-                line += &format!("{BAR}{:>width$}", cells(&row.groups[group], &widths));
+            for (group, (widths, width)) in groups.clone().zip(&widths) {
+                line += &format!("{BAR}{:>width$}", cells(&row.groups[group], widths));
             }
             push_line(text, &line);
-            self.write_below(text, row, lead_widths, groups.clone());
+            let widths = widths.iter().map(|(_, width)| *width);
+            write_below(text, row, joined_width(lead_widths), groups.clone().zip(widths));
         }
-    }
-
-    fn write_below(
-        &self,
-        text: &mut String,
-        row: &Row,
-        lead_widths: &[usize],
-        groups: Range<usize>,
-    ) {
-        if row.below.iter().all(String::is_empty) {
-            return;
-        }
-        let mut line = " ".repeat(joined_width(lead_widths));
-        for group in groups {
-            line += &format!("{BAR}{:<width$}", row.below[group], width = self.group_width(group));
-        }
-        push_line(text, &line);
     }
 
     fn lead_cells(&self, cells: &[&str], widths: &[usize]) -> String {
@@ -138,6 +124,23 @@ impl Grid {
         let texts = below.chain([&self.groups[group].title]).map(|text| length(text));
         texts.chain([joined_width(&self.column_widths(group))]).max().unwrap_or(0)
     }
+}
+
+/// The remarks below a row, if any; groups come with their widths.
+fn write_below(
+    text: &mut String,
+    row: &Row,
+    lead_width: usize,
+    groups: impl Iterator<Item = (usize, usize)>,
+) {
+    if row.below.iter().all(String::is_empty) {
+        return;
+    }
+    let mut line = " ".repeat(lead_width);
+    for (group, width) in groups {
+        line += &format!("{BAR}{:<width$}", row.below[group]);
+    }
+    push_line(text, &line);
 }
 
 fn cells(cells: &[String], widths: &[usize]) -> String {

@@ -3,6 +3,7 @@
 
 use drover_core::expect::median;
 use drover_core::results::{Results, Run, VmFigures};
+use std::collections::{HashMap, HashSet};
 
 /// A figure over repeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +30,7 @@ impl Spread {
 }
 
 /// A VM of a case.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Subject<'a> {
     pub(crate) case: &'a str,
     pub(crate) vm: &'a str,
@@ -41,6 +42,8 @@ pub(crate) struct Summary<'a> {
     pub(crate) results: &'a Results,
     pub(crate) cases: Vec<&'a str>,
     pub(crate) schedulers: Vec<&'a str>,
+    /// Where each run has the VM of a name.
+    pub(crate) places: Vec<HashMap<&'a str, usize>>,
 }
 
 impl<'a> Summary<'a> {
@@ -54,7 +57,10 @@ impl<'a> Summary<'a> {
                 schedulers.push(&run.scheduler);
             }
         }
-        Self { results, cases, schedulers }
+        let name = |(place, vm): (usize, &'a VmFigures)| (vm.name.as_str(), place);
+        let places_in = |run: &'a Run| run.vms.iter().enumerate().map(name).collect();
+        let places = results.runs.iter().map(places_in).collect();
+        Self { results, cases, schedulers, places }
     }
 
     /// All runs of `case` under `scheduler`.
@@ -70,12 +76,12 @@ impl<'a> Summary<'a> {
 
     /// The VMs of each case.
     pub(crate) fn subjects(&self) -> Vec<Subject<'a>> {
-        let mut subjects = Vec::new();
+        let (mut subjects, mut known) = (Vec::new(), HashSet::new());
         for case in &self.cases {
             let runs = self.results.runs.iter().filter(|run| run.case == *case);
             for vm in runs.flat_map(|run| &run.vms) {
                 let subject = Subject { case, vm: vm.name.as_str() };
-                if !subjects.contains(&subject) {
+                if known.insert(subject.clone()) {
                     subjects.push(subject);
                 }
             }
@@ -85,10 +91,10 @@ impl<'a> Summary<'a> {
 
     /// The names of all VMs.
     pub(crate) fn vms(&self) -> Vec<&'a str> {
-        let mut vms: Vec<&str> = Vec::new();
+        let (mut vms, mut known) = (Vec::new(), HashSet::new());
         for vm in self.results.runs.iter().flat_map(|run| &run.vms) {
-            if !vms.contains(&vm.name.as_str()) {
-                vms.push(&vm.name);
+            if known.insert(vm.name.as_str()) {
+                vms.push(vm.name.as_str());
             }
         }
         vms
@@ -112,7 +118,9 @@ impl<'a> Summary<'a> {
         scheduler: &str,
         figure: impl Fn(&VmFigures) -> Option<f64>,
     ) -> Option<Spread> {
-        self.of_host(subject.case, scheduler, |run| figure(run.vm(subject.vm)?))
+        let runs = self.runs_of(subject).filter(|(run, _)| run.scheduler == scheduler);
+        let values: Vec<f64> = runs.filter_map(|(_, vm)| figure(vm)).collect();
+        Spread::of(&values)
     }
 
     /// Whether anything is promised or forbidden to a VM: what it gets is then told in pCPUs, because
@@ -128,8 +136,17 @@ impl<'a> Summary<'a> {
 
     /// A VM as its first run has it, for what is the same in all: vCPUs, shares, what is owed.
     pub(crate) fn any_run_of(&self, subject: &Subject) -> Option<&'a VmFigures> {
-        let mut runs = self.results.runs.iter().filter(|run| run.case == subject.case);
-        runs.find_map(|run| run.vm(subject.vm))
+        self.runs_of(subject).next().map(|(_, vm)| vm)
+    }
+
+    /// The runs of its case that the VM is in, and what it had there.
+    pub(crate) fn runs_of(
+        &self,
+        subject: &Subject,
+    ) -> impl Iterator<Item = (&'a Run, &'a VmFigures)> {
+        let runs = self.results.runs.iter().zip(&self.places);
+        let runs = runs.filter(move |(run, _)| run.case == subject.case);
+        runs.filter_map(move |(run, places)| Some((run, &run.vms[*places.get(subject.vm)?])))
     }
 }
 

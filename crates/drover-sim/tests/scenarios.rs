@@ -112,6 +112,19 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
 }
 
 #[test]
+fn ten_thousand_vms_run_and_those_without_a_slot_are_told() {
+    let vm = "vcpus = 1\nworkload = { kind = \"cpu\" }\n";
+    let vms: String =
+        (0..10_000).map(|number| format!("[[vm]]\nname = \"vm{number}\"\n{vm}")).collect();
+    let head = "name = \"many\"\nduration_s = 0.1\nschedulers = [\"drover\"]\n[host]\ncores = 64\n";
+    let scenario = Scenario::parse(&format!("{head}{vms}"), "many.toml").unwrap();
+    let outcome = run(&scenario, &Options::default());
+    let fault = outcome.results.runs[0].fault.clone().unwrap();
+    assert!(fault.contains("10000 VMs 2047 have shares of their own"), "{fault}");
+    assert_eq!(outcome.results.runs[0].vms.len(), 10_000);
+}
+
+#[test]
 fn a_trace_shows_every_moment_of_cpu_time() {
     let mut scenario = scenario("total-work.toml");
     (scenario.repeats, scenario.duration_s, scenario.warmup_s) = (1, 0.5, 0.0);

@@ -4,8 +4,8 @@
 use super::error::ScenarioError;
 use super::keys;
 use super::program::{
-    DEPTH_MAX, IpiTo, LockKind, PV_SPIN_US, Program, ProgramLock, ProgramStep, Role, STEP_NS_MAX,
-    STEP_TIMES_MAX, StepTime,
+    DEPTH_MAX, IpiTo, LockKind, PV_SPIN_US, Program, ProgramLock, ProgramStep, ROUND_NS_MIN, Role,
+    STEP_NS_MAX, STEP_TIMES_MAX, StepTime,
 };
 use super::reader::Reader;
 use super::{CpuList, Vm, Workload};
@@ -182,9 +182,15 @@ fn check_goes_on(
                     let what = format!("a round ends otherwise than it began: lock {name}");
                     return fault(what, "take and release it in the same round");
                 }
-                if !steps[begin..number].iter().any(|step| step.takes_time()) {
+                let round_ns: u64 = steps[begin..number].iter().map(|step| step.takes_ns()).sum();
+                if round_ns == 0 {
                     let what = "a round takes no time and would go on forever".to_owned();
                     return fault(what, "add a step that takes time, such as compute 1 us");
+                }
+                if round_ns < ROUND_NS_MIN {
+                    let what = format!("a round takes {round_ns} ns on average");
+                    let mend = format!("have it take {ROUND_NS_MIN} ns at least, and count more");
+                    return fault(what, &mend);
                 }
             }
             _ if step.halts() && !held.is_empty() => {

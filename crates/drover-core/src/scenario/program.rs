@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest time a step may say: a day.
 pub const STEP_NS_MAX: u64 = 86_400_000_000_000;
+/// The least time a round may take: a run in which nothing else happens would take hours.
+pub const ROUND_NS_MIN: u64 = 100;
 /// The most rounds `repeat`, pieces of work `spawn` and progress `count` may say.
 pub const STEP_TIMES_MAX: u32 = 1_000_000;
 /// How deep `repeat` and `for` may stand in each other.
@@ -131,18 +133,21 @@ pub enum ProgramStep {
 }
 
 impl ProgramStep {
-    /// Does time pass in it, whatever the others do?
-    pub fn takes_time(self) -> bool {
-        let any = |time| match time {
-            StepTime::Exactly(ns) | StepTime::About(ns) => ns > 0,
-            StepTime::Between(_, ns) => ns > 0,
+    /// How long it takes on average, whatever the others do, ns; where that is the host's to say, as
+    /// much as a round needs.
+    pub fn takes_ns(self) -> u64 {
+        let mean_ns = |time| match time {
+            StepTime::Exactly(ns) | StepTime::About(ns) => ns,
+            StepTime::Between(from_ns, to_ns) => u64::midpoint(from_ns, to_ns),
         };
         match self {
-            Self::Compute(time) | Self::Kernel(time) => any(time),
-            Self::Sleep(ns) => ns > 0,
-            Self::Timer(_) | Self::Io(..) | Self::Take(_) | Self::Ipi(_) | Self::Wait(_) => true,
-            Self::Meet(_) | Self::Join(_) => true,
-            _ => false,
+            Self::Compute(time) | Self::Kernel(time) => mean_ns(time),
+            Self::Sleep(0) => 0,
+            Self::Sleep(_) | Self::Timer(_) | Self::Io(..) | Self::Take(_) | Self::Ipi(_) => {
+                ROUND_NS_MIN
+            }
+            Self::Wait(_) | Self::Meet(_) | Self::Join(_) => ROUND_NS_MIN,
+            _ => 0,
         }
     }
 

@@ -59,7 +59,10 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
     match job.scheduler {
         "drover" => {
             let class = Scx::new(&m, &Tunables::default())?;
-            run_with(scenario, job, Sim::new(m, class))
+            let (room, _) = class.queues.slots();
+            let mut ran = run_with(scenario, job, Sim::new(m, class))?;
+            ran.run.fault = ran.run.fault.or_else(|| without_slots(job.case.vms.len(), room));
+            Ok(ran)
         }
         "eevdf" => {
             let class = Eevdf::new(&m);
@@ -75,6 +78,13 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
         }
         other => Err(format!("the simulator has no scheduler \"{other}\"")),
     }
+}
+
+/// What is wrong where there are more VMs than the policy has room for.
+fn without_slots(vms: usize, room: usize) -> Option<String> {
+    (vms > room).then(|| {
+        format!("of {vms} VMs {room} have shares of their own, the others ran as the host's tasks")
+    })
 }
 
 fn ns(seconds: f64) -> u64 {
