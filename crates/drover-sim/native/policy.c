@@ -65,9 +65,9 @@ u64 sim_look(struct drover *d)
 	return drover_look(d, ground_now_ns(d));
 }
 
-void sim_alarm(struct drover *d)
+void sim_alarm(struct drover *d, u64 now_ns)
 {
-	drover_alarm(d, ground_now_ns(d));
+	drover_alarm(d, now_ns);
 }
 
 /* What bpf/orders.h has. */

@@ -225,7 +225,8 @@ extern "C" fn ground_preempt(d: *mut Drover, pcpu: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, now_ns: u64) {
     // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
+    let (m, queues, _) = unsafe { behind(d) };
+    queues.alarm_due_ns = at_ns;
     // The policy's clock is not the machine's.
     let in_ns = (at_ns.wrapping_sub(now_ns) as i64).max(0) as u64;
     m.events.set(CLASS_ALARM, m.now_ns + in_ns);

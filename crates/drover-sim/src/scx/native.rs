@@ -179,7 +179,7 @@ unsafe extern "C" {
     pub fn sim_init(d: *mut Drover);
     pub fn sim_check_wait_bounds(d: *mut Drover, now_ns: u64);
     pub fn sim_look(d: *mut Drover) -> u64;
-    pub fn sim_alarm(d: *mut Drover);
+    pub fn sim_alarm(d: *mut Drover, now_ns: u64);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
     pub fn sim_order_pool(
         d: *mut Drover,

@@ -172,8 +172,11 @@ impl Policy {
     }
 
     pub(super) fn alarm(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // A timer of the kernel's knows when it was due, whatever became of the policy's clock.
+        let (now_ns, due_ns) = (queues.clock_ns(m), queues.alarm_due_ns);
+        let now_ns = if now_ns.wrapping_sub(due_ns) as i64 > 0 { now_ns } else { due_ns };
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_alarm(d) });
+        self.call(m, queues, 0, |d| unsafe { native::sim_alarm(d, now_ns) });
     }
 
     /// Whether the looks begin with this order.

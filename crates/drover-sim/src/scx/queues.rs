@@ -90,6 +90,8 @@ pub struct Queues {
     pub(super) global: VecDeque<TaskId>,
     stands: Vec<Stands>,
     arrivals: u64,
+    /// When the alarm goes off, by the policy's clock.
+    pub(super) alarm_due_ns: u64,
     /// The map vm_slots: slot of each process, 0 for none.
     pub(super) vm_slots: Vec<u32>,
     /// The map free_slots, a stack.
@@ -117,6 +119,7 @@ impl Queues {
             global: VecDeque::new(),
             stands: Vec::new(),
             arrivals: 0,
+            alarm_due_ns: 0,
             vm_slots: Vec::new(),
             free_slots: (1..max_vms).rev().collect(),
             found: Vec::new(),
