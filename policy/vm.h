@@ -46,7 +46,7 @@ static __always_inline void vm_settle_host(struct drover *d)
 	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
 	u32 tenth = d->vm_shares / 10;
 
-	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), width > tenth ? width : tenth);
+	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
 }
 
 /* The shares in force: those asked for, or the default for its size. */

@@ -157,10 +157,11 @@ impl Class for Scx {
             self.pools.resize(pool as usize, PoolSettings::default());
         }
         self.pools[pool as usize - 1] = settings.cloned().unwrap_or_default();
-        let unlimited = settings.map(|pool| PoolSettings { limit_mcpu: None, ..pool.clone() });
-        let ignores = self.queues.planted == Some(Planted::IgnoresLimits);
-        let settings = if ignores { unlimited.as_ref() } else { settings };
-        self.policy.order_pool(m, &mut self.queues, pool, settings);
+        let mut told = settings.cloned();
+        if let (Some(told), Some(Planted::IgnoresLimits)) = (&mut told, self.queues.planted) {
+            told.limit_mcpu = None;
+        }
+        self.policy.order_pool(m, &mut self.queues, pool, told.as_ref());
     }
 
     fn look(&mut self, m: &mut Machine) {
