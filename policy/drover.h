@@ -90,10 +90,10 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	/* Its limit was spent while it was on its way. */
 	if (vm->at_limit)
 		ground_preempt(d, at);
-	if (pcpu->begins_turn) {
-		pcpu->begins_turn = 0;
+	pcpu->in_turn = pcpu->begins_turn;
+	pcpu->begins_turn = 0;
+	if (pcpu->in_turn)
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
-	}
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
@@ -152,6 +152,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	pcpu_at(d, at)->preempt_pending = 0;
+	pcpu_at(d, at)->in_turn = 0;
 	if (t) {
 		drover_charge_and_go_on(d, task, t, at);
 		pcpu_at(d, at)->running_vruntime_ns = t->vruntime_ns;

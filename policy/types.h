@@ -241,6 +241,7 @@ struct pcpu {
 	u32 glance; /* which other cell it looks at next, pick.h */
 	u32 idle_looked; /* looked once more since it became idle */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
+	u32 in_turn;     /* who runs now has one: no waker preempts it */
 	u32 rests;       /* has become idle, and nobody ran since */
 	u32 round;       /* the last round it chose in, round.h */
 	u32 round_slot;  /* the VM it chose then */
@@ -353,7 +354,7 @@ _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and nati
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 80, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 88, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)

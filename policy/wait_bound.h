@@ -13,7 +13,8 @@
  *
  * so that each of its threads, which take turns, waits for about B. A turn is
  * short, a quarter of a slice and on to the tick (4 ms in the mean at 250 Hz), comes
- * before all that shares say, and is for whoever has waited longest. 200 ms are
+ * before all that shares say, is not cut short by who wakes (by shares everybody comes
+ * before whoever needs a turn), and is for whoever has waited longest. 200 ms are
  * fifty turns: as long as B is within its limits, turns take no more than a fiftieth
  * of the cell's time from others; 128 threads for each pCPU take 6.4 %. The time is
  * charged as any other, and what is taken by shares counts for turns: who gets more

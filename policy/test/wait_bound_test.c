@@ -76,6 +76,26 @@ static void a_pinned_vm_of_few_shares_does_not_wait_longer(void)
 	CHECK(g->task[0].cpu_time_ns >= 8 * 2 * MS);
 }
 
+/* Turns that others cut short are no turns: the next would be a second away. */
+static void a_turn_is_not_cut_short_by_who_wakes(void)
+{
+	g = fake_ground(2, 1);
+	for (u32 i = 0; i < 3; i++) {
+		struct task_struct *task = kernel_thread(g, i + 1, THREAD_VCPU);
+
+		kernel_vm(g, i + 1)->shares_asked = i ? 1000000 : 1;
+		vm_settle_shares(&g->d, kernel_vm(g, i + 1));
+		kernel_set_affinity(g, task, 1);
+		if (i == 2) {
+			task->burst_ns = task->burst_left_ns = 20 * US;
+			task->sleep_ns = 400 * US;
+		}
+		kernel_wake(g, task);
+	}
+	kernel_run(g, 10 * SECOND);
+	CHECK(g->task[0].cpu_time_ns >= 8 * 2 * MS);
+}
+
 static void a_nice_task_does_not_wait_longer_beside_its_siblings(void)
 {
 	g = fake_ground(1, 1);
@@ -217,6 +237,7 @@ int main(void)
 	RUN(a_debt_is_forgiven_a_claim_is_not);
 	RUN(who_does_not_wait_is_left_alone);
 	RUN(a_pinned_vm_of_few_shares_does_not_wait_longer);
+	RUN(a_turn_is_not_cut_short_by_who_wakes);
 	RUN(a_nice_task_does_not_wait_longer_beside_its_siblings);
 	RUN(a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run);
 	RUN(a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run);

@@ -12,9 +12,6 @@ use crate::vms::{CPU, MicroVm, all_progress_within};
 
 /// The wait bound is 1 s, looked at eight times in that time; a slice or two may come on top.
 const VM_WAIT_MAX: Duration = Duration::from_millis(1200);
-/// Whoever is confined waits for W + B(n, 1) and a slice and a tick of each of the n that stand there
-/// (policy/wait_bound.h): one of three threads for 2 s and 36 ms; the sampling comes on top.
-const CONFINED_WAIT_MAX: Duration = Duration::from_millis(2100);
 /// The kernel throws the scheduler out after 10 s.
 const THREAD_WAIT_MAX: Duration = Duration::from_millis(3500);
 const WINDOW: Duration = Duration::from_secs(12);
@@ -31,7 +28,7 @@ fn inside() {
     daemon.must_serve();
     starved.extend(few_shares("free", &[0, 1], VM_WAIT_MAX));
     daemon.must_serve();
-    starved.extend(few_shares("pinned", &[1], CONFINED_WAIT_MAX));
+    starved.extend(few_shares("pinned", &[1], VM_WAIT_MAX));
     daemon.must_serve();
     starved.extend(one_of_many());
     daemon.must_serve();
