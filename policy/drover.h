@@ -297,13 +297,21 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }
 
+/*
+ * It takes nobody from now on. Since it began to go offline the kernel has let it take
+ * nobody from elsewhere: whom it asked for, and put later for that (pick.h), is not.
+ */
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
+	u32 i;
+
 	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
 		__sync_fetch_and_sub(&d->nr_online, 1);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->orphans = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	for_each_index(i, 0, d->slots_in_use)
+		waiting_settle_cells(d, i);
 }
 
 #endif

@@ -315,6 +315,25 @@ static void threads_left_at_offline_pcpus_are_served(void)
 	CHECK(left[1]->cpu_time_ns > 0);
 }
 
+/*
+ * The kernel moves nobody to a pCPU that is on its way offline, which says so only later
+ * and asks meanwhile: whom it could not take has not become a later one for others.
+ */
+static void nobody_is_asked_later_for_a_pcpu_that_goes_offline(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	task->locked = true;
+	for (u32 i = 0; i < 3; i++)
+		slice_ends(1);
+	task->locked = false;
+	kernel_offline(g, 1);
+	CHECK_EQ(share_least_served(&g->d, 0),
+		 tournament_key(kernel_vm(g, 1)->vtime_ns, g->slot_of[1]));
+}
+
 static void a_pcpu_back_online_serves_its_queue(void)
 {
 	struct task_struct *task;
@@ -411,6 +430,7 @@ int main(void)
 	RUN(a_pcpu_that_becomes_idle_looks_once_more);
 	RUN(a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it);
 	RUN(threads_left_at_offline_pcpus_are_served);
+	RUN(nobody_is_asked_later_for_a_pcpu_that_goes_offline);
 	RUN(a_pcpu_back_online_serves_its_queue);
 	RUN(a_sibling_that_may_not_run_here_does_not_hide_one_that_may);
 	return check_done();

@@ -47,7 +47,6 @@ fn settings_stay_whole_and_follow_their_sources() {
 }
 
 #[test]
-#[ignore = "pending, see docs/specification.md: hotplug can be slow under load"]
 fn pcpus_come_and_go_under_load() {
     Boot::new("hotplug::inside").pcpus(4).run();
 }
