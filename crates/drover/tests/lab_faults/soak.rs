@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use crate::host::{self, Daemon, say};
-use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within};
+use crate::vms::{CPU, MicroVm, SLEEP, stand_still_for};
 
 /// How long, in seconds.
 pub const SECONDS: &str = "DROVER_SOAK_S";
@@ -34,7 +34,7 @@ fn inside() {
         vms.push(MicroVm::start(&format!("poor{index}"), 2, kind));
         vms.push(MicroVm::start(&format!("rich{index}"), 2, kind));
     }
-    let vms: Vec<&MicroVm> = vms.iter().collect();
+    let mut vms: Vec<&MicroVm> = vms.iter().collect();
     let patience = Duration::from_secs(10);
     host::wait_until("VMs are found", patience, || host::list().len() == vms.len());
     vms.iter().filter(|vm| vm.name.starts_with("rich")).for_each(|vm| {
@@ -43,7 +43,7 @@ fn inside() {
     let (begun, limit) = (Instant::now(), Duration::from_secs(seconds()));
     let mut next_word = Duration::ZERO;
     while begun.elapsed() < limit {
-        all_progress_within(PROGRESS, &vms);
+        all_ready_progress(&mut vms);
         daemon.must_serve();
         if begun.elapsed() >= next_word {
             next_word += limit / 10;
@@ -54,6 +54,18 @@ fn inside() {
     let longest_ms = longest_wait_ms();
     say(&format!("soaked for {} s, longest wait {longest_ms:.0} ms", limit.as_secs()));
     assert!(longest_ms < WAIT_MAX_MS, "somebody waited for {longest_ms} ms");
+}
+
+/// Demands that every vCPU gets on. One that sleeps waits for an interrupt, which no scheduler keeps from it and
+/// the emulator now and then loses on pCPUs that race (docs/lab.md): its VM is told of, and watched no longer.
+fn all_ready_progress(vms: &mut Vec<&MicroVm>) {
+    let still = stand_still_for(PROGRESS, vms);
+    let (asleep, ready): (Vec<_>, Vec<_>) = still.iter().partition(|it| it.state == Some('S'));
+    assert!(ready.is_empty(), "no progress within {PROGRESS:?}: {ready:?}");
+    if !asleep.is_empty() {
+        say(&format!("asleep for {PROGRESS:?}: {asleep:?}"));
+        vms.retain(|vm| asleep.iter().all(|it| it.vm != vm.name));
+    }
 }
 
 fn longest_wait_ms() -> f64 {

@@ -35,6 +35,12 @@ pub fn cpu_time_ns(thread: Pid) -> u64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
+/// What a thread does, as `/proc` has it (R, S, ...); none when it is gone.
+pub fn state_of(thread: Pid) -> Option<char> {
+    let text = fs::read_to_string(format!("/proc/{thread}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
 /// Confines a thread to these pCPUs. That it has ended meanwhile is no error.
 pub fn confine(thread: Pid, pcpus: &[usize]) {
     let mut set = CpuSet::new();

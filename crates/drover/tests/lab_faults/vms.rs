@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Micro VMs as jobs see them.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{fmt, fs};
 
 use drover_guest::StatsReader;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::host::{Daemon, wait_until};
-use crate::tasks::{cpu_time_ns, pid_of, threads_named};
+use crate::tasks::{cpu_time_ns, pid_of, state_of, threads_named};
 
 /// Every vCPU is busy.
 pub const CPU: &str = r#"{"kind":"cpu"}"#;
@@ -105,20 +105,45 @@ pub fn start_quickly(vms: &[&MicroVm]) -> Daemon {
 
 /// Demands that every vCPU of all these VMs gets on within that time.
 pub fn all_progress_within(limit: Duration, vms: &[&MicroVm]) {
-    let before: Vec<Vec<u64>> = vms.iter().map(|vm| vm.progress()).collect();
-    for (vm, before) in vms.iter().zip(before) {
-        let mut now = Vec::new();
-        let mut tries = limit.as_millis() / 10 + 1;
-        while tries > 0 {
-            now = vm.progress();
-            if before.iter().zip(&now).all(|(before, now)| now > before) {
-                break;
-            }
-            thread::sleep(Duration::from_millis(10));
-            tries -= 1;
-        }
-        assert!(tries > 0, "{} stands still for {limit:?}: {before:?}, {now:?}", vm.name);
+    let still = stand_still_for(limit, vms);
+    assert!(still.is_empty(), "no progress within {limit:?}: {still:?}");
+}
+
+/// A vCPU that does nothing.
+pub struct Still {
+    pub vm: String,
+    vcpu: usize,
+    progress: u64,
+    /// Of its thread, as `/proc` has it: R is ready or runs, S sleeps; none: it is gone.
+    pub state: Option<char>,
+}
+
+impl fmt::Debug for Still {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { vm, vcpu, progress, state } = self;
+        write!(f, "vCPU {vcpu} of {vm} at {progress}, {state:?}")
     }
+}
+
+/// The vCPUs of these VMs that do not get on within that time.
+pub fn stand_still_for(limit: Duration, vms: &[&MicroVm]) -> Vec<Still> {
+    let before: Vec<Vec<u64>> = vms.iter().map(|vm| vm.progress()).collect();
+    let begun = Instant::now();
+    let mut still = Vec::new();
+    for (vm, before) in vms.iter().zip(before) {
+        let stands = |now: &[u64], vcpu: usize| now[vcpu] == before[vcpu];
+        let mut now = vm.progress();
+        while (0..now.len()).any(|vcpu| stands(&now, vcpu)) && begun.elapsed() < limit {
+            thread::sleep(Duration::from_millis(10));
+            now = vm.progress();
+        }
+        let threads = vm.vcpu_threads();
+        for vcpu in (0..now.len()).filter(|&vcpu| stands(&now, vcpu)) {
+            let state = threads.get(vcpu).and_then(|&thread| state_of(thread));
+            still.push(Still { vm: vm.name.clone(), vcpu, progress: now[vcpu], state });
+        }
+    }
+    still
 }
 
 /// CPU time each VM gets during that time, in seconds.
