@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::kit::Kit;
 use crate::one_run::OneRun;
 use crate::peers::Contender;
-use crate::plan::{Planned, plan};
+use crate::plan::{Planned, parts, plan};
 use crate::scheduler::RunningScheduler;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, bail, ensure};
@@ -23,7 +23,9 @@ pub struct HostOptions {
     pub bpf_stats: bool,
     /// Also record who runs where for a short while of each first repeat.
     pub schedule: bool,
-    /// How many of the planned runs were made before, and are left out.
+    /// Which part of the runs to make, where several virtual hosts share them; none: all.
+    pub part: Option<usize>,
+    /// How many of these runs were made before, and are left out.
     pub done: usize,
 }
 
@@ -75,11 +77,15 @@ pub fn run(
         scenario.schedulers.iter().map(|name| Contender::find(name)).collect::<Result<_>>()?;
     let kit = Kit::prepare(scenario, &mut |line| on_event(Event::Notice(line.to_owned())))?;
     let bpf = options.bpf_stats.then(BpfStats::enable).transpose()?;
-    let planned = plan(scenario);
+    let of = plan(scenario).len();
+    let planned = match options.part {
+        None => plan(scenario),
+        Some(part) => parts(scenario).swap_remove(part),
+    };
     let mut runs: Vec<Run> = Vec::new();
     let mut in_charge: Option<(Planned, RunningScheduler)> = None;
-    for (index, next) in planned.iter().enumerate().skip(options.done) {
-        let started = next.started(scenario, index, planned.len());
+    for next in planned.iter().skip(options.done) {
+        let started = next.started(scenario, of);
         on_event(Event::Started(started.clone()));
         let case = &scenario.cases[next.case];
         let contender = &contenders[next.scheduler];

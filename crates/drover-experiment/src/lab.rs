@@ -6,8 +6,9 @@ use crate::figures::without_figures;
 use crate::host::can_be_real;
 use crate::host::{self, HostOptions};
 use crate::overrides::Overrides;
+use crate::parts::{Finished, make_at_once, put_together};
 use crate::peers::Contender;
-use crate::plan::plan;
+use crate::plan::{Planned, parts, plan};
 use crate::scenario_file::ScenarioFile;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, anyhow};
@@ -54,6 +55,7 @@ struct Job {
     overrides: Overrides,
     bpf_stats: bool,
     schedule: bool,
+    part: usize,
     done: usize,
 }
 
@@ -74,10 +76,15 @@ pub fn run(
     let stopwatch = Stopwatch::start();
     let scenario = file.scenario(overrides)?;
     can_be_real(&scenario)?;
-    let mut boot = |done: usize, on_event: &mut dyn FnMut(drover_lab::Event)| {
-        set_up(file, overrides, options, &scenario, done)?.run(on_event)
+    let parts = parts(&scenario);
+    let make = |number: usize, on_event: &mut dyn FnMut(Event)| {
+        let mut boot = |done: usize, on_event: &mut dyn FnMut(drover_lab::Event)| {
+            set_up(file, overrides, options, &scenario, (number, done))?.run(on_event)
+        };
+        make_part(&scenario, &parts[number], &mut boot, on_event)
     };
-    let Finished { runs, troubles, kernel } = run_all(&scenario, &mut boot, on_event)?;
+    let made = make_at_once(parts.len(), &make, on_event);
+    let Finished { runs, troubles, kernel } = put_together(&parts, made)?;
     let results = Results {
         scenario: scenario.name.clone(),
         ground: Ground::Lab,
@@ -93,16 +100,10 @@ pub fn run(
 /// Boots a virtual host for all runs but the first so many, and tells what comes out of it.
 type Boot<'a> = dyn FnMut(usize, &mut dyn FnMut(drover_lab::Event)) -> Result<LabOutcome> + 'a;
 
-/// All runs, and what befell the hosts they were made in.
-#[derive(Debug)]
-struct Finished {
-    runs: Vec<Run>,
-    troubles: Vec<String>,
-    kernel: Option<String>,
-}
-
-fn run_all(
+/// Makes one part of the runs.
+fn make_part(
     scenario: &Scenario,
+    part: &[Planned],
     boot: &mut Boot,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Finished> {
@@ -129,7 +130,7 @@ fn run_all(
             troubles.push(trouble);
         }
         lost = Some(started.number);
-        if heard.runs.len() == started.of {
+        if heard.runs.len() == part.len() {
             return Ok(Finished { runs: heard.runs, troubles, kernel: None });
         }
     }
@@ -193,7 +194,8 @@ pub fn run_inside(stop: &AtomicBool) -> Result<()> {
         .with_context(|| format!("{SUBCOMMAND} is what the lab runs; there is no {JOB_PATH}"))?;
     let job: Job = serde_json::from_slice(&job)?;
     let scenario = job.file.scenario(&job.overrides)?;
-    let options = HostOptions { bpf_stats: job.bpf_stats, schedule: job.schedule, done: job.done };
+    let Job { bpf_stats, schedule, part, done, .. } = job;
+    let options = HostOptions { bpf_stats, schedule, part: Some(part), done };
     host::run(&scenario, options, stop, &mut |event| println!("{}", event.to_line()))?;
     Ok(())
 }
@@ -203,7 +205,7 @@ fn set_up(
     overrides: &Overrides,
     options: &LabOptions,
     scenario: &Scenario,
-    done: usize,
+    (part, done): (usize, usize),
 ) -> Result<Lab> {
     let clock = match scenario.clock {
         Clock::Exact => drover_lab::Clock::Exact,
@@ -229,7 +231,7 @@ fn set_up(
     }
     let overrides = Overrides { schedulers: Some(in_lab), ..overrides.clone() };
     let LabOptions { bpf_stats, schedule, .. } = *options;
-    let job = Job { file: file.clone(), overrides, bpf_stats, schedule, done };
+    let job = Job { file: file.clone(), overrides, bpf_stats, schedule, part, done };
     Ok(lab.file_bytes(JOB_PATH, serde_json::to_vec(&job)?).command(["drover", SUBCOMMAND]))
 }
 
@@ -367,7 +369,7 @@ mod tests {
             let more = ends.get(boots.len()).copied();
             boots.push(done);
             for index in done..of {
-                let started = plan(&scenario)[index].started(&scenario, index, of);
+                let started = plan(&scenario)[index].started(&scenario, of);
                 let run = lost_run(&scenario, &started, "");
                 let tell = |event: Event| format!("{}\n", event.to_line());
                 on_event(drover_lab::Event::Output(&tell(Event::Started(started))));
@@ -379,7 +381,7 @@ mod tests {
             }
             Ok(outcome(0, &[]))
         };
-        let finished = run_all(&scenario, &mut boot, &mut |_| ()).unwrap();
+        let finished = make_part(&scenario, &plan(&scenario), &mut boot, &mut |_| ()).unwrap();
         (finished, boots)
     }
 

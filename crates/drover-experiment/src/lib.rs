@@ -26,6 +26,7 @@ mod moments;
 mod observer;
 mod one_run;
 mod overrides;
+mod parts;
 mod pause;
 mod peers;
 mod plan;

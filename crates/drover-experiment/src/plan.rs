@@ -7,6 +7,8 @@ use drover_core::scenario::{Clock, Scenario, scheduler_label};
 /// One run to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Planned {
+    /// Which of all runs, from 0.
+    pub index: usize,
     /// Index of the case.
     pub case: usize,
     /// Which repeat, from 1.
@@ -23,13 +25,28 @@ pub(crate) fn plan(scenario: &Scenario) -> Vec<Planned> {
     for case in 0..scenario.cases.len() {
         for repeat in 1..=scenario.repeats {
             let schedulers = 0..scenario.schedulers.len();
-            runs.extend(schedulers.map(|scheduler| Planned { case, repeat, scheduler }));
+            runs.extend(schedulers.map(|scheduler| Planned { index: 0, case, repeat, scheduler }));
         }
     }
     if scenario.clock == Clock::Exact {
         runs.sort_by_key(|run| run.scheduler);
     }
+    runs.iter_mut().enumerate().for_each(|(index, run)| run.index = index);
     runs
+}
+
+/// The runs, divided among virtual hosts that are up at the same time. On the exact clock hosts do not
+/// disturb each other, and one host keeps one CPU of this machine busy: two do the work in half of the time,
+/// each case under all schedulers in one of them. On how many CPUs they really run does not matter to
+/// the figures.
+pub(crate) fn parts(scenario: &Scenario) -> Vec<Vec<Planned>> {
+    let runs = plan(scenario);
+    let half = scenario.cases.len().div_ceil(2);
+    if scenario.clock == Clock::Real || scenario.cases.len() < 2 {
+        return vec![runs];
+    }
+    let (first, second) = runs.into_iter().partition(|run| run.case < half);
+    vec![first, second]
 }
 
 impl Planned {
@@ -43,10 +60,10 @@ impl Planned {
             && !has_pools(next)
     }
 
-    /// The run as it is told to the user: `index` of `of`.
-    pub fn started(&self, scenario: &Scenario, index: usize, of: usize) -> Started {
+    /// The run as it is told to the user, one of `of`.
+    pub fn started(&self, scenario: &Scenario, of: usize) -> Started {
         Started {
-            number: index + 1,
+            number: self.index + 1,
             of,
             case: scenario.cases[self.case].name.clone(),
             scheduler: scheduler_label(&scenario.schedulers[self.scheduler]).to_owned(),
@@ -76,7 +93,7 @@ name = "y"
 
     fn order(scenario: &Scenario) -> Vec<String> {
         let runs = plan(scenario);
-        let told = runs.iter().enumerate().map(|(i, run)| run.started(scenario, i, runs.len()));
+        let told = runs.iter().map(|run| run.started(scenario, runs.len()));
         told.map(|run| {
             format!("{}/{} {} {} {}", run.number, run.of, run.case, run.repeat, run.scheduler)
         })
@@ -124,6 +141,20 @@ name = "y"
         let stays: Vec<bool> =
             runs.windows(2).map(|two| two[0].hands_on_to(&two[1], &scenario)).collect();
         assert_eq!(stays, [true, true, true, false, true, true, true]);
+    }
+
+    #[test]
+    fn on_the_exact_clock_two_hosts_share_the_cases() {
+        let text = TEXT.replace("name = \"y\"", "name = \"y\"\n[[case]]\nname = \"z\"");
+        let mut scenario = Scenario::parse(&text, "s.toml").unwrap();
+        let cases = |part: &Vec<Planned>| part.iter().map(|run| run.case).collect::<Vec<_>>();
+        let exact: Vec<_> = parts(&scenario).iter().map(cases).collect();
+        assert_eq!(exact, [vec![0, 0, 1, 1, 0, 0, 1, 1], vec![2, 2, 2, 2]]);
+        scenario.cases.truncate(1);
+        assert_eq!(parts(&scenario), [plan(&scenario)]);
+        let mut scenario = Scenario::parse(&text, "s.toml").unwrap();
+        scenario.clock = Clock::Real;
+        assert_eq!(parts(&scenario), [plan(&scenario)]);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use crate::layout::{self, Control};
 use drover_core::scenario::Workload;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Loops that make one unit of progress of `cpu`: 0.5 µs on a real CPU, up to 8 on an emulated one.
-const CPU_UNIT_LOOPS: u64 = 2_000;
+/// Loops that make one unit of progress of `cpu`: 0.3 µs on a real CPU, up to 8 on an emulated one.
+const CPU_UNIT_LOOPS: u64 = 125;
 /// How often a vCPU at the gate looks whether it may go.
 const GATE_POLL_US: u32 = 10_000;
 /// What the vCPUs of `mix` do: the defaults of each kind of workload, in its words (µs, %).

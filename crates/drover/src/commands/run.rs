@@ -175,8 +175,8 @@ fn in_lab(
 fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<Results> {
     ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
     ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
-    let options =
-        HostOptions { bpf_stats: args.bpf_stats, schedule: args.schedule.is_some(), done: 0 };
+    let (bpf_stats, schedule) = (args.bpf_stats, args.schedule.is_some());
+    let options = HostOptions { bpf_stats, schedule, ..HostOptions::default() };
     let stop = stop_on_signals()?;
     let scenario = &Scenario { clock: Clock::Real, ..scenario.clone() };
     host::run(scenario, options, &stop, &mut |event| progress.take(event))
@@ -248,13 +248,13 @@ impl Progress {
             Event::Started(run) => {
                 let what = format!("case {}, {}, repeat {}", run.case, run.scheduler, run.repeat);
                 self.bar.set_length(run.of as u64);
-                self.bar.set_position(run.number as u64 - 1);
                 self.bar.set_message(what.clone());
                 if self.bar.is_hidden() {
                     eprintln!("run {}/{}: {what}", run.number, run.of);
                 }
             }
             Event::Finished(run) => {
+                self.bar.inc(1);
                 if let Some(fault) = &run.fault {
                     let (case, scheduler) = (&run.case, &run.scheduler);
                     self.say(&format!("case {case}, {scheduler}: FAULT: {fault}"));

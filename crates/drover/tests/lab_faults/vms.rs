@@ -29,7 +29,7 @@ pub struct MicroVm {
 /// Starts the process of a micro VM; it may not be a VM yet.
 pub fn spawn(name: &str, vcpus: u32, workload: &str) -> Child {
     // Measuring the speed takes time, and a VM of a storm has none.
-    let arguments = ["--loops-per-ms", "300000", "--workload", workload];
+    let arguments = ["--loops-per-ms", "15000", "--workload", workload];
     Command::new("drover")
         .args(["guest", "--name", name, "--vcpus", &vcpus.to_string()])
         .args(arguments)
