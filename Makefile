@@ -6,7 +6,7 @@ OUT := out
 
 .PHONY: help
 help:
-	@echo 'make try     real KVM VMs under the real scheduler, in a virtual host; about 3 minutes'
+	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; about 2 minutes'
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
