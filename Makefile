@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Two commands do all the set-up: `make try` (see it work) and `make test` (see it hold).
 
+include script/clang.mk
+
 DROVER := target/release/drover
 OUT := out
 
@@ -11,6 +13,7 @@ help:
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
+	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; half an hour on a quiet machine'
 	@echo 'make hooks   run the lint before each commit'
 
@@ -56,6 +59,17 @@ FROM ?= 1
 .PHONY: soak
 soak: build
 	$(DROVER) soak --seconds $(SECONDS) --from $(FROM) --keep crates/drover-sim/regressions
+
+# The policy as the simulator runs it, where memory is checked: a run of the rig touches what the policy's
+# own tests do not. Rust code is linked beside it, not checked. With --target the tools of the build are
+# built without.
+SANITIZE := -fsanitize=address,undefined
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+.PHONY: sim-sanitize
+sim-sanitize: setup
+	TARGET_CC=$(CLANG) RUSTFLAGS='-Clinker=$(CLANG) -Clink-arg=$(SANITIZE)' \
+		TARGET_CFLAGS='$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g' \
+		cargo test --release --locked -p drover-sim --lib --tests --target $(HOST) --target-dir target/sanitize
 
 COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4-reservation \
 	esx-fig5-limit pools-departments reserved-sleeper sleep-vs-busy barrier-2to1 lock-2to1 total-work
