@@ -263,8 +263,12 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		vm->at_limit_since_ns = now_ns;
 	else {
 		vm->held_ns = waiting_held_ns(vm, now_ns);
-		/* What the limit keeps from it, it is not owed for ever. */
-		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
+		/*
+		 * What the limit keeps from it, it is not owed for ever; and, however wide, it
+		 * has no larger a claim than others: it would come first whenever it is let go,
+		 * before one vCPU that is owed most of a pCPU and can make up for little.
+		 */
+		share_bound_claim(d, vm, d->params.claim_bound_ns);
 	}
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);

@@ -279,6 +279,26 @@ static void what_is_charged_beside_a_storm_is_no_lasting_debt(void)
 	CHECK_NEAR((double)(kernel_cpu_time_ns(g, node[a].tgid) - before_ns) / MS, 200, 40);
 }
 
+/* scenarios/pools-departments.toml, prod low: one vCPU that is owed most of a pCPU can make up for
+ * little. */
+static void one_vcpu_beside_limits_has_what_it_is_owed(void)
+{
+	u32 prod, web, db, test;
+
+	a_host(4);
+	prod = a_pool(0, 2000, 0, 0);
+	web = a_pool(prod, 6000, 0, 2000);
+	db = a_pool(prod, 2000, 0, 0);
+	test = a_pool(0, 4000, 0, 1500);
+	busy(web, 2000, 2);
+	busy(db, 2000, 2);
+	busy(test, 4000, 4);
+	a_vm(test, (struct terms){.shares = 2000, .vcpus = 2, .duty = 100, .limit_mcpu = 500});
+	busy(0, 1000, 1);
+	kernel_run(g, 200 * MS);
+	check_owed(4, 4 * SECOND, 2.0);
+}
+
 static void eight_deep(void)
 {
 	u32 pool = 0;
@@ -447,6 +467,7 @@ int main(void)
 	RUN(a_reservation_is_taken_from_siblings_first);
 	RUN(a_pool_has_its_reservation_for_whoever_wants_it);
 	RUN(what_is_charged_beside_a_storm_is_no_lasting_debt);
+	RUN(one_vcpu_beside_limits_has_what_it_is_owed);
 	RUN(eight_deep);
 	RUN(pools_come_in_the_order_of_the_tree_whatever_their_places);
 	RUN(pools_in_a_circle_do_no_harm);

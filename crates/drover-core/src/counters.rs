@@ -25,10 +25,18 @@ pub struct Counters {
     /// that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skew_max_ms: Option<f64>,
+    /// Of a VM: the longest that a thread of it was ready and others ran, ms; limits and co-stops
+    /// apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ready_ms: Option<f64>,
+    /// Of a VM: the longest that may be, as things stand ([`crate::delay`]), ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed_delay_ms: Option<f64>,
 }
 
 impl Counters {
-    /// What was counted since `before`. The maximum is of all time: it cannot be told when it was.
+    /// What was counted since `before`. Maxima are of all time: it cannot be told when they were. Of
+    /// two guarantees the laxer counts.
     pub fn since(&self, before: &Self) -> Self {
         // Differences of seconds have digits beyond the nanoseconds they were counted in.
         let ns = |now_s: f64, then_s: f64| ((now_s - then_s) * 1e9).round().max(0.0) / 1e9;
@@ -40,6 +48,9 @@ impl Counters {
             costarts: self.costarts.saturating_sub(before.costarts),
             limited_s: self.limited_s.zip(before.limited_s).map(|(now, then)| ns(now, then)),
             skew_max_ms: self.skew_max_ms,
+            longest_ready_ms: self.longest_ready_ms,
+            guaranteed_delay_ms: (self.guaranteed_delay_ms.zip(before.guaranteed_delay_ms))
+                .map(|(now_ms, then_ms)| now_ms.max(then_ms)),
         }
     }
 }
@@ -80,6 +91,8 @@ mod tests {
             costarts: events,
             limited_s: Some(seconds),
             skew_max_ms: Some(4.5),
+            longest_ready_ms: Some(8.0),
+            guaranteed_delay_ms: Some(100.0 - seconds),
         }
     }
 
@@ -89,6 +102,7 @@ mod tests {
         assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
         assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
         assert_eq!(since.limited_s, Some(0.2));
+        assert_eq!((since.longest_ready_ms, since.guaranteed_delay_ms), (Some(8.0), Some(99.9)));
     }
 
     #[test]

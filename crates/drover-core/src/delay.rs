@@ -10,8 +10,8 @@
 //!     2 B(n, p) + W / 4 + (1 + m / p) U,    B(n, p) = n / p * 25 slices, W at least, 8 W at most
 //! ```
 //!
-//! three times B where there are several cells; a confined VM waits its turn in one pCPU's queue,
-//! W + B(n + m, 1) + (n + m) U.
+//! three times B where there are several cells; a confined thread waits its turn in one pCPU's queue,
+//! W + B(n + m, 1) + (n + m) U, and a VM that has one is promised the longer of both.
 //!
 //! *By its reservation* r, in pCPUs, on a host of one cell, when it may run everywhere
 //! (policy/reserve.h): it may be ahead of its reservation by a slice for each thread and one more;
@@ -22,15 +22,23 @@
 //!     (2 n + 1) U / r + (1 + m / p) U
 //! ```
 //!
-//! Time held back by a limit (policy/limit.h) is no waiting and is bounded apart: a VM is released
-//! when it may have a burst again, which it may at the latest when the last 101 ms are empty.
+//! With a mode that may have it wait beside an idle pCPU (policy/cosched.h), for as long as that may
+//! last on top: twice what it may be held for its vCPUs to start together.
+//!
+//! The host's own tasks count as one thread a pCPU (policy/share.h). Time held back by a limit
+//! (policy/limit.h) is no waiting and is bounded apart: a VM is released when it may have a burst
+//! again, which it may at the latest when the last 101 ms are empty.
 //!
 //! Worked example. 4 pCPUs, one cell, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
-//! with 100 % reserved beside 8 threads of others: by turns 2 s + 0.25 s + 33 ms; by its reservation
-//! 33 ms + 33 ms = 66 ms.
+//! with 100 % reserved beside 4 threads of others and the host's tasks: by turns 2 s + 0.25 s + 33 ms;
+//! by its reservation 33 ms + 33 ms = 66 ms.
 //!
 //! What it is bad at: it knows no shares. A VM that is owed much by shares alone waits far less than
-//! this, but what shares bring depends on who else comes.
+//! this, but what shares bring depends on who else comes. It holds for who is there now, and for
+//! settings as they are now: a wait during which they change is measured by neither.
+
+use crate::percent;
+use crate::settings::Cosched;
 
 /// What of a host decides how long VMs wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +53,8 @@ pub struct Host {
     pub tick_ns: u64,
     /// W: who waits longer has turns.
     pub wait_bound_ns: u64,
+    /// How long a VM may be held for its vCPUs to start together.
+    pub hold_max_ns: u64,
 }
 
 /// What of a VM decides how long it waits.
@@ -54,19 +64,30 @@ pub struct Vm {
     pub threads: u32,
     /// What can be kept of its reservation now, thousandths of a pCPU.
     pub reservation_mcpu: u32,
-    /// Its limit or the least of its pools', thousandths of a pCPU.
-    pub limit_mcpu: Option<u32>,
-    /// Some pCPUs are barred to it.
+    /// It, or a pool above it, has a limit.
+    pub limited: bool,
+    /// Some pCPUs are barred to a thread of it.
     pub confined: bool,
+    /// How its vCPUs are kept together.
+    pub cosched: Cosched,
 }
 
 /// The longest a thread may be kept from running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delay {
-    /// Ready, while others run.
-    pub ready_ns: u64,
+    /// Ready, while others run: what turns promise.
+    pub by_turns_ns: u64,
+    /// What its reservation promises; none where it promises nothing of that kind.
+    pub by_reservation_ns: Option<u64>,
     /// Held back by a limit, on top; 0 without one.
     pub held_ns: u64,
+}
+
+impl Delay {
+    /// The longest it may be ready while others run: the shorter of two promises.
+    pub fn ready_ns(&self) -> u64 {
+        self.by_reservation_ns.unwrap_or(u64::MAX).min(self.by_turns_ns)
+    }
 }
 
 /// Turns take one part in so many of a cell's time.
@@ -76,26 +97,53 @@ const THREAD_FACTOR: u64 = 8;
 /// The record of a limit goes so far back; a look may be a millisecond late.
 const LIMIT_RECORD_NS: u64 = 102_000_000;
 
-/// What that VM is guaranteed on that host, beside so many threads of others.
+/// What that VM is guaranteed on that host, beside so many threads of other VMs.
 pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
-    let (n, m) = (u64::from(vm.threads.max(1)), u64::from(other_threads));
+    let n = u64::from(vm.threads.max(1));
+    let m = u64::from(other_threads) + u64::from(host.pcpus);
     let unasked_ns = host.slice_ns + host.tick_ns;
     let per_cell = u64::from((host.pcpus / host.cells.max(1)).max(1));
     let others_ns = unasked_ns + m.div_ceil(per_cell) * unasked_ns;
+    let together_ns = if vm.cosched.may_wait() { 2 * host.hold_max_ns } else { 0 };
     let turns = if host.cells > 1 { 3 } else { 2 };
-    let by_turns_ns = if vm.confined {
-        host.wait_bound_ns + sweep_ns(host, n + m, 1) + (n + m) * unasked_ns
-    } else {
-        turns * sweep_ns(host, n, per_cell) + host.wait_bound_ns / 4 + others_ns
-    };
+    let anywhere_ns = turns * sweep_ns(host, n, per_cell) + host.wait_bound_ns / 4 + others_ns;
+    let confined_ns = host.wait_bound_ns + sweep_ns(host, n + m, 1) + (n + m) * unasked_ns;
+    let by_turns_ns = if vm.confined { anywhere_ns.max(confined_ns) } else { anywhere_ns };
     let reserved = u64::from(vm.reservation_mcpu).min(n * 1000);
-    let by_reservation_ns = if reserved == 0 || host.cells > 1 || vm.confined {
-        u64::MAX
-    } else {
-        (2 * n + 1) * unasked_ns * 1000 / reserved + others_ns
+    let counts = reserved > 0 && host.cells <= 1 && !vm.confined;
+    let by_reservation_ns = (2 * n + 1) * unasked_ns * 1000 / reserved.max(1) + others_ns;
+    Delay {
+        by_turns_ns: by_turns_ns + together_ns,
+        by_reservation_ns: counts.then_some(by_reservation_ns + together_ns),
+        held_ns: if vm.limited { LIMIT_RECORD_NS } else { 0 },
+    }
+}
+
+/// Which promise gives it, and from what numbers.
+pub fn why(host: &Host, vm: &Vm, other_threads: u32) -> String {
+    let Delay { by_turns_ns, by_reservation_ns, held_ns } = guaranteed(host, vm, other_threads);
+    let ms = |ns: u64| ns.div_ceil(1_000_000);
+    let reserved = by_reservation_ns.filter(|by_ns| *by_ns < by_turns_ns);
+    let promise = match reserved {
+        Some(_) => format!("its reservation of {}", percent::text(vm.reservation_mcpu)),
+        None => format!("turns, every {} ms at least", ms(host.wait_bound_ns)),
     };
-    let held_ns = vm.limit_mcpu.map_or(0, |_| LIMIT_RECORD_NS);
-    Delay { ready_ns: by_turns_ns.min(by_reservation_ns), held_ns }
+    let cells = if host.cells > 1 { format!(" in {} cells", host.cells) } else { String::new() };
+    let mut why = format!(
+        "{promise}: {} threads{} beside {other_threads} of others and the host's tasks, {} pCPUs{cells}, \
+         each run up to {} ms",
+        vm.threads,
+        if vm.confined { ", confined," } else { "" },
+        host.pcpus,
+        ms(host.slice_ns + host.tick_ns),
+    );
+    if vm.cosched.may_wait() {
+        why += &format!("; {} ms for its vCPUs to start together", ms(2 * host.hold_max_ns));
+    }
+    if held_ns > 0 {
+        why += &format!("; on top {} ms while held by a limit", ms(held_ns));
+    }
+    why
 }
 
 /// B: how long each of n threads on p pCPUs waits for its turn.
@@ -115,28 +163,53 @@ mod tests {
         slice_ns: 7_000_000,
         tick_ns: 4_000_000,
         wait_bound_ns: 1_000_000_000,
+        hold_max_ns: 50_000_000,
     };
-    const VM: Vm = Vm { threads: 1, reservation_mcpu: 0, limit_mcpu: None, confined: false };
+    const VM: Vm = Vm {
+        threads: 1,
+        reservation_mcpu: 0,
+        limited: false,
+        confined: false,
+        cosched: Cosched::Auto,
+    };
 
     #[test]
     fn the_worked_example_of_the_header_holds() {
-        assert_eq!(guaranteed(&HOST, &VM, 8).ready_ns, 2_283_000_000);
+        assert_eq!(guaranteed(&HOST, &VM, 4).ready_ns(), 2_283_000_000);
         let reserved = Vm { reservation_mcpu: 1000, ..VM };
-        assert_eq!(guaranteed(&HOST, &reserved, 8), Delay { ready_ns: 66_000_000, held_ns: 0 });
+        let delay = guaranteed(&HOST, &reserved, 4);
+        assert_eq!((delay.ready_ns(), delay.held_ns), (66_000_000, 0));
+        assert_eq!(delay.by_turns_ns, 2_283_000_000);
     }
 
     #[test]
     fn turns_bound_what_a_small_reservation_would_not() {
         let little = Vm { reservation_mcpu: 1, ..VM };
-        assert_eq!(guaranteed(&HOST, &little, 8), guaranteed(&HOST, &VM, 8));
+        let ready_ns = |vm: &Vm| guaranteed(&HOST, vm, 8).ready_ns();
+        assert_eq!(ready_ns(&little), ready_ns(&VM));
     }
 
     #[test]
-    fn a_limit_is_told_apart() {
-        let limited = Vm { limit_mcpu: Some(500), ..VM };
-        let delay = guaranteed(&HOST, &limited, 8);
-        assert_eq!(delay.ready_ns, guaranteed(&HOST, &VM, 8).ready_ns);
-        assert_eq!(delay.held_ns, 102_000_000);
+    fn a_limit_and_vcpus_that_start_together_are_on_top() {
+        let plain = guaranteed(&HOST, &VM, 8);
+        let limited = guaranteed(&HOST, &Vm { limited: true, ..VM }, 8);
+        assert_eq!((limited.ready_ns(), limited.held_ns), (plain.ready_ns(), 102_000_000));
+        let gang = guaranteed(&HOST, &Vm { cosched: Cosched::Gang, ..VM }, 8);
+        assert_eq!(gang.ready_ns(), plain.ready_ns() + 100_000_000);
+    }
+
+    #[test]
+    fn it_is_told_which_promise_counts() {
+        let reserved = why(&HOST, &Vm { reservation_mcpu: 1500, threads: 2, ..VM }, 4);
+        assert_eq!(
+            reserved,
+            "its reservation of 150%: 2 threads beside 4 of others and the host's tasks, 4 pCPUs, \
+             each run up to 11 ms"
+        );
+        let host = Host { cells: 2, ..HOST };
+        let turns = why(&host, &Vm { reservation_mcpu: 1500, limited: true, ..VM }, 4);
+        assert!(turns.starts_with("turns, every 1000 ms at least: 1 threads beside 4"), "{turns}");
+        assert!(turns.contains("in 2 cells") && turns.ends_with("102 ms while held by a limit"));
     }
 
     proptest! {
@@ -147,10 +220,10 @@ mod tests {
         ) {
             let host = Host { pcpus, cells: cells.min(pcpus), ..HOST };
             let vm = Vm { threads, reservation_mcpu: mcpu, confined, ..VM };
-            let delay = guaranteed(&host, &vm, others).ready_ns;
+            let delay_ns = guaranteed(&host, &vm, others).ready_ns();
             let less = Vm { reservation_mcpu: mcpu / 2, ..vm };
-            prop_assert!(guaranteed(&host, &vm, others + 1).ready_ns >= delay);
-            prop_assert!(guaranteed(&host, &less, others).ready_ns >= delay);
+            prop_assert!(guaranteed(&host, &vm, others + 1).ready_ns() >= delay_ns);
+            prop_assert!(guaranteed(&host, &less, others).ready_ns() >= delay_ns);
         }
     }
 }

@@ -186,6 +186,28 @@ pub struct Timeline {
     pub interval_ms: u32,
     /// CPU time used in each interval, s.
     pub cpu_s: Vec<f64>,
+    /// How long each interval really was, s, where samples come when they can; absent: as it should.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub length_s: Vec<f64>,
+}
+
+impl Timeline {
+    /// Each interval: CPU time used in it and how long it was, s.
+    pub fn intervals(&self) -> Vec<Interval> {
+        let planned_s = f64::from(self.interval_ms) / 1000.0;
+        let lengths_s = self.length_s.iter().copied().chain(std::iter::repeat(planned_s));
+        let each = self.cpu_s.iter().zip(lengths_s);
+        each.map(|(&cpu_s, length_s)| Interval { cpu_s, length_s }).collect()
+    }
+}
+
+/// One interval of a [`Timeline`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    /// CPU time used in it, s.
+    pub cpu_s: f64,
+    /// How long it was, s.
+    pub length_s: f64,
 }
 
 impl WakeupUs {

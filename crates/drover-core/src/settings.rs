@@ -36,6 +36,11 @@ impl Cosched {
         ("gang", Cosched::Gang),
     ];
 
+    /// Whether a VM in that mode may rather wait beside an idle pCPU than run in part.
+    pub fn may_wait(self) -> bool {
+        matches!(self, Self::Strict | Self::Relaxed | Self::Skew | Self::Gang)
+    }
+
     /// The word for it.
     pub fn name(self) -> &'static str {
         let known = Self::WORDS.iter().find(|(_, mode)| *mode == self);

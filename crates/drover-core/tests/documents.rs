@@ -88,7 +88,12 @@ fn the_example_of_results_reads_and_writes_back() {
 fn complete() -> Results {
     let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
-    let counters = counters.map(|of_vcpu| Counters { limited_s: Some(0.1), ..of_vcpu });
+    let counters = counters.map(|of_vcpu| Counters {
+        limited_s: Some(0.1),
+        longest_ready_ms: Some(8.0),
+        guaranteed_delay_ms: Some(66.0),
+        ..of_vcpu
+    });
     let vm = VmFigures {
         name: "vm0".to_owned(),
         vcpus: 1,
@@ -108,7 +113,7 @@ fn complete() -> Results {
         counters,
         vcpu: vec![vcpu],
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
-        timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1] }),
+        timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),
     };
     let run = Run {
         case: "all".to_owned(),

@@ -20,14 +20,23 @@ pub(crate) struct Measured {
     pub before: Reading,
     /// The last reading.
     pub after: Reading,
-    /// For each sample, each VM's CPU time so far, ns.
-    pub samples_ns: Vec<Vec<u64>>,
+    /// For each sample, each VM's CPU time so far.
+    pub samples: Vec<Vec<Sample>>,
+}
+
+/// CPU time of a VM at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// That moment, by a clock read beside the counter.
+    pub at: Instant,
+    /// CPU time so far, ns.
+    pub cpu_ns: u64,
 }
 
 /// The figures of a run of `case` on `pcpus` pCPUs. Under which scheduler and which repeat it was is for
 /// the caller to fill in.
 pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Measured) -> Run {
-    let Measured { before, after, samples_ns } = measured;
+    let Measured { before, after, samples } = measured;
     let mut run = without_figures(case, pcpus, None);
     run.duration_s = between_s(before.at, after.at);
     run.host = of_host(pcpus, before, after);
@@ -36,7 +45,7 @@ pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Me
         *figures = of_vm(vm, &before.vms[index], &after.vms[index]);
         figures.set_counters(counted(before, after, index).as_ref());
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
-            let of_vm: Vec<u64> = samples_ns.iter().map(|sample| sample[index]).collect();
+            let of_vm: Vec<Sample> = samples.iter().map(|sample| sample[index]).collect();
             timeline(interval_ms, &of_vm)
         });
     }
@@ -109,7 +118,9 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
 /// What the scheduler counted of a VM between two readings, where it did.
 fn counted(before: &Reading, after: &Reading, index: usize) -> Option<VmCounters> {
     let of = |reading: &Reading| reading.counters.get(index).cloned().flatten();
-    Some(of(after)?.since(&of(before)?))
+    let after = of(after)?;
+    // One that began meanwhile has counted nothing before.
+    Some(of(before).map_or(after.clone(), |before| after.since(&before)))
 }
 
 /// CPU time of some threads together, s.
@@ -125,10 +136,16 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / NS_PER_S
 }
 
-/// CPU time over time from samples of a VM's CPU time so far, in ns.
-fn timeline(interval_ms: u32, samples_ns: &[u64]) -> Timeline {
-    let step = |pair: &[u64]| seconds(pair[1].saturating_sub(pair[0]));
-    Timeline { interval_ms, cpu_s: samples_ns.windows(2).map(step).collect() }
+/// CPU time over time from samples of a VM's CPU time so far.
+fn timeline(interval_ms: u32, samples: &[Sample]) -> Timeline {
+    let used_s = |pair: &[Sample]| seconds(pair[1].cpu_ns.saturating_sub(pair[0].cpu_ns));
+    let length_s = |pair: &[Sample]| between_s(pair[0].at, pair[1].at);
+    let steps = || samples.windows(2);
+    Timeline {
+        interval_ms,
+        cpu_s: steps().map(used_s).collect(),
+        length_s: steps().map(length_s).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -213,6 +230,9 @@ mod tests {
         let costops = |after| super::counted(&before, after, 0).map(|counted| counted.vm.costops);
         assert_eq!(costops(&after), Some(400));
         assert_eq!(costops(&Reading { counters: vec![None], ..after.clone() }), None);
+        let unfound = Reading { counters: vec![None], ..before.clone() };
+        let counted = super::counted(&unfound, &after, 0).map(|counted| counted.vm.costops);
+        assert_eq!(counted, Some(900), "found meanwhile");
         let unmeasured = Reading { bpf_run_ns: None, ..before };
         assert_eq!(of_host(4, &unmeasured, &after).bpf_run_ns, None);
     }
@@ -240,9 +260,14 @@ mod tests {
             ..host_reading(at, 0, 0)
         };
         let after = with_vms(at + Duration::from_secs(1), [200_000_000, 800_000_000]);
-        let samples_ns =
-            vec![vec![0, 0], vec![100_000_000, 300_000_000], vec![200_000_000, 800_000_000]];
-        let measured = Measured { before: with_vms(at, [0, 0]), after, samples_ns };
+        let samples = [(0, [0, 0]), (500, [100, 300]), (1000, [200, 800])];
+        let sample = |at_ms: u64, cpu_ms: u64| Sample {
+            at: at + Duration::from_millis(at_ms),
+            cpu_ns: cpu_ms * 1_000_000,
+        };
+        let of_all = |(at_ms, ms): (u64, [u64; 2])| ms.map(|ms| sample(at_ms, ms)).to_vec();
+        let samples = samples.map(of_all).to_vec();
+        let measured = Measured { before: with_vms(at, [0, 0]), after, samples };
         let run = of_run(&scenario, &scenario.cases[0], 1, &measured);
         assert_eq!((run.duration_s, run.fault), (1.0, None));
         let shares: Vec<_> =
@@ -262,8 +287,14 @@ mod tests {
 
     #[test]
     fn a_timeline_is_made_of_steps() {
-        let line = timeline(100, &[1_000_000_000, 1_050_000_000, 1_050_000_000]);
+        let begun = Instant::now();
+        let sample = |at_ms: u64, cpu_ms: u64| Sample {
+            at: begun + Duration::from_millis(at_ms),
+            cpu_ns: cpu_ms * 1_000_000,
+        };
+        let line = timeline(100, &[sample(0, 1000), sample(100, 1050), sample(203, 1050)]);
         assert_eq!((line.interval_ms, line.cpu_s), (100, vec![0.05, 0.0]));
-        assert!(timeline(100, &[7]).cpu_s.is_empty());
+        assert_eq!(line.length_s, [0.1, 0.103], "a late sample ends a longer interval");
+        assert!(timeline(100, &[sample(0, 7)]).cpu_s.is_empty());
     }
 }

@@ -4,7 +4,7 @@
 use crate::bpf_cost::BpfStats;
 use crate::case_groups::{Group, groups};
 use crate::failure::Failure;
-use crate::figures::{self, Measured};
+use crate::figures::{self, Measured, Sample};
 use crate::kit::Kit;
 use crate::moments::{Action, moments};
 use crate::observer::Precedence;
@@ -96,14 +96,14 @@ impl OneRun<'_> {
         let counters = |scheduler: &RunningScheduler| scheduler.counters(&self.case.vms);
         let first = Edge::First(prepared);
         let before = Reading::take(first, &mut vms, self.bpf, || counters(scheduler))?;
-        let mut samples_ns = vec![sample(&vms)?];
+        let mut samples = vec![sample(&vms)?];
         let Scenario { duration_s, sample_ms, .. } = *self.scenario;
         let plan = moments(&self.case.vms, duration_s, sample_ms, record_s);
         let mut ends_on_sample = false;
         for (at_s, action) in plan {
             self.watch_until(before.at + Duration::from_secs_f64(at_s), scheduler)?;
             match action {
-                Action::Sample => samples_ns.push(sample(&vms)?),
+                Action::Sample => samples.push(sample(&vms)?),
                 Action::BeginRecord => recorder.iter_mut().try_for_each(Recorder::begin)?,
                 Action::EndRecord => recorder.iter_mut().try_for_each(Recorder::end)?,
                 Action::Kill(index) => vms[index].kill()?,
@@ -112,14 +112,14 @@ impl OneRun<'_> {
             }
         }
         if ends_on_sample {
-            samples_ns.push(sample(&vms)?);
+            samples.push(sample(&vms)?);
         }
         let after = Reading::take(Edge::Last, &mut vms, self.bpf, || counters(scheduler))?;
         check(&mut vms, scheduler)?;
         if let Some((recorder, (from_s, _))) = recorder.zip(record_s) {
             *schedule = Some(recorder.schedule(self.case, self.pcpus, from_s, &who(&vms))?);
         }
-        Ok(Measured { before, after, samples_ns })
+        Ok(Measured { before, after, samples })
     }
 
     fn start_vms(&self) -> Result<Vec<RunningVm>> {
@@ -177,8 +177,8 @@ impl OneRun<'_> {
     }
 }
 
-fn sample(vms: &[RunningVm]) -> Result<Vec<u64>, Failure> {
-    vms.iter().map(RunningVm::sample_ns).collect()
+fn sample(vms: &[RunningVm]) -> Result<Vec<Sample>, Failure> {
+    vms.iter().map(RunningVm::sample).collect()
 }
 
 /// Whose each thread is.

@@ -2,6 +2,7 @@
 //! A VM of a run: made, let go, read, killed.
 
 use crate::failure::Failure;
+use crate::figures::Sample;
 use crate::kit::Tools;
 use crate::process::{Place, Process};
 use crate::task_clock::TaskClock;
@@ -16,6 +17,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 /// What a VM has used and done so far.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,11 +154,18 @@ impl RunningVm {
         self.clocks = clocks.unwrap_or_default();
     }
 
-    /// CPU time for samples, ns: from a moment of its own, exact where the host has the means.
+    /// Its CPU time now, from a moment of its own, and when that was: the middle of reading it.
     ///
     /// # Errors
     /// A fault when its process is gone.
-    pub fn sample_ns(&self) -> Result<u64, Failure> {
+    pub fn sample(&self) -> Result<Sample, Failure> {
+        let begun = Instant::now();
+        let cpu_ns = self.sampled_ns()?;
+        Ok(Sample { at: begun + begun.elapsed() / 2, cpu_ns })
+    }
+
+    /// CPU time for samples, ns, exact where the host has the means.
+    fn sampled_ns(&self) -> Result<u64, Failure> {
         if self.clocks.is_empty() {
             return self.cpu_ns();
         }
@@ -299,6 +308,8 @@ mod tests {
         assert_eq!((vm.fault(), vm.who()), (None, ("vm0", 2)));
         let reading = vm.read().unwrap();
         assert_eq!((reading.threads.len(), reading.guest), (1, None));
+        let (early, late) = (vm.sample().unwrap(), vm.sample().unwrap());
+        assert!(early.at <= late.at && late.at <= Instant::now() && early.cpu_ns <= late.cpu_ns);
         let before_ns = vm.cpu_ns().unwrap();
         while vm.cpu_ns().unwrap() == before_ns {
             std::thread::yield_now();

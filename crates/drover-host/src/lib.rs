@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod control;
+pub mod delays;
 pub mod farewell;
 pub mod force;
 pub mod herd;

@@ -14,10 +14,11 @@ use anyhow::{Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::control::Listener;
+use crate::delays::Delays;
 use crate::params::Params;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
-use crate::topology::{CellLevel, Topology, nr_online};
+use crate::topology::{CellLevel, Topology, online_cpus};
 
 /// How often the daemon looks for VMs that came or went, for changed settings and for its own end.
 const LOOK_INTERVAL_MS: u16 = 100;
@@ -45,8 +46,9 @@ pub fn serve(
     stop: &Arc<AtomicBool>,
 ) -> Result<()> {
     let listener = Listener::bind(places.socket)?;
-    let mut steward = Steward::open(places.config, places.state, online_mcpu()?)?;
     let topology = Topology::read(level)?;
+    let delays = Delays::new(params, topology.nr_cells())?;
+    let mut steward = Steward::open(places.config, places.state, online_mcpu()?, delays)?;
     let scheduler = Scheduler::start(&topology, params)?;
     tracing::info!(
         "scheduling {} pCPUs in {} cell(s); Ctrl-C gives them back to the kernel",
@@ -74,5 +76,5 @@ pub fn serve(
 
 /// The pCPUs online now, in thousandths.
 fn online_mcpu() -> Result<u64> {
-    Ok(1000 * nr_online()?)
+    Ok(1000 * online_cpus()?.len() as u64)
 }

@@ -36,9 +36,9 @@ pub struct VmStatus {
     pub helper_cpu_s: f64,
     /// Time its threads were ready and not running, in seconds.
     pub ready_s: f64,
-    /// The longest single such wait, in milliseconds.
-    pub longest_ready_ms: f64,
-    /// How its vCPUs moved along together.
+    /// Why its guaranteed delay is what it is.
+    pub guaranteed_delay_why: String,
+    /// How its vCPUs moved along together, the longest single wait and the one guaranteed.
     #[serde(flatten)]
     pub counters: Counters,
     /// Its vCPUs.

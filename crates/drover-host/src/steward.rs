@@ -6,6 +6,7 @@
 //! what of it cannot be is said, and everything else is done.
 
 use crate::control::{Answer, Request};
+use crate::delays::Delays;
 use crate::force::Force;
 use crate::herd::{Herd, Vm};
 use crate::kernel::Kernel;
@@ -34,6 +35,7 @@ pub struct Steward {
     saved: Saved,
     herd: Herd,
     meter: Meter,
+    delays: Delays,
     capacity: Capacity,
     plan: Plan,
     force: Force,
@@ -46,7 +48,7 @@ impl Steward {
     ///
     /// # Errors
     /// When one of them has a fault, in one line.
-    pub fn open(config: &Path, state: &Path, online_mcpu: u64) -> Result<Self> {
+    pub fn open(config: &Path, state: &Path, online_mcpu: u64, delays: Delays) -> Result<Self> {
         let (file, config) = ConfigFile::open(config).map_err(anyhow::Error::msg)?;
         let (store, saved) = Store::open(state)?;
         merged(config.pools().map(|(spec, _)| spec), &saved)?;
@@ -57,6 +59,7 @@ impl Steward {
             saved,
             herd: Herd::default(),
             meter: Meter::default(),
+            delays,
             capacity: Capacity { online_mcpu, most_mcpu: online_mcpu },
             plan: Plan::default(),
             force: Force::default(),
@@ -216,9 +219,15 @@ impl Steward {
     fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
         let owed = self.meter.owed(&self.plan, pcpus(self.capacity.online_mcpu)).leaves;
         let each = self.plan.vms.iter().zip(owed);
+        let all: Vec<KernelVm> = self.herd.vms().iter().map(|vm| vm.kernel).collect();
+        let online = u32::try_from(self.capacity.online_mcpu / 1000).unwrap_or(u32::MAX);
         each.filter_map(|(planned, owed)| {
             let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
-            Some(self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel)))
+            let guarantee = self.delays.of(&self.plan, planned, &all, online);
+            let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
+            status.counters.guaranteed_delay_ms = Some(guarantee.delay_ms);
+            status.guaranteed_delay_why = guarantee.why;
+            Some(status)
         })
         .collect()
     }
@@ -247,7 +256,7 @@ impl Steward {
             vcpu_cpu_s: seconds(kernel.vcpu_run_ns),
             helper_cpu_s: seconds(kernel.helper_run_ns),
             ready_s: seconds(kernel.ready_ns),
-            longest_ready_ms: seconds(kernel.longest_ready_ns) * 1e3,
+            guaranteed_delay_why: String::new(),
             counters: counters_of_vm(kernel),
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.resolved.why.clone(),
@@ -304,6 +313,8 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
         costarts: vm.nr_costarts,
         limited_s: Some(seconds(vm.limited_ns)),
         skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
+        longest_ready_ms: Some(seconds(vm.longest_ready_ns) * 1e3),
+        ..Counters::default()
     }
 }
 
@@ -314,8 +325,8 @@ fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
         costop_s: seconds(vcpu.costop_ns),
         costops: vcpu.nr_costops,
         costarts: vcpu.nr_costarts,
-        limited_s: None,
         skew_max_ms: vcpu.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
+        ..Counters::default()
     };
     VcpuStatus { number: vcpu.number, counters }
 }

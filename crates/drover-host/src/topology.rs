@@ -120,12 +120,22 @@ fn read_number(path: &Path) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// How many pCPUs are online now.
+/// The pCPUs that are online now.
 ///
 /// # Errors
 /// When sysfs does not say.
-pub fn nr_online() -> Result<u64> {
-    Ok(read_cpu_list(Path::new("/sys/devices/system/cpu/online"))?.len() as u64)
+pub fn online_cpus() -> Result<Vec<usize>> {
+    read_cpu_list(Path::new("/sys/devices/system/cpu/online"))
+}
+
+/// The pCPUs a thread may run on; `thread` is its directory in /proc.
+///
+/// # Errors
+/// When it is gone.
+pub fn cpus_of_thread(thread: &Path) -> Result<Vec<usize>> {
+    let status = fs::read_to_string(thread.join("status"))?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    parse_cpu_list(list.context("no list of CPUs")?.trim())
 }
 
 fn read_cpu_list(path: &Path) -> Result<Vec<usize>> {

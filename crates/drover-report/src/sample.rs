@@ -121,8 +121,10 @@ pub(crate) fn cosched() -> Results {
                 costop_s: 1.336,
                 costops,
                 costarts: costops,
-                limited_s: None,
                 skew_max_ms: (mode == Cosched::Skew).then_some(7.996),
+                longest_ready_ms: Some(16.5),
+                guaranteed_delay_ms: Some(66.0),
+                ..Counters::default()
             };
             let counters = (scheduler == "drover").then_some(counters);
             let two = vm("two", 2, 2000, &[2.66, 2.67]);
@@ -139,7 +141,7 @@ pub(crate) fn timeline() -> Results {
     let scheduler_run = |scheduler: &str, late: usize| {
         let timeline = |before: f64, after: f64| {
             let cpu_s = (0..40).map(|index| if index < 20 + late { before } else { after });
-            Some(Timeline { interval_ms: 100, cpu_s: cpu_s.collect() })
+            Some(Timeline { interval_ms: 100, cpu_s: cpu_s.collect(), length_s: Vec::new() })
         };
         let mut vm0 = vm("vm0", 4, 3000, &[2.5; 4]);
         (vm0.timeline, vm0.share_owed_pct) = (timeline(0.3, 0.2), Some(62.5));

@@ -16,6 +16,9 @@ const COSCHED_TITLE: &str = "vCPUs together (hazard: one ran while a sibling wai
                              time any ran;\nCSTP: co-stopped, % of time, all vCPUs; skew: the most \
                              one was ahead of a waiting sibling)";
 
+const WAITS_TITLE: &str = "Waits, ms (the longest that a vCPU was ready and others ran, and what is \
+                           guaranteed)";
+
 /// What stands for a figure that was not measured.
 const ABSENT: &str = "-";
 
@@ -38,6 +41,7 @@ pub fn table(results: &Results) -> String {
     if summary.has(|vm| vm.wakeup_us.is_some()) {
         text += &titled("Wake-up latency, us", &wakeups(&summary));
     }
+    text += &titled(WAITS_TITLE, &waits(&summary));
     text += &titled(COSCHED_TITLE, &cosched(&summary));
     text += &titled("Host", &host(&summary));
     for run in &results.runs {
@@ -254,6 +258,29 @@ fn wakeups(summary: &Summary) -> Grid {
     by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
 }
 
+/// The longest wait of each VM beside the one guaranteed, where somebody was promised something.
+fn waits(summary: &Summary) -> Grid {
+    let of = |subject: &Subject, scheduler: &str, figure: fn(&Counters) -> Option<f64>| {
+        summary.of_vm(subject, scheduler, |vm| figure(&vm.counters?))
+    };
+    let longest = |counters: &Counters| counters.longest_ready_ms;
+    let has = |subject: &Subject, scheduler: &str| of(subject, scheduler, longest).is_some();
+    let mut subjects = summary.subjects();
+    subjects.retain(|subject| summary.schedulers.iter().any(|one| has(subject, one)));
+    if !summary.has_promises() {
+        subjects.clear();
+    }
+    let counts = |one: &&str| subjects.iter().any(|subject| has(subject, one));
+    let counting = summary.schedulers.iter().copied().filter(counts).collect();
+    let summary = &Summary { schedulers: counting, ..summary.clone() };
+    let cells = |subject: &Subject, scheduler: &str| {
+        Cells::new(summary, "longest", of(subject, scheduler, longest), figure)
+            .and(of(subject, scheduler, |counters| counters.guaranteed_delay_ms), figure)
+    };
+    let columns = ["longest", "guaranteed"];
+    by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
+}
+
 /// How vCPUs moved along together: of VMs for which the scenario says how they should, under
 /// schedulers that count it.
 fn cosched(summary: &Summary) -> Grid {
@@ -393,6 +420,18 @@ mod tests {
         assert_eq!(row("skew "), "skew two skew | 66.8 33.4 1,334 1,334 8.0", "{text}");
         assert_eq!(row("auto "), "auto two auto | 66.8 33.4 0 0 -", "{text}");
         assert!(!table(&sample::shares()).contains("vCPUs together"), "nobody asked for a mode");
+    }
+
+    #[test]
+    fn waits_stand_beside_what_is_guaranteed_where_something_is_promised() {
+        let mut results = sample::cosched();
+        assert!(!table(&results).contains("Waits"), "nobody is promised anything");
+        for vm in results.runs.iter_mut().flat_map(|run| &mut run.vms) {
+            vm.reservation_pct = Some(100);
+        }
+        let text = table(&results);
+        let row = line(&text, "Waits, ms", "auto").split_whitespace().collect::<Vec<_>>();
+        assert_eq!(row.join(" "), "auto two | 16.5 66.0", "{text}");
     }
 
     #[test]

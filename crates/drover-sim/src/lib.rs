@@ -15,6 +15,7 @@ mod idle;
 pub mod kvm;
 pub mod machine;
 pub mod perfetto;
+pub mod policy_cost;
 pub mod rig;
 pub mod rng;
 pub mod scenario;

@@ -56,6 +56,7 @@ fn planted_bugs_are_found() {
         (Planted::TurnsClockBack, "virtual time went back"),
         (Planted::IgnoresShares, "is owed"),
         (Planted::IgnoresReservations, "is owed"),
+        (Planted::IgnoresReservations, "is guaranteed"),
         (Planted::IgnoresPools, "is owed"),
         (Planted::IgnoresLimits, "VM "),
         (Planted::IgnoresLimits, "pool "),

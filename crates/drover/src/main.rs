@@ -44,6 +44,9 @@ enum Command {
     /// Measure how fast the simulator is on this machine.
     #[command(hide = true)]
     SimSpeed(commands::sim_speed::Args),
+    /// Measure what the policy takes for a context switch, by what is asked for 1000 VMs.
+    #[command(hide = true)]
+    PolicyCost(commands::policy_cost::Args),
     #[command(hide = true)]
     LabInit,
     #[command(hide = true)]
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Soak(args) => commands::soak::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
         Command::SimSpeed(args) => commands::sim_speed::run(&args),
+        Command::PolicyCost(args) => commands::policy_cost::run(&args),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures that expectations can be about.
 
-use crate::results::{Run, Timeline, VmFigures};
+use crate::results::{Interval, Run, Timeline, VmFigures};
 
 /// Limits hold, and reservations are looked at, over windows of this length.
 pub(crate) const WINDOW_MS: u32 = 100;
@@ -27,6 +27,8 @@ pub enum Metric {
     LimitUsedPct,
     /// Of a VM: how far, at worst, it was behind its reservation, ms at the reserved rate.
     ReservationLagMs,
+    /// Of a VM: the longest that a thread of it was ready, % of what is guaranteed.
+    DelayUsedPct,
     /// Of a VM: how much more its best served vCPU got than its worst, %.
     VcpuSpreadPct,
     /// Of a VM: what its workload counts.
@@ -51,7 +53,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 19] = [
+    pub const ALL: [Metric; 20] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
@@ -61,6 +63,7 @@ impl Metric {
         Metric::WindowMinPct,
         Metric::LimitUsedPct,
         Metric::ReservationLagMs,
+        Metric::DelayUsedPct,
         Metric::VcpuSpreadPct,
         Metric::Progress,
         Metric::WakeupMeanUs,
@@ -85,6 +88,7 @@ impl Metric {
             Metric::WindowMinPct => "window_min_pct",
             Metric::LimitUsedPct => "limit_used_pct",
             Metric::ReservationLagMs => "reservation_lag_ms",
+            Metric::DelayUsedPct => "delay_used_pct",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::Progress => "progress",
             Metric::WakeupMeanUs => "wakeup_mean_us",
@@ -150,6 +154,10 @@ impl Metric {
             }
             Metric::CpuS => vm.cpu_s,
             Metric::CpuPcpus => Some(vm.cpu_s? / run.duration_s).filter(|it| it.is_finite()),
+            Metric::DelayUsedPct => {
+                let counters = vm.counters?;
+                Some(100.0 * counters.longest_ready_ms? / counters.guaranteed_delay_ms?)
+            }
             Metric::VcpuSpreadPct => {
                 let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
@@ -182,12 +190,11 @@ impl Metric {
 
     fn in_window(self, run: &Run, vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
         let timeline = vm.timeline.as_ref()?;
-        let intervals = within(timeline, window_s)?;
-        let used_s: f64 = intervals.iter().sum();
-        let interval_s = f64::from(timeline.interval_ms) / 1000.0;
+        let intervals = &within(timeline, window_s)?;
+        let used_s: f64 = intervals.iter().map(|interval| interval.cpu_s).sum();
         match self {
             Metric::CpuS => Some(used_s),
-            Metric::CpuPcpus => Some(used_s / (intervals.len() as f64 * interval_s)),
+            Metric::CpuPcpus => Some(pcpus(intervals)),
             Metric::WindowMinPct => windows_pct(timeline, intervals)?.reduce(f64::min),
             Metric::LimitUsedPct => {
                 let most_pct = windows_pct(timeline, intervals)?.reduce(f64::max)?;
@@ -195,7 +202,7 @@ impl Metric {
             }
             Metric::ReservationLagMs => {
                 let reserved_pcpus = f64::from(vm.reservation_pct.filter(|pct| *pct > 0)?) / 100.0;
-                Some(lag_ms(intervals, interval_s, reserved_pcpus))
+                Some(lag_ms(intervals, reserved_pcpus))
             }
             Metric::ShareGotPct => {
                 let each = run.vms.iter().map(|vm| cpu_s_within(vm, window_s));
@@ -209,38 +216,48 @@ impl Metric {
 
 /// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
 fn cpu_s_within(vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
-    Some(within(vm.timeline.as_ref()?, window_s)?.iter().sum())
+    Some(within(vm.timeline.as_ref()?, window_s)?.iter().map(|interval| interval.cpu_s).sum())
 }
 
 /// The intervals of a timeline that lie wholly within `window_s`; none where there is none.
-fn within(timeline: &Timeline, window_s: (f64, f64)) -> Option<&[f64]> {
+fn within(timeline: &Timeline, window_s: (f64, f64)) -> Option<Vec<Interval>> {
     let interval_s = f64::from(timeline.interval_ms) / 1000.0;
     // Bounds such as 2.1 s are no sums of binary fractions: allow a hair on either side.
     let hair = 1e-3;
     let first = (window_s.0 / interval_s - hair).ceil().max(0.0) as usize;
     let last = (window_s.1 / interval_s + hair).floor().min(timeline.cpu_s.len() as f64) as usize;
-    timeline.cpu_s.get(first..last).filter(|intervals| !intervals.is_empty())
+    let intervals = timeline.intervals();
+    Some(intervals.get(first..last)?.to_vec()).filter(|intervals| !intervals.is_empty())
 }
 
-/// CPU time in each 100 ms that begin with one of these intervals, % of one pCPU. None where
-/// intervals do not divide 100 ms, or all of them are shorter.
+/// CPU time over time.
+fn pcpus(intervals: &[Interval]) -> f64 {
+    let (used_s, length_s) = intervals.iter().fold((0.0, 0.0), |(used_s, length_s), interval| {
+        (used_s + interval.cpu_s, length_s + interval.length_s)
+    });
+    used_s / length_s
+}
+
+/// CPU time in each 100 ms that begin with one of these intervals, % of one pCPU: of as long as that
+/// really was, for a sample may come late. None where intervals do not divide 100 ms, or all of them
+/// are shorter.
 fn windows_pct<'a>(
     timeline: &Timeline,
-    intervals: &'a [f64],
+    intervals: &'a [Interval],
 ) -> Option<impl Iterator<Item = f64> + use<'a>> {
     let length = (WINDOW_MS / timeline.interval_ms) as usize;
     let fits = WINDOW_MS % timeline.interval_ms == 0 && intervals.len() >= length;
-    let pct = |window: &[f64]| 100.0 * 1000.0 * window.iter().sum::<f64>() / f64::from(WINDOW_MS);
-    fits.then(|| intervals.windows(length).map(pct))
+    fits.then(|| intervals.windows(length).map(|window| 100.0 * pcpus(window)))
 }
 
 /// How far, at worst, CPU time fell behind `reserved_pcpus` from the first of these intervals on, in
 /// ms at that rate: what the service began too late.
-fn lag_ms(intervals: &[f64], interval_s: f64, reserved_pcpus: f64) -> f64 {
-    let mut used_s = 0.0;
-    let lags = intervals.iter().enumerate().map(|(index, cpu_s)| {
-        used_s += cpu_s;
-        (index as f64 + 1.0) * interval_s - used_s / reserved_pcpus
+fn lag_ms(intervals: &[Interval], reserved_pcpus: f64) -> f64 {
+    let (mut used_s, mut passed_s) = (0.0, 0.0);
+    let lags = intervals.iter().map(|interval| {
+        used_s += interval.cpu_s;
+        passed_s += interval.length_s;
+        passed_s - used_s / reserved_pcpus
     });
     1000.0 * lags.fold(0.0, f64::max)
 }
@@ -248,7 +265,12 @@ fn lag_ms(intervals: &[f64], interval_s: f64, reserved_pcpus: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Counters;
     use crate::results::{HostFigures, WakeupUs};
+
+    fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
+        Timeline { interval_ms, cpu_s: cpu_s.to_vec(), length_s: Vec::new() }
+    }
 
     fn run() -> Run {
         let host = HostFigures {
@@ -257,7 +279,7 @@ mod tests {
             context_switches: Some(1000),
             bpf_run_ns: Some(250_000),
         };
-        let timeline = |cpu_s: &[f64]| Some(Timeline { interval_ms: 100, cpu_s: cpu_s.to_vec() });
+        let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
         let vm0 = VmFigures {
             name: "vm0".to_owned(),
             share_owed_pct: Some(25.0),
@@ -269,6 +291,11 @@ mod tests {
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
             progress: Some(70),
+            counters: Some(Counters {
+                longest_ready_ms: Some(16.5),
+                guaranteed_delay_ms: Some(66.0),
+                ..Counters::default()
+            }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             timeline: timeline(&[0.1, 0.02, 0.02]),
             ..Default::default()
@@ -296,6 +323,7 @@ mod tests {
         assert!((figure(Metric::LimitUsedPct) - 125.0).abs() < 1e-9);
         assert!((figure(Metric::OwedErrorPct) - 26.666_666_667).abs() < 1e-6);
         assert!((figure(Metric::VcpuSpreadPct) - 20.0).abs() < 1e-9);
+        assert_eq!(figure(Metric::DelayUsedPct), 25.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
         assert_eq!(figure(Metric::WakeupP99Us), 99.0);
@@ -327,7 +355,7 @@ mod tests {
     fn windows_of_100_ms_slide_from_sample_to_sample() {
         let run = |interval_ms: u32, cpu_s: &[f64]| {
             let mut run = run();
-            run.vms[0].timeline = Some(Timeline { interval_ms, cpu_s: cpu_s.to_vec() });
+            run.vms[0].timeline = Some(timeline(interval_ms, cpu_s));
             run
         };
         let figure = |metric: Metric, run: &Run| metric.figure(run, Some("vm0"), None);
@@ -339,10 +367,28 @@ mod tests {
     }
 
     #[test]
+    fn a_late_sample_makes_no_window_of_its_own() {
+        // All of a pCPU throughout; the third sample comes 2 ms late.
+        let mut run = run();
+        let length_s = vec![0.05, 0.05, 0.052, 0.048, 0.05];
+        run.vms[0].timeline =
+            Some(Timeline { length_s: length_s.clone(), ..timeline(50, &length_s) });
+        run.vms[0].limit_pct = Some(100);
+        run.vms[0].reservation_pct = Some(100);
+        let figure = |metric: Metric| metric.figure(&run, Some("vm0"), None).unwrap();
+        assert!((figure(Metric::WindowMinPct) - 100.0).abs() < 1e-9);
+        assert!((figure(Metric::LimitUsedPct) - 100.0).abs() < 1e-9);
+        assert!(figure(Metric::ReservationLagMs).abs() < 1e-9);
+        let pcpus = Metric::CpuPcpus.figure(&run, Some("vm0"), Some((0.1, 0.15))).unwrap();
+        assert!((pcpus - 1.0).abs() < 1e-9, "{pcpus}");
+    }
+
+    #[test]
     fn a_late_service_lags_by_the_time_it_was_late() {
         // Half a pCPU is reserved; nothing for 20 ms, then all of a pCPU.
-        assert!((lag_ms(&[0.0, 0.0, 0.01, 0.01, 0.01], 0.01, 0.5) - 20.0).abs() < 1e-9);
-        assert_eq!(lag_ms(&[0.01, 0.01], 0.01, 0.5), 0.0);
+        let lag = |cpu_s: &[f64]| lag_ms(&timeline(10, cpu_s).intervals(), 0.5);
+        assert!((lag(&[0.0, 0.0, 0.01, 0.01, 0.01]) - 20.0).abs() < 1e-9);
+        assert_eq!(lag(&[0.01, 0.01]), 0.0);
         let lag = Metric::ReservationLagMs.figure(&run(), Some("vm0"), Some((0.1, 0.3))).unwrap();
         assert!((lag - 120.0).abs() < 1e-9, "{lag}");
         assert_eq!(Metric::ReservationLagMs.figure(&run(), Some("vm1"), None), None);

@@ -2,6 +2,7 @@
 //! The steward before a scheduler that only notes what it is told.
 
 use super::*;
+use crate::params::Params;
 use crate::scheduler::{KernelVcpu, KernelVm};
 use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
@@ -146,7 +147,8 @@ impl Host {
 }
 
 fn open(dir: &Path) -> Steward {
-    Steward::open(&dir.join("drover.toml"), &dir.join("state"), 4000).unwrap()
+    let delays = Delays::new(&Params::default(), 1).unwrap();
+    Steward::open(&dir.join("drover.toml"), &dir.join("state"), 4000, delays).unwrap()
 }
 
 const POOLS: &str = "[[pool]]\nname = \"prod\"\nreservation = \"100%\"\nexpandable = false\n\

@@ -3,11 +3,11 @@
 //!
 //! docs/simulator.md lists them, with the planted bug that shows each to fire.
 
+use super::delays::Delays;
 use super::limits::Limits;
 use crate::machine::{TaskId, TaskState, interrupt_source};
 use crate::scx::{Scx, Stands, ThreadView};
 use crate::sim::Sim;
-use drover_core::settings::Cosched;
 use std::collections::BTreeMap;
 
 /// A pCPU that has been idle so long beside a thread that has waited so long is wrong.
@@ -27,6 +27,8 @@ pub struct Invariants {
     confined: Vec<(bool, u64)>,
     /// What limits brought.
     limits: Limits,
+    /// What is guaranteed.
+    delays: Delays,
     /// When who may run where last changed: nobody rested in vain before.
     pub changed_ns: u64,
     /// Kicks take this much longer at worst.
@@ -44,24 +46,41 @@ impl Invariants {
         self.nobody_rests_beside_waiters(sim)?;
         self.note_confinement(sim);
         self.nobody_waits_too_long(sim)?;
+        let confined = &self.confined;
+        self.delays.look(sim, |task| confined[task].1, self.kicks_late_ns)?;
         self.limits.look(sim, self.kicks_late_ns)?;
         self.virtual_time_moves_forward(sim)
     }
 
     /// What is asked for the VM was changed: whether it is held is asked anew.
-    pub fn bounds_changed(&mut self, vm: u32) {
+    pub fn bounds_changed(&mut self, vm: u32, now_ns: u64) {
         self.refused_ns.remove(&vm);
         self.limits.begin_anew();
+        self.delays.vm_changed(vm, now_ns);
     }
 
     /// What is asked for a pool was changed.
-    pub fn pools_changed(&mut self) {
+    pub fn pools_changed(&mut self, now_ns: u64) {
         self.limits.begin_anew();
+        self.delays.all_changed(now_ns);
     }
 
-    /// The clock the policy reads jumped.
-    pub fn clock_jumped(&mut self, now_ns: u64) {
+    /// A pCPU goes or comes.
+    pub fn pcpus_changed(&mut self, now_ns: u64) {
+        self.changed_ns = now_ns;
+        self.delays.all_changed(now_ns);
+    }
+
+    /// A timer will be that late.
+    pub fn come_late(&mut self, late_ns: u64) {
+        self.delays.late_ns = self.delays.late_ns.max(late_ns);
+    }
+
+    /// The clock the policy reads is off by so much from now on.
+    pub fn clock_jumped(&mut self, off_ns: u64, now_ns: u64) {
         self.limits.clock_jumped(now_ns);
+        // From that much early to that much late.
+        self.come_late(2 * off_ns);
     }
 
     fn virtual_time_moves_forward(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
@@ -100,7 +119,7 @@ impl Invariants {
                 && !sim.class.policy.at_limit(task as TaskId);
             let beside = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
             let Some(&cpu) = beside.filter(|_| waits) else { continue };
-            if choosy(bounds.cosched) {
+            if bounds.cosched.may_wait() {
                 // It may rather wait than run in part, but not stand still so for long.
                 let still_ns = moved_ns[known.vm as usize];
                 let refused_ns = self.refused_ns.entry(known.vm).or_insert(u64::MAX);
@@ -163,7 +182,7 @@ impl Invariants {
             let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
             let capped = sim.class.is_capped(known.vm);
             let held_ns =
-                if choosy(sim.class.bounds_of(known.vm).cosched) { STANDS_STILL_NS } else { 0 };
+                if sim.class.bounds_of(known.vm).cosched.may_wait() { STANDS_STILL_NS } else { 0 };
             let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
             let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
             let waited_so_ns = waited_ns.min(m.now_ns - since_ns);
@@ -189,10 +208,6 @@ impl Invariants {
         }
         Ok(())
     }
-}
-
-fn choosy(mode: Cosched) -> bool {
-    matches!(mode, Cosched::Strict | Cosched::Relaxed | Cosched::Skew | Cosched::Gang)
 }
 
 /// When any thread of each VM last ran, or began to wait with none running.

@@ -2,6 +2,7 @@
 //! The fault rig: random hosts, VMs, workloads and faults against the policy, with invariants
 //! always on. A trial that breaks one is shrunk to the least that still does.
 
+mod delays;
 mod invariants;
 mod limits;
 mod script;
@@ -131,12 +132,14 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         // rest is roused. It also frees threads that may run nowhere else.
         Fault::Offline(_) => {
             invariants.kicks_late_ns = ROUSED_AFTER_NS;
-            invariants.changed_ns = now_ns;
+            invariants.pcpus_changed(now_ns);
         }
-        Fault::Confine(..) | Fault::Online(_) => invariants.changed_ns = now_ns,
-        Fault::Bounds(vm, _) => invariants.bounds_changed(*vm),
-        Fault::Pool(..) => invariants.pools_changed(),
-        Fault::ClockOff(_) => invariants.clock_jumped(now_ns),
+        Fault::Online(_) => invariants.pcpus_changed(now_ns),
+        Fault::Confine(..) => invariants.changed_ns = now_ns,
+        Fault::Bounds(vm, _) => invariants.bounds_changed(*vm, now_ns),
+        Fault::Pool(..) => invariants.pools_changed(now_ns),
+        Fault::TimerLate(us) => invariants.come_late(us * 1000),
+        Fault::ClockOff(us) => invariants.clock_jumped(us.unsigned_abs() * 1000, now_ns),
         _ => {}
     }
     let vm_exists = |vm: u32| (vm as usize) < sim.vms.len();

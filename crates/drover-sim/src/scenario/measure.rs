@@ -112,13 +112,16 @@ impl Measured {
         }
         figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
         figures.set_vcpus(vcpus);
-        let counted = end.counters[number].as_ref().zip(self.begin.counters[number].as_ref());
-        figures.set_counters(counted.map(|(end, begin)| end.since(begin)).as_ref());
+        // One that began meanwhile has counted nothing before.
+        let begin = self.begin.counters[number].as_ref();
+        let since = |end: &VmCounters| begin.map_or(end.clone(), |begin| end.since(begin));
+        figures.set_counters(end.counters[number].as_ref().map(since).as_ref());
         let sleeps = end.sleeps[number].since(&self.begin.sleeps[number]);
         figures.wakeup_us = WakeupUs::from_histogram(&sleeps);
-        figures.timeline = scenario
-            .sample_ms
-            .map(|interval_ms| Timeline { interval_ms, cpu_s: self.timeline(sim, number) });
+        figures.timeline = scenario.sample_ms.map(|interval_ms| {
+            let (cpu_s, length_s) = (self.timeline(sim, number), Vec::new());
+            Timeline { interval_ms, cpu_s, length_s }
+        });
         figures
     }
 

@@ -20,6 +20,7 @@ pub use queues::{Planted, Queues, Stands, Surroundings};
 use crate::class::{Class, VmBounds, VmTerms};
 use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::counters::{Counters, VmCounters};
+use drover_core::delay::{self, Delay, guaranteed};
 use drover_core::settings::{Cosched, PoolSettings};
 use queues::DEFAULT_SLICE_NS;
 
@@ -83,6 +84,29 @@ impl Scx {
     pub fn slot_of(&self, vm: u32) -> Option<u32> {
         let slot = self.queues.vm_slots.get(vm as usize + 1).copied().unwrap_or(0);
         (slot != 0).then_some(slot)
+    }
+
+    /// What the VM is guaranteed as things stand, as the daemon works it out.
+    fn guaranteed(&self, m: &Machine, vm: u32) -> Delay {
+        let slots = (1..self.policy.slots_in_use()).map(|slot| self.policy.vm(slot));
+        let all: u32 = slots.filter(|view| view.live != 0).map(|view| view.nr_threads).sum();
+        let terms = self.delay_terms(m, vm);
+        guaranteed(&self.policy.delay_host(m), &terms, all - terms.threads)
+    }
+
+    /// What of the VM decides how long it waits.
+    pub fn delay_terms(&self, m: &Machine, vm: u32) -> delay::Vm {
+        let barred = |(task, known): (usize, &Task)| {
+            known.vm == vm && !m.online.is_subset(m.allowed(task as TaskId))
+        };
+        let bounds = self.bounds_of(vm);
+        delay::Vm {
+            threads: self.slot_of(vm).map_or(0, |slot| self.policy.vm(slot).nr_threads),
+            reservation_mcpu: bounds.reservation_mcpu,
+            limited: self.is_capped(vm),
+            confined: m.tasks.iter().enumerate().any(barred),
+            cosched: bounds.cosched,
+        }
     }
 
     /// The daemon sees a new VM and sets its shares.
@@ -296,8 +320,8 @@ impl Class for Scx {
                 costop_s: seconds(view.costop_ns),
                 costops: view.nr_costops,
                 costarts: view.nr_costarts,
-                limited_s: None,
                 skew_max_ms: skew_max_ms(view.skew_max_ns),
+                ..Counters::default()
             };
             Some((known.vcpu, counters))
         };
@@ -309,6 +333,8 @@ impl Class for Scx {
             costarts: view.nr_costarts,
             limited_s: Some(seconds(view.limited_ns)),
             skew_max_ms: skew_max_ms(view.skew_max_ns),
+            longest_ready_ms: Some(view.longest_ready_ns as f64 / 1e6),
+            guaranteed_delay_ms: Some(self.guaranteed(m, vm).ready_ns() as f64 / 1e6),
         };
         Some(VmCounters {
             vm: counters,

@@ -7,7 +7,10 @@ use super::native::{self, Drover, Params, Thread, ThreadView, VcpuView, VmOrder,
 use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{Machine, TaskId};
+use crate::policy_cost::Meter;
+use drover_core::delay;
 use drover_core::settings::PoolSettings;
+use std::time::Instant;
 
 /// What crates/drover-host sets before the scheduler starts, with the same defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct Policy {
     drover: Room,
     threads: Room,
     tunables: Tunables,
+    /// Takes the time of each call, if it is there.
+    pub meter: Option<Meter>,
 }
 
 impl Policy {
@@ -86,7 +91,8 @@ impl Policy {
         let cells = Room::of(nr_cells as usize, cell);
         let queues = Queues::new(pcpus, cells, nr_cells, max_vms);
         let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
-        let policy = Self { drover: Room::of(1, drover), threads, tunables: *tunables };
+        let policy =
+            Self { drover: Room::of(1, drover), threads, tunables: *tunables, meter: None };
         let params = Params {
             slice_ns: tunables.slice_ns,
             wake_credit_ns: tunables.wake_credit_ns,
@@ -126,6 +132,19 @@ impl Policy {
         self.tunables.wait_bound_ns
     }
 
+    /// What of that host decides how long VMs wait.
+    pub fn delay_host(&self, m: &Machine) -> delay::Host {
+        let Tunables { slice_ns, wait_bound_ns, hold_max_ns, .. } = self.tunables;
+        delay::Host {
+            pcpus: m.online.count(),
+            cells: m.topology.llcs.len() as u32,
+            slice_ns,
+            tick_ns: m.costs.tick_interval_ns,
+            wait_bound_ns,
+            hold_max_ns,
+        }
+    }
+
     /// Bytes of the policy's state, cells aside.
     pub fn bytes(&self) -> usize {
         self.drover.bytes() + self.threads.bytes()
@@ -150,7 +169,12 @@ impl Policy {
             let field = drover.byte_add(native::sim_ground_offset).cast::<u64>();
             field.write(&raw const ground as u64);
         }
-        function(drover)
+        let begun = self.meter.map(|_| Instant::now());
+        let answer = function(drover);
+        if let (Some(meter), Some(begun)) = (&mut self.meter, begun) {
+            meter.add(begun);
+        }
+        answer
     }
 
     pub(super) fn start(&mut self, m: &mut Machine, queues: &mut Queues) {

@@ -6,6 +6,8 @@ pub mod check;
 pub mod compare;
 pub mod guest;
 pub mod lab;
+mod page;
+pub mod policy_cost;
 pub mod pool;
 pub mod run;
 pub mod serve;

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use drover_report::picture::{Curve, Picture};
 use drover_sim::speed::{
     Load, Speed, bytes_per_vcpu, growing_pcpus, growing_vcpus, loads, measure,
 };
+
+use super::page;
 
 /// Other work on the machine only ever slows a measurement down: the fastest of so many counts.
 const TRIES: u32 = 3;
@@ -127,45 +129,18 @@ fn scaling() -> f64 {
 }
 
 fn write(docs: &Path, text: &str, curves: &[Curve]) -> Result<()> {
-    let page = docs.join("performance.md");
-    let old =
-        fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
-    let Some(new) = put_between(&old, text) else {
-        bail!(
-            "{} has no line `{}` before one `{}`; add them",
-            page.display(),
-            BEGIN.trim(),
-            END.trim()
-        );
-    };
     let title = "The simulator's cost of an event, as hosts grow";
     if let Some(picture) = Picture::of_growth(title, "pCPUs or vCPUs", "ns an event", curves) {
         let plot = docs.join("sim-growth.svg");
         fs::write(&plot, picture.svg()?)
             .with_context(|| format!("cannot write {}", plot.display()))?;
     }
-    fs::write(&page, new).with_context(|| format!("cannot write {}", page.display()))
-}
-
-/// `old` with `text` between the two lines; none where they are not there.
-fn put_between(old: &str, text: &str) -> Option<String> {
-    let (before, rest) = old.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{text}{END}{after}"))
+    page::write(&docs.join("performance.md"), (BEGIN, END), text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_written_before_is_replaced_and_all_else_stays() {
-        let old = format!("above\n{BEGIN}old\n{END}below\n");
-        let new = put_between(&old, "new\n").unwrap();
-        assert_eq!(new, format!("above\n{BEGIN}\nnew\n{END}below\n"));
-        assert_eq!(put_between(&new, "new\n").unwrap(), new);
-        assert_eq!(put_between("nothing of the kind", ""), None);
-    }
 
     #[test]
     fn a_row_has_a_cell_for_each_size() {

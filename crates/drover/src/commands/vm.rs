@@ -112,6 +112,7 @@ fn overview(vms: &[VmStatus]) -> String {
         "CPU TIME",
         "READY",
         "LONGEST READY",
+        "GUARANTEED",
     ];
     let row = |vm: &VmStatus| {
         let short = if vm.reservation_mcpu < vm.promised_mcpu { "!" } else { "" };
@@ -127,7 +128,8 @@ fn overview(vms: &[VmStatus]) -> String {
             percent_of(vm.got_pcpus),
             format!("{:.2} s", vm.vcpu_cpu_s + vm.helper_cpu_s),
             format!("{:.2} s", vm.ready_s),
-            format!("{:.2} ms", vm.longest_ready_ms),
+            milliseconds(vm.counters.longest_ready_ms),
+            milliseconds(vm.counters.guaranteed_delay_ms),
         ]
     };
     let mut text = table(&titles, &vms.iter().map(row).collect::<Vec<_>>());
@@ -137,13 +139,20 @@ fn overview(vms: &[VmStatus]) -> String {
     text + &troubles(vms)
 }
 
+fn milliseconds(ms: Option<f64>) -> String {
+    ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"))
+}
+
 fn reasons(vms: &[VmStatus]) -> String {
     let of_vm = |vm: &VmStatus| -> Vec<Vec<String>> {
         let row = |(index, why): (usize, &drover_core::resolve::Why)| {
             let name = if index == 0 { vm.name.clone() } else { String::new() };
             vec![name, why.key.name().to_owned(), why.value.clone(), why.origin.clone()]
         };
-        vm.why.iter().enumerate().map(row).collect()
+        let delay = milliseconds(vm.counters.guaranteed_delay_ms);
+        let delay =
+            [String::new(), "delay".to_owned(), delay, vm.guaranteed_delay_why.clone()].to_vec();
+        vm.why.iter().enumerate().map(row).chain([delay]).collect()
     };
     let rows: Vec<Vec<String>> = vms.iter().flat_map(of_vm).collect();
     table(&["NAME<", "VALUE<", "IS<", "FROM<"], &rows) + &troubles(vms)
@@ -184,8 +193,12 @@ mod tests {
             vcpu_cpu_s: 1.0,
             helper_cpu_s: 0.25,
             ready_s: 0.5,
-            longest_ready_ms: 8.125,
-            counters: Counters::default(),
+            guaranteed_delay_why: "its reservation of 150%: 2 threads".to_owned(),
+            counters: Counters {
+                longest_ready_ms: Some(8.125),
+                guaranteed_delay_ms: Some(66.0),
+                ..Counters::default()
+            },
             vcpu: Vec::new(),
             why: vec![
                 why(Key::Shares, "normal", "default"),
@@ -200,6 +213,7 @@ mod tests {
         let text = overview(&[vm("web")]);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words[3..9], ["prod", "2000", "150%", "none", "150.0%", "-"]);
+        assert_eq!(words[words.len() - 4..], ["8.12", "ms", "66.00", "ms"], "{text}");
         assert!(!text.contains('!'), "{text}");
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
         let text = overview(&[short]);
@@ -212,7 +226,8 @@ mod tests {
         troubled.troubles.push("pool \"x\" is not there".to_owned());
         let text = reasons(&[troubled]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[2], "      reservation  150%    drover vm set");
-        assert_eq!(lines[3], "web: pool \"x\" is not there");
+        assert_eq!(lines[2], "      reservation  150%      drover vm set");
+        assert_eq!(lines[3], "      delay        66.00 ms  its reservation of 150%: 2 threads");
+        assert_eq!(lines[4], "web: pool \"x\" is not there");
     }
 }

@@ -69,5 +69,5 @@ fn all_ready_progress(vms: &mut Vec<&MicroVm>) {
 }
 
 fn longest_wait_ms() -> f64 {
-    host::list().iter().map(|vm| vm.longest_ready_ms).fold(0.0, f64::max)
+    host::list().iter().filter_map(|vm| vm.counters.longest_ready_ms).fold(0.0, f64::max)
 }

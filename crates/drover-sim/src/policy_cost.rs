@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the policy costs: the time its C code takes, natively compiled, for each context switch.
+//!
+//! Only the time within the policy's functions counts, with what they ask of the simulator's queues, which
+//! is the same for all; not the simulation around them. What reading the clock takes is taken off.
+
+use crate::class::{Class, VmBounds};
+use crate::scx::Scx;
+use crate::sim::Sim;
+use crate::speed::{Load, set_up};
+use drover_core::scenario::{Host, Workload};
+use drover_core::settings::{PoolId, PoolSettings};
+use std::time::Instant;
+
+/// What is asked for the VMs of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Shares, and no pools.
+    Shares,
+    /// Shares, in a tree of pools 8 deep.
+    Pools,
+    /// There, a reservation for each VM, too.
+    Reservations,
+    /// And a limit for each VM.
+    Limits,
+}
+
+impl Asked {
+    /// All of them, the least first.
+    pub const ALL: [Self; 4] = [Self::Shares, Self::Pools, Self::Reservations, Self::Limits];
+
+    /// What it is, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shares => "shares alone",
+            Self::Pools => "... in pools 8 deep",
+            Self::Reservations => "... and a reservation each",
+            Self::Limits => "... and a limit each",
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Time in the policy for each context switch, ns.
+    pub ns_per_switch: f64,
+    /// Context switches a second of virtual time.
+    pub switches_per_s: f64,
+}
+
+const VMS: u32 = 1000;
+const DEPTH: u32 = 8;
+/// Pools in the tree: two in each, 8 deep.
+const POOLS: u32 = (1 << (DEPTH + 1)) - 2;
+
+/// The loads: a host that is too small by far, of VMs that sleep and work, and of VMs that are busy.
+pub fn loads() -> Vec<Load> {
+    let load = |name: &str, workload| Load {
+        name: name.to_owned(),
+        host: Host { dies: 4, cores: 16, ..Host::default() },
+        vms: VMS,
+        vcpus: 2,
+        workload,
+        length_ms: 1000,
+    };
+    vec![
+        load(
+            "awake 1 ms of every 10",
+            Workload::Cpu { duty_pct: 10, period_us: 10_000, then: None },
+        ),
+        load("busy", Workload::Cpu { duty_pct: 100, period_us: 10_000, then: None }),
+    ]
+}
+
+/// Runs a load with that asked for its VMs and takes the time of the policy.
+pub fn measure(load: &Load, asked: Asked) -> Cost {
+    let mut sim = set_up(load);
+    ask(&mut sim, load, asked);
+    sim.run(300_000_000);
+    let before = sim.m.counts.switches;
+    sim.class.policy.meter = Some(Meter::default());
+    sim.run(sim.m.now_ns + load.length_ms * 1_000_000);
+    let meter = sim.class.policy.meter.take().expect("it was set above");
+    let switches = (sim.m.counts.switches - before) as f64;
+    let ns = meter.ns as f64 - meter.calls as f64 * clock_ns();
+    Cost { ns_per_switch: ns / switches, switches_per_s: 1000.0 * switches / load.length_ms as f64 }
+}
+
+/// The first pool in `POOLS` is 1; pool n has the children 2 n + 1 and 2 n + 2, as 0 has 1 and 2.
+fn ask(sim: &mut Sim<Scx>, load: &Load, asked: Asked) {
+    let host_mcpu = 1000 * load.host.pcpus();
+    if asked != Asked::Shares {
+        for pool in 1..=POOLS {
+            let parent = PoolId((pool - 1) / 2);
+            let settings = PoolSettings {
+                parent,
+                shares: 1000 + pool % 7 * 500,
+                reservation_mcpu: 0,
+                limit_mcpu: None,
+            };
+            sim.class.set_pool(&mut sim.m, pool, Some(&settings));
+        }
+    }
+    let (reserves, limits) = match asked {
+        Asked::Shares | Asked::Pools => (false, false),
+        Asked::Reservations => (true, false),
+        Asked::Limits => (true, true),
+    };
+    let first_leaf = (1 << DEPTH) - 1;
+    for vm in 0..load.vms {
+        let bounds = VmBounds {
+            reservation_mcpu: if reserves { host_mcpu / (2 * load.vms) } else { 0 },
+            limit_mcpu: if limits { 2 * host_mcpu / load.vms } else { 0 },
+            pool: if asked == Asked::Shares {
+                0
+            } else {
+                first_leaf + vm % (POOLS + 1 - first_leaf)
+            },
+            ..VmBounds::default()
+        };
+        sim.class.set_bounds(&mut sim.m, vm, bounds);
+    }
+}
+
+/// Time spent in the policy.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Meter {
+    ns: u64,
+    calls: u64,
+}
+
+impl Meter {
+    /// One call of it began then and ends now.
+    pub fn add(&mut self, begun: Instant) {
+        self.ns += begun.elapsed().as_nanos() as u64;
+        self.calls += 1;
+    }
+}
+
+/// What the meter itself adds to each call.
+fn clock_ns() -> f64 {
+    let mut meter = Meter::default();
+    for _ in 0..100_000 {
+        meter.add(std::hint::black_box(Instant::now()));
+    }
+    meter.ns as f64 / meter.calls as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_asked_is_in_force_when_it_is_measured() {
+        let load = Load { length_ms: 20, ..loads().remove(1) };
+        for asked in Asked::ALL {
+            let cost = measure(&load, asked);
+            assert!(cost.ns_per_switch > 0.0 && cost.switches_per_s > 100.0, "{asked:?} {cost:?}");
+        }
+        let mut sim = set_up(&load);
+        ask(&mut sim, &load, Asked::Limits);
+        sim.run(300_000_000);
+        assert_eq!(sim.m.fault, None);
+        assert!((0..load.vms).all(|vm| sim.class.is_capped(vm) && sim.class.slot_of(vm).is_some()));
+        let above = (1..=POOLS).filter(|&pool| sim.class.is_in_pool(0, pool)).count();
+        assert_eq!(above, DEPTH as usize);
+    }
+}
