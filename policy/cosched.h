@@ -210,8 +210,9 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 /* --- starting --- */
 
 /*
- * Could the pCPU be called to the VM? It rests, or has not chosen in this round yet
- * and runs one that has received more.
+ * Could the pCPU be called to the VM? It rests, or runs one that has received more and
+ * either has not chosen in this round yet or has been given to the VM in it: one that is
+ * wider than the host is stopped and started again in mid-round, others of it in turn.
  */
 static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
 {
@@ -222,7 +223,7 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
 	/* One that is let go again by its limit cannot wait for the next round. */
-	return (p->round != d->round || vm_at(d, slot)->capped) &&
+	return (p->round != d->round || p->round_slot == slot || vm_at(d, slot)->capped) &&
 	       (s64)(share_vtime_now(vm_at(d, p->running_slot), now_ns) -
 		     share_vtime_now(vm_at(d, slot), now_ns)) >= 0;
 }
@@ -241,13 +242,12 @@ CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot)
 	return found;
 }
 
-/* Call that pCPU to the VM whose vCPUs wait in that cell. */
-CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot, u32 cell_index)
+/* Call that pCPU to the VM. */
+CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
 	p->called_slot = slot;
-	p->called_cell = cell_index;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		ground_kick(d, bounded(pcpu, DROVER_MAX_PCPUS));
 	else
@@ -255,23 +255,39 @@ CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot, u32 cell_inde
 	return 0;
 }
 
-/* Call so many pCPUs besides `at` to the VM; false, and none is called, if there are fewer. */
-CHECKED_APART bool cosched_call(THE_DROVER, u32 at, u32 slot, u32 others)
+/* Call so many pCPUs of the cell of `at`, or of all others; returns how many there were. */
+CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool at_home)
 {
 	u64 now_ns = ground_now_ns(d);
+	u32 home = pcpu_at(d, at)->cell;
 	u32 called = 0;
 	u32 i;
 
-	if (cosched_count_callable(d, at, slot) < others)
-		return false;
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (called >= others)
+		if (called >= most)
 			break;
-		if (i == at || !cosched_callable(d, i, slot, now_ns))
+		if (i == at || (pcpu_at(d, i)->cell == home) != at_home ||
+		    !cosched_callable(d, i, slot, now_ns))
 			continue;
-		cosched_call_one(d, i, slot, pcpu_at(d, at)->cell);
+		cosched_call_one(d, i, slot);
 		called++;
 	}
+	return called;
+}
+
+/*
+ * Call so many pCPUs besides `at` to the VM; false, and none is called, if there are
+ * fewer. Those of its own cell first: there the VM gathers, wherever its vCPUs waited.
+ */
+CHECKED_APART bool cosched_call(THE_DROVER, u32 at, u32 slot, u32 others)
+{
+	u32 called;
+
+	if (cosched_count_callable(d, at, slot) < others)
+		return false;
+	called = cosched_call_in(d, at, slot, others, true);
+	if (called < others)
+		cosched_call_in(d, at, slot, others - called, false);
 	return true;
 }
 
@@ -398,6 +414,16 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, 
 	return true;
 }
 
+/* Does somebody wait in the cell who has had less than the VM that runs there? */
+CHECKED_APART bool cosched_comes_after(THE_DROVER, u32 at, u32 slot)
+{
+	u64 first = share_least_served(d, pcpu_at(d, at)->cell);
+	u64 mine = tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
+
+	return first != TOURNAMENT_NOBODY && tournament_slot(first) != slot &&
+	       tournament_before(first, mine);
+}
+
 /* Must the running vCPU stop, although the pCPU might have nothing else to run? */
 static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct thread *t)
 {
@@ -411,6 +437,12 @@ static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct t
 	/* What was started together in this round stays. */
 	if (!vm->costopped && pcpu_at(d, at)->round == d->round)
 		return false;
+	/*
+	 * It is called away, or somebody comes first. To ask would call pCPUs for it that
+	 * are the other's; it may be taken again as any that waits.
+	 */
+	if (pcpu_at(d, at)->called_slot || cosched_comes_after(d, at, t->slot))
+		return true;
 	return !cosched_admits(d, at, pcpu_at(d, at)->cell, t->slot, 1);
 }
 

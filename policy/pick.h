@@ -542,15 +542,32 @@ CHECKED_APART u64 pick_least_served(THE_DROVER, u32 home, u32 held)
 	return tournament_best_but(d, &cell->by_share, held);
 }
 
+/* A vCPU of that VM, wherever one waits, this cell first. */
+CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
+{
+	u32 home = pcpu_at(d, pcpu)->cell;
+	u32 nr_cells = d->params.nr_cells;
+	bool found = false;
+	u32 step;
+
+	for_each_index(step, 0, nr_cells) {
+		u32 other = (home + step) % nr_cells;
+		struct cell *cell = ground_cell(d, other);
+
+		found = cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
+			pick_from_vm(d, pcpu, other, slot);
+		if (found)
+			break;
+	}
+	return found;
+}
+
 /* Another pCPU has called this one to a VM whose vCPUs start together (cosched.h). */
 CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 {
 	u32 slot = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->called_slot, 0);
 
-	if (!slot)
-		return false;
-	return pick_from_vm(d, pcpu, pcpu_at(d, pcpu)->cell, slot) ||
-	       pick_from_vm(d, pcpu, pcpu_at(d, pcpu)->called_cell, slot);
+	return slot && pick_wherever(d, pcpu, slot);
 }
 
 /*

@@ -246,7 +246,6 @@ struct pcpu {
 	u32 round;       /* the last round it chose in, round.h */
 	u32 round_slot;  /* the VM it chose then */
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
-	u32 called_cell; /* where that VM's vCPU waits */
 	u32 chooses;     /* next time without regard to the round, limit.h */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
@@ -354,7 +353,7 @@ _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and nati
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 88, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 80, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)

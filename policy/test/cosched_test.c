@@ -276,6 +276,32 @@ static void a_gang_runs_all_together_or_not_at_all(void)
 	CHECK_NEAR(used_pcpus(2, before_ns, 2 * SECOND), 0.5, 0.05);
 }
 
+/* Their vCPUs wait in all cells at first: each gang gathers where it is called to. */
+static void gangs_of_several_cells_run_all_together(void)
+{
+	u64 hazard_ns = 0, progressed_ns = 0;
+
+	g = fake_ground(16, 4);
+	for (u32 tgid = 1; tgid <= 8; tgid++) {
+		kernel_busy_vm(g, tgid, 4, 0);
+		kernel_vm(g, tgid)->cosched_mode = COSCHED_GANG;
+		cosched_settle(&g->d, kernel_vm(g, tgid));
+	}
+	kernel_run(g, 500 * MS);
+	for (u32 tgid = 1; tgid <= 8; tgid++) {
+		hazard_ns -= kernel_vm(g, tgid)->hazard_ns;
+		progressed_ns -= kernel_vm(g, tgid)->progressed_ns;
+	}
+	kernel_run(g, 2 * SECOND);
+	for (u32 tgid = 1; tgid <= 8; tgid++) {
+		hazard_ns += kernel_vm(g, tgid)->hazard_ns;
+		progressed_ns += kernel_vm(g, tgid)->progressed_ns;
+		CHECK_NEAR((double)kernel_cpu_time_ns(g, tgid) / SECOND, 5.0, 0.25);
+	}
+	CHECK_NEAR((double)hazard_ns / (double)progressed_ns, 0.0, 0.05);
+	CHECK_NEAR((double)progressed_ns / SECOND, 8.0, 0.4);
+}
+
 /* Figures 6 and 8: relaxed and skew use what strict leaves idle; skew stops far less often. */
 static void strict_idles_relaxed_stops_often_skew_seldom(void)
 {
@@ -308,6 +334,31 @@ static void shares_hold_in_every_mode(void)
 		kernel_run(g, 6 * SECOND);
 		for (u32 tgid = 1; tgid <= 3; tgid++)
 			CHECK_NEAR((double)kernel_cpu_time_ns(g, tgid) / SECOND, 4.0 * tgid, 0.24);
+	}
+}
+
+/* Both wider than the host: whoever runs asks for pCPUs to go on, but whoever waits comes first. */
+static void shares_hold_between_modes(void)
+{
+	for (u32 a = COSCHED_STRICT; a <= COSCHED_GANG; a++) {
+		for (u32 b = COSCHED_STRICT; b <= COSCHED_GANG; b++) {
+			u64 before_ns[2];
+
+			g = fake_ground(5, 1);
+			kernel_busy_vm(g, 1, 10, 500);
+			kernel_busy_vm(g, 2, 9, 1500);
+			kernel_vm(g, 1)->cosched_mode = a;
+			kernel_vm(g, 2)->cosched_mode = b;
+			cosched_settle(&g->d, kernel_vm(g, 1));
+			cosched_settle(&g->d, kernel_vm(g, 2));
+			kernel_run(g, SECOND);
+			before_ns[0] = kernel_cpu_time_ns(g, 1);
+			before_ns[1] = kernel_cpu_time_ns(g, 2);
+			kernel_run(g, 4 * SECOND);
+			CHECK_NEAR((double)(kernel_cpu_time_ns(g, 2) - before_ns[1]) /
+					   (double)(kernel_cpu_time_ns(g, 1) - before_ns[0]),
+				   3.0, 0.3);
+		}
 	}
 }
 
@@ -521,8 +572,10 @@ int main(void)
 	RUN(who_halts_never_lags);
 	RUN(table_1);
 	RUN(a_gang_runs_all_together_or_not_at_all);
+	RUN(gangs_of_several_cells_run_all_together);
 	RUN(strict_idles_relaxed_stops_often_skew_seldom);
 	RUN(shares_hold_in_every_mode);
+	RUN(shares_hold_between_modes);
 	RUN(skew_stays_within_its_bound);
 	RUN(nothing_is_held_beyond_100_ms);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_not);
