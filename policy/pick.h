@@ -532,16 +532,6 @@ static __always_inline bool pick_from_elsewhere(struct drover *d, u32 pcpu, u64 
 	       (d->nr_confined_waiting && pick_from_crowd(d, pcpu, key));
 }
 
-/* The least served VM of the cell, or the next after the one that may not start. */
-CHECKED_APART u64 pick_least_served(THE_DROVER, u32 home, u32 held)
-{
-	struct cell *cell = ground_cell(d, home);
-
-	if (held == DROVER_HOST_SLOT || !cell)
-		return share_least_served(d, home);
-	return tournament_best_but(d, &cell->by_share, held);
-}
-
 /* A vCPU of that VM, wherever one waits, this cell first. */
 CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 {
@@ -626,7 +616,8 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		running_key =
 			tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = pick_least_served(d, home, held);
+		/* Or the next after the one that may not start. */
+		u64 key = share_least_served_but(d, home, held);
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 

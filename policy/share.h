@@ -170,15 +170,22 @@ static __always_inline u64 share_key(struct drover *d, struct cell *cell, u32 sl
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
 }
 
+/* The first leaf of the cell, or the first but for that VM's; DROVER_HOST_SLOT: of all. */
+static __always_inline u64 share_first_leaf(struct drover *d, struct cell *cell, u32 but)
+{
+	return but == DROVER_HOST_SLOT ? tournament_best(d, &cell->by_share) :
+					 tournament_best_but(d, &cell->by_share, but);
+}
+
 /*
- * The key of the cell's least served VM, or TOURNAMENT_NOBODY. Corrects leaves
- * that lag behind their VM on the way; a few tries suffice because only VMs
- * that ran since they were last looked at can lag.
+ * The key of the cell's least served VM, but for that one's, or TOURNAMENT_NOBODY.
+ * Corrects leaves that lag behind their VM on the way; a few tries suffice because
+ * only VMs that ran since they were last looked at can lag.
  */
-CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
+CHECKED_APART u64 share_least_served_but(THE_DROVER, u32 cell_index, u32 but)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u64 key = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
+	u64 key = cell ? share_first_leaf(d, cell, but) : TOURNAMENT_NOBODY;
 	u64 now_ns = ground_now_ns(d);
 	u32 try;
 
@@ -192,9 +199,14 @@ CHECKED_APART u64 share_least_served(THE_DROVER, u32 cell_index)
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, cell_index, slot, key, fresh);
-		key = tournament_best(d, &cell->by_share);
+		key = share_first_leaf(d, cell, but);
 	}
 	return key;
+}
+
+static __always_inline u64 share_least_served(struct drover *d, u32 cell_index)
+{
+	return share_least_served_but(d, cell_index, DROVER_HOST_SLOT);
 }
 
 #endif

@@ -136,6 +136,22 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 7), 11718 << 11 | 7);
 }
 
+/* The first may not start; of the others one has run since it was last looked at. */
+static void a_leaf_that_lags_beside_one_that_may_not_start_is_corrected(void)
+{
+	g = fake_ground(1, 1);
+	tournament_grow(&g->d, 3);
+	for (u32 slot = 1; slot <= 3; slot++) {
+		g->cell[0].nr_queued[slot] = 1;
+		vm_at(&g->d, slot)->vtime_ns = slot * MS;
+		set(slot, tournament_key(slot * MS, slot));
+	}
+	CHECK_EQ(tournament_slot(share_least_served_but(&g->d, 0, 1)), 2);
+	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
+	CHECK_EQ(tournament_slot(share_least_served_but(&g->d, 0, 1)), 3);
+	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
+}
+
 static void settling_follows_the_count(void)
 {
 	g = fake_ground(1, 1);
@@ -199,6 +215,7 @@ int main(void)
 	RUN(the_root_is_the_least_whatever_was_set);
 	RUN(a_vm_that_leaves_hands_on_to_the_next);
 	RUN(a_leaf_that_lags_is_corrected_when_it_is_met);
+	RUN(a_leaf_that_lags_beside_one_that_may_not_start_is_corrected);
 	RUN(settling_follows_the_count);
 	RUN(who_comes_second_to_correct_a_leaf_changes_nothing);
 	RUN(a_cell_that_does_not_exist_is_left_alone);
