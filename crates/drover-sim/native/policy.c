@@ -386,6 +386,19 @@ void sim_spoil_modes(struct drover *d)
 	d->nr_choosy++;
 }
 
+/* VMs that may not start are charged a millisecond for each vCPU that waits. */
+void sim_charge_stops(struct drover *d)
+{
+	u32 slot;
+
+	for (slot = 1; slot < d->slots_in_use; slot++) {
+		struct vm *vm = vm_at(d, slot);
+
+		if (vm->state == VM_LIVE && (vm->held_since_ns || vm->costopped))
+			vm->vtime_ns += share_weigh(vm, vm->vcpus_waiting * 1000000ULL);
+	}
+}
+
 enum sim_miscounted {
 	SIM_COUNTS_RIGHT,
 	SIM_COUNTS_CHOOSY,

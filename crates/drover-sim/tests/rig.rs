@@ -61,6 +61,7 @@ fn planted_bugs_are_found() {
         (Planted::IgnoresLimits, "VM "),
         (Planted::IgnoresLimits, "pool "),
         (Planted::HoldsForEver, "rests while"),
+        (Planted::ChargesStops, "is owed at least"),
         (Planted::MiscountsModes, "too many or too few"),
     ];
     for (planted, complaint) in expected {

@@ -76,9 +76,9 @@ impl Invariants {
         self.delays.late_ns = self.delays.late_ns.max(late_ns);
     }
 
-    /// The clock the policy reads is off by so much from now on.
-    pub fn clock_jumped(&mut self, off_ns: u64, now_ns: u64) {
-        self.limits.clock_jumped(now_ns);
+    /// The clock the policy reads jumps by so much, and is off by so much from now on.
+    pub fn clock_jumped(&mut self, sim: &Sim<Scx>, (by_ns, off_ns): (u64, u64)) {
+        self.limits.clock_jumped(sim, by_ns);
         // From that much early to that much late.
         self.come_late(2 * off_ns);
     }
@@ -261,26 +261,30 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
         }
     }
     let class = &mut sim.class;
-    let same = |what: String, counted: u32, real: u32| match counted == real {
+    let same = |what: &dyn Fn() -> String, counted: u32, real: u32| match counted == real {
         true => Ok(()),
-        false => Err(format!("{what}: the policy counts {counted}, there are {real}")),
+        false => Err(format!("{}: the policy counts {counted}, there are {real}", what())),
     };
     for slot in 0..class.policy.slots_in_use() {
         for cell in 0..sim.m.topology.llcs.len() as u32 {
             let counted = class.policy.queued(&mut sim.m, &mut class.queues, cell, slot);
             let real = queued.get(&(cell, slot)).copied().unwrap_or(0);
-            same(format!("threads of slot {slot} waiting in cell {cell}"), counted, real)?;
+            same(&|| format!("threads of slot {slot} waiting in cell {cell}"), counted, real)?;
         }
         let real = waiting.get(&slot).copied().unwrap_or(0);
-        same(format!("waiting threads of slot {slot}"), class.policy.vm(slot).nr_waiting, real)?;
+        same(
+            &|| format!("waiting threads of slot {slot}"),
+            class.policy.vm(slot).nr_waiting,
+            real,
+        )?;
     }
     for cpu in 0..sim.m.pcpus.len() as u32 {
         let real = pinned.get(&cpu).copied().unwrap_or(0);
-        same(format!("threads waiting for pCPU {cpu}"), class.policy.pinned_on(cpu), real)?;
+        same(&|| format!("threads waiting for pCPU {cpu}"), class.policy.pinned_on(cpu), real)?;
     }
-    same("waiting threads".to_owned(), class.policy.waiting(), waiting.values().sum())?;
+    same(&|| "waiting threads".to_owned(), class.policy.waiting(), waiting.values().sum())?;
     let confined = pinned.values().sum();
-    same("confined waiting threads".to_owned(), class.policy.confined_waiting(), confined)
+    same(&|| "confined waiting threads".to_owned(), class.policy.confined_waiting(), confined)
 }
 
 /// What the policy counts of VMs, by mode and by what is asked, and of their vCPUs.

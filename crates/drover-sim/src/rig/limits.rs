@@ -4,7 +4,7 @@
 //! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms:
 //! what may be had in 100 ms may be had in less, and not more.
 
-use crate::machine::TaskId;
+use crate::machine::{TaskId, TaskState};
 use crate::scx::Scx;
 use crate::sim::Sim;
 use std::collections::VecDeque;
@@ -25,6 +25,8 @@ pub(super) struct Limits {
     history: VecDeque<(u64, Vec<u64>)>,
     /// No window begins before then.
     from_ns: u64,
+    /// What each VM may use unbooked, once: it was booked too early, when the clock jumped.
+    early_ns: Vec<u64>,
 }
 
 impl Limits {
@@ -33,10 +35,15 @@ impl Limits {
         self.history.clear();
     }
 
-    /// The clock jumped: what ran at that moment is booked by so much too early or too late.
-    pub(super) fn clock_jumped(&mut self, now_ns: u64) {
+    /// The clock jumped: what ran at that moment is booked by so much too early or too late. A VM held
+    /// for what it has not used yet may have that in any window later.
+    pub(super) fn clock_jumped(&mut self, sim: &Sim<Scx>, by_ns: u64) {
         self.history.clear();
-        self.from_ns = now_ns + WINDOW_NS;
+        self.from_ns = sim.m.now_ns + WINDOW_NS;
+        self.early_ns.resize(sim.vms.len(), 0);
+        for known in sim.m.tasks.iter().filter(|task| task.state == TaskState::Running) {
+            self.early_ns[known.vm as usize] += by_ns;
+        }
     }
 
     /// Is any broken? Kicks take `late_ns` longer at worst.
@@ -55,7 +62,11 @@ impl Limits {
         }
         self.history.push_back((now_ns, self.used_ns.clone()));
         let (_, before_ns) = &self.history[0];
-        let used_ns = |vm: usize| self.used_ns[vm] - before_ns.get(vm).copied().unwrap_or(0);
+        let early_ns = |vm: usize| self.early_ns.get(vm).copied().unwrap_or(0);
+        let used_ns = |vm: usize| {
+            let used_ns = self.used_ns[vm] - before_ns.get(vm).copied().unwrap_or(0);
+            used_ns.saturating_sub(early_ns(vm))
+        };
         let late_ns = late_ns + OBEYS_LATE_NS;
         for vm in 0..sim.vms.len() {
             let limit_mcpu = sim.class.bounds_of(vm as u32).limit_mcpu;

@@ -6,6 +6,7 @@ mod delays;
 mod invariants;
 mod limits;
 mod script;
+mod shares;
 mod shrink;
 mod soak;
 
@@ -23,22 +24,13 @@ use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use drover_core::scenario::Host;
-use drover_core::settings::PoolSettings;
-use drover_core::shares::Shares;
-use drover_core::tree::entitlement::{Leaf, entitle};
-use drover_core::tree::{PoolSpec, Tree};
 use invariants::{Invariants, charges_agree};
+use shares::Calm;
 
 /// Virtual time between two looks at the invariants, at most.
 const LOOK_EVERY_NS: u64 = 20_000_000;
-/// Beyond this the wait bound bends shares (policy/wait_bound.h), and so no exact ones are asked.
-const SHARES_RATIO_MAX: f64 = 20.0;
-
 /// The policy rouses resting pCPUs every eighth of its wait bound; timers are up to 300 ms late.
 const ROUSED_AFTER_NS: u64 = 430_000_000;
-
-/// What VMs want is known so long after they were found (policy/entitle.h).
-const SETTLED_NS: u64 = 100_000_000;
 
 /// What came of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +69,8 @@ pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
     if broken.is_none() && !dies {
         broken = charges_agree(&sim).err();
     }
-    if let (None, Some(Calm { begin: Some(begin), .. })) = (&broken, calm) {
-        broken = shares_hold(&sim, script, &begin).err();
+    if let (None, Some(calm)) = (&broken, calm) {
+        broken = calm.shares_hold(&sim, script).err();
     }
     Trial {
         broken,
@@ -139,7 +131,11 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::Bounds(vm, _) => invariants.bounds_changed(*vm, now_ns),
         Fault::Pool(..) => invariants.pools_changed(now_ns),
         Fault::TimerLate(us) => invariants.come_late(us * 1000),
-        Fault::ClockOff(us) => invariants.clock_jumped(us.unsigned_abs() * 1000, now_ns),
+        Fault::ClockOff(us) => {
+            let before_ns = sim.class.queues.surroundings.clock_off_ns;
+            let by_ns = (us * 1000).abs_diff(before_ns);
+            invariants.clock_jumped(sim, (by_ns, us.unsigned_abs() * 1000));
+        }
         _ => {}
     }
     let vm_exists = |vm: u32| (vm as usize) < sim.vms.len();
@@ -170,87 +166,4 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
         _ => {}
     }
-}
-
-/// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares.
-fn owed(script: &Script) -> Option<Vec<f64>> {
-    let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
-        parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
-        shares: Shares::Exact(pool.shares),
-        reservation_mcpu: pool.reservation_mcpu,
-        limit_mcpu: pool.limit_mcpu,
-        ..PoolSpec::named(&format!("pool{number}"))
-    };
-    let specs: Vec<PoolSpec> = script.pools.iter().enumerate().map(spec).collect();
-    let tree = Tree::of(&specs).expect("parents come before their pools");
-    let leaf = |vm: &ScriptVm| Leaf {
-        pool: (vm.bounds.pool as usize).checked_sub(1),
-        shares: f64::from(vm.shares),
-        reservation_pcpus: f64::from(vm.bounds.reservation_mcpu) / 1000.0,
-        demand_pcpus: f64::from(vm.threads),
-    };
-    let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
-    let owed = entitle(&tree, &leaves, f64::from(script.host.pcpus())).leaves;
-    let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
-        let each = script.vms.iter().zip(&owed);
-        let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
-        each.clone().fold(0.0, f64::max) / each.fold(f64::MAX, f64::min)
-    };
-    let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
-        || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
-    (!bent).then_some(owed)
-}
-
-/// When shares are looked at: a while after all threads are known to be their VMs'. Until then they
-/// are tasks of the host, and wait their turn as those do.
-#[derive(Debug, Default)]
-struct Calm {
-    all_found_ns: Option<u64>,
-    /// From then on, and what each VM had had.
-    begin: Option<(u64, Vec<u64>)>,
-}
-
-impl Calm {
-    fn look(&mut self, sim: &Sim<Scx>) {
-        let attached = |task| sim.class.policy.thread_view(task).slot != 0;
-        if self.all_found_ns.is_none() && (0..sim.m.tasks.len() as TaskId).all(attached) {
-            self.all_found_ns = Some(sim.m.now_ns);
-        }
-        let settled = self.all_found_ns.is_some_and(|at_ns| sim.m.now_ns - at_ns >= SETTLED_NS);
-        if settled && self.begin.is_none() {
-            let had_ns = (0..sim.vms.len()).map(|vm| had_ns(sim, vm)).collect();
-            self.begin = Some((sim.m.now_ns, had_ns));
-        }
-    }
-}
-
-/// All that threads of the VM had.
-fn had_ns(sim: &Sim<Scx>, vm: usize) -> u64 {
-    sim.tasks_of(vm as u32).map(|task| sim.m.cpu_time_now_ns(task)).sum()
-}
-
-/// CPU time divides by shares, reservations and pools, within what one slice too many makes.
-fn shares_hold(
-    sim: &Sim<Scx>,
-    script: &Script,
-    (begin_ns, before_ns): &(u64, Vec<u64>),
-) -> Result<(), String> {
-    let Some(owed) = owed(script) else { return Ok(()) };
-    let pcpus = f64::from(script.host.pcpus());
-    let run_s = (sim.m.now_ns - begin_ns) as f64 / 1e9;
-    for (vm, owed_pcpus) in owed.iter().enumerate() {
-        let got_s = (had_ns(sim, vm) - before_ns[vm]) as f64 / 1e9;
-        let owed_s = owed_pcpus * run_s;
-        // Six slices for each of its threads, and 3 % for long runs. What is owed as much as it can
-        // use never makes up for that.
-        let threads = f64::from(script.vms[vm].threads);
-        let slack_s = 0.048 * threads.min(pcpus) + 0.03 * owed_s + 0.030;
-        if (got_s - owed_s).abs() > slack_s {
-            return Err(format!(
-                "VM {vm} of {} shares got {got_s:.3} s of CPU, is owed {owed_s:.3} s +- {slack_s:.3}",
-                script.vms[vm].shares
-            ));
-        }
-    }
-    Ok(())
 }

@@ -97,6 +97,13 @@ pub struct Script {
     pub faults: Vec<TimedFault>,
 }
 
+impl ScriptVm {
+    /// Is it of a mode that may have it wait beside an idle pCPU?
+    pub fn may_be_held(&self) -> bool {
+        !matches!(self.bounds.cosched, Cosched::Auto | Cosched::Off)
+    }
+}
+
 impl Shape {
     /// Number of pCPUs.
     pub fn pcpus(&self) -> u32 {
@@ -156,17 +163,21 @@ impl Script {
         script
     }
 
-    /// No faults and nothing but VMs that are always busy and may run anywhere, of modes that never
-    /// have them wait beside an idle pCPU: time must divide by shares, reservations and pools.
+    /// No faults and nothing but VMs that are always busy and may run anywhere: time must divide by
+    /// shares, reservations and pools (shares.rs). What a reservation is worth to a VM that waits
+    /// beside an idle pCPU for its siblings is not known.
     pub fn is_calm(&self) -> bool {
         let busy = |vm: &ScriptVm| {
             let always = matches!(vm.workload, Workload::Cpu { duty_pct: 100, then: None, .. });
             let anywhere = vm.pin.is_none() && vm.start_us == 0 && vm.helpers == 0;
-            let waits = !matches!(vm.bounds.cosched, Cosched::Auto | Cosched::Off);
-            always && anywhere && !waits && vm.bounds.limit_mcpu == 0
+            always && anywhere && vm.bounds.limit_mcpu == 0
         };
         let limited = self.pools.iter().any(|pool| pool.limit_mcpu.is_some());
-        self.faults.is_empty() && !limited && self.vms.iter().all(busy)
+        let promises =
+            self.vms.iter().any(|vm| vm.bounds.pool > 0 || vm.bounds.reservation_mcpu > 0);
+        let held = self.vms.iter().any(ScriptVm::may_be_held);
+        let known = !(held && promises);
+        self.faults.is_empty() && !limited && known && self.vms.iter().all(busy)
     }
 }
 

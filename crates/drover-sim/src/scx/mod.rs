@@ -286,6 +286,9 @@ impl Class for Scx {
 
     fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         self.policy.tick(m, &mut self.queues, cpu, task);
+        if self.queues.planted == Some(Planted::ChargesStops) {
+            self.policy.charge_stops(m, &mut self.queues);
+        }
         if m.tasks[task as usize].slice_ns == 0 {
             m.resched(cpu);
         }

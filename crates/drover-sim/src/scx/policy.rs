@@ -403,6 +403,12 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_spoil_modes(d) });
     }
 
+    /// See [`super::Planted::ChargesStops`].
+    pub(super) fn charge_stops(&mut self, m: &mut Machine, queues: &mut Queues) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_charge_stops(d) });
+    }
+
     /// What the policy counts wrong of VMs and their vCPUs, if anything; whose, 0: of all VMs.
     pub fn miscounted(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<(&str, u32)> {
         const WHAT: [&str; 7] = [

@@ -75,6 +75,8 @@ pub enum Planted {
     IgnoresPools,
     /// A VM is held for its siblings for as long as it takes.
     HoldsForEver,
+    /// What a VM that waits for its siblings does not get is charged all the same.
+    ChargesStops,
     /// A VM too many is counted as one of a choosy mode now and then.
     MiscountsModes,
 }
