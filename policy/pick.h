@@ -56,23 +56,43 @@ enum picked {
 /*
  * A VM whose counted thread could not be taken is on its way in or out of the
  * queue. Ask somebody else first: put it later, by a slice and from try to try by
- * more, until a thread of it comes or goes (waiting.h) or its time has come.
+ * more, until a thread of it comes or goes (waiting.h), this pCPU asks again, or its
+ * time has come.
  */
-static __always_inline void pick_ask_later(struct drover *d, u32 cell_index, u64 key, u32 try)
+static __always_inline void pick_ask_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
+					   u32 try)
 {
 	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
 	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
 
 	tournament_settle(d, cell_index, tournament_slot(key), key, key + step);
+	pcpu_at(d, pcpu)->put_later = tournament_slot(key) + 1;
 }
 
 /* Likewise one that is due (reserve.h). */
-static __always_inline void pick_due_later(struct drover *d, u32 cell_index, u64 key, u32 try)
+static __always_inline void pick_due_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
+					   u32 try)
 {
 	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
 	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
 
 	reserve_settle(d, cell_index, tournament_slot(key), key, key + step);
+	pcpu_at(d, pcpu)->put_later = tournament_slot(key) + 1;
+}
+
+/*
+ * The VM this pCPU put later last time is in its queue by now, or gone: the kernel puts a
+ * thread there a moment after it was counted, and tells nobody. By three tries it was put
+ * later by 147 ms, and would wait for so long.
+ */
+static __always_inline void pick_ask_again(struct drover *d, u32 pcpu)
+{
+	u32 later = pcpu_at(d, pcpu)->put_later;
+
+	if (!later)
+		return;
+	pcpu_at(d, pcpu)->put_later = 0;
+	waiting_settle_cells(d, bounded(later - 1, DROVER_MAX_VMS));
 }
 
 /* The VM's queue in that cell, or in the glanced one if a sibling there has run less. */
@@ -138,7 +158,7 @@ CHECKED_APART bool pick_from_cell(THE_DROVER, u32 pcpu, u32 cell_index, u64 key,
 	share_clock_to(d, vm_at(d, slot)->vtime_ns);
 	if (pick_from_vm(d, pcpu, cell_index, slot))
 		return true;
-	pick_ask_later(d, cell_index, key, try);
+	pick_ask_later(d, pcpu, cell_index, key, try);
 	return false;
 }
 
@@ -431,7 +451,7 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 			pick_note_served(d, pcpu, here ? home : glance, slot, true);
 			return true;
 		}
-		pick_due_later(d, here ? home : glance, first, try);
+		pick_due_later(d, pcpu, here ? home : glance, first, try);
 	}
 	return false;
 }
@@ -594,6 +614,7 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
 	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) || pick_called(d, pcpu))
 		return false;
+	pick_ask_again(d, pcpu);
 	pick_next_glance(pcpu_at(d, pcpu));
 	if (d->nr_reserved) {
 		u32 picked = pick_by_reserve(d, pcpu, running ? slot : DROVER_HOST_SLOT);

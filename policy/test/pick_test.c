@@ -256,6 +256,23 @@ static void a_vm_whose_thread_is_under_way_is_asked_later(void)
 	CHECK(g->pcpu[0].current == under_way);
 }
 
+/* Counted, and not in its queue yet: a moment later it is, and need not wait until its time has
+ * come. */
+static void a_vm_whose_thread_was_on_its_way_in_is_asked_at_the_next_pick(void)
+{
+	struct task_struct *coming;
+
+	a_busy_ground(1, 1);
+	coming = waits(1, 10 * MS, 0, ALL_PCPUS);
+	waits(2, 200 * MS, 0, ALL_PCPUS);
+	coming->locked = true;
+	slice_ends(0);
+	CHECK(g->pcpu[0].current != coming);
+	coming->locked = false;
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == coming);
+}
+
 static void and_comes_back_to_its_place_when_it_has_another(void)
 {
 	a_busy_ground(2, 1);
@@ -426,6 +443,7 @@ int main(void)
 	RUN(a_glance_is_cast_though_nobody_waits_here);
 	RUN(cells_end_up_with_equal_time);
 	RUN(a_vm_whose_thread_is_under_way_is_asked_later);
+	RUN(a_vm_whose_thread_was_on_its_way_in_is_asked_at_the_next_pick);
 	RUN(and_comes_back_to_its_place_when_it_has_another);
 	RUN(a_pcpu_that_becomes_idle_looks_once_more);
 	RUN(a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it);
