@@ -2,9 +2,9 @@
 /*
  * The unit of work: a loop of 32 instructions that touches no memory. It takes the same number of
  * instructions each time, so counting loops counts work done, however long the host takes to
- * let it happen. Most of them do nothing: an emulator that counts instructions has nothing to do for
- * those, and a busy vCPU costs it a tenth. (For DEC, which leaves one flag alone, it would do more than
- * for SUB.) src/calibrate.rs runs the very same loop on the host to learn its speed.
+ * let it happen. Most of them do nothing: an emulator that counts instructions has nothing to do
+ * for those, and a busy vCPU costs it a tenth. (For DEC, which leaves one flag alone, it would do
+ * more than for SUB.) src/calibrate.rs runs the very same loop on the host to learn its speed.
  */
 #include "guest.h"
 
