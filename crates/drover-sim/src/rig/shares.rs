@@ -3,7 +3,7 @@
 //!
 //! A VM that runs its vCPUs together or not at all leaves pCPUs idle where it does not fit: the host
 //! has less to give than its pCPUs, all have less than they would be owed, and narrow VMs have what is
-//! left over besides. What holds nonetheless, because stopped time is paid back: the least served VM A
+//! left over besides. What should hold nonetheless, where stopped time is paid back: the least served VM A
 //! waits only while the others, with no more than it for each of their shares, are in its way. If A
 //! needs w pCPUs at once they hold more than P - w of the P; at least Q, the smallest such number that
 //! gangs and single vCPUs add up to. Let V be what A has for each share. Then
@@ -37,8 +37,9 @@ use drover_core::tree::{PoolSpec, Tree};
 const SHARES_RATIO_MAX: f64 = 20.0;
 /// What VMs want is known so long after they were found (policy/entitle.h).
 const SETTLED_NS: u64 = 100_000_000;
-/// Of what is worked out for VMs that may be held. The policy falls short of it in one such trial of
-/// a hundred, by up to two fifths (docs/simulator.md, "Open").
+/// Of what is worked out for VMs that may be held. In one such trial of a hundred somebody has less than all of
+/// it, by up to two fifths; whether the working out or the policy is wrong there is not known
+/// (docs/simulator.md, "Open").
 const KEPT_PART: f64 = 0.5;
 
 /// When shares are looked at: a while after all threads are known to be their VMs'. Until then they
