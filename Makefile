@@ -65,10 +65,11 @@ soak: build
 # built without.
 SANITIZE := -fsanitize=address,undefined
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+HOST_ = $(subst -,_,$(HOST))
 .PHONY: sim-sanitize
 sim-sanitize: setup
-	TARGET_CC=$(CLANG) RUSTFLAGS='-Clinker=$(CLANG) -Clink-arg=$(SANITIZE)' \
-		TARGET_CFLAGS='$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g' \
+	CC_$(HOST_)=$(CLANG) RUSTFLAGS='-Clinker=$(CLANG) -Clink-arg=$(SANITIZE)' \
+		CFLAGS_$(HOST_)='$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g' \
 		cargo test --release --locked -p drover-sim --lib --tests --target $(HOST) --target-dir target/sanitize
 
 COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4-reservation \
