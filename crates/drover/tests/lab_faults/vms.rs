@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Micro VMs as jobs see them.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, fs};
 
 use drover_guest::StatsReader;
 use nix::sys::signal::{Signal, kill};
@@ -106,27 +106,12 @@ pub fn start_quickly(vms: &[&MicroVm]) -> Daemon {
 /// Demands that every vCPU of all these VMs gets on within that time.
 pub fn all_progress_within(limit: Duration, vms: &[&MicroVm]) {
     let still = stand_still_for(limit, vms);
-    assert!(still.is_empty(), "no progress within {limit:?}: {still:?}");
+    assert!(still.is_empty(), "no progress within {limit:?}: {still:#?}");
 }
 
-/// A vCPU that does nothing.
-pub struct Still {
-    pub vm: String,
-    vcpu: usize,
-    progress: u64,
-    /// Of its thread, as `/proc` has it: R is ready or runs, S sleeps; none: it is gone.
-    pub state: Option<char>,
-}
-
-impl fmt::Debug for Still {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { vm, vcpu, progress, state } = self;
-        write!(f, "vCPU {vcpu} of {vm} at {progress}, {state:?}")
-    }
-}
-
-/// The vCPUs of these VMs that do not get on within that time.
-pub fn stand_still_for(limit: Duration, vms: &[&MicroVm]) -> Vec<Still> {
+/// The vCPUs of these VMs that do not get on within that time, and what their threads do: R is ready or runs, S
+/// sleeps; none: it is gone.
+fn stand_still_for(limit: Duration, vms: &[&MicroVm]) -> Vec<String> {
     let before: Vec<Vec<u64>> = vms.iter().map(|vm| vm.progress()).collect();
     let begun = Instant::now();
     let mut still = Vec::new();
@@ -140,7 +125,7 @@ pub fn stand_still_for(limit: Duration, vms: &[&MicroVm]) -> Vec<Still> {
         let threads = vm.vcpu_threads();
         for vcpu in (0..now.len()).filter(|&vcpu| stands(&now, vcpu)) {
             let state = threads.get(vcpu).and_then(|&thread| state_of(thread));
-            still.push(Still { vm: vm.name.clone(), vcpu, progress: now[vcpu], state });
+            still.push(format!("vCPU {vcpu} of {} at {}, {state:?}", vm.name, now[vcpu]));
         }
     }
     still
