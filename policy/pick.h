@@ -57,27 +57,29 @@ enum picked {
  * A VM whose counted thread could not be taken is on its way in or out of the
  * queue. Ask somebody else first: put it later, by a slice and from try to try by
  * more, until a thread of it comes or goes (waiting.h), this pCPU asks again, or its
- * time has come.
+ * time has come. Returns the key it is put at.
  */
-static __always_inline void pick_ask_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
-					   u32 try)
+static __always_inline u64 pick_put_later(struct drover *d, u32 pcpu, u64 key, u32 try)
 {
 	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
 	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
 
-	tournament_settle(d, cell_index, tournament_slot(key), key, key + step);
 	pcpu_at(d, pcpu)->put_later = tournament_slot(key) + 1;
+	return key + step;
+}
+
+static __always_inline void pick_ask_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
+					   u32 try)
+{
+	tournament_settle(d, cell_index, tournament_slot(key), key,
+			  pick_put_later(d, pcpu, key, try));
 }
 
 /* Likewise one that is due (reserve.h). */
 static __always_inline void pick_due_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
 					   u32 try)
 {
-	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
-	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
-
-	reserve_settle(d, cell_index, tournament_slot(key), key, key + step);
-	pcpu_at(d, pcpu)->put_later = tournament_slot(key) + 1;
+	reserve_settle(d, cell_index, tournament_slot(key), key, pick_put_later(d, pcpu, key, try));
 }
 
 /*

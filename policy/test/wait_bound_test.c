@@ -59,17 +59,22 @@ static void who_does_not_wait_is_left_alone(void)
 	CHECK_EQ(vm_at(&g->d, 9)->nr_forgiven, 0);
 }
 
+/* A vCPU, asleep, of a VM of so many shares, that may run on pCPU 0 only. */
+static struct task_struct *pinned_vcpu(u32 tgid, u32 shares)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+	kernel_vm(g, tgid)->shares_asked = shares;
+	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	kernel_set_affinity(g, task, 1);
+	return task;
+}
+
 static void a_pinned_vm_of_few_shares_does_not_wait_longer(void)
 {
 	g = fake_ground(2, 1);
-	for (u32 i = 0; i < 2; i++) {
-		struct task_struct *task = kernel_thread(g, i + 1, THREAD_VCPU);
-
-		kernel_vm(g, i + 1)->shares_asked = i ? 1000000 : 1;
-		vm_settle_shares(&g->d, kernel_vm(g, i + 1));
-		kernel_set_affinity(g, task, 1);
-		kernel_wake(g, task);
-	}
+	kernel_wake(g, pinned_vcpu(1, 1));
+	kernel_wake(g, pinned_vcpu(2, 1000000));
 	kernel_busy_vm(g, 3, 4, 4000);
 	kernel_run(g, 10 * SECOND);
 	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
@@ -79,19 +84,15 @@ static void a_pinned_vm_of_few_shares_does_not_wait_longer(void)
 /* Turns that others cut short are no turns: the next would be a second away. */
 static void a_turn_is_not_cut_short_by_who_wakes(void)
 {
-	g = fake_ground(2, 1);
-	for (u32 i = 0; i < 3; i++) {
-		struct task_struct *task = kernel_thread(g, i + 1, THREAD_VCPU);
+	struct task_struct *sleeper;
 
-		kernel_vm(g, i + 1)->shares_asked = i ? 1000000 : 1;
-		vm_settle_shares(&g->d, kernel_vm(g, i + 1));
-		kernel_set_affinity(g, task, 1);
-		if (i == 2) {
-			task->burst_ns = task->burst_left_ns = 20 * US;
-			task->sleep_ns = 400 * US;
-		}
-		kernel_wake(g, task);
-	}
+	g = fake_ground(2, 1);
+	kernel_wake(g, pinned_vcpu(1, 1));
+	kernel_wake(g, pinned_vcpu(2, 1000000));
+	sleeper = pinned_vcpu(3, 1000000);
+	sleeper->burst_ns = sleeper->burst_left_ns = 20 * US;
+	sleeper->sleep_ns = 400 * US;
+	kernel_wake(g, sleeper);
 	kernel_run(g, 10 * SECOND);
 	CHECK(g->task[0].cpu_time_ns >= 8 * 2 * MS);
 }
