@@ -241,17 +241,18 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 {
 	u32 i;
 
-	entitle_look(d, now_ns);
 	alarm_mend(d, now_ns);
-	if (d->nr_bound)
-		return ENTITLE_PERIOD_NS;
+	if (d->nr_bound) {
+		entitle_look(d, now_ns);
+		return entitle_period_ns(d);
+	}
 	for_each_index(i, 0, d->slots_in_use) {
 		if (vm_at(d, i)->state == VM_LIVE)
 			share_set(vm_at(d, i), vm_at(d, i)->shares);
 	}
 	__sync_lock_test_and_set(&d->looking, 0);
 	/* An order may have come since: then it did not see that nobody looks. */
-	return drover_begins_to_look(d) ? ENTITLE_PERIOD_NS : 0;
+	return drover_begins_to_look(d) ? entitle_period_ns(d) : 0;
 }
 
 /* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
@@ -297,21 +298,14 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }
 
-/*
- * It takes nobody from now on. Since it began to go offline the kernel has let it take
- * nobody from elsewhere: whom it asked for, and put later for that (pick.h), is not.
- */
+/* It takes nobody from now on. */
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
-	u32 i;
-
 	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
 		__sync_fetch_and_sub(&d->nr_online, 1);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->orphans = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
-	for_each_index(i, 0, d->slots_in_use)
-		waiting_settle_cells(d, i);
 }
 
 #endif

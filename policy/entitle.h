@@ -4,8 +4,9 @@
  *
  * Idea. Shares alone say what a VM is owed beside siblings that want all they can
  * get. Reservations, limits, pools and siblings that want little change that: what
- * one leaves is its siblings' first. So every 9.7 ms, while any such setting is
- * there, the tree is filled with CPU time like a vessel with water: in each pool
+ * one leaves is its siblings' first. So while any such setting is there, every 9.7 ms,
+ * or less often where there are many, so that it takes a thousandth or two of one pCPU
+ * at most, the tree is filled with CPU time like a vessel with water: in each pool
  * there is a level, CPU per share, and a child holds
  *     shares * level, but no less than is reserved and no more than its limit,
  * and, to find the level, no more than it wants: what it received since the last
@@ -32,9 +33,9 @@
  * at 1, the others divide 3 by 7: level 0.43 a thousand shares. vm0 is weighed as
  * 1 / 0.43 = 2333 shares, the others as 1000.
  *
- * What it is bad at. It lags by two looks or so; what a VM wants is guessed from
- * the past. Nothing is known of pinning. One pCPU does it for all; what that costs
- * with 1000 VMs has not been measured.
+ * What it is bad at. It lags by two looks or so, which with 1000 VMs are 50 ms; what a
+ * VM wants is guessed from the past. Nothing is known of pinning. One pCPU does it for
+ * all (`drover policy-cost` tells what that costs).
  */
 #ifndef DROVER_ENTITLE_H
 #define DROVER_ENTITLE_H
@@ -44,6 +45,10 @@
 
 /* No multiple of what guests' clocks go by: looks must not fall into step with them. */
 #define ENTITLE_PERIOD_NS 9700000ULL
+/* For each VM and pool at least so long, of which one look takes some 40 ns. */
+#define ENTITLE_PERIOD_EACH_NS 25300ULL
+/* What is wanted is averaged over that. */
+#define ENTITLE_MEMORY_NS (4 * ENTITLE_PERIOD_NS)
 /* Steps at most; one or two suffice where little has changed. */
 #define ENTITLE_ROUNDS 32
 /* A level that moves by less than that part of itself has been found. */
@@ -80,7 +85,22 @@ static __always_inline u64 entitle_limit_ucpu(u32 limit_mcpu)
 	return limit_mcpu ? entitle_ucpu(limit_mcpu) : ~0ULL;
 }
 
+/* Until the next look. */
+static __always_inline u64 entitle_period_ns(struct drover *d)
+{
+	return most_of(ENTITLE_PERIOD_NS, (d->slots_in_use + d->nr_pools) * ENTITLE_PERIOD_EACH_NS);
+}
+
 /* --- what is wanted --- */
+
+/* The mean of what was wanted and what is, which was measured for so long. */
+static __always_inline u64 entitle_mean(u64 before, u64 wanted, u64 elapsed_ns)
+{
+	u64 memory_us = ENTITLE_MEMORY_NS / 1000;
+	u64 elapsed_us = least_of(elapsed_ns / 1000, memory_us);
+
+	return (before * (memory_us - elapsed_us) + wanted * elapsed_us) / memory_us;
+}
 
 /* What runs on that pCPU has not been charged lately. */
 static __always_inline void entitle_see_running(struct drover *d, u32 at, u64 now_ns)
@@ -96,7 +116,7 @@ static __always_inline void entitle_see_running(struct drover *d, u32 at, u64 no
 /* A thread of the VM is about to wake: how few were awake before? */
 static __always_inline void entitle_note_wake(struct drover *d, struct vm *vm)
 {
-	u32 awake = vm->nr_running + vm->nr_waiting;
+	u32 awake = share_nr_running(vm) + vm->nr_waiting;
 
 	if (d->nr_bound && awake < vm->least_awake)
 		vm->least_awake = awake;
@@ -112,7 +132,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
 	struct vm *vm = vm_at(d, slot);
 	u64 total_ns = vm->vcpu_run_ns + vm->helper_run_ns + vm->uncharged_ns;
 	s64 ran_ns = (s64)(total_ns - vm->seen_run_ns);
-	u32 awake = vm->nr_running + vm->nr_waiting;
+	u32 awake = share_nr_running(vm) + vm->nr_waiting;
 	u64 wanted = least_of(awake, vm->least_awake) * ENTITLE_PCPU_UCPU;
 
 	vm->uncharged_ns = 0;
@@ -124,7 +144,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
 	wanted = most_of(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
 	wanted = least_of(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)
-		wanted = ((u64)vm->wanted_ucpu * 3 + wanted) / 4;
+		wanted = entitle_mean(vm->wanted_ucpu, wanted, elapsed_ns);
 	vm->wanted_ucpu = (u32)wanted;
 	vm->seen_run_ns = total_ns;
 	return 0;
@@ -384,7 +404,7 @@ static __always_inline void entitle_scale(struct drover *d)
 					      1 << ENTITLE_SCALE_SHIFT;
 }
 
-/* Look at all VMs and pools; every ENTITLE_PERIOD_NS. */
+/* Look at all VMs and pools; every entitle_period_ns. */
 static __always_inline void entitle_look(struct drover *d, u64 now_ns)
 {
 	u64 elapsed_ns = now_ns - d->entitled_at_ns;

@@ -27,6 +27,10 @@
  * alone, entitle.h, would hold a pool's limit in the mean of a second, but neither
  * on idle pCPUs nor in each 100 ms.)
  *
+ * Of a thousand VMs under limits few matter at any moment: those with threads that run,
+ * at every alarm, and those whose own limit is spent, when that is due. These are
+ * *watched*: a bit each. All others are looked at only when the limit of a pool turns.
+ *
  * Worked example. A VM of four busy vCPUs, limited to 50 %, on four pCPUs. Tokens:
  * 1 ms when it is let go. Its four vCPUs run for 0.25 ms, and it is spent: the
  * record has 1 ms more of the 50.4 ms it may. 2 ms later it has 1 ms again. 44 times
@@ -200,11 +204,7 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 /* What all threads of the VM have used in its life, charged or not. */
 static __always_inline u64 limit_used_ns(struct vm *vm, u64 now_ns)
 {
-	u64 uncharged_ns = vm->nr_running * now_ns - vm->begun_sum_ns;
-	u64 used_ns = vm->vcpu_run_ns + vm->helper_run_ns;
-
-	/* Clocks of pCPUs differ by a little. */
-	return (s64)uncharged_ns > 0 ? used_ns + uncharged_ns : used_ns;
+	return vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
 }
 
 static __always_inline void limit_add(struct limit *l, u64 came_ns, u32 running)
@@ -217,7 +217,7 @@ static __always_inline void limit_add(struct limit *l, u64 came_ns, u32 running)
 CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 running = vm->nr_running;
+	u32 running = share_nr_running(vm);
 	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
 	u64 came_ns = limit_used_ns(vm, now_ns) - vm->limit_seen_ns;
 	u32 step;
@@ -273,7 +273,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
 	waiting_settle_cells(d, slot);
-	if (hold && vm->nr_running)
+	if (hold && share_nr_running(vm))
 		limit_stop(d, slot);
 	return 0;
 }
@@ -370,68 +370,149 @@ static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime
 		limit_preempt(d, threads, vtime_ns, now_ns);
 }
 
-/* Hold those whose limits are spent, let those go whose limits are not. */
-static __always_inline void limit_enforce(struct drover *d, u64 now_ns)
+/* Hold the VM if a limit above it is spent, let it go if none is. */
+CHECKED_APART int limit_enforce(THE_DROVER, u32 slot, u64 now_ns)
 {
-	u64 first_ns = 0;
-	u32 threads = 0;
-	u32 i;
+	struct vm *vm = vm_at(d, slot);
+	bool hold = vm->capped && limit_is_spent(d, slot);
+	u64 vtime_ns;
 
-	for_each_index(i, 1, d->slots_in_use) {
-		struct vm *vm = vm_at(d, i);
-		u64 vtime_ns;
-		bool hold;
-
-		if (vm->state != VM_LIVE || (!vm->capped && !vm->at_limit))
-			continue;
-		hold = vm->capped && limit_is_spent(d, i);
-		if (hold == vm->at_limit)
-			continue;
-		limit_hold(d, i, hold, now_ns);
-		if (hold || !vm->nr_waiting)
-			continue;
-		vtime_ns = vm->vtime_ns + share_weigh(vm, d->params.preempt_gain_ns);
-		if (!threads || (s64)(vtime_ns - first_ns) < 0)
-			first_ns = vtime_ns;
-		threads += vm->nr_waiting;
-	}
-	if (threads)
-		limit_offer(d, threads, first_ns, now_ns);
+	if (vm->state != VM_LIVE || hold == vm->at_limit)
+		return 0;
+	limit_hold(d, slot, hold, now_ns);
+	if (hold || !vm->nr_waiting)
+		return 0;
+	vtime_ns = vm->vtime_ns + share_weigh(vm, d->params.preempt_gain_ns);
+	if (!d->let_go || (s64)(vtime_ns - d->let_go_vtime_ns) < 0)
+		d->let_go_vtime_ns = vtime_ns;
+	d->let_go += vm->nr_waiting;
+	return 0;
 }
 
-/* Look at all limits and do what they ask. The alarm has gone off. */
+/* --- who is watched --- */
+
+/* Look at the VM at the next alarm. */
+static __always_inline void limit_watch(struct drover *d, u32 slot)
+{
+	u64 *word = &d->limit_watched[bounded(slot / 64, DROVER_MAX_VMS / 64)];
+	u64 bit = 1ULL << (slot % 64);
+
+	d->limit_due_ns[bounded(slot, DROVER_MAX_VMS)] = 0;
+	if (!(*(volatile u64 *)word & bit))
+		__sync_fetch_and_or(word, bit);
+}
+
+/* Not before then; LIMIT_NO_ALARM: not before one of its threads runs. */
+static __always_inline void limit_watch_at(struct drover *d, u32 slot, u64 at_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	__sync_lock_test_and_set(&d->limit_due_ns[bounded(slot, DROVER_MAX_VMS)], at_ns);
+	if (at_ns == LIMIT_NO_ALARM)
+		__sync_fetch_and_and(&d->limit_watched[bounded(slot / 64, DROVER_MAX_VMS / 64)],
+				     ~(1ULL << (slot % 64)));
+	/* Who begins to run at this moment either saw that or is seen here. */
+	if (vm->capped && share_nr_running(vm))
+		limit_watch(d, slot);
+}
+
+/* The VM is watched: what it used, its own limit, and what follows. Returns when that is due again.
+ */
+CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
+{
+	u64 due_ns = d->limit_due_ns[bounded(slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, slot);
+	u64 at_ns = LIMIT_NO_ALARM;
+
+	if (due_ns > now_ns + ALARM_EARLY_NS)
+		return due_ns;
+	if (vm->state == VM_LIVE && vm->capped) {
+		limit_of_vm(d, slot)->running = 0;
+		limit_gather(d, slot, now_ns);
+		if (vm->limit_mcpu)
+			at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
+	}
+	limit_enforce(d, slot, now_ns);
+	limit_watch_at(d, slot, at_ns);
+	return at_ns;
+}
+
+/* The same for a pool, when all VMs in it that run have been seen. */
+CHECKED_APART u64 limit_visit_pool(THE_DROVER, u32 pool, u64 now_ns)
+{
+	u64 *due_ns = &d->limit_due_ns[bounded(limit_of_pool(pool), DROVER_LIMITS)];
+	struct limit *l = limit_at(d, limit_of_pool(pool));
+
+	if (l->spent && *due_ns > now_ns + ALARM_EARLY_NS)
+		return *due_ns;
+	if (!l->spent && !l->running && !l->came_ns)
+		return LIMIT_NO_ALARM;
+	*due_ns = limit_look_at(d, limit_of_pool(pool), pool_at(d, pool)->limit_mcpu, now_ns);
+	return *due_ns;
+}
+
+/* The place of the lowest bit that is set; there is one. */
+static __always_inline u32 limit_lowest(u64 bits)
+{
+	u32 place = 0;
+	u32 half;
+
+	for (half = 32; half; half /= 2) {
+		if (bits & ((1ULL << half) - 1))
+			continue;
+		bits >>= half;
+		place += half;
+	}
+	return place;
+}
+
+/* Visit those watched of 64 VMs. Returns when the first of them is due again. */
+CHECKED_APART u64 limit_visit_word(THE_DROVER, u32 word, u64 now_ns)
+{
+	u64 bits = d->limit_watched[bounded(word, DROVER_MAX_VMS / 64)];
+	u64 next_ns = LIMIT_NO_ALARM;
+	u32 i;
+
+	for_each_index(i, 0, 64) {
+		u64 at_ns;
+
+		if (!bits)
+			break;
+		at_ns = limit_visit(d, word * 64 + limit_lowest(bits), now_ns);
+		next_ns = least_of(at_ns, next_ns);
+		bits &= bits - 1;
+	}
+	return next_ns;
+}
+
+/* Look at all limits that are due and do what they ask. The alarm has gone off. */
 static __always_inline void limit_look(struct drover *d, u64 now_ns)
 {
 	u64 next_ns = LIMIT_NO_ALARM;
-	u64 at_ns;
+	bool turned = false;
 	u32 i;
 
-	for_each_index(i, 0, d->nr_pools)
-		limit_at(d, limit_of_pool(d->pool_order[bounded(i, DROVER_MAX_POOLS)]))->running =
+	d->let_go = 0;
+	for_each_index(i, 0, d->nr_pools_limited)
+		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->running =
 			0;
-	for_each_index(i, 1, d->slots_in_use) {
-		struct vm *vm = vm_at(d, i);
+	for_each_index(i, 0, (d->slots_in_use + 63) / 64)
+		next_ns = least_of(limit_visit_word(d, i, now_ns), next_ns);
+	for_each_index(i, 0, d->nr_pools_limited) {
+		u32 pool = d->pool_limited[bounded(i, DROVER_MAX_POOLS)];
+		u32 spent = limit_at(d, limit_of_pool(pool))->spent;
 
-		if (vm->state != VM_LIVE || !vm->capped)
-			continue;
-		limit_of_vm(d, i)->running = 0;
-		limit_gather(d, i, now_ns);
-		if (!vm->limit_mcpu)
-			continue;
-		at_ns = limit_look_at(d, i, vm->limit_mcpu, now_ns);
-		next_ns = least_of(at_ns, next_ns);
+		next_ns = least_of(limit_visit_pool(d, pool, now_ns), next_ns);
+		turned |= spent != limit_at(d, limit_of_pool(pool))->spent;
 	}
-	for_each_index(i, 0, d->nr_pools) {
-		u32 pool = d->pool_order[bounded(i, DROVER_MAX_POOLS)];
-
-		if (!pool_at(d, pool)->limit_mcpu)
-			continue;
-		at_ns = limit_look_at(d, limit_of_pool(pool), pool_at(d, pool)->limit_mcpu, now_ns);
-		next_ns = least_of(at_ns, next_ns);
+	if (turned) {
+		for_each_index(i, 1, d->slots_in_use)
+			limit_enforce(d, i, now_ns);
 	}
-	limit_enforce(d, now_ns);
+	if (d->let_go)
+		limit_offer(d, d->let_go, d->let_go_vtime_ns, now_ns);
 	if (next_ns != LIMIT_NO_ALARM)
-		alarm_at(d, next_ns);
+		alarm_at(d, most_of(next_ns, now_ns + LIMIT_STEP_NS));
 }
 
 /* --- events --- */
@@ -452,6 +533,7 @@ CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
 	u32 step;
 
+	limit_watch(d, slot);
 	if (vm->limit_mcpu)
 		limit_begin_at(d, limit_of_vm(d, slot), now_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
@@ -486,6 +568,7 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 	if (capped && !before)
 		vm->limit_seen_ns = limit_used_ns(vm, ground_now_ns(d));
 	__sync_fetch_and_add(&d->nr_capped, capped - before);
+	limit_watch(d, slot);
 	if (capped || before)
 		alarm_at(d, ground_now_ns(d));
 	return 0;

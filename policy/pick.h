@@ -53,50 +53,6 @@ enum picked {
 	PICKED_WAITING, /* somebody was taken */
 };
 
-/*
- * A VM whose counted thread could not be taken is on its way in or out of the
- * queue. Ask somebody else first: put it later, by a slice and from try to try by
- * more, until a thread of it comes or goes (waiting.h), this pCPU asks again, or its
- * time has come. Returns the key it is put at.
- */
-static __always_inline u64 pick_put_later(struct drover *d, u32 pcpu, u64 key, u32 try)
-{
-	u64 step_ns = d->params.slice_ns << (2 * bounded(try, 8));
-	u64 step = (step_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
-
-	pcpu_at(d, pcpu)->put_later = tournament_slot(key) + 1;
-	return key + step;
-}
-
-static __always_inline void pick_ask_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
-					   u32 try)
-{
-	tournament_settle(d, cell_index, tournament_slot(key), key,
-			  pick_put_later(d, pcpu, key, try));
-}
-
-/* Likewise one that is due (reserve.h). */
-static __always_inline void pick_due_later(struct drover *d, u32 pcpu, u32 cell_index, u64 key,
-					   u32 try)
-{
-	reserve_settle(d, cell_index, tournament_slot(key), key, pick_put_later(d, pcpu, key, try));
-}
-
-/*
- * The VM this pCPU put later last time is in its queue by now, or gone: the kernel puts a
- * thread there a moment after it was counted, and tells nobody. By three tries it was put
- * later by 147 ms, and would wait for so long.
- */
-static __always_inline void pick_ask_again(struct drover *d, u32 pcpu)
-{
-	u32 later = pcpu_at(d, pcpu)->put_later;
-
-	if (!later)
-		return;
-	pcpu_at(d, pcpu)->put_later = 0;
-	waiting_settle_cells(d, bounded(later - 1, DROVER_MAX_VMS));
-}
-
 /* The VM's queue in that cell, or in the glanced one if a sibling there has run less. */
 CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 {
@@ -149,18 +105,18 @@ CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 }
 
 /* Take a thread of the cell's least served VM, or of one that is owed a turn. */
-CHECKED_APART bool pick_from_cell(THE_DROVER, u32 pcpu, u32 cell_index, u64 key, u32 try)
+CHECKED_APART bool pick_from_cell(THE_DROVER, u32 pcpu, u32 cell_index, u64 key)
 {
 	u32 slot = tournament_slot(key);
 
-	if (d->nr_choosy && !cosched_admits(d, pcpu, cell_index, slot, 0))
-		return false;
-	if (wait_bound_owes_turn(d, cell_index, slot))
-		return wait_bound_serve_turn(d, pcpu, cell_index, slot);
-	share_clock_to(d, vm_at(d, slot)->vtime_ns);
-	if (pick_from_vm(d, pcpu, cell_index, slot))
-		return true;
-	pick_ask_later(d, pcpu, cell_index, key, try);
+	if (!d->nr_choosy || cosched_admits(d, pcpu, cell_index, slot, 0)) {
+		if (wait_bound_owes_turn(d, cell_index, slot))
+			return wait_bound_serve_turn(d, pcpu, cell_index, slot);
+		share_clock_to(d, vm_at(d, slot)->vtime_ns);
+		if (pick_from_vm(d, pcpu, cell_index, slot))
+			return true;
+	}
+	refused_add(d, pcpu, cell_index, slot);
 	return false;
 }
 
@@ -221,11 +177,12 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 	theirs = share_least_served(d, other);
 	if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 		return false;
-	return pick_from_cell(d, pcpu, other, theirs, 0);
+	return pick_from_cell(d, pcpu, other, theirs);
 }
 
-/* The key of the least served VM of the cell that is not held for its siblings (cosched.h). */
-CHECKED_APART u64 pick_least_not_held(THE_DROVER, u32 cell_index)
+/* Of the VMs of the cell neither refused nor held for their siblings, the least served one's key.
+ */
+CHECKED_APART u64 pick_least_not_held(THE_DROVER, u32 pcpu, u32 cell_index)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 	u32 nr_slots = d->slots_in_use;
@@ -237,7 +194,8 @@ CHECKED_APART u64 pick_least_not_held(THE_DROVER, u32 cell_index)
 	for_each_index(slot, 0, nr_slots) {
 		u64 key = tournament_leaf(&cell->by_share, slot);
 
-		if (!vm_at(d, slot)->held_since_ns && tournament_before(key, best))
+		if (tournament_before(key, best) && !vm_at(d, slot)->held_since_ns &&
+		    !refused_has(d, pcpu, cell_index, slot))
 			best = key;
 	}
 	return best;
@@ -281,7 +239,7 @@ CHECKED_APART bool pick_held(THE_DROVER, u32 pcpu, u32 cell_index)
 		if (slot == DROVER_HOST_SLOT || key == TOURNAMENT_NOBODY)
 			break;
 		after_ns = vm_at(d, slot)->held_since_ns;
-		found = pick_from_cell(d, pcpu, cell_index, key, try);
+		found = pick_from_cell(d, pcpu, cell_index, key);
 		if (found)
 			break;
 	}
@@ -295,11 +253,11 @@ CHECKED_APART bool pick_beside_held(THE_DROVER, u32 pcpu, u32 cell_index, u64 be
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = pick_least_not_held(d, cell_index);
+		u64 key = pick_least_not_held(d, pcpu, cell_index);
 
 		if (!tournament_before(key, before))
 			break;
-		found = pick_from_cell(d, pcpu, cell_index, key, try);
+		found = pick_from_cell(d, pcpu, cell_index, key);
 		if (found)
 			break;
 	}
@@ -319,12 +277,13 @@ CHECKED_APART bool pick_from_foreign(THE_DROVER, u32 pcpu, u32 other)
 	bool found = false;
 	u32 try;
 
+	refused_forget(d, pcpu);
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = share_least_served(d, other);
+		u64 key = share_least_served_for(d, pcpu, other);
 
 		if (key == TOURNAMENT_NOBODY)
 			break;
-		found = pick_from_cell(d, pcpu, other, key, try);
+		found = pick_from_cell(d, pcpu, other, key);
 		if (found)
 			break;
 	}
@@ -439,8 +398,9 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = reserve_first_due(d, home);
-		u64 theirs = glance == home ? TOURNAMENT_NOBODY : reserve_first_due(d, glance);
+		u64 key = reserve_first_due(d, pcpu, home);
+		u64 theirs =
+			glance == home ? TOURNAMENT_NOBODY : reserve_first_due(d, pcpu, glance);
 		bool here = !tournament_before(theirs, key);
 		u64 first = here ? key : theirs;
 		u32 slot = tournament_slot(first);
@@ -453,7 +413,7 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 			pick_note_served(d, pcpu, here ? home : glance, slot, true);
 			return true;
 		}
-		pick_due_later(d, pcpu, here ? home : glance, first, try);
+		refused_add(d, pcpu, here ? home : glance, slot);
 	}
 	return false;
 }
@@ -502,7 +462,7 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 home, u32 stay)
 {
 	struct vm *vm = vm_at(d, stay);
-	u64 round_ns = share_weigh(vm, d->params.slice_ns * (vm->nr_running + 1));
+	u64 round_ns = share_weigh(vm, d->params.slice_ns * (share_nr_running(vm) + 1));
 	struct cell *cell = ground_cell(d, home);
 	u64 waiting = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
 	u64 best;
@@ -606,7 +566,7 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	u32 home = pcpu_at(d, pcpu)->cell;
 	u64 running_key = TOURNAMENT_NOBODY;
 	bool running = slot < DROVER_MAX_VMS;
-	u32 held = DROVER_HOST_SLOT;
+	bool held = false;
 	u32 chooses = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->chooses, 0);
 	u32 stay;
 	u32 try;
@@ -616,7 +576,7 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
 	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) || pick_called(d, pcpu))
 		return false;
-	pick_ask_again(d, pcpu);
+	refused_forget(d, pcpu);
 	pick_next_glance(pcpu_at(d, pcpu));
 	if (d->nr_reserved) {
 		u32 picked = pick_by_reserve(d, pcpu, running ? slot : DROVER_HOST_SLOT);
@@ -639,8 +599,7 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		running_key =
 			tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
 	for_each_index(try, 0, PICK_TRIES) {
-		/* Or the next after the one that may not start. */
-		u64 key = share_least_served_but(d, home, held);
+		u64 key = share_least_served_for(d, pcpu, home);
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 
@@ -651,12 +610,11 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		if (best == TOURNAMENT_NOBODY)
 			break;
 		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :
-				      pick_from_cell(d, pcpu, home, key, try))
+				      pick_from_cell(d, pcpu, home, key))
 			return false;
-		if (vm_at(d, tournament_slot(key))->held_since_ns)
-			held = tournament_slot(key);
+		held |= vm_at(d, tournament_slot(key))->held_since_ns != 0;
 	}
-	if (held != DROVER_HOST_SLOT && pick_around_held(d, pcpu, home, running_key))
+	if (held && pick_around_held(d, pcpu, home, running_key))
 		return false;
 	return !pick_anywhere(d, pcpu, home);
 }

@@ -39,18 +39,13 @@
 #ifndef DROVER_SHARE_H
 #define DROVER_SHARE_H
 
-#include "tournament.h"
+#include "refused.h"
 
 #define SHARE_INVERSE_SHIFT 20
 
 static __always_inline struct vm *vm_at(struct drover *d, u32 slot)
 {
 	return &d->vm[bounded(slot, DROVER_MAX_VMS)];
-}
-
-static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
-{
-	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
 }
 
 /* CPU time as the VM's virtual time sees it. */
@@ -90,19 +85,41 @@ static __always_inline void share_bound_claim(struct drover *d, struct vm *vm, u
 		vm->vtime_ns = floor_ns;
 }
 
+/*
+ * Of a VM's running threads two things are asked at once: how many there are, and since
+ * when they have not been charged, summed up. Both are in one word, the count in its low
+ * bits, the sum, which wraps, above: who read one before a thread began and the other
+ * after would take all time there ever was for time not charged.
+ */
+#define SHARE_COUNT_BITS 13
+
+static __always_inline u32 share_nr_running(struct vm *vm)
+{
+	return *(volatile u64 *)&vm->running_sum & ((1 << SHARE_COUNT_BITS) - 1);
+}
+
+/* What its running threads were not charged for yet. */
+static __always_inline u64 share_uncharged_ns(struct vm *vm, u64 now_ns)
+{
+	u64 word = *(volatile u64 *)&vm->running_sum;
+	u64 count = word & ((1 << SHARE_COUNT_BITS) - 1);
+	s64 shifted = (s64)((count * now_ns << SHARE_COUNT_BITS) - (word - count));
+
+	/* Clocks of pCPUs differ by a little. */
+	return shifted > 0 ? (u64)shifted >> SHARE_COUNT_BITS : 0;
+}
+
 /* The thread begins to run: from now on its time is the VM's, although not charged yet. */
 static __always_inline void share_begin(struct vm *vm, struct thread *t, u64 now_ns)
 {
 	t->begun_ns = now_ns;
-	__sync_fetch_and_add(&vm->begun_sum_ns, now_ns);
-	__sync_fetch_and_add(&vm->nr_running, 1);
+	__sync_fetch_and_add(&vm->running_sum, (now_ns << SHARE_COUNT_BITS) + 1);
 }
 
 /* It stops. */
 static __always_inline void share_end(struct vm *vm, struct thread *t)
 {
-	__sync_fetch_and_sub(&vm->nr_running, 1);
-	__sync_fetch_and_sub(&vm->begun_sum_ns, t->begun_ns);
+	__sync_fetch_and_sub(&vm->running_sum, (t->begun_ns << SHARE_COUNT_BITS) + 1);
 }
 
 /*
@@ -111,12 +128,7 @@ static __always_inline void share_end(struct vm *vm, struct thread *t)
  */
 static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
 {
-	u64 uncharged_ns = vm->nr_running * now_ns - vm->begun_sum_ns;
-
-	/* Clocks of pCPUs differ by a little. */
-	if ((s64)uncharged_ns <= 0)
-		return vm->vtime_ns;
-	return vm->vtime_ns + share_weigh(vm, uncharged_ns);
+	return vm->vtime_ns + share_weigh(vm, share_uncharged_ns(vm, now_ns));
 }
 
 /* What a VM that is awake may be owed. */
@@ -170,43 +182,39 @@ static __always_inline u64 share_key(struct drover *d, struct cell *cell, u32 sl
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
 }
 
-/* The first leaf of the cell, or the first but for that VM's; DROVER_HOST_SLOT: of all. */
-static __always_inline u64 share_first_leaf(struct drover *d, struct cell *cell, u32 but)
-{
-	return but == DROVER_HOST_SLOT ? tournament_best(d, &cell->by_share) :
-					 tournament_best_but(d, &cell->by_share, but);
-}
-
 /*
- * The key of the cell's least served VM, but for that one's, or TOURNAMENT_NOBODY.
- * Corrects leaves that lag behind their VM on the way; a few tries suffice because
- * only VMs that ran since they were last looked at can lag.
+ * The key of the cell's least served VM, but for those that pCPU has refused, or
+ * TOURNAMENT_NOBODY. Corrects leaves that lag behind their VM on the way; a few tries
+ * suffice because only VMs that ran since they were last looked at can lag.
  */
-CHECKED_APART u64 share_least_served_but(THE_DROVER, u32 cell_index, u32 but)
+CHECKED_APART u64 share_least_served_for(THE_DROVER, u32 pcpu, u32 cell_index)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u64 key = cell ? share_first_leaf(d, cell, but) : TOURNAMENT_NOBODY;
 	u64 now_ns = ground_now_ns(d);
+	u64 key;
 	u32 try;
 
+	if (!cell)
+		return TOURNAMENT_NOBODY;
+	key = refused_best_of_others(d, pcpu, cell_index, false);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
 		u64 fresh;
 
-		if (!cell || key == TOURNAMENT_NOBODY || cell->turns[bounded(slot, DROVER_MAX_VMS)])
+		if (key == TOURNAMENT_NOBODY || cell->turns[bounded(slot, DROVER_MAX_VMS)])
 			break;
 		fresh = tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, cell_index, slot, key, fresh);
-		key = share_first_leaf(d, cell, but);
+		key = refused_best_of_others(d, pcpu, cell_index, false);
 	}
 	return key;
 }
 
 static __always_inline u64 share_least_served(struct drover *d, u32 cell_index)
 {
-	return share_least_served_but(d, cell_index, DROVER_HOST_SLOT);
+	return share_least_served_for(d, REFUSED_BY_NOBODY, cell_index);
 }
 
 #endif

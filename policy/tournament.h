@@ -75,22 +75,6 @@ static __always_inline u64 tournament_best(struct drover *d, struct tournament *
 	return *(volatile u64 *)&among->node[root];
 }
 
-/* The best key but for that slot's. Needs no lock. */
-static __always_inline u64 tournament_best_but(struct drover *d, struct tournament *among, u32 slot)
-{
-	u64 at = DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS);
-	u64 best = TOURNAMENT_NOBODY;
-
-	for (u32 level = 0; level < DROVER_SLOT_BITS && level < d->tournament_levels; level++) {
-		u64 other = *(volatile u64 *)&among->node[bounded(at ^ 1, 2 * DROVER_MAX_VMS)];
-
-		if (tournament_before(other, best))
-			best = other;
-		at = bounded(at >> 1, 2 * DROVER_MAX_VMS);
-	}
-	return best;
-}
-
 static __always_inline u64 tournament_leaf(struct tournament *among, u32 slot)
 {
 	return *(volatile u64 *)&among->node[DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS)];

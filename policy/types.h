@@ -60,6 +60,8 @@ typedef int64_t s64;
 /* Limits: a record for each VM and pool, with room for 128 ms. */
 #define DROVER_LIMITS 4096
 #define DROVER_LIMIT_BINS 256
+/* VMs that a pCPU may pass over in one pick. */
+#define DROVER_REFUSED 16
 
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
@@ -90,7 +92,7 @@ enum vm_state {
 /* One VM: the scheduled thing. Also slot 0, the host's own tasks. */
 struct vm {
 	u64 vtime_ns;          /* CPU time charged, divided by shares */
-	u64 begun_sum_ns;      /* of its running threads: since when not charged, summed up */
+	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vruntime_floor_ns; /* where a thread that arrives or wakes begins */
 	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
 	u64 id;  /* never reused, so that a late order finds nobody */
@@ -102,7 +104,6 @@ struct vm {
 	u32 nr_vcpus;
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
 	u32 nr_waiting; /* threads ready and not running, in all queues */
-	u32 nr_running;
 	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
@@ -119,7 +120,6 @@ struct vm {
 	u32 together; /* its vCPUs are played in rounds */
 	u32 round;    /* the last round in which it was chosen */
 	u32 round_cell; /* and where first */
-	u32 pad;
 	/* its vCPUs kept from drifting apart, cosched.h */
 	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
 	u64 held_since_ns;     /* may not start; 0: it may */
@@ -247,10 +247,11 @@ struct pcpu {
 	u32 round_slot;  /* the VM it chose then */
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
 	u32 chooses;     /* next time without regard to the round, limit.h */
-	u32 put_later;   /* the VM it could not take from last, + 1; 0: none, pick.h */
+	u32 nr_refused;  /* in refused */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 charged_at_ns; /* when what runs here was last charged */
+	u32 refused[DROVER_REFUSED]; /* VMs passed over in this pick, refused.h */
 };
 
 /* Who of the VMs that wait is first, tournament.h. */
@@ -339,14 +340,21 @@ struct drover {
 	u32 nr_capped;    /* VMs under a limit, their own or a pool's */
 	u32 nr_at_limit;  /* of these, may not run */
 	u32 alarm_rings;  /* it goes off just now, alarm.h */
+	u32 nr_pools_limited; /* in pool_limited */
+	/* let go at this alarm, limit.h */
+	u32 let_go;          /* so many threads */
 	u32 pad;
+	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
 	u32 pool_order[DROVER_MAX_POOLS];              /* parents first, pool.h */
+	u32 pool_limited[DROVER_MAX_POOLS];            /* those with a limit */
 	struct limit limit[DROVER_LIMITS];             /* of VMs, then of pools */
+	u64 limit_due_ns[DROVER_LIMITS];               /* when to look at each */
+	u64 limit_watched[DROVER_MAX_VMS / 64];        /* a bit for each VM: look at it */
 };
 
 _Static_assert(sizeof(struct vm) == 392, "struct vm: same in BPF and native code");
@@ -354,7 +362,7 @@ _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and nati
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 88, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 152, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)
@@ -365,6 +373,11 @@ static __always_inline u64 least_of(u64 a, u64 b)
 static __always_inline u64 most_of(u64 a, u64 b)
 {
 	return a > b ? a : b;
+}
+
+static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
+{
+	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
 }
 
 #endif

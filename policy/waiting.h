@@ -71,17 +71,6 @@ CHECKED_APART int waiting_settle_cells(THE_DROVER, u32 slot)
 	return 0;
 }
 
-/* Does a leaf of the VM say a later time than the VM's, because pick.h put it later? */
-static __always_inline bool waiting_was_put_later(struct drover *d, struct cell *cell, u32 slot)
-{
-	struct vm *vm = vm_at(d, slot);
-
-	if (tournament_before(share_key(d, cell, slot), tournament_leaf(&cell->by_share, slot)))
-		return true;
-	return vm->reserve_inverse &&
-	       tournament_before(reserve_key(vm, slot), tournament_leaf(&cell->by_reserve, slot));
-}
-
 /* The thread stands in no queue any more. Safe to call when it never did. */
 static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 {
@@ -98,8 +87,7 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
 
 		t->queued_in = 0;
-		if (cell && (__sync_fetch_and_sub(&cell->nr_queued[slot], 1) == 1 ||
-			     waiting_was_put_later(d, cell, slot)))
+		if (cell && __sync_fetch_and_sub(&cell->nr_queued[slot], 1) == 1)
 			waiting_settle(d, home, slot);
 	}
 }
@@ -139,8 +127,6 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
 		cell->served_ns[slot] = t->ready_since_ns;
 		cell->paid_ns[slot] = t->ready_since_ns;
-		waiting_settle(d, home, slot);
-	} else if (waiting_was_put_later(d, cell, slot)) {
 		waiting_settle(d, home, slot);
 	}
 	ground_enqueue(d, task, ground_vm_queue(d, slot, home), d->params.slice_ns, t->vruntime_ns);

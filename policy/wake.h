@@ -98,8 +98,8 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 {
 	struct vm *vm = vm_at(d, t->slot);
 
-	reserve_wake(d, vm, !vm->nr_running && !vm->nr_waiting);
-	if (vm->nr_running || vm->nr_waiting)
+	reserve_wake(d, vm, !share_nr_running(vm) && !vm->nr_waiting);
+	if (share_nr_running(vm) || vm->nr_waiting)
 		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
 	else
 		share_bound_claim(d, vm, d->params.wake_credit_ns);

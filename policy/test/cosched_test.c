@@ -497,13 +497,13 @@ static void who_is_let_go_has_all_idle_pcpus(void)
 		kernel_switch(g, at);
 	}
 	kernel_run(g, MS);
-	CHECK(gang->held_since_ns && !gang->nr_running);
+	CHECK(gang->held_since_ns && !share_nr_running(gang));
 	gang->held_since_ns -= g->d.params.hold_max_ns;
 	kernel_vm(g, 1)->vtime_ns += 2 * SECOND;
 	g->pcpu[0].current->slice_ns = 0;
 	g->pcpu[0].resched = true;
 	kernel_run(g, MS);
-	CHECK_EQ(gang->nr_running, 3);
+	CHECK_EQ(share_nr_running(gang), 3);
 }
 
 static void who_is_held_for_his_mode_runs_at_once_in_another(void)

@@ -273,6 +273,23 @@ static void a_vm_whose_thread_was_on_its_way_in_is_asked_at_the_next_pick(void)
 	CHECK(g->pcpu[0].current == coming);
 }
 
+/* Whoever cannot be taken hides nobody, be that an hour behind. */
+static void a_vm_whose_thread_cannot_be_taken_hides_nobody(void)
+{
+	struct task_struct *cannot[3], *next;
+
+	a_busy_ground(1, 1);
+	for (u32 i = 0; i < 3; i++) {
+		cannot[i] = waits(1 + i, 10 * MS, 0, ALL_PCPUS);
+		cannot[i]->locked = true;
+	}
+	next = waits(4, 3600 * SECOND, 0, ALL_PCPUS);
+	slice_ends(0);
+	goes_to_sleep(0);
+	CHECK(g->pcpu[0].current == next);
+	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
+}
+
 static void and_comes_back_to_its_place_when_it_has_another(void)
 {
 	a_busy_ground(2, 1);
@@ -444,6 +461,7 @@ int main(void)
 	RUN(cells_end_up_with_equal_time);
 	RUN(a_vm_whose_thread_is_under_way_is_asked_later);
 	RUN(a_vm_whose_thread_was_on_its_way_in_is_asked_at_the_next_pick);
+	RUN(a_vm_whose_thread_cannot_be_taken_hides_nobody);
 	RUN(and_comes_back_to_its_place_when_it_has_another);
 	RUN(a_pcpu_that_becomes_idle_looks_once_more);
 	RUN(a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it);

@@ -7,7 +7,7 @@
  */
 #include "books.h"
 
-#define RUNS 60
+#define RUNS 240
 #define STEPS 1500
 
 static struct books_before before;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* CPU time in proportion to shares: policy/share.h. */
 #include "fake_kernel.h"
+#include <pthread.h>
 
 static struct ground *g;
 
@@ -307,6 +308,40 @@ static void pinned_vms_share_their_pcpu(void)
 	CHECK_EQ(task[2]->cpu_time_ns, 8 * SECOND);
 }
 
+/* --- time not charged, read while threads come and go --- */
+
+#define BOOT_NS (1000000 * SECOND)
+
+static volatile bool all_ended;
+
+static void *begins_and_ends(void *vm)
+{
+	struct thread t = {0};
+
+	for (u32 i = 0; i < 300000; i++) {
+		share_begin(vm, &t, BOOT_NS);
+		share_end(vm, &t);
+	}
+	all_ended = true;
+	return NULL;
+}
+
+static void who_reads_while_threads_begin_and_end_sees_no_time_that_never_was(void)
+{
+	static struct vm vm;
+	u64 most_ns = 0;
+	pthread_t others;
+
+	share_begin(&vm, &(struct thread){0}, BOOT_NS);
+	CHECK_EQ(pthread_create(&others, NULL, begins_and_ends, &vm), 0);
+	while (!all_ended)
+		most_ns = most_of(share_uncharged_ns(&vm, BOOT_NS + MS), most_ns);
+	pthread_join(others, NULL);
+	CHECK(most_ns >= MS && most_ns <= 2 * MS);
+	CHECK_EQ(share_nr_running(&vm), 1);
+	CHECK_EQ(share_uncharged_ns(&vm, BOOT_NS - MS), 0);
+}
+
 int main(void)
 {
 	RUN(at_1000_shares_virtual_time_is_cpu_time);
@@ -331,5 +366,6 @@ int main(void)
 	RUN(vcpus_of_one_busy_vm_get_equal_time);
 	RUN(a_vm_that_sleeps_in_part_gets_its_share);
 	RUN(pinned_vms_share_their_pcpu);
+	RUN(who_reads_while_threads_begin_and_end_sees_no_time_that_never_was);
 	return check_done();
 }

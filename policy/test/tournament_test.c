@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The run queue of VMs: policy/tournament.h. */
+/* The run queue of VMs, and who is first but for those refused: policy/tournament.h, refused.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -136,8 +136,8 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 7), 11718 << 11 | 7);
 }
 
-/* The first may not start; of the others one has run since it was last looked at. */
-static void a_leaf_that_lags_beside_one_that_may_not_start_is_corrected(void)
+/* The first cannot be taken; of the others one has run since it was last looked at. */
+static void a_leaf_that_lags_beside_one_that_is_refused_is_corrected(void)
 {
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
@@ -146,10 +146,53 @@ static void a_leaf_that_lags_beside_one_that_may_not_start_is_corrected(void)
 		vm_at(&g->d, slot)->vtime_ns = slot * MS;
 		set(slot, tournament_key(slot * MS, slot));
 	}
-	CHECK_EQ(tournament_slot(share_least_served_but(&g->d, 0, 1)), 2);
+	refused_add(&g->d, 0, 0, 1);
+	CHECK_EQ(tournament_slot(share_least_served_for(&g->d, 0, 0)), 2);
 	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
-	CHECK_EQ(tournament_slot(share_least_served_but(&g->d, 0, 1)), 3);
+	CHECK_EQ(tournament_slot(share_least_served_for(&g->d, 0, 0)), 3);
 	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
+}
+
+/* The first of those not refused is who a search finds, in either tournament and cell. */
+static void the_best_of_others_is_the_least_that_is_not_refused(void)
+{
+	for (u32 run = 0; run < 300; run++) {
+		u32 nr_slots = check_random_in(1, 40);
+		u64 least = TOURNAMENT_NOBODY;
+
+		g = fake_ground(2, 2);
+		tournament_grow(&g->d, nr_slots - 1);
+		for (u32 i = check_random_in(0, DROVER_REFUSED); i; i--)
+			refused_add(&g->d, 1, check_random_in(0, 1),
+				    check_random_in(0, nr_slots - 1));
+		for (u32 slot = 0; slot < nr_slots; slot++) {
+			u64 key = tournament_key(check_random_in(1, 1000) * MS, slot);
+
+			g->cell[0].nr_queued[slot] = 1;
+			if (check_chance(80))
+				set(slot, key);
+			else
+				continue;
+			if (!refused_has(&g->d, 1, 0, slot) && tournament_before(key, least))
+				least = key;
+		}
+		CHECK_EQ(refused_best_of_others(&g->d, 1, 0, false), least);
+		CHECK_EQ(refused_best_of_others(&g->d, REFUSED_BY_NOBODY, 0, false), best());
+		CHECK_EQ(refused_best_of_others(&g->d, 1, 0, true), TOURNAMENT_NOBODY);
+	}
+}
+
+static void a_pcpu_refuses_so_many_and_forgets_them(void)
+{
+	g = fake_ground(1, 1);
+	for (u32 slot = 0; slot < 2 * DROVER_REFUSED; slot++)
+		refused_add(&g->d, 0, 0, slot);
+	for (u32 slot = 0; slot < 2 * DROVER_REFUSED; slot++) {
+		CHECK_EQ(refused_has(&g->d, 0, 0, slot), slot < DROVER_REFUSED);
+		CHECK(!refused_has(&g->d, 0, 1, slot));
+	}
+	refused_forget(&g->d, 0);
+	CHECK(!refused_has(&g->d, 0, 0, 0));
 }
 
 static void settling_follows_the_count(void)
@@ -215,7 +258,9 @@ int main(void)
 	RUN(the_root_is_the_least_whatever_was_set);
 	RUN(a_vm_that_leaves_hands_on_to_the_next);
 	RUN(a_leaf_that_lags_is_corrected_when_it_is_met);
-	RUN(a_leaf_that_lags_beside_one_that_may_not_start_is_corrected);
+	RUN(a_leaf_that_lags_beside_one_that_is_refused_is_corrected);
+	RUN(the_best_of_others_is_the_least_that_is_not_refused);
+	RUN(a_pcpu_refuses_so_many_and_forgets_them);
 	RUN(settling_follows_the_count);
 	RUN(who_comes_second_to_correct_a_leaf_changes_nothing);
 	RUN(a_cell_that_does_not_exist_is_left_alone);

@@ -67,7 +67,7 @@ static void nothing_of_the_last_vm_is_left_in_a_slot(void)
 	CHECK(vm->id != id);
 	CHECK_EQ(vm->shares, 1000);
 	CHECK_EQ(vm->vcpu_run_ns + vm->helper_run_ns + vm->ready_ns + vm->nr_dispatches, 0);
-	CHECK_EQ(vm->nr_waiting + vm->nr_running, 0);
+	CHECK_EQ(vm->nr_waiting + share_nr_running(vm), 0);
 	CHECK_EQ(vm->vruntime_floor_ns, 0);
 }
 
