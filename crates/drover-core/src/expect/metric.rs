@@ -17,6 +17,8 @@ pub enum Metric {
     EntitlementErrorPoints,
     /// Of a VM: distance of its CPU time from what it is owed, % of that.
     OwedErrorPct,
+    /// Of a VM: how far the CPU time of another with the same settings is from its own at most, %.
+    PeersApartPct,
     /// Of a VM: its CPU time, s.
     CpuS,
     /// Of a VM: its CPU time, pCPUs.
@@ -53,11 +55,12 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 20] = [
+    pub const ALL: [Metric; 21] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
         Metric::OwedErrorPct,
+        Metric::PeersApartPct,
         Metric::CpuS,
         Metric::CpuPcpus,
         Metric::WindowMinPct,
@@ -83,6 +86,7 @@ impl Metric {
             Metric::ShareErrorPoints => "share_error_points",
             Metric::EntitlementErrorPoints => "entitlement_error_points",
             Metric::OwedErrorPct => "owed_error_pct",
+            Metric::PeersApartPct => "peers_apart_pct",
             Metric::CpuS => "cpu_s",
             Metric::CpuPcpus => "cpu_pcpus",
             Metric::WindowMinPct => "window_min_pct",
@@ -152,6 +156,7 @@ impl Metric {
                 let owed_s = vm.owed_cpu_s.filter(|owed_s| *owed_s > 0.0)?;
                 Some(100.0 * (vm.cpu_s? / owed_s - 1.0).abs())
             }
+            Metric::PeersApartPct => peers_apart_pct(run, vm),
             Metric::CpuS => vm.cpu_s,
             Metric::CpuPcpus => Some(vm.cpu_s? / run.duration_s).filter(|it| it.is_finite()),
             Metric::DelayUsedPct => {
@@ -215,6 +220,22 @@ impl Metric {
 }
 
 /// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
+/// Of those with the same settings, in the same pool, of as many vCPUs; without any, 0.
+fn peers_apart_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
+    let mine_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
+    let is_peer = |other: &&VmFigures| {
+        (other.shares, other.reservation_pct, other.limit_pct)
+            == (vm.shares, vm.reservation_pct, vm.limit_pct)
+            && (&other.pool, other.vcpus) == (&vm.pool, vm.vcpus)
+    };
+    let apart_pct = |other: &VmFigures| Some(100.0 * (other.cpu_s? / mine_s - 1.0).abs());
+    run.vms
+        .iter()
+        .filter(is_peer)
+        .map(apart_pct)
+        .try_fold(0.0, |most, apart| Some(f64::max(most, apart?)))
+}
+
 fn cpu_s_within(vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
     Some(within(vm.timeline.as_ref()?, window_s)?.iter().map(|interval| interval.cpu_s).sum())
 }
@@ -328,6 +349,22 @@ mod tests {
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
         assert_eq!(figure(Metric::WakeupP99Us), 99.0);
         assert_eq!(figure(Metric::WakeupMaxUs), 120.0);
+    }
+
+    #[test]
+    fn vms_with_the_same_settings_are_compared() {
+        let mut run = run();
+        let apart = |run: &Run, vm| Metric::PeersApartPct.figure(run, Some(vm), None);
+        assert_eq!(apart(&run, "vm0"), Some(0.0));
+        let peer =
+            |name: &str, cpu_s| VmFigures { name: name.to_owned(), cpu_s, ..run.vms[1].clone() };
+        let peers = [peer("vm2", Some(6.6)), peer("vm3", Some(5.7))];
+        run.vms.extend(peers);
+        assert!((apart(&run, "vm1").unwrap() - 10.0).abs() < 1e-9);
+        assert!((apart(&run, "vm2").unwrap() - 100.0 * 0.9 / 6.6).abs() < 1e-9);
+        assert_eq!(apart(&run, "vm0"), Some(0.0));
+        run.vms[3].cpu_s = None;
+        assert_eq!(apart(&run, "vm1"), None);
     }
 
     #[test]
