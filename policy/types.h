@@ -153,7 +153,8 @@ struct vm {
 	u64 vcpu_run_ns;
 	u64 helper_run_ns;
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
-	u64 longest_ready_ns; /* the longest single such wait */
+	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
+	u64 settled_ns;       /* when its settings last changed */
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
@@ -357,7 +358,7 @@ struct drover {
 	u64 limit_watched[DROVER_MAX_VMS / 64];        /* a bit for each VM: look at it */
 };
 
-_Static_assert(sizeof(struct vm) == 392, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 400, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");

@@ -82,6 +82,9 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 	for_each_index(i, 0, d->params.nr_cells)
 		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(vm, slot));
 	limit_note(d, slot);
+	/* Waits are held against the promise that is in force (drover-core delay.rs). */
+	vm->settled_ns = ground_now_ns(d);
+	vm->longest_ready_ns = 0;
 }
 
 /* Pools came, went or changed: put that in force. */
@@ -154,6 +157,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->nr_wake_preemptions = 0;
 	vm->nr_forgiven = 0;
 	vm->born_ns = ground_now_ns(d);
+	vm->settled_ns = vm->born_ns;
 	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	vm->shares = 0;
 	if (slot != DROVER_HOST_SLOT)

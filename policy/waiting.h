@@ -172,6 +172,7 @@ static __always_inline u64 waiting_costopped_ns(struct drover *d, struct vm *vm,
 static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
+	u64 settled_for_ns;
 	u64 waited_ns;
 	u64 held_ns;
 
@@ -197,6 +198,9 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 		__sync_fetch_and_add(&vm->limited_ns, held_ns);
 		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
 	}
+	/* What it waited before its settings changed, it waited under another promise. */
+	settled_for_ns = now_ns - vm->settled_ns;
+	waited_ns = (s64)settled_for_ns > 0 ? least_of(waited_ns, settled_for_ns) : 0;
 	if (waited_ns > vm->longest_ready_ns)
 		vm->longest_ready_ns = waited_ns;
 }

@@ -198,6 +198,25 @@ static void the_longest_wait_is_kept(void)
 	CHECK_EQ(vm_at(&g->d, 1)->longest_ready_ns, 9 * MS);
 }
 
+/* Under another promise nobody may hold a wait against this one. */
+static void the_longest_wait_counts_from_when_settings_changed(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	for (u32 i = 0; i < 2; i++) {
+		waiting_begin(&g->d, &task->thread);
+		g->now_ns += 9 * MS;
+		if (i)
+			kernel_settle_vm(g, 1);
+		g->now_ns += 2 * MS;
+		waiting_end(&g->d, &task->thread, g->now_ns);
+		CHECK_EQ(kernel_vm(g, 1)->longest_ready_ns, i ? 2 * MS : 11 * MS);
+	}
+	CHECK_EQ(kernel_vm(g, 1)->ready_ns, 22 * MS);
+}
+
 static void a_clock_that_lags_makes_no_huge_wait(void)
 {
 	struct task_struct *task;
@@ -235,6 +254,7 @@ int main(void)
 	RUN(confined_threads_are_served_in_order_of_their_vms);
 	RUN(a_wait_is_counted_from_the_first_time_it_began);
 	RUN(the_longest_wait_is_kept);
+	RUN(the_longest_wait_counts_from_when_settings_changed);
 	RUN(a_clock_that_lags_makes_no_huge_wait);
 	RUN(the_time_ready_is_what_the_threads_waited);
 	return check_done();
