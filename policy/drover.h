@@ -68,9 +68,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 
 	waiting_end(d, t, now_ns);
 	t->charged_ns = ground_cpu_time_ns(d, task);
-	/* Confined threads are not picked by vruntime: they say nothing of their siblings. */
-	if (!t->confined && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
-		vm->vruntime_floor_ns = t->vruntime_ns;
+	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	pcpu->charged_at_ns = now_ns;
@@ -167,6 +165,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if (!go_on || !t || stopped)
 		return;
 	round_note(d, at, t->slot);
+	/* What it had while no sibling wanted it, it need not wait for when one comes. */
+	if (!vm_at(d, t->slot)->nr_waiting)
+		share_lift_floor(vm_at(d, t->slot), t);
 	share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, d->params.slice_ns);
 }

@@ -122,6 +122,14 @@ static __always_inline void share_end(struct vm *vm, struct thread *t)
 	__sync_fetch_and_sub(&vm->running_sum, (t->begun_ns << SHARE_COUNT_BITS) + 1);
 }
 
+/* Siblings that arrive or wake from now on begin no earlier than that thread has come to. */
+static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
+{
+	/* Confined threads are not picked by vruntime: they say nothing of their siblings. */
+	if (!t->confined && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
+		vm->vruntime_floor_ns = t->vruntime_ns;
+}
+
 /*
  * The VM's virtual time with what its running threads will be charged for. All
  * pCPUs that ask at the same moment get the same answer, whoever was charged first.

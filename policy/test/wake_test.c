@@ -290,6 +290,22 @@ static void a_sleeper_wakes_without_delay(void)
 }
 
 /* Its affinity was changed before it got there: the next waker may preempt, too. */
+/* It ran while nobody wanted its pCPU; that is no debt to siblings that come later. */
+static void who_ran_alone_does_not_wait_for_siblings_to_make_up_for_it(void)
+{
+	struct task_struct *alone;
+
+	g = fake_ground(1, 1);
+	alone = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_wake(g, alone);
+	kernel_run(g, 400 * MS);
+	for (u32 i = 0; i < 3; i++)
+		kernel_wake(g, kernel_thread(g, 1, THREAD_VCPU));
+	kernel_run(g, 400 * MS);
+	CHECK_NEAR(alone->cpu_time_ns, 500 * MS, 20 * MS);
+	CHECK(vm_at(&g->d, g->slot_of[1])->longest_ready_ns <= 60 * MS);
+}
+
 static void a_preempting_thread_that_never_arrives_keeps_nobody_else_away(void)
 {
 	struct task_struct *first;
@@ -308,6 +324,7 @@ static void a_preempting_thread_that_never_arrives_keeps_nobody_else_away(void)
 
 int main(void)
 {
+	RUN(who_ran_alone_does_not_wait_for_siblings_to_make_up_for_it);
 	RUN(a_preempting_thread_that_never_arrives_keeps_nobody_else_away);
 	RUN(an_idle_pcpu_is_taken_first);
 	RUN(the_vm_furthest_ahead_is_preempted);
