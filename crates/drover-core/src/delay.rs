@@ -23,7 +23,9 @@
 //! ```
 //!
 //! With a mode that may have it wait beside an idle pCPU (policy/cosched.h), for as long as that may
-//! last on top: twice what it may be held for its vCPUs to start together.
+//! last on top: twice what it may be held for its vCPUs to start together. One with more threads than
+//! the host has pCPUs can never start them all together, is held again and again, and may get less
+//! than its reservation: turns are all that is promised to it.
 //!
 //! The host's own tasks count as one thread a pCPU (policy/share.h). Time held back by a limit
 //! (policy/limit.h) is no waiting and is bounded apart: a VM is released when it may have a burst
@@ -110,7 +112,8 @@ pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
     let confined_ns = host.wait_bound_ns + sweep_ns(host, n + m, 1) + (n + m) * unasked_ns;
     let by_turns_ns = if vm.confined { anywhere_ns.max(confined_ns) } else { anywhere_ns };
     let reserved = u64::from(vm.reservation_mcpu).min(n * 1000);
-    let counts = reserved > 0 && host.cells <= 1 && !vm.confined;
+    let starts_in_parts = vm.cosched.may_wait() && n > u64::from(host.pcpus);
+    let counts = reserved > 0 && host.cells <= 1 && !vm.confined && !starts_in_parts;
     let by_reservation_ns = (2 * n + 1) * unasked_ns * 1000 / reserved.max(1) + others_ns;
     Delay {
         by_turns_ns: by_turns_ns + together_ns,
@@ -196,6 +199,16 @@ mod tests {
         assert_eq!((limited.ready_ns(), limited.held_ns), (plain.ready_ns(), 102_000_000));
         let gang = guaranteed(&HOST, &Vm { cosched: Cosched::Gang, ..VM }, 8);
         assert_eq!(gang.ready_ns(), plain.ready_ns() + 100_000_000);
+    }
+
+    #[test]
+    fn who_can_never_start_all_together_is_promised_turns_only() {
+        let promise = |threads, cosched| {
+            let vm = Vm { reservation_mcpu: 500, threads, cosched, ..VM };
+            guaranteed(&HOST, &vm, 4).by_reservation_ns
+        };
+        assert!(promise(4, Cosched::Strict).is_some() && promise(5, Cosched::Auto).is_some());
+        assert_eq!(promise(5, Cosched::Strict), None);
     }
 
     #[test]
