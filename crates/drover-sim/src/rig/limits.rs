@@ -4,7 +4,7 @@
 //! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms:
 //! what may be had in 100 ms may be had in less, and not more.
 
-use crate::machine::{TaskId, TaskState};
+use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
 use std::collections::VecDeque;
@@ -35,14 +35,15 @@ impl Limits {
         self.history.clear();
     }
 
-    /// The clock jumped: what ran at that moment is booked by so much too early or too late. A VM held
-    /// for what it has not used yet may have that in any window later.
+    /// The clock jumped: what ran at that moment, or runs when an alarm set before it goes off by the old
+    /// clock, is booked by so much too early or too late. A VM held for what it has not used yet may
+    /// have that in any window later.
     pub(super) fn clock_jumped(&mut self, sim: &Sim<Scx>, by_ns: u64) {
         self.history.clear();
         self.from_ns = sim.m.now_ns + WINDOW_NS;
         self.early_ns.resize(sim.vms.len(), 0);
-        for known in sim.m.tasks.iter().filter(|task| task.state == TaskState::Running) {
-            self.early_ns[known.vm as usize] += by_ns;
+        for (vm, early_ns) in self.early_ns.iter_mut().enumerate() {
+            *early_ns += by_ns * threads(sim, vm).min(sim.m.topology.pcpus().into());
         }
     }
 
