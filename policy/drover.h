@@ -162,6 +162,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
 		round_tell(d, at);
+	if (!go_on)
+		pick_pass_on_beside_held(d, at);
 	if (!go_on || !t || stopped)
 		return;
 	round_note(d, at, t->slot);

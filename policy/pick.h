@@ -350,8 +350,8 @@ CHECKED_APART bool pick_from_crowd(THE_DROVER, u32 pcpu, u64 key)
 }
 
 /*
- * A pCPU that rested was woken for somebody of the cell, and takes one of its own
- * queue: let another that rests look.
+ * A pCPU that rested was woken for somebody of the cell, and takes somebody else: let
+ * another that rests look.
  */
 CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 {
@@ -367,6 +367,17 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 		break;
 	}
 	return 0;
+}
+
+/*
+ * The same where VMs wait until they may start, and were not queued just now: a pCPU takes
+ * their vCPUs instead of whom it was woken for.
+ */
+static __always_inline void pick_pass_on_beside_held(struct drover *d, u32 pcpu)
+{
+	if (d->nr_choosy && pcpu_at(d, pcpu)->rests &&
+	    share_least_served(d, pcpu_at(d, pcpu)->cell) != TOURNAMENT_NOBODY)
+		pick_pass_on(d, pcpu);
 }
 
 /* Threads left in the queues of pCPUs that went offline: whoever can, takes them. */
