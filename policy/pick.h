@@ -166,18 +166,24 @@ static __always_inline bool pick_go_on(struct drover *d, u32 pcpu, u32 running, 
 /* A cell other than mine whose least served VM is far behind `key`. */
 CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 {
-	u32 nr_cells = d->params.nr_cells;
-	u32 other;
-	u64 theirs;
 	u64 gain = (d->params.steal_gain_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+	u32 other = pick_glanced(d, pcpu);
+	bool found = false;
+	u32 try;
 
-	if (nr_cells < 2)
+	if (d->params.nr_cells < 2)
 		return false;
-	other = pick_glanced(d, pcpu);
-	theirs = share_least_served(d, other);
-	if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
-		return false;
-	return pick_from_cell(d, pcpu, other, theirs);
+	/* Behind a VM that waits for its siblings stand others. */
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 theirs = share_least_served_for(d, pcpu, other);
+
+		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
+			break;
+		found = pick_from_cell(d, pcpu, other, theirs);
+		if (found)
+			break;
+	}
+	return found;
 }
 
 /* Of the VMs of the cell neither refused nor held for their siblings, the least served one's key.
@@ -614,7 +620,7 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 
-		if (try == 0 && pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
+		if (pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
 			return false;
 		if (running && !pick_yields(d, home, running_key, vruntime_ns, own_key, key))
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
