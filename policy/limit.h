@@ -41,6 +41,10 @@
  * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
  * from that costs some of the limit. A run of
  * a wide VM with a small limit is short, and each costs every pCPU two switches.
+ * What is in a pool at its limit runs all at once and pauses all at once: where wide
+ * VMs use up the limit on many pCPUs at once, a VM of one vCPU that is owed most of a
+ * pCPU has too little time for it (scenarios/pools-random.toml, case 1: 80 % of what it
+ * is owed).
  * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
  * is more than 1 % of them. A thread may be held in the kernel, with a lock of the
  * host. What is used within a half millisecond

@@ -76,7 +76,8 @@ pub fn stripped(cache: &Cache, program: &Path) -> Result<PathBuf> {
         return Ok(program.to_owned());
     }
     for entry in fs::read_dir(&dir)?.flatten() {
-        if entry.file_name().to_string_lossy().starts_with(&mine) {
+        // What another process has just put in place is in use there.
+        if entry.path() != place && entry.file_name().to_string_lossy().starts_with(&mine) {
             // Another process may have been faster; either way it is gone.
             let _ = fs::remove_file(entry.path());
         }
@@ -135,6 +136,21 @@ mod tests {
         fs::copy("/bin/cat", &program).unwrap();
         let second = stripped(&cache, &program).unwrap();
         assert!(first != second && (first == program || !first.exists()));
+    }
+
+    #[test]
+    fn those_who_strip_a_program_at_once_all_find_it() {
+        let home = tempfile::tempdir().unwrap();
+        let cache = Cache::at(&home.path().join("cache")).unwrap();
+        for round in 0..20 {
+            let program = home.path().join(format!("program{round}"));
+            fs::copy("/bin/ls", &program).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| fs::read(stripped(&cache, &program).unwrap()).unwrap());
+                }
+            });
+        }
     }
 
     #[test]
