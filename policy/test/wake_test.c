@@ -289,7 +289,6 @@ static void a_sleeper_wakes_without_delay(void)
 	CHECK(kernel_vm(g, 1)->longest_ready_ns <= 100 * US);
 }
 
-/* Its affinity was changed before it got there: the next waker may preempt, too. */
 /* It ran while nobody wanted its pCPU; that is no debt to siblings that come later. */
 static void who_ran_alone_does_not_wait_for_siblings_to_make_up_for_it(void)
 {
@@ -306,6 +305,7 @@ static void who_ran_alone_does_not_wait_for_siblings_to_make_up_for_it(void)
 	CHECK(vm_at(&g->d, g->slot_of[1])->longest_ready_ns <= 60 * MS);
 }
 
+/* Its affinity was changed before it got there: the next waker may preempt, too. */
 static void a_preempting_thread_that_never_arrives_keeps_nobody_else_away(void)
 {
 	struct task_struct *first;

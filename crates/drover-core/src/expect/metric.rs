@@ -219,8 +219,7 @@ impl Metric {
     }
 }
 
-/// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
-/// Of those with the same settings, in the same pool, of as many vCPUs; without any, 0.
+/// The most another VM's CPU time differs from that of `vm`, % of the latter. Of those with the same settings, in the same pool, of as many vCPUs; without any, 0.
 fn peers_apart_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
     let mine_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
     let is_peer = |other: &&VmFigures| {
@@ -236,6 +235,7 @@ fn peers_apart_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
         .try_fold(0.0, |most, apart| Some(f64::max(most, apart?)))
 }
 
+/// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
 fn cpu_s_within(vm: &VmFigures, window_s: (f64, f64)) -> Option<f64> {
     Some(within(vm.timeline.as_ref()?, window_s)?.iter().map(|interval| interval.cpu_s).sum())
 }
