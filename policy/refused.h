@@ -103,7 +103,7 @@ CHECKED_APART u64 refused_best_beside(THE_DROVER, u32 pcpu, u32 cell_index, u32 
 	return best;
 }
 
-/* The best key of the cell's tournament by shares, or by reservations, but for those refused. */
+/* The best key of the cell's tournament but for those refused, of whom there are some. */
 CHECKED_APART u64 refused_best_of_others(THE_DROVER, u32 pcpu, u32 cell_index, bool by_reserve)
 {
 	struct cell *cell = ground_cell(d, cell_index);
@@ -113,8 +113,7 @@ CHECKED_APART u64 refused_best_of_others(THE_DROVER, u32 pcpu, u32 cell_index, b
 	if (!cell)
 		return TOURNAMENT_NOBODY;
 	best = tournament_best(d, refused_tournament(cell, by_reserve));
-	if (pcpu >= DROVER_MAX_PCPUS || !pcpu_at(d, pcpu)->nr_refused ||
-	    !refused_has(d, pcpu, cell_index, tournament_slot(best)))
+	if (!refused_has(d, pcpu, cell_index, tournament_slot(best)))
 		return best;
 	best = TOURNAMENT_NOBODY;
 	for_each_index(i, 0, pcpu_at(d, pcpu)->nr_refused) {
@@ -128,6 +127,18 @@ CHECKED_APART u64 refused_best_of_others(THE_DROVER, u32 pcpu, u32 cell_index, b
 			best = key;
 	}
 	return best;
+}
+
+/*
+ * The best key of that tournament of the cell, by shares or by reservations, but for those
+ * refused. Mostly there are none: then it is the root, with no more looked up.
+ */
+static __always_inline u64 refused_best(struct drover *d, u32 pcpu, u32 cell_index,
+					struct cell *cell, bool by_reserve)
+{
+	if (pcpu >= DROVER_MAX_PCPUS || !pcpu_at(d, pcpu)->nr_refused)
+		return tournament_best(d, refused_tournament(cell, by_reserve));
+	return refused_best_of_others(d, pcpu, cell_index, by_reserve);
 }
 
 #endif

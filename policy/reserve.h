@@ -139,9 +139,13 @@ CHECKED_APART int reserve_settle(THE_DROVER, u32 cell_index, u32 slot, u64 expec
 /* The key of the cell's most overdue VM, or NOBODY: none is due. As share_least_served_for. */
 CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 {
-	u64 key = refused_best_of_others(d, pcpu, cell_index, true);
+	struct cell *cell = ground_cell(d, cell_index);
+	u64 key;
 	u32 try;
 
+	if (!cell)
+		return TOURNAMENT_NOBODY;
+	key = refused_best(d, pcpu, cell_index, cell, true);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
 		u64 fresh = reserve_key(vm_at(d, slot), slot);
@@ -149,7 +153,7 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 		if (key == TOURNAMENT_NOBODY || !tournament_before(key, fresh))
 			break;
 		reserve_settle(d, cell_index, slot, key, fresh);
-		key = refused_best_of_others(d, pcpu, cell_index, true);
+		key = refused_best(d, pcpu, cell_index, cell, true);
 	}
 	/* Later than the last slot of this moment: not due yet. */
 	if (tournament_before(tournament_key(ground_now_ns(d), DROVER_MAX_VMS - 1), key))

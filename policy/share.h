@@ -204,7 +204,7 @@ CHECKED_APART u64 share_least_served_for(THE_DROVER, u32 pcpu, u32 cell_index)
 
 	if (!cell)
 		return TOURNAMENT_NOBODY;
-	key = refused_best_of_others(d, pcpu, cell_index, false);
+	key = refused_best(d, pcpu, cell_index, cell, false);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
 		u64 fresh;
@@ -215,7 +215,7 @@ CHECKED_APART u64 share_least_served_for(THE_DROVER, u32 pcpu, u32 cell_index)
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, cell_index, slot, key, fresh);
-		key = refused_best_of_others(d, pcpu, cell_index, false);
+		key = refused_best(d, pcpu, cell_index, cell, false);
 	}
 	return key;
 }

@@ -176,9 +176,9 @@ static void the_best_of_others_is_the_least_that_is_not_refused(void)
 			if (!refused_has(&g->d, 1, 0, slot) && tournament_before(key, least))
 				least = key;
 		}
-		CHECK_EQ(refused_best_of_others(&g->d, 1, 0, false), least);
-		CHECK_EQ(refused_best_of_others(&g->d, REFUSED_BY_NOBODY, 0, false), best());
-		CHECK_EQ(refused_best_of_others(&g->d, 1, 0, true), TOURNAMENT_NOBODY);
+		CHECK_EQ(refused_best(&g->d, 1, 0, &g->cell[0], false), least);
+		CHECK_EQ(refused_best(&g->d, REFUSED_BY_NOBODY, 0, &g->cell[0], false), best());
+		CHECK_EQ(refused_best(&g->d, 1, 0, &g->cell[0], true), TOURNAMENT_NOBODY);
 	}
 }
 

@@ -219,7 +219,8 @@ impl Metric {
     }
 }
 
-/// The most another VM's CPU time differs from that of `vm`, % of the latter. Of those with the same settings, in the same pool, of as many vCPUs; without any, 0.
+/// The most another VM's CPU time differs from that of `vm`, % of the latter: of those with the same
+/// settings, in the same pool, of as many vCPUs; without any, 0.
 fn peers_apart_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
     let mine_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
     let is_peer = |other: &&VmFigures| {
