@@ -103,13 +103,13 @@ static u32 make_vm(struct drover *d, u32 tgid)
 	return hold_vm_of(d, tgid);
 }
 
-/* The thread stops running: if it is inside KVM_RUN, it is a vCPU. */
-static void find_vcpu(struct drover *d, struct task_struct *p, struct thread *t)
+/* A thread not known as a vCPU stops running with a preempt notifier on it. */
+static void find_new_vcpu(struct drover *d, struct task_struct *p, struct thread *t)
 {
 	u32 tgid = p->tgid;
 	u32 slot;
 
-	if (t->kind == THREAD_VCPU || !p->preempt_notifiers.first || !runs_guest(loaded_vcpu(p)))
+	if (!runs_guest(loaded_vcpu(p)))
 		return;
 	t->vcpu_id = vcpu_id_of(loaded_vcpu(p));
 	if (t->kind == THREAD_HELPER) {
@@ -123,18 +123,31 @@ static void find_vcpu(struct drover *d, struct task_struct *p, struct thread *t)
 		vm_attach(d, t, slot, THREAD_VCPU);
 }
 
-/* A host thread becomes ready: if its process has become a VM, it is a helper. */
-static void find_helper(struct drover *d, struct task_struct *p, struct thread *t)
+/* The thread stops running: if it is inside KVM_RUN, it is a vCPU. */
+static __always_inline void find_vcpu(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	u32 found = d->vms_found;
+	if (t->kind != THREAD_VCPU && p->preempt_notifiers.first)
+		find_new_vcpu(d, p, t);
+}
+
+/* VMs have been found since the host thread was last looked at: its process may be one. */
+static void find_new_helper(struct drover *d, struct task_struct *p, struct thread *t, u32 found)
+{
 	u32 slot;
 
-	if (t->kind != THREAD_HOST || t->vms_seen == found)
-		return;
 	t->vms_seen = found;
 	slot = hold_vm_of(d, p->tgid);
 	if (slot != DROVER_HOST_SLOT)
 		vm_attach(d, t, slot, THREAD_HELPER);
+}
+
+/* A host thread becomes ready: if its process has become a VM, it is a helper. */
+static __always_inline void find_helper(struct drover *d, struct task_struct *p, struct thread *t)
+{
+	u32 found = d->vms_found;
+
+	if (t->kind == THREAD_HOST && t->vms_seen != found)
+		find_new_helper(d, p, t, found);
 }
 
 /* The thread leaves; its VM is forgotten with its last thread. */

@@ -11,6 +11,13 @@
 #include "wait_bound.h"
 #include "wake.h"
 
+/* The pCPU rests from now on, or rests no more. */
+static __always_inline void drover_note_rest(struct drover *d, struct pcpu *pcpu, u32 rests)
+{
+	if (pcpu->rests != rests && __sync_lock_test_and_set(&pcpu->rests, rests) != rests)
+		__sync_fetch_and_add(&d->nr_resting, rests ? 1 : ~0U);
+}
+
 /* The scheduler starts; params and every pcpu's cell and online are set. */
 static __always_inline void drover_start(struct drover *d)
 {
@@ -19,6 +26,8 @@ static __always_inline void drover_start(struct drover *d)
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
 		d->nr_online += pcpu_at(d, i)->online;
+		/* Those that do not are known soon. */
+		drover_note_rest(d, pcpu_at(d, i), pcpu_at(d, i)->online);
 	}
 	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
@@ -50,9 +59,9 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	if (drover_may_begin(d, t) && wake_preempt(d, task, t, near, woken))
 		return;
 	waiting_enter(d, task, t, near);
-	if (vm_at(d, t->slot)->at_limit)
-		return;
 	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
+	if (vm_at(d, t->slot)->at_limit || !*(volatile u32 *)&d->nr_resting)
+		return;
 	idle = ground_claim_idle(d, task, near);
 	if (idle >= 0)
 		ground_kick(d, (u32)idle);
@@ -82,7 +91,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	pcpu->preempt_pending = 0;
 	pcpu->idle_looked = 0;
-	pcpu->rests = 0;
+	drover_note_rest(d, pcpu, 0);
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
 	/* Its limit was spent while it was on its way. */
@@ -96,7 +105,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
 static __always_inline void drover_charge(struct drover *d, struct task_struct *task,
-					  struct thread *t, u32 at)
+					  struct thread *t, u32 at, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 ran_ns = share_charge(d, vm, t, ground_cpu_time_ns(d, task));
@@ -105,20 +114,20 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 	if (d->nr_bound)
-		pcpu_at(d, at)->charged_at_ns = ground_now_ns(d);
+		pcpu_at(d, at)->charged_at_ns = now_ns;
 }
 
 /* The same for one that may go on without stopping. */
 static __always_inline void drover_charge_and_go_on(struct drover *d, struct task_struct *task,
-						    struct thread *t, u32 at)
+						    struct thread *t, u32 at, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
 
-	drover_charge(d, task, t, at);
+	drover_charge(d, task, t, at, now_ns);
 	share_end(vm, t);
-	share_begin(vm, t, ground_now_ns(d));
+	share_begin(vm, t, now_ns);
 	if (t->kind == THREAD_VCPU)
-		together_judge(d, vm, ground_now_ns(d));
+		together_judge(d, vm, now_ns);
 }
 
 /* The thread stops running there, to wait or to sleep. */
@@ -126,11 +135,12 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 					    struct thread *t, u32 at)
 {
 	struct vm *vm = vm_at(d, t->slot);
+	u64 now_ns = ground_now_ns(d);
 
-	drover_charge(d, task, t, at);
+	drover_charge(d, task, t, at, now_ns);
 	share_end(vm, t);
 	if (t->kind == THREAD_VCPU) {
-		together_tally(vm, ground_now_ns(d));
+		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 		vcpu_halted(d, t);
 	}
@@ -144,16 +154,18 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_dispatch(struct drover *d, u32 at, struct task_struct *task,
 					    struct thread *t)
 {
+	struct pcpu *pcpu = pcpu_at(d, at);
 	bool first;
 	bool stopped;
 	bool go_on;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
-	pcpu_at(d, at)->preempt_pending = 0;
-	pcpu_at(d, at)->in_turn = 0;
+	pcpu->preempt_pending = 0;
+	pcpu->in_turn = 0;
+	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
-		drover_charge_and_go_on(d, task, t, at);
-		pcpu_at(d, at)->running_vruntime_ns = t->vruntime_ns;
+		drover_charge_and_go_on(d, task, t, at, pcpu->asked_ns);
+		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
 	first = d->nr_together && round_notice(d, at);
 	stopped =
@@ -187,7 +199,7 @@ static __always_inline void drover_idle(struct drover *d, u32 at)
 
 	if (!pcpu->online)
 		return;
-	pcpu->rests = 1;
+	drover_note_rest(d, pcpu, 1);
 	for_each_index(i, 0, d->params.nr_cells) {
 		struct cell *cell = ground_cell(d, i);
 
@@ -267,7 +279,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);
-	drover_charge_and_go_on(d, task, t, at);
+	drover_charge_and_go_on(d, task, t, at, now_ns);
 	cosched_review(d, t->slot, now_ns);
 }
 
@@ -294,7 +306,7 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->preempt_pending = 0;
 	pcpu_at(d, at)->idle_looked = 0;
-	pcpu_at(d, at)->rests = 1;
+	drover_note_rest(d, pcpu_at(d, at), 1);
 	pcpu_at(d, at)->called_slot = 0;
 	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
 		__sync_fetch_and_add(&d->nr_online, 1);
@@ -306,6 +318,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
 	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
 		__sync_fetch_and_sub(&d->nr_online, 1);
+	drover_note_rest(d, pcpu_at(d, at), 0);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->orphans = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);

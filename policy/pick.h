@@ -82,7 +82,7 @@ static __always_inline void pick_note_served(struct drover *d, u32 pcpu, u32 cel
 	round_note(d, pcpu, slot);
 	if (!cell)
 		return;
-	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = ground_now_ns(d);
+	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = pcpu_at(d, pcpu)->asked_ns;
 	/* Of two at once one may go uncounted: a turn too many. */
 	cell->taken[bounded(slot, DROVER_MAX_VMS)] += from_here;
 }
@@ -93,7 +93,8 @@ CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 	u64 here = ground_vm_queue(d, slot, cell_index);
 	u64 queue = d->params.nr_cells < 2 ? here : pick_queue_of(d, pcpu, cell_index, slot);
 
-	if (!wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue) &&
+	if (!wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue,
+			      pcpu_at(d, pcpu)->asked_ns) &&
 	    !ground_take_first(d, queue)) {
 		/* A sibling there, not confined while pCPUs were offline, may not run here. */
 		if (queue == here || !ground_take_first(d, here))
@@ -135,9 +136,10 @@ static __always_inline bool pick_overdue(struct drover *d, u32 pcpu)
 	struct pcpu *here = pcpu_at(d, pcpu);
 	u32 nr_pinned = here->nr_pinned;
 
-	if (!nr_pinned || !wait_bound_serve(d, &here->overdue_check_ns, ground_pcpu_queue(d, pcpu)))
+	if (!nr_pinned || !wait_bound_serve(d, &here->overdue_check_ns, ground_pcpu_queue(d, pcpu),
+					    here->asked_ns))
 		return false;
-	here->overdue_check_ns = ground_now_ns(d) + wait_bound_period_ns(d, nr_pinned, 1);
+	here->overdue_check_ns = here->asked_ns + wait_bound_period_ns(d, nr_pinned, 1);
 	here->begins_turn = 1;
 	return true;
 }
@@ -489,7 +491,7 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 home, u32 stay)
 	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
 		waiting = TOURNAMENT_NOBODY;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
-	key = tournament_key(share_vtime_now(vm, ground_now_ns(d)) - round_ns, stay);
+	key = tournament_key(share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) - round_ns, stay);
 	return tournament_before(best, key);
 }
 
@@ -591,7 +593,8 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	/* On its way offline it still runs what must run there, and takes nothing else. */
 	if (!pcpu_at(d, pcpu)->online)
 		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
-	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) || pick_called(d, pcpu))
+	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) ||
+	    (pcpu_at(d, pcpu)->called_slot && pick_called(d, pcpu)))
 		return false;
 	refused_forget(d, pcpu);
 	pick_next_glance(pcpu_at(d, pcpu));
@@ -613,8 +616,8 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 	}
 	if (running)
-		running_key =
-			tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
+		running_key = tournament_key(
+			share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = share_least_served_for(d, pcpu, home);
 		u64 own_key = pick_own_key(d, pcpu);

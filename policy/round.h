@@ -47,7 +47,7 @@
  */
 static __always_inline bool round_notice(struct drover *d, u32 pcpu)
 {
-	u64 now_ns = ground_now_ns(d);
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	u64 end_ns = d->round_end_ns;
 	struct cell *cell = ground_cell(d, pcpu_at(d, pcpu)->cell);
 

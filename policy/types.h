@@ -14,11 +14,11 @@
 
 #ifdef __bpf__
 /* The verifier must see the bound right where the index is used. */
-#define bounded(index, count)                     \
-	({                                        \
-		u64 __index = (index);            \
-		asm volatile("" : "+r"(__index)); \
-		__index &((u64)(count) - 1);      \
+#define bounded(index, count)                \
+	({                                   \
+		u64 __index = (index);       \
+		asm("" : "+r"(__index));     \
+		__index &((u64)(count) - 1); \
 	})
 #define ground_lock bpf_spin_lock
 /*
@@ -252,6 +252,7 @@ struct pcpu {
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 charged_at_ns; /* when what runs here was last charged */
+	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 	u32 refused[DROVER_REFUSED]; /* VMs passed over in this pick, refused.h */
 };
 
@@ -344,7 +345,7 @@ struct drover {
 	u32 nr_pools_limited; /* in pool_limited */
 	/* let go at this alarm, limit.h */
 	u32 let_go;          /* so many threads */
-	u32 pad;
+	u32 nr_resting;      /* pCPUs; none: nobody need look for one */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
@@ -363,7 +364,7 @@ _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and nati
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 152, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 160, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)

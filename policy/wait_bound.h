@@ -116,10 +116,8 @@ CHECKED_APART bool wait_bound_serve_turn(THE_DROVER, u32 pcpu, u32 cell_index, u
  * Serve a thread of the queue that waits beyond the bound, if it is time to look
  * for one. As long as there are such threads, the next pick looks again.
  */
-static __always_inline bool wait_bound_serve(struct drover *d, u64 *check_ns, u64 queue)
+static __always_inline bool wait_bound_serve(struct drover *d, u64 *check_ns, u64 queue, u64 now_ns)
 {
-	u64 now_ns = ground_now_ns(d);
-
 	if ((s64)(now_ns - *check_ns) < 0)
 		return false;
 	if (ground_take_overdue(d, queue, now_ns - d->params.wait_bound_ns))

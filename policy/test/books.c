@@ -139,8 +139,19 @@ static void check_monotone(struct ground *g, struct books_before *before)
 	}
 }
 
+/* Nobody looks for a pCPU that rests while the count says that there is none. */
+static void check_resting(struct ground *g)
+{
+	u32 nr_resting = 0;
+
+	for (u32 at = 0; at < g->d.params.nr_pcpus; at++)
+		nr_resting += pcpu_at(&g->d, at)->rests;
+	CHECK_EQ(g->d.nr_resting, nr_resting);
+}
+
 void books_check(struct ground *g, struct books_before *before)
 {
+	check_resting(g);
 	check_waiting(g);
 	check_tournaments(g);
 	check_running(g);
@@ -154,6 +165,7 @@ void books_check_settled(struct ground *g)
 		if (g->pcpu[at].current || !g->pcpu[at].online)
 			continue;
 		CHECK_EQ(pcpu_at(&g->d, at)->running_slot, DROVER_MAX_VMS);
+		CHECK(pcpu_at(&g->d, at)->rests);
 		/* What is in a pCPU's local queue is the kernel's to run. */
 		for_each_task(g, task) CHECK_SAYING(
 			task->state != TASK_READY || task->queue >= fake_local_queue(0) ||
