@@ -12,6 +12,7 @@ use crate::accelerator;
 use crate::cache::{Cache, write_file};
 use crate::console;
 use crate::cpio::FileEntry;
+use crate::first_pcpu;
 use crate::guest_image;
 use crate::init::{JOB_PATH, Job, MODULES_DIR};
 use crate::initramfs::Initramfs;
@@ -252,9 +253,18 @@ impl Lab {
         let arguments = machine.arguments();
         let patience =
             Patience { whole: self.timeout, silence: self.silence.unwrap_or(self.timeout) };
-        let end = supervise::run(qemu, &arguments, dir, patience, pinning, &mut |line| {
-            on_event(Event::Output(line));
-        })?;
+        let races = clock == Clock::Real && accelerator == Accelerator::Tcg;
+        let on_start = |process| {
+            if let Some(error) =
+                races.then(|| first_pcpu::keep_sane(&qemu.program, process).err()).flatten()
+            {
+                tracing::warn!("lab: pCPU 0 may lose its interrupts on the real clock: {error:#}");
+            }
+        };
+        let end =
+            supervise::run(qemu, &arguments, dir, patience, pinning, &on_start, &mut |line| {
+                on_event(Event::Output(line));
+            })?;
         let console = fs::read(dir.join("console")).unwrap_or_default();
         let console = String::from_utf8_lossy(&console).into_owned();
         let report = Report::parse(&fs::read(dir.join("report")).unwrap_or_default())?;

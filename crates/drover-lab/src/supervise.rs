@@ -36,8 +36,8 @@ pub struct Patience {
 /// How often output is looked for.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Runs QEMU, its pCPUs pinned where that is asked for, and hands each line of `output` to `on_line`, with
-/// its line end.
+/// Runs QEMU, its pCPUs pinned where that is asked for, tells `on_start` its process, and hands each line of
+/// `output` to `on_line`, with its line end.
 ///
 /// The kernel kills QEMU when the calling thread ends, however it ends (`PR_SET_PDEATHSIG`).
 ///
@@ -49,6 +49,7 @@ pub fn run(
     dir: &Path,
     patience: Patience,
     mut pinning: Option<Pinning>,
+    on_start: &dyn Fn(u32),
     on_line: &mut dyn FnMut(&str),
 ) -> Result<End> {
     let complaints = File::create(dir.join("complaints"))?;
@@ -68,6 +69,7 @@ pub fn run(
     let child =
         command.spawn().with_context(|| format!("cannot run {}", qemu.program.display()))?;
     let mut guard = KillOnDrop(child);
+    on_start(guard.0.id());
     let mut lines = Lines::open(&dir.join("output"));
     let started = Instant::now();
     let mut heard = started;
@@ -159,6 +161,7 @@ mod tests {
             dir.path(),
             Patience { whole: Duration::from_secs(2), silence: Duration::from_millis(silence_ms) },
             None,
+            &|_| (),
             &mut |line| text.push_str(&format!("[{line}]")),
         );
         (end, text, started.elapsed())
