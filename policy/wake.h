@@ -52,11 +52,14 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 		return gain_ns > 0 ? 1 : 0;
 	}
 	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
-	if (d->nr_reserved && slot != DROVER_HOST_SLOT) {
-		/* Who runs by its reservation stays; who is due takes the pCPU of who does not. */
+	if (d->nr_reserved) {
+		/*
+		 * Who runs by its reservation stays, but for the host's own threads, and for these
+		 * where they may go nowhere else. Who is due takes the pCPU of who is not.
+		 */
 		if (reserve_is_due(d, vm_at(d, there)))
-			return 0;
-		if (reserve_is_due(d, vm))
+			return slot == DROVER_HOST_SLOT && gain_ns > 0 ? 1 : 0;
+		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm))
 			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
 	}
 	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);

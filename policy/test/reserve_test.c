@@ -143,6 +143,30 @@ static void a_due_waker_preempts_who_is_not_and_never_who_is(void)
 	CHECK(g->pcpu[0].current == first);
 }
 
+/* Who is promised much is far ahead by shares, and would be put out first. */
+static void the_host_puts_out_who_runs_by_its_reservation_last(void)
+{
+	for (u32 nr_pcpus = 1; nr_pcpus <= 2; nr_pcpus++) {
+		struct task_struct *host;
+		u64 nr_dispatches;
+
+		g = fake_ground(nr_pcpus, 1);
+		for (u32 tgid = 1; tgid <= nr_pcpus; tgid++)
+			kernel_busy_vm(g, tgid, 1, 0);
+		reserve(1, 1000);
+		kernel_run(g, 10 * MS);
+		for (u32 tgid = 1; tgid <= nr_pcpus; tgid++)
+			kernel_vm(g, tgid)->vtime_ns = g->d.vtime_now_ns + 100 * MS / tgid;
+		nr_dispatches = kernel_vm(g, 1)->nr_dispatches;
+		host = kernel_thread(g, 0, THREAD_HOST);
+		kernel_wake(g, host);
+		kernel_settle(g);
+		CHECK_EQ(host->state, TASK_RUNNING);
+		CHECK_EQ(kernel_vm(g, 1)->nr_dispatches, nr_dispatches);
+		CHECK_EQ(!!share_nr_running(kernel_vm(g, 1)), nr_pcpus == 2);
+	}
+}
+
 static void in_another_cell_who_is_due_is_found(void)
 {
 	g = fake_ground(4, 2);
@@ -238,6 +262,7 @@ int main(void)
 	RUN(who_had_the_host_for_itself_is_due_soon_after_rivals_come);
 	RUN(who_loses_its_reservation_is_not_starved_for_what_it_had);
 	RUN(a_due_waker_preempts_who_is_not_and_never_who_is);
+	RUN(the_host_puts_out_who_runs_by_its_reservation_last);
 	RUN(in_another_cell_who_is_due_is_found);
 	RUN(without_reservations_nothing_is_asked);
 	RUN(a_vm_that_goes_takes_its_reservation_along);

@@ -99,33 +99,13 @@ impl Boot {
         for (name, value) in &self.environment {
             lab = lab.environment(name, value);
         }
-        let mut boots = 1;
-        let boots_max = if self.clock == Clock::Real { BOOTS_ON_THE_REAL_CLOCK } else { 1 };
-        let outcome = loop {
-            let outcome = lab.run(&mut |event| match event {
-                Event::Notice(line) => println!("{}: {line}", self.job),
-                Event::Output(line) => print!("{}: {line}", self.job),
-            });
-            match outcome {
-                Err(error) if boots < boots_max && emulator_died(&error) => {
-                    println!("{}: boot {boots} was lost, another is made: {error:#}", self.job);
-                    boots += 1;
-                }
-                outcome => break outcome,
-            }
-        };
+        let outcome = lab.run(&mut |event| match event {
+            Event::Notice(line) => println!("{}: {line}", self.job),
+            Event::Output(line) => print!("{}: {line}", self.job),
+        });
         check(self.job, &outcome.unwrap_or_else(|error| panic!("{}: {error:#}", self.job)));
     }
 }
-
-/// The virtual host went without a word of its kernel's: no scheduler, whatever its faults, does that.
-fn emulator_died(error: &anyhow::Error) -> bool {
-    let said = format!("{error:#}");
-    said.contains("the virtual host crashed while the command ran;")
-}
-
-/// On the real clock the emulator itself may die (docs/lab.md): that says nothing of the scheduler.
-const BOOTS_ON_THE_REAL_CLOCK: u32 = 3;
 
 fn check(job: &str, outcome: &LabOutcome) {
     println!("{job}: {:.1} s on kernel {}", outcome.wall_s, outcome.kernel_version);

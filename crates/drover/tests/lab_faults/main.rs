@@ -89,7 +89,9 @@ fn no_pcpu_idles_across_caches() {
 #[test]
 fn mixed_load_soaks() {
     let seconds = soak::seconds();
+    let clock = if soak::asked_seconds().is_some() { Clock::Real } else { Clock::Exact };
     Boot::new("soak::inside")
+        .clock(clock)
         .environment(soak::SECONDS, &seconds.to_string())
         .timeout_s(seconds * 20 + 300)
         .run();
