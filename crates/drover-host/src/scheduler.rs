@@ -168,6 +168,14 @@ impl Scheduler {
         (1..slots).filter_map(|slot| self.vm_in(slot)).collect()
     }
 
+    /// The pCPUs online now, in thousandths.
+    pub fn online_mcpu(&self) -> u64 {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        let online = unsafe { (&raw const (*bss).drover.nr_online).read_volatile() };
+        1000 * u64::from(online)
+    }
+
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below `slots_in_use`

@@ -21,7 +21,7 @@ use crate::steward::Steward;
 use crate::topology::{CellLevel, Topology, online_cpus};
 
 /// How often the daemon looks for VMs that came or went, for changed settings and for its own end.
-const LOOK_INTERVAL_MS: u16 = 100;
+const LOOK_INTERVAL_MS: u16 = 200;
 
 /// Where a daemon reads, keeps and listens.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,8 @@ pub fn serve(
     let listener = Listener::bind(places.socket)?;
     let topology = Topology::read(level)?;
     let delays = Delays::new(params, topology.nr_cells())?;
-    let mut steward = Steward::open(places.config, places.state, online_mcpu()?, delays)?;
+    let online_mcpu = 1000 * online_cpus()?.len() as u64;
+    let mut steward = Steward::open(places.config, places.state, online_mcpu, delays)?;
     let scheduler = Scheduler::start(&topology, params)?;
     tracing::info!(
         "scheduling {} pCPUs in {} cell(s); Ctrl-C gives them back to the kernel",
@@ -64,17 +65,14 @@ pub fn serve(
             tracing::warn!("{text}");
             return Ok(());
         }
-        steward.look(&scheduler, online_mcpu()?, Instant::now());
-        listener.answer_all(|request| steward.answer(&scheduler, request, Instant::now()));
+        steward.look(&scheduler, scheduler.online_mcpu(), Instant::now());
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        // A signal ends the wait; so does a client.
-        let _ = poll(&mut fds, PollTimeout::from(LOOK_INTERVAL_MS));
+        // A signal ends the wait; so does a client. To ask for clients that are not there would
+        // have the kernel make and free a socket each time.
+        if poll(&mut fds, PollTimeout::from(LOOK_INTERVAL_MS)).is_ok_and(|ready| ready > 0) {
+            listener.answer_all(|request| steward.answer(&scheduler, request, Instant::now()));
+        }
     }
     tracing::info!("stopping; all tasks go back to the kernel's own scheduler");
     Ok(())
-}
-
-/// The pCPUs online now, in thousandths.
-fn online_mcpu() -> Result<u64> {
-    Ok(1000 * online_cpus()?.len() as u64)
 }

@@ -2,17 +2,31 @@
 //! The configuration file, followed as it changes.
 //!
 //! A file may be met while somebody writes it. What it says is taken once it has stood unchanged for
-//! some looks, and only if it is without fault; until then the last good one counts.
+//! some looks, and only if it is without fault; until then the last good one counts. It is opened only when
+//! the file system says that it may have changed: a daemon that opens files all day costs the host more than
+//! its own time, by what the kernel does after each.
 
 use drover_core::config::Config;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the configuration is.
 pub const CONFIG_PATH: &str = "/etc/drover/drover.toml";
 /// Looks that must show the same text before it is taken.
 const LOOKS: u32 = 3;
+/// Two changes within so long may bear the same time.
+const STAMP_GRAIN: Duration = Duration::from_secs(2);
+
+/// Which file it is, and when it changed last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
 
 /// A configuration file.
 #[derive(Debug)]
@@ -22,6 +36,8 @@ pub struct ConfigFile {
     settled: String,
     /// Another text, and how many looks have shown it.
     fresh: Option<(String, u32)>,
+    /// What the file was like when it said what is settled.
+    stamp: Option<Stamp>,
 }
 
 impl ConfigFile {
@@ -32,11 +48,20 @@ impl ConfigFile {
     pub fn open(path: &Path) -> Result<(Self, Config), String> {
         let settled = read(path)?;
         let config = parse(&settled, path)?;
-        Ok((Self { path: path.to_owned(), settled, fresh: None }, config))
+        Ok((Self { path: path.to_owned(), settled, fresh: None, stamp: None }, config))
     }
 
     /// Whether it says something new: the configuration, or what is wrong with it, once.
     pub fn look(&mut self) -> Option<Result<Config, String>> {
+        self.look_at(SystemTime::now())
+    }
+
+    fn look_at(&mut self, now: SystemTime) -> Option<Result<Config, String>> {
+        let stamp = stamp(&self.path).filter(|stamp| is_old(stamp, now));
+        if stamp.is_some() && stamp == self.stamp {
+            return None;
+        }
+        self.stamp = None;
         let text = match read(&self.path) {
             Ok(text) => text,
             // Told once, as any other fault.
@@ -49,6 +74,7 @@ impl ConfigFile {
         };
         if text == self.settled {
             self.fresh = None;
+            self.stamp = stamp;
             return None;
         }
         let looks = match self.fresh.take() {
@@ -62,6 +88,18 @@ impl ConfigFile {
         self.settled = text;
         Some(parse(&self.settled, &self.path))
     }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let meta = fs::metadata(path).ok()?;
+    let changed = (meta.ctime(), meta.ctime_nsec());
+    Some(Stamp { inode: meta.ino(), size: meta.size(), changed })
+}
+
+/// Whether a change after `now` would bear another time.
+fn is_old(stamp: &Stamp, now: SystemTime) -> bool {
+    let Ok(seconds) = u64::try_from(stamp.changed.0) else { return true };
+    UNIX_EPOCH + Duration::from_secs(seconds) + STAMP_GRAIN < now
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -113,6 +151,24 @@ mod tests {
         fs::write(&path, TWO).unwrap();
         let taken = (0..LOOKS).find_map(|_| file.look()).unwrap().unwrap();
         assert_eq!(shares(&taken), 2);
+    }
+
+    #[test]
+    fn an_old_file_is_not_read_again_until_it_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drover.toml");
+        fs::write(&path, ONE).unwrap();
+        let (mut file, _) = ConfigFile::open(&path).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(10);
+        assert!(file.look_at(SystemTime::now()).is_none() && file.stamp.is_none(), "too new");
+        assert!(file.look_at(later).is_none() && file.stamp.is_some());
+        assert!(file.look_at(later).is_none());
+        fs::write(&path, TWO).unwrap();
+        assert!(file.look_at(later).is_none() && file.look_at(later).is_none());
+        assert_eq!(shares(&file.look_at(later).unwrap().unwrap()), 2);
+        fs::remove_file(&path).unwrap();
+        assert!(file.look_at(later).is_none() && file.look_at(later).is_none());
+        assert_eq!(shares(&file.look_at(later).unwrap().unwrap()), 0);
     }
 
     #[test]
