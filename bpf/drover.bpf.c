@@ -340,8 +340,7 @@ int drover_order(struct vm_order *order)
 	vm->reservation_mcpu = order->reservation_mcpu;
 	vm->limit_mcpu = order->limit_mcpu;
 	vm->pool = order->pool;
-	vm->cosched_mode = order->cosched_mode;
-	cosched_settle(&drover, vm);
+	cosched_set_mode(&drover, order->slot, order->cosched_mode);
 	vm_settle(&drover, order->slot);
 	begin_to_look();
 	return 0;

@@ -71,6 +71,21 @@ static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 		alarm_rouse_at(d, ground_now_ns(d));
 }
 
+/*
+ * An order: the VM is of that mode from now on. What its vCPUs ran more or less than each
+ * other in a mode that does not ask is no skew: a day of it would be made up for a day.
+ */
+static __always_inline void cosched_set_mode(struct drover *d, u32 slot, u32 mode)
+{
+	struct vm *vm = vm_at(d, slot);
+	bool bounded_before = cosched_bounds_skew(vm);
+
+	vm->cosched_mode = mode;
+	if (!bounded_before && cosched_bounds_skew(vm))
+		vcpu_level(d, slot);
+	cosched_settle(d, vm);
+}
+
 /* --- stopping --- */
 
 /* The vCPU is co-stopped from now on. */

@@ -196,6 +196,30 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 	v->lag_ns -= v->lag_ns < came_ns ? v->lag_ns : came_ns;
 }
 
+/* Bring all vCPUs of a VM level with the one that has come furthest. */
+CHECKED_APART int vcpu_level(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 places = vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1);
+	u64 most_ns = vm->progress_floor_ns;
+	u32 place;
+
+	for_each_index(place, 0, places) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (v)
+			most_ns = most_of(most_ns, v->progress_ns);
+	}
+	vm->progress_floor_ns = most_ns;
+	for_each_index(place, 0, places) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (v)
+			v->progress_ns = most_ns;
+	}
+	return 0;
+}
+
 /* Note how far the vCPUs of a VM are ahead of `slowest_ns`, the slowest of their ready siblings. */
 CHECKED_APART int vcpu_note_skew(THE_DROVER, u32 slot, u64 slowest_ns)
 {

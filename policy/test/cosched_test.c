@@ -474,6 +474,34 @@ static void of_many_gangs_the_one_held_longest_is_asked(void)
 	CHECK(g->pcpu[1].current && g->pcpu[1].current->tgid == 3);
 }
 
+/* vCPU 0 ran for seconds before its sibling began; then somebody asks for co-scheduling. */
+static void what_was_run_before_a_mode_bounds_it_is_no_skew(void)
+{
+	static const u32 modes[] = {COSCHED_STRICT, COSCHED_RELAXED, COSCHED_SKEW};
+
+	for (u32 i = 0; i < 3; i++) {
+		struct vm *vm;
+		u32 slot;
+
+		g = fake_ground(2, 1);
+		kernel_busy_vm(g, 1, 1, 0);
+		kernel_run(g, 5 * SECOND);
+		kernel_busy_vm(g, 1, 1, 0);
+		kernel_run(g, 100 * MS);
+		vm = kernel_vm(g, 1);
+		slot = (u32)(vm - g->d.vm);
+		CHECK_EQ(vm->nr_vcpus, 2);
+		CHECK(vcpu_in(&g->d, slot, 0)->progress_ns >
+		      vcpu_in(&g->d, slot, 1)->progress_ns + 4 * SECOND);
+		cosched_set_mode(&g->d, slot, modes[i]);
+		/* A rival, so that one of the two has to wait now and then. */
+		kernel_busy_vm(g, 2, 1, 0);
+		kernel_run(g, SECOND);
+		CHECK(vm->skew_max_ns < 100 * MS);
+		CHECK(kernel_cpu_time_ns(g, 1) > 6 * SECOND);
+	}
+}
+
 /* It was held beside two idle pCPUs; a third finds that it has waited for long enough. */
 static void who_is_let_go_has_all_idle_pcpus(void)
 {
@@ -582,6 +610,7 @@ int main(void)
 	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);
 	RUN(of_many_gangs_the_one_held_longest_is_asked);
+	RUN(what_was_run_before_a_mode_bounds_it_is_no_skew);
 	RUN(who_is_let_go_has_all_idle_pcpus);
 	RUN(who_is_held_for_his_mode_runs_at_once_in_another);
 	RUN(a_vm_wider_than_the_host_moves_in_turns);

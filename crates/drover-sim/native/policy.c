@@ -93,8 +93,7 @@ int sim_order_vm(struct drover *d, const struct sim_vm_order *order)
 	vm->reservation_mcpu = order->reservation_mcpu;
 	vm->limit_mcpu = order->limit_mcpu;
 	vm->pool = order->pool;
-	vm->cosched_mode = order->cosched_mode;
-	cosched_settle(d, vm);
+	cosched_set_mode(d, order->slot, order->cosched_mode);
 	vm_settle(d, order->slot);
 	return drover_begins_to_look(d);
 }
