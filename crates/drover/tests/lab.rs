@@ -98,7 +98,7 @@ fn a_hang_and_a_crash_end_with_the_reason_and_the_console() {
 #[test]
 fn a_command_that_cannot_start_ends_as_in_a_shell() {
     let output = lab(&["--", "no-such-program"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output));
     assert!(text(&output).contains("lab: cannot start no-such-program"), "{}", text(&output));
 }
 
@@ -117,7 +117,7 @@ fn the_host_has_the_shape_asked_for() {
         nodes: 2,
         ..drover_lab::Topology::default()
     })
-    // With a thread for each of eight pCPUs the emulator has lost the kernel's own patches of its code.
+    // Eight threads that race on few CPUs make the emulator lose patches of the kernel (docs/lab.md).
     .clock(drover_lab::Clock::Exact)
     .drover(env!("CARGO_BIN_EXE_drover").as_ref())
     .command([
