@@ -122,6 +122,17 @@ static __always_inline void entitle_note_wake(struct drover *d, struct vm *vm)
 		vm->least_awake = awake;
 }
 
+/* It received that much in that time: how far is it from what it was owed? */
+static __always_inline void entitle_compare(struct vm *vm, u64 elapsed_ns, s64 ran_ns)
+{
+	s64 owed_ns = (s64)(vm->entitled_ucpu * (elapsed_ns / 1000) / 1000);
+	s64 short_ns = vm->short_ns + owed_ns - ran_ns;
+	s64 most_ns = (s64)ENTITLE_MEMORY_NS;
+
+	short_ns = short_ns > most_ns ? most_ns : short_ns;
+	vm->short_ns = short_ns < -most_ns ? -most_ns : short_ns;
+}
+
 /*
  * CPU the VM could use: what it received in that time; or all that so many threads can
  * as were awake throughout. (Not what others waited for: who sleeps in between had all
@@ -141,6 +152,8 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
 		return 0;
 	if (ran_ns < 0)
 		ran_ns = 0;
+	if (vm->seen_run_ns)
+		entitle_compare(vm, elapsed_ns, ran_ns);
 	wanted = most_of(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
 	wanted = least_of(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)

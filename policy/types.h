@@ -136,6 +136,7 @@ struct vm {
 	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
 	u64 seen_run_ns;     /* what it had received when last looked at, entitle.h */
 	u64 uncharged_ns;    /* of that, what was not charged yet */
+	s64 short_ns;        /* CPU time it received less than it was owed, lately */
 	u32 wanted_ucpu;     /* millionths of a pCPU it could use */
 	u32 floor_ucpu;      /* of these, it is promised so many */
 	u32 most_ucpu;       /* of these, it may have so many */
@@ -278,6 +279,12 @@ struct cell {
 	u32 turns[DROVER_MAX_VMS];     /* owed, whatever its virtual time, wait_bound.h */
 };
 
+enum limit_state {
+	LIMIT_OPEN = 0,
+	LIMIT_NARROWED = 1, /* a pool's: for those in it who are short of what they are owed */
+	LIMIT_SPENT = 2,    /* for nobody */
+};
+
 /* What was used of the limit of a VM or pool, limit.h. */
 struct limit {
 	u64 settled_ns;  /* when what follows was brought up to date */
@@ -285,12 +292,12 @@ struct limit {
 	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
 	u64 recorded_ns; /* used in all bins together */
 	s64 left_ns;     /* what may be used before it is spent */
-	s64 needs_ns;    /* spent: until there are so many tokens */
+	s64 needs_ns;    /* not open: until there are so many tokens */
 	u64 over_ns;     /* spent: used nonetheless */
 	u64 late_ns;     /* what is expected to be used after it is spent */
 	u64 came_ns;     /* used since, as far as known */
 	u32 running;     /* threads that ran then, and all that began since */
-	u32 spent;       /* may not be used now */
+	u32 state;       /* enum limit_state */
 	u32 used_ns[DROVER_LIMIT_BINS]; /* CPU time in each half ms */
 };
 
@@ -359,7 +366,7 @@ struct drover {
 	u64 limit_watched[DROVER_MAX_VMS / 64];        /* a bit for each VM: look at it */
 };
 
-_Static_assert(sizeof(struct vm) == 400, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 408, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");

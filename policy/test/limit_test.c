@@ -186,18 +186,24 @@ static void into_pool(u32 tgid, u32 pool)
 	kernel_settle_vm(g, tgid);
 }
 
-static void a_pool_has_its_limit_as_a_vm_has(void)
+/* In a pool limited to one and a half of six pCPUs: a VM so wide, and one of four vCPUs. */
+static void two_in_a_pool(u32 vcpus, u32 shares, u32 other_shares)
 {
-	double got[2];
-
 	g = fake_ground(6, 1);
-	kernel_busy_vm(g, 1, 4, 1000);
-	kernel_busy_vm(g, 2, 4, 3000);
+	kernel_busy_vm(g, 1, vcpus, shares);
+	kernel_busy_vm(g, 2, 4, other_shares);
 	kernel_busy_vm(g, 3, 4, 0);
 	a_pool(1, 0, 1500);
 	into_pool(1, 1);
 	into_pool(2, 1);
 	kernel_run(g, 300 * MS);
+}
+
+static void a_pool_has_its_limit_as_a_vm_has(void)
+{
+	double got[2];
+
+	two_in_a_pool(4, 1000, 3000);
 	check_limit(1, 2, 1500, true);
 	got[0] = (double)kernel_cpu_time_ns(g, 1);
 	got[1] = (double)kernel_cpu_time_ns(g, 2);
@@ -206,6 +212,17 @@ static void a_pool_has_its_limit_as_a_vm_has(void)
 	got[1] = (double)kernel_cpu_time_ns(g, 2) - got[1];
 	/* Within it by shares, as ever. */
 	CHECK_NEAR(got[1] / (got[0] + got[1]), 0.75, 0.02);
+}
+
+/* One vCPU that is owed a whole pCPU of the pool's one and a half; beside it four at once use them
+ * up. */
+static void a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm(void)
+{
+	struct watched narrow = {.first = 1, .last = 1};
+
+	two_in_a_pool(1, 2000, 1000);
+	CHECK(watch(&narrow, 2000) >= 0.95);
+	check_limit(1, 2, 1500, true);
 }
 
 static void of_limits_above_each_other_all_hold(void)
@@ -371,6 +388,7 @@ int main(void)
 	RUN(siblings_that_sleep_and_wake);
 	RUN(a_crowd_that_wakes_at_once);
 	RUN(a_pool_has_its_limit_as_a_vm_has);
+	RUN(a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm);
 	RUN(of_limits_above_each_other_all_hold);
 	RUN(a_limit_that_changes_while_it_holds);
 	RUN(a_vm_that_goes_while_it_is_held);
