@@ -86,6 +86,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
 		vcpu_running(d, t, at);
 		together_judge(d, vm, now_ns);
+		rotate_begin(d, vm, now_ns);
 	}
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
@@ -299,6 +300,8 @@ static __always_inline void drover_alarm(struct drover *d, u64 now_ns)
 	}
 	if (d->nr_capped || d->nr_at_limit)
 		limit_look(d, now_ns);
+	if (d->nr_together)
+		rotate_look(d, now_ns);
 	alarm_end(d, now_ns);
 }
 

@@ -26,7 +26,7 @@
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
-#include "round.h"
+#include "rotate.h"
 #include "wait_bound.h"
 
 #define PICK_TRIES 6
@@ -607,7 +607,7 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	stay = d->nr_together && !chooses ? round_stay(d, pcpu, slot) : DROVER_MAX_VMS;
 	if (stay < DROVER_MAX_VMS && !pick_gives_way(d, pcpu, home, stay)) {
 		if (running && stay == slot &&
-		    (pcpu_at(d, pcpu)->round == d->round ||
+		    ((pcpu_at(d, pcpu)->round == d->round && !rotate_is_due(d, vm_at(d, slot))) ||
 		     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		if (pick_stay(d, pcpu, home, stay))
@@ -625,8 +625,12 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 		if (pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
 			return false;
-		if (running && !pick_yields(d, home, running_key, vruntime_ns, own_key, key))
+		if (running && !pick_yields(d, home, running_key, vruntime_ns, own_key, key)) {
+			/* Chosen again as the least served, not only for want of others. */
+			if (tournament_slot(key) == slot)
+				share_clock_to(d, vm_at(d, slot)->vtime_ns);
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
+		}
 		if (best == TOURNAMENT_NOBODY)
 			break;
 		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :

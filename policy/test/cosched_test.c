@@ -561,6 +561,27 @@ static void a_vm_wider_than_the_host_moves_in_turns(void)
 	}
 }
 
+static void vcpus_of_a_vm_wider_than_the_host_take_short_turns(void)
+{
+	struct vm *vm;
+	u64 before;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	vm = kernel_vm(g, 1);
+	kernel_run(g, 200 * MS);
+	before = vm->nr_dispatches;
+	kernel_run(g, SECOND);
+	CHECK_SAYING(vm->nr_dispatches - before > 900, "%" PRIu64, vm->nr_dispatches - before);
+	for (u32 i = 0; i < 4; i++)
+		CHECK_NEAR((double)g->task[i].cpu_time_ns, 0.6 * SECOND, 0.01 * SECOND);
+	/* Not where all of it can run. */
+	kernel_sleep(g, 0);
+	kernel_sleep(g, 1);
+	kernel_run(g, 100 * MS);
+	CHECK(g->next_alarm_ns == NEVER);
+}
+
 static void modes_may_change_at_any_moment(void)
 {
 	g = fake_ground(4, 2);
@@ -614,6 +635,7 @@ int main(void)
 	RUN(who_is_let_go_has_all_idle_pcpus);
 	RUN(who_is_held_for_his_mode_runs_at_once_in_another);
 	RUN(a_vm_wider_than_the_host_moves_in_turns);
+	RUN(vcpus_of_a_vm_wider_than_the_host_take_short_turns);
 	RUN(modes_may_change_at_any_moment);
 	return check_done();
 }

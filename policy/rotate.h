@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rotation: the vCPUs of a VM wider than its host take short turns.
+ *
+ * Idea. Of a VM with more vCPUs at work than there are pCPUs some must wait, whatever
+ * is done: it cannot be played together (round.h). A sibling that waits for one of
+ * those, for a lock it holds or is next in line for, waits for that one's turn and
+ * burns its own. So turns are short: while vCPUs of such a VM run and others wait, the
+ * alarm goes off every millisecond, and all pCPUs that run the VM choose anew; they
+ * find the round's VM again, and of it whoever has run least.
+ *
+ * Worked example. Four vCPUs on two pCPUs take a ticket lock in turn. 0 and 1 run, the
+ * lock goes from 0 to 1 to 2, which does not run, and nothing happens until it does: a
+ * critical section or two a turn. With turns of 8 ms, a slice and the tick, that is some 200
+ * a second. With 1 ms, 2 is there after 1 ms, 3 after 2, and so on: over a thousand.
+ *
+ * What it is bad at. It says who is at risk, not who suffers (together.h): a wide VM whose
+ * vCPUs never wait for each other is switched a thousand times a second and pCPU too,
+ * for some microseconds each. A VM that is confined to fewer pCPUs than it has vCPUs
+ * does not count as wide.
+ *
+ * After micro-sliced virtual processors (Ahn, Park and Huh, MICRO 2014).
+ */
+#ifndef DROVER_ROTATE_H
+#define DROVER_ROTATE_H
+
+#include "alarm.h"
+#include "round.h"
+
+#define ROTATE_TURN_NS 1000000ULL
+
+/* Is the VM wider than the host now? */
+static __always_inline bool rotate_is_due(struct drover *d, struct vm *vm)
+{
+	return vm->together && vm->vcpus_waiting &&
+	       vm->vcpus_running + vm->vcpus_waiting > d->nr_online;
+}
+
+/* A turn begins for all such VMs. */
+static __always_inline void rotate_set(struct drover *d, u64 now_ns)
+{
+	d->turn_ends_ns = now_ns + ROTATE_TURN_NS;
+	alarm_at(d, now_ns + ROTATE_TURN_NS);
+}
+
+/* One of the VM's vCPUs begins to run. */
+static __always_inline void rotate_begin(struct drover *d, struct vm *vm, u64 now_ns)
+{
+	if (rotate_is_due(d, vm) && (s64)(now_ns - d->turn_ends_ns) >= 0)
+		rotate_set(d, now_ns);
+}
+
+/* Have their pCPUs choose anew. False: no such VM runs. */
+CHECKED_APART bool rotate_end_turns(THE_DROVER)
+{
+	bool any = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		struct pcpu *pcpu = pcpu_at(d, i);
+		u32 slot = pcpu->running_slot;
+
+		if (slot >= DROVER_MAX_VMS || !pcpu->online || !rotate_is_due(d, vm_at(d, slot)))
+			continue;
+		any = true;
+		/* Who was overdue keeps the turn it was given for that (wait_bound.h). */
+		if (pcpu->in_turn)
+			continue;
+		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+	}
+	return any;
+}
+
+/* The alarm has gone off. */
+static __always_inline void rotate_look(struct drover *d, u64 now_ns)
+{
+	if ((s64)(d->turn_ends_ns - now_ns) > (s64)ALARM_EARLY_NS)
+		alarm_at(d, d->turn_ends_ns);
+	else if (rotate_end_turns(d))
+		rotate_set(d, now_ns);
+}
+
+#endif
