@@ -258,7 +258,7 @@ CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot)
 }
 
 /* Call that pCPU to the VM. */
-CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot)
+static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slot)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
@@ -267,7 +267,6 @@ CHECKED_APART int cosched_call_one(THE_DROVER, u32 pcpu, u32 slot)
 		ground_kick(d, bounded(pcpu, DROVER_MAX_PCPUS));
 	else
 		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
-	return 0;
 }
 
 /* Call so many pCPUs of the cell of `at`, or of all others; returns how many there were. */
@@ -294,7 +293,7 @@ CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool a
  * Call so many pCPUs besides `at` to the VM; false, and none is called, if there are
  * fewer. Those of its own cell first: there the VM gathers, wherever its vCPUs waited.
  */
-CHECKED_APART bool cosched_call(THE_DROVER, u32 at, u32 slot, u32 others)
+static __always_inline bool cosched_call(struct drover *d, u32 at, u32 slot, u32 others)
 {
 	u32 called;
 

@@ -49,6 +49,7 @@ static __always_inline u32 pick_glanced(struct drover *d, u32 pcpu)
 
 enum picked {
 	PICKED_NONE,
+	PICKED_NONE_BUT_HELD, /* of those who wait some are held */
 	PICKED_RUNNING, /* who runs goes on */
 	PICKED_WAITING, /* somebody was taken */
 };
@@ -160,9 +161,11 @@ CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 }
 
 /* The running thread's VM goes on: with that thread, unless a sibling has run less. */
-static __always_inline bool pick_go_on(struct drover *d, u32 pcpu, u32 running, u64 vruntime_ns)
+static __always_inline u32 pick_go_on(struct drover *d, u32 pcpu, u32 running, u64 vruntime_ns)
 {
-	return d->params.nr_cells < 2 || !pick_sibling(d, pcpu, running, vruntime_ns);
+	if (d->params.nr_cells < 2 || !pick_sibling(d, pcpu, running, vruntime_ns))
+		return PICKED_RUNNING;
+	return PICKED_WAITING;
 }
 
 /* A cell other than mine whose least served VM is far behind `key`. */
@@ -280,7 +283,7 @@ static __always_inline bool pick_rest_of(struct drover *d, u32 pcpu, u32 cell_in
 }
 
 /* Anybody of that cell; several are asked, because some may be in flight. */
-CHECKED_APART bool pick_from_foreign(THE_DROVER, u32 pcpu, u32 other)
+static __always_inline bool pick_from_foreign(struct drover *d, u32 pcpu, u32 other)
 {
 	bool found = false;
 	u32 try;
@@ -561,12 +564,22 @@ CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 	return slot && pick_wherever(d, pcpu, slot);
 }
 
+/* The key of the VM that would go on there; NOBODY: there is none. */
+static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
+{
+	if (slot >= DROVER_MAX_VMS)
+		return TOURNAMENT_NOBODY;
+	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
+}
+
 /*
  * The first VMs of the cell are held: whoever is not, there or in the pCPU's own queue, comes
  * before the pCPU goes idle, and before the running thread if that has had more.
  */
-static __always_inline bool pick_around_held(struct drover *d, u32 pcpu, u32 home, u64 running_key)
+CHECKED_APART bool pick_around_held(THE_DROVER, u32 pcpu, u32 slot)
 {
+	u32 home = pcpu_at(d, pcpu)->cell;
+	u64 running_key = pick_running_key(d, pcpu, slot);
 	u64 own_key = pick_own_key(d, pcpu);
 
 	if (pick_beside_held(d, pcpu, home, pick_earliest(own_key, running_key)) ||
@@ -575,59 +588,42 @@ static __always_inline bool pick_around_held(struct drover *d, u32 pcpu, u32 hom
 	return running_key == TOURNAMENT_NOBODY && pick_rest_of(d, pcpu, home);
 }
 
-/*
- * Choose for that pCPU. `slot` is the VM of the thread that would go on there and
- * `vruntime_ns` that thread's, charged up to now; DROVER_MAX_VMS when there is none.
- * Returns true when the pCPU shall go on with it.
- */
-CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+/* The round's VM, if the round has given the pCPU to one. */
+CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 home = pcpu_at(d, pcpu)->cell;
-	u64 running_key = TOURNAMENT_NOBODY;
-	bool running = slot < DROVER_MAX_VMS;
+	u32 stay = round_stay(d, pcpu, slot);
+	bool goes_on = pcpu_at(d, pcpu)->round == d->round;
+
+	if (stay >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, home, stay))
+		return PICKED_NONE;
+	if (stay == slot && ((goes_on && !rotate_is_due(d, vm_at(d, slot))) ||
+			     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
+		return pick_go_on(d, pcpu, slot, vruntime_ns);
+	if (pick_stay(d, pcpu, home, stay))
+		return PICKED_WAITING;
+	return stay == slot ? pick_go_on(d, pcpu, slot, vruntime_ns) : PICKED_NONE;
+}
+
+/* The least served. */
+CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+{
+	u32 home = pcpu_at(d, pcpu)->cell;
+	u64 running_key = pick_running_key(d, pcpu, slot);
 	bool held = false;
-	u32 chooses = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->chooses, 0);
-	u32 stay;
 	u32 try;
 
-	/* On its way offline it still runs what must run there, and takes nothing else. */
-	if (!pcpu_at(d, pcpu)->online)
-		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
-	if (pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) ||
-	    (pcpu_at(d, pcpu)->called_slot && pick_called(d, pcpu)))
-		return false;
-	refused_forget(d, pcpu);
-	pick_next_glance(pcpu_at(d, pcpu));
-	if (d->nr_reserved) {
-		u32 picked = pick_by_reserve(d, pcpu, running ? slot : DROVER_HOST_SLOT);
-
-		if (picked != PICKED_NONE)
-			return picked == PICKED_RUNNING;
-	}
-	stay = d->nr_together && !chooses ? round_stay(d, pcpu, slot) : DROVER_MAX_VMS;
-	if (stay < DROVER_MAX_VMS && !pick_gives_way(d, pcpu, home, stay)) {
-		if (running && stay == slot &&
-		    ((pcpu_at(d, pcpu)->round == d->round && !rotate_is_due(d, vm_at(d, slot))) ||
-		     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
-			return pick_go_on(d, pcpu, slot, vruntime_ns);
-		if (pick_stay(d, pcpu, home, stay))
-			return false;
-		if (running && stay == slot)
-			return pick_go_on(d, pcpu, slot, vruntime_ns);
-	}
-	if (running)
-		running_key = tournament_key(
-			share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = share_least_served_for(d, pcpu, home);
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 
 		if (pick_from_elsewhere(d, pcpu, pick_earliest(best, running_key)))
-			return false;
-		if (running && !pick_yields(d, home, running_key, vruntime_ns, own_key, key)) {
-			/* Chosen again as the least served, not only for want of others. */
-			if (tournament_slot(key) == slot)
+			return PICKED_WAITING;
+		if (running_key != TOURNAMENT_NOBODY &&
+		    !pick_yields(d, home, running_key, vruntime_ns, own_key, key)) {
+			/* Chosen again, and that often nobody else would move the clock. */
+			if (rotate_is_due(d, vm_at(d, slot)))
 				share_clock_to(d, vm_at(d, slot)->vtime_ns);
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		}
@@ -635,12 +631,47 @@ CHECKED_APART bool pick_next(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 			break;
 		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :
 				      pick_from_cell(d, pcpu, home, key))
-			return false;
+			return PICKED_WAITING;
 		held |= vm_at(d, tournament_slot(key))->held_since_ns != 0;
 	}
-	if (held && pick_around_held(d, pcpu, home, running_key))
+	return held ? PICKED_NONE_BUT_HELD : PICKED_NONE;
+}
+
+/* What does not wait for anybody's share. */
+CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
+{
+	return pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) ||
+	       (pcpu_at(d, pcpu)->called_slot && pick_called(d, pcpu));
+}
+
+/*
+ * Choose for that pCPU. `slot` is the VM of the thread that would go on there and
+ * `vruntime_ns` that thread's, charged up to now; DROVER_MAX_VMS when there is none.
+ * Returns true when the pCPU shall go on with it.
+ */
+static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
+{
+	u32 chooses = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->chooses, 0);
+	u32 picked = PICKED_NONE;
+
+	/* On its way offline it still runs what must run there, and takes nothing else. */
+	if (!pcpu_at(d, pcpu)->online)
+		return !ground_take_first(d, ground_pcpu_queue(d, pcpu));
+	if (pick_at_once(d, pcpu))
 		return false;
-	return !pick_anywhere(d, pcpu, home);
+	refused_forget(d, pcpu);
+	pick_next_glance(pcpu_at(d, pcpu));
+	if (d->nr_reserved)
+		picked = pick_by_reserve(d, pcpu, slot < DROVER_MAX_VMS ? slot : DROVER_HOST_SLOT);
+	if (picked == PICKED_NONE && d->nr_together && !chooses)
+		picked = pick_by_round(d, pcpu, slot, vruntime_ns);
+	if (picked == PICKED_NONE)
+		picked = pick_by_shares(d, pcpu, slot, vruntime_ns);
+	if (picked == PICKED_NONE_BUT_HELD && pick_around_held(d, pcpu, slot))
+		return false;
+	if (picked == PICKED_NONE || picked == PICKED_NONE_BUT_HELD)
+		return !pick_anywhere(d, pcpu, pcpu_at(d, pcpu)->cell);
+	return picked == PICKED_RUNNING;
 }
 
 #endif
