@@ -6,6 +6,8 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
+mod stack;
+
 /// The oldest clang whose BPF back end keeps 64-bit enum values whole.
 const CLANG_MIN: u32 = 16;
 
@@ -13,16 +15,32 @@ const CLANG_MIN: u32 = 16;
 /// directory, where `include!` finds it.
 ///
 /// # Panics
-/// When no clang is new enough or the program does not compile: a build script has nobody to tell but cargo.
+/// When no clang is new enough, the program does not compile, or it takes more stack than all kernels give: a
+/// build script has nobody to tell but cargo.
 pub fn bpf_skeleton(source: &Path, skeleton: &str) {
     println!("cargo:rerun-if-changed={}", source.display());
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo names it")).join(skeleton);
+    let object = out.with_extension("o");
     SkeletonBuilder::new()
         .source(source)
+        .obj(&object)
         .clang(find_clang())
         .clang_args(["-mcpu=v3", "-Wall", "-Werror", "-Wno-missing-declarations"])
         .build_and_generate(&out)
         .unwrap_or_else(|err| panic!("{} does not compile: {err:#}", source.display()));
+    let data = std::fs::read(&object).expect("it was just written");
+    for way in stack::deepest(&data).expect("clang wrote it") {
+        assert!(
+            way.bytes <= stack::BYTES_MAX && way.functions.len() <= stack::FRAMES_MAX,
+            "{}: {} bytes of stack in {} functions, more than {} or {}, which some kernels refuse: {}",
+            source.display(),
+            way.bytes,
+            way.functions.len(),
+            stack::BYTES_MAX,
+            stack::FRAMES_MAX,
+            way.functions.join(" > ")
+        );
+    }
 }
 
 /// The newest clang on the path: Debian installs them as clang-NN.
