@@ -300,8 +300,7 @@ static __always_inline void drover_alarm(struct drover *d, u64 now_ns)
 	}
 	if (d->nr_capped || d->nr_at_limit)
 		limit_look(d, now_ns);
-	if (d->nr_together)
-		rotate_look(d, now_ns);
+	rotate_look(d, now_ns);
 	alarm_end(d, now_ns);
 }
 

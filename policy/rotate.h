@@ -76,9 +76,18 @@ CHECKED_APART bool rotate_end_turns(THE_DROVER)
 /* The alarm has gone off. */
 static __always_inline void rotate_look(struct drover *d, u64 now_ns)
 {
-	if ((s64)(d->turn_ends_ns - now_ns) > (s64)ALARM_EARLY_NS)
-		alarm_at(d, d->turn_ends_ns);
-	else if (rotate_end_turns(d))
+	u64 ends_ns = d->turn_ends_ns;
+
+	/* Nobody takes turns: an alarm that went off for somebody else need not look at all pCPUs.
+	 */
+	if (!ends_ns)
+		return;
+	if ((s64)(ends_ns - now_ns) > (s64)ALARM_EARLY_NS) {
+		alarm_at(d, ends_ns);
+		return;
+	}
+	d->turn_ends_ns = 0;
+	if (rotate_end_turns(d))
 		rotate_set(d, now_ns);
 }
 

@@ -342,7 +342,7 @@ struct drover {
 	u64 reference_level; /* entitle.h */
 	u64 alarm_at_ns;     /* alarm.h; 0: it is not set */
 	u64 rouse_at_ns;     /* when idle pCPUs ask again whether a held VM may start; 0: never */
-	u64 turn_ends_ns;    /* of VMs wider than the host, rotate.h */
+	u64 turn_ends_ns;    /* of a VM wider than the host, rotate.h; 0: none takes turns */
 	u32 nr_together;  /* VMs played in rounds */
 	u32 nr_online;    /* pCPUs */
 	u32 nr_choosy;    /* VMs that may rather wait than run in part */
