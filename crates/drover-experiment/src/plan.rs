@@ -17,19 +17,20 @@ pub(crate) struct Planned {
     pub scheduler: usize,
 }
 
-/// All runs: case by case, and within a case the schedulers in turn, so that what drifts while a
-/// host is up meets all of them alike. On the exact clock nothing drifts: there it is scheduler by
+/// All runs: repeat by repeat, within one the cases, and within a case the schedulers in turn: how fast a
+/// machine is drifts from minute to minute, and what is compared, case with case or scheduler with
+/// scheduler, is to stand side by side. On the exact clock nothing drifts: there it is scheduler by
 /// scheduler, because loading one takes as long as several runs.
 pub(crate) fn plan(scenario: &Scenario) -> Vec<Planned> {
     let mut runs = Vec::new();
-    for case in 0..scenario.cases.len() {
-        for repeat in 1..=scenario.repeats {
+    for repeat in 1..=scenario.repeats {
+        for case in 0..scenario.cases.len() {
             let schedulers = 0..scenario.schedulers.len();
             runs.extend(schedulers.map(|scheduler| Planned { index: 0, case, repeat, scheduler }));
         }
     }
     if scenario.clock == Clock::Exact {
-        runs.sort_by_key(|run| run.scheduler);
+        runs.sort_by_key(|run| (run.scheduler, run.case));
     }
     runs.iter_mut().enumerate().for_each(|(index, run)| run.index = index);
     runs
@@ -101,7 +102,7 @@ name = "y"
     }
 
     #[test]
-    fn schedulers_take_turns_within_a_case() {
+    fn cases_and_schedulers_take_turns_within_a_repeat() {
         let mut scenario = Scenario::parse(TEXT, "s.toml").unwrap();
         scenario.clock = Clock::Real;
         assert_eq!(
@@ -109,10 +110,10 @@ name = "y"
             [
                 "1/8 x 1 eevdf",
                 "2/8 x 1 scx_other",
-                "3/8 x 2 eevdf",
-                "4/8 x 2 scx_other",
-                "5/8 y 1 eevdf",
-                "6/8 y 1 scx_other",
+                "3/8 y 1 eevdf",
+                "4/8 y 1 scx_other",
+                "5/8 x 2 eevdf",
+                "6/8 x 2 scx_other",
                 "7/8 y 2 eevdf",
                 "8/8 y 2 scx_other",
             ]

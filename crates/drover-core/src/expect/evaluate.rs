@@ -3,6 +3,7 @@
 
 use super::{Expect, Metric, VmChoice};
 use crate::results::{Results, Run};
+use std::collections::BTreeMap;
 
 /// What came of one expectation for one case and VM.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +16,7 @@ pub struct Row {
     pub vm: Option<String>,
     /// The figure.
     pub metric: Metric,
-    /// What was measured: the median over repeats, as a ratio where one is asked for.
+    /// What was measured: the median over repeats, of ratios where one is asked for.
     pub measured: Option<f64>,
     /// What was asked, such as `<= 1` or `>= 0.98 of eevdf`.
     pub asked: String,
@@ -149,36 +150,42 @@ impl Subject<'_> {
         }
     }
 
-    /// The figure asked for, divided by what it is relative to.
+    /// The median over repeats of the figure asked for, or of its ratio to what it is relative to. Ratios
+    /// are within a repeat: those runs stood side by side, and from one repeat to the next the speed of a
+    /// machine drifts.
     fn measured(&self) -> Result<f64, Missing> {
         let expect = self.expect;
-        let figure = self.median(&expect.scheduler, self.case)?;
-        if expect.relative_to.is_none() && expect.relative_to_case.is_none() {
-            return Ok(figure);
+        let mut figures = self.figures(&expect.scheduler, self.case)?;
+        if expect.relative_to.is_some() || expect.relative_to_case.is_some() {
+            let scheduler = expect.relative_to.as_ref().unwrap_or(&expect.scheduler);
+            let case = expect.relative_to_case.as_deref().unwrap_or(self.case);
+            let bases = self.figures(scheduler, case)?;
+            if bases.values().any(|base| *base == 0.0) {
+                let note = format!("{scheduler} has 0 in case {case}, which nothing compares with");
+                return Err(Missing::NotMeasured(note));
+            }
+            figures.retain(|repeat, _| bases.contains_key(repeat));
+            figures.iter_mut().for_each(|(repeat, figure)| *figure /= bases[repeat]);
         }
-        let scheduler = expect.relative_to.as_ref().unwrap_or(&expect.scheduler);
-        let case = expect.relative_to_case.as_deref().unwrap_or(self.case);
-        let base = self.median(scheduler, case)?;
-        if base == 0.0 {
-            let note = format!("{scheduler} has 0 in case {case}, which nothing compares with");
-            return Err(Missing::NotMeasured(note));
-        }
-        Ok(figure / base)
+        let figures: Vec<f64> = figures.into_values().collect();
+        let not_run = || Missing::NotRun("no repeat ran both".to_owned());
+        median(&figures).ok_or_else(not_run)
     }
 
     /// The largest value allowed.
     fn max(&self) -> Option<f64> {
         let max = self.expect.max?;
         let other = self.expect.or.as_ref().and_then(|or| {
-            let figure = self.median(&self.expect.scheduler, &or.case).ok()?;
-            Some(or.times * figure)
+            let figures = self.figures(&self.expect.scheduler, &or.case).ok()?;
+            let figures: Vec<f64> = figures.into_values().collect();
+            median(&figures).map(|figure| or.times * figure)
         });
         Some(other.map_or(max, |other| max.max(other)))
     }
 
-    /// The median over repeats.
-    fn median(&self, scheduler: &str, case: &str) -> Result<f64, Missing> {
-        let mut figures = Vec::new();
+    /// The figure of each repeat; there is one at least.
+    fn figures(&self, scheduler: &str, case: &str) -> Result<BTreeMap<u32, f64>, Missing> {
+        let mut figures = BTreeMap::new();
         for run in runs(self.results, scheduler, case) {
             if let Some(fault) = &run.fault {
                 let note = format!("{scheduler}, repeat {}: {fault}", run.repeat);
@@ -186,10 +193,12 @@ impl Subject<'_> {
             }
             let figure = self.expect.metric.figure(run, self.vm, self.expect.window_s);
             let missing = || format!("{scheduler} has no such figure in case {case}");
-            figures.push(figure.ok_or_else(|| Missing::NotMeasured(missing()))?);
+            figures.insert(run.repeat, figure.ok_or_else(|| Missing::NotMeasured(missing()))?);
         }
-        let not_run = || Missing::NotRun(format!("{scheduler} did not run case {case}"));
-        median(&figures).ok_or_else(not_run)
+        if figures.is_empty() {
+            return Err(Missing::NotRun(format!("{scheduler} did not run case {case}")));
+        }
+        Ok(figures)
     }
 }
 
@@ -304,6 +313,25 @@ mod tests {
         assert_eq!(row.asked, ">= 0.45 of eevdf");
         let row = only(Expect { relative_to_case: Some("alone".to_owned()), ..beside() }, &results);
         assert_eq!((row.measured, row.verdict), (Some(0.45), Verdict::Pass));
+    }
+
+    #[test]
+    fn a_ratio_is_of_runs_of_the_same_repeat() {
+        // The machine is half as fast from the second repeat on.
+        let alone = [1000, 500, 500].into_iter().zip(1..);
+        let beside = [450, 240, 235].into_iter().zip(1..);
+        let mut runs: Vec<Run> =
+            alone.map(|(progress, repeat)| run("alone", "drover", repeat, 1.0, progress)).collect();
+        runs.extend(
+            beside.map(|(progress, repeat)| run("beside", "drover", repeat, 1.0, progress)),
+        );
+        let results = results(runs);
+        let relative = Expect {
+            case: Some("beside".to_owned()),
+            relative_to_case: Some("alone".to_owned()),
+            ..expect(Metric::Progress)
+        };
+        assert_eq!(only(relative, &results).measured, Some(0.47));
     }
 
     #[test]
