@@ -312,6 +312,7 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 	pcpu_at(d, at)->called_slot = 0;
 	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
 		__sync_fetch_and_add(&d->nr_online, 1);
+	d->owed_anew = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }
 
@@ -323,6 +324,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 	drover_note_rest(d, pcpu_at(d, at), 0);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->orphans = 1;
+	d->owed_anew = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }
 

@@ -26,7 +26,9 @@
  * are fixed, the others divide the rest by shares; that level is exact unless a
  * child changes sides, and then the next step starts there. It is kept between
  * looks, and all pools step at once, until none moves: mostly, that is soon. A bracket
- * halves what Newton would jump about in.
+ * halves what Newton would jump about in. Where nothing has changed since the last look,
+ * nobody's wants and no setting, its levels hold: a host that is busy throughout pays for
+ * the measuring alone.
  *
  * Worked example. 4 pCPUs; vm0 with 1000 shares and 100 % reserved, seven with
  * 1000. Level 0.5 would give everybody 0.5: vm0 is below its floor. It is fixed
@@ -185,11 +187,15 @@ CHECKED_APART int entitle_gather_vm(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 kept = entitle_kept_ucpu(d, vm->reservation_mcpu);
+	u32 most = (u32)least_of(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
+	u32 floor = (u32)least_of(kept, most);
 
 	if (vm->state != VM_LIVE)
 		return 0;
-	vm->most_ucpu = (u32)least_of(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
-	vm->floor_ucpu = (u32)least_of(kept, vm->most_ucpu);
+	if (most != vm->most_ucpu || floor != vm->floor_ucpu)
+		d->wants_move = 1;
+	vm->most_ucpu = most;
+	vm->floor_ucpu = floor;
 	entitle_add_child(pool_at(d, pool_existing(d, vm->pool)),
 			  entitle_ucpu(vm->reservation_mcpu), vm->floor_ucpu, vm->most_ucpu,
 			  vm->shares);
@@ -417,13 +423,33 @@ static __always_inline void entitle_scale(struct drover *d)
 					      1 << ENTITLE_SCALE_SHIFT;
 }
 
+/* The levels, and what comes of them. Those of one look that never settle are stepped on in the
+ * next. */
+static __always_inline void entitle_divide(struct drover *d)
+{
+	u32 i;
+
+	for_each_index(i, 0, ENTITLE_ROUNDS) {
+		entitle_round(d);
+		if (!d->levels_move)
+			break;
+	}
+	if (d->levels_move)
+		d->owed_anew = 1;
+	entitle_refer(d);
+	for_each_index(i, 0, d->slots_in_use)
+		entitle_weigh(d, i);
+}
+
 /* Look at all VMs and pools; every entitle_period_ns. */
 static __always_inline void entitle_look(struct drover *d, u64 now_ns)
 {
 	u64 elapsed_ns = now_ns - d->entitled_at_ns;
+	u32 anew = __sync_lock_test_and_set(&d->owed_anew, 0);
 	u32 i;
 
 	d->entitled_at_ns = now_ns;
+	d->wants_move = 0;
 	for_each_index(i, 0, d->params.nr_pcpus)
 		entitle_see_running(d, i, now_ns);
 	entitle_clear(pool_at(d, POOL_ROOT));
@@ -436,14 +462,8 @@ static __always_inline void entitle_look(struct drover *d, u64 now_ns)
 	for_each_index(i, 0, d->nr_pools)
 		entitle_gather_pool(d, entitle_ordered(d, d->nr_pools - 1 - i));
 	entitle_scale(d);
-	for_each_index(i, 0, ENTITLE_ROUNDS) {
-		entitle_round(d);
-		if (!d->levels_move)
-			break;
-	}
-	entitle_refer(d);
-	for_each_index(i, 0, d->slots_in_use)
-		entitle_weigh(d, i);
+	if (anew || d->wants_move)
+		entitle_divide(d);
 }
 
 #endif

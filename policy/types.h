@@ -89,26 +89,50 @@ enum vm_state {
 	VM_LIVE = 1,
 };
 
-/* One VM: the scheduled thing. Also slot 0, the host's own tasks. */
+/*
+ * One VM: the scheduled thing. Also slot 0, the host's own tasks. What is needed at the same
+ * moments stands in the same cache lines: a look at a thousand VMs (entitle.h) is bound by these.
+ */
 struct vm {
+	/* at every switch */
 	u64 vtime_ns;          /* CPU time charged, divided by shares */
-	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vruntime_floor_ns; /* where a thread that arrives or wakes begins */
 	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
-	u64 id;  /* never reused, so that a late order finds nobody */
-	u64 born_ns;
-	u32 state;        /* enum vm_state */
-	u32 tgid;         /* the VMM process */
-	u32 shares;       /* in force now */
-	u32 shares_asked; /* 0: the default, which follows the vCPU count */
+	u64 reserve_tag_ns;    /* its reservation is served up to that real time, reserve.h */
+	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
 	u32 nr_vcpus;
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
-	u32 nr_waiting; /* threads ready and not running, in all queues */
+	u32 capped;     /* it, or a pool above it, has a limit, limit.h */
+	u32 at_limit;   /* may not run */
+	u32 together;   /* its vCPUs are played in rounds, round.h */
+	u32 round;      /* the last round in which it was chosen */
+	/* at every switch and every look */
+	u64 running_sum; /* how many threads run, and since when not charged, share.h */
+	u64 vcpu_run_ns; /* CPU time since birth */
+	u64 helper_run_ns;
+	u64 seen_run_ns;   /* what it had received when last looked at, entitle.h */
+	u64 uncharged_ns;  /* of that, what was not charged yet */
+	s64 short_ns;      /* CPU time it received less than it was owed, lately */
+	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
+	u32 wanted_ucpu;   /* what it could use */
+	u32 nr_waiting;    /* threads ready and not running, in all queues */
+	u32 least_awake;   /* threads at any time since it was last looked at */
+	/* at every look */
+	u32 state;        /* enum vm_state */
+	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
+	u32 floor_ucpu;   /* of what it wants, it is promised so many */
+	u32 most_ucpu;    /* and may have so many */
+	u32 shares;       /* in force now */
+	u32 shares_asked; /* 0: the default, which follows the vCPU count */
 	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
-	/* its vCPUs together, together.h and round.h */
+	u32 tgid;             /* the VMM process */
+	u32 round_cell;       /* where it was first chosen in this round */
+	u64 id; /* never reused, so that a late order finds nobody */
+	u64 born_ns;
+	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
 	u64 progressed_ns;   /* time in which any of its vCPUs ran */
 	u64 hazard_ns;       /* of that, while a sibling was ready and did not */
@@ -117,49 +141,31 @@ struct vm {
 	u64 pressed_mark_ns; /* pressed_ns at that moment */
 	u32 vcpus_running;
 	u32 vcpus_waiting;
-	u32 together; /* its vCPUs are played in rounds */
-	u32 round;    /* the last round in which it was chosen */
-	u32 round_cell; /* and where first */
 	/* its vCPUs kept from drifting apart, cosched.h */
+	u32 choosy;            /* its mode may have it wait beside an idle pCPU */
+	u32 costopped;         /* as a whole */
 	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
 	u64 held_since_ns;     /* may not start; 0: it may */
 	u64 costop_ns;         /* time its vCPUs were ready and co-stopped (%CSTP) */
 	u64 nr_costops;
 	u64 nr_costarts;
 	u64 skew_max_ns;  /* the largest skew ever seen */
-	u32 costopped;    /* as a whole */
 	u32 nr_stopped;   /* vCPUs stopped alone */
-	u32 choosy;       /* its mode may have it wait beside an idle pCPU */
 	u32 vcpu_places;  /* how many places in vcpu_of were ever used */
 	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
-	u64 reserve_tag_ns; /* its reservation is served up to that real time, reserve.h */
-	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
-	u64 seen_run_ns;     /* what it had received when last looked at, entitle.h */
-	u64 uncharged_ns;    /* of that, what was not charged yet */
-	s64 short_ns;        /* CPU time it received less than it was owed, lately */
-	u32 wanted_ucpu;     /* millionths of a pCPU it could use */
-	u32 floor_ucpu;      /* of these, it is promised so many */
-	u32 most_ucpu;       /* of these, it may have so many */
-	u32 entitled_ucpu;   /* what it is owed now, should it want all */
-	u32 bound;           /* by more than shares: a reservation, a limit, a pool */
-	u32 least_awake;     /* threads at any time since it was last looked at */
 	/* limit.h */
-	u32 capped;         /* it, or a pool above it, has a limit */
-	u32 at_limit;       /* may not run */
-	u64 limit_seen_ns;  /* CPU time of its threads, as far as its limits know of it */
-	u64 held_ns;        /* it was at its limit for so long, before the last time */
+	u64 limit_seen_ns; /* CPU time of its threads, as far as its limits know of it */
+	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
-	u64 limited_ns;     /* time its threads were ready and it was at its limit (%MLMTD) */
+	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
 	/* counters, since birth */
-	u64 vcpu_run_ns;
-	u64 helper_run_ns;
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
 	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
 	u64 settled_ns;       /* when its settings last changed */
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
-};
+} __attribute__((aligned(64)));
 
 enum vcpu_state {
 	VCPU_NONE = 0, /* a free record */
@@ -336,38 +342,40 @@ struct drover {
 	u32 promise_scale; /* of 1024: how much of promises can be kept */
 	u32 nr_pools;      /* in pool_order */
 	u32 levels_move;   /* some pool's level has not been found yet */
-	u32 round;         /* counts rounds, round.h */
+	u32 owed_anew; /* settings, VMs or pCPUs have changed since entitlements were worked out */
+	u32 wants_move; /* some VM wants more or less than before */
+	u32 round; /* counts rounds, round.h */
 	u64 round_end_ns;
 	u64 entitled_at_ns;
 	u64 reference_level; /* entitle.h */
-	u64 alarm_at_ns;     /* alarm.h; 0: it is not set */
-	u64 rouse_at_ns;     /* when idle pCPUs ask again whether a held VM may start; 0: never */
-	u64 turn_ends_ns;    /* of a VM wider than the host, rotate.h; 0: none takes turns */
-	u32 nr_together;  /* VMs played in rounds */
-	u32 nr_online;    /* pCPUs */
-	u32 nr_choosy;    /* VMs that may rather wait than run in part */
-	u32 vcpu_hint;    /* where to look for a free record next */
-	u32 nr_capped;    /* VMs under a limit, their own or a pool's */
-	u32 nr_at_limit;  /* of these, may not run */
-	u32 alarm_rings;  /* it goes off just now, alarm.h */
+	u64 alarm_at_ns; /* alarm.h; 0: it is not set */
+	u64 rouse_at_ns; /* when idle pCPUs ask again whether a held VM may start; 0: never */
+	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
+	u32 nr_together; /* VMs played in rounds */
+	u32 nr_online; /* pCPUs */
+	u32 nr_choosy; /* VMs that may rather wait than run in part */
+	u32 vcpu_hint; /* where to look for a free record next */
+	u32 nr_capped; /* VMs under a limit, their own or a pool's */
+	u32 nr_at_limit; /* of these, may not run */
+	u32 alarm_rings; /* it goes off just now, alarm.h */
 	u32 nr_pools_limited; /* in pool_limited */
 	/* let go at this alarm, limit.h */
-	u32 let_go;          /* so many threads */
-	u32 nr_resting;      /* pCPUs; none: nobody need look for one */
+	u32 let_go; /* so many threads */
+	u32 nr_resting; /* pCPUs; none: nobody need look for one */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
-	u32 pool_order[DROVER_MAX_POOLS];              /* parents first, pool.h */
-	u32 pool_limited[DROVER_MAX_POOLS];            /* those with a limit */
-	struct limit limit[DROVER_LIMITS];             /* of VMs, then of pools */
-	u64 limit_due_ns[DROVER_LIMITS];               /* when to look at each */
-	u64 limit_watched[DROVER_MAX_VMS / 64];        /* a bit for each VM: look at it */
+	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
+	u32 pool_limited[DROVER_MAX_POOLS]; /* those with a limit */
+	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
+	u64 limit_due_ns[DROVER_LIMITS]; /* when to look at each */
+	u64 limit_watched[DROVER_MAX_VMS / 64]; /* a bit for each VM: look at it */
 };
 
-_Static_assert(sizeof(struct vm) == 408, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");

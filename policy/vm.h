@@ -61,6 +61,7 @@ static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 		shares = DROVER_SHARES_MAX;
 	__sync_fetch_and_add(&d->vm_shares, shares - before);
 	vm_settle_host(d);
+	d->owed_anew = 1;
 }
 
 static __always_inline void vm_bind(struct drover *d, struct vm *vm, bool bound)
@@ -92,6 +93,7 @@ static __always_inline void vm_settle_pools(struct drover *d)
 {
 	pool_settle(d);
 	limit_note_all(d);
+	d->owed_anew = 1;
 }
 
 /* The slot is used from now on. Other slots may be taken at the same moment. */
@@ -189,6 +191,7 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	vm->cosched_mode = COSCHED_OFF;
 	cosched_settle(d, vm);
 	vm->state = VM_FREE;
+	d->owed_anew = 1;
 	return true;
 }
 

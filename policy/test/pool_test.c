@@ -365,6 +365,68 @@ static void promises_that_do_not_fit_any_more_shrink_alike(void)
 	CHECK_NEAR(g->d.promise_scale, 1024 * 2 / 3, 1);
 }
 
+/* All are busy: what each is owed, if it wants all, is what it is owed. Soon, and for good. */
+static void check_entitled(u32 nr_pcpus)
+{
+	entitle_nodes(nr_pcpus);
+	kernel_run(g, 60 * MS);
+	for (u32 i = 1; i < nr_nodes; i++)
+		if (node[i].tgid && node[i].parent != NONE)
+			CHECK_NEAR(kernel_vm(g, node[i].tgid)->entitled_ucpu / 1e6, node[i].owed,
+				   0.01);
+}
+
+/* A thread of that process leaves for good, as soon as one runs. */
+static void leave(u32 tgid)
+{
+	for (;;) {
+		for (u32 pcpu = 0; pcpu < 4; pcpu++) {
+			struct task_struct *task = g->pcpu[pcpu].current;
+
+			if (!task || task->tgid != tgid)
+				continue;
+			kernel_exit(g, pcpu);
+			return;
+		}
+		kernel_run(g, MS);
+	}
+}
+
+/* Where nobody's wants move, looks go on only because of these. */
+static void on_a_host_that_is_always_busy_entitlements_follow_what_changes(void)
+{
+	u32 a, b, vm;
+
+	a_host(4);
+	a = a_pool(0, 1000, 0, 0);
+	b = a_pool(0, 3000, 0, 0);
+	vm = busy(a, 1000, 2);
+	busy(a, 1000, 2);
+	busy(b, 1000, 2);
+	busy(b, 2000, 2);
+	kernel_run(g, SECOND);
+	check_entitled(4);
+
+	node[vm].shares = kernel_vm(g, node[vm].tgid)->shares_asked = 3000;
+	kernel_settle_vm(g, node[vm].tgid);
+	check_entitled(4);
+
+	node[b].shares = pool_at(&g->d, b)->shares = 1000;
+	kernel_settle_pools(g);
+	check_entitled(4);
+
+	kernel_offline(g, 3);
+	check_entitled(3);
+	kernel_online(g, 3);
+	check_entitled(4);
+
+	for (u32 vcpu = 0; vcpu < 2; vcpu++)
+		leave(node[vm].tgid);
+	node[vm].parent = NONE;
+	node[vm].tgid = 0;
+	check_entitled(4);
+}
+
 static void without_settings_nobody_looks(void)
 {
 	a_host(2);
@@ -472,6 +534,7 @@ int main(void)
 	RUN(pools_come_in_the_order_of_the_tree_whatever_their_places);
 	RUN(pools_in_a_circle_do_no_harm);
 	RUN(promises_that_do_not_fit_any_more_shrink_alike);
+	RUN(on_a_host_that_is_always_busy_entitlements_follow_what_changes);
 	RUN(without_settings_nobody_looks);
 	RUN(random_trees_with_changing_demand_give_what_they_entitle_to);
 	return check_done();

@@ -6,17 +6,20 @@
 
 use crate::class::{Class, VmBounds};
 use crate::scx::Scx;
-use crate::sim::Sim;
+use crate::sim::{Plan, Sim};
 use crate::speed::{Load, set_up};
 use drover_core::scenario::{Host, Workload};
 use drover_core::settings::{PoolId, PoolSettings};
+use drover_core::shares::Shares;
 use std::time::Instant;
 
 /// What is asked for the VMs of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Shares, and no pools.
+    /// Shares, the same for all, and no pools.
     Shares,
+    /// Shares that divide the host as the tree of pools does, and no pools: what unevenness takes.
+    UnevenShares,
     /// Shares, in a tree of pools 8 deep.
     Pools,
     /// There, a reservation for each VM, too.
@@ -27,12 +30,14 @@ pub enum Asked {
 
 impl Asked {
     /// All of them, the least first.
-    pub const ALL: [Self; 4] = [Self::Shares, Self::Pools, Self::Reservations, Self::Limits];
+    pub const ALL: [Self; 5] =
+        [Self::Shares, Self::UnevenShares, Self::Pools, Self::Reservations, Self::Limits];
 
     /// What it is, in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shares => "shares alone",
+            Self::UnevenShares => "... as uneven as in the pools",
             Self::Pools => "... in pools 8 deep",
             Self::Reservations => "... and a reservation each",
             Self::Limits => "... and a limit each",
@@ -62,7 +67,7 @@ pub fn loads() -> Vec<Load> {
         vms: VMS,
         vcpus: 2,
         workload,
-        length_ms: 1000,
+        length_ms: 3000,
     };
     vec![
         load(
@@ -92,38 +97,67 @@ pub fn measure(load: &Load, asked: Asked) -> Cost {
 }
 
 /// The first pool in `POOLS` is 1; pool n has the children 2 n + 1 and 2 n + 2, as 0 has 1 and 2.
-fn ask(sim: &mut Sim<Scx>, load: &Load, asked: Asked) {
-    let host_mcpu = 1000 * load.host.pcpus();
-    if asked != Asked::Shares {
-        for pool in 1..=POOLS {
-            let parent = PoolId((pool - 1) / 2);
-            let settings = PoolSettings {
-                parent,
-                shares: 1000 + pool % 7 * 500,
-                reservation_mcpu: 0,
-                limit_mcpu: None,
-            };
-            sim.class.set_pool(&mut sim.m, pool, Some(&settings));
-        }
-    }
-    let (reserves, limits) = match asked {
-        Asked::Shares | Asked::Pools => (false, false),
-        Asked::Reservations => (true, false),
-        Asked::Limits => (true, true),
-    };
+fn parent_of(pool: u32) -> u32 {
+    (pool - 1) / 2
+}
+
+fn shares_of(pool: u32) -> u32 {
+    1000 + pool % 7 * 500
+}
+
+/// VMs are in the pools that have none in them.
+fn pool_of(vm: u32) -> u32 {
     let first_leaf = (1 << DEPTH) - 1;
+    first_leaf + vm % (POOLS + 1 - first_leaf)
+}
+
+/// What part of the host a VM is owed in the tree when all want all.
+fn part_of(vm: u32, vms: u32) -> f64 {
+    let beside = (0..vms).filter(|&other| pool_of(other) == pool_of(vm)).count();
+    let mut part = 1.0 / beside as f64;
+    let mut pool = pool_of(vm);
+    while pool != 0 {
+        let sibling = if pool % 2 == 1 { pool + 1 } else { pool - 1 };
+        part *= f64::from(shares_of(pool)) / f64::from(shares_of(pool) + shares_of(sibling));
+        pool = parent_of(pool);
+    }
+    part
+}
+
+fn ask(sim: &mut Sim<Scx>, load: &Load, asked: Asked) {
+    match asked {
+        Asked::Shares => return,
+        Asked::UnevenShares => return ask_for_parts(sim, load),
+        Asked::Pools | Asked::Reservations | Asked::Limits => {}
+    }
+    for pool in 1..=POOLS {
+        let settings = PoolSettings {
+            parent: PoolId(parent_of(pool)),
+            shares: shares_of(pool),
+            reservation_mcpu: 0,
+            limit_mcpu: None,
+        };
+        sim.class.set_pool(&mut sim.m, pool, Some(&settings));
+    }
+    let host_mcpu = 1000 * load.host.pcpus();
+    let (reserves, limits) = (asked != Asked::Pools, asked == Asked::Limits);
     for vm in 0..load.vms {
         let bounds = VmBounds {
             reservation_mcpu: if reserves { host_mcpu / (2 * load.vms) } else { 0 },
             limit_mcpu: if limits { 2 * host_mcpu / load.vms } else { 0 },
-            pool: if asked == Asked::Shares {
-                0
-            } else {
-                first_leaf + vm % (POOLS + 1 - first_leaf)
-            },
+            pool: pool_of(vm),
             ..VmBounds::default()
         };
         sim.class.set_bounds(&mut sim.m, vm, bounds);
+    }
+}
+
+/// Shares that come to the same as the tree.
+fn ask_for_parts(sim: &mut Sim<Scx>, load: &Load) {
+    let even = f64::from(Shares::NORMAL.of_vm(load.vcpus));
+    for vm in 0..load.vms {
+        let shares = even * f64::from(load.vms) * part_of(vm, load.vms);
+        sim.plan(0, Plan::SetShares(vm, shares.round().max(1.0) as u32));
     }
 }
 
