@@ -478,15 +478,17 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 }
 
 /*
- * Must the VM of the round give way to who waits here? Elsewhere was decided
- * without these: to one that has received less by more than the VM gets in a round.
+ * Must the VM of the round give way to who waits here? Elsewhere was decided without
+ * these: to one that had received less when the round began. Where the pCPU was given to
+ * it already, to one that has received less by all the VM gets in a round.
  */
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 home, u32 stay)
 {
 	struct vm *vm = vm_at(d, stay);
-	u64 round_ns = share_weigh(vm, d->params.slice_ns * (share_nr_running(vm) + 1));
-	struct cell *cell = ground_cell(d, home);
-	u64 waiting = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
+	u64 had_ns = pcpu_at(d, pcpu)->round == d->round ? d->params.slice_ns :
+							   round_elapsed_ns(d, pcpu);
+	u64 round_ns = share_weigh(vm, had_ns * (share_nr_running(vm) + 1));
+	u64 waiting = share_least_served_for(d, pcpu, home);
 	u64 best;
 	u64 key;
 
@@ -601,6 +603,10 @@ CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 			     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
 		return pick_go_on(d, pcpu, slot, vruntime_ns);
 	if (pick_stay(d, pcpu, home, stay))
+		return PICKED_WAITING;
+	/* One that is wider than a cell may stand elsewhere with more than fit there. */
+	if (stay != slot && round_spans(d, vm_at(d, stay)) && vm_at(d, stay)->nr_waiting &&
+	    pick_wherever(d, pcpu, stay))
 		return PICKED_WAITING;
 	return stay == slot ? pick_go_on(d, pcpu, slot, vruntime_ns) : PICKED_NONE;
 }

@@ -27,10 +27,15 @@
  * interrupt. At 12 ms a kworker takes pCPU 0 for 50 us: the pCPU then goes back to
  * B, although A has now received less.
  *
+ * A VM that is wider than a cell is started and stopped in all of them together: the
+ * first pCPU to begin a round preempts its vCPUs everywhere, and where one of them has
+ * been begun in this round every other cell begins it, too.
+ *
  * What it is bad at. VMs whose widths do not add up leave a pCPU over, which is
  * given to one vCPU of another VM alone (work is not left lying; for VMs that
- * would rather wait there is cosched.h). Cells begin their rounds when their own
- * first pCPU notices, up to a tick apart.
+ * would rather wait there is cosched.h). Cells begin the rounds of VMs that fit into
+ * one when their own first pCPU notices, up to a tick apart; and of such a VM that
+ * has come to stand in two cells each plays its part alone.
  *
  * After Ousterhout's matrix (Scheduling Techniques for Concurrent Systems, 1982),
  * with the rows made up by shares as they come; seed 000, 2.2 ("the scheduler
@@ -60,6 +65,21 @@ static __always_inline bool round_notice(struct drover *d, u32 pcpu)
 	return __sync_lock_test_and_set(&cell->round, d->round) != d->round;
 }
 
+/* Is the VM wider than a cell? */
+static __always_inline bool round_spans(struct drover *d, struct vm *vm)
+{
+	return d->params.nr_cells > 1 && vm->nr_vcpus * d->params.nr_cells > d->params.nr_pcpus;
+}
+
+/* For how long the round has been played when the pCPU asks. */
+static __always_inline u64 round_elapsed_ns(struct drover *d, u32 pcpu)
+{
+	s64 left_ns = (s64)(d->round_end_ns - pcpu_at(d, pcpu)->asked_ns);
+	s64 elapsed_ns = (s64)d->params.slice_ns - left_ns;
+
+	return elapsed_ns > 0 ? (u64)elapsed_ns : 0;
+}
+
 /* The pCPU has chosen that VM. */
 static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 {
@@ -77,19 +97,23 @@ static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 	cell = ground_cell(d, pcpu_at(d, pcpu)->cell);
 	if (cell && vm_at(d, slot)->together)
 		cell->round_slot = slot;
+	if (vm_at(d, slot)->together && round_spans(d, vm_at(d, slot)))
+		d->round_slot = slot;
 }
 
-/* Has the VM begun in this round, in that cell? */
+/* Has the VM begun in this round, in that cell, or in any if it is wider than one? */
 static __always_inline bool round_has(struct drover *d, u32 slot, u32 home)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return slot < DROVER_MAX_VMS && vm->round == d->round && vm->round_cell == home;
+	return slot < DROVER_MAX_VMS && vm->round == d->round &&
+	       (vm->round_cell == home || round_spans(d, vm));
 }
 
 /*
  * The VM for a pCPU that asks for the first time in this round: the one it runs, if
- * that goes on elsewhere in the cell; else the one that was begun last.
+ * that goes on elsewhere in the cell; else the one that was begun last, there or, of
+ * those wider than a cell, anywhere.
  */
 static __always_inline u32 round_begun(struct drover *d, u32 home, u32 running_slot)
 {
@@ -97,7 +121,9 @@ static __always_inline u32 round_begun(struct drover *d, u32 home, u32 running_s
 
 	if (round_has(d, running_slot, home))
 		return running_slot;
-	return cell && round_has(d, cell->round_slot, home) ? cell->round_slot : DROVER_MAX_VMS;
+	if (cell && round_has(d, cell->round_slot, home))
+		return cell->round_slot;
+	return round_has(d, d->round_slot, home) ? d->round_slot : DROVER_MAX_VMS;
 }
 
 /*
@@ -117,7 +143,10 @@ static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot
 	return slot;
 }
 
-/* Have the other pCPUs of the cell choose anew, now. */
+/*
+ * Have the other pCPUs of the cell choose anew, now, and those elsewhere that run a VM
+ * wider than a cell.
+ */
 CHECKED_APART int round_tell(THE_DROVER, u32 at)
 {
 	u32 home = pcpu_at(d, at)->cell;
@@ -127,8 +156,9 @@ CHECKED_APART int round_tell(THE_DROVER, u32 at)
 		struct pcpu *other = pcpu_at(d, i);
 		u32 slot = other->running_slot;
 
-		if (i == at || other->cell != home || !other->online || other->round == d->round ||
-		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together)
+		if (i == at || !other->online || other->round == d->round ||
+		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together ||
+		    (other->cell != home && !round_spans(d, vm_at(d, slot))))
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
 	}

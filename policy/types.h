@@ -345,6 +345,7 @@ struct drover {
 	u32 owed_anew; /* settings, VMs or pCPUs have changed since entitlements were worked out */
 	u32 wants_move; /* some VM wants more or less than before */
 	u32 round; /* counts rounds, round.h */
+	u32 round_slot; /* the VM wider than a cell begun in it last */
 	u64 round_end_ns;
 	u64 entitled_at_ns;
 	u64 reference_level; /* entitle.h */

@@ -63,6 +63,8 @@ pub struct Pcpu {
     pub current: TaskId,
     /// A pick is due.
     pub need_resched: bool,
+    /// Its task was taken from it, and it has not picked since: it does not count as idle.
+    pub evicted: bool,
     /// The interrupt on its way is a kick: a pick is due when it arrives.
     pub kicked: bool,
     /// ... and takes the slice from whoever runs then.
@@ -139,6 +141,7 @@ impl Machine {
         let pcpu = Pcpu {
             current: NOBODY,
             need_resched: false,
+            evicted: false,
             kicked: false,
             preempted: false,
             online: true,

@@ -301,6 +301,7 @@ impl<C: Class> Sim<C> {
             self.class.stopped(&mut self.m, cpu, task);
         }
         let next = self.class.pick(&mut self.m, cpu, previous, ready);
+        let evicted = std::mem::take(&mut self.m.pcpus[cpu as usize].evicted);
         self.m.pcpus[cpu as usize].need_resched = false;
         if ready && next == previous {
             if let (Some(task), true) = (previous, self.m.costs.pause_loop.is_some()) {
@@ -316,7 +317,7 @@ impl<C: Class> Sim<C> {
         }
         match next {
             Some(task) => self.enter(cpu, task, previous.is_none()),
-            None => self.rest(cpu, previous.is_some()),
+            None => self.rest(cpu, previous.is_some() || evicted),
         }
     }
 
@@ -455,6 +456,7 @@ impl<C: Class> Sim<C> {
         let pcpu = &mut self.m.pcpus[cpu as usize];
         pcpu.current = NOBODY;
         pcpu.need_resched = true;
+        pcpu.evicted = true;
         pcpu.idle_since_ns = self.m.now_ns;
         self.m.busy.remove(cpu);
     }

@@ -83,6 +83,7 @@ fn one_seed_is_one_history_whatever_the_threads() {
 fn a_barrier_alone_makes_its_rounds_and_idle_time_adds_up() {
     let mut scenario = scenario("barrier-2to1.toml");
     scenario.repeats = 1;
+    scenario.duration_s = 4.0;
     let outcome = run(&scenario, &Options::default());
     for run in outcome.results.runs.iter().filter(|run| run.case == "alone") {
         // 30 us of work, a fraction for the hand-over and the tick: 4 s hold about 133,000 rounds.
