@@ -8,8 +8,9 @@
  * period at 50 %, a vCPU that waits 3 ms of the first 8 has then received 5 ms and halts for 2.
  * What does not fit into a period is not owed in the next: demand never exceeds duty_pct.
  * A vCPU with nothing to do does not wake for each period: under emulation that alone takes 3 %
- * of a pCPU. Nor does one that is always busy look at the clock after each unit: emulated pCPUs take
- * turns at theirs, and how they fall in with each other made a unit cost up to 1.7 times as much.
+ * of a pCPU. Nor does one that is always busy look at the clock after each unit: emulated pCPUs
+ * take turns at theirs, and how they fall in with each other made a unit cost up to 1.7 times as
+ * much.
  */
 #include "guest.h"
 #include "machine.h"
