@@ -5,6 +5,8 @@ use crate::results::{Interval, Run, Timeline, VmFigures};
 
 /// Limits hold, and reservations are looked at, over windows of this length.
 pub(crate) const WINDOW_MS: u32 = 100;
+/// Samples come within a ms of when they should: what is shorter than that, s, is no such window.
+const LEAST_WINDOW_S: f64 = 0.099;
 
 /// A figure that results hold or that follows from them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,15 +263,25 @@ fn pcpus(intervals: &[Interval]) -> f64 {
 }
 
 /// CPU time in each 100 ms that begin with one of these intervals, % of one pCPU: of as long as that
-/// really was, for a sample may come late. None where intervals do not divide 100 ms, or all of them
-/// are shorter.
+/// really was, for a sample may come late, and the interval before it is the longer and the one after it
+/// the shorter; one more is taken where it takes one more to make 100 ms. None where intervals do not divide
+/// 100 ms, or all of them are shorter.
 fn windows_pct<'a>(
     timeline: &Timeline,
     intervals: &'a [Interval],
 ) -> Option<impl Iterator<Item = f64> + use<'a>> {
     let length = (WINDOW_MS / timeline.interval_ms) as usize;
     let fits = WINDOW_MS % timeline.interval_ms == 0 && intervals.len() >= length;
-    fits.then(|| intervals.windows(length).map(|window| 100.0 * pcpus(window)))
+    let is_long = |window: &[Interval]| {
+        let length_s: f64 = window.iter().map(|interval| interval.length_s).sum();
+        length_s >= LEAST_WINDOW_S
+    };
+    let window = move |from: usize| {
+        let mut windows = (length..=intervals.len() - from).map(|n| &intervals[from..from + n]);
+        windows.find(|window| is_long(window))
+    };
+    let starts = 0..=intervals.len().saturating_sub(length);
+    fits.then(|| starts.filter_map(window).map(|window| 100.0 * pcpus(window)))
 }
 
 /// How far, at worst, CPU time fell behind `reserved_pcpus` from the first of these intervals on, in
@@ -419,6 +431,20 @@ mod tests {
         assert!(figure(Metric::ReservationLagMs).abs() < 1e-9);
         let pcpus = Metric::CpuPcpus.figure(&run, Some("vm0"), Some((0.1, 0.15))).unwrap();
         assert!((pcpus - 1.0).abs() < 1e-9, "{pcpus}");
+    }
+
+    #[test]
+    fn what_a_late_sample_leaves_is_no_window_of_100_ms() {
+        // Half of a pCPU in any 100 ms; the VM used its part early, and the first interval is short.
+        let mut run = run();
+        run.vms[0].limit_pct = Some(50);
+        run.vms[0].timeline = Some(Timeline {
+            interval_ms: 50,
+            cpu_s: vec![0.020, 0.026, 0.024, 0.025, 0.025],
+            length_s: vec![0.039, 0.050, 0.050, 0.050, 0.050],
+        });
+        let used = Metric::LimitUsedPct.figure(&run, Some("vm0"), None).unwrap();
+        assert!((used - 100.7).abs() < 0.05, "{used}");
     }
 
     #[test]
