@@ -41,12 +41,7 @@ static void a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms(void)
 	kernel_busy_vm(g, 2, 2, 0);
 	kernel_run(g, 200 * MS);
 	CHECK_EQ(kernel_vm(g, 1)->together, 1);
-	for (u32 left = 2; left > 0; kernel_run(g, MS))
-		for (u32 at = 0; at < 2; at++)
-			if (left && g->pcpu[at].current && g->pcpu[at].current->tgid == 2) {
-				kernel_exit(g, at);
-				left--;
-			}
+	kernel_exit_threads(g, 2, 2);
 	kernel_run(g, 100 * MS);
 	CHECK_EQ(kernel_vm(g, 1)->together, 0);
 	CHECK_EQ(g->d.nr_together, 0);

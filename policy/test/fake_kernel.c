@@ -495,3 +495,13 @@ void kernel_run(struct ground *g, u64 duration_ns)
 		kernel_settle(g);
 	}
 }
+
+void kernel_exit_threads(struct ground *g, u32 tgid, u32 nr_threads)
+{
+	for (u32 left = nr_threads; left > 0; kernel_run(g, MS))
+		for (u32 at = 0; at < g->d.params.nr_pcpus; at++)
+			if (left && g->pcpu[at].current && g->pcpu[at].current->tgid == tgid) {
+				kernel_exit(g, at);
+				left--;
+			}
+}

@@ -42,6 +42,8 @@ void kernel_settle(struct ground *g);
 /* The task running there sleeps, or leaves for good; the pCPU asks for work. */
 void kernel_sleep(struct ground *g, u32 pcpu);
 void kernel_exit(struct ground *g, u32 pcpu);
+/* So many threads of the process leave for good, as they are found running. */
+void kernel_exit_threads(struct ground *g, u32 tgid, u32 nr_threads);
 
 /* A new task, or one whose affinity was changed, is placed. */
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed);

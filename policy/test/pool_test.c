@@ -268,12 +268,7 @@ static void what_is_charged_beside_a_storm_is_no_lasting_debt(void)
 	/* As if pCPUs had been free for it for two slices more. */
 	kernel_vm(g, node[a].tgid)->vtime_ns += share_weigh(kernel_vm(g, node[a].tgid), 16 * MS);
 	CHECK(kernel_vm(g, node[a].tgid)->vtime_ns - g->d.vtime_now_ns > SECOND);
-	for (u32 left = 16; left > 0; kernel_run(g, MS))
-		for (u32 at = 0; at < 4; at++)
-			if (left && g->pcpu[at].current && g->pcpu[at].current->tgid == 0) {
-				kernel_exit(g, at);
-				left--;
-			}
+	kernel_exit_threads(g, 0, 16);
 	before_ns = kernel_cpu_time_ns(g, node[a].tgid);
 	kernel_run(g, 500 * MS);
 	CHECK_NEAR((double)(kernel_cpu_time_ns(g, node[a].tgid) - before_ns) / MS, 200, 40);
@@ -376,22 +371,6 @@ static void check_entitled(u32 nr_pcpus)
 				   0.01);
 }
 
-/* A thread of that process leaves for good, as soon as one runs. */
-static void leave(u32 tgid)
-{
-	for (;;) {
-		for (u32 pcpu = 0; pcpu < 4; pcpu++) {
-			struct task_struct *task = g->pcpu[pcpu].current;
-
-			if (!task || task->tgid != tgid)
-				continue;
-			kernel_exit(g, pcpu);
-			return;
-		}
-		kernel_run(g, MS);
-	}
-}
-
 /* Where nobody's wants move, looks go on only because of these. */
 static void on_a_host_that_is_always_busy_entitlements_follow_what_changes(void)
 {
@@ -420,8 +399,7 @@ static void on_a_host_that_is_always_busy_entitlements_follow_what_changes(void)
 	kernel_online(g, 3);
 	check_entitled(4);
 
-	for (u32 vcpu = 0; vcpu < 2; vcpu++)
-		leave(node[vm].tgid);
+	kernel_exit_threads(g, node[vm].tgid, 2);
 	node[vm].parent = NONE;
 	node[vm].tgid = 0;
 	check_entitled(4);

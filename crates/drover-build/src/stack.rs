@@ -51,18 +51,21 @@ type Place = (usize, u64);
 pub fn deepest(data: &[u8]) -> object::Result<[Way; 2]> {
     let functions = functions(&object::File::parse(data)?)?;
     let ways: Vec<Way> = functions.keys().flat_map(|&place| ways(&functions, place)).collect();
+    Ok(deepest_of(&ways))
+}
+
+/// Of these, the way of the most bytes and that of the most functions.
+fn deepest_of(ways: &[Way]) -> [Way; 2] {
     let by_bytes = ways.iter().max_by_key(|way| way.bytes).cloned();
     let by_length = ways.iter().max_by_key(|way| way.functions.len()).cloned();
-    Ok([by_bytes.unwrap_or_default(), by_length.unwrap_or_default()])
+    [by_bytes.unwrap_or_default(), by_length.unwrap_or_default()]
 }
 
 /// The ways from there on that take the most bytes and the most functions. BPF has no recursion.
 fn ways(functions: &BTreeMap<Place, Function>, place: Place) -> [Way; 2] {
     let Some(function) = functions.get(&place) else { return [Way::default(), Way::default()] };
     let below: Vec<Way> = function.calls.iter().flat_map(|&call| ways(functions, call)).collect();
-    let by_bytes = below.iter().max_by_key(|way| way.bytes).cloned().unwrap_or_default();
-    let by_length = below.iter().max_by_key(|way| way.functions.len()).cloned().unwrap_or_default();
-    [by_bytes, by_length].map(|mut way| {
+    deepest_of(&below).map(|mut way| {
         way.functions.insert(0, function.name.clone());
         way.bytes += function.bytes.max(1).next_multiple_of(FRAME_ALIGN);
         way

@@ -167,9 +167,8 @@ impl Subject<'_> {
             figures.retain(|repeat, _| bases.contains_key(repeat));
             figures.iter_mut().for_each(|(repeat, figure)| *figure /= bases[repeat]);
         }
-        let figures: Vec<f64> = figures.into_values().collect();
         let not_run = || Missing::NotRun("no repeat ran both".to_owned());
-        median(&figures).ok_or_else(not_run)
+        median_of(figures).ok_or_else(not_run)
     }
 
     /// The largest value allowed.
@@ -177,8 +176,7 @@ impl Subject<'_> {
         let max = self.expect.max?;
         let other = self.expect.or.as_ref().and_then(|or| {
             let figures = self.figures(&self.expect.scheduler, &or.case).ok()?;
-            let figures: Vec<f64> = figures.into_values().collect();
-            median(&figures).map(|figure| or.times * figure)
+            Some(or.times * median_of(figures)?)
         });
         Some(other.map_or(max, |other| max.max(other)))
     }
@@ -200,6 +198,11 @@ impl Subject<'_> {
         }
         Ok(figures)
     }
+}
+
+/// The median over repeats.
+fn median_of(figures: BTreeMap<u32, f64>) -> Option<f64> {
+    median(&figures.into_values().collect::<Vec<_>>())
 }
 
 /// What is asked, in words.
