@@ -101,10 +101,14 @@ fn linux_image(dir: &Path, tell: &mut dyn FnMut(&str)) -> Result<GuestImage> {
 impl Tools {
     /// Tools whose program is this shell script, below `dir`.
     pub fn for_test(dir: &Path, script: &str) -> Self {
-        use std::os::unix::fs::PermissionsExt;
         let program = dir.join("program");
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        // Written by a child: what this process has open for writing, a child that another test
+        // starts at this moment has too, until it is a program of its own, and so long the kernel
+        // starts nobody from it ("text file busy").
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" > \"$1\" && chmod 755 \"$1\"";
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", write, "sh"]).arg(&program).arg(script);
+        assert!(shell.status().unwrap().success(), "cannot write {}", program.display());
         let (dir, sched_ext) = (dir.to_owned(), SchedExt::at(dir));
         let image = Some(GuestImage::in_lab());
         Self { program, dir, sched_ext, loops_per_ms: 500_000, image }

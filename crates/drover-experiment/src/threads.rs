@@ -191,15 +191,18 @@ mod tests {
             wait.recv()
         });
         has_begun.recv().unwrap();
-        threads.look().unwrap();
-        let has_vcpu = || threads.read().unwrap().iter().any(|thread| thread.vcpu == Some(3));
-        assert!(has_vcpu());
+        let has_vcpu =
+            |threads: &Threads| threads.read().unwrap().iter().any(|thread| thread.vcpu == Some(3));
+        // A list that is read while a thread of another test ends may leave one out.
+        while !has_vcpu(&threads) {
+            threads.look().unwrap();
+        }
         let second = threads.read().unwrap();
         assert!(second.windows(2).all(|pair| pair[0].tid < pair[1].tid));
         drop(go_on);
         assert!(thread.unwrap().join().unwrap().is_err());
         // A thread is joined a little before it is gone.
-        while has_vcpu() {
+        while has_vcpu(&threads) {
             std::thread::yield_now();
         }
     }
