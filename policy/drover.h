@@ -166,6 +166,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, at, pcpu->asked_ns);
+		share_bound_apart(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
 	first = d->nr_together && round_notice(d, at);
@@ -183,7 +184,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* What it had while no sibling wanted it, it need not wait for when one comes. */
 	if (!vm_at(d, t->slot)->nr_waiting)
 		share_lift_floor(vm_at(d, t->slot), t);
-	share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
+	/* One that waited lately keeps its claim, as one that waits does. */
+	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
+		share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, d->params.slice_ns);
 }
 

@@ -412,11 +412,13 @@ CHECKED_APART bool pick_orphan(THE_DROVER)
 /*
  * A thread whose VM is due by its reservation, of this cell or of the glanced one.
  * `running_key`: the VM that runs here, if that is due itself; it gives way to one
- * that is due for longer, and to a sibling.
+ * that is due for longer, and to a sibling. `sparing`: somebody is short of what it is owed,
+ * and nobody takes more at once than it is promised.
  */
-CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
+CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key, bool sparing)
 {
 	u32 glance = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
+	bool found = false;
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
@@ -430,14 +432,22 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 		if (first == TOURNAMENT_NOBODY ||
 		    (tournament_before(running_key, first) && slot != tournament_slot(running_key)))
 			break;
-		if ((!d->nr_choosy || cosched_admits(d, pcpu, here ? home : glance, slot, 0)) &&
-		    ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance))) {
+		if (sparing && slot != tournament_slot(running_key) &&
+		    reserve_is_paid(d, vm_at(d, slot))) {
+			refused_add(d, pcpu, here ? home : glance, slot);
+			continue;
+		}
+		found = (!d->nr_choosy || cosched_admits(d, pcpu, here ? home : glance, slot, 0)) &&
+			ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance));
+		if (found) {
 			pick_note_served(d, pcpu, here ? home : glance, slot, true);
-			return true;
+			break;
 		}
 		refused_add(d, pcpu, here ? home : glance, slot);
 	}
-	return false;
+	/* Who is paid by now may be the least served all the same. */
+	refused_forget(d, pcpu);
+	return found;
 }
 
 /* The earliest of what the pCPU could run; NOBODY if there is nothing. */
@@ -456,6 +466,20 @@ static __always_inline bool pick_own(struct drover *d, u32 pcpu, bool somebody)
 	return true;
 }
 
+/* The key of the VM that would go on there; NOBODY: there is none. */
+static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
+{
+	if (slot >= DROVER_MAX_VMS)
+		return TOURNAMENT_NOBODY;
+	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
+}
+
+/* Is the VM with that key, if there is any, short of what it is owed? */
+static __always_inline bool pick_is_short(struct drover *d, u64 key)
+{
+	return key != TOURNAMENT_NOBODY && share_is_short(d, vm_at(d, tournament_slot(key)));
+}
+
 /*
  * Whom reservations put before any by shares, if anybody: one that waits and was taken,
  * or the running VM. Turns (wait_bound.h) and the pCPU's own queue come by shares.
@@ -469,7 +493,8 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 
 	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)))
 		return PICKED_NONE;
-	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY))
+	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY,
+		     share_is_short(d, running) || pick_is_short(d, least)))
 		return PICKED_WAITING;
 	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),
 				     pick_own_key(d, pcpu)))
@@ -478,15 +503,17 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 }
 
 /*
- * Must the VM of the round give way to who waits here? Elsewhere was decided without
- * these: to one that had received less when the round began. Where the pCPU was given to
- * it already, to one that has received less by all the VM gets in a round.
+ * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
+ * decided without these: to one that had received less when the round began. Where the pCPU
+ * was given to it already, to one that has received less by all the VM gets in a round, or is
+ * short of what it is owed.
  */
-CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 home, u32 stay)
+CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
+	u32 home = pcpu_at(d, pcpu)->cell;
 	struct vm *vm = vm_at(d, stay);
-	u64 had_ns = pcpu_at(d, pcpu)->round == d->round ? d->params.slice_ns :
-							   round_elapsed_ns(d, pcpu);
+	bool given = pcpu_at(d, pcpu)->round == d->round;
+	u64 had_ns = given ? d->params.slice_ns : round_elapsed_ns(d, pcpu);
 	u64 round_ns = share_weigh(vm, had_ns * (share_nr_running(vm) + 1));
 	u64 waiting = share_least_served_for(d, pcpu, home);
 	u64 best;
@@ -496,6 +523,9 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 home, u32 stay)
 	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
 		waiting = TOURNAMENT_NOBODY;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
+	if (pick_is_short(d, best) ||
+	    (running != stay && running < DROVER_MAX_VMS && share_is_short(d, vm_at(d, running))))
+		return true;
 	key = tournament_key(share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) - round_ns, stay);
 	return tournament_before(best, key);
 }
@@ -566,14 +596,6 @@ CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 	return slot && pick_wherever(d, pcpu, slot);
 }
 
-/* The key of the VM that would go on there; NOBODY: there is none. */
-static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
-{
-	if (slot >= DROVER_MAX_VMS)
-		return TOURNAMENT_NOBODY;
-	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
-}
-
 /*
  * The first VMs of the cell are held: whoever is not, there or in the pCPU's own queue, comes
  * before the pCPU goes idle, and before the running thread if that has had more.
@@ -597,7 +619,7 @@ CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	u32 stay = round_stay(d, pcpu, slot);
 	bool goes_on = pcpu_at(d, pcpu)->round == d->round;
 
-	if (stay >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, home, stay))
+	if (stay >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, stay, slot))
 		return PICKED_NONE;
 	if (stay == slot && ((goes_on && !rotate_is_due(d, vm_at(d, slot))) ||
 			     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))

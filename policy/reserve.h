@@ -47,15 +47,27 @@ static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
 	return (cpu_ns * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT;
 }
 
+/* It may be ahead of its reservation by that much real time: a slice of each thread and one. */
+static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
+{
+	return reserve_span_ns(vm, (vm->nr_threads + 1) * d->params.slice_ns);
+}
+
 /* Promise the VM that much from now on; 0: nothing. */
 static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcpu)
 {
 	u64 inverse = mcpu ? (1000ULL << RESERVE_INVERSE_SHIFT) / mcpu : 0;
+	u64 now_ns = ground_now_ns(d);
+	u64 latest_ns;
 	u64 before;
 
 	if (!vm->reserve_inverse)
-		vm->reserve_tag_ns = ground_now_ns(d);
+		vm->reserve_tag_ns = now_ns;
 	before = __sync_lock_test_and_set(&vm->reserve_inverse, inverse);
+	/* What paid for a long time of the old promise pays for a short one of a larger. */
+	latest_ns = now_ns + reserve_ahead_max_ns(d, vm);
+	if ((s64)(vm->reserve_tag_ns - latest_ns) > 0)
+		vm->reserve_tag_ns = latest_ns;
 	if (inverse && !before)
 		__sync_fetch_and_add(&d->nr_reserved, 1);
 	if (!inverse && before)
@@ -87,14 +99,13 @@ static __always_inline void reserve_wake(struct drover *d, struct vm *vm, bool a
 /* The VM has received CPU time. */
 static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 ran_ns)
 {
-	u64 now_ns, ahead_ns, step_ns, latest_ns;
+	u64 now_ns, step_ns, latest_ns;
 
 	if (!vm->reserve_inverse)
 		return;
 	now_ns = ground_now_ns(d);
 	step_ns = reserve_span_ns(vm, ran_ns);
-	ahead_ns = reserve_span_ns(vm, (vm->nr_threads + 1) * d->params.slice_ns);
-	latest_ns = now_ns + ahead_ns;
+	latest_ns = now_ns + reserve_ahead_max_ns(d, vm);
 	if ((s64)(vm->reserve_tag_ns + step_ns - latest_ns) > 0) {
 		s64 room_ns = (s64)(latest_ns - vm->reserve_tag_ns);
 
@@ -108,6 +119,16 @@ static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 
 static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 {
 	return vm->reserve_inverse && (s64)(ground_now_ns(d) - vm->reserve_tag_ns) >= 0;
+}
+
+/*
+ * Do as many of the VM's threads run as are promised? More would catch up what it did not
+ * have lately, at the cost of others. One that is overdue by a slice needs that.
+ */
+static __always_inline bool reserve_is_paid(struct drover *d, struct vm *vm)
+{
+	return (share_nr_running(vm) * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT &&
+	       (s64)(ground_now_ns(d) - vm->reserve_tag_ns) < (s64)d->params.slice_ns;
 }
 
 /* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */

@@ -131,6 +131,23 @@ static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
 }
 
 /*
+ * Siblings are no further apart than can be made up within the wait bound; where a
+ * reservation promises each its turn sooner (one cell), no further than two slices: else one
+ * that has fallen behind goes on and on while the others wait.
+ */
+static __always_inline void share_bound_apart(struct drover *d, struct vm *vm, struct thread *t)
+{
+	bool promised = vm->reserve_inverse && d->params.nr_cells < 2;
+	u64 apart_ns = promised ? 2 * d->params.slice_ns : d->params.wait_bound_ns / 2;
+	s64 ahead_ns = (s64)(t->vruntime_ns - vm->vruntime_floor_ns);
+
+	if (ahead_ns > (s64)apart_ns)
+		t->vruntime_ns = vm->vruntime_floor_ns + apart_ns;
+	else if (ahead_ns < -(s64)apart_ns)
+		t->vruntime_ns = vm->vruntime_floor_ns - apart_ns;
+}
+
+/*
  * The VM's virtual time with what its running threads will be charged for. All
  * pCPUs that ask at the same moment get the same answer, whoever was charged first.
  */
@@ -159,6 +176,17 @@ static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
 	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
 
 	return apart_ns > claim_ns ? apart_ns : claim_ns;
+}
+
+/*
+ * Is the VM so far behind that it is about to lose what it is owed? One that is owed as much
+ * as it can use never makes up for a wait.
+ */
+static __always_inline bool share_is_short(struct drover *d, struct vm *vm)
+{
+	u64 half_ns = share_weigh(vm, share_lag_max_ns(d, vm) / 2);
+
+	return (s64)(d->vtime_now_ns - vm->vtime_ns) > (s64)half_ns;
 }
 
 /* Charge the VM and the thread for what the thread has run since last charged: returned. */

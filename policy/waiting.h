@@ -92,16 +92,6 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 	}
 }
 
-/* Nobody is further behind its siblings than can be made up within the wait bound. */
-static __always_inline void waiting_bound_vruntime(struct drover *d, struct vm *vm,
-						   struct thread *t)
-{
-	u64 last_ns = vm->vruntime_floor_ns + d->params.wait_bound_ns / 2;
-
-	if ((s64)(t->vruntime_ns - last_ns) > 0)
-		t->vruntime_ns = last_ns;
-}
-
 /* Put the thread into the queue it belongs in, near that pCPU. */
 static __always_inline void waiting_enter(struct drover *d, struct task_struct *task,
 					  struct thread *t, u32 near)
@@ -123,7 +113,7 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	t->queued_in = home + 1;
 	if (t->record)
 		vcpu_at(d, t->record)->pcpu = near;
-	waiting_bound_vruntime(d, vm, t);
+	share_bound_apart(d, vm, t);
 	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
 		cell->served_ns[slot] = t->ready_since_ns;
 		cell->paid_ns[slot] = t->ready_since_ns;
@@ -191,6 +181,8 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 	}
 	if ((s64)waited_ns < 0)
 		return;
+	if (waited_ns >= d->params.slice_ns / 2)
+		vm->waited_ns = now_ns;
 	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
 	/* As esxtop has it, %RDY contains %MLMTD; but nobody else kept it from running then. */
 	held_ns = waiting_held_ns(vm, now_ns) - t->held_mark_ns;

@@ -55,11 +55,13 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 	if (d->nr_reserved) {
 		/*
 		 * Who runs by its reservation stays, but for the host's own threads, and for these
-		 * where they may go nowhere else. Who is due takes the pCPU of who is not.
+		 * where they may go nowhere else. Who is due takes the pCPU of who is not;
+		 * that of who is short of what it is owed by shares only up to what is promised.
 		 */
 		if (reserve_is_due(d, vm_at(d, there)))
 			return slot == DROVER_HOST_SLOT && gain_ns > 0 ? 1 : 0;
-		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm))
+		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm) &&
+		    !(share_is_short(d, vm_at(d, there)) && reserve_is_paid(d, vm)))
 			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
 	}
 	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);

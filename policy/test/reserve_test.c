@@ -19,6 +19,18 @@ static double pcpus_over(u32 tgid, u64 duration_ns)
 	return (double)(kernel_cpu_time_ns(g, tgid) - before_ns) / (double)duration_ns;
 }
 
+/* While next to nothing was promised, two slices paid for more than a second. */
+static void a_larger_promise_holds_at_once(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 0);
+	reserve(1, 10);
+	kernel_run(g, SECOND);
+	CHECK(kernel_vm(g, 1)->reserve_tag_ns > g->now_ns + SECOND);
+	reserve(1, 800);
+	CHECK(kernel_vm(g, 1)->reserve_tag_ns <= g->now_ns + 20 * MS);
+}
+
 /* A VM of one vCPU that sleeps, until it is woken by hand. */
 static struct task_struct *a_sleeper(u32 tgid, u32 mcpu)
 {
@@ -260,6 +272,7 @@ int main(void)
 	RUN(who_slept_two_seconds_has_its_reservation_at_once);
 	RUN(sleeping_saves_up_no_more_than_a_small_credit);
 	RUN(who_had_the_host_for_itself_is_due_soon_after_rivals_come);
+	RUN(a_larger_promise_holds_at_once);
 	RUN(who_loses_its_reservation_is_not_starved_for_what_it_had);
 	RUN(a_due_waker_preempts_who_is_not_and_never_who_is);
 	RUN(the_host_puts_out_who_runs_by_its_reservation_last);

@@ -198,6 +198,19 @@ static void who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most(void)
 	CHECK_NEAR(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 32 * MS, 3 * MS);
 }
 
+/*
+ * A light, wide VM takes the host in rare bursts, after which the clock stands far ahead: a VM
+ * that can use all it is owed is that far behind then, and keeps its claim.
+ */
+static void who_waits_now_and_then_keeps_what_it_is_owed(void)
+{
+	g = fake_ground(12, 1);
+	kernel_busy_vm(g, 1, 15, 500);
+	kernel_busy_vm(g, 2, 11, 3000);
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(percent_of(2), 600.0 / 7, 1.5);
+}
+
 /* The essay's worked example: 8 ms on four pCPUs, then seven rounds of the other. */
 static void shares_1_to_7_one_round_against_seven(void)
 {
@@ -359,6 +372,7 @@ int main(void)
 	RUN(a_vm_alone_owes_nothing_later);
 	RUN(who_slept_has_no_claim_beyond_its_credit);
 	RUN(who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most);
+	RUN(who_waits_now_and_then_keeps_what_it_is_owed);
 	RUN(shares_1_to_7_one_round_against_seven);
 	RUN(the_seven_ratios_of_seed_000_figure_3);
 	RUN(a_vms_time_does_not_depend_on_its_number_of_vcpus);
