@@ -123,11 +123,13 @@ static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 
 /*
  * Do as many of the VM's threads run as are promised? More would catch up what it did not
- * have lately, at the cost of others. One that is overdue by a slice needs that.
+ * have lately, at the cost of others. One that is overdue by a slice needs that, and one whose
+ * vCPUs start together (cosched.h) can do no less.
  */
 static __always_inline bool reserve_is_paid(struct drover *d, struct vm *vm)
 {
-	return (share_nr_running(vm) * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT &&
+	return !vm->choosy &&
+	       (share_nr_running(vm) * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT &&
 	       (s64)(ground_now_ns(d) - vm->reserve_tag_ns) < (s64)d->params.slice_ns;
 }
 
