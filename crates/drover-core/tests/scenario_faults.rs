@@ -113,7 +113,7 @@ fn unknown_keys_and_words() {
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
-             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick",
+             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick, own_wakeups_per_s, own_work_us",
         ),
         (
             "shares = 500",
@@ -437,6 +437,16 @@ fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
             "node_distances = [[10, \"far\"]]",
             "dir/hosts/h.toml:1: node_distances = [[10, \"far\"]] does not do in [host]; \
              give rows of whole numbers, each from 1 to 254",
+        ),
+        (
+            "own_work_us = 100",
+            "dir/hosts/h.toml:1: own_wakeups_per_s and own_work_us belong together; \
+             give both or neither",
+        ),
+        (
+            "own_wakeups_per_s = 1000\nown_work_us = 1000",
+            "dir/hosts/h.toml:2: own_wakeups_per_s times own_work_us is a second or more; \
+             leave something to the VMs",
         ),
     ] {
         let error = parse(host).unwrap_err();

@@ -99,6 +99,21 @@ fn a_barrier_alone_makes_its_rounds_and_idle_time_adds_up() {
 }
 
 #[test]
+fn the_hosts_own_tasks_take_what_is_said_of_them() {
+    let text = "name = \"own\"\nduration_s = 2.0\nschedulers = [\"drover\", \"eevdf\"]\n\
+                [host]\ncores = 2\nown_wakeups_per_s = 100\nown_work_us = 500\n\
+                [[vm]]\nname = \"a\"\nvcpus = 2\nworkload = { kind = \"cpu\" }\n";
+    let outcome = run(&Scenario::parse(text, "own.toml").unwrap(), &Options::default());
+    assert_eq!(outcome.results.runs.len(), 2);
+    for run in &outcome.results.runs {
+        let left_s = run.vms[0].cpu_s.unwrap();
+        // Of 4 s of two pCPUs a twentieth, and a little for each switch.
+        assert!((3.77..3.81).contains(&left_s), "{}: {left_s}", run.scheduler);
+        assert!(run.host.context_switches.unwrap() >= 2 * 2 * 100 * 2 - 8);
+    }
+}
+
+#[test]
 fn what_cannot_be_simulated_is_refused_in_one_line() {
     let refuse = |scenario: &Scenario, options: &Options| {
         let error = run_scenario(scenario, options, &|_, _| {}).unwrap_err();

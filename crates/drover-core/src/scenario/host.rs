@@ -34,6 +34,17 @@ pub struct Host {
     /// Whether pCPUs tick one after the other, within half a tick, instead of all at once: the
     /// kernel's boot option of that name, off by default there too.
     pub skew_tick: bool,
+    /// The work of its own that the simulator gives it; real hosts, the lab's too, have theirs.
+    pub own_tasks: Option<OwnTasks>,
+}
+
+/// What a host does besides running VMs: on each pCPU a task wakes from time to time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnTasks {
+    /// How often, on each pCPU.
+    pub wakeups_per_s: u32,
+    /// How long it works each time, µs.
+    pub work_us: u32,
 }
 
 impl Host {
@@ -79,6 +90,7 @@ impl Default for Host {
             l2_kib: None,
             llc_kib: None,
             skew_tick: false,
+            own_tasks: None,
         }
     }
 }

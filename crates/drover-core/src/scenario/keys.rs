@@ -42,6 +42,8 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "l2_kib",
             "llc_kib",
             "skew_tick",
+            "own_wakeups_per_s",
+            "own_work_us",
         ],
     ),
     (POOL, &["name", "parent", "shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),

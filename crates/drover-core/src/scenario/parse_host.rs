@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads a host: a table of the scenario, or a file with the same keys that the scenario names.
 
-use super::Host;
 use super::error::{ScenarioError, Source};
 use super::keys;
 use super::reader::Reader;
+use super::{Host, OwnTasks};
 
 /// The largest cache a host may state, KiB.
 const CACHE_KIB_MAX: u32 = 1 << 22;
@@ -39,10 +39,32 @@ fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
         l2_kib: reader.whole32("l2_kib", 1..=CACHE_KIB_MAX)?,
         llc_kib: reader.whole32("llc_kib", 1..=CACHE_KIB_MAX)?,
         skew_tick: reader.truth("skew_tick")?.unwrap_or(false),
+        own_tasks: own_tasks(reader)?,
     };
     check_counts(reader, &host)?;
     check_distances(reader, &host)?;
     Ok(host)
+}
+
+fn own_tasks(reader: &Reader) -> Result<Option<OwnTasks>, ScenarioError> {
+    let wakeups_per_s = reader.whole32("own_wakeups_per_s", 1..=10_000)?;
+    let work_us = reader.whole32("own_work_us", 1..=1_000_000)?;
+    match (wakeups_per_s, work_us) {
+        (None, None) => Ok(None),
+        (Some(wakeups_per_s), Some(work_us))
+            if wakeups_per_s.saturating_mul(work_us) < 1_000_000 =>
+        {
+            Ok(Some(OwnTasks { wakeups_per_s, work_us }))
+        }
+        (Some(_), Some(_)) => {
+            let what = "own_wakeups_per_s times own_work_us is a second or more";
+            Err(reader.error("own_work_us", what, "leave something to the VMs"))
+        }
+        _ => {
+            let what = "own_wakeups_per_s and own_work_us belong together";
+            Err(reader.error("", what, "give both or neither"))
+        }
+    }
 }
 
 fn check_counts(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {

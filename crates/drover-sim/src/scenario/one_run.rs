@@ -16,8 +16,9 @@ use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use crate::trace::Trace;
-use drover_core::scenario::{Case, Scenario, Vm};
+use drover_core::scenario::{Case, OwnTasks, Scenario, Vm, Workload};
 use drover_core::settings::{PoolId, PoolSettings};
+use drover_core::shares::Shares;
 use drover_core::tree::Tree;
 
 /// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck
@@ -41,8 +42,8 @@ pub(super) struct Job<'a> {
 pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
     let topology = Topology::of(&scenario.host);
     let tasks: u32 = job.case.vms.iter().map(|vm| vm.vcpus).sum();
-    // A back-end thread for each VM at most.
-    let tasks = tasks as usize + job.case.vms.len();
+    // A back-end thread for each VM at most, and one of the host's own for each pCPU.
+    let tasks = tasks as usize + job.case.vms.len() + topology.pcpus() as usize;
     let mut costs = Costs::of(&scenario.host);
     let pause_loop = match job.scheduler {
         "cfs36" => PauseLoop::linux_3_6(),
@@ -101,6 +102,9 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     for vm in &job.case.vms {
         add_vm(&mut sim, scenario, (vm, &job.case.pools), &mut rng);
     }
+    if let Some(own) = scenario.host.own_tasks {
+        add_own_tasks(&mut sim, own, &mut rng);
+    }
     if let Some(sample_ms) = scenario.sample_ms {
         let interval_ns = u64::from(sample_ms) * 1_000_000;
         let samples = (end_ns - warmup_ns) / interval_ns;
@@ -130,16 +134,34 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
         case: run.case.clone(),
         scheduler: run.scheduler.clone(),
         repeat: run.repeat,
-        tasks: sim
-            .m
-            .tasks
-            .iter()
-            .map(|task| (job.case.vms[task.vm as usize].name.clone(), task.vcpu))
-            .collect(),
+        tasks: sim.m.tasks.iter().map(|task| (name_of(job.case, task.vm), task.vcpu)).collect(),
         spans: record.spans,
     });
     let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
     Ok(Ran { run, hash, events, trace })
+}
+
+/// What a trace calls the VM; those behind the case's own are the host's tasks.
+fn name_of(case: &Case, vm: u32) -> String {
+    case.vms.get(vm as usize).map_or_else(|| "host".to_owned(), |vm| vm.name.clone())
+}
+
+/// The host's own tasks, one on each pCPU, each at a moment of its own.
+fn add_own_tasks<C: Class>(sim: &mut Sim<C>, own: OwnTasks, rng: &mut Rng) {
+    let period_us = 1_000_000 / own.wakeups_per_s;
+    let workload = Workload::Sleep { period_us, work_us: own.work_us };
+    let programs = Programs::of(&workload, 1).expect("a workload of the simulator's");
+    let pcpus = sim.m.topology.pcpus();
+    for cpu in 0..pcpus {
+        let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
+        let process = sim.add_vm(&programs, Shares::NORMAL.of_vm(1), mask);
+        sim.set_helpers(process, 1);
+        sim.plan(0, Plan::Start(process));
+        let begin_ns = rng.below(u64::from(period_us) * 1000);
+        for task in sim.tasks_of(process) {
+            sim.plan(begin_ns, Plan::Wake(task));
+        }
+    }
 }
 
 /// What the case asks for the VM beyond its shares. Pools keep the places the tree has them in,
