@@ -166,7 +166,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, at, pcpu->asked_ns);
-		share_bound_apart(d, vm_at(d, t->slot), t);
+		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
 	first = d->nr_together && round_notice(d, at);

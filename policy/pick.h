@@ -502,11 +502,22 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	return PICKED_NONE;
 }
 
+/* Is the VM that has run there behind that virtual time by all it gets in a round? */
+static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 running, u64 vtime_ns)
+{
+	struct vm *vm = vm_at(d, running);
+	u64 now_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
+	u64 round_ns = share_weigh(vm, d->params.slice_ns * share_nr_running(vm));
+
+	return running < DROVER_MAX_VMS && (s64)(vtime_ns - now_ns) > (s64)round_ns;
+}
+
 /*
  * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
  * decided without these: to one that had received less when the round began. Where the pCPU
  * was given to it already, to one that has received less by all the VM gets in a round, or is
- * short of what it is owed.
+ * short of what it is owed. To the running VM only if it lacks a round of its own: VMs that
+ * take turns are never quite level.
  */
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
@@ -515,19 +526,16 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	bool given = pcpu_at(d, pcpu)->round == d->round;
 	u64 had_ns = given ? d->params.slice_ns : round_elapsed_ns(d, pcpu);
 	u64 round_ns = share_weigh(vm, had_ns * (share_nr_running(vm) + 1));
+	u64 vtime_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) - round_ns;
 	u64 waiting = share_least_served_for(d, pcpu, home);
 	u64 best;
-	u64 key;
 
 	/* Its own leaf may be behind; that is not somebody else. */
 	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
 		waiting = TOURNAMENT_NOBODY;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
-	if (pick_is_short(d, best) ||
-	    (running != stay && running < DROVER_MAX_VMS && share_is_short(d, vm_at(d, running))))
-		return true;
-	key = tournament_key(share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) - round_ns, stay);
-	return tournament_before(best, key);
+	return pick_is_short(d, best) || tournament_before(best, tournament_key(vtime_ns, stay)) ||
+	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
 }
 
 /* Does a sibling wait here that has run less than the running thread? */

@@ -18,8 +18,10 @@
  *  - one that sleeps in part, or runs on although others wait, because it cannot
  *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
  *    thread is charged up to a slice late: 32 ms of CPU time for each thread, or
- *    32 ms of virtual time, as long as it runs. One
- *    that just waits keeps its claim, however large;
+ *    32 ms of virtual time, as long as it runs. One that waits, or waited within
+ *    the last eighth of the wait bound, keeps its claim, however large: it could
+ *    use it. (The clock may stand far ahead of who runs: at a light, wide VM that has
+ *    just had the host for a slice, and has a vCPU on the pCPU that nobody wants.)
  *  - while nobody waits anywhere, it follows the VM that is furthest ahead: time
  *    that nobody else wanted is free, and is not held against who used it.
  *
@@ -132,19 +134,32 @@ static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
 
 /*
  * Siblings are no further apart than can be made up within the wait bound; where a
- * reservation promises each its turn sooner (one cell), no further than two slices: else one
- * that has fallen behind goes on and on while the others wait.
+ * reservation promises each its turn sooner (one cell), no further than a slice: else one that
+ * has fallen behind goes on and on while the others wait.
  */
-static __always_inline void share_bound_apart(struct drover *d, struct vm *vm, struct thread *t)
+static __always_inline u64 share_apart_max_ns(struct drover *d, struct vm *vm)
 {
 	bool promised = vm->reserve_inverse && d->params.nr_cells < 2;
-	u64 apart_ns = promised ? 2 * d->params.slice_ns : d->params.wait_bound_ns / 2;
-	s64 ahead_ns = (s64)(t->vruntime_ns - vm->vruntime_floor_ns);
 
-	if (ahead_ns > (s64)apart_ns)
-		t->vruntime_ns = vm->vruntime_floor_ns + apart_ns;
-	else if (ahead_ns < -(s64)apart_ns)
-		t->vruntime_ns = vm->vruntime_floor_ns - apart_ns;
+	return promised ? d->params.slice_ns : d->params.wait_bound_ns / 2;
+}
+
+/* The thread begins to wait: no further ahead. */
+static __always_inline void share_bound_lead(struct drover *d, struct vm *vm, struct thread *t)
+{
+	u64 last_ns = vm->vruntime_floor_ns + share_apart_max_ns(d, vm);
+
+	if ((s64)(t->vruntime_ns - last_ns) > 0)
+		t->vruntime_ns = last_ns;
+}
+
+/* The thread would go on running: no further behind. */
+static __always_inline void share_bound_lag(struct drover *d, struct vm *vm, struct thread *t)
+{
+	u64 first_ns = vm->vruntime_floor_ns - share_apart_max_ns(d, vm);
+
+	if ((s64)(t->vruntime_ns - first_ns) < 0)
+		t->vruntime_ns = first_ns;
 }
 
 /*

@@ -113,7 +113,7 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	t->queued_in = home + 1;
 	if (t->record)
 		vcpu_at(d, t->record)->pcpu = near;
-	share_bound_apart(d, vm, t);
+	share_bound_lead(d, vm, t);
 	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
 		cell->served_ns[slot] = t->ready_since_ns;
 		cell->paid_ns[slot] = t->ready_since_ns;

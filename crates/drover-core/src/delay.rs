@@ -15,11 +15,12 @@
 //!
 //! *By its reservation* r, in pCPUs, on a host of one cell, when it may run everywhere
 //! (policy/reserve.h): it may be ahead of its reservation by a slice for each thread and one more;
-//! then it is due, and each of its n threads runs once in its turn; and at each pick others that are
-//! due, or have a turn, may come first, once each:
+//! then it is due, and each of its n threads runs once in its turn, and all but one once more, being
+//! a slice behind (policy/share.h); and at each pick others that are due, or have a turn, may come
+//! first, once each:
 //!
 //! ```text
-//!     (2 n + 1) U / r + (1 + m / p) U
+//!     3 n U / r + (1 + m / p) U
 //! ```
 //!
 //! With a mode that may have it wait beside an idle pCPU (policy/cosched.h), for as long as that may
@@ -114,7 +115,7 @@ pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
     let reserved = u64::from(vm.reservation_mcpu).min(n * 1000);
     let starts_in_parts = vm.cosched.may_wait() && n > u64::from(host.pcpus);
     let counts = reserved > 0 && host.cells <= 1 && !vm.confined && !starts_in_parts;
-    let by_reservation_ns = (2 * n + 1) * unasked_ns * 1000 / reserved.max(1) + others_ns;
+    let by_reservation_ns = 3 * n * unasked_ns * 1000 / reserved.max(1) + others_ns;
     Delay {
         by_turns_ns: by_turns_ns + together_ns,
         by_reservation_ns: counts.then_some(by_reservation_ns + together_ns),

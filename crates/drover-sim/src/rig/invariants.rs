@@ -29,7 +29,7 @@ pub struct Invariants {
     limits: Limits,
     /// What is guaranteed.
     delays: Delays,
-    /// When who may run where last changed: nobody rested in vain before.
+    /// When who may run where last changed, or the policy's clock: nobody rested in vain before.
     pub changed_ns: u64,
     /// Kicks take this much longer at worst.
     pub kicks_late_ns: u64,
@@ -79,6 +79,8 @@ impl Invariants {
     /// The clock the policy reads jumps by so much, and is off by so much from now on.
     pub fn clock_jumped(&mut self, sim: &Sim<Scx>, (by_ns, off_ns): (u64, u64)) {
         self.limits.clock_jumped(sim, by_ns);
+        // How long a VM is held is measured by that clock.
+        (self.changed_ns, self.refused_ns) = (sim.m.now_ns, BTreeMap::new());
         // From that much early to that much late.
         self.come_late(2 * off_ns);
     }
