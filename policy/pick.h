@@ -491,7 +491,9 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	u64 least = share_least_served(d, home);
 	bool due = reserve_is_due(d, running);
 
-	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)))
+	/* A turn that cannot be taken, its VM being held, keeps nobody waiting. */
+	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)) &&
+	    !vm_at(d, tournament_slot(least))->held_since_ns)
 		return PICKED_NONE;
 	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY,
 		     share_is_short(d, running) || pick_is_short(d, least)))

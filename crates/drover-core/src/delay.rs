@@ -17,10 +17,10 @@
 //! (policy/reserve.h): it may be ahead of its reservation by a slice for each thread and one more;
 //! then it is due, and each of its n threads runs once in its turn, and all but one once more, being
 //! a slice behind (policy/share.h); and at each pick others that are due, or have a turn, may come
-//! first, once each:
+//! first, once each, and those that are overdue, which they may be by four slices S:
 //!
 //! ```text
-//!     3 n U / r + (1 + m / p) U
+//!     3 n U / r + (1 + m / p) U + 4 S
 //! ```
 //!
 //! With a mode that may have it wait beside an idle pCPU (policy/cosched.h), for as long as that may
@@ -34,7 +34,7 @@
 //!
 //! Worked example. 4 pCPUs, one cell, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
 //! with 100 % reserved beside 4 threads of others and the host's tasks: by turns 2 s + 0.25 s + 33 ms;
-//! by its reservation 33 ms + 33 ms = 66 ms.
+//! by its reservation 33 ms + 33 ms + 28 ms = 94 ms.
 //!
 //! What it is bad at: it knows no shares. A VM that is owed much by shares alone waits far less than
 //! this, but what shares bring depends on who else comes. It holds for who is there now, and for
@@ -97,6 +97,8 @@ impl Delay {
 const TURNS_TAKE_ONE_IN: u64 = 50;
 /// B is at most so many W.
 const THREAD_FACTOR: u64 = 8;
+/// A VM that waits may be overdue by what so many slices pay for, and others with it.
+const OVERDUE_SLICES: u64 = 4;
 /// The record of a limit goes so far back; a look may be a millisecond late.
 const LIMIT_RECORD_NS: u64 = 102_000_000;
 
@@ -115,7 +117,8 @@ pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
     let reserved = u64::from(vm.reservation_mcpu).min(n * 1000);
     let starts_in_parts = vm.cosched.may_wait() && n > u64::from(host.pcpus);
     let counts = reserved > 0 && host.cells <= 1 && !vm.confined && !starts_in_parts;
-    let by_reservation_ns = 3 * n * unasked_ns * 1000 / reserved.max(1) + others_ns;
+    let overdue_ns = OVERDUE_SLICES * host.slice_ns;
+    let by_reservation_ns = 3 * n * unasked_ns * 1000 / reserved.max(1) + others_ns + overdue_ns;
     Delay {
         by_turns_ns: by_turns_ns + together_ns,
         by_reservation_ns: counts.then_some(by_reservation_ns + together_ns),
@@ -182,7 +185,7 @@ mod tests {
         assert_eq!(guaranteed(&HOST, &VM, 4).ready_ns(), 2_283_000_000);
         let reserved = Vm { reservation_mcpu: 1000, ..VM };
         let delay = guaranteed(&HOST, &reserved, 4);
-        assert_eq!((delay.ready_ns(), delay.held_ns), (66_000_000, 0));
+        assert_eq!((delay.ready_ns(), delay.held_ns), (94_000_000, 0));
         assert_eq!(delay.by_turns_ns, 2_283_000_000);
     }
 

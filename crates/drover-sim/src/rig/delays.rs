@@ -60,6 +60,10 @@ impl Delays {
             if it.state != TaskState::Ready || slot == 0 || short || sim.class.is_capped(it.vm) {
                 continue;
             }
+            // Confined or freed by a pCPU that went or came, it stands where it stood before.
+            if since_ns(task) > it.ready_since_ns {
+                continue;
+            }
             let (terms, most_ns) = *known.entry(it.vm).or_insert_with(|| {
                 let mut terms = sim.class.delay_terms(m, it.vm);
                 terms.reservation_mcpu *= u32::from(admitted);
