@@ -412,8 +412,8 @@ CHECKED_APART bool pick_orphan(THE_DROVER)
 /*
  * A thread whose VM is due by its reservation, of this cell or of the glanced one.
  * `running_key`: the VM that runs here, if that is due itself; it gives way to one
- * that is due for longer, and to a sibling. `sparing`: somebody is short of what it is owed,
- * and nobody takes more at once than it is promised.
+ * that is due for longer, and to a sibling. `sparing`: who runs here is short of what it is
+ * owed, and nobody takes more at once than it is promised.
  */
 CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key, bool sparing)
 {
@@ -496,7 +496,7 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	    !vm_at(d, tournament_slot(least))->held_since_ns)
 		return PICKED_NONE;
 	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY,
-		     share_is_short(d, running) || pick_is_short(d, least)))
+		     running_slot != DROVER_HOST_SLOT && share_is_short(d, running)))
 		return PICKED_WAITING;
 	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),
 				     pick_own_key(d, pcpu)))

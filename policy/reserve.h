@@ -26,10 +26,9 @@
  * vm0 is due.
  *
  * Who is due takes what it missed on all pCPUs at once. A VM that is owed all it can
- * use could never make up for that; so while somebody is short of what it is owed
- * (share_is_short), who is due has no more of its threads at work than it is promised,
- * rounded up: with 750 % reserved 8 of its 18 run, and 2 of another's on two other
- * pCPUs.
+ * use could never make up for that; so of a VM that is short of what it is owed
+ * (share_is_short) it takes no pCPU beyond what it is promised, rounded up: with 750 %
+ * reserved 8 of its 18 threads run, and 2 of the other's on two other pCPUs.
  *
  * What it is bad at. Nothing happens at the moment at which a waiting VM becomes
  * due: it is seen at the next pick, a slice later at worst, and catches up then.
