@@ -14,7 +14,7 @@ help:
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
-	@echo 'make compare simulator against lab, into docs/fidelity.md; half an hour on a quiet machine'
+	@echo 'make compare simulator against lab, into docs/fidelity.md; a quarter of an hour on a quiet machine'
 	@echo 'make hooks   run the lint before each commit'
 
 .PHONY: setup
