@@ -466,20 +466,6 @@ static __always_inline bool pick_own(struct drover *d, u32 pcpu, bool somebody)
 	return true;
 }
 
-/* The key of the VM that would go on there; NOBODY: there is none. */
-static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
-{
-	if (slot >= DROVER_MAX_VMS)
-		return TOURNAMENT_NOBODY;
-	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
-}
-
-/* Is the VM with that key, if there is any, short of what it is owed? */
-static __always_inline bool pick_is_short(struct drover *d, u64 key)
-{
-	return key != TOURNAMENT_NOBODY && share_is_short(d, vm_at(d, tournament_slot(key)));
-}
-
 /*
  * Whom reservations put before any by shares, if anybody: one that waits and was taken,
  * or the running VM. Turns (wait_bound.h) and the pCPU's own queue come by shares.
@@ -502,6 +488,12 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 				     pick_own_key(d, pcpu)))
 		return PICKED_RUNNING;
 	return PICKED_NONE;
+}
+
+/* Is the VM with that key, if there is any, short of what it is owed? */
+static __always_inline bool pick_is_short(struct drover *d, u64 key)
+{
+	return key != TOURNAMENT_NOBODY && share_is_short(d, vm_at(d, tournament_slot(key)));
 }
 
 /* Is the VM that has run there behind that virtual time by all it gets in a round? */
@@ -604,6 +596,14 @@ CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 	u32 slot = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->called_slot, 0);
 
 	return slot && pick_wherever(d, pcpu, slot);
+}
+
+/* The key of the VM that would go on there; NOBODY: there is none. */
+static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
+{
+	if (slot >= DROVER_MAX_VMS)
+		return TOURNAMENT_NOBODY;
+	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
 }
 
 /*

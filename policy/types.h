@@ -158,8 +158,9 @@ struct vm {
 	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
 	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
-	/* counters, since birth */
+	/* share.h */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
+	/* counters, since birth */
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
 	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
 	u64 settled_ns;       /* when its settings last changed */
