@@ -30,9 +30,9 @@
  * others in the pool are held. (Entitlement alone would hold a pool's limit in the mean
  * of a second, but neither on idle pCPUs nor in each 100 ms.)
  *
- * Of a thousand VMs under limits few matter at any moment: those with threads that run,
- * at every alarm, and those whose own limit is spent, when that is due. These are
- * *watched*: a bit each. All others are looked at only when the limit of a pool turns.
+ * Of a thousand VMs under limits few matter at any moment: those whose own limit can turn
+ * by then (limit_due.h), and those that run in a pool with a limit. All others are looked at
+ * only when the limit of a pool turns.
  *
  * Worked example. A VM of four busy vCPUs, limited to 50 %, on four pCPUs. Tokens:
  * 1 ms when it is let go. Its four vCPUs run for 0.25 ms, and it is spent: the
@@ -60,6 +60,7 @@
 #define DROVER_LIMIT_H
 
 #include "alarm.h"
+#include "limit_due.h"
 #include "pool.h"
 #include "waiting.h"
 
@@ -76,7 +77,6 @@
 #define LIMIT_LEARN 16
 /* While anybody runs, a limit is looked at so often. */
 #define LIMIT_LOOK_NS 1000000ULL
-#define LIMIT_NO_ALARM (~0ULL)
 
 static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
 {
@@ -434,51 +434,33 @@ CHECKED_APART int limit_enforce(THE_DROVER, u32 slot, u64 now_ns)
 	return 0;
 }
 
-/* --- who is watched --- */
+/* --- what is due --- */
 
-/* Look at the VM at the next alarm. */
-static __always_inline void limit_watch(struct drover *d, u32 slot)
-{
-	u64 *word = &d->limit_watched[bounded(slot / 64, DROVER_MAX_VMS / 64)];
-	u64 bit = 1ULL << (slot % 64);
-
-	d->limit_due_ns[bounded(slot, DROVER_MAX_VMS)] = 0;
-	if (!(*(volatile u64 *)word & bit))
-		__sync_fetch_and_or(word, bit);
-}
-
-/* Not before then; LIMIT_NO_ALARM: not before one of its threads runs. */
-static __always_inline void limit_watch_at(struct drover *d, u32 slot, u64 at_ns)
-{
-	struct vm *vm = vm_at(d, slot);
-
-	__sync_lock_test_and_set(&d->limit_due_ns[bounded(slot, DROVER_MAX_VMS)], at_ns);
-	if (at_ns == LIMIT_NO_ALARM)
-		__sync_fetch_and_and(&d->limit_watched[bounded(slot / 64, DROVER_MAX_VMS / 64)],
-				     ~(1ULL << (slot % 64)));
-	/* Who begins to run at this moment either saw that or is seen here. */
-	if (vm->capped && share_nr_running(vm))
-		limit_watch(d, slot);
-}
-
-/* The VM is watched: what it used, its own limit, and what follows. Returns when that is due again.
+/*
+ * The VM is due: what it used, its own limit, and what follows. Returns when the alarm must go
+ * off for it.
  */
 CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
 {
-	u64 due_ns = d->limit_due_ns[bounded(slot, DROVER_MAX_VMS)];
+	u64 *due_ns = limit_due_of(d, slot);
 	struct vm *vm = vm_at(d, slot);
 	u64 at_ns = LIMIT_NO_ALARM;
+	bool in_pool;
 
-	if (due_ns > now_ns + ALARM_EARLY_NS)
-		return due_ns;
-	if (vm->state == VM_LIVE && vm->capped) {
-		limit_of_vm(d, slot)->running = 0;
-		limit_gather(d, slot, now_ns);
-		if (vm->limit_mcpu)
-			at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
+	if (limit_due_read(due_ns) > now_ns + ALARM_EARLY_NS)
+		return limit_due_read(due_ns);
+	limit_due_take(due_ns);
+	if (vm->state != VM_LIVE || !vm->capped) {
+		limit_enforce(d, slot, now_ns);
+		return LIMIT_NO_ALARM;
 	}
+	limit_of_vm(d, slot)->running = 0;
+	limit_gather(d, slot, now_ns);
+	if (vm->limit_mcpu)
+		at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
 	limit_enforce(d, slot, now_ns);
-	limit_watch_at(d, slot, at_ns);
+	in_pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	limit_due_by(due_ns, in_pool && share_nr_running(vm) ? LIMIT_NEXT_ALARM : at_ns);
 	return at_ns;
 }
 
@@ -496,38 +478,25 @@ CHECKED_APART u64 limit_visit_pool(THE_DROVER, u32 pool, u64 now_ns)
 	return *due_ns;
 }
 
-/* The place of the lowest bit that is set; there is one. */
-static __always_inline u32 limit_lowest(u64 bits)
+/* Visit those of a group of VMs that are due. Returns when the alarm must go off for one. */
+CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
 {
-	u32 place = 0;
-	u32 half;
-
-	for (half = 32; half; half /= 2) {
-		if (bits & ((1ULL << half) - 1))
-			continue;
-		bits >>= half;
-		place += half;
-	}
-	return place;
-}
-
-/* Visit those watched of 64 VMs. Returns when the first of them is due again. */
-CHECKED_APART u64 limit_visit_word(THE_DROVER, u32 word, u64 now_ns)
-{
-	u64 bits = d->limit_watched[bounded(word, DROVER_MAX_VMS / 64)];
-	u64 next_ns = LIMIT_NO_ALARM;
+	u64 *group_due_ns = limit_due_of_group(d, group);
+	u64 alarm_ns = LIMIT_NO_ALARM;
+	u64 first_ns = LIMIT_NO_ALARM;
 	u32 i;
 
-	for_each_index(i, 0, 64) {
-		u64 at_ns;
+	if (limit_due_read(group_due_ns) > now_ns + ALARM_EARLY_NS)
+		return limit_due_read(group_due_ns);
+	limit_due_take(group_due_ns);
+	for_each_index(i, 0, DROVER_DUE_GROUP) {
+		u32 slot = group * DROVER_DUE_GROUP + i;
 
-		if (!bits)
-			break;
-		at_ns = limit_visit(d, word * 64 + limit_lowest(bits), now_ns);
-		next_ns = least_of(at_ns, next_ns);
-		bits &= bits - 1;
+		alarm_ns = least_of(limit_visit(d, slot, now_ns), alarm_ns);
+		first_ns = least_of(limit_due_read(limit_due_of(d, slot)), first_ns);
 	}
-	return next_ns;
+	limit_due_by(group_due_ns, first_ns);
+	return alarm_ns;
 }
 
 /* Look at all limits that are due and do what they ask. The alarm has gone off. */
@@ -541,8 +510,8 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 	for_each_index(i, 0, d->nr_pools_limited)
 		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->running =
 			0;
-	for_each_index(i, 0, (d->slots_in_use + 63) / 64)
-		next_ns = least_of(limit_visit_word(d, i, now_ns), next_ns);
+	for_each_index(i, 0, (d->slots_in_use + DROVER_DUE_GROUP - 1) / DROVER_DUE_GROUP)
+		next_ns = least_of(limit_visit_group(d, i, now_ns), next_ns);
 	for_each_index(i, 0, d->nr_pools_limited) {
 		u32 pool = d->pool_limited[bounded(i, DROVER_MAX_POOLS)];
 		u32 state = limit_at(d, limit_of_pool(pool))->state;
@@ -562,13 +531,13 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 
 /* --- events --- */
 
-/* One more thread runs under that limit: the alarm goes off before it can be overdrawn. */
-static __always_inline void limit_begin_at(struct drover *d, struct limit *l, u64 now_ns)
+/* One more thread runs under that limit. Returns when to look, before it can be overdrawn. */
+static __always_inline u64 limit_begin_at(struct limit *l, u64 now_ns)
 {
 	u32 running = __sync_fetch_and_add(&l->running, 1) + 1;
 	u64 in_ns = l->left_ns > 0 ? (u64)l->left_ns / running : 0;
 
-	alarm_at(d, in_ns < LIMIT_LOOK_NS ? l->settled_ns + in_ns : now_ns + LIMIT_LOOK_NS);
+	return in_ns < LIMIT_LOOK_NS ? l->settled_ns + in_ns : now_ns + LIMIT_LOOK_NS;
 }
 
 /* A thread of a VM under a limit begins to run. */
@@ -576,17 +545,21 @@ CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	bool in_pool = pool;
+	u64 at_ns = now_ns + LIMIT_LOOK_NS;
 	u32 step;
 
-	limit_watch(d, slot);
 	if (vm->limit_mcpu)
-		limit_begin_at(d, limit_of_vm(d, slot), now_ns);
+		at_ns = least_of(limit_begin_at(limit_of_vm(d, slot), now_ns), at_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
 		if (!pool)
 			break;
-		limit_begin_at(d, limit_at(d, limit_of_pool(pool)), now_ns);
+		at_ns = least_of(limit_begin_at(limit_at(d, limit_of_pool(pool)), now_ns), at_ns);
 		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
 	}
+	/* Before the alarm: it may go off at once. */
+	limit_watch(d, slot, in_pool ? LIMIT_NEXT_ALARM : at_ns);
+	alarm_at(d, at_ns);
 	return 0;
 }
 
@@ -613,7 +586,7 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 	if (capped && !before)
 		vm->limit_seen_ns = limit_used_ns(vm, ground_now_ns(d));
 	__sync_fetch_and_add(&d->nr_capped, capped - before);
-	limit_watch(d, slot);
+	limit_watch(d, slot, LIMIT_NEXT_ALARM);
 	if (capped || before)
 		alarm_at(d, ground_now_ns(d));
 	return 0;

@@ -59,6 +59,8 @@ typedef int64_t s64;
 #define DROVER_VM_VCPUS 256
 /* Limits: a record for each VM and pool, with room for 128 ms. */
 #define DROVER_LIMITS 4096
+/* VMs whose limits are due together, limit_due.h. */
+#define DROVER_DUE_GROUP 32
 #define DROVER_LIMIT_BINS 256
 /* VMs that a pCPU may pass over in one pick. */
 #define DROVER_REFUSED 16
@@ -375,7 +377,7 @@ struct drover {
 	u32 pool_limited[DROVER_MAX_POOLS]; /* those with a limit */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	u64 limit_due_ns[DROVER_LIMITS]; /* when to look at each */
-	u64 limit_watched[DROVER_MAX_VMS / 64]; /* a bit for each VM: look at it */
+	u64 limit_group_due_ns[DROVER_MAX_VMS / DROVER_DUE_GROUP]; /* limit_due.h */
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
