@@ -475,12 +475,13 @@ impl<C: Class> Sim<C> {
                 self.m.tasks[task as usize].mask = 0;
             }
         }
+        let ran = self.m.pcpus[cpu as usize].current;
         self.on(cpu, |sim| {
             sim.evict(cpu);
             sim.class.offline(&mut sim.m, cpu);
             for task in 0..sim.m.tasks.len() as TaskId {
                 // Those that wait elsewhere stay where they are.
-                if sim.m.tasks[task as usize].pcpu == cpu {
+                if task == ran || sim.m.tasks[task as usize].pcpu == cpu {
                     sim.class.confine(&mut sim.m, task);
                 }
             }
