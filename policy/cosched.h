@@ -342,7 +342,7 @@ static __always_inline u32 cosched_needs(struct drover *d, u32 at, u32 slot, u32
 	return needs < d->nr_online ? needs : d->nr_online;
 }
 
-/* The VM starts, or has waited long enough. */
+/* The VM starts. */
 CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
@@ -421,11 +421,18 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, 
 		since_ns = __sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
 		/* Idle pCPUs do not ask again by themselves. */
 		alarm_rouse_at(d, now_ns + d->params.hold_max_ns);
-		if (!since_ns || (s64)(now_ns - since_ns) < (s64)d->params.hold_max_ns)
-			return false;
+		/* Held until a vCPU begins: it may be a helper that stands first in the queue. */
+		return since_ns && (s64)(now_ns - since_ns) >= (s64)d->params.hold_max_ns;
 	}
 	cosched_let_go(d, slot, now_ns);
 	return true;
+}
+
+/* A vCPU of the VM begins to run: if it has waited long enough, the VM is free to. */
+static __always_inline void cosched_begin(struct drover *d, u32 slot, u64 now_ns)
+{
+	if (vm_at(d, slot)->held_since_ns)
+		cosched_let_go(d, slot, now_ns);
 }
 
 /* Does somebody wait in the cell who has had less than the VM that runs there? */

@@ -484,6 +484,24 @@ static void of_many_gangs_the_one_held_longest_is_asked(void)
 	CHECK(g->pcpu[1].current && g->pcpu[1].current->tgid == 3);
 }
 
+/* The gang has waited long enough, and a helper of its stands first in the queue. */
+static void a_helper_does_not_use_up_that_its_gang_may_start(void)
+{
+	struct task_struct *helper;
+
+	gangs_that_are_held(1, 1);
+	kernel_vm(g, 1)->vruntime_floor_ns -= MS;
+	helper = kernel_thread(g, 1, THREAD_HELPER);
+	kernel_wake(g, helper);
+	g->now_ns += 100 * MS;
+	kernel_vm(g, 1)->held_since_ns = g->now_ns - g->d.params.hold_max_ns;
+	pcpu_1_becomes_free();
+	CHECK(g->pcpu[1].current == helper);
+	pcpu_1_becomes_free();
+	CHECK(g->pcpu[1].current && g->pcpu[1].current->thread.kind == THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 1)->held_since_ns, 0);
+}
+
 /* vCPU 0 ran for seconds before its sibling began; then somebody asks for co-scheduling. */
 static void what_was_run_before_a_mode_bounds_it_is_no_skew(void)
 {
@@ -642,6 +660,7 @@ int main(void)
 	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);
 	RUN(of_many_gangs_the_one_held_longest_is_asked);
+	RUN(a_helper_does_not_use_up_that_its_gang_may_start);
 	RUN(what_was_run_before_a_mode_bounds_it_is_no_skew);
 	RUN(who_is_let_go_has_all_idle_pcpus);
 	RUN(who_is_held_for_his_mode_runs_at_once_in_another);
