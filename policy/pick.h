@@ -114,7 +114,7 @@ CHECKED_APART bool pick_from_cell(THE_DROVER, u32 pcpu, u32 cell_index, u64 key)
 	if (!d->nr_choosy || cosched_admits(d, pcpu, cell_index, slot, 0)) {
 		if (wait_bound_owes_turn(d, cell_index, slot))
 			return wait_bound_serve_turn(d, pcpu, cell_index, slot);
-		share_clock_to(d, vm_at(d, slot)->vtime_ns);
+		share_clock_follow(d, vm_at(d, slot)->vtime_ns);
 		if (pick_from_vm(d, pcpu, cell_index, slot))
 			return true;
 	}

@@ -268,4 +268,27 @@ static __always_inline u64 share_least_served(struct drover *d, u32 cell_index)
 	return share_least_served_for(d, REFUSED_BY_NOBODY, cell_index);
 }
 
+/*
+ * A VM at that virtual time is served next. The least served of its cell it is; before the clock
+ * leaps after it, all cells are asked for one that is served less.
+ */
+CHECKED_APART int share_clock_follow(THE_DROVER, u64 vtime_ns)
+{
+	u32 nr_cells = d->params.nr_cells;
+	u32 i;
+
+	if ((s64)(vtime_ns - d->vtime_now_ns) <= 0)
+		return 0;
+	for_each_index(i, 0, nr_cells) {
+		struct cell *cell = ground_cell(d, i);
+		u64 key = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
+		u64 least_ns = vm_at(d, tournament_slot(key))->vtime_ns;
+
+		if (key != TOURNAMENT_NOBODY && (s64)(least_ns - vtime_ns) < 0)
+			vtime_ns = least_ns;
+	}
+	share_clock_to(d, vtime_ns);
+	return 0;
+}
+
 #endif

@@ -206,6 +206,18 @@ static void a_glance_finds_a_vm_of_the_neighbour_far_behind(void)
 		 0);
 }
 
+/* Only somebody who has had much waits here; who has had the least waits elsewhere. */
+static void the_clock_leaps_after_nobody_who_is_not_the_least_served(void)
+{
+	a_busy_ground(3, 3);
+	waits(1, 200 * MS, 0, ALL_PCPUS);
+	waits(2, 10 * MS, 2, ALL_PCPUS);
+	CHECK(pick_from_cell(&g->d, 0, 0, share_least_served(&g->d, 0)));
+	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
+	CHECK(pick_from_cell(&g->d, 2, 2, share_least_served(&g->d, 2)));
+	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
+}
+
 static void what_is_not_worth_a_migration_stays(void)
 {
 	struct task_struct *here;
@@ -456,6 +468,7 @@ int main(void)
 	RUN(an_idle_pcpu_takes_from_another_cell);
 	RUN(an_idle_pcpu_takes_from_the_queue_of_a_busy_one);
 	RUN(a_glance_finds_a_vm_of_the_neighbour_far_behind);
+	RUN(the_clock_leaps_after_nobody_who_is_not_the_least_served);
 	RUN(what_is_not_worth_a_migration_stays);
 	RUN(a_glance_is_cast_though_nobody_waits_here);
 	RUN(cells_end_up_with_equal_time);
