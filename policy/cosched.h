@@ -428,11 +428,14 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, 
 	return true;
 }
 
-/* A vCPU of the VM begins to run: if it has waited long enough, the VM is free to. */
-static __always_inline void cosched_begin(struct drover *d, u32 slot, u64 now_ns)
+/*
+ * A vCPU begins to run: its VM has waited long enough, and is free to. (One that is confined
+ * asks nobody: its siblings go on waiting.)
+ */
+static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
 {
-	if (vm_at(d, slot)->held_since_ns)
-		cosched_let_go(d, slot, now_ns);
+	if (vm_at(d, t->slot)->held_since_ns && !t->confined)
+		cosched_let_go(d, t->slot, now_ns);
 }
 
 /* Does somebody wait in the cell who has had less than the VM that runs there? */

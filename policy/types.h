@@ -287,6 +287,7 @@ struct cell {
 	u64 paid_ns[DROVER_MAX_VMS];   /* up to when it had its turns, wait_bound.h */
 	u32 taken[DROVER_MAX_VMS];     /* threads taken since that was looked at */
 	u32 turns[DROVER_MAX_VMS];     /* owed, whatever its virtual time, wait_bound.h */
+	u32 crowd[DROVER_MAX_VMS];     /* the most threads that waited in a while, and which */
 };
 
 enum limit_state {

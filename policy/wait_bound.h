@@ -11,14 +11,15 @@
  *
  *	period = B(n, p) / n,	B(n, p) = n / p * 200 ms, but at least W, at most 8 W
  *
- * so that each of its threads, which take turns, waits for about B. A turn is
- * short, a quarter of a slice and on to the tick (4 ms in the mean at 250 Hz), comes
- * before all that shares say, is not cut short by who wakes (by shares everybody comes
- * before whoever needs a turn), and is for whoever has waited longest. 200 ms are
- * fifty turns: as long as B is within its limits, turns take no more than a fiftieth
- * of the cell's time from others; 128 threads for each pCPU take 6.4 %. The time is
- * charged as any other, and what is taken by shares counts for turns: who gets more
- * than that by its shares gets nothing by turns.
+ * so that each of its threads, which take turns, waits for about B. n is the most that waited
+ * since the last multiple of W: if turns came ever more rarely while the threads leave one by one
+ * (killed, or asleep when served) the last of 15 would wait for 15/15 + 15/14 + ... = 3.3 B. A turn
+ * is short, a quarter of a slice and on to the tick (4 ms in the mean at 250 Hz), comes before all
+ * that shares say, is not cut short by who wakes (by shares everybody comes before whoever needs a
+ * turn), and is for whoever has waited longest. 200 ms are fifty turns: as long as B is within its
+ * limits, turns take no more than a fiftieth of the cell's time from others; 128 threads for each
+ * pCPU take 6.4 %. The time is charged as any other, and what is taken by shares counts for turns:
+ * who gets more than that by its shares gets nothing by turns.
  *
  * A VM of which nobody was taken for all of W has a virtual time that means
  * nothing here: its books were made against others, elsewhere. It is forgiven, that is
@@ -144,6 +145,22 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 cell_index, u64 n
 	return 0;
 }
 
+/*
+ * The most threads of the VM that were found waiting there since the last multiple of W. Its low
+ * half is their number, its high half says which multiple that was.
+ */
+static __always_inline u32 wait_bound_crowd(struct drover *d, struct cell *cell, u32 slot,
+					    u64 now_ns)
+{
+	u32 *crowd = &cell->crowd[bounded(slot, DROVER_MAX_VMS)];
+	u32 since = (u32)(now_ns / (d->params.wait_bound_ns ?: 1)) << 16;
+	u32 n = (u32)least_of(cell->nr_queued[bounded(slot, DROVER_MAX_VMS)], 0xffff);
+
+	if ((*crowd & 0xffff0000) != since || (*crowd & 0xffff) < n)
+		*crowd = since | n;
+	return *crowd & 0xffff;
+}
+
 /* Look at one VM's books in one cell: what was taken of it pays for turns, what is left is owed. */
 CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u64 now_ns)
 {
@@ -157,7 +174,7 @@ CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u6
 	if (!cell || !cell->nr_queued[at])
 		return 0;
 	n = cell->nr_queued[at];
-	period_ns = wait_bound_period_ns(d, n, p) ?: 1;
+	period_ns = wait_bound_period_ns(d, wait_bound_crowd(d, cell, at, now_ns), p) ?: 1;
 	cell->paid_ns[at] += cell->taken[at] * period_ns;
 	cell->taken[at] = 0;
 	if ((s64)(now_ns - cell->paid_ns[at]) < 0)

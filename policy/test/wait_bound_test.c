@@ -162,6 +162,23 @@ static void threads_of_a_wide_vm_of_few_shares_do_not_wait_for_all_their_sibling
 	CHECK(kernel_cpu_time_ns(g, 2) <= 30 * SECOND / 50 + 24 * 8 * MS);
 }
 
+/* The last would wait for 1 + 1/2 + ... + 1/12 bounds, were turns counted out among who is left. */
+static void turns_come_as_often_while_threads_leave(void)
+{
+	struct cell *cell;
+
+	g = fake_ground(1, 1);
+	cell = ground_cell(&g->d, 0);
+	cell->nr_queued[1] = 12;
+	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 3 * SECOND), 12);
+	cell->nr_queued[1] = 2;
+	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 4 * SECOND - 1), 12);
+	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 4 * SECOND), 2);
+	cell->nr_queued[1] = 5;
+	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 4 * SECOND), 5);
+	cell->nr_queued[1] = 0;
+}
+
 static void no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much(void)
 {
 	g = fake_ground(2, 1);
@@ -244,6 +261,7 @@ int main(void)
 	RUN(a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run);
 	RUN(all_threads_of_a_forgiven_vm_run);
 	RUN(threads_of_a_wide_vm_of_few_shares_do_not_wait_for_all_their_siblings);
+	RUN(turns_come_as_often_while_threads_leave);
 	RUN(no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much);
 	RUN(turns_are_not_given_to_who_is_served_anyway);
 	RUN(a_turn_that_cannot_be_taken_is_dropped);

@@ -67,6 +67,8 @@ impl Delays {
             let (terms, most_ns) = *known.entry(it.vm).or_insert_with(|| {
                 let mut terms = sim.class.delay_terms(m, it.vm);
                 terms.reservation_mcpu *= u32::from(admitted);
+                // Those of a killed VM leave one by one; who waits for the last began behind all.
+                terms.threads = m.tasks.iter().filter(|other| other.vm == it.vm).count() as u32;
                 let others = (m.tasks.len() as u32).saturating_sub(terms.threads);
                 (terms, guaranteed(&host, &terms, others).ready_ns())
             });

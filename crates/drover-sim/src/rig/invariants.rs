@@ -55,12 +55,15 @@ impl Invariants {
     /// What is asked for the VM was changed: whether it is held is asked anew.
     pub fn bounds_changed(&mut self, vm: u32, now_ns: u64) {
         self.refused_ns.remove(&vm);
+        // One that was at its limit may be free, and its pCPUs rest.
+        self.changed_ns = now_ns;
         self.limits.begin_anew();
         self.delays.vm_changed(vm, now_ns);
     }
 
     /// What is asked for a pool was changed.
     pub fn pools_changed(&mut self, now_ns: u64) {
+        self.changed_ns = now_ns;
         self.limits.begin_anew();
         self.delays.all_changed(now_ns);
     }
