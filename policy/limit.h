@@ -23,12 +23,15 @@
  * begins to run sets it to sooner if need be.
  *
  * A pool's limit is kept in the same way by the same record, of what all VMs in and
- * below it used; a VM is held while any of the limits above it is spent. But one vCPU
- * that is owed most of a pCPU could not make up for the pauses it shares with wide VMs.
- * So the last half of a pool's tokens is for those who have lately had less than they
- * are owed (entitle.h): while only that is left the limit is *narrowed*, and the
- * others in the pool are held. (Entitlement alone would hold a pool's limit in the mean
- * of a second, but neither on idle pCPUs nor in each 100 ms.)
+ * below it used; a VM is held while any of the limits above it is spent. But if all in a pool
+ * ran at once and paused at once, pCPUs would rest in the pauses, and one vCPU that is owed
+ * most of a pCPU could not make up for them. So as its tokens go, or the room in its record, a
+ * pool is first *narrowed*, at half of what it is let go with: one VM goes on alone, one that
+ * has lately had less than it is owed (entitle.h) before all others, else the least served.
+ * At a quarter it is *low*: one goes on only if it is short, and no wider than the limit, so
+ * that tokens come no slower than they go. The same steps lead up again. Who goes on is chosen
+ * anew every millisecond, and when he sleeps. (Entitlement alone would hold a pool's limit in
+ * the mean of a second, but neither on idle pCPUs nor in each 100 ms.)
  *
  * Of a thousand VMs under limits few matter at any moment: those whose own limit can turn
  * by then (limit_due.h), and those that run in a pool with a limit. All others are looked at
@@ -40,14 +43,18 @@
  * in 100 ms that makes 50 ms; in some 100 ms that begin with a run it is one run more,
  * and the record puts the last one off.
  *
+ * And a pool limited to 120 % on those pCPUs, with one busy vCPU that is owed 77 % and VMs of
+ * two and three. Let go with 2.4 ms, all run, on four pCPUs: after 0.4 ms it is narrowed. Two
+ * vCPUs of the least served then take 0.8 ms more than comes, for 0.75 ms, until it is low; and
+ * now the one vCPU runs by itself, while 0.2 ms come for each ms. One pCPU is the pool's
+ * throughout, and never none.
+ *
  * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
  * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
- * from that costs some of the limit. A run of
- * a wide VM with a small limit is short, and each costs every pCPU two switches.
- * Beside VMs that run all at once and pause all at once a vCPU that is owed most of a
- * pCPU has too little time for it, if a pool's limit does not keep the place for it: in
- * the lab, where a pCPU is 50 us late, 86 % of what it is owed (scenarios/pools-random.toml,
- * case 16).
+ * from that costs some of the limit. Looking takes time itself, some 100 us in the lab; it is
+ * kept to a quarter of one pCPU, and comes late then. A run of a wide VM with a small limit is
+ * short, and each costs every pCPU two switches. A pool has some 98.5 % of its limit, a VM 99: to
+ * go up a step takes room in the record, which is there only after less was used.
  * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
  * is more than 1 % of them. A thread may be held in the kernel, with a lock of the
  * host. What is used within a half millisecond
@@ -75,6 +82,8 @@
 #define LIMIT_STEP_NS 50000ULL
 /* Who stopped late is remembered for so many times. */
 #define LIMIT_LEARN 16
+/* Who is let go may be owed as much as so many that wake up. */
+#define LIMIT_CLAIM_CREDITS 2
 /* While anybody runs, a limit is looked at so often. */
 #define LIMIT_LOOK_NS 1000000ULL
 
@@ -169,39 +178,56 @@ static __always_inline void limit_learn(struct limit *l, u64 most_ns)
 		l->late_ns -= (l->late_ns - l->over_ns) / LIMIT_LEARN;
 }
 
-/* A pool's last tokens, which are for those who are short; a VM by itself has none. */
-static __always_inline s64 limit_last_ns(u32 index, u32 mcpu)
-{
-	return index < DROVER_MAX_VMS ? 0 : limit_burst_ns(mcpu) / 2;
-}
-
-/* With how many tokens it comes out of the state it is in. */
+/* What must have come until somebody is let go again. */
 static __always_inline s64 limit_needs_ns(struct limit *l, u32 index, u32 mcpu)
 {
-	s64 last_ns = limit_last_ns(index, mcpu);
+	s64 burst_ns = limit_burst_ns(mcpu);
 
-	if (l->state == LIMIT_SPENT && last_ns && last_ns < l->needs_ns)
-		return last_ns;
-	return l->needs_ns;
+	if (index < DROVER_MAX_VMS)
+		return l->needs_ns;
+	if (l->state == LIMIT_NARROWED)
+		return burst_ns;
+	return l->state == LIMIT_LOW ? burst_ns / 2 : burst_ns / 4;
 }
 
-/* What it has left has changed: the state that follows. */
+/* With so much left somebody is to be held; a VM's threads are, when nothing is. */
+static __always_inline s64 limit_floor_ns(struct limit *l, u32 index, u32 mcpu)
+{
+	s64 burst_ns = limit_burst_ns(mcpu);
+
+	if (index < DROVER_MAX_VMS || l->state == LIMIT_LOW)
+		return 0;
+	return l->state == LIMIT_OPEN ? burst_ns / 2 : burst_ns / 4;
+}
+
+/* Room in the record that is worth a start. */
+static __always_inline s64 limit_room_needs_ns(struct limit *l, u32 index, u32 mcpu)
+{
+	return index < DROVER_MAX_VMS ? limit_burst_ns(mcpu) / 8 : limit_needs_ns(l, index, mcpu);
+}
+
+/* It may let more of them go: the state that follows. */
+static __always_inline void limit_rise(struct limit *l, u32 index, u32 mcpu)
+{
+	if (l->state == LIMIT_SPENT)
+		limit_learn(l, (u64)limit_record_max_ns(mcpu) / 4);
+	l->state = index < DROVER_MAX_VMS ? LIMIT_OPEN : l->state - 1;
+}
+
+/* What it has left has changed: the state that follows, if any does. */
 static __always_inline void limit_turn(struct limit *l, u32 index, u32 mcpu, s64 room_ns)
 {
 	s64 burst_ns = limit_burst_ns(mcpu);
-	bool comes = room_ns >= burst_ns / 8 && l->tokens_ns >= limit_needs_ns(l, index, mcpu);
 
-	if (l->state != LIMIT_OPEN && comes) {
-		if (l->state == LIMIT_SPENT)
-			limit_learn(l, (u64)limit_record_max_ns(mcpu) / 4);
-		l->state = l->tokens_ns < l->needs_ns ? LIMIT_NARROWED : LIMIT_OPEN;
-	} else if (l->state != LIMIT_SPENT && l->left_ns <= (s64)(l->running * LIMIT_STEP_NS)) {
+	if (l->state != LIMIT_SPENT && l->left_ns <= (s64)(l->running * LIMIT_STEP_NS)) {
 		l->state = LIMIT_SPENT;
 		l->over_ns = 0;
 		l->needs_ns = room_ns < l->tokens_ns ? burst_ns / 8 : burst_ns;
-	} else if (l->state == LIMIT_OPEN && l->tokens_ns <= limit_last_ns(index, mcpu)) {
-		l->state = LIMIT_NARROWED;
-		l->needs_ns = burst_ns;
+	} else if (l->state != LIMIT_OPEN && l->tokens_ns >= limit_needs_ns(l, index, mcpu) &&
+		   room_ns >= limit_room_needs_ns(l, index, mcpu)) {
+		limit_rise(l, index, mcpu);
+	} else if (l->state < LIMIT_LOW && l->left_ns <= limit_floor_ns(l, index, mcpu)) {
+		l->state++;
 	}
 }
 
@@ -209,16 +235,16 @@ static __always_inline void limit_turn(struct limit *l, u32 index, u32 mcpu, s64
 static __always_inline u64 limit_turns_in_ns(struct limit *l, u32 index, u32 mcpu, s64 room_ns)
 {
 	s64 needs_ns = limit_needs_ns(l, index, mcpu);
-	s64 last_ns = limit_last_ns(index, mcpu);
+	s64 floor_ns = limit_floor_ns(l, index, mcpu);
 	s64 left_ns = l->left_ns;
 	u64 bin_ns = LIMIT_BIN_NS - l->settled_ns % LIMIT_BIN_NS;
 
 	if (l->state != LIMIT_SPENT && l->running) {
-		if (l->state == LIMIT_OPEN && left_ns > last_ns)
-			left_ns -= last_ns;
+		if (left_ns > floor_ns)
+			left_ns -= floor_ns;
 		return least_of((u64)left_ns / l->running, bin_ns);
 	}
-	if (room_ns >= limit_burst_ns(mcpu) / 8)
+	if (room_ns >= limit_room_needs_ns(l, index, mcpu))
 		bin_ns = LIMIT_STEP_NS;
 	if (l->tokens_ns >= needs_ns)
 		return bin_ns;
@@ -308,11 +334,11 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	else {
 		vm->held_ns = waiting_held_ns(vm, now_ns);
 		/*
-		 * What the limit keeps from it, it is not owed for ever; and, however wide, it
-		 * has no larger a claim than others: it would come first whenever it is let go,
-		 * before one vCPU that is owed most of a pCPU and can make up for little.
+		 * What the limit keeps from it, it is not owed for ever. With a claim as others
+		 * have, one who is owed little would come first whenever it is let go, before
+		 * vCPUs that are owed most of a pCPU and can make up for little.
 		 */
-		share_bound_claim(d, vm, d->params.claim_bound_ns);
+		share_bound_claim(d, vm, LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns);
 	}
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
@@ -327,14 +353,14 @@ CHECKED_APART bool limit_holds(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
-	u32 may_be = vm->short_ns > 0 ? LIMIT_NARROWED : LIMIT_OPEN;
 	bool holds = vm->limit_mcpu && limit_of_vm(d, slot)->state == LIMIT_SPENT;
 	u32 step;
 
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
 		if (!pool || holds)
 			break;
-		holds = limit_at(d, limit_of_pool(pool))->state > may_be;
+		holds = limit_at(d, limit_of_pool(pool))->state != LIMIT_OPEN &&
+			limit_at(d, limit_of_pool(pool))->keeper != slot;
 		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
 	}
 	return holds;
@@ -499,10 +525,99 @@ CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
 	return alarm_ns;
 }
 
+/* --- who goes on under a narrowed limit --- */
+
+/* Could the VM go on, by what is left of each limit above it? */
+CHECKED_APART bool limit_could_keep(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 awake = vm->nr_waiting + share_nr_running(vm);
+	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	bool could = pool && awake && vm->state == VM_LIVE;
+	u32 step;
+
+	if (vm->limit_mcpu && limit_of_vm(d, slot)->state == LIMIT_SPENT)
+		return false;
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		u32 state = limit_at(d, limit_of_pool(pool))->state;
+
+		if (!pool || !could)
+			break;
+		if (state == LIMIT_LOW)
+			could = vm->short_ns > 0 && awake <= pool_at(d, pool)->limit_mcpu / 1000;
+		could = could && state != LIMIT_SPENT;
+		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+	}
+	return could;
+}
+
+/* Rather that VM than the other: it is short of what it is owed, or else the less served. */
+static __always_inline bool limit_keeps_rather(struct vm *vm, struct vm *other)
+{
+	bool is_short = vm->short_ns > 0;
+
+	if (is_short != (other->short_ns > 0))
+		return is_short;
+	return (s64)(vm->vtime_ns - other->vtime_ns) < 0;
+}
+
+/* The VM keeps its place under each narrowed limit above it where it comes first. */
+CHECKED_APART int limit_keep(THE_DROVER, u32 slot)
+{
+	u32 pool = pool_at(d, pool_existing(d, vm_at(d, slot)->pool))->capped_by;
+	u32 step;
+
+	if (!limit_could_keep(d, slot))
+		return 0;
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		struct limit *l = limit_at(d, limit_of_pool(pool));
+
+		if (!pool)
+			break;
+		if (l->state != LIMIT_OPEN &&
+		    (!l->keeper || limit_keeps_rather(vm_at(d, slot), vm_at(d, l->keeper))))
+			l->keeper = slot;
+		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+	}
+	return 0;
+}
+
+/* Is somebody else to go on under that limit: the one chosen does not, or was a while ago? */
+static __always_inline bool limit_lost_keeper(struct drover *d, struct limit *l, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, l->keeper);
+
+	if (l->state != LIMIT_NARROWED && l->state != LIMIT_LOW)
+		return false;
+	if (now_ns - d->kept_at_ns >= LIMIT_LOOK_NS)
+		return true;
+	return l->keeper && ((!vm->nr_waiting && !share_nr_running(vm)) ||
+			     (vm->limit_mcpu && limit_of_vm(d, l->keeper)->state == LIMIT_SPENT));
+}
+
+/* Choose those who go on anew; hold and let go accordingly. */
+static __always_inline void limit_choose(struct drover *d, u64 now_ns)
+{
+	u32 i;
+
+	d->kept_at_ns = now_ns;
+	for_each_index(i, 0, d->nr_pools_limited)
+		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->keeper =
+			0;
+	if (d->nr_pools_limited) {
+		for_each_index(i, 1, d->slots_in_use)
+			limit_keep(d, i);
+	}
+	for_each_index(i, 1, d->slots_in_use)
+		limit_enforce(d, i, now_ns);
+}
+
 /* Look at all limits that are due and do what they ask. The alarm has gone off. */
 static __always_inline void limit_look(struct drover *d, u64 now_ns)
 {
+	u64 begun_ns = ground_now_ns(d);
 	u64 next_ns = LIMIT_NO_ALARM;
+	u64 ended_ns;
 	bool turned = false;
 	u32 i;
 
@@ -518,15 +633,16 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 
 		next_ns = least_of(limit_visit_pool(d, pool, now_ns), next_ns);
 		turned |= state != limit_at(d, limit_of_pool(pool))->state;
+		turned |= limit_lost_keeper(d, limit_at(d, limit_of_pool(pool)), now_ns);
 	}
-	if (turned) {
-		for_each_index(i, 1, d->slots_in_use)
-			limit_enforce(d, i, now_ns);
-	}
+	if (turned)
+		limit_choose(d, now_ns);
 	if (d->let_go)
 		limit_offer(d, d->let_go, d->let_go_vtime_ns, now_ns);
+	/* However many there are, looking takes no more than a quarter of one pCPU. */
+	ended_ns = ground_now_ns(d);
 	if (next_ns != LIMIT_NO_ALARM)
-		alarm_at(d, most_of(next_ns, now_ns + LIMIT_STEP_NS));
+		alarm_at(d, most_of(next_ns, ended_ns + LIMIT_STEP_NS + 3 * (ended_ns - begun_ns)));
 }
 
 /* --- events --- */

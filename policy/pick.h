@@ -466,6 +466,15 @@ static __always_inline bool pick_own(struct drover *d, u32 pcpu, bool somebody)
 	return true;
 }
 
+/* Is the VM held for its siblings, and not for as long as anybody is? */
+static __always_inline bool pick_is_held(struct drover *d, u32 pcpu, u32 slot)
+{
+	u64 since_ns = vm_at(d, slot)->held_since_ns;
+
+	return since_ns &&
+	       (s64)(pcpu_at(d, pcpu)->asked_ns - since_ns) < (s64)d->params.hold_max_ns;
+}
+
 /*
  * Whom reservations put before any by shares, if anybody: one that waits and was taken,
  * or the running VM. Turns (wait_bound.h) and the pCPU's own queue come by shares.
@@ -479,7 +488,7 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 
 	/* A turn that cannot be taken, its VM being held, keeps nobody waiting. */
 	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)) &&
-	    !vm_at(d, tournament_slot(least))->held_since_ns)
+	    !pick_is_held(d, pcpu, tournament_slot(least)))
 		return PICKED_NONE;
 	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY,
 		     running_slot != DROVER_HOST_SLOT && share_is_short(d, running)))

@@ -292,8 +292,9 @@ struct cell {
 
 enum limit_state {
 	LIMIT_OPEN = 0,
-	LIMIT_NARROWED = 1, /* a pool's: for those in it who are short of what they are owed */
-	LIMIT_SPENT = 2,    /* for nobody */
+	LIMIT_NARROWED = 1, /* a pool's: for one VM in it */
+	LIMIT_LOW = 2,      /* a pool's: for one that is short and no wider than it */
+	LIMIT_SPENT = 3,    /* for nobody */
 };
 
 /* What was used of the limit of a VM or pool, limit.h. */
@@ -309,6 +310,7 @@ struct limit {
 	u64 came_ns;     /* used since, as far as known */
 	u32 running;     /* threads that ran then, and all that began since */
 	u32 state;       /* enum limit_state */
+	u32 keeper;      /* narrowed or low: the VM that goes on; 0: nobody */
 	u32 used_ns[DROVER_LIMIT_BINS]; /* CPU time in each half ms */
 };
 
@@ -369,6 +371,7 @@ struct drover {
 	u32 let_go; /* so many threads */
 	u32 nr_resting; /* pCPUs; none: nobody need look for one */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
+	u64 kept_at_ns; /* when keepers were chosen, limit.h */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];
@@ -385,7 +388,7 @@ _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code
 _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 1104, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 1112, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 160, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
