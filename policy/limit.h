@@ -82,7 +82,7 @@
 #define LIMIT_STEP_NS 50000ULL
 /* Who stopped late is remembered for so many times. */
 #define LIMIT_LEARN 16
-/* Who is let go may be owed as much as so many that wake up. */
+/* Who is let go in a pool may be owed as much as so many that wake up. */
 #define LIMIT_CLAIM_CREDITS 2
 /* While anybody runs, a limit is looked at so often. */
 #define LIMIT_LOOK_NS 1000000ULL
@@ -321,6 +321,20 @@ CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 	return 0;
 }
 
+/*
+ * What a limit keeps from a VM, it is not owed for ever. With the same claim one of a pool that
+ * is owed little would come first whenever it is let go, before vCPUs that are owed most of
+ * a pCPU and can make up for little.
+ */
+static __always_inline void limit_bound_claim(struct drover *d, struct vm *vm)
+{
+	bool in_pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+
+	share_bound_claim(d, vm,
+			  in_pool ? LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns :
+				    d->params.claim_bound_ns);
+}
+
 /* The VM may run, or may not, from now on. */
 CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 {
@@ -333,12 +347,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		vm->at_limit_since_ns = now_ns;
 	else {
 		vm->held_ns = waiting_held_ns(vm, now_ns);
-		/*
-		 * What the limit keeps from it, it is not owed for ever. With a claim as others
-		 * have, one who is owed little would come first whenever it is let go, before
-		 * vCPUs that are owed most of a pCPU and can make up for little.
-		 */
-		share_bound_claim(d, vm, LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns);
+		limit_bound_claim(d, vm);
 	}
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
