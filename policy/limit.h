@@ -52,7 +52,7 @@
  * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
  * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
  * from that costs some of the limit. Looking takes time itself, some 100 us in the lab; it is
- * kept to a quarter of one pCPU, and comes late then. A run of a wide VM with a small limit is
+ * kept to half of one pCPU, and comes late then. A run of a wide VM with a small limit is
  * short, and each costs every pCPU two switches. A pool has some 98.5 % of its limit, a VM 99: to
  * go up a step takes room in the record, which is there only after less was used.
  * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
@@ -86,6 +86,8 @@
 #define LIMIT_CLAIM_CREDITS 2
 /* While anybody runs, a limit is looked at so often. */
 #define LIMIT_LOOK_NS 1000000ULL
+/* In so long looking takes half the time at most. */
+#define LIMIT_WINDOW_NS 10000000ULL
 
 static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
 {
@@ -621,12 +623,27 @@ static __always_inline void limit_choose(struct drover *d, u64 now_ns)
 		limit_enforce(d, i, now_ns);
 }
 
+/*
+ * A look is over that began then; the next is due then. In each so many ns looking takes half of
+ * one pCPU at most: one look after the other would leave nothing for that pCPU's other tasks.
+ */
+static __always_inline u64 limit_spare(struct drover *d, u64 begun_ns, u64 next_ns)
+{
+	if (begun_ns - d->look_window_ns >= LIMIT_WINDOW_NS) {
+		d->look_window_ns = begun_ns;
+		d->looked_ns = 0;
+	}
+	d->looked_ns += ground_now_ns(d) - begun_ns;
+	if (d->looked_ns < LIMIT_WINDOW_NS / 2)
+		return next_ns;
+	return most_of(next_ns, d->look_window_ns + LIMIT_WINDOW_NS);
+}
+
 /* Look at all limits that are due and do what they ask. The alarm has gone off. */
 static __always_inline void limit_look(struct drover *d, u64 now_ns)
 {
 	u64 begun_ns = ground_now_ns(d);
 	u64 next_ns = LIMIT_NO_ALARM;
-	u64 ended_ns;
 	bool turned = false;
 	u32 i;
 
@@ -648,10 +665,8 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 		limit_choose(d, now_ns);
 	if (d->let_go)
 		limit_offer(d, d->let_go, d->let_go_vtime_ns, now_ns);
-	/* However many there are, looking takes no more than a quarter of one pCPU. */
-	ended_ns = ground_now_ns(d);
 	if (next_ns != LIMIT_NO_ALARM)
-		alarm_at(d, most_of(next_ns, ended_ns + LIMIT_STEP_NS + 3 * (ended_ns - begun_ns)));
+		alarm_at(d, most_of(limit_spare(d, begun_ns, next_ns), now_ns + LIMIT_STEP_NS));
 }
 
 /* --- events --- */

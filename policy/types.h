@@ -372,6 +372,8 @@ struct drover {
 	u32 nr_resting; /* pCPUs; none: nobody need look for one */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
 	u64 kept_at_ns; /* when keepers were chosen, limit.h */
+	u64 look_window_ns; /* limits: a while began then, */
+	u64 looked_ns; /* and so much of it was spent looking */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct pool pool[DROVER_MAX_POOLS];

@@ -372,6 +372,22 @@ static void who_has_a_reservation_has_it_up_to_the_limit(void)
 	check_limit(1, 1, 1000, A_VM_HAS);
 }
 
+static void looking_leaves_half_of_a_pcpu_to_others(void)
+{
+	u64 begun_ns, next_ns;
+
+	g = fake_ground(1, 1);
+	begun_ns = g->now_ns + SECOND;
+	next_ns = begun_ns + 7 * MS;
+	g->now_ns = begun_ns + 4 * MS;
+	CHECK_EQ(limit_spare(&g->d, begun_ns, next_ns), next_ns);
+	/* Six of ten ms: no more of it before these are over. */
+	g->now_ns = begun_ns + 7 * MS;
+	CHECK_EQ(limit_spare(&g->d, begun_ns + 5 * MS, next_ns), begun_ns + 10 * MS);
+	g->now_ns = begun_ns + 11 * MS;
+	CHECK_EQ(limit_spare(&g->d, begun_ns + 10 * MS, g->now_ns), g->now_ns);
+}
+
 static void without_limits_nothing_is_looked_at(void)
 {
 	g = fake_ground(4, 1);
@@ -427,6 +443,7 @@ int main(void)
 	RUN(confined_vcpus_are_held_too);
 	RUN(every_mode_of_coscheduling_keeps_to_it);
 	RUN(who_has_a_reservation_has_it_up_to_the_limit);
+	RUN(looking_leaves_half_of_a_pcpu_to_others);
 	RUN(without_limits_nothing_is_looked_at);
 	RUN(an_alarm_goes_off_when_it_is_due_and_not_before);
 	return check_done();
