@@ -46,8 +46,8 @@
  * And a pool limited to 120 % on those pCPUs, with one busy vCPU that is owed 77 % and VMs of
  * two and three. Let go with 2.4 ms, all run, on four pCPUs: after 0.4 ms it is narrowed. Two
  * vCPUs of the least served then take 0.8 ms more than comes, for 0.75 ms, until it is low; and
- * now the one vCPU runs by itself, while 0.2 ms come for each ms. One pCPU is the pool's
- * throughout, and never none.
+ * now the one vCPU runs by itself, while 0.2 ms come for each ms. One pCPU is the pool's for
+ * most of the time.
  *
  * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
  * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
@@ -102,6 +102,24 @@ static __always_inline u32 limit_of_pool(u32 pool)
 static __always_inline struct limit *limit_at(struct drover *d, u32 index)
 {
 	return &d->limit[bounded(index, DROVER_LIMITS)];
+}
+
+/* The nearest pool above the VM that has a limit; 0: none. */
+static __always_inline u32 limit_pool_above(struct drover *d, struct vm *vm)
+{
+	return pool_at(d, pool_existing(d, vm->pool))->capped_by;
+}
+
+/* The next one above that pool. */
+static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
+{
+	return pool_at(d, pool_at(d, pool)->in)->capped_by;
+}
+
+/* Is the VM's own limit spent, if it has one? */
+static __always_inline bool limit_own_is_spent(struct drover *d, u32 slot)
+{
+	return vm_at(d, slot)->limit_mcpu && limit_of_vm(d, slot)->state == LIMIT_SPENT;
 }
 
 /* What the record may hold. */
@@ -290,7 +308,7 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 running = share_nr_running(vm);
-	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 pool = limit_pool_above(d, vm);
 	u64 came_ns = limit_used_ns(vm, now_ns) - vm->limit_seen_ns;
 	u32 step;
 
@@ -304,7 +322,7 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 		if (!pool)
 			break;
 		limit_add(limit_at(d, limit_of_pool(pool)), came_ns, running);
-		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+		pool = limit_next_above(d, pool);
 	}
 	return 0;
 }
@@ -330,7 +348,7 @@ CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
  */
 static __always_inline void limit_bound_claim(struct drover *d, struct vm *vm)
 {
-	bool in_pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	bool in_pool = limit_pool_above(d, vm);
 
 	share_bound_claim(d, vm,
 			  in_pool ? LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns :
@@ -363,8 +381,8 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 CHECKED_APART bool limit_holds(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
-	bool holds = vm->limit_mcpu && limit_of_vm(d, slot)->state == LIMIT_SPENT;
+	u32 pool = limit_pool_above(d, vm);
+	bool holds = limit_own_is_spent(d, slot);
 	u32 step;
 
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
@@ -372,7 +390,7 @@ CHECKED_APART bool limit_holds(THE_DROVER, u32 slot)
 			break;
 		holds = limit_at(d, limit_of_pool(pool))->state != LIMIT_OPEN &&
 			limit_at(d, limit_of_pool(pool))->keeper != slot;
-		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+		pool = limit_next_above(d, pool);
 	}
 	return holds;
 }
@@ -496,7 +514,7 @@ CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
 	if (vm->limit_mcpu)
 		at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
 	limit_enforce(d, slot, now_ns);
-	in_pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	in_pool = limit_pool_above(d, vm);
 	limit_due_by(due_ns, in_pool && share_nr_running(vm) ? LIMIT_NEXT_ALARM : at_ns);
 	return at_ns;
 }
@@ -543,11 +561,11 @@ CHECKED_APART bool limit_could_keep(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 awake = vm->nr_waiting + share_nr_running(vm);
-	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 pool = limit_pool_above(d, vm);
 	bool could = pool && awake && vm->state == VM_LIVE;
 	u32 step;
 
-	if (vm->limit_mcpu && limit_of_vm(d, slot)->state == LIMIT_SPENT)
+	if (limit_own_is_spent(d, slot))
 		return false;
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
 		u32 state = limit_at(d, limit_of_pool(pool))->state;
@@ -557,7 +575,7 @@ CHECKED_APART bool limit_could_keep(THE_DROVER, u32 slot)
 		if (state == LIMIT_LOW)
 			could = vm->short_ns > 0 && awake <= pool_at(d, pool)->limit_mcpu / 1000;
 		could = could && state != LIMIT_SPENT;
-		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+		pool = limit_next_above(d, pool);
 	}
 	return could;
 }
@@ -575,7 +593,7 @@ static __always_inline bool limit_keeps_rather(struct vm *vm, struct vm *other)
 /* The VM keeps its place under each narrowed limit above it where it comes first. */
 CHECKED_APART int limit_keep(THE_DROVER, u32 slot)
 {
-	u32 pool = pool_at(d, pool_existing(d, vm_at(d, slot)->pool))->capped_by;
+	u32 pool = limit_pool_above(d, vm_at(d, slot));
 	u32 step;
 
 	if (!limit_could_keep(d, slot))
@@ -588,7 +606,7 @@ CHECKED_APART int limit_keep(THE_DROVER, u32 slot)
 		if (l->state != LIMIT_OPEN &&
 		    (!l->keeper || limit_keeps_rather(vm_at(d, slot), vm_at(d, l->keeper))))
 			l->keeper = slot;
-		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+		pool = limit_next_above(d, pool);
 	}
 	return 0;
 }
@@ -602,8 +620,8 @@ static __always_inline bool limit_lost_keeper(struct drover *d, struct limit *l,
 		return false;
 	if (now_ns - d->kept_at_ns >= LIMIT_LOOK_NS)
 		return true;
-	return l->keeper && ((!vm->nr_waiting && !share_nr_running(vm)) ||
-			     (vm->limit_mcpu && limit_of_vm(d, l->keeper)->state == LIMIT_SPENT));
+	return l->keeper &&
+	       ((!vm->nr_waiting && !share_nr_running(vm)) || limit_own_is_spent(d, l->keeper));
 }
 
 /* Choose those who go on anew; hold and let go accordingly. */
@@ -615,10 +633,8 @@ static __always_inline void limit_choose(struct drover *d, u64 now_ns)
 	for_each_index(i, 0, d->nr_pools_limited)
 		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->keeper =
 			0;
-	if (d->nr_pools_limited) {
-		for_each_index(i, 1, d->slots_in_use)
-			limit_keep(d, i);
-	}
+	for_each_index(i, 1, d->slots_in_use)
+		limit_keep(d, i);
 	for_each_index(i, 1, d->slots_in_use)
 		limit_enforce(d, i, now_ns);
 }
@@ -684,7 +700,7 @@ static __always_inline u64 limit_begin_at(struct limit *l, u64 now_ns)
 CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 pool = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 pool = limit_pool_above(d, vm);
 	bool in_pool = pool;
 	u64 at_ns = now_ns + LIMIT_LOOK_NS;
 	u32 step;
@@ -695,7 +711,7 @@ CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 		if (!pool)
 			break;
 		at_ns = least_of(limit_begin_at(limit_at(d, limit_of_pool(pool)), now_ns), at_ns);
-		pool = pool_at(d, pool_at(d, pool)->in)->capped_by;
+		pool = limit_next_above(d, pool);
 	}
 	/* Before the alarm: it may go off at once. */
 	limit_watch(d, slot, in_pool ? LIMIT_NEXT_ALARM : at_ns);
@@ -719,7 +735,7 @@ static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 capped = vm->limit_mcpu || pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 capped = vm->limit_mcpu || limit_pool_above(d, vm);
 	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
 
 	/* What it used until now does not count. */

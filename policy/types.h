@@ -59,9 +59,9 @@ typedef int64_t s64;
 #define DROVER_VM_VCPUS 256
 /* Limits: a record for each VM and pool, with room for 128 ms. */
 #define DROVER_LIMITS 4096
+#define DROVER_LIMIT_BINS 256
 /* VMs whose limits are due together, limit_due.h. */
 #define DROVER_DUE_GROUP 32
-#define DROVER_LIMIT_BINS 256
 /* VMs that a pCPU may pass over in one pick. */
 #define DROVER_REFUSED 16
 
