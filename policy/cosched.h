@@ -233,7 +233,7 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
-	if (!p->online || p->called_slot)
+	if (!p->online || p->called_slot || pcpu_in_turn(p))
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;

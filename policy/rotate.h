@@ -66,7 +66,7 @@ CHECKED_APART bool rotate_end_turns(THE_DROVER)
 			continue;
 		any = true;
 		/* Who was overdue keeps the turn it was given for that (wait_bound.h). */
-		if (pcpu->in_turn)
+		if (pcpu_in_turn(pcpu))
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
 	}

@@ -145,7 +145,7 @@ static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot
 
 /*
  * Have the other pCPUs of the cell choose anew, now, and those elsewhere that run a VM
- * wider than a cell.
+ * wider than a cell; but not where somebody overdue has its turn, which is short.
  */
 CHECKED_APART int round_tell(THE_DROVER, u32 at)
 {
@@ -157,7 +157,7 @@ CHECKED_APART int round_tell(THE_DROVER, u32 at)
 		u32 slot = other->running_slot;
 
 		if (i == at || !other->online || other->round == d->round ||
-		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together ||
+		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || pcpu_in_turn(other) ||
 		    (other->cell != home && !round_spans(d, vm_at(d, slot))))
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));

@@ -253,7 +253,7 @@ struct pcpu {
 	u32 glance; /* which other cell it looks at next, pick.h */
 	u32 idle_looked; /* looked once more since it became idle */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
-	u32 in_turn;     /* who runs now has one: no waker preempts it */
+	u32 in_turn;     /* who runs now has one */
 	u32 rests;       /* has become idle, and nobody ran since */
 	u32 round;       /* the last round it chose in, round.h */
 	u32 round_slot;  /* the VM it chose then */
@@ -407,6 +407,12 @@ static __always_inline u64 most_of(u64 a, u64 b)
 static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
 {
 	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
+}
+
+/* Has who runs there, or is about to, a turn (wait_bound.h)? What can wait does not preempt it. */
+static __always_inline bool pcpu_in_turn(const struct pcpu *pcpu)
+{
+	return pcpu->in_turn || pcpu->begins_turn;
 }
 
 #endif

@@ -15,11 +15,11 @@
  * since the last multiple of W: if turns came ever more rarely while the threads leave one by one
  * (killed, or asleep when served) the last of 15 would wait for 15/15 + 15/14 + ... = 3.3 B. A turn
  * is short, a quarter of a slice and on to the tick (4 ms in the mean at 250 Hz), comes before all
- * that shares say, is not cut short by who wakes (by shares everybody comes before whoever needs a
- * turn), and is for whoever has waited longest. 200 ms are fifty turns: as long as B is within its
- * limits, turns take no more than a fiftieth of the cell's time from others; 128 threads for each
- * pCPU take 6.4 %. The time is charged as any other, and what is taken by shares counts for turns:
- * who gets more than that by its shares gets nothing by turns.
+ * that shares say, is not cut short by who wakes, by a round or by a gang (by shares everybody
+ * comes before whoever needs a turn), and is for whoever has waited longest. 200 ms are fifty
+ * turns: as long as B is within its limits, turns take no more than a fiftieth of the cell's time
+ * from others; 128 threads for each pCPU take 6.4 %. The time is charged as any other, and what is
+ * taken by shares counts for turns: who gets more than that by its shares gets nothing by turns.
  *
  * A VM of which nobody was taken for all of W has a virtual time that means
  * nothing here: its books were made against others, elsewhere. It is forgiven, that is

@@ -44,7 +44,7 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 	u32 there = pcpu->running_slot;
 	s64 gain_ns;
 
-	if (!pcpu->online || pcpu->preempt_pending || pcpu->in_turn || there >= DROVER_MAX_VMS)
+	if (!pcpu->online || pcpu->preempt_pending || pcpu_in_turn(pcpu) || there >= DROVER_MAX_VMS)
 		return 0;
 	if (there == slot) {
 		/* Siblings: only to keep their times equal. */

@@ -97,6 +97,40 @@ static void a_turn_is_not_cut_short_by_who_wakes(void)
 	CHECK(g->task[0].cpu_time_ns >= 8 * 2 * MS);
 }
 
+/* In the lab every fifth turn of 16 vCPUs ended after 80 us: the other pCPU had begun a round. */
+static void a_turn_is_not_cut_short_by_a_round(void)
+{
+	for (u32 turn = 0; turn <= 1; turn++) {
+		g = fake_ground(2, 1);
+		kernel_busy_vm(g, 1, 4, 0);
+		kernel_busy_vm(g, 2, 2, 0);
+		kernel_run(g, SECOND);
+		CHECK(kernel_vm(g, 1)->together && kernel_vm(g, 2)->together);
+		g->now_ns = g->d.round_end_ns + MS;
+		pcpu_at(&g->d, 1)->in_turn = turn;
+		g->pcpu[0].current->slice_ns = 0;
+		kernel_pick(g, 0);
+		CHECK_EQ(g->preempts >> 1 & 1, !turn);
+	}
+}
+
+/* Nor by a gang that calls pCPUs to start together. */
+static void a_turn_is_not_cut_short_by_a_gang(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 1000);
+	kernel_settle(g);
+	kernel_thread(g, 2, THREAD_VCPU);
+	kernel_vm(g, 1)->vtime_ns = SECOND;
+	g->d.round = 1;
+	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2]), 1);
+	pcpu_at(&g->d, 1)->begins_turn = 1;
+	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2]), 0);
+	pcpu_at(&g->d, 1)->begins_turn = 0;
+	pcpu_at(&g->d, 1)->in_turn = 1;
+	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2]), 0);
+}
+
 static void a_nice_task_does_not_wait_longer_beside_its_siblings(void)
 {
 	g = fake_ground(1, 1);
@@ -256,6 +290,8 @@ int main(void)
 	RUN(who_does_not_wait_is_left_alone);
 	RUN(a_pinned_vm_of_few_shares_does_not_wait_longer);
 	RUN(a_turn_is_not_cut_short_by_who_wakes);
+	RUN(a_turn_is_not_cut_short_by_a_round);
+	RUN(a_turn_is_not_cut_short_by_a_gang);
 	RUN(a_nice_task_does_not_wait_longer_beside_its_siblings);
 	RUN(a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run);
 	RUN(a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run);
