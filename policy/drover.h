@@ -63,8 +63,10 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	if (vm_at(d, t->slot)->at_limit || !*(volatile u32 *)&d->nr_resting)
 		return;
 	idle = ground_claim_idle(d, task, near);
-	if (idle >= 0)
-		ground_kick(d, (u32)idle);
+	if (idle < 0)
+		return;
+	pcpu_at(d, (u32)idle)->woken_for = t->pinned_on;
+	ground_kick(d, (u32)idle);
 }
 
 /* The thread begins to run there. */
@@ -314,6 +316,7 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 	pcpu_at(d, at)->idle_looked = 0;
 	drover_note_rest(d, pcpu_at(d, at), 1);
 	pcpu_at(d, at)->called_slot = 0;
+	pcpu_at(d, at)->woken_for = 0;
 	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
 		__sync_fetch_and_add(&d->nr_online, 1);
 	d->owed_anew = 1;

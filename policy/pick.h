@@ -381,8 +381,25 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 }
 
 /*
- * The same where VMs wait until they may start, and were not queued just now: a pCPU takes
- * their vCPUs instead of whom it was woken for.
+ * A pCPU that rested takes the confined thread that it was woken for, whoever waits in its
+ * cell: the pCPU that was woken for that one, which may run anywhere, may not be one where
+ * the confined thread may run.
+ */
+CHECKED_APART bool pick_woken_for(THE_DROVER, u32 pcpu)
+{
+	u32 queue = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->woken_for, 0);
+
+	if (!queue || !pcpu_at(d, pcpu)->rests ||
+	    !ground_take_first(d, ground_pcpu_queue(d, queue - 1)))
+		return false;
+	if (share_least_served(d, pcpu_at(d, pcpu)->cell) != TOURNAMENT_NOBODY)
+		pick_pass_on(d, pcpu);
+	return true;
+}
+
+/*
+ * The same as pick_pass_on where VMs wait until they may start, and were not queued just now: a
+ * pCPU takes their vCPUs instead of whom it was woken for.
  */
 static __always_inline void pick_pass_on_beside_held(struct drover *d, u32 pcpu)
 {
@@ -688,6 +705,7 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
 {
 	return pick_overdue(d, pcpu) || (d->orphans && pick_orphan(d)) ||
+	       (pcpu_at(d, pcpu)->woken_for && pick_woken_for(d, pcpu)) ||
 	       (pcpu_at(d, pcpu)->called_slot && pick_called(d, pcpu));
 }
 

@@ -260,6 +260,7 @@ struct pcpu {
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
 	u32 chooses;     /* next time without regard to the round, limit.h */
 	u32 nr_refused;  /* in refused */
+	u32 woken_for;   /* 1 + the pCPU in whose queue stands whom it was woken for, pick.h */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 charged_at_ns; /* when what runs here was last charged */

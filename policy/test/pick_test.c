@@ -453,10 +453,27 @@ static void who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests
 	CHECK_EQ(passed_over->state, TASK_RUNNING);
 }
 
+/* pCPU 0 is woken for a thread that may not run on pCPU 1, and 1 for one that may run anywhere. */
+static void a_pcpu_woken_for_a_confined_thread_takes_that_one(void)
+{
+	struct task_struct *confined, *anywhere;
+
+	a_busy_ground(3, 1);
+	for (u32 i = 0; i < 2; i++)
+		goes_to_sleep(i);
+	confined = waits_unkicked(1, 20 * MS, 2, 1 | 4);
+	anywhere = waits_unkicked(2, 10 * MS, 2, ALL_PCPUS);
+	fake_deliver_kicks(g);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == confined);
+	CHECK(g->pcpu[1].current == anywhere);
+}
+
 int main(void)
 {
 	RUN(vcpus_confined_to_some_pcpus_get_equal_time);
 	RUN(who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests);
+	RUN(a_pcpu_woken_for_a_confined_thread_takes_that_one);
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);
