@@ -91,6 +91,12 @@ impl<C: Class> Sim<C> {
         vm
     }
 
+    /// Is that no VM, but a process of the host's own? The policy has them all in one VM, the host's.
+    pub fn is_host_process(&self, vm: u32) -> bool {
+        let SimVm { helpers, ref terms, .. } = self.vms[vm as usize];
+        helpers == terms.vcpus
+    }
+
     /// The last so many threads of the VM are no vCPUs.
     pub fn set_helpers(&mut self, vm: u32, helpers: u32) {
         self.vms[vm as usize].helpers = helpers;

@@ -163,19 +163,21 @@ impl Invariants {
     /// Nobody is kept waiting beyond what policy/wait_bound.h promises: no VM goes unserved for
     /// longer than one thread alone may wait, twice the wait bound and a quarter, no thread without a
     /// turn for longer than three times B, no confined one for longer than the bound and B; and on top
-    /// the time until the next look (timers may be late) and a turn of all who may stand before. Who is
-    /// confined or freed as he waits waits anew, elsewhere. No thread at all waits as long as the
-    /// kernel's watchdog suffers.
+    /// the time until the next look (timers may be late) and a turn of all who may stand before. All
+    /// processes of the host count as one VM. Who is confined or freed as he waits waits anew,
+    /// elsewhere. No thread at all waits as long as the kernel's watchdog suffers.
     fn nobody_waits_too_long(&self, sim: &Sim<Scx>) -> Result<(), String> {
         let bound_ns = sim.class.policy.wait_bound_ns();
         let m = &sim.m;
         let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
         let of_cell = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;
-        let (mut served_ns, mut threads) = (vec![0; sim.vms.len()], vec![0; sim.vms.len()]);
+        let host = sim.vms.len();
+        let books_of = |vm: u32| if sim.is_host_process(vm) { host } else { vm as usize };
+        let (mut served_ns, mut threads) = (vec![0; host + 1], vec![0; host + 1]);
         for (task, known) in m.tasks.iter().enumerate() {
-            threads[known.vm as usize] += u64::from(known.state != TaskState::Absent);
+            threads[books_of(known.vm)] += u64::from(known.state != TaskState::Absent);
             if !self.confined[task].0 {
-                let served_ns = &mut served_ns[known.vm as usize];
+                let served_ns = &mut served_ns[books_of(known.vm)];
                 *served_ns = known.accounted_ns.max(*served_ns);
             }
         }
@@ -192,9 +194,9 @@ impl Invariants {
             let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
             let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
             let waited_so_ns = waited_ns.min(m.now_ns - since_ns);
-            let unserved_ns = m.now_ns.saturating_sub(served_ns[known.vm as usize]);
+            let unserved_ns = m.now_ns.saturating_sub(served_ns[books_of(known.vm)]);
             let of_vm_ns = waited_so_ns.min(unserved_ns);
-            let n = threads[known.vm as usize];
+            let n = threads[books_of(known.vm)];
             let most_ns = match confined {
                 true => bound_ns + turn_bound_ns(bound_ns, present, 1),
                 false => 3 * turn_bound_ns(bound_ns, n, of_cell),
