@@ -507,7 +507,7 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)) &&
 	    !pick_is_held(d, pcpu, tournament_slot(least)))
 		return PICKED_NONE;
-	if (pick_due(d, pcpu, home, due ? reserve_key(running, running_slot) : TOURNAMENT_NOBODY,
+	if (pick_due(d, pcpu, home, due ? reserve_key(d, running, running_slot) : TOURNAMENT_NOBODY,
 		     running_slot != DROVER_HOST_SLOT && share_is_short(d, running)))
 		return PICKED_WAITING;
 	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),

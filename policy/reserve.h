@@ -120,10 +120,27 @@ static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 
 	reserve_bound(vm, now_ns, reserve_overdue_max_ns(d, vm));
 }
 
+/*
+ * The VM's tag with what its running threads will be charged for. Of six that began together
+ * each would else find the VM due, at the end of its slice, as long as few others were charged.
+ */
+static __always_inline u64 reserve_tag_now_ns(struct vm *vm, u64 now_ns)
+{
+	return vm->reserve_tag_ns + reserve_span_ns(vm, share_uncharged_ns(vm, now_ns));
+}
+
+/* For how long the VM has been due; < 0: it is not. */
+static __always_inline s64 reserve_overdue_ns(struct drover *d, struct vm *vm)
+{
+	u64 now_ns = ground_now_ns(d);
+
+	return (s64)(now_ns - reserve_tag_now_ns(vm, now_ns));
+}
+
 /* Is the VM to be served before any by shares? */
 static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 {
-	return vm->reserve_inverse && (s64)(ground_now_ns(d) - vm->reserve_tag_ns) >= 0;
+	return vm->reserve_inverse && reserve_overdue_ns(d, vm) >= 0;
 }
 
 /*
@@ -135,14 +152,15 @@ static __always_inline bool reserve_is_paid(struct drover *d, struct vm *vm)
 {
 	return !vm->choosy &&
 	       (share_nr_running(vm) * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT &&
-	       (s64)(ground_now_ns(d) - vm->reserve_tag_ns) < (s64)d->params.slice_ns;
+	       reserve_overdue_ns(d, vm) < (s64)d->params.slice_ns;
 }
 
 /* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */
-static __always_inline u64 reserve_key(struct vm *vm, u32 slot)
+static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot)
 {
-	return vm->reserve_inverse && !vm->at_limit ? tournament_key(vm->reserve_tag_ns, slot) :
-						      TOURNAMENT_NOBODY;
+	if (!vm->reserve_inverse || vm->at_limit)
+		return TOURNAMENT_NOBODY;
+	return tournament_key(reserve_tag_now_ns(vm, ground_now_ns(d)), slot);
 }
 
 /*
@@ -176,7 +194,7 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 	key = refused_best(d, pcpu, cell_index, cell, true);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
-		u64 fresh = reserve_key(vm_at(d, slot), slot);
+		u64 fresh = reserve_key(d, vm_at(d, slot), slot);
 
 		if (key == TOURNAMENT_NOBODY || !tournament_before(key, fresh))
 			break;

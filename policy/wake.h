@@ -58,8 +58,10 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 		 * where they may go nowhere else. Who is due takes the pCPU of who is not;
 		 * that of who is short of what it is owed by shares only up to what is promised.
 		 */
+		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
+			return reserve_is_due(d, vm_at(d, there)) ? 1 : 1 + gain_ns;
 		if (reserve_is_due(d, vm_at(d, there)))
-			return slot == DROVER_HOST_SLOT && gain_ns > 0 ? 1 : 0;
+			return 0;
 		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm) &&
 		    !(share_is_short(d, vm_at(d, there)) && reserve_is_paid(d, vm)))
 			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;

@@ -114,6 +114,22 @@ static void sleeping_saves_up_no_more_than_a_small_credit(void)
 	CHECK(pcpus_over(1, 400 * MS) <= 0.25 + (0.25 * 5 + 8) / 400);
 }
 
+/* Each of six found the VM due at the end of its slice, the others not being charged yet, and had
+ * two. */
+static void what_runs_and_is_not_charged_yet_counts(void)
+{
+	g = fake_ground(8, 1);
+	kernel_busy_vm(g, 1, 6, 0);
+	kernel_settle(g);
+	reserve(1, 1250);
+	CHECK(reserve_is_due(&g->d, kernel_vm(g, 1)));
+	g->now_ns += 8 * MS;
+	CHECK(!reserve_is_due(&g->d, kernel_vm(g, 1)));
+	/* 48 ms of CPU time pay for 38.4 ms. */
+	CHECK_NEAR((double)reserve_tag_now_ns(kernel_vm(g, 1), g->now_ns) - (double)g->now_ns,
+		   30.4 * MS, 0.1 * MS);
+}
+
 static void who_had_the_host_for_itself_is_due_soon_after_rivals_come(void)
 {
 	g = fake_ground(2, 1);
@@ -155,10 +171,13 @@ static void a_due_waker_preempts_who_is_not_and_never_who_is(void)
 	CHECK(g->pcpu[0].current == first);
 }
 
-/* Who is promised much is far ahead by shares, and would be put out first. */
+/* Who is promised much may be far ahead by shares, and would be put out first; or ahead by less
+ * than what others are put out for, and was put out alone. */
 static void the_host_puts_out_who_runs_by_its_reservation_last(void)
 {
-	for (u32 nr_pcpus = 1; nr_pcpus <= 2; nr_pcpus++) {
+	for (u32 i = 0; i < 4; i++) {
+		u32 nr_pcpus = 1 + i % 2;
+		u64 ahead_ns = i < 2 ? 100 * MS : 200 * US;
 		struct task_struct *host;
 		u64 nr_dispatches;
 
@@ -167,10 +186,11 @@ static void the_host_puts_out_who_runs_by_its_reservation_last(void)
 			kernel_busy_vm(g, tgid, 1, 0);
 		reserve(1, 1000);
 		kernel_run(g, 10 * MS);
-		for (u32 tgid = 1; tgid <= nr_pcpus; tgid++)
-			kernel_vm(g, tgid)->vtime_ns = g->d.vtime_now_ns + 100 * MS / tgid;
-		nr_dispatches = kernel_vm(g, 1)->nr_dispatches;
 		host = kernel_thread(g, 0, THREAD_HOST);
+		vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = g->d.vtime_now_ns;
+		for (u32 tgid = 1; tgid <= nr_pcpus; tgid++)
+			kernel_vm(g, tgid)->vtime_ns = g->d.vtime_now_ns + ahead_ns / tgid;
+		nr_dispatches = kernel_vm(g, 1)->nr_dispatches;
 		kernel_wake(g, host);
 		kernel_settle(g);
 		CHECK_EQ(host->state, TASK_RUNNING);
@@ -273,6 +293,7 @@ int main(void)
 	RUN(sleeping_saves_up_no_more_than_a_small_credit);
 	RUN(who_had_the_host_for_itself_is_due_soon_after_rivals_come);
 	RUN(a_larger_promise_holds_at_once);
+	RUN(what_runs_and_is_not_charged_yet_counts);
 	RUN(who_loses_its_reservation_is_not_starved_for_what_it_had);
 	RUN(a_due_waker_preempts_who_is_not_and_never_who_is);
 	RUN(the_host_puts_out_who_runs_by_its_reservation_last);
