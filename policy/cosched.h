@@ -428,14 +428,35 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, 
 	return true;
 }
 
-/*
- * A vCPU begins to run: its VM has waited long enough, and is free to. (One that is confined
- * asks nobody: its siblings go on waiting.)
- */
-static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
+/* Is the VM owed a turn (wait_bound.h) in a cell other than that? */
+CHECKED_APART bool cosched_is_owed_elsewhere(THE_DROVER, u32 slot, u32 home)
 {
-	if (vm_at(d, t->slot)->held_since_ns && !t->confined)
-		cosched_let_go(d, t->slot, now_ns);
+	u32 nr_cells = d->params.nr_cells;
+	bool owed = false;
+	u32 i;
+
+	for_each_index(i, 0, nr_cells) {
+		struct cell *cell = ground_cell(d, i);
+
+		owed |= cell && i != home && cell->turns[bounded(slot, DROVER_MAX_VMS)];
+	}
+	return owed;
+}
+
+/*
+ * A vCPU begins to run there: its VM has waited long enough, and is free to. One that is confined
+ * asks nobody: its siblings go on waiting. Nor is the VM held anew by a turn while it is owed one
+ * in another cell: that would have to wait as long again, and the first cell might be owed the next
+ * by then.
+ */
+static __always_inline void cosched_begin(struct drover *d, struct thread *t, u32 at, u64 now_ns)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+
+	if (!vm_at(d, t->slot)->held_since_ns || t->confined ||
+	    (pcpu->begins_turn && cosched_is_owed_elsewhere(d, t->slot, pcpu->cell)))
+		return;
+	cosched_let_go(d, t->slot, now_ns);
 }
 
 /* Does somebody wait in the cell who has had less than the VM that runs there? */

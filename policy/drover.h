@@ -87,7 +87,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
 		vcpu_running(d, t, at);
-		cosched_begin(d, t, now_ns);
+		cosched_begin(d, t, at, now_ns);
 		together_judge(d, vm, now_ns);
 		rotate_begin(d, vm, now_ns);
 	}
