@@ -59,7 +59,13 @@ pub struct Sim<C> {
     pub(crate) rq_locks: RqLocks,
     /// What is planned, the next last.
     agenda: Vec<(u64, Plan)>,
+    /// Events of this moment so far.
+    at_once: usize,
 }
+
+/// Events of one moment, for each pCPU and each thread, after which time is taken to stand still: an
+/// alarm that goes off anew at the moment at which it went off does so for ever.
+const AT_ONCE_MAX: usize = 100;
 
 impl<C: Class> Sim<C> {
     /// A host where nothing has happened yet.
@@ -72,6 +78,7 @@ impl<C: Class> Sim<C> {
             vms: Vec::new(),
             rq_locks: RqLocks::default(),
             agenda: Vec::new(),
+            at_once: 0,
         }
     }
 
@@ -124,7 +131,7 @@ impl<C: Class> Sim<C> {
                 break;
             }
             let (at_ns, source) = self.m.events.pop().expect("there is a next event");
-            self.m.now_ns = at_ns;
+            self.note_moment(at_ns, source);
             self.m.counts.events += 1;
             match source_of(source, pcpus) {
                 Source::Tick => self.tick(),
@@ -143,6 +150,22 @@ impl<C: Class> Sim<C> {
         }
         self.m.now_ns = self.m.now_ns.max(until_ns.min(u64::MAX - 1));
         None
+    }
+
+    /// It is that time now, because of an event of that source.
+    fn note_moment(&mut self, at_ns: u64, source: u32) {
+        self.at_once = if at_ns == self.m.now_ns { self.at_once + 1 } else { 0 };
+        self.m.now_ns = at_ns;
+        let events = self.at_once;
+        if events > AT_ONCE_MAX * (self.m.pcpus.len() + self.m.tasks.len()) {
+            let what = source_of(source, self.m.pcpus.len() as u32);
+            self.m.complain(|| {
+                format!(
+                    "time stands still at {} us: {events} events, the last: {what:?}",
+                    at_ns / 1000
+                )
+            });
+        }
     }
 
     /// Does something on a pCPU, then what follows from it.

@@ -63,6 +63,7 @@ fn planted_bugs_are_found() {
         (Planted::HoldsForEver, "rests while"),
         (Planted::ChargesStops, "is owed at least"),
         (Planted::MiscountsModes, "too many or too few"),
+        (Planted::HurriesAlarms, "time stands still"),
     ];
     for (planted, complaint) in expected {
         let found = (0..400)

@@ -228,7 +228,10 @@ extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, now_ns: u64) {
     let (m, queues, _) = unsafe { behind(d) };
     queues.alarm_due_ns = at_ns;
     // The policy's clock is not the machine's.
-    let in_ns = (at_ns.wrapping_sub(now_ns) as i64).max(0) as u64;
+    let in_ns = match queues.planted {
+        Some(Planted::HurriesAlarms) => 0,
+        _ => (at_ns.wrapping_sub(now_ns) as i64).max(0) as u64,
+    };
     m.events.set(CLASS_ALARM, m.now_ns + in_ns);
 }
 

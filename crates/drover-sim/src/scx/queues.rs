@@ -79,6 +79,8 @@ pub enum Planted {
     ChargesStops,
     /// A VM too many is counted as one of a choosy mode now and then.
     MiscountsModes,
+    /// The alarm goes off at once, and so for ever.
+    HurriesAlarms,
 }
 
 /// All that sched_ext keeps for a scheduler.
