@@ -98,6 +98,11 @@ static bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pc
 	return bpf_cpumask_test_cpu(pcpu, task->cpus_ptr);
 }
 
+static bool ground_is_leaving(struct drover *d, struct task_struct *task)
+{
+	return task->flags & PF_EXITING;
+}
+
 static void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
 {
 	if (bpf_ksym_exists(scx_bpf_task_set_slice___new))

@@ -38,6 +38,8 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_STACK = 23,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
+#define PF_EXITING 0x00000004 /* of task_struct.flags: in do_exit() */
+
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
 #define BPF_F_NO_PREALLOC (1U << 0)
@@ -77,6 +79,7 @@ struct sched_ext_entity {
 	u32 weight;
 };
 struct task_struct {
+	unsigned int flags;
 	int pid;
 	int tgid;
 	int nr_cpus_allowed;

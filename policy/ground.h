@@ -42,6 +42,11 @@ GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
 GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
 /* May the task run on that pCPU now (affinity, migration, hotplug)? */
 GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
+/*
+ * Is the task on its way out? The kernel asks nobody about one: put out, it stands at once
+ * among those that the pCPU runs next, and the pCPU does not ask for work.
+ */
+GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
 /* How long the running task may go on before ground asks again; 0: ask now. */
 GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
 

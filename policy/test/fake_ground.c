@@ -226,6 +226,12 @@ u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
 	return task->pcpu;
 }
 
+bool ground_is_leaving(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->leaving;
+}
+
 bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
 {
 	/* The kernel answers for affinity only; so does this. */

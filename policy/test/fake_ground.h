@@ -46,6 +46,7 @@ struct task_struct {
 	u32 pcpu;    /* runs or last ran there */
 	bool selected; /* waking: the policy has been asked where to */
 	bool locked; /* the kernel is handling it: nobody else may */
+	bool leaving; /* it is being killed */
 	u64 slice_ns;
 	u64 cpu_time_ns;
 	u64 hypervisor_ns; /* of that, spent outside the guest */

@@ -425,6 +425,25 @@ static void an_alarm_goes_off_when_it_is_due_and_not_before(void)
 	CHECK(g->d.alarm_at_ns > g->now_ns && g->next_alarm_ns == g->d.alarm_at_ns);
 }
 
+/* In the lab two threads of a killed VM at its limit put each other out for 40 s. */
+static void who_leaves_is_not_put_out(void)
+{
+	for (u32 leaves = 0; leaves <= 1; leaves++) {
+		g = fake_ground(1, 1);
+		kernel_busy_vm(g, 1, 2, 0);
+		kernel_settle(g);
+		for (u32 i = 0; i < 2; i++)
+			g->task[i].leaving = leaves;
+		g->pcpu[0].current->slice_ns = 0;
+		kernel_pick(g, 0);
+		CHECK(g->pcpu[0].next);
+		kernel_vm(g, 1)->at_limit = 1;
+		g->nr_preempts = 0;
+		kernel_switch(g, 0);
+		CHECK_EQ(g->nr_preempts, !leaves);
+	}
+}
+
 int main(void)
 {
 	RUN(figure_5);
@@ -446,5 +465,6 @@ int main(void)
 	RUN(looking_leaves_half_of_a_pcpu_to_others);
 	RUN(without_limits_nothing_is_looked_at);
 	RUN(an_alarm_goes_off_when_it_is_due_and_not_before);
+	RUN(who_leaves_is_not_put_out);
 	return check_done();
 }

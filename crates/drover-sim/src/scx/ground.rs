@@ -100,6 +100,12 @@ extern "C" fn ground_may_run_on(d: *mut Drover, task: TaskPointer, pcpu: u32) ->
     m.may_run_on(number(task), pcpu)
 }
 
+/// Whoever is killed here is queued by the policy as any other.
+#[unsafe(no_mangle)]
+extern "C" fn ground_is_leaving(_: *mut Drover, _: TaskPointer) -> bool {
+    false
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_set_slice(d: *mut Drover, task: TaskPointer, slice_ns: u64) {
     // SAFETY: called by the policy.
