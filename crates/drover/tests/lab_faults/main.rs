@@ -16,6 +16,7 @@ mod hogs;
 mod host;
 mod hotplug;
 mod idle;
+mod killed;
 mod orders;
 mod settings;
 mod siblings;
@@ -59,6 +60,11 @@ fn threads_are_confined_stopped_moved_and_killed_at_any_moment() {
 #[test]
 fn siblings_that_cannot_run_stop_nobody() {
     Boot::new("siblings::inside").memory_mib(2048).run();
+}
+
+#[test]
+fn vms_killed_at_their_limit_go() {
+    Boot::new("killed::inside").run();
 }
 
 #[test]
