@@ -38,6 +38,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_STACK = 23,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
+
 #define PF_EXITING 0x00000004 /* of task_struct.flags: in do_exit() */
 
 #define BPF_ANY 0

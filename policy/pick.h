@@ -380,6 +380,16 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 	return 0;
 }
 
+/* The first of the own queue of `from`; `somebody`: the cell of the pCPU that asks has one, too. */
+static __always_inline bool pick_confined(struct drover *d, u32 pcpu, u32 from, bool somebody)
+{
+	if (!ground_take_first(d, ground_pcpu_queue(d, from)))
+		return false;
+	if (somebody && pcpu_at(d, pcpu)->rests)
+		pick_pass_on(d, pcpu);
+	return true;
+}
+
 /*
  * A pCPU that rested takes the confined thread that it was woken for, whoever waits in its
  * cell: the pCPU that was woken for that one, which may run anywhere, may not be one where
@@ -388,13 +398,9 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 CHECKED_APART bool pick_woken_for(THE_DROVER, u32 pcpu)
 {
 	u32 queue = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->woken_for, 0);
+	bool somebody = share_least_served(d, pcpu_at(d, pcpu)->cell) != TOURNAMENT_NOBODY;
 
-	if (!queue || !pcpu_at(d, pcpu)->rests ||
-	    !ground_take_first(d, ground_pcpu_queue(d, queue - 1)))
-		return false;
-	if (share_least_served(d, pcpu_at(d, pcpu)->cell) != TOURNAMENT_NOBODY)
-		pick_pass_on(d, pcpu);
-	return true;
+	return queue && pcpu_at(d, pcpu)->rests && pick_confined(d, pcpu, queue - 1, somebody);
 }
 
 /*
@@ -471,16 +477,6 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key, boo
 static __always_inline u64 pick_earliest(u64 a, u64 b)
 {
 	return tournament_before(a, b) ? a : b;
-}
-
-/* The first of the pCPU's own queue; `somebody`: the cell has one, too. */
-static __always_inline bool pick_own(struct drover *d, u32 pcpu, bool somebody)
-{
-	if (!ground_take_first(d, ground_pcpu_queue(d, pcpu)))
-		return false;
-	if (somebody && pcpu_at(d, pcpu)->rests)
-		pick_pass_on(d, pcpu);
-	return true;
 }
 
 /* Is the VM held for its siblings, and not for as long as anybody is? */
@@ -643,7 +639,7 @@ CHECKED_APART bool pick_around_held(THE_DROVER, u32 pcpu, u32 slot)
 	u64 own_key = pick_own_key(d, pcpu);
 
 	if (pick_beside_held(d, pcpu, home, pick_earliest(own_key, running_key)) ||
-	    (tournament_before(own_key, running_key) && pick_own(d, pcpu, true)))
+	    (tournament_before(own_key, running_key) && pick_confined(d, pcpu, pcpu, true)))
 		return true;
 	return running_key == TOURNAMENT_NOBODY && pick_rest_of(d, pcpu, home);
 }
@@ -693,7 +689,7 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 		}
 		if (best == TOURNAMENT_NOBODY)
 			break;
-		if (best == own_key ? pick_own(d, pcpu, key != TOURNAMENT_NOBODY) :
+		if (best == own_key ? pick_confined(d, pcpu, pcpu, key != TOURNAMENT_NOBODY) :
 				      pick_from_cell(d, pcpu, home, key))
 			return PICKED_WAITING;
 		held |= vm_at(d, tournament_slot(key))->held_since_ns != 0;

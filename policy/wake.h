@@ -55,8 +55,9 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 	if (d->nr_reserved) {
 		/*
 		 * Who runs by its reservation stays, but for the host's own threads, and for these
-		 * where they may go nowhere else. Who is due takes the pCPU of who is not;
-		 * that of who is short of what it is owed by shares only up to what is promised.
+		 * where they may go nowhere else: so others they put out without a margin. Who is
+		 * due takes the pCPU of who is not; that of who is short of what it is owed by
+		 * shares only up to what is promised.
 		 */
 		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
 			return reserve_is_due(d, vm_at(d, there)) ? 1 : 1 + gain_ns;
