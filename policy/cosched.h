@@ -22,9 +22,10 @@
  * beginning of its turn. It is the VM that is charged, so what a stopped VM does not
  * get keeps it the least served: stopped time is paid back.
  *
- * Nothing is held for longer than hold_max (100 ms): a sibling may be pinned beside
- * a crowd, or stopped by a debugger, and then half a VM is better than none. A VM
- * wider than the host starts as many as there are pCPUs, in turns.
+ * Nothing is held for longer than hold_max (50 ms): a sibling may be pinned beside
+ * a crowd, or stopped by a debugger, or others may be owed too many pCPUs all the time,
+ * and then half a VM is better than none: all pCPUs are called that can be, in mid-round.
+ * A VM wider than the host starts as many as there are pCPUs, in turns.
  *
  * Worked example (seed 000, 4.3). A 2-vCPU VM A and a 1-vCPU VM B on two pCPUs. B
  * runs on pCPU 0, a0 on pCPU 1, a1 waits. After 4 ms (a tick) a1 lags by 4 ms.
@@ -224,6 +225,14 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 
 /* --- starting --- */
 
+/* Is the VM held for its siblings, and for as long as anybody is? */
+static __always_inline bool cosched_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
+{
+	u64 since_ns = vm->held_since_ns;
+
+	return since_ns && (s64)(now_ns - since_ns) >= (s64)d->params.hold_max_ns;
+}
+
 /*
  * Could the pCPU be called to the VM? It rests, or runs one that has received more and
  * either has not chosen in this round yet or has been given to the VM in it: one that is
@@ -232,15 +241,18 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
+	struct vm *vm = vm_at(d, slot);
+	bool may_choose;
 
 	if (!p->online || p->called_slot || pcpu_in_turn(p))
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
-	/* One that is let go again by its limit cannot wait for the next round. */
-	return (p->round != d->round || p->round_slot == slot || vm_at(d, slot)->capped) &&
-	       (s64)(share_vtime_now(vm_at(d, p->running_slot), now_ns) -
-		     share_vtime_now(vm_at(d, slot), now_ns)) >= 0;
+	/* One that its limit lets go again, or that was held too long, waits for no round. */
+	may_choose = p->round != d->round || p->round_slot == slot || vm->capped ||
+		     cosched_held_too_long(d, vm, now_ns);
+	return may_choose && (s64)(share_vtime_now(vm_at(d, p->running_slot), now_ns) -
+				   share_vtime_now(vm, now_ns)) >= 0;
 }
 
 /* How many pCPUs besides `at` could be called. */
@@ -290,19 +302,15 @@ CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool a
 }
 
 /*
- * Call so many pCPUs besides `at` to the VM; false, and none is called, if there are
- * fewer. Those of its own cell first: there the VM gathers, wherever its vCPUs waited.
+ * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own cell first:
+ * there the VM gathers, wherever its vCPUs waited.
  */
-static __always_inline bool cosched_call(struct drover *d, u32 at, u32 slot, u32 others)
+static __always_inline void cosched_call(struct drover *d, u32 at, u32 slot, u32 others)
 {
-	u32 called;
+	u32 called = cosched_call_in(d, at, slot, others, true);
 
-	if (cosched_count_callable(d, at, slot) < others)
-		return false;
-	called = cosched_call_in(d, at, slot, others, true);
 	if (called < others)
 		cosched_call_in(d, at, slot, others - called, false);
-	return true;
 }
 
 /*
@@ -395,7 +403,8 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 cell_index, u32 slot,
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 elsewhere = vm->vcpus_running > here ? vm->vcpus_running - here : 0;
-	u32 needs;
+	u32 needs, others;
+	bool enough;
 
 	if (vm->cosched_mode == COSCHED_SKEW)
 		return here || cosched_slowest_waits_in(d, cell_index, slot);
@@ -404,8 +413,13 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 cell_index, u32 slot,
 	/* Started in this round, by somebody else or by the call that is being answered. */
 	if (vm->cosched_mode == COSCHED_GANG && elsewhere && vm->round == d->round)
 		return true;
+	/* So many others; and half a VM is better than none where there never are as many. */
 	needs = cosched_needs(d, at, slot, here);
-	return needs <= 1 || cosched_call(d, at, slot, needs - 1);
+	others = needs > 1 ? needs - 1 : 0;
+	enough = cosched_count_callable(d, at, slot) >= others;
+	if (others && (enough || cosched_held_too_long(d, vm, ground_now_ns(d))))
+		cosched_call(d, at, slot, others);
+	return enough;
 }
 
 /* The pCPU would take a vCPU of that VM from that cell, or go on with the one it runs: may it? */
@@ -413,16 +427,15 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, 
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = ground_now_ns(d);
-	u64 since_ns;
 
 	if (!vm->choosy || vm->nr_vcpus < 2)
 		return true;
 	if (!cosched_may_run(d, at, cell_index, slot, here)) {
-		since_ns = __sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
+		__sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
 		/* Idle pCPUs do not ask again by themselves. */
 		alarm_rouse_at(d, now_ns + d->params.hold_max_ns);
 		/* Held until a vCPU begins: it may be a helper that stands first in the queue. */
-		return since_ns && (s64)(now_ns - since_ns) >= (s64)d->params.hold_max_ns;
+		return cosched_held_too_long(d, vm, now_ns);
 	}
 	cosched_let_go(d, slot, now_ns);
 	return true;

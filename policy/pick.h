@@ -336,33 +336,8 @@ CHECKED_APART u64 pick_own_key(THE_DROVER, u32 pcpu)
 }
 
 /*
- * From the own queue of another pCPU, if it is longer than this one's and its first
- * thread comes before `key`. Where counts do not divide, the odd one so goes round.
- */
-CHECKED_APART bool pick_from_crowd(THE_DROVER, u32 pcpu, u64 key)
-{
-	u32 mine = pcpu_at(d, pcpu)->nr_pinned;
-	u32 nr_pcpus = d->params.nr_pcpus ?: 1;
-	u32 from = pcpu_at(d, pcpu)->glance >> 12;
-	bool found = false;
-	u32 step;
-
-	for_each_index(step, 0, PICK_CROWD_LOOKS) {
-		u32 other = (from + step) % nr_pcpus;
-
-		if (other == pcpu || pcpu_at(d, other)->nr_pinned <= mine ||
-		    !tournament_before(pick_own_key(d, other), key))
-			continue;
-		found = ground_take_first(d, ground_pcpu_queue(d, other));
-		if (found)
-			break;
-	}
-	return found;
-}
-
-/*
- * A pCPU that rested was woken for somebody of the cell, and takes somebody else: let
- * another that rests look.
+ * A pCPU that rested was woken for somebody, and takes somebody else: let another that rests
+ * look.
  */
 CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 {
@@ -380,14 +355,42 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 	return 0;
 }
 
-/* The first of the own queue of `from`; `somebody`: the cell of the pCPU that asks has one, too. */
-static __always_inline bool pick_confined(struct drover *d, u32 pcpu, u32 from, bool somebody)
+/*
+ * The first of the own queue of `from`. Where others wait, of any cell, the pCPU may have been
+ * woken for one of these.
+ */
+static __always_inline bool pick_confined(struct drover *d, u32 pcpu, u32 from)
 {
 	if (!ground_take_first(d, ground_pcpu_queue(d, from)))
 		return false;
-	if (somebody && pcpu_at(d, pcpu)->rests)
+	if (pcpu_at(d, pcpu)->rests && d->nr_waiting > d->nr_confined_waiting)
 		pick_pass_on(d, pcpu);
 	return true;
+}
+
+/*
+ * From the own queue of another pCPU, if it is longer than this one's and its first
+ * thread comes before `key`. Where counts do not divide, the odd one so goes round.
+ */
+CHECKED_APART bool pick_from_crowd(THE_DROVER, u32 pcpu, u64 key)
+{
+	u32 mine = pcpu_at(d, pcpu)->nr_pinned;
+	u32 nr_pcpus = d->params.nr_pcpus ?: 1;
+	u32 from = pcpu_at(d, pcpu)->glance >> 12;
+	bool found = false;
+	u32 step;
+
+	for_each_index(step, 0, PICK_CROWD_LOOKS) {
+		u32 other = (from + step) % nr_pcpus;
+
+		if (other == pcpu || pcpu_at(d, other)->nr_pinned <= mine ||
+		    !tournament_before(pick_own_key(d, other), key))
+			continue;
+		found = pick_confined(d, pcpu, other);
+		if (found)
+			break;
+	}
+	return found;
 }
 
 /*
@@ -398,9 +401,8 @@ static __always_inline bool pick_confined(struct drover *d, u32 pcpu, u32 from, 
 CHECKED_APART bool pick_woken_for(THE_DROVER, u32 pcpu)
 {
 	u32 queue = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->woken_for, 0);
-	bool somebody = share_least_served(d, pcpu_at(d, pcpu)->cell) != TOURNAMENT_NOBODY;
 
-	return queue && pcpu_at(d, pcpu)->rests && pick_confined(d, pcpu, queue - 1, somebody);
+	return queue && pcpu_at(d, pcpu)->rests && pick_confined(d, pcpu, queue - 1);
 }
 
 /*
@@ -482,10 +484,9 @@ static __always_inline u64 pick_earliest(u64 a, u64 b)
 /* Is the VM held for its siblings, and not for as long as anybody is? */
 static __always_inline bool pick_is_held(struct drover *d, u32 pcpu, u32 slot)
 {
-	u64 since_ns = vm_at(d, slot)->held_since_ns;
+	struct vm *vm = vm_at(d, slot);
 
-	return since_ns &&
-	       (s64)(pcpu_at(d, pcpu)->asked_ns - since_ns) < (s64)d->params.hold_max_ns;
+	return vm->held_since_ns && !cosched_held_too_long(d, vm, pcpu_at(d, pcpu)->asked_ns);
 }
 
 /*
@@ -518,6 +519,12 @@ static __always_inline bool pick_is_short(struct drover *d, u64 key)
 	return key != TOURNAMENT_NOBODY && share_is_short(d, vm_at(d, tournament_slot(key)));
 }
 
+/* Is that VM, if there is any, owed all that it can use? */
+static __always_inline bool pick_is_full(struct drover *d, u32 slot)
+{
+	return slot < DROVER_MAX_VMS && share_is_full(d, vm_at(d, slot));
+}
+
 /* Is the VM that has run there behind that virtual time by all it gets in a round? */
 static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 running, u64 vtime_ns)
 {
@@ -532,8 +539,8 @@ static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 runni
  * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
  * decided without these: to one that had received less when the round began. Where the pCPU
  * was given to it already, to one that has received less by all the VM gets in a round, or is
- * short of what it is owed. To the running VM only if it lacks a round of its own: VMs that
- * take turns are never quite level.
+ * short of what it is owed. To the running VM only if it lacks a round of its own, VMs that
+ * take turns being never quite level, or could never make up for one.
  */
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
@@ -550,8 +557,10 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
 		waiting = TOURNAMENT_NOBODY;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
-	return pick_is_short(d, best) || tournament_before(best, tournament_key(vtime_ns, stay)) ||
-	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
+	if (pick_is_short(d, best) || tournament_before(best, tournament_key(vtime_ns, stay)))
+		return true;
+	return running != stay &&
+	       (pick_is_full(d, running) || pick_is_behind(d, pcpu, running, vtime_ns));
 }
 
 /* Does a sibling wait here that has run less than the running thread? */
@@ -620,12 +629,21 @@ CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 	return slot && pick_wherever(d, pcpu, slot);
 }
 
-/* The key of the VM that would go on there; NOBODY: there is none. */
+/*
+ * The key of the VM that would go on there; NOBODY: there is none. One that could never make up
+ * for a wait gives way only to who is behind it by a slice.
+ */
 static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
 {
+	struct vm *vm = vm_at(d, slot);
+	u64 vtime_ns;
+
 	if (slot >= DROVER_MAX_VMS)
 		return TOURNAMENT_NOBODY;
-	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
+	vtime_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
+	if (share_is_full(d, vm))
+		vtime_ns -= share_weigh(vm, d->params.slice_ns * share_nr_running(vm));
+	return tournament_key(vtime_ns, slot);
 }
 
 /*
@@ -639,7 +657,7 @@ CHECKED_APART bool pick_around_held(THE_DROVER, u32 pcpu, u32 slot)
 	u64 own_key = pick_own_key(d, pcpu);
 
 	if (pick_beside_held(d, pcpu, home, pick_earliest(own_key, running_key)) ||
-	    (tournament_before(own_key, running_key) && pick_confined(d, pcpu, pcpu, true)))
+	    (tournament_before(own_key, running_key) && pick_confined(d, pcpu, pcpu)))
 		return true;
 	return running_key == TOURNAMENT_NOBODY && pick_rest_of(d, pcpu, home);
 }
@@ -689,7 +707,7 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 		}
 		if (best == TOURNAMENT_NOBODY)
 			break;
-		if (best == own_key ? pick_confined(d, pcpu, pcpu, key != TOURNAMENT_NOBODY) :
+		if (best == own_key ? pick_confined(d, pcpu, pcpu) :
 				      pick_from_cell(d, pcpu, home, key))
 			return PICKED_WAITING;
 		held |= vm_at(d, tournament_slot(key))->held_since_ns != 0;

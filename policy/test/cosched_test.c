@@ -413,6 +413,20 @@ static void nothing_is_held_beyond_100_ms(void)
 	}
 }
 
+/* 15 vCPUs on 16 pCPUs, 5 of which another VM keeps: it never starts whole, and starts in part. */
+static void half_a_gang_is_better_than_none(void)
+{
+	g = fake_ground(16, 1);
+	kernel_busy_vm(g, 1, 15, 300);
+	kernel_vm(g, 1)->cosched_mode = COSCHED_GANG;
+	cosched_settle(&g->d, kernel_vm(g, 1));
+	kernel_busy_vm(g, 2, 8, 1000);
+	kernel_busy_vm(g, 3, 5, 8000);
+	kernel_run(g, 4 * SECOND);
+	CHECK_SAYING(kernel_cpu_time_ns(g, 1) > 4 * SECOND, "%" PRIu64 " ms",
+		     (uint64_t)(kernel_cpu_time_ns(g, 1) / MS));
+}
+
 /* pCPU 0 belongs to a task of the host for now, pCPU 1 becomes free; gangs need both. */
 static void gangs_that_are_held(u32 nr_cells, u32 nr_gangs)
 {
@@ -679,6 +693,7 @@ int main(void)
 	RUN(shares_hold_between_modes);
 	RUN(skew_stays_within_its_bound);
 	RUN(nothing_is_held_beyond_100_ms);
+	RUN(half_a_gang_is_better_than_none);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);

@@ -98,6 +98,41 @@ static void a_thread_that_ran_ahead_gives_way(void)
 	CHECK_EQ(task->state, TASK_READY);
 }
 
+/* Owed a whole pCPU with its one vCPU: it gives way to who is behind it by a slice. */
+static void who_could_never_make_up_for_a_wait_goes_on(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	g->d.looking = 1;
+	kernel_vm(g, 1)->entitled_ucpu = 1000000;
+	waits(2, 9 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	CHECK(g->pcpu[0].current == task);
+	kernel_vm(g, 1)->entitled_ucpu = 900000;
+	slice_ends(0);
+	CHECK(g->pcpu[0].current != task);
+}
+
+/* It runs on far behind the clock, and nobody of it waits: another would lose what it is owed. */
+static void nor_does_it_lose_its_claim(void)
+{
+	a_busy_ground(1, 1);
+	waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	g->d.looking = 1;
+	kernel_vm(g, 1)->entitled_ucpu = 1000000;
+	g->now_ns += SECOND;
+	g->d.vtime_now_ns = 5 * SECOND;
+	slice_ends(0);
+	CHECK(kernel_vm(g, 1)->vtime_ns < 4 * SECOND);
+	kernel_vm(g, 1)->entitled_ucpu = 900000;
+	slice_ends(0);
+	CHECK(kernel_vm(g, 1)->vtime_ns > 4 * SECOND);
+}
+
 static void to_a_sibling_it_gives_way_always(void)
 {
 	struct task_struct *task, *sibling;
@@ -453,6 +488,23 @@ static void who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests
 	CHECK_EQ(passed_over->state, TASK_RUNNING);
 }
 
+/* The same, and who is passed over waits in another cell. */
+static void who_is_passed_over_in_another_cell_finds_one_that_rests(void)
+{
+	struct task_struct *confined, *passed_over;
+
+	a_busy_ground(4, 2);
+	goes_to_sleep(2);
+	goes_to_sleep(3);
+	passed_over = waits_unkicked(1, 20 * MS, 0, ALL_PCPUS);
+	confined = waits_unkicked(2, 10 * MS, 2, 4);
+	CHECK_EQ(passed_over->thread.queued_in, 1);
+	fake_deliver_kicks(g);
+	kernel_settle(g);
+	CHECK(g->pcpu[2].current == confined);
+	CHECK_EQ(passed_over->state, TASK_RUNNING);
+}
+
 /* pCPU 0 is woken for a thread that may not run on pCPU 1, and 1 for one that may run anywhere. */
 static void a_pcpu_woken_for_a_confined_thread_takes_that_one(void)
 {
@@ -473,10 +525,13 @@ int main(void)
 {
 	RUN(vcpus_confined_to_some_pcpus_get_equal_time);
 	RUN(who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests);
+	RUN(who_is_passed_over_in_another_cell_finds_one_that_rests);
 	RUN(a_pcpu_woken_for_a_confined_thread_takes_that_one);
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);
+	RUN(who_could_never_make_up_for_a_wait_goes_on);
+	RUN(nor_does_it_lose_its_claim);
 	RUN(to_a_sibling_it_gives_way_always);
 	RUN(when_nobody_waits_it_goes_on);
 	RUN(a_confined_thread_is_compared_with_the_cell);
