@@ -70,12 +70,12 @@ CHECKED_APART int alarm_at(THE_DROVER, u64 at_ns)
 	return 0;
 }
 
-/* It is long overdue: a timer was lost, and who is held would be held for ever. */
-static __always_inline void alarm_mend(struct drover *d, u64 now_ns)
+/* It is overdue by more than that: a timer was lost, or its clock has leapt. */
+static __always_inline void alarm_mend(struct drover *d, u64 late_ns, u64 now_ns)
 {
 	u64 at_ns = alarm_due_ns(d);
 
-	if (at_ns && (s64)(now_ns - at_ns) > (s64)ALARM_LOST_NS)
+	if (at_ns && (s64)(now_ns - at_ns) > (s64)late_ns)
 		alarm_set(d, now_ns);
 }
 
@@ -100,14 +100,16 @@ static __always_inline void alarm_end(struct drover *d, u64 now_ns)
 	alarm_set(d, now_ns);
 }
 
-/* Then, or sooner, idle pCPUs ask again. */
-static __always_inline void alarm_rouse_at(struct drover *d, u64 at_ns)
+/* Then, or sooner, idle pCPUs ask again. It is rarely wanted: what should have gone off is mended.
+ */
+static __always_inline void alarm_rouse_at(struct drover *d, u64 at_ns, u64 now_ns)
 {
 	u64 set_ns = d->rouse_at_ns;
 
 	if (!set_ns || (s64)(set_ns - at_ns) > 0)
 		d->rouse_at_ns = at_ns;
 	alarm_at(d, at_ns);
+	alarm_mend(d, ALARM_EARLY_NS, now_ns);
 }
 
 #endif

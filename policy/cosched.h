@@ -61,6 +61,7 @@ static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 {
 	u32 choosy = cosched_bounds_skew(vm) || vm->cosched_mode == COSCHED_GANG;
 	u32 before = __sync_lock_test_and_set(&vm->choosy, choosy);
+	u64 now_ns = ground_now_ns(d);
 
 	__sync_fetch_and_add(&d->nr_choosy, choosy - before);
 	if (!choosy) {
@@ -69,7 +70,7 @@ static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 	}
 	/* Idle pCPUs were refused its vCPUs for what was its mode. */
 	if (before)
-		alarm_rouse_at(d, ground_now_ns(d));
+		alarm_rouse_at(d, now_ns, now_ns);
 }
 
 /*
@@ -151,7 +152,7 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 		if (!ahead) {
 			/* An idle pCPU was refused it, and does not ask again by itself. */
 			if (v->costop_since_ns && v->state == VCPU_READY)
-				alarm_rouse_at(d, now_ns);
+				alarm_rouse_at(d, now_ns, now_ns);
 			cosched_start(vm, v, now_ns);
 			continue;
 		}
@@ -360,7 +361,7 @@ CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 
 	/* Idle pCPUs were refused its vCPUs, and more may start now than were called. */
 	if ((held_since_ns || costopped) && vm->vcpus_waiting > 1)
-		alarm_rouse_at(d, now_ns);
+		alarm_rouse_at(d, now_ns, now_ns);
 	if (!costopped)
 		return 0;
 	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
@@ -433,7 +434,7 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 cell_index, u32 slot, 
 	if (!cosched_may_run(d, at, cell_index, slot, here)) {
 		__sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
 		/* Idle pCPUs do not ask again by themselves. */
-		alarm_rouse_at(d, now_ns + d->params.hold_max_ns);
+		alarm_rouse_at(d, now_ns + d->params.hold_max_ns, now_ns);
 		/* Held until a vCPU begins: it may be a helper that stands first in the queue. */
 		return cosched_held_too_long(d, vm, now_ns);
 	}

@@ -155,18 +155,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 }
 
 /*
- * The VM goes on running: what it is owed is bounded. One that waited lately keeps its claim, as
- * one that waits does; and so does one that is owed all that it can use.
- */
-static __always_inline void drover_bound_claim(struct drover *d, struct vm *vm, u64 now_ns)
-{
-	bool waited = (s64)(now_ns - vm->waited_ns) <= (s64)d->params.wait_bound_ns / 8;
-
-	if (!waited && !share_is_full(d, vm))
-		share_bound_claim(d, vm, share_lag_max_ns(d, vm));
-}
-
-/*
  * The pCPU asks what to run (pick.h). `task` and `t` are what runs there and
  * would go on, or NULL.
  */
@@ -202,7 +190,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* What it had while no sibling wanted it, it need not wait for when one comes. */
 	if (!vm_at(d, t->slot)->nr_waiting)
 		share_lift_floor(vm_at(d, t->slot), t);
-	drover_bound_claim(d, vm_at(d, t->slot), pcpu->asked_ns);
+	/* One that waited lately keeps its claim, as one that waits does. */
+	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
+		share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, d->params.slice_ns);
 }
 
@@ -276,7 +266,7 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 {
 	u32 i;
 
-	alarm_mend(d, now_ns);
+	alarm_mend(d, ALARM_LOST_NS, now_ns);
 	if (d->nr_bound) {
 		entitle_look(d, now_ns);
 		return entitle_period_ns(d);

@@ -15,8 +15,9 @@
  * shares: whoever has received the smallest part of what it is owed is served
  * next ("the ratio of the consumed CPU resources to the entitlement", seed 000,
  * 2.1). A VM is weighed by what it would be owed if it wanted all: one that wakes
- * has its weight. With no such setting nothing of this runs, and virtual time runs
- * by shares.
+ * has its weight. One that is owed all that its threads can use, all of them always
+ * awake, has that as if it were reserved (reserve.h): it could never make up for a wait.
+ * With no such setting nothing of this runs, and virtual time runs by shares.
  *
  * Why not flat weights alone, each VM's share multiplied down the tree as far as
  * siblings are active (the kernel's scx_flatcg)? It is exact only where everybody
@@ -68,6 +69,8 @@
  * they were owed for reasons of their own. What it may have is the limit's to say.
  */
 #define ENTITLE_LIMIT_SLACK 2
+/* What is wanted and owed is known to that part: so little less than all counts as all. */
+#define ENTITLE_FULL_PART 32
 /* A weight that rises by more than that part of itself changes what is owed in it. */
 #define ENTITLE_REWEIGH_PART 16
 
@@ -377,6 +380,18 @@ static __always_inline void entitle_reweigh(struct drover *d, u32 slot, u64 inve
 	waiting_settle_cells(d, slot);
 }
 
+/*
+ * A VM that is owed all that its threads can use, all of them always awake, could never make up
+ * for a wait: what it is owed is as good as promised to it. All that is; 0: it is no such VM.
+ */
+static __always_inline u64 entitle_all_usable_ucpu(struct vm *vm)
+{
+	u64 usable_ucpu = vm->least_awake * ENTITLE_PCPU_UCPU;
+	u64 nearly_ucpu = usable_ucpu - usable_ucpu / ENTITLE_FULL_PART;
+
+	return vm->entitled_ucpu >= nearly_ucpu && vm->wanted_ucpu >= nearly_ucpu ? usable_ucpu : 0;
+}
+
 /* The VM's virtual time runs by what it is owed; and its tag by what can be kept. */
 CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 {
@@ -384,7 +399,7 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	struct pool *pool = pool_at(d, pool_existing(d, vm->pool));
 	u64 kept = entitle_kept_ucpu(d, vm->reservation_mcpu);
 	u64 limit = vm->limit_mcpu ? entitle_ucpu(vm->limit_mcpu) : ~0ULL / ENTITLE_LIMIT_SLACK;
-	u64 owed, inverse;
+	u64 owed, inverse, promised, mcpu;
 
 	if (vm->state != VM_LIVE)
 		return 0;
@@ -393,10 +408,9 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	inverse = DROVER_SHARES_PER_VCPU * d->reference_level / (owed ?: 1);
 	inverse = least_of(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
 	entitle_reweigh(d, slot, inverse ?: 1);
-	if (vm->reservation_mcpu)
-		reserve_set(d, vm, (u32)most_of(kept * 1000 / ENTITLE_PCPU_UCPU, 1));
-	else if (vm->reserve_inverse)
-		reserve_set(d, vm, 0);
+	promised = slot == DROVER_HOST_SLOT ? 0 : most_of(kept, entitle_all_usable_ucpu(vm));
+	mcpu = promised * 1000 / ENTITLE_PCPU_UCPU;
+	reserve_promise(d, slot, (u32)(vm->reservation_mcpu ? most_of(mcpu, 1) : mcpu));
 	return 0;
 }
 

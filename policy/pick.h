@@ -519,12 +519,6 @@ static __always_inline bool pick_is_short(struct drover *d, u64 key)
 	return key != TOURNAMENT_NOBODY && share_is_short(d, vm_at(d, tournament_slot(key)));
 }
 
-/* Is that VM, if there is any, owed all that it can use? */
-static __always_inline bool pick_is_full(struct drover *d, u32 slot)
-{
-	return slot < DROVER_MAX_VMS && share_is_full(d, vm_at(d, slot));
-}
-
 /* Is the VM that has run there behind that virtual time by all it gets in a round? */
 static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 running, u64 vtime_ns)
 {
@@ -539,8 +533,8 @@ static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 runni
  * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
  * decided without these: to one that had received less when the round began. Where the pCPU
  * was given to it already, to one that has received less by all the VM gets in a round, or is
- * short of what it is owed. To the running VM only if it lacks a round of its own, VMs that
- * take turns being never quite level, or could never make up for one.
+ * short of what it is owed. To the running VM only if it lacks a round of its own: VMs that
+ * take turns are never quite level.
  */
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
@@ -557,10 +551,8 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
 		waiting = TOURNAMENT_NOBODY;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
-	if (pick_is_short(d, best) || tournament_before(best, tournament_key(vtime_ns, stay)))
-		return true;
-	return running != stay &&
-	       (pick_is_full(d, running) || pick_is_behind(d, pcpu, running, vtime_ns));
+	return pick_is_short(d, best) || tournament_before(best, tournament_key(vtime_ns, stay)) ||
+	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
 }
 
 /* Does a sibling wait here that has run less than the running thread? */
@@ -629,21 +621,12 @@ CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
 	return slot && pick_wherever(d, pcpu, slot);
 }
 
-/*
- * The key of the VM that would go on there; NOBODY: there is none. One that could never make up
- * for a wait gives way only to who is behind it by a slice.
- */
+/* The key of the VM that would go on there; NOBODY: there is none. */
 static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
 {
-	struct vm *vm = vm_at(d, slot);
-	u64 vtime_ns;
-
 	if (slot >= DROVER_MAX_VMS)
 		return TOURNAMENT_NOBODY;
-	vtime_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
-	if (share_is_full(d, vm))
-		vtime_ns -= share_weigh(vm, d->params.slice_ns * share_nr_running(vm));
-	return tournament_key(vtime_ns, slot);
+	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
 }
 
 /*

@@ -58,7 +58,7 @@ static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
 	return reserve_span_ns(vm, (vm->nr_threads + 1) * d->params.slice_ns);
 }
 
-/* Promise the VM that much from now on; 0: nothing. */
+/* What it is promised, from now on; its leaves are left as they are. */
 static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcpu)
 {
 	u64 inverse = mcpu ? (1000ULL << RESERVE_INVERSE_SHIFT) / mcpu : 0;
@@ -179,6 +179,21 @@ CHECKED_APART int reserve_settle(THE_DROVER, u32 cell_index, u32 slot, u64 expec
 			       cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ? key :
 										TOURNAMENT_NOBODY);
 	ground_unlock_cell(cell);
+	return 0;
+}
+
+/* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
+CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 before = vm->reserve_inverse;
+	u32 i;
+
+	reserve_set(d, vm, mcpu);
+	if (vm->reserve_inverse == before)
+		return 0;
+	for_each_index(i, 0, d->params.nr_cells)
+		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(d, vm, slot));
 	return 0;
 }
 

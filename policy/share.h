@@ -19,10 +19,9 @@
  *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
  *    thread is charged up to a slice late: 32 ms of CPU time for each thread, or
  *    32 ms of virtual time, as long as it runs. One that waits, or waited within
- *    the last eighth of the wait bound, or is owed all that its threads can use, keeps
- *    its claim, however large: it could use it. (The clock may stand far ahead of who runs: at a
- * light, wide VM that has just had the host for a slice, and has a vCPU on the pCPU that nobody
- * wants.)
+ *    the last eighth of the wait bound, keeps its claim, however large: it could
+ *    use it. (The clock may stand far ahead of who runs: at a light, wide VM that has
+ *    just had the host for a slice, and has a vCPU on the pCPU that nobody wants.)
  *  - while nobody waits anywhere, it follows the VM that is furthest ahead: time
  *    that nobody else wanted is free, and is not held against who used it.
  *
@@ -203,21 +202,6 @@ static __always_inline bool share_is_short(struct drover *d, struct vm *vm)
 	u64 half_ns = share_weigh(vm, share_lag_max_ns(d, vm) / 2);
 
 	return (s64)(d->vtime_now_ns - vm->vtime_ns) > (s64)half_ns;
-}
-
-/* A part in so many less than all counts as all: what is owed follows what was wanted late. */
-#define SHARE_FULL_PART 32
-
-/*
- * Is the VM owed all that its threads can use? It may never make up for a wait then, and cannot
- * be given too much. Known only where entitlements are computed (entitle.h).
- */
-static __always_inline bool share_is_full(struct drover *d, struct vm *vm)
-{
-	u64 usable_ucpu = (share_nr_running(vm) + vm->nr_waiting) * 1000000ULL;
-
-	return d->looking &&
-	       vm->entitled_ucpu * (u64)SHARE_FULL_PART >= usable_ucpu * (SHARE_FULL_PART - 1);
 }
 
 /* Charge the VM and the thread for what the thread has run since last charged: returned. */

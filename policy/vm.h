@@ -75,13 +75,10 @@ static __always_inline void vm_bind(struct drover *d, struct vm *vm, bool bound)
 static __always_inline void vm_settle(struct drover *d, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 i;
 
 	vm_settle_shares(d, vm);
 	vm_bind(d, vm, vm->reservation_mcpu || vm->limit_mcpu || vm->pool);
-	reserve_set(d, vm, vm->reservation_mcpu);
-	for_each_index(i, 0, d->params.nr_cells)
-		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(d, vm, slot));
+	reserve_promise(d, slot, vm->reservation_mcpu);
 	limit_note(d, slot);
 	/* Waits are held against the promise that is in force (drover-core delay.rs). */
 	vm->settled_ns = ground_now_ns(d);

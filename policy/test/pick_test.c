@@ -98,41 +98,6 @@ static void a_thread_that_ran_ahead_gives_way(void)
 	CHECK_EQ(task->state, TASK_READY);
 }
 
-/* Owed a whole pCPU with its one vCPU: it gives way to who is behind it by a slice. */
-static void who_could_never_make_up_for_a_wait_goes_on(void)
-{
-	struct task_struct *task;
-
-	a_busy_ground(1, 1);
-	task = waits(1, 10 * MS, 0, ALL_PCPUS);
-	slice_ends(0);
-	g->d.looking = 1;
-	kernel_vm(g, 1)->entitled_ucpu = 1000000;
-	waits(2, 9 * MS, 0, ALL_PCPUS);
-	slice_ends(0);
-	CHECK(g->pcpu[0].current == task);
-	kernel_vm(g, 1)->entitled_ucpu = 900000;
-	slice_ends(0);
-	CHECK(g->pcpu[0].current != task);
-}
-
-/* It runs on far behind the clock, and nobody of it waits: another would lose what it is owed. */
-static void nor_does_it_lose_its_claim(void)
-{
-	a_busy_ground(1, 1);
-	waits(1, 10 * MS, 0, ALL_PCPUS);
-	slice_ends(0);
-	g->d.looking = 1;
-	kernel_vm(g, 1)->entitled_ucpu = 1000000;
-	g->now_ns += SECOND;
-	g->d.vtime_now_ns = 5 * SECOND;
-	slice_ends(0);
-	CHECK(kernel_vm(g, 1)->vtime_ns < 4 * SECOND);
-	kernel_vm(g, 1)->entitled_ucpu = 900000;
-	slice_ends(0);
-	CHECK(kernel_vm(g, 1)->vtime_ns > 4 * SECOND);
-}
-
 static void to_a_sibling_it_gives_way_always(void)
 {
 	struct task_struct *task, *sibling;
@@ -530,8 +495,6 @@ int main(void)
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);
-	RUN(who_could_never_make_up_for_a_wait_goes_on);
-	RUN(nor_does_it_lose_its_claim);
 	RUN(to_a_sibling_it_gives_way_always);
 	RUN(when_nobody_waits_it_goes_on);
 	RUN(a_confined_thread_is_compared_with_the_cell);

@@ -294,6 +294,28 @@ static void one_vcpu_beside_limits_has_what_it_is_owed(void)
 	check_owed(4, 4 * SECOND, 2.0);
 }
 
+/* 2000 of 5000 shares of 4 pCPUs: 1.6 pCPUs, of which one vCPU can use 1, and two of them all. */
+static void what_can_all_be_used_is_as_good_as_promised(void)
+{
+	u32 pool, one, two;
+
+	a_host(4);
+	pool = a_pool(0, 2000, 0, 0);
+	one = busy(pool, 1000, 1);
+	two = busy(0, 3000, 4);
+	kernel_run(g, 200 * MS);
+	CHECK_NEAR(1000.0 * (1 << RESERVE_INVERSE_SHIFT) /
+			   (double)kernel_vm(g, node[one].tgid)->reserve_inverse,
+		   1000, 1);
+	CHECK_EQ(kernel_vm(g, node[two].tgid)->reserve_inverse, 0);
+	CHECK_EQ(vm_at(&g->d, DROVER_HOST_SLOT)->reserve_inverse, 0);
+	CHECK_EQ(g->d.nr_reserved, 1);
+	busy(pool, 1000, 2);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(kernel_vm(g, node[one].tgid)->reserve_inverse, 0);
+	CHECK_EQ(g->d.nr_reserved, 0);
+}
+
 static void eight_deep(void)
 {
 	u32 pool = 0;
@@ -508,6 +530,7 @@ int main(void)
 	RUN(a_pool_has_its_reservation_for_whoever_wants_it);
 	RUN(what_is_charged_beside_a_storm_is_no_lasting_debt);
 	RUN(one_vcpu_beside_limits_has_what_it_is_owed);
+	RUN(what_can_all_be_used_is_as_good_as_promised);
 	RUN(eight_deep);
 	RUN(pools_come_in_the_order_of_the_tree_whatever_their_places);
 	RUN(pools_in_a_circle_do_no_harm);

@@ -24,6 +24,7 @@ static void a_larger_promise_holds_at_once(void)
 {
 	g = fake_ground(1, 1);
 	kernel_busy_vm(g, 1, 1, 0);
+	kernel_busy_vm(g, 2, 1, 0);
 	reserve(1, 10);
 	kernel_run(g, SECOND);
 	CHECK(kernel_vm(g, 1)->reserve_tag_ns > g->now_ns + SECOND);
