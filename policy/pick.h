@@ -437,10 +437,9 @@ CHECKED_APART bool pick_orphan(THE_DROVER)
 /*
  * A thread whose VM is due by its reservation, of this cell or of the glanced one.
  * `running_key`: the VM that runs here, if that is due itself; it gives way to one
- * that is due for longer, and to a sibling. `sparing`: who runs here is short of what it is
- * owed, and nobody takes more at once than it is promised.
+ * that is due for longer, and to a sibling.
  */
-CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key, bool sparing)
+CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 {
 	u32 glance = pcpu_at(d, pcpu)->glance % d->params.nr_cells;
 	bool found = false;
@@ -457,11 +456,6 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key, boo
 		if (first == TOURNAMENT_NOBODY ||
 		    (tournament_before(running_key, first) && slot != tournament_slot(running_key)))
 			break;
-		if (sparing && slot != tournament_slot(running_key) &&
-		    reserve_is_paid(d, vm_at(d, slot))) {
-			refused_add(d, pcpu, here ? home : glance, slot);
-			continue;
-		}
 		found = (!d->nr_choosy || cosched_admits(d, pcpu, here ? home : glance, slot, 0)) &&
 			ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance));
 		if (found) {
@@ -504,19 +498,13 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)) &&
 	    !pick_is_held(d, pcpu, tournament_slot(least)))
 		return PICKED_NONE;
-	if (pick_due(d, pcpu, home, due ? reserve_key(d, running, running_slot) : TOURNAMENT_NOBODY,
-		     running_slot != DROVER_HOST_SLOT && share_is_short(d, running)))
+	if (pick_due(d, pcpu, home,
+		     due ? reserve_key(d, running, running_slot) : TOURNAMENT_NOBODY))
 		return PICKED_WAITING;
 	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),
 				     pick_own_key(d, pcpu)))
 		return PICKED_RUNNING;
 	return PICKED_NONE;
-}
-
-/* Is the VM with that key, if there is any, short of what it is owed? */
-static __always_inline bool pick_is_short(struct drover *d, u64 key)
-{
-	return key != TOURNAMENT_NOBODY && share_is_short(d, vm_at(d, tournament_slot(key)));
 }
 
 /* Is the VM that has run there behind that virtual time by all it gets in a round? */
@@ -532,9 +520,8 @@ static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 runni
 /*
  * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
  * decided without these: to one that had received less when the round began. Where the pCPU
- * was given to it already, to one that has received less by all the VM gets in a round, or is
- * short of what it is owed. To the running VM only if it lacks a round of its own: VMs that
- * take turns are never quite level.
+ * was given to it already, to one that has received less by all the VM gets in a round. To the
+ * running VM only if it lacks a round of its own: VMs that take turns are never quite level.
  */
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
@@ -551,7 +538,7 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
 		waiting = TOURNAMENT_NOBODY;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
-	return pick_is_short(d, best) || tournament_before(best, tournament_key(vtime_ns, stay)) ||
+	return tournament_before(best, tournament_key(vtime_ns, stay)) ||
 	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
 }
 

@@ -25,11 +25,6 @@
  * With 50 %, the tag would be 8 ms ahead after 8 ms: others run for as long, then
  * vm0 is due.
  *
- * Who is due takes what it missed on all pCPUs at once. A VM that is owed all it can
- * use could never make up for that; so of a VM that is short of what it is owed
- * (share_is_short) it takes no pCPU beyond what it is promised, rounded up: with 750 %
- * reserved 8 of its 18 threads run, and 2 of the other's on two other pCPUs.
- *
  * What it is bad at. Nothing happens at the moment at which a waiting VM becomes
  * due: it is seen at the next pick, a slice later at worst, and catches up then.
  * A pinned thread that waits is taken by shares, not by reservation (waiting.h).
@@ -141,18 +136,6 @@ static __always_inline s64 reserve_overdue_ns(struct drover *d, struct vm *vm)
 static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 {
 	return vm->reserve_inverse && reserve_overdue_ns(d, vm) >= 0;
-}
-
-/*
- * Do as many of the VM's threads run as are promised? More would catch up what it did not
- * have lately, at the cost of others. One that is overdue by a slice needs that, and one whose
- * vCPUs start together (cosched.h) can do no less.
- */
-static __always_inline bool reserve_is_paid(struct drover *d, struct vm *vm)
-{
-	return !vm->choosy &&
-	       (share_nr_running(vm) * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT &&
-	       reserve_overdue_ns(d, vm) < (s64)d->params.slice_ns;
 }
 
 /* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */

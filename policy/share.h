@@ -193,17 +193,6 @@ static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
 	return apart_ns > claim_ns ? apart_ns : claim_ns;
 }
 
-/*
- * Is the VM so far behind that it is about to lose what it is owed? One that is owed as much
- * as it can use never makes up for a wait.
- */
-static __always_inline bool share_is_short(struct drover *d, struct vm *vm)
-{
-	u64 half_ns = share_weigh(vm, share_lag_max_ns(d, vm) / 2);
-
-	return (s64)(d->vtime_now_ns - vm->vtime_ns) > (s64)half_ns;
-}
-
 /* Charge the VM and the thread for what the thread has run since last charged: returned. */
 static __always_inline u64 share_charge(struct drover *d, struct vm *vm, struct thread *t,
 					u64 cpu_time_ns)

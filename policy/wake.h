@@ -56,15 +56,13 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 		/*
 		 * Who runs by its reservation stays, but for the host's own threads, and for these
 		 * where they may go nowhere else: so others they put out without a margin. Who is
-		 * due takes the pCPU of who is not; that of who is short of what it is owed by
-		 * shares only up to what is promised.
+		 * due takes the pCPU of who is not.
 		 */
 		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
 			return reserve_is_due(d, vm_at(d, there)) ? 1 : 1 + gain_ns;
 		if (reserve_is_due(d, vm_at(d, there)))
 			return 0;
-		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm) &&
-		    !(share_is_short(d, vm_at(d, there)) && reserve_is_paid(d, vm)))
+		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm))
 			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
 	}
 	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
@@ -116,20 +114,15 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 }
 
 /*
- * The thread had to give up its pCPU: may it preempt another as if it had woken? Where
- * reservations are, yes if its VM is due, or is owed time and gave way to one that
- * was: a VM of one vCPU that is owed a whole pCPU can make up for no wait. The host's
- * own tasks neither push nor are pushed: they go by shares before those that are
- * due, and everybody would push the next one round for ever.
+ * The thread had to give up its pCPU: may it preempt another as if it had woken? Yes if its VM is
+ * due: where it waits nobody may ask for a slice. The host's own tasks neither push nor are pushed:
+ * they go by shares before those that are due, and everybody would push the next one round for
+ * ever.
  */
 static __always_inline bool wake_pushes_on(struct drover *d, struct thread *t)
 {
-	struct vm *vm = vm_at(d, t->slot);
-
-	if (!d->nr_reserved || t->slot == DROVER_HOST_SLOT)
-		return false;
-	return reserve_is_due(d, vm) || (s64)(d->vtime_now_ns - vm->vtime_ns) >
-						(s64)share_weigh(vm, d->params.preempt_gain_ns);
+	return d->nr_reserved && t->slot != DROVER_HOST_SLOT &&
+	       reserve_is_due(d, vm_at(d, t->slot));
 }
 
 /* Send the thread to preempt, if that is due. woken: it had slept. */
