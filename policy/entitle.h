@@ -382,14 +382,15 @@ static __always_inline void entitle_reweigh(struct drover *d, u32 slot, u64 inve
 
 /*
  * A VM that is owed all that its threads can use, all of them always awake, could never make up
- * for a wait: what it is owed is as good as promised to it. All that is; 0: it is no such VM.
+ * for a wait: what it is owed is as good as promised to it. What that is; 0: it is no such VM.
  */
-static __always_inline u64 entitle_all_usable_ucpu(struct vm *vm)
+static __always_inline u64 entitle_as_promised_ucpu(struct vm *vm)
 {
 	u64 usable_ucpu = vm->least_awake * ENTITLE_PCPU_UCPU;
 	u64 nearly_ucpu = usable_ucpu - usable_ucpu / ENTITLE_FULL_PART;
+	bool full = vm->entitled_ucpu >= nearly_ucpu && vm->wanted_ucpu >= nearly_ucpu;
 
-	return vm->entitled_ucpu >= nearly_ucpu && vm->wanted_ucpu >= nearly_ucpu ? usable_ucpu : 0;
+	return full ? least_of(vm->entitled_ucpu, usable_ucpu) : 0;
 }
 
 /* The VM's virtual time runs by what it is owed; and its tag by what can be kept. */
@@ -408,7 +409,7 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	inverse = DROVER_SHARES_PER_VCPU * d->reference_level / (owed ?: 1);
 	inverse = least_of(inverse, (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT);
 	entitle_reweigh(d, slot, inverse ?: 1);
-	promised = slot == DROVER_HOST_SLOT ? 0 : most_of(kept, entitle_all_usable_ucpu(vm));
+	promised = slot == DROVER_HOST_SLOT ? 0 : most_of(kept, entitle_as_promised_ucpu(vm));
 	mcpu = promised * 1000 / ENTITLE_PCPU_UCPU;
 	reserve_promise(d, slot, (u32)(vm->reservation_mcpu ? most_of(mcpu, 1) : mcpu));
 	return 0;

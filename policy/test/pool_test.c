@@ -316,6 +316,22 @@ static void what_can_all_be_used_is_as_good_as_promised(void)
 	CHECK_EQ(g->d.nr_reserved, 0);
 }
 
+/* 98 parts of a hundred of 4 pCPUs, not 4: the other VM has its two. */
+static void of_what_is_nearly_all_no_more_is_promised_than_is_owed(void)
+{
+	u32 pool, nearly_all;
+
+	a_host(4);
+	pool = a_pool(0, 1000, 0, 0);
+	nearly_all = busy(pool, 4900, 4);
+	busy(pool, 100, 4);
+	kernel_run(g, 200 * MS);
+	CHECK_NEAR(1000.0 * (1 << RESERVE_INVERSE_SHIFT) /
+			   (double)kernel_vm(g, node[nearly_all].tgid)->reserve_inverse,
+		   3920, 10);
+	check_owed(4, 4 * SECOND, 0.5);
+}
+
 static void eight_deep(void)
 {
 	u32 pool = 0;
@@ -531,6 +547,7 @@ int main(void)
 	RUN(what_is_charged_beside_a_storm_is_no_lasting_debt);
 	RUN(one_vcpu_beside_limits_has_what_it_is_owed);
 	RUN(what_can_all_be_used_is_as_good_as_promised);
+	RUN(of_what_is_nearly_all_no_more_is_promised_than_is_owed);
 	RUN(eight_deep);
 	RUN(pools_come_in_the_order_of_the_tree_whatever_their_places);
 	RUN(pools_in_a_circle_do_no_harm);
