@@ -141,23 +141,42 @@ static __always_inline s64 limit_burst_ns(u32 mcpu)
 
 /* --- what was used --- */
 
-/* The bins up to that one begin; what is too old by then is forgotten. */
-static __always_inline void limit_turn_to(struct limit *l, u64 bin)
+static __always_inline struct limit_use *limit_recorded(struct limit *l, u32 entry)
 {
-	u64 steps = bin - l->bin;
+	return &l->record[bounded(entry, DROVER_LIMIT_RECORD)];
+}
+
+/* What was used before the bins that 100 ms can touch, the last of which is `bin`, is forgotten. */
+static __always_inline void limit_forget_before(struct limit *l, u32 bin)
+{
+	u32 entries = l->next - l->oldest;
 	u32 i;
 
-	if (steps > DROVER_LIMIT_BINS)
-		steps = DROVER_LIMIT_BINS;
-	l->bin = bin - steps;
-	for_each_index(i, 0, (u32)steps) {
-		u32 *oldest;
+	for_each_index(i, 0, entries) {
+		struct limit_use *oldest = limit_recorded(l, l->oldest);
 
-		l->bin++;
-		oldest = &l->used_ns[bounded(l->bin - LIMIT_BINS, DROVER_LIMIT_BINS)];
-		l->recorded_ns -= *oldest;
-		*oldest = 0;
+		if (bin - oldest->bin < LIMIT_BINS)
+			break;
+		l->recorded_ns -= oldest->used_ns;
+		l->oldest++;
 	}
+}
+
+/* So much was used, in that bin as far as is known. */
+static __always_inline void limit_record(struct limit *l, u32 bin, u32 used_ns)
+{
+	struct limit_use *newest = limit_recorded(l, l->next - 1);
+
+	limit_forget_before(l, bin);
+	if (!used_ns)
+		return;
+	l->recorded_ns += used_ns;
+	if (l->next != l->oldest && newest->bin == bin) {
+		newest->used_ns += used_ns;
+		return;
+	}
+	*limit_recorded(l, l->next) = (struct limit_use){.bin = bin, .used_ns = used_ns};
+	l->next++;
 }
 
 /* Tokens come and go, and what was used is recorded. */
@@ -166,7 +185,6 @@ static __always_inline void limit_settle(struct limit *l, u32 mcpu, u64 now_ns)
 	s64 elapsed_ns = (s64)(now_ns - l->settled_ns);
 	s64 most_ns = 2 * limit_burst_ns(mcpu);
 	s64 debt_ns = limit_record_max_ns(mcpu);
-	u32 *bin;
 
 	/* Clocks of pCPUs differ by a little: what was recorded stays. */
 	if (elapsed_ns < 0) {
@@ -181,10 +199,7 @@ static __always_inline void limit_settle(struct limit *l, u32 mcpu, u64 now_ns)
 	l->tokens_ns -= (s64)l->came_ns;
 	if (l->tokens_ns < -debt_ns)
 		l->tokens_ns = -debt_ns;
-	limit_turn_to(l, now_ns / LIMIT_BIN_NS);
-	bin = &l->used_ns[bounded(l->bin, DROVER_LIMIT_BINS)];
-	*bin += (u32)l->came_ns;
-	l->recorded_ns += (u32)l->came_ns;
+	limit_record(l, (u32)(now_ns / LIMIT_BIN_NS), (u32)l->came_ns);
 	l->came_ns = 0;
 	l->settled_ns = now_ns;
 }
@@ -332,11 +347,16 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 /* Take their pCPUs from its threads. */
 CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
+	u32 left = share_nr_running(vm_at(d, slot));
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (pcpu_at(d, i)->running_slot == slot)
-			ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+		if (!left)
+			break;
+		if (pcpu_at(d, i)->running_slot != slot)
+			continue;
+		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+		left--;
 	}
 	return 0;
 }
@@ -372,7 +392,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
 	waiting_settle_cells(d, slot);
-	if (hold && share_nr_running(vm))
+	if (hold)
 		limit_stop(d, slot);
 	return 0;
 }

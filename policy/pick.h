@@ -491,12 +491,13 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 {
 	struct vm *running = vm_at(d, running_slot);
 	u32 home = pcpu_at(d, pcpu)->cell;
-	u64 least = share_least_served(d, home);
+	struct cell *cell = ground_cell(d, home);
+	u64 first = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
 	bool due = reserve_is_due(d, running);
 
 	/* A turn that cannot be taken, its VM being held, keeps nobody waiting. */
-	if (least != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(least)) &&
-	    !pick_is_held(d, pcpu, tournament_slot(least)))
+	if (first != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(first)) &&
+	    !pick_is_held(d, pcpu, tournament_slot(first)))
 		return PICKED_NONE;
 	if (pick_due(d, pcpu, home,
 		     due ? reserve_key(d, running, running_slot) : TOURNAMENT_NOBODY))

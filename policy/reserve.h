@@ -139,11 +139,16 @@ static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 }
 
 /* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */
-static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot)
+static __always_inline u64 reserve_key_at(struct vm *vm, u32 slot, u64 now_ns)
 {
 	if (!vm->reserve_inverse || vm->at_limit)
 		return TOURNAMENT_NOBODY;
-	return tournament_key(reserve_tag_now_ns(vm, ground_now_ns(d)), slot);
+	return tournament_key(reserve_tag_now_ns(vm, now_ns), slot);
+}
+
+static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot)
+{
+	return reserve_key_at(vm, slot, ground_now_ns(d));
 }
 
 /*
@@ -180,10 +185,16 @@ CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 	return 0;
 }
 
-/* The key of the cell's most overdue VM, or NOBODY: none is due. As share_least_served_for. */
+/*
+ * The key of the cell's most overdue VM, or NOBODY: none is due. As share_least_served_for, but a
+ * leaf that is not due, and can only lag behind its VM, needs no correction.
+ */
 CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 {
 	struct cell *cell = ground_cell(d, cell_index);
+	u64 now_ns = ground_now_ns(d);
+	/* That of the last slot of this moment. */
+	u64 last = tournament_key(now_ns, DROVER_MAX_VMS - 1);
 	u64 key;
 	u32 try;
 
@@ -192,17 +203,17 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 	key = refused_best(d, pcpu, cell_index, cell, true);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
-		u64 fresh = reserve_key(d, vm_at(d, slot), slot);
+		u64 fresh;
 
-		if (key == TOURNAMENT_NOBODY || !tournament_before(key, fresh))
+		if (tournament_before(last, key))
+			break;
+		fresh = reserve_key_at(vm_at(d, slot), slot, now_ns);
+		if (!tournament_before(key, fresh))
 			break;
 		reserve_settle(d, cell_index, slot, key, fresh);
 		key = refused_best(d, pcpu, cell_index, cell, true);
 	}
-	/* Later than the last slot of this moment: not due yet. */
-	if (tournament_before(tournament_key(ground_now_ns(d), DROVER_MAX_VMS - 1), key))
-		return TOURNAMENT_NOBODY;
-	return key;
+	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
 }
 
 #endif

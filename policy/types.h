@@ -59,7 +59,7 @@ typedef int64_t s64;
 #define DROVER_VM_VCPUS 256
 /* Limits: a record for each VM and pool, with room for 128 ms. */
 #define DROVER_LIMITS 4096
-#define DROVER_LIMIT_BINS 256
+#define DROVER_LIMIT_RECORD 256
 /* VMs whose limits are due together, limit_due.h. */
 #define DROVER_DUE_GROUP 32
 /* VMs that a pCPU may pass over in one pick. */
@@ -298,12 +298,17 @@ enum limit_state {
 	LIMIT_SPENT = 3,    /* for nobody */
 };
 
+/* CPU time used within a half ms. */
+struct limit_use {
+	u32 bin; /* which half ms */
+	u32 used_ns;
+};
+
 /* What was used of the limit of a VM or pool, limit.h. */
 struct limit {
 	u64 settled_ns;  /* when what follows was brought up to date */
-	u64 bin;         /* the half ms that was */
 	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
-	u64 recorded_ns; /* used in all bins together */
+	u64 recorded_ns; /* used in all of the record */
 	s64 left_ns;     /* what may be used before it is spent */
 	s64 needs_ns;    /* not open: until there are so many tokens */
 	u64 over_ns;     /* spent: used nonetheless */
@@ -312,7 +317,9 @@ struct limit {
 	u32 running;     /* threads that ran then, and all that began since */
 	u32 state;       /* enum limit_state */
 	u32 keeper;      /* narrowed or low: the VM that goes on; 0: nobody */
-	u32 used_ns[DROVER_LIMIT_BINS]; /* CPU time in each half ms */
+	u32 oldest;      /* entry of the record */
+	u32 next;        /* one after the newest */
+	struct limit_use record[DROVER_LIMIT_RECORD];
 };
 
 /* Set once, before the scheduler starts. */
@@ -391,7 +398,7 @@ _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code
 _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 1112, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 2136, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 160, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
