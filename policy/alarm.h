@@ -100,8 +100,7 @@ static __always_inline void alarm_end(struct drover *d, u64 now_ns)
 	alarm_set(d, now_ns);
 }
 
-/* Then, or sooner, idle pCPUs ask again. It is rarely wanted: what should have gone off is mended.
- */
+/* Then, or sooner, idle pCPUs ask again. Rare: what should have gone off is mended, too. */
 static __always_inline void alarm_rouse_at(struct drover *d, u64 at_ns, u64 now_ns)
 {
 	u64 set_ns = d->rouse_at_ns;

@@ -344,19 +344,17 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 
 /* --- held and let go --- */
 
-/* Take their pCPUs from its threads. */
+/*
+ * Take their pCPUs from its threads. All are asked: one that just stops is not counted as running
+ * any more and still stands there, and who looked for as many as run would miss another.
+ */
 CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
-	u32 left = share_nr_running(vm_at(d, slot));
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (!left)
-			break;
-		if (pcpu_at(d, i)->running_slot != slot)
-			continue;
-		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
-		left--;
+		if (pcpu_at(d, i)->running_slot == slot)
+			ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
 	}
 	return 0;
 }
@@ -392,7 +390,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
 	waiting_settle_cells(d, slot);
-	if (hold)
+	if (hold && share_nr_running(vm))
 		limit_stop(d, slot);
 	return 0;
 }

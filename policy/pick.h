@@ -500,7 +500,8 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	    !pick_is_held(d, pcpu, tournament_slot(first)))
 		return PICKED_NONE;
 	if (pick_due(d, pcpu, home,
-		     due ? reserve_key(d, running, running_slot) : TOURNAMENT_NOBODY))
+		     due ? reserve_key(running, running_slot, pcpu_at(d, pcpu)->asked_ns) :
+			   TOURNAMENT_NOBODY))
 		return PICKED_WAITING;
 	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),
 				     pick_own_key(d, pcpu)))

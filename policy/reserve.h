@@ -139,16 +139,11 @@ static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 }
 
 /* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */
-static __always_inline u64 reserve_key_at(struct vm *vm, u32 slot, u64 now_ns)
+static __always_inline u64 reserve_key(struct vm *vm, u32 slot, u64 now_ns)
 {
 	if (!vm->reserve_inverse || vm->at_limit)
 		return TOURNAMENT_NOBODY;
 	return tournament_key(reserve_tag_now_ns(vm, now_ns), slot);
-}
-
-static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot)
-{
-	return reserve_key_at(vm, slot, ground_now_ns(d));
 }
 
 /*
@@ -181,7 +176,8 @@ CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 	if (vm->reserve_inverse == before)
 		return 0;
 	for_each_index(i, 0, d->params.nr_cells)
-		reserve_settle(d, i, slot, TOURNAMENT_NOBODY, reserve_key(d, vm, slot));
+		reserve_settle(d, i, slot, TOURNAMENT_NOBODY,
+			       reserve_key(vm, slot, ground_now_ns(d)));
 	return 0;
 }
 
@@ -207,7 +203,7 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 
 		if (tournament_before(last, key))
 			break;
-		fresh = reserve_key_at(vm_at(d, slot), slot, now_ns);
+		fresh = reserve_key(vm_at(d, slot), slot, now_ns);
 		if (!tournament_before(key, fresh))
 			break;
 		reserve_settle(d, cell_index, slot, key, fresh);
