@@ -124,18 +124,16 @@ static __always_inline u64 reserve_tag_now_ns(struct vm *vm, u64 now_ns)
 	return vm->reserve_tag_ns + reserve_span_ns(vm, share_uncharged_ns(vm, now_ns));
 }
 
-/* For how long the VM has been due; < 0: it is not. */
-static __always_inline s64 reserve_overdue_ns(struct drover *d, struct vm *vm)
+/* For how long the VM, which has a reservation, has been due; < 0: it is not. */
+static __always_inline s64 reserve_overdue_ns(struct vm *vm, u64 now_ns)
 {
-	u64 now_ns = ground_now_ns(d);
-
 	return (s64)(now_ns - reserve_tag_now_ns(vm, now_ns));
 }
 
 /* Is the VM to be served before any by shares? */
 static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
 {
-	return vm->reserve_inverse && reserve_overdue_ns(d, vm) >= 0;
+	return vm->reserve_inverse && reserve_overdue_ns(vm, ground_now_ns(d)) >= 0;
 }
 
 /* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */

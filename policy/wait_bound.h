@@ -108,7 +108,8 @@ CHECKED_APART bool wait_bound_serve_turn(THE_DROVER, u32 pcpu, u32 cell_index, u
 	cell->turns[at] = served ? turns - 1 : 0;
 	if (served)
 		pcpu_at(d, pcpu)->begins_turn = 1;
-	else
+	/* Left where turns stand, its leaf would hide those of others from who looks for one. */
+	if (!cell->turns[at])
 		waiting_settle(d, cell_index, slot);
 	return served;
 }

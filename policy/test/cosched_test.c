@@ -427,6 +427,27 @@ static void half_a_gang_is_better_than_none(void)
 		     (uint64_t)(kernel_cpu_time_ns(g, 1) / MS));
 }
 
+/* By shares nobody ever gives it a pCPU: what it is promised calls the seven it lacks. */
+static void one_whose_vcpus_start_together_has_its_reservation(void)
+{
+	for (u32 mode = COSCHED_STRICT; mode <= COSCHED_GANG; mode++) {
+		u64 had_ns;
+
+		g = fake_ground(16, 1);
+		kernel_busy_vm(g, 1, 8, 512);
+		cosched_set_mode(&g->d, g->slot_of[1], mode);
+		kernel_vm(g, 1)->reservation_mcpu = 750;
+		kernel_settle_vm(g, 1);
+		kernel_busy_vm(g, 2, 15, 1000000);
+		kernel_run(g, SECOND);
+		had_ns = kernel_cpu_time_ns(g, 1);
+		kernel_run(g, 4 * SECOND);
+		had_ns = kernel_cpu_time_ns(g, 1) - had_ns;
+		CHECK_SAYING(had_ns > 2950 * MS, "mode %u: %" PRIu64 " ms", mode,
+			     (uint64_t)(had_ns / MS));
+	}
+}
+
 /* pCPU 0 belongs to a task of the host for now, pCPU 1 becomes free; gangs need both. */
 static void gangs_that_are_held(u32 nr_cells, u32 nr_gangs)
 {
@@ -694,6 +715,7 @@ int main(void)
 	RUN(skew_stays_within_its_bound);
 	RUN(nothing_is_held_beyond_100_ms);
 	RUN(half_a_gang_is_better_than_none);
+	RUN(one_whose_vcpus_start_together_has_its_reservation);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);

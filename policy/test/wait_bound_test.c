@@ -236,6 +236,19 @@ static void turns_are_not_given_to_who_is_served_anyway(void)
 	}
 }
 
+/* Whoever had its turn stood there as if it were owed another, before a VM owed one and unseen. */
+static void turns_of_several_come_before_a_reservation(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 1000);
+	kernel_vm(g, 1)->reservation_mcpu = 1000;
+	kernel_settle_vm(g, 1);
+	kernel_busy_vm(g, 2, 4, 1000);
+	kernel_busy_vm(g, 3, 1, 1000);
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS + 4 * 8 * MS);
+}
+
 /* What could not be taken is on its way: its turn must not keep others from theirs. */
 static void a_turn_that_cannot_be_taken_is_dropped(void)
 {
@@ -300,6 +313,7 @@ int main(void)
 	RUN(turns_come_as_often_while_threads_leave);
 	RUN(no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much);
 	RUN(turns_are_not_given_to_who_is_served_anyway);
+	RUN(turns_of_several_come_before_a_reservation);
 	RUN(a_turn_that_cannot_be_taken_is_dropped);
 	RUN(who_is_far_behind_the_clock_does_not_starve_a_forgiven_vm);
 	RUN(ordinary_shares_are_not_bent);
