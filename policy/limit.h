@@ -766,11 +766,14 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 	return 0;
 }
 
-/* Pools have changed. */
+/* Pools have changed. What was left of other limits says nothing of these: who begins looks. */
 static __always_inline void limit_note_all(struct drover *d)
 {
 	u32 i;
 
+	for_each_index(i, 0, d->nr_pools_limited)
+		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->left_ns =
+			0;
 	for_each_index(i, 1, d->slots_in_use) {
 		if (vm_at(d, i)->state == VM_LIVE)
 			limit_note(d, i);

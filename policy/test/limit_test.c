@@ -292,6 +292,23 @@ static void a_limit_that_changes_while_it_holds(void)
 	CHECK(!g->d.nr_capped && !g->d.nr_at_limit && g->next_alarm_ns == NEVER);
 }
 
+/* What was left of 300 % is not left of 2 %: all four would run for a ms before anybody looked. */
+static void a_pool_whose_limit_is_lowered_while_it_sleeps(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	a_pool(1, 0, 3000);
+	into_pool(1, 1);
+	for (u32 i = 0; i < 4; i++) {
+		g->task[i].burst_ns = g->task[i].burst_left_ns = 20 * MS;
+		g->task[i].sleep_ns = 200 * MS;
+	}
+	kernel_run(g, 120 * MS);
+	CHECK(!share_nr_running(kernel_vm(g, 1)));
+	a_pool(1, 0, 20);
+	check_limit(1, 1, 20, WANTS_LESS);
+}
+
 static void a_vm_that_goes_while_it_is_held(void)
 {
 	struct books_before before = {};
@@ -457,6 +474,7 @@ int main(void)
 	RUN(as_little_is_left_one_vm_of_a_pool_goes_on);
 	RUN(of_limits_above_each_other_all_hold);
 	RUN(a_limit_that_changes_while_it_holds);
+	RUN(a_pool_whose_limit_is_lowered_while_it_sleeps);
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
 	RUN(confined_vcpus_are_held_too);
