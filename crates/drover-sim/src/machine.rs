@@ -54,6 +54,8 @@ pub struct Task {
     pub slice_ns: u64,
     /// Since when it is ready, while it is.
     pub ready_since_ns: u64,
+    /// It was killed, and has run since: it is on its way out for good (the kernel's PF_EXITING).
+    pub leaving: bool,
 }
 
 /// A physical CPU.
@@ -182,6 +184,7 @@ impl Machine {
             accounted_ns: 0,
             slice_ns: 0,
             ready_since_ns: 0,
+            leaving: false,
         });
         (self.tasks.len() - 1) as TaskId
     }

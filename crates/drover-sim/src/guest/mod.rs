@@ -249,12 +249,14 @@ impl Guests {
         m.tasks[task as usize].in_kvm_run = false;
         m.events.cancel(timer_source(&m.pcpus, task));
         if running {
+            m.tasks[task as usize].leaving = true;
             self.spend_on(m, task, Mode::Dying, m.costs.exit_thread_ns);
         }
     }
 
     /// The vCPU begins to run on the pCPU: it was scheduled in.
     pub fn enter(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        m.tasks[task as usize].leaving = self.vcpus[task as usize].mode == Mode::Dying;
         if !self.vcpus[task as usize].ipis.is_empty() {
             self.answer(m, cpu, task);
         }

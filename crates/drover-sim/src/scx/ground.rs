@@ -100,10 +100,11 @@ extern "C" fn ground_may_run_on(d: *mut Drover, task: TaskPointer, pcpu: u32) ->
     m.may_run_on(number(task), pcpu)
 }
 
-/// Whoever is killed here is queued by the policy as any other.
 #[unsafe(no_mangle)]
-extern "C" fn ground_is_leaving(_: *mut Drover, _: TaskPointer) -> bool {
-    false
+extern "C" fn ground_is_leaving(d: *mut Drover, task: TaskPointer) -> bool {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.tasks[number(task) as usize].leaving
 }
 
 #[unsafe(no_mangle)]

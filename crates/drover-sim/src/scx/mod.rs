@@ -135,6 +135,17 @@ impl Scx {
         }
     }
 
+    /// The ready task, not just woken, needs a queue. Where one goes that is leaving, nobody is asked.
+    fn enqueue(&mut self, m: &mut Machine, task: TaskId) {
+        let Task { leaving, pcpu, .. } = m.tasks[task as usize];
+        if leaving {
+            m.tasks[task as usize].slice_ns = DEFAULT_SLICE_NS;
+            self.queues.insert_local(m, task, pcpu, false);
+        } else {
+            self.policy.enqueue(m, &mut self.queues, task, false, false);
+        }
+    }
+
     fn stopping(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         self.policy.stopping(m, &mut self.queues, cpu, task);
         if !self.queues.found.is_empty() {
@@ -265,7 +276,7 @@ impl Class for Scx {
 
     fn put(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         self.stopping(m, cpu, task);
-        self.policy.enqueue(m, &mut self.queues, task, false, false);
+        self.enqueue(m, task);
     }
 
     fn set(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
@@ -358,7 +369,7 @@ impl Class for Scx {
         self.stopping(m, cpu, task);
         let to = m.allowed(task).next_common(&m.online, 0).unwrap_or(cpu);
         m.tasks[task as usize].pcpu = to;
-        self.policy.enqueue(m, &mut self.queues, task, false, false);
+        self.enqueue(m, task);
     }
 
     fn confine(&mut self, m: &mut Machine, task: TaskId) {
@@ -373,7 +384,7 @@ impl Class for Scx {
                 let to = m.allowed(task).next_common(&m.online, 0).unwrap_or(here);
                 m.tasks[task as usize].pcpu = to;
             }
-            self.policy.enqueue(m, &mut self.queues, task, false, false);
+            self.enqueue(m, task);
         }
     }
 
