@@ -20,7 +20,7 @@
  * vCPUs next; when not, the pCPU chooses as if the VM were not there. Because all
  * pCPUs choose anew in each round, the least served VM finds all of them free at the
  * beginning of its turn. It is the VM that is charged, so what a stopped VM does not
- * get keeps it the least served: stopped time is paid back.
+ * get keeps it the least served, and what is reserved for it due: stopped time is paid back.
  *
  * Nothing is held for longer than hold_max (50 ms): a sibling may be pinned beside
  * a crowd, or stopped by a debugger, or others may be owed too many pCPUs all the time,
@@ -254,7 +254,7 @@ static __always_inline bool cosched_comes_before(struct drover *d, struct vm *vm
 }
 
 /*
- * Could the pCPU be called to the VM? It rests, or runs one that has received more and
+ * Could the pCPU be called to the VM? It rests, or runs one that comes after it and
  * either has not chosen in this round yet or has been given to the VM in it: one that is
  * wider than the host is stopped and started again in mid-round, others of it in turn.
  */
