@@ -11,6 +11,7 @@ pub mod entitlement;
 pub mod expect;
 pub mod histogram;
 mod nearest;
+pub mod params;
 pub mod percent;
 pub mod resolve;
 pub mod results;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each VM is guaranteed now: [`drover_core::delay`], from what is known of the host and its VMs.
 
-use crate::params::Params;
 use crate::plan::{Plan, PlannedVm};
 use crate::scheduler::KernelVm;
 use crate::topology::{cpus_of_thread, online_cpus};
 use anyhow::{Context, Result};
 use drover_core::delay::{self, Delay, guaranteed};
+use drover_core::params::Params;
 use nix::time::{ClockId, clock_getres};
 use std::fs;
 use std::path::Path;

@@ -16,7 +16,6 @@ pub mod kernel;
 pub mod meter;
 pub mod names;
 pub mod orders;
-pub mod params;
 pub mod plan;
 pub mod scheduler;
 pub mod serve;

@@ -13,9 +13,9 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, ProgramMut};
 
 use crate::farewell::Farewell;
-use crate::params::Params;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
+use drover_core::params::Params;
 
 const VM_LIVE: u32 = 1;
 /// vCPUs of one VM that can have books.

@@ -15,10 +15,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::control::Listener;
 use crate::delays::Delays;
-use crate::params::Params;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
 use crate::topology::{CellLevel, Topology, online_cpus};
+use drover_core::params::Params;
 
 /// How often the daemon looks for VMs that came or went, for changed settings and for its own end.
 const LOOK_INTERVAL_MS: u16 = 200;

@@ -2,10 +2,10 @@
 //! The steward before a scheduler that only notes what it is told.
 
 use super::*;
-use crate::params::Params;
 use crate::scheduler::{KernelVcpu, KernelVm};
 use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
+use drover_core::params::Params;
 use drover_core::settings::{PoolId, PoolSettings, VmSettings};
 use drover_core::tree::PoolChange;
 use std::cell::{Cell, RefCell};

@@ -88,7 +88,7 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     let m = Machine::new(Topology::of(&host), Costs::default(), tasks as usize);
     let mut tunables = Tunables { vtime_ns: script.vtime_ns, ..Tunables::default() };
     if planted == Some(Planted::HoldsForEver) {
-        tunables.hold_max_ns = u64::MAX / 4;
+        tunables.params.hold_max_ns = u64::MAX / 4;
     }
     let mut class = Scx::new(&m, &tunables).expect("hosts are drawn within the policy's tables");
     class.queues.planted = planted;

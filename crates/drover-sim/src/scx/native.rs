@@ -31,24 +31,8 @@ pub type TaskPointer = *mut c_void;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
-    /// How long a thread runs before it is asked again.
-    pub slice_ns: u64,
-    /// CPU time a VM may save up by sleeping.
-    pub wake_credit_ns: u64,
-    /// CPU time a VM may be owed, for each of its threads.
-    pub claim_bound_ns: u64,
-    /// CPU time a waking VM must be owed more than a running one to preempt it.
-    pub preempt_gain_ns: u64,
-    /// Virtual time a VM of another cell must be behind to be worth a migration.
-    pub steal_gain_ns: u64,
-    /// No ready VM waits longer than this, whatever the shares.
-    pub wait_bound_ns: u64,
-    /// How far the vCPUs of a VM may drift apart before a co-stop.
-    pub skew_max_ns: u64,
-    /// No VM waits longer for its vCPUs to start together.
-    pub hold_max_ns: u64,
-    /// How often it is asked which VMs need their vCPUs together.
-    pub judge_window_ns: u64,
+    /// What does not depend on the host.
+    pub given: drover_core::params::Params,
     /// Number of pCPUs.
     pub nr_pcpus: u32,
     /// Number of cells.

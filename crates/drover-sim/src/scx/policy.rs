@@ -8,50 +8,17 @@ use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{Machine, TaskId};
 use crate::policy_cost::Meter;
-use drover_core::delay;
 use drover_core::settings::PoolSettings;
+use drover_core::{delay, params};
 use std::time::Instant;
 
-/// What crates/drover-host sets before the scheduler starts, with the same defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a run of the policy begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tunables {
-    /// How long a thread runs before it is asked again.
-    pub slice_ns: u64,
-    /// CPU time a VM may save up by sleeping.
-    pub wake_credit_ns: u64,
-    /// CPU time a VM may be owed, for each of its threads.
-    pub claim_bound_ns: u64,
-    /// CPU time a waking VM must be owed more than a running one to preempt it.
-    pub preempt_gain_ns: u64,
-    /// Virtual time a VM of another cell must be behind to be worth a migration.
-    pub steal_gain_ns: u64,
-    /// No ready VM waits longer than this, whatever the shares.
-    pub wait_bound_ns: u64,
-    /// How far the vCPUs of a VM may drift apart before a co-stop.
-    pub skew_max_ns: u64,
-    /// No VM waits longer for its vCPUs to start together.
-    pub hold_max_ns: u64,
-    /// How often it is asked which VMs need their vCPUs together.
-    pub judge_window_ns: u64,
+    /// The policy's parameters, as the daemon sets them.
+    pub params: params::Params,
     /// Virtual time at the start: wraps like any other.
     pub vtime_ns: u64,
-}
-
-impl Default for Tunables {
-    fn default() -> Self {
-        Self {
-            slice_ns: 7_000_000,
-            wake_credit_ns: 5_000_000,
-            claim_bound_ns: 32_000_000,
-            preempt_gain_ns: 250_000,
-            steal_gain_ns: 8_000_000,
-            wait_bound_ns: 1_000_000_000,
-            skew_max_ns: 3_000_000,
-            hold_max_ns: 50_000_000,
-            judge_window_ns: 50_000_000,
-            vtime_ns: 0,
-        }
-    }
 }
 
 /// The weight of a thread of nice 0.
@@ -93,19 +60,7 @@ impl Policy {
         let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
         let policy =
             Self { drover: Room::of(1, drover), threads, tunables: *tunables, meter: None };
-        let params = Params {
-            slice_ns: tunables.slice_ns,
-            wake_credit_ns: tunables.wake_credit_ns,
-            claim_bound_ns: tunables.claim_bound_ns,
-            preempt_gain_ns: tunables.preempt_gain_ns,
-            steal_gain_ns: tunables.steal_gain_ns,
-            wait_bound_ns: tunables.wait_bound_ns,
-            skew_max_ns: tunables.skew_max_ns,
-            hold_max_ns: tunables.hold_max_ns,
-            judge_window_ns: tunables.judge_window_ns,
-            nr_pcpus: pcpus,
-            nr_cells,
-        };
+        let params = Params { given: tunables.params, nr_pcpus: pcpus, nr_cells };
         // SAFETY: `at(0)` is a zeroed struct drover; pCPU numbers are within its table.
         unsafe {
             native::sim_set_params(policy.drover.at(0), &params);
@@ -117,24 +72,24 @@ impl Policy {
         Ok((policy, queues))
     }
 
-    /// See [`Tunables`].
+    /// See [`params::Params`].
     pub fn slice_ns(&self) -> u64 {
-        self.tunables.slice_ns
+        self.tunables.params.slice_ns
     }
 
-    /// See [`Tunables`].
+    /// See [`params::Params`].
     pub fn hold_max_ns(&self) -> u64 {
-        self.tunables.hold_max_ns
+        self.tunables.params.hold_max_ns
     }
 
-    /// See [`Tunables`].
+    /// See [`params::Params`].
     pub fn wait_bound_ns(&self) -> u64 {
-        self.tunables.wait_bound_ns
+        self.tunables.params.wait_bound_ns
     }
 
     /// What of that host decides how long VMs wait.
     pub fn delay_host(&self, m: &Machine) -> delay::Host {
-        let Tunables { slice_ns, wait_bound_ns, hold_max_ns, .. } = self.tunables;
+        let params::Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = self.tunables.params;
         delay::Host {
             pcpus: m.online.count(),
             cells: m.topology.llcs.len() as u32,
@@ -473,31 +428,5 @@ impl Policy {
     pub fn check_tournament(&mut self, m: &mut Machine, queues: &mut Queues, cell: u32) -> u32 {
         // SAFETY: see `start`.
         self.call(m, queues, 0, |d| unsafe { native::sim_check_tournament(d, cell) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_defaults_are_those_of_the_kernels_loader() {
-        let loader = include_str!("../../../drover-host/src/params.rs");
-        let ours = Tunables::default();
-        for (name, ns) in [
-            ("slice_ns", ours.slice_ns),
-            ("wake_credit_ns", ours.wake_credit_ns),
-            ("claim_bound_ns", ours.claim_bound_ns),
-            ("preempt_gain_ns", ours.preempt_gain_ns),
-            ("steal_gain_ns", ours.steal_gain_ns),
-            ("wait_bound_ns", ours.wait_bound_ns),
-            ("skew_max_ns", ours.skew_max_ns),
-            ("hold_max_ns", ours.hold_max_ns),
-            ("judge_window_ns", ours.judge_window_ns),
-        ] {
-            let plain = loader.replace('_', "");
-            let line = format!("{}: {ns},", name.replace('_', ""));
-            assert!(plain.contains(&line), "{name} = {ns} is not what drover-host sets");
-        }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
+use drover_core::params::Params;
 use drover_host::check::{State, check_host};
 use drover_host::control::SOCKET_PATH;
-use drover_host::params::Params;
 use drover_host::serve::{Places, serve};
 use drover_host::sources::config_file::CONFIG_PATH;
 use drover_host::store::STATE_DIR;

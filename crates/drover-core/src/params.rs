@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policy's parameters and where their defaults come from.
+//! The policy's parameters and where their defaults come from: for the kernel and for the simulator.
 
-/// Set once, before the scheduler starts. Times in nanoseconds.
+/// Set once, before the scheduler starts. Times in nanoseconds. Laid out as the beginning of the policy's
+/// `struct params` (policy/types.h).
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
     /// How long a thread runs before it is asked again. The kernel ends slices at its tick (4 ms
