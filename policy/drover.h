@@ -175,6 +175,11 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
+	/* Put out, it would be next here, or, where nobody is, stand beside a pCPU that rests. */
+	if (t && ground_is_leaving(d, task)) {
+		ground_set_slice(d, task, d->params.slice_ns);
+		return;
+	}
 	first = d->nr_together && round_notice(d, at);
 	stopped =
 		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));

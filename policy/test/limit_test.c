@@ -449,15 +449,34 @@ static void who_leaves_is_not_put_out(void)
 		g = fake_ground(1, 1);
 		kernel_busy_vm(g, 1, 2, 0);
 		kernel_settle(g);
-		for (u32 i = 0; i < 2; i++)
-			g->task[i].leaving = leaves;
 		g->pcpu[0].current->slice_ns = 0;
 		kernel_pick(g, 0);
 		CHECK(g->pcpu[0].next);
+		for (u32 i = 0; i < 2; i++)
+			g->task[i].leaving = leaves;
 		kernel_vm(g, 1)->at_limit = 1;
 		g->nr_preempts = 0;
 		kernel_switch(g, 0);
 		CHECK_EQ(g->nr_preempts, !leaves);
+	}
+}
+
+/* Nobody is asked where it goes, and nobody tells the pCPU that it stands there. */
+static void who_leaves_goes_on_although_its_vm_may_not(void)
+{
+	for (u32 leaves = 0; leaves <= 1; leaves++) {
+		struct task_struct *current;
+
+		g = fake_ground(1, 1);
+		kernel_busy_vm(g, 1, 1, 0);
+		kernel_settle(g);
+		current = g->pcpu[0].current;
+		current->leaving = leaves;
+		kernel_vm(g, 1)->at_limit = 1;
+		current->slice_ns = 0;
+		kernel_pick(g, 0);
+		CHECK_EQ(current->slice_ns != 0, leaves);
+		CHECK_EQ(g->pcpu[0].switching, !leaves);
 	}
 }
 
@@ -484,5 +503,6 @@ int main(void)
 	RUN(without_limits_nothing_is_looked_at);
 	RUN(an_alarm_goes_off_when_it_is_due_and_not_before);
 	RUN(who_leaves_is_not_put_out);
+	RUN(who_leaves_goes_on_although_its_vm_may_not);
 	return check_done();
 }

@@ -58,8 +58,9 @@ mod tests {
     }
 
     #[test]
-    fn any_cpu_does_between_1_and_1000_loops_per_us() {
+    fn any_cpu_does_between_1_and_10_000_loops_per_us() {
         let rate = loops_per_ms();
-        assert!((1_000..=1_000_000).contains(&rate), "{rate}");
+        // A loop is 31 instructions: CPUs that fuse them have been seen to do 1300.
+        assert!((1_000..=10_000_000).contains(&rate), "{rate}");
     }
 }
