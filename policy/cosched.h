@@ -236,17 +236,16 @@ static __always_inline bool cosched_held_too_long(struct drover *d, struct vm *v
 }
 
 /* For how long it has been due by its reservation; < 0: it is not, or has none. */
-static __always_inline s64 cosched_overdue_ns(struct drover *d, struct vm *vm, u64 now_ns)
+static __always_inline s64 cosched_overdue_ns(struct vm *vm, u64 now_ns)
 {
-	return d->nr_reserved && vm->reserve_inverse ? reserve_overdue_ns(vm, now_ns) : -1;
+	return vm->reserve_inverse ? reserve_overdue_ns(vm, now_ns) : -1;
 }
 
 /* Does the VM come before the one that runs, by reservation, then by shares, as in a pick? */
-static __always_inline bool cosched_comes_before(struct drover *d, struct vm *vm,
-						 struct vm *running, u64 now_ns)
+static __always_inline bool cosched_comes_before(struct vm *vm, struct vm *running, u64 now_ns)
 {
-	s64 mine_ns = cosched_overdue_ns(d, vm, now_ns);
-	s64 theirs_ns = cosched_overdue_ns(d, running, now_ns);
+	s64 mine_ns = cosched_overdue_ns(vm, now_ns);
+	s64 theirs_ns = cosched_overdue_ns(running, now_ns);
 
 	if (mine_ns >= 0 || theirs_ns >= 0)
 		return mine_ns >= theirs_ns;
@@ -271,7 +270,7 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 	/* One that its limit lets go again, or that was held too long, waits for no round. */
 	may_choose = p->round != d->round || p->round_slot == slot || vm->capped ||
 		     cosched_held_too_long(d, vm, now_ns);
-	return may_choose && cosched_comes_before(d, vm, vm_at(d, p->running_slot), now_ns);
+	return may_choose && cosched_comes_before(vm, vm_at(d, p->running_slot), now_ns);
 }
 
 /* How many pCPUs besides `at` could be called. */

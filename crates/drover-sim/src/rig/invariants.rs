@@ -167,7 +167,7 @@ impl Invariants {
     /// processes of the host count as one VM. Who is confined or freed as he waits waits anew,
     /// elsewhere. No thread at all waits as long as the kernel's watchdog suffers.
     fn nobody_waits_too_long(&self, sim: &Sim<Scx>) -> Result<(), String> {
-        let bound_ns = sim.class.policy.wait_bound_ns();
+        let bound_ns = sim.class.policy.params().wait_bound_ns;
         let m = &sim.m;
         let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
         let of_cell = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;

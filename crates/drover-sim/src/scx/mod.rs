@@ -156,7 +156,7 @@ impl Scx {
 
 impl Class for Scx {
     fn start(&mut self, m: &mut Machine) {
-        let at_ns = m.now_ns + self.policy.wait_bound_ns() / 8;
+        let at_ns = m.now_ns + self.policy.params().wait_bound_ns / 8;
         m.events.set(CLASS_TIMER, at_ns);
         self.policy.start(m, &mut self.queues);
     }
@@ -230,7 +230,7 @@ impl Class for Scx {
         match idle {
             Some(cpu) if may_begin => {
                 m.counts.migrations += u64::from(cpu != last);
-                m.tasks[task as usize].slice_ns = self.policy.slice_ns();
+                m.tasks[task as usize].slice_ns = self.policy.params().slice_ns;
                 self.queues.insert_local(m, task, cpu, false);
             }
             _ => {
@@ -315,7 +315,7 @@ impl Class for Scx {
             _ => self.policy.check_wait_bounds(m, &mut self.queues),
         }
         let late_ns = std::mem::take(&mut self.timer_late_ns);
-        m.events.set(CLASS_TIMER, m.now_ns + self.policy.wait_bound_ns() / 8 + late_ns);
+        m.events.set(CLASS_TIMER, m.now_ns + self.policy.params().wait_bound_ns / 8 + late_ns);
     }
 
     fn counters(&self, m: &Machine, vm: u32) -> Option<VmCounters> {

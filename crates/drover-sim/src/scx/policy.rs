@@ -72,24 +72,14 @@ impl Policy {
         Ok((policy, queues))
     }
 
-    /// See [`params::Params`].
-    pub fn slice_ns(&self) -> u64 {
-        self.tunables.params.slice_ns
-    }
-
-    /// See [`params::Params`].
-    pub fn hold_max_ns(&self) -> u64 {
-        self.tunables.params.hold_max_ns
-    }
-
-    /// See [`params::Params`].
-    pub fn wait_bound_ns(&self) -> u64 {
-        self.tunables.params.wait_bound_ns
+    /// With what it runs.
+    pub fn params(&self) -> &params::Params {
+        &self.tunables.params
     }
 
     /// What of that host decides how long VMs wait.
     pub fn delay_host(&self, m: &Machine) -> delay::Host {
-        let params::Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = self.tunables.params;
+        let params::Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = *self.params();
         delay::Host {
             pcpus: m.online.count(),
             cells: m.topology.llcs.len() as u32,
@@ -383,7 +373,7 @@ impl Policy {
 
     /// See [`super::Planted::TurnsClockBack`].
     pub(super) fn turn_clock_back(&mut self) {
-        let back_ns = self.vtime_now_ns().wrapping_sub(self.slice_ns());
+        let back_ns = self.vtime_now_ns().wrapping_sub(self.params().slice_ns);
         // SAFETY: as in `vm`.
         unsafe { native::sim_set_vtime(self.drover.at(0), back_ns) };
     }
