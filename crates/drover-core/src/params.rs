@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policy's parameters and where their defaults come from: for the kernel and for the simulator.
 
+/// How often the daemon looks for VMs that came or went, for changed settings and for its own end.
+pub const DAEMON_LOOK_MS: u16 = 200;
+
 /// Set once, before the scheduler starts. Times in nanoseconds. Laid out as the beginning of the policy's
 /// `struct params` (policy/types.h).
 #[repr(C)]

@@ -113,7 +113,8 @@ fn unknown_keys_and_words() {
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
-             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick, own_wakeups_per_s, own_work_us",
+             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick, own_wakeups_per_s, own_work_us, \
+             round_us, costs",
         ),
         (
             "shares = 500",

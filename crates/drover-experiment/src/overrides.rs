@@ -18,6 +18,9 @@ pub struct Overrides {
     pub repeats: Option<u32>,
     /// Measured time of each run, s.
     pub duration_s: Option<f64>,
+    /// Whether nothing is recorded over time, for whoever asks for totals only: each sample takes CPU
+    /// time and two context switches.
+    pub totals_only: bool,
 }
 
 impl Overrides {
@@ -42,6 +45,9 @@ impl Overrides {
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         scenario.repeats = self.repeats.unwrap_or(scenario.repeats);
         scenario.duration_s = self.duration_s.unwrap_or(scenario.duration_s);
+        if self.totals_only {
+            scenario.sample_ms = None;
+        }
         Ok(())
     }
 }
@@ -70,6 +76,15 @@ mod tests {
         overrides.apply(&mut changed).unwrap();
         assert_eq!((changed.schedulers, changed.repeats), (vec!["eevdf".to_owned()], 7));
         assert_eq!((changed.seed, changed.duration_s), (3, before.duration_s));
+    }
+
+    #[test]
+    fn for_totals_nothing_is_recorded_over_time() {
+        let mut sampled = Scenario { sample_ms: Some(100), ..scenario() };
+        Overrides::default().apply(&mut sampled).unwrap();
+        assert_eq!(sampled.sample_ms, Some(100));
+        Overrides { totals_only: true, ..Overrides::default() }.apply(&mut sampled).unwrap();
+        assert_eq!(sampled.sample_ms, None);
     }
 
     #[test]

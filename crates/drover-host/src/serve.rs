@@ -18,10 +18,7 @@ use crate::delays::Delays;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
 use crate::topology::{CellLevel, Topology, online_cpus};
-use drover_core::params::Params;
-
-/// How often the daemon looks for VMs that came or went, for changed settings and for its own end.
-const LOOK_INTERVAL_MS: u16 = 200;
+use drover_core::params::{DAEMON_LOOK_MS, Params};
 
 /// Where a daemon reads, keeps and listens.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +66,7 @@ pub fn serve(
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         // A signal ends the wait; so does a client. To ask for clients that are not there would
         // have the kernel make and free a socket each time.
-        if poll(&mut fds, PollTimeout::from(LOOK_INTERVAL_MS)).is_ok_and(|ready| ready > 0) {
+        if poll(&mut fds, PollTimeout::from(DAEMON_LOOK_MS)).is_ok_and(|ready| ready > 0) {
             listener.answer_all(|request| steward.answer(&scheduler, request, Instant::now()));
         }
     }

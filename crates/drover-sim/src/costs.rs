@@ -2,10 +2,11 @@
 //! What things cost on the simulated host, and where each default comes from.
 //!
 //! All times are CPU time in ns taken from whoever runs (or latency, where it says so). They do not
-//! depend on who runs beside whom: caches, hardware threads and memory have no speed model yet.
+//! depend on who runs beside whom: caches, hardware threads and memory have no speed model yet. One
+//! exception: [`Costs::in_turns`].
 
 use crate::kvm::Kvm;
-use drover_core::scenario::Host;
+use drover_core::scenario::{Cost, Host};
 
 /// The price list of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,9 @@ pub struct Costs {
     /// From the scheduler's switch to a vCPU that wakes from a halt to its guest's next
     /// instruction: interrupt injection, entry, and the guest's own handler.
     pub resume_ns: u64,
+    /// What Drover's daemon does for one VM each time it looks. Nothing by default: some 60,000
+    /// instructions five times a second are a ten-thousandth of a real CPU.
+    pub daemon_look_ns: u64,
     /// How long a hand-over of a spinlock or the opening of a barrier takes to be seen by a vCPU
     /// that spins: one transfer of a cache line between cores, 50 to 150 ns.
     pub handover_ns: u64,
@@ -59,6 +63,8 @@ pub struct Costs {
     pub spin_round_cycles: u64,
     /// Clock that turns cycles into time, where the host does not state its own.
     pub clock_mhz: u64,
+    /// pCPUs are emulated one after the other, so long each; 0: they are there all at once.
+    pub turn_ns: u64,
     /// Pause-loop exits; none: the CPU has no pause filter (as TCG).
     pub pause_loop: Option<PauseLoop>,
 }
@@ -134,11 +140,57 @@ impl PauseLoop {
 }
 
 impl Costs {
-    /// The prices of that host: its clock, where it states one.
+    /// The prices of that host: the default ones, but for what it states.
     pub fn of(host: &Host) -> Self {
-        let default = Self::default();
-        let clock_mhz = host.clock_mhz.map_or(default.clock_mhz, u64::from);
-        Self { clock_mhz, skew_tick: host.skew_tick, ..default }
+        let mut costs = Self { skew_tick: host.skew_tick, ..Self::default() };
+        if let Some(clock_mhz) = host.clock_mhz {
+            costs.clock_mhz = clock_mhz.into();
+        }
+        if let Some(round_us) = host.round_us {
+            costs.turn_ns = (u64::from(round_us) * 1000 / u64::from(host.pcpus())).max(1);
+        }
+        for &(cost, ns) in &host.costs_ns {
+            *costs.price(cost) = ns.into();
+        }
+        costs
+    }
+
+    fn price(&mut self, cost: Cost) -> &mut u64 {
+        match cost {
+            Cost::Tick => &mut self.tick_ns,
+            Cost::ContextSwitch => &mut self.context_switch_ns,
+            Cost::Interrupt => &mut self.interrupt_ns,
+            Cost::IdleExit => &mut self.idle_exit_ns,
+            Cost::Halt => &mut self.halt_ns,
+            Cost::Resume => &mut self.resume_ns,
+            Cost::DaemonLook => &mut self.daemon_look_ns,
+        }
+    }
+
+    /// These prices on a host whose pCPUs are emulated in turn, so many of which want one (at least
+    /// 1). Virtual time passes in all turns, so that whatever takes instructions takes so many times
+    /// as long; and who is interrupted notices when its turn comes, on average after half of the
+    /// others'. So it is in the lab on the exact clock (scenarios/lab-turns.toml): an otherwise equal
+    /// sleep took a VM 43, 89, 166 and 187 us of CPU time beside 0 to 3 busy pCPUs.
+    pub fn in_turns(&self, busy: u64) -> Self {
+        assert!(self.turn_ns > 0 && busy > 0);
+        let times = |ns: u64| ns * busy;
+        let others_ns = self.turn_ns * (busy - 1);
+        Self {
+            context_switch_ns: times(self.context_switch_ns),
+            tick_ns: times(self.tick_ns),
+            ipi_latency_ns: times(self.ipi_latency_ns),
+            interrupt_ns: times(self.interrupt_ns),
+            idle_exit_ns: times(self.idle_exit_ns),
+            kick_latency_ns: times(self.kick_latency_ns),
+            halt_ns: times(self.halt_ns) + others_ns,
+            resume_ns: times(self.resume_ns),
+            atomic_ns: times(self.atomic_ns),
+            exit_thread_ns: times(self.exit_thread_ns),
+            vm_exit_ns: times(self.vm_exit_ns),
+            migration_ns: times(self.migration_ns),
+            ..self.clone()
+        }
     }
 
     /// Cycles as time.
@@ -171,6 +223,7 @@ impl Default for Costs {
             kick_latency_ns: 500,
             halt_ns: 2_500,
             resume_ns: 1_500,
+            daemon_look_ns: 0,
             handover_ns: 100,
             atomic_ns: 20,
             exit_thread_ns: 20_000,
@@ -178,6 +231,7 @@ impl Default for Costs {
             migration_ns: 1_000,
             spin_round_cycles: 40,
             clock_mhz: 2_600,
+            turn_ns: 0,
             pause_loop: None,
         }
     }
@@ -198,6 +252,23 @@ mod tests {
         assert_eq!((by_steps.grown(4096), by_steps.entered(12_000)), (9096, 6000));
         let halving = PauseLoop { grow: 0, shrink: 2, ..new };
         assert_eq!((halving.grown(9000), halving.entered(9000)), (4096, 4500));
+    }
+
+    #[test]
+    fn a_host_states_its_own_prices_and_those_of_turns_grow_with_who_wants_one() {
+        let costs_ns = Cost::KEYS.iter().zip(1..).map(|(&(_, cost), ns)| (cost, ns)).collect();
+        let host = Host { cores: 4, round_us: Some(50), costs_ns, ..Host::default() };
+        let costs = Costs::of(&host);
+        let stated = |costs: &Costs| {
+            let woken = [costs.idle_exit_ns, costs.halt_ns, costs.resume_ns];
+            [[costs.tick_ns, costs.context_switch_ns, costs.interrupt_ns], woken]
+        };
+        assert_eq!((stated(&costs), costs.daemon_look_ns), ([[1, 2, 3], [4, 5, 6]], 7));
+        assert_eq!(costs.turn_ns, 12_500);
+        assert_eq!(costs.in_turns(1), costs);
+        assert_eq!(stated(&costs.in_turns(3)), [[3, 6, 9], [12, 15 + 2 * 12_500, 18]]);
+        assert_eq!(costs.in_turns(3).ipi_latency_ns, 3 * costs.ipi_latency_ns);
+        assert_eq!(Costs::of(&Host::default()), Costs::default());
     }
 
     #[test]

@@ -76,6 +76,10 @@ pub struct Pcpu {
     /// From when on the task running here gets work done; before, it pays for switches and
     /// interrupts.
     pub work_from_ns: u64,
+    /// Whoever runs here counts what it pays as time it got: its step does not take longer for it.
+    pub pays_in_step: bool,
+    /// What it has paid so since its work was last settled.
+    pub paid_ns: u64,
     /// Since when it is idle, while it is.
     pub idle_since_ns: u64,
     /// Idle time up to then.
@@ -124,8 +128,12 @@ pub struct Machine {
     pub idle: IdleCpus,
     /// Who shares what.
     pub topology: Topology,
-    /// What things cost.
+    /// What things cost now.
     pub costs: Costs,
+    /// ... and while one pCPU is busy at most: not the same where pCPUs are emulated in turn.
+    costs_alone: Costs,
+    /// So many times as long as it says does a guest's work take now.
+    pub slowness: u64,
     /// What happened, counted.
     pub counts: Counts,
     /// Those to wake when the present event is done.
@@ -148,6 +156,8 @@ impl Machine {
             preempted: false,
             online: true,
             work_from_ns: 0,
+            pays_in_step: false,
+            paid_ns: 0,
             idle_since_ns: 0,
             idle_ns: 0,
         };
@@ -162,7 +172,9 @@ impl Machine {
             online: CpuSet::all(pcpus),
             idle: IdleCpus::all(&topology),
             topology,
-            costs,
+            costs: costs.clone(),
+            costs_alone: costs,
+            slowness: 1,
             counts: Counts::default(),
             to_wake: Vec::new(),
             trace: Trace::default(),
@@ -241,15 +253,48 @@ impl Machine {
         pcpu.idle_ns + if idle { self.now_ns - pcpu.idle_since_ns } else { 0 }
     }
 
+    /// From now on the pCPU has somebody to run, or nobody.
+    pub fn set_busy(&mut self, cpu: u32, busy: bool) {
+        if busy {
+            self.busy.insert(cpu);
+        } else {
+            self.busy.remove(cpu);
+        }
+        if self.costs_alone.turn_ns > 0 {
+            self.slowness = self.busy.count().max(1).into();
+            self.costs = self.costs_alone.in_turns(self.slowness);
+        }
+    }
+
+    /// How long from now until a pCPU's turn comes, and it notices that it is interrupted: anything
+    /// up to the turns of the others.
+    fn turn_wait_ns(&self) -> u64 {
+        let others_ns = self.costs.turn_ns * (self.slowness - 1);
+        mix(self.now_ns) % (others_ns + 1)
+    }
+
+    /// How late a timer of the scheduler's is: its pCPU's turn must come, and its handler get to it.
+    /// Where there are no turns, that is part of what the kicks it gives take.
+    pub fn timer_late_ns(&self) -> u64 {
+        match self.costs.turn_ns {
+            0 => 0,
+            _ => self.turn_wait_ns() + self.costs.interrupt_ns,
+        }
+    }
+
     /// Takes CPU time from whoever runs there.
     pub fn charge(&mut self, cpu: u32, cost_ns: u64) {
-        if self.pcpus[cpu as usize].current == NOBODY {
+        let pcpu = &mut self.pcpus[cpu as usize];
+        if pcpu.current == NOBODY {
             return;
         }
-        let pcpu = &mut self.pcpus[cpu as usize];
         // Shifts what has been done so far, too: it is the same sum.
         pcpu.work_from_ns += cost_ns;
-        self.events.delay(step_source(cpu), cost_ns);
+        if pcpu.pays_in_step {
+            pcpu.paid_ns += cost_ns;
+        } else {
+            self.events.delay(step_source(cpu), cost_ns);
+        }
     }
 
     /// Makes the pCPU pick anew: at once if it is this one, else when the interrupt gets there.
@@ -274,7 +319,7 @@ impl Machine {
     fn interrupt(&mut self, cpu: u32, extra_ns: u64) {
         let there = cpu != self.this_cpu;
         let idle = there && self.pcpus[cpu as usize].current == NOBODY;
-        let latency_ns = if there { self.costs.ipi_latency_ns } else { 0 }
+        let latency_ns = if there { self.costs.ipi_latency_ns + self.turn_wait_ns() } else { 0 }
             + if idle { self.costs.idle_exit_ns } else { 0 }
             + extra_ns;
         self.events.set_if_sooner(interrupt_source(&self.pcpus, cpu), self.now_ns + latency_ns);

@@ -186,8 +186,9 @@ impl<C: Class> Sim<C> {
     }
 
     fn tick(&mut self) {
-        if self.m.costs.skew_tick {
-            let cpu = (self.m.now_ns % self.m.costs.tick_interval_ns / self.tick_step_ns()) as u32;
+        let since_ns = self.m.now_ns % self.m.costs.tick_interval_ns;
+        if let Some(cpu) = since_ns.checked_div(self.tick_step_ns()) {
+            let cpu = cpu as u32;
             if self.m.busy.contains(cpu) {
                 self.tick_on(cpu);
             }
@@ -211,21 +212,26 @@ impl<C: Class> Sim<C> {
         });
     }
 
-    /// Skewed: so much after a pCPU ticks the next.
+    /// So much after a pCPU ticks the next: nothing, or with its turn, or skewed.
     fn tick_step_ns(&self) -> u64 {
-        (self.m.costs.tick_interval_ns / 2 / self.m.pcpus.len() as u64).max(1)
+        let costs = &self.m.costs;
+        if costs.skew_tick {
+            (costs.tick_interval_ns / 2 / self.m.pcpus.len() as u64).max(1)
+        } else {
+            costs.turn_ns
+        }
     }
 
-    /// pCPUs tick for as long as any is busy: all at the same moments or, skewed, each at its own.
+    /// pCPUs tick for as long as any is busy: all at the same moments, or each at its own.
     fn set_tick(&mut self) {
         let Some(first) = self.m.busy.next_from(0) else { return };
         let interval_ns = self.m.costs.tick_interval_ns;
         let (turn, since_ns) = (self.m.now_ns / interval_ns, self.m.now_ns % interval_ns);
-        if !self.m.costs.skew_tick {
+        let step_ns = self.tick_step_ns();
+        if step_ns == 0 {
             self.m.events.set(TICK, (turn + 1) * interval_ns);
             return;
         }
-        let step_ns = self.tick_step_ns();
         let later = (since_ns / step_ns + 1).min(self.m.pcpus.len() as u64) as u32;
         let at_ns = match self.m.busy.next_from(later) {
             Some(cpu) => turn * interval_ns + u64::from(cpu) * step_ns,
@@ -372,8 +378,8 @@ impl<C: Class> Sim<C> {
             pcpu.idle_ns += now_ns - pcpu.idle_since_ns;
             self.m.idle.claim(&self.m.topology, cpu);
             let first = self.m.busy.next_from(0).is_none();
-            self.m.busy.insert(cpu);
-            if first || self.m.costs.skew_tick {
+            self.m.set_busy(cpu, true);
+            if first || self.tick_step_ns() > 0 {
                 self.set_tick();
             }
         }
@@ -399,7 +405,7 @@ impl<C: Class> Sim<C> {
         self.m.idle.insert(&self.m.topology, cpu);
         if was_busy {
             self.m.pcpus[cpu as usize].idle_since_ns = self.m.now_ns;
-            self.m.busy.remove(cpu);
+            self.m.set_busy(cpu, false);
             self.m.note(3, cpu, NOBODY);
             self.class.rest(&mut self.m, cpu);
         }
@@ -487,7 +493,7 @@ impl<C: Class> Sim<C> {
         pcpu.need_resched = true;
         pcpu.evicted = true;
         pcpu.idle_since_ns = self.m.now_ns;
-        self.m.busy.remove(cpu);
+        self.m.set_busy(cpu, false);
     }
 
     /// CPU hotplug. The last pCPU stays.

@@ -8,9 +8,11 @@ use drover_sim::scenario::{Options, Outcome, run_scenario};
 use std::path::PathBuf;
 
 fn scenario(name: &str) -> Scenario {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name);
-    let text = std::fs::read_to_string(&path).unwrap();
-    Scenario::parse(&text, name).unwrap()
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let read = |name: &str| {
+        std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+    };
+    Scenario::parse_with(&read(name).unwrap(), name, &read).unwrap()
 }
 
 fn run(scenario: &Scenario, options: &Options) -> Outcome {
@@ -26,6 +28,37 @@ fn what_scenarios_expect_of_drover_holds() {
             assert_eq!(row.verdict, Verdict::Pass, "{name}: {row:?}");
         }
     }
+}
+
+#[test]
+fn costs_grow_with_the_pcpus_that_are_emulated_in_turn() {
+    let scenario = scenario("lab-turns.toml");
+    let outcome = run(&scenario, &Options::default());
+    for row in evaluate(&scenario.expects, &outcome.results) {
+        assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
+    }
+    // A switch, a way out and a way back each time, with a tick now and then.
+    let alone = &outcome.results.runs[0].vms[0];
+    let each_us = 1e6 * alone.cpu_s.unwrap() / alone.progress.unwrap() as f64;
+    assert!((43.5..45.0).contains(&each_us), "{each_us}");
+}
+
+#[test]
+fn what_the_host_takes_from_a_busy_part_is_part_of_it() {
+    let text = "name = \"duty\"\nduration_s = 2.0\nschedulers = [\"drover\"]\n\
+                [host]\ncosts = { tick_ns = 500000, daemon_look_ns = 1000000 }\n\
+                [[vm]]\nname = \"a\"\nvcpus = 1\n\
+                workload = { kind = \"cpu\", duty_pct = 60, period_us = 10000 }\n\
+                [[vm]]\nname = \"idle\"\nvcpus = 1\nworkload = { kind = \"cpu\", duty_pct = 0 }\n";
+    let outcome = run(&Scenario::parse(text, "duty.toml").unwrap(), &Options::default());
+    let run = &outcome.results.runs[0];
+    // 60 %, and of 200 periods the way to sleep and back; not a tick of 0.5 ms more in every 4 ms.
+    let used_s = run.vms[0].cpu_s.unwrap();
+    assert!((1.200..1.203).contains(&used_s), "{used_s}");
+    assert!(run.vms[1].cpu_s.unwrap() < 0.001, "who has nothing to do does not wake each period");
+    // The daemon: ten looks of 2 ms in 2 s, and a few ticks.
+    let daemon_s = run.duration_s - used_s - run.host.idle_s.unwrap();
+    assert!((0.019..0.027).contains(&daemon_s), "{daemon_s}");
 }
 
 #[test]

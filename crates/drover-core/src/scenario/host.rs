@@ -36,6 +36,44 @@ pub struct Host {
     pub skew_tick: bool,
     /// The work of its own that the simulator gives it; real hosts, the lab's too, have theirs.
     pub own_tasks: Option<OwnTasks>,
+    /// The pCPUs are emulated one after the other, and all have had their turn within so long, as in
+    /// the lab on the exact clock; for the simulator. None: they are there all at once.
+    pub round_us: Option<u32>,
+    /// What the simulator takes for what this host's kernel does, where that is not the default, ns;
+    /// on a host with turns, while no other pCPU wants one.
+    pub costs_ns: Vec<(Cost, u32)>,
+}
+
+/// Something a host's kernel does that takes time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cost {
+    /// The scheduler's tick.
+    Tick,
+    /// From one thread to another.
+    ContextSwitch,
+    /// What a timer or another interrupt costs who runs there.
+    Interrupt,
+    /// What passes before an idle pCPU does anything.
+    IdleExit,
+    /// A vCPU's way to sleep.
+    Halt,
+    /// A woken vCPU's way back into its guest.
+    Resume,
+    /// What Drover's daemon does for one VM each time it looks.
+    DaemonLook,
+}
+
+impl Cost {
+    /// How scenarios call them.
+    pub const KEYS: [(&str, Self); 7] = [
+        ("tick_ns", Self::Tick),
+        ("context_switch_ns", Self::ContextSwitch),
+        ("interrupt_ns", Self::Interrupt),
+        ("idle_exit_ns", Self::IdleExit),
+        ("halt_ns", Self::Halt),
+        ("resume_ns", Self::Resume),
+        ("daemon_look_ns", Self::DaemonLook),
+    ];
 }
 
 /// What a host does besides running VMs: on each pCPU a task wakes from time to time.
@@ -91,6 +129,8 @@ impl Default for Host {
             llc_kib: None,
             skew_tick: false,
             own_tasks: None,
+            round_us: None,
+            costs_ns: Vec::new(),
         }
     }
 }

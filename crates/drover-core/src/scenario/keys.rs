@@ -44,6 +44,20 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "skew_tick",
             "own_wakeups_per_s",
             "own_work_us",
+            "round_us",
+            "costs",
+        ],
+    ),
+    (
+        HOST_COSTS,
+        &[
+            "tick_ns",
+            "context_switch_ns",
+            "interrupt_ns",
+            "idle_exit_ns",
+            "halt_ns",
+            "resume_ns",
+            "daemon_look_ns",
         ],
     ),
     (POOL, &["name", "parent", "shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
@@ -125,6 +139,7 @@ pub(crate) const CONFIG_POOL: &str = "drover.toml [[pool]]";
 pub(crate) const CONFIG_VM: &str = "drover.toml [[vm]]";
 pub(super) const TOP: &str = "top level";
 pub(super) const HOST: &str = "[host]";
+pub(super) const HOST_COSTS: &str = "[host.costs]";
 pub(super) const POOL: &str = "[[pool]]";
 pub(super) const VM: &str = "[[vm]]";
 pub(super) const CPU: &str = "workload cpu";

@@ -22,7 +22,7 @@ mod workload;
 pub use cpu_list::{CpuList, CpuListError};
 pub use error::ScenarioError;
 pub(crate) use error::Source;
-pub use host::{Host, OwnTasks};
+pub use host::{Cost, Host, OwnTasks};
 pub use parse::ReadFile;
 pub use program::{DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, Role, StepTime};
 pub use vm::{Vm, Vmm};

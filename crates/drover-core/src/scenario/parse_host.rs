@@ -4,10 +4,13 @@
 use super::error::{ScenarioError, Source};
 use super::keys;
 use super::reader::Reader;
-use super::{Host, OwnTasks};
+use super::{Cost, Host, OwnTasks};
 
 /// The largest cache a host may state, KiB.
 const CACHE_KIB_MAX: u32 = 1 << 22;
+
+/// The most that a step of the kernel may cost, ns.
+const COST_NS_MAX: u32 = 1_000_000;
 
 /// Reads `host` of a scenario.
 pub(super) fn read_host(top: &Reader) -> Result<Host, ScenarioError> {
@@ -40,6 +43,8 @@ fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
         llc_kib: reader.whole32("llc_kib", 1..=CACHE_KIB_MAX)?,
         skew_tick: reader.truth("skew_tick")?.unwrap_or(false),
         own_tasks: own_tasks(reader)?,
+        round_us: reader.whole32("round_us", 1..=10_000)?,
+        costs_ns: costs_ns(reader)?,
     };
     check_counts(reader, &host)?;
     check_distances(reader, &host)?;
@@ -65,6 +70,15 @@ fn own_tasks(reader: &Reader) -> Result<Option<OwnTasks>, ScenarioError> {
             Err(reader.error("", what, "give both or neither"))
         }
     }
+}
+
+fn costs_ns(reader: &Reader) -> Result<Vec<(Cost, u32)>, ScenarioError> {
+    let Some(table) = reader.table("costs", keys::HOST_COSTS)? else { return Ok(Vec::new()) };
+    let given = Cost::KEYS.iter().map(|&(key, cost)| {
+        let ns = table.whole32(key, 0..=COST_NS_MAX)?;
+        Ok(ns.map(|ns| (cost, ns)))
+    });
+    given.filter_map(Result::transpose).collect()
 }
 
 fn check_counts(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {

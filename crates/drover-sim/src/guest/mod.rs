@@ -24,6 +24,8 @@ use wait::{Queue, Request};
 
 /// Steps without any CPU time after which a program is taken to be stuck.
 const IDLE_STEPS_MAX: u32 = 10_000;
+/// Periods that a vCPU with nothing to do sleeps through.
+const IDLE_PERIODS: u64 = 1000;
 /// How deep loops stand in each other.
 const DEPTH_MAX: usize = drover_core::scenario::DEPTH_MAX;
 
@@ -32,6 +34,9 @@ const DEPTH_MAX: usize = drover_core::scenario::DEPTH_MAX;
 pub enum Mode {
     /// Spends the time that is left on its present step.
     Work,
+    /// Works until it has received the CPU time that is left, whatever that went for: what the host
+    /// takes on the way counts.
+    Receive,
     /// Busy until a moment of the clock.
     WorkUntil,
     /// Spins.
@@ -108,8 +113,6 @@ pub struct GuestVm {
     serving: Option<Request>,
     first: TaskId,
     vcpus: u32,
-    /// Does a back-end thread follow its vCPUs?
-    backend: bool,
     names: Arc<Names>,
     /// How late its vCPUs woke.
     pub sleeps: SleepTimes,
@@ -168,7 +171,6 @@ impl Guests {
             queues: (0..programs.queues).map(|_| Queue::default()).collect(),
             first: self.vcpus.len() as TaskId,
             vcpus: programs.of_vcpu.len() as u32 - u32::from(programs.backend),
-            backend: programs.backend,
             names: Arc::clone(&programs.names),
             ..GuestVm::default()
         });
@@ -224,7 +226,7 @@ impl Guests {
         }
         let running = m.tasks[task as usize].state == TaskState::Running;
         let cpu = m.tasks[task as usize].pcpu as usize;
-        let working = matches!(vcpu.mode, Mode::Work | Mode::WorkUntil);
+        let working = matches!(vcpu.mode, Mode::Work | Mode::Receive | Mode::WorkUntil);
         let more_ns =
             if running && working { m.now_ns.saturating_sub(m.pcpus[cpu].work_from_ns) } else { 0 };
         (vcpu.work_ns + more_ns) / CPU_UNIT_NS
@@ -236,7 +238,7 @@ impl Guests {
         vcpu.timer_late = false;
         vcpu.mode = if vcpu.mode == Mode::Dying { Mode::Dying } else { Mode::Resume };
         if vcpu.mode == Mode::Resume {
-            vcpu.left_ns = m.costs.resume_ns;
+            vcpu.left_ns = if m.tasks[task as usize].in_kvm_run { m.costs.resume_ns } else { 0 };
         }
     }
 
@@ -274,13 +276,16 @@ impl Guests {
 
     /// The running vCPU goes on with what it is at.
     fn start(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        let from_ns = m.pcpus[cpu as usize].work_from_ns;
+        let pcpu = &mut m.pcpus[cpu as usize];
+        let from_ns = pcpu.work_from_ns;
         let vcpu = &mut self.vcpus[task as usize];
+        pcpu.pays_in_step = vcpu.mode == Mode::Receive;
+        pcpu.paid_ns = if pcpu.pays_in_step { from_ns.saturating_sub(m.now_ns) } else { 0 };
         match vcpu.mode {
             Mode::WorkUntil if vcpu.deadline_ns == u64::MAX => {}
             Mode::WorkUntil => m.events.set(step_source(cpu), from_ns.max(vcpu.deadline_ns)),
             Mode::Spin => self.set_spin(m, cpu, task),
-            _ => m.events.set(step_source(cpu), from_ns + vcpu.left_ns),
+            _ => m.events.set(step_source(cpu), from_ns - pcpu.paid_ns + vcpu.left_ns),
         }
     }
 
@@ -302,12 +307,13 @@ impl Guests {
     fn settle(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let pcpu = &mut m.pcpus[cpu as usize];
         let ran_ns = m.now_ns.saturating_sub(pcpu.work_from_ns);
+        let received_ns = ran_ns + std::mem::take(&mut pcpu.paid_ns);
         pcpu.work_from_ns = pcpu.work_from_ns.max(m.now_ns);
         let vcpu = &mut self.vcpus[task as usize];
         if vcpu.left_ns != u64::MAX {
-            vcpu.left_ns = vcpu.left_ns.saturating_sub(ran_ns);
+            vcpu.left_ns = vcpu.left_ns.saturating_sub(received_ns);
         }
-        if matches!(vcpu.mode, Mode::Work | Mode::WorkUntil) {
+        if matches!(vcpu.mode, Mode::Work | Mode::Receive | Mode::WorkUntil) {
             vcpu.work_ns += ran_ns;
         }
     }
@@ -393,10 +399,10 @@ impl Guests {
         let now_ns = m.now_ns;
         match step {
             Step::Work { ns: 0, .. } => None,
-            Step::Work { ns, .. } => Some(self.spend_on(m, task, Mode::Work, ns)),
+            Step::Work { ns, .. } => Some(self.spend_on(m, task, Mode::Work, ns * m.slowness)),
             Step::Draw { time, .. } => match self.draw(time) {
                 0 => None,
-                ns => Some(self.spend_on(m, task, Mode::Work, ns)),
+                ns => Some(self.spend_on(m, task, Mode::Work, ns * m.slowness)),
             },
             Step::Busy(duty) => self.begin_busy(m, cpu, task, duty),
             Step::Rest => {
@@ -498,11 +504,15 @@ impl Guests {
             return Some(Outcome::Goes);
         }
         let begin_ns = if vcpu.deadline_ns == 0 { m.now_ns } else { vcpu.deadline_ns };
-        vcpu.deadline_ns = begin_ns + duty.period_ns;
-        match duty.period_ns * u64::from(pct) / 100 {
-            0 => None,
-            busy_ns => Some(self.spend_on(m, task, Mode::Work, busy_ns)),
+        let busy_ns = duty.period_ns * u64::from(pct) / 100;
+        if busy_ns == 0 {
+            // With nothing to do it does not wake for each period, as the micro VM's.
+            let long_ns = m.now_ns + IDLE_PERIODS * duty.period_ns;
+            vcpu.deadline_ns = if later { long_ns } else { then_ns.min(long_ns) };
+            return None;
         }
+        vcpu.deadline_ns = begin_ns + duty.period_ns;
+        Some(self.spend_on(m, task, Mode::Receive, busy_ns))
     }
 
     /// The vCPU spends CPU time in that mode, from now on if it runs, else when it runs.
@@ -510,12 +520,12 @@ impl Guests {
         let vcpu = &mut self.vcpus[task as usize];
         vcpu.mode = mode;
         vcpu.left_ns = ns;
-        let task = &m.tasks[task as usize];
-        if task.state == TaskState::Running {
-            let cpu = task.pcpu;
+        let thread = &m.tasks[task as usize];
+        if thread.state == TaskState::Running {
+            let cpu = thread.pcpu;
             let pcpu = &mut m.pcpus[cpu as usize];
             pcpu.work_from_ns = pcpu.work_from_ns.max(m.now_ns);
-            m.events.set(step_source(cpu), pcpu.work_from_ns + ns);
+            self.start(m, cpu, task);
         }
         Outcome::Goes
     }

@@ -36,14 +36,8 @@ impl Guests {
         vcpu.deadline_ns = until_ns;
         vcpu.granted = false;
         vcpu.roused = false;
-        let serves = self.is_backend(task);
-        self.spend_on(m, task, Mode::Halting, if serves { 0 } else { m.costs.halt_ns })
-    }
-
-    /// Is it a thread of the VMM, not a vCPU?
-    pub(super) fn is_backend(&self, task: TaskId) -> bool {
-        let vm = &self.vms[self.vcpus[task as usize].vm as usize];
-        vm.backend && task == vm.first + vm.vcpus
+        let halts = m.tasks[task as usize].in_kvm_run;
+        self.spend_on(m, task, Mode::Halting, if halts { m.costs.halt_ns } else { 0 })
     }
 
     /// Somebody who waits has what it waits for.
@@ -153,7 +147,7 @@ impl Guests {
         match self.vms[vm].requests.pop_front() {
             Some(request) => {
                 self.vms[vm].serving = Some(request);
-                self.spend_on(m, task, Mode::Work, request.cpu_ns)
+                self.spend_on(m, task, Mode::Work, request.cpu_ns * m.slowness)
             }
             None => self.halt(m, task, u64::MAX),
         }

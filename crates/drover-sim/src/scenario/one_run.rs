@@ -16,6 +16,7 @@ use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use crate::trace::Trace;
+use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::scenario::{Case, OwnTasks, Scenario, Vm, Workload};
 use drover_core::settings::{PoolId, PoolSettings};
 use drover_core::shares::Shares;
@@ -42,8 +43,8 @@ pub(super) struct Job<'a> {
 pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
     let topology = Topology::of(&scenario.host);
     let tasks: u32 = job.case.vms.iter().map(|vm| vm.vcpus).sum();
-    // A back-end thread for each VM at most, and one of the host's own for each pCPU.
-    let tasks = tasks as usize + job.case.vms.len() + topology.pcpus() as usize;
+    // A back-end thread for each VM at most, one of the host's own for each pCPU, and the daemon.
+    let tasks = tasks as usize + job.case.vms.len() + topology.pcpus() as usize + 1;
     let mut costs = Costs::of(&scenario.host);
     let pause_loop = match job.scheduler {
         "cfs36" => PauseLoop::linux_3_6(),
@@ -105,6 +106,12 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     if let Some(own) = scenario.host.own_tasks {
         add_own_tasks(&mut sim, own, &mut rng);
     }
+    let look_us = (job.case.vms.len() as u64 * sim.m.costs.daemon_look_ns / 1000) as u32;
+    if job.scheduler == "drover" && look_us > 0 {
+        let daemon =
+            Workload::Sleep { period_us: 1000 * u32::from(DAEMON_LOOK_MS), work_us: look_us };
+        add_host_task(&mut sim, &daemon, 0, &mut rng);
+    }
     if let Some(sample_ms) = scenario.sample_ms {
         let interval_ns = u64::from(sample_ms) * 1_000_000;
         let samples = (end_ns - warmup_ns) / interval_ns;
@@ -146,21 +153,27 @@ fn name_of(case: &Case, vm: u32) -> String {
     case.vms.get(vm as usize).map_or_else(|| "host".to_owned(), |vm| vm.name.clone())
 }
 
-/// The host's own tasks, one on each pCPU, each at a moment of its own.
+/// The host's own tasks, one on each pCPU.
 fn add_own_tasks<C: Class>(sim: &mut Sim<C>, own: OwnTasks, rng: &mut Rng) {
     let period_us = 1_000_000 / own.wakeups_per_s;
     let workload = Workload::Sleep { period_us, work_us: own.work_us };
-    let programs = Programs::of(&workload, 1).expect("a workload of the simulator's");
     let pcpus = sim.m.topology.pcpus();
     for cpu in 0..pcpus {
         let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
-        let process = sim.add_vm(&programs, Shares::NORMAL.of_vm(1), mask);
-        sim.set_helpers(process, 1);
-        sim.plan(0, Plan::Start(process));
-        let begin_ns = rng.below(u64::from(period_us) * 1000);
-        for task in sim.tasks_of(process) {
-            sim.plan(begin_ns, Plan::Wake(task));
-        }
+        add_host_task(sim, &workload, mask, rng);
+    }
+}
+
+/// A thread that is no VM's, which sleeps and works from a moment of its own.
+fn add_host_task<C: Class>(sim: &mut Sim<C>, workload: &Workload, mask: u32, rng: &mut Rng) {
+    let programs = Programs::of(workload, 1).expect("a workload of the simulator's");
+    let process = sim.add_vm(&programs, Shares::NORMAL.of_vm(1), mask);
+    sim.set_helpers(process, 1);
+    sim.plan(0, Plan::Start(process));
+    let Workload::Sleep { period_us, .. } = *workload else { unreachable!("they sleep") };
+    let begin_ns = rng.below(u64::from(period_us) * 1000);
+    for task in sim.tasks_of(process) {
+        sim.plan(begin_ns, Plan::Wake(task));
     }
 }
 

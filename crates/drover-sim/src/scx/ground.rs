@@ -239,7 +239,7 @@ extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, now_ns: u64) {
         Some(Planted::HurriesAlarms) => 0,
         _ => (at_ns.wrapping_sub(now_ns) as i64).max(0) as u64,
     };
-    m.events.set(CLASS_ALARM, m.now_ns + in_ns);
+    m.events.set(CLASS_ALARM, m.now_ns + in_ns + m.timer_late_ns());
 }
 
 #[unsafe(no_mangle)]

@@ -155,6 +155,7 @@ impl Args {
             seed: self.seed,
             repeats: self.repeats,
             duration_s: self.duration,
+            totals_only: false,
         }
     }
 }
