@@ -9,6 +9,9 @@ use super::{Cost, Host, OwnTasks};
 /// The largest cache a host may state, KiB.
 const CACHE_KIB_MAX: u32 = 1 << 22;
 
+/// The longest round of turns: each pCPU has one at least between two ticks.
+const ROUND_US_MAX: u32 = 1_000;
+
 /// The most that a step of the kernel may cost, ns.
 const COST_NS_MAX: u32 = 1_000_000;
 
@@ -43,7 +46,7 @@ fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
         llc_kib: reader.whole32("llc_kib", 1..=CACHE_KIB_MAX)?,
         skew_tick: reader.truth("skew_tick")?.unwrap_or(false),
         own_tasks: own_tasks(reader)?,
-        round_us: reader.whole32("round_us", 1..=10_000)?,
+        round_us: reader.whole32("round_us", 1..=ROUND_US_MAX)?,
         costs_ns: costs_ns(reader)?,
     };
     check_counts(reader, &host)?;
