@@ -449,6 +449,16 @@ fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
             "dir/hosts/h.toml:2: own_wakeups_per_s times own_work_us is a second or more; \
              leave something to the VMs",
         ),
+        (
+            "[costs]\ntick_ns = 2000000",
+            "dir/hosts/h.toml:2: tick_ns = 2000000 does not do in [host.costs]; \
+             give a whole number from 0 to 1000000",
+        ),
+        (
+            "costs = { tick_us = 2 }",
+            "dir/hosts/h.toml:1: unknown key \"tick_us\" in [host.costs]; \
+             did you mean \"tick_ns\"?",
+        ),
     ] {
         let error = parse(host).unwrap_err();
         assert!(error.starts_with(expected), "{error}");

@@ -123,3 +123,13 @@ fn check_distances(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cost_has_its_key() {
+        assert_eq!(keys::of(keys::HOST_COSTS), Cost::KEYS.map(|(key, _)| key));
+    }
+}

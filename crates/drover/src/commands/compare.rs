@@ -54,8 +54,8 @@ const HEAD: &str = "\
 # Simulator against lab
 
 Written by `make compare`: each scenario under Drover in the simulator (the median of nine seeds) and in the lab, and how
-far the simulator's figure is from the lab's. The tolerances were fixed beforehand, in the scenario files; rows beyond them stay, marked, with the reason
-where one is known.
+far the simulator's figure is from the lab's. The tolerances were fixed beforehand, in the scenario files; rows beyond them
+stay, marked, with the reason where one is known.
 
 ";
 
