@@ -183,6 +183,7 @@ impl Costs {
             interrupt_ns: times(self.interrupt_ns),
             idle_exit_ns: times(self.idle_exit_ns),
             kick_latency_ns: times(self.kick_latency_ns),
+            // Timers are armed on the way to sleep, and that ends the turn.
             halt_ns: times(self.halt_ns) + others_ns,
             resume_ns: times(self.resume_ns),
             atomic_ns: times(self.atomic_ns),

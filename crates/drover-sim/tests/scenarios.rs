@@ -19,14 +19,19 @@ fn run(scenario: &Scenario, options: &Options) -> Outcome {
     run_scenario(scenario, options, &|_, _| {}).unwrap()
 }
 
+/// Everything the scenario expects was measured and is so.
+fn all_holds(scenario: &Scenario, outcome: &Outcome) {
+    for row in evaluate(&scenario.expects, &outcome.results) {
+        assert_eq!(row.verdict, Verdict::Pass, "{}: {row:?}", scenario.name);
+    }
+}
+
 #[test]
 fn what_scenarios_expect_of_drover_holds() {
     for name in ["esx-fig3-shares.toml", "equal-shares-1-2-8.toml", "total-work.toml"] {
         let scenario = scenario(name);
         let outcome = run(&scenario, &Options::default());
-        for row in evaluate(&scenario.expects, &outcome.results) {
-            assert_eq!(row.verdict, Verdict::Pass, "{name}: {row:?}");
-        }
+        all_holds(&scenario, &outcome);
     }
 }
 
@@ -34,9 +39,7 @@ fn what_scenarios_expect_of_drover_holds() {
 fn costs_grow_with_the_pcpus_that_are_emulated_in_turn() {
     let scenario = scenario("lab-turns.toml");
     let outcome = run(&scenario, &Options::default());
-    for row in evaluate(&scenario.expects, &outcome.results) {
-        assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
-    }
+    all_holds(&scenario, &outcome);
     // A switch, a way out and a way back each time, with a tick now and then.
     let alone = &outcome.results.runs[0].vms[0];
     let each_us = 1e6 * alone.cpu_s.unwrap() / alone.progress.unwrap() as f64;
@@ -66,18 +69,14 @@ fn a_halved_demand_is_given_away_at_once() {
     let scenario = scenario("halved-demand.toml");
     let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };
     let outcome = run(&scenario, &options);
-    for row in evaluate(&scenario.expects, &outcome.results) {
-        assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
-    }
+    all_holds(&scenario, &outcome);
 }
 
 #[test]
 fn modes_use_and_stop_as_figures_6_to_8_have_it() {
     let scenario = scenario("esx-fig6-8-coscheduling.toml");
     let outcome = run(&scenario, &Options::default());
-    for row in evaluate(&scenario.expects, &outcome.results) {
-        assert_eq!(row.verdict, Verdict::Pass, "{row:?}");
-    }
+    all_holds(&scenario, &outcome);
     let of = |case: &str| outcome.results.runs.iter().find(|run| run.case == case).unwrap();
     let used_s = |case: &str| of(case).vms.iter().filter_map(|vm| vm.cpu_s).sum::<f64>();
     for case in ["relaxed", "skew"] {

@@ -53,6 +53,13 @@ pub enum Mode {
     Dying,
 }
 
+impl Mode {
+    /// Does it get on with its program?
+    fn works(self) -> bool {
+        matches!(self, Self::Work | Self::Receive | Self::WorkUntil)
+    }
+}
+
 /// A vCPU as its guest sees it.
 #[derive(Debug, Clone)]
 pub struct Vcpu {
@@ -226,7 +233,7 @@ impl Guests {
         }
         let running = m.tasks[task as usize].state == TaskState::Running;
         let cpu = m.tasks[task as usize].pcpu as usize;
-        let working = matches!(vcpu.mode, Mode::Work | Mode::Receive | Mode::WorkUntil);
+        let working = vcpu.mode.works();
         let more_ns =
             if running && working { m.now_ns.saturating_sub(m.pcpus[cpu].work_from_ns) } else { 0 };
         (vcpu.work_ns + more_ns) / CPU_UNIT_NS
@@ -313,7 +320,7 @@ impl Guests {
         if vcpu.left_ns != u64::MAX {
             vcpu.left_ns = vcpu.left_ns.saturating_sub(received_ns);
         }
-        if matches!(vcpu.mode, Mode::Work | Mode::Receive | Mode::WorkUntil) {
+        if vcpu.mode.works() {
             vcpu.work_ns += ran_ns;
         }
     }
@@ -399,10 +406,10 @@ impl Guests {
         let now_ns = m.now_ns;
         match step {
             Step::Work { ns: 0, .. } => None,
-            Step::Work { ns, .. } => Some(self.spend_on(m, task, Mode::Work, ns * m.slowness)),
+            Step::Work { ns, .. } => Some(self.work_on(m, task, ns)),
             Step::Draw { time, .. } => match self.draw(time) {
                 0 => None,
-                ns => Some(self.spend_on(m, task, Mode::Work, ns * m.slowness)),
+                ns => Some(self.work_on(m, task, ns)),
             },
             Step::Busy(duty) => self.begin_busy(m, cpu, task, duty),
             Step::Rest => {
@@ -513,6 +520,11 @@ impl Guests {
         }
         vcpu.deadline_ns = begin_ns + duty.period_ns;
         Some(self.spend_on(m, task, Mode::Receive, busy_ns))
+    }
+
+    /// The vCPU works for so long, or as much longer as the host is slow now.
+    fn work_on(&mut self, m: &mut Machine, task: TaskId, ns: u64) -> Outcome {
+        self.spend_on(m, task, Mode::Work, ns * m.slowness)
     }
 
     /// The vCPU spends CPU time in that mode, from now on if it runs, else when it runs.

@@ -147,7 +147,7 @@ impl Guests {
         match self.vms[vm].requests.pop_front() {
             Some(request) => {
                 self.vms[vm].serving = Some(request);
-                self.spend_on(m, task, Mode::Work, request.cpu_ns * m.slowness)
+                self.work_on(m, task, request.cpu_ns)
             }
             None => self.halt(m, task, u64::MAX),
         }

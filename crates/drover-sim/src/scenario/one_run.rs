@@ -108,9 +108,8 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let look_us = (job.case.vms.len() as u64 * sim.m.costs.daemon_look_ns / 1000) as u32;
     if job.scheduler == "drover" && look_us > 0 {
-        let daemon =
-            Workload::Sleep { period_us: 1000 * u32::from(DAEMON_LOOK_MS), work_us: look_us };
-        add_host_task(&mut sim, &daemon, 0, &mut rng);
+        let wakeups_per_s = 1000 / u32::from(DAEMON_LOOK_MS);
+        add_host_task(&mut sim, OwnTasks { wakeups_per_s, work_us: look_us }, 0, &mut rng);
     }
     if let Some(sample_ms) = scenario.sample_ms {
         let interval_ns = u64::from(sample_ms) * 1_000_000;
@@ -155,22 +154,21 @@ fn name_of(case: &Case, vm: u32) -> String {
 
 /// The host's own tasks, one on each pCPU.
 fn add_own_tasks<C: Class>(sim: &mut Sim<C>, own: OwnTasks, rng: &mut Rng) {
-    let period_us = 1_000_000 / own.wakeups_per_s;
-    let workload = Workload::Sleep { period_us, work_us: own.work_us };
     let pcpus = sim.m.topology.pcpus();
     for cpu in 0..pcpus {
         let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
-        add_host_task(sim, &workload, mask, rng);
+        add_host_task(sim, own, mask, rng);
     }
 }
 
 /// A thread that is no VM's, which sleeps and works from a moment of its own.
-fn add_host_task<C: Class>(sim: &mut Sim<C>, workload: &Workload, mask: u32, rng: &mut Rng) {
-    let programs = Programs::of(workload, 1).expect("a workload of the simulator's");
+fn add_host_task<C: Class>(sim: &mut Sim<C>, own: OwnTasks, mask: u32, rng: &mut Rng) {
+    let period_us = 1_000_000 / own.wakeups_per_s;
+    let workload = Workload::Sleep { period_us, work_us: own.work_us };
+    let programs = Programs::of(&workload, 1).expect("a workload of the simulator's");
     let process = sim.add_vm(&programs, Shares::NORMAL.of_vm(1), mask);
     sim.set_helpers(process, 1);
     sim.plan(0, Plan::Start(process));
-    let Workload::Sleep { period_us, .. } = *workload else { unreachable!("they sleep") };
     let begin_ns = rng.below(u64::from(period_us) * 1000);
     for task in sim.tasks_of(process) {
         sim.plan(begin_ns, Plan::Wake(task));
