@@ -140,7 +140,7 @@ static __always_inline bool pick_overdue(struct drover *d, u32 pcpu)
 	if (!nr_pinned || !wait_bound_serve(d, &here->overdue_check_ns, ground_pcpu_queue(d, pcpu),
 					    here->asked_ns))
 		return false;
-	here->overdue_check_ns = here->asked_ns + wait_bound_period_ns(d, nr_pinned, 1);
+	here->overdue_check_ns = here->asked_ns + wait_bound_period_ns(d, nr_pinned, 1, nr_pinned);
 	here->begins_turn = 1;
 	return true;
 }

@@ -12,7 +12,7 @@
  *	period = B(n, p) / n,	B(n, p) = n / p * 200 ms, but at least W, at most 8 W
  *
  * so that each of its threads, which take turns, waits for about B. n is the most that waited
- * since the last multiple of W: if turns came ever more rarely while the threads leave one by one
+ * since the last multiple of 8 W: if turns came ever more rarely while the threads leave one by one
  * (killed, or asleep when served) the last of 15 would wait for 15/15 + 15/14 + ... = 3.3 B. A turn
  * is short, a quarter of a slice and on to the tick (4 ms in the mean at 250 Hz), comes before all
  * that shares say, is not cut short by who wakes, by a round or by a gang (by shares everybody
@@ -20,6 +20,12 @@
  * turns: as long as B is within its limits, turns take no more than a fiftieth of the cell's time
  * from others; 128 threads for each pCPU take 6.4 %. The time is charged as any other, and what is
  * taken by shares counts for turns: who gets more than that by its shares gets nothing by turns.
+ *
+ * Where so many wait that turns for all would leave nothing else they come more rarely: B is never
+ * less than a slice for each thread that waits on a pCPU in the mean, the host's own apart (theirs
+ * is stretched by all). A turn is half of that, and shares decide about the rest. (With nothing but
+ * turns nobody is served by shares, nothing pays for turns, the same VMs are owed more and more,
+ * and the others wait until the kernel throws the scheduler out.)
  *
  * A VM of which nobody was taken for all of W has a virtual time that means
  * nothing here: its books were made against others, elsewhere. It is forgiven, that is
@@ -44,11 +50,12 @@
  * slice of 8 ms the small VM is 8 s of virtual time ahead and would wait over two
  * hours for its next. After 1 s it is owed a turn, runs 4 ms, waits 1 s: it gets
  * 0.4 % where its shares say 0.0001 %. With 24 vCPUs B is 4.8 s: a turn every
- * 200 ms.
+ * 200 ms. And 200 VMs of two vCPUs there: B is 400 slices, 3.2 s, a turn of 4 ms for each.
  *
  * What it is bad at. It bends shares beyond about 1:100, as shown. A hundred
- * such VMs on one pCPU would take 40 % of it. All cells count as equally wide. The
- * search looks at the first 256 threads of a queue.
+ * such VMs on one pCPU would take 40 % of it, more take half. With some 1500 threads for each
+ * pCPU somebody may wait for the 30 s after which the kernel takes over. All cells count as equally
+ * wide. The search looks at the first 256 threads of a queue.
  */
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
@@ -66,23 +73,33 @@ static __always_inline u64 wait_bound_turn_ns(struct drover *d)
 	return d->params.slice_ns / 4;
 }
 
-/* B: how long each of n threads that wait for p pCPUs waits, when shares say longer. */
-static __always_inline u64 wait_bound_thread_ns(struct drover *d, u32 n, u32 p)
+/*
+ * B: how long each of n threads that wait for p pCPUs waits, when shares say longer and so
+ * many wait for each pCPU in the mean.
+ */
+static __always_inline u64 wait_bound_thread_ns(struct drover *d, u32 n, u32 p, u32 on_each)
 {
 	/* A turn of a quarter slice ends at the tick: half a slice in the mean. */
 	u64 sweep_ns = (u64)n * (d->params.slice_ns / 2) * WAIT_BOUND_TAKES_ONE_IN / (p ?: 1);
 	u64 least_ns = d->params.wait_bound_ns;
 
-	if (sweep_ns < least_ns)
-		return least_ns;
-	return sweep_ns < WAIT_BOUND_THREAD_FACTOR * least_ns ? sweep_ns :
-								WAIT_BOUND_THREAD_FACTOR * least_ns;
+	sweep_ns = least_of(most_of(sweep_ns, least_ns), WAIT_BOUND_THREAD_FACTOR * least_ns);
+	return most_of(sweep_ns, on_each * d->params.slice_ns);
 }
 
 /* How often one of the n gets a turn. */
-static __always_inline u64 wait_bound_period_ns(struct drover *d, u32 n, u32 p)
+static __always_inline u64 wait_bound_period_ns(struct drover *d, u32 n, u32 p, u32 on_each)
 {
-	return wait_bound_thread_ns(d, n, p) / (n ?: 1);
+	return wait_bound_thread_ns(d, n, p, on_each) / (n ?: 1) ?: 1;
+}
+
+/* How many threads wait for each pCPU in the mean; for a VM without the host's own. */
+static __always_inline u32 wait_bound_on_each(struct drover *d, u32 slot)
+{
+	u32 of_host = slot == DROVER_HOST_SLOT ? 0 : vm_at(d, DROVER_HOST_SLOT)->nr_waiting;
+	u32 nr_waiting = d->nr_waiting;
+
+	return nr_waiting > of_host ? (nr_waiting - of_host) / (d->nr_online ?: 1) : 0;
 }
 
 /* Is the VM owed a turn in that cell? */
@@ -147,14 +164,15 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 cell_index, u64 n
 }
 
 /*
- * The most threads of the VM that were found waiting there since the last multiple of W. Its low
- * half is their number, its high half says which multiple that was.
+ * The most threads of the VM that were found waiting there since the last multiple of 8 W, within
+ * which B is but in a crowd. Its low half is their number, its high half says which multiple.
  */
 static __always_inline u32 wait_bound_crowd(struct drover *d, struct cell *cell, u32 slot,
 					    u64 now_ns)
 {
 	u32 *crowd = &cell->crowd[bounded(slot, DROVER_MAX_VMS)];
-	u32 since = (u32)(now_ns / (d->params.wait_bound_ns ?: 1)) << 16;
+	u64 longest_ns = WAIT_BOUND_THREAD_FACTOR * d->params.wait_bound_ns ?: 1;
+	u32 since = (u32)(now_ns / longest_ns) << 16;
 	u32 n = (u32)least_of(cell->nr_queued[bounded(slot, DROVER_MAX_VMS)], 0xffff);
 
 	if ((*crowd & 0xffff0000) != since || (*crowd & 0xffff) < n)
@@ -175,7 +193,8 @@ CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u6
 	if (!cell || !cell->nr_queued[at])
 		return 0;
 	n = cell->nr_queued[at];
-	period_ns = wait_bound_period_ns(d, wait_bound_crowd(d, cell, at, now_ns), p) ?: 1;
+	period_ns = wait_bound_period_ns(d, wait_bound_crowd(d, cell, at, now_ns), p,
+					 wait_bound_on_each(d, slot));
 	cell->paid_ns[at] += cell->taken[at] * period_ns;
 	cell->taken[at] = 0;
 	if ((s64)(now_ns - cell->paid_ns[at]) < 0)

@@ -109,8 +109,9 @@ static void no_busy_pcpu_second_is_lost(void)
 static u64 longest_ns(struct ground *g, u32 n, u32 nr_all, u32 p)
 {
 	u32 times = g->d.params.nr_cells > 1 ? 3 : 2;
+	u32 on_each = nr_all / g->d.params.nr_pcpus;
 
-	return times * wait_bound_thread_ns(&g->d, n, p) + SECOND / 4 +
+	return times * wait_bound_thread_ns(&g->d, n, p, on_each) + SECOND / 4 +
 	       (p + nr_all) * g->d.params.slice_ns / p;
 }
 

@@ -98,6 +98,25 @@ fn modes_use_and_stop_as_figures_6_to_8_have_it() {
     assert!(!outcome.results.runs.iter().flat_map(|run| &run.vms).any(counted));
 }
 
+/// Turns for all of them took more than the pCPU has: some never came, and the kernel would have thrown
+/// the scheduler out.
+#[test]
+fn in_a_crowd_of_four_hundred_vcpus_on_one_pcpu_none_waits_longer_than_promised() {
+    let mut text = "name = \"crowd\"\nduration_s = 20.0\nschedulers = [\"drover\"]\n\
+                    [host]\ncores = 1\n"
+        .to_owned();
+    for vm in 0..200 {
+        text += &format!("[[vm]]\nname = \"vm{vm}\"\nvcpus = 2\nworkload = {{ kind = \"cpu\" }}\n");
+    }
+    let outcome = run(&Scenario::parse(&text, "crowd.toml").unwrap(), &Options::default());
+    for vm in &outcome.results.runs[0].vms {
+        assert!(vm.vcpu_min_cpu_s.unwrap() > 0.0, "{}", vm.name);
+        let counters = vm.counters.as_ref().unwrap();
+        let (waited_ms, promised_ms) = (counters.longest_ready_ms, counters.guaranteed_delay_ms);
+        assert!(waited_ms <= promised_ms, "{}: {waited_ms:?} of {promised_ms:?}", vm.name);
+    }
+}
+
 #[test]
 fn one_seed_is_one_history_whatever_the_threads() {
     let mut scenario = scenario("mixed-load.toml");
