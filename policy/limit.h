@@ -7,7 +7,8 @@
  *    are spent by whatever runs, and do not pile up beyond what 4 ms bring;
  *  - a record of what was used in each of the last 201 half milliseconds, which is
  *    all that 100 ms can touch wherever they begin. Together they may hold what
- *    100.8 ms bring, less what is expected of those who stop late.
+ *    these 100.5 ms bring, less what is expected of those who stop late. When it is full, it
+ *    is known when enough of it is forgotten: nobody looks before.
  * When either is used up the limit is *spent*, and all VMs under it are held: they
  * leave the tournaments, so that no pick comes upon them, and those of their threads
  * that run are preempted. When 2 ms' worth of tokens have come, and the record has
@@ -39,7 +40,7 @@
  *
  * Worked example. A VM of four busy vCPUs, limited to 50 %, on four pCPUs. Tokens:
  * 1 ms when it is let go. Its four vCPUs run for 0.25 ms, and it is spent: the
- * record has 1 ms more of the 50.4 ms it may. 2 ms later it has 1 ms again. 44 times
+ * record has 1 ms more of the 50.25 ms it may. 2 ms later it has 1 ms again. 44 times
  * in 100 ms that makes 50 ms; in some 100 ms that begin with a run it is one run more,
  * and the record puts the last one off.
  *
@@ -53,12 +54,12 @@
  * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
  * from that costs some of the limit. Looking takes time itself, some 100 us in the lab; it is
  * kept to half of one pCPU, and comes late then. A run of a wide VM with a small limit is
- * short, and each costs every pCPU two switches. A pool has some 98.5 % of its limit, a VM 99: to
+ * short, and each costs every pCPU two switches. A pool has some 98.5 % of its limit: to
  * go up a step takes room in the record, which is there only after less was used.
  * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
  * is more than 1 % of them. A thread may be held in the kernel, with a lock of the
- * host. What is used within a half millisecond
- * is recorded when it ends: of two who look, one may see a little more than was used.
+ * host. What is used between two looks
+ * is recorded as late as it can have been: a little of it is kept in mind for too long.
  *
  * After the leaky bucket (Turner 1986) and the sliding windows of rate limiters;
  * seed 000, 2.1 ("limit").
@@ -72,12 +73,16 @@
 #include "waiting.h"
 
 #define LIMIT_BIN_NS 500000ULL
-/* As many bins as 100 ms touch, and what these may hold of what a thousandth of a pCPU brings. */
+/* As many bins as 100 ms touch, and what these may hold: what comes in as many, for each mcpu. */
 #define LIMIT_BINS 201
-#define LIMIT_RECORD_US 100800
+#define LIMIT_RECORD_US 100500
+/* A pool's holds more: it goes up a step when there is room for one, so it is seldom full. */
+#define LIMIT_POOL_MORE_US 300
 /* The tokens with which it is let go again: what so long brings, and at least so much. */
 #define LIMIT_BURST_US 2000
 #define LIMIT_LEAST_BURST_NS 500000
+/* How many of its entries are looked at to know when it has room. */
+#define LIMIT_FORESEEN 8
 /* Nobody is stopped or started for less than that. */
 #define LIMIT_STEP_NS 50000ULL
 /* Who stopped late is remembered for so many times. */
@@ -162,12 +167,11 @@ static __always_inline void limit_forget_before(struct limit *l, u32 bin)
 	}
 }
 
-/* So much was used, in that bin as far as is known. */
+/* So much was used in that bin, the last one or a later one. */
 static __always_inline void limit_record(struct limit *l, u32 bin, u32 used_ns)
 {
 	struct limit_use *newest = limit_recorded(l, l->next - 1);
 
-	limit_forget_before(l, bin);
 	if (!used_ns)
 		return;
 	l->recorded_ns += used_ns;
@@ -177,6 +181,22 @@ static __always_inline void limit_record(struct limit *l, u32 bin, u32 used_ns)
 	}
 	*limit_recorded(l, l->next) = (struct limit_use){.bin = bin, .used_ns = used_ns};
 	l->next++;
+}
+
+/*
+ * What came was used since it was settled; as late as so many threads can have: too late in the
+ * record keeps too much in mind, never too little.
+ */
+static __always_inline void limit_record_until(struct limit *l, u64 now_ns)
+{
+	u32 bin = (u32)(now_ns / LIMIT_BIN_NS);
+	u64 late_ns = l->came_ns;
+
+	limit_forget_before(l, bin);
+	if (l->settled_ns / LIMIT_BIN_NS != now_ns / LIMIT_BIN_NS)
+		late_ns = least_of(now_ns % LIMIT_BIN_NS * l->ran, l->came_ns);
+	limit_record(l, bin - 1, (u32)(l->came_ns - late_ns));
+	limit_record(l, bin, (u32)late_ns);
 }
 
 /* Tokens come and go, and what was used is recorded. */
@@ -199,7 +219,7 @@ static __always_inline void limit_settle(struct limit *l, u32 mcpu, u64 now_ns)
 	l->tokens_ns -= (s64)l->came_ns;
 	if (l->tokens_ns < -debt_ns)
 		l->tokens_ns = -debt_ns;
-	limit_record(l, (u32)(now_ns / LIMIT_BIN_NS), (u32)l->came_ns);
+	limit_record_until(l, now_ns);
 	l->came_ns = 0;
 	l->settled_ns = now_ns;
 }
@@ -218,11 +238,20 @@ static __always_inline s64 limit_needs_ns(struct limit *l, u32 index, u32 mcpu)
 {
 	s64 burst_ns = limit_burst_ns(mcpu);
 
+	/* What was needed under a larger limit may be more than ever comes under this one. */
 	if (index < DROVER_MAX_VMS)
-		return l->needs_ns;
+		return l->needs_ns < burst_ns ? l->needs_ns : burst_ns;
 	if (l->state == LIMIT_NARROWED)
 		return burst_ns;
 	return l->state == LIMIT_LOW ? burst_ns / 2 : burst_ns / 4;
+}
+
+/* What the record has room for, less what is expected of those who stop late. */
+static __always_inline s64 limit_room_ns(struct limit *l, u32 index, u32 mcpu)
+{
+	s64 more_ns = index < DROVER_MAX_VMS ? 0 : (s64)mcpu * LIMIT_POOL_MORE_US;
+
+	return limit_record_max_ns(mcpu) + more_ns - (s64)(l->recorded_ns + l->late_ns);
 }
 
 /* With so much left somebody is to be held; a VM's threads are, when nothing is. */
@@ -266,24 +295,43 @@ static __always_inline void limit_turn(struct limit *l, u32 index, u32 mcpu, s64
 	}
 }
 
-/* When it can turn if all that run go on, or as tokens come. */
+/* In how long enough of the record is forgotten for so much more room, or a part of that. */
+static __always_inline u64 limit_forgets_in_ns(struct limit *l, s64 lacks_ns)
+{
+	u32 bins = 1;
+	u32 i;
+
+	for_each_index(i, 0, LIMIT_FORESEEN) {
+		struct limit_use *use = limit_recorded(l, l->oldest + i);
+
+		if (lacks_ns <= 0 || l->oldest + i == l->next)
+			break;
+		lacks_ns -= use->used_ns;
+		bins = use->bin + LIMIT_BINS - (u32)(l->settled_ns / LIMIT_BIN_NS);
+	}
+	return bins * LIMIT_BIN_NS - l->settled_ns % LIMIT_BIN_NS;
+}
+
+/* When it can turn if all that run go on, or as tokens come and room does. */
 static __always_inline u64 limit_turns_in_ns(struct limit *l, u32 index, u32 mcpu, s64 room_ns)
 {
+	s64 lacks_ns = limit_room_needs_ns(l, index, mcpu) - room_ns;
 	s64 needs_ns = limit_needs_ns(l, index, mcpu);
 	s64 floor_ns = limit_floor_ns(l, index, mcpu);
 	s64 left_ns = l->left_ns;
-	u64 bin_ns = LIMIT_BIN_NS - l->settled_ns % LIMIT_BIN_NS;
+	u64 in_ns = LIMIT_STEP_NS;
 
 	if (l->state != LIMIT_SPENT && l->running) {
 		if (left_ns > floor_ns)
 			left_ns -= floor_ns;
-		return least_of((u64)left_ns / l->running, bin_ns);
+		return least_of((u64)left_ns / l->running, LIMIT_LOOK_NS);
 	}
-	if (room_ns >= limit_room_needs_ns(l, index, mcpu))
-		bin_ns = LIMIT_STEP_NS;
-	if (l->tokens_ns >= needs_ns)
-		return bin_ns;
-	return most_of((u64)(needs_ns - l->tokens_ns) * 1000 / (mcpu ?: 1), bin_ns);
+	if (lacks_ns > 0)
+		in_ns = limit_forgets_in_ns(l, lacks_ns);
+	if (l->tokens_ns < needs_ns)
+		in_ns = most_of((u64)(needs_ns - l->tokens_ns) * 1000 / (mcpu ?: 1), in_ns);
+	/* By then it has come for one who looks too early, too. */
+	return in_ns + ALARM_EARLY_NS;
 }
 
 /*
@@ -298,7 +346,7 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 	if (l->state == LIMIT_SPENT)
 		l->over_ns += l->came_ns;
 	limit_settle(l, mcpu, now_ns);
-	room_ns = limit_record_max_ns(mcpu) - (s64)(l->recorded_ns + l->late_ns);
+	room_ns = limit_room_ns(l, index, mcpu);
 	l->left_ns = l->tokens_ns < room_ns ? l->tokens_ns : room_ns;
 	limit_turn(l, index, mcpu, room_ns);
 	if (l->state == LIMIT_OPEN && !l->running)
@@ -310,6 +358,13 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 static __always_inline u64 limit_used_ns(struct vm *vm, u64 now_ns)
 {
 	return vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
+}
+
+/* Those that run are counted anew. */
+static __always_inline void limit_begin_gathering(struct limit *l)
+{
+	l->ran = l->running;
+	l->running = 0;
 }
 
 static __always_inline void limit_add(struct limit *l, u64 came_ns, u32 running)
@@ -527,7 +582,7 @@ CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
 		limit_enforce(d, slot, now_ns);
 		return LIMIT_NO_ALARM;
 	}
-	limit_of_vm(d, slot)->running = 0;
+	limit_begin_gathering(limit_of_vm(d, slot));
 	limit_gather(d, slot, now_ns);
 	if (vm->limit_mcpu)
 		at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
@@ -683,8 +738,8 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 
 	d->let_go = 0;
 	for_each_index(i, 0, d->nr_pools_limited)
-		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->running =
-			0;
+		limit_begin_gathering(
+			limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)])));
 	for_each_index(i, 0, (d->slots_in_use + DROVER_DUE_GROUP - 1) / DROVER_DUE_GROUP)
 		next_ns = least_of(limit_visit_group(d, i, now_ns), next_ns);
 	for_each_index(i, 0, d->nr_pools_limited) {
@@ -711,7 +766,10 @@ static __always_inline u64 limit_begin_at(struct limit *l, u64 now_ns)
 	u32 running = __sync_fetch_and_add(&l->running, 1) + 1;
 	u64 in_ns = l->left_ns > 0 ? (u64)l->left_ns / running : 0;
 
-	return in_ns < LIMIT_LOOK_NS ? l->settled_ns + in_ns : now_ns + LIMIT_LOOK_NS;
+	if (in_ns >= LIMIT_LOOK_NS)
+		return now_ns + LIMIT_LOOK_NS;
+	/* Nobody ran since it was settled: all of that is left still. */
+	return in_ns + (running == 1 ? now_ns : l->settled_ns);
 }
 
 /* A thread of a VM under a limit begins to run. */

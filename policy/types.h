@@ -315,6 +315,7 @@ struct limit {
 	u64 late_ns;     /* what is expected to be used after it is spent */
 	u64 came_ns;     /* used since, as far as known */
 	u32 running;     /* threads that ran then, and all that began since */
+	u32 ran;         /* ... as it was before what came was gathered */
 	u32 state;       /* enum limit_state */
 	u32 keeper;      /* narrowed or low: the VM that goes on; 0: nobody */
 	u32 oldest;      /* entry of the record */

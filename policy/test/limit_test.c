@@ -292,6 +292,22 @@ static void a_limit_that_changes_while_it_holds(void)
 	CHECK(!g->d.nr_capped && !g->d.nr_at_limit && g->next_alarm_ns == NEVER);
 }
 
+/* Held just then, it waited for a burst of the larger limit, and these tokens never come. */
+static void a_limit_that_is_lowered_at_any_moment(void)
+{
+	for (u32 step = 0; step < 40; step++) {
+		struct watched w = {.first = 1, .last = 1};
+
+		g = fake_ground(4, 1);
+		kernel_busy_vm(g, 1, 4, 0);
+		limit(1, 1500);
+		kernel_run(g, 50 * MS + step * 100 * US);
+		limit(1, 250);
+		kernel_run(g, 110 * MS);
+		CHECK(watch(&w, 100) >= 0.2);
+	}
+}
+
 /* What was left of 300 % is not left of 2 %: all four would run for a ms before anybody looked. */
 static void a_pool_whose_limit_is_lowered_while_it_sleeps(void)
 {
@@ -493,6 +509,7 @@ int main(void)
 	RUN(as_little_is_left_one_vm_of_a_pool_goes_on);
 	RUN(of_limits_above_each_other_all_hold);
 	RUN(a_limit_that_changes_while_it_holds);
+	RUN(a_limit_that_is_lowered_at_any_moment);
 	RUN(a_pool_whose_limit_is_lowered_while_it_sleeps);
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
