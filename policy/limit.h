@@ -75,7 +75,7 @@
 #define LIMIT_BIN_NS 500000ULL
 /* As many bins as 100 ms touch, and what these may hold: what comes in as many, for each mcpu. */
 #define LIMIT_BINS 201
-#define LIMIT_RECORD_US 100500
+#define LIMIT_RECORD_US ((s64)(LIMIT_BINS * LIMIT_BIN_NS / 1000))
 /* A pool's holds more: it goes up a step when there is room for one, so it is seldom full. */
 #define LIMIT_POOL_MORE_US 300
 /* The tokens with which it is let go again: what so long brings, and at least so much. */
@@ -144,7 +144,18 @@ static __always_inline s64 limit_burst_ns(u32 mcpu)
 	return burst_ns < half_ns ? burst_ns : half_ns;
 }
 
+/* The limit of the i-th of the pools that have one. */
+static __always_inline struct limit *limit_of_limited_pool(struct drover *d, u32 i)
+{
+	return limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]));
+}
+
 /* --- what was used --- */
+
+static __always_inline u32 limit_bin(u64 time_ns)
+{
+	return (u32)(time_ns / LIMIT_BIN_NS);
+}
 
 static __always_inline struct limit_use *limit_recorded(struct limit *l, u32 entry)
 {
@@ -189,11 +200,11 @@ static __always_inline void limit_record(struct limit *l, u32 bin, u32 used_ns)
  */
 static __always_inline void limit_record_until(struct limit *l, u64 now_ns)
 {
-	u32 bin = (u32)(now_ns / LIMIT_BIN_NS);
+	u32 bin = limit_bin(now_ns);
 	u64 late_ns = l->came_ns;
 
 	limit_forget_before(l, bin);
-	if (l->settled_ns / LIMIT_BIN_NS != now_ns / LIMIT_BIN_NS)
+	if (limit_bin(l->settled_ns) != bin)
 		late_ns = least_of(now_ns % LIMIT_BIN_NS * l->ran, l->came_ns);
 	limit_record(l, bin - 1, (u32)(l->came_ns - late_ns));
 	limit_record(l, bin, (u32)late_ns);
@@ -307,7 +318,7 @@ static __always_inline u64 limit_forgets_in_ns(struct limit *l, s64 lacks_ns)
 		if (lacks_ns <= 0 || l->oldest + i == l->next)
 			break;
 		lacks_ns -= use->used_ns;
-		bins = use->bin + LIMIT_BINS - (u32)(l->settled_ns / LIMIT_BIN_NS);
+		bins = use->bin + LIMIT_BINS - limit_bin(l->settled_ns);
 	}
 	return bins * LIMIT_BIN_NS - l->settled_ns % LIMIT_BIN_NS;
 }
@@ -704,8 +715,7 @@ static __always_inline void limit_choose(struct drover *d, u64 now_ns)
 
 	d->kept_at_ns = now_ns;
 	for_each_index(i, 0, d->nr_pools_limited)
-		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->keeper =
-			0;
+		limit_of_limited_pool(d, i)->keeper = 0;
 	for_each_index(i, 1, d->slots_in_use)
 		limit_keep(d, i);
 	for_each_index(i, 1, d->slots_in_use)
@@ -738,8 +748,7 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 
 	d->let_go = 0;
 	for_each_index(i, 0, d->nr_pools_limited)
-		limit_begin_gathering(
-			limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)])));
+		limit_begin_gathering(limit_of_limited_pool(d, i));
 	for_each_index(i, 0, (d->slots_in_use + DROVER_DUE_GROUP - 1) / DROVER_DUE_GROUP)
 		next_ns = least_of(limit_visit_group(d, i, now_ns), next_ns);
 	for_each_index(i, 0, d->nr_pools_limited) {
@@ -830,8 +839,7 @@ static __always_inline void limit_note_all(struct drover *d)
 	u32 i;
 
 	for_each_index(i, 0, d->nr_pools_limited)
-		limit_at(d, limit_of_pool(d->pool_limited[bounded(i, DROVER_MAX_POOLS)]))->left_ns =
-			0;
+		limit_of_limited_pool(d, i)->left_ns = 0;
 	for_each_index(i, 1, d->slots_in_use) {
 		if (vm_at(d, i)->state == VM_LIVE)
 			limit_note(d, i);
