@@ -511,8 +511,8 @@ static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct t
 		return false;
 	if (vm->cosched_mode == COSCHED_SKEW)
 		return v->costop_since_ns != 0;
-	/* What was started together in this round stays. */
-	if (!vm->costopped && pcpu_at(d, at)->round == d->round)
+	/* What was started together in this round stays, and who has a turn. */
+	if (!vm->costopped && (pcpu_at(d, at)->round == d->round || pcpu_in_turn(pcpu_at(d, at))))
 		return false;
 	/*
 	 * It is called away, or somebody comes first. To ask would call pCPUs for it that

@@ -104,10 +104,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
-	pcpu->in_turn = pcpu->begins_turn;
-	pcpu->begins_turn = 0;
-	if (pcpu->in_turn)
-		ground_set_slice(d, task, wait_bound_turn_ns(d));
+	wait_bound_begin_turn(d, task, pcpu, now_ns);
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
@@ -162,13 +159,13 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 					    struct thread *t)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
+	bool in_turn;
 	bool first;
 	bool stopped;
 	bool go_on;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	pcpu->preempt_pending = 0;
-	pcpu->in_turn = 0;
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, at, pcpu->asked_ns);
@@ -183,13 +180,15 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	first = d->nr_together && round_notice(d, at);
 	stopped =
 		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));
-	go_on = pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
+	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
+	go_on = in_turn ||
+		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
 		round_tell(d, at);
 	if (!go_on)
 		pick_pass_on_beside_held(d, at);
-	if (!go_on || !t || stopped)
+	if (!go_on || !t || stopped || in_turn)
 		return;
 	round_note(d, at, t->slot);
 	/* What it had while no sibling wanted it, it need not wait for when one comes. */

@@ -253,7 +253,6 @@ struct pcpu {
 	u32 glance; /* which other cell it looks at next, pick.h */
 	u32 idle_looked; /* looked once more since it became idle */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
-	u32 in_turn;     /* who runs now has one */
 	u32 rests;       /* has become idle, and nobody ran since */
 	u32 round;       /* the last round it chose in, round.h */
 	u32 round_slot;  /* the VM it chose then */
@@ -261,6 +260,7 @@ struct pcpu {
 	u32 chooses;     /* next time without regard to the round, limit.h */
 	u32 nr_refused;  /* in refused */
 	u32 woken_for;   /* 1 + the pCPU in whose queue stands whom it was woken for, pick.h */
+	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 charged_at_ns; /* when what runs here was last charged */
@@ -400,7 +400,7 @@ _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and nati
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 2136, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 160, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 168, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)
@@ -421,7 +421,7 @@ static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
 /* Has who runs there, or is about to, a turn (wait_bound.h)? What can wait does not preempt it. */
 static __always_inline bool pcpu_in_turn(const struct pcpu *pcpu)
 {
-	return pcpu->in_turn || pcpu->begins_turn;
+	return pcpu->turn_ends_ns || pcpu->begins_turn;
 }
 
 #endif

@@ -73,6 +73,36 @@ static __always_inline u64 wait_bound_turn_ns(struct drover *d)
 	return d->params.slice_ns / 4;
 }
 
+/* Who was chosen begins to run: is that a turn? */
+static __always_inline void wait_bound_begin_turn(struct drover *d, struct task_struct *task,
+						  struct pcpu *pcpu, u64 now_ns)
+{
+	u64 turn_ns = wait_bound_turn_ns(d);
+
+	pcpu->turn_ends_ns = pcpu->begins_turn ? now_ns + turn_ns : 0;
+	if (pcpu->begins_turn)
+		ground_set_slice(d, task, turn_ns);
+	pcpu->begins_turn = 0;
+}
+
+/*
+ * The pCPU asks: does the task (NULL: none that may go on) have a turn that is not over yet? Then
+ * whoever sent for the pCPU did so before the turn began: the interrupt comes when it has. The task
+ * goes on for what is left of the turn.
+ */
+static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct task_struct *task,
+						    struct pcpu *pcpu)
+{
+	s64 left_ns = (s64)(pcpu->turn_ends_ns - pcpu->asked_ns);
+
+	if (!task || !pcpu->turn_ends_ns || left_ns <= 0) {
+		pcpu->turn_ends_ns = 0;
+		return false;
+	}
+	ground_set_slice(d, task, (u64)left_ns);
+	return true;
+}
+
 /*
  * B: how long each of n threads that wait for p pCPUs waits, when shares say longer and so
  * many wait for each pCPU in the mean.
