@@ -222,6 +222,7 @@ void BPF_PROG(drover_cpu_offline, s32 cpu)
 
 static int check_wait_bounds(void *map, u32 *key, struct timer *value)
 {
+	u64 begun_ns = bpf_ktime_get_ns();
 	u64 now_ns = timer_now_ns(value);
 	u32 slot;
 
@@ -229,22 +230,28 @@ static int check_wait_bounds(void *map, u32 *key, struct timer *value)
 		wait_bound_check(&drover, slot, now_ns);
 	drover_rouse(&drover);
 	timer_start(value, now_ns, drover.params.wait_bound_ns / 8, 0);
+	timer_ran(begun_ns);
 	return 0;
 }
 
 static int look(void *map, u32 *key, struct timer *value)
 {
+	u64 begun_ns = bpf_ktime_get_ns();
 	u64 now_ns = timer_now_ns(value);
 	u64 in_ns = drover_look(&drover, now_ns);
 
 	if (in_ns)
 		timer_start(value, now_ns, in_ns, 0);
+	timer_ran(begun_ns);
 	return 0;
 }
 
 static int go_off(void *map, u32 *key, struct timer *value)
 {
+	u64 begun_ns = bpf_ktime_get_ns();
+
 	drover_alarm(&drover, timer_now_ns(value));
+	timer_ran(begun_ns);
 	return 0;
 }
 
