@@ -586,8 +586,6 @@ CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
 	u64 at_ns = LIMIT_NO_ALARM;
 	bool in_pool;
 
-	if (limit_due_read(due_ns) > now_ns + ALARM_EARLY_NS)
-		return limit_due_read(due_ns);
 	limit_due_take(due_ns);
 	if (vm->state != VM_LIVE || !vm->capped) {
 		limit_enforce(d, slot, now_ns);
@@ -630,9 +628,15 @@ CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
 	limit_due_take(group_due_ns);
 	for_each_index(i, 0, DROVER_DUE_GROUP) {
 		u32 slot = group * DROVER_DUE_GROUP + i;
+		u64 due_ns = limit_due_read(limit_due_of(d, slot));
+		u64 at_ns = due_ns;
 
-		alarm_ns = least_of(limit_visit(d, slot, now_ns), alarm_ns);
-		first_ns = least_of(limit_due_read(limit_due_of(d, slot)), first_ns);
+		if (due_ns <= now_ns + ALARM_EARLY_NS) {
+			at_ns = limit_visit(d, slot, now_ns);
+			due_ns = limit_due_read(limit_due_of(d, slot));
+		}
+		alarm_ns = least_of(at_ns, alarm_ns);
+		first_ns = least_of(due_ns, first_ns);
 	}
 	limit_due_by(group_due_ns, first_ns);
 	return alarm_ns;
