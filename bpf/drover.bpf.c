@@ -163,7 +163,7 @@ void BPF_PROG(drover_tick_op, struct task_struct *p)
 	struct thread *t = thread_of(p);
 
 	if (t)
-		drover_tick(&drover, p, t, scx_bpf_task_cpu(p));
+		drover_tick(&drover, p, t);
 }
 
 SEC("struct_ops/drover_stopping")

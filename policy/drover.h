@@ -82,7 +82,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
-	pcpu->charged_at_ns = now_ns;
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
@@ -109,7 +108,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
 static __always_inline void drover_charge(struct drover *d, struct task_struct *task,
-					  struct thread *t, u32 at, u64 now_ns)
+					  struct thread *t)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 ran_ns = share_charge(d, vm, t, ground_cpu_time_ns(d, task));
@@ -117,17 +116,15 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 	reserve_charge(d, vm, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
-	if (d->nr_bound)
-		pcpu_at(d, at)->charged_at_ns = now_ns;
 }
 
 /* The same for one that may go on without stopping. */
 static __always_inline void drover_charge_and_go_on(struct drover *d, struct task_struct *task,
-						    struct thread *t, u32 at, u64 now_ns)
+						    struct thread *t, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
 
-	drover_charge(d, task, t, at, now_ns);
+	drover_charge(d, task, t);
 	share_end(vm, t);
 	share_begin(vm, t, now_ns);
 	if (t->kind == THREAD_VCPU)
@@ -141,7 +138,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
 
-	drover_charge(d, task, t, at, now_ns);
+	drover_charge(d, task, t);
 	share_end(vm, t);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
@@ -168,7 +165,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->preempt_pending = 0;
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
-		drover_charge_and_go_on(d, task, t, at, pcpu->asked_ns);
+		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
@@ -286,14 +283,14 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 
 /* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
-					struct thread *t, u32 at)
+					struct thread *t)
 {
 	u64 now_ns;
 
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);
-	drover_charge_and_go_on(d, task, t, at, now_ns);
+	drover_charge_and_go_on(d, task, t, now_ns);
 	cosched_review(d, t->slot, now_ns);
 }
 

@@ -4,13 +4,12 @@
  *
  * Idea. Shares alone say what a VM is owed beside siblings that want all they can
  * get. Reservations, limits, pools and siblings that want little change that: what
- * one leaves is its siblings' first. So while any such setting is there, every 9.7 ms,
- * or less often where there are many, so that it takes a thousandth or two of one pCPU
- * at most, the tree is filled with CPU time like a vessel with water: in each pool
- * there is a level, CPU per share, and a child holds
+ * one leaves is its siblings' first. So while any such setting is there, the tree is
+ * filled with CPU time like a vessel with water: in each pool there is a level, CPU per
+ * share, and a child holds
  *     shares * level, but no less than is reserved and no more than its limit,
- * and, to find the level, no more than it wants: what it received since the last
- * look, or a pCPU for each thread that was never asleep since, averaged over 40 ms.
+ * and, to find the level, no more than it wants: what it received lately, or a pCPU for
+ * each thread that was never asleep since, averaged over 40 ms.
  * Then each VM's virtual time runs at (CPU received) / (CPU owed), in place of
  * shares: whoever has received the smallest part of what it is owed is served
  * next ("the ratio of the consumed CPU resources to the entitlement", seed 000,
@@ -27,18 +26,25 @@
  * are fixed, the others divide the rest by shares; that level is exact unless a
  * child changes sides, and then the next step starts there. It is kept between
  * looks, and all pools step at once, until none moves: mostly, that is soon. A bracket
- * halves what Newton would jump about in. Where nothing has changed since the last look,
- * nobody's wants and no setting, its levels hold: a host that is busy throughout pays for
- * the measuring alone.
+ * halves what Newton would jump about in.
+ *
+ * When. Settings, VMs and pCPUs that come and go count at the next look, every 9.7 ms or, where
+ * there are many, less often. What VMs want is measured then, of those that slept or woke since: of
+ * the others all is known. That alone fills no vessel. As long as the levels are wrong by m pCPUs,
+ * all that wants moved by since, they give m * t of CPU time in t to the wrong VMs; to divide anew
+ * takes c. When m * t is 25 times c, it is done: a 25th of the wrong is what the right may take, be
+ * the tree small or large. A host that is busy throughout pays next to nothing.
  *
  * Worked example. 4 pCPUs; vm0 with 1000 shares and 100 % reserved, seven with
  * 1000. Level 0.5 would give everybody 0.5: vm0 is below its floor. It is fixed
  * at 1, the others divide 3 by 7: level 0.43 a thousand shares. vm0 is weighed as
- * 1 / 0.43 = 2333 shares, the others as 1000.
+ * 1 / 0.43 = 2333 shares, the others as 1000. c is 8 us: that one of the seven has fallen asleep,
+ * m = 0.43, counts at the next look; that one takes 0.01 more, after 20 ms. With 1000 VMs in 500
+ * pools c is 1.3 ms: that takes 75 ms and, where nothing else moves, 3 s.
  *
- * What it is bad at. It lags by two looks or so, which with 1000 VMs are 50 ms; what a
- * VM wants is guessed from the past. Nothing is known of pinning. One pCPU does it for
- * all (`drover policy-cost` tells what that costs).
+ * What it is bad at. It lags by two looks or so, which with 1000 VMs are 50 ms, and in a large tree
+ * small changes wait for others, as shown; what a VM wants is guessed from the past. Nothing is
+ * known of pinning. One pCPU does it for all (`drover policy-cost` tells what that costs).
  */
 #ifndef DROVER_ENTITLE_H
 #define DROVER_ENTITLE_H
@@ -48,7 +54,7 @@
 
 /* No multiple of what guests' clocks go by: looks must not fall into step with them. */
 #define ENTITLE_PERIOD_NS 9700000ULL
-/* For each VM and pool at least so long, of which one look takes some 40 ns. */
+/* For each VM and pool at least so long. */
 #define ENTITLE_PERIOD_EACH_NS 25300ULL
 /* What is wanted is averaged over that. */
 #define ENTITLE_MEMORY_NS (4 * ENTITLE_PERIOD_NS)
@@ -71,6 +77,18 @@
 #define ENTITLE_LIMIT_SLACK 2
 /* What is wanted and owed is known to that part: so little less than all counts as all. */
 #define ENTITLE_FULL_PART 32
+/* To divide anew takes some 850 ns for each VM and pool, a 25th of what it may mend. */
+#define ENTITLE_DIVIDE_EACH_NS 21000ULL
+/*
+ * What the host's own tasks take more or less of is taken from all VMs alike, or nearly: by a move
+ * of theirs what is owed is wrong by such a part of it.
+ */
+#define ENTITLE_HOST_PART 8
+/* A mean has settled within that part of what it tends to, and so many millionths of a pCPU. */
+#define ENTITLE_NEAR_PART 256
+#define ENTITLE_NEAR_UCPU 1000
+/* What was received in less than that says nothing. */
+#define ENTITLE_LEAST_NS 1000
 /* A weight that rises by more than that part of itself changes what is owed in it. */
 #define ENTITLE_REWEIGH_PART 16
 
@@ -107,23 +125,21 @@ static __always_inline u64 entitle_mean(u64 before, u64 wanted, u64 elapsed_ns)
 	return (before * (memory_us - elapsed_us) + wanted * elapsed_us) / memory_us;
 }
 
-/* What runs on that pCPU has not been charged lately. */
-static __always_inline void entitle_see_running(struct drover *d, u32 at, u64 now_ns)
+static __always_inline u32 entitle_nr_awake(struct vm *vm)
 {
-	struct pcpu *pcpu = pcpu_at(d, at);
-	u32 slot = pcpu->running_slot;
-	s64 ran_ns = (s64)(now_ns - pcpu->charged_at_ns);
-
-	if (slot < DROVER_MAX_VMS && ran_ns > 0)
-		vm_at(d, slot)->uncharged_ns += (u64)ran_ns;
+	return share_nr_running(vm) + vm->nr_waiting;
 }
 
 /* A thread of the VM is about to wake: how few were awake before? */
 static __always_inline void entitle_note_wake(struct drover *d, struct vm *vm)
 {
-	u32 awake = share_nr_running(vm) + vm->nr_waiting;
+	u32 awake = entitle_nr_awake(vm);
 
-	if (d->nr_bound && awake < vm->least_awake)
+	if (!d->nr_bound)
+		return;
+	if (!vm->woke)
+		vm->woke = 1;
+	if (awake < vm->least_awake)
 		vm->least_awake = awake;
 }
 
@@ -138,33 +154,73 @@ static __always_inline void entitle_compare(struct vm *vm, u64 elapsed_ns, s64 r
 	vm->short_ns = short_ns < -most_ns ? -most_ns : short_ns;
 }
 
+/* All that so many threads can use. */
+static __always_inline u64 entitle_usable_ucpu(struct drover *d, u32 nr_threads)
+{
+	return least_of(nr_threads, d->nr_online) * ENTITLE_PCPU_UCPU;
+}
+
+/* Of what it wants it may have that by its limit. */
+static __always_inline u32 entitle_most_ucpu(struct vm *vm)
+{
+	return (u32)least_of(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
+}
+
 /*
- * CPU the VM could use: what it received in that time; or all that so many threads can
- * as were awake throughout. (Not what others waited for: who sleeps in between had all
- * it wanted, if late.)
+ * Is all known of what it wants? Nobody of it slept or woke since, the mean has settled, and all
+ * was divided by that. What VMs under a limit are short of is asked for at any moment (limit.h).
  */
-CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 elapsed_ns)
+static __always_inline bool entitle_is_settled(struct drover *d, struct vm *vm)
+{
+	u32 awake = entitle_nr_awake(vm);
+
+	return !vm->woke && awake == vm->least_awake &&
+	       vm->wanted_ucpu == entitle_usable_ucpu(d, awake) &&
+	       vm->wanted_ucpu == vm->most_ucpu && !vm->capped;
+}
+
+/* A mean that is near what it tends to has got there. */
+static __always_inline u32 entitle_settle(u64 wanted, u64 usable)
+{
+	u64 off = wanted > usable ? wanted - usable : usable - wanted;
+
+	return (u32)(off <= usable / ENTITLE_NEAR_PART + ENTITLE_NEAR_UCPU ? usable : wanted);
+}
+
+/*
+ * CPU the VM could use: what it received since it was last measured; or all that so many threads
+ * can as were awake throughout. (Not what others waited for: who sleeps in between had all it
+ * wanted, if late.)
+ */
+CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
-	u64 total_ns = vm->vcpu_run_ns + vm->helper_run_ns + vm->uncharged_ns;
+	u64 total_ns = vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
 	s64 ran_ns = (s64)(total_ns - vm->seen_run_ns);
-	u32 awake = share_nr_running(vm) + vm->nr_waiting;
-	u64 wanted = least_of(awake, vm->least_awake) * ENTITLE_PCPU_UCPU;
+	u64 elapsed_ns = now_ns - vm->seen_at_ns;
+	u32 awake = entitle_nr_awake(vm);
+	u32 throughout = awake < vm->least_awake ? awake : vm->least_awake;
+	u64 usable = entitle_usable_ucpu(d, throughout);
+	u32 most, moved, before = vm->most_ucpu;
+	u64 wanted;
 
-	vm->uncharged_ns = 0;
-	vm->least_awake = awake;
-	if (vm->state != VM_LIVE || elapsed_ns < 1000)
+	if (elapsed_ns < ENTITLE_LEAST_NS)
 		return 0;
+	vm->seen_at_ns = now_ns;
+	vm->least_awake = awake;
 	if (ran_ns < 0)
 		ran_ns = 0;
-	if (vm->seen_run_ns)
+	if (vm->seen_run_ns && vm->capped)
 		entitle_compare(vm, elapsed_ns, ran_ns);
-	wanted = most_of(wanted, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
+	wanted = most_of(usable, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
 	wanted = least_of(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)
 		wanted = entitle_mean(vm->wanted_ucpu, wanted, elapsed_ns);
-	vm->wanted_ucpu = (u32)wanted;
+	vm->wanted_ucpu = entitle_settle(wanted, usable);
 	vm->seen_run_ns = total_ns;
+	most = entitle_most_ucpu(vm);
+	moved = most > before ? most - before : before - most;
+	d->moved_ucpu += slot == DROVER_HOST_SLOT ? moved / ENTITLE_HOST_PART : moved;
 	return 0;
 }
 
@@ -189,16 +245,11 @@ static __always_inline void entitle_add_child(struct pool *parent, u64 promised,
 CHECKED_APART int entitle_gather_vm(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u64 kept = entitle_kept_ucpu(d, vm->reservation_mcpu);
-	u32 most = (u32)least_of(vm->wanted_ucpu, entitle_limit_ucpu(vm->limit_mcpu));
-	u32 floor = (u32)least_of(kept, most);
 
 	if (vm->state != VM_LIVE)
 		return 0;
-	if (most != vm->most_ucpu || floor != vm->floor_ucpu)
-		d->wants_move = 1;
-	vm->most_ucpu = most;
-	vm->floor_ucpu = floor;
+	vm->most_ucpu = entitle_most_ucpu(vm);
+	vm->floor_ucpu = (u32)least_of(entitle_kept_ucpu(d, vm->reservation_mcpu), vm->most_ucpu);
 	entitle_add_child(pool_at(d, pool_existing(d, vm->pool)),
 			  entitle_ucpu(vm->reservation_mcpu), vm->floor_ucpu, vm->most_ucpu,
 			  vm->shares);
@@ -433,9 +484,13 @@ static __always_inline void entitle_scale(struct drover *d)
 {
 	u64 promised = pool_at(d, POOL_ROOT)->promised_ucpu;
 	u64 there = d->nr_online * ENTITLE_PCPU_UCPU;
+	u32 before = d->promise_scale;
 
 	d->promise_scale = promised > there ? (u32)((there << ENTITLE_SCALE_SHIFT) / promised) :
 					      1 << ENTITLE_SCALE_SHIFT;
+	/* What was gathered is kept by the old one. */
+	if (d->promise_scale != before)
+		d->owed_anew = 1;
 }
 
 /* The levels, and what comes of them. Those of one look that never settle are stepped on in the
@@ -456,29 +511,52 @@ static __always_inline void entitle_divide(struct drover *d)
 		entitle_weigh(d, i);
 }
 
-/* Look at all VMs and pools; every entitle_period_ns. */
-static __always_inline void entitle_look(struct drover *d, u64 now_ns)
+/* What is promised and wanted, up the tree. */
+static __always_inline void entitle_gather(struct drover *d)
 {
-	u64 elapsed_ns = now_ns - d->entitled_at_ns;
-	u32 anew = __sync_lock_test_and_set(&d->owed_anew, 0);
 	u32 i;
 
-	d->entitled_at_ns = now_ns;
-	d->wants_move = 0;
-	for_each_index(i, 0, d->params.nr_pcpus)
-		entitle_see_running(d, i, now_ns);
 	entitle_clear(pool_at(d, POOL_ROOT));
 	for_each_index(i, 0, d->nr_pools)
 		entitle_clear(pool_at(d, entitle_ordered(d, i)));
-	for_each_index(i, 0, d->slots_in_use) {
-		entitle_measure(d, i, elapsed_ns);
+	for_each_index(i, 0, d->slots_in_use)
 		entitle_gather_vm(d, i);
-	}
 	for_each_index(i, 0, d->nr_pools)
 		entitle_gather_pool(d, entitle_ordered(d, d->nr_pools - 1 - i));
 	entitle_scale(d);
-	if (anew || d->wants_move)
-		entitle_divide(d);
+}
+
+/*
+ * So much has what VMs want moved by, in all, since it was divided. What that gives to the wrong
+ * ones must be worth the work.
+ */
+static __always_inline bool entitle_is_worth_it(struct drover *d)
+{
+	d->wrong_ns += d->moved_ucpu * (entitle_period_ns(d) / 1000) / 1000;
+	return d->wrong_ns > (d->slots_in_use + d->nr_pools) * ENTITLE_DIVIDE_EACH_NS;
+}
+
+/* Look at all VMs; every entitle_period_ns. */
+static __always_inline void entitle_look(struct drover *d, u64 now_ns)
+{
+	u32 anew = __sync_lock_test_and_set(&d->owed_anew, 0);
+	u32 i;
+
+	d->moved_ucpu = 0;
+	for_each_index(i, 0, d->slots_in_use) {
+		struct vm *vm = vm_at(d, i);
+
+		if (vm->state != VM_LIVE || entitle_is_settled(d, vm))
+			continue;
+		/* Before it is measured: who wakes meanwhile is seen next time. */
+		vm->woke = 0;
+		entitle_measure(d, i, now_ns);
+	}
+	if (!anew && !entitle_is_worth_it(d))
+		return;
+	d->wrong_ns = 0;
+	entitle_gather(d);
+	entitle_divide(d);
 }
 
 #endif

@@ -113,12 +113,13 @@ struct vm {
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
 	u64 seen_run_ns;   /* what it had received when last looked at, entitle.h */
-	u64 uncharged_ns;  /* of that, what was not charged yet */
-	s64 short_ns;      /* CPU time it received less than it was owed, lately */
+	u64 seen_at_ns;    /* when that was */
+	s64 short_ns;      /* CPU time it received less than it was owed, lately; under a limit */
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
 	u32 wanted_ucpu;   /* what it could use */
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 least_awake;   /* threads at any time since it was last looked at */
+	u32 woke;          /* a thread did since */
 	/* at every look */
 	u32 state;        /* enum vm_state */
 	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
@@ -263,7 +264,6 @@ struct pcpu {
 	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
-	u64 charged_at_ns; /* when what runs here was last charged */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 	u32 refused[DROVER_REFUSED]; /* VMs passed over in this pick, refused.h */
 };
@@ -359,12 +359,12 @@ struct drover {
 	u32 nr_pools;      /* in pool_order */
 	u32 levels_move;   /* some pool's level has not been found yet */
 	u32 owed_anew; /* settings, VMs or pCPUs have changed since entitlements were worked out */
-	u32 wants_move; /* some VM wants more or less than before */
 	u32 round; /* counts rounds, round.h */
 	u32 round_slot; /* the VM wider than a cell begun in it last */
 	u64 round_end_ns;
-	u64 entitled_at_ns;
 	u64 reference_level; /* entitle.h */
+	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
+	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */
 	u64 alarm_at_ns; /* alarm.h; 0: it is not set */
 	u64 rouse_at_ns; /* when idle pCPUs ask again whether a held VM may start; 0: never */
 	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
@@ -400,7 +400,7 @@ _Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and nati
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 2136, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 168, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 160, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)

@@ -432,7 +432,7 @@ static void tick(struct ground *g)
 		if (!current)
 			continue;
 		fake_count_cpu_time(g, current);
-		drover_tick(&g->d, current, &current->thread, i);
+		drover_tick(&g->d, current, &current->thread);
 		fake_deliver_kicks(g);
 	}
 	g->next_tick_ns = g->now_ns + TICK_NS;

@@ -443,6 +443,60 @@ static void on_a_host_that_is_always_busy_entitlements_follow_what_changes(void)
 	check_entitled(4);
 }
 
+/* Two pools of one busy vCPU each on one pCPU, beside `nr_idle` pools, and a task of the host's. */
+static struct task_struct *a_tree_beside_a_task(u32 nr_idle)
+{
+	struct task_struct *task;
+
+	a_host(1);
+	for (u32 i = 0; i < 2; i++)
+		busy(a_pool(0, 1000, 0, 0), 1000, 1);
+	for (u32 i = 0; i < nr_idle; i++)
+		a_pool(0, 1000, 0, 0);
+	task = kernel_thread(g, 0, THREAD_HOST);
+	kernel_run(g, SECOND);
+	return task;
+}
+
+/* How long after the task begins to take a fiftieth of the pCPU is that taken into account? */
+static u64 noticed_after_ns(u32 nr_idle)
+{
+	struct task_struct *task = a_tree_beside_a_task(nr_idle);
+	u64 begun_ns = g->now_ns;
+
+	CHECK_EQ(vm_at(&g->d, DROVER_HOST_SLOT)->most_ucpu, 0);
+	task->burst_ns = task->burst_left_ns = 20 * US;
+	task->sleep_ns = 980 * US;
+	kernel_wake(g, task);
+	while (!vm_at(&g->d, DROVER_HOST_SLOT)->most_ucpu && g->now_ns < begun_ns + 10 * SECOND)
+		kernel_run(g, MS);
+	return g->now_ns - begun_ns;
+}
+
+/* What takes longer to divide is divided anew for as much more. */
+static void who_wants_a_little_more_counts_when_it_is_worth_the_work(void)
+{
+	u64 small_ns = noticed_after_ns(0), large_ns = noticed_after_ns(NODES - 8);
+
+	/* 21 us for each of 5 and of 61: an eighth of a fiftieth of a pCPU for 42 and 512 ms. */
+	CHECK(small_ns > 40 * MS && small_ns < 80 * MS);
+	CHECK(large_ns > 500 * MS && large_ns < 560 * MS);
+}
+
+/* A whole pCPU is worth the work of any tree. */
+static void who_falls_asleep_counts_at_the_next_looks(void)
+{
+	u32 left;
+
+	a_tree_beside_a_task(NODES - 8);
+	left = g->pcpu[0].current->tgid == 1 ? 2 : 1;
+	kernel_sleep(g, 0);
+	kernel_run(g, 40 * MS);
+	CHECK(kernel_vm(g, left)->entitled_ucpu > 600000);
+	kernel_run(g, 110 * MS);
+	CHECK(kernel_vm(g, left)->entitled_ucpu > 950000);
+}
+
 static void without_settings_nobody_looks(void)
 {
 	a_host(2);
@@ -553,6 +607,8 @@ int main(void)
 	RUN(pools_in_a_circle_do_no_harm);
 	RUN(promises_that_do_not_fit_any_more_shrink_alike);
 	RUN(on_a_host_that_is_always_busy_entitlements_follow_what_changes);
+	RUN(who_wants_a_little_more_counts_when_it_is_worth_the_work);
+	RUN(who_falls_asleep_counts_at_the_next_looks);
 	RUN(without_settings_nobody_looks);
 	RUN(random_trees_with_changing_demand_give_what_they_entitle_to);
 	return check_done();

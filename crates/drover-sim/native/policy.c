@@ -179,9 +179,9 @@ void sim_running(struct drover *d, struct task_struct *p, struct sim_thread *s, 
 	drover_running(d, p, &s->t, at);
 }
 
-void sim_tick(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at)
+void sim_tick(struct drover *d, struct task_struct *p, struct sim_thread *s)
 {
-	drover_tick(d, p, &s->t, at);
+	drover_tick(d, p, &s->t);
 }
 
 void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at,

@@ -187,7 +187,7 @@ unsafe extern "C" {
         vcpu_id: u32,
     );
     pub fn sim_running(d: *mut Drover, p: TaskPointer, s: *mut Thread, at: u32);
-    pub fn sim_tick(d: *mut Drover, p: TaskPointer, s: *mut Thread, at: u32);
+    pub fn sim_tick(d: *mut Drover, p: TaskPointer, s: *mut Thread);
     pub fn sim_stopping(
         d: *mut Drover,
         p: TaskPointer,

@@ -217,7 +217,7 @@ impl Policy {
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
         let s = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), s, cpu) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), s) });
     }
 
     pub(super) fn enqueue(
