@@ -423,11 +423,13 @@ static __always_inline void entitle_reweigh(struct drover *d, u32 slot, u64 inve
 	s64 ahead_ns = (s64)(vm->vtime_ns - d->vtime_now_ns);
 	u64 part;
 
-	if (ahead_ns <= 0 || inverse + inverse / ENTITLE_REWEIGH_PART >= before)
+	if (inverse + inverse / ENTITLE_REWEIGH_PART >= before)
 		return;
 	part = (inverse << ENTITLE_SCALE_SHIFT) / before;
-	__sync_fetch_and_sub(&vm->vtime_ns,
-			     (u64)ahead_ns - ((u64)ahead_ns >> ENTITLE_SCALE_SHIFT) * part);
+	if (ahead_ns > 0)
+		__sync_fetch_and_sub(&vm->vtime_ns,
+				     (u64)ahead_ns - ((u64)ahead_ns >> ENTITLE_SCALE_SHIFT) * part);
+	/* Leaves that count what was not charged yet, by the old weight, would be late for good. */
 	waiting_settle_cells(d, slot);
 }
 

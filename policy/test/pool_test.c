@@ -274,6 +274,25 @@ static void what_is_charged_beside_a_storm_is_no_lasting_debt(void)
 	CHECK_NEAR((double)(kernel_cpu_time_ns(g, node[a].tgid) - before_ns) / MS, 200, 40);
 }
 
+/* Soak, seed 4124143: a sibling was passed over for 226 ms, its VM's leaf was that late. */
+static void who_is_owed_more_stands_where_that_puts_it(void)
+{
+	u32 slot;
+
+	a_host(1);
+	slot = g->slot_of[node[busy(a_pool(0, 1000, 0, 0), 1, 2)].tgid];
+	kernel_run(g, SECOND);
+	/* With what its running thread was not charged for yet. */
+	g->now_ns += MS;
+	CHECK(share_uncharged_ns(vm_at(&g->d, slot), g->now_ns) > 0);
+	share_least_served(&g->d, 0);
+	CHECK(tournament_before(tournament_key(vm_at(&g->d, slot)->vtime_ns, slot),
+				tournament_leaf(&ground_cell(&g->d, 0)->by_share, slot)));
+	entitle_reweigh(&g->d, slot, vm_at(&g->d, slot)->share_inverse / 100);
+	CHECK_EQ(tournament_leaf(&ground_cell(&g->d, 0)->by_share, slot),
+		 tournament_key(vm_at(&g->d, slot)->vtime_ns, slot));
+}
+
 /* scenarios/pools-departments.toml, prod low: one vCPU that is owed most of a pCPU can make up for
  * little. */
 static void one_vcpu_beside_limits_has_what_it_is_owed(void)
@@ -599,6 +618,7 @@ int main(void)
 	RUN(a_reservation_is_taken_from_siblings_first);
 	RUN(a_pool_has_its_reservation_for_whoever_wants_it);
 	RUN(what_is_charged_beside_a_storm_is_no_lasting_debt);
+	RUN(who_is_owed_more_stands_where_that_puts_it);
 	RUN(one_vcpu_beside_limits_has_what_it_is_owed);
 	RUN(what_can_all_be_used_is_as_good_as_promised);
 	RUN(of_what_is_nearly_all_no_more_is_promised_than_is_owed);
