@@ -92,6 +92,11 @@
 /* A weight that rises by more than that part of itself changes what is owed in it. */
 #define ENTITLE_REWEIGH_PART 16
 
+static __always_inline u64 entitle_apart(u64 a, u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
 static __always_inline u64 entitle_ucpu(u32 mcpu)
 {
 	return (u64)mcpu * (ENTITLE_PCPU_UCPU / 1000);
@@ -125,15 +130,10 @@ static __always_inline u64 entitle_mean(u64 before, u64 wanted, u64 elapsed_ns)
 	return (before * (memory_us - elapsed_us) + wanted * elapsed_us) / memory_us;
 }
 
-static __always_inline u32 entitle_nr_awake(struct vm *vm)
-{
-	return share_nr_running(vm) + vm->nr_waiting;
-}
-
 /* A thread of the VM is about to wake: how few were awake before? */
 static __always_inline void entitle_note_wake(struct drover *d, struct vm *vm)
 {
-	u32 awake = entitle_nr_awake(vm);
+	u32 awake = share_nr_awake(vm);
 
 	if (!d->nr_bound)
 		return;
@@ -172,7 +172,7 @@ static __always_inline u32 entitle_most_ucpu(struct vm *vm)
  */
 static __always_inline bool entitle_is_settled(struct drover *d, struct vm *vm)
 {
-	u32 awake = entitle_nr_awake(vm);
+	u32 awake = share_nr_awake(vm);
 
 	return !vm->woke && awake == vm->least_awake &&
 	       vm->wanted_ucpu == entitle_usable_ucpu(d, awake) &&
@@ -182,7 +182,7 @@ static __always_inline bool entitle_is_settled(struct drover *d, struct vm *vm)
 /* A mean that is near what it tends to has got there. */
 static __always_inline u32 entitle_settle(u64 wanted, u64 usable)
 {
-	u64 off = wanted > usable ? wanted - usable : usable - wanted;
+	u64 off = entitle_apart(wanted, usable);
 
 	return (u32)(off <= usable / ENTITLE_NEAR_PART + ENTITLE_NEAR_UCPU ? usable : wanted);
 }
@@ -195,14 +195,13 @@ static __always_inline u32 entitle_settle(u64 wanted, u64 usable)
 CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
-	u64 total_ns = vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
+	u64 total_ns = share_used_ns(vm, now_ns);
 	s64 ran_ns = (s64)(total_ns - vm->seen_run_ns);
 	u64 elapsed_ns = now_ns - vm->seen_at_ns;
-	u32 awake = entitle_nr_awake(vm);
+	u32 awake = share_nr_awake(vm);
 	u32 throughout = awake < vm->least_awake ? awake : vm->least_awake;
 	u64 usable = entitle_usable_ucpu(d, throughout);
-	u32 most, moved, before = vm->most_ucpu;
-	u64 wanted;
+	u64 wanted, moved;
 
 	if (elapsed_ns < ENTITLE_LEAST_NS)
 		return 0;
@@ -218,8 +217,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 now_ns)
 		wanted = entitle_mean(vm->wanted_ucpu, wanted, elapsed_ns);
 	vm->wanted_ucpu = entitle_settle(wanted, usable);
 	vm->seen_run_ns = total_ns;
-	most = entitle_most_ucpu(vm);
-	moved = most > before ? most - before : before - most;
+	moved = entitle_apart(entitle_most_ucpu(vm), vm->most_ucpu);
 	d->moved_ucpu += slot == DROVER_HOST_SLOT ? moved / ENTITLE_HOST_PART : moved;
 	return 0;
 }
@@ -338,7 +336,6 @@ static __always_inline void entitle_fill(struct drover *d, struct pool *pool, u6
 {
 	u64 poured = least_of(owed_ucpu, pool->most_ucpu);
 	u64 before = pool->level;
-	u64 moved;
 
 	if (poured != pool->poured_ucpu) {
 		/* The level above has moved: what was learnt of this one is void. */
@@ -348,8 +345,7 @@ static __always_inline void entitle_fill(struct drover *d, struct pool *pool, u6
 	pool->poured_ucpu = poured;
 	pool->owed_ucpu = owed_ucpu;
 	pool->level = entitle_step(pool, poured);
-	moved = pool->level > before ? pool->level - before : before - pool->level;
-	if (moved > pool->level / ENTITLE_EXACT)
+	if (entitle_apart(pool->level, before) > pool->level / ENTITLE_EXACT)
 		d->levels_move = 1;
 	pool->weigh_level = pool->level;
 	/* Nobody wants the rest: a child that begins to shall find its part of it. */

@@ -365,12 +365,6 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 	return now_ns + limit_turns_in_ns(l, index, mcpu, room_ns);
 }
 
-/* What all threads of the VM have used in its life, charged or not. */
-static __always_inline u64 limit_used_ns(struct vm *vm, u64 now_ns)
-{
-	return vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
-}
-
 /* Those that run are counted anew. */
 static __always_inline void limit_begin_gathering(struct limit *l)
 {
@@ -390,7 +384,7 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 	struct vm *vm = vm_at(d, slot);
 	u32 running = share_nr_running(vm);
 	u32 pool = limit_pool_above(d, vm);
-	u64 came_ns = limit_used_ns(vm, now_ns) - vm->limit_seen_ns;
+	u64 came_ns = share_used_ns(vm, now_ns) - vm->limit_seen_ns;
 	u32 step;
 
 	/* A thread just being charged counts twice for a moment. */
@@ -648,7 +642,7 @@ CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
 CHECKED_APART bool limit_could_keep(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 awake = vm->nr_waiting + share_nr_running(vm);
+	u32 awake = share_nr_awake(vm);
 	u32 pool = limit_pool_above(d, vm);
 	bool could = pool && awake && vm->state == VM_LIVE;
 	u32 step;
@@ -708,8 +702,7 @@ static __always_inline bool limit_lost_keeper(struct drover *d, struct limit *l,
 		return false;
 	if (now_ns - d->kept_at_ns >= LIMIT_LOOK_NS)
 		return true;
-	return l->keeper &&
-	       ((!vm->nr_waiting && !share_nr_running(vm)) || limit_own_is_spent(d, l->keeper));
+	return l->keeper && (!share_nr_awake(vm) || limit_own_is_spent(d, l->keeper));
 }
 
 /* Choose those who go on anew; hold and let go accordingly. */
@@ -829,7 +822,7 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 
 	/* What it used until now does not count. */
 	if (capped && !before)
-		vm->limit_seen_ns = limit_used_ns(vm, ground_now_ns(d));
+		vm->limit_seen_ns = share_used_ns(vm, ground_now_ns(d));
 	__sync_fetch_and_add(&d->nr_capped, capped - before);
 	limit_watch(d, slot, LIMIT_NEXT_ALARM);
 	if (capped || before)

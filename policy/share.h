@@ -111,6 +111,18 @@ static __always_inline u64 share_uncharged_ns(struct vm *vm, u64 now_ns)
 	return shifted > 0 ? (u64)shifted >> SHARE_COUNT_BITS : 0;
 }
 
+/* What all threads of the VM have used in its life, charged or not. */
+static __always_inline u64 share_used_ns(struct vm *vm, u64 now_ns)
+{
+	return vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
+}
+
+/* Threads that run or are ready to. */
+static __always_inline u32 share_nr_awake(struct vm *vm)
+{
+	return share_nr_running(vm) + vm->nr_waiting;
+}
+
 /* The thread begins to run: from now on its time is the VM's, although not charged yet. */
 static __always_inline void share_begin(struct vm *vm, struct thread *t, u64 now_ns)
 {

@@ -104,8 +104,8 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 {
 	struct vm *vm = vm_at(d, t->slot);
 
-	reserve_wake(d, vm, !share_nr_running(vm) && !vm->nr_waiting);
-	if (share_nr_running(vm) || vm->nr_waiting)
+	reserve_wake(d, vm, !share_nr_awake(vm));
+	if (share_nr_awake(vm))
 		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
 	else
 		share_bound_claim(d, vm, d->params.wake_credit_ns);

@@ -10,7 +10,8 @@
 //!     2 B(n, p) + W / 4 + (1 + m / p) U,    B(n, p) = n / p * 25 slices, W at least, 8 W at most
 //! ```
 //!
-//! three times B where there are several cells; a confined thread waits its turn in one pCPU's queue,
+//! three times B where there are several cells. In a crowd B is longer: a slice for each thread of all,
+//! divided among the pCPUs, at least. A confined thread waits its turn in one pCPU's queue,
 //! W + B(n + m, 1) + (n + m) U, and a VM that has one is promised the longer of both.
 //!
 //! *By its reservation* r, in pCPUs, on a host of one cell, when it may run everywhere
