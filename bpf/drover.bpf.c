@@ -139,7 +139,7 @@ void BPF_PROG(drover_dispatch_op, s32 cpu, struct task_struct *prev)
 		t = thread_of(prev);
 	if (t && t->kind != THREAD_VCPU && prev->preempt_notifiers.first) {
 		/* A vCPU alone on its pCPU never stops: found here, it counts as having stopped. */
-		drover_stopping(&drover, prev, t, cpu);
+		drover_stopping(&drover, prev, t, cpu, false);
 		find_vcpu(&drover, prev, t);
 		drover_running(&drover, prev, t, cpu);
 	}
@@ -173,7 +173,7 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 
 	if (!t)
 		return;
-	drover_stopping(&drover, p, t, scx_bpf_task_cpu(p));
+	drover_stopping(&drover, p, t, scx_bpf_task_cpu(p), runnable);
 	find_vcpu(&drover, p, t);
 }
 

@@ -232,11 +232,12 @@ static s32 find_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 			if (!p)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
-			if (!t || !t->ready_since_ns || (s64)(since_ns - t->ready_since_ns) < 0 ||
+			if (!t || !t->ready_since_ns ||
+			    (s64)(since_ns - t->unserved_since_ns) < 0 ||
 			    d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit ||
 			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
 				continue;
-			since_ns = t->ready_since_ns - 1;
+			since_ns = t->unserved_since_ns - 1;
 			pid = p->pid;
 		}
 	}

@@ -76,6 +76,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	struct pcpu *pcpu = pcpu_at(d, at);
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
+	u32 queued_in = t->queued_in;
 
 	waiting_end(d, t, now_ns);
 	t->charged_ns = ground_cpu_time_ns(d, task);
@@ -103,7 +104,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
-	wait_bound_begin_turn(d, task, pcpu, now_ns);
+	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
@@ -131,15 +132,16 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 		together_judge(d, vm, now_ns);
 }
 
-/* The thread stops running there, to wait or to sleep. */
+/* The thread stops running there, to sleep or, still ready, to wait. */
 static __always_inline void drover_stopping(struct drover *d, struct task_struct *task,
-					    struct thread *t, u32 at)
+					    struct thread *t, u32 at, bool ready)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
 
 	drover_charge(d, task, t);
 	share_end(vm, t);
+	wait_bound_stops(d, t, pcpu_at(d, at), ready, now_ns);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
@@ -166,6 +168,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
+		wait_bound_goes_on(d, t, pcpu, pcpu->asked_ns);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}

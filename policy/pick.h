@@ -75,17 +75,13 @@ CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 	return (s64)(here_order - there_order) > (s64)d->params.slice_ns ? there : here;
 }
 
-static __always_inline void pick_note_served(struct drover *d, u32 pcpu, u32 cell_index, u32 slot,
-					     bool from_here)
+static __always_inline void pick_note_served(struct drover *d, u32 pcpu, u32 cell_index, u32 slot)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 
 	round_note(d, pcpu, slot);
-	if (!cell)
-		return;
-	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = pcpu_at(d, pcpu)->asked_ns;
-	/* Of two at once one may go uncounted: a turn too many. */
-	cell->taken[bounded(slot, DROVER_MAX_VMS)] += from_here;
+	if (cell)
+		cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = pcpu_at(d, pcpu)->asked_ns;
 }
 
 /* Take a thread of that VM. */
@@ -100,9 +96,8 @@ CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 		/* A sibling there, not confined while pCPUs were offline, may not run here. */
 		if (queue == here || !ground_take_first(d, here))
 			return false;
-		queue = here;
 	}
-	pick_note_served(d, pcpu, cell_index, slot, queue == here);
+	pick_note_served(d, pcpu, cell_index, slot);
 	return true;
 }
 
@@ -459,7 +454,7 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 home, u64 running_key)
 		found = (!d->nr_choosy || cosched_admits(d, pcpu, here ? home : glance, slot, 0)) &&
 			ground_take_first(d, ground_vm_queue(d, slot, here ? home : glance));
 		if (found) {
-			pick_note_served(d, pcpu, here ? home : glance, slot, true);
+			pick_note_served(d, pcpu, here ? home : glance, slot);
 			break;
 		}
 		refused_add(d, pcpu, here ? home : glance, slot);

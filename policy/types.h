@@ -230,10 +230,14 @@ struct thread {
 	u64 charged_ns;     /* how much of the kernel's CPU time was charged */
 	u64 begun_ns;       /* running: since when not charged */
 	u64 ready_since_ns; /* 0: not waiting */
+	u64 unserved_since_ns; /* the same, before runs that were cut short, wait_bound.h */
+	u64 began_ns;       /* when it began to run */
 	u64 vm_id;
 	u32 slot;           /* its VM, DROVER_HOST_SLOT for the host */
 	u32 kind;           /* enum thread_kind */
 	u32 queued_in;      /* cell it waits in + 1; 0: none */
+	u32 taken_from;     /* cell whose books do not know yet that it ran, + 1; 0: none */
+	u32 cut_short;      /* its last run was, by others, wait_bound.h */
 	u32 pinned_on;      /* pCPU whose own queue it waits in + 1; 0: none */
 	u32 vms_seen;       /* drover.vms_found when its process was last looked up */
 	u32 vcpu_id;
@@ -286,7 +290,7 @@ struct cell {
 	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */
 	u64 served_ns[DROVER_MAX_VMS]; /* when one was last taken, or the first came */
 	u64 paid_ns[DROVER_MAX_VMS];   /* up to when it had its turns, wait_bound.h */
-	u32 taken[DROVER_MAX_VMS];     /* threads taken since that was looked at */
+	s32 served[DROVER_MAX_VMS];    /* times since that was looked at, wait_bound.h */
 	u32 turns[DROVER_MAX_VMS];     /* owed, whatever its virtual time, wait_bound.h */
 	u32 crowd[DROVER_MAX_VMS];     /* the most threads that waited in a while, and which */
 };
@@ -396,7 +400,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 88, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 112, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 2136, "struct limit: same in BPF and native code");

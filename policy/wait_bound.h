@@ -18,8 +18,10 @@
  * that shares say, is not cut short by who wakes, by a round or by a gang (by shares everybody
  * comes before whoever needs a turn), and is for whoever has waited longest. 200 ms are fifty
  * turns: as long as B is within its limits, turns take no more than a fiftieth of the cell's time
- * from others; 128 threads for each pCPU take 6.4 %. The time is charged as any other, and what is
- * taken by shares counts for turns: who gets more than that by its shares gets nothing by turns.
+ * from others; 128 threads for each pCPU take 6.4 %. The time is charged as any other, and who is
+ * served by shares is served: who gets more than that by its shares gets nothing by turns. But a
+ * run that others cut short before half a turn was over (who wakes is owed more than a VM of few
+ * shares) counts for nothing, and a turn that was cut so is owed again.
  *
  * Where so many wait that turns for all would leave nothing else they come more rarely: B is never
  * less than a slice for each thread that waits on a pCPU in the mean, the host's own apart (theirs
@@ -73,16 +75,58 @@ static __always_inline u64 wait_bound_turn_ns(struct drover *d)
 	return d->params.slice_ns / 4;
 }
 
-/* Who was chosen begins to run: is that a turn? */
-static __always_inline void wait_bound_begin_turn(struct drover *d, struct task_struct *task,
-						  struct pcpu *pcpu, u64 now_ns)
+/* Who was chosen, and stood in the queue of that cell (+ 1), begins to run: is that a turn? */
+static __always_inline void wait_bound_begin(struct drover *d, struct task_struct *task,
+					     struct thread *t, struct pcpu *pcpu, u32 queued_in,
+					     u64 now_ns)
 {
 	u64 turn_ns = wait_bound_turn_ns(d);
 
+	t->taken_from = queued_in;
+	t->cut_short = 0;
+	t->began_ns = now_ns;
 	pcpu->turn_ends_ns = pcpu->begins_turn ? now_ns + turn_ns : 0;
 	if (pcpu->begins_turn)
 		ground_set_slice(d, task, turn_ns);
 	pcpu->begins_turn = 0;
+}
+
+static __always_inline bool wait_bound_was_brief(struct drover *d, struct thread *t, u64 now_ns)
+{
+	return (s64)(now_ns - t->began_ns) < (s64)wait_bound_turn_ns(d) / 2;
+}
+
+/* Its run counts in the books of the cell it was taken from, once. A turn was paid for before. */
+static __always_inline void wait_bound_count(struct drover *d, struct thread *t, struct pcpu *pcpu)
+{
+	struct cell *cell = t->taken_from ? ground_cell(d, t->taken_from - 1) : NULL;
+	bool in_turn = pcpu->turn_ends_ns;
+
+	t->taken_from = 0;
+	/* Of two at once one may go uncounted. */
+	if (cell && in_turn == t->cut_short)
+		cell->served[bounded(t->slot, DROVER_MAX_VMS)] += in_turn ? -1 : 1;
+}
+
+/* The thread has run, and may go on: it was served if that was long enough. */
+static __always_inline void wait_bound_goes_on(struct drover *d, struct thread *t,
+					       struct pcpu *pcpu, u64 now_ns)
+{
+	if (t->taken_from && !wait_bound_was_brief(d, t, now_ns))
+		wait_bound_count(d, t, pcpu);
+}
+
+/*
+ * It stops. Was it cut short? Who sleeps has had what it wanted; and what its own VM's limit or
+ * co-scheduling takes from it, others did not.
+ */
+static __always_inline void wait_bound_stops(struct drover *d, struct thread *t, struct pcpu *pcpu,
+					     bool ready, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	t->cut_short = ready && !vm->at_limit && !vm->choosy && wait_bound_was_brief(d, t, now_ns);
+	wait_bound_count(d, t, pcpu);
 }
 
 /*
@@ -210,7 +254,7 @@ static __always_inline u32 wait_bound_crowd(struct drover *d, struct cell *cell,
 	return *crowd & 0xffff;
 }
 
-/* Look at one VM's books in one cell: what was taken of it pays for turns, what is left is owed. */
+/* Look at one VM's books in one cell: when it was served pays for turns, what is left is owed. */
 CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u64 now_ns)
 {
 	struct cell *cell = ground_cell(d, cell_index);
@@ -225,8 +269,8 @@ CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u6
 	n = cell->nr_queued[at];
 	period_ns = wait_bound_period_ns(d, wait_bound_crowd(d, cell, at, now_ns), p,
 					 wait_bound_on_each(d, slot));
-	cell->paid_ns[at] += cell->taken[at] * period_ns;
-	cell->taken[at] = 0;
+	cell->paid_ns[at] += (u64)cell->served[at] * period_ns;
+	cell->served[at] = 0;
 	if ((s64)(now_ns - cell->paid_ns[at]) < 0)
 		cell->paid_ns[at] = now_ns;
 	owed = (now_ns - cell->paid_ns[at]) / period_ns;

@@ -117,7 +117,7 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	share_bound_lead(d, vm, t);
 	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
 		cell->served_ns[slot] = t->ready_since_ns;
-		cell->paid_ns[slot] = t->ready_since_ns;
+		cell->paid_ns[slot] = t->unserved_since_ns;
 		waiting_settle(d, home, slot);
 	}
 	ground_enqueue(d, task, ground_vm_queue(d, slot, home), d->params.slice_ns, t->vruntime_ns);
@@ -137,6 +137,8 @@ static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 	if (t->ready_since_ns)
 		return;
 	t->ready_since_ns = ground_now_ns(d);
+	if (!t->cut_short)
+		t->unserved_since_ns = t->ready_since_ns;
 	t->held_mark_ns = waiting_held_ns(vm_at(d, t->slot), t->ready_since_ns);
 	__sync_fetch_and_add(&d->nr_waiting, 1);
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_waiting, 1);

@@ -307,7 +307,7 @@ bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 
 	for (u32 i = 0; i < FAKE_TASKS; i++) {
 		struct task_struct *task = &g->task[i];
-		u64 since_ns = task->thread.ready_since_ns;
+		u64 since_ns = task->thread.unserved_since_ns;
 
 		if (task->state != TASK_READY || task->queue != queue || task->locked ||
 		    is_held(g, task))

@@ -214,7 +214,7 @@ static void put_current(struct ground *g, u32 at)
 	if (!current)
 		return;
 	fake_count_cpu_time(g, current);
-	drover_stopping(&g->d, current, &current->thread, at);
+	drover_stopping(&g->d, current, &current->thread, at, true);
 	current->ready_at_ns = g->now_ns;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].current = NULL;
@@ -286,12 +286,12 @@ void kernel_settle(struct ground *g)
 
 /* --- sleeping, leaving, changing --- */
 
-static struct task_struct *stop_current(struct ground *g, u32 at)
+static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 {
 	struct task_struct *current = g->pcpu[at].current;
 
 	fake_count_cpu_time(g, current);
-	drover_stopping(&g->d, current, &current->thread, at);
+	drover_stopping(&g->d, current, &current->thread, at, ready);
 	g->pcpu[at].current = NULL;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].resched = true;
@@ -300,7 +300,7 @@ static struct task_struct *stop_current(struct ground *g, u32 at)
 
 void kernel_sleep(struct ground *g, u32 at)
 {
-	struct task_struct *task = stop_current(g, at);
+	struct task_struct *task = stop_current(g, at, false);
 
 	task->state = TASK_ASLEEP;
 	if (task->burst_ns != NEVER) {
@@ -312,7 +312,7 @@ void kernel_sleep(struct ground *g, u32 at)
 
 void kernel_exit(struct ground *g, u32 at)
 {
-	struct task_struct *task = stop_current(g, at);
+	struct task_struct *task = stop_current(g, at, false);
 	u32 slot = task->thread.slot;
 
 	task->state = TASK_NONE;
@@ -330,7 +330,7 @@ void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed
 	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu)) {
 		u32 at = task->pcpu;
 
-		stop_current(g, at);
+		stop_current(g, at, true);
 		task->ready_at_ns = g->now_ns;
 		kernel_pick(g, at);
 	} else if (task->state != TASK_READY) {

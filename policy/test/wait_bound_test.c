@@ -141,6 +141,75 @@ static void a_turn_is_not_cut_short_by_what_was_sent_before(void)
 	}
 }
 
+/*
+ * Taken while nobody else waited, and put out by who woke: in the lab a VM stood still for 1.53 s
+ * after that, because it counted as served.
+ */
+static void who_was_put_out_at_once_was_not_served(void)
+{
+	for (u32 nr_pcpus = 1; nr_pcpus <= 2; nr_pcpus++) {
+		u64 served_at_ns, run_ns = 0;
+		struct task_struct *poor, *rich;
+
+		/* Where there are two they stand in the queue of the one. */
+		g = fake_ground(nr_pcpus, 1);
+		served_at_ns = g->now_ns;
+		poor = pinned_vcpu(1, 1);
+		rich = pinned_vcpu(2, 1000000);
+		rich->burst_ns = rich->burst_left_ns = 600 * MS;
+		rich->sleep_ns = 100 * US;
+		kernel_wake(g, rich);
+		kernel_wake(g, poor);
+		for (u32 step = 0; step < 100000; step++) {
+			kernel_run(g, 100 * US);
+			if (poor->cpu_time_ns - run_ns >= MS) {
+				run_ns = poor->cpu_time_ns;
+				served_at_ns = g->now_ns;
+			}
+			CHECK(g->now_ns - served_at_ns <= 1200 * MS);
+		}
+	}
+}
+
+/* A run counts, if it was not owed, unless it was cut short; a turn that was is owed again. */
+static void what_counts_as_served(void)
+{
+	static const s32 counts[2][2][2] = {
+					     /* in a turn, brief, put out */
+		{{1, 1}, {1, 0}},
+		{{0, 0}, {0, -1}},
+	};
+
+	for (u32 i = 0; i < 16; i++) {
+		u32 own = i >> 3, turn = i >> 2 & 1, brief = i >> 1 & 1, put_out = i & 1;
+		bool cut = brief && put_out && !own;
+		struct pcpu *pcpu;
+		struct thread *t;
+		struct cell *cell;
+
+		g = fake_ground(1, 1);
+		kernel_busy_vm(g, 1, 1, 0);
+		kernel_settle(g);
+		pcpu = pcpu_at(&g->d, 0);
+		t = &g->task[0].thread;
+		cell = ground_cell(&g->d, 0);
+		CHECK_EQ(t->taken_from, 1);
+		pcpu->turn_ends_ns = turn ? t->began_ns + 2 * MS : 0;
+		wait_bound_goes_on(&g->d, t, pcpu, t->began_ns + 999 * US);
+		CHECK_EQ(cell->served[t->slot], 0);
+		/* What its own limit takes from it, others did not. */
+		vm_at(&g->d, t->slot)->at_limit = own;
+		wait_bound_stops(&g->d, t, pcpu, put_out, t->began_ns + (brief ? 999 : 1000) * US);
+		vm_at(&g->d, t->slot)->at_limit = 0;
+		CHECK_EQ(cell->served[t->slot], counts[turn][brief][put_out && !own]);
+		CHECK_EQ(t->cut_short, cut);
+		/* Once for each run. */
+		wait_bound_goes_on(&g->d, t, pcpu, t->began_ns + 3 * MS);
+		CHECK_EQ(cell->served[t->slot], counts[turn][brief][put_out && !own]);
+		cell->served[t->slot] = 0;
+	}
+}
+
 /* Nor by a gang that calls pCPUs to start together. */
 static void a_turn_is_not_cut_short_by_a_gang(void)
 {
@@ -359,6 +428,8 @@ int main(void)
 	RUN(a_turn_is_not_cut_short_by_a_round);
 	RUN(a_turn_is_not_cut_short_by_what_was_sent_before);
 	RUN(a_turn_is_not_cut_short_by_a_gang);
+	RUN(who_was_put_out_at_once_was_not_served);
+	RUN(what_counts_as_served);
 	RUN(a_nice_task_does_not_wait_longer_beside_its_siblings);
 	RUN(a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run);
 	RUN(a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run);

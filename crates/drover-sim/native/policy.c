@@ -165,7 +165,7 @@ void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct sim
 
 	if (t && in_kvm_run && t->kind != THREAD_VCPU) {
 		/* Alone on its pCPU it never stops: found here, it counts as having stopped. */
-		drover_stopping(d, prev, t, at);
+		drover_stopping(d, prev, t, at, false);
 		find_vcpu(d, s, vcpu_id);
 		drover_running(d, prev, t, at);
 	}
@@ -184,10 +184,10 @@ void sim_tick(struct drover *d, struct task_struct *p, struct sim_thread *s)
 	drover_tick(d, p, &s->t);
 }
 
-void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at,
+void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at, bool ready,
 		  bool in_kvm_run, u32 vcpu_id)
 {
-	drover_stopping(d, p, &s->t, at);
+	drover_stopping(d, p, &s->t, at, ready);
 	if (in_kvm_run)
 		find_vcpu(d, s, vcpu_id);
 }
@@ -335,9 +335,9 @@ u32 sim_slots_in_use(struct drover *d)
 	return d->slots_in_use;
 }
 
-u64 sim_ready_since(const struct sim_thread *s)
+u64 sim_unserved_since(const struct sim_thread *s)
 {
-	return s->t.ready_since_ns;
+	return s->t.unserved_since_ns;
 }
 
 bool sim_at_limit(struct drover *d, const struct sim_thread *s)

@@ -5,7 +5,9 @@
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
-use super::native::{Cell, Drover, TaskPointer, sim_at_limit, sim_ground_offset, sim_ready_since};
+use super::native::{
+    Cell, Drover, TaskPointer, sim_at_limit, sim_ground_offset, sim_unserved_since,
+};
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_ALARM, Machine, TaskId};
 
@@ -175,7 +177,7 @@ extern "C" fn ground_take_overdue(d: *mut Drover, queue: u64, ready_before_ns: u
     let (m, queues, cpu) = unsafe { behind(d) };
     let since_ns = |task: TaskId| {
         // SAFETY: called by the policy, which does not write to the task's struct now.
-        unsafe { (!at_limit(d, task)).then(|| sim_ready_since(threads(d).at(task as usize))) }
+        unsafe { (!at_limit(d, task)).then(|| sim_unserved_since(threads(d).at(task as usize))) }
     };
     queues.take_overdue(m, cpu, queue_index(queues, queue), ready_before_ns, since_ns)
 }

@@ -146,8 +146,8 @@ impl Scx {
         }
     }
 
-    fn stopping(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        self.policy.stopping(m, &mut self.queues, cpu, task);
+    fn stopping(&mut self, m: &mut Machine, cpu: u32, task: TaskId, ready: bool) {
+        self.policy.stopping(m, &mut self.queues, cpu, task, ready);
         if !self.queues.found.is_empty() {
             self.tell_terms(m);
         }
@@ -243,7 +243,7 @@ impl Class for Scx {
     }
 
     fn stopped(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        self.stopping(m, cpu, task);
+        self.stopping(m, cpu, task, false);
     }
 
     fn pick(
@@ -275,7 +275,7 @@ impl Class for Scx {
     }
 
     fn put(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        self.stopping(m, cpu, task);
+        self.stopping(m, cpu, task, true);
         self.enqueue(m, task);
     }
 
@@ -366,7 +366,7 @@ impl Class for Scx {
     }
 
     fn evict(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        self.stopping(m, cpu, task);
+        self.stopping(m, cpu, task, true);
         let to = m.allowed(task).next_common(&m.online, 0).unwrap_or(cpu);
         m.tasks[task as usize].pcpu = to;
         self.enqueue(m, task);

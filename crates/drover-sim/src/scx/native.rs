@@ -193,6 +193,7 @@ unsafe extern "C" {
         p: TaskPointer,
         s: *mut Thread,
         at: u32,
+        ready: bool,
         in_kvm_run: bool,
         vcpu_id: u32,
     );
@@ -206,7 +207,7 @@ unsafe extern "C" {
     pub fn sim_view_thread(s: *const Thread, view: *mut ThreadView);
     pub fn sim_vtime_now(d: *mut Drover) -> u64;
     pub fn sim_slots_in_use(d: *mut Drover) -> u32;
-    pub fn sim_ready_since(s: *const Thread) -> u64;
+    pub fn sim_unserved_since(s: *const Thread) -> u64;
     pub fn sim_at_limit(d: *mut Drover, s: *const Thread) -> bool;
     pub fn sim_waiting(d: *mut Drover) -> u32;
     pub fn sim_confined_waiting(d: *mut Drover) -> u32;

@@ -266,12 +266,13 @@ impl Policy {
         queues: &mut Queues,
         cpu: u32,
         task: TaskId,
+        ready: bool,
     ) {
         let s = self.thread(task);
         let (inside, vcpu) = (m.tasks[task as usize].in_kvm_run, m.tasks[task as usize].vcpu);
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe {
-            native::sim_stopping(d, pointer(task), s, cpu, inside, vcpu);
+            native::sim_stopping(d, pointer(task), s, cpu, ready, inside, vcpu);
         });
     }
 
