@@ -185,7 +185,7 @@ void BPF_PROG(drover_disable, struct task_struct *p)
 	struct thread *t = thread_of(p);
 
 	if (t)
-		waiting_end(&drover, t, ground_now_ns(&drover));
+		drover_leaving(&drover, t);
 }
 
 SEC("struct_ops/drover_exit_task")

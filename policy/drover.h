@@ -36,7 +36,7 @@ static __always_inline void drover_start(struct drover *d)
 /* The thread slept and is ready now. Its pCPU may still be chosen. */
 static __always_inline void drover_woken(struct drover *d, struct thread *t)
 {
-	entitle_note_wake(d, vm_at(d, t->slot));
+	entitle_note_wake(d, t->slot);
 	wake_forget_old_claims(d, t);
 	waiting_begin(d, t);
 }
@@ -142,12 +142,21 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	drover_charge(d, task, t);
 	share_end(vm, t);
 	wait_bound_stops(d, t, pcpu_at(d, at), ready, now_ns);
+	if (!ready)
+		entitle_note_sleep(d, t->slot);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 		vcpu_halted(d, t);
 	}
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
+}
+
+/* The thread leaves for another scheduling class, or for good. */
+static __always_inline void drover_leaving(struct drover *d, struct thread *t)
+{
+	waiting_end(d, t, ground_now_ns(d));
+	entitle_note_sleep(d, t->slot);
 }
 
 /*

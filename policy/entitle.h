@@ -130,17 +130,36 @@ static __always_inline u64 entitle_mean(u64 before, u64 wanted, u64 elapsed_ns)
 	return (before * (memory_us - elapsed_us) + wanted * elapsed_us) / memory_us;
 }
 
-/* A thread of the VM is about to wake: how few were awake before? */
-static __always_inline void entitle_note_wake(struct drover *d, struct vm *vm)
+/* What the VM wants may change, or does still: it is measured at the next look. */
+static __always_inline void entitle_stir(struct drover *d, u32 slot)
 {
+	u64 *stirred = &d->stirred[bounded(slot / DROVER_STIRRED_BITS,
+					   DROVER_MAX_VMS / DROVER_STIRRED_BITS)];
+	u64 bit = 1ULL << slot % DROVER_STIRRED_BITS;
+
+	/* Read first: who sleeps often writes once. */
+	if (!(*(volatile u64 *)stirred & bit))
+		__sync_fetch_and_or(stirred, bit);
+}
+
+/* A thread of the VM is about to wake: how few were awake before? */
+static __always_inline void entitle_note_wake(struct drover *d, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
 	u32 awake = share_nr_awake(vm);
 
 	if (!d->nr_bound)
 		return;
-	if (!vm->woke)
-		vm->woke = 1;
 	if (awake < vm->least_awake)
 		vm->least_awake = awake;
+	entitle_stir(d, slot);
+}
+
+/* A thread of the VM is ready no longer. */
+static __always_inline void entitle_note_sleep(struct drover *d, u32 slot)
+{
+	if (d->nr_bound)
+		entitle_stir(d, slot);
 }
 
 /* It received that much in that time: how far is it from what it was owed? */
@@ -167,15 +186,15 @@ static __always_inline u32 entitle_most_ucpu(struct vm *vm)
 }
 
 /*
- * Is all known of what it wants? Nobody of it slept or woke since, the mean has settled, and all
- * was divided by that. What VMs under a limit are short of is asked for at any moment (limit.h).
+ * Is all known of what it wants, until somebody of it sleeps or wakes? The mean has settled, and
+ * all was divided by that. What VMs under a limit are short of is asked for at any moment
+ * (limit.h).
  */
 static __always_inline bool entitle_is_settled(struct drover *d, struct vm *vm)
 {
 	u32 awake = share_nr_awake(vm);
 
-	return !vm->woke && awake == vm->least_awake &&
-	       vm->wanted_ucpu == entitle_usable_ucpu(d, awake) &&
+	return awake == vm->least_awake && vm->wanted_ucpu == entitle_usable_ucpu(d, awake) &&
 	       vm->wanted_ucpu == vm->most_ucpu && !vm->capped;
 }
 
@@ -534,21 +553,40 @@ static __always_inline bool entitle_is_worth_it(struct drover *d)
 	return d->wrong_ns > (d->slots_in_use + d->nr_pools) * ENTITLE_DIVIDE_EACH_NS;
 }
 
-/* Look at all VMs; every entitle_period_ns. */
+/* Measure the VMs, from that slot on, that have their bit. */
+CHECKED_APART int entitle_measure_stirred(THE_DROVER, u32 first, u64 stirred, u64 now_ns)
+{
+	u32 i;
+
+	for_each_index(i, 0, DROVER_STIRRED_BITS) {
+		u32 slot = first + i;
+
+		if (!(stirred >> i))
+			break;
+		if (!(stirred >> i & 1) || vm_at(d, slot)->state != VM_LIVE)
+			continue;
+		entitle_measure(d, slot, now_ns);
+		if (!entitle_is_settled(d, vm_at(d, slot)))
+			entitle_stir(d, slot);
+	}
+	return 0;
+}
+
+/* Look at all VMs that may want something else; every entitle_period_ns. */
 static __always_inline void entitle_look(struct drover *d, u64 now_ns)
 {
 	u32 anew = __sync_lock_test_and_set(&d->owed_anew, 0);
 	u32 i;
 
 	d->moved_ucpu = 0;
-	for_each_index(i, 0, d->slots_in_use) {
-		struct vm *vm = vm_at(d, i);
+	for_each_index(i, 0, DROVER_MAX_VMS / DROVER_STIRRED_BITS) {
+		/* Before they are measured: who sleeps or wakes meanwhile is seen next time. */
+		u64 stirred = d->stirred[i] ? __sync_lock_test_and_set(&d->stirred[i], 0) : 0;
 
-		if (vm->state != VM_LIVE || entitle_is_settled(d, vm))
-			continue;
-		/* Before it is measured: who wakes meanwhile is seen next time. */
-		vm->woke = 0;
-		entitle_measure(d, i, now_ns);
+		if (anew)
+			stirred = ~0ULL;
+		if (stirred)
+			entitle_measure_stirred(d, i * DROVER_STIRRED_BITS, stirred, now_ns);
 	}
 	if (!anew && !entitle_is_worth_it(d))
 		return;

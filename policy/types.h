@@ -62,6 +62,8 @@ typedef int64_t s64;
 #define DROVER_LIMIT_RECORD 256
 /* VMs whose limits are due together, limit_due.h. */
 #define DROVER_DUE_GROUP 32
+/* VMs in a word of those that slept or woke, entitle.h. */
+#define DROVER_STIRRED_BITS 64
 /* VMs that a pCPU may pass over in one pick. */
 #define DROVER_REFUSED 16
 
@@ -119,7 +121,6 @@ struct vm {
 	u32 wanted_ucpu;   /* what it could use */
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 least_awake;   /* threads at any time since it was last looked at */
-	u32 woke;          /* a thread did since */
 	/* at every look */
 	u32 state;        /* enum vm_state */
 	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
@@ -397,6 +398,7 @@ struct drover {
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	u64 limit_due_ns[DROVER_LIMITS]; /* when to look at each */
 	u64 limit_group_due_ns[DROVER_MAX_VMS / DROVER_DUE_GROUP]; /* limit_due.h */
+	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle.h */
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");

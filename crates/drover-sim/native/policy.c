@@ -196,7 +196,7 @@ void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s,
 
 void sim_disable(struct drover *d, struct sim_thread *s)
 {
-	waiting_end(d, &s->t, ground_now_ns(d));
+	drover_leaving(d, &s->t);
 }
 
 void sim_exit_task(struct drover *d, struct sim_thread *s)
