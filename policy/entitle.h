@@ -575,13 +575,15 @@ CHECKED_APART int entitle_measure_stirred(THE_DROVER, u32 first, u64 stirred, u6
 /* Look at all VMs that may want something else; every entitle_period_ns. */
 static __always_inline void entitle_look(struct drover *d, u64 now_ns)
 {
+	u32 words = (d->slots_in_use + DROVER_STIRRED_BITS - 1) / DROVER_STIRRED_BITS;
 	u32 anew = __sync_lock_test_and_set(&d->owed_anew, 0);
 	u32 i;
 
 	d->moved_ucpu = 0;
-	for_each_index(i, 0, DROVER_MAX_VMS / DROVER_STIRRED_BITS) {
+	for_each_index(i, 0, words) {
+		u64 *word = &d->stirred[bounded(i, DROVER_MAX_VMS / DROVER_STIRRED_BITS)];
 		/* Before they are measured: who sleeps or wakes meanwhile is seen next time. */
-		u64 stirred = d->stirred[i] ? __sync_lock_test_and_set(&d->stirred[i], 0) : 0;
+		u64 stirred = *word ? __sync_lock_test_and_set(word, 0) : 0;
 
 		if (anew)
 			stirred = ~0ULL;
