@@ -68,6 +68,7 @@
 #define DROVER_LIMIT_H
 
 #include "alarm.h"
+#include "entitle.h"
 #include "limit_due.h"
 #include "pool.h"
 #include "waiting.h"
@@ -87,7 +88,7 @@
 #define LIMIT_STEP_NS 50000ULL
 /* Who stopped late is remembered for so many times. */
 #define LIMIT_LEARN 16
-/* Who is let go in a pool may be owed as much as so many that wake up. */
+/* Who is let go in a pool may be owed as much as so many that wake up, at least. */
 #define LIMIT_CLAIM_CREDITS 2
 /* While anybody runs, a limit is looked at so often. */
 #define LIMIT_LOOK_NS 1000000ULL
@@ -420,17 +421,19 @@ CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 }
 
 /*
- * What a limit keeps from a VM, it is not owed for ever. With the same claim one of a pool that
- * is owed little would come first whenever it is let go, before vCPUs that are owed most of
- * a pCPU and can make up for little.
+ * What a limit keeps from a VM, it is not owed for ever; in a pool, what it is owed in the 32 ms of
+ * a claim. With the same for all, one that is owed little would come first whenever it is let go,
+ * before vCPUs that are owed most of a pCPU and can make up for little; and a wide one that is owed
+ * much would lose what it waited for, and with it all that the pool lacks.
  */
 static __always_inline void limit_bound_claim(struct drover *d, struct vm *vm)
 {
-	bool in_pool = limit_pool_above(d, vm);
+	u64 claim_ns = d->params.claim_bound_ns;
 
-	share_bound_claim(d, vm,
-			  in_pool ? LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns :
-				    d->params.claim_bound_ns);
+	if (limit_pool_above(d, vm))
+		claim_ns = most_of(claim_ns * vm->entitled_ucpu / ENTITLE_PCPU_UCPU,
+				   LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns);
+	share_bound_claim(d, vm, claim_ns);
 }
 
 /* The VM may run, or may not, from now on. */

@@ -22,7 +22,6 @@
 #ifndef DROVER_VM_H
 #define DROVER_VM_H
 
-#include "entitle.h"
 #include "limit.h"
 
 /* Its virtual time runs by its shares, unless looks (entitle.h) say what these are worth. */

@@ -229,6 +229,25 @@ static void a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm(void)
 	check_limit(1, 2, 1500, A_POOL_HAS);
 }
 
+/* In pools-random a VM owed 148 % of a pool's 250 % bore all that the pool lacked, 9 %. */
+static void who_is_let_go_in_a_pool_keeps_a_claim_by_what_it_is_owed(void)
+{
+	static const u32 owed_pct[] = {9, 148};
+	static const u64 claim_ns[] = {10 * MS, 148 * 32 * MS / 100};
+
+	for (u32 i = 0; i < 2; i++) {
+		struct vm *vm;
+
+		two_in_a_pool(1, 1000, 1000);
+		vm = kernel_vm(g, 1);
+		vm->entitled_ucpu = owed_pct[i] * 10000;
+		limit_hold(&g->d, g->slot_of[1], true, g->now_ns);
+		vm->vtime_ns = g->d.vtime_now_ns - share_weigh(vm, SECOND);
+		limit_hold(&g->d, g->slot_of[1], false, g->now_ns);
+		CHECK_NEAR(g->d.vtime_now_ns - vm->vtime_ns, share_weigh(vm, claim_ns[i]), 10);
+	}
+}
+
 /* Which of the two VMs in the pool may run when its limit is in that state: a bit each. */
 static u32 who_goes_on(u32 state, s64 short_1_ns, s64 short_2_ns)
 {
@@ -506,6 +525,7 @@ int main(void)
 	RUN(a_crowd_that_wakes_at_once);
 	RUN(a_pool_has_its_limit_as_a_vm_has);
 	RUN(a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm);
+	RUN(who_is_let_go_in_a_pool_keeps_a_claim_by_what_it_is_owed);
 	RUN(as_little_is_left_one_vm_of_a_pool_goes_on);
 	RUN(of_limits_above_each_other_all_hold);
 	RUN(a_limit_that_changes_while_it_holds);
