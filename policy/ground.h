@@ -69,8 +69,8 @@ GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
  */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*
- * Of such tasks, if they have been waiting since before then, take the one that has
- * waited longest. Searches the queue: not for every pick.
+ * Of such tasks, if they have not been served since before then (thread.unserved_since_ns), take
+ * the one that was not for longest. Searches the queue: not for every pick.
  */
 GROUND bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns);
 /* The order of the first task whose VM is not at its limit; false if there is none. */

@@ -232,7 +232,7 @@ struct thread {
 	u64 begun_ns;       /* running: since when not charged */
 	u64 ready_since_ns; /* 0: not waiting */
 	u64 unserved_since_ns; /* the same, before runs that were cut short, wait_bound.h */
-	u64 began_ns;       /* when it began to run */
+	u64 runs_since_ns;  /* running: since when without a stop */
 	u64 vm_id;
 	u32 slot;           /* its VM, DROVER_HOST_SLOT for the host */
 	u32 kind;           /* enum thread_kind */

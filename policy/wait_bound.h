@@ -84,7 +84,7 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 
 	t->taken_from = queued_in;
 	t->cut_short = 0;
-	t->began_ns = now_ns;
+	t->runs_since_ns = now_ns;
 	pcpu->turn_ends_ns = pcpu->begins_turn ? now_ns + turn_ns : 0;
 	if (pcpu->begins_turn)
 		ground_set_slice(d, task, turn_ns);
@@ -93,7 +93,7 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 
 static __always_inline bool wait_bound_was_brief(struct drover *d, struct thread *t, u64 now_ns)
 {
-	return (s64)(now_ns - t->began_ns) < (s64)wait_bound_turn_ns(d) / 2;
+	return (s64)(now_ns - t->runs_since_ns) < (s64)wait_bound_turn_ns(d) / 2;
 }
 
 /* Its run counts in the books of the cell it was taken from, once. A turn was paid for before. */

@@ -194,17 +194,18 @@ static void what_counts_as_served(void)
 		t = &g->task[0].thread;
 		cell = ground_cell(&g->d, 0);
 		CHECK_EQ(t->taken_from, 1);
-		pcpu->turn_ends_ns = turn ? t->began_ns + 2 * MS : 0;
-		wait_bound_goes_on(&g->d, t, pcpu, t->began_ns + 999 * US);
+		pcpu->turn_ends_ns = turn ? t->runs_since_ns + 2 * MS : 0;
+		wait_bound_goes_on(&g->d, t, pcpu, t->runs_since_ns + 999 * US);
 		CHECK_EQ(cell->served[t->slot], 0);
 		/* What its own limit takes from it, others did not. */
 		vm_at(&g->d, t->slot)->at_limit = own;
-		wait_bound_stops(&g->d, t, pcpu, put_out, t->began_ns + (brief ? 999 : 1000) * US);
+		wait_bound_stops(&g->d, t, pcpu, put_out,
+				 t->runs_since_ns + (brief ? 999 : 1000) * US);
 		vm_at(&g->d, t->slot)->at_limit = 0;
 		CHECK_EQ(cell->served[t->slot], counts[turn][brief][put_out && !own]);
 		CHECK_EQ(t->cut_short, cut);
 		/* Once for each run. */
-		wait_bound_goes_on(&g->d, t, pcpu, t->began_ns + 3 * MS);
+		wait_bound_goes_on(&g->d, t, pcpu, t->runs_since_ns + 3 * MS);
 		CHECK_EQ(cell->served[t->slot], counts[turn][brief][put_out && !own]);
 		cell->served[t->slot] = 0;
 	}
