@@ -218,8 +218,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 now_ns)
 	s64 ran_ns = (s64)(total_ns - vm->seen_run_ns);
 	u64 elapsed_ns = now_ns - vm->seen_at_ns;
 	u32 awake = share_nr_awake(vm);
-	u32 throughout = awake < vm->least_awake ? awake : vm->least_awake;
-	u64 usable = entitle_usable_ucpu(d, throughout);
+	u64 usable = entitle_usable_ucpu(d, (u32)least_of(awake, vm->least_awake));
 	u64 wanted, moved;
 
 	if (elapsed_ns < ENTITLE_LEAST_NS)

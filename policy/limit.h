@@ -54,8 +54,9 @@
  * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
  * from that costs some of the limit. Looking takes time itself, some 100 us in the lab; it is
  * kept to half of one pCPU, and comes late then. A run of a wide VM with a small limit is
- * short, and each costs every pCPU two switches. A pool has some 98.5 % of its limit: to
- * go up a step takes room in the record, which is there only after less was used.
+ * short, and each costs every pCPU two switches. A pool has some 98.5 % of its limit: others
+ * use its pauses, and to go up a step takes room in the record, which is there only after
+ * less was used.
  * Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is late for
  * is more than 1 % of them. A thread may be held in the kernel, with a lock of the
  * host. What is used between two looks

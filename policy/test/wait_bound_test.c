@@ -174,8 +174,8 @@ static void who_was_put_out_at_once_was_not_served(void)
 /* A run counts, if it was not owed, unless it was cut short; a turn that was is owed again. */
 static void what_counts_as_served(void)
 {
+	/* In a turn, brief, put out. */
 	static const s32 counts[2][2][2] = {
-					     /* in a turn, brief, put out */
 		{{1, 1}, {1, 0}},
 		{{0, 0}, {0, -1}},
 	};
