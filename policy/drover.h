@@ -83,10 +83,10 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
+	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
-		vcpu_running(d, t, at);
 		cosched_begin(d, t, at, now_ns);
 		together_judge(d, vm, now_ns);
 		rotate_begin(d, vm, now_ns);
@@ -147,8 +147,8 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
-		vcpu_halted(d, t);
 	}
+	vcpu_halted(d, t);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 

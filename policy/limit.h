@@ -111,13 +111,7 @@ static __always_inline struct limit *limit_at(struct drover *d, u32 index)
 	return &d->limit[bounded(index, DROVER_LIMITS)];
 }
 
-/* The nearest pool above the VM that has a limit; 0: none. */
-static __always_inline u32 limit_pool_above(struct drover *d, struct vm *vm)
-{
-	return pool_at(d, pool_existing(d, vm->pool))->capped_by;
-}
-
-/* The next one above that pool. */
+/* The next pool above that one that has a limit; 0: none. */
 static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 {
 	return pool_at(d, pool_at(d, pool)->in)->capped_by;
@@ -385,7 +379,7 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 running = share_nr_running(vm);
-	u32 pool = limit_pool_above(d, vm);
+	u32 pool = vm->capped_by;
 	u64 came_ns = share_used_ns(vm, now_ns) - vm->limit_seen_ns;
 	u32 step;
 
@@ -406,17 +400,32 @@ CHECKED_APART int limit_gather(THE_DROVER, u32 slot, u64 now_ns)
 
 /* --- held and let go --- */
 
+/* If a thread of the VM runs there, take the pCPU from it. */
+static __always_inline void limit_stop_at(struct drover *d, u32 slot, u32 pcpu)
+{
+	if (pcpu_at(d, pcpu)->running_slot == slot)
+		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
+}
+
 /*
- * Take their pCPUs from its threads. All are asked: one that just stops is not counted as running
- * any more and still stands there, and who looked for as many as run would miss another.
+ * Take their pCPUs from the threads of the VM, which is held: one that begins only now sees that.
+ * vCPUs' records say where they run; for others all pCPUs are asked.
  */
 CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
+	struct vm *vm = vm_at(d, slot);
 	u32 i;
 
-	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (pcpu_at(d, i)->running_slot == slot)
-			ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+	if (*(volatile u32 *)&vm->unrecorded) {
+		for_each_index(i, 0, d->params.nr_pcpus)
+			limit_stop_at(d, slot, i);
+		return 0;
+	}
+	for_each_index(i, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, i);
+
+		if (v && v->state == VCPU_RUNNING)
+			limit_stop_at(d, slot, v->pcpu);
 	}
 	return 0;
 }
@@ -431,7 +440,7 @@ static __always_inline void limit_bound_claim(struct drover *d, struct vm *vm)
 {
 	u64 claim_ns = d->params.claim_bound_ns;
 
-	if (limit_pool_above(d, vm))
+	if (vm->capped_by)
 		claim_ns = most_of(claim_ns * vm->entitled_ucpu / ENTITLE_PCPU_UCPU,
 				   LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns);
 	share_bound_claim(d, vm, claim_ns);
@@ -463,7 +472,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 CHECKED_APART bool limit_holds(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 pool = limit_pool_above(d, vm);
+	u32 pool = vm->capped_by;
 	bool holds = limit_own_is_spent(d, slot);
 	u32 step;
 
@@ -481,17 +490,19 @@ CHECKED_APART bool limit_holds(THE_DROVER, u32 slot)
 static __always_inline u64 limit_gain_ns(struct drover *d, struct pcpu *p, u64 vtime_ns, u64 now_ns)
 {
 	u32 slot = p->running_slot;
+	struct vm *vm = vm_at(d, slot);
 	s64 gain_ns;
 
-	if (!p->online || p->chooses || slot >= DROVER_MAX_VMS || slot == DROVER_HOST_SLOT ||
-	    (d->nr_reserved && reserve_is_due(d, vm_at(d, slot))))
+	if (!p->online || p->chooses || slot >= DROVER_MAX_VMS || slot == DROVER_HOST_SLOT)
 		return 0;
-	gain_ns = (s64)(share_vtime_now(vm_at(d, slot), now_ns) - vtime_ns);
-	return gain_ns > 0 ? (u64)gain_ns : 0;
+	gain_ns = (s64)(share_vtime_now(vm, now_ns) - vtime_ns);
+	if (gain_ns <= 0 || (vm->reserve_inverse && reserve_overdue_ns(vm, now_ns) >= 0))
+		return 0;
+	return (u64)gain_ns;
 }
 
-/* The largest such gain. */
-CHECKED_APART u64 limit_best_gain_ns(THE_DROVER, u64 vtime_ns, u64 now_ns)
+/* Note that gain of each pCPU; returns the largest. */
+CHECKED_APART u64 limit_note_gains(THE_DROVER, u64 vtime_ns, u64 now_ns)
 {
 	u64 best_ns = 0;
 	u32 i;
@@ -499,6 +510,7 @@ CHECKED_APART u64 limit_best_gain_ns(THE_DROVER, u64 vtime_ns, u64 now_ns)
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		u64 gain_ns = limit_gain_ns(d, pcpu_at(d, i), vtime_ns, now_ns);
 
+		d->limit_gain_ns[bounded(i, DROVER_MAX_PCPUS)] = gain_ns;
 		best_ns = most_of(gain_ns, best_ns);
 	}
 	return best_ns;
@@ -520,21 +532,32 @@ CHECKED_APART u32 limit_rouse(THE_DROVER, u32 threads)
 	return threads;
 }
 
-/* Have pCPUs choose anew whose VMs have had more than that: for so many threads. */
-CHECKED_APART u32 limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_ns)
+/*
+ * Have pCPUs choose anew whose VMs have had more than that, for so many threads: first those who
+ * have had the most, by half of the largest gain or more.
+ */
+CHECKED_APART int limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_ns)
 {
+	u64 least_ns = limit_note_gains(d, vtime_ns, now_ns) / 2;
+	u32 nr_pcpus = d->params.nr_pcpus ?: 1;
 	u32 i;
 
-	for_each_index(i, 0, d->params.nr_pcpus) {
+	for_each_index(i, 0, 2 * nr_pcpus) {
+		u32 at = i % nr_pcpus;
+		u64 *gain_ns = &d->limit_gain_ns[bounded(at, DROVER_MAX_PCPUS)];
+
 		if (!threads)
 			break;
-		if (!limit_gain_ns(d, pcpu_at(d, i), vtime_ns, now_ns))
+		if (i == nr_pcpus)
+			least_ns = 0;
+		if (*gain_ns <= least_ns)
 			continue;
-		pcpu_at(d, i)->chooses = 1;
-		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+		*gain_ns = 0;
+		pcpu_at(d, at)->chooses = 1;
+		ground_preempt(d, bounded(at, DROVER_MAX_PCPUS));
 		threads--;
 	}
-	return threads;
+	return 0;
 }
 
 /* So many threads were let go, of VMs the first of which has had `vtime_ns`. */
@@ -543,11 +566,9 @@ static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime
 	/* Where some may not run everywhere, nobody knows whose pCPU that is. */
 	if (d->nr_confined_waiting)
 		threads = DROVER_MAX_PCPUS;
-	threads = limit_rouse(d, threads);
-	/* First those who have had the most. */
-	if (threads)
-		threads = limit_preempt(
-			d, threads, vtime_ns + limit_best_gain_ns(d, vtime_ns, now_ns) / 2, now_ns);
+	/* One on its way to rest looks once more, at these. */
+	if (*(volatile u32 *)&d->nr_resting)
+		threads = limit_rouse(d, threads);
 	if (threads)
 		limit_preempt(d, threads, vtime_ns, now_ns);
 }
@@ -579,10 +600,9 @@ CHECKED_APART int limit_enforce(THE_DROVER, u32 slot, u64 now_ns)
  */
 CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
 {
-	u64 *due_ns = limit_due_of(d, slot);
+	u64 *due_ns = limit_due_of(d, 0, slot);
 	struct vm *vm = vm_at(d, slot);
 	u64 at_ns = LIMIT_NO_ALARM;
-	bool in_pool;
 
 	limit_due_take(due_ns);
 	if (vm->state != VM_LIVE || !vm->capped) {
@@ -594,15 +614,14 @@ CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
 	if (vm->limit_mcpu)
 		at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
 	limit_enforce(d, slot, now_ns);
-	in_pool = limit_pool_above(d, vm);
-	limit_due_by(due_ns, in_pool && share_nr_running(vm) ? LIMIT_NEXT_ALARM : at_ns);
+	limit_due_by(due_ns, vm->capped_by && share_nr_running(vm) ? LIMIT_NEXT_ALARM : at_ns);
 	return at_ns;
 }
 
 /* The same for a pool, when all VMs in it that run have been seen. */
 CHECKED_APART u64 limit_visit_pool(THE_DROVER, u32 pool, u64 now_ns)
 {
-	u64 *due_ns = &d->limit_due_ns[bounded(limit_of_pool(pool), DROVER_LIMITS)];
+	u64 *due_ns = &d->limit_pool_due_ns[bounded(pool, DROVER_MAX_POOLS)];
 	struct limit *l = limit_at(d, limit_of_pool(pool));
 
 	if (l->state == LIMIT_SPENT && *due_ns > now_ns + ALARM_EARLY_NS)
@@ -613,31 +632,47 @@ CHECKED_APART u64 limit_visit_pool(THE_DROVER, u32 pool, u64 now_ns)
 	return *due_ns;
 }
 
-/* Visit those of a group of VMs that are due. Returns when the alarm must go off for one. */
-CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
+CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns);
+
+/*
+ * Visit those of a group that are due: VMs on level 1, groups of level 1 on level 2. Returns when
+ * the alarm must go off for one.
+ */
+static __always_inline u64 limit_visit_due(struct drover *d, u32 level, u32 group, u64 now_ns)
 {
-	u64 *group_due_ns = limit_due_of_group(d, group);
+	u64 *group_due_ns = limit_due_of(d, level, group);
 	u64 alarm_ns = LIMIT_NO_ALARM;
 	u64 first_ns = LIMIT_NO_ALARM;
+	u32 first = group << DROVER_DUE_GROUP_BITS;
 	u32 i;
 
 	if (limit_due_read(group_due_ns) > now_ns + ALARM_EARLY_NS)
 		return limit_due_read(group_due_ns);
 	limit_due_take(group_due_ns);
-	for_each_index(i, 0, DROVER_DUE_GROUP) {
-		u32 slot = group * DROVER_DUE_GROUP + i;
-		u64 due_ns = limit_due_read(limit_due_of(d, slot));
+	for_each_index(i, first, first + (1 << DROVER_DUE_GROUP_BITS)) {
+		u64 due_ns = limit_due_read(limit_due_of(d, level - 1, i));
 		u64 at_ns = due_ns;
 
 		if (due_ns <= now_ns + ALARM_EARLY_NS) {
-			at_ns = limit_visit(d, slot, now_ns);
-			due_ns = limit_due_read(limit_due_of(d, slot));
+			at_ns = level == 1 ? limit_visit(d, i, now_ns) :
+					     limit_visit_group(d, i, now_ns);
+			due_ns = limit_due_read(limit_due_of(d, level - 1, i));
 		}
 		alarm_ns = least_of(at_ns, alarm_ns);
 		first_ns = least_of(due_ns, first_ns);
 	}
 	limit_due_by(group_due_ns, first_ns);
 	return alarm_ns;
+}
+
+CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
+{
+	return limit_visit_due(d, 1, group, now_ns);
+}
+
+CHECKED_APART u64 limit_visit_top_group(THE_DROVER, u32 group, u64 now_ns)
+{
+	return limit_visit_due(d, 2, group, now_ns);
 }
 
 /* --- who goes on under a narrowed limit --- */
@@ -647,7 +682,7 @@ CHECKED_APART bool limit_could_keep(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 awake = share_nr_awake(vm);
-	u32 pool = limit_pool_above(d, vm);
+	u32 pool = vm->capped_by;
 	bool could = pool && awake && vm->state == VM_LIVE;
 	u32 step;
 
@@ -679,7 +714,7 @@ static __always_inline bool limit_keeps_rather(struct vm *vm, struct vm *other)
 /* The VM keeps its place under each narrowed limit above it where it comes first. */
 CHECKED_APART int limit_keep(THE_DROVER, u32 slot)
 {
-	u32 pool = limit_pool_above(d, vm_at(d, slot));
+	u32 pool = vm_at(d, slot)->capped_by;
 	u32 step;
 
 	if (!limit_could_keep(d, slot))
@@ -750,8 +785,8 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 	d->let_go = 0;
 	for_each_index(i, 0, d->nr_pools_limited)
 		limit_begin_gathering(limit_of_limited_pool(d, i));
-	for_each_index(i, 0, (d->slots_in_use + DROVER_DUE_GROUP - 1) / DROVER_DUE_GROUP)
-		next_ns = least_of(limit_visit_group(d, i, now_ns), next_ns);
+	for_each_index(i, 0, limit_due_top_groups(d))
+		next_ns = least_of(limit_visit_top_group(d, i, now_ns), next_ns);
 	for_each_index(i, 0, d->nr_pools_limited) {
 		u32 pool = d->pool_limited[bounded(i, DROVER_MAX_POOLS)];
 		u32 state = limit_at(d, limit_of_pool(pool))->state;
@@ -786,7 +821,7 @@ static __always_inline u64 limit_begin_at(struct limit *l, u64 now_ns)
 CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 pool = limit_pool_above(d, vm);
+	u32 pool = vm->capped_by;
 	bool in_pool = pool;
 	u64 at_ns = now_ns + LIMIT_LOOK_NS;
 	u32 step;
@@ -813,6 +848,7 @@ static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 	u32 capped = __sync_lock_test_and_set(&vm->capped, 0);
 	u32 at_limit = __sync_lock_test_and_set(&vm->at_limit, 0);
 
+	vm->capped_by = 0;
 	__sync_fetch_and_sub(&d->nr_capped, capped);
 	__sync_fetch_and_sub(&d->nr_at_limit, at_limit);
 }
@@ -821,9 +857,11 @@ static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 capped = vm->limit_mcpu || limit_pool_above(d, vm);
+	u32 capped_by = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 capped = vm->limit_mcpu || capped_by;
 	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
 
+	vm->capped_by = capped_by;
 	/* What it used until now does not count. */
 	if (capped && !before)
 		vm->limit_seen_ns = share_used_ns(vm, ground_now_ns(d));

@@ -3,13 +3,14 @@
  * When each VM under a limit is to be looked at.
  *
  * Idea. The alarm goes off for the first of a thousand VMs, and the others are not due. Each
- * has a time; so has each group of 32 slots: the first of theirs. An alarm passes over groups
- * that are not due. A time is only ever brought forward, by anybody, slot before group; who
- * looks puts both off first, the group before its slots, and what comes up meanwhile brings
- * them forward again.
+ * has a time; so has each group of eight slots, the first of theirs, and each of eight such
+ * groups, whose times stand in one cache line. An alarm passes over groups that are not due. A
+ * time is only ever brought forward, by anybody, slot before group; who looks puts them off first,
+ * the group before its slots, and what comes up meanwhile brings them forward again.
  *
  * Worked example. 1000 VMs, some 60 of which run and six of which are due at an alarm: the
- * times of 32 groups are read, and those of the 192 slots in six of them; six VMs are looked at.
+ * times of 16 groups of 64 slots are read, those of 48 groups of eight and of 48 slots; six VMs
+ * are looked at.
  *
  * What it is bad at. A VM in a pool with a limit is looked at by every alarm while it runs:
  * what the pool used is what is known of each.
@@ -24,14 +25,18 @@
 /* Whenever the alarm goes off next, which it need not do for that. */
 #define LIMIT_NEXT_ALARM 0ULL
 
-static __always_inline u64 *limit_due_of(struct drover *d, u32 slot)
+/* Level 0: of a slot. Above: the first of a group of the level below. */
+static __always_inline u64 *limit_due_of(struct drover *d, u32 level, u32 index)
 {
-	return &d->limit_due_ns[bounded(slot & (DROVER_MAX_VMS - 1), DROVER_LIMITS)];
+	return &d->limit_due_ns[level][bounded(index, DROVER_MAX_VMS)];
 }
 
-static __always_inline u64 *limit_due_of_group(struct drover *d, u32 group)
+/* Groups of the last level that hold slots in use. */
+static __always_inline u32 limit_due_top_groups(struct drover *d)
 {
-	return &d->limit_group_due_ns[bounded(group, DROVER_MAX_VMS / DROVER_DUE_GROUP)];
+	u32 slots_bits = (DROVER_DUE_LEVELS - 1) * DROVER_DUE_GROUP_BITS;
+
+	return (d->slots_in_use + (1 << slots_bits) - 1) >> slots_bits;
 }
 
 static __always_inline u64 limit_due_read(u64 *due_ns)
@@ -63,8 +68,9 @@ static __always_inline void limit_due_take(u64 *due_ns)
 /* Look at the VM then, or sooner. */
 static __always_inline void limit_watch(struct drover *d, u32 slot, u64 at_ns)
 {
-	limit_due_by(limit_due_of(d, slot), at_ns);
-	limit_due_by(limit_due_of_group(d, slot / DROVER_DUE_GROUP), at_ns);
+	for (u32 level = 0; level < DROVER_DUE_LEVELS; level++)
+		limit_due_by(limit_due_of(d, level, slot >> (level * DROVER_DUE_GROUP_BITS)),
+			     at_ns);
 }
 
 #endif

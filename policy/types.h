@@ -60,8 +60,9 @@ typedef int64_t s64;
 /* Limits: a record for each VM and pool, with room for 128 ms. */
 #define DROVER_LIMITS 4096
 #define DROVER_LIMIT_RECORD 256
-/* VMs whose limits are due together, limit_due.h. */
-#define DROVER_DUE_GROUP 32
+/* VMs, or groups of them, whose limits are due together, and how often that is repeated. */
+#define DROVER_DUE_GROUP_BITS 3
+#define DROVER_DUE_LEVELS 3
 /* VMs in a word of those that slept or woke, entitle.h. */
 #define DROVER_STIRRED_BITS 64
 /* VMs that a pCPU may pass over in one pick. */
@@ -162,6 +163,8 @@ struct vm {
 	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
 	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
+	u32 capped_by;  /* the nearest pool above that has a limit; 0: none */
+	u32 unrecorded; /* threads that run and have no record, vcpu.h */
 	/* share.h */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
 	/* counters, since birth */
@@ -396,8 +399,9 @@ struct drover {
 	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
 	u32 pool_limited[DROVER_MAX_POOLS]; /* those with a limit */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
-	u64 limit_due_ns[DROVER_LIMITS]; /* when to look at each */
-	u64 limit_group_due_ns[DROVER_MAX_VMS / DROVER_DUE_GROUP]; /* limit_due.h */
+	u64 limit_due_ns[DROVER_DUE_LEVELS][DROVER_MAX_VMS]; /* when to look at each, limit_due.h */
+	u64 limit_pool_due_ns[DROVER_MAX_POOLS];
+	u64 limit_gain_ns[DROVER_MAX_PCPUS]; /* of putting out who runs there, limit.h */
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle.h */
 };
 

@@ -146,6 +146,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->vcpu_places = 0;
 	vm->vtime_ns = d->vtime_now_ns;
 	vm->running_sum = 0;
+	vm->unrecorded = 0;
 	vm->vruntime_floor_ns = 0;
 	vm->vcpu_run_ns = 0;
 	vm->helper_run_ns = 0;

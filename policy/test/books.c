@@ -84,6 +84,8 @@ static void check_waiting(struct ground *g)
 
 static void check_running(struct ground *g)
 {
+	u32 unrecorded[FAKE_PROCESSES] = {};
+
 	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
 		struct task_struct *current = g->pcpu[at].current;
 
@@ -93,7 +95,10 @@ static void check_running(struct ground *g)
 		CHECK_EQ(pcpu_at(&g->d, at)->running_slot, current->thread.slot);
 		CHECK_SAYING(fake_allowed(g, current, at) || !g->pcpu[at].online,
 			     "runs on a pCPU it may not run on");
+		unrecorded[current->thread.slot] += !current->thread.record;
 	}
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		CHECK_EQ(vm_at(&g->d, slot)->unrecorded, unrecorded[slot]);
 }
 
 static void check_life(struct ground *g)

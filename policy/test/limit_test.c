@@ -399,6 +399,23 @@ static void confined_vcpus_are_held_too(void)
 		CHECK(g->pcpu[at].current);
 }
 
+/* A vCPU and three other threads of its VMM, as busy, one of which begins while the VM is held. */
+static void helpers_are_held_too(void)
+{
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 1, 0);
+	for (u32 i = 0; i < 2; i++)
+		kernel_wake(g, kernel_thread(g, 1, THREAD_HELPER));
+	limit(1, 500);
+	kernel_run(g, 200 * MS);
+	while (!kernel_vm(g, 1)->at_limit)
+		kernel_run(g, MS / 10);
+	kernel_wake(g, kernel_thread(g, 1, THREAD_HELPER));
+	kernel_run(g, 200 * MS);
+	check_limit(1, 1, 500, A_VM_HAS);
+	CHECK(kernel_vm(g, 1)->helper_run_ns > kernel_vm(g, 1)->vcpu_run_ns);
+}
+
 static void every_mode_of_coscheduling_keeps_to_it(void)
 {
 	for (u32 mode = COSCHED_AUTO; mode <= COSCHED_GANG; mode++) {
@@ -534,6 +551,7 @@ int main(void)
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
 	RUN(confined_vcpus_are_held_too);
+	RUN(helpers_are_held_too);
 	RUN(every_mode_of_coscheduling_keeps_to_it);
 	RUN(who_has_a_reservation_has_it_up_to_the_limit);
 	RUN(looking_leaves_half_of_a_pcpu_to_others);
