@@ -496,7 +496,7 @@ static __always_inline u64 limit_gain_ns(struct drover *d, struct pcpu *p, u64 v
 	if (!p->online || p->chooses || slot >= DROVER_MAX_VMS || slot == DROVER_HOST_SLOT)
 		return 0;
 	gain_ns = (s64)(share_vtime_now(vm, now_ns) - vtime_ns);
-	if (gain_ns <= 0 || (vm->reserve_inverse && reserve_overdue_ns(vm, now_ns) >= 0))
+	if (gain_ns <= 0 || reserve_is_due(vm, now_ns))
 		return 0;
 	return (u64)gain_ns;
 }

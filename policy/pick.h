@@ -488,15 +488,15 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	u32 home = pcpu_at(d, pcpu)->cell;
 	struct cell *cell = ground_cell(d, home);
 	u64 first = cell ? tournament_best(d, &cell->by_share) : TOURNAMENT_NOBODY;
-	bool due = reserve_is_due(d, running);
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+	bool due = reserve_is_due(running, now_ns);
 
 	/* A turn that cannot be taken, its VM being held, keeps nobody waiting. */
 	if (first != TOURNAMENT_NOBODY && wait_bound_owes_turn(d, home, tournament_slot(first)) &&
 	    !pick_is_held(d, pcpu, tournament_slot(first)))
 		return PICKED_NONE;
 	if (pick_due(d, pcpu, home,
-		     due ? reserve_key(running, running_slot, pcpu_at(d, pcpu)->asked_ns) :
-			   TOURNAMENT_NOBODY))
+		     due ? reserve_key(d, running, running_slot, now_ns) : TOURNAMENT_NOBODY))
 		return PICKED_WAITING;
 	if (due && tournament_before(tournament_key(running->vtime_ns, running_slot),
 				     pick_own_key(d, pcpu)))

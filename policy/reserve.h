@@ -96,52 +96,57 @@ static __always_inline void reserve_wake(struct drover *d, struct vm *vm, bool a
 		      alone ? d->params.wake_credit_ns : reserve_overdue_max_ns(d, vm));
 }
 
+/* By so much the CPU time moves the VM's tag on: no further than it may be ahead. */
+static __always_inline u64 reserve_step_ns(struct drover *d, struct vm *vm, u64 cpu_ns, u64 now_ns)
+{
+	s64 room_ns = (s64)(now_ns + reserve_ahead_max_ns(d, vm) - vm->reserve_tag_ns);
+
+	return room_ns > 0 ? least_of(reserve_span_ns(vm, cpu_ns), (u64)room_ns) : 0;
+}
+
 /* The VM has received CPU time. */
 static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 ran_ns)
 {
-	u64 now_ns, step_ns, latest_ns;
+	u64 now_ns;
 
 	if (!vm->reserve_inverse)
 		return;
 	now_ns = ground_now_ns(d);
-	step_ns = reserve_span_ns(vm, ran_ns);
-	latest_ns = now_ns + reserve_ahead_max_ns(d, vm);
-	if ((s64)(vm->reserve_tag_ns + step_ns - latest_ns) > 0) {
-		s64 room_ns = (s64)(latest_ns - vm->reserve_tag_ns);
-
-		step_ns = room_ns > 0 ? (u64)room_ns : 0;
-	}
-	__sync_fetch_and_add(&vm->reserve_tag_ns, step_ns);
+	__sync_fetch_and_add(&vm->reserve_tag_ns, reserve_step_ns(d, vm, ran_ns, now_ns));
 	reserve_bound(vm, now_ns, reserve_overdue_max_ns(d, vm));
 }
 
 /*
- * The VM's tag with what its running threads will be charged for. Of six that began together
- * each would else find the VM due, at the end of its slice, as long as few others were charged.
+ * For how long the VM, which has a reservation, has been due; < 0: it is not. What its running
+ * threads will be charged for counts: of six that began together each would else find the VM due,
+ * at the end of its slice, as long as few others were charged.
  */
-static __always_inline u64 reserve_tag_now_ns(struct vm *vm, u64 now_ns)
-{
-	return vm->reserve_tag_ns + reserve_span_ns(vm, share_uncharged_ns(vm, now_ns));
-}
-
-/* For how long the VM, which has a reservation, has been due; < 0: it is not. */
 static __always_inline s64 reserve_overdue_ns(struct vm *vm, u64 now_ns)
 {
-	return (s64)(now_ns - reserve_tag_now_ns(vm, now_ns));
+	u64 uncharged_ns = share_uncharged_ns(vm, now_ns);
+
+	return (s64)(now_ns - vm->reserve_tag_ns - reserve_span_ns(vm, uncharged_ns));
 }
 
 /* Is the VM to be served before any by shares? */
-static __always_inline bool reserve_is_due(struct drover *d, struct vm *vm)
+static __always_inline bool reserve_is_due(struct vm *vm, u64 now_ns)
 {
-	return vm->reserve_inverse && reserve_overdue_ns(vm, ground_now_ns(d)) >= 0;
+	return vm->reserve_inverse && reserve_overdue_ns(vm, now_ns) >= 0;
 }
 
-/* The VM's key among those with reservations, or NOBODY: it has none, or may not run. */
-static __always_inline u64 reserve_key(struct vm *vm, u32 slot, u64 now_ns)
+/*
+ * The VM's key among those with reservations, or NOBODY: it has none, or may not run. What is
+ * uncharged takes it no further ahead than it may be: nobody would put right that it waits for
+ * what it will never be charged.
+ */
+static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot, u64 now_ns)
 {
+	u64 step_ns;
+
 	if (!vm->reserve_inverse || vm->at_limit)
 		return TOURNAMENT_NOBODY;
-	return tournament_key(reserve_tag_now_ns(vm, now_ns), slot);
+	step_ns = reserve_step_ns(d, vm, share_uncharged_ns(vm, now_ns), now_ns);
+	return tournament_key(vm->reserve_tag_ns + step_ns, slot);
 }
 
 /*
@@ -175,7 +180,7 @@ CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 		return 0;
 	for_each_index(i, 0, d->params.nr_cells)
 		reserve_settle(d, i, slot, TOURNAMENT_NOBODY,
-			       reserve_key(vm, slot, ground_now_ns(d)));
+			       reserve_key(d, vm, slot, ground_now_ns(d)));
 	return 0;
 }
 
@@ -201,7 +206,7 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 cell_index)
 
 		if (tournament_before(last, key))
 			break;
-		fresh = reserve_key(vm_at(d, slot), slot, now_ns);
+		fresh = reserve_key(d, vm_at(d, slot), slot, now_ns);
 		if (!tournament_before(key, fresh))
 			break;
 		reserve_settle(d, cell_index, slot, key, fresh);

@@ -44,7 +44,7 @@ static __always_inline void waiting_settle_once(struct drover *d, u32 cell_index
 	tournament_settle(d, cell_index, slot, TOURNAMENT_NOBODY, share_key(d, cell, slot));
 	if (vm->reserve_inverse)
 		reserve_settle(d, cell_index, slot, TOURNAMENT_NOBODY,
-			       reserve_key(vm, slot, ground_now_ns(d)));
+			       reserve_key(d, vm, slot, ground_now_ns(d)));
 }
 
 /* The count of the VM's waiting threads in the cell has changed, or whether they may run. */

@@ -35,9 +35,9 @@
 
 /*
  * By how much a thread of that VM, with that vruntime, is owed more than whoever
- * runs there; <= 0: it is not.
+ * runs there; <= 0: it is not. due: the VM is, by its reservation.
  */
-CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
+CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool due)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct pcpu *pcpu = pcpu_at(d, at);
@@ -53,24 +53,33 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at)
 	}
 	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
 	if (d->nr_reserved) {
+		bool stays = reserve_is_due(vm_at(d, there), ground_now_ns(d));
+
 		/*
 		 * Who runs by its reservation stays, but for the host's own threads, and for these
 		 * where they may go nowhere else: so others they put out without a margin. Who is
 		 * due takes the pCPU of who is not.
 		 */
 		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
-			return reserve_is_due(d, vm_at(d, there)) ? 1 : 1 + gain_ns;
-		if (reserve_is_due(d, vm_at(d, there)))
+			return stays ? 1 : 1 + gain_ns;
+		if (stays)
 			return 0;
-		if (slot != DROVER_HOST_SLOT && reserve_is_due(d, vm))
+		if (due)
 			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
 	}
 	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
 }
 
+/* Is the thread's VM due? The host's own tasks go by shares before those that are. */
+static __always_inline bool wake_is_due(struct drover *d, struct thread *t)
+{
+	return d->nr_reserved && t->slot != DROVER_HOST_SLOT &&
+	       reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
+}
+
 /* The pCPU to preempt for the thread, or WAKE_NOWHERE. */
 static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 near, bool woken)
+				       u32 near, bool woken, bool due)
 {
 	u32 home = pcpu_at(d, near)->cell;
 	s64 best_gain_ns = 0;
@@ -90,7 +99,7 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 			continue;
 		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
 			continue;
-		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at);
+		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at, due);
 		if (gain_ns <= best_gain_ns || !ground_may_run_on(d, task, at))
 			continue;
 		best_gain_ns = gain_ns;
@@ -114,27 +123,20 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 }
 
 /*
- * The thread had to give up its pCPU: may it preempt another as if it had woken? Yes if its VM is
- * due: where it waits nobody may ask for a slice. The host's own tasks neither push nor are pushed:
- * they go by shares before those that are due, and everybody would push the next one round for
- * ever.
+ * Send the thread to preempt. woken: it had slept. One that had to give up its pCPU may preempt
+ * another as if it had woken if its VM is due: where it waits nobody may ask for a slice. The
+ * host's own tasks neither push nor are pushed: everybody would push the next one round for ever.
  */
-static __always_inline bool wake_pushes_on(struct drover *d, struct thread *t)
-{
-	return d->nr_reserved && t->slot != DROVER_HOST_SLOT &&
-	       reserve_is_due(d, vm_at(d, t->slot));
-}
-
-/* Send the thread to preempt, if that is due. woken: it had slept. */
 static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
 					 struct thread *t, u32 near, bool woken)
 {
+	bool due = wake_is_due(d, t);
 	struct pcpu *pcpu;
 	s32 target;
 
-	if (!woken && !wake_pushes_on(d, t))
+	if (!woken && !due)
 		return false;
-	target = wake_target(d, task, t, near, woken);
+	target = wake_target(d, task, t, near, woken, due);
 	if (target == WAKE_NOWHERE)
 		return false;
 	pcpu = pcpu_at(d, (u32)target);

@@ -123,12 +123,28 @@ static void what_runs_and_is_not_charged_yet_counts(void)
 	kernel_busy_vm(g, 1, 6, 0);
 	kernel_settle(g);
 	reserve(1, 1250);
-	CHECK(reserve_is_due(&g->d, kernel_vm(g, 1)));
+	CHECK(reserve_is_due(kernel_vm(g, 1), g->now_ns));
 	g->now_ns += 8 * MS;
-	CHECK(!reserve_is_due(&g->d, kernel_vm(g, 1)));
+	CHECK(!reserve_is_due(kernel_vm(g, 1), g->now_ns));
 	/* 48 ms of CPU time pay for 38.4 ms. */
-	CHECK_NEAR((double)reserve_tag_now_ns(kernel_vm(g, 1), g->now_ns) - (double)g->now_ns,
-		   30.4 * MS, 0.1 * MS);
+	CHECK_NEAR((double)reserve_overdue_ns(kernel_vm(g, 1), g->now_ns), -30.4 * MS, 0.1 * MS);
+}
+
+/* Its leaf would say so, and it would wait, for what it will never be charged. */
+static void what_is_not_charged_yet_takes_nobody_further_ahead_than_may_be(void)
+{
+	struct vm *vm;
+
+	g = fake_ground(8, 1);
+	kernel_busy_vm(g, 1, 6, 0);
+	kernel_settle(g);
+	reserve(1, 100);
+	vm = kernel_vm(g, 1);
+	g->now_ns += 16 * MS;
+	/* 96 ms of CPU time would pay for 960 ms; seven slices pay for 560. */
+	CHECK(reserve_overdue_ns(vm, g->now_ns) < -900 * (s64)MS);
+	CHECK(tournament_before(reserve_key(&g->d, vm, g->slot_of[1], g->now_ns),
+				tournament_key(g->now_ns + 561 * MS, 0)));
 }
 
 static void who_had_the_host_for_itself_is_due_soon_after_rivals_come(void)
@@ -292,6 +308,7 @@ int main(void)
 	RUN(what_is_not_used_is_lent);
 	RUN(who_slept_two_seconds_has_its_reservation_at_once);
 	RUN(sleeping_saves_up_no_more_than_a_small_credit);
+	RUN(what_is_not_charged_yet_takes_nobody_further_ahead_than_may_be);
 	RUN(who_had_the_host_for_itself_is_due_soon_after_rivals_come);
 	RUN(a_larger_promise_holds_at_once);
 	RUN(what_runs_and_is_not_charged_yet_counts);
