@@ -469,8 +469,8 @@ CHECKED_APART bool cosched_is_owed_elsewhere(THE_DROVER, u32 slot, u32 home)
 	for_each_index(i, 0, nr_cells) {
 		struct cell *cell = ground_cell(d, i);
 
-		owed |= cell && i != home && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
-			cell->turns[bounded(slot, DROVER_MAX_VMS)];
+		owed |= cell && i != home && books_of(cell, slot)->nr_queued &&
+			books_of(cell, slot)->turns;
 	}
 	return owed;
 }

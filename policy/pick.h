@@ -66,7 +66,7 @@ CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 
 	other = pick_glanced(d, pcpu);
 	cell = ground_cell(d, other);
-	if (other == cell_index || !cell || !cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
+	if (other == cell_index || !cell || !books_of(cell, slot)->nr_queued)
 		return here;
 	there = ground_vm_queue(d, slot, other);
 	if (!ground_first_order(d, there, &there_order) ||
@@ -81,7 +81,7 @@ static __always_inline void pick_note_served(struct drover *d, u32 pcpu, u32 cel
 
 	round_note(d, pcpu, slot);
 	if (cell)
-		cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = pcpu_at(d, pcpu)->asked_ns;
+		books_of(cell, slot)->taken_ns = pcpu_at(d, pcpu)->asked_ns;
 }
 
 /* Take a thread of that VM. */
@@ -122,8 +122,7 @@ CHECKED_APART bool pick_stay(THE_DROVER, u32 pcpu, u32 home, u32 slot)
 {
 	struct cell *cell = ground_cell(d, home);
 
-	return cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
-	       pick_from_vm(d, pcpu, home, slot);
+	return cell && books_of(cell, slot)->nr_queued && pick_from_vm(d, pcpu, home, slot);
 }
 
 /* A thread of the pCPU's own queue that has waited beyond the bound. */
@@ -147,7 +146,7 @@ CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	struct cell *cell = ground_cell(d, other);
 	u64 order = 0;
 
-	if (!cell || !cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ||
+	if (!cell || !books_of(cell, slot)->nr_queued ||
 	    !ground_first_order(d, ground_vm_queue(d, slot, other), &order))
 		return false;
 	if ((s64)(vruntime_ns - order) <= (s64)d->params.slice_ns)
@@ -545,7 +544,7 @@ CHECKED_APART bool pick_sibling_is_behind(THE_DROVER, u32 home, u32 slot, u64 vr
 	struct cell *cell = ground_cell(d, home);
 	u64 order = 0;
 
-	return cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
+	return cell && books_of(cell, slot)->nr_queued &&
 	       ground_first_order(d, ground_vm_queue(d, slot, home), &order) &&
 	       (s64)(order - vruntime_ns) < 0;
 }
@@ -589,7 +588,7 @@ CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 		u32 other = (home + step) % nr_cells;
 		struct cell *cell = ground_cell(d, other);
 
-		found = cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] &&
+		found = cell && books_of(cell, slot)->nr_queued &&
 			pick_from_vm(d, pcpu, other, slot);
 		if (found)
 			break;

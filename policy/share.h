@@ -229,7 +229,7 @@ static __always_inline u64 share_key(struct drover *d, struct cell *cell, u32 sl
 {
 	if (vm_at(d, slot)->at_limit)
 		return TOURNAMENT_NOBODY;
-	if (cell->turns[bounded(slot, DROVER_MAX_VMS)])
+	if (books_of(cell, slot)->turns)
 		return tournament_key(d->vtime_now_ns - SHARE_TURN_LEAD_NS, slot);
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
 }
@@ -253,7 +253,7 @@ CHECKED_APART u64 share_least_served_for(THE_DROVER, u32 pcpu, u32 cell_index)
 		u32 slot = tournament_slot(key);
 		u64 fresh;
 
-		if (key == TOURNAMENT_NOBODY || cell->turns[bounded(slot, DROVER_MAX_VMS)])
+		if (key == TOURNAMENT_NOBODY || books_of(cell, slot)->turns)
 			break;
 		fresh = tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
 		if (!tournament_before(key, fresh))

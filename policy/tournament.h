@@ -121,8 +121,7 @@ CHECKED_APART int tournament_settle(THE_DROVER, u32 cell_index, u32 slot, u64 ex
 	ground_lock_cell(cell);
 	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&cell->by_share, slot) == expected)
 		tournament_set(&cell->by_share, d->tournament_levels, slot,
-			       cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] ? key :
-										TOURNAMENT_NOBODY);
+			       books_of(cell, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
 	ground_unlock_cell(cell);
 	return 0;
 }

@@ -274,12 +274,22 @@ struct pcpu {
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 	u32 refused[DROVER_REFUSED]; /* VMs passed over in this pick, refused.h */
-};
+} __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
 /* Who of the VMs that wait is first, tournament.h. */
 struct tournament {
 	u64 node[2 * DROVER_MAX_VMS];
 };
+
+/* What a cell knows of one VM, in one cache line: its threads that wait there, and their turns. */
+struct books {
+	u64 taken_ns;  /* when one was last taken, or the first came */
+	u64 paid_ns;   /* up to when they had their turns, wait_bound.h */
+	u32 nr_queued; /* threads waiting */
+	s32 served;    /* times since that was looked at, wait_bound.h */
+	u32 turns;     /* owed, whatever its virtual time, wait_bound.h */
+	u32 crowd;     /* the most threads that waited in a while, and which */
+} __attribute__((aligned(32)));
 
 /*
  * A cell: the pCPUs that share one run queue of VMs (by default an LLC).
@@ -291,12 +301,7 @@ struct cell {
 	u32 round_slot; /* the VM begun in it last of those kept together */
 	struct tournament by_share;   /* who is the least served */
 	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
-	u32 nr_queued[DROVER_MAX_VMS]; /* threads of each VM waiting in this cell */
-	u64 served_ns[DROVER_MAX_VMS]; /* when one was last taken, or the first came */
-	u64 paid_ns[DROVER_MAX_VMS];   /* up to when it had its turns, wait_bound.h */
-	s32 served[DROVER_MAX_VMS];    /* times since that was looked at, wait_bound.h */
-	u32 turns[DROVER_MAX_VMS];     /* owed, whatever its virtual time, wait_bound.h */
-	u32 crowd[DROVER_MAX_VMS];     /* the most threads that waited in a while, and which */
+	struct books books[DROVER_MAX_VMS];
 };
 
 enum limit_state {
@@ -410,7 +415,8 @@ _Static_assert(sizeof(struct thread) == 112, "struct thread: same in BPF and nat
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 2136, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 160, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 192, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)
@@ -426,6 +432,11 @@ static __always_inline u64 most_of(u64 a, u64 b)
 static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
 {
 	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
+}
+
+static __always_inline struct books *books_of(struct cell *cell, u32 slot)
+{
+	return &cell->books[bounded(slot, DROVER_MAX_VMS)];
 }
 
 /* Has who runs there, or is about to, a turn (wait_bound.h)? What can wait does not preempt it. */

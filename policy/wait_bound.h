@@ -105,7 +105,7 @@ static __always_inline void wait_bound_count(struct drover *d, struct thread *t,
 	t->taken_from = 0;
 	/* Of two at once one may go uncounted. */
 	if (cell && in_turn == t->cut_short)
-		cell->served[bounded(t->slot, DROVER_MAX_VMS)] += in_turn ? -1 : 1;
+		books_of(cell, t->slot)->served += in_turn ? -1 : 1;
 }
 
 /* The thread has run, and may go on: it was served if that was long enough. */
@@ -181,26 +181,30 @@ static __always_inline bool wait_bound_owes_turn(struct drover *d, u32 cell_inde
 {
 	struct cell *cell = ground_cell(d, cell_index);
 
-	return cell && cell->turns[bounded(slot, DROVER_MAX_VMS)];
+	return cell && books_of(cell, slot)->turns;
 }
 
 /* It is the VM's turn: whoever of it has waited longest in that cell runs there next. */
 CHECKED_APART bool wait_bound_serve_turn(THE_DROVER, u32 pcpu, u32 cell_index, u32 slot)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u32 at = bounded(slot, DROVER_MAX_VMS);
-	u32 turns = cell ? cell->turns[at] : 0;
+	struct books *books;
+	u32 turns;
 	bool served;
 
+	if (!cell)
+		return false;
+	books = books_of(cell, slot);
+	turns = books->turns;
 	if (!turns)
 		return false;
 	served = ground_take_overdue(d, ground_vm_queue(d, slot, cell_index), ground_now_ns(d));
 	/* Those that could not be taken are on their way already. */
-	cell->turns[at] = served ? turns - 1 : 0;
+	books->turns = served ? turns - 1 : 0;
 	if (served)
 		pcpu_at(d, pcpu)->begins_turn = 1;
 	/* Left where turns stand, its leaf would hide those of others from who looks for one. */
-	if (!cell->turns[at])
+	if (!books->turns)
 		waiting_settle(d, cell_index, slot);
 	return served;
 }
@@ -231,7 +235,7 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 cell_index, u64 n
 	if ((s64)(vm->vtime_ns - d->vtime_now_ns) > 0)
 		vm->vtime_ns = d->vtime_now_ns;
 	vm->nr_forgiven++;
-	cell->served_ns[bounded(slot, DROVER_MAX_VMS)] = now_ns;
+	books_of(cell, slot)->taken_ns = now_ns;
 	first = tournament_slot(tournament_best(d, &cell->by_share));
 	share_bound_claim(d, vm_at(d, first), share_claim_max_ns(d, vm_at(d, first)));
 	return 0;
@@ -241,45 +245,52 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 cell_index, u64 n
  * The most threads of the VM that were found waiting there since the last multiple of 8 W, within
  * which B is but in a crowd. Its low half is their number, its high half says which multiple.
  */
-static __always_inline u32 wait_bound_crowd(struct drover *d, struct cell *cell, u32 slot,
-					    u64 now_ns)
+static __always_inline u32 wait_bound_crowd(struct drover *d, struct books *books, u64 now_ns)
 {
-	u32 *crowd = &cell->crowd[bounded(slot, DROVER_MAX_VMS)];
 	u64 longest_ns = WAIT_BOUND_THREAD_FACTOR * d->params.wait_bound_ns ?: 1;
 	u32 since = (u32)(now_ns / longest_ns) << 16;
-	u32 n = (u32)least_of(cell->nr_queued[bounded(slot, DROVER_MAX_VMS)], 0xffff);
+	u32 n = (u32)least_of(books->nr_queued, 0xffff);
 
-	if ((*crowd & 0xffff0000) != since || (*crowd & 0xffff) < n)
-		*crowd = since | n;
-	return *crowd & 0xffff;
+	if ((books->crowd & 0xffff0000) != since || (books->crowd & 0xffff) < n)
+		books->crowd = since | n;
+	return books->crowd & 0xffff;
 }
 
-/* Look at one VM's books in one cell: when it was served pays for turns, what is left is owed. */
+/* When threads of the VM were served pays for turns, what is left is owed. Returns how many are. */
+static __always_inline u32 wait_bound_settle_turns(struct drover *d, struct books *books, u32 slot,
+						   u64 now_ns)
+{
+	u32 p = d->params.nr_pcpus / (d->params.nr_cells ?: 1);
+	u32 nr_queued = books->nr_queued;
+	u64 period_ns = wait_bound_period_ns(d, wait_bound_crowd(d, books, now_ns), p,
+					     wait_bound_on_each(d, slot));
+	u64 owed;
+
+	books->paid_ns += (u64)books->served * period_ns;
+	books->served = 0;
+	if ((s64)(now_ns - books->paid_ns) < 0)
+		books->paid_ns = now_ns;
+	owed = (now_ns - books->paid_ns) / period_ns;
+	if (!owed)
+		return 0;
+	books->paid_ns += owed * period_ns;
+	owed += books->turns;
+	books->turns = owed < nr_queued ? (u32)owed : nr_queued;
+	return books->turns;
+}
+
+/* Look at one VM's books in one cell. */
 CHECKED_APART int wait_bound_check_cell(THE_DROVER, u32 slot, u32 cell_index, u64 now_ns)
 {
 	struct cell *cell = ground_cell(d, cell_index);
-	u32 at = bounded(slot, DROVER_MAX_VMS);
-	u32 p = d->params.nr_pcpus / (d->params.nr_cells ?: 1);
-	u64 period_ns;
-	u64 owed;
-	u32 n;
+	struct books *books;
 
-	if (!cell || !cell->nr_queued[at])
+	if (!cell)
 		return 0;
-	n = cell->nr_queued[at];
-	period_ns = wait_bound_period_ns(d, wait_bound_crowd(d, cell, at, now_ns), p,
-					 wait_bound_on_each(d, slot));
-	cell->paid_ns[at] += (u64)cell->served[at] * period_ns;
-	cell->served[at] = 0;
-	if ((s64)(now_ns - cell->paid_ns[at]) < 0)
-		cell->paid_ns[at] = now_ns;
-	owed = (now_ns - cell->paid_ns[at]) / period_ns;
-	if (!owed)
+	books = books_of(cell, slot);
+	if (!books->nr_queued || !wait_bound_settle_turns(d, books, slot, now_ns))
 		return 0;
-	cell->paid_ns[at] += owed * period_ns;
-	owed += cell->turns[at];
-	cell->turns[at] = owed < n ? (u32)owed : n;
-	if ((s64)(now_ns - cell->served_ns[at]) >= (s64)d->params.wait_bound_ns)
+	if ((s64)(now_ns - books->taken_ns) >= (s64)d->params.wait_bound_ns)
 		wait_bound_forgive(d, slot, cell_index, now_ns);
 	waiting_settle(d, cell_index, slot);
 	return 0;

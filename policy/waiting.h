@@ -66,7 +66,7 @@ CHECKED_APART int waiting_settle_cells(THE_DROVER, u32 slot)
 	for_each_index(i, 0, d->params.nr_cells) {
 		struct cell *cell = ground_cell(d, i);
 
-		if (cell && cell->nr_queued[bounded(slot, DROVER_MAX_VMS)])
+		if (cell && books_of(cell, slot)->nr_queued)
 			waiting_settle(d, i, slot);
 	}
 	return 0;
@@ -88,7 +88,7 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
 
 		t->queued_in = 0;
-		if (cell && __sync_fetch_and_sub(&cell->nr_queued[slot], 1) == 1)
+		if (cell && __sync_fetch_and_sub(&books_of(cell, slot)->nr_queued, 1) == 1)
 			waiting_settle(d, home, slot);
 	}
 }
@@ -115,9 +115,9 @@ static __always_inline void waiting_enter(struct drover *d, struct task_struct *
 	if (t->record)
 		vcpu_at(d, t->record)->pcpu = near;
 	share_bound_lead(d, vm, t);
-	if (__sync_fetch_and_add(&cell->nr_queued[slot], 1) == 0) {
-		cell->served_ns[slot] = t->ready_since_ns;
-		cell->paid_ns[slot] = t->unserved_since_ns;
+	if (__sync_fetch_and_add(&books_of(cell, slot)->nr_queued, 1) == 0) {
+		books_of(cell, slot)->taken_ns = t->ready_since_ns;
+		books_of(cell, slot)->paid_ns = t->unserved_since_ns;
 		waiting_settle(d, home, slot);
 	}
 	ground_enqueue(d, task, ground_vm_queue(d, slot, home), d->params.slice_ns, t->vruntime_ns);

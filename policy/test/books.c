@@ -15,7 +15,7 @@ static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best, u64 *d
 
 	for_each_task(g, task) nr_queued +=
 		task->thread.slot == slot && task->thread.queued_in == cell + 1;
-	CHECK_EQ(g->cell[cell].nr_queued[slot], nr_queued);
+	CHECK_EQ(books_of(&g->cell[cell], slot)->nr_queued, nr_queued);
 	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
 	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
 	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, stands && reserved);

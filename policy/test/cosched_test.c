@@ -549,8 +549,8 @@ static void a_turn_in_one_cell_holds_nobody_from_that_in_another(void)
 	vm = kernel_vm(g, 1);
 	for (u32 owed = 0; owed <= 1; owed++) {
 		vm->held_since_ns = g->now_ns - 200 * MS;
-		ground_cell(&g->d, 1)->turns[g->slot_of[1]] = owed;
-		ground_cell(&g->d, 1)->nr_queued[g->slot_of[1]] = owed;
+		books_of(ground_cell(&g->d, 1), g->slot_of[1])->turns = owed;
+		books_of(ground_cell(&g->d, 1), g->slot_of[1])->nr_queued = owed;
 		pcpu_at(&g->d, 0)->begins_turn = 1;
 		cosched_begin(&g->d, &g->task[0].thread, 0, g->now_ns);
 		CHECK_EQ(!!vm->held_since_ns, owed);

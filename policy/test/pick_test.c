@@ -175,7 +175,7 @@ static void an_idle_pcpu_takes_from_another_cell(void)
 	task = waits(1, 10 * MS, 0, ALL_PCPUS);
 	goes_to_sleep(3);
 	CHECK(g->pcpu[3].current == task);
-	CHECK_EQ(g->cell[0].nr_queued[task->thread.slot], 0);
+	CHECK_EQ(books_of(&g->cell[0], task->thread.slot)->nr_queued, 0);
 }
 
 static void an_idle_pcpu_takes_from_the_queue_of_a_busy_one(void)
@@ -408,7 +408,7 @@ static void a_sibling_that_may_not_run_here_does_not_hide_one_that_may(void)
 	kernel_pick(g, 1);
 	kernel_switch(g, 1);
 	CHECK(g->pcpu[1].current == here);
-	CHECK_EQ(g->cell[1].nr_queued[here->thread.slot], 0);
+	CHECK_EQ(books_of(&g->cell[1], here->thread.slot)->nr_queued, 0);
 }
 
 /* 12 vCPUs on 3 of 4 pCPUs, four or five to a queue: the odd one goes round. */

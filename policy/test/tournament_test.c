@@ -123,7 +123,7 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	tournament_grow(&g->d, 7);
 	vm_at(&g->d, 3)->vtime_ns = 5 * MS;
 	vm_at(&g->d, 7)->vtime_ns = 4 * MS;
-	g->cell[0].nr_queued[3] = g->cell[0].nr_queued[7] = 1;
+	books_of(&g->cell[0], 3)->nr_queued = books_of(&g->cell[0], 7)->nr_queued = 1;
 	set(3, tournament_key(5 * MS, 3));
 	set(7, tournament_key(4 * MS, 7));
 	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 3), 4882 << 11 | 3);
@@ -142,7 +142,7 @@ static void a_leaf_that_lags_beside_one_that_is_refused_is_corrected(void)
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
 	for (u32 slot = 1; slot <= 3; slot++) {
-		g->cell[0].nr_queued[slot] = 1;
+		books_of(&g->cell[0], slot)->nr_queued = 1;
 		vm_at(&g->d, slot)->vtime_ns = slot * MS;
 		set(slot, tournament_key(slot * MS, slot));
 	}
@@ -168,7 +168,7 @@ static void the_best_of_others_is_the_least_that_is_not_refused(void)
 		for (u32 slot = 0; slot < nr_slots; slot++) {
 			u64 key = tournament_key(check_random_in(1, 1000) * MS, slot);
 
-			g->cell[0].nr_queued[slot] = 1;
+			books_of(&g->cell[0], slot)->nr_queued = 1;
 			if (check_chance(80))
 				set(slot, key);
 			else
@@ -201,7 +201,7 @@ static void settling_follows_the_count(void)
 	tournament_grow(&g->d, 3);
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	g->cell[0].nr_queued[3] = 1;
+	books_of(&g->cell[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), tournament_key(MS, 3));
 	CHECK_EQ(g->cell[0].lock.held, 0);
@@ -213,7 +213,7 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
-	g->cell[0].nr_queued[3] = 1;
+	books_of(&g->cell[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, second);
 	tournament_settle(&g->d, 0, 3, first, tournament_key(5 * MS, 3));
 	CHECK_EQ(best(), second);
@@ -239,7 +239,7 @@ static void it_grows_with_the_slots_in_use(void)
 		tournament_grow(&g->d, slot);
 		CHECK(slot < 1U << g->d.tournament_levels);
 		CHECK_EQ(best(), was);
-		g->cell[0].nr_queued[slot] = 1;
+		books_of(&g->cell[0], slot)->nr_queued = 1;
 		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
 		CHECK_EQ(best(), key);
 		CHECK_EQ(tournament_best(&g->d, &g->cell[1].by_share), TOURNAMENT_NOBODY);

@@ -183,7 +183,7 @@ static void who_dies_waiting_leaves_nothing_behind(void)
 	kernel_wake(g, task);
 	CHECK_EQ(task->state, TASK_READY);
 	CHECK(vm_detach(&g->d, &task->thread));
-	CHECK_EQ(g->cell[0].nr_queued[1], 0);
+	CHECK_EQ(books_of(&g->cell[0], 1)->nr_queued, 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
 	CHECK_EQ(tournament_best(&g->d, &g->cell[0].by_share), TOURNAMENT_NOBODY);
 }

@@ -196,18 +196,18 @@ static void what_counts_as_served(void)
 		CHECK_EQ(t->taken_from, 1);
 		pcpu->turn_ends_ns = turn ? t->runs_since_ns + 2 * MS : 0;
 		wait_bound_goes_on(&g->d, t, pcpu, t->runs_since_ns + 999 * US);
-		CHECK_EQ(cell->served[t->slot], 0);
+		CHECK_EQ(books_of(cell, t->slot)->served, 0);
 		/* What its own limit takes from it, others did not. */
 		vm_at(&g->d, t->slot)->at_limit = own;
 		wait_bound_stops(&g->d, t, pcpu, put_out,
 				 t->runs_since_ns + (brief ? 999 : 1000) * US);
 		vm_at(&g->d, t->slot)->at_limit = 0;
-		CHECK_EQ(cell->served[t->slot], counts[turn][brief][put_out && !own]);
+		CHECK_EQ(books_of(cell, t->slot)->served, counts[turn][brief][put_out && !own]);
 		CHECK_EQ(t->cut_short, cut);
 		/* Once for each run. */
 		wait_bound_goes_on(&g->d, t, pcpu, t->runs_since_ns + 3 * MS);
-		CHECK_EQ(cell->served[t->slot], counts[turn][brief][put_out && !own]);
-		cell->served[t->slot] = 0;
+		CHECK_EQ(books_of(cell, t->slot)->served, counts[turn][brief][put_out && !own]);
+		books_of(cell, t->slot)->served = 0;
 	}
 }
 
@@ -300,14 +300,14 @@ static void turns_come_as_often_while_threads_leave(void)
 
 	g = fake_ground(1, 1);
 	cell = ground_cell(&g->d, 0);
-	cell->nr_queued[1] = 12;
-	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 9 * SECOND), 12);
-	cell->nr_queued[1] = 2;
-	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 16 * SECOND - 1), 12);
-	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 16 * SECOND), 2);
-	cell->nr_queued[1] = 5;
-	CHECK_EQ(wait_bound_crowd(&g->d, cell, 1, 16 * SECOND), 5);
-	cell->nr_queued[1] = 0;
+	books_of(cell, 1)->nr_queued = 12;
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 9 * SECOND), 12);
+	books_of(cell, 1)->nr_queued = 2;
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 16 * SECOND - 1), 12);
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 16 * SECOND), 2);
+	books_of(cell, 1)->nr_queued = 5;
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 16 * SECOND), 5);
+	books_of(cell, 1)->nr_queued = 0;
 }
 
 static void no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much(void)
@@ -355,7 +355,7 @@ static void turns_are_not_given_to_who_is_served_anyway(void)
 	kernel_run(g, SECOND);
 	for (u32 i = 0; i < 100; i++) {
 		kernel_run(g, 25 * MS);
-		CHECK_EQ(g->cell[0].turns[1] + g->cell[0].turns[2], 0);
+		CHECK_EQ(books_of(&g->cell[0], 1)->turns + books_of(&g->cell[0], 2)->turns, 0);
 	}
 }
 
@@ -383,12 +383,12 @@ static void a_turn_that_cannot_be_taken_is_dropped(void)
 	kernel_run(g, 100 * MS);
 	while (g->pcpu[0].current->tgid == 1)
 		kernel_run(g, 8 * MS);
-	g->cell[0].turns[slot] = 3;
+	books_of(&g->cell[0], slot)->turns = 3;
 	waiting_settle(&g->d, 0, slot);
 	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0].by_share)), slot);
 	g->task[0].locked = true;
 	kernel_run(g, 50 * MS);
-	CHECK_EQ(g->cell[0].turns[slot], 0);
+	CHECK_EQ(books_of(&g->cell[0], slot)->turns, 0);
 	CHECK_EQ(g->pcpu[0].current->tgid, 2);
 	g->task[0].locked = false;
 	kernel_run(g, 50 * MS);

@@ -364,7 +364,7 @@ u32 sim_cell_queued(struct drover *d, u32 cell_index, u32 slot)
 {
 	struct cell *cell = ground_cell(d, cell_index);
 
-	return cell ? cell->nr_queued[bounded(slot, DROVER_MAX_VMS)] : 0;
+	return cell ? books_of(cell, slot)->nr_queued : 0;
 }
 
 /* Planted bugs (src/scx/queues.rs). */
@@ -376,7 +376,7 @@ void sim_spoil_tournament(struct drover *d)
 
 void sim_spoil_count(struct drover *d)
 {
-	ground_cell(d, 0)->nr_queued[DROVER_HOST_SLOT]++;
+	books_of(ground_cell(d, 0), DROVER_HOST_SLOT)->nr_queued++;
 }
 
 /* One VM too many is believed to be of a choosy mode. */
@@ -473,7 +473,7 @@ u32 sim_check_tournament(struct drover *d, u32 cell_index)
 		u64 leaf = tournament_leaf(&cell->by_share, slot);
 
 		if ((leaf != TOURNAMENT_NOBODY) !=
-		    (cell->nr_queued[slot] != 0 && !vm_at(d, slot)->at_limit))
+		    (books_of(cell, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
 			return slot + 1;
 		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
 			return slot + 1;
