@@ -249,7 +249,7 @@ struct thread {
 	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
 	u32 judged;         /* drover.pcpu_changes when that was last looked at */
 	u32 record;         /* of a vCPU: its place in drover.vcpu; 0: none */
-	u64 held_mark_ns;   /* for how long its VM had been held when its wait began, limit.h */
+	u64 held_mark_ns;   /* for how long its VM had been held when its wait began */
 };
 
 /* One physical CPU (a hardware thread). */
@@ -266,7 +266,7 @@ struct pcpu {
 	u32 round;       /* the last round it chose in, round.h */
 	u32 round_slot;  /* the VM it chose then */
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
-	u32 chooses;     /* next time without regard to the round, limit.h */
+	u32 chooses;     /* next time without regard to the round, limit_hold.h */
 	u32 nr_refused;  /* in refused */
 	u32 woken_for;   /* 1 + the pCPU in whose queue stands whom it was woken for, pick.h */
 	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
@@ -317,7 +317,7 @@ struct limit_use {
 	u32 used_ns;
 };
 
-/* What was used of the limit of a VM or pool, limit.h. */
+/* What was used of the limit of a VM or pool, limit_use.h. */
 struct limit {
 	u64 settled_ns;  /* when what follows was brought up to date */
 	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
@@ -389,7 +389,7 @@ struct drover {
 	u32 nr_at_limit; /* of these, may not run */
 	u32 alarm_rings; /* it goes off just now, alarm.h */
 	u32 nr_pools_limited; /* in pool_limited */
-	/* let go at this alarm, limit.h */
+	/* let go at this alarm, limit_hold.h */
 	u32 let_go; /* so many threads */
 	u32 nr_resting; /* pCPUs; none: nobody need look for one */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
@@ -406,7 +406,7 @@ struct drover {
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	u64 limit_due_ns[DROVER_DUE_LEVELS][DROVER_MAX_VMS]; /* when to look at each, limit_due.h */
 	u64 limit_pool_due_ns[DROVER_MAX_POOLS];
-	u64 limit_gain_ns[DROVER_MAX_PCPUS]; /* of putting out who runs there, limit.h */
+	u64 limit_gain_ns[DROVER_MAX_PCPUS]; /* of putting out who runs there, limit_hold.h */
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle.h */
 };
 

@@ -30,7 +30,7 @@
 //! than its reservation: turns are all that is promised to it.
 //!
 //! The host's own tasks count as one thread a pCPU (policy/share.h). Time held back by a limit
-//! (policy/limit.h) is no waiting and is bounded apart: a VM is released when it may have a burst
+//! (policy/limit_use.h) is no waiting and is bounded apart: a VM is released when it may have a burst
 //! again, which it may at the latest when the last 101 ms are empty.
 //!
 //! Worked example. 4 pCPUs, one cell, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
