@@ -42,6 +42,12 @@
 /* The tokens with which it is let go again: what so long brings, and at least so much. */
 #define LIMIT_BURST_US 2000
 #define LIMIT_LEAST_BURST_NS 500000
+/*
+ * Where the record is full, such a part of that must fit in. Room comes in pieces, as what was used
+ * 100 ms ago is forgotten: with an eighth each piece is a run of its own, with half of it a VM has
+ * less than 99 % of its limit.
+ */
+#define LIMIT_ROOM_PART 4
 /* How many of its entries are looked at to know when it has room. */
 #define LIMIT_FORESEEN 8
 /* Nobody is stopped or started for less than that. */
@@ -227,7 +233,8 @@ static __always_inline s64 limit_floor_ns(struct limit *l, u32 index, u32 mcpu)
 /* Room in the record that is worth a start. */
 static __always_inline s64 limit_room_needs_ns(struct limit *l, u32 index, u32 mcpu)
 {
-	return index < DROVER_MAX_VMS ? limit_burst_ns(mcpu) / 8 : limit_needs_ns(l, index, mcpu);
+	return index < DROVER_MAX_VMS ? limit_burst_ns(mcpu) / LIMIT_ROOM_PART :
+					limit_needs_ns(l, index, mcpu);
 }
 
 /* It may let more of them go: the state that follows. */
@@ -246,7 +253,7 @@ static __always_inline void limit_turn(struct limit *l, u32 index, u32 mcpu, s64
 	if (l->state != LIMIT_SPENT && l->left_ns <= (s64)(l->running * LIMIT_STEP_NS)) {
 		l->state = LIMIT_SPENT;
 		l->over_ns = 0;
-		l->needs_ns = room_ns < l->tokens_ns ? burst_ns / 8 : burst_ns;
+		l->needs_ns = room_ns < l->tokens_ns ? burst_ns / LIMIT_ROOM_PART : burst_ns;
 	} else if (l->state != LIMIT_OPEN && l->tokens_ns >= limit_needs_ns(l, index, mcpu) &&
 		   room_ns >= limit_room_needs_ns(l, index, mcpu)) {
 		limit_rise(l, index, mcpu);
