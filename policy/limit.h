@@ -5,12 +5,12 @@
  * Idea. When a limit is spent (limit_use.h) all VMs under it are held (limit_hold.h); when it has
  * tokens and room again, all are let go at once. So a VM runs and pauses as a
  * whole, some 400 times a second, and a vCPU that waits for a lock held by a sibling
- * at its limit waits for 2 ms or so, not for what is left of 100. What a sibling that
+ * at its limit waits for 2 to 4 ms, not for what is left of 100. What a sibling that
  * sleeps does not use is used by the others.
  *
  * Nothing happens between two events of the kernel by itself; so an alarm (alarm.h)
  * is set to when tokens will have come, or will be spent if all that run go on, and
- * anyway to a millisecond from now while anybody under a limit runs. A thread that
+ * anyway to a millisecond from now while anybody in a pool with a limit runs. A thread that
  * begins to run sets it to sooner if need be.
  *
  * A pool's limit is kept in the same way by the same record, of what all VMs in and
@@ -264,33 +264,54 @@ static __always_inline void limit_look(struct drover *d, u64 now_ns)
 
 /* --- events --- */
 
-/* One more thread runs under that limit. Returns when to look, before it can be overdrawn. */
-static __always_inline u64 limit_begin_at(struct limit *l, u64 now_ns)
+/* The first thread since it was settled begins: all of what was left is, and what came. */
+static __always_inline void limit_begin_first(struct limit *l, u32 pace_mcpu, u64 now_ns)
+{
+	u64 idle_ns = now_ns - l->settled_ns;
+	s64 come_ns = (s64)idle_ns > 0 ? (s64)(idle_ns * pace_mcpu / 1000) : 0;
+
+	l->begun_left_ns = l->left_ns + (come_ns < l->more_ns ? come_ns : l->more_ns);
+	l->begun_ns = now_ns;
+}
+
+/*
+ * One more thread runs under that limit. Returns when to look, before it can be overdrawn, as
+ * tokens come at that pace.
+ */
+static __always_inline u64 limit_begin_at(struct limit *l, u32 pace_mcpu, u64 now_ns)
 {
 	u32 running = __sync_fetch_and_add(&l->running, 1) + 1;
-	u64 in_ns = l->left_ns > 0 ? (u64)l->left_ns / running : 0;
+	u64 since_ns = l->settled_ns;
+	s64 left_ns = l->left_ns;
 
-	if (in_ns >= LIMIT_LOOK_NS)
-		return now_ns + LIMIT_LOOK_NS;
-	/* Nobody ran since it was settled: all of that is left still. */
-	return in_ns + (running == 1 ? now_ns : l->settled_ns);
+	if (running == 1)
+		limit_begin_first(l, pace_mcpu, now_ns);
+	if ((s64)(l->begun_ns - since_ns) > 0) {
+		since_ns = l->begun_ns;
+		left_ns = l->begun_left_ns;
+	}
+	return since_ns +
+	       limit_lasts_ns(left_ns, l->left_ns + l->more_ns - left_ns, running, pace_mcpu);
 }
 
 /* A thread of a VM under a limit begins to run. */
 CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 {
+	struct limit *own = limit_of_vm(d, slot);
 	struct vm *vm = vm_at(d, slot);
 	u32 pool = vm->capped_by;
+	u64 at_ns = now_ns + (pool ? LIMIT_LOOK_NS : LIMIT_VM_LOOK_NS);
 	bool in_pool = pool;
-	u64 at_ns = now_ns + LIMIT_LOOK_NS;
 	u32 step;
 
 	if (vm->limit_mcpu)
-		at_ns = least_of(limit_begin_at(limit_of_vm(d, slot), now_ns), at_ns);
+		at_ns = least_of(limit_begin_at(own, limit_pace_mcpu(own, vm->limit_mcpu), now_ns),
+				 at_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
 		if (!pool)
 			break;
-		at_ns = least_of(limit_begin_at(limit_at(d, limit_of_pool(pool)), now_ns), at_ns);
+		at_ns = least_of(limit_begin_at(limit_at(d, limit_of_pool(pool)), 0, now_ns),
+				 at_ns);
 		pool = limit_next_above(d, pool);
 	}
 	/* Before the alarm: it may go off at once. */

@@ -323,6 +323,10 @@ struct limit {
 	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
 	u64 recorded_ns; /* used in all of the record */
 	s64 left_ns;     /* what may be used before it is spent */
+	s64 more_ns;     /* what that can grow by as tokens come */
+	u64 begun_ns;    /* the first that ran since it was settled began then, */
+	s64 begun_left_ns; /* and so much was left */
+	s64 drawn_ns;    /* of what was saved up, used, and not saved up again */
 	s64 needs_ns;    /* not open: until there are so many tokens */
 	u64 over_ns;     /* spent: used nonetheless */
 	u64 late_ns;     /* what is expected to be used after it is spent */
@@ -333,6 +337,7 @@ struct limit {
 	u32 keeper;      /* narrowed or low: the VM that goes on; 0: nobody */
 	u32 oldest;      /* entry of the record */
 	u32 next;        /* one after the newest */
+	u32 saves;       /* it was spent, and does not draw until all is saved up again */
 	struct limit_use record[DROVER_LIMIT_RECORD];
 };
 
@@ -414,7 +419,7 @@ _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code
 _Static_assert(sizeof(struct thread) == 112, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 2136, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 2176, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 192, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");

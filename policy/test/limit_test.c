@@ -102,7 +102,7 @@ static void a_full_record_does_not_cut_runs_to_pieces(void)
 		kernel_run(g, 300 * MS);
 		before = kernel_vm(g, 1)->nr_dispatches;
 		kernel_run(g, SECOND);
-		CHECK(kernel_vm(g, 1)->nr_dispatches - before <= 4 * 650);
+		CHECK(kernel_vm(g, 1)->nr_dispatches - before <= 4 * 680);
 	}
 }
 
@@ -147,23 +147,94 @@ static void many_vcpus_on_few_pcpus_and_few_on_many(void)
 }
 
 /* Siblings that sleep and wake, each in its own rhythm; what they leave the others may use. */
+/* A vCPU that works for so long, sleeps for so long, and so on. */
+static void works_and_sleeps(u32 tgid, u64 burst_ns, u64 sleep_ns)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+	task->burst_ns = task->burst_left_ns = burst_ns;
+	task->sleep_ns = sleep_ns;
+	kernel_wake(g, task);
+}
+
 static void siblings_that_sleep_and_wake(void)
 {
 	for (u32 run = 0; run < 12; run++) {
 		u32 mcpu = check_random_in(200, 3000);
 
 		g = fake_ground(4, 1);
-		for (u32 i = 0; i < 8; i++) {
-			struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
-
-			task->burst_ns = check_random_in(50, 8000) * US;
-			task->sleep_ns = check_random_in(50, 8000) * US;
-			task->burst_left_ns = task->burst_ns;
-			kernel_wake(g, task);
-		}
+		for (u32 i = 0; i < 8; i++)
+			works_and_sleeps(1, check_random_in(50, 8000) * US,
+					 check_random_in(50, 8000) * US);
 		kernel_busy_vm(g, 2, 2, 0);
 		limit(1, mcpu);
 		kernel_run(g, 200 * MS);
+		check_limit(1, 1, mcpu, WANTS_LESS);
+	}
+}
+
+/* Four vCPUs that work for 10 ms of every 110 use 36 % of a pCPU, of 200: they are not held. */
+static void who_uses_less_than_its_limit_is_not_cut_short(void)
+{
+	g = fake_ground(4, 1);
+	for (u32 i = 0; i < 4; i++)
+		works_and_sleeps(1, 10 * MS, 100 * MS);
+	limit(1, 2000);
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+}
+
+/* Nor is one that has 80 % by its shares, in turns with long waits between them. */
+static void who_waits_for_others_saves_up_too(void)
+{
+	g = fake_ground(4, 1);
+	for (u32 tgid = 1; tgid <= 5; tgid++)
+		kernel_busy_vm(g, tgid, 4, 0);
+	limit(1, 2000);
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+}
+
+/* From rest to full load at any moment: it pauses often and briefly, never once for long. */
+static void after_a_burst_pauses_stay_short(void)
+{
+	for (u32 run = 0; run < 40; run++) {
+		u32 mcpu = check_random_in(300, 3000);
+		u64 longest_ns = 0;
+		u64 paused_ns = 0;
+
+		g = fake_ground(4, 1);
+		for (u32 i = 0; i < 4; i++)
+			works_and_sleeps(1, check_random_in(1, 20) * MS,
+					 check_random_in(1, 300) * MS);
+		limit(1, mcpu);
+		kernel_run(g, check_random_in(1, 400) * MS);
+		for (u32 i = 0; i < 4; i++) {
+			g->task[i].burst_ns = g->task[i].burst_left_ns = NEVER / 2;
+			if (g->task[i].state == TASK_ASLEEP)
+				kernel_wake(g, &g->task[i]);
+		}
+		for (u32 step = 0; step < 3000; step++) {
+			kernel_run(g, 100 * US);
+			paused_ns = share_nr_running(kernel_vm(g, 1)) ? 0 : paused_ns + 100 * US;
+			longest_ns = paused_ns > longest_ns ? paused_ns : longest_ns;
+		}
+		CHECK_SAYING(longest_ns <= 6 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
+			     longest_ns / 1000);
+	}
+}
+
+/* Runs of any length, from rest: what was saved up does not come on top of the limit. */
+static void bursts_keep_to_it(void)
+{
+	for (u32 run = 0; run < 20; run++) {
+		u32 mcpu = check_random_in(200, 3000);
+
+		g = fake_ground(4, 1);
+		for (u32 i = 0; i < 4; i++)
+			works_and_sleeps(1, check_random_in(1, 60) * MS,
+					 check_random_in(1, 150) * MS);
+		limit(1, mcpu);
 		check_limit(1, 1, mcpu, WANTS_LESS);
 	}
 }
@@ -320,7 +391,8 @@ static void a_limit_that_changes_while_it_holds(void)
 	kernel_busy_vm(g, 1, 4, 0);
 	for (u32 mcpu = 100; mcpu <= 3000; mcpu = mcpu * 5 / 2) {
 		limit(1, mcpu);
-		kernel_run(g, 101 * MS);
+		/* What it draws from its savings as it begins again, it lacks in 80 ms. */
+		kernel_run(g, 200 * MS);
 		check_limit(1, 1, mcpu, A_VM_HAS);
 		limit(1, 3000 / mcpu * 50);
 		kernel_run(g, 101 * MS);
@@ -343,7 +415,7 @@ static void a_limit_that_is_lowered_at_any_moment(void)
 		kernel_run(g, 50 * MS + step * 100 * US);
 		limit(1, 250);
 		kernel_run(g, 110 * MS);
-		CHECK(watch(&w, 100) >= 0.2);
+		CHECK(watch(&w, 100) >= 0.18);
 	}
 }
 
@@ -560,6 +632,10 @@ int main(void)
 	RUN(nobody_else_there_is_no_reason_to_run_on);
 	RUN(many_vcpus_on_few_pcpus_and_few_on_many);
 	RUN(siblings_that_sleep_and_wake);
+	RUN(who_uses_less_than_its_limit_is_not_cut_short);
+	RUN(who_waits_for_others_saves_up_too);
+	RUN(after_a_burst_pauses_stay_short);
+	RUN(bursts_keep_to_it);
 	RUN(a_crowd_that_wakes_at_once);
 	RUN(a_pool_has_its_limit_as_a_vm_has);
 	RUN(a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm);
