@@ -5,8 +5,9 @@
  * Idea. A VM that is held leaves the tournaments, so that no pick comes upon it, and those of its
  * threads that run are preempted, each where its record says that it runs. When it is let go all of
  * it is, at once: pCPUs that rest look for its threads. Where these are too few, pCPUs choose anew
- * whose VMs have had more than their due compared with it, those first that have had the most. All
- * who are let go by one alarm are offered together.
+ * whose VMs have had more than their due compared with it, those first that have had the most; of
+ * a wide host's pCPUs eight are looked at for each thread, in turns. All who are let go by one
+ * alarm are offered together.
  *
  * Worked example. A VM of three waiting vCPUs is let go on four pCPUs. One rests and is kicked. The
  * others run VMs that are 1, 3 and 8 ms ahead of it, for two more vCPUs. By half of the most, 4 ms,
@@ -27,6 +28,8 @@
 
 /* Who is let go in a pool may be owed as much as so many that wake up, at least. */
 #define LIMIT_CLAIM_CREDITS 2
+/* For each thread let go so many pCPUs are looked at, for one to be put out. */
+#define LIMIT_OFFER_LOOKS 8
 
 /* If a thread of the VM runs there, take the pCPU from it. */
 static __always_inline void limit_stop_at(struct drover *d, u32 slot, u32 pcpu)
@@ -129,16 +132,23 @@ static __always_inline u64 limit_gain_ns(struct drover *d, struct pcpu *p, u64 v
 	return (u64)gain_ns;
 }
 
-/* Note that gain of each pCPU; returns the largest. */
-CHECKED_APART u64 limit_note_gains(THE_DROVER, u64 vtime_ns, u64 now_ns)
+/* The i-th of the pCPUs that are looked at now for somebody to be put out. */
+static __always_inline u32 limit_offered(struct drover *d, u32 i)
+{
+	return (d->offer_from + i) % (d->params.nr_pcpus ?: 1);
+}
+
+/* Note that gain of so many pCPUs; returns the largest. */
+CHECKED_APART u64 limit_note_gains(THE_DROVER, u32 looks, u64 vtime_ns, u64 now_ns)
 {
 	u64 best_ns = 0;
 	u32 i;
 
-	for_each_index(i, 0, d->params.nr_pcpus) {
-		u64 gain_ns = limit_gain_ns(d, pcpu_at(d, i), vtime_ns, now_ns);
+	for_each_index(i, 0, looks) {
+		u32 at = limit_offered(d, i);
+		u64 gain_ns = limit_gain_ns(d, pcpu_at(d, at), vtime_ns, now_ns);
 
-		d->limit_gain_ns[bounded(i, DROVER_MAX_PCPUS)] = gain_ns;
+		d->limit_gain_ns[bounded(at, DROVER_MAX_PCPUS)] = gain_ns;
 		best_ns = most_of(gain_ns, best_ns);
 	}
 	return best_ns;
@@ -162,21 +172,23 @@ CHECKED_APART u32 limit_rouse(THE_DROVER, u32 threads)
 
 /*
  * Have pCPUs choose anew whose VMs have had more than that, for so many threads: first those who
- * have had the most, by half of the largest gain or more.
+ * have had the most, by half of the largest gain or more. On a wide host some are looked at, others
+ * the next time.
  */
 CHECKED_APART int limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_ns)
 {
-	u64 least_ns = limit_note_gains(d, vtime_ns, now_ns) / 2;
-	u32 nr_pcpus = d->params.nr_pcpus ?: 1;
+	u32 nr_pcpus = d->params.nr_pcpus;
+	u32 looks = threads < nr_pcpus / LIMIT_OFFER_LOOKS ? threads * LIMIT_OFFER_LOOKS : nr_pcpus;
+	u64 least_ns = limit_note_gains(d, looks, vtime_ns, now_ns) / 2;
 	u32 i;
 
-	for_each_index(i, 0, 2 * nr_pcpus) {
-		u32 at = i % nr_pcpus;
+	for_each_index(i, 0, 2 * looks) {
+		u32 at = limit_offered(d, i < looks ? i : i - looks);
 		u64 *gain_ns = &d->limit_gain_ns[bounded(at, DROVER_MAX_PCPUS)];
 
 		if (!threads)
 			break;
-		if (i == nr_pcpus)
+		if (i == looks)
 			least_ns = 0;
 		if (*gain_ns <= least_ns)
 			continue;
@@ -185,6 +197,7 @@ CHECKED_APART int limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_n
 		ground_preempt(d, bounded(at, DROVER_MAX_PCPUS));
 		threads--;
 	}
+	d->offer_from = limit_offered(d, looks);
 	return 0;
 }
 

@@ -397,6 +397,7 @@ struct drover {
 	/* let go at this alarm, limit_hold.h */
 	u32 let_go; /* so many threads */
 	u32 nr_resting; /* pCPUs; none: nobody need look for one */
+	u32 offer_from; /* the pCPU to look at first for somebody to be put out */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
 	u64 kept_at_ns; /* when keepers were chosen, limit.h */
 	u64 look_window_ns; /* limits: a while began then, */

@@ -146,7 +146,24 @@ static void many_vcpus_on_few_pcpus_and_few_on_many(void)
 	}
 }
 
-/* Siblings that sleep and wake, each in its own rhythm; what they leave the others may use. */
+/* Of sixteen pCPUs the one where somebody can be put out is not among the first eight. */
+static void on_a_wide_host_pcpus_are_looked_at_in_turns(void)
+{
+	g = fake_ground(16, 1);
+	for (u32 tgid = 1; tgid <= 16; tgid++)
+		kernel_busy_vm(g, tgid, 1, 0);
+	kernel_run(g, 10 * MS);
+	for (u32 at = 0; at < 16; at++)
+		pcpu_at(&g->d, at)->chooses = at != 12;
+	g->preempts = 0;
+	limit_preempt(&g->d, 1, g->d.vtime_now_ns - SECOND, g->now_ns);
+	CHECK_EQ(g->preempts, 0);
+	limit_preempt(&g->d, 1, g->d.vtime_now_ns - SECOND, g->now_ns);
+	CHECK_EQ(g->preempts, 1 << 12);
+	CHECK_EQ(g->d.offer_from, 0);
+	g->preempts = 0;
+}
+
 /* A vCPU that works for so long, sleeps for so long, and so on. */
 static void works_and_sleeps(u32 tgid, u64 burst_ns, u64 sleep_ns)
 {
@@ -157,6 +174,7 @@ static void works_and_sleeps(u32 tgid, u64 burst_ns, u64 sleep_ns)
 	kernel_wake(g, task);
 }
 
+/* Siblings that sleep and wake, each in its own rhythm; what they leave the others may use. */
 static void siblings_that_sleep_and_wake(void)
 {
 	for (u32 run = 0; run < 12; run++) {
@@ -631,6 +649,7 @@ int main(void)
 	RUN(kicks_that_are_late);
 	RUN(nobody_else_there_is_no_reason_to_run_on);
 	RUN(many_vcpus_on_few_pcpus_and_few_on_many);
+	RUN(on_a_wide_host_pcpus_are_looked_at_in_turns);
 	RUN(siblings_that_sleep_and_wake);
 	RUN(who_uses_less_than_its_limit_is_not_cut_short);
 	RUN(who_waits_for_others_saves_up_too);
