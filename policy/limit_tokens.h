@@ -6,10 +6,10 @@
  * not pile up beyond what 4 ms bring; so a VM that wants more than its limit runs often and
  * briefly. What would pile up beyond that a VM saves, up to what 30 ms bring in all. When its
  * tokens are spent it draws on these savings, and runs on: who uses less than half of its limit in
- * the mean is not cut short. When they are spent, too, they are not touched before all is saved
- * again; and until then a third of what comes is saved. So after a burst it goes on at
- * two thirds of the pace, and does not stand still later because the record (limit_record.h) is
- * full.
+ * the mean, and no more than that at once, is not cut short. When they are spent, too, they are
+ * not touched before all is saved again; and until then a third of what comes is saved. So after
+ * a burst it goes on at two thirds of the pace, and does not stand still later because the
+ * record (limit_record.h) is full.
  *
  * Worked example. Four vCPUs under 200 %, at rest until now: tokens of 8 ms, savings of 52, and 2
  * ms come in each. All four run for 25 ms; then the record of 201 ms is half full, 42 ms of savings

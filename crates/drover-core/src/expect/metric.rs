@@ -29,6 +29,8 @@ pub enum Metric {
     WindowMinPct,
     /// Of a VM: the most CPU time in any 100 ms, % of what its limit allows.
     LimitUsedPct,
+    /// Of a VM: time its threads were ready and a limit held it, s, summed over them.
+    LimitedS,
     /// Of a VM: how far, at worst, it was behind its reservation, ms at the reserved rate.
     ReservationLagMs,
     /// Of a VM: the longest that a thread of it was ready, % of what is guaranteed.
@@ -57,7 +59,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 21] = [
+    pub const ALL: [Metric; 22] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
@@ -67,6 +69,7 @@ impl Metric {
         Metric::CpuPcpus,
         Metric::WindowMinPct,
         Metric::LimitUsedPct,
+        Metric::LimitedS,
         Metric::ReservationLagMs,
         Metric::DelayUsedPct,
         Metric::VcpuSpreadPct,
@@ -93,6 +96,7 @@ impl Metric {
             Metric::CpuPcpus => "cpu_pcpus",
             Metric::WindowMinPct => "window_min_pct",
             Metric::LimitUsedPct => "limit_used_pct",
+            Metric::LimitedS => "limited_s",
             Metric::ReservationLagMs => "reservation_lag_ms",
             Metric::DelayUsedPct => "delay_used_pct",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
@@ -161,6 +165,7 @@ impl Metric {
             Metric::PeersApartPct => peers_apart_pct(run, vm),
             Metric::CpuS => vm.cpu_s,
             Metric::CpuPcpus => Some(vm.cpu_s? / run.duration_s).filter(|it| it.is_finite()),
+            Metric::LimitedS => vm.counters?.limited_s,
             Metric::DelayUsedPct => {
                 let counters = vm.counters?;
                 Some(100.0 * counters.longest_ready_ms? / counters.guaranteed_delay_ms?)
@@ -326,6 +331,7 @@ mod tests {
             vcpu_max_cpu_s: Some(0.6),
             progress: Some(70),
             counters: Some(Counters {
+                limited_s: Some(0.3),
                 longest_ready_ms: Some(16.5),
                 guaranteed_delay_ms: Some(66.0),
                 ..Counters::default()
@@ -357,6 +363,7 @@ mod tests {
         assert!((figure(Metric::LimitUsedPct) - 125.0).abs() < 1e-9);
         assert!((figure(Metric::OwedErrorPct) - 26.666_666_667).abs() < 1e-6);
         assert!((figure(Metric::VcpuSpreadPct) - 20.0).abs() < 1e-9);
+        assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
