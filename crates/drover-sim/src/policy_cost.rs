@@ -52,6 +52,8 @@ pub struct Cost {
     pub ns_per_switch: f64,
     /// Context switches a second of virtual time.
     pub switches_per_s: f64,
+    /// What that is of the host's CPU time, %.
+    pub host_pct: f64,
 }
 
 const VMS: u32 = 1000;
@@ -93,7 +95,12 @@ pub fn measure(load: &Load, asked: Asked) -> Cost {
     let meter = sim.class.policy.meter.take().expect("it was set above");
     let switches = (sim.m.counts.switches - before) as f64;
     let ns = meter.ns as f64 - meter.calls as f64 * clock_ns();
-    Cost { ns_per_switch: ns / switches, switches_per_s: 1000.0 * switches / load.length_ms as f64 }
+    let length_ms = load.length_ms as f64;
+    Cost {
+        ns_per_switch: ns / switches,
+        switches_per_s: 1000.0 * switches / length_ms,
+        host_pct: ns / 1e4 / length_ms / f64::from(load.host.pcpus()),
+    }
 }
 
 /// The first pool in `POOLS` is 1; pool n has the children 2 n + 1 and 2 n + 2, as 0 has 1 and 2.

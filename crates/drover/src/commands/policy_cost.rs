@@ -48,15 +48,18 @@ fn table(measured: &[(String, Vec<Cost>)]) -> String {
     let mut text = String::from("| 1000 VMs of 2 vCPUs on 64 pCPUs |");
     for (name, _) in measured {
         // Writing to a string cannot fail, here and below.
-        let _ = write!(text, " {name}: ns/switch | x shares | switches/s |");
+        let _ = write!(text, " {name}: ns/switch | x shares | switches/s | % of host |");
     }
-    let _ = writeln!(text, "\n|---|{}", "---|---|---|".repeat(measured.len()));
+    let _ = writeln!(text, "\n|---|{}", "---|---|---|---|".repeat(measured.len()));
     for (row, asked) in Asked::ALL.iter().enumerate() {
         let _ = write!(text, "| {} |", asked.name());
         for (_, costs) in measured {
-            let Cost { ns_per_switch, switches_per_s } = costs[row];
+            let Cost { ns_per_switch, switches_per_s, host_pct } = costs[row];
             let times = ns_per_switch / costs[0].ns_per_switch;
-            let _ = write!(text, " {ns_per_switch:.0} | {times:.2} | {switches_per_s:.0} |");
+            let _ = write!(
+                text,
+                " {ns_per_switch:.0} | {times:.2} | {switches_per_s:.0} | {host_pct:.3} |"
+            );
         }
         text.push('\n');
     }
@@ -69,11 +72,15 @@ mod tests {
 
     #[test]
     fn costs_stand_beside_those_of_shares() {
-        let cost = |ns_per_switch| Cost { ns_per_switch, switches_per_s: 8000.0 };
+        let cost = |ns_per_switch| Cost {
+            ns_per_switch,
+            switches_per_s: 8000.0,
+            host_pct: ns_per_switch / 8000.0,
+        };
         let text =
             table(&[("busy".to_owned(), [400.0, 420.0, 440.0, 480.0, 800.0].map(cost).to_vec())]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2 + Asked::ALL.len());
-        assert_eq!(lines[4], "| ... in pools 8 deep | 440 | 1.10 | 8000 |");
+        assert_eq!(lines[4], "| ... in pools 8 deep | 440 | 1.10 | 8000 | 0.055 |");
     }
 }
