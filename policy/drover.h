@@ -126,8 +126,7 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 	struct vm *vm = vm_at(d, t->slot);
 
 	drover_charge(d, task, t);
-	share_end(vm, t);
-	share_begin(vm, t, now_ns);
+	share_go_on(vm, t, now_ns);
 	if (t->kind == THREAD_VCPU)
 		together_judge(d, vm, now_ns);
 }

@@ -130,6 +130,13 @@ static __always_inline void share_begin(struct vm *vm, struct thread *t, u64 now
 	__sync_fetch_and_add(&vm->running_sum, (now_ns << SHARE_COUNT_BITS) + 1);
 }
 
+/* It was charged and runs on. At no moment is it counted as one that does not run. */
+static __always_inline void share_go_on(struct vm *vm, struct thread *t, u64 now_ns)
+{
+	__sync_fetch_and_add(&vm->running_sum, (now_ns - t->begun_ns) << SHARE_COUNT_BITS);
+	t->begun_ns = now_ns;
+}
+
 /* It stops. */
 static __always_inline void share_end(struct vm *vm, struct thread *t)
 {
