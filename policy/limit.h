@@ -131,7 +131,7 @@ CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
 
 CHECKED_APART u64 limit_visit_top_group(THE_DROVER, u32 group, u64 now_ns)
 {
-	return limit_visit_due(d, 2, group, now_ns);
+	return limit_visit_due(d, DROVER_DUE_LEVELS - 1, group, now_ns);
 }
 
 /* --- who goes on under a narrowed limit --- */
@@ -270,8 +270,7 @@ static __always_inline void limit_begin_first(struct limit *l, u32 pace_mcpu, u6
 	u64 idle_ns = now_ns - l->settled_ns;
 	s64 come_ns = (s64)idle_ns > 0 ? (s64)(idle_ns * pace_mcpu / 1000) : 0;
 
-	l->begun_left_ns = l->left_ns + (come_ns < l->more_ns ? come_ns : l->more_ns);
-	l->begun_ns = now_ns;
+	limit_begins(l, l->left_ns + least_signed(come_ns, l->more_ns), now_ns);
 }
 
 /*
@@ -281,16 +280,12 @@ static __always_inline void limit_begin_first(struct limit *l, u32 pace_mcpu, u6
 static __always_inline u64 limit_begin_at(struct limit *l, u32 pace_mcpu, u64 now_ns)
 {
 	u32 running = __sync_fetch_and_add(&l->running, 1) + 1;
-	u64 since_ns = l->settled_ns;
-	s64 left_ns = l->left_ns;
+	s64 left_ns;
 
 	if (running == 1)
 		limit_begin_first(l, pace_mcpu, now_ns);
-	if ((s64)(l->begun_ns - since_ns) > 0) {
-		since_ns = l->begun_ns;
-		left_ns = l->begun_left_ns;
-	}
-	return since_ns +
+	left_ns = l->begun_left_ns;
+	return l->begun_ns +
 	       limit_lasts_ns(left_ns, l->left_ns + l->more_ns - left_ns, running, pace_mcpu);
 }
 
@@ -300,7 +295,7 @@ CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 	struct limit *own = limit_of_vm(d, slot);
 	struct vm *vm = vm_at(d, slot);
 	u32 pool = vm->capped_by;
-	u64 at_ns = now_ns + (pool ? LIMIT_LOOK_NS : LIMIT_VM_LOOK_NS);
+	u64 at_ns = now_ns + limit_look_ns(pool ? limit_of_pool(pool) : slot);
 	bool in_pool = pool;
 	u32 step;
 
@@ -339,12 +334,13 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 	struct vm *vm = vm_at(d, slot);
 	u32 capped_by = pool_at(d, pool_existing(d, vm->pool))->capped_by;
 	u32 capped = vm->limit_mcpu || capped_by;
-	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
+	u32 before;
 
-	vm->capped_by = capped_by;
-	/* What it used until now does not count. */
-	if (capped && !before)
+	/* What it used until now does not count; nobody looks at it before it is capped. */
+	if (capped && !vm->capped)
 		vm->limit_seen_ns = share_used_ns(vm, ground_now_ns(d));
+	vm->capped_by = capped_by;
+	before = __sync_lock_test_and_set(&vm->capped, capped);
 	__sync_fetch_and_add(&d->nr_capped, capped - before);
 	limit_watch(d, slot, LIMIT_NEXT_ALARM);
 	if (capped || before)
@@ -357,8 +353,16 @@ static __always_inline void limit_note_all(struct drover *d)
 {
 	u32 i;
 
-	for_each_index(i, 0, d->nr_pools_limited)
-		limit_of_limited_pool(d, i)->left_ns = 0;
+	for_each_index(i, 1, DROVER_MAX_POOLS) {
+		if (!pool_existing(d, i) || !pool_at(d, i)->limit_mcpu)
+			limit_begin_anew(limit_at(d, limit_of_pool(i)));
+	}
+	for_each_index(i, 0, d->nr_pools_limited) {
+		struct limit *l = limit_of_limited_pool(d, i);
+
+		l->left_ns = 0;
+		limit_begins(l, 0, l->settled_ns);
+	}
 	for_each_index(i, 1, d->slots_in_use) {
 		if (vm_at(d, i)->state == VM_LIVE)
 			limit_note(d, i);

@@ -91,7 +91,8 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		vm->held_ns = waiting_held_ns(vm, now_ns);
 		limit_bound_claim(d, vm);
 	}
-	__sync_lock_test_and_set(&vm->at_limit, hold);
+	/* The VM may just have gone, and been let go by that. */
+	before = __sync_lock_test_and_set(&vm->at_limit, hold);
 	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
 	waiting_settle_cells(d, slot);
 	if (hold && share_nr_running(vm))

@@ -67,13 +67,14 @@ static __always_inline void limit_record(struct limit *l, u32 bin, u64 used_ns)
 
 	if (!used_ns)
 		return;
-	l->recorded_ns += used_ns;
-	if (l->next != l->oldest && newest->bin == bin) {
-		newest->used_ns += (u32)used_ns;
-		return;
+	if (l->next == l->oldest || newest->bin != bin) {
+		newest = limit_recorded(l, l->next++);
+		*newest = (struct limit_use){.bin = bin};
 	}
-	*limit_recorded(l, l->next) = (struct limit_use){.bin = bin, .used_ns = (u32)used_ns};
-	l->next++;
+	/* More than an entry holds was used only where nobody looked for long. */
+	used_ns = least_of(used_ns, (u32)~newest->used_ns);
+	newest->used_ns += (u32)used_ns;
+	l->recorded_ns += used_ns;
 }
 
 /*
@@ -83,8 +84,9 @@ static __always_inline void limit_record(struct limit *l, u32 bin, u64 used_ns)
 static __always_inline void limit_record_until(struct limit *l, u64 used_ns, u64 now_ns)
 {
 	u32 bin = limit_bin(now_ns);
-	u64 each_ns = LIMIT_BIN_NS * (l->ran ?: 1);
-	u64 last_ns = now_ns % LIMIT_BIN_NS * l->ran;
+	u32 ran = l->ran ?: 1;
+	u64 each_ns = LIMIT_BIN_NS * ran;
+	u64 last_ns = now_ns % LIMIT_BIN_NS * ran;
 	u64 bins = least_of(used_ns / each_ns + 1, bin - limit_bin(l->settled_ns));
 	u32 i;
 

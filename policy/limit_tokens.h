@@ -40,12 +40,9 @@
 /* With how many tokens it is let go again. */
 static __always_inline s64 limit_burst_ns(u32 mcpu)
 {
-	s64 burst_ns = (s64)mcpu * LIMIT_BURST_US;
-	s64 half_ns = limit_record_max_ns(mcpu) / 2;
+	s64 burst_ns = most_signed((s64)mcpu * LIMIT_BURST_US, LIMIT_LEAST_BURST_NS);
 
-	if (burst_ns < LIMIT_LEAST_BURST_NS)
-		burst_ns = LIMIT_LEAST_BURST_NS;
-	return burst_ns < half_ns ? burst_ns : half_ns;
+	return least_signed(burst_ns, limit_record_max_ns(mcpu) / 2);
 }
 
 /* What can be saved up beside the tokens. A pool saves nothing: it goes by steps. */
@@ -53,7 +50,7 @@ static __always_inline s64 limit_savings_max_ns(u32 index, u32 mcpu)
 {
 	s64 max_ns = (s64)mcpu * LIMIT_SAVED_US - 2 * limit_burst_ns(mcpu);
 
-	return index < DROVER_MAX_VMS && max_ns > 0 ? max_ns : 0;
+	return index < DROVER_MAX_VMS ? most_signed(max_ns, 0) : 0;
 }
 
 /*
@@ -64,22 +61,18 @@ static __always_inline void limit_earn(struct limit *l, u32 index, u32 mcpu, u64
 {
 	u64 ran_ns = least_of(l->came_ns / (l->ran ?: 1), elapsed_ns);
 	s64 most_ns = 2 * limit_burst_ns(mcpu) + (s64)(ran_ns * mcpu / 1000);
-	s64 lacking_ns = limit_savings_max_ns(index, mcpu);
-	s64 come_ns = (s64)(elapsed_ns * mcpu / 1000);
-	s64 save_ns = come_ns / LIMIT_SAVED_PART;
-
 	/* More was drawn under a larger limit, maybe. */
-	if (lacking_ns > l->drawn_ns)
-		lacking_ns = l->drawn_ns;
-	if (save_ns > lacking_ns)
-		save_ns = lacking_ns;
+	s64 lacking_ns = least_signed(l->drawn_ns, limit_savings_max_ns(index, mcpu));
+	s64 come_ns = (s64)(elapsed_ns * mcpu / 1000);
+	s64 save_ns = least_signed(come_ns / LIMIT_SAVED_PART, lacking_ns);
+
 	l->tokens_ns += come_ns - save_ns;
 	/* Who uses less than comes saves the rest. */
 	if (l->tokens_ns > most_ns) {
 		save_ns += l->tokens_ns - most_ns;
 		l->tokens_ns = most_ns;
 	}
-	l->drawn_ns = lacking_ns > save_ns ? lacking_ns - save_ns : 0;
+	l->drawn_ns = most_signed(lacking_ns - save_ns, 0);
 	if (!l->drawn_ns)
 		l->saves = 0;
 }
@@ -88,17 +81,14 @@ static __always_inline void limit_earn(struct limit *l, u32 index, u32 mcpu, u64
 static __always_inline void limit_spend(struct limit *l, u32 index, u32 mcpu, u64 used_ns)
 {
 	s64 savings_ns = limit_savings_max_ns(index, mcpu) - l->drawn_ns;
-	s64 debt_ns = limit_record_max_ns(mcpu);
 
 	l->tokens_ns -= (s64)used_ns;
 	if (l->tokens_ns < 0 && savings_ns > 0 && !l->saves) {
-		if (savings_ns > -l->tokens_ns)
-			savings_ns = -l->tokens_ns;
+		savings_ns = least_signed(savings_ns, -l->tokens_ns);
 		l->drawn_ns += savings_ns;
 		l->tokens_ns += savings_ns;
 	}
-	if (l->tokens_ns < -debt_ns)
-		l->tokens_ns = -debt_ns;
+	l->tokens_ns = most_signed(l->tokens_ns, -limit_record_max_ns(mcpu));
 }
 
 /*
@@ -109,9 +99,7 @@ static __always_inline s64 limit_drawable_ns(struct limit *l, u32 mcpu, s64 savi
 {
 	s64 free_ns = room_ns - limit_record_max_ns(mcpu) / 2;
 
-	if (savings_ns > free_ns)
-		savings_ns = free_ns;
-	return savings_ns > 0 && !l->saves ? savings_ns : 0;
+	return l->saves ? 0 : most_signed(least_signed(savings_ns, free_ns), 0);
 }
 
 /* At what pace tokens come that may be used. */
@@ -138,10 +126,8 @@ static __always_inline u64 limit_lasts_ns(s64 left_ns, s64 more_ns, u32 running,
 /* In how long so many tokens come, while savings are lacking and then. */
 static __always_inline u64 limit_earns_in_ns(struct limit *l, u32 mcpu, s64 lacks_ns)
 {
-	s64 save_ns = lacks_ns / (LIMIT_SAVED_PART - 1);
+	s64 save_ns = least_signed(lacks_ns / (LIMIT_SAVED_PART - 1), l->drawn_ns);
 
-	if (save_ns > l->drawn_ns)
-		save_ns = l->drawn_ns;
 	return (u64)(lacks_ns + save_ns) * 1000 / (mcpu ?: 1);
 }
 

@@ -8,12 +8,13 @@
  * is open again. A pool's limit goes by steps: at half of that it is *narrowed*, at a quarter
  * *low* (what that means for VMs: limit.h), and the same steps lead up again.
  *
- * Worked example. Four busy vCPUs under 50 %, whose savings are gone. Tokens: 1 ms when they are
- * let go. They run for 0.25 ms, and it is spent: the record has 1 ms more of the 50.25 ms it may.
- * 2 ms later it has 1 ms again. 44 times in 100 ms that makes 50 ms; in some 100 ms that begin with
- * a run it is one run more, and the record puts the last one off.
+ * Worked example. Four vCPUs under 50 %, busy for long: they have savings, and the record is more
+ * than half full. Tokens: 1 ms when they are let go. They run for 0.29 ms, and it is spent: the
+ * record has 1.1 ms more of the 50.25 it may. 2 ms later it has 1 ms again. 44 times in 100 ms that
+ * makes 50 ms; in some 100 ms that begin with a run it is one run more, and the record puts the
+ * last one off.
  *
- * What it is bad at. Limits under 0.5 % come in runs of what 50 ms bring, and what one timer is
+ * What it is bad at. Limits under 1 % come in runs of what 50 ms bring, and what one timer is
  * late for is more than 1 % of them.
  */
 #ifndef DROVER_LIMIT_USE_H
@@ -98,11 +99,17 @@ static __always_inline void limit_settle(struct limit *l, u32 index, u32 mcpu, u
 	l->settled_ns = now_ns;
 }
 
-/* It was spent: so much was used by those who stopped late. Expect as much again, within reason. */
-static __always_inline void limit_learn(struct limit *l, u64 most_ns)
+/* What is expected of those who stop late, within reason: a quarter of what the record holds. */
+static __always_inline u64 limit_late_ns(u64 late_ns, u32 mcpu)
+{
+	return least_of(late_ns, (u64)limit_record_max_ns(mcpu) / 4);
+}
+
+/* It was spent: so much was used by those who stopped late. Expect as much again. */
+static __always_inline void limit_learn(struct limit *l, u32 mcpu)
 {
 	if (l->over_ns > l->late_ns)
-		l->late_ns = least_of(l->over_ns, most_ns);
+		l->late_ns = limit_late_ns(l->over_ns, mcpu);
 	else
 		l->late_ns -= (l->late_ns - l->over_ns) / LIMIT_LEARN;
 }
@@ -114,7 +121,7 @@ static __always_inline s64 limit_needs_ns(struct limit *l, u32 index, u32 mcpu)
 
 	/* What was needed under a larger limit may be more than ever comes under this one. */
 	if (index < DROVER_MAX_VMS)
-		return l->needs_ns < burst_ns ? l->needs_ns : burst_ns;
+		return least_signed(l->needs_ns, burst_ns);
 	if (l->state == LIMIT_NARROWED)
 		return burst_ns;
 	return l->state == LIMIT_LOW ? burst_ns / 2 : burst_ns / 4;
@@ -125,7 +132,9 @@ static __always_inline s64 limit_room_ns(struct limit *l, u32 index, u32 mcpu)
 {
 	s64 more_ns = index < DROVER_MAX_VMS ? 0 : (s64)mcpu * LIMIT_POOL_MORE_US;
 
-	return limit_record_max_ns(mcpu) + more_ns - (s64)(l->recorded_ns + l->late_ns);
+	/* It may have been learnt under a larger limit. */
+	return limit_record_max_ns(mcpu) + more_ns -
+	       (s64)(l->recorded_ns + limit_late_ns(l->late_ns, mcpu));
 }
 
 /* With so much left somebody is to be held; a VM's threads are, when nothing is. */
@@ -149,7 +158,7 @@ static __always_inline s64 limit_room_needs_ns(struct limit *l, u32 index, u32 m
 static __always_inline void limit_rise(struct limit *l, u32 index, u32 mcpu)
 {
 	if (l->state == LIMIT_SPENT)
-		limit_learn(l, (u64)limit_record_max_ns(mcpu) / 4);
+		limit_learn(l, mcpu);
 	l->state = index < DROVER_MAX_VMS ? LIMIT_OPEN : l->state - 1;
 }
 
@@ -196,6 +205,13 @@ static __always_inline u64 limit_turns_in_ns(struct limit *l, u32 index, u32 mcp
 	return in_ns + ALARM_EARLY_NS;
 }
 
+/* From then on, when so much was left, threads begin to run. */
+static __always_inline void limit_begins(struct limit *l, s64 left_ns, u64 at_ns)
+{
+	l->begun_left_ns = left_ns;
+	l->begun_ns = at_ns;
+}
+
 /* Note what may be used, and what that can grow by as tokens come. */
 static __always_inline void limit_note_left(struct limit *l, u32 index, u32 mcpu, s64 room_ns)
 {
@@ -203,9 +219,9 @@ static __always_inline void limit_note_left(struct limit *l, u32 index, u32 mcpu
 	s64 left_ns = l->tokens_ns + limit_drawable_ns(l, mcpu, max_ns - l->drawn_ns, room_ns);
 	s64 full_ns = 2 * limit_burst_ns(mcpu) + limit_drawable_ns(l, mcpu, max_ns, room_ns);
 
-	l->left_ns = left_ns < room_ns ? left_ns : room_ns;
-	full_ns = full_ns < room_ns ? full_ns : room_ns;
-	l->more_ns = full_ns > l->left_ns ? full_ns - l->left_ns : 0;
+	l->left_ns = least_signed(left_ns, room_ns);
+	l->more_ns = most_signed(least_signed(full_ns, room_ns) - l->left_ns, 0);
+	limit_begins(l, l->left_ns, l->settled_ns);
 }
 
 /*
@@ -228,6 +244,28 @@ CHECKED_APART u64 limit_look_at(THE_DROVER, u32 index, u32 mcpu, u64 now_ns)
 	return now_ns + limit_turns_in_ns(l, index, mcpu, room_ns);
 }
 
+/* Whose limit it is now has used nothing of it, and nothing is known of it. */
+static __always_inline void limit_begin_anew(struct limit *l)
+{
+	l->settled_ns = 0;
+	l->tokens_ns = 0;
+	l->recorded_ns = 0;
+	l->left_ns = 0;
+	l->more_ns = 0;
+	limit_begins(l, 0, 0);
+	l->drawn_ns = 0;
+	l->needs_ns = 0;
+	l->over_ns = 0;
+	l->late_ns = 0;
+	l->came_ns = 0;
+	l->running = 0;
+	l->ran = 0;
+	l->state = LIMIT_OPEN;
+	l->keeper = 0;
+	l->oldest = l->next;
+	l->saves = 0;
+}
+
 /* Those that run are counted anew. */
 static __always_inline void limit_begin_gathering(struct limit *l)
 {
@@ -238,7 +276,8 @@ static __always_inline void limit_begin_gathering(struct limit *l)
 static __always_inline void limit_add(struct limit *l, u64 came_ns, u32 running)
 {
 	l->came_ns += came_ns;
-	l->running += running;
+	/* Others begin meanwhile. */
+	__sync_fetch_and_add(&l->running, running);
 }
 
 /* What the VM used since it was last looked at goes to all limits above it. */

@@ -281,7 +281,7 @@ struct tournament {
 	u64 node[2 * DROVER_MAX_VMS];
 };
 
-/* What a cell knows of one VM, in one cache line: its threads that wait there, and their turns. */
+/* What a cell knows of one VM, side by side: its threads that wait there, and their turns. */
 struct books {
 	u64 taken_ns;  /* when one was last taken, or the first came */
 	u64 paid_ns;   /* up to when they had their turns, wait_bound.h */
@@ -433,6 +433,30 @@ static __always_inline u64 least_of(u64 a, u64 b)
 static __always_inline u64 most_of(u64 a, u64 b)
 {
 	return a > b ? a : b;
+}
+
+static __always_inline s64 least_signed(s64 a, s64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline s64 most_signed(s64 a, s64 b)
+{
+	return a > b ? a : b;
+}
+
+/* That much, at least. Others may raise it at the same moment. */
+static __always_inline void raise_to(u32 *value, u32 least)
+{
+	u32 try;
+
+	/* Each try that fails means that another has raised it. */
+	for_each_index(try, 0, DROVER_MAX_VMS) {
+		u32 now = *(volatile u32 *)value;
+
+		if (now >= least || __sync_val_compare_and_swap(value, now, least) == now)
+			break;
+	}
 }
 
 static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)

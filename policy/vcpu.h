@@ -69,8 +69,7 @@ CHECKED_APART bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 
 		if (d->vcpu_of[at] || __sync_val_compare_and_swap(&d->vcpu_of[at], 0, record))
 			continue;
-		if (vm_at(d, slot)->vcpu_places <= place)
-			vm_at(d, slot)->vcpu_places = place + 1;
+		raise_to(&vm_at(d, slot)->vcpu_places, place + 1);
 		entered = true;
 		break;
 	}

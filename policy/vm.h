@@ -92,21 +92,6 @@ static __always_inline void vm_settle_pools(struct drover *d)
 	d->owed_anew = 1;
 }
 
-/* The slot is used from now on. Other slots may be taken at the same moment. */
-static __always_inline void vm_note_slot(struct drover *d, u32 slot)
-{
-	u32 tries;
-
-	/* Each try that fails means that another has raised it. */
-	for_each_index(tries, 0, DROVER_MAX_VMS) {
-		u32 used = d->slots_in_use;
-
-		if (slot < used ||
-		    __sync_val_compare_and_swap(&d->slots_in_use, used, slot + 1) == used)
-			break;
-	}
-}
-
 /* The VM in that free slot begins, level with the least served VM. */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 {
@@ -122,6 +107,8 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->cosched_mode = COSCHED_AUTO;
 	reserve_set(d, vm, 0);
 	limit_forget(d, vm);
+	limit_begin_anew(limit_of_vm(d, slot));
+	vm->short_ns = 0;
 	vm->held_ns = 0;
 	vm->limited_ns = 0;
 	vm->seen_run_ns = 0;
@@ -162,7 +149,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, vm);
 	vm->state = VM_LIVE;
-	vm_note_slot(d, slot);
+	raise_to(&d->slots_in_use, slot + 1);
 	__sync_fetch_and_add(&d->vms_found, 1);
 }
 

@@ -87,8 +87,8 @@ static void figure_5(void)
 }
 
 /*
- * A burst at a time makes some 420 runs a second. Beginning again with an eighth of one where the
- * record was full, it were over 700.
+ * 500 or so runs a second are whole bursts and what the record had room for. Beginning again with
+ * an eighth of one where the record was full, it were over 700.
  */
 static void a_full_record_does_not_cut_runs_to_pieces(void)
 {
@@ -102,7 +102,7 @@ static void a_full_record_does_not_cut_runs_to_pieces(void)
 		kernel_run(g, 300 * MS);
 		before = kernel_vm(g, 1)->nr_dispatches;
 		kernel_run(g, SECOND);
-		CHECK(kernel_vm(g, 1)->nr_dispatches - before <= 4 * 680);
+		CHECK(kernel_vm(g, 1)->nr_dispatches - before <= 4 * 600);
 	}
 }
 
@@ -237,7 +237,7 @@ static void after_a_burst_pauses_stay_short(void)
 			paused_ns = share_nr_running(kernel_vm(g, 1)) ? 0 : paused_ns + 100 * US;
 			longest_ns = paused_ns > longest_ns ? paused_ns : longest_ns;
 		}
-		CHECK_SAYING(longest_ns <= 6 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
+		CHECK_SAYING(longest_ns <= 8 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
 			     longest_ns / 1000);
 	}
 }
@@ -454,6 +454,97 @@ static void a_pool_whose_limit_is_lowered_while_it_sleeps(void)
 	check_limit(1, 1, 20, WANTS_LESS);
 }
 
+/* Who stopped 8 ms late under 700 % may not be expected to under 5 %: the record holds 5 ms. */
+static void a_limit_that_is_lowered_where_kicks_are_late(void)
+{
+	struct watched w = {.first = 1, .last = 1};
+
+	g = fake_ground(8, 1);
+	g->kicks_late_ns = MS;
+	kernel_busy_vm(g, 1, 8, 0);
+	limit(1, 7000);
+	kernel_run(g, SECOND);
+	limit(1, 50);
+	kernel_run(g, 500 * MS);
+	CHECK_SAYING(watch(&w, 1000) >= 0.03, "%g", watch(&w, 1000));
+}
+
+/* Four ran for 3 s before anybody looked: 12 s, which no entry of the record can hold. */
+static void a_host_that_stood_still(void)
+{
+	for (u32 in_pool = 0; in_pool <= 1; in_pool++) {
+		g = fake_ground(4, 1);
+		kernel_busy_vm(g, 1, 4, 0);
+		a_pool(1, 0, in_pool ? 1000 : 0);
+		into_pool(1, 1);
+		limit(1, in_pool ? 0 : 1000);
+		kernel_run(g, 200 * MS);
+		while (!share_nr_running(kernel_vm(g, 1)))
+			kernel_run(g, 100 * US);
+		g->now_ns += 3 * SECOND;
+		kernel_run(g, 300 * MS);
+		check_limit(1, 1, 1000, A_POOL_HAS);
+	}
+}
+
+static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
+{
+	struct limit *l;
+	u32 slot;
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	limit(1, 500);
+	kernel_run(g, 300 * MS);
+	slot = g->slot_of[1];
+	l = limit_of_vm(&g->d, slot);
+	kernel_vm(g, 1)->short_ns = MS;
+	CHECK(l->recorded_ns && l->tokens_ns);
+	for (u32 left = 4; left;) {
+		kernel_run(g, 300 * US);
+		for (u32 at = 0; at < 4; at++)
+			if (g->pcpu[at].current) {
+				kernel_exit(g, at);
+				left--;
+			}
+	}
+	kernel_busy_vm(g, 2, 1, 0);
+	CHECK_EQ(g->slot_of[2], slot);
+	CHECK(!l->recorded_ns && !l->tokens_ns && !l->late_ns && l->next == l->oldest);
+	CHECK_EQ(l->state, LIMIT_OPEN);
+	CHECK_EQ(kernel_vm(g, 2)->short_ns, 0);
+}
+
+static void what_a_pool_used_is_forgotten_with_its_limit(void)
+{
+	two_in_a_pool(4, 1000, 1000);
+	CHECK(limit_at(&g->d, limit_of_pool(1))->recorded_ns);
+	a_pool(1, 0, 0);
+	CHECK(!limit_at(&g->d, limit_of_pool(1))->recorded_ns);
+}
+
+/* Seven ran on while the limit was looked at, an eighth began: 3 ms were left, and now 1 ms is. */
+static void who_begins_during_a_look_counts_from_its_end(void)
+{
+	u64 begun_ns;
+	struct limit *l;
+
+	g = fake_ground(8, 1);
+	kernel_busy_vm(g, 1, 8, 0);
+	limit(1, 2000);
+	kernel_run(g, SECOND);
+	l = limit_of_vm(&g->d, g->slot_of[1]);
+	begun_ns = g->now_ns + 10 * US;
+	*l = (struct limit){.settled_ns = g->now_ns - MS, .left_ns = 3 * MS, .more_ns = 5 * MS};
+	limit_begin_at(l, 2000, begun_ns);
+	l->ran = 8;
+	l->came_ns = 8 * MS;
+	limit_look_at(&g->d, g->slot_of[1], 2000, g->now_ns);
+	/* What is left lasts no longer because one began before it was known. */
+	CHECK(limit_begin_at(l, 2000, begun_ns) <=
+	      g->now_ns + limit_lasts_ns(l->left_ns, l->more_ns, l->running, 2000));
+}
+
 static void a_vm_that_goes_while_it_is_held(void)
 {
 	struct books_before before = {};
@@ -664,6 +755,11 @@ int main(void)
 	RUN(a_limit_that_changes_while_it_holds);
 	RUN(a_limit_that_is_lowered_at_any_moment);
 	RUN(a_pool_whose_limit_is_lowered_while_it_sleeps);
+	RUN(a_limit_that_is_lowered_where_kicks_are_late);
+	RUN(a_host_that_stood_still);
+	RUN(a_limit_knows_nothing_of_who_had_the_slot_before);
+	RUN(what_a_pool_used_is_forgotten_with_its_limit);
+	RUN(who_begins_during_a_look_counts_from_its_end);
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
 	RUN(confined_vcpus_are_held_too);

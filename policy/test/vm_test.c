@@ -294,7 +294,7 @@ static void take_slot(u32 slot, u32 meeting)
 {
 	meet(2 * meeting);
 	tournament_grow(&g->d, slot);
-	vm_note_slot(&g->d, slot);
+	raise_to(&g->d.slots_in_use, slot + 1);
 	meet(2 * meeting + 1);
 }
 
