@@ -64,6 +64,7 @@ fn planted_bugs_are_found() {
         (Planted::ChargesStops, "is owed at least"),
         (Planted::MiscountsModes, "too many or too few"),
         (Planted::HurriesAlarms, "time stands still"),
+        (Planted::NeverForgets, "is held at its limit"),
     ];
     for (planted, complaint) in expected {
         let found = (0..400)

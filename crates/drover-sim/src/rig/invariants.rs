@@ -49,6 +49,7 @@ impl Invariants {
         let confined = &self.confined;
         self.delays.look(sim, |task| confined[task].1, self.kicks_late_ns)?;
         self.limits.look(sim, self.kicks_late_ns)?;
+        self.limits.nobody_is_held_for_long(sim, self.kicks_late_ns + self.delays.late_ns)?;
         self.virtual_time_moves_forward(sim)
     }
 

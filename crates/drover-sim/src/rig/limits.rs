@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! No VM and no pool has more than its limit in any 100 ms.
+//! No VM and no pool has more than its limit in any 100 ms, and none is kept from running for good by it.
 //!
 //! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms:
 //! what may be had in 100 ms may be had in less, and not more.
@@ -7,12 +7,15 @@
 use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Over which a limit holds.
 const WINDOW_NS: u64 = 100_000_000;
 /// A pCPU obeys so late even if kicks come at once: the interrupt, the switch, a tick at that moment.
 const OBEYS_LATE_NS: u64 = 60_000;
+/// A debt of 100.5 ms' worth, and a start's, 50 ms' worth for small limits, at two thirds of the pace; and what
+/// looking may be put off by.
+const HELD_MAX_NS: u64 = 250_000_000;
 
 /// What was had, look by look.
 #[derive(Debug, Default)]
@@ -27,19 +30,23 @@ pub(super) struct Limits {
     from_ns: u64,
     /// What each VM may use unbooked, once: it was booked too early, when the clock jumped.
     early_ns: Vec<u64>,
+    /// Of each VM that is held: since when, and what it had used by then. Since limits, pools or the clock
+    /// were changed.
+    held_since: BTreeMap<u32, (u64, u64)>,
 }
 
 impl Limits {
     /// Limits are others, or count from now on: windows begin anew.
     pub(super) fn begin_anew(&mut self) {
         self.history.clear();
+        self.held_since.clear();
     }
 
     /// The clock jumped: what ran at that moment, or runs when an alarm set before it goes off by the old
     /// clock, is booked by so much too early or too late. A VM held for what it has not used yet may
     /// have that in any window later.
     pub(super) fn clock_jumped(&mut self, sim: &Sim<Scx>, by_ns: u64) {
-        self.history.clear();
+        self.begin_anew();
         self.from_ns = sim.m.now_ns + WINDOW_NS;
         self.early_ns.resize(sim.vms.len(), 0);
         for (vm, early_ns) in self.early_ns.iter_mut().enumerate() {
@@ -79,6 +86,36 @@ impl Limits {
                 inside.fold((0, 0), |(ns, wide), vm| (ns + used_ns(vm), wide + threads(sim, vm)));
             let limit_mcpu = sim.class.pools()[pool as usize - 1].limit_mcpu.unwrap_or(0);
             check(sim, &format!("pool {pool}"), limit_mcpu, late_ns, had)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody is held longer by its own limit than until all that it used is forgotten, and the debt of that
+    /// paid, and an alarm comes, `late_ns` late at worst.
+    pub(super) fn nobody_is_held_for_long(
+        &mut self,
+        sim: &Sim<Scx>,
+        late_ns: u64,
+    ) -> Result<(), String> {
+        let now_ns = sim.m.now_ns;
+        for vm in 0..sim.vms.len() as u32 {
+            let slot = sim.class.slot_of(vm).filter(|_| !sim.class.is_in_limited_pool(vm));
+            let held = sim.tasks_of(vm).any(|task| sim.class.policy.at_limit(task));
+            let Some(slot) = slot.filter(|_| held) else {
+                self.held_since.remove(&vm);
+                continue;
+            };
+            let known = sim.class.policy.vm(slot);
+            let now = (now_ns, known.vcpu_run_ns + known.helper_run_ns);
+            let since = self.held_since.entry(vm).or_insert(now);
+            // It may have run between two looks.
+            if since.1 != now.1 {
+                *since = now;
+            }
+            let held_ns = now_ns - since.0;
+            if held_ns > HELD_MAX_NS + late_ns {
+                return Err(format!("VM {vm} is held at its limit for {} us", held_ns / 1000));
+            }
         }
         Ok(())
     }

@@ -69,10 +69,14 @@ impl Scx {
         self.pools_above(vm).any(|above| above == pool)
     }
 
+    /// Has a pool above that VM a limit?
+    pub fn is_in_limited_pool(&self, vm: u32) -> bool {
+        self.pools_above(vm).any(|pool| self.pools[pool as usize - 1].limit_mcpu.is_some())
+    }
+
     /// Has the VM, or a pool above it, a limit?
     pub fn is_capped(&self, vm: u32) -> bool {
-        let has_limit = |pool: u32| self.pools[pool as usize - 1].limit_mcpu.is_some();
-        self.bounds_of(vm).limit_mcpu > 0 || self.pools_above(vm).any(has_limit)
+        self.bounds_of(vm).limit_mcpu > 0 || self.is_in_limited_pool(vm)
     }
 
     /// What is asked for that VM beyond shares.
@@ -311,6 +315,7 @@ impl Class for Scx {
             Some(Planted::SpoilsTournament) => self.policy.spoil_tournament(m, &mut self.queues),
             Some(Planted::Miscounts) => self.policy.spoil_count(m, &mut self.queues),
             Some(Planted::MiscountsModes) => self.policy.spoil_modes(m, &mut self.queues),
+            Some(Planted::NeverForgets) => self.policy.spoil_limits(m, &mut self.queues),
             Some(Planted::TurnsClockBack) => self.policy.turn_clock_back(),
             _ => self.policy.check_wait_bounds(m, &mut self.queues),
         }

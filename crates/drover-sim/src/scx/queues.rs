@@ -81,6 +81,8 @@ pub enum Planted {
     MiscountsModes,
     /// The alarm goes off at once, and so for ever.
     HurriesAlarms,
+    /// What VMs used of their limits is remembered for ever now and then.
+    NeverForgets,
 }
 
 /// All that sched_ext keeps for a scheduler.
