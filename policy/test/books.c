@@ -154,6 +154,18 @@ static void check_resting(struct ground *g)
 	CHECK_EQ(g->d.nr_resting, nr_resting);
 }
 
+static void check_limits(struct ground *g)
+{
+	u32 nr_capped = 0, nr_at_limit = 0;
+
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
+		nr_capped += vm_at(&g->d, slot)->capped;
+		nr_at_limit += vm_at(&g->d, slot)->at_limit;
+	}
+	CHECK_EQ(g->d.nr_capped, nr_capped);
+	CHECK_EQ(g->d.nr_at_limit, nr_at_limit);
+}
+
 void books_check(struct ground *g, struct books_before *before)
 {
 	check_resting(g);
@@ -161,11 +173,26 @@ void books_check(struct ground *g, struct books_before *before)
 	check_tournaments(g);
 	check_running(g);
 	check_life(g);
+	check_limits(g);
 	check_monotone(g, before);
+}
+
+/* Who is held does not run, unless it leaves; nobody is held without a limit. */
+static void check_held(struct ground *g)
+{
+	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
+		struct task_struct *current = g->pcpu[at].current;
+
+		if (current && !current->leaving)
+			CHECK(!vm_at(&g->d, current->thread.slot)->at_limit);
+	}
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		CHECK(vm_at(&g->d, slot)->capped || !vm_at(&g->d, slot)->at_limit);
 }
 
 void books_check_settled(struct ground *g)
 {
+	check_held(g);
 	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
 		if (g->pcpu[at].current || !g->pcpu[at].online)
 			continue;

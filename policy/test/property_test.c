@@ -9,6 +9,7 @@
 
 #define RUNS 240
 #define STEPS 1500
+#define POOLS 4
 
 static struct books_before before;
 static bool in_halves; /* wake-ups and switches are not done at once */
@@ -174,8 +175,40 @@ static void settings_change(struct ground *g)
 		return;
 	vm->shares_asked = shares[check_random_in(0, 5)];
 	vm->reservation_mcpu = check_chance(50) ? 0 : check_random_in(1, 2000);
+	vm->limit_mcpu = check_chance(50) ? 0 : check_random_in(1, 3000);
+	vm->pool = check_random_in(0, POOLS);
 	vm_settle(&g->d, (u32)(vm - g->d.vm));
 	drover_begins_to_look(&g->d);
+}
+
+/* Some pools are in others; one that goes may have VMs in it. */
+static void a_pool_changes(struct ground *g)
+{
+	u32 pool = check_random_in(1, POOLS);
+
+	*pool_at(&g->d, pool) = (struct pool){
+		.live = check_chance(80),
+		.parent = check_random_in(0, pool - 1),
+		.shares = 1000,
+		.limit_mcpu = check_chance(30) ? 0 : check_random_in(1, 6000),
+	};
+	kernel_settle_pools(g);
+	drover_begins_to_look(&g->d);
+}
+
+static void the_alarm_goes_off(struct ground *g)
+{
+	if (g->next_alarm_ns <= g->now_ns)
+		kernel_alarm(g);
+}
+
+/* Waits one in a queue that it would not be put into now that pCPUs have come? */
+static bool somebody_stands_as_before(struct ground *g)
+{
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		if (g->task[i].state == TASK_READY && g->task[i].thread.judged != g->d.pcpu_changes)
+			return true;
+	return false;
 }
 
 static void all_settles(struct ground *g)
@@ -187,8 +220,11 @@ static void all_settles(struct ground *g)
 	while ((task = random_task(g, TASK_WAKING)))
 		kernel_enqueue(g, task);
 	kernel_settle(g);
-	if (in_halves || crowded) {
-		/* A kick may serve another than it was meant for; that is mended in time. */
+	the_alarm_goes_off(g);
+	kernel_settle(g);
+	if (in_halves || crowded || somebody_stands_as_before(g)) {
+		/* A kick may serve another than it was meant for, or nobody; that is mended in
+		 * time. */
 		drover_rouse(&g->d);
 		fake_deliver_kicks(g);
 		kernel_settle(g);
@@ -202,14 +238,15 @@ static void all_settles(struct ground *g)
 static void meanwhile(struct ground *g)
 {
 	static void (*const events[])(struct ground *) = {
-		one_wakes, one_is_queued, one_pcpu_acts, one_pcpu_acts, one_sleeps, one_slice_ends,
+		one_wakes,  one_is_queued,  one_pcpu_acts,      one_pcpu_acts,
+		one_sleeps, one_slice_ends, the_alarm_goes_off,
 	};
 
 	if (in_between || check_chance(50))
 		return;
 	in_between = true;
 	for (u32 i = check_random_in(1, 4); i; i--)
-		events[check_random_in(0, 5)](g);
+		events[check_random_in(0, 6)](g);
 	in_between = false;
 }
 
@@ -217,16 +254,17 @@ static void step(struct ground *g)
 {
 	static void (*const often[])(struct ground *) = {
 		one_wakes,     one_is_queued, one_sleeps,    one_slice_ends, one_pcpu_acts,
-		one_pcpu_acts, one_pcpu_acts, one_pcpu_acts, time_passes,
+		one_pcpu_acts, one_pcpu_acts, one_pcpu_acts, time_passes,    the_alarm_goes_off,
 	};
 	static void (*const seldom[])(struct ground *) = {
-		one_is_born, one_dies, one_is_confined, hotplug, settings_change, all_settles,
+		one_is_born,     one_dies,       one_is_confined, hotplug,
+		settings_change, a_pool_changes, all_settles,
 	};
 
 	if (check_chance(85))
-		often[check_random_in(0, 8)](g);
+		often[check_random_in(0, 9)](g);
 	else
-		seldom[check_random_in(0, 5)](g);
+		seldom[check_random_in(0, 6)](g);
 }
 
 static void random_runs(bool halves, void (*elsewhere)(struct ground *))
