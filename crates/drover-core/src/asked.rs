@@ -10,6 +10,10 @@ use std::str::FromStr;
 
 /// The word for no pool at all.
 pub const HOST: &str = "host";
+/// The word for a value that is for other sources to say again.
+pub const DEFAULT: &str = "default";
+/// Words that cannot name a pool, and what they mean.
+pub const NO_POOLS: [(&str, &str); 2] = [(HOST, "no pool"), (DEFAULT, "no order")];
 
 /// One of the values that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -16,7 +16,7 @@
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
-use crate::asked::{Asked, HOST, Key, Limit};
+use crate::asked::{Asked, HOST, Key, Limit, NO_POOLS};
 use crate::percent;
 use crate::resolve::Layer;
 use crate::scenario::keys;
@@ -87,9 +87,10 @@ impl Config {
 fn read_pool(reader: &Reader) -> Result<PoolSpec, ScenarioError> {
     let name = reader.need("name", reader.text("name")?, "\"prod\"")?;
     let spec = PoolSpec::named(name);
-    if name == HOST {
-        let what = format!("no pool can be called \"{HOST}\"");
-        return Err(reader.error("name", what, "that is the word for no pool; choose another"));
+    if let Some((word, meaning)) = NO_POOLS.iter().find(|(word, _)| name == *word) {
+        let what = format!("no pool can be called \"{word}\"");
+        let mend = format!("that is the word for {meaning}; choose another");
+        return Err(reader.error("name", what, mend));
     }
     let limit: Option<Limit> = reader.parsed("limit", str::parse)?;
     Ok(PoolSpec {

@@ -48,8 +48,17 @@ pub struct Resolved {
     pub cosched: Cosched,
     /// Where each value came from, in the order of [`Key::ALL`].
     pub why: Vec<Why>,
-    /// What was asked and cannot be, each in a line.
-    pub troubles: Vec<String>,
+    /// What was asked and cannot be.
+    pub troubles: Vec<Trouble>,
+}
+
+/// A value that was asked for and cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Which value.
+    pub key: Key,
+    /// Why not, and what to do, in a line.
+    pub text: String,
 }
 
 /// The origin of what nobody asked for.
@@ -64,14 +73,15 @@ pub fn resolve(layers: &[Layer], tree: &Tree) -> Resolved {
     let limit_mcpu = asked.limit.and_then(Limit::mcpu);
     let mut reservation_mcpu = asked.reservation_mcpu.unwrap_or(0);
     if let Some(limit_mcpu) = limit_mcpu.filter(|limit_mcpu| *limit_mcpu < reservation_mcpu) {
-        troubles.push(format!(
+        let text = format!(
             "{} reserved by {} are more than its limit of {} by {}: raise the limit or lower the \
              reservation; until then the limit holds",
             percent::text(reservation_mcpu),
             origin(layers, Key::Reservation),
             percent::text(limit_mcpu),
             origin(layers, Key::Limit)
-        ));
+        );
+        troubles.push(Trouble { key: Key::Limit, text });
         reservation_mcpu = limit_mcpu;
     }
     let mut resolved = Resolved {
@@ -92,13 +102,14 @@ fn find_pool(
     asked: &Asked,
     layers: &[Layer],
     tree: &Tree,
-    troubles: &mut Vec<String>,
+    troubles: &mut Vec<Trouble>,
 ) -> Option<usize> {
     let name = asked.pool.as_deref().filter(|name| *name != HOST)?;
     let found = tree.find(name);
     if found.is_none() {
         let origin = origin(layers, Key::Pool);
-        troubles.push(format!("pool \"{name}\" of {origin} is not there; it is in no pool"));
+        let text = format!("pool \"{name}\" of {origin} is not there; it is in no pool");
+        troubles.push(Trouble { key: Key::Pool, text });
     }
     found
 }
@@ -207,8 +218,9 @@ mod tests {
         ];
         let resolved = resolve(&layers, &tree());
         assert_eq!((resolved.reservation_mcpu, resolved.pool), (1000, None));
+        let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
         assert_eq!(
-            resolved.troubles,
+            told,
             [
                 "pool \"gone\" of file:3 is not there; it is in no pool",
                 "150% reserved by file:3 are more than its limit of 100% by cgroup: raise the limit or lower \

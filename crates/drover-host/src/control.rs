@@ -110,7 +110,8 @@ fn name_silence(err: anyhow::Error) -> anyhow::Error {
     use std::io::ErrorKind::{TimedOut, WouldBlock};
     match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
         Some(TimedOut | WouldBlock) => anyhow::anyhow!(
-            "the drover that runs here does not answer within {} s; is it stopped?",
+            "the drover that runs here does not answer within {} s; is it stopped? What was asked may \
+             still be done: `drover vm list` shows what is in force",
             PATIENCE.as_secs()
         ),
         _ => err,

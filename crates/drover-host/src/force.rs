@@ -46,15 +46,20 @@ impl Force {
         outcome
     }
 
-    /// The kernel's number of each pool: those it has stay, new ones take the lowest that are free.
+    /// The kernel's number of each pool: those it has stay, new ones take the lowest that are free, or that
+    /// of one which goes.
     fn ids_for(&mut self, plan: &Plan) -> Vec<PoolId> {
         let mut id_of = |name: &str| {
             if let Some(id) = self.ids.get(name) {
                 return *id;
             }
             let taken = |id: &PoolId| self.ids.values().any(|other| other == id);
-            let mut all = (1..PoolId::COUNT_MAX).map(PoolId);
-            let id = all.find(|id| !taken(id)).expect("a tree has no more pools than there are");
+            let free = (1..PoolId::COUNT_MAX).map(PoolId).find(|id| !taken(id));
+            let id = free.unwrap_or_else(|| {
+                let gone = self.ids.keys().find(|name| plan.tree.find(name).is_none()).cloned();
+                let gone = gone.expect("a tree has no more pools than there are");
+                self.ids.remove(&gone).expect("it was found there")
+            });
             self.ids.insert(name.to_owned(), id);
             id
         };

@@ -3,6 +3,9 @@
 
 use std::fs;
 
+/// No name is longer.
+const NAME_LENGTH_MAX: usize = 255;
+
 /// The name of the VM that process is, never empty.
 pub fn vm_name(tgid: u32) -> String {
     let cmdline = fs::read(format!("/proc/{tgid}/cmdline")).unwrap_or_default();
@@ -12,9 +15,17 @@ pub fn vm_name(tgid: u32) -> String {
         .filter(|arg| !arg.is_empty())
         .map(|arg| String::from_utf8_lossy(arg).into_owned())
         .collect();
-    name_from_command(&args)
+    let name = name_from_command(&args)
         .or_else(|| name_from_cgroup(&cgroup))
-        .unwrap_or_else(|| name_from_process(&args, tgid))
+        .unwrap_or_else(|| name_from_process(&args, tgid));
+    printable(&name)
+}
+
+/// Anybody who may run a VM chooses its name, and root's terminal shows it.
+fn printable(name: &str) -> String {
+    let printed =
+        |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    name.chars().map(printed).take(NAME_LENGTH_MAX).collect()
 }
 
 /// The options by which VMMs are told a VM's name: QEMU and kvmtool, Firecracker, crosvm.
@@ -71,6 +82,12 @@ mod tests {
 
     fn from_command(line: &str) -> Option<String> {
         name_from_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_not_in_a_name() {
+        assert_eq!(printable("web\u{1b}[2J\n"), "web\u{fffd}[2J\u{fffd}");
+        assert_eq!(printable(&"x".repeat(200_000)).len(), NAME_LENGTH_MAX);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::herd::Herd;
 use crate::plan::Plan;
 use crate::store::Saved;
 use anyhow::{Result, bail, ensure};
-use drover_core::asked::{Asked, HOST, Key};
+use drover_core::asked::{Asked, HOST, Key, NO_POOLS};
 use drover_core::config::Config;
 use drover_core::tree::{PoolChange, PoolSpec};
 
@@ -58,7 +58,9 @@ impl Ground<'_> {
     /// # Errors
     /// When there is one of that name.
     pub fn add_pool(&self, name: &str, change: &PoolChange) -> Result<Saved> {
-        ensure!(name != HOST, "{HOST:?} is the word for no pool; choose another name");
+        for (word, meaning) in NO_POOLS {
+            ensure!(name != word, "{word:?} is the word for {meaning}; choose another name");
+        }
         ensure!(
             self.plan.tree.find(name).is_none(),
             "there is a pool {name:?}; change it with `drover pool set {name}`"

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From everything that is asked to what is to be in force: pure, and always of the whole host.
 //!
-//! Reservations are promised in a fixed order: pools from the host downwards, then the VMs that had
-//! theirs before, then newcomers. Who has a promise keeps it while pCPUs go offline, but then everyone
+//! Reservations are promised in a fixed order: pools from the host downwards, then to the VMs that had
+//! theirs before what they had, then what these want more, then newcomers. Who has a promise keeps it while pCPUs go offline, but then everyone
 //! is given the same part of it; newcomers are measured by the pCPUs that are online.
 
 use crate::herd::Vm;
+use drover_core::asked::Key;
 use drover_core::resolve::{Layer, Resolved, resolve};
 use drover_core::tree::Tree;
 use drover_core::tree::admission::{Ledger, degraded_mcpu};
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::fmt;
 
 /// The pCPUs promises are made on, in thousandths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +33,11 @@ pub struct PlannedVm {
     pub resolved: Resolved,
     /// In numbers, for its size.
     pub shares: u32,
-    /// What is promised to it; 0 when that was refused.
+    /// What is promised to it; when what it asks was refused, what it had before.
     pub promised_mcpu: u32,
     /// What of it can be kept on the pCPUs online now.
     pub reservation_mcpu: u32,
-    /// Why nothing is promised although it was asked.
+    /// Why not all is promised that was asked.
     pub refusal: Option<String>,
 }
 
@@ -52,18 +54,42 @@ pub struct Plan {
     pub vms: Vec<PlannedVm>,
     /// What the host has promised in all.
     pub total_mcpu: u64,
-    /// What was asked of pools and cannot be, each in a line.
-    pub troubles: Vec<String>,
+    /// What was asked of pools and cannot be.
+    troubles: Vec<Trouble>,
+}
+
+/// Something that was asked and cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Of whom, as people are told it: `VM web`, `pool prod`.
+    pub whose: String,
+    /// Which value.
+    key: Key,
+    /// Why not, and what to do.
+    pub text: String,
+}
+
+impl Trouble {
+    /// The same thing cannot be, although maybe by other numbers.
+    pub fn is_still(&self, before: &Trouble) -> bool {
+        (&self.whose, self.key) == (&before.whose, before.key)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.whose, self.text)
+    }
 }
 
 impl Plan {
-    /// Plans for these VMs, of which those in `holders` had a promise before. `layers_of` says what
-    /// everyone asks for a VM.
+    /// Plans for these VMs, of which those in `holders` had that promise before, thousandths of a pCPU.
+    /// `layers_of` says what everyone asks for a VM.
     pub fn new(
         tree: Tree,
         vms: &[Vm],
         layers_of: impl Fn(&Vm) -> Vec<Layer>,
-        holders: &HashSet<u64>,
+        holders: &HashMap<u64, u32>,
         capacity: Capacity,
     ) -> Self {
         let mut troubles = Vec::new();
@@ -71,20 +97,24 @@ impl Plan {
         let promise = |pool: usize| match ledger.promise_pool(pool) {
             Ok(()) => tree.pools()[pool].spec.reservation_mcpu,
             Err(refusal) => {
-                troubles.push(format!("pool {}: {refusal}", tree.pools()[pool].spec.name));
+                let whose = format!("pool {}", tree.pools()[pool].spec.name);
+                troubles.push(Trouble { whose, key: Key::Reservation, text: refusal.to_string() });
                 0
             }
         };
         let pools_mcpu: Vec<u32> = (0..tree.pools().len()).map(promise).collect();
         let mut planned: Vec<PlannedVm> =
             vms.iter().map(|vm| planned(vm, resolve(&layers_of(vm), &tree))).collect();
-        let holds = |vm: &PlannedVm| holders.contains(&vm.id);
+        for vm in &mut planned {
+            vm.ask(&mut ledger, holders.get(&vm.id).copied().unwrap_or(0));
+        }
+        let holds = |vm: &PlannedVm| holders.contains_key(&vm.id);
         for vm in planned.iter_mut().filter(|vm| holds(vm)) {
-            vm.ask(&mut ledger);
+            vm.ask(&mut ledger, u32::MAX);
         }
         ledger.set_capacity(capacity.online_mcpu);
         for vm in planned.iter_mut().filter(|vm| !holds(vm)) {
-            vm.ask(&mut ledger);
+            vm.ask(&mut ledger, u32::MAX);
         }
         let total_mcpu = ledger.total_mcpu();
         let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
@@ -101,43 +131,74 @@ impl Plan {
         self.vms.iter().find(|vm| vm.id == id)
     }
 
-    /// Everything that was asked and cannot be, each in a line.
-    pub fn troubles(&self) -> Vec<String> {
+    /// What of what is asked for a VM could not be if it came alone, the pools apart.
+    pub fn trouble_alone(
+        tree: &Tree,
+        name: &str,
+        layers: &[Layer],
+        capacity: Capacity,
+    ) -> Option<Trouble> {
+        let mut ledger = Ledger::new(tree, capacity.most_mcpu);
+        for pool in 0..tree.pools().len() {
+            // One that has no promise itself is said to, and has none to give.
+            let _ = ledger.promise_pool(pool);
+        }
+        let mut vm = PlannedVm::new(0, name, 1, resolve(layers, tree));
+        vm.ask(&mut ledger, u32::MAX);
+        vm.troubles().next()
+    }
+
+    /// Everything that was asked and cannot be.
+    pub fn troubles(&self) -> Vec<Trouble> {
         self.troubles.iter().cloned().chain(self.vms.iter().flat_map(PlannedVm::troubles)).collect()
     }
 
-    /// The VMs to which something is promised.
-    pub fn holders(&self) -> HashSet<u64> {
-        self.vms.iter().filter(|vm| vm.promised_mcpu > 0).map(|vm| vm.id).collect()
+    /// The VMs to which something is promised, and what, thousandths of a pCPU.
+    pub fn holders(&self) -> HashMap<u64, u32> {
+        let holders = self.vms.iter().filter(|vm| vm.promised_mcpu > 0);
+        holders.map(|vm| (vm.id, vm.promised_mcpu)).collect()
     }
 }
 
 impl PlannedVm {
-    /// Everything about it that was asked and cannot be, each in a line.
-    pub fn troubles(&self) -> impl Iterator<Item = String> {
-        let said = self.resolved.troubles.iter().chain(&self.refusal);
-        said.map(|trouble| format!("VM {}: {trouble}", self.name))
+    fn new(id: u64, name: &str, nr_vcpus: u32, resolved: Resolved) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            shares: resolved.shares.of_vm(nr_vcpus),
+            resolved,
+            promised_mcpu: 0,
+            reservation_mcpu: 0,
+            refusal: None,
+        }
     }
 
-    fn ask(&mut self, ledger: &mut Ledger) {
-        let asked_mcpu = self.resolved.reservation_mcpu;
-        match ledger.promise(self.resolved.pool, asked_mcpu.into()) {
-            Ok(()) => self.promised_mcpu = asked_mcpu,
-            Err(refusal) => self.refusal = Some(refusal.to_string()),
+    /// Everything about it that was asked and cannot be.
+    pub fn troubles(&self) -> impl Iterator<Item = Trouble> {
+        let resolved = self.resolved.troubles.iter().map(|it| (it.key, it.text.clone()));
+        let refused = self.refusal.iter().map(|text| (Key::Reservation, text.clone()));
+        let whose = format!("VM {}", self.name);
+        resolved.chain(refused).map(move |(key, text)| Trouble { whose: whose.clone(), key, text })
+    }
+
+    /// Asks for what it lacks of its reservation, up to so much of it in all.
+    fn ask(&mut self, ledger: &mut Ledger, most_mcpu: u32) {
+        let (before_mcpu, asked_mcpu) =
+            (self.promised_mcpu, self.resolved.reservation_mcpu.min(most_mcpu));
+        match ledger.promise(self.resolved.pool, asked_mcpu.saturating_sub(before_mcpu).into()) {
+            Ok(()) => self.promised_mcpu = before_mcpu.max(asked_mcpu),
+            Err(mut refusal) => {
+                // What it has is not free, but its own.
+                refusal.asked_mcpu += u64::from(before_mcpu);
+                refusal.free_mcpu += u64::from(before_mcpu);
+                self.refusal = Some(refusal.to_string());
+            }
         }
     }
 }
 
 fn planned(vm: &Vm, resolved: Resolved) -> PlannedVm {
-    PlannedVm {
-        id: vm.kernel.id,
-        name: vm.name.clone(),
-        shares: resolved.shares.of_vm(vm.kernel.nr_vcpus),
-        resolved,
-        promised_mcpu: 0,
-        reservation_mcpu: 0,
-        refusal: None,
-    }
+    PlannedVm::new(vm.kernel.id, &vm.name, vm.kernel.nr_vcpus, resolved)
 }
 
 #[cfg(test)]
@@ -160,7 +221,7 @@ mod tests {
             asked.read(Key::Reservation, reserved).unwrap();
             vec![Layer { origin: "test".to_owned(), asked }]
         };
-        let holders = holders.iter().copied().collect();
+        let holders = holders.iter().map(|id| (*id, 1000)).collect();
         Plan::new(Tree::default(), vms, layers, &holders, capacity)
     }
 
@@ -173,7 +234,7 @@ mod tests {
         let plan = plan(&vms(3), "150%", &[], FULL);
         assert_eq!(kept(&plan), [1500, 1500, 0]);
         assert_eq!(plan.total_mcpu, 3000);
-        let told: Vec<String> = plan.vms[2].troubles().collect();
+        let told: Vec<String> = plan.vms[2].troubles().map(|it| it.to_string()).collect();
         assert!(
             told[0].contains("VM vm3: 150% cannot be reserved: this host has 100% left of 400%")
         );
@@ -190,6 +251,15 @@ mod tests {
         assert_eq!(plan.total_mcpu, 2400);
         assert_eq!(kept(&plan), [1000, 1000, 0]);
         assert!(plan.vms[2].refusal.as_ref().unwrap().contains("this host has 0% left of 200%"));
-        assert_eq!(plan.holders(), HashSet::from([1, 2]));
+        assert_eq!(plan.holders(), HashMap::from([(1, 1200), (2, 1200)]));
+    }
+
+    #[test]
+    fn who_wants_more_than_fits_keeps_what_it_had_and_others_theirs() {
+        // Each of three had 100% and wants 150%: one more fits.
+        let plan = plan(&vms(3), "150%", &[1, 2, 3], FULL);
+        assert_eq!(kept(&plan), [1500, 1500, 1000]);
+        let refusal = plan.vms[2].refusal.as_ref().unwrap();
+        assert!(refusal.contains("150% cannot be reserved: this host has 100% left of 400%"));
     }
 }

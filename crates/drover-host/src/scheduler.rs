@@ -228,7 +228,8 @@ impl Scheduler {
                 hazard_ns: vcpu.hazard_ns,
                 costop_ns: vcpu.costop_ns,
                 nr_costops: vcpu.nr_costops,
-                nr_costarts: vcpu.nr_costops - u64::from(vcpu.costop_since_ns != 0),
+                // Read in the middle of the first co-stop it may not be counted yet.
+                nr_costarts: vcpu.nr_costops.saturating_sub(u64::from(vcpu.costop_since_ns != 0)),
                 skew_max_ns: bounds_skew(mode).then_some(vcpu.skew_max_ns),
             })
         };

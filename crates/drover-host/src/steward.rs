@@ -17,20 +17,29 @@ use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::sources::config_file::ConfigFile;
 use crate::status::{PoolStatus, VcpuStatus, VmStatus};
 use crate::store::{Saved, Store, merged};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use drover_core::asked::Key;
 use drover_core::config::Config;
 use drover_core::counters::Counters;
 use drover_core::percent;
 use drover_core::resolve::Layer;
 use drover_core::shares::Shares;
+use drover_core::tree::Tree;
 use std::collections::HashSet;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often the configuration is looked at.
+const CONFIG_INTERVAL: Duration = Duration::from_millis(150);
 
 /// Keeps what everybody asks in force.
 pub struct Steward {
     file: ConfigFile,
     config: Config,
+    /// When the file was last looked at.
+    config_looked: Option<Instant>,
+    /// What the file says does not fit what was ordered.
+    config_waits: bool,
     store: Store,
     saved: Saved,
     herd: Herd,
@@ -49,12 +58,19 @@ impl Steward {
     /// # Errors
     /// When one of them has a fault, in one line.
     pub fn open(config: &Path, state: &Path, online_mcpu: u64, delays: Delays) -> Result<Self> {
-        let (file, config) = ConfigFile::open(config).map_err(anyhow::Error::msg)?;
-        let (store, saved) = Store::open(state)?;
-        merged(config.pools().map(|(spec, _)| spec), &saved)?;
+        let (file, read) = ConfigFile::open(config).map_err(anyhow::Error::msg)?;
+        let (store, mut saved) = Store::open(state)?;
+        for orphan in saved.adopt_orphans(read.pools().map(|(spec, _)| spec)) {
+            tracing::warn!("{orphan}");
+        }
+        merged(read.pools().map(|(spec, _)| spec), &saved).with_context(|| {
+            format!("{} and the pools saved in {}", config.display(), state.display())
+        })?;
         Ok(Self {
             file,
-            config,
+            config: read,
+            config_looked: None,
+            config_waits: false,
             store,
             saved,
             herd: Herd::default(),
@@ -69,7 +85,7 @@ impl Steward {
 
     /// Looks at everything settings follow from, and brings changes into force.
     pub fn look(&mut self, kernel: &dyn Kernel, online_mcpu: u64, now: Instant) {
-        let mut changed = self.look_at_config();
+        let mut changed = self.look_at_config(now);
         changed |= self.look_at_pcpus(online_mcpu);
         self.look_at_vms(kernel, now, changed);
     }
@@ -100,9 +116,10 @@ impl Steward {
             Request::ListVms | Request::ListPools | Request::Break => return Ok(()),
         };
         let plan = self.planned(&self.config, &saved)?;
-        self.check(&plan)?;
+        self.check(&plan, order)?;
+        self.check_absent(&plan.tree, &saved, order)?;
         let kept =
-            self.force.apply(kernel, &plan, self.herd.vms()).and_then(|()| self.store.save(&saved));
+            self.force.apply(kernel, &plan, self.herd.vms()).and_then(|()| self.save(&saved));
         if let Err(error) = kept {
             // What the kernel took of it is taken back.
             let _ = self.force.apply(kernel, &self.plan, self.herd.vms());
@@ -110,14 +127,28 @@ impl Steward {
         }
         self.saved = saved;
         self.enter(plan);
+        if self.config_waits {
+            self.file.offer_again();
+        }
         Ok(())
     }
 
-    /// Whether an order makes nothing impossible that was possible before.
-    fn check(&self, plan: &Plan) -> Result<()> {
+    /// Keeps what is ordered, or what was before.
+    fn save(&self, saved: &Saved) -> Result<()> {
+        self.store.save(saved).inspect_err(|_| {
+            // The disk may have failed after it took the new ones.
+            let _ = self.store.save(&self.saved);
+        })
+    }
+
+    /// Whether an order makes nothing impossible that was possible before, and asks nothing impossible itself.
+    fn check(&self, plan: &Plan, order: &Request) -> Result<()> {
         let before = self.plan.troubles();
-        if let Some(trouble) = plan.troubles().into_iter().find(|it| !before.contains(it)) {
-            bail!(trouble);
+        let target = whose_bounds(order);
+        for trouble in plan.troubles() {
+            let stood = before.iter().find(|it| trouble.is_still(it));
+            let asked = target.as_ref() == Some(&trouble.whose) && stood != Some(&trouble);
+            ensure!(stood.is_some() && !asked, "{trouble}");
         }
         let online_mcpu = self.capacity.online_mcpu;
         if plan.total_mcpu > online_mcpu && plan.total_mcpu > self.plan.total_mcpu {
@@ -130,17 +161,34 @@ impl Steward {
         Ok(())
     }
 
+    /// Whether what is ordered for a VM that does not run could be if it came.
+    fn check_absent(&self, tree: &Tree, saved: &Saved, order: &Request) -> Result<()> {
+        let Request::SetVm { name, .. } = order else { return Ok(()) };
+        if whose_bounds(order).is_none() || self.herd.vms().iter().any(|vm| vm.name == *name) {
+            return Ok(());
+        }
+        let mut layers = self.config.layers(name);
+        layers.extend(ordered(saved, name));
+        match Plan::trouble_alone(tree, name, &layers, self.capacity) {
+            Some(trouble) => bail!("{trouble}"),
+            None => Ok(()),
+        }
+    }
+
     fn planned(&self, config: &Config, saved: &Saved) -> Result<Plan> {
         let tree = merged(config.pools().map(|(spec, _)| spec), saved)?;
         let layers = |vm: &Vm| layers(config, saved, vm);
         Ok(Plan::new(tree, self.herd.vms(), layers, &self.plan.holders(), self.capacity))
     }
 
-    fn look_at_config(&mut self) -> bool {
-        let config = match self.file.look() {
-            None => return false,
-            Some(config) => config,
-        };
+    fn look_at_config(&mut self, now: Instant) -> bool {
+        // Orders wake the daemon, and must not make a file that is being written look settled.
+        if self.config_looked.is_some_and(|looked| now - looked < CONFIG_INTERVAL) {
+            return false;
+        }
+        self.config_looked = Some(now);
+        let Some(config) = self.file.look() else { return false };
+        let parsed = config.is_ok();
         let fits = config.and_then(|config| {
             let tree = merged(config.pools().map(|(spec, _)| spec), &self.saved);
             tree.map(|_| config).map_err(|error| error.to_string())
@@ -149,11 +197,27 @@ impl Steward {
             Ok(config) => {
                 tracing::info!("the configuration changed");
                 self.config = config;
+                self.config_waits = false;
+                self.tell_ordered_pools();
                 true
             }
             Err(fault) => {
                 tracing::warn!("{fault}; the configuration before it still counts");
+                self.config_waits = parsed;
                 false
+            }
+        }
+    }
+
+    /// Pools that are as they were ordered, whatever the file says of them now.
+    fn tell_ordered_pools(&self) {
+        for (spec, place) in self.config.pools() {
+            if self.saved.pools.iter().any(|pool| pool.name == spec.name && pool != spec) {
+                tracing::warn!(
+                    "pool {0}: it is as `drover pool` has it, not as {place} says; \
+                     `drover pool remove {0}` takes what the file says",
+                    spec.name
+                );
             }
         }
     }
@@ -184,7 +248,7 @@ impl Steward {
 
     /// The plan is in force: says what of it is not as was asked.
     fn enter(&mut self, plan: Plan) {
-        let mut troubles = plan.troubles();
+        let mut troubles: Vec<String> = plan.troubles().iter().map(ToString::to_string).collect();
         troubles.extend(self.shortfall(&plan));
         for trouble in troubles.iter().filter(|trouble| !self.said.contains(*trouble)) {
             tracing::warn!("{trouble}");
@@ -260,7 +324,7 @@ impl Steward {
             counters: counters_of_vm(kernel),
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.resolved.why.clone(),
-            troubles: planned.resolved.troubles.iter().chain(&planned.refusal).cloned().collect(),
+            troubles: planned.troubles().map(|trouble| trouble.text).collect(),
         }
     }
 
@@ -342,13 +406,29 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
     let mut layers = cgroup.to_vec();
     layers.extend(config.layers(&vm.name));
     layers.extend(libvirt.cloned());
-    layers.extend(
-        saved
-            .vms
-            .get(&vm.name)
-            .map(|asked| Layer { origin: VM_ORIGIN.to_owned(), asked: asked.clone() }),
-    );
+    layers.extend(ordered(saved, &vm.name));
     layers
+}
+
+/// What was ordered for a VM.
+fn ordered(saved: &Saved, name: &str) -> Option<Layer> {
+    let asked = saved.vms.get(name)?.clone();
+    Some(Layer { origin: VM_ORIGIN.to_owned(), asked })
+}
+
+/// Of whom an order changes what can be impossible: a VM's reservation, limit or pool, or a pool.
+fn whose_bounds(order: &Request) -> Option<String> {
+    match order {
+        Request::SetVm { name, set, reset } => {
+            let bounds = [Key::Reservation, Key::Limit, Key::Pool];
+            let changes = |key: &Key| reset.contains(key) || set.text(*key).is_some();
+            bounds.iter().any(changes).then(|| format!("VM {name}"))
+        }
+        Request::AddPool { name, .. } | Request::SetPool { name, .. } => {
+            Some(format!("pool {name}"))
+        }
+        Request::RemovePool { .. } | Request::ListVms | Request::ListPools | Request::Break => None,
+    }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]

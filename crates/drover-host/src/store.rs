@@ -30,6 +30,30 @@ pub struct Saved {
     pub vms: BTreeMap<String, Asked>,
 }
 
+impl Saved {
+    /// Pools that were ordered into pools which are neither configured nor ordered any more are the host's
+    /// now. Returns a line for each.
+    pub fn adopt_orphans<'a>(
+        &mut self,
+        configured: impl Iterator<Item = &'a PoolSpec>,
+    ) -> Vec<String> {
+        let mut known: Vec<String> = configured.map(|spec| spec.name.clone()).collect();
+        known.extend(self.pools.iter().map(|pool| pool.name.clone()));
+        let mut told = Vec::new();
+        for pool in &mut self.pools {
+            let Some(parent) = pool.parent.take_if(|parent| !known.contains(parent)) else {
+                continue;
+            };
+            told.push(format!(
+                "pool {0}: pool {parent:?}, which it was ordered into, is not there any more; it is the \
+                 host's until `drover pool set {0} --parent NAME`",
+                pool.name
+            ));
+        }
+        told
+    }
+}
+
 impl Default for Saved {
     fn default() -> Self {
         Self { version: VERSION, pools: Vec::new(), vms: BTreeMap::new() }

@@ -90,8 +90,8 @@ fn limit_mcpu(dir: &Path) -> Option<u32> {
         .filter(|entry| is_vcpu(&entry.file_name().to_string_lossy()))
         .map(|entry| entry.path().join("cpu.max"))
         .collect();
-    let of_vcpus: Option<u32> = vcpus.iter().map(|file| quota_mcpu(file)).sum();
-    let of_vcpus = of_vcpus.filter(|_| !vcpus.is_empty());
+    let of_vcpus: Option<u64> = vcpus.iter().map(|file| quota_mcpu(file).map(u64::from)).sum();
+    let of_vcpus = of_vcpus.filter(|_| !vcpus.is_empty()).and_then(|mcpu| mcpu.try_into().ok());
     own.into_iter().chain(of_vcpus).min()
 }
 

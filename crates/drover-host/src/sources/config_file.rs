@@ -56,6 +56,11 @@ impl ConfigFile {
         self.look_at(SystemTime::now())
     }
 
+    /// What it says now is new again: it did not fit what else was asked, and may now.
+    pub fn offer_again(&mut self) {
+        (self.settled, self.stamp) = (String::new(), None);
+    }
+
     fn look_at(&mut self, now: SystemTime) -> Option<Result<Config, String>> {
         let stamp = stamp(&self.path).filter(|stamp| is_old(stamp, now));
         if stamp.is_some() && stamp == self.stamp {
@@ -86,6 +91,11 @@ impl ConfigFile {
             return None;
         }
         self.settled = text;
+        // A full disk cuts off what is written in place: that is no wish.
+        if self.settled.is_empty() && self.path.exists() {
+            let path = self.path.display();
+            return Some(Err(format!("{path} has become empty; remove it to configure nothing")));
+        }
         Some(parse(&self.settled, &self.path))
     }
 }

@@ -142,7 +142,10 @@ impl Host {
 
     fn configure(&mut self, text: &str) {
         fs::write(self.dir.path().join("drover.toml"), text).unwrap();
-        (0..3).for_each(|_| self.steward.look(&self.kernel, 4000, self.now));
+        for _ in 0..3 {
+            self.now += CONFIG_INTERVAL;
+            self.steward.look(&self.kernel, 4000, self.now);
+        }
     }
 }
 
@@ -194,6 +197,96 @@ fn a_refused_order_changes_nothing_anywhere() {
     assert!(reason.contains("drover vm list"), "{reason}");
 }
 
+/// Once it stood by its text: each order that changed a number in it was refused with the others' trouble.
+#[test]
+fn who_was_refused_before_does_not_stand_in_the_way_of_others() {
+    let rule = format!("[[vm]]\nname = \"{}\"\nreservation = \"200%\"\n", name(2));
+    let mut host = Host::new(2, "");
+    host.set(1, &[(Key::Reservation, "250%")]).unwrap();
+    host.configure(&rule);
+    let told = host.statuses()[1].troubles.clone();
+    assert!(told[0].contains("this host has 150% left"), "{told:?}");
+    host.set(1, &[(Key::Reservation, "220%")]).unwrap();
+    host.set(2, &[(Key::Shares, "high")]).unwrap();
+    let reason = host.set(2, &[(Key::Reservation, "190%")]).unwrap_err();
+    assert!(reason.contains("190% cannot be reserved: this host has 180% left"), "{reason}");
+    host.set(2, &[(Key::Reservation, "180%")]).unwrap();
+    let reason = host.set(1, &[(Key::Reservation, "230%")]).unwrap_err();
+    assert!(reason.contains(&format!("VM {}: 230% cannot", name(1))), "{reason}");
+}
+
+#[test]
+fn what_a_vm_that_does_not_run_could_never_have_is_refused_too() {
+    let mut host = Host::new(1, POOLS);
+    host.set(1, &[(Key::Limit, "50%")]).unwrap();
+    host.kernel.live.borrow_mut().clear();
+    for (asked, said) in [("60%", "more than its limit of 50%"), ("9000%", "more than its limit")] {
+        let reason = host.set(1, &[(Key::Reservation, asked)]).unwrap_err();
+        assert!(reason.contains(said), "{reason}");
+    }
+    let much = &[(Key::Limit, "none"), (Key::Reservation, "301%")];
+    assert!(host.set(1, much).unwrap_err().contains("this host has 300% left of 400%"));
+    host.set(1, &[(Key::Limit, "none"), (Key::Reservation, "300%")]).unwrap();
+}
+
+#[test]
+fn a_saved_pool_whose_parent_is_gone_does_not_keep_the_daemon_from_starting() {
+    let mut host = Host::new(1, POOLS);
+    host.add_pool("web", 0).unwrap();
+    let inside =
+        |parent: &str| PoolChange { parent: Some(parent.to_owned()), ..Default::default() };
+    let set = |change| Request::SetPool { name: "web".to_owned(), change };
+    host.ask(set(inside("prod"))).unwrap();
+    fs::write(host.dir.path().join("drover.toml"), "").unwrap();
+    let host = host.restarted();
+    assert_eq!(host.kernel.pools.borrow().len(), 1);
+    assert_eq!(host.kernel.pools.borrow()[&1].parent, PoolId::ROOT);
+}
+
+#[test]
+fn a_configuration_that_did_not_fit_is_taken_when_an_order_makes_it_fit() {
+    let mut host = Host::new(1, POOLS);
+    host.add_pool("web", 0).unwrap();
+    let into = |parent: &str| {
+        let change = PoolChange { parent: Some(parent.to_owned()), ..Default::default() };
+        Request::SetPool { name: "web".to_owned(), change }
+    };
+    host.ask(into("prod")).unwrap();
+    let without_prod = "[[vm]]\nname = \"vm-*\"\nshares = \"low\"\n";
+    host.configure(without_prod);
+    assert_eq!(host.kernel.vm(1).shares, Some(4000), "the one before it counts");
+    host.ask(into("host")).unwrap();
+    host.configure(without_prod);
+    assert_eq!(host.kernel.vm(1).shares, Some(1000));
+    assert_eq!(host.kernel.pools.borrow().len(), 1);
+}
+
+#[test]
+fn a_file_that_becomes_empty_is_no_wish_and_orders_do_not_make_it_settle() {
+    let mut host = Host::new(1, POOLS);
+    host.configure("");
+    assert_eq!(host.kernel.vm(1).shares, Some(4000));
+    fs::write(host.dir.path().join("drover.toml"), "# half of a file\n").unwrap();
+    for _ in 0..9 {
+        host.set(1, &[(Key::Limit, "50%")]).unwrap();
+        host.steward.look(&host.kernel, 4000, host.now);
+    }
+    assert_eq!(host.kernel.vm(1).shares, Some(4000));
+    host.configure("# a whole one\n");
+    assert_eq!(host.kernel.vm(1).shares, None);
+}
+
+#[test]
+fn all_pools_may_be_renamed_at_once() {
+    let pools = |letter: char| -> String {
+        (0..600).map(|i| format!("[[pool]]\nname = \"{letter}{i}\"\n")).collect()
+    };
+    let mut host = Host::new(1, &pools('a'));
+    host.configure(&pools('b'));
+    assert_eq!(host.kernel.pools.borrow().len(), 600);
+    host.set(1, &[(Key::Pool, "b599")]).unwrap();
+}
+
 #[test]
 fn an_order_the_kernel_or_the_disk_does_not_take_is_taken_back() {
     let mut host = Host::new(2, "");
@@ -212,6 +305,7 @@ fn pools_come_change_and_go_when_they_are_empty() {
     let mut host = Host::new(1, POOLS);
     assert!(host.add_pool("prod", 0).unwrap_err().contains("drover pool set prod"));
     assert!(host.add_pool("host", 0).unwrap_err().contains("no pool"));
+    assert!(host.add_pool("default", 0).unwrap_err().contains("no order"));
     assert!(host.add_pool("much", 4000).unwrap_err().contains("this host has 300% left"));
     host.add_pool("web", 0).unwrap();
     let inside =
@@ -244,7 +338,7 @@ fn the_configuration_is_followed_and_a_bad_one_is_not() {
     assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Some(4000), 1));
     host.set(1, &[(Key::Shares, "7"), (Key::Pool, "prod")]).unwrap();
     assert_eq!(host.kernel.vm(1).shares, Some(7), "the order has the last word");
-    host.configure("");
+    host.configure("# nothing\n");
     assert_eq!((host.kernel.vm(1).pool, host.kernel.pools.borrow().len()), (PoolId::ROOT, 0));
     let status = host.statuses().remove(0);
     assert!(
@@ -259,7 +353,7 @@ fn a_pool_of_an_order_needs_its_parent_to_stay_configured() {
     host.add_pool("web", 0).unwrap();
     let change = PoolChange { parent: Some("prod".to_owned()), ..Default::default() };
     host.ask(Request::SetPool { name: "web".to_owned(), change }).unwrap();
-    host.configure("");
+    host.configure("# nothing\n");
     assert_eq!(host.kernel.pools.borrow().len(), 2, "the configuration before it still counts");
 }
 

@@ -13,8 +13,7 @@ pub struct Daemon {
     pub socket: PathBuf,
 }
 
-/// The word for a value that is for other sources to say again.
-pub const DEFAULT: &str = "default";
+pub use drover_core::asked::DEFAULT;
 
 /// Whether a text is one of a VM's values, or [`DEFAULT`].
 pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {
