@@ -126,7 +126,7 @@ CHECKED_APART bool pick_stay(THE_DROVER, u32 pcpu, u32 home, u32 slot)
 }
 
 /* A thread of the pCPU's own queue that has waited beyond the bound. */
-static __always_inline bool pick_overdue(struct drover *d, u32 pcpu)
+CHECKED_APART bool pick_overdue(THE_DROVER, u32 pcpu)
 {
 	struct pcpu *here = pcpu_at(d, pcpu);
 	u32 nr_pinned = here->nr_pinned;
@@ -350,6 +350,50 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 }
 
 /*
+ * The virtual time that all have reached who wait in pCPUs' own queues, or run. One that is just
+ * being switched is in neither: what the look before found counts, too.
+ */
+CHECKED_APART int pick_follow_confined(THE_DROVER)
+{
+	s64 nobody_ns = (s64)(~0ULL >> 1);
+	s64 ahead_ns = nobody_ns;
+	u64 reached_ns, before_ns;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		u32 slot = pcpu_at(d, i)->running_slot;
+		u64 first_ns;
+
+		if (pcpu_at(d, i)->nr_pinned &&
+		    ground_first_order(d, ground_pcpu_queue(d, i), &first_ns))
+			ahead_ns = least_signed(ahead_ns, (s64)(first_ns - d->vtime_now_ns));
+		if (slot < DROVER_MAX_VMS && slot != DROVER_HOST_SLOT)
+			ahead_ns = least_signed(ahead_ns,
+						(s64)(vm_at(d, slot)->vtime_ns - d->vtime_now_ns));
+	}
+	if (ahead_ns == nobody_ns)
+		return 0;
+	reached_ns = d->vtime_now_ns + (u64)ahead_ns;
+	before_ns = d->confined_reached_ns;
+	d->confined_reached_ns = reached_ns;
+	share_clock_follow(d, (s64)(before_ns - reached_ns) < 0 ? before_ns : reached_ns);
+	return 0;
+}
+
+/*
+ * A confined thread was taken. Where all who wait are confined, nobody else moves the clock; once
+ * in a slice is enough.
+ */
+static __always_inline void pick_move_clock(struct drover *d, u64 now_ns)
+{
+	u64 moved_ns = d->confined_moved_ns;
+
+	if (now_ns - moved_ns >= d->params.slice_ns &&
+	    __sync_val_compare_and_swap(&d->confined_moved_ns, moved_ns, now_ns) == moved_ns)
+		pick_follow_confined(d);
+}
+
+/*
  * The first of the own queue of `from`. Where others wait, of any cell, the pCPU may have been
  * woken for one of these.
  */
@@ -357,6 +401,7 @@ static __always_inline bool pick_confined(struct drover *d, u32 pcpu, u32 from)
 {
 	if (!ground_take_first(d, ground_pcpu_queue(d, from)))
 		return false;
+	pick_move_clock(d, pcpu_at(d, pcpu)->asked_ns);
 	if (pcpu_at(d, pcpu)->rests && d->nr_waiting > d->nr_confined_waiting)
 		pick_pass_on(d, pcpu);
 	return true;
@@ -413,19 +458,23 @@ static __always_inline void pick_pass_on_beside_held(struct drover *d, u32 pcpu)
 /* Threads left in the queues of pCPUs that went offline: whoever can, takes them. */
 CHECKED_APART bool pick_orphan(THE_DROVER)
 {
+	bool taken = false;
 	bool left = false;
 	u32 i;
 
+	/* Before looking: a pCPU that goes meanwhile says so again. */
+	__sync_lock_test_and_set(&d->orphans, 0);
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (pcpu_at(d, i)->online || !pcpu_at(d, i)->nr_pinned)
 			continue;
-		if (ground_take_first(d, ground_pcpu_queue(d, i)))
-			return true;
 		left = true;
+		taken = ground_take_first(d, ground_pcpu_queue(d, i));
+		if (taken)
+			break;
 	}
-	if (!left)
-		d->orphans = 0;
-	return false;
+	if (left)
+		d->orphans = 1;
+	return taken;
 }
 
 /*

@@ -11,7 +11,8 @@
  * several servers; seed 000, 2.1, calls the same quantity "the ratio of the
  * consumed CPU resources to the entitlement".
  *
- * `vtime_now_ns` is the virtual time of the least served VM that waits. Two
+ * `vtime_now_ns` is the virtual time of the least served VM that waits; where only confined
+ * threads do, of whoever waits or runs, looked at once in a slice (pick.h). Two
  * rules tie VMs to it:
  *  - a VM that wakes from sleep as a whole may not be further behind it than its
  *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;

@@ -380,6 +380,8 @@ struct drover {
 	u32 round; /* counts rounds, round.h */
 	u32 round_slot; /* the VM wider than a cell begun in it last */
 	u64 round_end_ns;
+	u64 confined_moved_ns; /* when the clock last followed confined threads, pick.h */
+	u64 confined_reached_ns; /* and what virtual time they had all reached */
 	u64 reference_level; /* entitle.h */
 	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
 	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */

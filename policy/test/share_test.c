@@ -355,6 +355,26 @@ static void who_reads_while_threads_begin_and_end_sees_no_time_that_never_was(vo
 	CHECK_EQ(share_uncharged_ns(&vm, BOOT_NS - MS), 0);
 }
 
+/* All VMs keep off one pCPU, as where the host has one for itself: the clock of the cell stands. */
+static void who_comes_late_among_confined_vms_has_no_more_than_its_part(void)
+{
+	u64 before_ns;
+
+	g = fake_ground(3, 1);
+	for (u32 tgid = 1; tgid <= 3; tgid++) {
+		kernel_busy_vm(g, tgid, 2, 0);
+		for (u32 i = 0; i < FAKE_TASKS; i++)
+			if (g->task[i].state != TASK_NONE && g->task[i].tgid == tgid)
+				kernel_set_affinity(g, &g->task[i], 3);
+		kernel_run(g, tgid == 2 ? 20 * SECOND : 0);
+	}
+	before_ns = kernel_cpu_time_ns(g, 3);
+	kernel_run(g, 3 * SECOND);
+	CHECK_NEAR((double)(kernel_cpu_time_ns(g, 3) - before_ns) / (double)SECOND, 2.0, 0.2);
+	/* Nor would the host's own tasks, which are as old as the clock. */
+	CHECK(kernel_vm(g, 1)->vtime_ns - g->d.vtime_now_ns < 100 * MS);
+}
+
 int main(void)
 {
 	RUN(at_1000_shares_virtual_time_is_cpu_time);
@@ -381,5 +401,6 @@ int main(void)
 	RUN(a_vm_that_sleeps_in_part_gets_its_share);
 	RUN(pinned_vms_share_their_pcpu);
 	RUN(who_reads_while_threads_begin_and_end_sees_no_time_that_never_was);
+	RUN(who_comes_late_among_confined_vms_has_no_more_than_its_part);
 	return check_done();
 }
