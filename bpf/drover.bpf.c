@@ -204,6 +204,9 @@ void BPF_PROG(drover_update_idle, s32 cpu, bool idle)
 {
 	if (idle)
 		drover_idle(&drover, cpu);
+	else
+		/* A real-time task may have taken it: then nobody of ours begins there. */
+		drover_note_rest(&drover, pcpu_at(&drover, cpu), 0);
 }
 
 SEC("struct_ops/drover_cpu_online")
@@ -314,6 +317,17 @@ static s32 create_queues(void)
 	return err;
 }
 
+/* Since the loader looked some may have come or gone; from now on the kernel tells. */
+static void note_online(void)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 cpu;
+
+	bpf_for(cpu, 0, drover.params.nr_pcpus)
+		pcpu_at(&drover, cpu)->online = bpf_cpumask_test_cpu(cpu, online);
+	scx_bpf_put_cpumask(online);
+}
+
 SEC("struct_ops.s/drover_init")
 s32 BPF_PROG(drover_init)
 {
@@ -321,6 +335,7 @@ s32 BPF_PROG(drover_init)
 
 	if (err)
 		return err;
+	note_online();
 	drover_start(&drover);
 	return begin_timers();
 }
@@ -341,16 +356,26 @@ int drover_order(struct vm_order *order)
 {
 	struct vm *vm = vm_at(&drover, order->slot);
 
-	if (order->slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != order->vm_id)
-		return -3; /* ESRCH */
-	vm->shares_asked = order->shares;
-	vm->reservation_mcpu = order->reservation_mcpu;
-	vm->limit_mcpu = order->limit_mcpu;
-	vm->pool = order->pool;
-	cosched_set_mode(&drover, order->slot, order->cosched_mode);
-	vm_settle(&drover, order->slot);
-	begin_to_look();
-	return 0;
+	int err = -3; /* ESRCH */
+	u32 tgid;
+
+	/* Held, it can go, but its slot is nobody else's before it has what was ordered. */
+	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
+		return err;
+	tgid = vm->tgid;
+	if (vm->id == order->vm_id) {
+		vm->shares_asked = order->shares;
+		vm->reservation_mcpu = order->reservation_mcpu;
+		vm->limit_mcpu = order->limit_mcpu;
+		vm->pool = order->pool;
+		cosched_set_mode(&drover, order->slot, order->cosched_mode);
+		vm_settle(&drover, order->slot);
+		begin_to_look();
+		err = 0;
+	}
+	if (vm_release(&drover, vm))
+		free_slot(order->slot, tgid);
+	return err;
 }
 
 SEC("syscall")

@@ -95,8 +95,10 @@ static u32 make_vm(struct drover *d, u32 tgid)
 		return DROVER_HOST_SLOT;
 	vm_begin(d, slot, tgid);
 	__sync_fetch_and_add(&vm_at(d, slot)->nr_threads, 1);
-	if (!bpf_map_update_elem(&vm_slots, &tgid, &slot, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&vm_slots, &tgid, &slot, BPF_NOEXIST)) {
+		vm_tell_found(d);
 		return slot;
+	}
 	/* A sibling was quicker. */
 	vm_release(d, vm_at(d, slot));
 	bpf_map_push_elem(&free_slots, &slot, BPF_ANY);

@@ -39,6 +39,8 @@ static __always_inline void drover_woken(struct drover *d, struct thread *t)
 	entitle_note_wake(d, t->slot);
 	wake_forget_old_claims(d, t);
 	waiting_begin(d, t);
+	/* Now that it counts: a look that came before would not come again. */
+	entitle_note_change(d, t->slot);
 }
 
 /* May a waking thread begin at once where a pCPU is idle? */
@@ -142,7 +144,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	share_end(vm, t);
 	wait_bound_stops(d, t, pcpu_at(d, at), ready, now_ns);
 	if (!ready)
-		entitle_note_sleep(d, t->slot);
+		entitle_note_change(d, t->slot);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
@@ -155,7 +157,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 {
 	waiting_end(d, t, ground_now_ns(d));
-	entitle_note_sleep(d, t->slot);
+	entitle_note_change(d, t->slot);
 }
 
 /*
@@ -182,6 +184,10 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	}
 	/* Put out, it would be next here, or, where nobody is, stand beside a pCPU that rests. */
 	if (t && ground_is_leaving(d, task)) {
+		/* Leaving takes seconds where much memory goes: who may run nowhere else has its
+		 * turn. */
+		if (pick_overdue(d, at))
+			return;
 		ground_set_slice(d, task, d->params.slice_ns);
 		return;
 	}
@@ -285,7 +291,7 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 	}
 	for_each_index(i, 0, d->slots_in_use) {
 		if (vm_at(d, i)->state == VM_LIVE)
-			share_set(vm_at(d, i), vm_at(d, i)->shares);
+			entitle_unweigh(d, i);
 	}
 	__sync_lock_test_and_set(&d->looking, 0);
 	/* An order may have come since: then it did not see that nobody looks. */

@@ -146,17 +146,17 @@ static __always_inline void entitle_stir(struct drover *d, u32 slot)
 static __always_inline void entitle_note_wake(struct drover *d, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 awake = share_nr_awake(vm);
+	u32 awake;
 
 	if (!d->nr_bound)
 		return;
+	awake = share_nr_awake(vm);
 	if (awake < vm->least_awake)
 		vm->least_awake = awake;
-	entitle_stir(d, slot);
 }
 
-/* A thread of the VM is ready no longer. */
-static __always_inline void entitle_note_sleep(struct drover *d, u32 slot)
+/* A thread of the VM has become ready, or is no longer. */
+static __always_inline void entitle_note_change(struct drover *d, u32 slot)
 {
 	if (d->nr_bound)
 		entitle_stir(d, slot);
@@ -479,6 +479,21 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	promised = slot == DROVER_HOST_SLOT ? 0 : most_of(kept, entitle_as_promised_ucpu(vm));
 	mcpu = promised * 1000 / ENTITLE_PCPU_UCPU;
 	reserve_promise(d, slot, (u32)(vm->reservation_mcpu ? most_of(mcpu, 1) : mcpu));
+	/* It has just gone: nobody else would take that back. */
+	if (*(volatile u32 *)&vm->state != VM_LIVE)
+		reserve_promise(d, slot, 0);
+	return 0;
+}
+
+/* Nobody is bound by more than shares any more: it has these, and what looks promised it ends. */
+CHECKED_APART int entitle_unweigh(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	share_set(vm, vm->shares);
+	reserve_promise(d, slot, 0);
+	/* By shares it may stand earlier than by what it was owed. */
+	waiting_settle_cells(d, slot);
 	return 0;
 }
 

@@ -163,7 +163,7 @@ CHECKED_APART u32 limit_rouse(THE_DROVER, u32 threads)
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (!threads)
 			break;
-		if (!pcpu_at(d, i)->online || pcpu_at(d, i)->running_slot < DROVER_MAX_VMS)
+		if (!pcpu_at(d, i)->online || !pcpu_at(d, i)->rests)
 			continue;
 		ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
 		threads--;

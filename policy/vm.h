@@ -48,17 +48,29 @@ static __always_inline void vm_settle_host(struct drover *d)
 	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
 }
 
-/* The shares in force: those asked for, or the default for its size. */
+/* What was asked for, or the default for its size, within what share_set gives. */
+static __always_inline u32 vm_shares_due(struct vm *vm)
+{
+	u32 vcpus = *(volatile u32 *)&vm->nr_vcpus ?: 1;
+	u32 shares = *(volatile u32 *)&vm->shares_asked ?: vcpus * DROVER_SHARES_PER_VCPU;
+
+	return (u32)least_of(shares, DROVER_SHARES_MAX);
+}
+
+/* The shares in force are those. */
 static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 {
-	u32 vcpus = vm->nr_vcpus ?: 1;
-	u32 shares = vm->shares_asked ?: vcpus * DROVER_SHARES_PER_VCPU;
-	u32 before = vm_set_shares(d, vm, shares);
+	u32 try;
 
-	/* No more than share_set gives: the sum must come out even when the VM goes. */
-	if (shares > DROVER_SHARES_MAX)
-		shares = DROVER_SHARES_MAX;
-	__sync_fetch_and_add(&d->vm_shares, shares - before);
+	/* Two vCPUs that come at once, or an order: who was overtaken puts it right. */
+	for_each_index(try, 0, 4) {
+		u32 shares = vm_shares_due(vm);
+		u32 before = vm_set_shares(d, vm, shares);
+
+		__sync_fetch_and_add(&d->vm_shares, shares - before);
+		if (vm_shares_due(vm) == shares)
+			break;
+	}
 	vm_settle_host(d);
 	d->owed_anew = 1;
 }
@@ -105,6 +117,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->limit_mcpu = 0;
 	vm->pool = 0;
 	vm->cosched_mode = COSCHED_AUTO;
+	vm_bind(d, vm, false);
 	reserve_set(d, vm, 0);
 	limit_forget(d, vm);
 	limit_begin_anew(limit_of_vm(d, slot));
@@ -150,6 +163,11 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 		vm_settle_shares(d, vm);
 	vm->state = VM_LIVE;
 	raise_to(&d->slots_in_use, slot + 1);
+}
+
+/* Whoever looks for a VM finds it from now on: threads are told to look. */
+static __always_inline void vm_tell_found(struct drover *d)
+{
 	__sync_fetch_and_add(&d->vms_found, 1);
 }
 

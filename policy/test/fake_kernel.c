@@ -34,6 +34,7 @@ static u32 make_vm(struct ground *g, u32 tgid)
 	g->slot_of[tgid] = slot;
 	vm_begin(&g->d, slot, tgid);
 	vm_at(&g->d, slot)->nr_threads++;
+	vm_tell_found(&g->d);
 	return slot;
 }
 

@@ -335,6 +335,20 @@ static void what_can_all_be_used_is_as_good_as_promised(void)
 	CHECK_EQ(g->d.nr_reserved, 0);
 }
 
+static void what_looks_promised_ends_with_the_last_setting(void)
+{
+	a_host(4);
+	busy(0, 1000, 1);
+	busy(a_pool(0, 1000, 0, 0), 1000, 4);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(g->d.nr_reserved, 1);
+	kernel_vm(g, 2)->pool = 0;
+	kernel_settle_vm(g, 2);
+	kernel_run(g, 50 * MS);
+	CHECK(!g->d.looking);
+	CHECK_EQ(g->d.nr_reserved, 0);
+}
+
 /* 98 parts of a hundred of 4 pCPUs, not 4: the other VM has its two. */
 static void of_what_is_nearly_all_no_more_is_promised_than_is_owed(void)
 {
@@ -621,6 +635,7 @@ int main(void)
 	RUN(who_is_owed_more_stands_where_that_puts_it);
 	RUN(one_vcpu_beside_limits_has_what_it_is_owed);
 	RUN(what_can_all_be_used_is_as_good_as_promised);
+	RUN(what_looks_promised_ends_with_the_last_setting);
 	RUN(of_what_is_nearly_all_no_more_is_promised_than_is_owed);
 	RUN(eight_deep);
 	RUN(pools_come_in_the_order_of_the_tree_whatever_their_places);

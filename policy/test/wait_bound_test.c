@@ -418,6 +418,25 @@ static void ordinary_shares_are_not_bent(void)
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 196 * MS, 8 * MS);
 }
 
+/* Where much memory goes, leaving takes seconds. */
+static void beside_one_that_leaves_a_pinned_thread_has_its_turns(void)
+{
+	struct task_struct *pinned;
+
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 1, 0);
+	kernel_run(g, 10 * MS);
+	g->pcpu[0].current->leaving = true;
+	pinned = kernel_thread(g, 2, THREAD_VCPU);
+	pinned->burst_ns = pinned->burst_left_ns = NEVER / 2;
+	kernel_set_affinity(g, pinned, 1);
+	pinned->thread.confined = 1;
+	kernel_wake(g, pinned);
+	kernel_run(g, 5 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) < SECOND + 200 * MS);
+	CHECK(pinned->cpu_time_ns > 20 * MS);
+}
+
 int main(void)
 {
 	RUN(a_millionth_of_the_shares_still_gets_a_turn_a_second);
@@ -445,5 +464,6 @@ int main(void)
 	RUN(a_turn_that_cannot_be_taken_is_dropped);
 	RUN(who_is_far_behind_the_clock_does_not_starve_a_forgiven_vm);
 	RUN(ordinary_shares_are_not_bent);
+	RUN(beside_one_that_leaves_a_pinned_thread_has_its_turns);
 	return check_done();
 }

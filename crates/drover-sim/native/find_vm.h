@@ -45,6 +45,7 @@ static u32 make_vm(struct drover *d, u32 tgid)
 	vm_begin(d, slot, tgid);
 	__sync_fetch_and_add(&vm_at(d, slot)->nr_threads, 1);
 	sim_map_set_slot(d, tgid, slot);
+	vm_tell_found(d);
 	return slot;
 }
 
