@@ -73,6 +73,13 @@ fn a_halved_demand_is_given_away_at_once() {
 }
 
 #[test]
+fn who_comes_late_among_confined_vms_has_its_part() {
+    let scenario = scenario("late-among-confined.toml");
+    let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };
+    all_holds(&scenario, &run(&scenario, &options));
+}
+
+#[test]
 fn modes_use_and_stop_as_figures_6_to_8_have_it() {
     let scenario = scenario("esx-fig6-8-coscheduling.toml");
     let outcome = run(&scenario, &Options::default());
