@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From everything that is asked to what is to be in force: pure, and always of the whole host.
 //!
-//! Reservations are promised in a fixed order: pools from the host downwards, then to the VMs that had
-//! theirs before what they had, then what these want more, then newcomers. Who has a promise keeps it while pCPUs go offline, but then everyone
-//! is given the same part of it; newcomers are measured by the pCPUs that are online.
+//! Reservations are promised in a fixed order: to pools from the host downwards, then to the VMs that had
+//! a promise what they had, then what these want more, then to newcomers. Who has a promise keeps it
+//! while pCPUs go offline, but then everyone is given the same part of it; newcomers are measured by the
+//! pCPUs that are online.
 
 use crate::herd::Vm;
 use drover_core::asked::Key;
@@ -183,14 +184,16 @@ impl PlannedVm {
 
     /// Asks for what it lacks of its reservation, up to so much of it in all.
     fn ask(&mut self, ledger: &mut Ledger, most_mcpu: u32) {
-        let (before_mcpu, asked_mcpu) =
-            (self.promised_mcpu, self.resolved.reservation_mcpu.min(most_mcpu));
-        match ledger.promise(self.resolved.pool, asked_mcpu.saturating_sub(before_mcpu).into()) {
-            Ok(()) => self.promised_mcpu = before_mcpu.max(asked_mcpu),
-            Err(mut refusal) => {
-                // What it has is not free, but its own.
-                refusal.asked_mcpu += u64::from(before_mcpu);
-                refusal.free_mcpu += u64::from(before_mcpu);
+        let (pool, before_mcpu) = (self.resolved.pool, self.promised_mcpu);
+        let asked_mcpu = self.resolved.reservation_mcpu.min(most_mcpu);
+        if asked_mcpu <= before_mcpu {
+            return;
+        }
+        ledger.withdraw(pool, before_mcpu.into());
+        match ledger.promise(pool, asked_mcpu.into()) {
+            Ok(()) => self.promised_mcpu = asked_mcpu,
+            Err(refusal) => {
+                ledger.promise(pool, before_mcpu.into()).expect("it was promised just now");
                 self.refusal = Some(refusal.to_string());
             }
         }
@@ -205,7 +208,8 @@ fn planned(vm: &Vm, resolved: Resolved) -> PlannedVm {
 mod tests {
     use super::*;
     use crate::scheduler::KernelVm;
-    use drover_core::asked::{Asked, Key};
+    use drover_core::asked::Asked;
+    use drover_core::tree::PoolSpec;
 
     const FULL: Capacity = Capacity { online_mcpu: 4000, most_mcpu: 4000 };
     const HALF: Capacity = Capacity { online_mcpu: 2000, most_mcpu: 4000 };
@@ -261,5 +265,20 @@ mod tests {
         assert_eq!(kept(&plan), [1500, 1500, 1000]);
         let refusal = plan.vms[2].refusal.as_ref().unwrap();
         assert!(refusal.contains("150% cannot be reserved: this host has 100% left of 400%"));
+    }
+
+    #[test]
+    fn what_is_left_is_told_without_what_it_has_itself_in_its_pool() {
+        let tree =
+            Tree::of(&[PoolSpec { reservation_mcpu: 2000, ..PoolSpec::named("prod") }]).unwrap();
+        let layers = |_: &Vm| {
+            let mut asked = Asked::default();
+            asked.read(Key::Reservation, "450%").unwrap();
+            asked.read(Key::Pool, "prod").unwrap();
+            vec![Layer { origin: "test".to_owned(), asked }]
+        };
+        let plan = Plan::new(tree, &vms(1), layers, &HashMap::from([(1, 500)]), FULL);
+        assert_eq!(kept(&plan), [500]);
+        assert!(plan.vms[0].refusal.as_ref().unwrap().contains("this host has 200% left of 400%"));
     }
 }

@@ -86,6 +86,18 @@ impl<'a> Ledger<'a> {
         Ok(())
     }
 
+    /// Takes back what was promised to a VM there.
+    pub fn withdraw(&mut self, pool: Option<usize>, promised_mcpu: u64) {
+        let mut less_mcpu = promised_mcpu;
+        let tree = self.tree;
+        for index in tree.path(pool) {
+            let taken = self.own_mcpu[index].max(self.within_mcpu[index]);
+            self.within_mcpu[index] -= less_mcpu;
+            less_mcpu = taken - self.own_mcpu[index].max(self.within_mcpu[index]);
+        }
+        self.total_mcpu -= less_mcpu;
+    }
+
     /// What the host has promised in all, thousandths of a pCPU.
     pub fn total_mcpu(&self) -> u64 {
         self.total_mcpu
@@ -262,12 +274,21 @@ mod tests {
             for pool in 0..tree.pools().len() {
                 let _ = ledger.promise_pool(pool);
             }
+            let pools_within: u64 = ledger.within_mcpu.iter().sum();
             for (pool, mcpu) in promises {
                 let free = pool.map_or(4000 - ledger.total_mcpu(), |pool| ledger.free_mcpu(pool));
                 let fits = ledger.promise(pool, mcpu).is_ok();
                 prop_assert_eq!(fits, mcpu <= free, "what is free is what fits");
                 vms.extend(fits.then_some((pool, mcpu)));
             }
+            // What is taken back leaves nothing, wherever it was.
+            let (before, total_mcpu) = (ledger.clone(), ledger.total_mcpu());
+            for (pool, mcpu) in &vms {
+                ledger.withdraw(*pool, *mcpu);
+                prop_assert!(ledger.total_mcpu() <= total_mcpu);
+            }
+            prop_assert_eq!(ledger.within_mcpu.iter().sum::<u64>(), pools_within);
+            let ledger = before;
             // From the leaves up, without the ledger's own arithmetic.
             let mut within = vec![0u64; tree.pools().len()];
             let mut host = 0;
