@@ -356,8 +356,9 @@ CHECKED_APART int pick_pass_on(THE_DROVER, u32 pcpu)
 CHECKED_APART int pick_follow_confined(THE_DROVER)
 {
 	s64 nobody_ns = (s64)(~0ULL >> 1);
+	u64 clock_ns = d->vtime_now_ns;
+	s64 before_ns = (s64)(d->confined_reached_ns - clock_ns);
 	s64 ahead_ns = nobody_ns;
-	u64 reached_ns, before_ns;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
@@ -366,17 +367,15 @@ CHECKED_APART int pick_follow_confined(THE_DROVER)
 
 		if (pcpu_at(d, i)->nr_pinned &&
 		    ground_first_order(d, ground_pcpu_queue(d, i), &first_ns))
-			ahead_ns = least_signed(ahead_ns, (s64)(first_ns - d->vtime_now_ns));
+			ahead_ns = least_signed(ahead_ns, (s64)(first_ns - clock_ns));
 		if (slot < DROVER_MAX_VMS && slot != DROVER_HOST_SLOT)
-			ahead_ns = least_signed(ahead_ns,
-						(s64)(vm_at(d, slot)->vtime_ns - d->vtime_now_ns));
+			ahead_ns =
+				least_signed(ahead_ns, (s64)(vm_at(d, slot)->vtime_ns - clock_ns));
 	}
 	if (ahead_ns == nobody_ns)
 		return 0;
-	reached_ns = d->vtime_now_ns + (u64)ahead_ns;
-	before_ns = d->confined_reached_ns;
-	d->confined_reached_ns = reached_ns;
-	share_clock_follow(d, (s64)(before_ns - reached_ns) < 0 ? before_ns : reached_ns);
+	d->confined_reached_ns = clock_ns + (u64)ahead_ns;
+	share_clock_follow(d, clock_ns + (u64)least_signed(before_ns, ahead_ns));
 	return 0;
 }
 

@@ -375,6 +375,27 @@ static void who_comes_late_among_confined_vms_has_no_more_than_its_part(void)
 	CHECK(kernel_vm(g, 1)->vtime_ns - g->d.vtime_now_ns < 100 * MS);
 }
 
+/* What no look has found yet is no virtual time that anybody has reached. */
+static void the_clock_does_not_leap_where_it_begins_far_from_zero(void)
+{
+	u64 begins_ns = (1ULL << 63) + MS;
+
+	g = fake_ground(2, 1);
+	g->d.vtime_now_ns = begins_ns;
+	for (u32 tgid = 1; tgid <= 4; tgid++) {
+		struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+		/* Behind it, as who slept is. */
+		kernel_vm(g, tgid)->vtime_ns -= 4 * MS;
+		kernel_set_affinity(g, task, 1);
+		kernel_wake(g, task);
+	}
+	for (u32 ms = 0; ms < 100; ms++) {
+		kernel_run(g, MS);
+		CHECK(g->d.vtime_now_ns - begins_ns <= 100 * MS);
+	}
+}
+
 int main(void)
 {
 	RUN(at_1000_shares_virtual_time_is_cpu_time);
@@ -402,5 +423,6 @@ int main(void)
 	RUN(pinned_vms_share_their_pcpu);
 	RUN(who_reads_while_threads_begin_and_end_sees_no_time_that_never_was);
 	RUN(who_comes_late_among_confined_vms_has_no_more_than_its_part);
+	RUN(the_clock_does_not_leap_where_it_begins_far_from_zero);
 	return check_done();
 }
