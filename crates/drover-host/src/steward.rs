@@ -5,25 +5,23 @@
 //! before is in force again and the order is refused. A change of a source cannot be refused to anybody:
 //! what of it cannot be is said, and everything else is done.
 
+mod statuses;
+
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::force::Force;
 use crate::herd::{Herd, Vm};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
-use crate::orders::{Ground, POOL_ORIGIN, VM_ORIGIN};
+use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
-use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::sources::config_file::ConfigFile;
-use crate::status::{PoolStatus, VcpuStatus, VmStatus};
 use crate::store::{Saved, Store, merged};
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Key;
 use drover_core::config::Config;
-use drover_core::counters::Counters;
 use drover_core::percent;
 use drover_core::resolve::Layer;
-use drover_core::shares::Shares;
 use drover_core::tree::Tree;
 use std::collections::HashSet;
 use std::path::Path;
@@ -279,120 +277,6 @@ impl Steward {
             )
         })
     }
-
-    fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
-        let owed = self.meter.owed(&self.plan, pcpus(self.capacity.online_mcpu)).leaves;
-        let each = self.plan.vms.iter().zip(owed);
-        let all: Vec<KernelVm> = self.herd.vms().iter().map(|vm| vm.kernel).collect();
-        let online = u32::try_from(self.capacity.online_mcpu / 1000).unwrap_or(u32::MAX);
-        each.filter_map(|(planned, owed)| {
-            let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
-            let guarantee = self.delays.of(&self.plan, planned, &all, online);
-            let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
-            status.counters.guaranteed_delay_ms = Some(guarantee.delay_ms);
-            status.guaranteed_delay_why = guarantee.why;
-            Some(status)
-        })
-        .collect()
-    }
-
-    fn vm_status(
-        &self,
-        vm: &Vm,
-        planned: &PlannedVm,
-        owed_pcpus: f64,
-        vcpus: &[KernelVcpu],
-    ) -> VmStatus {
-        let (kernel, rate) = (&vm.kernel, self.meter.rate(planned.id));
-        let pool = planned.resolved.pool.map(|pool| &self.plan.tree.pools()[pool].spec);
-        VmStatus {
-            name: vm.name.clone(),
-            pid: kernel.tgid,
-            vcpus: kernel.nr_vcpus,
-            shares: planned.shares,
-            shares_by_default: planned.resolved.shares == Shares::NORMAL,
-            reservation_mcpu: planned.reservation_mcpu,
-            promised_mcpu: planned.promised_mcpu,
-            limit_mcpu: planned.resolved.limit_mcpu,
-            pool: pool.map(|spec| spec.name.clone()),
-            owed_pcpus: rate.map(|_| owed_pcpus),
-            got_pcpus: rate.map(|rate| rate.got_pcpus),
-            vcpu_cpu_s: seconds(kernel.vcpu_run_ns),
-            helper_cpu_s: seconds(kernel.helper_run_ns),
-            ready_s: seconds(kernel.ready_ns),
-            guaranteed_delay_why: String::new(),
-            counters: counters_of_vm(kernel),
-            vcpu: vcpus.iter().map(vcpu_status).collect(),
-            why: planned.resolved.why.clone(),
-            troubles: planned.troubles().map(|trouble| trouble.text).collect(),
-        }
-    }
-
-    fn pool_statuses(&self) -> Vec<PoolStatus> {
-        let tree = &self.plan.tree;
-        let owed = self.meter.owed(&self.plan, pcpus(self.capacity.online_mcpu)).pools;
-        let mut got = vec![0.0; tree.pools().len()];
-        let mut known = false;
-        for vm in &self.plan.vms {
-            let Some(rate) = self.meter.rate(vm.id) else { continue };
-            known = true;
-            tree.path(vm.resolved.pool).for_each(|pool| got[pool] += rate.got_pcpus);
-        }
-        let status = |index: usize| {
-            let pool = &tree.pools()[index];
-            let inside = self.plan.vms.iter().filter(|vm| vm.resolved.pool == Some(index));
-            PoolStatus {
-                name: pool.spec.name.clone(),
-                parent: pool.spec.parent.clone(),
-                depth: u32::try_from(tree.path(Some(index)).count()).expect("8 at most"),
-                shares: pool.spec.shares.of_pool(),
-                reservation_mcpu: self.plan.pools_mcpu[index],
-                limit_mcpu: pool.spec.limit_mcpu,
-                expandable: pool.spec.expandable,
-                free_mcpu: self.plan.pools_free_mcpu[index],
-                vms: u32::try_from(inside.count()).expect("VMs are counted in 32 bits"),
-                owed_pcpus: known.then_some(owed[index]),
-                got_pcpus: known.then_some(got[index]),
-                origin: self.pool_origin(&pool.spec.name),
-            }
-        };
-        (0..tree.pools().len()).map(status).collect()
-    }
-
-    fn pool_origin(&self, name: &str) -> String {
-        if self.saved.pools.iter().any(|pool| pool.name == name) {
-            return POOL_ORIGIN.to_owned();
-        }
-        let place = self.config.pools().find(|(spec, _)| spec.name == name).map(|(_, place)| place);
-        place.unwrap_or_default()
-    }
-}
-
-fn counters_of_vm(vm: &KernelVm) -> Counters {
-    Counters {
-        progressed_s: seconds(vm.progressed_ns),
-        hazard_s: seconds(vm.hazard_ns),
-        costop_s: seconds(vm.costop_ns),
-        costops: vm.nr_costops,
-        costarts: vm.nr_costarts,
-        limited_s: Some(seconds(vm.limited_ns)),
-        skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
-        longest_ready_ms: Some(seconds(vm.longest_ready_ns) * 1e3),
-        ..Counters::default()
-    }
-}
-
-fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
-    let counters = Counters {
-        progressed_s: seconds(vcpu.progress_ns),
-        hazard_s: seconds(vcpu.hazard_ns),
-        costop_s: seconds(vcpu.costop_ns),
-        costops: vcpu.nr_costops,
-        costarts: vcpu.nr_costarts,
-        skew_max_ms: vcpu.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
-        ..Counters::default()
-    };
-    VcpuStatus { number: vcpu.number, counters }
 }
 
 /// Whether somebody is given less than was promised.
@@ -429,16 +313,6 @@ fn whose_bounds(order: &Request) -> Option<String> {
         }
         Request::RemovePool { .. } | Request::ListVms | Request::ListPools | Request::Break => None,
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a host has far fewer pCPUs")]
-fn pcpus(mcpu: u64) -> f64 {
-    mcpu as f64 / 1e3
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::scheduler::{KernelVcpu, KernelVm};
+use crate::status::VmStatus;
 use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
