@@ -12,7 +12,7 @@
  * consumed CPU resources to the entitlement".
  *
  * `vtime_now_ns` is the virtual time of the least served VM that waits; where only confined
- * threads do, of whoever waits or runs, looked at once in a slice (pick.h). Two
+ * threads do, of whoever waits or runs, looked at once in a slice (pick_confined.h). Two
  * rules tie VMs to it:
  *  - a VM that wakes from sleep as a whole may not be further behind it than its
  *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;

@@ -259,7 +259,7 @@ struct pcpu {
 	u32 preempt_pending; /* a preempting thread is on its way here */
 	u32 nr_pinned;       /* threads waiting in this pCPU's own queue */
 	u32 online;
-	u32 glance; /* which other cell it looks at next, pick.h */
+	u32 glance; /* which other cell it looks at next, pick_vm.h */
 	u32 idle_looked; /* looked once more since it became idle */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
 	u32 rests;       /* has become idle, and nobody ran since */
@@ -268,7 +268,7 @@ struct pcpu {
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
 	u32 chooses;     /* next time without regard to the round, limit_hold.h */
 	u32 nr_refused;  /* in refused */
-	u32 woken_for;   /* 1 + the pCPU in whose queue stands whom it was woken for, pick.h */
+	u32 woken_for;   /* 1 + the pCPU whose queue it is to look at, pick_confined.h */
 	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
@@ -380,8 +380,8 @@ struct drover {
 	u32 round; /* counts rounds, round.h */
 	u32 round_slot; /* the VM wider than a cell begun in it last */
 	u64 round_end_ns;
-	u64 confined_moved_ns; /* when the clock last followed confined threads, pick.h */
-	u64 confined_reached_ns; /* and what virtual time they had all reached */
+	u64 confined_moved_ns; /* when confined threads last moved the clock, pick_confined.h */
+	u64 confined_reached_ns; /* what virtual time they had all reached then */
 	u64 reference_level; /* entitle.h */
 	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
 	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */

@@ -8,7 +8,7 @@
  * a per-CPU kthread, a VM confined to a node) stands in the queue of one pCPU
  * instead, ordered by its VM's virtual time: then whatever is first in a VM's
  * queue may run on whoever asks, and asking never has to search. Idle pCPUs
- * take from the queues of busy ones (pick.h), so confinement costs order, not
+ * take from the queues of busy ones (pick_confined.h), so confinement costs order, not
  * pCPUs.
  *
  * Why a cell is an LLC. A queue per pCPU has no contention but divides time
