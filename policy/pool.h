@@ -6,7 +6,7 @@
  * pool has shares, reservation and limit among its siblings, as a VM has. What
  * a pool is owed is divided among what is in it and wants CPU time; what one
  * child cannot use goes to its siblings first, and only what the whole pool
- * cannot use leaves it. entitle.h computes that; here is the tree itself. The
+ * cannot use leaves it. entitle_level.h computes that; here is the tree itself. The
  * pools are kept in an order in which every pool comes after its parent, so that
  * one pass in that order goes down the tree and one against it goes up.
  *

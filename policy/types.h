@@ -63,7 +63,7 @@ typedef int64_t s64;
 /* VMs, or groups of them, whose limits are due together, and how often that is repeated. */
 #define DROVER_DUE_GROUP_BITS 3
 #define DROVER_DUE_LEVELS 3
-/* VMs in a word of those that slept or woke, entitle.h. */
+/* VMs in a word of those that slept or woke, entitle_want.h. */
 #define DROVER_STIRRED_BITS 64
 /* VMs that a pCPU may pass over in one pick. */
 #define DROVER_REFUSED 16
@@ -115,7 +115,7 @@ struct vm {
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
-	u64 seen_run_ns;   /* what it had received when last looked at, entitle.h */
+	u64 seen_run_ns;   /* what it had received when last looked at, entitle_want.h */
 	u64 seen_at_ns;    /* when that was */
 	s64 short_ns;      /* CPU time it received less than it was owed, lately; under a limit */
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
@@ -211,7 +211,7 @@ struct pool {
 	u32 depth;      /* 1: in the root */
 	u32 in;         /* its parent, or the root if that is none */
 	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
-	/* entitle.h; millionths of a pCPU, and such a share << 20 */
+	/* entitle_level.h; millionths of a pCPU, and such a share << 20 */
 	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
 	u64 floor_ucpu;    /* of that, what is wanted */
 	u64 most_ucpu;     /* what is wanted and may be had */
@@ -415,7 +415,7 @@ struct drover {
 	u64 limit_due_ns[DROVER_DUE_LEVELS][DROVER_MAX_VMS]; /* when to look at each, limit_due.h */
 	u64 limit_pool_due_ns[DROVER_MAX_POOLS];
 	u64 limit_gain_ns[DROVER_MAX_PCPUS]; /* of putting out who runs there, limit_hold.h */
-	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle.h */
+	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
