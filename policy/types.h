@@ -265,7 +265,7 @@ struct pcpu {
 	u32 rests;       /* has become idle, and nobody ran since */
 	u32 round;       /* the last round it chose in, round.h */
 	u32 round_slot;  /* the VM it chose then */
-	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched.h */
+	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched_call.h */
 	u32 chooses;     /* next time without regard to the round, limit_hold.h */
 	u32 nr_refused;  /* in refused */
 	u32 woken_for;   /* 1 + the pCPU whose queue it is to look at, pick_confined.h */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* vCPUs kept together: policy/together.h, round.h, vcpu.h and cosched.h. */
+/* vCPUs kept together: policy/together.h, round.h, vcpu.h and the files of co-scheduling. */
 #include "fake_kernel.h"
 
 static struct ground *g;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a pCPU runs next: policy/pick.h. */
+/* What a pCPU runs next: policy/pick.h, and the files it builds on. */
 #include "fake_kernel.h"
 
 static struct ground *g;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A tree of pools, and what it entitles to: policy/pool.h, policy/entitle.h. */
+/* A tree of pools, and what it entitles to: policy/pool.h and the files of entitlement. */
 #include "fake_kernel.h"
 
 static struct ground *g;
