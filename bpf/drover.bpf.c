@@ -12,7 +12,7 @@
  */
 #include "kernel.h"
 
-#include "../policy/drover.h"
+#include "drover.h"
 
 #include "ground.bpf.h"
 
@@ -301,13 +301,14 @@ static void begin_to_look(void)
 
 static s32 create_queues(void)
 {
-	u32 slot, cell, cpu;
+	u32 slot, domain, cpu;
 	s32 err = 0;
 
 	bpf_for(slot, 0, DROVER_MAX_VMS) {
-		bpf_for(cell, 0, drover.params.nr_cells) {
+		bpf_for(domain, 0, drover.params.nr_domains) {
 			if (!err)
-				err = scx_bpf_create_dsq(ground_vm_queue(&drover, slot, cell), -1);
+				err = scx_bpf_create_dsq(ground_vm_queue(&drover, slot, domain),
+							 -1);
 		}
 	}
 	bpf_for(cpu, 0, drover.params.nr_pcpus) {

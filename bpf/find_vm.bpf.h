@@ -11,7 +11,7 @@
 #ifndef DROVER_FIND_VM_BPF_H
 #define DROVER_FIND_VM_BPF_H
 
-#include "../policy/vm.h"
+#include "account/vm.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

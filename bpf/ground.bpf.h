@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel as a ground: policy/ground.h over sched_ext. No policy here.
+ * The kernel as a ground: policy/base/ground.h over sched_ext. No policy here.
  */
 #ifndef DROVER_GROUND_BPF_H
 #define DROVER_GROUND_BPF_H
 
-#include "../policy/ground.h"
+#include "base/ground.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader sets the number of cells */
+	__uint(max_entries, 1); /* the loader sets the number of domains */
 	__type(key, u32);
-	__type(value, struct cell);
-} cells SEC(".maps");
+	__type(value, struct domain);
+} domains SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -161,9 +161,9 @@ static void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, 
 	insert(task, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu, slice_ns, flags);
 }
 
-static u64 ground_vm_queue(struct drover *d, u32 slot, u32 cell)
+static u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 {
-	return (u64)slot * DROVER_MAX_CELLS + cell;
+	return (u64)slot * DROVER_MAX_DOMAINS + domain;
 }
 
 static u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
@@ -336,19 +336,19 @@ static void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 		timer_start(alarm, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
 }
 
-static struct cell *ground_cell(struct drover *d, u32 cell)
+static struct domain *ground_domain(struct drover *d, u32 domain)
 {
-	return bpf_map_lookup_elem(&cells, &cell);
+	return bpf_map_lookup_elem(&domains, &domain);
 }
 
-static void ground_lock_cell(struct cell *cell)
+static void ground_lock_domain(struct domain *domain)
 {
-	bpf_spin_lock(&cell->lock);
+	bpf_spin_lock(&domain->lock);
 }
 
-static void ground_unlock_cell(struct cell *cell)
+static void ground_unlock_domain(struct domain *domain)
 {
-	bpf_spin_unlock(&cell->lock);
+	bpf_spin_unlock(&domain->lock);
 }
 
 #endif

@@ -6,10 +6,10 @@
 #ifndef DROVER_POLICY_H
 #define DROVER_POLICY_H
 
-#include "pick.h"
-#include "vm.h"
-#include "wait_bound.h"
-#include "wake.h"
+#include "pick/pick.h"
+#include "account/vm.h"
+#include "guarantee/wait_bound.h"
+#include "place/wake.h"
 
 /* The pCPU rests from now on, or rests no more. */
 static __always_inline void drover_note_rest(struct drover *d, struct pcpu *pcpu, u32 rests)
@@ -18,7 +18,7 @@ static __always_inline void drover_note_rest(struct drover *d, struct pcpu *pcpu
 		__sync_fetch_and_add(&d->nr_resting, rests ? 1 : ~0U);
 }
 
-/* The scheduler starts; params and every pcpu's cell and online are set. */
+/* The scheduler starts; params and every pcpu's domain and online are set. */
 static __always_inline void drover_start(struct drover *d)
 {
 	u32 i;
@@ -228,10 +228,10 @@ static __always_inline void drover_idle(struct drover *d, u32 at)
 	if (!pcpu->online)
 		return;
 	drover_note_rest(d, pcpu, 1);
-	for_each_index(i, 0, d->params.nr_cells) {
-		struct cell *cell = ground_cell(d, i);
+	for_each_index(i, 0, d->params.nr_domains) {
+		struct domain *domain = ground_domain(d, i);
 
-		if (cell && tournament_best(d, &cell->by_share) != TOURNAMENT_NOBODY)
+		if (domain && tournament_best(d, &domain->by_share) != TOURNAMENT_NOBODY)
 			somebody = true;
 	}
 	/* Confined threads may not be allowed here: look once, not for ever. */

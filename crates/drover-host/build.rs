@@ -8,5 +8,6 @@ fn main() {
     for room in ["bpf", "policy"] {
         println!("cargo:rerun-if-changed={}", root.join(room).display());
     }
-    drover_build::bpf_skeleton(&root.join("bpf/drover.bpf.c"), "drover.skel.rs");
+    let policy = root.join("policy");
+    drover_build::bpf_skeleton(&root.join("bpf/drover.bpf.c"), &[&policy], "drover.skel.rs");
 }

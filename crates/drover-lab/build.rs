@@ -5,5 +5,5 @@ use std::path::Path;
 
 fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/injection.bpf.c");
-    drover_build::bpf_skeleton(&source, "injection.skel.rs");
+    drover_build::bpf_skeleton(&source, &[], "injection.skel.rs");
 }

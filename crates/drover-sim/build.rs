@@ -10,7 +10,12 @@ fn main() {
         println!("cargo:rerun-if-changed={}", here.join(room).display());
     }
     let mut build = cc::Build::new();
-    build.file(here.join("native/policy.c")).std("gnu11").warnings(true).extra_warnings(true);
+    build
+        .file(here.join("native/policy.c"))
+        .include(here.join("../../policy"))
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true);
     // As in the kernel: signed arithmetic wraps, types are not aliased by guesswork.
     build.flag("-fno-strict-aliasing").flag("-Wshadow").flag("-Wvla");
     if env::var("PROFILE").unwrap() == "debug" {

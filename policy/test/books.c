@@ -5,17 +5,17 @@
 	for (struct task_struct *task = (g)->task; task < (g)->task + FAKE_TASKS; task++) \
 		if (task->state != TASK_NONE)
 
-static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best, u64 *due)
+static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 *due)
 {
-	u64 leaf = tournament_leaf(&g->cell[cell].by_share, slot);
-	u64 due_leaf = tournament_leaf(&g->cell[cell].by_reserve, slot);
+	u64 leaf = tournament_leaf(&g->domain[domain].by_share, slot);
+	u64 due_leaf = tournament_leaf(&g->domain[domain].by_reserve, slot);
 	bool reserved = vm_at(&g->d, slot)->reserve_inverse != 0;
 	u32 nr_queued = 0;
 	bool stands;
 
 	for_each_task(g, task) nr_queued +=
-		task->thread.slot == slot && task->thread.queued_in == cell + 1;
-	CHECK_EQ(books_of(&g->cell[cell], slot)->nr_queued, nr_queued);
+		task->thread.slot == slot && task->thread.queued_in == domain + 1;
+	CHECK_EQ(books_of(&g->domain[domain], slot)->nr_queued, nr_queued);
 	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
 	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
 	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, stands && reserved);
@@ -27,14 +27,14 @@ static void check_queued(struct ground *g, u32 cell, u32 slot, u64 *best, u64 *d
 
 static void check_tournaments(struct ground *g)
 {
-	for (u32 cell = 0; cell < g->d.params.nr_cells; cell++) {
+	for (u32 domain = 0; domain < g->d.params.nr_domains; domain++) {
 		u64 best = TOURNAMENT_NOBODY, due = TOURNAMENT_NOBODY;
 
 		for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
-			check_queued(g, cell, slot, &best, &due);
-		CHECK_EQ(tournament_best(&g->d, &g->cell[cell].by_reserve), due);
-		CHECK_EQ(tournament_best(&g->d, &g->cell[cell].by_share), best);
-		CHECK_EQ(g->cell[cell].lock.held, 0);
+			check_queued(g, domain, slot, &best, &due);
+		CHECK_EQ(tournament_best(&g->d, &g->domain[domain].by_reserve), due);
+		CHECK_EQ(tournament_best(&g->d, &g->domain[domain].by_share), best);
+		CHECK_EQ(g->domain[domain].lock.held, 0);
 	}
 }
 

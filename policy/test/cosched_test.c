@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* vCPUs kept together: policy/together.h, round.h, vcpu.h and the files of co-scheduling. */
+/* vCPUs kept together: policy/cosched/together.h, round.h, vcpu.h and the files of co-scheduling.
+ */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -49,12 +50,12 @@ static void a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms(void)
 
 /* So many VMs as wide as the host: what part of the time in which vCPUs of the first run do not
  * all? */
-static double hazard_of_vms_as_wide_as_the_host(u32 nr_pcpus, u32 nr_cells, u32 nr_vms)
+static double hazard_of_vms_as_wide_as_the_host(u32 nr_pcpus, u32 nr_domains, u32 nr_vms)
 {
 	struct vm *vm;
 	u64 hazard_ns, progressed_ns;
 
-	g = fake_ground(nr_pcpus, nr_cells);
+	g = fake_ground(nr_pcpus, nr_domains);
 	for (u32 tgid = 1; tgid <= nr_vms; tgid++)
 		kernel_busy_vm(g, tgid, nr_pcpus, 0);
 	kernel_run(g, 200 * MS);
@@ -70,8 +71,8 @@ static void siblings_run_at_the_same_time(void)
 	CHECK(hazard_of_vms_as_wide_as_the_host(2, 1, 2) < 0.02);
 }
 
-/* Each cell by itself would have another VM than the next half of the time. */
-static void siblings_run_at_the_same_time_in_all_cells_they_need(void)
+/* Each domain by itself would have another VM than the next half of the time. */
+static void siblings_run_at_the_same_time_in_all_domains_they_need(void)
 {
 	CHECK(hazard_of_vms_as_wide_as_the_host(8, 2, 2) < 0.02);
 	CHECK(hazard_of_vms_as_wide_as_the_host(8, 4, 2) < 0.02);
@@ -98,7 +99,7 @@ static void the_vm_begun_on_one_pcpu_is_begun_on_the_next(void)
 	CHECK_EQ(round_stay(d, 1, ran), begun);
 	/* The one it runs has begun, too: that goes on. */
 	vm_at(d, ran)->round = d->round;
-	vm_at(d, ran)->round_cell = 0;
+	vm_at(d, ran)->round_domain = 0;
 	CHECK_EQ(round_stay(d, 1, ran), ran);
 }
 
@@ -246,7 +247,7 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 	g->d.nr_online = 4;
 	g->d.params.skew_max_ns = 2 * MS;
 	if (mode == COSCHED_SKEW) {
-		g->d.pcpu[1].cell = 1;
+		g->d.pcpu[1].domain = 1;
 		for (u32 i = 0; i < 4; i++)
 			vcpu_at(&g->d, vcpu[i].record)->pcpu = i < 4 - wait_here;
 		vcpu_at(&g->d, vcpu[3].record)->costop_since_ns = g->now_ns;
@@ -286,8 +287,8 @@ static void a_gang_runs_all_together_or_not_at_all(void)
 	CHECK_NEAR(used_pcpus(2, before_ns, 2 * SECOND), 0.5, 0.05);
 }
 
-/* Their vCPUs wait in all cells at first: each gang gathers where it is called to. */
-static void gangs_of_several_cells_run_all_together(void)
+/* Their vCPUs wait in all domains at first: each gang gathers where it is called to. */
+static void gangs_of_several_domains_run_all_together(void)
 {
 	u64 hazard_ns = 0, progressed_ns = 0;
 
@@ -449,9 +450,9 @@ static void one_whose_vcpus_start_together_has_its_reservation(void)
 }
 
 /* pCPU 0 belongs to a task of the host for now, pCPU 1 becomes free; gangs need both. */
-static void gangs_that_are_held(u32 nr_cells, u32 nr_gangs)
+static void gangs_that_are_held(u32 nr_domains, u32 nr_gangs)
 {
-	g = fake_ground(2, nr_cells);
+	g = fake_ground(2, nr_domains);
 	for (u32 at = 0; at < 2; at++) {
 		struct task_struct *host = kernel_thread(g, 0, THREAD_HOST);
 
@@ -473,9 +474,9 @@ static void pcpu_1_becomes_free(void)
 	kernel_switch(g, 1);
 }
 
-static void gangs_that_are_held_leave_a_pcpu_to_who_is_not(u32 nr_cells)
+static void gangs_that_are_held_leave_a_pcpu_to_who_is_not(u32 nr_domains)
 {
-	gangs_that_are_held(nr_cells, 2);
+	gangs_that_are_held(nr_domains, 2);
 	kernel_busy_vm(g, 3, 1, 0);
 	kernel_vm(g, 3)->vtime_ns += 100 * MS;
 	pcpu_1_becomes_free();
@@ -488,7 +489,7 @@ static void held_gangs_leave_a_pcpu_to_who_is_not(void)
 	gangs_that_are_held_leave_a_pcpu_to_who_is_not(1);
 }
 
-static void held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not(void)
+static void held_gangs_leave_a_pcpu_of_another_domain_to_who_is_not(void)
 {
 	gangs_that_are_held_leave_a_pcpu_to_who_is_not(2);
 }
@@ -538,9 +539,10 @@ static void a_helper_does_not_use_up_that_its_gang_may_start(void)
 }
 
 /* vCPU 0 ran for seconds before its sibling began; then somebody asks for co-scheduling. */
-/* Else the cell whose pCPU asks first has them all, as on a host where cell 1 had none for 3.5 s.
+/* Else the domain whose pCPU asks first has them all, as on a host where domain 1 had none for 3.5
+ * s.
  */
-static void a_turn_in_one_cell_holds_nobody_from_that_in_another(void)
+static void a_turn_in_one_domain_holds_nobody_from_that_in_another(void)
 {
 	struct vm *vm;
 
@@ -549,8 +551,8 @@ static void a_turn_in_one_cell_holds_nobody_from_that_in_another(void)
 	vm = kernel_vm(g, 1);
 	for (u32 owed = 0; owed <= 1; owed++) {
 		vm->held_since_ns = g->now_ns - 200 * MS;
-		books_of(ground_cell(&g->d, 1), g->slot_of[1])->turns = owed;
-		books_of(ground_cell(&g->d, 1), g->slot_of[1])->nr_queued = owed;
+		books_of(ground_domain(&g->d, 1), g->slot_of[1])->turns = owed;
+		books_of(ground_domain(&g->d, 1), g->slot_of[1])->nr_queued = owed;
 		pcpu_at(&g->d, 0)->begins_turn = 1;
 		cosched_begin(&g->d, &g->task[0].thread, 0, g->now_ns);
 		CHECK_EQ(!!vm->held_since_ns, owed);
@@ -699,7 +701,7 @@ int main(void)
 	RUN(a_pressed_vm_is_played_in_rounds_within_100_ms);
 	RUN(a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms);
 	RUN(siblings_run_at_the_same_time);
-	RUN(siblings_run_at_the_same_time_in_all_cells_they_need);
+	RUN(siblings_run_at_the_same_time_in_all_domains_they_need);
 	RUN(the_vm_begun_on_one_pcpu_is_begun_on_the_next);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);
@@ -708,7 +710,7 @@ int main(void)
 	RUN(who_halts_never_lags);
 	RUN(table_1);
 	RUN(a_gang_runs_all_together_or_not_at_all);
-	RUN(gangs_of_several_cells_run_all_together);
+	RUN(gangs_of_several_domains_run_all_together);
 	RUN(strict_idles_relaxed_stops_often_skew_seldom);
 	RUN(shares_hold_in_every_mode);
 	RUN(shares_hold_between_modes);
@@ -717,11 +719,11 @@ int main(void)
 	RUN(half_a_gang_is_better_than_none);
 	RUN(one_whose_vcpus_start_together_has_its_reservation);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_not);
-	RUN(held_gangs_leave_a_pcpu_of_another_cell_to_who_is_not);
+	RUN(held_gangs_leave_a_pcpu_of_another_domain_to_who_is_not);
 	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);
 	RUN(of_many_gangs_the_one_held_longest_is_asked);
 	RUN(a_helper_does_not_use_up_that_its_gang_may_start);
-	RUN(a_turn_in_one_cell_holds_nobody_from_that_in_another);
+	RUN(a_turn_in_one_domain_holds_nobody_from_that_in_another);
 	RUN(what_was_run_before_a_mode_bounds_it_is_no_skew);
 	RUN(who_is_let_go_has_all_idle_pcpus);
 	RUN(who_is_held_for_his_mode_runs_at_once_in_another);

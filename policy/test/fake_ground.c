@@ -25,13 +25,13 @@ static void meanwhile(struct ground *g)
 	g->asking = asking;
 }
 
-struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
+struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 {
 	struct ground *g;
 
 	free(the_ground);
 	g = the_ground = calloc(1, sizeof(*g));
-	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_cells <= FAKE_CELLS);
+	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_domains <= FAKE_DOMAINS);
 	g->now_ns = SECOND;
 	g->next_look_ns = NEVER;
 	g->next_alarm_ns = NEVER;
@@ -47,12 +47,12 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells)
 		.hold_max_ns = 50 * MS,
 		.judge_window_ns = 50 * MS,
 		.nr_pcpus = nr_pcpus,
-		.nr_cells = nr_cells,
+		.nr_domains = nr_domains,
 	};
 	for (u32 i = 0; i < nr_pcpus; i++) {
 		g->pcpu[i].online = g->pcpu[i].idle = true;
 		g->d.pcpu[i].online = 1;
-		g->d.pcpu[i].cell = i * nr_cells / nr_pcpus;
+		g->d.pcpu[i].domain = i * nr_domains / nr_pcpus;
 	}
 	drover_start(&g->d);
 	return g;
@@ -272,10 +272,10 @@ void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 sli
 	task->to_preempt = preempt;
 }
 
-u64 ground_vm_queue(struct drover *d, u32 slot, u32 cell)
+u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 {
 	(void)d;
-	return (u64)slot * DROVER_MAX_CELLS + cell;
+	return (u64)slot * DROVER_MAX_DOMAINS + domain;
 }
 
 u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
@@ -364,19 +364,19 @@ void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 	of(d)->next_alarm_ns = at_ns > now_ns ? at_ns : now_ns;
 }
 
-struct cell *ground_cell(struct drover *d, u32 cell)
+struct domain *ground_domain(struct drover *d, u32 domain)
 {
-	return cell < d->params.nr_cells ? &of(d)->cell[cell] : NULL;
+	return domain < d->params.nr_domains ? &of(d)->domain[domain] : NULL;
 }
 
-void ground_lock_cell(struct cell *cell)
+void ground_lock_domain(struct domain *domain)
 {
-	CHECK_SAYING(!cell->lock.held, "a cell was locked twice");
-	cell->lock.held = 1;
+	CHECK_SAYING(!domain->lock.held, "a domain was locked twice");
+	domain->lock.held = 1;
 }
 
-void ground_unlock_cell(struct cell *cell)
+void ground_unlock_domain(struct domain *domain)
 {
-	CHECK_SAYING(cell->lock.held, "a cell was unlocked that was not locked");
-	cell->lock.held = 0;
+	CHECK_SAYING(domain->lock.held, "a domain was unlocked that was not locked");
+	domain->lock.held = 0;
 }

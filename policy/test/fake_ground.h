@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A ground without a kernel: policy/ground.h on virtual time.
+ * A ground without a kernel: policy/base/ground.h on virtual time.
  *
  * Tasks, queues, pCPUs and the set of idle pCPUs, and no more. Who tells the
  * policy of events is fake_kernel.h, or the test itself.
@@ -24,7 +24,7 @@
 
 #define FAKE_TASKS 96
 #define FAKE_PCPUS 16
-#define FAKE_CELLS 4
+#define FAKE_DOMAINS 4
 #define FAKE_PROCESSES 32
 #define ALL_PCPUS (~0ULL)
 #define NO_QUEUE (~0ULL)
@@ -86,7 +86,7 @@ struct fake_pcpu {
 
 struct ground {
 	struct drover d;
-	struct cell cell[FAKE_CELLS];
+	struct domain domain[FAKE_DOMAINS];
 	struct fake_pcpu pcpu[FAKE_PCPUS];
 	struct task_struct task[FAKE_TASKS];
 	u64 now_ns;
@@ -107,8 +107,8 @@ struct ground {
 	void (*meanwhile)(struct ground *g);
 };
 
-/* A ground with that many pCPUs, evenly spread over the cells; one at a time. */
-struct ground *fake_ground(u32 nr_pcpus, u32 nr_cells);
+/* A ground with that many pCPUs, evenly spread over the domains; one at a time. */
+struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains);
 
 /* A task, asleep, of the host, that may run everywhere. */
 struct task_struct *fake_task(struct ground *g);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The most that may be had, in any 100 ms: policy/limit.h. */
+/* The most that may be had, in any 100 ms: policy/limit/limit.h. */
 #include "books.h"
 
 static struct ground *g;

@@ -85,9 +85,9 @@ static void siblings_get_equal_time(void)
 			most_ns = cpu_ns > most_ns ? cpu_ns : most_ns;
 		}
 		CHECK_SAYING(most_ns - least_ns <= least_ns / 20 + 100 * MS,
-			     "run %u: %u pCPUs, %u cells: vCPUs of one VM got %" PRIu64
+			     "run %u: %u pCPUs, %u domains: vCPUs of one VM got %" PRIu64
 			     " to %" PRIu64 " ms",
-			     run, g->d.params.nr_pcpus, g->d.params.nr_cells,
+			     run, g->d.params.nr_pcpus, g->d.params.nr_domains,
 			     (uint64_t)(least_ns / MS), (uint64_t)(most_ns / MS));
 	}
 }
@@ -108,7 +108,7 @@ static void no_busy_pcpu_second_is_lost(void)
 /* The delay wait_bound.h promises a thread of n siblings, one of nr_all on p pCPUs. */
 static u64 longest_ns(struct ground *g, u32 n, u32 nr_all, u32 p)
 {
-	u32 times = g->d.params.nr_cells > 1 ? 3 : 2;
+	u32 times = g->d.params.nr_domains > 1 ? 3 : 2;
 	u32 on_each = nr_all / g->d.params.nr_pcpus;
 
 	return times * wait_bound_thread_ns(&g->d, n, p, on_each) + SECOND / 4 +
@@ -137,7 +137,7 @@ static void nobody_waits_beyond_the_bound(void)
 {
 	for (u32 run = 0; run < 40; run++) {
 		struct ground *g = a_random_ground();
-		u32 p = g->d.params.nr_pcpus / g->d.params.nr_cells;
+		u32 p = g->d.params.nr_pcpus / g->d.params.nr_domains;
 		u32 nr_vcpus[MOST_VMS + 1] = {};
 		u32 nr_all = 0;
 
@@ -151,12 +151,13 @@ static void nobody_waits_beyond_the_bound(void)
 			u64 most_ns = longest_ns(g, nr_vcpus[tgid], nr_all, p);
 			u64 wait_ns = longest_wait_ns(g, tgid);
 
-			CHECK_SAYING(wait_ns <= most_ns,
-				     "run %u: %u pCPUs, %u cells, VM of %u of %u vCPUs, %u shares: "
-				     "one waited %" PRIu64 " ms of %" PRIu64,
-				     run, g->d.params.nr_pcpus, g->d.params.nr_cells,
-				     nr_vcpus[tgid], nr_all, kernel_vm(g, tgid)->shares,
-				     (uint64_t)(wait_ns / MS), (uint64_t)(most_ns / MS));
+			CHECK_SAYING(
+				wait_ns <= most_ns,
+				"run %u: %u pCPUs, %u domains, VM of %u of %u vCPUs, %u shares: "
+				"one waited %" PRIu64 " ms of %" PRIu64,
+				run, g->d.params.nr_pcpus, g->d.params.nr_domains, nr_vcpus[tgid],
+				nr_all, kernel_vm(g, tgid)->shares, (uint64_t)(wait_ns / MS),
+				(uint64_t)(most_ns / MS));
 		}
 	}
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a pCPU runs next: policy/pick.h, and the files it builds on. */
+/* What a pCPU runs next: policy/pick/pick.h, and the files it builds on. */
 #include "fake_kernel.h"
 
 static struct ground *g;
 
 /* On every pCPU a task of the host, which is far ahead; its slice does not end by itself. */
-static void a_busy_ground(u32 nr_pcpus, u32 nr_cells)
+static void a_busy_ground(u32 nr_pcpus, u32 nr_domains)
 {
-	g = fake_ground(nr_pcpus, nr_cells);
+	g = fake_ground(nr_pcpus, nr_domains);
 	for (u32 i = 0; i < nr_pcpus; i++)
 		kernel_wake(g, kernel_thread(g, 0, THREAD_HOST));
 	kernel_settle(g);
@@ -121,7 +121,7 @@ static void when_nobody_waits_it_goes_on(void)
 	CHECK(g->pcpu[0].current == current);
 }
 
-static void a_confined_thread_is_compared_with_the_cell(void)
+static void a_confined_thread_is_compared_with_the_domain(void)
 {
 	struct task_struct *confined, *free;
 
@@ -167,7 +167,7 @@ static void a_confined_thread_is_left_to_pcpus_it_may_use(void)
 	CHECK_EQ(task->state, TASK_READY);
 }
 
-static void an_idle_pcpu_takes_from_another_cell(void)
+static void an_idle_pcpu_takes_from_another_domain(void)
 {
 	struct task_struct *task;
 
@@ -175,7 +175,7 @@ static void an_idle_pcpu_takes_from_another_cell(void)
 	task = waits(1, 10 * MS, 0, ALL_PCPUS);
 	goes_to_sleep(3);
 	CHECK(g->pcpu[3].current == task);
-	CHECK_EQ(books_of(&g->cell[0], task->thread.slot)->nr_queued, 0);
+	CHECK_EQ(books_of(&g->domain[0], task->thread.slot)->nr_queued, 0);
 }
 
 static void an_idle_pcpu_takes_from_the_queue_of_a_busy_one(void)
@@ -188,7 +188,7 @@ static void an_idle_pcpu_takes_from_the_queue_of_a_busy_one(void)
 	CHECK(g->pcpu[3].current == task);
 }
 
-/* The essay's worked example: from then on it waits in cell 0. */
+/* The essay's worked example: from then on it waits in domain 0. */
 static void a_glance_finds_a_vm_of_the_neighbour_far_behind(void)
 {
 	struct task_struct *here;
@@ -212,9 +212,9 @@ static void the_clock_leaps_after_nobody_who_is_not_the_least_served(void)
 	a_busy_ground(3, 3);
 	waits(1, 200 * MS, 0, ALL_PCPUS);
 	waits(2, 10 * MS, 2, ALL_PCPUS);
-	CHECK(pick_from_cell(&g->d, 0, 0, share_least_served(&g->d, 0)));
+	CHECK(pick_from_domain(&g->d, 0, 0, share_least_served(&g->d, 0)));
 	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
-	CHECK(pick_from_cell(&g->d, 2, 2, share_least_served(&g->d, 2)));
+	CHECK(pick_from_domain(&g->d, 2, 2, share_least_served(&g->d, 2)));
 	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
 }
 
@@ -241,7 +241,7 @@ static void a_glance_is_cast_though_nobody_waits_here(void)
 	CHECK(g->pcpu[0].current == there);
 }
 
-static void cells_end_up_with_equal_time(void)
+static void domains_end_up_with_equal_time(void)
 {
 	g = fake_ground(8, 2);
 	for (u32 tgid = 1; tgid <= 3; tgid++)
@@ -261,7 +261,7 @@ static void a_vm_whose_thread_is_under_way_is_asked_later(void)
 	next = waits(2, 40 * MS, 0, ALL_PCPUS);
 	g->pcpu[0].current->slice_ns = 0;
 	kernel_pick(g, 0);
-	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0].by_share)), 1);
+	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->domain[0].by_share)), 1);
 	slice_ends(1);
 	CHECK(g->pcpu[1].current == next);
 	kernel_switch(g, 0);
@@ -408,7 +408,7 @@ static void a_sibling_that_may_not_run_here_does_not_hide_one_that_may(void)
 	kernel_pick(g, 1);
 	kernel_switch(g, 1);
 	CHECK(g->pcpu[1].current == here);
-	CHECK_EQ(books_of(&g->cell[1], here->thread.slot)->nr_queued, 0);
+	CHECK_EQ(books_of(&g->domain[1], here->thread.slot)->nr_queued, 0);
 }
 
 /* 12 vCPUs on 3 of 4 pCPUs, four or five to a queue: the odd one goes round. */
@@ -437,7 +437,7 @@ static void vcpus_confined_to_some_pcpus_get_equal_time(void)
 	}
 }
 
-/* pCPU 0 is woken for a thread of the cell, and has one of its own to run. */
+/* pCPU 0 is woken for a thread of the domain, and has one of its own to run. */
 static void who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests(void)
 {
 	struct task_struct *confined, *passed_over;
@@ -453,8 +453,8 @@ static void who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests
 	CHECK_EQ(passed_over->state, TASK_RUNNING);
 }
 
-/* The same, and who is passed over waits in another cell. */
-static void who_is_passed_over_in_another_cell_finds_one_that_rests(void)
+/* The same, and who is passed over waits in another domain. */
+static void who_is_passed_over_in_another_domain_finds_one_that_rests(void)
 {
 	struct task_struct *confined, *passed_over;
 
@@ -490,23 +490,23 @@ int main(void)
 {
 	RUN(vcpus_confined_to_some_pcpus_get_equal_time);
 	RUN(who_is_passed_over_by_the_pcpu_woken_for_it_finds_another_that_rests);
-	RUN(who_is_passed_over_in_another_cell_finds_one_that_rests);
+	RUN(who_is_passed_over_in_another_domain_finds_one_that_rests);
 	RUN(a_pcpu_woken_for_a_confined_thread_takes_that_one);
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);
 	RUN(to_a_sibling_it_gives_way_always);
 	RUN(when_nobody_waits_it_goes_on);
-	RUN(a_confined_thread_is_compared_with_the_cell);
+	RUN(a_confined_thread_is_compared_with_the_domain);
 	RUN(a_thread_that_runs_is_compared_with_a_confined_one);
 	RUN(a_confined_thread_is_left_to_pcpus_it_may_use);
-	RUN(an_idle_pcpu_takes_from_another_cell);
+	RUN(an_idle_pcpu_takes_from_another_domain);
 	RUN(an_idle_pcpu_takes_from_the_queue_of_a_busy_one);
 	RUN(a_glance_finds_a_vm_of_the_neighbour_far_behind);
 	RUN(the_clock_leaps_after_nobody_who_is_not_the_least_served);
 	RUN(what_is_not_worth_a_migration_stays);
 	RUN(a_glance_is_cast_though_nobody_waits_here);
-	RUN(cells_end_up_with_equal_time);
+	RUN(domains_end_up_with_equal_time);
 	RUN(a_vm_whose_thread_is_under_way_is_asked_later);
 	RUN(a_vm_whose_thread_was_on_its_way_in_is_asked_at_the_next_pick);
 	RUN(a_vm_whose_thread_cannot_be_taken_hides_nobody);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* A tree of pools, and what it entitles to: policy/pool.h and the files of entitlement. */
+/* A tree of pools, and what it entitles to: policy/entitle/pool.h and the files of entitlement. */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -287,9 +287,9 @@ static void who_is_owed_more_stands_where_that_puts_it(void)
 	CHECK(share_uncharged_ns(vm_at(&g->d, slot), g->now_ns) > 0);
 	share_least_served(&g->d, 0);
 	CHECK(tournament_before(tournament_key(vm_at(&g->d, slot)->vtime_ns, slot),
-				tournament_leaf(&ground_cell(&g->d, 0)->by_share, slot)));
+				tournament_leaf(&ground_domain(&g->d, 0)->by_share, slot)));
 	entitle_reweigh(&g->d, slot, vm_at(&g->d, slot)->share_inverse / 100);
-	CHECK_EQ(tournament_leaf(&ground_cell(&g->d, 0)->by_share, slot),
+	CHECK_EQ(tournament_leaf(&ground_domain(&g->d, 0)->by_share, slot),
 		 tournament_key(vm_at(&g->d, slot)->vtime_ns, slot));
 }
 

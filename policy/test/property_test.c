@@ -271,8 +271,9 @@ static void random_runs(bool halves, void (*elsewhere)(struct ground *))
 {
 	for (u32 run = 0; run < RUNS; run++) {
 		u32 nr_pcpus = check_random_in(1, 8);
-		u32 nr_cells = check_random_in(1, nr_pcpus < FAKE_CELLS ? nr_pcpus : FAKE_CELLS);
-		struct ground *g = fake_ground(nr_pcpus, nr_cells);
+		u32 nr_domains =
+			check_random_in(1, nr_pcpus < FAKE_DOMAINS ? nr_pcpus : FAKE_DOMAINS);
+		struct ground *g = fake_ground(nr_pcpus, nr_domains);
 
 		memset(&before, 0, sizeof(before));
 		in_halves = halves;

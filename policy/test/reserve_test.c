@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* CPU time that is promised: policy/reserve.h. */
+/* CPU time that is promised: policy/guarantee/reserve.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -216,7 +216,7 @@ static void the_host_puts_out_who_runs_by_its_reservation_last(void)
 	}
 }
 
-static void in_another_cell_who_is_due_is_found(void)
+static void in_another_domain_who_is_due_is_found(void)
 {
 	g = fake_ground(4, 2);
 	for (u32 i = 0; i < 2; i++)
@@ -236,7 +236,7 @@ static void without_reservations_nothing_is_asked(void)
 	kernel_busy_vm(g, 2, 1, 0);
 	kernel_run(g, SECOND);
 	CHECK_EQ(g->d.nr_reserved, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->cell[0].by_reserve), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->domain[0].by_reserve), TOURNAMENT_NOBODY);
 }
 
 static void a_vm_that_goes_takes_its_reservation_along(void)
@@ -315,7 +315,7 @@ int main(void)
 	RUN(who_loses_its_reservation_is_not_starved_for_what_it_had);
 	RUN(a_due_waker_preempts_who_is_not_and_never_who_is);
 	RUN(the_host_puts_out_who_runs_by_its_reservation_last);
-	RUN(in_another_cell_who_is_due_is_found);
+	RUN(in_another_domain_who_is_due_is_found);
 	RUN(without_reservations_nothing_is_asked);
 	RUN(a_vm_that_goes_takes_its_reservation_along);
 	RUN(random_vms_get_what_floors_and_shares_say);

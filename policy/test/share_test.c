@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* CPU time in proportion to shares: policy/share.h. */
+/* CPU time in proportion to shares: policy/share/share.h. */
 #include "fake_kernel.h"
 #include <pthread.h>
 
@@ -273,8 +273,8 @@ static void a_vm_that_halves_its_demand_gives_the_rest_away_at_once(void)
 
 static void vcpus_of_one_busy_vm_get_equal_time(void)
 {
-	for (u32 nr_cells = 1; nr_cells <= 2; nr_cells++) {
-		g = fake_ground(4, nr_cells);
+	for (u32 nr_domains = 1; nr_domains <= 2; nr_domains++) {
+		g = fake_ground(4, nr_domains);
 		kernel_busy_vm(g, 1, 6, 6000);
 		kernel_busy_vm(g, 2, 3, 2000);
 		kernel_run(g, 4 * SECOND);
@@ -355,7 +355,8 @@ static void who_reads_while_threads_begin_and_end_sees_no_time_that_never_was(vo
 	CHECK_EQ(share_uncharged_ns(&vm, BOOT_NS - MS), 0);
 }
 
-/* All VMs keep off one pCPU, as where the host has one for itself: the clock of the cell stands. */
+/* All VMs keep off one pCPU, as where the host has one for itself: the clock of the domain stands.
+ */
 static void who_comes_late_among_confined_vms_has_no_more_than_its_part(void)
 {
 	u64 before_ns;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The run queue of VMs, and who is first but for those refused: policy/tournament.h, refused.h. */
+/* The run queue of VMs, and who is first but for those refused: policy/queue/tournament.h,
+ * refused.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;
 
 static void set(u32 slot, u64 key)
 {
-	tournament_set(&g->cell[0].by_share, g->d.tournament_levels, slot, key);
+	tournament_set(&g->domain[0].by_share, g->d.tournament_levels, slot, key);
 }
 
 static u64 best(void)
 {
-	return tournament_best(&g->d, &g->cell[0].by_share);
+	return tournament_best(&g->d, &g->domain[0].by_share);
 }
 
 static void play_all_levels(void)
@@ -70,7 +71,7 @@ static void time_wraps(void)
 
 static void check_every_match(void)
 {
-	u64 *node = g->cell[0].by_share.node;
+	u64 *node = g->domain[0].by_share.node;
 	u64 leaf_best = TOURNAMENT_NOBODY;
 
 	for (u32 at = DROVER_MAX_VMS - 1; at > 0; at--) {
@@ -123,17 +124,17 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	tournament_grow(&g->d, 7);
 	vm_at(&g->d, 3)->vtime_ns = 5 * MS;
 	vm_at(&g->d, 7)->vtime_ns = 4 * MS;
-	books_of(&g->cell[0], 3)->nr_queued = books_of(&g->cell[0], 7)->nr_queued = 1;
+	books_of(&g->domain[0], 3)->nr_queued = books_of(&g->domain[0], 7)->nr_queued = 1;
 	set(3, tournament_key(5 * MS, 3));
 	set(7, tournament_key(4 * MS, 7));
-	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 3), 4882 << 11 | 3);
-	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 7), 3906 << 11 | 7);
+	CHECK_EQ(tournament_leaf(&g->domain[0].by_share, 3), 4882 << 11 | 3);
+	CHECK_EQ(tournament_leaf(&g->domain[0].by_share, 7), 3906 << 11 | 7);
 	CHECK_EQ(tournament_slot(best()), 7);
 
 	vm_at(&g->d, 7)->vtime_ns = 12 * MS;
 	CHECK_EQ(tournament_slot(best()), 7);
 	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 3);
-	CHECK_EQ(tournament_leaf(&g->cell[0].by_share, 7), 11718 << 11 | 7);
+	CHECK_EQ(tournament_leaf(&g->domain[0].by_share, 7), 11718 << 11 | 7);
 }
 
 /* The first cannot be taken; of the others one has run since it was last looked at. */
@@ -142,7 +143,7 @@ static void a_leaf_that_lags_beside_one_that_is_refused_is_corrected(void)
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
 	for (u32 slot = 1; slot <= 3; slot++) {
-		books_of(&g->cell[0], slot)->nr_queued = 1;
+		books_of(&g->domain[0], slot)->nr_queued = 1;
 		vm_at(&g->d, slot)->vtime_ns = slot * MS;
 		set(slot, tournament_key(slot * MS, slot));
 	}
@@ -153,7 +154,7 @@ static void a_leaf_that_lags_beside_one_that_is_refused_is_corrected(void)
 	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
 }
 
-/* The first of those not refused is who a search finds, in either tournament and cell. */
+/* The first of those not refused is who a search finds, in either tournament and domain. */
 static void the_best_of_others_is_the_least_that_is_not_refused(void)
 {
 	for (u32 run = 0; run < 300; run++) {
@@ -168,7 +169,7 @@ static void the_best_of_others_is_the_least_that_is_not_refused(void)
 		for (u32 slot = 0; slot < nr_slots; slot++) {
 			u64 key = tournament_key(check_random_in(1, 1000) * MS, slot);
 
-			books_of(&g->cell[0], slot)->nr_queued = 1;
+			books_of(&g->domain[0], slot)->nr_queued = 1;
 			if (check_chance(80))
 				set(slot, key);
 			else
@@ -176,9 +177,9 @@ static void the_best_of_others_is_the_least_that_is_not_refused(void)
 			if (!refused_has(&g->d, 1, 0, slot) && tournament_before(key, least))
 				least = key;
 		}
-		CHECK_EQ(refused_best(&g->d, 1, 0, &g->cell[0], false), least);
-		CHECK_EQ(refused_best(&g->d, REFUSED_BY_NOBODY, 0, &g->cell[0], false), best());
-		CHECK_EQ(refused_best(&g->d, 1, 0, &g->cell[0], true), TOURNAMENT_NOBODY);
+		CHECK_EQ(refused_best(&g->d, 1, 0, &g->domain[0], false), least);
+		CHECK_EQ(refused_best(&g->d, REFUSED_BY_NOBODY, 0, &g->domain[0], false), best());
+		CHECK_EQ(refused_best(&g->d, 1, 0, &g->domain[0], true), TOURNAMENT_NOBODY);
 	}
 }
 
@@ -201,10 +202,10 @@ static void settling_follows_the_count(void)
 	tournament_grow(&g->d, 3);
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	books_of(&g->cell[0], 3)->nr_queued = 1;
+	books_of(&g->domain[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), tournament_key(MS, 3));
-	CHECK_EQ(g->cell[0].lock.held, 0);
+	CHECK_EQ(g->domain[0].lock.held, 0);
 }
 
 static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
@@ -213,7 +214,7 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
-	books_of(&g->cell[0], 3)->nr_queued = 1;
+	books_of(&g->domain[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, second);
 	tournament_settle(&g->d, 0, 3, first, tournament_key(5 * MS, 3));
 	CHECK_EQ(best(), second);
@@ -221,7 +222,7 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 	CHECK_EQ(best(), first);
 }
 
-static void a_cell_that_does_not_exist_is_left_alone(void)
+static void a_domain_that_does_not_exist_is_left_alone(void)
 {
 	g = fake_ground(1, 1);
 	tournament_settle(&g->d, 1, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
@@ -239,10 +240,10 @@ static void it_grows_with_the_slots_in_use(void)
 		tournament_grow(&g->d, slot);
 		CHECK(slot < 1U << g->d.tournament_levels);
 		CHECK_EQ(best(), was);
-		books_of(&g->cell[0], slot)->nr_queued = 1;
+		books_of(&g->domain[0], slot)->nr_queued = 1;
 		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
 		CHECK_EQ(best(), key);
-		CHECK_EQ(tournament_best(&g->d, &g->cell[1].by_share), TOURNAMENT_NOBODY);
+		CHECK_EQ(tournament_best(&g->d, &g->domain[1].by_share), TOURNAMENT_NOBODY);
 	}
 	CHECK_EQ(g->d.tournament_levels, DROVER_SLOT_BITS);
 }
@@ -263,7 +264,7 @@ int main(void)
 	RUN(a_pcpu_refuses_so_many_and_forgets_them);
 	RUN(settling_follows_the_count);
 	RUN(who_comes_second_to_correct_a_leaf_changes_nothing);
-	RUN(a_cell_that_does_not_exist_is_left_alone);
+	RUN(a_domain_that_does_not_exist_is_left_alone);
 	RUN(it_grows_with_the_slots_in_use);
 	return check_done();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The life of a VM: policy/vm.h. */
+/* The life of a VM: policy/account/vm.h. */
 #include "books.h"
 
 #include <pthread.h>
@@ -183,9 +183,9 @@ static void who_dies_waiting_leaves_nothing_behind(void)
 	kernel_wake(g, task);
 	CHECK_EQ(task->state, TASK_READY);
 	CHECK(vm_detach(&g->d, &task->thread));
-	CHECK_EQ(books_of(&g->cell[0], 1)->nr_queued, 0);
+	CHECK_EQ(books_of(&g->domain[0], 1)->nr_queued, 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->cell[0].by_share), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->domain[0].by_share), TOURNAMENT_NOBODY);
 }
 
 /* A thread holds the VM just before, or just after, the last one has left. */
@@ -311,7 +311,7 @@ static void slots_taken_at_the_same_moment_all_count(void)
 	pthread_t other;
 
 	g = fake_ground(2, 1);
-	g->d.params.nr_cells = 0;
+	g->d.params.nr_domains = 0;
 	arrivals = 0;
 	CHECK_EQ(pthread_create(&other, NULL, take_slot_2, NULL), 0);
 	for (u32 i = 0; i < MEETINGS; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Nobody waits forever: policy/wait_bound.h. */
+/* Nobody waits forever: policy/guarantee/wait_bound.h. */
 #include "fake_kernel.h"
 
 /* The bound, until it is looked at next, and until the running slice ends. */
@@ -185,29 +185,29 @@ static void what_counts_as_served(void)
 		bool cut = brief && put_out && !own;
 		struct pcpu *pcpu;
 		struct thread *t;
-		struct cell *cell;
+		struct domain *domain;
 
 		g = fake_ground(1, 1);
 		kernel_busy_vm(g, 1, 1, 0);
 		kernel_settle(g);
 		pcpu = pcpu_at(&g->d, 0);
 		t = &g->task[0].thread;
-		cell = ground_cell(&g->d, 0);
+		domain = ground_domain(&g->d, 0);
 		CHECK_EQ(t->taken_from, 1);
 		pcpu->turn_ends_ns = turn ? t->runs_since_ns + 2 * MS : 0;
 		wait_bound_goes_on(&g->d, t, pcpu, t->runs_since_ns + 999 * US);
-		CHECK_EQ(books_of(cell, t->slot)->served, 0);
+		CHECK_EQ(books_of(domain, t->slot)->served, 0);
 		/* What its own limit takes from it, others did not. */
 		vm_at(&g->d, t->slot)->at_limit = own;
 		wait_bound_stops(&g->d, t, pcpu, put_out,
 				 t->runs_since_ns + (brief ? 999 : 1000) * US);
 		vm_at(&g->d, t->slot)->at_limit = 0;
-		CHECK_EQ(books_of(cell, t->slot)->served, counts[turn][brief][put_out && !own]);
+		CHECK_EQ(books_of(domain, t->slot)->served, counts[turn][brief][put_out && !own]);
 		CHECK_EQ(t->cut_short, cut);
 		/* Once for each run. */
 		wait_bound_goes_on(&g->d, t, pcpu, t->runs_since_ns + 3 * MS);
-		CHECK_EQ(books_of(cell, t->slot)->served, counts[turn][brief][put_out && !own]);
-		books_of(cell, t->slot)->served = 0;
+		CHECK_EQ(books_of(domain, t->slot)->served, counts[turn][brief][put_out && !own]);
+		books_of(domain, t->slot)->served = 0;
 	}
 }
 
@@ -259,7 +259,7 @@ static void a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run(void)
 	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS);
 }
 
-static void a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run(void)
+static void a_vcpu_in_another_domain_does_not_wait_longer_while_its_siblings_run(void)
 {
 	g = fake_ground(2, 2);
 	kernel_busy_vm(g, 1, 1, 1000);
@@ -296,18 +296,18 @@ static void threads_of_a_wide_vm_of_few_shares_do_not_wait_for_all_their_sibling
 /* The last would wait for 1 + 1/2 + ... + 1/12 bounds, were turns counted out among who is left. */
 static void turns_come_as_often_while_threads_leave(void)
 {
-	struct cell *cell;
+	struct domain *domain;
 
 	g = fake_ground(1, 1);
-	cell = ground_cell(&g->d, 0);
-	books_of(cell, 1)->nr_queued = 12;
-	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 9 * SECOND), 12);
-	books_of(cell, 1)->nr_queued = 2;
-	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 16 * SECOND - 1), 12);
-	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 16 * SECOND), 2);
-	books_of(cell, 1)->nr_queued = 5;
-	CHECK_EQ(wait_bound_crowd(&g->d, books_of(cell, 1), 16 * SECOND), 5);
-	books_of(cell, 1)->nr_queued = 0;
+	domain = ground_domain(&g->d, 0);
+	books_of(domain, 1)->nr_queued = 12;
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(domain, 1), 9 * SECOND), 12);
+	books_of(domain, 1)->nr_queued = 2;
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(domain, 1), 16 * SECOND - 1), 12);
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(domain, 1), 16 * SECOND), 2);
+	books_of(domain, 1)->nr_queued = 5;
+	CHECK_EQ(wait_bound_crowd(&g->d, books_of(domain, 1), 16 * SECOND), 5);
+	books_of(domain, 1)->nr_queued = 0;
 }
 
 static void no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much(void)
@@ -355,7 +355,7 @@ static void turns_are_not_given_to_who_is_served_anyway(void)
 	kernel_run(g, SECOND);
 	for (u32 i = 0; i < 100; i++) {
 		kernel_run(g, 25 * MS);
-		CHECK_EQ(books_of(&g->cell[0], 1)->turns + books_of(&g->cell[0], 2)->turns, 0);
+		CHECK_EQ(books_of(&g->domain[0], 1)->turns + books_of(&g->domain[0], 2)->turns, 0);
 	}
 }
 
@@ -383,12 +383,12 @@ static void a_turn_that_cannot_be_taken_is_dropped(void)
 	kernel_run(g, 100 * MS);
 	while (g->pcpu[0].current->tgid == 1)
 		kernel_run(g, 8 * MS);
-	books_of(&g->cell[0], slot)->turns = 3;
+	books_of(&g->domain[0], slot)->turns = 3;
 	waiting_settle(&g->d, 0, slot);
-	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->cell[0].by_share)), slot);
+	CHECK_EQ(tournament_slot(tournament_best(&g->d, &g->domain[0].by_share)), slot);
 	g->task[0].locked = true;
 	kernel_run(g, 50 * MS);
-	CHECK_EQ(books_of(&g->cell[0], slot)->turns, 0);
+	CHECK_EQ(books_of(&g->domain[0], slot)->turns, 0);
 	CHECK_EQ(g->pcpu[0].current->tgid, 2);
 	g->task[0].locked = false;
 	kernel_run(g, 50 * MS);
@@ -452,7 +452,7 @@ int main(void)
 	RUN(what_counts_as_served);
 	RUN(a_nice_task_does_not_wait_longer_beside_its_siblings);
 	RUN(a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run);
-	RUN(a_vcpu_in_another_cell_does_not_wait_longer_while_its_siblings_run);
+	RUN(a_vcpu_in_another_domain_does_not_wait_longer_while_its_siblings_run);
 	RUN(all_threads_of_a_forgiven_vm_run);
 	RUN(threads_of_a_wide_vm_of_few_shares_do_not_wait_for_all_their_siblings);
 	RUN(turns_come_as_often_while_threads_leave);

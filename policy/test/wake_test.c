@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Where a thread that wakes goes: policy/wake.h. */
+/* Where a thread that wakes goes: policy/place/wake.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;
 
 /* Every pCPU runs a 1-vCPU VM of its own (process pCPU + 1) of 1000 shares, level with the clock.
  */
-static void a_busy_ground(u32 nr_pcpus, u32 nr_cells)
+static void a_busy_ground(u32 nr_pcpus, u32 nr_domains)
 {
-	g = fake_ground(nr_pcpus, nr_cells);
+	g = fake_ground(nr_pcpus, nr_domains);
 	for (u32 i = 0; i < nr_pcpus; i++)
 		kernel_busy_vm(g, i + 1, 1, 1000);
 	kernel_settle(g);
@@ -172,7 +172,7 @@ static void it_goes_only_where_it_may_run(void)
 	CHECK(was_sent_to(task, 1));
 }
 
-static void it_stays_in_its_cell(void)
+static void it_stays_in_its_domain(void)
 {
 	a_busy_ground(4, 2);
 	put_ahead(1, 10 * MS);
@@ -338,7 +338,7 @@ int main(void)
 	RUN(one_preempting_thread_is_sent_to_a_pcpu_at_a_time);
 	RUN(when_it_has_run_the_next_may_be_sent);
 	RUN(it_goes_only_where_it_may_run);
-	RUN(it_stays_in_its_cell);
+	RUN(it_stays_in_its_domain);
 	RUN(an_offline_pcpu_is_not_preempted);
 	RUN(it_looks_at_eight_pcpus);
 	RUN(a_thread_whose_slice_ended_preempts_nobody);

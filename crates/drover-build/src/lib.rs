@@ -11,21 +11,24 @@ mod stack;
 /// The oldest clang whose BPF back end keeps 64-bit enum values whole.
 const CLANG_MIN: u32 = 16;
 
-/// Compiles the BPF program `source` and writes its skeleton to the file `skeleton` of cargo's output
-/// directory, where `include!` finds it.
+const FLAGS: [&str; 4] = ["-mcpu=v3", "-Wall", "-Werror", "-Wno-missing-declarations"];
+
+/// Compiles the BPF program `source`, with headers from the folders `includes`, and writes its skeleton to the
+/// file `skeleton` of cargo's output directory, where `include!` finds it.
 ///
 /// # Panics
 /// When no clang is new enough, the program does not compile, or it takes more stack than all kernels give: a
 /// build script has nobody to tell but cargo.
-pub fn bpf_skeleton(source: &Path, skeleton: &str) {
+pub fn bpf_skeleton(source: &Path, includes: &[&Path], skeleton: &str) {
     println!("cargo:rerun-if-changed={}", source.display());
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo names it")).join(skeleton);
     let object = out.with_extension("o");
+    let folders = includes.iter().map(|folder| format!("-I{}", folder.display()));
     SkeletonBuilder::new()
         .source(source)
         .obj(&object)
         .clang(find_clang())
-        .clang_args(["-mcpu=v3", "-Wall", "-Werror", "-Wno-missing-declarations"])
+        .clang_args(folders.chain(FLAGS.map(str::to_owned)))
         .build_and_generate(&out)
         .unwrap_or_else(|err| panic!("{} does not compile: {err:#}", source.display()));
     let data = std::fs::read(&object).expect("it was just written");

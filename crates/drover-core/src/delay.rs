@@ -3,37 +3,37 @@
 //!
 //! Two promises hold at once, and the shorter counts.
 //!
-//! *By turns* (policy/wait_bound.h), whatever the shares: with n threads of its own and m of
-//! others, on cells of p pCPUs each, where nobody runs unasked for longer than U (a slice and a tick),
+//! *By turns* (policy/guarantee/wait_bound.h), whatever the shares: with n threads of its own and m of
+//! others, on domains of p pCPUs each, where nobody runs unasked for longer than U (a slice and a tick),
 //!
 //! ```text
 //!     2 B(n, p) + W / 4 + (1 + m / p) U,    B(n, p) = n / p * 25 slices, W at least, 8 W at most
 //! ```
 //!
-//! three times B where there are several cells. In a crowd B is longer: a slice for each thread of all,
+//! three times B where there are several domains. In a crowd B is longer: a slice for each thread of all,
 //! divided among the pCPUs, at least. A confined thread waits its turn in one pCPU's queue,
 //! W + B(n + m, 1) + (n + m) U, and a VM that has one is promised the longer of both.
 //!
-//! *By its reservation* r, in pCPUs, on a host of one cell, when it may run everywhere
-//! (policy/reserve.h): it may be ahead of its reservation by a slice for each thread and one more;
+//! *By its reservation* r, in pCPUs, on a host of one domain, when it may run everywhere
+//! (policy/guarantee/reserve.h): it may be ahead of its reservation by a slice for each thread and one more;
 //! then it is due, and each of its n threads runs once in its turn, and all but one once more, being
-//! a slice behind (policy/share.h); and at each pick others that are due, or have a turn, may come
+//! a slice behind (policy/share/share.h); and at each pick others that are due, or have a turn, may come
 //! first, once each, and those that are overdue, which they may be by four slices S:
 //!
 //! ```text
 //!     3 n U / r + (1 + m / p) U + 4 S
 //! ```
 //!
-//! With a mode that may have it wait beside an idle pCPU (policy/cosched.h), for as long as that may
+//! With a mode that may have it wait beside an idle pCPU (policy/cosched/cosched.h), for as long as that may
 //! last on top: twice what it may be held for its vCPUs to start together. One with more threads than
 //! the host has pCPUs can never start them all together, is held again and again, and may get less
 //! than its reservation: turns are all that is promised to it.
 //!
-//! The host's own tasks count as one thread a pCPU (policy/share.h). Time held back by a limit
-//! (policy/limit_use.h) is no waiting and is bounded apart: a VM is released when it may have a burst
+//! The host's own tasks count as one thread a pCPU (policy/share/share.h). Time held back by a limit
+//! (policy/limit/limit_use.h) is no waiting and is bounded apart: a VM is released when it may have a burst
 //! again, which it may at the latest when the last 101 ms are empty.
 //!
-//! Worked example. 4 pCPUs, one cell, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
+//! Worked example. 4 pCPUs, one domain, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
 //! with 100 % reserved beside 4 threads of others and the host's tasks: by turns 2 s + 0.25 s + 33 ms;
 //! by its reservation 33 ms + 33 ms + 28 ms = 94 ms.
 //!
@@ -50,7 +50,7 @@ pub struct Host {
     /// pCPUs online.
     pub pcpus: u32,
     /// Last-level caches, each with a run queue of its own.
-    pub cells: u32,
+    pub domains: u32,
     /// How long a thread runs before it is asked again.
     pub slice_ns: u64,
     /// The kernel's tick, at which slices end.
@@ -94,7 +94,7 @@ impl Delay {
     }
 }
 
-/// Turns take one part in so many of a cell's time.
+/// Turns take one part in so many of a domain's time.
 const TURNS_TAKE_ONE_IN: u64 = 50;
 /// B is at most so many W.
 const THREAD_FACTOR: u64 = 8;
@@ -108,18 +108,18 @@ pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
     let n = u64::from(vm.threads.max(1));
     let m = u64::from(other_threads) + u64::from(host.pcpus);
     let unasked_ns = host.slice_ns + host.tick_ns;
-    let per_cell = u64::from((host.pcpus / host.cells.max(1)).max(1));
-    let others_ns = unasked_ns + m.div_ceil(per_cell) * unasked_ns;
+    let per_domain = u64::from((host.pcpus / host.domains.max(1)).max(1));
+    let others_ns = unasked_ns + m.div_ceil(per_domain) * unasked_ns;
     let together_ns = if vm.cosched.may_wait() { 2 * host.hold_max_ns } else { 0 };
-    let turns = if host.cells > 1 { 3 } else { 2 };
+    let turns = if host.domains > 1 { 3 } else { 2 };
     let on_each = (n + m).div_ceil(u64::from(host.pcpus.max(1)));
     let anywhere_ns =
-        turns * sweep_ns(host, n, per_cell, on_each) + host.wait_bound_ns / 4 + others_ns;
+        turns * sweep_ns(host, n, per_domain, on_each) + host.wait_bound_ns / 4 + others_ns;
     let confined_ns = host.wait_bound_ns + sweep_ns(host, n + m, 1, n + m) + (n + m) * unasked_ns;
     let by_turns_ns = if vm.confined { anywhere_ns.max(confined_ns) } else { anywhere_ns };
     let reserved = u64::from(vm.reservation_mcpu).min(n * 1000);
     let starts_in_parts = vm.cosched.may_wait() && n > u64::from(host.pcpus);
-    let counts = reserved > 0 && host.cells <= 1 && !vm.confined && !starts_in_parts;
+    let counts = reserved > 0 && host.domains <= 1 && !vm.confined && !starts_in_parts;
     let overdue_ns = OVERDUE_SLICES * host.slice_ns;
     let by_reservation_ns = 3 * n * unasked_ns * 1000 / reserved.max(1) + others_ns + overdue_ns;
     Delay {
@@ -138,9 +138,10 @@ pub fn why(host: &Host, vm: &Vm, other_threads: u32) -> String {
         Some(_) => format!("its reservation of {}", percent::text(vm.reservation_mcpu)),
         None => format!("turns, every {} ms at least", ms(host.wait_bound_ns)),
     };
-    let cells = if host.cells > 1 { format!(" in {} cells", host.cells) } else { String::new() };
+    let domains =
+        if host.domains > 1 { format!(" in {} domains", host.domains) } else { String::new() };
     let mut why = format!(
-        "{promise}: {} threads{} beside {other_threads} of others and the host's tasks, {} pCPUs{cells}, \
+        "{promise}: {} threads{} beside {other_threads} of others and the host's tasks, {} pCPUs{domains}, \
          each run up to {} ms",
         vm.threads,
         if vm.confined { ", confined," } else { "" },
@@ -170,7 +171,7 @@ mod tests {
 
     const HOST: Host = Host {
         pcpus: 4,
-        cells: 1,
+        domains: 1,
         slice_ns: 7_000_000,
         tick_ns: 4_000_000,
         wait_bound_ns: 1_000_000_000,
@@ -235,19 +236,19 @@ mod tests {
             "its reservation of 150%: 2 threads beside 4 of others and the host's tasks, 4 pCPUs, \
              each run up to 11 ms"
         );
-        let host = Host { cells: 2, ..HOST };
+        let host = Host { domains: 2, ..HOST };
         let turns = why(&host, &Vm { reservation_mcpu: 1500, limited: true, ..VM }, 4);
         assert!(turns.starts_with("turns, every 1000 ms at least: 1 threads beside 4"), "{turns}");
-        assert!(turns.contains("in 2 cells") && turns.ends_with("102 ms while held by a limit"));
+        assert!(turns.contains("in 2 domains") && turns.ends_with("102 ms while held by a limit"));
     }
 
     proptest! {
         #[test]
         fn more_company_and_less_reservation_never_shorten_it(
-            pcpus in 1u32..64, cells in 1u32..4, threads in 1u32..64, mcpu in 0u32..64_000,
+            pcpus in 1u32..64, domains in 1u32..4, threads in 1u32..64, mcpu in 0u32..64_000,
             others in 0u32..500, confined: bool,
         ) {
-            let host = Host { pcpus, cells: cells.min(pcpus), ..HOST };
+            let host = Host { pcpus, domains: domains.min(pcpus), ..HOST };
             let vm = Vm { threads, reservation_mcpu: mcpu, confined, ..VM };
             let delay_ns = guaranteed(&host, &vm, others).ready_ns();
             let less = Vm { reservation_mcpu: mcpu / 2, ..vm };

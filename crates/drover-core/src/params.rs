@@ -5,7 +5,7 @@
 pub const DAEMON_LOOK_MS: u16 = 200;
 
 /// Set once, before the scheduler starts. Times in nanoseconds. Laid out as the beginning of the policy's
-/// `struct params` (policy/types.h).
+/// `struct params` (policy/base/types.h).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
@@ -20,7 +20,7 @@ pub struct Params {
     pub claim_bound_ns: u64,
     /// CPU time a waking VM must be owed more than a running one to preempt it.
     pub preempt_gain_ns: u64,
-    /// Virtual time a VM of another cell must be behind to be worth a migration.
+    /// Virtual time a VM of another domain must be behind to be worth a migration.
     pub steal_gain_ns: u64,
     /// No ready VM waits longer than this, whatever the shares.
     pub wait_bound_ns: u64,

@@ -28,15 +28,15 @@ pub struct Guarantee {
 }
 
 impl Delays {
-    /// Of a scheduler with these settings on so many cells.
+    /// Of a scheduler with these settings on so many domains.
     ///
     /// # Errors
     /// When the kernel does not say how long its tick is.
-    pub fn new(params: &Params, cells: u32) -> Result<Self> {
+    pub fn new(params: &Params, domains: u32) -> Result<Self> {
         let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("no tick is known")?;
         let tick_ns = u64::try_from(Duration::from(tick).as_nanos())?;
         let &Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = params;
-        let host = delay::Host { pcpus: 1, cells, slice_ns, tick_ns, wait_bound_ns, hold_max_ns };
+        let host = delay::Host { pcpus: 1, domains, slice_ns, tick_ns, wait_bound_ns, hold_max_ns };
         Ok(Self { host })
     }
 

@@ -306,13 +306,13 @@ impl Scheduler {
 }
 
 fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -> Result<()> {
-    let nr_cells = topology.nr_cells();
-    open.maps.cells.set_max_entries(nr_cells)?;
+    let nr_domains = topology.nr_domains();
+    open.maps.domains.set_max_entries(nr_domains)?;
     let drover = &mut open.maps.bss_data.as_mut().expect("the object has a .bss").drover;
-    if topology.cell_of.len() > drover.pcpu.len() {
+    if topology.domain_of.len() > drover.pcpu.len() {
         bail!(
             "this host may have {} pCPUs; at most {} are supported",
-            topology.cell_of.len(),
+            topology.domain_of.len(),
             drover.pcpu.len()
         );
     }
@@ -326,13 +326,13 @@ fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -
         skew_max_ns: params.skew_max_ns,
         hold_max_ns: params.hold_max_ns,
         judge_window_ns: params.judge_window_ns,
-        nr_pcpus: u32::try_from(topology.cell_of.len())?,
-        nr_cells,
+        nr_pcpus: u32::try_from(topology.domain_of.len())?,
+        nr_domains,
     };
-    for (pcpu, (&cell, &online)) in
-        drover.pcpu.iter_mut().zip(topology.cell_of.iter().zip(&topology.online))
+    for (pcpu, (&domain, &online)) in
+        drover.pcpu.iter_mut().zip(topology.domain_of.iter().zip(&topology.online))
     {
-        pcpu.cell = cell;
+        pcpu.domain = domain;
         pcpu.online = u32::from(online);
     }
     Ok(())

@@ -17,7 +17,7 @@ use crate::control::Listener;
 use crate::delays::Delays;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
-use crate::topology::{CellLevel, Topology, online_cpus};
+use crate::topology::{DomainLevel, Topology, online_cpus};
 use drover_core::params::{DAEMON_LOOK_MS, Params};
 
 /// Where a daemon reads, keeps and listens.
@@ -37,21 +37,21 @@ pub struct Places<'a> {
 /// When the scheduler cannot be started, or the kernel threw it out; the text
 /// says why.
 pub fn serve(
-    level: CellLevel,
+    level: DomainLevel,
     params: &Params,
     places: &Places,
     stop: &Arc<AtomicBool>,
 ) -> Result<()> {
     let listener = Listener::bind(places.socket)?;
     let topology = Topology::read(level)?;
-    let delays = Delays::new(params, topology.nr_cells())?;
+    let delays = Delays::new(params, topology.nr_domains())?;
     let online_mcpu = 1000 * online_cpus()?.len() as u64;
     let mut steward = Steward::open(places.config, places.state, online_mcpu, delays)?;
     let scheduler = Scheduler::start(&topology, params)?;
     tracing::info!(
-        "scheduling {} pCPUs in {} cell(s); Ctrl-C gives them back to the kernel",
+        "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",
         topology.online.iter().filter(|&&online| online).count(),
-        topology.nr_cells()
+        topology.nr_domains()
     );
     while !stop.load(Ordering::Relaxed) {
         if let Some(farewell) = scheduler.farewell() {

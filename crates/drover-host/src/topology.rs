@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host's pCPUs and how they are grouped into cells, read from sysfs.
+//! The host's pCPUs and how they are grouped into domains, read from sysfs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,21 +7,21 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// What shares one run queue of VMs. See policy/waiting.h for why an LLC.
+/// What shares one run queue of VMs. See policy/queue/waiting.h for why an LLC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CellLevel {
-    /// One cell for every pCPU.
+pub enum DomainLevel {
+    /// One domain for every pCPU.
     Pcpu,
-    /// One cell for every last-level cache.
+    /// One domain for every last-level cache.
     #[default]
     Llc,
-    /// One cell for every NUMA node.
+    /// One domain for every NUMA node.
     Node,
-    /// One cell for the whole host.
+    /// One domain for the whole host.
     Host,
 }
 
-impl std::str::FromStr for CellLevel {
+impl std::str::FromStr for DomainLevel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -30,7 +30,7 @@ impl std::str::FromStr for CellLevel {
             "llc" => Ok(Self::Llc),
             "node" => Ok(Self::Node),
             "host" => Ok(Self::Host),
-            _ => Err(format!("unknown cell level {text:?}; use pcpu, llc, node or host")),
+            _ => Err(format!("unknown domain level {text:?}; use pcpu, llc, node or host")),
         }
     }
 }
@@ -38,8 +38,8 @@ impl std::str::FromStr for CellLevel {
 /// The pCPUs of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// For every possible pCPU: its cell. pCPUs that are offline belong to cell 0 until seen.
-    pub cell_of: Vec<u32>,
+    /// For every possible pCPU: its domain. pCPUs that are offline belong to domain 0 until seen.
+    pub domain_of: Vec<u32>,
     /// For every possible pCPU: is it online now?
     pub online: Vec<bool>,
 }
@@ -49,11 +49,11 @@ impl Topology {
     ///
     /// # Errors
     /// When sysfs is not there or does not read as expected.
-    pub fn read(level: CellLevel) -> Result<Self> {
+    pub fn read(level: DomainLevel) -> Result<Self> {
         Self::read_from(Path::new("/sys/devices/system"), level)
     }
 
-    fn read_from(system: &Path, level: CellLevel) -> Result<Self> {
+    fn read_from(system: &Path, level: DomainLevel) -> Result<Self> {
         let cpu_dir = system.join("cpu");
         let possible = read_cpu_list(&cpu_dir.join("possible"))?;
         let online_list = read_cpu_list(&cpu_dir.join("online"))?;
@@ -63,30 +63,30 @@ impl Topology {
         }
         let mut online = vec![false; nr_pcpus];
         let mut groups: BTreeMap<usize, u32> = BTreeMap::new();
-        let mut cell_of = vec![0; nr_pcpus];
+        let mut domain_of = vec![0; nr_pcpus];
         for cpu in online_list {
             online[cpu] = true;
             let group = first_of_group(system, cpu, level);
             let next = u32::try_from(groups.len())?;
-            cell_of[cpu] = *groups.entry(group).or_insert(next);
+            domain_of[cpu] = *groups.entry(group).or_insert(next);
         }
-        Ok(Self { cell_of, online })
+        Ok(Self { domain_of, online })
     }
 
-    /// The number of cells.
-    pub fn nr_cells(&self) -> u32 {
-        self.cell_of.iter().max().map_or(1, |last| last + 1)
+    /// The number of domains.
+    pub fn nr_domains(&self) -> u32 {
+        self.domain_of.iter().max().map_or(1, |last| last + 1)
     }
 }
 
 /// The lowest pCPU of the group `cpu` belongs to: it stands for the group.
-fn first_of_group(system: &Path, cpu: usize, level: CellLevel) -> usize {
+fn first_of_group(system: &Path, cpu: usize, level: DomainLevel) -> usize {
     let cpu_dir = system.join(format!("cpu/cpu{cpu}"));
     match level {
-        CellLevel::Host => 0,
-        CellLevel::Pcpu => cpu,
-        CellLevel::Llc => first_of_llc(&cpu_dir).unwrap_or(0),
-        CellLevel::Node => first_of_node(system, cpu).unwrap_or(0),
+        DomainLevel::Host => 0,
+        DomainLevel::Pcpu => cpu,
+        DomainLevel::Llc => first_of_llc(&cpu_dir).unwrap_or(0),
+        DomainLevel::Node => first_of_node(system, cpu).unwrap_or(0),
     }
 }
 
@@ -190,37 +190,37 @@ mod tests {
     }
 
     #[test]
-    fn cells_follow_the_level() {
+    fn domains_follow_the_level() {
         let dir = tempfile::tempdir().unwrap();
         small_host(dir.path());
-        let cells = |level| Topology::read_from(dir.path(), level).unwrap().cell_of;
-        assert_eq!(cells(CellLevel::Llc), [0, 0, 1, 0]);
-        assert_eq!(cells(CellLevel::Pcpu), [0, 1, 2, 0]);
-        assert_eq!(cells(CellLevel::Node), [0, 0, 0, 0]);
-        assert_eq!(cells(CellLevel::Host), [0, 0, 0, 0]);
+        let domains = |level| Topology::read_from(dir.path(), level).unwrap().domain_of;
+        assert_eq!(domains(DomainLevel::Llc), [0, 0, 1, 0]);
+        assert_eq!(domains(DomainLevel::Pcpu), [0, 1, 2, 0]);
+        assert_eq!(domains(DomainLevel::Node), [0, 0, 0, 0]);
+        assert_eq!(domains(DomainLevel::Host), [0, 0, 0, 0]);
     }
 
     #[test]
     fn offline_pcpus_are_known_but_not_online() {
         let dir = tempfile::tempdir().unwrap();
         small_host(dir.path());
-        let topology = Topology::read_from(dir.path(), CellLevel::Llc).unwrap();
+        let topology = Topology::read_from(dir.path(), DomainLevel::Llc).unwrap();
         assert_eq!(topology.online, [true, true, true, false]);
-        assert_eq!(topology.nr_cells(), 2);
+        assert_eq!(topology.nr_domains(), 2);
     }
 
     #[test]
-    fn a_host_without_cache_information_is_one_cell() {
+    fn a_host_without_cache_information_is_one_domain() {
         let dir = tempfile::tempdir().unwrap();
         write(&dir.path().join("cpu/possible"), "0-1");
         write(&dir.path().join("cpu/online"), "0-1");
-        let topology = Topology::read_from(dir.path(), CellLevel::Llc).unwrap();
-        assert_eq!(topology.nr_cells(), 1);
+        let topology = Topology::read_from(dir.path(), DomainLevel::Llc).unwrap();
+        assert_eq!(topology.nr_domains(), 1);
     }
 
     #[test]
     fn a_missing_sysfs_is_named() {
-        let err = Topology::read_from(Path::new("/nonexistent"), CellLevel::Llc).unwrap_err();
+        let err = Topology::read_from(Path::new("/nonexistent"), DomainLevel::Llc).unwrap_err();
         assert!(format!("{err:#}").contains("/nonexistent/cpu/possible"), "{err:#}");
     }
 }

@@ -6,7 +6,7 @@
 #ifndef DROVER_SIM_FIND_VM_H
 #define DROVER_SIM_FIND_VM_H
 
-#include "../../../policy/vm.h"
+#include "account/vm.h"
 
 /* The policy's thread and what the kernel's task_struct would say of it. */
 struct sim_thread {

@@ -12,18 +12,18 @@
 
 #include "one_thread.h"
 
-#include "../../../policy/drover.h"
+#include "drover.h"
 
 #include "find_vm.h"
 
 /* What a caller needs to know of the policy's structs. */
 const size_t sim_drover_bytes = sizeof(struct drover);
-const size_t sim_cell_bytes = sizeof(struct cell);
+const size_t sim_domain_bytes = sizeof(struct domain);
 const size_t sim_thread_bytes = sizeof(struct sim_thread);
 const size_t sim_params_bytes = sizeof(struct params);
 const size_t sim_ground_offset = offsetof(struct drover, ground);
 const u32 sim_max_vms = DROVER_MAX_VMS;
-const u32 sim_max_cells = DROVER_MAX_CELLS;
+const u32 sim_max_domains = DROVER_MAX_DOMAINS;
 const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
 /* --- the scheduler as a whole --- */
@@ -39,9 +39,9 @@ void sim_set_vtime(struct drover *d, u64 vtime_ns)
 	d->vtime_now_ns = vtime_ns;
 }
 
-void sim_set_pcpu(struct drover *d, u32 pcpu, u32 cell)
+void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain)
 {
-	pcpu_at(d, pcpu)->cell = cell;
+	pcpu_at(d, pcpu)->domain = domain;
 	pcpu_at(d, pcpu)->online = 1;
 }
 
@@ -360,23 +360,23 @@ u32 sim_pcpu_pinned(struct drover *d, u32 at)
 	return pcpu_at(d, at)->nr_pinned;
 }
 
-u32 sim_cell_queued(struct drover *d, u32 cell_index, u32 slot)
+u32 sim_domain_queued(struct drover *d, u32 domain_index, u32 slot)
 {
-	struct cell *cell = ground_cell(d, cell_index);
+	struct domain *domain = ground_domain(d, domain_index);
 
-	return cell ? books_of(cell, slot)->nr_queued : 0;
+	return domain ? books_of(domain, slot)->nr_queued : 0;
 }
 
 /* Planted bugs (src/scx/queues.rs). */
 
 void sim_spoil_tournament(struct drover *d)
 {
-	ground_cell(d, 0)->by_share.node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
+	ground_domain(d, 0)->by_share.node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
 }
 
 void sim_spoil_count(struct drover *d)
 {
-	books_of(ground_cell(d, 0), DROVER_HOST_SLOT)->nr_queued++;
+	books_of(ground_domain(d, 0), DROVER_HOST_SLOT)->nr_queued++;
 }
 
 /* One VM too many is believed to be of a choosy mode. */
@@ -470,29 +470,29 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
  * exactly when the VM has threads waiting here that may run? 0, or the slot or node that is wrong,
  * + 1.
  */
-u32 sim_check_tournament(struct drover *d, u32 cell_index)
+u32 sim_check_tournament(struct drover *d, u32 domain_index)
 {
-	struct cell *cell = ground_cell(d, cell_index);
+	struct domain *domain = ground_domain(d, domain_index);
 	u32 played = 1u << d->tournament_levels;
 	u32 slot, width, node;
 
-	if (!cell)
+	if (!domain)
 		return 0;
 	for (slot = 0; slot < DROVER_MAX_VMS; slot++) {
-		u64 leaf = tournament_leaf(&cell->by_share, slot);
+		u64 leaf = tournament_leaf(&domain->by_share, slot);
 
 		if ((leaf != TOURNAMENT_NOBODY) !=
-		    (books_of(cell, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
+		    (books_of(domain, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
 			return slot + 1;
 		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
 			return slot + 1;
 	}
 	for (width = DROVER_MAX_VMS; played > 1; played /= 2, width /= 2) {
 		for (node = width / 2; node < width / 2 + played / 2; node++) {
-			u64 a = cell->by_share.node[2 * node],
-			    b = cell->by_share.node[2 * node + 1];
+			u64 a = domain->by_share.node[2 * node],
+			    b = domain->by_share.node[2 * node + 1];
 
-			if (cell->by_share.node[node] != (tournament_before(b, a) ? b : a))
+			if (domain->by_share.node[node] != (tournament_before(b, a) ? b : a))
 				return node + 1;
 		}
 	}

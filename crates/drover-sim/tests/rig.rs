@@ -51,7 +51,7 @@ fn planted_bugs_are_found() {
         (Planted::ChargesHalf, "CPU time charged"),
         (Planted::LosesStarts, "believes it waits"),
         (Planted::Miscounts, "the policy counts"),
-        (Planted::SpoilsTournament, "tournament of cell"),
+        (Planted::SpoilsTournament, "tournament of domain"),
         (Planted::LeaksSlots, "slots"),
         (Planted::TurnsClockBack, "virtual time went back"),
         (Planted::IgnoresShares, "is owed"),

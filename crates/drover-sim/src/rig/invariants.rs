@@ -161,7 +161,7 @@ impl Invariants {
         }
     }
 
-    /// Nobody is kept waiting beyond what policy/wait_bound.h promises: no VM goes unserved for
+    /// Nobody is kept waiting beyond what policy/guarantee/wait_bound.h promises: no VM goes unserved for
     /// longer than one thread alone may wait, twice the wait bound and a quarter, no thread without a
     /// turn for longer than three times B, no confined one for longer than the bound and B; and on top
     /// the time until the next look (timers may be late) and a turn of all who may stand before. All
@@ -171,7 +171,7 @@ impl Invariants {
         let bound_ns = sim.class.policy.params().wait_bound_ns;
         let m = &sim.m;
         let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
-        let of_cell = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;
+        let of_domain = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;
         let host = sim.vms.len();
         let books_of = |vm: u32| if sim.is_host_process(vm) { host } else { vm as usize };
         let (mut served_ns, mut threads) = (vec![0; host + 1], vec![0; host + 1]);
@@ -200,7 +200,7 @@ impl Invariants {
             let n = threads[books_of(known.vm)];
             let most_ns = match confined {
                 true => bound_ns + turn_bound_ns(bound_ns, present, 1),
-                false => 3 * turn_bound_ns(bound_ns, n, of_cell),
+                false => 3 * turn_bound_ns(bound_ns, n, of_domain),
             } + slack_ns;
             // What a limit holds back is bound by the watchdog only.
             let most_ns = if capped { WATCHDOG_NS } else { most_ns };
@@ -276,10 +276,10 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
         false => Err(format!("{}: the policy counts {counted}, there are {real}", what())),
     };
     for slot in 0..class.policy.slots_in_use() {
-        for cell in 0..sim.m.topology.llcs.len() as u32 {
-            let counted = class.policy.queued(&mut sim.m, &mut class.queues, cell, slot);
-            let real = queued.get(&(cell, slot)).copied().unwrap_or(0);
-            same(&|| format!("threads of slot {slot} waiting in cell {cell}"), counted, real)?;
+        for domain in 0..sim.m.topology.llcs.len() as u32 {
+            let counted = class.policy.queued(&mut sim.m, &mut class.queues, domain, slot);
+            let real = queued.get(&(domain, slot)).copied().unwrap_or(0);
+            same(&|| format!("threads of slot {slot} waiting in domain {domain}"), counted, real)?;
         }
         let real = waiting.get(&slot).copied().unwrap_or(0);
         same(
@@ -308,12 +308,12 @@ fn books_of_vcpus_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
 }
 
 fn tournaments_are_in_order(sim: &mut Sim<Scx>) -> Result<(), String> {
-    for cell in 0..sim.m.topology.llcs.len() as u32 {
+    for domain in 0..sim.m.topology.llcs.len() as u32 {
         let class = &mut sim.class;
-        let wrong = class.policy.check_tournament(&mut sim.m, &mut class.queues, cell);
+        let wrong = class.policy.check_tournament(&mut sim.m, &mut class.queues, domain);
         if wrong != 0 {
             let at = wrong - 1;
-            return Err(format!("the tournament of cell {cell} is wrong at slot or node {at}"));
+            return Err(format!("the tournament of domain {domain} is wrong at slot or node {at}"));
         }
     }
     Ok(())
@@ -351,7 +351,7 @@ fn slots_are_held_by_threads(sim: &Sim<Scx>) -> Result<(), String> {
 }
 
 /// How long each of `threads` that wait for `pcpus` may wait for its turn: B(n, p) of
-/// policy/wait_bound.h, written down a second time.
+/// policy/guarantee/wait_bound.h, written down a second time.
 fn turn_bound_ns(bound_ns: u64, threads: u64, pcpus: u64) -> u64 {
     (threads * 200_000_000 / pcpus).clamp(bound_ns, 8 * bound_ns)
 }

@@ -18,7 +18,7 @@
 //!
 //! One thing is not known: how VMs stand to each other of which one is owed more than its vCPUs can
 //! use, and the other needs some of the pCPUs that one runs on. The first falls behind for ever, the
-//! policy bounds its claim, and what it has then follows from that bound (policy/share.h).
+//! policy bounds its claim, and what it has then follows from that bound (policy/share/share.h).
 //!
 //! Worked example. Two VMs of one weight on two pCPUs, A a gang of two, B of one vCPU. For A, Q is 1:
 //! 1 - V / 2 <= V, so V is 2/3, and so much both really have. B, owed all that its vCPU can use, is one
@@ -33,9 +33,9 @@ use drover_core::shares::Shares;
 use drover_core::tree::entitlement::{Leaf, entitle};
 use drover_core::tree::{PoolSpec, Tree};
 
-/// Beyond this the wait bound bends shares (policy/wait_bound.h), and so no exact ones are asked.
+/// Beyond this the wait bound bends shares (policy/guarantee/wait_bound.h), and so no exact ones are asked.
 const SHARES_RATIO_MAX: f64 = 20.0;
-/// What VMs want is known so long after they were found (policy/entitle_want.h).
+/// What VMs want is known so long after they were found (policy/entitle/entitle_want.h).
 const SETTLED_NS: u64 = 100_000_000;
 /// Of what is worked out for VMs that may be held. In one such trial of a hundred somebody has less than all of
 /// it, by up to two fifths; whether the working out or the policy is wrong there is not known

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! policy/ground.h on virtual time: what the policy may ask, answered by the simulated kernel.
+//! policy/base/ground.h on virtual time: what the policy may ask, answered by the simulated kernel.
 //!
 //! Every function gets the `struct drover` it was called with; its `ground` field leads here. There
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
 use super::native::{
-    Cell, Drover, TaskPointer, sim_at_limit, sim_ground_offset, sim_unserved_since,
+    Domain, Drover, TaskPointer, sim_at_limit, sim_ground_offset, sim_unserved_since,
 };
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_ALARM, Machine, TaskId};
@@ -143,10 +143,10 @@ extern "C" fn ground_run_on(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_vm_queue(d: *mut Drover, slot: u32, cell: u32) -> u64 {
+extern "C" fn ground_vm_queue(d: *mut Drover, slot: u32, domain: u32) -> u64 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
-    u64::from(slot) * u64::from(queues.nr_cells) + u64::from(cell)
+    u64::from(slot) * u64::from(queues.nr_domains) + u64::from(domain)
 }
 
 #[unsafe(no_mangle)]
@@ -245,24 +245,28 @@ extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, now_ns: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_cell(d: *mut Drover, cell: u32) -> *mut Cell {
+extern "C" fn ground_domain(d: *mut Drover, domain: u32) -> *mut Domain {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
-    if cell < queues.nr_cells { queues.cells.at(cell as usize) } else { std::ptr::null_mut() }
+    if domain < queues.nr_domains {
+        queues.domains.at(domain as usize)
+    } else {
+        std::ptr::null_mut()
+    }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_lock_cell(cell: *mut Cell) {
-    // SAFETY: a cell begins with its lock, a word.
-    let held = unsafe { &mut *cell.cast::<u32>() };
-    assert_eq!(*held, 0, "the policy takes a cell's lock twice: on a real host it would hang");
+extern "C" fn ground_lock_domain(domain: *mut Domain) {
+    // SAFETY: a domain begins with its lock, a word.
+    let held = unsafe { &mut *domain.cast::<u32>() };
+    assert_eq!(*held, 0, "the policy takes a domain's lock twice: on a real host it would hang");
     *held = 1;
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_unlock_cell(cell: *mut Cell) {
-    // SAFETY: a cell begins with its lock, a word.
-    let held = unsafe { &mut *cell.cast::<u32>() };
+extern "C" fn ground_unlock_domain(domain: *mut Domain) {
+    // SAFETY: a domain begins with its lock, a word.
+    let held = unsafe { &mut *domain.cast::<u32>() };
     *held = 0;
 }
 

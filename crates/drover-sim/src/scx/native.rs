@@ -18,9 +18,9 @@ pub struct Thread {
     opaque: [u8; 0],
 }
 
-/// `struct cell`.
+/// `struct domain`.
 #[repr(C)]
-pub struct Cell {
+pub struct Domain {
     opaque: [u8; 0],
 }
 
@@ -35,8 +35,8 @@ pub struct Params {
     pub given: drover_core::params::Params,
     /// Number of pCPUs.
     pub nr_pcpus: u32,
-    /// Number of cells.
-    pub nr_cells: u32,
+    /// Number of domains.
+    pub nr_domains: u32,
 }
 
 /// `struct sim_vm_order`: what the daemon orders for a VM.
@@ -137,7 +137,7 @@ pub struct ThreadView {
     pub slot: u32,
     /// 0 host, 1 vCPU, 2 helper.
     pub kind: u32,
-    /// Cell it waits in + 1; 0: none.
+    /// Domain it waits in + 1; 0: none.
     pub queued_in: u32,
     /// pCPU in whose queue it waits + 1; 0: none.
     pub pinned_on: u32,
@@ -145,7 +145,7 @@ pub struct ThreadView {
 
 unsafe extern "C" {
     pub static sim_drover_bytes: usize;
-    pub static sim_cell_bytes: usize;
+    pub static sim_domain_bytes: usize;
     pub static sim_thread_bytes: usize;
     pub static sim_ground_offset: usize;
     pub static sim_params_bytes: usize;
@@ -154,12 +154,12 @@ unsafe extern "C" {
     pub static sim_vcpu_view_bytes: usize;
     pub static sim_thread_view_bytes: usize;
     pub static sim_max_vms: u32;
-    pub static sim_max_cells: u32;
+    pub static sim_max_domains: u32;
     pub static sim_max_pcpus: u32;
 
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
-    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, cell: u32);
+    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32);
     pub fn sim_init(d: *mut Drover);
     pub fn sim_check_wait_bounds(d: *mut Drover, now_ns: u64);
     pub fn sim_look(d: *mut Drover) -> u64;
@@ -212,14 +212,14 @@ unsafe extern "C" {
     pub fn sim_waiting(d: *mut Drover) -> u32;
     pub fn sim_confined_waiting(d: *mut Drover) -> u32;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
-    pub fn sim_cell_queued(d: *mut Drover, cell: u32, slot: u32) -> u32;
+    pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;
     pub fn sim_spoil_tournament(d: *mut Drover);
     pub fn sim_spoil_count(d: *mut Drover);
     pub fn sim_spoil_modes(d: *mut Drover);
     pub fn sim_spoil_limits(d: *mut Drover);
     pub fn sim_charge_stops(d: *mut Drover);
     pub fn sim_check_counts(d: *mut Drover, slot: *mut u32) -> u32;
-    pub fn sim_check_tournament(d: *mut Drover, cell: u32) -> u32;
+    pub fn sim_check_tournament(d: *mut Drover, domain: u32) -> u32;
 }
 
 /// Fails unless the structs mirrored here are laid out as in C.
@@ -252,7 +252,7 @@ mod tests {
     fn structs_are_laid_out_as_in_c() {
         check_layout();
         // SAFETY: constants of the linked object.
-        let (thread, cells) = unsafe { (sim_thread_bytes, sim_max_cells) };
-        assert!(thread >= size_of::<ThreadView>() && cells >= 1);
+        let (thread, domains) = unsafe { (sim_thread_bytes, sim_max_domains) };
+        assert!(thread >= size_of::<ThreadView>() && domains >= 1);
     }
 }

@@ -42,31 +42,32 @@ impl Policy {
     pub fn new(m: &Machine, tunables: &Tunables) -> Result<(Self, Queues), String> {
         native::check_layout();
         let pcpus = m.pcpus.len() as u32;
-        let nr_cells = m.topology.llcs.len() as u32;
+        let nr_domains = m.topology.llcs.len() as u32;
         // SAFETY: constants of the linked object.
-        let (max_pcpus, max_cells, max_vms) =
-            unsafe { (native::sim_max_pcpus, native::sim_max_cells, native::sim_max_vms) };
-        if pcpus > max_pcpus || nr_cells > max_cells {
+        let (max_pcpus, max_domains, max_vms) =
+            unsafe { (native::sim_max_pcpus, native::sim_max_domains, native::sim_max_vms) };
+        if pcpus > max_pcpus || nr_domains > max_domains {
             return Err(format!(
-                "the host has {pcpus} pCPUs and {nr_cells} last-level caches, Drover schedules \
-                 {max_pcpus} and {max_cells} at most; use a smaller [host]"
+                "the host has {pcpus} pCPUs and {nr_domains} last-level caches, Drover schedules \
+                 {max_pcpus} and {max_domains} at most; use a smaller [host]"
             ));
         }
         // SAFETY: constants of the linked object.
-        let (drover, cell, thread) =
-            unsafe { (native::sim_drover_bytes, native::sim_cell_bytes, native::sim_thread_bytes) };
-        let cells = Room::of(nr_cells as usize, cell);
-        let queues = Queues::new(pcpus, cells, nr_cells, max_vms);
+        let (drover, domain, thread) = unsafe {
+            (native::sim_drover_bytes, native::sim_domain_bytes, native::sim_thread_bytes)
+        };
+        let domains = Room::of(nr_domains as usize, domain);
+        let queues = Queues::new(pcpus, domains, nr_domains, max_vms);
         let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
         let policy =
             Self { drover: Room::of(1, drover), threads, tunables: *tunables, meter: None };
-        let params = Params { given: tunables.params, nr_pcpus: pcpus, nr_cells };
+        let params = Params { given: tunables.params, nr_pcpus: pcpus, nr_domains };
         // SAFETY: `at(0)` is a zeroed struct drover; pCPU numbers are within its table.
         unsafe {
             native::sim_set_params(policy.drover.at(0), &params);
             native::sim_set_vtime(policy.drover.at(0), tunables.vtime_ns);
-            for (pcpu, &cell) in m.topology.llc_of.iter().enumerate() {
-                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, cell);
+            for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
+                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain);
             }
         }
         Ok((policy, queues))
@@ -82,7 +83,7 @@ impl Policy {
         let params::Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = *self.params();
         delay::Host {
             pcpus: m.online.count(),
-            cells: m.topology.llcs.len() as u32,
+            domains: m.topology.llcs.len() as u32,
             slice_ns,
             tick_ns: m.costs.tick_interval_ns,
             wait_bound_ns,
@@ -90,7 +91,7 @@ impl Policy {
         }
     }
 
-    /// Bytes of the policy's state, cells aside.
+    /// Bytes of the policy's state, domains aside.
     pub fn bytes(&self) -> usize {
         self.drover.bytes() + self.threads.bytes()
     }
@@ -415,15 +416,15 @@ impl Policy {
         unsafe { native::sim_confined_waiting(self.drover.at(0)) }
     }
 
-    /// Threads of the VM waiting in the cell, as the policy counts them.
-    pub fn queued(&mut self, m: &mut Machine, queues: &mut Queues, cell: u32, slot: u32) -> u32 {
+    /// Threads of the VM waiting in the domain, as the policy counts them.
+    pub fn queued(&mut self, m: &mut Machine, queues: &mut Queues, domain: u32, slot: u32) -> u32 {
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_cell_queued(d, cell, slot) })
+        self.call(m, queues, 0, |d| unsafe { native::sim_domain_queued(d, domain, slot) })
     }
 
-    /// 0 when the cell's tournament is in order, else the slot or node that is not, + 1.
-    pub fn check_tournament(&mut self, m: &mut Machine, queues: &mut Queues, cell: u32) -> u32 {
+    /// 0 when the domain's tournament is in order, else the slot or node that is not, + 1.
+    pub fn check_tournament(&mut self, m: &mut Machine, queues: &mut Queues, domain: u32) -> u32 {
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_check_tournament(d, cell) })
+        self.call(m, queues, 0, |d| unsafe { native::sim_check_tournament(d, domain) })
     }
 }

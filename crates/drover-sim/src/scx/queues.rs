@@ -88,9 +88,9 @@ pub enum Planted {
 /// All that sched_ext keeps for a scheduler.
 #[derive(Debug)]
 pub struct Queues {
-    pub(super) nr_cells: u32,
+    pub(super) nr_domains: u32,
     pub(super) first_pcpu_queue: usize,
-    pub(super) cells: Room,
+    pub(super) domains: Room,
     queues: Vec<OrderedQueue>,
     pub(super) local: Vec<VecDeque<TaskId>>,
     pub(super) global: VecDeque<TaskId>,
@@ -112,14 +112,14 @@ pub struct Queues {
 
 impl Queues {
     /// Empty queues for a host.
-    pub(super) fn new(pcpus: u32, cells: Room, nr_cells: u32, max_vms: u32) -> Self {
-        let first_pcpu_queue = (max_vms * nr_cells) as usize;
+    pub(super) fn new(pcpus: u32, domains: Room, nr_domains: u32, max_vms: u32) -> Self {
+        let first_pcpu_queue = (max_vms * nr_domains) as usize;
         let mut queues = Vec::new();
         queues.resize_with(first_pcpu_queue + pcpus as usize, OrderedQueue::default);
         Self {
-            nr_cells,
+            nr_domains,
             first_pcpu_queue,
-            cells,
+            domains,
             queues,
             local: vec![VecDeque::new(); pcpus as usize],
             global: VecDeque::new(),
@@ -141,7 +141,7 @@ impl Queues {
 
     /// How many slots are free, and how many there are.
     pub fn slots(&self) -> (usize, usize) {
-        (self.free_slots.len(), self.first_pcpu_queue / self.nr_cells as usize - 1)
+        (self.free_slots.len(), self.first_pcpu_queue / self.nr_domains as usize - 1)
     }
 
     /// Where the task stands.

@@ -13,13 +13,13 @@ use drover_host::control::SOCKET_PATH;
 use drover_host::serve::{Places, serve};
 use drover_host::sources::config_file::CONFIG_PATH;
 use drover_host::store::STATE_DIR;
-use drover_host::topology::CellLevel;
+use drover_host::topology::DomainLevel;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// What shares one run queue of VMs: pcpu, llc, node or host.
     #[arg(long, default_value = "llc")]
-    cells: CellLevel,
+    domains: DomainLevel,
     /// Pools, and what VMs by name are to have; need not be there.
     #[arg(long, default_value = CONFIG_PATH)]
     config: PathBuf,
@@ -40,6 +40,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
     }
     let places = Places { config: &args.config, state: &args.state, socket: &args.socket };
-    serve(args.cells, &Params::default(), &places, &stop)?;
+    serve(args.domains, &Params::default(), &places, &stop)?;
     Ok(ExitCode::SUCCESS)
 }

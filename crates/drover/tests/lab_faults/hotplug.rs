@@ -14,7 +14,7 @@ use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, cpu_s_during, start_q
 
 const PCPUS: usize = 4;
 const PROGRESS: Duration = Duration::from_secs(1);
-/// What is promised to each thread where twelve share one pCPU (policy/wait_bound.h): 2 B, an eighth to notice
+/// What is promised to each thread where twelve share one pCPU (policy/guarantee/wait_bound.h): 2 B, an eighth to notice
 /// each time, and a slice and a tick for each.
 const PROGRESS_ON_ONE: Duration = Duration::from_millis(2400);
 

@@ -166,6 +166,6 @@ fn wider_than_the_host(wide: &MicroVm, beside: &MicroVm) {
         set_mode("wide", mode);
         must_move("a VM as wide as can be", wide, WINDOW);
     }
-    // What one of 256 threads on two pCPUs is promised: 2 B + W / 4, B being 8 s (policy/wait_bound.h).
+    // What one of 256 threads on two pCPUs is promised: 2 B + W / 4, B being 8 s (policy/guarantee/wait_bound.h).
     all_progress_within(Duration::from_secs(17), &[wide, beside]);
 }

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The life of a VM: born with its first vCPU, gone with its last thread.
+ *
+ * Idea. Nobody registers a VM. A process becomes one when the ground sees one
+ * of its threads inside KVM_RUN; that thread is a vCPU, and all other threads
+ * of the process, as they are met, are its helpers. A slot is given back only
+ * when the last attached thread has left, because a leaving thread still
+ * charges the VM it belongs to; a slot that were given away earlier would be
+ * charged for the dead.
+ *
+ * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
+ * enter the guest makes the VM (1000 shares), the second is attached (2000:
+ * default shares follow the vCPU count), the I/O thread is attached as a helper
+ * when it next wakes. The process is killed: three detachments, and the third
+ * frees the slot.
+ *
+ * What it is bad at. Until a helper thread has slept once after the VM was
+ * found, its time is charged to the host. Above 2047 VMs the rest are served as
+ * tasks of the host, which keeps them running but without shares of their own.
+ */
+#ifndef DROVER_VM_H
+#define DROVER_VM_H
+
+#include "limit/limit.h"
+
+/* Its virtual time runs by its shares, unless looks (entitle.h) say what these are worth. */
+static __always_inline u32 vm_set_shares(struct drover *d, struct vm *vm, u32 shares)
+{
+	u64 inverse = vm->share_inverse;
+	u32 before = share_set(vm, shares);
+
+	if (d->looking && vm->entitled_ucpu)
+		vm->share_inverse = inverse;
+	return before;
+}
+
+/*
+ * The host's own tasks weigh as if they were as wide as the host, and never
+ * less than a tenth of all VMs: kthreads and the shell of an operator must get
+ * through, whatever shares VMs were given.
+ */
+static __always_inline void vm_settle_host(struct drover *d)
+{
+	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
+	u32 tenth = d->vm_shares / 10;
+
+	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
+}
+
+/* What was asked for, or the default for its size, within what share_set gives. */
+static __always_inline u32 vm_shares_due(struct vm *vm)
+{
+	u32 vcpus = *(volatile u32 *)&vm->nr_vcpus ?: 1;
+	u32 shares = *(volatile u32 *)&vm->shares_asked ?: vcpus * DROVER_SHARES_PER_VCPU;
+
+	return (u32)least_of(shares, DROVER_SHARES_MAX);
+}
+
+/* The shares in force are those. */
+static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
+{
+	u32 try;
+
+	/* Two vCPUs that come at once, or an order: who was overtaken puts it right. */
+	for_each_index(try, 0, 4) {
+		u32 shares = vm_shares_due(vm);
+		u32 before = vm_set_shares(d, vm, shares);
+
+		__sync_fetch_and_add(&d->vm_shares, shares - before);
+		if (vm_shares_due(vm) == shares)
+			break;
+	}
+	vm_settle_host(d);
+	d->owed_anew = 1;
+}
+
+static __always_inline void vm_bind(struct drover *d, struct vm *vm, bool bound)
+{
+	u32 before = __sync_lock_test_and_set(&vm->bound, bound);
+
+	__sync_fetch_and_add(&d->nr_bound, (u32)bound - before);
+}
+
+/* The settings of the VM in that slot were changed: put them in force. */
+static __always_inline void vm_settle(struct drover *d, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	vm_settle_shares(d, vm);
+	vm_bind(d, vm, vm->reservation_mcpu || vm->limit_mcpu || vm->pool);
+	reserve_promise(d, slot, vm->reservation_mcpu);
+	limit_note(d, slot);
+	/* Waits are held against the promise that is in force (drover-core delay.rs). */
+	vm->settled_ns = ground_now_ns(d);
+	vm->longest_ready_ns = 0;
+}
+
+/* Pools came, went or changed: put that in force. */
+static __always_inline void vm_settle_pools(struct drover *d)
+{
+	pool_settle(d);
+	limit_note_all(d);
+	d->owed_anew = 1;
+}
+
+/* The VM in that free slot begins, level with the least served VM. */
+static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	tournament_grow(d, slot);
+	vm->tgid = tgid;
+	vm->nr_vcpus = 0;
+	vm->shares_asked = 0;
+	vm->reservation_mcpu = 0;
+	vm->limit_mcpu = 0;
+	vm->pool = 0;
+	vm->cosched_mode = COSCHED_AUTO;
+	vm_bind(d, vm, false);
+	reserve_set(d, vm, 0);
+	limit_forget(d, vm);
+	limit_begin_anew(limit_of_vm(d, slot));
+	vm->short_ns = 0;
+	vm->held_ns = 0;
+	vm->limited_ns = 0;
+	vm->seen_run_ns = 0;
+	vm->wanted_ucpu = 0;
+	vm->entitled_ucpu = 0;
+	vm->tally_ns = 0;
+	vm->progressed_ns = 0;
+	vm->hazard_ns = 0;
+	vm->pressed_ns = 0;
+	vm->pressed_mark_ns = 0;
+	vm->window_ns = ground_now_ns(d);
+	vm->vcpus_running = 0;
+	vm->vcpus_waiting = 0;
+	vm->progress_floor_ns = 0;
+	vm->held_since_ns = 0;
+	vm->costop_ns = 0;
+	vm->nr_costops = 0;
+	vm->nr_costarts = 0;
+	vm->skew_max_ns = 0;
+	vm->costopped = 0;
+	vm->nr_stopped = 0;
+	vm->vcpu_places = 0;
+	vm->vtime_ns = d->vtime_now_ns;
+	vm->running_sum = 0;
+	vm->unrecorded = 0;
+	vm->vruntime_floor_ns = 0;
+	vm->vcpu_run_ns = 0;
+	vm->helper_run_ns = 0;
+	vm->ready_ns = 0;
+	vm->longest_ready_ns = 0;
+	vm->nr_dispatches = 0;
+	vm->nr_wake_preemptions = 0;
+	vm->nr_forgiven = 0;
+	vm->born_ns = ground_now_ns(d);
+	vm->settled_ns = vm->born_ns;
+	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
+	vm->shares = 0;
+	if (slot != DROVER_HOST_SLOT)
+		vm_settle_shares(d, vm);
+	vm->state = VM_LIVE;
+	raise_to(&d->slots_in_use, slot + 1);
+}
+
+/* Whoever looks for a VM finds it from now on: threads are told to look. */
+static __always_inline void vm_tell_found(struct drover *d)
+{
+	__sync_fetch_and_add(&d->vms_found, 1);
+}
+
+/* Slot 0 begins: all other tasks of the host. */
+static __always_inline void vm_begin_host(struct drover *d)
+{
+	vm_begin(d, DROVER_HOST_SLOT, 0);
+	vm_at(d, DROVER_HOST_SLOT)->nr_vcpus = d->params.nr_pcpus;
+	vm_settle_host(d);
+}
+
+/* Let go of the VM. True when nobody holds it any more: the slot is free. */
+static __always_inline bool vm_release(struct drover *d, struct vm *vm)
+{
+	if (__sync_fetch_and_sub(&vm->nr_threads, 1) != 1)
+		return false;
+	__sync_fetch_and_sub(&d->vm_shares, vm->shares);
+	vm_settle_host(d);
+	reserve_set(d, vm, 0);
+	limit_forget(d, vm);
+	vm_bind(d, vm, false);
+	together_set(d, vm, 0);
+	vm->cosched_mode = COSCHED_OFF;
+	cosched_settle(d, vm);
+	vm->state = VM_FREE;
+	d->owed_anew = 1;
+	return true;
+}
+
+/*
+ * Hold the VM for one more thread. False when it is just going away: who has
+ * let go last frees the slot, and must not be overtaken.
+ */
+static __always_inline bool vm_hold(struct vm *vm)
+{
+	u32 try;
+
+	for_each_index(try, 0, 16) {
+		u32 holders = *(volatile u32 *)&vm->nr_threads;
+
+		if (holders == 0)
+			return false;
+		if (__sync_val_compare_and_swap(&vm->nr_threads, holders, holders + 1) == holders)
+			return true;
+	}
+	return false;
+}
+
+/* The running or waiting thread belongs to the VM (already held) from now on. */
+static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 slot, u32 kind)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	waiting_end(d, t, ground_now_ns(d));
+	t->slot = slot;
+	t->kind = kind;
+	t->vm_id = vm->id;
+	t->vruntime_ns = vm->vruntime_floor_ns;
+	if (kind == THREAD_VCPU) {
+		__sync_fetch_and_add(&vm->nr_vcpus, 1);
+		vm_settle_shares(d, vm);
+		vcpu_open(d, t);
+	}
+}
+
+/* A helper turned out to be a vCPU. */
+static __always_inline void vm_promote(struct drover *d, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	t->kind = THREAD_VCPU;
+	__sync_fetch_and_add(&vm->nr_vcpus, 1);
+	vm_settle_shares(d, vm);
+	vcpu_open(d, t);
+}
+
+/*
+ * The thread leaves for good. Returns true when it was the last of its VM: the
+ * slot is free and the caller forgets the process.
+ */
+static __always_inline bool vm_detach(struct drover *d, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	u32 kind = t->kind;
+
+	waiting_end(d, t, ground_now_ns(d));
+	if (t->slot == DROVER_HOST_SLOT)
+		return false;
+	vcpu_close(d, t);
+	t->slot = DROVER_HOST_SLOT;
+	t->kind = THREAD_HOST;
+	if (kind == THREAD_VCPU) {
+		__sync_fetch_and_sub(&vm->nr_vcpus, 1);
+		vm_settle_shares(d, vm);
+	}
+	return vm_release(d, vm);
+}
+
+#endif

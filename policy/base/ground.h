@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the policy may ask of the ground it runs on.
+ *
+ * The policy calls nothing else. In the kernel these are a few lines each over
+ * sched_ext (bpf/ground.bpf.h); in the simulator they act on virtual time. A
+ * task is opaque here: what the policy knows of it is in struct thread.
+ *
+ * A queue holds tasks in the order of a u64 that may wrap. Every (VM, domain)
+ * pair has one, and every pCPU has one of its own for threads that may not run
+ * everywhere.
+ */
+#ifndef DROVER_GROUND_H
+#define DROVER_GROUND_H
+
+#include "base/types.h"
+
+#ifdef __bpf__
+#define GROUND static __always_inline
+#else
+#define GROUND extern
+#undef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+/* In the kernel this is the kernel's own task; the simulator brings its own. */
+struct task_struct;
+
+/* --- time --- */
+
+/* Now, monotonic. Cheap: may lag by the length of one scheduling event. */
+GROUND u64 ground_now_ns(struct drover *d);
+/* CPU time the task has received in its life, as the ground accounts it. */
+GROUND u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task);
+
+/* How much of that was spent in the hypervisor, not in the guest, as far as sampling tells. */
+GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task);
+
+/* --- tasks --- */
+
+/* The pCPU the task runs on, or last ran on. */
+GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
+/* May the task run on that pCPU now (affinity, migration, hotplug)? */
+GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
+/*
+ * Is the task on its way out? The kernel asks nobody about one: put out, it stands at once
+ * among those that the pCPU runs next, and the pCPU does not ask for work.
+ */
+GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
+/* How long the running task may go on before ground asks again; 0: ask now. */
+GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
+
+/* --- placing the task that has just become ready; one of these, once --- */
+
+/* Put it into a queue, to be taken in order. */
+GROUND void ground_enqueue(struct drover *d, struct task_struct *task, u64 queue, u64 slice_ns,
+			   u64 order);
+/* Let it run on that pCPU next; with preempt, at once. */
+GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 slice_ns,
+			  bool preempt);
+
+/* --- queues --- */
+
+GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain);
+GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
+/*
+ * Take the first task that may run here, and whose VM is not at its limit (vm.at_limit),
+ * to run on the asking pCPU next.
+ */
+GROUND bool ground_take_first(struct drover *d, u64 queue);
+/*
+ * Of such tasks, if they have not been served since before then (thread.unserved_since_ns), take
+ * the one that was not for longest. Searches the queue: not for every pick.
+ */
+GROUND bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns);
+/* The order of the first task whose VM is not at its limit; false if there is none. */
+GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
+
+/* --- pCPUs --- */
+
+/*
+ * An idle pCPU the task may run on, claimed, near `near`, to be kicked; -1 if there is
+ * none, or if it could not be kicked from here.
+ */
+GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
+/* Make the pCPU ask for work again. */
+GROUND void ground_kick(struct drover *d, u32 pcpu);
+/* Take the slice from whoever runs there: the pCPU asks for work at once. */
+GROUND void ground_preempt(struct drover *d, u32 pcpu);
+/*
+ * Have drover_alarm called then; it is now_ns. When it was to be called before, by an
+ * order from this pCPU, may be forgotten.
+ */
+GROUND void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns);
+
+/* --- domains --- */
+
+/* NULL only for a domain that does not exist. */
+GROUND struct domain *ground_domain(struct drover *d, u32 domain);
+GROUND void ground_lock_domain(struct domain *domain);
+GROUND void ground_unlock_domain(struct domain *domain);
+
+#endif

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler knows: VMs, their threads, pCPUs and domains.
+ *
+ * Every struct here is laid out the same for BPF and for native code (the
+ * static assertions at the end hold under both), because the daemon reads the
+ * kernel's copy through a shared page and the simulator runs on its own.
+ *
+ * Times are in nanoseconds. Virtual times are nanoseconds of CPU time at 1000
+ * shares: a VM with 2000 shares ages half as fast.
+ */
+#ifndef DROVER_TYPES_H
+#define DROVER_TYPES_H
+
+#ifdef __bpf__
+/* The verifier must see the bound right where the index is used. */
+#define bounded(index, count)                \
+	({                                   \
+		u64 __index = (index);       \
+		asm("" : "+r"(__index));     \
+		__index &((u64)(count) - 1); \
+	})
+#define ground_lock bpf_spin_lock
+/*
+ * A function the verifier checks once, on its own, not again for every path
+ * that leads to it. Takes scalars and the one struct drover only.
+ */
+#define CHECKED_APART __attribute__((noinline, weak))
+#define THE_DROVER struct drover *d __arg_nonnull
+/* A loop the verifier walks once, whatever its length. */
+#define for_each_index(index, first, end) bpf_for(index, first, end)
+#else
+#define CHECKED_APART static inline
+#define THE_DROVER struct drover *d
+#define for_each_index(index, first, end) for ((index) = (first); (index) < (end); (index)++)
+#define bounded(index, count) ((u64)(index) & ((u64)(count) - 1))
+struct ground_lock {
+	uint32_t held;
+};
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+#endif
+
+/* A VM's slot number must fit into the low bits of a tournament key. */
+#define DROVER_SLOT_BITS 11
+#define DROVER_MAX_VMS (1 << DROVER_SLOT_BITS)
+#define DROVER_MAX_PCPUS 4096
+#define DROVER_MAX_DOMAINS 256
+#define DROVER_MAX_POOLS 1024
+/* vCPUs with books of their own: on the host, and of one VM. */
+#define DROVER_MAX_VCPUS 32768
+#define DROVER_VM_VCPUS 256
+/* Limits: a record for each VM and pool, with room for 128 ms. */
+#define DROVER_LIMITS 4096
+#define DROVER_LIMIT_RECORD 256
+/* VMs, or groups of them, whose limits are due together, and how often that is repeated. */
+#define DROVER_DUE_GROUP_BITS 3
+#define DROVER_DUE_LEVELS 3
+/* VMs in a word of those that slept or woke, entitle_want.h. */
+#define DROVER_STIRRED_BITS 64
+/* VMs that a pCPU may pass over in one pick. */
+#define DROVER_REFUSED 16
+
+/* Slot 0 is no VM: it stands for all other tasks of the host together. */
+#define DROVER_HOST_SLOT 0
+#define DROVER_SHARES_PER_VCPU 1000
+#define DROVER_SHARES_MAX 1000000
+
+enum thread_kind {
+	THREAD_HOST = 0,   /* a task of the host: daemon, kthread, shell */
+	THREAD_VCPU = 1,   /* a vCPU: it has been seen inside KVM_RUN */
+	THREAD_HELPER = 2, /* another thread of a VMM process: I/O, vhost, monitor */
+};
+
+/* How the vCPUs of a VM are kept moving together. */
+enum cosched_mode {
+	COSCHED_AUTO = 0,
+	COSCHED_OFF = 1,
+	COSCHED_STRICT = 2,
+	COSCHED_RELAXED = 3,
+	COSCHED_SKEW = 4,
+	COSCHED_GANG = 5,
+};
+
+enum vm_state {
+	VM_FREE = 0,
+	VM_LIVE = 1,
+};
+
+/*
+ * One VM: the scheduled thing. Also slot 0, the host's own tasks. What is needed at the same
+ * moments stands in the same cache lines: a look at a thousand VMs (entitle.h) is bound by these.
+ */
+struct vm {
+	/* at every switch */
+	u64 vtime_ns;          /* CPU time charged, divided by shares */
+	u64 vruntime_floor_ns; /* where a thread that arrives or wakes begins */
+	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
+	u64 reserve_tag_ns;    /* its reservation is served up to that real time, reserve.h */
+	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
+	u32 nr_vcpus;
+	u32 nr_threads; /* threads attached; the slot is free again at 0 */
+	u32 capped;     /* it, or a pool above it, has a limit, limit.h */
+	u32 at_limit;   /* may not run */
+	u32 together;   /* its vCPUs are played in rounds, round.h */
+	u32 round;      /* the last round in which it was chosen */
+	/* at every switch and every look */
+	u64 running_sum; /* how many threads run, and since when not charged, share.h */
+	u64 vcpu_run_ns; /* CPU time since birth */
+	u64 helper_run_ns;
+	u64 seen_run_ns;   /* what it had received when last looked at, entitle_want.h */
+	u64 seen_at_ns;    /* when that was */
+	s64 short_ns;      /* CPU time it received less than it was owed, lately; under a limit */
+	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
+	u32 wanted_ucpu;   /* what it could use */
+	u32 nr_waiting;    /* threads ready and not running, in all queues */
+	u32 least_awake;   /* threads at any time since it was last looked at */
+	/* at every look */
+	u32 state;        /* enum vm_state */
+	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
+	u32 floor_ucpu;   /* of what it wants, it is promised so many */
+	u32 most_ucpu;    /* and may have so many */
+	u32 shares;       /* in force now */
+	u32 shares_asked; /* 0: the default, which follows the vCPU count */
+	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
+	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
+	u32 pool;             /* index of its pool, 0 is the root */
+	u32 cosched_mode;     /* enum cosched_mode */
+	u32 tgid;             /* the VMM process */
+	u32 round_domain;       /* where it was first chosen in this round */
+	u64 id; /* never reused, so that a late order finds nobody */
+	u64 born_ns;
+	/* its vCPUs together, together.h */
+	u64 tally_ns;        /* until when the three below are counted */
+	u64 progressed_ns;   /* time in which any of its vCPUs ran */
+	u64 hazard_ns;       /* of that, while a sibling was ready and did not */
+	u64 pressed_ns;      /* time two or more wanted to run and not all could */
+	u64 window_ns;       /* when the VM was last judged */
+	u64 pressed_mark_ns; /* pressed_ns at that moment */
+	u32 vcpus_running;
+	u32 vcpus_waiting;
+	/* its vCPUs kept from drifting apart, cosched.h */
+	u32 choosy;            /* its mode may have it wait beside an idle pCPU */
+	u32 costopped;         /* as a whole */
+	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
+	u64 held_since_ns;     /* may not start; 0: it may */
+	u64 costop_ns;         /* time its vCPUs were ready and co-stopped (%CSTP) */
+	u64 nr_costops;
+	u64 nr_costarts;
+	u64 skew_max_ns;  /* the largest skew ever seen */
+	u32 nr_stopped;   /* vCPUs stopped alone */
+	u32 vcpu_places;  /* how many places in vcpu_of were ever used */
+	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
+	/* limit.h */
+	u64 limit_seen_ns; /* CPU time of its threads, as far as its limits know of it */
+	u64 held_ns;       /* it was at its limit for so long, before the last time */
+	u64 at_limit_since_ns;
+	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
+	u32 capped_by;  /* the nearest pool above that has a limit; 0: none */
+	u32 unrecorded; /* threads that run and have no record, vcpu.h */
+	/* share.h */
+	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
+	/* counters, since birth */
+	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
+	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
+	u64 settled_ns;       /* when its settings last changed */
+	u64 nr_dispatches;
+	u64 nr_wake_preemptions;
+	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
+} __attribute__((aligned(64)));
+
+enum vcpu_state {
+	VCPU_NONE = 0, /* a free record */
+	VCPU_HALTED = 1,
+	VCPU_READY = 2,
+	VCPU_RUNNING = 3,
+};
+
+/* The books of one vCPU, vcpu.h. */
+struct vcpu {
+	u64 progress_ns;     /* guest time, and halted time as far as it counts */
+	u64 lag_ns;          /* cumulative skew, as ESX 2 and 3 had it */
+	u64 lag_mark_ns;     /* ready: the VM's progressed_ns when that began */
+	u64 hypervisor_ns;   /* of its time, seen so far */
+	u64 costop_since_ns; /* 0: not co-stopped */
+	u64 costop_ns;
+	u64 costop_mark_ns; /* ready: costop_ns when that began */
+	u64 nr_costops;
+	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
+	u64 hazard_ns;   /* time it was ready while a sibling ran */
+	u32 state; /* enum vcpu_state */
+	u32 pcpu;  /* running: where; ready: near which it waits */
+	u32 slot;
+	u32 vcpu_id;
+};
+
+/* One pool of VMs and further pools; pool 0 is the root, always there. */
+struct pool {
+	u32 live;
+	u32 parent;
+	u32 shares; /* among its siblings */
+	u32 reservation_mcpu;
+	u32 limit_mcpu; /* 0: no limit */
+	u32 depth;      /* 1: in the root */
+	u32 in;         /* its parent, or the root if that is none */
+	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
+	/* entitle_level.h; millionths of a pCPU, and such a share << 20 */
+	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
+	u64 floor_ucpu;    /* of that, what is wanted */
+	u64 most_ucpu;     /* what is wanted and may be had */
+	u64 owed_ucpu;     /* what it is owed now, should it want all */
+	u64 poured_ucpu;   /* of that, what is wanted */
+	u64 all_shares;    /* of what is in it */
+	u64 level;         /* what a share is worth */
+	u64 weigh_level;   /* ... to one that would begin to want */
+	u64 low;           /* the level is no less */
+	u64 high;          /* and no more */
+	u64 fixed_ucpu;    /* held by those with all they want or only what is promised */
+	u64 free_shares;   /* of the others */
+	u64 full_level;    /* at which the last that has all it wants had it */
+	u64 rise_level;    /* at which the next has more than its promise */
+};
+
+/* One thread, of a VM or of the host. */
+struct thread {
+	u64 vruntime_ns;    /* its own CPU time, for order among siblings */
+	u64 charged_ns;     /* how much of the kernel's CPU time was charged */
+	u64 begun_ns;       /* running: since when not charged */
+	u64 ready_since_ns; /* 0: not waiting */
+	u64 unserved_since_ns; /* the same, before runs that were cut short, wait_bound.h */
+	u64 runs_since_ns;  /* running: since when without a stop */
+	u64 vm_id;
+	u32 slot;           /* its VM, DROVER_HOST_SLOT for the host */
+	u32 kind;           /* enum thread_kind */
+	u32 queued_in;      /* domain it waits in + 1; 0: none */
+	u32 taken_from;     /* domain whose books do not know yet that it ran, + 1; 0: none */
+	u32 cut_short;      /* its last run was, by others, wait_bound.h */
+	u32 pinned_on;      /* pCPU whose own queue it waits in + 1; 0: none */
+	u32 vms_seen;       /* drover.vms_found when its process was last looked up */
+	u32 vcpu_id;
+	u32 weight;         /* of a host task, 100 = nice 0 */
+	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
+	u32 judged;         /* drover.pcpu_changes when that was last looked at */
+	u32 record;         /* of a vCPU: its place in drover.vcpu; 0: none */
+	u64 held_mark_ns;   /* for how long its VM had been held when its wait began */
+};
+
+/* One physical CPU (a hardware thread). */
+struct pcpu {
+	u32 domain;
+	u32 running_slot;    /* VM now running here; DROVER_MAX_VMS: none */
+	u32 preempt_pending; /* a preempting thread is on its way here */
+	u32 nr_pinned;       /* threads waiting in this pCPU's own queue */
+	u32 online;
+	u32 glance; /* which other domain it looks at next, pick_vm.h */
+	u32 idle_looked; /* looked once more since it became idle */
+	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
+	u32 rests;       /* has become idle, and nobody ran since */
+	u32 round;       /* the last round it chose in, round.h */
+	u32 round_slot;  /* the VM it chose then */
+	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched_call.h */
+	u32 chooses;     /* next time without regard to the round, limit_hold.h */
+	u32 nr_refused;  /* in refused */
+	u32 woken_for;   /* 1 + the pCPU whose queue it is to look at, pick_confined.h */
+	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
+	u64 running_vruntime_ns;
+	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
+	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
+	u32 refused[DROVER_REFUSED]; /* VMs passed over in this pick, refused.h */
+} __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
+
+/* Who of the VMs that wait is first, tournament.h. */
+struct tournament {
+	u64 node[2 * DROVER_MAX_VMS];
+};
+
+/* What a domain knows of one VM, side by side: its threads that wait there, and their turns. */
+struct books {
+	u64 taken_ns;  /* when one was last taken, or the first came */
+	u64 paid_ns;   /* up to when they had their turns, wait_bound.h */
+	u32 nr_queued; /* threads waiting */
+	s32 served;    /* times since that was looked at, wait_bound.h */
+	u32 turns;     /* owed, whatever its virtual time, wait_bound.h */
+	u32 crowd;     /* the most threads that waited in a while, and which */
+} __attribute__((aligned(32)));
+
+/*
+ * A domain: the pCPUs that share one run queue of VMs (by default an LLC).
+ * The lock guards the tournaments only; nothing is called while it is held.
+ */
+struct domain {
+	struct ground_lock lock;
+	u32 round;      /* the last round begun here, round.h */
+	u32 round_slot; /* the VM begun in it last of those kept together */
+	struct tournament by_share;   /* who is the least served */
+	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
+	struct books books[DROVER_MAX_VMS];
+};
+
+enum limit_state {
+	LIMIT_OPEN = 0,
+	LIMIT_NARROWED = 1, /* a pool's: for one VM in it */
+	LIMIT_LOW = 2,      /* a pool's: for one that is short and no wider than it */
+	LIMIT_SPENT = 3,    /* for nobody */
+};
+
+/* CPU time used within a half ms. */
+struct limit_use {
+	u32 bin; /* which half ms */
+	u32 used_ns;
+};
+
+/* What was used of the limit of a VM or pool, limit_use.h. */
+struct limit {
+	u64 settled_ns;  /* when what follows was brought up to date */
+	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
+	u64 recorded_ns; /* used in all of the record */
+	s64 left_ns;     /* what may be used before it is spent */
+	s64 more_ns;     /* what that can grow by as tokens come */
+	u64 begun_ns;    /* the first that ran since it was settled began then, */
+	s64 begun_left_ns; /* and so much was left */
+	s64 drawn_ns;    /* of what was saved up, used, and not saved up again */
+	s64 needs_ns;    /* not open: until there are so many tokens */
+	u64 over_ns;     /* spent: used nonetheless */
+	u64 late_ns;     /* what is expected to be used after it is spent */
+	u64 came_ns;     /* used since, as far as known */
+	u32 running;     /* threads that ran then, and all that began since */
+	u32 ran;         /* ... as it was before what came was gathered */
+	u32 state;       /* enum limit_state */
+	u32 keeper;      /* narrowed or low: the VM that goes on; 0: nobody */
+	u32 oldest;      /* entry of the record */
+	u32 next;        /* one after the newest */
+	u32 saves;       /* it was spent, and does not draw until all is saved up again */
+	struct limit_use record[DROVER_LIMIT_RECORD];
+};
+
+/* Set once, before the scheduler starts. */
+struct params {
+	u64 slice_ns;         /* how long a thread runs before it is asked again */
+	u64 wake_credit_ns;   /* CPU time a VM may save up by sleeping */
+	u64 claim_bound_ns;   /* CPU time a VM may be owed, for each of its threads */
+	u64 preempt_gain_ns;  /* virtual time a waker must be behind to preempt */
+	u64 steal_gain_ns;    /* virtual time another domain's VM must be behind */
+	u64 wait_bound_ns;    /* no ready VM waits longer than this */
+	u64 skew_max_ns;      /* how far vCPUs of a VM may drift apart before a co-stop */
+	u64 hold_max_ns;      /* no VM waits longer for its vCPUs to start together */
+	u64 judge_window_ns;  /* how often it is asked which VMs need their vCPUs together */
+	u32 nr_pcpus;
+	u32 nr_domains;
+};
+
+/* The whole scheduler; every policy function gets it. */
+struct drover {
+	struct params params;
+	u64 vtime_now_ns; /* the virtual time the least served VM has reached */
+	u64 next_vm_id;
+	u64 ground; /* for the ground's own use */
+	u32 vms_found; /* counts VMs ever found: tells threads to look again */
+	u32 nr_waiting;  /* threads ready and not running, anywhere */
+	u32 nr_confined_waiting; /* of these, in pCPUs' own queues */
+	u32 slots_in_use;        /* no slot at or above this was ever used */
+	u32 orphans; /* pCPUs went offline, maybe with threads in their queues */
+	u32 tournament_levels; /* how much of the tournament is played */
+	u32 pcpu_changes; /* counts pCPUs that came or went */
+	u32 vm_shares;    /* of all VMs together, the host apart */
+	u32 nr_reserved;  /* VMs with a reservation */
+	u32 nr_bound;     /* VMs bound by more than shares */
+	u32 looking;      /* the ground calls drover_look */
+	u32 promise_scale; /* of 1024: how much of promises can be kept */
+	u32 nr_pools;      /* in pool_order */
+	u32 levels_move;   /* some pool's level has not been found yet */
+	u32 owed_anew; /* settings, VMs or pCPUs have changed since entitlements were worked out */
+	u32 round; /* counts rounds, round.h */
+	u32 round_slot; /* the VM wider than a domain begun in it last */
+	u64 round_end_ns;
+	u64 confined_moved_ns; /* when confined threads last moved the clock, pick_confined.h */
+	u64 confined_reached_ns; /* what virtual time they had all reached then */
+	u64 reference_level; /* entitle.h */
+	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
+	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */
+	u64 alarm_at_ns; /* alarm.h; 0: it is not set */
+	u64 rouse_at_ns; /* when idle pCPUs ask again whether a held VM may start; 0: never */
+	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
+	u32 nr_together; /* VMs played in rounds */
+	u32 nr_online; /* pCPUs */
+	u32 nr_choosy; /* VMs that may rather wait than run in part */
+	u32 vcpu_hint; /* where to look for a free record next */
+	u32 nr_capped; /* VMs under a limit, their own or a pool's */
+	u32 nr_at_limit; /* of these, may not run */
+	u32 alarm_rings; /* it goes off just now, alarm.h */
+	u32 nr_pools_limited; /* in pool_limited */
+	/* let go at this alarm, limit_hold.h */
+	u32 let_go; /* so many threads */
+	u32 nr_resting; /* pCPUs; none: nobody need look for one */
+	u32 offer_from; /* the pCPU to look at first for somebody to be put out */
+	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
+	u64 kept_at_ns; /* when keepers were chosen, limit.h */
+	u64 look_window_ns; /* limits: a while began then, */
+	u64 looked_ns; /* and so much of it was spent looking */
+	struct vm vm[DROVER_MAX_VMS];
+	struct pcpu pcpu[DROVER_MAX_PCPUS];
+	struct pool pool[DROVER_MAX_POOLS];
+	struct vcpu vcpu[DROVER_MAX_VCPUS];
+	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
+	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
+	u32 pool_limited[DROVER_MAX_POOLS]; /* those with a limit */
+	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
+	u64 limit_due_ns[DROVER_DUE_LEVELS][DROVER_MAX_VMS]; /* when to look at each, limit_due.h */
+	u64 limit_pool_due_ns[DROVER_MAX_POOLS];
+	u64 limit_gain_ns[DROVER_MAX_PCPUS]; /* of putting out who runs there, limit_hold.h */
+	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
+};
+
+_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 112, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 2176, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 192, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
+
+static __always_inline u64 least_of(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline u64 most_of(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+static __always_inline s64 least_signed(s64 a, s64 b)
+{
+	return a < b ? a : b;
+}
+
+static __always_inline s64 most_signed(s64 a, s64 b)
+{
+	return a > b ? a : b;
+}
+
+/* That much, at least. Others may raise it at the same moment. */
+static __always_inline void raise_to(u32 *value, u32 least)
+{
+	u32 try;
+
+	/* Each try that fails means that another has raised it. */
+	for_each_index(try, 0, DROVER_MAX_VMS) {
+		u32 now = *(volatile u32 *)value;
+
+		if (now >= least || __sync_val_compare_and_swap(value, now, least) == now)
+			break;
+	}
+}
+
+static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
+{
+	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
+}
+
+static __always_inline struct books *books_of(struct domain *domain, u32 slot)
+{
+	return &domain->books[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* Has who runs there, or is about to, a turn (wait_bound.h)? What can wait does not preempt it. */
+static __always_inline bool pcpu_in_turn(const struct pcpu *pcpu)
+{
+	return pcpu->turn_ends_ns || pcpu->begins_turn;
+}
+
+#endif

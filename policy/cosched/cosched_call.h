@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Co-scheduling, calling: pCPUs brought to a VM that starts several vCPUs at once.
+ *
+ * Idea. A pCPU can be called to the VM when it rests, or when it runs a VM that comes after it,
+ * by reservation, then by shares, and has not chosen in this round (round.h) yet. All that can
+ * be are counted first; only when they are enough they are called: the resting ones kicked, the
+ * others preempted, those of the caller's own domain before all others. A called pCPU takes a vCPU
+ * of the VM before it asks for anything else (pick.h). For one under a limit, which lets it go
+ * at any moment, the round does not matter; nor for one that was held for too long, and then
+ * fewer are called, too.
+ *
+ * Worked example. A gang VM of three vCPUs at 10 ms; pCPU 0 asks at the beginning of a round, and
+ * takes one: two others are needed. pCPU 1 rests. pCPU 2 runs a VM at 14 ms and has not chosen
+ * yet. pCPU 3 has chosen, another VM. 1 and 2 are enough: 1 is kicked, 2 preempted, and
+ * the three vCPUs begin within two interrupts. Had pCPU 1 chosen as well, none would be called.
+ *
+ * What it is bad at. Each call looks at all pCPUs of the host. Two VMs that call at once
+ * may each get half of the pCPUs that both counted; what began in part is no gang in that round.
+ */
+#ifndef DROVER_COSCHED_CALL_H
+#define DROVER_COSCHED_CALL_H
+
+#include "cosched/cosched_stop.h"
+#include "cosched/round.h"
+
+/* Is the VM held for its siblings, and for as long as anybody is? */
+static __always_inline bool cosched_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
+{
+	u64 since_ns = vm->held_since_ns;
+
+	return since_ns && (s64)(now_ns - since_ns) >= (s64)d->params.hold_max_ns;
+}
+
+/* For how long it has been due by its reservation; < 0: it is not, or has none. */
+static __always_inline s64 cosched_overdue_ns(struct vm *vm, u64 now_ns)
+{
+	return vm->reserve_inverse ? reserve_overdue_ns(vm, now_ns) : -1;
+}
+
+/* Does the VM come before the one that runs, by reservation, then by shares, as in a pick? */
+static __always_inline bool cosched_comes_before(struct vm *vm, struct vm *running, u64 now_ns)
+{
+	s64 mine_ns = cosched_overdue_ns(vm, now_ns);
+	s64 theirs_ns = cosched_overdue_ns(running, now_ns);
+
+	if (mine_ns >= 0 || theirs_ns >= 0)
+		return mine_ns >= theirs_ns;
+	return (s64)(share_vtime_now(running, now_ns) - share_vtime_now(vm, now_ns)) >= 0;
+}
+
+/*
+ * Could the pCPU be called to the VM? It rests, or runs one that comes after it and
+ * either has not chosen in this round yet or has been given to the VM in it: one that is
+ * wider than the host is stopped and started again in mid-round, others of it in turn.
+ */
+static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+	struct vm *vm = vm_at(d, slot);
+	bool may_choose;
+
+	if (!p->online || p->called_slot || pcpu_in_turn(p))
+		return false;
+	if (p->running_slot >= DROVER_MAX_VMS)
+		return true;
+	/* One that its limit lets go again, or that was held too long, waits for no round. */
+	may_choose = p->round != d->round || p->round_slot == slot || vm->capped ||
+		     cosched_held_too_long(d, vm, now_ns);
+	return may_choose && cosched_comes_before(vm, vm_at(d, p->running_slot), now_ns);
+}
+
+/* How many pCPUs besides `at` could be called. */
+CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot)
+{
+	u64 now_ns = ground_now_ns(d);
+	u32 found = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (i != at && cosched_callable(d, i, slot, now_ns))
+			found++;
+	}
+	return found;
+}
+
+/* Call that pCPU to the VM. */
+static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slot)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+
+	p->called_slot = slot;
+	if (p->running_slot >= DROVER_MAX_VMS)
+		ground_kick(d, bounded(pcpu, DROVER_MAX_PCPUS));
+	else
+		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
+}
+
+/* Call so many pCPUs of the domain of `at`, or of all others; returns how many there were. */
+CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool at_home)
+{
+	u64 now_ns = ground_now_ns(d);
+	u32 home = pcpu_at(d, at)->domain;
+	u32 called = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (called >= most)
+			break;
+		if (i == at || (pcpu_at(d, i)->domain == home) != at_home ||
+		    !cosched_callable(d, i, slot, now_ns))
+			continue;
+		cosched_call_one(d, i, slot);
+		called++;
+	}
+	return called;
+}
+
+/*
+ * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own domain first:
+ * there the VM gathers, wherever its vCPUs waited.
+ */
+static __always_inline void cosched_call(struct drover *d, u32 at, u32 slot, u32 others)
+{
+	u32 called = cosched_call_in(d, at, slot, others, true);
+
+	if (called < others)
+		cosched_call_in(d, at, slot, others - called, false);
+}
+
+#endif

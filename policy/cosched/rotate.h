@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rotation: the vCPUs of a VM wider than its host take short turns.
+ *
+ * Idea. Of a VM with more vCPUs at work than there are pCPUs some must wait, whatever
+ * is done: it cannot be played together (round.h). A sibling that waits for one of
+ * those, for a lock it holds or is next in line for, waits for that one's turn and
+ * burns its own. So turns are short: while such a VM has the host for itself, the alarm
+ * goes off every millisecond, and all pCPUs choose anew; they find the round's VM again,
+ * and of it whoever has run least. Nobody but the VM is touched by it.
+ *
+ * Worked example. Four vCPUs on two pCPUs take a ticket lock in turn. 0 and 1 run, the
+ * lock goes from 0 to 1 to 2, which does not run, and nothing happens until it does: a
+ * critical section or two a turn. With turns of 8 ms, a slice and the tick, that is some 200
+ * a second. With 1 ms, 2 is there after 1 ms, 3 after 2, and so on: over a thousand.
+ *
+ * What it is bad at. As soon as anybody else wants a pCPU turns are as long as slices
+ * again: tried with others there, narrow VMs lost up to a fifteenth of what they are owed,
+ * vCPUs of one VM got unequal time in several domains, and one of sixteen with a share
+ * together waited 4.5 s. It says who is at risk, not who suffers (together.h): vCPUs that
+ * never wait for each other are switched a thousand times a second, too, for some
+ * microseconds each. A VM confined to fewer pCPUs than it has vCPUs does not count as wide.
+ *
+ * After micro-sliced virtual processors (Ahn, Park and Huh, MICRO 2014).
+ */
+#ifndef DROVER_ROTATE_H
+#define DROVER_ROTATE_H
+
+#include "base/alarm.h"
+#include "cosched/round.h"
+
+#define ROTATE_TURN_NS 1000000ULL
+
+/* Has the VM all pCPUs, and more vCPUs that wait, and nobody else does? */
+static __always_inline bool rotate_is_due(struct drover *d, struct vm *vm)
+{
+	return vm->together && vm->vcpus_waiting && vm->vcpus_running >= d->nr_online &&
+	       d->nr_waiting == vm->nr_waiting;
+}
+
+/* A turn begins. */
+static __always_inline void rotate_set(struct drover *d, u64 now_ns)
+{
+	d->turn_ends_ns = now_ns + ROTATE_TURN_NS;
+	alarm_at(d, now_ns + ROTATE_TURN_NS);
+}
+
+/* One of the VM's vCPUs begins to run. */
+static __always_inline void rotate_begin(struct drover *d, struct vm *vm, u64 now_ns)
+{
+	if (rotate_is_due(d, vm) && (s64)(now_ns - d->turn_ends_ns) >= 0)
+		rotate_set(d, now_ns);
+}
+
+/* Have the VM's pCPUs choose anew. False: no such VM runs. */
+CHECKED_APART bool rotate_end_turns(THE_DROVER)
+{
+	bool any = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		struct pcpu *pcpu = pcpu_at(d, i);
+		u32 slot = pcpu->running_slot;
+
+		if (slot >= DROVER_MAX_VMS || !pcpu->online || !rotate_is_due(d, vm_at(d, slot)))
+			continue;
+		any = true;
+		/* Who was overdue keeps the turn it was given for that (wait_bound.h). */
+		if (pcpu_in_turn(pcpu))
+			continue;
+		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+	}
+	return any;
+}
+
+/* The alarm has gone off. */
+static __always_inline void rotate_look(struct drover *d, u64 now_ns)
+{
+	u64 ends_ns = d->turn_ends_ns;
+
+	/* Nobody takes turns: an alarm that went off for somebody else need not look at all pCPUs.
+	 */
+	if (!ends_ns)
+		return;
+	if ((s64)(ends_ns - now_ns) > (s64)ALARM_EARLY_NS) {
+		alarm_at(d, ends_ns);
+		return;
+	}
+	d->turn_ends_ns = 0;
+	if (rotate_end_turns(d))
+		rotate_set(d, now_ns);
+}
+
+#endif

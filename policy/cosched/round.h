@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rounds: the vCPUs of a VM started together, and stopped together.
+ *
+ * Idea. While one pCPU after the other asks whenever its slice happens to end, the
+ * vCPUs of a VM run at the same time only by luck. But the least served VM stays
+ * the least served until its vCPUs are charged (share.h), so if all pCPUs asked at
+ * the same moment, they would all be given to the same VM without being told. So
+ * they are made to: time is cut into rounds of a slice; the first pCPU to notice
+ * that the round is over chooses as ever, and then preempts the pCPUs of its domain
+ * that run vCPUs of VMs played in rounds (together.h), which choose in turn. Three
+ * rules keep what was chosen. A VM that was told to go on in this round goes on
+ * on all its pCPUs, although each asks with a little more on its account. The VM
+ * that was begun last is begun on the next pCPU, too, while it has vCPUs waiting:
+ * of three VMs that take turns, the two that wait have received the same, and the
+ * tenth of a millisecond that the first vCPU runs before the second pCPU asks would
+ * make the other one the least served. And a pCPU taken away in mid-round, by a
+ * daemon that wakes for 100 us, goes back to the VM it was given to, not to the
+ * least served of that moment, which would be another and would split two gangs for
+ * the rest of the round.
+ *
+ * Worked example. VMs A and B, two busy vCPUs each, two pCPUs, rounds of 7 ms and
+ * ticks of 4 ms. Both pCPUs run A. At 8 ms pCPU 1's tick finds the slice over: it
+ * begins a round, charges A 8 ms, and takes B, the least served; then it preempts
+ * pCPU 0. That one charges A 8 ms more, finds B with a vCPU waiting, still at its
+ * old time, and takes it. B's two vCPUs have begun within the time of an
+ * interrupt. At 12 ms a kworker takes pCPU 0 for 50 us: the pCPU then goes back to
+ * B, although A has now received less.
+ *
+ * A VM that is wider than a domain is started and stopped in all of them together: the
+ * first pCPU to begin a round preempts its vCPUs everywhere, and where one of them has
+ * been begun in this round every other domain begins it, too.
+ *
+ * What it is bad at. VMs whose widths do not add up leave a pCPU over, which is
+ * given to one vCPU of another VM alone (work is not left lying; for VMs that
+ * would rather wait there is cosched.h). Domains begin the rounds of VMs that fit into
+ * one when their own first pCPU notices, up to a tick apart; and of such a VM that
+ * has come to stand in two domains each plays its part alone.
+ *
+ * After Ousterhout's matrix (Scheduling Techniques for Concurrent Systems, 1982),
+ * with the rows made up by shares as they come; seed 000, 2.2 ("the scheduler
+ * still attempts to schedule all sibling vCPUs"); seed 002, gang scheduling.
+ */
+#ifndef DROVER_ROUND_H
+#define DROVER_ROUND_H
+
+#include "cosched/together.h"
+
+/*
+ * The pCPU asks. Begins the next round when the last is over. True for the first
+ * pCPU of its domain to ask in a round: it will tell the others.
+ */
+static __always_inline bool round_notice(struct drover *d, u32 pcpu)
+{
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+	u64 end_ns = d->round_end_ns;
+	struct domain *domain = ground_domain(d, pcpu_at(d, pcpu)->domain);
+
+	if ((s64)(now_ns - end_ns) >= 0 &&
+	    __sync_val_compare_and_swap(&d->round_end_ns, end_ns, now_ns + d->params.slice_ns) ==
+		    end_ns)
+		__sync_fetch_and_add(&d->round, 1);
+	if (!domain || domain->round == d->round)
+		return false;
+	return __sync_lock_test_and_set(&domain->round, d->round) != d->round;
+}
+
+/* Is the VM wider than a domain? */
+static __always_inline bool round_spans(struct drover *d, struct vm *vm)
+{
+	return d->params.nr_domains > 1 && vm->nr_vcpus * d->params.nr_domains > d->params.nr_pcpus;
+}
+
+/* For how long the round has been played when the pCPU asks. */
+static __always_inline u64 round_elapsed_ns(struct drover *d, u32 pcpu)
+{
+	s64 left_ns = (s64)(d->round_end_ns - pcpu_at(d, pcpu)->asked_ns);
+	s64 elapsed_ns = (s64)d->params.slice_ns - left_ns;
+
+	return elapsed_ns > 0 ? (u64)elapsed_ns : 0;
+}
+
+/* The pCPU has chosen that VM. */
+static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
+{
+	struct domain *domain;
+
+	/* One that pauses and goes on by its limit (limit.h) is in no step with others. */
+	if (!d->nr_together || (vm_at(d, slot)->capped && !vm_at(d, slot)->choosy))
+		return;
+	pcpu_at(d, pcpu)->round = d->round;
+	pcpu_at(d, pcpu)->round_slot = slot;
+	if (vm_at(d, slot)->round == d->round)
+		return;
+	vm_at(d, slot)->round = d->round;
+	vm_at(d, slot)->round_domain = pcpu_at(d, pcpu)->domain;
+	domain = ground_domain(d, pcpu_at(d, pcpu)->domain);
+	if (domain && vm_at(d, slot)->together)
+		domain->round_slot = slot;
+	if (vm_at(d, slot)->together && round_spans(d, vm_at(d, slot)))
+		d->round_slot = slot;
+}
+
+/* Has the VM begun in this round, in that domain, or in any if it is wider than one? */
+static __always_inline bool round_has(struct drover *d, u32 slot, u32 home)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	return slot < DROVER_MAX_VMS && vm->round == d->round &&
+	       (vm->round_domain == home || round_spans(d, vm));
+}
+
+/*
+ * The VM for a pCPU that asks for the first time in this round: the one it runs, if
+ * that goes on elsewhere in the domain; else the one that was begun last, there or, of
+ * those wider than a domain, anywhere.
+ */
+static __always_inline u32 round_begun(struct drover *d, u32 home, u32 running_slot)
+{
+	struct domain *domain = ground_domain(d, home);
+
+	if (round_has(d, running_slot, home))
+		return running_slot;
+	if (domain && round_has(d, domain->round_slot, home))
+		return domain->round_slot;
+	return round_has(d, d->round_slot, home) ? d->round_slot : DROVER_MAX_VMS;
+}
+
+/*
+ * The VM that the round has given the pCPU to already, DROVER_MAX_VMS if it may
+ * choose. `running_slot` is the VM of the thread that would go on there, or
+ * DROVER_MAX_VMS.
+ */
+static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	u32 slot = pcpu->round == d->round ? pcpu->round_slot :
+					     round_begun(d, pcpu->domain, running_slot);
+
+	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || vm_at(d, slot)->costopped ||
+	    vm_at(d, slot)->at_limit)
+		return DROVER_MAX_VMS;
+	return slot;
+}
+
+/*
+ * Have the other pCPUs of the domain choose anew, now, and those elsewhere that run a VM
+ * wider than a domain; but not where somebody overdue has its turn, which is short.
+ */
+CHECKED_APART int round_tell(THE_DROVER, u32 at)
+{
+	u32 home = pcpu_at(d, at)->domain;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		struct pcpu *other = pcpu_at(d, i);
+		u32 slot = other->running_slot;
+
+		if (i == at || !other->online || other->round == d->round ||
+		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || pcpu_in_turn(other) ||
+		    (other->domain != home && !round_spans(d, vm_at(d, slot))))
+			continue;
+		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
+	}
+	return 0;
+}
+
+#endif

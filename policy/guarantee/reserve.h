@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reservations: CPU time a VM is promised, from the moment it wants it.
+ *
+ * Idea. Beside its virtual time a VM with a reservation has a tag in real time:
+ * the moment up to which what it has received pays for its reservation. Each ns
+ * of CPU time moves the tag on by 1 / reservation; a VM whose tag is not later
+ * than now is *due*, and whoever is due is served before anybody by shares, the
+ * one with the earliest tag first. The tag is kept from two sides:
+ *  - a VM that wakes has its tag at now, less a small credit: it is due at once,
+ *    and has saved up nothing to starve others with;
+ *  - a VM that got more than its reservation, by its shares, is ahead by no more
+ *    than a slice of each of its threads pays for: when rivals come, it is due
+ *    again after that, and need not first give back what nobody else wanted.
+ * Whatever the reason for which it ran, a VM is charged in both times. So it gets
+ * the larger of its reservation and what its shares bring, not the sum. Its
+ * virtual time runs by what it is owed in all (entitle.h), so that it stays level
+ * with the others', hoards no claim and drags nobody's along.
+ * These are the R tags of mClock (Gulati, Merchant, Varman, OSDI '10), charged
+ * when a thread has run, in place of when a request arrives.
+ *
+ * Worked example. vm0, one vCPU, 100 % reserved, and seven like it without on
+ * four pCPUs. vm0 runs for 8 ms: its tag has moved by 8 ms, and so has now; it is
+ * still due, and goes on. The other seven divide three pCPUs by shares: 3/7 each.
+ * With 50 %, the tag would be 8 ms ahead after 8 ms: others run for as long, then
+ * vm0 is due.
+ *
+ * What it is bad at. Nothing happens at the moment at which a waiting VM becomes
+ * due: it is seen at the next pick, a slice later at worst, and catches up then.
+ * A pinned thread that waits is taken by shares, not by reservation (waiting.h).
+ */
+#ifndef DROVER_RESERVE_H
+#define DROVER_RESERVE_H
+
+#include "share/share.h"
+
+#define RESERVE_INVERSE_SHIFT 20
+/* A waiting VM may be overdue by what so many slices pay for. */
+#define RESERVE_OVERDUE_SLICES 4
+
+/* Real time that the CPU time pays for. */
+static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
+{
+	/* Eight seconds at once at most: the product stays within 64 bits. */
+	if (cpu_ns > (1ULL << 33))
+		cpu_ns = 1ULL << 33;
+	return (cpu_ns * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT;
+}
+
+/* It may be ahead of its reservation by that much real time: a slice of each thread and one. */
+static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
+{
+	return reserve_span_ns(vm, (vm->nr_threads + 1) * d->params.slice_ns);
+}
+
+/* What it is promised, from now on; its leaves are left as they are. */
+static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcpu)
+{
+	u64 inverse = mcpu ? (1000ULL << RESERVE_INVERSE_SHIFT) / mcpu : 0;
+	u64 now_ns = ground_now_ns(d);
+	u64 latest_ns;
+	u64 before;
+
+	if (!vm->reserve_inverse)
+		vm->reserve_tag_ns = now_ns;
+	before = __sync_lock_test_and_set(&vm->reserve_inverse, inverse);
+	/* What paid for a long time of the old promise pays for a short one of a larger. */
+	latest_ns = now_ns + reserve_ahead_max_ns(d, vm);
+	if ((s64)(vm->reserve_tag_ns - latest_ns) > 0)
+		vm->reserve_tag_ns = latest_ns;
+	if (inverse && !before)
+		__sync_fetch_and_add(&d->nr_reserved, 1);
+	if (!inverse && before)
+		__sync_fetch_and_sub(&d->nr_reserved, 1);
+}
+
+/* It may be overdue by that much and no more. */
+static __always_inline void reserve_bound(struct vm *vm, u64 now_ns, u64 overdue_ns)
+{
+	if ((s64)(vm->reserve_tag_ns - (now_ns - overdue_ns)) < 0)
+		vm->reserve_tag_ns = now_ns - overdue_ns;
+}
+
+static __always_inline u64 reserve_overdue_max_ns(struct drover *d, struct vm *vm)
+{
+	return d->params.claim_bound_ns +
+	       reserve_span_ns(vm, RESERVE_OVERDUE_SLICES * d->params.slice_ns);
+}
+
+/* A thread of the VM wakes; `alone`: no other thread of it is awake. */
+static __always_inline void reserve_wake(struct drover *d, struct vm *vm, bool alone)
+{
+	if (!vm->reserve_inverse)
+		return;
+	reserve_bound(vm, ground_now_ns(d),
+		      alone ? d->params.wake_credit_ns : reserve_overdue_max_ns(d, vm));
+}
+
+/* By so much the CPU time moves the VM's tag on: no further than it may be ahead. */
+static __always_inline u64 reserve_step_ns(struct drover *d, struct vm *vm, u64 cpu_ns, u64 now_ns)
+{
+	s64 room_ns = (s64)(now_ns + reserve_ahead_max_ns(d, vm) - vm->reserve_tag_ns);
+
+	return room_ns > 0 ? least_of(reserve_span_ns(vm, cpu_ns), (u64)room_ns) : 0;
+}
+
+/* The VM has received CPU time. */
+static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 ran_ns)
+{
+	u64 now_ns;
+
+	if (!vm->reserve_inverse)
+		return;
+	now_ns = ground_now_ns(d);
+	__sync_fetch_and_add(&vm->reserve_tag_ns, reserve_step_ns(d, vm, ran_ns, now_ns));
+	reserve_bound(vm, now_ns, reserve_overdue_max_ns(d, vm));
+}
+
+/*
+ * For how long the VM, which has a reservation, has been due; < 0: it is not. What its running
+ * threads will be charged for counts: of six that began together each would else find the VM due,
+ * at the end of its slice, as long as few others were charged.
+ */
+static __always_inline s64 reserve_overdue_ns(struct vm *vm, u64 now_ns)
+{
+	u64 uncharged_ns = share_uncharged_ns(vm, now_ns);
+
+	return (s64)(now_ns - vm->reserve_tag_ns - reserve_span_ns(vm, uncharged_ns));
+}
+
+/* Is the VM to be served before any by shares? */
+static __always_inline bool reserve_is_due(struct vm *vm, u64 now_ns)
+{
+	return vm->reserve_inverse && reserve_overdue_ns(vm, now_ns) >= 0;
+}
+
+/*
+ * The VM's key among those with reservations, or NOBODY: it has none, or may not run. What is
+ * uncharged takes it no further ahead than it may be: nobody would put right that it waits for
+ * what it will never be charged.
+ */
+static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot, u64 now_ns)
+{
+	u64 step_ns;
+
+	if (!vm->reserve_inverse || vm->at_limit)
+		return TOURNAMENT_NOBODY;
+	step_ns = reserve_step_ns(d, vm, share_uncharged_ns(vm, now_ns), now_ns);
+	return tournament_key(vm->reserve_tag_ns + step_ns, slot);
+}
+
+/*
+ * Make the VM's leaf agree with its tag and the count of its waiting threads. With
+ * `expected`, give it `key`, if the leaf still holds what is expected.
+ */
+CHECKED_APART int reserve_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
+{
+	struct domain *domain = ground_domain(d, domain_index);
+
+	if (!domain)
+		return 0;
+	ground_lock_domain(domain);
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&domain->by_reserve, slot) == expected)
+		tournament_set(&domain->by_reserve, d->tournament_levels, slot,
+			       books_of(domain, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
+	ground_unlock_domain(domain);
+	return 0;
+}
+
+/* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
+CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 before = vm->reserve_inverse;
+	u32 i;
+
+	reserve_set(d, vm, mcpu);
+	if (vm->reserve_inverse == before)
+		return 0;
+	for_each_index(i, 0, d->params.nr_domains)
+		reserve_settle(d, i, slot, TOURNAMENT_NOBODY,
+			       reserve_key(d, vm, slot, ground_now_ns(d)));
+	return 0;
+}
+
+/*
+ * The key of the domain's most overdue VM, or NOBODY: none is due. As share_least_served_for, but a
+ * leaf that is not due, and can only lag behind its VM, needs no correction.
+ */
+CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 domain_index)
+{
+	struct domain *domain = ground_domain(d, domain_index);
+	u64 now_ns = ground_now_ns(d);
+	/* That of the last slot of this moment. */
+	u64 last = tournament_key(now_ns, DROVER_MAX_VMS - 1);
+	u64 key;
+	u32 try;
+
+	if (!domain)
+		return TOURNAMENT_NOBODY;
+	key = refused_best(d, pcpu, domain_index, domain, true);
+	for_each_index(try, 0, 8) {
+		u32 slot = tournament_slot(key);
+		u64 fresh;
+
+		if (tournament_before(last, key))
+			break;
+		fresh = reserve_key(d, vm_at(d, slot), slot, now_ns);
+		if (!tournament_before(key, fresh))
+			break;
+		reserve_settle(d, domain_index, slot, key, fresh);
+		key = refused_best(d, pcpu, domain_index, domain, true);
+	}
+	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Picking by the round: the VM that is played on several pCPUs together goes on (round.h).
+ *
+ * Idea. A round gives pCPUs to a VM, and each asks for itself, at another moment. What was
+ * given stays given: the round's VM goes on, or is begun here, unless somebody who waits here
+ * has received less by all that the VM gets in a round, which is no matter of moments.
+ *
+ * Worked example. Slices of 8 ms, a VM of two vCPUs and 1000 shares. A kworker has put one
+ * of them out in mid-round; the other runs, and the VM is at 104 ms. It counts as 104 - 2 * 8 =
+ * 88 ms: one that waits at 101 ms does not put it out, one at 87 ms does.
+ *
+ * What it is bad at. Who wakes within that round's width behind waits for the round's end,
+ * up to a slice, unless its wake-up preempts (wake.h).
+ */
+#ifndef DROVER_PICK_ROUND_H
+#define DROVER_PICK_ROUND_H
+
+#include "pick/pick_confined.h"
+
+/* Is the VM that has run there behind that virtual time by all it gets in a round? */
+static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 running, u64 vtime_ns)
+{
+	struct vm *vm = vm_at(d, running);
+	u64 now_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
+	u64 round_ns = share_weigh(vm, d->params.slice_ns * share_nr_running(vm));
+
+	return running < DROVER_MAX_VMS && (s64)(vtime_ns - now_ns) > (s64)round_ns;
+}
+
+/*
+ * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
+ * decided without these: to one that had received less when the round began. Where the pCPU
+ * was given to it already, to one that has received less by all the VM gets in a round. To the
+ * running VM only if it lacks a round of its own: VMs that take turns are never quite level.
+ */
+CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
+{
+	u32 home = pcpu_at(d, pcpu)->domain;
+	struct vm *vm = vm_at(d, stay);
+	bool given = pcpu_at(d, pcpu)->round == d->round;
+	u64 had_ns = given ? d->params.slice_ns : round_elapsed_ns(d, pcpu);
+	u64 round_ns = share_weigh(vm, had_ns * (share_nr_running(vm) + 1));
+	u64 vtime_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) - round_ns;
+	u64 waiting = share_least_served_for(d, pcpu, home);
+	u64 best;
+
+	/* Its own leaf may be behind; that is not somebody else. */
+	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
+		waiting = TOURNAMENT_NOBODY;
+	best = pick_earliest(pick_own_key(d, pcpu), waiting);
+	return tournament_before(best, tournament_key(vtime_ns, stay)) ||
+	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
+}
+
+/* The round says that VM: a thread of it that waits here, if any. */
+CHECKED_APART bool pick_stay(THE_DROVER, u32 pcpu, u32 home, u32 slot)
+{
+	struct domain *domain = ground_domain(d, home);
+
+	return domain && books_of(domain, slot)->nr_queued && pick_from_vm(d, pcpu, home, slot);
+}
+
+/* The round's VM, if the round has given the pCPU to one. */
+CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+{
+	u32 home = pcpu_at(d, pcpu)->domain;
+	u32 stay = round_stay(d, pcpu, slot);
+	bool goes_on = pcpu_at(d, pcpu)->round == d->round;
+
+	if (stay >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, stay, slot))
+		return PICKED_NONE;
+	if (stay == slot && ((goes_on && !rotate_is_due(d, vm_at(d, slot))) ||
+			     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
+		return pick_go_on(d, pcpu, slot, vruntime_ns);
+	if (pick_stay(d, pcpu, home, stay))
+		return PICKED_WAITING;
+	/* One that is wider than a domain may stand elsewhere with more than fit there. */
+	if (stay != slot && round_spans(d, vm_at(d, stay)) && vm_at(d, stay)->nr_waiting &&
+	    pick_wherever(d, pcpu, stay))
+		return PICKED_WAITING;
+	return stay == slot ? pick_go_on(d, pcpu, slot, vruntime_ns) : PICKED_NONE;
+}
+
+#endif

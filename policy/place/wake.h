@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Waking: where a thread that has just become ready goes.
+ *
+ * Idea. In this order: an idle pCPU; a pCPU whose running VM has had more than
+ * its due compared with the waking one, which is preempted at once; a queue.
+ * A VM that mostly sleeps is always behind, so its wake-ups cost one
+ * interrupt, whatever the slice; a VM that burns its share gains nothing by
+ * waking often. Of several pCPUs the one whose VM is furthest ahead is taken,
+ * beginning with the one the thread last ran on. A waker never preempts on
+ * behalf of its own VM, except a sibling that has run longer than itself by a
+ * whole slice.
+ *
+ * Worked example. A sleeper (2 vCPUs, 2000 shares) beside a busy VM (4000
+ * shares) on two pCPUs. The sleeper's virtual time is held at most 5 ms / 2 =
+ * 2.5 ms behind the clock, the busy VM is at the clock or ahead: the gap is
+ * over 2.5 ms, more than preempt_gain (0.25 ms of CPU time, 0.125 ms of the
+ * sleeper's virtual time), and the sleeper runs at once.
+ * Should it then stay busy, it is at the clock after 5 ms of CPU time, and
+ * waits its turn like anybody.
+ *
+ * What it is bad at. It looks at no more than eight pCPUs of the domain, so on a
+ * wide domain a waker may preempt the second best. Only one preempting thread is
+ * sent to a pCPU at a time; a crowd that wakes at once queues.
+ */
+#ifndef DROVER_WAKE_H
+#define DROVER_WAKE_H
+
+#include "queue/waiting.h"
+
+#define WAKE_MAX_LOOKS 8
+#define WAKE_NOWHERE (-1)
+/* What being due (reserve.h) counts against any gain by shares. */
+#define WAKE_DUE (1LL << 56)
+
+/*
+ * By how much a thread of that VM, with that vruntime, is owed more than whoever
+ * runs there; <= 0: it is not. due: the VM is, by its reservation.
+ */
+CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool due)
+{
+	struct vm *vm = vm_at(d, slot);
+	struct pcpu *pcpu = pcpu_at(d, at);
+	u32 there = pcpu->running_slot;
+	s64 gain_ns;
+
+	if (!pcpu->online || pcpu->preempt_pending || pcpu_in_turn(pcpu) || there >= DROVER_MAX_VMS)
+		return 0;
+	if (there == slot) {
+		/* Siblings: only to keep their times equal. */
+		gain_ns = (s64)(pcpu->running_vruntime_ns - vruntime_ns) - (s64)d->params.slice_ns;
+		return gain_ns > 0 ? 1 : 0;
+	}
+	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
+	if (d->nr_reserved) {
+		bool stays = reserve_is_due(vm_at(d, there), ground_now_ns(d));
+
+		/*
+		 * Who runs by its reservation stays, but for the host's own threads, and for these
+		 * where they may go nowhere else: so others they put out without a margin. Who is
+		 * due takes the pCPU of who is not.
+		 */
+		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
+			return stays ? 1 : 1 + gain_ns;
+		if (stays)
+			return 0;
+		if (due)
+			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
+	}
+	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
+}
+
+/* Is the thread's VM due? The host's own tasks go by shares before those that are. */
+static __always_inline bool wake_is_due(struct drover *d, struct thread *t)
+{
+	return d->nr_reserved && t->slot != DROVER_HOST_SLOT &&
+	       reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
+}
+
+/* The pCPU to preempt for the thread, or WAKE_NOWHERE. */
+static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
+				       u32 near, bool woken, bool due)
+{
+	u32 home = pcpu_at(d, near)->domain;
+	s64 best_gain_ns = 0;
+	s32 best = WAKE_NOWHERE;
+	u32 look;
+
+	for_each_index(look, 0, WAKE_MAX_LOOKS) {
+		u32 at = near + look;
+		s64 gain_ns;
+
+		if (look >= d->params.nr_pcpus)
+			break;
+		if (at >= d->params.nr_pcpus)
+			at -= d->params.nr_pcpus;
+		at = bounded(at, DROVER_MAX_PCPUS);
+		if (pcpu_at(d, at)->domain != home)
+			continue;
+		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
+			continue;
+		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at, due);
+		if (gain_ns <= best_gain_ns || !ground_may_run_on(d, task, at))
+			continue;
+		best_gain_ns = gain_ns;
+		best = (s32)at;
+	}
+	return best;
+}
+
+/* Nobody comes back from sleep with a claim from before. */
+static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	reserve_wake(d, vm, !share_nr_awake(vm));
+	if (share_nr_awake(vm))
+		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
+	else
+		share_bound_claim(d, vm, d->params.wake_credit_ns);
+	if ((s64)(t->vruntime_ns - vm->vruntime_floor_ns) < 0)
+		t->vruntime_ns = vm->vruntime_floor_ns;
+}
+
+/*
+ * Send the thread to preempt. woken: it had slept. One that had to give up its pCPU may preempt
+ * another as if it had woken if its VM is due: where it waits nobody may ask for a slice. The
+ * host's own tasks neither push nor are pushed: everybody would push the next one round for ever.
+ */
+static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 near, bool woken)
+{
+	bool due = wake_is_due(d, t);
+	struct pcpu *pcpu;
+	s32 target;
+
+	if (!woken && !due)
+		return false;
+	target = wake_target(d, task, t, near, woken, due);
+	if (target == WAKE_NOWHERE)
+		return false;
+	pcpu = pcpu_at(d, (u32)target);
+	pcpu->preempt_pending = 1;
+	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
+	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
+	return true;
+}
+
+#endif

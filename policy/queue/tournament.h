@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The run queue of VMs: a tournament.
+ *
+ * Idea. A domain must know which of up to 2048 VMs with waiting threads is the
+ * least served. Each VM has a fixed leaf that holds its virtual time; every
+ * inner node holds the smaller of its two children; the root is the answer.
+ * Reading the answer is one load without the lock; changing a VM's key replays
+ * the matches on its way up, at most 11, and stops at the first that keeps its
+ * winner. Nothing is allocated and nothing moves, which is what the BPF
+ * verifier and a lock held for a few dozen instructions both want. Only the
+ * leftmost part of the tree that holds slots in use is played: with up to 16
+ * VMs the matches end after 4 levels, and that node is the root.
+ *
+ * A key packs the virtual time (in units of 1024 ns) above the slot number, so
+ * that one comparison decides and a tie goes to the lower slot. Keys wrap; they
+ * are compared by signed difference.
+ *
+ * Worked example. VM 3 at 5 ms and VM 7 at 4 ms wait: their keys are
+ * 4882<<11|3 and 3906<<11|7, and the root is VM 7's. VM 7 runs for 8 ms and is
+ * now at 12 ms; its leaf still says 4 ms. That is harmless: a key only ever
+ * lags, so whoever finds VM 7 at the root sees that it is late, corrects the
+ * leaf (11718<<11|7), and finds VM 3 at the root.
+ *
+ * What it is bad at. The played part grows with the most VMs there have ever
+ * been and never shrinks. Keys that move back must be written at once, by hand.
+ *
+ * After the tournament trees of Knuth, TAOCP vol. 3, 5.4.1.
+ */
+#ifndef DROVER_TOURNAMENT_H
+#define DROVER_TOURNAMENT_H
+
+#include "base/ground.h"
+
+/* Zero, so that zeroed memory is an empty tournament. */
+#define TOURNAMENT_NOBODY 0ULL
+#define TOURNAMENT_TIME_SHIFT 10
+
+/* The key of a VM at that virtual time. */
+static __always_inline u64 tournament_key(u64 vtime_ns, u32 slot)
+{
+	u64 key = ((vtime_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS) |
+		  bounded(slot, DROVER_MAX_VMS);
+
+	/* Nobody's key is not a time: step on by one unit of 1024 ns. */
+	return key == TOURNAMENT_NOBODY ? key + DROVER_MAX_VMS : key;
+}
+
+static __always_inline u32 tournament_slot(u64 key)
+{
+	return key & (DROVER_MAX_VMS - 1);
+}
+
+/* Is the VM with key a to be served before the one with key b? */
+static __always_inline bool tournament_before(u64 a, u64 b)
+{
+	if (a == TOURNAMENT_NOBODY)
+		return false;
+	if (b == TOURNAMENT_NOBODY)
+		return true;
+	return (s64)(a - b) < 0;
+}
+
+/* The node that is the root while slots below 1 << levels are in use. */
+static __always_inline u64 tournament_root(u32 levels)
+{
+	return DROVER_MAX_VMS >> bounded(levels, 16);
+}
+
+/* The best key, or TOURNAMENT_NOBODY. Needs no lock. */
+static __always_inline u64 tournament_best(struct drover *d, struct tournament *among)
+{
+	u64 root = bounded(tournament_root(d->tournament_levels), 2 * DROVER_MAX_VMS);
+
+	return *(volatile u64 *)&among->node[root];
+}
+
+static __always_inline u64 tournament_leaf(struct tournament *among, u32 slot)
+{
+	return *(volatile u64 *)&among->node[DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* Replay the match that is decided at that node; its winner. The domain is locked. */
+static __always_inline u64 tournament_replay(struct tournament *among, u64 at)
+{
+	u64 left = among->node[bounded(2 * at, 2 * DROVER_MAX_VMS)];
+	u64 right = among->node[bounded(2 * at + 1, 2 * DROVER_MAX_VMS)];
+	u64 winner = tournament_before(right, left) ? right : left;
+
+	among->node[bounded(at, 2 * DROVER_MAX_VMS)] = winner;
+	return winner;
+}
+
+/* Give the slot a new key and replay its matches. The domain is locked. */
+static __always_inline void tournament_set(struct tournament *among, u32 levels, u32 slot, u64 key)
+{
+	u64 at = DROVER_MAX_VMS + bounded(slot, DROVER_MAX_VMS);
+
+	among->node[at] = key;
+	for (u32 level = 0; level < DROVER_SLOT_BITS && level < levels; level++) {
+		u64 up = bounded(at >> 1, 2 * DROVER_MAX_VMS);
+		u64 before = among->node[up];
+
+		if (tournament_replay(among, up) == before)
+			break;
+		at = up;
+	}
+}
+
+/*
+ * Make the VM's leaf by shares agree with the count of its waiting threads: `key` if
+ * there are any, nobody if not. With `expected`, only if the leaf still holds
+ * that: somebody else may have been quicker.
+ */
+CHECKED_APART int tournament_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
+{
+	struct domain *domain = ground_domain(d, domain_index);
+
+	if (!domain)
+		return 0;
+	ground_lock_domain(domain);
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&domain->by_share, slot) == expected)
+		tournament_set(&domain->by_share, d->tournament_levels, slot,
+			       books_of(domain, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
+	ground_unlock_domain(domain);
+	return 0;
+}
+
+/* Hand the winner of the old root up to the new one, in every domain. */
+CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
+{
+	u64 root = tournament_root(levels + 1);
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains) {
+		struct domain *domain = ground_domain(d, i);
+
+		if (!domain)
+			continue;
+		ground_lock_domain(domain);
+		tournament_replay(&domain->by_share, root);
+		tournament_replay(&domain->by_reserve, root);
+		ground_unlock_domain(domain);
+	}
+	return 0;
+}
+
+/*
+ * The slot will be used: play as many levels as that takes. Done before a VM
+ * begins, so the right half of what is added is still empty; others may grow it at
+ * the same moment. The second pass catches a winner that changed at the old root
+ * after the first: who settles reads the levels with the domain locked.
+ */
+CHECKED_APART int tournament_grow(THE_DROVER, u32 slot)
+{
+	u32 step;
+
+	for_each_index(step, 0, DROVER_SLOT_BITS) {
+		u32 levels = d->tournament_levels;
+
+		if (levels >= DROVER_SLOT_BITS || (slot >> bounded(levels, 16)) == 0)
+			break;
+		tournament_raise(d, levels);
+		/* Others may grow it at this moment; it never shrinks. */
+		__sync_val_compare_and_swap(&d->tournament_levels, levels, levels + 1);
+		tournament_raise(d, levels);
+	}
+	return 0;
+}
+
+#endif
