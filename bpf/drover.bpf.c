@@ -16,8 +16,7 @@
 
 #include "ground.bpf.h"
 
-#include "find_vm.bpf.h"
-#include "orders.h"
+#include "kvm.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -137,12 +136,8 @@ void BPF_PROG(drover_dispatch_op, s32 cpu, struct task_struct *prev)
 	/* The kernel also names a thread that has just gone to sleep here. */
 	if (prev && (prev->scx.flags & KERNEL_ENUM(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = thread_of(prev);
-	if (t && t->kind != THREAD_VCPU && prev->preempt_notifiers.first) {
-		/* A vCPU alone on its pCPU never stops: found here, it counts as having stopped. */
-		drover_stopping(&drover, prev, t, cpu, false);
-		find_vcpu(&drover, prev, t);
-		drover_running(&drover, prev, t, cpu);
-	}
+	if (t)
+		drover_meets(&drover, prev, t, cpu);
 	drover_dispatch(&drover, cpu, prev, t);
 }
 
@@ -194,7 +189,7 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 	struct thread *t = thread_of(p);
 
 	if (t)
-		forget_thread(&drover, t);
+		find_forget(&drover, t);
 }
 
 /* pCPUs come, go and rest. */
@@ -355,44 +350,16 @@ void BPF_PROG(drover_exit, struct scx_exit_info *info)
 SEC("syscall")
 int drover_order(struct vm_order *order)
 {
-	struct vm *vm = vm_at(&drover, order->slot);
-
-	int err = -3; /* ESRCH */
-	u32 tgid;
-
-	/* Held, it can go, but its slot is nobody else's before it has what was ordered. */
-	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
-		return err;
-	tgid = vm->tgid;
-	if (vm->id == order->vm_id) {
-		vm->shares_asked = order->shares;
-		vm->reservation_mcpu = order->reservation_mcpu;
-		vm->limit_mcpu = order->limit_mcpu;
-		vm->pool = order->pool;
-		cosched_set_mode(&drover, order->slot, order->cosched_mode);
-		vm_settle(&drover, order->slot);
-		begin_to_look();
-		err = 0;
-	}
-	if (vm_release(&drover, vm))
-		free_slot(order->slot, tgid);
-	return err;
+	if (!order_vm(&drover, order))
+		return -3; /* ESRCH */
+	begin_to_look();
+	return 0;
 }
 
 SEC("syscall")
 int drover_pool_order(struct pool_order *order)
 {
-	struct pool *pool = &drover.pool[bounded(order->pool, DROVER_MAX_POOLS)];
-
-	if (order->pool == 0 || order->pool >= DROVER_MAX_POOLS)
-		return -22; /* EINVAL */
-	pool->parent = order->parent;
-	pool->shares = order->shares;
-	pool->reservation_mcpu = order->reservation_mcpu;
-	pool->limit_mcpu = order->limit_mcpu;
-	pool->live = order->live;
-	vm_settle_pools(&drover);
-	return 0;
+	return order_pool(&drover, order) ? 0 : -22; /* EINVAL */
 }
 
 /* For the lab's fault tests: end as a broken scheduler would. */

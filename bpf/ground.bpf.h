@@ -21,6 +21,23 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DROVER_MAX_VMS);
+	__type(key, u32);   /* tgid */
+	__type(value, u32); /* slot */
+} vm_slots SEC(".maps");
+
+/*
+ * Filled by the loader with 1 .. DROVER_MAX_VMS - 1, the lowest on top. A stack,
+ * so that slots stay low and the tournament small.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, DROVER_MAX_VMS);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
 /* For the wait bound, and for what is bound by more than shares. */
 enum { TIMER_BOUND, TIMER_LOOK, NR_TIMERS };
 
@@ -127,6 +144,40 @@ static void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 		scx_bpf_task_set_slice___new(task, slice_ns);
 	else
 		task->scx.slice = slice_ns;
+}
+
+static u32 ground_process(struct drover *d, struct task_struct *task)
+{
+	return task->tgid;
+}
+
+static u32 ground_slot_of(struct drover *d, u32 tgid)
+{
+	u32 *slot = bpf_map_lookup_elem(&vm_slots, &tgid);
+
+	return slot ? *slot : DROVER_HOST_SLOT;
+}
+
+static bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
+{
+	return !bpf_map_update_elem(&vm_slots, &tgid, &slot, BPF_NOEXIST);
+}
+
+static void ground_forget_process(struct drover *d, u32 tgid)
+{
+	bpf_map_delete_elem(&vm_slots, &tgid);
+}
+
+static u32 ground_pop_slot(struct drover *d)
+{
+	u32 slot;
+
+	return bpf_map_pop_elem(&free_slots, &slot) ? DROVER_HOST_SLOT : slot;
+}
+
+static void ground_push_slot(struct drover *d, u32 slot)
+{
+	bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
 }
 
 static __always_inline void insert(struct task_struct *task, u64 dsq, u64 slice_ns, u64 enq_flags)

@@ -7,7 +7,7 @@
 #define DROVER_POLICY_H
 
 #include "pick/pick.h"
-#include "account/vm.h"
+#include "account/orders.h"
 #include "guarantee/wait_bound.h"
 #include "place/wake.h"
 
@@ -158,6 +158,20 @@ static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 {
 	waiting_end(d, t, ground_now_ns(d));
 	entitle_note_change(d, t->slot);
+}
+
+/*
+ * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
+ * it counts as having stopped.
+ */
+static __always_inline void drover_meets(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 at)
+{
+	if (t->kind == THREAD_VCPU || ground_vcpu_of(d, task) < 0)
+		return;
+	drover_stopping(d, task, t, at, false);
+	find_vcpu(d, task, t);
+	drover_running(d, task, t, at);
 }
 
 /*

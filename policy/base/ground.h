@@ -50,6 +50,20 @@ GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
 /* How long the running task may go on before ground asks again; 0: ask now. */
 GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
 
+/* --- processes --- */
+
+GROUND u32 ground_process(struct drover *d, struct task_struct *task);
+/* The number of the vCPU that the running task has loaded, if it is in KVM_RUN; else -1. */
+GROUND s32 ground_vcpu_of(struct drover *d, struct task_struct *task);
+/* The slot with which the process was entered; that of the host: with none. */
+GROUND u32 ground_slot_of(struct drover *d, u32 tgid);
+/* Enter it; false if it has one already, which stays. */
+GROUND bool ground_enter_process(struct drover *d, u32 tgid, u32 slot);
+GROUND void ground_forget_process(struct drover *d, u32 tgid);
+/* A slot out of those that are free, a low one if it can be; that of the host: none is. */
+GROUND u32 ground_pop_slot(struct drover *d);
+GROUND void ground_push_slot(struct drover *d, u32 slot);
+
 /* --- placing the task that has just become ready; one of these, once --- */
 
 /* Put it into a queue, to be taken in order. */

@@ -36,6 +36,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g->next_look_ns = NEVER;
 	g->next_alarm_ns = NEVER;
 	g->next_tick_ns = SECOND + 4 * MS;
+	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){
 		.slice_ns = 8 * MS,
 		.wake_credit_ns = 5 * MS,
@@ -270,6 +271,66 @@ void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 sli
 	task->to_order = 0;
 	task->to_pcpu = pcpu;
 	task->to_preempt = preempt;
+}
+
+u32 ground_process(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->tgid;
+}
+
+s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->in_kvm_run ? (s32)task->vcpu_id : -1;
+}
+
+u32 ground_slot_of(struct drover *d, u32 tgid)
+{
+	u32 slot = of(d)->slot_of[tgid];
+
+	/* What was read may be old by the time it is used. */
+	meanwhile(of(d));
+	return slot;
+}
+
+bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
+{
+	struct ground *g = of(d);
+
+	meanwhile(g);
+	CHECK(slot && g->slot_taken[slot]);
+	if (g->slot_of[tgid])
+		return false;
+	g->slot_of[tgid] = slot;
+	return true;
+}
+
+void ground_forget_process(struct drover *d, u32 tgid)
+{
+	CHECK(of(d)->slot_of[tgid]);
+	of(d)->slot_of[tgid] = 0;
+}
+
+u32 ground_pop_slot(struct drover *d)
+{
+	struct ground *g = of(d);
+
+	for (u32 slot = 1; slot < g->nr_slots; slot++) {
+		if (g->slot_taken[slot])
+			continue;
+		CHECK_EQ(vm_at(d, slot)->nr_threads, 0);
+		g->slot_taken[slot] = true;
+		return slot;
+	}
+	return DROVER_HOST_SLOT;
+}
+
+void ground_push_slot(struct drover *d, u32 slot)
+{
+	CHECK_SAYING(of(d)->slot_taken[slot], "a slot was freed twice");
+	CHECK_EQ(vm_at(d, slot)->nr_threads, 0);
+	of(d)->slot_taken[slot] = false;
 }
 
 u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)

@@ -47,6 +47,8 @@ struct task_struct {
 	bool selected; /* waking: the policy has been asked where to */
 	bool locked; /* the kernel is handling it: nobody else may */
 	bool leaving; /* it is being killed */
+	bool in_kvm_run;
+	u32 vcpu_id;
 	u64 slice_ns;
 	u64 cpu_time_ns;
 	u64 hypervisor_ns; /* of that, spent outside the guest */
@@ -103,6 +105,7 @@ struct ground {
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	bool slot_taken[FAKE_PROCESSES];
+	u32 nr_slots; /* slots beyond are none; slot 0 counts */
 	/* Called where another pCPU may act meanwhile; NULL: none does. */
 	void (*meanwhile)(struct ground *g);
 };

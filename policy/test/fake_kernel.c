@@ -5,7 +5,7 @@
 #define TICK_NS (4 * MS)
 #define DEFAULT_SLICE_NS (20 * MS)
 
-/* --- threads and VMs, as in bpf/find_vm.bpf.h --- */
+/* --- threads and VMs --- */
 
 static u64 online_pcpus(struct ground *g)
 {
@@ -22,36 +22,21 @@ static void note_confinement(struct ground *g, struct task_struct *task)
 	task->thread.judged = g->d.pcpu_changes;
 }
 
-static u32 make_vm(struct ground *g, u32 tgid)
-{
-	u32 slot = 1;
-
-	while (g->slot_taken[slot])
-		slot++;
-	CHECK(slot < FAKE_PROCESSES);
-	CHECK_EQ(vm_at(&g->d, slot)->nr_threads, 0);
-	g->slot_taken[slot] = true;
-	g->slot_of[tgid] = slot;
-	vm_begin(&g->d, slot, tgid);
-	vm_at(&g->d, slot)->nr_threads++;
-	vm_tell_found(&g->d);
-	return slot;
-}
-
+/* Nobody else acts in the middle of this: the test says what exists. */
 struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 {
 	struct task_struct *task = fake_task(g);
-	u32 slot = g->slot_of[tgid];
+	void (*meanwhile)(struct ground *) = g->meanwhile;
 
+	g->meanwhile = NULL;
 	task->tgid = tgid;
+	task->in_kvm_run = kind == THREAD_VCPU;
 	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
-	if (kind == THREAD_HOST)
-		return task;
-	if (slot)
-		CHECK(vm_hold(vm_at(&g->d, slot)));
-	else
-		slot = make_vm(g, tgid);
-	vm_attach(&g->d, &task->thread, slot, kind);
+	if (kind == THREAD_HELPER)
+		find_helper(&g->d, task, &task->thread);
+	find_vcpu(&g->d, task, &task->thread);
+	CHECK_EQ(task->thread.kind, kind);
+	g->meanwhile = meanwhile;
 	return task;
 }
 
@@ -314,14 +299,10 @@ void kernel_sleep(struct ground *g, u32 at)
 void kernel_exit(struct ground *g, u32 at)
 {
 	struct task_struct *task = stop_current(g, at, false);
-	u32 slot = task->thread.slot;
 
 	task->state = TASK_NONE;
 	kernel_pick(g, at);
-	if (vm_detach(&g->d, &task->thread)) {
-		g->slot_of[task->tgid] = 0;
-		g->slot_taken[slot] = false;
-	}
+	find_forget(&g->d, &task->thread);
 }
 
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)

@@ -2,9 +2,8 @@
 /*
  * The policy, compiled for the simulator: one exported function for each of sched_ext's callbacks.
  *
- * Stands where bpf/drover.bpf.c stands in the kernel and must do what it does, op for op; find_vm.h
- * stands for bpf/find_vm.bpf.h. What the policy asks of its ground is answered in Rust
- * (src/scx/ground.rs).
+ * Stands where bpf/drover.bpf.c stands in the kernel and must do what it does, op for op. What the
+ * policy asks of its ground is answered in Rust (src/scx/ground.rs).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,12 +13,10 @@
 
 #include "drover.h"
 
-#include "find_vm.h"
-
 /* What a caller needs to know of the policy's structs. */
 const size_t sim_drover_bytes = sizeof(struct drover);
 const size_t sim_domain_bytes = sizeof(struct domain);
-const size_t sim_thread_bytes = sizeof(struct sim_thread);
+const size_t sim_thread_bytes = sizeof(struct thread);
 const size_t sim_params_bytes = sizeof(struct params);
 const size_t sim_ground_offset = offsetof(struct drover, ground);
 const u32 sim_max_vms = DROVER_MAX_VMS;
@@ -70,45 +67,18 @@ void sim_alarm(struct drover *d, u64 now_ns)
 	drover_alarm(d, now_ns);
 }
 
-/* What bpf/orders.h has. */
-struct sim_vm_order {
-	u64 vm_id;
-	u32 slot;
-	u32 shares;
-	u32 reservation_mcpu;
-	u32 limit_mcpu;
-	u32 pool;
-	u32 cosched_mode;
-};
-const size_t sim_vm_order_bytes = sizeof(struct sim_vm_order);
+const size_t sim_vm_order_bytes = sizeof(struct vm_order);
+const size_t sim_pool_order_bytes = sizeof(struct pool_order);
 
 /* 0; 1 when the looks begin with this order; or -1 when that VM has gone. */
-int sim_order_vm(struct drover *d, const struct sim_vm_order *order)
+int sim_order_vm(struct drover *d, const struct vm_order *order)
 {
-	struct vm *vm = vm_at(d, order->slot);
-
-	if (order->slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != order->vm_id)
-		return -1;
-	vm->shares_asked = order->shares;
-	vm->reservation_mcpu = order->reservation_mcpu;
-	vm->limit_mcpu = order->limit_mcpu;
-	vm->pool = order->pool;
-	cosched_set_mode(d, order->slot, order->cosched_mode);
-	vm_settle(d, order->slot);
-	return drover_begins_to_look(d);
+	return order_vm(d, order) ? drover_begins_to_look(d) : -1;
 }
 
-void sim_order_pool(struct drover *d, u32 index, bool live, u32 parent, u32 shares,
-		    u32 reservation_mcpu, u32 limit_mcpu)
+bool sim_order_pool(struct drover *d, const struct pool_order *order)
 {
-	struct pool *pool = pool_at(d, index);
-
-	pool->parent = parent;
-	pool->shares = shares;
-	pool->reservation_mcpu = reservation_mcpu;
-	pool->limit_mcpu = limit_mcpu;
-	pool->live = live;
-	vm_settle_pools(d);
+	return order_pool(d, order);
 }
 
 /* --- a thread enters the scheduler's care --- */
@@ -116,92 +86,82 @@ void sim_order_pool(struct drover *d, u32 index, bool live, u32 parent, u32 shar
 /* May it not run on some pCPU that is online? */
 bool sim_is_confined(struct drover *d, struct task_struct *p);
 
-static void note_confinement(struct drover *d, struct task_struct *p, struct sim_thread *s)
+static void note_confinement(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	s->t.confined = sim_is_confined(d, p);
-	s->t.judged = d->pcpu_changes;
+	t->confined = sim_is_confined(d, p);
+	t->judged = d->pcpu_changes;
 }
 
-void sim_enable(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 tgid, u32 weight)
+void sim_enable(struct drover *d, struct task_struct *p, struct thread *t, u32 weight)
 {
-	s->tgid = tgid;
-	s->t.weight = weight;
-	s->t.vruntime_ns = vm_at(d, s->t.slot)->vruntime_floor_ns;
-	note_confinement(d, p, s);
+	t->weight = weight;
+	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
+	note_confinement(d, p, t);
 }
 
-void sim_set_cpumask(struct drover *d, struct task_struct *p, struct sim_thread *s)
+void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	note_confinement(d, p, s);
+	note_confinement(d, p, t);
 }
 
 /* --- it wakes, is queued, is chosen --- */
 
 /* True: the caller dispatches to the idle pCPU it has claimed, if any. */
-bool sim_select_cpu(struct drover *d, struct sim_thread *s)
+bool sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	find_helper(d, s);
-	drover_woken(d, &s->t);
-	return drover_may_begin(d, &s->t);
+	find_helper(d, p, t);
+	drover_woken(d, t);
+	return drover_may_begin(d, t);
 }
 
-void sim_enqueue(struct drover *d, struct task_struct *p, struct sim_thread *s, bool woken,
+void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
 		 bool selected)
 {
-	if (s->t.judged != d->pcpu_changes)
-		note_confinement(d, p, s);
+	if (t->judged != d->pcpu_changes)
+		note_confinement(d, p, t);
 	if (woken && !selected) {
-		find_helper(d, s);
-		drover_woken(d, &s->t);
+		find_helper(d, p, t);
+		drover_woken(d, t);
 	}
-	drover_place(d, p, &s->t, woken);
+	drover_place(d, p, t, woken);
 }
 
-/* s: NULL unless prev would go on. */
-void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct sim_thread *s,
-		  bool in_kvm_run, u32 vcpu_id)
+/* t: NULL unless prev would go on. */
+void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct thread *t)
 {
-	struct thread *t = s ? &s->t : NULL;
-
-	if (t && in_kvm_run && t->kind != THREAD_VCPU) {
-		/* Alone on its pCPU it never stops: found here, it counts as having stopped. */
-		drover_stopping(d, prev, t, at, false);
-		find_vcpu(d, s, vcpu_id);
-		drover_running(d, prev, t, at);
-	}
+	if (t)
+		drover_meets(d, prev, t, at);
 	drover_dispatch(d, at, prev, t);
 }
 
 /* --- it runs and stops --- */
 
-void sim_running(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at)
+void sim_running(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
 {
-	drover_running(d, p, &s->t, at);
+	drover_running(d, p, t, at);
 }
 
-void sim_tick(struct drover *d, struct task_struct *p, struct sim_thread *s)
+void sim_tick(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	drover_tick(d, p, &s->t);
+	drover_tick(d, p, t);
 }
 
-void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at, bool ready,
-		  bool in_kvm_run, u32 vcpu_id)
+void sim_stopping(struct drover *d, struct task_struct *p, struct thread *t, u32 at, bool ready)
 {
-	drover_stopping(d, p, &s->t, at, ready);
-	if (in_kvm_run)
-		find_vcpu(d, s, vcpu_id);
+	drover_stopping(d, p, t, at, ready);
+	find_vcpu(d, p, t);
 }
 
 /* --- it leaves --- */
 
-void sim_disable(struct drover *d, struct sim_thread *s)
+void sim_disable(struct drover *d, struct thread *t)
 {
-	drover_leaving(d, &s->t);
+	drover_leaving(d, t);
 }
 
-void sim_exit_task(struct drover *d, struct sim_thread *s)
+void sim_exit_task(struct drover *d, struct thread *t)
 {
-	forget_thread(d, s);
+	find_forget(d, t);
 }
 
 /* --- pCPUs come, go and rest --- */
@@ -288,9 +248,9 @@ struct sim_vcpu_view {
 const size_t sim_vcpu_view_bytes = sizeof(struct sim_vcpu_view);
 
 /* False if the thread is no vCPU, or one without books. */
-bool sim_view_vcpu(struct drover *d, const struct sim_thread *s, struct sim_vcpu_view *view)
+bool sim_view_vcpu(struct drover *d, const struct thread *t, struct sim_vcpu_view *view)
 {
-	const struct vcpu *v = vcpu_at(d, s->t.record);
+	const struct vcpu *v = vcpu_at(d, t->record);
 
 	*view = (struct sim_vcpu_view){
 		.progress_ns = v->progress_ns,
@@ -300,7 +260,7 @@ bool sim_view_vcpu(struct drover *d, const struct sim_thread *s, struct sim_vcpu
 		.nr_costarts = v->nr_costops - (v->costop_since_ns != 0),
 		.skew_max_ns = v->skew_max_ns,
 	};
-	return s->t.record != 0;
+	return t->record != 0;
 }
 
 struct sim_thread_view {
@@ -313,15 +273,15 @@ struct sim_thread_view {
 };
 const size_t sim_thread_view_bytes = sizeof(struct sim_thread_view);
 
-void sim_view_thread(const struct sim_thread *s, struct sim_thread_view *view)
+void sim_view_thread(const struct thread *t, struct sim_thread_view *view)
 {
 	*view = (struct sim_thread_view){
-		.vruntime_ns = s->t.vruntime_ns,
-		.ready_since_ns = s->t.ready_since_ns,
-		.slot = s->t.slot,
-		.kind = s->t.kind,
-		.queued_in = s->t.queued_in,
-		.pinned_on = s->t.pinned_on,
+		.vruntime_ns = t->vruntime_ns,
+		.ready_since_ns = t->ready_since_ns,
+		.slot = t->slot,
+		.kind = t->kind,
+		.queued_in = t->queued_in,
+		.pinned_on = t->pinned_on,
 	};
 }
 
@@ -335,14 +295,14 @@ u32 sim_slots_in_use(struct drover *d)
 	return d->slots_in_use;
 }
 
-u64 sim_unserved_since(const struct sim_thread *s)
+u64 sim_unserved_since(const struct thread *t)
 {
-	return s->t.unserved_since_ns;
+	return t->unserved_since_ns;
 }
 
-bool sim_at_limit(struct drover *d, const struct sim_thread *s)
+bool sim_at_limit(struct drover *d, const struct thread *t)
 {
-	return vm_at(d, s->t.slot)->at_limit;
+	return vm_at(d, t->slot)->at_limit;
 }
 
 u32 sim_waiting(struct drover *d)

@@ -270,37 +270,67 @@ extern "C" fn ground_unlock_domain(domain: *mut Domain) {
     *held = 0;
 }
 
+/// The process of a VM: 0 is none.
+pub(super) fn process_of(vm: u32) -> u32 {
+    vm + 1
+}
+
 #[unsafe(no_mangle)]
-extern "C" fn sim_map_slot_of(d: *mut Drover, tgid: u32) -> u32 {
+extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    process_of(m.tasks[number(task) as usize].vm)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_vcpu_of(d: *mut Drover, task: TaskPointer) -> i32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    let task = &m.tasks[number(task) as usize];
+    if task.in_kvm_run { task.vcpu as i32 } else { -1 }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_slot_of(d: *mut Drover, tgid: u32) -> u32 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.vm_slots.get(tgid as usize).copied().unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_map_pop_free(d: *mut Drover) -> u32 {
-    // SAFETY: called by the policy.
-    let (_, queues, _) = unsafe { behind(d) };
-    queues.free_slots.pop().unwrap_or(0)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn sim_map_set_slot(d: *mut Drover, tgid: u32, slot: u32) {
+extern "C" fn ground_enter_process(d: *mut Drover, tgid: u32, slot: u32) -> bool {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     let needed = tgid as usize + 1;
     if queues.vm_slots.len() < needed {
         queues.vm_slots.resize(needed, 0);
     }
-    queues.vm_slots[tgid as usize] = slot;
-    queues.found.push(tgid);
+    let is_new = queues.vm_slots[tgid as usize] == 0;
+    if is_new {
+        queues.vm_slots[tgid as usize] = slot;
+        queues.found.push(tgid);
+    }
+    is_new
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_map_forget(d: *mut Drover, tgid: u32, slot: u32) {
+extern "C" fn ground_forget_process(d: *mut Drover, tgid: u32) {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.vm_slots[tgid as usize] = 0;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_pop_slot(d: *mut Drover) -> u32 {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    queues.free_slots.pop().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_push_slot(d: *mut Drover, slot: u32) {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
     if queues.planted != Some(Planted::LeaksSlots) {
         queues.free_slots.push(slot);
     }

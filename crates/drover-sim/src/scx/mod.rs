@@ -22,6 +22,7 @@ use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::counters::{Counters, VmCounters};
 use drover_core::delay::{self, Delay, guaranteed};
 use drover_core::settings::{Cosched, PoolSettings};
+use ground::process_of;
 use queues::DEFAULT_SLICE_NS;
 
 /// Drover.
@@ -86,7 +87,7 @@ impl Scx {
 
     /// The slot of that VM; none while it has not been found.
     pub fn slot_of(&self, vm: u32) -> Option<u32> {
-        let slot = self.queues.vm_slots.get(vm as usize + 1).copied().unwrap_or(0);
+        let slot = self.queues.vm_slots.get(process_of(vm) as usize).copied().unwrap_or(0);
         (slot != 0).then_some(slot)
     }
 
@@ -116,7 +117,7 @@ impl Scx {
     /// The daemon sees a new VM and sets its shares.
     fn tell_terms(&mut self, m: &mut Machine) {
         while let Some(tgid) = self.queues.found.pop() {
-            let vm = tgid - 1;
+            let vm = tgid - process_of(0);
             if let Some(terms) = self.terms.get(vm as usize).copied() {
                 self.set_terms(m, vm, terms);
             }
@@ -171,7 +172,7 @@ impl Class for Scx {
             self.terms.resize(vm as usize + 1, VmTerms { shares: 0, vcpus: 0 });
         }
         self.terms[vm as usize] = terms;
-        self.policy.enable(m, &mut self.queues, task, vm + 1);
+        self.policy.enable(m, &mut self.queues, task);
     }
 
     fn set_terms(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {

@@ -3,7 +3,9 @@
 
 use super::ground::{Ground, pointer};
 use super::memory::Room;
-use super::native::{self, Drover, Params, Thread, ThreadView, VcpuView, VmOrder, VmView};
+use super::native::{
+    self, Drover, Params, PoolOrder, Thread, ThreadView, VcpuView, VmOrder, VmView,
+};
 use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{Machine, TaskId};
@@ -158,9 +160,9 @@ impl Policy {
         (shares, bounds): (u32, VmBounds),
     ) -> bool {
         let order = VmOrder {
-            vm_id: self.vm(slot).id,
             slot,
             shares,
+            vm_id: self.vm(slot).id,
             reservation_mcpu: bounds.reservation_mcpu,
             limit_mcpu: bounds.limit_mcpu,
             pool: bounds.pool,
@@ -181,26 +183,29 @@ impl Policy {
     ) {
         let live = settings.is_some();
         let settings = settings.cloned().unwrap_or_default();
-        let (parent, limit) = (settings.parent.0, settings.limit_mcpu.unwrap_or(0));
+        let order = PoolOrder {
+            pool,
+            live: live.into(),
+            parent: settings.parent.0,
+            shares: settings.shares,
+            reservation_mcpu: settings.reservation_mcpu,
+            limit_mcpu: settings.limit_mcpu.unwrap_or(0),
+        };
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe {
-            let PoolSettings { shares, reservation_mcpu, .. } = settings;
-            native::sim_order_pool(d, pool, live, parent, shares, reservation_mcpu, limit);
-        });
+        let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_pool(d, &order) });
+        debug_assert!(done, "pools of scenarios have places in the table");
     }
 
-    pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId, tgid: u32) {
-        let s = self.thread(task);
-        // SAFETY: see `start`; `s` is the task's own struct, here and below.
-        self.call(m, queues, 0, |d| unsafe {
-            native::sim_enable(d, pointer(task), s, tgid, WEIGHT);
-        });
+    pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
+        let t = self.thread(task);
+        // SAFETY: see `start`; `t` is the task's own struct, here and below.
+        self.call(m, queues, 0, |d| unsafe { native::sim_enable(d, pointer(task), t, WEIGHT) });
     }
 
     pub(super) fn set_cpumask(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), s) });
+        self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), t) });
     }
 
     /// May it begin at once where a pCPU is idle?
@@ -210,15 +215,15 @@ impl Policy {
         queues: &mut Queues,
         task: TaskId,
     ) -> bool {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, s) })
+        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, pointer(task), t) })
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), s) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), t) });
     }
 
     pub(super) fn enqueue(
@@ -229,10 +234,10 @@ impl Policy {
         woken: bool,
         selected: bool,
     ) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
-            native::sim_enqueue(d, pointer(task), s, woken, selected);
+            native::sim_enqueue(d, pointer(task), t, woken, selected);
         });
     }
 
@@ -246,19 +251,15 @@ impl Policy {
         ready: bool,
     ) {
         let p = previous.map_or(std::ptr::null_mut(), pointer);
-        let s = previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread(task));
-        let known = previous.map(|task| &m.tasks[task as usize]);
-        let (inside, vcpu) = known.map_or((false, 0), |task| (task.in_kvm_run, task.vcpu));
+        let t = previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread(task));
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe {
-            native::sim_dispatch(d, cpu, p, s, inside, vcpu);
-        });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_dispatch(d, cpu, p, t) });
     }
 
     pub(super) fn running(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), s, cpu) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), t, cpu) });
     }
 
     pub(super) fn stopping(
@@ -269,20 +270,19 @@ impl Policy {
         task: TaskId,
         ready: bool,
     ) {
-        let s = self.thread(task);
-        let (inside, vcpu) = (m.tasks[task as usize].in_kvm_run, m.tasks[task as usize].vcpu);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe {
-            native::sim_stopping(d, pointer(task), s, cpu, ready, inside, vcpu);
+            native::sim_stopping(d, pointer(task), t, cpu, ready);
         });
     }
 
     pub(super) fn exit_task(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
-            native::sim_disable(d, s);
-            native::sim_exit_task(d, s);
+            native::sim_disable(d, t);
+            native::sim_exit_task(d, t);
         });
     }
 
