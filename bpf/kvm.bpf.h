@@ -45,6 +45,9 @@ static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 {
 	struct kvm_vcpu *vcpu;
 
+	/* Not described when we were loaded (crates/drover-host/src/kvm.rs): no VM can be found. */
+	if (!bpf_core_type_exists(struct kvm_vcpu))
+		return -1;
 	if (!task->preempt_notifiers.first)
 		return -1;
 	vcpu = loaded_vcpu(task);

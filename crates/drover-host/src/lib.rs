@@ -13,6 +13,7 @@ pub mod farewell;
 pub mod force;
 pub mod herd;
 pub mod kernel;
+pub mod kvm;
 pub mod meter;
 pub mod names;
 pub mod orders;

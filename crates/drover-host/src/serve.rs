@@ -15,6 +15,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::control::Listener;
 use crate::delays::Delays;
+use crate::kvm;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
 use crate::topology::{DomainLevel, Topology, online_cpus};
@@ -47,6 +48,7 @@ pub fn serve(
     let delays = Delays::new(params, topology.nr_domains())?;
     let online_mcpu = 1000 * online_cpus()?.len() as u64;
     let mut steward = Steward::open(places.config, places.state, online_mcpu, delays)?;
+    kvm::make_known();
     let scheduler = Scheduler::start(&topology, params)?;
     tracing::info!(
         "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",
