@@ -189,13 +189,9 @@ impl PlannedVm {
         if asked_mcpu <= before_mcpu {
             return;
         }
-        ledger.withdraw(pool, before_mcpu.into());
-        match ledger.promise(pool, asked_mcpu.into()) {
+        match ledger.promise_instead(pool, before_mcpu.into(), asked_mcpu.into()) {
             Ok(()) => self.promised_mcpu = asked_mcpu,
-            Err(refusal) => {
-                ledger.promise(pool, before_mcpu.into()).expect("it was promised just now");
-                self.refusal = Some(refusal.to_string());
-            }
+            Err(refusal) => self.refusal = Some(refusal.to_string()),
         }
     }
 }

@@ -98,6 +98,22 @@ impl<'a> Ledger<'a> {
         self.total_mcpu -= less_mcpu;
     }
 
+    /// Promises a VM something else than before.
+    ///
+    /// # Errors
+    /// When it does not fit; what was promised before is still promised then.
+    pub fn promise_instead(
+        &mut self,
+        pool: Option<usize>,
+        before_mcpu: u64,
+        asked_mcpu: u64,
+    ) -> Result<(), Refusal> {
+        self.withdraw(pool, before_mcpu);
+        let checked = self.check(pool, asked_mcpu);
+        self.enter(pool, if checked.is_ok() { asked_mcpu } else { before_mcpu });
+        checked
+    }
+
     /// What the host has promised in all, thousandths of a pCPU.
     pub fn total_mcpu(&self) -> u64 {
         self.total_mcpu
