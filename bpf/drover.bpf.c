@@ -23,6 +23,8 @@ char _license[] SEC("license") = "GPL";
 /* The whole state; the daemon maps it, reads counters, and never writes. */
 struct drover drover;
 
+#include "queues.bpf.h"
+
 /* Why the kernel ended us, for the daemon to tell. */
 struct {
 	s32 kind;
@@ -227,6 +229,7 @@ static int check_wait_bounds(void *map, u32 *key, struct timer *value)
 	bpf_for(slot, 0, drover.slots_in_use)
 		wait_bound_check(&drover, slot, now_ns);
 	drover_rouse(&drover);
+	keep_slots_spare();
 	timer_start(value, now_ns, drover.params.wait_bound_ns / 8, 0);
 	timer_ran(begun_ns);
 	return 0;
@@ -294,25 +297,6 @@ static void begin_to_look(void)
 		timer_start(value, scx_bpf_now(), 0, 0);
 }
 
-static s32 create_queues(void)
-{
-	u32 slot, domain, cpu;
-	s32 err = 0;
-
-	bpf_for(slot, 0, DROVER_MAX_VMS) {
-		bpf_for(domain, 0, drover.params.nr_domains) {
-			if (!err)
-				err = scx_bpf_create_dsq(ground_vm_queue(&drover, slot, domain),
-							 -1);
-		}
-	}
-	bpf_for(cpu, 0, drover.params.nr_pcpus) {
-		if (!err)
-			err = scx_bpf_create_dsq(ground_pcpu_queue(&drover, cpu), -1);
-	}
-	return err;
-}
-
 /* Since the loader looked some may have come or gone; from now on the kernel tells. */
 static void note_online(void)
 {
@@ -360,6 +344,12 @@ SEC("syscall")
 int drover_pool_order(struct pool_order *order)
 {
 	return order_pool(&drover, order) ? 0 : -22; /* EINVAL */
+}
+
+SEC("syscall")
+int drover_pcpu_order(struct pcpu_order *order)
+{
+	return order_pcpu(&drover, order) ? 0 : -22; /* EINVAL */
 }
 
 /* For the lab's fault tests: end as a broken scheduler would. */

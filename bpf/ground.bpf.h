@@ -9,7 +9,7 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader sets the number of domains */
+	__uint(max_entries, 1); /* the loader sets the number of all domains */
 	__type(key, u32);
 	__type(value, struct domain);
 } domains SEC(".maps");
@@ -28,10 +28,9 @@ struct {
 	__type(value, u32); /* slot */
 } vm_slots SEC(".maps");
 
-/*
- * Filled by the loader with 1 .. DROVER_MAX_VMS - 1, the lowest on top. A stack,
- * so that slots stay low and the tournament small.
- */
+/* A stack of those whose queues are there (queues.bpf.h), and how many. */
+u32 nr_free_slots;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, DROVER_MAX_VMS);
@@ -172,12 +171,16 @@ static u32 ground_pop_slot(struct drover *d)
 {
 	u32 slot;
 
-	return bpf_map_pop_elem(&free_slots, &slot) ? DROVER_HOST_SLOT : slot;
+	if (bpf_map_pop_elem(&free_slots, &slot))
+		return DROVER_HOST_SLOT;
+	__sync_fetch_and_sub(&nr_free_slots, 1);
+	return slot;
 }
 
 static void ground_push_slot(struct drover *d, u32 slot)
 {
-	bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
+	if (!bpf_map_push_elem(&free_slots, &slot, BPF_ANY))
+		__sync_fetch_and_add(&nr_free_slots, 1);
 }
 
 static __always_inline void insert(struct task_struct *task, u64 dsq, u64 slice_ns, u64 enq_flags)

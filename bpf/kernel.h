@@ -55,6 +55,9 @@ struct bpf_spin_lock {
 struct bpf_timer {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));
+struct bpf_wq {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -183,6 +186,14 @@ bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 bool bpf_cpumask_subset(const struct cpumask *src1, const struct cpumask *src2) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
+
+int bpf_wq_init(struct bpf_wq *wq, void *p__map, unsigned int flags) __ksym;
+int bpf_wq_set_callback(struct bpf_wq *wq, int (*callback_fn)(void *map, int *key, void *value),
+			unsigned int flags) __ksym __weak;
+int bpf_wq_set_callback_impl(struct bpf_wq *wq,
+			     int (*callback_fn)(void *map, int *key, void *value),
+			     unsigned int flags, void *aux__prog) __ksym __weak;
+int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym;
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags,

@@ -22,7 +22,8 @@
  * up, and is a helper.
  *
  * What it is bad at. A VM found while no slot is free is served as tasks of the
- * host, and looks for a slot again whenever one of its vCPUs stops.
+ * host and counted (nr_unplaced), and looks for a slot again whenever one of its
+ * vCPUs stops.
  */
 #ifndef DROVER_FIND_H
 #define DROVER_FIND_H
@@ -77,6 +78,15 @@ static inline u32 find_make(struct drover *d, u32 tgid)
 	return find_hold(d, slot, tgid) ? slot : DROVER_HOST_SLOT;
 }
 
+/* The vCPU has no place of its own because no slot is free, or has one now, or leaves. */
+static inline void find_note_unplaced(struct drover *d, struct thread *t, u32 unplaced)
+{
+	if (t->unplaced == unplaced)
+		return;
+	t->unplaced = unplaced;
+	__sync_fetch_and_add(&d->nr_unplaced, unplaced ? 1 : ~0U);
+}
+
 /* A thread not known as a vCPU is inside KVM_RUN. */
 static inline void find_new_vcpu(struct drover *d, struct task_struct *task, struct thread *t,
 				 u32 vcpu_id)
@@ -92,6 +102,7 @@ static inline void find_new_vcpu(struct drover *d, struct task_struct *task, str
 	slot = ground_slot_of(d, tgid);
 	if (!find_hold(d, slot, tgid))
 		slot = find_make(d, tgid);
+	find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
 	if (slot != DROVER_HOST_SLOT)
 		vm_attach(d, t, slot, THREAD_VCPU);
 }
@@ -112,10 +123,12 @@ static inline void find_new_helper(struct drover *d, struct task_struct *task, s
 	u32 tgid = ground_process(d, task);
 	u32 slot = ground_slot_of(d, tgid);
 
-	if (find_hold(d, slot, tgid))
+	if (find_hold(d, slot, tgid)) {
+		find_note_unplaced(d, t, 0);
 		vm_attach(d, t, slot, THREAD_HELPER);
-	else if (slot != DROVER_HOST_SLOT)
+	} else if (slot != DROVER_HOST_SLOT) {
 		return; /* it may be held next time: look again */
+	}
 	t->vms_seen = found;
 }
 
@@ -135,6 +148,7 @@ static inline void find_forget(struct drover *d, struct thread *t)
 	u32 slot = t->slot;
 	u32 tgid = vm_at(d, slot)->tgid;
 
+	find_note_unplaced(d, t, 0);
 	if (vm_detach(d, t))
 		find_free_slot(d, slot, tgid);
 }

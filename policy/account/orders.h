@@ -33,6 +33,12 @@ struct pool_order {
 	u32 limit_mcpu; /* 0: no limit */
 };
 
+/* Where a pCPU belongs that has come. */
+struct pcpu_order {
+	u32 pcpu;
+	u32 domain;
+};
+
 /* False: the VM is gone. */
 static inline bool order_vm(struct drover *d, const struct vm_order *order)
 {
@@ -67,6 +73,20 @@ static inline bool order_pool(struct drover *d, const struct pool_order *order)
 	pool->limit_mcpu = order->limit_mcpu;
 	pool->live = order->live;
 	vm_settle_pools(d);
+	return true;
+}
+
+/*
+ * False: there is no such pCPU or domain. Threads that wait in the domain it was in
+ * stay there; its pCPUs, or others that look there, take them.
+ */
+static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
+{
+	if (order->pcpu >= d->params.nr_pcpus || !ground_domain(d, order->domain))
+		return false;
+	/* A spare domain is empty, and begins to count before anybody is in it. */
+	raise_to(&d->params.nr_domains, order->domain + 1);
+	pcpu_at(d, order->pcpu)->domain = order->domain;
 	return true;
 }
 

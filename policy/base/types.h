@@ -249,6 +249,8 @@ struct thread {
 	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
 	u32 judged;         /* drover.pcpu_changes when that was last looked at */
 	u32 record;         /* of a vCPU: its place in drover.vcpu; 0: none */
+	u32 unplaced;       /* a vCPU that found no free slot */
+	u32 pad;
 	u64 held_mark_ns;   /* for how long its VM had been held when its wait began */
 };
 
@@ -341,7 +343,7 @@ struct limit {
 	struct limit_use record[DROVER_LIMIT_RECORD];
 };
 
-/* Set once, before the scheduler starts. */
+/* Set before the scheduler starts. */
 struct params {
 	u64 slice_ns;         /* how long a thread runs before it is asked again */
 	u64 wake_credit_ns;   /* CPU time a VM may save up by sleeping */
@@ -353,7 +355,7 @@ struct params {
 	u64 hold_max_ns;      /* no VM waits longer for its vCPUs to start together */
 	u64 judge_window_ns;  /* how often it is asked which VMs need their vCPUs together */
 	u32 nr_pcpus;
-	u32 nr_domains;
+	u32 nr_domains; /* grows when a spare domain comes into use, account/orders.h */
 };
 
 /* The whole scheduler; every policy function gets it. */
@@ -365,6 +367,7 @@ struct drover {
 	u32 vms_found; /* counts VMs ever found: tells threads to look again */
 	u32 nr_waiting;  /* threads ready and not running, anywhere */
 	u32 nr_confined_waiting; /* of these, in pCPUs' own queues */
+	u32 nr_unplaced;         /* vCPUs served as tasks of the host: no slot was free */
 	u32 slots_in_use;        /* no slot at or above this was ever used */
 	u32 orphans; /* pCPUs went offline, maybe with threads in their queues */
 	u32 tournament_levels; /* how much of the tournament is played */
@@ -419,7 +422,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 112, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 120, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 2176, "struct limit: same in BPF and native code");

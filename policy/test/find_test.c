@@ -156,17 +156,24 @@ static void a_slot_held_when_it_is_given_back_is_freed_by_the_holder(void)
 
 static void with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free(void)
 {
-	struct task_struct *first, *second;
+	struct task_struct *first, *second, *third;
 
 	g = fake_ground(1, 1);
 	g->nr_slots = 2;
 	first = thread(1);
 	second = thread(2);
 	CHECK_EQ(enters_guest(first, 0), THREAD_VCPU);
+	third = thread(3);
 	CHECK_EQ(enters_guest(second, 0), THREAD_HOST);
+	CHECK_EQ(enters_guest(second, 0), THREAD_HOST);
+	CHECK_EQ(enters_guest(third, 0), THREAD_HOST);
+	CHECK_EQ(g->d.nr_unplaced, 2);
+	find_forget(&g->d, &third->thread);
+	CHECK_EQ(g->d.nr_unplaced, 1);
 	find_forget(&g->d, &first->thread);
 	CHECK_EQ(g->slot_of[1], 0);
 	CHECK_EQ(enters_guest(second, 0), THREAD_VCPU);
+	CHECK_EQ(g->d.nr_unplaced, 0);
 }
 
 /* Threads come and go at random, each step in the middle of another's. */
@@ -256,6 +263,38 @@ static void orders_for_pools_that_cannot_be_are_refused(void)
 	CHECK(pool_at(&g->d, 3)->live);
 }
 
+static void a_pcpu_goes_where_it_is_told_to_belong(void)
+{
+	struct pcpu_order order = {.pcpu = 1, .domain = 1};
+
+	g = fake_ground(4, 2);
+	CHECK_EQ(g->d.pcpu[1].domain, 0);
+	CHECK(order_pcpu(&g->d, &order));
+	CHECK_EQ(g->d.pcpu[1].domain, 1);
+	CHECK_EQ(g->d.params.nr_domains, 2);
+	order.pcpu = 4;
+	CHECK(!order_pcpu(&g->d, &order));
+	order = (struct pcpu_order){.pcpu = 1, .domain = 2};
+	CHECK(!order_pcpu(&g->d, &order));
+	CHECK_EQ(g->d.pcpu[1].domain, 1);
+}
+
+/* VMs that wait in the domain it leaves are not forgotten. */
+static void who_waits_in_a_domain_without_pcpus_is_served(void)
+{
+	struct pcpu_order order = {.domain = 1};
+
+	g = fake_ground(4, 2);
+	for (u32 tgid = 1; tgid <= 6; tgid++)
+		kernel_busy_vm(g, tgid, 1, 0);
+	kernel_settle(g);
+	for (order.pcpu = 0; order.pcpu < 2; order.pcpu++)
+		CHECK(order_pcpu(&g->d, &order));
+	kernel_run(g, 3 * SECOND);
+	for (u32 tgid = 1; tgid <= 6; tgid++)
+		CHECK(kernel_cpu_time_ns(g, tgid) > SECOND);
+}
+
 int main(void)
 {
 	RUN(who_is_in_kvm_run_is_a_vcpu_and_its_process_a_vm);
@@ -267,6 +306,8 @@ int main(void)
 	RUN(with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free);
 	RUN(no_slot_and_no_hold_is_ever_lost);
 	RUN(an_order_reaches_the_vm_that_was_meant_or_nobody);
+	RUN(a_pcpu_goes_where_it_is_told_to_belong);
+	RUN(who_waits_in_a_domain_without_pcpus_is_served);
 	RUN(orders_for_pools_that_cannot_be_are_refused);
 	return check_done();
 }

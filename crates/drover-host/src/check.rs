@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::kvm;
+use crate::topology::Topology;
 
 /// How one point stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,7 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
         btf(root),
         config(root),
         kvm_point(root),
+        topology(root),
     ]
 }
 
@@ -143,6 +145,18 @@ fn kvm_point(root: &Path) -> Point {
     good("KVM", "/dev/kvm is there")
 }
 
+fn topology(root: &Path) -> Point {
+    match Topology::read_from(&root.join("sys/devices/system")) {
+        Ok(topology) => good("topology", topology.summary()),
+        Err(err) => Point {
+            what: "topology",
+            state: State::Missing,
+            found: format!("{err:#}"),
+            mend: "mount sysfs on /sys",
+        },
+    }
+}
+
 fn read(root: &Path, path: &str) -> Option<String> {
     Some(fs::read_to_string(root.join(path)).ok()?.trim().to_owned())
 }
@@ -161,12 +175,14 @@ mod tests {
         dir
     }
 
-    const FIT: [(&str, &str); 6] = [
+    const FIT: [(&str, &str); 8] = [
         ("sys/kernel/sched_ext/state", "disabled\n"),
         ("sys/kernel/btf/vmlinux", ""),
         ("proc/sys/kernel/osrelease", "9.9\n"),
         ("boot/config-9.9", ""),
         ("sys/module/kvm/refcnt", "0\n"),
+        ("sys/devices/system/cpu/possible", "0\n"),
+        ("sys/devices/system/cpu/online", "0\n"),
         ("dev/kvm", ""),
     ];
 

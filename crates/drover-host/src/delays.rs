@@ -40,6 +40,11 @@ impl Delays {
         Ok(Self { host })
     }
 
+    /// From now on there are so many domains.
+    pub fn set_domains(&mut self, domains: u32) {
+        self.host.domains = domains;
+    }
+
     /// What the VM is guaranteed beside all `vms`, on so many pCPUs.
     pub fn of(&self, plan: &Plan, vm: &PlannedVm, vms: &[KernelVm], pcpus: u32) -> Guarantee {
         let host = delay::Host { pcpus, ..self.host };

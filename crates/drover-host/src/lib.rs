@@ -9,6 +9,7 @@
 pub mod check;
 pub mod control;
 pub mod delays;
+pub mod domains;
 pub mod farewell;
 pub mod force;
 pub mod herd;
@@ -25,6 +26,7 @@ pub mod status;
 pub mod steward;
 pub mod store;
 pub mod topology;
+pub mod watch;
 
 #[allow(
     clippy::all,

@@ -15,10 +15,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::control::Listener;
 use crate::delays::Delays;
+use crate::domains::{DomainLevel, Domains};
 use crate::kvm;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
-use crate::topology::{DomainLevel, Topology, online_cpus};
+use crate::topology::Topology;
+use crate::watch::Watch;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
 
 /// Where a daemon reads, keeps and listens.
@@ -44,16 +46,18 @@ pub fn serve(
     stop: &Arc<AtomicBool>,
 ) -> Result<()> {
     let listener = Listener::bind(places.socket)?;
-    let topology = Topology::read(level)?;
-    let delays = Delays::new(params, topology.nr_domains())?;
-    let online_mcpu = 1000 * online_cpus()?.len() as u64;
+    let topology = Topology::read()?;
+    let domains = Domains::new(&topology, level);
+    let delays = Delays::new(params, domains.used())?;
+    let online_mcpu = 1000 * topology.count(|pcpu| pcpu.online) as u64;
     let mut steward = Steward::open(places.config, places.state, online_mcpu, delays)?;
     kvm::make_known();
-    let scheduler = Scheduler::start(&topology, params)?;
+    let scheduler = Scheduler::start(&topology, &domains, params)?;
+    let mut watch = Watch::new(domains);
     tracing::info!(
         "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",
-        topology.online.iter().filter(|&&online| online).count(),
-        topology.nr_domains()
+        topology.count(|pcpu| pcpu.online),
+        watch.domains()
     );
     while !stop.load(Ordering::Relaxed) {
         if let Some(farewell) = scheduler.farewell() {
@@ -64,6 +68,8 @@ pub fn serve(
             tracing::warn!("{text}");
             return Ok(());
         }
+        watch.look(&scheduler);
+        steward.set_domains(watch.domains());
         steward.look(&scheduler, scheduler.online_mcpu(), Instant::now());
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         // A signal ends the wait; so does a client. To ask for clients that are not there would

@@ -88,6 +88,11 @@ impl Steward {
         self.look_at_vms(kernel, now, changed);
     }
 
+    /// There are so many domains now: guarantees depend on it.
+    pub fn set_domains(&mut self, domains: u32) {
+        self.delays.set_domains(domains);
+    }
+
     /// Follows an order or answers a question.
     pub fn answer(&mut self, kernel: &dyn Kernel, request: Request, now: Instant) -> Answer {
         self.look_at_vms(kernel, now, false);
