@@ -138,18 +138,24 @@ pub struct Herd {
     vms: Vec<Vm>,
     looked_at_sources: Option<Instant>,
     looked_at_affinity: Option<Instant>,
+    /// A VM was found elsewhere between two looks: an order that is refused leaves the plan as it was.
+    moved: bool,
 }
 
 impl Herd {
     /// Takes note of who is there now; whether anything changed that settings follow from.
     pub fn look(&mut self, seen: &[KernelVm], now: Instant) -> bool {
         let mut new: HashMap<u64, KernelVm> = seen.iter().map(|one| (one.id, *one)).collect();
-        let mut changed = false;
+        let mut changed = std::mem::take(&mut self.moved);
         self.vms.retain_mut(|vm| match new.remove(&vm.kernel.id) {
             Some(one) => {
                 // Shares are by size unless somebody says otherwise.
-                changed |= vm.kernel.nr_vcpus != one.nr_vcpus;
+                let grown = vm.kernel.nr_vcpus != one.nr_vcpus;
                 vm.kernel = one;
+                changed |= grown;
+                if grown {
+                    vm.look_at_affinity();
+                }
                 true
             }
             None => {
@@ -191,6 +197,13 @@ impl Herd {
     /// The VMs, in the order they were found.
     pub fn vms(&self) -> &[Vm] {
         &self.vms
+    }
+
+    /// Asks where VMs of that name may run now: what is to be promised to them hangs on it.
+    pub fn look_at_affinity_of(&mut self, name: &str) {
+        for vm in self.vms.iter_mut().filter(|vm| vm.name == name) {
+            self.moved |= vm.look_at_affinity();
+        }
     }
 
     /// The VM of that name.

@@ -106,6 +106,9 @@ impl Steward {
     }
 
     fn follow(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
+        if let Request::SetVm { name, .. } = order {
+            self.herd.look_at_affinity_of(name);
+        }
         let Self { saved, config, plan, herd, .. } = self;
         let ground = Ground { saved, config, plan, herd };
         let saved = match order {
