@@ -45,7 +45,7 @@ pub fn serve(
 ) -> Result<()> {
     let listener = Listener::bind(places.socket)?;
     let topology = Topology::read(level)?;
-    let delays = Delays::new(params, topology.nr_domains())?;
+    let delays = Delays::new(params, &topology)?;
     let mut online = online_list()?;
     let mut steward = Steward::open(places.config, places.state, online.clone(), delays)?;
     let scheduler = Scheduler::start(&topology, params)?;

@@ -206,9 +206,29 @@ void sim_exit_task(struct drover *d, struct sim_thread *s)
 
 /* --- pCPUs come, go and rest --- */
 
-void sim_idle(struct drover *d, u32 at)
+void sim_idle(struct drover *d, u32 at, bool idle)
 {
-	drover_idle(d, at);
+	if (idle)
+		drover_idle(d, at);
+	else
+		drover_note_rest(d, pcpu_at(d, at), 0);
+}
+
+/* scx_bpf_reenqueue_local() */
+void sim_reenqueue_local(struct drover *d);
+
+/* A task of a higher class takes the pCPU: what was to run next there is placed anew. */
+void sim_cpu_release(struct drover *d, u32 at)
+{
+	(void)at;
+	sim_reenqueue_local(d);
+}
+
+/* The pCPU is ours again, and asks for work next. */
+void sim_cpu_acquire(struct drover *d, u32 at)
+{
+	(void)d;
+	(void)at;
 }
 
 void sim_pcpu_online(struct drover *d, u32 at)

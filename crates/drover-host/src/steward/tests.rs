@@ -4,6 +4,7 @@
 use super::*;
 use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::status::VmStatus;
+use crate::topology::Topology;
 use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
@@ -151,7 +152,8 @@ impl Host {
 }
 
 fn open(dir: &Path) -> Steward {
-    let delays = Delays::new(&Params::default(), 1).unwrap();
+    let topology = Topology { domain_of: vec![0], online: vec![true] };
+    let delays = Delays::new(&Params::default(), &topology).unwrap();
     Steward::open(&dir.join("drover.toml"), &dir.join("state"), CpuList::all(4), delays).unwrap()
 }
 

@@ -190,6 +190,13 @@ extern "C" fn sim_is_confined(d: *mut Drover, task: TaskPointer) -> bool {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn sim_reenqueue_local(d: *mut Drover) {
+    // SAFETY: called by the policy.
+    let (_, queues, cpu) = unsafe { behind(d) };
+    queues.reenqueue_local(cpu);
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ground_first_order(d: *mut Drover, queue: u64, order: *mut u64) -> bool {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };

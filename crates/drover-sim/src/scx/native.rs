@@ -199,7 +199,9 @@ unsafe extern "C" {
     );
     pub fn sim_disable(d: *mut Drover, s: *mut Thread);
     pub fn sim_exit_task(d: *mut Drover, s: *mut Thread);
-    pub fn sim_idle(d: *mut Drover, at: u32);
+    pub fn sim_idle(d: *mut Drover, at: u32, idle: bool);
+    pub fn sim_cpu_release(d: *mut Drover, at: u32);
+    pub fn sim_cpu_acquire(d: *mut Drover, at: u32);
     pub fn sim_pcpu_online(d: *mut Drover, at: u32);
     pub fn sim_pcpu_offline(d: *mut Drover, at: u32);
     pub fn sim_view_vm(d: *mut Drover, slot: u32, view: *mut VmView);

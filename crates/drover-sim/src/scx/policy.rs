@@ -83,7 +83,6 @@ impl Policy {
         let params::Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = *self.params();
         delay::Host {
             pcpus: m.online.count(),
-            domains: m.topology.llcs.len() as u32,
             slice_ns,
             tick_ns: m.costs.tick_interval_ns,
             wait_bound_ns,
@@ -286,9 +285,22 @@ impl Policy {
         });
     }
 
-    pub(super) fn idle(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+    /// The pCPU has become idle, or is no longer.
+    pub(super) fn idle(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, idle: bool) {
         // SAFETY: see `start`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_idle(d, cpu) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_idle(d, cpu, idle) });
+    }
+
+    /// A real-time task takes the pCPU.
+    pub(super) fn cpu_release(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_cpu_release(d, cpu) });
+    }
+
+    /// ... and leaves it.
+    pub(super) fn cpu_acquire(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_cpu_acquire(d, cpu) });
     }
 
     pub(super) fn online(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
