@@ -628,6 +628,31 @@ mod tests {
     }
 
     #[test]
+    fn a_real_time_task_takes_a_pcpu_and_who_ran_there_goes_on_elsewhere() {
+        const MS: u64 = 1_000_000;
+        let mut busy = loads().swap_remove(1);
+        (busy.host.sockets, busy.host.cores, busy.host.threads) = (1, 2, 1);
+        (busy.vms, busy.vcpus) = (1, 1);
+        let mut sim = set_up(&busy);
+        sim.run(100 * MS);
+        let (task, taken) = (0, sim.m.tasks[0].pcpu);
+        assert_eq!(sim.m.current(taken), Some(task));
+        sim.plan(100 * MS, Plan::Take(taken, 5 * MS));
+        sim.plan(102 * MS, Plan::Take(taken, 8 * MS));
+        sim.run(101 * MS);
+        assert_eq!((sim.m.current(taken), sim.m.current(1 - taken)), (None, Some(task)));
+        assert!(sim.m.is_taken(taken) && !sim.m.idle.contains(taken));
+        let (rested_ns, had_ns) = (sim.m.idle_now_ns(taken), sim.m.cpu_time_now_ns(task));
+        sim.run(109 * MS);
+        assert!(sim.m.is_taken(taken), "the second has it for longer");
+        assert_eq!(sim.m.idle_now_ns(taken), rested_ns, "a taken pCPU does not rest");
+        sim.run(111 * MS);
+        assert!(!sim.m.is_taken(taken) && sim.m.idle.contains(taken));
+        assert_eq!(sim.m.idle_now_ns(taken), rested_ns + MS);
+        assert_eq!(sim.m.cpu_time_now_ns(task), had_ns + 10 * MS);
+    }
+
+    #[test]
     fn pcpus_tick_at_once_or_spread_over_half_an_interval() {
         assert_eq!(phases_us(false), [0; 8]);
         let mut spread = phases_us(true);

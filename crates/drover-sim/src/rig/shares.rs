@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! In calm trials time divides by shares, reservations and pools.
+//! In calm trials time divides by shares, reservations and pools; among VMs that are confined, to sets that
+//! overlap or not, as [`drover_core::entitlement::divide`] says.
 //!
 //! A VM that runs its vCPUs together or not at all leaves pCPUs idle where it does not fit: the host
 //! has less to give than its pCPUs, all have less than they would be owed, and narrow VMs have what is
@@ -28,6 +29,7 @@ use super::script::{Script, ScriptVm};
 use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
+use drover_core::entitlement::{Claim, divide};
 use drover_core::settings::{Cosched, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::entitlement::{Leaf, entitle};
@@ -75,14 +77,17 @@ impl Calm {
             let got_s = (had_ns(sim, vm) - before_ns[vm]) as f64 / 1e9;
             let least_s = run_s
                 * if held { KEPT_PART * least_pcpus(script, vm, *owed_pcpus) } else { *owed_pcpus };
-            // Six slices for each of its threads, and 3 % for long runs. What is owed as much as it
-            // can use never makes up for that.
+            // Six slices, which end at a tick, for each of its threads, and 3 % for long runs. What is owed
+            // as much as it can use never makes up for that.
+            let tick_ns = sim.m.costs.tick_interval_ns;
+            let slice_ns = sim.class.policy.params().slice_ns.next_multiple_of(tick_ns);
             let threads = f64::from(asked.threads.min(script.host.pcpus()));
-            let slack_s = 0.048 * threads + 0.03 * least_s + 0.030;
+            let slack_s = 6.0 * slice_ns as f64 / 1e9 * threads + 0.03 * least_s + 0.030;
             if got_s < least_s - slack_s || !held && got_s > least_s + slack_s {
                 let what = if held { "owed at least" } else { "owed" };
+                let confined = if asked.pin.is_some() { ", confined" } else { "" };
                 return Err(format!(
-                    "VM {vm} of {} shares, {} got {got_s:.3} s of CPU, is {what} {least_s:.3} s +- {slack_s:.3}",
+                    "VM {vm} of {} shares, {}{confined} got {got_s:.3} s of CPU, is {what} {least_s:.3} s +- {slack_s:.3}",
                     asked.shares, asked.bounds.cosched,
                 ));
             }
@@ -91,8 +96,38 @@ impl Calm {
     }
 }
 
-/// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares.
+/// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares, or so many sets
+/// of pCPUs overlap that it is not worth working out.
 fn owed(script: &Script) -> Option<Vec<f64>> {
+    let confined = script.vms.iter().any(|vm| vm.pin.is_some());
+    let owed = if confined { owed_in_sets(script)? } else { owed_in_pools(script) };
+    let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
+        let each = script.vms.iter().zip(&owed);
+        let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
+        each.clone().fold(0.0, f64::max) / each.fold(f64::MAX, f64::min)
+    };
+    let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
+        || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
+    (!bent).then_some(owed)
+}
+
+/// ... where some are confined, and there are no pools.
+fn owed_in_sets(script: &Script) -> Option<Vec<f64>> {
+    let pcpus = script.host.pcpus();
+    let claim = |vm: &ScriptVm| {
+        let cpus: Vec<String> = vm.may_use(pcpus).iter().map(|cpu| cpu.to_string()).collect();
+        Claim {
+            shares: f64::from(vm.shares),
+            reservation_pcpus: f64::from(vm.bounds.reservation_mcpu) / 1000.0,
+            demand_pcpus: f64::from(vm.threads),
+            cpus: cpus.join(",").parse().expect("a list of numbers"),
+        }
+    };
+    divide(&script.vms.iter().map(claim).collect::<Vec<_>>())
+}
+
+/// ... where nobody is confined.
+fn owed_in_pools(script: &Script) -> Vec<f64> {
     let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
         parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
         shares: Shares::Exact(pool.shares),
@@ -109,15 +144,7 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
-    let owed = entitle(&tree, &leaves, f64::from(script.host.pcpus())).leaves;
-    let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
-        let each = script.vms.iter().zip(&owed);
-        let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
-        each.clone().fold(0.0, f64::max) / each.fold(f64::MAX, f64::min)
-    };
-    let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
-        || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
-    (!bent).then_some(owed)
+    entitle(&tree, &leaves, f64::from(script.host.pcpus())).leaves
 }
 
 /// What that VM has at least where some may be held for their siblings, pCPUs.
@@ -196,13 +223,14 @@ mod tests {
 
     fn script(cores: u32, vms: &[(u32, Cosched)]) -> Script {
         let mut script = Script::of_seed(0);
-        script.host = Shape { dies: 1, cores, threads: 1 };
+        script.host = Shape { dies: 1, cores, threads: 1, cores_of: Vec::new() };
         (script.pools, script.faults) = (Vec::new(), Vec::new());
         script.vms.truncate(1);
         let model = script.vms.pop().expect("there is one");
         let vm = |&(threads, cosched): &(u32, Cosched)| ScriptVm {
             threads,
             shares: 1000,
+            pin: None,
             bounds: VmBounds { cosched, ..VmBounds::default() },
             ..model.clone()
         };
@@ -225,6 +253,18 @@ mod tests {
     #[test]
     fn a_gang_beside_one_thread_has_two_thirds() {
         alike(&least(&script(2, &[(2, Cosched::Gang), (1, Cosched::Off)])), &[2.0 / 3.0, 0.0]);
+    }
+
+    #[test]
+    fn vms_confined_to_sets_that_overlap_are_owed_by_shares_over_these() {
+        let mut script = script(4, &[(4, Cosched::Auto); 4]);
+        for (vm, pin) in script.vms.iter_mut().zip([vec![0, 1], vec![1, 2], vec![2, 3], Vec::new()])
+        {
+            vm.pin = Some(pin);
+        }
+        alike(&owed(&script).expect("shares are alike"), &[1.0; 4]);
+        script.vms[3].shares = 3000;
+        alike(&owed(&script).expect("shares are alike"), &[2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0, 2.0]);
     }
 
     #[test]
