@@ -33,13 +33,10 @@ pub struct Guarantee {
 impl Delays {
     /// Of a scheduler with these settings on that host.
     ///
-    /// The kernel's coarse clock moves with the tick, whatever its HZ is: its resolution is the tick.
-    ///
     /// # Errors
     /// When the kernel does not say how long its tick is.
     pub fn new(params: &Params, topology: &Topology) -> Result<Self> {
-        let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("no tick is known")?;
-        let tick_ns = u64::try_from(Duration::from(tick).as_nanos())?;
+        let tick_ns = tick_ns()?;
         let &Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = params;
         let host = delay::Host { pcpus: 1, slice_ns, tick_ns, wait_bound_ns, hold_max_ns };
         Ok(Self { host, domain_of: topology.domain_of.clone() })
@@ -74,6 +71,12 @@ impl Delays {
         }
         domains.into_values().collect()
     }
+}
+
+/// The kernel's tick, 1 s / HZ: its coarse clock moves with it, so that is the clock's resolution.
+fn tick_ns() -> Result<u64> {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("no tick is known")?;
+    Ok(u64::try_from(Duration::from(tick).as_nanos())?)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]
