@@ -27,9 +27,10 @@ impl Script {
         let mut asks = *rng.pick(&[Asks::Nothing, Asks::Modes, Asks::Time, Asks::All]);
         let sets = draw_sets(&mut rng, &script.host, calm);
         if calm && sets != Sets::Any {
-            // What a pool or a VM of a mode is owed there is not known.
+            // What a VM of a mode is owed there is not known.
             asks = if asks.time() { Asks::Time } else { Asks::Nothing };
-        } else if asks.time() && rng.chance_pct(50) {
+        }
+        if asks.time() && rng.chance_pct(50) {
             let count = 1 + rng.below(6) as u32;
             let draw = |number| draw_pool(&mut rng, &script.host, number, calm);
             script.pools = (0..count).map(draw).collect();

@@ -153,8 +153,8 @@ impl Shape {
 impl Script {
     /// No faults and nothing but VMs that are always busy and may run anywhere, or on several pCPUs: time
     /// must divide by shares, reservations and pools (shares.rs). What a reservation is worth to a VM that
-    /// waits beside an idle pCPU for its siblings is not known; nor what such a one, or a pool, is owed
-    /// where some are confined.
+    /// waits beside an idle pCPU for its siblings is not known; nor what such a one is owed where some are
+    /// confined.
     pub fn is_calm(&self) -> bool {
         let pcpus = self.host.pcpus();
         let busy = |vm: &ScriptVm| {
@@ -168,7 +168,7 @@ impl Script {
             self.vms.iter().any(|vm| vm.bounds.pool > 0 || vm.bounds.reservation_mcpu > 0);
         let held = self.vms.iter().any(ScriptVm::may_be_held);
         let confined = self.vms.iter().any(|vm| vm.pin.is_some());
-        let known = !(held && promises) && !(confined && (held || !self.pools.is_empty()));
+        let known = !(held && (promises || confined));
         self.faults.is_empty() && !limited && known && self.vms.iter().all(busy)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! In calm trials time divides by shares, reservations and pools; among VMs that are confined, to sets that
-//! overlap or not, as [`drover_core::entitlement::divide`] says.
+//! overlap or not, as [`drover_core::tree::entitlement`] says.
 //!
 //! A VM that runs its vCPUs together or not at all leaves pCPUs idle where it does not fit: the host
 //! has less to give than its pCPUs, all have less than they would be owed, and narrow VMs have what is
@@ -29,11 +29,12 @@ use super::script::{Script, ScriptVm};
 use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
-use drover_core::entitlement::{Claim, divide};
+use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PoolSettings};
 use drover_core::shares::Shares;
-use drover_core::tree::entitlement::{Leaf, entitle};
-use drover_core::tree::{PoolSpec, Tree};
+use drover_core::tree::entitlement::{Leaf, entitle_within};
+use drover_core::tree::room::Room;
+use drover_core::tree::{Affinity, PoolSpec, Tree};
 
 /// Beyond this the wait bound bends shares (policy/guarantee/wait_bound.h), and so no exact ones are asked.
 const SHARES_RATIO_MAX: f64 = 20.0;
@@ -96,38 +97,8 @@ impl Calm {
     }
 }
 
-/// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares, or so many sets
-/// of pCPUs overlap that it is not worth working out.
+/// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares.
 fn owed(script: &Script) -> Option<Vec<f64>> {
-    let confined = script.vms.iter().any(|vm| vm.pin.is_some());
-    let owed = if confined { owed_in_sets(script)? } else { owed_in_pools(script) };
-    let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
-        let each = script.vms.iter().zip(&owed);
-        let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
-        each.clone().fold(0.0, f64::max) / each.fold(f64::MAX, f64::min)
-    };
-    let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
-        || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
-    (!bent).then_some(owed)
-}
-
-/// ... where some are confined, and there are no pools.
-fn owed_in_sets(script: &Script) -> Option<Vec<f64>> {
-    let pcpus = script.host.pcpus();
-    let claim = |vm: &ScriptVm| {
-        let cpus: Vec<String> = vm.may_use(pcpus).iter().map(|cpu| cpu.to_string()).collect();
-        Claim {
-            shares: f64::from(vm.shares),
-            reservation_pcpus: f64::from(vm.bounds.reservation_mcpu) / 1000.0,
-            demand_pcpus: f64::from(vm.threads),
-            cpus: cpus.join(",").parse().expect("a list of numbers"),
-        }
-    };
-    divide(&script.vms.iter().map(claim).collect::<Vec<_>>())
-}
-
-/// ... where nobody is confined.
-fn owed_in_pools(script: &Script) -> Vec<f64> {
     let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
         parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
         shares: Shares::Exact(pool.shares),
@@ -144,7 +115,27 @@ fn owed_in_pools(script: &Script) -> Vec<f64> {
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
-    entitle(&tree, &leaves, f64::from(script.host.pcpus())).leaves
+    let owed = entitle_within(&tree, &leaves, &room(script)).leaves;
+    let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
+        let each = script.vms.iter().zip(&owed);
+        let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
+        each.clone().fold(0.0, f64::max) / each.fold(f64::MAX, f64::min)
+    };
+    let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
+        || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
+    (!bent).then_some(owed)
+}
+
+/// The host's pCPUs, and which of them each VM may use.
+fn room(script: &Script) -> Room {
+    let pcpus = script.host.pcpus();
+    let affinity = |vm: &ScriptVm| {
+        let cpus: Vec<String> = vm.may_use(pcpus).iter().map(|cpu| cpu.to_string()).collect();
+        Affinity::within(cpus.join(",").parse().expect("a list of numbers"))
+    };
+    let all = CpuList::all(pcpus);
+    let affinities: Vec<Affinity> = script.vms.iter().map(|vm| affinity(vm).on(&all)).collect();
+    Room::new(&all, affinities.iter().map(|affinity| (affinity, 1.0)))
 }
 
 /// What that VM has at least where some may be held for their siblings, pCPUs.
