@@ -14,6 +14,7 @@ help:
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
+	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; a quarter of an hour on a quiet machine'
 	@echo 'make hooks   run the lint before each commit'
 
@@ -71,6 +72,14 @@ sim-sanitize: setup
 	CC_$(HOST_)=$(CLANG) RUSTFLAGS='-Clinker=$(CLANG) -Clink-arg=$(SANITIZE)' \
 		CFLAGS_$(HOST_)='$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g' \
 		cargo test --release --locked -p drover-sim --lib --tests --target $(HOST) --target-dir target/sanitize
+
+# Which of the tests of the policy can fail: docs/mutants.md. Developers only; not part of the command.
+COUNT ?= 100
+SEED ?= 1
+.PHONY: mutants
+mutants: setup
+	cargo build --release --locked -p drover-mutate
+	target/release/drover-mutate --clang $(CLANG) --count $(COUNT) --seed $(SEED)
 
 COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4-reservation \
 	esx-fig5-limit pools-departments reserved-sleeper sleep-vs-busy barrier-2to1 lock-2to1 total-work

@@ -16,13 +16,14 @@
 
 #include "ground.bpf.h"
 
-#include "find_vm.bpf.h"
-#include "orders.h"
+#include "kvm.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
 /* The whole state; the daemon maps it, reads counters, and never writes. */
 struct drover drover;
+
+#include "queues.bpf.h"
 
 /* Why the kernel ended us, for the daemon to tell. */
 struct {
@@ -38,15 +39,6 @@ static struct thread *thread_of(struct task_struct *p)
 }
 
 /* A thread enters the scheduler's care. */
-
-static void note_confinement(struct task_struct *p, struct thread *t)
-{
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-
-	t->confined = !bpf_cpumask_subset(online, p->cpus_ptr);
-	t->judged = drover.pcpu_changes;
-	scx_bpf_put_cpumask(online);
-}
 
 SEC("struct_ops.s/drover_init_task")
 s32 BPF_PROG(drover_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -68,7 +60,7 @@ void BPF_PROG(drover_enable, struct task_struct *p)
 		return;
 	t->weight = p->scx.weight;
 	t->vruntime_ns = vm_at(&drover, t->slot)->vruntime_floor_ns;
-	note_confinement(p, t);
+	drover_affinity(&drover, p, t);
 }
 
 SEC("struct_ops/drover_set_weight")
@@ -86,7 +78,7 @@ void BPF_PROG(drover_set_cpumask, struct task_struct *p, const struct cpumask *c
 	struct thread *t = thread_of(p);
 
 	if (t)
-		note_confinement(p, t);
+		drover_affinity(&drover, p, t);
 }
 
 /* It wakes, is queued, is chosen. */
@@ -101,7 +93,7 @@ s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	if (!t)
 		return cpu;
 	find_helper(&drover, p, t);
-	drover_woken(&drover, t);
+	drover_woken(&drover, t, (u32)cpu);
 	if (idle && drover_may_begin(&drover, t))
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns, 0);
 	else if (idle)
@@ -119,12 +111,10 @@ void BPF_PROG(drover_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (!t)
 		return;
-	if (t->judged != drover.pcpu_changes)
-		note_confinement(p, t);
 	/* The kernel skips select_cpu for threads of one pCPU, and in some races. */
 	if (woken && !selected) {
 		find_helper(&drover, p, t);
-		drover_woken(&drover, t);
+		drover_woken(&drover, t, (u32)scx_bpf_task_cpu(p));
 	}
 	drover_place(&drover, p, t, woken);
 }
@@ -137,12 +127,8 @@ void BPF_PROG(drover_dispatch_op, s32 cpu, struct task_struct *prev)
 	/* The kernel also names a thread that has just gone to sleep here. */
 	if (prev && (prev->scx.flags & KERNEL_ENUM(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = thread_of(prev);
-	if (t && t->kind != THREAD_VCPU && prev->preempt_notifiers.first) {
-		/* A vCPU alone on its pCPU never stops: found here, it counts as having stopped. */
-		drover_stopping(&drover, prev, t, cpu, false);
-		find_vcpu(&drover, prev, t);
-		drover_running(&drover, prev, t, cpu);
-	}
+	if (t)
+		drover_meets(&drover, prev, t, cpu);
 	drover_dispatch(&drover, cpu, prev, t);
 }
 
@@ -194,7 +180,7 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 	struct thread *t = thread_of(p);
 
 	if (t)
-		forget_thread(&drover, t);
+		find_forget(&drover, t);
 }
 
 /* pCPUs come, go and rest. */
@@ -204,9 +190,18 @@ void BPF_PROG(drover_update_idle, s32 cpu, bool idle)
 {
 	if (idle)
 		drover_idle(&drover, cpu);
-	else
-		/* A real-time task may have taken it: then nobody of ours begins there. */
-		drover_note_rest(&drover, pcpu_at(&drover, cpu), 0);
+}
+
+SEC("struct_ops/drover_cpu_release")
+void BPF_PROG(drover_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	drover_pcpu_taken(&drover, cpu);
+}
+
+SEC("struct_ops/drover_cpu_acquire")
+void BPF_PROG(drover_cpu_acquire, s32 cpu, struct scx_cpu_acquire_args *args)
+{
+	drover_pcpu_returned(&drover, cpu);
 }
 
 SEC("struct_ops/drover_cpu_online")
@@ -223,16 +218,13 @@ void BPF_PROG(drover_cpu_offline, s32 cpu)
 
 /* The scheduler as a whole. */
 
-static int check_wait_bounds(void *map, u32 *key, struct timer *value)
+static int rouse(void *map, u32 *key, struct timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
-	u64 now_ns = timer_now_ns(value);
-	u32 slot;
 
-	bpf_for(slot, 0, drover.slots_in_use)
-		wait_bound_check(&drover, slot, now_ns);
 	drover_rouse(&drover);
-	timer_start(value, now_ns, drover.params.wait_bound_ns / 8, 0);
+	keep_slots_spare();
+	timer_start(value, timer_now_ns(value), drover.params.wait_bound_ns / 8, 0);
 	timer_ran(begun_ns);
 	return 0;
 }
@@ -275,8 +267,8 @@ static s32 begin_alarms(void)
 
 static s32 begin_timers(void)
 {
-	u32 bound = TIMER_BOUND, looks = TIMER_LOOK;
-	struct timer *value = bpf_map_lookup_elem(&timers, &bound);
+	u32 rouses = TIMER_ROUSE, looks = TIMER_LOOK;
+	struct timer *value = bpf_map_lookup_elem(&timers, &rouses);
 	struct timer *looker = bpf_map_lookup_elem(&timers, &looks);
 
 	if (!value || !looker || begin_alarms())
@@ -284,7 +276,7 @@ static s32 begin_timers(void)
 	bpf_timer_init(&looker->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&looker->timer, look);
 	bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&value->timer, check_wait_bounds);
+	bpf_timer_set_callback(&value->timer, rouse);
 	timer_start(value, scx_bpf_now(), drover.params.wait_bound_ns / 8, 0);
 	return 0;
 }
@@ -297,25 +289,6 @@ static void begin_to_look(void)
 
 	if (value && drover_begins_to_look(&drover))
 		timer_start(value, scx_bpf_now(), 0, 0);
-}
-
-static s32 create_queues(void)
-{
-	u32 slot, domain, cpu;
-	s32 err = 0;
-
-	bpf_for(slot, 0, DROVER_MAX_VMS) {
-		bpf_for(domain, 0, drover.params.nr_domains) {
-			if (!err)
-				err = scx_bpf_create_dsq(ground_vm_queue(&drover, slot, domain),
-							 -1);
-		}
-	}
-	bpf_for(cpu, 0, drover.params.nr_pcpus) {
-		if (!err)
-			err = scx_bpf_create_dsq(ground_pcpu_queue(&drover, cpu), -1);
-	}
-	return err;
 }
 
 /* Since the loader looked some may have come or gone; from now on the kernel tells. */
@@ -355,44 +328,22 @@ void BPF_PROG(drover_exit, struct scx_exit_info *info)
 SEC("syscall")
 int drover_order(struct vm_order *order)
 {
-	struct vm *vm = vm_at(&drover, order->slot);
-
-	int err = -3; /* ESRCH */
-	u32 tgid;
-
-	/* Held, it can go, but its slot is nobody else's before it has what was ordered. */
-	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
-		return err;
-	tgid = vm->tgid;
-	if (vm->id == order->vm_id) {
-		vm->shares_asked = order->shares;
-		vm->reservation_mcpu = order->reservation_mcpu;
-		vm->limit_mcpu = order->limit_mcpu;
-		vm->pool = order->pool;
-		cosched_set_mode(&drover, order->slot, order->cosched_mode);
-		vm_settle(&drover, order->slot);
-		begin_to_look();
-		err = 0;
-	}
-	if (vm_release(&drover, vm))
-		free_slot(order->slot, tgid);
-	return err;
+	if (!order_vm(&drover, order))
+		return -3; /* ESRCH */
+	begin_to_look();
+	return 0;
 }
 
 SEC("syscall")
 int drover_pool_order(struct pool_order *order)
 {
-	struct pool *pool = &drover.pool[bounded(order->pool, DROVER_MAX_POOLS)];
+	return order_pool(&drover, order) ? 0 : -22; /* EINVAL */
+}
 
-	if (order->pool == 0 || order->pool >= DROVER_MAX_POOLS)
-		return -22; /* EINVAL */
-	pool->parent = order->parent;
-	pool->shares = order->shares;
-	pool->reservation_mcpu = order->reservation_mcpu;
-	pool->limit_mcpu = order->limit_mcpu;
-	pool->live = order->live;
-	vm_settle_pools(&drover);
-	return 0;
+SEC("syscall")
+int drover_pcpu_order(struct pcpu_order *order)
+{
+	return order_pcpu(&drover, order) ? 0 : -22; /* EINVAL */
 }
 
 /* For the lab's fault tests: end as a broken scheduler would. */
@@ -417,6 +368,8 @@ struct sched_ext_ops drover_ops = {
 	.set_weight = (void *)drover_set_weight,
 	.set_cpumask = (void *)drover_set_cpumask,
 	.update_idle = (void *)drover_update_idle,
+	.cpu_acquire = (void *)drover_cpu_acquire,
+	.cpu_release = (void *)drover_cpu_release,
 	.init_task = (void *)drover_init_task,
 	.exit_task = (void *)drover_exit_task,
 	.enable = (void *)drover_enable,

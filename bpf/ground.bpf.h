@@ -9,9 +9,9 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1); /* the loader sets the number of domains */
+	__uint(max_entries, 1); /* the loader sets the number of all domains */
 	__type(key, u32);
-	__type(value, struct domain);
+	__type(value, struct runqueue);
 } domains SEC(".maps");
 
 struct {
@@ -21,8 +21,24 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-/* For the wait bound, and for what is bound by more than shares. */
-enum { TIMER_BOUND, TIMER_LOOK, NR_TIMERS };
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DROVER_MAX_VMS);
+	__type(key, u32);   /* tgid */
+	__type(value, u32); /* slot */
+} vm_slots SEC(".maps");
+
+/* A stack of those whose queues are there (queues.bpf.h), and how many. */
+u32 nr_free_slots;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, DROVER_MAX_VMS);
+	__type(value, u32);
+} free_slots SEC(".maps");
+
+/* To rouse idle pCPUs, and for what is bound by more than shares. */
+enum { TIMER_ROUSE, TIMER_LOOK, NR_TIMERS };
 
 struct timer {
 	struct bpf_timer timer;
@@ -116,6 +132,39 @@ static bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pc
 	return bpf_cpumask_test_cpu(pcpu, task->cpus_ptr);
 }
 
+static u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
+{
+	return task->nr_cpus_allowed;
+}
+
+static s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
+{
+	return task->nr_cpus_allowed == 1 ? (s32)bpf_cpumask_first(task->cpus_ptr) : -1;
+}
+
+static bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	bool anywhere = bpf_cpumask_subset(online, task->cpus_ptr);
+
+	scx_bpf_put_cpumask(online);
+	return anywhere;
+}
+
+static s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 first = bpf_cpumask_first_and(task->cpus_ptr, online);
+
+	scx_bpf_put_cpumask(online);
+	return first < d->params.nr_pcpus ? (s32)first : -1;
+}
+
+static bool ground_is_kernel_thread(struct drover *d, struct task_struct *task)
+{
+	return task->flags & PF_KTHREAD;
+}
+
 static bool ground_is_leaving(struct drover *d, struct task_struct *task)
 {
 	return task->flags & PF_EXITING;
@@ -127,6 +176,44 @@ static void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 		scx_bpf_task_set_slice___new(task, slice_ns);
 	else
 		task->scx.slice = slice_ns;
+}
+
+static u32 ground_process(struct drover *d, struct task_struct *task)
+{
+	return task->tgid;
+}
+
+static u32 ground_slot_of(struct drover *d, u32 tgid)
+{
+	u32 *slot = bpf_map_lookup_elem(&vm_slots, &tgid);
+
+	return slot ? *slot : DROVER_HOST_SLOT;
+}
+
+static bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
+{
+	return !bpf_map_update_elem(&vm_slots, &tgid, &slot, BPF_NOEXIST);
+}
+
+static void ground_forget_process(struct drover *d, u32 tgid)
+{
+	bpf_map_delete_elem(&vm_slots, &tgid);
+}
+
+static u32 ground_pop_slot(struct drover *d)
+{
+	u32 slot;
+
+	if (bpf_map_pop_elem(&free_slots, &slot))
+		return DROVER_HOST_SLOT;
+	__sync_fetch_and_sub(&nr_free_slots, 1);
+	return slot;
+}
+
+static void ground_push_slot(struct drover *d, u32 slot)
+{
+	if (!bpf_map_push_elem(&free_slots, &slot, BPF_ANY))
+		__sync_fetch_and_add(&nr_free_slots, 1);
 }
 
 static __always_inline void insert(struct task_struct *task, u64 dsq, u64 slice_ns, u64 enq_flags)
@@ -217,10 +304,9 @@ static bool ground_take_first(struct drover *d, u64 queue)
 }
 
 /* The pid of the task to be taken, or 0. */
-static s32 find_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+static s32 find_due(struct drover *d, u64 queue, u64 until_ns)
 {
 	struct bpf_iter_scx_dsq it;
-	u64 since_ns = ready_before_ns;
 	s32 pid = 0;
 	u32 i;
 
@@ -232,12 +318,11 @@ static s32 find_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 			if (!p)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
-			if (!t || !t->ready_since_ns ||
-			    (s64)(since_ns - t->unserved_since_ns) < 0 ||
+			if (!t || !t->ready_since_ns || (s64)(until_ns - t->due_ns) < 0 ||
 			    d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit ||
 			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
 				continue;
-			since_ns = t->unserved_since_ns - 1;
+			until_ns = t->due_ns - 1;
 			pid = p->pid;
 		}
 	}
@@ -245,10 +330,10 @@ static s32 find_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
 	return pid;
 }
 
-static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+CHECKED_APART bool take_due(THE_DROVER, u64 queue, u64 until_ns)
 {
 	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	s32 pid = find_overdue(d, queue, ready_before_ns);
+	s32 pid = find_due(d, queue, until_ns);
 	struct bpf_iter_scx_dsq it;
 	bool taken = false;
 	u32 i;
@@ -269,6 +354,11 @@ static bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return taken;
+}
+
+static bool ground_take_due(struct drover *d, u64 queue, u64 until_ns)
+{
+	return take_due(d, queue, until_ns);
 }
 
 static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
@@ -324,6 +414,14 @@ static void ground_preempt(struct drover *d, u32 pcpu)
 		scx_bpf_kick_cpu(pcpu, KERNEL_ENUM(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
+static void ground_place_anew(struct drover *d)
+{
+	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___anywhere))
+		scx_bpf_reenqueue_local___v2___anywhere();
+	else
+		scx_bpf_reenqueue_local___release();
+}
+
 static void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 {
 	u32 here = bpf_get_smp_processor_id();
@@ -336,19 +434,19 @@ static void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 		timer_start(alarm, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
 }
 
-static struct domain *ground_domain(struct drover *d, u32 domain)
+static struct runqueue *ground_runqueue(struct drover *d, u32 domain)
 {
 	return bpf_map_lookup_elem(&domains, &domain);
 }
 
-static void ground_lock_domain(struct domain *domain)
+static void ground_lock_runqueue(struct runqueue *rq)
 {
-	bpf_spin_lock(&domain->lock);
+	bpf_spin_lock(&rq->lock);
 }
 
-static void ground_unlock_domain(struct domain *domain)
+static void ground_unlock_runqueue(struct runqueue *rq)
 {
-	bpf_spin_unlock(&domain->lock);
+	bpf_spin_unlock(&rq->lock);
 }
 
 #endif

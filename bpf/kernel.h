@@ -39,7 +39,9 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
-#define PF_EXITING 0x00000004 /* of task_struct.flags: in do_exit() */
+/* Of task_struct.flags: in do_exit(), and a thread of the kernel. */
+#define PF_EXITING 0x00000004
+#define PF_KTHREAD 0x00200000
 
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
@@ -53,6 +55,9 @@ struct bpf_spin_lock {
 	__u32 val;
 };
 struct bpf_timer {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+struct bpf_wq {
 	__u64 opaque[2];
 } __attribute__((aligned(8)));
 
@@ -102,6 +107,10 @@ struct kvm_vcpu {
 };
 struct scx_init_task_args {
 	bool fork;
+};
+struct scx_cpu_acquire_args {
+};
+struct scx_cpu_release_args {
 };
 struct scx_exit_task_args {
 	bool cancelled;
@@ -166,6 +175,8 @@ struct sched_ext_ops {
 	void (*set_weight)(struct task_struct *p, u32 weight);
 	void (*set_cpumask)(struct task_struct *p, const struct cpumask *cpumask);
 	void (*update_idle)(s32 cpu, bool idle);
+	void (*cpu_acquire)(s32 cpu, struct scx_cpu_acquire_args *args);
+	void (*cpu_release)(s32 cpu, struct scx_cpu_release_args *args);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
@@ -181,8 +192,18 @@ struct sched_ext_ops {
 
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
 bool bpf_cpumask_subset(const struct cpumask *src1, const struct cpumask *src2) __ksym;
+u32 bpf_cpumask_first(const struct cpumask *cpumask) __ksym;
+u32 bpf_cpumask_first_and(const struct cpumask *src1, const struct cpumask *src2) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
+
+int bpf_wq_init(struct bpf_wq *wq, void *p__map, unsigned int flags) __ksym;
+int bpf_wq_set_callback(struct bpf_wq *wq, int (*callback_fn)(void *map, int *key, void *value),
+			unsigned int flags) __ksym __weak;
+int bpf_wq_set_callback_impl(struct bpf_wq *wq,
+			     int (*callback_fn)(void *map, int *key, void *value),
+			     unsigned int flags, void *aux__prog) __ksym __weak;
+int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym;
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags,
@@ -207,6 +228,8 @@ bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 ds
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
 void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
+void scx_bpf_reenqueue_local___v2___anywhere(void) __ksym __weak;
+u32 scx_bpf_reenqueue_local___release(void) __ksym __weak;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;

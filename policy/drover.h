@@ -7,16 +7,9 @@
 #define DROVER_POLICY_H
 
 #include "pick/pick.h"
-#include "account/vm.h"
+#include "account/orders.h"
 #include "guarantee/wait_bound.h"
 #include "place/wake.h"
-
-/* The pCPU rests from now on, or rests no more. */
-static __always_inline void drover_note_rest(struct drover *d, struct pcpu *pcpu, u32 rests)
-{
-	if (pcpu->rests != rests && __sync_lock_test_and_set(&pcpu->rests, rests) != rests)
-		__sync_fetch_and_add(&d->nr_resting, rests ? 1 : ~0U);
-}
 
 /* The scheduler starts; params and every pcpu's domain and online are set. */
 static __always_inline void drover_start(struct drover *d)
@@ -26,18 +19,28 @@ static __always_inline void drover_start(struct drover *d)
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
 		d->nr_online += pcpu_at(d, i)->online;
-		/* Those that do not are known soon. */
-		drover_note_rest(d, pcpu_at(d, i), pcpu_at(d, i)->online);
 	}
+	topology_settle(d);
 	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
 }
 
-/* The thread slept and is ready now. Its pCPU may still be chosen. */
-static __always_inline void drover_woken(struct drover *d, struct thread *t)
+/* A thread enters the scheduler's care, or its affinity has changed. */
+static __always_inline void drover_affinity(struct drover *d, struct task_struct *task,
+					    struct thread *t)
+{
+	affinity_note(d, task, t);
+}
+
+/* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
+static __always_inline void drover_woken(struct drover *d, struct thread *t, u32 near)
 {
 	entitle_note_wake(d, t->slot);
-	wake_forget_old_claims(d, t);
+	wake_forget_old_claims(d, t, near);
+	if (d->nr_together) {
+		vm_at(d, t->slot)->woke_round = d->round;
+		rotate_note_wake(d, t->slot);
+	}
 	waiting_begin(d, t);
 	/* Now that it counts: a look that came before would not come again. */
 	entitle_note_change(d, t->slot);
@@ -49,26 +52,78 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
 }
 
+/* The pCPU near which the ready thread waits: where it ran, if it may run there. */
+static __always_inline u32 drover_near(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	u32 near = ground_task_pcpu(d, task);
+	s32 other;
+
+	if (t->single)
+		return t->single - 1;
+	if (t->anywhere || affinity_mask(d, task, t, pcpu_at(d, near)->domain))
+		return near;
+	other = ground_any_pcpu(d, task);
+	return other < 0 ? near : (u32)other;
+}
+
+/* The thread runs on a pCPU that is idle, if there is one for it. */
+static __always_inline bool drover_run_where_idle(struct drover *d, struct task_struct *task,
+						  struct thread *t, u32 near)
+{
+	s32 idle;
+
+	/* Whether it may start is asked when it is picked (cosched.h). */
+	if (vm_at(d, t->slot)->choosy)
+		return false;
+	idle = ground_claim_idle(d, task, near);
+	if (idle < 0)
+		return false;
+	/* It is on its way to run another VM. */
+	if (pcpu_at(d, (u32)idle)->called_slot) {
+		ground_kick(d, (u32)idle);
+		return false;
+	}
+	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
+	return true;
+}
+
+/*
+ * A kernel thread of one pCPU is served at once: others wait for what it does, interrupts' work,
+ * RCU's, the kernel's own. If it uses up a slice it is a task like others.
+ */
+static __always_inline bool drover_run_kernel_thread(struct drover *d, struct task_struct *task,
+						     struct thread *t, bool woken)
+{
+	if (!t->single || !(woken || t->cut_short) || !ground_is_kernel_thread(d, task))
+		return false;
+	ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
+	return true;
+}
+
 /* The ready thread needs a place (waiting.h, wake.h). woken: it had slept. */
 static __always_inline void drover_place(struct drover *d, struct task_struct *task,
 					 struct thread *t, bool woken)
 {
-	u32 near = ground_task_pcpu(d, task);
+	u32 near;
 	s32 idle;
 
+	if (t->judged != d->pcpu_changes)
+		affinity_note(d, task, t);
+	near = drover_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (drover_may_begin(d, t) && wake_preempt(d, task, t, near, woken))
+	if (drover_run_kernel_thread(d, task, t, woken))
+		return;
+	if (drover_may_begin(d, t) &&
+	    (drover_run_where_idle(d, task, t, near) || wake_preempt(d, task, t, near, woken)))
 		return;
 	waiting_enter(d, task, t, near);
 	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
-	if (vm_at(d, t->slot)->at_limit || !*(volatile u32 *)&d->nr_resting)
+	if (vm_at(d, t->slot)->at_limit)
 		return;
 	idle = ground_claim_idle(d, task, near);
-	if (idle < 0)
-		return;
-	pcpu_at(d, (u32)idle)->woken_for = t->pinned_on;
-	ground_kick(d, (u32)idle);
+	if (idle >= 0)
+		ground_kick(d, (u32)idle);
 }
 
 /* The thread begins to run there. */
@@ -82,6 +137,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 
 	waiting_end(d, t, now_ns);
 	t->charged_ns = ground_cpu_time_ns(d, task);
+	if (vm->domain == SHARE_NOWHERE)
+		share_move_to(d, vm, t, at);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
@@ -89,15 +146,13 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
-		cosched_begin(d, t, at, now_ns);
+		cosched_begin(d, t, now_ns);
 		together_judge(d, vm, now_ns);
-		rotate_begin(d, vm, now_ns);
+		rotate_begin(d, t->slot, now_ns);
 	}
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	pcpu->preempt_pending = 0;
-	pcpu->idle_looked = 0;
-	drover_note_rest(d, pcpu, 0);
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
 	/*
@@ -114,8 +169,9 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 					  struct thread *t)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 ran_ns = share_charge(d, vm, t, ground_cpu_time_ns(d, task));
+	u64 ran_ns = share_charge(vm, t, ground_cpu_time_ns(d, task));
 
+	share_clock_pass(d, vm, ground_task_pcpu(d, task));
 	reserve_charge(d, vm, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
@@ -142,7 +198,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 
 	drover_charge(d, task, t);
 	share_end(vm, t);
-	wait_bound_stops(d, t, pcpu_at(d, at), ready, now_ns);
+	wait_bound_stops(d, t, ready, now_ns);
 	if (!ready)
 		entitle_note_change(d, t->slot);
 	if (t->kind == THREAD_VCPU) {
@@ -158,6 +214,20 @@ static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 {
 	waiting_end(d, t, ground_now_ns(d));
 	entitle_note_change(d, t->slot);
+}
+
+/*
+ * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
+ * it counts as having stopped.
+ */
+static __always_inline void drover_meets(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 at)
+{
+	if (t->kind == THREAD_VCPU || ground_vcpu_of(d, task) < 0)
+		return;
+	drover_stopping(d, task, t, at, false);
+	find_vcpu(d, task, t);
+	drover_running(d, task, t, at);
 }
 
 /*
@@ -178,15 +248,15 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
-		wait_bound_goes_on(d, t, pcpu, pcpu->asked_ns);
+		wait_bound_goes_on(d, t, pcpu->asked_ns);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
-	/* Put out, it would be next here, or, where nobody is, stand beside a pCPU that rests. */
+	/* If preempted it would be picked again here, or wait next to an idle pCPU. */
 	if (t && ground_is_leaving(d, task)) {
-		/* Leaving takes seconds where much memory goes: who may run nowhere else has its
+		/* To leave takes seconds where much memory goes: who may run nowhere else has its
 		 * turn. */
-		if (pick_overdue(d, at))
+		if (wait_bound_serve_own(d, at) || wait_bound_serve(d, at))
 			return;
 		ground_set_slice(d, task, d->params.slice_ns);
 		return;
@@ -200,8 +270,6 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
 		round_tell(d, at);
-	if (!go_on)
-		pick_pass_on_beside_held(d, at);
 	if (!go_on || !t || stopped || in_turn)
 		return;
 	round_note(d, at, t->slot);
@@ -210,8 +278,26 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		share_lift_floor(vm_at(d, t->slot), t);
 	/* One that waited lately keeps its claim, as one that waits does. */
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
-		share_bound_claim(d, vm_at(d, t->slot), share_lag_max_ns(d, vm_at(d, t->slot)));
+		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
+				  share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, d->params.slice_ns);
+}
+
+/* Could somebody who waits run there? */
+CHECKED_APART bool drover_has_work(THE_DROVER, u32 at)
+{
+	bool work = pcpu_at(d, at)->nr_pinned;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains) {
+		struct runqueue *rq = ground_runqueue(d, i);
+
+		if (work)
+			break;
+		work = rq && next_after(d, at, i, rq, TOURNAMENT_NOBODY, NEXT_NOT_HELD) !=
+				     TOURNAMENT_NOBODY;
+	}
+	return work;
 }
 
 /*
@@ -220,49 +306,33 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
  */
 static __always_inline void drover_idle(struct drover *d, u32 at)
 {
-	struct pcpu *pcpu = pcpu_at(d, at);
-	bool looked = pcpu->idle_looked;
-	bool somebody = false;
-	u32 i;
-
-	if (!pcpu->online)
-		return;
-	drover_note_rest(d, pcpu, 1);
-	for_each_index(i, 0, d->params.nr_domains) {
-		struct domain *domain = ground_domain(d, i);
-
-		if (domain && tournament_best(d, &domain->by_share) != TOURNAMENT_NOBODY)
-			somebody = true;
-	}
-	/* Confined threads may not be allowed here: look once, not for ever. */
-	if (d->nr_confined_waiting && !pcpu->idle_looked) {
-		pcpu->idle_looked = 1;
-		somebody = true;
-	}
-	/* Neither may vCPUs that must start together: look once, too. */
-	if (somebody && d->nr_choosy) {
-		somebody = !looked;
-		pcpu->idle_looked = 1;
-	}
-	if (somebody)
+	if (pcpu_at(d, at)->online && drover_has_work(d, at))
 		ground_kick(d, at);
 }
 
+/* Does anybody wait in a queue of VMs? */
+CHECKED_APART bool drover_somebody_waits(THE_DROVER)
+{
+	bool somebody = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains)
+		somebody |= !share_nobody_waits(d, i);
+	return somebody;
+}
+
 /*
- * From time to time: kick pCPUs that rest beside waiting threads. A thread is
+ * From time to time: kick pCPUs that are idle beside waiting threads. A thread is
  * counted a moment before it can be taken; should whoever queues it be
- * interrupted just there, a pCPU may have looked in vain and gone to rest.
+ * interrupted just there, a pCPU may have looked in vain and gone idle.
  */
 static __always_inline void drover_rouse(struct drover *d)
 {
+	bool somebody = drover_somebody_waits(d);
 	u32 i;
 
-	if (!d->nr_waiting)
-		return;
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		struct pcpu *pcpu = pcpu_at(d, i);
-
-		if (pcpu->online && pcpu->running_slot >= DROVER_MAX_VMS)
+		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
 	}
 }
@@ -331,13 +401,26 @@ static __always_inline void drover_alarm(struct drover *d, u64 now_ns)
 	alarm_end(d, now_ns);
 }
 
+/* A task of a higher class, a real-time one, runs there from now on: who was to run next goes
+ * elsewhere. */
+static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
+{
+	pcpu_at(d, at)->taken = 1;
+	pcpu_at(d, at)->preempt_pending = 0;
+	ground_place_anew(d);
+}
+
+/* It is ours again, and asks for work next. */
+static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
+{
+	pcpu_at(d, at)->taken = 0;
+}
+
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->preempt_pending = 0;
-	pcpu_at(d, at)->idle_looked = 0;
-	drover_note_rest(d, pcpu_at(d, at), 1);
 	pcpu_at(d, at)->called_slot = 0;
-	pcpu_at(d, at)->woken_for = 0;
+	pcpu_at(d, at)->taken = 0;
 	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
 		__sync_fetch_and_add(&d->nr_online, 1);
 	d->owed_anew = 1;
@@ -349,9 +432,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
 	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
 		__sync_fetch_and_sub(&d->nr_online, 1);
-	drover_note_rest(d, pcpu_at(d, at), 0);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
-	d->orphans = 1;
 	d->owed_anew = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 }

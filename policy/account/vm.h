@@ -104,7 +104,7 @@ static __always_inline void vm_settle_pools(struct drover *d)
 	d->owed_anew = 1;
 }
 
-/* The VM in that free slot begins, level with the least served VM. */
+/* The VM in that free slot begins. */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 {
 	struct vm *vm = vm_at(d, slot);
@@ -144,10 +144,12 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->costopped = 0;
 	vm->nr_stopped = 0;
 	vm->vcpu_places = 0;
-	vm->vtime_ns = d->vtime_now_ns;
+	vm->domain = SHARE_NOWHERE;
+	vm->vtime_ns = *share_clock(d, 0);
 	vm->running_sum = 0;
 	vm->unrecorded = 0;
 	vm->vruntime_floor_ns = 0;
+	vm->nr_confined = 0;
 	vm->vcpu_run_ns = 0;
 	vm->helper_run_ns = 0;
 	vm->ready_ns = 0;
@@ -226,6 +228,8 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	t->kind = kind;
 	t->vm_id = vm->id;
 	t->vruntime_ns = vm->vruntime_floor_ns;
+	affinity_leave(vm_at(d, DROVER_HOST_SLOT), t);
+	affinity_join(vm, t);
 	if (kind == THREAD_VCPU) {
 		__sync_fetch_and_add(&vm->nr_vcpus, 1);
 		vm_settle_shares(d, vm);
@@ -257,6 +261,8 @@ static __always_inline bool vm_detach(struct drover *d, struct thread *t)
 	if (t->slot == DROVER_HOST_SLOT)
 		return false;
 	vcpu_close(d, t);
+	affinity_leave(vm, t);
+	affinity_join(vm_at(d, DROVER_HOST_SLOT), t);
 	t->slot = DROVER_HOST_SLOT;
 	t->kind = THREAD_HOST;
 	if (kind == THREAD_VCPU) {

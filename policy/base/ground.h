@@ -42,6 +42,16 @@ GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
 GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
 /* May the task run on that pCPU now (affinity, migration, hotplug)? */
 GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
+/* On how many pCPUs may the task run, online or not? */
+GROUND u32 ground_nr_allowed(struct drover *d, struct task_struct *task);
+/* The only pCPU where the task may ever run, or -1. */
+GROUND s32 ground_only_pcpu(struct drover *d, struct task_struct *task);
+/* May it run on all pCPUs that are online? */
+GROUND bool ground_may_run_anywhere(struct drover *d, struct task_struct *task);
+/* Some pCPU that is online where it may run, or -1. */
+GROUND s32 ground_any_pcpu(struct drover *d, struct task_struct *task);
+/* Is the task one of the kernel's own threads? */
+GROUND bool ground_is_kernel_thread(struct drover *d, struct task_struct *task);
 /*
  * Is the task on its way out? The kernel asks nobody about one: put out, it stands at once
  * among those that the pCPU runs next, and the pCPU does not ask for work.
@@ -49,6 +59,20 @@ GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pc
 GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
 /* How long the running task may go on before ground asks again; 0: ask now. */
 GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
+
+/* --- processes --- */
+
+GROUND u32 ground_process(struct drover *d, struct task_struct *task);
+/* The number of the vCPU that the running task has loaded, if it is in KVM_RUN; else -1. */
+GROUND s32 ground_vcpu_of(struct drover *d, struct task_struct *task);
+/* The slot with which the process was entered; that of the host: with none. */
+GROUND u32 ground_slot_of(struct drover *d, u32 tgid);
+/* Enter it; false if it has one already, which stays. */
+GROUND bool ground_enter_process(struct drover *d, u32 tgid, u32 slot);
+GROUND void ground_forget_process(struct drover *d, u32 tgid);
+/* A slot out of those that are free, a low one if it can be; that of the host: none is. */
+GROUND u32 ground_pop_slot(struct drover *d);
+GROUND void ground_push_slot(struct drover *d, u32 slot);
 
 /* --- placing the task that has just become ready; one of these, once --- */
 
@@ -69,10 +93,10 @@ GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
  */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*
- * Of such tasks, if they have not been served since before then (thread.unserved_since_ns), take
- * the one that was not for longest. Searches the queue: not for every pick.
+ * Of such tasks take the one that must run first (thread.due_ns), if that is then or before.
+ * Searches the queue: not for every pick.
  */
-GROUND bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns);
+GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns);
 /* The order of the first task whose VM is not at its limit; false if there is none. */
 GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 
@@ -83,6 +107,8 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
  * none, or if it could not be kicked from here.
  */
 GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
+/* Have all tasks that were to run next on this pCPU placed anew (drover_place). */
+GROUND void ground_place_anew(struct drover *d);
 /* Make the pCPU ask for work again. */
 GROUND void ground_kick(struct drover *d, u32 pcpu);
 /* Take the slice from whoever runs there: the pCPU asks for work at once. */
@@ -96,8 +122,8 @@ GROUND void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns);
 /* --- domains --- */
 
 /* NULL only for a domain that does not exist. */
-GROUND struct domain *ground_domain(struct drover *d, u32 domain);
-GROUND void ground_lock_domain(struct domain *domain);
-GROUND void ground_unlock_domain(struct domain *domain);
+GROUND struct runqueue *ground_runqueue(struct drover *d, u32 domain);
+GROUND void ground_lock_runqueue(struct runqueue *rq);
+GROUND void ground_unlock_runqueue(struct runqueue *rq);
 
 #endif

@@ -65,8 +65,8 @@ typedef int64_t s64;
 #define DROVER_DUE_LEVELS 3
 /* VMs in a word of those that slept or woke, entitle_want.h. */
 #define DROVER_STIRRED_BITS 64
-/* VMs that a pCPU may pass over in one pick. */
-#define DROVER_REFUSED 16
+/* pCPUs of one domain: a bit each in a mask. */
+#define DROVER_DOMAIN_PCPUS 64
 
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
@@ -111,6 +111,7 @@ struct vm {
 	u32 at_limit;   /* may not run */
 	u32 together;   /* its vCPUs are played in rounds, round.h */
 	u32 round;      /* the last round in which it was chosen */
+	u32 woke_round; /* the last in which a thread of it woke */
 	/* at every switch and every look */
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
@@ -121,6 +122,7 @@ struct vm {
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
 	u32 wanted_ucpu;   /* what it could use */
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
+	u32 nr_confined;   /* threads that may not run everywhere */
 	u32 least_awake;   /* threads at any time since it was last looked at */
 	/* at every look */
 	u32 state;        /* enum vm_state */
@@ -135,6 +137,7 @@ struct vm {
 	u32 cosched_mode;     /* enum cosched_mode */
 	u32 tgid;             /* the VMM process */
 	u32 round_domain;       /* where it was first chosen in this round */
+	u32 domain;       /* where a thread of it last waited or ran */
 	u64 id; /* never reused, so that a late order finds nobody */
 	u64 born_ns;
 	/* its vCPUs together, together.h */
@@ -235,71 +238,92 @@ struct thread {
 	u64 begun_ns;       /* running: since when not charged */
 	u64 ready_since_ns; /* 0: not waiting */
 	u64 unserved_since_ns; /* the same, before runs that were cut short, wait_bound.h */
+	u64 due_ns;         /* waiting: must run by then, wait_bound.h */
 	u64 runs_since_ns;  /* running: since when without a stop */
+	u64 may; /* pCPUs of may_in where it may run, by their place there, affinity.h */
 	u64 vm_id;
-	u32 slot;           /* its VM, DROVER_HOST_SLOT for the host */
-	u32 kind;           /* enum thread_kind */
-	u32 queued_in;      /* domain it waits in + 1; 0: none */
-	u32 taken_from;     /* domain whose books do not know yet that it ran, + 1; 0: none */
-	u32 cut_short;      /* its last run was, by others, wait_bound.h */
-	u32 pinned_on;      /* pCPU whose own queue it waits in + 1; 0: none */
-	u32 vms_seen;       /* drover.vms_found when its process was last looked up */
+	u32 slot; /* its VM, DROVER_HOST_SLOT for the host */
+	u32 kind; /* enum thread_kind */
+	u32 queued_in; /* domain it waits in + 1; 0: none */
+	u32 taken_from; /* domain whose books do not know yet that it ran, + 1; 0: none */
+	u32 cut_short; /* its last run was, by others, wait_bound.h */
+	u32 pinned_on; /* pCPU whose own queue it waits in + 1; 0: none */
+	u32 vms_seen; /* drover.vms_found when its process was last looked up */
 	u32 vcpu_id;
-	u32 weight;         /* of a host task, 100 = nice 0 */
-	u32 confined;       /* may not run everywhere: waits in a pCPU's own queue */
-	u32 judged;         /* drover.pcpu_changes when that was last looked at */
-	u32 record;         /* of a vCPU: its place in drover.vcpu; 0: none */
-	u64 held_mark_ns;   /* for how long its VM had been held when its wait began */
+	u32 weight; /* of a host task, 100 = nice 0 */
+	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
+	u32 single; /* the only pCPU where it may run, + 1; 0: there are several */
+	u32 anywhere; /* it may run on all pCPUs that are online */
+	u32 abroad; /* it may run in other domains than may_in */
+	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
+	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
+	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
+	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
 /* One physical CPU (a hardware thread). */
 struct pcpu {
 	u32 domain;
-	u32 running_slot;    /* VM now running here; DROVER_MAX_VMS: none */
+	u32 running_slot; /* VM now running here; DROVER_MAX_VMS: none */
 	u32 preempt_pending; /* a preempting thread is on its way here */
-	u32 nr_pinned;       /* threads waiting in this pCPU's own queue */
+	u32 nr_pinned; /* threads waiting in this pCPU's own queue */
 	u32 online;
+	u32 place; /* among the pCPUs of its domain */
 	u32 glance; /* which other domain it looks at next, pick_vm.h */
-	u32 idle_looked; /* looked once more since it became idle */
+	u32 taken; /* by a task of a higher class: nobody of ours runs here */
 	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
-	u32 rests;       /* has become idle, and nobody ran since */
-	u32 round;       /* the last round it chose in, round.h */
-	u32 round_slot;  /* the VM it chose then */
+	u32 round; /* the last round it chose in, round.h */
+	u32 round_slot; /* the VM it chose then */
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched_call.h */
-	u32 chooses;     /* next time without regard to the round, limit_hold.h */
-	u32 nr_refused;  /* in refused */
-	u32 woken_for;   /* 1 + the pCPU whose queue it is to look at, pick_confined.h */
+	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
+	u32 chooses; /* next time without regard to the round, limit_hold.h */
 	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
 	u64 running_vruntime_ns;
-	u64 overdue_check_ns; /* when its own queue is next searched, wait_bound.h */
+	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
+	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
-	u32 refused[DROVER_REFUSED]; /* VMs passed over in this pick, refused.h */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
+
+/*
+ * A domain: the pCPUs that share one run queue of VMs, an LLC mostly. What all of them write.
+ */
+struct domain {
+	u64 clock_ns; /* virtual time of the least served VM that waits here, share.h */
+	u64 all; /* a bit for each of its pCPUs, by their places */
+	u32 first; /* its pCPUs in drover.pcpu_of: the first, */
+	u32 nr_pcpus; /* and how many */
+	u32 round; /* the last round begun here, round.h */
+	u32 round_slot; /* the VM begun in it last of those kept together */
+} __attribute__((aligned(64)));
 
 /* Who of the VMs that wait is first, tournament.h. */
 struct tournament {
 	u64 node[2 * DROVER_MAX_VMS];
 };
 
-/* What a domain knows of one VM, side by side: its threads that wait there, and their turns. */
+/* Of threads that wait in a domain some may run in others, too, */
+#define BOOKS_ABROAD 1U
+/* some not on all of its pCPUs, */
+#define BOOKS_IN_PART 2U
+/* and some not on all pCPUs of the host. */
+#define BOOKS_CONFINED 4U
+
+/* What a domain knows of one VM: its threads that wait there. */
 struct books {
-	u64 taken_ns;  /* when one was last taken, or the first came */
-	u64 paid_ns;   /* up to when they had their turns, wait_bound.h */
+	u64 served_ns; /* when one last ran for half a turn, or the first came, wait_bound.h */
+	u64 taken_ns; /* when one was last taken by shares, or the first came */
+	u64 may; /* pCPUs of the domain where some of them may run, affinity.h */
 	u32 nr_queued; /* threads waiting */
-	s32 served;    /* times since that was looked at, wait_bound.h */
-	u32 turns;     /* owed, whatever its virtual time, wait_bound.h */
-	u32 crowd;     /* the most threads that waited in a while, and which */
+	u32 marks; /* BOOKS_..., of some of them */
 } __attribute__((aligned(32)));
 
 /*
- * A domain: the pCPUs that share one run queue of VMs (by default an LLC).
- * The lock guards the tournaments only; nothing is called while it is held.
+ * The run queue of a domain: which VM is next. The lock guards the tournaments only; nothing is
+ * called while it is held.
  */
-struct domain {
+struct runqueue {
 	struct ground_lock lock;
-	u32 round;      /* the last round begun here, round.h */
-	u32 round_slot; /* the VM begun in it last of those kept together */
-	struct tournament by_share;   /* who is the least served */
+	struct tournament by_share; /* who is the least served */
 	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
 	struct books books[DROVER_MAX_VMS];
 };
@@ -307,8 +331,8 @@ struct domain {
 enum limit_state {
 	LIMIT_OPEN = 0,
 	LIMIT_NARROWED = 1, /* a pool's: for one VM in it */
-	LIMIT_LOW = 2,      /* a pool's: for one that is short and no wider than it */
-	LIMIT_SPENT = 3,    /* for nobody */
+	LIMIT_LOW = 2, /* a pool's: for one that is short and no wider than it */
+	LIMIT_SPENT = 3, /* for nobody */
 };
 
 /* CPU time used within a half ms. */
@@ -319,74 +343,70 @@ struct limit_use {
 
 /* What was used of the limit of a VM or pool, limit_use.h. */
 struct limit {
-	u64 settled_ns;  /* when what follows was brought up to date */
-	s64 tokens_ns;   /* CPU time it may use at once; below 0: it has used too much */
+	u64 settled_ns; /* when what follows was brought up to date */
+	s64 tokens_ns; /* CPU time it may use at once; below 0: it has used too much */
 	u64 recorded_ns; /* used in all of the record */
-	s64 left_ns;     /* what may be used before it is spent */
-	s64 more_ns;     /* what that can grow by as tokens come */
-	u64 begun_ns;    /* the first that ran since it was settled began then, */
+	s64 left_ns; /* what may be used before it is spent */
+	s64 more_ns; /* what that can grow by as tokens come */
+	u64 begun_ns; /* the first that ran since it was settled began then, */
 	s64 begun_left_ns; /* and so much was left */
-	s64 drawn_ns;    /* of what was saved up, used, and not saved up again */
-	s64 needs_ns;    /* not open: until there are so many tokens */
-	u64 over_ns;     /* spent: used nonetheless */
-	u64 late_ns;     /* what is expected to be used after it is spent */
-	u64 came_ns;     /* used since, as far as known */
-	u32 running;     /* threads that ran then, and all that began since */
-	u32 ran;         /* ... as it was before what came was gathered */
-	u32 state;       /* enum limit_state */
-	u32 keeper;      /* narrowed or low: the VM that goes on; 0: nobody */
-	u32 oldest;      /* entry of the record */
-	u32 next;        /* one after the newest */
-	u32 saves;       /* it was spent, and does not draw until all is saved up again */
+	s64 drawn_ns; /* of what was saved up, used, and not saved up again */
+	s64 needs_ns; /* not open: until there are so many tokens */
+	u64 over_ns; /* spent: used nonetheless */
+	u64 late_ns; /* what is expected to be used after it is spent */
+	u64 came_ns; /* used since, as far as known */
+	u32 running; /* threads that ran then, and all that began since */
+	u32 ran; /* ... as it was before what came was gathered */
+	u32 state; /* enum limit_state */
+	u32 keeper; /* narrowed or low: the VM that goes on; 0: nobody */
+	u32 oldest; /* entry of the record */
+	u32 next; /* one after the newest */
+	u32 saves; /* it was spent, and does not draw until all is saved up again */
 	struct limit_use record[DROVER_LIMIT_RECORD];
 };
 
-/* Set once, before the scheduler starts. */
+/* Set before the scheduler starts. */
 struct params {
-	u64 slice_ns;         /* how long a thread runs before it is asked again */
-	u64 wake_credit_ns;   /* CPU time a VM may save up by sleeping */
-	u64 claim_bound_ns;   /* CPU time a VM may be owed, for each of its threads */
-	u64 preempt_gain_ns;  /* virtual time a waker must be behind to preempt */
-	u64 steal_gain_ns;    /* virtual time another domain's VM must be behind */
-	u64 wait_bound_ns;    /* no ready VM waits longer than this */
-	u64 skew_max_ns;      /* how far vCPUs of a VM may drift apart before a co-stop */
-	u64 hold_max_ns;      /* no VM waits longer for its vCPUs to start together */
-	u64 judge_window_ns;  /* how often it is asked which VMs need their vCPUs together */
+	u64 slice_ns; /* how long a thread runs before it is asked again */
+	u64 wake_credit_ns; /* CPU time a VM may save up by sleeping */
+	u64 claim_bound_ns; /* CPU time a VM may be owed, for each of its threads */
+	u64 preempt_gain_ns; /* virtual time a waker must be behind to preempt */
+	u64 steal_gain_ns; /* virtual time another domain's VM must be behind */
+	u64 wait_bound_ns; /* no ready VM waits longer than this */
+	u64 skew_max_ns; /* how far vCPUs of a VM may drift apart before a co-stop */
+	u64 hold_max_ns; /* no VM waits longer for its vCPUs to start together */
+	u64 judge_window_ns; /* how often it is asked which VMs need their vCPUs together */
 	u32 nr_pcpus;
-	u32 nr_domains;
+	u32 nr_domains; /* grows when a spare domain comes into use, account/orders.h */
 };
 
 /* The whole scheduler; every policy function gets it. */
 struct drover {
 	struct params params;
-	u64 vtime_now_ns; /* the virtual time the least served VM has reached */
 	u64 next_vm_id;
 	u64 ground; /* for the ground's own use */
 	u32 vms_found; /* counts VMs ever found: tells threads to look again */
-	u32 nr_waiting;  /* threads ready and not running, anywhere */
-	u32 nr_confined_waiting; /* of these, in pCPUs' own queues */
-	u32 slots_in_use;        /* no slot at or above this was ever used */
-	u32 orphans; /* pCPUs went offline, maybe with threads in their queues */
+	u32 nr_unplaced; /* vCPUs served as tasks of the host: no slot was free */
+	u32 slots_in_use; /* no slot at or above this was ever used */
 	u32 tournament_levels; /* how much of the tournament is played */
 	u32 pcpu_changes; /* counts pCPUs that came or went */
-	u32 vm_shares;    /* of all VMs together, the host apart */
-	u32 nr_reserved;  /* VMs with a reservation */
-	u32 nr_bound;     /* VMs bound by more than shares */
-	u32 looking;      /* the ground calls drover_look */
+	u32 vm_shares; /* of all VMs together, the host apart */
+	u32 nr_reserved; /* VMs with a reservation */
+	u32 nr_bound; /* VMs bound by more than shares */
+	u32 looking; /* the ground calls drover_look */
 	u32 promise_scale; /* of 1024: how much of promises can be kept */
-	u32 nr_pools;      /* in pool_order */
-	u32 levels_move;   /* some pool's level has not been found yet */
+	u32 nr_pools; /* in pool_order */
+	u32 levels_move; /* some pool's level has not been found yet */
 	u32 owed_anew; /* settings, VMs or pCPUs have changed since entitlements were worked out */
 	u32 round; /* counts rounds, round.h */
 	u32 round_slot; /* the VM wider than a domain begun in it last */
 	u64 round_end_ns;
-	u64 confined_moved_ns; /* when confined threads last moved the clock, pick_confined.h */
-	u64 confined_reached_ns; /* what virtual time they had all reached then */
 	u64 reference_level; /* entitle.h */
 	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
 	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */
 	u64 alarm_at_ns; /* alarm.h; 0: it is not set */
 	u64 rouse_at_ns; /* when idle pCPUs ask again whether a held VM may start; 0: never */
+	u64 woke_ns; /* when a thread of a VM not played in rounds last woke, rotate.h */
 	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
 	u32 nr_together; /* VMs played in rounds */
 	u32 nr_online; /* pCPUs */
@@ -398,7 +418,6 @@ struct drover {
 	u32 nr_pools_limited; /* in pool_limited */
 	/* let go at this alarm, limit_hold.h */
 	u32 let_go; /* so many threads */
-	u32 nr_resting; /* pCPUs; none: nobody need look for one */
 	u32 offer_from; /* the pCPU to look at first for somebody to be put out */
 	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
 	u64 kept_at_ns; /* when keepers were chosen, limit.h */
@@ -406,6 +425,8 @@ struct drover {
 	u64 looked_ns; /* and so much of it was spent looking */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
+	struct domain domain[DROVER_MAX_DOMAINS];
+	u32 pcpu_of[DROVER_MAX_PCPUS]; /* those of one domain side by side, topology.h */
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
@@ -419,12 +440,12 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 112, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 2176, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
-_Static_assert(sizeof(struct pcpu) == 192, "struct pcpu: same in BPF and native code");
+_Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)
@@ -466,9 +487,20 @@ static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
 	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];
 }
 
-static __always_inline struct books *books_of(struct domain *domain, u32 slot)
+static __always_inline struct domain *domain_at(struct drover *d, u32 domain)
 {
-	return &domain->books[bounded(slot, DROVER_MAX_VMS)];
+	return &d->domain[bounded(domain, DROVER_MAX_DOMAINS)];
+}
+
+static __always_inline struct books *books_of(struct runqueue *rq, u32 slot)
+{
+	return &rq->books[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* Does nothing run there, and might? */
+static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
+{
+	return pcpu->online && !pcpu->taken && pcpu->running_slot >= DROVER_MAX_VMS;
 }
 
 /* Has who runs there, or is about to, a turn (wait_bound.h)? What can wait does not preempt it. */

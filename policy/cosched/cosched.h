@@ -80,7 +80,7 @@ static __always_inline u32 cosched_needs(struct drover *d, u32 at, u32 slot, u32
 
 	if (vm->cosched_mode == COSCHED_RELAXED)
 		needs = cosched_laggards(d, slot) ?: 1;
-	return needs < d->nr_online ? needs : d->nr_online;
+	return needs;
 }
 
 /* The VM starts. */
@@ -136,8 +136,8 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slo
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 elsewhere = vm->vcpus_running > here ? vm->vcpus_running - here : 0;
-	u32 needs, others;
-	bool enough;
+	u32 needs, others, within;
+	bool abroad, enough;
 
 	if (vm->cosched_mode == COSCHED_SKEW)
 		return here || cosched_slowest_waits_in(d, domain_index, slot);
@@ -148,10 +148,12 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slo
 		return true;
 	/* So many others; and half a VM is better than none where there never are as many. */
 	needs = cosched_needs(d, at, slot, here);
-	others = needs > 1 ? needs - 1 : 0;
-	enough = cosched_count_callable(d, at, slot) >= others;
+	abroad = cosched_is_abroad(d, slot);
+	within = cosched_within_reach(d, at, slot, abroad);
+	others = needs > 1 ? (u32)least_of(needs - 1, within) : 0;
+	enough = cosched_count_callable(d, at, slot, abroad) >= others;
 	if (others && (enough || cosched_held_too_long(d, vm, ground_now_ns(d))))
-		cosched_call(d, at, slot, others);
+		cosched_call(d, at, slot, others, abroad);
 	return enough;
 }
 
@@ -174,36 +176,14 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot
 	return true;
 }
 
-/* Is the VM owed a turn (wait_bound.h) in a domain other than that? */
-CHECKED_APART bool cosched_is_owed_elsewhere(THE_DROVER, u32 slot, u32 home)
-{
-	u32 nr_domains = d->params.nr_domains;
-	bool owed = false;
-	u32 i;
-
-	for_each_index(i, 0, nr_domains) {
-		struct domain *domain = ground_domain(d, i);
-
-		owed |= domain && i != home && books_of(domain, slot)->nr_queued &&
-			books_of(domain, slot)->turns;
-	}
-	return owed;
-}
-
 /*
- * A vCPU begins to run there: its VM has waited long enough, and is free to. One that is confined
- * asks nobody: its siblings go on waiting. Nor is the VM held anew by a turn while it is owed one
- * in another domain: that would have to wait as long again, and the first domain might be owed the
- * next by then.
+ * A vCPU begins to run: its VM has waited long enough, and is free to. One that may run on one pCPU
+ * only asks nobody: its siblings go on waiting.
  */
-static __always_inline void cosched_begin(struct drover *d, struct thread *t, u32 at, u64 now_ns)
+static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
 {
-	struct pcpu *pcpu = pcpu_at(d, at);
-
-	if (!vm_at(d, t->slot)->held_since_ns || t->confined ||
-	    (pcpu->begins_turn && cosched_is_owed_elsewhere(d, t->slot, pcpu->domain)))
-		return;
-	cosched_let_go(d, t->slot, now_ns);
+	if (vm_at(d, t->slot)->held_since_ns && !t->single)
+		cosched_let_go(d, t->slot, now_ns);
 }
 
 /* Does somebody wait in the domain who has had less than the VM that runs there? */

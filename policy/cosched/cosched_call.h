@@ -49,18 +49,58 @@ static __always_inline bool cosched_comes_before(struct vm *vm, struct vm *runni
 	return (s64)(share_vtime_now(running, now_ns) - share_vtime_now(vm, now_ns)) >= 0;
 }
 
+/* May a vCPU of the VM that waits somewhere run on pCPUs of other domains, too? */
+CHECKED_APART bool cosched_is_abroad(THE_DROVER, u32 slot)
+{
+	bool abroad = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains) {
+		struct runqueue *rq = ground_runqueue(d, i);
+
+		abroad |= rq && books_of(rq, slot)->nr_queued &&
+			  books_of(rq, slot)->marks & BOOKS_ABROAD;
+	}
+	return abroad;
+}
+
+/* May a vCPU of the VM that waits run there? */
+static __always_inline bool cosched_reaches(struct drover *d, u32 pcpu, u32 slot, bool abroad)
+{
+	u32 domain = pcpu_at(d, pcpu)->domain;
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	return pcpu_at(d, pcpu)->online && rq &&
+	       (abroad || affinity_fits(d, books_of(rq, slot), domain, pcpu));
+}
+
+/* On how many pCPUs besides `at` vCPUs of the VM that wait may run. */
+CHECKED_APART u32 cosched_within_reach(THE_DROVER, u32 at, u32 slot, bool abroad)
+{
+	u32 within = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		if (i != at && cosched_reaches(d, i, slot, abroad))
+			within++;
+	}
+	return within;
+}
+
 /*
  * Could the pCPU be called to the VM? It rests, or runs one that comes after it and
  * either has not chosen in this round yet or has been given to the VM in it: one that is
  * wider than the host is stopped and started again in mid-round, others of it in turn.
  */
-static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
+static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, bool abroad,
+					     u64 now_ns)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 	struct vm *vm = vm_at(d, slot);
 	bool may_choose;
 
-	if (!p->online || p->called_slot || pcpu_in_turn(p))
+	if (!cosched_reaches(d, pcpu, slot, abroad) || p->called_slot || p->taken ||
+	    pcpu_in_turn(p))
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
@@ -71,14 +111,14 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 }
 
 /* How many pCPUs besides `at` could be called. */
-CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot)
+CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot, bool abroad)
 {
 	u64 now_ns = ground_now_ns(d);
 	u32 found = 0;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (i != at && cosched_callable(d, i, slot, now_ns))
+		if (i != at && cosched_callable(d, i, slot, abroad, now_ns))
 			found++;
 	}
 	return found;
@@ -96,10 +136,16 @@ static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slo
 		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
 }
 
+/* Where to call pCPUs: in the domain of who calls, not in the others; for a VM that is abroad. */
+#define COSCHED_AT_HOME 1U
+#define COSCHED_ABROAD 2U
+
 /* Call so many pCPUs of the domain of `at`, or of all others; returns how many there were. */
-CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool at_home)
+CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, u32 where)
 {
 	u64 now_ns = ground_now_ns(d);
+	bool at_home = where & COSCHED_AT_HOME;
+	bool abroad = where & COSCHED_ABROAD;
 	u32 home = pcpu_at(d, at)->domain;
 	u32 called = 0;
 	u32 i;
@@ -108,7 +154,7 @@ CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool a
 		if (called >= most)
 			break;
 		if (i == at || (pcpu_at(d, i)->domain == home) != at_home ||
-		    !cosched_callable(d, i, slot, now_ns))
+		    !cosched_callable(d, i, slot, abroad, now_ns))
 			continue;
 		cosched_call_one(d, i, slot);
 		called++;
@@ -120,12 +166,14 @@ CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, bool a
  * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own domain first:
  * there the VM gathers, wherever its vCPUs waited.
  */
-static __always_inline void cosched_call(struct drover *d, u32 at, u32 slot, u32 others)
+static __always_inline void cosched_call(struct drover *d, u32 at, u32 slot, u32 others,
+					 bool abroad)
 {
-	u32 called = cosched_call_in(d, at, slot, others, true);
+	u32 where = abroad ? COSCHED_ABROAD : 0;
+	u32 called = cosched_call_in(d, at, slot, others, where | COSCHED_AT_HOME);
 
 	if (called < others)
-		cosched_call_in(d, at, slot, others - called, false);
+		cosched_call_in(d, at, slot, others - called, where);
 }
 
 #endif

@@ -14,10 +14,10 @@
  * critical section or two a turn. With turns of 8 ms, a slice and the tick, that is some 200
  * a second. With 1 ms, 2 is there after 1 ms, 3 after 2, and so on: over a thousand.
  *
- * What it is bad at. As soon as anybody else wants a pCPU turns are as long as slices
- * again: tried with others there, narrow VMs lost up to a fifteenth of what they are owed,
- * vCPUs of one VM got unequal time in several domains, and one of sixteen with a share
- * together waited 4.5 s. It says who is at risk, not who suffers (together.h): vCPUs that
+ * What it is bad at. As soon as anybody else wants a pCPU, or another VM wakes now and then, turns
+ * are as long as slices again: tried with others there, narrow VMs lost up to a fifteenth of what
+ * they are owed, vCPUs of one VM got unequal time in several domains, and one of sixteen with a
+ * share together waited 4.5 s. It says who is at risk, not who suffers (together.h): vCPUs that
  * never wait for each other are switched a thousand times a second, too, for some
  * microseconds each. A VM confined to fewer pCPUs than it has vCPUs does not count as wide.
  *
@@ -30,12 +30,48 @@
 #include "cosched/round.h"
 
 #define ROTATE_TURN_NS 1000000ULL
+/* No short turns while others have woken in so many slices: they would not have the host for
+ * itself. */
+#define ROTATE_ALONE_SLICES 4
+
+/* Does nobody wait in any domain but that VM? */
+CHECKED_APART bool rotate_waits_alone(THE_DROVER, u32 slot)
+{
+	u32 nr_domains = d->params.nr_domains;
+	bool alone = true;
+	u32 i;
+
+	for_each_index(i, 0, nr_domains) {
+		u64 first = next_look_at_all(d, NEXT_FOR_NOBODY, i, TOURNAMENT_NOBODY, 0);
+
+		if (first == TOURNAMENT_NOBODY)
+			continue;
+		alone = tournament_slot(first) == slot &&
+			next_look_at_all(d, NEXT_FOR_NOBODY, i, first, 0) == TOURNAMENT_NOBODY;
+		if (!alone)
+			break;
+	}
+	return alone;
+}
 
 /* Has the VM all pCPUs, and more vCPUs that wait, and nobody else does? */
-static __always_inline bool rotate_is_due(struct drover *d, struct vm *vm)
+static __always_inline bool rotate_is_due(struct drover *d, u32 slot)
 {
+	struct vm *vm = vm_at(d, slot);
+
 	return vm->together && vm->vcpus_waiting && vm->vcpus_running >= d->nr_online &&
-	       d->nr_waiting == vm->nr_waiting;
+	       ground_now_ns(d) - d->woke_ns > ROTATE_ALONE_SLICES * d->params.slice_ns &&
+	       rotate_waits_alone(d, slot);
+}
+
+/* A thread of that VM wakes. Once in a slice is enough to know. */
+static __always_inline void rotate_note_wake(struct drover *d, u32 slot)
+{
+	u64 now_ns = ground_now_ns(d);
+
+	if (slot != DROVER_HOST_SLOT && !vm_at(d, slot)->together &&
+	    now_ns - d->woke_ns > d->params.slice_ns)
+		d->woke_ns = now_ns;
 }
 
 /* A turn begins. */
@@ -46,9 +82,9 @@ static __always_inline void rotate_set(struct drover *d, u64 now_ns)
 }
 
 /* One of the VM's vCPUs begins to run. */
-static __always_inline void rotate_begin(struct drover *d, struct vm *vm, u64 now_ns)
+static __always_inline void rotate_begin(struct drover *d, u32 slot, u64 now_ns)
 {
-	if (rotate_is_due(d, vm) && (s64)(now_ns - d->turn_ends_ns) >= 0)
+	if ((s64)(now_ns - d->turn_ends_ns) >= 0 && rotate_is_due(d, slot))
 		rotate_set(d, now_ns);
 }
 
@@ -62,7 +98,7 @@ CHECKED_APART bool rotate_end_turns(THE_DROVER)
 		struct pcpu *pcpu = pcpu_at(d, i);
 		u32 slot = pcpu->running_slot;
 
-		if (slot >= DROVER_MAX_VMS || !pcpu->online || !rotate_is_due(d, vm_at(d, slot)))
+		if (slot >= DROVER_MAX_VMS || !pcpu->online || !rotate_is_due(d, slot))
 			continue;
 		any = true;
 		/* Who was overdue keeps the turn it was given for that (wait_bound.h). */

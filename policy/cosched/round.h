@@ -54,13 +54,13 @@ static __always_inline bool round_notice(struct drover *d, u32 pcpu)
 {
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	u64 end_ns = d->round_end_ns;
-	struct domain *domain = ground_domain(d, pcpu_at(d, pcpu)->domain);
+	struct domain *domain = domain_at(d, pcpu_at(d, pcpu)->domain);
 
 	if ((s64)(now_ns - end_ns) >= 0 &&
 	    __sync_val_compare_and_swap(&d->round_end_ns, end_ns, now_ns + d->params.slice_ns) ==
 		    end_ns)
 		__sync_fetch_and_add(&d->round, 1);
-	if (!domain || domain->round == d->round)
+	if (domain->round == d->round)
 		return false;
 	return __sync_lock_test_and_set(&domain->round, d->round) != d->round;
 }
@@ -83,8 +83,6 @@ static __always_inline u64 round_elapsed_ns(struct drover *d, u32 pcpu)
 /* The pCPU has chosen that VM. */
 static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 {
-	struct domain *domain;
-
 	/* One that pauses and goes on by its limit (limit.h) is in no step with others. */
 	if (!d->nr_together || (vm_at(d, slot)->capped && !vm_at(d, slot)->choosy))
 		return;
@@ -94,9 +92,8 @@ static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 		return;
 	vm_at(d, slot)->round = d->round;
 	vm_at(d, slot)->round_domain = pcpu_at(d, pcpu)->domain;
-	domain = ground_domain(d, pcpu_at(d, pcpu)->domain);
-	if (domain && vm_at(d, slot)->together)
-		domain->round_slot = slot;
+	if (vm_at(d, slot)->together)
+		domain_at(d, pcpu_at(d, pcpu)->domain)->round_slot = slot;
 	if (vm_at(d, slot)->together && round_spans(d, vm_at(d, slot)))
 		d->round_slot = slot;
 }
@@ -117,12 +114,12 @@ static __always_inline bool round_has(struct drover *d, u32 slot, u32 home)
  */
 static __always_inline u32 round_begun(struct drover *d, u32 home, u32 running_slot)
 {
-	struct domain *domain = ground_domain(d, home);
+	u32 begun = domain_at(d, home)->round_slot;
 
 	if (round_has(d, running_slot, home))
 		return running_slot;
-	if (domain && round_has(d, domain->round_slot, home))
-		return domain->round_slot;
+	if (round_has(d, begun, home))
+		return begun;
 	return round_has(d, d->round_slot, home) ? d->round_slot : DROVER_MAX_VMS;
 }
 

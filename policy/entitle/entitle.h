@@ -76,7 +76,7 @@ static __always_inline void entitle_reweigh(struct drover *d, u32 slot, u64 inve
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 before = __sync_lock_test_and_set(&vm->share_inverse, inverse);
-	s64 ahead_ns = (s64)(vm->vtime_ns - d->vtime_now_ns);
+	s64 ahead_ns = (s64)(vm->vtime_ns - *share_clock(d, vm->domain));
 	u64 part;
 
 	if (inverse + inverse / ENTITLE_REWEIGH_PART >= before)
@@ -92,12 +92,14 @@ static __always_inline void entitle_reweigh(struct drover *d, u32 slot, u64 inve
 /*
  * A VM that is owed all that its threads can use, all of them always awake, could never make up
  * for a wait: what it is owed is as good as promised to it. What that is; 0: it is no such VM.
+ * (What is owed on the pCPUs where a confined VM may run is not known here.)
  */
 static __always_inline u64 entitle_as_promised_ucpu(struct vm *vm)
 {
 	u64 usable_ucpu = vm->least_awake * ENTITLE_PCPU_UCPU;
 	u64 nearly_ucpu = usable_ucpu - usable_ucpu / ENTITLE_FULL_PART;
-	bool full = vm->entitled_ucpu >= nearly_ucpu && vm->wanted_ucpu >= nearly_ucpu;
+	bool full = vm->entitled_ucpu >= nearly_ucpu && vm->wanted_ucpu >= nearly_ucpu &&
+		    !vm->nr_confined;
 
 	return full ? least_of(vm->entitled_ucpu, usable_ucpu) : 0;
 }

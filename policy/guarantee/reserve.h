@@ -27,7 +27,6 @@
  *
  * What it is bad at. Nothing happens at the moment at which a waiting VM becomes
  * due: it is seen at the next pick, a slice later at worst, and catches up then.
- * A pinned thread that waits is taken by shares, not by reservation (waiting.h).
  */
 #ifndef DROVER_RESERVE_H
 #define DROVER_RESERVE_H
@@ -155,15 +154,15 @@ static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot
  */
 CHECKED_APART int reserve_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain_index);
 
-	if (!domain)
+	if (!rq)
 		return 0;
-	ground_lock_domain(domain);
-	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&domain->by_reserve, slot) == expected)
-		tournament_set(&domain->by_reserve, d->tournament_levels, slot,
-			       books_of(domain, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
-	ground_unlock_domain(domain);
+	ground_lock_runqueue(rq);
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&rq->by_reserve, slot) == expected)
+		tournament_set(&rq->by_reserve, d->tournament_levels, slot,
+			       books_of(rq, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
+	ground_unlock_runqueue(rq);
 	return 0;
 }
 
@@ -184,21 +183,22 @@ CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 }
 
 /*
- * The key of the domain's most overdue VM, or NOBODY: none is due. As share_least_served_for, but a
- * leaf that is not due, and can only lag behind its VM, needs no correction.
+ * The key of the domain's most overdue VM that may run on that pCPU and comes after that key, or
+ * NOBODY: none is due. As share_next, but a leaf that is not due, and can only lag behind its VM,
+ * needs no correction.
  */
-CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 domain_index)
+CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 domain, u64 after)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain);
 	u64 now_ns = ground_now_ns(d);
 	/* That of the last slot of this moment. */
 	u64 last = tournament_key(now_ns, DROVER_MAX_VMS - 1);
 	u64 key;
 	u32 try;
 
-	if (!domain)
+	if (!rq)
 		return TOURNAMENT_NOBODY;
-	key = refused_best(d, pcpu, domain_index, domain, true);
+	key = next_after(d, pcpu, domain, rq, after, NEXT_BY_RESERVE);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
 		u64 fresh;
@@ -208,8 +208,8 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 domain_index)
 		fresh = reserve_key(d, vm_at(d, slot), slot, now_ns);
 		if (!tournament_before(key, fresh))
 			break;
-		reserve_settle(d, domain_index, slot, key, fresh);
-		key = refused_best(d, pcpu, domain_index, domain, true);
+		reserve_settle(d, domain, slot, key, fresh);
+		key = next_after(d, pcpu, domain, rq, after, NEXT_BY_RESERVE);
 	}
 	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
 }

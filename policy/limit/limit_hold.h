@@ -74,7 +74,7 @@ static __always_inline void limit_bound_claim(struct drover *d, struct vm *vm)
 	if (vm->capped_by)
 		claim_ns = most_of(claim_ns * vm->entitled_ucpu / ENTITLE_PCPU_UCPU,
 				   LIMIT_CLAIM_CREDITS * d->params.wake_credit_ns);
-	share_bound_claim(d, vm, claim_ns);
+	share_bound_claim(vm, *share_clock(d, vm->domain), claim_ns);
 }
 
 /* The VM may run, or may not, from now on. */
@@ -161,12 +161,13 @@ CHECKED_APART u32 limit_rouse(THE_DROVER, u32 threads)
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (!threads)
-			break;
-		if (!pcpu_at(d, i)->online || !pcpu_at(d, i)->rests)
+		bool own = pcpu_at(d, i)->nr_pinned;
+
+		/* One in its own queue may be of these. */
+		if (!pcpu_is_idle(pcpu_at(d, i)) || !(threads || own))
 			continue;
 		ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
-		threads--;
+		threads -= threads && !own;
 	}
 	return threads;
 }
@@ -202,15 +203,25 @@ CHECKED_APART int limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_n
 	return 0;
 }
 
+/* May threads of the VM that wait not run on all pCPUs? */
+CHECKED_APART bool limit_waits_confined(THE_DROVER, u32 slot)
+{
+	bool confined = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains) {
+		struct runqueue *rq = ground_runqueue(d, i);
+
+		confined |= rq && books_of(rq, slot)->nr_queued &&
+			    books_of(rq, slot)->marks & BOOKS_CONFINED;
+	}
+	return confined;
+}
+
 /* So many threads were let go, of VMs the first of which has had `vtime_ns`. */
 static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime_ns, u64 now_ns)
 {
-	/* Where some may not run everywhere, nobody knows whose pCPU that is. */
-	if (d->nr_confined_waiting)
-		threads = DROVER_MAX_PCPUS;
-	/* One on its way to rest looks once more, at these. */
-	if (*(volatile u32 *)&d->nr_resting)
-		threads = limit_rouse(d, threads);
+	threads = limit_rouse(d, threads);
 	if (threads)
 		limit_preempt(d, threads, vtime_ns, now_ns);
 }
@@ -230,7 +241,8 @@ CHECKED_APART int limit_enforce(THE_DROVER, u32 slot, u64 now_ns)
 	vtime_ns = vm->vtime_ns + share_weigh(vm, d->params.preempt_gain_ns);
 	if (!d->let_go || (s64)(vtime_ns - d->let_go_vtime_ns) < 0)
 		d->let_go_vtime_ns = vtime_ns;
-	d->let_go += vm->nr_waiting;
+	/* Nobody knows whose pCPU it is that one may run on. */
+	d->let_go += limit_waits_confined(d, slot) ? DROVER_MAX_PCPUS : vm->nr_waiting;
 	return 0;
 }
 

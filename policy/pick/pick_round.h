@@ -10,13 +10,25 @@
  * of them out in mid-round; the other runs, and the VM is at 104 ms. It counts as 104 - 2 * 8 =
  * 88 ms: one that waits at 101 ms does not put it out, one at 87 ms does.
  *
- * What it is bad at. Who wakes within that round's width behind waits for the round's end,
- * up to a slice, unless its wake-up preempts (wake.h).
+ * A VM that slept, wakes in mid-round, and is owed time is not kept waiting by the round: it runs,
+ * or goes on, before the round's VM, as if there were none.
+ *
+ * What it is bad at. A VM that wakes often takes pCPUs out of others' rounds.
  */
 #ifndef DROVER_PICK_ROUND_H
 #define DROVER_PICK_ROUND_H
 
-#include "pick/pick_confined.h"
+#include "pick/pick_vm.h"
+
+/* Did a thread of the VM wake in this round, which is not played for the VM, and is it owed more
+ * than that? */
+static __always_inline bool pick_woke(struct drover *d, u32 slot, u64 key)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	return slot < DROVER_MAX_VMS && vm->woke_round == d->round && !vm->together &&
+	       (s64)(tournament_key(vm->vtime_ns, slot) - key) < 0;
+}
 
 /* Is the VM that has run there behind that virtual time by all it gets in a round? */
 static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 running, u64 vtime_ns)
@@ -41,24 +53,22 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	bool given = pcpu_at(d, pcpu)->round == d->round;
 	u64 had_ns = given ? d->params.slice_ns : round_elapsed_ns(d, pcpu);
 	u64 round_ns = share_weigh(vm, had_ns * (share_nr_running(vm) + 1));
-	u64 vtime_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) - round_ns;
-	u64 waiting = share_least_served_for(d, pcpu, home);
+	u64 now_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
+	u64 vtime_ns = now_ns - round_ns;
+	u64 waiting = share_next(d, pcpu, home, TOURNAMENT_NOBODY, 0);
 	u64 best;
 
 	/* Its own leaf may be behind; that is not somebody else. */
-	if (tournament_slot(waiting) == stay && !wait_bound_owes_turn(d, home, stay))
+	if (tournament_slot(waiting) == stay)
 		waiting = TOURNAMENT_NOBODY;
+	/* Who slept when the round was made up is not in it: it waits for nobody's round. */
+	if ((waiting != TOURNAMENT_NOBODY &&
+	     pick_woke(d, tournament_slot(waiting), tournament_key(now_ns, stay))) ||
+	    (running != stay && pick_woke(d, running, tournament_key(now_ns, stay))))
+		return true;
 	best = pick_earliest(pick_own_key(d, pcpu), waiting);
 	return tournament_before(best, tournament_key(vtime_ns, stay)) ||
 	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
-}
-
-/* The round says that VM: a thread of it that waits here, if any. */
-CHECKED_APART bool pick_stay(THE_DROVER, u32 pcpu, u32 home, u32 slot)
-{
-	struct domain *domain = ground_domain(d, home);
-
-	return domain && books_of(domain, slot)->nr_queued && pick_from_vm(d, pcpu, home, slot);
 }
 
 /* The round's VM, if the round has given the pCPU to one. */
@@ -70,10 +80,10 @@ CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 	if (stay >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, stay, slot))
 		return PICKED_NONE;
-	if (stay == slot && ((goes_on && !rotate_is_due(d, vm_at(d, slot))) ||
-			     !pick_sibling_is_behind(d, home, slot, vruntime_ns)))
+	if (stay == slot && ((goes_on && !rotate_is_due(d, slot)) ||
+			     !pick_sibling_is_behind(d, pcpu, slot, vruntime_ns)))
 		return pick_go_on(d, pcpu, slot, vruntime_ns);
-	if (pick_stay(d, pcpu, home, stay))
+	if (pick_waits_in(d, pcpu, home, stay) && pick_from_vm(d, pcpu, home, stay))
 		return PICKED_WAITING;
 	/* One that is wider than a domain may stand elsewhere with more than fit there. */
 	if (stay != slot && round_spans(d, vm_at(d, stay)) && vm_at(d, stay)->nr_waiting &&

@@ -18,15 +18,17 @@
 #ifndef DROVER_PICK_VM_H
 #define DROVER_PICK_VM_H
 
+#include "cosched/cosched.h"
 #include "cosched/rotate.h"
 #include "guarantee/wait_bound.h"
 
-/* So many VMs are asked, one after the other: some may be held, or their threads in flight. */
-#define PICK_TRIES 6
+/* So many VMs are asked, one after the other: the threads of some may be in flight. */
+#define PICK_TRIES 24
+/* After so many that may be held for their siblings those that are held are not asked any more. */
+#define PICK_ASKS_HELD 6
 
 enum picked {
 	PICKED_NONE,
-	PICKED_NONE_BUT_HELD, /* of those who wait some are held */
 	PICKED_RUNNING, /* who runs goes on */
 	PICKED_WAITING, /* somebody was taken */
 };
@@ -46,67 +48,66 @@ static __always_inline u32 pick_glanced(struct drover *d, u32 pcpu)
 	return (pcpu_at(d, pcpu)->domain + step) % d->params.nr_domains;
 }
 
-/* The VM's queue in that domain, or in the glanced one if a sibling there has run less. */
-CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain_index, u32 slot)
+/* May a thread of the VM that waits in that domain run on that pCPU? */
+static __always_inline bool pick_waits_in(struct drover *d, u32 pcpu, u32 domain, u32 slot)
 {
-	u64 here = ground_vm_queue(d, slot, domain_index);
-	u64 there;
-	u64 here_order = 0;
-	u64 there_order = 0;
-	u32 other;
-	struct domain *domain;
+	struct runqueue *rq = ground_runqueue(d, domain);
 
-	other = pick_glanced(d, pcpu);
-	domain = ground_domain(d, other);
-	if (other == domain_index || !domain || !books_of(domain, slot)->nr_queued)
-		return here;
-	there = ground_vm_queue(d, slot, other);
-	if (!ground_first_order(d, there, &there_order) ||
-	    !ground_first_order(d, here, &here_order))
-		return here;
-	return (s64)(here_order - there_order) > (s64)d->params.slice_ns ? there : here;
+	return rq && books_of(rq, slot)->nr_queued &&
+	       affinity_fits(d, books_of(rq, slot), domain, pcpu);
 }
 
-static __always_inline void pick_note_served(struct drover *d, u32 pcpu, u32 domain_index, u32 slot)
+/* Does a thread of the VM wait in that domain that may run on that pCPU and has run less than that?
+ */
+CHECKED_APART bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot, u64 vruntime_ns)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	u64 order = 0;
 
-	round_note(d, pcpu, slot);
-	if (domain)
-		books_of(domain, slot)->taken_ns = pcpu_at(d, pcpu)->asked_ns;
+	return pick_waits_in(d, pcpu, domain, slot) &&
+	       ground_first_order(d, ground_vm_queue(d, slot, domain), &order) &&
+	       (s64)(order - vruntime_ns) < 0;
+}
+
+/* The VM's queue in that domain, or in the glanced one if a sibling there has run less. */
+CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
+{
+	u64 here = ground_vm_queue(d, slot, domain);
+	u32 other = pick_glanced(d, pcpu);
+	u64 order = 0;
+
+	if (other == domain || !ground_first_order(d, here, &order))
+		return here;
+	return pick_is_behind_in(d, pcpu, other, slot, order - d->params.slice_ns) ?
+		       ground_vm_queue(d, slot, other) :
+		       here;
 }
 
 /* Take a thread of that VM. */
-CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain_index, u32 slot)
+CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
-	u64 here = ground_vm_queue(d, slot, domain_index);
-	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain_index, slot);
+	u64 here = ground_vm_queue(d, slot, domain);
+	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain, slot);
 
-	if (!wait_bound_serve(d, &vm_at(d, slot)->overdue_check_ns, queue,
-			      pcpu_at(d, pcpu)->asked_ns) &&
+	if (!wait_bound_serve_sibling(d, vm_at(d, slot), queue, pcpu_at(d, pcpu)->asked_ns) &&
 	    !ground_take_first(d, queue)) {
-		/* A sibling there, not confined while pCPUs were offline, may not run here. */
+		/* The sibling there may not run here. */
 		if (queue == here || !ground_take_first(d, here))
 			return false;
 	}
-	pick_note_served(d, pcpu, domain_index, slot);
+	round_note(d, pcpu, slot);
+	wait_bound_note_taken(d, domain, slot, pcpu_at(d, pcpu)->asked_ns);
 	return true;
 }
 
-/* Take a thread of the domain's least served VM, or of one that is owed a turn. */
-CHECKED_APART bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain_index, u64 key)
+/* Take a thread of the VM with that key in the domain. */
+CHECKED_APART bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
 {
 	u32 slot = tournament_slot(key);
 
-	if (!d->nr_choosy || cosched_admits(d, pcpu, domain_index, slot, 0)) {
-		if (wait_bound_owes_turn(d, domain_index, slot))
-			return wait_bound_serve_turn(d, pcpu, domain_index, slot);
-		share_clock_follow(d, vm_at(d, slot)->vtime_ns);
-		if (pick_from_vm(d, pcpu, domain_index, slot))
-			return true;
-	}
-	refused_add(d, pcpu, domain_index, slot);
-	return false;
+	if (d->nr_choosy && !cosched_admits(d, pcpu, domain, slot, 0))
+		return false;
+	share_clock_follow(d, domain, vm_at(d, slot)->vtime_ns);
+	return pick_from_vm(d, pcpu, domain, slot);
 }
 
 /* A vCPU of that VM, wherever one waits, this domain first. */
@@ -119,10 +120,8 @@ CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 
 	for_each_index(step, 0, nr_domains) {
 		u32 other = (home + step) % nr_domains;
-		struct domain *domain = ground_domain(d, other);
 
-		found = domain && books_of(domain, slot)->nr_queued &&
-			pick_from_vm(d, pcpu, other, slot);
+		found = pick_waits_in(d, pcpu, other, slot) && pick_from_vm(d, pcpu, other, slot);
 		if (found)
 			break;
 	}
@@ -133,26 +132,16 @@ CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 other = pick_glanced(d, pcpu);
-	struct domain *domain = ground_domain(d, other);
-	u64 order = 0;
 
-	if (!domain || !books_of(domain, slot)->nr_queued ||
-	    !ground_first_order(d, ground_vm_queue(d, slot, other), &order))
-		return false;
-	if ((s64)(vruntime_ns - order) <= (s64)d->params.slice_ns)
-		return false;
-	return ground_take_first(d, ground_vm_queue(d, slot, other));
+	return pick_is_behind_in(d, pcpu, other, slot, vruntime_ns - d->params.slice_ns) &&
+	       ground_take_first(d, ground_vm_queue(d, slot, other));
 }
 
-/* Does a sibling wait here that has run less than the running thread? */
-CHECKED_APART bool pick_sibling_is_behind(THE_DROVER, u32 home, u32 slot, u64 vruntime_ns)
+/* Does a sibling wait here that may run here and has run less than the running thread? */
+static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u32 slot,
+						   u64 vruntime_ns)
 {
-	struct domain *domain = ground_domain(d, home);
-	u64 order = 0;
-
-	return domain && books_of(domain, slot)->nr_queued &&
-	       ground_first_order(d, ground_vm_queue(d, slot, home), &order) &&
-	       (s64)(order - vruntime_ns) < 0;
+	return pick_is_behind_in(d, pcpu, pcpu_at(d, pcpu)->domain, slot, vruntime_ns);
 }
 
 /* The running thread's VM goes on: with that thread, unless a sibling has run less. */
@@ -161,6 +150,17 @@ static __always_inline u32 pick_go_on(struct drover *d, u32 pcpu, u32 running, u
 	if (d->params.nr_domains < 2 || !pick_sibling(d, pcpu, running, vruntime_ns))
 		return PICKED_RUNNING;
 	return PICKED_WAITING;
+}
+
+/* The key of the first thread in the pCPU's own queue, or NOBODY. */
+CHECKED_APART u64 pick_own_key(THE_DROVER, u32 pcpu)
+{
+	u64 vtime_ns = 0;
+
+	if (!pcpu_at(d, pcpu)->nr_pinned ||
+	    !ground_first_order(d, ground_pcpu_queue(d, pcpu), &vtime_ns))
+		return TOURNAMENT_NOBODY;
+	return tournament_key(vtime_ns, 0);
 }
 
 /* The earliest of what the pCPU could run; NOBODY if there is nothing. */

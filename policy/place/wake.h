@@ -82,21 +82,16 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 				       u32 near, bool woken, bool due)
 {
 	u32 home = pcpu_at(d, near)->domain;
+	u32 looks = (u32)least_of(t->single ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
 	s64 best_gain_ns = 0;
 	s32 best = WAKE_NOWHERE;
 	u32 look;
 
-	for_each_index(look, 0, WAKE_MAX_LOOKS) {
-		u32 at = near + look;
+	for_each_index(look, 0, looks) {
+		u32 at = bounded(topology_pcpu(d, home, pcpu_at(d, near)->place + look),
+				 DROVER_MAX_PCPUS);
 		s64 gain_ns;
 
-		if (look >= d->params.nr_pcpus)
-			break;
-		if (at >= d->params.nr_pcpus)
-			at -= d->params.nr_pcpus;
-		at = bounded(at, DROVER_MAX_PCPUS);
-		if (pcpu_at(d, at)->domain != home)
-			continue;
 		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
 			continue;
 		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at, due);
@@ -109,15 +104,16 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 }
 
 /* Nobody comes back from sleep with a claim from before. */
-static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t)
+static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t, u32 near)
 {
 	struct vm *vm = vm_at(d, t->slot);
+	u64 clock_ns = share_clock_near(d, t, near);
 
 	reserve_wake(d, vm, !share_nr_awake(vm));
 	if (share_nr_awake(vm))
-		share_bound_claim(d, vm, share_claim_max_ns(d, vm));
+		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 	else
-		share_bound_claim(d, vm, d->params.wake_credit_ns);
+		share_bound_claim(vm, clock_ns, d->params.wake_credit_ns);
 	if ((s64)(t->vruntime_ns - vm->vruntime_floor_ns) < 0)
 		t->vruntime_ns = vm->vruntime_floor_ns;
 }

@@ -114,15 +114,15 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
  */
 CHECKED_APART int tournament_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain_index);
 
-	if (!domain)
+	if (!rq)
 		return 0;
-	ground_lock_domain(domain);
-	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&domain->by_share, slot) == expected)
-		tournament_set(&domain->by_share, d->tournament_levels, slot,
-			       books_of(domain, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
-	ground_unlock_domain(domain);
+	ground_lock_runqueue(rq);
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&rq->by_share, slot) == expected)
+		tournament_set(&rq->by_share, d->tournament_levels, slot,
+			       books_of(rq, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
+	ground_unlock_runqueue(rq);
 	return 0;
 }
 
@@ -133,14 +133,14 @@ CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_domains) {
-		struct domain *domain = ground_domain(d, i);
+		struct runqueue *rq = ground_runqueue(d, i);
 
-		if (!domain)
+		if (!rq)
 			continue;
-		ground_lock_domain(domain);
-		tournament_replay(&domain->by_share, root);
-		tournament_replay(&domain->by_reserve, root);
-		ground_unlock_domain(domain);
+		ground_lock_runqueue(rq);
+		tournament_replay(&rq->by_share, root);
+		tournament_replay(&rq->by_reserve, root);
+		ground_unlock_runqueue(rq);
 	}
 	return 0;
 }

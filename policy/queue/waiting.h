@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Waiting: which queue a ready thread stands in, and the books kept of it.
+ * Waiting: which queue a ready thread stands in, and the accounting of it.
  *
- * Idea. Every VM has a queue in every domain, ordered by the CPU time of its own
- * threads, so that siblings get equal time; the tournament of the domain says
- * whose queue is next. A thread that may not run on every pCPU (a pinned vCPU,
- * a per-CPU kthread, a VM confined to a node) stands in the queue of one pCPU
- * instead, ordered by its VM's virtual time: then whatever is first in a VM's
- * queue may run on whoever asks, and asking never has to search. Idle pCPUs
- * take from the queues of busy ones (pick_confined.h), so confinement costs order, not
- * pCPUs.
+ * Idea. Every VM has a queue in every domain, ordered by the CPU time of its own threads, so that
+ * siblings get equal time; the tournament of the domain says whose queue is next. A thread that may
+ * run on one pCPU only (a pinned vCPU, a kernel thread of that pCPU) stands in that pCPU's own
+ * queue instead, ordered by its VM's virtual time. All others, confined or not, stand in the queue
+ * of a domain where they may run (affinity.h).
  *
  * Why a domain is an LLC. A queue per pCPU has no contention but divides time
  * well only after balancing; one queue for the host divides exactly, and its
- * lock is what ESX's scheduler domains and, later, their removal were about (seed
+ * lock is what ESX's scheduler cells and, later, their removal were about (seed
  * 000, 2.3, 3.2). An LLC has 4 to 16 cores, a switch every few milliseconds
  * each, and a lock held for some 100 ns: it is never contended, and moving
  * inside it costs no cache. docs/performance.md has the measurement.
@@ -25,37 +22,35 @@
  *
  * What it is bad at. The count is raised before the thread is in the queue and
  * lowered when it runs, so for a microsecond a VM may look as if it had a
- * waiting thread that cannot be taken; pick.h asks somebody else then.
+ * waiting thread that cannot be taken; who asks tries the next VM then (next.h).
  */
 #ifndef DROVER_WAITING_H
 #define DROVER_WAITING_H
 
 #include "cosched/cosched.h"
 #include "guarantee/reserve.h"
+#include "guarantee/wait_bound.h"
 
 /* Its places in the tournaments of that domain are what they should be now. */
-static __always_inline void waiting_settle_once(struct drover *d, u32 domain_index, u32 slot)
+static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u32 slot)
 {
-	struct domain *domain = ground_domain(d, domain_index);
 	struct vm *vm = vm_at(d, slot);
 
-	if (!domain)
-		return;
-	tournament_settle(d, domain_index, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
+	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, slot));
 	if (vm->reserve_inverse)
-		reserve_settle(d, domain_index, slot, TOURNAMENT_NOBODY,
+		reserve_settle(d, domain, slot, TOURNAMENT_NOBODY,
 			       reserve_key(d, vm, slot, ground_now_ns(d)));
 }
 
 /* The count of the VM's waiting threads in the domain has changed, or whether they may run. */
-static __always_inline void waiting_settle(struct drover *d, u32 domain_index, u32 slot)
+static __always_inline void waiting_settle(struct drover *d, u32 domain, u32 slot)
 {
 	u32 at_limit = vm_at(d, slot)->at_limit;
 
-	waiting_settle_once(d, domain_index, slot);
+	waiting_settle_once(d, domain, slot);
 	/* Held or let go meanwhile: who did that may have been overtaken. */
 	if (*(volatile u32 *)&vm_at(d, slot)->at_limit != at_limit)
-		waiting_settle_once(d, domain_index, slot);
+		waiting_settle_once(d, domain, slot);
 }
 
 /* The same wherever threads of it wait. */
@@ -64,9 +59,9 @@ CHECKED_APART int waiting_settle_domains(THE_DROVER, u32 slot)
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_domains) {
-		struct domain *domain = ground_domain(d, i);
+		struct runqueue *rq = ground_runqueue(d, i);
 
-		if (domain && books_of(domain, slot)->nr_queued)
+		if (rq && books_of(rq, slot)->nr_queued)
 			waiting_settle(d, i, slot);
 	}
 	return 0;
@@ -76,51 +71,69 @@ CHECKED_APART int waiting_settle_domains(THE_DROVER, u32 slot)
 static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 {
 	if (t->pinned_on) {
-		struct pcpu *pcpu = pcpu_at(d, t->pinned_on - 1);
-
+		__sync_fetch_and_sub(&pcpu_at(d, t->pinned_on - 1)->nr_pinned, 1);
 		t->pinned_on = 0;
-		__sync_fetch_and_sub(&pcpu->nr_pinned, 1);
-		__sync_fetch_and_sub(&d->nr_confined_waiting, 1);
 	}
 	if (t->queued_in) {
-		u32 home = t->queued_in - 1;
-		struct domain *domain = ground_domain(d, home);
+		u32 domain = t->queued_in - 1;
+		struct runqueue *rq = ground_runqueue(d, domain);
 		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
 
 		t->queued_in = 0;
-		if (domain && __sync_fetch_and_sub(&books_of(domain, slot)->nr_queued, 1) == 1)
-			waiting_settle(d, home, slot);
+		if (rq && __sync_fetch_and_sub(&books_of(rq, slot)->nr_queued, 1) == 1) {
+			affinity_forget(books_of(rq, slot));
+			waiting_settle(d, domain, slot);
+		}
 	}
+}
+
+/* Put the thread into the queue of its only pCPU. */
+static __always_inline void waiting_enter_own(struct drover *d, struct task_struct *task,
+					      struct thread *t, u32 at)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	u32 nr_pinned = __sync_fetch_and_add(&pcpu->nr_pinned, 1) + 1;
+
+	t->pinned_on = at + 1;
+	wait_bound_enter_own(d, t, pcpu, nr_pinned);
+	ground_enqueue(d, task, ground_pcpu_queue(d, at), d->params.slice_ns,
+		       vm_at(d, t->slot)->vtime_ns);
+}
+
+/* Put the thread into its VM's queue in the domain of that pCPU. */
+static __always_inline void waiting_enter_domain(struct drover *d, struct task_struct *task,
+						 struct thread *t, u32 near)
+{
+	u32 slot = bounded(t->slot, DROVER_MAX_VMS);
+	u32 domain = pcpu_at(d, near)->domain;
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 may = affinity_mask(d, task, t, domain);
+	bool first;
+
+	if (!rq)
+		return;
+	t->queued_in = domain + 1;
+	if (t->record)
+		vcpu_at(d, t->record)->pcpu = near;
+	share_bound_lead(d, vm_at(d, slot), t);
+	first = __sync_fetch_and_add(&books_of(rq, slot)->nr_queued, 1) == 0;
+	affinity_add(books_of(rq, slot), t, may);
+	wait_bound_enter(d, t, domain, books_of(rq, slot), first);
+	if (first)
+		waiting_settle(d, domain, slot);
+	ground_enqueue(d, task, ground_vm_queue(d, slot, domain), d->params.slice_ns,
+		       t->vruntime_ns);
 }
 
 /* Put the thread into the queue it belongs in, near that pCPU. */
 static __always_inline void waiting_enter(struct drover *d, struct task_struct *task,
 					  struct thread *t, u32 near)
 {
-	struct vm *vm = vm_at(d, t->slot);
-	struct pcpu *pcpu = pcpu_at(d, near);
-	u32 slot = bounded(t->slot, DROVER_MAX_VMS);
-	u32 home = pcpu->domain;
-	struct domain *domain = ground_domain(d, home);
-
-	if (t->confined || !domain) {
-		t->pinned_on = near + 1;
-		__sync_fetch_and_add(&pcpu->nr_pinned, 1);
-		__sync_fetch_and_add(&d->nr_confined_waiting, 1);
-		ground_enqueue(d, task, ground_pcpu_queue(d, near), d->params.slice_ns,
-			       vm->vtime_ns);
-		return;
-	}
-	t->queued_in = home + 1;
-	if (t->record)
-		vcpu_at(d, t->record)->pcpu = near;
-	share_bound_lead(d, vm, t);
-	if (__sync_fetch_and_add(&books_of(domain, slot)->nr_queued, 1) == 0) {
-		books_of(domain, slot)->taken_ns = t->ready_since_ns;
-		books_of(domain, slot)->paid_ns = t->unserved_since_ns;
-		waiting_settle(d, home, slot);
-	}
-	ground_enqueue(d, task, ground_vm_queue(d, slot, home), d->params.slice_ns, t->vruntime_ns);
+	share_move_to(d, vm_at(d, t->slot), t, near);
+	if (t->single)
+		waiting_enter_own(d, task, t, near);
+	else
+		waiting_enter_domain(d, task, t, near);
 }
 
 /* For how long the VM was held at its limit altogether, up to now. */
@@ -140,7 +153,6 @@ static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 	if (!t->cut_short)
 		t->unserved_since_ns = t->ready_since_ns;
 	t->held_mark_ns = waiting_held_ns(vm_at(d, t->slot), t->ready_since_ns);
-	__sync_fetch_and_add(&d->nr_waiting, 1);
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_waiting, 1);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm_at(d, t->slot), t->ready_since_ns);
@@ -161,20 +173,38 @@ static __always_inline u64 waiting_costopped_ns(struct drover *d, struct vm *vm,
 	return v->costop_ns - v->costop_mark_ns;
 }
 
+/* The wait that ends now was so long; what of it a limit held back is counted apart. */
+static __always_inline void waiting_count(struct drover *d, struct vm *vm, struct thread *t,
+					  u64 waited_ns, u64 now_ns)
+{
+	u64 held_ns = waiting_held_ns(vm, now_ns) - t->held_mark_ns;
+	u64 settled_for_ns = now_ns - vm->settled_ns;
+
+	if (waited_ns >= d->params.slice_ns / 2)
+		vm->waited_ns = now_ns;
+	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
+	/* As esxtop has it, %RDY contains %MLMTD; but nobody else kept it from running then. */
+	if ((s64)held_ns > 0) {
+		__sync_fetch_and_add(&vm->limited_ns, held_ns);
+		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
+	}
+	/* What it waited before its settings changed, it waited under another promise. */
+	waited_ns = (s64)settled_for_ns > 0 ? least_of(waited_ns, settled_for_ns) : 0;
+	if (waited_ns > vm->longest_ready_ns)
+		vm->longest_ready_ns = waited_ns;
+}
+
 /* It runs, or has gone: its wait is over. */
 static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 settled_for_ns;
 	u64 waited_ns;
-	u64 held_ns;
 
 	waiting_leave(d, t);
 	if (!t->ready_since_ns)
 		return;
 	waited_ns = now_ns - t->ready_since_ns;
 	t->ready_since_ns = 0;
-	__sync_fetch_and_sub(&d->nr_waiting, 1);
 	__sync_fetch_and_sub(&vm->nr_waiting, 1);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
@@ -182,22 +212,8 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 		vcpu_waited(d, vm, t);
 		waited_ns -= waiting_costopped_ns(d, vm, t, now_ns);
 	}
-	if ((s64)waited_ns < 0)
-		return;
-	if (waited_ns >= d->params.slice_ns / 2)
-		vm->waited_ns = now_ns;
-	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
-	/* As esxtop has it, %RDY contains %MLMTD; but nobody else kept it from running then. */
-	held_ns = waiting_held_ns(vm, now_ns) - t->held_mark_ns;
-	if ((s64)held_ns > 0) {
-		__sync_fetch_and_add(&vm->limited_ns, held_ns);
-		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
-	}
-	/* What it waited before its settings changed, it waited under another promise. */
-	settled_for_ns = now_ns - vm->settled_ns;
-	waited_ns = (s64)settled_for_ns > 0 ? least_of(waited_ns, settled_for_ns) : 0;
-	if (waited_ns > vm->longest_ready_ns)
-		vm->longest_ready_ns = waited_ns;
+	if ((s64)waited_ns >= 0)
+		waiting_count(d, vm, t, waited_ns, now_ns);
 }
 
 #endif

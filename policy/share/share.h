@@ -11,9 +11,10 @@
  * several servers; seed 000, 2.1, calls the same quantity "the ratio of the
  * consumed CPU resources to the entitlement".
  *
- * `vtime_now_ns` is the virtual time of the least served VM that waits; where only confined
- * threads do, of whoever waits or runs, looked at once in a slice (pick_confined.h). Two
- * rules tie VMs to it:
+ * Each domain has a clock: the virtual time of the least served VM that waits there. Domains differ
+ * where VMs are confined to them: where three VMs share a node, time passes more slowly than where
+ * one has a node for itself. Who may run on one pCPU only goes by the least served
+ * that wants that pCPU, if that is behind the clock. Rules tie VMs to the clock where they wait:
  *  - a VM that wakes from sleep as a whole may not be further behind it than its
  *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;
  *  - one that sleeps in part, or runs on although others wait, because it cannot
@@ -23,8 +24,9 @@
  *    the last eighth of the wait bound, keeps its claim, however large: it could
  *    use it. (The clock may stand far ahead of who runs: at a light, wide VM that has
  *    just had the host for a slice, and has a vCPU on the pCPU that nobody wants.)
- *  - while nobody waits anywhere, it follows the VM that is furthest ahead: time
- *    that nobody else wanted is free, and is not held against who used it.
+ *  - while nobody waits there, it follows the VM that is furthest ahead: time
+ *    that nobody else wanted is free, and is not held against who used it;
+ *  - a VM that comes from another domain may be owed no more than if it had woken in part.
  *
  * Worked example. vm0 has 1000 shares, vm1 7000, four busy vCPUs each, four
  * pCPUs, slices of 8 ms. Both start at 0. vm0 runs on all four pCPUs for 8 ms
@@ -36,15 +38,17 @@
  * wide as the host takes a whole round at a time: others wait one slice, and a
  * VM with few shares gets its time in rare, wide bursts. Time is what is
  * divided, not work: a vCPU beside a busy SMT sibling pays the full price. There
- * is one clock for the host: VMs pinned to a crowded pCPU fall behind it, and one
- * of them that sleeps loses to a rival beside it that does not.
+ * is one clock for a domain: VMs confined to a crowded part of it fall behind the others, and one
+ * of these that sleeps comes back with a claim to what those were kept from.
  */
 #ifndef DROVER_SHARE_H
 #define DROVER_SHARE_H
 
-#include "queue/refused.h"
+#include "queue/next.h"
 
 #define SHARE_INVERSE_SHIFT 20
+/* The domain of a VM of which no thread has waited or run yet. */
+#define SHARE_NOWHERE (~0U)
 
 static __always_inline struct vm *vm_at(struct drover *d, u32 slot)
 {
@@ -73,16 +77,22 @@ static __always_inline u32 share_set(struct vm *vm, u32 shares)
 }
 
 /* Virtual time moves forward only. Racing writers lose at most one step. */
-static __always_inline void share_clock_to(struct drover *d, u64 vtime_ns)
+static __always_inline void share_clock_to(u64 *clock_ns, u64 vtime_ns)
 {
-	if ((s64)(vtime_ns - d->vtime_now_ns) > 0)
-		d->vtime_now_ns = vtime_ns;
+	if ((s64)(vtime_ns - *clock_ns) > 0)
+		*clock_ns = vtime_ns;
 }
 
-/* The VM may be owed that much CPU time and no more. */
-static __always_inline void share_bound_claim(struct drover *d, struct vm *vm, u64 cpu_ns)
+/* The clock of those who wait in that domain. */
+static __always_inline u64 *share_clock(struct drover *d, u32 domain)
 {
-	u64 floor_ns = d->vtime_now_ns - share_weigh(vm, cpu_ns);
+	return &domain_at(d, domain)->clock_ns;
+}
+
+/* The VM may be owed that much CPU time by that clock, and no more. */
+static __always_inline void share_bound_claim(struct vm *vm, u64 clock_ns, u64 cpu_ns)
+{
+	u64 floor_ns = clock_ns - share_weigh(vm, cpu_ns);
 
 	if ((s64)(vm->vtime_ns - floor_ns) < 0)
 		vm->vtime_ns = floor_ns;
@@ -147,8 +157,8 @@ static __always_inline void share_end(struct vm *vm, struct thread *t)
 /* Siblings that arrive or wake from now on begin no earlier than that thread has come to. */
 static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
 {
-	/* Confined threads are not picked by vruntime: they say nothing of their siblings. */
-	if (!t->confined && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
+	/* Who waits for one pCPU is not picked by vruntime: it says nothing of its siblings. */
+	if (!t->single && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
 		vm->vruntime_floor_ns = t->vruntime_ns;
 }
 
@@ -213,9 +223,53 @@ static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
 	return apart_ns > claim_ns ? apart_ns : claim_ns;
 }
 
+static __always_inline u64 share_earlier(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0 ? a : b;
+}
+
+/*
+ * The clock that the thread goes by when it waits near that pCPU: the domain's; for one that may
+ * run there only, the least served that waits for that pCPU, or runs there, if that is behind.
+ */
+static __always_inline u64 share_clock_near(struct drover *d, struct thread *t, u32 pcpu)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+	u64 clock_ns = *share_clock(d, p->domain);
+	u64 first_ns;
+
+	if (!t->single)
+		return clock_ns;
+	if (p->running_slot < DROVER_MAX_VMS && p->running_slot != t->slot)
+		clock_ns = share_earlier(clock_ns, vm_at(d, p->running_slot)->vtime_ns);
+	if (p->nr_pinned && ground_first_order(d, ground_pcpu_queue(d, pcpu), &first_ns))
+		clock_ns = share_earlier(clock_ns, first_ns);
+	return clock_ns;
+}
+
+/*
+ * A thread of the VM waits or runs there. A VM that is new begins at the clock; one that comes
+ * from another domain brings no more of a claim than if it had woken in part.
+ */
+static __always_inline void share_move_to(struct drover *d, struct vm *vm, struct thread *t,
+					  u32 pcpu)
+{
+	u32 domain = pcpu_at(d, pcpu)->domain;
+	u32 before = vm->domain;
+	u64 clock_ns;
+
+	if (before == domain)
+		return;
+	vm->domain = domain;
+	clock_ns = share_clock_near(d, t, pcpu);
+	if (before == SHARE_NOWHERE)
+		vm->vtime_ns = clock_ns;
+	else
+		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
+}
+
 /* Charge the VM and the thread for what the thread has run since last charged: returned. */
-static __always_inline u64 share_charge(struct drover *d, struct vm *vm, struct thread *t,
-					u64 cpu_time_ns)
+static __always_inline u64 share_charge(struct vm *vm, struct thread *t, u64 cpu_time_ns)
 {
 	u64 ran_ns = cpu_time_ns - t->charged_ns;
 
@@ -224,80 +278,82 @@ static __always_inline u64 share_charge(struct drover *d, struct vm *vm, struct 
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, ran_ns));
 	__sync_fetch_and_add(t->kind == THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);
-	if (!d->nr_waiting)
-		share_clock_to(d, vm->vtime_ns);
 	return ran_ns;
 }
 
-/* Who is owed a turn stands before all who are not, however late those are. */
-#define SHARE_TURN_LEAD_NS (1ULL << 60)
-
-/* Where the VM stands in the domain's tournament now; nowhere while it may not run (limit.h). */
-static __always_inline u64 share_key(struct drover *d, struct domain *domain, u32 slot)
+/* Where the VM stands in a tournament now; nowhere while it may not run (limit.h). */
+static __always_inline u64 share_key(struct drover *d, u32 slot)
 {
 	if (vm_at(d, slot)->at_limit)
 		return TOURNAMENT_NOBODY;
-	if (books_of(domain, slot)->turns)
-		return tournament_key(d->vtime_now_ns - SHARE_TURN_LEAD_NS, slot);
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
 }
 
 /*
- * The key of the domain's least served VM, but for those that pCPU has refused, or
- * TOURNAMENT_NOBODY. Corrects leaves that lag behind their VM on the way; a few tries
+ * The key of the domain's least served VM that may run on that pCPU and comes after that key
+ * (next.h), or TOURNAMENT_NOBODY. Corrects leaves that lag behind their VM on the way; a few tries
  * suffice because only VMs that ran since they were last looked at can lag.
  */
-CHECKED_APART u64 share_least_served_for(THE_DROVER, u32 pcpu, u32 domain_index)
+CHECKED_APART u64 share_next(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain);
 	u64 now_ns = ground_now_ns(d);
 	u64 key;
 	u32 try;
 
-	if (!domain)
+	if (!rq)
 		return TOURNAMENT_NOBODY;
-	key = refused_best(d, pcpu, domain_index, domain, false);
+	key = next_after(d, pcpu, domain, rq, after, asks);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
 		u64 fresh;
 
-		if (key == TOURNAMENT_NOBODY || books_of(domain, slot)->turns)
+		if (key == TOURNAMENT_NOBODY)
 			break;
 		fresh = tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
 		if (!tournament_before(key, fresh))
 			break;
-		tournament_settle(d, domain_index, slot, key, fresh);
-		key = refused_best(d, pcpu, domain_index, domain, false);
+		tournament_settle(d, domain, slot, key, fresh);
+		key = next_after(d, pcpu, domain, rq, after, asks);
 	}
 	return key;
 }
 
-static __always_inline u64 share_least_served(struct drover *d, u32 domain_index)
+/* The first of all, whoever may run it. */
+static __always_inline u64 share_least_served(struct drover *d, u32 domain)
 {
-	return share_least_served_for(d, REFUSED_BY_NOBODY, domain_index);
+	return share_next(d, NEXT_FOR_NOBODY, domain, TOURNAMENT_NOBODY, 0);
+}
+
+/* Does nobody wait in the queues of the domain's VMs? */
+static __always_inline bool share_nobody_waits(struct drover *d, u32 domain)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	return !rq || tournament_best(d, &rq->by_share) == TOURNAMENT_NOBODY;
 }
 
 /*
- * A VM at that virtual time is served next. The least served of its domain it is; before the clock
- * leaps after it, all domains are asked for one that is served less.
+ * A VM at that virtual time is served in the domain. The clock moves there, but no further than to
+ * the least served VM that waits, which may not run on the pCPU that serves.
  */
-CHECKED_APART int share_clock_follow(THE_DROVER, u64 vtime_ns)
+static __always_inline void share_clock_follow(struct drover *d, u32 domain, u64 vtime_ns)
 {
-	u32 nr_domains = d->params.nr_domains;
-	u32 i;
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 key = rq ? tournament_best(d, &rq->by_share) : TOURNAMENT_NOBODY;
 
-	if ((s64)(vtime_ns - d->vtime_now_ns) <= 0)
-		return 0;
-	for_each_index(i, 0, nr_domains) {
-		struct domain *domain = ground_domain(d, i);
-		u64 key = domain ? tournament_best(d, &domain->by_share) : TOURNAMENT_NOBODY;
-		u64 least_ns = vm_at(d, tournament_slot(key))->vtime_ns;
+	if (key != TOURNAMENT_NOBODY)
+		vtime_ns = share_earlier(vtime_ns, vm_at(d, tournament_slot(key))->vtime_ns);
+	share_clock_to(share_clock(d, domain), vtime_ns);
+}
 
-		if (key != TOURNAMENT_NOBODY && (s64)(least_ns - vtime_ns) < 0)
-			vtime_ns = least_ns;
-	}
-	share_clock_to(d, vtime_ns);
-	return 0;
+/* A thread of the VM ran there. Where nobody waits its time was free. */
+static __always_inline void share_clock_pass(struct drover *d, struct vm *vm, u32 pcpu)
+{
+	u32 domain = pcpu_at(d, pcpu)->domain;
+
+	if (share_nobody_waits(d, domain))
+		share_clock_to(share_clock(d, domain), vm->vtime_ns);
 }
 
 #endif

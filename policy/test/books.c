@@ -7,15 +7,15 @@
 
 static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 *due)
 {
-	u64 leaf = tournament_leaf(&g->domain[domain].by_share, slot);
-	u64 due_leaf = tournament_leaf(&g->domain[domain].by_reserve, slot);
+	u64 leaf = tournament_leaf(&g->runqueue[domain].by_share, slot);
+	u64 due_leaf = tournament_leaf(&g->runqueue[domain].by_reserve, slot);
 	bool reserved = vm_at(&g->d, slot)->reserve_inverse != 0;
 	u32 nr_queued = 0;
 	bool stands;
 
 	for_each_task(g, task) nr_queued +=
 		task->thread.slot == slot && task->thread.queued_in == domain + 1;
-	CHECK_EQ(books_of(&g->domain[domain], slot)->nr_queued, nr_queued);
+	CHECK_EQ(books_of(&g->runqueue[domain], slot)->nr_queued, nr_queued);
 	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
 	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
 	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, stands && reserved);
@@ -32,9 +32,9 @@ static void check_tournaments(struct ground *g)
 
 		for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 			check_queued(g, domain, slot, &best, &due);
-		CHECK_EQ(tournament_best(&g->d, &g->domain[domain].by_reserve), due);
-		CHECK_EQ(tournament_best(&g->d, &g->domain[domain].by_share), best);
-		CHECK_EQ(g->domain[domain].lock.held, 0);
+		CHECK_EQ(tournament_best(&g->d, &g->runqueue[domain].by_reserve), due);
+		CHECK_EQ(tournament_best(&g->d, &g->runqueue[domain].by_share), best);
+		CHECK_EQ(g->runqueue[domain].lock.held, 0);
 	}
 }
 
@@ -62,24 +62,18 @@ static void check_place(struct ground *g, struct task_struct *task)
 static void check_waiting(struct ground *g)
 {
 	u32 nr_waiting[FAKE_PROCESSES] = {}, nr_pinned[FAKE_PCPUS] = {};
-	u32 sum_waiting = 0, sum_pinned = 0;
 
 	for_each_task(g, task)
 	{
 		check_place(g, task);
 		nr_waiting[task->thread.slot] += task->thread.ready_since_ns != 0;
-		sum_waiting += task->thread.ready_since_ns != 0;
-		if (task->thread.pinned_on) {
+		if (task->thread.pinned_on)
 			nr_pinned[task->thread.pinned_on - 1]++;
-			sum_pinned++;
-		}
 	}
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 		CHECK_EQ(vm_at(&g->d, slot)->nr_waiting, nr_waiting[slot]);
 	for (u32 pcpu = 0; pcpu < g->d.params.nr_pcpus; pcpu++)
 		CHECK_EQ(pcpu_at(&g->d, pcpu)->nr_pinned, nr_pinned[pcpu]);
-	CHECK_EQ(g->d.nr_waiting, sum_waiting);
-	CHECK_EQ(g->d.nr_confined_waiting, sum_pinned);
 }
 
 static void check_running(struct ground *g)
@@ -121,37 +115,30 @@ static void check_life(struct ground *g)
 
 /*
  * Time does not run backwards, but for a VM that was forgiven, or is weighed more than before
- * (entitle.h), and then not behind the clock.
+ * (entitle.h), or has just begun.
  */
 static void check_monotone(struct ground *g, struct books_before *before)
 {
-	u64 clock_ns = before->clock_ns;
+	for (u32 i = 0; i < g->d.params.nr_domains; i++) {
+		u64 clock_ns = *share_clock(&g->d, i);
 
-	CHECK((s64)(g->d.vtime_now_ns - clock_ns) >= 0);
-	before->clock_ns = g->d.vtime_now_ns;
+		CHECK((s64)(clock_ns - before->clock_ns[i]) >= 0);
+		before->clock_ns[i] = clock_ns;
+	}
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
 		struct vm *vm = vm_at(&g->d, slot);
 
 		if (vm->id == before->vm[slot].id &&
 		    vm->nr_forgiven == before->vm[slot].nr_forgiven)
 			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0 ||
-			      (vm->share_inverse < before->vm[slot].share_inverse &&
-			       (s64)(vm->vtime_ns - clock_ns) >= 0));
+			      vm->share_inverse < before->vm[slot].share_inverse ||
+			      before->vm[slot].domain == SHARE_NOWHERE);
 		before->vm[slot].id = vm->id;
+		before->vm[slot].domain = vm->domain;
 		before->vm[slot].vtime_ns = vm->vtime_ns;
 		before->vm[slot].share_inverse = vm->share_inverse;
 		before->vm[slot].nr_forgiven = vm->nr_forgiven;
 	}
-}
-
-/* Nobody looks for a pCPU that rests while the count says that there is none. */
-static void check_resting(struct ground *g)
-{
-	u32 nr_resting = 0;
-
-	for (u32 at = 0; at < g->d.params.nr_pcpus; at++)
-		nr_resting += pcpu_at(&g->d, at)->rests;
-	CHECK_EQ(g->d.nr_resting, nr_resting);
 }
 
 static void check_limits(struct ground *g)
@@ -168,7 +155,6 @@ static void check_limits(struct ground *g)
 
 void books_check(struct ground *g, struct books_before *before)
 {
-	check_resting(g);
 	check_waiting(g);
 	check_tournaments(g);
 	check_running(g);
@@ -197,7 +183,6 @@ void books_check_settled(struct ground *g)
 		if (g->pcpu[at].current || !g->pcpu[at].online)
 			continue;
 		CHECK_EQ(pcpu_at(&g->d, at)->running_slot, DROVER_MAX_VMS);
-		CHECK(pcpu_at(&g->d, at)->rests);
 		/* What is in a pCPU's local queue is the kernel's to run. */
 		for_each_task(g, task) CHECK_SAYING(
 			task->state != TASK_READY || task->queue >= fake_local_queue(0) ||

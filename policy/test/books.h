@@ -11,8 +11,9 @@
 
 /* What was so at the last check, to see that it moved the right way. */
 struct books_before {
-	u64 clock_ns;
+	u64 clock_ns[FAKE_DOMAINS];
 	struct {
+		u32 domain;
 		u64 id;
 		u64 vtime_ns;
 		u64 share_inverse;

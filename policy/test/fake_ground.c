@@ -36,6 +36,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g->next_look_ns = NEVER;
 	g->next_alarm_ns = NEVER;
 	g->next_tick_ns = SECOND + 4 * MS;
+	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){
 		.slice_ns = 8 * MS,
 		.wake_credit_ns = 5 * MS,
@@ -226,6 +227,12 @@ u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
 	return task->pcpu;
 }
 
+bool ground_is_kernel_thread(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->kernel_thread;
+}
+
 bool ground_is_leaving(struct drover *d, struct task_struct *task)
 {
 	(void)d;
@@ -237,6 +244,32 @@ bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
 	/* The kernel answers for affinity only; so does this. */
 	(void)d;
 	return task->allowed >> pcpu & 1;
+}
+
+u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
+{
+	return (u32)__builtin_popcountll(task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1));
+}
+
+s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
+{
+	return ground_nr_allowed(d, task) == 1 ? __builtin_ctzll(task->allowed) : -1;
+}
+
+bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
+{
+	for (u32 i = 0; i < d->params.nr_pcpus; i++)
+		if (of(d)->pcpu[i].online && !(task->allowed >> i & 1))
+			return false;
+	return true;
+}
+
+s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
+{
+	for (u32 i = 0; i < d->params.nr_pcpus; i++)
+		if (fake_allowed(of(d), task, i))
+			return (s32)i;
+	return -1;
 }
 
 void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
@@ -272,6 +305,66 @@ void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 sli
 	task->to_preempt = preempt;
 }
 
+u32 ground_process(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->tgid;
+}
+
+s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->in_kvm_run ? (s32)task->vcpu_id : -1;
+}
+
+u32 ground_slot_of(struct drover *d, u32 tgid)
+{
+	u32 slot = of(d)->slot_of[tgid];
+
+	/* What was read may be old by the time it is used. */
+	meanwhile(of(d));
+	return slot;
+}
+
+bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
+{
+	struct ground *g = of(d);
+
+	meanwhile(g);
+	CHECK(slot && g->slot_taken[slot]);
+	if (g->slot_of[tgid])
+		return false;
+	g->slot_of[tgid] = slot;
+	return true;
+}
+
+void ground_forget_process(struct drover *d, u32 tgid)
+{
+	CHECK(of(d)->slot_of[tgid]);
+	of(d)->slot_of[tgid] = 0;
+}
+
+u32 ground_pop_slot(struct drover *d)
+{
+	struct ground *g = of(d);
+
+	for (u32 slot = 1; slot < g->nr_slots; slot++) {
+		if (g->slot_taken[slot])
+			continue;
+		CHECK_EQ(vm_at(d, slot)->nr_threads, 0);
+		g->slot_taken[slot] = true;
+		return slot;
+	}
+	return DROVER_HOST_SLOT;
+}
+
+void ground_push_slot(struct drover *d, u32 slot)
+{
+	CHECK_SAYING(of(d)->slot_taken[slot], "a slot was freed twice");
+	CHECK_EQ(vm_at(d, slot)->nr_threads, 0);
+	of(d)->slot_taken[slot] = false;
+}
+
 u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 {
 	(void)d;
@@ -300,25 +393,23 @@ bool ground_take_first(struct drover *d, u64 queue)
 	return take(of(d), fake_first(of(d), queue, of(d)->asking));
 }
 
-bool ground_take_overdue(struct drover *d, u64 queue, u64 ready_before_ns)
+bool ground_take_due(struct drover *d, u64 queue, u64 until_ns)
 {
 	struct ground *g = of(d);
-	struct task_struct *longest = NULL;
+	struct task_struct *first = NULL;
 
 	for (u32 i = 0; i < FAKE_TASKS; i++) {
 		struct task_struct *task = &g->task[i];
-		u64 since_ns = task->thread.unserved_since_ns;
 
 		if (task->state != TASK_READY || task->queue != queue || task->locked ||
 		    is_held(g, task))
 			continue;
-		if (!since_ns || (s64)(ready_before_ns - since_ns) < 0 ||
-		    !fake_allowed(g, task, g->asking))
+		if ((s64)(until_ns - task->thread.due_ns) < 0 || !fake_allowed(g, task, g->asking))
 			continue;
-		longest = task;
-		ready_before_ns = since_ns - 1;
+		first = task;
+		until_ns = task->thread.due_ns - 1;
 	}
-	return take(g, longest);
+	return take(g, first);
 }
 
 bool ground_first_order(struct drover *d, u64 queue, u64 *order)
@@ -346,6 +437,11 @@ s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 	return -1;
 }
 
+void ground_place_anew(struct drover *d)
+{
+	of(d)->place_anew = true;
+}
+
 void ground_kick(struct drover *d, u32 pcpu)
 {
 	of(d)->kicks |= 1ULL << pcpu;
@@ -364,19 +460,19 @@ void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
 	of(d)->next_alarm_ns = at_ns > now_ns ? at_ns : now_ns;
 }
 
-struct domain *ground_domain(struct drover *d, u32 domain)
+struct runqueue *ground_runqueue(struct drover *d, u32 domain)
 {
-	return domain < d->params.nr_domains ? &of(d)->domain[domain] : NULL;
+	return domain < d->params.nr_domains ? &of(d)->runqueue[domain] : NULL;
 }
 
-void ground_lock_domain(struct domain *domain)
+void ground_lock_runqueue(struct runqueue *rq)
 {
-	CHECK_SAYING(!domain->lock.held, "a domain was locked twice");
-	domain->lock.held = 1;
+	CHECK_SAYING(!rq->lock.held, "a domain was locked twice");
+	rq->lock.held = 1;
 }
 
-void ground_unlock_domain(struct domain *domain)
+void ground_unlock_runqueue(struct runqueue *rq)
 {
-	CHECK_SAYING(domain->lock.held, "a domain was unlocked that was not locked");
-	domain->lock.held = 0;
+	CHECK_SAYING(rq->lock.held, "a domain was unlocked that was not locked");
+	rq->lock.held = 0;
 }

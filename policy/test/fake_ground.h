@@ -47,6 +47,9 @@ struct task_struct {
 	bool selected; /* waking: the policy has been asked where to */
 	bool locked; /* the kernel is handling it: nobody else may */
 	bool leaving; /* it is being killed */
+	bool kernel_thread;
+	bool in_kvm_run;
+	u32 vcpu_id;
 	u64 slice_ns;
 	u64 cpu_time_ns;
 	u64 hypervisor_ns; /* of that, spent outside the guest */
@@ -86,23 +89,25 @@ struct fake_pcpu {
 
 struct ground {
 	struct drover d;
-	struct domain domain[FAKE_DOMAINS];
+	struct runqueue runqueue[FAKE_DOMAINS];
 	struct fake_pcpu pcpu[FAKE_PCPUS];
 	struct task_struct task[FAKE_TASKS];
 	u64 now_ns;
 	u32 asking; /* the pCPU that asks for work */
+	bool place_anew; /* who was to run next on a pCPU is placed anew */
 	s64 arrivals;
 	u32 nr_kicks;
 	u64 kicks; /* on their way, a bit for each pCPU */
 	u32 nr_preempts;
 	u64 preempts; /* likewise; these take the slice away, too */
 	u64 kicks_late_ns; /* at most; each by a random part of that */
-	u64 next_bound_check_ns;
+	u64 next_rouse_ns;
 	u64 next_look_ns;
 	u64 next_alarm_ns;
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	bool slot_taken[FAKE_PROCESSES];
+	u32 nr_slots; /* slots beyond are none; slot 0 counts */
 	/* Called where another pCPU may act meanwhile; NULL: none does. */
 	void (*meanwhile)(struct ground *g);
 };

@@ -5,7 +5,7 @@
 #define TICK_NS (4 * MS)
 #define DEFAULT_SLICE_NS (20 * MS)
 
-/* --- threads and VMs, as in bpf/find_vm.bpf.h --- */
+/* --- threads and VMs --- */
 
 static u64 online_pcpus(struct ground *g)
 {
@@ -16,42 +16,25 @@ static u64 online_pcpus(struct ground *g)
 	return online;
 }
 
-static void note_confinement(struct ground *g, struct task_struct *task)
-{
-	task->thread.confined = (online_pcpus(g) & ~task->allowed) != 0;
-	task->thread.judged = g->d.pcpu_changes;
-}
-
-static u32 make_vm(struct ground *g, u32 tgid)
-{
-	u32 slot = 1;
-
-	while (g->slot_taken[slot])
-		slot++;
-	CHECK(slot < FAKE_PROCESSES);
-	CHECK_EQ(vm_at(&g->d, slot)->nr_threads, 0);
-	g->slot_taken[slot] = true;
-	g->slot_of[tgid] = slot;
-	vm_begin(&g->d, slot, tgid);
-	vm_at(&g->d, slot)->nr_threads++;
-	vm_tell_found(&g->d);
-	return slot;
-}
-
+/* Nobody else acts in the middle of this: the test says what exists. */
 struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 {
 	struct task_struct *task = fake_task(g);
-	u32 slot = g->slot_of[tgid];
+	void (*meanwhile)(struct ground *) = g->meanwhile;
 
+	g->meanwhile = NULL;
 	task->tgid = tgid;
+	task->in_kvm_run = kind == THREAD_VCPU;
 	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
-	if (kind == THREAD_HOST)
-		return task;
-	if (slot)
-		CHECK(vm_hold(vm_at(&g->d, slot)));
-	else
-		slot = make_vm(g, tgid);
-	vm_attach(&g->d, &task->thread, slot, kind);
+	drover_affinity(&g->d, task, &task->thread);
+	if (kind == THREAD_HELPER)
+		find_helper(&g->d, task, &task->thread);
+	find_vcpu(&g->d, task, &task->thread);
+	CHECK_EQ(task->thread.kind, kind);
+	/* Tests set its VM's virtual time before any thread of it runs. */
+	if (kind != THREAD_HOST)
+		kernel_vm(g, tgid)->domain = 0;
+	g->meanwhile = meanwhile;
 	return task;
 }
 
@@ -127,8 +110,6 @@ static void place(struct ground *g, struct task_struct *task, bool woken)
 	pcpu->locked = true;
 	task->state = TASK_READY;
 	task->locked = true;
-	if (task->thread.judged != g->d.pcpu_changes)
-		note_confinement(g, task);
 	drover_place(&g->d, task, &task->thread, woken);
 	fake_put(g, task);
 	task->locked = false;
@@ -151,7 +132,7 @@ void kernel_select(struct ground *g, struct task_struct *task)
 	task->selected = possible & (possible - 1);
 	if (task->selected) {
 		idle = ground_claim_idle(&g->d, task, task->pcpu);
-		drover_woken(&g->d, &task->thread);
+		drover_woken(&g->d, &task->thread, idle >= 0 ? (u32)idle : task->pcpu);
 	}
 	if (idle >= 0 && drover_may_begin(&g->d, &task->thread)) {
 		task->state = TASK_READY;
@@ -170,7 +151,7 @@ void kernel_enqueue(struct ground *g, struct task_struct *task)
 	if (!fake_allowed(g, task, task->pcpu))
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
 	if (!task->selected)
-		drover_woken(&g->d, &task->thread);
+		drover_woken(&g->d, &task->thread, task->pcpu);
 	place(g, task, true);
 	fake_deliver_kicks(g);
 }
@@ -314,20 +295,16 @@ void kernel_sleep(struct ground *g, u32 at)
 void kernel_exit(struct ground *g, u32 at)
 {
 	struct task_struct *task = stop_current(g, at, false);
-	u32 slot = task->thread.slot;
 
 	task->state = TASK_NONE;
 	kernel_pick(g, at);
-	if (vm_detach(&g->d, &task->thread)) {
-		g->slot_of[task->tgid] = 0;
-		g->slot_taken[slot] = false;
-	}
+	find_forget(&g->d, &task->thread);
 }
 
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)
 {
 	task->allowed = allowed;
-	note_confinement(g, task);
+	drover_affinity(&g->d, task, &task->thread);
 	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu)) {
 		u32 at = task->pcpu;
 
@@ -404,7 +381,7 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 		end_ns = g->next_alarm_ns;
 	if (g->next_tick_ns < end_ns)
 		end_ns = g->next_tick_ns;
-	return g->next_bound_check_ns < end_ns ? g->next_bound_check_ns : end_ns;
+	return g->next_rouse_ns < end_ns ? g->next_rouse_ns : end_ns;
 }
 
 void kernel_look(struct ground *g)
@@ -439,13 +416,13 @@ static void tick(struct ground *g)
 	g->next_tick_ns = g->now_ns + TICK_NS;
 }
 
-static void check_wait_bounds(struct ground *g)
+static void rouse(struct ground *g)
 {
-	if (g->now_ns < g->next_bound_check_ns)
+	if (g->now_ns < g->next_rouse_ns)
 		return;
-	for (u32 slot = 0; slot < g->d.slots_in_use; slot++)
-		wait_bound_check(&g->d, slot, g->now_ns);
-	g->next_bound_check_ns = g->now_ns + g->d.params.wait_bound_ns / 8;
+	drover_rouse(&g->d);
+	fake_deliver_kicks(g);
+	g->next_rouse_ns = g->now_ns + g->d.params.wait_bound_ns / 8;
 }
 
 /* Its work for this period is done: is there more to do already? */
@@ -485,7 +462,7 @@ void kernel_run(struct ground *g, u64 duration_ns)
 
 		g->now_ns = next_ns > g->now_ns ? next_ns : g->now_ns;
 		fake_deliver_late_kicks(g);
-		check_wait_bounds(g);
+		rouse(g);
 		if (g->now_ns >= g->next_look_ns)
 			kernel_look(g);
 		if (g->now_ns >= g->next_alarm_ns)

@@ -17,7 +17,7 @@
 
 #include "fake_ground.h"
 
-/* A thread of that process, attached as bpf/find_vm.bpf.h does it; asleep. */
+/* A thread of that process, found as a ground finds it; asleep. */
 struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind);
 /* A VM of busy vCPUs, all woken; returns its slot. shares 0: the default. */
 u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares);

@@ -156,9 +156,9 @@ static void on_a_wide_host_pcpus_are_looked_at_in_turns(void)
 	for (u32 at = 0; at < 16; at++)
 		pcpu_at(&g->d, at)->chooses = at != 12;
 	g->preempts = 0;
-	limit_preempt(&g->d, 1, g->d.vtime_now_ns - SECOND, g->now_ns);
+	limit_preempt(&g->d, 1, g->d.domain[0].clock_ns - SECOND, g->now_ns);
 	CHECK_EQ(g->preempts, 0);
-	limit_preempt(&g->d, 1, g->d.vtime_now_ns - SECOND, g->now_ns);
+	limit_preempt(&g->d, 1, g->d.domain[0].clock_ns - SECOND, g->now_ns);
 	CHECK_EQ(g->preempts, 1 << 12);
 	CHECK_EQ(g->d.offer_from, 0);
 	g->preempts = 0;
@@ -351,9 +351,10 @@ static void who_is_let_go_in_a_pool_keeps_a_claim_by_what_it_is_owed(void)
 		vm = kernel_vm(g, 1);
 		vm->entitled_ucpu = owed_pct[i] * 10000;
 		limit_hold(&g->d, g->slot_of[1], true, g->now_ns);
-		vm->vtime_ns = g->d.vtime_now_ns - share_weigh(vm, SECOND);
+		vm->vtime_ns = g->d.domain[0].clock_ns - share_weigh(vm, SECOND);
 		limit_hold(&g->d, g->slot_of[1], false, g->now_ns);
-		CHECK_NEAR(g->d.vtime_now_ns - vm->vtime_ns, share_weigh(vm, claim_ns[i]), 10);
+		CHECK_NEAR(g->d.domain[0].clock_ns - vm->vtime_ns, share_weigh(vm, claim_ns[i]),
+			   10);
 	}
 }
 

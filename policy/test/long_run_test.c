@@ -105,14 +105,28 @@ static void no_busy_pcpu_second_is_lost(void)
 	}
 }
 
-/* The delay wait_bound.h promises a thread of n siblings, one of nr_all on p pCPUs. */
-static u64 longest_ns(struct ground *g, u32 n, u32 nr_all, u32 p)
-{
-	u32 times = g->d.params.nr_domains > 1 ? 3 : 2;
-	u32 on_each = nr_all / g->d.params.nr_pcpus;
+/* The longest that a thread runs unasked: a slice, and to the tick. */
+#define UNASKED_NS (11 * MS)
 
-	return times * wait_bound_thread_ns(&g->d, n, p, on_each) + SECOND / 4 +
-	       (p + nr_all) * g->d.params.slice_ns / p;
+/*
+ * The delay docs/specification.md promises a thread of n siblings, one of nr_all on p pCPUs of each
+ * domain, written down once more: 2 B + W / 4 + (1 + nr_all / p) U, with B = n / p * 200 ms,
+ * between W, 1 s, and 8 W; in a crowd at least 7 ms for each of all, divided among all pCPUs; and
+ * three times B where there are several domains.
+ */
+static u64 longest_ns(const struct ground *g, u32 n, u32 nr_all, u32 p)
+{
+	u64 times = g->d.params.nr_domains > 1 ? 3 : 2;
+	u64 crowd_ns = 7 * MS * nr_all / g->d.params.nr_pcpus;
+	u64 each_ns = 200 * MS * n / p;
+
+	if (each_ns < SECOND)
+		each_ns = SECOND;
+	if (each_ns > 8 * SECOND)
+		each_ns = 8 * SECOND;
+	if (each_ns < crowd_ns)
+		each_ns = crowd_ns;
+	return times * each_ns + SECOND / 4 + UNASKED_NS + UNASKED_NS * nr_all / p;
 }
 
 /* The longest wait of any thread of the VM, the one it is in now too. */

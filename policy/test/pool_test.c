@@ -267,7 +267,7 @@ static void what_is_charged_beside_a_storm_is_no_lasting_debt(void)
 	kernel_run(g, 60 * MS);
 	/* As if pCPUs had been free for it for two slices more. */
 	kernel_vm(g, node[a].tgid)->vtime_ns += share_weigh(kernel_vm(g, node[a].tgid), 16 * MS);
-	CHECK(kernel_vm(g, node[a].tgid)->vtime_ns - g->d.vtime_now_ns > SECOND);
+	CHECK(kernel_vm(g, node[a].tgid)->vtime_ns - g->d.domain[0].clock_ns > SECOND);
 	kernel_exit_threads(g, 0, 16);
 	before_ns = kernel_cpu_time_ns(g, node[a].tgid);
 	kernel_run(g, 500 * MS);
@@ -287,9 +287,9 @@ static void who_is_owed_more_stands_where_that_puts_it(void)
 	CHECK(share_uncharged_ns(vm_at(&g->d, slot), g->now_ns) > 0);
 	share_least_served(&g->d, 0);
 	CHECK(tournament_before(tournament_key(vm_at(&g->d, slot)->vtime_ns, slot),
-				tournament_leaf(&ground_domain(&g->d, 0)->by_share, slot)));
+				tournament_leaf(&ground_runqueue(&g->d, 0)->by_share, slot)));
 	entitle_reweigh(&g->d, slot, vm_at(&g->d, slot)->share_inverse / 100);
-	CHECK_EQ(tournament_leaf(&ground_domain(&g->d, 0)->by_share, slot),
+	CHECK_EQ(tournament_leaf(&ground_runqueue(&g->d, 0)->by_share, slot),
 		 tournament_key(vm_at(&g->d, slot)->vtime_ns, slot));
 }
 

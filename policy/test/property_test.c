@@ -104,8 +104,6 @@ static void time_passes(struct ground *g)
 	for (u32 i = 0; i < FAKE_TASKS; i++)
 		if (g->task[i].state == TASK_RUNNING)
 			fake_count_cpu_time(g, &g->task[i]);
-	for (u32 slot = 0; slot < g->d.slots_in_use; slot++)
-		wait_bound_check(&g->d, slot, g->now_ns);
 	if (g->d.looking && check_chance(50))
 		kernel_look(g);
 }
@@ -120,10 +118,11 @@ static void one_is_born(struct ground *g)
 		alive += g->task[i].state != TASK_NONE;
 	if (alive > 40)
 		return;
+	/* A VM begins with a vCPU. */
 	task = kernel_thread(g, tgid,
-			     !tgid            ? THREAD_HOST :
-			     check_chance(70) ? THREAD_VCPU :
-						THREAD_HELPER);
+			     !tgid                                 ? THREAD_HOST :
+			     !g->slot_of[tgid] || check_chance(70) ? THREAD_VCPU :
+								     THREAD_HELPER);
 	task->thread.weight = check_chance(80) ? 100 : check_random_in(1, 10000);
 	if (check_chance(30))
 		kernel_set_affinity(g, task, random_affinity(g));

@@ -204,9 +204,9 @@ static void the_host_puts_out_who_runs_by_its_reservation_last(void)
 		reserve(1, 1000);
 		kernel_run(g, 10 * MS);
 		host = kernel_thread(g, 0, THREAD_HOST);
-		vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = g->d.vtime_now_ns;
+		vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = g->d.domain[0].clock_ns;
 		for (u32 tgid = 1; tgid <= nr_pcpus; tgid++)
-			kernel_vm(g, tgid)->vtime_ns = g->d.vtime_now_ns + ahead_ns / tgid;
+			kernel_vm(g, tgid)->vtime_ns = g->d.domain[0].clock_ns + ahead_ns / tgid;
 		nr_dispatches = kernel_vm(g, 1)->nr_dispatches;
 		kernel_wake(g, host);
 		kernel_settle(g);
@@ -236,7 +236,7 @@ static void without_reservations_nothing_is_asked(void)
 	kernel_busy_vm(g, 2, 1, 0);
 	kernel_run(g, SECOND);
 	CHECK_EQ(g->d.nr_reserved, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->domain[0].by_reserve), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_reserve), TOURNAMENT_NOBODY);
 }
 
 static void a_vm_that_goes_takes_its_reservation_along(void)

@@ -29,7 +29,7 @@ static struct vm *a_vm_with(u32 shares)
 /* Make the thread of that kind run that long, as far as the books go. */
 static void charge(struct vm *vm, struct thread *t, u64 cpu_ns)
 {
-	share_charge(&g->d, vm, t, t->charged_ns + cpu_ns);
+	share_charge(vm, t, t->charged_ns + cpu_ns);
 }
 
 static void at_1000_shares_virtual_time_is_cpu_time(void)
@@ -108,9 +108,9 @@ static void what_was_charged_is_not_charged_again(void)
 	struct thread *vcpu = &g->task[0].thread;
 	u64 start_ns = vm->vtime_ns;
 
-	share_charge(&g->d, vm, vcpu, 5 * MS);
-	share_charge(&g->d, vm, vcpu, 5 * MS);
-	share_charge(&g->d, vm, vcpu, 6 * MS);
+	share_charge(vm, vcpu, 5 * MS);
+	share_charge(vm, vcpu, 5 * MS);
+	share_charge(vm, vcpu, 6 * MS);
 	CHECK_EQ(vm->vtime_ns - start_ns, 6 * MS);
 }
 
@@ -136,13 +136,13 @@ static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(v
 static void the_clock_moves_forward_only(void)
 {
 	g = fake_ground(1, 1);
-	g->d.vtime_now_ns = 0 - 5 * MS;
-	share_clock_to(&g->d, 10 * MS);
-	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
-	share_clock_to(&g->d, 4 * MS);
-	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
-	share_clock_to(&g->d, 0 - 5 * MS);
-	CHECK_EQ(g->d.vtime_now_ns, 10 * MS);
+	g->d.domain[0].clock_ns = 0 - 5 * MS;
+	share_clock_to(&g->d.domain[0].clock_ns, 10 * MS);
+	CHECK_EQ(g->d.domain[0].clock_ns, 10 * MS);
+	share_clock_to(&g->d.domain[0].clock_ns, 4 * MS);
+	CHECK_EQ(g->d.domain[0].clock_ns, 10 * MS);
+	share_clock_to(&g->d.domain[0].clock_ns, 0 - 5 * MS);
+	CHECK_EQ(g->d.domain[0].clock_ns, 10 * MS);
 }
 
 static void while_nobody_waits_the_clock_follows_who_is_furthest_ahead(void)
@@ -151,7 +151,7 @@ static void while_nobody_waits_the_clock_follows_who_is_furthest_ahead(void)
 	kernel_busy_vm(g, 1, 1, 1000);
 	kernel_busy_vm(g, 2, 1, 4000);
 	kernel_run(g, SECOND);
-	CHECK_NEAR(g->d.vtime_now_ns, kernel_vm(g, 1)->vtime_ns, 8 * MS);
+	CHECK_NEAR(g->d.domain[0].clock_ns, kernel_vm(g, 1)->vtime_ns, 8 * MS);
 }
 
 static void while_somebody_waits_the_clock_follows_the_least_served(void)
@@ -160,9 +160,9 @@ static void while_somebody_waits_the_clock_follows_the_least_served(void)
 	kernel_busy_vm(g, 1, 1, 1000);
 	kernel_busy_vm(g, 2, 1, 1000);
 	kernel_run(g, SECOND);
-	CHECK_NEAR(g->d.vtime_now_ns, SECOND / 2, 8 * MS);
-	CHECK((s64)(kernel_vm(g, 1)->vtime_ns - g->d.vtime_now_ns) >= 0);
-	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.vtime_now_ns) >= 0);
+	CHECK_NEAR(g->d.domain[0].clock_ns, SECOND / 2, 8 * MS);
+	CHECK((s64)(kernel_vm(g, 1)->vtime_ns - g->d.domain[0].clock_ns) >= 0);
+	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.domain[0].clock_ns) >= 0);
 }
 
 /* Time that nobody else wanted is not held against who used it. */
@@ -184,8 +184,8 @@ static void who_slept_has_no_claim_beyond_its_credit(void)
 	sleeper = kernel_thread(g, 1, THREAD_VCPU);
 	kernel_busy_vm(g, 2, 1, 1000);
 	kernel_run(g, 10 * SECOND);
-	drover_woken(&g->d, &sleeper->thread);
-	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 5 * MS);
+	drover_woken(&g->d, &sleeper->thread, 0);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.domain[0].clock_ns - 5 * MS);
 }
 
 static void who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most(void)
@@ -195,7 +195,7 @@ static void who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most(void)
 	kernel_busy_vm(g, 2, 8, 8000);
 	kernel_run(g, 10 * SECOND);
 	CHECK_NEAR(percent_of(1), 25.0, 0.1);
-	CHECK_NEAR(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 32 * MS, 3 * MS);
+	CHECK_NEAR(kernel_vm(g, 1)->vtime_ns, g->d.domain[0].clock_ns - 32 * MS, 3 * MS);
 }
 
 /*
@@ -373,7 +373,7 @@ static void who_comes_late_among_confined_vms_has_no_more_than_its_part(void)
 	kernel_run(g, 3 * SECOND);
 	CHECK_NEAR((double)(kernel_cpu_time_ns(g, 3) - before_ns) / (double)SECOND, 2.0, 0.2);
 	/* Nor would the host's own tasks, which are as old as the clock. */
-	CHECK(kernel_vm(g, 1)->vtime_ns - g->d.vtime_now_ns < 100 * MS);
+	CHECK(kernel_vm(g, 1)->vtime_ns - g->d.domain[0].clock_ns < 100 * MS);
 }
 
 /* What no look has found yet is no virtual time that anybody has reached. */
@@ -382,7 +382,7 @@ static void the_clock_does_not_leap_where_it_begins_far_from_zero(void)
 	u64 begins_ns = (1ULL << 63) + MS;
 
 	g = fake_ground(2, 1);
-	g->d.vtime_now_ns = begins_ns;
+	g->d.domain[0].clock_ns = begins_ns;
 	for (u32 tgid = 1; tgid <= 4; tgid++) {
 		struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
 
@@ -393,7 +393,7 @@ static void the_clock_does_not_leap_where_it_begins_far_from_zero(void)
 	}
 	for (u32 ms = 0; ms < 100; ms++) {
 		kernel_run(g, MS);
-		CHECK(g->d.vtime_now_ns - begins_ns <= 100 * MS);
+		CHECK(g->d.domain[0].clock_ns - begins_ns <= 100 * MS);
 	}
 }
 

@@ -7,12 +7,12 @@ static struct ground *g;
 
 static void set(u32 slot, u64 key)
 {
-	tournament_set(&g->domain[0].by_share, g->d.tournament_levels, slot, key);
+	tournament_set(&g->runqueue[0].by_share, g->d.tournament_levels, slot, key);
 }
 
 static u64 best(void)
 {
-	return tournament_best(&g->d, &g->domain[0].by_share);
+	return tournament_best(&g->d, &g->runqueue[0].by_share);
 }
 
 static void play_all_levels(void)
@@ -71,7 +71,7 @@ static void time_wraps(void)
 
 static void check_every_match(void)
 {
-	u64 *node = g->domain[0].by_share.node;
+	u64 *node = g->runqueue[0].by_share.node;
 	u64 leaf_best = TOURNAMENT_NOBODY;
 
 	for (u32 at = DROVER_MAX_VMS - 1; at > 0; at--) {
@@ -124,76 +124,74 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	tournament_grow(&g->d, 7);
 	vm_at(&g->d, 3)->vtime_ns = 5 * MS;
 	vm_at(&g->d, 7)->vtime_ns = 4 * MS;
-	books_of(&g->domain[0], 3)->nr_queued = books_of(&g->domain[0], 7)->nr_queued = 1;
+	books_of(&g->runqueue[0], 3)->nr_queued = books_of(&g->runqueue[0], 7)->nr_queued = 1;
 	set(3, tournament_key(5 * MS, 3));
 	set(7, tournament_key(4 * MS, 7));
-	CHECK_EQ(tournament_leaf(&g->domain[0].by_share, 3), 4882 << 11 | 3);
-	CHECK_EQ(tournament_leaf(&g->domain[0].by_share, 7), 3906 << 11 | 7);
+	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 3), 4882 << 11 | 3);
+	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 7), 3906 << 11 | 7);
 	CHECK_EQ(tournament_slot(best()), 7);
 
 	vm_at(&g->d, 7)->vtime_ns = 12 * MS;
 	CHECK_EQ(tournament_slot(best()), 7);
 	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 3);
-	CHECK_EQ(tournament_leaf(&g->domain[0].by_share, 7), 11718 << 11 | 7);
+	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 7), 11718 << 11 | 7);
 }
 
 /* The first cannot be taken; of the others one has run since it was last looked at. */
-static void a_leaf_that_lags_beside_one_that_is_refused_is_corrected(void)
+static void a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected(void)
 {
+	u64 first;
+
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
+	g->d.slots_in_use = 4;
 	for (u32 slot = 1; slot <= 3; slot++) {
-		books_of(&g->domain[0], slot)->nr_queued = 1;
+		books_of(&g->runqueue[0], slot)->nr_queued = 1;
 		vm_at(&g->d, slot)->vtime_ns = slot * MS;
 		set(slot, tournament_key(slot * MS, slot));
 	}
-	refused_add(&g->d, 0, 0, 1);
-	CHECK_EQ(tournament_slot(share_least_served_for(&g->d, 0, 0)), 2);
+	for (u32 slot = 1; slot <= 3; slot++)
+		books_of(&g->runqueue[0], slot)->may = AFFINITY_ALL;
+	first = share_next(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
+	CHECK_EQ(tournament_slot(first), 1);
+	CHECK_EQ(tournament_slot(share_next(&g->d, 0, 0, first, 0)), 2);
 	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
-	CHECK_EQ(tournament_slot(share_least_served_for(&g->d, 0, 0)), 3);
+	CHECK_EQ(tournament_slot(share_next(&g->d, 0, 0, first, 0)), 3);
 	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
 }
 
-/* The first of those not refused is who a search finds, in either tournament and domain. */
-static void the_best_of_others_is_the_least_that_is_not_refused(void)
+/* Whoever is next for a pCPU is the first of those that may run there and come after the last. */
+static void who_is_next_may_run_there(void)
 {
 	for (u32 run = 0; run < 300; run++) {
 		u32 nr_slots = check_random_in(1, 40);
-		u64 least = TOURNAMENT_NOBODY;
+		u64 after = TOURNAMENT_NOBODY;
+		u32 seen = 0, fit = 0;
 
-		g = fake_ground(2, 2);
+		g = fake_ground(4, 2);
 		tournament_grow(&g->d, nr_slots - 1);
-		for (u32 i = check_random_in(0, DROVER_REFUSED); i; i--)
-			refused_add(&g->d, 1, check_random_in(0, 1),
-				    check_random_in(0, nr_slots - 1));
+		g->d.slots_in_use = nr_slots;
 		for (u32 slot = 0; slot < nr_slots; slot++) {
-			u64 key = tournament_key(check_random_in(1, 1000) * MS, slot);
+			struct books *books = books_of(&g->runqueue[0], slot);
 
-			books_of(&g->domain[0], slot)->nr_queued = 1;
-			if (check_chance(80))
-				set(slot, key);
-			else
-				continue;
-			if (!refused_has(&g->d, 1, 0, slot) && tournament_before(key, least))
-				least = key;
+			books->nr_queued = check_chance(80);
+			books->may = check_random_in(0, 3);
+			books->marks = check_chance(50) ? BOOKS_ABROAD : 0;
+			if (books->nr_queued)
+				set(slot, tournament_key(check_random_in(1, 1000) * MS, slot));
+			fit += books->nr_queued && (run % 2 ? books->marks : books->may & 2);
 		}
-		CHECK_EQ(refused_best(&g->d, 1, 0, &g->domain[0], false), least);
-		CHECK_EQ(refused_best(&g->d, REFUSED_BY_NOBODY, 0, &g->domain[0], false), best());
-		CHECK_EQ(refused_best(&g->d, 1, 0, &g->domain[0], true), TOURNAMENT_NOBODY);
-	}
-}
+		for (;;) {
+			u64 key = next_after(&g->d, run % 2 ? 3 : 1, 0, &g->runqueue[0], after, 0);
 
-static void a_pcpu_refuses_so_many_and_forgets_them(void)
-{
-	g = fake_ground(1, 1);
-	for (u32 slot = 0; slot < 2 * DROVER_REFUSED; slot++)
-		refused_add(&g->d, 0, 0, slot);
-	for (u32 slot = 0; slot < 2 * DROVER_REFUSED; slot++) {
-		CHECK_EQ(refused_has(&g->d, 0, 0, slot), slot < DROVER_REFUSED);
-		CHECK(!refused_has(&g->d, 0, 1, slot));
+			if (key == TOURNAMENT_NOBODY)
+				break;
+			CHECK(after == TOURNAMENT_NOBODY || tournament_before(after, key));
+			after = key;
+			seen++;
+		}
+		CHECK_EQ(seen, fit);
 	}
-	refused_forget(&g->d, 0);
-	CHECK(!refused_has(&g->d, 0, 0, 0));
 }
 
 static void settling_follows_the_count(void)
@@ -202,10 +200,10 @@ static void settling_follows_the_count(void)
 	tournament_grow(&g->d, 3);
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	books_of(&g->domain[0], 3)->nr_queued = 1;
+	books_of(&g->runqueue[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), tournament_key(MS, 3));
-	CHECK_EQ(g->domain[0].lock.held, 0);
+	CHECK_EQ(g->runqueue[0].lock.held, 0);
 }
 
 static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
@@ -214,7 +212,7 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
-	books_of(&g->domain[0], 3)->nr_queued = 1;
+	books_of(&g->runqueue[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, second);
 	tournament_settle(&g->d, 0, 3, first, tournament_key(5 * MS, 3));
 	CHECK_EQ(best(), second);
@@ -240,10 +238,10 @@ static void it_grows_with_the_slots_in_use(void)
 		tournament_grow(&g->d, slot);
 		CHECK(slot < 1U << g->d.tournament_levels);
 		CHECK_EQ(best(), was);
-		books_of(&g->domain[0], slot)->nr_queued = 1;
+		books_of(&g->runqueue[0], slot)->nr_queued = 1;
 		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
 		CHECK_EQ(best(), key);
-		CHECK_EQ(tournament_best(&g->d, &g->domain[1].by_share), TOURNAMENT_NOBODY);
+		CHECK_EQ(tournament_best(&g->d, &g->runqueue[1].by_share), TOURNAMENT_NOBODY);
 	}
 	CHECK_EQ(g->d.tournament_levels, DROVER_SLOT_BITS);
 }
@@ -259,9 +257,8 @@ int main(void)
 	RUN(the_root_is_the_least_whatever_was_set);
 	RUN(a_vm_that_leaves_hands_on_to_the_next);
 	RUN(a_leaf_that_lags_is_corrected_when_it_is_met);
-	RUN(a_leaf_that_lags_beside_one_that_is_refused_is_corrected);
-	RUN(the_best_of_others_is_the_least_that_is_not_refused);
-	RUN(a_pcpu_refuses_so_many_and_forgets_them);
+	RUN(a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected);
+	RUN(who_is_next_may_run_there);
 	RUN(settling_follows_the_count);
 	RUN(who_comes_second_to_correct_a_leaf_changes_nothing);
 	RUN(a_domain_that_does_not_exist_is_left_alone);

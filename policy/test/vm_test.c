@@ -39,7 +39,7 @@ static void born_with_its_first_vcpu_gone_with_its_last_thread(void)
 static void a_vm_begins_level_with_the_clock(void)
 {
 	g = fake_ground(1, 1);
-	g->d.vtime_now_ns = 77 * SECOND;
+	g->d.domain[0].clock_ns = 77 * SECOND;
 	kernel_thread(g, 1, THREAD_VCPU);
 	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 77 * SECOND);
 	CHECK_EQ(kernel_vm(g, 1)->born_ns, g->now_ns);
@@ -183,9 +183,9 @@ static void who_dies_waiting_leaves_nothing_behind(void)
 	kernel_wake(g, task);
 	CHECK_EQ(task->state, TASK_READY);
 	CHECK(vm_detach(&g->d, &task->thread));
-	CHECK_EQ(books_of(&g->domain[0], 1)->nr_queued, 0);
+	CHECK_EQ(books_of(&g->runqueue[0], 1)->nr_queued, 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->domain[0].by_share), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), TOURNAMENT_NOBODY);
 }
 
 /* A thread holds the VM just before, or just after, the last one has left. */

@@ -18,7 +18,7 @@ static void a_busy_ground(u32 nr_pcpus, u32 nr_domains)
 
 static void put_ahead(u32 tgid, u64 by_ns)
 {
-	kernel_vm(g, tgid)->vtime_ns = g->d.vtime_now_ns + by_ns;
+	kernel_vm(g, tgid)->vtime_ns = g->d.domain[0].clock_ns + by_ns;
 }
 
 /* A sleeper of process 20 wakes on that pCPU. */
@@ -232,8 +232,8 @@ static void after_sleep_it_is_its_credit_behind_and_runs_at_once(void)
 	struct task_struct *sleeper = the_sleeper_beside_the_busy_vm();
 
 	kernel_wake(g, sleeper);
-	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.vtime_now_ns - 2500 * US);
-	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.vtime_now_ns) >= 0);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.domain[0].clock_ns - 2500 * US);
+	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.domain[0].clock_ns) >= 0);
 	kernel_settle(g);
 	CHECK_EQ(sleeper->state, TASK_RUNNING);
 	CHECK_EQ(sleeper->longest_wait_ns, 0);
@@ -243,13 +243,13 @@ static void once_it_has_used_up_its_credit_it_waits_its_turn(void)
 {
 	struct task_struct *sleeper = the_sleeper_beside_the_busy_vm();
 	struct vm *vm = kernel_vm(g, 1);
-	u64 clock_ns = g->d.vtime_now_ns;
+	u64 clock_ns = g->d.domain[0].clock_ns;
 
 	kernel_wake(g, sleeper);
 	kernel_settle(g);
 	g->now_ns += 5 * MS;
 	fake_count_cpu_time(g, sleeper);
-	share_charge(&g->d, vm, &sleeper->thread, sleeper->cpu_time_ns);
+	share_charge(vm, &sleeper->thread, sleeper->cpu_time_ns);
 	CHECK_EQ(vm->vtime_ns, clock_ns);
 	kernel_run(g, SECOND);
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 667 * MS, 10 * MS);

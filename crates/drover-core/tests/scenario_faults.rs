@@ -236,6 +236,24 @@ fn hosts_that_cannot_be() {
             "x.toml:8: \"all\" is not a list of CPUs such as \"0-3,8\"; \
              give numbers and ranges with commas between",
         ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\npin = [\"0\", \"1\", \"2\", \"4\"]",
+            "x.toml:8: pin = \"4\" names CPU 4, the host has none; \
+             use CPUs 0 to 3 or enlarge [host]",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\npin = [\"0\", \"1-2\"]",
+            "x.toml:13: VM \"vm0\" has 4 vCPUs and pin is for 2; \
+             give a list of CPUs for each vCPU, or one text for all",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\npin = \"1-2\"\nreservation_pct = 250",
+            "x.toml:12: case \"a\", VM \"vm0\": 250% cannot be reserved: pCPUs 1-2 have 200% left of 200%; \
+             reserve less, lower another reservation there, or let it run on more pCPUs",
+        ),
     ]);
 }
 

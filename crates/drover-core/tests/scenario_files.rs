@@ -112,6 +112,48 @@ fn alone_leaves_the_busy_vm_out() {
     assert_eq!(widths("barrier-2to1.toml"), [1, 1, 2, 2, 3], "one, the busy one, both, two, three");
 }
 
+/// What each VM of a case is owed, pCPUs.
+fn owed_pcpus(scenario: &Scenario, case: &str) -> Vec<f64> {
+    let case = scenario.cases.iter().find(|it| it.name == case).unwrap();
+    let owed_s = owed_s(case, scenario.host.pcpus(), scenario.duration_s).unwrap();
+    owed_s.iter().map(|owed_s| owed_s / scenario.duration_s).collect()
+}
+
+fn assert_near(owed: &[f64], expected: &[f64]) {
+    let near = owed.iter().zip(expected).all(|(owed, expected)| (owed - expected).abs() < 1e-9);
+    assert!(near && owed.len() == expected.len(), "{owed:?}, not {expected:?}");
+}
+
+#[test]
+fn confined_vms_are_owed_parts_of_their_node() {
+    let shares = read("confined-shares.toml");
+    assert_eq!((shares.host.pcpus(), shares.host.nodes, shares.clock), (4, 2, Clock::Exact));
+    assert_near(&owed_pcpus(&shares, "1:7"), &[0.25, 1.75, 1.0, 1.0]);
+    assert_near(&owed_pcpus(&shares, "3:1 and a sleeper"), &[1.4775, 0.4925, 0.03, 1.0, 1.0]);
+    let third = 2.0 / 3.0;
+    assert_near(&owed_pcpus(&shares, "1, 2 and 8 vCPUs"), &[third, third, third, 1.0, 1.0]);
+    assert_near(&owed_pcpus(&shares, "halved demand"), &[1.25, 0.75, 1.0, 1.0]);
+    let reserved = read("confined-reservation.toml");
+    let rival = 1.1 / 3.0;
+    let expected = [0.9, rival, rival, rival, 1.0, 1.0];
+    assert_near(&owed_pcpus(&reserved, "90% beside three"), &expected);
+    let limit = read("confined-limit.toml");
+    assert_near(&owed_pcpus(&limit, "175%"), &[1.75, 0.25, 1.0, 1.0]);
+    assert_near(&owed_pcpus(&limit, "200%"), &[1.8, 0.2, 1.0, 1.0]);
+    assert_near(&owed_pcpus(&limit, "125% alone"), &[1.25, 1.0, 1.0]);
+}
+
+#[test]
+fn vms_on_overlapping_sets_are_owed_what_shares_and_sets_say() {
+    let sets = read("overlapping-sets.toml");
+    assert_near(&owed_pcpus(&sets, "alike"), &[1.0; 4]);
+    assert_near(&owed_pcpus(&sets, "3:1:3:1"), &[1.5, 0.5, 1.5, 0.5]);
+    assert_near(&owed_pcpus(&sets, "9:1:1:1"), &[2.0, 2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0]);
+    let left = 2.5 / 3.0;
+    assert_near(&owed_pcpus(&sets, "150% reserved"), &[left, 1.5, left, left]);
+    assert_near(&owed_pcpus(&sets, "one to one"), &[0.8; 5]);
+}
+
 #[test]
 fn qemu_guests_are_owed_one_to_three() {
     let scenario = read("qemu-guests.toml");
@@ -138,7 +180,7 @@ fn host(file: &str) -> Host {
 fn every_host_reads_and_those_of_the_seeds_have_their_shape() {
     for entry in std::fs::read_dir(directory().join("hosts")).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
-        assert!(file == "lab.toml" || host(&file).cpu.is_some(), "{file} says no CPU");
+        assert!(file.starts_with("lab") || host(&file).cpu.is_some(), "{file} says no CPU");
     }
     // pCPUs, last-level caches, NUMA nodes, MiB.
     for (file, shape) in [

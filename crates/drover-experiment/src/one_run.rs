@@ -16,7 +16,7 @@ use crate::scheduler::RunningScheduler;
 use crate::vm::RunningVm;
 use anyhow::Result;
 use drover_core::results::Run;
-use drover_core::scenario::{Case, Scenario, Vm};
+use drover_core::scenario::{Case, Pin, Scenario, Vm};
 use drover_core::schedule::{Schedule, Who, window_s};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -130,7 +130,7 @@ impl OneRun<'_> {
         }
         let start = |(vm, group): (&Vm, &Group)| {
             let cgroup_procs = Some(self.kit.groups.add(group)?);
-            let place = Place { cgroup_procs, cpus: vm.pin.clone() };
+            let place = Place { cgroup_procs, cpus: vm.pin.as_ref().map(Pin::cpus) };
             RunningVm::start(&self.kit.tools, vm, &place, self.scenario.warmup_s)
         };
         self.case.vms.iter().zip(vms).map(start).collect()

@@ -121,7 +121,11 @@ impl Drop for Process {
     }
 }
 
-fn cpu_set(cpus: &CpuList) -> Result<CpuSet> {
+/// CPUs as system calls take them.
+///
+/// # Errors
+/// When there are more than these can name.
+pub(crate) fn cpu_set(cpus: &CpuList) -> Result<CpuSet> {
     let mut set = CpuSet::new();
     for &cpu in cpus.cpus() {
         set.set(cpu as usize)

@@ -4,7 +4,11 @@
 //! `/proc/PID/task/TID/schedstat` has it in ns. The kernel brings the figure of a running thread up
 //! to date at each tick, so it may be one tick old.
 
+use crate::process::cpu_set;
+use drover_core::scenario::Pin;
 use drover_core::schedule::Who;
+use nix::sched::sched_setaffinity;
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -59,6 +63,19 @@ impl Threads {
             let (Ok(schedstat), Ok(comm)) = (schedstat, comm) else { continue };
             let vcpu = vcpu_number(comm.trim_end());
             self.open.insert(place, Thread { tid, vcpu, schedstat });
+        }
+        Ok(())
+    }
+
+    /// Confines each vCPU that is known to the CPUs it is to have.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    pub fn confine(&self, pin: &Pin) -> anyhow::Result<()> {
+        for thread in &self.open {
+            let Some(vcpu) = thread.vcpu else { continue };
+            let cpus = cpu_set(pin.of_vcpu(vcpu))?;
+            sched_setaffinity(Pid::from_raw(i32::try_from(thread.tid)?), &cpus)?;
         }
         Ok(())
     }

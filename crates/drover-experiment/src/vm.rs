@@ -8,7 +8,7 @@ use crate::process::{Place, Process};
 use crate::task_clock::TaskClock;
 use crate::threads::{ThreadTime, Threads};
 use anyhow::{Context, Result};
-use drover_core::scenario::{Vm, Vmm, Workload};
+use drover_core::scenario::{Pin, Vm, Vmm, Workload};
 use drover_core::schedule::Who;
 use drover_guest::{ConsoleReader, GuestError, ProgressSource, Snapshot, StatsReader};
 use drover_lab::guest_image::{END_MARK, Guest as LinuxGuest};
@@ -37,6 +37,8 @@ pub(crate) struct RunningVm {
     /// It does not go with the others: until it does, it is stopped as a process is, for waiting costs
     /// CPU time. (A micro VM's looks at its gate took a pool of two busy vCPUs 5 % of a pCPU.)
     starts_later: bool,
+    /// Where its vCPUs are confined each to its own CPUs.
+    pin: Option<Pin>,
     /// None once it was killed.
     process: Option<Process>,
     threads: Threads,
@@ -75,6 +77,7 @@ impl RunningVm {
             vcpus,
             guest,
             starts_later: vm.start_s.is_some(),
+            pin: vm.pin.clone().filter(|pin| matches!(pin, Pin::Vcpus(_))),
             process: Some(process),
             threads,
             clocks: Vec::new(),
@@ -100,6 +103,10 @@ impl RunningVm {
             }
             Guest::Linux { reader } => reader.ready().map_err(fault_of)?,
         };
+        if let Some(pin) = self.pin.take_if(|_| ready) {
+            self.threads.look().map_err(|error| self.unreadable(&error))?;
+            self.threads.confine(&pin)?;
+        }
         if ready && self.starts_later {
             self.signal(Signal::SIGSTOP);
         }

@@ -4,6 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::kvm;
+use crate::topology::Topology;
+
 /// How one point stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -45,7 +48,8 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
         nobody_else(root),
         btf(root),
         config(root),
-        kvm(root),
+        kvm_point(root),
+        topology(root),
     ]
 }
 
@@ -118,16 +122,38 @@ fn config(root: &Path) -> Point {
     }
 }
 
-fn kvm(root: &Path) -> Point {
-    if root.join("dev/kvm").exists() {
-        return good("KVM", "/dev/kvm is there");
-    }
-    Point {
+fn kvm_point(root: &Path) -> Point {
+    let lacks = |found: &str, mend| Point {
         what: "KVM",
         state: State::Lacking,
-        found: "no /dev/kvm: no VM can run here".into(),
-        mend: "load kvm-intel or kvm-amd, or switch virtualisation on in the firmware; \
-               host tasks are scheduled all the same",
+        found: found.to_owned(),
+        mend,
+    };
+    if !root.join("dev/kvm").exists() {
+        return lacks(
+            "no /dev/kvm: no VM can run here",
+            "load kvm-intel or kvm-amd, or switch virtualisation on in the firmware; \
+             host tasks are scheduled all the same",
+        );
+    }
+    if !kvm::is_known(root) {
+        return lacks(
+            "its module is not loaded, and by its types VMs are found",
+            "`drover serve` runs `modprobe kvm`; if that fails, load kvm-intel or kvm-amd before it",
+        );
+    }
+    good("KVM", "/dev/kvm is there")
+}
+
+fn topology(root: &Path) -> Point {
+    match Topology::read_from(&root.join("sys/devices/system")) {
+        Ok(topology) => good("topology", topology.summary()),
+        Err(err) => Point {
+            what: "topology",
+            state: State::Missing,
+            found: format!("{err:#}"),
+            mend: "mount sysfs on /sys",
+        },
     }
 }
 
@@ -149,11 +175,14 @@ mod tests {
         dir
     }
 
-    const FIT: [(&str, &str); 5] = [
+    const FIT: [(&str, &str); 8] = [
         ("sys/kernel/sched_ext/state", "disabled\n"),
         ("sys/kernel/btf/vmlinux", ""),
         ("proc/sys/kernel/osrelease", "9.9\n"),
         ("boot/config-9.9", ""),
+        ("sys/module/kvm/refcnt", "0\n"),
+        ("sys/devices/system/cpu/possible", "0\n"),
+        ("sys/devices/system/cpu/online", "0\n"),
         ("dev/kvm", ""),
     ];
 
@@ -190,9 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn kvm_is_not_needed_to_start() {
-        let files: Vec<_> = FIT.iter().copied().filter(|(path, _)| *path != "dev/kvm").collect();
-        let dir = host(&files);
-        assert!(is_fit(&check_under(dir.path(), true)));
+    fn kvm_is_not_needed_to_start_and_what_is_missing_of_it_is_said() {
+        for (missing, said) in [("dev/kvm", "no /dev/kvm"), ("sys/module/kvm/refcnt", "module")] {
+            let files: Vec<_> = FIT.iter().copied().filter(|(path, _)| *path != missing).collect();
+            let dir = host(&files);
+            let points = check_under(dir.path(), true);
+            let kvm = points.iter().find(|point| point.what == "KVM").unwrap();
+            assert!(is_fit(&points) && kvm.found.contains(said), "{kvm:?}");
+        }
     }
 }

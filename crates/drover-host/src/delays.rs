@@ -5,17 +5,20 @@ use crate::plan::{Plan, PlannedVm};
 use crate::scheduler::KernelVm;
 use crate::topology::{cpus_of_thread, online_cpus};
 use anyhow::{Context, Result};
-use drover_core::delay::{self, Delay, guaranteed};
+use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::params::Params;
 use nix::time::{ClockId, clock_getres};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 /// What the scheduler runs on and with, as far as waits depend on it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Delays {
     host: delay::Host,
+    /// The domain of each pCPU.
+    domain_of: Vec<u32>,
 }
 
 /// A VM's guarantee.
@@ -28,16 +31,22 @@ pub struct Guarantee {
 }
 
 impl Delays {
-    /// Of a scheduler with these settings on so many domains.
+    /// Of a scheduler with these settings on that host.
     ///
     /// # Errors
     /// When the kernel does not say how long its tick is.
-    pub fn new(params: &Params, domains: u32) -> Result<Self> {
-        let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("no tick is known")?;
-        let tick_ns = u64::try_from(Duration::from(tick).as_nanos())?;
+    pub fn new(params: &Params, domain_of: &[u32]) -> Result<Self> {
+        let tick_ns = tick_ns()?;
         let &Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = params;
-        let host = delay::Host { pcpus: 1, domains, slice_ns, tick_ns, wait_bound_ns, hold_max_ns };
-        Ok(Self { host })
+        let host = delay::Host { pcpus: 1, slice_ns, tick_ns, wait_bound_ns, hold_max_ns };
+        Ok(Self { host, domain_of: domain_of.to_vec() })
+    }
+
+    /// From now on pCPUs are in these domains.
+    pub fn set_domains(&mut self, domain_of: &[u32]) {
+        if self.domain_of != domain_of {
+            self.domain_of = domain_of.to_vec();
+        }
     }
 
     /// What the VM is guaranteed beside all `vms`, on so many pCPUs.
@@ -53,12 +62,28 @@ impl Delays {
             threads: threads(true),
             reservation_mcpu: vm.reservation_mcpu,
             limited: vm.resolved.limit_mcpu.is_some() || pools.any(has_limit),
-            confined: is_confined(tgid),
+            reach: Reach::of(&self.domains_online(), &may_run(tgid)),
             cosched: vm.resolved.cosched,
         };
         let delay = guaranteed(&host, &terms, threads(false));
         Guarantee { delay_ms: ms(&delay), why: delay::why(&host, &terms, threads(false)) }
     }
+
+    /// The pCPUs online in each domain. One that came after the scheduler stands in the first.
+    fn domains_online(&self) -> Vec<Vec<u32>> {
+        let mut domains: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for cpu in online_cpus().unwrap_or_default() {
+            let domain = self.domain_of.get(cpu).copied().unwrap_or(0);
+            domains.entry(domain).or_default().extend(u32::try_from(cpu));
+        }
+        domains.into_values().collect()
+    }
+}
+
+/// The kernel's tick, 1 s / HZ: its coarse clock moves with it, so that is the clock's resolution.
+fn tick_ns() -> Result<u64> {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE).context("no tick is known")?;
+    Ok(u64::try_from(Duration::from(tick).as_nanos())?)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]
@@ -66,15 +91,14 @@ fn ms(delay: &Delay) -> f64 {
     delay.ready_ns() as f64 / 1e6
 }
 
-/// Is a pCPU that is online barred to a thread of that process?
-fn is_confined(tgid: u32) -> bool {
-    let Ok(online) = online_cpus() else { return false };
+/// For each thread of that process: may it run on a pCPU?
+fn may_run(tgid: u32) -> Vec<impl Fn(u32) -> bool> {
     let threads = fs::read_dir(Path::new("/proc").join(tgid.to_string()).join("task"));
-    let barred = |thread: &Path| {
-        // One that just left is not confined.
-        cpus_of_thread(thread).is_ok_and(|cpus| !online.iter().all(|cpu| cpus.contains(cpu)))
-    };
-    threads.is_ok_and(|threads| threads.flatten().any(|thread| barred(&thread.path())))
+    let threads = threads.into_iter().flatten().flatten();
+    // One that just left may run nowhere, and does not count.
+    let sets = threads.filter_map(|thread| cpus_of_thread(&thread.path()).ok());
+    let may_run = |cpus: Vec<usize>| move |cpu: u32| cpus.contains(&(cpu as usize));
+    sets.collect::<BTreeSet<_>>().into_iter().map(may_run).collect()
 }
 
 #[cfg(test)]
@@ -85,22 +109,23 @@ mod tests {
 
     #[test]
     fn the_kernels_tick_is_a_tick() {
-        let Delays { host } = Delays::new(&Params::default(), 1).unwrap();
+        let Delays { host, .. } = Delays::new(&Params::default(), &[0]).unwrap();
         assert!([1, 2, 3, 4, 10].contains(&(host.tick_ns / 1_000_000)), "{} ns", host.tick_ns);
     }
 
     #[test]
-    fn one_confined_thread_makes_a_confined_vm() {
+    fn a_vm_reaches_what_its_narrowest_thread_reaches() {
+        let domains = Delays::new(&Params::default(), &[]).unwrap().domains_online();
+        let pcpus = |tgid: u32| Reach::of(&domains, &may_run(tgid)).pcpus as usize;
         let own = std::process::id();
         let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let first = (0..CpuSet::count()).find(|&cpu| all.is_set(cpu).unwrap()).unwrap();
         let mut one = CpuSet::new();
         one.set(first).unwrap();
-        let others = online_cpus().unwrap().len() > 1;
         // This thread is the test's own.
         sched_setaffinity(Pid::from_raw(0), &one).unwrap();
-        assert_eq!(is_confined(own), others);
+        assert_eq!(pcpus(own), 1);
         sched_setaffinity(Pid::from_raw(0), &all).unwrap();
-        assert!(!is_confined(0x3fff_fff0), "nobody has that number");
+        assert_eq!(pcpus(0x3fff_fff0), online_cpus().unwrap().len(), "nobody has that number");
     }
 }

@@ -120,13 +120,52 @@ impl Force {
             self.pools.keys().filter(|id| !ids.contains(id)).copied().collect();
         // Children before their parents.
         while !gone.is_empty() {
-            let is_parent = |id: &PoolId| gone.iter().any(|other| self.pools[other].parent == *id);
-            let leaf = gone.iter().position(|id| !is_parent(id)).expect("pools are a tree");
+            let is_parent = |id: &PoolId| {
+                gone.iter().any(|other| self.pools[other].parent == *id && other != id)
+            };
+            // After orders that were not taken, what is in force may be a circle, and any will do.
+            let leaf = gone.iter().position(|id| !is_parent(id)).unwrap_or(0);
             let id = gone.swap_remove(leaf);
             kernel.set_pool(id, None)?;
             self.pools.remove(&id);
         }
         self.ids.retain(|_, id| ids.contains(id));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::{KernelVcpu, KernelVm};
+
+    struct Obedient;
+
+    impl Kernel for Obedient {
+        fn vms(&self) -> Vec<KernelVm> {
+            Vec::new()
+        }
+        fn vcpus(&self, _: &KernelVm) -> Vec<KernelVcpu> {
+            Vec::new()
+        }
+        fn set_vm(&self, _: &KernelVm, _: &VmSettings) -> Result<()> {
+            Ok(())
+        }
+        fn set_pool(&self, _: PoolId, _: Option<&PoolSettings>) -> Result<()> {
+            Ok(())
+        }
+        fn break_on_purpose(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Two pools change places, and only one of the two orders was taken.
+    #[test]
+    fn pools_in_a_circle_are_removed() {
+        let inside = |parent| PoolSettings { parent: PoolId(parent), ..PoolSettings::default() };
+        let pools = HashMap::from([(PoolId(1), inside(2)), (PoolId(2), inside(1))]);
+        let mut force = Force { pools, ..Force::default() };
+        force.remove_pools(&Obedient, &[]).unwrap();
+        assert!(force.pools.is_empty());
     }
 }

@@ -4,13 +4,19 @@
 use crate::names::vm_name;
 use crate::scheduler::KernelVm;
 use crate::sources::{cgroup, libvirt};
+use crate::topology::cpus_of_thread;
 use drover_core::resolve::Layer;
+use drover_core::scenario::CpuList;
+use drover_core::tree::Affinity;
 use std::collections::HashMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often cgroups and metadata of a VM are looked at.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(500);
+/// How often a VM's vCPU threads are asked where they may run.
+const AFFINITY_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A VM the daemon has met.
 #[derive(Debug)]
@@ -19,6 +25,8 @@ pub struct Vm {
     pub kernel: KernelVm,
     /// What it is called.
     pub name: String,
+    /// Where its vCPU threads may run.
+    affinity: Affinity,
     /// What its cgroups ask.
     cgroup: Vec<Layer>,
     /// What libvirt's metadata ask.
@@ -38,10 +46,35 @@ impl Vm {
         (&self.cgroup, self.libvirt.layer.as_ref())
     }
 
+    /// The pCPUs its vCPUs may run on, as they were told last.
+    pub fn affinity(&self) -> &Affinity {
+        &self.affinity
+    }
+
     /// A VM as a test wants it.
     #[cfg(test)]
     pub fn for_test(kernel: KernelVm, name: &str, cgroup: Vec<Layer>) -> Self {
-        Self { kernel, name: name.to_owned(), cgroup, libvirt: Metadata::default() }
+        Self { cgroup, ..Self::new(kernel, name.to_owned()) }
+    }
+
+    /// A VM where a test wants it.
+    #[cfg(test)]
+    pub fn confine(&mut self, affinity: Affinity) {
+        self.affinity = affinity;
+    }
+
+    fn new(kernel: KernelVm, name: String) -> Self {
+        let (affinity, cgroup, libvirt) = (Affinity::ANYWHERE, Vec::new(), Metadata::default());
+        Self { kernel, name, affinity, cgroup, libvirt }
+    }
+
+    /// Asks where it may run; whether that is elsewhere than before.
+    fn look_at_affinity(&mut self) -> bool {
+        // Of one that just left nothing is known any more.
+        let Some(affinity) = affinity_of(self.kernel.tgid) else { return false };
+        let changed = affinity != self.affinity;
+        self.affinity = affinity;
+        changed
     }
 
     fn look_at_sources(&mut self) -> bool {
@@ -80,23 +113,49 @@ impl Metadata {
     }
 }
 
+/// Where the vCPU threads of a process may run; none when it is gone. VMMs name these threads `CPU 0/KVM`,
+/// `vcpu0`, `fc_vcpu 0` or much like it; where none is named so, all threads count.
+fn affinity_of(tgid: u32) -> Option<Affinity> {
+    let threads = fs::read_dir(format!("/proc/{tgid}/task")).ok()?;
+    let threads: Vec<PathBuf> = threads.flatten().map(|thread| thread.path()).collect();
+    let is_vcpu = |thread: &&PathBuf| {
+        let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
+        name.to_ascii_lowercase().contains("cpu")
+    };
+    let vcpus: Vec<&PathBuf> = threads.iter().filter(is_vcpu).collect();
+    let asked = if vcpus.is_empty() { threads.iter().collect() } else { vcpus };
+    let cpus = |thread: &PathBuf| {
+        let cpus = cpus_of_thread(thread).ok()?;
+        CpuList::of(cpus.into_iter().filter_map(|cpu| u32::try_from(cpu).ok()))
+    };
+    let each: Vec<CpuList> = asked.into_iter().filter_map(cpus).collect();
+    (!each.is_empty()).then(|| Affinity::of_vcpus(each))
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Herd {
     vms: Vec<Vm>,
     looked_at_sources: Option<Instant>,
+    looked_at_affinity: Option<Instant>,
+    /// A VM was found elsewhere between two looks: an order that is refused leaves the plan as it was.
+    moved: bool,
 }
 
 impl Herd {
     /// Takes note of who is there now; whether anything changed that settings follow from.
     pub fn look(&mut self, seen: &[KernelVm], now: Instant) -> bool {
         let mut new: HashMap<u64, KernelVm> = seen.iter().map(|one| (one.id, *one)).collect();
-        let mut changed = false;
+        let mut changed = std::mem::take(&mut self.moved);
         self.vms.retain_mut(|vm| match new.remove(&vm.kernel.id) {
             Some(one) => {
                 // Shares are by size unless somebody says otherwise.
-                changed |= vm.kernel.nr_vcpus != one.nr_vcpus;
+                let grown = vm.kernel.nr_vcpus != one.nr_vcpus;
                 vm.kernel = one;
+                changed |= grown;
+                if grown {
+                    vm.look_at_affinity();
+                }
                 true
             }
             None => {
@@ -108,25 +167,43 @@ impl Herd {
         for one in seen.iter().filter(|one| new.contains_key(&one.id)) {
             let name = vm_name(one.tgid);
             tracing::info!("VM {name} found (pid {})", one.tgid);
-            let (cgroup, libvirt) = (Vec::new(), Metadata::default());
-            let mut vm = Vm { kernel: *one, name, cgroup, libvirt };
+            let mut vm = Vm::new(*one, name);
             vm.look_at_sources();
+            vm.look_at_affinity();
             self.vms.push(vm);
             changed = true;
         }
-        let due = |last: Instant| now.duration_since(last) >= SOURCE_INTERVAL;
-        if self.looked_at_sources.is_none_or(due) {
-            self.looked_at_sources = Some(now);
-            for vm in &mut self.vms {
-                changed |= vm.look_at_sources();
-            }
+        let due = |last: &mut Option<Instant>, interval: Duration| {
+            let due = last.is_none_or(|last| now.duration_since(last) >= interval);
+            *last = if due { Some(now) } else { *last };
+            due
+        };
+        if due(&mut self.looked_at_sources, SOURCE_INTERVAL) {
+            self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_sources());
+        }
+        if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) {
+            self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_affinity());
         }
         changed
+    }
+
+    /// Has a VM run where a test wants it.
+    #[cfg(test)]
+    pub fn confine(&mut self, id: u64, affinity: Affinity) {
+        let vm = self.vms.iter_mut().find(|vm| vm.kernel.id == id);
+        vm.expect("the VM is there").confine(affinity);
     }
 
     /// The VMs, in the order they were found.
     pub fn vms(&self) -> &[Vm] {
         &self.vms
+    }
+
+    /// Asks where VMs of that name may run now: what is to be promised to them hangs on it.
+    pub fn look_at_affinity_of(&mut self, name: &str) {
+        for vm in self.vms.iter_mut().filter(|vm| vm.name == name) {
+            self.moved |= vm.look_at_affinity();
+        }
     }
 
     /// The VM of that name.
@@ -148,7 +225,10 @@ impl Herd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+    use std::sync::{Arc, Barrier};
+    use std::thread;
 
     fn vm(id: u64, name: &str) -> Vm {
         Vm::for_test(KernelVm::for_test(id), name, Vec::new())
@@ -157,7 +237,7 @@ mod tests {
     #[test]
     fn an_order_meets_the_vm_that_was_meant_or_nobody() {
         let vms = vec![vm(1, "web"), vm(2, "db"), vm(3, "db")];
-        let herd = Herd { vms, looked_at_sources: None };
+        let herd = Herd { vms, ..Herd::default() };
         assert_eq!(herd.find("web").unwrap().unwrap().kernel.id, 1);
         assert!(herd.find("nobody").unwrap().is_none());
         assert!(herd.find("db").unwrap_err().contains("names of their own"));
@@ -171,6 +251,29 @@ mod tests {
         let wider = KernelVm { nr_vcpus: 9, ..KernelVm::for_test(1) };
         assert!(herd.look(&[wider], now), "its shares by size follow");
         assert!(herd.look(&[], now) && herd.vms().is_empty());
+    }
+
+    #[test]
+    fn where_vcpu_threads_may_run_is_where_the_vm_may() {
+        let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let first = (0..CpuSet::count()).find(|&cpu| all.is_set(cpu).unwrap()).unwrap();
+        let mut one = CpuSet::new();
+        one.set(first).unwrap();
+        let (ready, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (at_ready, at_go_on) = (Arc::clone(&ready), Arc::clone(&go_on));
+        let body = move || {
+            sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+            at_ready.wait();
+            at_go_on.wait();
+        };
+        let vcpu = thread::Builder::new().name("vcpu0".to_owned()).spawn(body).unwrap();
+        ready.wait();
+        let affinity = affinity_of(std::process::id());
+        go_on.wait();
+        vcpu.join().unwrap();
+        let first = CpuList::of([u32::try_from(first).unwrap()]).unwrap();
+        assert_eq!(affinity, Some(Affinity::within(first)), "other threads do not count");
+        assert_eq!(affinity_of(0x3fff_fff0), None, "nobody has that number");
     }
 
     #[test]

@@ -9,10 +9,12 @@
 pub mod check;
 pub mod control;
 pub mod delays;
+pub mod domains;
 pub mod farewell;
 pub mod force;
 pub mod herd;
 pub mod kernel;
+pub mod kvm;
 pub mod meter;
 pub mod names;
 pub mod orders;
@@ -24,6 +26,7 @@ pub mod status;
 pub mod steward;
 pub mod store;
 pub mod topology;
+pub mod watch;
 
 #[allow(
     clippy::all,

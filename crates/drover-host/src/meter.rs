@@ -3,7 +3,9 @@
 
 use crate::plan::Plan;
 use crate::scheduler::KernelVm;
-use drover_core::tree::entitlement::{Leaf, Owed, entitle};
+use drover_core::scenario::CpuList;
+use drover_core::tree::entitlement::{Leaf, Owed, entitle_within};
+use drover_core::tree::room::Room;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -46,8 +48,8 @@ impl Meter {
         self.rates.get(&id).copied()
     }
 
-    /// What all in the plan are owed for what they wanted, on that many pCPUs.
-    pub fn owed(&self, plan: &Plan, pcpus: f64) -> Owed {
+    /// What all in the plan are owed for what they wanted, on these pCPUs.
+    pub fn owed(&self, plan: &Plan, pcpus: &CpuList) -> Owed {
         let leaf = |vm: &crate::plan::PlannedVm| {
             let limit = vm.resolved.limit_mcpu.map_or(f64::INFINITY, |mcpu| f64::from(mcpu) / 1e3);
             let wanted = self.rate(vm.id).unwrap_or_default().wanted_pcpus;
@@ -59,7 +61,8 @@ impl Meter {
             }
         };
         let leaves: Vec<Leaf> = plan.vms.iter().map(leaf).collect();
-        entitle(&plan.tree, &leaves, pcpus)
+        let room = Room::new(pcpus, plan.vms.iter().map(|vm| (&vm.affinity, 1.0)));
+        entitle_within(&plan.tree, &leaves, &room)
     }
 }
 

@@ -4,23 +4,25 @@
 //! Reservations are promised in a fixed order: to pools from the host downwards, then to the VMs that had
 //! a promise what they had, then what these want more, then to newcomers. Who has a promise keeps it
 //! while pCPUs go offline, but then everyone is given the same part of it; newcomers are measured by the
-//! pCPUs that are online.
+//! pCPUs that are online. So are sets of pCPUs to which VMs are confined: who is confined to others than
+//! before has its promise there, and where that is more than fits, all in it keep the same part.
 
 use crate::herd::Vm;
 use drover_core::asked::Key;
 use drover_core::resolve::{Layer, Resolved, resolve};
-use drover_core::tree::Tree;
-use drover_core::tree::admission::{Ledger, degraded_mcpu};
+use drover_core::scenario::CpuList;
+use drover_core::tree::admission::{Ledger, Shortage, kept_mcpu, kept_of_pool};
+use drover_core::tree::{Affinity, Tree};
 use std::collections::HashMap;
 use std::fmt;
 
-/// The pCPUs promises are made on, in thousandths.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The pCPUs promises are made on.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capacity {
     /// Those online now.
-    pub online_mcpu: u64,
-    /// The most that were online since the daemon began.
-    pub most_mcpu: u64,
+    pub online: CpuList,
+    /// All that were online since the daemon began.
+    pub known: CpuList,
 }
 
 /// What a VM is to have.
@@ -32,6 +34,8 @@ pub struct PlannedVm {
     pub name: String,
     /// What was asked, and by whom.
     pub resolved: Resolved,
+    /// The pCPUs its vCPUs may run on.
+    pub affinity: Affinity,
     /// In numbers, for its size.
     pub shares: u32,
     /// What is promised to it; when what it asks was refused, what it had before.
@@ -55,6 +59,8 @@ pub struct Plan {
     pub vms: Vec<PlannedVm>,
     /// What the host has promised in all.
     pub total_mcpu: u64,
+    /// Where not all that is promised can be kept, by VM.
+    pub shortages: Vec<Shortage>,
     /// What was asked of pools and cannot be.
     troubles: Vec<Trouble>,
 }
@@ -91,10 +97,10 @@ impl Plan {
         vms: &[Vm],
         layers_of: impl Fn(&Vm) -> Vec<Layer>,
         holders: &HashMap<u64, u32>,
-        capacity: Capacity,
+        capacity: &Capacity,
     ) -> Self {
         let mut troubles = Vec::new();
-        let mut ledger = Ledger::new(&tree, capacity.most_mcpu);
+        let mut ledger = Ledger::new(&tree, capacity.known.clone());
         let promise = |pool: usize| match ledger.promise_pool(pool) {
             Ok(()) => tree.pools()[pool].spec.reservation_mcpu,
             Err(refusal) => {
@@ -104,27 +110,33 @@ impl Plan {
             }
         };
         let pools_mcpu: Vec<u32> = (0..tree.pools().len()).map(promise).collect();
-        let mut planned: Vec<PlannedVm> =
-            vms.iter().map(|vm| planned(vm, resolve(&layers_of(vm), &tree))).collect();
+        let planned = |vm: &Vm| {
+            planned(vm, resolve(&layers_of(vm), &tree), vm.affinity().on(&capacity.known))
+        };
+        let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
         for vm in &mut planned {
-            vm.ask(&mut ledger, holders.get(&vm.id).copied().unwrap_or(0));
+            vm.ask_again(&mut ledger, holders.get(&vm.id).copied().unwrap_or(0));
         }
         let holds = |vm: &PlannedVm| holders.contains_key(&vm.id);
         for vm in planned.iter_mut().filter(|vm| holds(vm)) {
-            vm.ask(&mut ledger, u32::MAX);
+            vm.ask(&mut ledger);
         }
-        ledger.set_capacity(capacity.online_mcpu);
+        ledger.set_pcpus(capacity.online.clone());
         for vm in planned.iter_mut().filter(|vm| !holds(vm)) {
-            vm.ask(&mut ledger, u32::MAX);
+            vm.ask(&mut ledger);
         }
         let total_mcpu = ledger.total_mcpu();
         let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
-        let kept = |mcpu: u32| degraded_mcpu(mcpu, total_mcpu, capacity.online_mcpu);
-        for vm in &mut planned {
-            vm.reservation_mcpu = kept(vm.promised_mcpu);
+        let promises: Vec<(&Affinity, u32)> =
+            planned.iter().map(|vm| (&vm.affinity, vm.promised_mcpu)).collect();
+        let (kept, shortages) = kept_mcpu(&promises, total_mcpu, &capacity.online);
+        for (vm, kept) in planned.iter_mut().zip(kept) {
+            vm.reservation_mcpu = kept;
         }
-        let pools_mcpu = pools_mcpu.into_iter().map(kept).collect();
-        Self { tree, pools_mcpu, pools_free_mcpu, vms: planned, total_mcpu, troubles }
+        let of_pool = |mcpu: u32| kept_of_pool(mcpu, total_mcpu, &capacity.online);
+        let pools_mcpu = pools_mcpu.into_iter().map(of_pool).collect();
+        let vms = planned;
+        Self { tree, pools_mcpu, pools_free_mcpu, vms, total_mcpu, shortages, troubles }
     }
 
     /// The VM with that id.
@@ -137,15 +149,16 @@ impl Plan {
         tree: &Tree,
         name: &str,
         layers: &[Layer],
-        capacity: Capacity,
+        capacity: &Capacity,
     ) -> Option<Trouble> {
-        let mut ledger = Ledger::new(tree, capacity.most_mcpu);
+        let mut ledger = Ledger::new(tree, capacity.known.clone());
         for pool in 0..tree.pools().len() {
             // One that has no promise itself is said to, and has none to give.
             let _ = ledger.promise_pool(pool);
         }
-        let mut vm = PlannedVm::new(0, name, 1, resolve(layers, tree));
-        vm.ask(&mut ledger, u32::MAX);
+        // Where it will be confined is not known before it is there.
+        let mut vm = PlannedVm::new(0, name, 1, resolve(layers, tree), Affinity::ANYWHERE);
+        vm.ask(&mut ledger);
         vm.troubles().next()
     }
 
@@ -162,10 +175,11 @@ impl Plan {
 }
 
 impl PlannedVm {
-    fn new(id: u64, name: &str, nr_vcpus: u32, resolved: Resolved) -> Self {
+    fn new(id: u64, name: &str, nr_vcpus: u32, resolved: Resolved, affinity: Affinity) -> Self {
         Self {
             id,
             name: name.to_owned(),
+            affinity,
             shares: resolved.shares.of_vm(nr_vcpus),
             resolved,
             promised_mcpu: 0,
@@ -182,26 +196,31 @@ impl PlannedVm {
         resolved.chain(refused).map(move |(key, text)| Trouble { whose: whose.clone(), key, text })
     }
 
-    /// Asks for what it lacks of its reservation, up to so much of it in all.
-    fn ask(&mut self, ledger: &mut Ledger, most_mcpu: u32) {
+    /// Asks for what it had before, as far as it still wants it. Its set may not hold that any more.
+    fn ask_again(&mut self, ledger: &mut Ledger, before_mcpu: u32) {
+        let asked_mcpu = self.resolved.reservation_mcpu.min(before_mcpu);
+        match ledger.renew(self.resolved.pool, &self.affinity, asked_mcpu.into()) {
+            Ok(()) => self.promised_mcpu = asked_mcpu,
+            Err(refusal) => self.refusal = Some(refusal.to_string()),
+        }
+    }
+
+    /// Asks for what it lacks of its reservation.
+    fn ask(&mut self, ledger: &mut Ledger) {
         let (pool, before_mcpu) = (self.resolved.pool, self.promised_mcpu);
-        let asked_mcpu = self.resolved.reservation_mcpu.min(most_mcpu);
+        let asked_mcpu = self.resolved.reservation_mcpu;
         if asked_mcpu <= before_mcpu {
             return;
         }
-        ledger.withdraw(pool, before_mcpu.into());
-        match ledger.promise(pool, asked_mcpu.into()) {
+        match ledger.promise_instead(pool, &self.affinity, before_mcpu.into(), asked_mcpu.into()) {
             Ok(()) => self.promised_mcpu = asked_mcpu,
-            Err(refusal) => {
-                ledger.promise(pool, before_mcpu.into()).expect("it was promised just now");
-                self.refusal = Some(refusal.to_string());
-            }
+            Err(refusal) => self.refusal = Some(refusal.to_string()),
         }
     }
 }
 
-fn planned(vm: &Vm, resolved: Resolved) -> PlannedVm {
-    PlannedVm::new(vm.kernel.id, &vm.name, vm.kernel.nr_vcpus, resolved)
+fn planned(vm: &Vm, resolved: Resolved, affinity: Affinity) -> PlannedVm {
+    PlannedVm::new(vm.kernel.id, &vm.name, vm.kernel.nr_vcpus, resolved, affinity)
 }
 
 #[cfg(test)]
@@ -211,8 +230,13 @@ mod tests {
     use drover_core::asked::Asked;
     use drover_core::tree::PoolSpec;
 
-    const FULL: Capacity = Capacity { online_mcpu: 4000, most_mcpu: 4000 };
-    const HALF: Capacity = Capacity { online_mcpu: 2000, most_mcpu: 4000 };
+    fn full() -> Capacity {
+        Capacity { online: CpuList::all(4), known: CpuList::all(4) }
+    }
+
+    fn half() -> Capacity {
+        Capacity { online: CpuList::all(2), known: CpuList::all(4) }
+    }
 
     fn vms(count: u64) -> Vec<Vm> {
         let vm = |id| Vm::for_test(KernelVm::for_test(id), &format!("vm{id}"), Vec::new());
@@ -226,7 +250,7 @@ mod tests {
             vec![Layer { origin: "test".to_owned(), asked }]
         };
         let holders = holders.iter().map(|id| (*id, 1000)).collect();
-        Plan::new(Tree::default(), vms, layers, &holders, capacity)
+        Plan::new(Tree::default(), vms, layers, &holders, &capacity)
     }
 
     fn kept(plan: &Plan) -> Vec<u32> {
@@ -235,7 +259,7 @@ mod tests {
 
     #[test]
     fn who_comes_last_to_a_full_host_gets_no_promise_and_is_told() {
-        let plan = plan(&vms(3), "150%", &[], FULL);
+        let plan = plan(&vms(3), "150%", &[], full());
         assert_eq!(kept(&plan), [1500, 1500, 0]);
         assert_eq!(plan.total_mcpu, 3000);
         let told: Vec<String> = plan.vms[2].troubles().map(|it| it.to_string()).collect();
@@ -246,12 +270,12 @@ mod tests {
 
     #[test]
     fn who_has_a_promise_goes_before_who_has_none() {
-        assert_eq!(kept(&plan(&vms(3), "150%", &[2, 3], FULL)), [0, 1500, 1500]);
+        assert_eq!(kept(&plan(&vms(3), "150%", &[2, 3], full())), [0, 1500, 1500]);
     }
 
     #[test]
     fn when_pcpus_go_holders_keep_a_part_and_newcomers_get_nothing() {
-        let plan = plan(&vms(3), "120%", &[1, 2], HALF);
+        let plan = plan(&vms(3), "120%", &[1, 2], half());
         assert_eq!(plan.total_mcpu, 2400);
         assert_eq!(kept(&plan), [1000, 1000, 0]);
         assert!(plan.vms[2].refusal.as_ref().unwrap().contains("this host has 0% left of 200%"));
@@ -261,7 +285,7 @@ mod tests {
     #[test]
     fn who_wants_more_than_fits_keeps_what_it_had_and_others_theirs() {
         // Each of three had 100% and wants 150%: one more fits.
-        let plan = plan(&vms(3), "150%", &[1, 2, 3], FULL);
+        let plan = plan(&vms(3), "150%", &[1, 2, 3], full());
         assert_eq!(kept(&plan), [1500, 1500, 1000]);
         let refusal = plan.vms[2].refusal.as_ref().unwrap();
         assert!(refusal.contains("150% cannot be reserved: this host has 100% left of 400%"));
@@ -277,8 +301,40 @@ mod tests {
             asked.read(Key::Pool, "prod").unwrap();
             vec![Layer { origin: "test".to_owned(), asked }]
         };
-        let plan = Plan::new(tree, &vms(1), layers, &HashMap::from([(1, 500)]), FULL);
+        let plan = Plan::new(tree, &vms(1), layers, &HashMap::from([(1, 500)]), &full());
         assert_eq!(kept(&plan), [500]);
         assert!(plan.vms[0].refusal.as_ref().unwrap().contains("this host has 200% left of 400%"));
+    }
+    fn confined(each: &[&str]) -> Vec<Vm> {
+        let mut vms = vms(each.len() as u64);
+        for (vm, cpus) in vms.iter_mut().zip(each) {
+            vm.confine(Affinity::within(cpus.parse().unwrap()));
+        }
+        vms
+    }
+
+    #[test]
+    fn who_is_confined_is_promised_what_its_set_holds() {
+        let plan = plan(&confined(&["2-3", "2-3", "0-1"]), "140%", &[], full());
+        assert_eq!(kept(&plan), [1400, 0, 1400]);
+        let refusal = plan.vms[1].refusal.as_ref().unwrap();
+        assert!(refusal.contains("140% cannot be reserved: pCPUs 2-3 have 60% left of 200%"));
+    }
+
+    #[test]
+    fn who_is_confined_anew_takes_its_promise_along_and_all_there_keep_the_same_part() {
+        let plan = plan(&confined(&["3", "3", "0-1"]), "100%", &[1, 2, 3], full());
+        assert_eq!(kept(&plan), [500, 500, 1000]);
+        assert_eq!(plan.shortages.len(), 1);
+        assert_eq!(plan.holders(), HashMap::from([(1, 1000), (2, 1000), (3, 1000)]));
+    }
+
+    #[test]
+    fn when_a_pcpu_of_a_set_goes_newcomers_to_it_get_nothing() {
+        let capacity = Capacity { online: CpuList::all(3), known: CpuList::all(4) };
+        let plan = plan(&confined(&["2-3", "2-3", "0-1", "2-3"]), "60%", &[1, 2, 3], capacity);
+        assert_eq!(kept(&plan), [500, 500, 600, 0]);
+        let refusal = plan.vms[3].refusal.as_ref().unwrap();
+        assert!(refusal.contains("pCPU 2 has 0% left of 100%"), "{refusal}");
     }
 }

@@ -10,8 +10,9 @@ use std::mem::MaybeUninit;
 use anyhow::{Context, Result, anyhow, bail};
 use drover_core::settings::{Cosched, PoolId, PoolSettings, VmSettings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramInput, ProgramMut};
+use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
+use crate::domains::Domains;
 use crate::farewell::Farewell;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
@@ -122,14 +123,13 @@ impl Scheduler {
     ///
     /// # Errors
     /// When the kernel does not take it, with the kernel's reason.
-    pub fn start(topology: &Topology, params: &Params) -> Result<Self> {
+    pub fn start(topology: &Topology, domains: &Domains, params: &Params) -> Result<Self> {
         // Lives as long as the process: the skeleton borrows it, and one process loads once.
         let object = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open =
             DroverSkelBuilder::default().open(object).context("cannot open the BPF object")?;
-        set_params(&mut open, topology, params)?;
+        set_params(&mut open, topology, domains, params)?;
         let mut skel = open.load().context("the kernel does not take the scheduler")?;
-        fill_free_slots(&skel)?;
         let link = skel
             .maps
             .drover_ops
@@ -165,7 +165,9 @@ impl Scheduler {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`.
         let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
-        (1..slots).filter_map(|slot| self.vm_in(slot)).collect()
+        // SAFETY: as above; no reference is made.
+        let places = unsafe { places_in(&raw const (*bss).drover.vm) };
+        (1..slots.min(places)).filter_map(|slot| self.vm_in(slot)).collect()
     }
 
     /// The pCPUs online now, in thousandths.
@@ -176,10 +178,23 @@ impl Scheduler {
         1000 * u64::from(online)
     }
 
+    /// Counts pCPUs that came or went.
+    pub fn pcpu_changes(&self) -> u32 {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        unsafe { (&raw const (*bss).drover.pcpu_changes).read_volatile() }
+    }
+
+    /// vCPUs that are served as tasks of the host, because as many VMs as there is room for are there.
+    pub fn unplaced_vcpus(&self) -> u32 {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        unsafe { (&raw const (*bss).drover.nr_unplaced).read_volatile() }
+    }
+
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
         let bss = self.bss();
-        // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below `slots_in_use`
-        // and so below the array's length.
+        // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
         (vm.state == VM_LIVE && vm.tgid != 0).then_some(KernelVm {
             slot,
@@ -220,6 +235,9 @@ impl Scheduler {
             // and what is in it is a record of `vcpu`, or 0.
             let (record, vcpu) = unsafe {
                 let record = (&raw const (*bss).drover.vcpu_of[first + place]).read_volatile();
+                if record >= places_in(all) {
+                    return None;
+                }
                 (record, (&raw const (*all)[record as usize]).read_volatile())
             };
             (record != 0 && vcpu.slot == vm.slot).then_some(KernelVcpu {
@@ -289,6 +307,24 @@ impl Scheduler {
         }
     }
 
+    /// That pCPU belongs to that domain.
+    ///
+    /// # Errors
+    /// When there is no such pCPU or domain.
+    pub fn set_domain(&self, pcpu: u32, domain: u32) -> Result<()> {
+        let mut order = types::pcpu_order { pcpu, domain };
+        // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_pcpu_order, bytes)? {
+            0 => Ok(()),
+            code => {
+                Err(anyhow!("the scheduler refused pCPU {pcpu} in domain {domain} (code {code})"))
+            }
+        }
+    }
+
     /// End the scheduler as an internal error would, for tests of the fallback.
     ///
     /// # Errors
@@ -305,18 +341,24 @@ impl Scheduler {
     }
 }
 
-fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -> Result<()> {
-    let nr_domains = topology.nr_domains();
-    open.maps.domains.set_max_entries(nr_domains)?;
-    let drover = &mut open.maps.bss_data.as_mut().expect("the object has a .bss").drover;
-    if topology.domain_of.len() > drover.pcpu.len() {
+fn set_params(
+    open: &mut OpenDroverSkel,
+    topology: &Topology,
+    domains: &Domains,
+    params: &Params,
+) -> Result<()> {
+    let nr_pcpus = topology.pcpus.len();
+    open.maps.domains.set_max_entries(domains.all())?;
+    let bss = open.maps.bss_data.as_mut().context("the BPF object has no .bss")?;
+    if nr_pcpus > bss.drover.pcpu.len() {
+        let most = bss.drover.pcpu.len();
         bail!(
-            "this host may have {} pCPUs; at most {} are supported",
-            topology.domain_of.len(),
-            drover.pcpu.len()
+            "this host may have {nr_pcpus} pCPUs, Drover schedules {most} at most; boot with \
+             possible_cpus={most}"
         );
     }
-    drover.params = types::params {
+    bss.nr_all_domains = domains.all();
+    bss.drover.params = types::params {
         slice_ns: params.slice_ns,
         wake_credit_ns: params.wake_credit_ns,
         claim_bound_ns: params.claim_bound_ns,
@@ -326,32 +368,26 @@ fn set_params(open: &mut OpenDroverSkel, topology: &Topology, params: &Params) -
         skew_max_ns: params.skew_max_ns,
         hold_max_ns: params.hold_max_ns,
         judge_window_ns: params.judge_window_ns,
-        nr_pcpus: u32::try_from(topology.domain_of.len())?,
-        nr_domains,
+        nr_pcpus: u32::try_from(nr_pcpus)?,
+        nr_domains: domains.used(),
     };
-    for (pcpu, (&domain, &online)) in
-        drover.pcpu.iter_mut().zip(topology.domain_of.iter().zip(&topology.online))
-    {
+    let known = domains.of().iter().zip(&topology.pcpus);
+    for (pcpu, (&domain, known)) in bss.drover.pcpu.iter_mut().zip(known) {
         pcpu.domain = domain;
-        pcpu.online = u32::from(online);
+        pcpu.online = u32::from(known.online);
     }
     Ok(())
+}
+
+/// How many an array holds: what the kernel says is no index before it is held against that.
+fn places_in<T, const N: usize>(_: *const [T; N]) -> u32 {
+    u32::try_from(N).unwrap_or(u32::MAX)
 }
 
 /// Run one of the scheduler's order programs; what it returned.
 fn call(program: &ProgramMut<'_>, order: &mut [u8]) -> Result<i32> {
     let input = ProgramInput { context_in: Some(order), ..ProgramInput::default() };
     Ok(program.test_run(input).context("cannot reach the scheduler")?.return_value as i32)
-}
-
-/// Slot 0 is the host's; all others are free, the lowest to be taken first.
-fn fill_free_slots(skel: &DroverSkel) -> Result<()> {
-    let slots =
-        u32::try_from(skel.maps.bss_data.as_ref().expect("the object has a .bss").drover.vm.len())?;
-    for slot in (1..slots).rev() {
-        skel.maps.free_slots.update(&[], &slot.to_ne_bytes(), MapFlags::ANY)?;
-    }
-    Ok(())
 }
 
 /// Whether vCPUs of a VM in that mode are stopped for being ahead: only then it is kept how far.

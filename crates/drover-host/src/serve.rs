@@ -10,15 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::control::Listener;
 use crate::delays::Delays;
+use crate::domains::{DomainLevel, Domains};
+use crate::kvm;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
-use crate::topology::{DomainLevel, Topology, online_cpus};
+use crate::topology::{Topology, online_cpus};
+use crate::watch::Watch;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
+use drover_core::scenario::CpuList;
 
 /// Where a daemon reads, keeps and listens.
 #[derive(Debug, Clone, Copy)]
@@ -43,15 +47,18 @@ pub fn serve(
     stop: &Arc<AtomicBool>,
 ) -> Result<()> {
     let listener = Listener::bind(places.socket)?;
-    let topology = Topology::read(level)?;
-    let delays = Delays::new(params, topology.nr_domains())?;
-    let online_mcpu = 1000 * online_cpus()?.len() as u64;
-    let mut steward = Steward::open(places.config, places.state, online_mcpu, delays)?;
-    let scheduler = Scheduler::start(&topology, params)?;
+    let topology = Topology::read()?;
+    let domains = Domains::new(&topology, level);
+    let delays = Delays::new(params, domains.of())?;
+    let mut online = online_list()?;
+    let mut steward = Steward::open(places.config, places.state, online.clone(), delays)?;
+    kvm::make_known();
+    let scheduler = Scheduler::start(&topology, &domains, params)?;
+    let mut watch = Watch::new(domains);
     tracing::info!(
         "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",
-        topology.online.iter().filter(|&&online| online).count(),
-        topology.nr_domains()
+        topology.count(|pcpu| pcpu.online),
+        watch.domains()
     );
     while !stop.load(Ordering::Relaxed) {
         if let Some(farewell) = scheduler.farewell() {
@@ -62,7 +69,10 @@ pub fn serve(
             tracing::warn!("{text}");
             return Ok(());
         }
-        steward.look(&scheduler, scheduler.online_mcpu(), Instant::now());
+        watch.look(&scheduler);
+        steward.set_domains(watch.domain_of());
+        online = online_list().unwrap_or(online);
+        steward.look(&scheduler, &online, Instant::now());
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         // A signal ends the wait; so does a client. To ask for clients that are not there would
         // have the kernel make and free a socket each time.
@@ -72,4 +82,10 @@ pub fn serve(
     }
     tracing::info!("stopping; all tasks go back to the kernel's own scheduler");
     Ok(())
+}
+
+/// The pCPUs that are online now.
+fn online_list() -> Result<CpuList> {
+    let cpus = online_cpus()?.into_iter().map(u32::try_from);
+    CpuList::of(cpus.collect::<Result<Vec<_>, _>>()?).context("no pCPU is online")
 }

@@ -22,7 +22,9 @@ use drover_core::asked::Key;
 use drover_core::config::Config;
 use drover_core::percent;
 use drover_core::resolve::Layer;
+use drover_core::scenario::CpuList;
 use drover_core::tree::Tree;
+use drover_core::tree::admission::{Shortage, cpus_text};
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -55,7 +57,7 @@ impl Steward {
     ///
     /// # Errors
     /// When one of them has a fault, in one line.
-    pub fn open(config: &Path, state: &Path, online_mcpu: u64, delays: Delays) -> Result<Self> {
+    pub fn open(config: &Path, state: &Path, online: CpuList, delays: Delays) -> Result<Self> {
         let (file, read) = ConfigFile::open(config).map_err(anyhow::Error::msg)?;
         let (store, mut saved) = Store::open(state)?;
         for orphan in saved.adopt_orphans(read.pools().map(|(spec, _)| spec)) {
@@ -74,7 +76,7 @@ impl Steward {
             herd: Herd::default(),
             meter: Meter::default(),
             delays,
-            capacity: Capacity { online_mcpu, most_mcpu: online_mcpu },
+            capacity: Capacity { known: online.clone(), online },
             plan: Plan::default(),
             force: Force::default(),
             said: HashSet::new(),
@@ -82,10 +84,15 @@ impl Steward {
     }
 
     /// Looks at everything settings follow from, and brings changes into force.
-    pub fn look(&mut self, kernel: &dyn Kernel, online_mcpu: u64, now: Instant) {
+    pub fn look(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
         let mut changed = self.look_at_config(now);
-        changed |= self.look_at_pcpus(online_mcpu);
+        changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+    }
+
+    /// pCPUs are in these domains now: guarantees depend on it.
+    pub fn set_domains(&mut self, domain_of: &[u32]) {
+        self.delays.set_domains(domain_of);
     }
 
     /// Follows an order or answers a question.
@@ -104,6 +111,9 @@ impl Steward {
     }
 
     fn follow(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
+        if let Request::SetVm { name, .. } = order {
+            self.herd.look_at_affinity_of(name);
+        }
         let Self { saved, config, plan, herd, .. } = self;
         let ground = Ground { saved, config, plan, herd };
         let saved = match order {
@@ -148,15 +158,27 @@ impl Steward {
             let asked = target.as_ref() == Some(&trouble.whose) && stood != Some(&trouble);
             ensure!(stood.is_some() && !asked, "{trouble}");
         }
-        let online_mcpu = self.capacity.online_mcpu;
-        if plan.total_mcpu > online_mcpu && plan.total_mcpu > self.plan.total_mcpu {
-            bail!(
-                "{} would be promised and {} are online; bring pCPUs back or reserve less",
-                percent::text64(plan.total_mcpu),
-                percent::text64(online_mcpu)
-            );
+        let grows = |short: &&Shortage| match short.cpus {
+            None => plan.total_mcpu > self.plan.total_mcpu,
+            Some(_) => members(plan, short).any(|vm| {
+                let before = self.plan.vm(vm.id).map_or(0, |before| before.promised_mcpu);
+                vm.promised_mcpu > before
+            }),
+        };
+        match plan.shortages.iter().find(grows) {
+            None => Ok(()),
+            Some(short) => {
+                let [promised, size] = [short.promised_mcpu, short.size_mcpu].map(percent::text64);
+                let place = short
+                    .cpus
+                    .as_ref()
+                    .map_or(String::new(), |cpus| format!(" on {}", cpus_text(cpus)));
+                bail!(
+                    "{promised} would be promised{place} and {size} are online; bring pCPUs back or \
+                     reserve less"
+                )
+            }
         }
-        Ok(())
     }
 
     /// Whether what is ordered for a VM that does not run could be if it came.
@@ -167,7 +189,7 @@ impl Steward {
         }
         let mut layers = self.config.layers(name);
         layers.extend(ordered(saved, name));
-        match Plan::trouble_alone(tree, name, &layers, self.capacity) {
+        match Plan::trouble_alone(tree, name, &layers, &self.capacity) {
             Some(trouble) => bail!("{trouble}"),
             None => Ok(()),
         }
@@ -176,7 +198,7 @@ impl Steward {
     fn planned(&self, config: &Config, saved: &Saved) -> Result<Plan> {
         let tree = merged(config.pools().map(|(spec, _)| spec), saved)?;
         let layers = |vm: &Vm| layers(config, saved, vm);
-        Ok(Plan::new(tree, self.herd.vms(), layers, &self.plan.holders(), self.capacity))
+        Ok(Plan::new(tree, self.herd.vms(), layers, &self.plan.holders(), &self.capacity))
     }
 
     fn look_at_config(&mut self, now: Instant) -> bool {
@@ -220,11 +242,14 @@ impl Steward {
         }
     }
 
-    fn look_at_pcpus(&mut self, online_mcpu: u64) -> bool {
-        let changed = online_mcpu != self.capacity.online_mcpu;
-        let most_mcpu = self.capacity.most_mcpu.max(online_mcpu);
-        self.capacity = Capacity { online_mcpu, most_mcpu };
-        changed
+    fn look_at_pcpus(&mut self, online: &CpuList) -> bool {
+        if *online == self.capacity.online {
+            return false;
+        }
+        let all = self.capacity.known.cpus().iter().chain(online.cpus()).copied();
+        let known = CpuList::of(all).expect("a host has a pCPU");
+        self.capacity = Capacity { online: online.clone(), known };
+        true
     }
 
     fn look_at_vms(&mut self, kernel: &dyn Kernel, now: Instant, changed: bool) {
@@ -247,7 +272,7 @@ impl Steward {
     /// The plan is in force: says what of it is not as was asked.
     fn enter(&mut self, plan: Plan) {
         let mut troubles: Vec<String> = plan.troubles().iter().map(ToString::to_string).collect();
-        troubles.extend(self.shortfall(&plan));
+        troubles.extend(plan.shortages.iter().map(|short| shortfall(&plan, short)));
         for trouble in troubles.iter().filter(|trouble| !self.said.contains(*trouble)) {
             tracing::warn!("{trouble}");
         }
@@ -258,25 +283,30 @@ impl Steward {
             tracing::info!("every promise is kept again");
         }
     }
+}
 
-    /// Which promises cannot be kept on the pCPUs that are online.
-    fn shortfall(&self, plan: &Plan) -> Option<String> {
-        let short = |vm: &&PlannedVm| vm.reservation_mcpu < vm.promised_mcpu;
-        let each = |vm: &PlannedVm| {
-            let [promised, kept] = [vm.promised_mcpu, vm.reservation_mcpu].map(percent::text);
-            format!("{} {promised} -> {kept}", vm.name)
-        };
-        let vms: Vec<String> = plan.vms.iter().filter(short).map(each).collect();
-        (plan.total_mcpu > self.capacity.online_mcpu).then(|| {
-            format!(
-                "PROMISES CANNOT BE KEPT: {} are promised and {} are online; everyone is given the \
-                 same part: {}",
-                percent::text64(plan.total_mcpu),
-                percent::text64(self.capacity.online_mcpu),
-                vms.join(", ")
-            )
-        })
-    }
+/// Which promises cannot be kept where there are too few pCPUs for them.
+fn shortfall(plan: &Plan, short: &Shortage) -> String {
+    let each = |vm: &PlannedVm| {
+        let [promised, kept] = [vm.promised_mcpu, vm.reservation_mcpu].map(percent::text);
+        format!("{} {promised} -> {kept}", vm.name)
+    };
+    let vms: Vec<String> = members(plan, short).map(each).collect();
+    let [promised, size] = [short.promised_mcpu, short.size_mcpu].map(percent::text64);
+    let place = match &short.cpus {
+        None => format!("{promised} are promised and {size} are online; everyone"),
+        Some(cpus) => {
+            let place = cpus_text(cpus);
+            format!("{promised} are promised on {place} and {size} are online; everyone there")
+        }
+    };
+    format!("PROMISES CANNOT BE KEPT: {place} is given the same part: {}", vms.join(", "))
+}
+
+/// Those with a promise that share what is there.
+fn members<'a>(plan: &'a Plan, short: &'a Shortage) -> impl Iterator<Item = &'a PlannedVm> {
+    let each = plan.vms.iter().zip(&short.members);
+    each.filter(|(vm, member)| **member && vm.promised_mcpu > 0).map(|(vm, _)| vm)
 }
 
 /// Whether somebody is given less than was promised.

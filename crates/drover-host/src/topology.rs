@@ -1,47 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The host's pCPUs and how they are grouped into domains, read from sysfs.
+//! The host's pCPUs as sysfs tells of them: cores, last-level caches, NUMA nodes and their distances.
+//!
+//! Three sets: *possible* pCPUs have a number, *present* ones are plugged in, *online* ones run. Of a
+//! pCPU that is offline the kernel tells its node, if it is present, and neither core nor cache: their
+//! directories come with the pCPU. So what is read here is true of one moment, and read again when a pCPU
+//! comes (`domains`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// What shares one run queue of VMs. See policy/queue/waiting.h for why an LLC.
+/// One pCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DomainLevel {
-    /// One domain for every pCPU.
-    Pcpu,
-    /// One domain for every last-level cache.
-    #[default]
-    Llc,
-    /// One domain for every NUMA node.
-    Node,
-    /// One domain for the whole host.
-    Host,
+pub struct Pcpu {
+    /// It is plugged in.
+    pub present: bool,
+    /// It runs.
+    pub online: bool,
+    /// Its core: the lowest pCPU of it that is online.
+    pub core: Option<usize>,
+    /// Its last-level cache, likewise; none where no cache is shared by cores.
+    pub llc: Option<usize>,
+    /// Its NUMA node.
+    pub node: Option<usize>,
 }
 
-impl std::str::FromStr for DomainLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "pcpu" => Ok(Self::Pcpu),
-            "llc" => Ok(Self::Llc),
-            "node" => Ok(Self::Node),
-            "host" => Ok(Self::Host),
-            _ => Err(format!("unknown domain level {text:?}; use pcpu, llc, node or host")),
-        }
-    }
+/// One NUMA node; it may be without pCPUs or without memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its memory.
+    pub memory_kib: u64,
+    /// How far it is to each node, 10 to itself.
+    pub distances: BTreeMap<usize, u32>,
 }
 
 /// The pCPUs of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// For every possible pCPU: its domain. pCPUs that are offline belong to domain 0 until seen.
-    pub domain_of: Vec<u32>,
-    /// For every possible pCPU: is it online now?
-    pub online: Vec<bool>,
+    /// All possible pCPUs, by their number.
+    pub pcpus: Vec<Pcpu>,
+    /// The NUMA nodes, by their number. None where the kernel knows of none.
+    pub nodes: BTreeMap<usize, Node>,
+    /// Threads of cores are kept offline on purpose: what is offline belongs to cores that are online.
+    pub smt_off: bool,
 }
 
 impl Topology {
@@ -49,48 +52,90 @@ impl Topology {
     ///
     /// # Errors
     /// When sysfs is not there or does not read as expected.
-    pub fn read(level: DomainLevel) -> Result<Self> {
-        Self::read_from(Path::new("/sys/devices/system"), level)
+    pub fn read() -> Result<Self> {
+        Self::read_from(Path::new("/sys/devices/system"))
     }
 
-    fn read_from(system: &Path, level: DomainLevel) -> Result<Self> {
+    /// The same of another sysfs, for tests.
+    pub(crate) fn read_from(system: &Path) -> Result<Self> {
         let cpu_dir = system.join("cpu");
         let possible = read_cpu_list(&cpu_dir.join("possible"))?;
-        let online_list = read_cpu_list(&cpu_dir.join("online"))?;
-        let nr_pcpus = possible.iter().max().map_or(0, |last| last + 1);
-        if nr_pcpus == 0 {
+        let online = read_cpu_list(&cpu_dir.join("online"))?;
+        // Older kernels, and some containers, do not tell: then those are that are online.
+        let present = read_cpu_list(&cpu_dir.join("present")).unwrap_or_else(|_| online.clone());
+        let Some(last) = possible.iter().chain(&online).max() else {
             bail!("{}: no pCPU is possible", cpu_dir.join("possible").display());
+        };
+        let mut pcpus = vec![Pcpu::default(); last + 1];
+        for (number, pcpu) in pcpus.iter_mut().enumerate() {
+            let dir = cpu_dir.join(format!("cpu{number}"));
+            pcpu.online = online.contains(&number);
+            pcpu.present = pcpu.online || present.contains(&number);
+            if pcpu.online {
+                pcpu.core = Some(first_of_core(&dir).unwrap_or(number));
+                pcpu.llc = first_of_llc(&dir);
+            }
+            pcpu.node = node_of(&dir);
         }
-        let mut online = vec![false; nr_pcpus];
-        let mut groups: BTreeMap<usize, u32> = BTreeMap::new();
-        let mut domain_of = vec![0; nr_pcpus];
-        for cpu in online_list {
-            online[cpu] = true;
-            let group = first_of_group(system, cpu, level);
-            let next = u32::try_from(groups.len())?;
-            domain_of[cpu] = *groups.entry(group).or_insert(next);
-        }
-        Ok(Self { domain_of, online })
+        let nodes = read_nodes(&system.join("node"));
+        forget_private_caches(&mut pcpus);
+        let smt = fs::read_to_string(cpu_dir.join("smt/control")).unwrap_or_default();
+        Ok(Self { pcpus, nodes, smt_off: matches!(smt.trim(), "off" | "forceoff") })
     }
 
-    /// The number of domains.
-    pub fn nr_domains(&self) -> u32 {
-        self.domain_of.iter().max().map_or(1, |last| last + 1)
+    /// How many of the pCPUs are so.
+    pub fn count(&self, is_so: impl Fn(&Pcpu) -> bool) -> usize {
+        self.pcpus.iter().filter(|pcpu| is_so(pcpu)).count()
+    }
+
+    /// In one line, for people.
+    pub fn summary(&self) -> String {
+        let different = |of: fn(&Pcpu) -> Option<usize>| {
+            self.pcpus.iter().filter_map(of).collect::<BTreeSet<_>>().len()
+        };
+        let mut text = format!(
+            "{} pCPUs online ({} present, {} possible) on {} core(s), {} last-level cache(s), {} node(s)",
+            self.count(|pcpu| pcpu.online),
+            self.count(|pcpu| pcpu.present),
+            self.pcpus.len(),
+            different(|pcpu| pcpu.core),
+            different(|pcpu| pcpu.llc),
+            self.nodes.len().max(1)
+        );
+        let far = self.nodes.values().flat_map(|node| node.distances.values().copied()).max();
+        if let Some(far) = far.filter(|_| self.nodes.len() > 1) {
+            text += &format!(", distance {far} at most");
+        }
+        let bare = |node: &Node| node.memory_kib == 0;
+        if self.nodes.values().any(bare) {
+            text +=
+                &format!(", {} without memory", self.nodes.values().filter(|&n| bare(n)).count());
+        }
+        text
     }
 }
 
-/// The lowest pCPU of the group `cpu` belongs to: it stands for the group.
-fn first_of_group(system: &Path, cpu: usize, level: DomainLevel) -> usize {
-    let cpu_dir = system.join(format!("cpu/cpu{cpu}"));
-    match level {
-        DomainLevel::Host => 0,
-        DomainLevel::Pcpu => cpu,
-        DomainLevel::Llc => first_of_llc(&cpu_dir).unwrap_or(0),
-        DomainLevel::Node => first_of_node(system, cpu).unwrap_or(0),
+/// A cache that only one core has is nothing to share a run queue by. Where all are so, and some core
+/// has company in its node, caches say nothing of who is near whom.
+fn forget_private_caches(pcpus: &mut [Pcpu]) {
+    let mut cores: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+    for pcpu in pcpus.iter() {
+        if let (Some(llc), Some(core)) = (pcpu.llc, pcpu.core) {
+            cores.entry(llc).or_default().insert(core);
+        }
+    }
+    if cores.values().all(|cores| cores.len() < 2) {
+        pcpus.iter_mut().for_each(|pcpu| pcpu.llc = None);
     }
 }
 
-/// The cache of the highest level; machines that tell of none count as one.
+fn first_of_core(cpu_dir: &Path) -> Option<usize> {
+    let names = ["core_cpus_list", "thread_siblings_list"];
+    let lists = names.iter().map(|name| read_cpu_list(&cpu_dir.join("topology").join(name)));
+    lists.flatten().find_map(|list| list.first().copied())
+}
+
+/// The cache of the highest level.
 fn first_of_llc(cpu_dir: &Path) -> Option<usize> {
     let mut best: Option<(u32, usize)> = None;
     for index in fs::read_dir(cpu_dir.join("cache")).ok()?.flatten() {
@@ -106,14 +151,35 @@ fn first_of_llc(cpu_dir: &Path) -> Option<usize> {
     best.map(|(_, first)| first)
 }
 
-fn first_of_node(system: &Path, cpu: usize) -> Option<usize> {
-    for node in fs::read_dir(system.join("node")).ok()?.flatten() {
-        let Ok(cpus) = read_cpu_list(&node.path().join("cpulist")) else { continue };
-        if cpus.contains(&cpu) {
-            return cpus.first().copied();
-        }
-    }
-    None
+/// A present pCPU has a link to its node, offline too.
+fn node_of(cpu_dir: &Path) -> Option<usize> {
+    let entries = fs::read_dir(cpu_dir).ok()?.flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok())
+        .next()
+}
+
+fn read_nodes(dir: &Path) -> BTreeMap<usize, Node> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let numbers: BTreeSet<usize> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok())
+        .collect();
+    let node = |number: &usize| {
+        let dir = dir.join(format!("node{number}"));
+        let told = fs::read_to_string(dir.join("distance")).unwrap_or_default();
+        let told = told.split_whitespace().filter_map(|word| word.parse().ok());
+        // One figure for each node, the lowest number first.
+        let distances = numbers.iter().copied().zip(told).collect();
+        (*number, Node { memory_kib: memory_kib(&dir), distances })
+    };
+    numbers.iter().map(node).collect()
+}
+
+/// `Node 0 MemTotal:       32664160 kB`
+fn memory_kib(node_dir: &Path) -> u64 {
+    let text = fs::read_to_string(node_dir.join("meminfo")).unwrap_or_default();
+    let line = text.lines().find(|line| line.contains("MemTotal:"));
+    line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok()).unwrap_or(0)
 }
 
 fn read_number(path: &Path) -> Option<u32> {
@@ -159,7 +225,7 @@ fn parse_cpu_list(text: &str) -> Result<Vec<usize>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn write(path: &Path, text: &str) {
@@ -167,18 +233,54 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Four possible pCPUs, the last offline; 0 and 1 share an L3, 2 has its own.
-    fn small_host(dir: &Path) {
-        write(&dir.join("cpu/possible"), "0-3\n");
-        write(&dir.join("cpu/online"), "0-2\n");
-        for (cpu, shared) in [(0, "0-1"), (1, "0-1"), (2, "2-3")] {
-            let cache = dir.join(format!("cpu/cpu{cpu}/cache"));
-            write(&cache.join("index0/level"), "1\n");
-            write(&cache.join("index0/shared_cpu_list"), &format!("{cpu}\n"));
-            write(&cache.join("index3/level"), "3\n");
-            write(&cache.join("index3/shared_cpu_list"), &format!("{shared}\n"));
+    /// A sysfs to be filled.
+    pub struct Host(pub tempfile::TempDir);
+
+    impl Host {
+        /// With these lists of pCPUs.
+        pub fn new(possible: &str, present: &str, online: &str) -> Self {
+            let host = Self(tempfile::tempdir().unwrap());
+            for (name, list) in [("possible", possible), ("present", present), ("online", online)] {
+                write(&host.0.path().join("cpu").join(name), list);
+            }
+            host
         }
-        write(&dir.join("node/node0/cpulist"), "0-3\n");
+
+        pub fn set_online(&self, list: &str) {
+            write(&self.0.path().join("cpu/online"), list);
+        }
+
+        /// A pCPU's core, as the kernel tells while it is online.
+        pub fn core(&self, cpu: usize, siblings: &str) -> &Self {
+            write(&self.0.path().join(format!("cpu/cpu{cpu}/topology/core_cpus_list")), siblings);
+            self
+        }
+
+        /// Its caches: the first level its own, the third shared.
+        pub fn llc(&self, cpu: usize, shared: &str) -> &Self {
+            let cache = self.0.path().join(format!("cpu/cpu{cpu}/cache"));
+            for (index, level, list) in [("0", "1", &*cpu.to_string()), ("3", "3", shared)] {
+                write(&cache.join(format!("index{index}/level")), level);
+                write(&cache.join(format!("index{index}/shared_cpu_list")), list);
+            }
+            self
+        }
+
+        /// A node with these pCPUs.
+        pub fn node(&self, node: usize, cpus: &str, memory_kib: u64, distance: &str) -> &Self {
+            let dir = self.0.path().join(format!("node/node{node}"));
+            write(&dir.join("cpulist"), cpus);
+            write(&dir.join("distance"), distance);
+            write(&dir.join("meminfo"), &format!("\nNode {node} MemTotal:   {memory_kib} kB\n"));
+            for cpu in parse_cpu_list(cpus).unwrap() {
+                write(&self.0.path().join(format!("cpu/cpu{cpu}/node{node}/cpulist")), cpus);
+            }
+            self
+        }
+
+        pub fn read(&self) -> Topology {
+            Topology::read_from(self.0.path()).unwrap()
+        }
     }
 
     #[test]
@@ -190,37 +292,57 @@ mod tests {
     }
 
     #[test]
-    fn domains_follow_the_level() {
-        let dir = tempfile::tempdir().unwrap();
-        small_host(dir.path());
-        let domains = |level| Topology::read_from(dir.path(), level).unwrap().domain_of;
-        assert_eq!(domains(DomainLevel::Llc), [0, 0, 1, 0]);
-        assert_eq!(domains(DomainLevel::Pcpu), [0, 1, 2, 0]);
-        assert_eq!(domains(DomainLevel::Node), [0, 0, 0, 0]);
-        assert_eq!(domains(DomainLevel::Host), [0, 0, 0, 0]);
+    fn cores_caches_nodes_and_distances_are_read() {
+        let host = Host::new("0-7", "0-5", "0-3");
+        for (cpu, core, llc) in
+            [(0, "0,2", "0-3"), (1, "1,3", "0-3"), (2, "0,2", "0-3"), (3, "1,3", "0-3")]
+        {
+            host.core(cpu, core).llc(cpu, llc);
+        }
+        host.node(0, "0-3", 1000, "10 21").node(1, "4-5", 0, "21 10");
+        let topology = host.read();
+        assert_eq!(topology.pcpus.len(), 8);
+        let of = |cpu: usize| topology.pcpus[cpu];
+        assert_eq!((of(3).core, of(3).llc, of(3).node), (Some(1), Some(0), Some(0)));
+        let offline = Pcpu { present: true, node: Some(1), ..Pcpu::default() };
+        assert_eq!((of(4), of(6)), (offline, Pcpu::default()));
+        assert_eq!(topology.nodes[&0].distances, BTreeMap::from([(0, 10), (1, 21)]));
+        assert_eq!(topology.nodes[&1].memory_kib, 0);
+        assert_eq!(
+            topology.summary(),
+            "4 pCPUs online (6 present, 8 possible) on 2 core(s), 1 last-level cache(s), 2 node(s), \
+             distance 21 at most, 1 without memory"
+        );
     }
 
     #[test]
-    fn offline_pcpus_are_known_but_not_online() {
-        let dir = tempfile::tempdir().unwrap();
-        small_host(dir.path());
-        let topology = Topology::read_from(dir.path(), DomainLevel::Llc).unwrap();
-        assert_eq!(topology.online, [true, true, true, false]);
-        assert_eq!(topology.nr_domains(), 2);
+    fn a_host_that_tells_little_is_read_all_the_same() {
+        let host = Host::new("0-1", "0-1", "0-1");
+        fs::remove_file(host.0.path().join("cpu/present")).unwrap();
+        let topology = host.read();
+        let bare =
+            |cpu| Pcpu { present: true, online: true, core: Some(cpu), llc: None, node: None };
+        assert_eq!(topology.pcpus, [bare(0), bare(1)]);
+        assert!(topology.nodes.is_empty() && topology.summary().contains("1 node(s)"));
     }
 
     #[test]
-    fn a_host_without_cache_information_is_one_domain() {
-        let dir = tempfile::tempdir().unwrap();
-        write(&dir.path().join("cpu/possible"), "0-1");
-        write(&dir.path().join("cpu/online"), "0-1");
-        let topology = Topology::read_from(dir.path(), DomainLevel::Llc).unwrap();
-        assert_eq!(topology.nr_domains(), 1);
+    fn caches_that_only_cores_have_say_nothing() {
+        let host = Host::new("0-3", "0-3", "0-3");
+        for (cpu, core) in [(0, "0-1"), (1, "0-1"), (2, "2-3"), (3, "2-3")] {
+            host.core(cpu, core).llc(cpu, core);
+        }
+        assert!(host.read().pcpus.iter().all(|pcpu| pcpu.llc.is_none()));
+    }
+
+    #[test]
+    fn online_pcpus_beyond_the_possible_ones_are_pcpus() {
+        assert_eq!(Host::new("0-1", "0-1", "0-2").read().pcpus.len(), 3);
     }
 
     #[test]
     fn a_missing_sysfs_is_named() {
-        let err = Topology::read_from(Path::new("/nonexistent"), DomainLevel::Llc).unwrap_err();
+        let err = Topology::read_from(Path::new("/nonexistent")).unwrap_err();
         assert!(format!("{err:#}").contains("/nonexistent/cpu/possible"), "{err:#}");
     }
 }

@@ -2,9 +2,8 @@
 /*
  * The policy, compiled for the simulator: one exported function for each of sched_ext's callbacks.
  *
- * Stands where bpf/drover.bpf.c stands in the kernel and must do what it does, op for op; find_vm.h
- * stands for bpf/find_vm.bpf.h. What the policy asks of its ground is answered in Rust
- * (src/scx/ground.rs).
+ * Stands where bpf/drover.bpf.c stands in the kernel and must do what it does, op for op. What the
+ * policy asks of its ground is answered in Rust (src/scx/ground.rs).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -14,12 +13,10 @@
 
 #include "drover.h"
 
-#include "find_vm.h"
-
 /* What a caller needs to know of the policy's structs. */
 const size_t sim_drover_bytes = sizeof(struct drover);
-const size_t sim_domain_bytes = sizeof(struct domain);
-const size_t sim_thread_bytes = sizeof(struct sim_thread);
+const size_t sim_domain_bytes = sizeof(struct runqueue);
+const size_t sim_thread_bytes = sizeof(struct thread);
 const size_t sim_params_bytes = sizeof(struct params);
 const size_t sim_ground_offset = offsetof(struct drover, ground);
 const u32 sim_max_vms = DROVER_MAX_VMS;
@@ -36,7 +33,10 @@ void sim_set_params(struct drover *d, const struct params *params)
 /* A run that begins near the end of the clock's range is as good as any. */
 void sim_set_vtime(struct drover *d, u64 vtime_ns)
 {
-	d->vtime_now_ns = vtime_ns;
+	u32 i;
+
+	for (i = 0; i < DROVER_MAX_DOMAINS; i++)
+		domain_at(d, i)->clock_ns = vtime_ns;
 }
 
 void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain)
@@ -50,12 +50,8 @@ void sim_init(struct drover *d)
 	drover_start(d);
 }
 
-void sim_check_wait_bounds(struct drover *d, u64 now_ns)
+void sim_rouse(struct drover *d)
 {
-	u32 slot;
-
-	for (slot = 0; slot < d->slots_in_use; slot++)
-		wait_bound_check(d, slot, now_ns);
 	drover_rouse(d);
 }
 
@@ -70,145 +66,108 @@ void sim_alarm(struct drover *d, u64 now_ns)
 	drover_alarm(d, now_ns);
 }
 
-/* What bpf/orders.h has. */
-struct sim_vm_order {
-	u64 vm_id;
-	u32 slot;
-	u32 shares;
-	u32 reservation_mcpu;
-	u32 limit_mcpu;
-	u32 pool;
-	u32 cosched_mode;
-};
-const size_t sim_vm_order_bytes = sizeof(struct sim_vm_order);
+const size_t sim_vm_order_bytes = sizeof(struct vm_order);
+const size_t sim_pool_order_bytes = sizeof(struct pool_order);
 
 /* 0; 1 when the looks begin with this order; or -1 when that VM has gone. */
-int sim_order_vm(struct drover *d, const struct sim_vm_order *order)
+int sim_order_vm(struct drover *d, const struct vm_order *order)
 {
-	struct vm *vm = vm_at(d, order->slot);
-
-	if (order->slot == DROVER_HOST_SLOT || vm->state != VM_LIVE || vm->id != order->vm_id)
-		return -1;
-	vm->shares_asked = order->shares;
-	vm->reservation_mcpu = order->reservation_mcpu;
-	vm->limit_mcpu = order->limit_mcpu;
-	vm->pool = order->pool;
-	cosched_set_mode(d, order->slot, order->cosched_mode);
-	vm_settle(d, order->slot);
-	return drover_begins_to_look(d);
+	return order_vm(d, order) ? drover_begins_to_look(d) : -1;
 }
 
-void sim_order_pool(struct drover *d, u32 index, bool live, u32 parent, u32 shares,
-		    u32 reservation_mcpu, u32 limit_mcpu)
+bool sim_order_pool(struct drover *d, const struct pool_order *order)
 {
-	struct pool *pool = pool_at(d, index);
-
-	pool->parent = parent;
-	pool->shares = shares;
-	pool->reservation_mcpu = reservation_mcpu;
-	pool->limit_mcpu = limit_mcpu;
-	pool->live = live;
-	vm_settle_pools(d);
+	return order_pool(d, order);
 }
 
 /* --- a thread enters the scheduler's care --- */
 
-/* May it not run on some pCPU that is online? */
-bool sim_is_confined(struct drover *d, struct task_struct *p);
-
-static void note_confinement(struct drover *d, struct task_struct *p, struct sim_thread *s)
+void sim_enable(struct drover *d, struct task_struct *p, struct thread *t, u32 weight)
 {
-	s->t.confined = sim_is_confined(d, p);
-	s->t.judged = d->pcpu_changes;
+	t->weight = weight;
+	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
+	drover_affinity(d, p, t);
 }
 
-void sim_enable(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 tgid, u32 weight)
+void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	s->tgid = tgid;
-	s->t.weight = weight;
-	s->t.vruntime_ns = vm_at(d, s->t.slot)->vruntime_floor_ns;
-	note_confinement(d, p, s);
-}
-
-void sim_set_cpumask(struct drover *d, struct task_struct *p, struct sim_thread *s)
-{
-	note_confinement(d, p, s);
+	drover_affinity(d, p, t);
 }
 
 /* --- it wakes, is queued, is chosen --- */
 
 /* True: the caller dispatches to the idle pCPU it has claimed, if any. */
-bool sim_select_cpu(struct drover *d, struct sim_thread *s)
+bool sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
 {
-	find_helper(d, s);
-	drover_woken(d, &s->t);
-	return drover_may_begin(d, &s->t);
+	find_helper(d, p, t);
+	drover_woken(d, t, at);
+	return drover_may_begin(d, t);
 }
 
-void sim_enqueue(struct drover *d, struct task_struct *p, struct sim_thread *s, bool woken,
+void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
 		 bool selected)
 {
-	if (s->t.judged != d->pcpu_changes)
-		note_confinement(d, p, s);
 	if (woken && !selected) {
-		find_helper(d, s);
-		drover_woken(d, &s->t);
+		find_helper(d, p, t);
+		drover_woken(d, t, ground_task_pcpu(d, p));
 	}
-	drover_place(d, p, &s->t, woken);
+	drover_place(d, p, t, woken);
 }
 
-/* s: NULL unless prev would go on. */
-void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct sim_thread *s,
-		  bool in_kvm_run, u32 vcpu_id)
+/* t: NULL unless prev would go on. */
+void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct thread *t)
 {
-	struct thread *t = s ? &s->t : NULL;
-
-	if (t && in_kvm_run && t->kind != THREAD_VCPU) {
-		/* Alone on its pCPU it never stops: found here, it counts as having stopped. */
-		drover_stopping(d, prev, t, at, false);
-		find_vcpu(d, s, vcpu_id);
-		drover_running(d, prev, t, at);
-	}
+	if (t)
+		drover_meets(d, prev, t, at);
 	drover_dispatch(d, at, prev, t);
 }
 
 /* --- it runs and stops --- */
 
-void sim_running(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at)
+void sim_running(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
 {
-	drover_running(d, p, &s->t, at);
+	drover_running(d, p, t, at);
 }
 
-void sim_tick(struct drover *d, struct task_struct *p, struct sim_thread *s)
+void sim_tick(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	drover_tick(d, p, &s->t);
+	drover_tick(d, p, t);
 }
 
-void sim_stopping(struct drover *d, struct task_struct *p, struct sim_thread *s, u32 at, bool ready,
-		  bool in_kvm_run, u32 vcpu_id)
+void sim_stopping(struct drover *d, struct task_struct *p, struct thread *t, u32 at, bool ready)
 {
-	drover_stopping(d, p, &s->t, at, ready);
-	if (in_kvm_run)
-		find_vcpu(d, s, vcpu_id);
+	drover_stopping(d, p, t, at, ready);
+	find_vcpu(d, p, t);
 }
 
 /* --- it leaves --- */
 
-void sim_disable(struct drover *d, struct sim_thread *s)
+void sim_disable(struct drover *d, struct thread *t)
 {
-	drover_leaving(d, &s->t);
+	drover_leaving(d, t);
 }
 
-void sim_exit_task(struct drover *d, struct sim_thread *s)
+void sim_exit_task(struct drover *d, struct thread *t)
 {
-	forget_thread(d, s);
+	find_forget(d, t);
 }
 
 /* --- pCPUs come, go and rest --- */
 
-void sim_idle(struct drover *d, u32 at)
+void sim_idle(struct drover *d, u32 at, bool idle)
 {
-	drover_idle(d, at);
+	if (idle)
+		drover_idle(d, at);
+}
+
+void sim_cpu_release(struct drover *d, u32 at)
+{
+	drover_pcpu_taken(d, at);
+}
+
+void sim_cpu_acquire(struct drover *d, u32 at)
+{
+	drover_pcpu_returned(d, at);
 }
 
 void sim_pcpu_online(struct drover *d, u32 at)
@@ -288,9 +247,9 @@ struct sim_vcpu_view {
 const size_t sim_vcpu_view_bytes = sizeof(struct sim_vcpu_view);
 
 /* False if the thread is no vCPU, or one without books. */
-bool sim_view_vcpu(struct drover *d, const struct sim_thread *s, struct sim_vcpu_view *view)
+bool sim_view_vcpu(struct drover *d, const struct thread *t, struct sim_vcpu_view *view)
 {
-	const struct vcpu *v = vcpu_at(d, s->t.record);
+	const struct vcpu *v = vcpu_at(d, t->record);
 
 	*view = (struct sim_vcpu_view){
 		.progress_ns = v->progress_ns,
@@ -300,7 +259,7 @@ bool sim_view_vcpu(struct drover *d, const struct sim_thread *s, struct sim_vcpu
 		.nr_costarts = v->nr_costops - (v->costop_since_ns != 0),
 		.skew_max_ns = v->skew_max_ns,
 	};
-	return s->t.record != 0;
+	return t->record != 0;
 }
 
 struct sim_thread_view {
@@ -313,21 +272,21 @@ struct sim_thread_view {
 };
 const size_t sim_thread_view_bytes = sizeof(struct sim_thread_view);
 
-void sim_view_thread(const struct sim_thread *s, struct sim_thread_view *view)
+void sim_view_thread(const struct thread *t, struct sim_thread_view *view)
 {
 	*view = (struct sim_thread_view){
-		.vruntime_ns = s->t.vruntime_ns,
-		.ready_since_ns = s->t.ready_since_ns,
-		.slot = s->t.slot,
-		.kind = s->t.kind,
-		.queued_in = s->t.queued_in,
-		.pinned_on = s->t.pinned_on,
+		.vruntime_ns = t->vruntime_ns,
+		.ready_since_ns = t->ready_since_ns,
+		.slot = t->slot,
+		.kind = t->kind,
+		.queued_in = t->queued_in,
+		.pinned_on = t->pinned_on,
 	};
 }
 
-u64 sim_vtime_now(struct drover *d)
+u64 sim_clock_ns(struct drover *d, u32 domain)
 {
-	return d->vtime_now_ns;
+	return domain_at(d, domain)->clock_ns;
 }
 
 u32 sim_slots_in_use(struct drover *d)
@@ -335,24 +294,14 @@ u32 sim_slots_in_use(struct drover *d)
 	return d->slots_in_use;
 }
 
-u64 sim_unserved_since(const struct sim_thread *s)
+u64 sim_due_ns(const struct thread *t)
 {
-	return s->t.unserved_since_ns;
+	return t->due_ns;
 }
 
-bool sim_at_limit(struct drover *d, const struct sim_thread *s)
+bool sim_at_limit(struct drover *d, const struct thread *t)
 {
-	return vm_at(d, s->t.slot)->at_limit;
-}
-
-u32 sim_waiting(struct drover *d)
-{
-	return d->nr_waiting;
-}
-
-u32 sim_confined_waiting(struct drover *d)
-{
-	return d->nr_confined_waiting;
+	return vm_at(d, t->slot)->at_limit;
 }
 
 u32 sim_pcpu_pinned(struct drover *d, u32 at)
@@ -362,21 +311,21 @@ u32 sim_pcpu_pinned(struct drover *d, u32 at)
 
 u32 sim_domain_queued(struct drover *d, u32 domain_index, u32 slot)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain_index);
 
-	return domain ? books_of(domain, slot)->nr_queued : 0;
+	return rq ? books_of(rq, slot)->nr_queued : 0;
 }
 
 /* Planted bugs (src/scx/queues.rs). */
 
 void sim_spoil_tournament(struct drover *d)
 {
-	ground_domain(d, 0)->by_share.node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
+	ground_runqueue(d, 0)->by_share.node[DROVER_MAX_VMS / 2] = DROVER_MAX_VMS;
 }
 
 void sim_spoil_count(struct drover *d)
 {
-	books_of(ground_domain(d, 0), DROVER_HOST_SLOT)->nr_queued++;
+	books_of(ground_runqueue(d, 0), DROVER_HOST_SLOT)->nr_queued++;
 }
 
 /* One VM too many is believed to be of a choosy mode. */
@@ -472,27 +421,26 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
  */
 u32 sim_check_tournament(struct drover *d, u32 domain_index)
 {
-	struct domain *domain = ground_domain(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain_index);
 	u32 played = 1u << d->tournament_levels;
 	u32 slot, width, node;
 
-	if (!domain)
+	if (!rq)
 		return 0;
 	for (slot = 0; slot < DROVER_MAX_VMS; slot++) {
-		u64 leaf = tournament_leaf(&domain->by_share, slot);
+		u64 leaf = tournament_leaf(&rq->by_share, slot);
 
 		if ((leaf != TOURNAMENT_NOBODY) !=
-		    (books_of(domain, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
+		    (books_of(rq, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
 			return slot + 1;
 		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
 			return slot + 1;
 	}
 	for (width = DROVER_MAX_VMS; played > 1; played /= 2, width /= 2) {
 		for (node = width / 2; node < width / 2 + played / 2; node++) {
-			u64 a = domain->by_share.node[2 * node],
-			    b = domain->by_share.node[2 * node + 1];
+			u64 a = rq->by_share.node[2 * node], b = rq->by_share.node[2 * node + 1];
 
-			if (domain->by_share.node[node] != (tournament_before(b, a) ? b : a))
+			if (rq->by_share.node[node] != (tournament_before(b, a) ? b : a))
 				return node + 1;
 		}
 	}

@@ -92,6 +92,15 @@ pub trait Class {
     fn evict(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
     /// The task may run elsewhere from now on (its mask is the new one). It sleeps, waits or runs.
     fn confine(&mut self, m: &mut Machine, task: TaskId);
+    /// A real-time task takes the pCPU from `task`, which was accounted up to now and would go on, or
+    /// from nobody.
+    fn taken(&mut self, m: &mut Machine, cpu: u32, task: Option<TaskId>) {
+        if let Some(task) = task {
+            self.put(m, cpu, task);
+        }
+    }
+    /// That task leaves: the pCPU picks next.
+    fn given(&mut self, _: &mut Machine, _cpu: u32) {}
     /// The pCPU goes; it is idle by now and has left [`Machine::online`].
     fn offline(&mut self, m: &mut Machine, cpu: u32);
     /// The pCPU is back.

@@ -47,6 +47,11 @@ impl CpuSet {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
+    /// Number of pCPUs in both sets.
+    pub fn count_common(&self, other: &CpuSet) -> u32 {
+        self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones()).sum()
+    }
+
     /// The lowest pCPU from `from` up, if any.
     pub fn next_from(&self, from: u32) -> Option<u32> {
         self.scan(from, |_| u64::MAX)
@@ -123,6 +128,7 @@ mod tests {
             prop_assert_eq!(sa.iter().collect::<BTreeSet<_>>(), a.clone());
             prop_assert_eq!(sa.next_common(&sb, from), common.range(from..).next().copied());
             prop_assert_eq!(sa.any_common(&sb, from).is_some(), !common.is_empty());
+            prop_assert_eq!(sa.count_common(&sb) as usize, common.len());
             prop_assert_eq!(sa.any_in_all(&sb, &sa, from), sa.any_common(&sb, from));
             prop_assert_eq!(sa.is_subset(&sb), a.is_subset(&b));
         }

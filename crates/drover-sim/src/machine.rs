@@ -73,6 +73,8 @@ pub struct Pcpu {
     pub preempted: bool,
     /// Takes part.
     pub online: bool,
+    /// Until when a real-time task has it, which comes before everything of the scheduler's; 0: none.
+    pub taken_until_ns: u64,
     /// From when on the task running here gets work done; before, it pays for switches and
     /// interrupts.
     pub work_from_ns: u64,
@@ -155,6 +157,7 @@ impl Machine {
             kicked: false,
             preempted: false,
             online: true,
+            taken_until_ns: 0,
             work_from_ns: 0,
             pays_in_step: false,
             paid_ns: 0,
@@ -239,6 +242,11 @@ impl Machine {
         ran_ns
     }
 
+    /// Does a real-time task have that pCPU?
+    pub fn is_taken(&self, cpu: u32) -> bool {
+        self.pcpus[cpu as usize].taken_until_ns > 0
+    }
+
     /// CPU time of the task up to this moment.
     pub fn cpu_time_now_ns(&self, task: TaskId) -> u64 {
         let task = &self.tasks[task as usize];
@@ -249,7 +257,7 @@ impl Machine {
     /// Idle time of the pCPU up to this moment.
     pub fn idle_now_ns(&self, cpu: u32) -> u64 {
         let pcpu = &self.pcpus[cpu as usize];
-        let idle = pcpu.current == NOBODY && pcpu.online;
+        let idle = pcpu.current == NOBODY && pcpu.online && pcpu.taken_until_ns == 0;
         pcpu.idle_ns + if idle { self.now_ns - pcpu.idle_since_ns } else { 0 }
     }
 

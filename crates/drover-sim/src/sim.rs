@@ -29,6 +29,10 @@ pub enum Plan {
     Offline(u32),
     /// The pCPU is given back.
     Online(u32),
+    /// A real-time task takes the pCPU for so long, ns.
+    Take(u32, u64),
+    /// ... and leaves it, unless it has it for longer.
+    Give(u32),
     /// The caller wants to look at something: [`Sim::run`] returns.
     Look(u32),
 }
@@ -327,6 +331,11 @@ impl<C: Class> Sim<C> {
 
     /// `__schedule()`.
     fn schedule(&mut self, cpu: u32) {
+        if self.m.is_taken(cpu) {
+            // The kernel asks the higher class first, and it has somebody.
+            self.m.pcpus[cpu as usize].need_resched = false;
+            return;
+        }
         self.m.counts.picks += 1;
         self.account(cpu);
         let previous = self.m.current(cpu);
@@ -433,6 +442,8 @@ impl<C: Class> Sim<C> {
             Plan::Confine(task, mask) => self.confine(task, mask),
             Plan::Offline(cpu) => self.offline(cpu),
             Plan::Online(cpu) => self.online(cpu),
+            Plan::Take(cpu, for_ns) => self.take(cpu, for_ns),
+            Plan::Give(cpu) => self.give(cpu),
         }
         None
     }
@@ -479,21 +490,73 @@ impl<C: Class> Sim<C> {
 
     /// The task running there has to wait elsewhere.
     fn evict(&mut self, cpu: u32) {
+        let Some(task) = self.put_out(cpu) else { return };
+        self.class.evict(&mut self.m, cpu, task);
+        self.vacate(cpu);
+    }
+
+    /// Stops whoever runs there, in the middle of its work.
+    fn put_out(&mut self, cpu: u32) -> Option<TaskId> {
         self.account(cpu);
-        let Some(task) = self.m.current(cpu) else { return };
+        let task = self.m.current(cpu)?;
         self.m.counts.switches += 1;
         self.guests.stop(&mut self.m, cpu, task);
         self.m.trace.end(cpu, self.m.now_ns);
         let known = &mut self.m.tasks[task as usize];
         known.state = TaskState::Ready;
         known.ready_since_ns = self.m.now_ns;
-        self.class.evict(&mut self.m, cpu, task);
+        self.guests.vcpus[task as usize].boost.preempted = true;
+        Some(task)
+    }
+
+    /// Nobody runs there any more; the pCPU picks.
+    fn vacate(&mut self, cpu: u32) {
         let pcpu = &mut self.m.pcpus[cpu as usize];
         pcpu.current = NOBODY;
         pcpu.need_resched = true;
         pcpu.evicted = true;
         pcpu.idle_since_ns = self.m.now_ns;
         self.m.set_busy(cpu, false);
+    }
+
+    /// A real-time task takes the pCPU, or has it for longer.
+    fn take(&mut self, cpu: u32, for_ns: u64) {
+        if !self.m.online.contains(cpu) {
+            return;
+        }
+        let until_ns = self.m.now_ns + for_ns;
+        self.plan(until_ns, Plan::Give(cpu));
+        let known = &mut self.m.pcpus[cpu as usize].taken_until_ns;
+        if *known > 0 {
+            *known = until_ns.max(*known);
+            return;
+        }
+        self.on(cpu, |sim| {
+            let task = sim.put_out(cpu);
+            if task.is_none() {
+                sim.m.pcpus[cpu as usize].idle_ns = sim.m.idle_now_ns(cpu);
+                sim.m.idle.claim(&sim.m.topology, cpu);
+            }
+            sim.m.pcpus[cpu as usize].taken_until_ns = until_ns;
+            sim.vacate(cpu);
+            sim.m.note(4, cpu, NOBODY);
+            sim.class.taken(&mut sim.m, cpu, task);
+        });
+    }
+
+    fn give(&mut self, cpu: u32) {
+        let pcpu = &mut self.m.pcpus[cpu as usize];
+        if pcpu.taken_until_ns == 0 || pcpu.taken_until_ns > self.m.now_ns {
+            return;
+        }
+        self.on(cpu, |sim| sim.end_taken(cpu));
+    }
+
+    /// The pCPU is the scheduler's again.
+    fn end_taken(&mut self, cpu: u32) {
+        self.m.pcpus[cpu as usize].taken_until_ns = 0;
+        self.vacate(cpu);
+        self.class.given(&mut self.m, cpu);
     }
 
     /// CPU hotplug. The last pCPU stays.
@@ -512,6 +575,10 @@ impl<C: Class> Sim<C> {
         }
         let ran = self.m.pcpus[cpu as usize].current;
         self.on(cpu, |sim| {
+            if sim.m.is_taken(cpu) {
+                // What had it goes elsewhere.
+                sim.end_taken(cpu);
+            }
             sim.evict(cpu);
             sim.class.offline(&mut sim.m, cpu);
             for task in 0..sim.m.tasks.len() as TaskId {
@@ -558,6 +625,31 @@ mod tests {
             at_ns % sim.m.costs.tick_interval_ns / 1000
         };
         (0..8).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn a_real_time_task_takes_a_pcpu_and_who_ran_there_goes_on_elsewhere() {
+        const MS: u64 = 1_000_000;
+        let mut busy = loads().swap_remove(1);
+        (busy.host.sockets, busy.host.cores, busy.host.threads) = (1, 2, 1);
+        (busy.vms, busy.vcpus) = (1, 1);
+        let mut sim = set_up(&busy);
+        sim.run(100 * MS);
+        let (task, taken) = (0, sim.m.tasks[0].pcpu);
+        assert_eq!(sim.m.current(taken), Some(task));
+        sim.plan(100 * MS, Plan::Take(taken, 5 * MS));
+        sim.plan(102 * MS, Plan::Take(taken, 8 * MS));
+        sim.run(101 * MS);
+        assert_eq!((sim.m.current(taken), sim.m.current(1 - taken)), (None, Some(task)));
+        assert!(sim.m.is_taken(taken) && !sim.m.idle.contains(taken));
+        let (rested_ns, had_ns) = (sim.m.idle_now_ns(taken), sim.m.cpu_time_now_ns(task));
+        sim.run(109 * MS);
+        assert!(sim.m.is_taken(taken), "the second has it for longer");
+        assert_eq!(sim.m.idle_now_ns(taken), rested_ns, "a taken pCPU does not rest");
+        sim.run(111 * MS);
+        assert!(!sim.m.is_taken(taken) && sim.m.idle.contains(taken));
+        assert_eq!(sim.m.idle_now_ns(taken), rested_ns + MS);
+        assert_eq!(sim.m.cpu_time_now_ns(task), had_ns + 10 * MS);
     }
 
     #[test]

@@ -32,23 +32,38 @@ impl Topology {
         let dies_per_node = (dies / host.nodes).max(1);
         let llc_of: Vec<u32> = (0..pcpus).map(|cpu| cpu / per_die).collect();
         let node_of: Vec<u32> = llc_of.iter().map(|die| die / dies_per_node).collect();
-        let gather = |count: u32, of: &[u32]| {
-            let members = |group: u32| (0..pcpus).filter(move |&cpu| of[cpu as usize] == group);
-            (0..count).map(|group| CpuSet::of(pcpus, members(group))).collect()
-        };
         let by_distance = |from: u32| {
             let mut nodes: Vec<u32> = (0..host.nodes).collect();
             nodes.sort_by_key(|&to| (from != to, host.distance(from, to)));
             nodes
         };
-        Self {
-            threads: host.threads,
-            nodes_by_distance: (0..host.nodes).map(by_distance).collect(),
-            llcs: gather(dies, &llc_of),
-            nodes: gather(host.nodes, &node_of),
-            llc_of,
-            node_of,
-        }
+        let nodes_by_distance = (0..host.nodes).map(by_distance).collect();
+        Self::made_of(host.threads, llc_of, node_of, nodes_by_distance)
+    }
+
+    /// A host of one node whose dies have so many cores each, not all alike, as where a hypervisor or
+    /// the firmware took some away, or where fast and slow cores stand apart.
+    pub fn of_dies(cores: &[u32], threads: u32) -> Self {
+        let die = |(die, &cores): (u32, &u32)| vec![die; (cores * threads) as usize];
+        let llc_of: Vec<u32> = (0..).zip(cores).flat_map(die).collect();
+        let node_of = vec![0; llc_of.len()];
+        Self::made_of(threads, llc_of, node_of, vec![vec![0]])
+    }
+
+    fn made_of(
+        threads: u32,
+        llc_of: Vec<u32>,
+        node_of: Vec<u32>,
+        nodes_by_distance: Vec<Vec<u32>>,
+    ) -> Self {
+        let pcpus = llc_of.len() as u32;
+        let gather = |of: &[u32]| {
+            let groups = of.iter().max().map_or(0, |last| last + 1);
+            let members = |group: u32| (0..pcpus).filter(move |&cpu| of[cpu as usize] == group);
+            (0..groups).map(|group| CpuSet::of(pcpus, members(group))).collect()
+        };
+        let (llcs, nodes) = (gather(&llc_of), gather(&node_of));
+        Self { threads, llc_of, node_of, llcs, nodes, nodes_by_distance }
     }
 
     /// Number of pCPUs.
@@ -77,6 +92,14 @@ mod tests {
         assert_eq!((topology.node_of[11], topology.node_of[12]), (0, 1));
         assert_eq!((topology.llcs[1].count(), topology.nodes[1].count()), (6, 12));
         assert_eq!(topology.nodes_by_distance, [[0, 1], [1, 0]]);
+    }
+
+    #[test]
+    fn dies_may_differ_in_width() {
+        let topology = Topology::of_dies(&[3, 1], 2);
+        assert_eq!(topology.llc_of, [0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!((topology.llcs[0].count(), topology.llcs[1].count()), (6, 2));
+        assert_eq!((topology.siblings(7), topology.nodes[0].count()), (6..8, 8));
     }
 
     #[test]

@@ -53,18 +53,21 @@ fn planted_bugs_are_found() {
         (Planted::Miscounts, "the policy counts"),
         (Planted::SpoilsTournament, "tournament of domain"),
         (Planted::LeaksSlots, "slots"),
-        (Planted::TurnsClockBack, "virtual time went back"),
+        (Planted::TurnsClockBack, "went back"),
         (Planted::IgnoresShares, "is owed"),
         (Planted::IgnoresReservations, "is owed"),
         (Planted::IgnoresReservations, "is guaranteed"),
         (Planted::IgnoresPools, "is owed"),
         (Planted::IgnoresLimits, "VM "),
         (Planted::IgnoresLimits, "pool "),
+        (Planted::IgnoresLimits, "in 100 ms"),
+        (Planted::LaxLimits, "in 1000 ms"),
         (Planted::HoldsForEver, "rests while"),
         (Planted::ChargesStops, "is owed at least"),
         (Planted::MiscountsModes, "too many or too few"),
         (Planted::HurriesAlarms, "time stands still"),
         (Planted::NeverForgets, "is held at its limit"),
+        (Planted::LeavesBehind, "rests while"),
     ];
     for (planted, complaint) in expected {
         let found = (0..400)

@@ -63,6 +63,8 @@ fn main() -> ExitCode {
         )
         .with_writer(std::io::stderr)
         .with_target(false)
+        // It would tell stderr that stderr cannot be written, and end us: the daemon outlives its log.
+        .log_internal_errors(false)
         .init();
     let cli = Cli::try_parse().unwrap_or_else(|err| refuse(&err));
     let outcome = match cli.command {

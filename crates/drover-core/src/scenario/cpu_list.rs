@@ -20,6 +20,14 @@ impl CpuList {
         Self((0..pcpus).collect())
     }
 
+    /// These CPUs; none when there is none.
+    pub fn of(cpus: impl IntoIterator<Item = u32>) -> Option<Self> {
+        let mut cpus: Vec<u32> = cpus.into_iter().collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        (!cpus.is_empty()).then_some(Self(cpus))
+    }
+
     /// The CPU numbers, ascending, none twice.
     pub fn cpus(&self) -> &[u32] {
         &self.0
@@ -61,9 +69,7 @@ impl FromStr for CpuList {
             }
             cpus.extend(first..=last);
         }
-        cpus.sort_unstable();
-        cpus.dedup();
-        Ok(Self(cpus))
+        Self::of(cpus).ok_or_else(refused)
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) use error::Source;
 pub use host::{Cost, Host, OwnTasks};
 pub use parse::ReadFile;
 pub use program::{DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, Role, StepTime};
-pub use vm::{Vm, Vmm};
+pub use vm::{Pin, Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;

@@ -8,7 +8,7 @@ use super::parse_host::read_host;
 use super::parse_pool::Pools;
 use super::parse_vm::Draft;
 use super::reader::Reader;
-use super::{Case, Clock, Host, Scenario, Vm, scheduler_label};
+use super::{Case, Clock, CpuList, Host, Scenario, Vm, scheduler_label};
 use crate::nearest::hint;
 use crate::tree::admission::{Ledger, Refusal};
 use crate::tree::is_plain_name;
@@ -181,7 +181,7 @@ fn read_case(
 /// The case, if all that is reserved in it fits. Of VMs that are not all there at the same time it
 /// still must: whether one leaves before another comes is for the run to show.
 fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioError> {
-    let mut ledger = Ledger::new(&case.pools, u64::from(host.pcpus()) * 1000);
+    let mut ledger = Ledger::new(&case.pools, CpuList::all(host.pcpus()));
     let refused = |who: String, refusal: Refusal| {
         let what = format!("case \"{}\", {who}: {}", case.name, refusal.what());
         reader.error("", what, refusal.mend)
@@ -193,7 +193,7 @@ fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioEr
     }
     for vm in &case.vms {
         let pool = vm.pool.as_deref().and_then(|pool| case.pools.find(pool));
-        let promise = ledger.promise(pool, 10 * u64::from(vm.reservation_pct));
+        let promise = ledger.promise(pool, &vm.affinity(), 10 * u64::from(vm.reservation_pct));
         promise.map_err(|refusal| refused(format!("VM \"{}\"", vm.name), refusal))?;
     }
     Ok(case)

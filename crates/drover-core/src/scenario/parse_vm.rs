@@ -5,7 +5,7 @@ use super::error::{ScenarioError, Source};
 use super::keys;
 use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
-use super::{CpuList, CpuThen, Host, Vm, Vmm, Workload, workload};
+use super::{CpuList, CpuThen, Host, Pin, Vm, Vmm, Workload, workload};
 use crate::nearest::hint;
 use crate::settings::Cosched;
 use crate::shares::Shares;
@@ -28,7 +28,7 @@ pub(super) struct Draft {
     cosched: Option<Cosched>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
-    pin: Option<CpuList>,
+    pin: Option<Pin>,
     demand_pct: Option<u32>,
     start_s: Option<f64>,
     stop_s: Option<f64>,
@@ -43,15 +43,11 @@ impl Draft {
             let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
             return Err(reader.error("name", format!("\"{name}\" is no name for a VM"), mend));
         }
-        let pin = match reader.text("pin")? {
-            None => None,
-            Some(text) => Some(read_pin(reader, text, host)?),
-        };
         Ok(Self {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
-            pin,
+            pin: read_pin(reader, host)?,
             ..Self::of_case(reader, name, end_s)?
         })
     }
@@ -116,6 +112,7 @@ impl Draft {
         check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
+        check_pin(reader, name, vcpus, self.pin.as_ref())?;
         let pool = find_pool(reader, name, self.pool.as_deref(), pools)?;
         check_vcpus(reader, name, &workload, vcpus)?;
         Ok(Some(Vm {
@@ -191,7 +188,17 @@ fn find_pool(
     Err(reader.error("pool", what, hint(pool, known)))
 }
 
-fn read_pin(reader: &Reader, text: &str, host: &Host) -> Result<CpuList, ScenarioError> {
+fn read_pin(reader: &Reader, host: &Host) -> Result<Option<Pin>, ScenarioError> {
+    if reader.is_list("pin") {
+        let texts = reader.texts("pin")?.unwrap_or_default();
+        let each = texts.into_iter().map(|text| read_cpus(reader, text, host));
+        return Ok(Some(Pin::Vcpus(each.collect::<Result<_, _>>()?)));
+    }
+    let text = reader.text("pin")?;
+    text.map(|text| read_cpus(reader, text, host).map(Pin::Vm)).transpose()
+}
+
+fn read_cpus(reader: &Reader, text: &str, host: &Host) -> Result<CpuList, ScenarioError> {
     let list: CpuList = text.parse().map_err(|error: super::CpuListError| {
         reader.error("pin", error.to_string(), "give numbers and ranges with commas between")
     })?;
@@ -201,6 +208,23 @@ fn read_pin(reader: &Reader, text: &str, host: &Host) -> Result<CpuList, Scenari
         return Err(reader.error("pin", what, mend));
     }
     Ok(list)
+}
+
+/// Whether CPUs that are given for each vCPU are given for all.
+fn check_pin(
+    reader: &Reader,
+    name: &str,
+    vcpus: u32,
+    pin: Option<&Pin>,
+) -> Result<(), ScenarioError> {
+    match pin {
+        Some(Pin::Vcpus(each)) if each.len() != vcpus as usize => {
+            let what = format!("VM \"{name}\" has {vcpus} vCPUs and pin is for {}", each.len());
+            let mend = "give a list of CPUs for each vCPU, or one text for all";
+            Err(reader.error("pin", what, mend))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, ScenarioError> {

@@ -258,6 +258,11 @@ impl<'a> Reader<'a> {
         rows.ok_or_else(|| self.wrong(key, value, &expected)).map(Some)
     }
 
+    /// Is the value of `key` a list?
+    pub(super) fn is_list(&self, key: &str) -> bool {
+        self.value(key).is_some_and(|value| matches!(value.get_ref(), DeValue::Array(_)))
+    }
+
     /// Is the value of `key` the name of a TOML file?
     pub(super) fn is_file(&self, key: &str) -> bool {
         let is_file =

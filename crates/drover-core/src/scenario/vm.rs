@@ -3,6 +3,7 @@
 
 use super::{CpuList, Workload};
 use crate::settings::Cosched;
+use crate::tree::Affinity;
 use serde::{Deserialize, Serialize};
 
 /// What runs a VM.
@@ -13,6 +14,36 @@ pub enum Vmm {
     Micro,
     /// A Linux guest under QEMU/KVM.
     Qemu,
+}
+
+/// The CPUs that threads of a VM are confined to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pin {
+    /// All its threads to these.
+    Vm(CpuList),
+    /// Each vCPU to its own, its other threads to all of them together.
+    Vcpus(Vec<CpuList>),
+}
+
+impl Pin {
+    /// All CPUs that are named.
+    pub fn cpus(&self) -> CpuList {
+        match self {
+            Pin::Vm(cpus) => cpus.clone(),
+            Pin::Vcpus(each) => {
+                let all = each.iter().flat_map(|cpus| cpus.cpus().iter().copied());
+                CpuList::of(all).expect("a VM has a vCPU")
+            }
+        }
+    }
+
+    /// The CPUs of a vCPU.
+    pub fn of_vcpu(&self, vcpu: u32) -> &CpuList {
+        match self {
+            Pin::Vm(cpus) => cpus,
+            Pin::Vcpus(each) => &each[vcpu as usize],
+        }
+    }
 }
 
 /// A VM with everything a case says about it.
@@ -36,8 +67,8 @@ pub struct Vm {
     pub vmm: Vmm,
     /// Guest memory in MiB; of meaning for [`Vmm::Qemu`] only.
     pub memory_mib: u32,
-    /// The CPUs all its threads are confined to; none: any.
-    pub pin: Option<CpuList>,
+    /// The CPUs its threads are confined to; none: any.
+    pub pin: Option<Pin>,
     /// The most CPU it can use, in % of one pCPU, where the scenario says so.
     pub demand_pct: Option<u32>,
     /// When its workload starts, in s of the measured time; none: before the warm-up.
@@ -64,6 +95,15 @@ impl Vm {
             then.after_s = (then.after_s - go_s).max(0.0);
         }
         workload
+    }
+
+    /// Where its vCPUs may run.
+    pub fn affinity(&self) -> Affinity {
+        match &self.pin {
+            None => Affinity::ANYWHERE,
+            Some(Pin::Vm(cpus)) => Affinity::within(cpus.clone()),
+            Some(Pin::Vcpus(each)) => Affinity::of_vcpus(each.iter().cloned()),
+        }
     }
 
     /// The most CPU the VM can use at `at_s` of the measured time, in pCPUs, its pinning left

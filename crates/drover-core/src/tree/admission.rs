@@ -9,9 +9,15 @@
 //! Worked example: a host of 400%, pool *prod* with 200% reserved, expandable. VM *web* asks for 150%
 //! in it: there is room. VM *db* asks for 100%: 50% of it are left in *prod*, the other 50% come from
 //! the host, which has 200% left. Were *prod* fixed, *db* would be refused: it has 50% left.
+//!
+//! What is promised to VMs that are confined to sets of pCPUs must also fit these, and every union of
+//! them ([`Room`]). When pCPUs go, or VMs are confined anew, what was promised may not fit any more: then
+//! promises shrink alike wherever they do not ([`kept_mcpu`]).
 
-use super::Tree;
+use super::room::{Bottleneck, Room, keep};
+use super::{Affinity, Tree};
 use crate::percent;
+use crate::scenario::CpuList;
 
 /// Why a reservation is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +25,7 @@ use crate::percent;
 pub struct Refusal {
     /// What was to be reserved, thousandths of a pCPU.
     pub asked_mcpu: u64,
-    /// Where it did not fit: a pool or the host.
+    /// Where it did not fit, with its verb: `pool "prod" has`, `this host has`, `pCPUs 2-3 have`.
     pub place: String,
     /// What is left there.
     pub free_mcpu: u64,
@@ -34,7 +40,7 @@ impl Refusal {
     pub fn what(&self) -> String {
         let [asked, free, size] =
             [self.asked_mcpu, self.free_mcpu, self.size_mcpu].map(percent::text64);
-        format!("{asked} cannot be reserved: {} has {free} left of {size}", self.place)
+        format!("{asked} cannot be reserved: {} {free} left of {size}", self.place)
     }
 }
 
@@ -42,8 +48,10 @@ impl Refusal {
 #[derive(Debug, Clone)]
 pub struct Ledger<'a> {
     tree: &'a Tree,
-    /// The host's pCPUs, in thousandths.
-    capacity_mcpu: u64,
+    /// The host's pCPUs.
+    pcpus: CpuList,
+    /// What was promised to VMs that are confined; those of one set that all their vCPUs have together.
+    confined: Vec<(Affinity, u64)>,
     /// What was promised to each pool itself.
     own_mcpu: Vec<u64>,
     /// What was promised within each pool.
@@ -53,15 +61,20 @@ pub struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Nothing is promised yet on a host of that many pCPUs, in thousandths.
-    pub fn new(tree: &'a Tree, capacity_mcpu: u64) -> Self {
+    /// Nothing is promised yet on a host of these pCPUs.
+    pub fn new(tree: &'a Tree, pcpus: CpuList) -> Self {
         let none = vec![0; tree.pools().len()];
-        Self { tree, capacity_mcpu, own_mcpu: none.clone(), within_mcpu: none, total_mcpu: 0 }
+        let confined = Vec::new();
+        Self { tree, pcpus, confined, own_mcpu: none.clone(), within_mcpu: none, total_mcpu: 0 }
     }
 
-    /// From now on promises are made on that many pCPUs, in thousandths. What was promised stays.
-    pub fn set_capacity(&mut self, capacity_mcpu: u64) {
-        self.capacity_mcpu = capacity_mcpu;
+    /// From now on promises are made on these pCPUs. What was promised stays.
+    pub fn set_pcpus(&mut self, pcpus: CpuList) {
+        self.pcpus = pcpus;
+    }
+
+    fn capacity_mcpu(&self) -> u64 {
+        1000 * self.pcpus.cpus().len() as u64
     }
 
     /// Promises a pool its own reservation. Parents come before their children.
@@ -71,23 +84,54 @@ impl<'a> Ledger<'a> {
     pub fn promise_pool(&mut self, pool: usize) -> Result<(), Refusal> {
         let asked_mcpu = u64::from(self.tree.pools()[pool].spec.reservation_mcpu);
         assert!(self.own_mcpu[pool] == 0 && self.within_mcpu[pool] == 0, "parents come first");
-        self.promise(self.tree.pools()[pool].parent, asked_mcpu)?;
+        self.promise(self.tree.pools()[pool].parent, &Affinity::ANYWHERE, asked_mcpu)?;
         self.own_mcpu[pool] = asked_mcpu;
         Ok(())
     }
 
-    /// Promises something within a pool, or directly on the host: a VM's reservation.
+    /// Promises something within a pool, or directly on the host, on the pCPUs of `affinity`: a VM's
+    /// reservation.
     ///
     /// # Errors
     /// When it does not fit; nothing is promised then.
-    pub fn promise(&mut self, pool: Option<usize>, asked_mcpu: u64) -> Result<(), Refusal> {
+    pub fn promise(
+        &mut self,
+        pool: Option<usize>,
+        affinity: &Affinity,
+        asked_mcpu: u64,
+    ) -> Result<(), Refusal> {
         self.check(pool, asked_mcpu)?;
-        self.enter(pool, asked_mcpu);
+        self.check_sets(affinity, asked_mcpu)?;
+        self.enter(pool, affinity, asked_mcpu);
+        Ok(())
+    }
+
+    /// Promises what was promised before, whether or not the pCPUs of `affinity` still hold it.
+    ///
+    /// # Errors
+    /// When it does not fit its pool or the host; nothing is promised then.
+    pub fn renew(
+        &mut self,
+        pool: Option<usize>,
+        affinity: &Affinity,
+        promised_mcpu: u64,
+    ) -> Result<(), Refusal> {
+        self.check(pool, promised_mcpu)?;
+        self.enter(pool, affinity, promised_mcpu);
         Ok(())
     }
 
     /// Takes back what was promised to a VM there.
-    pub fn withdraw(&mut self, pool: Option<usize>, promised_mcpu: u64) {
+    pub fn withdraw(&mut self, pool: Option<usize>, affinity: &Affinity, promised_mcpu: u64) {
+        if promised_mcpu > 0 && !affinity.is_anywhere() {
+            let all = affinity.is_split();
+            let is_it = |(known, mcpu): &(Affinity, u64)| {
+                known == affinity && (!all || *mcpu == promised_mcpu)
+            };
+            let at = self.confined.iter().position(is_it).expect("it was promised");
+            self.confined[at].1 -= promised_mcpu;
+            self.confined.retain(|(_, mcpu)| *mcpu > 0);
+        }
         let mut less_mcpu = promised_mcpu;
         let tree = self.tree;
         for index in tree.path(pool) {
@@ -96,6 +140,25 @@ impl<'a> Ledger<'a> {
             less_mcpu = taken - self.own_mcpu[index].max(self.within_mcpu[index]);
         }
         self.total_mcpu -= less_mcpu;
+    }
+
+    /// Promises a VM something else than before.
+    ///
+    /// # Errors
+    /// When it does not fit; what was promised before is still promised then.
+    pub fn promise_instead(
+        &mut self,
+        pool: Option<usize>,
+        affinity: &Affinity,
+        before_mcpu: u64,
+        asked_mcpu: u64,
+    ) -> Result<(), Refusal> {
+        self.withdraw(pool, affinity, before_mcpu);
+        let promised = self.promise(pool, affinity, asked_mcpu);
+        if promised.is_err() {
+            self.enter(pool, affinity, before_mcpu);
+        }
+        promised
     }
 
     /// What the host has promised in all, thousandths of a pCPU.
@@ -112,7 +175,7 @@ impl<'a> Ledger<'a> {
         }
         let above = match self.tree.pools()[pool].parent {
             Some(parent) => self.free_mcpu(parent),
-            None => self.capacity_mcpu.saturating_sub(self.total_mcpu),
+            None => self.capacity_mcpu().saturating_sub(self.total_mcpu),
         };
         let taken = self.own_mcpu[pool].max(self.within_mcpu[pool]);
         let under_limit =
@@ -133,7 +196,7 @@ impl<'a> Ledger<'a> {
         let mut more_mcpu = asked_mcpu;
         for index in self.tree.path(pool) {
             let spec = &self.tree.pools()[index].spec;
-            let place = format!("pool \"{}\"", spec.name);
+            let place = format!("pool \"{}\" has", spec.name);
             let (own, within) = (self.own_mcpu[index], self.within_mcpu[index]);
             let beyond = self.beyond(index, more_mcpu);
             if !spec.expandable && beyond > 0 {
@@ -148,15 +211,47 @@ impl<'a> Ledger<'a> {
             }
             more_mcpu = beyond;
         }
-        let free_mcpu = self.capacity_mcpu.saturating_sub(self.total_mcpu);
+        let free_mcpu = self.capacity_mcpu().saturating_sub(self.total_mcpu);
         if more_mcpu > 0 && more_mcpu > free_mcpu {
             let mend = "reserve less, or lower another reservation";
-            return refuse("this host".to_owned(), free_mcpu, self.capacity_mcpu, mend);
+            return refuse("this host has".to_owned(), free_mcpu, self.capacity_mcpu(), mend);
         }
         Ok(())
     }
 
-    fn enter(&mut self, pool: Option<usize>, asked_mcpu: u64) {
+    /// Whether the sets of pCPUs hold it beside what else is promised to VMs that are confined. Others may
+    /// run anywhere: for them the host as a whole counts, which was looked at.
+    fn check_sets(&self, affinity: &Affinity, asked_mcpu: u64) -> Result<(), Refusal> {
+        if affinity.is_anywhere() || asked_mcpu == 0 {
+            return Ok(());
+        }
+        let sets = self.confined.iter().map(|(affinity, _)| affinity).chain([affinity]);
+        let room = Room::new(&self.pcpus, sets.map(|affinity| (affinity, 1.0)));
+        let promised = self.confined.iter().map(|(_, mcpu)| *mcpu).chain([asked_mcpu]);
+        let (fits, Some(full)) = room.last(&promised.map(pcpus_of).collect::<Vec<_>>()) else {
+            return Ok(());
+        };
+        Err(Refusal {
+            asked_mcpu,
+            place: match full.cpus == self.pcpus {
+                true => "this host has".to_owned(),
+                false => format!("{} {}", cpus_text(&full.cpus), have(&full.cpus)),
+            },
+            free_mcpu: mcpu_of(fits),
+            size_mcpu: mcpu_of(full.pcpus),
+            mend: "reserve less, lower another reservation there, or let it run on more pCPUs"
+                .to_owned(),
+        })
+    }
+
+    fn enter(&mut self, pool: Option<usize>, affinity: &Affinity, asked_mcpu: u64) {
+        if asked_mcpu > 0 && !affinity.is_anywhere() {
+            let known = self.confined.iter_mut().find(|(known, _)| known == affinity);
+            match known.filter(|_| !affinity.is_split()) {
+                Some((_, mcpu)) => *mcpu += asked_mcpu,
+                None => self.confined.push((affinity.clone(), asked_mcpu)),
+            }
+        }
         let mut more_mcpu = asked_mcpu;
         let tree = self.tree;
         for index in tree.path(pool) {
@@ -168,14 +263,89 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// A promise as it can be kept on what is left of the host, when all promises of `total_mcpu` were
-/// made on more: everyone gets the same part of what was promised.
-pub fn degraded_mcpu(promised_mcpu: u32, total_mcpu: u64, capacity_mcpu: u64) -> u32 {
+/// Promises that cannot all be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shortage {
+    /// Where; none: on the host as a whole.
+    pub cpus: Option<CpuList>,
+    /// What is promised there, thousandths of a pCPU.
+    pub promised_mcpu: u64,
+    /// What is there.
+    pub size_mcpu: u64,
+    /// Who has the same part of its promise as the others in it.
+    pub members: Vec<bool>,
+}
+
+/// Promises to VMs as they can be kept on the pCPUs that are online, and where they are short. On the host
+/// as a whole, and within each set that does not hold what is promised in it, everyone has the same
+/// part. `total_mcpu` is all that the host has promised, to VMs and to their pools beyond that.
+pub fn kept_mcpu(
+    promises: &[(&Affinity, u32)],
+    total_mcpu: u64,
+    online: &CpuList,
+) -> (Vec<u32>, Vec<Shortage>) {
+    let of_vms: u64 = promises.iter().map(|(_, mcpu)| u64::from(*mcpu)).sum();
+    let of_pools = total_mcpu.saturating_sub(of_vms);
+    let anywhere = Affinity::ANYWHERE;
+    let affinities = promises.iter().map(|(affinity, _)| *affinity).chain([&anywhere]);
+    let room = Room::new(online, affinities.map(|affinity| (affinity, 1.0)));
+    let promised: Vec<u64> =
+        promises.iter().map(|(_, mcpu)| u64::from(*mcpu)).chain([of_pools]).collect();
+    let kept = keep(&room, &promised.iter().copied().map(pcpus_of).collect::<Vec<_>>());
+    let mut seen = vec![false; promised.len()];
+    let shortage = |full: &Bottleneck| {
+        let is_new = |(member, seen): (&bool, &mut bool)| *member && !std::mem::replace(seen, true);
+        let is_host = full.cpus == *online;
+        let members: Vec<bool> = full.members.iter().zip(&mut seen).map(is_new).collect();
+        let within = promised.iter().zip(&full.members).filter(|(_, member)| **member);
+        Shortage {
+            cpus: (!is_host).then(|| full.cpus.clone()),
+            promised_mcpu: within.map(|(mcpu, _)| mcpu).sum(),
+            size_mcpu: mcpu_of(full.pcpus),
+            members,
+        }
+    };
+    let shortages = kept.bottlenecks.iter().map(shortage).collect();
+    let kept = kept.amounts.iter().zip(promises);
+    let kept = kept.map(|(pcpus, (_, mcpu))| whole_mcpu(*pcpus).min(*mcpu)).collect();
+    (kept, shortages)
+}
+
+/// The part of a pool's promise that can be kept when all promises of `total_mcpu` were made on more than
+/// the host has left.
+pub fn kept_of_pool(promised_mcpu: u32, total_mcpu: u64, online: &CpuList) -> u32 {
+    let capacity_mcpu = 1000 * online.cpus().len() as u64;
     if total_mcpu <= capacity_mcpu {
         return promised_mcpu;
     }
     let kept = u64::from(promised_mcpu) * capacity_mcpu / total_mcpu;
     u32::try_from(kept).expect("less than was promised")
+}
+
+/// A set of pCPUs in words.
+pub fn cpus_text(cpus: &CpuList) -> String {
+    let plural = if cpus.cpus().len() == 1 { "" } else { "s" };
+    format!("pCPU{plural} {cpus}")
+}
+
+fn have(cpus: &CpuList) -> &'static str {
+    if cpus.cpus().len() == 1 { "has" } else { "have" }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn pcpus_of(mcpu: u64) -> f64 {
+    mcpu as f64 / 1e3
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never below 0")]
+fn mcpu_of(pcpus: f64) -> u64 {
+    (pcpus.max(0.0) * 1e3).round() as u64
+}
+
+/// What is whole of it, but for what sums of fractions lose.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never below 0")]
+fn whole_mcpu(pcpus: f64) -> u32 {
+    (pcpus.max(0.0) * 1e3 + 1e-6) as u32
 }
 
 #[cfg(test)]
@@ -191,9 +361,9 @@ mod tests {
     }
 
     fn ledger(tree: &Tree) -> Ledger<'_> {
-        let mut ledger = Ledger::new(tree, 4000);
+        let mut ledger = Ledger::new(tree, CpuList::all(4));
         ledger.promise_pool(0).unwrap();
-        ledger.promise(Some(0), 1500).unwrap();
+        ledger.promise(Some(0), &Affinity::ANYWHERE, 1500).unwrap();
         ledger
     }
 
@@ -202,17 +372,17 @@ mod tests {
         let tree = prod(true, None);
         let mut expandable = ledger(&tree);
         assert_eq!(expandable.free_mcpu(0), 2500);
-        expandable.promise(Some(0), 1000).unwrap();
+        expandable.promise(Some(0), &Affinity::ANYWHERE, 1000).unwrap();
         assert_eq!((expandable.total_mcpu(), expandable.free_mcpu(0)), (2500, 1500));
         let tree = prod(false, None);
         let mut fixed = ledger(&tree);
         assert_eq!(
-            fixed.promise(Some(0), 1000).unwrap_err().to_string(),
+            fixed.promise(Some(0), &Affinity::ANYWHERE, 1000).unwrap_err().to_string(),
             "100% cannot be reserved: pool \"prod\" has 50% left of 200%; \
              reserve less, reserve more for the pool, or make it expandable"
         );
         assert_eq!(fixed.total_mcpu(), 2000, "nothing was promised");
-        fixed.promise(Some(0), 500).unwrap();
+        fixed.promise(Some(0), &Affinity::ANYWHERE, 500).unwrap();
     }
 
     #[test]
@@ -220,9 +390,9 @@ mod tests {
         let tree = prod(true, Some(2500));
         let mut ledger = ledger(&tree);
         assert_eq!(ledger.free_mcpu(0), 1000);
-        let refusal = ledger.promise(Some(0), 1100).unwrap_err().to_string();
+        let refusal = ledger.promise(Some(0), &Affinity::ANYWHERE, 1100).unwrap_err().to_string();
         assert!(refusal.contains("pool \"prod\" has 100% left of 250%"), "{refusal}");
-        ledger.promise(Some(0), 1000).unwrap();
+        ledger.promise(Some(0), &Affinity::ANYWHERE, 1000).unwrap();
     }
 
     #[test]
@@ -230,19 +400,101 @@ mod tests {
         let tree = prod(true, None);
         let mut ledger = ledger(&tree);
         assert_eq!(
-            ledger.promise(None, 2001).unwrap_err().to_string(),
+            ledger.promise(None, &Affinity::ANYWHERE, 2001).unwrap_err().to_string(),
             "200.1% cannot be reserved: this host has 200% left of 400%; \
              reserve less, or lower another reservation"
         );
-        ledger.promise(None, 2000).unwrap();
-        assert!(ledger.promise(Some(0), 501).is_err());
+        ledger.promise(None, &Affinity::ANYWHERE, 2000).unwrap();
+        assert!(ledger.promise(Some(0), &Affinity::ANYWHERE, 501).is_err());
+    }
+
+    fn within(text: &str) -> Affinity {
+        Affinity::within(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_set_has_no_more_than_its_pcpus() {
+        let tree = Tree::default();
+        let mut ledger = Ledger::new(&tree, CpuList::all(4));
+        ledger.promise(None, &within("2-3"), 800).unwrap();
+        ledger.promise(None, &within("2-3"), 600).unwrap();
+        let refusal = ledger.promise(None, &within("2-3"), 900).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "90% cannot be reserved: pCPUs 2-3 have 60% left of 200%; \
+             reserve less, lower another reservation there, or let it run on more pCPUs"
+        );
+        assert_eq!(ledger.total_mcpu(), 1400, "nothing was promised");
+        ledger.promise(None, &within("2-3"), 600).unwrap();
+        ledger.promise(None, &within("0-1"), 900).unwrap();
+        ledger.promise(None, &Affinity::ANYWHERE, 1100).unwrap();
+        ledger.withdraw(None, &within("2-3"), 600);
+        ledger.promise(None, &within("3"), 600).unwrap();
+    }
+
+    #[test]
+    fn a_union_of_sets_has_no_more_than_its_pcpus() {
+        let tree = Tree::default();
+        let mut ledger = Ledger::new(&tree, CpuList::all(4));
+        ledger.promise(None, &within("0-1"), 1500).unwrap();
+        ledger.promise(None, &within("1-2"), 1300).unwrap();
+        let refusal = ledger.promise(None, &within("0,2"), 900).unwrap_err().to_string();
+        assert!(
+            refusal.contains("90% cannot be reserved: pCPUs 0-2 have 20% left of 300%"),
+            "{refusal}"
+        );
+        ledger.promise(None, &within("0,2-3"), 900).unwrap();
+        let refusal = ledger.promise(None, &within("0"), 400).unwrap_err().to_string();
+        assert!(refusal.contains("this host has 30% left of 400%"), "{refusal}");
+    }
+
+    #[test]
+    fn vcpus_of_sets_of_their_own_are_promised_what_each_set_holds() {
+        let tree = Tree::default();
+        let mut ledger = Ledger::new(&tree, CpuList::all(4));
+        let pinned = Affinity::of_vcpus(["0", "1"].map(|cpus| cpus.parse().unwrap()));
+        ledger.promise(None, &within("0"), 700).unwrap();
+        let refusal = ledger.promise(None, &pinned, 1500).unwrap_err().to_string();
+        assert!(
+            refusal.contains("150% cannot be reserved: pCPUs 0-1 have 130% left of 200%"),
+            "{refusal}"
+        );
+        ledger.promise(None, &pinned, 1300).unwrap();
+        let refusal = ledger.promise(None, &within("1"), 1).unwrap_err().to_string();
+        assert!(refusal.contains("0% left"), "{refusal}");
+        ledger.withdraw(None, &pinned, 1300);
+        ledger.promise(None, &within("1"), 1000).unwrap();
     }
 
     #[test]
     fn when_pcpus_go_everyone_keeps_the_same_part() {
-        assert_eq!(degraded_mcpu(1500, 3000, 4000), 1500);
-        assert_eq!(degraded_mcpu(1500, 3000, 2000), 1000);
-        assert_eq!(degraded_mcpu(1500, 3000, 0), 0);
+        let anywhere = Affinity::ANYWHERE;
+        let kept = |promises: &[(&Affinity, u32)], total, online: &str| {
+            kept_mcpu(promises, total, &online.parse().unwrap())
+        };
+        assert_eq!(
+            kept(&[(&anywhere, 1500), (&anywhere, 1500)], 3000, "0-3"),
+            (vec![1500; 2], vec![])
+        );
+        let (mcpu, short) = kept(&[(&anywhere, 1500), (&anywhere, 1500)], 3000, "0-1");
+        assert_eq!((mcpu, short.len()), (vec![1000; 2], 1));
+        assert_eq!((short[0].cpus.as_ref(), short[0].promised_mcpu), (None, 3000));
+        // 1000 more are promised to a pool.
+        assert_eq!(kept(&[(&anywhere, 1500), (&anywhere, 1500)], 4000, "0-1").0, [750, 750]);
+        let online = "0-1".parse().unwrap();
+        assert_eq!(kept_of_pool(1500, 3000, &online), 1000);
+        assert_eq!(kept_of_pool(1500, 2000, &online), 1500);
+    }
+
+    #[test]
+    fn when_a_set_shrinks_those_in_it_keep_the_same_part() {
+        let (node, anywhere) = (within("2-3"), Affinity::ANYWHERE);
+        let promises = [(&node, 1200), (&node, 800), (&anywhere, 1500)];
+        let (mcpu, short) = kept_mcpu(&promises, 3500, &"0-2".parse().unwrap());
+        assert_eq!(mcpu, [600, 400, 1500]);
+        let cpus = Some("2".parse().unwrap());
+        let members = vec![true, true, false, false];
+        assert_eq!(short, [Shortage { cpus, promised_mcpu: 2000, size_mcpu: 1000, members }]);
     }
 
     /// Random trees of up to eight pools, and promises in them.
@@ -269,7 +521,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_promised_fits_everywhere((tree, promises) in trees()) {
-            let mut ledger = Ledger::new(&tree, 4000);
+            let mut ledger = Ledger::new(&tree, CpuList::all(4));
             let mut vms: Vec<(Option<usize>, u64)> = Vec::new();
             for pool in 0..tree.pools().len() {
                 let _ = ledger.promise_pool(pool);
@@ -277,14 +529,14 @@ mod tests {
             let pools_within: u64 = ledger.within_mcpu.iter().sum();
             for (pool, mcpu) in promises {
                 let free = pool.map_or(4000 - ledger.total_mcpu(), |pool| ledger.free_mcpu(pool));
-                let fits = ledger.promise(pool, mcpu).is_ok();
+                let fits = ledger.promise(pool, &Affinity::ANYWHERE, mcpu).is_ok();
                 prop_assert_eq!(fits, mcpu <= free, "what is free is what fits");
                 vms.extend(fits.then_some((pool, mcpu)));
             }
             // What is taken back leaves nothing, wherever it was.
             let (before, total_mcpu) = (ledger.clone(), ledger.total_mcpu());
             for (pool, mcpu) in &vms {
-                ledger.withdraw(*pool, *mcpu);
+                ledger.withdraw(*pool, &Affinity::ANYWHERE, *mcpu);
                 prop_assert!(ledger.total_mcpu() <= total_mcpu);
             }
             prop_assert_eq!(ledger.within_mcpu.iter().sum::<u64>(), pools_within);

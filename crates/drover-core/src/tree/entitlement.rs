@@ -10,8 +10,18 @@
 //! 0.5, and pool *p* of 4000 in which *c* (1000 shares) and *d* (3000) are busy. By shares alone *a*
 //! would get 4/6; its reservation lifts it to 1. *b* is capped at 0.5. *p* gets the other 2.5, of
 //! which *c* has 0.625 and *d* 1.875.
+//!
+//! VMs that are confined to sets of pCPUs get what the same pouring gives them as far as their sets
+//! hold it: max-min fair by shares, by *progressive filling* (D. Bertsekas, R. Gallager: Data Networks,
+//! 6.5.2). What is poured grows until a set is full ([`Room`]); those in it keep what they have; it goes
+//! on growing for the others until nobody can rise any more. Where sets do not even hold what is
+//! reserved, that shrinks alike in each of them first ([`keep`]).
+//!
+//! Worked example: 4 pCPUs and busy VMs of 4 vCPUs and equal shares, *a* and *b* confined to pCPU 0, *c*
+//! to 0-3. With 1.5 poured everyone has 0.5 and pCPU 0 is full; *c* alone goes on to 3.
 
 use super::Tree;
+use super::room::{Room, TOLERANCE, keep};
 
 /// One who wants CPU time: a VM in its place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,48 +47,141 @@ pub struct Owed {
 
 /// One among siblings: a pool or a VM.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
-    pub(crate) shares: f64,
+struct Part {
+    shares: f64,
     /// It gets at least this.
-    pub(crate) floor: f64,
+    floor: f64,
     /// It gets at most this; never below the floor.
-    pub(crate) want: f64,
+    want: f64,
 }
 
 impl Part {
-    pub(crate) fn at(&self, level: f64) -> f64 {
+    fn at(&self, level: f64) -> f64 {
         (self.shares * level).max(self.floor).min(self.want)
     }
 }
 
-/// What everyone in a tree is owed on so many pCPUs.
+/// Halvings until an amount is as exact as its number.
+const HALVINGS: u32 = 60;
+
+/// What everyone in a tree is owed on so many pCPUs, when everybody may use all of them.
 pub fn entitle(tree: &Tree, leaves: &[Leaf], pcpus: f64) -> Owed {
-    let leaf_part = |leaf: &Leaf| Part {
-        shares: leaf.shares,
-        floor: leaf.reservation_pcpus.min(leaf.demand_pcpus),
-        want: leaf.demand_pcpus,
-    };
-    let leaf_parts: Vec<Part> = leaves.iter().map(leaf_part).collect();
-    let pool_parts = pool_parts(tree, leaves, &leaf_parts);
-    let mut owed = Owed { leaves: vec![0.0; leaves.len()], pools: vec![0.0; tree.pools().len()] };
-    // Parents stand before their children: what a pool has to give is known when its turn comes.
-    for place in std::iter::once(None).chain((0..tree.pools().len()).map(Some)) {
-        let capacity = place.map_or(pcpus, |pool| owed.pools[pool]);
-        let pools: Vec<usize> =
-            (0..pool_parts.len()).filter(|&pool| tree.pools()[pool].parent == place).collect();
-        let vms: Vec<usize> =
-            (0..leaves.len()).filter(|&leaf| leaves[leaf].pool == place).collect();
-        let parts: Vec<Part> = pools
-            .iter()
-            .map(|&pool| pool_parts[pool])
-            .chain(vms.iter().map(|&leaf| leaf_parts[leaf]))
-            .collect();
-        let granted = pour(&parts, capacity);
-        pools.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
-        let of_vms = &granted[pools.len()..];
-        vms.iter().zip(of_vms).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
+    Pouring::new(tree, leaves).at(pcpus)
+}
+
+/// What everyone in a tree is owed where `room` says which leaf may use which pCPUs.
+pub fn entitle_within(tree: &Tree, leaves: &[Leaf], room: &Room) -> Owed {
+    let mut pouring = Pouring::new(tree, leaves);
+    let all = pouring.at(room.pcpus());
+    if room.bottleneck(&all.leaves).is_none() {
+        return all;
     }
-    owed
+    pouring.fit_reservations(room);
+    let mut poured = pouring.reserved();
+    // Each round fills a set for one leaf at least.
+    for _ in 0..leaves.len() {
+        let Some((at, members)) = pouring.first_full(room, poured) else { break };
+        poured = at;
+        let owed = pouring.at(poured).leaves;
+        (0..leaves.len())
+            .filter(|&leaf| members[leaf])
+            .for_each(|leaf| pouring.fix(leaf, owed[leaf]));
+    }
+    pouring.at(room.pcpus())
+}
+
+/// CPU time being poured over a tree.
+struct Pouring<'a> {
+    tree: &'a Tree,
+    leaves: &'a [Leaf],
+    parts: Vec<Part>,
+}
+
+impl<'a> Pouring<'a> {
+    fn new(tree: &'a Tree, leaves: &'a [Leaf]) -> Self {
+        let part = |leaf: &Leaf| Part {
+            shares: leaf.shares,
+            floor: leaf.reservation_pcpus.min(leaf.demand_pcpus),
+            want: leaf.demand_pcpus,
+        };
+        Self { tree, leaves, parts: leaves.iter().map(part).collect() }
+    }
+
+    /// From now on a leaf has so much.
+    fn fix(&mut self, leaf: usize, amount: f64) {
+        (self.parts[leaf].floor, self.parts[leaf].want) = (amount, amount);
+    }
+
+    /// What everyone has when so many pCPUs were poured.
+    fn at(&self, pcpus: f64) -> Owed {
+        let Self { tree, leaves, parts: leaf_parts } = self;
+        let pools = tree.pools();
+        let pool_parts = pool_parts(tree, leaves, leaf_parts);
+        let mut owed = Owed { leaves: vec![0.0; leaves.len()], pools: vec![0.0; pools.len()] };
+        // Parents stand before their children: what a pool has to give is known when its turn comes.
+        for place in std::iter::once(None).chain((0..pools.len()).map(Some)) {
+            let capacity = place.map_or(pcpus, |pool| owed.pools[pool]);
+            let inside: Vec<usize> =
+                (0..pools.len()).filter(|&pool| pools[pool].parent == place).collect();
+            let vms: Vec<usize> =
+                (0..leaves.len()).filter(|&leaf| leaves[leaf].pool == place).collect();
+            let of_pools = inside.iter().map(|&pool| pool_parts[pool]);
+            let parts: Vec<Part> =
+                of_pools.chain(vms.iter().map(|&leaf| leaf_parts[leaf])).collect();
+            let granted = pour(&parts, capacity);
+            inside.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
+            let of_vms = &granted[inside.len()..];
+            vms.iter().zip(of_vms).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
+        }
+        owed
+    }
+
+    /// What must be poured until everyone has what is reserved.
+    fn reserved(&self) -> f64 {
+        let pools = pool_parts(self.tree, self.leaves, &self.parts);
+        let pools = self.tree.pools().iter().zip(pools);
+        let pools = pools.filter(|(pool, _)| pool.parent.is_none()).map(|(_, part)| part.floor);
+        let vms = self.leaves.iter().zip(&self.parts).filter(|(leaf, _)| leaf.pool.is_none());
+        pools.chain(vms.map(|(_, part)| part.floor)).sum()
+    }
+
+    /// Has reservations shrink to what the sets hold; what a pool cannot use of its own in one of them goes
+    /// to others in it.
+    fn fit_reservations(&mut self, room: &Room) {
+        for _ in 0..=self.leaves.len() {
+            let floors = self.at(self.reserved()).leaves;
+            let kept = keep(room, &floors);
+            if kept.bottlenecks.is_empty() {
+                return;
+            }
+            for (leaf, (kept, floor)) in kept.amounts.iter().zip(floors).enumerate() {
+                if *kept < floor {
+                    self.fix(leaf, *kept);
+                }
+            }
+        }
+    }
+
+    /// How much can be poured, beyond what was so far, until a set is full, and for whom it is; none when
+    /// all can be.
+    fn first_full(&self, room: &Room, poured: f64) -> Option<(f64, Vec<bool>)> {
+        let (mut at, mut found) = (room.pcpus(), None);
+        // Sets that are full later may be found first: less is tried until all hold what they get.
+        while let Some(full) = room.bottleneck(&self.at(at).leaves) {
+            let (mut low, mut high) = (poured, at);
+            for _ in 0..HALVINGS {
+                let middle = low.midpoint(high);
+                let holds = full.sum(&self.at(middle).leaves) <= full.pcpus;
+                *(if holds { &mut low } else { &mut high }) = middle;
+            }
+            found = Some((low, full.members));
+            if at - low < TOLERANCE {
+                break;
+            }
+            at = low;
+        }
+        found
+    }
 }
 
 /// The pools as their parents see them: they want what is wanted in them.
@@ -109,7 +212,7 @@ fn pool_parts(tree: &Tree, leaves: &[Leaf], leaf_parts: &[Part]) -> Vec<Part> {
 
 /// Pours `capacity` over siblings. Where it does not even cover what is reserved, everyone gets the
 /// same part of that.
-pub(crate) fn pour(parts: &[Part], capacity: f64) -> Vec<f64> {
+fn pour(parts: &[Part], capacity: f64) -> Vec<f64> {
     let reserved: f64 = parts.iter().map(|part| part.floor).sum();
     if reserved >= capacity && reserved > 0.0 {
         return parts.iter().map(|part| part.floor * capacity / reserved).collect();
@@ -120,7 +223,7 @@ pub(crate) fn pour(parts: &[Part], capacity: f64) -> Vec<f64> {
 
 /// How high the level must be, in pCPUs per share, for `capacity` to be used up; infinite when all
 /// that is wanted takes less. What is reserved must fit.
-pub(crate) fn level(parts: &[Part], capacity: f64) -> f64 {
+fn level(parts: &[Part], capacity: f64) -> f64 {
     // With the level rises whoever is above its floor and below what it wants: the sum is made of
     // straight pieces between the levels at which someone joins or leaves.
     let mut turns: Vec<(f64, f64)> = Vec::new();
@@ -146,8 +249,11 @@ pub(crate) fn level(parts: &[Part], capacity: f64) -> f64 {
 mod tests {
     use super::super::PoolSpec;
     use super::*;
+    use crate::scenario::CpuList;
     use crate::shares::Shares;
+    use crate::tree::Affinity;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     fn pool(name: &str, parent: Option<&str>, shares: u32) -> PoolSpec {
         let parent = parent.map(str::to_owned);
@@ -210,6 +316,94 @@ mod tests {
         assert_near(&entitle(&Tree::default(), &leaves, 2.0).leaves, &[1.5, 0.5]);
     }
 
+    /// Busy VMs of that many pCPUs' demand and their shares, and where they may run.
+    fn confined(pcpus: u32, vms: &[(f64, f64, f64, &str)]) -> Vec<f64> {
+        let leaves: Vec<Leaf> = vms
+            .iter()
+            .map(|(shares, reserved, demand, _)| leaf(None, *shares, *reserved, *demand))
+            .collect();
+        let affinity = |cpus: &&str| Affinity::within(cpus.parse().unwrap());
+        let sets: Vec<Affinity> = vms.iter().map(|(.., cpus)| affinity(cpus)).collect();
+        within(&Tree::default(), &leaves, pcpus, &sets).leaves
+    }
+
+    fn within(tree: &Tree, leaves: &[Leaf], pcpus: u32, sets: &[Affinity]) -> Owed {
+        let room = Room::new(&CpuList::all(pcpus), sets.iter().map(|set| (set, 1.0)));
+        entitle_within(tree, leaves, &room)
+    }
+
+    #[test]
+    fn the_worked_example_of_confined_vms_holds() {
+        let vms = [(1.0, 0.0, 4.0, "0"), (1.0, 0.0, 4.0, "0"), (1.0, 0.0, 4.0, "0-3")];
+        assert_near(&confined(4, &vms), &[0.5, 0.5, 3.0]);
+        // However heavy the two are.
+        let vms = [(9.0, 0.0, 4.0, "0"), (9.0, 0.0, 4.0, "0"), (1.0, 0.0, 4.0, "0-3")];
+        assert_near(&confined(4, &vms), &[0.5, 0.5, 3.0]);
+    }
+
+    #[test]
+    fn sets_that_overlap_are_shared_by_shares() {
+        // All can have the same.
+        let busy = |cpus| (1.0, 0.0, 2.0, cpus);
+        let vms = ["0-1", "1-2", "2-3", "0-3"].map(busy);
+        assert_near(&confined(4, &vms), &[1.0; 4]);
+        // By shares alone 3 pCPUs for the first; it ends at two, and nobody else can use these.
+        let vms = [(9.0, 0.0, 2.0, "0-1"), busy("1-2"), busy("2-3"), busy("0-3")];
+        assert_near(&confined(4, &vms), &[2.0, 2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0]);
+        let vms = [(3.0, 0.0, 2.0, "0-1"), busy("1-2"), (3.0, 0.0, 2.0, "2-3"), busy("0-3")];
+        assert_near(&confined(4, &vms), &[1.5, 0.5, 1.5, 0.5]);
+    }
+
+    #[test]
+    fn shares_and_reservations_hold_on_a_node() {
+        let full = [(2.0, 0.0, 2.0, "2-3"); 2];
+        let vms = [(3.0, 0.0, 2.0, "0-1"), (1.0, 0.0, 2.0, "0-1"), full[0], full[1]];
+        assert_near(&confined(4, &vms), &[1.5, 0.5, 1.0, 1.0]);
+        let busy = (2.0, 0.0, 2.0, "0-1");
+        let vms = [(1.0, 0.9, 1.0, "0-1"), busy, busy, busy, full[0], full[1]];
+        assert_near(&confined(4, &vms), &[0.9, 1.1 / 3.0, 1.1 / 3.0, 1.1 / 3.0, 1.0, 1.0]);
+    }
+
+    #[test]
+    fn reservations_hold_as_far_as_the_sets_do() {
+        let reserved = (1.0, 0.8, 1.0, "0");
+        assert_near(&confined(2, &[reserved, (1.0, 0.0, 4.0, "0-1")]), &[1.0, 1.0]);
+        assert_near(&confined(2, &[reserved, (9.0, 0.0, 1.0, "0")]), &[0.8, 0.2]);
+        let vms = [reserved, reserved, (1.0, 0.7, 4.0, "1"), (1.0, 0.0, 4.0, "1")];
+        assert_near(&confined(2, &vms), &[0.5, 0.5, 0.7, 0.3]);
+    }
+
+    #[test]
+    fn vcpus_with_sets_of_their_own_have_what_these_hold() {
+        // One to one on 0 and 1 beside two that may run on 0 and anywhere.
+        let list = |text: &str| text.parse::<CpuList>().unwrap();
+        let pinned = Affinity::of_vcpus([list("0"), list("1")]);
+        let sets = [pinned, Affinity::within(list("0")), Affinity::within(list("0-1"))];
+        let busy = |shares, demand| leaf(None, shares, 0.0, demand);
+        let leaves = [busy(1.0, 2.0), busy(1.0, 1.0), busy(1.0, 2.0)];
+        let owed = within(&Tree::default(), &leaves, 2, &sets).leaves;
+        assert_near(&owed, &[2.0 / 3.0; 3]);
+        // A heavy one ends where its vCPUs do: one pCPU each.
+        let leaves = [busy(9.0, 2.0), busy(1.0, 1.0), busy(1.0, 2.0)];
+        let sets = [sets[0].clone(), sets[1].clone(), Affinity::within(list("1-2"))];
+        let owed = within(&Tree::default(), &leaves, 3, &sets).leaves;
+        assert_near(&owed, &[1.8, 0.2, 1.0]);
+    }
+
+    #[test]
+    fn what_a_pool_cannot_use_in_a_set_goes_to_others_in_it() {
+        let tree = Tree::of(&[pool("a", None, 3000), pool("b", None, 1000)]).unwrap();
+        let busy = |pool| leaf(Some(pool), 1.0, 0.0, 4.0);
+        let leaves = [busy(0), busy(0), busy(1)];
+        let set = |cpus: &str| Affinity::within(cpus.parse().unwrap());
+        let sets = [set("0"), set("0-3"), Affinity::ANYWHERE];
+        let owed = within(&tree, &leaves, 4, &sets);
+        assert_near(&owed.leaves, &[1.0, 2.0, 1.0]);
+        assert_near(&owed.pools, &[3.0, 1.0]);
+        let sets = [set("0"), set("0"), Affinity::ANYWHERE];
+        assert_near(&within(&tree, &leaves, 4, &sets).leaves, &[0.5, 0.5, 3.0]);
+    }
+
     /// Random trees whose reservations fit the host.
     fn trees() -> impl Strategy<Value = (Tree, Vec<Leaf>, f64)> {
         let pool = (any::<prop::sample::Index>(), 1u32..10_000, 0u32..300, 0u32..6000);
@@ -233,6 +427,30 @@ mod tests {
             };
             (tree, vms.into_iter().map(leaf).collect(), pcpus.into())
         })
+    }
+
+    /// VMs on six pCPUs: shares, reservation, demand, and the pCPUs they may use.
+    type Confined = (u32, f64, f64, BTreeSet<u32>);
+
+    fn confined_vms() -> impl Strategy<Value = Vec<Confined>> {
+        let set = prop::collection::btree_set(0u32..6, 1..5);
+        prop::collection::vec((1u32..10_000, 0.0..0.16f64, 0.0..4.0f64, set), 1..12)
+    }
+
+    fn affinity_of(vm: &Confined) -> Affinity {
+        Affinity::within(CpuList::of(vm.3.iter().copied()).unwrap())
+    }
+
+    /// Sums over those confined to each union of pCPUs, of what they have and of what there is.
+    fn unions<'a>(vms: &'a [Confined], owed: &'a [f64]) -> impl Iterator<Item = (u32, f64, f64)> {
+        (1u32..1 << 6).map(move |union| {
+            let inside = vms.iter().zip(owed).filter(|(vm, _)| is_in(vm, union));
+            (union, inside.map(|(_, owed)| owed).sum(), f64::from(union.count_ones()))
+        })
+    }
+
+    fn is_in(vm: &Confined, union: u32) -> bool {
+        vm.3.iter().all(|cpu| union >> cpu & 1 == 1)
     }
 
     proptest! {
@@ -288,6 +506,79 @@ mod tests {
                 for b in (0..a).filter(|&b| free(b) && leaves[b].pool == leaves[a].pool) {
                     let rate = |index: usize| owed.leaves[index] / leaves[index].shares;
                     prop_assert!((rate(a) - rate(b)).abs() <= 1e-6 * rate(a));
+                }
+            }
+        }
+
+        #[test]
+        fn nobody_can_be_raised_without_lowering_one_with_no_more_per_share(vms in confined_vms()) {
+            let of = |(shares, reserved, demand, _): &Confined| {
+                leaf(None, f64::from(*shares), *reserved, *demand)
+            };
+            let leaves: Vec<Leaf> = vms.iter().map(of).collect();
+            let sets: Vec<Affinity> = vms.iter().map(affinity_of).collect();
+            let owed = within(&Tree::default(), &leaves, 6, &sets).leaves;
+            for (_, used, has) in unions(&vms, &owed) {
+                prop_assert!(used <= has + 1e-6, "{used} of {has}");
+            }
+            let rate = |vm: usize| owed[vm] / leaves[vm].shares;
+            for vm in (0..vms.len()).filter(|&vm| owed[vm] + 1e-6 < leaves[vm].demand_pcpus) {
+                // What is reserved there may bend it: a floor is no part by shares.
+                let is_poor = |other: usize| {
+                    owed[other] <= leaves[other].reservation_pcpus + 1e-6
+                        || rate(other) <= rate(vm) * (1.0 + 1e-6)
+                };
+                let stops = unions(&vms, &owed).any(|(union, used, has)| {
+                    used + 1e-6 > has
+                        && is_in(&vms[vm], union)
+                        && (0..vms.len()).all(|other| !is_in(&vms[other], union) || is_poor(other))
+                });
+                prop_assert!(stops, "VM {vm} could have more: {owed:?}");
+            }
+        }
+
+        #[test]
+        fn what_is_reserved_is_kept_where_it_fits(vms in confined_vms()) {
+            let leaves: Vec<Leaf> =
+                vms.iter().map(|vm| leaf(None, vm.0.into(), vm.1, vm.2)).collect();
+            let reserved: Vec<f64> =
+                leaves.iter().map(|leaf| leaf.reservation_pcpus.min(leaf.demand_pcpus)).collect();
+            prop_assume!(unions(&vms, &reserved).all(|(_, reserved, has)| reserved <= has));
+            let sets: Vec<Affinity> = vms.iter().map(affinity_of).collect();
+            let owed = within(&Tree::default(), &leaves, 6, &sets).leaves;
+            prop_assert!(owed.iter().zip(&reserved).all(|(owed, least)| owed + 1e-6 > *least));
+        }
+
+        #[test]
+        fn without_confinement_nothing_is_otherwise((tree, leaves, pcpus) in trees()) {
+            let sets = vec![Affinity::ANYWHERE; leaves.len()];
+            let owed = within(&tree, &leaves, pcpus as u32, &sets);
+            prop_assert_eq!(owed, entitle(&tree, &leaves, pcpus));
+        }
+
+        #[test]
+        fn confined_vms_in_pools_have_all_that_their_sets_and_limits_leave(
+            (tree, leaves, pcpus) in trees(),
+            sets in prop::collection::vec(prop::collection::btree_set(0u32..4, 1..4), 20),
+        ) {
+            let affinity = |set: &BTreeSet<u32>| {
+                Affinity::within(CpuList::of(set.iter().copied()).unwrap())
+            };
+            let sets: Vec<Affinity> = sets.iter().take(leaves.len()).map(affinity).collect();
+            let owed = within(&tree, &leaves, pcpus as u32, &sets);
+            let room = Room::new(&CpuList::all(pcpus as u32), sets.iter().map(|set| (set, 1.0)));
+            prop_assert_eq!(room.bottleneck(&owed.leaves), None);
+            let pool_is_full = |pool: usize| {
+                let limit = tree.pools()[pool].spec.limit_mcpu;
+                limit.is_some_and(|mcpu| owed.pools[pool] + 1e-6 > f64::from(mcpu) / 1e3)
+            };
+            for (index, leaf) in leaves.iter().enumerate() {
+                prop_assert!(owed.leaves[index] <= leaf.demand_pcpus + 1e-9);
+                let wants = owed.leaves[index] + 1e-5 < leaf.demand_pcpus;
+                if wants && !tree.path(leaf.pool).any(pool_is_full) {
+                    let mut more = owed.leaves.clone();
+                    more[index] += 1e-5;
+                    prop_assert!(room.bottleneck(&more).is_some(), "{index} could have more");
                 }
             }
         }

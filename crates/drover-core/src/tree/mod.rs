@@ -3,12 +3,16 @@
 //!
 //! A pool is to its parent what a VM is: it has shares, a reservation and a limit. What it is given
 //! flows on to its children. This file says what a tree is and refuses what is none; [`admission`]
-//! says which promises fit it, [`entitlement`] what everyone in it is owed.
+//! says which promises fit it, [`entitlement`] what everyone in it is owed, and [`room`] what the sets of
+//! pCPUs can hold to which VMs are confined.
 
 pub mod admission;
+mod affinity;
 mod change;
 pub mod entitlement;
+pub mod room;
 
+pub use affinity::Affinity;
 pub use change::PoolChange;
 
 use crate::settings::{Cosched, PoolId};

@@ -41,7 +41,8 @@ fn layers_of(root: &Path, path: &str) -> Vec<Layer> {
     if let Some((innermost, _)) = weights.last() {
         let each = weights.iter().fold(SHARES_NORMAL * WEIGHT_NORMAL, |each, (_, weight)| {
             // Two of 10,000 in a row are beyond what shares can say.
-            (each * weight / WEIGHT_NORMAL).clamp(1, u64::from(SHARES_MAX) * WEIGHT_NORMAL)
+            (each.saturating_mul(*weight) / WEIGHT_NORMAL)
+                .clamp(1, u64::from(SHARES_MAX) * WEIGHT_NORMAL)
         });
         let each = (each / WEIGHT_NORMAL).max(1);
         let shares = u32::try_from(each).ok().map(Shares::PerVcpu);
@@ -101,7 +102,7 @@ fn quota_mcpu(file: &Path) -> Option<u32> {
     let mut words = text.split_whitespace();
     let quota_us: u64 = words.next()?.parse().ok()?;
     let period_us: u64 = words.next()?.parse().ok().filter(|period_us| *period_us > 0)?;
-    u32::try_from(quota_us * 1000 / period_us).ok().map(|mcpu| mcpu.max(1))
+    u32::try_from(quota_us.saturating_mul(1000) / period_us).ok().map(|mcpu| mcpu.max(1))
 }
 
 #[cfg(test)]

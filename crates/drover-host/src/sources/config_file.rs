@@ -109,7 +109,9 @@ fn stamp(path: &Path) -> Option<Stamp> {
 /// Whether a change after `now` would bear another time.
 fn is_old(stamp: &Stamp, now: SystemTime) -> bool {
     let Ok(seconds) = u64::try_from(stamp.changed.0) else { return true };
-    UNIX_EPOCH + Duration::from_secs(seconds) + STAMP_GRAIN < now
+    // Beyond what can be counted it lies ahead.
+    let changed = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+    changed.and_then(|at| at.checked_add(STAMP_GRAIN)).is_some_and(|at| at < now)
 }
 
 fn read(path: &Path) -> Result<String, String> {
@@ -132,6 +134,14 @@ mod tests {
 
     fn shares(config: &Config) -> usize {
         config.layers("a").len() + config.layers("b").len()
+    }
+
+    #[test]
+    fn a_time_beyond_all_clocks_is_not_past() {
+        let stamp = |seconds| Stamp { inode: 1, size: 1, changed: (seconds, 0) };
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        assert!(!is_old(&stamp(i64::MAX), now) && !is_old(&stamp(98), now));
+        assert!(is_old(&stamp(97), now) && is_old(&stamp(-1), now));
     }
 
     #[test]

@@ -13,10 +13,10 @@ use drover_core::shares::Shares;
 
 impl Steward {
     pub(super) fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
-        let owed = self.meter.owed(&self.plan, pcpus(self.capacity.online_mcpu)).leaves;
+        let owed = self.meter.owed(&self.plan, &self.capacity.online).leaves;
         let each = self.plan.vms.iter().zip(owed);
         let all: Vec<KernelVm> = self.herd.vms().iter().map(|vm| vm.kernel).collect();
-        let online = u32::try_from(self.capacity.online_mcpu / 1000).unwrap_or(u32::MAX);
+        let online = u32::try_from(self.capacity.online.cpus().len()).unwrap_or(u32::MAX);
         each.filter_map(|(planned, owed)| {
             let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
             let guarantee = self.delays.of(&self.plan, planned, &all, online);
@@ -62,7 +62,7 @@ impl Steward {
 
     pub(super) fn pool_statuses(&self) -> Vec<PoolStatus> {
         let tree = &self.plan.tree;
-        let owed = self.meter.owed(&self.plan, pcpus(self.capacity.online_mcpu)).pools;
+        let owed = self.meter.owed(&self.plan, &self.capacity.online).pools;
         let mut got = vec![0.0; tree.pools().len()];
         let mut known = false;
         for vm in &self.plan.vms {
@@ -130,9 +130,4 @@ fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
 #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a host has far fewer pCPUs")]
-fn pcpus(mcpu: u64) -> f64 {
-    mcpu as f64 / 1e3
 }

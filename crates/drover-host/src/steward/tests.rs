@@ -8,7 +8,7 @@ use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::settings::{PoolId, PoolSettings, VmSettings};
-use drover_core::tree::PoolChange;
+use drover_core::tree::{Affinity, PoolChange};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
@@ -103,7 +103,7 @@ impl Host {
         fs::write(dir.path().join("drover.toml"), config).unwrap();
         let (kernel, now) = (FakeKernel::with(vms), Instant::now());
         let mut steward = open(dir.path());
-        steward.look(&kernel, 4000, now);
+        steward.look(&kernel, &CpuList::all(4), now);
         Self { dir, kernel, steward, now }
     }
 
@@ -111,7 +111,7 @@ impl Host {
     fn restarted(self) -> Self {
         let kernel = FakeKernel { live: self.kernel.live, ..FakeKernel::default() };
         let mut steward = open(self.dir.path());
-        steward.look(&kernel, 4000, self.now);
+        steward.look(&kernel, &CpuList::all(4), self.now);
         Self { dir: self.dir, kernel, steward, now: self.now }
     }
 
@@ -145,14 +145,14 @@ impl Host {
         fs::write(self.dir.path().join("drover.toml"), text).unwrap();
         for _ in 0..3 {
             self.now += CONFIG_INTERVAL;
-            self.steward.look(&self.kernel, 4000, self.now);
+            self.steward.look(&self.kernel, &CpuList::all(4), self.now);
         }
     }
 }
 
 fn open(dir: &Path) -> Steward {
-    let delays = Delays::new(&Params::default(), 1).unwrap();
-    Steward::open(&dir.join("drover.toml"), &dir.join("state"), 4000, delays).unwrap()
+    let delays = Delays::new(&Params::default(), &[0]).unwrap();
+    Steward::open(&dir.join("drover.toml"), &dir.join("state"), CpuList::all(4), delays).unwrap()
 }
 
 const POOLS: &str = "[[pool]]\nname = \"prod\"\nreservation = \"100%\"\nexpandable = false\n\
@@ -270,7 +270,7 @@ fn a_file_that_becomes_empty_is_no_wish_and_orders_do_not_make_it_settle() {
     fs::write(host.dir.path().join("drover.toml"), "# half of a file\n").unwrap();
     for _ in 0..9 {
         host.set(1, &[(Key::Limit, "50%")]).unwrap();
-        host.steward.look(&host.kernel, 4000, host.now);
+        host.steward.look(&host.kernel, &CpuList::all(4), host.now);
     }
     assert_eq!(host.kernel.vm(1).shares, Some(4000));
     host.configure("# a whole one\n");
@@ -358,20 +358,55 @@ fn a_pool_of_an_order_needs_its_parent_to_stay_configured() {
     assert_eq!(host.kernel.pools.borrow().len(), 2, "the configuration before it still counts");
 }
 
+/// What is said of promises that cannot be kept; one thing at most.
+fn told_of_shortages(host: &Host) -> String {
+    let plan = &host.steward.plan;
+    let told: Vec<String> = plan.shortages.iter().map(|short| shortfall(plan, short)).collect();
+    assert!(told.len() <= 1, "{told:?}");
+    told.concat()
+}
+
+#[test]
+fn promises_on_a_set_shrink_with_it_and_come_back_with_it() {
+    let mut host = Host::new(3, "");
+    for (id, cpus) in [(1, "2-3"), (2, "2-3"), (3, "0-1")] {
+        host.steward.herd.confine(id, Affinity::within(cpus.parse().unwrap()));
+    }
+    host.set(1, &[(Key::Reservation, "120%")]).unwrap();
+    host.set(3, &[(Key::Reservation, "150%")]).unwrap();
+    let refusal = host.set(2, &[(Key::Reservation, "90%")]).unwrap_err();
+    assert!(refusal.contains("pCPUs 2-3 have 80% left of 200%"), "{refusal}");
+    host.set(2, &[(Key::Reservation, "80%")]).unwrap();
+    let kept = |host: &Host| [1, 2, 3].map(|id| host.kernel.vm(id).reservation_mcpu);
+    assert_eq!(kept(&host), [1200, 800, 1500]);
+    host.steward.look(&host.kernel, &CpuList::all(3), host.now);
+    assert_eq!(kept(&host), [600, 400, 1500]);
+    let told = told_of_shortages(&host);
+    assert!(told.contains("200% are promised on pCPU 2 and 100% are online;"), "{told}");
+    assert!(told.contains("80% -> 40%") && !told.contains("150%"), "{told}");
+    let refusal = host.set(2, &[(Key::Reservation, "81%")]).unwrap_err();
+    assert!(refusal.contains("81% cannot be reserved"), "{refusal}");
+    host.set(1, &[(Key::Reservation, "110%")]).unwrap();
+    let refusal = host.set(2, &[(Key::Reservation, "90%")]).unwrap_err();
+    assert!(refusal.contains("200% would be promised on pCPU 2 and 100% are online"), "{refusal}");
+    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    assert_eq!(kept(&host), [1100, 800, 1500]);
+}
+
 #[test]
 fn promises_shrink_with_the_host_and_come_back_with_it() {
     let mut host = Host::new(2, "");
     host.set(1, &[(Key::Reservation, "200%")]).unwrap();
     host.set(2, &[(Key::Reservation, "100%")]).unwrap();
-    host.steward.look(&host.kernel, 2000, host.now);
+    host.steward.look(&host.kernel, &CpuList::all(2), host.now);
     let kept = |host: &Host| [1, 2].map(|id| host.kernel.vm(id).reservation_mcpu);
     assert_eq!(kept(&host), [1333, 666]);
-    let told = host.steward.shortfall(&host.steward.plan).unwrap();
+    let told = told_of_shortages(&host);
     assert!(told.contains("300% are promised and 200% are online"), "{told}");
     assert!(told.contains("200% -> 133.3%"), "{told}");
     assert!(host.set(2, &[(Key::Reservation, "110%")]).unwrap_err().contains("are online"));
     host.set(2, &[(Key::Reservation, "50%")]).unwrap();
-    host.steward.look(&host.kernel, 4000, host.now);
+    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(kept(&host), [2000, 500]);
 }
 
@@ -382,11 +417,11 @@ fn a_vm_that_comes_back_has_what_was_saved_for_its_name_and_a_renamed_one_has_no
     let mut vm = host.kernel.live.borrow()[0];
     vm.id = 5;
     host.kernel.live.replace(vec![vm]);
-    host.steward.look(&host.kernel, 4000, host.now);
+    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(host.kernel.vm(5).shares, Some(7), "restarted");
     (vm.id, vm.tgid) = (6, 77);
     host.kernel.live.replace(vec![vm]);
-    host.steward.look(&host.kernel, 4000, host.now);
+    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(host.kernel.vm(6), VmSettings::default(), "called something else now");
 }
 

@@ -37,17 +37,18 @@ impl Delays {
         self.all_ns = now_ns + IN_FORCE_AFTER_NS;
     }
 
-    /// Has anybody waited for longer? `since_ns` is when each task's mask last counted anew.
+    /// Has anybody waited for longer? `since_ns` is when each task's mask last counted anew, `taken_ns`
+    /// what real-time tasks took since a moment.
     pub(super) fn look(
         &mut self,
         sim: &Sim<Scx>,
         since_ns: impl Fn(usize) -> u64,
+        taken_ns: impl Fn(u64) -> u64,
         kicks_late_ns: u64,
     ) -> Result<(), String> {
         self.note_attached(sim);
         let m = &sim.m;
         let host = sim.class.policy.delay_host(m);
-        let admitted = promised_mcpu(sim) <= 1000 * u64::from(host.pcpus);
         let slack_ns = self.late_ns + 2 * kicks_late_ns;
         let mut known = BTreeMap::new();
         for (task, it) in m.tasks.iter().enumerate() {
@@ -66,13 +67,13 @@ impl Delays {
             }
             let (terms, most_ns) = *known.entry(it.vm).or_insert_with(|| {
                 let mut terms = sim.class.delay_terms(m, it.vm);
-                terms.reservation_mcpu *= u32::from(admitted);
+                terms.reservation_mcpu *= u32::from(is_admitted(sim, it.vm, &terms));
                 // Those of a killed VM leave one by one; who waits for the last began behind all.
                 terms.threads = m.tasks.iter().filter(|other| other.vm == it.vm).count() as u32;
                 let others = (m.tasks.len() as u32).saturating_sub(terms.threads);
                 (terms, guaranteed(&host, &terms, others).ready_ns())
             });
-            if waited_ns > most_ns + slack_ns {
+            if waited_ns > most_ns + slack_ns + taken_ns(begun_ns) {
                 return Err(format!(
                     "task {task} has waited {} ms, its VM {} is guaranteed {} ms by {}",
                     waited_ns / 1_000_000,
@@ -96,9 +97,17 @@ impl Delays {
     }
 }
 
-/// All that is promised, to VMs and to pools: more than the host has is not admitted, or shrinks.
-fn promised_mcpu(sim: &Sim<Scx>) -> u64 {
-    let vms = (0..sim.vms.len() as u32).map(|vm| sim.class.bounds_of(vm).reservation_mcpu);
+/// Does what is promised to the VM, to pools and to all who may come to its pCPUs fit these? More is not
+/// admitted, or shrinks.
+fn is_admitted(sim: &Sim<Scx>, vm: u32, terms: &delay::Vm) -> bool {
+    let m = &sim.m;
+    let Some(first) = sim.tasks_of(vm).next() else { return false };
+    let set = m.allowed(first);
+    let meets =
+        |vm: &u32| sim.tasks_of(*vm).any(|task| m.allowed(task).any_common(set, 0).is_some());
+    let vms = (0..sim.vms.len() as u32).filter(meets);
+    let vms = vms.map(|vm| sim.class.bounds_of(vm).reservation_mcpu);
     let pools = sim.class.pools().iter().map(|pool| pool.reservation_mcpu);
-    vms.chain(pools).map(u64::from).sum()
+    let promised_mcpu: u64 = vms.chain(pools).map(u64::from).sum();
+    promised_mcpu <= 1000 * u64::from(terms.reach.pcpus)
 }

@@ -5,7 +5,8 @@
 
 use super::delays::Delays;
 use super::limits::Limits;
-use crate::machine::{TaskId, TaskState, interrupt_source};
+use crate::cpu_set::CpuSet;
+use crate::machine::{Machine, TaskId, TaskState, interrupt_source};
 use crate::scx::{Scx, Stands, ThreadView};
 use crate::sim::Sim;
 use std::collections::BTreeMap;
@@ -14,17 +15,18 @@ use std::collections::BTreeMap;
 const IDLE_BESIDE_WAITER_NS: u64 = 2_000_000;
 /// A VM that waits for its vCPUs to start together stands still no longer than this.
 const STANDS_STILL_NS: u64 = 100_000_000;
-/// The policy's slice, rounded up to the tick.
-const SLICE_NS: u64 = 8_000_000;
 
 /// What is remembered from one look to the next.
 #[derive(Debug, Default)]
 pub struct Invariants {
-    vtime_now_ns: Option<u64>,
+    /// Of each domain.
+    clocks_ns: Vec<u64>,
     /// Of each VM: since when it has stood still although a pCPU rested beside it.
     refused_ns: BTreeMap<u32, u64>,
-    /// Of each task: was it confined, and since when is it so or not.
-    confined: Vec<(bool, u64)>,
+    /// Of each task: where it may run, whether that is one single pCPU, and since when.
+    places: Vec<Place>,
+    /// When real-time tasks came, and for how long.
+    taken: Vec<(u64, u64)>,
     /// What limits brought.
     limits: Limits,
     /// What is guaranteed.
@@ -33,6 +35,16 @@ pub struct Invariants {
     pub changed_ns: u64,
     /// Kicks take this much longer at worst.
     pub kicks_late_ns: u64,
+}
+
+/// Where a task may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// Which of the machine's masks.
+    mask: u32,
+    /// Only one pCPU of it is online, of several.
+    single: bool,
+    since_ns: u64,
 }
 
 impl Invariants {
@@ -44,10 +56,11 @@ impl Invariants {
         tournaments_are_in_order(sim)?;
         slots_are_held_by_threads(sim)?;
         self.nobody_rests_beside_waiters(sim)?;
-        self.note_confinement(sim);
+        self.note_places(sim);
         self.nobody_waits_too_long(sim)?;
-        let confined = &self.confined;
-        self.delays.look(sim, |task| confined[task].1, self.kicks_late_ns)?;
+        let since_ns = |task: usize| self.places[task].since_ns;
+        let taken_ns = |begun_ns: u64| taken_since_ns(&self.taken, begun_ns);
+        self.delays.look(sim, since_ns, taken_ns, self.kicks_late_ns)?;
         self.limits.look(sim, self.kicks_late_ns)?;
         self.limits.nobody_is_held_for_long(sim, self.kicks_late_ns + self.delays.late_ns)?;
         self.virtual_time_moves_forward(sim)
@@ -75,6 +88,11 @@ impl Invariants {
         self.delays.all_changed(now_ns);
     }
 
+    /// A real-time task takes a pCPU for so long.
+    pub fn taken(&mut self, now_ns: u64, for_ns: u64) {
+        self.taken.push((now_ns, for_ns));
+    }
+
     /// A timer will be that late.
     pub fn come_late(&mut self, late_ns: u64) {
         self.delays.late_ns = self.delays.late_ns.max(late_ns);
@@ -90,10 +108,15 @@ impl Invariants {
     }
 
     fn virtual_time_moves_forward(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
-        let now_ns = sim.class.policy.vtime_now_ns();
-        let before_ns = self.vtime_now_ns.replace(now_ns).unwrap_or(now_ns);
-        if (now_ns.wrapping_sub(before_ns) as i64) < 0 {
-            return Err(format!("virtual time went back from {before_ns} to {now_ns}"));
+        let domains = 0..sim.m.topology.llcs.len() as u32;
+        let now_ns: Vec<u64> = domains.map(|domain| sim.class.policy.clock_ns(domain)).collect();
+        let before_ns = std::mem::replace(&mut self.clocks_ns, now_ns.clone());
+        for (domain, (now_ns, before_ns)) in now_ns.iter().zip(&before_ns).enumerate() {
+            if (now_ns.wrapping_sub(*before_ns) as i64) < 0 {
+                return Err(format!(
+                    "virtual time of domain {domain} went back from {before_ns} to {now_ns}"
+                ));
+            }
         }
         Ok(())
     }
@@ -105,6 +128,7 @@ impl Invariants {
         let rested = |cpu: &u32| {
             m.online.contains(*cpu)
                 && m.current(*cpu).is_none()
+                && !m.is_taken(*cpu)
                 && m.events.when(interrupt_source(&m.pcpus, *cpu)).is_none()
                 && m.now_ns.saturating_sub(rests_since_ns(*cpu)) > grace_ns
         };
@@ -118,10 +142,15 @@ impl Invariants {
             // One that has a limit may have had what it allows.
             let bounds = sim.class.bounds_of(known.vm);
             let capped = sim.class.is_capped(known.vm);
+            // Who stands in a local queue is next there, unless a real-time task has that pCPU.
+            let on_its_way = match sim.class.queues.stands(task as TaskId) {
+                Stands::Local(at) => known.leaving || !m.is_taken(at),
+                _ => false,
+            };
             let waits = known.state == TaskState::Ready
                 && m.now_ns.saturating_sub(known.ready_since_ns) > grace_ns
                 && !capped
-                && !matches!(sim.class.queues.stands(task as TaskId), Stands::Local(_))
+                && !on_its_way
                 && !sim.class.policy.at_limit(task as TaskId);
             let beside = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
             let Some(&cpu) = beside.filter(|_| waits) else { continue };
@@ -149,13 +178,16 @@ impl Invariants {
         }
     }
 
-    /// Who is confined, and since when that is so or not so.
-    fn note_confinement(&mut self, sim: &Sim<Scx>) {
-        for task in 0..sim.m.tasks.len() {
-            let confined = !sim.m.online.is_subset(sim.m.allowed(task as TaskId));
-            match self.confined.get_mut(task) {
-                None => self.confined.push((confined, 0)),
-                Some(known) if known.0 != confined => *known = (confined, self.changed_ns),
+    /// Who may run where, and since when.
+    fn note_places(&mut self, sim: &Sim<Scx>) {
+        let m = &sim.m;
+        for (task, known) in m.tasks.iter().enumerate() {
+            let left = m.allowed(task as TaskId).count_common(&m.online);
+            let single = left == 1 && m.online.count() > 1;
+            let now = Place { mask: known.mask, single, since_ns: self.changed_ns };
+            match self.places.get_mut(task) {
+                None => self.places.push(Place { since_ns: 0, ..now }),
+                Some(place) if (place.mask, place.single) != (now.mask, single) => *place = now,
                 Some(_) => {}
             }
         }
@@ -163,22 +195,24 @@ impl Invariants {
 
     /// Nobody is kept waiting beyond what policy/guarantee/wait_bound.h promises: no VM goes unserved for
     /// longer than one thread alone may wait, twice the wait bound and a quarter, no thread without a
-    /// turn for longer than three times B, no confined one for longer than the bound and B; and on top
-    /// the time until the next look (timers may be late) and a turn of all who may stand before. All
-    /// processes of the host count as one VM. Who is confined or freed as he waits waits anew,
-    /// elsewhere. No thread at all waits as long as the kernel's watchdog suffers.
+    /// turn for longer than three times B, none of one single pCPU for longer than the bound and B; and
+    /// on top the time until the next look (timers may be late), a turn of all who may stand before, and
+    /// what real-time tasks take. All processes of the host count as one VM. Who is confined or freed as
+    /// he waits waits anew, elsewhere. No thread at all waits as long as the kernel's watchdog suffers.
     fn nobody_waits_too_long(&self, sim: &Sim<Scx>) -> Result<(), String> {
         let bound_ns = sim.class.policy.params().wait_bound_ns;
         let m = &sim.m;
         let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
-        let of_domain = (m.pcpus.len() / m.topology.llcs.len()).max(1) as u64;
+        let unasked_ns = sim.class.policy.params().slice_ns + m.costs.tick_interval_ns;
         let host = sim.vms.len();
-        let books_of = |vm: u32| if sim.is_host_process(vm) { host } else { vm as usize };
+        // A process is a VM from when one of its threads was seen inside KVM_RUN.
+        let found = |task: usize| sim.class.policy.thread_view(task as TaskId).slot != 0;
+        let books_of = |task: usize| if found(task) { m.tasks[task].vm as usize } else { host };
         let (mut served_ns, mut threads) = (vec![0; host + 1], vec![0; host + 1]);
         for (task, known) in m.tasks.iter().enumerate() {
-            threads[books_of(known.vm)] += u64::from(known.state != TaskState::Absent);
-            if !self.confined[task].0 {
-                let served_ns = &mut served_ns[books_of(known.vm)];
+            threads[books_of(task)] += u64::from(known.state != TaskState::Absent);
+            if !self.places[task].single {
+                let served_ns = &mut served_ns[books_of(task)];
                 *served_ns = known.accounted_ns.max(*served_ns);
             }
         }
@@ -186,26 +220,27 @@ impl Invariants {
             if known.state != TaskState::Ready {
                 continue;
             }
-            let (confined, since_ns) = self.confined[task];
-            let mask = m.allowed(task as TaskId);
-            let pcpus = mask.iter().filter(|&cpu| m.online.contains(cpu)).count().max(1) as u64;
+            let Place { single, since_ns, .. } = self.places[task];
+            let (of_set, of_domain) = pcpus_left(m, task as TaskId);
             let capped = sim.class.is_capped(known.vm);
             let held_ns =
                 if sim.class.bounds_of(known.vm).cosched.may_wait() { STANDS_STILL_NS } else { 0 };
-            let slack_ns = bound_ns + 2 * present * SLICE_NS / pcpus + held_ns;
+            let taken_ns = taken_since_ns(&self.taken, known.ready_since_ns);
+            let slack_ns = bound_ns + 2 * present * unasked_ns / of_set + held_ns + taken_ns;
             let waited_ns = m.now_ns.saturating_sub(known.ready_since_ns);
             let waited_so_ns = waited_ns.min(m.now_ns - since_ns);
-            let unserved_ns = m.now_ns.saturating_sub(served_ns[books_of(known.vm)]);
+            let unserved_ns = m.now_ns.saturating_sub(served_ns[books_of(task)]);
             let of_vm_ns = waited_so_ns.min(unserved_ns);
-            let n = threads[books_of(known.vm)];
-            let most_ns = match confined {
+            let n = threads[books_of(task)];
+            let most_ns = match single {
                 true => bound_ns + turn_bound_ns(bound_ns, present, 1),
                 false => 3 * turn_bound_ns(bound_ns, n, of_domain),
             } + slack_ns;
             // What a limit holds back is bound by the watchdog only.
             let most_ns = if capped { WATCHDOG_NS } else { most_ns };
             let vm_most_ns = bound_ns + bound_ns / 4 + slack_ns;
-            let vm_starves = !confined && !capped && of_vm_ns > vm_most_ns;
+            // Of those not found yet each runs once as a task of the host, and is its VM's then.
+            let vm_starves = found(task) && !single && !capped && of_vm_ns > vm_most_ns;
             if vm_starves || waited_so_ns > most_ns || waited_ns > WATCHDOG_NS {
                 return Err(format!(
                     "task {task} has waited {} ms, its VM {} ms; it may {} ms, its VM {} ms",
@@ -218,6 +253,22 @@ impl Invariants {
         }
         Ok(())
     }
+}
+
+/// How many pCPUs are left to a task: in all, and in the domain where it has the fewest.
+fn pcpus_left(m: &Machine, task: TaskId) -> (u64, u64) {
+    let allowed = m.allowed(task);
+    let left = |llc: &CpuSet| {
+        llc.iter().filter(|&cpu| allowed.contains(cpu) && m.online.contains(cpu)).count()
+    };
+    let left = || m.topology.llcs.iter().map(left).filter(|&left| left > 0);
+    (left().sum::<usize>().max(1) as u64, left().min().unwrap_or(1) as u64)
+}
+
+/// What real-time tasks took of all pCPUs since then, at most.
+fn taken_since_ns(taken: &[(u64, u64)], begun_ns: u64) -> u64 {
+    let since = taken.iter().filter(|(at_ns, for_ns)| at_ns + for_ns > begun_ns);
+    since.map(|(_, for_ns)| for_ns).sum()
 }
 
 /// When any thread of each VM last ran, or began to wait with none running.
@@ -292,9 +343,7 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
         let real = pinned.get(&cpu).copied().unwrap_or(0);
         same(&|| format!("threads waiting for pCPU {cpu}"), class.policy.pinned_on(cpu), real)?;
     }
-    same(&|| "waiting threads".to_owned(), class.policy.waiting(), waiting.values().sum())?;
-    let confined = pinned.values().sum();
-    same(&|| "confined waiting threads".to_owned(), class.policy.confined_waiting(), confined)
+    Ok(())
 }
 
 /// What the policy counts of VMs, by mode and by what is asked, and of their vCPUs.
@@ -366,7 +415,9 @@ pub fn charges_agree(sim: &Sim<Scx>) -> Result<(), String> {
     let charged = slots.map(|slot| sim.class.policy.vm(slot));
     let charged_ns: u64 = charged.map(|vm| vm.vcpu_run_ns + vm.helper_run_ns).sum();
     let real_ns: u64 = (0..sim.m.tasks.len() as TaskId).map(|t| sim.m.cpu_time_now_ns(t)).sum();
-    let late_ns = sim.m.pcpus.len() as u64 * CHARGED_LATE_NS;
+    // A thread that goes on is charged when its slice is over, and at the tick then.
+    let charged_late_ns = KERNELS_SLICE_NS + 2 * sim.m.costs.tick_interval_ns;
+    let late_ns = sim.m.pcpus.len() as u64 * charged_late_ns;
     if charged_ns > real_ns || real_ns - charged_ns > late_ns {
         return Err(format!(
             "CPU time charged is {} us, threads had {} us",
@@ -377,5 +428,5 @@ pub fn charges_agree(sim: &Sim<Scx>) -> Result<(), String> {
     Ok(())
 }
 
-/// A thread that goes on is charged when its slice is over: the kernel's 20 ms, and a tick.
-const CHARGED_LATE_NS: u64 = 28_000_000;
+/// What the kernel gives who goes on unasked.
+const KERNELS_SLICE_NS: u64 = 20_000_000;

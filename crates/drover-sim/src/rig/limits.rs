@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! No VM and no pool has more than its limit in any 100 ms, and none is kept from running for good by it.
+//! No VM and no pool has more than its limit and 5 % in any 100 ms, nor more than its limit and 1 % in any
+//! second, and none is kept from running for good by it.
 //!
-//! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms:
-//! what may be had in 100 ms may be had in less, and not more.
+//! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms or
+//! a second: what may be had in 100 ms may be had in less, and not more.
 
 use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Over which a limit holds.
-const WINDOW_NS: u64 = 100_000_000;
+/// Over which a limit holds, and within how many per cent.
+const WINDOWS: [(u64, u64); 2] = [(100_000_000, 5), (LONGEST_NS, 1)];
+/// The longest of them.
+const LONGEST_NS: u64 = 1_000_000_000;
+/// After the clock jumped limits are not counted for so long.
+const CLOCK_SETTLES_NS: u64 = 100_000_000;
 /// A pCPU obeys so late even if kicks come at once: the interrupt, the switch, a tick at that moment.
 const OBEYS_LATE_NS: u64 = 60_000;
 /// A debt of 100.5 ms' worth, and a start's, 50 ms' worth for small limits, at two thirds of the pace; and what
@@ -24,7 +29,7 @@ pub(super) struct Limits {
     seen_ns: Vec<Option<u64>>,
     /// What tasks of each VM had while attached.
     used_ns: Vec<u64>,
-    /// That, at the looks of the last 100 ms; since limits, pools or the clock were changed.
+    /// That, at the looks of the last second; since limits, pools or the clock were changed.
     history: VecDeque<(u64, Vec<u64>)>,
     /// No window begins before then.
     from_ns: u64,
@@ -47,7 +52,7 @@ impl Limits {
     /// have that in any window later.
     pub(super) fn clock_jumped(&mut self, sim: &Sim<Scx>, by_ns: u64) {
         self.begin_anew();
-        self.from_ns = sim.m.now_ns + WINDOW_NS;
+        self.from_ns = sim.m.now_ns + CLOCK_SETTLES_NS;
         self.early_ns.resize(sim.vms.len(), 0);
         for (vm, early_ns) in self.early_ns.iter_mut().enumerate() {
             *early_ns += by_ns * threads(sim, vm).min(sim.m.topology.pcpus().into());
@@ -65,11 +70,22 @@ impl Limits {
         if now_ns < self.from_ns {
             return Ok(());
         }
-        while self.history.front().is_some_and(|(at_ns, _)| now_ns - at_ns > WINDOW_NS) {
+        while self.history.front().is_some_and(|(at_ns, _)| now_ns - at_ns > LONGEST_NS) {
             self.history.pop_front();
         }
         self.history.push_back((now_ns, self.used_ns.clone()));
-        let (_, before_ns) = &self.history[0];
+        WINDOWS.iter().try_for_each(|&window| self.look_back(sim, late_ns, window))
+    }
+
+    /// Is any broken over the last `window_ns`?
+    fn look_back(
+        &self,
+        sim: &Sim<Scx>,
+        late_ns: u64,
+        window @ (window_ns, _): (u64, u64),
+    ) -> Result<(), String> {
+        let from = self.history.partition_point(|(at_ns, _)| sim.m.now_ns - at_ns > window_ns);
+        let (_, before_ns) = &self.history[from];
         let early_ns = |vm: usize| self.early_ns.get(vm).copied().unwrap_or(0);
         let used_ns = |vm: usize| {
             let used_ns = self.used_ns[vm] - before_ns.get(vm).copied().unwrap_or(0);
@@ -78,14 +94,15 @@ impl Limits {
         let late_ns = late_ns + OBEYS_LATE_NS;
         for vm in 0..sim.vms.len() {
             let limit_mcpu = sim.class.bounds_of(vm as u32).limit_mcpu;
-            check(sim, &format!("VM {vm}"), limit_mcpu, late_ns, (used_ns(vm), threads(sim, vm)))?;
+            let had = (used_ns(vm), threads(sim, vm));
+            check(sim, &|| format!("VM {vm}"), (limit_mcpu, window), late_ns, had)?;
         }
         for pool in 1..=sim.class.pools().len() as u32 {
             let inside = (0..sim.vms.len()).filter(|&vm| sim.class.is_in_pool(vm as u32, pool));
             let had =
                 inside.fold((0, 0), |(ns, wide), vm| (ns + used_ns(vm), wide + threads(sim, vm)));
             let limit_mcpu = sim.class.pools()[pool as usize - 1].limit_mcpu.unwrap_or(0);
-            check(sim, &format!("pool {pool}"), limit_mcpu, late_ns, had)?;
+            check(sim, &|| format!("pool {pool}"), (limit_mcpu, window), late_ns, had)?;
         }
         Ok(())
     }
@@ -139,20 +156,25 @@ fn threads(sim: &Sim<Scx>, vm: usize) -> u64 {
     sim.tasks_of(vm as u32).count() as u64
 }
 
-/// 1 % more than the limit brings, and what all that may run at once have when they stop late.
+/// So many per cent more than the limit brings, and what all that may run at once have when they stop late:
+/// once, and again whenever they may have been let go before that was paid back.
 fn check(
     sim: &Sim<Scx>,
-    whose: &str,
-    limit_mcpu: u32,
+    whose: &dyn Fn() -> String,
+    (limit_mcpu, (window_ns, more_pct)): (u32, (u64, u64)),
     late_ns: u64,
     (used_ns, threads): (u64, u64),
 ) -> Result<(), String> {
-    let brings_ns = u64::from(limit_mcpu) * WINDOW_NS / 1000;
+    let brings_ns = u64::from(limit_mcpu) * window_ns / 1000;
     let wide = threads.min(sim.m.topology.pcpus().into());
-    if limit_mcpu > 0 && used_ns > brings_ns + brings_ns / 100 + wide * late_ns {
+    let stops = 1 + window_ns / HELD_MAX_NS;
+    let most_ns = brings_ns + brings_ns * more_pct / 100 + stops * wide * late_ns;
+    if limit_mcpu > 0 && used_ns > most_ns {
         return Err(format!(
-            "{whose} had {} us in 100 ms, its limit brings {} us",
+            "{} had {} us in {} ms, its limit brings {} us",
+            whose(),
             used_ns / 1000,
+            window_ns / 1_000_000,
             brings_ns / 1000
         ));
     }

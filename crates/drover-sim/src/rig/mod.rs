@@ -3,6 +3,7 @@
 //! always on. A trial that breaks one is shrunk to the least that still does.
 
 mod delays;
+mod draw;
 mod invariants;
 mod limits;
 mod script;
@@ -23,7 +24,6 @@ use crate::rng::{Rng, mix};
 use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
-use drover_core::scenario::Host;
 use invariants::{Invariants, charges_agree};
 use shares::Calm;
 
@@ -81,11 +81,11 @@ pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
 }
 
 fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
-    let Shape { dies, cores, threads } = script.host;
-    let host = Host { dies, cores, threads, ..Host::default() };
-    let pcpus = host.pcpus();
+    let topology = Topology::of_dies(&script.host.cores_by_die(), script.host.threads);
+    let pcpus = topology.pcpus();
     let tasks: u32 = script.vms.iter().map(|vm| vm.threads).sum();
-    let m = Machine::new(Topology::of(&host), Costs::default(), tasks as usize);
+    let tick_interval_ns = 1_000_000_000 / u64::from(script.hz);
+    let m = Machine::new(topology, Costs { tick_interval_ns, ..Costs::default() }, tasks as usize);
     let mut tunables = Tunables { vtime_ns: script.vtime_ns, ..Tunables::default() };
     if planted == Some(Planted::HoldsForEver) {
         tunables.params.hold_max_ns = u64::MAX / 4;
@@ -99,9 +99,11 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     }
     for vm in &script.vms {
         let programs = Programs::of(&vm.workload, vm.threads).expect("drawn without Linux guests");
-        let pin = vm.pin.as_ref().map(|pin| CpuSet::of(pcpus, pin.iter().copied()));
-        let mask = pin.filter(|pin| pin.count() > 0).map_or(0, |pin| sim.m.mask_of(&pin));
+        let mask = sim.m.mask_of(&vm.may_use(pcpus));
         let number = sim.add_vm(&programs, vm.shares, mask);
+        for (thread, task) in (0..).zip(sim.tasks_of(number)) {
+            sim.m.tasks[task as usize].mask = sim.m.mask_of(&vm.may_use_as(pcpus, thread));
+        }
         sim.set_helpers(number, vm.helpers);
         sim.class.set_bounds(&mut sim.m, number, vm.bounds);
         sim.plan(vm.start_us * 1000, Plan::Start(number));
@@ -127,7 +129,8 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
             invariants.pcpus_changed(now_ns);
         }
         Fault::Online(_) => invariants.pcpus_changed(now_ns),
-        Fault::Confine(..) => invariants.changed_ns = now_ns,
+        Fault::Confine(..) | Fault::Cpuset(..) => invariants.changed_ns = now_ns,
+        Fault::RealTime(cpu, us) if *cpu < pcpus => invariants.taken(now_ns, us * 1000),
         Fault::Bounds(vm, _) => invariants.bounds_changed(*vm, now_ns),
         Fault::Pool(..) => invariants.pools_changed(now_ns),
         Fault::TimerLate(us) => invariants.come_late(us * 1000),
@@ -153,10 +156,16 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::Confine(vm, thread, ref cpus) if vm_exists(vm) => {
             let tasks: Vec<TaskId> = sim.tasks_of(vm).collect();
             let Some(&task) = tasks.get(thread as usize) else { return };
-            let set = CpuSet::of(pcpus, cpus.iter().copied());
-            let mask = if set.count() == 0 { 0 } else { sim.m.mask_of(&set) };
+            let mask = mask_of(sim, cpus);
             sim.plan(now_ns, Plan::Confine(task, mask));
         }
+        Fault::Cpuset(vm, ref cpus) if vm_exists(vm) => {
+            let mask = mask_of(sim, cpus);
+            for task in sim.tasks_of(vm) {
+                sim.plan(now_ns, Plan::Confine(task, mask));
+            }
+        }
+        Fault::RealTime(cpu, us) if cpu < pcpus => sim.plan(now_ns, Plan::Take(cpu, us * 1000)),
         Fault::KicksLate(us) => {
             let late_ns = us * 1000;
             sim.class.queues.surroundings.kick_late_ns = late_ns;
@@ -166,4 +175,10 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
         _ => {}
     }
+}
+
+/// The mask of these pCPUs; of none: of all.
+fn mask_of(sim: &mut Sim<Scx>, cpus: &[u32]) -> u32 {
+    let set = CpuSet::of(sim.m.topology.pcpus(), cpus.iter().copied());
+    if set.count() == 0 { 0 } else { sim.m.mask_of(&set) }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! In calm trials time divides by shares, reservations and pools.
+//! In calm trials time divides by shares, reservations and pools; among VMs that are confined, to sets that
+//! overlap or not, as [`drover_core::tree::entitlement`] says.
 //!
 //! A VM that runs its vCPUs together or not at all leaves pCPUs idle where it does not fit: the host
 //! has less to give than its pCPUs, all have less than they would be owed, and narrow VMs have what is
@@ -28,10 +29,12 @@ use super::script::{Script, ScriptVm};
 use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
+use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PoolSettings};
 use drover_core::shares::Shares;
-use drover_core::tree::entitlement::{Leaf, entitle};
-use drover_core::tree::{PoolSpec, Tree};
+use drover_core::tree::entitlement::{Leaf, entitle_within};
+use drover_core::tree::room::Room;
+use drover_core::tree::{Affinity, PoolSpec, Tree};
 
 /// Beyond this the wait bound bends shares (policy/guarantee/wait_bound.h), and so no exact ones are asked.
 const SHARES_RATIO_MAX: f64 = 20.0;
@@ -75,14 +78,17 @@ impl Calm {
             let got_s = (had_ns(sim, vm) - before_ns[vm]) as f64 / 1e9;
             let least_s = run_s
                 * if held { KEPT_PART * least_pcpus(script, vm, *owed_pcpus) } else { *owed_pcpus };
-            // Six slices for each of its threads, and 3 % for long runs. What is owed as much as it
-            // can use never makes up for that.
+            // Six slices, which end at a tick, for each of its threads, and 3 % for long runs. What is owed
+            // as much as it can use never makes up for that.
+            let tick_ns = sim.m.costs.tick_interval_ns;
+            let slice_ns = sim.class.policy.params().slice_ns.next_multiple_of(tick_ns);
             let threads = f64::from(asked.threads.min(script.host.pcpus()));
-            let slack_s = 0.048 * threads + 0.03 * least_s + 0.030;
+            let slack_s = 6.0 * slice_ns as f64 / 1e9 * threads + 0.03 * least_s + 0.030;
             if got_s < least_s - slack_s || !held && got_s > least_s + slack_s {
                 let what = if held { "owed at least" } else { "owed" };
+                let confined = if asked.pin.is_some() { ", confined" } else { "" };
                 return Err(format!(
-                    "VM {vm} of {} shares, {} got {got_s:.3} s of CPU, is {what} {least_s:.3} s +- {slack_s:.3}",
+                    "VM {vm} of {} shares, {}{confined} got {got_s:.3} s of CPU, is {what} {least_s:.3} s +- {slack_s:.3}",
                     asked.shares, asked.bounds.cosched,
                 ));
             }
@@ -109,7 +115,7 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
-    let owed = entitle(&tree, &leaves, f64::from(script.host.pcpus())).leaves;
+    let owed = entitle_within(&tree, &leaves, &room(script)).leaves;
     let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
         let each = script.vms.iter().zip(&owed);
         let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
@@ -118,6 +124,18 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     let bent = per_thread(|vm, _| f64::from(vm.shares)) > SHARES_RATIO_MAX
         || per_thread(|_, owed| owed) > SHARES_RATIO_MAX;
     (!bent).then_some(owed)
+}
+
+/// The host's pCPUs, and which of them each VM may use.
+fn room(script: &Script) -> Room {
+    let pcpus = script.host.pcpus();
+    let affinity = |vm: &ScriptVm| {
+        let cpus: Vec<String> = vm.may_use(pcpus).iter().map(|cpu| cpu.to_string()).collect();
+        Affinity::within(cpus.join(",").parse().expect("a list of numbers"))
+    };
+    let all = CpuList::all(pcpus);
+    let affinities: Vec<Affinity> = script.vms.iter().map(|vm| affinity(vm).on(&all)).collect();
+    Room::new(&all, affinities.iter().map(|affinity| (affinity, 1.0)))
 }
 
 /// What that VM has at least where some may be held for their siblings, pCPUs.
@@ -196,13 +214,14 @@ mod tests {
 
     fn script(cores: u32, vms: &[(u32, Cosched)]) -> Script {
         let mut script = Script::of_seed(0);
-        script.host = Shape { dies: 1, cores, threads: 1 };
+        script.host = Shape { dies: 1, cores, threads: 1, cores_of: Vec::new() };
         (script.pools, script.faults) = (Vec::new(), Vec::new());
         script.vms.truncate(1);
         let model = script.vms.pop().expect("there is one");
         let vm = |&(threads, cosched): &(u32, Cosched)| ScriptVm {
             threads,
             shares: 1000,
+            pin: None,
             bounds: VmBounds { cosched, ..VmBounds::default() },
             ..model.clone()
         };
@@ -225,6 +244,18 @@ mod tests {
     #[test]
     fn a_gang_beside_one_thread_has_two_thirds() {
         alike(&least(&script(2, &[(2, Cosched::Gang), (1, Cosched::Off)])), &[2.0 / 3.0, 0.0]);
+    }
+
+    #[test]
+    fn vms_confined_to_sets_that_overlap_are_owed_by_shares_over_these() {
+        let mut script = script(4, &[(4, Cosched::Auto); 4]);
+        for (vm, pin) in script.vms.iter_mut().zip([vec![0, 1], vec![1, 2], vec![2, 3], Vec::new()])
+        {
+            vm.pin = Some(pin);
+        }
+        alike(&owed(&script).expect("shares are alike"), &[1.0; 4]);
+        script.vms[3].shares = 3000;
+        alike(&owed(&script).expect("shares are alike"), &[2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0, 2.0]);
     }
 
     #[test]

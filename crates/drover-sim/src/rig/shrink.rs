@@ -66,9 +66,18 @@ fn candidates(script: &Script) -> Vec<Script> {
         };
         script.faults.retain(|fault| !of_pool(&fault.fault));
     });
-    offer(&|script| script.host.dies = 1);
+    offer(&|script| script.host.cores_of.clear());
+    offer(&|script| (script.host.dies, script.host.cores_of) = (1, Vec::new()));
+    offer(&|script| script.hz = 250);
+    offer(&|script| script.vms.iter_mut().for_each(|vm| (vm.pin, vm.one_each) = (None, false)));
+    for index in 0..script.vms.len() {
+        offer(&|script| (script.vms[index].pin, script.vms[index].one_each) = (None, false));
+    }
     offer(&|script| script.host.threads = 1);
-    offer(&|script| script.host.cores = (script.host.cores / 2).max(1));
+    offer(&|script| {
+        let all = std::iter::once(&mut script.host.cores).chain(&mut script.host.cores_of);
+        all.for_each(|cores| *cores = (*cores / 2).max(1));
+    });
     offer(&|script| script.vtime_ns = 0);
     all
 }

@@ -17,7 +17,7 @@ use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use crate::trace::Trace;
 use drover_core::params::DAEMON_LOOK_MS;
-use drover_core::scenario::{Case, OwnTasks, Scenario, Vm, Workload};
+use drover_core::scenario::{Case, CpuList, OwnTasks, Scenario, Vm, Workload};
 use drover_core::settings::{PoolId, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::Tree;
@@ -209,17 +209,23 @@ fn add_vm<C: Class>(
     let workload = vm.workload_since_go(scenario.warmup_s);
     let programs = Programs::of(&workload, vm.vcpus).expect("Linux guests were refused");
     let pcpus = sim.m.topology.pcpus();
-    let mask = match &vm.pin {
-        None => 0,
-        Some(pin) => sim.m.mask_of(&CpuSet::of(pcpus, pin.cpus().iter().copied())),
+    let mut mask_of =
+        |cpus: &CpuList| sim.m.mask_of(&CpuSet::of(pcpus, cpus.cpus().iter().copied()));
+    let mask = vm.pin.as_ref().map_or(0, |pin| mask_of(&pin.cpus()));
+    let of_vcpus: Vec<u32> = match &vm.pin {
+        None => vec![0; vm.vcpus as usize],
+        Some(pin) => (0..vm.vcpus).map(|vcpu| mask_of(pin.of_vcpu(vcpu))).collect(),
     };
     let number = sim.add_vm(&programs, vm.shares, mask);
     sim.class.set_bounds(&mut sim.m, number, bounds(pools, vm));
     let start_ns = vm.start_s.map_or(0, |start_s| warmup_ns + ns(start_s));
     sim.plan(start_ns, Plan::Start(number));
     let begin_ns = start_ns + rng.below(SPREAD_NS);
-    let homes: Vec<u32> = sim.m.masks[mask as usize].iter().collect();
-    for task in sim.tasks_of(number) {
+    // What comes after the vCPUs are threads of the VMM.
+    let masks = of_vcpus.into_iter().chain(std::iter::repeat(mask));
+    for (task, mask) in sim.tasks_of(number).zip(masks) {
+        sim.m.tasks[task as usize].mask = mask;
+        let homes: Vec<u32> = sim.m.masks[mask as usize].iter().collect();
         sim.m.tasks[task as usize].pcpu = *rng.pick(&homes);
         sim.plan(begin_ns + rng.below(SPREAD_NS / 4), Plan::Wake(task));
     }

@@ -5,9 +5,7 @@
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
-use super::native::{
-    Domain, Drover, TaskPointer, sim_at_limit, sim_ground_offset, sim_unserved_since,
-};
+use super::native::{Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset};
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_ALARM, Machine, TaskId};
 
@@ -102,6 +100,12 @@ extern "C" fn ground_may_run_on(d: *mut Drover, task: TaskPointer, pcpu: u32) ->
     m.may_run_on(number(task), pcpu)
 }
 
+/// The simulated kernel has no threads of its own.
+#[unsafe(no_mangle)]
+extern "C" fn ground_is_kernel_thread(_: *mut Drover, _: TaskPointer) -> bool {
+    false
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_is_leaving(d: *mut Drover, task: TaskPointer) -> bool {
     // SAFETY: called by the policy.
@@ -172,21 +176,60 @@ extern "C" fn ground_take_first(d: *mut Drover, queue: u64) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_take_overdue(d: *mut Drover, queue: u64, ready_before_ns: u64) -> bool {
+extern "C" fn ground_take_due(d: *mut Drover, queue: u64, until_ns: u64) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
-    let since_ns = |task: TaskId| {
+    let due_ns = |task: TaskId| {
         // SAFETY: called by the policy, which does not write to the task's struct now.
-        unsafe { (!at_limit(d, task)).then(|| sim_unserved_since(threads(d).at(task as usize))) }
+        unsafe { (!at_limit(d, task)).then(|| sim_due_ns(threads(d).at(task as usize))) }
     };
-    queues.take_overdue(m, cpu, queue_index(queues, queue), ready_before_ns, since_ns)
+    queues.take_due(m, cpu, queue_index(queues, queue), until_ns, due_ns)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_is_confined(d: *mut Drover, task: TaskPointer) -> bool {
+extern "C" fn ground_nr_allowed(d: *mut Drover, task: TaskPointer) -> u32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
-    !m.online.is_subset(m.allowed(number(task)))
+    m.allowed(number(task)).iter().count() as u32
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    let mut allowed = m.allowed(number(task)).iter();
+    match (allowed.next(), allowed.next()) {
+        (Some(only), None) => only as i32,
+        _ => -1,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_may_run_anywhere(d: *mut Drover, task: TaskPointer) -> bool {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.online.is_subset(m.allowed(number(task)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_any_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.allowed(number(task)).next_common(&m.online, 0).map_or(-1, |cpu| cpu as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_place_anew(d: *mut Drover) {
+    // SAFETY: called by the policy.
+    let (_, queues, cpu) = unsafe { behind(d) };
+    queues.reenqueue_local(cpu);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_reenqueue_local(d: *mut Drover) {
+    // SAFETY: called by the policy.
+    let (_, queues, cpu) = unsafe { behind(d) };
+    queues.reenqueue_local(cpu);
 }
 
 #[unsafe(no_mangle)]
@@ -245,7 +288,7 @@ extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, now_ns: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_domain(d: *mut Drover, domain: u32) -> *mut Domain {
+extern "C" fn ground_runqueue(d: *mut Drover, domain: u32) -> *mut Domain {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     if domain < queues.nr_domains {
@@ -256,7 +299,7 @@ extern "C" fn ground_domain(d: *mut Drover, domain: u32) -> *mut Domain {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_lock_domain(domain: *mut Domain) {
+extern "C" fn ground_lock_runqueue(domain: *mut Domain) {
     // SAFETY: a domain begins with its lock, a word.
     let held = unsafe { &mut *domain.cast::<u32>() };
     assert_eq!(*held, 0, "the policy takes a domain's lock twice: on a real host it would hang");
@@ -264,43 +307,73 @@ extern "C" fn ground_lock_domain(domain: *mut Domain) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_unlock_domain(domain: *mut Domain) {
+extern "C" fn ground_unlock_runqueue(domain: *mut Domain) {
     // SAFETY: a domain begins with its lock, a word.
     let held = unsafe { &mut *domain.cast::<u32>() };
     *held = 0;
 }
 
+/// The process of a VM: 0 is none.
+pub(super) fn process_of(vm: u32) -> u32 {
+    vm + 1
+}
+
 #[unsafe(no_mangle)]
-extern "C" fn sim_map_slot_of(d: *mut Drover, tgid: u32) -> u32 {
+extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    process_of(m.tasks[number(task) as usize].vm)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_vcpu_of(d: *mut Drover, task: TaskPointer) -> i32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    let task = &m.tasks[number(task) as usize];
+    if task.in_kvm_run { task.vcpu as i32 } else { -1 }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_slot_of(d: *mut Drover, tgid: u32) -> u32 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.vm_slots.get(tgid as usize).copied().unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_map_pop_free(d: *mut Drover) -> u32 {
-    // SAFETY: called by the policy.
-    let (_, queues, _) = unsafe { behind(d) };
-    queues.free_slots.pop().unwrap_or(0)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn sim_map_set_slot(d: *mut Drover, tgid: u32, slot: u32) {
+extern "C" fn ground_enter_process(d: *mut Drover, tgid: u32, slot: u32) -> bool {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     let needed = tgid as usize + 1;
     if queues.vm_slots.len() < needed {
         queues.vm_slots.resize(needed, 0);
     }
-    queues.vm_slots[tgid as usize] = slot;
-    queues.found.push(tgid);
+    let is_new = queues.vm_slots[tgid as usize] == 0;
+    if is_new {
+        queues.vm_slots[tgid as usize] = slot;
+        queues.found.push(tgid);
+    }
+    is_new
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_map_forget(d: *mut Drover, tgid: u32, slot: u32) {
+extern "C" fn ground_forget_process(d: *mut Drover, tgid: u32) {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.vm_slots[tgid as usize] = 0;
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_pop_slot(d: *mut Drover) -> u32 {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
+    queues.free_slots.pop().unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_push_slot(d: *mut Drover, slot: u32) {
+    // SAFETY: called by the policy.
+    let (_, queues, _) = unsafe { behind(d) };
     if queues.planted != Some(Planted::LeaksSlots) {
         queues.free_slots.push(slot);
     }

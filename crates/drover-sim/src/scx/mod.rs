@@ -18,10 +18,12 @@ pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
 use crate::class::{Class, VmBounds, VmTerms};
+use crate::cpu_set::CpuSet;
 use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::counters::{Counters, VmCounters};
-use drover_core::delay::{self, Delay, guaranteed};
+use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::settings::{Cosched, PoolSettings};
+use ground::process_of;
 use queues::DEFAULT_SLICE_NS;
 
 /// Drover.
@@ -86,7 +88,7 @@ impl Scx {
 
     /// The slot of that VM; none while it has not been found.
     pub fn slot_of(&self, vm: u32) -> Option<u32> {
-        let slot = self.queues.vm_slots.get(vm as usize + 1).copied().unwrap_or(0);
+        let slot = self.queues.vm_slots.get(process_of(vm) as usize).copied().unwrap_or(0);
         (slot != 0).then_some(slot)
     }
 
@@ -100,15 +102,12 @@ impl Scx {
 
     /// What of the VM decides how long it waits.
     pub fn delay_terms(&self, m: &Machine, vm: u32) -> delay::Vm {
-        let barred = |(task, known): (usize, &Task)| {
-            known.vm == vm && !m.online.is_subset(m.allowed(task as TaskId))
-        };
         let bounds = self.bounds_of(vm);
         delay::Vm {
             threads: self.slot_of(vm).map_or(0, |slot| self.policy.vm(slot).nr_threads),
             reservation_mcpu: bounds.reservation_mcpu,
             limited: self.is_capped(vm),
-            confined: m.tasks.iter().enumerate().any(barred),
+            reach: reach(m, vm),
             cosched: bounds.cosched,
         }
     }
@@ -116,7 +115,7 @@ impl Scx {
     /// The daemon sees a new VM and sets its shares.
     fn tell_terms(&mut self, m: &mut Machine) {
         while let Some(tgid) = self.queues.found.pop() {
-            let vm = tgid - 1;
+            let vm = tgid - process_of(0);
             if let Some(terms) = self.terms.get(vm as usize).copied() {
                 self.set_terms(m, vm, terms);
             }
@@ -132,6 +131,7 @@ impl Scx {
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
             Some(Planted::IgnoresPools) => bounds.pool = 0,
             Some(Planted::IgnoresLimits) => bounds.limit_mcpu = 0,
+            Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 25,
             _ => {}
         }
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
@@ -171,7 +171,7 @@ impl Class for Scx {
             self.terms.resize(vm as usize + 1, VmTerms { shares: 0, vcpus: 0 });
         }
         self.terms[vm as usize] = terms;
-        self.policy.enable(m, &mut self.queues, task, vm + 1);
+        self.policy.enable(m, &mut self.queues, task);
     }
 
     fn set_terms(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
@@ -229,8 +229,9 @@ impl Class for Scx {
         } else {
             allowed.next_common(&m.online, 0).unwrap_or(last)
         };
-        let may_begin = self.policy.select_cpu(m, &mut self.queues, task);
-        m.tasks[task as usize].pcpu = idle.unwrap_or(fallback);
+        let at = idle.unwrap_or(fallback);
+        let may_begin = self.policy.select_cpu(m, &mut self.queues, (task, at));
+        m.tasks[task as usize].pcpu = at;
         match idle {
             Some(cpu) if may_begin => {
                 m.counts.migrations += u64::from(cpu != last);
@@ -291,7 +292,7 @@ impl Class for Scx {
     }
 
     fn rest(&mut self, m: &mut Machine, cpu: u32) {
-        self.policy.idle(m, &mut self.queues, cpu);
+        self.policy.idle(m, &mut self.queues, cpu, true);
     }
 
     fn ran(&mut self, m: &mut Machine, _: u32, task: TaskId, ran_ns: u64) {
@@ -317,7 +318,7 @@ impl Class for Scx {
             Some(Planted::MiscountsModes) => self.policy.spoil_modes(m, &mut self.queues),
             Some(Planted::NeverForgets) => self.policy.spoil_limits(m, &mut self.queues),
             Some(Planted::TurnsClockBack) => self.policy.turn_clock_back(),
-            _ => self.policy.check_wait_bounds(m, &mut self.queues),
+            _ => self.policy.rouse(m, &mut self.queues),
         }
         let late_ns = std::mem::take(&mut self.timer_late_ns);
         m.events.set(CLASS_TIMER, m.now_ns + self.policy.params().wait_bound_ns / 8 + late_ns);
@@ -393,6 +394,27 @@ impl Class for Scx {
         }
     }
 
+    /// put_prev_task_scx, then switch_class: who has time left stays first in the local queue, and what
+    /// the policy has queued anew of that queue is asked for again (SCX_ENQ_REENQ).
+    fn taken(&mut self, m: &mut Machine, cpu: u32, task: Option<TaskId>) {
+        match task {
+            Some(task) if m.tasks[task as usize].slice_ns > 0 => {
+                self.stopping(m, cpu, task, true);
+                self.queues.insert_local(m, task, cpu, true);
+            }
+            Some(task) => self.put(m, cpu, task),
+            None => self.policy.idle(m, &mut self.queues, cpu, false),
+        }
+        self.policy.cpu_release(m, &mut self.queues, cpu);
+        for task in self.queues.take_reenqueued() {
+            self.enqueue(m, task);
+        }
+    }
+
+    fn given(&mut self, m: &mut Machine, cpu: u32) {
+        self.policy.cpu_acquire(m, &mut self.queues, cpu);
+    }
+
     fn offline(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.offline(m, &mut self.queues, cpu);
         for task in std::mem::take(&mut self.queues.local[cpu as usize]) {
@@ -404,6 +426,18 @@ impl Class for Scx {
     fn online(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.online(m, &mut self.queues, cpu);
     }
+}
+
+/// Where threads of the VM may run.
+fn reach(m: &Machine, vm: u32) -> Reach {
+    let online = |llc: &CpuSet| llc.iter().filter(|&cpu| m.online.contains(cpu)).collect();
+    let domains: Vec<Vec<u32>> = m.topology.llcs.iter().map(online).collect();
+    let of_vm = m.tasks.iter().filter(|task| task.vm == vm && task.state != TaskState::Absent);
+    let mut masks: Vec<u32> = of_vm.map(|task| task.mask).collect();
+    masks.dedup();
+    let sets: Vec<_> =
+        masks.iter().map(|&mask| move |cpu| m.masks[mask as usize].contains(cpu)).collect();
+    Reach::of(&domains, &sets)
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The functions and structs of native/policy.c.
+//! The functions and structs of native/policy.c, and of policy/account/orders.h.
 //!
 //! The policy's own structs stay opaque: their sizes are asked for, so that the policy may grow
-//! without a word of Rust. Only what native/policy.c itself defines is mirrored here.
+//! without a word of Rust. Only what native/policy.c itself defines, and orders, are mirrored here.
 
 use std::ffi::c_void;
 
@@ -12,13 +12,13 @@ pub struct Drover {
     opaque: [u8; 0],
 }
 
-/// `struct sim_thread`.
+/// `struct thread`.
 #[repr(C)]
 pub struct Thread {
     opaque: [u8; 0],
 }
 
-/// `struct domain`.
+/// `struct runqueue`.
 #[repr(C)]
 pub struct Domain {
     opaque: [u8; 0],
@@ -39,16 +39,16 @@ pub struct Params {
     pub nr_domains: u32,
 }
 
-/// `struct sim_vm_order`: what the daemon orders for a VM.
+/// `struct vm_order`: what the daemon orders for a VM.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VmOrder {
-    /// The VM meant.
-    pub vm_id: u64,
     /// Where it is.
     pub slot: u32,
     /// Shares asked for; 0: the default.
     pub shares: u32,
+    /// The VM meant.
+    pub vm_id: u64,
     /// Thousandths of a pCPU promised.
     pub reservation_mcpu: u32,
     /// Thousandths of a pCPU at most; 0: no limit.
@@ -57,6 +57,24 @@ pub struct VmOrder {
     pub pool: u32,
     /// How its vCPUs are kept together, `enum cosched_mode`.
     pub cosched_mode: u32,
+}
+
+/// `struct pool_order`: what it orders for a pool.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolOrder {
+    /// Its place.
+    pub pool: u32,
+    /// 0: remove it.
+    pub live: u32,
+    /// The pool it is in.
+    pub parent: u32,
+    /// Among its siblings.
+    pub shares: u32,
+    /// Thousandths of a pCPU promised.
+    pub reservation_mcpu: u32,
+    /// Thousandths of a pCPU at most; 0: no limit.
+    pub limit_mcpu: u32,
 }
 
 /// `struct sim_vm_view`: what can be seen of a VM.
@@ -150,6 +168,7 @@ unsafe extern "C" {
     pub static sim_ground_offset: usize;
     pub static sim_params_bytes: usize;
     pub static sim_vm_order_bytes: usize;
+    pub static sim_pool_order_bytes: usize;
     pub static sim_vm_view_bytes: usize;
     pub static sim_vcpu_view_bytes: usize;
     pub static sim_thread_view_bytes: usize;
@@ -161,56 +180,33 @@ unsafe extern "C" {
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
     pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32);
     pub fn sim_init(d: *mut Drover);
-    pub fn sim_check_wait_bounds(d: *mut Drover, now_ns: u64);
+    pub fn sim_rouse(d: *mut Drover);
     pub fn sim_look(d: *mut Drover) -> u64;
     pub fn sim_alarm(d: *mut Drover, now_ns: u64);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
-    pub fn sim_order_pool(
-        d: *mut Drover,
-        index: u32,
-        live: bool,
-        parent: u32,
-        shares: u32,
-        reservation_mcpu: u32,
-        limit_mcpu: u32,
-    );
-    pub fn sim_enable(d: *mut Drover, p: TaskPointer, s: *mut Thread, tgid: u32, weight: u32);
-    pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, s: *mut Thread);
-    pub fn sim_select_cpu(d: *mut Drover, s: *mut Thread) -> bool;
-    pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, s: *mut Thread, woken: bool, selected: bool);
-    pub fn sim_dispatch(
-        d: *mut Drover,
-        at: u32,
-        prev: TaskPointer,
-        s: *mut Thread,
-        in_kvm_run: bool,
-        vcpu_id: u32,
-    );
-    pub fn sim_running(d: *mut Drover, p: TaskPointer, s: *mut Thread, at: u32);
-    pub fn sim_tick(d: *mut Drover, p: TaskPointer, s: *mut Thread);
-    pub fn sim_stopping(
-        d: *mut Drover,
-        p: TaskPointer,
-        s: *mut Thread,
-        at: u32,
-        ready: bool,
-        in_kvm_run: bool,
-        vcpu_id: u32,
-    );
-    pub fn sim_disable(d: *mut Drover, s: *mut Thread);
-    pub fn sim_exit_task(d: *mut Drover, s: *mut Thread);
-    pub fn sim_idle(d: *mut Drover, at: u32);
+    pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
+    pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);
+    pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, t: *mut Thread);
+    pub fn sim_select_cpu(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32) -> bool;
+    pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, t: *mut Thread, woken: bool, selected: bool);
+    pub fn sim_dispatch(d: *mut Drover, at: u32, prev: TaskPointer, t: *mut Thread);
+    pub fn sim_running(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32);
+    pub fn sim_tick(d: *mut Drover, p: TaskPointer, t: *mut Thread);
+    pub fn sim_stopping(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32, ready: bool);
+    pub fn sim_disable(d: *mut Drover, t: *mut Thread);
+    pub fn sim_exit_task(d: *mut Drover, t: *mut Thread);
+    pub fn sim_idle(d: *mut Drover, at: u32, idle: bool);
+    pub fn sim_cpu_release(d: *mut Drover, at: u32);
+    pub fn sim_cpu_acquire(d: *mut Drover, at: u32);
     pub fn sim_pcpu_online(d: *mut Drover, at: u32);
     pub fn sim_pcpu_offline(d: *mut Drover, at: u32);
     pub fn sim_view_vm(d: *mut Drover, slot: u32, view: *mut VmView);
-    pub fn sim_view_vcpu(d: *mut Drover, s: *const Thread, view: *mut VcpuView) -> bool;
-    pub fn sim_view_thread(s: *const Thread, view: *mut ThreadView);
-    pub fn sim_vtime_now(d: *mut Drover) -> u64;
+    pub fn sim_view_vcpu(d: *mut Drover, t: *const Thread, view: *mut VcpuView) -> bool;
+    pub fn sim_view_thread(t: *const Thread, view: *mut ThreadView);
+    pub fn sim_clock_ns(d: *mut Drover, domain: u32) -> u64;
     pub fn sim_slots_in_use(d: *mut Drover) -> u32;
-    pub fn sim_unserved_since(s: *const Thread) -> u64;
-    pub fn sim_at_limit(d: *mut Drover, s: *const Thread) -> bool;
-    pub fn sim_waiting(d: *mut Drover) -> u32;
-    pub fn sim_confined_waiting(d: *mut Drover) -> u32;
+    pub fn sim_due_ns(t: *const Thread) -> u64;
+    pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
     pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;
     pub fn sim_spoil_tournament(d: *mut Drover);
@@ -229,6 +225,7 @@ pub fn check_layout() {
         [
             sim_params_bytes,
             sim_vm_order_bytes,
+            sim_pool_order_bytes,
             sim_vm_view_bytes,
             sim_vcpu_view_bytes,
             sim_thread_view_bytes,
@@ -237,6 +234,7 @@ pub fn check_layout() {
     let mirrored = [
         size_of::<Params>(),
         size_of::<VmOrder>(),
+        size_of::<PoolOrder>(),
         size_of::<VmView>(),
         size_of::<VcpuView>(),
         size_of::<ThreadView>(),

@@ -3,7 +3,9 @@
 
 use super::ground::{Ground, pointer};
 use super::memory::Room;
-use super::native::{self, Drover, Params, Thread, ThreadView, VcpuView, VmOrder, VmView};
+use super::native::{
+    self, Drover, Params, PoolOrder, Thread, ThreadView, VcpuView, VmOrder, VmView,
+};
 use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{Machine, TaskId};
@@ -83,7 +85,6 @@ impl Policy {
         let params::Params { slice_ns, wait_bound_ns, hold_max_ns, .. } = *self.params();
         delay::Host {
             pcpus: m.online.count(),
-            domains: m.topology.llcs.len() as u32,
             slice_ns,
             tick_ns: m.costs.tick_interval_ns,
             wait_bound_ns,
@@ -128,10 +129,9 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_init(d) });
     }
 
-    pub(super) fn check_wait_bounds(&mut self, m: &mut Machine, queues: &mut Queues) {
-        let now_ns = queues.clock_ns(m);
+    pub(super) fn rouse(&mut self, m: &mut Machine, queues: &mut Queues) {
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_check_wait_bounds(d, now_ns) });
+        self.call(m, queues, 0, |d| unsafe { native::sim_rouse(d) });
     }
 
     /// When to look again, in ns.
@@ -158,9 +158,9 @@ impl Policy {
         (shares, bounds): (u32, VmBounds),
     ) -> bool {
         let order = VmOrder {
-            vm_id: self.vm(slot).id,
             slot,
             shares,
+            vm_id: self.vm(slot).id,
             reservation_mcpu: bounds.reservation_mcpu,
             limit_mcpu: bounds.limit_mcpu,
             pool: bounds.pool,
@@ -181,26 +181,29 @@ impl Policy {
     ) {
         let live = settings.is_some();
         let settings = settings.cloned().unwrap_or_default();
-        let (parent, limit) = (settings.parent.0, settings.limit_mcpu.unwrap_or(0));
+        let order = PoolOrder {
+            pool,
+            live: live.into(),
+            parent: settings.parent.0,
+            shares: settings.shares,
+            reservation_mcpu: settings.reservation_mcpu,
+            limit_mcpu: settings.limit_mcpu.unwrap_or(0),
+        };
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe {
-            let PoolSettings { shares, reservation_mcpu, .. } = settings;
-            native::sim_order_pool(d, pool, live, parent, shares, reservation_mcpu, limit);
-        });
+        let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_pool(d, &order) });
+        debug_assert!(done, "pools of scenarios have places in the table");
     }
 
-    pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId, tgid: u32) {
-        let s = self.thread(task);
-        // SAFETY: see `start`; `s` is the task's own struct, here and below.
-        self.call(m, queues, 0, |d| unsafe {
-            native::sim_enable(d, pointer(task), s, tgid, WEIGHT);
-        });
+    pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
+        let t = self.thread(task);
+        // SAFETY: see `start`; `t` is the task's own struct, here and below.
+        self.call(m, queues, 0, |d| unsafe { native::sim_enable(d, pointer(task), t, WEIGHT) });
     }
 
     pub(super) fn set_cpumask(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), s) });
+        self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), t) });
     }
 
     /// May it begin at once where a pCPU is idle?
@@ -208,17 +211,17 @@ impl Policy {
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
-        task: TaskId,
+        (task, at): (TaskId, u32),
     ) -> bool {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, s) })
+        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, pointer(task), t, at) })
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), s) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), t) });
     }
 
     pub(super) fn enqueue(
@@ -229,10 +232,10 @@ impl Policy {
         woken: bool,
         selected: bool,
     ) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
-            native::sim_enqueue(d, pointer(task), s, woken, selected);
+            native::sim_enqueue(d, pointer(task), t, woken, selected);
         });
     }
 
@@ -246,19 +249,15 @@ impl Policy {
         ready: bool,
     ) {
         let p = previous.map_or(std::ptr::null_mut(), pointer);
-        let s = previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread(task));
-        let known = previous.map(|task| &m.tasks[task as usize]);
-        let (inside, vcpu) = known.map_or((false, 0), |task| (task.in_kvm_run, task.vcpu));
+        let t = previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread(task));
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe {
-            native::sim_dispatch(d, cpu, p, s, inside, vcpu);
-        });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_dispatch(d, cpu, p, t) });
     }
 
     pub(super) fn running(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), s, cpu) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), t, cpu) });
     }
 
     pub(super) fn stopping(
@@ -269,26 +268,38 @@ impl Policy {
         task: TaskId,
         ready: bool,
     ) {
-        let s = self.thread(task);
-        let (inside, vcpu) = (m.tasks[task as usize].in_kvm_run, m.tasks[task as usize].vcpu);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe {
-            native::sim_stopping(d, pointer(task), s, cpu, ready, inside, vcpu);
+            native::sim_stopping(d, pointer(task), t, cpu, ready);
         });
     }
 
     pub(super) fn exit_task(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let s = self.thread(task);
+        let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
-            native::sim_disable(d, s);
-            native::sim_exit_task(d, s);
+            native::sim_disable(d, t);
+            native::sim_exit_task(d, t);
         });
     }
 
-    pub(super) fn idle(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+    /// The pCPU has become idle, or is no longer.
+    pub(super) fn idle(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, idle: bool) {
         // SAFETY: see `start`.
-        self.call(m, queues, cpu, |d| unsafe { native::sim_idle(d, cpu) });
+        self.call(m, queues, cpu, |d| unsafe { native::sim_idle(d, cpu, idle) });
+    }
+
+    /// A real-time task takes the pCPU.
+    pub(super) fn cpu_release(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_cpu_release(d, cpu) });
+    }
+
+    /// ... and leaves it.
+    pub(super) fn cpu_acquire(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
+        // SAFETY: see `start`.
+        self.call(m, queues, cpu, |d| unsafe { native::sim_cpu_acquire(d, cpu) });
     }
 
     pub(super) fn online(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32) {
@@ -381,15 +392,15 @@ impl Policy {
 
     /// See [`super::Planted::TurnsClockBack`].
     pub(super) fn turn_clock_back(&mut self) {
-        let back_ns = self.vtime_now_ns().wrapping_sub(self.params().slice_ns);
+        let back_ns = self.clock_ns(0).wrapping_sub(self.params().slice_ns);
         // SAFETY: as in `vm`.
         unsafe { native::sim_set_vtime(self.drover.at(0), back_ns) };
     }
 
-    /// The virtual time the least served VM has reached.
-    pub fn vtime_now_ns(&self) -> u64 {
+    /// The virtual time the least served VM that waits in the domain has reached.
+    pub fn clock_ns(&self, domain: u32) -> u64 {
         // SAFETY: as in `vm`.
-        unsafe { native::sim_vtime_now(self.drover.at(0)) }
+        unsafe { native::sim_clock_ns(self.drover.at(0), domain) }
     }
 
     /// No slot at or above this was ever used.
@@ -402,18 +413,6 @@ impl Policy {
     pub fn pinned_on(&self, cpu: u32) -> u32 {
         // SAFETY: as in `vm`.
         unsafe { native::sim_pcpu_pinned(self.drover.at(0), cpu) }
-    }
-
-    /// Threads that are ready and do not run, as the policy counts them.
-    pub fn waiting(&self) -> u32 {
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_waiting(self.drover.at(0)) }
-    }
-
-    /// Threads waiting in all pCPUs' own queues, as the policy counts them.
-    pub fn confined_waiting(&self) -> u32 {
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_confined_waiting(self.drover.at(0)) }
     }
 
     /// Threads of the VM waiting in the domain, as the policy counts them.

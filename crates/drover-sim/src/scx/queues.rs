@@ -71,6 +71,8 @@ pub enum Planted {
     IgnoresReservations,
     /// Their limits are not, and those of pools.
     IgnoresLimits,
+    /// Limits are told 4 % higher.
+    LaxLimits,
     /// Their pools are not.
     IgnoresPools,
     /// A VM is held for its siblings for as long as it takes.
@@ -83,6 +85,8 @@ pub enum Planted {
     HurriesAlarms,
     /// What VMs used of their limits is remembered for ever now and then.
     NeverForgets,
+    /// What was to run on a pCPU that a real-time task takes waits there for it to leave.
+    LeavesBehind,
 }
 
 /// All that sched_ext keeps for a scheduler.
@@ -95,6 +99,8 @@ pub struct Queues {
     pub(super) local: Vec<VecDeque<TaskId>>,
     pub(super) global: VecDeque<TaskId>,
     stands: Vec<Stands>,
+    /// Taken out of a local queue, to be enqueued anew.
+    reenqueued: Vec<TaskId>,
     arrivals: u64,
     /// When the alarm goes off, by the policy's clock.
     pub(super) alarm_due_ns: u64,
@@ -124,6 +130,7 @@ impl Queues {
             local: vec![VecDeque::new(); pcpus as usize],
             global: VecDeque::new(),
             stands: Vec::new(),
+            reenqueued: Vec::new(),
             arrivals: 0,
             alarm_due_ns: 0,
             vm_slots: Vec::new(),
@@ -137,6 +144,23 @@ impl Queues {
     /// The clock as the policy reads it.
     pub(super) fn clock_ns(&self, m: &Machine) -> u64 {
         (BOOT_NS + m.now_ns).wrapping_add_signed(self.surroundings.clock_off_ns)
+    }
+
+    /// scx_bpf_reenqueue_local: what waits to run next there is to be enqueued anew, when the policy
+    /// has returned.
+    pub(super) fn reenqueue_local(&mut self, cpu: u32) {
+        if self.planted == Some(Planted::LeavesBehind) {
+            return;
+        }
+        for task in std::mem::take(&mut self.local[cpu as usize]) {
+            self.stand(task, Stands::Nowhere);
+            self.reenqueued.push(task);
+        }
+    }
+
+    /// Those.
+    pub(super) fn take_reenqueued(&mut self) -> Vec<TaskId> {
+        std::mem::take(&mut self.reenqueued)
     }
 
     /// How many slots are free, and how many there are.
@@ -262,27 +286,27 @@ impl Queues {
 
     /// The policy takes the task of a queue that has waited longest, of those it looks at, if that
     /// is since `ready_before_ns`; `since_ns` is none for those that may not run.
-    pub(super) fn take_overdue(
+    pub(super) fn take_due(
         &mut self,
         m: &mut Machine,
         cpu: u32,
         queue: usize,
-        ready_before_ns: u64,
-        since_ns: impl Fn(TaskId) -> Option<u64>,
+        until_ns: u64,
+        due_ns: impl Fn(TaskId) -> Option<u64>,
     ) -> bool {
         if self.planted == Some(Planted::IgnoresWaitBound) {
             return false;
         }
-        let longest = self.queues[queue]
+        let first = self.queues[queue]
             .iter()
             .take(OVERDUE_SEARCH_MAX)
             .filter(|&(_, task)| m.may_run_on(task, cpu))
             .filter_map(|(place, task)| {
-                Some((ready_before_ns.wrapping_sub(since_ns(task)?) as i64, place, task))
+                Some((until_ns.wrapping_sub(due_ns(task)?) as i64, place, task))
             })
-            .filter(|&(early_ns, ..)| early_ns >= 0)
-            .reduce(|longest, other| if other.0 > longest.0 { other } else { longest });
-        let Some((_, place, task)) = longest else { return false };
+            .filter(|&(late_ns, ..)| late_ns >= 0)
+            .reduce(|first, other| if other.0 > first.0 { other } else { first });
+        let Some((_, place, task)) = first else { return false };
         self.take(m, cpu, queue, place, task);
         true
     }

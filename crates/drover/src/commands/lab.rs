@@ -27,9 +27,18 @@ pub struct Exec {
     /// Seed of everything random (exact clock).
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// CPUs of the virtual host: as many cores on one socket.
+    /// CPUs of the virtual host in all.
     #[arg(long, default_value_t = 2)]
     pcpus: u32,
+    /// Sockets they are on, with a last-level cache each.
+    #[arg(long, default_value_t = 1)]
+    sockets: u32,
+    /// Threads of each core, 1 or 2.
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+    /// NUMA nodes.
+    #[arg(long, default_value_t = 1)]
+    nodes: u32,
     /// Its memory.
     #[arg(long, default_value_t = 1024)]
     memory_mib: u32,
@@ -71,7 +80,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn run_exec(exec: Exec) -> Result<ExitCode> {
-    let topology = Topology { memory_mib: exec.memory_mib, ..Topology::flat(exec.pcpus) };
+    let topology = topology_of(&exec)?;
     let mut lab = Lab::new(topology)
         .clock(exec.clock.into())
         .seed(exec.seed)
@@ -102,6 +111,24 @@ fn run_exec(exec: Exec) -> Result<ExitCode> {
         outcome.save(out)?;
     }
     Ok(ExitCode::from(u8::try_from(outcome.exit_status).unwrap_or(u8::MAX)))
+}
+
+fn topology_of(exec: &Exec) -> Result<Topology> {
+    let &Exec { pcpus, sockets, threads, nodes, memory_mib, .. } = exec;
+    let dealt = sockets.saturating_mul(threads);
+    ensure!(
+        dealt > 0 && pcpus % dealt == 0,
+        "lab host: {pcpus} CPUs cannot be dealt to {sockets} sockets x {threads} threads; choose a \
+         multiple of {dealt}"
+    );
+    Ok(Topology {
+        sockets,
+        cores: pcpus / dealt,
+        threads,
+        nodes,
+        memory_mib,
+        ..Topology::default()
+    })
 }
 
 /// Splits `PATH:PATH_IN_LAB`; without the second part a file goes to its own absolute path.

@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use drover_core::params::Params;
 use drover_host::check::{State, check_host};
 use drover_host::control::SOCKET_PATH;
+use drover_host::domains::DomainLevel;
 use drover_host::serve::{Places, serve};
 use drover_host::sources::config_file::CONFIG_PATH;
 use drover_host::store::STATE_DIR;
-use drover_host::topology::DomainLevel;
 
 #[derive(clap::Args)]
 pub struct Args {

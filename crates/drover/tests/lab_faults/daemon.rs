@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The daemon is killed, stopped, broken: VMs go on, and the kernel's scheduler is back in a second.
 
+use std::fs::File;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use drover_host::control::{Request, SOCKET_PATH, ask};
-use nix::sys::signal::Signal;
+use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use nix::sys::signal::{Signal, kill};
 
 use crate::host::{self, Daemon, FALLBACK, drover, refusal, say, scheduler_state};
+use crate::tasks::pid_of;
 use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
 
 /// VMs must get on at least this often when nothing but shares holds them up.
@@ -26,6 +29,7 @@ fn inside() {
     }
     broken(stopped(&vms), &vms);
     thrown_out_from_the_keyboard(&vms);
+    its_log_cannot_be_written(&vms);
 }
 
 fn killed(vms: &[&MicroVm]) {
@@ -88,6 +92,22 @@ fn broken(daemon: Daemon, vms: &[&MicroVm]) {
     assert!(last.starts_with("drover: ") && last.contains("broken on request"), "{said}");
     assert_eq!(said.lines().filter(|line| line.contains("broken on request")).count(), 1, "{said}");
     all_progress_within(PROGRESS, vms);
+}
+
+/// Every line it would say fails, as on a full disk or when who reads its pipe has gone.
+fn its_log_cannot_be_written(vms: &[&MicroVm]) {
+    say("no room for its log");
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut daemon = Command::new("drover").arg("serve").stderr(full).spawn().unwrap();
+    host::wait_until("it serves, and has found the VMs", Duration::from_secs(60), || {
+        assert_eq!(daemon.try_wait().unwrap(), None, "drover ended");
+        let list = ask(Path::new(SOCKET_PATH), &Request::ListVms);
+        matches!(list, Ok(Answer::Vms { vms: found }) if found.len() == vms.len())
+    });
+    all_progress_within(PROGRESS, vms);
+    kill(pid_of(&daemon), Signal::SIGTERM).unwrap();
+    assert!(daemon.wait().unwrap().success());
+    host::wait_for_fallback();
 }
 
 /// `SysRq-S`: an operator without a shell takes the scheduler away.

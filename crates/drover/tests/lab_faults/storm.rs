@@ -13,8 +13,8 @@ use libbpf_rs::{MapCore, MapHandle};
 use crate::host::{self, Daemon, say};
 use crate::vms::{CPU, MicroVm, all_progress_within, spawn, stats_path};
 
-/// Slots for VMs beside the host's own.
-const SLOTS: usize = 2047;
+/// Slots for VMs are made in batches of so many.
+const SLOTS_MADE_AT_ONCE: usize = 64;
 const BURST: usize = 20;
 const BURSTS: usize = 10;
 /// What fills the kernel's caches.
@@ -111,7 +111,8 @@ fn settled(busy: &[&MicroVm]) -> Memory {
     });
     let slots = map("vm_slots");
     assert_eq!(slots.keys().count(), busy.len(), "VMs the kernel's part knows of");
-    assert_eq!(count_free_slots(), SLOTS - busy.len(), "free slots");
+    // Slots are made in batches (bpf/queues.bpf.h), and none is lost.
+    assert_eq!((count_free_slots() + busy.len()) % SLOTS_MADE_AT_ONCE, 0, "free slots");
     assert_eq!(slots.keys().count(), busy.len(), "no VM came meanwhile");
     // The kernel frees threads after a while.
     thread::sleep(Duration::from_secs(1));

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Finding VMs, for any VMM and with no configuration.
+ *
+ * Idea. A thread inside KVM_RUN is a vCPU, and its process is a VM. All other
+ * threads of that process are the VM's helpers. The ground keeps two tables: the
+ * slot of each process, and the free slots.
+ *
+ * Two pCPUs may find a VM, leave one, or look one up at the same moment. What
+ * holds then:
+ *   - whoever uses a slot holds its VM (nr_threads), and whoever lets go last
+ *     frees the slot, be it a thread or an order;
+ *   - a process has one slot: of two that make one, the second to enter it gives
+ *     its own back;
+ *   - a slot that was looked up may be another's when it is held: the process is
+ *     compared after that, and who came too late lets go again.
+ *
+ * Worked example. A VMM starts two vCPUs on two pCPUs. Both stop in KVM_RUN at
+ * the same moment, both find no slot and take 1 and 2. The first enters its
+ * process with 1, the second fails to enter 2, frees it, and holds 1. The I/O
+ * thread sees at its next wake-up that VMs have been found, looks its process
+ * up, and is a helper.
+ *
+ * What it is bad at. A VM found while no slot is free is served as tasks of the
+ * host and counted (nr_unplaced), and looks for a slot again whenever one of its
+ * vCPUs stops.
+ */
+#ifndef DROVER_FIND_H
+#define DROVER_FIND_H
+
+#include "account/vm.h"
+
+/* Nobody holds the slot any more. */
+static inline void find_free_slot(struct drover *d, u32 slot, u32 tgid)
+{
+	/* The process may never have been entered, or with another slot. */
+	if (ground_slot_of(d, tgid) == slot)
+		ground_forget_process(d, tgid);
+	ground_push_slot(d, slot);
+}
+
+/* Let go of the VM in that slot; free it if nobody else holds it. */
+static inline void find_let_go(struct drover *d, u32 slot)
+{
+	u32 tgid = vm_at(d, slot)->tgid;
+
+	if (vm_release(d, vm_at(d, slot)))
+		find_free_slot(d, slot, tgid);
+}
+
+/* Hold the process' VM, in that slot when it was looked up, for one more thread. */
+static inline bool find_hold(struct drover *d, u32 slot, u32 tgid)
+{
+	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
+		return false;
+	if (vm_at(d, slot)->tgid == tgid)
+		return true;
+	find_let_go(d, slot);
+	return false;
+}
+
+/* Make a VM of the process; its slot, held, or that of the host when it cannot be had now. */
+static inline u32 find_make(struct drover *d, u32 tgid)
+{
+	u32 slot = ground_pop_slot(d);
+
+	if (slot == DROVER_HOST_SLOT)
+		return DROVER_HOST_SLOT;
+	vm_begin(d, slot, tgid);
+	__sync_fetch_and_add(&vm_at(d, slot)->nr_threads, 1);
+	if (ground_enter_process(d, tgid, slot)) {
+		vm_tell_found(d);
+		return slot;
+	}
+	/* A sibling was quicker. */
+	find_let_go(d, slot);
+	slot = ground_slot_of(d, tgid);
+	return find_hold(d, slot, tgid) ? slot : DROVER_HOST_SLOT;
+}
+
+/* The vCPU has no place of its own because no slot is free, or has one now, or leaves. */
+static inline void find_note_unplaced(struct drover *d, struct thread *t, u32 unplaced)
+{
+	if (t->unplaced == unplaced)
+		return;
+	t->unplaced = unplaced;
+	__sync_fetch_and_add(&d->nr_unplaced, unplaced ? 1 : ~0U);
+}
+
+/* A thread not known as a vCPU is inside KVM_RUN. */
+static inline void find_new_vcpu(struct drover *d, struct task_struct *task, struct thread *t,
+				 u32 vcpu_id)
+{
+	u32 tgid = ground_process(d, task);
+	u32 slot;
+
+	t->vcpu_id = vcpu_id;
+	if (t->kind == THREAD_HELPER) {
+		vm_promote(d, t);
+		return;
+	}
+	slot = ground_slot_of(d, tgid);
+	if (!find_hold(d, slot, tgid))
+		slot = find_make(d, tgid);
+	find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
+	if (slot != DROVER_HOST_SLOT)
+		vm_attach(d, t, slot, THREAD_VCPU);
+}
+
+/* The thread, just stopped, is a vCPU if it is inside KVM_RUN. */
+static __always_inline void find_vcpu(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	s32 vcpu_id = t->kind == THREAD_VCPU ? -1 : ground_vcpu_of(d, task);
+
+	if (vcpu_id >= 0)
+		find_new_vcpu(d, task, t, (u32)vcpu_id);
+}
+
+/* VMs have been found since the host thread was last looked at: its process may be one. */
+static inline void find_new_helper(struct drover *d, struct task_struct *task, struct thread *t,
+				   u32 found)
+{
+	u32 tgid = ground_process(d, task);
+	u32 slot = ground_slot_of(d, tgid);
+
+	if (find_hold(d, slot, tgid)) {
+		find_note_unplaced(d, t, 0);
+		vm_attach(d, t, slot, THREAD_HELPER);
+	} else if (slot != DROVER_HOST_SLOT) {
+		return; /* it may be held next time: look again */
+	}
+	t->vms_seen = found;
+}
+
+/* A host thread becomes ready: if its process has become a VM, it is a helper. */
+static __always_inline void find_helper(struct drover *d, struct task_struct *task,
+					struct thread *t)
+{
+	u32 found = *(volatile u32 *)&d->vms_found;
+
+	if (t->kind == THREAD_HOST && t->vms_seen != found)
+		find_new_helper(d, task, t, found);
+}
+
+/* The thread leaves for good; its VM is forgotten with its last thread. */
+static inline void find_forget(struct drover *d, struct thread *t)
+{
+	u32 slot = t->slot;
+	u32 tgid = vm_at(d, slot)->tgid;
+
+	find_note_unplaced(d, t, 0);
+	if (vm_detach(d, t))
+		find_free_slot(d, slot, tgid);
+}
+
+#endif

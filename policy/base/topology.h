@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Topology: which pCPUs make up a domain.
+ *
+ * Idea. The loader says of each pCPU which domain it is in (an LLC, or a part of one with more than
+ * 64 pCPUs). From that one list of pCPUs is made, those of one domain side by side: who looks at
+ * the pCPUs of a domain walks its part of the list, whatever the kernel's numbers are. A pCPU's
+ * place in its part is its bit in masks of the domain (affinity.h).
+ *
+ * Worked example. pCPUs 0, 1, 4 and 5 are in domain 0, 2 and 3 in domain 1: the list is 0 1 4 5 2
+ * 3, domain 1 begins at 4 and has two, and pCPU 3 has place 1.
+ */
+#ifndef DROVER_TOPOLOGY_H
+#define DROVER_TOPOLOGY_H
+
+#include "base/ground.h"
+
+/* The i-th pCPU of the domain, from any place on: those after the last begin anew. */
+static __always_inline u32 topology_pcpu(struct drover *d, u32 domain, u32 i)
+{
+	u32 nr = domain_at(d, domain)->nr_pcpus ?: 1;
+	u32 at = domain_at(d, domain)->first + i % nr;
+
+	return d->pcpu_of[bounded(at, DROVER_MAX_PCPUS)];
+}
+
+/* Give the domain its pCPUs, from that place in the list on; returns the place after. */
+CHECKED_APART u32 topology_gather(THE_DROVER, u32 domain, u32 first)
+{
+	struct domain *it = domain_at(d, domain);
+	u32 nr_pcpus = d->params.nr_pcpus;
+	u32 i;
+
+	it->first = first;
+	it->nr_pcpus = 0;
+	it->all = 0;
+	for_each_index(i, 0, nr_pcpus) {
+		/* Counted in memory, of which the verifier knows nothing that it would follow. */
+		u32 place = *(volatile u32 *)&it->nr_pcpus;
+
+		if (pcpu_at(d, i)->domain != domain)
+			continue;
+		pcpu_at(d, i)->place = place;
+		d->pcpu_of[bounded(first + place, DROVER_MAX_PCPUS)] = i;
+		it->all |= 1ULL << bounded(place, DROVER_DOMAIN_PCPUS);
+		it->nr_pcpus = place + 1;
+	}
+	return first + it->nr_pcpus;
+}
+
+/* The domains of pCPUs were set, or have changed. */
+static __always_inline void topology_settle(struct drover *d)
+{
+	u32 first = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains)
+		first = topology_gather(d, i, first);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Affinity: the set of pCPUs where a thread may run, and how queues deal with it.
+ *
+ * Idea. Who may run on two pCPUs or more waits in the queue of its VM in a domain, as everybody
+ * does, and everything holds for it: shares, reservations, rounds, limits. Each VM has in each
+ * domain a mask: the pCPUs where some of its threads that wait there may run. A pCPU that asks
+ * passes over VMs without its bit (next.h); of a VM with its bit the kernel gives it the first
+ * thread in the queue that may run there. A mask only grows while threads wait, and begins anew
+ * when none does; a bit too many costs a look in vain, and no thread.
+ *
+ * Who may run on one pCPU only (a pinned vCPU, a kernel thread of a pCPU) waits in that pCPU's own
+ * queue. So a VM confined to a NUMA node, the usual case, is in nobody's way: where its domains are
+ * whole, no queue ever has to be searched.
+ *
+ * Worked example. Domain 0 has pCPUs 0 to 3. The host keeps pCPU 0 for itself; VM 5 may run on 1 to
+ * 3 and waits: its mask is 1110. pCPU 0 asks: VM 5 is the least served but has no bit for it, and
+ * the host's tasks are next. A vCPU of VM 6 that may run on 3 and 4 waits here with the mask 1000,
+ * and with the mark that says that pCPUs of other domains may take it, too.
+ *
+ * What it is bad at. Where many VMs share a domain and few may run on a pCPU, that pCPU looks at
+ * all VMs to find one (next.h).
+ */
+#ifndef DROVER_AFFINITY_H
+#define DROVER_AFFINITY_H
+
+#include "base/topology.h"
+
+#define AFFINITY_ALL (~0ULL)
+
+/* The thread is one of the VM, or no more. (Of the host, of whose slot all begin, nobody asks.) */
+static __always_inline void affinity_join(struct vm *vm, struct thread *t)
+{
+	__sync_fetch_and_add(&vm->nr_confined, !t->anywhere);
+}
+
+static __always_inline void affinity_leave(struct vm *vm, struct thread *t)
+{
+	__sync_fetch_and_sub(&vm->nr_confined, !t->anywhere);
+}
+
+/* The thread's affinity, or the pCPUs online, have changed. */
+static __always_inline void affinity_note(struct drover *d, struct task_struct *task,
+					  struct thread *t)
+{
+	struct vm *vm = &d->vm[bounded(t->slot, DROVER_MAX_VMS)];
+	s32 only = ground_only_pcpu(d, task);
+	u32 anywhere = ground_may_run_anywhere(d, task);
+
+	affinity_leave(vm, t);
+	t->anywhere = anywhere;
+	affinity_join(vm, t);
+	t->single = only >= 0 && !t->anywhere ? (u32)only + 1 : 0;
+	t->abroad = t->anywhere;
+	t->may_in = 0;
+	t->judged = d->pcpu_changes;
+}
+
+/* How many pCPUs. (Bits of pairs, of fours, of bytes are added up: Hacker's Delight, 5-1.) */
+static __always_inline u32 affinity_count(u64 may)
+{
+	may -= may >> 1 & 0x5555555555555555ULL;
+	may = (may & 0x3333333333333333ULL) + (may >> 2 & 0x3333333333333333ULL);
+	may = (may + (may >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return (u32)(may * 0x0101010101010101ULL >> 56);
+}
+
+/* The thread's mask in that domain. May it run in others, too? */
+static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 domain)
+{
+	u32 nr = domain_at(d, domain)->nr_pcpus;
+	u64 may = 0;
+	u32 i;
+
+	if (t->anywhere)
+		return AFFINITY_ALL;
+	if (t->may_in == domain + 1)
+		return t->may;
+	for_each_index(i, 0, nr) {
+		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
+			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
+	}
+	t->abroad = ground_nr_allowed(d, task) > affinity_count(may);
+	t->may = may == domain_at(d, domain)->all ? AFFINITY_ALL : may;
+	t->may_in = domain + 1;
+	return t->may;
+}
+
+/* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
+static __always_inline void affinity_add(struct books *books, struct thread *t, u64 may)
+{
+	u32 marks = (t->abroad ? BOOKS_ABROAD : 0) | (may != AFFINITY_ALL ? BOOKS_IN_PART : 0) |
+		    (t->anywhere ? 0 : BOOKS_CONFINED);
+
+	if ((*(volatile u64 *)&books->may & may) != may)
+		__sync_fetch_and_or(&books->may, may);
+	if ((*(volatile u32 *)&books->marks & marks) != marks)
+		__sync_fetch_and_or(&books->marks, marks);
+}
+
+/* Nobody of the VM waits: its mask begins anew. Of who came meanwhile nothing is known. */
+static __always_inline void affinity_forget(struct books *books)
+{
+	if (books->may == AFFINITY_ALL && books->marks == BOOKS_ABROAD)
+		return;
+	__sync_lock_test_and_set(&books->may, 0);
+	__sync_lock_test_and_set(&books->marks, 0);
+	if (!*(volatile u32 *)&books->nr_queued)
+		return;
+	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
+	__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART | BOOKS_CONFINED);
+}
+
+/* May a thread of the VM that waits in that domain run on that pCPU? */
+static __always_inline bool affinity_fits(struct drover *d, struct books *books, u32 domain,
+					  u32 pcpu)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+
+	if (p->domain != domain)
+		return books->marks & BOOKS_ABROAD;
+	return books->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1;
+}
+
+#endif

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Sets of pCPUs: policy/queue/affinity.h, policy/queue/next.h, and what holds for confined VMs. */
+#include "fake_kernel.h"
+
+static struct ground *g;
+
+static void confine(u32 tgid, u64 allowed)
+{
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		if (g->task[i].state != TASK_NONE && g->task[i].tgid == tgid)
+			kernel_set_affinity(g, &g->task[i], allowed);
+}
+
+/* A VM of busy vCPUs, confined before any of them runs. */
+static void confined_vm(u32 tgid, u32 nr_vcpus, u32 shares, u64 allowed)
+{
+	struct task_struct *vcpu[FAKE_TASKS];
+
+	for (u32 i = 0; i < nr_vcpus; i++) {
+		vcpu[i] = kernel_thread(g, tgid, THREAD_VCPU);
+		kernel_set_affinity(g, vcpu[i], allowed);
+	}
+	kernel_vm(g, tgid)->domain = SHARE_NOWHERE;
+	kernel_vm(g, tgid)->shares_asked = shares;
+	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	for (u32 i = 0; i < nr_vcpus; i++)
+		kernel_wake(g, vcpu[i]);
+}
+
+static void a_mask_says_where_threads_that_wait_may_run(void)
+{
+	struct task_struct *task;
+	struct books *books;
+
+	g = fake_ground(8, 2);
+	task = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_set_affinity(g, task, 0x16); /* pCPUs 1, 2, 4 */
+	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 0), 6);
+	CHECK(task->thread.abroad);
+	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 1), 1);
+	kernel_set_affinity(g, task, 0xf0);
+	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 1), AFFINITY_ALL);
+	CHECK(!task->thread.abroad && !task->thread.single);
+	kernel_set_affinity(g, task, 0x20);
+	CHECK_EQ(task->thread.single, 6);
+	books = books_of(&g->runqueue[0], 1);
+	affinity_add(books, &task->thread, 6);
+	CHECK(affinity_fits(&g->d, books, 0, 1) && !affinity_fits(&g->d, books, 0, 3));
+	affinity_forget(books);
+	CHECK(!affinity_fits(&g->d, books, 0, 1));
+	for (u64 may = 1; may; may <<= 7)
+		CHECK_EQ(affinity_count(may | 1), may == 1 ? 1 : 2);
+}
+
+/* Thirty VMs that may not run on pCPU 0 stand before one that may. */
+static void who_may_not_run_here_hides_nobody_who_may(void)
+{
+	g = fake_ground(2, 1);
+	for (u32 tgid = 2; tgid < 32; tgid++)
+		confined_vm(tgid, 1, 0, 2);
+	kernel_busy_vm(g, 1, 1, 0);
+	kernel_vm(g, 1)->vtime_ns += SECOND / 2;
+	kernel_run(g, 100 * MS);
+	CHECK(g->pcpu[0].current && g->pcpu[0].current->tgid == 1);
+	CHECK(kernel_cpu_time_ns(g, 1) > 90 * MS);
+}
+
+/* Where three VMs share a domain time passes more slowly than where one has another for itself. */
+static void each_domain_has_its_own_clock(void)
+{
+	g = fake_ground(4, 2);
+	confined_vm(1, 2, 2000, 3);
+	for (u32 tgid = 2; tgid <= 4; tgid++)
+		confined_vm(tgid, 2, 2000, 12);
+	kernel_run(g, 3 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 6 * SECOND, 100 * MS);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2), 2 * SECOND, 100 * MS);
+	/* Who comes has its part from then on, in either. */
+	confined_vm(5, 2, 2000, 3);
+	confined_vm(6, 2, 2000, 12);
+	kernel_run(g, 2 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 5), 2 * SECOND, 100 * MS);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 6), SECOND, 100 * MS);
+}
+
+static void a_confined_vm_has_its_reservation(void)
+{
+	g = fake_ground(4, 2);
+	confined_vm(1, 1, 0, 3);
+	kernel_vm(g, 1)->reservation_mcpu = 900;
+	kernel_settle_vm(g, 1);
+	for (u32 tgid = 2; tgid <= 4; tgid++)
+		confined_vm(tgid, 2, 0, 3);
+	confined_vm(5, 4, 0, 12);
+	kernel_run(g, 4 * SECOND);
+	CHECK(kernel_cpu_time_ns(g, 1) >= 4 * 890 * MS);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2), kernel_cpu_time_ns(g, 3), 100 * MS);
+}
+
+/* VMs on 0-1, 1-2, 2-3 and 0-3: a pCPU for each. */
+static void overlapping_sets_divide_evenly(void)
+{
+	g = fake_ground(4, 2);
+	confined_vm(1, 2, 0, 3);
+	confined_vm(2, 2, 0, 6);
+	confined_vm(3, 2, 0, 12);
+	confined_vm(4, 2, 0, 9);
+	kernel_run(g, 4 * SECOND);
+	for (u32 tgid = 1; tgid <= 4; tgid++)
+		CHECK_NEAR(kernel_cpu_time_ns(g, tgid), 4 * SECOND, 320 * MS);
+}
+
+/* Moved to a disjoint set and back under load, nobody starves. */
+static void a_set_that_changes_starves_nobody(void)
+{
+	g = fake_ground(4, 2);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		confined_vm(tgid, 2, 0, 3);
+	confined_vm(4, 2, 0, 12);
+	for (u32 i = 0; i < 100; i++) {
+		confine(1, i % 2 ? 3 : 12);
+		kernel_run(g, 30 * MS);
+	}
+	kernel_run(g, 2 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) < SECOND + SECOND / 4);
+	CHECK(kernel_cpu_time_ns(g, 1) > SECOND);
+}
+
+static void a_kernel_thread_of_a_pcpu_never_waits_for_vms(void)
+{
+	struct task_struct *kworker;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 1000000);
+	kernel_vm(g, 1)->reservation_mcpu = 2000;
+	kernel_settle_vm(g, 1);
+	kworker = kernel_thread(g, 0, THREAD_HOST);
+	kworker->kernel_thread = true;
+	kworker->burst_ns = kworker->burst_left_ns = 100 * US;
+	kworker->sleep_ns = 3 * MS;
+	kernel_set_affinity(g, kworker, 1);
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 10 * SECOND;
+	kernel_wake(g, kworker);
+	kernel_run(g, SECOND);
+	CHECK(kworker->longest_wait_ns < 10 * US);
+	CHECK(kworker->cpu_time_ns > 30 * MS);
+}
+
+static void a_pcpu_that_is_taken_is_not_free(void)
+{
+	g = fake_ground(2, 1);
+	CHECK(pcpu_is_idle(pcpu_at(&g->d, 0)));
+	drover_pcpu_taken(&g->d, 0);
+	CHECK(g->place_anew && !pcpu_is_idle(pcpu_at(&g->d, 0)));
+	books_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
+	CHECK_EQ(cosched_count_callable(&g->d, 1, 1, false), 0);
+	drover_pcpu_returned(&g->d, 0);
+	CHECK_EQ(cosched_count_callable(&g->d, 1, 1, false), 1);
+}
+
+int main(void)
+{
+	RUN(a_mask_says_where_threads_that_wait_may_run);
+	RUN(who_may_not_run_here_hides_nobody_who_may);
+	RUN(each_domain_has_its_own_clock);
+	RUN(a_confined_vm_has_its_reservation);
+	RUN(overlapping_sets_divide_evenly);
+	RUN(a_set_that_changes_starves_nobody);
+	RUN(a_kernel_thread_of_a_pcpu_never_waits_for_vms);
+	RUN(a_pcpu_that_is_taken_is_not_free);
+	return check_done();
+}

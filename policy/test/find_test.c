@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Finding VMs, and orders to them: policy/account/find.h and orders.h. */
+#include "books.h"
+
+static struct ground *g;
+
+static struct task_struct *thread(u32 tgid)
+{
+	struct task_struct *task = fake_task(g);
+
+	task->tgid = tgid;
+	return task;
+}
+
+static u32 looks_up(struct task_struct *task)
+{
+	find_helper(&g->d, task, &task->thread);
+	return task->thread.kind;
+}
+
+static u32 enters_guest(struct task_struct *task, u32 vcpu_id)
+{
+	task->in_kvm_run = true;
+	task->vcpu_id = vcpu_id;
+	find_vcpu(&g->d, task, &task->thread);
+	return task->thread.kind;
+}
+
+static u32 nr_taken(void)
+{
+	u32 taken = 0;
+
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		taken += g->slot_taken[slot];
+	return taken;
+}
+
+static void who_is_in_kvm_run_is_a_vcpu_and_its_process_a_vm(void)
+{
+	struct task_struct *task, *io;
+
+	g = fake_ground(1, 1);
+	task = thread(5);
+	io = thread(5);
+	CHECK_EQ(looks_up(io), THREAD_HOST);
+	find_vcpu(&g->d, task, &task->thread);
+	CHECK_EQ(task->thread.kind, THREAD_HOST);
+	CHECK_EQ(enters_guest(task, 3), THREAD_VCPU);
+	CHECK_EQ(task->thread.vcpu_id, 3);
+	CHECK_EQ(kernel_vm(g, 5)->tgid, 5);
+	CHECK_EQ(looks_up(io), THREAD_HELPER);
+	CHECK_EQ(looks_up(thread(6)), THREAD_HOST);
+	CHECK_EQ(enters_guest(io, 4), THREAD_VCPU);
+	CHECK_EQ(kernel_vm(g, 5)->nr_threads, 2);
+}
+
+static void a_host_thread_is_looked_up_once_for_each_vm_found(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	enters_guest(thread(1), 0);
+	task = thread(2);
+	looks_up(task);
+	CHECK_EQ(task->thread.vms_seen, g->d.vms_found);
+	enters_guest(thread(2), 0);
+	CHECK_EQ(looks_up(task), THREAD_HELPER);
+}
+
+/* The last thread goes, and another process gets the slot, between look-up and hold. */
+static struct task_struct *goes;
+static u32 slot_goes_to;
+
+static void its_slot_changes_hands(struct ground *ground)
+{
+	ground->meanwhile = NULL;
+	find_forget(&ground->d, &goes->thread);
+	if (slot_goes_to)
+		enters_guest(thread(slot_goes_to), 0);
+}
+
+static void who_finds_the_slot_in_other_hands_lets_go_again(void)
+{
+	struct task_struct *io;
+
+	g = fake_ground(1, 1);
+	goes = thread(1);
+	enters_guest(goes, 0);
+	io = thread(1);
+	slot_goes_to = 2;
+	g->meanwhile = its_slot_changes_hands;
+	CHECK_EQ(looks_up(io), THREAD_HOST);
+	CHECK(kernel_vm(g, 2) == vm_at(&g->d, 1));
+	CHECK_EQ(vm_at(&g->d, 1)->nr_threads, 1);
+	CHECK_EQ(nr_taken(), 1);
+}
+
+static void a_helper_that_could_not_hold_its_vm_looks_again(void)
+{
+	struct task_struct *io;
+
+	g = fake_ground(1, 1);
+	goes = thread(1);
+	enters_guest(goes, 0);
+	io = thread(1);
+	slot_goes_to = 0;
+	g->meanwhile = its_slot_changes_hands;
+	CHECK_EQ(looks_up(io), THREAD_HOST);
+	CHECK(io->thread.vms_seen != g->d.vms_found);
+}
+
+/* Two vCPUs of a process are found at the same moment. */
+static struct task_struct *sibling;
+
+static void a_sibling_is_quicker(struct ground *ground)
+{
+	ground->meanwhile = NULL;
+	enters_guest(sibling, 1);
+}
+
+static void of_two_that_make_a_vm_the_second_gives_its_slot_back(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(2, 1);
+	task = thread(7);
+	sibling = thread(7);
+	g->meanwhile = a_sibling_is_quicker;
+	CHECK_EQ(enters_guest(task, 0), THREAD_VCPU);
+	CHECK_EQ(task->thread.slot, sibling->thread.slot);
+	CHECK_EQ(kernel_vm(g, 7)->nr_threads, 2);
+	CHECK_EQ(kernel_vm(g, 7)->nr_vcpus, 2);
+	CHECK_EQ(nr_taken(), 1);
+	CHECK_EQ(g->d.vm_shares, 2000);
+}
+
+/*
+ * The slot of one that is about to give it back is held by a third that looked it up
+ * long ago: it frees the slot, and the process keeps the slot it was entered with.
+ */
+static void a_slot_held_when_it_is_given_back_is_freed_by_the_holder(void)
+{
+	u32 slot;
+
+	g = fake_ground(2, 1);
+	enters_guest(thread(7), 0);
+	slot = ground_pop_slot(&g->d);
+	vm_begin(&g->d, slot, 7);
+	vm_at(&g->d, slot)->nr_threads = 2;
+	find_let_go(&g->d, slot);
+	CHECK_EQ(nr_taken(), 2);
+	find_let_go(&g->d, slot);
+	CHECK_EQ(nr_taken(), 1);
+	CHECK_EQ(g->slot_of[7], 1);
+}
+
+static void with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free(void)
+{
+	struct task_struct *first, *second, *third;
+
+	g = fake_ground(1, 1);
+	g->nr_slots = 2;
+	first = thread(1);
+	second = thread(2);
+	CHECK_EQ(enters_guest(first, 0), THREAD_VCPU);
+	third = thread(3);
+	CHECK_EQ(enters_guest(second, 0), THREAD_HOST);
+	CHECK_EQ(enters_guest(second, 0), THREAD_HOST);
+	CHECK_EQ(enters_guest(third, 0), THREAD_HOST);
+	CHECK_EQ(g->d.nr_unplaced, 2);
+	find_forget(&g->d, &third->thread);
+	CHECK_EQ(g->d.nr_unplaced, 1);
+	find_forget(&g->d, &first->thread);
+	CHECK_EQ(g->slot_of[1], 0);
+	CHECK_EQ(enters_guest(second, 0), THREAD_VCPU);
+	CHECK_EQ(g->d.nr_unplaced, 0);
+}
+
+/* Threads come and go at random, each step in the middle of another's. */
+static struct task_struct *crowd[12];
+static u32 depth;
+
+static void one_comes_or_goes(struct ground *ground)
+{
+	struct task_struct *task = crowd[check_random() % 12];
+
+	(void)ground;
+	if (depth > 3 || task->locked)
+		return;
+	depth++;
+	task->locked = true;
+	if (task->thread.kind != THREAD_HOST && check_chance(50)) {
+		task->in_kvm_run = false;
+		find_forget(&g->d, &task->thread);
+	} else if (check_chance(50)) {
+		looks_up(task);
+	} else {
+		enters_guest(task, 0);
+	}
+	task->locked = false;
+	depth--;
+}
+
+static void no_slot_and_no_hold_is_ever_lost(void)
+{
+	u32 held[FAKE_PROCESSES] = {};
+
+	g = fake_ground(2, 1);
+	g->nr_slots = 4;
+	for (u32 i = 0; i < 12; i++)
+		crowd[i] = thread(1 + i % 4);
+	g->meanwhile = one_comes_or_goes;
+	for (u32 i = 0; i < 20000; i++)
+		one_comes_or_goes(g);
+	for (u32 i = 0; i < 12; i++) {
+		u32 slot = crowd[i]->thread.slot;
+
+		held[slot]++;
+		CHECK(!slot || g->slot_of[crowd[i]->tgid] == slot);
+	}
+	for (u32 slot = 1; slot < 4; slot++) {
+		CHECK_EQ(vm_at(&g->d, slot)->nr_threads, held[slot]);
+		CHECK_EQ(g->slot_taken[slot], held[slot] != 0);
+	}
+}
+
+static void an_order_reaches_the_vm_that_was_meant_or_nobody(void)
+{
+	struct vm_order order = {.slot = 1, .shares = 300, .reservation_mcpu = 400};
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	task = thread(1);
+	enters_guest(task, 0);
+	order.vm_id = kernel_vm(g, 1)->id;
+	CHECK(order_vm(&g->d, &order));
+	CHECK_EQ(kernel_vm(g, 1)->shares, 300);
+	CHECK_EQ(kernel_vm(g, 1)->reservation_mcpu, 400);
+	CHECK_EQ(kernel_vm(g, 1)->nr_threads, 1);
+	find_forget(&g->d, &task->thread);
+	CHECK(!order_vm(&g->d, &order));
+	enters_guest(thread(2), 0);
+	CHECK(kernel_vm(g, 2) == vm_at(&g->d, 1));
+	CHECK(!order_vm(&g->d, &order));
+	CHECK_EQ(kernel_vm(g, 2)->shares, 1000);
+	CHECK_EQ(kernel_vm(g, 2)->nr_threads, 1);
+	order.slot = DROVER_HOST_SLOT;
+	order.vm_id = vm_at(&g->d, DROVER_HOST_SLOT)->id;
+	CHECK(!order_vm(&g->d, &order));
+}
+
+static void orders_for_pools_that_cannot_be_are_refused(void)
+{
+	struct pool_order order = {.live = 1, .shares = 500};
+
+	g = fake_ground(1, 1);
+	CHECK(!order_pool(&g->d, &order));
+	order.pool = DROVER_MAX_POOLS;
+	CHECK(!order_pool(&g->d, &order));
+	order.pool = 3;
+	CHECK(order_pool(&g->d, &order));
+	CHECK_EQ(pool_at(&g->d, 3)->shares, 500);
+	CHECK(pool_at(&g->d, 3)->live);
+}
+
+static void a_pcpu_goes_where_it_is_told_to_belong(void)
+{
+	struct pcpu_order order = {.pcpu = 1, .domain = 1};
+
+	g = fake_ground(4, 2);
+	CHECK_EQ(g->d.pcpu[1].domain, 0);
+	CHECK(order_pcpu(&g->d, &order));
+	CHECK_EQ(g->d.pcpu[1].domain, 1);
+	CHECK_EQ(g->d.params.nr_domains, 2);
+	order.pcpu = 4;
+	CHECK(!order_pcpu(&g->d, &order));
+	order = (struct pcpu_order){.pcpu = 1, .domain = 2};
+	CHECK(!order_pcpu(&g->d, &order));
+	CHECK_EQ(g->d.pcpu[1].domain, 1);
+}
+
+/* VMs that wait in the domain it leaves are not forgotten. */
+static void who_waits_in_a_domain_without_pcpus_is_served(void)
+{
+	struct pcpu_order order = {.domain = 1};
+
+	g = fake_ground(4, 2);
+	for (u32 tgid = 1; tgid <= 6; tgid++)
+		kernel_busy_vm(g, tgid, 1, 0);
+	kernel_settle(g);
+	for (order.pcpu = 0; order.pcpu < 2; order.pcpu++)
+		CHECK(order_pcpu(&g->d, &order));
+	kernel_run(g, 3 * SECOND);
+	for (u32 tgid = 1; tgid <= 6; tgid++)
+		CHECK(kernel_cpu_time_ns(g, tgid) > SECOND);
+}
+
+int main(void)
+{
+	RUN(who_is_in_kvm_run_is_a_vcpu_and_its_process_a_vm);
+	RUN(a_host_thread_is_looked_up_once_for_each_vm_found);
+	RUN(who_finds_the_slot_in_other_hands_lets_go_again);
+	RUN(a_helper_that_could_not_hold_its_vm_looks_again);
+	RUN(of_two_that_make_a_vm_the_second_gives_its_slot_back);
+	RUN(a_slot_held_when_it_is_given_back_is_freed_by_the_holder);
+	RUN(with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free);
+	RUN(no_slot_and_no_hold_is_ever_lost);
+	RUN(an_order_reaches_the_vm_that_was_meant_or_nobody);
+	RUN(a_pcpu_goes_where_it_is_told_to_belong);
+	RUN(who_waits_in_a_domain_without_pcpus_is_served);
+	RUN(orders_for_pools_that_cannot_be_are_refused);
+	return check_done();
+}
