@@ -20,9 +20,11 @@ fn inside() {
     let mut daemon = Daemon::start();
     let rival = MicroVm::start("rival", 4, CPU);
     for round in 0..ROUNDS {
-        let limited = MicroVm::start("limited", 16, CPU);
+        // An order outlives its VM: one of the same name would have 16 vCPUs boot on 2 % of a pCPU.
+        let name = format!("limited{round}");
+        let limited = MicroVm::start(&name, 16, CPU);
         wait_until("both are found", FOUND_WITHIN, || host::list().len() == 2);
-        let set = drover(&["vm", "set", "limited", "--limit", "2%"]);
+        let set = drover(&["vm", "set", &name, "--limit", "2%"]);
         assert!(set.status.success(), "{set:?}");
         // At another moment of its budget each time.
         thread::sleep(Duration::from_millis(u64::from(400 + 130 * round)));
