@@ -148,7 +148,7 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slo
 		return true;
 	/* So many others; and half a VM is better than none where there never are as many. */
 	needs = cosched_needs(d, at, slot, here);
-	abroad = cosched_is_abroad(d, slot);
+	abroad = affinity_marks(d, slot) & BOOKS_ABROAD;
 	within = cosched_within_reach(d, at, slot, abroad);
 	others = needs > 1 ? (u32)least_of(needs - 1, within) : 0;
 	enough = cosched_count_callable(d, at, slot, abroad) >= others;

@@ -49,21 +49,6 @@ static __always_inline bool cosched_comes_before(struct vm *vm, struct vm *runni
 	return (s64)(share_vtime_now(running, now_ns) - share_vtime_now(vm, now_ns)) >= 0;
 }
 
-/* May a vCPU of the VM that waits somewhere run on pCPUs of other domains, too? */
-CHECKED_APART bool cosched_is_abroad(THE_DROVER, u32 slot)
-{
-	bool abroad = false;
-	u32 i;
-
-	for_each_index(i, 0, d->params.nr_domains) {
-		struct runqueue *rq = ground_runqueue(d, i);
-
-		abroad |= rq && books_of(rq, slot)->nr_queued &&
-			  books_of(rq, slot)->marks & BOOKS_ABROAD;
-	}
-	return abroad;
-}
-
 /* May a vCPU of the VM that waits run there? */
 static __always_inline bool cosched_reaches(struct drover *d, u32 pcpu, u32 slot, bool abroad)
 {

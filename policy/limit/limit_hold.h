@@ -203,21 +203,6 @@ CHECKED_APART int limit_preempt(THE_DROVER, u32 threads, u64 vtime_ns, u64 now_n
 	return 0;
 }
 
-/* May threads of the VM that wait not run on all pCPUs? */
-CHECKED_APART bool limit_waits_confined(THE_DROVER, u32 slot)
-{
-	bool confined = false;
-	u32 i;
-
-	for_each_index(i, 0, d->params.nr_domains) {
-		struct runqueue *rq = ground_runqueue(d, i);
-
-		confined |= rq && books_of(rq, slot)->nr_queued &&
-			    books_of(rq, slot)->marks & BOOKS_CONFINED;
-	}
-	return confined;
-}
-
 /* So many threads were let go, of VMs the first of which has had `vtime_ns`. */
 static __always_inline void limit_offer(struct drover *d, u32 threads, u64 vtime_ns, u64 now_ns)
 {
@@ -242,7 +227,7 @@ CHECKED_APART int limit_enforce(THE_DROVER, u32 slot, u64 now_ns)
 	if (!d->let_go || (s64)(vtime_ns - d->let_go_vtime_ns) < 0)
 		d->let_go_vtime_ns = vtime_ns;
 	/* Nobody knows whose pCPU it is that one may run on. */
-	d->let_go += limit_waits_confined(d, slot) ? DROVER_MAX_PCPUS : vm->nr_waiting;
+	d->let_go += affinity_marks(d, slot) & BOOKS_CONFINED ? DROVER_MAX_PCPUS : vm->nr_waiting;
 	return 0;
 }
 

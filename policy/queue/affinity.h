@@ -112,6 +112,21 @@ static __always_inline void affinity_forget(struct books *books)
 	__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART | BOOKS_CONFINED);
 }
 
+/* The marks (BOOKS_...) of threads of the VM that wait, in whatever domain. */
+CHECKED_APART u32 affinity_marks(THE_DROVER, u32 slot)
+{
+	u32 marks = 0;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains) {
+		struct runqueue *rq = ground_runqueue(d, i);
+
+		if (rq && books_of(rq, slot)->nr_queued)
+			marks |= books_of(rq, slot)->marks;
+	}
+	return marks;
+}
+
 /* May a thread of the VM that waits in that domain run on that pCPU? */
 static __always_inline bool affinity_fits(struct drover *d, struct books *books, u32 domain,
 					  u32 pcpu)

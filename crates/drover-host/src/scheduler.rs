@@ -170,14 +170,6 @@ impl Scheduler {
         (1..slots.min(places)).filter_map(|slot| self.vm_in(slot)).collect()
     }
 
-    /// The pCPUs online now, in thousandths.
-    pub fn online_mcpu(&self) -> u64 {
-        let bss = self.bss();
-        // SAFETY: points into the mapped .bss, as in `farewell`.
-        let online = unsafe { (&raw const (*bss).drover.nr_online).read_volatile() };
-        1000 * u64::from(online)
-    }
-
     /// Counts pCPUs that came or went.
     pub fn pcpu_changes(&self) -> u32 {
         let bss = self.bss();
