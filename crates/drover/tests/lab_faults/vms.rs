@@ -46,12 +46,13 @@ pub fn stats_path(name: &str) -> PathBuf {
 }
 
 impl MicroVm {
-    /// Starts a VM and waits until all its vCPUs run.
+    /// Starts a VM and waits until all its vCPUs run. How long that takes is no promise: 256 vCPUs need 14 s
+    /// here, and a slower machine's emulator more.
     pub fn start(name: &str, vcpus: u32, workload: &str) -> Self {
         let _ = fs::remove_file(stats_path(name));
         let child = spawn(name, vcpus, workload);
         let mut stats = None;
-        wait_until(&format!("{name} boots"), Duration::from_secs(20), || {
+        wait_until(&format!("{name} boots"), Duration::from_secs(60), || {
             stats = StatsReader::open(&stats_path(name)).ok();
             stats.as_ref().is_some_and(StatsReader::booted)
         });
