@@ -218,7 +218,7 @@ void BPF_PROG(drover_cpu_offline, s32 cpu)
 
 /* The scheduler as a whole. */
 
-static int rouse(void *map, u32 *key, struct timer *value)
+static int rouse(void *map, u32 *key, struct kernel_timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
 
@@ -229,7 +229,7 @@ static int rouse(void *map, u32 *key, struct timer *value)
 	return 0;
 }
 
-static int look(void *map, u32 *key, struct timer *value)
+static int look(void *map, u32 *key, struct kernel_timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
 	u64 now_ns = timer_now_ns(value);
@@ -241,26 +241,26 @@ static int look(void *map, u32 *key, struct timer *value)
 	return 0;
 }
 
-static int go_off(void *map, u32 *key, struct timer *value)
+static int go_off(void *map, u32 *key, struct kernel_timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
 
-	drover_alarm(&drover, timer_now_ns(value));
+	drover_timer(&drover, *key, timer_now_ns(value));
 	timer_ran(begun_ns);
 	return 0;
 }
 
-static s32 begin_alarms(void)
+static s32 begin_slot_timers(void)
 {
-	u32 cpu;
+	u32 slot;
 
-	bpf_for(cpu, 0, drover.params.nr_pcpus) {
-		struct timer *alarm = bpf_map_lookup_elem(&alarms, &cpu);
+	bpf_for(slot, 0, DROVER_MAX_VMS) {
+		struct kernel_timer *timer = bpf_map_lookup_elem(&slot_timers, &slot);
 
-		if (!alarm)
+		if (!timer)
 			return -3; /* ESRCH */
-		bpf_timer_init(&alarm->timer, &alarms, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&alarm->timer, go_off);
+		bpf_timer_init(&timer->timer, &slot_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&timer->timer, go_off);
 	}
 	return 0;
 }
@@ -268,10 +268,10 @@ static s32 begin_alarms(void)
 static s32 begin_timers(void)
 {
 	u32 rouses = TIMER_ROUSE, looks = TIMER_LOOK;
-	struct timer *value = bpf_map_lookup_elem(&timers, &rouses);
-	struct timer *looker = bpf_map_lookup_elem(&timers, &looks);
+	struct kernel_timer *value = bpf_map_lookup_elem(&timers, &rouses);
+	struct kernel_timer *looker = bpf_map_lookup_elem(&timers, &looks);
 
-	if (!value || !looker || begin_alarms())
+	if (!value || !looker || begin_slot_timers())
 		return -3; /* ESRCH */
 	bpf_timer_init(&looker->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&looker->timer, look);
@@ -285,7 +285,7 @@ static s32 begin_timers(void)
 static void begin_to_look(void)
 {
 	u32 looks = TIMER_LOOK;
-	struct timer *value = bpf_map_lookup_elem(&timers, &looks);
+	struct kernel_timer *value = bpf_map_lookup_elem(&timers, &looks);
 
 	if (value && drover_begins_to_look(&drover))
 		timer_start(value, scx_bpf_now(), 0, 0);

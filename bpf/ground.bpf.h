@@ -40,7 +40,7 @@ struct {
 /* To rouse idle pCPUs, and for what is bound by more than shares. */
 enum { TIMER_ROUSE, TIMER_LOOK, NR_TIMERS };
 
-struct timer {
+struct kernel_timer {
 	struct bpf_timer timer;
 	u64 at_ns; /* when it goes off */
 };
@@ -49,19 +49,16 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NR_TIMERS);
 	__type(key, u32);
-	__type(value, struct timer);
+	__type(value, struct kernel_timer);
 } timers SEC(".maps");
 
-/*
- * For the alarm, one for each pCPU, set by that pCPU only: to one that is set from
- * elsewhere while it goes off, the kernel would not wake its pCPU before the next tick.
- */
+/* Of VMs, by their slots, and slot 0's of the scheduler itself (timer.h). */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DROVER_MAX_PCPUS);
+	__uint(max_entries, DROVER_MAX_VMS);
 	__type(key, u32);
-	__type(value, struct timer);
-} alarms SEC(".maps");
+	__type(value, struct kernel_timer);
+} slot_timers SEC(".maps");
 
 /* How long timers' callbacks have run: the kernel's statistics are of programs only. */
 struct {
@@ -81,11 +78,11 @@ static void timer_ran(u64 begun_ns)
 		__sync_fetch_and_add(sum_ns, bpf_ktime_get_ns() - begun_ns);
 }
 
-/* Nor would it for one that has run out before what goes off just now has returned. */
-#define ALARM_LEAST_NS 50000ULL
+/* To one that runs out before what goes off just now has returned the kernel wakes no pCPU. */
+#define TIMER_LEAST_NS 50000ULL
 
 /* Have it go off in so many ns. */
-static void timer_start(struct timer *value, u64 now_ns, u64 in_ns, u64 flags)
+static void timer_start(struct kernel_timer *value, u64 now_ns, u64 in_ns, u64 flags)
 {
 	value->at_ns = now_ns + in_ns;
 	bpf_timer_start(&value->timer, in_ns, flags);
@@ -95,7 +92,7 @@ static void timer_start(struct timer *value, u64 now_ns, u64 in_ns, u64 flags)
  * The time when it goes off. What scx_bpf_now says then may be as old as the kernel's
  * last look at this pCPU's run queue, a tick: not before the timer is due.
  */
-static u64 timer_now_ns(struct timer *value)
+static u64 timer_now_ns(struct kernel_timer *value)
 {
 	u64 now_ns = scx_bpf_now();
 
@@ -422,16 +419,15 @@ static void ground_place_anew(struct drover *d)
 		scx_bpf_reenqueue_local___release();
 }
 
-static void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
+static void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns)
 {
-	u32 here = bpf_get_smp_processor_id();
-	struct timer *alarm = bpf_map_lookup_elem(&alarms, &here);
+	struct kernel_timer *timer = bpf_map_lookup_elem(&slot_timers, &slot);
 	s64 in_ns = (s64)(at_ns - now_ns);
 
-	if (in_ns < (s64)ALARM_LEAST_NS)
-		in_ns = ALARM_LEAST_NS;
-	if (alarm)
-		timer_start(alarm, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
+	if (in_ns < (s64)TIMER_LEAST_NS)
+		in_ns = TIMER_LEAST_NS;
+	if (timer)
+		timer_start(timer, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
 }
 
 static struct runqueue *ground_runqueue(struct drover *d, u32 domain)

@@ -329,8 +329,11 @@ CHECKED_APART bool drover_somebody_waits(THE_DROVER)
 static __always_inline void drover_rouse(struct drover *d)
 {
 	bool somebody = drover_somebody_waits(d);
+	u64 now_ns = ground_now_ns(d);
 	u32 i;
 
+	for_each_index(i, 0, d->slots_in_use)
+		timer_mend(d, i, TIMER_LOST_NS, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
@@ -354,7 +357,7 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 {
 	u32 i;
 
-	alarm_mend(d, ALARM_LOST_NS, now_ns);
+	timer_mend(d, TIMER_OWN, TIMER_LOST_NS, now_ns);
 	if (d->nr_bound) {
 		entitle_look(d, now_ns);
 		return entitle_period_ns(d);
@@ -381,24 +384,31 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 	cosched_review(d, t->slot, now_ns);
 }
 
-/* The alarm goes off: do what is due (alarm.h). */
-static __always_inline void drover_alarm(struct drover *d, u64 now_ns)
+/* The scheduler's own timer goes off. */
+static __always_inline void drover_own_timer(struct drover *d, u64 now_ns)
 {
 	u64 rouse_at_ns;
 
-	if (!alarm_begin(d, now_ns))
+	if (!timer_goes_off(d, TIMER_OWN, now_ns))
 		return;
 	rouse_at_ns = d->rouse_at_ns;
 	if (rouse_at_ns && (s64)(now_ns - rouse_at_ns) >= 0) {
 		d->rouse_at_ns = 0;
 		drover_rouse(d);
 	} else if (rouse_at_ns) {
-		alarm_at(d, rouse_at_ns);
+		timer_by(d, TIMER_OWN, rouse_at_ns);
 	}
-	if (d->nr_capped || d->nr_at_limit)
-		limit_look(d, now_ns);
 	rotate_look(d, now_ns);
-	alarm_end(d, now_ns);
+	timer_leave(d, TIMER_OWN);
+}
+
+/* The timer of that slot goes off (timer.h). */
+static __always_inline void drover_timer(struct drover *d, u32 slot, u64 now_ns)
+{
+	if (slot == TIMER_OWN)
+		drover_own_timer(d, now_ns);
+	else
+		limit_timer(d, slot, now_ns);
 }
 
 /* A task of a higher class, a real-time one, runs there from now on: who was to run next goes

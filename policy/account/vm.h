@@ -120,8 +120,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm_bind(d, vm, false);
 	reserve_set(d, vm, 0);
 	limit_forget(d, vm);
-	limit_begin_anew(limit_of_vm(d, slot));
-	vm->short_ns = 0;
+	limit_begin_anew(limit_of_vm(d, slot), 0);
 	vm->held_ns = 0;
 	vm->limited_ns = 0;
 	vm->seen_run_ns = 0;

@@ -113,11 +113,8 @@ GROUND void ground_place_anew(struct drover *d);
 GROUND void ground_kick(struct drover *d, u32 pcpu);
 /* Take the slice from whoever runs there: the pCPU asks for work at once. */
 GROUND void ground_preempt(struct drover *d, u32 pcpu);
-/*
- * Have drover_alarm called then; it is now_ns. When it was to be called before, by an
- * order from this pCPU, may be forgotten.
- */
-GROUND void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns);
+/* Have drover_timer called for that slot then, and not when it was to be before; it is now_ns. */
+GROUND void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns);
 
 /* --- domains --- */
 

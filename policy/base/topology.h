@@ -15,6 +15,12 @@
 
 #include "base/ground.h"
 
+/* The pCPU at that place of the list, which begins anew at its end. */
+static __always_inline u32 topology_listed(struct drover *d, u32 at)
+{
+	return d->pcpu_of[bounded(at % (d->params.nr_pcpus ?: 1), DROVER_MAX_PCPUS)];
+}
+
 /* The i-th pCPU of the domain, from any place on: those after the last begin anew. */
 static __always_inline u32 topology_pcpu(struct drover *d, u32 domain, u32 i)
 {

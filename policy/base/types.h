@@ -57,12 +57,9 @@ typedef int64_t s64;
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 256
-/* Limits: a record for each VM and pool, with room for 128 ms. */
+/* Limits: of VMs, then of pools; and bins of each, some more than count (limit_window.h). */
 #define DROVER_LIMITS 4096
-#define DROVER_LIMIT_RECORD 256
-/* VMs, or groups of them, whose limits are due together, and how often that is repeated. */
-#define DROVER_DUE_GROUP_BITS 3
-#define DROVER_DUE_LEVELS 3
+#define DROVER_LIMIT_BINS 64
 /* VMs in a word of those that slept or woke, entitle_want.h. */
 #define DROVER_STIRRED_BITS 64
 /* pCPUs of one domain: a bit each in a mask. */
@@ -118,7 +115,6 @@ struct vm {
 	u64 helper_run_ns;
 	u64 seen_run_ns;   /* what it had received when last looked at, entitle_want.h */
 	u64 seen_at_ns;    /* when that was */
-	s64 short_ns;      /* CPU time it received less than it was owed, lately; under a limit */
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
 	u32 wanted_ucpu;   /* what it could use */
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
@@ -162,7 +158,6 @@ struct vm {
 	u32 vcpu_places;  /* how many places in vcpu_of were ever used */
 	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
 	/* limit.h */
-	u64 limit_seen_ns; /* CPU time of its threads, as far as its limits know of it */
 	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
 	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
@@ -265,7 +260,7 @@ struct thread {
 struct pcpu {
 	u32 domain;
 	u32 running_slot; /* VM now running here; DROVER_MAX_VMS: none */
-	u32 preempt_pending; /* a preempting thread is on its way here */
+	u32 preempt_pending; /* a preempting thread is on its way here, or it was told to ask */
 	u32 nr_pinned; /* threads waiting in this pCPU's own queue */
 	u32 online;
 	u32 place; /* among the pCPUs of its domain */
@@ -276,7 +271,6 @@ struct pcpu {
 	u32 round_slot; /* the VM it chose then */
 	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched_call.h */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
-	u32 chooses; /* next time without regard to the round, limit_hold.h */
 	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
@@ -328,41 +322,22 @@ struct runqueue {
 	struct books books[DROVER_MAX_VMS];
 };
 
-enum limit_state {
-	LIMIT_OPEN = 0,
-	LIMIT_NARROWED = 1, /* a pool's: for one VM in it */
-	LIMIT_LOW = 2, /* a pool's: for one that is short and no wider than it */
-	LIMIT_SPENT = 3, /* for nobody */
-};
-
-/* CPU time used within a half ms. */
-struct limit_use {
-	u32 bin; /* which half ms */
-	u32 used_ns;
-};
-
-/* What was used of the limit of a VM or pool, limit_use.h. */
+/* What was used of the limit of a VM or pool, limit.h. */
 struct limit {
-	u64 settled_ns; /* when what follows was brought up to date */
-	s64 tokens_ns; /* CPU time it may use at once; below 0: it has used too much */
-	u64 recorded_ns; /* used in all of the record */
-	s64 left_ns; /* what may be used before it is spent */
-	s64 more_ns; /* what that can grow by as tokens come */
-	u64 begun_ns; /* the first that ran since it was settled began then, */
-	s64 begun_left_ns; /* and so much was left */
-	s64 drawn_ns; /* of what was saved up, used, and not saved up again */
-	s64 needs_ns; /* not open: until there are so many tokens */
-	u64 over_ns; /* spent: used nonetheless */
-	u64 late_ns; /* what is expected to be used after it is spent */
-	u64 came_ns; /* used since, as far as known */
-	u32 running; /* threads that ran then, and all that began since */
-	u32 ran; /* ... as it was before what came was gathered */
-	u32 state; /* enum limit_state */
-	u32 keeper; /* narrowed or low: the VM that goes on; 0: nobody */
-	u32 oldest; /* entry of the record */
-	u32 next; /* one after the newest */
-	u32 saves; /* it was spent, and does not draw until all is saved up again */
-	struct limit_use record[DROVER_LIMIT_RECORD];
+	u64 bin; /* the 2.5 ms that are now, counted from the clock's beginning */
+	u64 window_ns; /* used in the bins before it that count */
+	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it is booked */
+	s64 tokens_ns; /* CPU time it may use; below 0: it has used too much */
+	u64 came_ns; /* a pool's: what VMs used and is not booked yet */
+	u32 busy; /* a pool's: somebody books */
+	u32 bin_ns[DROVER_LIMIT_BINS]; /* used in each bin, by its number */
+};
+
+/* timer.h */
+struct timer {
+	u64 at_ns; /* when it is to go off; 0: not at all */
+	u64 armed_ns; /* what the ground was told last; 0: it has gone off */
+	u32 busy;
 };
 
 /* Set before the scheduler starts. */
@@ -404,7 +379,6 @@ struct drover {
 	u64 reference_level; /* entitle.h */
 	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
 	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */
-	u64 alarm_at_ns; /* alarm.h; 0: it is not set */
 	u64 rouse_at_ns; /* when idle pCPUs ask again whether a held VM may start; 0: never */
 	u64 woke_ns; /* when a thread of a VM not played in rounds last woke, rotate.h */
 	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
@@ -412,17 +386,7 @@ struct drover {
 	u32 nr_online; /* pCPUs */
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
-	u32 nr_capped; /* VMs under a limit, their own or a pool's */
-	u32 nr_at_limit; /* of these, may not run */
-	u32 alarm_rings; /* it goes off just now, alarm.h */
-	u32 nr_pools_limited; /* in pool_limited */
-	/* let go at this alarm, limit_hold.h */
-	u32 let_go; /* so many threads */
-	u32 offer_from; /* the pCPU to look at first for somebody to be put out */
-	u64 let_go_vtime_ns; /* what the least served of their VMs has had */
-	u64 kept_at_ns; /* when keepers were chosen, limit.h */
-	u64 look_window_ns; /* limits: a while began then, */
-	u64 looked_ns; /* and so much of it was spent looking */
+	u32 nr_at_limit; /* VMs that may not run, limit.h */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct domain domain[DROVER_MAX_DOMAINS];
@@ -431,11 +395,8 @@ struct drover {
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
 	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
-	u32 pool_limited[DROVER_MAX_POOLS]; /* those with a limit */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
-	u64 limit_due_ns[DROVER_DUE_LEVELS][DROVER_MAX_VMS]; /* when to look at each, limit_due.h */
-	u64 limit_pool_due_ns[DROVER_MAX_POOLS];
-	u64 limit_gain_ns[DROVER_MAX_PCPUS]; /* of putting out who runs there, limit_hold.h */
+	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
 };
 
@@ -443,7 +404,7 @@ _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code
 _Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 2176, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");

@@ -19,7 +19,7 @@
 #ifndef DROVER_COSCHED_STOP_H
 #define DROVER_COSCHED_STOP_H
 
-#include "base/alarm.h"
+#include "base/timer.h"
 #include "guarantee/reserve.h"
 #include "account/vcpu.h"
 
@@ -44,7 +44,7 @@ static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 	}
 	/* Idle pCPUs were refused its vCPUs for what was its mode. */
 	if (before)
-		alarm_rouse_at(d, now_ns, now_ns);
+		timer_rouse_at(d, now_ns, now_ns);
 }
 
 /*
@@ -124,7 +124,7 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 		if (!ahead) {
 			/* An idle pCPU was refused it, and does not ask again by itself. */
 			if (v->costop_since_ns && v->state == VCPU_READY)
-				alarm_rouse_at(d, now_ns, now_ns);
+				timer_rouse_at(d, now_ns, now_ns);
 			cosched_start(vm, v, now_ns);
 			continue;
 		}

@@ -5,7 +5,7 @@
  * Idea. Of a VM with more vCPUs at work than there are pCPUs some must wait, whatever
  * is done: it cannot be played together (round.h). A sibling that waits for one of
  * those, for a lock it holds or is next in line for, waits for that one's turn and
- * burns its own. So turns are short: while such a VM has the host for itself, the alarm
+ * burns its own. So turns are short: while such a VM has the host for itself, a timer
  * goes off every millisecond, and all pCPUs choose anew; they find the round's VM again,
  * and of it whoever has run least. Nobody but the VM is touched by it.
  *
@@ -26,7 +26,7 @@
 #ifndef DROVER_ROTATE_H
 #define DROVER_ROTATE_H
 
-#include "base/alarm.h"
+#include "base/timer.h"
 #include "cosched/round.h"
 
 #define ROTATE_TURN_NS 1000000ULL
@@ -78,7 +78,7 @@ static __always_inline void rotate_note_wake(struct drover *d, u32 slot)
 static __always_inline void rotate_set(struct drover *d, u64 now_ns)
 {
 	d->turn_ends_ns = now_ns + ROTATE_TURN_NS;
-	alarm_at(d, now_ns + ROTATE_TURN_NS);
+	timer_by(d, TIMER_OWN, now_ns + ROTATE_TURN_NS);
 }
 
 /* One of the VM's vCPUs begins to run. */
@@ -109,17 +109,17 @@ CHECKED_APART bool rotate_end_turns(THE_DROVER)
 	return any;
 }
 
-/* The alarm has gone off. */
+/* The timer has gone off. */
 static __always_inline void rotate_look(struct drover *d, u64 now_ns)
 {
 	u64 ends_ns = d->turn_ends_ns;
 
-	/* Nobody takes turns: an alarm that went off for somebody else need not look at all pCPUs.
+	/* Nobody takes turns: a timer that went off for something else need not look at all pCPUs.
 	 */
 	if (!ends_ns)
 		return;
-	if ((s64)(ends_ns - now_ns) > (s64)ALARM_EARLY_NS) {
-		alarm_at(d, ends_ns);
+	if ((s64)(ends_ns - now_ns) > (s64)TIMER_EARLY_NS) {
+		timer_by(d, TIMER_OWN, ends_ns);
 		return;
 	}
 	d->turn_ends_ns = 0;

@@ -80,11 +80,16 @@ static __always_inline u64 round_elapsed_ns(struct drover *d, u32 pcpu)
 	return elapsed_ns > 0 ? (u64)elapsed_ns : 0;
 }
 
+/* Is the VM in no step with others? One under a limit (limit.h) pauses and goes on by that. */
+static __always_inline bool round_is_apart(struct vm *vm)
+{
+	return vm->capped && !vm->choosy;
+}
+
 /* The pCPU has chosen that VM. */
 static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 {
-	/* One that pauses and goes on by its limit (limit.h) is in no step with others. */
-	if (!d->nr_together || (vm_at(d, slot)->capped && !vm_at(d, slot)->choosy))
+	if (!d->nr_together || round_is_apart(vm_at(d, slot)))
 		return;
 	pcpu_at(d, pcpu)->round = d->round;
 	pcpu_at(d, pcpu)->round_slot = slot;

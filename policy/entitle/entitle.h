@@ -49,7 +49,7 @@
 #define ENTITLE_ROUNDS 32
 /*
  * Who is kept below what its shares bring by its limit is weighed as if that were twice as
- * much: else it would wait, when it is let go (limit_hold.h), for others that did not have all
+ * much: else it would wait, when it is let go (limit.h), for others that did not have all
  * they were owed for reasons of their own. What it may have is the limit's to say.
  */
 #define ENTITLE_LIMIT_SLACK 2

@@ -93,16 +93,6 @@ static __always_inline void entitle_note_change(struct drover *d, u32 slot)
 		entitle_stir(d, slot);
 }
 
-/* It received that much in that time: how far is it from what it was owed? */
-static __always_inline void entitle_compare(struct vm *vm, u64 elapsed_ns, s64 ran_ns)
-{
-	s64 owed_ns = (s64)(vm->entitled_ucpu * (elapsed_ns / 1000) / 1000);
-	s64 most_ns = (s64)ENTITLE_MEMORY_NS;
-
-	vm->short_ns =
-		most_signed(least_signed(vm->short_ns + owed_ns - ran_ns, most_ns), -most_ns);
-}
-
 /* All that so many threads can use. */
 static __always_inline u64 entitle_usable_ucpu(struct drover *d, u32 nr_threads)
 {
@@ -117,15 +107,14 @@ static __always_inline u32 entitle_most_ucpu(struct vm *vm)
 
 /*
  * Is all known of what it wants, until somebody of it sleeps or wakes? The mean has settled, and
- * all was divided by that. What VMs under a limit are short of is asked for at any moment
- * (limit.h).
+ * all was divided by that.
  */
 static __always_inline bool entitle_is_settled(struct drover *d, struct vm *vm)
 {
 	u32 awake = share_nr_awake(vm);
 
 	return awake == vm->least_awake && vm->wanted_ucpu == entitle_usable_ucpu(d, awake) &&
-	       vm->wanted_ucpu == vm->most_ucpu && !vm->capped;
+	       vm->wanted_ucpu == vm->most_ucpu;
 }
 
 /* A mean that is near what it tends to has got there. */
@@ -157,8 +146,6 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 now_ns)
 	vm->least_awake = awake;
 	if (ran_ns < 0)
 		ran_ns = 0;
-	if (vm->seen_run_ns && vm->capped)
-		entitle_compare(vm, elapsed_ns, ran_ns);
 	wanted = most_of(usable, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
 	wanted = least_of(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)

@@ -71,8 +71,6 @@ CHECKED_APART int pool_append_depth(THE_DROVER, u32 depth)
 		pool_at(d, pool)->capped_by = pool_at(d, pool)->limit_mcpu ?
 						      pool :
 						      pool_at(d, pool_at(d, pool)->in)->capped_by;
-		if (pool_at(d, pool)->limit_mcpu)
-			d->pool_limited[bounded(d->nr_pools_limited++, DROVER_MAX_POOLS)] = pool;
 		d->pool_order[bounded(d->nr_pools, DROVER_MAX_POOLS)] = pool;
 		d->nr_pools++;
 	}
@@ -88,7 +86,7 @@ static __always_inline void pool_settle(struct drover *d)
 		if (pool_at(d, pool)->live)
 			pool_find_place(d, pool);
 	}
-	d->nr_pools = d->nr_pools_limited = 0;
+	d->nr_pools = 0;
 	for_each_index(depth, 1, POOL_DEPTH_MAX + 1)
 		pool_append_depth(d, depth);
 }

@@ -1,318 +1,356 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Limits: the most CPU time a VM, or a pool of VMs, may have; in any 100 ms.
+ * Limits: the most CPU time a VM, or a pool of VMs, may have.
  *
- * Idea. When a limit is spent (limit_use.h) all VMs under it are held (limit_hold.h); when it has
- * tokens and room again, all are let go at once. So a VM runs and pauses as a
- * whole, some 400 times a second, and a vCPU that waits for a lock held by a sibling
- * at its limit waits for 2 to 4 ms, not for what is left of 100. What a sibling that
- * sleeps does not use is used by the others.
+ * Idea. A VM under a limit has a bucket of tokens, CPU time that it may use. Tokens come every 2.5
+ * ms (a bin): of its own limit at the pace of its window (limit_window.h); of a pool's limit as the
+ * entitlement deals it out (entitle.h), because whoever is owed most of a pCPU must have it
+ * although wider VMs could use all that the pool may have while it waits. When no tokens are left,
+ * or no room in its window or in that of a pool above it, the VM is held: it leaves the
+ * tournaments, and its threads are preempted. So it runs and pauses as a whole, and a vCPU that
+ * waits for a lock held by a sibling waits for a few ms. What a sibling that sleeps does not use,
+ * the others may.
  *
- * Nothing happens between two events of the kernel by itself; so an alarm (alarm.h)
- * is set to when tokens will have come, or will be spent if all that run go on, and
- * anyway to a millisecond from now while anybody in a pool with a limit runs. A thread that
- * begins to run sets it to sooner if need be.
+ * Each VM has its own timer (timer.h), set to when what is left is used up if all that run go on,
+ * and to the next bin. A VM that does not run has none; a thousand that do not reach their limits
+ * cost a look for each bin in which they run.
  *
- * A pool's limit is kept in the same way by the same record, of what all VMs in and
- * below it used; a VM is held while any of the limits above it is spent. But if all in a pool
- * ran at once and paused at once, pCPUs would rest in the pauses, and one vCPU that is owed
- * most of a pCPU could not make up for them. So as its tokens go, or the room in its record, a
- * pool is first *narrowed*, at half of what it is let go with: one VM goes on alone, one that
- * has lately had less than it is owed (entitle.h) before all others, else the least served.
- * At a quarter it is *low*: one goes on only if it is short, and no wider than the limit, so
- * that tokens come no slower than they go. The same steps lead up again. Who goes on is chosen
- * anew every millisecond, and when he sleeps. (Entitlement alone would hold a pool's limit in
- * the mean of a second, but neither on idle pCPUs nor in each 100 ms.)
+ * Pools. What all VMs in and below a pool use is booked with a bucket and a window of the pool.
+ * The entitlement already divides the limit among those who want it; the pool's own matter when
+ * somebody wakes and the division is not known yet.
  *
- * Of a thousand VMs under limits few matter at any moment: those whose own limit can turn
- * by then (limit_due.h), and those that run in a pool with a limit. All others are looked at
- * only when the limit of a pool turns.
+ * Worked example. Four vCPUs under 50 %, busy for long: 2.5 ms come in each bin. They run for
+ * 0.6 ms, and pause for 4.4. Beside it, in a pool of 200 %, a VM of one vCPU that is owed 100 % and
+ * one of four that is owed as much: in each bin the first runs throughout, the other for 1.25 ms.
  *
- * Worked example. A pool limited to 120 % on four pCPUs, with one busy vCPU that is owed 77 % and
- * VMs of two and three. Let go with 2.4 ms, all run: after 0.4 ms it is narrowed. Two
- * vCPUs of the least served then take 0.8 ms more than comes, for 0.75 ms, until it is low; and
- * now the one vCPU runs by itself, while 0.2 ms come for each ms. One pCPU is the pool's for
- * most of the time. (Of a VM's own limit: limit_use.h.)
+ *     ms    0    1    2    3    4    5    6
+ *     one   #########################################
+ *     four  #####                    #####
  *
- * What it is bad at. It is as exact as pCPUs are quick to obey: where one notices an
- * interrupt a ms late a single 100 ms may have a run too much, and the caution learnt
- * from that costs some of the limit. Looking takes time itself, some 100 us in the lab; it is
- * kept to half of one pCPU, and comes late then. A pool has some 98.5 % of its limit: others
- * use its pauses, and to go up a step takes room in the record, which is there only after
- * less was used.
+ * What it is bad at. A limit under 10 % comes in runs of half a ms, with pauses to match. A timer
+ * that is late by 100 us lets a wide VM have so much more for each vCPU, and it has less in the
+ * next bin. A pool whose VMs come and go all the time has some per cent less than its limit: what
+ * was dealt to who sleeps now is dealt anew only every 10 ms.
  *
- * Seed 000, 2.1 ("limit").
+ * Seed 000, 2.1 ("limit"); token buckets after Turner 1986.
  */
 #ifndef DROVER_LIMIT_H
 #define DROVER_LIMIT_H
 
-#include "limit/limit_hold.h"
+#include "base/timer.h"
+#include "entitle/entitle.h"
+#include "limit/limit_window.h"
+#include "place/wake.h"
 
-/* In so long looking takes half the time at most. */
-#define LIMIT_WINDOW_NS 10000000ULL
+/* Tokens are kept for so many bins: a VM that waited for a pCPU may make up for it. */
+#define LIMIT_SAVED_BINS 4
+/* Nobody is let go for less than what comes in a bin, within these bounds. */
+#define LIMIT_START_MIN_NS 100000ULL
+#define LIMIT_START_MAX_NS 500000ULL
+/* Nobody is stopped for less, */
+#define LIMIT_STEP_NS 25000ULL
+/* or for so short a time that its threads are still on their way into queues when it is let go. */
+#define LIMIT_PAUSE_NS 250000ULL
+/* In a pool others use the same room: so often it is looked at. */
+#define LIMIT_SHARED_LOOK_NS 1000000ULL
+/* Bins of different VMs begin at so many different moments. */
+#define LIMIT_PHASES 16
 
-/* --- what is due --- */
-
-/*
- * The VM is due: what it used, its own limit, and what follows. Returns when the alarm must go
- * off for it.
- */
-CHECKED_APART u64 limit_visit(THE_DROVER, u32 slot, u64 now_ns)
+static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
 {
-	u64 *due_ns = limit_due_of(d, 0, slot);
-	struct vm *vm = vm_at(d, slot);
-	u64 at_ns = LIMIT_NO_ALARM;
-
-	limit_due_take(due_ns);
-	if (vm->state != VM_LIVE || !vm->capped) {
-		limit_enforce(d, slot, now_ns);
-		return LIMIT_NO_ALARM;
-	}
-	limit_begin_gathering(limit_of_vm(d, slot));
-	limit_gather(d, slot, now_ns);
-	if (vm->limit_mcpu)
-		at_ns = limit_look_at(d, slot, vm->limit_mcpu, now_ns);
-	limit_enforce(d, slot, now_ns);
-	limit_due_by(due_ns, vm->capped_by && share_nr_running(vm) ? LIMIT_NEXT_ALARM : at_ns);
-	return at_ns;
+	return &d->limit[bounded(slot & (DROVER_MAX_VMS - 1), DROVER_LIMITS)];
 }
 
-/* The same for a pool, when all VMs in it that run have been seen. */
-CHECKED_APART u64 limit_visit_pool(THE_DROVER, u32 pool, u64 now_ns)
+static __always_inline struct limit *limit_of_pool(struct drover *d, u32 pool)
 {
-	u64 *due_ns = &d->limit_pool_due_ns[bounded(pool, DROVER_MAX_POOLS)];
-	struct limit *l = limit_at(d, limit_of_pool(pool));
-
-	if (l->state == LIMIT_SPENT && *due_ns > now_ns + ALARM_EARLY_NS)
-		return *due_ns;
-	if (l->state == LIMIT_OPEN && !l->running && !l->came_ns)
-		return LIMIT_NO_ALARM;
-	*due_ns = limit_look_at(d, limit_of_pool(pool), pool_at(d, pool)->limit_mcpu, now_ns);
-	return *due_ns;
+	return &d->limit[bounded(DROVER_MAX_VMS + pool, DROVER_LIMITS)];
 }
 
-CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns);
-
-/*
- * Visit those of a group that are due: VMs on level 1, groups of level 1 on level 2. Returns when
- * the alarm must go off for one.
- */
-static __always_inline u64 limit_visit_due(struct drover *d, u32 level, u32 group, u64 now_ns)
+/* The next pool above that one that has a limit; 0: none. */
+static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 {
-	u64 *group_due_ns = limit_due_of(d, level, group);
-	u64 alarm_ns = LIMIT_NO_ALARM;
-	u64 first_ns = LIMIT_NO_ALARM;
-	u32 first = group << DROVER_DUE_GROUP_BITS;
-	u32 i;
-
-	if (limit_due_read(group_due_ns) > now_ns + ALARM_EARLY_NS)
-		return limit_due_read(group_due_ns);
-	limit_due_take(group_due_ns);
-	for_each_index(i, first, first + (1 << DROVER_DUE_GROUP_BITS)) {
-		u64 due_ns = limit_due_read(limit_due_of(d, level - 1, i));
-		u64 at_ns = due_ns;
-
-		if (due_ns <= now_ns + ALARM_EARLY_NS) {
-			at_ns = level == 1 ? limit_visit(d, i, now_ns) :
-					     limit_visit_group(d, i, now_ns);
-			due_ns = limit_due_read(limit_due_of(d, level - 1, i));
-		}
-		alarm_ns = least_of(at_ns, alarm_ns);
-		first_ns = least_of(due_ns, first_ns);
-	}
-	limit_due_by(group_due_ns, first_ns);
-	return alarm_ns;
+	return pool_at(d, pool_at(d, pool)->in)->capped_by;
 }
 
-CHECKED_APART u64 limit_visit_group(THE_DROVER, u32 group, u64 now_ns)
+/* The VM's bins begin so much earlier than others'. */
+static __always_inline u64 limit_phase_ns(u32 slot)
 {
-	return limit_visit_due(d, 1, group, now_ns);
+	return slot % LIMIT_PHASES * (LIMIT_BIN_NS / LIMIT_PHASES);
 }
 
-CHECKED_APART u64 limit_visit_top_group(THE_DROVER, u32 group, u64 now_ns)
-{
-	return limit_visit_due(d, DROVER_DUE_LEVELS - 1, group, now_ns);
-}
+/* --- what is left --- */
 
-/* --- who goes on under a narrowed limit --- */
-
-/* Could the VM go on, by what is left of each limit above it? */
-CHECKED_APART bool limit_could_keep(THE_DROVER, u32 slot)
-{
-	struct vm *vm = vm_at(d, slot);
-	u32 awake = share_nr_awake(vm);
-	u32 pool = vm->capped_by;
-	bool could = pool && awake && vm->state == VM_LIVE;
-	u32 step;
-
-	if (limit_own_is_spent(d, slot))
-		return false;
-	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		u32 state = limit_at(d, limit_of_pool(pool))->state;
-
-		if (!pool || !could)
-			break;
-		if (state == LIMIT_LOW)
-			could = vm->short_ns > 0 && awake <= pool_at(d, pool)->limit_mcpu / 1000;
-		could = could && state != LIMIT_SPENT;
-		pool = limit_next_above(d, pool);
-	}
-	return could;
-}
-
-/* Rather that VM than the other: it is short of what it is owed, or else the less served. */
-static __always_inline bool limit_keeps_rather(struct vm *vm, struct vm *other)
-{
-	bool is_short = vm->short_ns > 0;
-
-	if (is_short != (other->short_ns > 0))
-		return is_short;
-	return (s64)(vm->vtime_ns - other->vtime_ns) < 0;
-}
-
-/* The VM keeps its place under each narrowed limit above it where it comes first. */
-CHECKED_APART int limit_keep(THE_DROVER, u32 slot)
+/* Book what the VM used with all pools above it. */
+CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 {
 	u32 pool = vm_at(d, slot)->capped_by;
 	u32 step;
 
-	if (!limit_could_keep(d, slot))
-		return 0;
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		struct limit *l = limit_at(d, limit_of_pool(pool));
-
 		if (!pool)
 			break;
-		if (l->state != LIMIT_OPEN &&
-		    (!l->keeper || limit_keeps_rather(vm_at(d, slot), vm_at(d, l->keeper))))
-			l->keeper = slot;
+		__sync_fetch_and_add(&limit_of_pool(d, pool)->came_ns, used_ns);
 		pool = limit_next_above(d, pool);
 	}
 	return 0;
 }
 
-/* Is somebody else to go on under that limit: the one chosen does not, or was a while ago? */
-static __always_inline bool limit_lost_keeper(struct drover *d, struct limit *l, u64 now_ns)
+/* So many bins have begun, and such tokens come in each. */
+static __always_inline void limit_earn(struct limit *l, u32 passed, u64 income_ns)
 {
-	struct vm *vm = vm_at(d, l->keeper);
+	u64 most_ns = LIMIT_SAVED_BINS * income_ns;
 
-	if (l->state != LIMIT_NARROWED && l->state != LIMIT_LOW)
-		return false;
-	if (now_ns - d->kept_at_ns >= LIMIT_LOOK_NS)
-		return true;
-	return l->keeper && (!share_nr_awake(vm) || limit_own_is_spent(d, l->keeper));
+	l->tokens_ns = most_signed(l->tokens_ns, -(s64)(LIMIT_BINS * income_ns));
+	l->tokens_ns += (s64)(least_of(passed, LIMIT_SAVED_BINS) * income_ns);
+	l->tokens_ns = least_signed(l->tokens_ns, (s64)most_of(most_ns, LIMIT_START_MAX_NS));
 }
 
-/* Choose those who go on anew; hold and let go accordingly. */
-static __always_inline void limit_choose(struct drover *d, u64 now_ns)
+/* What is left of the pool's limit. Who comes while another pCPU books needs not. */
+static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 now_ns)
 {
-	u32 i;
+	struct limit *l = limit_of_pool(d, pool);
+	u32 mcpu = pool_at(d, pool)->limit_mcpu;
 
-	d->kept_at_ns = now_ns;
-	for_each_index(i, 0, d->nr_pools_limited)
-		limit_of_limited_pool(d, i)->keeper = 0;
-	for_each_index(i, 1, d->slots_in_use)
-		limit_keep(d, i);
-	for_each_index(i, 1, d->slots_in_use)
-		limit_enforce(d, i, now_ns);
+	if (!__sync_lock_test_and_set(&l->busy, 1)) {
+		u64 came_ns = __sync_lock_test_and_set(&l->came_ns, 0);
+		u32 passed = limit_go_to_bin(l, now_ns / LIMIT_BIN_NS);
+
+		limit_book(l, came_ns);
+		if (passed)
+			limit_earn(l, passed, limit_pace_ns(l, mcpu));
+		__sync_lock_test_and_set(&l->busy, 0);
+	}
+	return least_signed(l->tokens_ns, limit_room_ns(l, mcpu)) - (s64)l->came_ns;
+}
+
+/* What is left for the VM to use, of its own limit and of all above it. */
+CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	struct limit *l = limit_of_vm(d, slot);
+	s64 left_ns = l->tokens_ns;
+	u32 pool = vm->capped_by;
+	u32 step;
+
+	if (vm->limit_mcpu)
+		left_ns = least_signed(left_ns, limit_room_ns(l, vm->limit_mcpu));
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		if (!pool)
+			break;
+		left_ns = least_signed(left_ns, limit_pool_left_ns(d, pool, now_ns));
+		pool = limit_next_above(d, pool);
+	}
+	return left_ns;
+}
+
+/* What comes to the VM in each bin from now on. */
+static __always_inline u64 limit_income_ns(struct vm *vm, struct limit *l)
+{
+	u64 income_ns = vm->limit_mcpu ? limit_pace_ns(l, vm->limit_mcpu) : ~0ULL;
+
+	if (vm->capped_by)
+		income_ns =
+			least_of(income_ns, vm->entitled_ucpu * LIMIT_BIN_NS / ENTITLE_PCPU_UCPU);
+	return income_ns;
+}
+
+/* Book what the VM used since it was last looked at; tokens come if a bin has begun. */
+CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	struct limit *l = limit_of_vm(d, slot);
+	s64 used_ns = (s64)(share_used_ns(vm, now_ns) - l->seen_ns);
+	u32 passed;
+
+	/* A thread just being charged counts twice for a moment. */
+	used_ns = most_signed(used_ns, 0);
+	l->seen_ns += (u64)used_ns;
+	limit_tell_pools(d, slot, (u64)used_ns);
+	limit_book(l, (u64)used_ns);
+	passed = limit_go_to_bin(l, (now_ns + limit_phase_ns(slot)) / LIMIT_BIN_NS);
+	if (passed)
+		limit_earn(l, passed, limit_income_ns(vm, l));
+	return 0;
+}
+
+/* --- holding and letting go --- */
+
+/* If a thread of the VM runs there, take the pCPU from it. */
+static __always_inline void limit_stop_at(struct drover *d, u32 slot, u32 pcpu)
+{
+	if (pcpu_at(d, pcpu)->running_slot == slot)
+		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
 }
 
 /*
- * A look is over that began then; the next is due then. In each so many ns looking takes half of
- * one pCPU at most: one look after the other would leave nothing for that pCPU's other tasks.
+ * Take their pCPUs from the threads of the VM, which is held: one that begins only now sees that.
+ * vCPUs' records say where they run; for others all pCPUs are asked.
  */
-static __always_inline u64 limit_spare(struct drover *d, u64 begun_ns, u64 next_ns)
+CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
-	if (begun_ns - d->look_window_ns >= LIMIT_WINDOW_NS) {
-		d->look_window_ns = begun_ns;
-		d->looked_ns = 0;
-	}
-	d->looked_ns += ground_now_ns(d) - begun_ns;
-	if (d->looked_ns < LIMIT_WINDOW_NS / 2)
-		return next_ns;
-	return most_of(next_ns, d->look_window_ns + LIMIT_WINDOW_NS);
-}
-
-/* Look at all limits that are due and do what they ask. The alarm has gone off. */
-static __always_inline void limit_look(struct drover *d, u64 now_ns)
-{
-	u64 begun_ns = ground_now_ns(d);
-	u64 next_ns = LIMIT_NO_ALARM;
-	bool turned = false;
+	struct vm *vm = vm_at(d, slot);
 	u32 i;
 
-	d->let_go = 0;
-	for_each_index(i, 0, d->nr_pools_limited)
-		limit_begin_gathering(limit_of_limited_pool(d, i));
-	for_each_index(i, 0, limit_due_top_groups(d))
-		next_ns = least_of(limit_visit_top_group(d, i, now_ns), next_ns);
-	for_each_index(i, 0, d->nr_pools_limited) {
-		u32 pool = d->pool_limited[bounded(i, DROVER_MAX_POOLS)];
-		u32 state = limit_at(d, limit_of_pool(pool))->state;
-
-		next_ns = least_of(limit_visit_pool(d, pool, now_ns), next_ns);
-		turned |= state != limit_at(d, limit_of_pool(pool))->state;
-		turned |= limit_lost_keeper(d, limit_at(d, limit_of_pool(pool)), now_ns);
+	if (*(volatile u32 *)&vm->unrecorded) {
+		for_each_index(i, 0, d->params.nr_pcpus)
+			limit_stop_at(d, slot, i);
+		return 0;
 	}
-	if (turned)
-		limit_choose(d, now_ns);
-	if (d->let_go)
-		limit_offer(d, d->let_go, d->let_go_vtime_ns, now_ns);
-	if (next_ns != LIMIT_NO_ALARM)
-		alarm_at(d, most_of(limit_spare(d, begun_ns, next_ns), now_ns + LIMIT_STEP_NS));
+	for_each_index(i, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+		struct vcpu *v = vcpu_in(d, slot, i);
+
+		if (v && v->state == VCPU_RUNNING)
+			limit_stop_at(d, slot, v->pcpu);
+	}
+	return 0;
+}
+
+/* May threads of the VM that wait in the pCPU's domain run there, as far as is known? */
+static __always_inline bool limit_fits(struct drover *d, u32 slot, u32 at)
+{
+	u32 domain = pcpu_at(d, at)->domain;
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	if (!vm_at(d, slot)->nr_confined)
+		return true;
+	return rq && affinity_fits(d, books_of(rq, slot), domain, at);
+}
+
+/*
+ * The VM is let go: have pCPUs look for its threads, as for threads that wake (wake.h). Idle ones
+ * first; all of them if it is confined, because nobody knows which queue of a pCPU its threads are
+ * in. Then those whose VM has had more than its due compared with it.
+ */
+CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 first = domain_at(d, vm->domain)->first;
+	u32 nr_pcpus = d->params.nr_pcpus;
+	bool confined = vm->nr_confined;
+	u32 left = vm->nr_waiting;
+	u32 i;
+
+	for_each_index(i, 0, 2 * nr_pcpus) {
+		u32 at = bounded(topology_listed(d, first + i), DROVER_MAX_PCPUS);
+		bool idle = pcpu_is_idle(pcpu_at(d, at));
+
+		if (!left)
+			break;
+		/* It asks in a moment, for somebody else. */
+		if (pcpu_at(d, at)->preempt_pending)
+			continue;
+		if (i < nr_pcpus && idle) {
+			ground_kick(d, at);
+			left -= !confined;
+		} else if (i >= nr_pcpus && !idle && limit_fits(d, slot, at) &&
+			   wake_gain_ns(d, slot, vm->vruntime_floor_ns, at, false) > 0) {
+			ground_preempt(d, at);
+			left--;
+		} else {
+			continue;
+		}
+		pcpu_at(d, at)->preempt_pending = 1;
+	}
+	return 0;
+}
+
+/* The VM may run, or may not, from now on. */
+CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 before = vm->at_limit;
+
+	if (before == hold)
+		return 0;
+	if (hold) {
+		vm->at_limit_since_ns = now_ns;
+	} else {
+		vm->held_ns = waiting_held_ns(vm, now_ns);
+		/* As one that wakes it waits for no round. */
+		vm->woke_round = d->round;
+		/* What a limit keeps from a VM, it is not owed for ever. */
+		share_bound_claim(vm, *share_clock(d, vm->domain), d->params.claim_bound_ns);
+	}
+	/* The VM may just have gone, and been let go by that. */
+	before = __sync_lock_test_and_set(&vm->at_limit, hold);
+	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
+	waiting_settle_domains(d, slot);
+	if (hold && share_nr_running(vm))
+		limit_stop(d, slot);
+	if (!hold)
+		limit_offer(d, slot);
+	return 0;
 }
 
 /* --- events --- */
 
-/* The first thread since it was settled begins: all of what was left is, and what came. */
-static __always_inline void limit_begin_first(struct limit *l, u32 pace_mcpu, u64 now_ns)
+/* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
+static __always_inline u64 limit_next_look_ns(struct vm *vm, u32 slot, s64 left_ns, u64 now_ns)
 {
-	u64 idle_ns = now_ns - l->settled_ns;
-	s64 come_ns = (s64)idle_ns > 0 ? (s64)(idle_ns * pace_mcpu / 1000) : 0;
+	u64 in_bin_ns = (now_ns + limit_phase_ns(slot)) % LIMIT_BIN_NS;
+	u64 in_ns = LIMIT_BIN_NS - in_bin_ns;
+	u32 running = share_nr_running(vm);
 
-	limit_begins(l, l->left_ns + least_signed(come_ns, l->more_ns), now_ns);
+	if (vm->at_limit)
+		return most_of(now_ns + in_ns, vm->at_limit_since_ns + LIMIT_PAUSE_NS);
+	if (!running)
+		return 0;
+	in_ns = least_of(in_ns, (u64)left_ns / running);
+	if (vm->capped_by)
+		in_ns = least_of(in_ns, LIMIT_SHARED_LOOK_NS);
+	return now_ns + in_ns;
 }
 
-/*
- * One more thread runs under that limit. Returns when to look, before it can be overdrawn, as
- * tokens come at that pace.
- */
-static __always_inline u64 limit_begin_at(struct limit *l, u32 pace_mcpu, u64 now_ns)
+/* Is so little left to the VM that it may not run? */
+static __always_inline bool limit_holds(struct vm *vm, s64 left_ns, u64 now_ns)
 {
-	u32 running = __sync_fetch_and_add(&l->running, 1) + 1;
-	s64 left_ns;
+	u64 comes_ns = vm->limit_mcpu ? vm->limit_mcpu * (LIMIT_BIN_NS / 1000) : LIMIT_START_MAX_NS;
+	u64 start_ns = most_of(least_of(comes_ns, LIMIT_START_MAX_NS), LIMIT_START_MIN_NS);
 
-	if (running == 1)
-		limit_begin_first(l, pace_mcpu, now_ns);
-	left_ns = l->begun_left_ns;
-	return l->begun_ns +
-	       limit_lasts_ns(left_ns, l->left_ns + l->more_ns - left_ns, running, pace_mcpu);
+	if (!vm->at_limit)
+		return left_ns < (s64)LIMIT_STEP_NS;
+	return left_ns < (s64)start_ns || now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_NS;
+}
+
+/* Hold the VM or let it go as its limits say. Its timer is busy with that. */
+CHECKED_APART int limit_look(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	s64 left_ns;
+	u64 at_ns;
+
+	if (vm->state != VM_LIVE || !vm->capped) {
+		limit_hold(d, slot, false, now_ns);
+		return 0;
+	}
+	limit_settle(d, slot, now_ns);
+	left_ns = limit_left_ns(d, slot, now_ns);
+	limit_hold(d, slot, limit_holds(vm, left_ns, now_ns), now_ns);
+	at_ns = limit_next_look_ns(vm, slot, left_ns, now_ns);
+	if (at_ns)
+		timer_by(d, slot, at_ns);
+	return 0;
 }
 
 /* A thread of a VM under a limit begins to run. */
-CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
+static __always_inline void limit_begin(struct drover *d, u32 slot, u64 now_ns)
 {
-	struct limit *own = limit_of_vm(d, slot);
-	struct vm *vm = vm_at(d, slot);
-	u32 pool = vm->capped_by;
-	u64 at_ns = now_ns + limit_look_ns(pool ? limit_of_pool(pool) : slot);
-	bool in_pool = pool;
-	u32 step;
-
-	if (vm->limit_mcpu)
-		at_ns = least_of(limit_begin_at(own, limit_pace_mcpu(own, vm->limit_mcpu), now_ns),
-				 at_ns);
-	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		if (!pool)
-			break;
-		at_ns = least_of(limit_begin_at(limit_at(d, limit_of_pool(pool)), 0, now_ns),
-				 at_ns);
-		pool = limit_next_above(d, pool);
+	if (!timer_enter(timer_of(d, slot))) {
+		/* Who looks just now may not have seen it run. */
+		timer_by(d, slot, now_ns + TIMER_EARLY_NS);
+		return;
 	}
-	/* Before the alarm: it may go off at once. */
-	limit_watch(d, slot, in_pool ? LIMIT_NEXT_ALARM : at_ns);
-	alarm_at(d, at_ns);
-	return 0;
+	limit_look(d, slot, now_ns);
+	timer_leave(d, slot);
+}
+
+/* The VM's timer goes off. */
+static __always_inline void limit_timer(struct drover *d, u32 slot, u64 now_ns)
+{
+	if (!timer_goes_off(d, slot, now_ns))
+		return;
+	limit_look(d, slot, now_ns);
+	timer_leave(d, slot);
 }
 
 /* --- settings --- */
@@ -320,48 +358,53 @@ CHECKED_APART int limit_begin(THE_DROVER, u32 slot, u64 now_ns)
 /* The VM is under no limit, and free to run. */
 static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 {
-	u32 capped = __sync_lock_test_and_set(&vm->capped, 0);
 	u32 at_limit = __sync_lock_test_and_set(&vm->at_limit, 0);
 
+	vm->capped = 0;
 	vm->capped_by = 0;
-	__sync_fetch_and_sub(&d->nr_capped, capped);
 	__sync_fetch_and_sub(&d->nr_at_limit, at_limit);
 }
 
-/* Limits may have changed: is the VM under one? It is held or let go by the alarm. */
+/* Whose limit it is now has used nothing of it. */
+static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns)
+{
+	u32 i;
+
+	for_each_index(i, 0, DROVER_LIMIT_BINS)
+		l->bin_ns[bounded(i, DROVER_LIMIT_BINS)] = 0;
+	l->bin = 0;
+	l->window_ns = 0;
+	l->tokens_ns = 0;
+	l->came_ns = 0;
+	l->seen_ns = used_ns;
+}
+
+/* Limits may have changed: is the VM under one? Its timer holds it or lets it go. */
 CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 capped_by = pool_at(d, pool_existing(d, vm->pool))->capped_by;
 	u32 capped = vm->limit_mcpu || capped_by;
-	u32 before;
+	u64 now_ns = ground_now_ns(d);
 
-	/* What it used until now does not count; nobody looks at it before it is capped. */
+	/* What it used until now does not count. */
 	if (capped && !vm->capped)
-		vm->limit_seen_ns = share_used_ns(vm, ground_now_ns(d));
+		limit_begin_anew(limit_of_vm(d, slot), share_used_ns(vm, now_ns));
 	vm->capped_by = capped_by;
-	before = __sync_lock_test_and_set(&vm->capped, capped);
-	__sync_fetch_and_add(&d->nr_capped, capped - before);
-	limit_watch(d, slot, LIMIT_NEXT_ALARM);
-	if (capped || before)
-		alarm_at(d, ground_now_ns(d));
+	if (capped || vm->capped)
+		timer_by(d, slot, now_ns);
+	vm->capped = capped;
 	return 0;
 }
 
-/* Pools have changed. What was left of other limits says nothing of these: who begins looks. */
+/* Pools have changed. */
 static __always_inline void limit_note_all(struct drover *d)
 {
 	u32 i;
 
 	for_each_index(i, 1, DROVER_MAX_POOLS) {
 		if (!pool_existing(d, i) || !pool_at(d, i)->limit_mcpu)
-			limit_begin_anew(limit_at(d, limit_of_pool(i)));
-	}
-	for_each_index(i, 0, d->nr_pools_limited) {
-		struct limit *l = limit_of_limited_pool(d, i);
-
-		l->left_ns = 0;
-		limit_begins(l, 0, l->settled_ns);
+			limit_begin_anew(limit_of_pool(d, i), 0);
 	}
 	for_each_index(i, 1, d->slots_in_use) {
 		if (vm_at(d, i)->state == VM_LIVE)

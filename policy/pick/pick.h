@@ -230,7 +230,6 @@ static __always_inline bool pick_last(struct drover *d, u32 pcpu)
  */
 static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	u32 chooses = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->chooses, 0);
 	u32 picked = PICKED_NONE;
 
 	if (!pcpu_at(d, pcpu)->online)
@@ -240,7 +239,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 
 	pick_next_glance(pcpu_at(d, pcpu));
 	if (d->nr_reserved)
 		picked = pick_by_reserve(d, pcpu, slot < DROVER_MAX_VMS ? slot : DROVER_HOST_SLOT);
-	if (picked == PICKED_NONE && d->nr_together && !chooses)
+	if (picked == PICKED_NONE && d->nr_together)
 		picked = pick_by_round(d, pcpu, slot, vruntime_ns);
 	if (picked == PICKED_NONE)
 		picked = pick_by_shares(d, pcpu, slot, vruntime_ns);

@@ -26,7 +26,8 @@ static __always_inline bool pick_woke(struct drover *d, u32 slot, u64 key)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return slot < DROVER_MAX_VMS && vm->woke_round == d->round && !vm->together &&
+	return slot < DROVER_MAX_VMS && vm->woke_round == d->round &&
+	       (!vm->together || round_is_apart(vm)) &&
 	       (s64)(tournament_key(vm->vtime_ns, slot) - key) < 0;
 }
 

@@ -643,7 +643,7 @@ static void vcpus_of_a_vm_wider_than_the_host_take_short_turns(void)
 	kernel_sleep(g, 0);
 	kernel_sleep(g, 1);
 	kernel_run(g, 100 * MS);
-	CHECK(g->next_alarm_ns == NEVER);
+	CHECK(g->timer_ns[TIMER_OWN] == NEVER);
 }
 
 static void modes_may_change_at_any_moment(void)

@@ -34,7 +34,8 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_domains <= FAKE_DOMAINS);
 	g->now_ns = SECOND;
 	g->next_look_ns = NEVER;
-	g->next_alarm_ns = NEVER;
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		g->timer_ns[slot] = NEVER;
 	g->next_tick_ns = SECOND + 4 * MS;
 	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){
@@ -454,10 +455,10 @@ void ground_preempt(struct drover *d, u32 pcpu)
 	of(d)->nr_preempts++;
 }
 
-void ground_alarm(struct drover *d, u64 at_ns, u64 now_ns)
+void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns)
 {
-	CHECK(!d->alarm_rings);
-	of(d)->next_alarm_ns = at_ns > now_ns ? at_ns : now_ns;
+	CHECK(slot < FAKE_PROCESSES && d->timer[slot].busy);
+	of(d)->timer_ns[slot] = at_ns > now_ns ? at_ns : now_ns;
 }
 
 struct runqueue *ground_runqueue(struct drover *d, u32 domain)

@@ -377,8 +377,9 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
 		if (g->pcpu[i].kick_at_ns && g->pcpu[i].kick_at_ns < end_ns)
 			end_ns = g->pcpu[i].kick_at_ns;
-	if (g->next_alarm_ns < end_ns)
-		end_ns = g->next_alarm_ns;
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		if (g->timer_ns[slot] < end_ns)
+			end_ns = g->timer_ns[slot];
 	if (g->next_tick_ns < end_ns)
 		end_ns = g->next_tick_ns;
 	return g->next_rouse_ns < end_ns ? g->next_rouse_ns : end_ns;
@@ -392,11 +393,15 @@ void kernel_look(struct ground *g)
 	fake_deliver_kicks(g);
 }
 
-void kernel_alarm(struct ground *g)
+void kernel_timers(struct ground *g)
 {
-	g->next_alarm_ns = NEVER;
-	drover_alarm(&g->d, g->now_ns);
-	fake_deliver_kicks(g);
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
+		if (g->timer_ns[slot] > g->now_ns)
+			continue;
+		g->timer_ns[slot] = NEVER;
+		drover_timer(&g->d, slot, g->now_ns);
+		fake_deliver_kicks(g);
+	}
 }
 
 /* All pCPUs tick at the same moments. */
@@ -465,8 +470,7 @@ void kernel_run(struct ground *g, u64 duration_ns)
 		rouse(g);
 		if (g->now_ns >= g->next_look_ns)
 			kernel_look(g);
-		if (g->now_ns >= g->next_alarm_ns)
-			kernel_alarm(g);
+		kernel_timers(g);
 		tick(g);
 		for (u32 i = 0; i < FAKE_TASKS; i++)
 			let_time_tell(g, &g->task[i]);

@@ -53,8 +53,8 @@ void kernel_online(struct ground *g, u32 pcpu);
 
 /* The timer of drover_look fires. */
 void kernel_look(struct ground *g);
-/* The alarm goes off. */
-void kernel_alarm(struct ground *g);
+/* Timers that are due go off. */
+void kernel_timers(struct ground *g);
 
 /* Time passes: slices end, bursts end, sleepers wake, the wait bound is checked. */
 void kernel_run(struct ground *g, u64 duration_ns);

@@ -66,7 +66,7 @@ static void check_limit(u32 first, u32 last, u32 mcpu, double part)
 	struct watched w = {.first = first, .last = last};
 	double got = watch(&w, 1000);
 
-	CHECK_SAYING(w.worst_ns <= mcpu * 101000ULL, "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
+	CHECK_SAYING(w.worst_ns <= mcpu * 105000ULL, "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
 		     w.worst_ns / 1000);
 	CHECK_SAYING(1000 * got >= part * mcpu, "%u mcpu: had %g", mcpu, 1000 * got);
 }
@@ -146,24 +146,6 @@ static void many_vcpus_on_few_pcpus_and_few_on_many(void)
 	}
 }
 
-/* Of sixteen pCPUs the one where somebody can be put out is not among the first eight. */
-static void on_a_wide_host_pcpus_are_looked_at_in_turns(void)
-{
-	g = fake_ground(16, 1);
-	for (u32 tgid = 1; tgid <= 16; tgid++)
-		kernel_busy_vm(g, tgid, 1, 0);
-	kernel_run(g, 10 * MS);
-	for (u32 at = 0; at < 16; at++)
-		pcpu_at(&g->d, at)->chooses = at != 12;
-	g->preempts = 0;
-	limit_preempt(&g->d, 1, g->d.domain[0].clock_ns - SECOND, g->now_ns);
-	CHECK_EQ(g->preempts, 0);
-	limit_preempt(&g->d, 1, g->d.domain[0].clock_ns - SECOND, g->now_ns);
-	CHECK_EQ(g->preempts, 1 << 12);
-	CHECK_EQ(g->d.offer_from, 0);
-	g->preempts = 0;
-}
-
 /* A vCPU that works for so long, sleeps for so long, and so on. */
 static void works_and_sleeps(u32 tgid, u64 burst_ns, u64 sleep_ns)
 {
@@ -237,7 +219,7 @@ static void after_a_burst_pauses_stay_short(void)
 			paused_ns = share_nr_running(kernel_vm(g, 1)) ? 0 : paused_ns + 100 * US;
 			longest_ns = paused_ns > longest_ns ? paused_ns : longest_ns;
 		}
-		CHECK_SAYING(longest_ns <= 8 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
+		CHECK_SAYING(longest_ns <= 15 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
 			     longest_ns / 1000);
 	}
 }
@@ -275,7 +257,7 @@ static void a_crowd_that_wakes_at_once(void)
 			kernel_wake(g, vcpu[i]);
 		}
 		watch(&w, 300);
-		CHECK_SAYING(w.worst_ns <= 101 * MS, "%" PRIu64 " us", w.worst_ns / 1000);
+		CHECK_SAYING(w.worst_ns <= 105 * MS, "%" PRIu64 " us", w.worst_ns / 1000);
 		for (u32 i = 0; i < 8; i++)
 			CHECK_EQ(vcpu[i]->state, TASK_ASLEEP);
 	}
@@ -338,52 +320,6 @@ static void a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm(void)
 	check_limit(1, 2, 1500, A_POOL_HAS);
 }
 
-/* In pools-random a VM owed 148 % of a pool's 250 % bore all that the pool lacked, 9 %. */
-static void who_is_let_go_in_a_pool_keeps_a_claim_by_what_it_is_owed(void)
-{
-	static const u32 owed_pct[] = {9, 148};
-	static const u64 claim_ns[] = {10 * MS, 148 * 32 * MS / 100};
-
-	for (u32 i = 0; i < 2; i++) {
-		struct vm *vm;
-
-		two_in_a_pool(1, 1000, 1000);
-		vm = kernel_vm(g, 1);
-		vm->entitled_ucpu = owed_pct[i] * 10000;
-		limit_hold(&g->d, g->slot_of[1], true, g->now_ns);
-		vm->vtime_ns = g->d.domain[0].clock_ns - share_weigh(vm, SECOND);
-		limit_hold(&g->d, g->slot_of[1], false, g->now_ns);
-		CHECK_NEAR(g->d.domain[0].clock_ns - vm->vtime_ns, share_weigh(vm, claim_ns[i]),
-			   10);
-	}
-}
-
-/* Which of the two VMs in the pool may run when its limit is in that state: a bit each. */
-static u32 who_goes_on(u32 state, s64 short_1_ns, s64 short_2_ns)
-{
-	limit_at(&g->d, limit_of_pool(1))->state = state;
-	kernel_vm(g, 1)->short_ns = short_1_ns;
-	kernel_vm(g, 2)->short_ns = short_2_ns;
-	limit_choose(&g->d, g->now_ns);
-	return !kernel_vm(g, 1)->at_limit | (u32)!kernel_vm(g, 2)->at_limit << 1;
-}
-
-/* A VM of one vCPU and one of four, limited to one pCPU and a half together. */
-static void as_little_is_left_one_vm_of_a_pool_goes_on(void)
-{
-	two_in_a_pool(1, 2000, 1000);
-	kernel_vm(g, 2)->vtime_ns = kernel_vm(g, 1)->vtime_ns - MS;
-	CHECK_EQ(who_goes_on(LIMIT_OPEN, 0, 0), 3);
-	/* The least served, or who is short of what it is owed. */
-	CHECK_EQ(who_goes_on(LIMIT_NARROWED, 0, 0), 2);
-	CHECK_EQ(who_goes_on(LIMIT_NARROWED, MS, 0), 1);
-	CHECK_EQ(who_goes_on(LIMIT_NARROWED, MS, MS), 2);
-	/* Nobody wider than the limit. */
-	CHECK_EQ(who_goes_on(LIMIT_LOW, MS, MS), 1);
-	CHECK_EQ(who_goes_on(LIMIT_LOW, 0, MS), 0);
-	CHECK_EQ(who_goes_on(LIMIT_SPENT, MS, MS), 0);
-}
-
 static void of_limits_above_each_other_all_hold(void)
 {
 	g = fake_ground(6, 1);
@@ -419,7 +355,7 @@ static void a_limit_that_changes_while_it_holds(void)
 	}
 	limit(1, 0);
 	CHECK(watch(&w, 20) >= 3.95);
-	CHECK(!g->d.nr_capped && !g->d.nr_at_limit && g->next_alarm_ns == NEVER);
+	CHECK(!g->d.nr_at_limit && g->timer_ns[g->slot_of[1]] == NEVER);
 }
 
 /* Held just then, it waited for a burst of the larger limit, and these tokens never come. */
@@ -499,8 +435,7 @@ static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 	kernel_run(g, 300 * MS);
 	slot = g->slot_of[1];
 	l = limit_of_vm(&g->d, slot);
-	kernel_vm(g, 1)->short_ns = MS;
-	CHECK(l->recorded_ns && l->tokens_ns);
+	CHECK(l->window_ns && l->seen_ns);
 	for (u32 left = 4; left;) {
 		kernel_run(g, 300 * US);
 		for (u32 at = 0; at < 4; at++)
@@ -511,39 +446,15 @@ static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 	}
 	kernel_busy_vm(g, 2, 1, 0);
 	CHECK_EQ(g->slot_of[2], slot);
-	CHECK(!l->recorded_ns && !l->tokens_ns && !l->late_ns && l->next == l->oldest);
-	CHECK_EQ(l->state, LIMIT_OPEN);
-	CHECK_EQ(kernel_vm(g, 2)->short_ns, 0);
+	CHECK(!l->window_ns && !l->tokens_ns && !l->seen_ns);
 }
 
 static void what_a_pool_used_is_forgotten_with_its_limit(void)
 {
 	two_in_a_pool(4, 1000, 1000);
-	CHECK(limit_at(&g->d, limit_of_pool(1))->recorded_ns);
+	CHECK(limit_of_pool(&g->d, 1)->window_ns);
 	a_pool(1, 0, 0);
-	CHECK(!limit_at(&g->d, limit_of_pool(1))->recorded_ns);
-}
-
-/* Seven ran on while the limit was looked at, an eighth began: 3 ms were left, and now 1 ms is. */
-static void who_begins_during_a_look_counts_from_its_end(void)
-{
-	u64 begun_ns;
-	struct limit *l;
-
-	g = fake_ground(8, 1);
-	kernel_busy_vm(g, 1, 8, 0);
-	limit(1, 2000);
-	kernel_run(g, SECOND);
-	l = limit_of_vm(&g->d, g->slot_of[1]);
-	begun_ns = g->now_ns + 10 * US;
-	*l = (struct limit){.settled_ns = g->now_ns - MS, .left_ns = 3 * MS, .more_ns = 5 * MS};
-	limit_begin_at(l, 2000, begun_ns);
-	l->ran = 8;
-	l->came_ns = 8 * MS;
-	limit_look_at(&g->d, g->slot_of[1], 2000, g->now_ns);
-	/* What is left lasts no longer because one began before it was known. */
-	CHECK(limit_begin_at(l, 2000, begun_ns) <=
-	      g->now_ns + limit_lasts_ns(l->left_ns, l->more_ns, l->running, 2000));
+	CHECK(!limit_of_pool(&g->d, 1)->window_ns);
 }
 
 static void a_vm_that_goes_while_it_is_held(void)
@@ -566,7 +477,7 @@ static void a_vm_that_goes_while_it_is_held(void)
 			kernel_settle(g);
 			books_check(g, &before);
 		}
-		CHECK(!g->d.nr_capped && !g->d.nr_at_limit);
+		CHECK(!g->d.nr_at_limit);
 	}
 }
 
@@ -579,7 +490,7 @@ static void held_time_is_counted(void)
 	/* Four vCPUs are ready three quarters of the time, and nobody else is there. */
 	CHECK_NEAR((double)kernel_vm(g, 1)->limited_ns / (double)SECOND, 3.0, 0.06);
 	CHECK(kernel_vm(g, 1)->longest_ready_ns < MS);
-	CHECK(kernel_longest_wait_ns(g) < 8 * MS);
+	CHECK(kernel_longest_wait_ns(g) < 15 * MS);
 }
 
 static void confined_vcpus_are_held_too(void)
@@ -643,57 +554,53 @@ static void who_has_a_reservation_has_it_up_to_the_limit(void)
 	check_limit(1, 1, 1000, A_VM_HAS);
 }
 
-static void looking_leaves_half_of_a_pcpu_to_others(void)
-{
-	u64 begun_ns, next_ns;
-
-	g = fake_ground(1, 1);
-	begun_ns = g->now_ns + SECOND;
-	next_ns = begun_ns + 7 * MS;
-	g->now_ns = begun_ns + 4 * MS;
-	CHECK_EQ(limit_spare(&g->d, begun_ns, next_ns), next_ns);
-	/* Six of ten ms: no more of it before these are over. */
-	g->now_ns = begun_ns + 7 * MS;
-	CHECK_EQ(limit_spare(&g->d, begun_ns + 5 * MS, next_ns), begun_ns + 10 * MS);
-	g->now_ns = begun_ns + 11 * MS;
-	CHECK_EQ(limit_spare(&g->d, begun_ns + 10 * MS, g->now_ns), g->now_ns);
-}
-
 static void without_limits_nothing_is_looked_at(void)
 {
+	u32 slot;
+
 	g = fake_ground(4, 1);
 	kernel_busy_vm(g, 1, 4, 0);
 	kernel_run(g, SECOND);
-	CHECK(g->next_alarm_ns == NEVER && !g->d.alarm_at_ns);
+	slot = g->slot_of[1];
+	CHECK(g->timer_ns[slot] == NEVER && !timer_of(&g->d, slot)->at_ns);
 	limit(1, 1000);
 	kernel_run(g, SECOND);
-	CHECK(g->next_alarm_ns != NEVER);
+	CHECK(g->timer_ns[slot] != NEVER);
 }
 
-static void an_alarm_goes_off_when_it_is_due_and_not_before(void)
+static void a_timer_goes_off_when_it_is_due_and_not_before(void)
 {
+	struct timer *timer;
 	u64 due_ns;
+	u32 slot;
 
 	g = fake_ground(4, 1);
 	kernel_busy_vm(g, 1, 4, 0);
 	limit(1, 1000);
 	kernel_run(g, 10 * MS);
-	due_ns = g->d.alarm_at_ns;
+	slot = g->slot_of[1];
+	timer = timer_of(&g->d, slot);
+	due_ns = timer->at_ns;
 	CHECK(due_ns > g->now_ns);
-	/* Another pCPU's, for a moment that has passed. */
-	drover_alarm(&g->d, due_ns - 60000);
-	CHECK(g->d.alarm_at_ns == due_ns);
-	/* Somebody is at it: what it is set to meanwhile holds when that is done. */
-	g->d.alarm_rings = 1;
-	drover_alarm(&g->d, due_ns);
-	alarm_at(&g->d, due_ns - 1000);
-	CHECK(g->d.alarm_at_ns == due_ns - 1000 && g->next_alarm_ns == due_ns);
-	alarm_end(&g->d, due_ns - 2000);
-	CHECK(g->next_alarm_ns == due_ns - 1000);
-	/* The ground loses it: somebody sees that. */
-	g->next_alarm_ns = NEVER;
-	kernel_run(g, 50 * MS);
-	CHECK(g->d.alarm_at_ns > g->now_ns && g->next_alarm_ns == g->d.alarm_at_ns);
+	/* For a moment that has been put off. */
+	drover_timer(&g->d, slot, due_ns - 60000);
+	CHECK(timer->at_ns == due_ns && g->timer_ns[slot] == due_ns);
+	/* Somebody has it busy: he arms it when he is done. */
+	CHECK(timer_enter(timer));
+	timer_by(&g->d, slot, due_ns - 1000);
+	CHECK(timer->at_ns == due_ns - 1000 && g->timer_ns[slot] == due_ns);
+	timer_leave(&g->d, slot);
+	CHECK(g->timer_ns[slot] == due_ns - 1000);
+	/* Nor is one lost that goes off meanwhile. */
+	CHECK(timer_enter(timer));
+	g->timer_ns[slot] = NEVER;
+	drover_timer(&g->d, slot, due_ns);
+	timer_leave(&g->d, slot);
+	CHECK(g->timer_ns[slot] == due_ns + TIMER_EARLY_NS);
+	/* The ground loses it: that is found within a second or so. */
+	g->timer_ns[slot] = NEVER;
+	kernel_run(g, SECOND + 50 * MS);
+	CHECK(timer->at_ns > g->now_ns && g->timer_ns[slot] == timer->at_ns);
 }
 
 /* In the lab two threads of a killed VM at its limit put each other out for 40 s. */
@@ -741,7 +648,6 @@ int main(void)
 	RUN(kicks_that_are_late);
 	RUN(nobody_else_there_is_no_reason_to_run_on);
 	RUN(many_vcpus_on_few_pcpus_and_few_on_many);
-	RUN(on_a_wide_host_pcpus_are_looked_at_in_turns);
 	RUN(siblings_that_sleep_and_wake);
 	RUN(who_uses_less_than_its_limit_is_not_cut_short);
 	RUN(who_waits_for_others_saves_up_too);
@@ -750,8 +656,6 @@ int main(void)
 	RUN(a_crowd_that_wakes_at_once);
 	RUN(a_pool_has_its_limit_as_a_vm_has);
 	RUN(a_pool_at_its_limit_keeps_the_place_of_a_narrow_vm);
-	RUN(who_is_let_go_in_a_pool_keeps_a_claim_by_what_it_is_owed);
-	RUN(as_little_is_left_one_vm_of_a_pool_goes_on);
 	RUN(of_limits_above_each_other_all_hold);
 	RUN(a_limit_that_changes_while_it_holds);
 	RUN(a_limit_that_is_lowered_at_any_moment);
@@ -760,16 +664,14 @@ int main(void)
 	RUN(a_host_that_stood_still);
 	RUN(a_limit_knows_nothing_of_who_had_the_slot_before);
 	RUN(what_a_pool_used_is_forgotten_with_its_limit);
-	RUN(who_begins_during_a_look_counts_from_its_end);
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
 	RUN(confined_vcpus_are_held_too);
 	RUN(helpers_are_held_too);
 	RUN(every_mode_of_coscheduling_keeps_to_it);
 	RUN(who_has_a_reservation_has_it_up_to_the_limit);
-	RUN(looking_leaves_half_of_a_pcpu_to_others);
 	RUN(without_limits_nothing_is_looked_at);
-	RUN(an_alarm_goes_off_when_it_is_due_and_not_before);
+	RUN(a_timer_goes_off_when_it_is_due_and_not_before);
 	RUN(who_leaves_is_not_put_out);
 	RUN(who_leaves_goes_on_although_its_vm_may_not);
 	return check_done();

@@ -195,12 +195,6 @@ static void a_pool_changes(struct ground *g)
 	drover_begins_to_look(&g->d);
 }
 
-static void the_alarm_goes_off(struct ground *g)
-{
-	if (g->next_alarm_ns <= g->now_ns)
-		kernel_alarm(g);
-}
-
 /* Waits one in a queue that it would not be put into now that pCPUs have come? */
 static bool somebody_stands_as_before(struct ground *g)
 {
@@ -219,7 +213,7 @@ static void all_settles(struct ground *g)
 	while ((task = random_task(g, TASK_WAKING)))
 		kernel_enqueue(g, task);
 	kernel_settle(g);
-	the_alarm_goes_off(g);
+	kernel_timers(g);
 	kernel_settle(g);
 	if (in_halves || crowded || somebody_stands_as_before(g)) {
 		/* A kick may serve another than it was meant for, or nobody; that is mended in
@@ -237,8 +231,8 @@ static void all_settles(struct ground *g)
 static void meanwhile(struct ground *g)
 {
 	static void (*const events[])(struct ground *) = {
-		one_wakes,  one_is_queued,  one_pcpu_acts,      one_pcpu_acts,
-		one_sleeps, one_slice_ends, the_alarm_goes_off,
+		one_wakes,  one_is_queued,  one_pcpu_acts, one_pcpu_acts,
+		one_sleeps, one_slice_ends, kernel_timers,
 	};
 
 	if (in_between || check_chance(50))
@@ -253,7 +247,7 @@ static void step(struct ground *g)
 {
 	static void (*const often[])(struct ground *) = {
 		one_wakes,     one_is_queued, one_sleeps,    one_slice_ends, one_pcpu_acts,
-		one_pcpu_acts, one_pcpu_acts, one_pcpu_acts, time_passes,    the_alarm_goes_off,
+		one_pcpu_acts, one_pcpu_acts, one_pcpu_acts, time_passes,    kernel_timers,
 	};
 	static void (*const seldom[])(struct ground *) = {
 		one_is_born,     one_dies,       one_is_confined, hotplug,

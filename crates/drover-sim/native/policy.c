@@ -61,9 +61,9 @@ u64 sim_look(struct drover *d)
 	return drover_look(d, ground_now_ns(d));
 }
 
-void sim_alarm(struct drover *d, u64 now_ns)
+void sim_timer(struct drover *d, u32 slot, u64 now_ns)
 {
-	drover_alarm(d, now_ns);
+	drover_timer(d, slot, now_ns);
 }
 
 const size_t sim_vm_order_bytes = sizeof(struct vm_order);
@@ -340,7 +340,7 @@ void sim_spoil_limits(struct drover *d)
 	u32 slot;
 
 	for (slot = 1; slot < d->slots_in_use; slot++)
-		limit_of_vm(d, slot)->recorded_ns += 1000000000;
+		limit_of_vm(d, slot)->window_ns += 1000000000;
 }
 
 /* VMs that may not start are charged a millisecond for each vCPU that waits. */

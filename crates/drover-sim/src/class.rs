@@ -71,7 +71,7 @@ pub trait Class {
     /// Its second timer ([`crate::machine::CLASS_LOOK`]), if it has one, fired.
     fn look(&mut self, _: &mut Machine) {}
     /// Its third timer ([`crate::machine::CLASS_ALARM`]), if it has one, fired.
-    fn alarm(&mut self, _: &mut Machine) {}
+    fn timers(&mut self, _: &mut Machine) {}
     /// How many tasks, running and ready, that pCPU's run queue has (rq->nr_running).
     fn nr_running(&self, m: &Machine, cpu: u32) -> u32 {
         let there = |task: &&Task| {

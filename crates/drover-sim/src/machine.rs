@@ -355,8 +355,8 @@ pub const AGENDA: u32 = 1;
 pub const CLASS_TIMER: u32 = 2;
 /// The source of the second such timer.
 pub const CLASS_LOOK: u32 = 3;
-/// The source of the third.
-pub const CLASS_ALARM: u32 = 4;
+/// The source of the first of all its other timers.
+pub const CLASS_TIMERS: u32 = 4;
 const FIRST_PCPU: u32 = 5;
 
 /// The source of the next step of the program that runs on the pCPU.
@@ -385,8 +385,8 @@ pub enum Source {
     ClassTimer,
     /// See [`CLASS_LOOK`].
     ClassLook,
-    /// See [`CLASS_ALARM`].
-    ClassAlarm,
+    /// See [`CLASS_TIMERS`].
+    ClassTimers,
     /// See [`step_source`].
     Step(u32),
     /// See [`interrupt_source`].
@@ -402,7 +402,7 @@ pub fn source_of(source: u32, pcpus: u32) -> Source {
         AGENDA => Source::Agenda,
         CLASS_TIMER => Source::ClassTimer,
         CLASS_LOOK => Source::ClassLook,
-        CLASS_ALARM => Source::ClassAlarm,
+        CLASS_TIMERS => Source::ClassTimers,
         _ if source < FIRST_PCPU + pcpus => Source::Step(source - FIRST_PCPU),
         _ if source < FIRST_PCPU + 2 * pcpus => Source::Interrupt(source - FIRST_PCPU - pcpus),
         _ => Source::Timer(source - FIRST_PCPU - 2 * pcpus),

@@ -68,7 +68,7 @@ pub struct Sim<C> {
 }
 
 /// Events of one moment, for each pCPU and each thread, after which time is taken to stand still: an
-/// alarm that goes off anew at the moment at which it went off does so for ever.
+/// timer that goes off anew at the moment at which it went off does so for ever.
 const AT_ONCE_MAX: usize = 100;
 
 impl<C: Class> Sim<C> {
@@ -144,7 +144,7 @@ impl<C: Class> Sim<C> {
                 Source::Timer(task) => self.timer(task),
                 Source::ClassTimer => self.on(self.alive(0), |sim| sim.class.timer(&mut sim.m)),
                 Source::ClassLook => self.on(self.alive(0), |sim| sim.class.look(&mut sim.m)),
-                Source::ClassAlarm => self.on(self.alive(0), |sim| sim.class.alarm(&mut sim.m)),
+                Source::ClassTimers => self.on(self.alive(0), |sim| sim.class.timers(&mut sim.m)),
                 Source::Agenda => {
                     if let Some(look) = self.planned() {
                         return Some(look);

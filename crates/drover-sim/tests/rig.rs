@@ -65,7 +65,7 @@ fn planted_bugs_are_found() {
         (Planted::HoldsForEver, "rests while"),
         (Planted::ChargesStops, "is owed at least"),
         (Planted::MiscountsModes, "too many or too few"),
-        (Planted::HurriesAlarms, "time stands still"),
+        (Planted::HurriesTimers, "time stands still"),
         (Planted::NeverForgets, "is held at its limit"),
         (Planted::LeavesBehind, "rests while"),
     ];

@@ -7,7 +7,7 @@
 use super::memory::Room;
 use super::native::{Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset};
 use super::queues::{MAX_SLICE, Planted, Queues};
-use crate::machine::{CLASS_ALARM, Machine, TaskId};
+use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 
 /// What `drover.ground` points to, for as long as one call into the policy lasts.
 pub struct Ground {
@@ -275,16 +275,16 @@ extern "C" fn ground_preempt(d: *mut Drover, pcpu: u32) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_alarm(d: *mut Drover, at_ns: u64, now_ns: u64) {
+extern "C" fn ground_timer(d: *mut Drover, slot: u32, at_ns: u64, now_ns: u64) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
-    queues.alarm_due_ns = at_ns;
     // The policy's clock is not the machine's.
     let in_ns = match queues.planted {
-        Some(Planted::HurriesAlarms) => 0,
+        Some(Planted::HurriesTimers) => 0,
         _ => (at_ns.wrapping_sub(now_ns) as i64).max(0) as u64,
     };
-    m.events.set(CLASS_ALARM, m.now_ns + in_ns + m.timer_late_ns());
+    let goes_off_ns = m.now_ns + in_ns + m.timer_late_ns();
+    m.events.set(CLASS_TIMERS, queues.timers.set(slot, goes_off_ns, at_ns));
 }
 
 #[unsafe(no_mangle)]

@@ -12,6 +12,7 @@ mod native;
 mod ordered_queue;
 mod policy;
 mod queues;
+mod timers;
 
 pub use native::{ThreadView, VmView};
 pub use policy::{Policy, Tunables};
@@ -209,8 +210,8 @@ impl Class for Scx {
         }
     }
 
-    fn alarm(&mut self, m: &mut Machine) {
-        self.policy.alarm(m, &mut self.queues);
+    fn timers(&mut self, m: &mut Machine) {
+        self.policy.timers(m, &mut self.queues);
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {

@@ -182,7 +182,7 @@ unsafe extern "C" {
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
     pub fn sim_look(d: *mut Drover) -> u64;
-    pub fn sim_alarm(d: *mut Drover, now_ns: u64);
+    pub fn sim_timer(d: *mut Drover, slot: u32, now_ns: u64);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);

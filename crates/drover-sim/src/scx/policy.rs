@@ -8,7 +8,7 @@ use super::native::{
 };
 use super::queues::Queues;
 use crate::class::VmBounds;
-use crate::machine::{Machine, TaskId};
+use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
 use drover_core::settings::PoolSettings;
 use drover_core::{delay, params};
@@ -141,12 +141,17 @@ impl Policy {
         (in_ns > 0).then_some(in_ns)
     }
 
-    pub(super) fn alarm(&mut self, m: &mut Machine, queues: &mut Queues) {
+    /// The first timer goes off.
+    pub(super) fn timers(&mut self, m: &mut Machine, queues: &mut Queues) {
+        let Some((slot, due_ns)) = queues.timers.take_first() else { return };
+        if let Some(next_ns) = queues.timers.next_ns() {
+            m.events.set(CLASS_TIMERS, next_ns);
+        }
         // A timer of the kernel's knows when it was due, whatever became of the policy's clock.
-        let (now_ns, due_ns) = (queues.clock_ns(m), queues.alarm_due_ns);
+        let now_ns = queues.clock_ns(m);
         let now_ns = if now_ns.wrapping_sub(due_ns) as i64 > 0 { now_ns } else { due_ns };
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_alarm(d, now_ns) });
+        self.call(m, queues, 0, |d| unsafe { native::sim_timer(d, slot, now_ns) });
     }
 
     /// Whether the looks begin with this order.

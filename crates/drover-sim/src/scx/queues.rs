@@ -7,6 +7,7 @@
 
 use super::memory::Room;
 use super::ordered_queue::{OrderedQueue, Place};
+use super::timers::Timers;
 use crate::machine::{Machine, TaskId};
 use std::collections::VecDeque;
 
@@ -81,8 +82,8 @@ pub enum Planted {
     ChargesStops,
     /// A VM too many is counted as one of a choosy mode now and then.
     MiscountsModes,
-    /// The alarm goes off at once, and so for ever.
-    HurriesAlarms,
+    /// Timers go off at once, and so for ever.
+    HurriesTimers,
     /// What VMs used of their limits is remembered for ever now and then.
     NeverForgets,
     /// What was to run on a pCPU that a real-time task takes waits there for it to leave.
@@ -102,8 +103,8 @@ pub struct Queues {
     /// Taken out of a local queue, to be enqueued anew.
     reenqueued: Vec<TaskId>,
     arrivals: u64,
-    /// When the alarm goes off, by the policy's clock.
-    pub(super) alarm_due_ns: u64,
+    /// The map slot_timers.
+    pub(super) timers: Timers,
     /// The map vm_slots: slot of each process, 0 for none.
     pub(super) vm_slots: Vec<u32>,
     /// The map free_slots, a stack.
@@ -132,7 +133,7 @@ impl Queues {
             stands: Vec::new(),
             reenqueued: Vec::new(),
             arrivals: 0,
-            alarm_due_ns: 0,
+            timers: Timers::default(),
             vm_slots: Vec::new(),
             free_slots: (1..max_vms).rev().collect(),
             found: Vec::new(),

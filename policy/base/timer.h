@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Timers: what must be done at a moment at which the kernel has nothing to tell.
+ *
+ * Idea. Each VM has a timer for its limit (limit.h); slot 0's is the scheduler's own, for idle
+ * pCPUs that must ask again (cosched.h) and for short turns (rotate.h). Any pCPU may bring a timer
+ * forward at any moment. One pCPU at a time has it `busy`: it arms it, or does what is due. What
+ * others ask for meanwhile is noted in `at_ns`, and whoever has it busy arms it for that when it is
+ * done.
+ *
+ * Worked example. VM 3 has used up its limit at 12 ms and may run again at 15: its timer is set to
+ * 15. It goes off, and while the VM is let go, on another pCPU a vCPU of it begins that will have
+ * used up the rest at 16: noted. The first pCPU arms it for 16.
+ *
+ * What it is bad at. A timer that is set for a pCPU goes off there: it takes that pCPU's time,
+ * whoever's timer it is.
+ */
+#ifndef DROVER_TIMER_H
+#define DROVER_TIMER_H
+
+#include "base/ground.h"
+
+/* The timer of the scheduler itself. */
+#define TIMER_OWN DROVER_HOST_SLOT
+/* The clock of the kernel's timers and the policy's may differ by that. */
+#define TIMER_EARLY_NS 50000ULL
+/* No timer is that late. */
+#define TIMER_LOST_NS 10000000ULL
+
+static __always_inline struct timer *timer_of(struct drover *d, u32 slot)
+{
+	return &d->timer[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* When it is to go off; 0: not at all. */
+static __always_inline u64 timer_at_ns(struct timer *timer)
+{
+	return *(volatile u64 *)&timer->at_ns;
+}
+
+/* Have it busy. False: another pCPU has. */
+static __always_inline bool timer_enter(struct timer *timer)
+{
+	return !__sync_lock_test_and_set(&timer->busy, 1);
+}
+
+/* The kernel knows when it is to go off, or another pCPU has it busy and tells it. */
+CHECKED_APART int timer_arm(THE_DROVER, u32 slot)
+{
+	struct timer *timer = timer_of(d, slot);
+	u32 try;
+
+	/* Each try that is not the last means that it was brought forward meanwhile. */
+	for_each_index(try, 0, 16) {
+		u64 at_ns = timer_at_ns(timer);
+
+		if (!at_ns || at_ns == *(volatile u64 *)&timer->armed_ns || !timer_enter(timer))
+			break;
+		timer->armed_ns = at_ns;
+		ground_timer(d, slot, at_ns, ground_now_ns(d));
+		__sync_lock_test_and_set(&timer->busy, 0);
+	}
+	return 0;
+}
+
+/* Done with what it was busy for. */
+static __always_inline void timer_leave(struct drover *d, u32 slot)
+{
+	__sync_lock_test_and_set(&timer_of(d, slot)->busy, 0);
+	timer_arm(d, slot);
+}
+
+/* It shall go off then, or sooner. */
+static __always_inline void timer_by(struct drover *d, u32 slot, u64 at_ns)
+{
+	struct timer *timer = timer_of(d, slot);
+	u32 try;
+
+	/* Each try that fails means that another pCPU has set it. */
+	for_each_index(try, 0, 16) {
+		u64 set_ns = timer_at_ns(timer);
+
+		if (set_ns && (s64)(set_ns - at_ns) <= 0)
+			return;
+		if (__sync_val_compare_and_swap(&timer->at_ns, set_ns, at_ns ?: 1) == set_ns)
+			break;
+	}
+	timer_arm(d, slot);
+}
+
+/* It goes off. True: do what is due, and timer_leave. */
+static __always_inline bool timer_goes_off(struct drover *d, u32 slot, u64 now_ns)
+{
+	struct timer *timer = timer_of(d, slot);
+	u64 at_ns = timer_at_ns(timer);
+
+	timer->armed_ns = 0;
+	if (!at_ns || (s64)(at_ns - now_ns) > (s64)TIMER_EARLY_NS) {
+		timer_arm(d, slot);
+		return false;
+	}
+	/* Before anything is looked at: what changes from now on sets it anew. */
+	__sync_lock_test_and_set(&timer->at_ns, 0);
+	if (timer_enter(timer))
+		return true;
+	/* Who has it busy began before it was due. */
+	timer_by(d, slot, now_ns + TIMER_EARLY_NS);
+	return false;
+}
+
+/* If it is overdue by so much it was lost, or its clock has leapt. */
+static __always_inline void timer_mend(struct drover *d, u32 slot, u64 late_ns, u64 now_ns)
+{
+	struct timer *timer = timer_of(d, slot);
+	u64 at_ns = timer_at_ns(timer);
+
+	if (!at_ns || (s64)(now_ns - at_ns) <= (s64)late_ns)
+		return;
+	timer->armed_ns = 0;
+	timer_arm(d, slot);
+}
+
+/* Then, or sooner, idle pCPUs ask again. Rare: what should have gone off is mended, too. */
+static __always_inline void timer_rouse_at(struct drover *d, u64 at_ns, u64 now_ns)
+{
+	u64 set_ns = d->rouse_at_ns;
+
+	if (!set_ns || (s64)(set_ns - at_ns) > 0)
+		d->rouse_at_ns = at_ns;
+	timer_by(d, TIMER_OWN, at_ns);
+	timer_mend(d, TIMER_OWN, TIMER_EARLY_NS, now_ns);
+}
+
+#endif
