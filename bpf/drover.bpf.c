@@ -16,8 +16,6 @@
 
 #include "ground.bpf.h"
 
-#include "kvm.bpf.h"
-
 char _license[] SEC("license") = "GPL";
 
 /* The whole state; the daemon maps it, reads counters, and never writes. */

@@ -7,6 +7,8 @@
 
 #include "base/ground.h"
 
+#include "kvm.bpf.h"
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* the loader sets the number of all domains */
@@ -178,6 +180,11 @@ static void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 static u32 ground_process(struct drover *d, struct task_struct *task)
 {
 	return task->tgid;
+}
+
+static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
+{
+	return vcpu_of(task);
 }
 
 static u32 ground_slot_of(struct drover *d, u32 tgid)

@@ -85,7 +85,9 @@ struct sched_ext_entity {
 	u32 weight;
 };
 struct task_struct {
+	unsigned int __state;
 	unsigned int flags;
+	unsigned int on_cpu; /* unsigned: some kernels have a narrower one */
 	int pid;
 	int tgid;
 	int nr_cpus_allowed;
@@ -104,6 +106,15 @@ struct kvm_vcpu {
 	struct preempt_notifier preempt_notifier;
 	int vcpu_id;
 	bool wants_to_run;
+};
+struct seq_file {
+};
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 struct scx_init_task_args {
 	bool fork;

@@ -10,7 +10,7 @@
 #ifndef DROVER_KVM_BPF_H
 #define DROVER_KVM_BPF_H
 
-/* KVM's vCPU that the running thread has loaded; it may be gone meanwhile. */
+/* KVM's vCPU that the thread has loaded; it may be gone meanwhile. */
 static struct kvm_vcpu *loaded_vcpu(struct task_struct *task)
 {
 	return (void *)task->preempt_notifiers.first -
@@ -41,7 +41,8 @@ static s32 vcpu_id_of(struct kvm_vcpu *vcpu)
 	return id;
 }
 
-static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
+/* The number of the vCPU that the thread has loaded, if it is in KVM_RUN; else -1. */
+static s32 vcpu_of(struct task_struct *task)
 {
 	struct kvm_vcpu *vcpu;
 

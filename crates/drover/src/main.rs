@@ -20,6 +20,8 @@ struct Cli {
 enum Command {
     /// Say what this host has and lacks for Drover, with the mend for each.
     Check,
+    /// See where the time of VMs goes, whichever scheduler is in charge.
+    Top(commands::top::Args),
     /// Schedule this host until stopped (Ctrl-C gives it back to the kernel).
     Serve(commands::serve::Args),
     /// See and set what each VM gets.
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|err| refuse(&err));
     let outcome = match cli.command {
         Command::Check => commands::check::run(),
+        Command::Top(args) => commands::top::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Vm(vm) => commands::vm::run(vm),
         Command::Pool(pool) => commands::pool::run(pool),

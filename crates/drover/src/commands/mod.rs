@@ -14,4 +14,5 @@ pub mod serve;
 mod sim;
 pub mod sim_speed;
 pub mod soak;
+pub mod top;
 pub mod vm;

@@ -24,6 +24,7 @@ mod soak;
 mod starvation;
 mod storm;
 mod tasks;
+mod top;
 mod vms;
 
 use boot::Boot;
@@ -90,6 +91,11 @@ fn no_pcpu_idles_while_somebody_waits() {
 #[test]
 fn no_pcpu_idles_across_caches() {
     Boot::new("idle::inside").pcpus(4).sockets(2).run();
+}
+
+#[test]
+fn top_tells_the_truth_and_leaves_nothing_behind() {
+    Boot::new("top::inside").run();
 }
 
 #[test]

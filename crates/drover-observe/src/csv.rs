@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Figures as esxtop's batch mode writes them, for the tools that read it: one line a reading, one
+//! column a counter.
+//!
+//! The columns are those of the first reading, as with esxtop: what is gone leaves its columns empty,
+//! and what comes later has none. JSON has everything.
+
+use crate::figures::{Figures, Times};
+
+/// A column's name and its figure.
+type Counter = (&'static str, fn(&Times) -> f64);
+
+/// The columns of one VM or vCPU, by esxtop's names.
+const COUNTERS: [Counter; 5] = [
+    ("% Used", |times| times.used_pct),
+    ("% Run", |times| times.run_pct),
+    ("% Ready", |times| times.ready_pct),
+    ("% CoStop", |times| times.costop_pct),
+    ("% Wait", |times| times.wait_pct),
+];
+
+/// Writes lines; knows which columns there are.
+#[derive(Debug)]
+pub struct Csv {
+    host: String,
+    columns: Vec<String>,
+}
+
+impl Csv {
+    /// Columns for what is in these figures, of the host of that name.
+    pub fn new(host: &str, figures: &Figures) -> Self {
+        let columns = cells(host, figures).into_iter().map(|(column, _)| column).collect();
+        Self { host: host.to_owned(), columns }
+    }
+
+    /// The first line.
+    pub fn header(&self) -> String {
+        line(["(PDH-CSV 4.0) (UTC)(0)"].into_iter().chain(self.columns.iter().map(String::as_str)))
+    }
+
+    /// The line of these figures.
+    pub fn row(&self, figures: &Figures) -> String {
+        let cells = cells(&self.host, figures);
+        let time = figures.time.format("%m/%d/%Y %H:%M:%S").to_string();
+        let value = |column: &String| {
+            let cell = cells.iter().find(|(name, _)| name == column);
+            cell.map_or(String::new(), |(_, value)| format!("{value:.2}"))
+        };
+        let values: Vec<String> = self.columns.iter().map(value).collect();
+        line([time.as_str()].into_iter().chain(values.iter().map(String::as_str)))
+    }
+
+    /// VMs that have no columns, because they came later.
+    pub fn left_out<'a>(&self, figures: &'a Figures) -> Vec<&'a str> {
+        let has_none = |pid: u32| {
+            let begin = format!(r"\\{}\Group Cpu({pid}:", self.host);
+            !self.columns.iter().any(|column| column.starts_with(&begin))
+        };
+        figures.vms.iter().filter(|vm| has_none(vm.pid)).map(|vm| vm.name.as_str()).collect()
+    }
+}
+
+/// All there is: column and value.
+fn cells(host: &str, figures: &Figures) -> Vec<(String, f64)> {
+    let mut cells = Vec::new();
+    for pcpu in &figures.pcpus {
+        let column = format!(r"\\{host}\Physical Cpu({})\% Util Time", pcpu.pcpu);
+        cells.push((column, pcpu.busy_pct));
+    }
+    let mut add = |instance: String, times: &Times| {
+        for (counter, of) in COUNTERS {
+            cells.push((format!(r"\\{host}\{instance}\{counter}"), of(times)));
+        }
+    };
+    for vm in &figures.vms {
+        let (pid, name) = (vm.pid, &vm.name);
+        add(format!("Group Cpu({pid}:{name})"), &vm.times);
+        for vcpu in &vm.vcpus {
+            let (tid, number) = (vcpu.tid, vcpu.number);
+            add(format!("Vcpu({pid}:{name}:{tid}:vcpu-{number})"), &vcpu.times);
+        }
+    }
+    cells
+}
+
+fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> =
+        cells.map(|cell| format!("\"{}\"", cell.replace('"', "\"\""))).collect();
+    quoted.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::tests::figures;
+
+    #[test]
+    fn a_line_has_a_value_for_each_column() {
+        let first = figures(&[("web", 185, 50.0)]);
+        let csv = Csv::new("kvm1", &first);
+        let header = csv.header();
+        assert!(
+            header.starts_with(r#""(PDH-CSV 4.0) (UTC)(0)","\\kvm1\Physical Cpu(0)\% Util Time","#)
+        );
+        for column in
+            [r"\\kvm1\Group Cpu(185:web)\% Ready", r"\\kvm1\Vcpu(185:web:186:vcpu-0)\% CoStop"]
+        {
+            assert!(header.contains(&format!("\"{column}\"")), "{header}");
+        }
+        let row = csv.row(&first);
+        assert!(row.starts_with(r#""11/24/2026 14:31:07","75.00","#), "{row}");
+        assert_eq!(row.matches(',').count(), header.matches(',').count());
+        assert!(row.contains(r#""50.00","50.00","0.00","0.00""#), "{row}");
+    }
+
+    #[test]
+    fn columns_stay_whoever_comes_and_goes() {
+        let csv = Csv::new("kvm1", &figures(&[("web", 185, 50.0)]));
+        let later = figures(&[("db", 200, 10.0)]);
+        let row = csv.row(&later);
+        assert_eq!(row.matches(',').count(), csv.header().matches(',').count());
+        assert!(row.ends_with(r#","","","","","""#), "{row}");
+        assert_eq!(csv.left_out(&later), ["db"]);
+    }
+
+    #[test]
+    fn a_name_cannot_break_a_line() {
+        let csv = Csv::new("kvm1", &figures(&[("a\",\"b", 185, 50.0)]));
+        assert!(csv.header().contains(r#"Group Cpu(185:a"",""b)"#), "{}", csv.header());
+    }
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where time went between two moments. docs/counters.md defines each figure.
+//!
+//! For each vCPU %RUN + %RDY + %CSTP + %WAIT = 100. What is said of a VM is the sum over its vCPUs, but
+//! for %USED: that is of all threads of its process.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
+
+use crate::observer::VcpuTimes;
+use crate::pcpus::Ticks;
+use crate::snapshot::Snapshot;
+
+/// What happened between two moments.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// The second of them.
+    pub time: DateTime<Utc>,
+    /// From the first to the second.
+    pub interval_s: f64,
+    /// The sched_ext scheduler in charge; none: the kernel's own.
+    pub scheduler: Option<String>,
+    /// The pCPUs that are online, in their order.
+    pub pcpus: Vec<Pcpu>,
+    /// The VMs, in the order of their process numbers.
+    pub vms: Vec<Vm>,
+    /// What could not be known, a line each.
+    pub notes: Vec<String>,
+}
+
+/// A pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Pcpu {
+    /// Its number.
+    pub pcpu: u32,
+    /// Time it was not idle.
+    #[serde(serialize_with = "rounded")]
+    pub busy_pct: f64,
+    /// Of that, time in guests.
+    #[serde(serialize_with = "rounded")]
+    pub guest_pct: f64,
+}
+
+/// A VM.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Vm {
+    /// What it is called.
+    pub name: String,
+    /// Its VMM.
+    pub pid: u32,
+    /// Where the time of its vCPUs went.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Its vCPUs, in the order of their numbers.
+    pub vcpus: Vec<Vcpu>,
+}
+
+/// A vCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Vcpu {
+    /// Its number in its VM.
+    pub number: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// Where its time went.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// In % of the time that passed.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Times {
+    /// %USED: CPU time it was charged.
+    #[serde(serialize_with = "rounded")]
+    pub used_pct: f64,
+    /// %RUN: time it ran.
+    #[serde(serialize_with = "rounded")]
+    pub run_pct: f64,
+    /// %RDY: time it was ready and did not run.
+    #[serde(serialize_with = "rounded")]
+    pub ready_pct: f64,
+    /// %CSTP: time it was ready and stopped for the sake of its siblings.
+    #[serde(serialize_with = "rounded")]
+    pub costop_pct: f64,
+    /// %WAIT: time it had nothing to do, or waited for something.
+    #[serde(serialize_with = "rounded")]
+    pub wait_pct: f64,
+}
+
+/// A thousandth of a percent is 10 us in a second.
+fn rounded<S: Serializer>(pct: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64((pct * 1000.0).round() / 1000.0)
+}
+
+impl Times {
+    fn add(&mut self, other: &Self) {
+        self.used_pct += other.used_pct;
+        self.run_pct += other.run_pct;
+        self.ready_pct += other.ready_pct;
+        self.costop_pct += other.costop_pct;
+        self.wait_pct += other.wait_pct;
+    }
+}
+
+impl Figures {
+    /// What happened between these. `name` says what the VM of a process is called.
+    pub fn between(
+        before: &Snapshot,
+        after: &Snapshot,
+        time: DateTime<Utc>,
+        mut name: impl FnMut(u32) -> String,
+    ) -> Self {
+        let interval = after.at.duration_since(before.at);
+        let mut vms: Vec<Vm> = Vec::new();
+        for (pid, vcpu) in vcpus_between(before, after) {
+            if vms.last().is_none_or(|vm| vm.pid != pid) {
+                vms.push(Vm { name: name(pid), pid, times: Times::default(), vcpus: Vec::new() });
+            }
+            let vm = vms.last_mut().expect("it is there now");
+            vm.times.add(&vcpu.times);
+            vm.vcpus.push(vcpu);
+        }
+        for vm in &mut vms {
+            let cpu_time = |snapshot: &Snapshot| snapshot.process_cpu.get(&vm.pid).copied();
+            // Of one that has just come all that is known is what its vCPUs used.
+            if let (Some(then), Some(now)) = (cpu_time(before), cpu_time(after)) {
+                let used = now.saturating_sub(then).as_secs_f64();
+                vm.times.used_pct = 100.0 * used / interval.as_secs_f64();
+            }
+        }
+        Self {
+            time,
+            interval_s: interval.as_secs_f64(),
+            scheduler: after.scheduler.clone(),
+            pcpus: pcpus_between(&before.pcpus, &after.pcpus),
+            vms,
+            notes: after.notes.clone(),
+        }
+    }
+}
+
+/// The vCPUs, each with its process, in order.
+fn vcpus_between(before: &Snapshot, after: &Snapshot) -> Vec<(u32, Vcpu)> {
+    let earlier: HashMap<u32, &VcpuTimes> =
+        before.vcpus.iter().map(|times| (times.thread, times)).collect();
+    let one = |now: &VcpuTimes| {
+        let costop_s =
+            |snapshot: &Snapshot| snapshot.costop_s.get(&(now.process, now.number)).copied();
+        let costop_s = costop_s(after).zip(costop_s(before)).map_or(0.0, |(now, then)| now - then);
+        // One that is new, or has a thread's number that another had, began its books at nothing.
+        let then = earlier.get(&now.thread).filter(|then| then.all_ns() <= now.all_ns());
+        let then = then.map_or_else(VcpuTimes::default, |then| **then);
+        let times = times_between(&then, now, costop_s)?;
+        Some((now.process, Vcpu { number: now.number, tid: now.thread, times }))
+    };
+    let mut vcpus: Vec<(u32, Vcpu)> = after.vcpus.iter().filter_map(one).collect();
+    vcpus.sort_by_key(|(pid, vcpu)| (*pid, vcpu.number, vcpu.tid));
+    vcpus
+}
+
+/// What a vCPU did from one reading to the next, of which it was co-stopped for so long; none when no
+/// time has passed.
+fn times_between(then: &VcpuTimes, now: &VcpuTimes, costop_s: f64) -> Option<Times> {
+    let since = |of: fn(&VcpuTimes) -> u64| of(now).saturating_sub(of(then));
+    let running_ns = since(|times| times.running_ns);
+    let ready_ns = since(|times| times.ready_ns);
+    let waiting_ns = since(|times| times.waiting_ns);
+    let all_ns = since(VcpuTimes::all_ns);
+    #[allow(clippy::cast_precision_loss, reason = "52 bits are enough for what is shown")]
+    let pct = |ns: u64| 100.0 * ns as f64 / all_ns as f64;
+    // The kernel knows it as ready. Drover was asked a moment later, and books a co-stop when it ends.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is not below 0")]
+    let costop_ns = ((costop_s.max(0.0) * 1e9) as u64).min(ready_ns);
+    (all_ns > 0).then(|| Times {
+        used_pct: pct(since(|times| times.used_ns)),
+        run_pct: pct(running_ns),
+        ready_pct: pct(ready_ns - costop_ns),
+        costop_pct: pct(costop_ns),
+        wait_pct: pct(waiting_ns),
+    })
+}
+
+fn pcpus_between(before: &[Ticks], after: &[Ticks]) -> Vec<Pcpu> {
+    let one = |now: &Ticks| {
+        let then = before.iter().find(|then| then.pcpu == now.pcpu)?;
+        let since = |of: fn(&Ticks) -> u64| of(now).saturating_sub(of(then));
+        let all = since(|ticks| ticks.all).max(1);
+        #[allow(clippy::cast_precision_loss, reason = "52 bits are enough for what is shown")]
+        let pct = |ticks: u64| 100.0 * ticks as f64 / all as f64;
+        let busy_pct = pct(since(|ticks| ticks.busy));
+        // The two are read one after the other: guests may have a tick more.
+        let guest_pct = pct(since(|ticks| ticks.guest)).min(busy_pct);
+        Some(Pcpu { pcpu: now.pcpu, busy_pct, guest_pct })
+    };
+    after.iter().filter_map(one).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    const S: u64 = 1_000_000_000;
+
+    /// VMs of one vCPU each, by name, process and what of the time it was ready; it ran in the rest.
+    pub(crate) fn figures(vms: &[(&str, u32, f64)]) -> Figures {
+        let vm = |(name, pid, ready_pct): &(&str, u32, f64)| {
+            let run_pct = 100.0 - ready_pct;
+            let times =
+                Times { used_pct: run_pct, run_pct, ready_pct: *ready_pct, ..Times::default() };
+            let vcpus = vec![Vcpu { number: 0, tid: pid + 1, times }];
+            Vm { name: (*name).to_owned(), pid: *pid, times, vcpus }
+        };
+        Figures {
+            time: "2026-11-24T14:31:07Z".parse().unwrap(),
+            interval_s: 1.0,
+            scheduler: None,
+            pcpus: vec![Pcpu { pcpu: 0, busy_pct: 75.0, guest_pct: 50.0 }],
+            vms: vms.iter().map(vm).collect(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn vcpu(process: u32, number: u32, [running, ready, waiting]: [u64; 3]) -> VcpuTimes {
+        VcpuTimes {
+            process,
+            thread: process + 1 + number,
+            number,
+            at_ns: running + ready + waiting,
+            running_ns: running,
+            ready_ns: ready,
+            waiting_ns: waiting,
+            used_ns: running,
+        }
+    }
+
+    fn snapshot(at: Instant, vcpus: Vec<VcpuTimes>) -> Snapshot {
+        Snapshot {
+            at,
+            scheduler: None,
+            vcpus,
+            process_cpu: HashMap::new(),
+            costop_s: HashMap::new(),
+            pcpus: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn between(before: &Snapshot, after: &Snapshot) -> Figures {
+        Figures::between(before, after, Utc::now(), |pid| format!("vm{pid}"))
+    }
+
+    fn sum(times: &Times) -> f64 {
+        times.run_pct + times.ready_pct + times.costop_pct + times.wait_pct
+    }
+
+    #[test]
+    fn what_a_vcpu_did_adds_up_to_all_the_time() {
+        let begun = Instant::now();
+        let before = snapshot(begun, vec![vcpu(10, 0, [S, S, S]), vcpu(10, 1, [0, 0, 5 * S])]);
+        let mut after = snapshot(
+            begun + Duration::from_secs(2),
+            vec![vcpu(10, 1, [0, 0, 7 * S]), vcpu(10, 0, [S + S / 2, 2 * S, S + S / 2])],
+        );
+        after.costop_s.insert((10, 0), 0.75);
+        let mut co_stopped_before = before.clone();
+        co_stopped_before.costop_s.insert((10, 0), 0.25);
+        let figures = between(&co_stopped_before, &after);
+        let [vm] = &figures.vms[..] else { panic!("{figures:?}") };
+        let [first, second] = &vm.vcpus[..] else { panic!("{vm:?}") };
+        let times = first.times;
+        assert_eq!(
+            (times.run_pct, times.ready_pct, times.costop_pct, times.wait_pct),
+            (25.0, 25.0, 25.0, 25.0)
+        );
+        assert_eq!((second.number, second.times.wait_pct), (1, 100.0));
+        assert_eq!((vm.name.as_str(), vm.times.wait_pct, sum(&vm.times)), ("vm10", 125.0, 200.0));
+    }
+
+    #[test]
+    fn a_co_stop_is_never_more_than_the_time_it_was_ready() {
+        let begun = Instant::now();
+        let mut before = snapshot(begun, vec![vcpu(10, 0, [0, 0, 0])]);
+        let mut after =
+            snapshot(begun + Duration::from_secs(1), vec![vcpu(10, 0, [S / 2, S / 2, 0])]);
+        before.costop_s.insert((10, 0), 1.0);
+        for (costop_s, costop_pct) in [(3.0, 50.0), (1.0, 0.0), (0.5, 0.0)] {
+            after.costop_s.insert((10, 0), costop_s);
+            let times = between(&before, &after).vms[0].times;
+            assert_eq!((times.costop_pct, sum(&times)), (costop_pct, 100.0), "{costop_s}");
+        }
+    }
+
+    #[test]
+    fn who_came_meanwhile_is_measured_from_when_it_was_found_and_who_went_is_gone() {
+        let begun = Instant::now();
+        let before = snapshot(begun, vec![vcpu(10, 0, [S, 0, 0])]);
+        let new = vec![vcpu(20, 0, [S / 8, S / 8, 0]), vcpu(30, 0, [0, 0, 0])];
+        let after = snapshot(begun + Duration::from_secs(1), new);
+        let figures = between(&before, &after);
+        let names: Vec<&str> = figures.vms.iter().map(|vm| vm.name.as_str()).collect();
+        assert_eq!(names, ["vm20"], "of vm30 nothing is known yet");
+        assert_eq!((figures.vms[0].times.run_pct, figures.vms[0].times.used_pct), (50.0, 50.0));
+    }
+
+    #[test]
+    fn a_vm_uses_what_all_its_threads_do() {
+        let begun = Instant::now();
+        let mut before = snapshot(begun, vec![vcpu(10, 0, [0, 0, 0])]);
+        let mut after = snapshot(begun + Duration::from_secs(2), vec![vcpu(10, 0, [S, 0, S])]);
+        before.process_cpu.insert(10, Duration::from_secs(5));
+        after.process_cpu.insert(10, Duration::from_millis(6_500));
+        let vm = &between(&before, &after).vms[0];
+        assert_eq!((vm.times.used_pct, vm.times.run_pct), (75.0, 50.0));
+        assert_eq!(vm.vcpus[0].times.used_pct, 50.0);
+    }
+
+    #[test]
+    fn pcpus_are_as_busy_as_their_ticks_say() {
+        let ticks = |pcpu, guest, busy, all| Ticks { pcpu, guest, busy, all };
+        let before = [ticks(0, 5, 10, 100), ticks(2, 0, 0, 50)];
+        let after = [ticks(0, 30, 60, 200), ticks(1, 9, 9, 9), ticks(2, 0, 0, 50)];
+        let pcpus = pcpus_between(&before, &after);
+        assert_eq!(pcpus[0], Pcpu { pcpu: 0, busy_pct: 50.0, guest_pct: 25.0 });
+        assert_eq!(pcpus[1], Pcpu { pcpu: 2, busy_pct: 0.0, guest_pct: 0.0 });
+        assert_eq!(pcpus.len(), 2, "of one that came online nothing is known yet");
+    }
+
+    #[test]
+    fn a_line_of_json_has_units_in_its_names() {
+        let line = serde_json::to_string(&figures(&[("web", 185, 100.0 / 3.0)])).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(json["time"], "2026-11-24T14:31:07Z");
+        assert_eq!(json["scheduler"], serde_json::Value::Null);
+        assert_eq!(json["pcpus"][0]["guest_pct"], 50.0);
+        assert_eq!(json["vms"][0]["name"], "web");
+        assert_eq!(json["vms"][0]["ready_pct"], 33.333);
+        assert_eq!(json["vms"][0]["vcpus"][0]["tid"], 186);
+        assert_eq!(json["vms"][0]["vcpus"][0]["wait_pct"], 0.0);
+        assert!(!line.contains('\n'));
+    }
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where the time of VMs goes, whichever scheduler is in charge: `drover top`.
+//!
+//! `observer` keeps the books of vCPUs in the kernel, on its tracepoints, and is the only module that
+//! touches BPF. `snapshot` gathers what is known at one moment; `figures` says what happened between
+//! two. `csv` and `screen` show it.
+
+pub mod csv;
+pub mod figures;
+pub mod meter;
+pub mod observer;
+pub mod pcpus;
+pub mod screen;
+pub mod snapshot;
+
+#[allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::undocumented_unsafe_blocks,
+    missing_docs,
+    unsafe_op_in_unsafe_fn,
+    reason = "generated"
+)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/observe.skel.rs"));
+}

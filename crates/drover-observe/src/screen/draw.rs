@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The screen: a line of what is going on, pCPUs, a table of VMs, a line of keys.
+
+use std::time::Duration;
+
+use chrono::Local;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{self, Cell, Paragraph, Table};
+
+use super::bars;
+use super::view::{Row, Sort, View};
+use crate::figures::{Figures, Times};
+
+/// A vCPU that is ready for more than so much is worth a look, or trouble: %.
+const READY_HIGH: f64 = 5.0;
+const READY_TOO_HIGH: f64 = 10.0;
+
+const HELP: &str = "\
+drover top: where the time of VMs goes, in % of one pCPU
+
+  %USED  CPU time charged to it; of a VM: to all its threads, helpers too
+  %RUN   it ran
+  %RDY   it was ready and others ran: over 5 (yellow) look, over 10 (red) act
+  %CSTP  it was ready and stopped for the sake of its siblings, by Drover
+  %WAIT  it had nothing to do, or waited for something
+  Of each vCPU %RUN + %RDY + %CSTP + %WAIT = 100; of a VM it is the sum.
+  Bars: green is time in guests, blue the rest.
+
+  U P R C W        sort by %USED, %RUN, %RDY, %CSTP, %WAIT
+  N                sort by name
+  Up Down, Page Up, Page Down, Home, End
+                   move
+  e, Enter         show or hide the vCPUs of the VM; + shows, - hides
+  *                show or hide those of all VMs
+  h, ?, F1         this page
+  q, F10, Ctrl-C   quit
+
+Any key goes back.";
+
+/// Draws all of it.
+pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: &mut View) {
+    if view.help {
+        frame.render_widget(Paragraph::new(HELP), frame.area());
+        return;
+    }
+    let bars = bars::lines(&figures.pcpus, frame.area().width);
+    let notes: Vec<Line<'_>> =
+        figures.notes.iter().map(|note| note.as_str().yellow().into()).collect();
+    let height = |lines: &[Line<'_>]| Constraint::Length(u16::try_from(lines.len()).unwrap_or(0));
+    let parts = [
+        Constraint::Length(1),
+        height(&bars),
+        height(&notes),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ];
+    let [top, middle, below, rest, bottom] = Layout::vertical(parts).areas(frame.area());
+    frame.render_widget(Line::from(title(figures, interval)).bold(), top);
+    frame.render_widget(Text::from(bars), middle);
+    frame.render_widget(Text::from(notes), below);
+    frame.render_widget(Line::from("h help   U P R C W N sort   e vCPUs   q quit").dim(), bottom);
+    let rows = view.rows(figures);
+    view.place_cursor(&rows);
+    let table = table(&rows, view);
+    frame.render_stateful_widget(table, rest, &mut view.table);
+}
+
+fn title(figures: &Figures, interval: Duration) -> String {
+    let vcpus: usize = figures.vms.iter().map(|vm| vm.vcpus.len()).sum();
+    format!(
+        "drover top {}  VMs {}  vCPUs {vcpus}  pCPUs {}  every {} s  scheduler: {}",
+        figures.time.with_timezone(&Local).format("%H:%M:%S"),
+        figures.vms.len(),
+        figures.pcpus.len(),
+        interval.as_secs_f64(),
+        figures.scheduler.as_deref().unwrap_or("the kernel's"),
+    )
+}
+
+const COLUMNS: [(&str, Option<Sort>, Constraint); 8] = [
+    ("VM", Some(Sort::Name), Constraint::Fill(1)),
+    ("PID", None, Constraint::Length(8)),
+    ("VCPUS", None, Constraint::Length(5)),
+    ("%USED", Some(Sort::Used), Constraint::Length(7)),
+    ("%RUN", Some(Sort::Run), Constraint::Length(7)),
+    ("%RDY", Some(Sort::Ready), Constraint::Length(7)),
+    ("%CSTP", Some(Sort::Costop), Constraint::Length(7)),
+    ("%WAIT", Some(Sort::Wait), Constraint::Length(7)),
+];
+
+fn table<'a>(rows: &[Row<'a>], view: &View) -> Table<'a> {
+    let head = COLUMNS.map(|(name, sort, _)| {
+        let alignment = if name == "VM" { Alignment::Left } else { Alignment::Right };
+        let name = Line::from(name).alignment(alignment);
+        Cell::new(if sort == Some(view.sort) { name.bold().underlined() } else { name })
+    });
+    Table::new(rows.iter().map(|row| table_row(row, view)), COLUMNS.map(|(_, _, width)| width))
+        .header(widgets::Row::new(head).style(Modifier::REVERSED))
+        .row_highlight_style(Modifier::REVERSED)
+}
+
+fn table_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
+    let (vm, times) = (row.vm, row.vcpu.map_or(&row.vm.times, |vcpu| &vcpu.times));
+    let [name, pid, vcpus] = match row.vcpu {
+        Some(vcpu) => [format!("    vCPU {}", vcpu.number), vcpu.tid.to_string(), String::new()],
+        None => {
+            let mark = if view.is_open(vm) { '-' } else { '+' };
+            [format!("{mark} {}", vm.name), vm.pid.to_string(), vm.vcpus.len().to_string()]
+        }
+    };
+    let vcpus_shown = if row.vcpu.is_some() { 1 } else { vm.vcpus.len() };
+    let right = |text: String| Cell::new(Line::from(text).right_aligned());
+    let mut cells = vec![Cell::new(name), right(pid), right(vcpus)];
+    cells.extend(shown(times).map(|pct| right(format!("{pct:.1}"))));
+    #[allow(clippy::cast_precision_loss, reason = "a VM has no 2^52 vCPUs")]
+    let style = ready_style(times.ready_pct / vcpus_shown as f64);
+    cells[5] = cells[5].clone().style(style);
+    widgets::Row::new(cells)
+}
+
+fn shown(times: &Times) -> [f64; 5] {
+    [times.used_pct, times.run_pct, times.ready_pct, times.costop_pct, times.wait_pct]
+}
+
+/// Of one vCPU, or of one of a VM in the mean.
+fn ready_style(ready_pct: f64) -> Style {
+    match ready_pct {
+        pct if pct > READY_TOO_HIGH => Color::Red.into(),
+        pct if pct > READY_HIGH => Color::Yellow.into(),
+        _ => Style::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::tests::figures;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Buffer;
+    use ratatui::crossterm::event::KeyCode;
+
+    fn screen(width: u16, height: u16, figures: &Figures, view: &mut View) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, figures, Duration::from_secs(1), view)).unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    fn text(buffer: &Buffer) -> Vec<String> {
+        let line = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..buffer.area.height).map(|y| line(y).trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_screen_of_80_by_24_has_it_all() {
+        let mut view = View::default();
+        let mut figures =
+            figures(&[("web", 185, 50.0), ("build-with-a-long-name-indeed", 4_194_304, 7.0)]);
+        figures.notes.push("KVM is not loaded: no VM runs here".to_owned());
+        view.press(KeyCode::End, &figures);
+        view.press(KeyCode::Char('e'), &figures);
+        let lines = text(&screen(80, 24, &figures, &mut view));
+        assert!(lines[0].starts_with("drover top "), "{lines:#?}");
+        assert!(
+            lines[0].ends_with("VMs 2  vCPUs 2  pCPUs 1  every 1 s  scheduler: the kernel's"),
+            "{}",
+            lines[0]
+        );
+        assert_eq!(lines[1], "  0 [||||||||||||||||||||        75.0%]");
+        assert_eq!(lines[2], "KVM is not loaded: no VM runs here");
+        assert_eq!(
+            &lines[3..7],
+            [
+                "VM                             PID VCPUS   %USED    %RUN    %RDY   %CSTP   %WAIT",
+                "+ build-with-a-long-name-  4194304     1    93.0    93.0     7.0     0.0     0.0",
+                "- web                          185     1    50.0    50.0    50.0     0.0     0.0",
+                "    vCPU 0                     186          50.0    50.0    50.0     0.0     0.0",
+            ]
+        );
+        assert_eq!(lines[23], "h help   U P R C W N sort   e vCPUs   q quit");
+    }
+
+    #[test]
+    fn who_waits_too_long_stands_out() {
+        let mut view = View::default();
+        let figures = figures(&[("a", 1, 0.0), ("b", 2, 7.0), ("c", 3, 50.0)]);
+        let buffer = screen(80, 24, &figures, &mut view);
+        let colour = |y| buffer[(62, y)].fg;
+        assert_eq!(
+            [3, 4, 5].map(colour),
+            [Color::Reset, Color::Yellow, Color::Red],
+            "{:#?}",
+            text(&buffer)
+        );
+    }
+
+    #[test]
+    fn help_fits_and_any_size_is_drawn() {
+        let (mut view, figures) = (View::default(), figures(&[("a", 1, 0.0)]));
+        for (width, height) in [(1, 1), (20, 5), (80, 4), (300, 100)] {
+            screen(width, height, &figures, &mut view);
+        }
+        view.press(KeyCode::Char('?'), &figures);
+        let lines = text(&screen(80, 24, &figures, &mut view));
+        assert!(lines.iter().any(|line| line == "Any key goes back."), "{lines:#?}");
+        assert!(HELP.lines().all(|line| line.chars().count() <= 80));
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What of the figures is shown, in which order, and where the cursor is.
+//!
+//! The cursor stays with a VM or vCPU, not with a line: lines change places at every reading.
+
+use std::collections::BTreeSet;
+
+use ratatui::crossterm::event::KeyCode;
+use ratatui::widgets::TableState;
+
+use crate::figures::{Figures, Times, Vcpu, Vm};
+
+/// Order of VMs: the most of something first, or by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sort {
+    #[default]
+    Used,
+    Run,
+    Ready,
+    Costop,
+    Wait,
+    Name,
+}
+
+/// What an operator has chosen.
+#[derive(Debug, Default)]
+pub struct View {
+    pub sort: Sort,
+    pub help: bool,
+    pub table: TableState,
+    open: BTreeSet<u32>,
+    cursor: Option<RowId>,
+}
+
+/// A VM by its process, or a vCPU of it by its number.
+type RowId = (u32, Option<u32>);
+
+/// A line: a VM, or a vCPU of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    pub vm: &'a Vm,
+    pub vcpu: Option<&'a Vcpu>,
+}
+
+impl Row<'_> {
+    fn id(&self) -> RowId {
+        (self.vm.pid, self.vcpu.map(|vcpu| vcpu.number))
+    }
+}
+
+/// How far Page Up and Page Down go.
+const PAGE: usize = 10;
+
+impl View {
+    /// The lines, in their order.
+    pub fn rows<'a>(&self, figures: &'a Figures) -> Vec<Row<'a>> {
+        let mut vms: Vec<&Vm> = figures.vms.iter().collect();
+        let of: fn(&Times) -> f64 = match self.sort {
+            Sort::Used => |times| times.used_pct,
+            Sort::Run => |times| times.run_pct,
+            Sort::Ready => |times| times.ready_pct,
+            Sort::Costop => |times| times.costop_pct,
+            Sort::Wait => |times| times.wait_pct,
+            Sort::Name => |_| 0.0,
+        };
+        vms.sort_by(|a, b| of(&b.times).total_cmp(&of(&a.times)).then_with(|| a.name.cmp(&b.name)));
+        let mut rows = Vec::new();
+        for vm in vms {
+            rows.push(Row { vm, vcpu: None });
+            if self.is_open(vm) {
+                rows.extend(vm.vcpus.iter().map(|vcpu| Row { vm, vcpu: Some(vcpu) }));
+            }
+        }
+        rows
+    }
+
+    /// Are its vCPUs shown?
+    pub fn is_open(&self, vm: &Vm) -> bool {
+        self.open.contains(&vm.pid)
+    }
+
+    /// Puts the cursor where it belongs among these lines: to the first when its VM has gone.
+    pub fn place_cursor(&mut self, rows: &[Row<'_>]) {
+        let at = |id: RowId| rows.iter().position(|row| row.id() == id);
+        let place = self.cursor.and_then(|id| at(id).or_else(|| at((id.0, None)))).unwrap_or(0);
+        self.move_cursor(rows, place);
+    }
+
+    fn move_cursor(&mut self, rows: &[Row<'_>], place: usize) {
+        let place = place.min(rows.len().saturating_sub(1));
+        self.cursor = rows.get(place).map(Row::id);
+        self.table.select(self.cursor.map(|_| place));
+    }
+
+    /// Does what that key says.
+    pub fn press(&mut self, key: KeyCode, figures: &Figures) {
+        if self.help {
+            self.help = false;
+            return;
+        }
+        match key {
+            KeyCode::Char('h' | '?') | KeyCode::F(1) => self.help = true,
+            KeyCode::Char('U') => self.sort = Sort::Used,
+            KeyCode::Char('P') => self.sort = Sort::Run,
+            KeyCode::Char('R') => self.sort = Sort::Ready,
+            KeyCode::Char('C') => self.sort = Sort::Costop,
+            KeyCode::Char('W') => self.sort = Sort::Wait,
+            KeyCode::Char('N') => self.sort = Sort::Name,
+            KeyCode::Char('*') => self.open_all(figures),
+            _ => self.press_at_cursor(key, figures),
+        }
+        let rows = self.rows(figures);
+        self.place_cursor(&rows);
+    }
+
+    fn open(&mut self, pid: u32, open: bool) {
+        self.open.retain(|&other| other != pid);
+        self.open.extend(open.then_some(pid));
+    }
+
+    fn open_all(&mut self, figures: &Figures) {
+        let all: BTreeSet<u32> = figures.vms.iter().map(|vm| vm.pid).collect();
+        self.open = if all.is_subset(&self.open) { BTreeSet::new() } else { all };
+    }
+
+    fn press_at_cursor(&mut self, key: KeyCode, figures: &Figures) {
+        let rows = self.rows(figures);
+        self.place_cursor(&rows);
+        let (Some(at), Some((pid, _))) = (self.table.selected(), self.cursor) else { return };
+        match key {
+            KeyCode::Up => self.move_cursor(&rows, at.saturating_sub(1)),
+            KeyCode::Down => self.move_cursor(&rows, at + 1),
+            KeyCode::PageUp => self.move_cursor(&rows, at.saturating_sub(PAGE)),
+            KeyCode::PageDown => self.move_cursor(&rows, at + PAGE),
+            KeyCode::Home => self.move_cursor(&rows, 0),
+            KeyCode::End => self.move_cursor(&rows, rows.len()),
+            KeyCode::Char('e') | KeyCode::Enter => self.open(pid, !self.open.contains(&pid)),
+            KeyCode::Char('+') => self.open(pid, true),
+            KeyCode::Char('-') => self.open(pid, false),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::tests::figures;
+
+    fn names(view: &View, figures: &Figures) -> Vec<String> {
+        let name = |row: Row<'_>| match row.vcpu {
+            None => row.vm.name.clone(),
+            Some(vcpu) => format!("{}/{}", row.vm.name, vcpu.number),
+        };
+        view.rows(figures).into_iter().map(name).collect()
+    }
+
+    fn press(view: &mut View, keys: &[KeyCode], figures: &Figures) {
+        keys.iter().for_each(|&key| view.press(key, figures));
+    }
+
+    #[test]
+    fn the_most_of_what_is_asked_for_stands_first() {
+        let (mut view, vms) =
+            (View::default(), figures(&[("b", 1, 20.0), ("c", 2, 20.0), ("a", 3, 5.0)]));
+        assert_eq!(names(&view, &vms), ["a", "b", "c"], "used");
+        press(&mut view, &[KeyCode::Char('R')], &vms);
+        assert_eq!(names(&view, &vms), ["b", "c", "a"], "ready");
+        press(&mut view, &[KeyCode::Char('N')], &vms);
+        assert_eq!(names(&view, &vms), ["a", "b", "c"], "by name");
+    }
+
+    #[test]
+    fn a_vm_opens_and_closes() {
+        let (mut view, vms) = (View::default(), figures(&[("a", 1, 0.0), ("b", 2, 0.0)]));
+        press(&mut view, &[KeyCode::Down, KeyCode::Char('e')], &vms);
+        assert_eq!(names(&view, &vms), ["a", "b", "b/0"]);
+        press(&mut view, &[KeyCode::Down, KeyCode::Char('-')], &vms);
+        assert_eq!(names(&view, &vms), ["a", "b"]);
+        assert_eq!(view.table.selected(), Some(1), "from its vCPU to the VM");
+        press(&mut view, &[KeyCode::Char('*')], &vms);
+        assert_eq!(names(&view, &vms), ["a", "a/0", "b", "b/0"]);
+        press(&mut view, &[KeyCode::Char('*')], &vms);
+        assert_eq!(names(&view, &vms), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_cursor_stays_with_its_vm() {
+        let mut view = View::default();
+        press(&mut view, &[KeyCode::End], &figures(&[("a", 1, 10.0), ("b", 2, 20.0)]));
+        assert_eq!(view.table.selected(), Some(1));
+        let later = figures(&[("a", 1, 20.0), ("b", 2, 10.0)]);
+        view.place_cursor(&view.rows(&later));
+        assert_eq!(view.table.selected(), Some(0), "it is the first now");
+        let gone = figures(&[("a", 1, 20.0)]);
+        view.place_cursor(&view.rows(&gone));
+        assert_eq!(view.table.selected(), Some(0));
+        view.place_cursor(&[]);
+        assert_eq!(view.table.selected(), None);
+        press(&mut view, &[KeyCode::Down, KeyCode::Char('e')], &figures(&[]));
+    }
+
+    #[test]
+    fn help_goes_with_any_key() {
+        let (mut view, vms) = (View::default(), figures(&[("a", 1, 0.0)]));
+        press(&mut view, &[KeyCode::Char('h')], &vms);
+        assert!(view.help);
+        press(&mut view, &[KeyCode::Char('e')], &vms);
+        assert!(!view.help && names(&view, &vms) == ["a"]);
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is known of VMs and pCPUs at one moment.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use drover_host::control::{Answer, Request, ask};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::observer::{Observer, VcpuTimes};
+use crate::pcpus::{self, Ticks};
+
+/// One moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When it was.
+    pub at: Instant,
+    /// The sched_ext scheduler in charge; none: the kernel's own.
+    pub scheduler: Option<String>,
+    /// All vCPUs that have books.
+    pub vcpus: Vec<VcpuTimes>,
+    /// CPU time of each VMM process, all its threads together.
+    pub process_cpu: HashMap<u32, Duration>,
+    /// How long vCPUs were co-stopped, by process and number, s.
+    pub costop_s: HashMap<(u32, u32), f64>,
+    /// pCPUs that are online.
+    pub pcpus: Vec<Ticks>,
+    /// What of it could not be known, a line each.
+    pub notes: Vec<String>,
+}
+
+impl Snapshot {
+    /// Looks around; `socket` is where Drover would answer.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    pub fn take(observer: &Observer, socket: &Path) -> Result<Self> {
+        let at = Instant::now();
+        let (vcpus, unbooked): (Vec<_>, Vec<_>) =
+            observer.read()?.into_iter().partition(|times| times.at_ns != 0);
+        let processes: BTreeSet<u32> = vcpus.iter().map(|times| times.process).collect();
+        let process_cpu =
+            processes.into_iter().filter_map(|process| Some((process, cpu_time_of(process)?)));
+        let mut snapshot = Self {
+            at,
+            scheduler: scheduler_under(Path::new("/")),
+            process_cpu: process_cpu.collect(),
+            vcpus,
+            costop_s: HashMap::new(),
+            pcpus: pcpus::read()?,
+            notes: Vec::new(),
+        };
+        if !unbooked.is_empty() {
+            let note = format!("{} vCPUs are too many to be counted", unbooked.len());
+            snapshot.notes.push(note);
+        }
+        // Nobody else stops vCPUs for their siblings.
+        if snapshot.scheduler.as_deref() == Some("drover") {
+            match costops(socket) {
+                Ok(costop_s) => snapshot.costop_s = costop_s,
+                Err(err) => snapshot.notes.push(format!("%CSTP is in %RDY: {err:#}")),
+            }
+        }
+        Ok(snapshot)
+    }
+}
+
+/// CPU time of a process, all its threads together, those that have ended too; none: it is gone.
+fn cpu_time_of(process: u32) -> Option<Duration> {
+    let pid = Pid::from_raw(i32::try_from(process).ok()?);
+    let clock = ClockId::pid_cpu_clock_id(pid).ok()?;
+    Some(clock_gettime(clock).ok()?.into())
+}
+
+/// Which sched_ext scheduler is in charge of that host.
+fn scheduler_under(root: &Path) -> Option<String> {
+    let read = |file: &str| {
+        let text = fs::read_to_string(root.join("sys/kernel/sched_ext").join(file)).ok()?;
+        Some(text.trim().to_owned())
+    };
+    if read("state")? == "disabled" {
+        return None;
+    }
+    read("root/ops")
+}
+
+/// How long Drover has co-stopped each vCPU.
+fn costops(socket: &Path) -> Result<HashMap<(u32, u32), f64>> {
+    let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
+        anyhow::bail!("the daemon answered something else; is it of this version?");
+    };
+    let of_vm = |vm: &drover_host::status::VmStatus| {
+        let pid = vm.pid;
+        let costop = move |vcpu: &drover_host::status::VcpuStatus| {
+            ((pid, vcpu.number), vcpu.counters.costop_s)
+        };
+        vm.vcpu.iter().map(costop).collect::<Vec<_>>()
+    };
+    Ok(vms.iter().flat_map(of_vm).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheduler_in_charge_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(scheduler_under(dir.path()), None, "a kernel without sched_ext");
+        let sched_ext = dir.path().join("sys/kernel/sched_ext");
+        fs::create_dir_all(sched_ext.join("root")).unwrap();
+        fs::write(sched_ext.join("state"), "disabled\n").unwrap();
+        assert_eq!(scheduler_under(dir.path()), None);
+        fs::write(sched_ext.join("state"), "enabled\n").unwrap();
+        fs::write(sched_ext.join("root/ops"), "drover\n").unwrap();
+        assert_eq!(scheduler_under(dir.path()).as_deref(), Some("drover"));
+    }
+
+    #[test]
+    fn a_process_has_a_cpu_time_until_it_is_gone() {
+        assert!(cpu_time_of(std::process::id()).unwrap() > Duration::ZERO);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert_eq!(cpu_time_of(child.id()), None);
+    }
+}
