@@ -18,8 +18,7 @@ const LONGEST_NS: u64 = 1_000_000_000;
 const CLOCK_SETTLES_NS: u64 = 100_000_000;
 /// A pCPU obeys so late even if kicks come at once: the interrupt, the switch, a tick at that moment.
 const OBEYS_LATE_NS: u64 = 60_000;
-/// A debt of 100.5 ms' worth, and a start's, 50 ms' worth for small limits, at two thirds of the pace; and what
-/// looking may be put off by.
+/// Until all that it used is forgotten, 100 ms, and a debt of as much is paid; and a bin.
 const HELD_MAX_NS: u64 = 250_000_000;
 
 /// What was had, look by look.
@@ -47,7 +46,7 @@ impl Limits {
         self.held_since.clear();
     }
 
-    /// The clock jumped: what ran at that moment, or runs when an alarm set before it goes off by the old
+    /// The clock jumped: what ran at that moment, or runs when a timer set before it goes off by the old
     /// clock, is booked by so much too early or too late. A VM held for what it has not used yet may
     /// have that in any window later.
     pub(super) fn clock_jumped(&mut self, sim: &Sim<Scx>, by_ns: u64) {
@@ -108,7 +107,7 @@ impl Limits {
     }
 
     /// Nobody is held longer by its own limit than until all that it used is forgotten, and the debt of that
-    /// paid, and an alarm comes, `late_ns` late at worst.
+    /// paid, and a timer goes off, `late_ns` late at worst.
     pub(super) fn nobody_is_held_for_long(
         &mut self,
         sim: &Sim<Scx>,
