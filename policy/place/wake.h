@@ -119,27 +119,25 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 }
 
 /*
- * Send the thread to preempt. woken: it had slept. One that had to give up its pCPU may preempt
- * another as if it had woken if its VM is due: where it waits nobody may ask for a slice. The
- * host's own tasks neither push nor are pushed: everybody would push the next one round for ever.
+ * The pCPU that the thread is to preempt, or WAKE_NOWHERE. woken: it had slept. One that had to
+ * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits nobody
+ * may ask for a slice. The host's own tasks neither push nor are pushed: everybody would push the
+ * next one round for ever.
  */
-static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 near, bool woken)
+static __always_inline s32 wake_preempt(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 near, bool woken)
 {
 	bool due = wake_is_due(d, t);
-	struct pcpu *pcpu;
 	s32 target;
 
 	if (!woken && !due)
-		return false;
+		return WAKE_NOWHERE;
 	target = wake_target(d, task, t, near, woken, due);
 	if (target == WAKE_NOWHERE)
-		return false;
-	pcpu = pcpu_at(d, (u32)target);
-	pcpu->preempt_pending = 1;
+		return target;
+	pcpu_at(d, (u32)target)->preempt_pending = 1;
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
-	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
-	return true;
+	return target;
 }
 
 #endif

@@ -59,6 +59,20 @@ static void the_vm_furthest_ahead_is_preempted(void)
 	CHECK(was_sent_to(wakes_near(0), 2));
 }
 
+/* A kernel forgot on the way to another pCPU that it was to preempt, and it waited for a slice. */
+static void who_preempts_on_another_pcpu_runs_at_once(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	put_ahead(2, 10 * MS);
+	g->now_ns += MS;
+	task = wakes_near(0);
+	kernel_settle(g);
+	CHECK(g->pcpu[1].current == task);
+	CHECK_EQ(task->longest_wait_ns, 0);
+}
+
 static void at_a_tie_the_pcpu_it_last_ran_on_is_taken(void)
 {
 	a_busy_ground(4, 1);
@@ -328,6 +342,7 @@ int main(void)
 	RUN(a_preempting_thread_that_never_arrives_keeps_nobody_else_away);
 	RUN(an_idle_pcpu_is_taken_first);
 	RUN(the_vm_furthest_ahead_is_preempted);
+	RUN(who_preempts_on_another_pcpu_runs_at_once);
 	RUN(at_a_tie_the_pcpu_it_last_ran_on_is_taken);
 	RUN(it_runs_at_once_and_the_preempted_thread_waits);
 	RUN(who_is_not_behind_by_the_gain_is_queued);
