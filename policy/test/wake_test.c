@@ -81,6 +81,31 @@ static void at_a_tie_the_pcpu_it_last_ran_on_is_taken(void)
 	CHECK(was_sent_to(wakes_near(2), 2));
 }
 
+/* Always the nearest, and one of two vCPUs had a sixth less. */
+static void siblings_pay_for_wake_ups_alike(void)
+{
+	u64 least_ns = NEVER, most_ns = 0;
+	struct task_struct *sleeper;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_busy_vm(g, 3, 2, 0);
+	sleeper = kernel_thread(g, 1, THREAD_VCPU);
+	sleeper->burst_ns = sleeper->burst_left_ns = 400 * US;
+	sleeper->sleep_ns = 1600 * US;
+	kernel_wake(g, sleeper);
+	kernel_run(g, 4 * SECOND);
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		u64 ran_ns = g->task[i].cpu_time_ns;
+
+		if (g->task[i].state == TASK_NONE || g->task[i].tgid != 2)
+			continue;
+		least_ns = ran_ns < least_ns ? ran_ns : least_ns;
+		most_ns = ran_ns > most_ns ? ran_ns : most_ns;
+	}
+	CHECK((double)most_ns <= 1.05 * (double)least_ns);
+}
+
 static void it_runs_at_once_and_the_preempted_thread_waits(void)
 {
 	struct task_struct *task, *victim;
@@ -344,6 +369,7 @@ int main(void)
 	RUN(the_vm_furthest_ahead_is_preempted);
 	RUN(who_preempts_on_another_pcpu_runs_at_once);
 	RUN(at_a_tie_the_pcpu_it_last_ran_on_is_taken);
+	RUN(siblings_pay_for_wake_ups_alike);
 	RUN(it_runs_at_once_and_the_preempted_thread_waits);
 	RUN(who_is_not_behind_by_the_gain_is_queued);
 	RUN(a_wide_vm_preempts_by_its_credit_too);
