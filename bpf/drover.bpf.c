@@ -85,18 +85,16 @@ SEC("struct_ops/drover_select_cpu")
 s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct thread *t = thread_of(p);
-	bool idle = false;
+	bool begins, idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 
 	if (!t)
 		return cpu;
 	find_helper(&drover, p, t);
-	drover_woken(&drover, t, (u32)cpu);
-	if (idle && drover_may_begin(&drover, t))
-		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns, 0);
-	else if (idle)
-		/* It is claimed, and would be found by nobody: it becomes idle anew. */
-		ground_kick(&drover, (u32)cpu);
+	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, idle, &begins);
+	if (begins)
+		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns,
+		       idle ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));
 	return cpu;
 }
 
@@ -114,7 +112,7 @@ void BPF_PROG(drover_enqueue, struct task_struct *p, u64 enq_flags)
 		find_helper(&drover, p, t);
 		drover_woken(&drover, t, (u32)scx_bpf_task_cpu(p));
 	}
-	drover_place(&drover, p, t, woken);
+	drover_place(&drover, p, t, woken && !selected);
 }
 
 SEC("struct_ops/drover_dispatch")

@@ -46,10 +46,31 @@ static __always_inline void drover_woken(struct drover *d, struct thread *t, u32
 	entitle_note_change(d, t->slot);
 }
 
-/* May a waking thread begin at once where a pCPU is idle? */
+/* May a ready thread begin at once? */
 static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 {
 	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
+}
+
+/*
+ * The thread slept, is ready now and may be sent to any of its pCPUs: to which? `near` would do;
+ * idle: it was claimed for the thread. begins: it runs there at once, whoever runs there now.
+ */
+static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
+					 struct thread *t, u32 near, bool idle, bool *begins)
+{
+	s32 target;
+
+	drover_woken(d, t, near);
+	*begins = drover_may_begin(d, t);
+	/* It is claimed, and would be found by nobody: it becomes idle anew. */
+	if (idle && !*begins)
+		ground_kick(d, near);
+	if (idle || !*begins)
+		return near;
+	target = wake_preempt(d, task, t, near, true);
+	*begins = target != WAKE_NOWHERE;
+	return *begins ? (u32)target : near;
 }
 
 /* The pCPU near which the ready thread waits: where it ran, if it may run there. */
@@ -100,12 +121,44 @@ static __always_inline bool drover_run_kernel_thread(struct drover *d, struct ta
 	return true;
 }
 
-/* The ready thread needs a place (waiting.h, wake.h). woken: it had slept. */
+/* The thread preempts who runs on its own pCPU, if that is for it to do. */
+static __always_inline bool drover_preempt_here(struct drover *d, struct task_struct *task,
+						struct thread *t, u32 near)
+{
+	s32 target = wake_preempt(d, task, t, near, true);
+
+	if (target == WAKE_NOWHERE)
+		return false;
+	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
+	return true;
+}
+
+/*
+ * A pCPU that the queued thread could run on asks for work: one that is idle, which has either seen
+ * the thread on its way to idle or is seen here; else one that is to be preempted for it.
+ */
+static __always_inline void drover_find_pcpu(struct drover *d, struct task_struct *task,
+					     struct thread *t, u32 near)
+{
+	s32 at = ground_claim_idle(d, task, near);
+
+	if (at >= 0) {
+		ground_kick(d, (u32)at);
+		return;
+	}
+	at = drover_may_begin(d, t) ? wake_preempt(d, task, t, near, false) : WAKE_NOWHERE;
+	if (at != WAKE_NOWHERE)
+		ground_preempt(d, (u32)at);
+}
+
+/*
+ * The ready thread needs a place (waiting.h, wake.h). woken: it had slept, and no pCPU was chosen
+ * for it (drover_select): there is one only.
+ */
 static __always_inline void drover_place(struct drover *d, struct task_struct *task,
 					 struct thread *t, bool woken)
 {
 	u32 near;
-	s32 idle;
 
 	if (t->judged != d->pcpu_changes)
 		affinity_note(d, task, t);
@@ -114,16 +167,12 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	waiting_begin(d, t);
 	if (drover_run_kernel_thread(d, task, t, woken))
 		return;
-	if (drover_may_begin(d, t) &&
-	    (drover_run_where_idle(d, task, t, near) || wake_preempt(d, task, t, near, woken)))
+	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
+				       (woken && drover_preempt_here(d, task, t, near))))
 		return;
 	waiting_enter(d, task, t, near);
-	/* After entering: a pCPU on its way to idle has either seen the thread or is seen here. */
-	if (vm_at(d, t->slot)->at_limit)
-		return;
-	idle = ground_claim_idle(d, task, near);
-	if (idle >= 0)
-		ground_kick(d, (u32)idle);
+	if (!vm_at(d, t->slot)->at_limit)
+		drover_find_pcpu(d, task, t, near);
 }
 
 /* The thread begins to run there. */

@@ -79,7 +79,10 @@ GROUND void ground_push_slot(struct drover *d, u32 slot);
 /* Put it into a queue, to be taken in order. */
 GROUND void ground_enqueue(struct drover *d, struct task_struct *task, u64 queue, u64 slice_ns,
 			   u64 order);
-/* Let it run on that pCPU next; with preempt, at once. */
+/*
+ * Let it run on that pCPU next; with preempt, at once: on the pCPU that it is on already. (A kernel
+ * may forget that on the way to another one.)
+ */
 GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 slice_ns,
 			  bool preempt);
 

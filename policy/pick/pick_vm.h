@@ -106,8 +106,12 @@ CHECKED_APART bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
 
 	if (d->nr_choosy && !cosched_admits(d, pcpu, domain, slot, 0))
 		return false;
-	share_clock_follow(d, domain, vm_at(d, slot)->vtime_ns);
-	return pick_from_vm(d, pcpu, domain, slot);
+	if (!pick_from_vm(d, pcpu, domain, slot))
+		return false;
+	/* Taken to another domain, it says nothing of whom those are serving where it waited. */
+	if (domain == pcpu_at(d, pcpu)->domain)
+		share_clock_follow(d, domain, vm_at(d, slot)->vtime_ns);
+	return true;
 }
 
 /* A vCPU of that VM, wherever one waits, this domain first. */

@@ -6,10 +6,10 @@
  * its due compared with the waking one, which is preempted at once; a queue.
  * A VM that mostly sleeps is always behind, so its wake-ups cost one
  * interrupt, whatever the slice; a VM that burns its share gains nothing by
- * waking often. Of several pCPUs the one whose VM is furthest ahead is taken,
- * beginning with the one the thread last ran on. A waker never preempts on
- * behalf of its own VM, except a sibling that has run longer than itself by a
- * whole slice.
+ * waking often. Of several pCPUs the one whose VM is furthest ahead is taken; of
+ * those that run siblings the nearest to where the thread last ran, unless a sibling
+ * has run longer by a slice. A waker never preempts on behalf of its own VM, except a
+ * sibling that has run longer than itself by a whole slice.
  *
  * Worked example. A sleeper (2 vCPUs, 2000 shares) beside a busy VM (4000
  * shares) on two pCPUs. The sleeper's virtual time is held at most 5 ms / 2 =
@@ -77,7 +77,18 @@ static __always_inline bool wake_is_due(struct drover *d, struct thread *t)
 	       reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
 }
 
-/* The pCPU to preempt for the thread, or WAKE_NOWHERE. */
+/* Has who runs there run longer by a slice than who runs on the other? Of siblings, that is. */
+static __always_inline bool wake_ran_longer(struct drover *d, u32 at, s32 other)
+{
+	return other != WAKE_NOWHERE &&
+	       (s64)(pcpu_at(d, at)->running_vruntime_ns -
+		     pcpu_at(d, (u32)other)->running_vruntime_ns) > (s64)d->params.slice_ns;
+}
+
+/*
+ * The pCPU to preempt for the thread, or WAKE_NOWHERE. Gains are alike where siblings run: were it
+ * always the nearest, one of them would pay for all wake-ups.
+ */
 static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
 				       u32 near, bool woken, bool due)
 {
@@ -95,7 +106,8 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
 			continue;
 		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at, due);
-		if (gain_ns <= best_gain_ns || !ground_may_run_on(d, task, at))
+		if (gain_ns < best_gain_ns || !ground_may_run_on(d, task, at) ||
+		    (gain_ns == best_gain_ns && !wake_ran_longer(d, at, best)))
 			continue;
 		best_gain_ns = gain_ns;
 		best = (s32)at;
@@ -119,27 +131,25 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 }
 
 /*
- * Send the thread to preempt. woken: it had slept. One that had to give up its pCPU may preempt
- * another as if it had woken if its VM is due: where it waits nobody may ask for a slice. The
- * host's own tasks neither push nor are pushed: everybody would push the next one round for ever.
+ * The pCPU that the thread is to preempt, or WAKE_NOWHERE. woken: it had slept. One that had to
+ * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits nobody
+ * may ask for a slice. The host's own tasks neither push nor are pushed: everybody would push the
+ * next one round for ever.
  */
-static __always_inline bool wake_preempt(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 near, bool woken)
+static __always_inline s32 wake_preempt(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 near, bool woken)
 {
 	bool due = wake_is_due(d, t);
-	struct pcpu *pcpu;
 	s32 target;
 
 	if (!woken && !due)
-		return false;
+		return WAKE_NOWHERE;
 	target = wake_target(d, task, t, near, woken, due);
 	if (target == WAKE_NOWHERE)
-		return false;
-	pcpu = pcpu_at(d, (u32)target);
-	pcpu->preempt_pending = 1;
+		return target;
+	pcpu_at(d, (u32)target)->preempt_pending = 1;
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
-	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
-	return true;
+	return target;
 }
 
 #endif

@@ -83,6 +83,34 @@ static void each_domain_has_its_own_clock(void)
 	CHECK_NEAR(kernel_cpu_time_ns(g, 6), SECOND, 100 * MS);
 }
 
+/*
+ * A task of the host, far ahead by what it had elsewhere, waits where a VM has all pCPUs, and is
+ * taken to the other domain. Who sleeps here would else be held to have slept through all that.
+ */
+static void who_is_taken_to_another_domain_does_not_move_the_clock(void)
+{
+	struct task_struct *host;
+	u64 clock_ns;
+
+	g = fake_ground(4, 2);
+	confined_vm(1, 2, 0, 3);
+	confined_vm(2, 2, 0, 12);
+	kernel_run(g, 100 * MS);
+	clock_ns = g->d.domain[0].clock_ns;
+	kernel_vm(g, 2)->vtime_ns = clock_ns + SECOND;
+	vm_at(&g->d, DROVER_HOST_SLOT)->domain = 1;
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = clock_ns + SECOND / 2;
+	host = kernel_thread(g, 0, THREAD_HOST);
+	host->burst_ns = NEVER;
+	kernel_wake(g, host);
+	CHECK_EQ(host->thread.queued_in, 1);
+	g->pcpu[2].current->slice_ns = 0;
+	kernel_pick(g, 2);
+	kernel_switch(g, 2);
+	CHECK(g->pcpu[2].current == host);
+	CHECK_EQ(g->d.domain[0].clock_ns, clock_ns);
+}
+
 static void a_confined_vm_has_its_reservation(void)
 {
 	g = fake_ground(4, 2);
@@ -163,6 +191,7 @@ int main(void)
 	RUN(a_mask_says_where_threads_that_wait_may_run);
 	RUN(who_may_not_run_here_hides_nobody_who_may);
 	RUN(each_domain_has_its_own_clock);
+	RUN(who_is_taken_to_another_domain_does_not_move_the_clock);
 	RUN(a_confined_vm_has_its_reservation);
 	RUN(overlapping_sets_divide_evenly);
 	RUN(a_set_that_changes_starves_nobody);

@@ -303,7 +303,8 @@ void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 sli
 	task->to_queue = fake_local_queue(pcpu);
 	task->to_order = 0;
 	task->to_pcpu = pcpu;
-	task->to_preempt = preempt;
+	/* A kernel may forget it on the way to another pCPU. */
+	task->to_preempt = preempt && pcpu == task->pcpu;
 }
 
 u32 ground_process(struct drover *d, struct task_struct *task)

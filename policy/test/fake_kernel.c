@@ -119,6 +119,7 @@ static void place(struct ground *g, struct task_struct *task, bool woken)
 void kernel_select(struct ground *g, struct task_struct *task)
 {
 	u64 possible = task->allowed & online_pcpus(g);
+	bool begins = false;
 	s32 idle = -1;
 
 	CHECK(task->state == TASK_ASLEEP && possible);
@@ -132,14 +133,13 @@ void kernel_select(struct ground *g, struct task_struct *task)
 	task->selected = possible & (possible - 1);
 	if (task->selected) {
 		idle = ground_claim_idle(&g->d, task, task->pcpu);
-		drover_woken(&g->d, &task->thread, idle >= 0 ? (u32)idle : task->pcpu);
+		task->pcpu = drover_select(&g->d, task, &task->thread,
+					   idle >= 0 ? (u32)idle : task->pcpu, idle >= 0, &begins);
 	}
-	if (idle >= 0 && drover_may_begin(&g->d, &task->thread)) {
+	if (begins) {
 		task->state = TASK_READY;
-		ground_run_on(&g->d, task, (u32)idle, g->d.params.slice_ns, false);
+		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns, idle < 0);
 		fake_put(g, task);
-	} else if (idle >= 0) {
-		ground_kick(&g->d, (u32)idle);
 	}
 	task->locked = false;
 }
@@ -147,12 +147,12 @@ void kernel_select(struct ground *g, struct task_struct *task)
 void kernel_enqueue(struct ground *g, struct task_struct *task)
 {
 	if (task->state != TASK_WAKING)
-		return; /* it was sent to an idle pCPU */
+		return; /* it was sent to run */
 	if (!fake_allowed(g, task, task->pcpu))
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
 	if (!task->selected)
 		drover_woken(&g->d, &task->thread, task->pcpu);
-	place(g, task, true);
+	place(g, task, !task->selected);
 	fake_deliver_kicks(g);
 }
 

@@ -216,6 +216,29 @@ static void the_host_puts_out_who_runs_by_its_reservation_last(void)
 	}
 }
 
+/* A task of the host that may run on pCPU 0 only takes it. */
+static void who_is_put_out_although_due_has_another_pcpu_at_once(void)
+{
+	struct task_struct *due, *host;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 1, 0);
+	kernel_busy_vm(g, 2, 1, 0);
+	reserve(1, 1000);
+	kernel_run(g, 10 * MS);
+	due = g->pcpu[0].current;
+	CHECK_EQ(due->tgid, 1);
+	host = kernel_thread(g, 0, THREAD_HOST);
+	host->burst_ns = NEVER;
+	kernel_set_affinity(g, host, 1);
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = g->d.domain[0].clock_ns;
+	kernel_vm(g, 1)->vtime_ns = g->d.domain[0].clock_ns + 100 * MS;
+	kernel_wake(g, host);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == host);
+	CHECK(g->pcpu[1].current == due);
+}
+
 static void in_another_domain_who_is_due_is_found(void)
 {
 	g = fake_ground(4, 2);
@@ -315,6 +338,7 @@ int main(void)
 	RUN(who_loses_its_reservation_is_not_starved_for_what_it_had);
 	RUN(a_due_waker_preempts_who_is_not_and_never_who_is);
 	RUN(the_host_puts_out_who_runs_by_its_reservation_last);
+	RUN(who_is_put_out_although_due_has_another_pcpu_at_once);
 	RUN(in_another_domain_who_is_due_is_found);
 	RUN(without_reservations_nothing_is_asked);
 	RUN(a_vm_that_goes_takes_its_reservation_along);

@@ -59,12 +59,51 @@ static void the_vm_furthest_ahead_is_preempted(void)
 	CHECK(was_sent_to(wakes_near(0), 2));
 }
 
+/* A kernel forgot on the way to another pCPU that it was to preempt, and it waited for a slice. */
+static void who_preempts_on_another_pcpu_runs_at_once(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 1);
+	put_ahead(2, 10 * MS);
+	g->now_ns += MS;
+	task = wakes_near(0);
+	kernel_settle(g);
+	CHECK(g->pcpu[1].current == task);
+	CHECK_EQ(task->longest_wait_ns, 0);
+}
+
 static void at_a_tie_the_pcpu_it_last_ran_on_is_taken(void)
 {
 	a_busy_ground(4, 1);
 	for (u32 tgid = 1; tgid <= 4; tgid++)
 		put_ahead(tgid, 10 * MS);
 	CHECK(was_sent_to(wakes_near(2), 2));
+}
+
+/* Always the nearest, and one of two vCPUs had a sixth less. */
+static void siblings_pay_for_wake_ups_alike(void)
+{
+	u64 least_ns = NEVER, most_ns = 0;
+	struct task_struct *sleeper;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_busy_vm(g, 3, 2, 0);
+	sleeper = kernel_thread(g, 1, THREAD_VCPU);
+	sleeper->burst_ns = sleeper->burst_left_ns = 400 * US;
+	sleeper->sleep_ns = 1600 * US;
+	kernel_wake(g, sleeper);
+	kernel_run(g, 4 * SECOND);
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		u64 ran_ns = g->task[i].cpu_time_ns;
+
+		if (g->task[i].state == TASK_NONE || g->task[i].tgid != 2)
+			continue;
+		least_ns = ran_ns < least_ns ? ran_ns : least_ns;
+		most_ns = ran_ns > most_ns ? ran_ns : most_ns;
+	}
+	CHECK((double)most_ns <= 1.05 * (double)least_ns);
 }
 
 static void it_runs_at_once_and_the_preempted_thread_waits(void)
@@ -328,7 +367,9 @@ int main(void)
 	RUN(a_preempting_thread_that_never_arrives_keeps_nobody_else_away);
 	RUN(an_idle_pcpu_is_taken_first);
 	RUN(the_vm_furthest_ahead_is_preempted);
+	RUN(who_preempts_on_another_pcpu_runs_at_once);
 	RUN(at_a_tie_the_pcpu_it_last_ran_on_is_taken);
+	RUN(siblings_pay_for_wake_ups_alike);
 	RUN(it_runs_at_once_and_the_preempted_thread_waits);
 	RUN(who_is_not_behind_by_the_gain_is_queued);
 	RUN(a_wide_vm_preempts_by_its_credit_too);

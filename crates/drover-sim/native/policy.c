@@ -96,12 +96,12 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 
 /* --- it wakes, is queued, is chosen --- */
 
-/* True: the caller dispatches to the idle pCPU it has claimed, if any. */
-bool sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
+/* The pCPU it goes to; begins: the caller has it run there at once. */
+u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool idle,
+		   bool *begins)
 {
 	find_helper(d, p, t);
-	drover_woken(d, t, at);
-	return drover_may_begin(d, t);
+	return drover_select(d, p, t, near, idle, begins);
 }
 
 void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
@@ -111,7 +111,7 @@ void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool
 		find_helper(d, p, t);
 		drover_woken(d, t, ground_task_pcpu(d, p));
 	}
-	drover_place(d, p, t, woken);
+	drover_place(d, p, t, woken && !selected);
 }
 
 /* t: NULL unless prev would go on. */

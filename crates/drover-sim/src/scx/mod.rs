@@ -230,21 +230,15 @@ impl Class for Scx {
         } else {
             allowed.next_common(&m.online, 0).unwrap_or(last)
         };
-        let at = idle.unwrap_or(fallback);
-        let may_begin = self.policy.select_cpu(m, &mut self.queues, (task, at));
+        let wish = (task, idle.unwrap_or(fallback), idle.is_some());
+        let (at, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
         m.tasks[task as usize].pcpu = at;
-        match idle {
-            Some(cpu) if may_begin => {
-                m.counts.migrations += u64::from(cpu != last);
-                m.tasks[task as usize].slice_ns = self.policy.params().slice_ns;
-                self.queues.insert_local(m, task, cpu, false);
-            }
-            _ => {
-                if let Some(cpu) = idle {
-                    self.queues.kick(m, cpu);
-                }
-                self.policy.enqueue(m, &mut self.queues, task, true, true);
-            }
+        if begins {
+            m.counts.migrations += u64::from(at != last);
+            let slice_ns = self.policy.params().slice_ns;
+            self.queues.run_on(m, task, at, slice_ns, idle.is_none());
+        } else {
+            self.policy.enqueue(m, &mut self.queues, task, true, true);
         }
     }
 

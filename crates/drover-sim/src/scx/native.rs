@@ -187,7 +187,14 @@ unsafe extern "C" {
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, t: *mut Thread);
-    pub fn sim_select_cpu(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32) -> bool;
+    pub fn sim_select_cpu(
+        d: *mut Drover,
+        p: TaskPointer,
+        t: *mut Thread,
+        near: u32,
+        idle: bool,
+        begins: &mut bool,
+    ) -> u32;
     pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, t: *mut Thread, woken: bool, selected: bool);
     pub fn sim_dispatch(d: *mut Drover, at: u32, prev: TaskPointer, t: *mut Thread);
     pub fn sim_running(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32);

@@ -216,11 +216,15 @@ impl Policy {
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
-        (task, at): (TaskId, u32),
-    ) -> bool {
+        (task, near, idle): (TaskId, u32, bool),
+    ) -> (u32, bool) {
         let t = self.thread(task);
-        // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_select_cpu(d, pointer(task), t, at) })
+        let mut begins = false;
+        let at = self.call(m, queues, 0, |d| {
+            // SAFETY: see `enable`.
+            unsafe { native::sim_select_cpu(d, pointer(task), t, near, idle, &mut begins) }
+        });
+        (at, begins)
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {

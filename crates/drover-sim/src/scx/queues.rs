@@ -225,6 +225,8 @@ impl Queues {
             m.complain(|| format!("task {task} is sent to pCPU {cpu}, where it may not run"));
             return;
         }
+        // A kernel may forget it on the way to another pCPU.
+        let preempt = preempt && cpu == m.tasks[task as usize].pcpu;
         m.tasks[task as usize].slice_ns = slice_ns;
         if !m.pcpus[cpu as usize].online {
             self.global.push_back(task);
