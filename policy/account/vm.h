@@ -104,62 +104,23 @@ static __always_inline void vm_settle_pools(struct drover *d)
 	d->owed_anew = 1;
 }
 
-/* The VM in that free slot begins. */
+/* The VM in that free slot begins. Nothing is left of who had it before (vm_release). */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 {
 	struct vm *vm = vm_at(d, slot);
+	u64 now_ns = ground_now_ns(d);
 
 	tournament_grow(d, slot);
-	vm->tgid = tgid;
-	vm->nr_vcpus = 0;
-	vm->shares_asked = 0;
-	vm->reservation_mcpu = 0;
-	vm->limit_mcpu = 0;
-	vm->pool = 0;
-	vm->cosched_mode = COSCHED_AUTO;
-	vm_bind(d, vm, false);
-	reserve_set(d, vm, 0);
-	limit_forget(d, vm);
+	__builtin_memset(vm, 0, sizeof(*vm));
 	limit_begin_anew(limit_of_vm(d, slot), 0);
-	vm->held_ns = 0;
-	vm->limited_ns = 0;
-	vm->seen_run_ns = 0;
-	vm->wanted_ucpu = 0;
-	vm->entitled_ucpu = 0;
-	vm->tally_ns = 0;
-	vm->progressed_ns = 0;
-	vm->hazard_ns = 0;
-	vm->pressed_ns = 0;
-	vm->pressed_mark_ns = 0;
-	vm->window_ns = ground_now_ns(d);
-	vm->vcpus_running = 0;
-	vm->vcpus_waiting = 0;
-	vm->progress_floor_ns = 0;
-	vm->held_since_ns = 0;
-	vm->costop_ns = 0;
-	vm->nr_costops = 0;
-	vm->nr_costarts = 0;
-	vm->skew_max_ns = 0;
-	vm->costopped = 0;
-	vm->nr_stopped = 0;
-	vm->vcpu_places = 0;
+	vm->tgid = tgid;
+	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
 	vm->vtime_ns = *share_clock(d, 0);
-	vm->running_sum = 0;
-	vm->unrecorded = 0;
-	vm->vruntime_floor_ns = 0;
-	vm->nr_confined = 0;
-	vm->vcpu_run_ns = 0;
-	vm->helper_run_ns = 0;
-	vm->ready_ns = 0;
-	vm->longest_ready_ns = 0;
-	vm->nr_dispatches = 0;
-	vm->nr_wake_preemptions = 0;
-	vm->nr_forgiven = 0;
-	vm->born_ns = ground_now_ns(d);
-	vm->settled_ns = vm->born_ns;
+	vm->window_ns = now_ns;
+	vm->born_ns = now_ns;
+	vm->settled_ns = now_ns;
 	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
-	vm->shares = 0;
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, vm);
 	vm->state = VM_LIVE;
