@@ -100,7 +100,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	if (idle < 0)
 		return false;
 	/* It is on its way to run another VM. */
-	if (pcpu_at(d, (u32)idle)->called_slot) {
+	if (pcpu_at(d, (u32)idle)->order.why == ORDER_CALLED) {
 		ground_kick(d, (u32)idle);
 		return false;
 	}
@@ -201,7 +201,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
-	pcpu->preempt_pending = 0;
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
 	/*
@@ -293,7 +292,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	bool go_on;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
-	pcpu->preempt_pending = 0;
+	if (pcpu->order.why == ORDER_WOKEN)
+		pcpu->order.why = ORDER_NONE;
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
@@ -305,7 +305,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if (t && ground_is_leaving(d, task)) {
 		/* To leave takes seconds where much memory goes: who may run nowhere else has its
 		 * turn. */
-		if (wait_bound_serve_own(d, at) || wait_bound_serve(d, at))
+		if (wait_bound_serve(d, at))
 			return;
 		ground_set_slice(d, task, d->params.slice_ns);
 		return;
@@ -464,22 +464,19 @@ static __always_inline void drover_timer(struct drover *d, u32 slot, u64 now_ns)
  * elsewhere. */
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
-	pcpu_at(d, at)->taken = 1;
-	pcpu_at(d, at)->preempt_pending = 0;
+	pcpu_at(d, at)->order.why = ORDER_TAKEN;
 	ground_place_anew(d);
 }
 
 /* It is ours again, and asks for work next. */
 static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 {
-	pcpu_at(d, at)->taken = 0;
+	pcpu_at(d, at)->order.why = ORDER_NONE;
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
-	pcpu_at(d, at)->preempt_pending = 0;
-	pcpu_at(d, at)->called_slot = 0;
-	pcpu_at(d, at)->taken = 0;
+	pcpu_at(d, at)->order.why = ORDER_NONE;
 	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
 		__sync_fetch_and_add(&d->nr_online, 1);
 	d->owed_anew = 1;

@@ -256,22 +256,34 @@ struct thread {
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
+enum order_why {
+	ORDER_NONE = 0,
+	ORDER_WOKEN =
+		1, /* one that preempts, on its way here, or the pCPU was told to ask, wake.h */
+	ORDER_CALLED = 2, /* a vCPU of the VM `who`, which starts them together, cosched_call.h */
+	ORDER_TURN = 3, /* one that was overdue, now taken; what can wait does not preempt it */
+	ORDER_TAKEN = 4, /* a task of a higher class runs: nobody of ours */
+};
+
+/* Who must run next on a pCPU. There is one; other pCPUs give theirs only where there is none. */
+struct order {
+	u32 why; /* enum order_why */
+	u32 who;
+	u64 until_ns; /* when a turn is over */
+};
+
 /* One physical CPU (a hardware thread). */
 struct pcpu {
 	u32 domain;
 	u32 running_slot; /* VM now running here; DROVER_MAX_VMS: none */
-	u32 preempt_pending; /* a preempting thread is on its way here, or it was told to ask */
 	u32 nr_pinned; /* threads waiting in this pCPU's own queue */
 	u32 online;
 	u32 place; /* among the pCPUs of its domain */
 	u32 glance; /* which other domain it looks at next, pick_vm.h */
-	u32 taken; /* by a task of a higher class: nobody of ours runs here */
-	u32 begins_turn; /* whoever runs next has a turn, wait_bound.h */
 	u32 round; /* the last round it chose in, round.h */
 	u32 round_slot; /* the VM it chose then */
-	u32 called_slot; /* a VM that starts its vCPUs together has called it, cosched_call.h */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
-	u64 turn_ends_ns; /* who runs now has one, until then at least; 0: it has none */
+	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
 	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
@@ -461,13 +473,8 @@ static __always_inline struct books *books_of(struct runqueue *rq, u32 slot)
 /* Does nothing run there, and might? */
 static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
 {
-	return pcpu->online && !pcpu->taken && pcpu->running_slot >= DROVER_MAX_VMS;
-}
-
-/* Has who runs there, or is about to, a turn (wait_bound.h)? What can wait does not preempt it. */
-static __always_inline bool pcpu_in_turn(const struct pcpu *pcpu)
-{
-	return pcpu->turn_ends_ns || pcpu->begins_turn;
+	return pcpu->online && pcpu->order.why != ORDER_TAKEN &&
+	       pcpu->running_slot >= DROVER_MAX_VMS;
 }
 
 #endif

@@ -207,13 +207,14 @@ static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct t
 	if (vm->cosched_mode == COSCHED_SKEW)
 		return v->costop_since_ns != 0;
 	/* What was started together in this round stays, and who has a turn. */
-	if (!vm->costopped && (pcpu_at(d, at)->round == d->round || pcpu_in_turn(pcpu_at(d, at))))
+	if (!vm->costopped &&
+	    (pcpu_at(d, at)->round == d->round || pcpu_at(d, at)->order.why == ORDER_TURN))
 		return false;
 	/*
 	 * It is called away, or somebody comes first. To ask would call pCPUs for it that
 	 * are the other's; it may be taken again as any that waits.
 	 */
-	if (pcpu_at(d, at)->called_slot || cosched_comes_after(d, at, t->slot))
+	if (pcpu_at(d, at)->order.why == ORDER_CALLED || cosched_comes_after(d, at, t->slot))
 		return true;
 	return !cosched_admits(d, at, pcpu_at(d, at)->domain, t->slot, 1);
 }

@@ -84,8 +84,7 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 	struct vm *vm = vm_at(d, slot);
 	bool may_choose;
 
-	if (!cosched_reaches(d, pcpu, slot, abroad) || p->called_slot || p->taken ||
-	    pcpu_in_turn(p))
+	if (!cosched_reaches(d, pcpu, slot, abroad) || p->order.why)
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
@@ -114,7 +113,7 @@ static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slo
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
-	p->called_slot = slot;
+	p->order = (struct order){.why = ORDER_CALLED, .who = slot};
 	if (p->running_slot >= DROVER_MAX_VMS)
 		ground_kick(d, bounded(pcpu, DROVER_MAX_PCPUS));
 	else

@@ -102,7 +102,7 @@ CHECKED_APART bool rotate_end_turns(THE_DROVER)
 			continue;
 		any = true;
 		/* Who was overdue keeps the turn it was given for that (wait_bound.h). */
-		if (pcpu_in_turn(pcpu))
+		if (pcpu->order.why == ORDER_TURN)
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
 	}

@@ -159,7 +159,8 @@ CHECKED_APART int round_tell(THE_DROVER, u32 at)
 		u32 slot = other->running_slot;
 
 		if (i == at || !other->online || other->round == d->round ||
-		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || pcpu_in_turn(other) ||
+		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together ||
+		    other->order.why == ORDER_TURN ||
 		    (other->domain != home && !round_spans(d, vm_at(d, slot))))
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));

@@ -115,29 +115,18 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 					     struct thread *t, struct pcpu *pcpu, u32 queued_in,
 					     u64 now_ns)
 {
-	u64 turn_ns = wait_bound_turn_ns(d);
-
 	t->taken_from = queued_in;
 	t->cut_short = 0;
 	t->runs_since_ns = now_ns;
-	pcpu->turn_ends_ns = pcpu->begins_turn ? now_ns + turn_ns : 0;
-	if (pcpu->begins_turn)
-		ground_set_slice(d, task, turn_ns);
-	pcpu->begins_turn = 0;
+	if (pcpu->order.why == ORDER_TURN)
+		ground_set_slice(d, task, wait_bound_turn_ns(d));
+	else if (pcpu->order.why == ORDER_WOKEN)
+		pcpu->order.why = ORDER_NONE;
 }
 
 static __always_inline bool wait_bound_was_brief(struct drover *d, struct thread *t, u64 now_ns)
 {
 	return (s64)(now_ns - t->runs_since_ns) < (s64)wait_bound_turn_ns(d) / 2;
-}
-
-/* A thread of the VM that waits there is served now. */
-static __always_inline void wait_bound_serve_now(struct drover *d, u32 domain, u32 slot, u64 now_ns)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-
-	if (rq)
-		books_of(rq, slot)->served_ns = now_ns;
 }
 
 /* One was taken there by shares. */
@@ -153,8 +142,10 @@ static __always_inline void wait_bound_note_taken(struct drover *d, u32 domain, 
 /* It has run for long enough: its VM was served in the domain it was taken from. */
 static __always_inline void wait_bound_count(struct drover *d, struct thread *t, u64 now_ns)
 {
-	if (t->taken_from)
-		wait_bound_serve_now(d, t->taken_from - 1, t->slot, now_ns);
+	struct runqueue *rq = t->taken_from ? ground_runqueue(d, t->taken_from - 1) : NULL;
+
+	if (rq)
+		books_of(rq, t->slot)->served_ns = now_ns;
 	t->taken_from = 0;
 }
 
@@ -187,10 +178,12 @@ static __always_inline void wait_bound_stops(struct drover *d, struct thread *t,
 static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct task_struct *task,
 						    struct pcpu *pcpu)
 {
-	s64 left_ns = (s64)(pcpu->turn_ends_ns - pcpu->asked_ns);
+	s64 left_ns = (s64)(pcpu->order.until_ns - pcpu->asked_ns);
 
-	if (!task || !pcpu->turn_ends_ns || left_ns <= 0) {
-		pcpu->turn_ends_ns = 0;
+	if (pcpu->order.why != ORDER_TURN)
+		return false;
+	if (!task || left_ns <= 0) {
+		pcpu->order.why = ORDER_NONE;
 		return false;
 	}
 	ground_set_slice(d, task, (u64)left_ns);
@@ -284,8 +277,8 @@ CHECKED_APART bool wait_bound_search(THE_DROVER, u32 pcpu)
 }
 
 /*
- * The VM is overdue there. If nobody of it was taken by shares for all of W bring it back to the
- * clock, and hold the first to its claim.
+ * The VM is overdue there, and served now. If nobody of it was taken by shares for all of W bring
+ * it back to the clock, and hold the first to its claim.
  */
 CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_ns)
 {
@@ -296,6 +289,7 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_n
 
 	if (!rq)
 		return 0;
+	books_of(rq, slot)->served_ns = now_ns;
 	if (now_ns - books_of(rq, slot)->taken_ns < d->params.wait_bound_ns)
 		return 0;
 	books_of(rq, slot)->taken_ns = now_ns;
@@ -317,8 +311,7 @@ static __always_inline bool wait_bound_serve_own(struct drover *d, u32 pcpu)
 	/* Who is served is in nobody's way for long: those of the domain have every second slice.
 	 */
 	here->own_due_ns = here->asked_ns + d->params.slice_ns;
-	here->begins_turn = ground_take_due(d, ground_pcpu_queue(d, pcpu), here->asked_ns);
-	return here->begins_turn;
+	return ground_take_due(d, ground_pcpu_queue(d, pcpu), here->asked_ns);
 }
 
 /* Take a thread of the VM that is overdue there. */
@@ -331,7 +324,6 @@ CHECKED_APART bool wait_bound_take_overdue(THE_DROVER, u32 pcpu)
 	if (slot >= DROVER_MAX_VMS)
 		return false;
 	wait_bound_forgive(d, slot, domain, now_ns);
-	wait_bound_serve_now(d, domain, slot, now_ns);
 	return ground_take_due(d, ground_vm_queue(d, slot, domain), now_ns + WAIT_BOUND_ANY_NS);
 }
 
@@ -339,7 +331,7 @@ CHECKED_APART bool wait_bound_take_overdue(THE_DROVER, u32 pcpu)
  * Serve a thread of the pCPU's domain that waits beyond the bound, if it is time to look: of VMs
  * that are overdue and of threads that are by themselves now one comes first, now the other.
  */
-static __always_inline bool wait_bound_serve(struct drover *d, u32 pcpu)
+static __always_inline bool wait_bound_serve_domain(struct drover *d, u32 pcpu)
 {
 	struct pcpu *here = pcpu_at(d, pcpu);
 	u32 search_first;
@@ -354,7 +346,18 @@ static __always_inline bool wait_bound_serve(struct drover *d, u32 pcpu)
 		return false;
 	here->search_first = !search_first;
 	here->overdue_check_ns = here->asked_ns + d->params.slice_ns;
-	here->begins_turn = 1;
+	return true;
+}
+
+/* Give a turn to a thread that waits beyond the bound, if it is time to look. */
+static __always_inline bool wait_bound_serve(struct drover *d, u32 pcpu)
+{
+	struct pcpu *here = pcpu_at(d, pcpu);
+
+	if (!wait_bound_serve_own(d, pcpu) && !wait_bound_serve_domain(d, pcpu))
+		return false;
+	here->order.until_ns = here->asked_ns + wait_bound_turn_ns(d);
+	here->order.why = ORDER_TURN;
 	return true;
 }
 

@@ -237,7 +237,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 		if (!left)
 			break;
 		/* It asks in a moment, for somebody else. */
-		if (pcpu_at(d, at)->preempt_pending)
+		if (pcpu_at(d, at)->order.why)
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);
@@ -249,7 +249,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 		} else {
 			continue;
 		}
-		pcpu_at(d, at)->preempt_pending = 1;
+		pcpu_at(d, at)->order.why = ORDER_WOKEN;
 	}
 	return 0;
 }

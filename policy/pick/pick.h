@@ -167,14 +167,6 @@ static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_
 	return !tournament_before(running_key, domain_key);
 }
 
-/* Another pCPU has called this one to a VM whose vCPUs start together (cosched.h). */
-CHECKED_APART bool pick_called(THE_DROVER, u32 pcpu)
-{
-	u32 slot = __sync_lock_test_and_set(&pcpu_at(d, pcpu)->called_slot, 0);
-
-	return slot && pick_wherever(d, pcpu, slot);
-}
-
 /* The least served. */
 CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
@@ -211,8 +203,14 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 /* What does not wait for anybody's share. */
 CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
 {
-	return wait_bound_serve_own(d, pcpu) || wait_bound_serve(d, pcpu) ||
-	       (pcpu_at(d, pcpu)->called_slot && pick_called(d, pcpu));
+	struct order *order = &pcpu_at(d, pcpu)->order;
+
+	if (wait_bound_serve(d, pcpu))
+		return true;
+	if (order->why != ORDER_CALLED)
+		return false;
+	order->why = ORDER_NONE;
+	return pick_wherever(d, pcpu, order->who);
 }
 
 /* On its way offline a pCPU runs what must run there, for the kernel to move, and looks for no

@@ -44,7 +44,7 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bo
 	u32 there = pcpu->running_slot;
 	s64 gain_ns;
 
-	if (!pcpu->online || pcpu->preempt_pending || pcpu_in_turn(pcpu) || there >= DROVER_MAX_VMS)
+	if (!pcpu->online || pcpu->order.why || there >= DROVER_MAX_VMS)
 		return 0;
 	if (there == slot) {
 		/* Siblings: only to keep their times equal. */
@@ -147,7 +147,7 @@ static __always_inline s32 wake_preempt(struct drover *d, struct task_struct *ta
 	target = wake_target(d, task, t, near, woken, due);
 	if (target == WAKE_NOWHERE)
 		return target;
-	pcpu_at(d, (u32)target)->preempt_pending = 1;
+	pcpu_at(d, (u32)target)->order.why = ORDER_WOKEN;
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
 	return target;
 }

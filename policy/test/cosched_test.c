@@ -244,7 +244,7 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 	cosched_settle(&g->d, vm);
 	books_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
 	for (u32 at = pcpus; at < 4; at++)
-		pcpu_at(&g->d, at)->called_slot = 2;
+		pcpu_at(&g->d, at)->order.why = ORDER_CALLED;
 	g->d.params.skew_max_ns = 2 * MS;
 	if (mode == COSCHED_SKEW) {
 		g->d.pcpu[1].domain = 1;

@@ -436,7 +436,7 @@ static void who_wakes_in_mid_round_does_not_wait_for_its_end(void)
 	CHECK(kernel_vm(g, 2)->together);
 	/* It wakes where it cannot preempt: others are on their way already. */
 	for (u32 i = 0; i < 2; i++)
-		pcpu_at(&g->d, i)->preempt_pending = 1;
+		pcpu_at(&g->d, i)->order.why = ORDER_WOKEN;
 	sleeper = kernel_thread(g, 1, THREAD_VCPU);
 	kernel_vm(g, 1)->vtime_ns = g->d.domain[0].clock_ns - MS;
 	kernel_wake(g, sleeper);

@@ -100,7 +100,10 @@ static void a_turn_is_not_cut_short_by_a_round(void)
 		kernel_run(g, SECOND);
 		CHECK(kernel_vm(g, 1)->together && kernel_vm(g, 2)->together);
 		g->now_ns = g->d.round_end_ns + MS;
-		pcpu_at(&g->d, 1)->turn_ends_ns = turn ? g->now_ns + MS : 0;
+		pcpu_at(&g->d, 1)->order = (struct order){
+			.why = turn ? ORDER_TURN : ORDER_NONE,
+			.until_ns = g->now_ns + MS,
+		};
 		g->pcpu[0].current->slice_ns = 0;
 		kernel_pick(g, 0);
 		CHECK_EQ(g->preempts >> 1 & 1, !turn);
@@ -204,10 +207,7 @@ static void a_turn_is_not_cut_short_by_a_gang(void)
 	g->d.round = 1;
 	books_of(&g->runqueue[0], g->slot_of[2])->may = AFFINITY_ALL;
 	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 1);
-	pcpu_at(&g->d, 1)->begins_turn = 1;
-	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 0);
-	pcpu_at(&g->d, 1)->begins_turn = 0;
-	pcpu_at(&g->d, 1)->turn_ends_ns = g->now_ns + MS;
+	pcpu_at(&g->d, 1)->order.why = ORDER_TURN;
 	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 0);
 }
 

@@ -195,7 +195,7 @@ static void when_it_has_run_the_next_may_be_sent(void)
 	put_ahead(1, 20 * MS);
 	wakes_near(0);
 	kernel_settle(g);
-	CHECK_EQ(pcpu_at(&g->d, 0)->preempt_pending, 0);
+	CHECK_EQ(pcpu_at(&g->d, 0)->order.why, ORDER_NONE);
 }
 
 static void it_goes_only_where_it_may_run(void)
