@@ -159,6 +159,17 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 	find_vcpu(&drover, p, t);
 }
 
+SEC("struct_ops/drover_yield")
+bool BPF_PROG(drover_yield_op, struct task_struct *from, struct task_struct *to)
+{
+	struct thread *t = thread_of(from);
+	struct thread *whose = to ? thread_of(to) : NULL;
+
+	if (!t || (to && !whose))
+		return false;
+	return drover_yield(&drover, from, t, to, whose);
+}
+
 /* It leaves: for another scheduling class, or for good. */
 
 SEC("struct_ops/drover_disable")
@@ -361,6 +372,7 @@ struct sched_ext_ops drover_ops = {
 	.running = (void *)drover_running_op,
 	.stopping = (void *)drover_stopping_op,
 	.tick = (void *)drover_tick_op,
+	.yield = (void *)drover_yield_op,
 	.set_weight = (void *)drover_set_weight,
 	.set_cpumask = (void *)drover_set_cpumask,
 	.update_idle = (void *)drover_update_idle,

@@ -307,8 +307,8 @@ static bool ground_take_first(struct drover *d, u64 queue)
 	return scx_bpf_dsq_move_to_local___plain(queue);
 }
 
-/* The pid of the task to be taken, or 0. */
-static s32 find_due(struct drover *d, u64 queue, u64 until_ns)
+/* The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. */
+static s32 find_task(struct drover *d, u64 queue, u64 until_ns, u32 record)
 {
 	struct bpf_iter_scx_dsq it;
 	s32 pid = 0;
@@ -322,7 +322,9 @@ static s32 find_due(struct drover *d, u64 queue, u64 until_ns)
 			if (!p)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
-			if (!t || !t->ready_since_ns || (s64)(until_ns - t->due_ns) < 0 ||
+			if (!t ||
+			    (record ? t->record != record :
+				      !t->ready_since_ns || (s64)(until_ns - t->due_ns) < 0) ||
 			    d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit ||
 			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
 				continue;
@@ -334,10 +336,10 @@ static s32 find_due(struct drover *d, u64 queue, u64 until_ns)
 	return pid;
 }
 
-CHECKED_APART bool take_due(THE_DROVER, u64 queue, u64 until_ns)
+CHECKED_APART bool take_task(THE_DROVER, u64 queue, u64 until_ns, u32 record)
 {
 	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	s32 pid = find_due(d, queue, until_ns);
+	s32 pid = find_task(d, queue, until_ns, record);
 	struct bpf_iter_scx_dsq it;
 	bool taken = false;
 	u32 i;
@@ -362,7 +364,12 @@ CHECKED_APART bool take_due(THE_DROVER, u64 queue, u64 until_ns)
 
 static bool ground_take_due(struct drover *d, u64 queue, u64 until_ns)
 {
-	return take_due(d, queue, until_ns);
+	return take_task(d, queue, until_ns, 0);
+}
+
+static bool ground_take_vcpu(struct drover *d, u64 queue, u32 record)
+{
+	return take_task(d, queue, 0, record);
 }
 
 static bool ground_first_order(struct drover *d, u64 queue, u64 *order)

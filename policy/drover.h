@@ -209,6 +209,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
+	yield_begin(vm, t, pcpu);
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
@@ -235,6 +236,34 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 	share_go_on(vm, t, now_ns);
 	if (t->kind == THREAD_VCPU)
 		together_judge(d, vm, now_ns);
+}
+
+/*
+ * The running thread gives way: to `to`, which waits, or (NULL) to any sibling. False: another may
+ * be tried (yield.h).
+ */
+static __always_inline bool drover_yield(struct drover *d, struct task_struct *task,
+					 struct thread *t, struct task_struct *to_task,
+					 struct thread *to)
+{
+	u32 at = ground_task_pcpu(d, task);
+	struct vm *vm = vm_at(d, t->slot);
+
+	if (!to) {
+		if (vm->nr_waiting && !vm->choosy)
+			yield_give_way(d, task, t, pcpu_at(d, at), 0);
+		return true;
+	}
+	__sync_fetch_and_add(&vm->yields_asked, 1);
+	if (yield_is_in_vain(vm))
+		return true;
+	if (!yield_fits(d, t, to_task, to, at))
+		return false;
+	if (!yield_is_throttled(vm, t, pcpu_at(d, at)))
+		yield_give_way(d, task, t, pcpu_at(d, at), to->record);
+	else if (!vm->choosy)
+		yield_give_way(d, task, t, pcpu_at(d, at), 0);
+	return true;
 }
 
 /* The thread stops running there, to sleep or, still ready, to wait. */
@@ -316,6 +345,11 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
+	if (pcpu->order.why == ORDER_YIELD && go_on) {
+		go_on = !t || stopped || !pick_yielded(d, at, t->slot);
+		if (go_on)
+			pcpu->order.why = ORDER_NONE;
+	}
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
 		round_tell(d, at);
@@ -426,6 +460,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 {
 	u64 now_ns;
 
+	pcpu_at(d, ground_task_pcpu(d, task))->ticks++;
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);

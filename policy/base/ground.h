@@ -100,6 +100,8 @@ GROUND bool ground_take_first(struct drover *d, u64 queue);
  * Searches the queue: not for every pick.
  */
 GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns);
+/* Of such tasks take the vCPU with that record. Searches, too. */
+GROUND bool ground_take_vcpu(struct drover *d, u64 queue, u32 record);
 /* The order of the first task whose VM is not at its limit; false if there is none. */
 GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 

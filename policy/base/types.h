@@ -172,6 +172,9 @@ struct vm {
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
+	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
+	u64 yields_granted;
+	u64 yields_throttled;
 } __attribute__((aligned(64)));
 
 enum vcpu_state {
@@ -253,6 +256,7 @@ struct thread {
 	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
 	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
+	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
@@ -263,6 +267,7 @@ enum order_why {
 	ORDER_CALLED = 2, /* a vCPU of the VM `who`, which starts them together, cosched_call.h */
 	ORDER_TURN = 3, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 4, /* a task of a higher class runs: nobody of ours */
+	ORDER_YIELD = 5, /* a sibling, best the vCPU with the record `who`, yield.h */
 };
 
 /* Who must run next on a pCPU. There is one; other pCPUs give theirs only where there is none. */
@@ -283,6 +288,7 @@ struct pcpu {
 	u32 round; /* the last round it chose in, round.h */
 	u32 round_slot; /* the VM it chose then */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
+	u32 ticks; /* counts those that found a thread running */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
@@ -413,7 +419,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");

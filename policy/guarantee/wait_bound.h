@@ -120,7 +120,7 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 	t->runs_since_ns = now_ns;
 	if (pcpu->order.why == ORDER_TURN)
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
-	else if (pcpu->order.why == ORDER_WOKEN)
+	else if (pcpu->order.why != ORDER_CALLED)
 		pcpu->order.why = ORDER_NONE;
 }
 

@@ -200,6 +200,17 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 	return PICKED_NONE;
 }
 
+/* The VM goes on there, but its thread gave way: take the sibling named, or the one that has run
+ * least. */
+static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
+{
+	u32 home = pcpu_at(d, pcpu)->domain;
+
+	return yield_take(d, pcpu, slot) ||
+	       (!vm_at(d, slot)->choosy && pick_waits_in(d, pcpu, home, slot) &&
+		pick_from_vm(d, pcpu, home, slot));
+}
+
 /* What does not wait for anybody's share. */
 CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
 {

@@ -20,7 +20,7 @@
 
 #include "cosched/cosched.h"
 #include "cosched/rotate.h"
-#include "guarantee/wait_bound.h"
+#include "yield/yield.h"
 
 /* So many VMs are asked, one after the other: the threads of some may be in flight. */
 #define PICK_TRIES 24
@@ -88,7 +88,8 @@ CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	u64 here = ground_vm_queue(d, slot, domain);
 	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain, slot);
 
-	if (!wait_bound_serve_sibling(d, vm_at(d, slot), queue, pcpu_at(d, pcpu)->asked_ns) &&
+	if (!(pcpu_at(d, pcpu)->order.why == ORDER_YIELD && yield_take(d, pcpu, slot)) &&
+	    !wait_bound_serve_sibling(d, vm_at(d, slot), queue, pcpu_at(d, pcpu)->asked_ns) &&
 	    !ground_take_first(d, queue)) {
 		/* The sibling there may not run here. */
 		if (queue == here || !ground_take_first(d, here))

@@ -414,6 +414,21 @@ bool ground_take_due(struct drover *d, u64 queue, u64 until_ns)
 	return take(g, first);
 }
 
+bool ground_take_vcpu(struct drover *d, u64 queue, u32 record)
+{
+	struct ground *g = of(d);
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+
+		if (task->state == TASK_READY && task->queue == queue && !task->locked &&
+		    !is_held(g, task) && task->thread.record == record &&
+		    fake_allowed(g, task, g->asking))
+			return take(g, task);
+	}
+	return false;
+}
+
 bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 {
 	struct task_struct *task = fake_first(of(d), queue, FAKE_PCPUS);

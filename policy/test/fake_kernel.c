@@ -292,6 +292,17 @@ void kernel_sleep(struct ground *g, u32 at)
 	kernel_pick(g, at);
 }
 
+bool kernel_yield(struct ground *g, u32 at, struct task_struct *to)
+{
+	struct task_struct *from = g->pcpu[at].current;
+	bool answer;
+
+	fake_count_cpu_time(g, from);
+	answer = drover_yield(&g->d, from, &from->thread, to, to ? &to->thread : NULL);
+	g->pcpu[at].resched |= !from->slice_ns;
+	return answer;
+}
+
 void kernel_exit(struct ground *g, u32 at)
 {
 	struct task_struct *task = stop_current(g, at, false);

@@ -45,6 +45,10 @@ void kernel_exit(struct ground *g, u32 pcpu);
 /* So many threads of the process leave for good, as they are found running. */
 void kernel_exit_threads(struct ground *g, u32 tgid, u32 nr_threads);
 
+/* The task running there yields, to that one or (NULL) to any; the pCPU asks for work if it gave
+ * way. */
+bool kernel_yield(struct ground *g, u32 pcpu, struct task_struct *to);
+
 /* A new task, or one whose affinity was changed, is placed. */
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed);
 

@@ -21,6 +21,9 @@ pub struct Counters {
     /// Of a VM: time its threads were ready and a limit held it (%MLMTD), s, summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_s: Option<f64>,
+    /// Of a VM: what came of directed yields.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub yields: Option<Yields>,
     /// The furthest a vCPU was ever seen ahead of a sibling that was ready, ms; in modes that bound
     /// that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,6 +35,31 @@ pub struct Counters {
     /// Of a VM: the longest that may be, as things stand ([`crate::delay`]), ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guaranteed_delay_ms: Option<f64>,
+}
+
+/// How often vCPUs of a VM asked that a sibling run in their place, and what came of it; otherwise the
+/// sibling had gone, could not run there, or another VM came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Yields {
+    /// Directed yields asked for.
+    #[serde(rename = "yields_asked")]
+    pub asked: u64,
+    /// Of these, the sibling ran next.
+    #[serde(rename = "yields_granted")]
+    pub granted: u64,
+    /// Beyond one a tick for a vCPU.
+    #[serde(rename = "yields_throttled")]
+    pub throttled: u64,
+}
+
+impl Yields {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            asked: self.asked.saturating_sub(before.asked),
+            granted: self.granted.saturating_sub(before.granted),
+            throttled: self.throttled.saturating_sub(before.throttled),
+        }
+    }
 }
 
 impl Counters {
@@ -47,6 +75,7 @@ impl Counters {
             costops: self.costops.saturating_sub(before.costops),
             costarts: self.costarts.saturating_sub(before.costarts),
             limited_s: self.limited_s.zip(before.limited_s).map(|(now, then)| ns(now, then)),
+            yields: self.yields.zip(before.yields).map(|(now, then)| now.since(&then)),
             skew_max_ms: self.skew_max_ms,
             longest_ready_ms: self.longest_ready_ms,
             guaranteed_delay_ms: (self.guaranteed_delay_ms.zip(before.guaranteed_delay_ms))
@@ -90,6 +119,7 @@ mod tests {
             costops: events,
             costarts: events,
             limited_s: Some(seconds),
+            yields: Some(Yields { asked: events, granted: events - 1, throttled: 1 }),
             skew_max_ms: Some(4.5),
             longest_ready_ms: Some(8.0),
             guaranteed_delay_ms: Some(100.0 - seconds),
@@ -102,6 +132,7 @@ mod tests {
         assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
         assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
         assert_eq!(since.limited_s, Some(0.2));
+        assert_eq!(since.yields, Some(Yields { asked: 4, granted: 4, throttled: 0 }));
         assert_eq!((since.longest_ready_ms, since.guaranteed_delay_ms), (Some(8.0), Some(99.9)));
     }
 

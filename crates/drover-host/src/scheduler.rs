@@ -16,6 +16,7 @@ use crate::domains::Domains;
 use crate::farewell::Farewell;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
+use drover_core::counters::Yields;
 use drover_core::params::Params;
 
 const VM_LIVE: u32 = 1;
@@ -68,6 +69,8 @@ pub struct KernelVm {
     pub nr_costops: u64,
     /// vCPUs started again after one.
     pub nr_costarts: u64,
+    /// What came of directed yields.
+    pub yields: Yields,
     /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
     pub skew_max_ns: Option<u64>,
 }
@@ -113,6 +116,7 @@ impl KernelVm {
             costop_ns: 0,
             nr_costops: 0,
             nr_costarts: 0,
+            yields: Yields::default(),
             skew_max_ns: None,
         }
     }
@@ -206,6 +210,11 @@ impl Scheduler {
             costop_ns: vm.costop_ns,
             nr_costops: vm.nr_costops,
             nr_costarts: vm.nr_costarts,
+            yields: Yields {
+                asked: vm.yields_asked,
+                granted: vm.yields_granted,
+                throttled: vm.yields_throttled,
+            },
             skew_max_ns: bounds_skew(vm.cosched_mode).then_some(vm.skew_max_ns),
         })
     }

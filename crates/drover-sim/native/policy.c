@@ -140,6 +140,12 @@ void sim_stopping(struct drover *d, struct task_struct *p, struct thread *t, u32
 	find_vcpu(d, p, t);
 }
 
+bool sim_yield(struct drover *d, struct task_struct *p, struct thread *t, struct task_struct *to_p,
+	       struct thread *to)
+{
+	return drover_yield(d, p, t, to_p, to);
+}
+
 /* --- it leaves --- */
 
 void sim_disable(struct drover *d, struct thread *t)
@@ -198,6 +204,9 @@ struct sim_vm_view {
 	u64 nr_costarts;
 	u64 skew_max_ns;
 	u64 limited_ns;
+	u64 yields_asked;
+	u64 yields_granted;
+	u64 yields_throttled;
 	u32 live;
 	u32 shares;
 	u32 nr_vcpus;
@@ -227,6 +236,9 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.nr_costarts = vm->nr_costarts,
 		.skew_max_ns = vm->skew_max_ns,
 		.limited_ns = vm->limited_ns,
+		.yields_asked = vm->yields_asked,
+		.yields_granted = vm->yields_granted,
+		.yields_throttled = vm->yields_throttled,
 		.live = vm->state == VM_LIVE,
 		.shares = vm->shares,
 		.nr_vcpus = vm->nr_vcpus,
@@ -297,6 +309,11 @@ u32 sim_slots_in_use(struct drover *d)
 u64 sim_due_ns(const struct thread *t)
 {
 	return t->due_ns;
+}
+
+u32 sim_record(const struct thread *t)
+{
+	return t->record;
 }
 
 bool sim_at_limit(struct drover *d, const struct thread *t)

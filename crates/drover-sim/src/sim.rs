@@ -321,7 +321,7 @@ impl<C: Class> Sim<C> {
         self.class.wake(&mut self.m, task);
     }
 
-    fn account(&mut self, cpu: u32) {
+    pub(crate) fn account(&mut self, cpu: u32) {
         let ran_ns = self.m.account(cpu);
         if ran_ns > 0 {
             let current = self.m.pcpus[cpu as usize].current;

@@ -108,6 +108,7 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
         costops: vm.nr_costops,
         costarts: vm.nr_costarts,
         limited_s: Some(seconds(vm.limited_ns)),
+        yields: Some(vm.yields),
         skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
         longest_ready_ms: Some(seconds(vm.longest_ready_ns) * 1e3),
         ..Counters::default()

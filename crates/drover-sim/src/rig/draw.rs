@@ -54,6 +54,11 @@ impl Script {
             }
             script.faults.sort_by_key(|fault| fault.at_us);
         }
+        // Drawn apart: all else in a seed's trial is as it was before.
+        let mut rng = Rng::new(seed ^ 0x0005_eed0_001e_1d00);
+        if rng.chance_pct(30) {
+            script.faults.insert(0, draw_yields(&mut rng, &script));
+        }
         script
     }
 }
@@ -275,6 +280,13 @@ fn draw_fault(rng: &mut Rng, script: &Script, asks: Asks) -> TimedFault {
         }
     };
     TimedFault { at_us: rng.below(script.duration_us), fault }
+}
+
+/// The threads of a VM yield all the time, as those of a hostile guest would.
+fn draw_yields(rng: &mut Rng, script: &Script) -> TimedFault {
+    let vm = rng.below(script.vms.len() as u64) as u32;
+    let most_us = *rng.pick(&[30, 500, 20_000]);
+    TimedFault { at_us: 0, fault: Fault::Yields(vm, 10 + rng.below(most_us)) }
 }
 
 /// A cpuset that is changed may be changed to the others and back, within ms; and real-time tasks come

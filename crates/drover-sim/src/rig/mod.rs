@@ -19,7 +19,7 @@ use crate::class::Class;
 use crate::costs::Costs;
 use crate::cpu_set::CpuSet;
 use crate::guest::Programs;
-use crate::machine::{Machine, TaskId};
+use crate::machine::{Machine, TaskId, TaskState};
 use crate::rng::{Rng, mix};
 use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
@@ -58,6 +58,10 @@ pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
         while let Some(number) = sim.run(until_ns) {
             let fault = &script.faults[number as usize].fault;
             disturb(&mut sim, &mut invariants, fault);
+            if let Fault::Yields(vm, every_us) = *fault {
+                yield_all(&mut sim, vm, &mut rng);
+                sim.plan(sim.m.now_ns + every_us.max(1) * 1000, Plan::Look(number));
+            }
         }
         broken = sim.m.fault.take().or_else(|| invariants.look(&mut sim).err());
         if let Some(calm) = &mut calm {
@@ -174,6 +178,31 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::TimerLate(us) => sim.class.timer_late_ns = us * 1000,
         Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
         _ => {}
+    }
+}
+
+/// Whatever threads of the VM run give way: to any of its threads, or to nobody in particular. The kernel
+/// lets go of its locks before the pCPU chooses; what happens in between comes in between here, too.
+fn yield_all(sim: &mut Sim<Scx>, vm: u32, rng: &mut Rng) {
+    if vm as usize >= sim.vms.len() {
+        return;
+    }
+    for cpu in 0..sim.m.topology.pcpus() {
+        let Some(from) = sim.m.current(cpu).filter(|&task| sim.m.tasks[task as usize].vm == vm)
+        else {
+            continue;
+        };
+        let to = *rng.pick(&sim.tasks_of(vm).collect::<Vec<TaskId>>());
+        let directed = !rng.chance_pct(20);
+        // The kernel asks of those only that wait.
+        if directed && (to == from || sim.m.tasks[to as usize].state != TaskState::Ready) {
+            continue;
+        }
+        sim.account(cpu);
+        let pair = (from, directed.then_some(to));
+        if sim.class.policy.yields(&mut sim.m, &mut sim.class.queues, cpu, pair) {
+            sim.m.kick(cpu, 0);
+        }
     }
 }
 

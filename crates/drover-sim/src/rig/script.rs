@@ -68,6 +68,8 @@ pub enum Fault {
     Cpuset(u32, Vec<u32>),
     /// A real-time task takes a pCPU for so many µs.
     RealTime(u32, u64),
+    /// From now on whatever threads of a VM run yield every so many µs: to one of its threads, mostly.
+    Yields(u32, u64),
     /// Kicks take so many µs more from now on.
     KicksLate(u64),
     /// The next timer comes so many µs late.
@@ -151,7 +153,7 @@ impl Shape {
 }
 
 impl Script {
-    /// No faults and nothing but VMs that are always busy and may run anywhere, or on several pCPUs: time
+    /// No faults but yields, and nothing but VMs that are always busy and may run anywhere, or on several pCPUs: time
     /// must divide by shares, reservations and pools (shares.rs). What a reservation is worth to a VM that
     /// waits beside an idle pCPU for its siblings is not known; nor what such a one is owed where some are
     /// confined.
@@ -169,7 +171,8 @@ impl Script {
         let held = self.vms.iter().any(ScriptVm::may_be_held);
         let confined = self.vms.iter().any(|vm| vm.pin.is_some());
         let known = !(held && (promises || confined));
-        self.faults.is_empty() && !limited && known && self.vms.iter().all(busy)
+        let yields = |fault: &TimedFault| matches!(fault.fault, Fault::Yields(..));
+        self.faults.iter().all(yields) && !limited && known && self.vms.iter().all(busy)
     }
 }
 

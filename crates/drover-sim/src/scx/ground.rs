@@ -5,7 +5,9 @@
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
-use super::native::{Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset};
+use super::native::{
+    Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset, sim_record,
+};
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 
@@ -184,6 +186,20 @@ extern "C" fn ground_take_due(d: *mut Drover, queue: u64, until_ns: u64) -> bool
         unsafe { (!at_limit(d, task)).then(|| sim_due_ns(threads(d).at(task as usize))) }
     };
     queues.take_due(m, cpu, queue_index(queues, queue), until_ns, due_ns)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_take_vcpu(d: *mut Drover, queue: u64, record: u32) -> bool {
+    // SAFETY: called by the policy.
+    let (m, queues, cpu) = unsafe { behind(d) };
+    let is_it = |task: TaskId| {
+        // SAFETY: called by the policy, which does not write to the task's struct now.
+        unsafe {
+            let known = sim_record(threads(d).at(task as usize));
+            (known == record && !at_limit(d, task)).then_some(0)
+        }
+    };
+    queues.take_due(m, cpu, queue_index(queues, queue), 0, is_it)
 }
 
 #[unsafe(no_mangle)]

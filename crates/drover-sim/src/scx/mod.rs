@@ -21,7 +21,7 @@ pub use queues::{Planted, Queues, Stands, Surroundings};
 use crate::class::{Class, VmBounds, VmTerms};
 use crate::cpu_set::CpuSet;
 use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
-use drover_core::counters::{Counters, VmCounters};
+use drover_core::counters::{Counters, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::settings::{Cosched, PoolSettings};
 use ground::process_of;
@@ -347,6 +347,11 @@ impl Class for Scx {
             costops: view.nr_costops,
             costarts: view.nr_costarts,
             limited_s: Some(seconds(view.limited_ns)),
+            yields: Some(Yields {
+                asked: view.yields_asked,
+                granted: view.yields_granted,
+                throttled: view.yields_throttled,
+            }),
             skew_max_ms: skew_max_ms(view.skew_max_ns),
             longest_ready_ms: Some(view.longest_ready_ns as f64 / 1e6),
             guaranteed_delay_ms: Some(self.guaranteed(m, vm).ready_ns() as f64 / 1e6),
@@ -357,9 +362,8 @@ impl Class for Scx {
         })
     }
 
-    /// The policy has no yield operation: the kernel then answers no.
-    fn yield_to(&mut self, _: &mut Machine, _: u32, _: TaskId, _: TaskId) -> bool {
-        false
+    fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool {
+        self.policy.yields(m, &mut self.queues, cpu, (from, Some(to)))
     }
 
     fn remove(&mut self, m: &mut Machine, task: TaskId) {

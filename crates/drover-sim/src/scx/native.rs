@@ -111,6 +111,12 @@ pub struct VmView {
     pub skew_max_ns: u64,
     /// Time its threads were ready and it was at its limit.
     pub limited_ns: u64,
+    /// Directed yields asked for.
+    pub yields_asked: u64,
+    /// Of these, the sibling ran next.
+    pub yields_granted: u64,
+    /// Beyond one a tick for a vCPU.
+    pub yields_throttled: u64,
     /// Not 0: the slot is a VM's.
     pub live: u32,
     /// Shares in force.
@@ -200,6 +206,13 @@ unsafe extern "C" {
     pub fn sim_running(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32);
     pub fn sim_tick(d: *mut Drover, p: TaskPointer, t: *mut Thread);
     pub fn sim_stopping(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32, ready: bool);
+    pub fn sim_yield(
+        d: *mut Drover,
+        p: TaskPointer,
+        t: *mut Thread,
+        to_p: TaskPointer,
+        to: *mut Thread,
+    ) -> bool;
     pub fn sim_disable(d: *mut Drover, t: *mut Thread);
     pub fn sim_exit_task(d: *mut Drover, t: *mut Thread);
     pub fn sim_idle(d: *mut Drover, at: u32, idle: bool);
@@ -213,6 +226,7 @@ unsafe extern "C" {
     pub fn sim_clock_ns(d: *mut Drover, domain: u32) -> u64;
     pub fn sim_slots_in_use(d: *mut Drover) -> u32;
     pub fn sim_due_ns(t: *const Thread) -> u64;
+    pub fn sim_record(t: *const Thread) -> u32;
     pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
     pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;

@@ -269,6 +269,23 @@ impl Policy {
         self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), t, cpu) });
     }
 
+    /// The running task gives way to `to`, or to any sibling.
+    pub(crate) fn yields(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        cpu: u32,
+        (from, to): (TaskId, Option<TaskId>),
+    ) -> bool {
+        let t = self.thread(from);
+        let to_pointer = to.map_or(std::ptr::null_mut(), pointer);
+        let to = to.map_or(std::ptr::null_mut(), |to| self.thread(to));
+        // SAFETY: see `enable`.
+        self.call(m, queues, cpu, |d| unsafe {
+            native::sim_yield(d, pointer(from), t, to_pointer, to)
+        })
+    }
+
     pub(super) fn stopping(
         &mut self,
         m: &mut Machine,
