@@ -135,6 +135,9 @@ pub struct VmFigures {
     /// What its workload counts: loops, sections, rounds or wake-ups of all vCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u64>,
+    /// How often its vCPUs asked the host to run another in their place; absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yields: Option<u64>,
     /// How its vCPUs moved along together, where the scheduler counts that.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! docs/scenarios.md and docs/results.md say what is, no more and no less.
 
-use drover_core::counters::Counters;
+use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::results::{
     Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs, Wall,
@@ -59,7 +59,7 @@ fn every_metric_is_documented() {
 #[test]
 fn every_example_of_a_scenario_reads() {
     let examples = blocks(SCENARIOS, "toml");
-    assert_eq!(examples.len(), 9, "two whole files and one of each workload");
+    assert_eq!(examples.len(), 10, "two whole files and one of each workload");
     for example in examples {
         let text = if example.starts_with("workload") {
             let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };
@@ -90,6 +90,7 @@ fn complete() -> Results {
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
     let counters = counters.map(|of_vcpu| Counters {
         limited_s: Some(0.1),
+        yields: Some(Yields::default()),
         longest_ready_ms: Some(8.0),
         guaranteed_delay_ms: Some(66.0),
         ..of_vcpu
@@ -110,6 +111,7 @@ fn complete() -> Results {
         vcpu_min_cpu_s: Some(0.5),
         vcpu_max_cpu_s: Some(0.5),
         progress: Some(3),
+        yields: Some(2),
         counters,
         vcpu: vec![vcpu],
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),

@@ -190,7 +190,7 @@ fn what_is_missing() {
             "kind = \"cpu\"",
             "duty_pct = 5",
             "x.toml:8: workload has no kind; \
-             add kind = one of cpu, lock, barrier, sleep, mix, program, command",
+             add kind = one of cpu, lock, barrier, sleep, yield, mix, program, command",
         ),
         ("name = \"vm0\"", "", "x.toml:5: [[vm]] has no name; add one, such as name = \"vm0\""),
         ("vcpus = 4", "", "x.toml:12: VM \"vm0\" has no vcpus; add one, such as vcpus = 4"),

@@ -111,6 +111,7 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
     figures.helpers_cpu_s = Some(sum_s(&helpers));
     figures.set_vcpus((0..vm.vcpus).map(vcpu).collect());
     figures.progress = guest.as_ref().and_then(|guest| guest.progress);
+    figures.yields = guest.as_ref().map(|guest| guest.yields).filter(|&yields| yields > 0);
     figures.wakeup_us = guest.and_then(|guest| WakeupUs::from_histogram(&guest.wakeups));
     figures
 }

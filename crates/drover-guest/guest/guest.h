@@ -26,5 +26,6 @@ void workload_cpu(const struct vcpu *vcpu);
 void workload_lock(const struct vcpu *vcpu);
 void workload_barrier(const struct vcpu *vcpu, uint32_t parties);
 void workload_sleep(const struct vcpu *vcpu, uint32_t rank, uint32_t parties);
+void workload_yield(const struct vcpu *vcpu, uint32_t parties);
 
 #endif

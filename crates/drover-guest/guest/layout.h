@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define LAYOUT_MAGIC 0x3130747365756744ull /* "Dguest01" */
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 
 /* Guest-physical addresses. Code lies below 64 KiB: the IDT in boot.S needs 16-bit addresses. */
 #define CODE_ADDRESS 0x1000ull
@@ -42,6 +42,7 @@ enum drover_workload {
 	WORKLOAD_BARRIER = 3,
 	WORKLOAD_SLEEP = 4,
 	WORKLOAD_MIX = 5,
+	WORKLOAD_YIELD = 6,
 };
 
 enum drover_vcpu_state {
@@ -71,6 +72,7 @@ struct drover_control {
 	uint64_t barrier_work_loops;
 	uint64_t sleep_period_cycles;
 	uint64_t sleep_work_loops;
+	uint64_t yield_work_loops;
 };
 
 struct drover_vcpu {
@@ -80,14 +82,15 @@ struct drover_vcpu {
 	uint64_t wake_count;
 	uint64_t wake_sum_ns;
 	uint64_t wake_max_ns;
-	uint64_t padding[3];
+	uint64_t yields;
+	uint64_t padding[2];
 	uint64_t wake_buckets[HISTOGRAM_BUCKETS];
 };
 
-_Static_assert(sizeof(struct drover_control) == 128, "control layout");
+_Static_assert(sizeof(struct drover_control) == 136, "control layout");
 _Static_assert(offsetof(struct drover_control, go) == 20, "control layout");
 _Static_assert(offsetof(struct drover_control, ns_per_cycle_q32) == 40, "control layout");
-_Static_assert(offsetof(struct drover_control, sleep_work_loops) == 120, "control layout");
+_Static_assert(offsetof(struct drover_control, yield_work_loops) == 128, "control layout");
 _Static_assert(sizeof(struct drover_control) <= CONTROL_BYTES, "control page");
 _Static_assert(sizeof(struct drover_vcpu) == 8256, "vcpu layout");
 _Static_assert(offsetof(struct drover_vcpu, wake_buckets) == 64, "vcpu layout");

@@ -27,6 +27,17 @@ static inline void spin_pause(void)
 }
 
 /*
+ * Ask KVM to run that vCPU in place of this one (KVM_HC_SCHED_YIELD). A vCPU's number is its APIC
+ * id. Where the processor's instruction is another (vmmcall), KVM puts that in its place.
+ */
+static inline void yield_to(uint32_t vcpu)
+{
+	uint64_t nr = 11;
+
+	__asm__ volatile("vmcall" : "+a"(nr) : "b"((uint64_t)vcpu) : "memory");
+}
+
+/*
  * Halt until an interrupt. Interrupts are off everywhere else: one that came after the timer was
  * armed is held until `sti`, whose shadow covers `hlt`, so it cannot slip in between and be missed.
  */

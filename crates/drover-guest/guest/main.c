@@ -80,6 +80,9 @@ void guest_main(uint32_t index)
 	case WORKLOAD_SLEEP:
 		workload_sleep(&vcpu, index, vcpu.control->vcpus);
 		break;
+	case WORKLOAD_YIELD:
+		workload_yield(&vcpu, vcpu.control->vcpus);
+		break;
 	case WORKLOAD_MIX:
 		workload_mix(&vcpu);
 		break;

@@ -171,6 +171,7 @@ impl Tally {
             progress: self.reported.then_some(self.done.round() as u64),
             vcpu_progress: Vec::new(),
             wakeups: Histogram::from_parts(&self.late_buckets, self.late_sum_ns, self.late_max_ns),
+            yields: 0,
         }
     }
 }

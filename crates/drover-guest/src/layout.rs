@@ -9,7 +9,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"Dguest01");
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 pub(crate) const CODE_ADDRESS: u64 = 0x1000;
 pub(crate) const CODE_END: u64 = 0x10000;
@@ -29,6 +29,7 @@ pub(crate) const WORKLOAD_LOCK: u32 = 2;
 pub(crate) const WORKLOAD_BARRIER: u32 = 3;
 pub(crate) const WORKLOAD_SLEEP: u32 = 4;
 pub(crate) const WORKLOAD_MIX: u32 = 5;
+pub(crate) const WORKLOAD_YIELD: u32 = 6;
 
 /// What `Vcpu::state` holds once the guest has taken its place at the gate.
 pub(crate) const VCPU_AT_GATE: u32 = 1;
@@ -58,6 +59,7 @@ pub(crate) struct Control {
     pub barrier_work_loops: AtomicU64,
     pub sleep_period_cycles: AtomicU64,
     pub sleep_work_loops: AtomicU64,
+    pub yield_work_loops: AtomicU64,
 }
 
 /// What one vCPU counts.
@@ -70,14 +72,15 @@ pub(crate) struct Vcpu {
     pub wake_count: AtomicU64,
     pub wake_sum_ns: AtomicU64,
     pub wake_max_ns: AtomicU64,
-    pub padding: [AtomicU64; 3],
+    pub yields: AtomicU64,
+    pub padding: [AtomicU64; 2],
     pub wake_buckets: [AtomicU64; BUCKETS],
 }
 
-const _: () = assert!(size_of::<Control>() == 128 && size_of::<Control>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<Control>() == 136 && size_of::<Control>() <= CONTROL_BYTES);
 const _: () = assert!(offset_of!(Control, go) == 20);
 const _: () = assert!(offset_of!(Control, ns_per_cycle_q32) == 40);
-const _: () = assert!(offset_of!(Control, sleep_work_loops) == 120);
+const _: () = assert!(offset_of!(Control, yield_work_loops) == 128);
 const _: () = assert!(size_of::<Vcpu>() == 8256);
 const _: () = assert!(offset_of!(Vcpu, wake_buckets) == 64);
 

@@ -85,6 +85,10 @@ fn write_parameters(control: &Control, workload: &Workload, speed: Speed) -> u32
             control.sleep_work_loops.store(speed.loops(work_us), Relaxed);
             layout::WORKLOAD_SLEEP
         }
+        Workload::Yield { work_us } => {
+            control.yield_work_loops.store(speed.loops(work_us), Relaxed);
+            layout::WORKLOAD_YIELD
+        }
         Workload::Mix {} => unreachable!("mix is made of the others"),
         Workload::Program(_) | Workload::Command { .. } => {
             unreachable!("GuestConfig::check refuses programs and commands")
@@ -131,6 +135,9 @@ mod tests {
         let sleep = control(Workload::Sleep { period_us: 2_000, work_us: 10 });
         assert_eq!(sleep.sleep_period_cycles.load(Relaxed), 4_000_000);
         assert_eq!(sleep.sleep_work_loops.load(Relaxed), 30_000);
+        let yields = control(Workload::Yield { work_us: 30 });
+        assert_eq!(yields.workload.load(Relaxed), layout::WORKLOAD_YIELD);
+        assert_eq!(yields.yield_work_loops.load(Relaxed), 90_000);
         assert_eq!(sleep.ns_per_cycle_q32.load(Relaxed), 1 << 31, "half a ns");
     }
 

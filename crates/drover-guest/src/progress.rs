@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub vcpu_progress: Vec<u64>,
     /// How late timers were; empty for workloads that do not sleep.
     pub wakeups: Histogram,
+    /// How often its vCPUs asked the host to run another in their place.
+    pub yields: u64,
 }
 
 impl Snapshot {
@@ -49,6 +51,7 @@ impl Snapshot {
                 .map(grown)
                 .collect(),
             wakeups: self.wakeups.since(&earlier.wakeups),
+            yields: self.yields.saturating_sub(earlier.yields),
         }
     }
 }
@@ -59,7 +62,7 @@ mod tests {
 
     fn snapshot(progress: Option<u64>, vcpu_progress: &[u64]) -> Snapshot {
         let vcpu_progress = vcpu_progress.to_vec();
-        Snapshot { progress, vcpu_progress, wakeups: Histogram::new() }
+        Snapshot { progress, vcpu_progress, ..Snapshot::default() }
     }
 
     #[test]

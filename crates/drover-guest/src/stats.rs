@@ -51,7 +51,8 @@ impl StatsReader {
         let progress = if rounds { each.min() } else { Some(each.sum()) };
         let mut wakeups = Histogram::new();
         vcpus().for_each(|vcpu| wakeups.merge(&read_wakeups(vcpu)));
-        Snapshot { progress, vcpu_progress, wakeups }
+        let yields = vcpus().map(|vcpu| vcpu.yields.load(Relaxed)).sum();
+        Snapshot { progress, vcpu_progress, wakeups, yields }
     }
 }
 
@@ -125,12 +126,14 @@ mod tests {
             vcpu.wake_buckets[index].fetch_add(1, Relaxed);
         };
         wake(900_000);
+        file.vcpu(0).yields.store(3, Relaxed);
         let before = reader.snapshot();
+        file.vcpu(0).yields.store(8, Relaxed);
         wake(50_000);
         wake(70_000);
         let window = reader.snapshot().since(&before);
         assert_eq!((window.progress, window.wakeups.count()), (Some(2), 2));
-        assert_eq!(window.vcpu_progress, [2]);
+        assert_eq!((window.vcpu_progress.as_slice(), window.yields), ([2].as_slice(), 5));
         assert_eq!(window.wakeups.mean_ns(), Some(60_000.0));
         assert!(window.wakeups.max_ns().unwrap() < 75_000);
     }

@@ -7,7 +7,7 @@ mod one_run;
 use crate::rng::mix;
 use crate::trace;
 use drover_core::results::{Ground, Results, Run};
-use drover_core::scenario::{Scenario, Vmm, scheduler_label};
+use drover_core::scenario::{Scenario, Vmm, Workload, scheduler_label};
 use drover_core::schedule::{Schedule, ScheduledVm, Span, Who, window_s};
 use one_run::{Job, run_job};
 use std::sync::Mutex;
@@ -174,8 +174,14 @@ fn jobs_of<'a>(scenario: &'a Scenario, options: &'a Options) -> Result<Vec<Job<'
             ));
         }
     }
-    let vms = scenario.cases.iter().flat_map(|case| &case.vms);
-    if let Some(vm) = vms.into_iter().find(|vm| vm.vmm == Vmm::Qemu) {
+    let vms = || scenario.cases.iter().flat_map(|case| &case.vms);
+    if let Some(vm) = vms().find(|vm| matches!(vm.workload, Workload::Yield { .. })) {
+        return Err(format!(
+            "{}: VM \"{}\" yields by hypercall, which the simulator's guests do not; use --on lab",
+            scenario.name, vm.name
+        ));
+    }
+    if let Some(vm) = vms().find(|vm| vm.vmm == Vmm::Qemu) {
         return Err(format!(
             "{}: VM \"{}\" is a Linux guest, which the simulator does not run; use --on lab",
             scenario.name, vm.name

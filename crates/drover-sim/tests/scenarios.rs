@@ -180,6 +180,8 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
     };
     let error = refuse(&scenario("qemu-guests.toml"), &Options::default());
     assert!(error.contains("Linux guest") && error.contains("--on lab"), "{error}");
+    let error = refuse(&scenario("yield-pingpong.toml"), &Options::default());
+    assert!(error.contains("pingpong") && error.contains("--on lab"), "{error}");
     let options = Options { schedulers: Some(vec!["scx_lavd".to_owned()]), ..Options::default() };
     let error = refuse(&scenario("total-work.toml"), &options);
     assert!(error.contains("scx_lavd") && error.contains("eevdf"), "{error}");

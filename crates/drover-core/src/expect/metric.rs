@@ -39,6 +39,8 @@ pub enum Metric {
     VcpuSpreadPct,
     /// Of a VM: what its workload counts.
     Progress,
+    /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
+    YieldsPerProgress,
     /// Of a VM: mean wake-up latency, µs.
     WakeupMeanUs,
     /// Of a VM: wake-up latency that 99 of 100 do not exceed, µs.
@@ -59,7 +61,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 22] = [
+    pub const ALL: [Metric; 23] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
@@ -74,6 +76,7 @@ impl Metric {
         Metric::DelayUsedPct,
         Metric::VcpuSpreadPct,
         Metric::Progress,
+        Metric::YieldsPerProgress,
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
@@ -101,6 +104,7 @@ impl Metric {
             Metric::DelayUsedPct => "delay_used_pct",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::Progress => "progress",
+            Metric::YieldsPerProgress => "yields_per_progress",
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
@@ -175,6 +179,10 @@ impl Metric {
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
             }
             Metric::Progress => vm.progress.map(|progress| progress as f64),
+            Metric::YieldsPerProgress => {
+                let progress = vm.progress.filter(|&progress| progress > 0)?;
+                Some(vm.yields? as f64 / progress as f64)
+            }
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
@@ -330,6 +338,7 @@ mod tests {
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
             progress: Some(70),
+            yields: Some(77),
             counters: Some(Counters {
                 limited_s: Some(0.3),
                 longest_ready_ms: Some(16.5),
@@ -366,6 +375,7 @@ mod tests {
         assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
         assert_eq!(figure(Metric::Progress), 70.0);
+        assert!((figure(Metric::YieldsPerProgress) - 1.1).abs() < 1e-9);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
         assert_eq!(figure(Metric::WakeupP99Us), 99.0);
         assert_eq!(figure(Metric::WakeupMaxUs), 120.0);

@@ -85,6 +85,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (LOCK, &["kind", "hold_us", "think_us"]),
     (BARRIER, &["kind", "work_us"]),
     (SLEEP, &["kind", "period_us", "work_us"]),
+    (YIELD, &["kind", "work_us"]),
     (MIX, &["kind"]),
     (COMMAND, &["kind", "run", "ready"]),
     (PROGRAM, &["kind", "steps", "roles", "locks", "pv_spin_us"]),
@@ -147,6 +148,7 @@ pub(super) const CPU_THEN: &str = "workload cpu, then";
 pub(super) const LOCK: &str = "workload lock";
 pub(super) const BARRIER: &str = "workload barrier";
 pub(super) const SLEEP: &str = "workload sleep";
+pub(super) const YIELD: &str = "workload yield";
 pub(super) const MIX: &str = "workload mix";
 pub(super) const COMMAND: &str = "workload command";
 pub(super) const PROGRAM: &str = "workload program";

@@ -233,6 +233,7 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
         ("lock", keys::LOCK),
         ("barrier", keys::BARRIER),
         ("sleep", keys::SLEEP),
+        ("yield", keys::YIELD),
         ("mix", keys::MIX),
         ("program", keys::PROGRAM),
         ("command", keys::COMMAND),
@@ -275,6 +276,7 @@ fn workload_of(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
             let period_us = period_us.unwrap_or(workload::SLEEP_PERIOD_US);
             Workload::Sleep { period_us, work_us: us("work_us", 0)? }
         }
+        keys::YIELD => Workload::Yield { work_us: us("work_us", workload::YIELD_WORK_US)? },
         keys::MIX => Workload::Mix {},
         keys::PROGRAM => read_program(table)?,
         _ => {

@@ -18,6 +18,9 @@ pub const BARRIER_WORK_US: u32 = 30;
 /// Default time from one wake-up of `sleep` to the next, in µs.
 pub const SLEEP_PERIOD_US: u32 = 2_000;
 
+/// Default time a vCPU of `yield` works before it hands the token on, in µs.
+pub const YIELD_WORK_US: u32 = 30;
+
 /// What the vCPUs of a VM do. All but [`Workload::Program`] and
 /// [`Workload::Command`] are programs of Drover's micro VMs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,6 +62,13 @@ pub enum Workload {
         period_us: u32,
         /// Work after each wake-up, µs.
         #[serde(default)]
+        work_us: u32,
+    },
+    /// The vCPUs hand a token round: who has it works and hands it on; who waits for it asks the host
+    /// to run the one that has it. Progress: tokens handed on.
+    Yield {
+        /// Work before the token is handed on, µs.
+        #[serde(default = "yield_work_us")]
         work_us: u32,
     },
     /// vCPU `i` does as `i % 4` says: 0 `cpu`, 1 `lock`, 2 `sleep`, 3 `barrier`, each with its
@@ -107,6 +117,10 @@ fn sleep_period_us() -> u32 {
     SLEEP_PERIOD_US
 }
 
+fn yield_work_us() -> u32 {
+    YIELD_WORK_US
+}
+
 impl Workload {
     /// The word a scenario uses for it.
     pub fn kind(&self) -> &'static str {
@@ -115,6 +129,7 @@ impl Workload {
             Workload::Lock { .. } => "lock",
             Workload::Barrier { .. } => "barrier",
             Workload::Sleep { .. } => "sleep",
+            Workload::Yield { .. } => "yield",
             Workload::Mix {} => "mix",
             Workload::Program(_) => "program",
             Workload::Command { .. } => "command",
@@ -131,7 +146,9 @@ impl Workload {
                 Some(then.duty_pct.into())
             }
             Workload::Cpu { duty_pct, .. } => Some((*duty_pct).into()),
-            Workload::Lock { .. } | Workload::Barrier { .. } => Some(100.0),
+            Workload::Lock { .. } | Workload::Barrier { .. } | Workload::Yield { .. } => {
+                Some(100.0)
+            }
             Workload::Sleep { .. }
             | Workload::Mix {}
             | Workload::Program(_)
@@ -153,6 +170,7 @@ mod tests {
             Workload::Lock { hold_us: 5, think_us: 20 },
             Workload::Barrier { work_us: 30 },
             Workload::Sleep { period_us: 2_000, work_us: 0 },
+            Workload::Yield { work_us: 0 },
             Workload::Mix {},
             Workload::Command { run: "hackbench".to_owned(), ready },
         ] {

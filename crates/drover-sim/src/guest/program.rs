@@ -178,8 +178,8 @@ pub struct Names {
 }
 
 impl Programs {
-    /// The programs of a VM with so many vCPUs. None for a program of a Linux guest, which no
-    /// simulator runs.
+    /// The programs of a VM with so many vCPUs. None for what no simulator runs: a program of a Linux
+    /// guest, and one that calls KVM.
     pub fn of(workload: &Workload, vcpus: u32) -> Option<Self> {
         let every = |steps: Vec<Step>| vec![steps; vcpus as usize];
         let ns = |us: u32| u64::from(us) * 1000;
@@ -202,7 +202,7 @@ impl Programs {
             }
             Workload::Mix {} => mix(vcpus),
             Workload::Program(ref program) => written(program, vcpus),
-            Workload::Command { .. } => return None,
+            Workload::Yield { .. } | Workload::Command { .. } => return None,
         })
     }
 
