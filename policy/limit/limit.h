@@ -95,12 +95,12 @@ CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 	return 0;
 }
 
-/* So many bins have begun, and such tokens come in each. */
-static __always_inline void limit_earn(struct limit *l, u32 passed, u64 income_ns)
+/* So many bins have begun, and such tokens come in each. No debt is larger than that. */
+static __always_inline void limit_earn(struct limit *l, u32 passed, u64 income_ns, u64 debt_max_ns)
 {
 	u64 most_ns = LIMIT_SAVED_BINS * income_ns;
 
-	l->tokens_ns = most_signed(l->tokens_ns, -(s64)(LIMIT_BINS * income_ns));
+	l->tokens_ns = most_signed(l->tokens_ns, -(s64)debt_max_ns);
 	l->tokens_ns += (s64)(least_of(passed, LIMIT_SAVED_BINS) * income_ns);
 	l->tokens_ns = least_signed(l->tokens_ns, (s64)most_of(most_ns, LIMIT_START_MAX_NS));
 }
@@ -117,7 +117,7 @@ static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 no
 
 		limit_book(l, came_ns);
 		if (passed)
-			limit_earn(l, passed, limit_pace_ns(l, mcpu));
+			limit_earn(l, passed, limit_pace_ns(l, mcpu), (u64)limit_window_ns(mcpu));
 		__sync_lock_test_and_set(&l->busy, 0);
 	}
 	return least_signed(l->tokens_ns, limit_room_ns(l, mcpu)) - (s64)l->came_ns;
@@ -143,15 +143,16 @@ CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 	return left_ns;
 }
 
-/* What comes to the VM in each bin from now on. */
-static __always_inline u64 limit_income_ns(struct vm *vm, struct limit *l)
+/* Tokens come to the VM, so many bins having begun. */
+static __always_inline void limit_earn_vm(struct vm *vm, struct limit *l, u32 passed)
 {
 	u64 income_ns = vm->limit_mcpu ? limit_pace_ns(l, vm->limit_mcpu) : ~0ULL;
+	u64 debt_max_ns = (u64)limit_window_ns(vm->limit_mcpu);
+	u64 dealt_ns = vm->entitled_ucpu * LIMIT_BIN_NS / ENTITLE_PCPU_UCPU;
 
 	if (vm->capped_by)
-		income_ns =
-			least_of(income_ns, vm->entitled_ucpu * LIMIT_BIN_NS / ENTITLE_PCPU_UCPU);
-	return income_ns;
+		income_ns = least_of(income_ns, dealt_ns);
+	limit_earn(l, passed, income_ns, debt_max_ns ?: LIMIT_BINS * dealt_ns);
 }
 
 /* Book what the VM used since it was last looked at; tokens come if a bin has begun. */
@@ -169,7 +170,7 @@ CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 	limit_book(l, (u64)used_ns);
 	passed = limit_go_to_bin(l, (now_ns + limit_phase_ns(slot)) / LIMIT_BIN_NS);
 	if (passed)
-		limit_earn(l, passed, limit_income_ns(vm, l));
+		limit_earn_vm(vm, l, passed);
 	return 0;
 }
 

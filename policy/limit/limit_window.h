@@ -5,8 +5,8 @@
  * Idea. Time is cut into bins of 2.5 ms. Any 100 ms touch 41 bins at most, so what was used in the
  * last 40 and what is in this one may together be 4 % more than a limit brings in 100 ms: then no
  * 100 ms has 5 % more, although who is told to stop does so a little later. How that is spread:
- *  - Who has used less than half of it has the rest of that half at once: a VM that works now and
- *    then runs its burst to the end.
+ *  - Who has used less than half of it has the rest of that half at once, unless it is in debt: a
+ *    VM that works now and then runs its burst to the end.
  *  - Everybody else goes at the limit's pace, so that in the long run there is nothing too much at
  *    all; or, after a burst, at the largest even pace at which it never has to stop for longer than
  *    10 ms. In any k bins to come there is what is free now, and what was used in the k - 1 oldest,
@@ -90,7 +90,7 @@ static __always_inline u64 limit_pace_ns(struct limit *l, u32 mcpu)
 	u64 pace_ns = mcpu * (LIMIT_BIN_NS / 1000);
 	u32 k;
 
-	if (half_ns > (s64)pace_ns)
+	if (half_ns > (s64)pace_ns && l->tokens_ns >= 0)
 		return (u64)half_ns;
 	for_each_index(k, 2, LIMIT_BINS + 1) {
 		free_ns += *limit_bin(l, l->bin + k - 1 - LIMIT_BINS);

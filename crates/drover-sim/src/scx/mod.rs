@@ -132,7 +132,7 @@ impl Scx {
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
             Some(Planted::IgnoresPools) => bounds.pool = 0,
             Some(Planted::IgnoresLimits) => bounds.limit_mcpu = 0,
-            Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 25,
+            Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 75,
             _ => {}
         }
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {

@@ -72,7 +72,7 @@ pub enum Planted {
     IgnoresReservations,
     /// Their limits are not, and those of pools.
     IgnoresLimits,
-    /// Limits are told 4 % higher.
+    /// Limits are told 1.3 % higher: what is noticed over a second only.
     LaxLimits,
     /// Their pools are not.
     IgnoresPools,
