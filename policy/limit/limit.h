@@ -19,18 +19,18 @@
  * The entitlement already divides the limit among those who want it; the pool's own matter when
  * somebody wakes and the division is not known yet.
  *
- * Worked example. Four vCPUs under 50 %, busy for long: 2.5 ms come in each bin. They run for
- * 0.6 ms, and pause for 4.4. Beside it, in a pool of 200 %, a VM of one vCPU that is owed 100 % and
- * one of four that is owed as much: in each bin the first runs throughout, the other for 1.25 ms.
+ * Worked example. Four vCPUs under 50 %, busy for long: 1.25 ms come in each bin. They run for
+ * 0.3 ms, and pause for 2.2. In a pool of 200 %, a VM of one vCPU that is owed 100 % and one of
+ * four that is owed as much: in each bin the first runs throughout, the other for 0.6 ms.
  *
- *     ms    0    1    2    3    4    5    6
- *     one   #########################################
- *     four  #####                    #####
+ *     ms    0     1     2     3     4     5
+ *     one   ####################################
+ *     four  ####           ####           ####
  *
- * What it is bad at. A limit under 10 % comes in runs of half a ms, with pauses to match. A timer
- * that is late by 100 us lets a wide VM have so much more for each vCPU, and it has less in the
- * next bin. A pool whose VMs come and go all the time has some per cent less than its limit: what
- * was dealt to who sleeps now is dealt anew only every 10 ms.
+ * What it is bad at. A limit under 20 % comes in runs as short as 0.1 ms for all vCPUs together:
+ * much of that is switching. A timer that is late by 100 us lets a wide VM have so much more for
+ * each vCPU, and it has less in the next bin. A pool whose VMs come and go all the time has some
+ * per cent less than its limit: what was dealt to who sleeps now is dealt anew only every 10 ms.
  *
  * Seed 000, 2.1 ("limit"); token buckets after Turner 1986.
  */
