@@ -38,8 +38,8 @@
 //! than its reservation: turns are all that is promised to it.
 //!
 //! The host's own tasks count as one thread a pCPU (policy/share/share.h). Time held back by a limit
-//! (policy/limit/limit_use.h) is no waiting and is bounded apart: a VM is released when it may have a burst
-//! again, which it may at the latest when the last 101 ms are empty.
+//! (policy/limit/limit.h) is no waiting and is bounded apart: mostly it is some ms; at the latest a VM is let
+//! go when what it used is forgotten, after 102.5 ms, and a debt of as much is paid.
 //!
 //! Worked example. 4 pCPUs, one domain, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
 //! with 100 % reserved beside 4 threads of others and the host's tasks: by turns 2 s + 0.25 s + 33 ms;
@@ -153,8 +153,8 @@ const TURNS_TAKE_ONE_IN: u64 = 50;
 const THREAD_FACTOR: u64 = 8;
 /// A VM that waits may be overdue by what so many slices pay for, and others with it.
 const OVERDUE_SLICES: u64 = 4;
-/// The record of a limit goes so far back; a look may be a millisecond late.
-const LIMIT_RECORD_NS: u64 = 102_000_000;
+/// No limit holds a VM for longer (policy/limit/limit.h): its window, a debt of as much, and what lets it start.
+const LIMIT_HELD_NS: u64 = 250_000_000;
 
 /// What that VM is guaranteed on that host, beside so many threads of other VMs.
 pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
@@ -182,7 +182,7 @@ pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
     Delay {
         by_turns_ns: by_turns_ns + together_ns,
         by_reservation_ns: counts.then_some(by_reservation_ns + together_ns),
-        held_ns: if vm.limited { LIMIT_RECORD_NS } else { 0 },
+        held_ns: if vm.limited { LIMIT_HELD_NS } else { 0 },
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
     fn a_limit_and_vcpus_that_start_together_are_on_top() {
         let plain = guaranteed(&HOST, &VM, 8);
         let limited = guaranteed(&HOST, &Vm { limited: true, ..VM }, 8);
-        assert_eq!((limited.ready_ns(), limited.held_ns), (plain.ready_ns(), 102_000_000));
+        assert_eq!((limited.ready_ns(), limited.held_ns), (plain.ready_ns(), 250_000_000));
         let gang = guaranteed(&HOST, &Vm { cosched: Cosched::Gang, ..VM }, 8);
         assert_eq!(gang.ready_ns(), plain.ready_ns() + 100_000_000);
     }
@@ -302,7 +302,7 @@ mod tests {
         let reach = Reach { domains: 2, of_domain: 2, ..VM.reach };
         let turns = why(&HOST, &Vm { limited: true, reach, ..VM }, 4);
         assert!(turns.starts_with("turns, every 1000 ms at least: 1 threads beside 4"), "{turns}");
-        assert!(turns.contains("in 2 domains") && turns.ends_with("102 ms while held by a limit"));
+        assert!(turns.contains("in 2 domains") && turns.ends_with("250 ms while held by a limit"));
     }
 
     #[test]
