@@ -10,8 +10,8 @@
  * the time from when the vCPU was found to that moment. Who reads and finds
  * another sum came in the middle of a change, and reads again.
  *
- * A vCPU is found when it is met inside KVM_RUN (kvm.bpf.h): at a switch, or by
- * whoever reads, since one alone on its pCPU may not switch for hours. From then
+ * A vCPU is found when it is met inside KVM_RUN (kvm.bpf.h): at a switch, or when
+ * the books are read, because a vCPU alone on its pCPU may not switch for hours. From then
  * on it has its books until its thread ends, in the guest or not.
  *
  * Worked example. Two busy vCPUs take turns of 4 ms on one pCPU. Each switch ends
@@ -179,7 +179,7 @@ static void read_books(const struct books *books, struct reading *reading)
 	reading->used_ns = copy.used_ns + (copy.state == RUNNING ? passed_ns : 0);
 }
 
-/* Called for each thread of the host by whoever reads. */
+/* Runs for each thread of the host when user space reads the books. */
 SEC("iter/task")
 int observe_read(struct bpf_iter__task *ctx)
 {

@@ -12,8 +12,8 @@
  * 15. It goes off, and while the VM is let go, on another pCPU a vCPU of it begins that will have
  * used up the rest at 16: noted. The first pCPU arms it for 16.
  *
- * What it is bad at. A timer that is set for a pCPU goes off there: it takes that pCPU's time,
- * whoever's timer it is.
+ * What it is bad at. A timer goes off on the pCPU that armed it last, and takes that pCPU's time,
+ * whichever VM it belongs to.
  */
 #ifndef DROVER_TIMER_H
 #define DROVER_TIMER_H
@@ -44,7 +44,7 @@ static __always_inline bool timer_enter(struct timer *timer)
 	return !__sync_lock_test_and_set(&timer->busy, 1);
 }
 
-/* The kernel knows when it is to go off, or another pCPU has it busy and tells it. */
+/* Tell the kernel when it is to go off, unless another pCPU has it busy and will do so. */
 CHECKED_APART int timer_arm(THE_DROVER, u32 slot)
 {
 	struct timer *timer = timer_of(d, slot);

@@ -105,7 +105,7 @@ static __always_inline void limit_earn(struct limit *l, u32 passed, u64 income_n
 	l->tokens_ns = least_signed(l->tokens_ns, (s64)most_of(most_ns, LIMIT_START_MAX_NS));
 }
 
-/* What is left of the pool's limit. Who comes while another pCPU books needs not. */
+/* What is left of the pool's limit. While another pCPU updates it, only read it. */
 static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 now_ns)
 {
 	struct limit *l = limit_of_pool(d, pool);

@@ -6,8 +6,8 @@
 //! of the simulator. One that is not is either a hole in the tests or makes no difference;
 //! docs/mutants.md lists them and says which.
 //!
-//! A mutant that is not C does not count, nor one of which the compiler makes the same machine
-//! code: it is the policy. The others are compiled and run without sanitizers, the cheapest test
+//! A mutant that does not compile does not count. Nor does one that compiles to the same machine code as
+//! the policy. The others are compiled and run without sanitizers, the cheapest test
 //! first, until one fails. A test that takes too long has failed, too.
 
 mod bench;

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stay_whoever_comes_and_goes() {
+    fn columns_stay_when_vms_come_and_go() {
         let csv = Csv::new("kvm1", &figures(&[("web", 185, 50.0)]));
         let later = figures(&[("db", 200, 10.0)]);
         let row = csv.row(&later);

@@ -160,8 +160,8 @@ fn vcpus_between(before: &Snapshot, after: &Snapshot) -> Vec<(u32, Vcpu)> {
     vcpus
 }
 
-/// What a vCPU did from one reading to the next, of which it was co-stopped for so long; none when no
-/// time has passed.
+/// What a vCPU did from one reading to the next. `costop_s` of its ready time is counted as co-stopped. `None`
+/// when no time has passed.
 fn times_between(then: &VcpuTimes, now: &VcpuTimes, costop_s: f64) -> Option<Times> {
     let since = |of: fn(&VcpuTimes) -> u64| of(now).saturating_sub(of(then));
     let running_ns = since(|times| times.running_ns);

@@ -495,7 +495,7 @@ impl<C: Class> Sim<C> {
         self.vacate(cpu);
     }
 
-    /// Stops whoever runs there, in the middle of its work.
+    /// Preempts the running task of that pCPU, in the middle of its work. Returns the task.
     fn put_out(&mut self, cpu: u32) -> Option<TaskId> {
         self.account(cpu);
         let task = self.m.current(cpu)?;

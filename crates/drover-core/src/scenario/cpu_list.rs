@@ -20,7 +20,7 @@ impl CpuList {
         Self((0..pcpus).collect())
     }
 
-    /// These CPUs; none when there is none.
+    /// A list of these CPUs; `None` when there are no CPUs.
     pub fn of(cpus: impl IntoIterator<Item = u32>) -> Option<Self> {
         let mut cpus: Vec<u32> = cpus.into_iter().collect();
         cpus.sort_unstable();

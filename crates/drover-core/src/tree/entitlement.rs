@@ -162,8 +162,8 @@ impl<'a> Pouring<'a> {
         }
     }
 
-    /// How much can be poured, beyond what was so far, until a set is full, and for whom it is; none when
-    /// all can be.
+    /// How much more CPU time can be given out until the first set of pCPUs is full, and which VMs that set
+    /// holds. `None` when no set fills up.
     fn first_full(&self, room: &Room, poured: f64) -> Option<(f64, Vec<bool>)> {
         let (mut at, mut found) = (room.pcpus(), None);
         // Sets that are full later may be found first: less is tried until all hold what they get.
