@@ -348,6 +348,12 @@ int drover_pool_order(struct pool_order *order)
 }
 
 SEC("syscall")
+int drover_partition_order(struct partition_order *order)
+{
+	return order_partition(&drover, order) ? 0 : -22; /* EINVAL */
+}
+
+SEC("syscall")
 int drover_pcpu_order(struct pcpu_order *order)
 {
 	return order_pcpu(&drover, order) ? 0 : -22; /* EINVAL */

@@ -54,6 +54,7 @@ typedef int64_t s64;
 #define DROVER_MAX_PCPUS 4096
 #define DROVER_MAX_DOMAINS 256
 #define DROVER_MAX_POOLS 1024
+#define DROVER_MAX_PARTITIONS 64
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 256
@@ -84,6 +85,13 @@ enum cosched_mode {
 	COSCHED_RELAXED = 3,
 	COSCHED_SKEW = 4,
 	COSCHED_GANG = 5,
+};
+
+/* What decides in a partition who runs next; partition/. */
+enum partition_policy {
+	POLICY_SHARE = 0,
+	POLICY_CREDIT = 1,
+	POLICY_DEDICATED = 2,
 };
 
 enum vm_state {
@@ -163,6 +171,10 @@ struct vm {
 	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
 	u32 capped_by;  /* the nearest pool above that has a limit; 0: none */
 	u32 unrecorded; /* threads that run and have no record, vcpu.h */
+	/* partition/ */
+	u32 partition; /* where its threads run, if they may */
+	u32 boosted;   /* credit.h: it woke with credit left, and nobody was charged since */
+	s64 credit_ns; /* credit.h: CPU time it may still use before others */
 	/* share.h */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
 	/* counters, since birth */
@@ -257,6 +269,8 @@ struct thread {
 	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
+	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
+	u32 unused;
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
@@ -292,6 +306,7 @@ struct pcpu {
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
+	u64 debit_at_ns; /* credit.h: when who runs here is next charged */
 	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
@@ -306,7 +321,16 @@ struct domain {
 	u32 nr_pcpus; /* and how many */
 	u32 round; /* the last round begun here, round.h */
 	u32 round_slot; /* the VM begun in it last of those kept together */
+	u32 partition; /* all of its pCPUs are in that one */
 } __attribute__((aligned(64)));
+
+/* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
+struct partition {
+	u64 slice_ns;      /* how long a thread runs before it is asked again */
+	u64 account_at_ns; /* credit.h: when credit is next given out */
+	u32 policy;        /* enum partition_policy */
+	u32 nr_pcpus;      /* credit.h: those online when that was last done */
+};
 
 /* Who of the VMs that wait is first, tournament.h. */
 struct tournament {
@@ -408,6 +432,7 @@ struct drover {
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct domain domain[DROVER_MAX_DOMAINS];
+	struct partition partition[DROVER_MAX_PARTITIONS];
 	u32 pcpu_of[DROVER_MAX_PCPUS]; /* those of one domain side by side, topology.h */
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];

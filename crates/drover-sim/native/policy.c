@@ -80,6 +80,20 @@ bool sim_order_pool(struct drover *d, const struct pool_order *order)
 	return order_pool(d, order);
 }
 
+bool sim_order_partition(struct drover *d, u32 partition, u32 policy, u64 slice_ns)
+{
+	struct partition_order order = { partition, policy, slice_ns };
+
+	return order_partition(d, &order);
+}
+
+bool sim_order_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 partition)
+{
+	struct pcpu_order order = { pcpu, domain, partition };
+
+	return order_pcpu(d, &order);
+}
+
 /* --- a thread enters the scheduler's care --- */
 
 void sim_enable(struct drover *d, struct task_struct *p, struct thread *t, u32 weight)
