@@ -12,6 +12,7 @@ pub mod expect;
 pub mod histogram;
 mod nearest;
 pub mod params;
+pub mod partition;
 pub mod percent;
 pub mod resolve;
 pub mod results;

@@ -59,7 +59,7 @@ fn every_metric_is_documented() {
 #[test]
 fn every_example_of_a_scenario_reads() {
     let examples = blocks(SCENARIOS, "toml");
-    assert_eq!(examples.len(), 10, "two whole files and one of each workload");
+    assert_eq!(examples.len(), 11, "three whole files and one of each workload");
     for example in examples {
         let text = if example.starts_with("workload") {
             let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };
@@ -102,6 +102,7 @@ fn complete() -> Results {
         reservation_pct: Some(50),
         limit_pct: Some(100),
         pool: Some("prod".to_owned()),
+        partition: Some("io".to_owned()),
         cosched: Some(Cosched::Gang),
         owed_cpu_s: Some(0.6),
         share_owed_pct: Some(100.0),
@@ -110,6 +111,7 @@ fn complete() -> Results {
         helpers_cpu_s: Some(0.1),
         vcpu_min_cpu_s: Some(0.5),
         vcpu_max_cpu_s: Some(0.5),
+        dispatches: Some(4),
         progress: Some(3),
         yields: Some(2),
         counters,

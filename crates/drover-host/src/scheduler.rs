@@ -8,11 +8,13 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
-use drover_core::settings::{Cosched, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{
+    Cosched, PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings,
+};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
-use crate::domains::Domains;
+use crate::domains::{Domains, Placed};
 use crate::farewell::Farewell;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
@@ -270,6 +272,8 @@ impl Scheduler {
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
             pool: settings.pool.0,
             cosched_mode: settings.cosched as u32,
+            partition: settings.partition.0,
+            unused: 0,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
@@ -308,12 +312,33 @@ impl Scheduler {
         }
     }
 
-    /// That pCPU belongs to that domain.
+    /// Put these settings of the partition in force.
+    ///
+    /// # Errors
+    /// When there is no such partition.
+    pub fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
+        let mut order = types::partition_order {
+            partition: partition.0,
+            policy: settings.policy as u32,
+            slice_ns: settings.slice_ns,
+        };
+        // SAFETY: `partition_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_partition_order, bytes)? {
+            0 => Ok(()),
+            code => Err(anyhow!("the scheduler refused the partition (code {code})")),
+        }
+    }
+
+    /// That pCPU belongs to that domain, and the domain to that partition.
     ///
     /// # Errors
     /// When there is no such pCPU or domain.
-    pub fn set_domain(&self, pcpu: u32, domain: u32) -> Result<()> {
-        let mut order = types::pcpu_order { pcpu, domain };
+    pub fn place(&self, placed: Placed) -> Result<()> {
+        let Placed { pcpu, domain, partition: PartitionId(partition) } = placed;
+        let mut order = types::pcpu_order { pcpu, domain, partition };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))

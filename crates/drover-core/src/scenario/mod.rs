@@ -11,6 +11,7 @@ pub mod keys;
 mod parse;
 mod parse_expect;
 mod parse_host;
+mod parse_partition;
 mod parse_pool;
 mod parse_program;
 mod parse_vm;
@@ -29,6 +30,7 @@ pub use vm::{Pin, Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;
+use crate::partition::Partitions;
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,6 +61,8 @@ pub struct Case {
     pub name: String,
     /// The pools, with what the case says of them.
     pub pools: Tree,
+    /// The partitions of its host beside `default`.
+    pub partitions: Partitions,
     /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
     pub ple: bool,
     /// The VMs that take part, with what the case says of them, in the order of the file.

@@ -6,7 +6,9 @@ use super::keys;
 use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
 use super::{CpuList, CpuThen, Host, Pin, Vm, Vmm, Workload, workload};
+use crate::asked::DEFAULT;
 use crate::nearest::hint;
+use crate::partition::Partitions;
 use crate::settings::Cosched;
 use crate::shares::Shares;
 use crate::tree::{Tree, is_plain_name};
@@ -26,6 +28,7 @@ pub(super) struct Draft {
     limit_pct: Option<u32>,
     pool: Option<String>,
     cosched: Option<Cosched>,
+    partition: Option<String>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
     pin: Option<Pin>,
@@ -63,6 +66,7 @@ impl Draft {
             limit_pct: reader.whole32("limit_pct", 1..=100 * Vm::VCPUS_MAX)?,
             pool: reader.text("pool")?.map(str::to_owned),
             cosched: reader.cosched("cosched")?,
+            partition: reader.text("partition")?.map(str::to_owned),
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
             start_s: reader.number("start_s", 0.0..=end_s)?,
             stop_s: reader.number("stop_s", 0.0..=end_s)?,
@@ -82,6 +86,7 @@ impl Draft {
             limit_pct: case.limit_pct.or(base.limit_pct),
             pool: case.pool.clone().or(base.pool.clone()),
             cosched: case.cosched.or(base.cosched),
+            partition: case.partition.clone().or(base.partition.clone()),
             demand_pct: case.demand_pct.or(base.demand_pct),
             start_s: case.start_s.or(base.start_s),
             stop_s: case.stop_s.or(base.stop_s),
@@ -92,11 +97,17 @@ impl Draft {
 
     /// The VM, with defaults for what is not written; none when it is absent. `reader` is where
     /// to complain: the table that had the last word.
-    pub(super) fn finish(self, reader: &Reader, pools: &Tree) -> Result<Option<Vm>, ScenarioError> {
+    pub(super) fn finish(
+        self,
+        reader: &Reader,
+        pools: &Tree,
+        partitions: &Partitions,
+    ) -> Result<Option<Vm>, ScenarioError> {
         if self.absent {
             return Ok(None);
         }
         self.check_times(reader)?;
+        self.check_partition(reader, partitions)?;
         let name = &self.name;
         let missing = |key: &str, example: &str| {
             let mend = format!("add one, such as {key} = {example}");
@@ -123,6 +134,7 @@ impl Draft {
             limit_pct: self.limit_pct,
             cosched: self.cosched.or(pools.cosched(pool)),
             pool: self.pool,
+            partition: self.partition.filter(|name| name != DEFAULT),
             vmm,
             memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
             pin: self.pin,
@@ -131,6 +143,39 @@ impl Draft {
             stop_s: self.stop_s,
             workload,
         }))
+    }
+
+    /// Whether its partition is there and has what is asked.
+    fn check_partition(
+        &self,
+        reader: &Reader,
+        partitions: &Partitions,
+    ) -> Result<(), ScenarioError> {
+        let Some(partition) = self.partition.as_deref().filter(|name| *name != DEFAULT) else {
+            return Ok(());
+        };
+        let name = &self.name;
+        if partitions.find(partition).is_none() {
+            let what = format!("VM \"{name}\" is in partition \"{partition}\", which is not there");
+            let known = partitions.specs().iter().map(|spec| spec.name.as_str()).chain([DEFAULT]);
+            return Err(match partitions.specs().is_empty() {
+                true => reader.error("partition", what, "add a [[partition]]"),
+                false => reader.error("partition", what, hint(partition, known)),
+            });
+        }
+        let asked = [
+            ("pool", self.pool.is_some()),
+            ("reservation_pct", self.reservation_pct.is_some_and(|pct| pct > 0)),
+            ("cosched", self.cosched.is_some()),
+        ];
+        match asked.iter().find(|(_, asked)| *asked) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let what = format!("VM \"{name}\" is in partition \"{partition}\" and has a {key}");
+                let mend = format!("that is for VMs of \"{DEFAULT}\" only; remove one of the two");
+                Err(reader.error(key, what, mend))
+            }
+        }
     }
 
     fn check_times(&self, reader: &Reader) -> Result<(), ScenarioError> {
