@@ -270,6 +270,8 @@ impl Scheduler {
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
             pool: settings.pool.0,
             cosched_mode: settings.cosched as u32,
+            partition: 0,
+            unused: 0,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
@@ -313,7 +315,7 @@ impl Scheduler {
     /// # Errors
     /// When there is no such pCPU or domain.
     pub fn set_domain(&self, pcpu: u32, domain: u32) -> Result<()> {
-        let mut order = types::pcpu_order { pcpu, domain };
+        let mut order = types::pcpu_order { pcpu, domain, partition: 0 };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
