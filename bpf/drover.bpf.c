@@ -86,12 +86,15 @@ s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 {
 	struct thread *t = thread_of(p);
 	bool begins, idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	s32 cpu = prev_cpu;
 
+	/* The kernel knows no partitions. */
+	if (!drover.divided)
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (!t)
 		return cpu;
 	find_helper(&drover, p, t);
-	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, idle, &begins);
+	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, &idle, &begins);
 	if (begins)
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns,
 		       idle ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));

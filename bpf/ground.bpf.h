@@ -413,6 +413,11 @@ static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 nea
 	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
 }
 
+static bool ground_claim(struct drover *d, u32 pcpu)
+{
+	return may_kick(d) && scx_bpf_test_and_clear_cpu_idle((s32)pcpu);
+}
+
 static void ground_kick(struct drover *d, u32 pcpu)
 {
 	if (may_kick(d))

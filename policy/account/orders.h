@@ -13,6 +13,7 @@
 #define DROVER_ORDERS_H
 
 #include "account/find.h"
+#include "partition/look_back.h"
 
 struct vm_order {
 	u32 slot;
@@ -62,7 +63,7 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 		vm->reservation_mcpu = order->reservation_mcpu;
 		vm->limit_mcpu = order->limit_mcpu;
 		vm->pool = order->pool;
-		partition_set(d, order->slot, order->partition);
+		vm_set_partition(d, vm, order->partition);
 		cosched_set_mode(d, order->slot, order->cosched_mode);
 		vm_settle(d, order->slot);
 	}
@@ -109,7 +110,7 @@ static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 	/* A spare domain is empty, and begins to count before anybody is in it. */
 	raise_to(&d->params.nr_domains, order->domain + 1);
 	domain_at(d, order->domain)->partition = order->partition;
-	partition_move_pcpu(d, order->pcpu, order->domain);
+	look_back_move(d, order->pcpu, order->domain);
 	return true;
 }
 

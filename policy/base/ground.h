@@ -112,6 +112,8 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
  * none, or if it could not be kicked from here.
  */
 GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
+/* The same of that pCPU only: is it idle, and claimed? */
+GROUND bool ground_claim(struct drover *d, u32 pcpu);
 /* Have all tasks that were to run next on this pCPU placed anew (drover_place). */
 GROUND void ground_place_anew(struct drover *d);
 /* Make the pCPU ask for work again. */

@@ -27,10 +27,13 @@
  */
 #define CHECKED_APART __attribute__((noinline, weak))
 #define THE_DROVER struct drover *d __arg_nonnull
+/* A function with a stack frame of its own, given back when it returns. */
+#define FRAMED static __attribute__((noinline))
 /* A loop the verifier walks once, whatever its length. */
 #define for_each_index(index, first, end) bpf_for(index, first, end)
 #else
 #define CHECKED_APART static inline
+#define FRAMED static inline
 #define THE_DROVER struct drover *d
 #define for_each_index(index, first, end) for ((index) = (first); (index) < (end); (index)++)
 #define bounded(index, count) ((u64)(index) & ((u64)(count) - 1))
@@ -303,10 +306,14 @@ struct pcpu {
 	u32 round_slot; /* the VM it chose then */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
 	u32 ticks; /* counts those that found a thread running */
+	u32 left; /* the domain it has left + 1; 0: none, or long ago */
+	u32 unused;
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
 	u64 debit_at_ns; /* credit.h: when who runs here is next charged */
+	u64 look_back_ns; /* when it next looks into the domain it has left, look_back.h */
+	u64 left_until_ns; /* and until when it does */
 	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
@@ -329,7 +336,7 @@ struct partition {
 	u64 slice_ns;      /* how long a thread runs before it is asked again */
 	u64 account_at_ns; /* credit.h: when credit is next given out */
 	u32 policy;        /* enum partition_policy */
-	u32 nr_pcpus;      /* credit.h: those online when that was last done */
+	u32 nr_online;     /* pCPUs */
 };
 
 /* Who of the VMs that wait is first, tournament.h. */
@@ -425,7 +432,7 @@ struct drover {
 	u64 woke_ns; /* when a thread of a VM not played in rounds last woke, rotate.h */
 	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
 	u32 nr_together; /* VMs played in rounds */
-	u32 nr_online; /* pCPUs */
+	u32 divided; /* some pCPUs are in a partition other than 0 */
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_at_limit; /* VMs that may not run, limit.h */
@@ -443,8 +450,8 @@ struct drover {
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
 };
 
-_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 160, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");

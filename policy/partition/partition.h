@@ -52,4 +52,30 @@ static __always_inline u32 partition_policy(struct drover *d, u32 pcpu)
 	return partition_here(d, pcpu)->policy;
 }
 
+/* Are both domains of one partition? */
+static __always_inline bool partition_shares(struct drover *d, u32 domain, u32 other)
+{
+	return domain_at(d, domain)->partition == domain_at(d, other)->partition;
+}
+
+/* Which pCPUs are online, or the partitions they are in, have changed. */
+CHECKED_APART int partition_count(THE_DROVER)
+{
+	u32 nr_pcpus = d->params.nr_pcpus;
+	u32 divided = 0;
+	u32 i;
+
+	for_each_index(i, 0, DROVER_MAX_PARTITIONS)
+		partition_at(d, i)->nr_online = 0;
+	for_each_index(i, 0, nr_pcpus) {
+		partition_here(d, i)->nr_online += pcpu_at(d, i)->online;
+		divided |= partition_of_pcpu(d, i);
+	}
+	d->divided = divided;
+	d->owed_anew = 1;
+	/* Threads judge anew where they may run. */
+	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	return 0;
+}
+
 #endif

@@ -22,7 +22,9 @@
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
+#include "partition/look_back.h"
 #include "pick/pick_round.h"
+#include "queue/waiting.h"
 
 /* Take the first thread of the pCPU's own queue. */
 CHECKED_APART bool pick_own(THE_DROVER, u32 pcpu)
@@ -216,12 +218,44 @@ CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
 {
 	struct order *order = &pcpu_at(d, pcpu)->order;
 
-	if (wait_bound_serve(d, pcpu))
+	if (look_back(d, pcpu) || wait_bound_serve(d, pcpu))
 		return true;
 	if (order->why != ORDER_CALLED)
 		return false;
 	order->why = ORDER_NONE;
 	return pick_wherever(d, pcpu, order->who);
+}
+
+/*
+ * Where the policy is not `share`: the first in the pCPU's own queue, then the first of the domain,
+ * unless the policy has who runs go on.
+ */
+CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
+{
+	u32 home = pcpu_at(d, pcpu)->domain;
+	u64 after = TOURNAMENT_NOBODY;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = share_next(d, pcpu, home, after, 0);
+		bool own = pcpu_at(d, pcpu)->nr_pinned && !try;
+		u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
+
+		if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
+		    hook_keeps(d, pcpu, running, best))
+			return PICKED_RUNNING;
+		if (own && pick_own(d, pcpu))
+			return PICKED_WAITING;
+		if (key == TOURNAMENT_NOBODY)
+			break;
+		if (pick_from_domain(d, pcpu, home, key)) {
+			/* It has been first, and is last now. */
+			waiting_settle(d, home, tournament_slot(key));
+			return PICKED_WAITING;
+		}
+		after = key;
+	}
+	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }
 
 /* On its way offline a pCPU runs what must run there, for the kernel to move, and looks for no
@@ -246,6 +280,10 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 
 	if (pick_at_once(d, pcpu))
 		return false;
 	pick_next_glance(pcpu_at(d, pcpu));
+	if (!hook_is_share(d, pcpu_at(d, pcpu)->domain)) {
+		picked = pick_by_policy(d, pcpu, slot);
+		return picked == PICKED_NONE ? !pick_anywhere(d, pcpu) : picked == PICKED_RUNNING;
+	}
 	if (d->nr_reserved)
 		picked = pick_by_reserve(d, pcpu, slot < DROVER_MAX_VMS ? slot : DROVER_HOST_SLOT);
 	if (picked == PICKED_NONE && d->nr_together)

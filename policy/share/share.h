@@ -44,6 +44,7 @@
 #ifndef DROVER_SHARE_H
 #define DROVER_SHARE_H
 
+#include "partition/hooks.h"
 #include "queue/next.h"
 
 #define SHARE_INVERSE_SHIFT 20
@@ -256,13 +257,17 @@ static __always_inline void share_move_to(struct drover *d, struct vm *vm, struc
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	u32 before = vm->domain;
+	bool moved = before == SHARE_NOWHERE;
 	u64 clock_ns;
 
 	if (before == domain)
 		return;
 	vm->domain = domain;
 	clock_ns = share_clock_near(d, t, pcpu);
-	if (before == SHARE_NOWHERE)
+	/* Another partition's time is none. The host's tasks may stand in several. */
+	if (!moved && t->slot != DROVER_HOST_SLOT)
+		moved = !partition_shares(d, before, domain);
+	if (moved)
 		vm->vtime_ns = clock_ns;
 	else
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
@@ -281,12 +286,22 @@ static __always_inline u64 share_charge(struct vm *vm, struct thread *t, u64 cpu
 	return ran_ns;
 }
 
-/* Where the VM stands in a tournament now; nowhere while it may not run (limit.h). */
-static __always_inline u64 share_key(struct drover *d, u32 slot)
+/* Where the VM stands in that domain's tournament now; nowhere while it may not run (limit.h). */
+static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
 {
 	if (vm_at(d, slot)->at_limit)
 		return TOURNAMENT_NOBODY;
+	if (!hook_is_share(d, domain))
+		return hook_key(d, domain, slot);
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
+}
+
+/* Where a VM that waits in the domain stands by now. */
+CHECKED_APART u64 share_key_now(THE_DROVER, u32 domain, u32 slot, u64 now_ns)
+{
+	if (!hook_is_share(d, domain))
+		return hook_key(d, domain, slot);
+	return tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
 }
 
 /*
@@ -301,7 +316,7 @@ CHECKED_APART u64 share_next(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 as
 	u64 key;
 	u32 try;
 
-	if (!rq)
+	if (!rq || !next_is_near(d, pcpu, domain))
 		return TOURNAMENT_NOBODY;
 	key = next_after(d, pcpu, domain, rq, after, asks);
 	for_each_index(try, 0, 8) {
@@ -310,7 +325,7 @@ CHECKED_APART u64 share_next(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 as
 
 		if (key == TOURNAMENT_NOBODY)
 			break;
-		fresh = tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
+		fresh = share_key_now(d, domain, slot, now_ns);
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, domain, slot, key, fresh);

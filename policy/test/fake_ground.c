@@ -454,6 +454,14 @@ s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 	return -1;
 }
 
+bool ground_claim(struct drover *d, u32 pcpu)
+{
+	bool idle = of(d)->pcpu[pcpu].idle;
+
+	of(d)->pcpu[pcpu].idle = false;
+	return idle;
+}
+
 void ground_place_anew(struct drover *d)
 {
 	of(d)->place_anew = true;

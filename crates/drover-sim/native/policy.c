@@ -45,6 +45,11 @@ void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain)
 	pcpu_at(d, pcpu)->online = 1;
 }
 
+bool sim_is_divided(struct drover *d)
+{
+	return d->divided;
+}
+
 void sim_init(struct drover *d)
 {
 	drover_start(d);
@@ -111,7 +116,7 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 /* --- it wakes, is queued, is chosen --- */
 
 /* The pCPU it goes to; begins: the caller has it run there at once. */
-u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool idle,
+u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool *idle,
 		   bool *begins)
 {
 	find_helper(d, p, t);

@@ -277,6 +277,13 @@ extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) ->
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn ground_claim(d: *mut Drover, pcpu: u32) -> bool {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.pcpus[m.this_cpu as usize].online && m.idle.claim(&m.topology, pcpu)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ground_kick(d: *mut Drover, pcpu: u32) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };

@@ -215,6 +215,7 @@ impl Class for Scx {
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
+        let divided = self.policy.is_divided(m, &mut self.queues);
         let last = m.tasks[task as usize].pcpu;
         let allowed = &m.masks[m.tasks[task as usize].mask as usize];
         let chooses = allowed.next_from(allowed.next_from(0).map_or(0, |first| first + 1));
@@ -224,19 +225,20 @@ impl Class for Scx {
             self.policy.enqueue(m, &mut self.queues, task, true, false);
             return;
         }
-        let idle = m.idle.select(&m.topology, allowed, last);
+        // The kernel knows no partitions.
+        let idle = if divided { None } else { m.idle.select(&m.topology, allowed, last) };
         let fallback = if allowed.contains(last) && m.online.contains(last) {
             last
         } else {
             allowed.next_common(&m.online, 0).unwrap_or(last)
         };
         let wish = (task, idle.unwrap_or(fallback), idle.is_some());
-        let (at, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
+        let (at, idle, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
         m.tasks[task as usize].pcpu = at;
         if begins {
             m.counts.migrations += u64::from(at != last);
             let slice_ns = self.policy.params().slice_ns;
-            self.queues.run_on(m, task, at, slice_ns, idle.is_none());
+            self.queues.run_on(m, task, at, slice_ns, !idle);
         } else {
             self.policy.enqueue(m, &mut self.queues, task, true, true);
         }

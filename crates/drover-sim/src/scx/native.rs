@@ -57,6 +57,10 @@ pub struct VmOrder {
     pub pool: u32,
     /// How its vCPUs are kept together, `enum cosched_mode`.
     pub cosched_mode: u32,
+    /// Its partition.
+    pub partition: u32,
+    /// Zero.
+    pub unused: u32,
 }
 
 /// `struct pool_order`: what it orders for a pool.
@@ -185,6 +189,7 @@ unsafe extern "C" {
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
     pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32);
+    pub fn sim_is_divided(d: *mut Drover) -> bool;
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
     pub fn sim_look(d: *mut Drover) -> u64;
@@ -198,7 +203,7 @@ unsafe extern "C" {
         p: TaskPointer,
         t: *mut Thread,
         near: u32,
-        idle: bool,
+        idle: &mut bool,
         begins: &mut bool,
     ) -> u32;
     pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, t: *mut Thread, woken: bool, selected: bool);

@@ -170,6 +170,8 @@ impl Policy {
             limit_mcpu: bounds.limit_mcpu,
             pool: bounds.pool,
             cosched_mode: bounds.cosched as u32,
+            partition: 0,
+            unused: 0,
         };
         // SAFETY: see `start`.
         let answer = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
@@ -216,15 +218,21 @@ impl Policy {
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
-        (task, near, idle): (TaskId, u32, bool),
-    ) -> (u32, bool) {
+        (task, near, mut idle): (TaskId, u32, bool),
+    ) -> (u32, bool, bool) {
         let t = self.thread(task);
         let mut begins = false;
         let at = self.call(m, queues, 0, |d| {
             // SAFETY: see `enable`.
-            unsafe { native::sim_select_cpu(d, pointer(task), t, near, idle, &mut begins) }
+            unsafe { native::sim_select_cpu(d, pointer(task), t, near, &mut idle, &mut begins) }
         });
-        (at, begins)
+        (at, idle, begins)
+    }
+
+    /// Is the host divided into partitions?
+    pub(super) fn is_divided(&mut self, m: &mut Machine, queues: &mut Queues) -> bool {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_is_divided(d) })
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
