@@ -163,11 +163,6 @@ impl Plan {
         Self { tree, partitions, pools_mcpu, pools_free_mcpu, vms, total_mcpu, shortages, troubles }
     }
 
-    /// The pCPUs of a partition that are online; none where all are gone.
-    pub fn online_of(&self, partition: Option<usize>, capacity: &Capacity) -> Option<CpuList> {
-        self.partitions.cpus_of(partition, &capacity.online)
-    }
-
     /// The VM with that id.
     pub fn vm(&self, id: u64) -> Option<&PlannedVm> {
         self.vms.iter().find(|vm| vm.id == id)
