@@ -335,6 +335,7 @@ struct domain {
 struct partition {
 	u64 slice_ns;      /* how long a thread runs before it is asked again */
 	u64 account_at_ns; /* credit.h: when credit is next given out */
+	u64 active_shares; /* credit.h: of those it was given to last */
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
 };

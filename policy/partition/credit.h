@@ -89,6 +89,17 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 	       (vm->nr_waiting || vm->vcpus_running || vm->credit_ns < 0);
 }
 
+/* Its part, by shares, of what is given out. */
+CHECKED_APART int credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
+{
+	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
+	s64 most_ns = (s64)(CREDIT_ACCOUNT_NS * (vm->nr_vcpus ?: 1));
+	s64 credit_ns = vm->credit_ns + (s64)(given_ns * vm->shares / (all_shares ?: 1));
+
+	vm->credit_ns = most_signed(least_signed(credit_ns, most_ns), -most_ns);
+	return 0;
+}
+
 /* Give out credit. True for the first pCPU to do so when it is time. */
 CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 {
@@ -96,26 +107,20 @@ CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 	u64 at_ns = p->account_at_ns;
 	u64 given_ns = p->nr_online * CREDIT_ACCOUNT_NS;
 	u32 nr_slots = d->slots_in_use;
-	u64 shares = 0;
 	u32 slot;
 
 	if ((s64)(now_ns - at_ns) < 0 ||
 	    __sync_val_compare_and_swap(&p->account_at_ns, at_ns, now_ns + CREDIT_ACCOUNT_NS) !=
 		    at_ns)
 		return false;
+	p->active_shares = 0;
 	for_each_index(slot, 1, nr_slots) {
 		if (credit_is_active(d, slot, partition))
-			shares += d->vm[bounded(slot, DROVER_MAX_VMS)].shares;
+			p->active_shares += d->vm[bounded(slot, DROVER_MAX_VMS)].shares;
 	}
 	for_each_index(slot, 1, nr_slots) {
-		struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
-		s64 most_ns = (s64)(CREDIT_ACCOUNT_NS * (vm->nr_vcpus ?: 1));
-		s64 credit_ns;
-
-		if (!credit_is_active(d, slot, partition))
-			continue;
-		credit_ns = vm->credit_ns + (s64)(given_ns * vm->shares / (shares ?: 1));
-		vm->credit_ns = most_signed(least_signed(credit_ns, most_ns), -most_ns);
+		if (credit_is_active(d, slot, partition))
+			credit_give(d, slot, given_ns, p->active_shares);
 	}
 	return true;
 }

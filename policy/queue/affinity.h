@@ -39,22 +39,29 @@ static __always_inline void affinity_leave(struct vm *vm, struct thread *t)
 	__sync_fetch_and_sub(&vm->nr_confined, !t->anywhere);
 }
 
-/* On how many pCPUs of the partition that are online may the task run? */
-static __always_inline u32 affinity_within(struct drover *d, struct task_struct *task,
-					   u32 partition)
+#define AFFINITY_NO_DOMAIN DROVER_MAX_DOMAINS
+
+/*
+ * Has the partition a pCPU online, not in that domain, where the task may run (or, with may false,
+ * may not)?
+ */
+static __always_inline bool affinity_has(struct drover *d, struct task_struct *task, u32 partition,
+					 u32 but, bool may)
 {
 	u32 nr_pcpus = d->params.nr_pcpus;
-	u32 within = 0;
+	bool has = false;
 	u32 i;
 
 	for_each_index(i, 0, nr_pcpus) {
 		u32 at = bounded(i, DROVER_MAX_PCPUS);
 
-		if (pcpu_at(d, at)->online && partition_of_pcpu(d, at) == partition &&
-		    ground_may_run_on(d, task, at))
-			within++;
+		if (!pcpu_at(d, at)->online || pcpu_at(d, at)->domain == but ||
+		    partition_of_pcpu(d, at) != partition || ground_may_run_on(d, task, at) != may)
+			continue;
+		has = true;
+		break;
 	}
-	return within;
+	return has;
 }
 
 /* Where the thread is served: in the partition of its VM, if it may run there. */
@@ -63,18 +70,19 @@ static __always_inline u32 affinity_partition(struct drover *d, struct task_stru
 {
 	s32 any;
 
-	if (!d->divided || affinity_within(d, task, wanted))
+	if (!d->divided || affinity_has(d, task, wanted, AFFINITY_NO_DOMAIN, true))
 		return d->divided ? wanted : 0;
 	any = ground_any_pcpu(d, task);
 	return any < 0 ? wanted : partition_of_pcpu(d, (u32)any);
 }
 
+/* May it run on all of the partition? */
 static __always_inline bool affinity_is_all(struct drover *d, struct task_struct *task,
 					    u32 partition)
 {
 	if (!d->divided)
 		return ground_may_run_anywhere(d, task);
-	return affinity_within(d, task, partition) == partition_at(d, partition)->nr_online;
+	return !affinity_has(d, task, partition, AFFINITY_NO_DOMAIN, false);
 }
 
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
@@ -118,8 +126,8 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
 			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
 	}
-	t->abroad = (d->divided ? affinity_within(d, task, t->partition) :
-				  ground_nr_allowed(d, task)) > affinity_count(may);
+	t->abroad = d->divided ? affinity_has(d, task, t->partition, domain, true) :
+				 ground_nr_allowed(d, task) > affinity_count(may);
 	t->may = may == domain_at(d, domain)->all ? AFFINITY_ALL : may;
 	t->may_in = domain + 1;
 	return t->may;
