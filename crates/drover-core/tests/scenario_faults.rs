@@ -48,11 +48,11 @@ fn the_good_one_is_good() {
     assert_eq!(scenario.schedulers, ["eevdf", "drover"]);
 }
 
+const IO: &str = "\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n";
+
 #[test]
 fn partitions_that_cannot_be() {
-    let io = "\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n";
-    let with = |more: &str| format!("{io}{more}\n[[vm]]");
-    let in_io = |more: &str| format!("{io}\n[[vm]]\npartition = \"io\"\n{more}");
+    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
     check(&[
         (
             "\n[[vm]]",
@@ -102,6 +102,14 @@ fn partitions_that_cannot_be() {
             "x.toml:6: partition \"default\" has a name that is taken; \"default\" is the partition of all \
              pCPUs that no other has, \"host\" no pool; choose another",
         ),
+    ]);
+}
+
+#[test]
+fn vms_that_cannot_be_in_their_partition() {
+    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
+    let in_io = |more: &str| format!("{IO}\n[[vm]]\npartition = \"io\"\n{more}");
+    check(&[
         (
             "\n[[vm]]",
             "\n[[vm]]\npartition = \"io\"",
