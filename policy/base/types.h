@@ -336,6 +336,7 @@ struct partition {
 	u64 slice_ns;      /* how long a thread runs before it is asked again */
 	u64 account_at_ns; /* credit.h: when credit is next given out */
 	u64 active_shares; /* credit.h: of those it was given to last */
+	s64 balance_ns;    /* credit.h: what these had then */
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
 };

@@ -487,7 +487,7 @@ void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns)
 
 struct runqueue *ground_runqueue(struct drover *d, u32 domain)
 {
-	return domain < d->params.nr_domains ? &of(d)->runqueue[domain] : NULL;
+	return domain < FAKE_DOMAINS ? &of(d)->runqueue[domain] : NULL;
 }
 
 void ground_lock_runqueue(struct runqueue *rq)
