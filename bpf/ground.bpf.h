@@ -5,6 +5,7 @@
 #ifndef DROVER_GROUND_BPF_H
 #define DROVER_GROUND_BPF_H
 
+#include "account/core.h"
 #include "base/ground.h"
 
 #include "kvm.bpf.h"
@@ -406,11 +407,30 @@ static bool may_kick(struct drover *d)
 
 static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 {
+	struct pcpu *here;
+	s32 whole;
+
 	if (!may_kick(d))
 		return -1;
+	here = &d->pcpu[bounded(near, DROVER_MAX_PCPUS)];
+	if (core_is_shared(d, here)) {
+		whole = scx_bpf_pick_idle_cpu(
+			task->cpus_ptr, KERNEL_ENUM(scx_pick_idle_cpu_flags, SCX_PICK_IDLE_CORE));
+		if (whole >= 0)
+			return whole;
+	}
 	if (bpf_cpumask_test_cpu(near, task->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(near))
 		return near;
 	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
+}
+
+static s32 ground_whole_core(struct drover *d, struct task_struct *task)
+{
+	const struct cpumask *whole = scx_bpf_get_idle_smtmask();
+	u32 first = bpf_cpumask_first_and(whole, task->cpus_ptr);
+
+	scx_bpf_put_idle_cpumask(whole);
+	return first < d->params.nr_pcpus ? (s32)first : -1;
 }
 
 static void ground_kick(struct drover *d, u32 pcpu)

@@ -167,6 +167,9 @@ enum scx_kick_flags {
 	SCX_KICK_IDLE = 1,
 	SCX_KICK_PREEMPT = 2,
 };
+enum scx_pick_idle_cpu_flags {
+	SCX_PICK_IDLE_CORE = 1,
+};
 enum scx_ops_flags {
 	SCX_OPS_KEEP_BUILTIN_IDLE = 1 << 0,
 	SCX_OPS_ENQ_LAST = 1 << 1,
@@ -239,6 +242,8 @@ bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 ds
 		      u64 enq_flags) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
+const struct cpumask *scx_bpf_get_idle_smtmask(void) __ksym;
+void scx_bpf_put_idle_cpumask(const struct cpumask *cpumask) __ksym;
 void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 void scx_bpf_reenqueue_local___v2___anywhere(void) __ksym __weak;
 u32 scx_bpf_reenqueue_local___release(void) __ksym __weak;

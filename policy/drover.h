@@ -9,6 +9,7 @@
 #include "pick/pick.h"
 #include "account/orders.h"
 #include "guarantee/wait_bound.h"
+#include "place/spread.h"
 #include "place/wake.h"
 
 /* The scheduler starts; params and every pcpu's domain and online are set. */
@@ -158,11 +159,12 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 static __always_inline void drover_place(struct drover *d, struct task_struct *task,
 					 struct thread *t, bool woken)
 {
-	u32 near;
+	u32 near = ground_task_pcpu(d, task);
 
 	if (t->judged != d->pcpu_changes)
 		affinity_note(d, task, t);
-	near = drover_near(d, task, t);
+	if (woken || !spread_leaves(d, task, &near))
+		near = drover_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
 	if (drover_run_kernel_thread(d, task, t, woken))
@@ -190,6 +192,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		share_move_to(d, vm, t, at);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
+	core_begin(d, pcpu, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
@@ -218,10 +221,13 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 					  struct thread *t)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 ran_ns = share_charge(vm, t, ground_cpu_time_ns(d, task));
+	u32 at = ground_task_pcpu(d, task);
+	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+	u64 spared_ns = core_spared_ns(d, pcpu_at(d, at), ran_ns);
 
-	share_clock_pass(d, vm, ground_task_pcpu(d, task));
-	reserve_charge(d, vm, ran_ns);
+	share_charge(vm, t, ran_ns, spared_ns);
+	share_clock_pass(d, vm, at);
+	reserve_charge(d, vm, ran_ns - spared_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 }
@@ -283,6 +289,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 	}
 	vcpu_halted(d, t);
+	core_end(d, at, now_ns);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
@@ -321,7 +328,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	bool go_on;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
-	if (pcpu->order.why == ORDER_WOKEN)
+	if (pcpu->order.why == ORDER_WOKEN || (pcpu->order.why == ORDER_LEAVE && !t))
 		pcpu->order.why = ORDER_NONE;
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
@@ -340,8 +347,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped =
-		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));
+	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->order.why == ORDER_LEAVE ||
+			(d->nr_choosy && cosched_must_stop(d, at, t)));
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
@@ -454,13 +461,16 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 	return drover_begins_to_look(d) ? entitle_period_ns(d) : 0;
 }
 
-/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
+/* The tick finds the thread running there: is there a better core, have its VM's vCPUs drifted
+ * apart? */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
 					struct thread *t)
 {
+	u32 at = ground_task_pcpu(d, task);
 	u64 now_ns;
 
-	pcpu_at(d, ground_task_pcpu(d, task))->ticks++;
+	pcpu_at(d, at)->ticks++;
+	spread_tick(d, task, t, at);
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);
@@ -523,6 +533,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
 	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
 		__sync_fetch_and_sub(&d->nr_online, 1);
+	core_end(d, at, ground_now_ns(d));
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->owed_anew = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);

@@ -37,6 +37,7 @@ struct pool_order {
 struct pcpu_order {
 	u32 pcpu;
 	u32 domain;
+	u32 sibling; /* the other thread of its core, + 1; 0: there is none */
 };
 
 /* False: the VM is gone. */
@@ -82,11 +83,15 @@ static inline bool order_pool(struct drover *d, const struct pool_order *order)
  */
 static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 {
-	if (order->pcpu >= d->params.nr_pcpus || !ground_runqueue(d, order->domain))
+	if (order->pcpu >= d->params.nr_pcpus || order->sibling > d->params.nr_pcpus ||
+	    !ground_runqueue(d, order->domain))
 		return false;
 	/* A spare domain is empty, and begins to count before anybody is in it. */
 	raise_to(&d->params.nr_domains, order->domain + 1);
 	pcpu_at(d, order->pcpu)->domain = order->domain;
+	pcpu_at(d, order->pcpu)->sibling = order->sibling;
+	if (order->sibling)
+		pcpu_at(d, order->sibling - 1)->sibling = order->pcpu + 1;
 	topology_settle(d);
 	/* Masks of domains mean other pCPUs now. */
 	__sync_fetch_and_add(&d->pcpu_changes, 1);

@@ -108,10 +108,12 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 /* --- pCPUs --- */
 
 /*
- * An idle pCPU the task may run on, claimed, near `near`, to be kicked; -1 if there is
- * none, or if it could not be kicked from here.
+ * An idle pCPU the task may run on, claimed, on a core that is idle as a whole if there is one, and
+ * near `near`, to be kicked; -1 if there is none, or if it could not be kicked from here.
  */
 GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
+/* A pCPU the task may run on, of a core that is idle as a whole, not claimed; -1: there is none. */
+GROUND s32 ground_whole_core(struct drover *d, struct task_struct *task);
 /* Have all tasks that were to run next on this pCPU placed anew (drover_place). */
 GROUND void ground_place_anew(struct drover *d);
 /* Make the pCPU ask for work again. */

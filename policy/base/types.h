@@ -113,6 +113,7 @@ struct vm {
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
+	u64 spared_ns; /* of both, not charged: beside a busy sibling thread, core.h */
 	u64 seen_run_ns;   /* what it had received when last looked at, entitle_want.h */
 	u64 seen_at_ns;    /* when that was */
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
@@ -268,6 +269,7 @@ enum order_why {
 	ORDER_TURN = 3, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 4, /* a task of a higher class runs: nobody of ours */
 	ORDER_YIELD = 5, /* a sibling, best the vCPU with the record `who`, yield.h */
+	ORDER_LEAVE = 6, /* who runs here goes to another core, near the pCPU `who`, spread.h */
 };
 
 /* Who must run next on a pCPU. There is one; other pCPUs give theirs only where there is none. */
@@ -289,11 +291,15 @@ struct pcpu {
 	u32 round_slot; /* the VM it chose then */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
 	u32 ticks; /* counts those that found a thread running */
+	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
+	u32 beside; /* the VM that ran there at the last tick, spread.h */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
 	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
+	u64 busy; /* for how long a thread has run here, core.h */
+	u64 shared; /* what `busy` of the sibling was when who runs here was last charged */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
 /*
@@ -369,6 +375,7 @@ struct params {
 	u64 skew_max_ns; /* how far vCPUs of a VM may drift apart before a co-stop */
 	u64 hold_max_ns; /* no VM waits longer for its vCPUs to start together */
 	u64 judge_window_ns; /* how often it is asked which VMs need their vCPUs together */
+	u64 shared_core_permille; /* charged of the time beside a busy sibling thread */
 	u32 nr_pcpus;
 	u32 nr_domains; /* grows when a spare domain comes into use, account/orders.h */
 };
@@ -425,7 +432,7 @@ _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native 
 _Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
-_Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
+_Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)
 {

@@ -62,6 +62,26 @@ impl IdleCpus {
         self.take(topology, cpu)
     }
 
+    /// bpf/ground.bpf.h's ground_claim_idle: claims a wholly idle core, this one if it is, else this
+    /// pCPU, else any.
+    pub fn claim_near(&mut self, topology: &Topology, allowed: &CpuSet, near: u32) -> Option<u32> {
+        let stays = allowed.contains(near) && self.cpus.contains(near);
+        if !(stays && self.cores.contains(near)) && topology.threads > 1 {
+            if let Some(cpu) = self.pick_core(topology, allowed, allowed) {
+                return Some(cpu);
+            }
+        }
+        if stays && self.claim(topology, near) {
+            return Some(near);
+        }
+        self.pick(topology, allowed)
+    }
+
+    /// A pCPU of the set on a wholly idle core.
+    pub fn whole_core(&self, allowed: &CpuSet) -> Option<u32> {
+        self.cores.next_common(allowed, 0)
+    }
+
     /// scx_select_cpu_dfl for a wake-up without the "sync" hint: claims the idle pCPU that suits a
     /// task best that last ran on `last`.
     pub fn select(&mut self, topology: &Topology, allowed: &CpuSet, last: u32) -> Option<u32> {
@@ -146,5 +166,13 @@ mod tests {
         assert_eq!(idle.select(&topology, &all, 0), Some(1), "no whole core is left: a sibling");
         assert_eq!(idle.select(&topology, &all, 0), Some(3), "then the cache");
         assert_eq!(idle.select(&topology, &CpuSet::of(8, [7]), 0), Some(7));
+        idle.insert(&topology, 4);
+        assert_eq!(idle.claim_near(&topology, &all, 4), Some(4));
+        for cpu in [2, 3, 4] {
+            idle.insert(&topology, cpu);
+        }
+        assert_eq!(idle.whole_core(&all), Some(2));
+        assert_eq!(idle.claim_near(&topology, &all, 4), Some(2), "4's core is not whole");
+        assert_eq!(idle.claim_near(&topology, &all, 4), Some(4));
     }
 }

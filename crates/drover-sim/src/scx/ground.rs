@@ -270,10 +270,15 @@ extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) ->
         return -1;
     }
     let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
-    if allowed.contains(near) && m.idle.claim(&m.topology, near) {
-        return near as i32;
-    }
-    m.idle.pick(&m.topology, allowed).map_or(-1, |cpu| cpu as i32)
+    m.idle.claim_near(&m.topology, allowed, near).map_or(-1, |cpu| cpu as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_whole_core(d: *mut Drover, task: TaskPointer) -> i32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
+    m.idle.whole_core(allowed).map_or(-1, |cpu| cpu as i32)
 }
 
 #[unsafe(no_mangle)]

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Spread: who shares a core goes to a better one.
+ *
+ * Idea. A core of which both hardware threads are idle is worth more than half of one, so whoever
+ * is to run is given a whole idle core first (ground_claim_idle). Who shares a core at the tick,
+ * and may run where a whole core has become idle, is stopped and goes there. Where none is idle but
+ * single threads are, somebody has a core for itself while others share one: by chance, and as long
+ * as nobody waits, for good. Virtual time, charged in part (core.h), says who fell behind by that.
+ * Such a one is helped by one move, not of itself but of the thread beside it: that goes to the
+ * idle thread beside somebody who is ahead, and leaves a whole core behind.
+ *
+ * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
+ * at the tick before, too: a task of the host that works for a moment is always behind. An order
+ * makes its pCPU stop it, and it is placed like anybody who is ready, near the pCPU that was found.
+ *
+ * Worked example. Six busy VMs alike on four cores: A and B alone, C with D, E with F. A is charged
+ * 4 ms in each tick, C 2.5. After 6 ticks A is 8 ms ahead, worth a migration (steal_gain_ns). At
+ * D's tick: C is behind A by that much, so D goes beside A, and C has a core for itself. C catches
+ * up, is 8 ms ahead of A after some 40 ms, and then somebody goes beside C. All have 0.75 of a
+ * core, within some 10 ms.
+ *
+ * What it costs. A move: two switches, and what was in the core's own caches, up to 2 MiB, some 0.1
+ * to 0.2 ms of work. There is one in 20 ms or longer for each core that is shared while others are
+ * not, and none where nobody is ahead: 0.5 % of a core at most. Where shares differ, whoever is
+ * owed more has the whole core, up to all of the time.
+ *
+ * What it is bad at. At each tick it looks at eight pCPUs of its domain only, others each time, for
+ * somebody who is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one
+ * pCPU stays.
+ */
+#ifndef DROVER_SPREAD_H
+#define DROVER_SPREAD_H
+
+#include "account/core.h"
+#include "share/share.h"
+
+#define SPREAD_LOOKS 8
+#define SPREAD_NOWHERE (-1)
+
+/* By how much is who runs there ahead of who runs on the other pCPU? */
+CHECKED_APART s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
+{
+	u64 now_ns = ground_now_ns(d);
+	u32 a = pcpu_at(d, there)->running_slot;
+	u32 b = pcpu_at(d, other)->running_slot;
+
+	if (a >= DROVER_MAX_VMS || b >= DROVER_MAX_VMS)
+		return 0;
+	if (a == b)
+		return (s64)(pcpu_at(d, there)->running_vruntime_ns -
+			     pcpu_at(d, other)->running_vruntime_ns);
+	return (s64)(share_vtime_now(vm_at(d, a), now_ns) - share_vtime_now(vm_at(d, b), now_ns));
+}
+
+/* An idle pCPU beside somebody who is ahead of the sibling of that one, or NOWHERE. */
+static __always_inline s32 spread_beside(struct drover *d, struct task_struct *task, u32 at)
+{
+	struct pcpu *here = pcpu_at(d, at);
+	u32 looks = (u32)least_of(SPREAD_LOOKS, domain_at(d, here->domain)->nr_pcpus);
+	s64 most_ns = (s64)d->params.steal_gain_ns;
+	s32 best = SPREAD_NOWHERE;
+	u32 look;
+
+	for_each_index(look, 0, looks) {
+		u32 to = bounded(topology_pcpu(d, here->domain, here->ticks * looks + look),
+				 DROVER_MAX_PCPUS);
+		u32 beside = pcpu_at(d, to)->sibling;
+		s64 ahead_ns;
+
+		if (!beside || !pcpu_is_idle(pcpu_at(d, to)) || !ground_may_run_on(d, task, to))
+			continue;
+		ahead_ns = spread_ahead_ns(d, beside - 1, here->sibling - 1);
+		if (ahead_ns <= most_ns)
+			continue;
+		most_ns = ahead_ns;
+		best = (s32)to;
+	}
+	return best;
+}
+
+/* The tick finds the thread running there: shall it leave for another core? */
+static __always_inline void spread_tick(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	struct pcpu *here = pcpu_at(d, at);
+	u32 before = here->beside;
+	s32 to;
+
+	if (!here->sibling)
+		return;
+	here->beside = pcpu_at(d, here->sibling - 1)->running_slot;
+	if (here->beside >= DROVER_MAX_VMS || here->order.why || t->single ||
+	    ground_is_leaving(d, task))
+		return;
+	to = ground_whole_core(d, task);
+	if (to == SPREAD_NOWHERE && here->beside == before)
+		to = spread_beside(d, task, at);
+	if (to == SPREAD_NOWHERE)
+		return;
+	here->order = (struct order){.why = ORDER_LEAVE, .who = (u32)to};
+	ground_set_slice(d, task, 0);
+}
+
+/* The ready thread that ran on that pCPU is placed: near where it was told to leave for, if it was.
+ */
+static __always_inline bool spread_leaves(struct drover *d, struct task_struct *task, u32 *at)
+{
+	struct order *order = &pcpu_at(d, *at)->order;
+
+	if (order->why != ORDER_LEAVE)
+		return false;
+	order->why = ORDER_NONE;
+	*at = order->who;
+	return ground_may_run_on(d, task, *at);
+}
+
+#endif
