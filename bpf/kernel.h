@@ -242,8 +242,6 @@ bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 ds
 		      u64 enq_flags) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
-const struct cpumask *scx_bpf_get_idle_smtmask(void) __ksym;
-void scx_bpf_put_idle_cpumask(const struct cpumask *cpumask) __ksym;
 void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 void scx_bpf_reenqueue_local___v2___anywhere(void) __ksym __weak;
 u32 scx_bpf_reenqueue_local___release(void) __ksym __weak;

@@ -159,18 +159,19 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 static __always_inline void drover_place(struct drover *d, struct task_struct *task,
 					 struct thread *t, bool woken)
 {
-	u32 near = ground_task_pcpu(d, task);
+	u32 near;
 
 	if (t->judged != d->pcpu_changes)
 		affinity_note(d, task, t);
-	if (woken || !spread_leaves(d, task, &near))
-		near = drover_near(d, task, t);
+	near = drover_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
 	if (drover_run_kernel_thread(d, task, t, woken))
 		return;
-	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
-				       (woken && drover_preempt_here(d, task, t, near))))
+	if (drover_may_begin(d, t) &&
+	    ((!woken && spread_leave(d, task, ground_task_pcpu(d, task))) ||
+	     drover_run_where_idle(d, task, t, near) ||
+	     (woken && drover_preempt_here(d, task, t, near))))
 		return;
 	waiting_enter(d, task, t, near);
 	if (!vm_at(d, t->slot)->at_limit)
@@ -213,6 +214,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
+	spread_stay(d, pcpu);
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
@@ -328,8 +330,10 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	bool go_on;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
-	if (pcpu->order.why == ORDER_WOKEN || (pcpu->order.why == ORDER_LEAVE && !t))
+	if (pcpu->order.why == ORDER_WOKEN)
 		pcpu->order.why = ORDER_NONE;
+	if (!t)
+		spread_stay(d, pcpu);
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
@@ -509,6 +513,7 @@ static __always_inline void drover_timer(struct drover *d, u32 slot, u64 now_ns)
  * elsewhere. */
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
+	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->order.why = ORDER_TAKEN;
 	ground_place_anew(d);
 }

@@ -45,7 +45,8 @@ CHECKED_APART s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 	u32 a = pcpu_at(d, there)->running_slot;
 	u32 b = pcpu_at(d, other)->running_slot;
 
-	if (a >= DROVER_MAX_VMS || b >= DROVER_MAX_VMS)
+	/* The host's own tasks work for a moment, and are always behind. */
+	if (a >= DROVER_MAX_VMS || b >= DROVER_MAX_VMS || b == DROVER_HOST_SLOT)
 		return 0;
 	if (a == b)
 		return (s64)(pcpu_at(d, there)->running_vruntime_ns -
@@ -53,7 +54,7 @@ CHECKED_APART s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 	return (s64)(share_vtime_now(vm_at(d, a), now_ns) - share_vtime_now(vm_at(d, b), now_ns));
 }
 
-/* An idle pCPU beside somebody who is ahead of the sibling of that one, or NOWHERE. */
+/* An idle pCPU beside somebody who is ahead of the sibling of that one, claimed, or NOWHERE. */
 static __always_inline s32 spread_beside(struct drover *d, struct task_struct *task, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
@@ -68,7 +69,7 @@ static __always_inline s32 spread_beside(struct drover *d, struct task_struct *t
 		u32 beside = pcpu_at(d, to)->sibling;
 		s64 ahead_ns;
 
-		if (!beside || !pcpu_is_idle(pcpu_at(d, to)) || !ground_may_run_on(d, task, to))
+		if (!beside || !pcpu_is_idle(pcpu_at(d, to)))
 			continue;
 		ahead_ns = spread_ahead_ns(d, beside - 1, here->sibling - 1);
 		if (ahead_ns <= most_ns)
@@ -76,7 +77,7 @@ static __always_inline s32 spread_beside(struct drover *d, struct task_struct *t
 		most_ns = ahead_ns;
 		best = (s32)to;
 	}
-	return best;
+	return best != SPREAD_NOWHERE && ground_claim(d, task, (u32)best) ? best : SPREAD_NOWHERE;
 }
 
 /* The tick finds the thread running there: shall it leave for another core? */
@@ -85,15 +86,18 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 {
 	struct pcpu *here = pcpu_at(d, at);
 	u32 before = here->beside;
+	struct pcpu *other;
 	s32 to;
 
 	if (!here->sibling)
 		return;
-	here->beside = pcpu_at(d, here->sibling - 1)->running_slot;
-	if (here->beside >= DROVER_MAX_VMS || here->order.why || t->single ||
-	    ground_is_leaving(d, task))
+	other = pcpu_at(d, here->sibling - 1);
+	here->beside = other->running_slot;
+	/* One of the two is enough. */
+	if (here->beside >= DROVER_MAX_VMS || other->order.why == ORDER_LEAVE || here->order.why ||
+	    t->single || ground_is_leaving(d, task))
 		return;
-	to = ground_whole_core(d, task);
+	to = ground_claim_core(d, task);
 	if (to == SPREAD_NOWHERE && here->beside == before)
 		to = spread_beside(d, task, at);
 	if (to == SPREAD_NOWHERE)
@@ -102,17 +106,26 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	ground_set_slice(d, task, 0);
 }
 
-/* The ready thread that ran on that pCPU is placed: near where it was told to leave for, if it was.
- */
-static __always_inline bool spread_leaves(struct drover *d, struct task_struct *task, u32 *at)
+/* The order to leave comes to nothing: what was claimed becomes idle anew. */
+static __always_inline void spread_stay(struct drover *d, struct pcpu *pcpu)
 {
-	struct order *order = &pcpu_at(d, *at)->order;
+	if (pcpu->order.why != ORDER_LEAVE)
+		return;
+	pcpu->order.why = ORDER_NONE;
+	ground_kick(d, pcpu->order.who);
+}
 
-	if (order->why != ORDER_LEAVE)
+/* The thread that ran on that pCPU is ready, and may begin: it goes where it was told to, if it
+ * was. */
+static __always_inline bool spread_leave(struct drover *d, struct task_struct *task, u32 at)
+{
+	struct order *order = &pcpu_at(d, at)->order;
+
+	if (order->why != ORDER_LEAVE || !ground_may_run_on(d, task, order->who))
 		return false;
 	order->why = ORDER_NONE;
-	*at = order->who;
-	return ground_may_run_on(d, task, *at);
+	ground_run_on(d, task, order->who, d->params.slice_ns, false);
+	return true;
 }
 
 #endif

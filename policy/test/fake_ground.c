@@ -465,8 +465,15 @@ static s32 find_idle(struct ground *g, struct task_struct *task, u32 near, bool 
 s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 {
 	struct ground *g = of(d);
-	s32 at = find_idle(g, task, near, true);
+	u32 sibling = d->pcpu[near].sibling;
+	bool shared = core_is_shared(d, &d->pcpu[near]);
+	s32 at = -1;
 
+	if (!shared && sibling && g->pcpu[sibling - 1].idle && !g->pcpu[near].idle &&
+	    fake_allowed(g, task, sibling - 1))
+		at = (s32)sibling - 1;
+	if (at < 0)
+		at = find_idle(g, task, near, true);
 	if (at < 0)
 		at = find_idle(g, task, near, false);
 	if (at < 0)
@@ -476,9 +483,23 @@ s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 	return at;
 }
 
-s32 ground_whole_core(struct drover *d, struct task_struct *task)
+s32 ground_claim_core(struct drover *d, struct task_struct *task)
 {
-	return find_idle(of(d), task, 0, true);
+	s32 at = find_idle(of(d), task, 0, true);
+
+	if (at >= 0)
+		of(d)->pcpu[at].idle = false;
+	return at;
+}
+
+bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
+{
+	struct fake_pcpu *it = &of(d)->pcpu[pcpu];
+	bool claimed = it->idle && fake_allowed(of(d), task, pcpu);
+
+	if (claimed)
+		it->idle = false;
+	return claimed;
 }
 
 void ground_place_anew(struct drover *d)

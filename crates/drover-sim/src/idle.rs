@@ -62,24 +62,27 @@ impl IdleCpus {
         self.take(topology, cpu)
     }
 
-    /// bpf/ground.bpf.h's ground_claim_idle: claims a wholly idle core, this one if it is, else this
-    /// pCPU, else any.
-    pub fn claim_near(&mut self, topology: &Topology, allowed: &CpuSet, near: u32) -> Option<u32> {
-        let stays = allowed.contains(near) && self.cpus.contains(near);
-        if !(stays && self.cores.contains(near)) && topology.threads > 1 {
+    /// bpf/ground.bpf.h's ground_claim_idle. shared: somebody runs on the other thread of the core of `near`.
+    pub fn claim_near(
+        &mut self,
+        topology: &Topology,
+        allowed: &CpuSet,
+        near: u32,
+        shared: bool,
+    ) -> Option<u32> {
+        if shared {
             if let Some(cpu) = self.pick_core(topology, allowed, allowed) {
                 return Some(cpu);
             }
         }
-        if stays && self.claim(topology, near) {
-            return Some(near);
-        }
-        self.pick(topology, allowed)
+        let mut here = [near].into_iter().chain(topology.sibling(near));
+        let claimed = here.find(|&cpu| allowed.contains(cpu) && self.claim(topology, cpu));
+        claimed.or_else(|| self.pick(topology, allowed))
     }
 
-    /// A pCPU of the set on a wholly idle core.
-    pub fn whole_core(&self, allowed: &CpuSet) -> Option<u32> {
-        self.cores.next_common(allowed, 0)
+    /// Claims a pCPU of the set on a wholly idle core.
+    pub fn claim_core(&mut self, topology: &Topology, allowed: &CpuSet) -> Option<u32> {
+        self.pick_core(topology, allowed, allowed)
     }
 
     /// scx_select_cpu_dfl for a wake-up without the "sync" hint: claims the idle pCPU that suits a
@@ -167,12 +170,12 @@ mod tests {
         assert_eq!(idle.select(&topology, &all, 0), Some(3), "then the cache");
         assert_eq!(idle.select(&topology, &CpuSet::of(8, [7]), 0), Some(7));
         idle.insert(&topology, 4);
-        assert_eq!(idle.claim_near(&topology, &all, 4), Some(4));
+        assert_eq!(idle.claim_near(&topology, &all, 4, false), Some(4));
         for cpu in [2, 3, 4] {
             idle.insert(&topology, cpu);
         }
-        assert_eq!(idle.whole_core(&all), Some(2));
-        assert_eq!(idle.claim_near(&topology, &all, 4), Some(2), "4's core is not whole");
-        assert_eq!(idle.claim_near(&topology, &all, 4), Some(4));
+        assert_eq!(idle.claim_near(&topology, &all, 4, true), Some(2), "a whole core");
+        assert_eq!(idle.claim_near(&topology, &all, 5, false), Some(4), "the other thread");
+        assert_eq!(idle.claim_core(&topology, &all), None);
     }
 }

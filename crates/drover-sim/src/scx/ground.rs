@@ -9,7 +9,7 @@ use super::native::{
     Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset, sim_record,
 };
 use super::queues::{MAX_SLICE, Planted, Queues};
-use crate::machine::{CLASS_TIMERS, Machine, TaskId};
+use crate::machine::{CLASS_TIMERS, Machine, NOBODY, TaskId};
 
 /// What `drover.ground` points to, for as long as one call into the policy lasts.
 pub struct Ground {
@@ -270,15 +270,29 @@ extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) ->
         return -1;
     }
     let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
-    m.idle.claim_near(&m.topology, allowed, near).map_or(-1, |cpu| cpu as i32)
+    let sibling = m.topology.sibling(near);
+    let shared = sibling.is_some_and(|it| m.pcpus[it as usize].current != NOBODY);
+    m.idle.claim_near(&m.topology, allowed, near, shared).map_or(-1, |cpu| cpu as i32)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_whole_core(d: *mut Drover, task: TaskPointer) -> i32 {
+extern "C" fn ground_claim_core(d: *mut Drover, task: TaskPointer) -> i32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
+    if !m.pcpus[m.this_cpu as usize].online {
+        return -1;
+    }
     let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
-    m.idle.whole_core(allowed).map_or(-1, |cpu| cpu as i32)
+    m.idle.claim_core(&m.topology, allowed).map_or(-1, |cpu| cpu as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_claim(d: *mut Drover, task: TaskPointer, pcpu: u32) -> bool {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.pcpus[m.this_cpu as usize].online
+        && m.may_run_on(number(task), pcpu)
+        && m.idle.claim(&m.topology, pcpu)
 }
 
 #[unsafe(no_mangle)]
