@@ -108,10 +108,13 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     };
     let specs: Vec<PoolSpec> = script.pools.iter().enumerate().map(spec).collect();
     let tree = Tree::of(&specs).expect("parents come before their pools");
+    // All are busy: where cores have two threads each pays with 5/8 of what it uses.
+    let paid = if script.host.threads == 2 { 0.625 } else { 1.0 };
     let leaf = |vm: &ScriptVm| Leaf {
         pool: (vm.bounds.pool as usize).checked_sub(1),
         shares: f64::from(vm.shares),
-        reservation_pcpus: f64::from(vm.bounds.reservation_mcpu) / 1000.0,
+        reservation_pcpus: (f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid)
+            .min(f64::from(vm.threads)),
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
