@@ -422,7 +422,7 @@ static s32 ground_claim_core(struct drover *d, struct task_struct *task)
 static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 {
 	struct pcpu *here = &d->pcpu[bounded(near, DROVER_MAX_PCPUS)];
-	s32 found = core_is_shared(d, here) ? ground_claim_core(d, task) : -1;
+	s32 found = core_is_busy(d, here) ? ground_claim_core(d, task) : -1;
 
 	if (found >= 0 || !may_kick(d))
 		return found;

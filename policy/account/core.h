@@ -70,10 +70,11 @@ static __always_inline u64 core_spared_ns(struct drover *d, struct pcpu *pcpu, u
 	return least_of((u64)grown >> 1, ran_ns) * (1000 - d->params.shared_core_permille) / 1000;
 }
 
-/* Is the other thread of that pCPU's core busy? */
-static __always_inline bool core_is_shared(struct drover *d, const struct pcpu *pcpu)
+/* Does anybody run on that pCPU's core, if that has two threads? */
+static __always_inline bool core_is_busy(struct drover *d, const struct pcpu *pcpu)
 {
-	return pcpu->sibling && pcpu_at(d, pcpu->sibling - 1)->running_slot < DROVER_MAX_VMS;
+	return pcpu->sibling && (pcpu->running_slot < DROVER_MAX_VMS ||
+				 pcpu_at(d, pcpu->sibling - 1)->running_slot < DROVER_MAX_VMS);
 }
 
 #endif

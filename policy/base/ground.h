@@ -108,8 +108,8 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 /* --- pCPUs --- */
 
 /*
- * An idle pCPU the task may run on, claimed, to be kicked: on the core of `near` if nobody runs on
- * its other thread, else on one that is idle as a whole, else any; -1 if there is none, or if it
+ * An idle pCPU the task may run on, claimed, to be kicked: on the core of `near` if nobody runs
+ * there, else on one that is idle as a whole, else any; -1 if there is none, or if it
  * could not be kicked from here.
  */
 GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);

@@ -11,8 +11,8 @@
  * idle thread beside somebody who is ahead, and leaves a whole core behind.
  *
  * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
- * at the tick before, too: a task of the host that works for a moment is always behind. An order
- * makes its pCPU stop it, and it is placed like anybody who is ready, near the pCPU that was found.
+ * at the tick before, too. The pCPU is claimed at once, so that no two go to one core, and an order
+ * makes this one stop the thread, which is then run there.
  *
  * Worked example. Six busy VMs alike on four cores: A and B alone, C with D, E with F. A is charged
  * 4 ms in each tick, C 2.5. After 6 ticks A is 8 ms ahead, worth a migration (steal_gain_ns). At
@@ -21,9 +21,9 @@
  * core, within some 10 ms.
  *
  * What it costs. A move: two switches, and what was in the core's own caches, up to 2 MiB, some 0.1
- * to 0.2 ms of work. There is one in 20 ms or longer for each core that is shared while others are
- * not, and none where nobody is ahead: 0.5 % of a core at most. Where shares differ, whoever is
- * owed more has the whole core, up to all of the time.
+ * to 0.2 ms of work. In the example there are some 50 a second (lab and simulator), one in 40 ms
+ * for each core that is shared: 0.2 % of the host. None where nobody shares, or all do, or nobody
+ * is ahead. Where shares differ, whoever is owed more has the whole core, up to all of the time.
  *
  * What it is bad at. At each tick it looks at eight pCPUs of its domain only, others each time, for
  * somebody who is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one

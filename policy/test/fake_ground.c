@@ -466,10 +466,10 @@ s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
 {
 	struct ground *g = of(d);
 	u32 sibling = d->pcpu[near].sibling;
-	bool shared = core_is_shared(d, &d->pcpu[near]);
+	bool busy = core_is_busy(d, &d->pcpu[near]);
 	s32 at = -1;
 
-	if (!shared && sibling && g->pcpu[sibling - 1].idle && !g->pcpu[near].idle &&
+	if (!busy && sibling && g->pcpu[sibling - 1].idle && !g->pcpu[near].idle &&
 	    fake_allowed(g, task, sibling - 1))
 		at = (s32)sibling - 1;
 	if (at < 0)

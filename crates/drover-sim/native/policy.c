@@ -325,6 +325,11 @@ bool sim_at_limit(struct drover *d, const struct thread *t)
 	return vm_at(d, t->slot)->at_limit;
 }
 
+bool sim_core_is_busy(struct drover *d, u32 at)
+{
+	return core_is_busy(d, pcpu_at(d, at));
+}
+
 u32 sim_pcpu_pinned(struct drover *d, u32 at)
 {
 	return pcpu_at(d, at)->nr_pinned;

@@ -62,15 +62,15 @@ impl IdleCpus {
         self.take(topology, cpu)
     }
 
-    /// bpf/ground.bpf.h's ground_claim_idle. shared: somebody runs on the other thread of the core of `near`.
+    /// bpf/ground.bpf.h's ground_claim_idle. busy: somebody runs on the core of `near`, which has two threads.
     pub fn claim_near(
         &mut self,
         topology: &Topology,
         allowed: &CpuSet,
         near: u32,
-        shared: bool,
+        busy: bool,
     ) -> Option<u32> {
-        if shared {
+        if busy {
             if let Some(cpu) = self.pick_core(topology, allowed, allowed) {
                 return Some(cpu);
             }

@@ -6,10 +6,11 @@
 
 use super::memory::Room;
 use super::native::{
-    Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset, sim_record,
+    Domain, Drover, TaskPointer, sim_at_limit, sim_core_is_busy, sim_due_ns, sim_ground_offset,
+    sim_record,
 };
 use super::queues::{MAX_SLICE, Planted, Queues};
-use crate::machine::{CLASS_TIMERS, Machine, NOBODY, TaskId};
+use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 
 /// What `drover.ground` points to, for as long as one call into the policy lasts.
 pub struct Ground {
@@ -270,9 +271,9 @@ extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) ->
         return -1;
     }
     let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
-    let sibling = m.topology.sibling(near);
-    let shared = sibling.is_some_and(|it| m.pcpus[it as usize].current != NOBODY);
-    m.idle.claim_near(&m.topology, allowed, near, shared).map_or(-1, |cpu| cpu as i32)
+    // SAFETY: as above; only reads.
+    let busy = unsafe { sim_core_is_busy(d, near) };
+    m.idle.claim_near(&m.topology, allowed, near, busy).map_or(-1, |cpu| cpu as i32)
 }
 
 #[unsafe(no_mangle)]

@@ -230,6 +230,7 @@ unsafe extern "C" {
     pub fn sim_due_ns(t: *const Thread) -> u64;
     pub fn sim_record(t: *const Thread) -> u32;
     pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;
+    pub fn sim_core_is_busy(d: *mut Drover, at: u32) -> bool;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
     pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;
     pub fn sim_spoil_tournament(d: *mut Drover);
