@@ -168,10 +168,11 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	waiting_begin(d, t);
 	if (drover_run_kernel_thread(d, task, t, woken))
 		return;
-	if (drover_may_begin(d, t) &&
-	    ((!woken && spread_leave(d, task, ground_task_pcpu(d, task))) ||
-	     drover_run_where_idle(d, task, t, near) ||
-	     (woken && drover_preempt_here(d, task, t, near))))
+	if (!woken &&
+	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
+		return;
+	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
+				       (woken && drover_preempt_here(d, task, t, near))))
 		return;
 	waiting_enter(d, task, t, near);
 	if (!vm_at(d, t->slot)->at_limit)
@@ -351,7 +352,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->order.why == ORDER_LEAVE ||
+	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
 			(d->nr_choosy && cosched_must_stop(d, at, t)));
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
@@ -539,6 +540,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
 		__sync_fetch_and_sub(&d->nr_online, 1);
 	core_end(d, at, ground_now_ns(d));
+	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	d->owed_anew = 1;
 	__sync_fetch_and_add(&d->pcpu_changes, 1);

@@ -269,7 +269,6 @@ enum order_why {
 	ORDER_TURN = 3, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 4, /* a task of a higher class runs: nobody of ours */
 	ORDER_YIELD = 5, /* a sibling, best the vCPU with the record `who`, yield.h */
-	ORDER_LEAVE = 6, /* who runs here goes to the pCPU `who`, which is claimed, spread.h */
 };
 
 /* Who must run next on a pCPU. There is one; other pCPUs give theirs only where there is none. */
@@ -293,6 +292,7 @@ struct pcpu {
 	u32 ticks; /* counts those that found a thread running */
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
 	u32 beside; /* the VM that ran there at the last tick of who runs here, spread.h */
+	u32 leaves_for; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */

@@ -11,8 +11,9 @@
  * idle thread beside somebody who is ahead, and leaves a whole core behind.
  *
  * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
- * at the tick before, too. The pCPU is claimed at once, so that no two go to one core, and an order
- * makes this one stop the thread, which is then run there.
+ * at the tick before, too. The pCPU is claimed at once, so that no two go to one core; the thread
+ * is stopped and run there. Should it sleep first, or not be let go, the claimed pCPU is kicked, to
+ * be idle again.
  *
  * Worked example. Six busy VMs alike on four cores: A and B alone, C with D, E with F. A is charged
  * 4 ms in each tick, C 2.5. After 6 ticks A is 8 ms ahead, worth a migration (steal_gain_ns). At
@@ -94,37 +95,41 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	other = pcpu_at(d, here->sibling - 1);
 	here->beside = other->running_slot;
 	/* One of the two is enough. */
-	if (here->beside >= DROVER_MAX_VMS || other->order.why == ORDER_LEAVE || here->order.why ||
-	    t->single || ground_is_leaving(d, task))
+	if (here->beside >= DROVER_MAX_VMS || other->leaves_for || here->leaves_for ||
+	    here->order.why || t->single || ground_is_leaving(d, task))
 		return;
 	to = ground_claim_core(d, task);
 	if (to == SPREAD_NOWHERE && here->beside == before)
 		to = spread_beside(d, task, at);
 	if (to == SPREAD_NOWHERE)
 		return;
-	here->order = (struct order){.why = ORDER_LEAVE, .who = (u32)to};
+	here->leaves_for = (u32)to + 1;
 	ground_set_slice(d, task, 0);
 }
 
-/* The order to leave comes to nothing: what was claimed becomes idle anew. */
+/* Who was to leave does not: what was claimed becomes idle anew. */
 static __always_inline void spread_stay(struct drover *d, struct pcpu *pcpu)
 {
-	if (pcpu->order.why != ORDER_LEAVE)
+	u32 claimed = pcpu->leaves_for;
+
+	if (!claimed)
 		return;
-	pcpu->order.why = ORDER_NONE;
-	ground_kick(d, pcpu->order.who);
+	pcpu->leaves_for = 0;
+	ground_kick(d, claimed - 1);
 }
 
-/* The thread that ran on that pCPU is ready, and may begin: it goes where it was told to, if it
- * was. */
-static __always_inline bool spread_leave(struct drover *d, struct task_struct *task, u32 at)
+/* The thread that ran on that pCPU is ready: it goes where it was to go, if anywhere. */
+static __always_inline bool spread_leave(struct drover *d, struct task_struct *task,
+					 struct pcpu *pcpu, bool may_begin)
 {
-	struct order *order = &pcpu_at(d, at)->order;
+	u32 to = pcpu->leaves_for;
 
-	if (order->why != ORDER_LEAVE || !ground_may_run_on(d, task, order->who))
+	if (!to || !may_begin || !ground_may_run_on(d, task, to - 1)) {
+		spread_stay(d, pcpu);
 		return false;
-	order->why = ORDER_NONE;
-	ground_run_on(d, task, order->who, d->params.slice_ns, false);
+	}
+	pcpu->leaves_for = 0;
+	ground_run_on(d, task, to - 1, d->params.slice_ns, false);
 	return true;
 }
 

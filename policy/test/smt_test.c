@@ -189,11 +189,11 @@ static void what_was_claimed_in_vain_is_idle_again(void)
 	task = g->pcpu[1].current;
 	fake_count_cpu_time(g, task);
 	drover_tick(&g->d, task, &task->thread);
-	CHECK_EQ(g->d.pcpu[1].order.why, ORDER_LEAVE);
-	CHECK(!g->pcpu[g->d.pcpu[1].order.who].idle);
+	CHECK(g->d.pcpu[1].leaves_for);
+	CHECK(!g->pcpu[g->d.pcpu[1].leaves_for - 1].idle);
 	kernel_sleep(g, 1);
 	kernel_settle(g);
-	CHECK_EQ(g->d.pcpu[1].order.why, ORDER_NONE);
+	CHECK(!g->d.pcpu[1].leaves_for);
 	for (u32 at = 1; at < 4; at++)
 		CHECK(g->pcpu[at].idle);
 }

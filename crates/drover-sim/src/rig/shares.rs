@@ -99,6 +99,10 @@ impl Calm {
 
 /// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares.
 fn owed(script: &Script) -> Option<Vec<f64>> {
+    // Beside a thread of a core that nobody may use time costs more: what is used follows from who ran there.
+    if script.host.threads == 2 && script.vms.iter().any(|vm| vm.pin.is_some()) {
+        return None;
+    }
     let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
         parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
         shares: Shares::Exact(pool.shares),
