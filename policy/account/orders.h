@@ -47,6 +47,7 @@ struct pcpu_order {
 	u32 pcpu;
 	u32 domain;
 	u32 partition; /* of that domain */
+	u32 sibling; /* the other thread of its core, + 1; 0: there is none */
 };
 
 /* False: the VM is gone. */
@@ -104,12 +105,15 @@ static inline bool order_partition(struct drover *d, const struct partition_orde
  */
 static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 {
-	if (order->pcpu >= d->params.nr_pcpus || !ground_runqueue(d, order->domain) ||
-	    order->partition >= DROVER_MAX_PARTITIONS)
+	if (order->pcpu >= d->params.nr_pcpus || order->sibling > d->params.nr_pcpus ||
+	    !ground_runqueue(d, order->domain) || order->partition >= DROVER_MAX_PARTITIONS)
 		return false;
 	/* A spare domain is empty, and begins to count before anybody is in it. */
 	raise_to(&d->params.nr_domains, order->domain + 1);
 	domain_at(d, order->domain)->partition = order->partition;
+	pcpu_at(d, order->pcpu)->sibling = order->sibling;
+	if (order->sibling)
+		pcpu_at(d, order->sibling - 1)->sibling = order->pcpu + 1;
 	look_back_move(d, order->pcpu, order->domain);
 	return true;
 }

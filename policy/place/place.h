@@ -9,6 +9,7 @@
 #ifndef DROVER_PLACE_H
 #define DROVER_PLACE_H
 
+#include "account/core.h"
 #include "queue/affinity.h"
 
 /* May the thread be served there? */
@@ -52,26 +53,44 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 	return other < 0 ? near : (u32)other;
 }
 
-/* An idle pCPU for the thread, claimed, near that one if it can be; -1: there is none. */
-static __always_inline s32 place_claim_idle(struct drover *d, struct task_struct *task,
-					    struct thread *t, u32 near)
+/* An idle pCPU of its partition for the thread, claimed, the first from there on; -1: none. */
+static __always_inline s32 place_claim(struct drover *d, struct task_struct *task, struct thread *t,
+				       u32 near, bool whole_core)
 {
 	u32 nr_pcpus = d->params.nr_pcpus;
 	s32 found = -1;
 	u32 i;
 
-	if (!d->divided)
-		return ground_claim_idle(d, task, near);
 	for_each_index(i, 0, nr_pcpus) {
 		u32 at = bounded((near + i) % (nr_pcpus ?: 1), DROVER_MAX_PCPUS);
+		struct pcpu *pcpu = pcpu_at(d, at);
 
-		if (!pcpu_is_idle(pcpu_at(d, at)) || !place_fits(d, task, t, at) ||
-		    !ground_claim(d, at))
+		if (!pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)) ||
+		    partition_of_pcpu(d, at) != t->partition || !ground_claim(d, task, at))
 			continue;
 		found = (s32)at;
 		break;
 	}
 	return found;
+}
+
+/* An idle pCPU for the thread, claimed, near that one if it can be; -1: there is none. */
+static __always_inline s32 place_claim_idle(struct drover *d, struct task_struct *task,
+					    struct thread *t, u32 near)
+{
+	s32 at;
+
+	if (!d->divided)
+		return ground_claim_idle(d, task, near);
+	at = place_claim(d, task, t, near, true);
+	return at < 0 ? place_claim(d, task, t, near, false) : at;
+}
+
+/* One of a core that is idle as a whole. */
+static __always_inline s32 place_claim_core(struct drover *d, struct task_struct *task,
+					    struct thread *t, u32 near)
+{
+	return d->divided ? place_claim(d, task, t, near, true) : ground_claim_core(d, task);
 }
 
 /* For a thread that wakes: a pCPU that is idle, and claimed for it, or where it waits. */

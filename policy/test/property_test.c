@@ -268,6 +268,8 @@ static void random_runs(bool halves, void (*elsewhere)(struct ground *))
 			check_random_in(1, nr_pcpus < FAKE_DOMAINS ? nr_pcpus : FAKE_DOMAINS);
 		struct ground *g = fake_ground(nr_pcpus, nr_domains);
 
+		if (run % 2)
+			fake_cores(g);
 		memset(&before, 0, sizeof(before));
 		in_halves = halves;
 		in_between = crowded = false;

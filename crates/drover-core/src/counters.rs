@@ -18,6 +18,12 @@ pub struct Counters {
     pub costops: u64,
     /// Starts of vCPUs after a co-stop.
     pub costarts: u64,
+    /// Of a VM: CPU time of its threads, as far as it is in the books, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_s: Option<f64>,
+    /// Of a VM: the part of it that it was charged for, s: less beside busy sibling threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_s: Option<f64>,
     /// Of a VM: time its threads were ready and a limit held it (%MLMTD), s, summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_s: Option<f64>,
@@ -68,13 +74,16 @@ impl Counters {
     pub fn since(&self, before: &Self) -> Self {
         // Differences of seconds have digits beyond the nanoseconds they were counted in.
         let ns = |now_s: f64, then_s: f64| ((now_s - then_s) * 1e9).round().max(0.0) / 1e9;
+        let both = |of: fn(&Self) -> Option<f64>| Some(ns(of(self)?, of(before)?));
         Self {
             progressed_s: ns(self.progressed_s, before.progressed_s),
             hazard_s: ns(self.hazard_s, before.hazard_s),
             costop_s: ns(self.costop_s, before.costop_s),
             costops: self.costops.saturating_sub(before.costops),
             costarts: self.costarts.saturating_sub(before.costarts),
-            limited_s: self.limited_s.zip(before.limited_s).map(|(now, then)| ns(now, then)),
+            used_s: both(|it| it.used_s),
+            charged_s: both(|it| it.charged_s),
+            limited_s: both(|it| it.limited_s),
             yields: self.yields.zip(before.yields).map(|(now, then)| now.since(&then)),
             skew_max_ms: self.skew_max_ms,
             longest_ready_ms: self.longest_ready_ms,
@@ -118,6 +127,8 @@ mod tests {
             costop_s: seconds / 4.0,
             costops: events,
             costarts: events,
+            used_s: Some(seconds),
+            charged_s: Some(0.625 * seconds),
             limited_s: Some(seconds),
             yields: Some(Yields { asked: events, granted: events - 1, throttled: 1 }),
             skew_max_ms: Some(4.5),
@@ -131,7 +142,10 @@ mod tests {
         let since = counters(0.3, 7).since(&counters(0.1, 3));
         assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
         assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
-        assert_eq!(since.limited_s, Some(0.2));
+        assert_eq!(
+            (since.limited_s, since.used_s, since.charged_s),
+            (Some(0.2), Some(0.2), Some(0.125))
+        );
         assert_eq!(since.yields, Some(Yields { asked: 4, granted: 4, throttled: 0 }));
         assert_eq!((since.longest_ready_ms, since.guaranteed_delay_ms), (Some(8.0), Some(99.9)));
     }

@@ -89,6 +89,8 @@ fn complete() -> Results {
     let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
     let counters = counters.map(|of_vcpu| Counters {
+        used_s: Some(1.0),
+        charged_s: Some(1.0),
         limited_s: Some(0.1),
         yields: Some(Yields::default()),
         longest_ready_ms: Some(8.0),

@@ -53,6 +53,8 @@ pub struct KernelVm {
     pub vcpu_run_ns: u64,
     /// CPU time of its other threads.
     pub helper_run_ns: u64,
+    /// Of both, what it was not charged, beside busy sibling threads.
+    pub spared_ns: u64,
     /// Time its threads were ready and not running.
     pub ready_ns: u64,
     /// The longest single such wait.
@@ -108,6 +110,7 @@ impl KernelVm {
             shares_asked: 0,
             vcpu_run_ns: 0,
             helper_run_ns: 0,
+            spared_ns: 0,
             ready_ns: 0,
             longest_ready_ns: 0,
             progressed_ns: 0,
@@ -202,6 +205,7 @@ impl Scheduler {
             shares_asked: vm.shares_asked,
             vcpu_run_ns: vm.vcpu_run_ns,
             helper_run_ns: vm.helper_run_ns,
+            spared_ns: vm.spared_ns,
             ready_ns: vm.ready_ns,
             longest_ready_ns: vm.longest_ready_ns,
             progressed_ns: vm.progressed_ns,
@@ -310,12 +314,13 @@ impl Scheduler {
         }
     }
 
-    /// That pCPU belongs to that domain.
+    /// That pCPU belongs to that domain, and shares its core with that other.
     ///
     /// # Errors
     /// When there is no such pCPU or domain.
-    pub fn set_domain(&self, pcpu: u32, domain: u32) -> Result<()> {
-        let mut order = types::pcpu_order { pcpu, domain, partition: 0 };
+    pub fn set_place(&self, pcpu: u32, domain: u32, sibling: Option<usize>) -> Result<()> {
+        let sibling = number_from_1(sibling);
+        let mut order = types::pcpu_order { pcpu, domain, partition: 0, sibling };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -371,15 +376,23 @@ fn set_params(
         skew_max_ns: params.skew_max_ns,
         hold_max_ns: params.hold_max_ns,
         judge_window_ns: params.judge_window_ns,
+        shared_core_permille: params.shared_core_permille,
         nr_pcpus: u32::try_from(nr_pcpus)?,
         nr_domains: domains.used(),
     };
     let known = domains.of().iter().zip(&topology.pcpus);
-    for (pcpu, (&domain, known)) in bss.drover.pcpu.iter_mut().zip(known) {
+    for (number, (&domain, known)) in known.enumerate() {
+        let pcpu = &mut bss.drover.pcpu[number];
         pcpu.domain = domain;
         pcpu.online = u32::from(known.online);
+        pcpu.sibling = number_from_1(topology.sibling(number));
     }
     Ok(())
+}
+
+/// A pCPU's number as the policy keeps one that may not be there.
+fn number_from_1(pcpu: Option<usize>) -> u32 {
+    pcpu.and_then(|pcpu| u32::try_from(pcpu + 1).ok()).unwrap_or(0)
 }
 
 /// How many an array holds: what the kernel says is no index before it is held against that.

@@ -51,7 +51,7 @@ impl Watch {
             }
         };
         for (pcpu, domain) in self.domains.see(&topology) {
-            match scheduler.set_domain(pcpu, domain) {
+            match scheduler.set_place(pcpu, domain, topology.sibling(pcpu as usize)) {
                 Ok(()) => tracing::info!("pCPU {pcpu} has come, in domain {domain}"),
                 Err(err) => tracing::warn!("pCPU {pcpu} has come, and stays where it was: {err:#}"),
             }

@@ -39,9 +39,11 @@ void sim_set_vtime(struct drover *d, u64 vtime_ns)
 		domain_at(d, i)->clock_ns = vtime_ns;
 }
 
-void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain)
+/* sibling: the other thread of its core, + 1; 0: there is none. */
+void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling)
 {
 	pcpu_at(d, pcpu)->domain = domain;
+	pcpu_at(d, pcpu)->sibling = sibling;
 	pcpu_at(d, pcpu)->online = 1;
 }
 
@@ -94,7 +96,7 @@ bool sim_order_partition(struct drover *d, u32 partition, u32 policy, u64 slice_
 
 bool sim_order_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 partition)
 {
-	struct pcpu_order order = { pcpu, domain, partition };
+	struct pcpu_order order = { pcpu, domain, partition, pcpu_at(d, pcpu)->sibling };
 
 	return order_pcpu(d, &order);
 }
@@ -212,6 +214,7 @@ struct sim_vm_view {
 	u64 vtime_ns;
 	u64 vcpu_run_ns;
 	u64 helper_run_ns;
+	u64 spared_ns;
 	u64 ready_ns;
 	u64 longest_ready_ns;
 	u64 nr_forgiven;
@@ -244,6 +247,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.vtime_ns = vm->vtime_ns,
 		.vcpu_run_ns = vm->vcpu_run_ns,
 		.helper_run_ns = vm->helper_run_ns,
+		.spared_ns = vm->spared_ns,
 		.ready_ns = vm->ready_ns,
 		.longest_ready_ns = vm->longest_ready_ns,
 		.nr_forgiven = vm->nr_forgiven,
@@ -338,6 +342,11 @@ u32 sim_record(const struct thread *t)
 bool sim_at_limit(struct drover *d, const struct thread *t)
 {
 	return vm_at(d, t->slot)->at_limit;
+}
+
+bool sim_core_is_busy(struct drover *d, u32 at)
+{
+	return core_is_busy(d, pcpu_at(d, at));
 }
 
 u32 sim_pcpu_pinned(struct drover *d, u32 at)

@@ -76,6 +76,11 @@ impl Topology {
         let first = cpu - cpu % self.threads;
         first..first + self.threads
     }
+
+    /// The other hardware thread of its core, where there are two.
+    pub fn sibling(&self, cpu: u32) -> Option<u32> {
+        (self.threads == 2).then_some(cpu ^ 1)
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +92,7 @@ mod tests {
         let host = Host { sockets: 2, dies: 2, cores: 3, threads: 2, nodes: 2, ..Host::default() };
         let topology = Topology::of(&host);
         assert_eq!(topology.pcpus(), 24);
-        assert_eq!(topology.siblings(7), 6..8);
+        assert_eq!((topology.siblings(7), topology.sibling(7)), (6..8, Some(6)));
         assert_eq!((topology.llc_of[5], topology.llc_of[6], topology.llc_of[23]), (0, 1, 3));
         assert_eq!((topology.node_of[11], topology.node_of[12]), (0, 1));
         assert_eq!((topology.llcs[1].count(), topology.nodes[1].count()), (6, 12));

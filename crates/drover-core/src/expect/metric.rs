@@ -21,6 +21,10 @@ pub enum Metric {
     OwedErrorPct,
     /// Of a VM: how far the CPU time of another with the same settings is from its own at most, %.
     PeersApartPct,
+    /// Of a VM: what it was charged for, % of its CPU time.
+    ChargedPct,
+    /// Of a VM: how far another with the same settings was charged for more or less, %.
+    ChargedApartPct,
     /// Of a VM: its CPU time, s.
     CpuS,
     /// Of a VM: its CPU time, pCPUs.
@@ -61,12 +65,14 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 23] = [
+    pub const ALL: [Metric; 25] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
         Metric::OwedErrorPct,
         Metric::PeersApartPct,
+        Metric::ChargedPct,
+        Metric::ChargedApartPct,
         Metric::CpuS,
         Metric::CpuPcpus,
         Metric::WindowMinPct,
@@ -95,6 +101,8 @@ impl Metric {
             Metric::EntitlementErrorPoints => "entitlement_error_points",
             Metric::OwedErrorPct => "owed_error_pct",
             Metric::PeersApartPct => "peers_apart_pct",
+            Metric::ChargedPct => "charged_pct",
+            Metric::ChargedApartPct => "charged_apart_pct",
             Metric::CpuS => "cpu_s",
             Metric::CpuPcpus => "cpu_pcpus",
             Metric::WindowMinPct => "window_min_pct",
@@ -166,7 +174,13 @@ impl Metric {
                 let owed_s = vm.owed_cpu_s.filter(|owed_s| *owed_s > 0.0)?;
                 Some(100.0 * (vm.cpu_s? / owed_s - 1.0).abs())
             }
-            Metric::PeersApartPct => peers_apart_pct(run, vm),
+            Metric::PeersApartPct => peers_apart_pct(run, vm, |it| it.cpu_s),
+            Metric::ChargedPct => {
+                let counters = vm.counters?;
+                let used_s = counters.used_s.filter(|&used_s| used_s > 0.0)?;
+                Some(100.0 * counters.charged_s? / used_s)
+            }
+            Metric::ChargedApartPct => peers_apart_pct(run, vm, |it| it.counters?.charged_s),
             Metric::CpuS => vm.cpu_s,
             Metric::CpuPcpus => Some(vm.cpu_s? / run.duration_s).filter(|it| it.is_finite()),
             Metric::LimitedS => vm.counters?.limited_s,
@@ -234,16 +248,20 @@ impl Metric {
     }
 }
 
-/// The most another VM's CPU time differs from that of `vm`, % of the latter: of those with the same
-/// settings, in the same pool, of as many vCPUs; without any, 0.
-fn peers_apart_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
-    let mine_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
+/// The most another VM's time of that kind differs from that of `vm`, % of the latter: of those with the
+/// same settings, in the same pool, of as many vCPUs; without any, 0.
+fn peers_apart_pct(
+    run: &Run,
+    vm: &VmFigures,
+    time_s: fn(&VmFigures) -> Option<f64>,
+) -> Option<f64> {
+    let mine_s = time_s(vm).filter(|&mine_s| mine_s > 0.0)?;
     let is_peer = |other: &&VmFigures| {
         (other.shares, other.reservation_pct, other.limit_pct)
             == (vm.shares, vm.reservation_pct, vm.limit_pct)
             && (&other.pool, other.vcpus) == (&vm.pool, vm.vcpus)
     };
-    let apart_pct = |other: &VmFigures| Some(100.0 * (other.cpu_s? / mine_s - 1.0).abs());
+    let apart_pct = |other: &VmFigures| Some(100.0 * (time_s(other)? / mine_s - 1.0).abs());
     run.vms
         .iter()
         .filter(is_peer)
@@ -340,6 +358,8 @@ mod tests {
             progress: Some(70),
             yields: Some(77),
             counters: Some(Counters {
+                used_s: Some(1.6),
+                charged_s: Some(1.2),
                 limited_s: Some(0.3),
                 longest_ready_ms: Some(16.5),
                 guaranteed_delay_ms: Some(66.0),
@@ -372,6 +392,8 @@ mod tests {
         assert!((figure(Metric::LimitUsedPct) - 125.0).abs() < 1e-9);
         assert!((figure(Metric::OwedErrorPct) - 26.666_666_667).abs() < 1e-6);
         assert!((figure(Metric::VcpuSpreadPct) - 20.0).abs() < 1e-9);
+        assert!((figure(Metric::ChargedPct) - 75.0).abs() < 1e-9);
+        assert_eq!(figure(Metric::ChargedApartPct), 0.0);
         assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
         assert_eq!(figure(Metric::Progress), 70.0);

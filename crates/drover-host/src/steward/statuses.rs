@@ -107,6 +107,8 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
         costop_s: seconds(vm.costop_ns),
         costops: vm.nr_costops,
         costarts: vm.nr_costarts,
+        used_s: Some(seconds(vm.vcpu_run_ns + vm.helper_run_ns)),
+        charged_s: Some(seconds((vm.vcpu_run_ns + vm.helper_run_ns).saturating_sub(vm.spared_ns))),
         limited_s: Some(seconds(vm.limited_ns)),
         yields: Some(vm.yields),
         skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),

@@ -188,7 +188,9 @@ fn draw_bounds(rng: &mut Rng, script: &Script, vm: usize, (asks, calm): (Asks, b
         bounds.cosched = *rng.pick(&Cosched::WORDS.map(|(_, mode)| mode));
     }
     if asks.time() {
-        let set_mcpu = 1000 * script.vms[vm].may_use(script.host.pcpus()).count();
+        // What is reserved is paid with what is charged: all threads busy, 0.625 of a pCPU each.
+        let pcpu_mcpu = if script.host.threads == 2 { 625 } else { 1000 };
+        let set_mcpu = pcpu_mcpu * script.vms[vm].may_use(script.host.pcpus()).count();
         let part = if vm == 0 { 2 } else { 4 * script.vms.len() as u32 };
         let most_mcpu = (set_mcpu / part).min(1000 * threads);
         if rng.chance_pct(50) {

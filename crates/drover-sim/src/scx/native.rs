@@ -89,10 +89,12 @@ pub struct VmView {
     pub id: u64,
     /// Its virtual time.
     pub vtime_ns: u64,
-    /// CPU time its vCPUs were charged.
+    /// CPU time its vCPUs used, as far as it is in the books.
     pub vcpu_run_ns: u64,
-    /// CPU time its other threads were charged.
+    /// CPU time its other threads used.
     pub helper_run_ns: u64,
+    /// Of both, what it was not charged, beside busy sibling threads.
+    pub spared_ns: u64,
     /// Time its threads were ready and did not run.
     pub ready_ns: u64,
     /// The longest single such wait.
@@ -188,7 +190,7 @@ unsafe extern "C" {
 
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
-    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32);
+    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32);
     pub fn sim_is_divided(d: *mut Drover) -> bool;
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
@@ -233,6 +235,7 @@ unsafe extern "C" {
     pub fn sim_due_ns(t: *const Thread) -> u64;
     pub fn sim_record(t: *const Thread) -> u32;
     pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;
+    pub fn sim_core_is_busy(d: *mut Drover, at: u32) -> bool;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
     pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;
     pub fn sim_spoil_tournament(d: *mut Drover);

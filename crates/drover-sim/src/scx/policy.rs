@@ -69,7 +69,8 @@ impl Policy {
             native::sim_set_params(policy.drover.at(0), &params);
             native::sim_set_vtime(policy.drover.at(0), tunables.vtime_ns);
             for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
-                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain);
+                let sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
+                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain, sibling);
             }
         }
         Ok((policy, queues))
