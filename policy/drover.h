@@ -9,6 +9,7 @@
 #include "pick/pick.h"
 #include "account/orders.h"
 #include "guarantee/wait_bound.h"
+#include "place/home.h"
 #include "place/wake.h"
 
 /* The scheduler starts; params and every pcpu's domain and online are set. */
@@ -30,6 +31,14 @@ static __always_inline void drover_affinity(struct drover *d, struct task_struct
 					    struct thread *t)
 {
 	affinity_note(d, task, t);
+}
+
+/* The thread, which was on that pCPU, wakes: near which pCPU is an idle one to be looked for? */
+static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	find_helper(d, task, t);
+	return home_near(d, t, at);
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
@@ -81,7 +90,9 @@ static __always_inline u32 drover_near(struct drover *d, struct task_struct *tas
 
 	if (t->single)
 		return t->single - 1;
-	if (t->anywhere || affinity_mask(d, task, t, pcpu_at(d, near)->domain))
+	if (t->anywhere)
+		return home_near(d, t, near);
+	if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))
 		return near;
 	other = ground_any_pcpu(d, task);
 	return other < 0 ? near : (u32)other;
@@ -222,6 +233,7 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 
 	share_clock_pass(d, vm, ground_task_pcpu(d, task));
 	reserve_charge(d, vm, ran_ns);
+	home_count(d, vm, ground_task_pcpu(d, task), ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 }
@@ -340,8 +352,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped =
-		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));
+	stopped = t && (vm_at(d, t->slot)->at_limit || home_calls(d, t, at) ||
+			(d->nr_choosy && cosched_must_stop(d, at, t)));
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
@@ -454,13 +466,16 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 	return drover_begins_to_look(d) ? entitle_period_ns(d) : 0;
 }
 
-/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
+/* The tick finds the thread running there: shall it go home? Have its VM's vCPUs drifted apart? */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
 					struct thread *t)
 {
+	u32 at = ground_task_pcpu(d, task);
 	u64 now_ns;
 
-	pcpu_at(d, ground_task_pcpu(d, task))->ticks++;
+	pcpu_at(d, at)->ticks++;
+	if (home_calls(d, t, at))
+		ground_set_slice(d, task, 0);
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);

@@ -37,6 +37,14 @@ struct pool_order {
 struct pcpu_order {
 	u32 pcpu;
 	u32 domain;
+	u32 node; /* of all pCPUs in that domain, + 1; 0: none, or several */
+};
+
+/* Where the VM's memory lies, or is going to. */
+struct home_order {
+	u32 slot;
+	u32 home; /* the NUMA node, + 1; 0: it has no home */
+	u64 vm_id;
 };
 
 /* False: the VM is gone. */
@@ -55,6 +63,23 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 		vm->pool = order->pool;
 		cosched_set_mode(d, order->slot, order->cosched_mode);
 		vm_settle(d, order->slot);
+	}
+	find_let_go(d, order->slot);
+	return meant;
+}
+
+/* False: the VM is gone. */
+static inline bool order_home(struct drover *d, const struct home_order *order)
+{
+	struct vm *vm = vm_at(d, order->slot);
+	bool meant;
+
+	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
+		return false;
+	meant = vm->id == order->vm_id;
+	if (meant) {
+		vm->home = order->home;
+		d->homes = 1;
 	}
 	find_let_go(d, order->slot);
 	return meant;
@@ -87,6 +112,7 @@ static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 	/* A spare domain is empty, and begins to count before anybody is in it. */
 	raise_to(&d->params.nr_domains, order->domain + 1);
 	pcpu_at(d, order->pcpu)->domain = order->domain;
+	domain_at(d, order->domain)->node = order->node;
 	topology_settle(d);
 	/* Masks of domains mean other pCPUs now. */
 	__sync_fetch_and_add(&d->pcpu_changes, 1);

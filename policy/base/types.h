@@ -134,6 +134,7 @@ struct vm {
 	u32 tgid;             /* the VMM process */
 	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
+	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody */
 	u64 born_ns;
 	/* its vCPUs together, together.h */
@@ -171,6 +172,7 @@ struct vm {
 	u64 settled_ns;       /* when its settings last changed */
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
+	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
 	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
 	u64 yields_granted;
@@ -306,6 +308,7 @@ struct domain {
 	u32 nr_pcpus; /* and how many */
 	u32 round; /* the last round begun here, round.h */
 	u32 round_slot; /* the VM begun in it last of those kept together */
+	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */
 } __attribute__((aligned(64)));
 
 /* Who of the VMs that wait is first, tournament.h. */
@@ -405,6 +408,7 @@ struct drover {
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_at_limit; /* VMs that may not run, limit.h */
+	u32 homes; /* some VM has, or had, a home */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct domain domain[DROVER_MAX_DOMAINS];
@@ -418,7 +422,7 @@ struct drover {
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
 };
 
-_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");

@@ -10,7 +10,7 @@
  * now this, now that, and takes from there when that domain's VM is further behind than a migration
  * is worth. That glance is the whole of load balancing between domains: virtual time is the VM's
  * wherever it runs, so the domain with too much work is the one whose VMs fall behind. A pCPU that
- * finds nobody looks everywhere before it goes idle.
+ * finds nobody looks everywhere before it goes idle. VMs that wait at home are dearer (home.h).
  *
  * Worked example. Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU
  * of domain 0 glances at domain 1: 28 + steal_gain (8 ms) < 40, so it takes a thread
@@ -23,6 +23,7 @@
 #define DROVER_PICK_H
 
 #include "pick/pick_round.h"
+#include "place/home.h"
 
 /* Take the first thread of the pCPU's own queue. */
 CHECKED_APART bool pick_own(THE_DROVER, u32 pcpu)
@@ -56,7 +57,10 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 
 		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 			break;
-		found = pick_from_domain(d, pcpu, other, theirs);
+		found = tournament_before(
+				theirs + home_gain(d, tournament_slot(theirs), other, pcpu, gain),
+				key) &&
+			pick_from_domain(d, pcpu, other, theirs);
 		if (found)
 			break;
 		after = theirs;

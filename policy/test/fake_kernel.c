@@ -132,6 +132,7 @@ void kernel_select(struct ground *g, struct task_struct *task)
 	/* With only one pCPU to choose from, the policy is not asked to choose. */
 	task->selected = possible & (possible - 1);
 	if (task->selected) {
+		task->pcpu = home_near(&g->d, &task->thread, task->pcpu);
 		idle = ground_claim_idle(&g->d, task, task->pcpu);
 		task->pcpu = drover_select(&g->d, task, &task->thread,
 					   idle >= 0 ? (u32)idle : task->pcpu, idle >= 0, &begins);
