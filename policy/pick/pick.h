@@ -46,7 +46,7 @@ static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 /* A domain other than mine whose least served VM is far behind `key`. */
 CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 {
-	u64 gain = (d->params.steal_gain_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+	u64 gain = home_in_keys(d->params.steal_gain_ns);
 	u32 other = pick_glanced(d, pcpu);
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
@@ -57,9 +57,7 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 
 		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 			break;
-		found = tournament_before(
-				theirs + home_gain(d, tournament_slot(theirs), other, pcpu, gain),
-				key) &&
+		found = !home_keeps(d, pcpu, other, theirs, key) &&
 			pick_from_domain(d, pcpu, other, theirs);
 		if (found)
 			break;

@@ -119,14 +119,24 @@ static __always_inline bool home_calls(struct drover *d, struct thread *t, u32 a
 	return home_is_away(d, t, at) && home_idle(d, t->slot, at) != HOME_NOWHERE;
 }
 
-/* The virtual time that a VM that waits in that domain must be behind for that pCPU to take it. */
-static __always_inline u64 home_gain(struct drover *d, u32 slot, u32 domain, u32 pcpu, u64 gain)
+/* Virtual time as tournament keys count it. */
+static __always_inline u64 home_in_keys(u64 vtime_ns)
 {
-	u32 home = d->homes ? vm_at(d, slot)->home : 0;
-	bool leaves = home && home_is_in(d, home, domain) &&
-		      !home_is_in(d, home, pcpu_at(d, pcpu)->domain);
+	return (vtime_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+}
 
-	return leaves ? gain << HOME_GAIN_SHIFT : gain;
+/*
+ * Does the VM with the key `theirs`, which waits in that domain, rather wait at home than run on
+ * that pCPU, which is elsewhere and else runs what has `key`?
+ */
+CHECKED_APART bool home_keeps(THE_DROVER, u32 pcpu, u32 domain, u64 theirs, u64 key)
+{
+	u32 home = d->homes ? vm_at(d, tournament_slot(theirs))->home : 0;
+	u64 gain = home_in_keys(d->params.steal_gain_ns << HOME_GAIN_SHIFT);
+
+	return home && home_is_in(d, home, domain) &&
+	       !home_is_in(d, home, pcpu_at(d, pcpu)->domain) &&
+	       !tournament_before(theirs + gain, key);
 }
 
 /* A thread of the VM has run there for so long. */
