@@ -69,6 +69,8 @@ pub struct KernelVm {
     pub nr_costops: u64,
     /// vCPUs started again after one.
     pub nr_costarts: u64,
+    /// CPU time of its threads on pCPUs of its home.
+    pub home_run_ns: u64,
     /// What came of directed yields.
     pub yields: Yields,
     /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
@@ -113,6 +115,7 @@ impl KernelVm {
             progressed_ns: 0,
             hazard_ns: 0,
             limited_ns: 0,
+            home_run_ns: 0,
             costop_ns: 0,
             nr_costops: 0,
             nr_costarts: 0,
@@ -207,6 +210,7 @@ impl Scheduler {
             progressed_ns: vm.progressed_ns,
             hazard_ns: vm.hazard_ns,
             limited_ns: vm.limited_ns,
+            home_run_ns: vm.home_run_ns,
             costop_ns: vm.costop_ns,
             nr_costops: vm.nr_costops,
             nr_costarts: vm.nr_costarts,
@@ -308,12 +312,29 @@ impl Scheduler {
         }
     }
 
-    /// That pCPU belongs to that domain.
+    /// That NUMA node is the VM's home; none: it has none.
+    ///
+    /// # Errors
+    /// When the VM is gone meanwhile.
+    pub fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
+        let home = home.map_or(0, |node| node + 1);
+        let mut order = types::home_order { slot: vm.slot, home, vm_id: vm.id };
+        // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_home_order, bytes)? {
+            0 => Ok(()),
+            _ => Err(anyhow!("the VM is gone")),
+        }
+    }
+
+    /// That pCPU belongs to that domain, all of which lies on that node, if on one.
     ///
     /// # Errors
     /// When there is no such pCPU or domain.
-    pub fn set_domain(&self, pcpu: u32, domain: u32) -> Result<()> {
-        let mut order = types::pcpu_order { pcpu, domain };
+    pub fn set_domain(&self, pcpu: u32, domain: u32, node: Option<usize>) -> Result<()> {
+        let mut order = types::pcpu_order { pcpu, domain, node: node_word(node) };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -373,11 +394,19 @@ fn set_params(
         nr_domains: domains.used(),
     };
     let known = domains.of().iter().zip(&topology.pcpus);
+    for (domain, known) in (0..domains.all()).zip(bss.drover.domain.iter_mut()) {
+        known.node = node_word(domains.node_of(topology, domain));
+    }
     for (pcpu, (&domain, known)) in bss.drover.pcpu.iter_mut().zip(known) {
         pcpu.domain = domain;
         pcpu.online = u32::from(known.online);
     }
     Ok(())
+}
+
+/// A NUMA node as the policy has it: 0 is none.
+fn node_word(node: Option<usize>) -> u32 {
+    node.and_then(|node| u32::try_from(node + 1).ok()).unwrap_or(0)
 }
 
 /// How many an array holds: what the kernel says is no index before it is held against that.

@@ -51,7 +51,8 @@ impl Watch {
             }
         };
         for (pcpu, domain) in self.domains.see(&topology) {
-            match scheduler.set_domain(pcpu, domain) {
+            let node = self.domains.node_of(&topology, domain);
+            match scheduler.set_domain(pcpu, domain, node) {
                 Ok(()) => tracing::info!("pCPU {pcpu} has come, in domain {domain}"),
                 Err(err) => tracing::warn!("pCPU {pcpu} has come, and stays where it was: {err:#}"),
             }
