@@ -52,15 +52,18 @@ static __always_inline bool home_is_away(struct drover *d, struct thread *t, u32
 CHECKED_APART u32 home_domain(THE_DROVER, u32 home, u32 from)
 {
 	u32 nr_domains = d->params.nr_domains ?: 1;
+	u32 found = HOME_NOWHERE;
 	u32 i;
 
 	for_each_index(i, 0, nr_domains) {
 		u32 domain = (from + i) % nr_domains;
 
 		if (home_is_in(d, home, domain))
-			return domain;
+			found = domain;
+		if (found != HOME_NOWHERE)
+			break;
 	}
-	return HOME_NOWHERE;
+	return found;
 }
 
 /* An idle pCPU of that domain; any: if there is none, one that is online; else HOME_NOWHERE. */
@@ -68,15 +71,17 @@ CHECKED_APART u32 home_pcpu(THE_DROVER, u32 domain, bool any)
 {
 	u32 nr = domain < d->params.nr_domains ? domain_at(d, domain)->nr_pcpus : 0;
 	u32 found = HOME_NOWHERE;
+	bool idle = false;
 	u32 i;
 
 	for_each_index(i, 0, nr) {
 		u32 at = topology_pcpu(d, domain, i);
 
-		if (pcpu_is_idle(pcpu_at(d, at)))
-			return at;
-		if (any && pcpu_at(d, at)->online)
+		idle = pcpu_is_idle(pcpu_at(d, at));
+		if (idle || (any && pcpu_at(d, at)->online))
 			found = at;
+		if (idle)
+			break;
 	}
 	return found;
 }
