@@ -9,6 +9,7 @@
 #include "pick/pick.h"
 #include "account/orders.h"
 #include "guarantee/wait_bound.h"
+#include "place/home.h"
 #include "place/spread.h"
 #include "place/wake.h"
 
@@ -31,6 +32,16 @@ static __always_inline void drover_affinity(struct drover *d, struct task_struct
 					    struct thread *t)
 {
 	affinity_note(d, task, t);
+}
+
+/* The thread, which was on that pCPU, wakes: near which pCPU is an idle one to be looked for? */
+static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	find_helper(d, task, t);
+	if (t->judged != d->pcpu_changes)
+		affinity_note(d, task, t);
+	return d->divided ? place_near(d, task, t) : home_near(d, t, at);
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
@@ -57,17 +68,18 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 /*
  * The thread slept, is ready now and may be sent to any of its pCPUs: to which? `near` would do;
  * idle: it was claimed for the thread. begins: it runs there at once, whoever runs there now. Where
- * the host is divided nothing was claimed, and near is where the thread ran last.
+ * the host is divided nothing was claimed.
  */
 static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
 					 struct thread *t, u32 near, bool *idle, bool *begins)
 {
+	s32 at = d->divided ? place_claim_idle(d, task, t, near) : -1;
 	s32 target;
 
-	if (t->judged != d->pcpu_changes)
-		affinity_note(d, task, t);
-	if (d->divided)
-		near = place_select(d, task, t, idle);
+	if (at >= 0) {
+		near = (u32)at;
+		*idle = true;
+	}
 	drover_woken(d, t, near);
 	*begins = drover_may_begin(d, t);
 	/* It is claimed, and would be found by nobody: it becomes idle anew. */
@@ -225,6 +237,7 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 	share_charge(vm, t, ran_ns, spared_ns);
 	share_clock_pass(d, vm, at);
 	reserve_charge(d, vm, ran_ns - spared_ns);
+	home_count(d, vm, at, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 }
@@ -348,7 +361,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	}
 	first = d->nr_together && round_notice(d, at);
 	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
-			t->partition != partition_of_pcpu(d, at) ||
+			t->partition != partition_of_pcpu(d, at) || home_calls(d, t, at) ||
 			(d->nr_choosy && cosched_must_stop(d, at, t)));
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
@@ -476,8 +489,8 @@ CHECKED_APART int drover_stand_anew(THE_DROVER, u32 partition)
 }
 
 /*
- * The tick finds the thread running there: may it stay, is there a better core, have its VM's vCPUs
- * drifted apart?
+ * The tick finds the thread running there: may it stay, is there a better place, have its VM's
+ * vCPUs drifted apart?
  */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
 					struct thread *t)
@@ -487,11 +500,12 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 
 	pcpu_at(d, at)->ticks++;
 	/* It may have to run elsewhere: its pCPU asks. */
-	if (t->judged != d->pcpu_changes)
+	if (t->judged != d->pcpu_changes || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);
+	else
+		spread_tick(d, task, t, at);
 	if (hook_tick(d, at, t->slot, now_ns))
 		drover_stand_anew(d, partition_of_pcpu(d, at));
-	spread_tick(d, task, t, at);
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	drover_charge_and_go_on(d, task, t, now_ns);

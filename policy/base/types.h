@@ -146,6 +146,7 @@ struct vm {
 	u32 tgid;             /* the VMM process */
 	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
+	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody */
 	u64 born_ns;
 	/* its vCPUs together, together.h */
@@ -187,6 +188,7 @@ struct vm {
 	u64 settled_ns;       /* when its settings last changed */
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
+	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
 	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
 	u64 yields_granted;
@@ -332,6 +334,7 @@ struct domain {
 	u32 round; /* the last round begun here, round.h */
 	u32 round_slot; /* the VM begun in it last of those kept together */
 	u32 partition; /* all of its pCPUs are in that one */
+	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */
 } __attribute__((aligned(64)));
 
 /* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
@@ -448,6 +451,7 @@ struct drover {
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_at_limit; /* VMs that may not run, limit.h */
+	u32 homes; /* some VM has, or had, a home */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct domain domain[DROVER_MAX_DOMAINS];

@@ -10,6 +10,7 @@
 #define DROVER_PLACE_H
 
 #include "account/core.h"
+#include "place/home.h"
 #include "queue/affinity.h"
 
 /* May the thread be served there? */
@@ -46,9 +47,12 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 
 	if (t->single)
 		return t->single - 1;
-	if (partition_of_pcpu(d, near) == t->partition &&
-	    (t->anywhere || affinity_mask(d, task, t, pcpu_at(d, near)->domain)))
-		return near;
+	if (partition_of_pcpu(d, near) == t->partition) {
+		if (t->anywhere)
+			return home_near(d, t, near);
+		if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))
+			return near;
+	}
 	other = d->divided ? place_first(d, task, t, near) : ground_any_pcpu(d, task);
 	return other < 0 ? near : (u32)other;
 }
@@ -91,17 +95,6 @@ static __always_inline s32 place_claim_core(struct drover *d, struct task_struct
 					    struct thread *t, u32 near)
 {
 	return d->divided ? place_claim(d, task, t, near, true) : ground_claim_core(d, task);
-}
-
-/* For a thread that wakes: a pCPU that is idle, and claimed for it, or where it waits. */
-static __always_inline u32 place_select(struct drover *d, struct task_struct *task,
-					struct thread *t, bool *idle)
-{
-	u32 near = place_near(d, task, t);
-	s32 at = place_claim_idle(d, task, t, near);
-
-	*idle = at >= 0;
-	return at < 0 ? near : (u32)at;
 }
 
 #endif

@@ -56,6 +56,8 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 		g->pcpu[i].online = g->pcpu[i].idle = true;
 		g->d.pcpu[i].online = 1;
 		g->d.pcpu[i].domain = i * nr_domains / nr_pcpus;
+		/* Each is a NUMA node. */
+		g->d.domain[g->d.pcpu[i].domain].node = g->d.pcpu[i].domain + 1;
 	}
 	drover_start(&g->d);
 	return g;

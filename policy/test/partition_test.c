@@ -16,7 +16,7 @@ static void partition(u32 number, u32 policy, u64 slice_ns)
 
 static void pcpu_to(u32 pcpu, u32 domain, u32 number)
 {
-	struct pcpu_order order = {pcpu, domain, number};
+	struct pcpu_order order = {.pcpu = pcpu, .domain = domain, .partition = number};
 
 	CHECK(order_pcpu(&g->d, &order));
 }
@@ -250,7 +250,7 @@ static void nothing_is_lost_by_moves(void)
 static void bad_orders_are_refused(void)
 {
 	struct partition_order order = {DROVER_MAX_PARTITIONS, POLICY_SHARE, MS};
-	struct pcpu_order move = {99, 0, 0};
+	struct pcpu_order move = {.pcpu = 99};
 
 	a_divided_host(POLICY_SHARE, POLICY_SHARE);
 	CHECK(!order_partition(&g->d, &order));
@@ -259,7 +259,7 @@ static void bad_orders_are_refused(void)
 	order = (struct partition_order){IO, POLICY_SHARE, 0};
 	CHECK(!order_partition(&g->d, &order));
 	CHECK(!order_pcpu(&g->d, &move));
-	move = (struct pcpu_order){0, 0, DROVER_MAX_PARTITIONS};
+	move = (struct pcpu_order){.partition = DROVER_MAX_PARTITIONS};
 	CHECK(!order_pcpu(&g->d, &move));
 }
 

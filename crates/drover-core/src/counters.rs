@@ -93,6 +93,28 @@ impl Counters {
     }
 }
 
+/// Where a VM's memory lies and where it ran, since it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Numa {
+    /// The node that is its home (NHN); none: it has none.
+    pub home: Option<u32>,
+    /// The part of its memory that lies there (N%L), %; none until that was looked at.
+    pub local_pct: Option<f64>,
+    /// Memory that was moved there, MiB.
+    pub moved_mib: f64,
+    /// CPU time of its threads while it had a home and on pCPUs of it, s.
+    pub home_s: f64,
+    /// CPU time of its threads, s.
+    pub ran_s: f64,
+}
+
+impl Numa {
+    /// What was counted since `before`. What was moved is of all time, and what lies where of now.
+    fn since(&self, before: &Self) -> Self {
+        Self { home_s: self.home_s - before.home_s, ran_s: self.ran_s - before.ran_s, ..*self }
+    }
+}
+
 /// Counts of a VM and of its vCPUs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VmCounters {
@@ -100,6 +122,8 @@ pub struct VmCounters {
     pub vm: Counters,
     /// Those of its vCPUs that are known, by number.
     pub vcpus: Vec<(u32, Counters)>,
+    /// Where it is at home, on a host of several nodes.
+    pub numa: Option<Numa>,
 }
 
 impl VmCounters {
@@ -107,7 +131,9 @@ impl VmCounters {
     pub fn since(&self, before: &Self) -> Self {
         let vcpu =
             |(number, now): &(u32, Counters)| Some((*number, now.since(&before.vcpu(*number)?)));
-        Self { vm: self.vm.since(&before.vm), vcpus: self.vcpus.iter().filter_map(vcpu).collect() }
+        let numa = self.numa.map(|numa| numa.since(&before.numa.unwrap_or_default()));
+        let vcpus = self.vcpus.iter().filter_map(vcpu).collect();
+        Self { vm: self.vm.since(&before.vm), vcpus, numa }
     }
 
     /// The counts of that vCPU.
@@ -152,9 +178,13 @@ mod tests {
 
     #[test]
     fn a_vcpu_that_came_between_has_no_figures() {
-        let before = VmCounters { vm: counters(1.0, 1), vcpus: vec![(0, counters(1.0, 1))] };
+        let numa = |ran_s| Numa { home: Some(1), ran_s, home_s: ran_s / 2.0, ..Numa::default() };
+        let vcpus = vec![(0, counters(1.0, 1))];
+        let before = VmCounters { vm: counters(1.0, 1), vcpus, numa: Some(numa(2.0)) };
         let vcpus = vec![(1, counters(1.0, 1)), (0, counters(2.0, 5))];
-        let since = VmCounters { vm: counters(3.0, 6), vcpus }.since(&before);
+        let now = VmCounters { vm: counters(3.0, 6), vcpus, numa: Some(numa(6.0)) };
+        let since = now.since(&before);
+        assert_eq!(since.numa, Some(numa(4.0)));
         assert_eq!((since.vm.costops, since.vcpu(0).unwrap().costops), (5, 4));
         assert_eq!(since.vcpu(1), None);
     }

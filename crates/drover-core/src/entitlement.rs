@@ -99,6 +99,8 @@ mod tests {
             cosched,
             vmm,
             memory_mib,
+            memory_node: None,
+            home: None,
             pin,
             demand_pct,
             start_s,

@@ -4,7 +4,8 @@
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::results::{
-    Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs, Wall,
+    Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
+    Wall,
 };
 use drover_core::scenario::{Clock, Scenario, keys};
 use drover_core::settings::Cosched;
@@ -116,6 +117,12 @@ fn complete() -> Results {
         yields: Some(2),
         counters,
         vcpu: vec![vcpu],
+        numa: Some(NumaFigures {
+            home: Some(1),
+            local_pct: Some(99.0),
+            home_time_pct: Some(99.0),
+            moved_mib: 128.0,
+        }),
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),
     };

@@ -274,8 +274,18 @@ fn vms_that_contradict_themselves() {
         ),
         (
             "vcpus = 4",
-            "vcpus = 4\nmemory_mib = 128",
-            "x.toml:13: VM \"vm0\" is a micro VM, whose memory cannot be set; remove memory_mib",
+            "vcpus = 4\nmemory_mib = 241",
+            "x.toml:13: VM \"vm0\" is a micro VM with 241 MiB; use 240 at most",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = 0",
+            "x.toml:13: VM \"vm0\" has no memory to lie there; add memory_mib = 64",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nhome = 1",
+            "x.toml:13: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
         ),
         (
             "shares = 500",

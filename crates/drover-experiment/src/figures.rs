@@ -177,6 +177,8 @@ mod tests {
             cosched: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
+            memory_node: None,
+            home: None,
             pin: None,
             demand_pct: None,
             start_s: None,
@@ -216,7 +218,7 @@ mod tests {
         let host = HostStat { idle_ticks, context_switches: 10 * idle_ticks };
         let threads = vec![thread(1, None, used_ns)];
         let (vms, bpf_run_ns, threads_at) = (Vec::new(), Some(used_ns / 100), at);
-        let counters = vec![Some(VmCounters { vm: counted(used_ns), vcpus: Vec::new() })];
+        let counters = vec![Some(VmCounters { vm: counted(used_ns), ..VmCounters::default() })];
         Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters }
     }
 

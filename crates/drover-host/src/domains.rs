@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::topology::Topology;
+use crate::topology::{Pcpu, Topology};
 
 /// What shares one run queue of VMs. See policy/queue/waiting.h for why an LLC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,6 +117,14 @@ impl Domains {
     /// The same, and the spare ones.
     pub fn all(&self) -> u32 {
         self.used + self.spare
+    }
+
+    /// The NUMA node that all pCPUs of a domain are on; none: there is none, or several.
+    pub fn node_of(&self, topology: &Topology, domain: u32) -> Option<usize> {
+        let of = |(cpu, pcpu): (usize, &Pcpu)| (self.of[cpu] == domain).then_some(pcpu.node);
+        let mut nodes = topology.pcpus.iter().enumerate().filter_map(of);
+        let first = nodes.next()??;
+        nodes.all(|node| node == Some(first)).then_some(first)
     }
 
     /// Looks at the host again; the pCPUs that have come for the first time, and where each belongs.
@@ -255,6 +263,9 @@ mod tests {
         assert_eq!(of(DomainLevel::Node), [0, 0, 1, 1]);
         assert_eq!(of(DomainLevel::Host), [0, 0, 0, 0]);
         assert_eq!(domains(&host, DomainLevel::Llc).all(), 2);
+        let node_of = |level, domain| domains(&host, level).node_of(&host.read(), domain);
+        assert_eq!([0, 1].map(|it| node_of(DomainLevel::Llc, it)), [Some(0), Some(1)]);
+        assert_eq!(node_of(DomainLevel::Host, 0), None, "it is on both");
     }
 
     #[test]

@@ -21,6 +21,11 @@ pub trait Kernel {
     /// # Errors
     /// When the kernel does not take it.
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()>;
+    /// That NUMA node is the VM's home; none: it has none.
+    ///
+    /// # Errors
+    /// When it is gone meanwhile.
+    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()>;
     /// Ends the scheduler as an internal error would.
     ///
     /// # Errors
@@ -43,6 +48,10 @@ impl Kernel for Scheduler {
 
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
         self.set_pool(pool, settings)
+    }
+
+    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
+        self.set_home(vm, home)
     }
 
     fn break_on_purpose(&self) -> Result<()> {

@@ -71,6 +71,8 @@ pub struct KernelVm {
     pub nr_costops: u64,
     /// vCPUs started again after one.
     pub nr_costarts: u64,
+    /// CPU time of its threads on pCPUs of its home.
+    pub home_run_ns: u64,
     /// What came of directed yields.
     pub yields: Yields,
     /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
@@ -116,6 +118,7 @@ impl KernelVm {
             progressed_ns: 0,
             hazard_ns: 0,
             limited_ns: 0,
+            home_run_ns: 0,
             costop_ns: 0,
             nr_costops: 0,
             nr_costarts: 0,
@@ -211,6 +214,7 @@ impl Scheduler {
             progressed_ns: vm.progressed_ns,
             hazard_ns: vm.hazard_ns,
             limited_ns: vm.limited_ns,
+            home_run_ns: vm.home_run_ns,
             costop_ns: vm.costop_ns,
             nr_costops: vm.nr_costops,
             nr_costarts: vm.nr_costarts,
@@ -314,13 +318,31 @@ impl Scheduler {
         }
     }
 
+    /// That NUMA node is the VM's home; none: it has none.
+    ///
+    /// # Errors
+    /// When the VM is gone meanwhile.
+    pub fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
+        let home = home.map_or(0, |node| node + 1);
+        let mut order = types::home_order { slot: vm.slot, home, vm_id: vm.id };
+        // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_home_order, bytes)? {
+            0 => Ok(()),
+            _ => Err(anyhow!("the VM is gone")),
+        }
+    }
+
     /// That pCPU belongs to that domain, and shares its core with that other.
     ///
     /// # Errors
     /// When there is no such pCPU or domain.
-    pub fn set_place(&self, pcpu: u32, domain: u32, sibling: Option<usize>) -> Result<()> {
-        let sibling = number_from_1(sibling);
-        let mut order = types::pcpu_order { pcpu, domain, partition: 0, sibling };
+    pub fn set_place(&self, pcpu: u32, place: &Place) -> Result<()> {
+        let &Place { domain, sibling, node } = place;
+        let (sibling, node) = (from_1(sibling), from_1(node));
+        let mut order = types::pcpu_order { pcpu, domain, partition: 0, sibling, node };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -381,18 +403,21 @@ fn set_params(
         nr_domains: domains.used(),
     };
     let known = domains.of().iter().zip(&topology.pcpus);
+    for (domain, known) in (0..domains.all()).zip(bss.drover.domain.iter_mut()) {
+        known.node = from_1(domains.node_of(topology, domain));
+    }
     for (number, (&domain, known)) in known.enumerate() {
         let pcpu = &mut bss.drover.pcpu[number];
         pcpu.domain = domain;
         pcpu.online = u32::from(known.online);
-        pcpu.sibling = number_from_1(topology.sibling(number));
+        pcpu.sibling = from_1(topology.sibling(number));
     }
     Ok(())
 }
 
-/// A pCPU's number as the policy keeps one that may not be there.
-fn number_from_1(pcpu: Option<usize>) -> u32 {
-    pcpu.and_then(|pcpu| u32::try_from(pcpu + 1).ok()).unwrap_or(0)
+/// A pCPU's or a node's number as the policy keeps one that may not be there.
+fn from_1(number: Option<usize>) -> u32 {
+    number.and_then(|number| u32::try_from(number + 1).ok()).unwrap_or(0)
 }
 
 /// How many an array holds: what the kernel says is no index before it is held against that.

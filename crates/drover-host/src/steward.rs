@@ -13,6 +13,7 @@ use crate::force::Force;
 use crate::herd::{Herd, Vm};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
+use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::sources::config_file::ConfigFile;
@@ -48,6 +49,8 @@ pub struct Steward {
     capacity: Capacity,
     plan: Plan,
     force: Force,
+    /// None on a host of one NUMA node.
+    numa: Option<Numa>,
     /// What was said of the plan in force, not to be said again.
     said: HashSet<String>,
 }
@@ -79,6 +82,7 @@ impl Steward {
             capacity: Capacity { known: online.clone(), online },
             plan: Plan::default(),
             force: Force::default(),
+            numa: None,
             said: HashSet::new(),
         })
     }
@@ -88,6 +92,26 @@ impl Steward {
         let mut changed = self.look_at_config(now);
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+        self.look_at_homes(kernel, online, now);
+    }
+
+    /// VMs are to have homes.
+    pub fn keep_homes(&mut self, numa: Option<Numa>) {
+        self.numa = numa;
+    }
+
+    fn look_at_homes(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
+        let Some(numa) = &mut self.numa else { return };
+        let vms: Vec<Seen> = (self.herd.vms().iter())
+            .map(|vm| Seen {
+                kernel: vm.kernel,
+                name: &vm.name,
+                affinity: vm.affinity(),
+                wanted_pcpus: self.meter.rate(vm.kernel.id).map(|rate| rate.wanted_pcpus),
+            })
+            .collect();
+        numa.set_budget(self.config.move_mib_per_s());
+        numa.look(kernel, &vms, online, now);
     }
 
     /// pCPUs are in these domains now: guarantees depend on it.

@@ -186,9 +186,13 @@ fn read_nodes(dir: &Path) -> BTreeMap<usize, Node> {
 
 /// `Node 0 MemTotal:       32664160 kB`
 fn memory_kib(node_dir: &Path) -> u64 {
+    meminfo_kib(node_dir, "MemTotal:").unwrap_or(0)
+}
+
+fn meminfo_kib(node_dir: &Path, what: &str) -> Option<u64> {
     let text = fs::read_to_string(node_dir.join("meminfo")).unwrap_or_default();
-    let line = text.lines().find(|line| line.contains("MemTotal:"));
-    line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok()).unwrap_or(0)
+    let line = text.lines().find(|line| line.contains(what))?;
+    line.split_whitespace().nth(3)?.parse().ok()
 }
 
 fn read_number(path: &Path) -> Option<u32> {
@@ -201,6 +205,19 @@ fn read_number(path: &Path) -> Option<u32> {
 /// When sysfs does not say.
 pub fn online_cpus() -> Result<Vec<usize>> {
     read_cpu_list(Path::new("/sys/devices/system/cpu/online"))
+}
+
+/// Memory of a node that is free, or holds no more than copies of files nobody has asked for lately, MiB.
+pub fn free_mib(node: usize) -> Option<u64> {
+    let dir = Path::new("/sys/devices/system/node").join(format!("node{node}"));
+    Some((meminfo_kib(&dir, "MemFree:")? + meminfo_kib(&dir, "Inactive(file):")?) >> 10)
+}
+
+/// The nodes on which a process may have memory.
+pub fn mems_of(pid: u32) -> Option<Vec<usize>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?;
+    parse_cpu_list(list.trim()).ok()
 }
 
 /// The pCPUs a thread may run on; `thread` is its directory in /proc.

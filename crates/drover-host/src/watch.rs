@@ -51,7 +51,9 @@ impl Watch {
             }
         };
         for (pcpu, domain) in self.domains.see(&topology) {
-            match scheduler.set_place(pcpu, domain, topology.sibling(pcpu as usize)) {
+            let node = self.domains.node_of(&topology, domain);
+            let place = Place { domain, sibling: topology.sibling(pcpu as usize), node };
+            match scheduler.set_place(pcpu, &place) {
                 Ok(()) => tracing::info!("pCPU {pcpu} has come, in domain {domain}"),
                 Err(err) => tracing::warn!("pCPU {pcpu} has come, and stays where it was: {err:#}"),
             }

@@ -27,6 +27,8 @@ pub struct VmBounds {
     pub pool: u32,
     /// How its vCPUs are kept together.
     pub cosched: Cosched,
+    /// The NUMA node that is its home, + 1; 0: none.
+    pub home: u32,
 }
 
 /// A scheduler: the kernel's core calls it, in the order of `__schedule()`.

@@ -41,13 +41,14 @@ impl Topology {
         Self::made_of(host.threads, llc_of, node_of, nodes_by_distance)
     }
 
-    /// A host of one node whose dies have so many cores each, not all alike, as where a hypervisor or
+    /// A host whose dies, each a NUMA node, have so many cores each, not all alike, as where a hypervisor or
     /// the firmware took some away, or where fast and slow cores stand apart.
     pub fn of_dies(cores: &[u32], threads: u32) -> Self {
         let die = |(die, &cores): (u32, &u32)| vec![die; (cores * threads) as usize];
         let llc_of: Vec<u32> = (0..).zip(cores).flat_map(die).collect();
-        let node_of = vec![0; llc_of.len()];
-        Self::made_of(threads, llc_of, node_of, vec![vec![0]])
+        let nodes = cores.len() as u32;
+        let from = |node: u32| (0..nodes).map(|step| (node + step) % nodes).collect();
+        Self::made_of(threads, llc_of.clone(), llc_of, (0..nodes).map(from).collect())
     }
 
     fn made_of(
@@ -104,7 +105,8 @@ mod tests {
         let topology = Topology::of_dies(&[3, 1], 2);
         assert_eq!(topology.llc_of, [0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!((topology.llcs[0].count(), topology.llcs[1].count()), (6, 2));
-        assert_eq!((topology.siblings(7), topology.nodes[0].count()), (6..8, 8));
+        assert_eq!((topology.siblings(7), topology.nodes[0].count()), (6..8, 6));
+        assert_eq!(topology.nodes_by_distance, [[0, 1], [1, 0]]);
     }
 
     #[test]

@@ -45,6 +45,12 @@ pub enum Metric {
     Progress,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
+    /// Of a VM: the part of its memory that lies on its home node, %.
+    LocalPct,
+    /// Of a VM: the part of its CPU time that it ran there, %.
+    HomeTimePct,
+    /// Of a VM: memory that was moved there, MiB.
+    MovedMib,
     /// Of a VM: mean wake-up latency, µs.
     WakeupMeanUs,
     /// Of a VM: wake-up latency that 99 of 100 do not exceed, µs.
@@ -65,7 +71,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 25] = [
+    pub const ALL: [Metric; 28] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
@@ -83,6 +89,9 @@ impl Metric {
         Metric::VcpuSpreadPct,
         Metric::Progress,
         Metric::YieldsPerProgress,
+        Metric::LocalPct,
+        Metric::HomeTimePct,
+        Metric::MovedMib,
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
@@ -113,6 +122,9 @@ impl Metric {
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::Progress => "progress",
             Metric::YieldsPerProgress => "yields_per_progress",
+            Metric::LocalPct => "local_pct",
+            Metric::HomeTimePct => "home_time_pct",
+            Metric::MovedMib => "moved_mib",
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
@@ -197,6 +209,9 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)
             }
+            Metric::LocalPct => vm.numa?.local_pct,
+            Metric::HomeTimePct => vm.numa?.home_time_pct,
+            Metric::MovedMib => Some(vm.numa?.moved_mib),
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
@@ -364,6 +379,12 @@ mod tests {
                 longest_ready_ms: Some(16.5),
                 guaranteed_delay_ms: Some(66.0),
                 ..Counters::default()
+            }),
+            numa: Some(crate::results::NumaFigures {
+                home: Some(1),
+                local_pct: Some(99.0),
+                home_time_pct: Some(98.0),
+                moved_mib: 64.0,
             }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             timeline: timeline(&[0.1, 0.02, 0.02]),

@@ -73,6 +73,8 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "cosched",
             "vmm",
             "memory_mib",
+            "memory_node",
+            "home",
             "pin",
             "demand_pct",
             "start_s",
@@ -130,12 +132,14 @@ pub const TABLES: &[(&str, &[&str])] = &[
 
 /// The tables of a host's configuration, as [`TABLES`]; docs/operating.md shows them.
 pub const CONFIG_TABLES: &[(&str, &[&str])] = &[
-    (CONFIG, &["pool", "vm"]),
+    (CONFIG, &["pool", "vm", "numa"]),
+    (CONFIG_NUMA, &["move_mib_per_s"]),
     (CONFIG_POOL, &["name", "parent", "shares", "reservation", "limit", "expandable", "cosched"]),
     (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched"]),
 ];
 
 pub(crate) const CONFIG: &str = "drover.toml";
+pub(crate) const CONFIG_NUMA: &str = "drover.toml [numa]";
 pub(crate) const CONFIG_POOL: &str = "drover.toml [[pool]]";
 pub(crate) const CONFIG_VM: &str = "drover.toml [[vm]]";
 pub(super) const TOP: &str = "top level";

@@ -28,6 +28,8 @@ pub(super) struct Draft {
     cosched: Option<Cosched>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
+    memory_node: Option<u32>,
+    home: Option<u32>,
     pin: Option<Pin>,
     demand_pct: Option<u32>,
     start_s: Option<f64>,
@@ -47,6 +49,8 @@ impl Draft {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
+            memory_node: read_node(reader, "memory_node", host)?,
+            home: read_node(reader, "home", host)?,
             pin: read_pin(reader, host)?,
             ..Self::of_case(reader, name, end_s)?
         })
@@ -109,7 +113,8 @@ impl Draft {
             Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
         };
         let workload = self.workload.ok_or_else(|| missing("workload", example))?;
-        check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
+        check_vmm(reader, name, vmm, &workload)?;
+        check_memory(reader, name, vmm, (self.memory_mib, self.memory_node))?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         check_pin(reader, name, vcpus, self.pin.as_ref())?;
@@ -124,7 +129,9 @@ impl Draft {
             cosched: self.cosched.or(pools.cosched(pool)),
             pool: self.pool,
             vmm,
-            memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
+            memory_mib: self.memory_mib.unwrap_or(default_memory_mib(vmm)),
+            memory_node: self.memory_node,
+            home: self.home,
             pin: self.pin,
             demand_pct: self.demand_pct,
             start_s: self.start_s,
@@ -310,7 +317,6 @@ fn check_vmm(
     name: &str,
     vmm: Vmm,
     workload: &Workload,
-    memory_mib: Option<u32>,
 ) -> Result<(), ScenarioError> {
     let kind = workload.kind();
     match (vmm, workload) {
@@ -324,10 +330,50 @@ fn check_vmm(
             let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
             Err(reader.error("workload", what, mend))
         }
-        (Vmm::Micro, _) if memory_mib.is_some() => {
-            let what = format!("VM \"{name}\" is a micro VM, whose memory cannot be set");
-            Err(reader.error("memory_mib", what, "remove memory_mib"))
-        }
         (Vmm::Micro, _) => Ok(()),
+    }
+}
+
+fn default_memory_mib(vmm: Vmm) -> u32 {
+    match vmm {
+        Vmm::Micro => 0,
+        Vmm::Qemu => Vm::MEMORY_MIB,
+    }
+}
+
+/// A micro VM's memory ends below what it shares with the host; where it lies is of a micro VM only.
+fn check_memory(
+    reader: &Reader,
+    name: &str,
+    vmm: Vmm,
+    (memory_mib, memory_node): (Option<u32>, Option<u32>),
+) -> Result<(), ScenarioError> {
+    let fault = |key: &str, what: &str, mend: &str| {
+        Err(reader.error(key, format!("VM \"{name}\" {what}"), mend))
+    };
+    match (vmm, memory_mib) {
+        (Vmm::Micro, Some(mib)) if mib > Vm::MICRO_MEMORY_MIB_MAX => {
+            let mend = format!("use {} at most", Vm::MICRO_MEMORY_MIB_MAX);
+            fault("memory_mib", &format!("is a micro VM with {mib} MiB"), &mend)
+        }
+        (Vmm::Micro, None) if memory_node.is_some() => {
+            fault("memory_node", "has no memory to lie there", "add memory_mib = 64")
+        }
+        (Vmm::Qemu, _) if memory_node.is_some() => {
+            let mend = "remove memory_node, or vmm = \"qemu\"";
+            fault("memory_node", "is a QEMU guest, whose memory lies where it is touched", mend)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_node(reader: &Reader, key: &str, host: &Host) -> Result<Option<u32>, ScenarioError> {
+    let node = reader.whole32(key, 0..=1023)?;
+    match node {
+        Some(node) if node >= host.nodes => {
+            let what = format!("{key} = {node} names a NUMA node, the host has {}", host.nodes);
+            Err(reader.error(key, what, "count them from 0, or enlarge [host]"))
+        }
+        _ => Ok(node),
     }
 }

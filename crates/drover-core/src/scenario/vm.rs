@@ -65,8 +65,12 @@ pub struct Vm {
     pub cosched: Option<Cosched>,
     /// What runs it.
     pub vmm: Vmm,
-    /// Guest memory in MiB; of meaning for [`Vmm::Qemu`] only.
+    /// Guest memory in MiB; of a micro VM, which needs none, what it touches all the same.
     pub memory_mib: u32,
+    /// The NUMA node where that memory lies at first; none: wherever it is touched.
+    pub memory_node: Option<u32>,
+    /// The NUMA node that is its home in the simulator; elsewhere the daemon chooses.
+    pub home: Option<u32>,
     /// The CPUs its threads are confined to; none: any.
     pub pin: Option<Pin>,
     /// The most CPU it can use, in % of one pCPU, where the scenario says so.
@@ -83,6 +87,8 @@ pub struct Vm {
 impl Vm {
     /// The most vCPUs a VM may have.
     pub const VCPUS_MAX: u32 = 256;
+    /// The most memory a micro VM may have, MiB.
+    pub const MICRO_MEMORY_MIB_MAX: u32 = 240;
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
 
@@ -138,6 +144,8 @@ mod tests {
             cosched: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
+            memory_node: None,
+            home: None,
             pin: None,
             demand_pct: None,
             start_s: None,

@@ -54,6 +54,7 @@ impl Steward {
             ready_s: seconds(kernel.ready_ns),
             guaranteed_delay_why: String::new(),
             counters: counters_of_vm(kernel),
+            numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.resolved.why.clone(),
             troubles: planned.troubles().map(|trouble| trouble.text).collect(),

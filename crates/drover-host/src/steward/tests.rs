@@ -67,6 +67,9 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
+    fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+        Ok(())
+    }
     fn break_on_purpose(&self) -> Result<()> {
         Ok(())
     }

@@ -184,6 +184,7 @@ fn bounds(pools: &Tree, vm: &Vm) -> VmBounds {
         limit_mcpu: vm.limit_pct.map_or(0, |pct| 10 * pct),
         pool: pool.map_or(0, |pool| pool as u32 + 1),
         cosched: vm.cosched.unwrap_or_default(),
+        home: vm.home.map_or(0, |node| node + 1),
     }
 }
 

@@ -117,6 +117,8 @@ pub struct VmView {
     pub skew_max_ns: u64,
     /// Time its threads were ready and it was at its limit.
     pub limited_ns: u64,
+    /// CPU time on pCPUs of its home.
+    pub home_run_ns: u64,
     /// Directed yields asked for.
     pub yields_asked: u64,
     /// Of these, the sibling ran next.
@@ -190,7 +192,7 @@ unsafe extern "C" {
 
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
-    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32);
+    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32, node: u32);
     pub fn sim_is_divided(d: *mut Drover) -> bool;
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
@@ -198,6 +200,8 @@ unsafe extern "C" {
     pub fn sim_timer(d: *mut Drover, slot: u32, now_ns: u64);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
+    pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32);
+    pub fn sim_wakes(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32) -> u32;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, t: *mut Thread);
     pub fn sim_select_cpu(
