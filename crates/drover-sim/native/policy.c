@@ -79,7 +79,7 @@ int sim_order_vm(struct drover *d, const struct vm_order *order)
 /* Of that VM, whoever it is now. */
 void sim_order_home(struct drover *d, u32 slot, u32 home)
 {
-	struct home_order order = { .slot = slot, .home = home, .vm_id = vm_at(d, slot)->id };
+	struct home_order order = {.slot = slot, .home = home, .vm_id = vm_at(d, slot)->id};
 
 	order_home(d, &order);
 }
