@@ -113,21 +113,21 @@ fn unknown_keys_and_words() {
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
-             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick, own_wakeups_per_s, own_work_us, \
-             round_us, costs",
+             clock_mhz, l1d_kib, l2_kib, llc_kib, memory_ns, hop_ns, node_mb_s, skew_tick, \
+             own_wakeups_per_s, own_work_us, round_us, costs",
         ),
         (
             "shares = 500",
             "name = \"b\"",
             "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
              known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
-             demand_pct, start_s, stop_s, workload",
+             memory_node, demand_pct, start_s, stop_s, workload",
         ),
         (
             "kind = \"cpu\"",
             "kind = \"cpu\", hold_us = 5",
             "x.toml:8: unknown key \"hold_us\" in workload cpu; \
-             known are kind, duty_pct, period_us, then",
+             known are kind, duty_pct, period_us, then, speed",
         ),
         ("\"cpu\"", "\"spu\"", "x.toml:8: unknown kind \"spu\" in [[vm]]; did you mean \"cpu\"?"),
         (
@@ -253,6 +253,70 @@ fn hosts_that_cannot_be() {
             "vcpus = 4\npin = \"1-2\"\nreservation_pct = 250",
             "x.toml:12: case \"a\", VM \"vm0\": 250% cannot be reserved: pCPUs 1-2 have 200% left of 200%; \
              reserve less, lower another reservation there, or let it run on more pCPUs",
+        ),
+    ]);
+}
+
+#[test]
+fn memory_and_speed_that_cannot_be() {
+    let fast = "{ cores = 4, llc_kib = 4096, memory_ns = 100, node_mb_s = 10000 }";
+    let misses = |misses: u32, bandwidth: &str| {
+        let needs = format!("misses_per_ms = {misses}, working_set_kib = 1024{bandwidth}");
+        format!("vcpus = 4\nworkload = {{ kind = \"cpu\", speed = {{ {needs} }} }}\n")
+    };
+    // What a good scenario has for vm0 and what it is to have, on a host that states its memory.
+    let on_fast = |needs: &str| {
+        let rest = "vcpus = 4\nworkload = { kind = \"cpu\" }\n";
+        let text = GOOD.replacen("{ cores = 4 }", fast, 1).replacen(rest, needs, 1);
+        Scenario::parse(&text, "x.toml").map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    assert_eq!(on_fast(&misses(10_000, ", bandwidth_mb_s = 320")), "");
+    let short = "x.toml:8: its misses bring 320 MB/s, bandwidth_mb_s is 319; \
+                 make it 320 or more, or lower misses_per_ms";
+    assert_eq!(on_fast(&misses(10_000, ", bandwidth_mb_s = 319")), short);
+    let more = "x.toml:8: bandwidth_mb_s is 10000, a node of the host has 10000; \
+                a vCPU alone needs less than a node has";
+    assert_eq!(on_fast(&misses(10_000, ", bandwidth_mb_s = 10000")), more);
+    let half = "x.toml:8: misses_per_ms without bandwidth_mb_s; \
+                add bandwidth_mb_s, or remove misses_per_ms";
+    assert_eq!(on_fast(&misses(10_000, "")), half);
+    check(&[
+        (
+            "vcpus = 4\nworkload = { kind = \"cpu\" }\n",
+            &misses(10_000, ", bandwidth_mb_s = 320"),
+            "x.toml:8: misses_per_ms, on a host that does not say how fast its memory is; \
+             add llc_kib, memory_ns, hop_ns and node_mb_s to [host], or remove it",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", speed = { smt_gain_pct = 90 }",
+            "x.toml:8: smt_gain_pct = 90 does not do in workload, speed; \
+             give a whole number from 100 to 200",
+        ),
+        (
+            "cores = 4",
+            "cores = 4, llc_kib = 4096, memory_ns = 100",
+            "x.toml:3: the host has memory_ns and no node_mb_s; add node_mb_s, or remove memory_ns",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = 1",
+            "x.toml:8: memory_node names node 1, the host has none; use nodes 0 to 0 or enlarge [host]",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = [0, 0]",
+            "x.toml:8: memory_node names node 0 twice; memory lies on its nodes in equal parts",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = []",
+            "x.toml:8: memory_node names no node; give one, such as 0",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = \"0\"",
+            "x.toml:8: memory_node = \"0\" does not do in [[vm]]; give a whole number from 0 to 4096",
         ),
     ]);
 }

@@ -178,10 +178,12 @@ mod tests {
             vmm: Vmm::Micro,
             memory_mib: 256,
             pin: None,
+            memory_nodes: Vec::new(),
             demand_pct: None,
             start_s: None,
             stop_s: None,
             workload: Workload::Mix {},
+            pace: drover_core::scenario::Pace::default(),
         }
     }
 

@@ -3,9 +3,10 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
+use super::parse_pace::read_pace;
 use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
-use super::{CpuList, CpuThen, Host, Pin, Vm, Vmm, Workload, workload};
+use super::{CpuList, CpuThen, Host, Pace, Pin, Vm, Vmm, Workload, workload};
 use crate::nearest::hint;
 use crate::settings::Cosched;
 use crate::shares::Shares;
@@ -29,10 +30,11 @@ pub(super) struct Draft {
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
     pin: Option<Pin>,
+    memory_nodes: Option<Vec<u32>>,
     demand_pct: Option<u32>,
     start_s: Option<f64>,
     stop_s: Option<f64>,
-    workload: Option<Workload>,
+    workload: Option<(Workload, Pace)>,
 }
 
 impl Draft {
@@ -48,12 +50,17 @@ impl Draft {
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
             pin: read_pin(reader, host)?,
-            ..Self::of_case(reader, name, end_s)?
+            ..Self::of_case(reader, name, host, end_s)?
         })
     }
 
     /// Reads a `[case.vm.NAME]`.
-    pub(super) fn of_case(reader: &Reader, name: &str, end_s: f64) -> Result<Self, ScenarioError> {
+    pub(super) fn of_case(
+        reader: &Reader,
+        name: &str,
+        host: &Host,
+        end_s: f64,
+    ) -> Result<Self, ScenarioError> {
         Ok(Self {
             name: name.to_owned(),
             absent: reader.truth("absent")?.unwrap_or(false),
@@ -63,10 +70,11 @@ impl Draft {
             limit_pct: reader.whole32("limit_pct", 1..=100 * Vm::VCPUS_MAX)?,
             pool: reader.text("pool")?.map(str::to_owned),
             cosched: reader.cosched("cosched")?,
+            memory_nodes: read_memory_nodes(reader, host)?,
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
             start_s: reader.number("start_s", 0.0..=end_s)?,
             stop_s: reader.number("stop_s", 0.0..=end_s)?,
-            workload: read_workload(reader, end_s)?,
+            workload: read_workload(reader, host, end_s)?,
             ..Self::default()
         })
     }
@@ -82,6 +90,7 @@ impl Draft {
             limit_pct: case.limit_pct.or(base.limit_pct),
             pool: case.pool.clone().or(base.pool.clone()),
             cosched: case.cosched.or(base.cosched),
+            memory_nodes: case.memory_nodes.clone().or(base.memory_nodes.clone()),
             demand_pct: case.demand_pct.or(base.demand_pct),
             start_s: case.start_s.or(base.start_s),
             stop_s: case.stop_s.or(base.stop_s),
@@ -108,7 +117,7 @@ impl Draft {
             Vmm::Micro => "{ kind = \"cpu\" }",
             Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
         };
-        let workload = self.workload.ok_or_else(|| missing("workload", example))?;
+        let (workload, pace) = self.workload.ok_or_else(|| missing("workload", example))?;
         check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
@@ -126,10 +135,12 @@ impl Draft {
             vmm,
             memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
             pin: self.pin,
+            memory_nodes: self.memory_nodes.unwrap_or_default(),
             demand_pct: self.demand_pct,
             start_s: self.start_s,
             stop_s: self.stop_s,
             workload,
+            pace,
         }))
     }
 
@@ -227,7 +238,36 @@ fn check_pin(
     }
 }
 
-fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, ScenarioError> {
+/// One node, or a list of some that the memory is interleaved over.
+fn read_memory_nodes(reader: &Reader, host: &Host) -> Result<Option<Vec<u32>>, ScenarioError> {
+    let key = "memory_node";
+    let nodes = match reader.is_list(key) {
+        true => reader.wholes(key, 0..=Host::PCPUS_MAX)?,
+        false => reader.whole32(key, 0..=Host::PCPUS_MAX)?.map(|node| vec![node]),
+    };
+    let Some(nodes) = nodes else { return Ok(None) };
+    if nodes.is_empty() {
+        return Err(reader.error(key, "memory_node names no node", "give one, such as 0"));
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        if *node >= host.nodes {
+            let what = format!("memory_node names node {node}, the host has none");
+            let mend = format!("use nodes 0 to {} or enlarge [host]", host.nodes - 1);
+            return Err(reader.error(key, what, mend));
+        }
+        if nodes[..at].contains(node) {
+            let what = format!("memory_node names node {node} twice");
+            return Err(reader.error(key, what, "memory lies on its nodes in equal parts"));
+        }
+    }
+    Ok(Some(nodes))
+}
+
+fn read_workload(
+    reader: &Reader,
+    host: &Host,
+    end_s: f64,
+) -> Result<Option<(Workload, Pace)>, ScenarioError> {
     let kinds = [
         ("cpu", keys::CPU),
         ("lock", keys::LOCK),
@@ -239,11 +279,14 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
         ("command", keys::COMMAND),
     ];
     if reader.is_file("workload") {
-        return read_workload_file(reader, &kinds, end_s).map(Some);
+        return read_workload_file(reader, &kinds, host, end_s).map(Some);
     }
     match reader.table_by_word("workload", "kind", &kinds)? {
         None => Ok(None),
-        Some(table) => workload_of(&table, end_s).map(Some),
+        Some(table) => {
+            let workload = workload_of(&table, end_s)?;
+            Ok(Some((workload, read_pace(&table, host)?)))
+        }
     }
 }
 
@@ -251,13 +294,15 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
 fn read_workload_file(
     reader: &Reader,
     kinds: &[(&str, &'static str)],
+    host: &Host,
     end_s: f64,
-) -> Result<Workload, ScenarioError> {
+) -> Result<(Workload, Pace), ScenarioError> {
     let name = reader.need("workload", reader.text("workload")?, "\"workloads/dbench.toml\"")?;
     let (file, text) = reader.other_file("workload", name)?;
     let source = Source { file: &file, text: &text, ..*reader.source };
     let table = source.table("docs/scenarios.md")?;
-    workload_of(&Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?, end_s)
+    let reader = Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?;
+    Ok((workload_of(&reader, end_s)?, read_pace(&reader, host)?))
 }
 
 fn workload_of(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A VM of a scenario, as one case has it.
 
-use super::{CpuList, Workload};
+use super::{CpuList, Pace, Workload};
 use crate::settings::Cosched;
 use crate::tree::Affinity;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ pub struct Vm {
     pub memory_mib: u32,
     /// The CPUs its threads are confined to; none: any.
     pub pin: Option<Pin>,
+    /// The NUMA nodes that its memory lies on, in equal parts; empty: the one it first runs on.
+    pub memory_nodes: Vec<u32>,
     /// The most CPU it can use, in % of one pCPU, where the scenario says so.
     pub demand_pct: Option<u32>,
     /// When its workload starts, in s of the measured time; none: before the warm-up.
@@ -78,6 +80,8 @@ pub struct Vm {
     /// What its vCPUs do. Moments in it are in s of the measured time: hand guests what
     /// [`Vm::workload_since_go`] says.
     pub workload: Workload,
+    /// What the speed of its vCPUs hangs on, for the simulator.
+    pub pace: Pace,
 }
 
 impl Vm {
@@ -139,10 +143,12 @@ mod tests {
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
             pin: None,
+            memory_nodes: Vec::new(),
             demand_pct: None,
             start_s: None,
             stop_s: None,
             workload,
+            pace: Pace::default(),
         }
     }
 
