@@ -123,6 +123,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "vm",
             "min",
             "max",
+            "published",
             "relative_to",
             "relative_to_case",
             "or",
