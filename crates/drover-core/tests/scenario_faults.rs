@@ -121,7 +121,7 @@ fn unknown_keys_and_words() {
             "name = \"b\"",
             "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
              known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
-             memory_node, demand_pct, start_s, stop_s, workload",
+             pin, memory_node, demand_pct, start_s, stop_s, workload",
         ),
         (
             "kind = \"cpu\"",
@@ -260,32 +260,34 @@ fn hosts_that_cannot_be() {
 #[test]
 fn memory_and_speed_that_cannot_be() {
     let fast = "{ cores = 4, llc_kib = 4096, memory_ns = 100, node_mb_s = 10000 }";
-    let misses = |misses: u32, bandwidth: &str| {
-        let needs = format!("misses_per_ms = {misses}, working_set_kib = 1024{bandwidth}");
+    let misses = |needs: &str| {
+        let needs = format!("misses_per_ms = {needs}");
         format!("vcpus = 4\nworkload = {{ kind = \"cpu\", speed = {{ {needs} }} }}\n")
     };
-    // What a good scenario has for vm0 and what it is to have, on a host that states its memory.
+    // What becomes of vm0 on a host that says how fast its memory is.
     let on_fast = |needs: &str| {
         let rest = "vcpus = 4\nworkload = { kind = \"cpu\" }\n";
-        let text = GOOD.replacen("{ cores = 4 }", fast, 1).replacen(rest, needs, 1);
+        let text = GOOD.replacen("{ cores = 4 }", fast, 1).replacen(rest, &misses(needs), 1);
         Scenario::parse(&text, "x.toml").map_or_else(|error| error.to_string(), |_| String::new())
     };
-    assert_eq!(on_fast(&misses(10_000, ", bandwidth_mb_s = 320")), "");
-    let short = "x.toml:8: its misses bring 320 MB/s, bandwidth_mb_s is 319; \
-                 make it 320 or more, or lower misses_per_ms";
-    assert_eq!(on_fast(&misses(10_000, ", bandwidth_mb_s = 319")), short);
-    let more = "x.toml:8: bandwidth_mb_s is 10000, a node of the host has 10000; \
-                a vCPU alone needs less than a node has";
-    assert_eq!(on_fast(&misses(10_000, ", bandwidth_mb_s = 10000")), more);
-    let half = "x.toml:8: misses_per_ms without bandwidth_mb_s; \
-                add bandwidth_mb_s, or remove misses_per_ms";
-    assert_eq!(on_fast(&misses(10_000, "")), half);
+    assert_eq!(on_fast("10000, working_set_kib = 1024, lines_per_miss = 31"), "");
+    let more = "x.toml:8: a vCPU alone moves 10240 MB/s, a node has 10000; \
+                lower misses_per_ms or lines_per_miss, or raise the host's node_mb_s";
+    assert_eq!(on_fast("10000, working_set_kib = 1024, lines_per_miss = 32"), more);
+    let half = "x.toml:8: misses_per_ms without working_set_kib; add working_set_kib";
+    assert_eq!(on_fast("10000"), half);
     check(&[
         (
             "vcpus = 4\nworkload = { kind = \"cpu\" }\n",
-            &misses(10_000, ", bandwidth_mb_s = 320"),
+            &misses("10000, working_set_kib = 1024"),
             "x.toml:8: misses_per_ms, on a host that does not say how fast its memory is; \
              add llc_kib, memory_ns, hop_ns and node_mb_s to [host], or remove it",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", speed = { lines_per_miss = 2 }",
+            "x.toml:8: working_set_kib or lines_per_miss, and no misses_per_ms; \
+             add misses_per_ms, or remove them",
         ),
         (
             "kind = \"cpu\"",

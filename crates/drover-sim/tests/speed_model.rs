@@ -26,23 +26,22 @@ fn hosts() -> impl Strategy<Value = Host> {
     })
 }
 
-/// How a VM gets on: SMT gain, misses, working set, and bandwidth above what its misses bring.
-fn paces() -> impl Strategy<Value = (Option<u32>, u32, u32, u32)> {
-    (proptest::option::of(100u32..=200), 0u32..20_000, 64u32..50_000, 0u32..3_000)
+/// How a VM gets on.
+fn paces() -> impl Strategy<Value = Pace> {
+    let draft = (proptest::option::of(100u32..=200), 0u32..20_000, 64u32..50_000, 1u32..4);
+    draft.prop_map(|(smt_gain_pct, misses_per_ms, working_set_kib, lines_per_miss)| Pace {
+        smt_gain_pct,
+        misses_per_ms,
+        working_set_kib,
+        lines_per_miss,
+    })
 }
 
-/// That VM as it may be on that host.
-fn on_host(host: &Host, (smt_gain_pct, misses, working_set_kib, more_mb_s): PaceDraft) -> Pace {
-    let mut pace = Pace { smt_gain_pct, ..Pace::default() };
-    if misses > 0 {
-        (pace.misses_per_ms, pace.working_set_kib) = (misses, working_set_kib);
-        let brings_mb_s = pace.brings_mb_s(host).unwrap().ceil() as u32;
-        pace.bandwidth_mb_s = (brings_mb_s + more_mb_s).min(host.node_mb_s.unwrap() - 1);
-    }
-    pace
+/// That VM as it may be on that host: with no more misses than a node can serve.
+fn on_host(host: &Host, pace: Pace) -> Pace {
+    let fits = pace.alone_mb_s(host).unwrap() < host.node_mb_s.unwrap().into();
+    if fits { pace } else { on_host(host, Pace { misses_per_ms: pace.misses_per_ms / 2, ..pace }) }
 }
-
-type PaceDraft = (Option<u32>, u32, u32, u32);
 
 /// The speeds of all pCPUs after who runs where was changed so.
 fn speeds(host: &Host, model: &mut SpeedModel, runs: &[(u32, Option<u32>)]) -> Vec<u32> {
@@ -126,7 +125,7 @@ fn near(found: f64, expected: f64) {
 
 const TWO_NODES: &str =
     "{ sockets = 2, nodes = 2, llc_kib = 1024, memory_ns = 100, hop_ns = 100, node_mb_s = 20000 }";
-const MISSES: &str = "{ misses_per_ms = 10000, working_set_kib = 1024, bandwidth_mb_s = 320 }";
+const MISSES: &str = "{ misses_per_ms = 10000, working_set_kib = 1024, lines_per_miss = 1 }";
 
 #[test]
 fn the_worked_example_of_the_document() {
@@ -171,12 +170,7 @@ fn memory_lies_where_its_vm_first_runs() {
 #[test]
 fn a_cache_is_cold_for_who_comes_from_another() {
     let vms = [(
-        Pace {
-            misses_per_ms: 10_000,
-            working_set_kib: 1024,
-            bandwidth_mb_s: 640,
-            ..Pace::default()
-        },
+        Pace { misses_per_ms: 10_000, working_set_kib: 1024, lines_per_miss: 2, ..Pace::default() },
         vec![0],
     )];
     let Ok(scenario) = Scenario::parse(

@@ -94,7 +94,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (COMMAND, &["kind", "run", "ready"]),
     (PROGRAM, &["kind", "steps", "roles", "locks", "pv_spin_us", "speed"]),
     (PROGRAM_ROLE, &["vcpus", "steps"]),
-    (SPEED, &["smt_gain_pct", "misses_per_ms", "working_set_kib", "bandwidth_mb_s"]),
+    (SPEED, &["smt_gain_pct", "misses_per_ms", "working_set_kib", "lines_per_miss"]),
     (CASE, &["name", "ple", "pool", "vm"]),
     (CASE_POOL, &["shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
     (
@@ -107,6 +107,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "limit_pct",
             "pool",
             "cosched",
+            "pin",
             "memory_node",
             "demand_pct",
             "start_s",

@@ -16,8 +16,9 @@ pub struct Pace {
     pub misses_per_ms: u32,
     /// More cache than this is of no use to it, KiB; of meaning where it misses.
     pub working_set_kib: u32,
-    /// What it reads from memory and writes there at full speed, MB/s; likewise.
-    pub bandwidth_mb_s: u32,
+    /// Lines that it moves from memory and to it for each such miss: the one it waits for, what is
+    /// fetched ahead, what is written back.
+    pub lines_per_miss: u32,
 }
 
 impl Pace {
@@ -35,12 +36,18 @@ impl Pace {
         f64::from(self.misses_per_ms) * (1024.0 / cache_kib).sqrt()
     }
 
-    /// What its misses bring, at full speed on that host, MB/s; none where it does not state its memory.
-    pub fn brings_mb_s(&self, host: &Host) -> Option<f64> {
+    /// What so many misses in a ms move, MB/s.
+    pub fn moves_mb_s(&self, misses_per_ms: f64) -> f64 {
+        misses_per_ms * f64::from(self.lines_per_miss * Self::LINE_BYTES) / 1e3
+    }
+
+    /// What it moves alone on that host, near its memory, MB/s; none where the host does not say how fast
+    /// its memory is.
+    pub fn alone_mb_s(&self, host: &Host) -> Option<f64> {
         let cache_kib = self.fills_kib(host.llc_kib?);
         let misses_per_ms = self.misses_with(cache_kib.into());
         let stalled_ms = misses_per_ms * f64::from(host.memory_ns?) / 1e6;
-        Some(misses_per_ms / (1.0 + stalled_ms) * f64::from(Self::LINE_BYTES) / 1e3)
+        Some(self.moves_mb_s(misses_per_ms / (1.0 + stalled_ms)))
     }
 }
 
@@ -56,12 +63,17 @@ mod tests {
     }
 
     #[test]
-    fn misses_bring_a_line_each() {
-        let pace = Pace { misses_per_ms: 10_000, working_set_kib: 1024, ..Pace::default() };
+    fn misses_move_lines() {
+        let pace = Pace {
+            misses_per_ms: 10_000,
+            working_set_kib: 1024,
+            lines_per_miss: 2,
+            ..Pace::default()
+        };
         let mut host = Host { llc_kib: Some(4096), memory_ns: Some(100), ..Host::default() };
-        // 10,000 misses take 1 ms to compute and 1 ms to wait: 320 kB a ms.
-        assert_eq!(pace.brings_mb_s(&host), Some(320.0));
+        // 10,000 misses take 1 ms to compute and 1 ms to wait: 640 kB a ms.
+        assert_eq!(pace.alone_mb_s(&host), Some(640.0));
         host.memory_ns = None;
-        assert_eq!(pace.brings_mb_s(&host), None);
+        assert_eq!(pace.alone_mb_s(&host), None);
     }
 }

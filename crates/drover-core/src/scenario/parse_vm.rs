@@ -49,7 +49,6 @@ impl Draft {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
-            pin: read_pin(reader, host)?,
             ..Self::of_case(reader, name, host, end_s)?
         })
     }
@@ -70,6 +69,7 @@ impl Draft {
             limit_pct: reader.whole32("limit_pct", 1..=100 * Vm::VCPUS_MAX)?,
             pool: reader.text("pool")?.map(str::to_owned),
             cosched: reader.cosched("cosched")?,
+            pin: read_pin(reader, host)?,
             memory_nodes: read_memory_nodes(reader, host)?,
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
             start_s: reader.number("start_s", 0.0..=end_s)?,
@@ -90,6 +90,7 @@ impl Draft {
             limit_pct: case.limit_pct.or(base.limit_pct),
             pool: case.pool.clone().or(base.pool.clone()),
             cosched: case.cosched.or(base.cosched),
+            pin: case.pin.clone().or(base.pin.clone()),
             memory_nodes: case.memory_nodes.clone().or(base.memory_nodes.clone()),
             demand_pct: case.demand_pct.or(base.demand_pct),
             start_s: case.start_s.or(base.start_s),

@@ -83,11 +83,12 @@ impl Memory {
         mean(nodes, |node| self.memory_ns * self.times[node] + far[node])
     }
 
-    /// How long a ms of computing takes a thread with so many misses in it and that bandwidth, alone on
+    /// How long a ms of computing with so many misses in it takes a thread of that pace that is alone on
     /// the host, ms.
-    pub(super) fn alone_ms(&self, misses_per_ms: f64, bandwidth_mb_s: f64) -> f64 {
+    pub(super) fn alone_ms(&self, pace: &Pace, misses_per_ms: f64) -> f64 {
         let stalled_ms = misses_per_ms * self.memory_ns / 1e6;
-        let load = Load::new(bandwidth_mb_s, stalled_ms / (1.0 + stalled_ms), 1);
+        let takes_ms = 1.0 + stalled_ms;
+        let load = Load::new(pace.moves_mb_s(misses_per_ms / takes_ms), stalled_ms / takes_ms, 1);
         1.0 + stalled_ms * self.times(load)
     }
 

@@ -84,7 +84,7 @@ impl SpeedModel {
             let (alone_ms, alone_misses) = match &memory {
                 Some(memory) if pace.misses_per_ms > 0 => {
                     let misses = pace.misses_with(cache_kib);
-                    (memory.alone_ms(misses, pace.bandwidth_mb_s.into()), misses)
+                    (memory.alone_ms(pace, misses), misses)
                 }
                 _ => (1.0, 0.0),
             };
@@ -134,8 +134,7 @@ impl SpeedModel {
         if vm.alone_misses == 0.0 {
             return 0;
         }
-        let bytes_per_ms = f64::from(vm.pace.bandwidth_mb_s) * 1e3;
-        let bytes_per_miss = bytes_per_ms * vm.alone_ms / vm.alone_misses;
+        let bytes_per_miss = f64::from(vm.pace.lines_per_miss * Pace::LINE_BYTES);
         let misses = self.going[cpu as usize].cache_kib * 1024.0 / bytes_per_miss;
         (misses * memory.loaded_ns(topology.node_of[cpu as usize], &vm.nodes)) as u64
     }
@@ -164,10 +163,7 @@ impl SpeedModel {
             going.misses_per_ms = vm.pace.misses_with(going.cache_kib);
             let latency_ns = memory.latency_ns(topology.node_of[cpu as usize], &vm.nodes);
             let takes_ms = 1.0 + going.misses_per_ms * latency_ns / 1e6;
-            let misses_more = going.misses_per_ms / vm.alone_misses;
-            let near_ms = 1.0 + vm.alone_misses * memory.local_ns() / 1e6;
-            let speed = core_part * near_ms / takes_ms;
-            let asks_mb_s = f64::from(vm.pace.bandwidth_mb_s) * misses_more * speed;
+            let asks_mb_s = vm.pace.moves_mb_s(going.misses_per_ms / takes_ms) * core_part;
             let waits = going.misses_per_ms * memory.local_ns() / 1e6 / takes_ms;
             going.load = Load::new(asks_mb_s, waits, vm.nodes.len());
             memory.add(going.load, &vm.nodes);
