@@ -137,6 +137,10 @@ fn the_worked_example_of_the_document() {
     let [remote] = progress(TWO_NODES, &[&busy(0, 1)])[..] else { panic!("one VM") };
     near(local, 2e6);
     near(remote / local, 2.0 / 3.0);
+    let two_cores = TWO_NODES.replace("nodes = 2,", "nodes = 2, cores = 2,");
+    for both in progress(&two_cores, &[&busy(0, 0), &busy(1, 0)]) {
+        near(both / local, 2.0 / (1.0 + 2f64.sqrt()));
+    }
 }
 
 #[test]
