@@ -67,7 +67,7 @@ fn moments(vms: &[Vm], duration_s: f64) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::scenario::Pin;
-    use crate::scenario::{CpuThen, Vmm};
+    use crate::scenario::{CpuThen, Pace, Vmm};
     use crate::shares::Shares;
     use crate::tree::{PoolSpec, Tree};
 
@@ -99,13 +99,14 @@ mod tests {
             cosched,
             vmm,
             memory_mib,
-            memory_node: None,
             home: None,
             pin,
+            memory_nodes: Vec::new(),
             demand_pct,
             start_s,
             stop_s,
             workload,
+            pace: Pace::default(),
         }
     }
 

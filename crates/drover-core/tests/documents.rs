@@ -60,7 +60,7 @@ fn every_metric_is_documented() {
 #[test]
 fn every_example_of_a_scenario_reads() {
     let examples = blocks(SCENARIOS, "toml");
-    assert_eq!(examples.len(), 10, "two whole files and one of each workload");
+    assert_eq!(examples.len(), 11, "two whole files, one of each workload and one of speed");
     for example in examples {
         let text = if example.starts_with("workload") {
             let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };

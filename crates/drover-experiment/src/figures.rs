@@ -177,13 +177,14 @@ mod tests {
             cosched: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
-            memory_node: None,
             home: None,
             pin: None,
+            memory_nodes: Vec::new(),
             demand_pct: None,
             start_s: None,
             stop_s: None,
             workload: Workload::Mix {},
+            pace: drover_core::scenario::Pace::default(),
         }
     }
 

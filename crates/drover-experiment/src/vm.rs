@@ -242,7 +242,7 @@ fn micro(tools: &Tools, vm: &Vm, warmup_s: f64) -> Result<(Command, Guest)> {
     if vm.memory_mib > 0 {
         command.args(["--memory-mib", &vm.memory_mib.to_string()]);
     }
-    if let Some(node) = vm.memory_node {
+    if let (Some(node), 1..) = (vm.memory_nodes.first(), vm.memory_mib) {
         command.args(["--memory-node", &node.to_string()]);
     }
     command.arg("--stats").arg(&stats);

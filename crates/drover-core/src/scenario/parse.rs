@@ -165,7 +165,7 @@ fn read_case(
         let finished = match changes.iter().find(|(vm, _)| *vm == draft.name) {
             None => (*draft).clone().finish(vm_reader, &pools)?,
             Some((vm, change)) => {
-                draft.with(&Draft::of_case(change, vm, end_s)?).finish(change, &pools)?
+                draft.with(&Draft::of_case(change, vm, host, end_s)?).finish(change, &pools)?
             }
         };
         present.extend(finished);

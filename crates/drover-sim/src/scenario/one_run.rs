@@ -14,6 +14,7 @@ use crate::machine::Machine;
 use crate::rng::{Rng, mix};
 use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
+use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::Trace;
 use drover_core::params::DAEMON_LOOK_MS;
@@ -103,6 +104,8 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     for vm in &job.case.vms {
         add_vm(&mut sim, scenario, (vm, &job.case.pools), &mut rng);
     }
+    let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
+    sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
     if let Some(own) = scenario.host.own_tasks {
         add_own_tasks(&mut sim, own, &mut rng);
     }
