@@ -136,6 +136,7 @@ fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
         limit: reader.parsed("limit", str::parse)?,
         pool: reader.text("pool")?.map(str::to_owned),
         cosched: reader.cosched("cosched")?,
+        partition: reader.text("partition")?.map(str::to_owned),
     };
     if let (Some(reserved), Some(Limit::At(limit))) = (asked.reservation_mcpu, asked.limit) {
         if limit < reserved {

@@ -13,6 +13,7 @@ pub mod histogram;
 pub mod home;
 mod nearest;
 pub mod params;
+pub mod partition;
 pub mod percent;
 pub mod resolve;
 pub mod results;

@@ -108,6 +108,9 @@ pub struct VmFigures {
     /// The pool it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// The partition it runs in; absent: `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
     /// How its vCPUs are kept together, where the scenario says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cosched: Option<Cosched>,
@@ -132,6 +135,9 @@ pub struct VmFigures {
     /// CPU time of the vCPU that got most, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcpu_max_cpu_s: Option<f64>,
+    /// How often its threads were put on a pCPU where another had run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatches: Option<u64>,
     /// What its workload counts: loops, sections, rounds or wake-ups of all vCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u64>,
@@ -265,6 +271,7 @@ impl VmFigures {
             reservation_pct: Some(vm.reservation_pct),
             limit_pct: vm.limit_pct,
             pool: vm.pool.clone(),
+            partition: vm.partition.clone(),
             cosched: vm.cosched,
             ..Self::default()
         }

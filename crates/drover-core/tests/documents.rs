@@ -60,7 +60,7 @@ fn every_metric_is_documented() {
 #[test]
 fn every_example_of_a_scenario_reads() {
     let examples = blocks(SCENARIOS, "toml");
-    assert_eq!(examples.len(), 11, "two whole files, one of each workload and one of speed");
+    assert_eq!(examples.len(), 12, "three whole files, one of each workload and one of speed");
     for example in examples {
         let text = if example.starts_with("workload") {
             let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };
@@ -105,6 +105,7 @@ fn complete() -> Results {
         reservation_pct: Some(50),
         limit_pct: Some(100),
         pool: Some("prod".to_owned()),
+        partition: Some("io".to_owned()),
         cosched: Some(Cosched::Gang),
         owed_cpu_s: Some(0.6),
         share_owed_pct: Some(100.0),
@@ -113,6 +114,7 @@ fn complete() -> Results {
         helpers_cpu_s: Some(0.1),
         vcpu_min_cpu_s: Some(0.5),
         vcpu_max_cpu_s: Some(0.5),
+        dispatches: Some(4),
         progress: Some(3),
         yields: Some(2),
         counters,

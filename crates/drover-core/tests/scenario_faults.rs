@@ -48,6 +48,101 @@ fn the_good_one_is_good() {
     assert_eq!(scenario.schedulers, ["eevdf", "drover"]);
 }
 
+const IO: &str = "\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n";
+
+#[test]
+fn partitions_that_cannot_be() {
+    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
+    check(&[
+        (
+            "\n[[vm]]",
+            &with("[[partition]]\nname = \"rt\"\ncpus = \"3\"\n"),
+            "x.toml:10: partition \"rt\" has pCPU 3, and so has \"io\"; give each pCPU to one partition",
+        ),
+        (
+            "\n[[vm]]",
+            &with("[[partition]]\nname = \"io\"\ncpus = \"1\"\n"),
+            "x.toml:9: partition \"io\" is there twice; give each its own name",
+        ),
+        (
+            "\n[[vm]]",
+            &with("policy = \"credits\"\n"),
+            "x.toml:8: unknown policy \"credits\" in [[partition]]; did you mean \"credit\"?",
+        ),
+        (
+            "\n[[vm]]",
+            &with("slice_ms = 0\n"),
+            "x.toml:8: slice_ms = 0 does not do in [[partition]]; give a number from 0.1 to 1000",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", "3-4"),
+            "x.toml:7: partition \"io\" names pCPU 4, which is not online here; use some of 0-3",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", "0-3"),
+            "x.toml:7: partition \"io\" would have the last pCPU of partition \"default\"; leave one at \
+             least for the host's own tasks",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", ""),
+            "x.toml:7: cpus = \"\" does not do in [[partition]]; give text in quotes, in one line",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", "3-2"),
+            "x.toml:7: \"3-2\" is not a list of CPUs such as \"0-3,8\"; give numbers and ranges with \
+             commas between",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("\"io\"", "\"default\""),
+            "x.toml:6: partition \"default\" has a name that is taken; \"default\" is the partition of all \
+             pCPUs that no other has, \"host\" no pool; choose another",
+        ),
+    ]);
+}
+
+#[test]
+fn vms_that_cannot_be_in_their_partition() {
+    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
+    let in_io = |more: &str| format!("{IO}\n[[vm]]\npartition = \"io\"\n{more}");
+    check(&[
+        (
+            "\n[[vm]]",
+            "\n[[vm]]\npartition = \"io\"",
+            "x.toml:13: VM \"vm0\" is in partition \"io\", which is not there; add a [[partition]]",
+        ),
+        (
+            "\n[[vm]]",
+            &in_io("").replace("partition = \"io\"", "partition = \"oi\""),
+            "x.toml:18: VM \"vm0\" is in partition \"oi\", which is not there; known are io, default",
+        ),
+        (
+            "\n[[vm]]",
+            &in_io("reservation_pct = 10"),
+            "x.toml:18: VM \"vm0\" is in partition \"io\" and has a reservation_pct; that is for VMs of \
+             \"default\" only; remove one of the two",
+        ),
+        (
+            "\n[[vm]]",
+            &in_io("cosched = \"gang\""),
+            "x.toml:18: VM \"vm0\" is in partition \"io\" and has a cosched; that is for VMs of \
+             \"default\" only; remove one of the two",
+        ),
+        (
+            "\n[[vm]]",
+            &with(
+                "\n[[vm]]\nname = \"b\"\nvcpus = 4\nreservation_pct = 250\nworkload = { kind = \"cpu\" }\n",
+            ),
+            "x.toml:20: case \"a\", VM \"b\": 250% cannot be reserved: partition \"default\" has 200% left of \
+             200%; reserve less, or lower another reservation",
+        ),
+    ]);
+}
+
 #[test]
 fn pools_and_promises_that_cannot_be() {
     let pool = "\n[[pool]]\nname = \"p\"\nlimit_pct = 100\n\n[[vm]]";
@@ -121,7 +216,7 @@ fn unknown_keys_and_words() {
             "name = \"b\"",
             "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
              known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
-             pin, memory_node, demand_pct, start_s, stop_s, workload",
+             partition, pin, memory_node, demand_pct, start_s, stop_s, workload",
         ),
         (
             "kind = \"cpu\"",

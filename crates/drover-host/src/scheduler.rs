@@ -8,11 +8,13 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
-use drover_core::settings::{Cosched, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{
+    Cosched, PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings,
+};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
-use crate::domains::Domains;
+use crate::domains::{Domains, Placed};
 use crate::farewell::Farewell;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
@@ -278,7 +280,7 @@ impl Scheduler {
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
             pool: settings.pool.0,
             cosched_mode: settings.cosched as u32,
-            partition: 0,
+            partition: settings.partition.0,
             unused: 0,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
@@ -335,14 +337,34 @@ impl Scheduler {
         }
     }
 
-    /// That pCPU belongs to that domain, and shares its core with that other.
+    /// Put these settings of the partition in force.
+    ///
+    /// # Errors
+    /// When there is no such partition.
+    pub fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
+        let mut order = types::partition_order {
+            partition: partition.0,
+            policy: settings.policy as u32,
+            slice_ns: settings.slice_ns,
+        };
+        // SAFETY: `partition_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_partition_order, bytes)? {
+            0 => Ok(()),
+            code => Err(anyhow!("the scheduler refused the partition (code {code})")),
+        }
+    }
+
+    /// That pCPU belongs to that domain, and the domain to that partition.
     ///
     /// # Errors
     /// When there is no such pCPU or domain.
-    pub fn set_place(&self, pcpu: u32, place: &Place) -> Result<()> {
-        let &Place { domain, sibling, node } = place;
+    pub fn place(&self, placed: Placed) -> Result<()> {
+        let Placed { pcpu, domain, partition: PartitionId(partition), sibling, node } = placed;
         let (sibling, node) = (from_1(sibling), from_1(node));
-        let mut order = types::pcpu_order { pcpu, domain, partition: 0, sibling, node };
+        let mut order = types::pcpu_order { pcpu, domain, partition, sibling, node };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -404,7 +426,7 @@ fn set_params(
     };
     let known = domains.of().iter().zip(&topology.pcpus);
     for (domain, known) in (0..domains.all()).zip(bss.drover.domain.iter_mut()) {
-        known.node = from_1(domains.node_of(topology, domain));
+        known.node = from_1(domains.node_of(domain));
     }
     for (number, (&domain, known)) in known.enumerate() {
         let pcpu = &mut bss.drover.pcpu[number];

@@ -2,7 +2,9 @@
 //! VMs and pools as `drover vm list` and `drover pool list` show them.
 
 use drover_core::counters::{Counters, Numa, VmCounters};
+use drover_core::partition::PartitionPolicy;
 use drover_core::resolve::Why;
+use drover_core::scenario::CpuList;
 use serde::{Deserialize, Serialize};
 
 /// A VM.
@@ -26,6 +28,8 @@ pub struct VmStatus {
     pub limit_mcpu: Option<u32>,
     /// Its pool; none: the host.
     pub pool: Option<String>,
+    /// The partition it is in.
+    pub partition: String,
     /// What it is owed now, for what it wants, pCPUs; none until that is known.
     pub owed_pcpus: Option<f64>,
     /// What it got in the last second, pCPUs; none until that is known.
@@ -97,4 +101,23 @@ pub struct PoolStatus {
     pub got_pcpus: Option<f64>,
     /// Where it comes from.
     pub origin: String,
+}
+
+/// A partition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartitionStatus {
+    /// The partition's name.
+    pub name: String,
+    /// Its pCPUs; none: others have all there are.
+    pub cpus: Option<CpuList>,
+    /// Those of them that are offline.
+    pub offline: Option<CpuList>,
+    /// How it chooses who runs.
+    pub policy: PartitionPolicy,
+    /// How long a thread runs before it is asked again, in ms.
+    pub slice_ms: f64,
+    /// The VMs in it.
+    pub vms: Vec<String>,
+    /// What they got in the last second, pCPUs; none until that is known.
+    pub got_pcpus: Option<f64>,
 }

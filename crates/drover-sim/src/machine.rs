@@ -49,6 +49,8 @@ pub struct Task {
     pub vcpu: u32,
     /// CPU time received so far, as of the last accounting.
     pub cpu_time_ns: u64,
+    /// How often it was put on a pCPU.
+    pub dispatches: u64,
     /// Until when its CPU time is accounted, while it runs.
     pub accounted_ns: u64,
     /// How long it may go on before its scheduler asks again (sched_ext).
@@ -203,6 +205,7 @@ impl Machine {
             accounted_ns: 0,
             slice_ns: 0,
             ready_since_ns: 0,
+            dispatches: 0,
             leaving: false,
         });
         (self.tasks.len() - 1) as TaskId

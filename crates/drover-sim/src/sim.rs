@@ -364,7 +364,10 @@ impl<C: Class> Sim<C> {
             self.m.counts.switches += 1;
         }
         match next {
-            Some(task) => self.enter(cpu, task, previous.is_none()),
+            Some(task) => {
+                self.m.tasks[task as usize].dispatches += 1;
+                self.enter(cpu, task, previous.is_none());
+            }
             None => self.rest(cpu, previous.is_some() || evicted),
         }
     }

@@ -41,6 +41,8 @@ pub enum Metric {
     DelayUsedPct,
     /// Of a VM: how much more its best served vCPU got than its worst, %.
     VcpuSpreadPct,
+    /// Of a VM: how often its threads were put on a pCPU where another had run, 1/s.
+    DispatchesPerS,
     /// Of a VM: what its workload counts.
     Progress,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
@@ -71,7 +73,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 28] = [
+    pub const ALL: [Metric; 29] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
@@ -87,6 +89,7 @@ impl Metric {
         Metric::ReservationLagMs,
         Metric::DelayUsedPct,
         Metric::VcpuSpreadPct,
+        Metric::DispatchesPerS,
         Metric::Progress,
         Metric::YieldsPerProgress,
         Metric::LocalPct,
@@ -120,6 +123,7 @@ impl Metric {
             Metric::ReservationLagMs => "reservation_lag_ms",
             Metric::DelayUsedPct => "delay_used_pct",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
+            Metric::DispatchesPerS => "dispatches_per_s",
             Metric::Progress => "progress",
             Metric::YieldsPerProgress => "yields_per_progress",
             Metric::LocalPct => "local_pct",
@@ -204,6 +208,9 @@ impl Metric {
                 let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
             }
+            Metric::DispatchesPerS => {
+                Some(vm.dispatches? as f64 / run.duration_s).filter(|it| it.is_finite())
+            }
             Metric::Progress => vm.progress.map(|progress| progress as f64),
             Metric::YieldsPerProgress => {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
@@ -274,7 +281,7 @@ fn peers_apart_pct(
     let is_peer = |other: &&VmFigures| {
         (other.shares, other.reservation_pct, other.limit_pct)
             == (vm.shares, vm.reservation_pct, vm.limit_pct)
-            && (&other.pool, other.vcpus) == (&vm.pool, vm.vcpus)
+            && (&other.pool, &other.partition, other.vcpus) == (&vm.pool, &vm.partition, vm.vcpus)
     };
     let apart_pct = |other: &VmFigures| Some(100.0 * (time_s(other)? / mine_s - 1.0).abs());
     run.vms
@@ -370,6 +377,7 @@ mod tests {
             limit_pct: Some(80),
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
+            dispatches: Some(120),
             progress: Some(70),
             yields: Some(77),
             counters: Some(Counters {
@@ -417,6 +425,7 @@ mod tests {
         assert_eq!(figure(Metric::ChargedApartPct), 0.0);
         assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
+        assert_eq!(figure(Metric::DispatchesPerS), 30.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert!((figure(Metric::YieldsPerProgress) - 1.1).abs() < 1e-9);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);

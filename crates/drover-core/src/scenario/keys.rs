@@ -20,6 +20,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "ple",
             "host",
             "pool",
+            "partition",
             "vm",
             "case",
             "expect",
@@ -64,6 +65,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     (POOL, &["name", "parent", "shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
+    (PARTITION, &["name", "cpus", "policy", "slice_ms"]),
     (
         VM,
         &[
@@ -74,6 +76,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "limit_pct",
             "pool",
             "cosched",
+            "partition",
             "vmm",
             "memory_mib",
             "memory_node",
@@ -108,6 +111,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "limit_pct",
             "pool",
             "cosched",
+            "partition",
             "pin",
             "memory_node",
             "demand_pct",
@@ -142,7 +146,7 @@ pub const CONFIG_TABLES: &[(&str, &[&str])] = &[
     (CONFIG, &["pool", "vm", "numa"]),
     (CONFIG_NUMA, &["move_mib_per_s"]),
     (CONFIG_POOL, &["name", "parent", "shares", "reservation", "limit", "expandable", "cosched"]),
-    (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched"]),
+    (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched", "partition"]),
 ];
 
 pub(crate) const CONFIG: &str = "drover.toml";
@@ -153,6 +157,7 @@ pub(super) const TOP: &str = "top level";
 pub(super) const HOST: &str = "[host]";
 pub(super) const HOST_COSTS: &str = "[host.costs]";
 pub(super) const POOL: &str = "[[pool]]";
+pub(super) const PARTITION: &str = "[[partition]]";
 pub(super) const VM: &str = "[[vm]]";
 pub(super) const CPU: &str = "workload cpu";
 pub(super) const CPU_THEN: &str = "workload cpu, then";

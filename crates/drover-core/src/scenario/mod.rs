@@ -13,6 +13,7 @@ mod parse;
 mod parse_expect;
 mod parse_host;
 mod parse_pace;
+mod parse_partition;
 mod parse_pool;
 mod parse_program;
 mod parse_vm;
@@ -32,6 +33,7 @@ pub use vm::{Pin, Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;
+use crate::partition::Partitions;
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -62,6 +64,8 @@ pub struct Case {
     pub name: String,
     /// The pools, with what the case says of them.
     pub pools: Tree,
+    /// The partitions of its host beside `default`.
+    pub partitions: Partitions,
     /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
     pub ple: bool,
     /// The VMs that take part, with what the case says of them, in the order of the file.

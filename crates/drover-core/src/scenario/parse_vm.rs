@@ -7,7 +7,9 @@ use super::parse_pace::read_pace;
 use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
 use super::{CpuList, CpuThen, Host, Pace, Pin, Vm, Vmm, Workload, workload};
+use crate::asked::DEFAULT;
 use crate::nearest::hint;
+use crate::partition::Partitions;
 use crate::settings::Cosched;
 use crate::shares::Shares;
 use crate::tree::{Tree, is_plain_name};
@@ -27,6 +29,7 @@ pub(super) struct Draft {
     limit_pct: Option<u32>,
     pool: Option<String>,
     cosched: Option<Cosched>,
+    partition: Option<String>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
     home: Option<u32>,
@@ -71,6 +74,7 @@ impl Draft {
             limit_pct: reader.whole32("limit_pct", 1..=100 * Vm::VCPUS_MAX)?,
             pool: reader.text("pool")?.map(str::to_owned),
             cosched: reader.cosched("cosched")?,
+            partition: reader.text("partition")?.map(str::to_owned),
             pin: read_pin(reader, host)?,
             memory_nodes: read_memory_nodes(reader, host)?,
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
@@ -92,6 +96,7 @@ impl Draft {
             limit_pct: case.limit_pct.or(base.limit_pct),
             pool: case.pool.clone().or(base.pool.clone()),
             cosched: case.cosched.or(base.cosched),
+            partition: case.partition.clone().or(base.partition.clone()),
             pin: case.pin.clone().or(base.pin.clone()),
             memory_nodes: case.memory_nodes.clone().or(base.memory_nodes.clone()),
             demand_pct: case.demand_pct.or(base.demand_pct),
@@ -104,11 +109,17 @@ impl Draft {
 
     /// The VM, with defaults for what is not written; none when it is absent. `reader` is where
     /// to complain: the table that had the last word.
-    pub(super) fn finish(self, reader: &Reader, pools: &Tree) -> Result<Option<Vm>, ScenarioError> {
+    pub(super) fn finish(
+        self,
+        reader: &Reader,
+        pools: &Tree,
+        partitions: &Partitions,
+    ) -> Result<Option<Vm>, ScenarioError> {
         if self.absent {
             return Ok(None);
         }
         self.check_times(reader)?;
+        self.check_partition(reader, partitions)?;
         let name = &self.name;
         let missing = |key: &str, example: &str| {
             let mend = format!("add one, such as {key} = {example}");
@@ -136,6 +147,7 @@ impl Draft {
             limit_pct: self.limit_pct,
             cosched: self.cosched.or(pools.cosched(pool)),
             pool: self.pool,
+            partition: self.partition.filter(|name| name != DEFAULT),
             vmm,
             memory_mib: self.memory_mib.unwrap_or(default_memory_mib(vmm)),
             home: self.home,
@@ -147,6 +159,39 @@ impl Draft {
             workload,
             pace,
         }))
+    }
+
+    /// Whether its partition is there and has what is asked.
+    fn check_partition(
+        &self,
+        reader: &Reader,
+        partitions: &Partitions,
+    ) -> Result<(), ScenarioError> {
+        let Some(partition) = self.partition.as_deref().filter(|name| *name != DEFAULT) else {
+            return Ok(());
+        };
+        let name = &self.name;
+        if partitions.find(partition).is_none() {
+            let what = format!("VM \"{name}\" is in partition \"{partition}\", which is not there");
+            let known = partitions.specs().iter().map(|spec| spec.name.as_str()).chain([DEFAULT]);
+            return Err(match partitions.specs().is_empty() {
+                true => reader.error("partition", what, "add a [[partition]]"),
+                false => reader.error("partition", what, hint(partition, known)),
+            });
+        }
+        let asked = [
+            ("pool", self.pool.is_some()),
+            ("reservation_pct", self.reservation_pct.is_some_and(|pct| pct > 0)),
+            ("cosched", self.cosched.is_some()),
+        ];
+        match asked.iter().find(|(_, asked)| *asked) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let what = format!("VM \"{name}\" is in partition \"{partition}\" and has a {key}");
+                let mend = format!("that is for VMs of \"{DEFAULT}\" only; remove one of the two");
+                Err(reader.error(key, what, mend))
+            }
+        }
     }
 
     fn check_times(&self, reader: &Reader) -> Result<(), ScenarioError> {

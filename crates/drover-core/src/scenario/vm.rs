@@ -63,6 +63,8 @@ pub struct Vm {
     pub pool: Option<String>,
     /// How its vCPUs are kept together, where it or its pool says so.
     pub cosched: Option<Cosched>,
+    /// The partition it runs in, of the scenario's; none: `default`.
+    pub partition: Option<String>,
     /// What runs it.
     pub vmm: Vmm,
     /// Guest memory in MiB; of a micro VM, which needs none, what it touches all the same.
@@ -145,6 +147,7 @@ mod tests {
             limit_pct: None,
             pool: None,
             cosched: None,
+            partition: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
             home: None,

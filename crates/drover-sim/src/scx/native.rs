@@ -202,6 +202,8 @@ unsafe extern "C" {
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
     pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32);
     pub fn sim_wakes(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32) -> u32;
+    pub fn sim_order_partition(d: *mut Drover, partition: u32, policy: u32, slice_ns: u64) -> bool;
+    pub fn sim_order_pcpu(d: *mut Drover, pcpu: u32, domain: u32, partition: u32) -> bool;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, t: *mut Thread);
     pub fn sim_select_cpu(

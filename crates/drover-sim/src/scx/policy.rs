@@ -10,7 +10,7 @@ use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
-use drover_core::settings::PoolSettings;
+use drover_core::settings::{PartitionSettings, PoolSettings};
 use drover_core::{delay, params};
 use std::time::Instant;
 
@@ -21,6 +21,8 @@ pub struct Tunables {
     pub params: params::Params,
     /// Virtual time at the start: wraps like any other.
     pub vtime_ns: u64,
+    /// Domains beyond one for each last-level cache, for partitions.
+    pub spare_domains: u32,
 }
 
 /// The weight of a thread of nice 0.
@@ -48,9 +50,10 @@ impl Policy {
         // SAFETY: constants of the linked object.
         let (max_pcpus, max_domains, max_vms) =
             unsafe { (native::sim_max_pcpus, native::sim_max_domains, native::sim_max_vms) };
-        if pcpus > max_pcpus || nr_domains > max_domains {
+        let all_domains = nr_domains + tunables.spare_domains;
+        if pcpus > max_pcpus || all_domains > max_domains {
             return Err(format!(
-                "the host has {pcpus} pCPUs and {nr_domains} last-level caches, Drover schedules \
+                "the host has {pcpus} pCPUs and {all_domains} last-level caches, or parts of them, Drover schedules \
                  {max_pcpus} and {max_domains} at most; use a smaller [host]"
             ));
         }
@@ -58,8 +61,8 @@ impl Policy {
         let (drover, domain, thread) = unsafe {
             (native::sim_drover_bytes, native::sim_domain_bytes, native::sim_thread_bytes)
         };
-        let domains = Room::of(nr_domains as usize, domain);
-        let queues = Queues::new(pcpus, domains, nr_domains, max_vms);
+        let domains = Room::of(all_domains as usize, domain);
+        let queues = Queues::new(pcpus, domains, all_domains, max_vms);
         let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
         let policy =
             Self { drover: Room::of(1, drover), threads, tunables: *tunables, meter: None };
@@ -172,7 +175,7 @@ impl Policy {
             limit_mcpu: bounds.limit_mcpu,
             pool: bounds.pool,
             cosched_mode: bounds.cosched as u32,
-            partition: 0,
+            partition: bounds.partition,
             unused: 0,
         };
         // SAFETY: see `start`.
@@ -212,6 +215,34 @@ impl Policy {
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_pool(d, &order) });
         debug_assert!(done, "pools of scenarios have places in the table");
+    }
+
+    pub(super) fn order_partition(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        partition: u32,
+        settings: PartitionSettings,
+    ) {
+        let (policy, slice_ns) = (settings.policy as u32, settings.slice_ns);
+        // SAFETY: see `start`.
+        let done = self.call(m, queues, 0, |d| unsafe {
+            native::sim_order_partition(d, partition, policy, slice_ns)
+        });
+        debug_assert!(done, "partitions of scenarios have places in the table");
+    }
+
+    pub(super) fn order_pcpu(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        pcpu: u32,
+        (domain, partition): (u32, u32),
+    ) {
+        // SAFETY: see `start`.
+        let done = self
+            .call(m, queues, 0, |d| unsafe { native::sim_order_pcpu(d, pcpu, domain, partition) });
+        debug_assert!(done, "there are domains enough");
     }
 
     pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {

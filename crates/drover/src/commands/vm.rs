@@ -58,13 +58,17 @@ pub struct Values {
     /// How its vCPUs are kept together: auto, off, strict, relaxed, skew or gang.
     #[arg(long, value_parser = given(Key::Cosched))]
     cosched: Option<String>,
+    /// The partition it runs in.
+    #[arg(long, value_parser = given(Key::Partition))]
+    partition: Option<String>,
 }
 
 impl Values {
     fn order(self, name: String) -> Request {
-        let Self { shares, reservation, limit, pool, cosched } = self;
+        let Self { shares, reservation, limit, pool, cosched, partition } = self;
+        let values = [shares, reservation, limit, pool, cosched, partition];
         let (mut set, mut reset) = (Asked::default(), Vec::new());
-        for (key, value) in Key::ALL.into_iter().zip([shares, reservation, limit, pool, cosched]) {
+        for (key, value) in Key::ALL.into_iter().zip(values) {
             match value.as_deref() {
                 None => {}
                 Some(DEFAULT) => reset.push(key),
@@ -103,8 +107,12 @@ fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where the partition stands, on hosts that have more than one in use.
+const PARTITION_COLUMN: usize = 3;
+
 fn overview(vms: &[VmStatus]) -> String {
-    let titles = [
+    let divided = vms.iter().any(|vm| vm.partition != DEFAULT);
+    let mut titles = vec![
         "NAME<",
         "PID",
         "VCPUS",
@@ -119,9 +127,12 @@ fn overview(vms: &[VmStatus]) -> String {
         "LONGEST READY",
         "GUARANTEED",
     ];
+    if divided {
+        titles.insert(PARTITION_COLUMN, "PARTITION<");
+    }
     let row = |vm: &VmStatus| {
         let short = if vm.reservation_mcpu < vm.promised_mcpu { "!" } else { "" };
-        vec![
+        let mut row = vec![
             vm.name.clone(),
             vm.pid.to_string(),
             vm.vcpus.to_string(),
@@ -135,7 +146,11 @@ fn overview(vms: &[VmStatus]) -> String {
             format!("{:.2} s", vm.ready_s),
             milliseconds(vm.counters.longest_ready_ms),
             milliseconds(vm.counters.guaranteed_delay_ms),
-        ]
+        ];
+        if divided {
+            row.insert(PARTITION_COLUMN, vm.partition.clone());
+        }
+        row
     };
     let mut text = table(&titles, &vms.iter().map(row).collect::<Vec<_>>());
     if vms.iter().any(|vm| vm.reservation_mcpu < vm.promised_mcpu) {
@@ -213,6 +228,7 @@ mod tests {
             promised_mcpu: 1500,
             limit_mcpu: None,
             pool: Some("prod".to_owned()),
+            partition: DEFAULT.to_owned(),
             owed_pcpus: Some(1.5),
             got_pcpus: None,
             vcpu_cpu_s: 1.0,
@@ -247,6 +263,10 @@ mod tests {
         assert_eq!(words[3..9], ["prod", "2000", "150%", "none", "150.0%", "-"]);
         assert_eq!(words[words.len() - 4..], ["8.12", "ms", "66.00", "ms"], "{text}");
         assert!(!text.contains('!'), "{text}");
+        assert!(!text.contains("PARTITION"), "{text}");
+        let apart = overview(&[VmStatus { partition: "io".to_owned(), ..vm("db") }, vm("web")]);
+        let column: Vec<_> = apart.lines().map(|line| line.split_whitespace().nth(3)).collect();
+        assert_eq!(column, [Some("PARTITION"), Some("io"), Some("default")], "{apart}");
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
         let text = overview(&[short]);
         assert!(text.contains("100%!") && text.contains("too few pCPUs are online"), "{text}");
