@@ -9,7 +9,8 @@
 #include "pick/pick.h"
 #include "account/orders.h"
 #include "guarantee/wait_bound.h"
-#include "place/place.h"
+#include "place/home.h"
+#include "place/spread.h"
 #include "place/wake.h"
 
 /* The scheduler starts; params and every pcpu's domain and online are set. */
@@ -31,6 +32,16 @@ static __always_inline void drover_affinity(struct drover *d, struct task_struct
 					    struct thread *t)
 {
 	affinity_note(d, task, t);
+}
+
+/* The thread, which was on that pCPU, wakes: near which pCPU is an idle one to be looked for? */
+static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	find_helper(d, task, t);
+	if (t->judged != d->pcpu_changes)
+		affinity_note(d, task, t);
+	return d->divided ? place_near(d, task, t) : home_near(d, t, at);
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
@@ -57,17 +68,18 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 /*
  * The thread slept, is ready now and may be sent to any of its pCPUs: to which? `near` would do;
  * idle: it was claimed for the thread. begins: it runs there at once, whoever runs there now. Where
- * the host is divided nothing was claimed, and near is where the thread ran last.
+ * the host is divided nothing was claimed.
  */
 static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
 					 struct thread *t, u32 near, bool *idle, bool *begins)
 {
+	s32 at = d->divided ? place_claim_idle(d, task, t, near) : -1;
 	s32 target;
 
-	if (t->judged != d->pcpu_changes)
-		affinity_note(d, task, t);
-	if (d->divided)
-		near = place_select(d, task, t, idle);
+	if (at >= 0) {
+		near = (u32)at;
+		*idle = true;
+	}
 	drover_woken(d, t, near);
 	*begins = drover_may_begin(d, t);
 	/* It is claimed, and would be found by nobody: it becomes idle anew. */
@@ -160,6 +172,9 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	waiting_begin(d, t);
 	if (drover_run_kernel_thread(d, task, t, woken))
 		return;
+	if (!woken &&
+	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
+		return;
 	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
 				       (woken && drover_preempt_here(d, task, t, near))))
 		return;
@@ -183,6 +198,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		share_move_to(d, vm, t, at);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
+	core_begin(d, pcpu, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
@@ -203,6 +219,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
+	spread_stay(d, pcpu);
 	if (d->divided)
 		ground_set_slice(d, task, partition_here(d, at)->slice_ns);
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
@@ -213,10 +230,14 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 					  struct thread *t)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 ran_ns = share_charge(vm, t, ground_cpu_time_ns(d, task));
+	u32 at = ground_task_pcpu(d, task);
+	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+	u64 spared_ns = core_spared_ns(d, pcpu_at(d, at), ran_ns);
 
-	share_clock_pass(d, vm, ground_task_pcpu(d, task));
-	reserve_charge(d, vm, ran_ns);
+	share_charge(vm, t, ran_ns, spared_ns);
+	share_clock_pass(d, vm, at);
+	reserve_charge(d, vm, ran_ns - spared_ns);
+	home_count(d, vm, at, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 }
@@ -278,6 +299,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 	}
 	vcpu_halted(d, t);
+	core_end(d, at, now_ns);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
@@ -317,6 +339,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	if (pcpu->order.why == ORDER_WOKEN)
 		pcpu->order.why = ORDER_NONE;
+	if (!t)
+		spread_stay(d, pcpu);
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
@@ -336,7 +360,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped = t && (vm_at(d, t->slot)->at_limit || t->partition != partition_of_pcpu(d, at) ||
+	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
+			t->partition != partition_of_pcpu(d, at) || home_calls(d, t, at) ||
 			(d->nr_choosy && cosched_must_stop(d, at, t)));
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
@@ -463,7 +488,10 @@ CHECKED_APART int drover_stand_anew(THE_DROVER, u32 partition)
 	return 0;
 }
 
-/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
+/*
+ * The tick finds the thread running there: may it stay, is there a better place, have its VM's
+ * vCPUs drifted apart?
+ */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
 					struct thread *t)
 {
@@ -472,8 +500,10 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 
 	pcpu_at(d, at)->ticks++;
 	/* It may have to run elsewhere: its pCPU asks. */
-	if (t->judged != d->pcpu_changes)
+	if (t->judged != d->pcpu_changes || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);
+	else
+		spread_tick(d, task, t, at);
 	if (hook_tick(d, at, t->slot, now_ns))
 		drover_stand_anew(d, partition_of_pcpu(d, at));
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
@@ -513,6 +543,7 @@ static __always_inline void drover_timer(struct drover *d, u32 slot, u64 now_ns)
  * elsewhere. */
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
+	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->order.why = ORDER_TAKEN;
 	ground_place_anew(d);
 }
@@ -534,6 +565,8 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->online = 0;
+	core_end(d, at, ground_now_ns(d));
+	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	partition_count(d);
 }

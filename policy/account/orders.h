@@ -47,6 +47,15 @@ struct pcpu_order {
 	u32 pcpu;
 	u32 domain;
 	u32 partition; /* of that domain */
+	u32 sibling; /* the other thread of its core, + 1; 0: there is none */
+	u32 node; /* of all pCPUs in that domain, + 1; 0: none, or several */
+};
+
+/* Where the VM's memory lies, or is going to. */
+struct home_order {
+	u32 slot;
+	u32 home; /* the NUMA node, + 1; 0: it has no home */
+	u64 vm_id;
 };
 
 /* False: the VM is gone. */
@@ -66,6 +75,23 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 		vm_set_partition(d, vm, order->partition);
 		cosched_set_mode(d, order->slot, order->cosched_mode);
 		vm_settle(d, order->slot);
+	}
+	find_let_go(d, order->slot);
+	return meant;
+}
+
+/* False: the VM is gone. */
+static inline bool order_home(struct drover *d, const struct home_order *order)
+{
+	struct vm *vm = vm_at(d, order->slot);
+	bool meant;
+
+	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
+		return false;
+	meant = vm->id == order->vm_id;
+	if (meant) {
+		vm->home = order->home;
+		d->homes = 1;
 	}
 	find_let_go(d, order->slot);
 	return meant;
@@ -104,12 +130,16 @@ static inline bool order_partition(struct drover *d, const struct partition_orde
  */
 static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 {
-	if (order->pcpu >= d->params.nr_pcpus || !ground_runqueue(d, order->domain) ||
-	    order->partition >= DROVER_MAX_PARTITIONS)
+	if (order->pcpu >= d->params.nr_pcpus || order->sibling > d->params.nr_pcpus ||
+	    !ground_runqueue(d, order->domain) || order->partition >= DROVER_MAX_PARTITIONS)
 		return false;
 	/* A spare domain is empty, and begins to count before anybody is in it. */
 	raise_to(&d->params.nr_domains, order->domain + 1);
 	domain_at(d, order->domain)->partition = order->partition;
+	domain_at(d, order->domain)->node = order->node;
+	pcpu_at(d, order->pcpu)->sibling = order->sibling;
+	if (order->sibling)
+		pcpu_at(d, order->sibling - 1)->sibling = order->pcpu + 1;
 	look_back_move(d, order->pcpu, order->domain);
 	return true;
 }

@@ -7,7 +7,7 @@
  * has credit left is UNDER and comes before who is OVER; within a class the first to come is served
  * first, for a slice of 30 ms. A VM that wakes, is UNDER and ran nowhere is BOOSTED, until it is
  * charged: it comes before all others and preempts them. Nobody keeps more credit than 30 ms for
- * each of its vCPUs, or owes more.
+ * each of its vCPUs, or owes more; what that makes all owe together is given out on top.
  *
  * Worked example. Two busy VMs and one that wakes each 2 ms for 0.1 ms, on one pCPU:
  *
@@ -19,9 +19,10 @@
  *
  * What it is bad at. What the seed says of it (seed 001), kept as it is: who stops before it is
  * charged pays nothing, and others pay for it; VMs that do I/O fast enough, all boosted, keep busy
- * ones from running; a busy VM that goes OVER waits for long slices of others. Credit is a VM's,
- * not a vCPU's, so one busy vCPU takes the boost from its siblings. The host's own tasks are always
- * UNDER.
+ * ones from running; a busy VM that goes OVER waits for long slices of others. It is coarse: 3 : 1
+ * comes out as some 2.7 : 1, because between two gifts all may be OVER, and are equal then. Credit
+ * is a VM's, not a vCPU's, so one busy vCPU takes the boost from its siblings. The host's own tasks
+ * are always UNDER.
  *
  * After xen/common/sched/credit.c, in our own words.
  */
@@ -89,15 +90,14 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 	       (vm->nr_waiting || vm->vcpus_running || vm->credit_ns < 0);
 }
 
-/* Its part, by shares, of what is given out. */
-CHECKED_APART int credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
+/* Its part, by shares, of what is given out; returns what it has then. */
+CHECKED_APART s64 credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
 {
 	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
 	s64 most_ns = (s64)(CREDIT_ACCOUNT_NS * (vm->nr_vcpus ?: 1));
 	s64 credit_ns = vm->credit_ns + (s64)(given_ns * vm->shares / (all_shares ?: 1));
 
-	vm->credit_ns = most_signed(least_signed(credit_ns, most_ns), -most_ns);
-	return 0;
+	return vm->credit_ns = most_signed(least_signed(credit_ns, most_ns), -most_ns);
 }
 
 /* Give out credit. True for the first pCPU to do so when it is time. */
@@ -105,7 +105,8 @@ CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 {
 	struct partition *p = partition_at(d, partition);
 	u64 at_ns = p->account_at_ns;
-	u64 given_ns = p->nr_online * CREDIT_ACCOUNT_NS;
+	/* What all owe together, after caps, is made good: else all would be OVER for good. */
+	u64 given_ns = p->nr_online * CREDIT_ACCOUNT_NS - (u64)least_signed(p->balance_ns, 0);
 	u32 nr_slots = d->slots_in_use;
 	u32 slot;
 
@@ -114,13 +115,14 @@ CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 		    at_ns)
 		return false;
 	p->active_shares = 0;
+	p->balance_ns = 0;
 	for_each_index(slot, 1, nr_slots) {
 		if (credit_is_active(d, slot, partition))
 			p->active_shares += d->vm[bounded(slot, DROVER_MAX_VMS)].shares;
 	}
 	for_each_index(slot, 1, nr_slots) {
 		if (credit_is_active(d, slot, partition))
-			credit_give(d, slot, given_ns, p->active_shares);
+			p->balance_ns += credit_give(d, slot, given_ns, p->active_shares);
 	}
 	return true;
 }

@@ -16,18 +16,23 @@
 
 #include "guarantee/wait_bound.h"
 
+static __always_inline struct look_back *look_back_of(struct drover *d, u32 pcpu)
+{
+	return &d->look_back[bounded(pcpu, DROVER_MAX_PCPUS)];
+}
+
 /* The pCPU is in that domain from now on. */
 static __always_inline void look_back_move(struct drover *d, u32 pcpu, u32 domain)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
+	struct look_back *back = look_back_of(d, pcpu);
 	u64 now_ns = ground_now_ns(d);
 	u32 left = p->domain;
 
 	if (left != domain) {
 		p->left = left + 1;
-		p->look_back_ns = now_ns;
-		p->left_until_ns =
-			now_ns + (WAIT_BOUND_THREAD_FACTOR + 1) * d->params.wait_bound_ns;
+		back->next_ns = now_ns;
+		back->until_ns = now_ns + (WAIT_BOUND_THREAD_FACTOR + 1) * d->params.wait_bound_ns;
 		p->domain = domain;
 		topology_settle(d);
 		affinity_unsettle(d, left);
@@ -57,7 +62,7 @@ CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
 		if (taken)
 			break;
 	}
-	here->look_back_ns = here->asked_ns + (taken ? 0 : d->params.wait_bound_ns / 8);
+	look_back_of(d, pcpu)->next_ns = here->asked_ns + (taken ? 0 : d->params.wait_bound_ns / 8);
 	return taken;
 }
 
@@ -66,9 +71,9 @@ static __always_inline bool look_back(struct drover *d, u32 pcpu)
 {
 	struct pcpu *here = pcpu_at(d, pcpu);
 
-	if (!here->left || (s64)(here->asked_ns - here->look_back_ns) < 0)
+	if (!here->left || (s64)(here->asked_ns - look_back_of(d, pcpu)->next_ns) < 0)
 		return false;
-	if ((s64)(here->asked_ns - here->left_until_ns) >= 0) {
+	if ((s64)(here->asked_ns - look_back_of(d, pcpu)->until_ns) >= 0) {
 		here->left = 0;
 		return false;
 	}

@@ -10,7 +10,7 @@
  * now this, now that, and takes from there when that domain's VM is further behind than a migration
  * is worth. That glance is the whole of load balancing between domains: virtual time is the VM's
  * wherever it runs, so the domain with too much work is the one whose VMs fall behind. A pCPU that
- * finds nobody looks everywhere before it goes idle.
+ * finds nobody looks everywhere before it goes idle. VMs that wait at home are dearer (home.h).
  *
  * Worked example. Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU
  * of domain 0 glances at domain 1: 28 + steal_gain (8 ms) < 40, so it takes a thread
@@ -24,6 +24,7 @@
 
 #include "partition/look_back.h"
 #include "pick/pick_round.h"
+#include "place/home.h"
 #include "queue/waiting.h"
 
 /* Take the first thread of the pCPU's own queue. */
@@ -47,7 +48,7 @@ static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 /* A domain other than mine whose least served VM is far behind `key`. */
 CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 {
-	u64 gain = (d->params.steal_gain_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+	u64 gain = home_in_keys(d->params.steal_gain_ns);
 	u32 other = pick_glanced(d, pcpu);
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
@@ -58,7 +59,8 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 
 		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 			break;
-		found = pick_from_domain(d, pcpu, other, theirs);
+		found = !home_keeps(d, pcpu, other, theirs, key) &&
+			pick_from_domain(d, pcpu, other, theirs);
 		if (found)
 			break;
 		after = theirs;

@@ -9,6 +9,8 @@
 #ifndef DROVER_PLACE_H
 #define DROVER_PLACE_H
 
+#include "account/core.h"
+#include "place/home.h"
 #include "queue/affinity.h"
 
 /* May the thread be served there? */
@@ -45,28 +47,30 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 
 	if (t->single)
 		return t->single - 1;
-	if (partition_of_pcpu(d, near) == t->partition &&
-	    (t->anywhere || affinity_mask(d, task, t, pcpu_at(d, near)->domain)))
-		return near;
+	if (partition_of_pcpu(d, near) == t->partition) {
+		if (t->anywhere)
+			return home_near(d, t, near);
+		if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))
+			return near;
+	}
 	other = d->divided ? place_first(d, task, t, near) : ground_any_pcpu(d, task);
 	return other < 0 ? near : (u32)other;
 }
 
-/* An idle pCPU for the thread, claimed, near that one if it can be; -1: there is none. */
-static __always_inline s32 place_claim_idle(struct drover *d, struct task_struct *task,
-					    struct thread *t, u32 near)
+/* An idle pCPU of its partition for the thread, claimed, the first from there on; -1: none. */
+static __always_inline s32 place_claim(struct drover *d, struct task_struct *task, struct thread *t,
+				       u32 near, bool whole_core)
 {
 	u32 nr_pcpus = d->params.nr_pcpus;
 	s32 found = -1;
 	u32 i;
 
-	if (!d->divided)
-		return ground_claim_idle(d, task, near);
 	for_each_index(i, 0, nr_pcpus) {
 		u32 at = bounded((near + i) % (nr_pcpus ?: 1), DROVER_MAX_PCPUS);
+		struct pcpu *pcpu = pcpu_at(d, at);
 
-		if (!pcpu_is_idle(pcpu_at(d, at)) || !place_fits(d, task, t, at) ||
-		    !ground_claim(d, at))
+		if (!pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)) ||
+		    partition_of_pcpu(d, at) != t->partition || !ground_claim(d, task, at))
 			continue;
 		found = (s32)at;
 		break;
@@ -74,15 +78,23 @@ static __always_inline s32 place_claim_idle(struct drover *d, struct task_struct
 	return found;
 }
 
-/* For a thread that wakes: a pCPU that is idle, and claimed for it, or where it waits. */
-static __always_inline u32 place_select(struct drover *d, struct task_struct *task,
-					struct thread *t, bool *idle)
+/* An idle pCPU for the thread, claimed, near that one if it can be; -1: there is none. */
+static __always_inline s32 place_claim_idle(struct drover *d, struct task_struct *task,
+					    struct thread *t, u32 near)
 {
-	u32 near = place_near(d, task, t);
-	s32 at = place_claim_idle(d, task, t, near);
+	s32 at;
 
-	*idle = at >= 0;
-	return at < 0 ? near : (u32)at;
+	if (!d->divided)
+		return ground_claim_idle(d, task, near);
+	at = place_claim(d, task, t, near, true);
+	return at < 0 ? place_claim(d, task, t, near, false) : at;
+}
+
+/* One of a core that is idle as a whole. */
+static __always_inline s32 place_claim_core(struct drover *d, struct task_struct *task,
+					    struct thread *t, u32 near)
+{
+	return d->divided ? place_claim(d, task, t, near, true) : ground_claim_core(d, task);
 }
 
 #endif

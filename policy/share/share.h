@@ -37,7 +37,7 @@
  * What it is bad at. A VM is charged when it has run, not before, so a VM as
  * wide as the host takes a whole round at a time: others wait one slice, and a
  * VM with few shares gets its time in rare, wide bursts. Time is what is
- * divided, not work: a vCPU beside a busy SMT sibling pays the full price. There
+ * divided, not work, but for what a busy SMT sibling takes (core.h). There
  * is one clock for a domain: VMs confined to a crowded part of it fall behind the others, and one
  * of these that sleeps comes back with a claim to what those were kept from.
  */
@@ -273,17 +273,19 @@ static __always_inline void share_move_to(struct drover *d, struct vm *vm, struc
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 }
 
-/* Charge the VM and the thread for what the thread has run since last charged: returned. */
-static __always_inline u64 share_charge(struct vm *vm, struct thread *t, u64 cpu_time_ns)
+/* The thread has run for so long since it was last charged: charge it and the VM, but for a part.
+ */
+static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ran_ns, u64 spared_ns)
 {
-	u64 ran_ns = cpu_time_ns - t->charged_ns;
+	u64 charged_ns = ran_ns - spared_ns;
 
-	t->charged_ns = cpu_time_ns;
-	t->vruntime_ns += t->kind == THREAD_HOST ? ran_ns * 100 / (t->weight ?: 1) : ran_ns;
-	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, ran_ns));
+	t->charged_ns += ran_ns;
+	t->vruntime_ns += t->kind == THREAD_HOST ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
+	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
 	__sync_fetch_and_add(t->kind == THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);
-	return ran_ns;
+	if (spared_ns)
+		__sync_fetch_and_add(&vm->spared_ns, spared_ns);
 }
 
 /* Where the VM stands in that domain's tournament now; nowhere while it may not run (limit.h). */

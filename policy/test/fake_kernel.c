@@ -133,6 +133,7 @@ void kernel_select(struct ground *g, struct task_struct *task)
 	/* With only one pCPU to choose from, the policy is not asked to choose. */
 	task->selected = possible & (possible - 1);
 	if (task->selected) {
+		task->pcpu = drover_wakes(&g->d, task, &task->thread, task->pcpu);
 		claimed = g->d.divided ? -1 : ground_claim_idle(&g->d, task, task->pcpu);
 		idle = claimed >= 0;
 		task->pcpu = drover_select(&g->d, task, &task->thread,

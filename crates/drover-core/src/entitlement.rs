@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::partition::{PartitionPolicy, PartitionSpec, Partitions};
     use crate::scenario::Pin;
-    use crate::scenario::{CpuThen, Vmm};
+    use crate::scenario::{CpuThen, Pace, Vmm};
     use crate::shares::Shares;
     use crate::tree::{PoolSpec, Tree};
 
@@ -110,11 +110,14 @@ mod tests {
             partition: None,
             vmm,
             memory_mib,
+            home: None,
             pin,
+            memory_nodes: Vec::new(),
             demand_pct,
             start_s,
             stop_s,
             workload,
+            pace: Pace::default(),
         }
     }
 

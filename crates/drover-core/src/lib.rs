@@ -10,6 +10,7 @@ pub mod delay;
 pub mod entitlement;
 pub mod expect;
 pub mod histogram;
+pub mod home;
 mod nearest;
 pub mod params;
 pub mod partition;

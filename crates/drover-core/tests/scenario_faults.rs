@@ -208,21 +208,21 @@ fn unknown_keys_and_words() {
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
-             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick, own_wakeups_per_s, own_work_us, \
-             round_us, costs",
+             clock_mhz, l1d_kib, l2_kib, llc_kib, memory_ns, hop_ns, node_mb_s, skew_tick, \
+             own_wakeups_per_s, own_work_us, round_us, costs",
         ),
         (
             "shares = 500",
             "name = \"b\"",
             "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
              known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
-             partition, demand_pct, start_s, stop_s, workload",
+             partition, pin, memory_node, demand_pct, start_s, stop_s, workload",
         ),
         (
             "kind = \"cpu\"",
             "kind = \"cpu\", hold_us = 5",
             "x.toml:8: unknown key \"hold_us\" in workload cpu; \
-             known are kind, duty_pct, period_us, then",
+             known are kind, duty_pct, period_us, then, speed",
         ),
         ("\"cpu\"", "\"spu\"", "x.toml:8: unknown kind \"spu\" in [[vm]]; did you mean \"cpu\"?"),
         (
@@ -353,6 +353,72 @@ fn hosts_that_cannot_be() {
 }
 
 #[test]
+fn memory_and_speed_that_cannot_be() {
+    let fast = "{ cores = 4, llc_kib = 4096, memory_ns = 100, node_mb_s = 10000 }";
+    let misses = |needs: &str| {
+        let needs = format!("misses_per_ms = {needs}");
+        format!("vcpus = 4\nworkload = {{ kind = \"cpu\", speed = {{ {needs} }} }}\n")
+    };
+    // What becomes of vm0 on a host that says how fast its memory is.
+    let on_fast = |needs: &str| {
+        let rest = "vcpus = 4\nworkload = { kind = \"cpu\" }\n";
+        let text = GOOD.replacen("{ cores = 4 }", fast, 1).replacen(rest, &misses(needs), 1);
+        Scenario::parse(&text, "x.toml").map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    assert_eq!(on_fast("10000, working_set_kib = 1024, lines_per_miss = 31"), "");
+    let more = "x.toml:8: a vCPU alone moves 10240 MB/s, a node has 10000; \
+                lower misses_per_ms or lines_per_miss, or raise the host's node_mb_s";
+    assert_eq!(on_fast("10000, working_set_kib = 1024, lines_per_miss = 32"), more);
+    let half = "x.toml:8: misses_per_ms without working_set_kib; add working_set_kib";
+    assert_eq!(on_fast("10000"), half);
+    check(&[
+        (
+            "vcpus = 4\nworkload = { kind = \"cpu\" }\n",
+            &misses("10000, working_set_kib = 1024"),
+            "x.toml:8: misses_per_ms, on a host that does not say how fast its memory is; \
+             add llc_kib, memory_ns, hop_ns and node_mb_s to [host], or remove it",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", speed = { lines_per_miss = 2 }",
+            "x.toml:8: working_set_kib or lines_per_miss, and no misses_per_ms; \
+             add misses_per_ms, or remove them",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", speed = { smt_gain_pct = 90 }",
+            "x.toml:8: smt_gain_pct = 90 does not do in workload, speed; \
+             give a whole number from 100 to 200",
+        ),
+        (
+            "cores = 4",
+            "cores = 4, llc_kib = 4096, memory_ns = 100",
+            "x.toml:3: the host has memory_ns and no node_mb_s; add node_mb_s, or remove memory_ns",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = 1",
+            "x.toml:8: memory_node names node 1, the host has none; use nodes 0 to 0 or enlarge [host]",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = [0, 0]",
+            "x.toml:8: memory_node names node 0 twice; memory lies on its nodes in equal parts",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = []",
+            "x.toml:8: memory_node names no node; give one, such as 0",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = \"0\"",
+            "x.toml:8: memory_node = \"0\" does not do in [[vm]]; give a whole number from 0 to 4096",
+        ),
+    ]);
+}
+
+#[test]
 fn vms_that_contradict_themselves() {
     check(&[
         (
@@ -369,8 +435,13 @@ fn vms_that_contradict_themselves() {
         ),
         (
             "vcpus = 4",
-            "vcpus = 4\nmemory_mib = 128",
-            "x.toml:13: VM \"vm0\" is a micro VM, whose memory cannot be set; remove memory_mib",
+            "vcpus = 4\nmemory_mib = 241",
+            "x.toml:13: VM \"vm0\" is a micro VM with 241 MiB; use 240 at most",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nhome = 1",
+            "x.toml:13: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
         ),
         (
             "shares = 500",

@@ -180,11 +180,14 @@ mod tests {
             partition: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
+            home: None,
             pin: None,
+            memory_nodes: Vec::new(),
             demand_pct: None,
             start_s: None,
             stop_s: None,
             workload: Workload::Mix {},
+            pace: drover_core::scenario::Pace::default(),
         }
     }
 
@@ -220,7 +223,7 @@ mod tests {
         let host = HostStat { idle_ticks, context_switches: 10 * idle_ticks };
         let threads = vec![thread(1, None, used_ns)];
         let (vms, bpf_run_ns, threads_at) = (Vec::new(), Some(used_ns / 100), at);
-        let counters = vec![Some(VmCounters { vm: counted(used_ns), vcpus: Vec::new() })];
+        let counters = vec![Some(VmCounters { vm: counted(used_ns), ..VmCounters::default() })];
         Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters }
     }
 

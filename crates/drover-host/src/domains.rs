@@ -81,6 +81,10 @@ pub struct Placed {
     pub domain: u32,
     /// The partition of that domain.
     pub partition: PartitionId,
+    /// The other hardware thread of its core, where a core has two.
+    pub sibling: Option<usize>,
+    /// The NUMA node that all pCPUs of its domain are on.
+    pub node: Option<usize>,
 }
 
 /// The domain of each pCPU.
@@ -92,6 +96,8 @@ pub struct Domains {
     placed: Vec<bool>,
     /// The partition of each pCPU.
     partition: Vec<PartitionId>,
+    /// The other hardware thread of each one's core, and its NUMA node.
+    near: Vec<(Option<usize>, Option<usize>)>,
     /// The cache of each domain that was ever used, by a number of its own.
     cache: Vec<usize>,
     /// With the spare ones.
@@ -107,6 +113,7 @@ impl Domains {
             of: vec![0; nr_pcpus],
             placed: vec![false; nr_pcpus],
             partition: vec![PartitionId::DEFAULT; nr_pcpus],
+            near: (0..nr_pcpus).map(|cpu| near(topology, cpu)).collect(),
             ..Self::default()
         };
         let mut groups: BTreeMap<Group, Vec<usize>> = BTreeMap::new();
@@ -157,6 +164,14 @@ impl Domains {
         self.all
     }
 
+    /// The NUMA node that all pCPUs of a domain are on; none: there is none, or several.
+    pub fn node_of(&self, domain: u32) -> Option<usize> {
+        let here = self.of.iter().zip(&self.near).filter(|(of, _)| **of == domain);
+        let mut nodes = here.map(|(_, (_, node))| *node);
+        let first = nodes.next()??;
+        nodes.all(|node| node == Some(first)).then_some(first)
+    }
+
     /// Looks at the host again; the pCPUs that have come for the first time, and where each belongs.
     pub fn see(&mut self, topology: &Topology) -> Vec<Placed> {
         let mut moved = Vec::new();
@@ -164,6 +179,7 @@ impl Domains {
             if self.placed[cpu] || !topology.pcpus[cpu].online {
                 continue;
             }
+            self.near[cpu] = near(topology, cpu);
             self.of[cpu] = self.place(topology, cpu);
             self.placed[cpu] = true;
             moved.push(self.placed(cpu));
@@ -287,7 +303,9 @@ impl Domains {
 
     fn placed(&self, cpu: usize) -> Placed {
         let (domain, partition) = (self.of[cpu], self.partition[cpu]);
-        Placed { pcpu: u32::try_from(cpu).expect("4096 at most"), domain, partition }
+        let (sibling, node) = (self.near[cpu].0, self.node_of(domain));
+        let pcpu = u32::try_from(cpu).expect("4096 at most");
+        Placed { pcpu, domain, partition, sibling, node }
     }
 
     fn is_in(&self, cpu: usize, domain: u32) -> bool {
@@ -352,6 +370,11 @@ fn parts(topology: &Topology, group: &[usize]) -> Vec<Vec<usize>> {
     (least..=cores.len()).map(split).find(fits).unwrap_or_else(|| split(cores.len()))
 }
 
+/// The other hardware thread of that pCPU's core, and its NUMA node.
+fn near(topology: &Topology, cpu: usize) -> (Option<usize>, Option<usize>) {
+    (topology.sibling(cpu), topology.pcpus[cpu].node)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,6 +410,9 @@ mod tests {
         assert_eq!(of(DomainLevel::Node), [0, 0, 1, 1]);
         assert_eq!(of(DomainLevel::Host), [0, 0, 0, 0]);
         assert_eq!(domains(&host, DomainLevel::Llc).all(), 2 + 2 + 6);
+        let node_of = |level, domain| domains(&host, level).node_of(domain);
+        assert_eq!([0, 1].map(|it| node_of(DomainLevel::Llc, it)), [Some(0), Some(1)]);
+        assert_eq!(node_of(DomainLevel::Host, 0), None, "it is on both");
     }
 
     #[test]

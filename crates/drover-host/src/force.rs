@@ -245,6 +245,9 @@ mod tests {
         fn set_pool(&self, _: PoolId, _: Option<&PoolSettings>) -> Result<()> {
             Ok(())
         }
+        fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+            Ok(())
+        }
         fn set_partition(&self, _: PartitionId, _: PartitionSettings) -> Result<()> {
             Ok(())
         }

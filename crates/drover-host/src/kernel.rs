@@ -22,6 +22,11 @@ pub trait Kernel {
     /// # Errors
     /// When the kernel does not take it.
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()>;
+    /// That NUMA node is the VM's home; none: it has none.
+    ///
+    /// # Errors
+    /// When it is gone meanwhile.
+    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()>;
     /// Puts these settings of the partition in force.
     ///
     /// # Errors
@@ -54,6 +59,10 @@ impl Kernel for Scheduler {
 
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
         self.set_pool(pool, settings)
+    }
+
+    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
+        self.set_home(vm, home)
     }
 
     fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {

@@ -17,6 +17,7 @@ use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::kvm;
+use crate::numa::Numa;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
 use crate::topology::{Topology, online_cpus};
@@ -55,6 +56,7 @@ pub fn serve(
     let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
     let scheduler = Scheduler::start(&topology, &domains, params)?;
+    steward.keep_homes(Numa::start(&topology));
     let mut watch = Watch::default();
     tracing::info!(
         "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",

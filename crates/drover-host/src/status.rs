@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs and pools as `drover vm list` and `drover pool list` show them.
 
-use drover_core::counters::{Counters, VmCounters};
+use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::partition::PartitionPolicy;
 use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
@@ -45,6 +45,9 @@ pub struct VmStatus {
     /// How its vCPUs moved along together, the longest single wait and the one guaranteed.
     #[serde(flatten)]
     pub counters: Counters,
+    /// Where it is at home, on a host of several NUMA nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<Numa>,
     /// Its vCPUs.
     pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
@@ -67,7 +70,7 @@ impl VmStatus {
     /// What was counted of it and its vCPUs.
     pub fn counters(&self) -> VmCounters {
         let vcpus = self.vcpu.iter().map(|vcpu| (vcpu.number, vcpu.counters)).collect();
-        VmCounters { vm: self.counters, vcpus }
+        VmCounters { vm: self.counters, vcpus, numa: self.numa }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::force::Force;
 use crate::herd::{Herd, Vm};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
+use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::sources::config_file::ConfigFile;
@@ -50,6 +51,8 @@ pub struct Steward {
     capacity: Capacity,
     plan: Plan,
     force: Force,
+    /// None on a host of one NUMA node.
+    numa: Option<Numa>,
     /// Nothing was told to the kernel yet.
     fresh: bool,
     /// What was said of the plan in force, not to be said again.
@@ -90,6 +93,7 @@ impl Steward {
             capacity: Capacity { known: online.clone(), online },
             plan: Plan::default(),
             force: Force::new(domains),
+            numa: None,
             fresh: true,
             said: HashSet::new(),
         })
@@ -100,6 +104,26 @@ impl Steward {
         let mut changed = self.look_at_config(now) | std::mem::take(&mut self.fresh);
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+        self.look_at_homes(kernel, online, now);
+    }
+
+    /// VMs are to have homes.
+    pub fn keep_homes(&mut self, numa: Option<Numa>) {
+        self.numa = numa;
+    }
+
+    fn look_at_homes(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
+        let Some(numa) = &mut self.numa else { return };
+        let vms: Vec<Seen> = (self.herd.vms().iter())
+            .map(|vm| Seen {
+                kernel: vm.kernel,
+                name: &vm.name,
+                affinity: vm.affinity(),
+                wanted_pcpus: self.meter.rate(vm.kernel.id).map(|rate| rate.wanted_pcpus),
+            })
+            .collect();
+        numa.set_budget(self.config.move_mib_per_s());
+        numa.look(kernel, &vms, online, now);
     }
 
     /// Looks at pCPUs that may have come for the first time.

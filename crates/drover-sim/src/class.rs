@@ -28,6 +28,8 @@ pub struct VmBounds {
     pub pool: u32,
     /// How its vCPUs are kept together.
     pub cosched: Cosched,
+    /// The NUMA node that is its home, + 1; 0: none.
+    pub home: u32,
     /// Its partition, 0 for `default`.
     pub partition: u32,
 }

@@ -36,6 +36,14 @@ fn what_scenarios_expect_of_drover_holds() {
 }
 
 #[test]
+fn wide_vms_gain_and_lose_as_figures_15_to_17_have_it() {
+    for name in ["esx-fig15-17-wide.toml", "esx-fig15-17-wide-host3.toml"] {
+        let scenario = scenario(name);
+        all_holds(&scenario, &run(&scenario, &Options::default()));
+    }
+}
+
+#[test]
 fn partitions_do_what_their_files_say() {
     let scenario = scenario("partitions.toml");
     let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };

@@ -172,7 +172,7 @@ fn read_case(
         let finished = match changes.iter().find(|(vm, _)| *vm == draft.name) {
             None => (*draft).clone().finish(vm_reader, &pools, partitions)?,
             Some((vm, change)) => {
-                let draft = draft.with(&Draft::of_case(change, vm, end_s)?);
+                let draft = draft.with(&Draft::of_case(change, vm, host, end_s)?);
                 draft.finish(change, &pools, partitions)?
             }
         };

@@ -3,9 +3,10 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
+use super::parse_pace::read_pace;
 use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
-use super::{CpuList, CpuThen, Host, Pin, Vm, Vmm, Workload, workload};
+use super::{CpuList, CpuThen, Host, Pace, Pin, Vm, Vmm, Workload, workload};
 use crate::asked::DEFAULT;
 use crate::nearest::hint;
 use crate::partition::Partitions;
@@ -31,11 +32,13 @@ pub(super) struct Draft {
     partition: Option<String>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
+    home: Option<u32>,
     pin: Option<Pin>,
+    memory_nodes: Option<Vec<u32>>,
     demand_pct: Option<u32>,
     start_s: Option<f64>,
     stop_s: Option<f64>,
-    workload: Option<Workload>,
+    workload: Option<(Workload, Pace)>,
 }
 
 impl Draft {
@@ -50,13 +53,18 @@ impl Draft {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
-            pin: read_pin(reader, host)?,
-            ..Self::of_case(reader, name, end_s)?
+            home: read_node(reader, "home", host)?,
+            ..Self::of_case(reader, name, host, end_s)?
         })
     }
 
     /// Reads a `[case.vm.NAME]`.
-    pub(super) fn of_case(reader: &Reader, name: &str, end_s: f64) -> Result<Self, ScenarioError> {
+    pub(super) fn of_case(
+        reader: &Reader,
+        name: &str,
+        host: &Host,
+        end_s: f64,
+    ) -> Result<Self, ScenarioError> {
         Ok(Self {
             name: name.to_owned(),
             absent: reader.truth("absent")?.unwrap_or(false),
@@ -67,10 +75,12 @@ impl Draft {
             pool: reader.text("pool")?.map(str::to_owned),
             cosched: reader.cosched("cosched")?,
             partition: reader.text("partition")?.map(str::to_owned),
+            pin: read_pin(reader, host)?,
+            memory_nodes: read_memory_nodes(reader, host)?,
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
             start_s: reader.number("start_s", 0.0..=end_s)?,
             stop_s: reader.number("stop_s", 0.0..=end_s)?,
-            workload: read_workload(reader, end_s)?,
+            workload: read_workload(reader, host, end_s)?,
             ..Self::default()
         })
     }
@@ -87,6 +97,8 @@ impl Draft {
             pool: case.pool.clone().or(base.pool.clone()),
             cosched: case.cosched.or(base.cosched),
             partition: case.partition.clone().or(base.partition.clone()),
+            pin: case.pin.clone().or(base.pin.clone()),
+            memory_nodes: case.memory_nodes.clone().or(base.memory_nodes.clone()),
             demand_pct: case.demand_pct.or(base.demand_pct),
             start_s: case.start_s.or(base.start_s),
             stop_s: case.stop_s.or(base.stop_s),
@@ -119,8 +131,9 @@ impl Draft {
             Vmm::Micro => "{ kind = \"cpu\" }",
             Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
         };
-        let workload = self.workload.ok_or_else(|| missing("workload", example))?;
-        check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
+        let (workload, pace) = self.workload.ok_or_else(|| missing("workload", example))?;
+        check_vmm(reader, name, vmm, &workload)?;
+        check_memory(reader, name, vmm, (self.memory_mib, self.memory_nodes.is_some()))?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         check_pin(reader, name, vcpus, self.pin.as_ref())?;
@@ -136,12 +149,15 @@ impl Draft {
             pool: self.pool,
             partition: self.partition.filter(|name| name != DEFAULT),
             vmm,
-            memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
+            memory_mib: self.memory_mib.unwrap_or(default_memory_mib(vmm)),
+            home: self.home,
             pin: self.pin,
+            memory_nodes: self.memory_nodes.unwrap_or_default(),
             demand_pct: self.demand_pct,
             start_s: self.start_s,
             stop_s: self.stop_s,
             workload,
+            pace,
         }))
     }
 
@@ -272,7 +288,36 @@ fn check_pin(
     }
 }
 
-fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, ScenarioError> {
+/// One node, or a list of some that the memory is interleaved over.
+fn read_memory_nodes(reader: &Reader, host: &Host) -> Result<Option<Vec<u32>>, ScenarioError> {
+    let key = "memory_node";
+    let nodes = match reader.is_list(key) {
+        true => reader.wholes(key, 0..=Host::PCPUS_MAX)?,
+        false => reader.whole32(key, 0..=Host::PCPUS_MAX)?.map(|node| vec![node]),
+    };
+    let Some(nodes) = nodes else { return Ok(None) };
+    if nodes.is_empty() {
+        return Err(reader.error(key, "memory_node names no node", "give one, such as 0"));
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        if *node >= host.nodes {
+            let what = format!("memory_node names node {node}, the host has none");
+            let mend = format!("use nodes 0 to {} or enlarge [host]", host.nodes - 1);
+            return Err(reader.error(key, what, mend));
+        }
+        if nodes[..at].contains(node) {
+            let what = format!("memory_node names node {node} twice");
+            return Err(reader.error(key, what, "memory lies on its nodes in equal parts"));
+        }
+    }
+    Ok(Some(nodes))
+}
+
+fn read_workload(
+    reader: &Reader,
+    host: &Host,
+    end_s: f64,
+) -> Result<Option<(Workload, Pace)>, ScenarioError> {
     let kinds = [
         ("cpu", keys::CPU),
         ("lock", keys::LOCK),
@@ -284,11 +329,14 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
         ("command", keys::COMMAND),
     ];
     if reader.is_file("workload") {
-        return read_workload_file(reader, &kinds, end_s).map(Some);
+        return read_workload_file(reader, &kinds, host, end_s).map(Some);
     }
     match reader.table_by_word("workload", "kind", &kinds)? {
         None => Ok(None),
-        Some(table) => workload_of(&table, end_s).map(Some),
+        Some(table) => {
+            let workload = workload_of(&table, end_s)?;
+            Ok(Some((workload, read_pace(&table, host)?)))
+        }
     }
 }
 
@@ -296,13 +344,15 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
 fn read_workload_file(
     reader: &Reader,
     kinds: &[(&str, &'static str)],
+    host: &Host,
     end_s: f64,
-) -> Result<Workload, ScenarioError> {
+) -> Result<(Workload, Pace), ScenarioError> {
     let name = reader.need("workload", reader.text("workload")?, "\"workloads/dbench.toml\"")?;
     let (file, text) = reader.other_file("workload", name)?;
     let source = Source { file: &file, text: &text, ..*reader.source };
     let table = source.table("docs/scenarios.md")?;
-    workload_of(&Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?, end_s)
+    let reader = Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?;
+    Ok((workload_of(&reader, end_s)?, read_pace(&reader, host)?))
 }
 
 fn workload_of(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
@@ -355,7 +405,6 @@ fn check_vmm(
     name: &str,
     vmm: Vmm,
     workload: &Workload,
-    memory_mib: Option<u32>,
 ) -> Result<(), ScenarioError> {
     let kind = workload.kind();
     match (vmm, workload) {
@@ -369,10 +418,47 @@ fn check_vmm(
             let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
             Err(reader.error("workload", what, mend))
         }
-        (Vmm::Micro, _) if memory_mib.is_some() => {
-            let what = format!("VM \"{name}\" is a micro VM, whose memory cannot be set");
-            Err(reader.error("memory_mib", what, "remove memory_mib"))
-        }
         (Vmm::Micro, _) => Ok(()),
+    }
+}
+
+fn default_memory_mib(vmm: Vmm) -> u32 {
+    match vmm {
+        Vmm::Micro => 0,
+        Vmm::Qemu => Vm::MEMORY_MIB,
+    }
+}
+
+/// A micro VM's memory ends below what it shares with the host; where it lies is of a micro VM only.
+fn check_memory(
+    reader: &Reader,
+    name: &str,
+    vmm: Vmm,
+    (memory_mib, lies_somewhere): (Option<u32>, bool),
+) -> Result<(), ScenarioError> {
+    let fault = |key: &str, what: &str, mend: &str| {
+        Err(reader.error(key, format!("VM \"{name}\" {what}"), mend))
+    };
+    match (vmm, memory_mib) {
+        (Vmm::Micro, Some(mib)) if mib > Vm::MICRO_MEMORY_MIB_MAX => {
+            let mend = format!("use {} at most", Vm::MICRO_MEMORY_MIB_MAX);
+            fault("memory_mib", &format!("is a micro VM with {mib} MiB"), &mend)
+        }
+        (Vmm::Qemu, _) if lies_somewhere => {
+            let mend = "remove memory_node, or vmm = \"qemu\"";
+            fault("memory_node", "is a QEMU guest, whose memory lies where it is touched", mend)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_node(reader: &Reader, key: &str, host: &Host) -> Result<Option<u32>, ScenarioError> {
+    let node = reader.whole32(key, 0..=1023)?;
+    match node {
+        Some(node) if node >= host.nodes => {
+            let what = format!("{key} = {node} names a NUMA node, the host has {}", host.nodes);
+            Err(reader.error(key, what, "count them from 0, or enlarge [host]"))
+        }
+        _ => Ok(node),
     }
 }

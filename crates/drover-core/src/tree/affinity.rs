@@ -65,6 +65,11 @@ impl Affinity {
         self.sets.is_empty()
     }
 
+    /// All pCPUs that any of its vCPUs is confined to.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.sets.iter().flat_map(|(cpus, _)| cpus.cpus().iter().copied())
+    }
+
     /// Have its vCPUs different sets?
     pub(crate) fn is_split(&self) -> bool {
         self.sets.len() > 1

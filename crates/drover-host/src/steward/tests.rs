@@ -73,6 +73,9 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
+    fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+        Ok(())
+    }
     fn set_partition(&self, id: PartitionId, settings: PartitionSettings) -> Result<()> {
         assert!((1..PartitionId::COUNT_MAX).contains(&id.0) && settings.slice_ns > 0);
         self.partitions.borrow_mut().insert(id.0, settings);
@@ -80,7 +83,7 @@ impl Kernel for FakeKernel {
     }
 
     fn place(&self, placed: Placed) -> Result<()> {
-        let Placed { pcpu, domain, partition: PartitionId(partition) } = placed;
+        let Placed { pcpu, domain, partition: PartitionId(partition), .. } = placed;
         assert!(partition == 0 || self.partitions.borrow().contains_key(&partition));
         self.pcpus.borrow_mut().insert(pcpu, (domain, partition));
         Ok(())

@@ -14,6 +14,7 @@ use crate::machine::Machine;
 use crate::rng::{Rng, mix};
 use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
+use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::Trace;
 use drover_core::params::DAEMON_LOOK_MS;
@@ -107,6 +108,8 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     for vm in &job.case.vms {
         add_vm(&mut sim, scenario, (vm, job.case), &mut rng);
     }
+    let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
+    sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
     if let Some(own) = scenario.host.own_tasks {
         add_own_tasks(&mut sim, own, &mut rng);
     }
@@ -189,6 +192,7 @@ fn bounds(case: &Case, vm: &Vm) -> VmBounds {
         limit_mcpu: vm.limit_pct.map_or(0, |pct| 10 * pct),
         pool: pool.map_or(0, |pool| pool as u32 + 1),
         cosched: vm.cosched.unwrap_or_default(),
+        home: vm.home.map_or(0, |node| node + 1),
         partition: partition.map_or(0, |partition| partition as u32 + 1),
     }
 }

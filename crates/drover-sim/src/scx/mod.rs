@@ -20,7 +20,7 @@ pub use queues::{Planted, Queues, Stands, Surroundings};
 
 use crate::class::{Class, VmBounds, VmTerms};
 use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
-use drover_core::counters::{Counters, VmCounters, Yields};
+use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
@@ -38,6 +38,8 @@ pub struct Scx {
     terms: Vec<VmTerms>,
     /// What else is asked for each VM, likewise.
     bounds: Vec<VmBounds>,
+    /// The home that was ordered for each VM.
+    homes_told: Vec<u32>,
     /// What is asked for pools, from 1 on.
     pools: Vec<PoolSettings>,
     /// The slices of partitions, from 1 on.
@@ -62,6 +64,7 @@ impl Scx {
             queues,
             terms: Vec::new(),
             bounds: Vec::new(),
+            homes_told: Vec::new(),
             pools: Vec::new(),
             slices_ns: Vec::new(),
             domains: (0..m.topology.llcs.len() as u32).map(|llc| (llc, 0)).collect(),
@@ -194,6 +197,18 @@ impl Scx {
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
             m.events.set(CLASS_LOOK, m.now_ns);
         }
+        if bounds.home != self.home_told(vm) {
+            self.homes_told[vm as usize] = bounds.home;
+            self.policy.order_home(m, &mut self.queues, slot, bounds.home);
+        }
+    }
+
+    /// The home that the policy knows of.
+    fn home_told(&mut self, vm: u32) -> u32 {
+        if self.homes_told.len() <= vm as usize {
+            self.homes_told.resize(vm as usize + 1, 0);
+        }
+        self.homes_told[vm as usize]
     }
 
     /// The ready task, not just woken, needs a queue. Where one goes that is leaving, nobody is asked.
@@ -298,10 +313,12 @@ impl Class for Scx {
             self.policy.enqueue(m, &mut self.queues, task, true, false);
             return;
         }
+        let near = self.policy.wakes(m, &mut self.queues, task, last);
+        let allowed = &m.masks[m.tasks[task as usize].mask as usize];
         // The kernel knows no partitions.
-        let idle = if divided { None } else { m.idle.select(&m.topology, allowed, last) };
-        let fallback = if allowed.contains(last) && m.online.contains(last) {
-            last
+        let idle = if divided { None } else { m.idle.select(&m.topology, allowed, near) };
+        let fallback = if allowed.contains(near) && m.online.contains(near) {
+            near
         } else {
             allowed.next_common(&m.online, 0).unwrap_or(last)
         };
@@ -421,6 +438,8 @@ impl Class for Scx {
             costop_s: seconds(view.costop_ns),
             costops: view.nr_costops,
             costarts: view.nr_costarts,
+            used_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns)),
+            charged_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns - view.spared_ns)),
             limited_s: Some(seconds(view.limited_ns)),
             yields: Some(Yields {
                 asked: view.yields_asked,
@@ -434,6 +453,12 @@ impl Class for Scx {
         Some(VmCounters {
             vm: counters,
             vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
+            numa: (m.topology.nodes.len() > 1).then(|| Numa {
+                home: self.bounds_of(vm).home.checked_sub(1),
+                home_s: seconds(view.home_run_ns),
+                ran_s: seconds(view.vcpu_run_ns + view.helper_run_ns),
+                ..Numa::default()
+            }),
         })
     }
 

@@ -72,7 +72,9 @@ impl Policy {
             native::sim_set_params(policy.drover.at(0), &params);
             native::sim_set_vtime(policy.drover.at(0), tunables.vtime_ns);
             for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
-                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain);
+                let sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
+                let node = m.topology.node_of[pcpu];
+                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain, sibling, node);
             }
         }
         Ok((policy, queues))
@@ -182,6 +184,17 @@ impl Policy {
         answer > 0
     }
 
+    pub(super) fn order_home(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        slot: u32,
+        home: u32,
+    ) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_order_home(d, slot, home) });
+    }
+
     pub(super) fn order_pool(
         &mut self,
         m: &mut Machine,
@@ -242,6 +255,19 @@ impl Policy {
         let t = self.thread(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), t) });
+    }
+
+    /// The task, which was on that pCPU, wakes: near which one is it to run?
+    pub(super) fn wakes(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        task: TaskId,
+        at: u32,
+    ) -> u32 {
+        let t = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_wakes(d, pointer(task), t, at) })
     }
 
     /// May it begin at once where a pCPU is idle?

@@ -20,6 +20,9 @@ pub enum Vm {
         /// Show for each value where it came from.
         #[arg(long, conflicts_with = "json")]
         why: bool,
+        /// Show where each is at home on NUMA nodes, and its memory.
+        #[arg(long, conflicts_with_all = ["json", "why"])]
+        numa: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
@@ -78,7 +81,7 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { why, json, daemon } => list(why, json, &daemon.socket)?,
+        Vm::List { why, numa, json, daemon } => list((why, numa, json), &daemon.socket)?,
         Vm::Set { name, values, daemon } => {
             ask(&daemon.socket, &values.order(name))?;
         }
@@ -86,7 +89,7 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(why: bool, json: bool, socket: &Path) -> Result<()> {
+fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
     let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
         bail!("the daemon answered something else; is it of this version?");
     };
@@ -96,6 +99,8 @@ fn list(why: bool, json: bool, socket: &Path) -> Result<()> {
         println!("No VM runs here.");
     } else if why {
         print!("{}", reasons(&vms));
+    } else if numa {
+        print!("{}", homes(&vms));
     } else {
         print!("{}", overview(&vms));
     }
@@ -154,6 +159,26 @@ fn overview(vms: &[VmStatus]) -> String {
     text + &troubles(vms)
 }
 
+/// Where memory lies, as esxtop calls it: NHN is the home node, N%L the part that lies there.
+fn homes(vms: &[VmStatus]) -> String {
+    if vms.iter().all(|vm| vm.numa.is_none()) {
+        return "This host has one NUMA node only.\n".to_owned();
+    }
+    let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{part:.1}"));
+    let row = |vm: &VmStatus| {
+        let numa = vm.numa.unwrap_or_default();
+        let ran = numa.home.is_some() && numa.ran_s > 0.0;
+        vec![
+            vm.name.clone(),
+            numa.home.map_or("-".to_owned(), |home| home.to_string()),
+            percent(numa.local_pct),
+            percent(ran.then(|| 100.0 * numa.home_s / numa.ran_s)),
+            format!("{:.0} MiB", numa.moved_mib),
+        ]
+    };
+    table(&["NAME<", "NHN", "N%L", "%HOME", "MOVED"], &vms.iter().map(row).collect::<Vec<_>>())
+}
+
 fn milliseconds(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"))
 }
@@ -184,7 +209,7 @@ fn troubles(vms: &[VmStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::counters::Counters;
+    use drover_core::counters::{Counters, Numa};
     use drover_core::resolve::Why;
 
     fn vm(name: &str) -> VmStatus {
@@ -215,6 +240,13 @@ mod tests {
                 guaranteed_delay_ms: Some(66.0),
                 ..Counters::default()
             },
+            numa: Some(Numa {
+                home: Some(1),
+                local_pct: Some(97.25),
+                moved_mib: 64.0,
+                home_s: 3.0,
+                ran_s: 4.0,
+            }),
             vcpu: Vec::new(),
             why: vec![
                 why(Key::Shares, "normal", "default"),
@@ -238,6 +270,15 @@ mod tests {
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
         let text = overview(&[short]);
         assert!(text.contains("100%!") && text.contains("too few pCPUs are online"), "{text}");
+    }
+
+    #[test]
+    fn homes_are_shown_where_there_are_nodes() {
+        let text = homes(&[vm("web"), VmStatus { numa: Some(Numa::default()), ..vm("db") }]);
+        let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
+        assert_eq!(words(1).collect::<Vec<_>>(), ["web", "1", "97.2", "75.0", "64", "MiB"]);
+        assert_eq!(words(2).collect::<Vec<_>>(), ["db", "-", "-", "-", "0", "MiB"]);
+        assert!(homes(&[VmStatus { numa: None, ..vm("web") }]).contains("one NUMA node only"));
     }
 
     #[test]
