@@ -88,9 +88,6 @@ s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	bool begins, idle = false;
 	s32 cpu;
 
-	/* The kernel knows no partitions. */
-	if (!drover.divided)
-		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (!t)
 		return prev_cpu;
 	cpu = (s32)drover_wakes(&drover, p, t, (u32)prev_cpu);

@@ -10,6 +10,8 @@
  * Such a one is helped by one move, not of itself but of the thread beside it: that goes to the
  * idle thread beside somebody who is ahead, and leaves a whole core behind.
  *
+ * Where somebody waits nobody is moved: whoever waits has the next pCPU that comes free.
+ *
  * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
  * at the tick before, too. The pCPU is claimed at once, so that no two go to one core; the thread
  * is stopped and run there. Should it sleep first, or not be let go, the claimed pCPU is kicked, to
@@ -96,7 +98,8 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	here->beside = other->running_slot;
 	/* One of the two is enough. */
 	if (here->beside >= DROVER_MAX_VMS || other->leaves_for || here->leaves_for ||
-	    here->order.why || t->single || ground_is_leaving(d, task))
+	    here->order.why || t->single || ground_is_leaving(d, task) ||
+	    !share_nobody_waits(d, here->domain))
 		return;
 	to = place_claim_core(d, task, t, at);
 	if (to == SPREAD_NOWHERE && here->beside == before && hook_is_share(d, here->domain))

@@ -175,6 +175,7 @@ mod tests {
             idle.insert(&topology, cpu);
         }
         assert_eq!(idle.claim_near(&topology, &all, 4, true), Some(2), "a whole core");
+        assert!(idle.claim(&topology, 5));
         assert_eq!(idle.claim_near(&topology, &all, 5, false), Some(4), "the other thread");
         assert_eq!(idle.claim_core(&topology, &all), None);
     }

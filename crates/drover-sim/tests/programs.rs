@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Runs VMs called a, b ... of those workloads on so many pCPUs for a second, without warm-up.
 fn simulate(top: &str, pcpus: u32, vms: &[(u32, &str)]) -> Outcome {
     let mut text = format!(
-        "name = \"x\"\nduration_s = 1.0\nwarmup_s = 0.0\n{top}\nhost = {{ cores = {pcpus} }}\n"
+        "name = \"x\"\nduration_s = 1.0\nwarmup_s = 0.0\n{top}\nhost = {{ cores = {pcpus}, llc_kib = 8192, memory_ns = 80, hop_ns = 30, node_mb_s = 20000 }}\n"
     );
     for ((vcpus, workload), name) in vms.iter().zip('a'..) {
         text += &format!("[[vm]]\nname = \"{name}\"\nvcpus = {vcpus}\nworkload = {workload}\n");
