@@ -339,7 +339,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	if (pcpu->order.why == ORDER_WOKEN)
 		pcpu->order.why = ORDER_NONE;
-	if (!t)
+	if (!t || ground_is_leaving(d, task))
 		spread_stay(d, pcpu);
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
