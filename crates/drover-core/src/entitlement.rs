@@ -99,6 +99,7 @@ mod tests {
             cosched,
             vmm,
             memory_mib,
+            disk_mib: None,
             pin,
             demand_pct,
             start_s,

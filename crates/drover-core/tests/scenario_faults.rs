@@ -278,6 +278,11 @@ fn vms_that_contradict_themselves() {
             "x.toml:13: VM \"vm0\" is a micro VM, whose memory cannot be set; remove memory_mib",
         ),
         (
+            "vcpus = 4",
+            "vcpus = 4\ndisk_mib = 8",
+            "x.toml:13: VM \"vm0\" is a micro VM, whose disk cannot be set; remove disk_mib",
+        ),
+        (
             "shares = 500",
             "start_s = 2\nstop_s = 1",
             "x.toml:14: VM \"vm0\" stops at 1 s and starts at 2 s; set stop_s after start_s",

@@ -73,6 +73,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "cosched",
             "vmm",
             "memory_mib",
+            "disk_mib",
             "pin",
             "demand_pct",
             "start_s",

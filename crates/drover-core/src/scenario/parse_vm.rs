@@ -28,6 +28,7 @@ pub(super) struct Draft {
     cosched: Option<Cosched>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
+    disk_mib: Option<u32>,
     pin: Option<Pin>,
     demand_pct: Option<u32>,
     start_s: Option<f64>,
@@ -47,6 +48,7 @@ impl Draft {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
+            disk_mib: reader.whole32("disk_mib", 1..=Vm::DISK_MIB_MAX)?,
             pin: read_pin(reader, host)?,
             ..Self::of_case(reader, name, end_s)?
         })
@@ -108,8 +110,8 @@ impl Draft {
             Vmm::Micro => "{ kind = \"cpu\" }",
             Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
         };
-        let workload = self.workload.ok_or_else(|| missing("workload", example))?;
-        check_vmm(reader, name, vmm, &workload, self.memory_mib)?;
+        let workload = self.workload.clone().ok_or_else(|| missing("workload", example))?;
+        self.check_vmm(reader, vmm, &workload)?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         check_pin(reader, name, vcpus, self.pin.as_ref())?;
@@ -125,12 +127,42 @@ impl Draft {
             pool: self.pool,
             vmm,
             memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
+            disk_mib: self.disk_mib,
             pin: self.pin,
             demand_pct: self.demand_pct,
             start_s: self.start_s,
             stop_s: self.stop_s,
             workload,
         }))
+    }
+
+    /// Micro VMs run Drover's own programs, QEMU guests run commands; neither can do the other.
+    fn check_vmm(
+        &self,
+        reader: &Reader,
+        vmm: Vmm,
+        workload: &Workload,
+    ) -> Result<(), ScenarioError> {
+        let (name, kind) = (&self.name, workload.kind());
+        let qemu_only =
+            [("memory_mib", "memory", self.memory_mib), ("disk_mib", "disk", self.disk_mib)];
+        let set = qemu_only.into_iter().find(|(_, _, value)| value.is_some());
+        match (vmm, workload, set) {
+            (Vmm::Micro, Workload::Command { .. }, _) => {
+                let what = format!("VM \"{name}\" is a micro VM and cannot run a command");
+                Err(reader.error("workload", what, "add vmm = \"qemu\" to the VM"))
+            }
+            (Vmm::Qemu, Workload::Command { .. }, _) | (Vmm::Micro, _, None) => Ok(()),
+            (Vmm::Qemu, _, _) => {
+                let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
+                let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
+                Err(reader.error("workload", what, mend))
+            }
+            (Vmm::Micro, _, Some((key, thing, _))) => {
+                let what = format!("VM \"{name}\" is a micro VM, whose {thing} cannot be set");
+                Err(reader.error(key, what, format!("remove {key}")))
+            }
+        }
     }
 
     fn check_times(&self, reader: &Reader) -> Result<(), ScenarioError> {
@@ -302,32 +334,4 @@ fn read_cpu(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
         period_us: period_us.unwrap_or(workload::CPU_PERIOD_US),
         then,
     })
-}
-
-/// Micro VMs run Drover's own programs, QEMU guests run commands; neither can do the other.
-fn check_vmm(
-    reader: &Reader,
-    name: &str,
-    vmm: Vmm,
-    workload: &Workload,
-    memory_mib: Option<u32>,
-) -> Result<(), ScenarioError> {
-    let kind = workload.kind();
-    match (vmm, workload) {
-        (Vmm::Micro, Workload::Command { .. }) => {
-            let what = format!("VM \"{name}\" is a micro VM and cannot run a command");
-            Err(reader.error("workload", what, "add vmm = \"qemu\" to the VM"))
-        }
-        (Vmm::Qemu, Workload::Command { .. }) => Ok(()),
-        (Vmm::Qemu, _) => {
-            let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
-            let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
-            Err(reader.error("workload", what, mend))
-        }
-        (Vmm::Micro, _) if memory_mib.is_some() => {
-            let what = format!("VM \"{name}\" is a micro VM, whose memory cannot be set");
-            Err(reader.error("memory_mib", what, "remove memory_mib"))
-        }
-        (Vmm::Micro, _) => Ok(()),
-    }
 }

@@ -67,6 +67,8 @@ pub struct Vm {
     pub vmm: Vmm,
     /// Guest memory in MiB; of meaning for [`Vmm::Qemu`] only.
     pub memory_mib: u32,
+    /// Size of its disk in MiB, of [`Vmm::Qemu`] only; none: it has none.
+    pub disk_mib: Option<u32>,
     /// The CPUs its threads are confined to; none: any.
     pub pin: Option<Pin>,
     /// The most CPU it can use, in % of one pCPU, where the scenario says so.
@@ -85,6 +87,8 @@ impl Vm {
     pub const VCPUS_MAX: u32 = 256;
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
+    /// The largest disk, MiB.
+    pub const DISK_MIB_MAX: u32 = 1 << 20;
 
     /// The workload for a guest that counts time from the moment it is let go: `warmup_s` before
     /// the measured time, or at the VM's own `start_s`.
@@ -138,6 +142,7 @@ mod tests {
             cosched: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
+            disk_mib: None,
             pin: None,
             demand_pct: None,
             start_s: None,
