@@ -19,8 +19,9 @@
  *
  * What it is bad at. A device that the VMM emulates in the thread of a vCPU looks like
  * an interrupt from vCPU to vCPU. A timer of a helper looks like a device. Nobody
- * is woken who polls. Where KVM has a guest's timer wait on another pCPU and posts its
- * interrupt, it looks like a device's.
+ * is woken who polls. Some kernels do not tell where they keep whether a pCPU is in an
+ * interrupt: there an interrupt counts as done by the thread it met. Where KVM has a guest's timer
+ * wait on another pCPU and posts its interrupt, it looks like a device's.
  */
 #ifndef DROVER_IO_BPF_H
 #define DROVER_IO_BPF_H
@@ -69,7 +70,8 @@ struct pcpu_hot___was {
 extern const int __preempt_count __ksym __weak;
 extern const struct pcpu_hot___was pcpu_hot __ksym __weak;
 
-/* Is it an interrupt that wakes, whatever the current thread? */
+/* Is it an interrupt that wakes, whatever the current thread? Not for kernels that do not tell
+ * (observer.rs). */
 static bool in_interrupt(void)
 {
 	if (bpf_ksym_exists(&__preempt_count))
@@ -96,10 +98,9 @@ static bool timer_expired(struct task_struct *task)
 
 /* Is the wake-up of that thread of a VM I/O? */
 static bool is_io(struct task_struct *task, bool is_vcpu, struct task_struct *waker,
-		  bool waker_is_vcpu)
+		  bool waker_is_vcpu, bool interrupt)
 {
 	bool by_sibling = waker_is_vcpu && waker->tgid == task->tgid;
-	bool interrupt = in_interrupt();
 
 	/* Who waits for memory or a file does not wait for work. */
 	if (!(task->__state & TASK_INTERRUPTIBLE))
@@ -109,7 +110,7 @@ static bool is_io(struct task_struct *task, bool is_vcpu, struct task_struct *wa
 	/* Outside of KVM_RUN it is the VMM that waits, not the guest. */
 	if (vcpu_of(task) < 0)
 		return false;
-	return interrupt ? !timer_expired(task) : !by_sibling;
+	return !timer_expired(task) && (interrupt || !by_sibling);
 }
 
 #endif

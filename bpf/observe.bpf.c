@@ -197,21 +197,34 @@ int BPF_PROG(observe_switch, bool preempt, struct task_struct *prev, struct task
 	return 0;
 }
 
-SEC("tp_btf/sched_waking")
-int BPF_PROG(observe_waking, struct task_struct *task)
+static void wake(struct task_struct *task, bool interrupt)
 {
 	struct books *books = books_of(task, WAITING);
 	struct task_struct *waker;
 	struct books *of_waker;
 
 	if (!books || books->times.state == READY)
-		return 0;
+		return;
 	waker = bpf_get_current_task_btf();
 	of_waker = books_kept(waker);
-	books->io =
-		is_io(task, books->number != HELPER, waker, of_waker && of_waker->number != HELPER);
+	books->io = is_io(task, books->number != HELPER, waker,
+			  of_waker && of_waker->number != HELPER, interrupt);
 	if (books->times.state == WAITING)
 		enter(&books->times, READY);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(observe_waking, struct task_struct *task)
+{
+	wake(task, in_interrupt());
+	return 0;
+}
+
+/* For kernels that do not tell of interrupts; one of the two is loaded. */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(observe_blind, struct task_struct *task)
+{
+	wake(task, false);
 	return 0;
 }
 

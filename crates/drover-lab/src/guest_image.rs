@@ -123,7 +123,10 @@ impl Guest<'_> {
         let console = console.to_string_lossy().replace(',', ",,");
         let (mut line, mut kernel) = (words(BASE), String::new());
         if let Some(disk_mib) = self.disk_mib {
-            line.extend(words(&format!("-machine pcie=on {DISK},size={disk_mib}M")));
+            line.extend(words(&format!(
+                "-machine pcie=on {DISK},size={}",
+                u64::from(disk_mib) << 20
+            )));
             kernel.push_str("drover.disk ");
         }
         for (option, value) in [
@@ -229,7 +232,7 @@ mod tests {
     fn a_disk_is_on_a_thread_of_its_own() {
         let guest = Guest { name: "a", vcpus: 1, memory_mib: 64, disk_mib: Some(16), run: "true" };
         let line = guest.command_line(&GuestImage::in_lab(), Path::new("/c")).unwrap().join(" ");
-        assert!(line.contains("iothread=io") && line.contains(",size=16M"), "{line}");
+        assert!(line.contains("iothread=io") && line.contains(",size=16777216 "), "{line}");
         assert!(line.contains(" drover.disk ") && INIT.contains("drover.disk"), "{line}");
     }
 

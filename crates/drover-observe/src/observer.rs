@@ -4,6 +4,7 @@
 //! It is there for as long as the [`Observer`] lives. Nothing is pinned: when this process ends, in any
 //! way, the kernel takes the programs away.
 
+use std::fs;
 use std::io::Read;
 use std::mem::MaybeUninit;
 
@@ -56,13 +57,16 @@ impl Observer {
             tracing::debug!("{}", text.trim())
         })));
         let mut place: MaybeUninit<OpenObject> = MaybeUninit::uninit();
-        let open = ObserveSkelBuilder::default()
+        let mut open = ObserveSkelBuilder::default()
             .open(&mut place)
             .context("cannot open the BPF object of the observer")?;
+        let tells = tells_of_interrupts(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+        open.progs.observe_waking.set_autoload(tells);
+        open.progs.observe_blind.set_autoload(!tells);
         let loaded = open.load().context("the kernel does not take the observer")?;
         let programs = &loaded.progs;
-        let events =
-            || anyhow::Ok([programs.observe_switch.attach()?, programs.observe_waking.attach()?]);
+        let waking = if tells { &programs.observe_waking } else { &programs.observe_blind };
+        let events = || anyhow::Ok([programs.observe_switch.attach()?, waking.attach()?]);
         let observer = Self {
             _events: events().context("the kernel does not start the observer")?,
             reader: programs.observe_read.attach().context("the kernel does not let it be read")?,
@@ -83,6 +87,12 @@ impl Observer {
             .context("cannot read the observer")?;
         Reading::of(&bytes).context("the observer was read in part")
     }
+}
+
+/// Whether a kernel with these symbols lets programs see that a pCPU is in an interrupt.
+fn tells_of_interrupts(symbols: &str) -> bool {
+    let is_count = |line: &str| line.ends_with(" __preempt_count") || line.ends_with(" pcpu_hot");
+    symbols.lines().any(is_count)
 }
 
 /// What is known of the threads of VMs at one moment.
@@ -190,6 +200,13 @@ mod tests {
         let of = |io: &ThreadIo| (io.thread, io.is_vcpu, io.found_ns, io.delays.sum_ns);
         assert_eq!(io.iter().map(of).collect::<Vec<_>>(), [(2, true, 4, 10), (3, false, 4, 12)]);
         assert_eq!((io[0].delays.counts[0], io[1].delays.counts[BUCKETS - 1]), (11, 13));
+    }
+
+    #[test]
+    fn a_kernel_that_hides_its_count_does_not_tell_of_interrupts() {
+        assert!(tells_of_interrupts("0 T _text\nffff D __preempt_count\n"));
+        assert!(tells_of_interrupts("0000 A pcpu_hot\n"));
+        assert!(!tells_of_interrupts("0 T _text\n0 T __preempt_count_add\n"));
     }
 
     #[test]
