@@ -148,7 +148,9 @@ fn keep_the_pcpu() {
 fn inject(handle: &VmFd, clock: ChildStdout) {
     set_policy(take_part(), libc::SCHED_FIFO);
     for _ in BufReader::new(clock).lines() {
-        [true, false].map(|level| handle.set_irq_line(INTERRUPT, level).unwrap());
+        for level in [true, false] {
+            handle.set_irq_line(INTERRUPT, level).unwrap();
+        }
         keep_the_pcpu();
     }
 }
