@@ -86,12 +86,18 @@ s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 {
 	struct thread *t = thread_of(p);
 	bool begins, idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	s32 cpu;
 
+	/* The kernel knows no partitions. */
+	if (!drover.divided)
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (!t)
-		return cpu;
-	find_helper(&drover, p, t);
-	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, idle, &begins);
+		return prev_cpu;
+	cpu = (s32)drover_wakes(&drover, p, t, (u32)prev_cpu);
+	/* The kernel knows no partitions. */
+	if (!drover.divided)
+		cpu = scx_bpf_select_cpu_dfl(p, cpu, wake_flags, &idle);
+	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, &idle, &begins);
 	if (begins)
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns,
 		       idle ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));
@@ -348,9 +354,21 @@ int drover_pool_order(struct pool_order *order)
 }
 
 SEC("syscall")
+int drover_partition_order(struct partition_order *order)
+{
+	return order_partition(&drover, order) ? 0 : -22; /* EINVAL */
+}
+
+SEC("syscall")
 int drover_pcpu_order(struct pcpu_order *order)
 {
 	return order_pcpu(&drover, order) ? 0 : -22; /* EINVAL */
+}
+
+SEC("syscall")
+int drover_home_order(struct home_order *order)
+{
+	return order_home(&drover, order) ? 0 : -3; /* ESRCH */
 }
 
 /* For the lab's fault tests: end as a broken scheduler would. */

@@ -187,6 +187,9 @@ enum scx_kick_flags {
 	SCX_KICK_IDLE = 1,
 	SCX_KICK_PREEMPT = 2,
 };
+enum scx_pick_idle_cpu_flags {
+	SCX_PICK_IDLE_CORE = 1,
+};
 enum scx_ops_flags {
 	SCX_OPS_KEEP_BUILTIN_IDLE = 1 << 0,
 	SCX_OPS_ENQ_LAST = 1 << 1,

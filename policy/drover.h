@@ -9,6 +9,8 @@
 #include "pick/pick.h"
 #include "account/orders.h"
 #include "guarantee/wait_bound.h"
+#include "place/home.h"
+#include "place/spread.h"
 #include "place/wake.h"
 
 /* The scheduler starts; params and every pcpu's domain and online are set. */
@@ -16,11 +18,11 @@ static __always_inline void drover_start(struct drover *d)
 {
 	u32 i;
 
-	for_each_index(i, 0, d->params.nr_pcpus) {
+	for_each_index(i, 0, d->params.nr_pcpus)
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
-		d->nr_online += pcpu_at(d, i)->online;
-	}
 	topology_settle(d);
+	partition_at(d, 0)->slice_ns = d->params.slice_ns;
+	partition_count(d);
 	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
 }
@@ -32,10 +34,21 @@ static __always_inline void drover_affinity(struct drover *d, struct task_struct
 	affinity_note(d, task, t);
 }
 
+/* The thread, which was on that pCPU, wakes: near which pCPU is an idle one to be looked for? */
+static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 at)
+{
+	find_helper(d, task, t);
+	if (t->judged != d->pcpu_changes)
+		affinity_note(d, task, t);
+	return d->divided ? place_near(d, task, t) : home_near(d, t, at);
+}
+
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 static __always_inline void drover_woken(struct drover *d, struct thread *t, u32 near)
 {
 	entitle_note_wake(d, t->slot);
+	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_forget_old_claims(d, t, near);
 	if (d->nr_together) {
 		vm_at(d, t->slot)->woke_round = d->round;
@@ -54,37 +67,29 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 
 /*
  * The thread slept, is ready now and may be sent to any of its pCPUs: to which? `near` would do;
- * idle: it was claimed for the thread. begins: it runs there at once, whoever runs there now.
+ * idle: it was claimed for the thread. begins: it runs there at once, whoever runs there now. Where
+ * the host is divided nothing was claimed.
  */
 static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 near, bool idle, bool *begins)
+					 struct thread *t, u32 near, bool *idle, bool *begins)
 {
+	s32 at = d->divided ? place_claim_idle(d, task, t, near) : -1;
 	s32 target;
 
+	if (at >= 0) {
+		near = (u32)at;
+		*idle = true;
+	}
 	drover_woken(d, t, near);
 	*begins = drover_may_begin(d, t);
 	/* It is claimed, and would be found by nobody: it becomes idle anew. */
-	if (idle && !*begins)
+	if (*idle && !*begins)
 		ground_kick(d, near);
-	if (idle || !*begins)
+	if (*idle || !*begins)
 		return near;
 	target = wake_preempt(d, task, t, near, true);
 	*begins = target != WAKE_NOWHERE;
 	return *begins ? (u32)target : near;
-}
-
-/* The pCPU near which the ready thread waits: where it ran, if it may run there. */
-static __always_inline u32 drover_near(struct drover *d, struct task_struct *task, struct thread *t)
-{
-	u32 near = ground_task_pcpu(d, task);
-	s32 other;
-
-	if (t->single)
-		return t->single - 1;
-	if (t->anywhere || affinity_mask(d, task, t, pcpu_at(d, near)->domain))
-		return near;
-	other = ground_any_pcpu(d, task);
-	return other < 0 ? near : (u32)other;
 }
 
 /* The thread runs on a pCPU that is idle, if there is one for it. */
@@ -96,7 +101,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	/* Whether it may start is asked when it is picked (cosched.h). */
 	if (vm_at(d, t->slot)->choosy)
 		return false;
-	idle = ground_claim_idle(d, task, near);
+	idle = place_claim_idle(d, task, t, near);
 	if (idle < 0)
 		return false;
 	/* It is on its way to run another VM. */
@@ -140,7 +145,7 @@ static __always_inline bool drover_preempt_here(struct drover *d, struct task_st
 static __always_inline void drover_find_pcpu(struct drover *d, struct task_struct *task,
 					     struct thread *t, u32 near)
 {
-	s32 at = ground_claim_idle(d, task, near);
+	s32 at = place_claim_idle(d, task, t, near);
 
 	if (at >= 0) {
 		ground_kick(d, (u32)at);
@@ -162,10 +167,13 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 
 	if (t->judged != d->pcpu_changes)
 		affinity_note(d, task, t);
-	near = drover_near(d, task, t);
+	near = place_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
 	if (drover_run_kernel_thread(d, task, t, woken))
+		return;
+	if (!woken &&
+	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
 		return;
 	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
 				       (woken && drover_preempt_here(d, task, t, near))))
@@ -190,6 +198,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		share_move_to(d, vm, t, at);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
+	core_begin(d, pcpu, now_ns);
 	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
@@ -210,6 +219,9 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
+	spread_stay(d, pcpu);
+	if (d->divided)
+		ground_set_slice(d, task, partition_here(d, at)->slice_ns);
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
@@ -218,10 +230,14 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 					  struct thread *t)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 ran_ns = share_charge(vm, t, ground_cpu_time_ns(d, task));
+	u32 at = ground_task_pcpu(d, task);
+	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+	u64 spared_ns = core_spared_ns(d, pcpu_at(d, at), ran_ns);
 
-	share_clock_pass(d, vm, ground_task_pcpu(d, task));
-	reserve_charge(d, vm, ran_ns);
+	share_charge(vm, t, ran_ns, spared_ns);
+	share_clock_pass(d, vm, at);
+	reserve_charge(d, vm, ran_ns - spared_ns);
+	home_count(d, vm, at, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 }
@@ -283,6 +299,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 	}
 	vcpu_halted(d, t);
+	core_end(d, at, now_ns);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
@@ -297,8 +314,7 @@ static __always_inline void drover_leaving(struct drover *d, struct thread *t)
  * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
  * it counts as having stopped.
  */
-static __always_inline void drover_meets(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 at)
+FRAMED void drover_meets(struct drover *d, struct task_struct *task, struct thread *t, u32 at)
 {
 	if (t->kind == THREAD_VCPU || ground_vcpu_of(d, task) < 0)
 		return;
@@ -323,10 +339,14 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	if (pcpu->order.why == ORDER_WOKEN)
 		pcpu->order.why = ORDER_NONE;
+	if (!t)
+		spread_stay(d, pcpu);
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
 		wait_bound_goes_on(d, t, pcpu->asked_ns);
+		if (t->judged != d->pcpu_changes)
+			affinity_note(d, task, t);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
 	}
@@ -340,8 +360,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped =
-		t && (vm_at(d, t->slot)->at_limit || (d->nr_choosy && cosched_must_stop(d, at, t)));
+	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
+			t->partition != partition_of_pcpu(d, at) || home_calls(d, t, at) ||
+			(d->nr_choosy && cosched_must_stop(d, at, t)));
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
@@ -363,7 +384,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
 		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(d, task, d->params.slice_ns);
+	ground_set_slice(d, task, partition_here(d, at)->slice_ns);
 }
 
 /* Could somebody who waits run there? */
@@ -377,8 +398,9 @@ CHECKED_APART bool drover_has_work(THE_DROVER, u32 at)
 
 		if (work)
 			break;
-		work = rq && next_after(d, at, i, rq, TOURNAMENT_NOBODY, NEXT_NOT_HELD) !=
-				     TOURNAMENT_NOBODY;
+		work = rq && next_is_near(d, at, i) &&
+		       next_after(d, at, i, rq, TOURNAMENT_NOBODY, NEXT_NOT_HELD) !=
+			       TOURNAMENT_NOBODY;
 	}
 	return work;
 }
@@ -454,16 +476,38 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 	return drover_begins_to_look(d) ? entitle_period_ns(d) : 0;
 }
 
-/* The tick finds the thread running there: have its VM's vCPUs drifted apart? */
+/* What VMs of the partition that wait are held against has changed. */
+CHECKED_APART int drover_stand_anew(THE_DROVER, u32 partition)
+{
+	u32 i;
+
+	for_each_index(i, 1, d->slots_in_use) {
+		if (vm_at(d, i)->partition == partition && vm_at(d, i)->nr_waiting)
+			waiting_settle_domains(d, i);
+	}
+	return 0;
+}
+
+/*
+ * The tick finds the thread running there: may it stay, is there a better place, have its VM's
+ * vCPUs drifted apart?
+ */
 static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
 					struct thread *t)
 {
-	u64 now_ns;
+	u32 at = ground_task_pcpu(d, task);
+	u64 now_ns = ground_now_ns(d);
 
-	pcpu_at(d, ground_task_pcpu(d, task))->ticks++;
+	pcpu_at(d, at)->ticks++;
+	/* It may have to run elsewhere: its pCPU asks. */
+	if (t->judged != d->pcpu_changes || home_calls(d, t, at))
+		ground_set_slice(d, task, 0);
+	else
+		spread_tick(d, task, t, at);
+	if (hook_tick(d, at, t->slot, now_ns))
+		drover_stand_anew(d, partition_of_pcpu(d, at));
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
-	now_ns = ground_now_ns(d);
 	drover_charge_and_go_on(d, task, t, now_ns);
 	cosched_review(d, t->slot, now_ns);
 }
@@ -499,6 +543,7 @@ static __always_inline void drover_timer(struct drover *d, u32 slot, u64 now_ns)
  * elsewhere. */
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
+	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->order.why = ORDER_TAKEN;
 	ground_place_anew(d);
 }
@@ -512,20 +557,18 @@ static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->order.why = ORDER_NONE;
-	if (!__sync_lock_test_and_set(&pcpu_at(d, at)->online, 1))
-		__sync_fetch_and_add(&d->nr_online, 1);
-	d->owed_anew = 1;
-	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	pcpu_at(d, at)->online = 1;
+	partition_count(d);
 }
 
 /* It takes nobody from now on. */
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
-	if (__sync_lock_test_and_set(&pcpu_at(d, at)->online, 0))
-		__sync_fetch_and_sub(&d->nr_online, 1);
+	pcpu_at(d, at)->online = 0;
+	core_end(d, at, ground_now_ns(d));
+	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
-	d->owed_anew = 1;
-	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	partition_count(d);
 }
 
 #endif

@@ -13,6 +13,7 @@
 #define DROVER_ORDERS_H
 
 #include "account/find.h"
+#include "partition/look_back.h"
 
 struct vm_order {
 	u32 slot;
@@ -22,6 +23,8 @@ struct vm_order {
 	u32 limit_mcpu; /* 0: no limit */
 	u32 pool;
 	u32 cosched_mode; /* enum cosched_mode */
+	u32 partition;
+	u32 unused;
 };
 
 struct pool_order {
@@ -33,10 +36,26 @@ struct pool_order {
 	u32 limit_mcpu; /* 0: no limit */
 };
 
-/* Where a pCPU belongs that has come. */
+struct partition_order {
+	u32 partition;
+	u32 policy; /* enum partition_policy */
+	u64 slice_ns;
+};
+
+/* Where a pCPU belongs: one that has come, or that changes partitions. */
 struct pcpu_order {
 	u32 pcpu;
 	u32 domain;
+	u32 partition; /* of that domain */
+	u32 sibling; /* the other thread of its core, + 1; 0: there is none */
+	u32 node; /* of all pCPUs in that domain, + 1; 0: none, or several */
+};
+
+/* Where the VM's memory lies, or is going to. */
+struct home_order {
+	u32 slot;
+	u32 home; /* the NUMA node, + 1; 0: it has no home */
+	u64 vm_id;
 };
 
 /* False: the VM is gone. */
@@ -53,8 +72,26 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 		vm->reservation_mcpu = order->reservation_mcpu;
 		vm->limit_mcpu = order->limit_mcpu;
 		vm->pool = order->pool;
+		vm_set_partition(d, vm, order->partition);
 		cosched_set_mode(d, order->slot, order->cosched_mode);
 		vm_settle(d, order->slot);
+	}
+	find_let_go(d, order->slot);
+	return meant;
+}
+
+/* False: the VM is gone. */
+static inline bool order_home(struct drover *d, const struct home_order *order)
+{
+	struct vm *vm = vm_at(d, order->slot);
+	bool meant;
+
+	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
+		return false;
+	meant = vm->id == order->vm_id;
+	if (meant) {
+		vm->home = order->home;
+		d->homes = 1;
 	}
 	find_let_go(d, order->slot);
 	return meant;
@@ -76,20 +113,34 @@ static inline bool order_pool(struct drover *d, const struct pool_order *order)
 	return true;
 }
 
+/* False: there is no such partition or policy. Its pCPUs are told of one by one, order_pcpu. */
+static inline bool order_partition(struct drover *d, const struct partition_order *order)
+{
+	if (order->partition >= DROVER_MAX_PARTITIONS || order->policy > POLICY_DEDICATED ||
+	    !order->slice_ns)
+		return false;
+	partition_at(d, order->partition)->policy = order->policy;
+	partition_at(d, order->partition)->slice_ns = order->slice_ns;
+	return true;
+}
+
 /*
- * False: there is no such pCPU or domain. Threads that wait in the domain it was in
- * stay there; its pCPUs, or others that look there, take them.
+ * False: there is no such pCPU, domain or partition. Threads that wait in the domain it was in stay
+ * there; its pCPUs take them, or, those it leaves with none, the pCPU when they are overdue.
  */
 static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 {
-	if (order->pcpu >= d->params.nr_pcpus || !ground_runqueue(d, order->domain))
+	if (order->pcpu >= d->params.nr_pcpus || order->sibling > d->params.nr_pcpus ||
+	    !ground_runqueue(d, order->domain) || order->partition >= DROVER_MAX_PARTITIONS)
 		return false;
 	/* A spare domain is empty, and begins to count before anybody is in it. */
 	raise_to(&d->params.nr_domains, order->domain + 1);
-	pcpu_at(d, order->pcpu)->domain = order->domain;
-	topology_settle(d);
-	/* Masks of domains mean other pCPUs now. */
-	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	domain_at(d, order->domain)->partition = order->partition;
+	domain_at(d, order->domain)->node = order->node;
+	pcpu_at(d, order->pcpu)->sibling = order->sibling;
+	if (order->sibling)
+		pcpu_at(d, order->sibling - 1)->sibling = order->pcpu + 1;
+	look_back_move(d, order->pcpu, order->domain);
 	return true;
 }
 

@@ -96,6 +96,17 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 	vm->longest_ready_ns = 0;
 }
 
+/* Its threads run in that partition from when they next wait. */
+static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u32 partition)
+{
+	if (vm->partition == partition)
+		return;
+	vm->partition = bounded(partition, DROVER_MAX_PARTITIONS);
+	vm->boosted = 0;
+	vm->credit_ns = 0;
+	__sync_fetch_and_add(&d->pcpu_changes, 1);
+}
+
 /* Pools came, went or changed: put that in force. */
 static __always_inline void vm_settle_pools(struct drover *d)
 {
@@ -190,6 +201,7 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	affinity_leave(vm_at(d, DROVER_HOST_SLOT), t);
 	affinity_join(vm, t);
+	t->judged = d->pcpu_changes - (t->partition != vm->partition);
 	if (kind == THREAD_VCPU) {
 		__sync_fetch_and_add(&vm->nr_vcpus, 1);
 		vm_settle_shares(d, vm);
@@ -223,6 +235,7 @@ static __always_inline bool vm_detach(struct drover *d, struct thread *t)
 	vcpu_close(d, t);
 	affinity_leave(vm, t);
 	affinity_join(vm_at(d, DROVER_HOST_SLOT), t);
+	t->judged = d->pcpu_changes - (t->partition != 0);
 	t->slot = DROVER_HOST_SLOT;
 	t->kind = THREAD_HOST;
 	if (kind == THREAD_VCPU) {

@@ -27,10 +27,13 @@
  */
 #define CHECKED_APART __attribute__((noinline, weak))
 #define THE_DROVER struct drover *d __arg_nonnull
+/* A function with a stack frame of its own, given back when it returns. */
+#define FRAMED static __attribute__((noinline))
 /* A loop the verifier walks once, whatever its length. */
 #define for_each_index(index, first, end) bpf_for(index, first, end)
 #else
 #define CHECKED_APART static inline
+#define FRAMED static inline
 #define THE_DROVER struct drover *d
 #define for_each_index(index, first, end) for ((index) = (first); (index) < (end); (index)++)
 #define bounded(index, count) ((u64)(index) & ((u64)(count) - 1))
@@ -54,6 +57,7 @@ typedef int64_t s64;
 #define DROVER_MAX_PCPUS 4096
 #define DROVER_MAX_DOMAINS 256
 #define DROVER_MAX_POOLS 1024
+#define DROVER_MAX_PARTITIONS 64
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 256
@@ -86,6 +90,13 @@ enum cosched_mode {
 	COSCHED_GANG = 5,
 };
 
+/* What decides in a partition who runs next; partition/. */
+enum partition_policy {
+	POLICY_SHARE = 0,
+	POLICY_CREDIT = 1,
+	POLICY_DEDICATED = 2,
+};
+
 enum vm_state {
 	VM_FREE = 0,
 	VM_LIVE = 1,
@@ -113,6 +124,7 @@ struct vm {
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
+	u64 spared_ns; /* of both, not charged: beside a busy sibling thread, core.h */
 	u64 seen_run_ns;   /* what it had received when last looked at, entitle_want.h */
 	u64 seen_at_ns;    /* when that was */
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
@@ -134,6 +146,7 @@ struct vm {
 	u32 tgid;             /* the VMM process */
 	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
+	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody */
 	u64 born_ns;
 	/* its vCPUs together, together.h */
@@ -163,6 +176,10 @@ struct vm {
 	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
 	u32 capped_by;  /* the nearest pool above that has a limit; 0: none */
 	u32 unrecorded; /* threads that run and have no record, vcpu.h */
+	/* partition/ */
+	u32 partition; /* where its threads run, if they may */
+	u32 boosted;   /* credit.h: it woke with credit left, and nobody was charged since */
+	s64 credit_ns; /* credit.h: CPU time it may still use before others */
 	/* share.h */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
 	/* counters, since birth */
@@ -171,6 +188,7 @@ struct vm {
 	u64 settled_ns;       /* when its settings last changed */
 	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
+	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
 	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
 	u64 yields_granted;
@@ -257,6 +275,8 @@ struct thread {
 	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
+	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
+	u32 unused;
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
@@ -289,11 +309,18 @@ struct pcpu {
 	u32 round_slot; /* the VM it chose then */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
 	u32 ticks; /* counts those that found a thread running */
+	u32 left; /* the domain it has left + 1; 0: none, or long ago, look_back.h */
+	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
+	u32 beside; /* the VM that ran there at the last tick of who runs here, spread.h */
+	u32 leaves_for; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
+	u64 debit_at_ns; /* credit.h: when who runs here is next charged */
 	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
+	u64 busy; /* for how long a thread has run here, core.h */
+	u64 shared; /* what `busy` of the sibling was when who runs here was last charged */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
 /*
@@ -306,7 +333,25 @@ struct domain {
 	u32 nr_pcpus; /* and how many */
 	u32 round; /* the last round begun here, round.h */
 	u32 round_slot; /* the VM begun in it last of those kept together */
+	u32 partition; /* all of its pCPUs are in that one */
+	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */
 } __attribute__((aligned(64)));
+
+/* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
+struct partition {
+	u64 slice_ns;      /* how long a thread runs before it is asked again */
+	u64 account_at_ns; /* credit.h: when credit is next given out */
+	u64 active_shares; /* credit.h: of those it was given to last */
+	s64 balance_ns;    /* credit.h: what these had then */
+	u32 policy;        /* enum partition_policy */
+	u32 nr_online;     /* pCPUs */
+};
+
+/* Of a pCPU that has left a domain: it looks into that, look_back.h. */
+struct look_back {
+	u64 next_ns;
+	u64 until_ns;
+};
 
 /* Who of the VMs that wait is first, tournament.h. */
 struct tournament {
@@ -369,6 +414,7 @@ struct params {
 	u64 skew_max_ns; /* how far vCPUs of a VM may drift apart before a co-stop */
 	u64 hold_max_ns; /* no VM waits longer for its vCPUs to start together */
 	u64 judge_window_ns; /* how often it is asked which VMs need their vCPUs together */
+	u64 shared_core_permille; /* charged of the time beside a busy sibling thread */
 	u32 nr_pcpus;
 	u32 nr_domains; /* grows when a spare domain comes into use, account/orders.h */
 };
@@ -401,13 +447,16 @@ struct drover {
 	u64 woke_ns; /* when a thread of a VM not played in rounds last woke, rotate.h */
 	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
 	u32 nr_together; /* VMs played in rounds */
-	u32 nr_online; /* pCPUs */
+	u32 divided; /* some pCPUs are in a partition other than 0 */
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_at_limit; /* VMs that may not run, limit.h */
+	u32 homes; /* some VM has, or had, a home */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct domain domain[DROVER_MAX_DOMAINS];
+	struct partition partition[DROVER_MAX_PARTITIONS];
+	struct look_back look_back[DROVER_MAX_PCPUS];
 	u32 pcpu_of[DROVER_MAX_PCPUS]; /* those of one domain side by side, topology.h */
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
@@ -418,14 +467,14 @@ struct drover {
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
 };
 
-_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 160, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
-_Static_assert(sizeof(struct params) == 80, "struct params: same in BPF and native code");
+_Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");
 
 static __always_inline u64 least_of(u64 a, u64 b)
 {

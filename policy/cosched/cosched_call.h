@@ -56,6 +56,7 @@ static __always_inline bool cosched_reaches(struct drover *d, u32 pcpu, u32 slot
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	return pcpu_at(d, pcpu)->online && rq &&
+	       domain_at(d, domain)->partition == vm_at(d, slot)->partition &&
 	       (abroad || affinity_fits(d, books_of(rq, slot), domain, pcpu));
 }
 

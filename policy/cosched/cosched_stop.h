@@ -56,7 +56,12 @@ static __always_inline void cosched_set_mode(struct drover *d, u32 slot, u32 mod
 	struct vm *vm = vm_at(d, slot);
 	bool bounded_before = cosched_bounds_skew(vm);
 
+	/* Rounds are for the policy that knows them. */
+	if (partition_at(d, vm->partition)->policy != POLICY_SHARE)
+		mode = COSCHED_OFF;
 	vm->cosched_mode = mode;
+	if (mode == COSCHED_OFF)
+		together_set(d, vm, 0);
 	if (!bounded_before && cosched_bounds_skew(vm))
 		vcpu_level(d, slot);
 	cosched_settle(d, vm);

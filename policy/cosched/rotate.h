@@ -59,7 +59,8 @@ static __always_inline bool rotate_is_due(struct drover *d, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return vm->together && vm->vcpus_waiting && vm->vcpus_running >= d->nr_online &&
+	return vm->together && vm->vcpus_waiting &&
+	       vm->vcpus_running >= partition_at(d, 0)->nr_online &&
 	       ground_now_ns(d) - d->woke_ns > ROTATE_ALONE_SLICES * d->params.slice_ns &&
 	       rotate_waits_alone(d, slot);
 }

@@ -95,7 +95,7 @@ static __always_inline u32 entitle_ordered(struct drover *d, u32 i)
 static __always_inline void entitle_scale(struct drover *d)
 {
 	u64 promised = pool_at(d, POOL_ROOT)->promised_ucpu;
-	u64 there = d->nr_online * ENTITLE_PCPU_UCPU;
+	u64 there = partition_at(d, 0)->nr_online * ENTITLE_PCPU_UCPU;
 	u32 before = d->promise_scale;
 
 	d->promise_scale = promised > there ? (u32)((there << ENTITLE_SCALE_SHIFT) / promised) :
@@ -243,7 +243,7 @@ CHECKED_APART int entitle_round(THE_DROVER)
 		entitle_held(pool_at(d, pool->in), pool->shares, pool->floor_ucpu, pool->most_ucpu);
 	}
 	d->levels_move = 0;
-	entitle_fill(d, pool_at(d, POOL_ROOT), d->nr_online * ENTITLE_PCPU_UCPU);
+	entitle_fill(d, pool_at(d, POOL_ROOT), partition_at(d, 0)->nr_online * ENTITLE_PCPU_UCPU);
 	for_each_index(i, 0, d->nr_pools)
 		entitle_fill_pool(d, entitle_ordered(d, i));
 	return 0;

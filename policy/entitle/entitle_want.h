@@ -96,7 +96,7 @@ static __always_inline void entitle_note_change(struct drover *d, u32 slot)
 /* All that so many threads can use. */
 static __always_inline u64 entitle_usable_ucpu(struct drover *d, u32 nr_threads)
 {
-	return least_of(nr_threads, d->nr_online) * ENTITLE_PCPU_UCPU;
+	return least_of(nr_threads, partition_at(d, 0)->nr_online) * ENTITLE_PCPU_UCPU;
 }
 
 /* Of what it wants it may have that by its limit. */
@@ -147,7 +147,7 @@ CHECKED_APART int entitle_measure(THE_DROVER, u32 slot, u64 now_ns)
 	if (ran_ns < 0)
 		ran_ns = 0;
 	wanted = most_of(usable, (u64)ran_ns * 1000 / (elapsed_ns / 1000));
-	wanted = least_of(wanted, d->nr_online * ENTITLE_PCPU_UCPU);
+	wanted = least_of(wanted, partition_at(d, 0)->nr_online * ENTITLE_PCPU_UCPU);
 	if (vm->seen_run_ns)
 		wanted = entitle_mean(vm->wanted_ucpu, wanted, elapsed_ns);
 	vm->wanted_ucpu = entitle_settle(wanted, usable);

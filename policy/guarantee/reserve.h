@@ -196,7 +196,7 @@ CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 domain, u64 after)
 	u64 key;
 	u32 try;
 
-	if (!rq)
+	if (!rq || !next_is_near(d, pcpu, domain))
 		return TOURNAMENT_NOBODY;
 	key = next_after(d, pcpu, domain, rq, after, NEXT_BY_RESERVE);
 	for_each_index(try, 0, 8) {

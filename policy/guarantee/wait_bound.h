@@ -295,7 +295,7 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_n
 	books_of(rq, slot)->taken_ns = now_ns;
 	vm->vtime_ns = share_earlier(vm->vtime_ns, clock_ns);
 	vm->nr_forgiven++;
-	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, slot));
+	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	first = tournament_slot(tournament_best(d, &rq->by_share));
 	share_bound_claim(vm_at(d, first), clock_ns, share_claim_max_ns(d, vm_at(d, first)));
 	return 0;

@@ -10,7 +10,7 @@
  * now this, now that, and takes from there when that domain's VM is further behind than a migration
  * is worth. That glance is the whole of load balancing between domains: virtual time is the VM's
  * wherever it runs, so the domain with too much work is the one whose VMs fall behind. A pCPU that
- * finds nobody looks everywhere before it goes idle.
+ * finds nobody looks everywhere before it goes idle. VMs that wait at home are dearer (home.h).
  *
  * Worked example. Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU
  * of domain 0 glances at domain 1: 28 + steal_gain (8 ms) < 40, so it takes a thread
@@ -22,7 +22,10 @@
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
+#include "partition/look_back.h"
 #include "pick/pick_round.h"
+#include "place/home.h"
+#include "queue/waiting.h"
 
 /* Take the first thread of the pCPU's own queue. */
 CHECKED_APART bool pick_own(THE_DROVER, u32 pcpu)
@@ -45,7 +48,7 @@ static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 /* A domain other than mine whose least served VM is far behind `key`. */
 CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 {
-	u64 gain = (d->params.steal_gain_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
+	u64 gain = home_in_keys(d->params.steal_gain_ns);
 	u32 other = pick_glanced(d, pcpu);
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
@@ -56,7 +59,8 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 
 		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 			break;
-		found = pick_from_domain(d, pcpu, other, theirs);
+		found = !home_keeps(d, pcpu, other, theirs, key) &&
+			pick_from_domain(d, pcpu, other, theirs);
 		if (found)
 			break;
 		after = theirs;
@@ -216,12 +220,44 @@ CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
 {
 	struct order *order = &pcpu_at(d, pcpu)->order;
 
-	if (wait_bound_serve(d, pcpu))
+	if (look_back(d, pcpu) || wait_bound_serve(d, pcpu))
 		return true;
 	if (order->why != ORDER_CALLED)
 		return false;
 	order->why = ORDER_NONE;
 	return pick_wherever(d, pcpu, order->who);
+}
+
+/*
+ * Where the policy is not `share`: the first in the pCPU's own queue, then the first of the domain,
+ * unless the policy has who runs go on.
+ */
+CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
+{
+	u32 home = pcpu_at(d, pcpu)->domain;
+	u64 after = TOURNAMENT_NOBODY;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = share_next(d, pcpu, home, after, 0);
+		bool own = pcpu_at(d, pcpu)->nr_pinned && !try;
+		u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
+
+		if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
+		    hook_keeps(d, pcpu, running, best))
+			return PICKED_RUNNING;
+		if (own && pick_own(d, pcpu))
+			return PICKED_WAITING;
+		if (key == TOURNAMENT_NOBODY)
+			break;
+		if (pick_from_domain(d, pcpu, home, key)) {
+			/* It has been first, and is last now. */
+			waiting_settle(d, home, tournament_slot(key));
+			return PICKED_WAITING;
+		}
+		after = key;
+	}
+	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }
 
 /* On its way offline a pCPU runs what must run there, for the kernel to move, and looks for no
@@ -246,6 +282,10 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 
 	if (pick_at_once(d, pcpu))
 		return false;
 	pick_next_glance(pcpu_at(d, pcpu));
+	if (!hook_is_share(d, pcpu_at(d, pcpu)->domain)) {
+		picked = pick_by_policy(d, pcpu, slot);
+		return picked == PICKED_NONE ? !pick_anywhere(d, pcpu) : picked == PICKED_RUNNING;
+	}
 	if (d->nr_reserved)
 		picked = pick_by_reserve(d, pcpu, slot < DROVER_MAX_VMS ? slot : DROVER_HOST_SLOT);
 	if (picked == PICKED_NONE && d->nr_together)

@@ -49,11 +49,11 @@ static __always_inline u32 pick_glanced(struct drover *d, u32 pcpu)
 }
 
 /* May a thread of the VM that waits in that domain run on that pCPU? */
-static __always_inline bool pick_waits_in(struct drover *d, u32 pcpu, u32 domain, u32 slot)
+CHECKED_APART bool pick_waits_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
-	return rq && books_of(rq, slot)->nr_queued &&
+	return rq && books_of(rq, slot)->nr_queued && next_is_near(d, pcpu, domain) &&
 	       affinity_fits(d, books_of(rq, slot), domain, pcpu);
 }
 

@@ -52,6 +52,8 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bo
 		return gain_ns > 0 ? 1 : 0;
 	}
 	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
+	if (!hook_is_share(d, pcpu->domain))
+		return hook_gain(d, at, slot, there);
 	if (d->nr_reserved) {
 		bool stays = reserve_is_due(vm_at(d, there), ground_now_ns(d));
 

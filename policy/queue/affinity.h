@@ -24,7 +24,7 @@
 #ifndef DROVER_AFFINITY_H
 #define DROVER_AFFINITY_H
 
-#include "base/topology.h"
+#include "partition/partition.h"
 
 #define AFFINITY_ALL (~0ULL)
 
@@ -39,16 +39,61 @@ static __always_inline void affinity_leave(struct vm *vm, struct thread *t)
 	__sync_fetch_and_sub(&vm->nr_confined, !t->anywhere);
 }
 
-/* The thread's affinity, or the pCPUs online, have changed. */
-static __always_inline void affinity_note(struct drover *d, struct task_struct *task,
-					  struct thread *t)
+#define AFFINITY_NO_DOMAIN DROVER_MAX_DOMAINS
+
+/*
+ * Has the partition a pCPU online, not in that domain, where the task may run (or, with may false,
+ * may not)?
+ */
+static __always_inline bool affinity_has(struct drover *d, struct task_struct *task, u32 partition,
+					 u32 but, bool may)
+{
+	u32 nr_pcpus = d->params.nr_pcpus;
+	bool has = false;
+	u32 i;
+
+	for_each_index(i, 0, nr_pcpus) {
+		u32 at = bounded(i, DROVER_MAX_PCPUS);
+
+		if (!pcpu_at(d, at)->online || pcpu_at(d, at)->domain == but ||
+		    partition_of_pcpu(d, at) != partition || ground_may_run_on(d, task, at) != may)
+			continue;
+		has = true;
+		break;
+	}
+	return has;
+}
+
+/* Where the thread is served: in the partition of its VM, if it may run there. */
+static __always_inline u32 affinity_partition(struct drover *d, struct task_struct *task,
+					      u32 wanted)
+{
+	s32 any;
+
+	if (!d->divided || affinity_has(d, task, wanted, AFFINITY_NO_DOMAIN, true))
+		return d->divided ? wanted : 0;
+	any = ground_any_pcpu(d, task);
+	return any < 0 ? wanted : partition_of_pcpu(d, (u32)any);
+}
+
+/* May it run on all of the partition? */
+static __always_inline bool affinity_is_all(struct drover *d, struct task_struct *task,
+					    u32 partition)
+{
+	if (!d->divided)
+		return ground_may_run_anywhere(d, task);
+	return !affinity_has(d, task, partition, AFFINITY_NO_DOMAIN, false);
+}
+
+/* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
+FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	struct vm *vm = &d->vm[bounded(t->slot, DROVER_MAX_VMS)];
 	s32 only = ground_only_pcpu(d, task);
-	u32 anywhere = ground_may_run_anywhere(d, task);
 
 	affinity_leave(vm, t);
-	t->anywhere = anywhere;
+	t->partition = affinity_partition(d, task, vm->partition);
+	t->anywhere = affinity_is_all(d, task, t->partition);
 	affinity_join(vm, t);
 	t->single = only >= 0 && !t->anywhere ? (u32)only + 1 : 0;
 	t->abroad = t->anywhere;
@@ -81,7 +126,8 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
 			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
 	}
-	t->abroad = ground_nr_allowed(d, task) > affinity_count(may);
+	t->abroad = d->divided ? affinity_has(d, task, t->partition, domain, true) :
+				 ground_nr_allowed(d, task) > affinity_count(may);
 	t->may = may == domain_at(d, domain)->all ? AFFINITY_ALL : may;
 	t->may_in = domain + 1;
 	return t->may;
@@ -125,6 +171,26 @@ CHECKED_APART u32 affinity_marks(THE_DROVER, u32 slot)
 			marks |= books_of(rq, slot)->marks;
 	}
 	return marks;
+}
+
+/* The domain's pCPUs are others now: of who waits there nothing is known. */
+CHECKED_APART int affinity_unsettle(THE_DROVER, u32 domain)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u32 nr_slots = d->slots_in_use;
+	u32 slot;
+
+	if (!rq)
+		return 0;
+	for_each_index(slot, 0, nr_slots) {
+		struct books *books = books_of(rq, slot);
+
+		if (!books->nr_queued)
+			continue;
+		__sync_fetch_and_or(&books->may, AFFINITY_ALL);
+		__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART | BOOKS_CONFINED);
+	}
+	return 0;
 }
 
 /* May a thread of the VM that waits in that domain run on that pCPU? */

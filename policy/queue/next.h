@@ -41,6 +41,12 @@ static __always_inline bool next_is_held(struct drover *d, u32 pcpu, u32 slot)
 	       (s64)(pcpu_at(d, pcpu)->asked_ns - since_ns) < (s64)d->params.hold_max_ns;
 }
 
+/* Is the domain in the partition of who asks? */
+static __always_inline bool next_is_near(struct drover *d, u32 pcpu, u32 domain)
+{
+	return pcpu == NEXT_FOR_NOBODY || partition_shares(d, domain, pcpu_at(d, pcpu)->domain);
+}
+
 static __always_inline bool next_fits(struct drover *d, u32 pcpu, u32 domain, struct runqueue *rq,
 				      u32 slot, u32 asks)
 {

@@ -36,7 +36,7 @@ static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u3
 {
 	struct vm *vm = vm_at(d, slot);
 
-	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, slot));
+	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	if (vm->reserve_inverse)
 		reserve_settle(d, domain, slot, TOURNAMENT_NOBODY,
 			       reserve_key(d, vm, slot, ground_now_ns(d)));

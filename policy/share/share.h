@@ -37,13 +37,14 @@
  * What it is bad at. A VM is charged when it has run, not before, so a VM as
  * wide as the host takes a whole round at a time: others wait one slice, and a
  * VM with few shares gets its time in rare, wide bursts. Time is what is
- * divided, not work: a vCPU beside a busy SMT sibling pays the full price. There
+ * divided, not work, but for what a busy SMT sibling takes (core.h). There
  * is one clock for a domain: VMs confined to a crowded part of it fall behind the others, and one
  * of these that sleeps comes back with a claim to what those were kept from.
  */
 #ifndef DROVER_SHARE_H
 #define DROVER_SHARE_H
 
+#include "partition/hooks.h"
 #include "queue/next.h"
 
 #define SHARE_INVERSE_SHIFT 20
@@ -256,37 +257,53 @@ static __always_inline void share_move_to(struct drover *d, struct vm *vm, struc
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	u32 before = vm->domain;
+	bool moved = before == SHARE_NOWHERE;
 	u64 clock_ns;
 
 	if (before == domain)
 		return;
 	vm->domain = domain;
 	clock_ns = share_clock_near(d, t, pcpu);
-	if (before == SHARE_NOWHERE)
+	/* Another partition's time is none. The host's tasks may stand in several. */
+	if (!moved && t->slot != DROVER_HOST_SLOT)
+		moved = !partition_shares(d, before, domain);
+	if (moved)
 		vm->vtime_ns = clock_ns;
 	else
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 }
 
-/* Charge the VM and the thread for what the thread has run since last charged: returned. */
-static __always_inline u64 share_charge(struct vm *vm, struct thread *t, u64 cpu_time_ns)
+/* The thread has run for so long since it was last charged: charge it and the VM, but for a part.
+ */
+static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ran_ns, u64 spared_ns)
 {
-	u64 ran_ns = cpu_time_ns - t->charged_ns;
+	u64 charged_ns = ran_ns - spared_ns;
 
-	t->charged_ns = cpu_time_ns;
-	t->vruntime_ns += t->kind == THREAD_HOST ? ran_ns * 100 / (t->weight ?: 1) : ran_ns;
-	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, ran_ns));
+	t->charged_ns += ran_ns;
+	t->vruntime_ns += t->kind == THREAD_HOST ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
+	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
 	__sync_fetch_and_add(t->kind == THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);
-	return ran_ns;
+	if (spared_ns)
+		__sync_fetch_and_add(&vm->spared_ns, spared_ns);
 }
 
-/* Where the VM stands in a tournament now; nowhere while it may not run (limit.h). */
-static __always_inline u64 share_key(struct drover *d, u32 slot)
+/* Where the VM stands in that domain's tournament now; nowhere while it may not run (limit.h). */
+static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
 {
 	if (vm_at(d, slot)->at_limit)
 		return TOURNAMENT_NOBODY;
+	if (!hook_is_share(d, domain))
+		return hook_key(d, domain, slot);
 	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
+}
+
+/* Where a VM that waits in the domain stands by now. */
+CHECKED_APART u64 share_key_now(THE_DROVER, u32 domain, u32 slot, u64 now_ns)
+{
+	if (!hook_is_share(d, domain))
+		return hook_key(d, domain, slot);
+	return tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
 }
 
 /*
@@ -301,7 +318,7 @@ CHECKED_APART u64 share_next(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 as
 	u64 key;
 	u32 try;
 
-	if (!rq)
+	if (!rq || !next_is_near(d, pcpu, domain))
 		return TOURNAMENT_NOBODY;
 	key = next_after(d, pcpu, domain, rq, after, asks);
 	for_each_index(try, 0, 8) {
@@ -310,7 +327,7 @@ CHECKED_APART u64 share_next(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 as
 
 		if (key == TOURNAMENT_NOBODY)
 			break;
-		fresh = tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
+		fresh = share_key_now(d, domain, slot, now_ns);
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, domain, slot, key, fresh);

@@ -115,7 +115,7 @@ static void check_life(struct ground *g)
 
 /*
  * Time does not run backwards, but for a VM that was forgiven, or is weighed more than before
- * (entitle.h), or has just begun.
+ * (entitle.h), or has just begun, there or in another partition.
  */
 static void check_monotone(struct ground *g, struct books_before *before)
 {
@@ -132,7 +132,8 @@ static void check_monotone(struct ground *g, struct books_before *before)
 		    vm->nr_forgiven == before->vm[slot].nr_forgiven)
 			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0 ||
 			      vm->share_inverse < before->vm[slot].share_inverse ||
-			      before->vm[slot].domain == SHARE_NOWHERE);
+			      before->vm[slot].domain == SHARE_NOWHERE ||
+			      !partition_shares(&g->d, before->vm[slot].domain, vm->domain));
 		before->vm[slot].id = vm->id;
 		before->vm[slot].domain = vm->domain;
 		before->vm[slot].vtime_ns = vm->vtime_ns;

@@ -48,6 +48,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 		.skew_max_ns = 3 * MS,
 		.hold_max_ns = 50 * MS,
 		.judge_window_ns = 50 * MS,
+		.shared_core_permille = 625,
 		.nr_pcpus = nr_pcpus,
 		.nr_domains = nr_domains,
 	};
@@ -55,9 +56,19 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 		g->pcpu[i].online = g->pcpu[i].idle = true;
 		g->d.pcpu[i].online = 1;
 		g->d.pcpu[i].domain = i * nr_domains / nr_pcpus;
+		/* Each is a NUMA node. */
+		g->d.domain[g->d.pcpu[i].domain].node = g->d.pcpu[i].domain + 1;
 	}
 	drover_start(&g->d);
 	return g;
+}
+
+void fake_cores(struct ground *g)
+{
+	for (u32 i = 0; i + 1 < g->d.params.nr_pcpus; i += 2) {
+		g->d.pcpu[i].sibling = i + 2;
+		g->d.pcpu[i + 1].sibling = i + 1;
+	}
 }
 
 struct task_struct *fake_task(struct ground *g)
@@ -438,20 +449,59 @@ bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 	return task;
 }
 
-s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
+/* The nearest idle pCPU, or -1; whole: on a core of which both threads are. */
+static s32 find_idle(struct ground *g, struct task_struct *task, u32 near, bool whole)
 {
-	struct ground *g = of(d);
-
-	for (u32 step = 0; step < d->params.nr_pcpus; step++) {
-		u32 at = (near + step) % d->params.nr_pcpus;
+	for (u32 step = 0; step < g->d.params.nr_pcpus; step++) {
+		u32 at = (near + step) % g->d.params.nr_pcpus;
+		u32 sibling = g->d.pcpu[at].sibling;
 
 		if (!g->pcpu[at].idle || !fake_allowed(g, task, at))
 			continue;
-		g->pcpu[at].idle = false;
-		return (s32)at;
+		if (!whole || !sibling || g->pcpu[sibling - 1].idle)
+			return (s32)at;
 	}
-	meanwhile(g);
 	return -1;
+}
+
+s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
+{
+	struct ground *g = of(d);
+	u32 sibling = d->pcpu[near].sibling;
+	bool busy = core_is_busy(d, &d->pcpu[near]);
+	s32 at = -1;
+
+	if (!busy && sibling && g->pcpu[sibling - 1].idle && !g->pcpu[near].idle &&
+	    fake_allowed(g, task, sibling - 1))
+		at = (s32)sibling - 1;
+	if (at < 0)
+		at = find_idle(g, task, near, true);
+	if (at < 0)
+		at = find_idle(g, task, near, false);
+	if (at < 0)
+		meanwhile(g);
+	else
+		g->pcpu[at].idle = false;
+	return at;
+}
+
+s32 ground_claim_core(struct drover *d, struct task_struct *task)
+{
+	s32 at = find_idle(of(d), task, 0, true);
+
+	if (at >= 0)
+		of(d)->pcpu[at].idle = false;
+	return at;
+}
+
+bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
+{
+	struct fake_pcpu *it = &of(d)->pcpu[pcpu];
+	bool claimed = it->idle && fake_allowed(of(d), task, pcpu);
+
+	if (claimed)
+		it->idle = false;
+	return claimed;
 }
 
 void ground_place_anew(struct drover *d)
@@ -479,7 +529,7 @@ void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns)
 
 struct runqueue *ground_runqueue(struct drover *d, u32 domain)
 {
-	return domain < d->params.nr_domains ? &of(d)->runqueue[domain] : NULL;
+	return domain < FAKE_DOMAINS ? &of(d)->runqueue[domain] : NULL;
 }
 
 void ground_lock_runqueue(struct runqueue *rq)

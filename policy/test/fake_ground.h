@@ -115,6 +115,9 @@ struct ground {
 /* A ground with that many pCPUs, evenly spread over the domains; one at a time. */
 struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains);
 
+/* Two pCPUs in a row make a core, each a thread of it. */
+void fake_cores(struct ground *g);
+
 /* A task, asleep, of the host, that may run everywhere. */
 struct task_struct *fake_task(struct ground *g);
 

@@ -120,7 +120,8 @@ void kernel_select(struct ground *g, struct task_struct *task)
 {
 	u64 possible = task->allowed & online_pcpus(g);
 	bool begins = false;
-	s32 idle = -1;
+	bool idle = false;
+	s32 claimed;
 
 	CHECK(task->state == TASK_ASLEEP && possible);
 	task->state = TASK_WAKING;
@@ -132,13 +133,15 @@ void kernel_select(struct ground *g, struct task_struct *task)
 	/* With only one pCPU to choose from, the policy is not asked to choose. */
 	task->selected = possible & (possible - 1);
 	if (task->selected) {
-		idle = ground_claim_idle(&g->d, task, task->pcpu);
+		task->pcpu = drover_wakes(&g->d, task, &task->thread, task->pcpu);
+		claimed = g->d.divided ? -1 : ground_claim_idle(&g->d, task, task->pcpu);
+		idle = claimed >= 0;
 		task->pcpu = drover_select(&g->d, task, &task->thread,
-					   idle >= 0 ? (u32)idle : task->pcpu, idle >= 0, &begins);
+					   idle ? (u32)claimed : task->pcpu, &idle, &begins);
 	}
 	if (begins) {
 		task->state = TASK_READY;
-		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns, idle < 0);
+		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns, !idle);
 		fake_put(g, task);
 	}
 	task->locked = false;

@@ -274,7 +274,7 @@ static void a_pcpu_goes_where_it_is_told_to_belong(void)
 	CHECK_EQ(g->d.params.nr_domains, 2);
 	order.pcpu = 4;
 	CHECK(!order_pcpu(&g->d, &order));
-	order = (struct pcpu_order){.pcpu = 1, .domain = 2};
+	order = (struct pcpu_order){.pcpu = 1, .domain = FAKE_DOMAINS};
 	CHECK(!order_pcpu(&g->d, &order));
 	CHECK_EQ(g->d.pcpu[1].domain, 1);
 }

@@ -180,6 +180,18 @@ static void settings_change(struct ground *g)
 	drover_begins_to_look(&g->d);
 }
 
+/* A node that is not there is a home like any other. */
+static void a_home_changes(struct ground *g)
+{
+	struct home_order order = {
+		.slot = check_random_in(0, 7),
+		.home = check_random_in(0, g->d.params.nr_domains + 1),
+	};
+
+	order.vm_id = vm_at(&g->d, order.slot)->id;
+	order_home(&g->d, &order);
+}
+
 /* Some pools are in others; one that goes may have VMs in it. */
 static void a_pool_changes(struct ground *g)
 {
@@ -251,13 +263,13 @@ static void step(struct ground *g)
 	};
 	static void (*const seldom[])(struct ground *) = {
 		one_is_born,     one_dies,       one_is_confined, hotplug,
-		settings_change, a_pool_changes, all_settles,
+		settings_change, a_pool_changes, a_home_changes,  all_settles,
 	};
 
 	if (check_chance(85))
 		often[check_random_in(0, 9)](g);
 	else
-		seldom[check_random_in(0, 6)](g);
+		seldom[check_random_in(0, 7)](g);
 }
 
 static void random_runs(bool halves, void (*elsewhere)(struct ground *))
@@ -268,6 +280,8 @@ static void random_runs(bool halves, void (*elsewhere)(struct ground *))
 			check_random_in(1, nr_pcpus < FAKE_DOMAINS ? nr_pcpus : FAKE_DOMAINS);
 		struct ground *g = fake_ground(nr_pcpus, nr_domains);
 
+		if (run % 2)
+			fake_cores(g);
 		memset(&before, 0, sizeof(before));
 		in_halves = halves;
 		in_between = crowded = false;

@@ -29,7 +29,7 @@ static struct vm *a_vm_with(u32 shares)
 /* Make the thread of that kind run that long, as far as the books go. */
 static void charge(struct vm *vm, struct thread *t, u64 cpu_ns)
 {
-	share_charge(vm, t, t->charged_ns + cpu_ns);
+	share_charge(vm, t, cpu_ns, 0);
 }
 
 static void at_1000_shares_virtual_time_is_cpu_time(void)
@@ -105,12 +105,14 @@ static void all_threads_of_a_vm_are_charged_to_it(void)
 static void what_was_charged_is_not_charged_again(void)
 {
 	struct vm *vm = a_vm_with(1000);
-	struct thread *vcpu = &g->task[0].thread;
+	struct task_struct *vcpu = &g->task[0];
 	u64 start_ns = vm->vtime_ns;
 
-	share_charge(vm, vcpu, 5 * MS);
-	share_charge(vm, vcpu, 5 * MS);
-	share_charge(vm, vcpu, 6 * MS);
+	for (u64 ms = 5; ms <= 6; ms++) {
+		vcpu->cpu_time_ns = ms * MS;
+		drover_charge(&g->d, vcpu, &vcpu->thread);
+		drover_charge(&g->d, vcpu, &vcpu->thread);
+	}
 	CHECK_EQ(vm->vtime_ns - start_ns, 6 * MS);
 }
 

@@ -288,7 +288,7 @@ static void once_it_has_used_up_its_credit_it_waits_its_turn(void)
 	kernel_settle(g);
 	g->now_ns += 5 * MS;
 	fake_count_cpu_time(g, sleeper);
-	share_charge(vm, &sleeper->thread, sleeper->cpu_time_ns);
+	drover_charge(&g->d, sleeper, &sleeper->thread);
 	CHECK_EQ(vm->vtime_ns, clock_ns);
 	kernel_run(g, SECOND);
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 667 * MS, 10 * MS);

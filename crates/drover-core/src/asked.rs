@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What somebody asks for a VM: any of five values, each of which may be left unsaid.
+//! What somebody asks for a VM: any of six values, each of which may be left unsaid.
 
 use crate::percent;
 use crate::settings::Cosched;
@@ -29,11 +29,14 @@ pub enum Key {
     Pool,
     /// How vCPUs are kept together.
     Cosched,
+    /// The partition it runs in.
+    Partition,
 }
 
 impl Key {
     /// All of them.
-    pub const ALL: [Key; 5] = [Key::Shares, Key::Reservation, Key::Limit, Key::Pool, Key::Cosched];
+    pub const ALL: [Key; 6] =
+        [Key::Shares, Key::Reservation, Key::Limit, Key::Pool, Key::Cosched, Key::Partition];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -43,6 +46,7 @@ impl Key {
             Key::Limit => "limit",
             Key::Pool => "pool",
             Key::Cosched => "cosched",
+            Key::Partition => "partition",
         }
     }
 }
@@ -124,6 +128,9 @@ pub struct Asked {
     /// How vCPUs are kept together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cosched: Option<Cosched>,
+    /// The partition it runs in, or [`DEFAULT`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
 }
 
 impl Asked {
@@ -135,6 +142,7 @@ impl Asked {
             Key::Limit => self.limit.map(|limit| limit.to_string()),
             Key::Pool => self.pool.clone(),
             Key::Cosched => self.cosched.map(|cosched| cosched.to_string()),
+            Key::Partition => self.partition.clone(),
         }
     }
 
@@ -156,6 +164,12 @@ impl Asked {
                 self.pool = Some(text.to_owned());
             }
             Key::Cosched => self.cosched = Some(text.parse()?),
+            Key::Partition => {
+                if !crate::tree::is_plain_name(text) {
+                    return Err("use the name of a partition".to_owned());
+                }
+                self.partition = Some(text.to_owned());
+            }
         }
         Ok(())
     }
@@ -168,6 +182,7 @@ impl Asked {
             Key::Limit => self.limit = None,
             Key::Pool => self.pool = None,
             Key::Cosched => self.cosched = None,
+            Key::Partition => self.partition = None,
         }
     }
 
@@ -180,6 +195,7 @@ impl Asked {
             limit: self.limit.or(lower.limit),
             pool: self.pool.clone().or_else(|| lower.pool.clone()),
             cosched: self.cosched.or(lower.cosched),
+            partition: self.partition.clone().or_else(|| lower.partition.clone()),
         }
     }
 
@@ -202,6 +218,7 @@ mod tests {
             (Key::Limit, "none"),
             (Key::Pool, "prod"),
             (Key::Cosched, "gang"),
+            (Key::Partition, "io"),
         ] {
             assert_eq!(asked.text(key), None);
             asked.read(key, text).unwrap();
@@ -222,6 +239,7 @@ mod tests {
             (Key::Limit, "much", "or none"),
             (Key::Pool, "a/b", "name of a pool, or host"),
             (Key::Cosched, "yes", "auto, off"),
+            (Key::Partition, "", "name of a partition"),
         ] {
             let said = Asked::default().read(key, text).unwrap_err();
             assert!(said.contains(mend), "{text}: {said}");

@@ -11,6 +11,9 @@
 //! name = "web*"
 //! pool = "prod"
 //! limit = "200%"
+//!
+//! [numa]
+//! move_mib_per_s = 100
 //! ```
 //!
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
@@ -25,12 +28,17 @@ use crate::scenario::{ScenarioError, Source};
 use crate::tree::{PoolSpec, Tree};
 use glob::Pattern;
 
+/// Memory moves that fast unless it is said: a few hundredths of what one node's memory can do.
+const MOVE_MIB_PER_S: u32 = 256;
+const MOVE_MIB_PER_S_MAX: u32 = 1 << 16;
+
 /// A host's configuration, checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Config {
     file: String,
     pools: Vec<(PoolSpec, usize)>,
     rules: Vec<Rule>,
+    move_mib_per_s: Option<u32>,
 }
 
 /// What VMs of some names are to have.
@@ -61,7 +69,15 @@ impl Config {
         let pools = specs.into_iter().zip(lines).collect();
         let rules = top.tables("vm", keys::CONFIG_VM)?;
         let rules = rules.iter().map(read_rule).collect::<Result<_, _>>()?;
-        Ok(Self { file: file.to_owned(), pools, rules })
+        let numa = top.table("numa", keys::CONFIG_NUMA)?;
+        let most = 0..=MOVE_MIB_PER_S_MAX;
+        let move_mib_per_s = numa.map(|numa| numa.whole32("move_mib_per_s", most)).transpose()?;
+        Ok(Self { file: file.to_owned(), pools, rules, move_mib_per_s: move_mib_per_s.flatten() })
+    }
+
+    /// How fast memory of VMs is moved to their homes, MiB/s; 0: not at all.
+    pub fn move_mib_per_s(&self) -> u32 {
+        self.move_mib_per_s.unwrap_or(MOVE_MIB_PER_S)
     }
 
     /// Its pools, each with where it stands.
@@ -120,6 +136,7 @@ fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
         limit: reader.parsed("limit", str::parse)?,
         pool: reader.text("pool")?.map(str::to_owned),
         cosched: reader.cosched("cosched")?,
+        partition: reader.text("partition")?.map(str::to_owned),
     };
     if let (Some(reserved), Some(Limit::At(limit))) = (asked.reservation_mcpu, asked.limit) {
         if limit < reserved {
@@ -157,6 +174,9 @@ name = "web*"
 shares = 3000
 pool = "web"
 limit = "none"
+
+[numa]
+move_mib_per_s = 64
 "#;
 
     fn complaint(old: &str, new: &str) -> String {
@@ -175,7 +195,9 @@ limit = "none"
         let origins: Vec<_> = layers.iter().map(|layer| layer.origin.as_str()).collect();
         assert_eq!(origins, ["d.toml:13 (*)", "d.toml:17 (web*)"], "both match, the later is last");
         assert_eq!(config.layers("db").len(), 1);
-        assert_eq!(Config::parse("", "d.toml").unwrap().layers("db"), []);
+        assert_eq!(config.move_mib_per_s(), 64);
+        let empty = Config::parse("", "d.toml").unwrap();
+        assert_eq!((empty.layers("db"), empty.move_mib_per_s()), (Vec::new(), MOVE_MIB_PER_S));
     }
 
     #[test]

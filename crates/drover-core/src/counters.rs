@@ -18,6 +18,12 @@ pub struct Counters {
     pub costops: u64,
     /// Starts of vCPUs after a co-stop.
     pub costarts: u64,
+    /// Of a VM: CPU time of its threads, as far as it is in the books, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_s: Option<f64>,
+    /// Of a VM: the part of it that it was charged for, s: less beside busy sibling threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged_s: Option<f64>,
     /// Of a VM: time its threads were ready and a limit held it (%MLMTD), s, summed over them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_s: Option<f64>,
@@ -68,19 +74,44 @@ impl Counters {
     pub fn since(&self, before: &Self) -> Self {
         // Differences of seconds have digits beyond the nanoseconds they were counted in.
         let ns = |now_s: f64, then_s: f64| ((now_s - then_s) * 1e9).round().max(0.0) / 1e9;
+        let both = |of: fn(&Self) -> Option<f64>| Some(ns(of(self)?, of(before)?));
         Self {
             progressed_s: ns(self.progressed_s, before.progressed_s),
             hazard_s: ns(self.hazard_s, before.hazard_s),
             costop_s: ns(self.costop_s, before.costop_s),
             costops: self.costops.saturating_sub(before.costops),
             costarts: self.costarts.saturating_sub(before.costarts),
-            limited_s: self.limited_s.zip(before.limited_s).map(|(now, then)| ns(now, then)),
+            used_s: both(|it| it.used_s),
+            charged_s: both(|it| it.charged_s),
+            limited_s: both(|it| it.limited_s),
             yields: self.yields.zip(before.yields).map(|(now, then)| now.since(&then)),
             skew_max_ms: self.skew_max_ms,
             longest_ready_ms: self.longest_ready_ms,
             guaranteed_delay_ms: (self.guaranteed_delay_ms.zip(before.guaranteed_delay_ms))
                 .map(|(now_ms, then_ms)| now_ms.max(then_ms)),
         }
+    }
+}
+
+/// Where a VM's memory lies and where it ran, since it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Numa {
+    /// The node that is its home (NHN); none: it has none.
+    pub home: Option<u32>,
+    /// The part of its memory that lies there (N%L), %; none until that was looked at.
+    pub local_pct: Option<f64>,
+    /// Memory that was moved there, MiB.
+    pub moved_mib: f64,
+    /// CPU time of its threads while it had a home and on pCPUs of it, s.
+    pub home_s: f64,
+    /// CPU time of its threads, s.
+    pub ran_s: f64,
+}
+
+impl Numa {
+    /// What was counted since `before`. What was moved is of all time, and what lies where of now.
+    fn since(&self, before: &Self) -> Self {
+        Self { home_s: self.home_s - before.home_s, ran_s: self.ran_s - before.ran_s, ..*self }
     }
 }
 
@@ -91,6 +122,8 @@ pub struct VmCounters {
     pub vm: Counters,
     /// Those of its vCPUs that are known, by number.
     pub vcpus: Vec<(u32, Counters)>,
+    /// Where it is at home, on a host of several nodes.
+    pub numa: Option<Numa>,
 }
 
 impl VmCounters {
@@ -98,7 +131,9 @@ impl VmCounters {
     pub fn since(&self, before: &Self) -> Self {
         let vcpu =
             |(number, now): &(u32, Counters)| Some((*number, now.since(&before.vcpu(*number)?)));
-        Self { vm: self.vm.since(&before.vm), vcpus: self.vcpus.iter().filter_map(vcpu).collect() }
+        let numa = self.numa.map(|numa| numa.since(&before.numa.unwrap_or_default()));
+        let vcpus = self.vcpus.iter().filter_map(vcpu).collect();
+        Self { vm: self.vm.since(&before.vm), vcpus, numa }
     }
 
     /// The counts of that vCPU.
@@ -118,6 +153,8 @@ mod tests {
             costop_s: seconds / 4.0,
             costops: events,
             costarts: events,
+            used_s: Some(seconds),
+            charged_s: Some(0.625 * seconds),
             limited_s: Some(seconds),
             yields: Some(Yields { asked: events, granted: events - 1, throttled: 1 }),
             skew_max_ms: Some(4.5),
@@ -131,16 +168,23 @@ mod tests {
         let since = counters(0.3, 7).since(&counters(0.1, 3));
         assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
         assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
-        assert_eq!(since.limited_s, Some(0.2));
+        assert_eq!(
+            (since.limited_s, since.used_s, since.charged_s),
+            (Some(0.2), Some(0.2), Some(0.125))
+        );
         assert_eq!(since.yields, Some(Yields { asked: 4, granted: 4, throttled: 0 }));
         assert_eq!((since.longest_ready_ms, since.guaranteed_delay_ms), (Some(8.0), Some(99.9)));
     }
 
     #[test]
     fn a_vcpu_that_came_between_has_no_figures() {
-        let before = VmCounters { vm: counters(1.0, 1), vcpus: vec![(0, counters(1.0, 1))] };
+        let numa = |ran_s| Numa { home: Some(1), ran_s, home_s: ran_s / 2.0, ..Numa::default() };
+        let vcpus = vec![(0, counters(1.0, 1))];
+        let before = VmCounters { vm: counters(1.0, 1), vcpus, numa: Some(numa(2.0)) };
         let vcpus = vec![(1, counters(1.0, 1)), (0, counters(2.0, 5))];
-        let since = VmCounters { vm: counters(3.0, 6), vcpus }.since(&before);
+        let now = VmCounters { vm: counters(3.0, 6), vcpus, numa: Some(numa(6.0)) };
+        let since = now.since(&before);
+        assert_eq!(since.numa, Some(numa(4.0)));
         assert_eq!((since.vm.costops, since.vcpu(0).unwrap().costops), (5, 4));
         assert_eq!(since.vcpu(1), None);
     }

@@ -4,6 +4,9 @@
 //! [`crate::tree::entitlement`] divides; this file says what a scenario's VMs want of it, from one moment
 //! at which that changes to the next.
 //!
+//! A VM's partition confines it to the pCPUs of that, as its pinning does. That is what it is owed where the
+//! partition's policy is `share`; the others come near it.
+//!
 //! Worked example: 2 pCPUs and three VMs of 1000 shares that can use 0.5, 2 and 8 pCPUs. Each
 //! would get 2/3; the first takes only 0.5; the other two share what is left and get 0.75 each.
 
@@ -40,10 +43,15 @@ fn owed_pcpus(case: &Case, pcpus: u32, from_s: f64, to_s: f64) -> Option<Vec<f64
         })
     };
     let leaves = case.vms.iter().map(leaf).collect::<Option<Vec<_>>>()?;
-    let affinities: Vec<Affinity> = case.vms.iter().map(Vm::affinity).collect();
+    let host = CpuList::all(pcpus);
+    let affinity = |vm: &Vm| {
+        let partition = vm.partition.as_deref().and_then(|name| case.partitions.find(name));
+        case.partitions.affinity(partition, &vm.affinity(), &host)
+    };
+    let affinities: Vec<Affinity> = case.vms.iter().map(affinity).collect();
     let of_vcpu = |vm: &Vm| demand_pcpus(vm).map_or(0.0, |pcpus| pcpus / f64::from(vm.vcpus));
     let seats = affinities.iter().zip(case.vms.iter().map(of_vcpu));
-    let room = Room::new(&CpuList::all(pcpus), seats);
+    let room = Room::new(&host, seats);
     Some(entitle_within(&case.pools, &leaves, &room).leaves)
 }
 
@@ -66,8 +74,9 @@ fn moments(vms: &[Vm], duration_s: f64) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition::{PartitionPolicy, PartitionSpec, Partitions};
     use crate::scenario::Pin;
-    use crate::scenario::{CpuThen, Vmm};
+    use crate::scenario::{CpuThen, Pace, Vmm};
     use crate::shares::Shares;
     use crate::tree::{PoolSpec, Tree};
 
@@ -81,7 +90,8 @@ mod tests {
     fn the_worked_example_of_the_header_holds() {
         let demand = |pct| Vm { demand_pct: Some(pct), vcpus: 8, ..vm(1000, busy()) };
         let vms = [50, 200, 800].map(demand).to_vec();
-        let case = Case { name: "all".to_owned(), ple: false, pools: Tree::default(), vms };
+        let (name, pools, partitions) = ("all".to_owned(), Tree::default(), Partitions::default());
+        let case = Case { name, ple: false, pools, partitions, vms };
         assert_near(&owed_s(&case, 2, 1.0).unwrap(), &[0.5, 0.75, 0.75]);
     }
 
@@ -97,19 +107,24 @@ mod tests {
             limit_pct,
             pool,
             cosched,
+            partition: None,
             vmm,
             memory_mib,
             disk_mib: None,
+            home: None,
             pin,
+            memory_nodes: Vec::new(),
             demand_pct,
             start_s,
             stop_s,
             workload,
+            pace: Pace::default(),
         }
     }
 
     fn owed_pct(vms: &[Vm], pools: Tree) -> Option<Vec<f64>> {
-        let case = Case { name: "all".to_owned(), ple: false, pools, vms: vms.to_vec() };
+        let (name, partitions, vms) = ("all".to_owned(), Partitions::default(), vms.to_vec());
+        let case = Case { name, ple: false, pools, partitions, vms };
         let owed_s = owed_s(&case, 4, 4.0)?;
         let total_s: f64 = owed_s.iter().sum();
         Some(owed_s.iter().map(|owed_s| 100.0 * owed_s / total_s).collect())
@@ -176,11 +191,32 @@ mod tests {
         vms[0].shares = 1_000_000;
         let owed = |vms: &[Vm]| {
             let (name, pools, vms) = ("all".to_owned(), Tree::default(), vms.to_vec());
-            owed_s(&Case { name, ple: false, pools, vms }, 4, 1.0).unwrap()
+            let partitions = Partitions::default();
+            owed_s(&Case { name, ple: false, pools, partitions, vms }, 4, 1.0).unwrap()
         };
         assert!(owed(&vms)[0] > 1.99, "its shares go over all others'");
         vms[0].workload = Workload::Cpu { duty_pct: 50, period_us: 10_000, then: None };
         assert_near(&owed(&vms), &[1.0, 0.5 / 3.0, 0.5 / 3.0, 0.5 / 3.0]);
+    }
+
+    #[test]
+    fn vms_have_what_is_in_their_partition() {
+        let spec = PartitionSpec {
+            name: "io".to_owned(),
+            cpus: "3".parse().unwrap(),
+            policy: PartitionPolicy::Share,
+            slice_ns: None,
+        };
+        let partitions = Partitions::of(vec![spec]).unwrap();
+        let io = |shares| Vm { partition: Some("io".to_owned()), ..vm(shares, busy()) };
+        let pinned = Vm { pin: Some(Pin::Vm("3".parse().unwrap())), ..vm(9, busy()) };
+        let vms = vec![vm(3000, busy()), vm(1000, busy()), io(9), io(9), pinned];
+        let (name, pools) = ("all".to_owned(), Tree::default());
+        let case = Case { name, ple: false, pools, partitions, vms };
+        assert_near(
+            &owed_s(&case, 4, 1.0).unwrap(),
+            &[2.25, 0.75, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
+        );
     }
 
     #[test]

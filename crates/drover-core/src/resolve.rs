@@ -4,9 +4,11 @@
 //! Sources stand in layers, the last one wins, value by value: defaults, the host's cgroups, the
 //! configuration file rule by rule, libvirt's metadata, orders. A VM that was given its limit by one
 //! source may thus have its reservation from another; where the two contradict each other the limit
-//! holds, and that is said.
+//! holds, and that is said. Pools, reservations and modes of co-scheduling are for partition `default`: who is
+//! in another has none, and that is said too.
 
-use crate::asked::{Asked, HOST, Key, Limit};
+use crate::asked::{Asked, DEFAULT, HOST, Key, Limit};
+use crate::partition::Partitions;
 use crate::percent;
 use crate::settings::Cosched;
 use crate::shares::Shares;
@@ -46,6 +48,8 @@ pub struct Resolved {
     pub pool: Option<usize>,
     /// How its vCPUs are kept together.
     pub cosched: Cosched,
+    /// Its partition, by index; none: `default`.
+    pub partition: Option<usize>,
     /// Where each value came from, in the order of [`Key::ALL`].
     pub why: Vec<Why>,
     /// What was asked and cannot be.
@@ -61,13 +65,14 @@ pub struct Trouble {
     pub text: String,
 }
 
-/// The origin of what nobody asked for.
-const DEFAULT: &str = "default";
-
 /// What a VM is to have when these layers ask, the last one first in rank.
-pub fn resolve(layers: &[Layer], tree: &Tree) -> Resolved {
-    let asked = layers.iter().fold(Asked::default(), |below, layer| layer.asked.over(&below));
+pub fn resolve(layers: &[Layer], tree: &Tree, partitions: &Partitions) -> Resolved {
+    let mut asked = layers.iter().fold(Asked::default(), |below, layer| layer.asked.over(&below));
     let mut troubles = Vec::new();
+    let partition = find_partition(&asked, layers, partitions, &mut troubles);
+    if partition.is_some() {
+        take_back(&mut asked, layers, partitions.name(partition), &mut troubles);
+    }
     let pool = find_pool(&asked, layers, tree, &mut troubles);
     let cosched = asked.cosched.or(tree.cosched(pool)).unwrap_or_default();
     let limit_mcpu = asked.limit.and_then(Limit::mcpu);
@@ -90,10 +95,19 @@ pub fn resolve(layers: &[Layer], tree: &Tree) -> Resolved {
         limit_mcpu,
         pool,
         cosched,
+        partition,
         why: Vec::new(),
         troubles,
     };
-    resolved.why = Key::ALL.map(|key| why(&resolved, key, &asked, layers, tree)).to_vec();
+    let partition = partitions.name(partition);
+    let why = |key| match key {
+        Key::Partition => {
+            let (value, origin) = (partition.to_owned(), origin(layers, key).to_owned());
+            Why { key, value, origin }
+        }
+        _ => why(&resolved, key, &asked, layers, tree),
+    };
+    resolved.why = Key::ALL.map(why).to_vec();
     resolved
 }
 
@@ -114,6 +128,46 @@ fn find_pool(
     found
 }
 
+/// The partition asked for; `default` where there is none of that name.
+fn find_partition(
+    asked: &Asked,
+    layers: &[Layer],
+    partitions: &Partitions,
+    troubles: &mut Vec<Trouble>,
+) -> Option<usize> {
+    let name = asked.partition.as_deref().filter(|name| *name != DEFAULT)?;
+    let found = partitions.find(name);
+    if found.is_none() {
+        let (what, mend) = partitions.unknown(name);
+        let origin = origin(layers, Key::Partition);
+        let text = format!("{what}, asked for by {origin}; {mend}; it is in \"{DEFAULT}\"");
+        troubles.push(Trouble { key: Key::Partition, text });
+    }
+    found
+}
+
+/// What is for partition `default` only is not had in another.
+fn take_back(asked: &mut Asked, layers: &[Layer], partition: &str, troubles: &mut Vec<Trouble>) {
+    let asks = [
+        (Key::Reservation, asked.reservation_mcpu.is_some_and(|mcpu| mcpu > 0)),
+        (Key::Pool, asked.pool.as_deref().is_some_and(|pool| pool != HOST)),
+        (
+            Key::Cosched,
+            asked.cosched.is_some_and(|mode| !matches!(mode, Cosched::Auto | Cosched::Off)),
+        ),
+    ];
+    for (key, _) in asks.into_iter().filter(|(_, asks)| *asks) {
+        let (name, value) = (key.name(), asked.text(key).unwrap_or_default());
+        let origin = origin(layers, key);
+        let text = format!(
+            "{name} {value} of {origin} is for partition \"{DEFAULT}\" only, and it is in \"{partition}\"; \
+             take back one of the two, as in `drover vm set NAME --{name} default`"
+        );
+        troubles.push(Trouble { key, text });
+        asked.clear(key);
+    }
+}
+
 /// The source that has the last word on a value.
 fn origin(layers: &[Layer], key: Key) -> &str {
     let last = layers.iter().rev().find(|layer| layer.asked.text(key).is_some());
@@ -130,6 +184,7 @@ fn why(resolved: &Resolved, key: Key, asked: &Asked, layers: &[Layer], tree: &Tr
             name.unwrap_or_else(|| HOST.to_owned())
         }
         Key::Cosched => resolved.cosched.to_string(),
+        Key::Partition => unreachable!("partitions know their names"),
     };
     let by_pool = || {
         let says = |pool: &usize| tree.pools()[*pool].spec.cosched.is_some();
@@ -166,10 +221,10 @@ mod tests {
 
     #[test]
     fn nobody_asking_leaves_the_defaults() {
-        let resolved = resolve(&[], &tree());
+        let resolved = resolve(&[], &tree(), &Partitions::default());
         assert_eq!(
             said(&resolved),
-            ["normal", "0%", "none", "host", "auto"].map(|value| (value, "default"))
+            ["normal", "0%", "none", "host", "auto", "default"].map(|value| (value, "default"))
         );
         assert!(resolved.troubles.is_empty());
     }
@@ -185,7 +240,7 @@ mod tests {
             layer("libvirt", &[(Key::Limit, "200%")]),
             layer("order", &[(Key::Reservation, "100%")]),
         ];
-        let resolved = resolve(&layers, &tree());
+        let resolved = resolve(&layers, &tree(), &Partitions::default());
         assert_eq!(
             said(&resolved),
             [
@@ -194,6 +249,7 @@ mod tests {
                 ("200%", "libvirt"),
                 ("prod", "file:3"),
                 ("gang", "pool prod"),
+                ("default", "default"),
             ]
         );
         assert_eq!((resolved.reservation_mcpu, resolved.limit_mcpu), (1000, Some(2000)));
@@ -205,7 +261,7 @@ mod tests {
             layer("below", &[(Key::Limit, "200%"), (Key::Pool, "prod")]),
             layer("above", &[(Key::Limit, "none"), (Key::Pool, "host"), (Key::Cosched, "off")]),
         ];
-        let resolved = resolve(&layers, &tree());
+        let resolved = resolve(&layers, &tree(), &Partitions::default());
         assert_eq!((resolved.limit_mcpu, resolved.pool), (None, None));
         assert_eq!(resolved.cosched, Cosched::Off);
     }
@@ -216,7 +272,7 @@ mod tests {
             layer("cgroup", &[(Key::Limit, "100%")]),
             layer("file:3", &[(Key::Reservation, "150%"), (Key::Pool, "gone")]),
         ];
-        let resolved = resolve(&layers, &tree());
+        let resolved = resolve(&layers, &tree(), &Partitions::default());
         assert_eq!((resolved.reservation_mcpu, resolved.pool), (1000, None));
         let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
         assert_eq!(
@@ -226,6 +282,37 @@ mod tests {
                 "150% reserved by file:3 are more than its limit of 100% by cgroup: raise the limit or lower \
                  the reservation; until then the limit holds",
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_for_the_default_partition_only_is_not_had_in_another() {
+        let specs = r#"[{"name":"io","cpus":"1","policy":"credit"}]"#;
+        let partitions = Partitions::of(serde_json::from_str(specs).unwrap()).unwrap();
+        let order = [
+            (Key::Partition, "io"),
+            (Key::Reservation, "50%"),
+            (Key::Pool, "prod"),
+            (Key::Cosched, "strict"),
+            (Key::Limit, "90%"),
+        ];
+        let resolved = resolve(&[layer("drover vm set", &order)], &tree(), &partitions);
+        assert_eq!((resolved.partition, resolved.reservation_mcpu), (Some(0), 0));
+        assert_eq!((resolved.pool, resolved.cosched), (None, Cosched::Auto));
+        assert_eq!(resolved.limit_mcpu, Some(900));
+        let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
+        assert_eq!(
+            told[0],
+            "reservation 50% of drover vm set is for partition \"default\" only, and it is in \"io\"; take \
+             back one of the two, as in `drover vm set NAME --reservation default`"
+        );
+        assert_eq!(told.len(), 3);
+        assert_eq!(said(&resolved)[5], ("io", "drover vm set"));
+        let gone = resolve(&[layer("order", &[(Key::Partition, "oi")])], &tree(), &partitions);
+        assert_eq!(gone.partition, None);
+        assert_eq!(
+            gone.troubles[0].text,
+            "there is no partition \"oi\", asked for by order; known are io, default; it is in \"default\""
         );
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A figure that was not measured is absent, never 0. Fields may be added, never renamed.
 
-use crate::counters::{Counters, VmCounters};
+use crate::counters::{Counters, Numa, VmCounters};
 use crate::histogram::Histogram;
 use crate::scenario::{Clock, Vm};
 use crate::settings::Cosched;
@@ -108,6 +108,9 @@ pub struct VmFigures {
     /// The pool it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// The partition it runs in; absent: `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
     /// How its vCPUs are kept together, where the scenario says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cosched: Option<Cosched>,
@@ -132,6 +135,9 @@ pub struct VmFigures {
     /// CPU time of the vCPU that got most, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcpu_max_cpu_s: Option<f64>,
+    /// How often its threads were put on a pCPU where another had run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatches: Option<u64>,
     /// What its workload counts: loops, sections, rounds or wake-ups of all vCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u64>,
@@ -144,6 +150,9 @@ pub struct VmFigures {
     /// Its vCPUs, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vcpu: Vec<VcpuFigures>,
+    /// Where it is at home, on a host of several NUMA nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<NumaFigures>,
     /// How late its vCPUs woke from their timers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeup_us: Option<WakeupUs>,
@@ -153,6 +162,31 @@ pub struct VmFigures {
     /// CPU time over time, when the scenario asks for it (`sample_ms`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+}
+
+/// Where a VM's memory lies and where it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct NumaFigures {
+    /// The node that is its home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<u32>,
+    /// The part of its memory that lies there at the end, %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_pct: Option<f64>,
+    /// The part of its CPU time that it ran there, %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home_time_pct: Option<f64>,
+    /// Memory that was moved there since it began, MiB.
+    #[serde(default)]
+    pub moved_mib: f64,
+}
+
+impl From<Numa> for NumaFigures {
+    fn from(numa: Numa) -> Self {
+        let Numa { home, local_pct, moved_mib, home_s, ran_s } = numa;
+        let ran = home.is_some() && ran_s > 0.0;
+        Self { home, local_pct, home_time_pct: ran.then(|| 100.0 * home_s / ran_s), moved_mib }
+    }
 }
 
 /// What was measured of a vCPU during a run.
@@ -271,6 +305,7 @@ impl VmFigures {
             reservation_pct: Some(vm.reservation_pct),
             limit_pct: vm.limit_pct,
             pool: vm.pool.clone(),
+            partition: vm.partition.clone(),
             cosched: vm.cosched,
             ..Self::default()
         }
@@ -287,6 +322,7 @@ impl VmFigures {
     /// Takes over what the scheduler counted; after [`Self::set_vcpus`].
     pub fn set_counters(&mut self, counters: Option<&VmCounters>) {
         self.counters = counters.map(|counters| counters.vm);
+        self.numa = counters.and_then(|counters| counters.numa).map(NumaFigures::from);
         for (number, vcpu) in (0..).zip(&mut self.vcpu) {
             vcpu.counters = counters.and_then(|counters| counters.vcpu(number));
         }
@@ -340,6 +376,7 @@ mod tests {
                  "vcpu":[{"cpu_s":0.5,"progress":19,"progressed_s":0.5,"hazard_s":0.1,
                           "costop_s":0.2,"costops":3,"costarts":3},
                          {"cpu_s":0.5}],
+                 "numa":{"home":1,"local_pct":97.5,"home_time_pct":99.0,"moved_mib":128.0},
                  "wakeup_us":{"count":3,"mean":61.5,"p50":60.0,"p99":99.0,"max":120.5}}]}]}"#;
 
     #[test]

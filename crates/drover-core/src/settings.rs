@@ -3,6 +3,7 @@
 //!
 //! A pCPU is 1000 mcpu (thousandths of a pCPU); operators write percent of a pCPU, 10 mcpu each.
 
+use crate::partition::PartitionPolicy;
 use serde::{Deserialize, Serialize};
 
 /// How the vCPUs of a VM are kept moving together. The numbers are those of `enum cosched_mode`.
@@ -79,6 +80,19 @@ impl PoolId {
     pub const COUNT_MAX: u32 = 1024;
 }
 
+/// A partition, by its place in the kernel's table; 0 is `default`.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
+)]
+pub struct PartitionId(pub u32);
+
+impl PartitionId {
+    /// The one that is always there.
+    pub const DEFAULT: Self = Self(0);
+    /// How many there may be, `default` included.
+    pub const COUNT_MAX: u32 = 64;
+}
+
 /// Everything asked for a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct VmSettings {
@@ -92,6 +106,17 @@ pub struct VmSettings {
     pub pool: PoolId,
     /// How its vCPUs are kept together.
     pub cosched: Cosched,
+    /// The partition it runs in.
+    pub partition: PartitionId,
+}
+
+/// Everything asked for a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionSettings {
+    /// How it chooses who runs.
+    pub policy: PartitionPolicy,
+    /// How long a thread runs before it is asked again, above 0.
+    pub slice_ns: u64,
 }
 
 /// Everything asked for a pool other than the root.

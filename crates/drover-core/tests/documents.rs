@@ -4,8 +4,8 @@
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::results::{
-    DelayUs, Ground, HostFigures, Io, IoDelays, Results, Run, Timeline, VcpuFigures, VmFigures,
-    WakeupUs, Wall,
+    DelayUs, Ground, HostFigures, Io, IoDelays, NumaFigures, Results, Run, Timeline, VcpuFigures,
+    VmFigures, WakeupUs, Wall,
 };
 use drover_core::scenario::{Clock, Scenario, keys};
 use drover_core::settings::Cosched;
@@ -60,7 +60,7 @@ fn every_metric_is_documented() {
 #[test]
 fn every_example_of_a_scenario_reads() {
     let examples = blocks(SCENARIOS, "toml");
-    assert_eq!(examples.len(), 10, "two whole files and one of each workload");
+    assert_eq!(examples.len(), 12, "three whole files, one of each workload and one of speed");
     for example in examples {
         let text = if example.starts_with("workload") {
             let vmm = if example.contains("command") { "vmm = \"qemu\"\n" } else { "" };
@@ -90,6 +90,8 @@ fn complete() -> Results {
     let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
     let counters = counters.map(|of_vcpu| Counters {
+        used_s: Some(1.0),
+        charged_s: Some(1.0),
         limited_s: Some(0.1),
         yields: Some(Yields::default()),
         longest_ready_ms: Some(8.0),
@@ -104,6 +106,7 @@ fn complete() -> Results {
         reservation_pct: Some(50),
         limit_pct: Some(100),
         pool: Some("prod".to_owned()),
+        partition: Some("io".to_owned()),
         cosched: Some(Cosched::Gang),
         owed_cpu_s: Some(0.6),
         share_owed_pct: Some(100.0),
@@ -112,10 +115,17 @@ fn complete() -> Results {
         helpers_cpu_s: Some(0.1),
         vcpu_min_cpu_s: Some(0.5),
         vcpu_max_cpu_s: Some(0.5),
+        dispatches: Some(4),
         progress: Some(3),
         yields: Some(2),
         counters,
         vcpu: vec![vcpu],
+        numa: Some(NumaFigures {
+            home: Some(1),
+            local_pct: Some(99.0),
+            home_time_pct: Some(99.0),
+            moved_mib: 128.0,
+        }),
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
         io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),

@@ -48,6 +48,101 @@ fn the_good_one_is_good() {
     assert_eq!(scenario.schedulers, ["eevdf", "drover"]);
 }
 
+const IO: &str = "\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n";
+
+#[test]
+fn partitions_that_cannot_be() {
+    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
+    check(&[
+        (
+            "\n[[vm]]",
+            &with("[[partition]]\nname = \"rt\"\ncpus = \"3\"\n"),
+            "x.toml:10: partition \"rt\" has pCPU 3, and so has \"io\"; give each pCPU to one partition",
+        ),
+        (
+            "\n[[vm]]",
+            &with("[[partition]]\nname = \"io\"\ncpus = \"1\"\n"),
+            "x.toml:9: partition \"io\" is there twice; give each its own name",
+        ),
+        (
+            "\n[[vm]]",
+            &with("policy = \"credits\"\n"),
+            "x.toml:8: unknown policy \"credits\" in [[partition]]; did you mean \"credit\"?",
+        ),
+        (
+            "\n[[vm]]",
+            &with("slice_ms = 0\n"),
+            "x.toml:8: slice_ms = 0 does not do in [[partition]]; give a number from 0.1 to 1000",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", "3-4"),
+            "x.toml:7: partition \"io\" names pCPU 4, which is not online here; use some of 0-3",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", "0-3"),
+            "x.toml:7: partition \"io\" would have the last pCPU of partition \"default\"; leave one at \
+             least for the host's own tasks",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", ""),
+            "x.toml:7: cpus = \"\" does not do in [[partition]]; give text in quotes, in one line",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("2-3", "3-2"),
+            "x.toml:7: \"3-2\" is not a list of CPUs such as \"0-3,8\"; give numbers and ranges with \
+             commas between",
+        ),
+        (
+            "\n[[vm]]",
+            &with("").replace("\"io\"", "\"default\""),
+            "x.toml:6: partition \"default\" has a name that is taken; \"default\" is the partition of all \
+             pCPUs that no other has, \"host\" no pool; choose another",
+        ),
+    ]);
+}
+
+#[test]
+fn vms_that_cannot_be_in_their_partition() {
+    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
+    let in_io = |more: &str| format!("{IO}\n[[vm]]\npartition = \"io\"\n{more}");
+    check(&[
+        (
+            "\n[[vm]]",
+            "\n[[vm]]\npartition = \"io\"",
+            "x.toml:13: VM \"vm0\" is in partition \"io\", which is not there; add a [[partition]]",
+        ),
+        (
+            "\n[[vm]]",
+            &in_io("").replace("partition = \"io\"", "partition = \"oi\""),
+            "x.toml:18: VM \"vm0\" is in partition \"oi\", which is not there; known are io, default",
+        ),
+        (
+            "\n[[vm]]",
+            &in_io("reservation_pct = 10"),
+            "x.toml:18: VM \"vm0\" is in partition \"io\" and has a reservation_pct; that is for VMs of \
+             \"default\" only; remove one of the two",
+        ),
+        (
+            "\n[[vm]]",
+            &in_io("cosched = \"gang\""),
+            "x.toml:18: VM \"vm0\" is in partition \"io\" and has a cosched; that is for VMs of \
+             \"default\" only; remove one of the two",
+        ),
+        (
+            "\n[[vm]]",
+            &with(
+                "\n[[vm]]\nname = \"b\"\nvcpus = 4\nreservation_pct = 250\nworkload = { kind = \"cpu\" }\n",
+            ),
+            "x.toml:20: case \"a\", VM \"b\": 250% cannot be reserved: partition \"default\" has 200% left of \
+             200%; reserve less, or lower another reservation",
+        ),
+    ]);
+}
+
 #[test]
 fn pools_and_promises_that_cannot_be() {
     let pool = "\n[[pool]]\nname = \"p\"\nlimit_pct = 100\n\n[[vm]]";
@@ -113,21 +208,21 @@ fn unknown_keys_and_words() {
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
-             clock_mhz, l1d_kib, l2_kib, llc_kib, skew_tick, own_wakeups_per_s, own_work_us, \
-             round_us, costs",
+             clock_mhz, l1d_kib, l2_kib, llc_kib, memory_ns, hop_ns, node_mb_s, skew_tick, \
+             own_wakeups_per_s, own_work_us, round_us, costs",
         ),
         (
             "shares = 500",
             "name = \"b\"",
             "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
              known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
-             demand_pct, start_s, stop_s, workload",
+             partition, pin, memory_node, demand_pct, start_s, stop_s, workload",
         ),
         (
             "kind = \"cpu\"",
             "kind = \"cpu\", hold_us = 5",
             "x.toml:8: unknown key \"hold_us\" in workload cpu; \
-             known are kind, duty_pct, period_us, then",
+             known are kind, duty_pct, period_us, then, speed",
         ),
         ("\"cpu\"", "\"spu\"", "x.toml:8: unknown kind \"spu\" in [[vm]]; did you mean \"cpu\"?"),
         (
@@ -258,6 +353,72 @@ fn hosts_that_cannot_be() {
 }
 
 #[test]
+fn memory_and_speed_that_cannot_be() {
+    let fast = "{ cores = 4, llc_kib = 4096, memory_ns = 100, node_mb_s = 10000 }";
+    let misses = |needs: &str| {
+        let needs = format!("misses_per_ms = {needs}");
+        format!("vcpus = 4\nworkload = {{ kind = \"cpu\", speed = {{ {needs} }} }}\n")
+    };
+    // What becomes of vm0 on a host that says how fast its memory is.
+    let on_fast = |needs: &str| {
+        let rest = "vcpus = 4\nworkload = { kind = \"cpu\" }\n";
+        let text = GOOD.replacen("{ cores = 4 }", fast, 1).replacen(rest, &misses(needs), 1);
+        Scenario::parse(&text, "x.toml").map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    assert_eq!(on_fast("10000, working_set_kib = 1024, lines_per_miss = 31"), "");
+    let more = "x.toml:8: a vCPU alone moves 10240 MB/s, a node has 10000; \
+                lower misses_per_ms or lines_per_miss, or raise the host's node_mb_s";
+    assert_eq!(on_fast("10000, working_set_kib = 1024, lines_per_miss = 32"), more);
+    let half = "x.toml:8: misses_per_ms without working_set_kib; add working_set_kib";
+    assert_eq!(on_fast("10000"), half);
+    check(&[
+        (
+            "vcpus = 4\nworkload = { kind = \"cpu\" }\n",
+            &misses("10000, working_set_kib = 1024"),
+            "x.toml:8: misses_per_ms, on a host that does not say how fast its memory is; \
+             add llc_kib, memory_ns, hop_ns and node_mb_s to [host], or remove it",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", speed = { lines_per_miss = 2 }",
+            "x.toml:8: working_set_kib or lines_per_miss, and no misses_per_ms; \
+             add misses_per_ms, or remove them",
+        ),
+        (
+            "kind = \"cpu\"",
+            "kind = \"cpu\", speed = { smt_gain_pct = 90 }",
+            "x.toml:8: smt_gain_pct = 90 does not do in workload, speed; \
+             give a whole number from 100 to 200",
+        ),
+        (
+            "cores = 4",
+            "cores = 4, llc_kib = 4096, memory_ns = 100",
+            "x.toml:3: the host has memory_ns and no node_mb_s; add node_mb_s, or remove memory_ns",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = 1",
+            "x.toml:8: memory_node names node 1, the host has none; use nodes 0 to 0 or enlarge [host]",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = [0, 0]",
+            "x.toml:8: memory_node names node 0 twice; memory lies on its nodes in equal parts",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = []",
+            "x.toml:8: memory_node names no node; give one, such as 0",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nmemory_node = \"0\"",
+            "x.toml:8: memory_node = \"0\" does not do in [[vm]]; give a whole number from 0 to 4096",
+        ),
+    ]);
+}
+
+#[test]
 fn vms_that_contradict_themselves() {
     check(&[
         (
@@ -274,13 +435,18 @@ fn vms_that_contradict_themselves() {
         ),
         (
             "vcpus = 4",
-            "vcpus = 4\nmemory_mib = 128",
-            "x.toml:13: VM \"vm0\" is a micro VM, whose memory cannot be set; remove memory_mib",
+            "vcpus = 4\nmemory_mib = 241",
+            "x.toml:13: VM \"vm0\" is a micro VM with 241 MiB; use 240 at most",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nhome = 1",
+            "x.toml:13: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
         ),
         (
             "vcpus = 4",
             "vcpus = 4\ndisk_mib = 8",
-            "x.toml:13: VM \"vm0\" is a micro VM, whose disk cannot be set; remove disk_mib",
+            "x.toml:13: VM \"vm0\" is a micro VM and cannot have a disk; remove disk_mib, or add vmm = \"qemu\"",
         ),
         (
             "shares = 500",

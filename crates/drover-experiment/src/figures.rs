@@ -109,6 +109,7 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
         counters: None,
     };
     let mut figures = VmFigures::unmeasured(vm);
+    figures.dispatches = Some(used.iter().map(|thread| thread.dispatches).sum());
     figures.cpu_s = Some(sum_s(&used));
     figures.helpers_cpu_s = Some(sum_s(&helpers));
     figures.set_vcpus((0..vm.vcpus).map(vcpu).collect());
@@ -163,12 +164,13 @@ mod tests {
     use super::*;
     use crate::proc_stat::HostStat;
     use drover_core::counters::Counters;
+    use drover_core::partition::Partitions;
     use drover_core::scenario::{Vmm, Workload};
     use drover_core::tree::Tree;
     use std::time::Duration;
 
     fn thread(tid: u32, vcpu: Option<u32>, cpu_ns: u64) -> ThreadTime {
-        ThreadTime { tid, vcpu, cpu_ns }
+        ThreadTime { tid, vcpu, cpu_ns, dispatches: cpu_ns / 10_000_000 }
     }
 
     fn reading(threads: Vec<ThreadTime>) -> VmReading {
@@ -184,14 +186,18 @@ mod tests {
             limit_pct: None,
             pool: None,
             cosched: None,
+            partition: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
             disk_mib: None,
+            home: None,
             pin: None,
+            memory_nodes: Vec::new(),
             demand_pct: None,
             start_s: None,
             stop_s: None,
             workload: Workload::Mix {},
+            pace: drover_core::scenario::Pace::default(),
         }
     }
 
@@ -206,6 +212,7 @@ mod tests {
         ]);
         let figures = of_vm(&vm(2), &before, &after);
         assert_eq!((figures.cpu_s, figures.helpers_cpu_s), (Some(3.75), Some(0.25)));
+        assert_eq!(figures.dispatches, Some(375));
         assert_eq!((figures.vcpu_min_cpu_s, figures.vcpu_max_cpu_s), (Some(1.5), Some(2.0)));
         assert_eq!(figures.vcpu.len(), 2);
     }
@@ -226,7 +233,7 @@ mod tests {
         let host = HostStat { idle_ticks, context_switches: 10 * idle_ticks };
         let threads = vec![thread(1, None, used_ns)];
         let (vms, bpf_run_ns, threads_at) = (Vec::new(), Some(used_ns / 100), at);
-        let counters = vec![Some(VmCounters { vm: counted(used_ns), vcpus: Vec::new() })];
+        let counters = vec![Some(VmCounters { vm: counted(used_ns), ..VmCounters::default() })];
         Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters, io: Vec::new() }
     }
 
@@ -289,8 +296,9 @@ mod tests {
 
     #[test]
     fn a_faulty_run_has_no_figures() {
-        let pools = Tree::default();
-        let case = Case { name: "all".to_owned(), ple: false, pools, vms: vec![vm(2)] };
+        let (pools, partitions) = (Tree::default(), Partitions::default());
+        let (name, vms) = ("all".to_owned(), vec![vm(2)]);
+        let case = Case { name, ple: false, pools, partitions, vms };
         let run = without_figures(&case, 4, Some("ejected".to_owned()));
         assert_eq!((run.host.pcpus, run.host.idle_s, run.duration_s), (4, None, 0.0));
         assert_eq!((run.vms.len(), run.vms[0].cpu_s), (1, None));

@@ -12,6 +12,7 @@ use crate::plan::{Planned, parts, plan};
 use crate::scenario_file::ScenarioFile;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, anyhow};
+use drover_core::partition::Partitions;
 use drover_core::results::{Ground, Results, Run};
 use drover_core::scenario::{Case, Clock, Host, Scenario, Vmm, scheduler_label};
 use drover_lab::{KernelChoice, Lab, LabOutcome, Topology};
@@ -176,7 +177,8 @@ fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
     let case = scenario.cases.iter().find(|case| case.name == started.case);
     let pools = drover_core::tree::Tree::default();
     let (name, vms) = (started.case.clone(), Vec::new());
-    let unknown = Case { name, ple: false, pools, vms };
+    let partitions = Partitions::default();
+    let unknown = Case { name, ple: false, pools, partitions, vms };
     let why = trouble.lines().next().unwrap_or_default();
     let fault = format!("the virtual host did not survive it: {why}");
     let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));

@@ -77,6 +77,7 @@ impl OneRun<'_> {
         scheduler: &mut RunningScheduler,
         schedule: &mut Option<Schedule>,
     ) -> Result<Measured, Failure> {
+        scheduler.add_partitions(&self.case.partitions)?;
         scheduler.add_pools(&self.case.pools)?;
         let mut vms = self.start_vms()?;
         self.wait_until_ready(&mut vms, scheduler)?;

@@ -10,6 +10,7 @@ use crate::sched_ext::{SchedExt, State};
 use anyhow::{Result, bail, ensure};
 use drover_core::asked::{Asked, HOST, Limit};
 use drover_core::counters::VmCounters;
+use drover_core::partition::{PartitionChange, Partitions};
 use drover_core::scenario::Vm;
 use drover_core::shares::Shares;
 use drover_core::tree::{PoolChange, Tree};
@@ -101,6 +102,26 @@ impl RunningScheduler {
         Some(format!("{} ended during the run: {}", self.label, process.last_words()))
     }
 
+    /// Tells the scheduler of partitions, where it can be told.
+    ///
+    /// # Errors
+    /// A fault when it does not take one.
+    pub fn add_partitions(&self, partitions: &Partitions) -> Result<(), Failure> {
+        for spec in partitions.specs().iter().filter(|_| self.takes_orders) {
+            let change = PartitionChange {
+                cpus: Some(spec.cpus.clone()),
+                policy: Some(spec.policy),
+                slice_ns: spec.slice_ns,
+            };
+            let request = Request::AddPartition { name: spec.name.clone(), change };
+            ask(Path::new(SOCKET_PATH), &request).map_err(|error| {
+                let (label, name) = (&self.label, &spec.name);
+                Failure::Fault(format!("{label} did not take partition {name}: {error:#}"))
+            })?;
+        }
+        Ok(())
+    }
+
     /// Tells the scheduler of pools, parents before their children, where it can be told.
     ///
     /// # Errors
@@ -141,6 +162,7 @@ impl RunningScheduler {
             limit: Some(vm.limit_pct.map_or(Limit::Open, |pct| Limit::At(10 * pct))),
             pool: Some(vm.pool.clone().unwrap_or_else(|| HOST.to_owned())),
             cosched: vm.cosched,
+            partition: vm.partition.clone(),
         };
         let request = Request::SetVm { name: vm.name.clone(), set, reset: Vec::new() };
         let mut refusal = String::new();

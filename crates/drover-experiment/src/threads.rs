@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPU time of the threads of a VM's process.
+//! CPU time of the threads of a VM's process, and how often they were put on a pCPU.
 //!
-//! `/proc/PID/task/TID/schedstat` has it in ns. The kernel brings the figure of a running thread up
+//! `/proc/PID/task/TID/schedstat` has both, the time in ns. The kernel brings the figure of a running thread up
 //! to date at each tick, so it may be one tick old.
 
 use crate::process::cpu_set;
@@ -22,6 +22,8 @@ pub(crate) struct ThreadTime {
     pub vcpu: Option<u32>,
     /// CPU time, ns.
     pub cpu_ns: u64,
+    /// How often it was put on a pCPU.
+    pub dispatches: u64,
 }
 
 /// The threads of a process, kept open: reading them often must cost little, because it takes CPU
@@ -100,9 +102,9 @@ impl Threads {
         for Thread { tid, vcpu, schedstat } in &self.open {
             let mut text = [0; SCHEDSTAT_LEN_MAX];
             let Ok(len) = schedstat.read_at(&mut text, 0) else { continue };
-            let cpu_ns = std::str::from_utf8(&text[..len]).ok().and_then(cpu_ns);
-            let cpu_ns = cpu_ns.ok_or_else(|| io::Error::other("schedstat has no CPU time"))?;
-            times.push(ThreadTime { tid: *tid, vcpu: *vcpu, cpu_ns });
+            let told = std::str::from_utf8(&text[..len]).ok().and_then(told);
+            let told = told.ok_or_else(|| io::Error::other("schedstat has no CPU time"))?;
+            times.push(ThreadTime { tid: *tid, vcpu: *vcpu, ..told });
         }
         match times.is_empty() {
             true => Err(io::Error::other("it has no thread with a schedstat in /proc")),
@@ -129,8 +131,8 @@ pub(crate) fn read_all() -> io::Result<Vec<ThreadTime>> {
             tasks.flatten().filter_map(|task| task.file_name().to_string_lossy().parse().ok())
         {
             let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat"));
-            if let Some(cpu_ns) = text.ok().as_deref().and_then(cpu_ns) {
-                threads.push(ThreadTime { tid, vcpu: None, cpu_ns });
+            if let Some(told) = text.ok().as_deref().and_then(told) {
+                threads.push(ThreadTime { tid, ..told });
             }
         }
     }
@@ -143,15 +145,22 @@ pub(crate) fn read_all() -> io::Result<Vec<ThreadTime>> {
 pub(crate) fn used_between(before: &[ThreadTime], after: &[ThreadTime]) -> Vec<ThreadTime> {
     let used = |now: &ThreadTime| {
         let then = before.binary_search_by_key(&now.tid, |thread| thread.tid);
-        let then_ns = then.map_or(0, |index| before[index].cpu_ns);
-        ThreadTime { cpu_ns: now.cpu_ns.saturating_sub(then_ns), ..now.clone() }
+        let (then_ns, then_dispatches) =
+            then.map_or((0, 0), |index| (before[index].cpu_ns, before[index].dispatches));
+        ThreadTime {
+            cpu_ns: now.cpu_ns.saturating_sub(then_ns),
+            dispatches: now.dispatches.saturating_sub(then_dispatches),
+            ..now.clone()
+        }
     };
     after.iter().map(used).collect()
 }
 
-/// The first figure of a schedstat file: CPU time in ns.
-fn cpu_ns(schedstat: &str) -> Option<u64> {
-    schedstat.split_whitespace().next()?.parse().ok()
+/// What a schedstat file says, of no thread yet: CPU time in ns, how long it waited, how often it ran.
+fn told(schedstat: &str) -> Option<ThreadTime> {
+    let mut figures = schedstat.split_whitespace().map(|figure| figure.parse().ok());
+    let (cpu_ns, dispatches) = (figures.next()??, figures.nth(1)??);
+    Some(ThreadTime { tid: 0, vcpu: None, cpu_ns, dispatches })
 }
 
 /// The vCPU a thread of this name runs: `vcpu3` in micro VMs, `CPU 3/KVM` in QEMU.
@@ -168,10 +177,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_the_first_of_three_figures() {
-        assert_eq!(cpu_ns("1234567890 42 7\n"), Some(1_234_567_890));
-        for bad in ["", "x 1 2", "-1 0 0"] {
-            assert_eq!(cpu_ns(bad), None, "{bad:?}");
+    fn cpu_time_is_the_first_of_three_figures_and_dispatches_the_last() {
+        let read = told("1234567890 42 7\n").unwrap();
+        assert_eq!((read.cpu_ns, read.dispatches), (1_234_567_890, 7));
+        for bad in ["", "x 1 2", "-1 0 0", "1 2"] {
+            assert_eq!(told(bad), None, "{bad:?}");
         }
     }
 
@@ -187,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_new_has_used_all_it_has_and_one_that_ended_nothing() {
-        let thread = |tid, cpu_ns| ThreadTime { tid, vcpu: None, cpu_ns };
+        let thread = |tid, cpu_ns| ThreadTime { tid, vcpu: None, cpu_ns, dispatches: cpu_ns / 2 };
         let used = used_between(&[thread(1, 10), thread(3, 5)], &[thread(2, 7), thread(3, 9)]);
         assert_eq!(used, [thread(2, 7), thread(3, 4)]);
     }

@@ -239,6 +239,12 @@ fn micro(tools: &Tools, vm: &Vm, warmup_s: f64) -> Result<(Command, Guest)> {
     command.args(["guest", "--name", &vm.name, "--vcpus", &vm.vcpus.to_string()]);
     command.args(["--workload", &workload, "--wait-for-go"]);
     command.args(["--loops-per-ms", &tools.loops_per_ms.to_string()]);
+    if vm.memory_mib > 0 {
+        command.args(["--memory-mib", &vm.memory_mib.to_string()]);
+    }
+    if let (Some(node), 1..) = (vm.memory_nodes.first(), vm.memory_mib) {
+        command.args(["--memory-node", &node.to_string()]);
+    }
     command.arg("--stats").arg(&stats);
     Ok((command, Guest::Micro { stats, reader: None }))
 }

@@ -22,6 +22,17 @@ pub struct GuestConfig {
     /// Speed of the guest's work loop, to turn µs of work into loops; none: measured at start, by
     /// [`loops_per_ms`](crate::loops_per_ms). Runs that are compared must be given the same value.
     pub loops_per_ms: Option<u64>,
+    /// What of its memory is touched before it starts.
+    pub memory: Touched,
+}
+
+/// Memory of a VM that is there from the start, as that of a guest with an operating system is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Touched {
+    /// MiB; [`Vm::MICRO_MEMORY_MIB_MAX`] at most, 0: only what is needed.
+    pub mib: u32,
+    /// The NUMA node where it is put, as its preferred one; none: where it is touched.
+    pub node: Option<u32>,
 }
 
 impl GuestConfig {
@@ -59,6 +70,7 @@ mod tests {
             stats_path: PathBuf::from("/nonexistent/stats"),
             wait_for_go: false,
             loops_per_ms: None,
+            memory: Touched::default(),
         }
     }
 

@@ -37,7 +37,7 @@ mod vcpu;
 mod vm;
 
 pub use calibrate::loops_per_ms;
-pub use config::GuestConfig;
+pub use config::{GuestConfig, Touched};
 pub use console::ConsoleReader;
 pub use error::GuestError;
 pub use progress::{ProgressSource, Snapshot};

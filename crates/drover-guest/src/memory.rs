@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A micro VM's memory: code, page tables and stacks, before the first instruction.
 
+use crate::config::Touched;
 use crate::layout;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -29,18 +30,47 @@ unsafe impl Send for GuestMemory {}
 
 impl GuestMemory {
     /// Memory for `vcpus` vCPUs, with code and page tables in place.
-    pub(crate) fn new(vcpus: u32) -> io::Result<Self> {
-        let bytes = (layout::STACKS_ADDRESS + u64::from(vcpus) * layout::STACK_BYTES) as usize;
+    pub(crate) fn new(vcpus: u32, touched: Touched) -> io::Result<Self> {
+        let needed = layout::STACKS_ADDRESS + u64::from(vcpus) * layout::STACK_BYTES;
+        let touched_bytes = u64::from(touched.mib) << 20;
+        let bytes = needed.max(touched_bytes).min(layout::STATS_ADDRESS) as usize;
         let length = NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         let rights = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping touches no other memory.
         let start = unsafe { mmap_anonymous(None, length, rights, flags) }?;
         let mut memory = Self { start, bytes };
+        if let Some(node) = touched.node {
+            memory.prefer(node)?;
+        }
+        memory.touch(touched_bytes.min(bytes as u64));
         assert!(GUEST_CODE.len() as u64 <= layout::CODE_END - layout::CODE_ADDRESS);
         memory.write(layout::CODE_ADDRESS, GUEST_CODE);
         memory.write_page_tables();
         Ok(memory)
+    }
+
+    /// What is touched from now on lies on that node if it can; it may be moved.
+    fn prefer(&self, node: u32) -> io::Result<()> {
+        let node = node as usize;
+        let mut mask = vec![0u64; node / 64 + 1];
+        mask[node / 64] = 1 << (node % 64);
+        // The kernel takes one bit less than it is told of.
+        let bits = 64 * mask.len() + 1;
+        let (start, mode) = (self.start.as_ptr(), libc::MPOL_PREFERRED);
+        // SAFETY: the mapping is ours, `mask` has as many bits as are named.
+        let done = unsafe {
+            libc::syscall(libc::SYS_mbind, start, self.bytes, mode, mask.as_ptr(), bits, 0)
+        };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// So many bytes from the beginning on are there.
+    fn touch(&mut self, bytes: u64) {
+        const PAGE_BYTES: u64 = 4096;
+        for page in 0..bytes / PAGE_BYTES {
+            self.write(page * PAGE_BYTES, &[0]);
+        }
     }
 
     /// Where the mapping begins, for a memory slot of the VM.
@@ -109,7 +139,7 @@ mod tests {
 
     #[test]
     fn every_address_the_guest_uses_is_mapped_to_itself() {
-        let memory = GuestMemory::new(256).unwrap();
+        let memory = GuestMemory::new(256, Touched::default()).unwrap();
         for address in [
             layout::CODE_ADDRESS,
             layout::STEAL_ADDRESS + 255 * layout::STEAL_RECORD_BYTES,
@@ -125,7 +155,7 @@ mod tests {
     fn the_code_starts_with_its_entry() {
         let lgdt_rip_relative = [0x0f, 0x01, 0x15];
         assert_eq!(GUEST_CODE[..3], lgdt_rip_relative);
-        let memory = GuestMemory::new(1).unwrap();
+        let memory = GuestMemory::new(1, Touched::default()).unwrap();
         assert_eq!(memory.read_u64(layout::CODE_ADDRESS).to_le_bytes()[..3], lgdt_rip_relative);
     }
 }

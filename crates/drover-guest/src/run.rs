@@ -116,6 +116,7 @@ mod tests {
             stats_path: dir.path().join("stats"),
             wait_for_go: false,
             loops_per_ms: None,
+            memory: crate::Touched::default(),
         };
         assert!(matches!(run(&config), Err(GuestError::VcpuCount { .. })));
         assert!(!config.stats_path.exists());

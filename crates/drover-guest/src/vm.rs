@@ -40,10 +40,8 @@ impl Vm {
         handle.set_tss_address(TSS_ADDRESS).map_err(GuestError::kvm(name, "place the TSS"))?;
         handle.create_irq_chip().map_err(GuestError::kvm(name, "make an interrupt controller"))?;
 
-        let memory = GuestMemory::new(config.vcpus).map_err(|source| GuestError::System {
-            name: name.to_owned(),
-            what: "get memory for the guest",
-            source,
+        let memory = GuestMemory::new(config.vcpus, config.memory).map_err(|source| {
+            GuestError::System { name: name.to_owned(), what: "get memory for the guest", source }
         })?;
         let stats = SharedFile::create(&config.stats_path, config.vcpus)?;
         add_slot(&handle, name, SLOT_MEMORY, 0, memory.host_address(), memory.bytes())?;

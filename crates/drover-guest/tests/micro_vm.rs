@@ -6,7 +6,7 @@
 //! always is one.
 
 use drover_core::scenario::Workload;
-use drover_guest::{GuestConfig, GuestError, Snapshot, StatsReader};
+use drover_guest::{GuestConfig, GuestError, Snapshot, StatsReader, Touched};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};
@@ -53,7 +53,8 @@ fn main() -> ExitCode {
 
 fn config(vcpus: u32, workload: Workload, stats_path: PathBuf) -> GuestConfig {
     let name = "vm0".to_owned();
-    GuestConfig { name, vcpus, workload, stats_path, wait_for_go: true, loops_per_ms: None }
+    let (loops_per_ms, memory) = (None, Touched::default());
+    GuestConfig { name, vcpus, workload, stats_path, wait_for_go: true, loops_per_ms, memory }
 }
 
 fn be_a_vm(vcpus: &str, workload: &str, stats: &str) -> ExitCode {

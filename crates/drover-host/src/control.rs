@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use drover_core::asked::{Asked, Key};
+use drover_core::partition::PartitionChange;
 use drover_core::tree::PoolChange;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::status::{PoolStatus, VmStatus};
+use crate::status::{PartitionStatus, PoolStatus, VmStatus};
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
@@ -64,6 +65,29 @@ pub enum Request {
         /// The pool's name.
         name: String,
     },
+    /// All partitions and who is in them.
+    ListPartitions,
+    /// Make a partition.
+    AddPartition {
+        /// The partition's name.
+        name: String,
+        /// What it has instead of the defaults.
+        #[serde(default)]
+        change: PartitionChange,
+    },
+    /// Change a partition.
+    SetPartition {
+        /// The partition's name.
+        name: String,
+        /// What is to change.
+        #[serde(default)]
+        change: PartitionChange,
+    },
+    /// Remove a partition nobody is in.
+    RemovePartition {
+        /// The partition's name.
+        name: String,
+    },
     /// End the scheduler as an internal error would (fault tests).
     Break,
 }
@@ -81,6 +105,11 @@ pub enum Answer {
     Pools {
         /// Parents before their children.
         pools: Vec<PoolStatus>,
+    },
+    /// To `ListPartitions`.
+    Partitions {
+        /// `default`, then the others in the order they were made.
+        partitions: Vec<PartitionStatus>,
     },
     /// The order is in force in the kernel and saved.
     Done,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each VM is guaranteed now: [`drover_core::delay`], from what is known of the host and its VMs.
 
-use crate::plan::{Plan, PlannedVm};
+use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::scheduler::KernelVm;
 use crate::topology::{cpus_of_thread, online_cpus};
 use anyhow::{Context, Result};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::params::Params;
+use drover_core::scenario::CpuList;
 use nix::time::{ClockId, clock_getres};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,24 +50,38 @@ impl Delays {
         }
     }
 
-    /// What the VM is guaranteed beside all `vms`, on so many pCPUs.
-    pub fn of(&self, plan: &Plan, vm: &PlannedVm, vms: &[KernelVm], pcpus: u32) -> Guarantee {
-        let host = delay::Host { pcpus, ..self.host };
-        let threads = |of_it: bool| -> u32 {
-            vms.iter().filter(|one| (one.id == vm.id) == of_it).map(|one| one.nr_threads).sum()
+    /// What the VM is guaranteed beside all `vms`.
+    pub fn of(
+        &self,
+        plan: &Plan,
+        vm: &PlannedVm,
+        vms: &[KernelVm],
+        capacity: &Capacity,
+    ) -> Guarantee {
+        let partition = vm.resolved.partition;
+        let spec = partition.map(|index| &plan.partitions.specs()[index]);
+        let host = delay::Host {
+            pcpus: u32::try_from(capacity.online.cpus().len()).unwrap_or(u32::MAX),
+            slice_ns: spec.map_or(self.host.slice_ns, |spec| spec.slice_ns()),
+            ..self.host
         };
-        let tgid = vms.iter().find(|one| one.id == vm.id).map_or(0, |one| one.tgid);
+        let own = vms.iter().find(|one| one.id == vm.id);
+        let rivals =
+            vms.iter().filter(|one| one.id != vm.id && are_rivals(plan, capacity, vm, one.id));
+        let others = rivals.map(|one| one.nr_threads).sum();
+        let drawn_to = plan.partitions.cpus_of(partition, &capacity.online);
+        let reach = may_run(own.map_or(0, |one| one.tgid), drawn_to.as_ref());
         let mut pools = plan.tree.path(vm.resolved.pool);
         let has_limit = |pool: usize| plan.tree.pools()[pool].spec.limit_mcpu.is_some();
         let terms = delay::Vm {
-            threads: threads(true),
+            threads: own.map_or(0, |one| one.nr_threads),
             reservation_mcpu: vm.reservation_mcpu,
             limited: vm.resolved.limit_mcpu.is_some() || pools.any(has_limit),
-            reach: Reach::of(&self.domains_online(), &may_run(tgid)),
+            reach: Reach::of(&self.domains_online(), &reach),
             cosched: vm.resolved.cosched,
         };
-        let delay = guaranteed(&host, &terms, threads(false));
-        Guarantee { delay_ms: ms(&delay), why: delay::why(&host, &terms, threads(false)) }
+        let delay = guaranteed(&host, &terms, others);
+        Guarantee { delay_ms: ms(&delay), why: delay::why(&host, &terms, others) }
     }
 
     /// The pCPUs online in each domain. One that came after the scheduler stands in the first.
@@ -91,14 +106,30 @@ fn ms(delay: &Delay) -> f64 {
     delay.ready_ns() as f64 / 1e6
 }
 
-/// For each thread of that process: may it run on a pCPU?
-fn may_run(tgid: u32) -> Vec<impl Fn(u32) -> bool> {
+/// May threads of these VMs stand in each other's way? Those of one partition may, and those of another that
+/// may not run there.
+fn are_rivals(plan: &Plan, capacity: &Capacity, vm: &PlannedVm, other: u64) -> bool {
+    let Some(other) = plan.vm(other) else { return true };
+    let partition = other.resolved.partition;
+    let cpus = plan.partitions.cpus_of(partition, &capacity.online);
+    let strays = || cpus.is_none_or(|cpus| other.affinity.leaves(&cpus));
+    partition == vm.resolved.partition || strays()
+}
+
+/// For each thread of that process: may it run on a pCPU? Of those it may run on, those of its partition
+/// count, if it has any.
+fn may_run(tgid: u32, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + use<>> {
     let threads = fs::read_dir(Path::new("/proc").join(tgid.to_string()).join("task"));
     let threads = threads.into_iter().flatten().flatten();
     // One that just left may run nowhere, and does not count.
     let sets = threads.filter_map(|thread| cpus_of_thread(&thread.path()).ok());
+    let drawn = |set: Vec<usize>| {
+        let is_drawn = |cpu: &&usize| drawn_to.is_some_and(|to| to.contains(**cpu as u32));
+        let drawn: Vec<usize> = set.iter().filter(is_drawn).copied().collect();
+        if drawn.is_empty() { set } else { drawn }
+    };
     let may_run = |cpus: Vec<usize>| move |cpu: u32| cpus.contains(&(cpu as usize));
-    sets.collect::<BTreeSet<_>>().into_iter().map(may_run).collect()
+    sets.map(drawn).collect::<BTreeSet<_>>().into_iter().map(may_run).collect()
 }
 
 #[cfg(test)]
@@ -116,7 +147,7 @@ mod tests {
     #[test]
     fn a_vm_reaches_what_its_narrowest_thread_reaches() {
         let domains = Delays::new(&Params::default(), &[]).unwrap().domains_online();
-        let pcpus = |tgid: u32| Reach::of(&domains, &may_run(tgid)).pcpus as usize;
+        let pcpus = |tgid: u32| Reach::of(&domains, &may_run(tgid, None)).pcpus as usize;
         let own = std::process::id();
         let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let first = (0..CpuSet::count()).find(|&cpu| all.is_set(cpu).unwrap()).unwrap();

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is in force in the kernel, and how it becomes what is planned.
 //!
-//! Only what differs is sent: pools first, parents before their children, then VMs, then the end of
+//! Only what differs is sent: partitions and their pCPUs first, then pools, parents before their children, then VMs, then the end of
 //! pools nobody is in any more.
 
+use crate::domains::Domains;
 use crate::herd::Vm;
 use crate::kernel::Kernel;
 use crate::plan::{Plan, PlannedVm};
+use crate::topology::Topology;
 use anyhow::{Context, Result};
-use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+use drover_core::partition::PartitionSpec;
+use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,9 +21,42 @@ pub struct Force {
     ids: BTreeMap<String, PoolId>,
     pools: HashMap<PoolId, PoolSettings>,
     vms: HashMap<u64, VmSettings>,
+    partition_ids: BTreeMap<String, PartitionId>,
+    partitions: HashMap<PartitionId, PartitionSettings>,
+    domains: Domains,
 }
 
 impl Force {
+    /// Of a scheduler that was started on these domains.
+    pub fn new(domains: Domains) -> Self {
+        Self { domains, ..Self::default() }
+    }
+
+    /// Where pCPUs are.
+    pub fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Looks at pCPUs that may have come for the first time.
+    pub fn see(&mut self, kernel: &dyn Kernel, topology: &Topology) {
+        for placed in self.domains.see(topology) {
+            let (pcpu, domain) = (placed.pcpu, placed.domain);
+            match kernel.place(placed) {
+                Ok(()) => tracing::info!("pCPU {pcpu} has come, in domain {domain}"),
+                Err(err) => tracing::warn!("pCPU {pcpu} has come, and stays where it was: {err:#}"),
+            }
+        }
+    }
+
+    /// Whether there are domains enough for the partitions of that plan.
+    ///
+    /// # Errors
+    /// When there are not.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        let ids = self.partition_ids_for(plan);
+        self.domains.clone().give(|cpu| partition_of(plan, &ids, cpu)).map(drop)
+    }
+
     /// Brings the plan into force, as far as the kernel takes it.
     ///
     /// # Errors
@@ -32,18 +68,63 @@ impl Force {
                 outcome = result;
             }
         };
+        let partition_ids = self.partition_ids_for(plan);
+        for (spec, id) in plan.partitions.specs().iter().zip(&partition_ids) {
+            note(self.set_partition(kernel, spec, *id));
+        }
+        note(self.give_pcpus(kernel, plan, &partition_ids));
         let ids = self.ids_for(plan);
         for (index, id) in ids.iter().enumerate() {
             note(self.set_pool(kernel, plan, &ids, index, *id));
         }
         for vm in vms {
             if let Some(planned) = plan.vm(vm.kernel.id) {
-                note(self.set_vm(kernel, vm, planned, &ids));
+                note(self.set_vm(kernel, vm, planned, (&ids, &partition_ids)));
             }
         }
         self.vms.retain(|id, _| vms.iter().any(|vm| vm.kernel.id == *id));
         note(self.remove_pools(kernel, &ids));
+        let names = plan.partitions.specs().iter().map(|spec| spec.name.clone());
+        self.partition_ids = names.zip(partition_ids).collect();
         outcome
+    }
+
+    /// The kernel's number of each partition: those it has stay, new ones take the lowest that are free.
+    fn partition_ids_for(&self, plan: &Plan) -> Vec<PartitionId> {
+        let known = |name: &str| self.partition_ids.get(name).copied();
+        let names = || plan.partitions.specs().iter().map(|spec| spec.name.as_str());
+        let mut taken: Vec<PartitionId> = names().filter_map(known).collect();
+        let mut id_of = |name: &str| {
+            known(name).unwrap_or_else(|| {
+                let mut ids = (1..PartitionId::COUNT_MAX).map(PartitionId);
+                let free = ids.find(|id| !taken.contains(id));
+                taken.extend(free);
+                free.expect("there are no more partitions than numbers")
+            })
+        };
+        names().map(&mut id_of).collect()
+    }
+
+    fn set_partition(
+        &mut self,
+        kernel: &dyn Kernel,
+        spec: &PartitionSpec,
+        id: PartitionId,
+    ) -> Result<()> {
+        let settings = PartitionSettings { policy: spec.policy, slice_ns: spec.slice_ns() };
+        if self.partitions.get(&id) == Some(&settings) {
+            return Ok(());
+        }
+        let set = kernel.set_partition(id, settings);
+        set.with_context(|| format!("partition {}", spec.name))?;
+        self.partitions.insert(id, settings);
+        Ok(())
+    }
+
+    /// Puts pCPUs where their partitions are.
+    fn give_pcpus(&mut self, kernel: &dyn Kernel, plan: &Plan, ids: &[PartitionId]) -> Result<()> {
+        let moved = self.domains.give(|cpu| partition_of(plan, ids, cpu))?;
+        moved.into_iter().try_for_each(|placed| kernel.place(placed))
     }
 
     /// The kernel's number of each pool: those it has stay, new ones take the lowest that are free, or that
@@ -95,7 +176,7 @@ impl Force {
         kernel: &dyn Kernel,
         vm: &Vm,
         planned: &PlannedVm,
-        ids: &[PoolId],
+        (ids, partition_ids): (&[PoolId], &[PartitionId]),
     ) -> Result<()> {
         // The kernel knows the normal shares, and follows a VM whose vCPUs appear one by one.
         let is_normal = planned.resolved.shares == Shares::NORMAL;
@@ -105,6 +186,10 @@ impl Force {
             limit_mcpu: planned.resolved.limit_mcpu,
             pool: planned.resolved.pool.map_or(PoolId::ROOT, |pool| ids[pool]),
             cosched: planned.resolved.cosched,
+            partition: planned
+                .resolved
+                .partition
+                .map_or(PartitionId::DEFAULT, |it| partition_ids[it]),
         };
         let before = self.vms.get(&planned.id);
         if before == Some(&settings) || (before.is_none() && settings == VmSettings::default()) {
@@ -134,9 +219,15 @@ impl Force {
     }
 }
 
+/// The partition of a pCPU.
+fn partition_of(plan: &Plan, ids: &[PartitionId], cpu: u32) -> PartitionId {
+    plan.partitions.of_cpu(cpu).map_or(PartitionId::DEFAULT, |index| ids[index])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domains::Placed;
     use crate::scheduler::{KernelVcpu, KernelVm};
 
     struct Obedient;
@@ -152,6 +243,15 @@ mod tests {
             Ok(())
         }
         fn set_pool(&self, _: PoolId, _: Option<&PoolSettings>) -> Result<()> {
+            Ok(())
+        }
+        fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+            Ok(())
+        }
+        fn set_partition(&self, _: PartitionId, _: PartitionSettings) -> Result<()> {
+            Ok(())
+        }
+        fn place(&self, _: Placed) -> Result<()> {
             Ok(())
         }
         fn break_on_purpose(&self) -> Result<()> {

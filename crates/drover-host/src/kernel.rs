@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon needs of the scheduler: to see VMs and to give orders.
 
+use crate::domains::Placed;
 use crate::scheduler::{KernelVcpu, KernelVm, Scheduler};
 use anyhow::Result;
-use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 
 /// A scheduler that takes orders.
 pub trait Kernel {
@@ -21,6 +22,21 @@ pub trait Kernel {
     /// # Errors
     /// When the kernel does not take it.
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()>;
+    /// That NUMA node is the VM's home; none: it has none.
+    ///
+    /// # Errors
+    /// When it is gone meanwhile.
+    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()>;
+    /// Puts these settings of the partition in force.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()>;
+    /// Puts a pCPU into a domain, and that into a partition.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    fn place(&self, placed: Placed) -> Result<()>;
     /// Ends the scheduler as an internal error would.
     ///
     /// # Errors
@@ -43,6 +59,18 @@ impl Kernel for Scheduler {
 
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
         self.set_pool(pool, settings)
+    }
+
+    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
+        self.set_home(vm, home)
+    }
+
+    fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
+        self.set_partition(partition, settings)
+    }
+
+    fn place(&self, placed: Placed) -> Result<()> {
+        self.place(placed)
     }
 
     fn break_on_purpose(&self) -> Result<()> {

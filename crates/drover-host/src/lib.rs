@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod kvm;
 pub mod meter;
 pub mod names;
+pub mod numa;
 pub mod orders;
 pub mod plan;
 pub mod scheduler;

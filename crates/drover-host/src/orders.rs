@@ -7,8 +7,10 @@ use crate::herd::Herd;
 use crate::plan::Plan;
 use crate::store::Saved;
 use anyhow::{Result, bail, ensure};
-use drover_core::asked::{Asked, HOST, Key, NO_POOLS};
+use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};
 use drover_core::config::Config;
+use drover_core::partition::{PartitionChange, PartitionSpec, Partitions};
+use drover_core::scenario::CpuList;
 use drover_core::tree::{PoolChange, PoolSpec};
 
 /// How people are told that a value came from an order.
@@ -27,6 +29,8 @@ pub struct Ground<'a> {
     pub plan: &'a Plan,
     /// Who is here.
     pub herd: &'a Herd,
+    /// The pCPUs that are online.
+    pub online: &'a CpuList,
 }
 
 impl Ground<'_> {
@@ -42,6 +46,9 @@ impl Ground<'_> {
         );
         if let Some(pool) = set.pool.as_deref().filter(|pool| *pool != HOST) {
             self.find_pool(pool)?;
+        }
+        if let Some(partition) = set.partition.as_deref().filter(|name| *name != DEFAULT) {
+            self.find_partition(partition)?;
         }
         let mut saved = self.saved.clone();
         let mut asked = saved.vms.remove(name).unwrap_or_default();
@@ -115,6 +122,74 @@ impl Ground<'_> {
             bail!("pool {name:?} is not empty ({}); {mend}", inside.join("; "));
         }
         Ok(saved)
+    }
+
+    /// A new partition.
+    ///
+    /// # Errors
+    /// When it has no pCPUs, or cannot have them, or there is one of that name.
+    pub fn add_partition(&self, name: &str, change: &PartitionChange) -> Result<Saved> {
+        ensure!(
+            self.plan.partitions.find(name).is_none(),
+            "there is a partition {name:?}; change it with `drover partition set {name}`"
+        );
+        let Some(cpus) = change.cpus.clone() else {
+            bail!("partition {name:?} has no pCPUs; give it some, such as `--cpus 0-1`");
+        };
+        let (policy, slice_ns) = (change.policy.unwrap_or_default(), change.slice_ns);
+        let mut saved = self.saved.clone();
+        saved.partitions.push(PartitionSpec { name: name.to_owned(), cpus, policy, slice_ns });
+        let index = saved.partitions.len() - 1;
+        Partitions::of(saved.partitions.clone())?.check(index, self.online)?;
+        Ok(saved)
+    }
+
+    /// Another shape for a partition.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it cannot have these pCPUs.
+    pub fn set_partition(&self, name: &str, change: &PartitionChange) -> Result<Saved> {
+        let index = self.find_partition(name)?;
+        let mut saved = self.saved.clone();
+        saved.partitions[index] = change.of(&saved.partitions[index]);
+        let partitions = Partitions::of(saved.partitions.clone())?;
+        if change.cpus.is_some() {
+            // One that it has may be offline now, and stays.
+            partitions.check(index, self.online)?;
+        }
+        Ok(saved)
+    }
+
+    /// A partition less: its pCPUs are those of `default` again.
+    ///
+    /// # Errors
+    /// When it is not there, or somebody is in it.
+    pub fn remove_partition(&self, name: &str) -> Result<Saved> {
+        let index = self.find_partition(name)?;
+        let vms = self.plan.vms.iter().filter(|vm| vm.resolved.partition == Some(index));
+        let mut inside: Vec<String> = vms.map(|vm| format!("VM {}", vm.name)).collect();
+        let absent = self.saved.vms.iter().filter(|(vm, asked)| {
+            asked.partition.as_deref() == Some(name) && matches!(self.herd.find(vm), Ok(None))
+        });
+        inside.extend(absent.map(|(vm, _)| format!("VM {vm}, which does not run")));
+        if !inside.is_empty() {
+            let mend = "move them first, as in `drover vm set NAME --partition default`";
+            bail!("partition {name:?} is not empty ({}); {mend}", inside.join("; "));
+        }
+        let mut saved = self.saved.clone();
+        saved.partitions.remove(index);
+        Ok(saved)
+    }
+
+    fn find_partition(&self, name: &str) -> Result<usize> {
+        ensure!(
+            name != DEFAULT,
+            "partition {name:?} has the pCPUs that no other one has, and is `share`; change those"
+        );
+        self.plan.partitions.find(name).ok_or_else(|| {
+            let (what, mend) = self.plan.partitions.unknown(name);
+            anyhow::anyhow!("{what}; {mend}")
+        })
     }
 
     fn find_pool(&self, name: &str) -> Result<usize> {

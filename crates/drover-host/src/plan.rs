@@ -6,9 +6,14 @@
 //! while pCPUs go offline, but then everyone is given the same part of it; newcomers are measured by the
 //! pCPUs that are online. So are sets of pCPUs to which VMs are confined: who is confined to others than
 //! before has its promise there, and where that is more than fits, all in it keep the same part.
+//!
+//! Promises are made on the pCPUs of partition `default`. A VM of another partition has none, nor has one that is
+//! confined to pCPUs of others.
 
 use crate::herd::Vm;
-use drover_core::asked::Key;
+use drover_core::asked::{DEFAULT, Key};
+use drover_core::partition::Partitions;
+use drover_core::percent;
 use drover_core::resolve::{Layer, Resolved, resolve};
 use drover_core::scenario::CpuList;
 use drover_core::tree::admission::{Ledger, Shortage, kept_mcpu, kept_of_pool};
@@ -25,6 +30,19 @@ pub struct Capacity {
     pub known: CpuList,
 }
 
+impl Capacity {
+    /// What partition `default` has of it; all while that has lost its last pCPU.
+    fn of_default(&self, partitions: &Partitions) -> Self {
+        let of_default = |of: &CpuList| partitions.cpus_of(None, of).unwrap_or_else(|| of.clone());
+        Self { online: of_default(&self.online), known: of_default(&self.known) }
+    }
+
+    /// Nothing is promised on it yet.
+    fn ledger<'a>(&self, tree: &'a Tree, partitions: &Partitions) -> Ledger<'a> {
+        Ledger::new(tree, self.known.clone(), partitions.specs().is_empty())
+    }
+}
+
 /// What a VM is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedVm {
@@ -34,7 +52,7 @@ pub struct PlannedVm {
     pub name: String,
     /// What was asked, and by whom.
     pub resolved: Resolved,
-    /// The pCPUs its vCPUs may run on.
+    /// The pCPUs its vCPUs run on: of those they may run on the ones of its partition.
     pub affinity: Affinity,
     /// In numbers, for its size.
     pub shares: u32,
@@ -51,6 +69,8 @@ pub struct PlannedVm {
 pub struct Plan {
     /// The pools.
     pub tree: Tree,
+    /// The partitions beside `default`.
+    pub partitions: Partitions,
     /// What of each pool's reservation can be kept.
     pub pools_mcpu: Vec<u32>,
     /// What can still be promised in each pool.
@@ -93,14 +113,15 @@ impl Plan {
     /// Plans for these VMs, of which those in `holders` had that promise before, thousandths of a pCPU.
     /// `layers_of` says what everyone asks for a VM.
     pub fn new(
-        tree: Tree,
+        (tree, partitions): (Tree, Partitions),
         vms: &[Vm],
         layers_of: impl Fn(&Vm) -> Vec<Layer>,
         holders: &HashMap<u64, u32>,
         capacity: &Capacity,
     ) -> Self {
         let mut troubles = Vec::new();
-        let mut ledger = Ledger::new(&tree, capacity.known.clone());
+        let default = capacity.of_default(&partitions);
+        let mut ledger = default.ledger(&tree, &partitions);
         let promise = |pool: usize| match ledger.promise_pool(pool) {
             Ok(()) => tree.pools()[pool].spec.reservation_mcpu,
             Err(refusal) => {
@@ -111,32 +132,35 @@ impl Plan {
         };
         let pools_mcpu: Vec<u32> = (0..tree.pools().len()).map(promise).collect();
         let planned = |vm: &Vm| {
-            planned(vm, resolve(&layers_of(vm), &tree), vm.affinity().on(&capacity.known))
+            let resolved = resolve(&layers_of(vm), &tree, &partitions);
+            let affinity = partitions.affinity(resolved.partition, vm.affinity(), &capacity.known);
+            planned(vm, resolved, affinity)
         };
         let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
         for vm in &mut planned {
-            vm.ask_again(&mut ledger, holders.get(&vm.id).copied().unwrap_or(0));
+            vm.leave_out(&default.known);
+            vm.ask_again(&mut ledger, &default.known, holders.get(&vm.id).copied().unwrap_or(0));
         }
         let holds = |vm: &PlannedVm| holders.contains_key(&vm.id);
         for vm in planned.iter_mut().filter(|vm| holds(vm)) {
-            vm.ask(&mut ledger);
+            vm.ask(&mut ledger, &default.known);
         }
-        ledger.set_pcpus(capacity.online.clone());
+        ledger.set_pcpus(default.online.clone());
         for vm in planned.iter_mut().filter(|vm| !holds(vm)) {
-            vm.ask(&mut ledger);
+            vm.ask(&mut ledger, &default.known);
         }
         let total_mcpu = ledger.total_mcpu();
         let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
         let promises: Vec<(&Affinity, u32)> =
             planned.iter().map(|vm| (&vm.affinity, vm.promised_mcpu)).collect();
-        let (kept, shortages) = kept_mcpu(&promises, total_mcpu, &capacity.online);
+        let (kept, shortages) = kept_mcpu(&promises, total_mcpu, &default.online);
         for (vm, kept) in planned.iter_mut().zip(kept) {
             vm.reservation_mcpu = kept;
         }
-        let of_pool = |mcpu: u32| kept_of_pool(mcpu, total_mcpu, &capacity.online);
+        let of_pool = |mcpu: u32| kept_of_pool(mcpu, total_mcpu, &default.online);
         let pools_mcpu = pools_mcpu.into_iter().map(of_pool).collect();
         let vms = planned;
-        Self { tree, pools_mcpu, pools_free_mcpu, vms, total_mcpu, shortages, troubles }
+        Self { tree, partitions, pools_mcpu, pools_free_mcpu, vms, total_mcpu, shortages, troubles }
     }
 
     /// The VM with that id.
@@ -146,19 +170,21 @@ impl Plan {
 
     /// What of what is asked for a VM could not be if it came alone, the pools apart.
     pub fn trouble_alone(
-        tree: &Tree,
+        (tree, partitions): (&Tree, &Partitions),
         name: &str,
         layers: &[Layer],
         capacity: &Capacity,
     ) -> Option<Trouble> {
-        let mut ledger = Ledger::new(tree, capacity.known.clone());
+        let default = capacity.of_default(partitions);
+        let mut ledger = default.ledger(tree, partitions);
         for pool in 0..tree.pools().len() {
             // One that has no promise itself is said to, and has none to give.
             let _ = ledger.promise_pool(pool);
         }
         // Where it will be confined is not known before it is there.
-        let mut vm = PlannedVm::new(0, name, 1, resolve(layers, tree), Affinity::ANYWHERE);
-        vm.ask(&mut ledger);
+        let resolved = resolve(layers, tree, partitions);
+        let mut vm = PlannedVm::new(0, name, 1, resolved, Affinity::ANYWHERE);
+        vm.ask(&mut ledger, &default.known);
         vm.troubles().next()
     }
 
@@ -196,23 +222,37 @@ impl PlannedVm {
         resolved.chain(refused).map(move |(key, text)| Trouble { whose: whose.clone(), key, text })
     }
 
+    /// Has it ask for nothing where it runs on pCPUs of other partitions.
+    fn leave_out(&mut self, default: &CpuList) {
+        let asked_mcpu = self.resolved.reservation_mcpu;
+        if asked_mcpu > 0 && self.affinity.leaves(default) {
+            self.refusal = Some(format!(
+                "{} cannot be reserved: it may run on pCPUs of other partitions only, and reservations \
+                 are for \"{DEFAULT}\"; let it run on pCPUs of {default}",
+                percent::text(asked_mcpu)
+            ));
+            self.resolved.reservation_mcpu = 0;
+        }
+    }
+
     /// Asks for what it had before, as far as it still wants it. Its set may not hold that any more.
-    fn ask_again(&mut self, ledger: &mut Ledger, before_mcpu: u32) {
+    fn ask_again(&mut self, ledger: &mut Ledger, default: &CpuList, before_mcpu: u32) {
         let asked_mcpu = self.resolved.reservation_mcpu.min(before_mcpu);
-        match ledger.renew(self.resolved.pool, &self.affinity, asked_mcpu.into()) {
+        match ledger.renew(self.resolved.pool, &self.affinity.on(default), asked_mcpu.into()) {
             Ok(()) => self.promised_mcpu = asked_mcpu,
             Err(refusal) => self.refusal = Some(refusal.to_string()),
         }
     }
 
     /// Asks for what it lacks of its reservation.
-    fn ask(&mut self, ledger: &mut Ledger) {
+    fn ask(&mut self, ledger: &mut Ledger, default: &CpuList) {
         let (pool, before_mcpu) = (self.resolved.pool, self.promised_mcpu);
         let asked_mcpu = self.resolved.reservation_mcpu;
         if asked_mcpu <= before_mcpu {
             return;
         }
-        match ledger.promise_instead(pool, &self.affinity, before_mcpu.into(), asked_mcpu.into()) {
+        let affinity = self.affinity.on(default);
+        match ledger.promise_instead(pool, &affinity, before_mcpu.into(), asked_mcpu.into()) {
             Ok(()) => self.promised_mcpu = asked_mcpu,
             Err(refusal) => self.refusal = Some(refusal.to_string()),
         }
@@ -250,7 +290,7 @@ mod tests {
             vec![Layer { origin: "test".to_owned(), asked }]
         };
         let holders = holders.iter().map(|id| (*id, 1000)).collect();
-        Plan::new(Tree::default(), vms, layers, &holders, &capacity)
+        Plan::new((Tree::default(), Partitions::default()), vms, layers, &holders, &capacity)
     }
 
     fn kept(plan: &Plan) -> Vec<u32> {
@@ -301,7 +341,8 @@ mod tests {
             asked.read(Key::Pool, "prod").unwrap();
             vec![Layer { origin: "test".to_owned(), asked }]
         };
-        let plan = Plan::new(tree, &vms(1), layers, &HashMap::from([(1, 500)]), &full());
+        let parts = (tree, Partitions::default());
+        let plan = Plan::new(parts, &vms(1), layers, &HashMap::from([(1, 500)]), &full());
         assert_eq!(kept(&plan), [500]);
         assert!(plan.vms[0].refusal.as_ref().unwrap().contains("this host has 200% left of 400%"));
     }
@@ -336,5 +377,38 @@ mod tests {
         assert_eq!(kept(&plan), [500, 500, 600, 0]);
         let refusal = plan.vms[3].refusal.as_ref().unwrap();
         assert!(refusal.contains("pCPU 2 has 0% left of 100%"), "{refusal}");
+    }
+
+    #[test]
+    fn promises_are_made_on_the_pcpus_of_the_default_partition() {
+        let specs = r#"[{"name":"io","cpus":"2-3","policy":"credit"}]"#;
+        let partitions = Partitions::of(serde_json::from_str(specs).unwrap()).unwrap();
+        let layers = |vm: &Vm| {
+            let mut asked = Asked::default();
+            let (key, text) =
+                if vm.name == "vm3" { (Key::Partition, "io") } else { (Key::Reservation, "150%") };
+            asked.read(key, text).unwrap();
+            vec![Layer { origin: "test".to_owned(), asked }]
+        };
+        let mut vms = vms(4);
+        vms[3].confine(Affinity::within("3".parse().unwrap()));
+        let parts = (Tree::default(), partitions);
+        let plan = Plan::new(parts, &vms, layers, &HashMap::new(), &full());
+        assert_eq!(kept(&plan), [1500, 0, 0, 0]);
+        let refusal = |vm: usize| plan.vms[vm].refusal.clone().unwrap_or_default();
+        assert!(
+            refusal(1)
+                .contains("150% cannot be reserved: partition \"default\" has 50% left of 200%"),
+            "{}",
+            refusal(1)
+        );
+        assert!(
+            refusal(3).contains("it may run on pCPUs of other partitions only"),
+            "{}",
+            refusal(3)
+        );
+        let within = |cpus: &str| Affinity::within(cpus.parse().unwrap());
+        let runs_on: Vec<&Affinity> = plan.vms.iter().map(|vm| &vm.affinity).collect();
+        assert_eq!(runs_on, [&within("0-1"), &within("0-1"), &within("2-3"), &within("3")]);
     }
 }

@@ -8,11 +8,13 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
-use drover_core::settings::{Cosched, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{
+    Cosched, PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings,
+};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
-use crate::domains::Domains;
+use crate::domains::{Domains, Placed};
 use crate::farewell::Farewell;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
@@ -53,6 +55,8 @@ pub struct KernelVm {
     pub vcpu_run_ns: u64,
     /// CPU time of its other threads.
     pub helper_run_ns: u64,
+    /// Of both, what it was not charged, beside busy sibling threads.
+    pub spared_ns: u64,
     /// Time its threads were ready and not running.
     pub ready_ns: u64,
     /// The longest single such wait.
@@ -69,6 +73,8 @@ pub struct KernelVm {
     pub nr_costops: u64,
     /// vCPUs started again after one.
     pub nr_costarts: u64,
+    /// CPU time of its threads on pCPUs of its home.
+    pub home_run_ns: u64,
     /// What came of directed yields.
     pub yields: Yields,
     /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
@@ -108,11 +114,13 @@ impl KernelVm {
             shares_asked: 0,
             vcpu_run_ns: 0,
             helper_run_ns: 0,
+            spared_ns: 0,
             ready_ns: 0,
             longest_ready_ns: 0,
             progressed_ns: 0,
             hazard_ns: 0,
             limited_ns: 0,
+            home_run_ns: 0,
             costop_ns: 0,
             nr_costops: 0,
             nr_costarts: 0,
@@ -202,11 +210,13 @@ impl Scheduler {
             shares_asked: vm.shares_asked,
             vcpu_run_ns: vm.vcpu_run_ns,
             helper_run_ns: vm.helper_run_ns,
+            spared_ns: vm.spared_ns,
             ready_ns: vm.ready_ns,
             longest_ready_ns: vm.longest_ready_ns,
             progressed_ns: vm.progressed_ns,
             hazard_ns: vm.hazard_ns,
             limited_ns: vm.limited_ns,
+            home_run_ns: vm.home_run_ns,
             costop_ns: vm.costop_ns,
             nr_costops: vm.nr_costops,
             nr_costarts: vm.nr_costarts,
@@ -270,6 +280,8 @@ impl Scheduler {
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
             pool: settings.pool.0,
             cosched_mode: settings.cosched as u32,
+            partition: settings.partition.0,
+            unused: 0,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
@@ -308,12 +320,51 @@ impl Scheduler {
         }
     }
 
-    /// That pCPU belongs to that domain.
+    /// That NUMA node is the VM's home; none: it has none.
+    ///
+    /// # Errors
+    /// When the VM is gone meanwhile.
+    pub fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
+        let home = home.map_or(0, |node| node + 1);
+        let mut order = types::home_order { slot: vm.slot, home, vm_id: vm.id };
+        // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_home_order, bytes)? {
+            0 => Ok(()),
+            _ => Err(anyhow!("the VM is gone")),
+        }
+    }
+
+    /// Put these settings of the partition in force.
+    ///
+    /// # Errors
+    /// When there is no such partition.
+    pub fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
+        let mut order = types::partition_order {
+            partition: partition.0,
+            policy: settings.policy as u32,
+            slice_ns: settings.slice_ns,
+        };
+        // SAFETY: `partition_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_partition_order, bytes)? {
+            0 => Ok(()),
+            code => Err(anyhow!("the scheduler refused the partition (code {code})")),
+        }
+    }
+
+    /// That pCPU belongs to that domain, and the domain to that partition.
     ///
     /// # Errors
     /// When there is no such pCPU or domain.
-    pub fn set_domain(&self, pcpu: u32, domain: u32) -> Result<()> {
-        let mut order = types::pcpu_order { pcpu, domain };
+    pub fn place(&self, placed: Placed) -> Result<()> {
+        let Placed { pcpu, domain, partition: PartitionId(partition), sibling, node } = placed;
+        let (sibling, node) = (from_1(sibling), from_1(node));
+        let mut order = types::pcpu_order { pcpu, domain, partition, sibling, node };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -369,15 +420,26 @@ fn set_params(
         skew_max_ns: params.skew_max_ns,
         hold_max_ns: params.hold_max_ns,
         judge_window_ns: params.judge_window_ns,
+        shared_core_permille: params.shared_core_permille,
         nr_pcpus: u32::try_from(nr_pcpus)?,
         nr_domains: domains.used(),
     };
     let known = domains.of().iter().zip(&topology.pcpus);
-    for (pcpu, (&domain, known)) in bss.drover.pcpu.iter_mut().zip(known) {
+    for (domain, known) in (0..domains.all()).zip(bss.drover.domain.iter_mut()) {
+        known.node = from_1(domains.node_of(domain));
+    }
+    for (number, (&domain, known)) in known.enumerate() {
+        let pcpu = &mut bss.drover.pcpu[number];
         pcpu.domain = domain;
         pcpu.online = u32::from(known.online);
+        pcpu.sibling = from_1(topology.sibling(number));
     }
     Ok(())
+}
+
+/// A pCPU's or a node's number as the policy keeps one that may not be there.
+fn from_1(number: Option<usize>) -> u32 {
+    number.and_then(|number| u32::try_from(number + 1).ok()).unwrap_or(0)
 }
 
 /// How many an array holds: what the kernel says is no index before it is held against that.

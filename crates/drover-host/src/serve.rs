@@ -17,6 +17,7 @@ use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::kvm;
+use crate::numa::Numa;
 use crate::scheduler::Scheduler;
 use crate::steward::Steward;
 use crate::topology::{Topology, online_cpus};
@@ -51,14 +52,16 @@ pub fn serve(
     let domains = Domains::new(&topology, level);
     let delays = Delays::new(params, domains.of())?;
     let mut online = online_list()?;
-    let mut steward = Steward::open(places.config, places.state, online.clone(), delays)?;
+    let before = (delays, domains.clone());
+    let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
     let scheduler = Scheduler::start(&topology, &domains, params)?;
-    let mut watch = Watch::new(domains);
+    steward.keep_homes(Numa::start(&topology));
+    let mut watch = Watch::default();
     tracing::info!(
         "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",
         topology.count(|pcpu| pcpu.online),
-        watch.domains()
+        domains.used()
     );
     while !stop.load(Ordering::Relaxed) {
         if let Some(farewell) = scheduler.farewell() {
@@ -69,8 +72,9 @@ pub fn serve(
             tracing::warn!("{text}");
             return Ok(());
         }
-        watch.look(&scheduler);
-        steward.set_domains(watch.domain_of());
+        if let Some(topology) = watch.look(&scheduler) {
+            steward.see(&scheduler, &topology);
+        }
         online = online_list().unwrap_or(online);
         steward.look(&scheduler, &online, Instant::now());
         let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];

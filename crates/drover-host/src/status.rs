@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs and pools as `drover vm list` and `drover pool list` show them.
 
-use drover_core::counters::{Counters, VmCounters};
+use drover_core::counters::{Counters, Numa, VmCounters};
+use drover_core::partition::PartitionPolicy;
 use drover_core::resolve::Why;
+use drover_core::scenario::CpuList;
 use serde::{Deserialize, Serialize};
 
 /// A VM.
@@ -26,6 +28,8 @@ pub struct VmStatus {
     pub limit_mcpu: Option<u32>,
     /// Its pool; none: the host.
     pub pool: Option<String>,
+    /// The partition it is in.
+    pub partition: String,
     /// What it is owed now, for what it wants, pCPUs; none until that is known.
     pub owed_pcpus: Option<f64>,
     /// What it got in the last second, pCPUs; none until that is known.
@@ -41,6 +45,9 @@ pub struct VmStatus {
     /// How its vCPUs moved along together, the longest single wait and the one guaranteed.
     #[serde(flatten)]
     pub counters: Counters,
+    /// Where it is at home, on a host of several NUMA nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<Numa>,
     /// Its vCPUs.
     pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
@@ -63,7 +70,7 @@ impl VmStatus {
     /// What was counted of it and its vCPUs.
     pub fn counters(&self) -> VmCounters {
         let vcpus = self.vcpu.iter().map(|vcpu| (vcpu.number, vcpu.counters)).collect();
-        VmCounters { vm: self.counters, vcpus }
+        VmCounters { vm: self.counters, vcpus, numa: self.numa }
     }
 }
 
@@ -94,4 +101,23 @@ pub struct PoolStatus {
     pub got_pcpus: Option<f64>,
     /// Where it comes from.
     pub origin: String,
+}
+
+/// A partition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PartitionStatus {
+    /// The partition's name.
+    pub name: String,
+    /// Its pCPUs; none: others have all there are.
+    pub cpus: Option<CpuList>,
+    /// Those of them that are offline.
+    pub offline: Option<CpuList>,
+    /// How it chooses who runs.
+    pub policy: PartitionPolicy,
+    /// How long a thread runs before it is asked again, in ms.
+    pub slice_ms: f64,
+    /// The VMs in it.
+    pub vms: Vec<String>,
+    /// What they got in the last second, pCPUs; none until that is known.
+    pub got_pcpus: Option<f64>,
 }

@@ -9,21 +9,24 @@ mod statuses;
 
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
+use crate::domains::Domains;
 use crate::force::Force;
 use crate::herd::{Herd, Vm};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
+use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged};
+use crate::topology::Topology;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Key;
 use drover_core::config::Config;
+use drover_core::partition::Partitions;
 use drover_core::percent;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
-use drover_core::tree::Tree;
 use drover_core::tree::admission::{Shortage, cpus_text};
 use std::collections::HashSet;
 use std::path::Path;
@@ -48,6 +51,10 @@ pub struct Steward {
     capacity: Capacity,
     plan: Plan,
     force: Force,
+    /// None on a host of one NUMA node.
+    numa: Option<Numa>,
+    /// Nothing was told to the kernel yet.
+    fresh: bool,
     /// What was said of the plan in force, not to be said again.
     said: HashSet<String>,
 }
@@ -57,7 +64,12 @@ impl Steward {
     ///
     /// # Errors
     /// When one of them has a fault, in one line.
-    pub fn open(config: &Path, state: &Path, online: CpuList, delays: Delays) -> Result<Self> {
+    pub fn open(
+        config: &Path,
+        state: &Path,
+        online: CpuList,
+        (delays, domains): (Delays, Domains),
+    ) -> Result<Self> {
         let (file, read) = ConfigFile::open(config).map_err(anyhow::Error::msg)?;
         let (store, mut saved) = Store::open(state)?;
         for orphan in saved.adopt_orphans(read.pools().map(|(spec, _)| spec)) {
@@ -66,6 +78,8 @@ impl Steward {
         merged(read.pools().map(|(spec, _)| spec), &saved).with_context(|| {
             format!("{} and the pools saved in {}", config.display(), state.display())
         })?;
+        Partitions::of(saved.partitions.clone())
+            .with_context(|| format!("the partitions saved in {}", state.display()))?;
         Ok(Self {
             file,
             config: read,
@@ -78,21 +92,44 @@ impl Steward {
             delays,
             capacity: Capacity { known: online.clone(), online },
             plan: Plan::default(),
-            force: Force::default(),
+            force: Force::new(domains),
+            numa: None,
+            fresh: true,
             said: HashSet::new(),
         })
     }
 
     /// Looks at everything settings follow from, and brings changes into force.
     pub fn look(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
-        let mut changed = self.look_at_config(now);
+        let mut changed = self.look_at_config(now) | std::mem::take(&mut self.fresh);
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+        self.look_at_homes(kernel, online, now);
     }
 
-    /// pCPUs are in these domains now: guarantees depend on it.
-    pub fn set_domains(&mut self, domain_of: &[u32]) {
-        self.delays.set_domains(domain_of);
+    /// VMs are to have homes.
+    pub fn keep_homes(&mut self, numa: Option<Numa>) {
+        self.numa = numa;
+    }
+
+    fn look_at_homes(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
+        let Some(numa) = &mut self.numa else { return };
+        let vms: Vec<Seen> = (self.herd.vms().iter())
+            .map(|vm| Seen {
+                kernel: vm.kernel,
+                name: &vm.name,
+                affinity: vm.affinity(),
+                wanted_pcpus: self.meter.rate(vm.kernel.id).map(|rate| rate.wanted_pcpus),
+            })
+            .collect();
+        numa.set_budget(self.config.move_mib_per_s());
+        numa.look(kernel, &vms, online, now);
+    }
+
+    /// Looks at pCPUs that may have come for the first time.
+    pub fn see(&mut self, kernel: &dyn Kernel, topology: &Topology) {
+        self.force.see(kernel, topology);
+        self.delays.set_domains(self.force.domains().of());
     }
 
     /// Follows an order or answers a question.
@@ -101,6 +138,9 @@ impl Steward {
         let done = match request {
             Request::ListVms => return Answer::Vms { vms: self.vm_statuses(kernel) },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
+            Request::ListPartitions => {
+                return Answer::Partitions { partitions: self.partition_statuses() };
+            }
             Request::Break => kernel.break_on_purpose(),
             order => self.follow(kernel, &order),
         };
@@ -115,17 +155,23 @@ impl Steward {
             self.herd.look_at_affinity_of(name);
         }
         let Self { saved, config, plan, herd, .. } = self;
-        let ground = Ground { saved, config, plan, herd };
+        let ground = Ground { saved, config, plan, herd, online: &self.capacity.online };
         let saved = match order {
             Request::SetVm { name, set, reset } => ground.set_vm(name, set, reset)?,
             Request::AddPool { name, change } => ground.add_pool(name, change)?,
             Request::SetPool { name, change } => ground.set_pool(name, change)?,
             Request::RemovePool { name } => ground.remove_pool(name)?,
-            Request::ListVms | Request::ListPools | Request::Break => return Ok(()),
+            Request::AddPartition { name, change } => ground.add_partition(name, change)?,
+            Request::SetPartition { name, change } => ground.set_partition(name, change)?,
+            Request::RemovePartition { name } => ground.remove_partition(name)?,
+            Request::ListVms | Request::ListPools | Request::ListPartitions | Request::Break => {
+                return Ok(());
+            }
         };
         let plan = self.planned(&self.config, &saved)?;
         self.check(&plan, order)?;
-        self.check_absent(&plan.tree, &saved, order)?;
+        self.check_absent(&plan, &saved, order)?;
+        self.force.check(&plan)?;
         let kept =
             self.force.apply(kernel, &plan, self.herd.vms()).and_then(|()| self.save(&saved));
         if let Err(error) = kept {
@@ -158,7 +204,9 @@ impl Steward {
             let asked = target.as_ref() == Some(&trouble.whose) && stood != Some(&trouble);
             ensure!(stood.is_some() && !asked, "{trouble}");
         }
+        let moves = matches!(order, Request::AddPartition { .. } | Request::SetPartition { .. });
         let grows = |short: &&Shortage| match short.cpus {
+            _ if moves => !self.plan.shortages.contains(short),
             None => plan.total_mcpu > self.plan.total_mcpu,
             Some(_) => members(plan, short).any(|vm| {
                 let before = self.plan.vm(vm.id).map_or(0, |before| before.promised_mcpu);
@@ -182,14 +230,14 @@ impl Steward {
     }
 
     /// Whether what is ordered for a VM that does not run could be if it came.
-    fn check_absent(&self, tree: &Tree, saved: &Saved, order: &Request) -> Result<()> {
+    fn check_absent(&self, plan: &Plan, saved: &Saved, order: &Request) -> Result<()> {
         let Request::SetVm { name, .. } = order else { return Ok(()) };
         if whose_bounds(order).is_none() || self.herd.vms().iter().any(|vm| vm.name == *name) {
             return Ok(());
         }
         let mut layers = self.config.layers(name);
         layers.extend(ordered(saved, name));
-        match Plan::trouble_alone(tree, name, &layers, &self.capacity) {
+        match Plan::trouble_alone((&plan.tree, &plan.partitions), name, &layers, &self.capacity) {
             Some(trouble) => bail!("{trouble}"),
             None => Ok(()),
         }
@@ -198,7 +246,14 @@ impl Steward {
     fn planned(&self, config: &Config, saved: &Saved) -> Result<Plan> {
         let tree = merged(config.pools().map(|(spec, _)| spec), saved)?;
         let layers = |vm: &Vm| layers(config, saved, vm);
-        Ok(Plan::new(tree, self.herd.vms(), layers, &self.plan.holders(), &self.capacity))
+        let partitions = Partitions::of(saved.partitions.clone())?;
+        Ok(Plan::new(
+            (tree, partitions),
+            self.herd.vms(),
+            layers,
+            &self.plan.holders(),
+            &self.capacity,
+        ))
     }
 
     fn look_at_config(&mut self, now: Instant) -> bool {
@@ -273,12 +328,14 @@ impl Steward {
     fn enter(&mut self, plan: Plan) {
         let mut troubles: Vec<String> = plan.troubles().iter().map(ToString::to_string).collect();
         troubles.extend(plan.shortages.iter().map(|short| shortfall(&plan, short)));
+        troubles.extend(deserted(&plan, &self.capacity.online));
         for trouble in troubles.iter().filter(|trouble| !self.said.contains(*trouble)) {
             tracing::warn!("{trouble}");
         }
         let was_short = is_short(&self.plan);
         self.said = troubles.into_iter().collect();
         self.plan = plan;
+        self.delays.set_domains(self.force.domains().of());
         if was_short && !is_short(&self.plan) {
             tracing::info!("every promise is kept again");
         }
@@ -301,6 +358,22 @@ fn shortfall(plan: &Plan, short: &Shortage) -> String {
         }
     };
     format!("PROMISES CANNOT BE KEPT: {place} is given the same part: {}", vms.join(", "))
+}
+
+/// Partitions whose last pCPU is offline.
+fn deserted(plan: &Plan, online: &CpuList) -> Vec<String> {
+    let all = std::iter::once(None).chain((0..plan.partitions.specs().len()).map(Some));
+    let gone = all.filter(|partition| plan.partitions.cpus_of(*partition, online).is_none());
+    let line = |partition: Option<usize>| {
+        let vms = plan.vms.iter().filter(|vm| vm.resolved.partition == partition);
+        let vms: Vec<&str> = vms.map(|vm| vm.name.as_str()).collect();
+        let who = if vms.is_empty() { "who is in it".to_owned() } else { vms.join(", ") };
+        let name = plan.partitions.name(partition);
+        format!(
+            "partition {name:?}: its last pCPU is offline; until one is back, {who} run where they may"
+        )
+    };
+    gone.map(line).collect()
 }
 
 /// Those with a promise that share what is there.
@@ -330,18 +403,21 @@ fn ordered(saved: &Saved, name: &str) -> Option<Layer> {
     Some(Layer { origin: VM_ORIGIN.to_owned(), asked })
 }
 
-/// Of whom an order changes what can be impossible: a VM's reservation, limit or pool, or a pool.
+/// Of whom an order changes what can be impossible: all of a VM but its shares, or a pool.
 fn whose_bounds(order: &Request) -> Option<String> {
     match order {
         Request::SetVm { name, set, reset } => {
-            let bounds = [Key::Reservation, Key::Limit, Key::Pool];
             let changes = |key: &Key| reset.contains(key) || set.text(*key).is_some();
-            bounds.iter().any(changes).then(|| format!("VM {name}"))
+            Key::ALL
+                .iter()
+                .filter(|key| **key != Key::Shares)
+                .any(changes)
+                .then(|| format!("VM {name}"))
         }
         Request::AddPool { name, .. } | Request::SetPool { name, .. } => {
             Some(format!("pool {name}"))
         }
-        Request::RemovePool { .. } | Request::ListVms | Request::ListPools | Request::Break => None,
+        _ => None,
     }
 }
 

@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result, bail};
 use drover_core::asked::Asked;
+use drover_core::partition::PartitionSpec;
 use drover_core::tree::{PoolSpec, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,6 +29,9 @@ pub struct Saved {
     pub pools: Vec<PoolSpec>,
     /// What was asked for VMs, by name.
     pub vms: BTreeMap<String, Asked>,
+    /// Partitions that were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<PartitionSpec>,
 }
 
 impl Saved {
@@ -56,7 +60,8 @@ impl Saved {
 
 impl Default for Saved {
     fn default() -> Self {
-        Self { version: VERSION, pools: Vec::new(), vms: BTreeMap::new() }
+        let (pools, vms, partitions) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { version: VERSION, pools, vms, partitions }
     }
 }
 
@@ -134,7 +139,9 @@ mod tests {
         let mut asked = Asked::default();
         asked.read(Key::Shares, &shares.to_string()).unwrap();
         let vms = BTreeMap::from([("web".to_owned(), asked)]);
-        Saved { pools: vec![PoolSpec::named("prod")], vms, ..Saved::default() }
+        let io = r#"{"name":"io","cpus":"0-1","policy":"credit"}"#;
+        let partitions = vec![serde_json::from_str(io).unwrap()];
+        Saved { pools: vec![PoolSpec::named("prod")], vms, partitions, ..Saved::default() }
     }
 
     #[test]
@@ -172,6 +179,13 @@ mod tests {
             let message = format!("{:#}", Store::open(dir.path()).unwrap_err());
             assert!(message.contains(FILE) && message.lines().count() == 1, "{message}");
         }
+    }
+
+    #[test]
+    fn what_was_saved_before_there_were_partitions_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), r#"{"version":1,"pools":[],"vms":{}}"#).unwrap();
+        assert_eq!(Store::open(dir.path()).unwrap().1, Saved::default());
     }
 
     #[test]

@@ -88,6 +88,15 @@ impl Topology {
         self.pcpus.iter().filter(|pcpu| is_so(pcpu)).count()
     }
 
+    /// The other hardware thread of its core, as things stand. None too where a core has more than two:
+    /// each then counts as a core.
+    pub fn sibling(&self, pcpu: usize) -> Option<usize> {
+        let core = self.pcpus[pcpu].core?;
+        let on_core = |&other: &usize| other != pcpu && self.pcpus[other].core == Some(core);
+        let mut others = (0..self.pcpus.len()).filter(on_core);
+        others.next().filter(|_| others.next().is_none())
+    }
+
     /// In one line, for people.
     pub fn summary(&self) -> String {
         let different = |of: fn(&Pcpu) -> Option<usize>| {
@@ -177,9 +186,13 @@ fn read_nodes(dir: &Path) -> BTreeMap<usize, Node> {
 
 /// `Node 0 MemTotal:       32664160 kB`
 fn memory_kib(node_dir: &Path) -> u64 {
+    meminfo_kib(node_dir, "MemTotal:").unwrap_or(0)
+}
+
+fn meminfo_kib(node_dir: &Path, what: &str) -> Option<u64> {
     let text = fs::read_to_string(node_dir.join("meminfo")).unwrap_or_default();
-    let line = text.lines().find(|line| line.contains("MemTotal:"));
-    line.and_then(|line| line.split_whitespace().nth(3)?.parse().ok()).unwrap_or(0)
+    let line = text.lines().find(|line| line.contains(what))?;
+    line.split_whitespace().nth(3)?.parse().ok()
 }
 
 fn read_number(path: &Path) -> Option<u32> {
@@ -192,6 +205,19 @@ fn read_number(path: &Path) -> Option<u32> {
 /// When sysfs does not say.
 pub fn online_cpus() -> Result<Vec<usize>> {
     read_cpu_list(Path::new("/sys/devices/system/cpu/online"))
+}
+
+/// Memory of a node that is free, or holds no more than copies of files nobody has asked for lately, MiB.
+pub fn free_mib(node: usize) -> Option<u64> {
+    let dir = Path::new("/sys/devices/system/node").join(format!("node{node}"));
+    Some((meminfo_kib(&dir, "MemFree:")? + meminfo_kib(&dir, "Inactive(file):")?) >> 10)
+}
+
+/// The nodes on which a process may have memory.
+pub fn mems_of(pid: u32) -> Option<Vec<usize>> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?;
+    parse_cpu_list(list.trim()).ok()
 }
 
 /// The pCPUs a thread may run on; `thread` is its directory in /proc.
@@ -304,6 +330,7 @@ pub(crate) mod tests {
         assert_eq!(topology.pcpus.len(), 8);
         let of = |cpu: usize| topology.pcpus[cpu];
         assert_eq!((of(3).core, of(3).llc, of(3).node), (Some(1), Some(0), Some(0)));
+        assert_eq!((topology.sibling(3), topology.sibling(4)), (Some(1), None));
         let offline = Pcpu { present: true, node: Some(1), ..Pcpu::default() };
         assert_eq!((of(4), of(6)), (offline, Pcpu::default()));
         assert_eq!(topology.nodes[&0].distances, BTreeMap::from([(0, 10), (1, 21)]));
@@ -333,6 +360,16 @@ pub(crate) mod tests {
             host.core(cpu, core).llc(cpu, core);
         }
         assert!(host.read().pcpus.iter().all(|pcpu| pcpu.llc.is_none()));
+    }
+
+    #[test]
+    fn of_more_than_two_threads_each_counts_as_a_core() {
+        let host = Host::new("0-5", "0-5", "0-5");
+        (0..4).for_each(|cpu| drop(host.core(cpu, "0-3")));
+        (4..6).for_each(|cpu| drop(host.core(cpu, "4-5")));
+        let topology = host.read();
+        let siblings: Vec<_> = (0..6).map(|cpu| topology.sibling(cpu)).collect();
+        assert_eq!(siblings, [None, None, None, None, Some(5), Some(4)]);
     }
 
     #[test]

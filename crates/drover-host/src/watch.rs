@@ -1,61 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon looks after besides VMs: pCPUs that come, and vCPUs there is no room for.
 
-use crate::domains::Domains;
 use crate::scheduler::Scheduler;
 use crate::topology::Topology;
 
 /// What was seen at the last look.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch {
-    domains: Domains,
     pcpu_changes: Option<u32>,
     unplaced: u32,
     told_unplaced: bool,
 }
 
 impl Watch {
-    /// Of a scheduler that was started on these domains.
-    pub fn new(domains: Domains) -> Self {
-        Self { domains, pcpu_changes: None, unplaced: 0, told_unplaced: false }
-    }
-
-    /// How many domains there are now.
-    pub fn domains(&self) -> u32 {
-        self.domains.used()
-    }
-
-    /// The domain of each possible pCPU.
-    pub fn domain_of(&self) -> &[u32] {
-        self.domains.of()
-    }
-
-    /// Looks again.
-    pub fn look(&mut self, scheduler: &Scheduler) {
-        let changes = scheduler.pcpu_changes();
-        if self.pcpu_changes != Some(changes) {
-            self.pcpu_changes = Some(changes);
-            self.look_at_pcpus(scheduler);
-        }
+    /// Looks again; the host's pCPUs, where any may have come.
+    pub fn look(&mut self, scheduler: &Scheduler) -> Option<Topology> {
         if let Some(line) = self.note_unplaced(scheduler.unplaced_vcpus()) {
             tracing::warn!("{line}");
         }
-    }
-
-    fn look_at_pcpus(&mut self, scheduler: &Scheduler) {
-        let topology = match Topology::read() {
-            Ok(topology) => topology,
-            Err(err) => {
-                tracing::warn!("{err:#}; pCPUs that came stand in the domain they were in");
-                return;
-            }
-        };
-        for (pcpu, domain) in self.domains.see(&topology) {
-            match scheduler.set_domain(pcpu, domain) {
-                Ok(()) => tracing::info!("pCPU {pcpu} has come, in domain {domain}"),
-                Err(err) => tracing::warn!("pCPU {pcpu} has come, and stays where it was: {err:#}"),
-            }
+        let changes = scheduler.pcpu_changes();
+        if self.pcpu_changes.replace(changes) == Some(changes) {
+            return None;
         }
+        let topology = Topology::read();
+        topology
+            .inspect_err(|err| {
+                tracing::warn!("{err:#}; pCPUs that came stand in the domain they were in");
+            })
+            .ok()
     }
 
     /// What to say of so many, if anything. Those of one look only wait for queues to be made.
@@ -80,13 +52,10 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domains::DomainLevel;
-    use crate::topology::tests::Host;
 
     #[test]
     fn vcpus_without_room_are_said_once_and_when_it_is_over() {
-        let topology = Host::new("0", "0", "0").read();
-        let mut watch = Watch::new(Domains::new(&topology, DomainLevel::Llc));
+        let mut watch = Watch::default();
         assert_eq!(watch.note_unplaced(4), None, "it takes a moment to make queues");
         assert_eq!(watch.note_unplaced(0), None);
         assert_eq!(watch.note_unplaced(4), None);

@@ -3,7 +3,7 @@
 #![expect(missing_docs, reason = "criterion's macro makes a function without")]
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use drover_sim::speed::{Load, growing_pcpus, growing_vcpus, loads, started};
+use drover_sim::sim_speed::{Load, growing_pcpus, growing_vcpus, loads, started};
 use std::time::{Duration, Instant};
 
 /// One iteration simulates so many events.

@@ -39,10 +39,18 @@ void sim_set_vtime(struct drover *d, u64 vtime_ns)
 		domain_at(d, i)->clock_ns = vtime_ns;
 }
 
-void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain)
+/* sibling: the other thread of its core, + 1; 0: there is none. */
+void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node)
 {
 	pcpu_at(d, pcpu)->domain = domain;
+	pcpu_at(d, pcpu)->sibling = sibling;
+	domain_at(d, domain)->node = node + 1;
 	pcpu_at(d, pcpu)->online = 1;
+}
+
+bool sim_is_divided(struct drover *d)
+{
+	return d->divided;
 }
 
 void sim_init(struct drover *d)
@@ -75,9 +83,32 @@ int sim_order_vm(struct drover *d, const struct vm_order *order)
 	return order_vm(d, order) ? drover_begins_to_look(d) : -1;
 }
 
+/* Of that VM, whoever it is now. */
+void sim_order_home(struct drover *d, u32 slot, u32 home)
+{
+	struct home_order order = {.slot = slot, .home = home, .vm_id = vm_at(d, slot)->id};
+
+	order_home(d, &order);
+}
+
 bool sim_order_pool(struct drover *d, const struct pool_order *order)
 {
 	return order_pool(d, order);
+}
+
+bool sim_order_partition(struct drover *d, u32 partition, u32 policy, u64 slice_ns)
+{
+	struct partition_order order = {partition, policy, slice_ns};
+
+	return order_partition(d, &order);
+}
+
+bool sim_order_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 partition)
+{
+	struct pcpu_order order = {pcpu, domain, partition, pcpu_at(d, pcpu)->sibling,
+				   domain_at(d, pcpu_at(d, pcpu)->domain)->node};
+
+	return order_pcpu(d, &order);
 }
 
 /* --- a thread enters the scheduler's care --- */
@@ -96,11 +127,16 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 
 /* --- it wakes, is queued, is chosen --- */
 
+/* Near which pCPU an idle one is looked for. */
+u32 sim_wakes(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
+{
+	return drover_wakes(d, p, t, at);
+}
+
 /* The pCPU it goes to; begins: the caller has it run there at once. */
-u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool idle,
+u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool *idle,
 		   bool *begins)
 {
-	find_helper(d, p, t);
 	return drover_select(d, p, t, near, idle, begins);
 }
 
@@ -193,6 +229,7 @@ struct sim_vm_view {
 	u64 vtime_ns;
 	u64 vcpu_run_ns;
 	u64 helper_run_ns;
+	u64 spared_ns;
 	u64 ready_ns;
 	u64 longest_ready_ns;
 	u64 nr_forgiven;
@@ -204,6 +241,7 @@ struct sim_vm_view {
 	u64 nr_costarts;
 	u64 skew_max_ns;
 	u64 limited_ns;
+	u64 home_run_ns;
 	u64 yields_asked;
 	u64 yields_granted;
 	u64 yields_throttled;
@@ -225,6 +263,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.vtime_ns = vm->vtime_ns,
 		.vcpu_run_ns = vm->vcpu_run_ns,
 		.helper_run_ns = vm->helper_run_ns,
+		.spared_ns = vm->spared_ns,
 		.ready_ns = vm->ready_ns,
 		.longest_ready_ns = vm->longest_ready_ns,
 		.nr_forgiven = vm->nr_forgiven,
@@ -236,6 +275,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.nr_costarts = vm->nr_costarts,
 		.skew_max_ns = vm->skew_max_ns,
 		.limited_ns = vm->limited_ns,
+		.home_run_ns = vm->home_run_ns,
 		.yields_asked = vm->yields_asked,
 		.yields_granted = vm->yields_granted,
 		.yields_throttled = vm->yields_throttled,
@@ -319,6 +359,11 @@ u32 sim_record(const struct thread *t)
 bool sim_at_limit(struct drover *d, const struct thread *t)
 {
 	return vm_at(d, t->slot)->at_limit;
+}
+
+bool sim_core_is_busy(struct drover *d, u32 at)
+{
+	return core_is_busy(d, pcpu_at(d, at));
 }
 
 u32 sim_pcpu_pinned(struct drover *d, u32 at)

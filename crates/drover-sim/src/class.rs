@@ -3,7 +3,8 @@
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
-use drover_core::settings::{Cosched, PoolSettings};
+use drover_core::scenario::CpuList;
+use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use serde::{Deserialize, Serialize};
 
 /// A VM as its scheduler is told of it.
@@ -27,6 +28,10 @@ pub struct VmBounds {
     pub pool: u32,
     /// How its vCPUs are kept together.
     pub cosched: Cosched,
+    /// The NUMA node that is its home, + 1; 0: none.
+    pub home: u32,
+    /// Its partition, 0 for `default`.
+    pub partition: u32,
 }
 
 /// A scheduler: the kernel's core calls it, in the order of `__schedule()`.
@@ -44,6 +49,8 @@ pub trait Class {
     fn set_bounds(&mut self, _: &mut Machine, _vm: u32, _: VmBounds) {}
     /// What is asked for a pool changes, likewise; none: the pool goes.
     fn set_pool(&mut self, _: &mut Machine, _pool: u32, _: Option<&PoolSettings>) {}
+    /// A partition, from 1 on, is made of these pCPUs, likewise.
+    fn set_partition(&mut self, _: &mut Machine, _: u32, _: &CpuList, _: PartitionSettings) {}
     /// The task was asleep and is ready: choose its pCPU, queue it, make somebody pick.
     fn wake(&mut self, m: &mut Machine, task: TaskId);
     /// The running task, accounted up to now, goes to sleep.

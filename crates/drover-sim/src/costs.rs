@@ -2,7 +2,7 @@
 //! What things cost on the simulated host, and where each default comes from.
 //!
 //! All times are CPU time in ns taken from whoever runs (or latency, where it says so). They do not
-//! depend on who runs beside whom: caches, hardware threads and memory have no speed model yet. One
+//! depend on who runs beside whom; how fast work gets on does (crate::speed_model). One
 //! exception: [`Costs::in_turns`].
 
 use crate::kvm::Kvm;
@@ -56,7 +56,7 @@ pub struct Costs {
     pub vm_exit_ns: u64,
     /// Added to a switch to a task that last ran on another pCPU: two run queue locks instead of
     /// one, and the task's own structures fetched from another core's cache, some ten lines of 50
-    /// to 100 ns. What the guest's own data lose is a matter of the speed model to come.
+    /// to 100 ns. What the guest's own data lose is the speed model's.
     pub migration_ns: u64,
     /// One round of a guest's spin loop: PAUSE, a load, a compare. PAUSE takes about 40 cycles
     /// before Skylake and 140 from then on (Intel's optimization manual).

@@ -15,8 +15,9 @@
 //! What it is bad at is why it is here: who sleeps at the right moments pays nothing; much I/O keeps
 //! busy VMs waiting behind BOOST; without BOOST one waits for slices of 30 ms.
 //!
-//! What is left out. Caps; the choice of a better pCPU at the tick (csched_cpu_pick), cache hotness;
-//! yields (KVM's directed ones have no meaning here, so `ple` only costs); CPU pools; node affinity.
+//! At a tick a vCPU that shares its core goes to a core that is wholly idle (csched_cpu_pick).
+//!
+//! What is left out. Caps; what else csched_cpu_pick weighs, cache hotness; yields (KVM's directed ones have no meaning here, so `ple` only costs); CPU pools; node affinity.
 //! A tick falls on the same moment on all pCPUs.
 
 use crate::class::{Class, VmTerms};
@@ -65,6 +66,8 @@ pub struct Credit {
     /// When the slice of each pCPU ends.
     slice_ends_ns: Vec<u64>,
     account_ns: u64,
+    /// Who leaves its pCPU at the next pick, and where to.
+    moving: Option<(TaskId, u32)>,
 }
 
 impl Credit {
@@ -77,6 +80,7 @@ impl Credit {
             queues: (0..pcpus).map(|_| Default::default()).collect(),
             slice_ends_ns: vec![u64::MAX; pcpus],
             account_ns: ACCOUNT_NS,
+            moving: None,
         }
     }
 
@@ -134,6 +138,18 @@ impl Credit {
                 m.resched(to);
             }
         }
+    }
+
+    /// A pCPU of a wholly idle core for a task that shares its core (csched_cpu_pick).
+    fn idle_core(&self, m: &Machine, cpu: u32, task: TaskId) -> Option<u32> {
+        let expected = |cpu: u32| self.queues[cpu as usize].iter().any(|queue| !queue.is_empty());
+        let rests = |cpu: u32| m.pcpus[cpu as usize].current == NOBODY && m.online.contains(cpu);
+        let idle = |cpu: u32| rests(cpu) && !expected(cpu);
+        if m.topology.siblings(cpu).all(|sibling| sibling == cpu || idle(sibling)) {
+            return None;
+        }
+        let whole = |&to: &u32| m.may_run_on(task, to) && m.topology.siblings(to).all(idle);
+        m.online.iter().find(whole)
     }
 
     /// csched_acct: credits for all that were active, by weight.
@@ -230,7 +246,8 @@ impl Class for Credit {
         previous: Option<TaskId>,
         ready: bool,
     ) -> Option<TaskId> {
-        let previous = previous.filter(|_| ready);
+        let leaves = |task: &TaskId| self.moving.is_some_and(|(moving, _)| moving == *task);
+        let previous = previous.filter(|task| ready && !leaves(task));
         let priority = |task: TaskId| self.vcpus[task as usize].priority;
         let head = self.first(m, cpu, cpu, None);
         // Who ran stands behind its equals.
@@ -254,7 +271,13 @@ impl Class for Credit {
     }
 
     fn put(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        self.queue(m, cpu, task);
+        match self.moving.take() {
+            Some((moving, to)) if moving == task => {
+                self.queue(m, to, task);
+                m.resched(to);
+            }
+            _ => self.queue(m, cpu, task),
+        }
     }
 
     fn set(&mut self, _: &mut Machine, _: u32, _: TaskId) {}
@@ -263,12 +286,16 @@ impl Class for Credit {
 
     fn ran(&mut self, _: &mut Machine, _: u32, _: TaskId, _: u64) {}
 
-    /// csched_tick: whoever runs pays.
-    fn tick(&mut self, _: &mut Machine, _: u32, task: TaskId) {
+    /// csched_tick: whoever runs pays, and may find a better core.
+    fn tick(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let vcpu = &mut self.vcpus[task as usize];
         vcpu.active = true;
         vcpu.credits -= CREDITS_PER_TICK;
         vcpu.priority = vcpu.priority.min(Priority::Under);
+        self.moving = self.idle_core(m, cpu, task).map(|to| (task, to));
+        if self.moving.is_some() {
+            m.resched(cpu);
+        }
     }
 
     fn timer(&mut self, m: &mut Machine) {
@@ -387,5 +414,27 @@ mod tests {
         credit.queue(&mut m, 1, 1);
         assert_eq!(credit.pick(&mut m, 1, None, false), Some(0), "UNDER from next door");
         assert_eq!(credit.pick(&mut m, 1, None, false), Some(1), "then its own");
+    }
+
+    #[test]
+    fn who_shares_a_core_goes_to_one_that_is_wholly_idle() {
+        let host = Host { cores: 3, threads: 2, ..Host::default() };
+        let mut m = Machine::new(Topology::of(&host), Costs::default(), 3);
+        let mut credit = Credit::new(&m);
+        for (task, cpu) in [(0, 0), (1, 1), (2, 2)] {
+            m.add_task(task, 0, 0, cpu);
+            credit.add(&mut m, task, VmTerms { shares: 1, vcpus: 1 });
+            m.pcpus[cpu as usize].current = task;
+            m.tasks[task as usize].state = TaskState::Running;
+        }
+        credit.tick(&mut m, 2, 2);
+        assert_eq!(credit.moving, None, "it has its core to itself");
+        credit.tick(&mut m, 0, 0);
+        assert_eq!((credit.moving, m.pcpus[0].need_resched), (Some((0, 4)), true));
+        assert_eq!(credit.pick(&mut m, 0, Some(0), true), None);
+        credit.put(&mut m, 0, 0);
+        assert_eq!((credit.vcpus[0].queued_on, m.pcpus[4].need_resched), (4, true));
+        credit.tick(&mut m, 1, 1);
+        assert_eq!(credit.moving, None, "somebody is on the way there");
     }
 }

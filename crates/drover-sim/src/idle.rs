@@ -62,6 +62,29 @@ impl IdleCpus {
         self.take(topology, cpu)
     }
 
+    /// bpf/ground.bpf.h's ground_claim_idle. busy: somebody runs on the core of `near`, which has two threads.
+    pub fn claim_near(
+        &mut self,
+        topology: &Topology,
+        allowed: &CpuSet,
+        near: u32,
+        busy: bool,
+    ) -> Option<u32> {
+        if busy {
+            if let Some(cpu) = self.pick_core(topology, allowed, allowed) {
+                return Some(cpu);
+            }
+        }
+        let mut here = [near].into_iter().chain(topology.sibling(near));
+        let claimed = here.find(|&cpu| allowed.contains(cpu) && self.claim(topology, cpu));
+        claimed.or_else(|| self.pick(topology, allowed))
+    }
+
+    /// Claims a pCPU of the set on a wholly idle core.
+    pub fn claim_core(&mut self, topology: &Topology, allowed: &CpuSet) -> Option<u32> {
+        self.pick_core(topology, allowed, allowed)
+    }
+
     /// scx_select_cpu_dfl for a wake-up without the "sync" hint: claims the idle pCPU that suits a
     /// task best that last ran on `last`.
     pub fn select(&mut self, topology: &Topology, allowed: &CpuSet, last: u32) -> Option<u32> {
@@ -146,5 +169,13 @@ mod tests {
         assert_eq!(idle.select(&topology, &all, 0), Some(1), "no whole core is left: a sibling");
         assert_eq!(idle.select(&topology, &all, 0), Some(3), "then the cache");
         assert_eq!(idle.select(&topology, &CpuSet::of(8, [7]), 0), Some(7));
+        idle.insert(&topology, 4);
+        assert_eq!(idle.claim_near(&topology, &all, 4, false), Some(4));
+        for cpu in [2, 3, 4] {
+            idle.insert(&topology, cpu);
+        }
+        assert_eq!(idle.claim_near(&topology, &all, 4, true), Some(2), "a whole core");
+        assert_eq!(idle.claim_near(&topology, &all, 5, false), Some(4), "the other thread");
+        assert_eq!(idle.claim_core(&topology, &all), None);
     }
 }

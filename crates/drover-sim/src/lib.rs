@@ -21,6 +21,7 @@ pub mod rng;
 pub mod scenario;
 pub mod scx;
 pub mod sim;
-pub mod speed;
+pub mod sim_speed;
+pub mod speed_model;
 pub mod topology;
 pub mod trace;

@@ -7,6 +7,7 @@ use crate::cpu_set::CpuSet;
 use crate::events::Events;
 use crate::idle::IdleCpus;
 use crate::rng::mix;
+use crate::speed_model;
 use crate::topology::Topology;
 use crate::trace::Trace;
 
@@ -48,6 +49,8 @@ pub struct Task {
     pub vcpu: u32,
     /// CPU time received so far, as of the last accounting.
     pub cpu_time_ns: u64,
+    /// How often it was put on a pCPU.
+    pub dispatches: u64,
     /// Until when its CPU time is accounted, while it runs.
     pub accounted_ns: u64,
     /// How long it may go on before its scheduler asks again (sched_ext).
@@ -78,6 +81,8 @@ pub struct Pcpu {
     /// From when on the task running here gets work done; before, it pays for switches and
     /// interrupts.
     pub work_from_ns: u64,
+    /// How fast the task running here gets on with its work (crate::speed_model).
+    pub speed: u32,
     /// Whoever runs here counts what it pays as time it got: its step does not take longer for it.
     pub pays_in_step: bool,
     /// What it has paid so since its work was last settled.
@@ -159,6 +164,7 @@ impl Machine {
             online: true,
             taken_until_ns: 0,
             work_from_ns: 0,
+            speed: speed_model::FULL,
             pays_in_step: false,
             paid_ns: 0,
             idle_since_ns: 0,
@@ -199,6 +205,7 @@ impl Machine {
             accounted_ns: 0,
             slice_ns: 0,
             ready_since_ns: 0,
+            dispatches: 0,
             leaving: false,
         });
         (self.tasks.len() - 1) as TaskId

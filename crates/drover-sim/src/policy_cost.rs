@@ -7,7 +7,7 @@
 use crate::class::{Class, VmBounds};
 use crate::scx::Scx;
 use crate::sim::{Plan, Sim};
-use crate::speed::{Load, set_up};
+use crate::sim_speed::{Load, set_up};
 use drover_core::scenario::{Host, Workload};
 use drover_core::settings::{PoolId, PoolSettings};
 use drover_core::shares::Shares;

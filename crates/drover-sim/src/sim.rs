@@ -11,6 +11,7 @@ use crate::machine::{
     AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, interrupt_source, source_of,
     timer_source,
 };
+use crate::speed_model::SpeedModel;
 
 /// Something that is planned for a moment of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +60,8 @@ pub struct Sim<C> {
     pub guests: Guests,
     /// The VMs.
     pub vms: Vec<SimVm>,
+    /// How fast who runs gets on; none: everybody at full speed.
+    pub speeds: Option<Box<SpeedModel>>,
     /// Locks of run queues that yields take.
     pub(crate) rq_locks: RqLocks,
     /// What is planned, the next last.
@@ -80,6 +83,7 @@ impl<C: Class> Sim<C> {
             class,
             guests: Guests::default(),
             vms: Vec::new(),
+            speeds: None,
             rq_locks: RqLocks::default(),
             agenda: Vec::new(),
             at_once: 0,
@@ -360,7 +364,10 @@ impl<C: Class> Sim<C> {
             self.m.counts.switches += 1;
         }
         match next {
-            Some(task) => self.enter(cpu, task, previous.is_none()),
+            Some(task) => {
+                self.m.tasks[task as usize].dispatches += 1;
+                self.enter(cpu, task, previous.is_none());
+            }
             None => self.rest(cpu, previous.is_some() || evicted),
         }
     }
@@ -393,8 +400,10 @@ impl<C: Class> Sim<C> {
             }
         }
         self.m.pcpus[cpu as usize].current = task;
+        self.set_speeds(cpu);
+        let last_ran = self.m.tasks[task as usize].last_ran;
+        let cold_ns = if last_ran == cpu { 0 } else { self.migration_ns(last_ran, cpu) };
         let known = &mut self.m.tasks[task as usize];
-        let cold_ns = if known.last_ran == cpu { 0 } else { self.m.costs.migration_ns };
         // What the pCPU still pays for, a handler or an interrupt, comes first.
         let from_ns = self.m.pcpus[cpu as usize].work_from_ns.max(now_ns);
         self.m.pcpus[cpu as usize].work_from_ns =
@@ -409,8 +418,34 @@ impl<C: Class> Sim<C> {
         self.guests.enter(&mut self.m, cpu, task);
     }
 
+    /// Who runs on that pCPU has changed, and so may the speed of those that run beside it.
+    fn set_speeds(&mut self, cpu: u32) {
+        let Some(speeds) = &mut self.speeds else { return };
+        let vm = self.m.current(cpu).map(|task| self.m.tasks[task as usize].vm);
+        for &(other, speed) in speeds.runs(&self.m.topology, cpu, vm) {
+            if other == cpu {
+                // It has not yet begun.
+                self.m.pcpus[cpu as usize].speed = speed;
+            } else if let Some(task) = self.m.current(other) {
+                self.guests.set_speed(&mut self.m, other, task, speed);
+            }
+        }
+    }
+
+    /// What it takes a task to begin on another pCPU than its last.
+    fn migration_ns(&self, from: u32, to: u32) -> u64 {
+        let llc_of = &self.m.topology.llc_of;
+        let leaves_cache = llc_of[from as usize] != llc_of[to as usize];
+        let warm_up_ns = match &self.speeds {
+            Some(speeds) if leaves_cache => speeds.warm_up_ns(&self.m.topology, to),
+            _ => 0,
+        };
+        self.m.costs.migration_ns + warm_up_ns
+    }
+
     fn rest(&mut self, cpu: u32, was_busy: bool) {
         self.m.pcpus[cpu as usize].current = NOBODY;
+        self.set_speeds(cpu);
         self.m.idle.insert(&self.m.topology, cpu);
         if was_busy {
             self.m.pcpus[cpu as usize].idle_since_ns = self.m.now_ns;
@@ -517,6 +552,7 @@ impl<C: Class> Sim<C> {
         pcpu.evicted = true;
         pcpu.idle_since_ns = self.m.now_ns;
         self.m.set_busy(cpu, false);
+        self.set_speeds(cpu);
     }
 
     /// A real-time task takes the pCPU, or has it for longer.
@@ -610,7 +646,7 @@ impl<C: Class> Sim<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::speed::{loads, set_up};
+    use crate::sim_speed::{loads, set_up};
 
     /// How long after a multiple of the tick's interval the next ticks come, us.
     fn phases_us(skew_tick: bool) -> Vec<u64> {

@@ -41,13 +41,14 @@ impl Topology {
         Self::made_of(host.threads, llc_of, node_of, nodes_by_distance)
     }
 
-    /// A host of one node whose dies have so many cores each, not all alike, as where a hypervisor or
+    /// A host whose dies, each a NUMA node, have so many cores each, not all alike, as where a hypervisor or
     /// the firmware took some away, or where fast and slow cores stand apart.
     pub fn of_dies(cores: &[u32], threads: u32) -> Self {
         let die = |(die, &cores): (u32, &u32)| vec![die; (cores * threads) as usize];
         let llc_of: Vec<u32> = (0..).zip(cores).flat_map(die).collect();
-        let node_of = vec![0; llc_of.len()];
-        Self::made_of(threads, llc_of, node_of, vec![vec![0]])
+        let nodes = cores.len() as u32;
+        let from = |node: u32| (0..nodes).map(|step| (node + step) % nodes).collect();
+        Self::made_of(threads, llc_of.clone(), llc_of, (0..nodes).map(from).collect())
     }
 
     fn made_of(
@@ -76,6 +77,11 @@ impl Topology {
         let first = cpu - cpu % self.threads;
         first..first + self.threads
     }
+
+    /// The other hardware thread of its core, where there are two.
+    pub fn sibling(&self, cpu: u32) -> Option<u32> {
+        (self.threads == 2).then_some(cpu ^ 1)
+    }
 }
 
 #[cfg(test)]
@@ -87,7 +93,7 @@ mod tests {
         let host = Host { sockets: 2, dies: 2, cores: 3, threads: 2, nodes: 2, ..Host::default() };
         let topology = Topology::of(&host);
         assert_eq!(topology.pcpus(), 24);
-        assert_eq!(topology.siblings(7), 6..8);
+        assert_eq!((topology.siblings(7), topology.sibling(7)), (6..8, Some(6)));
         assert_eq!((topology.llc_of[5], topology.llc_of[6], topology.llc_of[23]), (0, 1, 3));
         assert_eq!((topology.node_of[11], topology.node_of[12]), (0, 1));
         assert_eq!((topology.llcs[1].count(), topology.nodes[1].count()), (6, 12));
@@ -99,7 +105,8 @@ mod tests {
         let topology = Topology::of_dies(&[3, 1], 2);
         assert_eq!(topology.llc_of, [0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!((topology.llcs[0].count(), topology.llcs[1].count()), (6, 2));
-        assert_eq!((topology.siblings(7), topology.nodes[0].count()), (6..8, 8));
+        assert_eq!((topology.siblings(7), topology.nodes[0].count()), (6..8, 6));
+        assert_eq!(topology.nodes_by_distance, [[0, 1], [1, 0]]);
     }
 
     #[test]

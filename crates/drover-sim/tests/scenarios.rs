@@ -36,6 +36,28 @@ fn what_scenarios_expect_of_drover_holds() {
 }
 
 #[test]
+fn wide_vms_gain_and_lose_as_figures_15_to_17_have_it() {
+    for name in ["esx-fig15-17-wide.toml", "esx-fig15-17-wide-host3.toml"] {
+        let scenario = scenario(name);
+        all_holds(&scenario, &run(&scenario, &Options::default()));
+    }
+}
+
+#[test]
+fn partitions_do_what_their_files_say() {
+    let scenario = scenario("partitions.toml");
+    let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };
+    let outcome = run(&scenario, &options);
+    all_holds(&scenario, &outcome);
+    for vm in outcome.results.runs.iter().flat_map(|run| &run.vms) {
+        let counters = vm.counters.unwrap();
+        let [longest_ms, promised_ms] =
+            [counters.longest_ready_ms, counters.guaranteed_delay_ms].map(Option::unwrap);
+        assert!(longest_ms <= promised_ms, "{}: {longest_ms} of {promised_ms}", vm.name);
+    }
+}
+
+#[test]
 fn costs_grow_with_the_pcpus_that_are_emulated_in_turn() {
     let scenario = scenario("lab-turns.toml");
     let outcome = run(&scenario, &Options::default());

@@ -30,6 +30,9 @@ enum Command {
     /// See and set how VMs share the host in pools.
     #[command(subcommand)]
     Pool(commands::pool::Pool),
+    /// See and set which pCPUs have a policy of their own.
+    #[command(subcommand)]
+    Partition(commands::partition::Partition),
     /// Run a scenario under several schedulers and compare what VMs got.
     Run(commands::run::Args),
     /// Be a micro VM: one process, one VM.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Vm(vm) => commands::vm::run(vm),
         Command::Pool(pool) => commands::pool::run(pool),
+        Command::Partition(partition) => commands::partition::run(partition),
         Command::Run(args) => commands::run::run(&args),
         Command::Guest(args) => commands::guest::run(args),
         Command::Lab(command) => commands::lab::run(command),
@@ -127,6 +131,12 @@ mod tests {
             (&["vm", "set", "web", "--limit", "2"], "150%"),
             (&["pool", "add", "p", "--reservation", "x"], "150%"),
             (&["pool", "set", "p", "--cosched", "x"], "gang"),
+            (&["partition", "add", "p"], "--cpus"),
+            (&["partition", "add", "p", "--cpus", ""], "0-3,8"),
+            (&["partition", "set", "p", "--cpus", "3-1"], "0-3,8"),
+            (&["partition", "set", "p", "--policy", "credits"], "did you mean"),
+            (&["partition", "set", "p", "--slice", "3"], "3ms"),
+            (&["vm", "set", "web", "--partition", "a/b"], "name of a partition"),
             (&["gallop"], "gallop"),
             (&["check", "--hard"], "--hard"),
         ] {

@@ -18,6 +18,8 @@ pub struct Row {
     pub metric: Metric,
     /// What was measured: the median over repeats, of ratios where one is asked for.
     pub measured: Option<f64>,
+    /// What the source of the scenario has.
+    pub published: Option<f64>,
     /// What was asked, such as `<= 1` or `>= 0.98 of eevdf`.
     pub asked: String,
     /// What came of it.
@@ -80,6 +82,7 @@ fn rows_of(expect: &Expect, results: &Results) -> Vec<Row> {
             vm,
             metric: expect.metric,
             measured: None,
+            published: expect.published,
             asked: asked(expect, expect.max),
             verdict: Verdict::NotRun,
             note: None,
@@ -144,6 +147,7 @@ impl Subject<'_> {
             vm: self.vm.map(str::to_owned),
             metric: expect.metric,
             measured,
+            published: expect.published,
             asked: asked(expect, max),
             verdict,
             note,
@@ -266,6 +270,7 @@ mod tests {
             vm: VmChoice::Each,
             min: None,
             max: None,
+            published: None,
             relative_to: None,
             relative_to_case: None,
             or: None,

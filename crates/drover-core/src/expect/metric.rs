@@ -21,6 +21,10 @@ pub enum Metric {
     OwedErrorPct,
     /// Of a VM: how far the CPU time of another with the same settings is from its own at most, %.
     PeersApartPct,
+    /// Of a VM: what it was charged for, % of its CPU time.
+    ChargedPct,
+    /// Of a VM: how far another with the same settings was charged for more or less, %.
+    ChargedApartPct,
     /// Of a VM: its CPU time, s.
     CpuS,
     /// Of a VM: its CPU time, pCPUs.
@@ -37,10 +41,18 @@ pub enum Metric {
     DelayUsedPct,
     /// Of a VM: how much more its best served vCPU got than its worst, %.
     VcpuSpreadPct,
+    /// Of a VM: how often its threads were put on a pCPU where another had run, 1/s.
+    DispatchesPerS,
     /// Of a VM: what its workload counts.
     Progress,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
+    /// Of a VM: the part of its memory that lies on its home node, %.
+    LocalPct,
+    /// Of a VM: the part of its CPU time that it ran there, %.
+    HomeTimePct,
+    /// Of a VM: memory that was moved there, MiB.
+    MovedMib,
     /// Of a VM: mean wake-up latency, µs.
     WakeupMeanUs,
     /// Of a VM: wake-up latency that 99 of 100 do not exceed, µs.
@@ -69,12 +81,14 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 27] = [
+    pub const ALL: [Metric; 33] = [
         Metric::ShareGotPct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
         Metric::OwedErrorPct,
         Metric::PeersApartPct,
+        Metric::ChargedPct,
+        Metric::ChargedApartPct,
         Metric::CpuS,
         Metric::CpuPcpus,
         Metric::WindowMinPct,
@@ -83,8 +97,12 @@ impl Metric {
         Metric::ReservationLagMs,
         Metric::DelayUsedPct,
         Metric::VcpuSpreadPct,
+        Metric::DispatchesPerS,
         Metric::Progress,
         Metric::YieldsPerProgress,
+        Metric::LocalPct,
+        Metric::HomeTimePct,
+        Metric::MovedMib,
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
@@ -107,6 +125,8 @@ impl Metric {
             Metric::EntitlementErrorPoints => "entitlement_error_points",
             Metric::OwedErrorPct => "owed_error_pct",
             Metric::PeersApartPct => "peers_apart_pct",
+            Metric::ChargedPct => "charged_pct",
+            Metric::ChargedApartPct => "charged_apart_pct",
             Metric::CpuS => "cpu_s",
             Metric::CpuPcpus => "cpu_pcpus",
             Metric::WindowMinPct => "window_min_pct",
@@ -115,8 +135,12 @@ impl Metric {
             Metric::ReservationLagMs => "reservation_lag_ms",
             Metric::DelayUsedPct => "delay_used_pct",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
+            Metric::DispatchesPerS => "dispatches_per_s",
             Metric::Progress => "progress",
             Metric::YieldsPerProgress => "yields_per_progress",
+            Metric::LocalPct => "local_pct",
+            Metric::HomeTimePct => "home_time_pct",
+            Metric::MovedMib => "moved_mib",
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
@@ -182,7 +206,13 @@ impl Metric {
                 let owed_s = vm.owed_cpu_s.filter(|owed_s| *owed_s > 0.0)?;
                 Some(100.0 * (vm.cpu_s? / owed_s - 1.0).abs())
             }
-            Metric::PeersApartPct => peers_apart_pct(run, vm),
+            Metric::PeersApartPct => peers_apart_pct(run, vm, |it| it.cpu_s),
+            Metric::ChargedPct => {
+                let counters = vm.counters?;
+                let used_s = counters.used_s.filter(|&used_s| used_s > 0.0)?;
+                Some(100.0 * counters.charged_s? / used_s)
+            }
+            Metric::ChargedApartPct => peers_apart_pct(run, vm, |it| it.counters?.charged_s),
             Metric::CpuS => vm.cpu_s,
             Metric::CpuPcpus => Some(vm.cpu_s? / run.duration_s).filter(|it| it.is_finite()),
             Metric::LimitedS => vm.counters?.limited_s,
@@ -194,11 +224,17 @@ impl Metric {
                 let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
             }
+            Metric::DispatchesPerS => {
+                Some(vm.dispatches? as f64 / run.duration_s).filter(|it| it.is_finite())
+            }
             Metric::Progress => vm.progress.map(|progress| progress as f64),
             Metric::YieldsPerProgress => {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)
             }
+            Metric::LocalPct => vm.numa?.local_pct,
+            Metric::HomeTimePct => vm.numa?.home_time_pct,
+            Metric::MovedMib => Some(vm.numa?.moved_mib),
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
@@ -254,16 +290,20 @@ impl Metric {
     }
 }
 
-/// The most another VM's CPU time differs from that of `vm`, % of the latter: of those with the same
-/// settings, in the same pool, of as many vCPUs; without any, 0.
-fn peers_apart_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
-    let mine_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
+/// The most another VM's time of that kind differs from that of `vm`, % of the latter: of those with the
+/// same settings, in the same pool, of as many vCPUs; without any, 0.
+fn peers_apart_pct(
+    run: &Run,
+    vm: &VmFigures,
+    time_s: fn(&VmFigures) -> Option<f64>,
+) -> Option<f64> {
+    let mine_s = time_s(vm).filter(|&mine_s| mine_s > 0.0)?;
     let is_peer = |other: &&VmFigures| {
         (other.shares, other.reservation_pct, other.limit_pct)
             == (vm.shares, vm.reservation_pct, vm.limit_pct)
-            && (&other.pool, other.vcpus) == (&vm.pool, vm.vcpus)
+            && (&other.pool, &other.partition, other.vcpus) == (&vm.pool, &vm.partition, vm.vcpus)
     };
-    let apart_pct = |other: &VmFigures| Some(100.0 * (other.cpu_s? / mine_s - 1.0).abs());
+    let apart_pct = |other: &VmFigures| Some(100.0 * (time_s(other)? / mine_s - 1.0).abs());
     run.vms
         .iter()
         .filter(is_peer)
@@ -358,13 +398,22 @@ mod tests {
             limit_pct: Some(80),
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
+            dispatches: Some(120),
             progress: Some(70),
             yields: Some(77),
             counters: Some(Counters {
+                used_s: Some(1.6),
+                charged_s: Some(1.2),
                 limited_s: Some(0.3),
                 longest_ready_ms: Some(16.5),
                 guaranteed_delay_ms: Some(66.0),
                 ..Counters::default()
+            }),
+            numa: Some(crate::results::NumaFigures {
+                home: Some(1),
+                local_pct: Some(99.0),
+                home_time_pct: Some(98.0),
+                moved_mib: 64.0,
             }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
@@ -394,8 +443,11 @@ mod tests {
         assert!((figure(Metric::LimitUsedPct) - 125.0).abs() < 1e-9);
         assert!((figure(Metric::OwedErrorPct) - 26.666_666_667).abs() < 1e-6);
         assert!((figure(Metric::VcpuSpreadPct) - 20.0).abs() < 1e-9);
+        assert!((figure(Metric::ChargedPct) - 75.0).abs() < 1e-9);
+        assert_eq!(figure(Metric::ChargedApartPct), 0.0);
         assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
+        assert_eq!(figure(Metric::DispatchesPerS), 30.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert!((figure(Metric::YieldsPerProgress) - 1.1).abs() < 1e-9);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);

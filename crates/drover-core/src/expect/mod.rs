@@ -23,6 +23,8 @@ pub struct Expect {
     pub min: Option<f64>,
     /// The figure is at most this.
     pub max: Option<f64>,
+    /// What the source of the scenario has; how far off the figure is, is shown.
+    pub published: Option<f64>,
     /// The figure is divided by the same figure under this scheduler.
     pub relative_to: Option<String>,
     /// The figure is divided by the same figure in this case.

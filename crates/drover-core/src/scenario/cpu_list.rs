@@ -38,6 +38,16 @@ impl CpuList {
         self.0.binary_search(&cpu).is_ok()
     }
 
+    /// The CPUs that are in both; `None` when there are none.
+    pub fn common(&self, other: &Self) -> Option<Self> {
+        Self::of(self.0.iter().copied().filter(|&cpu| other.contains(cpu)))
+    }
+
+    /// The CPUs that are not in the other; `None` when there are none.
+    pub fn without(&self, other: &Self) -> Option<Self> {
+        Self::of(self.0.iter().copied().filter(|&cpu| !other.contains(cpu)))
+    }
+
     /// The highest CPU number in the list.
     pub fn highest(&self) -> u32 {
         *self.0.last().expect("a CPU list is never empty")

@@ -31,6 +31,12 @@ pub struct Host {
     pub l2_kib: Option<u32>,
     /// Last-level cache of a die, KiB.
     pub llc_kib: Option<u32>,
+    /// Latency of a load from a node's own memory that missed all caches, ns.
+    pub memory_ns: Option<u32>,
+    /// What is added for each 10 of distance beyond a node's own, ns.
+    pub hop_ns: Option<u32>,
+    /// Bandwidth of a node's memory, MB/s.
+    pub node_mb_s: Option<u32>,
     /// Whether pCPUs tick one after the other, within half a tick, instead of all at once: the
     /// kernel's boot option of that name, off by default there too.
     pub skew_tick: bool,
@@ -127,6 +133,9 @@ impl Default for Host {
             l1d_kib: None,
             l2_kib: None,
             llc_kib: None,
+            memory_ns: None,
+            hop_ns: None,
+            node_mb_s: None,
             skew_tick: false,
             own_tasks: None,
             round_us: None,

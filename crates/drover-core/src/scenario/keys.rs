@@ -20,6 +20,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "ple",
             "host",
             "pool",
+            "partition",
             "vm",
             "case",
             "expect",
@@ -41,6 +42,9 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "l1d_kib",
             "l2_kib",
             "llc_kib",
+            "memory_ns",
+            "hop_ns",
+            "node_mb_s",
             "skew_tick",
             "own_wakeups_per_s",
             "own_work_us",
@@ -61,6 +65,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     (POOL, &["name", "parent", "shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
+    (PARTITION, &["name", "cpus", "policy", "slice_ms"]),
     (
         VM,
         &[
@@ -71,9 +76,12 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "limit_pct",
             "pool",
             "cosched",
+            "partition",
             "vmm",
             "memory_mib",
             "disk_mib",
+            "memory_node",
+            "home",
             "pin",
             "demand_pct",
             "start_s",
@@ -81,16 +89,17 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
-    (CPU, &["kind", "duty_pct", "period_us", "then"]),
+    (CPU, &["kind", "duty_pct", "period_us", "then", "speed"]),
     (CPU_THEN, &["after_s", "duty_pct"]),
-    (LOCK, &["kind", "hold_us", "think_us"]),
-    (BARRIER, &["kind", "work_us"]),
-    (SLEEP, &["kind", "period_us", "work_us"]),
+    (LOCK, &["kind", "hold_us", "think_us", "speed"]),
+    (BARRIER, &["kind", "work_us", "speed"]),
+    (SLEEP, &["kind", "period_us", "work_us", "speed"]),
     (YIELD, &["kind", "work_us"]),
     (MIX, &["kind"]),
     (COMMAND, &["kind", "run", "ready"]),
-    (PROGRAM, &["kind", "steps", "roles", "locks", "pv_spin_us"]),
+    (PROGRAM, &["kind", "steps", "roles", "locks", "pv_spin_us", "speed"]),
     (PROGRAM_ROLE, &["vcpus", "steps"]),
+    (SPEED, &["smt_gain_pct", "misses_per_ms", "working_set_kib", "lines_per_miss"]),
     (CASE, &["name", "ple", "pool", "vm"]),
     (CASE_POOL, &["shares", "reservation_pct", "limit_pct", "expandable", "cosched"]),
     (
@@ -103,6 +112,9 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "limit_pct",
             "pool",
             "cosched",
+            "partition",
+            "pin",
+            "memory_node",
             "demand_pct",
             "start_s",
             "stop_s",
@@ -118,6 +130,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "vm",
             "min",
             "max",
+            "published",
             "relative_to",
             "relative_to_case",
             "or",
@@ -131,18 +144,21 @@ pub const TABLES: &[(&str, &[&str])] = &[
 
 /// The tables of a host's configuration, as [`TABLES`]; docs/operating.md shows them.
 pub const CONFIG_TABLES: &[(&str, &[&str])] = &[
-    (CONFIG, &["pool", "vm"]),
+    (CONFIG, &["pool", "vm", "numa"]),
+    (CONFIG_NUMA, &["move_mib_per_s"]),
     (CONFIG_POOL, &["name", "parent", "shares", "reservation", "limit", "expandable", "cosched"]),
-    (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched"]),
+    (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched", "partition"]),
 ];
 
 pub(crate) const CONFIG: &str = "drover.toml";
+pub(crate) const CONFIG_NUMA: &str = "drover.toml [numa]";
 pub(crate) const CONFIG_POOL: &str = "drover.toml [[pool]]";
 pub(crate) const CONFIG_VM: &str = "drover.toml [[vm]]";
 pub(super) const TOP: &str = "top level";
 pub(super) const HOST: &str = "[host]";
 pub(super) const HOST_COSTS: &str = "[host.costs]";
 pub(super) const POOL: &str = "[[pool]]";
+pub(super) const PARTITION: &str = "[[partition]]";
 pub(super) const VM: &str = "[[vm]]";
 pub(super) const CPU: &str = "workload cpu";
 pub(super) const CPU_THEN: &str = "workload cpu, then";
@@ -154,6 +170,7 @@ pub(super) const MIX: &str = "workload mix";
 pub(super) const COMMAND: &str = "workload command";
 pub(super) const PROGRAM: &str = "workload program";
 pub(super) const PROGRAM_ROLE: &str = "workload program, roles";
+pub(super) const SPEED: &str = "workload, speed";
 pub(super) const CASE: &str = "[[case]]";
 pub(super) const CASE_POOL: &str = "[case.pool.NAME]";
 pub(super) const CASE_VM: &str = "[case.vm.NAME]";

@@ -8,9 +8,12 @@ mod cpu_list;
 mod error;
 mod host;
 pub mod keys;
+mod pace;
 mod parse;
 mod parse_expect;
 mod parse_host;
+mod parse_pace;
+mod parse_partition;
 mod parse_pool;
 mod parse_program;
 mod parse_vm;
@@ -23,12 +26,14 @@ pub use cpu_list::{CpuList, CpuListError};
 pub use error::ScenarioError;
 pub(crate) use error::Source;
 pub use host::{Cost, Host, OwnTasks};
+pub use pace::Pace;
 pub use parse::ReadFile;
 pub use program::{DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, Role, StepTime};
 pub use vm::{Pin, Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;
+use crate::partition::Partitions;
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,6 +64,8 @@ pub struct Case {
     pub name: String,
     /// The pools, with what the case says of them.
     pub pools: Tree,
+    /// The partitions of its host beside `default`.
+    pub partitions: Partitions,
     /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
     pub ple: bool,
     /// The VMs that take part, with what the case says of them, in the order of the file.

@@ -5,11 +5,13 @@ use super::error::{ScenarioError, Source};
 use super::keys;
 use super::parse_expect::{read_compares, read_expects};
 use super::parse_host::read_host;
+use super::parse_partition::read_partitions;
 use super::parse_pool::Pools;
 use super::parse_vm::Draft;
 use super::reader::Reader;
 use super::{Case, Clock, CpuList, Host, Scenario, Vm, scheduler_label};
 use crate::nearest::hint;
+use crate::partition::Partitions;
 use crate::tree::admission::{Ledger, Refusal};
 use crate::tree::is_plain_name;
 
@@ -118,11 +120,12 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
     let vms: Vec<(&Reader, &Draft)> = readers.iter().zip(&drafts).collect();
     let ple = top.truth("ple")?.unwrap_or(false);
     let pools = Pools::read(top)?;
+    let partitions = read_partitions(top, host)?;
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
     let mut cases: Vec<Case> = Vec::new();
     for reader in top.tables("case", keys::CASE)? {
-        let case = read_case(&reader, &pools, &vms, host, end_s, ple)?;
+        let case = read_case(&reader, (&pools, &partitions), &vms, host, end_s, ple)?;
         if cases.iter().any(|earlier| earlier.name == case.name) {
             let what = format!("two cases are called \"{}\"", case.name);
             return Err(reader.error("name", what, "give each its own name"));
@@ -131,17 +134,21 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
     }
     if cases.is_empty() {
         let pools = unchanged;
-        let finished = vms.iter().map(|(reader, draft)| (*draft).clone().finish(reader, &pools));
+        let finish = |(reader, draft): &(&Reader, &Draft)| {
+            (*draft).clone().finish(reader, &pools, &partitions)
+        };
+        let finished = vms.iter().map(finish);
         let vms: Vec<Option<Vm>> = finished.collect::<Result<_, _>>()?;
         let vms = vms.into_iter().flatten().collect();
-        cases.push(admitted(top, Case { name: ONLY_CASE.to_owned(), ple, pools, vms }, host)?);
+        let name = ONLY_CASE.to_owned();
+        cases.push(admitted(top, Case { name, ple, pools, partitions, vms }, host)?);
     }
     Ok(cases)
 }
 
 fn read_case(
     reader: &Reader,
-    pools: &Pools,
+    (pools, partitions): (&Pools, &Partitions),
     vms: &[(&Reader, &Draft)],
     host: &Host,
     end_s: f64,
@@ -163,9 +170,10 @@ fn read_case(
     let mut present = Vec::new();
     for (vm_reader, draft) in vms {
         let finished = match changes.iter().find(|(vm, _)| *vm == draft.name) {
-            None => (*draft).clone().finish(vm_reader, &pools)?,
+            None => (*draft).clone().finish(vm_reader, &pools, partitions)?,
             Some((vm, change)) => {
-                draft.with(&Draft::of_case(change, vm, end_s)?).finish(change, &pools)?
+                let draft = draft.with(&Draft::of_case(change, vm, host, end_s)?);
+                draft.finish(change, &pools, partitions)?
             }
         };
         present.extend(finished);
@@ -175,13 +183,17 @@ fn read_case(
         return Err(reader.error("", what, "leave one in"));
     }
     let ple = reader.truth("ple")?.unwrap_or(ple);
-    admitted(reader, Case { name: name.to_owned(), ple, pools, vms: present }, host)
+    let (name, partitions) = (name.to_owned(), partitions.clone());
+    admitted(reader, Case { name, ple, pools, partitions, vms: present }, host)
 }
 
 /// The case, if all that is reserved in it fits. Of VMs that are not all there at the same time it
 /// still must: whether one leaves before another comes is for the run to show.
 fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioError> {
-    let mut ledger = Ledger::new(&case.pools, CpuList::all(host.pcpus()));
+    // Reservations are made in the default partition.
+    let host = CpuList::all(host.pcpus());
+    let default = case.partitions.cpus_of(None, &host).expect("it has a pCPU");
+    let mut ledger = Ledger::new(&case.pools, default.clone(), default == host);
     let refused = |who: String, refusal: Refusal| {
         let what = format!("case \"{}\", {who}: {}", case.name, refusal.what());
         reader.error("", what, refusal.mend)
@@ -193,7 +205,8 @@ fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioEr
     }
     for vm in &case.vms {
         let pool = vm.pool.as_deref().and_then(|pool| case.pools.find(pool));
-        let promise = ledger.promise(pool, &vm.affinity(), 10 * u64::from(vm.reservation_pct));
+        let affinity = case.partitions.affinity(None, &vm.affinity(), &host).on(&default);
+        let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
         promise.map_err(|refusal| refused(format!("VM \"{}\"", vm.name), refusal))?;
     }
     Ok(case)

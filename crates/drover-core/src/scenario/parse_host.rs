@@ -44,6 +44,9 @@ fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
         l1d_kib: reader.whole32("l1d_kib", 1..=CACHE_KIB_MAX)?,
         l2_kib: reader.whole32("l2_kib", 1..=CACHE_KIB_MAX)?,
         llc_kib: reader.whole32("llc_kib", 1..=CACHE_KIB_MAX)?,
+        memory_ns: reader.whole32("memory_ns", 1..=10_000)?,
+        hop_ns: reader.whole32("hop_ns", 0..=10_000)?,
+        node_mb_s: reader.whole32("node_mb_s", 100..=10_000_000)?,
         skew_tick: reader.truth("skew_tick")?.unwrap_or(false),
         own_tasks: own_tasks(reader)?,
         round_us: reader.whole32("round_us", 1..=ROUND_US_MAX)?,
@@ -51,6 +54,7 @@ fn host_of(reader: &Reader) -> Result<Host, ScenarioError> {
     };
     check_counts(reader, &host)?;
     check_distances(reader, &host)?;
+    check_memory(reader, &host)?;
     Ok(host)
 }
 
@@ -122,6 +126,26 @@ fn check_distances(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
         }
     }
     Ok(())
+}
+
+/// What the speed of a memory is, is said as a whole or not at all.
+fn check_memory(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
+    let said = [
+        ("memory_ns", host.memory_ns, true),
+        ("hop_ns", host.hop_ns, host.nodes > 1),
+        ("node_mb_s", host.node_mb_s, true),
+        ("llc_kib", host.llc_kib, true),
+    ];
+    let Some((some, ..)) = said[..3].iter().find(|(_, given, _)| given.is_some()) else {
+        return Ok(());
+    };
+    match said.iter().find(|(_, given, needed)| *needed && given.is_none()) {
+        None => Ok(()),
+        Some((missing, ..)) => {
+            let what = format!("the host has {some} and no {missing}");
+            Err(reader.error(some, what, format!("add {missing}, or remove {some}")))
+        }
+    }
 }
 
 #[cfg(test)]

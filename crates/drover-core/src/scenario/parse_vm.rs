@@ -3,10 +3,13 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
+use super::parse_pace::read_pace;
 use super::parse_program::{check_vcpus, read_program};
 use super::reader::Reader;
-use super::{CpuList, CpuThen, Host, Pin, Vm, Vmm, Workload, workload};
+use super::{CpuList, CpuThen, Host, Pace, Pin, Vm, Vmm, Workload, workload};
+use crate::asked::DEFAULT;
 use crate::nearest::hint;
+use crate::partition::Partitions;
 use crate::settings::Cosched;
 use crate::shares::Shares;
 use crate::tree::{Tree, is_plain_name};
@@ -26,14 +29,17 @@ pub(super) struct Draft {
     limit_pct: Option<u32>,
     pool: Option<String>,
     cosched: Option<Cosched>,
+    partition: Option<String>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
     disk_mib: Option<u32>,
+    home: Option<u32>,
     pin: Option<Pin>,
+    memory_nodes: Option<Vec<u32>>,
     demand_pct: Option<u32>,
     start_s: Option<f64>,
     stop_s: Option<f64>,
-    workload: Option<Workload>,
+    workload: Option<(Workload, Pace)>,
 }
 
 impl Draft {
@@ -49,13 +55,18 @@ impl Draft {
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
             disk_mib: reader.whole32("disk_mib", 1..=Vm::DISK_MIB_MAX)?,
-            pin: read_pin(reader, host)?,
-            ..Self::of_case(reader, name, end_s)?
+            home: read_node(reader, "home", host)?,
+            ..Self::of_case(reader, name, host, end_s)?
         })
     }
 
     /// Reads a `[case.vm.NAME]`.
-    pub(super) fn of_case(reader: &Reader, name: &str, end_s: f64) -> Result<Self, ScenarioError> {
+    pub(super) fn of_case(
+        reader: &Reader,
+        name: &str,
+        host: &Host,
+        end_s: f64,
+    ) -> Result<Self, ScenarioError> {
         Ok(Self {
             name: name.to_owned(),
             absent: reader.truth("absent")?.unwrap_or(false),
@@ -65,10 +76,13 @@ impl Draft {
             limit_pct: reader.whole32("limit_pct", 1..=100 * Vm::VCPUS_MAX)?,
             pool: reader.text("pool")?.map(str::to_owned),
             cosched: reader.cosched("cosched")?,
+            partition: reader.text("partition")?.map(str::to_owned),
+            pin: read_pin(reader, host)?,
+            memory_nodes: read_memory_nodes(reader, host)?,
             demand_pct: reader.whole32("demand_pct", 1..=100 * Vm::VCPUS_MAX)?,
             start_s: reader.number("start_s", 0.0..=end_s)?,
             stop_s: reader.number("stop_s", 0.0..=end_s)?,
-            workload: read_workload(reader, end_s)?,
+            workload: read_workload(reader, host, end_s)?,
             ..Self::default()
         })
     }
@@ -84,6 +98,9 @@ impl Draft {
             limit_pct: case.limit_pct.or(base.limit_pct),
             pool: case.pool.clone().or(base.pool.clone()),
             cosched: case.cosched.or(base.cosched),
+            partition: case.partition.clone().or(base.partition.clone()),
+            pin: case.pin.clone().or(base.pin.clone()),
+            memory_nodes: case.memory_nodes.clone().or(base.memory_nodes.clone()),
             demand_pct: case.demand_pct.or(base.demand_pct),
             start_s: case.start_s.or(base.start_s),
             stop_s: case.stop_s.or(base.stop_s),
@@ -94,11 +111,17 @@ impl Draft {
 
     /// The VM, with defaults for what is not written; none when it is absent. `reader` is where
     /// to complain: the table that had the last word.
-    pub(super) fn finish(self, reader: &Reader, pools: &Tree) -> Result<Option<Vm>, ScenarioError> {
+    pub(super) fn finish(
+        self,
+        reader: &Reader,
+        pools: &Tree,
+        partitions: &Partitions,
+    ) -> Result<Option<Vm>, ScenarioError> {
         if self.absent {
             return Ok(None);
         }
         self.check_times(reader)?;
+        self.check_partition(reader, partitions)?;
         let name = &self.name;
         let missing = |key: &str, example: &str| {
             let mend = format!("add one, such as {key} = {example}");
@@ -110,8 +133,10 @@ impl Draft {
             Vmm::Micro => "{ kind = \"cpu\" }",
             Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
         };
-        let workload = self.workload.clone().ok_or_else(|| missing("workload", example))?;
-        self.check_vmm(reader, vmm, &workload)?;
+        let (workload, pace) = self.workload.ok_or_else(|| missing("workload", example))?;
+        check_vmm(reader, name, vmm, &workload)?;
+        check_memory(reader, name, vmm, (self.memory_mib, self.memory_nodes.is_some()))?;
+        check_disk(reader, name, vmm, self.disk_mib)?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         check_pin(reader, name, vcpus, self.pin.as_ref())?;
@@ -125,42 +150,50 @@ impl Draft {
             limit_pct: self.limit_pct,
             cosched: self.cosched.or(pools.cosched(pool)),
             pool: self.pool,
+            partition: self.partition.filter(|name| name != DEFAULT),
             vmm,
-            memory_mib: self.memory_mib.unwrap_or(Vm::MEMORY_MIB),
+            memory_mib: self.memory_mib.unwrap_or(default_memory_mib(vmm)),
             disk_mib: self.disk_mib,
+            home: self.home,
             pin: self.pin,
+            memory_nodes: self.memory_nodes.unwrap_or_default(),
             demand_pct: self.demand_pct,
             start_s: self.start_s,
             stop_s: self.stop_s,
             workload,
+            pace,
         }))
     }
 
-    /// Micro VMs run Drover's own programs, QEMU guests run commands; neither can do the other.
-    fn check_vmm(
+    /// Whether its partition is there and has what is asked.
+    fn check_partition(
         &self,
         reader: &Reader,
-        vmm: Vmm,
-        workload: &Workload,
+        partitions: &Partitions,
     ) -> Result<(), ScenarioError> {
-        let (name, kind) = (&self.name, workload.kind());
-        let qemu_only =
-            [("memory_mib", "memory", self.memory_mib), ("disk_mib", "disk", self.disk_mib)];
-        let set = qemu_only.into_iter().find(|(_, _, value)| value.is_some());
-        match (vmm, workload, set) {
-            (Vmm::Micro, Workload::Command { .. }, _) => {
-                let what = format!("VM \"{name}\" is a micro VM and cannot run a command");
-                Err(reader.error("workload", what, "add vmm = \"qemu\" to the VM"))
-            }
-            (Vmm::Qemu, Workload::Command { .. }, _) | (Vmm::Micro, _, None) => Ok(()),
-            (Vmm::Qemu, _, _) => {
-                let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
-                let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
-                Err(reader.error("workload", what, mend))
-            }
-            (Vmm::Micro, _, Some((key, thing, _))) => {
-                let what = format!("VM \"{name}\" is a micro VM, whose {thing} cannot be set");
-                Err(reader.error(key, what, format!("remove {key}")))
+        let Some(partition) = self.partition.as_deref().filter(|name| *name != DEFAULT) else {
+            return Ok(());
+        };
+        let name = &self.name;
+        if partitions.find(partition).is_none() {
+            let what = format!("VM \"{name}\" is in partition \"{partition}\", which is not there");
+            let known = partitions.specs().iter().map(|spec| spec.name.as_str()).chain([DEFAULT]);
+            return Err(match partitions.specs().is_empty() {
+                true => reader.error("partition", what, "add a [[partition]]"),
+                false => reader.error("partition", what, hint(partition, known)),
+            });
+        }
+        let asked = [
+            ("pool", self.pool.is_some()),
+            ("reservation_pct", self.reservation_pct.is_some_and(|pct| pct > 0)),
+            ("cosched", self.cosched.is_some()),
+        ];
+        match asked.iter().find(|(_, asked)| *asked) {
+            None => Ok(()),
+            Some((key, _)) => {
+                let what = format!("VM \"{name}\" is in partition \"{partition}\" and has a {key}");
+                let mend = format!("that is for VMs of \"{DEFAULT}\" only; remove one of the two");
+                Err(reader.error(key, what, mend))
             }
         }
     }
@@ -259,7 +292,36 @@ fn check_pin(
     }
 }
 
-fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, ScenarioError> {
+/// One node, or a list of some that the memory is interleaved over.
+fn read_memory_nodes(reader: &Reader, host: &Host) -> Result<Option<Vec<u32>>, ScenarioError> {
+    let key = "memory_node";
+    let nodes = match reader.is_list(key) {
+        true => reader.wholes(key, 0..=Host::PCPUS_MAX)?,
+        false => reader.whole32(key, 0..=Host::PCPUS_MAX)?.map(|node| vec![node]),
+    };
+    let Some(nodes) = nodes else { return Ok(None) };
+    if nodes.is_empty() {
+        return Err(reader.error(key, "memory_node names no node", "give one, such as 0"));
+    }
+    for (at, node) in nodes.iter().enumerate() {
+        if *node >= host.nodes {
+            let what = format!("memory_node names node {node}, the host has none");
+            let mend = format!("use nodes 0 to {} or enlarge [host]", host.nodes - 1);
+            return Err(reader.error(key, what, mend));
+        }
+        if nodes[..at].contains(node) {
+            let what = format!("memory_node names node {node} twice");
+            return Err(reader.error(key, what, "memory lies on its nodes in equal parts"));
+        }
+    }
+    Ok(Some(nodes))
+}
+
+fn read_workload(
+    reader: &Reader,
+    host: &Host,
+    end_s: f64,
+) -> Result<Option<(Workload, Pace)>, ScenarioError> {
     let kinds = [
         ("cpu", keys::CPU),
         ("lock", keys::LOCK),
@@ -271,11 +333,14 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
         ("command", keys::COMMAND),
     ];
     if reader.is_file("workload") {
-        return read_workload_file(reader, &kinds, end_s).map(Some);
+        return read_workload_file(reader, &kinds, host, end_s).map(Some);
     }
     match reader.table_by_word("workload", "kind", &kinds)? {
         None => Ok(None),
-        Some(table) => workload_of(&table, end_s).map(Some),
+        Some(table) => {
+            let workload = workload_of(&table, end_s)?;
+            Ok(Some((workload, read_pace(&table, host)?)))
+        }
     }
 }
 
@@ -283,13 +348,15 @@ fn read_workload(reader: &Reader, end_s: f64) -> Result<Option<Workload>, Scenar
 fn read_workload_file(
     reader: &Reader,
     kinds: &[(&str, &'static str)],
+    host: &Host,
     end_s: f64,
-) -> Result<Workload, ScenarioError> {
+) -> Result<(Workload, Pace), ScenarioError> {
     let name = reader.need("workload", reader.text("workload")?, "\"workloads/dbench.toml\"")?;
     let (file, text) = reader.other_file("workload", name)?;
     let source = Source { file: &file, text: &text, ..*reader.source };
     let table = source.table("docs/scenarios.md")?;
-    workload_of(&Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?, end_s)
+    let reader = Reader::of_file_by_word(&source, "kind", kinds, table.get_ref())?;
+    Ok((workload_of(&reader, end_s)?, read_pace(&reader, host)?))
 }
 
 fn workload_of(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
@@ -334,4 +401,83 @@ fn read_cpu(table: &Reader, end_s: f64) -> Result<Workload, ScenarioError> {
         period_us: period_us.unwrap_or(workload::CPU_PERIOD_US),
         then,
     })
+}
+
+/// Micro VMs run Drover's own programs, QEMU guests run commands; neither can do the other.
+fn check_vmm(
+    reader: &Reader,
+    name: &str,
+    vmm: Vmm,
+    workload: &Workload,
+) -> Result<(), ScenarioError> {
+    let kind = workload.kind();
+    match (vmm, workload) {
+        (Vmm::Micro, Workload::Command { .. }) => {
+            let what = format!("VM \"{name}\" is a micro VM and cannot run a command");
+            Err(reader.error("workload", what, "add vmm = \"qemu\" to the VM"))
+        }
+        (Vmm::Qemu, Workload::Command { .. }) => Ok(()),
+        (Vmm::Qemu, _) => {
+            let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
+            let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
+            Err(reader.error("workload", what, mend))
+        }
+        (Vmm::Micro, _) => Ok(()),
+    }
+}
+
+fn default_memory_mib(vmm: Vmm) -> u32 {
+    match vmm {
+        Vmm::Micro => 0,
+        Vmm::Qemu => Vm::MEMORY_MIB,
+    }
+}
+
+/// A micro VM's memory ends below what it shares with the host; where it lies is of a micro VM only.
+fn check_memory(
+    reader: &Reader,
+    name: &str,
+    vmm: Vmm,
+    (memory_mib, lies_somewhere): (Option<u32>, bool),
+) -> Result<(), ScenarioError> {
+    let fault = |key: &str, what: &str, mend: &str| {
+        Err(reader.error(key, format!("VM \"{name}\" {what}"), mend))
+    };
+    match (vmm, memory_mib) {
+        (Vmm::Micro, Some(mib)) if mib > Vm::MICRO_MEMORY_MIB_MAX => {
+            let mend = format!("use {} at most", Vm::MICRO_MEMORY_MIB_MAX);
+            fault("memory_mib", &format!("is a micro VM with {mib} MiB"), &mend)
+        }
+        (Vmm::Qemu, _) if lies_somewhere => {
+            let mend = "remove memory_node, or vmm = \"qemu\"";
+            fault("memory_node", "is a QEMU guest, whose memory lies where it is touched", mend)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_disk(
+    reader: &Reader,
+    name: &str,
+    vmm: Vmm,
+    disk_mib: Option<u32>,
+) -> Result<(), ScenarioError> {
+    match (vmm, disk_mib) {
+        (Vmm::Micro, Some(_)) => {
+            let what = format!("VM \"{name}\" is a micro VM and cannot have a disk");
+            Err(reader.error("disk_mib", what, "remove disk_mib, or add vmm = \"qemu\""))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_node(reader: &Reader, key: &str, host: &Host) -> Result<Option<u32>, ScenarioError> {
+    let node = reader.whole32(key, 0..=1023)?;
+    match node {
+        Some(node) if node >= host.nodes => {
+            let what = format!("{key} = {node} names a NUMA node, the host has {}", host.nodes);
+            Err(reader.error(key, what, "count them from 0, or enlarge [host]"))
+        }
+        _ => Ok(node),
+    }
 }

@@ -240,22 +240,24 @@ impl<'a> Reader<'a> {
         range: RangeInclusive<u32>,
     ) -> Result<Option<Vec<Vec<u32>>>, ScenarioError> {
         let Some(value) = self.value(key) else { return Ok(None) };
-        let number = |item: &Spanned<DeValue<'a>>| match item.get_ref() {
-            DeValue::Integer(digits) => u32::from_str_radix(digits.as_str(), digits.radix()).ok(),
-            _ => None,
-        };
-        let cell =
-            |item: &Spanned<DeValue<'a>>| number(item).filter(|number| range.contains(number));
-        let row = |item: &Spanned<DeValue<'a>>| match item.get_ref() {
-            DeValue::Array(cells) => cells.iter().map(cell).collect::<Option<Vec<_>>>(),
-            _ => None,
-        };
+        let row = |item: &Spanned<DeValue<'a>>| numbers(item.get_ref(), &range);
         let rows = match value.get_ref() {
             DeValue::Array(rows) => rows.iter().map(row).collect::<Option<Vec<_>>>(),
             _ => None,
         };
         let expected = between("rows of whole numbers, each", &range);
         rows.ok_or_else(|| self.wrong(key, value, &expected)).map(Some)
+    }
+
+    /// A list of whole numbers within `range`.
+    pub(super) fn wholes(
+        &self,
+        key: &str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Option<Vec<u32>>, ScenarioError> {
+        let Some(value) = self.value(key) else { return Ok(None) };
+        let expected = between("a list of whole numbers, each", &range);
+        numbers(value.get_ref(), &range).ok_or_else(|| self.wrong(key, value, &expected)).map(Some)
     }
 
     /// Is the value of `key` a list?
@@ -390,6 +392,16 @@ impl<'a> Reader<'a> {
         let what = format!("{key} = {line} does not do in {}", self.title);
         self.source.error(value.span().start, what, format!("give {expected}"))
     }
+}
+
+/// The whole numbers of a list, all within `range`.
+fn numbers(list: &DeValue, range: &RangeInclusive<u32>) -> Option<Vec<u32>> {
+    let number = |item: &Spanned<DeValue>| match item.get_ref() {
+        DeValue::Integer(digits) => u32::from_str_radix(digits.as_str(), digits.radix()).ok(),
+        _ => None,
+    };
+    let DeValue::Array(items) = list else { return None };
+    items.iter().map(|item| number(item).filter(|number| range.contains(number))).collect()
 }
 
 fn between(kind: &str, range: &RangeInclusive<impl Display>) -> String {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A VM of a scenario, as one case has it.
 
-use super::{CpuList, Workload};
+use super::{CpuList, Pace, Workload};
 use crate::settings::Cosched;
 use crate::tree::Affinity;
 use serde::{Deserialize, Serialize};
@@ -63,14 +63,21 @@ pub struct Vm {
     pub pool: Option<String>,
     /// How its vCPUs are kept together, where it or its pool says so.
     pub cosched: Option<Cosched>,
+    /// The partition it runs in, of the scenario's; none: `default`.
+    pub partition: Option<String>,
     /// What runs it.
     pub vmm: Vmm,
-    /// Guest memory in MiB; of meaning for [`Vmm::Qemu`] only.
+    /// Guest memory in MiB; of a micro VM, which needs none, what it touches all the same.
     pub memory_mib: u32,
     /// Size of its disk in MiB, of [`Vmm::Qemu`] only; none: it has none.
     pub disk_mib: Option<u32>,
+    /// The NUMA node that is its home in the simulator; elsewhere the daemon chooses.
+    pub home: Option<u32>,
     /// The CPUs its threads are confined to; none: any.
     pub pin: Option<Pin>,
+    /// The NUMA nodes that its memory lies on at first, in equal parts (in the lab the first of them);
+    /// empty: where it first runs, or is touched.
+    pub memory_nodes: Vec<u32>,
     /// The most CPU it can use, in % of one pCPU, where the scenario says so.
     pub demand_pct: Option<u32>,
     /// When its workload starts, in s of the measured time; none: before the warm-up.
@@ -80,11 +87,15 @@ pub struct Vm {
     /// What its vCPUs do. Moments in it are in s of the measured time: hand guests what
     /// [`Vm::workload_since_go`] says.
     pub workload: Workload,
+    /// What the speed of its vCPUs hangs on, for the simulator.
+    pub pace: Pace,
 }
 
 impl Vm {
     /// The most vCPUs a VM may have.
     pub const VCPUS_MAX: u32 = 256;
+    /// The most memory a micro VM may have, MiB.
+    pub const MICRO_MEMORY_MIB_MAX: u32 = 240;
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
     /// The largest disk, MiB.
@@ -140,14 +151,18 @@ mod tests {
             limit_pct: None,
             pool: None,
             cosched: None,
+            partition: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
             disk_mib: None,
+            home: None,
             pin: None,
+            memory_nodes: Vec::new(),
             demand_pct: None,
             start_s: None,
             stop_s: None,
             workload,
+            pace: Pace::default(),
         }
     }
 

@@ -48,8 +48,10 @@ impl Refusal {
 #[derive(Debug, Clone)]
 pub struct Ledger<'a> {
     tree: &'a Tree,
-    /// The host's pCPUs.
+    /// The pCPUs promises are made on.
     pcpus: CpuList,
+    /// What people are told they are, with its verb.
+    whole: &'static str,
     /// What was promised to VMs that are confined; those of one set that all their vCPUs have together.
     confined: Vec<(Affinity, u64)>,
     /// What was promised to each pool itself.
@@ -61,11 +63,19 @@ pub struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Nothing is promised yet on a host of these pCPUs.
-    pub fn new(tree: &'a Tree, pcpus: CpuList) -> Self {
+    /// Nothing is promised yet on a host of these pCPUs, or its partition `default`.
+    pub fn new(tree: &'a Tree, pcpus: CpuList, is_host: bool) -> Self {
         let none = vec![0; tree.pools().len()];
-        let confined = Vec::new();
-        Self { tree, pcpus, confined, own_mcpu: none.clone(), within_mcpu: none, total_mcpu: 0 }
+        let whole = if is_host { "this host has" } else { "partition \"default\" has" };
+        Self {
+            tree,
+            pcpus,
+            whole,
+            confined: Vec::new(),
+            own_mcpu: none.clone(),
+            within_mcpu: none,
+            total_mcpu: 0,
+        }
     }
 
     /// From now on promises are made on these pCPUs. What was promised stays.
@@ -214,7 +224,7 @@ impl<'a> Ledger<'a> {
         let free_mcpu = self.capacity_mcpu().saturating_sub(self.total_mcpu);
         if more_mcpu > 0 && more_mcpu > free_mcpu {
             let mend = "reserve less, or lower another reservation";
-            return refuse("this host has".to_owned(), free_mcpu, self.capacity_mcpu(), mend);
+            return refuse(self.whole.to_owned(), free_mcpu, self.capacity_mcpu(), mend);
         }
         Ok(())
     }
@@ -234,7 +244,7 @@ impl<'a> Ledger<'a> {
         Err(Refusal {
             asked_mcpu,
             place: match full.cpus == self.pcpus {
-                true => "this host has".to_owned(),
+                true => self.whole.to_owned(),
                 false => format!("{} {}", cpus_text(&full.cpus), have(&full.cpus)),
             },
             free_mcpu: mcpu_of(fits),
@@ -361,7 +371,7 @@ mod tests {
     }
 
     fn ledger(tree: &Tree) -> Ledger<'_> {
-        let mut ledger = Ledger::new(tree, CpuList::all(4));
+        let mut ledger = Ledger::new(tree, CpuList::all(4), true);
         ledger.promise_pool(0).unwrap();
         ledger.promise(Some(0), &Affinity::ANYWHERE, 1500).unwrap();
         ledger
@@ -415,7 +425,7 @@ mod tests {
     #[test]
     fn a_set_has_no_more_than_its_pcpus() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, CpuList::all(4));
+        let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
         ledger.promise(None, &within("2-3"), 800).unwrap();
         ledger.promise(None, &within("2-3"), 600).unwrap();
         let refusal = ledger.promise(None, &within("2-3"), 900).unwrap_err();
@@ -435,7 +445,7 @@ mod tests {
     #[test]
     fn a_union_of_sets_has_no_more_than_its_pcpus() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, CpuList::all(4));
+        let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
         ledger.promise(None, &within("0-1"), 1500).unwrap();
         ledger.promise(None, &within("1-2"), 1300).unwrap();
         let refusal = ledger.promise(None, &within("0,2"), 900).unwrap_err().to_string();
@@ -451,7 +461,7 @@ mod tests {
     #[test]
     fn vcpus_of_sets_of_their_own_are_promised_what_each_set_holds() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, CpuList::all(4));
+        let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
         let pinned = Affinity::of_vcpus(["0", "1"].map(|cpus| cpus.parse().unwrap()));
         ledger.promise(None, &within("0"), 700).unwrap();
         let refusal = ledger.promise(None, &pinned, 1500).unwrap_err().to_string();
@@ -521,7 +531,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_promised_fits_everywhere((tree, promises) in trees()) {
-            let mut ledger = Ledger::new(&tree, CpuList::all(4));
+            let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
             let mut vms: Vec<(Option<usize>, u64)> = Vec::new();
             for pool in 0..tree.pools().len() {
                 let _ = ledger.promise_pool(pool);

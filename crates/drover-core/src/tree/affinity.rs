@@ -45,9 +45,29 @@ impl Affinity {
         }
     }
 
+    /// The same where there are pCPUs that are to be used; a set that has none of them stays as it is.
+    pub fn drawn_to(&self, cpus: &CpuList) -> Self {
+        if self.is_anywhere() {
+            return Self::within(cpus.clone());
+        }
+        let drawn = |set: &CpuList| set.common(cpus).unwrap_or_else(|| set.clone());
+        let each = |(set, vcpus): &(CpuList, u32)| vec![drawn(set); *vcpus as usize];
+        Self::of_vcpus(self.sets.iter().flat_map(each))
+    }
+
+    /// Does a vCPU of it run outside of these pCPUs only?
+    pub fn leaves(&self, cpus: &CpuList) -> bool {
+        self.sets.iter().any(|(set, _)| set.common(cpus).is_none())
+    }
+
     /// May it run on all pCPUs?
     pub fn is_anywhere(&self) -> bool {
         self.sets.is_empty()
+    }
+
+    /// All pCPUs that any of its vCPUs is confined to.
+    pub fn cpus(&self) -> impl Iterator<Item = u32> {
+        self.sets.iter().flat_map(|(cpus, _)| cpus.cpus().iter().copied())
     }
 
     /// Have its vCPUs different sets?

@@ -7,8 +7,9 @@ use crate::kernel::Kernel;
 use crate::orders::POOL_ORIGIN;
 use crate::plan::PlannedVm;
 use crate::scheduler::{KernelVcpu, KernelVm};
-use crate::status::{PoolStatus, VcpuStatus, VmStatus};
+use crate::status::{PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
 use drover_core::counters::Counters;
+use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
 
 impl Steward {
@@ -16,10 +17,9 @@ impl Steward {
         let owed = self.meter.owed(&self.plan, &self.capacity.online).leaves;
         let each = self.plan.vms.iter().zip(owed);
         let all: Vec<KernelVm> = self.herd.vms().iter().map(|vm| vm.kernel).collect();
-        let online = u32::try_from(self.capacity.online.cpus().len()).unwrap_or(u32::MAX);
         each.filter_map(|(planned, owed)| {
             let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
-            let guarantee = self.delays.of(&self.plan, planned, &all, online);
+            let guarantee = self.delays.of(&self.plan, planned, &all, &self.capacity);
             let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
             status.counters.guaranteed_delay_ms = Some(guarantee.delay_ms);
             status.guaranteed_delay_why = guarantee.why;
@@ -47,6 +47,7 @@ impl Steward {
             promised_mcpu: planned.promised_mcpu,
             limit_mcpu: planned.resolved.limit_mcpu,
             pool: pool.map(|spec| spec.name.clone()),
+            partition: self.plan.partitions.name(planned.resolved.partition).to_owned(),
             owed_pcpus: rate.map(|_| owed_pcpus),
             got_pcpus: rate.map(|rate| rate.got_pcpus),
             vcpu_cpu_s: seconds(kernel.vcpu_run_ns),
@@ -54,6 +55,7 @@ impl Steward {
             ready_s: seconds(kernel.ready_ns),
             guaranteed_delay_why: String::new(),
             counters: counters_of_vm(kernel),
+            numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.resolved.why.clone(),
             troubles: planned.troubles().map(|trouble| trouble.text).collect(),
@@ -91,6 +93,31 @@ impl Steward {
         (0..tree.pools().len()).map(status).collect()
     }
 
+    pub(super) fn partition_statuses(&self) -> Vec<PartitionStatus> {
+        let partitions = &self.plan.partitions;
+        let status = |partition: Option<usize>| {
+            let inside = || self.plan.vms.iter().filter(|vm| vm.resolved.partition == partition);
+            let rates: Vec<_> = inside().filter_map(|vm| self.meter.rate(vm.id)).collect();
+            let spec = partition.map(|index| &partitions.specs()[index]);
+            let cpus = match spec {
+                Some(spec) => Some(spec.cpus.clone()),
+                None => partitions.cpus_of(None, &self.capacity.known),
+            };
+            let policy = spec.map_or(PartitionPolicy::Share, |spec| spec.policy);
+            PartitionStatus {
+                name: partitions.name(partition).to_owned(),
+                offline: cpus.as_ref().and_then(|cpus| cpus.without(&self.capacity.online)),
+                cpus,
+                policy,
+                slice_ms: spec.map_or(policy.slice_ns(), PartitionSpec::slice_ns) as f64 / 1e6,
+                vms: inside().map(|vm| vm.name.clone()).collect(),
+                got_pcpus: (!rates.is_empty())
+                    .then(|| rates.iter().map(|rate| rate.got_pcpus).sum()),
+            }
+        };
+        std::iter::once(None).chain((0..partitions.specs().len()).map(Some)).map(status).collect()
+    }
+
     fn pool_origin(&self, name: &str) -> String {
         if self.saved.pools.iter().any(|pool| pool.name == name) {
             return POOL_ORIGIN.to_owned();
@@ -107,6 +134,8 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
         costop_s: seconds(vm.costop_ns),
         costops: vm.nr_costops,
         costarts: vm.nr_costarts,
+        used_s: Some(seconds(vm.vcpu_run_ns + vm.helper_run_ns)),
+        charged_s: Some(seconds((vm.vcpu_run_ns + vm.helper_run_ns).saturating_sub(vm.spared_ns))),
         limited_s: Some(seconds(vm.limited_ns)),
         yields: Some(vm.yields),
         skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),

@@ -2,12 +2,15 @@
 //! The steward before a scheduler that only notes what it is told.
 
 use super::*;
+use crate::domains::{DomainLevel, Placed};
 use crate::scheduler::{KernelVcpu, KernelVm};
-use crate::status::VmStatus;
+use crate::status::{PartitionStatus, VmStatus};
+use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
-use drover_core::settings::{PoolId, PoolSettings, VmSettings};
+use drover_core::partition::{PartitionChange, PartitionPolicy};
+use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::tree::{Affinity, PoolChange};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,6 +22,9 @@ struct FakeKernel {
     live: RefCell<Vec<KernelVm>>,
     vms: RefCell<BTreeMap<u64, VmSettings>>,
     pools: RefCell<BTreeMap<u32, PoolSettings>>,
+    partitions: RefCell<BTreeMap<u32, PartitionSettings>>,
+    /// The domain and the partition of each pCPU it was told of.
+    pcpus: RefCell<BTreeMap<u32, (u32, u32)>>,
     /// Refuses orders for this VM.
     refuses: Cell<Option<u64>>,
 }
@@ -64,6 +70,22 @@ impl Kernel for FakeKernel {
                 pools.remove(&pool.0);
             }
         }
+        Ok(())
+    }
+
+    fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+        Ok(())
+    }
+    fn set_partition(&self, id: PartitionId, settings: PartitionSettings) -> Result<()> {
+        assert!((1..PartitionId::COUNT_MAX).contains(&id.0) && settings.slice_ns > 0);
+        self.partitions.borrow_mut().insert(id.0, settings);
+        Ok(())
+    }
+
+    fn place(&self, placed: Placed) -> Result<()> {
+        let Placed { pcpu, domain, partition: PartitionId(partition), .. } = placed;
+        assert!(partition == 0 || self.partitions.borrow().contains_key(&partition));
+        self.pcpus.borrow_mut().insert(pcpu, (domain, partition));
         Ok(())
     }
 
@@ -141,6 +163,22 @@ impl Host {
         }
     }
 
+    fn partition(&mut self, add: bool, name: &str, cpus: &str) -> Result<(), String> {
+        let (cpus, policy) = (Some(cpus.parse().unwrap()), Some(PartitionPolicy::Credit));
+        let (name, change) = (name.to_owned(), PartitionChange { cpus, policy, slice_ns: None });
+        self.ask(match add {
+            true => Request::AddPartition { name, change },
+            false => Request::SetPartition { name, change },
+        })
+    }
+
+    fn partitions(&mut self) -> Vec<PartitionStatus> {
+        match self.steward.answer(&self.kernel, Request::ListPartitions, self.now) {
+            Answer::Partitions { partitions } => partitions,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn configure(&mut self, text: &str) {
         fs::write(self.dir.path().join("drover.toml"), text).unwrap();
         for _ in 0..3 {
@@ -151,8 +189,10 @@ impl Host {
 }
 
 fn open(dir: &Path) -> Steward {
-    let delays = Delays::new(&Params::default(), &[0]).unwrap();
-    Steward::open(&dir.join("drover.toml"), &dir.join("state"), CpuList::all(4), delays).unwrap()
+    let domains = Domains::new(&Sysfs::new("0-3", "0-3", "0-3").read(), DomainLevel::Llc);
+    let delays = Delays::new(&Params::default(), domains.of()).unwrap();
+    let (config, state) = (dir.join("drover.toml"), dir.join("state"));
+    Steward::open(&config, &state, CpuList::all(4), (delays, domains)).unwrap()
 }
 
 const POOLS: &str = "[[pool]]\nname = \"prod\"\nreservation = \"100%\"\nexpandable = false\n\
@@ -449,4 +489,106 @@ fn what_is_owed_and_got_is_told_once_it_is_known() {
     let status = host.statuses().remove(0);
     assert_eq!(status.got_pcpus, Some(1.0));
     assert!((status.owed_pcpus.unwrap() - 2.0).abs() < 1e-9, "four pCPUs among two: {status:?}");
+}
+
+#[test]
+fn a_partition_is_in_force_at_once_and_outlives_the_daemon() {
+    let mut host = Host::new(2, "");
+    assert!(host.kernel.pcpus.borrow().is_empty(), "nothing is asked, nothing is told");
+    host.partition(true, "io", "2-3").unwrap();
+    host.set(1, &[(Key::Partition, "io"), (Key::Limit, "50%")]).unwrap();
+    let in_force = BTreeMap::from([(2, (1, 1)), (3, (1, 1))]);
+    assert_eq!(*host.kernel.pcpus.borrow(), in_force);
+    let settings = host.kernel.partitions.borrow()[&1];
+    assert_eq!((settings.policy, settings.slice_ns), (PartitionPolicy::Credit, 30_000_000));
+    assert_eq!(host.kernel.vm(1).partition, PartitionId(1));
+    assert_eq!(host.statuses()[0].partition, "io");
+    let mut host = host.restarted();
+    assert_eq!(*host.kernel.pcpus.borrow(), in_force);
+    assert_eq!(host.kernel.vm(1).partition, PartitionId(1));
+    let listed = host.partitions();
+    assert_eq!((listed[0].name.as_str(), &listed[0].cpus), ("default", &"0-1".parse().ok()));
+    assert_eq!((listed[1].slice_ms, &listed[1].vms), (30.0, &vec![name(1)]));
+    host.partition(false, "io", "1-2").unwrap();
+    let moved = BTreeMap::from([(1, (1, 1)), (2, (1, 1)), (3, (0, 0))]);
+    assert_eq!(*host.kernel.pcpus.borrow(), moved);
+    let order = Request::RemovePartition { name: "io".to_owned() };
+    let reason = host.ask(order.clone()).unwrap_err();
+    assert!(reason.contains(&format!("not empty (VM {})", name(1))), "{reason}");
+    assert!(reason.contains("drover vm set NAME --partition default"), "{reason}");
+    host.ask(Request::SetVm { name: name(1), set: Asked::default(), reset: vec![Key::Partition] })
+        .unwrap();
+    host.ask(order).unwrap();
+    assert!(host.kernel.pcpus.borrow().values().all(|it| *it == (0, 0)));
+    assert_eq!((host.partitions().len(), host.steward.saved.partitions.len()), (1, 0));
+}
+
+#[test]
+fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
+    let mut host = Host::new(3, "");
+    host.partition(true, "io", "3").unwrap();
+    host.set(1, &[(Key::Reservation, "200%")]).unwrap();
+    host.set(2, &[(Key::Partition, "io")]).unwrap();
+    let (pcpus, saved) = (host.kernel.pcpus.borrow().clone(), host.steward.saved.clone());
+    let refusals = [
+        (host.partition(true, "io", "1"), "there is a partition \"io\"; change it with"),
+        (host.partition(true, "rt", "2-3"), "has pCPU 3, and so has \"io\""),
+        (host.partition(true, "rt", "4"), "pCPU 4, which is not online here; use some of 0-3"),
+        (host.partition(true, "rt", "0-2"), "the last pCPU of partition \"default\""),
+        (host.partition(true, "rt", "1-2"), "partition \"default\" has 100% left of 100%"),
+        (host.partition(false, "oi", "1"), "no partition \"oi\"; known are io, default"),
+        (host.partition(false, "default", "1"), "change those"),
+        (host.set(1, &[(Key::Partition, "io")]), "reservation 200% of drover vm set is for"),
+        (host.set(2, &[(Key::Cosched, "gang")]), "cosched gang of drover vm set is for"),
+        (host.set(2, &[(Key::Reservation, "1%")]), "is for partition \"default\" only"),
+        (host.set(3, &[(Key::Partition, "oi")]), "known are io, default"),
+        (
+            host.ask(Request::AddPartition {
+                name: "rt".to_owned(),
+                change: PartitionChange::default(),
+            }),
+            "no pCPUs; give it some",
+        ),
+    ];
+    for (refusal, said) in refusals {
+        let reason = refusal.unwrap_err();
+        assert!(reason.contains(said) && reason.lines().count() == 1, "{reason}");
+    }
+    assert_eq!((&*host.kernel.pcpus.borrow(), &host.steward.saved), (&pcpus, &saved));
+}
+
+#[test]
+fn what_the_kernel_does_not_take_of_a_move_is_taken_back() {
+    let mut host = Host::new(1, "");
+    host.partition(true, "io", "3").unwrap();
+    host.kernel.refuses.set(Some(1));
+    assert!(host.set(1, &[(Key::Partition, "io")]).is_err());
+    assert_eq!(
+        (host.kernel.vm(1), host.statuses()[0].partition.as_str()),
+        (VmSettings::default(), "default")
+    );
+}
+
+#[test]
+fn a_partition_that_loses_its_last_pcpu_is_said_and_its_vms_run_elsewhere() {
+    let mut host = Host::new(1, "");
+    host.partition(true, "io", "2-3").unwrap();
+    host.set(1, &[(Key::Partition, "io")]).unwrap();
+    let told = |host: &Host| {
+        host.steward
+            .said
+            .iter()
+            .filter(|line| line.contains("its last pCPU"))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    host.steward.look(&host.kernel, &CpuList::all(3), host.now);
+    assert!(told(&host).is_empty(), "it keeps the other");
+    assert_eq!(host.partitions()[1].offline, "3".parse().ok());
+    host.steward.look(&host.kernel, &CpuList::all(2), host.now);
+    let line =
+        "partition \"io\": its last pCPU is offline; until one is back, VM run where they may";
+    assert_eq!(told(&host), [line.replace("VM", &name(1))]);
+    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    assert!(told(&host).is_empty());
 }

@@ -16,6 +16,7 @@ pub use sleep_times::SleepTimes;
 
 use crate::machine::{Machine, TaskId, TaskState, step_source, timer_source};
 use crate::rng::Rng;
+use crate::speed_model::FULL;
 use drover_core::scenario::StepTime;
 use spin::{Barrier, Lock};
 use std::collections::VecDeque;
@@ -32,7 +33,7 @@ const DEPTH_MAX: usize = drover_core::scenario::DEPTH_MAX;
 /// What a vCPU is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Spends the time that is left on its present step.
+    /// Has work left on its present step: as much CPU time as it would take at full speed.
     Work,
     /// Works until it has received the CPU time that is left, whatever that went for: what the host
     /// takes on the way counts.
@@ -74,7 +75,7 @@ pub struct Vcpu {
     left_ns: u64,
     /// The moment it sleeps or works until; the next period's beginning.
     deadline_ns: u64,
-    /// CPU time spent in steps that compute.
+    /// Work done in steps that compute: CPU time at full speed.
     work_ns: u64,
     /// Progress counted.
     count: u64,
@@ -159,6 +160,29 @@ impl Default for Guests {
     }
 }
 
+impl Vcpu {
+    /// So much less is left of what it is at.
+    fn spend(&mut self, ns: u64) {
+        if self.left_ns != u64::MAX {
+            self.left_ns = self.left_ns.saturating_sub(ns);
+        }
+    }
+}
+
+/// The work done in so much CPU time at that speed.
+fn done_ns(ran_ns: u64, speed: u32) -> u64 {
+    (u128::from(ran_ns) * u128::from(speed) / u128::from(FULL)) as u64
+}
+
+/// The CPU time that so much work takes at that speed.
+fn takes_ns(work_ns: u64, speed: u32) -> u64 {
+    if speed == FULL {
+        return work_ns;
+    }
+    let takes_ns = (u128::from(work_ns) * u128::from(FULL)).div_ceil(speed.into());
+    u64::try_from(takes_ns).unwrap_or(u64::MAX)
+}
+
 impl Boost {
     /// It runs again after it gave way, or nobody wanted its pCPU: kvm_vcpu_on_spin ends.
     pub fn back_from_yield(&mut self) {
@@ -234,9 +258,10 @@ impl Guests {
         let running = m.tasks[task as usize].state == TaskState::Running;
         let cpu = m.tasks[task as usize].pcpu as usize;
         let working = vcpu.mode.works();
-        let more_ns =
-            if running && working { m.now_ns.saturating_sub(m.pcpus[cpu].work_from_ns) } else { 0 };
-        (vcpu.work_ns + more_ns) / CPU_UNIT_NS
+        let pcpu = &m.pcpus[cpu];
+        let ran_ns =
+            if running && working { m.now_ns.saturating_sub(pcpu.work_from_ns) } else { 0 };
+        (vcpu.work_ns + done_ns(ran_ns, pcpu.speed)) / CPU_UNIT_NS
     }
 
     /// The vCPU is woken: when it runs it will first make its way back into the guest.
@@ -292,6 +317,9 @@ impl Guests {
             Mode::WorkUntil if vcpu.deadline_ns == u64::MAX => {}
             Mode::WorkUntil => m.events.set(step_source(cpu), from_ns.max(vcpu.deadline_ns)),
             Mode::Spin => self.set_spin(m, cpu, task),
+            Mode::Work => {
+                m.events.set(step_source(cpu), from_ns + takes_ns(vcpu.left_ns, pcpu.speed))
+            }
             _ => m.events.set(step_source(cpu), from_ns - pcpu.paid_ns + vcpu.left_ns),
         }
     }
@@ -312,16 +340,35 @@ impl Guests {
     }
 
     fn settle(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
+        let paid_ns = std::mem::take(&mut m.pcpus[cpu as usize].paid_ns);
+        self.vcpus[task as usize].spend(paid_ns);
+        self.settle_work(m, cpu, task);
+    }
+
+    /// What the running vCPU has done so far is done.
+    fn settle_work(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let pcpu = &mut m.pcpus[cpu as usize];
         let ran_ns = m.now_ns.saturating_sub(pcpu.work_from_ns);
-        let received_ns = ran_ns + std::mem::take(&mut pcpu.paid_ns);
         pcpu.work_from_ns = pcpu.work_from_ns.max(m.now_ns);
         let vcpu = &mut self.vcpus[task as usize];
-        if vcpu.left_ns != u64::MAX {
-            vcpu.left_ns = vcpu.left_ns.saturating_sub(received_ns);
-        }
+        let done_ns = done_ns(ran_ns, pcpu.speed);
+        vcpu.spend(if vcpu.mode == Mode::Work { done_ns } else { ran_ns });
         if vcpu.mode.works() {
-            vcpu.work_ns += ran_ns;
+            vcpu.work_ns += done_ns;
+        }
+    }
+
+    /// The running vCPU works at that speed from now on.
+    pub fn set_speed(&mut self, m: &mut Machine, cpu: u32, task: TaskId, speed: u32) {
+        if m.pcpus[cpu as usize].speed == speed {
+            return;
+        }
+        self.settle_work(m, cpu, task);
+        m.pcpus[cpu as usize].speed = speed;
+        let vcpu = &self.vcpus[task as usize];
+        if vcpu.mode == Mode::Work {
+            let at_ns = m.pcpus[cpu as usize].work_from_ns + takes_ns(vcpu.left_ns, speed);
+            m.events.set(step_source(cpu), at_ns);
         }
     }
 

@@ -59,6 +59,12 @@ impl Script {
         if rng.chance_pct(30) {
             script.faults.insert(0, draw_yields(&mut rng, &script));
         }
+        let mut rng = Rng::new(seed ^ 0x0005_eed0_0040_3e00);
+        if script.host.dies > 1 && rng.chance_pct(40) {
+            let homes = draw_homes(&mut rng, &script, calm);
+            script.faults.extend(homes);
+            script.faults.sort_by_key(|fault| fault.at_us);
+        }
         script
     }
 }
@@ -188,7 +194,9 @@ fn draw_bounds(rng: &mut Rng, script: &Script, vm: usize, (asks, calm): (Asks, b
         bounds.cosched = *rng.pick(&Cosched::WORDS.map(|(_, mode)| mode));
     }
     if asks.time() {
-        let set_mcpu = 1000 * script.vms[vm].may_use(script.host.pcpus()).count();
+        // What is reserved is paid with what is charged: all threads busy, 0.625 of a pCPU each.
+        let pcpu_mcpu = if script.host.threads == 2 { 625 } else { 1000 };
+        let set_mcpu = pcpu_mcpu * script.vms[vm].may_use(script.host.pcpus()).count();
         let part = if vm == 0 { 2 } else { 4 * script.vms.len() as u32 };
         let most_mcpu = (set_mcpu / part).min(1000 * threads);
         if rng.chance_pct(50) {
@@ -287,6 +295,23 @@ fn draw_yields(rng: &mut Rng, script: &Script) -> TimedFault {
     let vm = rng.below(script.vms.len() as u64) as u32;
     let most_us = *rng.pick(&[30, 500, 20_000]);
     TimedFault { at_us: 0, fault: Fault::Yields(vm, 10 + rng.below(most_us)) }
+}
+
+/// Homes of most VMs, most of them on the same node; where nothing need be calm, they change.
+fn draw_homes(rng: &mut Rng, script: &Script, calm: bool) -> Vec<TimedFault> {
+    let vms = script.vms.len() as u64;
+    let crowded = 1 + rng.below(script.host.dies.into()) as u32;
+    let changes = if calm { 0 } else { rng.below(20) };
+    let draw = |number: u64| {
+        let first = number < vms;
+        let vm = if first { number } else { rng.below(vms) } as u32;
+        // One more than there are nodes: no such node.
+        let any = rng.below(u64::from(script.host.dies) + 2) as u32;
+        let home = if rng.chance_pct(60) { crowded } else { any };
+        let at_us = if first { 2_000 } else { rng.below(script.duration_us) };
+        TimedFault { at_us, fault: Fault::Home(vm, home) }
+    };
+    (0..vms + changes).map(draw).collect()
 }
 
 /// A cpuset that is changed may be changed to the others and back, within ms; and real-time tasks come

@@ -418,6 +418,14 @@ pub fn charges_agree(sim: &Sim<Scx>) -> Result<(), String> {
     // A thread that goes on is charged when its slice is over, and at the tick then.
     let charged_late_ns = KERNELS_SLICE_NS + 2 * sim.m.costs.tick_interval_ns;
     let late_ns = sim.m.pcpus.len() as u64 * charged_late_ns;
+    let slots = 0..sim.class.policy.slots_in_use();
+    let spared_ns: u64 = slots.map(|slot| sim.class.policy.vm(slot).spared_ns).sum();
+    let most_ns = if sim.m.topology.threads == 2 { charged_ns * 3 / 8 } else { 0 };
+    if spared_ns > most_ns {
+        return Err(format!(
+            "{spared_ns} ns were spared of {charged_ns}, {most_ns} at most may be"
+        ));
+    }
     if charged_ns > real_ns || real_ns - charged_ns > late_ns {
         return Err(format!(
             "CPU time charged is {} us, threads had {} us",

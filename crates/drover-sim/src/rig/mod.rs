@@ -15,7 +15,8 @@ pub use script::{Fault, Script, ScriptVm, Shape, TimedFault};
 pub use shrink::shrink;
 pub use soak::{Soaked, soak};
 
-use crate::class::Class;
+use crate::class::{Class, VmBounds};
+
 use crate::costs::Costs;
 use crate::cpu_set::CpuSet;
 use crate::guest::Programs;
@@ -154,7 +155,12 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
             sim.plan(now_ns, Plan::SetShares(vm, shares));
         }
         Fault::Bounds(vm, bounds) if vm_exists(vm) => {
-            sim.class.set_bounds(&mut sim.m, vm, bounds);
+            let home = sim.class.bounds_of(vm).home;
+            sim.class.set_bounds(&mut sim.m, vm, VmBounds { home, ..bounds });
+        }
+        Fault::Home(vm, home) if vm_exists(vm) => {
+            let bounds = sim.class.bounds_of(vm);
+            sim.class.set_bounds(&mut sim.m, vm, VmBounds { home, ..bounds });
         }
         Fault::Pool(pool, ref settings) => sim.class.set_pool(&mut sim.m, pool, Some(settings)),
         Fault::Confine(vm, thread, ref cpus) if vm_exists(vm) => {

@@ -68,6 +68,8 @@ pub enum Fault {
     Cpuset(u32, Vec<u32>),
     /// A real-time task takes a pCPU for so many µs.
     RealTime(u32, u64),
+    /// That NUMA node, + 1, is a VM's home; 0: it has none.
+    Home(u32, u32),
     /// From now on whatever threads of a VM run yield every so many µs: to one of its threads, mostly.
     Yields(u32, u64),
     /// Kicks take so many µs more from now on.
@@ -153,7 +155,7 @@ impl Shape {
 }
 
 impl Script {
-    /// No faults but yields, and nothing but VMs that are always busy and may run anywhere, or on several pCPUs: time
+    /// No faults but yields and homes, and nothing but VMs that are always busy and may run anywhere, or on several pCPUs: time
     /// must divide by shares, reservations and pools (shares.rs). What a reservation is worth to a VM that
     /// waits beside an idle pCPU for its siblings is not known; nor what such a one is owed where some are
     /// confined.
@@ -171,8 +173,9 @@ impl Script {
         let held = self.vms.iter().any(ScriptVm::may_be_held);
         let confined = self.vms.iter().any(|vm| vm.pin.is_some());
         let known = !(held && (promises || confined));
-        let yields = |fault: &TimedFault| matches!(fault.fault, Fault::Yields(..));
-        self.faults.iter().all(yields) && !limited && known && self.vms.iter().all(busy)
+        let is_none =
+            |fault: &TimedFault| matches!(fault.fault, Fault::Yields(..) | Fault::Home(..));
+        self.faults.iter().all(is_none) && !limited && known && self.vms.iter().all(busy)
     }
 }
 
@@ -202,6 +205,8 @@ mod tests {
             faults(&script, |fault| matches!(fault, Fault::Cpuset(..)))
                 && faults(&script, |fault| matches!(fault, Fault::RealTime(..)))
         }));
+        let has_homes = |script: &Script| faults(script, |fault| matches!(fault, Fault::Home(..)));
+        assert!((0..100).any(|seed| has_homes(&Script::of_seed(seed))));
         assert!((0..100).any(|seed| Script::of_seed(seed).faults.len() > 10));
     }
 }

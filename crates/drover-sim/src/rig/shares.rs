@@ -99,6 +99,10 @@ impl Calm {
 
 /// What every VM is owed, pCPUs, when all are busy; none where the wait bound bends shares.
 fn owed(script: &Script) -> Option<Vec<f64>> {
+    // Beside a thread of a core that nobody may use time costs more: what is used follows from who ran there.
+    if script.host.threads == 2 && script.vms.iter().any(|vm| vm.pin.is_some()) {
+        return None;
+    }
     let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
         parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
         shares: Shares::Exact(pool.shares),
@@ -108,10 +112,13 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     };
     let specs: Vec<PoolSpec> = script.pools.iter().enumerate().map(spec).collect();
     let tree = Tree::of(&specs).expect("parents come before their pools");
+    // All are busy: where cores have two threads each pays with 5/8 of what it uses.
+    let paid = if script.host.threads == 2 { 0.625 } else { 1.0 };
     let leaf = |vm: &ScriptVm| Leaf {
         pool: (vm.bounds.pool as usize).checked_sub(1),
         shares: f64::from(vm.shares),
-        reservation_pcpus: f64::from(vm.bounds.reservation_mcpu) / 1000.0,
+        reservation_pcpus: (f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid)
+            .min(f64::from(vm.threads)),
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();

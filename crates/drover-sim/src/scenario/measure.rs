@@ -19,6 +19,7 @@ struct Reading {
     switches: u64,
     cpu_ns: Vec<u64>,
     progress: Vec<u64>,
+    dispatches: Vec<u64>,
     sleeps: Vec<Histogram>,
     counters: Vec<Option<VmCounters>>,
 }
@@ -32,6 +33,7 @@ impl Reading {
             switches: sim.m.counts.switches,
             cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
+            dispatches: sim.m.tasks.iter().map(|task| task.dispatches).collect(),
             sleeps: sim.guests.vms.iter().map(|vm| vm.sleeps.histogram()).collect(),
             counters: (0..sim.vms.len() as u32).map(|vm| sim.class.counters(&sim.m, vm)).collect(),
         }
@@ -110,6 +112,9 @@ impl Measured {
         if !helpers.is_empty() {
             figures.helpers_cpu_s = helpers.iter().map(|helper| helper.cpu_s).sum();
         }
+        let since =
+            |task: TaskId| end.dispatches[task as usize] - self.begin.dispatches[task as usize];
+        figures.dispatches = Some(sim.tasks_of(number as u32).map(since).sum());
         figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
         figures.set_vcpus(vcpus);
         // One that began meanwhile has counted nothing before.

@@ -14,13 +14,16 @@ use crate::machine::Machine;
 use crate::rng::{Rng, mix};
 use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
+use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::Trace;
 use drover_core::params::DAEMON_LOOK_MS;
+use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::scenario::{Case, CpuList, OwnTasks, Scenario, Vm, Workload};
-use drover_core::settings::{PoolId, PoolSettings};
+use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::Tree;
+use std::collections::BTreeSet;
 
 /// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck
 /// there is in a run is in these moments.
@@ -60,7 +63,8 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
     }
     match job.scheduler {
         "drover" => {
-            let class = Scx::new(&m, &Tunables::default())?;
+            let spare_domains = spare_domains(&m, &job.case.partitions);
+            let class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
             let (room, _) = class.queues.slots();
             let mut ran = run_with(scenario, job, Sim::new(m, class))?;
             ran.run.fault = ran.run.fault.or_else(|| without_slots(job.case.vms.len(), room));
@@ -99,10 +103,13 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
     sim.guests.set_seed(mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat))));
     sim.plan(warmup_ns, Plan::Look(BEGIN));
+    set_partitions(&mut sim, &job.case.partitions);
     set_pools(&mut sim, &job.case.pools);
     for vm in &job.case.vms {
-        add_vm(&mut sim, scenario, (vm, &job.case.pools), &mut rng);
+        add_vm(&mut sim, scenario, (vm, job.case), &mut rng);
     }
+    let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
+    sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
     if let Some(own) = scenario.host.own_tasks {
         add_own_tasks(&mut sim, own, &mut rng);
     }
@@ -176,14 +183,33 @@ fn add_host_task<C: Class>(sim: &mut Sim<C>, own: OwnTasks, mask: u32, rng: &mut
 }
 
 /// What the case asks for the VM beyond its shares. Pools keep the places the tree has them in,
-/// behind the root.
-fn bounds(pools: &Tree, vm: &Vm) -> VmBounds {
-    let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
+/// behind the root; partitions theirs, behind `default`.
+fn bounds(case: &Case, vm: &Vm) -> VmBounds {
+    let pool = vm.pool.as_deref().and_then(|pool| case.pools.find(pool));
+    let partition = vm.partition.as_deref().and_then(|name| case.partitions.find(name));
     VmBounds {
         reservation_mcpu: 10 * vm.reservation_pct,
         limit_mcpu: vm.limit_pct.map_or(0, |pct| 10 * pct),
         pool: pool.map_or(0, |pool| pool as u32 + 1),
         cosched: vm.cosched.unwrap_or_default(),
+        home: vm.home.map_or(0, |node| node + 1),
+        partition: partition.map_or(0, |partition| partition as u32 + 1),
+    }
+}
+
+/// The domains that partitions need beyond one for each cache.
+fn spare_domains(m: &Machine, partitions: &Partitions) -> u32 {
+    let caches = |spec: &PartitionSpec| {
+        let caches = spec.cpus.cpus().iter().map(|&cpu| m.topology.llc_of[cpu as usize]);
+        caches.collect::<BTreeSet<_>>().len() as u32
+    };
+    partitions.specs().iter().map(caches).sum()
+}
+
+fn set_partitions<C: Class>(sim: &mut Sim<C>, partitions: &Partitions) {
+    for (index, spec) in partitions.specs().iter().enumerate() {
+        let settings = PartitionSettings { policy: spec.policy, slice_ns: spec.slice_ns() };
+        sim.class.set_partition(&mut sim.m, index as u32 + 1, &spec.cpus, settings);
     }
 }
 
@@ -202,7 +228,7 @@ fn set_pools<C: Class>(sim: &mut Sim<C>, pools: &Tree) {
 fn add_vm<C: Class>(
     sim: &mut Sim<C>,
     scenario: &Scenario,
-    (vm, pools): (&Vm, &Tree),
+    (vm, case): (&Vm, &Case),
     rng: &mut Rng,
 ) {
     let warmup_ns = ns(scenario.warmup_s);
@@ -217,7 +243,7 @@ fn add_vm<C: Class>(
         Some(pin) => (0..vm.vcpus).map(|vcpu| mask_of(pin.of_vcpu(vcpu))).collect(),
     };
     let number = sim.add_vm(&programs, vm.shares, mask);
-    sim.class.set_bounds(&mut sim.m, number, bounds(pools, vm));
+    sim.class.set_bounds(&mut sim.m, number, bounds(case, vm));
     let start_ns = vm.start_s.map_or(0, |start_s| warmup_ns + ns(start_s));
     sim.plan(start_ns, Plan::Start(number));
     let begin_ns = start_ns + rng.below(SPREAD_NS);

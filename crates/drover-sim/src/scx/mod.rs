@@ -19,11 +19,11 @@ pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
 use crate::class::{Class, VmBounds, VmTerms};
-use crate::cpu_set::CpuSet;
 use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
-use drover_core::counters::{Counters, VmCounters, Yields};
+use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
-use drover_core::settings::{Cosched, PoolSettings};
+use drover_core::scenario::CpuList;
+use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use ground::process_of;
 use queues::DEFAULT_SLICE_NS;
 
@@ -38,8 +38,16 @@ pub struct Scx {
     terms: Vec<VmTerms>,
     /// What else is asked for each VM, likewise.
     bounds: Vec<VmBounds>,
+    /// The home that was ordered for each VM.
+    homes_told: Vec<u32>,
     /// What is asked for pools, from 1 on.
     pools: Vec<PoolSettings>,
+    /// The slices of partitions, from 1 on.
+    slices_ns: Vec<u64>,
+    /// The cache and the partition of each domain.
+    domains: Vec<(u32, u32)>,
+    /// The domain of each pCPU.
+    domain_of: Vec<u32>,
     /// Late timers: how much later the next one comes.
     pub timer_late_ns: u64,
 }
@@ -51,8 +59,18 @@ impl Scx {
     /// When the host is larger than the policy's tables.
     pub fn new(m: &Machine, tunables: &Tunables) -> Result<Self, String> {
         let (policy, queues) = Policy::new(m, tunables)?;
-        let (terms, bounds, pools) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { policy, queues, terms, bounds, pools, timer_late_ns: 0 })
+        Ok(Self {
+            policy,
+            queues,
+            terms: Vec::new(),
+            bounds: Vec::new(),
+            homes_told: Vec::new(),
+            pools: Vec::new(),
+            slices_ns: Vec::new(),
+            domains: (0..m.topology.llcs.len() as u32).map(|llc| (llc, 0)).collect(),
+            domain_of: m.topology.llc_of.clone(),
+            timer_late_ns: 0,
+        })
     }
 
     /// What is asked for pools; the first is pool 1.
@@ -95,10 +113,19 @@ impl Scx {
 
     /// What the VM is guaranteed as things stand, as the daemon works it out.
     fn guaranteed(&self, m: &Machine, vm: u32) -> Delay {
+        let partition = self.bounds_of(vm).partition;
         let slots = (1..self.policy.slots_in_use()).map(|slot| self.policy.vm(slot));
-        let all: u32 = slots.filter(|view| view.live != 0).map(|view| view.nr_threads).sum();
+        let is_here = |view: &VmView| {
+            let other = view.tgid.wrapping_sub(process_of(0));
+            view.live != 0 && self.bounds_of(other).partition == partition
+        };
+        let all: u32 = slots.filter(is_here).map(|view| view.nr_threads).sum();
         let terms = self.delay_terms(m, vm);
-        guaranteed(&self.policy.delay_host(m), &terms, all - terms.threads)
+        let mut host = self.policy.delay_host(m);
+        if let Some(slice_ns) = self.slices_ns.get((partition as usize).wrapping_sub(1)) {
+            host.slice_ns = *slice_ns;
+        }
+        guaranteed(&host, &terms, all.saturating_sub(terms.threads))
     }
 
     /// What of the VM decides how long it waits.
@@ -108,9 +135,41 @@ impl Scx {
             threads: self.slot_of(vm).map_or(0, |slot| self.policy.vm(slot).nr_threads),
             reservation_mcpu: bounds.reservation_mcpu,
             limited: self.is_capped(vm),
-            reach: reach(m, vm),
+            reach: self.reach(m, vm),
             cosched: bounds.cosched,
         }
+    }
+
+    /// Where threads of the VM may run: of their pCPUs those of its partition, if they have any.
+    fn reach(&self, m: &Machine, vm: u32) -> Reach {
+        let partition = self.bounds_of(vm).partition;
+        let of_domain = |domain: u32| {
+            let is_in =
+                |cpu: &u32| self.domain_of[*cpu as usize] == domain && m.online.contains(*cpu);
+            (0..m.pcpus.len() as u32).filter(is_in).collect()
+        };
+        let domains: Vec<Vec<u32>> = (0..self.domains.len() as u32).map(of_domain).collect();
+        let is_own = |cpu: u32| self.domains[self.domain_of[cpu as usize] as usize].1 == partition;
+        let of_vm = m.tasks.iter().filter(|task| task.vm == vm && task.state != TaskState::Absent);
+        let mut masks: Vec<u32> = of_vm.map(|task| task.mask).collect();
+        masks.dedup();
+        let set = |&mask: &u32| {
+            let all = &m.masks[mask as usize];
+            let drawn = all.iter().any(|cpu| m.online.contains(cpu) && is_own(cpu));
+            move |cpu: u32| all.contains(cpu) && (!drawn || is_own(cpu))
+        };
+        let sets: Vec<_> = masks.iter().map(set).collect();
+        Reach::of(&domains, &sets)
+    }
+
+    /// The domain for pCPUs of that cache in that partition.
+    fn domain_for(&mut self, llc: u32, partition: u32) -> u32 {
+        let known = self.domains.iter().position(|known| *known == (llc, partition));
+        let domain = known.unwrap_or_else(|| {
+            self.domains.push((llc, partition));
+            self.domains.len() - 1
+        });
+        domain as u32
     }
 
     /// The daemon sees a new VM and sets its shares.
@@ -138,6 +197,18 @@ impl Scx {
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
             m.events.set(CLASS_LOOK, m.now_ns);
         }
+        if bounds.home != self.home_told(vm) {
+            self.homes_told[vm as usize] = bounds.home;
+            self.policy.order_home(m, &mut self.queues, slot, bounds.home);
+        }
+    }
+
+    /// The home that the policy knows of.
+    fn home_told(&mut self, vm: u32) -> u32 {
+        if self.homes_told.len() <= vm as usize {
+            self.homes_told.resize(vm as usize + 1, 0);
+        }
+        self.homes_told[vm as usize]
     }
 
     /// The ready task, not just woken, needs a queue. Where one goes that is leaving, nobody is asked.
@@ -204,6 +275,23 @@ impl Class for Scx {
         self.policy.order_pool(m, &mut self.queues, pool, told.as_ref());
     }
 
+    fn set_partition(
+        &mut self,
+        m: &mut Machine,
+        partition: u32,
+        cpus: &CpuList,
+        settings: PartitionSettings,
+    ) {
+        self.slices_ns.resize(self.slices_ns.len().max(partition as usize), settings.slice_ns);
+        self.slices_ns[partition as usize - 1] = settings.slice_ns;
+        self.policy.order_partition(m, &mut self.queues, partition, settings);
+        for &cpu in cpus.cpus() {
+            let domain = self.domain_for(m.topology.llc_of[cpu as usize], partition);
+            self.domain_of[cpu as usize] = domain;
+            self.policy.order_pcpu(m, &mut self.queues, cpu, (domain, partition));
+        }
+    }
+
     fn look(&mut self, m: &mut Machine) {
         if let Some(in_ns) = self.policy.look(m, &mut self.queues) {
             m.events.set(CLASS_LOOK, m.now_ns + in_ns);
@@ -215,6 +303,7 @@ impl Class for Scx {
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
+        let divided = self.policy.is_divided(m, &mut self.queues);
         let last = m.tasks[task as usize].pcpu;
         let allowed = &m.masks[m.tasks[task as usize].mask as usize];
         let chooses = allowed.next_from(allowed.next_from(0).map_or(0, |first| first + 1));
@@ -224,19 +313,22 @@ impl Class for Scx {
             self.policy.enqueue(m, &mut self.queues, task, true, false);
             return;
         }
-        let idle = m.idle.select(&m.topology, allowed, last);
-        let fallback = if allowed.contains(last) && m.online.contains(last) {
-            last
+        let near = self.policy.wakes(m, &mut self.queues, task, last);
+        let allowed = &m.masks[m.tasks[task as usize].mask as usize];
+        // The kernel knows no partitions.
+        let idle = if divided { None } else { m.idle.select(&m.topology, allowed, near) };
+        let fallback = if allowed.contains(near) && m.online.contains(near) {
+            near
         } else {
             allowed.next_common(&m.online, 0).unwrap_or(last)
         };
         let wish = (task, idle.unwrap_or(fallback), idle.is_some());
-        let (at, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
+        let (at, idle, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
         m.tasks[task as usize].pcpu = at;
         if begins {
             m.counts.migrations += u64::from(at != last);
             let slice_ns = self.policy.params().slice_ns;
-            self.queues.run_on(m, task, at, slice_ns, idle.is_none());
+            self.queues.run_on(m, task, at, slice_ns, !idle);
         } else {
             self.policy.enqueue(m, &mut self.queues, task, true, true);
         }
@@ -346,6 +438,8 @@ impl Class for Scx {
             costop_s: seconds(view.costop_ns),
             costops: view.nr_costops,
             costarts: view.nr_costarts,
+            used_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns)),
+            charged_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns - view.spared_ns)),
             limited_s: Some(seconds(view.limited_ns)),
             yields: Some(Yields {
                 asked: view.yields_asked,
@@ -359,6 +453,12 @@ impl Class for Scx {
         Some(VmCounters {
             vm: counters,
             vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
+            numa: (m.topology.nodes.len() > 1).then(|| Numa {
+                home: self.bounds_of(vm).home.checked_sub(1),
+                home_s: seconds(view.home_run_ns),
+                ran_s: seconds(view.vcpu_run_ns + view.helper_run_ns),
+                ..Numa::default()
+            }),
         })
     }
 
@@ -425,18 +525,6 @@ impl Class for Scx {
     fn online(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.online(m, &mut self.queues, cpu);
     }
-}
-
-/// Where threads of the VM may run.
-fn reach(m: &Machine, vm: u32) -> Reach {
-    let online = |llc: &CpuSet| llc.iter().filter(|&cpu| m.online.contains(cpu)).collect();
-    let domains: Vec<Vec<u32>> = m.topology.llcs.iter().map(online).collect();
-    let of_vm = m.tasks.iter().filter(|task| task.vm == vm && task.state != TaskState::Absent);
-    let mut masks: Vec<u32> = of_vm.map(|task| task.mask).collect();
-    masks.dedup();
-    let sets: Vec<_> =
-        masks.iter().map(|&mask| move |cpu| m.masks[mask as usize].contains(cpu)).collect();
-    Reach::of(&domains, &sets)
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -57,6 +57,10 @@ pub struct VmOrder {
     pub pool: u32,
     /// How its vCPUs are kept together, `enum cosched_mode`.
     pub cosched_mode: u32,
+    /// Its partition.
+    pub partition: u32,
+    /// Zero.
+    pub unused: u32,
 }
 
 /// `struct pool_order`: what it orders for a pool.
@@ -85,10 +89,12 @@ pub struct VmView {
     pub id: u64,
     /// Its virtual time.
     pub vtime_ns: u64,
-    /// CPU time its vCPUs were charged.
+    /// CPU time its vCPUs used, as far as it is in the books.
     pub vcpu_run_ns: u64,
-    /// CPU time its other threads were charged.
+    /// CPU time its other threads used.
     pub helper_run_ns: u64,
+    /// Of both, what it was not charged, beside busy sibling threads.
+    pub spared_ns: u64,
     /// Time its threads were ready and did not run.
     pub ready_ns: u64,
     /// The longest single such wait.
@@ -111,6 +117,8 @@ pub struct VmView {
     pub skew_max_ns: u64,
     /// Time its threads were ready and it was at its limit.
     pub limited_ns: u64,
+    /// CPU time on pCPUs of its home.
+    pub home_run_ns: u64,
     /// Directed yields asked for.
     pub yields_asked: u64,
     /// Of these, the sibling ran next.
@@ -184,13 +192,18 @@ unsafe extern "C" {
 
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
-    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32);
+    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32, node: u32);
+    pub fn sim_is_divided(d: *mut Drover) -> bool;
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
     pub fn sim_look(d: *mut Drover) -> u64;
     pub fn sim_timer(d: *mut Drover, slot: u32, now_ns: u64);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
+    pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32);
+    pub fn sim_wakes(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32) -> u32;
+    pub fn sim_order_partition(d: *mut Drover, partition: u32, policy: u32, slice_ns: u64) -> bool;
+    pub fn sim_order_pcpu(d: *mut Drover, pcpu: u32, domain: u32, partition: u32) -> bool;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, t: *mut Thread);
     pub fn sim_select_cpu(
@@ -198,7 +211,7 @@ unsafe extern "C" {
         p: TaskPointer,
         t: *mut Thread,
         near: u32,
-        idle: bool,
+        idle: &mut bool,
         begins: &mut bool,
     ) -> u32;
     pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, t: *mut Thread, woken: bool, selected: bool);
@@ -228,6 +241,7 @@ unsafe extern "C" {
     pub fn sim_due_ns(t: *const Thread) -> u64;
     pub fn sim_record(t: *const Thread) -> u32;
     pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;
+    pub fn sim_core_is_busy(d: *mut Drover, at: u32) -> bool;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
     pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;
     pub fn sim_spoil_tournament(d: *mut Drover);

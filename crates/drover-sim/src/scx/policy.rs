@@ -10,7 +10,7 @@ use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
-use drover_core::settings::PoolSettings;
+use drover_core::settings::{PartitionSettings, PoolSettings};
 use drover_core::{delay, params};
 use std::time::Instant;
 
@@ -21,6 +21,8 @@ pub struct Tunables {
     pub params: params::Params,
     /// Virtual time at the start: wraps like any other.
     pub vtime_ns: u64,
+    /// Domains beyond one for each last-level cache, for partitions.
+    pub spare_domains: u32,
 }
 
 /// The weight of a thread of nice 0.
@@ -48,9 +50,10 @@ impl Policy {
         // SAFETY: constants of the linked object.
         let (max_pcpus, max_domains, max_vms) =
             unsafe { (native::sim_max_pcpus, native::sim_max_domains, native::sim_max_vms) };
-        if pcpus > max_pcpus || nr_domains > max_domains {
+        let all_domains = nr_domains + tunables.spare_domains;
+        if pcpus > max_pcpus || all_domains > max_domains {
             return Err(format!(
-                "the host has {pcpus} pCPUs and {nr_domains} last-level caches, Drover schedules \
+                "the host has {pcpus} pCPUs and {all_domains} last-level caches, or parts of them, Drover schedules \
                  {max_pcpus} and {max_domains} at most; use a smaller [host]"
             ));
         }
@@ -58,8 +61,8 @@ impl Policy {
         let (drover, domain, thread) = unsafe {
             (native::sim_drover_bytes, native::sim_domain_bytes, native::sim_thread_bytes)
         };
-        let domains = Room::of(nr_domains as usize, domain);
-        let queues = Queues::new(pcpus, domains, nr_domains, max_vms);
+        let domains = Room::of(all_domains as usize, domain);
+        let queues = Queues::new(pcpus, domains, all_domains, max_vms);
         let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
         let policy =
             Self { drover: Room::of(1, drover), threads, tunables: *tunables, meter: None };
@@ -69,7 +72,9 @@ impl Policy {
             native::sim_set_params(policy.drover.at(0), &params);
             native::sim_set_vtime(policy.drover.at(0), tunables.vtime_ns);
             for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
-                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain);
+                let sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
+                let node = m.topology.node_of[pcpu];
+                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain, sibling, node);
             }
         }
         Ok((policy, queues))
@@ -170,11 +175,24 @@ impl Policy {
             limit_mcpu: bounds.limit_mcpu,
             pool: bounds.pool,
             cosched_mode: bounds.cosched as u32,
+            partition: bounds.partition,
+            unused: 0,
         };
         // SAFETY: see `start`.
         let answer = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
         debug_assert!(answer >= 0, "the VM was found a moment ago");
         answer > 0
+    }
+
+    pub(super) fn order_home(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        slot: u32,
+        home: u32,
+    ) {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_order_home(d, slot, home) });
     }
 
     pub(super) fn order_pool(
@@ -199,6 +217,34 @@ impl Policy {
         debug_assert!(done, "pools of scenarios have places in the table");
     }
 
+    pub(super) fn order_partition(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        partition: u32,
+        settings: PartitionSettings,
+    ) {
+        let (policy, slice_ns) = (settings.policy as u32, settings.slice_ns);
+        // SAFETY: see `start`.
+        let done = self.call(m, queues, 0, |d| unsafe {
+            native::sim_order_partition(d, partition, policy, slice_ns)
+        });
+        debug_assert!(done, "partitions of scenarios have places in the table");
+    }
+
+    pub(super) fn order_pcpu(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        pcpu: u32,
+        (domain, partition): (u32, u32),
+    ) {
+        // SAFETY: see `start`.
+        let done = self
+            .call(m, queues, 0, |d| unsafe { native::sim_order_pcpu(d, pcpu, domain, partition) });
+        debug_assert!(done, "there are domains enough");
+    }
+
     pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
         let t = self.thread(task);
         // SAFETY: see `start`; `t` is the task's own struct, here and below.
@@ -211,20 +257,39 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), t) });
     }
 
+    /// The task, which was on that pCPU, wakes: near which one is it to run?
+    pub(super) fn wakes(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        task: TaskId,
+        at: u32,
+    ) -> u32 {
+        let t = self.thread(task);
+        // SAFETY: see `enable`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_wakes(d, pointer(task), t, at) })
+    }
+
     /// May it begin at once where a pCPU is idle?
     pub(super) fn select_cpu(
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
-        (task, near, idle): (TaskId, u32, bool),
-    ) -> (u32, bool) {
+        (task, near, mut idle): (TaskId, u32, bool),
+    ) -> (u32, bool, bool) {
         let t = self.thread(task);
         let mut begins = false;
         let at = self.call(m, queues, 0, |d| {
             // SAFETY: see `enable`.
-            unsafe { native::sim_select_cpu(d, pointer(task), t, near, idle, &mut begins) }
+            unsafe { native::sim_select_cpu(d, pointer(task), t, near, &mut idle, &mut begins) }
         });
-        (at, begins)
+        (at, idle, begins)
+    }
+
+    /// Is the host divided into partitions?
+    pub(super) fn is_divided(&mut self, m: &mut Machine, queues: &mut Queues) -> bool {
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_is_divided(d) })
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use drover_core::scenario::Workload;
-use drover_guest::GuestConfig;
+use drover_core::scenario::{Vm, Workload};
+use drover_guest::{GuestConfig, Touched};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -28,6 +28,16 @@ pub struct Args {
     /// Speed of the work loop; measured by default.
     #[arg(long, value_name = "LOOPS")]
     loops_per_ms: Option<u64>,
+    /// Memory that it touches before it starts.
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = memory_mib())]
+    memory_mib: u32,
+    /// The NUMA node where that is to lie at first.
+    #[arg(long, value_name = "NODE", requires = "memory_mib")]
+    memory_node: Option<u32>,
+}
+
+fn memory_mib() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(..=i64::from(Vm::MICRO_MEMORY_MIB_MAX))
 }
 
 fn workload(json: &str) -> Result<Workload, String> {
@@ -42,6 +52,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         stats_path: args.stats,
         wait_for_go: args.wait_for_go,
         loops_per_ms: args.loops_per_ms,
+        memory: Touched { mib: args.memory_mib, node: args.memory_node },
     })?;
     Ok(ExitCode::SUCCESS)
 }

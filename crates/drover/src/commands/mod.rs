@@ -7,6 +7,7 @@ pub mod compare;
 pub mod guest;
 pub mod lab;
 mod page;
+pub mod partition;
 pub mod policy_cost;
 pub mod pool;
 pub mod run;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use drover_sim::policy_cost::{Asked, Cost, loads, measure};
-use drover_sim::speed::Load;
+use drover_sim::sim_speed::Load;
 
 use super::page;
 

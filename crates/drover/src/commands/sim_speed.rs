@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use drover_report::picture::{Curve, Picture};
-use drover_sim::speed::{
+use drover_sim::sim_speed::{
     Load, Speed, bytes_per_vcpu, growing_pcpus, growing_vcpus, loads, measure,
 };
 

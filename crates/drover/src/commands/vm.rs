@@ -20,6 +20,9 @@ pub enum Vm {
         /// Show for each value where it came from.
         #[arg(long, conflicts_with = "json")]
         why: bool,
+        /// Show where each is at home on NUMA nodes, and its memory.
+        #[arg(long, conflicts_with_all = ["json", "why"])]
+        numa: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
@@ -55,13 +58,17 @@ pub struct Values {
     /// How its vCPUs are kept together: auto, off, strict, relaxed, skew or gang.
     #[arg(long, value_parser = given(Key::Cosched))]
     cosched: Option<String>,
+    /// The partition it runs in.
+    #[arg(long, value_parser = given(Key::Partition))]
+    partition: Option<String>,
 }
 
 impl Values {
     fn order(self, name: String) -> Request {
-        let Self { shares, reservation, limit, pool, cosched } = self;
+        let Self { shares, reservation, limit, pool, cosched, partition } = self;
+        let values = [shares, reservation, limit, pool, cosched, partition];
         let (mut set, mut reset) = (Asked::default(), Vec::new());
-        for (key, value) in Key::ALL.into_iter().zip([shares, reservation, limit, pool, cosched]) {
+        for (key, value) in Key::ALL.into_iter().zip(values) {
             match value.as_deref() {
                 None => {}
                 Some(DEFAULT) => reset.push(key),
@@ -74,7 +81,7 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { why, json, daemon } => list(why, json, &daemon.socket)?,
+        Vm::List { why, numa, json, daemon } => list((why, numa, json), &daemon.socket)?,
         Vm::Set { name, values, daemon } => {
             ask(&daemon.socket, &values.order(name))?;
         }
@@ -82,7 +89,7 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(why: bool, json: bool, socket: &Path) -> Result<()> {
+fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
     let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
         bail!("the daemon answered something else; is it of this version?");
     };
@@ -92,14 +99,20 @@ fn list(why: bool, json: bool, socket: &Path) -> Result<()> {
         println!("No VM runs here.");
     } else if why {
         print!("{}", reasons(&vms));
+    } else if numa {
+        print!("{}", homes(&vms));
     } else {
         print!("{}", overview(&vms));
     }
     Ok(())
 }
 
+/// Where the partition stands, on hosts that have more than one in use.
+const PARTITION_COLUMN: usize = 3;
+
 fn overview(vms: &[VmStatus]) -> String {
-    let titles = [
+    let divided = vms.iter().any(|vm| vm.partition != DEFAULT);
+    let mut titles = vec![
         "NAME<",
         "PID",
         "VCPUS",
@@ -114,9 +127,12 @@ fn overview(vms: &[VmStatus]) -> String {
         "LONGEST READY",
         "GUARANTEED",
     ];
+    if divided {
+        titles.insert(PARTITION_COLUMN, "PARTITION<");
+    }
     let row = |vm: &VmStatus| {
         let short = if vm.reservation_mcpu < vm.promised_mcpu { "!" } else { "" };
-        vec![
+        let mut row = vec![
             vm.name.clone(),
             vm.pid.to_string(),
             vm.vcpus.to_string(),
@@ -130,13 +146,37 @@ fn overview(vms: &[VmStatus]) -> String {
             format!("{:.2} s", vm.ready_s),
             milliseconds(vm.counters.longest_ready_ms),
             milliseconds(vm.counters.guaranteed_delay_ms),
-        ]
+        ];
+        if divided {
+            row.insert(PARTITION_COLUMN, vm.partition.clone());
+        }
+        row
     };
     let mut text = table(&titles, &vms.iter().map(row).collect::<Vec<_>>());
     if vms.iter().any(|vm| vm.reservation_mcpu < vm.promised_mcpu) {
         text += "! less than was promised: too few pCPUs are online\n";
     }
     text + &troubles(vms)
+}
+
+/// Where memory lies, as esxtop calls it: NHN is the home node, N%L the part that lies there.
+fn homes(vms: &[VmStatus]) -> String {
+    if vms.iter().all(|vm| vm.numa.is_none()) {
+        return "This host has one NUMA node only.\n".to_owned();
+    }
+    let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{part:.1}"));
+    let row = |vm: &VmStatus| {
+        let numa = vm.numa.unwrap_or_default();
+        let ran = numa.home.is_some() && numa.ran_s > 0.0;
+        vec![
+            vm.name.clone(),
+            numa.home.map_or("-".to_owned(), |home| home.to_string()),
+            percent(numa.local_pct),
+            percent(ran.then(|| 100.0 * numa.home_s / numa.ran_s)),
+            format!("{:.0} MiB", numa.moved_mib),
+        ]
+    };
+    table(&["NAME<", "NHN", "N%L", "%HOME", "MOVED"], &vms.iter().map(row).collect::<Vec<_>>())
 }
 
 fn milliseconds(ms: Option<f64>) -> String {
@@ -169,7 +209,7 @@ fn troubles(vms: &[VmStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::counters::Counters;
+    use drover_core::counters::{Counters, Numa};
     use drover_core::resolve::Why;
 
     fn vm(name: &str) -> VmStatus {
@@ -188,6 +228,7 @@ mod tests {
             promised_mcpu: 1500,
             limit_mcpu: None,
             pool: Some("prod".to_owned()),
+            partition: DEFAULT.to_owned(),
             owed_pcpus: Some(1.5),
             got_pcpus: None,
             vcpu_cpu_s: 1.0,
@@ -199,6 +240,13 @@ mod tests {
                 guaranteed_delay_ms: Some(66.0),
                 ..Counters::default()
             },
+            numa: Some(Numa {
+                home: Some(1),
+                local_pct: Some(97.25),
+                moved_mib: 64.0,
+                home_s: 3.0,
+                ran_s: 4.0,
+            }),
             vcpu: Vec::new(),
             why: vec![
                 why(Key::Shares, "normal", "default"),
@@ -215,9 +263,22 @@ mod tests {
         assert_eq!(words[3..9], ["prod", "2000", "150%", "none", "150.0%", "-"]);
         assert_eq!(words[words.len() - 4..], ["8.12", "ms", "66.00", "ms"], "{text}");
         assert!(!text.contains('!'), "{text}");
+        assert!(!text.contains("PARTITION"), "{text}");
+        let apart = overview(&[VmStatus { partition: "io".to_owned(), ..vm("db") }, vm("web")]);
+        let column: Vec<_> = apart.lines().map(|line| line.split_whitespace().nth(3)).collect();
+        assert_eq!(column, [Some("PARTITION"), Some("io"), Some("default")], "{apart}");
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
         let text = overview(&[short]);
         assert!(text.contains("100%!") && text.contains("too few pCPUs are online"), "{text}");
+    }
+
+    #[test]
+    fn homes_are_shown_where_there_are_nodes() {
+        let text = homes(&[vm("web"), VmStatus { numa: Some(Numa::default()), ..vm("db") }]);
+        let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
+        assert_eq!(words(1).collect::<Vec<_>>(), ["web", "1", "97.2", "75.0", "64", "MiB"]);
+        assert_eq!(words(2).collect::<Vec<_>>(), ["db", "-", "-", "-", "0", "MiB"]);
+        assert!(homes(&[VmStatus { numa: None, ..vm("web") }]).contains("one NUMA node only"));
     }
 
     #[test]

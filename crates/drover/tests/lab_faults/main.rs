@@ -19,6 +19,7 @@ mod idle;
 mod io;
 mod killed;
 mod orders;
+mod partitions;
 mod settings;
 mod siblings;
 mod soak;
@@ -47,6 +48,11 @@ fn orders_that_cannot_be_followed_are_refused_in_one_line() {
 #[test]
 fn settings_stay_whole_and_follow_their_sources() {
     Boot::new("settings::inside").pcpus(4).run();
+}
+
+#[test]
+fn vms_and_pcpus_change_partitions_under_load() {
+    Boot::new("partitions::inside").pcpus(6).run();
 }
 
 #[test]

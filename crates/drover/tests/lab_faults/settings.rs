@@ -31,7 +31,7 @@ fn inside() {
     let build = MicroVm::start("build", 4, SLEEP);
     let daemon = start_quickly(&[&web, &db, &build]);
     host::wait_until("all are found", NOTICED, || host::list().len() == 3);
-    as_printed();
+    as_printed("Pools");
     drop(build);
     host::wait_until("one is gone", NOTICED, || host::list().len() == 2);
     refused();
@@ -44,18 +44,18 @@ fn inside() {
 }
 
 /// Runs a command that must be done.
-fn must(line: &str) -> String {
+pub fn must(line: &str) -> String {
     let output = drover(&line.split(' ').collect::<Vec<_>>());
     assert!(output.status.success(), "drover {line}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn refused_with(line: &str, said: &str) {
+pub fn refused_with(line: &str, said: &str) {
     let told = refusal(&drover(&line.split(' ').collect::<Vec<_>>()));
     assert!(told.contains(said), "drover {line}: {told}");
 }
 
-fn vm(name: &str) -> VmStatus {
+pub fn vm(name: &str) -> VmStatus {
     host::list().into_iter().find(|vm| vm.name == name).expect("it runs")
 }
 
@@ -70,10 +70,12 @@ fn origin(vm: &VmStatus, key: Key) -> &str {
     &vm.why.iter().find(|why| why.key == key).expect("every value has one").origin
 }
 
-/// The session of docs/operating.md does what is printed there: refuses what it refuses, in these words.
-fn as_printed() {
-    say("the session of docs/operating.md");
-    let session = OPERATING.split("## Pools\n").nth(1).unwrap().split("\n## ").next().unwrap();
+/// The session under that heading of docs/operating.md does what is printed there: refuses what it refuses, in
+/// these words.
+pub fn as_printed(heading: &str) {
+    say(&format!("the session of docs/operating.md, {heading}"));
+    let session = OPERATING.split(&format!("## {heading}\n")).nth(1).unwrap();
+    let session = session.split("\n## ").next().unwrap();
     let mut lines = session.lines().filter_map(|line| line.strip_prefix("    ")).peekable();
     let mut commands = 0;
     while let Some(line) = lines.next() {

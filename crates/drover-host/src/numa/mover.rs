@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Looks where the memory of VMs lies and moves it to their homes, a step at a time.
+//!
+//! A step is one look at a VM's memory, or at most 2 MiB of pages of one VM that are asked for and, where
+//! they lie elsewhere, moved. What follows says how long to wait before the next: a moved byte is paid for
+//! by the budget, and one that was only asked for with a sixteenth of that. Between two steps everything
+//! may change: VMs come and go, homes and budget too; nothing is left half done but that some pages lie
+//! here and some there.
+
+use super::maps::{Maps, Range};
+use super::os::Os;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often a VM's memory is looked at, and how many times longer than it takes.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+const LOOK_COST_FACTOR: u32 = 1000;
+/// The most that one step moves.
+const STEP_BYTES: u64 = 2 << 20;
+/// A page that stays costs so much of one that moves.
+const ASKED_PART: f64 = 1.0 / 16.0;
+const MIB: f64 = 1_048_576.0;
+
+/// A VM whose memory is looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// The VMM process.
+    pub pid: u32,
+    /// Its memory is to lie there; none: it is only looked at.
+    pub to: Option<usize>,
+}
+
+/// What is known of a VM's memory.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Report {
+    /// Where it lies.
+    pub maps: Maps,
+    /// What was moved, MiB.
+    pub moved_mib: f64,
+    /// A whole pass has moved next to nothing: what still lies elsewhere cannot be moved.
+    pub is_stuck: bool,
+    /// Why nothing of it is moved or known.
+    pub refused: Option<String>,
+}
+
+/// A way through all memory of a VM.
+#[derive(Debug)]
+struct Pass {
+    to: usize,
+    ranges: Vec<Range>,
+    /// Where it is in the last of these.
+    at: u64,
+    moved_bytes: u64,
+    stayed_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    looked: Option<Instant>,
+    next_look: Option<Instant>,
+    to: Option<usize>,
+    pass: Option<Pass>,
+    report: Report,
+}
+
+/// Does the steps.
+#[derive(Debug)]
+pub struct Mover<O> {
+    os: O,
+    known: HashMap<u64, Known>,
+    /// Whose step was the last.
+    last: u64,
+}
+
+impl<O: Os> Mover<O> {
+    /// With nobody to look after yet.
+    pub fn new(os: O) -> Self {
+        Self { os, known: HashMap::new(), last: 0 }
+    }
+
+    /// One step for these VMs, by their ids; how long to wait before the next. `told` hears of what is
+    /// new.
+    pub fn step(
+        &mut self,
+        targets: &BTreeMap<u64, Target>,
+        mib_per_s: u32,
+        now: Instant,
+        told: &mut dyn FnMut(u64, Report),
+    ) -> Duration {
+        self.known.retain(|id, _| targets.contains_key(id));
+        for (&id, target) in targets {
+            let known = self.known.entry(id).or_default();
+            if known.to != target.to {
+                *known = Known { to: target.to, report: known.report.clone(), ..Known::default() };
+            }
+            if known.next_look.is_none_or(|next| next <= now) && known.pass.is_none() {
+                known.look(&mut self.os, target.pid, now, mib_per_s > 0);
+                told(id, known.report.clone());
+                return Duration::ZERO;
+            }
+        }
+        let moves = |id: &&u64| self.known[id].pass.is_some();
+        let next = targets.range(self.last + 1..).map(|(id, _)| id).find(moves);
+        let Some(&id) = next.or_else(|| targets.keys().find(moves)) else {
+            return self.until_next_look(now);
+        };
+        self.last = id;
+        let known = self.known.get_mut(&id).expect("it was found there");
+        let paid_mib = known.move_some(&mut self.os, targets[&id].pid);
+        if known.pass.is_none() {
+            known.next_look = Some(now);
+        }
+        Duration::from_secs_f64(paid_mib / f64::from(mib_per_s.max(1)))
+    }
+
+    fn until_next_look(&self, now: Instant) -> Duration {
+        let waits = self.known.values().filter_map(|known| known.next_look);
+        waits.map(|next| next.saturating_duration_since(now)).min().unwrap_or(LOOK_INTERVAL)
+    }
+}
+
+impl Known {
+    fn look(&mut self, os: &mut dyn Os, pid: u32, now: Instant, may_move: bool) {
+        let begun = Instant::now();
+        let maps = match os.maps(pid) {
+            Ok(maps) => maps,
+            Err(error) => {
+                self.note(&error);
+                self.next_look = Some(now + LOOK_INTERVAL);
+                return;
+            }
+        };
+        let first = self.looked.is_none();
+        self.looked = Some(now);
+        self.next_look = Some(now + LOOK_INTERVAL.max(begun.elapsed() * LOOK_COST_FACTOR));
+        self.report.maps = maps;
+        let Some(to) = self.to.filter(|_| may_move && self.report.refused.is_none()) else {
+            return;
+        };
+        let ranges: Vec<Range> = {
+            let all = self.report.maps.ranges.iter().rev();
+            all.filter(|range| range.is_movable_to(to)).cloned().collect()
+        };
+        // What has stayed once is left alone until home is another; what is new is little.
+        let is_worth_it = self.report.maps.local_pct(to).is_some_and(|pct| pct < 99.0);
+        if (first || is_worth_it) && !self.report.is_stuck && !ranges.is_empty() {
+            self.pass = Some(Pass { to, at: 0, ranges, moved_bytes: 0, stayed_bytes: 0 });
+        }
+    }
+
+    /// The next pages; what that costs of the budget, MiB.
+    fn move_some(&mut self, os: &mut dyn Os, pid: u32) -> f64 {
+        let Some(pass) = &mut self.pass else { return 0.0 };
+        let Some((pages, page_bytes)) = pass.next_pages() else {
+            self.report.is_stuck =
+                pass.stayed_bytes > 0 && pass.moved_bytes < pass.stayed_bytes / 99;
+            self.pass = None;
+            return 0.0;
+        };
+        match move_pages(os, pid, &pages, pass.to) {
+            Ok((moved, stayed)) => {
+                let bytes = |pages: usize| pages as u64 * page_bytes;
+                pass.moved_bytes += bytes(moved);
+                pass.stayed_bytes += bytes(stayed);
+                let mib = |pages: usize| bytes(pages) as f64 / MIB;
+                self.report.moved_mib += mib(moved);
+                mib(moved) + ASKED_PART * mib(pages.len() - moved)
+            }
+            Err(error) => {
+                self.note(&error);
+                self.pass = None;
+                0.0
+            }
+        }
+    }
+
+    /// It went wrong. One that has gone is no matter: it will be no target any more.
+    fn note(&mut self, error: &io::Error) {
+        let gone = [libc::ESRCH, libc::ENOENT].map(Some).contains(&error.raw_os_error());
+        if !gone {
+            self.report.refused = Some(match error.raw_os_error() {
+                Some(libc::ENOMEM) => "that node has no memory left".to_owned(),
+                Some(libc::EPERM | libc::EACCES) => {
+                    "the daemon may not; it needs CAP_SYS_NICE and CAP_SYS_PTRACE".to_owned()
+                }
+                _ => error.to_string(),
+            });
+        }
+    }
+}
+
+impl Pass {
+    /// The next pages, of one size.
+    fn next_pages(&mut self) -> Option<(Vec<u64>, u64)> {
+        let range = loop {
+            let range = self.ranges.last()?;
+            if self.at < range.end {
+                break range;
+            }
+            self.ranges.pop();
+        };
+        let (from, page_bytes) = (self.at.max(range.start), range.page_bytes);
+        let to = range.end.min(from + STEP_BYTES.max(page_bytes));
+        self.at = to;
+        let step = usize::try_from(page_bytes).unwrap_or(usize::MAX);
+        Some(((from..to).step_by(step).collect(), page_bytes))
+    }
+}
+
+/// How many of these pages were moved, and how many lie elsewhere still.
+fn move_pages(os: &mut dyn Os, pid: u32, pages: &[u64], to: usize) -> io::Result<(usize, usize)> {
+    let is_far = |node: i32| usize::try_from(node).is_ok_and(|node| node != to);
+    let before = os.nodes_of(pid, pages)?;
+    let far = pages.iter().zip(before).filter(|&(_, node)| is_far(node));
+    let far: Vec<u64> = far.map(|(&page, _)| page).collect();
+    if far.is_empty() {
+        return Ok((0, 0));
+    }
+    os.move_pages(pid, &far, to)?;
+    let after = os.nodes_of(pid, &far)?;
+    let stayed = after.into_iter().filter(|&node| is_far(node)).count();
+    Ok((far.len() - stayed, stayed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    /// Processes whose memory is a vector of nodes, page by page from address 0x1000000 on.
+    #[derive(Debug, Default)]
+    struct Fake {
+        nodes: HashMap<u32, Vec<i32>>,
+        pinned: bool,
+        error: Option<i32>,
+    }
+
+    const FIRST: u64 = 0x100_0000;
+
+    impl Os for Fake {
+        fn maps(&mut self, pid: u32) -> io::Result<Maps> {
+            let pages = self.nodes.get(&pid).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
+            let on = |node| pages.iter().filter(|&&it| it == node).count();
+            let maps = format!("{FIRST:x}-{:x} rw-p 0", FIRST + pages.len() as u64 * PAGE);
+            let numa = format!("{FIRST:x} default anon=1 N0={} N1={}", on(0), on(1));
+            // Nodes of which it has nothing are not named.
+            Ok(Maps::of(&maps, &numa.replace(" N0=0", "").replace(" N1=0", "")))
+        }
+
+        fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
+            let all = self.nodes.get(&pid).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
+            Ok(pages.iter().map(|page| all[((page - FIRST) / PAGE) as usize]).collect())
+        }
+
+        fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()> {
+            if let Some(error) = self.error {
+                return Err(io::Error::from_raw_os_error(error));
+            }
+            let all = self.nodes.get_mut(&pid).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
+            for page in pages.iter().filter(|_| !self.pinned) {
+                all[((page - FIRST) / PAGE) as usize] = node as i32;
+            }
+            Ok(())
+        }
+    }
+
+    fn mover(pages: Vec<i32>) -> Mover<Fake> {
+        Mover::new(Fake { nodes: HashMap::from([(7, pages)]), ..Fake::default() })
+    }
+
+    fn target(to: Option<usize>) -> BTreeMap<u64, Target> {
+        BTreeMap::from([(1, Target { pid: 7, to })])
+    }
+
+    /// Steps until nothing is to be done for a while; how long that took, and what was told last.
+    fn settle(mover: &mut Mover<Fake>, to: Option<usize>, now: &mut Instant) -> (Duration, Report) {
+        let (begun, mut last) = (*now, Report::default());
+        loop {
+            let wait = mover.step(&target(to), 256, *now, &mut |_, report| last = report);
+            if wait > Duration::from_secs(1) {
+                return (*now - begun, last);
+            }
+            *now += wait;
+        }
+    }
+
+    #[test]
+    fn memory_follows_within_its_budget() {
+        // 64 MiB, of which a quarter is not there, and another is at home already.
+        let pages = [0, 0, 1, -2].iter().flat_map(|&node| vec![node; 4096]).collect();
+        let (mut mover, mut now) = (mover(pages), Instant::now());
+        let (_, looked) = settle(&mut mover, None, &mut now);
+        assert_eq!((looked.moved_mib, looked.maps.local_pct(1).unwrap().round()), (0.0, 33.0));
+        let (took, moved) = settle(&mut mover, Some(1), &mut now);
+        assert_eq!((moved.moved_mib, moved.maps.local_pct(1)), (32.0, Some(100.0)));
+        // 32 MiB moved, 32 asked for, at 256 MiB/s.
+        let expected_s = (32.0 + 32.0 / 16.0) / 256.0;
+        assert!((took.as_secs_f64() - expected_s).abs() < 1e-3, "{took:?}");
+        assert!(!moved.is_stuck && moved.refused.is_none());
+    }
+
+    #[test]
+    fn with_no_budget_nothing_moves() {
+        let (mut mover, now) = (mover(vec![0; 512]), Instant::now());
+        for _ in 0..20 {
+            mover.step(&target(Some(1)), 0, now, &mut |_, report| {
+                assert_eq!(report.moved_mib, 0.0);
+            });
+        }
+        assert_eq!(mover.os.nodes[&7], [0; 512]);
+    }
+
+    #[test]
+    fn memory_that_cannot_move_is_found_out_once() {
+        let (mut mover, mut now) = (mover(vec![0; 2048]), Instant::now());
+        mover.os.pinned = true;
+        let (_, report) = settle(&mut mover, Some(1), &mut now);
+        assert!(report.is_stuck && report.moved_mib == 0.0);
+        now += 2 * LOOK_INTERVAL;
+        let (took, report) = settle(&mut mover, Some(1), &mut now);
+        assert!(report.is_stuck && took.is_zero(), "it is not tried for ever");
+    }
+
+    #[test]
+    fn faults_end_the_moves_of_that_vm_and_are_named() {
+        for (error, words) in [
+            (libc::EPERM, "needs CAP_SYS_NICE"),
+            (libc::ENOMEM, "no memory left"),
+            (libc::ENODEV, "No such device"),
+        ] {
+            let (mut mover, mut now) = (mover(vec![0; 2048]), Instant::now());
+            mover.os.error = Some(error);
+            let (_, report) = settle(&mut mover, Some(1), &mut now);
+            assert!(report.refused.as_ref().unwrap().contains(words), "{report:?}");
+        }
+    }
+
+    #[test]
+    fn a_vm_that_goes_in_the_middle_of_a_move_is_forgotten() {
+        let (mut mover, now) = (mover(vec![0; 4096]), Instant::now());
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            mover.step(&target(Some(1)), 256, now, &mut |_, report| said.push(report));
+        }
+        mover.os.nodes.clear();
+        for _ in 0..3 {
+            mover.step(&target(Some(1)), 256, now, &mut |_, report| said.push(report));
+        }
+        assert!(said.iter().all(|report| report.refused.is_none()));
+        mover.step(&BTreeMap::new(), 256, now, &mut |_, _| panic!("nobody is there"));
+        assert!(mover.known.is_empty());
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is asked of the kernel about memory of processes.
+
+use super::maps::Maps;
+use std::ffi::c_void;
+use std::fs;
+use std::io;
+use std::ptr;
+
+/// Looks at memory and moves it; the kernel does, or a test.
+pub trait Os: Send {
+    /// Where the memory of the process lies.
+    ///
+    /// # Errors
+    /// When it is gone or may not be looked at.
+    fn maps(&mut self, pid: u32) -> io::Result<Maps>;
+    /// The node of each of these pages; below 0 where there is none.
+    ///
+    /// # Errors
+    /// As [`Os::maps`].
+    fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>>;
+    /// Moves these pages to that node, as far as they can be.
+    ///
+    /// # Errors
+    /// When none can be, and why.
+    fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()>;
+}
+
+/// The kernel.
+#[derive(Debug)]
+pub struct Linux;
+
+impl Os for Linux {
+    fn maps(&mut self, pid: u32) -> io::Result<Maps> {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        Ok(Maps::of(&read("maps")?, &read("numa_maps")?))
+    }
+
+    fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
+        let mut status = vec![-1; pages.len()];
+        call(pid, pages, ptr::null(), &mut status)?;
+        Ok(status)
+    }
+
+    fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()> {
+        let node = i32::try_from(node).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut status = vec![-1; pages.len()];
+        call(pid, pages, vec![node; pages.len()].as_ptr(), &mut status)?;
+        let full = status.contains(&-libc::ENOMEM);
+        if full { Err(io::Error::from_raw_os_error(libc::ENOMEM)) } else { Ok(()) }
+    }
+}
+
+/// Pages that only this process has (MPOL_MF_MOVE of linux/mempolicy.h, which libc does not have).
+const MOVE: libc::c_int = 2;
+
+/// move_pages(2). `nodes` is null or has one for each page.
+fn call(pid: u32, pages: &[u64], nodes: *const i32, status: &mut [i32]) -> io::Result<()> {
+    let addresses: Vec<*const c_void> =
+        pages.iter().map(|&page| ptr::without_provenance(page as usize)).collect();
+    let pid = libc::c_long::from(pid);
+    // SAFETY: the three arrays have `pages.len()` items, or `nodes` is null; addresses are of another
+    // process and are not followed here.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid,
+            pages.len(),
+            addresses.as_ptr(),
+            nodes,
+            status.as_mut_ptr(),
+            MOVE,
+        )
+    };
+    // Above 0: so many pages could not be moved.
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_memory_lies_somewhere() {
+        let memory = vec![1u8; 1 << 20];
+        let page = memory.as_ptr() as u64 & !4095;
+        // Hosts without NUMA have no such files.
+        if let Ok(maps) = Linux.maps(std::process::id()) {
+            assert!(maps.lies_mib().values().sum::<u64>() > 0);
+            let nodes = Linux.nodes_of(std::process::id(), &[page + 4096, 4096]).unwrap();
+            assert!(nodes[0] >= 0 && nodes[1] < 0, "{nodes:?}");
+        }
+        assert!(Linux.maps(0x3fff_fff0).is_err(), "nobody has that number");
+    }
+}

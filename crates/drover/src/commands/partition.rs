@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `drover partition list`, `drover partition add`, `drover partition set`, `drover partition remove`
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use drover_core::partition::{PartitionChange, PartitionPolicy, parse_slice};
+use drover_core::scenario::CpuList;
+use drover_host::control::{Answer, Request, ask};
+use drover_host::status::PartitionStatus;
+
+use super::ask::{Daemon, percent_of, table};
+
+#[derive(Subcommand)]
+pub enum Partition {
+    /// Show all partitions and who is in them.
+    List {
+        /// As JSON, for programs.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Make a partition.
+    Add {
+        /// Its name.
+        name: String,
+        /// Its pCPUs, such as 0-1,4.
+        #[arg(long)]
+        cpus: CpuList,
+        #[command(flatten)]
+        values: Values,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Change a partition; VMs in it stay in it.
+    Set {
+        /// Its name.
+        name: String,
+        /// Its pCPUs, such as 0-1,4.
+        #[arg(long)]
+        cpus: Option<CpuList>,
+        #[command(flatten)]
+        values: Values,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Remove a partition nobody is in; its pCPUs are those of `default` again.
+    Remove {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+}
+
+#[derive(clap::Args)]
+pub struct Values {
+    /// How it chooses who runs: share, credit or dedicated.
+    #[arg(long)]
+    policy: Option<PartitionPolicy>,
+    /// How long a thread runs before it is asked again, such as 3ms.
+    #[arg(long, value_parser = parse_slice)]
+    slice: Option<u64>,
+}
+
+impl Values {
+    fn change(self, cpus: Option<CpuList>) -> PartitionChange {
+        PartitionChange { cpus, policy: self.policy, slice_ns: self.slice }
+    }
+}
+
+pub fn run(partition: Partition) -> Result<ExitCode> {
+    let (request, daemon) = match partition {
+        Partition::List { json, daemon } => {
+            list(json, &daemon.socket)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Partition::Add { name, cpus, values, daemon } => {
+            (Request::AddPartition { name, change: values.change(Some(cpus)) }, daemon)
+        }
+        Partition::Set { name, cpus, values, daemon } => {
+            let change = values.change(cpus);
+            if change == PartitionChange::default() {
+                bail!("nothing to change is given; see `drover partition set --help`");
+            }
+            (Request::SetPartition { name, change }, daemon)
+        }
+        Partition::Remove { name, daemon } => (Request::RemovePartition { name }, daemon),
+    };
+    ask(&daemon.socket, &request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(json: bool, socket: &Path) -> Result<()> {
+    let Answer::Partitions { partitions } = ask(socket, &Request::ListPartitions)? else {
+        bail!("the daemon answered something else; is it of this version?");
+    };
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(&partitions)?),
+        false => print!("{}", overview(&partitions)),
+    }
+    Ok(())
+}
+
+fn overview(partitions: &[PartitionStatus]) -> String {
+    let titles = ["PARTITION<", "CPUS<", "POLICY<", "SLICE", "VMS", "GOT"];
+    let row = |partition: &PartitionStatus| {
+        let cpus = partition.cpus.as_ref().map_or("none".to_owned(), ToString::to_string);
+        let offline = partition.offline.as_ref();
+        vec![
+            partition.name.clone(),
+            cpus + &offline.map_or(String::new(), |cpus| format!(" ({cpus} offline)")),
+            partition.policy.to_string(),
+            format!("{} ms", partition.slice_ms),
+            partition.vms.len().to_string(),
+            percent_of(partition.got_pcpus),
+        ]
+    };
+    table(&titles, &partitions.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_partition_has_is_shown_in_the_words_it_is_set_in() {
+        let partition = PartitionStatus {
+            name: "io".to_owned(),
+            cpus: "0-1".parse().ok(),
+            offline: "1".parse().ok(),
+            policy: PartitionPolicy::Credit,
+            slice_ms: 3.0,
+            vms: vec!["web".to_owned()],
+            got_pcpus: Some(1.5),
+        };
+        let text = overview(&[partition]);
+        assert_eq!(
+            text,
+            "PARTITION  CPUS             POLICY  SLICE  VMS     GOT\n\
+             io         0-1 (1 offline)  credit   3 ms    1  150.0%\n"
+        );
+    }
+}

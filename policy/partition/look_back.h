@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A pCPU that changes domains looks back into the one it has left.
+ *
+ * Idea. Threads wait in the domain it leaves, and some may run nowhere else: who may run on this
+ * pCPU only in that domain, or all of them if it was the domain's last. So for as long as any of
+ * them can take to be overdue it takes, now and then, one that is (wait_bound.h); and where the
+ * domain has no pCPU left, whoever waits there, before all others.
+ *
+ * Worked example. Partition `io`, pCPUs 2 and 3, is removed while six threads wait there. Both are
+ * in the default partition's domain now. Each time one of them asks it takes one of the six, which
+ * runs, and goes to its own partition when it stops.
+ */
+#ifndef DROVER_LOOK_BACK_H
+#define DROVER_LOOK_BACK_H
+
+#include "guarantee/wait_bound.h"
+
+static __always_inline struct look_back *look_back_of(struct drover *d, u32 pcpu)
+{
+	return &d->look_back[bounded(pcpu, DROVER_MAX_PCPUS)];
+}
+
+/* The pCPU is in that domain from now on. */
+static __always_inline void look_back_move(struct drover *d, u32 pcpu, u32 domain)
+{
+	struct pcpu *p = pcpu_at(d, pcpu);
+	struct look_back *back = look_back_of(d, pcpu);
+	u64 now_ns = ground_now_ns(d);
+	u32 left = p->domain;
+
+	if (left != domain) {
+		p->left = left + 1;
+		back->next_ns = now_ns;
+		back->until_ns = now_ns + (WAIT_BOUND_THREAD_FACTOR + 1) * d->params.wait_bound_ns;
+		p->domain = domain;
+		topology_settle(d);
+		affinity_unsettle(d, left);
+		affinity_unsettle(d, domain);
+	}
+	partition_count(d);
+}
+
+/* Take one that waits in the domain which the pCPU has left. */
+CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
+{
+	struct pcpu *here = pcpu_at(d, pcpu);
+	u32 domain = here->left - 1;
+	struct runqueue *rq = ground_runqueue(d, domain);
+	bool deserted = !domain_at(d, domain)->nr_pcpus;
+	u64 until_ns = here->asked_ns + (deserted ? WAIT_BOUND_ANY_NS : 0);
+	u32 nr_slots = d->slots_in_use;
+	bool taken = false;
+	u32 slot;
+
+	if (!rq)
+		return false;
+	for_each_index(slot, 0, nr_slots) {
+		if (!books_of(rq, slot)->nr_queued)
+			continue;
+		taken = ground_take_due(d, ground_vm_queue(d, slot, domain), until_ns);
+		if (taken)
+			break;
+	}
+	look_back_of(d, pcpu)->next_ns = here->asked_ns + (taken ? 0 : d->params.wait_bound_ns / 8);
+	return taken;
+}
+
+/* The pCPU asks. */
+static __always_inline bool look_back(struct drover *d, u32 pcpu)
+{
+	struct pcpu *here = pcpu_at(d, pcpu);
+
+	if (!here->left || (s64)(here->asked_ns - look_back_of(d, pcpu)->next_ns) < 0)
+		return false;
+	if ((s64)(here->asked_ns - look_back_of(d, pcpu)->until_ns) >= 0) {
+		here->left = 0;
+		return false;
+	}
+	return look_back_take(d, pcpu);
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Partitions: sets of pCPUs, each with a policy of its own.
+ *
+ * Idea. No policy is right for all VMs (seed 001): whose vCPUs do I/O should run at once and
+ * briefly, whose compute want long slices, and some want a pCPU that nobody else has. So a host's
+ * pCPUs may be divided into partitions, and each says how it chooses: `share` (Drover's own),
+ * `credit` (credit.h), `dedicated` (dedicated.h). A VM belongs to one partition, and so do the
+ * host's own tasks: to partition 0, which is `share` and always there. A domain (topology.h) is
+ * within one partition, so whatever is a domain's, run queue, clock, waiting VMs, is the
+ * partition's.
+ *
+ * A thread is served in its VM's partition, if it may run on any pCPU of that. One that is pinned
+ * elsewhere is served where it may run, as that partition serves: it is in no way lost.
+ *
+ * Who changes partitions changes them when it next begins to wait. A thread that waits is served
+ * where it waits; one that runs is stopped there at the next tick. A pCPU that changes partitions
+ * looks back, for a while, for who is overdue in the domain it has left: nobody else might be able
+ * to run it.
+ *
+ * Worked example. pCPUs 0 to 5; 0-1 are the host's, partition `io` has 2-3 and `rt` 4-5. VM web
+ * moves from `io` to `rt`: its vCPU 0, running on 2, is stopped at the tick, looks for an idle pCPU
+ * among 4-5, and finds 5. Its vCPU 1 waits in the domain of 2-3, has its turn there, and follows
+ * when that is over.
+ *
+ * What it is bad at. A host with many partitions has narrow ones, and a pCPU of one stands idle
+ * beside threads that wait in another. Pools, reservations and co-scheduling are for partition 0.
+ */
+#ifndef DROVER_PARTITION_H
+#define DROVER_PARTITION_H
+
+#include "base/topology.h"
+
+static __always_inline struct partition *partition_at(struct drover *d, u32 partition)
+{
+	return &d->partition[bounded(partition, DROVER_MAX_PARTITIONS)];
+}
+
+static __always_inline u32 partition_of_pcpu(struct drover *d, u32 pcpu)
+{
+	return domain_at(d, pcpu_at(d, pcpu)->domain)->partition;
+}
+
+static __always_inline struct partition *partition_here(struct drover *d, u32 pcpu)
+{
+	return partition_at(d, partition_of_pcpu(d, pcpu));
+}
+
+/* How that pCPU chooses. */
+static __always_inline u32 partition_policy(struct drover *d, u32 pcpu)
+{
+	return partition_here(d, pcpu)->policy;
+}
+
+/* Are both domains of one partition? */
+static __always_inline bool partition_shares(struct drover *d, u32 domain, u32 other)
+{
+	return domain_at(d, domain)->partition == domain_at(d, other)->partition;
+}
+
+/* Which pCPUs are online, or the partitions they are in, have changed. */
+CHECKED_APART int partition_count(THE_DROVER)
+{
+	u32 nr_pcpus = d->params.nr_pcpus;
+	u32 divided = 0;
+	u32 i;
+
+	for_each_index(i, 0, DROVER_MAX_PARTITIONS)
+		partition_at(d, i)->nr_online = 0;
+	for_each_index(i, 0, nr_pcpus) {
+		partition_here(d, i)->nr_online += pcpu_at(d, i)->online;
+		divided |= partition_of_pcpu(d, i);
+	}
+	d->divided = divided;
+	d->owed_anew = 1;
+	/* Threads judge anew where they may run. */
+	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	return 0;
+}
+
+#endif

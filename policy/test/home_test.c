@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Homes: policy/place/home.h. Two nodes of two pCPUs: 0 and 1, 2 and 3. */
+#include "fake_kernel.h"
+
+#define NODE_0 1U
+#define NODE_1 2U
+
+static struct ground *g;
+
+static void go_home(u32 tgid, u32 home)
+{
+	struct home_order order = {.slot = g->slot_of[tgid], .home = home};
+
+	order.vm_id = vm_at(&g->d, order.slot)->id;
+	CHECK(order_home(&g->d, &order));
+}
+
+/* A busy vCPU of that VM, which last ran on that pCPU; asleep. */
+static struct task_struct *vcpu(u32 tgid, u32 home, u32 pcpu)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+	task->pcpu = pcpu;
+	kernel_set_affinity(g, task, ALL_PCPUS);
+	go_home(tgid, home);
+	return task;
+}
+
+static struct task_struct *wakes(struct task_struct *task)
+{
+	kernel_wake(g, task);
+	kernel_settle(g);
+	return task;
+}
+
+static u32 node_of(struct task_struct *task)
+{
+	return pcpu_at(&g->d, task->pcpu)->domain + 1;
+}
+
+/* Both pCPUs of the node are a VM's, pinned there. */
+static void fill(u32 tgid, u32 home)
+{
+	for (u32 i = 0; i < 2; i++) {
+		struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+		kernel_set_affinity(g, task, 1ULL << (2 * (home - 1) + i));
+		wakes(task);
+	}
+}
+
+static void who_wakes_runs_at_home(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	task = wakes(vcpu(1, NODE_1, 0));
+	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_1);
+	g = fake_ground(4, 2);
+	task = wakes(vcpu(1, 0, 0));
+	CHECK(task->pcpu == 0);
+}
+
+static void with_home_full_it_runs_elsewhere_at_once(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	fill(2, NODE_1);
+	task = wakes(vcpu(1, NODE_1, 0));
+	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_0);
+	kernel_run(g, 100 * MS);
+	CHECK(kernel_cpu_time_ns(g, 1) >= 99 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->home_run_ns, 0);
+}
+
+static void with_the_host_full_it_waits_at_home(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	fill(2, NODE_0);
+	fill(3, NODE_1);
+	task = vcpu(1, NODE_1, 0);
+	kernel_vm(g, 1)->vtime_ns = kernel_vm(g, 3)->vtime_ns + SECOND;
+	wakes(task);
+	CHECK(task->state == TASK_READY);
+	CHECK_EQ(task->thread.queued_in, 2);
+}
+
+static void it_goes_home_at_the_next_tick(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	task = wakes(vcpu(1, 0, 0));
+	kernel_run(g, 10 * MS);
+	CHECK(task->pcpu == 0);
+	go_home(1, NODE_1);
+	kernel_run(g, 5 * MS);
+	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_1);
+	kernel_run(g, 90 * MS);
+	CHECK_NEAR(kernel_vm(g, 1)->home_run_ns, 90 * MS, 6 * MS);
+}
+
+static void while_home_is_full_it_is_left_where_it_runs(void)
+{
+	struct task_struct *task;
+	u64 dispatches;
+
+	g = fake_ground(4, 2);
+	fill(2, NODE_1);
+	task = wakes(vcpu(1, NODE_1, 0));
+	dispatches = kernel_vm(g, 1)->nr_dispatches;
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->nr_dispatches, dispatches);
+	/* Home has room again. */
+	kernel_exit_threads(g, 2, 1);
+	kernel_run(g, 5 * MS);
+	CHECK(node_of(task) == NODE_1);
+}
+
+static void an_idle_pcpu_elsewhere_takes_who_waits_at_home(void)
+{
+	struct task_struct *tasks[3];
+
+	g = fake_ground(4, 2);
+	for (u32 i = 0; i < 3; i++)
+		tasks[i] = vcpu(i + 1, NODE_1, 2);
+	for (u32 i = 0; i < 3; i++)
+		kernel_wake(g, tasks[i]);
+	kernel_run(g, 200 * MS);
+	for (u32 i = 0; i < 3; i++)
+		CHECK(kernel_cpu_time_ns(g, i + 1) >= 199 * MS);
+}
+
+/* pCPU 0 chooses between what is at a second and one that waits at home on node 1, behind by that.
+ */
+static bool is_taken(u32 home, u64 behind_ns)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	for (u32 i = 0; i < 4; i++)
+		kernel_wake(g, kernel_thread(g, 0, THREAD_HOST));
+	kernel_settle(g);
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = SECOND;
+	task = vcpu(1, home, 2);
+	kernel_vm(g, 1)->vtime_ns = SECOND - behind_ns;
+	task->state = TASK_READY;
+	task->ready_at_ns = g->now_ns;
+	drover_place(&g->d, task, &task->thread, false);
+	fake_put(g, task);
+	CHECK(task->state == TASK_READY && task->thread.queued_in == 2);
+	g->pcpu[0].current->slice_ns = 0;
+	kernel_pick(g, 0);
+	kernel_switch(g, 0);
+	return g->pcpu[0].current == task;
+}
+
+static void to_take_one_from_home_is_worth_twice_the_gain(void)
+{
+	CHECK(!is_taken(0, 6 * MS) && is_taken(0, 10 * MS));
+	CHECK(!is_taken(NODE_1, 14 * MS) && is_taken(NODE_1, 18 * MS));
+	CHECK(is_taken(9, 10 * MS)); /* a home that is not there is none */
+}
+
+/* Three quarters of the demand are at home on one half of the host. */
+static void shares_hold_whatever_homes_there_are(void)
+{
+	u64 all_ns = 4 * 4 * SECOND;
+
+	g = fake_ground(4, 2);
+	for (u32 tgid = 1; tgid <= 4; tgid++) {
+		kernel_busy_vm(g, tgid, 2, tgid == 1 ? 4000 : 2000);
+		go_home(tgid, tgid < 4 ? NODE_0 : NODE_1);
+	}
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), all_ns * 2 / 5, all_ns / 100);
+	for (u32 tgid = 2; tgid <= 4; tgid++)
+		CHECK_NEAR(kernel_cpu_time_ns(g, tgid), all_ns / 5, all_ns / 100);
+	CHECK(kernel_longest_wait_ns(g) < 100 * MS);
+	/* And who has room at home is there mostly. */
+	CHECK(kernel_vm(g, 4)->home_run_ns > kernel_cpu_time_ns(g, 4) * 8 / 10);
+}
+
+static void a_reservation_is_served_wherever_home_is(void)
+{
+	g = fake_ground(4, 2);
+	for (u32 tgid = 1; tgid <= 4; tgid++) {
+		kernel_busy_vm(g, tgid, tgid == 1 ? 1 : 3, 0);
+		go_home(tgid, NODE_0);
+	}
+	kernel_vm(g, 1)->reservation_mcpu = 900;
+	kernel_settle_vm(g, 1);
+	kernel_run(g, 2 * SECOND);
+	CHECK(kernel_cpu_time_ns(g, 1) >= 2 * SECOND * 89 / 100);
+}
+
+static void who_is_confined_is_left_there(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	task = vcpu(1, NODE_1, 0);
+	kernel_set_affinity(g, task, 0x7);
+	wakes(task);
+	kernel_run(g, 50 * MS);
+	CHECK(task->pcpu == 0);
+}
+
+static void with_home_offline_it_runs_where_it_can(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	task = wakes(vcpu(1, NODE_1, 0));
+	kernel_offline(g, 2);
+	kernel_offline(g, 3);
+	kernel_run(g, 50 * MS);
+	CHECK(kernel_cpu_time_ns(g, 1) >= 49 * MS && node_of(task) == NODE_0);
+	kernel_online(g, 3);
+	kernel_run(g, 10 * MS);
+	CHECK(task->pcpu == 3);
+}
+
+static void an_order_for_one_that_is_gone_reaches_nobody(void)
+{
+	struct home_order order = {.slot = 1, .home = NODE_1};
+
+	g = fake_ground(4, 2);
+	kernel_thread(g, 1, THREAD_VCPU);
+	CHECK(!order_home(&g->d, &order)); /* another id */
+	order.slot = DROVER_HOST_SLOT;
+	order.vm_id = vm_at(&g->d, 0)->id;
+	CHECK(!order_home(&g->d, &order));
+	CHECK(!g->d.homes && !kernel_vm(g, 1)->home);
+}
+
+int main(void)
+{
+	RUN(who_wakes_runs_at_home);
+	RUN(with_home_full_it_runs_elsewhere_at_once);
+	RUN(with_the_host_full_it_waits_at_home);
+	RUN(it_goes_home_at_the_next_tick);
+	RUN(while_home_is_full_it_is_left_where_it_runs);
+	RUN(an_idle_pcpu_elsewhere_takes_who_waits_at_home);
+	RUN(to_take_one_from_home_is_worth_twice_the_gain);
+	RUN(shares_hold_whatever_homes_there_are);
+	RUN(a_reservation_is_served_wherever_home_is);
+	RUN(who_is_confined_is_left_there);
+	RUN(with_home_offline_it_runs_where_it_can);
+	RUN(an_order_for_one_that_is_gone_reaches_nobody);
+	return check_done();
+}

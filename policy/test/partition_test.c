@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Partitions and their policies: policy/partition/. */
+#include "books.h"
+
+#define IO 1
+#define RT 2
+
+static struct ground *g;
+
+static void partition(u32 number, u32 policy, u64 slice_ns)
+{
+	struct partition_order order = {number, policy, slice_ns};
+
+	CHECK(order_partition(&g->d, &order));
+}
+
+static void pcpu_to(u32 pcpu, u32 domain, u32 number)
+{
+	struct pcpu_order order = {.pcpu = pcpu, .domain = domain, .partition = number};
+
+	CHECK(order_pcpu(&g->d, &order));
+}
+
+static void vm_to(u32 tgid, u32 number)
+{
+	vm_set_partition(&g->d, kernel_vm(g, tgid), number);
+}
+
+/* pCPUs 0-1 are the host's, 2-3 are in partition `io`, 4-5 in `rt`. One cache: domains 1 and 2 were
+ * spare. */
+static void a_divided_host(u32 io_policy, u32 rt_policy)
+{
+	g = fake_ground(6, 1);
+	partition(IO, io_policy, io_policy == POLICY_CREDIT ? 30 * MS : 8 * MS);
+	partition(RT, rt_policy, rt_policy == POLICY_DEDICATED ? 100 * MS : 8 * MS);
+	for (u32 i = 0; i < 2; i++) {
+		pcpu_to(2 + i, 1, IO);
+		pcpu_to(4 + i, 2, RT);
+	}
+}
+
+/* A VM of busy vCPUs in that partition. */
+static void busy_vm_in(u32 number, u32 tgid, u32 nr_vcpus, u32 shares)
+{
+	u32 slot = kernel_busy_vm(g, tgid, nr_vcpus, shares);
+
+	CHECK(slot);
+	vm_to(tgid, number);
+}
+
+static u64 ran_in_the_next(u64 duration_ns, u32 tgid)
+{
+	u64 before_ns = kernel_cpu_time_ns(g, tgid);
+
+	kernel_run(g, duration_ns);
+	return kernel_cpu_time_ns(g, tgid) - before_ns;
+}
+
+static bool runs_in(u32 tgid, u32 first, u32 last)
+{
+	for (u32 at = 0; at < g->d.params.nr_pcpus; at++) {
+		struct task_struct *current = g->pcpu[at].current;
+
+		if (current && current->tgid == tgid && (at < first || at > last))
+			return false;
+	}
+	return true;
+}
+
+/* --- where threads run --- */
+
+static void vms_run_in_their_partition(void)
+{
+	a_divided_host(POLICY_SHARE, POLICY_SHARE);
+	busy_vm_in(IO, 1, 4, 0);
+	kernel_run(g, 20 * MS);
+	for (u32 i = 0; i < 100; i++) {
+		kernel_run(g, 7 * MS);
+		CHECK(runs_in(1, 2, 3));
+		CHECK(!g->pcpu[0].current && !g->pcpu[4].current);
+	}
+}
+
+static void a_vm_that_moves_leaves_at_the_tick(void)
+{
+	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
+	busy_vm_in(IO, 1, 2, 0);
+	kernel_run(g, 50 * MS);
+	vm_to(1, RT);
+	kernel_run(g, 5 * MS);
+	CHECK(runs_in(1, 4, 5));
+	CHECK_EQ(ran_in_the_next(100 * MS, 1), 200 * MS);
+	vm_to(1, 0);
+	kernel_run(g, 5 * MS);
+	CHECK(runs_in(1, 0, 1));
+}
+
+static void who_may_run_nowhere_in_its_partition_runs_where_it_may(void)
+{
+	struct task_struct *vcpu;
+
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	vcpu = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_set_affinity(g, vcpu, 1ULL << 4 | 1ULL << 5);
+	kernel_wake(g, vcpu);
+	vm_to(1, IO);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(ran_in_the_next(100 * MS, 1), 100 * MS);
+	CHECK(runs_in(1, 4, 5));
+}
+
+static void who_waits_in_a_domain_without_pcpus_is_served(void)
+{
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	busy_vm_in(IO, 1, 6, 0);
+	kernel_run(g, 50 * MS);
+	for (u32 i = 0; i < 2; i++)
+		pcpu_to(2 + i, 0, 0);
+	vm_to(1, 0);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(g->runqueue[1].books[g->slot_of[1]].nr_queued, 0);
+	for (u32 i = 0; i < 6; i++)
+		CHECK(g->task[i].cpu_time_ns > 0);
+}
+
+/* --- credit --- */
+
+static void credit_follows_shares(void)
+{
+	u64 a_ns, b_ns;
+
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	busy_vm_in(IO, 1, 2, 3000);
+	busy_vm_in(IO, 2, 2, 1000);
+	kernel_run(g, SECOND);
+	a_ns = kernel_cpu_time_ns(g, 1);
+	b_ns = kernel_cpu_time_ns(g, 2);
+	kernel_run(g, 6 * SECOND);
+	a_ns = kernel_cpu_time_ns(g, 1) - a_ns;
+	b_ns = kernel_cpu_time_ns(g, 2) - b_ns;
+	/* Coarse, as credit is: who is OVER beside others that are OVER has slices like them. */
+	CHECK(a_ns > b_ns * 25 / 10 && a_ns < b_ns * 33 / 10);
+}
+
+static void a_vm_that_wakes_with_credit_is_boosted(void)
+{
+	struct task_struct *io;
+
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	busy_vm_in(IO, 1, 2, 0);
+	io = kernel_thread(g, 2, THREAD_VCPU);
+	vm_to(2, IO);
+	io->burst_ns = 100 * US;
+	io->sleep_ns = 1900 * US;
+	kernel_run(g, 100 * MS);
+	kernel_wake(g, io);
+	kernel_settle(g);
+	CHECK_EQ(io->state, TASK_RUNNING);
+	io->longest_wait_ns = 0;
+	kernel_run(g, 300 * MS);
+	/* Charged now and then by bad luck, it is still UNDER: it has its part of what is given
+	 * out. */
+	CHECK(io->longest_wait_ns < 35 * MS);
+}
+
+static void a_slice_of_credit_is_30_ms(void)
+{
+	u64 dispatches;
+
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	busy_vm_in(IO, 1, 2, 0);
+	busy_vm_in(IO, 2, 2, 0);
+	kernel_run(g, SECOND);
+	dispatches = kernel_vm(g, 1)->nr_dispatches + kernel_vm(g, 2)->nr_dispatches;
+	kernel_run(g, SECOND);
+	dispatches = kernel_vm(g, 1)->nr_dispatches + kernel_vm(g, 2)->nr_dispatches - dispatches;
+	/* Two pCPUs, a second: 67 slices of 30 ms, or 63 that end at a tick. */
+	CHECK(dispatches >= 55 && dispatches <= 75);
+}
+
+/* --- dedicated --- */
+
+static void nobody_is_preempted_where_pcpus_are_dedicated(void)
+{
+	u64 dispatches;
+
+	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
+	busy_vm_in(RT, 1, 1, 0);
+	busy_vm_in(RT, 2, 1, 0);
+	kernel_run(g, 100 * MS);
+	dispatches = kernel_vm(g, 1)->nr_dispatches;
+	CHECK_EQ(ran_in_the_next(3 * SECOND, 1), 3 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->nr_dispatches, dispatches);
+}
+
+static void the_first_of_the_waiting_list_follows_who_sleeps(void)
+{
+	u32 at = 4;
+
+	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
+	for (u32 tgid = 1; tgid <= 4; tgid++) {
+		busy_vm_in(RT, tgid, 1, 0);
+		kernel_run(g, 20 * MS);
+	}
+	CHECK_EQ(ran_in_the_next(300 * MS, 3), 0);
+	if (g->pcpu[at].current->tgid != 1)
+		at = 5;
+	kernel_sleep(g, at);
+	kernel_settle(g);
+	CHECK_EQ(g->pcpu[at].current->tgid, 3);
+	CHECK_EQ(ran_in_the_next(300 * MS, 4), 0);
+}
+
+static void who_waits_for_a_dedicated_pcpu_does_so_no_longer_than_the_bound(void)
+{
+	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		busy_vm_in(RT, tgid, 1, 0);
+	kernel_run(g, 10 * SECOND);
+	CHECK(kernel_longest_wait_ns(g) > 500 * MS);
+	CHECK(kernel_longest_wait_ns(g) < 2 * g->d.params.wait_bound_ns + 500 * MS);
+}
+
+/* --- all together --- */
+
+/* VMs and pCPUs move at random; the books hold, and nobody waits for long. */
+static void nothing_is_lost_by_moves(void)
+{
+	struct books_before before = {};
+	u32 number = check_random_in(0, 2);
+
+	a_divided_host(POLICY_CREDIT, POLICY_DEDICATED);
+	for (u32 tgid = 1; tgid <= 5; tgid++)
+		busy_vm_in(tgid % 3, tgid, 1 + tgid % 2, 0);
+	for (u32 i = 0; i < 200; i++) {
+		if (check_random_in(0, 2)) {
+			vm_to(1 + check_random_in(0, 4), check_random_in(0, 2));
+		} else {
+			number = check_random_in(0, 2);
+			pcpu_to(1 + check_random_in(0, 4), number, number);
+		}
+		kernel_run(g, (1 + check_random_in(0, 59)) * MS);
+		books_check(g, &before);
+	}
+	kernel_run(g, 10 * SECOND);
+	/* Seven vCPUs for one pCPU in the worst case, each overdue after a second. */
+	CHECK(kernel_longest_wait_ns(g) < 3 * g->d.params.wait_bound_ns);
+}
+
+static void bad_orders_are_refused(void)
+{
+	struct partition_order order = {DROVER_MAX_PARTITIONS, POLICY_SHARE, MS};
+	struct pcpu_order move = {.pcpu = 99};
+
+	a_divided_host(POLICY_SHARE, POLICY_SHARE);
+	CHECK(!order_partition(&g->d, &order));
+	order = (struct partition_order){IO, POLICY_DEDICATED + 1, MS};
+	CHECK(!order_partition(&g->d, &order));
+	order = (struct partition_order){IO, POLICY_SHARE, 0};
+	CHECK(!order_partition(&g->d, &order));
+	CHECK(!order_pcpu(&g->d, &move));
+	move = (struct pcpu_order){.partition = DROVER_MAX_PARTITIONS};
+	CHECK(!order_pcpu(&g->d, &move));
+}
+
+int main(void)
+{
+	RUN(vms_run_in_their_partition);
+	RUN(a_vm_that_moves_leaves_at_the_tick);
+	RUN(who_may_run_nowhere_in_its_partition_runs_where_it_may);
+	RUN(who_waits_in_a_domain_without_pcpus_is_served);
+	RUN(credit_follows_shares);
+	RUN(a_vm_that_wakes_with_credit_is_boosted);
+	RUN(a_slice_of_credit_is_30_ms);
+	RUN(nobody_is_preempted_where_pcpus_are_dedicated);
+	RUN(the_first_of_the_waiting_list_follows_who_sleeps);
+	RUN(who_waits_for_a_dedicated_pcpu_does_so_no_longer_than_the_bound);
+	RUN(nothing_is_lost_by_moves);
+	RUN(bad_orders_are_refused);
+	return check_done();
+}
