@@ -569,6 +569,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	partition_count(d);
+	look_back_offline(d, pcpu_at(d, at)->domain);
 }
 
 #endif

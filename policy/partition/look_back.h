@@ -5,7 +5,8 @@
  * Idea. Threads wait in the domain it leaves, and some may run nowhere else: who may run on this
  * pCPU only in that domain, or all of them if it was the domain's last. So for as long as any of
  * them can take to be overdue it takes, now and then, one that is (wait_bound.h); and where the
- * domain has no pCPU left, whoever waits there, before all others.
+ * domain has no pCPU left that is online, whoever waits there, before all others. Where a domain's
+ * last goes offline all other pCPUs do so.
  *
  * Worked example. Partition `io`, pCPUs 2 and 3, is removed while six threads wait there. Both are
  * in the default partition's domain now. Each time one of them asks it takes one of the six, which
@@ -21,18 +22,55 @@ static __always_inline struct look_back *look_back_of(struct drover *d, u32 pcpu
 	return &d->look_back[bounded(pcpu, DROVER_MAX_PCPUS)];
 }
 
+/* The pCPU looks into that domain from now on. */
+static __always_inline void look_back_begin(struct drover *d, u32 pcpu, u32 domain, u64 now_ns)
+{
+	struct look_back *back = look_back_of(d, pcpu);
+
+	back->next_ns = now_ns;
+	back->until_ns = now_ns + (WAIT_BOUND_THREAD_FACTOR + 1) * d->params.wait_bound_ns;
+	pcpu_at(d, pcpu)->left = domain + 1;
+}
+
+/* Is none of the domain's pCPUs online? */
+CHECKED_APART bool look_back_is_deserted(THE_DROVER, u32 domain)
+{
+	u32 nr_pcpus = domain_at(d, domain)->nr_pcpus;
+	bool deserted = true;
+	u32 i;
+
+	for_each_index(i, 0, nr_pcpus) {
+		if (pcpu_at(d, topology_pcpu(d, domain, i))->online)
+			deserted = false;
+	}
+	return deserted;
+}
+
+/* A pCPU of that domain has gone offline. */
+CHECKED_APART int look_back_offline(THE_DROVER, u32 domain)
+{
+	u64 now_ns = ground_now_ns(d);
+	u32 nr_pcpus = d->params.nr_pcpus;
+	u32 i;
+
+	if (!look_back_is_deserted(d, domain))
+		return 0;
+	for_each_index(i, 0, nr_pcpus) {
+		if (pcpu_at(d, i)->online)
+			look_back_begin(d, i, domain, now_ns);
+	}
+	return 0;
+}
+
 /* The pCPU is in that domain from now on. */
 static __always_inline void look_back_move(struct drover *d, u32 pcpu, u32 domain)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
-	struct look_back *back = look_back_of(d, pcpu);
 	u64 now_ns = ground_now_ns(d);
 	u32 left = p->domain;
 
 	if (left != domain) {
-		p->left = left + 1;
-		back->next_ns = now_ns;
-		back->until_ns = now_ns + (WAIT_BOUND_THREAD_FACTOR + 1) * d->params.wait_bound_ns;
+		look_back_begin(d, pcpu, left, now_ns);
 		p->domain = domain;
 		topology_settle(d);
 		affinity_unsettle(d, left);
@@ -47,7 +85,7 @@ CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
 	struct pcpu *here = pcpu_at(d, pcpu);
 	u32 domain = here->left - 1;
 	struct runqueue *rq = ground_runqueue(d, domain);
-	bool deserted = !domain_at(d, domain)->nr_pcpus;
+	bool deserted = look_back_is_deserted(d, domain);
 	u64 until_ns = here->asked_ns + (deserted ? WAIT_BOUND_ANY_NS : 0);
 	u32 nr_slots = d->slots_in_use;
 	bool taken = false;

@@ -123,6 +123,23 @@ static void who_waits_in_a_domain_without_pcpus_is_served(void)
 		CHECK(g->task[i].cpu_time_ns > 0);
 }
 
+static void when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may(void)
+{
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	busy_vm_in(IO, 1, 4, 0);
+	kernel_run(g, 50 * MS);
+	kernel_offline(g, 2);
+	kernel_run(g, 50 * MS);
+	kernel_offline(g, 3);
+	kernel_run(g, 500 * MS);
+	for (u32 i = 0; i < 4; i++)
+		CHECK(g->task[i].cpu_time_ns > 0);
+	CHECK_EQ(ran_in_the_next(100 * MS, 1), 200 * MS);
+	kernel_online(g, 2);
+	kernel_run(g, 50 * MS);
+	CHECK(runs_in(1, 2, 2));
+}
+
 /* --- credit --- */
 
 static void credit_follows_shares(void)
@@ -269,6 +286,7 @@ int main(void)
 	RUN(a_vm_that_moves_leaves_at_the_tick);
 	RUN(who_may_run_nowhere_in_its_partition_runs_where_it_may);
 	RUN(who_waits_in_a_domain_without_pcpus_is_served);
+	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
 	RUN(credit_follows_shares);
 	RUN(a_vm_that_wakes_with_credit_is_boosted);
 	RUN(a_slice_of_credit_is_30_ms);

@@ -441,7 +441,7 @@ fn vms_that_contradict_themselves() {
         (
             "vcpus = 4",
             "vcpus = 4\nhome = 1",
-            "x.toml:13: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
+            "x.toml:8: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
         ),
         (
             "vcpus = 4",

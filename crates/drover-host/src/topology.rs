@@ -365,8 +365,9 @@ pub(crate) mod tests {
     #[test]
     fn of_more_than_two_threads_each_counts_as_a_core() {
         let host = Host::new("0-5", "0-5", "0-5");
-        (0..4).for_each(|cpu| drop(host.core(cpu, "0-3")));
-        (4..6).for_each(|cpu| drop(host.core(cpu, "4-5")));
+        for cpu in 0..6 {
+            host.core(cpu, if cpu < 4 { "0-3" } else { "4-5" });
+        }
         let topology = host.read();
         let siblings: Vec<_> = (0..6).map(|cpu| topology.sibling(cpu)).collect();
         assert_eq!(siblings, [None, None, None, None, Some(5), Some(4)]);

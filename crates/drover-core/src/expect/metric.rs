@@ -13,7 +13,9 @@ const LEAST_WINDOW_S: f64 = 0.099;
 pub enum Metric {
     /// Of a VM: its part of the CPU time of all VMs, %.
     ShareGotPct,
-    /// Of a VM: distance of that part from what it is owed, percentage points.
+    /// Of a VM: its part of the CPU time of all VMs of its partition, %.
+    PartitionSharePct,
+    /// Of a VM: distance of its part of all from what it is owed, percentage points.
     ShareErrorPoints,
     /// Of a VM: distance of its CPU time from what it is owed, percentage points of the host.
     EntitlementErrorPoints,
@@ -81,8 +83,9 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 33] = [
+    pub const ALL: [Metric; 34] = [
         Metric::ShareGotPct,
+        Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
         Metric::OwedErrorPct,
@@ -121,6 +124,7 @@ impl Metric {
     pub fn name(self) -> &'static str {
         match self {
             Metric::ShareGotPct => "share_got_pct",
+            Metric::PartitionSharePct => "partition_share_pct",
             Metric::ShareErrorPoints => "share_error_points",
             Metric::EntitlementErrorPoints => "entitlement_error_points",
             Metric::OwedErrorPct => "owed_error_pct",
@@ -196,6 +200,7 @@ impl Metric {
         let wakeup = vm.wakeup_us.as_ref();
         match self {
             Metric::ShareGotPct => vm.share_got_pct,
+            Metric::PartitionSharePct => partition_share_pct(run, vm),
             Metric::ShareErrorPoints => Some((vm.share_got_pct? - vm.share_owed_pct?).abs()),
             Metric::EntitlementErrorPoints => {
                 let host_s = f64::from(run.host.pcpus) * run.duration_s;
@@ -288,6 +293,13 @@ impl Metric {
             _ => None,
         }
     }
+}
+
+/// What the VM got, in % of what all of its partition got.
+fn partition_share_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
+    let of_partition = run.vms.iter().filter(|other| other.partition == vm.partition);
+    let total_s: Option<f64> = of_partition.map(|other| other.cpu_s).sum();
+    total_s.filter(|&total_s| total_s > 0.0).and_then(|total_s| Some(100.0 * vm.cpu_s? / total_s))
 }
 
 /// The most another VM's time of that kind differs from that of `vm`, % of the latter: of those with the
@@ -436,6 +448,10 @@ mod tests {
         let figure = |metric: Metric| metric.figure(&run(), Some("vm0"), None).unwrap();
         assert_eq!(figure(Metric::ShareGotPct), 24.0);
         assert_eq!(figure(Metric::ShareErrorPoints), 1.0);
+        assert!((figure(Metric::PartitionSharePct) - 100.0 * 1.9 / 7.9).abs() < 1e-9);
+        let mut apart = run();
+        apart.vms[1].partition = Some("io".to_owned());
+        assert_eq!(Metric::PartitionSharePct.figure(&apart, Some("vm0"), None), Some(100.0));
         assert_eq!(figure(Metric::CpuS), 1.9);
         assert!((figure(Metric::EntitlementErrorPoints) - 5.0).abs() < 1e-9);
         assert!((figure(Metric::CpuPcpus) - 0.475).abs() < 1e-9);
