@@ -110,7 +110,6 @@ mod tests {
             partition: None,
             vmm,
             memory_mib,
-            disk_mib: None,
             home: None,
             pin,
             memory_nodes: Vec::new(),

@@ -4,8 +4,8 @@
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::results::{
-    DelayUs, Ground, HostFigures, Io, IoDelays, NumaFigures, Results, Run, Timeline, VcpuFigures,
-    VmFigures, WakeupUs, Wall,
+    Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
+    Wall,
 };
 use drover_core::scenario::{Clock, Scenario, keys};
 use drover_core::settings::Cosched;
@@ -98,7 +98,6 @@ fn complete() -> Results {
         guaranteed_delay_ms: Some(66.0),
         ..of_vcpu
     });
-    let delay = DelayUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0 };
     let vm = VmFigures {
         name: "vm0".to_owned(),
         vcpus: 1,
@@ -127,7 +126,6 @@ fn complete() -> Results {
             moved_mib: 128.0,
         }),
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
-        io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),
     };
     let run = Run {

@@ -444,11 +444,6 @@ fn vms_that_contradict_themselves() {
             "x.toml:8: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
         ),
         (
-            "vcpus = 4",
-            "vcpus = 4\ndisk_mib = 8",
-            "x.toml:13: VM \"vm0\" is a micro VM and cannot have a disk; remove disk_mib, or add vmm = \"qemu\"",
-        ),
-        (
             "shares = 500",
             "start_s = 2\nstop_s = 1",
             "x.toml:14: VM \"vm0\" stops at 1 s and starts at 2 s; set stop_s after start_s",

@@ -7,9 +7,8 @@ use crate::threads::{ThreadTime, used_between};
 use crate::vm::VmReading;
 use drover_core::counters::VmCounters;
 use drover_core::entitlement::owed_s;
-use drover_core::results::{HostFigures, Io, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
+use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 use drover_core::scenario::{Case, Scenario, Vm};
-use drover_observe::delays::{self, ThreadIo};
 use std::time::Instant;
 
 const NS_PER_S: f64 = 1e9;
@@ -44,7 +43,6 @@ pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Me
     for (index, vm) in case.vms.iter().enumerate() {
         let figures = &mut run.vms[index];
         *figures = of_vm(vm, &before.vms[index], &after.vms[index]);
-        figures.io = vm.disk_mib.and_then(|_| io(before, after, index));
         figures.set_counters(counted(before, after, index).as_ref());
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
             let of_vm: Vec<Sample> = samples.iter().map(|sample| sample[index]).collect();
@@ -119,13 +117,6 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
     figures
 }
 
-/// How late threads on the way of a VM's I/O ran between two readings; none where it is gone.
-fn io(before: &Reading, after: &Reading, index: usize) -> Option<Io> {
-    let is_of_vm = |io: &&ThreadIo| after.vms[index].threads.iter().any(|it| it.tid == io.thread);
-    let process = after.io.iter().find(is_of_vm)?.process;
-    delays::between(&before.io, &after.io).remove(&process)
-}
-
 /// What the scheduler counted of a VM between two readings, where it did.
 fn counted(before: &Reading, after: &Reading, index: usize) -> Option<VmCounters> {
     let of = |reading: &Reading| reading.counters.get(index).cloned().flatten();
@@ -189,7 +180,6 @@ mod tests {
             partition: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
-            disk_mib: None,
             home: None,
             pin: None,
             memory_nodes: Vec::new(),
@@ -234,7 +224,7 @@ mod tests {
         let threads = vec![thread(1, None, used_ns)];
         let (vms, bpf_run_ns, threads_at) = (Vec::new(), Some(used_ns / 100), at);
         let counters = vec![Some(VmCounters { vm: counted(used_ns), ..VmCounters::default() })];
-        Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters, io: Vec::new() }
+        Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters }
     }
 
     #[test]

@@ -18,7 +18,6 @@ use anyhow::Result;
 use drover_core::results::Run;
 use drover_core::scenario::{Case, Pin, Scenario, Vm};
 use drover_core::schedule::{Schedule, Who, window_s};
-use drover_observe::observer::Observer;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -84,7 +83,6 @@ impl OneRun<'_> {
         for vm in &self.case.vms {
             scheduler.set_vm(vm, self.stop)?;
         }
-        let observer = self.observer()?;
         let mut recorder = self.records.then(Recorder::prepare).transpose()?;
         let record_s = self.records.then(|| window_s(self.scenario.duration_s));
         let _precedence = Precedence::take();
@@ -98,8 +96,7 @@ impl OneRun<'_> {
         pause::until(began, self.stop)?;
         let counters = |scheduler: &RunningScheduler| scheduler.counters(&self.case.vms);
         let first = Edge::First(prepared);
-        let before =
-            Reading::take(first, &mut vms, self.bpf, observer.as_ref(), || counters(scheduler))?;
+        let before = Reading::take(first, &mut vms, self.bpf, || counters(scheduler))?;
         let mut samples = vec![sample(&vms)?];
         let Scenario { duration_s, sample_ms, .. } = *self.scenario;
         let plan = moments(&self.case.vms, duration_s, sample_ms, record_s);
@@ -118,20 +115,12 @@ impl OneRun<'_> {
         if ends_on_sample {
             samples.push(sample(&vms)?);
         }
-        let after = Reading::take(Edge::Last, &mut vms, self.bpf, observer.as_ref(), || {
-            counters(scheduler)
-        })?;
+        let after = Reading::take(Edge::Last, &mut vms, self.bpf, || counters(scheduler))?;
         check(&mut vms, scheduler)?;
         if let Some((recorder, (from_s, _))) = recorder.zip(record_s) {
             *schedule = Some(recorder.schedule(self.case, self.pcpus, from_s, &who(&vms))?);
         }
         Ok(Measured { before, after, samples })
-    }
-
-    /// An observer of I/O where there is some to be seen: it takes CPU time.
-    fn observer(&self) -> Result<Option<Observer>> {
-        let disks = self.case.vms.iter().any(|vm| vm.disk_mib.is_some());
-        disks.then(Observer::start).transpose()
     }
 
     fn start_vms(&self) -> Result<Vec<RunningVm>> {

@@ -8,8 +8,6 @@ use crate::threads::{self, ThreadTime};
 use crate::vm::{RunningVm, VmReading};
 use anyhow::Context;
 use drover_core::counters::VmCounters;
-use drover_observe::delays::ThreadIo;
-use drover_observe::observer::Observer;
 use std::time::Instant;
 
 /// What the host and its VMs have used and done so far.
@@ -25,8 +23,6 @@ pub(crate) struct Reading {
     pub bpf_run_ns: Option<u64>,
     /// What the scheduler counts of each VM, where it does.
     pub counters: Vec<Option<VmCounters>>,
-    /// I/O delays of the threads of VMs, where they are observed.
-    pub io: Vec<ThreadIo>,
     /// All threads of the host, at a moment of their own.
     pub threads: Vec<ThreadTime>,
     /// That moment.
@@ -71,7 +67,6 @@ impl Reading {
         edge: Edge,
         vms: &mut [RunningVm],
         bpf: Option<&BpfStats>,
-        observer: Option<&Observer>,
         counters: impl FnOnce() -> Vec<Option<VmCounters>>,
     ) -> Result<Self, Failure> {
         let at = Instant::now();
@@ -79,12 +74,11 @@ impl Reading {
         let host = proc_stat::read()?;
         let bpf_run_ns = bpf.map(BpfStats::run_ns);
         let counters = counters();
-        let io = observer.map_or_else(|| Ok(Vec::new()), |it| it.read().map(|read| read.io))?;
         let (threads_at, threads) = match edge {
             Edge::First(Prepared(at, threads)) => (at, threads),
             Edge::Last => read_threads()?,
         };
-        Ok(Self { at, vms, host, bpf_run_ns, counters, io, threads, threads_at })
+        Ok(Self { at, vms, host, bpf_run_ns, counters, threads, threads_at })
     }
 }
 

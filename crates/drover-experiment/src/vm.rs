@@ -258,8 +258,8 @@ fn linux(tools: &Tools, vm: &Vm, run: &str, ready: Option<&str>) -> Result<(Comm
         Some(_) => run.to_owned(),
         None => format!("echo {BEGIN_MARK}; {run}"),
     };
-    let (name, vcpus, memory_mib, disk_mib) = (&vm.name, vm.vcpus, vm.memory_mib, vm.disk_mib);
-    let guest = LinuxGuest { name, vcpus, memory_mib, disk_mib, run: &run };
+    let guest =
+        LinuxGuest { name: &vm.name, vcpus: vm.vcpus, memory_mib: vm.memory_mib, run: &run };
     let line = guest.command_line(image, &console)?;
     let mut command = Command::new(&line[0]);
     command.args(&line[1..]);

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cache::{Cache, write_file};
 use crate::initramfs::Initramfs;
-use crate::kernel::{self, Kernel, KernelChoice};
+use crate::kernel::{self, KernelChoice};
 use crate::programs;
 use crate::qemu::Qemu;
 
@@ -31,13 +31,6 @@ const FIRMWARE: [&str; 7] = [
     "qboot.rom",
 ];
 
-const BASE: &str = "qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
-    -machine microvm,accel=kvm -cpu host -serial chardev:console";
-
-/// A disk without a medium, so that what is seen is the way to it: it reads zeroes and keeps nothing.
-const DISK: &str = "-object iothread,id=io -device virtio-blk-pci,drive=disk,iothread=io \
-    -blockdev driver=null-co,node-name=disk,read-zeroes=on";
-
 /// Where the lab has the image of its guests.
 const KERNEL_IN_LAB: &str = "/usr/lib/drover/guest/vmlinuz";
 const INITRAMFS_IN_LAB: &str = "/usr/lib/drover/guest/initramfs";
@@ -52,7 +45,6 @@ mount -t devtmpfs devtmpfs /dev
 mkdir -p /dev/shm
 mount -t tmpfs tmpfs /dev/shm
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-grep -q drover.disk /proc/cmdline && insmod /lib/modules/virtio_blk.ko
 hex=$(sed -n 's/.*drover\.run=\([0-9a-f]*\).*/\1/p' /proc/cmdline)
 run=$(printf "$(echo "$hex" | sed 's/../\\x&/g')")
 sh -c "$run" </dev/null
@@ -87,7 +79,7 @@ impl GuestImage {
     pub fn on_this_machine(dir: &Path, tell: &mut dyn FnMut(&str)) -> Result<Self> {
         let kernel = kernel::provide(&Cache::open()?, &KernelChoice::Default, tell)?;
         let initramfs = dir.join("guest-initramfs");
-        write_file(&initramfs, &build(&kernel.modules()?)?)?;
+        write_file(&initramfs, &build()?)?;
         Ok(Self { kernel: kernel.image(), initramfs })
     }
 }
@@ -101,8 +93,6 @@ pub struct Guest<'a> {
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u32,
-    /// Size of its disk in MiB, if it has one.
-    pub disk_mib: Option<u32>,
     /// Command line its shell runs.
     pub run: &'a str,
 }
@@ -121,14 +111,12 @@ impl Guest<'_> {
         );
         let hex: String = self.run.bytes().map(|byte| format!("{byte:02x}")).collect();
         let console = console.to_string_lossy().replace(',', ",,");
-        let (mut line, mut kernel) = (words(BASE), String::new());
-        if let Some(disk_mib) = self.disk_mib {
-            line.extend(words(&format!(
-                "-machine pcie=on {DISK},size={}",
-                u64::from(disk_mib) << 20
-            )));
-            kernel.push_str("drover.disk ");
-        }
+        let mut line: Vec<String> =
+            "qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
+            -machine microvm,accel=kvm -cpu host -serial chardev:console"
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect();
         for (option, value) in [
             ("-name", format!("{},debug-threads=on", self.name.replace(',', ",,"))),
             ("-smp", self.vcpus.to_string()),
@@ -139,7 +127,7 @@ impl Guest<'_> {
             (
                 "-append",
                 format!(
-                    "console=ttyS0 quiet panic=-1 reboot=t cryptomgr.notests rdinit=/init {kernel}drover.run={hex}"
+                    "console=ttyS0 quiet panic=-1 reboot=t cryptomgr.notests rdinit=/init drover.run={hex}"
                 ),
             ),
         ] {
@@ -149,19 +137,12 @@ impl Guest<'_> {
     }
 }
 
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
-
-/// The guest's initramfs; of these modules it has those it needs.
+/// The guest's initramfs.
 ///
 /// # Errors
 /// When busybox or one of [`PROGRAMS`] is not installed.
-fn build(modules: &[PathBuf]) -> Result<Vec<u8>> {
+pub fn build() -> Result<Vec<u8>> {
     let mut initramfs = Initramfs::with_busybox()?;
-    for module in modules.iter().filter(|path| path.to_string_lossy().ends_with("virtio_blk.ko")) {
-        initramfs.add_host_file("/lib/modules/virtio_blk.ko", module)?;
-    }
     for (program, package) in PROGRAMS {
         let host_path = programs::find(program).with_context(|| {
             format!("{program} is not installed; QEMU guests need it: install package {package}")
@@ -176,13 +157,13 @@ fn build(modules: &[PathBuf]) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// When something of it is not on this machine.
-pub(crate) fn add_to_lab(lab: &mut Initramfs, qemu: &Qemu, kernel: &Kernel) -> Result<()> {
+pub(crate) fn add_to_lab(lab: &mut Initramfs, qemu: &Qemu, kernel_image: &Path) -> Result<()> {
     lab.add_program("/usr/bin/qemu-system-x86_64", &qemu.program)?;
     for (path, host_path) in firmware(qemu)? {
         lab.add_host_file(&path, &host_path)?;
     }
-    lab.add_host_file(KERNEL_IN_LAB, &kernel.image())?;
-    lab.add_bytes(INITRAMFS_IN_LAB, 0o644, &build(&kernel.modules()?)?);
+    lab.add_host_file(KERNEL_IN_LAB, kernel_image)?;
+    lab.add_bytes(INITRAMFS_IN_LAB, 0o644, &build()?);
     Ok(())
 }
 
@@ -209,7 +190,7 @@ mod tests {
     use super::*;
 
     fn line(run: &str) -> Result<String> {
-        let guest = Guest { name: "db,1", vcpus: 2, memory_mib: 256, disk_mib: None, run };
+        let guest = Guest { name: "db,1", vcpus: 2, memory_mib: 256, run };
         Ok(guest.command_line(&GuestImage::in_lab(), Path::new("/tmp/c"))?.join(" "))
     }
 
@@ -229,14 +210,6 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_on_a_thread_of_its_own() {
-        let guest = Guest { name: "a", vcpus: 1, memory_mib: 64, disk_mib: Some(16), run: "true" };
-        let line = guest.command_line(&GuestImage::in_lab(), Path::new("/c")).unwrap().join(" ");
-        assert!(line.contains("iothread=io") && line.contains(",size=16777216 "), "{line}");
-        assert!(line.contains(" drover.disk ") && INIT.contains("drover.disk"), "{line}");
-    }
-
-    #[test]
     fn a_command_that_does_not_fit_is_refused() {
         let message = line(&"x".repeat(RUN_LEN_MAX + 1)).unwrap_err().to_string();
         assert!(message.contains("db,1") && !message.contains('\n'));
@@ -250,7 +223,7 @@ mod tests {
     #[test]
     fn the_image_has_the_programs_and_an_init() {
         let installed = PROGRAMS.iter().all(|(program, _)| programs::find(program).is_some());
-        match build(&[]) {
+        match build() {
             Ok(bytes) => {
                 let (files, whole) = crate::cpio::read(&bytes).unwrap();
                 let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();

@@ -11,10 +11,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What the lab and its guests load, as far as the kernel has it as a module. One of the two KVM vendors'
-/// modules fits the CPU, the other refuses to load, which [`crate::init`] takes as normal.
-pub const WANTED: [&str; 5] =
-    ["virtio_pci", "virtio_console", "virtio_blk", "kvm_amd", "kvm_intel"];
+/// What the lab loads, as far as the kernel has it as a module. One of the two KVM vendors' modules fits
+/// the CPU, the other refuses to load, which [`crate::init`] takes as normal.
+pub const WANTED: [&str; 4] = ["virtio_pci", "virtio_console", "kvm_amd", "kvm_intel"];
 
 /// A module, uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]

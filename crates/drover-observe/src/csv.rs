@@ -5,15 +5,14 @@
 //! The columns are those of the first reading, as with esxtop: what is gone leaves its columns empty,
 //! and what comes later has none. JSON has everything.
 
-use drover_core::results::DelayUs;
-
+use crate::delays::DelayUs;
 use crate::figures::{Figures, Times};
 
 /// A column's name and its figure.
-type Counter = (&'static str, fn(&Times) -> f64);
+type Counter<Of> = (&'static str, fn(&Of) -> f64);
 
 /// The columns of one VM or vCPU, by esxtop's names.
-const COUNTERS: [Counter; 5] = [
+const COUNTERS: [Counter<Times>; 5] = [
     ("% Used", |times| times.used_pct),
     ("% Run", |times| times.run_pct),
     ("% Ready", |times| times.ready_pct),
@@ -22,7 +21,7 @@ const COUNTERS: [Counter; 5] = [
 ];
 
 /// The columns of one VM's I/O in one direction: of what there is none in an interval, the cell is empty.
-const DELAYS: [(&str, fn(&DelayUs) -> f64); 3] = [
+const DELAYS: [Counter<DelayUs>; 3] = [
     ("Delay us mean", |delay| delay.mean),
     ("Delay us p50", |delay| delay.p50),
     ("Delay us p99", |delay| delay.p99),

@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use drover_core::results::Io;
 use serde::{Serialize, Serializer};
 
-use crate::delays;
+use crate::delays::{self, Io};
 use crate::observer::VcpuTimes;
 use crate::pcpus::Ticks;
 use crate::snapshot::Snapshot;

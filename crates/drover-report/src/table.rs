@@ -6,7 +6,7 @@ use crate::number::{count, figure, shorten};
 use crate::summary::{Spread, Subject, Summary};
 use drover_core::counters::Counters;
 use drover_core::expect::Metric;
-use drover_core::results::{DelayUs, Ground, IoDelays, Results, Run, VmFigures, WakeupUs};
+use drover_core::results::{Ground, Results, Run, VmFigures, WakeupUs};
 use drover_core::scenario::Clock;
 
 /// Longest name of a case or VM before it is shortened, in characters.
@@ -18,11 +18,6 @@ const COSCHED_TITLE: &str = "vCPUs together (hazard: one ran while a sibling wai
 
 const WAITS_TITLE: &str = "Waits, ms (the longest that a vCPU was ready and others ran, and what is \
                            guaranteed)";
-
-const TO_GUEST_TITLE: &str =
-    "I/O delay to guest, us (from when a device wakes a halted vCPU to its run)";
-const TO_DEVICE_TITLE: &str =
-    "I/O delay to device, us (from when a vCPU or the host wakes a back end to its run)";
 
 /// What stands for a figure that was not measured.
 const ABSENT: &str = "-";
@@ -46,8 +41,6 @@ pub fn table(results: &Results) -> String {
     if summary.has(|vm| vm.wakeup_us.is_some()) {
         text += &titled("Wake-up latency, us", &wakeups(&summary));
     }
-    text += &titled(TO_GUEST_TITLE, &io(&summary, |delays| delays.to_guest));
-    text += &titled(TO_DEVICE_TITLE, &io(&summary, |delays| delays.to_device));
     text += &titled(WAITS_TITLE, &waits(&summary));
     text += &titled(COSCHED_TITLE, &cosched(&summary));
     text += &titled("Host", &host(&summary));
@@ -262,25 +255,6 @@ fn wakeups(summary: &Summary) -> Grid {
     };
     let subjects: Vec<Subject> = summary.subjects().into_iter().filter(woke).collect();
     let columns = ["mean", "p50", "p99", "max"];
-    by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
-}
-
-/// I/O delays in one direction of VMs that had any.
-fn io(summary: &Summary, direction: fn(&IoDelays) -> Option<DelayUs>) -> Grid {
-    let of = |subject: &Subject, scheduler: &str, figure: fn(DelayUs) -> f64| {
-        summary.of_vm(subject, scheduler, |vm| direction(&vm.io?.delay_us).map(figure))
-    };
-    let cells = |subject: &Subject, scheduler: &str| {
-        Cells::new(summary, "mean", of(subject, scheduler, |delay| delay.mean), figure)
-            .and(of(subject, scheduler, |delay| delay.p50), figure)
-            .and(of(subject, scheduler, |delay| delay.p99), figure)
-            .and(of(subject, scheduler, |delay| delay.count as f64), count)
-    };
-    let mut subjects = summary.subjects();
-    subjects.retain(|subject| {
-        summary.schedulers.iter().any(|one| of(subject, one, |delay| delay.mean).is_some())
-    });
-    let columns = ["mean", "p50", "p99", "count"];
     by_vm(summary, vec!["case", "VM"], &columns, &subjects, |_| Vec::new(), cells)
 }
 

@@ -61,14 +61,6 @@ pub enum Metric {
     WakeupP99Us,
     /// Of a VM: longest wake-up latency, µs.
     WakeupMaxUs,
-    /// Of a VM: mean delay of its vCPUs when devices wake them, µs.
-    IoToGuestMeanUs,
-    /// Of a VM: such a delay that 99 of 100 do not exceed, µs.
-    IoToGuestP99Us,
-    /// Of a VM: mean delay of its back ends when its vCPUs or the host wake them, µs.
-    IoToDeviceMeanUs,
-    /// Of a VM: such a delay that 99 of 100 do not exceed, µs.
-    IoToDeviceP99Us,
     /// Of the host: idle time, % of its CPU time.
     IdlePct,
     /// Of the host: CPU time of all VMs, s.
@@ -83,7 +75,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 34] = [
+    pub const ALL: [Metric; 30] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -109,10 +101,6 @@ impl Metric {
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
-        Metric::IoToGuestMeanUs,
-        Metric::IoToGuestP99Us,
-        Metric::IoToDeviceMeanUs,
-        Metric::IoToDeviceP99Us,
         Metric::IdlePct,
         Metric::HostCpuS,
         Metric::TotalProgress,
@@ -148,10 +136,6 @@ impl Metric {
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
-            Metric::IoToGuestMeanUs => "io_to_guest_mean_us",
-            Metric::IoToGuestP99Us => "io_to_guest_p99_us",
-            Metric::IoToDeviceMeanUs => "io_to_device_mean_us",
-            Metric::IoToDeviceP99Us => "io_to_device_p99_us",
             Metric::IdlePct => "idle_pct",
             Metric::HostCpuS => "host_cpu_s",
             Metric::TotalProgress => "total_progress",
@@ -243,10 +227,6 @@ impl Metric {
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
-            Metric::IoToGuestMeanUs => vm.io?.delay_us.to_guest.map(|delay| delay.mean),
-            Metric::IoToGuestP99Us => vm.io?.delay_us.to_guest.map(|delay| delay.p99),
-            Metric::IoToDeviceMeanUs => vm.io?.delay_us.to_device.map(|delay| delay.mean),
-            Metric::IoToDeviceP99Us => vm.io?.delay_us.to_device.map(|delay| delay.p99),
             _ => None,
         }
     }
@@ -385,7 +365,7 @@ fn lag_ms(intervals: &[Interval], reserved_pcpus: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::counters::Counters;
-    use crate::results::{DelayUs, HostFigures, Io, IoDelays, WakeupUs};
+    use crate::results::{HostFigures, WakeupUs};
 
     fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
         Timeline { interval_ms, cpu_s: cpu_s.to_vec(), length_s: Vec::new() }
@@ -399,7 +379,6 @@ mod tests {
             bpf_run_ns: Some(250_000),
         };
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
-        let delay = DelayUs { count: 5, mean: 8.0, p50: 8.0, p99: 20.0 };
         let vm0 = VmFigures {
             name: "vm0".to_owned(),
             share_owed_pct: Some(25.0),
@@ -428,7 +407,6 @@ mod tests {
                 moved_mib: 64.0,
             }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
-            io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
             timeline: timeline(&[0.1, 0.02, 0.02]),
             ..Default::default()
         };

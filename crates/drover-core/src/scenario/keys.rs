@@ -79,7 +79,6 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "partition",
             "vmm",
             "memory_mib",
-            "disk_mib",
             "memory_node",
             "home",
             "pin",

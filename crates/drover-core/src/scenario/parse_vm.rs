@@ -32,7 +32,6 @@ pub(super) struct Draft {
     partition: Option<String>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
-    disk_mib: Option<u32>,
     home: Option<u32>,
     pin: Option<Pin>,
     memory_nodes: Option<Vec<u32>>,
@@ -54,7 +53,6 @@ impl Draft {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
-            disk_mib: reader.whole32("disk_mib", 1..=Vm::DISK_MIB_MAX)?,
             home: read_node(reader, "home", host)?,
             ..Self::of_case(reader, name, host, end_s)?
         })
@@ -136,7 +134,6 @@ impl Draft {
         let (workload, pace) = self.workload.ok_or_else(|| missing("workload", example))?;
         check_vmm(reader, name, vmm, &workload)?;
         check_memory(reader, name, vmm, (self.memory_mib, self.memory_nodes.is_some()))?;
-        check_disk(reader, name, vmm, self.disk_mib)?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         check_pin(reader, name, vcpus, self.pin.as_ref())?;
@@ -153,7 +150,6 @@ impl Draft {
             partition: self.partition.filter(|name| name != DEFAULT),
             vmm,
             memory_mib: self.memory_mib.unwrap_or(default_memory_mib(vmm)),
-            disk_mib: self.disk_mib,
             home: self.home,
             pin: self.pin,
             memory_nodes: self.memory_nodes.unwrap_or_default(),
@@ -451,21 +447,6 @@ fn check_memory(
         (Vmm::Qemu, _) if lies_somewhere => {
             let mend = "remove memory_node, or vmm = \"qemu\"";
             fault("memory_node", "is a QEMU guest, whose memory lies where it is touched", mend)
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_disk(
-    reader: &Reader,
-    name: &str,
-    vmm: Vmm,
-    disk_mib: Option<u32>,
-) -> Result<(), ScenarioError> {
-    match (vmm, disk_mib) {
-        (Vmm::Micro, Some(_)) => {
-            let what = format!("VM \"{name}\" is a micro VM and cannot have a disk");
-            Err(reader.error("disk_mib", what, "remove disk_mib, or add vmm = \"qemu\""))
         }
         _ => Ok(()),
     }

@@ -69,8 +69,6 @@ pub struct Vm {
     pub vmm: Vmm,
     /// Guest memory in MiB; of a micro VM, which needs none, what it touches all the same.
     pub memory_mib: u32,
-    /// Size of its disk in MiB, of [`Vmm::Qemu`] only; none: it has none.
-    pub disk_mib: Option<u32>,
     /// The NUMA node that is its home in the simulator; elsewhere the daemon chooses.
     pub home: Option<u32>,
     /// The CPUs its threads are confined to; none: any.
@@ -98,8 +96,6 @@ impl Vm {
     pub const MICRO_MEMORY_MIB_MAX: u32 = 240;
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
-    /// The largest disk, MiB.
-    pub const DISK_MIB_MAX: u32 = 1 << 20;
 
     /// The workload for a guest that counts time from the moment it is let go: `warmup_s` before
     /// the measured time, or at the VM's own `start_s`.
@@ -154,7 +150,6 @@ mod tests {
             partition: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
-            disk_mib: None,
             home: None,
             pin: None,
             memory_nodes: Vec::new(),

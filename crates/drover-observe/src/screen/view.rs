@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::widgets::TableState;
 
-use drover_core::results::DelayUs;
-
+use crate::delays::DelayUs;
 use crate::figures::{Figures, Vcpu, Vm};
 
 /// Order of VMs: the most of something first, or by name.
