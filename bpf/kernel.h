@@ -43,6 +43,9 @@ enum bpf_map_type {
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
+/* Of task_struct.__state: any signal wakes it. */
+#define TASK_INTERRUPTIBLE 0x00000001
+
 #define BPF_ANY 0
 #define BPF_NOEXIST 1
 #define BPF_F_NO_PREALLOC (1U << 0)
@@ -98,14 +101,31 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_ext_entity scx;
 	struct hlist_head preempt_notifiers;
+	struct task_struct *group_leader;
+	struct bpf_local_storage *bpf_storage;
+};
+struct bpf_local_storage {
 };
 struct preempt_notifier {
 	struct hlist_node link;
+};
+typedef struct {
+	int counter;
+} atomic_t;
+struct kvm_timer {
+	atomic_t pending;
+};
+struct kvm_lapic {
+	struct kvm_timer lapic_timer;
+};
+struct kvm_vcpu_arch {
+	struct kvm_lapic *apic;
 };
 struct kvm_vcpu {
 	struct preempt_notifier preempt_notifier;
 	int vcpu_id;
 	bool wants_to_run;
+	struct kvm_vcpu_arch arch;
 };
 struct seq_file {
 };

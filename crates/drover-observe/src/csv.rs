@@ -5,18 +5,26 @@
 //! The columns are those of the first reading, as with esxtop: what is gone leaves its columns empty,
 //! and what comes later has none. JSON has everything.
 
+use crate::delays::DelayUs;
 use crate::figures::{Figures, Times};
 
 /// A column's name and its figure.
-type Counter = (&'static str, fn(&Times) -> f64);
+type Counter<Of> = (&'static str, fn(&Of) -> f64);
 
 /// The columns of one VM or vCPU, by esxtop's names.
-const COUNTERS: [Counter; 5] = [
+const COUNTERS: [Counter<Times>; 5] = [
     ("% Used", |times| times.used_pct),
     ("% Run", |times| times.run_pct),
     ("% Ready", |times| times.ready_pct),
     ("% CoStop", |times| times.costop_pct),
     ("% Wait", |times| times.wait_pct),
+];
+
+/// The columns of one VM's I/O in one direction: of what there is none in an interval, the cell is empty.
+const DELAYS: [Counter<DelayUs>; 3] = [
+    ("Delay us mean", |delay| delay.mean),
+    ("Delay us p50", |delay| delay.p50),
+    ("Delay us p99", |delay| delay.p99),
 ];
 
 /// Writes lines; knows which columns there are.
@@ -44,7 +52,8 @@ impl Csv {
         let time = figures.time.format("%m/%d/%Y %H:%M:%S").to_string();
         let value = |column: &String| {
             let cell = cells.iter().find(|(name, _)| name == column);
-            cell.map_or(String::new(), |(_, value)| format!("{value:.2}"))
+            let value = cell.and_then(|(_, value)| *value);
+            value.map_or(String::new(), |value| format!("{value:.2}"))
         };
         let values: Vec<String> = self.columns.iter().map(value).collect();
         line([time.as_str()].into_iter().chain(values.iter().map(String::as_str)))
@@ -60,16 +69,16 @@ impl Csv {
     }
 }
 
-/// All there is: column and value.
-fn cells(host: &str, figures: &Figures) -> Vec<(String, f64)> {
+/// All there is: column, and value where there is one.
+fn cells(host: &str, figures: &Figures) -> Vec<(String, Option<f64>)> {
     let mut cells = Vec::new();
     for pcpu in &figures.pcpus {
         let column = format!(r"\\{host}\Physical Cpu({})\% Util Time", pcpu.pcpu);
-        cells.push((column, pcpu.busy_pct));
+        cells.push((column, Some(pcpu.busy_pct)));
     }
     let mut add = |instance: String, times: &Times| {
         for (counter, of) in COUNTERS {
-            cells.push((format!(r"\\{host}\{instance}\{counter}"), of(times)));
+            cells.push((format!(r"\\{host}\{instance}\{counter}"), Some(of(times))));
         }
     };
     for vm in &figures.vms {
@@ -78,6 +87,18 @@ fn cells(host: &str, figures: &Figures) -> Vec<(String, f64)> {
         for vcpu in &vm.vcpus {
             let (tid, number) = (vcpu.tid, vcpu.number);
             add(format!("Vcpu({pid}:{name}:{tid}:vcpu-{number})"), &vcpu.times);
+        }
+    }
+    for vm in &figures.vms {
+        let delays = vm.io.delay_us;
+        for (direction, delay) in [("to Guest", delays.to_guest), ("to Device", delays.to_device)] {
+            let column = |counter| {
+                format!(r"\\{host}\Group Io({}:{})\{direction} {counter}", vm.pid, vm.name)
+            };
+            #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+            let count = delay.map_or(0.0, |delay| delay.count as f64);
+            cells.push((column("Wake-ups/sec"), Some(count / figures.interval_s)));
+            cells.extend(DELAYS.map(|(counter, of)| (column(counter), delay.as_ref().map(of))));
         }
     }
     cells
@@ -114,12 +135,25 @@ mod tests {
     }
 
     #[test]
+    fn what_did_not_happen_has_no_delay() {
+        let mut figures = figures(&[("web", 185, 50.0)]);
+        let delay = DelayUs { count: 400, mean: 12.25, p50: 8.192, p99: 81.92 };
+        figures.interval_s = 2.0;
+        figures.vms[0].io.delay_us.to_guest = Some(delay);
+        let csv = Csv::new("kvm1", &figures);
+        assert!(csv.header().contains(r#""\\kvm1\Group Io(185:web)\to Guest Delay us p99""#));
+        let row = csv.row(&figures);
+        assert!(row.ends_with(r#","200.00","12.25","8.19","81.92","0.00","","","""#), "{row}");
+    }
+
+    #[test]
     fn columns_stay_when_vms_come_and_go() {
         let csv = Csv::new("kvm1", &figures(&[("web", 185, 50.0)]));
         let later = figures(&[("db", 200, 10.0)]);
         let row = csv.row(&later);
         assert_eq!(row.matches(',').count(), csv.header().matches(',').count());
         assert!(row.ends_with(r#","","","","","""#), "{row}");
+        assert_eq!(row.matches(r#","""#).count(), 5 + 5 + 8, "{row}");
         assert_eq!(csv.left_out(&later), ["db"]);
     }
 

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
+use crate::delays::{self, Io};
 use crate::observer::VcpuTimes;
 use crate::pcpus::Ticks;
 use crate::snapshot::Snapshot;
@@ -53,6 +54,8 @@ pub struct Vm {
     /// Where the time of its vCPUs went.
     #[serde(flatten)]
     pub times: Times,
+    /// How late threads on the way of its I/O ran.
+    pub io: Io,
     /// Its vCPUs, in the order of their numbers.
     pub vcpus: Vec<Vcpu>,
 }
@@ -113,10 +116,13 @@ impl Figures {
         mut name: impl FnMut(u32) -> String,
     ) -> Self {
         let interval = after.at.duration_since(before.at);
+        let io = delays::between(&before.io, &after.io);
         let mut vms: Vec<Vm> = Vec::new();
         for (pid, vcpu) in vcpus_between(before, after) {
             if vms.last().is_none_or(|vm| vm.pid != pid) {
-                vms.push(Vm { name: name(pid), pid, times: Times::default(), vcpus: Vec::new() });
+                let io = io.get(&pid).copied().unwrap_or_default();
+                let (name, times) = (name(pid), Times::default());
+                vms.push(Vm { name, pid, times, io, vcpus: Vec::new() });
             }
             let vm = vms.last_mut().expect("it is there now");
             vm.times.add(&vcpu.times);
@@ -211,7 +217,7 @@ pub(crate) mod tests {
             let times =
                 Times { used_pct: run_pct, run_pct, ready_pct: *ready_pct, ..Times::default() };
             let vcpus = vec![Vcpu { number: 0, tid: pid + 1, times }];
-            Vm { name: (*name).to_owned(), pid: *pid, times, vcpus }
+            Vm { name: (*name).to_owned(), pid: *pid, times, io: Io::default(), vcpus }
         };
         Figures {
             time: "2026-11-24T14:31:07Z".parse().unwrap(),
@@ -241,6 +247,7 @@ pub(crate) mod tests {
             at,
             scheduler: None,
             vcpus,
+            io: Vec::new(),
             process_cpu: HashMap::new(),
             costop_s: HashMap::new(),
             pcpus: Vec::new(),

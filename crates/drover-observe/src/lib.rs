@@ -3,9 +3,10 @@
 //!
 //! `observer` keeps the books of vCPUs in the kernel, on its tracepoints, and is the only module that
 //! touches BPF. `snapshot` gathers what is known at one moment; `figures` says what happened between
-//! two. `csv` and `screen` show it.
+//! two, `delays` how long I/O waited. `csv` and `screen` show it.
 
 pub mod csv;
+pub mod delays;
 pub mod figures;
 pub mod meter;
 pub mod observer;

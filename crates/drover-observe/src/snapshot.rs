@@ -11,7 +11,8 @@ use drover_host::control::{Answer, Request, ask};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::observer::{Observer, VcpuTimes};
+use crate::delays::ThreadIo;
+use crate::observer::{Observer, Reading, VcpuTimes};
 use crate::pcpus::{self, Ticks};
 
 /// One moment.
@@ -23,6 +24,8 @@ pub struct Snapshot {
     pub scheduler: Option<String>,
     /// All vCPUs that have books.
     pub vcpus: Vec<VcpuTimes>,
+    /// I/O delays of their threads and of those of their helpers.
+    pub io: Vec<ThreadIo>,
     /// CPU time of each VMM process, all its threads together.
     pub process_cpu: HashMap<u32, Duration>,
     /// How long vCPUs were co-stopped, by process and number, s.
@@ -40,8 +43,9 @@ impl Snapshot {
     /// When the kernel does not tell.
     pub fn take(observer: &Observer, socket: &Path) -> Result<Self> {
         let at = Instant::now();
+        let Reading { vcpus, io } = observer.read()?;
         let (vcpus, unbooked): (Vec<_>, Vec<_>) =
-            observer.read()?.into_iter().partition(|times| times.at_ns != 0);
+            vcpus.into_iter().partition(|times| times.at_ns != 0);
         let processes: BTreeSet<u32> = vcpus.iter().map(|times| times.process).collect();
         let process_cpu =
             processes.into_iter().filter_map(|process| Some((process, cpu_time_of(process)?)));
@@ -50,12 +54,13 @@ impl Snapshot {
             scheduler: scheduler_under(Path::new("/")),
             process_cpu: process_cpu.collect(),
             vcpus,
+            io,
             costop_s: HashMap::new(),
             pcpus: pcpus::read()?,
             notes: Vec::new(),
         };
         if !unbooked.is_empty() {
-            let note = format!("{} vCPUs are too many to be counted", unbooked.len());
+            let note = format!("the kernel has no memory to count {} vCPUs", unbooked.len());
             snapshot.notes.push(note);
         }
         // Nobody else stops vCPUs for their siblings.

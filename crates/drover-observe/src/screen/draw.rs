@@ -11,7 +11,8 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{self, Cell, Paragraph, Table};
 
 use super::bars;
-use super::view::{Row, Sort, View};
+use super::view::{Columns, Row, Sort, View};
+use crate::delays::{DelayUs, IoDelays};
 use crate::figures::{Figures, Times};
 
 /// A vCPU that is ready for more than so much is worth a look, or trouble: %.
@@ -28,9 +29,12 @@ drover top: where the time of VMs goes, in % of one pCPU
   %WAIT  it had nothing to do, or waited for something
   Of each vCPU %RUN + %RDY + %CSTP + %WAIT = 100; of a VM it is the sum.
   Bars: green is time in guests, blue the rest.
+  I/O, from wake-up to run: to guest, of a halted vCPU that a device woke;
+  to device, of a helper (vhost, I/O thread, VMM) that a vCPU or the host woke
 
+  c i              show CPU time, I/O delays
   U P R C W        sort by %USED, %RUN, %RDY, %CSTP, %WAIT
-  N                sort by name
+  G D N            sort by mean delay to guest, to device; by name
   Up Down, Page Up, Page Down, Home, End
                    move
   e, Enter         show or hide the vCPUs of the VM; + shows, - hides
@@ -50,21 +54,33 @@ pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: 
     let notes: Vec<Line<'_>> =
         figures.notes.iter().map(|note| note.as_str().yellow().into()).collect();
     let height = |lines: &[Line<'_>]| Constraint::Length(u16::try_from(lines.len()).unwrap_or(0));
+    let over: Vec<Line<'_>> = match view.columns {
+        Columns::Cpu => Vec::new(),
+        Columns::Io => {
+            let over = IO_OVER.map(|text| format!(" {text:>IO_OVER_WIDTH$}")).concat();
+            vec![Line::from(over).right_aligned()]
+        }
+    };
     let parts = [
         Constraint::Length(1),
         height(&bars),
         height(&notes),
+        height(&over),
         Constraint::Fill(1),
         Constraint::Length(1),
     ];
-    let [top, middle, below, rest, bottom] = Layout::vertical(parts).areas(frame.area());
+    let [top, middle, below, above, rest, bottom] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Line::from(title(figures, interval)).bold(), top);
     frame.render_widget(Text::from(bars), middle);
     frame.render_widget(Text::from(notes), below);
-    frame.render_widget(Line::from("h help   U P R C W N sort   e vCPUs   q quit").dim(), bottom);
+    frame.render_widget(Text::from(over), above);
+    frame.render_widget(
+        Line::from("h help   c CPU   i I/O   U P R C W G D N sort   e vCPUs   q quit").dim(),
+        bottom,
+    );
     let rows = view.rows(figures);
     view.place_cursor(&rows);
-    let table = table(&rows, view);
+    let table = table(&rows, figures, view);
     frame.render_stateful_widget(table, rest, &mut view.table);
 }
 
@@ -80,7 +96,10 @@ fn title(figures: &Figures, interval: Duration) -> String {
     )
 }
 
-const COLUMNS: [(&str, Option<Sort>, Constraint); 8] = [
+/// A column's head, whom it sorts by, and its width.
+type Column = (&'static str, Option<Sort>, Constraint);
+
+const CPU: [Column; 8] = [
     ("VM", Some(Sort::Name), Constraint::Fill(1)),
     ("PID", None, Constraint::Length(8)),
     ("VCPUS", None, Constraint::Length(5)),
@@ -91,18 +110,42 @@ const COLUMNS: [(&str, Option<Sort>, Constraint); 8] = [
     ("%WAIT", Some(Sort::Wait), Constraint::Length(7)),
 ];
 
-fn table<'a>(rows: &[Row<'a>], view: &View) -> Table<'a> {
-    let head = COLUMNS.map(|(name, sort, _)| {
+const IO: [Column; 8] = [
+    ("VM", Some(Sort::Name), Constraint::Fill(1)),
+    ("PID", None, Constraint::Length(8)),
+    ("WAKES/s", None, Constraint::Length(8)),
+    ("MEAN us", Some(Sort::ToGuest), Constraint::Length(8)),
+    ("P99 us", None, Constraint::Length(8)),
+    ("WAKES/s", None, Constraint::Length(8)),
+    ("MEAN us", Some(Sort::ToDevice), Constraint::Length(8)),
+    ("P99 us", None, Constraint::Length(8)),
+];
+
+/// Over the columns of `IO`: three of eight letters each, and what is between them.
+const IO_OVER: [&str; 2] = ["DELAYS TO GUEST", "TO DEVICE"];
+const IO_OVER_WIDTH: usize = 26;
+
+fn table<'a>(rows: &[Row<'a>], figures: &Figures, view: &View) -> Table<'a> {
+    let columns = if view.columns == Columns::Cpu { CPU } else { IO };
+    let head = columns.map(|(name, sort, _)| {
         let alignment = if name == "VM" { Alignment::Left } else { Alignment::Right };
         let name = Line::from(name).alignment(alignment);
         Cell::new(if sort == Some(view.sort) { name.bold().underlined() } else { name })
     });
-    Table::new(rows.iter().map(|row| table_row(row, view)), COLUMNS.map(|(_, _, width)| width))
+    let row = |row: &Row<'a>| match view.columns {
+        Columns::Cpu => cpu_row(row, view),
+        Columns::Io => io_row(row, figures.interval_s),
+    };
+    Table::new(rows.iter().map(row), columns.map(|(_, _, width)| width))
         .header(widgets::Row::new(head).style(Modifier::REVERSED))
         .row_highlight_style(Modifier::REVERSED)
 }
 
-fn table_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
+fn right(text: String) -> Cell<'static> {
+    Cell::new(Line::from(text).right_aligned())
+}
+
+fn cpu_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
     let (vm, times) = (row.vm, row.vcpu.map_or(&row.vm.times, |vcpu| &vcpu.times));
     let [name, pid, vcpus] = match row.vcpu {
         Some(vcpu) => [format!("    vCPU {}", vcpu.number), vcpu.tid.to_string(), String::new()],
@@ -112,13 +155,29 @@ fn table_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
         }
     };
     let vcpus_shown = if row.vcpu.is_some() { 1 } else { vm.vcpus.len() };
-    let right = |text: String| Cell::new(Line::from(text).right_aligned());
     let mut cells = vec![Cell::new(name), right(pid), right(vcpus)];
     cells.extend(shown(times).map(|pct| right(format!("{pct:.1}"))));
     #[allow(clippy::cast_precision_loss, reason = "a VM has no 2^52 vCPUs")]
     let style = ready_style(times.ready_pct / vcpus_shown as f64);
     cells[5] = cells[5].clone().style(style);
     widgets::Row::new(cells)
+}
+
+fn io_row<'a>(row: &Row<'a>, interval_s: f64) -> widgets::Row<'a> {
+    let IoDelays { to_guest, to_device } = row.vm.io.delay_us;
+    let mut cells = vec![Cell::new(format!("  {}", row.vm.name)), right(row.vm.pid.to_string())];
+    for delay in [to_guest, to_device] {
+        #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+        let per_s = delay.map_or(0.0, |delay| delay.count as f64 / interval_s);
+        let us = |of: fn(&DelayUs) -> f64| delay.as_ref().map_or("-".to_owned(), |it| us(of(it)));
+        cells.extend([format!("{per_s:.0}"), us(|it| it.mean), us(|it| it.p99)].map(right));
+    }
+    widgets::Row::new(cells)
+}
+
+/// With a digit behind the point where there is room.
+fn us(us: f64) -> String {
+    if us < 10_000.0 { format!("{us:.1}") } else { format!("{us:.0}") }
 }
 
 fn shown(times: &Times) -> [f64; 5] {
@@ -180,7 +239,27 @@ mod tests {
                 "    vCPU 0                     186          50.0    50.0    50.0     0.0     0.0",
             ]
         );
-        assert_eq!(lines[23], "h help   U P R C W N sort   e vCPUs   q quit");
+        assert_eq!(lines[23], "h help   c CPU   i I/O   U P R C W G D N sort   e vCPUs   q quit");
+    }
+
+    #[test]
+    fn delays_fit_80_columns() {
+        let mut view = View::default();
+        let mut figures = figures(&[("web", 185, 50.0), ("db", 4_194_304, 7.0)]);
+        let delay = |mean, p99| Some(DelayUs { count: 1234, mean, p50: mean, p99 });
+        figures.vms[0].io.delay_us =
+            IoDelays { to_guest: delay(61.25, 2097.152), to_device: delay(4.0, 123_456.0) };
+        view.press(KeyCode::Char('i'), &figures);
+        let lines = text(&screen(80, 24, &figures, &mut view));
+        assert_eq!(
+            &lines[2..6],
+            [
+                "                                      DELAYS TO GUEST                  TO DEVICE",
+                "VM                      PID  WAKES/s  MEAN us   P99 us  WAKES/s  MEAN us  P99 us",
+                "  db                4194304        0        -        -        0        -       -",
+                "  web                   185     1234     61.2   2097.2     1234      4.0  123456",
+            ]
+        );
     }
 
     #[test]

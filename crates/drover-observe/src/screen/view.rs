@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::widgets::TableState;
 
-use crate::figures::{Figures, Times, Vcpu, Vm};
+use crate::delays::DelayUs;
+use crate::figures::{Figures, Vcpu, Vm};
 
 /// Order of VMs: the most of something first, or by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,12 +21,25 @@ pub enum Sort {
     Costop,
     Wait,
     Name,
+    ToGuest,
+    ToDevice,
+}
+
+/// Which figures are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Columns {
+    /// Where the time of vCPUs went.
+    #[default]
+    Cpu,
+    /// How late threads on the way of I/O ran, of VMs.
+    Io,
 }
 
 /// What an operator has chosen.
 #[derive(Debug, Default)]
 pub struct View {
     pub sort: Sort,
+    pub columns: Columns,
     pub help: bool,
     pub table: TableState,
     open: BTreeSet<u32>,
@@ -55,19 +69,22 @@ impl View {
     /// The lines, in their order.
     pub fn rows<'a>(&self, figures: &'a Figures) -> Vec<Row<'a>> {
         let mut vms: Vec<&Vm> = figures.vms.iter().collect();
-        let of: fn(&Times) -> f64 = match self.sort {
-            Sort::Used => |times| times.used_pct,
-            Sort::Run => |times| times.run_pct,
-            Sort::Ready => |times| times.ready_pct,
-            Sort::Costop => |times| times.costop_pct,
-            Sort::Wait => |times| times.wait_pct,
-            Sort::Name => |_| 0.0,
+        let mean = |delay: Option<DelayUs>| delay.map_or(0.0, |delay| delay.mean);
+        let of = |vm: &Vm| match self.sort {
+            Sort::Used => vm.times.used_pct,
+            Sort::Run => vm.times.run_pct,
+            Sort::Ready => vm.times.ready_pct,
+            Sort::Costop => vm.times.costop_pct,
+            Sort::Wait => vm.times.wait_pct,
+            Sort::Name => 0.0,
+            Sort::ToGuest => mean(vm.io.delay_us.to_guest),
+            Sort::ToDevice => mean(vm.io.delay_us.to_device),
         };
-        vms.sort_by(|a, b| of(&b.times).total_cmp(&of(&a.times)).then_with(|| a.name.cmp(&b.name)));
+        vms.sort_by(|a, b| of(b).total_cmp(&of(a)).then_with(|| a.name.cmp(&b.name)));
         let mut rows = Vec::new();
         for vm in vms {
             rows.push(Row { vm, vcpu: None });
-            if self.is_open(vm) {
+            if self.is_open(vm) && self.columns == Columns::Cpu {
                 rows.extend(vm.vcpus.iter().map(|vcpu| Row { vm, vcpu: Some(vcpu) }));
             }
         }
@@ -106,6 +123,10 @@ impl View {
             KeyCode::Char('C') => self.sort = Sort::Costop,
             KeyCode::Char('W') => self.sort = Sort::Wait,
             KeyCode::Char('N') => self.sort = Sort::Name,
+            KeyCode::Char('G') => self.sort = Sort::ToGuest,
+            KeyCode::Char('D') => self.sort = Sort::ToDevice,
+            KeyCode::Char('c') => self.columns = Columns::Cpu,
+            KeyCode::Char('i') => self.columns = Columns::Io,
             KeyCode::Char('*') => self.open_all(figures),
             _ => self.press_at_cursor(key, figures),
         }
@@ -168,6 +189,19 @@ mod tests {
         assert_eq!(names(&view, &vms), ["b", "c", "a"], "ready");
         press(&mut view, &[KeyCode::Char('N')], &vms);
         assert_eq!(names(&view, &vms), ["a", "b", "c"], "by name");
+    }
+
+    #[test]
+    fn columns_change_and_who_has_the_longest_delays_stands_first() {
+        let (mut view, mut vms) = (View::default(), figures(&[("a", 1, 0.0), ("b", 2, 0.0)]));
+        let delay = DelayUs { count: 1, mean: 9.0, p50: 9.0, p99: 9.0 };
+        vms.vms[1].io.delay_us.to_device = Some(delay);
+        press(&mut view, &[KeyCode::Char('D'), KeyCode::Char('*')], &vms);
+        assert_eq!(names(&view, &vms), ["b", "b/0", "a", "a/0"]);
+        press(&mut view, &[KeyCode::Char('i'), KeyCode::Char('G')], &vms);
+        assert_eq!((view.columns, names(&view, &vms)), (Columns::Io, vec!["a".into(), "b".into()]));
+        press(&mut view, &[KeyCode::Char('c')], &vms);
+        assert_eq!(view.columns, Columns::Cpu);
     }
 
     #[test]

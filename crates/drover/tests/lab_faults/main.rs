@@ -16,6 +16,7 @@ mod hogs;
 mod host;
 mod hotplug;
 mod idle;
+mod io;
 mod killed;
 mod orders;
 mod partitions;
@@ -102,6 +103,11 @@ fn no_pcpu_idles_across_caches() {
 #[test]
 fn top_tells_the_truth_and_leaves_nothing_behind() {
     Boot::new("top::inside").run();
+}
+
+#[test]
+fn io_delays_are_as_long_as_they_are() {
+    Boot::new("io::inside").run();
 }
 
 #[test]
