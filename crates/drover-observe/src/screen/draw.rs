@@ -255,9 +255,9 @@ mod tests {
             &lines[2..6],
             [
                 "                                      DELAYS TO GUEST                  TO DEVICE",
-                "VM                      PID  WAKES/s  MEAN us   P99 us  WAKES/s  MEAN us  P99 us",
-                "  db                4194304        0        -        -        0        -       -",
-                "  web                   185     1234     61.2   2097.2     1234      4.0  123456",
+                "VM                     PID  WAKES/s  MEAN us   P99 us  WAKES/s  MEAN us   P99 us",
+                "  db               4194304        0        -        -        0        -        -",
+                "  web                  185     1234     61.2   2097.2     1234      4.0   123456",
             ]
         );
     }
