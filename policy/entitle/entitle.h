@@ -113,7 +113,7 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	u64 limit = vm->limit_mcpu ? entitle_ucpu(vm->limit_mcpu) : ~0ULL / ENTITLE_LIMIT_SLACK;
 	u64 owed, inverse, promised, mcpu;
 
-	if (vm->state != VM_LIVE)
+	if (!partition_is_default(vm))
 		return 0;
 	owed = entitle_owed(pool, vm->shares, kept, ENTITLE_LIMIT_SLACK * limit);
 	vm->entitled_ucpu = (u32)least_of(least_of(owed, limit), ~0U);

@@ -62,7 +62,7 @@ CHECKED_APART int entitle_gather_vm(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	if (vm->state != VM_LIVE)
+	if (!partition_is_default(vm))
 		return 0;
 	vm->most_ucpu = entitle_most_ucpu(vm);
 	vm->floor_ucpu = (u32)least_of(entitle_kept_ucpu(d, vm->reservation_mcpu), vm->most_ucpu);
@@ -149,7 +149,7 @@ CHECKED_APART int entitle_hold_vm(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	if (vm->state == VM_LIVE)
+	if (partition_is_default(vm))
 		entitle_held(pool_at(d, pool_existing(d, vm->pool)), vm->shares, vm->floor_ucpu,
 			     vm->most_ucpu);
 	return 0;

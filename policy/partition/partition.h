@@ -58,6 +58,12 @@ static __always_inline bool partition_shares(struct drover *d, u32 domain, u32 o
 	return domain_at(d, domain)->partition == domain_at(d, other)->partition;
 }
 
+/* Is the VM there, and in the partition whose time is divided by pools, promises and limits? */
+static __always_inline bool partition_is_default(const struct vm *vm)
+{
+	return vm->state == VM_LIVE && !vm->partition;
+}
+
 /* Which pCPUs are online, or the partitions they are in, have changed. */
 CHECKED_APART int partition_count(THE_DROVER)
 {

@@ -140,6 +140,21 @@ static void when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may(void)
 	CHECK(runs_in(1, 2, 2));
 }
 
+static void vms_elsewhere_take_nothing_of_what_is_owed(void)
+{
+	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
+	for (u32 tgid = 1; tgid <= 2; tgid++)
+		kernel_busy_vm(g, tgid, 2, 0);
+	busy_vm_in(RT, 3, 4, 0);
+	/* So somebody is bound by more than shares: what is owed is worked out. */
+	kernel_vm(g, 1)->limit_mcpu = 1900;
+	kernel_settle_vm(g, 1);
+	kernel_run(g, SECOND);
+	for (u32 tgid = 1; tgid <= 2; tgid++)
+		CHECK_NEAR(kernel_vm(g, tgid)->entitled_ucpu, 1000000, 20000);
+	CHECK_EQ(kernel_vm(g, 3)->entitled_ucpu, 0);
+}
+
 /* --- credit --- */
 
 static void credit_follows_shares(void)
@@ -287,6 +302,7 @@ int main(void)
 	RUN(who_may_run_nowhere_in_its_partition_runs_where_it_may);
 	RUN(who_waits_in_a_domain_without_pcpus_is_served);
 	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
+	RUN(vms_elsewhere_take_nothing_of_what_is_owed);
 	RUN(credit_follows_shares);
 	RUN(a_vm_that_wakes_with_credit_is_boosted);
 	RUN(a_slice_of_credit_is_30_ms);
