@@ -39,7 +39,7 @@ static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *ta
 					struct thread *t, u32 at)
 {
 	find_helper(d, task, t);
-	if (t->judged != d->pcpu_changes)
+	if (d->divided && t->judged != d->pcpu_changes)
 		affinity_note(d, task, t);
 	return d->divided ? place_near(d, task, t) : home_near(d, t, at);
 }
@@ -345,7 +345,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
 		wait_bound_goes_on(d, t, pcpu->asked_ns);
-		if (t->judged != d->pcpu_changes)
+		if (d->divided && t->judged != d->pcpu_changes)
 			affinity_note(d, task, t);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
@@ -500,7 +500,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 
 	pcpu_at(d, at)->ticks++;
 	/* It may have to run elsewhere: its pCPU asks. */
-	if (t->judged != d->pcpu_changes || home_calls(d, t, at))
+	if ((d->divided && t->judged != d->pcpu_changes) || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);
 	else
 		spread_tick(d, task, t, at);
