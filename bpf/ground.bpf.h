@@ -270,7 +270,7 @@ static bool is_at_limit(struct drover *d, struct task_struct *p)
 {
 	struct thread *t = bpf_task_storage_get(&threads, p, NULL, 0);
 
-	return t && d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit;
+	return t && vm_at(d, t->slot)->at_limit;
 }
 
 /* Not the first, if that may not run. */
@@ -326,7 +326,7 @@ static s32 find_task(struct drover *d, u64 queue, u64 until_ns, u32 record)
 			if (!t ||
 			    (record ? t->record != record :
 				      !t->ready_since_ns || (s64)(until_ns - t->due_ns) < 0) ||
-			    d->vm[bounded(t->slot, DROVER_MAX_VMS)].at_limit ||
+			    vm_at(d, t->slot)->at_limit ||
 			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
 				continue;
 			until_ns = t->due_ns - 1;

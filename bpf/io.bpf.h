@@ -2,8 +2,9 @@
 /*
  * Which wake-ups are on the way of a VM's I/O, and how long the runs they ask for take to come.
  *
- * Idea. Who wakes whom tells what for. Of a VM's threads, vCPUs run the guest and
- * helpers are its devices: vhost workers, I/O threads, the VMM's main loop. So
+ * Idea. The waker and the thread it wakes say what a wake-up is for. vCPUs run the guest and
+ * a VM's other threads, its helpers, are its devices: vhost workers, I/O threads, the VMM's main
+ * loop. So
  *
  *   to guest   a vCPU that halted is woken by anybody but a vCPU of its VM, which
  *              sends interrupts of its own, and but its own timer: by a helper, by a

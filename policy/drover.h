@@ -39,7 +39,7 @@ static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *ta
 					struct thread *t, u32 at)
 {
 	find_helper(d, task, t);
-	if (d->divided && t->judged != d->pcpu_changes)
+	if (affinity_is_stale(d, t))
 		affinity_note(d, task, t);
 	return d->divided ? place_near(d, task, t) : home_near(d, t, at);
 }
@@ -345,7 +345,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
 		wait_bound_goes_on(d, t, pcpu->asked_ns);
-		if (d->divided && t->judged != d->pcpu_changes)
+		if (affinity_is_stale(d, t))
 			affinity_note(d, task, t);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu->running_vruntime_ns = t->vruntime_ns;
@@ -476,7 +476,7 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 	return drover_begins_to_look(d) ? entitle_period_ns(d) : 0;
 }
 
-/* What VMs of the partition that wait are held against has changed. */
+/* The VMs of the partition that wait take the places that are theirs now. */
 CHECKED_APART int drover_stand_anew(THE_DROVER, u32 partition)
 {
 	u32 i;
@@ -496,18 +496,19 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 					struct thread *t)
 {
 	u32 at = ground_task_pcpu(d, task);
-	u64 now_ns = ground_now_ns(d);
+	u64 now_ns;
 
 	pcpu_at(d, at)->ticks++;
 	/* It may have to run elsewhere: its pCPU asks. */
-	if ((d->divided && t->judged != d->pcpu_changes) || home_calls(d, t, at))
+	if (affinity_is_stale(d, t) || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);
 	else
 		spread_tick(d, task, t, at);
-	if (hook_tick(d, at, t->slot, now_ns))
+	if (hook_tick(d, at, t->slot))
 		drover_stand_anew(d, partition_of_pcpu(d, at));
 	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
+	now_ns = ground_now_ns(d);
 	drover_charge_and_go_on(d, task, t, now_ns);
 	cosched_review(d, t->slot, now_ns);
 }

@@ -58,43 +58,48 @@ struct home_order {
 	u64 vm_id;
 };
 
+/* The VM meant, held until find_let_go; NULL: it is gone. */
+static __always_inline struct vm *order_hold(struct drover *d, u32 slot, u64 vm_id)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	if (slot == DROVER_HOST_SLOT || !vm_hold(vm))
+		return NULL;
+	if (vm->id == vm_id)
+		return vm;
+	find_let_go(d, slot);
+	return NULL;
+}
+
 /* False: the VM is gone. */
 static inline bool order_vm(struct drover *d, const struct vm_order *order)
 {
-	struct vm *vm = vm_at(d, order->slot);
-	bool meant;
+	struct vm *vm = order_hold(d, order->slot, order->vm_id);
 
-	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
+	if (!vm)
 		return false;
-	meant = vm->id == order->vm_id;
-	if (meant) {
-		vm->shares_asked = order->shares;
-		vm->reservation_mcpu = order->reservation_mcpu;
-		vm->limit_mcpu = order->limit_mcpu;
-		vm->pool = order->pool;
-		vm_set_partition(d, vm, order->partition);
-		cosched_set_mode(d, order->slot, order->cosched_mode);
-		vm_settle(d, order->slot);
-	}
+	vm->shares_asked = order->shares;
+	vm->reservation_mcpu = order->reservation_mcpu;
+	vm->limit_mcpu = order->limit_mcpu;
+	vm->pool = order->pool;
+	vm_set_partition(d, vm, order->partition);
+	cosched_set_mode(d, order->slot, order->cosched_mode);
+	vm_settle(d, order->slot);
 	find_let_go(d, order->slot);
-	return meant;
+	return true;
 }
 
 /* False: the VM is gone. */
 static inline bool order_home(struct drover *d, const struct home_order *order)
 {
-	struct vm *vm = vm_at(d, order->slot);
-	bool meant;
+	struct vm *vm = order_hold(d, order->slot, order->vm_id);
 
-	if (order->slot == DROVER_HOST_SLOT || !vm_hold(vm))
+	if (!vm)
 		return false;
-	meant = vm->id == order->vm_id;
-	if (meant) {
-		vm->home = order->home;
-		d->homes = 1;
-	}
+	vm->home = order->home;
+	d->homes = 1;
 	find_let_go(d, order->slot);
-	return meant;
+	return true;
 }
 
 /* False: there is no such pool, or it is the root. */

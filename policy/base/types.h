@@ -510,6 +510,11 @@ static __always_inline void raise_to(u32 *value, u32 least)
 	}
 }
 
+static __always_inline struct vm *vm_at(struct drover *d, u32 slot)
+{
+	return &d->vm[bounded(slot, DROVER_MAX_VMS)];
+}
+
 static __always_inline struct pcpu *pcpu_at(struct drover *d, u32 pcpu)
 {
 	return &d->pcpu[bounded(pcpu, DROVER_MAX_PCPUS)];

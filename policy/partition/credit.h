@@ -41,7 +41,7 @@ enum credit_class { CREDIT_BOOST, CREDIT_UNDER, CREDIT_OVER };
 
 static __always_inline enum credit_class credit_class(struct drover *d, u32 slot)
 {
-	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, slot);
 
 	if (slot == DROVER_HOST_SLOT)
 		return CREDIT_UNDER;
@@ -59,7 +59,7 @@ static __always_inline u64 credit_key(struct drover *d, u32 slot, u64 since_ns)
 /* A thread of the VM wakes; so many were awake. */
 static __always_inline void credit_wakes(struct drover *d, u32 slot, u32 nr_awake)
 {
-	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, slot);
 
 	if (!nr_awake && vm->credit_ns >= 0 && slot != DROVER_HOST_SLOT)
 		vm->boosted = 1;
@@ -68,7 +68,7 @@ static __always_inline void credit_wakes(struct drover *d, u32 slot, u32 nr_awak
 /* The tick finds the VM running there. */
 static __always_inline void credit_debit(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
 {
-	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, slot);
 	struct pcpu *p = pcpu_at(d, pcpu);
 
 	if ((s64)(now_ns - p->debit_at_ns) < 0)
@@ -84,7 +84,7 @@ static __always_inline void credit_debit(struct drover *d, u32 pcpu, u32 slot, u
 /* Does the VM take part when credit is given out? */
 static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 partition)
 {
-	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, slot);
 
 	return vm->state == VM_LIVE && vm->partition == partition &&
 	       (vm->nr_waiting || vm->vcpus_running || vm->credit_ns < 0);
@@ -93,7 +93,7 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 /* Its part, by shares, of what is given out; returns what it has then. */
 CHECKED_APART s64 credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
 {
-	struct vm *vm = &d->vm[bounded(slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, slot);
 	s64 most_ns = (s64)(CREDIT_ACCOUNT_NS * (vm->nr_vcpus ?: 1));
 	s64 credit_ns = vm->credit_ns + (s64)(given_ns * vm->shares / (all_shares ?: 1));
 
@@ -118,7 +118,7 @@ CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 	p->balance_ns = 0;
 	for_each_index(slot, 1, nr_slots) {
 		if (credit_is_active(d, slot, partition))
-			p->active_shares += d->vm[bounded(slot, DROVER_MAX_VMS)].shares;
+			p->active_shares += vm_at(d, slot)->shares;
 	}
 	for_each_index(slot, 1, nr_slots) {
 		if (credit_is_active(d, slot, partition))

@@ -4,7 +4,7 @@
  *
  *	key      where a VM that waits stands among others of its domain: the least is first
  *	wakes    a thread of a VM wakes
- *	gain     may it preempt who runs there? pick, then, comes to the same answer
+ *	gain     may it preempt who runs there? (keeps must answer alike)
  *	keeps    who runs was asked to make way: does it go on although another waits?
  *	tick     the tick finds a VM running
  *
@@ -19,7 +19,7 @@
 
 static __always_inline bool hook_is_share(struct drover *d, u32 domain)
 {
-	return partition_at(d, domain_at(d, domain)->partition)->policy == POLICY_SHARE;
+	return partition_policy(d, domain) == POLICY_SHARE;
 }
 
 /* Of a partition that is not `share`. */
@@ -29,14 +29,14 @@ static __always_inline u64 hook_key(struct drover *d, u32 domain, u32 slot)
 
 	if (!rq)
 		return TOURNAMENT_NOBODY;
-	if (partition_at(d, domain_at(d, domain)->partition)->policy == POLICY_CREDIT)
+	if (partition_policy(d, domain) == POLICY_CREDIT)
 		return credit_key(d, slot, books_of(rq, slot)->taken_ns);
 	return dedicated_key(slot, books_of(rq, slot)->taken_ns);
 }
 
 static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)
 {
-	u32 partition = d->vm[bounded(slot, DROVER_MAX_VMS)].partition;
+	u32 partition = vm_at(d, slot)->partition;
 
 	if (partition_at(d, partition)->policy == POLICY_CREDIT)
 		credit_wakes(d, slot, nr_awake);
@@ -45,23 +45,26 @@ static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)
 /* May a thread of that VM preempt another VM, which runs there? > 0: yes. */
 static __always_inline s64 hook_gain(struct drover *d, u32 pcpu, u32 slot, u32 running)
 {
-	if (partition_policy(d, pcpu) != POLICY_CREDIT)
+	if (partition_policy(d, pcpu_at(d, pcpu)->domain) != POLICY_CREDIT)
 		return 0;
 	return (s64)credit_class(d, running) - (s64)credit_class(d, slot);
 }
 
 static __always_inline bool hook_keeps(struct drover *d, u32 pcpu, u32 running, u32 best)
 {
-	if (partition_policy(d, pcpu) == POLICY_CREDIT)
+	if (partition_policy(d, pcpu_at(d, pcpu)->domain) == POLICY_CREDIT)
 		return credit_keeps(d, running, best);
 	return dedicated_keeps(running);
 }
 
-/* Returns true when VMs stand elsewhere among those that wait. */
-static __always_inline bool hook_tick(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
+/* True: the order of the VMs that wait may have changed. */
+static __always_inline bool hook_tick(struct drover *d, u32 pcpu, u32 slot)
 {
-	if (partition_policy(d, pcpu) != POLICY_CREDIT)
+	u64 now_ns;
+
+	if (partition_policy(d, pcpu_at(d, pcpu)->domain) != POLICY_CREDIT)
 		return false;
+	now_ns = ground_now_ns(d);
 	credit_debit(d, pcpu, slot, now_ns);
 	return credit_account(d, partition_of_pcpu(d, pcpu), now_ns);
 }

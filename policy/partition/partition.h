@@ -46,10 +46,10 @@ static __always_inline struct partition *partition_here(struct drover *d, u32 pc
 	return partition_at(d, partition_of_pcpu(d, pcpu));
 }
 
-/* How that pCPU chooses. */
-static __always_inline u32 partition_policy(struct drover *d, u32 pcpu)
+/* How pCPUs of that domain choose. */
+static __always_inline u32 partition_policy(struct drover *d, u32 domain)
 {
-	return partition_here(d, pcpu)->policy;
+	return partition_at(d, domain_at(d, domain)->partition)->policy;
 }
 
 /* Are both domains of one partition? */

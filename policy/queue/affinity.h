@@ -85,10 +85,19 @@ static __always_inline bool affinity_is_all(struct drover *d, struct task_struct
 	return !affinity_has(d, task, partition, AFFINITY_NO_DOMAIN, false);
 }
 
+/*
+ * On a divided host: may the thread have to run elsewhere than when that was last looked at?
+ * (Elsewhere it is looked at when it next waits.)
+ */
+static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t)
+{
+	return d->divided && t->judged != d->pcpu_changes;
+}
+
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
 FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thread *t)
 {
-	struct vm *vm = &d->vm[bounded(t->slot, DROVER_MAX_VMS)];
+	struct vm *vm = vm_at(d, t->slot);
 	s32 only = ground_only_pcpu(d, task);
 
 	affinity_leave(vm, t);

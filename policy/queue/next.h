@@ -35,7 +35,7 @@ static __always_inline struct tournament *next_tournament(struct runqueue *rq, u
 /* Is the VM held for its siblings, and not for as long as anybody is? */
 static __always_inline bool next_is_held(struct drover *d, u32 pcpu, u32 slot)
 {
-	u64 since_ns = d->vm[bounded(slot, DROVER_MAX_VMS)].held_since_ns;
+	u64 since_ns = vm_at(d, slot)->held_since_ns;
 
 	return since_ns &&
 	       (s64)(pcpu_at(d, pcpu)->asked_ns - since_ns) < (s64)d->params.hold_max_ns;

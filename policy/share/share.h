@@ -51,11 +51,6 @@
 /* The domain of a VM of which no thread has waited or run yet. */
 #define SHARE_NOWHERE (~0U)
 
-static __always_inline struct vm *vm_at(struct drover *d, u32 slot)
-{
-	return &d->vm[bounded(slot, DROVER_MAX_VMS)];
-}
-
 /* CPU time as the VM's virtual time sees it. */
 static __always_inline u64 share_weigh(struct vm *vm, u64 cpu_ns)
 {

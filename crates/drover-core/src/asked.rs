@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What somebody asks for a VM: any of six values, each of which may be left unsaid.
+//! What somebody asks for a VM: up to six values, all optional.
 
 use crate::percent;
 use crate::settings::Cosched;

@@ -77,7 +77,7 @@ impl FromStr for PartitionPolicy {
 /// Reads a slice such as `3ms` or `500us`, in ns.
 ///
 /// # Errors
-/// When it is none, or out of range, with what to give.
+/// When the text is no slice or out of range; the message says what to give.
 pub fn parse_slice(text: &str) -> Result<u64, String> {
     let units = [("us", 1_000), ("ms", 1_000_000)];
     let ns = units.iter().find_map(|(unit, unit_ns)| {
@@ -102,7 +102,7 @@ pub fn slice_text(ns: u64) -> String {
 pub struct PartitionSpec {
     /// Unique name, see [`is_plain_name`].
     pub name: String,
-    /// Its pCPUs, of which some may be offline.
+    /// Its pCPUs. Some may be offline.
     pub cpus: CpuList,
     /// How it chooses who runs.
     pub policy: PartitionPolicy,
@@ -118,7 +118,7 @@ impl PartitionSpec {
     }
 }
 
-/// What is to change of a partition; what is none stays.
+/// Changes to a partition. Values that are None stay as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionChange {
@@ -216,7 +216,7 @@ impl Partitions {
         &self.specs
     }
 
-    /// The partition of that name; none: there is none, or it is `default`.
+    /// The partition with that name. None if there is no such partition, and for `default`.
     pub fn find(&self, name: &str) -> Option<usize> {
         self.specs.iter().position(|spec| spec.name == name)
     }

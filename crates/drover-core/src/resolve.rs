@@ -128,7 +128,7 @@ fn find_pool(
     found
 }
 
-/// The partition asked for; `default` where there is none of that name.
+/// The partition asked for, or `default` if no partition has that name.
 fn find_partition(
     asked: &Asked,
     layers: &[Layer],

@@ -11,10 +11,10 @@
 //! where its cache is, or to a spare domain if nobody of that cache was seen before. A pCPU that has been
 //! placed stays in its cache: numbers of pCPUs do not change their place.
 //!
-//! A domain is within one partition too, so the pCPUs of a cache that are given to a partition take a spare
-//! domain, or join one their cache and that partition have already. Whoever keeps its pCPUs keeps the number
-//! of its domain, for threads wait there: those that stay in their partition, else, where all are given
-//! away, the most that stay together. A domain without pCPUs is spare again.
+//! A domain is within one partition, too. When pCPUs of a cache are given to a partition they join the domain
+//! that this partition has in this cache; if it has none, they take a spare one. Threads wait in a domain, so
+//! it keeps its number where it can: for the pCPUs that stay in their partition or, if all are given away,
+//! for the largest group that stays together. A domain without pCPUs is spare again.
 //!
 //! Worked example: pCPUs 0-3 on cache A, 4-7, present and offline, on cache B, all in one node. At first
 //! all stand in domain 0, and domain 1 is spare. 4 comes: cache B is new, 4 goes to domain 1. 5 comes:
