@@ -131,32 +131,9 @@ static bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pc
 	return bpf_cpumask_test_cpu(pcpu, task->cpus_ptr);
 }
 
-static u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
-{
-	return task->nr_cpus_allowed;
-}
-
 static s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
 {
 	return task->nr_cpus_allowed == 1 ? (s32)bpf_cpumask_first(task->cpus_ptr) : -1;
-}
-
-static bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
-{
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	bool anywhere = bpf_cpumask_subset(online, task->cpus_ptr);
-
-	scx_bpf_put_cpumask(online);
-	return anywhere;
-}
-
-static s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
-{
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	u32 first = bpf_cpumask_first_and(task->cpus_ptr, online);
-
-	scx_bpf_put_cpumask(online);
-	return first < d->params.nr_pcpus ? (s32)first : -1;
 }
 
 static bool ground_is_kernel_thread(struct drover *d, struct task_struct *task)

@@ -558,10 +558,15 @@ static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
+	u32 i;
+
 	pcpu_at(d, at)->order.why = ORDER_NONE;
 	pcpu_at(d, at)->online = 1;
 	idle_note(d, at, true);
 	partition_count(d);
+	/* Who waits elsewhere may run here. */
+	for_each_index(i, 0, d->params.nr_domains)
+		affinity_unsettle(d, i);
 }
 
 /* It takes nobody from now on. */

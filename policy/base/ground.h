@@ -42,14 +42,8 @@ GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
 GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
 /* May the task run on that pCPU now (affinity, migration, hotplug)? */
 GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
-/* On how many pCPUs may the task run, online or not? */
-GROUND u32 ground_nr_allowed(struct drover *d, struct task_struct *task);
 /* The only pCPU where the task may ever run, or -1. */
 GROUND s32 ground_only_pcpu(struct drover *d, struct task_struct *task);
-/* May it run on all pCPUs that are online? */
-GROUND bool ground_may_run_anywhere(struct drover *d, struct task_struct *task);
-/* Some pCPU that is online where it may run, or -1. */
-GROUND s32 ground_any_pcpu(struct drover *d, struct task_struct *task);
 /* Is the task one of the kernel's own threads? */
 GROUND bool ground_is_kernel_thread(struct drover *d, struct task_struct *task);
 /*

@@ -258,30 +258,11 @@ bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
 	return task->allowed >> pcpu & 1;
 }
 
-u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
-{
-	return (u32)__builtin_popcountll(task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1));
-}
-
 s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
 {
-	return ground_nr_allowed(d, task) == 1 ? __builtin_ctzll(task->allowed) : -1;
-}
+	u64 allowed = task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1);
 
-bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
-{
-	for (u32 i = 0; i < d->params.nr_pcpus; i++)
-		if (of(d)->pcpu[i].online && !(task->allowed >> i & 1))
-			return false;
-	return true;
-}
-
-s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
-{
-	for (u32 i = 0; i < d->params.nr_pcpus; i++)
-		if (fake_allowed(of(d), task, i))
-			return (s32)i;
-	return -1;
+	return __builtin_popcountll(allowed) == 1 ? __builtin_ctzll(task->allowed) : -1;
 }
 
 void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
