@@ -363,6 +363,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
 			t->partition != partition_of_pcpu(d, at) || home_calls(d, t, at) ||
 			(d->nr_choosy && cosched_must_stop(d, at, t)));
+	/* Found just now it has a slice, and would go on if there is nobody else. */
+	if (stopped && d->divided)
+		ground_set_slice(d, task, 0);
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
