@@ -85,19 +85,15 @@ SEC("struct_ops/drover_select_cpu")
 s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct thread *t = thread_of(p);
-	bool begins, idle = false;
+	enum drover_wakes wakes;
 	s32 cpu;
 
 	if (!t)
 		return prev_cpu;
-	cpu = (s32)drover_wakes(&drover, p, t, (u32)prev_cpu);
-	/* The kernel knows no partitions. */
-	if (!drover.divided)
-		cpu = scx_bpf_select_cpu_dfl(p, cpu, wake_flags, &idle);
-	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, &idle, &begins);
-	if (begins)
+	cpu = (s32)drover_select(&drover, p, t, &wakes);
+	if (wakes != WAKES_TO_WAIT)
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns,
-		       idle ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));
+		       wakes == WAKES_ON_IDLE ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));
 	return cpu;
 }
 
@@ -198,8 +194,7 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 SEC("struct_ops/drover_update_idle")
 void BPF_PROG(drover_update_idle, s32 cpu, bool idle)
 {
-	if (idle)
-		drover_idle(&drover, cpu);
+	drover_idle(&drover, cpu, idle);
 }
 
 SEC("struct_ops/drover_cpu_release")

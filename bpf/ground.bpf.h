@@ -5,7 +5,6 @@
 #ifndef DROVER_GROUND_BPF_H
 #define DROVER_GROUND_BPF_H
 
-#include "account/core.h"
 #include "base/ground.h"
 
 #include "kvm.bpf.h"
@@ -409,29 +408,6 @@ static bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 {
 	return may_kick(d) && bpf_cpumask_test_cpu(pcpu, task->cpus_ptr) &&
 	       scx_bpf_test_and_clear_cpu_idle(pcpu);
-}
-
-static s32 ground_claim_core(struct drover *d, struct task_struct *task)
-{
-	u64 of_core = KERNEL_ENUM(scx_pick_idle_cpu_flags, SCX_PICK_IDLE_CORE);
-	s32 found = may_kick(d) ? scx_bpf_pick_idle_cpu(task->cpus_ptr, of_core) : -1;
-
-	return found < 0 ? -1 : found;
-}
-
-static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
-{
-	struct pcpu *here = &d->pcpu[bounded(near, DROVER_MAX_PCPUS)];
-	s32 found = core_is_busy(d, here) ? ground_claim_core(d, task) : -1;
-
-	if (found >= 0 || !may_kick(d))
-		return found;
-	if (ground_claim(d, task, near))
-		return near;
-	/* What took the pCPU from the task leaves the rest of the core to it. */
-	if (here->sibling && ground_claim(d, task, here->sibling - 1))
-		return here->sibling - 1;
-	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
 }
 
 static void ground_kick(struct drover *d, u32 pcpu)

@@ -241,8 +241,6 @@ int bpf_wq_set_callback_impl(struct bpf_wq *wq,
 int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym;
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
-s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags,
-			   bool *is_idle) __ksym;
 bool scx_bpf_dsq_insert___v2___bool(struct task_struct *p, u64 dsq_id, u64 slice,
 				    u64 enq_flags) __ksym __weak;
 void scx_bpf_dsq_insert___void(struct task_struct *p, u64 dsq_id, u64 slice,
@@ -266,7 +264,6 @@ void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 void scx_bpf_reenqueue_local___v2___anywhere(void) __ksym __weak;
 u32 scx_bpf_reenqueue_local___release(void) __ksym __weak;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
-s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u64 scx_bpf_now(void) __ksym;
 void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 data_len) __ksym;

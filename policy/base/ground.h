@@ -108,13 +108,9 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 /* --- pCPUs --- */
 
 /*
- * An idle pCPU the task may run on, claimed, to be kicked: on the core of `near` if nobody runs
- * there, else on one that is idle as a whole, else any; -1 if there is none, or if it
- * could not be kicked from here.
+ * Claim that pCPU for the task, to be kicked. False: it is not idle, was claimed by somebody else,
+ * the task may not run there, or it could not be kicked from here.
  */
-GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
-/* The same of a core that is idle as a whole only; or of that pCPU only, if it is idle. */
-GROUND s32 ground_claim_core(struct drover *d, struct task_struct *task);
 GROUND bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu);
 /* Have all tasks that were to run next on this pCPU placed anew (drover_place). */
 GROUND void ground_place_anew(struct drover *d);

@@ -329,6 +329,7 @@ struct pcpu {
 struct domain {
 	u64 clock_ns; /* virtual time of the least served VM that waits here, share.h */
 	u64 all; /* a bit for each of its pCPUs, by their places */
+	u64 idle; /* those that are idle, idle.h */
 	u32 first; /* its pCPUs in drover.pcpu_of: the first, */
 	u32 nr_pcpus; /* and how many */
 	u32 round; /* the last round begun here, round.h */

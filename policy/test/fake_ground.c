@@ -449,51 +449,6 @@ bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 	return task;
 }
 
-/* The nearest idle pCPU, or -1; whole: on a core of which both threads are. */
-static s32 find_idle(struct ground *g, struct task_struct *task, u32 near, bool whole)
-{
-	for (u32 step = 0; step < g->d.params.nr_pcpus; step++) {
-		u32 at = (near + step) % g->d.params.nr_pcpus;
-		u32 sibling = g->d.pcpu[at].sibling;
-
-		if (!g->pcpu[at].idle || !fake_allowed(g, task, at))
-			continue;
-		if (!whole || !sibling || g->pcpu[sibling - 1].idle)
-			return (s32)at;
-	}
-	return -1;
-}
-
-s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
-{
-	struct ground *g = of(d);
-	u32 sibling = d->pcpu[near].sibling;
-	bool busy = core_is_busy(d, &d->pcpu[near]);
-	s32 at = -1;
-
-	if (!busy && sibling && g->pcpu[sibling - 1].idle && !g->pcpu[near].idle &&
-	    fake_allowed(g, task, sibling - 1))
-		at = (s32)sibling - 1;
-	if (at < 0)
-		at = find_idle(g, task, near, true);
-	if (at < 0)
-		at = find_idle(g, task, near, false);
-	if (at < 0)
-		meanwhile(g);
-	else
-		g->pcpu[at].idle = false;
-	return at;
-}
-
-s32 ground_claim_core(struct drover *d, struct task_struct *task)
-{
-	s32 at = find_idle(of(d), task, 0, true);
-
-	if (at >= 0)
-		of(d)->pcpu[at].idle = false;
-	return at;
-}
-
 bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 {
 	struct fake_pcpu *it = &of(d)->pcpu[pcpu];
@@ -501,6 +456,8 @@ bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 
 	if (claimed)
 		it->idle = false;
+	else
+		meanwhile(of(d));
 	return claimed;
 }
 

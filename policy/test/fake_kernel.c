@@ -119,9 +119,7 @@ static void place(struct ground *g, struct task_struct *task, bool woken)
 void kernel_select(struct ground *g, struct task_struct *task)
 {
 	u64 possible = task->allowed & online_pcpus(g);
-	bool begins = false;
-	bool idle = false;
-	s32 claimed;
+	enum drover_wakes wakes = WAKES_TO_WAIT;
 
 	CHECK(task->state == TASK_ASLEEP && possible);
 	task->state = TASK_WAKING;
@@ -132,16 +130,12 @@ void kernel_select(struct ground *g, struct task_struct *task)
 		task->pcpu = (u32)__builtin_ctzll(possible);
 	/* With only one pCPU to choose from, the policy is not asked to choose. */
 	task->selected = possible & (possible - 1);
-	if (task->selected) {
-		task->pcpu = drover_wakes(&g->d, task, &task->thread, task->pcpu);
-		claimed = g->d.divided ? -1 : ground_claim_idle(&g->d, task, task->pcpu);
-		idle = claimed >= 0;
-		task->pcpu = drover_select(&g->d, task, &task->thread,
-					   idle ? (u32)claimed : task->pcpu, &idle, &begins);
-	}
-	if (begins) {
+	if (task->selected)
+		task->pcpu = drover_select(&g->d, task, &task->thread, &wakes);
+	if (wakes != WAKES_TO_WAIT) {
 		task->state = TASK_READY;
-		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns, !idle);
+		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns,
+			      wakes == WAKES_TO_PREEMPT);
 		fake_put(g, task);
 	}
 	task->locked = false;
@@ -222,6 +216,8 @@ static void run_next(struct ground *g, u32 at)
 		next->longest_wait_ns = g->now_ns - next->ready_at_ns;
 	pcpu->current = next;
 	pcpu->idle = false;
+	if (!pcpu->was_busy)
+		drover_idle(&g->d, at, false);
 	drover_running(&g->d, next, &next->thread, at);
 	second = fake_first(g, fake_local_queue(at), at);
 	if (second && second->arrival < 0) {
@@ -243,7 +239,7 @@ void kernel_switch(struct ground *g, u32 at)
 	} else {
 		pcpu->idle = pcpu->online;
 		if (pcpu->was_busy && pcpu->online)
-			drover_idle(&g->d, at);
+			drover_idle(&g->d, at, true);
 	}
 	pcpu->next = NULL;
 	pcpu->was_busy = pcpu->switching = pcpu->locked = false;

@@ -48,11 +48,6 @@ void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node)
 	pcpu_at(d, pcpu)->online = 1;
 }
 
-bool sim_is_divided(struct drover *d)
-{
-	return d->divided;
-}
-
 void sim_init(struct drover *d)
 {
 	drover_start(d);
@@ -127,17 +122,14 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 
 /* --- it wakes, is queued, is chosen --- */
 
-/* Near which pCPU an idle one is looked for. */
-u32 sim_wakes(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
+/* The pCPU it goes to; wakes: enum drover_wakes. */
+u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 *wakes)
 {
-	return drover_wakes(d, p, t, at);
-}
+	enum drover_wakes as = WAKES_TO_WAIT;
+	u32 at = drover_select(d, p, t, &as);
 
-/* The pCPU it goes to; begins: the caller has it run there at once. */
-u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool *idle,
-		   bool *begins)
-{
-	return drover_select(d, p, t, near, idle, begins);
+	*wakes = as;
+	return at;
 }
 
 void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
@@ -198,8 +190,7 @@ void sim_exit_task(struct drover *d, struct thread *t)
 
 void sim_idle(struct drover *d, u32 at, bool idle)
 {
-	if (idle)
-		drover_idle(d, at);
+	drover_idle(d, at, idle);
 }
 
 void sim_cpu_release(struct drover *d, u32 at)
@@ -359,11 +350,6 @@ u32 sim_record(const struct thread *t)
 bool sim_at_limit(struct drover *d, const struct thread *t)
 {
 	return vm_at(d, t->slot)->at_limit;
-}
-
-bool sim_core_is_busy(struct drover *d, u32 at)
-{
-	return core_is_busy(d, pcpu_at(d, at));
 }
 
 u32 sim_pcpu_pinned(struct drover *d, u32 at)

@@ -68,6 +68,8 @@ pub trait Class {
     fn set(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
     /// The pCPU becomes idle.
     fn rest(&mut self, m: &mut Machine, cpu: u32);
+    /// The pCPU, which was idle, is so no longer: a task is about to run there.
+    fn rests_no_more(&mut self, _: &mut Machine, _cpu: u32) {}
     /// CPU time of the running task was accounted.
     fn ran(&mut self, m: &mut Machine, cpu: u32, task: TaskId, ran_ns: u64);
     /// The tick found the task running there.

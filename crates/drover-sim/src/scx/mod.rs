@@ -15,6 +15,7 @@ mod queues;
 mod timers;
 
 pub use native::{ThreadView, VmView};
+use policy::Wakes;
 pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
@@ -355,7 +356,6 @@ impl Class for Scx {
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
-        let divided = self.policy.is_divided(m, &mut self.queues);
         let last = m.tasks[task as usize].pcpu;
         let allowed = &m.masks[m.tasks[task as usize].mask as usize];
         let chooses = allowed.next_from(allowed.next_from(0).map_or(0, |first| first + 1));
@@ -365,22 +365,15 @@ impl Class for Scx {
             self.policy.enqueue(m, &mut self.queues, task, true, false);
             return;
         }
-        let near = self.policy.wakes(m, &mut self.queues, task, last);
-        let allowed = &m.masks[m.tasks[task as usize].mask as usize];
-        // The kernel knows no partitions.
-        let idle = if divided { None } else { m.idle.select(&m.topology, allowed, near) };
-        let fallback = if allowed.contains(near) && m.online.contains(near) {
-            near
-        } else {
-            allowed.next_common(&m.online, 0).unwrap_or(last)
-        };
-        let wish = (task, idle.unwrap_or(fallback), idle.is_some());
-        let (at, idle, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
-        m.tasks[task as usize].pcpu = at;
-        if begins {
+        let (at, wakes) = self.policy.select_cpu(m, &mut self.queues, task);
+        // Where it may not run the kernel has it wait where it may.
+        let may = m.may_run_on(task, at) && m.online.contains(at);
+        let elsewhere = || m.allowed(task).next_common(&m.online, 0).unwrap_or(last);
+        m.tasks[task as usize].pcpu = if may { at } else { elsewhere() };
+        if wakes != Wakes::ToWait {
             m.counts.migrations += u64::from(at != last);
             let slice_ns = self.policy.params().slice_ns;
-            self.queues.run_on(m, task, at, slice_ns, !idle);
+            self.queues.run_on(m, task, at, slice_ns, wakes == Wakes::ToPreempt);
         } else {
             self.policy.enqueue(m, &mut self.queues, task, true, true);
         }
@@ -432,6 +425,10 @@ impl Class for Scx {
 
     fn rest(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.idle(m, &mut self.queues, cpu, true);
+    }
+
+    fn rests_no_more(&mut self, m: &mut Machine, cpu: u32) {
+        self.policy.idle(m, &mut self.queues, cpu, false);
     }
 
     fn ran(&mut self, m: &mut Machine, _: u32, task: TaskId, ran_ns: u64) {
@@ -554,7 +551,7 @@ impl Class for Scx {
                 self.queues.insert_local(m, task, cpu, true);
             }
             Some(task) => self.put(m, cpu, task),
-            None => self.policy.idle(m, &mut self.queues, cpu, false),
+            None => self.rests_no_more(m, cpu),
         }
         self.policy.cpu_release(m, &mut self.queues, cpu);
         for task in self.queues.take_reenqueued() {
