@@ -87,7 +87,8 @@ impl Calm {
             // Six slices, which end at a tick, for each of its threads, and 3 % for long runs. What is owed
             // as much as it can use never makes up for that.
             let tick_ns = sim.m.costs.tick_interval_ns;
-            let slice_ns = sim.class.policy.params().slice_ns.next_multiple_of(tick_ns);
+            let slice_ns = sim.class.delay_host(&sim.m, vm as u32).slice_ns;
+            let slice_ns = slice_ns.next_multiple_of(tick_ns);
             let threads = f64::from(asked.threads.min(script.host.pcpus()));
             let slack_s = 6.0 * slice_ns as f64 / 1e9 * threads + 0.03 * least_s + 0.030;
             if got_s < least_s - slack_s || !held && got_s > least_s + slack_s {

@@ -230,6 +230,10 @@ impl Scx {
     fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
         let Some(slot) = self.slot_of(vm) else { return };
         let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
+        if bounds.partition != 0 {
+            // The daemon refuses it.
+            bounds.reservation_mcpu = 0;
+        }
         match self.queues.planted {
             Some(Planted::IgnoresShares) => shares = 0,
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
