@@ -221,7 +221,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
 	if (d->divided)
-		ground_set_slice(d, task, partition_here(d, at)->slice_ns);
+		ground_set_slice(d, task, partition_slice_ns(d, at));
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
@@ -360,9 +360,12 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
-			t->partition != partition_of_pcpu(d, at) || home_calls(d, t, at) ||
-			(d->nr_choosy && cosched_must_stop(d, at, t)));
+	stopped = t &&
+		  (vm_at(d, t->slot)->at_limit || pcpu->leaves_for || affinity_strays(d, t, at) ||
+		   home_calls(d, t, at) || (d->nr_choosy && cosched_must_stop(d, at, t)));
+	/* Found just now it has a slice, and would go on if there is nobody else. */
+	if (stopped && d->divided)
+		ground_set_slice(d, task, 0);
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
@@ -384,7 +387,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
 		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(d, task, partition_here(d, at)->slice_ns);
+	ground_set_slice(d, task, partition_slice_ns(d, at));
 }
 
 /* Could somebody who waits run there? */
@@ -501,7 +504,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 
 	pcpu_at(d, at)->ticks++;
 	/* It may have to run elsewhere: its pCPU asks. */
-	if (affinity_is_stale(d, t) || home_calls(d, t, at))
+	if (affinity_strays(d, t, at) || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);
 	else
 		spread_tick(d, task, t, at);

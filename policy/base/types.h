@@ -346,6 +346,8 @@ struct partition {
 	s64 balance_ns;    /* credit.h: what these had then */
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
+	u32 nr_counted;    /* pCPUs found online so far, while they are counted anew */
+	u32 unused;
 };
 
 /* Of a pCPU that has left a domain: it looks into that, look_back.h. */

@@ -88,6 +88,13 @@ static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t
 	return d->divided && t->judged != d->pcpu_changes;
 }
 
+/* The thread, which runs there, is not, or may not be, of that pCPU's partition. */
+static __always_inline bool affinity_strays(struct drover *d, struct thread *t, u32 at)
+{
+	return d->divided &&
+	       (t->judged != d->pcpu_changes || t->partition != partition_of_pcpu(d, at));
+}
+
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
 FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thread *t)
 {

@@ -294,7 +294,7 @@ static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
 }
 
 /* Where a VM that waits in the domain stands by now. */
-CHECKED_APART u64 share_key_now(THE_DROVER, u32 domain, u32 slot, u64 now_ns)
+static __always_inline u64 share_key_now(struct drover *d, u32 domain, u32 slot, u64 now_ns)
 {
 	if (!hook_is_share(d, domain))
 		return hook_key(d, domain, slot);

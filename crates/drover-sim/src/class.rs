@@ -3,7 +3,6 @@
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
-use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use serde::{Deserialize, Serialize};
 
@@ -49,8 +48,8 @@ pub trait Class {
     fn set_bounds(&mut self, _: &mut Machine, _vm: u32, _: VmBounds) {}
     /// What is asked for a pool changes, likewise; none: the pool goes.
     fn set_pool(&mut self, _: &mut Machine, _pool: u32, _: Option<&PoolSettings>) {}
-    /// A partition, from 1 on, is made of these pCPUs, likewise.
-    fn set_partition(&mut self, _: &mut Machine, _: u32, _: &CpuList, _: PartitionSettings) {}
+    /// A partition, from 1 on, has these pCPUs and no others, likewise; what it loses is `default`'s.
+    fn set_partition(&mut self, _: &mut Machine, _: u32, _: &[u32], _: PartitionSettings) {}
     /// The task was asleep and is ready: choose its pCPU, queue it, make somebody pick.
     fn wake(&mut self, m: &mut Machine, task: TaskId);
     /// The running task, accounted up to now, goes to sleep.
