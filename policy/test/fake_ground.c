@@ -338,6 +338,40 @@ void ground_forget_process(struct drover *d, u32 tgid)
 	of(d)->slot_of[tgid] = 0;
 }
 
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+{
+	struct ground *g = of(d);
+	u32 slot;
+
+	for (*cgroup = task->cgroup; *cgroup && !g->slot_of_cgroup[*cgroup];)
+		*cgroup = g->cgroup_above[*cgroup];
+	slot = g->slot_of_cgroup[*cgroup];
+	meanwhile(g);
+	return slot;
+}
+
+u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
+{
+	return of(d)->slot_of_cgroup[cgroup];
+}
+
+bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
+{
+	struct ground *g = of(d);
+
+	CHECK(cgroup && slot && g->slot_taken[slot]);
+	if (g->slot_of_cgroup[cgroup])
+		return false;
+	g->slot_of_cgroup[cgroup] = slot;
+	return true;
+}
+
+void ground_forget_cgroup(struct drover *d, u64 cgroup)
+{
+	CHECK(of(d)->slot_of_cgroup[cgroup]);
+	of(d)->slot_of_cgroup[cgroup] = 0;
+}
+
 u32 ground_pop_slot(struct drover *d)
 {
 	struct ground *g = of(d);
