@@ -150,10 +150,11 @@ mod tests {
         assert!(containers.look(&kernel, &[], later + READ_INTERVAL));
         fs::write(dir.path().join("web/cpu.idle"), "0").unwrap();
         kernel.cgroup_changes.set(3);
-        let (mut now, mut look) = (later, |it: &mut Containers| {
+        let mut now = later;
+        let mut look = |it: &mut Containers| {
             now += Duration::from_secs(1);
             it.look(&kernel, &seen, now)
-        });
+        };
         assert!(!look(&mut containers), "nothing else than before");
         fs::write(dir.path().join("web/cpu.idle"), "1").unwrap();
         assert!(look(&mut containers), "although nobody said that it changed");
