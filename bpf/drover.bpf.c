@@ -190,8 +190,8 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 }
 
 /*
- * Cgroups come, go and change. What they say is the daemon's to read (drover-host, cgroup.rs): here it
- * is told when to.
+ * Cgroups come, go and change. What they say is the daemon's to read (drover-host, containers.rs): here
+ * it is told when to.
  */
 
 static void note_cgroups(void)
@@ -222,13 +222,13 @@ void BPF_PROG(drover_cgroup_move, struct task_struct *p, struct cgroup *from, st
 	note_cgroups();
 }
 
-SEC("struct_ops.s/drover_cgroup_set_weight")
+SEC("struct_ops/drover_cgroup_set_weight")
 void BPF_PROG(drover_cgroup_set_weight, struct cgroup *cgroup, u32 weight)
 {
 	note_cgroups();
 }
 
-SEC("struct_ops.s/drover_cgroup_set_bandwidth")
+SEC("struct_ops/drover_cgroup_set_bandwidth")
 void BPF_PROG(drover_cgroup_set_bandwidth, struct cgroup *cgroup, u64 period_us, u64 quota_us,
 	      u64 burst_us)
 {

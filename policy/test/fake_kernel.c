@@ -280,7 +280,9 @@ static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, ready);
+	g->pcpu[at].locked = true;
 	find_whose(&g->d, current, &current->thread);
+	g->pcpu[at].locked = false;
 	g->pcpu[at].current = NULL;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].resched = true;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Follows the host's cgroups: reads them when the kernel says that something about them has changed, and
 //! tells it which of them are containers.
+//!
+//! Of `cpu.idle` not every kernel tells its scheduler: that file is watched.
 
 use crate::kernel::Kernel;
 use crate::scheduler::KernelVm;
 use crate::sources::cgroup::{Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Place};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,6 +24,8 @@ pub struct Containers {
     read: Option<(Instant, Seen)>,
     /// Some container could not be made.
     lacking: bool,
+    /// Says that somebody has written a `cpu.idle`.
+    idle: Option<Inotify>,
 }
 
 /// What cgroups are read again for.
@@ -35,7 +40,8 @@ struct Seen {
 impl Containers {
     /// Of the cgroups below `root`.
     pub fn below(root: &Path) -> Self {
-        Self { root: root.to_owned(), tree: CgroupTree::default(), read: None, lacking: false }
+        let (tree, root) = (CgroupTree::default(), root.to_owned());
+        Self { root, tree, read: None, lacking: false, idle: None }
     }
 
     /// What is made of the cgroups, as they were read last.
@@ -52,9 +58,9 @@ impl Containers {
         };
         if let Some((at, before)) = &self.read {
             let soon = now.duration_since(*at) < READ_INTERVAL;
+            let is_same = || *before == is_now && !self.lacking && !self.idle_changed();
             // What is asked for a new VM is in force from the first.
-            let quiet = before.vms == is_now.vms && (soon || *before == is_now && !self.lacking);
-            if quiet {
+            if before.vms == is_now.vms && (soon || is_same()) {
                 return false;
             }
         }
@@ -62,10 +68,23 @@ impl Containers {
         let place =
             |vm: &KernelVm| Place { tgid: vm.tgid, path: path_of(vm.tgid), vcpus: vm.nr_vcpus };
         let places: Vec<Place> = vms().map(place).collect();
-        let tree = CgroupTree::of(&Cgroup::read(&self.root), &places);
+        // None where it cannot be had: then it is seen with the next other change.
+        let idle = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
+        let cgroups = Cgroup::read(&self.root, &mut |dir| {
+            if let Some(idle) = &idle {
+                // The root has no such file.
+                let _ = idle.add_watch(&dir.join("cpu.idle"), AddWatchFlags::IN_MODIFY);
+            }
+        });
+        self.idle = idle;
+        let tree = CgroupTree::of(&cgroups, &places);
         let changed = tree != self.tree;
         self.tree = tree;
         self.settle(kernel, seen) | changed
+    }
+
+    fn idle_changed(&self) -> bool {
+        self.idle.as_ref().is_some_and(|idle| idle.read_events().is_ok())
     }
 
     /// Has the kernel know the containers there are; whether it did not before.
@@ -129,5 +148,16 @@ mod tests {
         kernel.cgroup_changes.set(2);
         assert!(!containers.look(&kernel, &[], later + READ_INTERVAL / 2), "in a moment");
         assert!(containers.look(&kernel, &[], later + READ_INTERVAL));
+        fs::write(dir.path().join("web/cpu.idle"), "0").unwrap();
+        kernel.cgroup_changes.set(3);
+        let mut now = later;
+        let mut look = |it: &mut Containers| {
+            now += Duration::from_secs(1);
+            it.look(&kernel, &seen, now)
+        };
+        assert!(!look(&mut containers), "nothing else than before");
+        fs::write(dir.path().join("web/cpu.idle"), "1").unwrap();
+        assert!(look(&mut containers), "although nobody said that it changed");
+        assert!(!look(&mut containers));
     }
 }

@@ -91,9 +91,11 @@ impl Vm {
             true => tree.containers.get(&self.kernel.cgroup).map(|(_, layers)| layers),
             false => tree.vms.get(&self.kernel.tgid),
         };
-        let layers = layers.cloned().unwrap_or_default();
-        let changed = layers != self.cgroup;
-        self.cgroup = layers;
+        let layers = layers.map_or(&[][..], Vec::as_slice);
+        let changed = *layers != self.cgroup;
+        if changed {
+            self.cgroup = layers.to_vec();
+        }
         changed
     }
 

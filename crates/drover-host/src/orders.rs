@@ -3,7 +3,7 @@
 //!
 //! Whether it fits the host is for the plan to say.
 
-use crate::herd::Herd;
+use crate::herd::{Herd, Vm};
 use crate::plan::Plan;
 use crate::store::Saved;
 use anyhow::{Result, bail, ensure};
@@ -39,7 +39,12 @@ impl Ground<'_> {
     /// # Errors
     /// When there is no such VM, or no such pool.
     pub fn set_vm(&self, name: &str, set: &Asked, reset: &[Key]) -> Result<Saved> {
-        let here = self.herd.find(name).map_err(anyhow::Error::msg)?.is_some();
+        let here = self.herd.find(name).map_err(anyhow::Error::msg)?;
+        ensure!(
+            !here.is_some_and(Vm::is_container),
+            "{name} is a container; set cpu.weight and cpu.max of its cgroup instead"
+        );
+        let here = here.is_some();
         ensure!(
             here || self.saved.vms.contains_key(name),
             "no VM named {name:?} runs here; `drover vm list` shows who does"

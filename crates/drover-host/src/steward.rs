@@ -413,6 +413,10 @@ fn is_short(plan: &Plan) -> bool {
 fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
     let (cgroup, libvirt) = vm.layers();
     let mut layers = cgroup.to_vec();
+    // A container has what its cgroup says.
+    if vm.is_container() {
+        return layers;
+    }
     layers.extend(config.layers(&vm.name));
     layers.extend(libvirt.cloned());
     layers.extend(ordered(saved, &vm.name));

@@ -31,9 +31,9 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// All of them, from that directory down.
-    pub fn read(root: &Path) -> Self {
-        let mut read = read(root, "");
+    /// All of them, from that directory down. `first` is told of each before it is read.
+    pub fn read(root: &Path, first: &mut dyn FnMut(&Path)) -> Self {
+        let mut read = read(root, "", first);
         // What root says of itself is for nobody to heed: it has no siblings.
         (read.weight, read.limit_mcpu) = (WEIGHT_NORMAL, None);
         read
@@ -55,7 +55,8 @@ fn without_threads(path: &str) -> String {
     names.iter().map(|name| format!("/{name}")).collect()
 }
 
-fn read(dir: &Path, path: &str) -> Cgroup {
+fn read(dir: &Path, path: &str, first: &mut dyn FnMut(&Path)) -> Cgroup {
+    first(dir);
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let names =
@@ -65,7 +66,8 @@ fn read(dir: &Path, path: &str) -> Cgroup {
     // Where the controller is off, so it is in all below.
     let has_cpu = |name: &String| dir.join(name).join("cpu.weight").exists();
     let inside = names.iter().filter(|name| has_cpu(name));
-    let inside = inside.map(|name| read(&dir.join(name), &format!("{path}/{name}"))).collect();
+    let mut read_one = |name: &String| read(&dir.join(name), &format!("{path}/{name}"), first);
+    let inside = inside.map(&mut read_one).collect();
     let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     Cgroup {
         path: path.to_owned(),
@@ -140,7 +142,7 @@ mod tests {
             ("low/cpu.max", "max 100000\n"),
             ("other/cgroup.procs", "9\n"),
         ]);
-        let root = Cgroup::read(host.path());
+        let root = Cgroup::read(host.path(), &mut |_| {});
         let [low, web] = &root.inside[..] else { panic!("without the controller: {root:?}") };
         assert_eq!((web.path.as_str(), web.weight, web.limit_mcpu), ("/web", 400, Some(200)));
         assert_eq!(web.pids, [7, 8]);
@@ -158,7 +160,7 @@ mod tests {
             ("web/libvirt/vcpu0/cpu.max", "50000 100000"),
             ("web/libvirt/vcpu1/cpu.max", "25000 100000"),
         ]);
-        let libvirt = &Cgroup::read(host.path()).inside[0].inside[0];
+        let libvirt = &Cgroup::read(host.path(), &mut |_| {}).inside[0].inside[0];
         assert_eq!((libvirt.limit_mcpu, libvirt.inside.len()), (Some(750), 0));
         assert_eq!(without_threads("/web/libvirt/emulator"), "/web/libvirt");
         assert_eq!((without_threads("/"), without_threads("")), (String::new(), String::new()));
@@ -167,9 +169,9 @@ mod tests {
     #[test]
     fn what_makes_no_sense_asks_nothing() {
         let host = host(&[("vm/cpu.max", "50000 0"), ("vm/cpu.weight", "x")]);
-        let vm = &Cgroup::read(host.path()).inside[0];
+        let vm = &Cgroup::read(host.path(), &mut |_| {}).inside[0];
         assert_eq!((vm.weight, vm.limit_mcpu), (WEIGHT_NORMAL, None));
-        assert!(Cgroup::read(Path::new("/nowhere")).inside.is_empty());
+        assert!(Cgroup::read(Path::new("/nowhere"), &mut |_| {}).inside.is_empty());
         assert_eq!(path_of(0x3fff_fff0), "", "nobody has that number");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use drover_core::asked::Asked;
 use drover_core::shares::Shares;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
-use drover_host::status::VmStatus;
+use drover_host::status::{Kind, VmStatus};
 use nix::sys::signal::{Signal, kill};
 
 use crate::tasks::pid_of;
@@ -77,8 +77,13 @@ pub fn refusal(output: &Output) -> String {
 
 /// `drover vm list`, without the process.
 pub fn list() -> Vec<VmStatus> {
+    list_of(Kind::Vm)
+}
+
+/// All that are of that kind.
+pub fn list_of(kind: Kind) -> Vec<VmStatus> {
     match ask(Path::new(SOCKET_PATH), &Request::ListVms) {
-        Ok(Answer::Vms { vms }) => vms,
+        Ok(Answer::Vms { vms }) => vms.into_iter().filter(|it| it.kind == kind).collect(),
         other => panic!("no list of VMs: {other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use drover_core::asked::Key;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
-use drover_host::status::{PoolStatus, VmStatus};
+use drover_host::status::{Kind, PoolStatus, VmStatus};
 use nix::sys::signal::Signal;
 
 use crate::host::{self, Daemon, drover, refusal, say, set_online};
@@ -17,6 +17,7 @@ use crate::vms::{MicroVm, SLEEP, start_quickly};
 
 const OPERATING: &str = include_str!("../../../../docs/operating.md");
 const CONFIG: &str = "/etc/drover/drover.toml";
+const BESIDE: &str = "/sys/fs/cgroup/machine.slice/beside";
 const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
 /// Orders are to be in the kernel, and saved, within this time.
 const ORDERED: Duration = Duration::from_millis(10);
@@ -163,7 +164,20 @@ fn the_hosts_own(web: &MicroVm) {
     fs::create_dir_all(GROUP).unwrap();
     fs::write(format!("{GROUP}/cpu.weight"), "300").unwrap();
     fs::write(format!("{GROUP}/cgroup.procs"), web.pid().to_string()).unwrap();
-    host::wait_until("the cgroup counts", NOTICED, || vm("web").shares == 6000);
+    // Its only one: how it weighs among its siblings says nothing.
+    host::wait_until("it stands alone", NOTICED, || vm("web").shares == 2000);
+    fs::create_dir(BESIDE).unwrap();
+    host::wait_until("the cgroup counts", NOTICED, || vm("web").shares == 3000);
+    assert_eq!(vm("web").pool.as_deref(), Some("/machine.slice"));
+    let beside = || host::list_of(Kind::Container);
+    assert_eq!((beside().len(), beside()[0].shares), (1, 1000));
+    fs::write(format!("{BESIDE}/cpu.weight"), "50").unwrap();
+    host::wait_until("the container follows", NOTICED, || beside()[0].shares == 500);
+    fs::write(format!("{BESIDE}/cpu.idle"), "1").unwrap();
+    host::wait_until("it is idle", NOTICED, || beside()[0].shares == 3);
+    refused_with("vm set /machine.slice/beside --shares 7", "is a container");
+    fs::remove_dir(BESIDE).unwrap();
+    host::wait_until("the container is gone", NOTICED, || beside().is_empty());
     fs::write(format!("{GROUP}/cpu.max"), "40000 100000").unwrap();
     host::wait_until("its limit counts", NOTICED, || vm("web").limit_mcpu == Some(400));
     assert!(origin(&vm("web"), Key::Limit).ends_with("web.scope/cpu.max"));
