@@ -69,7 +69,7 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	s32 target;
 	u32 near;
 
-	find_helper(d, task, t);
+	find_whose(d, task, t);
 	if (affinity_is_stale(d, t))
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
@@ -310,16 +310,24 @@ static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 	entitle_note_change(d, t->slot);
 }
 
+/* It has stopped: is it a vCPU, or of another container? */
+static __always_inline void drover_stopped(struct drover *d, struct task_struct *task,
+					   struct thread *t)
+{
+	find_vcpu(d, task, t);
+	find_whose(d, task, t);
+}
+
 /*
  * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
- * it counts as having stopped.
+ * it counts as having stopped. So does a task that may be of another container.
  */
 FRAMED void drover_meets(struct drover *d, struct task_struct *task, struct thread *t, u32 at)
 {
-	if (t->kind == THREAD_VCPU || ground_vcpu_of(d, task) < 0)
+	if (t->kind == THREAD_VCPU || (!find_is_due(d, t) && ground_vcpu_of(d, task) < 0))
 		return;
 	drover_stopping(d, task, t, at, false);
-	find_vcpu(d, task, t);
+	drover_stopped(d, task, t);
 	drover_running(d, task, t, at);
 }
 
@@ -561,10 +569,15 @@ static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
+	u32 i;
+
 	pcpu_at(d, at)->order.why = ORDER_NONE;
 	pcpu_at(d, at)->online = 1;
 	idle_note(d, at, true);
 	partition_count(d);
+	/* Who waits elsewhere may run here. */
+	for_each_index(i, 0, d->params.nr_domains)
+		affinity_unsettle(d, i);
 }
 
 /* It takes nobody from now on. */

@@ -275,9 +275,9 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 	u64 charged_ns = ran_ns - spared_ns;
 
 	t->charged_ns += ran_ns;
-	t->vruntime_ns += t->kind == THREAD_HOST ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
+	t->vruntime_ns += thread_is_task(t) ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
-	__sync_fetch_and_add(t->kind == THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
+	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);
 	if (spared_ns)
 		__sync_fetch_and_add(&vm->spared_ns, spared_ns);

@@ -258,30 +258,11 @@ bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
 	return task->allowed >> pcpu & 1;
 }
 
-u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
-{
-	return (u32)__builtin_popcountll(task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1));
-}
-
 s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
 {
-	return ground_nr_allowed(d, task) == 1 ? __builtin_ctzll(task->allowed) : -1;
-}
+	u64 allowed = task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1);
 
-bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
-{
-	for (u32 i = 0; i < d->params.nr_pcpus; i++)
-		if (of(d)->pcpu[i].online && !(task->allowed >> i & 1))
-			return false;
-	return true;
-}
-
-s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
-{
-	for (u32 i = 0; i < d->params.nr_pcpus; i++)
-		if (fake_allowed(of(d), task, i))
-			return (s32)i;
-	return -1;
+	return __builtin_popcountll(allowed) == 1 ? __builtin_ctzll(task->allowed) : -1;
 }
 
 void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
@@ -355,6 +336,40 @@ void ground_forget_process(struct drover *d, u32 tgid)
 {
 	CHECK(of(d)->slot_of[tgid]);
 	of(d)->slot_of[tgid] = 0;
+}
+
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+{
+	struct ground *g = of(d);
+	u32 slot;
+
+	for (*cgroup = task->cgroup; *cgroup && !g->slot_of_cgroup[*cgroup];)
+		*cgroup = g->cgroup_above[*cgroup];
+	slot = g->slot_of_cgroup[*cgroup];
+	meanwhile(g);
+	return slot;
+}
+
+u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
+{
+	return of(d)->slot_of_cgroup[cgroup];
+}
+
+bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
+{
+	struct ground *g = of(d);
+
+	CHECK(cgroup && slot && g->slot_taken[slot]);
+	if (g->slot_of_cgroup[cgroup])
+		return false;
+	g->slot_of_cgroup[cgroup] = slot;
+	return true;
+}
+
+void ground_forget_cgroup(struct drover *d, u64 cgroup)
+{
+	CHECK(of(d)->slot_of_cgroup[cgroup]);
+	of(d)->slot_of_cgroup[cgroup] = 0;
 }
 
 u32 ground_pop_slot(struct drover *d)

@@ -27,8 +27,8 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	task->in_kvm_run = kind == THREAD_VCPU;
 	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
 	drover_affinity(&g->d, task, &task->thread);
-	if (kind == THREAD_HELPER)
-		find_helper(&g->d, task, &task->thread);
+	if (kind == THREAD_HELPER || kind == THREAD_MEMBER)
+		find_whose(&g->d, task, &task->thread);
 	find_vcpu(&g->d, task, &task->thread);
 	CHECK_EQ(task->thread.kind, kind);
 	/* Tests set its VM's virtual time before any thread of it runs. */
@@ -147,8 +147,12 @@ void kernel_enqueue(struct ground *g, struct task_struct *task)
 		return; /* it was sent to run */
 	if (!fake_allowed(g, task, task->pcpu))
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
-	if (!task->selected)
+	if (!task->selected) {
+		task->locked = true;
+		find_whose(&g->d, task, &task->thread);
+		task->locked = false;
 		drover_woken(&g->d, &task->thread, task->pcpu);
+	}
 	place(g, task, !task->selected);
 	fake_deliver_kicks(g);
 }
@@ -175,6 +179,8 @@ void kernel_pick(struct ground *g, u32 at)
 	pcpu->locked = pcpu->switching = true;
 	if (pcpu->online && !fake_first(g, fake_local_queue(at), at)) {
 		g->asking = at;
+		if (current)
+			drover_meets(&g->d, current, &current->thread, at);
 		drover_dispatch(&g->d, at, current, current ? &current->thread : NULL);
 	}
 	pcpu->next = fake_first(g, fake_local_queue(at), at);
@@ -194,6 +200,7 @@ static void put_current(struct ground *g, u32 at)
 		return;
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, true);
+	find_whose(&g->d, current, &current->thread);
 	current->ready_at_ns = g->now_ns;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].current = NULL;
@@ -273,6 +280,7 @@ static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, ready);
+	find_whose(&g->d, current, &current->thread);
 	g->pcpu[at].current = NULL;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].resched = true;

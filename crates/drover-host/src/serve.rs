@@ -13,12 +13,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::containers::Containers;
 use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::kvm;
 use crate::numa::Numa;
 use crate::scheduler::Scheduler;
+use crate::sources::cgroup::CGROUPS;
 use crate::steward::Steward;
 use crate::topology::{Topology, online_cpus};
 use crate::watch::Watch;
@@ -56,6 +58,7 @@ pub fn serve(
     let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
     let scheduler = Scheduler::start(&topology, &domains, params)?;
+    steward.follow(Containers::below(Path::new(CGROUPS)));
     steward.keep_homes(Numa::start(&topology));
     let mut watch = Watch::default();
     tracing::info!(

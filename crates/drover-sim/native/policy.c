@@ -23,6 +23,31 @@ const u32 sim_max_vms = DROVER_MAX_VMS;
 const u32 sim_max_domains = DROVER_MAX_DOMAINS;
 const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
+/* --- the simulated host has no cgroups --- */
+
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+{
+	(void)d, (void)task, (void)cgroup;
+	return DROVER_HOST_SLOT;
+}
+
+u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
+{
+	(void)d, (void)cgroup;
+	return DROVER_HOST_SLOT;
+}
+
+bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
+{
+	(void)d, (void)cgroup, (void)slot;
+	return false;
+}
+
+void ground_forget_cgroup(struct drover *d, u64 cgroup)
+{
+	(void)d, (void)cgroup;
+}
+
 /* --- the scheduler as a whole --- */
 
 void sim_set_params(struct drover *d, const struct params *params)
@@ -136,7 +161,7 @@ void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool
 		 bool selected)
 {
 	if (woken && !selected) {
-		find_helper(d, p, t);
+		find_whose(d, p, t);
 		drover_woken(d, t, ground_task_pcpu(d, p));
 	}
 	drover_place(d, p, t, woken && !selected);
@@ -165,7 +190,7 @@ void sim_tick(struct drover *d, struct task_struct *p, struct thread *t)
 void sim_stopping(struct drover *d, struct task_struct *p, struct thread *t, u32 at, bool ready)
 {
 	drover_stopping(d, p, t, at, ready);
-	find_vcpu(d, p, t);
+	drover_stopped(d, p, t);
 }
 
 bool sim_yield(struct drover *d, struct task_struct *p, struct thread *t, struct task_struct *to_p,

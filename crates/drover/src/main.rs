@@ -58,6 +58,9 @@ enum Command {
     LabRun,
     #[command(hide = true)]
     LabKvmProbe,
+    /// Be a container of a scenario: so many busy threads.
+    #[command(hide = true)]
+    LabBusy { threads: u32 },
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::PolicyCost(args) => commands::policy_cost::run(&args),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),
+        Command::LabBusy { threads } => commands::lab::busy(threads),
     };
     outcome.unwrap_or_else(|err| {
         eprintln!("drover: {err:#}");

@@ -203,13 +203,6 @@ extern "C" fn ground_take_vcpu(d: *mut Drover, queue: u64, record: u32) -> bool 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_nr_allowed(d: *mut Drover, task: TaskPointer) -> u32 {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    m.allowed(number(task)).iter().count() as u32
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
@@ -218,20 +211,6 @@ extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
         (Some(only), None) => only as i32,
         _ => -1,
     }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ground_may_run_anywhere(d: *mut Drover, task: TaskPointer) -> bool {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    m.online.is_subset(m.allowed(number(task)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ground_any_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    m.allowed(number(task)).next_common(&m.online, 0).map_or(-1, |cpu| cpu as i32)
 }
 
 #[unsafe(no_mangle)]
