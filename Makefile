@@ -47,7 +47,7 @@ policy-test:
 .PHONY: lint
 lint:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --release --locked -- -D warnings
 	script/lint-c
 
 .PHONY: bench

@@ -102,12 +102,33 @@ FRAMED s32 idle_claim(struct drover *d, struct task_struct *task, struct thread 
 	return found;
 }
 
+/* Is any pCPU of the host? */
+CHECKED_APART bool idle_is_any(THE_DROVER)
+{
+	u32 nr_domains = d->params.nr_domains;
+	bool any = domain_at(d, 0)->idle;
+	u32 i;
+
+	/* To begin a loop costs more than the look. */
+	if (any || nr_domains < 2)
+		return any;
+	for_each_index(i, 1, nr_domains) {
+		any = domain_at(d, i)->idle;
+		if (any)
+			break;
+	}
+	return any;
+}
+
 /* A whole core if there is one, else any. */
 static __always_inline s32 idle_claim_best(struct drover *d, struct task_struct *task,
 					   struct thread *t, u32 near)
 {
-	s32 found = idle_claim(d, task, t, near, true);
+	s32 found;
 
+	if (!idle_is_any(d))
+		return IDLE_NONE;
+	found = idle_claim(d, task, t, near, true);
 	return found == IDLE_NONE ? idle_claim(d, task, t, near, false) : found;
 }
 

@@ -19,7 +19,7 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 
 	if (t->single)
 		return t->single - 1;
-	if (partition_of_pcpu(d, near) == t->partition) {
+	if (!d->divided || partition_of_pcpu(d, near) == t->partition) {
 		if (t->anywhere)
 			return home_near(d, t, near);
 		if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))

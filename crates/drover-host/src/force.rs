@@ -73,7 +73,8 @@ impl Force {
             note(self.set_partition(kernel, spec, *id));
         }
         note(self.give_pcpus(kernel, plan, &partition_ids));
-        let ids = self.ids_for(plan);
+        let pools = plan.tree.pools().iter().map(|pool| pool.spec.name.as_str());
+        let ids = numbers(&self.ids, &pools.collect::<Vec<_>>(), PoolId::COUNT_MAX, PoolId);
         for (index, id) in ids.iter().enumerate() {
             note(self.set_pool(kernel, plan, &ids, index, *id));
         }
@@ -84,25 +85,17 @@ impl Force {
         }
         self.vms.retain(|id, _| vms.iter().any(|vm| vm.kernel.id == *id));
         note(self.remove_pools(kernel, &ids));
-        let names = plan.partitions.specs().iter().map(|spec| spec.name.clone());
-        self.partition_ids = names.zip(partition_ids).collect();
+        let pools = plan.tree.pools().iter().map(|pool| pool.spec.name.clone());
+        self.ids = pools.zip(ids).collect();
+        let partitions = plan.partitions.specs().iter().map(|spec| spec.name.clone());
+        self.partition_ids = partitions.zip(partition_ids).collect();
         outcome
     }
 
-    /// The kernel's number of each partition: those it has stay, new ones take the lowest that are free.
     fn partition_ids_for(&self, plan: &Plan) -> Vec<PartitionId> {
-        let known = |name: &str| self.partition_ids.get(name).copied();
-        let names = || plan.partitions.specs().iter().map(|spec| spec.name.as_str());
-        let mut taken: Vec<PartitionId> = names().filter_map(known).collect();
-        let mut id_of = |name: &str| {
-            known(name).unwrap_or_else(|| {
-                let mut ids = (1..PartitionId::COUNT_MAX).map(PartitionId);
-                let free = ids.find(|id| !taken.contains(id));
-                taken.extend(free);
-                free.expect("there are no more partitions than numbers")
-            })
-        };
-        names().map(&mut id_of).collect()
+        let names: Vec<&str> =
+            plan.partitions.specs().iter().map(|spec| spec.name.as_str()).collect();
+        numbers(&self.partition_ids, &names, PartitionId::COUNT_MAX, PartitionId)
     }
 
     fn set_partition(
@@ -125,26 +118,6 @@ impl Force {
     fn give_pcpus(&mut self, kernel: &dyn Kernel, plan: &Plan, ids: &[PartitionId]) -> Result<()> {
         let moved = self.domains.give(|cpu| partition_of(plan, ids, cpu))?;
         moved.into_iter().try_for_each(|placed| kernel.place(placed))
-    }
-
-    /// The kernel's number of each pool: those it has stay, new ones take the lowest that are free, or that
-    /// of one which goes.
-    fn ids_for(&mut self, plan: &Plan) -> Vec<PoolId> {
-        let mut id_of = |name: &str| {
-            if let Some(id) = self.ids.get(name) {
-                return *id;
-            }
-            let taken = |id: &PoolId| self.ids.values().any(|other| other == id);
-            let free = (1..PoolId::COUNT_MAX).map(PoolId).find(|id| !taken(id));
-            let id = free.unwrap_or_else(|| {
-                let gone = self.ids.keys().find(|name| plan.tree.find(name).is_none()).cloned();
-                let gone = gone.expect("a tree has no more pools than there are");
-                self.ids.remove(&gone).expect("it was found there")
-            });
-            self.ids.insert(name.to_owned(), id);
-            id
-        };
-        plan.tree.pools().iter().map(|pool| id_of(&pool.spec.name)).collect()
     }
 
     fn set_pool(
@@ -214,9 +187,28 @@ impl Force {
             kernel.set_pool(id, None)?;
             self.pools.remove(&id);
         }
-        self.ids.retain(|_, id| ids.contains(id));
         Ok(())
     }
+}
+
+/// The kernel's number of each name: those it has stay; new ones take the lowest that are free, or that of
+/// one which goes.
+fn numbers<N: Copy + PartialEq>(
+    known: &BTreeMap<String, N>,
+    names: &[&str],
+    count_max: u32,
+    number: fn(u32) -> N,
+) -> Vec<N> {
+    let mut taken: Vec<N> = names.iter().filter_map(|&name| known.get(name).copied()).collect();
+    let mut new = || {
+        let free = || (1..count_max).map(number).filter(|it| !taken.contains(it));
+        let goes = |it: &N| known.values().any(|other| other == it);
+        let found = free().find(|it| !goes(it)).or_else(|| free().next());
+        let found = found.expect("there are no more names than numbers");
+        taken.push(found);
+        found
+    };
+    names.iter().map(|&name| known.get(name).copied().unwrap_or_else(&mut new)).collect()
 }
 
 /// The partition of a pCPU.
@@ -263,6 +255,15 @@ mod tests {
         fn break_on_purpose(&self) -> Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn names_keep_their_numbers_and_new_ones_take_those_of_the_gone_last() {
+        let known = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 3)]);
+        let of = |names: &[&str]| numbers(&known, names, 5, |it| it);
+        assert_eq!(of(&["b", "x", "a"]), [3, 2, 1]);
+        assert_eq!(of(&["b", "x", "y"]), [3, 2, 4]);
+        assert_eq!(of(&["b", "x", "y", "z"]), [3, 2, 4, 1]);
     }
 
     /// Two pools change places, and only one of the two orders was taken.

@@ -10,7 +10,9 @@ use crate::vms::{CPU, MicroVm, SLEEP, cpu_s_during};
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
 const SETTLE: Duration = Duration::from_millis(300);
-const WINDOW: Duration = Duration::from_secs(3);
+const WINDOW: Duration = Duration::from_millis(1500);
+/// Of shares more has to be seen.
+const SHARES_WINDOW: Duration = Duration::from_secs(3);
 /// Host idle time that may be lost with enough runnable vCPUs.
 const IDLE_MAX: f64 = 0.005;
 
@@ -104,7 +106,7 @@ fn shares_among_pinned() -> Vec<String> {
         vm.threads().into_iter().for_each(|thread| confine(thread, &[3]));
     }
     thread::sleep(SETTLE);
-    let got = cpu_s_during(WINDOW, &[&small, &large]);
+    let got = cpu_s_during(SHARES_WINDOW, &[&small, &large]);
     let small_pct = got[0] / (got[0] + got[1]) * 100.0;
     println!("pinned to one pCPU with 1:3, the small one has {small_pct:.1} %");
     let fits = (23.0..27.0).contains(&small_pct);
