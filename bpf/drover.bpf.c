@@ -29,6 +29,7 @@ struct {
 	s64 code;
 	char reason[128];
 	char message[512];
+	char dump[32768];
 } farewell;
 
 static struct thread *thread_of(struct task_struct *p)
@@ -330,6 +331,7 @@ void BPF_PROG(drover_exit, struct scx_exit_info *info)
 	farewell.code = info->exit_code;
 	bpf_probe_read_kernel_str(farewell.reason, sizeof(farewell.reason), info->reason);
 	bpf_probe_read_kernel_str(farewell.message, sizeof(farewell.message), info->msg);
+	bpf_probe_read_kernel_str(farewell.dump, sizeof(farewell.dump), info->dump);
 	farewell.kind = info->kind;
 }
 

@@ -254,6 +254,7 @@ mod tests {
         fn place(&self, _: Placed) -> Result<()> {
             Ok(())
         }
+        #[cfg(feature = "fault-injection")]
         fn break_on_purpose(&self) -> Result<()> {
             Ok(())
         }
