@@ -409,6 +409,7 @@ struct sched_ext_ops drover_ops = {
 	 * The last thread is enqueued, too: a co-stopped vCPU leaves its pCPU idle.
 	 */
 	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_ENQ_LAST,
-	.timeout_ms = 30000,
+	/* guarantee/wait_bound.h says why. */
+	.timeout_ms = 15000,
 	.name = "drover",
 };
