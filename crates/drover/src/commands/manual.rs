@@ -21,6 +21,11 @@ pub fn run(args: &Args, mut cli: clap::Command) -> Result<ExitCode> {
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut cli, "drover", &args.dir).with_context(failed)?;
     }
-    clap_mangen::generate_to(cli, &args.dir).with_context(failed)?;
+    clap_mangen::generate_to(without_help(cli), &args.dir).with_context(failed)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// `drover vm help list` needs no page beside that of `drover vm list`.
+fn without_help(command: clap::Command) -> clap::Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
 }
