@@ -86,19 +86,15 @@ SEC("struct_ops/drover_select_cpu")
 s32 BPF_PROG(drover_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct thread *t = thread_of(p);
-	bool begins, idle = false;
+	enum drover_wakes wakes;
 	s32 cpu;
 
 	if (!t)
 		return prev_cpu;
-	cpu = (s32)drover_wakes(&drover, p, t, (u32)prev_cpu);
-	/* The kernel knows no partitions. */
-	if (!drover.divided)
-		cpu = scx_bpf_select_cpu_dfl(p, cpu, wake_flags, &idle);
-	cpu = (s32)drover_select(&drover, p, t, (u32)cpu, &idle, &begins);
-	if (begins)
+	cpu = (s32)drover_select(&drover, p, t, &wakes);
+	if (wakes != WAKES_TO_WAIT)
 		insert(p, KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL), drover.params.slice_ns,
-		       idle ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));
+		       wakes == WAKES_ON_IDLE ? 0 : KERNEL_ENUM(scx_enq_flags, SCX_ENQ_PREEMPT));
 	return cpu;
 }
 
@@ -113,7 +109,7 @@ void BPF_PROG(drover_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	/* The kernel skips select_cpu for threads of one pCPU, and in some races. */
 	if (woken && !selected) {
-		find_helper(&drover, p, t);
+		find_whose(&drover, p, t);
 		drover_woken(&drover, t, (u32)scx_bpf_task_cpu(p));
 	}
 	drover_place(&drover, p, t, woken && !selected);
@@ -160,7 +156,7 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	drover_stopping(&drover, p, t, scx_bpf_task_cpu(p), runnable);
-	find_vcpu(&drover, p, t);
+	drover_stopped(&drover, p, t);
 }
 
 SEC("struct_ops/drover_yield")
@@ -194,13 +190,58 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 		find_forget(&drover, t);
 }
 
+/*
+ * Cgroups come, go and change. What they say is the daemon's to read (drover-host, cgroup.rs): here it
+ * is told when to.
+ */
+
+static void note_cgroups(void)
+{
+	__sync_fetch_and_add(&drover.cgroup_changes, 1);
+}
+
+SEC("struct_ops.s/drover_cgroup_init")
+s32 BPF_PROG(drover_cgroup_init, struct cgroup *cgroup, struct scx_cgroup_init_args *args)
+{
+	note_cgroups();
+	return 0;
+}
+
+SEC("struct_ops.s/drover_cgroup_exit")
+void BPF_PROG(drover_cgroup_exit, struct cgroup *cgroup)
+{
+	note_cgroups();
+}
+
+SEC("struct_ops/drover_cgroup_move")
+void BPF_PROG(drover_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		find_moved(&drover, t);
+	note_cgroups();
+}
+
+SEC("struct_ops.s/drover_cgroup_set_weight")
+void BPF_PROG(drover_cgroup_set_weight, struct cgroup *cgroup, u32 weight)
+{
+	note_cgroups();
+}
+
+SEC("struct_ops.s/drover_cgroup_set_bandwidth")
+void BPF_PROG(drover_cgroup_set_bandwidth, struct cgroup *cgroup, u64 period_us, u64 quota_us,
+	      u64 burst_us)
+{
+	note_cgroups();
+}
+
 /* pCPUs come, go and rest. */
 
 SEC("struct_ops/drover_update_idle")
 void BPF_PROG(drover_update_idle, s32 cpu, bool idle)
 {
-	if (idle)
-		drover_idle(&drover, cpu);
+	drover_idle(&drover, cpu, idle);
 }
 
 SEC("struct_ops/drover_cpu_release")
@@ -347,6 +388,15 @@ int drover_order(struct vm_order *order)
 }
 
 SEC("syscall")
+int drover_container_order(struct container_order *order)
+{
+	if (!order_container(&drover, order))
+		return -11; /* EAGAIN */
+	begin_to_look();
+	return 0;
+}
+
+SEC("syscall")
 int drover_pool_order(struct pool_order *order)
 {
 	return order_pool(&drover, order) ? 0 : -22; /* EINVAL */
@@ -399,6 +449,11 @@ struct sched_ext_ops drover_ops = {
 	.exit_task = (void *)drover_exit_task,
 	.enable = (void *)drover_enable,
 	.disable = (void *)drover_disable,
+	.cgroup_init = (void *)drover_cgroup_init,
+	.cgroup_exit = (void *)drover_cgroup_exit,
+	.cgroup_move = (void *)drover_cgroup_move,
+	.cgroup_set_weight = (void *)drover_cgroup_set_weight,
+	.cgroup_set_bandwidth = (void *)drover_cgroup_set_bandwidth,
 	.cpu_online = (void *)drover_cpu_online,
 	.cpu_offline = (void *)drover_cpu_offline,
 	.init = (void *)drover_init,

@@ -5,7 +5,6 @@
 #ifndef DROVER_GROUND_BPF_H
 #define DROVER_GROUND_BPF_H
 
-#include "account/core.h"
 #include "base/ground.h"
 
 #include "kvm.bpf.h"
@@ -30,6 +29,13 @@ struct {
 	__type(key, u32);   /* tgid */
 	__type(value, u32); /* slot */
 } vm_slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, DROVER_MAX_VMS);
+	__type(key, u64);   /* id of a cgroup */
+	__type(value, u32); /* slot */
+} container_slots SEC(".maps");
 
 /* A stack of those whose queues are there (queues.bpf.h), and how many. */
 u32 nr_free_slots;
@@ -132,32 +138,9 @@ static bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pc
 	return bpf_cpumask_test_cpu(pcpu, task->cpus_ptr);
 }
 
-static u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
-{
-	return task->nr_cpus_allowed;
-}
-
 static s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
 {
 	return task->nr_cpus_allowed == 1 ? (s32)bpf_cpumask_first(task->cpus_ptr) : -1;
-}
-
-static bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
-{
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	bool anywhere = bpf_cpumask_subset(online, task->cpus_ptr);
-
-	scx_bpf_put_cpumask(online);
-	return anywhere;
-}
-
-static s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
-{
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-	u32 first = bpf_cpumask_first_and(task->cpus_ptr, online);
-
-	scx_bpf_put_cpumask(online);
-	return first < d->params.nr_pcpus ? (s32)first : -1;
 }
 
 static bool ground_is_kernel_thread(struct drover *d, struct task_struct *task)
@@ -203,6 +186,49 @@ static bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
 static void ground_forget_process(struct drover *d, u32 tgid)
 {
 	bpf_map_delete_elem(&vm_slots, &tgid);
+}
+
+static u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
+{
+	u32 *slot = bpf_map_lookup_elem(&container_slots, &cgroup);
+
+	return slot ? *slot : DROVER_HOST_SLOT;
+}
+
+static bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
+{
+	return !bpf_map_update_elem(&container_slots, &cgroup, &slot, BPF_NOEXIST);
+}
+
+static void ground_forget_cgroup(struct drover *d, u64 cgroup)
+{
+	bpf_map_delete_elem(&container_slots, &cgroup);
+}
+
+/* Cgroups nest no deeper than that on any host that is run on purpose. */
+#define CGROUP_DEPTH_MAX 32
+
+/* Only cgroups with the cpu controller count, and the kernel knows them as groups of tasks. */
+FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+{
+	struct task_group *group = NULL;
+	u32 slot = DROVER_HOST_SLOT;
+	u32 level;
+
+	bpf_core_read(&group, sizeof(group), &task->sched_task_group);
+	bpf_for(level, 0, CGROUP_DEPTH_MAX) {
+		struct cgroup *of = NULL;
+
+		/* One that the kernel made for a session is in no cgroup. */
+		if (!group || bpf_core_read(&of, sizeof(of), &group->css.cgroup) || !of)
+			break;
+		*cgroup = BPF_CORE_READ(of, kn, id);
+		slot = ground_slot_of_cgroup(d, *cgroup);
+		if (slot != DROVER_HOST_SLOT ||
+		    bpf_core_read(&group, sizeof(group), &group->parent))
+			break;
+	}
+	return slot;
 }
 
 static u32 ground_pop_slot(struct drover *d)
@@ -409,29 +435,6 @@ static bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 {
 	return may_kick(d) && bpf_cpumask_test_cpu(pcpu, task->cpus_ptr) &&
 	       scx_bpf_test_and_clear_cpu_idle(pcpu);
-}
-
-static s32 ground_claim_core(struct drover *d, struct task_struct *task)
-{
-	u64 of_core = KERNEL_ENUM(scx_pick_idle_cpu_flags, SCX_PICK_IDLE_CORE);
-	s32 found = may_kick(d) ? scx_bpf_pick_idle_cpu(task->cpus_ptr, of_core) : -1;
-
-	return found < 0 ? -1 : found;
-}
-
-static s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
-{
-	struct pcpu *here = &d->pcpu[bounded(near, DROVER_MAX_PCPUS)];
-	s32 found = core_is_busy(d, here) ? ground_claim_core(d, task) : -1;
-
-	if (found >= 0 || !may_kick(d))
-		return found;
-	if (ground_claim(d, task, near))
-		return near;
-	/* What took the pCPU from the task leaves the rest of the core to it. */
-	if (here->sibling && ground_claim(d, task, here->sibling - 1))
-		return here->sibling - 1;
-	return scx_bpf_pick_idle_cpu(task->cpus_ptr, 0);
 }
 
 static void ground_kick(struct drover *d, u32 pcpu)

@@ -87,6 +87,19 @@ struct sched_ext_entity {
 	u32 flags;
 	u32 weight;
 };
+struct kernfs_node {
+	u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+struct task_group {
+	struct cgroup_subsys_state css;
+	struct task_group *parent;
+};
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -102,6 +115,7 @@ struct task_struct {
 	struct sched_ext_entity scx;
 	struct hlist_head preempt_notifiers;
 	struct task_struct *group_leader;
+	struct task_group *sched_task_group;
 	struct bpf_local_storage *bpf_storage;
 };
 struct bpf_local_storage {
@@ -145,6 +159,8 @@ struct scx_cpu_release_args {
 };
 struct scx_exit_task_args {
 	bool cancelled;
+};
+struct scx_cgroup_init_args {
 };
 enum scx_exit_kind { SCX_EXIT_NONE };
 struct scx_exit_info {
@@ -217,6 +233,12 @@ struct sched_ext_ops {
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*enable)(struct task_struct *p);
 	void (*disable)(struct task_struct *p);
+	s32 (*cgroup_init)(struct cgroup *cgrp, struct scx_cgroup_init_args *args);
+	void (*cgroup_exit)(struct cgroup *cgrp);
+	void (*cgroup_move)(struct task_struct *p, struct cgroup *from, struct cgroup *to);
+	void (*cgroup_set_weight)(struct cgroup *cgrp, u32 weight);
+	void (*cgroup_set_bandwidth)(struct cgroup *cgrp, u64 period_us, u64 quota_us,
+				     u64 burst_us);
 	void (*cpu_online)(s32 cpu);
 	void (*cpu_offline)(s32 cpu);
 	s32 (*init)(void);
@@ -227,9 +249,7 @@ struct sched_ext_ops {
 };
 
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) __ksym;
-bool bpf_cpumask_subset(const struct cpumask *src1, const struct cpumask *src2) __ksym;
 u32 bpf_cpumask_first(const struct cpumask *cpumask) __ksym;
-u32 bpf_cpumask_first_and(const struct cpumask *src1, const struct cpumask *src2) __ksym;
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
@@ -242,8 +262,6 @@ int bpf_wq_set_callback_impl(struct bpf_wq *wq,
 int bpf_wq_start(struct bpf_wq *wq, unsigned int flags) __ksym;
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
-s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_flags,
-			   bool *is_idle) __ksym;
 bool scx_bpf_dsq_insert___v2___bool(struct task_struct *p, u64 dsq_id, u64 slice,
 				    u64 enq_flags) __ksym __weak;
 void scx_bpf_dsq_insert___void(struct task_struct *p, u64 dsq_id, u64 slice,
@@ -267,7 +285,6 @@ void scx_bpf_put_cpumask(const struct cpumask *cpumask) __ksym;
 void scx_bpf_reenqueue_local___v2___anywhere(void) __ksym __weak;
 u32 scx_bpf_reenqueue_local___release(void) __ksym __weak;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
-s32 scx_bpf_pick_idle_cpu(const struct cpumask *cpus_allowed, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u64 scx_bpf_now(void) __ksym;
 void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 data_len) __ksym;

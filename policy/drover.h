@@ -34,16 +34,6 @@ static __always_inline void drover_affinity(struct drover *d, struct task_struct
 	affinity_note(d, task, t);
 }
 
-/* The thread, which was on that pCPU, wakes: near which pCPU is an idle one to be looked for? */
-static __always_inline u32 drover_wakes(struct drover *d, struct task_struct *task,
-					struct thread *t, u32 at)
-{
-	find_helper(d, task, t);
-	if (affinity_is_stale(d, t))
-		affinity_note(d, task, t);
-	return d->divided ? place_near(d, task, t) : home_near(d, t, at);
-}
-
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 static __always_inline void drover_woken(struct drover *d, struct thread *t, u32 near)
 {
@@ -65,31 +55,41 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
 }
 
-/*
- * The thread slept, is ready now and may be sent to any of its pCPUs: to which? `near` would do;
- * idle: it was claimed for the thread. begins: it runs there at once, whoever runs there now. Where
- * the host is divided nothing was claimed.
- */
-static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 near, bool *idle, bool *begins)
-{
-	s32 at = d->divided ? place_claim_idle(d, task, t, near) : -1;
-	s32 target;
+/* What becomes of a thread that wakes. */
+enum drover_wakes {
+	WAKES_TO_WAIT,     /* it is placed next (drover_place) */
+	WAKES_ON_IDLE,     /* it begins on a pCPU that is idle and was claimed */
+	WAKES_TO_PREEMPT,  /* it begins at once, whoever runs there now */
+};
 
-	if (at >= 0) {
-		near = (u32)at;
-		*idle = true;
-	}
-	drover_woken(d, t, near);
-	*begins = drover_may_begin(d, t);
-	/* It is claimed, and would be found by nobody: it becomes idle anew. */
-	if (*idle && !*begins)
-		ground_kick(d, near);
-	if (*idle || !*begins)
+/* The thread slept, is ready now and may be sent to several pCPUs: to which? */
+static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
+					 struct thread *t, enum drover_wakes *wakes)
+{
+	s32 target;
+	u32 near;
+
+	find_whose(d, task, t);
+	if (affinity_is_stale(d, t))
+		affinity_note(d, task, t);
+	near = place_near(d, task, t);
+	target = idle_claim_best(d, task, t, near);
+	*wakes = target == IDLE_NONE ? WAKES_TO_PREEMPT : WAKES_ON_IDLE;
+	drover_woken(d, t, target == IDLE_NONE ? near : (u32)target);
+	if (!drover_may_begin(d, t)) {
+		/* It is claimed, and would be found by nobody: it becomes idle anew. */
+		if (*wakes == WAKES_ON_IDLE)
+			ground_kick(d, (u32)target);
+		*wakes = WAKES_TO_WAIT;
 		return near;
+	}
+	if (*wakes == WAKES_ON_IDLE)
+		return (u32)target;
 	target = wake_preempt(d, task, t, near, true);
-	*begins = target != WAKE_NOWHERE;
-	return *begins ? (u32)target : near;
+	if (target != WAKE_NOWHERE)
+		return (u32)target;
+	*wakes = WAKES_TO_WAIT;
+	return near;
 }
 
 /* The thread runs on a pCPU that is idle, if there is one for it. */
@@ -101,8 +101,8 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	/* Whether it may start is asked when it is picked (cosched.h). */
 	if (vm_at(d, t->slot)->choosy)
 		return false;
-	idle = place_claim_idle(d, task, t, near);
-	if (idle < 0)
+	idle = idle_claim_best(d, task, t, near);
+	if (idle == IDLE_NONE)
 		return false;
 	/* It is on its way to run another VM. */
 	if (pcpu_at(d, (u32)idle)->order.why == ORDER_CALLED) {
@@ -145,9 +145,9 @@ static __always_inline bool drover_preempt_here(struct drover *d, struct task_st
 static __always_inline void drover_find_pcpu(struct drover *d, struct task_struct *task,
 					     struct thread *t, u32 near)
 {
-	s32 at = place_claim_idle(d, task, t, near);
+	s32 at = idle_claim_best(d, task, t, near);
 
-	if (at >= 0) {
+	if (at != IDLE_NONE) {
 		ground_kick(d, (u32)at);
 		return;
 	}
@@ -221,7 +221,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
 	if (d->divided)
-		ground_set_slice(d, task, partition_here(d, at)->slice_ns);
+		ground_set_slice(d, task, partition_slice_ns(d, at));
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
@@ -310,16 +310,24 @@ static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 	entitle_note_change(d, t->slot);
 }
 
+/* It has stopped: is it a vCPU, or of another container? */
+static __always_inline void drover_stopped(struct drover *d, struct task_struct *task,
+					   struct thread *t)
+{
+	find_vcpu(d, task, t);
+	find_whose(d, task, t);
+}
+
 /*
  * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
- * it counts as having stopped.
+ * it counts as having stopped. So does a task that may be of another container.
  */
 FRAMED void drover_meets(struct drover *d, struct task_struct *task, struct thread *t, u32 at)
 {
-	if (t->kind == THREAD_VCPU || ground_vcpu_of(d, task) < 0)
+	if (t->kind == THREAD_VCPU || (!find_is_due(d, t) && ground_vcpu_of(d, task) < 0))
 		return;
 	drover_stopping(d, task, t, at, false);
-	find_vcpu(d, task, t);
+	drover_stopped(d, task, t);
 	drover_running(d, task, t, at);
 }
 
@@ -360,9 +368,12 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_together && round_notice(d, at);
-	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->leaves_for ||
-			t->partition != partition_of_pcpu(d, at) || home_calls(d, t, at) ||
-			(d->nr_choosy && cosched_must_stop(d, at, t)));
+	stopped = t &&
+		  (vm_at(d, t->slot)->at_limit || pcpu->leaves_for || affinity_strays(d, t, at) ||
+		   home_calls(d, t, at) || (d->nr_choosy && cosched_must_stop(d, at, t)));
+	/* Found just now it has a slice, and would go on if there is nobody else. */
+	if (stopped && d->divided)
+		ground_set_slice(d, task, 0);
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
 	go_on = in_turn ||
 		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
@@ -384,7 +395,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
 		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(d, task, partition_here(d, at)->slice_ns);
+	ground_set_slice(d, task, partition_slice_ns(d, at));
 }
 
 /* Could somebody who waits run there? */
@@ -406,12 +417,13 @@ CHECKED_APART bool drover_has_work(THE_DROVER, u32 at)
 }
 
 /*
- * The pCPU has just become idle: look once more, for a thread that was on its
- * way into a queue. Whoever queues one from now on sees that the pCPU is idle.
+ * The pCPU has just become idle, or ends to be. Idle, it looks once more, for a thread that was on
+ * its way into a queue. Whoever queues one from now on sees that the pCPU is idle.
  */
-static __always_inline void drover_idle(struct drover *d, u32 at)
+static __always_inline void drover_idle(struct drover *d, u32 at, bool idle)
 {
-	if (pcpu_at(d, at)->online && drover_has_work(d, at))
+	idle_note(d, at, idle);
+	if (idle && pcpu_at(d, at)->online && drover_has_work(d, at))
 		ground_kick(d, at);
 }
 
@@ -500,7 +512,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 
 	pcpu_at(d, at)->ticks++;
 	/* It may have to run elsewhere: its pCPU asks. */
-	if (affinity_is_stale(d, t) || home_calls(d, t, at))
+	if (affinity_strays(d, t, at) || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);
 	else
 		spread_tick(d, task, t, at);
@@ -557,9 +569,15 @@ static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
+	u32 i;
+
 	pcpu_at(d, at)->order.why = ORDER_NONE;
 	pcpu_at(d, at)->online = 1;
+	idle_note(d, at, true);
 	partition_count(d);
+	/* Who waits elsewhere may run here. */
+	for_each_index(i, 0, d->params.nr_domains)
+		affinity_unsettle(d, i);
 }
 
 /* It takes nobody from now on. */

@@ -21,6 +21,13 @@
  * thread sees at its next wake-up that VMs have been found, looks its process
  * up, and is a helper.
  *
+ * A container is a cgroup with CPU settings of its own and no VM in it. The daemon knows which
+ * cgroups are (orders.h); to the policy one is a VM without vCPUs, which the daemon holds, so that
+ * it is there when nobody is in it. Tasks look for theirs when they would look for their VM: one
+ * below /web (slot 3) is told that something has changed when it next wakes or stops, walks up from
+ * its cgroup to the first that has a slot, and is a member of 3. Moved to another cgroup it leaves
+ * the slot at the same moments.
+ *
  * What it is bad at. A VM found while no slot is free is served as tasks of the
  * host and counted (nr_unplaced), and looks for a slot again whenever one of its
  * vCPUs stops.
@@ -57,6 +64,44 @@ static inline bool find_hold(struct drover *d, u32 slot, u32 tgid)
 		return true;
 	find_let_go(d, slot);
 	return false;
+}
+
+/* Hold the container of that cgroup, in that slot when it was looked up, for one more thread. */
+static inline bool find_hold_container(struct drover *d, u32 slot, u64 cgroup)
+{
+	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
+		return false;
+	if (vm_at(d, slot)->cgroup == cgroup)
+		return true;
+	find_let_go(d, slot);
+	return false;
+}
+
+/* The task is in no container for now. */
+static inline void find_leave_container(struct drover *d, struct thread *t)
+{
+	u32 slot = t->slot;
+
+	if (t->kind != THREAD_MEMBER)
+		return;
+	if (vm_detach(d, t))
+		find_free_slot(d, slot, 0);
+	t->vruntime_ns = vm_at(d, DROVER_HOST_SLOT)->vruntime_floor_ns;
+}
+
+/* The task, of no VM, goes to the container it is in now. */
+static inline void find_container(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	u64 cgroup = 0;
+	u32 slot = DROVER_HOST_SLOT;
+
+	if (d->nr_containers)
+		slot = ground_container_of(d, task, &cgroup);
+	if (slot == t->slot)
+		return;
+	find_leave_container(d, t);
+	if (find_hold_container(d, slot, cgroup))
+		vm_attach(d, t, slot, THREAD_MEMBER);
 }
 
 /* Make a VM of the process; its slot, held, or that of the host when it cannot be had now. */
@@ -99,6 +144,7 @@ static inline void find_new_vcpu(struct drover *d, struct task_struct *task, str
 		vm_promote(d, t);
 		return;
 	}
+	find_leave_container(d, t);
 	slot = ground_slot_of(d, tgid);
 	if (!find_hold(d, slot, tgid))
 		slot = find_make(d, tgid);
@@ -116,30 +162,44 @@ static __always_inline void find_vcpu(struct drover *d, struct task_struct *task
 		find_new_vcpu(d, task, t, (u32)vcpu_id);
 }
 
-/* VMs have been found since the host thread was last looked at: its process may be one. */
-static inline void find_new_helper(struct drover *d, struct task_struct *task, struct thread *t,
-				   u32 found)
+/*
+ * Since the task was last looked at VMs have been found, or containers came or went: its process
+ * may be a VM, or it is in another container.
+ */
+static inline void find_anew(struct drover *d, struct task_struct *task, struct thread *t, u32 found)
 {
 	u32 tgid = ground_process(d, task);
 	u32 slot = ground_slot_of(d, tgid);
 
 	if (find_hold(d, slot, tgid)) {
 		find_note_unplaced(d, t, 0);
+		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);
 	} else if (slot != DROVER_HOST_SLOT) {
 		return; /* it may be held next time: look again */
+	} else {
+		find_container(d, task, t);
 	}
 	t->vms_seen = found;
 }
 
-/* A host thread becomes ready: if its process has become a VM, it is a helper. */
-static __always_inline void find_helper(struct drover *d, struct task_struct *task,
-					struct thread *t)
+/* Is the task to look whose it is? */
+static __always_inline bool find_is_due(struct drover *d, struct thread *t)
 {
-	u32 found = *(volatile u32 *)&d->vms_found;
+	return thread_is_task(t) && t->vms_seen != *(volatile u32 *)&d->vms_found;
+}
 
-	if (t->kind == THREAD_HOST && t->vms_seen != found)
-		find_new_helper(d, task, t, found);
+/* A task becomes ready, or has stopped: whose is it now? */
+static __always_inline void find_whose(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	if (find_is_due(d, t))
+		find_anew(d, task, t, *(volatile u32 *)&d->vms_found);
+}
+
+/* The task was moved to another cgroup. */
+static __always_inline void find_moved(struct drover *d, struct thread *t)
+{
+	t->vms_seen = *(volatile u32 *)&d->vms_found - 1;
 }
 
 /* The thread leaves for good; its VM is forgotten with its last thread. */

@@ -27,6 +27,13 @@ struct vm_order {
 	u32 unused;
 };
 
+/* A cgroup begins or ceases to be a container. */
+struct container_order {
+	u64 cgroup;
+	u32 live;
+	u32 unused;
+};
+
 struct pool_order {
 	u32 pool;
 	u32 live; /* 0: remove it */
@@ -87,6 +94,55 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	vm_settle(d, order->slot);
 	find_let_go(d, order->slot);
 	return true;
+}
+
+static inline bool order_begin_container(struct drover *d, u64 cgroup)
+{
+	u32 slot = ground_pop_slot(d);
+	struct vm *vm = vm_at(d, slot);
+
+	if (slot == DROVER_HOST_SLOT)
+		return false;
+	vm_begin(d, slot, 0);
+	vm->cosched_mode = COSCHED_OFF;
+	vm->cgroup = cgroup;
+	__sync_fetch_and_add(&vm->nr_threads, 1);
+	if (!ground_enter_cgroup(d, cgroup, slot)) {
+		find_let_go(d, slot);
+		return false;
+	}
+	__sync_fetch_and_add(&d->nr_containers, 1);
+	vm_tell_found(d);
+	return true;
+}
+
+/* Its tasks leave as they next wake or stop; until then no setting binds them. */
+static inline bool order_end_container(struct drover *d, u64 cgroup)
+{
+	u32 slot = ground_slot_of_cgroup(d, cgroup);
+	struct vm *vm = vm_at(d, slot);
+
+	if (!find_hold_container(d, slot, cgroup))
+		return false;
+	ground_forget_cgroup(d, cgroup);
+	vm->cgroup = 0;
+	vm->shares_asked = 0;
+	vm->limit_mcpu = 0;
+	vm->reservation_mcpu = 0;
+	vm->pool = POOL_ROOT;
+	vm_settle(d, slot);
+	__sync_fetch_and_sub(&d->nr_containers, 1);
+	vm_tell_found(d);
+	find_let_go(d, slot);
+	find_let_go(d, slot); /* which held it from the first */
+	return true;
+}
+
+/* False: no slot is free, or the cgroup is, or is not, a container already. */
+static inline bool order_container(struct drover *d, const struct container_order *order)
+{
+	return order->live ? order_begin_container(d, order->cgroup) :
+			     order_end_container(d, order->cgroup);
 }
 
 /* False: the VM is gone. */

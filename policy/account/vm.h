@@ -204,7 +204,8 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	affinity_leave(vm_at(d, DROVER_HOST_SLOT), t);
 	affinity_join(vm, t);
-	t->judged = d->pcpu_changes - (t->partition != vm->partition);
+	if (t->partition != vm->partition)
+		t->judged = d->pcpu_changes - 1;
 	if (kind == THREAD_VCPU) {
 		__sync_fetch_and_add(&vm->nr_vcpus, 1);
 		vm_settle_shares(d, vm);
@@ -238,7 +239,8 @@ static __always_inline bool vm_detach(struct drover *d, struct thread *t)
 	vcpu_close(d, t);
 	affinity_leave(vm, t);
 	affinity_join(vm_at(d, DROVER_HOST_SLOT), t);
-	t->judged = d->pcpu_changes - (t->partition != 0);
+	if (t->partition)
+		t->judged = d->pcpu_changes - 1;
 	t->slot = DROVER_HOST_SLOT;
 	t->kind = THREAD_HOST;
 	if (kind == THREAD_VCPU) {

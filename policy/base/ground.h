@@ -42,14 +42,18 @@ GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
 GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
 /* May the task run on that pCPU now (affinity, migration, hotplug)? */
 GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
-/* On how many pCPUs may the task run, online or not? */
-GROUND u32 ground_nr_allowed(struct drover *d, struct task_struct *task);
 /* The only pCPU where the task may ever run, or -1. */
 GROUND s32 ground_only_pcpu(struct drover *d, struct task_struct *task);
-/* May it run on all pCPUs that are online? */
-GROUND bool ground_may_run_anywhere(struct drover *d, struct task_struct *task);
-/* Some pCPU that is online where it may run, or -1. */
-GROUND s32 ground_any_pcpu(struct drover *d, struct task_struct *task);
+/*
+ * The container the task is in: the slot of its cgroup, or of the nearest above that has one, and
+ * that cgroup's id; DROVER_HOST_SLOT: none has.
+ */
+GROUND u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup);
+/* The slot of that cgroup itself. */
+GROUND u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup);
+/* From now on that is its slot. False: it has one. */
+GROUND bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot);
+GROUND void ground_forget_cgroup(struct drover *d, u64 cgroup);
 /* Is the task one of the kernel's own threads? */
 GROUND bool ground_is_kernel_thread(struct drover *d, struct task_struct *task);
 /*
@@ -108,13 +112,9 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
 /* --- pCPUs --- */
 
 /*
- * An idle pCPU the task may run on, claimed, to be kicked: on the core of `near` if nobody runs
- * there, else on one that is idle as a whole, else any; -1 if there is none, or if it
- * could not be kicked from here.
+ * Claim that pCPU for the task, to be kicked. False: it is not idle, was claimed by somebody else,
+ * the task may not run there, or it could not be kicked from here.
  */
-GROUND s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near);
-/* The same of a core that is idle as a whole only; or of that pCPU only, if it is idle. */
-GROUND s32 ground_claim_core(struct drover *d, struct task_struct *task);
 GROUND bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu);
 /* Have all tasks that were to run next on this pCPU placed anew (drover_place). */
 GROUND void ground_place_anew(struct drover *d);

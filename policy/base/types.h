@@ -78,6 +78,7 @@ enum thread_kind {
 	THREAD_HOST = 0,   /* a task of the host: daemon, kthread, shell */
 	THREAD_VCPU = 1,   /* a vCPU: it has been seen inside KVM_RUN */
 	THREAD_HELPER = 2, /* another thread of a VMM process: I/O, vhost, monitor */
+	THREAD_MEMBER = 3, /* a task of a container */
 };
 
 /* How the vCPUs of a VM are kept moving together. */
@@ -103,7 +104,8 @@ enum vm_state {
 };
 
 /*
- * One VM: the scheduled thing. Also slot 0, the host's own tasks. What is needed at the same
+ * One VM: the scheduled thing. Also a container, which has no vCPUs (find.h), and slot 0, the
+ * host's own tasks. What is needed at the same
  * moments stands in the same cache lines: a look at a thousand VMs (entitle.h) is bound by these.
  */
 struct vm {
@@ -148,6 +150,7 @@ struct vm {
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody */
+	u64 cgroup; /* of a container: the id of its cgroup; 0: it is none, or no more */
 	u64 born_ns;
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
@@ -329,6 +332,7 @@ struct pcpu {
 struct domain {
 	u64 clock_ns; /* virtual time of the least served VM that waits here, share.h */
 	u64 all; /* a bit for each of its pCPUs, by their places */
+	u64 idle; /* those that are idle, idle.h */
 	u32 first; /* its pCPUs in drover.pcpu_of: the first, */
 	u32 nr_pcpus; /* and how many */
 	u32 round; /* the last round begun here, round.h */
@@ -345,6 +349,8 @@ struct partition {
 	s64 balance_ns;    /* credit.h: what these had then */
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
+	u32 nr_counted;    /* pCPUs found online so far, while they are counted anew */
+	u32 unused;
 };
 
 /* Of a pCPU that has left a domain: it looks into that, look_back.h. */
@@ -424,7 +430,7 @@ struct drover {
 	struct params params;
 	u64 next_vm_id;
 	u64 ground; /* for the ground's own use */
-	u32 vms_found; /* counts VMs ever found: tells threads to look again */
+	u32 vms_found; /* counts VMs ever found, and containers that came or went: look again */
 	u32 nr_unplaced; /* vCPUs served as tasks of the host: no slot was free */
 	u32 slots_in_use; /* no slot at or above this was ever used */
 	u32 tournament_levels; /* how much of the tournament is played */
@@ -451,6 +457,8 @@ struct drover {
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_at_limit; /* VMs that may not run, limit.h */
+	u32 nr_containers; /* threads look for none where there is none */
+	u32 cgroup_changes; /* counts what changed about cgroups, for the daemon */
 	u32 homes; /* some VM has, or had, a home */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
@@ -528,6 +536,12 @@ static __always_inline struct domain *domain_at(struct drover *d, u32 domain)
 static __always_inline struct books *books_of(struct runqueue *rq, u32 slot)
 {
 	return &rq->books[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* A task of the host or of a container: it has a nice value. */
+static __always_inline bool thread_is_task(const struct thread *t)
+{
+	return t->kind == THREAD_HOST || t->kind == THREAD_MEMBER;
 }
 
 /* Does nothing run there, and might? */

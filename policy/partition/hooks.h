@@ -23,7 +23,7 @@ static __always_inline bool hook_is_share(struct drover *d, u32 domain)
 }
 
 /* Of a partition that is not `share`. */
-static __always_inline u64 hook_key(struct drover *d, u32 domain, u32 slot)
+CHECKED_APART u64 hook_key(THE_DROVER, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
@@ -38,7 +38,7 @@ static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)
 {
 	u32 partition = vm_at(d, slot)->partition;
 
-	if (partition_at(d, partition)->policy == POLICY_CREDIT)
+	if (d->divided && partition_at(d, partition)->policy == POLICY_CREDIT)
 		credit_wakes(d, slot, nr_awake);
 }
 

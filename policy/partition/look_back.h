@@ -56,8 +56,11 @@ CHECKED_APART int look_back_offline(THE_DROVER, u32 domain)
 	if (!look_back_is_deserted(d, domain))
 		return 0;
 	for_each_index(i, 0, nr_pcpus) {
+		u32 left = pcpu_at(d, i)->left;
+
+		/* One it has left itself stays that: into those without pCPUs it looks anyway. */
 		if (pcpu_at(d, i)->online)
-			look_back_begin(d, i, domain, now_ns);
+			look_back_begin(d, i, left ? left - 1 : domain, now_ns);
 	}
 	return 0;
 }
@@ -79,11 +82,10 @@ static __always_inline void look_back_move(struct drover *d, u32 pcpu, u32 domai
 	partition_count(d);
 }
 
-/* Take one that waits in the domain which the pCPU has left. */
-CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
+/* Take one that waits in that domain: which the pCPU has left, or which has no pCPU. */
+CHECKED_APART bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
 {
 	struct pcpu *here = pcpu_at(d, pcpu);
-	u32 domain = here->left - 1;
 	struct runqueue *rq = ground_runqueue(d, domain);
 	bool deserted = look_back_is_deserted(d, domain);
 	u64 until_ns = here->asked_ns + (deserted ? WAIT_BOUND_ANY_NS : 0);
@@ -97,6 +99,25 @@ CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
 		if (!books_of(rq, slot)->nr_queued)
 			continue;
 		taken = ground_take_due(d, ground_vm_queue(d, slot, domain), until_ns);
+		if (taken)
+			break;
+	}
+	return taken;
+}
+
+/* Take one from the domain which the pCPU has left, or from any that has no pCPU. */
+CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
+{
+	struct pcpu *here = pcpu_at(d, pcpu);
+	u32 nr_domains = d->params.nr_domains ?: 1;
+	bool taken = false;
+	u32 i;
+
+	for_each_index(i, 0, nr_domains) {
+		u32 domain = (here->left - 1 + i) % nr_domains;
+
+		taken = (!i || look_back_is_deserted(d, domain)) &&
+			look_back_take_from(d, pcpu, domain);
 		if (taken)
 			break;
 	}

@@ -46,16 +46,27 @@ static __always_inline struct partition *partition_here(struct drover *d, u32 pc
 	return partition_at(d, partition_of_pcpu(d, pcpu));
 }
 
-/* How pCPUs of that domain choose. */
+/*
+ * How pCPUs of that domain choose. On a host that is not divided, here and below, nothing more is
+ * looked at: this is asked several times at each switch.
+ */
 static __always_inline u32 partition_policy(struct drover *d, u32 domain)
 {
+	if (!d->divided)
+		return POLICY_SHARE;
 	return partition_at(d, domain_at(d, domain)->partition)->policy;
 }
 
 /* Are both domains of one partition? */
 static __always_inline bool partition_shares(struct drover *d, u32 domain, u32 other)
 {
-	return domain_at(d, domain)->partition == domain_at(d, other)->partition;
+	return !d->divided || domain_at(d, domain)->partition == domain_at(d, other)->partition;
+}
+
+/* How long a thread runs there before it is asked again. */
+static __always_inline u64 partition_slice_ns(struct drover *d, u32 pcpu)
+{
+	return d->divided ? partition_here(d, pcpu)->slice_ns : d->params.slice_ns;
 }
 
 /* Is the VM there, and in the partition whose time is divided by pools, promises and limits? */
@@ -72,11 +83,13 @@ CHECKED_APART int partition_count(THE_DROVER)
 	u32 i;
 
 	for_each_index(i, 0, DROVER_MAX_PARTITIONS)
-		partition_at(d, i)->nr_online = 0;
+		partition_at(d, i)->nr_counted = 0;
 	for_each_index(i, 0, nr_pcpus) {
-		partition_here(d, i)->nr_online += pcpu_at(d, i)->online;
+		partition_here(d, i)->nr_counted += pcpu_at(d, i)->online;
 		divided |= partition_of_pcpu(d, i);
 	}
+	for_each_index(i, 0, DROVER_MAX_PARTITIONS)
+		partition_at(d, i)->nr_online = partition_at(d, i)->nr_counted;
 	d->divided = divided;
 	d->owed_anew = 1;
 	/* Threads judge anew where they may run. */

@@ -11,9 +11,9 @@
  * there are. One that runs away from home gives up its pCPU at the tick when home has an idle one.
  *
  * Homes are for threads of the default partition that may run anywhere in it; who is confined was
- * placed by somebody else. A
- * thread at home is looked after by nobody here: the kernel's own search for an idle pCPU begins
- * where it ran last. And while no VM has a home, as on a host of one node, nothing is looked at.
+ * placed by somebody else. A thread at home is looked after by nobody here: the search for an idle
+ * pCPU (idle.h) begins where it ran last, and in that node. And while no VM has a home, as on a
+ * host of one node, nothing is looked at.
  *
  * Worked example. Node 0 is pCPUs 0 and 1, node 1 is 2 and 3. VM 5, one busy vCPU, runs on 3 and is
  * given home 0, where VM 6 keeps both busy. At each tick pCPU 3 sees that no pCPU of node 0 is
@@ -23,12 +23,12 @@
  *
  * What it is bad at. Two VMs that are always busy, each on a pCPU of the other's home, stay there
  * as long as no pCPU is idle and nobody waits. Distance is "home" and "not home": of two other
- * nodes the nearer has no precedence. A node of many caches is looked at in two of its domains at a
- * time.
+ * nodes the nearer has no precedence.
  */
 #ifndef DROVER_HOME_H
 #define DROVER_HOME_H
 
+#include "place/idle.h"
 #include "share/share.h"
 
 #define HOME_NOWHERE DROVER_MAX_PCPUS
@@ -67,21 +67,34 @@ CHECKED_APART u32 home_domain(THE_DROVER, u32 home, u32 from)
 	return found;
 }
 
-/* An idle pCPU of that domain; any: if there is none, one that is online; else HOME_NOWHERE. */
-CHECKED_APART u32 home_pcpu(THE_DROVER, u32 domain, bool any)
+/* A pCPU of that domain that is online, the first from that place on; or HOME_NOWHERE. */
+CHECKED_APART u32 home_pcpu(THE_DROVER, u32 domain, u32 place)
 {
 	u32 nr = domain < d->params.nr_domains ? domain_at(d, domain)->nr_pcpus : 0;
 	u32 found = HOME_NOWHERE;
-	bool idle = false;
 	u32 i;
 
 	for_each_index(i, 0, nr) {
-		u32 at = topology_pcpu(d, domain, i);
+		u32 at = topology_pcpu(d, domain, place + i);
 
-		idle = pcpu_is_idle(pcpu_at(d, at));
-		if (idle || (any && pcpu_at(d, at)->online))
+		if (pcpu_at(d, at)->online)
 			found = at;
-		if (idle)
+		if (found != HOME_NOWHERE)
+			break;
+	}
+	return found;
+}
+
+/* Is a pCPU at that home idle? */
+CHECKED_APART bool home_has_idle(THE_DROVER, u32 home)
+{
+	u32 nr_domains = d->params.nr_domains;
+	bool found = false;
+	u32 i;
+
+	for_each_index(i, 0, nr_domains) {
+		found = home_is_in(d, home, i) && idle_is_in(d, i);
+		if (found)
 			break;
 	}
 	return found;
@@ -96,33 +109,19 @@ static __always_inline u32 home_domain_of(struct drover *d, u32 slot)
 	return known ? vm->domain : home_domain(d, vm->home, slot);
 }
 
-/* An idle pCPU at the VM's home, for a thread that is on that pCPU; or HOME_NOWHERE. */
-CHECKED_APART u32 home_idle(THE_DROVER, u32 slot, u32 at)
-{
-	u32 first = home_domain_of(d, slot);
-	u32 other = home_domain(d, vm_at(d, slot)->home, pcpu_at(d, at)->ticks);
-	u32 found = home_pcpu(d, first, false);
-
-	return found == HOME_NOWHERE && other != first ? home_pcpu(d, other, false) : found;
-}
-
 /* The pCPU near which the thread is to be placed, which was on that one: a pCPU at home. */
 static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 {
-	u32 near;
+	u32 near = home_is_away(d, t, at) ? home_pcpu(d, home_domain_of(d, t->slot), at) :
+					    HOME_NOWHERE;
 
-	if (!home_is_away(d, t, at))
-		return at;
-	near = home_idle(d, t->slot, at);
-	if (near == HOME_NOWHERE)
-		near = home_pcpu(d, home_domain_of(d, t->slot), true);
 	return near == HOME_NOWHERE ? at : near;
 }
 
-/* Is it time that the thread, which runs there, goes home? */
+/* Is it time that the thread, which runs there, goes home: is a pCPU idle there? */
 static __always_inline bool home_calls(struct drover *d, struct thread *t, u32 at)
 {
-	return home_is_away(d, t, at) && home_idle(d, t->slot, at) != HOME_NOWHERE;
+	return home_is_away(d, t, at) && home_has_idle(d, vm_at(d, t->slot)->home);
 }
 
 /* Virtual time as tournament keys count it. */

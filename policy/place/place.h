@@ -1,43 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Near which pCPU a ready thread is served, and which idle pCPU takes it.
+ * Near which pCPU a ready thread is served.
  *
- * Idea. Where it ran last is best, if it may run there and that is in its partition. On a host that
- * is not divided the kernel finds the idle pCPU. Where it is, the partition's pCPUs are looked at
- * from there on.
+ * Idea. Where it ran last is best, if it may run there and that is in its partition; at home
+ * (home.h), if its VM has one. Else the first pCPU from there on where it may run.
  */
 #ifndef DROVER_PLACE_H
 #define DROVER_PLACE_H
 
-#include "account/core.h"
 #include "place/home.h"
 #include "queue/affinity.h"
-
-/* May the thread be served there? */
-static __always_inline bool place_fits(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 pcpu)
-{
-	return partition_of_pcpu(d, pcpu) == t->partition && ground_may_run_on(d, task, pcpu);
-}
-
-/* The first pCPU of its partition, from there on, where the thread may run; -1: there is none. */
-static __always_inline s32 place_first(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 from)
-{
-	u32 nr_pcpus = d->params.nr_pcpus;
-	s32 found = -1;
-	u32 i;
-
-	for_each_index(i, 0, nr_pcpus) {
-		u32 at = bounded((from + i) % (nr_pcpus ?: 1), DROVER_MAX_PCPUS);
-
-		if (!pcpu_at(d, at)->online || !place_fits(d, task, t, at))
-			continue;
-		found = (s32)at;
-		break;
-	}
-	return found;
-}
 
 /* The pCPU near which the ready thread waits: where it ran, if it may run there. */
 static __always_inline u32 place_near(struct drover *d, struct task_struct *task, struct thread *t)
@@ -53,48 +25,8 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 		if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))
 			return near;
 	}
-	other = d->divided ? place_first(d, task, t, near) : ground_any_pcpu(d, task);
-	return other < 0 ? near : (u32)other;
-}
-
-/* An idle pCPU of its partition for the thread, claimed, the first from there on; -1: none. */
-static __always_inline s32 place_claim(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 near, bool whole_core)
-{
-	u32 nr_pcpus = d->params.nr_pcpus;
-	s32 found = -1;
-	u32 i;
-
-	for_each_index(i, 0, nr_pcpus) {
-		u32 at = bounded((near + i) % (nr_pcpus ?: 1), DROVER_MAX_PCPUS);
-		struct pcpu *pcpu = pcpu_at(d, at);
-
-		if (!pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)) ||
-		    partition_of_pcpu(d, at) != t->partition || !ground_claim(d, task, at))
-			continue;
-		found = (s32)at;
-		break;
-	}
-	return found;
-}
-
-/* An idle pCPU for the thread, claimed, near that one if it can be; -1: there is none. */
-static __always_inline s32 place_claim_idle(struct drover *d, struct task_struct *task,
-					    struct thread *t, u32 near)
-{
-	s32 at;
-
-	if (!d->divided)
-		return ground_claim_idle(d, task, near);
-	at = place_claim(d, task, t, near, true);
-	return at < 0 ? place_claim(d, task, t, near, false) : at;
-}
-
-/* One of a core that is idle as a whole. */
-static __always_inline s32 place_claim_core(struct drover *d, struct task_struct *task,
-					    struct thread *t, u32 near)
-{
-	return d->divided ? place_claim(d, task, t, near, true) : ground_claim_core(d, task);
+	other = affinity_find(d, task, t->partition, AFFINITY_ANY, true, near);
+	return other == AFFINITY_NOWHERE ? near : (u32)other;
 }
 
 #endif

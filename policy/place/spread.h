@@ -3,7 +3,7 @@
  * Spread: who shares a core goes to a better one.
  *
  * Idea. A core of which both hardware threads are idle is worth more than half of one, so whoever
- * is to run is given a whole idle core first (ground_claim_idle). Who shares a core at the tick,
+ * is to run is given a whole idle core first (idle.h). Who shares a core at the tick,
  * and may run where a whole core has become idle, is stopped and goes there. Where none is idle but
  * single threads are, somebody has a core for itself while others share one: by chance, and as long
  * as nobody waits, for good. Virtual time, charged in part (core.h), says who fell behind by that.
@@ -101,7 +101,7 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	    here->order.why || t->single || ground_is_leaving(d, task) ||
 	    !share_nobody_waits(d, here->domain))
 		return;
-	to = place_claim_core(d, task, t, at);
+	to = idle_claim(d, task, t, at, true);
 	if (to == SPREAD_NOWHERE && here->beside == before && hook_is_share(d, here->domain))
 		to = spread_beside(d, task, at);
 	if (to == SPREAD_NOWHERE)

@@ -39,29 +39,32 @@ static __always_inline void affinity_leave(struct vm *vm, struct thread *t)
 	__sync_fetch_and_sub(&vm->nr_confined, !t->anywhere);
 }
 
-#define AFFINITY_NO_DOMAIN DROVER_MAX_DOMAINS
+/* Of any partition, and of any domain. */
+#define AFFINITY_ANY DROVER_MAX_DOMAINS
+#define AFFINITY_NOWHERE (-1)
 
 /*
- * Has the partition a pCPU online, not in that domain, where the task may run (or, with may false,
- * may not)?
+ * A pCPU that is online, of that partition, not in the domain `but`, where the task may run (or,
+ * with may false, may not): the first from there on, or NOWHERE.
  */
-static __always_inline bool affinity_has(struct drover *d, struct task_struct *task, u32 partition,
-					 u32 but, bool may)
+static __always_inline s32 affinity_find(struct drover *d, struct task_struct *task, u32 partition,
+					 u32 but, bool may, u32 from)
 {
 	u32 nr_pcpus = d->params.nr_pcpus;
-	bool has = false;
+	s32 found = AFFINITY_NOWHERE;
 	u32 i;
 
 	for_each_index(i, 0, nr_pcpus) {
-		u32 at = bounded(i, DROVER_MAX_PCPUS);
+		u32 at = bounded((from + i) % (nr_pcpus ?: 1), DROVER_MAX_PCPUS);
 
 		if (!pcpu_at(d, at)->online || pcpu_at(d, at)->domain == but ||
-		    partition_of_pcpu(d, at) != partition || ground_may_run_on(d, task, at) != may)
+		    (partition != AFFINITY_ANY && partition_of_pcpu(d, at) != partition) ||
+		    ground_may_run_on(d, task, at) != may)
 			continue;
-		has = true;
+		found = (s32)at;
 		break;
 	}
-	return has;
+	return found;
 }
 
 /* Where the thread is served: in the partition of its VM, if it may run there. */
@@ -70,19 +73,10 @@ static __always_inline u32 affinity_partition(struct drover *d, struct task_stru
 {
 	s32 any;
 
-	if (!d->divided || affinity_has(d, task, wanted, AFFINITY_NO_DOMAIN, true))
-		return d->divided ? wanted : 0;
-	any = ground_any_pcpu(d, task);
-	return any < 0 ? wanted : partition_of_pcpu(d, (u32)any);
-}
-
-/* May it run on all of the partition? */
-static __always_inline bool affinity_is_all(struct drover *d, struct task_struct *task,
-					    u32 partition)
-{
-	if (!d->divided)
-		return ground_may_run_anywhere(d, task);
-	return !affinity_has(d, task, partition, AFFINITY_NO_DOMAIN, false);
+	if (affinity_find(d, task, wanted, AFFINITY_ANY, true, 0) != AFFINITY_NOWHERE)
+		return wanted;
+	any = affinity_find(d, task, AFFINITY_ANY, AFFINITY_ANY, true, 0);
+	return any == AFFINITY_NOWHERE ? wanted : partition_of_pcpu(d, (u32)any);
 }
 
 /*
@@ -94,6 +88,13 @@ static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t
 	return d->divided && t->judged != d->pcpu_changes;
 }
 
+/* The thread, which runs there, is not, or may not be, of that pCPU's partition. */
+static __always_inline bool affinity_strays(struct drover *d, struct thread *t, u32 at)
+{
+	return d->divided &&
+	       (t->judged != d->pcpu_changes || t->partition != partition_of_pcpu(d, at));
+}
+
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
 FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thread *t)
 {
@@ -102,21 +103,13 @@ FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thr
 
 	affinity_leave(vm, t);
 	t->partition = affinity_partition(d, task, vm->partition);
-	t->anywhere = affinity_is_all(d, task, t->partition);
+	t->anywhere =
+		affinity_find(d, task, t->partition, AFFINITY_ANY, false, 0) == AFFINITY_NOWHERE;
 	affinity_join(vm, t);
 	t->single = only >= 0 && !t->anywhere ? (u32)only + 1 : 0;
 	t->abroad = t->anywhere;
 	t->may_in = 0;
 	t->judged = d->pcpu_changes;
-}
-
-/* How many pCPUs. (Bits of pairs, of fours, of bytes are added up: Hacker's Delight, 5-1.) */
-static __always_inline u32 affinity_count(u64 may)
-{
-	may -= may >> 1 & 0x5555555555555555ULL;
-	may = (may & 0x3333333333333333ULL) + (may >> 2 & 0x3333333333333333ULL);
-	may = (may + (may >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	return (u32)(may * 0x0101010101010101ULL >> 56);
 }
 
 /* The thread's mask in that domain. May it run in others, too? */
@@ -135,8 +128,7 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
 			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
 	}
-	t->abroad = d->divided ? affinity_has(d, task, t->partition, domain, true) :
-				 ground_nr_allowed(d, task) > affinity_count(may);
+	t->abroad = affinity_find(d, task, t->partition, domain, true, 0) != AFFINITY_NOWHERE;
 	t->may = may == domain_at(d, domain)->all ? AFFINITY_ALL : may;
 	t->may_in = domain + 1;
 	return t->may;

@@ -275,9 +275,9 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 	u64 charged_ns = ran_ns - spared_ns;
 
 	t->charged_ns += ran_ns;
-	t->vruntime_ns += t->kind == THREAD_HOST ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
+	t->vruntime_ns += thread_is_task(t) ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
-	__sync_fetch_and_add(t->kind == THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
+	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);
 	if (spared_ns)
 		__sync_fetch_and_add(&vm->spared_ns, spared_ns);
@@ -294,7 +294,7 @@ static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
 }
 
 /* Where a VM that waits in the domain stands by now. */
-CHECKED_APART u64 share_key_now(THE_DROVER, u32 domain, u32 slot, u64 now_ns)
+static __always_inline u64 share_key_now(struct drover *d, u32 domain, u32 slot, u64 now_ns)
 {
 	if (!hook_is_share(d, domain))
 		return hook_key(d, domain, slot);

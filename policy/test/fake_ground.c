@@ -258,30 +258,11 @@ bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
 	return task->allowed >> pcpu & 1;
 }
 
-u32 ground_nr_allowed(struct drover *d, struct task_struct *task)
-{
-	return (u32)__builtin_popcountll(task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1));
-}
-
 s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
 {
-	return ground_nr_allowed(d, task) == 1 ? __builtin_ctzll(task->allowed) : -1;
-}
+	u64 allowed = task->allowed & ((2ULL << (d->params.nr_pcpus - 1)) - 1);
 
-bool ground_may_run_anywhere(struct drover *d, struct task_struct *task)
-{
-	for (u32 i = 0; i < d->params.nr_pcpus; i++)
-		if (of(d)->pcpu[i].online && !(task->allowed >> i & 1))
-			return false;
-	return true;
-}
-
-s32 ground_any_pcpu(struct drover *d, struct task_struct *task)
-{
-	for (u32 i = 0; i < d->params.nr_pcpus; i++)
-		if (fake_allowed(of(d), task, i))
-			return (s32)i;
-	return -1;
+	return __builtin_popcountll(allowed) == 1 ? __builtin_ctzll(task->allowed) : -1;
 }
 
 void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
@@ -355,6 +336,40 @@ void ground_forget_process(struct drover *d, u32 tgid)
 {
 	CHECK(of(d)->slot_of[tgid]);
 	of(d)->slot_of[tgid] = 0;
+}
+
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+{
+	struct ground *g = of(d);
+	u32 slot;
+
+	for (*cgroup = task->cgroup; *cgroup && !g->slot_of_cgroup[*cgroup];)
+		*cgroup = g->cgroup_above[*cgroup];
+	slot = g->slot_of_cgroup[*cgroup];
+	meanwhile(g);
+	return slot;
+}
+
+u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
+{
+	return of(d)->slot_of_cgroup[cgroup];
+}
+
+bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
+{
+	struct ground *g = of(d);
+
+	CHECK(cgroup && slot && g->slot_taken[slot]);
+	if (g->slot_of_cgroup[cgroup])
+		return false;
+	g->slot_of_cgroup[cgroup] = slot;
+	return true;
+}
+
+void ground_forget_cgroup(struct drover *d, u64 cgroup)
+{
+	CHECK(of(d)->slot_of_cgroup[cgroup]);
+	of(d)->slot_of_cgroup[cgroup] = 0;
 }
 
 u32 ground_pop_slot(struct drover *d)
@@ -449,51 +464,6 @@ bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 	return task;
 }
 
-/* The nearest idle pCPU, or -1; whole: on a core of which both threads are. */
-static s32 find_idle(struct ground *g, struct task_struct *task, u32 near, bool whole)
-{
-	for (u32 step = 0; step < g->d.params.nr_pcpus; step++) {
-		u32 at = (near + step) % g->d.params.nr_pcpus;
-		u32 sibling = g->d.pcpu[at].sibling;
-
-		if (!g->pcpu[at].idle || !fake_allowed(g, task, at))
-			continue;
-		if (!whole || !sibling || g->pcpu[sibling - 1].idle)
-			return (s32)at;
-	}
-	return -1;
-}
-
-s32 ground_claim_idle(struct drover *d, struct task_struct *task, u32 near)
-{
-	struct ground *g = of(d);
-	u32 sibling = d->pcpu[near].sibling;
-	bool busy = core_is_busy(d, &d->pcpu[near]);
-	s32 at = -1;
-
-	if (!busy && sibling && g->pcpu[sibling - 1].idle && !g->pcpu[near].idle &&
-	    fake_allowed(g, task, sibling - 1))
-		at = (s32)sibling - 1;
-	if (at < 0)
-		at = find_idle(g, task, near, true);
-	if (at < 0)
-		at = find_idle(g, task, near, false);
-	if (at < 0)
-		meanwhile(g);
-	else
-		g->pcpu[at].idle = false;
-	return at;
-}
-
-s32 ground_claim_core(struct drover *d, struct task_struct *task)
-{
-	s32 at = find_idle(of(d), task, 0, true);
-
-	if (at >= 0)
-		of(d)->pcpu[at].idle = false;
-	return at;
-}
-
 bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 {
 	struct fake_pcpu *it = &of(d)->pcpu[pcpu];
@@ -501,6 +471,8 @@ bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 
 	if (claimed)
 		it->idle = false;
+	else
+		meanwhile(of(d));
 	return claimed;
 }
 

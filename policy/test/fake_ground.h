@@ -26,6 +26,7 @@
 #define FAKE_PCPUS 16
 #define FAKE_DOMAINS 4
 #define FAKE_PROCESSES 32
+#define FAKE_CGROUPS 8
 #define ALL_PCPUS (~0ULL)
 #define NO_QUEUE (~0ULL)
 #define NEVER (~0ULL)
@@ -42,6 +43,7 @@ struct task_struct {
 	struct thread thread;
 	enum task_state state;
 	u32 tgid;
+	u32 cgroup; /* 0: the root */
 	u64 allowed; /* the pCPUs it may run on, a bit each */
 	u32 pcpu;    /* runs or last ran there */
 	bool selected; /* waking: the policy has been asked where to */
@@ -106,6 +108,8 @@ struct ground {
 	u64 timer_ns[FAKE_PROCESSES]; /* by slot; NEVER: not set */
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
+	u32 slot_of_cgroup[FAKE_CGROUPS]; /* the container each is; 0: none */
+	u32 cgroup_above[FAKE_CGROUPS]; /* 0: the root, which is no container */
 	bool slot_taken[FAKE_PROCESSES];
 	u32 nr_slots; /* slots beyond are none; slot 0 counts */
 	/* Called where another pCPU may act meanwhile; NULL: none does. */

@@ -27,8 +27,8 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	task->in_kvm_run = kind == THREAD_VCPU;
 	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
 	drover_affinity(&g->d, task, &task->thread);
-	if (kind == THREAD_HELPER)
-		find_helper(&g->d, task, &task->thread);
+	if (kind == THREAD_HELPER || kind == THREAD_MEMBER)
+		find_whose(&g->d, task, &task->thread);
 	find_vcpu(&g->d, task, &task->thread);
 	CHECK_EQ(task->thread.kind, kind);
 	/* Tests set its VM's virtual time before any thread of it runs. */
@@ -119,9 +119,7 @@ static void place(struct ground *g, struct task_struct *task, bool woken)
 void kernel_select(struct ground *g, struct task_struct *task)
 {
 	u64 possible = task->allowed & online_pcpus(g);
-	bool begins = false;
-	bool idle = false;
-	s32 claimed;
+	enum drover_wakes wakes = WAKES_TO_WAIT;
 
 	CHECK(task->state == TASK_ASLEEP && possible);
 	task->state = TASK_WAKING;
@@ -132,16 +130,12 @@ void kernel_select(struct ground *g, struct task_struct *task)
 		task->pcpu = (u32)__builtin_ctzll(possible);
 	/* With only one pCPU to choose from, the policy is not asked to choose. */
 	task->selected = possible & (possible - 1);
-	if (task->selected) {
-		task->pcpu = drover_wakes(&g->d, task, &task->thread, task->pcpu);
-		claimed = g->d.divided ? -1 : ground_claim_idle(&g->d, task, task->pcpu);
-		idle = claimed >= 0;
-		task->pcpu = drover_select(&g->d, task, &task->thread,
-					   idle ? (u32)claimed : task->pcpu, &idle, &begins);
-	}
-	if (begins) {
+	if (task->selected)
+		task->pcpu = drover_select(&g->d, task, &task->thread, &wakes);
+	if (wakes != WAKES_TO_WAIT) {
 		task->state = TASK_READY;
-		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns, !idle);
+		ground_run_on(&g->d, task, task->pcpu, g->d.params.slice_ns,
+			      wakes == WAKES_TO_PREEMPT);
 		fake_put(g, task);
 	}
 	task->locked = false;
@@ -153,8 +147,12 @@ void kernel_enqueue(struct ground *g, struct task_struct *task)
 		return; /* it was sent to run */
 	if (!fake_allowed(g, task, task->pcpu))
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
-	if (!task->selected)
+	if (!task->selected) {
+		task->locked = true;
+		find_whose(&g->d, task, &task->thread);
+		task->locked = false;
 		drover_woken(&g->d, &task->thread, task->pcpu);
+	}
 	place(g, task, !task->selected);
 	fake_deliver_kicks(g);
 }
@@ -181,6 +179,8 @@ void kernel_pick(struct ground *g, u32 at)
 	pcpu->locked = pcpu->switching = true;
 	if (pcpu->online && !fake_first(g, fake_local_queue(at), at)) {
 		g->asking = at;
+		if (current)
+			drover_meets(&g->d, current, &current->thread, at);
 		drover_dispatch(&g->d, at, current, current ? &current->thread : NULL);
 	}
 	pcpu->next = fake_first(g, fake_local_queue(at), at);
@@ -200,6 +200,7 @@ static void put_current(struct ground *g, u32 at)
 		return;
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, true);
+	find_whose(&g->d, current, &current->thread);
 	current->ready_at_ns = g->now_ns;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].current = NULL;
@@ -222,6 +223,8 @@ static void run_next(struct ground *g, u32 at)
 		next->longest_wait_ns = g->now_ns - next->ready_at_ns;
 	pcpu->current = next;
 	pcpu->idle = false;
+	if (!pcpu->was_busy)
+		drover_idle(&g->d, at, false);
 	drover_running(&g->d, next, &next->thread, at);
 	second = fake_first(g, fake_local_queue(at), at);
 	if (second && second->arrival < 0) {
@@ -243,7 +246,7 @@ void kernel_switch(struct ground *g, u32 at)
 	} else {
 		pcpu->idle = pcpu->online;
 		if (pcpu->was_busy && pcpu->online)
-			drover_idle(&g->d, at);
+			drover_idle(&g->d, at, true);
 	}
 	pcpu->next = NULL;
 	pcpu->was_busy = pcpu->switching = pcpu->locked = false;
@@ -277,6 +280,7 @@ static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, ready);
+	find_whose(&g->d, current, &current->thread);
 	g->pcpu[at].current = NULL;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].resched = true;

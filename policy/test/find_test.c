@@ -14,7 +14,7 @@ static struct task_struct *thread(u32 tgid)
 
 static u32 looks_up(struct task_struct *task)
 {
-	find_helper(&g->d, task, &task->thread);
+	find_whose(&g->d, task, &task->thread);
 	return task->thread.kind;
 }
 

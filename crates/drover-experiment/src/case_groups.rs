@@ -3,9 +3,12 @@
 //!
 //! It is what a scheduler that knows cgroups and no orders is told. Reservations cannot be said so.
 
-use crate::weights::weights;
+use crate::weights::{WEIGHT_NORMAL, weights};
 use drover_core::scenario::Case;
 use std::path::PathBuf;
+
+/// Shares that are the normal weight.
+const SHARES_NORMAL: u32 = 1000;
 
 /// A cgroup to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +38,10 @@ pub(crate) fn groups(case: &Case) -> Vec<Group> {
     let shares: Vec<u32> = shares.chain(case.vms.iter().map(|vm| vm.shares)).collect();
     // Weights count among siblings only.
     let weight = |index: usize| {
+        // Those of containers are as the scenario has them, beside others with the normal one.
+        if case.has_containers() {
+            return (shares[index] * WEIGHT_NORMAL / SHARES_NORMAL).max(1);
+        }
         let siblings: Vec<usize> =
             (0..shares.len()).filter(|&other| parents[other] == parents[index]).collect();
         let of_siblings: Vec<u32> = siblings.iter().map(|&other| shares[other]).collect();

@@ -80,7 +80,9 @@ impl OneRun<'_> {
         scheduler.add_pools(&self.case.pools)?;
         let mut vms = self.start_vms()?;
         self.wait_until_ready(&mut vms, scheduler)?;
-        for vm in &self.case.vms {
+        // Beside containers, which take no orders, everybody has what cgroups say.
+        let ordered = self.case.vms.iter().filter(|_| !self.case.has_containers());
+        for vm in ordered {
             scheduler.set_vm(vm, self.stop)?;
         }
         let mut recorder = self.records.then(Recorder::prepare).transpose()?;

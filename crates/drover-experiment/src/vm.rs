@@ -50,8 +50,15 @@ pub(crate) struct RunningVm {
 
 #[derive(Debug)]
 enum Guest {
-    Micro { stats: PathBuf, reader: Option<StatsReader> },
-    Linux { reader: ConsoleReader },
+    /// None: a container's threads are busy from the first.
+    None,
+    Micro {
+        stats: PathBuf,
+        reader: Option<StatsReader>,
+    },
+    Linux {
+        reader: ConsoleReader,
+    },
 }
 
 /// What a Linux guest prints before its command where the scenario names no other text.
@@ -68,6 +75,7 @@ impl RunningVm {
             (Vmm::Qemu, Workload::Command { run, ready }) => {
                 linux(tools, vm, run, ready.as_deref())?
             }
+            (Vmm::Container, _) => (container(tools, vm), Guest::None),
             _ => micro(tools, vm, warmup_s)?,
         };
         let process = Process::spawn(command, &tools.dir.join(format!("{}.log", vm.name)), place)?;
@@ -102,6 +110,7 @@ impl RunningVm {
                 reader.as_ref().is_some_and(StatsReader::booted)
             }
             Guest::Linux { reader } => reader.ready().map_err(fault_of)?,
+            Guest::None => true,
         };
         if let Some(pin) = self.pin.take_if(|_| ready) {
             self.threads.look().map_err(|error| self.unreadable(&error))?;
@@ -133,7 +142,7 @@ impl RunningVm {
         // A kernel that crashes tells its console, not QEMU.
         let console = match &mut self.guest {
             Guest::Linux { reader, .. } => reader.last_line().unwrap_or_default(),
-            Guest::Micro { .. } => "",
+            Guest::Micro { .. } | Guest::None => "",
         };
         match console {
             "" => Some(fault),
@@ -154,6 +163,7 @@ impl RunningVm {
         let guest = match &mut self.guest {
             Guest::Micro { reader, .. } => reader.as_ref().map(StatsReader::snapshot),
             Guest::Linux { reader, .. } => Some(reader.snapshot().map_err(fault_of)?),
+            Guest::None => None,
         };
         Ok(VmReading { threads, guest })
     }
@@ -228,6 +238,12 @@ impl RunningVm {
 
 fn fault_of(error: GuestError) -> Failure {
     Failure::Fault(error.to_string())
+}
+
+fn container(tools: &Tools, vm: &Vm) -> Command {
+    let mut command = Command::new(&tools.program);
+    command.args(["lab-busy", &vm.vcpus.to_string()]);
+    command
 }
 
 fn micro(tools: &Tools, vm: &Vm, warmup_s: f64) -> Result<(Command, Guest)> {

@@ -245,6 +245,12 @@ mod tests {
         fn set_pool(&self, _: PoolId, _: Option<&PoolSettings>) -> Result<()> {
             Ok(())
         }
+        fn cgroup_changes(&self) -> u32 {
+            0
+        }
+        fn set_container(&self, _: u64, _: bool) -> Result<()> {
+            Ok(())
+        }
         fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
             Ok(())
         }

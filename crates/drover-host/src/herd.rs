@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The VMs on this host: what each is called and what its host says of it.
+//! The VMs and containers on this host: what each is called and what its host says of it.
 
 use crate::names::vm_name;
 use crate::scheduler::KernelVm;
-use crate::sources::{cgroup, libvirt};
+use crate::sources::cgroup_tree::CgroupTree;
+use crate::sources::libvirt;
 use crate::topology::cpus_of_thread;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
@@ -13,12 +14,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How often cgroups and metadata of a VM are looked at.
+/// How often metadata of a VM are looked at.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a VM's vCPU threads are asked where they may run.
 const AFFINITY_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A VM the daemon has met.
+/// A VM, or a container, the daemon has met.
 #[derive(Debug)]
 pub struct Vm {
     /// As the kernel saw it last.
@@ -70,6 +71,9 @@ impl Vm {
 
     /// Asks where it may run; whether that is elsewhere than before.
     fn look_at_affinity(&mut self) -> bool {
+        if self.is_container() {
+            return false;
+        }
         // Of one that just left nothing is known any more.
         let Some(affinity) = affinity_of(self.kernel.tgid) else { return false };
         let changed = affinity != self.affinity;
@@ -77,11 +81,24 @@ impl Vm {
         changed
     }
 
-    fn look_at_sources(&mut self) -> bool {
-        let cgroup = cgroup::layers(Path::new(cgroup::CGROUPS), self.kernel.tgid);
-        let changed = cgroup != self.cgroup;
-        self.cgroup = cgroup;
-        self.libvirt.look(&libvirt::DIRS.map(Path::new), &self.name) || changed
+    /// Is it no VM, but a cgroup that is scheduled as one?
+    pub fn is_container(&self) -> bool {
+        self.kernel.cgroup != 0
+    }
+
+    fn look_at_cgroups(&mut self, tree: &CgroupTree) -> bool {
+        let layers = match self.is_container() {
+            true => tree.containers.get(&self.kernel.cgroup).map(|(_, layers)| layers),
+            false => tree.vms.get(&self.kernel.tgid),
+        };
+        let layers = layers.cloned().unwrap_or_default();
+        let changed = layers != self.cgroup;
+        self.cgroup = layers;
+        changed
+    }
+
+    fn look_at_metadata(&mut self) -> bool {
+        !self.is_container() && self.libvirt.look(&libvirt::DIRS.map(Path::new), &self.name)
     }
 }
 
@@ -111,6 +128,15 @@ impl Metadata {
         self.layer = layer;
         changed
     }
+}
+
+/// What people are told it is.
+fn kind(vm: &KernelVm) -> &'static str {
+    if vm.cgroup == 0 { "VM" } else { "container" }
+}
+
+fn pid(vm: &KernelVm) -> String {
+    if vm.cgroup == 0 { format!(" (pid {})", vm.tgid) } else { String::new() }
 }
 
 /// Where the vCPU threads of a process may run; none when it is gone. VMMs name these threads `CPU 0/KVM`,
@@ -144,7 +170,7 @@ pub struct Herd {
 
 impl Herd {
     /// Takes note of who is there now; whether anything changed that settings follow from.
-    pub fn look(&mut self, seen: &[KernelVm], now: Instant) -> bool {
+    pub fn look(&mut self, seen: &[KernelVm], tree: &CgroupTree, now: Instant) -> bool {
         let mut new: HashMap<u64, KernelVm> = seen.iter().map(|one| (one.id, *one)).collect();
         let mut changed = std::mem::take(&mut self.moved);
         self.vms.retain_mut(|vm| match new.remove(&vm.kernel.id) {
@@ -159,16 +185,19 @@ impl Herd {
                 true
             }
             None => {
-                tracing::info!("VM {} is gone", vm.name);
+                tracing::info!("{} {} is gone", kind(&vm.kernel), vm.name);
                 changed = true;
                 false
             }
         });
         for one in seen.iter().filter(|one| new.contains_key(&one.id)) {
-            let name = vm_name(one.tgid);
-            tracing::info!("VM {name} found (pid {})", one.tgid);
+            let name = match tree.containers.get(&one.cgroup) {
+                Some((path, _)) => path.clone(),
+                None => vm_name(one.tgid),
+            };
+            tracing::info!("{} {name} found{}", kind(one), pid(one));
             let mut vm = Vm::new(*one, name);
-            vm.look_at_sources();
+            vm.look_at_metadata();
             vm.look_at_affinity();
             self.vms.push(vm);
             changed = true;
@@ -179,8 +208,9 @@ impl Herd {
             due
         };
         if due(&mut self.looked_at_sources, SOURCE_INTERVAL) {
-            self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_sources());
+            self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_metadata());
         }
+        self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_cgroups(tree));
         if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) {
             self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_affinity());
         }
@@ -246,11 +276,13 @@ mod tests {
     #[test]
     fn who_comes_and_goes_is_noted() {
         let (mut herd, now) = (Herd::default(), Instant::now());
-        assert!(herd.look(&[KernelVm::for_test(1)], now));
-        assert!(!herd.look(&[KernelVm::for_test(1)], now));
+        let mut look = |seen: &[KernelVm]| herd.look(seen, &CgroupTree::default(), now);
+        assert!(look(&[KernelVm::for_test(1)]));
+        assert!(!look(&[KernelVm::for_test(1)]));
         let wider = KernelVm { nr_vcpus: 9, ..KernelVm::for_test(1) };
-        assert!(herd.look(&[wider], now), "its shares by size follow");
-        assert!(herd.look(&[], now) && herd.vms().is_empty());
+        assert!(look(&[wider]), "its shares by size follow");
+        assert!(look(&[]));
+        assert!(herd.vms().is_empty());
     }
 
     #[test]

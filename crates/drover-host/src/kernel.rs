@@ -17,6 +17,13 @@ pub trait Kernel {
     /// # Errors
     /// When it is gone meanwhile.
     fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()>;
+    /// Counts what changed about cgroups.
+    fn cgroup_changes(&self) -> u32;
+    /// The cgroup with that number begins, or ceases, to be a container.
+    ///
+    /// # Errors
+    /// When there is no room for it now, or it is what it shall be.
+    fn set_container(&self, cgroup: u64, live: bool) -> Result<()>;
     /// Puts these settings of the pool in force; none: removes it.
     ///
     /// # Errors
@@ -56,6 +63,14 @@ impl Kernel for Scheduler {
 
     fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
         self.set_vm(vm, settings)
+    }
+
+    fn cgroup_changes(&self) -> u32 {
+        self.cgroup_changes()
+    }
+
+    fn set_container(&self, cgroup: u64, live: bool) -> Result<()> {
+        self.set_container(cgroup, live)
     }
 
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {

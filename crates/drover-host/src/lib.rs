@@ -7,6 +7,7 @@
 //! of `plan`; `steward` brings it into force.
 
 pub mod check;
+mod containers;
 pub mod control;
 pub mod delays;
 pub mod domains;

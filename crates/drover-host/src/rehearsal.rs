@@ -100,6 +100,14 @@ impl Kernel for Onlooker {
         Ok(())
     }
 
+    fn cgroup_changes(&self) -> u32 {
+        0
+    }
+
+    fn set_container(&self, _: u64, _: bool) -> Result<()> {
+        Ok(())
+    }
+
     fn set_pool(&self, _: PoolId, _: Option<&PoolSettings>) -> Result<()> {
         Ok(())
     }

@@ -34,15 +34,17 @@ pub struct Scheduler {
     _link: Link,
 }
 
-/// A VM as the kernel sees it at one moment. Times in nanoseconds since its birth.
+/// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelVm {
     /// Where its record is; may be another VM's later.
     pub slot: u32,
     /// Never reused while this scheduler runs.
     pub id: u64,
-    /// The VMM process.
+    /// The VMM process; 0 of a container.
     pub tgid: u32,
+    /// The number of a container's cgroup; 0 of a VM.
+    pub cgroup: u64,
     /// vCPUs seen so far.
     pub nr_vcpus: u32,
     /// vCPUs and helper threads attached.
@@ -108,6 +110,7 @@ impl KernelVm {
             slot: u32::try_from(id).unwrap(),
             id,
             tgid: u32::MAX,
+            cgroup: 0,
             nr_vcpus: 2,
             nr_threads: 3,
             shares: 2000,
@@ -168,7 +171,7 @@ impl Scheduler {
         })
     }
 
-    /// All VMs now live, in the order of their slots.
+    /// All VMs and containers now live, in the order of their slots.
     pub fn vms(&self) -> Vec<KernelVm> {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`.
@@ -185,6 +188,13 @@ impl Scheduler {
         unsafe { (&raw const (*bss).drover.pcpu_changes).read_volatile() }
     }
 
+    /// Counts what changed about cgroups.
+    pub fn cgroup_changes(&self) -> u32 {
+        let bss = self.bss();
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
+    }
+
     /// vCPUs that are served as tasks of the host, because as many VMs as there is room for are there.
     pub fn unplaced_vcpus(&self) -> u32 {
         let bss = self.bss();
@@ -196,10 +206,11 @@ impl Scheduler {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
-        (vm.state == VM_LIVE && vm.tgid != 0).then_some(KernelVm {
+        (vm.state == VM_LIVE && (vm.tgid != 0 || vm.cgroup != 0)).then_some(KernelVm {
             slot,
             id: vm.id,
             tgid: vm.tgid,
+            cgroup: vm.cgroup,
             nr_vcpus: vm.nr_vcpus,
             nr_threads: vm.nr_threads,
             shares: vm.shares,
@@ -287,6 +298,22 @@ impl Scheduler {
             0 => Ok(()),
             code if code == -ESRCH => Err(anyhow!("the VM is gone")),
             code => Err(anyhow!("the scheduler refused the order (code {code})")),
+        }
+    }
+
+    /// The cgroup with that number begins, or ceases, to be a container.
+    ///
+    /// # Errors
+    /// When no slot is free, or it is what it shall be already.
+    pub fn set_container(&self, cgroup: u64, live: bool) -> Result<()> {
+        let mut order = types::container_order { cgroup, live: live.into(), unused: 0 };
+        // SAFETY: `container_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_container_order, bytes)? {
+            0 => Ok(()),
+            code => Err(anyhow!("the scheduler refused cgroup {cgroup} (code {code})")),
         }
     }
 

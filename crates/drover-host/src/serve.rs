@@ -13,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::containers::Containers;
 use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
@@ -22,6 +23,7 @@ use crate::manager::Manager;
 use crate::numa::Numa;
 use crate::privileges;
 use crate::scheduler::Scheduler;
+use crate::sources::cgroup::CGROUPS;
 use crate::steward::Steward;
 use crate::topology::{Topology, online_cpus};
 use crate::watch::Watch;
@@ -72,6 +74,7 @@ pub fn serve(level: DomainLevel, params: &Params, places: &Places, wishes: &Wish
     kvm::make_known();
     let scheduler = Scheduler::start(&topology, &domains, params)?;
     privileges::drop_others()?;
+    steward.follow(Containers::below(Path::new(CGROUPS)));
     steward.keep_homes(Numa::start(&topology));
     let mut watch = Watch::default();
     let (pcpus, used) = (topology.count(|pcpu| pcpu.online), domains.used());

@@ -7,12 +7,26 @@ use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
 use serde::{Deserialize, Serialize};
 
-/// A VM.
+/// What is scheduled as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A VM.
+    #[default]
+    Vm,
+    /// A cgroup with CPU settings and no VM in it.
+    Container,
+}
+
+/// A VM or a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VmStatus {
+    /// Which of these.
+    #[serde(default)]
+    pub kind: Kind,
     /// The VM's name.
     pub name: String,
-    /// The VMM process.
+    /// The VMM process; 0 of a container.
     pub pid: u32,
     /// vCPUs seen so far.
     pub vcpus: u32,

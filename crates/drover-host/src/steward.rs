@@ -7,6 +7,7 @@
 
 mod statuses;
 
+use crate::containers::Containers;
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::Domains;
@@ -17,6 +18,7 @@ use crate::meter::Meter;
 use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
+use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged};
 use crate::topology::Topology;
@@ -51,6 +53,8 @@ pub struct Steward {
     capacity: Capacity,
     plan: Plan,
     force: Force,
+    /// None where cgroups have no say.
+    containers: Option<Containers>,
     /// None on a host of one NUMA node.
     numa: Option<Numa>,
     /// Nothing was told to the kernel yet.
@@ -93,6 +97,7 @@ impl Steward {
             capacity: Capacity { known: online.clone(), online },
             plan: Plan::default(),
             force: Force::new(domains),
+            containers: None,
             numa: None,
             fresh: true,
             said: HashSet::new(),
@@ -112,6 +117,11 @@ impl Steward {
         self.file.offer_again();
     }
 
+    /// Cgroups are to have a say.
+    pub fn follow(&mut self, containers: Containers) {
+        self.containers = Some(containers);
+    }
+
     /// VMs are to have homes.
     pub fn keep_homes(&mut self, numa: Option<Numa>) {
         self.numa = numa;
@@ -119,7 +129,7 @@ impl Steward {
 
     fn look_at_homes(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
         let Some(numa) = &mut self.numa else { return };
-        let vms: Vec<Seen> = (self.herd.vms().iter())
+        let vms: Vec<Seen> = (self.herd.vms().iter().filter(|vm| !vm.is_container()))
             .map(|vm| Seen {
                 kernel: vm.kernel,
                 name: &vm.name,
@@ -148,7 +158,7 @@ impl Steward {
             }
             #[cfg(feature = "fault-injection")]
             Request::Break => kernel.break_on_purpose(),
-            order => self.follow(kernel, &order),
+            order => self.obey(kernel, &order),
         };
         match done {
             Ok(()) => Answer::Done,
@@ -156,7 +166,7 @@ impl Steward {
         }
     }
 
-    fn follow(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
+    fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
         if let Request::SetVm { name, .. } = order {
             self.herd.look_at_affinity_of(name);
         }
@@ -249,7 +259,10 @@ impl Steward {
     }
 
     fn planned(&self, config: &Config, saved: &Saved) -> Result<Plan> {
-        let tree = merged(config.pools().map(|(spec, _)| spec), saved)?;
+        let mut tree = merged(config.pools().map(|(spec, _)| spec), saved)?;
+        if let Some(containers) = &self.containers {
+            tree.add_cgroups(&containers.tree().pools);
+        }
         let layers = |vm: &Vm| layers(config, saved, vm);
         let partitions = Partitions::of(saved.partitions.clone())?;
         Ok(Plan::new(
@@ -313,9 +326,18 @@ impl Steward {
     }
 
     fn look_at_vms(&mut self, kernel: &dyn Kernel, now: Instant, changed: bool) {
-        let seen = kernel.vms();
+        let mut seen = kernel.vms();
+        let mut changed = changed;
+        if let Some(containers) = &mut self.containers {
+            if containers.look(kernel, &seen, now) {
+                changed = true;
+                seen = kernel.vms();
+            }
+        }
         self.meter.look(&seen, now);
-        if !self.herd.look(&seen, now) && !changed {
+        let none = CgroupTree::default();
+        let tree = self.containers.as_ref().map_or(&none, Containers::tree);
+        if !self.herd.look(&seen, tree, now) && !changed {
             return;
         }
         let plan = match self.planned(&self.config, &self.saved) {
@@ -427,4 +449,4 @@ fn whose_bounds(order: &Request) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -23,6 +23,31 @@ const u32 sim_max_vms = DROVER_MAX_VMS;
 const u32 sim_max_domains = DROVER_MAX_DOMAINS;
 const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
+/* --- the simulated host has no cgroups --- */
+
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+{
+	(void)d, (void)task, (void)cgroup;
+	return DROVER_HOST_SLOT;
+}
+
+u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
+{
+	(void)d, (void)cgroup;
+	return DROVER_HOST_SLOT;
+}
+
+bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
+{
+	(void)d, (void)cgroup, (void)slot;
+	return false;
+}
+
+void ground_forget_cgroup(struct drover *d, u64 cgroup)
+{
+	(void)d, (void)cgroup;
+}
+
 /* --- the scheduler as a whole --- */
 
 void sim_set_params(struct drover *d, const struct params *params)
@@ -46,11 +71,6 @@ void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node)
 	pcpu_at(d, pcpu)->sibling = sibling;
 	domain_at(d, domain)->node = node + 1;
 	pcpu_at(d, pcpu)->online = 1;
-}
-
-bool sim_is_divided(struct drover *d)
-{
-	return d->divided;
 }
 
 void sim_init(struct drover *d)
@@ -127,24 +147,21 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 
 /* --- it wakes, is queued, is chosen --- */
 
-/* Near which pCPU an idle one is looked for. */
-u32 sim_wakes(struct drover *d, struct task_struct *p, struct thread *t, u32 at)
+/* The pCPU it goes to; wakes: enum drover_wakes. */
+u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 *wakes)
 {
-	return drover_wakes(d, p, t, at);
-}
+	enum drover_wakes as = WAKES_TO_WAIT;
+	u32 at = drover_select(d, p, t, &as);
 
-/* The pCPU it goes to; begins: the caller has it run there at once. */
-u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 near, bool *idle,
-		   bool *begins)
-{
-	return drover_select(d, p, t, near, idle, begins);
+	*wakes = as;
+	return at;
 }
 
 void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
 		 bool selected)
 {
 	if (woken && !selected) {
-		find_helper(d, p, t);
+		find_whose(d, p, t);
 		drover_woken(d, t, ground_task_pcpu(d, p));
 	}
 	drover_place(d, p, t, woken && !selected);
@@ -173,7 +190,7 @@ void sim_tick(struct drover *d, struct task_struct *p, struct thread *t)
 void sim_stopping(struct drover *d, struct task_struct *p, struct thread *t, u32 at, bool ready)
 {
 	drover_stopping(d, p, t, at, ready);
-	find_vcpu(d, p, t);
+	drover_stopped(d, p, t);
 }
 
 bool sim_yield(struct drover *d, struct task_struct *p, struct thread *t, struct task_struct *to_p,
@@ -198,8 +215,7 @@ void sim_exit_task(struct drover *d, struct thread *t)
 
 void sim_idle(struct drover *d, u32 at, bool idle)
 {
-	if (idle)
-		drover_idle(d, at);
+	drover_idle(d, at, idle);
 }
 
 void sim_cpu_release(struct drover *d, u32 at)
@@ -359,11 +375,6 @@ u32 sim_record(const struct thread *t)
 bool sim_at_limit(struct drover *d, const struct thread *t)
 {
 	return vm_at(d, t->slot)->at_limit;
-}
-
-bool sim_core_is_busy(struct drover *d, u32 at)
-{
-	return core_is_busy(d, pcpu_at(d, at));
 }
 
 u32 sim_pcpu_pinned(struct drover *d, u32 at)

@@ -3,7 +3,6 @@
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
-use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use serde::{Deserialize, Serialize};
 
@@ -49,8 +48,8 @@ pub trait Class {
     fn set_bounds(&mut self, _: &mut Machine, _vm: u32, _: VmBounds) {}
     /// What is asked for a pool changes, likewise; none: the pool goes.
     fn set_pool(&mut self, _: &mut Machine, _pool: u32, _: Option<&PoolSettings>) {}
-    /// A partition, from 1 on, is made of these pCPUs, likewise.
-    fn set_partition(&mut self, _: &mut Machine, _: u32, _: &CpuList, _: PartitionSettings) {}
+    /// A partition, from 1 on, has these pCPUs and no others, likewise; what it loses is `default`'s.
+    fn set_partition(&mut self, _: &mut Machine, _: u32, _: &[u32], _: PartitionSettings) {}
     /// The task was asleep and is ready: choose its pCPU, queue it, make somebody pick.
     fn wake(&mut self, m: &mut Machine, task: TaskId);
     /// The running task, accounted up to now, goes to sleep.
@@ -69,6 +68,8 @@ pub trait Class {
     fn set(&mut self, m: &mut Machine, cpu: u32, task: TaskId);
     /// The pCPU becomes idle.
     fn rest(&mut self, m: &mut Machine, cpu: u32);
+    /// The pCPU, which was idle, is so no longer: a task is about to run there.
+    fn rests_no_more(&mut self, _: &mut Machine, _cpu: u32) {}
     /// CPU time of the running task was accounted.
     fn ran(&mut self, m: &mut Machine, cpu: u32, task: TaskId, ran_ns: u64);
     /// The tick found the task running there.

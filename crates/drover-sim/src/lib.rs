@@ -11,7 +11,6 @@ pub mod credit;
 pub mod eevdf;
 pub mod events;
 pub mod guest;
-mod idle;
 pub mod kvm;
 pub mod machine;
 pub mod perfetto;

@@ -5,7 +5,6 @@
 use crate::costs::Costs;
 use crate::cpu_set::CpuSet;
 use crate::events::Events;
-use crate::idle::IdleCpus;
 use crate::rng::mix;
 use crate::speed_model;
 use crate::topology::Topology;
@@ -131,8 +130,8 @@ pub struct Machine {
     pub busy: CpuSet,
     /// pCPUs that take part.
     pub online: CpuSet,
-    /// The kernel's idle masks.
-    pub idle: IdleCpus,
+    /// The kernel's mask of pCPUs that are idle and not yet claimed.
+    pub idle: CpuSet,
     /// Who shares what.
     pub topology: Topology,
     /// What things cost now.
@@ -179,7 +178,7 @@ impl Machine {
             masks: vec![CpuSet::all(pcpus)],
             busy: CpuSet::none(pcpus),
             online: CpuSet::all(pcpus),
-            idle: IdleCpus::all(&topology),
+            idle: CpuSet::all(topology.pcpus()),
             topology,
             costs: costs.clone(),
             costs_alone: costs,

@@ -188,6 +188,12 @@ fn jobs_of<'a>(scenario: &'a Scenario, options: &'a Options) -> Result<Vec<Job<'
         ));
     }
     let repeats = scenario.repeats * options.seeds.max(1);
+    if let Some(vm) = vms().find(|vm| vm.vmm == Vmm::Container) {
+        return Err(format!(
+            "{}: \"{}\" is a container, and the simulated host has no cgroups; use --on lab",
+            scenario.name, vm.name
+        ));
+    }
     let mut jobs = Vec::new();
     for case in &scenario.cases {
         for repeat in 1..=repeats {

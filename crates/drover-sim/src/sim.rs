@@ -392,7 +392,8 @@ impl<C: Class> Sim<C> {
         if was_idle {
             let pcpu = &mut self.m.pcpus[cpu as usize];
             pcpu.idle_ns += now_ns - pcpu.idle_since_ns;
-            self.m.idle.claim(&self.m.topology, cpu);
+            self.m.idle.remove(cpu);
+            self.class.rests_no_more(&mut self.m, cpu);
             let first = self.m.busy.next_from(0).is_none();
             self.m.set_busy(cpu, true);
             if first || self.tick_step_ns() > 0 {
@@ -446,7 +447,7 @@ impl<C: Class> Sim<C> {
     fn rest(&mut self, cpu: u32, was_busy: bool) {
         self.m.pcpus[cpu as usize].current = NOBODY;
         self.set_speeds(cpu);
-        self.m.idle.insert(&self.m.topology, cpu);
+        self.m.idle.insert(cpu);
         if was_busy {
             self.m.pcpus[cpu as usize].idle_since_ns = self.m.now_ns;
             self.m.set_busy(cpu, false);
@@ -571,7 +572,7 @@ impl<C: Class> Sim<C> {
             let task = sim.put_out(cpu);
             if task.is_none() {
                 sim.m.pcpus[cpu as usize].idle_ns = sim.m.idle_now_ns(cpu);
-                sim.m.idle.claim(&sim.m.topology, cpu);
+                sim.m.idle.remove(cpu);
             }
             sim.m.pcpus[cpu as usize].taken_until_ns = until_ns;
             sim.vacate(cpu);
@@ -626,7 +627,7 @@ impl<C: Class> Sim<C> {
         });
         let pcpu = &mut self.m.pcpus[cpu as usize];
         pcpu.idle_ns += self.m.now_ns - pcpu.idle_since_ns;
-        self.m.idle.claim(&self.m.topology, cpu);
+        self.m.idle.remove(cpu);
     }
 
     fn online(&mut self, cpu: u32) {

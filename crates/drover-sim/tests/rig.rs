@@ -68,6 +68,7 @@ fn planted_bugs_are_found() {
         (Planted::HurriesTimers, "time stands still"),
         (Planted::NeverForgets, "is held at its limit"),
         (Planted::LeavesBehind, "rests while"),
+        (Planted::IgnoresPartitions, "outside of its partition"),
     ];
     for (planted, complaint) in expected {
         let found = (0..1000)

@@ -65,6 +65,9 @@ enum Command {
     LabRun,
     #[command(hide = true)]
     LabKvmProbe,
+    /// Be a container of a scenario: so many busy threads.
+    #[command(hide = true)]
+    LabBusy { threads: u32 },
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Manual(args) => commands::manual::run(&args, Cli::command()),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),
+        Command::LabBusy { threads } => commands::lab::busy(threads),
     };
     outcome.unwrap_or_else(|err| {
         log::fault(&format!("{err:#}"));

@@ -22,6 +22,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "pool",
             "partition",
             "vm",
+            "container",
             "case",
             "expect",
             "compare",
@@ -88,6 +89,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "workload",
         ],
     ),
+    (CONTAINER, &["name", "weight", "limit_pct", "threads"]),
     (CPU, &["kind", "duty_pct", "period_us", "then", "speed"]),
     (CPU_THEN, &["after_s", "duty_pct"]),
     (LOCK, &["kind", "hold_us", "think_us", "speed"]),
@@ -159,6 +161,7 @@ pub(super) const HOST_COSTS: &str = "[host.costs]";
 pub(super) const POOL: &str = "[[pool]]";
 pub(super) const PARTITION: &str = "[[partition]]";
 pub(super) const VM: &str = "[[vm]]";
+pub(super) const CONTAINER: &str = "[[container]]";
 pub(super) const CPU: &str = "workload cpu";
 pub(super) const CPU_THEN: &str = "workload cpu, then";
 pub(super) const LOCK: &str = "workload lock";

@@ -10,6 +10,7 @@ mod host;
 pub mod keys;
 mod pace;
 mod parse;
+mod parse_container;
 mod parse_expect;
 mod parse_host;
 mod parse_pace;
@@ -68,8 +69,15 @@ pub struct Case {
     pub partitions: Partitions,
     /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
     pub ple: bool,
-    /// The VMs that take part, with what the case says of them, in the order of the file.
+    /// The VMs that take part, with what the case says of them, in the order of the file; then the containers.
     pub vms: Vec<Vm>,
+}
+
+impl Case {
+    /// Whether some of what runs are containers: then all are told what they may have by cgroups only.
+    pub fn has_containers(&self) -> bool {
+        self.vms.iter().any(|vm| vm.vmm == Vmm::Container)
+    }
 }
 
 /// A scenario, checked, with nothing left to fill in.

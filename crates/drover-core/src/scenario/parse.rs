@@ -3,6 +3,7 @@
 
 use super::error::{ScenarioError, Source};
 use super::keys;
+use super::parse_container::read_containers;
 use super::parse_expect::{read_compares, read_expects};
 use super::parse_host::read_host;
 use super::parse_partition::read_partitions;
@@ -124,8 +125,11 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
     let mut cases: Vec<Case> = Vec::new();
+    let names: Vec<&str> = drafts.iter().map(|draft| draft.name.as_str()).collect();
+    let containers = read_containers(top, &names)?;
     for reader in top.tables("case", keys::CASE)? {
-        let case = read_case(&reader, (&pools, &partitions), &vms, host, end_s, ple)?;
+        let mut case = read_case(&reader, (&pools, &partitions), &vms, host, end_s, ple)?;
+        case.vms.extend(containers.iter().cloned());
         if cases.iter().any(|earlier| earlier.name == case.name) {
             let what = format!("two cases are called \"{}\"", case.name);
             return Err(reader.error("name", what, "give each its own name"));
@@ -139,7 +143,7 @@ fn read_cases(top: &Reader, host: &Host, end_s: f64) -> Result<Vec<Case>, Scenar
         };
         let finished = vms.iter().map(finish);
         let vms: Vec<Option<Vm>> = finished.collect::<Result<_, _>>()?;
-        let vms = vms.into_iter().flatten().collect();
+        let vms = vms.into_iter().flatten().chain(containers).collect();
         let name = ONLY_CASE.to_owned();
         cases.push(admitted(top, Case { name, ple, pools, partitions, vms }, host)?);
     }

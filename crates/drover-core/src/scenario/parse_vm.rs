@@ -128,7 +128,7 @@ impl Draft {
         let vmm = self.vmm.unwrap_or(Vmm::Micro);
         let vcpus = self.vcpus.ok_or_else(|| missing("vcpus", "4"))?;
         let example = match vmm {
-            Vmm::Micro => "{ kind = \"cpu\" }",
+            Vmm::Micro | Vmm::Container => "{ kind = \"cpu\" }",
             Vmm::Qemu => "{ kind = \"command\", run = \"sysbench cpu --time=0 run\" }",
         };
         let (workload, pace) = self.workload.ok_or_else(|| missing("workload", example))?;
@@ -412,7 +412,7 @@ fn check_vmm(
             let what = format!("VM \"{name}\" is a micro VM and cannot run a command");
             Err(reader.error("workload", what, "add vmm = \"qemu\" to the VM"))
         }
-        (Vmm::Qemu, Workload::Command { .. }) => Ok(()),
+        (Vmm::Qemu, Workload::Command { .. }) | (Vmm::Container, _) => Ok(()),
         (Vmm::Qemu, _) => {
             let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
             let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
@@ -424,7 +424,7 @@ fn check_vmm(
 
 fn default_memory_mib(vmm: Vmm) -> u32 {
     match vmm {
-        Vmm::Micro => 0,
+        Vmm::Micro | Vmm::Container => 0,
         Vmm::Qemu => Vm::MEMORY_MIB,
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A VM of a scenario, as one case has it.
+//! A VM of a scenario, or a container, as one case has it.
 
 use super::{CpuList, Pace, Workload};
 use crate::settings::Cosched;
@@ -14,6 +14,8 @@ pub enum Vmm {
     Micro,
     /// A Linux guest under QEMU/KVM.
     Qemu,
+    /// Nothing: it is no VM, but a cgroup with a busy thread where a VM has a vCPU.
+    Container,
 }
 
 /// The CPUs that threads of a VM are confined to.

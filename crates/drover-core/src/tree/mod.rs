@@ -146,6 +146,17 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Adds the host's cgroups that are pools: parents first, called as their paths, which no other pool
+    /// can be. Those for which no place is left are left out, and with them those inside.
+    pub fn add_cgroups(&mut self, specs: &[PoolSpec]) {
+        for spec in specs {
+            let parent = self.place_of(spec.parent.as_deref());
+            if let Some(parent) = parent.filter(|_| self.pools.len() < POOLS_MAX) {
+                self.pools.push(Pool { spec: spec.clone(), parent });
+            }
+        }
+    }
+
     /// The pools, parents before their children.
     pub fn pools(&self) -> &[Pool] {
         &self.pools

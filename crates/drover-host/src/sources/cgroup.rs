@@ -1,71 +1,80 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the host's cgroups say of a VM: `cpu.weight` and `cpu.max`, as libvirt, Proxmox and systemd
-//! write them.
+//! The host's cgroups as they are now: what `cpu.weight`, `cpu.max` and `cpu.idle` say, and who is in them.
 //!
-//! The kernel does not enforce either on tasks of a sched_ext scheduler, so Drover does. A VMM's cgroup
-//! lies below the slice of its machine manager: `/machine.slice/machine-qemu\x2d1\x2dweb.scope/libvirt`,
-//! `/qemu.slice/100.scope`. What counts is what is said below that slice: a weight of 100 is normal, so
-//! weights multiply in hundredths on the way down; of limits the lowest holds.
-//!
-//! Worked example: `batch.slice` below `machine.slice` has weight 50, the scope of a VM in it 200 and
-//! `cpu.max` "150000 100000": the VM has 50/100 * 200/100 = 1 times the normal shares, and 150 %.
+//! The kernel enforces none of these on tasks of a sched_ext scheduler, so Drover does. What is made of them
+//! is in `cgroup_tree.rs`.
 
-use drover_core::asked::{Asked, Limit};
-use drover_core::resolve::Layer;
-use drover_core::shares::{SHARES_MAX, Shares};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Where cgroups are on every distribution of the last years.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
 /// The weight of whoever was given none.
-const WEIGHT_NORMAL: u64 = 100;
-/// Shares of each vCPU at that weight.
-const SHARES_NORMAL: u64 = 1000;
+pub const WEIGHT_NORMAL: u64 = 100;
 
-/// What cgroups below `root` ask for the VM that process is.
-pub fn layers(root: &Path, tgid: u32) -> Vec<Layer> {
+/// A cgroup with the cpu controller, and those in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cgroup {
+    /// From the root, which is empty: `/machine.slice/web.scope`.
+    pub path: String,
+    /// The kernel's number of it.
+    pub id: u64,
+    /// Its weight among its siblings; 0: it is idle, and stands behind all others.
+    pub weight: u64,
+    /// The most CPU, thousandths of a pCPU; none: no limit.
+    pub limit_mcpu: Option<u32>,
+    /// Processes in it, not in those below.
+    pub pids: Vec<u32>,
+    /// Those in it.
+    pub inside: Vec<Cgroup>,
+}
+
+impl Cgroup {
+    /// All of them, from that directory down.
+    pub fn read(root: &Path) -> Self {
+        let mut read = read(root, "");
+        // What root says of itself is for nobody to heed: it has no siblings.
+        (read.weight, read.limit_mcpu) = (WEIGHT_NORMAL, None);
+        read
+    }
+}
+
+/// The cgroup of a process: `/machine.slice/web.scope`. libvirt's cgroups for single threads are left out.
+pub fn path_of(tgid: u32) -> String {
     let membership = fs::read_to_string(format!("/proc/{tgid}/cgroup")).unwrap_or_default();
     let path = membership.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
-    layers_of(root, path)
+    without_threads(path)
 }
 
-fn layers_of(root: &Path, path: &str) -> Vec<Layer> {
-    let levels = levels(path);
-    let weight = levels.iter().filter_map(|level| Some((level, weight(&root.join(level))?)));
-    let weights: Vec<(&PathBuf, u64)> =
-        weight.filter(|(_, weight)| *weight != WEIGHT_NORMAL).collect();
-    let limits = levels.iter().filter_map(|level| Some((level, limit_mcpu(&root.join(level))?)));
-    let lowest = limits.min_by_key(|(_, mcpu)| *mcpu);
-    let mut layers = Vec::new();
-    if let Some((innermost, _)) = weights.last() {
-        let each = weights.iter().fold(SHARES_NORMAL * WEIGHT_NORMAL, |each, (_, weight)| {
-            // Two of 10,000 in a row are beyond what shares can say.
-            (each.saturating_mul(*weight) / WEIGHT_NORMAL)
-                .clamp(1, u64::from(SHARES_MAX) * WEIGHT_NORMAL)
-        });
-        let each = (each / WEIGHT_NORMAL).max(1);
-        let shares = u32::try_from(each).ok().map(Shares::PerVcpu);
-        let origin = format!("cgroup /{}/cpu.weight", innermost.display());
-        layers.push(Layer { origin, asked: Asked { shares, ..Asked::default() } });
-    }
-    if let Some((level, mcpu)) = lowest {
-        let origin = format!("cgroup /{}/cpu.max", level.display());
-        let limit = Some(Limit::At(mcpu));
-        layers.push(Layer { origin, asked: Asked { limit, ..Asked::default() } });
-    }
-    layers
-}
-
-/// The cgroups on the way from the machine manager's slice, itself left out, to the VM.
-fn levels(path: &str) -> Vec<PathBuf> {
+fn without_threads(path: &str) -> String {
     let mut names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
-    // libvirt's cgroups for single threads are no part of the way.
     while names.last().is_some_and(|name| is_of_threads(name)) {
         names.pop();
     }
-    let first = if names.len() > 1 { 2 } else { 1 };
-    (first..=names.len()).map(|count| names[..count].iter().collect()).collect()
+    names.iter().map(|name| format!("/{name}")).collect()
+}
+
+fn read(dir: &Path, path: &str) -> Cgroup {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let names =
+        entries.filter(is_dir).map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| !is_of_threads(name)).collect();
+    names.sort();
+    // Where the controller is off, so it is in all below.
+    let has_cpu = |name: &String| dir.join(name).join("cpu.weight").exists();
+    let inside = names.iter().filter(|name| has_cpu(name));
+    let inside = inside.map(|name| read(&dir.join(name), &format!("{path}/{name}"))).collect();
+    let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    Cgroup {
+        path: path.to_owned(),
+        id: dir.metadata().map_or(0, |meta| meta.ino()),
+        weight: weight(dir),
+        limit_mcpu: limit_mcpu(dir),
+        pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
+        inside,
+    }
 }
 
 fn is_of_threads(name: &str) -> bool {
@@ -76,21 +85,21 @@ fn is_of_threads(name: &str) -> bool {
     name == "emulator" || numbered("vcpu") || numbered("iothread")
 }
 
-fn weight(dir: &Path) -> Option<u64> {
-    let text = fs::read_to_string(dir.join("cpu.weight")).ok()?;
-    // 0 is the kernel's word for an idle group.
-    text.trim().parse().ok().map(|weight: u64| weight.max(1))
+fn weight(dir: &Path) -> u64 {
+    let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+    match number("cpu.idle") {
+        Some(1) => 0,
+        _ => number("cpu.weight").unwrap_or(WEIGHT_NORMAL),
+    }
 }
 
-/// The limit of a VM's cgroup: its own, or what its vCPUs' cgroups allow together.
+/// The limit of a cgroup: its own, or, of a VM's, what its vCPUs' cgroups allow together.
 fn limit_mcpu(dir: &Path) -> Option<u32> {
     let own = quota_mcpu(&dir.join("cpu.max"));
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_vcpu = |name: &str| name.starts_with("vcpu") && is_of_threads(name);
-    let vcpus: Vec<PathBuf> = entries
-        .filter(|entry| is_vcpu(&entry.file_name().to_string_lossy()))
-        .map(|entry| entry.path().join("cpu.max"))
-        .collect();
+    let vcpus = entries.filter(|entry| is_vcpu(&entry.file_name().to_string_lossy()));
+    let vcpus: Vec<_> = vcpus.map(|entry| entry.path().join("cpu.max")).collect();
     let of_vcpus: Option<u64> = vcpus.iter().map(|file| quota_mcpu(file).map(u64::from)).sum();
     let of_vcpus = of_vcpus.filter(|_| !vcpus.is_empty()).and_then(|mcpu| mcpu.try_into().ok());
     own.into_iter().chain(of_vcpus).min()
@@ -108,7 +117,6 @@ fn quota_mcpu(file: &Path) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::asked::Key;
 
     fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -120,73 +128,48 @@ mod tests {
         dir
     }
 
-    fn said(files: &[(&str, &str)], path: &str) -> Vec<(String, String)> {
-        let root = host(files);
-        let text = |layer: Layer| {
-            let value = Key::ALL.into_iter().find_map(|key| layer.asked.text(key)).unwrap();
-            (value, layer.origin)
-        };
-        layers_of(root.path(), path).into_iter().map(text).collect()
-    }
-
     #[test]
-    fn the_worked_example_of_the_header_holds() {
-        let scope = "machine.slice/batch.slice/vm.scope";
-        let found = said(
-            &[
-                ("machine.slice/cpu.weight", "10\n"),
-                ("machine.slice/batch.slice/cpu.weight", "50\n"),
-                (&format!("{scope}/cpu.weight"), "200\n"),
-                (&format!("{scope}/cpu.max"), "150000 100000\n"),
-            ],
-            &format!("/{scope}"),
-        );
-        assert_eq!(found[0], ("normal".into(), format!("cgroup /{scope}/cpu.weight")));
-        assert_eq!(found[1], ("150%".into(), format!("cgroup /{scope}/cpu.max")));
-    }
-
-    #[test]
-    fn what_was_never_touched_asks_nothing() {
-        let files = [
-            ("qemu.slice/100.scope/cpu.weight", "100"),
-            ("qemu.slice/100.scope/cpu.max", "max 100000"),
-        ];
-        assert!(said(&files, "/qemu.slice/100.scope").is_empty());
-        assert!(said(&[], "/").is_empty() && said(&[], "").is_empty());
-        assert!(said(&[], "/gone.slice/gone.scope").is_empty());
+    fn what_cgroups_say_is_read_as_the_kernel_writes_it() {
+        let host = host(&[
+            ("web/cpu.weight", "400\n"),
+            ("web/cpu.max", "20000 100000\n"),
+            ("web/cpu.idle", "0\n"),
+            ("web/cgroup.procs", "7\n8\n"),
+            ("low/cpu.weight", "0\n"),
+            ("low/cpu.idle", "1\n"),
+            ("low/cpu.max", "max 100000\n"),
+            ("other/cgroup.procs", "9\n"),
+        ]);
+        let root = Cgroup::read(host.path());
+        let [low, web] = &root.inside[..] else { panic!("without the controller: {root:?}") };
+        assert_eq!((web.path.as_str(), web.weight, web.limit_mcpu), ("/web", 400, Some(200)));
+        assert_eq!(web.pids, [7, 8]);
+        assert_eq!((low.weight, low.limit_mcpu), (0, None));
+        assert_eq!(low.id, host.path().join("low").metadata().unwrap().ino());
     }
 
     #[test]
     fn libvirts_cgroups_of_threads_count_as_their_vm() {
-        let scope = "machine.slice/machine-qemu\\x2d1\\x2dweb.scope";
-        let found = said(
-            &[
-                (&format!("{scope}/cpu.weight"), "250"),
-                (&format!("{scope}/libvirt/cpu.weight"), "100"),
-                (&format!("{scope}/libvirt/emulator/cpu.max"), "1000 100000"),
-                (&format!("{scope}/libvirt/vcpu0/cpu.max"), "50000 100000"),
-                (&format!("{scope}/libvirt/vcpu1/cpu.max"), "25000 100000"),
-            ],
-            &format!("/{scope}/libvirt/emulator"),
-        );
-        assert_eq!(found[0].0, "2500/vcpu");
-        assert_eq!(found[1], ("75%".into(), format!("cgroup /{scope}/libvirt/cpu.max")));
+        let host = host(&[
+            ("web/cpu.weight", "250"),
+            ("web/libvirt/cpu.weight", "100"),
+            ("web/libvirt/emulator/cpu.weight", "100"),
+            ("web/libvirt/emulator/cpu.max", "1000 100000"),
+            ("web/libvirt/vcpu0/cpu.max", "50000 100000"),
+            ("web/libvirt/vcpu1/cpu.max", "25000 100000"),
+        ]);
+        let libvirt = &Cgroup::read(host.path()).inside[0].inside[0];
+        assert_eq!((libvirt.limit_mcpu, libvirt.inside.len()), (Some(750), 0));
+        assert_eq!(without_threads("/web/libvirt/emulator"), "/web/libvirt");
+        assert_eq!((without_threads("/"), without_threads("")), (String::new(), String::new()));
     }
 
     #[test]
-    fn the_lowest_limit_on_the_way_holds_and_extremes_stay_in_range() {
-        let found = said(
-            &[
-                ("a/b/cpu.max", "100000 100000"),
-                ("a/b/c/cpu.max", "400000 100000"),
-                ("a/b/cpu.weight", "10000"),
-                ("a/b/c/cpu.weight", "10000"),
-            ],
-            "/a/b/c",
-        );
-        assert_eq!(found[0].0, "1000000/vcpu");
-        assert_eq!(found[1], ("100%".into(), "cgroup /a/b/cpu.max".into()));
-        assert_eq!(said(&[("vm/cpu.weight", "0")], "/vm")[0].0, "10/vcpu", "idle is the least");
-        assert!(said(&[("vm/cpu.max", "50000 0"), ("vm/cpu.weight", "x")], "/vm").is_empty());
+    fn what_makes_no_sense_asks_nothing() {
+        let host = host(&[("vm/cpu.max", "50000 0"), ("vm/cpu.weight", "x")]);
+        let vm = &Cgroup::read(host.path()).inside[0];
+        assert_eq!((vm.weight, vm.limit_mcpu), (WEIGHT_NORMAL, None));
+        assert!(Cgroup::read(Path::new("/nowhere")).inside.is_empty());
+        assert_eq!(path_of(0x3fff_fff0), "", "nobody has that number");
     }
 }

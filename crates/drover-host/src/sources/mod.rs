@@ -4,5 +4,6 @@
 //! None of them is needed. What each says becomes a layer for `drover_core::resolve`.
 
 pub mod cgroup;
+pub mod cgroup_tree;
 pub mod config_file;
 pub mod libvirt;

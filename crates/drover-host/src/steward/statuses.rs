@@ -7,7 +7,7 @@ use crate::kernel::Kernel;
 use crate::orders::POOL_ORIGIN;
 use crate::plan::PlannedVm;
 use crate::scheduler::{KernelVcpu, KernelVm};
-use crate::status::{PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
+use crate::status::{Kind, PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
 use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
@@ -21,8 +21,11 @@ impl Steward {
             let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
             let guarantee = self.delays.of(&self.plan, planned, &all, &self.capacity);
             let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
-            status.counters.guaranteed_delay_ms = Some(guarantee.delay_ms);
-            status.guaranteed_delay_why = guarantee.why;
+            // What a container may have depends on how many tasks it has at a time, which nobody knows.
+            if !vm.is_container() {
+                status.counters.guaranteed_delay_ms = Some(guarantee.delay_ms);
+                status.guaranteed_delay_why = guarantee.why;
+            }
             Some(status)
         })
         .collect()
@@ -38,6 +41,7 @@ impl Steward {
         let (kernel, rate) = (&vm.kernel, self.meter.rate(planned.id));
         let pool = planned.resolved.pool.map(|pool| &self.plan.tree.pools()[pool].spec);
         VmStatus {
+            kind: if vm.is_container() { Kind::Container } else { Kind::Vm },
             name: vm.name.clone(),
             pid: kernel.tgid,
             vcpus: kernel.nr_vcpus,
@@ -123,7 +127,7 @@ impl Steward {
             return POOL_ORIGIN.to_owned();
         }
         let place = self.config.pools().find(|(spec, _)| spec.name == name).map(|(_, place)| place);
-        place.unwrap_or_default()
+        place.unwrap_or_else(|| format!("cgroup {name}"))
     }
 }
 

@@ -13,18 +13,20 @@ use drover_core::partition::{PartitionChange, PartitionPolicy};
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::tree::{Affinity, PoolChange};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// What a kernel would have.
 #[derive(Default)]
-struct FakeKernel {
+pub(crate) struct FakeKernel {
     live: RefCell<Vec<KernelVm>>,
     vms: RefCell<BTreeMap<u64, VmSettings>>,
     pools: RefCell<BTreeMap<u32, PoolSettings>>,
     partitions: RefCell<BTreeMap<u32, PartitionSettings>>,
     /// The domain and the partition of each pCPU it was told of.
     pcpus: RefCell<BTreeMap<u32, (u32, u32)>>,
+    pub containers: RefCell<BTreeSet<u64>>,
+    pub cgroup_changes: Cell<u32>,
     /// Refuses orders for this VM.
     refuses: Cell<Option<u64>>,
 }
@@ -69,6 +71,30 @@ impl Kernel for FakeKernel {
                 assert!(self.vms.borrow().values().all(|vm| vm.pool != pool), "somebody is in it");
                 pools.remove(&pool.0);
             }
+        }
+        Ok(())
+    }
+
+    fn cgroup_changes(&self) -> u32 {
+        self.cgroup_changes.get()
+    }
+
+    fn set_container(&self, cgroup: u64, live: bool) -> Result<()> {
+        let mut containers = self.containers.borrow_mut();
+        let changed = if live { containers.insert(cgroup) } else { containers.remove(&cgroup) };
+        ensure!(changed, "it is so already");
+        let mut all = self.live.borrow_mut();
+        all.retain(|vm| vm.cgroup != cgroup);
+        if live {
+            let id = 1000 + cgroup;
+            all.push(KernelVm {
+                slot: 9,
+                id,
+                tgid: 0,
+                cgroup,
+                nr_vcpus: 0,
+                ..KernelVm::for_test(1)
+            });
         }
         Ok(())
     }

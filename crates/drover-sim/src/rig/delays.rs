@@ -48,7 +48,7 @@ impl Delays {
     ) -> Result<(), String> {
         self.note_attached(sim);
         let m = &sim.m;
-        let host = sim.class.policy.delay_host(m);
+        let plain = sim.class.policy.delay_host(m);
         let slack_ns = self.late_ns + 2 * kicks_late_ns;
         let mut known = BTreeMap::new();
         for (task, it) in m.tasks.iter().enumerate() {
@@ -57,7 +57,7 @@ impl Delays {
             let begun_ns = begun_ns.max(self.vms_ns.get(&it.vm).copied().unwrap_or(0));
             let waited_ns = m.now_ns.saturating_sub(begun_ns);
             // Nobody is guaranteed less than that.
-            let short = waited_ns < 2 * (host.slice_ns + host.tick_ns);
+            let short = waited_ns < 2 * (plain.slice_ns + plain.tick_ns);
             if it.state != TaskState::Ready || slot == 0 || short || sim.class.is_capped(it.vm) {
                 continue;
             }
@@ -65,13 +65,14 @@ impl Delays {
             if since_ns(task) > it.ready_since_ns {
                 continue;
             }
-            let (terms, most_ns) = *known.entry(it.vm).or_insert_with(|| {
+            let (host, terms, most_ns) = *known.entry(it.vm).or_insert_with(|| {
                 let mut terms = sim.class.delay_terms(m, it.vm);
                 terms.reservation_mcpu *= u32::from(is_admitted(sim, it.vm, &terms));
                 // Those of a killed VM leave one by one; who waits for the last began behind all.
                 terms.threads = m.tasks.iter().filter(|other| other.vm == it.vm).count() as u32;
                 let others = (m.tasks.len() as u32).saturating_sub(terms.threads);
-                (terms, guaranteed(&host, &terms, others).ready_ns())
+                let host = sim.class.delay_host(m, it.vm);
+                (host, terms, guaranteed(&host, &terms, others).ready_ns())
             });
             if waited_ns > most_ns + slack_ns + taken_ns(begun_ns) {
                 return Err(format!(

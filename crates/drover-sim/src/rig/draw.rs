@@ -5,9 +5,10 @@
 //! (shares.rs). In some of those, and in many of the others, VMs are confined as hosts confine them: to
 //! a die each, to sets that overlap, to all but the host's own pCPU, or each vCPU to a pCPU of its own.
 
-use super::script::{Fault, Script, ScriptVm, Shape, TimedFault};
+use super::script::{DIVIDED_US, Fault, Script, ScriptVm, Shape, TimedFault};
 use crate::class::VmBounds;
 use crate::rng::Rng;
+use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::Workload;
 use drover_core::settings::{Cosched, PoolId, PoolSettings};
 
@@ -63,6 +64,13 @@ impl Script {
         if script.host.dies > 1 && rng.chance_pct(40) {
             let homes = draw_homes(&mut rng, &script, calm);
             script.faults.extend(homes);
+            script.faults.sort_by_key(|fault| fault.at_us);
+        }
+        let mut rng = Rng::new(seed ^ 0x0005_eed0_0dd1_51de);
+        let knows = !calm || script.vms.iter().all(|vm| vm.pin.is_none() && !vm.may_be_held());
+        if script.host.pcpus() > script.host.threads && knows && rng.chance_pct(40) {
+            let partitions = draw_partitions(&mut rng, &script, calm);
+            script.faults.extend(partitions);
             script.faults.sort_by_key(|fault| fault.at_us);
         }
         script
@@ -312,6 +320,51 @@ fn draw_homes(rng: &mut Rng, script: &Script, calm: bool) -> Vec<TimedFault> {
         TimedFault { at_us, fault: Fault::Home(vm, home) }
     };
     (0..vms + changes).map(draw).collect()
+}
+
+/// Partitions, and who is in them; where nothing need be calm, they change.
+fn draw_partitions(rng: &mut Rng, script: &Script, calm: bool) -> Vec<TimedFault> {
+    let count = 1 + rng.below(3) as u32;
+    let vms = script.vms.len() as u64;
+    let mut faults = Vec::new();
+    for number in 1..=count {
+        let fault = draw_partition(rng, script, number, calm);
+        faults.push(TimedFault { at_us: DIVIDED_US / 2, fault });
+    }
+    for vm in 0..vms as u32 {
+        let fault = Fault::Join(vm, rng.below(u64::from(count) + 1) as u32);
+        faults.push(TimedFault { at_us: DIVIDED_US, fault });
+    }
+    let most = *rng.pick(&[10, 80]);
+    let changes = if calm { 0 } else { rng.below(most) };
+    for _ in 0..changes {
+        let number = 1 + rng.below(count.into()) as u32;
+        let fault = match rng.below(10) {
+            0 => Fault::Partition(number, Vec::new(), PartitionPolicy::Share, 7_000),
+            1..=3 => draw_partition(rng, script, number, false),
+            _ => Fault::Join(rng.below(vms) as u32, rng.below(u64::from(count) + 1) as u32),
+        };
+        faults.push(TimedFault { at_us: rng.below(script.duration_us), fault });
+    }
+    faults
+}
+
+/// The first pCPU is left to `default`, which must have one; where time must divide, whole cores.
+fn draw_partition(rng: &mut Rng, script: &Script, number: u32, calm: bool) -> Fault {
+    let mut cpus = draw_set(rng, &script.host);
+    if calm {
+        let threads = script.host.threads;
+        let cores: Vec<u32> = cpus.iter().map(|cpu| cpu / threads).collect();
+        cpus =
+            (threads..script.host.pcpus()).filter(|it| cores.contains(&(it / threads))).collect();
+    }
+    cpus.retain(|&cpu| cpu > 0);
+    let policy = *rng.pick(&PartitionPolicy::WORDS.map(|(_, policy)| policy));
+    let slice_us = match rng.chance_pct(60) {
+        true => policy.slice_ns() / 1000,
+        false => *rng.pick(&[500, 3_000, 30_000, 200_000]),
+    };
+    Fault::Partition(number, cpus, policy, slice_us)
 }
 
 /// A cpuset that is changed may be changed to the others and back, within ms; and real-time tasks come

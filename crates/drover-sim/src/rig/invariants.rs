@@ -5,8 +5,8 @@
 
 use super::delays::Delays;
 use super::limits::Limits;
-use crate::cpu_set::CpuSet;
-use crate::machine::{Machine, TaskId, TaskState, interrupt_source};
+use super::partitions::Partitions;
+use crate::machine::{TaskId, TaskState, interrupt_source};
 use crate::scx::{Scx, Stands, ThreadView};
 use crate::sim::Sim;
 use std::collections::BTreeMap;
@@ -31,8 +31,12 @@ pub struct Invariants {
     limits: Limits,
     /// What is guaranteed.
     delays: Delays,
+    /// Who may be where.
+    partitions: Partitions,
     /// When who may run where last changed, or the policy's clock: nobody rested in vain before.
     pub changed_ns: u64,
+    /// Until then pCPUs may rest that were given to others' partitions.
+    roused_by_ns: u64,
     /// Kicks take this much longer at worst.
     pub kicks_late_ns: u64,
 }
@@ -58,7 +62,12 @@ impl Invariants {
         self.nobody_rests_beside_waiters(sim)?;
         self.note_places(sim);
         self.nobody_waits_too_long(sim)?;
-        let since_ns = |task: usize| self.places[task].since_ns;
+        self.partitions.nobody_runs_elsewhere(sim, self.kicks_late_ns)?;
+        let since_ns = |task: usize| {
+            let (place_ns, waits) = (self.places[task].since_ns, &sim.m.tasks[task]);
+            // Who waits where it was before its partition changed is served there.
+            if self.partitions.waits_since_before(waits) { sim.m.now_ns } else { place_ns }
+        };
         let taken_ns = |begun_ns: u64| taken_since_ns(&self.taken, begun_ns);
         self.delays.look(sim, since_ns, taken_ns, self.kicks_late_ns)?;
         self.limits.look(sim, self.kicks_late_ns)?;
@@ -75,6 +84,20 @@ impl Invariants {
         self.delays.vm_changed(vm, now_ns);
     }
 
+    /// The VM is in another partition.
+    pub fn joined(&mut self, vm: u32, now_ns: u64) {
+        self.bounds_changed(vm, now_ns);
+        self.partitions.changed(now_ns);
+    }
+
+    /// Partitions are others; pCPUs that rest are roused by then.
+    pub fn partitions_changed(&mut self, roused_by_ns: u64, slice_ns: u64, now_ns: u64) {
+        self.pcpus_changed(now_ns);
+        self.limits.begin_anew();
+        self.partitions.begin(slice_ns);
+        self.roused_by_ns = roused_by_ns;
+    }
+
     /// What is asked for a pool was changed.
     pub fn pools_changed(&mut self, now_ns: u64) {
         self.changed_ns = now_ns;
@@ -82,10 +105,16 @@ impl Invariants {
         self.delays.all_changed(now_ns);
     }
 
+    /// Has everybody been charged what they had?
+    pub fn charges_agree(&self, sim: &Sim<Scx>) -> Result<(), String> {
+        charges_agree(sim, self.partitions.longest_slice_ns)
+    }
+
     /// A pCPU goes or comes.
     pub fn pcpus_changed(&mut self, now_ns: u64) {
         self.changed_ns = now_ns;
         self.delays.all_changed(now_ns);
+        self.partitions.changed(now_ns);
     }
 
     /// A real-time task takes a pCPU for so long.
@@ -108,7 +137,7 @@ impl Invariants {
     }
 
     fn virtual_time_moves_forward(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
-        let domains = 0..sim.m.topology.llcs.len() as u32;
+        let domains = 0..sim.class.domains();
         let now_ns: Vec<u64> = domains.map(|domain| sim.class.policy.clock_ns(domain)).collect();
         let before_ns = std::mem::replace(&mut self.clocks_ns, now_ns.clone());
         for (domain, (now_ns, before_ns)) in now_ns.iter().zip(&before_ns).enumerate() {
@@ -124,7 +153,8 @@ impl Invariants {
     fn nobody_rests_beside_waiters(&mut self, sim: &Sim<Scx>) -> Result<(), String> {
         let m = &sim.m;
         let grace_ns = IDLE_BESIDE_WAITER_NS + 2 * self.kicks_late_ns;
-        let rests_since_ns = |cpu: u32| m.pcpus[cpu as usize].idle_since_ns.max(self.changed_ns);
+        let known_ns = self.changed_ns.max(self.roused_by_ns);
+        let rests_since_ns = |cpu: u32| m.pcpus[cpu as usize].idle_since_ns.max(known_ns);
         let rested = |cpu: &u32| {
             m.online.contains(*cpu)
                 && m.current(*cpu).is_none()
@@ -152,7 +182,10 @@ impl Invariants {
                 && !capped
                 && !on_its_way
                 && !sim.class.policy.at_limit(task as TaskId);
-            let beside = resting.iter().find(|&&cpu| m.may_run_on(task as TaskId, cpu));
+            let beside = resting.iter().find(|&&cpu| {
+                m.may_run_on(task as TaskId, cpu)
+                    && self.partitions.serves(sim, task as TaskId, cpu)
+            });
             let Some(&cpu) = beside.filter(|_| waits) else { continue };
             if bounds.cosched.may_wait() {
                 // It may rather wait than run in part, but not stand still so for long.
@@ -203,7 +236,8 @@ impl Invariants {
         let bound_ns = sim.class.policy.params().wait_bound_ns;
         let m = &sim.m;
         let present = m.tasks.iter().filter(|task| task.state != TaskState::Absent).count() as u64;
-        let unasked_ns = sim.class.policy.params().slice_ns + m.costs.tick_interval_ns;
+        let slice_ns = sim.class.policy.params().slice_ns.max(self.partitions.longest_slice_ns);
+        let unasked_ns = slice_ns + m.costs.tick_interval_ns;
         let host = sim.vms.len();
         // A process is a VM from when one of its threads was seen inside KVM_RUN.
         let found = |task: usize| sim.class.policy.thread_view(task as TaskId).slot != 0;
@@ -221,7 +255,10 @@ impl Invariants {
                 continue;
             }
             let Place { single, since_ns, .. } = self.places[task];
-            let (of_set, of_domain) = pcpus_left(m, task as TaskId);
+            let (of_set, of_domain) = match self.partitions.waits_since_before(known) {
+                true => (1, 1),
+                false => pcpus_left(sim, task as TaskId),
+            };
             let capped = sim.class.is_capped(known.vm);
             let held_ns =
                 if sim.class.bounds_of(known.vm).cosched.may_wait() { STANDS_STILL_NS } else { 0 };
@@ -256,12 +293,9 @@ impl Invariants {
 }
 
 /// How many pCPUs are left to a task: in all, and in the domain where it has the fewest.
-fn pcpus_left(m: &Machine, task: TaskId) -> (u64, u64) {
-    let allowed = m.allowed(task);
-    let left = |llc: &CpuSet| {
-        llc.iter().filter(|&cpu| allowed.contains(cpu) && m.online.contains(cpu)).count()
-    };
-    let left = || m.topology.llcs.iter().map(left).filter(|&left| left > 0);
+fn pcpus_left(sim: &Sim<Scx>, task: TaskId) -> (u64, u64) {
+    let reach = sim.class.reach_of(&sim.m, task);
+    let left = || reach.iter().map(Vec::len);
     (left().sum::<usize>().max(1) as u64, left().min().unwrap_or(1) as u64)
 }
 
@@ -327,7 +361,7 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
         false => Err(format!("{}: the policy counts {counted}, there are {real}", what())),
     };
     for slot in 0..class.policy.slots_in_use() {
-        for domain in 0..sim.m.topology.llcs.len() as u32 {
+        for domain in 0..class.domains() {
             let counted = class.policy.queued(&mut sim.m, &mut class.queues, domain, slot);
             let real = queued.get(&(domain, slot)).copied().unwrap_or(0);
             same(&|| format!("threads of slot {slot} waiting in domain {domain}"), counted, real)?;
@@ -357,7 +391,7 @@ fn books_of_vcpus_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
 }
 
 fn tournaments_are_in_order(sim: &mut Sim<Scx>) -> Result<(), String> {
-    for domain in 0..sim.m.topology.llcs.len() as u32 {
+    for domain in 0..sim.class.domains() {
         let class = &mut sim.class;
         let wrong = class.policy.check_tournament(&mut sim.m, &mut class.queues, domain);
         if wrong != 0 {
@@ -410,13 +444,13 @@ const WATCHDOG_NS: u64 = 15_000_000_000;
 
 /// What the policy charged everybody together, the host's own tasks too, is the CPU time all
 /// received: none is lost and none charged twice.
-pub fn charges_agree(sim: &Sim<Scx>) -> Result<(), String> {
+fn charges_agree(sim: &Sim<Scx>, longest_slice_ns: u64) -> Result<(), String> {
     let slots = 0..sim.class.policy.slots_in_use();
     let charged = slots.map(|slot| sim.class.policy.vm(slot));
     let charged_ns: u64 = charged.map(|vm| vm.vcpu_run_ns + vm.helper_run_ns).sum();
     let real_ns: u64 = (0..sim.m.tasks.len() as TaskId).map(|t| sim.m.cpu_time_now_ns(t)).sum();
     // A thread that goes on is charged when its slice is over, and at the tick then.
-    let charged_late_ns = KERNELS_SLICE_NS + 2 * sim.m.costs.tick_interval_ns;
+    let charged_late_ns = KERNELS_SLICE_NS.max(longest_slice_ns) + 2 * sim.m.costs.tick_interval_ns;
     let late_ns = sim.m.pcpus.len() as u64 * charged_late_ns;
     let slots = 0..sim.class.policy.slots_in_use();
     let spared_ns: u64 = slots.map(|slot| sim.class.policy.vm(slot).spared_ns).sum();

@@ -6,6 +6,7 @@ mod delays;
 mod draw;
 mod invariants;
 mod limits;
+mod partitions;
 mod script;
 mod shares;
 mod shrink;
@@ -25,7 +26,8 @@ use crate::rng::{Rng, mix};
 use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
-use invariants::{Invariants, charges_agree};
+use drover_core::settings::PartitionSettings;
+use invariants::Invariants;
 use shares::Calm;
 
 /// Virtual time between two looks at the invariants, at most.
@@ -72,7 +74,7 @@ pub fn try_script(script: &Script, planted: Option<Planted>) -> Trial {
     // What a dead VM was charged is forgotten with its slot.
     let dies = script.faults.iter().any(|fault| matches!(fault.fault, Fault::Kill(_)));
     if broken.is_none() && !dies {
-        broken = charges_agree(&sim).err();
+        broken = invariants.charges_agree(&sim).err();
     }
     if let (None, Some(calm)) = (&broken, calm) {
         broken = calm.shares_hold(&sim, script).err();
@@ -91,7 +93,9 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     let tasks: u32 = script.vms.iter().map(|vm| vm.threads).sum();
     let tick_interval_ns = 1_000_000_000 / u64::from(script.hz);
     let m = Machine::new(topology, Costs { tick_interval_ns, ..Costs::default() }, tasks as usize);
-    let mut tunables = Tunables { vtime_ns: script.vtime_ns, ..Tunables::default() };
+    // One for each partition in each cache.
+    let spare_domains = script.nr_partitions() * m.topology.llcs.len() as u32;
+    let mut tunables = Tunables { vtime_ns: script.vtime_ns, spare_domains, ..Tunables::default() };
     if planted == Some(Planted::HoldsForEver) {
         tunables.params.hold_max_ns = u64::MAX / 4;
     }
@@ -138,6 +142,10 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::RealTime(cpu, us) if *cpu < pcpus => invariants.taken(now_ns, us * 1000),
         Fault::Bounds(vm, _) => invariants.bounds_changed(*vm, now_ns),
         Fault::Pool(..) => invariants.pools_changed(now_ns),
+        Fault::Partition(.., slice_us) => {
+            invariants.partitions_changed(now_ns + ROUSED_AFTER_NS, slice_us * 1000, now_ns);
+        }
+        Fault::Join(vm, _) => invariants.joined(*vm, now_ns),
         Fault::TimerLate(us) => invariants.come_late(us * 1000),
         Fault::ClockOff(us) => {
             let before_ns = sim.class.queues.surroundings.clock_off_ns;
@@ -155,9 +163,20 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
             sim.plan(now_ns, Plan::SetShares(vm, shares));
         }
         Fault::Bounds(vm, bounds) if vm_exists(vm) => {
-            let home = sim.class.bounds_of(vm).home;
-            sim.class.set_bounds(&mut sim.m, vm, VmBounds { home, ..bounds });
+            let VmBounds { home, partition, .. } = sim.class.bounds_of(vm);
+            sim.class.set_bounds(&mut sim.m, vm, VmBounds { home, partition, ..bounds });
         }
+        Fault::Partition(number, ref cpus, policy, slice_us) => {
+            let leaves = |vm: &u32| sim.class.bounds_of(*vm).partition == number;
+            let members = (0..sim.vms.len() as u32).filter(leaves).collect::<Vec<_>>();
+            for vm in members.into_iter().filter(|_| cpus.is_empty()) {
+                join(sim, vm, 0);
+            }
+            let settings = PartitionSettings { policy, slice_ns: slice_us * 1000 };
+            let cpus: Vec<u32> = cpus.iter().copied().filter(|&cpu| cpu < pcpus).collect();
+            sim.class.set_partition(&mut sim.m, number, &cpus, settings);
+        }
+        Fault::Join(vm, number) if vm_exists(vm) => join(sim, vm, number),
         Fault::Home(vm, home) if vm_exists(vm) => {
             let bounds = sim.class.bounds_of(vm);
             sim.class.set_bounds(&mut sim.m, vm, VmBounds { home, ..bounds });
@@ -185,6 +204,11 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
         _ => {}
     }
+}
+
+fn join(sim: &mut Sim<Scx>, vm: u32, partition: u32) {
+    let bounds = sim.class.bounds_of(vm);
+    sim.class.set_bounds(&mut sim.m, vm, VmBounds { partition, ..bounds });
 }
 
 /// Whatever threads of the VM run give way: to any of its threads, or to nobody in particular. The kernel

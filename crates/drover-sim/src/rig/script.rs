@@ -3,6 +3,7 @@
 
 use crate::class::VmBounds;
 use crate::cpu_set::CpuSet;
+use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::Workload;
 use drover_core::settings::{Cosched, PoolSettings};
 use serde::{Deserialize, Serialize};
@@ -70,6 +71,11 @@ pub enum Fault {
     RealTime(u32, u64),
     /// That NUMA node, + 1, is a VM's home; 0: it has none.
     Home(u32, u32),
+    /// A partition, from 1 on, has these pCPUs from now on, that policy, and slices of so many µs; without
+    /// pCPUs it is removed, and its VMs are in `default`.
+    Partition(u32, Vec<u32>, PartitionPolicy, u64),
+    /// A VM is in that partition from now on.
+    Join(u32, u32),
     /// From now on whatever threads of a VM run yield every so many µs: to one of its threads, mostly.
     Yields(u32, u64),
     /// Kicks take so many µs more from now on.
@@ -114,6 +120,20 @@ pub struct Script {
     pub faults: Vec<TimedFault>,
 }
 
+/// Partitions that are made by then are made before anything is counted.
+pub const DIVIDED_US: u64 = 2_000;
+
+/// How a host is divided into partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Divided {
+    /// The partition of each pCPU.
+    pub of_cpu: Vec<u32>,
+    /// That of each VM.
+    pub of_vm: Vec<u32>,
+    /// The policy of each, from `default` on.
+    pub policies: Vec<PartitionPolicy>,
+}
+
 /// What Debian, Ubuntu and Fedora build.
 fn hz_of_most() -> u32 {
     250
@@ -155,8 +175,46 @@ impl Shape {
 }
 
 impl Script {
-    /// No faults but yields and homes, and nothing but VMs that are always busy and may run anywhere, or on several pCPUs: time
-    /// must divide by shares, reservations and pools (shares.rs). What a reservation is worth to a VM that
+    /// The partition of each pCPU, each VM's, and the policies of partitions, as they are when none change
+    /// any more.
+    pub fn partitions(&self) -> Divided {
+        let mut divided = Divided {
+            of_cpu: vec![0; self.host.pcpus() as usize],
+            of_vm: vec![0; self.vms.len()],
+            policies: vec![PartitionPolicy::Share; self.nr_partitions() as usize + 1],
+        };
+        for TimedFault { fault, .. } in &self.faults {
+            match fault {
+                Fault::Partition(number, cpus, policy, _) => {
+                    divided.policies[*number as usize] = *policy;
+                    for (cpu, of) in (0..).zip(&mut divided.of_cpu) {
+                        match cpus.contains(&cpu) {
+                            true => *of = *number,
+                            false if of == number => *of = 0,
+                            false => {}
+                        }
+                    }
+                }
+                Fault::Join(vm, number) => {
+                    divided.of_vm.get_mut(*vm as usize).into_iter().for_each(|of| *of = *number);
+                }
+                _ => {}
+            }
+        }
+        divided
+    }
+
+    /// How many partitions there are at most, `default` apart.
+    pub fn nr_partitions(&self) -> u32 {
+        let number = |fault: &TimedFault| match fault.fault {
+            Fault::Partition(number, ..) | Fault::Join(_, number) => number,
+            _ => 0,
+        };
+        self.faults.iter().map(number).max().unwrap_or(0)
+    }
+
+    /// No faults but yields, homes and partitions, and nothing but VMs that are always busy and may run
+    /// anywhere, or on several pCPUs: time must divide by shares, reservations and pools (shares.rs). What a reservation is worth to a VM that
     /// waits beside an idle pCPU for its siblings is not known; nor what such a one is owed where some are
     /// confined.
     pub fn is_calm(&self) -> bool {
@@ -173,8 +231,14 @@ impl Script {
         let held = self.vms.iter().any(ScriptVm::may_be_held);
         let confined = self.vms.iter().any(|vm| vm.pin.is_some());
         let known = !(held && (promises || confined));
-        let is_none =
-            |fault: &TimedFault| matches!(fault.fault, Fault::Yields(..) | Fault::Home(..));
+        let divides = |fault: &Fault| matches!(fault, Fault::Partition(..) | Fault::Join(..));
+        let divided = self.faults.iter().any(|fault| divides(&fault.fault));
+        // What is owed in partitions is known where they do not change, and nothing else keeps VMs anywhere.
+        let known = known && !(divided && (held || confined));
+        let is_none = |TimedFault { at_us, fault }: &TimedFault| {
+            matches!(fault, Fault::Yields(..) | Fault::Home(..))
+                || divides(fault) && *at_us <= DIVIDED_US
+        };
         self.faults.iter().all(is_none) && !limited && known && self.vms.iter().all(busy)
     }
 }
@@ -207,6 +271,12 @@ mod tests {
         }));
         let has_homes = |script: &Script| faults(script, |fault| matches!(fault, Fault::Home(..)));
         assert!((0..100).any(|seed| has_homes(&Script::of_seed(seed))));
+        let is_divided = |script: &Script| script.nr_partitions() > 0;
+        assert!(any(|script| script.nr_partitions() > 0 && script.is_calm()));
+        assert!((0..100).any(|seed| {
+            let script = Script::of_seed(seed);
+            is_divided(&script) && !script.is_calm()
+        }));
         assert!((0..100).any(|seed| Script::of_seed(seed).faults.len() > 10));
     }
 }

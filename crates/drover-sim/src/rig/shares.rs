@@ -25,10 +25,11 @@
 //! 1 - V / 2 <= V, so V is 2/3, and so much both really have. B, owed all that its vCPU can use, is one
 //! of those of which it is not known.
 
-use super::script::{Script, ScriptVm};
+use super::script::{Divided, Script, ScriptVm};
 use crate::machine::TaskId;
 use crate::scx::Scx;
 use crate::sim::Sim;
+use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PoolSettings};
 use drover_core::shares::Shares;
@@ -73,15 +74,21 @@ impl Calm {
             return Ok(());
         };
         let held = script.vms.iter().any(ScriptVm::may_be_held);
+        let divided = script.partitions();
         let run_s = (sim.m.now_ns - begin_ns) as f64 / 1e9;
         for (vm, (owed_pcpus, asked)) in owed.iter().zip(&script.vms).enumerate() {
+            // Other policies promise something else.
+            if divided.policies[divided.of_vm[vm] as usize] != PartitionPolicy::Share {
+                continue;
+            }
             let got_s = (had_ns(sim, vm) - before_ns[vm]) as f64 / 1e9;
             let least_s = run_s
                 * if held { KEPT_PART * least_pcpus(script, vm, *owed_pcpus) } else { *owed_pcpus };
             // Six slices, which end at a tick, for each of its threads, and 3 % for long runs. What is owed
             // as much as it can use never makes up for that.
             let tick_ns = sim.m.costs.tick_interval_ns;
-            let slice_ns = sim.class.policy.params().slice_ns.next_multiple_of(tick_ns);
+            let slice_ns = sim.class.delay_host(&sim.m, vm as u32).slice_ns;
+            let slice_ns = slice_ns.next_multiple_of(tick_ns);
             let threads = f64::from(asked.threads.min(script.host.pcpus()));
             let slack_s = 6.0 * slice_ns as f64 / 1e9 * threads + 0.03 * least_s + 0.030;
             if got_s < least_s - slack_s || !held && got_s > least_s + slack_s {
@@ -114,15 +121,24 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     let tree = Tree::of(&specs).expect("parents come before their pools");
     // All are busy: where cores have two threads each pays with 5/8 of what it uses.
     let paid = if script.host.threads == 2 { 0.625 } else { 1.0 };
-    let leaf = |vm: &ScriptVm| Leaf {
-        pool: (vm.bounds.pool as usize).checked_sub(1),
+    let divided = script.partitions();
+    // Who may run nowhere in its partition takes something of others'.
+    if divided.of_vm.iter().any(|of| !divided.of_cpu.contains(of)) {
+        return None;
+    }
+    // Pools and reservations are of `default` only.
+    let leaf = |(vm, &partition): (&ScriptVm, &u32)| Leaf {
+        pool: (vm.bounds.pool as usize).checked_sub(1).filter(|_| partition == 0),
         shares: f64::from(vm.shares),
-        reservation_pcpus: (f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid)
-            .min(f64::from(vm.threads)),
+        reservation_pcpus: match partition {
+            0 => f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid,
+            _ => 0.0,
+        }
+        .min(f64::from(vm.threads)),
         demand_pcpus: f64::from(vm.threads),
     };
-    let leaves: Vec<Leaf> = script.vms.iter().map(leaf).collect();
-    let owed = entitle_within(&tree, &leaves, &room(script)).leaves;
+    let leaves: Vec<Leaf> = script.vms.iter().zip(&divided.of_vm).map(leaf).collect();
+    let owed = entitle_within(&tree, &leaves, &room(script, &divided)).leaves;
     let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
         let each = script.vms.iter().zip(&owed);
         let each = each.map(move |(vm, &owed)| weight(vm, owed) / f64::from(vm.threads));
@@ -134,14 +150,17 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
 }
 
 /// The host's pCPUs, and which of them each VM may use.
-fn room(script: &Script) -> Room {
+fn room(script: &Script, divided: &Divided) -> Room {
     let pcpus = script.host.pcpus();
-    let affinity = |vm: &ScriptVm| {
-        let cpus: Vec<String> = vm.may_use(pcpus).iter().map(|cpu| cpu.to_string()).collect();
+    let affinity = |(vm, &partition): (&ScriptVm, &u32)| {
+        let own = |cpu: &u32| divided.of_cpu[*cpu as usize] == partition;
+        let cpus: Vec<String> =
+            vm.may_use(pcpus).iter().filter(own).map(|cpu| cpu.to_string()).collect();
         Affinity::within(cpus.join(",").parse().expect("a list of numbers"))
     };
     let all = CpuList::all(pcpus);
-    let affinities: Vec<Affinity> = script.vms.iter().map(|vm| affinity(vm).on(&all)).collect();
+    let each = script.vms.iter().zip(&divided.of_vm);
+    let affinities: Vec<Affinity> = each.map(|each| affinity(each).on(&all)).collect();
     Room::new(&all, affinities.iter().map(|affinity| (affinity, 1.0)))
 }
 

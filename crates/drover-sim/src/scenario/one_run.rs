@@ -209,7 +209,7 @@ fn spare_domains(m: &Machine, partitions: &Partitions) -> u32 {
 fn set_partitions<C: Class>(sim: &mut Sim<C>, partitions: &Partitions) {
     for (index, spec) in partitions.specs().iter().enumerate() {
         let settings = PartitionSettings { policy: spec.policy, slice_ns: spec.slice_ns() };
-        sim.class.set_partition(&mut sim.m, index as u32 + 1, &spec.cpus, settings);
+        sim.class.set_partition(&mut sim.m, index as u32 + 1, spec.cpus.cpus(), settings);
     }
 }
 

@@ -6,8 +6,7 @@
 
 use super::memory::Room;
 use super::native::{
-    Domain, Drover, TaskPointer, sim_at_limit, sim_core_is_busy, sim_due_ns, sim_ground_offset,
-    sim_record,
+    Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset, sim_record,
 };
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
@@ -204,13 +203,6 @@ extern "C" fn ground_take_vcpu(d: *mut Drover, queue: u64, record: u32) -> bool 
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_nr_allowed(d: *mut Drover, task: TaskPointer) -> u32 {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    m.allowed(number(task)).iter().count() as u32
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
@@ -219,20 +211,6 @@ extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
         (Some(only), None) => only as i32,
         _ => -1,
     }
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ground_may_run_anywhere(d: *mut Drover, task: TaskPointer) -> bool {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    m.online.is_subset(m.allowed(number(task)))
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ground_any_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    m.allowed(number(task)).next_common(&m.online, 0).map_or(-1, |cpu| cpu as i32)
 }
 
 #[unsafe(no_mangle)]
@@ -263,37 +241,11 @@ extern "C" fn ground_first_order(d: *mut Drover, queue: u64, order: *mut u64) ->
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_claim_idle(d: *mut Drover, task: TaskPointer, near: u32) -> i32 {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    // It could not be kicked from a pCPU that is going (bpf/ground.bpf.h).
-    if !m.pcpus[m.this_cpu as usize].online {
-        return -1;
-    }
-    let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
-    // SAFETY: as above; only reads.
-    let busy = unsafe { sim_core_is_busy(d, near) };
-    m.idle.claim_near(&m.topology, allowed, near, busy).map_or(-1, |cpu| cpu as i32)
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn ground_claim_core(d: *mut Drover, task: TaskPointer) -> i32 {
-    // SAFETY: called by the policy.
-    let (m, _, _) = unsafe { behind(d) };
-    if !m.pcpus[m.this_cpu as usize].online {
-        return -1;
-    }
-    let allowed = &m.masks[m.tasks[number(task) as usize].mask as usize];
-    m.idle.claim_core(&m.topology, allowed).map_or(-1, |cpu| cpu as i32)
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn ground_claim(d: *mut Drover, task: TaskPointer, pcpu: u32) -> bool {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
-    m.pcpus[m.this_cpu as usize].online
-        && m.may_run_on(number(task), pcpu)
-        && m.idle.claim(&m.topology, pcpu)
+    // It could not be kicked from a pCPU that is going (bpf/ground.bpf.h).
+    m.pcpus[m.this_cpu as usize].online && m.may_run_on(number(task), pcpu) && m.idle.take(pcpu)
 }
 
 #[unsafe(no_mangle)]

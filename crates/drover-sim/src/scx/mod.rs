@@ -15,6 +15,7 @@ mod queues;
 mod timers;
 
 pub use native::{ThreadView, VmView};
+use policy::Wakes;
 pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
@@ -22,7 +23,6 @@ use crate::class::{Class, VmBounds, VmTerms};
 use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
-use drover_core::scenario::CpuList;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use ground::process_of;
 use queues::DEFAULT_SLICE_NS;
@@ -111,6 +111,53 @@ impl Scx {
         (slot != 0).then_some(slot)
     }
 
+    /// How many domains are in use.
+    pub fn domains(&self) -> u32 {
+        self.domains.len() as u32
+    }
+
+    /// The partition of that pCPU.
+    pub fn partition_of(&self, cpu: u32) -> u32 {
+        self.domains[self.domain_of[cpu as usize] as usize].1
+    }
+
+    /// The pCPUs online that may serve the task, by domain: of those where it may run its partition's, if
+    /// that has any. A task that is no VM's yet is the host's.
+    pub fn reach_of(&self, m: &Machine, task: TaskId) -> Vec<Vec<u32>> {
+        let found = self.policy.thread_view(task).slot != 0;
+        let partition = if found { self.bounds_of(m.tasks[task as usize].vm).partition } else { 0 };
+        let all = || m.allowed(task).iter().filter(|&cpu| m.online.contains(cpu));
+        let drawn = all().any(|cpu| self.partition_of(cpu) == partition);
+        let mut reach = vec![Vec::new(); self.domains.len()];
+        for cpu in all().filter(|&cpu| !drawn || self.partition_of(cpu) == partition) {
+            reach[self.domain_of[cpu as usize] as usize].push(cpu);
+        }
+        reach.retain(|cpus| !cpus.is_empty());
+        reach
+    }
+
+    /// What of the host decides how long the VM waits: slices are those of its partition, or, where one of
+    /// its threads may be served by another, the longest there are.
+    pub fn delay_host(&self, m: &Machine, vm: u32) -> delay::Host {
+        let host = self.policy.delay_host(m);
+        let slice_ns = |partition: u32| match partition {
+            0 => host.slice_ns,
+            _ => self.slices_ns.get(partition as usize - 1).copied().unwrap_or(host.slice_ns),
+        };
+        let own = self.bounds_of(vm).partition;
+        let strays = |(task, known): (usize, &Task)| {
+            let is_own = |cpu: u32| self.partition_of(cpu) == own;
+            let allowed = m.allowed(task as TaskId);
+            known.vm == vm && !allowed.iter().any(|cpu| m.online.contains(cpu) && is_own(cpu))
+        };
+        let all = 0..=self.slices_ns.len() as u32;
+        let slice_ns = match m.tasks.iter().enumerate().any(strays) {
+            true => all.map(slice_ns).max().unwrap_or(host.slice_ns),
+            false => slice_ns(own),
+        };
+        delay::Host { slice_ns, ..host }
+    }
+
     /// What the VM is guaranteed as things stand, as the daemon works it out.
     fn guaranteed(&self, m: &Machine, vm: u32) -> Delay {
         let partition = self.bounds_of(vm).partition;
@@ -121,11 +168,7 @@ impl Scx {
         };
         let all: u32 = slots.filter(is_here).map(|view| view.nr_threads).sum();
         let terms = self.delay_terms(m, vm);
-        let mut host = self.policy.delay_host(m);
-        if let Some(slice_ns) = self.slices_ns.get((partition as usize).wrapping_sub(1)) {
-            host.slice_ns = *slice_ns;
-        }
-        guaranteed(&host, &terms, all.saturating_sub(terms.threads))
+        guaranteed(&self.delay_host(m, vm), &terms, all.saturating_sub(terms.threads))
     }
 
     /// What of the VM decides how long it waits.
@@ -133,7 +176,8 @@ impl Scx {
         let bounds = self.bounds_of(vm);
         delay::Vm {
             threads: self.slot_of(vm).map_or(0, |slot| self.policy.vm(slot).nr_threads),
-            reservation_mcpu: bounds.reservation_mcpu,
+            // Other partitions promise none.
+            reservation_mcpu: if bounds.partition == 0 { bounds.reservation_mcpu } else { 0 },
             limited: self.is_capped(vm),
             reach: self.reach(m, vm),
             cosched: bounds.cosched,
@@ -186,10 +230,15 @@ impl Scx {
     fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
         let Some(slot) = self.slot_of(vm) else { return };
         let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
+        if bounds.partition != 0 {
+            // The daemon refuses it.
+            bounds.reservation_mcpu = 0;
+        }
         match self.queues.planted {
             Some(Planted::IgnoresShares) => shares = 0,
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
             Some(Planted::IgnoresPools) => bounds.pool = 0,
+            Some(Planted::IgnoresPartitions) => bounds.partition = 0,
             Some(Planted::IgnoresLimits) => bounds.limit_mcpu = 0,
             Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 75,
             _ => {}
@@ -279,16 +328,24 @@ impl Class for Scx {
         &mut self,
         m: &mut Machine,
         partition: u32,
-        cpus: &CpuList,
+        cpus: &[u32],
         settings: PartitionSettings,
     ) {
         self.slices_ns.resize(self.slices_ns.len().max(partition as usize), settings.slice_ns);
         self.slices_ns[partition as usize - 1] = settings.slice_ns;
         self.policy.order_partition(m, &mut self.queues, partition, settings);
-        for &cpu in cpus.cpus() {
-            let domain = self.domain_for(m.topology.llc_of[cpu as usize], partition);
-            self.domain_of[cpu as usize] = domain;
-            self.policy.order_pcpu(m, &mut self.queues, cpu, (domain, partition));
+        for cpu in 0..m.pcpus.len() as u32 {
+            let before = self.partition_of(cpu);
+            let after = match cpus.contains(&cpu) {
+                true => partition,
+                false if before == partition => 0,
+                false => before,
+            };
+            if after != before {
+                let domain = self.domain_for(m.topology.llc_of[cpu as usize], after);
+                self.domain_of[cpu as usize] = domain;
+                self.policy.order_pcpu(m, &mut self.queues, cpu, (domain, after));
+            }
         }
     }
 
@@ -303,7 +360,6 @@ impl Class for Scx {
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
-        let divided = self.policy.is_divided(m, &mut self.queues);
         let last = m.tasks[task as usize].pcpu;
         let allowed = &m.masks[m.tasks[task as usize].mask as usize];
         let chooses = allowed.next_from(allowed.next_from(0).map_or(0, |first| first + 1));
@@ -313,22 +369,15 @@ impl Class for Scx {
             self.policy.enqueue(m, &mut self.queues, task, true, false);
             return;
         }
-        let near = self.policy.wakes(m, &mut self.queues, task, last);
-        let allowed = &m.masks[m.tasks[task as usize].mask as usize];
-        // The kernel knows no partitions.
-        let idle = if divided { None } else { m.idle.select(&m.topology, allowed, near) };
-        let fallback = if allowed.contains(near) && m.online.contains(near) {
-            near
-        } else {
-            allowed.next_common(&m.online, 0).unwrap_or(last)
-        };
-        let wish = (task, idle.unwrap_or(fallback), idle.is_some());
-        let (at, idle, begins) = self.policy.select_cpu(m, &mut self.queues, wish);
-        m.tasks[task as usize].pcpu = at;
-        if begins {
+        let (at, wakes) = self.policy.select_cpu(m, &mut self.queues, task);
+        // Where it may not run the kernel has it wait where it may.
+        let may = m.may_run_on(task, at) && m.online.contains(at);
+        let elsewhere = || m.allowed(task).next_common(&m.online, 0).unwrap_or(last);
+        m.tasks[task as usize].pcpu = if may { at } else { elsewhere() };
+        if wakes != Wakes::ToWait {
             m.counts.migrations += u64::from(at != last);
             let slice_ns = self.policy.params().slice_ns;
-            self.queues.run_on(m, task, at, slice_ns, !idle);
+            self.queues.run_on(m, task, at, slice_ns, wakes == Wakes::ToPreempt);
         } else {
             self.policy.enqueue(m, &mut self.queues, task, true, true);
         }
@@ -380,6 +429,10 @@ impl Class for Scx {
 
     fn rest(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.idle(m, &mut self.queues, cpu, true);
+    }
+
+    fn rests_no_more(&mut self, m: &mut Machine, cpu: u32) {
+        self.policy.idle(m, &mut self.queues, cpu, false);
     }
 
     fn ran(&mut self, m: &mut Machine, _: u32, task: TaskId, ran_ns: u64) {
@@ -502,7 +555,7 @@ impl Class for Scx {
                 self.queues.insert_local(m, task, cpu, true);
             }
             Some(task) => self.put(m, cpu, task),
-            None => self.policy.idle(m, &mut self.queues, cpu, false),
+            None => self.rests_no_more(m, cpu),
         }
         self.policy.cpu_release(m, &mut self.queues, cpu);
         for task in self.queues.take_reenqueued() {

@@ -193,7 +193,6 @@ unsafe extern "C" {
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
     pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32, node: u32);
-    pub fn sim_is_divided(d: *mut Drover) -> bool;
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
     pub fn sim_look(d: *mut Drover) -> u64;
@@ -201,19 +200,11 @@ unsafe extern "C" {
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
     pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32);
-    pub fn sim_wakes(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32) -> u32;
     pub fn sim_order_partition(d: *mut Drover, partition: u32, policy: u32, slice_ns: u64) -> bool;
     pub fn sim_order_pcpu(d: *mut Drover, pcpu: u32, domain: u32, partition: u32) -> bool;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);
     pub fn sim_set_cpumask(d: *mut Drover, p: TaskPointer, t: *mut Thread);
-    pub fn sim_select_cpu(
-        d: *mut Drover,
-        p: TaskPointer,
-        t: *mut Thread,
-        near: u32,
-        idle: &mut bool,
-        begins: &mut bool,
-    ) -> u32;
+    pub fn sim_select_cpu(d: *mut Drover, p: TaskPointer, t: *mut Thread, wakes: &mut u32) -> u32;
     pub fn sim_enqueue(d: *mut Drover, p: TaskPointer, t: *mut Thread, woken: bool, selected: bool);
     pub fn sim_dispatch(d: *mut Drover, at: u32, prev: TaskPointer, t: *mut Thread);
     pub fn sim_running(d: *mut Drover, p: TaskPointer, t: *mut Thread, at: u32);
@@ -241,7 +232,6 @@ unsafe extern "C" {
     pub fn sim_due_ns(t: *const Thread) -> u64;
     pub fn sim_record(t: *const Thread) -> u32;
     pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;
-    pub fn sim_core_is_busy(d: *mut Drover, at: u32) -> bool;
     pub fn sim_pcpu_pinned(d: *mut Drover, at: u32) -> u32;
     pub fn sim_domain_queued(d: *mut Drover, domain: u32, slot: u32) -> u32;
     pub fn sim_spoil_tournament(d: *mut Drover);

@@ -28,6 +28,17 @@ pub struct Tunables {
 /// The weight of a thread of nice 0.
 const WEIGHT: u32 = 100;
 
+/// What becomes of a task that wakes: the policy's `enum drover_wakes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wakes {
+    /// It is placed next.
+    ToWait,
+    /// It begins on a pCPU that is idle and was claimed.
+    OnIdle,
+    /// It begins at once, whoever runs there now.
+    ToPreempt,
+}
+
 /// The policy's state.
 #[derive(Debug)]
 pub struct Policy {
@@ -257,39 +268,20 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), t) });
     }
 
-    /// The task, which was on that pCPU, wakes: near which one is it to run?
-    pub(super) fn wakes(
-        &mut self,
-        m: &mut Machine,
-        queues: &mut Queues,
-        task: TaskId,
-        at: u32,
-    ) -> u32 {
-        let t = self.thread(task);
-        // SAFETY: see `enable`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_wakes(d, pointer(task), t, at) })
-    }
-
-    /// May it begin at once where a pCPU is idle?
+    /// The task wakes: where it goes, and how it begins there.
     pub(super) fn select_cpu(
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
-        (task, near, mut idle): (TaskId, u32, bool),
-    ) -> (u32, bool, bool) {
+        task: TaskId,
+    ) -> (u32, Wakes) {
         let t = self.thread(task);
-        let mut begins = false;
+        let mut wakes = 0;
         let at = self.call(m, queues, 0, |d| {
             // SAFETY: see `enable`.
-            unsafe { native::sim_select_cpu(d, pointer(task), t, near, &mut idle, &mut begins) }
+            unsafe { native::sim_select_cpu(d, pointer(task), t, &mut wakes) }
         });
-        (at, idle, begins)
-    }
-
-    /// Is the host divided into partitions?
-    pub(super) fn is_divided(&mut self, m: &mut Machine, queues: &mut Queues) -> bool {
-        // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_is_divided(d) })
+        (at, [Wakes::ToWait, Wakes::OnIdle, Wakes::ToPreempt][wakes as usize])
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {

@@ -76,6 +76,8 @@ pub enum Planted {
     LaxLimits,
     /// Their pools are not.
     IgnoresPools,
+    /// Their partitions are not.
+    IgnoresPartitions,
     /// A VM is held for its siblings for as long as it takes.
     HoldsForEver,
     /// What a VM that waits for its siblings does not get is charged all the same.

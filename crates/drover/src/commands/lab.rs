@@ -158,6 +158,19 @@ pub fn kvm_probe() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Works on so many threads until killed.
+pub fn busy(threads: u32) -> Result<ExitCode> {
+    let work = || {
+        loop {
+            std::hint::spin_loop();
+        }
+    };
+    for _ in 1..threads {
+        std::thread::spawn(work);
+    }
+    work()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

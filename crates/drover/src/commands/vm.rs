@@ -9,13 +9,13 @@ use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
 use drover_core::percent;
 use drover_host::control::{Answer, Request, ask};
-use drover_host::status::VmStatus;
+use drover_host::status::{Kind, VmStatus};
 
 use super::ask::{DEFAULT, Daemon, given, percent_of, table};
 
 #[derive(Subcommand)]
 pub enum Vm {
-    /// Show all VMs and what they get.
+    /// Show all VMs and containers, and what they get.
     List {
         /// Show for each value where it came from.
         #[arg(long, conflicts_with = "json")]
@@ -108,12 +108,13 @@ fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
 }
 
 /// Where the partition stands, on hosts that have more than one in use.
-const PARTITION_COLUMN: usize = 3;
+const PARTITION_COLUMN: usize = 4;
 
 fn overview(vms: &[VmStatus]) -> String {
     let divided = vms.iter().any(|vm| vm.partition != DEFAULT);
     let mut titles = vec![
         "NAME<",
+        "KIND<",
         "PID",
         "VCPUS",
         "POOL<",
@@ -132,10 +133,14 @@ fn overview(vms: &[VmStatus]) -> String {
     }
     let row = |vm: &VmStatus| {
         let short = if vm.reservation_mcpu < vm.promised_mcpu { "!" } else { "" };
+        let is_vm = vm.kind == Kind::Vm;
+        let kind = if is_vm { "VM" } else { "container" };
+        let number = |it: u32| if is_vm { it.to_string() } else { "-".to_owned() };
         let mut row = vec![
             vm.name.clone(),
-            vm.pid.to_string(),
-            vm.vcpus.to_string(),
+            kind.to_owned(),
+            number(vm.pid),
+            number(vm.vcpus),
             vm.pool.clone().unwrap_or_else(|| HOST.to_owned()),
             vm.shares.to_string(),
             percent::text(vm.reservation_mcpu) + short,
@@ -220,6 +225,7 @@ mod tests {
             origin: origin.to_owned(),
         };
         VmStatus {
+            kind: Kind::Vm,
             name: name.into(),
             pid: 7,
             vcpus: 2,
@@ -261,12 +267,12 @@ mod tests {
     fn what_a_vm_has_is_shown_in_the_words_it_is_set_in() {
         let text = overview(&[vm("web")]);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(words[3..9], ["prod", "2000", "150%", "none", "150.0%", "-"]);
+        assert_eq!(words[4..10], ["prod", "2000", "150%", "none", "150.0%", "-"]);
         assert_eq!(words[words.len() - 4..], ["8.12", "ms", "66.00", "ms"], "{text}");
         assert!(!text.contains('!'), "{text}");
         assert!(!text.contains("PARTITION"), "{text}");
         let apart = overview(&[VmStatus { partition: "io".to_owned(), ..vm("db") }, vm("web")]);
-        let column: Vec<_> = apart.lines().map(|line| line.split_whitespace().nth(3)).collect();
+        let column: Vec<_> = apart.lines().map(|line| line.split_whitespace().nth(4)).collect();
         assert_eq!(column, [Some("PARTITION"), Some("io"), Some("default")], "{apart}");
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
         let text = overview(&[short]);

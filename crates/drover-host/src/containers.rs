@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Follows the host's cgroups: reads them when the kernel says that something about them has changed, and
+//! tells it which of them are containers.
+
+use crate::kernel::Kernel;
+use crate::scheduler::KernelVm;
+use crate::sources::cgroup::{Cgroup, path_of};
+use crate::sources::cgroup_tree::{CgroupTree, Place};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Cgroups are read no more often than that, however often they change.
+const READ_INTERVAL: Duration = Duration::from_millis(400);
+
+/// What the cgroups are now.
+#[derive(Debug)]
+pub struct Containers {
+    root: PathBuf,
+    tree: CgroupTree,
+    /// When cgroups were read last, and what there was then.
+    read: Option<(Instant, Seen)>,
+    /// Some container could not be made.
+    lacking: bool,
+}
+
+/// What cgroups are read again for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    /// How often anything about cgroups had changed.
+    changes: u32,
+    /// The VMs and their vCPUs.
+    vms: Vec<(u64, u32)>,
+}
+
+impl Containers {
+    /// Of the cgroups below `root`.
+    pub fn below(root: &Path) -> Self {
+        Self { root: root.to_owned(), tree: CgroupTree::default(), read: None, lacking: false }
+    }
+
+    /// What is made of the cgroups, as they were read last.
+    pub fn tree(&self) -> &CgroupTree {
+        &self.tree
+    }
+
+    /// Looks again, `seen` being all VMs and containers; whether anything is different.
+    pub fn look(&mut self, kernel: &dyn Kernel, seen: &[KernelVm], now: Instant) -> bool {
+        let vms = || seen.iter().filter(|vm| vm.cgroup == 0);
+        let is_now = Seen {
+            changes: kernel.cgroup_changes(),
+            vms: vms().map(|vm| (vm.id, vm.nr_vcpus)).collect(),
+        };
+        if let Some((at, before)) = &self.read {
+            let soon = now.duration_since(*at) < READ_INTERVAL;
+            // What is asked for a new VM is in force from the first.
+            let quiet = before.vms == is_now.vms && (soon || *before == is_now && !self.lacking);
+            if quiet {
+                return false;
+            }
+        }
+        self.read = Some((now, is_now));
+        let place =
+            |vm: &KernelVm| Place { tgid: vm.tgid, path: path_of(vm.tgid), vcpus: vm.nr_vcpus };
+        let places: Vec<Place> = vms().map(place).collect();
+        let tree = CgroupTree::of(&Cgroup::read(&self.root), &places);
+        let changed = tree != self.tree;
+        self.tree = tree;
+        self.settle(kernel, seen) | changed
+    }
+
+    /// Has the kernel know the containers there are; whether it did not before.
+    fn settle(&mut self, kernel: &dyn Kernel, seen: &[KernelVm]) -> bool {
+        let known = |cgroup: u64| seen.iter().any(|vm| vm.cgroup == cgroup);
+        let is_container = |cgroup: u64| self.tree.containers.contains_key(&cgroup);
+        let gone = seen.iter().map(|vm| vm.cgroup).filter(|&id| id != 0 && !is_container(id));
+        let gone: Vec<u64> = gone.collect();
+        let new: Vec<u64> = self.tree.containers.keys().copied().filter(|&id| !known(id)).collect();
+        for &cgroup in &gone {
+            if let Err(error) = kernel.set_container(cgroup, false) {
+                tracing::debug!("{error:#}");
+            }
+        }
+        let failed = new.iter().filter(|&&cgroup| kernel.set_container(cgroup, true).is_err());
+        let failed = failed.count();
+        // Room for more is made in a moment.
+        if failed > 0 && self.lacking {
+            tracing::warn!(
+                "{failed} containers run as tasks of the host: 2047 VMs and containers at most have \
+                 settings of their own"
+            );
+        }
+        self.lacking = failed > 0;
+        !gone.is_empty() || new.len() > failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steward::tests::FakeKernel;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    fn host(dir: &Path, name: &str, weight: &str) -> u64 {
+        let dir = dir.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("cpu.weight"), weight).unwrap();
+        dir.metadata().unwrap().ino()
+    }
+
+    #[test]
+    fn cgroups_are_read_when_the_kernel_says_so_and_not_too_often() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kernel, begun) = (FakeKernel::default(), Instant::now());
+        let mut containers = Containers::below(dir.path());
+        let web = host(dir.path(), "web", "400");
+        assert!(containers.look(&kernel, &[], begun));
+        assert_eq!(containers.tree().containers[&web].0, "/web");
+        assert!(kernel.containers.borrow().contains(&web));
+        let seen = [KernelVm { tgid: 0, cgroup: web, nr_vcpus: 0, ..KernelVm::for_test(1) }];
+        host(dir.path(), "web", "100");
+        let later = begun + Duration::from_secs(1);
+        assert!(!containers.look(&kernel, &seen, later), "nobody said that it changed");
+        kernel.cgroup_changes.set(1);
+        assert!(containers.look(&kernel, &seen, later));
+        assert!(containers.tree().containers.is_empty());
+        assert!(kernel.containers.borrow().is_empty());
+        host(dir.path(), "web", "400");
+        kernel.cgroup_changes.set(2);
+        assert!(!containers.look(&kernel, &[], later + READ_INTERVAL / 2), "in a moment");
+        assert!(containers.look(&kernel, &[], later + READ_INTERVAL));
+    }
+}

@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is made of the host's cgroups: who is a container, which stand as pools, what each asks. Pure.
+//!
+//! Who is scheduled is a VM, or a *container*: a cgroup with CPU settings of its own and no VM in it. A cgroup
+//! with settings in which several of these are is a pool of them, and so is one below which somebody has
+//! set weights. Weights count as the kernel counts them: among siblings. So in a cgroup where somebody set the
+//! weight of any, all are units with the weight they have, 100 being 1000 shares; only where nobody did,
+//! size decides: 1000 for each vCPU, 1000 for a container, the sum of both for a pool. What a user sets below
+//! a cgroup that was delegated to him therefore divides what that cgroup has, and lifts nobody above it.
+//!
+//! Worked example. `/system.slice` and `/machine.slice` were left alone. In the first, *web* has weight 400 and
+//! *batch* and *log* have none; in the second is a VM of 4 vCPUs. `/system.slice` is a pool of three
+//! containers of 4000, 1000 and 1000 shares, and stands with 3000 beside the VM with 4000.
+//!
+//! A cgroup with one unit in it, and nobody else, is that unit: a libvirt scope is its VM, with the lower of the
+//! limits on the way.
+
+use super::cgroup::{Cgroup, WEIGHT_NORMAL};
+use drover_core::asked::{Asked, Limit};
+use drover_core::resolve::Layer;
+use drover_core::shares::{SHARES_MAX, Shares};
+use drover_core::tree::{DEPTH_MAX, PoolSpec};
+use std::collections::HashMap;
+
+/// Shares of a vCPU, of a container, and of a unit with the normal weight.
+const SHARES_NORMAL: u64 = 1000;
+/// Shares of an idle cgroup: the kernel has it weigh 3 where others weigh 1024.
+const SHARES_IDLE: u64 = 3;
+
+/// A VM, as far as cgroups care.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its process.
+    pub tgid: u32,
+    /// The cgroup of that.
+    pub path: String,
+    /// How many vCPUs it has.
+    pub vcpus: u32,
+}
+
+/// What is made of the cgroups.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CgroupTree {
+    /// The pools, parents before their children, called as their cgroups.
+    pub pools: Vec<PoolSpec>,
+    /// What is asked for each VM, by its process.
+    pub vms: HashMap<u32, Vec<Layer>>,
+    /// The containers by the numbers of their cgroups: what each is called, and what is asked for it.
+    pub containers: HashMap<u64, (String, Vec<Layer>)>,
+}
+
+impl CgroupTree {
+    /// Of these cgroups with these VMs in them.
+    pub fn of(root: &Cgroup, vms: &[Place]) -> Self {
+        let (units, _) = inside(root, vms);
+        let mut tree = Self::default();
+        tree.enter(units, None, 1);
+        tree
+    }
+
+    /// Puts units into that pool, which is so deep that they would be at `depth`.
+    fn enter(&mut self, units: Vec<Unit>, pool: Option<&str>, depth: usize) {
+        for unit in units {
+            let shares = unit.shares();
+            let layers = || unit.layers(shares, pool);
+            match unit.kind {
+                Kind::Vm { tgid, .. } => {
+                    self.vms.insert(tgid, layers());
+                }
+                Kind::Container { id } => {
+                    self.containers.insert(id, (unit.path.clone(), layers()));
+                }
+                // Deeper than pools go: those in it stand beside it.
+                Kind::Pool { inside } if depth > DEPTH_MAX => self.enter(inside, pool, depth),
+                Kind::Pool { inside } => {
+                    self.pools.push(PoolSpec {
+                        parent: pool.map(str::to_owned),
+                        shares: Shares::Exact(shares),
+                        limit_mcpu: unit.limit.as_ref().map(|(mcpu, _)| *mcpu),
+                        ..PoolSpec::named(&unit.path)
+                    });
+                    self.enter(inside, Some(&unit.path), depth + 1);
+                }
+            }
+        }
+    }
+}
+
+/// What stands beside others, with what it may have among them.
+#[derive(Debug)]
+struct Unit {
+    kind: Kind,
+    /// The cgroup that speaks for it.
+    path: String,
+    /// Its weight, where somebody set any among its siblings.
+    weight: Option<u64>,
+    /// The least it may have on the way, and which cgroup says so.
+    limit: Option<(u32, String)>,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Vm { tgid: u32, vcpus: u32 },
+    Container { id: u64 },
+    Pool { inside: Vec<Unit> },
+}
+
+impl Unit {
+    fn size(&self) -> u64 {
+        match &self.kind {
+            Kind::Vm { vcpus, .. } => SHARES_NORMAL * u64::from((*vcpus).max(1)),
+            Kind::Container { .. } => SHARES_NORMAL,
+            Kind::Pool { inside } => inside.iter().map(Unit::size).sum(),
+        }
+    }
+
+    fn shares(&self) -> u32 {
+        let shares = match self.weight {
+            None => self.size(),
+            Some(0) => SHARES_IDLE,
+            Some(weight) => weight * SHARES_NORMAL / WEIGHT_NORMAL,
+        };
+        u32::try_from(shares).unwrap_or(SHARES_MAX).clamp(1, SHARES_MAX)
+    }
+
+    /// What is asked for a VM or a container.
+    fn layers(&self, shares: u32, pool: Option<&str>) -> Vec<Layer> {
+        let layer = |origin: String, asked: Asked| Layer { origin, asked };
+        let is_vm = matches!(self.kind, Kind::Vm { .. });
+        let mut layers = Vec::new();
+        // A VM's shares follow its size while it grows.
+        if self.weight.is_some() || !is_vm {
+            let asked = Asked { shares: Some(Shares::Exact(shares)), ..Asked::default() };
+            layers.push(layer(format!("cgroup {}/cpu.weight", self.path), asked));
+        }
+        if let Some((mcpu, path)) = &self.limit {
+            let asked = Asked { limit: Some(Limit::At(*mcpu)), ..Asked::default() };
+            layers.push(layer(format!("cgroup {path}/cpu.max"), asked));
+        }
+        if let Some(pool) = pool {
+            let asked = Asked { pool: Some(pool.to_owned()), ..Asked::default() };
+            layers.push(layer(format!("cgroup {pool}"), asked));
+        }
+        layers
+    }
+}
+
+/// The units in a cgroup, and whether somebody set weights there.
+fn inside(cgroup: &Cgroup, vms: &[Place]) -> (Vec<Unit>, bool) {
+    let weighed = cgroup.inside.iter().any(|one| one.weight != WEIGHT_NORMAL);
+    let mut units: Vec<Unit> = Vec::new();
+    for vm in vms.iter().filter(|vm| is_directly_in(cgroup, &vm.path)) {
+        let kind = Kind::Vm { tgid: vm.tgid, vcpus: vm.vcpus };
+        units.push(Unit { kind, path: cgroup.path.clone(), weight: None, limit: None });
+    }
+    units.extend(cgroup.inside.iter().flat_map(|one| units_of(one, vms, weighed)));
+    (units, weighed)
+}
+
+/// The VM is in that cgroup, and in none of those in it.
+fn is_directly_in(cgroup: &Cgroup, path: &str) -> bool {
+    let within = |cgroup: &Cgroup| {
+        path.strip_prefix(&cgroup.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    within(cgroup) && !cgroup.inside.iter().any(within)
+}
+
+/// What a cgroup is to those beside it, where somebody set weights or nobody did.
+fn units_of(cgroup: &Cgroup, vms: &[Place], weighed: bool) -> Vec<Unit> {
+    let (mut units, inner) = inside(cgroup, vms);
+    let weight = weighed.then_some(cgroup.weight);
+    let limit = cgroup.limit_mcpu.map(|mcpu| (mcpu, cgroup.path.clone()));
+    let counts = weighed || limit.is_some();
+    let container = |weight, limit| Unit {
+        kind: Kind::Container { id: cgroup.id },
+        path: cgroup.path.clone(),
+        weight,
+        limit,
+    };
+    if units.is_empty() {
+        return if counts { vec![container(weight, limit)] } else { Vec::new() };
+    }
+    let others = has_others(cgroup, vms, &units);
+    if units.len() == 1 && !others {
+        let one = &mut units[0];
+        one.weight = weight;
+        one.limit = one.limit.take().into_iter().chain(limit).min();
+        if weight.is_some() {
+            one.path.clone_from(&cgroup.path);
+        }
+        return units;
+    }
+    if !counts && !inner {
+        return units;
+    }
+    if others {
+        // The rest of it: tasks of its own, and of those in it that nothing was set for.
+        units.push(container(inner.then_some(WEIGHT_NORMAL), None));
+    }
+    let kind = Kind::Pool { inside: units };
+    vec![Unit { kind, path: cgroup.path.clone(), weight, limit }]
+}
+
+/// Is anybody in the cgroup, or below, who is in none of the units?
+fn has_others(cgroup: &Cgroup, vms: &[Place], units: &[Unit]) -> bool {
+    let is_unit = |unit: &Unit| unit.path == cgroup.path && !matches!(unit.kind, Kind::Vm { .. });
+    if units.iter().any(is_unit) {
+        return false;
+    }
+    let of_vm = |pid: &u32| vms.iter().any(|vm| vm.tgid == *pid);
+    !cgroup.pids.iter().all(of_vm) || cgroup.inside.iter().any(|one| has_others(one, vms, units))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(name: &str, weight: u64, inside: Vec<Cgroup>) -> Cgroup {
+        Cgroup { path: name.to_owned(), weight, inside, ..Cgroup::default() }
+    }
+
+    /// Paths and numbers as the kernel would give them.
+    fn host(inside: Vec<Cgroup>) -> Cgroup {
+        fn number(cgroup: &mut Cgroup, above: &str, next: &mut u64) {
+            cgroup.path = if cgroup.path.is_empty() {
+                String::new()
+            } else {
+                format!("{above}/{}", cgroup.path)
+            };
+            cgroup.id = *next;
+            *next += 1;
+            let path = cgroup.path.clone();
+            cgroup.inside.iter_mut().for_each(|one| number(one, &path, next));
+        }
+        let mut root = group("", 100, inside);
+        number(&mut root, "", &mut 1);
+        root
+    }
+
+    fn limited(name: &str, limit_mcpu: u32, inside: Vec<Cgroup>) -> Cgroup {
+        Cgroup { limit_mcpu: Some(limit_mcpu), ..group(name, 100, inside) }
+    }
+
+    fn vm(tgid: u32, vcpus: u32, path: &str) -> Place {
+        Place { tgid, vcpus, path: path.to_owned() }
+    }
+
+    /// Shares, limit and pool; 0 where nothing is asked.
+    fn asked(layers: &[Layer]) -> (u32, u32, String) {
+        let all = layers.iter().fold(Asked::default(), |below, it| it.asked.over(&below));
+        let shares = all.shares.map_or(0, |shares| shares.of_vm(9));
+        let limit = all.limit.and_then(Limit::mcpu).unwrap_or(0);
+        (shares, limit, all.pool.unwrap_or_default())
+    }
+
+    fn said(tree: &CgroupTree) -> Vec<String> {
+        let pool = |it: &PoolSpec| {
+            let parent = it.parent.as_deref().unwrap_or("host");
+            let limit = it.limit_mcpu.map_or(String::new(), |mcpu| format!(" limit {mcpu}"));
+            format!("pool {} {}{limit} in {parent}", it.name, it.shares.of_pool())
+        };
+        let one = |name: &str, layers: &[Layer]| {
+            let (shares, limit, pool) = asked(layers);
+            format!("{name} {shares} limit {limit} in {pool}")
+        };
+        let mut said: Vec<String> = tree.pools.iter().map(pool).collect();
+        let mut each: Vec<String> =
+            tree.containers.values().map(|(name, layers)| one(name, layers)).collect();
+        each.extend(tree.vms.iter().map(|(tgid, layers)| one(&format!("vm{tgid}"), layers)));
+        each.sort();
+        said.extend(each);
+        said
+    }
+
+    #[test]
+    fn the_worked_example_of_the_header_holds() {
+        let services =
+            vec![group("batch", 100, vec![]), group("log", 100, vec![]), group("web", 400, vec![])];
+        let machines = group("machine.slice", 100, vec![group("a.scope", 100, vec![])]);
+        let root = host(vec![machines, group("system.slice", 100, services)]);
+        let tree = CgroupTree::of(&root, &[vm(1, 4, "/machine.slice/a.scope")]);
+        assert_eq!(
+            said(&tree),
+            [
+                "pool /system.slice 3000 in host",
+                "/system.slice/batch 1000 limit 0 in /system.slice",
+                "/system.slice/log 1000 limit 0 in /system.slice",
+                "/system.slice/web 4000 limit 0 in /system.slice",
+                "vm1 0 limit 0 in ",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_never_touched_asks_nothing() {
+        let root = host(vec![group("qemu.slice", 100, vec![group("100.scope", 100, vec![])])]);
+        let tree = CgroupTree::of(&root, &[vm(1, 2, "/qemu.slice/100.scope"), vm(2, 1, "/gone")]);
+        assert!(tree.pools.is_empty() && tree.containers.is_empty());
+        assert!(tree.vms.values().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn equal_weights_are_equal_whatever_the_vcpus() {
+        let root =
+            host(vec![group("m", 100, vec![group("a", 200, vec![]), group("b", 200, vec![])])]);
+        let tree = CgroupTree::of(&root, &[vm(1, 2, "/m/a"), vm(2, 8, "/m/b")]);
+        assert_eq!(
+            said(&tree),
+            ["pool /m 10000 in host", "vm1 2000 limit 0 in /m", "vm2 2000 limit 0 in /m"]
+        );
+    }
+
+    #[test]
+    fn a_user_divides_what_was_delegated_to_him_and_no_more() {
+        let of_user = vec![group("a", 10_000, vec![]), group("b", 1, vec![])];
+        let root = host(vec![group("user", 100, of_user), group("vm", 100, vec![])]);
+        let tree =
+            CgroupTree::of(&root, &[vm(1, 1, "/user/a"), vm(2, 1, "/user/b"), vm(3, 2, "/vm")]);
+        assert_eq!(said(&tree)[0], "pool /user 2000 in host");
+        // Nor does one VM alone.
+        let root = host(vec![
+            group("user", 100, vec![group("a", 10_000, vec![])]),
+            group("vm", 100, vec![]),
+        ]);
+        let tree = CgroupTree::of(&root, &[vm(1, 1, "/user/a"), vm(3, 2, "/vm")]);
+        assert_eq!(said(&tree), ["vm1 0 limit 0 in ", "vm3 0 limit 0 in "]);
+        // Where the administrator set weights, theirs count.
+        let root = host(vec![
+            group("user", 50, vec![group("a", 10_000, vec![])]),
+            group("vm", 100, vec![]),
+        ]);
+        let tree = CgroupTree::of(&root, &[vm(1, 1, "/user/a"), vm(3, 2, "/vm")]);
+        assert_eq!(said(&tree), ["vm1 500 limit 0 in ", "vm3 1000 limit 0 in "]);
+    }
+
+    #[test]
+    fn pods_beside_vms_stand_as_the_kernel_has_them() {
+        let with = |pids: &[u32], cgroup: Cgroup| Cgroup { pids: pids.to_vec(), ..cgroup };
+        let launcher = with(&[1, 50], group("compute", 100, vec![]));
+        let pods = vec![limited("launcher", 2000, vec![launcher]), limited("web", 500, vec![])];
+        let root = host(vec![group("kubepods", 200, pods), group("system.slice", 100, vec![])]);
+        let tree = CgroupTree::of(&root, &[vm(1, 2, "/kubepods/launcher/compute")]);
+        assert_eq!(
+            said(&tree),
+            [
+                "pool /kubepods 2000 in host",
+                "pool /kubepods/launcher 3000 limit 2000 in /kubepods",
+                "/kubepods/launcher 1000 limit 0 in /kubepods/launcher",
+                "/kubepods/web 1000 limit 500 in /kubepods",
+                "/system.slice 1000 limit 0 in ",
+                "vm1 0 limit 0 in /kubepods/launcher",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_lowest_limit_on_the_way_to_a_vm_holds() {
+        let inner = limited("c", 4000, vec![]);
+        let root = host(vec![limited("a", 1500, vec![limited("b", 2000, vec![inner])])]);
+        let tree = CgroupTree::of(&root, &[vm(1, 2, "/a/b/c")]);
+        assert_eq!(said(&tree), ["vm1 0 limit 1500 in "]);
+        assert_eq!(tree.vms[&1][0].origin, "cgroup /a/cpu.max");
+    }
+
+    #[test]
+    fn extremes_stay_in_range_and_deep_trees_within_the_depth_of_pools() {
+        let root = host(vec![group("a", 10_000, vec![]), group("b", 0, vec![])]);
+        assert_eq!(
+            said(&CgroupTree::of(&root, &[])),
+            ["/a 100000 limit 0 in ", "/b 3 limit 0 in "]
+        );
+        let deepest = vec![group("x", 1, vec![]), group("y", 2, vec![])];
+        let nest = |inside: Vec<Cgroup>, depth: usize| {
+            vec![group(&format!("n{depth}"), 200, inside), group("beside", 100, vec![])]
+        };
+        let root = host((0..12).fold(deepest, nest));
+        let tree = CgroupTree::of(&root, &[]);
+        assert_eq!((tree.pools.len(), tree.containers.len()), (DEPTH_MAX, 14));
+        let depth = |pool: &PoolSpec| pool.name.matches('/').count();
+        assert!(tree.pools.iter().all(|pool| depth(pool) <= DEPTH_MAX));
+    }
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which idle pCPU takes a ready thread.
+ *
+ * Idea. Each domain has a mask of its pCPUs that are idle, changed when one becomes idle or ends
+ * to be. A thread is given the first of these from the pCPU on near which it is placed: of a core
+ * that is idle as a whole, else any. Its own domain is searched first, then those of the same NUMA
+ * node, then the others of its partition. Where nothing is idle, which is when it matters what a
+ * wake-up costs, that is a look at one word for each domain.
+ *
+ * The mask is a hint: the ground says who was the first to claim a pCPU, and one bit too many costs
+ * a claim in vain. When pCPUs change domains all are taken to be idle.
+ *
+ * Worked example. Domain 0 has pCPUs 0 to 3, cores 0-1 and 2-3; domain 1 has 4 and 5. pCPUs 1, 2, 3
+ * and 4 are idle. A thread that ran on 0 wakes: 1 is nearest, but shares its core with who runs on
+ * 0, and so it is given 2. The next one is given 4, a whole core in another domain, and the next 1.
+ *
+ * What it is bad at. A whole core far away comes before half of one near by. Of the domains of
+ * another node none is nearer.
+ */
+#ifndef DROVER_IDLE_H
+#define DROVER_IDLE_H
+
+#include "account/core.h"
+#include "partition/partition.h"
+
+#define IDLE_NONE (-1)
+
+/* The pCPU is idle from now on, or no longer. */
+static __always_inline void idle_note(struct drover *d, u32 at, bool idle)
+{
+	struct domain *domain = domain_at(d, pcpu_at(d, at)->domain);
+	u64 bit = 1ULL << bounded(pcpu_at(d, at)->place, DROVER_DOMAIN_PCPUS);
+
+	if (idle)
+		__sync_fetch_and_or(&domain->idle, bit);
+	else
+		__sync_fetch_and_and(&domain->idle, ~bit);
+}
+
+/* Is a pCPU of that domain idle? */
+CHECKED_APART bool idle_is_in(THE_DROVER, u32 domain)
+{
+	u32 nr = domain_at(d, domain)->idle ? domain_at(d, domain)->nr_pcpus : 0;
+	bool found = false;
+	u32 i;
+
+	for_each_index(i, 0, nr) {
+		found = pcpu_is_idle(pcpu_at(d, topology_pcpu(d, domain, i)));
+		if (found)
+			break;
+	}
+	return found;
+}
+
+/* One of that domain for the thread, claimed, the first from that place on; or NONE. */
+static __always_inline s32 idle_claim_in(struct drover *d, struct task_struct *task, u32 domain,
+					 u32 place, bool whole_core)
+{
+	u64 idle = domain_at(d, domain)->idle;
+	u32 nr = domain_at(d, domain)->nr_pcpus;
+	s32 found = IDLE_NONE;
+	u32 i;
+
+	for_each_index(i, 0, nr) {
+		u32 at = bounded(topology_pcpu(d, domain, place + i), DROVER_MAX_PCPUS);
+		struct pcpu *pcpu = pcpu_at(d, at);
+
+		if (!(idle >> bounded(pcpu->place, DROVER_DOMAIN_PCPUS) & 1) ||
+		    !pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)) ||
+		    !ground_claim(d, task, at))
+			continue;
+		found = (s32)at;
+		break;
+	}
+	return found;
+}
+
+/* One for the thread, claimed, near that pCPU if it can be: of a whole core, or any; or NONE. */
+FRAMED s32 idle_claim(struct drover *d, struct task_struct *task, struct thread *t, u32 near,
+		      bool whole_core)
+{
+	u32 nr_domains = d->params.nr_domains ?: 1;
+	u32 home = pcpu_at(d, near)->domain;
+	u32 partition = t->partition;
+	s32 found = IDLE_NONE;
+	u32 i;
+
+	for_each_index(i, 0, 2 * nr_domains) {
+		u32 domain = (home + i) % nr_domains;
+		struct domain *it = domain_at(d, domain);
+
+		/* Those of its node in the first pass, the others in the second. */
+		if (!it->idle || it->partition != partition ||
+		    (it->node == domain_at(d, home)->node) != (i < nr_domains))
+			continue;
+		found = idle_claim_in(d, task, domain, domain == home ? pcpu_at(d, near)->place : 0,
+				      whole_core);
+		if (found != IDLE_NONE)
+			break;
+	}
+	return found;
+}
+
+/* A whole core if there is one, else any. */
+static __always_inline s32 idle_claim_best(struct drover *d, struct task_struct *task,
+					   struct thread *t, u32 near)
+{
+	s32 found = idle_claim(d, task, t, near, true);
+
+	return found == IDLE_NONE ? idle_claim(d, task, t, near, false) : found;
+}
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Containers: cgroups that are scheduled as VMs are (account/find.h, account/orders.h). */
+#include "check.h"
+#include "fake_kernel.h"
+
+static struct ground *g;
+
+#define WEB 1
+#define BATCH 2
+#define BELOW_WEB 3
+
+static bool order(u64 cgroup, u32 live)
+{
+	struct container_order order = {.cgroup = cgroup, .live = live};
+
+	return order_container(&g->d, &order);
+}
+
+static u32 slot_of(u32 cgroup)
+{
+	return g->slot_of_cgroup[cgroup];
+}
+
+/* As the daemon does: made, then told what it may have. */
+static void container(u32 cgroup, u32 shares, u32 limit_mcpu)
+{
+	CHECK(order(cgroup, 1));
+	struct vm *vm = vm_at(&g->d, slot_of(cgroup));
+	struct vm_order order = {
+		.slot = slot_of(cgroup),
+		.vm_id = vm->id,
+		.shares = shares,
+		.limit_mcpu = limit_mcpu,
+		.cosched_mode = COSCHED_OFF,
+	};
+
+	CHECK(order_vm(&g->d, &order));
+	drover_begins_to_look(&g->d);
+}
+
+static struct task_struct *task_in(u32 cgroup, u32 tgid)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_HOST);
+
+	task->cgroup = cgroup;
+	find_moved(&g->d, &task->thread);
+	return task;
+}
+
+static void busy_tasks(u32 cgroup, u32 tgid, u32 count)
+{
+	for (u32 i = 0; i < count; i++)
+		kernel_wake(g, task_in(cgroup, tgid));
+}
+
+static u64 used_ns(u32 cgroup)
+{
+	return share_used_ns(vm_at(&g->d, slot_of(cgroup)), g->now_ns);
+}
+
+static void weights_divide(void)
+{
+	g = fake_ground(2, 1);
+	container(WEB, 4000, 0);
+	container(BATCH, 1000, 0);
+	busy_tasks(WEB, 1, 2);
+	busy_tasks(BATCH, 2, 5);
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 6400 * MS, 80 * MS);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2), 1600 * MS, 80 * MS);
+	CHECK_NEAR(used_ns(WEB), kernel_cpu_time_ns(g, 1), 20 * MS);
+}
+
+static void a_limit_holds(void)
+{
+	g = fake_ground(2, 1);
+	container(WEB, 1000, 200);
+	busy_tasks(WEB, 1, 4);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 800 * MS, 12 * MS);
+}
+
+/* Nobody of it sleeps: busy tasks are found as they stop. */
+static void busy_tasks_become_members_and_leave_again(void)
+{
+	g = fake_ground(2, 1);
+	struct task_struct *task = task_in(BELOW_WEB, 1);
+
+	g->cgroup_above[BELOW_WEB] = WEB;
+	kernel_wake(g, task);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(task->thread.slot, DROVER_HOST_SLOT);
+	container(WEB, 1000, 500);
+	kernel_run(g, SECOND);
+	CHECK_EQ(task->thread.kind, THREAD_MEMBER);
+	CHECK_EQ(task->thread.slot, slot_of(WEB));
+	CHECK_NEAR(used_ns(WEB), 500 * MS, 50 * MS);
+	container(BATCH, 1000, 0);
+	task->cgroup = BATCH;
+	find_moved(&g->d, &task->thread);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(task->thread.slot, slot_of(BATCH));
+	CHECK(order(BATCH, 0));
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(task->thread.slot, DROVER_HOST_SLOT);
+	CHECK_EQ(task->thread.kind, THREAD_HOST);
+}
+
+static void it_is_there_with_nobody_in_it(void)
+{
+	g = fake_ground(1, 1);
+	u32 shares = g->d.vm_shares;
+
+	container(WEB, 4000, 100);
+	u32 slot = slot_of(WEB);
+	CHECK_EQ(vm_at(&g->d, slot)->state, VM_LIVE);
+	CHECK(!order(WEB, 1));
+	CHECK(order(WEB, 0));
+	CHECK(!order(WEB, 0));
+	CHECK_EQ(vm_at(&g->d, slot)->state, VM_FREE);
+	CHECK(!g->slot_taken[slot]);
+	CHECK_EQ(g->d.vm_shares, shares);
+	CHECK_EQ(g->d.nr_bound, 0);
+	CHECK_EQ(g->d.nr_containers, 0);
+}
+
+/* A sleeper of one that is no more binds nobody, and frees the slot as it wakes. */
+static void who_sleeps_through_its_end_leaves_later(void)
+{
+	g = fake_ground(1, 1);
+	container(WEB, 1000, 100);
+	struct task_struct *task = task_in(WEB, 1);
+	u32 slot = slot_of(WEB);
+
+	find_whose(&g->d, task, &task->thread);
+	CHECK_EQ(task->thread.slot, slot);
+	CHECK(order(WEB, 0));
+	CHECK_EQ(vm_at(&g->d, slot)->state, VM_LIVE);
+	CHECK_EQ(g->d.nr_bound, 0);
+	kernel_wake(g, task);
+	CHECK_EQ(task->thread.slot, DROVER_HOST_SLOT);
+	CHECK_EQ(vm_at(&g->d, slot)->state, VM_FREE);
+}
+
+static void a_vm_that_begins_in_one_leaves_it(void)
+{
+	g = fake_ground(1, 1);
+	container(WEB, 1000, 0);
+	struct task_struct *vcpu = task_in(WEB, 5);
+	struct task_struct *io = task_in(WEB, 5);
+
+	find_whose(&g->d, vcpu, &vcpu->thread);
+	find_whose(&g->d, io, &io->thread);
+	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->nr_threads, 3);
+	vcpu->in_kvm_run = true;
+	find_vcpu(&g->d, vcpu, &vcpu->thread);
+	CHECK_EQ(vcpu->thread.kind, THREAD_VCPU);
+	CHECK_EQ(vcpu->thread.slot, g->slot_of[5]);
+	find_whose(&g->d, io, &io->thread);
+	CHECK_EQ(io->thread.kind, THREAD_HELPER);
+	CHECK_EQ(io->thread.slot, g->slot_of[5]);
+	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->nr_threads, 1);
+}
+
+int main(void)
+{
+	RUN(weights_divide);
+	RUN(a_limit_holds);
+	RUN(busy_tasks_become_members_and_leave_again);
+	RUN(it_is_there_with_nobody_in_it);
+	RUN(who_sleeps_through_its_end_leaves_later);
+	RUN(a_vm_that_begins_in_one_leaves_it);
+	return check_done();
+}
