@@ -11,11 +11,13 @@ help:
 	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; about 2 minutes'
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make lint    formatting, warnings, function length'
+	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; a quarter of an hour on a quiet machine'
+	@echo 'make fuzz    what others write, fed with noise; INPUTS=2000000 for each reader'
 	@echo 'make hooks   run the lint before each commit'
 
 .PHONY: setup
@@ -50,6 +52,15 @@ lint:
 	cargo clippy --workspace --all-targets --release --locked -- -D warnings
 	script/lint-c
 
+PREFIX ?= /usr/local
+VERSION := $(shell sed -n '0,/^version = "\(.*\)"/s//\1/p' Cargo.toml)
+.PHONY: install deb rpm
+install: build
+	packaging/install $(DROVER) '$(DESTDIR)' $(PREFIX)
+
+deb rpm: build
+	packaging/build $@ $(DROVER) $(VERSION) $(OUT)
+
 .PHONY: bench
 bench: build
 	script/bench
@@ -72,6 +83,19 @@ sim-sanitize: setup
 	CC_$(HOST_)=$(CLANG) RUSTFLAGS='-Clinker=$(CLANG) -Clink-arg=$(SANITIZE)' \
 		CFLAGS_$(HOST_)='$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer -g' \
 		cargo test --release --locked -p drover-sim --lib --tests --target $(HOST) --target-dir target/sanitize
+
+# What others write, read by the daemon and the commands: no input may end them. Developers only; takes a
+# nightly compiler and cargo-fuzz. Without the address sanitizer: the code that reads is safe Rust.
+FUZZED := socket config scenario results libvirt lists
+INPUTS ?= 2000000
+.PHONY: fuzz
+fuzz: setup
+	@cargo +nightly fuzz --version >/dev/null || { echo 'cargo install cargo-fuzz, and a nightly compiler'; exit 1; }
+	for target in $(FUZZED); do \
+		mkdir -p fuzz/corpus/$$target; \
+		cargo +nightly fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+			-runs=$(INPUTS) -max_len=4096 || exit 1; \
+	done
 
 # Which of the tests of the policy can fail: docs/mutants.md. Developers only; not part of the command.
 COUNT ?= 100

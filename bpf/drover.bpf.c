@@ -29,6 +29,7 @@ struct {
 	s64 code;
 	char reason[128];
 	char message[512];
+	char dump[32768];
 } farewell;
 
 static struct thread *thread_of(struct task_struct *p)
@@ -371,6 +372,7 @@ void BPF_PROG(drover_exit, struct scx_exit_info *info)
 	farewell.code = info->exit_code;
 	bpf_probe_read_kernel_str(farewell.reason, sizeof(farewell.reason), info->reason);
 	bpf_probe_read_kernel_str(farewell.message, sizeof(farewell.message), info->msg);
+	bpf_probe_read_kernel_str(farewell.dump, sizeof(farewell.dump), info->dump);
 	farewell.kind = info->kind;
 }
 
@@ -462,6 +464,7 @@ struct sched_ext_ops drover_ops = {
 	 * The last thread is enqueued, too: a co-stopped vCPU leaves its pCPU idle.
 	 */
 	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_ENQ_LAST,
-	.timeout_ms = 30000,
+	/* guarantee/wait_bound.h says why. */
+	.timeout_ms = 15000,
 	.name = "drover",
 };

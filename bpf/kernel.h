@@ -168,6 +168,7 @@ struct scx_exit_info {
 	s64 exit_code;
 	const char *reason;
 	char *msg;
+	char *dump;
 };
 
 #pragma clang attribute pop

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Is this host fit? What is there, what is missing, and the mend for each.
 
+mod differences;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +14,8 @@ use crate::topology::Topology;
 pub enum State {
     /// There.
     Good,
+    /// Something on this host will be otherwise than without the scheduler.
+    Differs,
     /// Missing, but the scheduler runs without it.
     Lacking,
     /// Missing, and the scheduler cannot run.
@@ -44,6 +48,7 @@ pub fn is_fit(points: &[Point]) -> bool {
 fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
     vec![
         root_rights(is_root),
+        kernel(root),
         sched_ext(root),
         nobody_else(root),
         btf(root),
@@ -51,6 +56,30 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
         kvm_point(root),
         topology(root),
     ]
+    .into_iter()
+    .chain(differences::of(root))
+    .collect()
+}
+
+/// The oldest kernel that Drover is tested on.
+const OLDEST_KERNEL: (u32, u32) = (6, 18);
+
+fn kernel(root: &Path) -> Point {
+    let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let version = match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+        _ => (0, 0),
+    };
+    if version >= OLDEST_KERNEL {
+        return good("kernel", release);
+    }
+    Point {
+        what: "kernel",
+        state: State::Missing,
+        found: format!("{release} is older than 6.18, which Drover needs at least"),
+        mend: "boot 6.18 or newer: Debian has them in its backports, Ubuntu from 26.04 on",
+    }
 }
 
 fn good(what: &'static str, found: impl Into<String>) -> Point {
@@ -76,7 +105,7 @@ fn sched_ext(root: &Path) -> Point {
             what: "sched_ext",
             state: State::Missing,
             found: "the running kernel was built without it".into(),
-            mend: "boot a kernel of 6.18 or newer with CONFIG_SCHED_CLASS_EXT=y; \
+            mend: "boot a kernel with CONFIG_SCHED_CLASS_EXT=y; \
                    `drover run FILE --on lab` brings its own kernel",
         },
     }
@@ -204,6 +233,21 @@ mod tests {
         }
         let missing = |what| points.iter().any(|p| p.what == what && p.state == State::Missing);
         assert!(missing("root") && missing("sched_ext") && missing("BTF"));
+    }
+
+    #[test]
+    fn kernels_that_cannot_run_it_are_known() {
+        for (release, fit) in [
+            ("6.12.48+deb13-cloud-amd64", false),
+            ("6.17.0-5-generic", false),
+            ("6.18-rc3", true),
+            ("6.18.12+deb14-amd64", true),
+            ("7.0.0", true),
+            ("", false),
+        ] {
+            let dir = host(&[("proc/sys/kernel/osrelease", release)]);
+            assert_eq!(kernel(dir.path()).state == State::Good, fit, "{release}");
+        }
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub enum Request {
         /// The partition's name.
         name: String,
     },
-    /// End the scheduler as an internal error would (fault tests).
+    /// End the scheduler as an internal error would.
+    #[cfg(feature = "fault-injection")]
     Break,
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Why a scheduler ended, in words.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 /// What the kernel recorded when it ended the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Farewell {
@@ -10,8 +13,12 @@ pub struct Farewell {
     pub reason: String,
     /// Details, may be empty.
     pub message: String,
+    /// What the kernel saw on each pCPU then: many lines, or none.
+    pub dump: String,
 }
 
+/// Where the last one against our will is kept; its time is the file's.
+const FILE: &str = "thrown-out.txt";
 /// From this value on, kinds are errors (`SCX_EXIT_ERROR`).
 const FIRST_ERROR_KIND: i32 = 1024;
 
@@ -19,6 +26,17 @@ impl Farewell {
     /// Did the kernel throw the scheduler out, rather than let it go?
     pub fn is_error(&self) -> bool {
         self.kind >= FIRST_ERROR_KIND
+    }
+
+    /// Writes it into that directory, over the one before; where it is then.
+    ///
+    /// # Errors
+    /// When the disk does not take it.
+    pub fn keep_in(&self, dir: &Path) -> std::io::Result<PathBuf> {
+        let file = dir.join(FILE);
+        fs::create_dir_all(dir)?;
+        fs::write(&file, format!("{self}\n\n{}\n", self.dump.trim_end()))?;
+        Ok(file)
     }
 }
 
@@ -45,13 +63,34 @@ mod tests {
     use super::*;
 
     fn farewell(kind: i32, message: &str) -> Farewell {
-        Farewell { kind, reason: "runnable task stall".into(), message: message.into() }
+        Farewell {
+            kind,
+            reason: "runnable task stall".into(),
+            message: message.into(),
+            dump: String::new(),
+        }
     }
 
     #[test]
     fn errors_are_told_from_ordinary_ends() {
         assert!(farewell(1026, "").is_error());
         assert!(!farewell(64, "").is_error());
+    }
+
+    #[test]
+    fn the_last_one_is_kept_with_what_the_kernel_saw() {
+        let dir = tempfile::tempdir().unwrap();
+        for dump in ["an older one", "CPU states\n----------\n"] {
+            let dump = dump.to_owned();
+            let file = Farewell { dump, ..farewell(1026, "") }.keep_in(&dir.path().join("below"));
+            let text = fs::read_to_string(file.unwrap()).unwrap();
+            assert!(
+                text.starts_with("thrown out by the kernel: runnable task stall\n\n"),
+                "{text}"
+            );
+        }
+        let text = fs::read_to_string(dir.path().join("below").join(FILE)).unwrap();
+        assert!(text.ends_with("\n\nCPU states\n----------\n"), "{text}");
     }
 
     #[test]

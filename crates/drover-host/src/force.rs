@@ -252,6 +252,7 @@ mod tests {
         fn place(&self, _: Placed) -> Result<()> {
             Ok(())
         }
+        #[cfg(feature = "fault-injection")]
         fn break_on_purpose(&self) -> Result<()> {
             Ok(())
         }

@@ -48,6 +48,7 @@ pub trait Kernel {
     ///
     /// # Errors
     /// When the kernel cannot be reached.
+    #[cfg(feature = "fault-injection")]
     fn break_on_purpose(&self) -> Result<()>;
 }
 
@@ -88,6 +89,7 @@ impl Kernel for Scheduler {
         self.place(placed)
     }
 
+    #[cfg(feature = "fault-injection")]
     fn break_on_purpose(&self) -> Result<()> {
         self.break_on_purpose()
     }

@@ -14,7 +14,7 @@ use drover_core::settings::{
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
-use crate::domains::{Domains, Placed};
+use crate::domains::{DomainLevel, Domains, Placed};
 use crate::farewell::Farewell;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
@@ -35,7 +35,7 @@ pub struct Scheduler {
 }
 
 /// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelVm {
     /// Where its record is; may be another VM's later.
     pub slot: u32,
@@ -139,12 +139,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not take it, with the kernel's reason.
     pub fn start(topology: &Topology, domains: &Domains, params: &Params) -> Result<Self> {
-        // Lives as long as the process: the skeleton borrows it, and one process loads once.
-        let object = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open =
-            DroverSkelBuilder::default().open(object).context("cannot open the BPF object")?;
-        set_params(&mut open, topology, domains, params)?;
-        let mut skel = open.load().context("the kernel does not take the scheduler")?;
+        let mut skel = load(topology, domains, params)?;
         let link = skel
             .maps
             .drover_ops
@@ -172,6 +167,7 @@ impl Scheduler {
             kind,
             reason: text_of(&farewell.reason),
             message: text_of(&farewell.message),
+            dump: text_of(&farewell.dump),
         })
     }
 
@@ -408,6 +404,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// When the kernel cannot be reached.
+    #[cfg(feature = "fault-injection")]
     pub fn break_on_purpose(&self) -> Result<()> {
         self.skel.progs.drover_break.test_run(ProgramInput::default())?;
         Ok(())
@@ -418,6 +415,25 @@ impl Scheduler {
             self.skel.maps.bss_data.as_ref().expect("the object has a .bss"),
         )
     }
+}
+
+/// Whether the running kernel takes the scheduler: loads it, and does not start it.
+///
+/// # Errors
+/// When it does not, with the kernel's reason.
+pub fn try_load() -> Result<()> {
+    let topology = Topology::read()?;
+    let domains = Domains::new(&topology, DomainLevel::Llc);
+    load(&topology, &domains, &Params::default()).map(drop)
+}
+
+fn load(topology: &Topology, domains: &Domains, params: &Params) -> Result<DroverSkel<'static>> {
+    // Lives as long as the process: the skeleton borrows it, and one process loads once.
+    let object = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open =
+        DroverSkelBuilder::default().open(object).context("cannot open the BPF object")?;
+    set_params(&mut open, topology, domains, params)?;
+    open.load().context("the kernel does not take the scheduler")
 }
 
 fn set_params(

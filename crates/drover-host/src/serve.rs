@@ -10,15 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::containers::Containers;
 use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
+use crate::farewell::Farewell;
 use crate::kvm;
+use crate::manager::Manager;
 use crate::numa::Numa;
+use crate::privileges;
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
 use crate::steward::Steward;
@@ -38,17 +41,29 @@ pub struct Places<'a> {
     pub socket: &'a Path,
 }
 
-/// Run the daemon until `stop` is set or the kernel ends the scheduler.
+/// What signals ask of the daemon.
+#[derive(Debug, Default)]
+pub struct Wishes {
+    /// To end.
+    pub stop: Arc<AtomicBool>,
+    /// To read the configuration now.
+    pub reload: Arc<AtomicBool>,
+}
+
+/// How the daemon ended, once it had begun.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// Somebody stopped it, or took its scheduler away.
+    Asked,
+    /// The kernel threw its scheduler out, for this reason. It may do so again at once.
+    ThrownOut(String),
+}
+
+/// Run the daemon until it is to stop or the kernel ends the scheduler.
 ///
 /// # Errors
-/// When the scheduler cannot be started, or the kernel threw it out; the text
-/// says why.
-pub fn serve(
-    level: DomainLevel,
-    params: &Params,
-    places: &Places,
-    stop: &Arc<AtomicBool>,
-) -> Result<()> {
+/// When the scheduler cannot be started; the text says why.
+pub fn serve(level: DomainLevel, params: &Params, places: &Places, wishes: &Wishes) -> Result<End> {
     let listener = Listener::bind(places.socket)?;
     let topology = Topology::read()?;
     let domains = Domains::new(&topology, level);
@@ -58,22 +73,23 @@ pub fn serve(
     let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
     let scheduler = Scheduler::start(&topology, &domains, params)?;
+    privileges::drop_others()?;
     steward.follow(Containers::below(Path::new(CGROUPS)));
     steward.keep_homes(Numa::start(&topology));
     let mut watch = Watch::default();
+    let (pcpus, used) = (topology.count(|pcpu| pcpu.online), domains.used());
     tracing::info!(
-        "scheduling {} pCPUs in {} domain(s); Ctrl-C gives them back to the kernel",
-        topology.count(|pcpu| pcpu.online),
-        domains.used()
+        "scheduling {pcpus} pCPUs in {used} domain(s); Ctrl-C gives them back to the kernel"
     );
-    while !stop.load(Ordering::Relaxed) {
+    let mut manager = Manager::ready(&format!("scheduling {pcpus} pCPUs"));
+    while !wishes.stop.load(Ordering::Relaxed) {
         if let Some(farewell) = scheduler.farewell() {
-            let text = format!("{farewell}; all tasks are the kernel's own scheduler's again");
-            if farewell.is_error() {
-                bail!(text);
-            }
-            tracing::warn!("{text}");
-            return Ok(());
+            return Ok(ended(&farewell, places.state));
+        }
+        manager.alive(Instant::now());
+        if wishes.reload.swap(false, Ordering::Relaxed) {
+            steward.reload();
+            manager.reloaded();
         }
         if let Some(topology) = watch.look(&scheduler) {
             steward.see(&scheduler, &topology);
@@ -87,12 +103,26 @@ pub fn serve(
             listener.answer_all(|request| steward.answer(&scheduler, request, Instant::now()));
         }
     }
+    manager.stopping();
     tracing::info!("stopping; all tasks go back to the kernel's own scheduler");
-    Ok(())
+    Ok(End::Asked)
+}
+
+/// The kernel ended the scheduler: says why, and keeps what it saw if that was against our will.
+fn ended(farewell: &Farewell, state: &Path) -> End {
+    let text = format!("{farewell}; all tasks are the kernel's own scheduler's again");
+    if !farewell.is_error() {
+        tracing::warn!("{text}");
+        return End::Asked;
+    }
+    match farewell.keep_in(state) {
+        Ok(file) => End::ThrownOut(format!("{text}; what it saw is in {}", file.display())),
+        Err(err) => End::ThrownOut(format!("{text}; what it saw could not be kept ({err})")),
+    }
 }
 
 /// The pCPUs that are online now.
-fn online_list() -> Result<CpuList> {
+pub(crate) fn online_list() -> Result<CpuList> {
     let cpus = online_cpus()?.into_iter().map(u32::try_from);
     CpuList::of(cpus.collect::<Result<Vec<_>, _>>()?).context("no pCPU is online")
 }

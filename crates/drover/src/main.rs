@@ -2,11 +2,12 @@
 //! The `drover` command: one file per subcommand in `commands/`.
 
 mod commands;
+mod log;
 
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A CPU scheduler for Linux hosts that run virtual machines.
 #[derive(Parser)]
@@ -24,6 +25,9 @@ enum Command {
     Top(commands::top::Args),
     /// Schedule this host until stopped (Ctrl-C gives it back to the kernel).
     Serve(commands::serve::Args),
+    /// Look at the configuration file.
+    #[command(subcommand)]
+    Config(commands::config::Config),
     /// See and set what each VM gets.
     #[command(subcommand)]
     Vm(commands::vm::Vm),
@@ -52,6 +56,9 @@ enum Command {
     /// Measure what the policy takes for a context switch, by what is asked for 1000 VMs.
     #[command(hide = true)]
     PolicyCost(commands::policy_cost::Args),
+    /// Write man pages and shell completions, for packages.
+    #[command(hide = true)]
+    Manual(commands::manual::Args),
     #[command(hide = true)]
     LabInit,
     #[command(hide = true)]
@@ -64,21 +71,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("DROVER_LOG")
-                .unwrap_or_else(|_| "info".into()),
-        )
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        // It would tell stderr that stderr cannot be written, and end us: the daemon outlives its log.
-        .log_internal_errors(false)
-        .init();
+    log::start();
     let cli = Cli::try_parse().unwrap_or_else(|err| refuse(&err));
     let outcome = match cli.command {
         Command::Check => commands::check::run(),
         Command::Top(args) => commands::top::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Config(config) => commands::config::run(&config),
         Command::Vm(vm) => commands::vm::run(vm),
         Command::Pool(pool) => commands::pool::run(pool),
         Command::Partition(partition) => commands::partition::run(partition),
@@ -90,12 +89,13 @@ fn main() -> ExitCode {
         Command::Compare(args) => commands::compare::run(&args),
         Command::SimSpeed(args) => commands::sim_speed::run(&args),
         Command::PolicyCost(args) => commands::policy_cost::run(&args),
+        Command::Manual(args) => commands::manual::run(&args, Cli::command()),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),
         Command::LabBusy { threads } => commands::lab::busy(threads),
     };
     outcome.unwrap_or_else(|err| {
-        eprintln!("drover: {err:#}");
+        log::fault(&format!("{err:#}"));
         ExitCode::FAILURE
     })
 }

@@ -115,6 +115,7 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
+    #[cfg(feature = "fault-injection")]
     fn break_on_purpose(&self) -> Result<()> {
         Ok(())
     }

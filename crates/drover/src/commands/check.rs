@@ -4,25 +4,82 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use drover_host::check::{State, check_host, is_fit};
+use drover_host::check::{Point, State, check_host, is_fit};
+use drover_host::scheduler;
 
 pub fn run() -> Result<ExitCode> {
-    let points = check_host();
-    for point in &points {
+    let mut points = check_host();
+    if is_fit(&points) {
+        points.push(load());
+    }
+    print!("{}", text(&points));
+    Ok(if is_fit(&points) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether this kernel takes the scheduler: the surest way is to load it, and not to start it.
+fn load() -> Point {
+    let what = "loading";
+    match scheduler::try_load() {
+        Ok(()) => {
+            let found = "this kernel takes the scheduler; it was not started".to_owned();
+            Point { what, state: State::Good, found, mend: "" }
+        }
+        Err(err) => Point {
+            what,
+            state: State::Missing,
+            found: format!("{err:#}").replace('\n', "; "),
+            mend: "boot another kernel of 6.18 or newer, and report this with its version",
+        },
+    }
+}
+
+/// What to do comes first, then everything that was looked at.
+fn text(points: &[Point]) -> String {
+    let to_do: Vec<&Point> = points.iter().filter(|it| it.state == State::Missing).collect();
+    let mut text = match to_do.is_empty() {
+        true => "This host is fit: `drover serve` schedules it until stopped.\n".to_owned(),
+        false => "This host is not fit yet; nothing was changed. To do:\n".to_owned(),
+    };
+    for (number, point) in (1..).zip(&to_do) {
+        text += &format!("  {number}. {}: {}\n", point.what, point.mend);
+    }
+    if points.iter().any(|it| it.state == State::Differs) {
+        text += "Under Drover some things will be otherwise here: those marked DIFFERS.\n";
+    }
+    text.push('\n');
+    for point in points {
         let mark = match point.state {
-            State::Good => "ok     ",
+            State::Good => "ok",
+            State::Differs => "DIFFERS",
             State::Lacking => "lacking",
             State::Missing => "MISSING",
         };
-        println!("{mark}  {:<18} {}", point.what, point.found);
+        text += &format!("{mark:<7}  {:<18} {}\n", point.what, point.found);
         if !point.mend.is_empty() {
-            println!("         {:<18} -> {}", "", point.mend);
+            text += &format!("         {:<18} -> {}\n", "", point.mend);
         }
     }
-    if is_fit(&points) {
-        println!("\nThis host is fit: `drover serve` schedules it until stopped.");
-        return Ok(ExitCode::SUCCESS);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(what: &'static str, state: State, mend: &'static str) -> Point {
+        Point { what, state, found: "as it is".into(), mend }
     }
-    println!("\nThis host is not fit yet; nothing was changed.");
-    Ok(ExitCode::FAILURE)
+
+    #[test]
+    fn what_to_do_comes_first() {
+        let good = point("kernel", State::Good, "");
+        let all =
+            [good, point("BTF", State::Missing, "boot"), point("NUMA", State::Differs, "see")];
+        let not_fit = text(&all);
+        let lines: Vec<&str> = not_fit.lines().collect();
+        assert!(lines[0].contains("not fit yet") && lines[1] == "  1. BTF: boot", "{not_fit}");
+        assert!(lines[2].contains("DIFFERS") && lines[4] == "ok       kernel             as it is");
+        let fit = text(&all[..1]);
+        assert!(fit.starts_with("This host is fit") && !fit.contains("DIFFERS"), "{fit}");
+    }
 }

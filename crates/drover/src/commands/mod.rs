@@ -4,8 +4,10 @@
 mod ask;
 pub mod check;
 pub mod compare;
+pub mod config;
 pub mod guest;
 pub mod lab;
+pub mod manual;
 mod page;
 pub mod partition;
 pub mod policy_cost;

@@ -4,16 +4,24 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use drover_core::params::Params;
 use drover_host::check::{State, check_host};
 use drover_host::control::SOCKET_PATH;
 use drover_host::domains::DomainLevel;
-use drover_host::serve::{Places, serve};
+use drover_host::rehearsal::rehearse;
+use drover_host::serve::{End, Places, Wishes, serve};
 use drover_host::sources::config_file::CONFIG_PATH;
 use drover_host::store::STATE_DIR;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use super::vm::reasons;
+use crate::log;
+
+/// The exit status by which a service manager knows not to start it again (packaging/drover.service).
+const THROWN_OUT: u8 = 70;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -29,17 +37,45 @@ pub struct Args {
     /// Where to listen for orders.
     #[arg(long, default_value = SOCKET_PATH)]
     socket: PathBuf,
+    /// Say what would be done with which VMs, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    let places = Places { config: &args.config, state: &args.state, socket: &args.socket };
+    if args.dry_run {
+        return dry_run(args.domains, &places);
+    }
     if let Some(point) = check_host().into_iter().find(|point| point.state == State::Missing) {
         bail!("{}: {}; {}", point.what, point.found, point.mend);
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
+    let wishes = Wishes::default();
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&wishes.stop)).context("cannot catch signals")?;
     }
-    let places = Places { config: &args.config, state: &args.state, socket: &args.socket };
-    serve(args.domains, &Params::default(), &places, &stop)?;
-    Ok(ExitCode::SUCCESS)
+    flag::register(SIGHUP, Arc::clone(&wishes.reload)).context("cannot catch signals")?;
+    match serve(args.domains, &Params::default(), &places, &wishes)? {
+        End::Asked => Ok(ExitCode::SUCCESS),
+        End::ThrownOut(why) => {
+            log::fault(&why);
+            Ok(ExitCode::from(THROWN_OUT))
+        }
+    }
+}
+
+fn dry_run(level: DomainLevel, places: &Places) -> Result<ExitCode> {
+    let would = rehearse(level, &Params::default(), places)?;
+    println!("Would schedule {} pCPUs in {} domain(s).", would.pcpus, would.domains);
+    match would.vms.is_empty() {
+        true => println!("No VM runs here now; each that comes would be found by itself."),
+        false => print!("VMs that run here would have:\n{}", reasons(&would.vms)),
+    }
+    let missing = check_host().into_iter().filter(|point| point.state == State::Missing);
+    let whats: Vec<&str> = missing.map(|point| point.what).collect();
+    if whats.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("But it would not start: see {} in `drover check`.", whats.join(", "));
+    Ok(ExitCode::FAILURE)
 }

@@ -188,7 +188,8 @@ fn milliseconds(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"))
 }
 
-fn reasons(vms: &[VmStatus]) -> String {
+/// For each value of each VM where it came from.
+pub fn reasons(vms: &[VmStatus]) -> String {
     let of_vm = |vm: &VmStatus| -> Vec<Vec<String>> {
         let row = |(index, why): (usize, &drover_core::resolve::Why)| {
             let name = if index == 0 { vm.name.clone() } else { String::new() };

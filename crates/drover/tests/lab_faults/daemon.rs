@@ -5,15 +5,21 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use nix::sys::signal::{Signal, kill};
 
 use crate::host::{self, Daemon, FALLBACK, drover, refusal, say, scheduler_state};
-use crate::tasks::pid_of;
+use crate::tasks::{RealTimeHog, pid_of};
 use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
 
+/// The exit status of a daemon whose scheduler the kernel threw out.
+const THROWN_OUT: i32 = 70;
+/// What the kernel saw then.
+const DUMP: &str = "/var/lib/drover/thrown-out.txt";
+/// The kernel's watchdog waits for 15 s and looks every 7.5 s.
+const STALL_ENDS: Duration = Duration::from_secs(24);
 /// VMs must get on at least this often when nothing but shares holds them up.
 const PROGRESS: Duration = Duration::from_millis(500);
 
@@ -27,7 +33,11 @@ fn inside() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         ended_by(signal, &vms);
     }
-    broken(stopped(&vms), &vms);
+    let daemon = stopped(&vms);
+    has_given_up_privileges(&daemon);
+    reads_its_configuration_when_told(&daemon);
+    broken(daemon, &vms);
+    stalled(&vms);
     thrown_out_from_the_keyboard(&vms);
     its_log_cannot_be_written(&vms);
 }
@@ -86,11 +96,58 @@ fn broken(daemon: Daemon, vms: &[&MicroVm]) {
     ask(Path::new(SOCKET_PATH), &Request::Break).unwrap();
     let (status, said) = daemon.end_within(FALLBACK);
     assert_eq!(scheduler_state(), "disabled");
-    assert!(!status.success(), "an error is no success: {said}");
+    assert_eq!(status.code(), Some(THROWN_OUT), "{said}");
     let last = said.lines().last().unwrap_or_default();
     println!("{last}");
     assert!(last.starts_with("drover: ") && last.contains("broken on request"), "{said}");
     assert_eq!(said.lines().filter(|line| line.contains("broken on request")).count(), 1, "{said}");
+    let kept = std::fs::read_to_string(DUMP).unwrap();
+    assert!(kept.contains("broken on request") && kept.contains("CPU states"), "{kept}");
+    all_progress_within(PROGRESS, vms);
+}
+
+/// What is left, of all its threads: CAP_SYS_PTRACE and CAP_SYS_NICE.
+fn has_given_up_privileges(daemon: &Daemon) {
+    say("capabilities");
+    for task in std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap() {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let of = |set: &str| status.lines().find_map(|line| line.strip_prefix(set)).unwrap().trim();
+        for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
+            assert_eq!(of(set), "0000000000880000", "{set}");
+        }
+    }
+}
+
+fn reads_its_configuration_when_told(daemon: &Daemon) {
+    say("SIGHUP");
+    std::fs::create_dir_all("/etc/drover").unwrap();
+    std::fs::write("/etc/drover/drover.toml", "[[vm]]\nname = \"busy\"\nshares = 77\n").unwrap();
+    daemon.signal(Signal::SIGHUP);
+    let follows = || host::list().iter().any(|vm| vm.name == "busy" && vm.shares == 77);
+    host::wait_until("the file is followed", Duration::from_secs(2), follows);
+    std::fs::remove_file("/etc/drover/drover.toml").unwrap();
+}
+
+/// A real-time task takes a pCPU, and what is ready there waits. Some kernels lend the pCPU to waiting tasks
+/// now and then, and nobody stalls; others throw the scheduler out when the watchdog sees it.
+fn stalled(vms: &[&MicroVm]) {
+    say("a real-time task that never sleeps");
+    let mut daemon = start_quickly(vms);
+    let hog = RealTimeHog::start();
+    let begun = Instant::now();
+    while scheduler_state() == "enabled" && begun.elapsed() < STALL_ENDS {
+        thread::sleep(Duration::from_millis(100));
+    }
+    println!("{} after {:.1?}", scheduler_state(), begun.elapsed());
+    let is_thrown_out = scheduler_state() != "enabled";
+    drop(hog);
+    if is_thrown_out {
+        let (status, said) = daemon.end_within(FALLBACK);
+        assert_eq!(status.code(), Some(THROWN_OUT), "{said}");
+        assert!(said.contains("stall"), "{said}");
+    } else {
+        daemon.must_serve();
+    }
     all_progress_within(PROGRESS, vms);
 }
 

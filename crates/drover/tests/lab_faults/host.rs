@@ -127,6 +127,11 @@ impl Daemon {
         kill(pid_of(&self.child), signal).unwrap();
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for its end.
     pub fn end_within(mut self, limit: Duration) -> (ExitStatus, String) {
         let mut status = None;

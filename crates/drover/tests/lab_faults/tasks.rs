@@ -3,10 +3,13 @@
 
 use std::fs;
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 
 /// The process id of a child.
 pub fn pid_of(child: &Child) -> Pid {
@@ -71,5 +74,33 @@ pub fn set_nice(thread: Pid, nice: i32) {
     match Errno::result(result) {
         Ok(_) | Err(Errno::ESRCH) => {}
         Err(err) => panic!("nice {nice} for {thread}: {err}"),
+    }
+}
+
+/// A real-time thread on pCPU 1 that never sleeps, until it is dropped.
+pub struct RealTimeHog {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RealTimeHog {
+    pub fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let body = move || {
+            confine(gettid(), &[1]);
+            set_policy(gettid(), libc::SCHED_FIFO);
+            while !stopped.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        Self { stop, thread: Some(thread::spawn(body)) }
+    }
+}
+
+impl Drop for RealTimeHog {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }

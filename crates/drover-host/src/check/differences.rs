@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What of this host the kernel leaves to its own scheduler, and so will be otherwise under Drover.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{Point, State, read};
+
+/// Nobody looks at more cgroups than this before the first start.
+const CGROUPS_MAX: usize = 20_000;
+
+/// One point for each difference that this host will see.
+pub fn of(root: &Path) -> Vec<Point> {
+    let tagged = tagged_processes(root, cookie_of);
+    let found = [numa_balancing(root), real_time(root), clamps(root), tags(tagged), rival(root)];
+    found.into_iter().flatten().collect()
+}
+
+fn differs(what: &'static str, found: impl Into<String>, mend: &'static str) -> Point {
+    Point { what, state: State::Differs, found: found.into(), mend }
+}
+
+fn numa_balancing(root: &Path) -> Option<Point> {
+    let on = read(root, "proc/sys/kernel/numa_balancing").is_some_and(|value| value != "0");
+    let nodes = read(root, "sys/devices/system/node/has_memory")?;
+    let several = nodes.contains(['-', ',']);
+    (on && several).then(|| {
+        differs(
+            "NUMA balancing",
+            "the kernel moves no memory while Drover runs",
+            "Drover moves that of VMs; other large processes: start them under `numactl`",
+        )
+    })
+}
+
+fn real_time(root: &Path) -> Option<Point> {
+    let unthrottled = read(root, "proc/sys/kernel/sched_rt_runtime_us")? == "-1";
+    unthrottled.then(|| {
+        differs(
+            "real-time tasks",
+            "they are not throttled: one that never sleeps has its pCPU alone",
+            "a VM that waits there for longer than Drover's watchdog has the kernel end Drover; \
+             `sysctl kernel.sched_rt_runtime_us=950000`",
+        )
+    })
+}
+
+/// Utilisation clamps say how fast a pCPU is to be while a task runs, which takes the kernel's scheduler.
+fn clamps(root: &Path) -> Option<Point> {
+    let clamped = cgroups(&root.join("sys/fs/cgroup")).into_iter().filter(|dir| {
+        let says = |file: &str, default: &str| {
+            fs::read_to_string(dir.join(file)).is_ok_and(|text| text.trim() != default)
+        };
+        says("cpu.uclamp.min", "0.00") || says("cpu.uclamp.max", "max")
+    });
+    let count = clamped.count();
+    (count > 0).then(|| {
+        differs(
+            "cgroups",
+            format!("{count} with cpu.uclamp.min or .max, which nobody heeds"),
+            "choose a speed with the cpufreq governor while Drover runs",
+        )
+    })
+}
+
+fn cgroups(top: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![top.to_owned()];
+    while let Some(dir) = open.pop() {
+        let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+        open.extend(
+            below.filter(|it| it.file_type().is_ok_and(|it| it.is_dir())).map(|it| it.path()),
+        );
+        found.push(dir);
+        if found.len() >= CGROUPS_MAX {
+            break;
+        }
+    }
+    found
+}
+
+fn tags(tagged: usize) -> Option<Point> {
+    (tagged > 0).then(|| {
+        differs(
+            "core scheduling",
+            format!("{tagged} processes have a cookie, and share cores with their own only"),
+            "the kernel keeps cores apart, but shares and reservations hold less well; untested",
+        )
+    })
+}
+
+fn tagged_processes(root: &Path, cookie_of: impl Fn(i32) -> u64) -> usize {
+    let processes = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| cookie_of(*pid) != 0).count()
+}
+
+/// The core-scheduling cookie of a process; 0 where it has none, is gone, or may not be asked.
+fn cookie_of(pid: i32) -> u64 {
+    let mut cookie: u64 = 0;
+    // SAFETY: the kernel writes one u64 there, and nothing when it fails.
+    let done = unsafe {
+        libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, pid, 0, &raw mut cookie)
+    };
+    if done == 0 { cookie } else { 0 }
+}
+
+/// Another sched_ext scheduler that comes at boot: the kernel takes one, whoever is first.
+fn rival(root: &Path) -> Option<Point> {
+    let wants = root.join("etc/systemd/system/multi-user.target.wants");
+    let units = fs::read_dir(wants).into_iter().flatten().flatten();
+    let mut names = units.map(|unit| unit.file_name().to_string_lossy().into_owned());
+    let rival = names.find(|name| name.starts_with("scx"))?;
+    Some(differs(
+        "start at boot",
+        format!("{rival} loads another scheduler at boot"),
+        "`systemctl disable` it: the kernel takes one sched_ext scheduler at a time",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_plain_host_sees_no_difference() {
+        let host = host(&[
+            ("proc/sys/kernel/numa_balancing", "1\n"),
+            ("sys/devices/system/node/has_memory", "0\n"),
+            ("proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
+            ("sys/fs/cgroup/a/cpu.uclamp.min", "0.00\n"),
+            ("sys/fs/cgroup/a/cpu.uclamp.max", "max\n"),
+        ]);
+        assert_eq!(of(host.path()), []);
+    }
+
+    #[test]
+    fn each_difference_is_said_with_what_to_do() {
+        let host = host(&[
+            ("proc/sys/kernel/numa_balancing", "1\n"),
+            ("sys/devices/system/node/has_memory", "0-1\n"),
+            ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
+            ("sys/fs/cgroup/a/b/cpu.uclamp.max", "50.00\n"),
+            ("etc/systemd/system/multi-user.target.wants/scx_loader.service", ""),
+        ]);
+        let points = of(host.path());
+        let whats: Vec<_> = points.iter().map(|point| point.what).collect();
+        assert_eq!(whats, ["NUMA balancing", "real-time tasks", "cgroups", "start at boot"]);
+        assert!(points.iter().all(|it| it.state == State::Differs && !it.mend.is_empty()));
+        assert!(points[2].found.starts_with("1 with"), "{points:?}");
+    }
+
+    #[test]
+    fn processes_with_a_cookie_are_counted() {
+        let host = host(&[("proc/1/x", ""), ("proc/20/x", ""), ("proc/sys/x", "")]);
+        assert_eq!(tagged_processes(host.path(), |pid| u64::from(pid == 20)), 1);
+        assert_eq!(cookie_of(0x3fff_fff0), 0, "nobody has that number");
+        assert!(tags(0).is_none() && tags(2).unwrap().found.starts_with("2 processes"));
+    }
+}

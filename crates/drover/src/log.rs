@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is said on stderr: to a terminal in colours, to a file with the time, to systemd's journal with a
+//! priority. The journal has the time by itself, and takes `<N>` at the beginning of a line as syslog's
+//! priority N.
+
+use std::fmt;
+use std::io::IsTerminal;
+use std::os::fd::AsRawFd;
+
+use nix::sys::stat::fstat;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// syslog's priority of an error.
+const ERROR: u8 = 3;
+
+/// From here on what the program has to say is written to stderr.
+pub fn start() {
+    let filter = EnvFilter::try_from_env("DROVER_LOG").unwrap_or_else(|_| "info".into());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        // It would tell stderr that stderr cannot be written, and end us: the daemon outlives its log.
+        .log_internal_errors(false);
+    match is_journal() {
+        true => log.event_format(Journal).init(),
+        false => log.init(),
+    }
+}
+
+/// The last line of a command that failed.
+pub fn fault(line: &str) {
+    match is_journal() {
+        true => eprintln!("<{ERROR}>{line}"),
+        false => eprintln!("drover: {line}"),
+    }
+}
+
+/// Whether stderr is what systemd has connected to its journal.
+fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    fstat(std::io::stderr().as_raw_fd())
+        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+struct Journal;
+
+impl<S, N> FormatEvent<S, N> for Journal
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        context.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => ERROR,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
