@@ -264,6 +264,7 @@ mod tests {
 
     fn expect(metric: Metric) -> Expect {
         Expect {
+            title: None,
             metric,
             scheduler: "drover".to_owned(),
             case: None,

@@ -123,6 +123,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (
         EXPECT,
         &[
+            "title",
             "metric",
             "scheduler",
             "case",
