@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The VMs on this host: what each is called and what its host says of it.
 
-use crate::names::vm_name;
+use crate::names::{Identity, Places};
+#[cfg(test)]
+use crate::names::{Source, named};
 use crate::scheduler::KernelVm;
 use crate::sources::{cgroup, libvirt};
 use crate::topology::cpus_of_thread;
@@ -23,8 +25,10 @@ const AFFINITY_INTERVAL: Duration = Duration::from_secs(2);
 pub struct Vm {
     /// As the kernel saw it last.
     pub kernel: KernelVm,
-    /// What it is called.
+    /// What it is called: the name in `identity`.
     pub name: String,
+    /// Who it is, and who says so.
+    pub identity: Identity,
     /// Where its vCPU threads may run.
     affinity: Affinity,
     /// What its cgroups ask.
@@ -54,7 +58,7 @@ impl Vm {
     /// A VM as a test wants it.
     #[cfg(test)]
     pub fn for_test(kernel: KernelVm, name: &str, cgroup: Vec<Layer>) -> Self {
-        Self { cgroup, ..Self::new(kernel, name.to_owned()) }
+        Self { cgroup, ..Self::new(kernel, named(name, Source::Process)) }
     }
 
     /// A VM where a test wants it.
@@ -63,9 +67,9 @@ impl Vm {
         self.affinity = affinity;
     }
 
-    fn new(kernel: KernelVm, name: String) -> Self {
+    fn new(kernel: KernelVm, identity: Identity) -> Self {
         let (affinity, cgroup, libvirt) = (Affinity::ANYWHERE, Vec::new(), Metadata::default());
-        Self { kernel, name, affinity, cgroup, libvirt }
+        Self { kernel, name: identity.name.clone(), identity, affinity, cgroup, libvirt }
     }
 
     /// Asks where it may run; whether that is elsewhere than before.
@@ -81,7 +85,8 @@ impl Vm {
         let cgroup = cgroup::layers(Path::new(cgroup::CGROUPS), self.kernel.tgid);
         let changed = cgroup != self.cgroup;
         self.cgroup = cgroup;
-        self.libvirt.look(&libvirt::DIRS.map(Path::new), &self.name) || changed
+        let (dirs, domain) = (libvirt::DIRS.map(Path::new), self.identity.domain.as_deref());
+        domain.is_some_and(|domain| self.libvirt.look(&dirs, domain)) || changed
     }
 }
 
@@ -165,9 +170,9 @@ impl Herd {
             }
         });
         for one in seen.iter().filter(|one| new.contains_key(&one.id)) {
-            let name = vm_name(one.tgid);
-            tracing::info!("VM {name} found (pid {})", one.tgid);
-            let mut vm = Vm::new(*one, name);
+            let identity = Places::default().identity(one.tgid);
+            tracing::info!("VM {} found (pid {})", identity.name, one.tgid);
+            let mut vm = Vm::new(*one, identity);
             vm.look_at_sources();
             vm.look_at_affinity();
             self.vms.push(vm);

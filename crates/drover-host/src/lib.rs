@@ -20,6 +20,7 @@ pub mod names;
 pub mod numa;
 pub mod orders;
 pub mod plan;
+pub mod protocol;
 pub mod scheduler;
 pub mod serve;
 pub mod sources;

@@ -16,7 +16,7 @@ pub fn findings(results: &Results, findings: &[Finding]) -> String {
     let summary = Summary::new(results);
     let schedulers = summary.schedulers.iter().map(|name| shorten(name, NAME_WIDTH));
     let columns = schedulers.chain(["asked".to_owned()]).collect();
-    let group = Group { title: String::new(), columns };
+    let group = Group { title: "measured".to_owned(), columns };
     let row = |finding: &Finding| {
         let measured = finding.by_scheduler.iter();
         let measured = measured.map(|(_, value)| value.map_or("-".to_owned(), figure));

@@ -18,7 +18,7 @@ pub(super) fn figures(findings: &[Finding]) -> Vec<Figure> {
         Panel { title: finding.title.clone(), content: Content::Bars(vec![Group { labels, bars }]) }
     };
     vec![Figure {
-        title: String::new(),
+        title: "Measured under each scheduler".to_owned(),
         y_title: String::new(),
         series: first.by_scheduler.iter().map(|(scheduler, _)| scheduler.clone()).collect(),
         colors: Colors::Schedulers,

@@ -74,8 +74,14 @@ fn as_nobody() {
 
 fn bad_orders() {
     say("bad orders");
-    let line = refusal(&drover(&["vm", "set", "nobody", "--shares", "2000"]));
-    assert!(line.contains("nobody") && line.contains("drover vm list"), "{line}");
+    let output = drover(&["vm", "set", "nobody", "--shares", "2000"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("kept until it comes"), "{output:?}");
+    let orders = drover(&["vm", "orders"]);
+    assert!(String::from_utf8_lossy(&orders.stdout).contains("nobody  no"), "{orders:?}");
+    assert!(drover(&["vm", "forget", "nobody"]).status.success());
+    let line = refusal(&drover(&["vm", "forget", "nobody"]));
+    assert!(line.contains("nobody") && line.contains("drover vm orders"), "{line}");
     for shares in ["0", "1000001", "many", "1e3", "18446744073709551617", ""] {
         let line = refusal(&drover(&["vm", "set", "web", &format!("--shares={shares}")]));
         assert!(line.contains("1 to 1000000"), "{line}");
@@ -92,8 +98,8 @@ fn bad_orders() {
 
 fn bad_clients() {
     say("bad clients");
-    let past_bounds = r#"{"request":"set_vm","name":"web","shares":1000001}"#;
-    let negative = r#"{"request":"set_vm","name":"web","shares":-1}"#;
+    let past_bounds = r#"{"request":"set_vm","name":"web","set":{"shares":"1000001"}}"#;
+    let negative = r#"{"request":"set_vm","name":"web","set":{"shares":"-1"}}"#;
     for text in ["", "\n", "{", "null\n", r#"{"request":"reboot"}"#, past_bounds, negative] {
         let mut client = UnixStream::connect(SOCKET_PATH).unwrap();
         client.write_all(format!("{text}\n").as_bytes()).unwrap();
