@@ -120,7 +120,7 @@ impl Places {
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
         let word = name_from_command(&args);
         let mut found =
-            self.of_manager(path, word.as_deref()).unwrap_or_else(|| match owner(&dir) {
+            self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| match owner(&dir) {
                 // Of one that is gone nobody knows whose word that was.
                 None => named(name_from_process(&[], tgid), Source::Process),
                 Some(uid) => {
@@ -133,7 +133,7 @@ impl Places {
         found
     }
 
-    fn of_manager(&self, path: &str, word: Option<&str>) -> Option<Identity> {
+    fn of_manager(&self, path: &str, word: Option<&str>, tgid: u32) -> Option<Identity> {
         let units: Vec<&str> = path.split('/').filter(|unit| !unit.is_empty()).collect();
         let delegated = units.iter().position(|unit| !is_slice(unit)).unwrap_or(units.len());
         let (slices, rest) = units.split_at(delegated);
@@ -146,7 +146,7 @@ impl Places {
             return None;
         }
         if let Some(machine) = scope.strip_prefix("machine-qemu-") {
-            return Some(self.of_domain(machine, word));
+            return Some(self.of_domain(machine, word, tgid));
         }
         let vmid = slices == ["qemu.slice"] && scope.bytes().all(|byte| byte.is_ascii_digit());
         let label = word.map(str::to_owned);
@@ -154,19 +154,22 @@ impl Places {
     }
 
     /// `1-web`: systemd knows a domain by its number and its name without letters that a host name may not have.
-    fn of_domain(&self, machine: &str, word: Option<&str>) -> Identity {
+    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process.
+    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Identity {
         let short = machine.split_once('-').map_or(machine, |(_, name)| name);
-        // The whole name is the command line's, where the scope bears it out.
-        let whole = word.filter(|word| as_machine(word).starts_with(short) && !short.is_empty());
-        let domain = whole.unwrap_or(short).to_owned();
-        let file = libvirt::file(&[&self.domains], &domain);
-        let facts = file.map(|file| libvirt::facts(&file)).unwrap_or_default();
-        let libvirt::Facts { uuid, nova_name } = facts;
+        let facts = |domain: &str| {
+            let file = libvirt::file(&[&self.domains], domain)?;
+            Some(libvirt::facts(&file)).filter(|facts| facts.pid == Some(tgid))
+        };
+        let whole = word.filter(|word| as_machine(word).starts_with(short));
+        let whole = whole.and_then(|word| Some((word, facts(word)?)));
+        let (domain, facts) = whole.unwrap_or_else(|| (short, facts(short).unwrap_or_default()));
+        let libvirt::Facts { uuid, nova_name, .. } = facts;
         let mut found = match (&nova_name, &uuid) {
             (Some(_), Some(uuid)) => named(uuid.clone(), Source::OpenStack),
-            _ => named(domain.clone(), Source::Libvirt),
+            _ => named(domain, Source::Libvirt),
         };
-        (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain));
+        (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain.to_owned()));
         found
     }
 

@@ -50,11 +50,21 @@ fn libvirts_word_goes_before_the_process_own() {
     };
     assert_eq!(who(LIBVIRT, 107, &command("web-2")), ("web-2".into(), Source::Libvirt));
     assert_eq!(who(LIBVIRT, 107, &command("bank")), ("web-2".into(), Source::Libvirt));
-    // The scope has no letters that host names do not have: the whole name is taken where it fits.
-    let scope = "/machine.slice/machine-qemu\\x2d12\\x2dmyshop.scope/libvirt";
-    assert_eq!(who(scope, 107, &command("my_shop")), ("my_shop".into(), Source::Libvirt));
     let nested = "/machine.slice/machine-production.slice/machine-qemu\\x2d3\\x2ddb.scope/libvirt";
     assert_eq!(who(nested, 107, "qemu-system-x86_64"), ("db".into(), Source::Libvirt));
+}
+
+#[test]
+fn the_whole_name_is_taken_where_libvirt_bears_it_out() {
+    let scope = "/machine.slice/machine-qemu\\x2d12\\x2dmyshop.scope/libvirt";
+    let host = Host::with(scope, 107, "qemu-system-x86_64 -name guest=my_shop,debug-threads=on");
+    assert_eq!(host.identity().name, "myshop", "systemd takes no underscores");
+    let file =
+        |pid| format!("<domstatus pid='{pid}'><domain><name>my_shop</name></domain></domstatus>");
+    host.write("domains/my_shop.xml", &file(8));
+    assert_eq!(host.identity().name, "myshop", "that domain is another process");
+    host.write("domains/my_shop.xml", &file(7));
+    assert_eq!(host.identity().name, "my_shop");
 }
 
 #[test]
@@ -69,7 +79,7 @@ fn openstacks_instance_is_known_by_its_uuid() {
     host.write(
         "domains/instance-0000002a.xml",
         &format!(
-            "<domstatus><domain type='kvm' id='3'><name>instance-0000002a</name><uuid>{uuid}</uuid><metadata>\
+            "<domstatus state='running' pid='7'><domain type='kvm' id='3'><name>instance-0000002a</name><uuid>{uuid}</uuid><metadata>\
              <nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'>\
              <nova:name>shop-1</nova:name></nova:instance></metadata></domain></domstatus>"
         ),
@@ -89,7 +99,7 @@ fn a_domains_uuid_is_its_managers() {
     let host = Host::with(LIBVIRT, 107, "qemu-system-x86_64 -uuid not-this-one");
     host.write(
         "domains/web-2.xml",
-        "<domstatus><domain><name>web-2</name><uuid>ab-12</uuid></domain></domstatus>",
+        "<domstatus state='running' pid='7'><domain><name>web-2</name><uuid>ab-12</uuid></domain></domstatus>",
     );
     let found = host.identity();
     assert_eq!((found.name.as_str(), found.uuid.as_deref()), ("web-2", Some("ab-12")));

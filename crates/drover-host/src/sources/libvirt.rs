@@ -41,6 +41,8 @@ pub fn layer(file: &Path) -> Result<Option<Layer>, String> {
 /// Who a running domain is, as libvirt has it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// Its process.
+    pub pid: Option<u32>,
     /// Its UUID.
     pub uuid: Option<String>,
     /// What OpenStack calls it, where it is an instance of OpenStack's.
@@ -51,6 +53,7 @@ pub struct Facts {
 pub fn facts(file: &Path) -> Facts {
     let text = fs::read_to_string(file).unwrap_or_default();
     let Ok(document) = Document::parse(&text) else { return Facts::default() };
+    let pid = document.root_element().attribute("pid").and_then(|pid| pid.parse().ok());
     let Some(domain) = document.descendants().find(|node| node.has_tag_name("domain")) else {
         return Facts::default();
     };
@@ -61,7 +64,7 @@ pub fn facts(file: &Path) -> Facts {
     };
     let nova_name = of_nova("instance").and(of_nova("name"));
     let text = |node: roxmltree::Node| node.text().map(|text| text.trim().to_owned());
-    Facts { uuid: uuid.and_then(text), nova_name: nova_name.and_then(text) }
+    Facts { pid, uuid: uuid.and_then(text), nova_name: nova_name.and_then(text) }
 }
 
 fn asked(text: &str) -> Result<Option<Asked>, String> {
