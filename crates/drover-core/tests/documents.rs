@@ -184,7 +184,7 @@ fn numbers(document: &str, before: &str) -> BTreeSet<String> {
     let number = |line: &str| {
         let rest = line.strip_prefix(before)?;
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        Some(rest[..end].to_owned())
+        (end > 0).then(|| rest[..end].to_owned())
     };
     document.lines().filter_map(number).collect()
 }

@@ -219,9 +219,9 @@ fn is_slice(unit: &str) -> bool {
 
 /// The UID of the pod that cgroup is of: `kubepods-burstable-pod1234_5678.slice`, or `kubepods/burstable/pod1234-5678`.
 fn pod_uid(units: &[&str], slices: usize) -> Option<String> {
-    let uid = match units.first()? {
-        &"kubepods" => units.iter().take(3).find_map(|unit| unit.strip_prefix("pod"))?.to_owned(),
-        &"kubepods.slice" => units[..slices].iter().find_map(|unit| {
+    let uid = match *units.first()? {
+        "kubepods" => units.iter().take(3).find_map(|unit| unit.strip_prefix("pod"))?.to_owned(),
+        "kubepods.slice" => units[..slices].iter().find_map(|unit| {
             let (_, uid) = unit.strip_suffix(".slice")?.split_once("-pod")?;
             Some(uid.replace('_', "-"))
         })?,
