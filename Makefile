@@ -8,7 +8,7 @@ OUT := out
 
 .PHONY: help
 help:
-	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; about 2 minutes'
+	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; some minutes'
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
@@ -31,10 +31,10 @@ build: setup
 .PHONY: try
 try: build
 	@mkdir -p $(OUT)
-	$(DROVER) run scenarios/esx-fig3-shares.toml --on lab --json $(OUT)/esx-fig3-shares.json
+	$(DROVER) run scenarios/try.toml --on lab --check --json $(OUT)/try.json
 	@echo
 	@echo 'What next:'
-	@echo '  $(DROVER) run scenarios/sleep-vs-busy.toml --on lab     wake-ups beside a busy VM'
+	@echo '  $(DROVER) run scenarios/barrier-2to1.toml --on lab      the first row in depth, on real time'
 	@echo '  $(DROVER) check                                         is this machine fit for it?'
 	@echo '  sudo $(DROVER) serve                                    schedule this machine; Ctrl-C undoes it'
 

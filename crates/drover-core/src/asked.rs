@@ -4,6 +4,7 @@
 use crate::percent;
 use crate::settings::Cosched;
 use crate::shares::Shares;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,9 @@ pub const DEFAULT: &str = "default";
 pub const NO_POOLS: [(&str, &str); 2] = [(HOST, "no pool"), (DEFAULT, "no order")];
 
 /// One of the values that can be asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Key {
     /// Weight among siblings.
@@ -110,7 +113,7 @@ impl TryFrom<String> for Limit {
 }
 
 /// What is asked; what is none is left to others.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
     /// Weight among siblings.
@@ -122,13 +125,13 @@ pub struct Asked {
     /// The most CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// The pool it is in, or [`HOST`].
+    /// The pool it is in, or `host` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// How vCPUs are kept together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cosched: Option<Cosched>,
-    /// The partition it runs in, or [`DEFAULT`].
+    /// The partition it runs in, or `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scheduler that knows VMs counts of how vCPUs moved along together.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Counts of a VM, or of one of its vCPUs, since it was found.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Of a VM: time in which any of its vCPUs ran. Of a vCPU: guest time, and halted time as far
     /// as to the slowest sibling, s.
@@ -45,7 +46,7 @@ pub struct Counters {
 
 /// How often vCPUs of a VM asked that a sibling run in their place, and what came of it; otherwise the
 /// sibling had gone, could not run there, or another VM came first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Yields {
     /// Directed yields asked for.
     #[serde(rename = "yields_asked")]
@@ -94,7 +95,7 @@ impl Counters {
 }
 
 /// Where a VM's memory lies and where it ran, since it was found.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Numa {
     /// The node that is its home (NHN); none: it has none.
     pub home: Option<u32>,

@@ -19,6 +19,7 @@ pub mod resolve;
 pub mod results;
 pub mod scenario;
 pub mod schedule;
+mod schema;
 pub mod settings;
 pub mod shares;
 pub mod tree;

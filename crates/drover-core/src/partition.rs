@@ -15,6 +15,7 @@ use crate::scenario::CpuList;
 use crate::settings::PartitionId;
 use crate::tree::admission::cpus_text;
 use crate::tree::{Affinity, is_plain_name};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -27,7 +28,7 @@ pub const SLICE_MIN_NS: u64 = 100_000;
 pub const SLICE_MAX_NS: u64 = 1_000_000_000;
 
 /// How a partition chooses who runs. The numbers are those of `enum partition_policy`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[repr(u32)]
 pub enum PartitionPolicy {
@@ -119,7 +120,7 @@ impl PartitionSpec {
 }
 
 /// Changes to a partition. Values that are None stay as they are.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionChange {
     /// Its pCPUs.

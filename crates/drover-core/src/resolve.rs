@@ -13,6 +13,7 @@ use crate::percent;
 use crate::settings::Cosched;
 use crate::shares::Shares;
 use crate::tree::Tree;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What one source asks.
@@ -25,7 +26,7 @@ pub struct Layer {
 }
 
 /// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Why {
     /// Which value.
     pub key: Key,

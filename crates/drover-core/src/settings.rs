@@ -4,10 +4,11 @@
 //! A pCPU is 1000 mcpu (thousandths of a pCPU); operators write percent of a pCPU, 10 mcpu each.
 
 use crate::partition::PartitionPolicy;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the vCPUs of a VM are kept moving together. The numbers are those of `enum cosched_mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[repr(u32)]
 pub enum Cosched {

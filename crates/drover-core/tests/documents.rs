@@ -178,3 +178,23 @@ fn every_field_of_results_is_documented_and_no_other() {
         first_column(RESULTS).into_iter().map(str::to_owned).collect();
     assert_eq!(documented, fields);
 }
+
+/// The numbers that stand in a document after `before`, such as `7.12`.
+fn numbers(document: &str, before: &str) -> BTreeSet<String> {
+    let number = |line: &str| {
+        let rest = line.strip_prefix(before)?;
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        (end > 0).then(|| rest[..end].to_owned())
+    };
+    document.lines().filter_map(number).collect()
+}
+
+#[test]
+fn every_guarantee_has_its_evidence_or_is_a_known_gap() {
+    let guarantees = numbers(include_str!("../../../docs/specification.md"), "- **");
+    let held = numbers(include_str!("../../../docs/evidence.md"), "| ");
+    let gaps = numbers(include_str!("../../../docs/gaps.md"), "- **");
+    assert!(guarantees.len() > 100, "{}", guarantees.len());
+    let known: BTreeSet<String> = held.union(&gaps).cloned().collect();
+    assert_eq!(guarantees, known);
+}

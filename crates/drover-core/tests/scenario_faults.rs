@@ -296,6 +296,12 @@ fn what_is_missing() {
         ),
         ("max = 1.0", "", "x.toml:15: an [[expect]] without bound; add min = or max ="),
         (
+            "vm = \"vm0\"\nmax",
+            "vm = \"*\"\ntitle = \"CPU\"\nmax",
+            "x.toml:18: a title is for one figure, these are several; \
+             name case and vm, or remove the title",
+        ),
+        (
             "vm = \"vm0\"",
             "",
             "x.toml:15: cpu_s is a figure of a VM, and none is named; \

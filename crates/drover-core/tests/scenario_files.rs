@@ -155,6 +155,15 @@ fn vms_on_overlapping_sets_are_owed_what_shares_and_sets_say() {
 }
 
 #[test]
+fn what_make_try_shows_has_a_title_each() {
+    let scenario = read("try.toml");
+    let titles: Vec<&str> = scenario.expects.iter().filter_map(|it| it.title.as_deref()).collect();
+    assert_eq!(titles.len(), 4, "a barrier, a reservation, a wake-up and sizes");
+    // Half a page of the picture.
+    assert!(titles.iter().all(|title| title.len() <= 58), "{titles:?}");
+}
+
+#[test]
 fn qemu_guests_are_owed_one_to_three() {
     let scenario = read("qemu-guests.toml");
     let vms = &scenario.cases[0].vms;

@@ -1,33 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The control socket: how other commands talk to the daemon.
 //!
-//! One request and one answer a connection, each one line of JSON. Only root
-//! can connect: the socket is mode 0600.
+//! One request and one answer a connection, each one line of JSON as `protocol` has it. Only root can
+//! connect: the socket is mode 0600. The daemon has other things to do: nobody holds it up for longer
+//! than [`CLIENT_TIME`], however slowly he writes or reads.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use drover_core::asked::{Asked, Key};
 use drover_core::partition::PartitionChange;
 use drover_core::tree::PoolChange;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::status::{PartitionStatus, PoolStatus, VmStatus};
+use crate::protocol;
+use crate::status::{OrderStatus, PartitionStatus, PoolStatus, VmStatus};
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
-/// A request or answer may not be longer than this.
-const LINE_BYTES_MAX: u64 = 4 << 20;
+/// A request may not be longer than this.
+const REQUEST_BYTES_MAX: u64 = 4 << 20;
+/// An answer may not be longer than this: 2,047 VMs of 256 vCPUs, which is more than any host has.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+/// How long a command waits for the daemon.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the daemon waits for a client, all in all.
+const CLIENT_TIME: Duration = Duration::from_millis(500);
 
 /// What may be asked of the daemon.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
     /// All VMs and what they get.
     ListVms,
@@ -41,6 +49,13 @@ pub enum Request {
         /// What is no longer asked for it by order: other sources count again.
         #[serde(default)]
         reset: Vec<Key>,
+    },
+    /// What was ordered for VMs, whether they are here or not.
+    ListOrders,
+    /// Drop all that was ordered for a VM: other sources count again.
+    ForgetVm {
+        /// The VM's name.
+        name: String,
     },
     /// All pools and what they get.
     ListPools,
@@ -90,17 +105,23 @@ pub enum Request {
     },
     /// End the scheduler as an internal error would.
     #[cfg(feature = "fault-injection")]
+    #[schemars(skip)]
     Break,
 }
 
 /// What the daemon answers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
     /// To `ListVms`.
     Vms {
         /// In the order they were found.
         vms: Vec<VmStatus>,
+    },
+    /// To `ListOrders`.
+    Orders {
+        /// By name.
+        orders: Vec<OrderStatus>,
     },
     /// To `ListPools`.
     Pools {
@@ -128,8 +149,9 @@ pub enum Answer {
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer> {
     let mut stream = connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    write_line(&mut stream, request)?;
-    match read_line(&stream).map_err(name_silence)? {
+    stream.write_all(protocol::line(request)?.as_bytes())?;
+    let line = read_line(&stream, ANSWER_BYTES_MAX).map_err(name_silence)?;
+    match protocol::answer(&line)? {
         Answer::Refused { reason } => bail!(reason),
         answer => Ok(answer),
     }
@@ -208,37 +230,65 @@ impl std::os::fd::AsFd for Listener {
     }
 }
 
-fn answer_one(mut stream: UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> Result<()> {
+fn answer_one(stream: UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> Result<()> {
     stream.set_nonblocking(false)?;
-    // A silent client must not hold up the others for long.
-    stream.set_read_timeout(Some(Duration::from_millis(500)))?;
-    stream.set_write_timeout(Some(Duration::from_millis(500)))?;
-    let reply = match read_line(&stream) {
-        Ok(request) => answer(request),
+    let mut client = Hurried { stream: &stream, until: Instant::now() + CLIENT_TIME };
+    let reply = match read_line(&mut client, REQUEST_BYTES_MAX) {
+        Ok(line) => match protocol::request(&line) {
+            Ok(request) => answer(request),
+            Err(reason) => Answer::Refused { reason },
+        },
         Err(err) => Answer::Refused { reason: format!("not understood: {err:#}") },
     };
-    write_line(&mut stream, &reply)
+    let line = protocol::line(&reply)?;
+    client.until = Instant::now() + CLIENT_TIME;
+    Ok(client.write_all(line.as_bytes())?)
 }
 
-fn write_line(stream: &mut UnixStream, message: &impl Serialize) -> Result<()> {
-    let mut line = serde_json::to_string(message)?;
-    line.push('\n');
-    stream.write_all(line.as_bytes())?;
-    Ok(())
+/// A client that has to be done at some moment: a drop now and then does not keep it alive.
+struct Hurried<'a> {
+    stream: &'a UnixStream,
+    until: Instant,
 }
 
-fn read_line<T: DeserializeOwned>(stream: &UnixStream) -> Result<T> {
+impl Hurried<'_> {
+    fn left(&self) -> std::io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Hurried<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Hurried<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn read_line(stream: impl Read, bytes_max: u64) -> Result<String> {
     let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    BufReader::new(stream.take(bytes_max)).read_line(&mut line)?;
     if line.is_empty() {
         bail!("the other side hung up");
     }
-    Ok(serde_json::from_str(&line)?)
+    Ok(line)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::VcpuStatus;
 
     fn serve_once(path: &Path, reply: Answer) -> std::thread::JoinHandle<Option<Request>> {
         let listener = Listener::bind(path).unwrap();
@@ -295,6 +345,54 @@ mod tests {
         assert!(Listener::bind(&dir.path().join("dead")).is_ok());
     }
 
+    /// A VM with that many vCPUs and every field that a large answer has.
+    fn vm(index: u32, vcpus: u32) -> VmStatus {
+        let counters = drover_core::counters::Counters {
+            progressed_s: 1_234.567_89 + f64::from(index),
+            used_s: Some(99_999.123_456),
+            yields: Some(drover_core::counters::Yields::default()),
+            longest_ready_ms: Some(23.456_789),
+            ..Default::default()
+        };
+        VmStatus {
+            vcpu: (0..vcpus).map(|number| VcpuStatus { number, counters }).collect(),
+            counters,
+            ..VmStatus::sample(&format!("default_a-virtual-machine-{index}"))
+        }
+    }
+
+    #[test]
+    fn two_thousand_vms_and_32000_vcpus_are_answered() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let all = Answer::Vms { vms: (0..2000).map(|index| vm(index, 16)).collect() };
+        let server = serve_once(&path, all.clone());
+        let began = Instant::now();
+        assert!(ask(&path, &Request::ListVms).unwrap() == all, "all of it came over");
+        let bytes = protocol::line(&all).unwrap().len();
+        println!("{bytes} bytes in {:?}", began.elapsed());
+        assert!(bytes > 4 << 20, "it is more than a request may be");
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_client_that_drips_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = Listener::bind(&path).unwrap();
+        let mut slow = UnixStream::connect(&path).unwrap();
+        let dripping = std::thread::spawn(move || {
+            (0..40).try_for_each(|_| {
+                std::thread::sleep(Duration::from_millis(50));
+                slow.write_all(b" ")
+            })
+        });
+        let began = Instant::now();
+        listener.answer_all(|_| panic!("it asked nothing"));
+        assert!(began.elapsed() < 3 * CLIENT_TIME, "{:?}", began.elapsed());
+        let _ = dripping.join();
+    }
+
     #[test]
     fn a_silent_daemon_is_said_in_words() {
         let err = name_silence(std::io::Error::from(std::io::ErrorKind::WouldBlock).into());
@@ -307,14 +405,5 @@ mod tests {
         let path = dir.path().join("s");
         let _listener = Listener::bind(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn unknown_requests_are_refused() {
-        assert!(serde_json::from_str::<Request>(r#"{"request":"reboot"}"#).is_err());
-        assert!(
-            serde_json::from_str::<Request>(r#"{"request":"set_vm","name":"a","weight":1}"#)
-                .is_err()
-        );
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
-use crate::names::vm_name;
+use crate::names::{Identity, Places, Source, named};
 use crate::scheduler::KernelVm;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::libvirt;
@@ -24,8 +24,10 @@ const AFFINITY_INTERVAL: Duration = Duration::from_secs(2);
 pub struct Vm {
     /// As the kernel saw it last.
     pub kernel: KernelVm,
-    /// What it is called.
+    /// What it is called: the name in `identity`.
     pub name: String,
+    /// Who it is, and who says so.
+    pub identity: Identity,
     /// Where its vCPU threads may run.
     affinity: Affinity,
     /// What its cgroups ask.
@@ -55,7 +57,7 @@ impl Vm {
     /// A VM as a test wants it.
     #[cfg(test)]
     pub fn for_test(kernel: KernelVm, name: &str, cgroup: Vec<Layer>) -> Self {
-        Self { cgroup, ..Self::new(kernel, name.to_owned()) }
+        Self { cgroup, ..Self::new(kernel, named(name, Source::Process)) }
     }
 
     /// A VM where a test wants it.
@@ -64,9 +66,9 @@ impl Vm {
         self.affinity = affinity;
     }
 
-    fn new(kernel: KernelVm, name: String) -> Self {
+    fn new(kernel: KernelVm, identity: Identity) -> Self {
         let (affinity, cgroup, libvirt) = (Affinity::ANYWHERE, Vec::new(), Metadata::default());
-        Self { kernel, name, affinity, cgroup, libvirt }
+        Self { kernel, name: identity.name.clone(), identity, affinity, cgroup, libvirt }
     }
 
     /// Asks where it may run; whether that is elsewhere than before.
@@ -100,7 +102,8 @@ impl Vm {
     }
 
     fn look_at_metadata(&mut self) -> bool {
-        !self.is_container() && self.libvirt.look(&libvirt::DIRS.map(Path::new), &self.name)
+        let (dirs, domain) = (libvirt::DIRS.map(Path::new), self.identity.domain.as_deref());
+        domain.is_some_and(|domain| self.libvirt.look(&dirs, domain))
     }
 }
 
@@ -193,12 +196,12 @@ impl Herd {
             }
         });
         for one in seen.iter().filter(|one| new.contains_key(&one.id)) {
-            let name = match tree.containers.get(&one.cgroup) {
-                Some((path, _)) => path.clone(),
-                None => vm_name(one.tgid),
+            let identity = match tree.containers.get(&one.cgroup) {
+                Some((path, _)) => named(path, Source::Cgroup),
+                None => Places::default().identity(one.tgid),
             };
-            tracing::info!("{} {name} found{}", kind(one), pid(one));
-            let mut vm = Vm::new(*one, name);
+            tracing::info!("{} {} found{}", kind(one), identity.name, pid(one));
+            let mut vm = Vm::new(*one, identity);
             vm.look_at_metadata();
             vm.look_at_affinity();
             self.vms.push(vm);

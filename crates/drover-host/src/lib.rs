@@ -23,6 +23,7 @@ pub mod numa;
 pub mod orders;
 pub mod plan;
 mod privileges;
+pub mod protocol;
 pub mod rehearsal;
 pub mod scheduler;
 pub mod serve;

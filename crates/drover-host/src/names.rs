@@ -1,24 +1,269 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a VM is called: from its VMM's command line, else its cgroup, else its process.
+//! Who a VM is: what orders, reservations and shares are given to.
+//!
+//! The machine manager's word goes first, taken from where only root writes: the cgroup that systemd, Proxmox or
+//! the kubelet made for the VM, libvirt's file of the running domain, the kubelet's directory of logs. A process'
+//! word for itself (`--name web`) counts only where no manager says anything, and what an unprivileged user's
+//! process says carries the user: `alice@web` is never `web`.
+//!
+//! | manager | cgroup | the VM's name |
+//! |---|---|---|
+//! | libvirt | `/machine.slice/machine-qemu\x2d1\x2dweb.scope/...` | the domain's: `web` |
+//! | OpenStack | as libvirt; the domain's file has `nova:instance` | the instance's UUID |
+//! | Proxmox | `/qemu.slice/100.scope` | the VMID: `100` |
+//! | KubeVirt | `/kubepods.slice/.../kubepods-burstable-podUID.slice/...` | `NAMESPACE_VMI`, from the pod's logs |
+//!
+//! A user can make cgroups of any name in a subtree that was delegated to him, and such a subtree begins at a
+//! service or a scope. So a manager's cgroup counts only where all above it are slices, and not the users'.
 
+use crate::sources::libvirt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// No name is longer.
-const NAME_LENGTH_MAX: usize = 255;
+pub const NAME_LENGTH_MAX: usize = 255;
+
+/// Who a VM is, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// What it is called here; never empty.
+    pub name: String,
+    /// Who says so.
+    pub by: Source,
+    /// The UUID that the manager knows it by, where that was found.
+    pub uuid: Option<String>,
+    /// What people call it, where its manager goes by a number: for them to read, not for orders.
+    pub label: Option<String>,
+    /// The name of the domain, where libvirt keeps one.
+    pub domain: Option<String>,
+}
+
+/// Who names a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// libvirt: the domain's name.
+    Libvirt,
+    /// OpenStack's compute service, by way of libvirt: the instance's UUID.
+    OpenStack,
+    /// Proxmox: the VMID.
+    Proxmox,
+    /// KubeVirt: namespace and name of the virtual machine instance.
+    KubeVirt,
+    /// Its own process, which root runs.
+    Process,
+    /// Its own process, which a user runs: the name begins with the user.
+    User,
+    /// Its cgroup, of a container: the path.
+    Cgroup,
+    /// Somebody that this program does not know: it is of another version.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl Source {
+    /// How people are told.
+    pub fn text(self) -> &'static str {
+        match self {
+            Source::Libvirt => "libvirt's domain",
+            Source::OpenStack => "OpenStack's instance",
+            Source::Proxmox => "Proxmox' VMID",
+            Source::KubeVirt => "KubeVirt's instance",
+            Source::Process => "its process, which is root's",
+            Source::User => "its process, which is a user's",
+            Source::Cgroup => "its cgroup",
+            Source::Other => "somebody this drover does not know",
+        }
+    }
+}
+
+/// Where a host keeps what says who is who.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Processes, as `/proc`.
+    pub proc: PathBuf,
+    /// libvirt's files of running domains.
+    pub domains: PathBuf,
+    /// The kubelet's directories of pods, `NAMESPACE_POD_UID`.
+    pub pods: PathBuf,
+    /// The users of the host.
+    pub users: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            proc: "/proc".into(),
+            domains: libvirt::DIRS[0].into(),
+            pods: "/var/log/pods".into(),
+            users: "/etc/passwd".into(),
+        }
+    }
+}
 
 /// The name of the VM that process is, never empty.
 pub fn vm_name(tgid: u32) -> String {
-    let cmdline = fs::read(format!("/proc/{tgid}/cmdline")).unwrap_or_default();
-    let cgroup = fs::read_to_string(format!("/proc/{tgid}/cgroup")).unwrap_or_default();
-    let args: Vec<String> = cmdline
-        .split(|&byte| byte == 0)
-        .filter(|arg| !arg.is_empty())
-        .map(|arg| String::from_utf8_lossy(arg).into_owned())
-        .collect();
-    let name = name_from_command(&args)
-        .or_else(|| name_from_cgroup(&cgroup))
-        .unwrap_or_else(|| name_from_process(&args, tgid));
-    printable(&name)
+    Places::default().identity(tgid).name
+}
+
+impl Places {
+    /// Who the VM is that this process is.
+    pub fn identity(&self, tgid: u32) -> Identity {
+        let dir = self.proc.join(tgid.to_string());
+        let cgroup = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
+        let cmdline = fs::read(dir.join("cmdline")).unwrap_or_default();
+        let args: Vec<String> = cmdline
+            .split(|&byte| byte == 0)
+            .filter(|arg| !arg.is_empty())
+            .map(|arg| String::from_utf8_lossy(arg).into_owned())
+            .collect();
+        let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
+        let word = name_from_command(&args);
+        let mut found =
+            self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| match owner(&dir) {
+                // Of one that is gone nobody knows whose word that was.
+                None => named(name_from_process(&[], tgid), Source::Process),
+                Some(uid) => {
+                    let name = word.clone().unwrap_or_else(|| name_from_process(&args, tgid));
+                    self.of_process(name, uid)
+                }
+            });
+        found.name = printable(&found.name);
+        found.label = found.label.map(|label| printable(&label)).filter(|it| *it != found.name);
+        found
+    }
+
+    fn of_manager(&self, path: &str, word: Option<&str>, tgid: u32) -> Option<Identity> {
+        let units: Vec<&str> = path.split('/').filter(|unit| !unit.is_empty()).collect();
+        let delegated = units.iter().position(|unit| !is_slice(unit)).unwrap_or(units.len());
+        let (slices, rest) = units.split_at(delegated);
+        if let Some(pod) = pod_uid(&units, slices.len()) {
+            return Some(self.of_pod(&pod));
+        }
+        let scope = rest.first()?.strip_suffix(".scope")?;
+        let scope = scope.replace("\\x2d", "-");
+        if slices.first() == Some(&"user.slice") {
+            return None;
+        }
+        if let Some(machine) = scope.strip_prefix("machine-qemu-") {
+            return Some(self.of_domain(machine, word, tgid));
+        }
+        let vmid = slices == ["qemu.slice"] && scope.bytes().all(|byte| byte.is_ascii_digit());
+        let label = word.map(str::to_owned);
+        vmid.then_some(Identity { label, ..named(scope, Source::Proxmox) })
+    }
+
+    /// `1-web`: systemd knows a domain by its number and its name without letters that a host name may not have.
+    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process.
+    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Identity {
+        let short = machine.split_once('-').map_or(machine, |(_, name)| name);
+        let facts = |domain: &str| {
+            let file = libvirt::file(&[&self.domains], domain)?;
+            Some(libvirt::facts(&file)).filter(|facts| facts.pid == Some(tgid))
+        };
+        let whole = word.filter(|word| as_machine(word).starts_with(short));
+        let whole = whole.and_then(|word| Some((word, facts(word)?)));
+        let (domain, facts) = whole.unwrap_or_else(|| (short, facts(short).unwrap_or_default()));
+        let libvirt::Facts { uuid, nova_name, .. } = facts;
+        let mut found = match (&nova_name, &uuid) {
+            (Some(_), Some(uuid)) => named(uuid.clone(), Source::OpenStack),
+            _ => named(domain, Source::Libvirt),
+        };
+        (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain.to_owned()));
+        found
+    }
+
+    /// KubeVirt runs each VM in a pod `virt-launcher-VMI-xxxxx`; other pods are called as they are.
+    fn of_pod(&self, uid: &str) -> Identity {
+        let dirs = fs::read_dir(&self.pods).into_iter().flatten().flatten();
+        let suffix = format!("_{uid}");
+        let mut pods = dirs
+            .filter_map(|dir| Some(dir.file_name().to_str()?.strip_suffix(&suffix)?.to_owned()));
+        let name = match pods.next().as_deref().and_then(|pod| pod.split_once('_')) {
+            Some((namespace, pod)) => format!("{namespace}_{}", vmi_of_pod(pod)),
+            None => format!("pod-{uid}"),
+        };
+        Identity { uuid: Some(uid.to_owned()), ..named(name, Source::KubeVirt) }
+    }
+
+    /// A name of a process' own choice; a user's carries the user.
+    fn of_process(&self, name: String, uid: u32) -> Identity {
+        if uid == 0 {
+            return named(name, Source::Process);
+        }
+        let user = self.user(uid).unwrap_or_else(|| uid.to_string());
+        named(format!("{user}@{name}"), Source::User)
+    }
+
+    /// The user's name as the host's own file has it: asking a directory service could take forever.
+    fn user(&self, uid: u32) -> Option<String> {
+        let users = fs::read_to_string(&self.users).ok()?;
+        let name = |line: &str| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+        };
+        users.lines().find_map(name).filter(|name| !name.is_empty() && !name.contains('@'))
+    }
+}
+
+/// A VM of that name, and no more known of it.
+pub(crate) fn named(name: impl Into<String>, by: Source) -> Identity {
+    Identity { name: name.into(), by, uuid: None, label: None, domain: None }
+}
+
+/// A cgroup that only systemd, or a kubelet without it, makes.
+fn is_slice(unit: &str) -> bool {
+    unit.ends_with(".slice")
+}
+
+/// The UID of the pod that cgroup is of: `kubepods-burstable-pod1234_5678.slice`, or `kubepods/burstable/pod1234-5678`.
+fn pod_uid(units: &[&str], slices: usize) -> Option<String> {
+    let uid = match *units.first()? {
+        "kubepods" => units.iter().take(3).find_map(|unit| unit.strip_prefix("pod"))?.to_owned(),
+        "kubepods.slice" => units[..slices].iter().find_map(|unit| {
+            let (_, uid) = unit.strip_suffix(".slice")?.split_once("-pod")?;
+            Some(uid.replace('_', "-"))
+        })?,
+        _ => return None,
+    };
+    let fits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+    (!uid.is_empty() && uid.bytes().all(fits)).then_some(uid)
+}
+
+/// `virt-launcher-shop-x7k2p` runs the instance `shop`.
+fn vmi_of_pod(pod: &str) -> &str {
+    let vmi = pod.strip_prefix("virt-launcher-").and_then(|rest| rest.rsplit_once('-'));
+    vmi.map_or(pod, |(vmi, _)| vmi)
+}
+
+/// A domain's name as libvirt gives it to systemd: letters of host names only, and none but letters and digits first.
+fn as_machine(domain: &str) -> String {
+    let mut machine = String::new();
+    for letter in domain.chars() {
+        let inner = letter == '-' || letter == '.';
+        let fits = letter.is_ascii_alphanumeric()
+            || (inner && !machine.is_empty() && !machine.ends_with('.'));
+        if fits {
+            machine.push(letter);
+        }
+    }
+    machine
+}
+
+/// The user whose process that is.
+fn owner(dir: &Path) -> Option<u32> {
+    let status = fs::read_to_string(dir.join("status")).ok()?;
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    uids.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether a VM could be called that.
+pub fn is_name(name: &str) -> bool {
+    !name.is_empty() && printable(name) == name
 }
 
 /// Anybody who may run a VM chooses its name, and root's terminal shows it.
@@ -54,79 +299,10 @@ fn plain_name(value: &str) -> Option<String> {
     (!name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
 }
 
-/// libvirt: `machine-qemu\x2d1\x2dweb.scope`; Proxmox: `qemu.slice/100.scope`.
-fn name_from_cgroup(cgroup: &str) -> Option<String> {
-    let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"))?;
-    for unit in path.split('/').rev() {
-        let Some(stem) = unit.strip_suffix(".scope") else { continue };
-        let stem = stem.replace("\\x2d", "-");
-        if let Some(rest) = stem.strip_prefix("machine-qemu-") {
-            let name = rest.split_once('-').map_or(rest, |(_, name)| name);
-            return Some(name.to_owned());
-        }
-        if path.contains("qemu.slice") {
-            return Some(stem);
-        }
-    }
-    None
-}
-
 fn name_from_process(args: &[String], tgid: u32) -> String {
     let program = args.first().and_then(|arg| arg.rsplit('/').next()).unwrap_or("vm");
     format!("{program}-{tgid}")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn from_command(line: &str) -> Option<String> {
-        name_from_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn what_a_terminal_would_obey_is_not_in_a_name() {
-        assert_eq!(printable("web\u{1b}[2J\n"), "web\u{fffd}[2J\u{fffd}");
-        assert_eq!(printable(&"x".repeat(200_000)).len(), NAME_LENGTH_MAX);
-    }
-
-    #[test]
-    fn vmms_are_understood() {
-        for (line, name) in [
-            ("qemu-system-x86_64 -name guest=web,debug-threads=on -m 1G", "web"),
-            ("qemu-system-x86_64 -name web,process=x", "web"),
-            ("kvm -id 100 -name db1 -smp 4", "db1"),
-            ("firecracker --id fc7 --api-sock /s", "fc7"),
-            ("crosvm run --name=cr", "cr"),
-            ("drover guest --name vm0 --vcpus 4", "vm0"),
-        ] {
-            assert_eq!(from_command(line).as_deref(), Some(name), "{line}");
-        }
-        assert_eq!(from_command("qemu-system-x86_64 -m 1G"), None);
-    }
-
-    #[test]
-    fn an_option_is_no_name() {
-        assert_eq!(from_command("vmm --name --other"), None);
-        assert_eq!(from_command("vmm --name"), None);
-    }
-
-    #[test]
-    fn managers_scopes_are_understood() {
-        let libvirt = "0::/machine.slice/machine-qemu\\x2d1\\x2dweb\\x2d2.scope/libvirt/emulator\n";
-        assert_eq!(name_from_cgroup(libvirt).as_deref(), Some("web-2"));
-        assert_eq!(name_from_cgroup("0::/qemu.slice/100.scope\n").as_deref(), Some("100"));
-        assert_eq!(name_from_cgroup("0::/user.slice/session-1.scope\n"), None);
-    }
-
-    #[test]
-    fn without_any_hint_the_process_names_it() {
-        assert_eq!(name_from_process(&["/usr/bin/vmm".into()], 7), "vmm-7");
-        assert_eq!(name_from_process(&[], 7), "vm-7");
-    }
-
-    #[test]
-    fn a_process_that_is_gone_still_has_a_name() {
-        assert_eq!(vm_name(u32::MAX), format!("vm-{}", u32::MAX));
-    }
-}
+mod tests;

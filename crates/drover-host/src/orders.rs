@@ -4,6 +4,7 @@
 //! Whether it fits the host is for the plan to say.
 
 use crate::herd::{Herd, Vm};
+use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
 use crate::store::Saved;
 use anyhow::{Result, bail, ensure};
@@ -34,20 +35,19 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Other things asked for a VM: one that is here, or one that something was ordered for.
+    /// Other things asked for a VM, which need not be here yet.
     ///
     /// # Errors
-    /// When there is no such VM, or no such pool.
+    /// When that name is no VM's alone, or no name, or there is no such pool.
     pub fn set_vm(&self, name: &str, set: &Asked, reset: &[Key]) -> Result<Saved> {
         let here = self.herd.find(name).map_err(anyhow::Error::msg)?;
         ensure!(
             !here.is_some_and(Vm::is_container),
             "{name} is a container; set cpu.weight and cpu.max of its cgroup instead"
         );
-        let here = here.is_some();
         ensure!(
-            here || self.saved.vms.contains_key(name),
-            "no VM named {name:?} runs here; `drover vm list` shows who does"
+            is_name(name),
+            "{name:?} is no name a VM can have; use 1 to {NAME_LENGTH_MAX} letters"
         );
         if let Some(pool) = set.pool.as_deref().filter(|pool| *pool != HOST) {
             self.find_pool(pool)?;
@@ -62,6 +62,19 @@ impl Ground<'_> {
         if !asked.is_empty() {
             saved.vms.insert(name.to_owned(), asked);
         }
+        Ok(saved)
+    }
+
+    /// Nothing asked for a VM any more.
+    ///
+    /// # Errors
+    /// When nothing was.
+    pub fn forget_vm(&self, name: &str) -> Result<Saved> {
+        let mut saved = self.saved.clone();
+        ensure!(
+            saved.vms.remove(name).is_some(),
+            "nothing was ordered for a VM {name:?}; `drover vm orders` shows for whom something was"
+        );
         Ok(saved)
     }
 

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs and pools as `drover vm list` and `drover pool list` show them.
 
+use crate::names::Source;
+use drover_core::asked::Asked;
 use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::partition::PartitionPolicy;
 use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is scheduled as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A VM.
@@ -19,13 +22,22 @@ pub enum Kind {
 }
 
 /// A VM or a container.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VmStatus {
     /// Which of these.
     #[serde(default)]
     pub kind: Kind,
     /// The VM's name.
     pub name: String,
+    /// Who calls it so.
+    #[serde(default)]
+    pub named_by: Source,
+    /// What people call it, where its manager goes by a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The UUID its manager knows it by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
     /// The VMM process; 0 of a container.
     pub pid: u32,
     /// vCPUs seen so far.
@@ -70,8 +82,19 @@ pub struct VmStatus {
     pub troubles: Vec<String>,
 }
 
+/// What was ordered for a VM, whether it is here or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OrderStatus {
+    /// The VM's name.
+    pub name: String,
+    /// Whether a VM of that name is here.
+    pub here: bool,
+    /// What was ordered.
+    pub ordered: Asked,
+}
+
 /// A vCPU of a VM.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VcpuStatus {
     /// Its number in its VM.
     pub number: u32,
@@ -81,6 +104,37 @@ pub struct VcpuStatus {
 }
 
 impl VmStatus {
+    /// A VM as a test wants it.
+    #[cfg(test)]
+    pub fn sample(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            named_by: Source::Process,
+            label: None,
+            uuid: None,
+            pid: 7,
+            vcpus: 2,
+            shares: 2000,
+            shares_by_default: true,
+            reservation_mcpu: 0,
+            promised_mcpu: 0,
+            limit_mcpu: None,
+            pool: None,
+            partition: "default".to_owned(),
+            owed_pcpus: Some(1.5),
+            got_pcpus: None,
+            vcpu_cpu_s: 1.0,
+            helper_cpu_s: 0.25,
+            ready_s: 0.5,
+            guaranteed_delay_why: String::new(),
+            counters: Counters::default(),
+            numa: None,
+            vcpu: Vec::new(),
+            why: Vec::new(),
+            troubles: Vec::new(),
+        }
+    }
+
     /// What was counted of it and its vCPUs.
     pub fn counters(&self) -> VmCounters {
         let vcpus = self.vcpu.iter().map(|vcpu| (vcpu.number, vcpu.counters)).collect();
@@ -89,7 +143,7 @@ impl VmStatus {
 }
 
 /// A pool.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolStatus {
     /// The pool's name.
     pub name: String,
@@ -118,7 +172,7 @@ pub struct PoolStatus {
 }
 
 /// A partition.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartitionStatus {
     /// The partition's name.
     pub name: String,

@@ -152,6 +152,7 @@ impl Steward {
         self.look_at_vms(kernel, now, false);
         let done = match request {
             Request::ListVms => return Answer::Vms { vms: self.vm_statuses(kernel) },
+            Request::ListOrders => return Answer::Orders { orders: self.order_statuses() },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
             Request::ListPartitions => {
                 return Answer::Partitions { partitions: self.partition_statuses() };
@@ -174,6 +175,7 @@ impl Steward {
         let ground = Ground { saved, config, plan, herd, online: &self.capacity.online };
         let saved = match order {
             Request::SetVm { name, set, reset } => ground.set_vm(name, set, reset)?,
+            Request::ForgetVm { name } => ground.forget_vm(name)?,
             Request::AddPool { name, change } => ground.add_pool(name, change)?,
             Request::SetPool { name, change } => ground.set_pool(name, change)?,
             Request::RemovePool { name } => ground.remove_pool(name)?,

@@ -88,6 +88,7 @@ mod tests {
 
     fn expect(metric: Metric, scheduler: &str, max: f64) -> Expect {
         Expect {
+            title: None,
             metric,
             scheduler: scheduler.to_owned(),
             case: Some("1:7".to_owned()),

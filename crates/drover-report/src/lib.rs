@@ -2,6 +2,7 @@
 //! Shows results to people: tables for a terminal, pictures for a page.
 
 mod checks;
+mod findings;
 mod grid;
 mod number;
 pub mod picture;
@@ -11,4 +12,5 @@ mod summary;
 mod table;
 
 pub use checks::checks;
+pub use findings::findings;
 pub use table::table;

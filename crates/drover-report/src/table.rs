@@ -44,15 +44,17 @@ pub fn table(results: &Results) -> String {
     text += &titled(WAITS_TITLE, &waits(&summary));
     text += &titled(COSCHED_TITLE, &cosched(&summary));
     text += &titled("Host", &host(&summary));
-    for run in &results.runs {
-        if let Some(fault) = &run.fault {
-            let (case, scheduler, repeat) = (&run.case, &run.scheduler, run.repeat);
-            text += &format!(
-                "\nNot to be trusted: {scheduler}, case {case}, repeat {repeat}: {fault}\n"
-            );
-        }
-    }
-    text
+    text + &untrusted(results)
+}
+
+/// A line for each run of which the figures are worth nothing.
+pub(crate) fn untrusted(results: &Results) -> String {
+    let line = |run: &Run| {
+        let (case, scheduler, repeat) = (&run.case, &run.scheduler, run.repeat);
+        let fault = run.fault.as_ref()?;
+        Some(format!("\nNot to be trusted: {scheduler}, case {case}, repeat {repeat}: {fault}\n"))
+    };
+    results.runs.iter().filter_map(line).collect()
 }
 
 fn titled(title: &str, grid: &Grid) -> String {

@@ -264,6 +264,7 @@ mod tests {
 
     fn expect(metric: Metric) -> Expect {
         Expect {
+            title: None,
             metric,
             scheduler: "drover".to_owned(),
             case: None,
@@ -282,6 +283,23 @@ mod tests {
         let mut rows = evaluate(&[expect], results);
         assert_eq!(rows.len(), 1, "{rows:?}");
         rows.remove(0)
+    }
+
+    #[test]
+    fn findings_are_what_has_a_title_under_each_scheduler() {
+        let runs = vec![
+            run("a", "eevdf", 1, 400.0, 1),
+            run("a", "drover", 1, 80.0, 1),
+            run("a", "other", 1, 90.0, 1),
+        ];
+        let title = Some("how late, us".to_owned());
+        let titled = Expect { title, max: Some(150.0), ..expect(Metric::WakeupMeanUs) };
+        let silent = Expect { max: Some(150.0), ..expect(Metric::WakeupP99Us) };
+        let found = crate::expect::findings(&[silent, titled], &results(runs));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].title.as_str(), found[0].bound), ("how late, us", Some(150.0)));
+        let each: Vec<_> = found[0].by_scheduler.iter().map(|(name, it)| (&**name, *it)).collect();
+        assert_eq!(each, [("eevdf", Some(400.0)), ("drover", Some(80.0)), ("other", Some(90.0))]);
     }
 
     #[test]

@@ -2,15 +2,19 @@
 //! What a scenario expects of its results, and whether they show it.
 
 mod evaluate;
+mod findings;
 mod metric;
 
 pub use evaluate::{Row, Verdict, evaluate, median};
+pub use findings::{Finding, findings};
 pub use metric::Metric;
 pub(crate) use metric::WINDOW_MS;
 
 /// One expectation, the `[[expect]]` of a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expect {
+    /// What it shows, in words for people: it is then a finding, shown under each scheduler.
+    pub title: Option<String>,
     /// The figure in question.
     pub metric: Metric,
     /// Scheduler whose runs are looked at, by label.

@@ -125,6 +125,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
     (
         EXPECT,
         &[
+            "title",
             "metric",
             "scheduler",
             "case",

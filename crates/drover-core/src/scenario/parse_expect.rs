@@ -30,6 +30,7 @@ fn read_expect(reader: &Reader, scenario: &Scenario) -> Result<Expect, ScenarioE
     let case = known(reader, "case", cases())?;
     let or = read_or(reader, scenario)?;
     let expect = Expect {
+        title: reader.text("title")?.map(str::to_owned),
         metric,
         scheduler: known(reader, "scheduler", schedulers())?.unwrap_or("drover".to_owned()),
         vm: read_vm(reader, scenario, metric, case.as_deref())?,
@@ -44,6 +45,11 @@ fn read_expect(reader: &Reader, scenario: &Scenario) -> Result<Expect, ScenarioE
     };
     if expect.min.is_none() && expect.max.is_none() {
         return Err(reader.error("", "an [[expect]] without bound", "add min = or max ="));
+    }
+    let one_figure = expect.case.is_some() || scenario.cases.len() == 1;
+    if expect.title.is_some() && (expect.vm == VmChoice::Each || !one_figure) {
+        let mend = "name case and vm, or remove the title";
+        return Err(reader.error("title", "a title is for one figure, these are several", mend));
     }
     if expect.or.is_some() && expect.max.is_none() {
         return Err(reader.error("or", "\"or\" loosens a maximum, there is none", "add max ="));
@@ -66,6 +72,7 @@ fn read_compare(reader: &Reader, scenario: &Scenario) -> Result<Compare, Scenari
     let cases = || scenario.cases.iter().map(|case| case.name.as_str());
     let case = known(reader, "case", cases())?;
     let figure = Expect {
+        title: None,
         metric,
         scheduler: "drover".to_owned(),
         vm: read_vm(reader, scenario, metric, case.as_deref())?,

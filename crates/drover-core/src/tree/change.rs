@@ -5,13 +5,14 @@ use super::PoolSpec;
 use crate::asked::{HOST, Limit};
 use crate::settings::Cosched;
 use crate::shares::Shares;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is to change; what is none stays.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolChange {
-    /// The pool it is in, or [`HOST`].
+    /// The pool it is in, or `host` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Weight among its siblings.

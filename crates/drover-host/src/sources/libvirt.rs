@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// The namespace of Drover's element.
 pub const NAMESPACE: &str = "urn:drover:cpu";
+/// The namespace of OpenStack's element, of any version.
+const NOVA: &str = "http://openstack.org/xmlns/libvirt/nova/";
 /// Where libvirt keeps domains, the running ones first.
 pub const DIRS: [&str; 2] = ["/run/libvirt/qemu", "/etc/libvirt/qemu"];
 
@@ -34,6 +36,35 @@ pub fn layer(file: &Path) -> Result<Option<Layer>, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("{place}: {error}"))?;
     let asked = asked(&text).map_err(|fault| format!("{place}: {fault}"))?;
     Ok(asked.map(|asked| Layer { origin: format!("libvirt {place}"), asked }))
+}
+
+/// Who a running domain is, as libvirt has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Its process.
+    pub pid: Option<u32>,
+    /// Its UUID.
+    pub uuid: Option<String>,
+    /// What OpenStack calls it, where it is an instance of OpenStack's.
+    pub nova_name: Option<String>,
+}
+
+/// What that file says of who the domain is; nothing where it cannot be read.
+pub fn facts(file: &Path) -> Facts {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let Ok(document) = Document::parse(&text) else { return Facts::default() };
+    let pid = document.root_element().attribute("pid").and_then(|pid| pid.parse().ok());
+    let Some(domain) = document.descendants().find(|node| node.has_tag_name("domain")) else {
+        return Facts::default();
+    };
+    let uuid = domain.children().find(|node| node.has_tag_name("uuid"));
+    let of_nova = |tag: &str| {
+        let mut elements = document.descendants().filter(|node| node.tag_name().name() == tag);
+        elements.find(|node| node.tag_name().namespace().is_some_and(|it| it.starts_with(NOVA)))
+    };
+    let nova_name = of_nova("instance").and(of_nova("name"));
+    let text = |node: roxmltree::Node| node.text().map(|text| text.trim().to_owned());
+    Facts { pid, uuid: uuid.and_then(text), nova_name: nova_name.and_then(text) }
 }
 
 fn asked(text: &str) -> Result<Option<Asked>, String> {

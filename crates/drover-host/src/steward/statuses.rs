@@ -7,7 +7,8 @@ use crate::kernel::Kernel;
 use crate::orders::POOL_ORIGIN;
 use crate::plan::PlannedVm;
 use crate::scheduler::{KernelVcpu, KernelVm};
-use crate::status::{Kind, PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
+use crate::status::{Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
+use drover_core::asked::Asked;
 use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
@@ -43,6 +44,9 @@ impl Steward {
         VmStatus {
             kind: if vm.is_container() { Kind::Container } else { Kind::Vm },
             name: vm.name.clone(),
+            named_by: vm.identity.by,
+            label: vm.identity.label.clone(),
+            uuid: vm.identity.uuid.clone(),
             pid: kernel.tgid,
             vcpus: kernel.nr_vcpus,
             shares: planned.shares,
@@ -64,6 +68,15 @@ impl Steward {
             why: planned.resolved.why.clone(),
             troubles: planned.troubles().map(|trouble| trouble.text).collect(),
         }
+    }
+
+    pub(super) fn order_statuses(&self) -> Vec<OrderStatus> {
+        let status = |(name, asked): (&String, &Asked)| OrderStatus {
+            name: name.clone(),
+            here: self.herd.vms().iter().any(|vm| vm.name == *name),
+            ordered: asked.clone(),
+        };
+        self.saved.vms.iter().map(status).collect()
     }
 
     pub(super) fn pool_statuses(&self) -> Vec<PoolStatus> {

@@ -11,6 +11,7 @@ use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
+use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolChange};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,8 +262,6 @@ fn a_refused_order_changes_nothing_anywhere() {
         assert!(reason.contains(said), "{reason}");
         assert_eq!((&*host.kernel.vms.borrow(), &host.steward.saved), (&before, &saved));
     }
-    let reason = host.set(9, &[(Key::Shares, "5")]).unwrap_err();
-    assert!(reason.contains("drover vm list"), "{reason}");
 }
 
 /// Once it stood by its text: each order that changed a number in it was refused with the others' trouble.
@@ -366,6 +365,36 @@ fn an_order_the_kernel_or_the_disk_does_not_take_is_taken_back() {
     assert!(reason.contains("cannot save settings"), "{reason}");
     assert_eq!(host.kernel.vm(2), VmSettings::default());
     assert!(host.steward.saved.vms.is_empty());
+}
+
+#[test]
+fn orders_wait_for_a_vm_that_comes_and_are_forgotten() {
+    let mut host = Host::new(0, "");
+    host.set(1, &[(Key::Shares, "5000")]).unwrap();
+    assert!(host.set(1, &[(Key::Reservation, "900%")]).is_err(), "it is held to what the host has");
+    let orders =
+        |host: &mut Host| match host.steward.answer(&host.kernel, Request::ListOrders, host.now) {
+            Answer::Orders { orders } => orders,
+            other => panic!("{other:?}"),
+        };
+    let listed = orders(&mut host);
+    assert_eq!((listed.len(), listed[0].name.as_str(), listed[0].here), (1, &*name(1), false));
+    assert_eq!(listed[0].ordered.text(Key::Shares).as_deref(), Some("5000"));
+    host = host.restarted();
+    host.kernel.live.borrow_mut().extend(FakeKernel::with(1).live.take());
+    host.configure("");
+    assert_eq!(host.kernel.vm(1).shares, Some(5000), "in force as it comes");
+    assert!(orders(&mut host)[0].here);
+    let forget = || Request::ForgetVm { name: name(1) };
+    host.ask(forget()).unwrap();
+    assert_eq!(host.kernel.vm(1), VmSettings::default());
+    assert!(orders(&mut host).is_empty() && host.steward.saved.vms.is_empty());
+    assert!(host.ask(forget()).unwrap_err().contains("drover vm orders"));
+    let set = Asked { shares: Some(Shares::HIGH), ..Asked::default() };
+    for bad in ["", "a\u{1b}[2J"] {
+        let order = Request::SetVm { name: bad.to_owned(), set: set.clone(), reset: Vec::new() };
+        assert!(host.ask(order).unwrap_err().contains("no name"), "{bad:?}");
+    }
 }
 
 #[test]

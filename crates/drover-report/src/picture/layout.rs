@@ -2,7 +2,7 @@
 //! Puts figures on a page: heading, then for each figure its title, its legend and its panels.
 
 use super::axis::{Frame, Scale};
-use super::figures::{Content, Figure, Panel, figures};
+use super::figures::{Content, Figure, Panel};
 use super::render::text_width;
 use super::shapes::{Align, Drawing, INK, color_of, fitting};
 use super::{bars, lines};
@@ -27,10 +27,9 @@ const PANELS_ABREAST: usize = 3;
 /// Groups of bars that have room in half a page.
 const GROUPS_IN_HALF: usize = 8;
 
-/// The page for some results; none where there is nothing to draw.
-pub(super) fn page(results: &Results) -> Option<Drawing> {
+/// The page of these figures of some results; none where there are none.
+pub(super) fn page(results: &Results, figures: &[Figure]) -> Option<Drawing> {
     let summary = Summary::new(results);
-    let figures = figures(&summary);
     if figures.is_empty() {
         return None;
     }
@@ -40,7 +39,7 @@ pub(super) fn page(results: &Results) -> Option<Drawing> {
     let ran = circumstances(&summary, "with whiskers from least to most");
     drawing.faint_text(left, 70.0, &fitting(&ran, 15.0, width), 15.0, Align::Left);
     let mut y = 90.0;
-    for figure in &figures {
+    for figure in figures {
         y = draw_figure(&mut drawing, figure, y + 10.0);
     }
     drawing.height = y + MARGIN / 2.0;
@@ -123,6 +122,7 @@ pub(super) fn draw_legend(drawing: &mut Drawing, figure: &Figure, mut y: f64) ->
 
 #[cfg(test)]
 mod tests {
+    use super::super::figures::figures;
     use super::super::shapes::Colors;
     use super::*;
     use crate::sample;
@@ -135,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_page_grows_with_its_figures() {
-        let (one, two) = (page(&sample::shares()).unwrap(), page(&sample::sleep()).unwrap());
+        let page = |results: Results| page(&results, &figures(&Summary::new(&results))).unwrap();
+        let (one, two) = (page(sample::shares()), page(sample::sleep()));
         assert_eq!((one.width, two.width), (PAGE_WIDTH, PAGE_WIDTH));
         assert!(two.height > one.height + FRAME_HEIGHT);
     }

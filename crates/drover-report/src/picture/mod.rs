@@ -8,6 +8,7 @@
 mod axis;
 mod bars;
 mod figures;
+mod findings;
 mod growth;
 mod layout;
 mod lines;
@@ -15,7 +16,9 @@ mod render;
 mod schedule;
 mod shapes;
 
+use crate::summary::Summary;
 use crate::table::ground;
+use drover_core::expect::Finding;
 use drover_core::results::Results;
 use drover_core::schedule::Schedule;
 pub use growth::Curve;
@@ -32,7 +35,13 @@ pub struct PictureError(String);
 impl Picture {
     /// Draws results; none where they hold nothing that could be drawn.
     pub fn of(results: &Results) -> Option<Self> {
-        layout::page(results).map(Self)
+        let drawn = figures::figures(&Summary::new(results));
+        layout::page(results, &drawn).map(Self)
+    }
+
+    /// Draws what a scenario set out to show, and no more; none where that is nothing.
+    pub fn of_findings(results: &Results, findings: &[Finding]) -> Option<Self> {
+        layout::page(results, &findings::figures(findings)).map(Self)
     }
 
     /// Draws who ran where on these results' ground; none where that was not recorded.

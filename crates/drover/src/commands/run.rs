@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use drover_core::expect::{Verdict, evaluate};
+use drover_core::expect::{Finding, Verdict, evaluate, findings};
 use drover_core::results::Results;
 use drover_core::scenario::{Clock, Scenario};
 use drover_core::schedule::Schedule;
@@ -117,9 +117,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);
-    print!("{}", drover_report::table(&results));
+    let findings = findings(&scenario.expects, &results);
+    print!(
+        "{}",
+        match findings.is_empty() {
+            true => drover_report::table(&results),
+            false => drover_report::findings(&results, &findings),
+        }
+    );
     if let Some(json) = &args.json {
-        keep(&results, json)?;
+        keep(&results, &findings, json)?;
     }
     if let Some(svg) = &args.schedule {
         match Picture::of_schedules(&results, &schedules) {
@@ -193,12 +200,16 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 }
 
 /// Writes the results, and the pictures beside them.
-fn keep(results: &Results, json: &Path) -> Result<()> {
+fn keep(results: &Results, findings: &[Finding], json: &Path) -> Result<()> {
     let mut text = serde_json::to_string_pretty(results)?;
     text.push('\n');
     write(json, text.as_bytes())?;
     println!("figures:  {}", json.display());
-    match Picture::of(results) {
+    let picture = match findings.is_empty() {
+        true => Picture::of(results),
+        false => Picture::of_findings(results, findings),
+    };
+    match picture {
         Some(picture) => draw(&picture, &json.with_extension("svg"), "pictures:"),
         None => Ok(()),
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `drover vm list`, `drover vm set`
+//! `drover vm list`, `set`, `orders`, `forget`
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
 use drover_core::percent;
 use drover_host::control::{Answer, Request, ask};
-use drover_host::status::{Kind, VmStatus};
+use drover_host::status::{Kind, OrderStatus, VmStatus};
 
 use super::ask::{DEFAULT, Daemon, given, percent_of, table};
 
@@ -29,7 +29,23 @@ pub enum Vm {
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Change what a VM is to have, at once and from now on. "default" leaves a value to other sources.
+    /// Show what was ordered for VMs, whether they are here or not.
+    Orders {
+        /// As JSON, for programs.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Drop all that was ordered for a VM: what other sources say counts again.
+    Forget {
+        /// The VM, as `drover vm orders` names it.
+        name: String,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Change what a VM is to have, at once and from now on, or as soon as it comes. "default" leaves a
+    /// value to other sources.
     Set {
         /// The VM, as `drover vm list` names it.
         name: String,
@@ -82,11 +98,51 @@ impl Values {
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
         Vm::List { why, numa, json, daemon } => list((why, numa, json), &daemon.socket)?,
+        Vm::Orders { json, daemon } => list_orders(json, &daemon.socket)?,
+        Vm::Forget { name, daemon } => {
+            ask(&daemon.socket, &Request::ForgetVm { name })?;
+        }
         Vm::Set { name, values, daemon } => {
-            ask(&daemon.socket, &values.order(name))?;
+            ask(&daemon.socket, &values.order(name.clone()))?;
+            let absent = orders(&daemon.socket)?.into_iter().any(|it| it.name == name && !it.here);
+            if absent {
+                println!(
+                    "No VM {name} is here: that is kept until it comes, or `drover vm forget`."
+                );
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn orders(socket: &Path) -> Result<Vec<OrderStatus>> {
+    match ask(socket, &Request::ListOrders)? {
+        Answer::Orders { orders } => Ok(orders),
+        _ => bail!("the daemon answered something else; is it of this version?"),
+    }
+}
+
+fn list_orders(json: bool, socket: &Path) -> Result<()> {
+    let orders = orders(socket)?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&orders)?);
+    } else if orders.is_empty() {
+        println!("Nothing is ordered for any VM.");
+    } else {
+        print!("{}", ordered(&orders));
+    }
+    Ok(())
+}
+
+/// One line for each VM, with the values that were ordered.
+fn ordered(orders: &[OrderStatus]) -> String {
+    let row = |order: &OrderStatus| {
+        let value = |key: Key| Some(format!("{} {}", key.name(), order.ordered.text(key)?));
+        let values: Vec<String> = Key::ALL.into_iter().filter_map(value).collect();
+        let here = if order.here { "yes" } else { "no" };
+        vec![order.name.clone(), here.to_owned(), values.join(", ")]
+    };
+    table(&["NAME<", "HERE<", "ORDERED<"], &orders.iter().map(row).collect::<Vec<_>>())
 }
 
 fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
@@ -107,11 +163,14 @@ fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where the word of people stands, where managers go by numbers.
+const LABEL_COLUMN: usize = 1;
 /// Where the partition stands, on hosts that have more than one in use.
 const PARTITION_COLUMN: usize = 4;
 
 fn overview(vms: &[VmStatus]) -> String {
     let divided = vms.iter().any(|vm| vm.partition != DEFAULT);
+    let labelled = vms.iter().any(|vm| vm.label.is_some());
     let mut titles = vec![
         "NAME<",
         "KIND<",
@@ -130,6 +189,9 @@ fn overview(vms: &[VmStatus]) -> String {
     ];
     if divided {
         titles.insert(PARTITION_COLUMN, "PARTITION<");
+    }
+    if labelled {
+        titles.insert(LABEL_COLUMN, "CALLED<");
     }
     let row = |vm: &VmStatus| {
         let short = if vm.reservation_mcpu < vm.promised_mcpu { "!" } else { "" };
@@ -154,6 +216,9 @@ fn overview(vms: &[VmStatus]) -> String {
         ];
         if divided {
             row.insert(PARTITION_COLUMN, vm.partition.clone());
+        }
+        if labelled {
+            row.insert(LABEL_COLUMN, vm.label.clone().unwrap_or_default());
         }
         row
     };
@@ -191,14 +256,17 @@ fn milliseconds(ms: Option<f64>) -> String {
 /// For each value of each VM where it came from.
 pub fn reasons(vms: &[VmStatus]) -> String {
     let of_vm = |vm: &VmStatus| -> Vec<Vec<String>> {
-        let row = |(index, why): (usize, &drover_core::resolve::Why)| {
-            let name = if index == 0 { vm.name.clone() } else { String::new() };
-            vec![name, why.key.name().to_owned(), why.value.clone(), why.origin.clone()]
+        let row = |why: &drover_core::resolve::Why| {
+            let value = why.value.clone();
+            vec![String::new(), why.key.name().to_owned(), value, why.origin.clone()]
         };
+        let uuid = vm.uuid.as_ref().map(|uuid| format!(", UUID {uuid}")).unwrap_or_default();
+        let by = vm.named_by.text().to_owned() + &uuid;
+        let name = vec![vm.name.clone(), "name".to_owned(), vm.name.clone(), by];
         let delay = milliseconds(vm.counters.guaranteed_delay_ms);
         let delay =
             [String::new(), "delay".to_owned(), delay, vm.guaranteed_delay_why.clone()].to_vec();
-        vm.why.iter().enumerate().map(row).chain([delay]).collect()
+        [name].into_iter().chain(vm.why.iter().map(row)).chain([delay]).collect()
     };
     let rows: Vec<Vec<String>> = vms.iter().flat_map(of_vm).collect();
     table(&["NAME<", "VALUE<", "IS<", "FROM<"], &rows) + &troubles(vms)
@@ -217,6 +285,7 @@ mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa};
     use drover_core::resolve::Why;
+    use drover_host::names::Source;
 
     fn vm(name: &str) -> VmStatus {
         let why = |key, value: &str, origin: &str| Why {
@@ -227,6 +296,9 @@ mod tests {
         VmStatus {
             kind: Kind::Vm,
             name: name.into(),
+            named_by: Source::Process,
+            label: None,
+            uuid: None,
             pid: 7,
             vcpus: 2,
             shares: 2000,
@@ -280,6 +352,24 @@ mod tests {
     }
 
     #[test]
+    fn what_people_call_vms_stands_beside_their_numbers() {
+        let text = overview(&[VmStatus { label: Some("web".to_owned()), ..vm("100") }, vm("db")]);
+        let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
+        assert_eq!(words(0).take(3).collect::<Vec<_>>(), ["NAME", "CALLED", "PID"], "{text}");
+        assert_eq!(words(1).take(3).collect::<Vec<_>>(), ["100", "web", "7"], "{text}");
+    }
+
+    #[test]
+    fn orders_are_listed_with_their_values() {
+        let mut asked = Asked::default();
+        asked.read(Key::Shares, "high").unwrap();
+        asked.read(Key::Limit, "150%").unwrap();
+        let order = OrderStatus { name: "web".to_owned(), here: false, ordered: asked };
+        let text = ordered(&[order]);
+        assert_eq!(text.lines().nth(1), Some("web   no    shares high, limit 150%"), "{text}");
+    }
+
+    #[test]
     fn homes_are_shown_where_there_are_nodes() {
         let text = homes(&[vm("web"), VmStatus { numa: Some(Numa::default()), ..vm("db") }]);
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
@@ -290,12 +380,16 @@ mod tests {
 
     #[test]
     fn why_has_a_line_for_each_value_and_troubles_below() {
-        let mut troubled = vm("web");
+        let mut troubled = VmStatus { uuid: Some("12-ab".to_owned()), ..vm("web") };
         troubled.troubles.push("pool \"x\" is not there".to_owned());
         let text = reasons(&[troubled]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[2], "      reservation  150%      drover vm set");
-        assert_eq!(lines[3], "      delay        66.00 ms  its reservation of 150%: 2 threads");
-        assert_eq!(lines[4], "web: pool \"x\" is not there");
+        assert_eq!(
+            lines[1],
+            "web   name         web       its process, which is root's, UUID 12-ab"
+        );
+        assert_eq!(lines[3], "      reservation  150%      drover vm set");
+        assert_eq!(lines[4], "      delay        66.00 ms  its reservation of 150%: 2 threads");
+        assert_eq!(lines[5], "web: pool \"x\" is not there");
     }
 }

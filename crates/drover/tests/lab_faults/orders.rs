@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Orders and starts that must be refused, in one line, without harm to what runs.
 
+use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -25,6 +28,7 @@ fn inside() {
     host::wait_until("the VM is found", Duration::from_secs(1), || host::list().len() == 1);
     twice();
     as_nobody();
+    a_users_namesake();
     bad_orders();
     bad_clients();
     daemon.must_serve();
@@ -72,10 +76,45 @@ fn as_nobody() {
     assert!(host::list()[0].shares_by_default);
 }
 
+/// A user's VM that calls itself as root's does is another one, and has nothing of what is ordered for that.
+fn a_users_namesake() {
+    say("a user's namesake");
+    let dir = Path::new("/tmp/of-a-user");
+    fs::create_dir_all(dir).unwrap();
+    for (path, mode) in [(Path::new("/dev/kvm"), 0o666), (dir, 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let arguments = ["guest", "--name", "web", "--vcpus", "1", "--loops-per-ms", "15000"];
+    let mut namesake = Command::new("drover")
+        .args(arguments)
+        .args(["--workload", CPU, "--stats"])
+        .arg(dir.join("stats"))
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .spawn()
+        .unwrap();
+    host::wait_until("it is found", Duration::from_secs(10), || host::list().len() == 2);
+    let output = drover(&["vm", "set", "web", "--shares", "3000"]);
+    assert!(output.status.success(), "{output:?}");
+    let list = host::list();
+    let of = |name: &str| list.iter().find(|vm| vm.name == name).map(|vm| vm.shares);
+    assert_eq!((of("web"), of(&format!("{NOBODY}@web"))), (Some(3000), Some(1000)), "{list:?}");
+    assert!(drover(&["vm", "forget", "web"]).status.success());
+    namesake.kill().unwrap();
+    namesake.wait().unwrap();
+    host::wait_until("it is gone", Duration::from_secs(5), || host::list().len() == 1);
+}
+
 fn bad_orders() {
     say("bad orders");
-    let line = refusal(&drover(&["vm", "set", "nobody", "--shares", "2000"]));
-    assert!(line.contains("nobody") && line.contains("drover vm list"), "{line}");
+    let output = drover(&["vm", "set", "nobody", "--shares", "2000"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("kept until it comes"), "{output:?}");
+    let orders = drover(&["vm", "orders"]);
+    assert!(String::from_utf8_lossy(&orders.stdout).contains("nobody  no"), "{orders:?}");
+    assert!(drover(&["vm", "forget", "nobody"]).status.success());
+    let line = refusal(&drover(&["vm", "forget", "nobody"]));
+    assert!(line.contains("nobody") && line.contains("drover vm orders"), "{line}");
     for shares in ["0", "1000001", "many", "1e3", "18446744073709551617", ""] {
         let line = refusal(&drover(&["vm", "set", "web", &format!("--shares={shares}")]));
         assert!(line.contains("1 to 1000000"), "{line}");
@@ -92,8 +131,8 @@ fn bad_orders() {
 
 fn bad_clients() {
     say("bad clients");
-    let past_bounds = r#"{"request":"set_vm","name":"web","shares":1000001}"#;
-    let negative = r#"{"request":"set_vm","name":"web","shares":-1}"#;
+    let past_bounds = r#"{"request":"set_vm","name":"web","set":{"shares":"1000001"}}"#;
+    let negative = r#"{"request":"set_vm","name":"web","set":{"shares":"-1"}}"#;
     for text in ["", "\n", "{", "null\n", r#"{"request":"reboot"}"#, past_bounds, negative] {
         let mut client = UnixStream::connect(SOCKET_PATH).unwrap();
         client.write_all(format!("{text}\n").as_bytes()).unwrap();

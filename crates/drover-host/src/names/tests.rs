@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Names, with cgroups and command lines as the managers write them.
+
+use super::*;
+
+/// A host with one VM process, 7.
+struct Host(tempfile::TempDir, Places);
+
+impl Host {
+    /// The process is in `cgroup`, of user `uid`, started as `command`.
+    fn with(cgroup: &str, uid: u32, command: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let [proc, domains, pods, users] =
+            ["proc", "domains", "pods", "passwd"].map(|it| dir.path().join(it));
+        let host = Self(dir, Places { proc, domains, pods, users });
+        host.write("proc/7/cgroup", &format!("0::{cgroup}\n"));
+        host.write("proc/7/status", &format!("Name:\tqemu\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
+        host.write("proc/7/cmdline", &command.replace(' ', "\0"));
+        host.write(
+            "passwd",
+            "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n",
+        );
+        host
+    }
+
+    fn write(&self, path: &str, text: &str) -> &Self {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    fn identity(&self) -> Identity {
+        self.1.identity(7)
+    }
+}
+
+/// Name and source of the process in `cgroup`, of user `uid`, started as `command`.
+fn who(cgroup: &str, uid: u32, command: &str) -> (String, Source) {
+    let found = Host::with(cgroup, uid, command).identity();
+    (found.name, found.by)
+}
+
+const LIBVIRT: &str = "/machine.slice/machine-qemu\\x2d1\\x2dweb\\x2d2.scope/libvirt/emulator";
+
+#[test]
+fn libvirts_word_goes_before_the_process_own() {
+    let command = |name: &str| {
+        format!("/usr/bin/qemu-system-x86_64 -name guest={name},debug-threads=on -uuid 0")
+    };
+    assert_eq!(who(LIBVIRT, 107, &command("web-2")), ("web-2".into(), Source::Libvirt));
+    assert_eq!(who(LIBVIRT, 107, &command("bank")), ("web-2".into(), Source::Libvirt));
+    let nested = "/machine.slice/machine-production.slice/machine-qemu\\x2d3\\x2ddb.scope/libvirt";
+    assert_eq!(who(nested, 107, "qemu-system-x86_64"), ("db".into(), Source::Libvirt));
+}
+
+#[test]
+fn the_whole_name_is_taken_where_libvirt_bears_it_out() {
+    let scope = "/machine.slice/machine-qemu\\x2d12\\x2dmyshop.scope/libvirt";
+    let host = Host::with(scope, 107, "qemu-system-x86_64 -name guest=my_shop,debug-threads=on");
+    assert_eq!(host.identity().name, "myshop", "systemd takes no underscores");
+    let file =
+        |pid| format!("<domstatus pid='{pid}'><domain><name>my_shop</name></domain></domstatus>");
+    host.write("domains/my_shop.xml", &file(8));
+    assert_eq!(host.identity().name, "myshop", "that domain is another process");
+    host.write("domains/my_shop.xml", &file(7));
+    assert_eq!(host.identity().name, "my_shop");
+}
+
+#[test]
+fn openstacks_instance_is_known_by_its_uuid() {
+    let scope =
+        "/machine.slice/machine-qemu\\x2d3\\x2dinstance\\x2d0000002a.scope/libvirt/emulator";
+    let command =
+        "/usr/bin/qemu-system-x86_64 -name guest=instance-0000002a,debug-threads=on -uuid ffff";
+    let host = Host::with(scope, 107, command);
+    assert_eq!(host.identity().name, "instance-0000002a", "without the domain's file");
+    let uuid = "c6e1a3f0-5b1c-4f0e-9d58-1f5a8b1d3c11";
+    host.write(
+        "domains/instance-0000002a.xml",
+        &format!(
+            "<domstatus state='running' pid='7'><domain type='kvm' id='3'><name>instance-0000002a</name><uuid>{uuid}</uuid><metadata>\
+             <nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'>\
+             <nova:name>shop-1</nova:name></nova:instance></metadata></domain></domstatus>"
+        ),
+    );
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by), (uuid, Source::OpenStack));
+    assert_eq!(found.label.as_deref(), Some("shop-1"));
+    assert_eq!(
+        found.domain.as_deref(),
+        Some("instance-0000002a"),
+        "its metadata are under that name"
+    );
+}
+
+#[test]
+fn a_domains_uuid_is_its_managers() {
+    let host = Host::with(LIBVIRT, 107, "qemu-system-x86_64 -uuid not-this-one");
+    host.write(
+        "domains/web-2.xml",
+        "<domstatus state='running' pid='7'><domain><name>web-2</name><uuid>ab-12</uuid></domain></domstatus>",
+    );
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.uuid.as_deref()), ("web-2", Some("ab-12")));
+}
+
+#[test]
+fn proxmox_knows_vms_by_number() {
+    let command = "/usr/bin/kvm -id 100 -name web,debug-threads=on -no-shutdown";
+    let found = Host::with("/qemu.slice/100.scope", 0, command).identity();
+    assert_eq!(
+        (found.name.as_str(), found.by, found.label.as_deref()),
+        ("100", Source::Proxmox, Some("web"))
+    );
+    let liar = "/usr/bin/kvm -id 101 -name bank";
+    assert_eq!(who("/qemu.slice/100.scope", 0, liar), ("100".into(), Source::Proxmox));
+}
+
+#[test]
+fn kubevirts_instance_is_named_by_its_pod() {
+    let uid = "0f3b6d7e-1c2d-4e5f-8a9b-0c1d2e3f4a5b";
+    let pod = format!("pod{}", uid.replace('-', "_"));
+    let slices = format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-{pod}.slice");
+    let by_systemd = format!("{slices}/cri-containerd-9a.scope/machine/qemu-1-shop.libvirt-qemu");
+    let by_kubelet = format!("/kubepods/burstable/pod{uid}/9a");
+    let command = "/usr/libexec/qemu-kvm -name guest=bank_vault,debug-threads=on -uuid 1";
+    for cgroup in [by_systemd, by_kubelet] {
+        let host = Host::with(&cgroup, 107, command);
+        assert_eq!(host.identity().name, format!("pod-{uid}"), "without the kubelet's directory");
+        host.write(&format!("pods/default_virt-launcher-my-shop-x7k2p_{uid}/compute/0.log"), "");
+        let found = host.identity();
+        assert_eq!((found.name.as_str(), found.by), ("default_my-shop", Source::KubeVirt));
+        assert_eq!(found.uuid.as_deref(), Some(uid));
+    }
+}
+
+#[test]
+fn what_a_user_runs_carries_the_user() {
+    let session = "/user.slice/user-1000.slice/session-1.scope";
+    assert_eq!(
+        who(session, 1000, "qemu-system-x86_64 -name web"),
+        ("alice@web".into(), Source::User)
+    );
+    assert_eq!(who(session, 1001, "crosvm run --name=web"), ("1001@web".into(), Source::User));
+    assert_eq!(who("/system.slice/fc.service", 1000, "firecracker --id web").0, "alice@web");
+    assert_eq!(who("/", 1000, "/usr/bin/vmm").0, "alice@vmm-7");
+    assert_eq!(
+        who("/user.slice/user-0.slice/session-1.scope", 0, "vmm --name web"),
+        ("web".into(), Source::Process)
+    );
+}
+
+#[test]
+fn cgroups_of_a_users_own_are_no_managers() {
+    let own = "/user.slice/user-1000.slice/user@1000.service";
+    for made in [
+        format!("{own}/machine.slice/machine-qemu\\x2d1\\x2dbank.scope"),
+        format!("{own}/qemu.slice/100.scope"),
+        format!("{own}/kubepods.slice/kubepods-pod12.slice/x.scope"),
+        "/user.slice/machine-qemu\\x2d1\\x2dbank.scope".to_owned(),
+        "/system.slice/docker-1.scope/machine.slice/machine-qemu\\x2d1\\x2dbank.scope".to_owned(),
+    ] {
+        assert_eq!(
+            who(&made, 1000, "qemu -name web"),
+            ("alice@web".into(), Source::User),
+            "{made}"
+        );
+    }
+}
+
+#[test]
+fn domains_names_are_as_libvirt_tells_systemd() {
+    for (domain, machine) in
+        [("web-2", "web-2"), (".a_b c", "abc"), ("-x..y", "x.y"), ("größe", "gre")]
+    {
+        assert_eq!(as_machine(domain), machine, "{domain}");
+    }
+}
+
+fn from_command(line: &str) -> Option<String> {
+    name_from_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+}
+
+#[test]
+fn what_a_terminal_would_obey_is_not_in_a_name() {
+    assert_eq!(printable("web\u{1b}[2J\n"), "web\u{fffd}[2J\u{fffd}");
+    assert_eq!(printable(&"x".repeat(200_000)).len(), NAME_LENGTH_MAX);
+}
+
+#[test]
+fn vmms_are_understood() {
+    for (line, name) in [
+        ("qemu-system-x86_64 -name guest=web,debug-threads=on -m 1G", "web"),
+        ("qemu-system-x86_64 -name web,process=x", "web"),
+        ("kvm -id 100 -name db1 -smp 4", "db1"),
+        ("firecracker --id fc7 --api-sock /s", "fc7"),
+        ("crosvm run --name=cr", "cr"),
+        ("drover guest --name vm0 --vcpus 4", "vm0"),
+    ] {
+        assert_eq!(from_command(line).as_deref(), Some(name), "{line}");
+    }
+    assert_eq!(from_command("qemu-system-x86_64 -m 1G"), None);
+}
+
+#[test]
+fn an_option_is_no_name() {
+    assert_eq!(from_command("vmm --name --other"), None);
+    assert_eq!(from_command("vmm --name"), None);
+}
+
+#[test]
+fn without_any_hint_the_process_names_it() {
+    assert_eq!(name_from_process(&["/usr/bin/vmm".into()], 7), "vmm-7");
+    assert_eq!(name_from_process(&[], 7), "vm-7");
+}
+
+#[test]
+fn a_process_that_is_gone_still_has_a_name() {
+    assert_eq!(vm_name(u32::MAX), format!("vm-{}", u32::MAX));
+}
