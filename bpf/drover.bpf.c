@@ -191,8 +191,8 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 }
 
 /*
- * Cgroups come, go and change. What they say is the daemon's to read (drover-host, containers.rs): here
- * it is told when to.
+ * Cgroups come, go and change. What they say is the daemon's to read (drover-host, containers.rs):
+ * here it is told when to.
  */
 
 static void note_cgroups(void)

@@ -166,7 +166,8 @@ static __always_inline void find_vcpu(struct drover *d, struct task_struct *task
  * Since the task was last looked at VMs have been found, or containers came or went: its process
  * may be a VM, or it is in another container.
  */
-static inline void find_anew(struct drover *d, struct task_struct *task, struct thread *t, u32 found)
+static inline void find_anew(struct drover *d, struct task_struct *task, struct thread *t,
+			     u32 found)
 {
 	u32 tgid = ground_process(d, task);
 	u32 slot = ground_slot_of(d, tgid);
