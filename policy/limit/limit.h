@@ -239,7 +239,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 			break;
 		/* It asks in a moment, for somebody else. */
 		if (pcpu_at(d, at)->order.why ||
-		    (!confined && !partition_shares(d, vm->domain, pcpu_at(d, at)->domain)))
+		    !partition_shares(d, vm->domain, pcpu_at(d, at)->domain))
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);

@@ -88,6 +88,30 @@ CHECKED_APART bool pick_anybody(THE_DROVER, u32 pcpu, u32 domain)
 	return found;
 }
 
+/*
+ * Of another partition's domain, anybody whose VM is in this partition by now, and who still waits
+ * where it was.
+ */
+CHECKED_APART bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u32 here = partition_of_pcpu(d, pcpu);
+	u32 nr_slots = d->slots_in_use;
+	bool found = false;
+	u32 slot;
+
+	if (!rq)
+		return false;
+	for_each_index(slot, 1, nr_slots) {
+		if (vm_at(d, slot)->partition != here || !books_of(rq, slot)->nr_queued)
+			continue;
+		found = ground_take_first(d, ground_vm_queue(d, slot, domain));
+		if (found)
+			break;
+	}
+	return found;
+}
+
 /* Nothing here: anything, anywhere, that may run here. */
 CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
 {
@@ -97,7 +121,10 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
 	u32 step;
 
 	for_each_index(step, 1, nr_domains) {
-		found = pick_anybody(d, pcpu, (home + step) % nr_domains);
+		u32 other = (home + step) % nr_domains;
+
+		found = pick_anybody(d, pcpu, other) ||
+			(d->divided && pick_who_moved(d, pcpu, other));
 		if (found)
 			break;
 	}

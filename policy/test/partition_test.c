@@ -95,6 +95,19 @@ static void a_vm_that_moves_leaves_at_the_tick(void)
 	CHECK(runs_in(1, 0, 1));
 }
 
+/* Roused, every eighth of the bound, idle pCPUs look for who still waits where it was. */
+static void who_waits_on_where_it_was_is_taken_by_pcpus_that_rest(void)
+{
+	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
+	busy_vm_in(0, 1, 4, 0);
+	busy_vm_in(0, 2, 2, 0);
+	kernel_run(g, 50 * MS);
+	vm_to(2, RT);
+	kernel_run(g, g->d.params.wait_bound_ns / 8 + 10 * MS);
+	CHECK_EQ(ran_in_the_next(100 * MS, 2), 200 * MS);
+	CHECK(runs_in(2, 4, 5));
+}
+
 static void who_may_run_nowhere_in_its_partition_runs_where_it_may(void)
 {
 	struct task_struct *vcpu;
@@ -299,6 +312,7 @@ int main(void)
 {
 	RUN(vms_run_in_their_partition);
 	RUN(a_vm_that_moves_leaves_at_the_tick);
+	RUN(who_waits_on_where_it_was_is_taken_by_pcpus_that_rest);
 	RUN(who_may_run_nowhere_in_its_partition_runs_where_it_may);
 	RUN(who_waits_in_a_domain_without_pcpus_is_served);
 	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
