@@ -465,6 +465,6 @@ struct sched_ext_ops drover_ops = {
 	 */
 	.flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_ENQ_LAST,
 	/* guarantee/wait_bound.h says why. */
-	.timeout_ms = 15000,
+	.timeout_ms = 26000,
 	.name = "drover",
 };

@@ -3,11 +3,11 @@
  * The wait bound: nobody waits forever, whatever the shares say.
  *
  * Idea. Shares may be as uneven as a million to one, and then proportion alone would have a VM wait
- * for hours; the kernel throws a scheduler out that leaves a ready task waiting for 15 s, and a
+ * for hours; the kernel throws a scheduler out that leaves a ready task waiting for 26 s, and a
  * guest that stands still for seconds believes its clock is broken. So a VM with n threads that
  * wait in a domain of p pCPUs has one of them served at least every
  *
- *	period = B(n, p) / n,	B(n, p) = n / p * 25 slices, but at least W (1 s), at most 4 W
+ *	period = B(n, p) / n,	B(n, p) = n / p * 25 slices, but at least W (1 s), at most 8 W
  *
  * so that each of them, which take turns, waits for about B. Every eighth of W a pCPU looks whether
  * a VM of its domain that may run there is overdue by that, and serves the one that has waited for
@@ -42,17 +42,16 @@
  * Worked example. Shares 1 and 1000000 on one pCPU, one busy vCPU each. After one slice of 8 ms the
  * small VM is 8 s of virtual time ahead and would wait over two hours for its next. After 1 s it is
  * overdue, has a turn of 4 ms, waits 1 s: it gets 0.4 % where its shares say 0.0001 %. With 24
- * vCPUs B is 4 s: a turn every 170 ms.
+ * vCPUs B is 4.8 s: a turn every 200 ms.
  *
- * What it is bad at. It bends shares beyond about 1:100, as shown; a crowd of more than 23 threads
- * for each pCPU has more than a fiftieth of the time by turns, 4 % with 45. With some 700 threads
- * for each pCPU somebody may wait for the 15 s after which the kernel takes over. A search looks at
- * the first 256 threads of a queue.
+ * What it is bad at. It bends shares beyond about 1:100, as shown. With some 1300 threads for each
+ * pCPU somebody may wait for the 26 s after which the kernel takes over. A search looks at the
+ * first 256 threads of a queue.
  *
- * Why the kernel's 15 s (bpf/drover.bpf.c). It is what a stalled host waits before the kernel takes
- * over, so as short as promises allow: the longest, where threads wait in several domains, is 3 B +
- * W / 4 = 12.25 s, a limit may hold for 0.25 s more, and the rest is (1 + m / p) times U for 200
- * threads of others for each pCPU.
+ * Why 26 s (bpf/drover.bpf.c). A stalled host waits for as long before the kernel takes over, so it
+ * is as short as promises allow: the longest, where threads wait in several domains, is 3 B + W / 4
+ * = 24.25 s, a limit may hold for 0.25 s more, and the rest is (1 + m / p) times U for 130 threads
+ * of others for each pCPU.
  */
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
@@ -63,7 +62,7 @@
 /* Turns take this part of the domain's time, while B is within its limits. */
 #define WAIT_BOUND_TAKES_ONE_IN 50
 /* B is at most so many times W. */
-#define WAIT_BOUND_THREAD_FACTOR 4
+#define WAIT_BOUND_THREAD_FACTOR 8
 /* Queues of VMs that may not run on all of a domain which are searched at a time. */
 #define WAIT_BOUND_SEARCHES 16
 /* A period, in units of which it is told how much of it has passed. */

@@ -12,7 +12,7 @@
 //! runs unasked for longer than U (a slice and a tick),
 //!
 //! ```text
-//!     2 B(n, p) + W / 4 + (1 + m / p) U,    B(n, p) = n / p * 25 slices, W at least, 4 W at most
+//!     2 B(n, p) + W / 4 + (1 + m / p) U,    B(n, p) = n / p * 25 slices, W at least, 8 W at most
 //! ```
 //!
 //! three times B where a thread may wait in several domains. In a crowd B is longer: a slice for each
@@ -150,7 +150,7 @@ impl Delay {
 /// Turns take one part in so many of a domain's time.
 const TURNS_TAKE_ONE_IN: u64 = 50;
 /// B is at most so many W.
-const THREAD_FACTOR: u64 = 4;
+const THREAD_FACTOR: u64 = 8;
 /// A VM that waits may be overdue by what so many slices pay for, and others with it.
 const OVERDUE_SLICES: u64 = 4;
 /// No limit holds a VM for longer (policy/limit/limit.h): its window, a debt of as much, and what lets it start.

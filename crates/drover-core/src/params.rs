@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn waits_stay_far_from_the_kernel_watchdog() {
         let params = Params::default();
-        assert!(params.wait_bound_ns * 13 < 15_000_000_000, "the watchdog fires at 15 s");
+        assert!(params.wait_bound_ns * 25 < 26_000_000_000, "the watchdog fires at 26 s");
         assert!(params.slice_ns < params.wait_bound_ns);
     }
 }

@@ -436,11 +436,11 @@ fn slots_are_held_by_threads(sim: &Sim<Scx>) -> Result<(), String> {
 /// How long each of `threads` that wait for `pcpus` may wait for its turn: B(n, p) of
 /// policy/guarantee/wait_bound.h, written down a second time.
 fn turn_bound_ns(bound_ns: u64, threads: u64, pcpus: u64) -> u64 {
-    (threads * 200_000_000 / pcpus).clamp(bound_ns, 4 * bound_ns)
+    (threads * 200_000_000 / pcpus).clamp(bound_ns, 8 * bound_ns)
 }
 
 /// The timeout Drover asks of the kernel's watchdog (bpf/drover.bpf.c).
-const WATCHDOG_NS: u64 = 15_000_000_000;
+const WATCHDOG_NS: u64 = 26_000_000_000;
 
 /// What the policy charged everybody together, the host's own tasks too, is the CPU time all
 /// received: none is lost and none charged twice.

@@ -18,8 +18,8 @@ use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
 const THROWN_OUT: i32 = 70;
 /// What the kernel saw then.
 const DUMP: &str = "/var/lib/drover/thrown-out.txt";
-/// The kernel's watchdog waits for 15 s and looks every 7.5 s.
-const STALL_ENDS: Duration = Duration::from_secs(24);
+/// The kernel's watchdog waits for 26 s and looks every 13 s.
+const STALL_ENDS: Duration = Duration::from_secs(40);
 /// VMs must get on at least this often when nothing but shares holds them up.
 const PROGRESS: Duration = Duration::from_millis(500);
 

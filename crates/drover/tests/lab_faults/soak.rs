@@ -12,7 +12,7 @@ use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within};
 /// How long, in seconds.
 pub const SECONDS: &str = "DROVER_SOAK_S";
 const SECONDS_DEFAULT: u64 = 10;
-/// The wait bound is 1 s; the kernel's watchdog waits for 15.
+/// The wait bound is 1 s; the kernel's watchdog waits for 26.
 const WAIT_MAX_MS: f64 = 1500.0;
 /// One of poor siblings waits for a turn of its VM's, and then of its own.
 const PROGRESS: Duration = Duration::from_secs(4);

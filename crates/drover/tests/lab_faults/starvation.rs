@@ -12,7 +12,7 @@ use crate::vms::{CPU, MicroVm, all_progress_within};
 
 /// The wait bound is 1 s, looked at eight times in that time; a slice or two may come on top.
 const VM_WAIT_MAX: Duration = Duration::from_millis(1200);
-/// The kernel throws the scheduler out after 15 s.
+/// The kernel throws the scheduler out after 26 s.
 const THREAD_WAIT_MAX: Duration = Duration::from_millis(3500);
 /// Several times what anybody may wait.
 const WINDOW: Duration = Duration::from_secs(6);
