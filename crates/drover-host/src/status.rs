@@ -108,6 +108,7 @@ impl VmStatus {
     #[cfg(test)]
     pub fn sample(name: &str) -> Self {
         Self {
+            kind: Kind::Vm,
             name: name.to_owned(),
             named_by: Source::Process,
             label: None,

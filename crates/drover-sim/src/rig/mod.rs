@@ -126,10 +126,9 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     sim
 }
 
-/// Does a fault. What it names may have been shrunk away.
-fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
+/// Tells the invariants of a fault that is about to be done.
+fn announce(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
     let now_ns = sim.m.now_ns;
-    let pcpus = sim.m.topology.pcpus();
     match fault {
         // A pCPU that goes cannot kick an idle one for the threads it gives up: one of those that
         // rest is roused. It also frees threads that may run nowhere else.
@@ -139,7 +138,12 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         }
         Fault::Online(_) => invariants.pcpus_changed(now_ns),
         Fault::Confine(..) | Fault::Cpuset(..) => invariants.changed_ns = now_ns,
-        Fault::RealTime(cpu, us) if *cpu < pcpus => invariants.taken(now_ns, us * 1000),
+        Fault::RealTime(cpu, us) if *cpu < sim.m.topology.pcpus() => {
+            invariants.taken(now_ns, us * 1000);
+        }
+        Fault::KicksLate(us) => {
+            invariants.kicks_late_ns = invariants.kicks_late_ns.max(us * 1000);
+        }
         Fault::Bounds(vm, _) => invariants.bounds_changed(*vm, now_ns),
         Fault::Pool(..) => invariants.pools_changed(now_ns),
         Fault::Partition(.., slice_us) => {
@@ -154,6 +158,13 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         }
         _ => {}
     }
+}
+
+/// Does a fault. What it names may have been shrunk away.
+fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
+    announce(sim, invariants, fault);
+    let now_ns = sim.m.now_ns;
+    let pcpus = sim.m.topology.pcpus();
     let vm_exists = |vm: u32| (vm as usize) < sim.vms.len();
     match *fault {
         Fault::Offline(cpu) if cpu < pcpus => sim.plan(now_ns, Plan::Offline(cpu)),
@@ -195,11 +206,7 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
             }
         }
         Fault::RealTime(cpu, us) if cpu < pcpus => sim.plan(now_ns, Plan::Take(cpu, us * 1000)),
-        Fault::KicksLate(us) => {
-            let late_ns = us * 1000;
-            sim.class.queues.surroundings.kick_late_ns = late_ns;
-            invariants.kicks_late_ns = invariants.kicks_late_ns.max(late_ns);
-        }
+        Fault::KicksLate(us) => sim.class.queues.surroundings.kick_late_ns = us * 1000,
         Fault::TimerLate(us) => sim.class.timer_late_ns = us * 1000,
         Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
         _ => {}
