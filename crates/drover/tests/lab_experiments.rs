@@ -164,3 +164,13 @@ fn nothing_is_left_however_an_experiment_ends() {
     assert_eq!(left, ["left: disabled"; 3], "{text}");
     assert!(!text.contains("/usr/bin/drover guest"), "{text}");
 }
+
+/// On the oldest kernel that is promised, so that each run of the tests loads the scheduler into both: the
+/// others take the newest.
+#[test]
+fn containers_have_what_their_cgroups_say() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/containers.toml");
+    let how = ["--kernel", "6.18", "--scheduler", "drover", "--duration", "2", "--check"];
+    let output = drover(&[&["run", file, "--on", "lab"], &how[..]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+}

@@ -355,8 +355,8 @@ mod tests {
     fn what_people_call_vms_stands_beside_their_numbers() {
         let text = overview(&[VmStatus { label: Some("web".to_owned()), ..vm("100") }, vm("db")]);
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
-        assert_eq!(words(0).take(3).collect::<Vec<_>>(), ["NAME", "CALLED", "PID"], "{text}");
-        assert_eq!(words(1).take(3).collect::<Vec<_>>(), ["100", "web", "7"], "{text}");
+        assert_eq!(words(0).take(3).collect::<Vec<_>>(), ["NAME", "CALLED", "KIND"], "{text}");
+        assert_eq!(words(1).take(3).collect::<Vec<_>>(), ["100", "web", "VM"], "{text}");
     }
 
     #[test]
