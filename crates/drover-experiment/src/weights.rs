@@ -6,7 +6,7 @@
 //! least. Worked example: shares 1000 and 7000 become 1429 and 10,000, a ratio of 1 : 6.998.
 
 const WEIGHT_MAX: u32 = 10_000;
-/// The weight of whoever was given none.
+/// The default weight, of a cgroup that was given none.
 pub(crate) const WEIGHT_NORMAL: u32 = 100;
 
 /// The weights of sibling VMs with these shares. More than 10,000 times the shares of a sibling

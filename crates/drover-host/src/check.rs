@@ -193,16 +193,7 @@ fn read(root: &Path, path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
+    use crate::fake_host::host;
 
     const FIT: [(&str, &str); 8] = [
         ("sys/kernel/sched_ext/state", "disabled\n"),

@@ -219,44 +219,7 @@ fn partition_of(plan: &Plan, ids: &[PartitionId], cpu: u32) -> PartitionId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domains::Placed;
-    use crate::scheduler::{KernelVcpu, KernelVm};
-
-    struct Obedient;
-
-    impl Kernel for Obedient {
-        fn vms(&self) -> Vec<KernelVm> {
-            Vec::new()
-        }
-        fn vcpus(&self, _: &KernelVm) -> Vec<KernelVcpu> {
-            Vec::new()
-        }
-        fn set_vm(&self, _: &KernelVm, _: &VmSettings) -> Result<()> {
-            Ok(())
-        }
-        fn set_pool(&self, _: PoolId, _: Option<&PoolSettings>) -> Result<()> {
-            Ok(())
-        }
-        fn cgroup_changes(&self) -> u32 {
-            0
-        }
-        fn set_container(&self, _: u64, _: bool) -> Result<()> {
-            Ok(())
-        }
-        fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
-            Ok(())
-        }
-        fn set_partition(&self, _: PartitionId, _: PartitionSettings) -> Result<()> {
-            Ok(())
-        }
-        fn place(&self, _: Placed) -> Result<()> {
-            Ok(())
-        }
-        #[cfg(feature = "fault-injection")]
-        fn break_on_purpose(&self) -> Result<()> {
-            Ok(())
-        }
-    }
+    use crate::rehearsal::Onlooker;
 
     #[test]
     fn names_keep_their_numbers_and_new_ones_take_those_of_the_gone_last() {
@@ -273,7 +236,7 @@ mod tests {
         let inside = |parent| PoolSettings { parent: PoolId(parent), ..PoolSettings::default() };
         let pools = HashMap::from([(PoolId(1), inside(2)), (PoolId(2), inside(1))]);
         let mut force = Force { pools, ..Force::default() };
-        force.remove_pools(&Obedient, &[]).unwrap();
+        force.remove_pools(&Onlooker::default(), &[]).unwrap();
         assert!(force.pools.is_empty());
     }
 }

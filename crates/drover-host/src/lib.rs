@@ -11,6 +11,8 @@ mod containers;
 pub mod control;
 pub mod delays;
 pub mod domains;
+#[cfg(test)]
+mod fake_host;
 pub mod farewell;
 pub mod force;
 pub mod herd;

@@ -83,7 +83,8 @@ fn vcpus_of(process: &Path) -> u32 {
 }
 
 /// Sees VMs, and follows no order.
-struct Onlooker {
+#[derive(Default)]
+pub(crate) struct Onlooker {
     vms: Vec<KernelVm>,
 }
 

@@ -105,7 +105,7 @@ fn cookie_of(pid: i32) -> u64 {
     if done == 0 { cookie } else { 0 }
 }
 
-/// Another sched_ext scheduler that comes at boot: the kernel takes one, whoever is first.
+/// Another sched_ext scheduler that starts at boot. The kernel runs one at a time, the first that starts.
 fn rival(root: &Path) -> Option<Point> {
     let wants = root.join("etc/systemd/system/multi-user.target.wants");
     let units = fs::read_dir(wants).into_iter().flatten().flatten();
@@ -121,16 +121,7 @@ fn rival(root: &Path) -> Option<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
+    use crate::fake_host::host;
 
     #[test]
     fn a_plain_host_sees_no_difference() {

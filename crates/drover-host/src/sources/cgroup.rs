@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Where cgroups are on every distribution of the last years.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
-/// The weight of whoever was given none.
+/// The default weight, of a cgroup that was given none.
 pub const WEIGHT_NORMAL: u64 = 100;
 
 /// A cgroup with the cpu controller, and those in it.
@@ -119,16 +119,7 @@ fn quota_mcpu(file: &Path) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn host(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
+    use crate::fake_host::host;
 
     #[test]
     fn what_cgroups_say_is_read_as_the_kernel_writes_it() {
