@@ -55,23 +55,15 @@ static inline void find_let_go(struct drover *d, u32 slot)
 		find_free_slot(d, slot, tgid);
 }
 
-/* Hold the process' VM, in that slot when it was looked up, for one more thread. */
-static inline bool find_hold(struct drover *d, u32 slot, u32 tgid)
+/*
+ * Hold the VM of that process (cgroup 0), or the container of that cgroup (tgid 0), in that slot
+ * when it was looked up, for one more thread.
+ */
+static inline bool find_hold(struct drover *d, u32 slot, u32 tgid, u64 cgroup)
 {
 	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
 		return false;
-	if (vm_at(d, slot)->tgid == tgid)
-		return true;
-	find_let_go(d, slot);
-	return false;
-}
-
-/* Hold the container of that cgroup, in that slot when it was looked up, for one more thread. */
-static inline bool find_hold_container(struct drover *d, u32 slot, u64 cgroup)
-{
-	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
-		return false;
-	if (vm_at(d, slot)->cgroup == cgroup)
+	if (vm_at(d, slot)->tgid == tgid && vm_at(d, slot)->cgroup == cgroup)
 		return true;
 	find_let_go(d, slot);
 	return false;
@@ -100,7 +92,7 @@ static inline void find_container(struct drover *d, struct task_struct *task, st
 	if (slot == t->slot)
 		return;
 	find_leave_container(d, t);
-	if (find_hold_container(d, slot, cgroup))
+	if (find_hold(d, slot, 0, cgroup))
 		vm_attach(d, t, slot, THREAD_MEMBER);
 }
 
@@ -120,7 +112,7 @@ static inline u32 find_make(struct drover *d, u32 tgid)
 	/* A sibling was quicker. */
 	find_let_go(d, slot);
 	slot = ground_slot_of(d, tgid);
-	return find_hold(d, slot, tgid) ? slot : DROVER_HOST_SLOT;
+	return find_hold(d, slot, tgid, 0) ? slot : DROVER_HOST_SLOT;
 }
 
 /* The vCPU has no place of its own because no slot is free, or has one now, or leaves. */
@@ -146,7 +138,7 @@ static inline void find_new_vcpu(struct drover *d, struct task_struct *task, str
 	}
 	find_leave_container(d, t);
 	slot = ground_slot_of(d, tgid);
-	if (!find_hold(d, slot, tgid))
+	if (!find_hold(d, slot, tgid, 0))
 		slot = find_make(d, tgid);
 	find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
 	if (slot != DROVER_HOST_SLOT)
@@ -172,7 +164,7 @@ static inline void find_anew(struct drover *d, struct task_struct *task, struct 
 	u32 tgid = ground_process(d, task);
 	u32 slot = ground_slot_of(d, tgid);
 
-	if (find_hold(d, slot, tgid)) {
+	if (find_hold(d, slot, tgid, 0)) {
 		find_note_unplaced(d, t, 0);
 		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);

@@ -122,7 +122,7 @@ static inline bool order_end_container(struct drover *d, u64 cgroup)
 	u32 slot = ground_slot_of_cgroup(d, cgroup);
 	struct vm *vm = vm_at(d, slot);
 
-	if (!find_hold_container(d, slot, cgroup))
+	if (!find_hold(d, slot, 0, cgroup))
 		return false;
 	ground_forget_cgroup(d, cgroup);
 	vm->cgroup = 0;
