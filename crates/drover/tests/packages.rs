@@ -58,6 +58,7 @@ fn the_rpm_has_what_it_should_and_keeps_the_configuration() {
     ] {
         assert!(files.contains(file), "{file} is not in {files}");
     }
+    assert!(!files.contains("drover-help"), "{files}");
     let kept = output(Command::new("rpm").args(["-qcp"]).arg(&package));
     assert_eq!(kept.trim(), "/etc/drover/drover.toml");
 }

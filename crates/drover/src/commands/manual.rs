@@ -18,10 +18,11 @@ pub struct Args {
 pub fn run(args: &Args, mut cli: clap::Command) -> Result<ExitCode> {
     let failed = || format!("cannot write into {}", args.dir.display());
     fs::create_dir_all(&args.dir).with_context(failed)?;
+    // Before the completions, which give the command line its help commands.
+    clap_mangen::generate_to(without_help(cli.clone()), &args.dir).with_context(failed)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         clap_complete::generate_to(shell, &mut cli, "drover", &args.dir).with_context(failed)?;
     }
-    clap_mangen::generate_to(without_help(cli), &args.dir).with_context(failed)?;
     Ok(ExitCode::SUCCESS)
 }
 
