@@ -22,6 +22,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::injection::{self, SingleInjection};
+use crate::system::{self, System};
 use crate::transport::{Reporter, open_port};
 
 /// Where the modules lie in the lab, numbered in the order they load in.
@@ -68,11 +69,15 @@ fn run() -> Result<()> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     load_modules(&cpuinfo);
     lift_limits()?;
+    let system = Path::new(system::ARCHIVE).exists().then(System::start).transpose()?;
     let _single = injection::is_emulated(&cpuinfo).then(keep_injections_single);
     let job = fs::read(JOB_PATH).with_context(|| format!("cannot read {JOB_PATH}"))?;
     let job: Job = serde_json::from_slice(&job)?;
     let output = open_port("output")?;
     let reporter = Reporter::begin(open_port("report")?)?;
+    if let Some(system) = system {
+        system.enter()?;
+    }
     let exit_status = run_job(&job, &output)?;
     // Whatever the command left running would go on writing to /out.
     let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);

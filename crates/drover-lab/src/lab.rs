@@ -21,6 +21,7 @@ use crate::pinning::Pinning;
 use crate::programs;
 use crate::qemu::{Accelerator, Clock, Machine, Qemu};
 use crate::supervise::{self, End, Patience};
+use crate::system;
 use crate::topology::Topology;
 use crate::transport::Report;
 
@@ -194,6 +195,13 @@ impl Lab {
     pub fn with_qemu_guests(mut self) -> Self {
         self.qemu_guests = true;
         self
+    }
+
+    /// Has the system in this tar archive start, with its own init as the first process; the command is run in
+    /// it at once, while it starts. The lab's memory must hold both, archive and system.
+    #[must_use]
+    pub fn system(self, archive: &Path) -> Self {
+        self.file(system::ARCHIVE, archive)
     }
 
     /// Takes another `drover` binary than the running program, for callers that are not `drover` themselves.

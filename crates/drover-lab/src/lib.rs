@@ -45,6 +45,7 @@ mod pinning;
 mod programs;
 pub mod qemu;
 mod supervise;
+mod system;
 pub mod topology;
 pub mod transport;
 

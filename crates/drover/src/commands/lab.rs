@@ -51,6 +51,9 @@ pub struct Exec {
     /// Put QEMU and an image for Linux guests into the lab.
     #[arg(long)]
     qemu_guests: bool,
+    /// A whole system as a tar archive: its init is the first process, the command one of its own.
+    #[arg(long, value_name = "TAR")]
+    system: Option<PathBuf>,
     /// Directory for what the command leaves in /out.
     #[arg(long)]
     out: Option<PathBuf>,
@@ -95,6 +98,9 @@ fn run_exec(exec: Exec) -> Result<ExitCode> {
     }
     if exec.qemu_guests {
         lab = lab.with_qemu_guests();
+    }
+    if let Some(system) = &exec.system {
+        lab = lab.system(system);
     }
     let outcome = lab.run(&mut |event| match event {
         Event::Notice(line) => eprintln!("lab: {line}"),
