@@ -82,6 +82,9 @@ fn kernel(root: &Path) -> Point {
     }
 }
 
+/// The name of the point about other schedulers, which does not count where one gives way.
+pub const NOBODY_ELSE: &str = "no other scheduler";
+
 fn good(what: &'static str, found: impl Into<String>) -> Point {
     Point { what, state: State::Good, found: found.into(), mend: "" }
 }
@@ -114,11 +117,11 @@ fn sched_ext(root: &Path) -> Point {
 fn nobody_else(root: &Path) -> Point {
     let state = read(root, "sys/kernel/sched_ext/state").unwrap_or_default();
     if state.is_empty() || state == "disabled" {
-        return good("no other scheduler", "none is loaded");
+        return good(NOBODY_ELSE, "none is loaded");
     }
     let name = read(root, "sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unknown".into());
     Point {
-        what: "no other scheduler",
+        what: NOBODY_ELSE,
         state: State::Missing,
         found: format!("{name} is loaded ({state})"),
         mend: "stop it first: only one sched_ext scheduler can be loaded",
@@ -248,7 +251,7 @@ mod tests {
         files.push(("sys/kernel/sched_ext/root/ops", "scx_other\n"));
         let dir = host(&files);
         let points = check_under(dir.path(), true);
-        let other = points.iter().find(|point| point.what == "no other scheduler").unwrap();
+        let other = points.iter().find(|point| point.what == NOBODY_ELSE).unwrap();
         assert!(other.found.contains("scx_other"), "{other:?}");
         assert!(!is_fit(&points));
     }

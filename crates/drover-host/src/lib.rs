@@ -15,6 +15,7 @@ pub mod domains;
 mod fake_host;
 pub mod farewell;
 pub mod force;
+pub mod handover;
 pub mod herd;
 pub mod kernel;
 pub mod kvm;

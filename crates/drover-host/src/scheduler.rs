@@ -2,10 +2,13 @@
 //! The scheduler in the kernel: loaded, attached, watched and given orders.
 //!
 //! It runs for as long as the [`Scheduler`] lives: dropping it, or the death of
-//! this process in any way, detaches it, and all tasks are the kernel's own
+//! this process in any way, detaches it, unless a service manager keeps it for
+//! the next daemon (`handover`), and all tasks are the kernel's own
 //! scheduler's again.
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use drover_core::settings::{
@@ -16,6 +19,7 @@ use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::farewell::Farewell;
+use crate::handover::Predecessor;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
 use drover_core::counters::Yields;
@@ -30,8 +34,8 @@ const ESRCH: i32 = 3;
 /// A running scheduler.
 pub struct Scheduler {
     skel: DroverSkel<'static>,
-    // Detaches when dropped.
-    _link: Link,
+    // Detaches when dropped, if nobody else keeps it.
+    link: Link,
 }
 
 /// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
@@ -134,22 +138,41 @@ impl KernelVm {
 }
 
 impl Scheduler {
-    /// Load the scheduler and give it all normal tasks of the host.
+    /// Load the scheduler and give it all normal tasks of the host, which are its predecessor's until then.
     ///
     /// # Errors
     /// When the kernel does not take it, with the kernel's reason.
-    pub fn start(topology: &Topology, domains: &Domains, params: &Params) -> Result<Self> {
+    pub fn start(
+        topology: &Topology,
+        domains: &Domains,
+        params: &Params,
+        predecessor: Option<Predecessor>,
+    ) -> Result<Self> {
         let mut skel = load(topology, domains, params)?;
+        let ended = predecessor.map(|predecessor| {
+            let now = Instant::now();
+            predecessor.end();
+            now
+        });
         let link = skel
             .maps
             .drover_ops
             .attach_struct_ops()
             .context("the kernel does not start the scheduler")?;
-        let scheduler = Self { skel, _link: link };
-        match scheduler.farewell() {
-            Some(farewell) => bail!("the scheduler ended as it began: {farewell}"),
-            None => Ok(scheduler),
+        let scheduler = Self { skel, link };
+        if let Some(farewell) = scheduler.farewell() {
+            bail!("the scheduler ended as it began: {farewell}");
         }
+        if let Some(ended) = ended {
+            let ms = ended.elapsed().as_millis();
+            tracing::info!("took over from the daemon before; tasks were the kernel's own for {ms} ms");
+        }
+        Ok(scheduler)
+    }
+
+    /// What holds the scheduler in the kernel.
+    pub fn link(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
     }
 
     /// Why the scheduler ended; None while it runs.

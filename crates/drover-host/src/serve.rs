@@ -2,7 +2,8 @@
 //! The daemon: keeps the scheduler alive and lets the steward look and answer.
 //!
 //! Nothing here is on a hot path: if the daemon is stopped, the scheduler in
-//! the kernel goes on; if it dies, the kernel's own scheduler takes over.
+//! the kernel goes on; if it dies, the next daemon (`handover`) or the kernel's
+//! own scheduler takes over.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -18,6 +19,7 @@ use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::farewell::Farewell;
+use crate::handover::{self, Predecessor};
 use crate::kvm;
 use crate::manager::Manager;
 use crate::numa::Numa;
@@ -63,7 +65,13 @@ pub enum End {
 ///
 /// # Errors
 /// When the scheduler cannot be started; the text says why.
-pub fn serve(level: DomainLevel, params: &Params, places: &Places, wishes: &Wishes) -> Result<End> {
+pub fn serve(
+    level: DomainLevel,
+    params: &Params,
+    places: &Places,
+    wishes: &Wishes,
+    predecessor: Option<Predecessor>,
+) -> Result<End> {
     let listener = Listener::bind(places.socket)?;
     let topology = Topology::read()?;
     let domains = Domains::new(&topology, level);
@@ -72,7 +80,8 @@ pub fn serve(level: DomainLevel, params: &Params, places: &Places, wishes: &Wish
     let before = (delays, domains.clone());
     let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
-    let scheduler = Scheduler::start(&topology, &domains, params)?;
+    let scheduler = Scheduler::start(&topology, &domains, params, predecessor)?;
+    handover::keep(scheduler.link());
     privileges::drop_others()?;
     steward.follow(Containers::below(Path::new(CGROUPS)));
     steward.keep_homes(Numa::start(&topology));
@@ -104,7 +113,7 @@ pub fn serve(level: DomainLevel, params: &Params, places: &Places, wishes: &Wish
         }
     }
     manager.stopping();
-    tracing::info!("stopping; all tasks go back to the kernel's own scheduler");
+    tracing::info!("stopping; all tasks go back to the kernel's own scheduler, or to the daemon that follows");
     Ok(End::Asked)
 }
 

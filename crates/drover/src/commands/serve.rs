@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use drover_core::params::Params;
-use drover_host::check::{State, check_host};
+use drover_host::check::{NOBODY_ELSE, Point, State, check_host};
 use drover_host::control::SOCKET_PATH;
 use drover_host::domains::DomainLevel;
+use drover_host::handover::Predecessor;
 use drover_host::rehearsal::rehearse;
 use drover_host::serve::{End, Places, Wishes, serve};
 use drover_host::sources::config_file::CONFIG_PATH;
@@ -47,7 +48,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if args.dry_run {
         return dry_run(args.domains, &places);
     }
-    if let Some(point) = check_host().into_iter().find(|point| point.state == State::Missing) {
+    let predecessor = Predecessor::take();
+    let missing = |point: &Point| {
+        point.state == State::Missing && !(point.what == NOBODY_ELSE && predecessor.is_some())
+    };
+    if let Some(point) = check_host().into_iter().find(missing) {
         bail!("{}: {}; {}", point.what, point.found, point.mend);
     }
     let wishes = Wishes::default();
@@ -55,7 +60,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         flag::register(signal, Arc::clone(&wishes.stop)).context("cannot catch signals")?;
     }
     flag::register(SIGHUP, Arc::clone(&wishes.reload)).context("cannot catch signals")?;
-    match serve(args.domains, &Params::default(), &places, &wishes)? {
+    match serve(args.domains, &Params::default(), &places, &wishes, predecessor)? {
         End::Asked => Ok(ExitCode::SUCCESS),
         End::ThrownOut(why) => {
             log::fault(&why);
