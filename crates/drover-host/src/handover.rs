@@ -47,6 +47,8 @@ pub fn keep(link: BorrowedFd<'_>) {
 
 fn tell(state: &[NotifyState<'_>], fds: &[BorrowedFd<'_>]) {
     if let Err(err) = sd_notify::notify_with_fds(state, fds) {
-        tracing::warn!("the service manager does not keep the scheduler for the next daemon: {err}");
+        tracing::warn!(
+            "the service manager does not keep the scheduler for the next daemon: {err}"
+        );
     }
 }

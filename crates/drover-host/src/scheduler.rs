@@ -165,7 +165,9 @@ impl Scheduler {
         }
         if let Some(ended) = ended {
             let ms = ended.elapsed().as_millis();
-            tracing::info!("took over from the daemon before; tasks were the kernel's own for {ms} ms");
+            tracing::info!(
+                "took over from the daemon before; tasks were the kernel's own for {ms} ms"
+            );
         }
         Ok(scheduler)
     }

@@ -113,7 +113,9 @@ pub fn serve(
         }
     }
     manager.stopping();
-    tracing::info!("stopping; all tasks go back to the kernel's own scheduler, or to the daemon that follows");
+    tracing::info!(
+        "stopping; all tasks go back to the kernel's own scheduler, or to the daemon that follows"
+    );
     Ok(End::Asked)
 }
 
