@@ -17,6 +17,7 @@ use drover_core::percent;
 use drover_core::resolve::{Layer, Resolved, resolve};
 use drover_core::scenario::CpuList;
 use drover_core::tree::admission::{Ledger, Shortage, kept_mcpu, kept_of_pool};
+use drover_core::tree::pcpus::{Pcpus, Siblings};
 use drover_core::tree::{Affinity, Tree};
 use std::collections::HashMap;
 use std::fmt;
@@ -28,15 +29,28 @@ pub struct Capacity {
     pub online: CpuList,
     /// All that were online since the daemon began.
     pub known: CpuList,
+    /// Which of them share a core.
+    pub siblings: Siblings,
 }
 
 impl Capacity {
     /// What partition `default` has of it; all while that has lost its last pCPU.
-    fn of_default(&self, partitions: &Partitions) -> Self {
-        let of_default = |of: &CpuList| partitions.cpus_of(None, of).unwrap_or_else(|| of.clone());
-        Self { online: of_default(&self.online), known: of_default(&self.known) }
+    fn of_default(&self, partitions: &Partitions) -> OfDefault {
+        let of_default = |of: &CpuList| {
+            let default = partitions.cpus_of(None, of).unwrap_or_else(|| of.clone());
+            Pcpus::of(default, of, &self.siblings)
+        };
+        OfDefault { online: of_default(&self.online), known: of_default(&self.known) }
     }
+}
 
+/// The same of partition `default`.
+struct OfDefault {
+    online: Pcpus,
+    known: Pcpus,
+}
+
+impl OfDefault {
     /// Nothing is promised on it yet.
     fn ledger<'a>(&self, tree: &'a Tree, partitions: &Partitions) -> Ledger<'a> {
         Ledger::new(tree, self.known.clone(), partitions.specs().is_empty())
@@ -138,16 +152,20 @@ impl Plan {
         };
         let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
         for vm in &mut planned {
-            vm.leave_out(&default.known);
-            vm.ask_again(&mut ledger, &default.known, holders.get(&vm.id).copied().unwrap_or(0));
+            vm.leave_out(default.known.all());
+            vm.ask_again(
+                &mut ledger,
+                default.known.all(),
+                holders.get(&vm.id).copied().unwrap_or(0),
+            );
         }
         let holds = |vm: &PlannedVm| holders.contains_key(&vm.id);
         for vm in planned.iter_mut().filter(|vm| holds(vm)) {
-            vm.ask(&mut ledger, &default.known);
+            vm.ask(&mut ledger, default.known.all());
         }
         ledger.set_pcpus(default.online.clone());
         for vm in planned.iter_mut().filter(|vm| !holds(vm)) {
-            vm.ask(&mut ledger, &default.known);
+            vm.ask(&mut ledger, default.known.all());
         }
         let total_mcpu = ledger.total_mcpu();
         let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
@@ -184,7 +202,7 @@ impl Plan {
         // Where it will be confined is not known before it is there.
         let resolved = resolve(layers, tree, partitions);
         let mut vm = PlannedVm::new(0, name, 1, resolved, Affinity::ANYWHERE);
-        vm.ask(&mut ledger, &default.known);
+        vm.ask(&mut ledger, default.known.all());
         vm.troubles().next()
     }
 
@@ -271,11 +289,11 @@ mod tests {
     use drover_core::tree::PoolSpec;
 
     fn full() -> Capacity {
-        Capacity { online: CpuList::all(4), known: CpuList::all(4) }
+        Capacity { online: CpuList::all(4), known: CpuList::all(4), siblings: Siblings::new() }
     }
 
     fn half() -> Capacity {
-        Capacity { online: CpuList::all(2), known: CpuList::all(4) }
+        Capacity { online: CpuList::all(2), known: CpuList::all(4), siblings: Siblings::new() }
     }
 
     fn vms(count: u64) -> Vec<Vm> {
@@ -295,6 +313,19 @@ mod tests {
 
     fn kept(plan: &Plan) -> Vec<u32> {
         plan.vms.iter().map(|vm| vm.reservation_mcpu).collect()
+    }
+
+    #[test]
+    fn a_core_whose_second_thread_goes_holds_what_it_held() {
+        let siblings = || Siblings::from([(0, 1), (1, 0), (2, 3), (3, 2)]);
+        let of = |online: &str| Capacity {
+            online: online.parse().unwrap(),
+            known: CpuList::all(4),
+            siblings: siblings(),
+        };
+        assert_eq!(kept(&plan(&vms(3), "100%", &[1, 2], of("0-3"))), [1000, 1000, 0]);
+        assert_eq!(kept(&plan(&vms(2), "100%", &[1, 2], of("0,2"))), [1000, 1000]);
+        assert_eq!(kept(&plan(&vms(2), "100%", &[1, 2], of("0-1"))), [500, 500]);
     }
 
     #[test]
@@ -372,7 +403,8 @@ mod tests {
 
     #[test]
     fn when_a_pcpu_of_a_set_goes_newcomers_to_it_get_nothing() {
-        let capacity = Capacity { online: CpuList::all(3), known: CpuList::all(4) };
+        let capacity =
+            Capacity { online: CpuList::all(3), known: CpuList::all(4), siblings: Siblings::new() };
         let plan = plan(&confined(&["2-3", "2-3", "0-1", "2-3"]), "60%", &[1, 2, 3], capacity);
         assert_eq!(kept(&plan), [500, 500, 600, 0]);
         let refusal = plan.vms[3].refusal.as_ref().unwrap();

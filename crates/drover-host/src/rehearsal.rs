@@ -46,6 +46,7 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
     let before = (delays, domains);
     let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     let kernel = Onlooker { vms: vms_in(Path::new("/proc")) };
+    steward.see(&kernel, &topology);
     steward.look(&kernel, &online, Instant::now());
     let Answer::Vms { vms } = steward.answer(&kernel, Request::ListVms, Instant::now()) else {
         unreachable!("a list was asked for");

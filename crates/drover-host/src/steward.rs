@@ -30,6 +30,7 @@ use drover_core::percent;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::admission::{Shortage, cpus_text};
+use drover_core::tree::pcpus::Siblings;
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -57,7 +58,7 @@ pub struct Steward {
     containers: Option<Containers>,
     /// None on a host of one NUMA node.
     numa: Option<Numa>,
-    /// Nothing was told to the kernel yet.
+    /// The kernel was told nothing yet, or pCPUs are others than when it was.
     fresh: bool,
     /// What was said of the plan in force, not to be said again.
     said: HashSet<String>,
@@ -94,7 +95,7 @@ impl Steward {
             herd: Herd::default(),
             meter: Meter::default(),
             delays,
-            capacity: Capacity { known: online.clone(), online },
+            capacity: Capacity { known: online.clone(), online, siblings: Siblings::new() },
             plan: Plan::default(),
             force: Force::new(domains),
             containers: None,
@@ -145,6 +146,8 @@ impl Steward {
     pub fn see(&mut self, kernel: &dyn Kernel, topology: &Topology) {
         self.force.see(kernel, topology);
         self.delays.set_domains(self.force.domains().of());
+        self.capacity.siblings.extend(topology.siblings());
+        self.fresh = true;
     }
 
     /// Follows an order or answers a question.
@@ -323,7 +326,8 @@ impl Steward {
         }
         let all = self.capacity.known.cpus().iter().chain(online.cpus()).copied();
         let known = CpuList::of(all).expect("a host has a pCPU");
-        self.capacity = Capacity { online: online.clone(), known };
+        self.capacity.online = online.clone();
+        self.capacity.known = known;
         true
     }
 

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use drover_core::tree::pcpus::Siblings;
 
 /// One pCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,6 +96,13 @@ impl Topology {
         let on_core = |&other: &usize| other != pcpu && self.pcpus[other].core == Some(core);
         let mut others = (0..self.pcpus.len()).filter(on_core);
         others.next().filter(|_| others.next().is_none())
+    }
+
+    /// The siblings of all pCPUs that have one.
+    pub fn siblings(&self) -> Siblings {
+        let number = |pcpu: usize| u32::try_from(pcpu).expect("there are not so many");
+        let of_one = |pcpu| Some((number(pcpu), number(self.sibling(pcpu)?)));
+        (0..self.pcpus.len()).filter_map(of_one).collect()
     }
 
     /// In one line, for people.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The host a scenario asks for.
 
+use crate::tree::pcpus::Siblings;
+
 /// The shape of a host, written in the scenario or in a file of its own (scenarios/hosts/). The lab
 /// builds it; on a real host only [`Host::pcpus`] counts. Sizes and clock are for whoever has a use
 /// for them: none means not said.
@@ -106,6 +108,12 @@ impl Host {
     /// Number of physical CPUs: what a vCPU can run on, so each hardware thread counts.
     pub fn pcpus(&self) -> u32 {
         self.sockets * self.dies * self.cores * self.threads
+    }
+
+    /// The other thread of each pCPU's core. Of cores with more than two, each thread counts as a core.
+    pub fn siblings(&self) -> Siblings {
+        let of_two = (0..self.pcpus()).filter(|_| self.threads == 2);
+        of_two.map(|pcpu| (pcpu, pcpu ^ 1)).collect()
     }
 
     /// Distance from one NUMA node to another.

@@ -15,6 +15,7 @@ use crate::nearest::hint;
 use crate::partition::Partitions;
 use crate::tree::admission::{Ledger, Refusal};
 use crate::tree::is_plain_name;
+use crate::tree::pcpus::Pcpus;
 
 /// Default measured time, s.
 const DURATION_S: f64 = 4.0;
@@ -195,9 +196,11 @@ fn read_case(
 /// still must: whether one leaves before another comes is for the run to show.
 fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioError> {
     // Reservations are made in the default partition.
+    let siblings = host.siblings();
     let host = CpuList::all(host.pcpus());
     let default = case.partitions.cpus_of(None, &host).expect("it has a pCPU");
-    let mut ledger = Ledger::new(&case.pools, default.clone(), default == host);
+    let pcpus = Pcpus::of(default.clone(), &host, &siblings);
+    let mut ledger = Ledger::new(&case.pools, pcpus, default == host);
     let refused = |who: String, refusal: Refusal| {
         let what = format!("case \"{}\", {who}: {}", case.name, refusal.what());
         reader.error("", what, refusal.mend)

@@ -11,9 +11,10 @@
 //! the host, which has 200% left. Were *prod* fixed, *db* would be refused: it has 50% left.
 //!
 //! What is promised to VMs that are confined to sets of pCPUs must also fit these, and every union of
-//! them ([`Room`]). When pCPUs go, or VMs are confined anew, what was promised may not fit any more: then
+//! them ([`Room`]); where cores have two threads, a core holds 100 % ([`Pcpus`]). When pCPUs go, or VMs are confined anew, what was promised may not fit any more: then
 //! promises shrink alike wherever they do not ([`kept_mcpu`]).
 
+use super::pcpus::Pcpus;
 use super::room::{Bottleneck, Room, keep};
 use super::{Affinity, Tree};
 use crate::percent;
@@ -49,7 +50,7 @@ impl Refusal {
 pub struct Ledger<'a> {
     tree: &'a Tree,
     /// The pCPUs promises are made on.
-    pcpus: CpuList,
+    pcpus: Pcpus,
     /// What people are told they are, with its verb.
     whole: &'static str,
     /// What was promised to VMs that are confined; those of one set that all their vCPUs have together.
@@ -64,7 +65,7 @@ pub struct Ledger<'a> {
 
 impl<'a> Ledger<'a> {
     /// Nothing is promised yet on a host of these pCPUs, or its partition `default`.
-    pub fn new(tree: &'a Tree, pcpus: CpuList, is_host: bool) -> Self {
+    pub fn new(tree: &'a Tree, pcpus: Pcpus, is_host: bool) -> Self {
         let none = vec![0; tree.pools().len()];
         let whole = if is_host { "this host has" } else { "partition \"default\" has" };
         Self {
@@ -79,12 +80,8 @@ impl<'a> Ledger<'a> {
     }
 
     /// From now on promises are made on these pCPUs. What was promised stays.
-    pub fn set_pcpus(&mut self, pcpus: CpuList) {
+    pub fn set_pcpus(&mut self, pcpus: Pcpus) {
         self.pcpus = pcpus;
-    }
-
-    fn capacity_mcpu(&self) -> u64 {
-        1000 * self.pcpus.cpus().len() as u64
     }
 
     /// Promises a pool its own reservation. Parents come before their children.
@@ -185,7 +182,7 @@ impl<'a> Ledger<'a> {
         }
         let above = match self.tree.pools()[pool].parent {
             Some(parent) => self.free_mcpu(parent),
-            None => self.capacity_mcpu().saturating_sub(self.total_mcpu),
+            None => self.pcpus.capacity_mcpu().saturating_sub(self.total_mcpu),
         };
         let taken = self.own_mcpu[pool].max(self.within_mcpu[pool]);
         let under_limit =
@@ -221,10 +218,10 @@ impl<'a> Ledger<'a> {
             }
             more_mcpu = beyond;
         }
-        let free_mcpu = self.capacity_mcpu().saturating_sub(self.total_mcpu);
+        let free_mcpu = self.pcpus.capacity_mcpu().saturating_sub(self.total_mcpu);
         if more_mcpu > 0 && more_mcpu > free_mcpu {
-            let mend = "reserve less, or lower another reservation";
-            return refuse(self.whole.to_owned(), free_mcpu, self.capacity_mcpu(), mend);
+            let mend = self.mend("reserve less, or lower another reservation");
+            return refuse(self.whole.to_owned(), free_mcpu, self.pcpus.capacity_mcpu(), &mend);
         }
         Ok(())
     }
@@ -236,22 +233,28 @@ impl<'a> Ledger<'a> {
             return Ok(());
         }
         let sets = self.confined.iter().map(|(affinity, _)| affinity).chain([affinity]);
-        let room = Room::new(&self.pcpus, sets.map(|affinity| (affinity, 1.0)));
+        let room = Room::of(&self.pcpus, sets.map(|affinity| (affinity, 1.0)));
         let promised = self.confined.iter().map(|(_, mcpu)| *mcpu).chain([asked_mcpu]);
         let (fits, Some(full)) = room.last(&promised.map(pcpus_of).collect::<Vec<_>>()) else {
             return Ok(());
         };
         Err(Refusal {
             asked_mcpu,
-            place: match full.cpus == self.pcpus {
+            place: match full.cpus == *self.pcpus.all() {
                 true => self.whole.to_owned(),
                 false => format!("{} {}", cpus_text(&full.cpus), have(&full.cpus)),
             },
             free_mcpu: mcpu_of(fits),
             size_mcpu: mcpu_of(full.pcpus),
-            mend: "reserve less, lower another reservation there, or let it run on more pCPUs"
-                .to_owned(),
+            mend: self
+                .mend("reserve less, lower another reservation there, or let it run on more pCPUs"),
         })
+    }
+
+    /// What to do about it, and why there is less than people may think.
+    fn mend(&self, mend: &str) -> String {
+        let why = if self.pcpus.share_cores() { "a core of two threads has 100%; " } else { "" };
+        format!("{why}{mend}")
     }
 
     fn enter(&mut self, pool: Option<usize>, affinity: &Affinity, asked_mcpu: u64) {
@@ -292,20 +295,20 @@ pub struct Shortage {
 pub fn kept_mcpu(
     promises: &[(&Affinity, u32)],
     total_mcpu: u64,
-    online: &CpuList,
+    online: &Pcpus,
 ) -> (Vec<u32>, Vec<Shortage>) {
     let of_vms: u64 = promises.iter().map(|(_, mcpu)| u64::from(*mcpu)).sum();
     let of_pools = total_mcpu.saturating_sub(of_vms);
     let anywhere = Affinity::ANYWHERE;
     let affinities = promises.iter().map(|(affinity, _)| *affinity).chain([&anywhere]);
-    let room = Room::new(online, affinities.map(|affinity| (affinity, 1.0)));
+    let room = Room::of(online, affinities.map(|affinity| (affinity, 1.0)));
     let promised: Vec<u64> =
         promises.iter().map(|(_, mcpu)| u64::from(*mcpu)).chain([of_pools]).collect();
     let kept = keep(&room, &promised.iter().copied().map(pcpus_of).collect::<Vec<_>>());
     let mut seen = vec![false; promised.len()];
     let shortage = |full: &Bottleneck| {
         let is_new = |(member, seen): (&bool, &mut bool)| *member && !std::mem::replace(seen, true);
-        let is_host = full.cpus == *online;
+        let is_host = full.cpus == *online.all();
         let members: Vec<bool> = full.members.iter().zip(&mut seen).map(is_new).collect();
         let within = promised.iter().zip(&full.members).filter(|(_, member)| **member);
         Shortage {
@@ -323,8 +326,8 @@ pub fn kept_mcpu(
 
 /// The part of a pool's promise that can be kept when all promises of `total_mcpu` were made on more than
 /// the host has left.
-pub fn kept_of_pool(promised_mcpu: u32, total_mcpu: u64, online: &CpuList) -> u32 {
-    let capacity_mcpu = 1000 * online.cpus().len() as u64;
+pub fn kept_of_pool(promised_mcpu: u32, total_mcpu: u64, online: &Pcpus) -> u32 {
+    let capacity_mcpu = online.capacity_mcpu();
     if total_mcpu <= capacity_mcpu {
         return promised_mcpu;
     }
@@ -371,7 +374,7 @@ mod tests {
     }
 
     fn ledger(tree: &Tree) -> Ledger<'_> {
-        let mut ledger = Ledger::new(tree, CpuList::all(4), true);
+        let mut ledger = Ledger::new(tree, Pcpus::cores(CpuList::all(4)), true);
         ledger.promise_pool(0).unwrap();
         ledger.promise(Some(0), &Affinity::ANYWHERE, 1500).unwrap();
         ledger
@@ -425,7 +428,7 @@ mod tests {
     #[test]
     fn a_set_has_no_more_than_its_pcpus() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
+        let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
         ledger.promise(None, &within("2-3"), 800).unwrap();
         ledger.promise(None, &within("2-3"), 600).unwrap();
         let refusal = ledger.promise(None, &within("2-3"), 900).unwrap_err();
@@ -443,9 +446,30 @@ mod tests {
     }
 
     #[test]
+    fn a_core_has_100_percent_for_all_its_threads() {
+        let tree = Tree::default();
+        let (host, siblings) = (CpuList::all(4), [(0, 1), (1, 0), (2, 3), (3, 2)]);
+        let pcpus = Pcpus::of(host.clone(), &host, &siblings.into_iter().collect());
+        let mut ledger = Ledger::new(&tree, pcpus, true);
+        let refusal = ledger.promise(None, &within("0"), 600).unwrap_err().to_string();
+        assert!(
+            refusal.contains("pCPU 0 has 50% left of 50%; a core of two threads has"),
+            "{refusal}"
+        );
+        ledger.promise(None, &within("0-1"), 900).unwrap();
+        ledger.promise(None, &Affinity::ANYWHERE, 600).unwrap();
+        let refusal = ledger.promise(None, &Affinity::ANYWHERE, 600).unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "60% cannot be reserved: this host has 50% left of 200%; \
+             a core of two threads has 100%; reserve less, or lower another reservation"
+        );
+    }
+
+    #[test]
     fn a_union_of_sets_has_no_more_than_its_pcpus() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
+        let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
         ledger.promise(None, &within("0-1"), 1500).unwrap();
         ledger.promise(None, &within("1-2"), 1300).unwrap();
         let refusal = ledger.promise(None, &within("0,2"), 900).unwrap_err().to_string();
@@ -461,7 +485,7 @@ mod tests {
     #[test]
     fn vcpus_of_sets_of_their_own_are_promised_what_each_set_holds() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
+        let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
         let pinned = Affinity::of_vcpus(["0", "1"].map(|cpus| cpus.parse().unwrap()));
         ledger.promise(None, &within("0"), 700).unwrap();
         let refusal = ledger.promise(None, &pinned, 1500).unwrap_err().to_string();
@@ -480,7 +504,7 @@ mod tests {
     fn when_pcpus_go_everyone_keeps_the_same_part() {
         let anywhere = Affinity::ANYWHERE;
         let kept = |promises: &[(&Affinity, u32)], total, online: &str| {
-            kept_mcpu(promises, total, &online.parse().unwrap())
+            kept_mcpu(promises, total, &Pcpus::cores(online.parse().unwrap()))
         };
         assert_eq!(
             kept(&[(&anywhere, 1500), (&anywhere, 1500)], 3000, "0-3"),
@@ -491,7 +515,7 @@ mod tests {
         assert_eq!((short[0].cpus.as_ref(), short[0].promised_mcpu), (None, 3000));
         // 1000 more are promised to a pool.
         assert_eq!(kept(&[(&anywhere, 1500), (&anywhere, 1500)], 4000, "0-1").0, [750, 750]);
-        let online = "0-1".parse().unwrap();
+        let online = Pcpus::cores("0-1".parse().unwrap());
         assert_eq!(kept_of_pool(1500, 3000, &online), 1000);
         assert_eq!(kept_of_pool(1500, 2000, &online), 1500);
     }
@@ -500,7 +524,7 @@ mod tests {
     fn when_a_set_shrinks_those_in_it_keep_the_same_part() {
         let (node, anywhere) = (within("2-3"), Affinity::ANYWHERE);
         let promises = [(&node, 1200), (&node, 800), (&anywhere, 1500)];
-        let (mcpu, short) = kept_mcpu(&promises, 3500, &"0-2".parse().unwrap());
+        let (mcpu, short) = kept_mcpu(&promises, 3500, &Pcpus::cores("0-2".parse().unwrap()));
         assert_eq!(mcpu, [600, 400, 1500]);
         let cpus = Some("2".parse().unwrap());
         let members = vec![true, true, false, false];
@@ -531,7 +555,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_promised_fits_everywhere((tree, promises) in trees()) {
-            let mut ledger = Ledger::new(&tree, CpuList::all(4), true);
+            let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
             let mut vms: Vec<(Option<usize>, u64)> = Vec::new();
             for pool in 0..tree.pools().len() {
                 let _ = ledger.promise_pool(pool);

@@ -16,6 +16,7 @@
 //! *b* fill 0-2: the bottleneck is 0-2 with all three in it, and 3 pCPUs.
 
 use super::affinity::Affinity;
+use super::pcpus::Pcpus;
 use crate::scenario::CpuList;
 use std::collections::BTreeMap;
 
@@ -26,8 +27,8 @@ pub(crate) const TOLERANCE: f64 = 1e-9;
 #[derive(Debug)]
 pub struct Room {
     pcpus: f64,
-    /// pCPUs that are in the same sets.
-    groups: Vec<CpuList>,
+    /// pCPUs that are in the same sets, and how much they hold.
+    groups: Vec<(CpuList, f64)>,
     /// The groups each set has.
     sets: Vec<Vec<usize>>,
     /// The sets of each VM, and how much of each it can use.
@@ -56,6 +57,12 @@ impl Room {
     /// The pCPUs that are online, and VMs, each with how much one vCPU of it can use, pCPUs. Who may
     /// run on none that is online runs anywhere, as the kernel has it.
     pub fn new<'a>(online: &CpuList, vms: impl IntoIterator<Item = (&'a Affinity, f64)>) -> Self {
+        Self::of(&Pcpus::cores(online.clone()), vms)
+    }
+
+    /// The same for promises, of which pCPUs that share a core hold half each.
+    pub fn of<'a>(pcpus: &Pcpus, vms: impl IntoIterator<Item = (&'a Affinity, f64)>) -> Self {
+        let online = pcpus.all();
         let mut lists: Vec<CpuList> = Vec::new();
         let mut number = |cpus: &CpuList| {
             let there =
@@ -84,9 +91,13 @@ impl Room {
             within.map(|(group, _)| group).collect()
         };
         let sets = (0..lists.len()).map(groups_of).collect();
-        let groups = groups.into_values();
-        let groups = groups.map(|cpus| CpuList::of(cpus).expect("a group has a pCPU")).collect();
-        Self { pcpus: online.cpus().len() as f64, groups, sets, seats }
+        let of_group = |cpus: Vec<u32>| {
+            let cpus = CpuList::of(cpus).expect("a group has a pCPU");
+            let holds = pcpus.holds(&cpus);
+            (cpus, holds)
+        };
+        let groups = groups.into_values().map(of_group).collect();
+        Self { pcpus: pcpus.holds(online), groups, sets, seats }
     }
 
     /// How many pCPUs there are.
@@ -244,7 +255,7 @@ impl<'a> Flow<'a> {
         while let Some(&node) = next.get(at) {
             at += 1;
             if let Node::Group(group) = node {
-                if self.taken[group] + TOLERANCE < room.groups[group].cpus().len() as f64 {
+                if self.taken[group] + TOLERANCE < room.groups[group].1 {
                     return (reach, Some(group));
                 }
             }
@@ -291,7 +302,7 @@ impl<'a> Flow<'a> {
             way.push(reach.from(way[way.len() - 1]));
         }
         way.reverse();
-        let free = self.room.groups[group].cpus().len() as f64 - self.taken[group];
+        let free = self.room.groups[group].1 - self.taken[group];
         let steps = || way.windows(2).map(|step| (step[0], step[1]));
         let amount = steps().map(|(from, to)| self.takes(from, to)).fold(most.min(free), f64::min);
         for (from, to) in steps() {
@@ -358,11 +369,11 @@ impl<'a> Flow<'a> {
             .collect();
         let within = || room.seats.iter().zip(&members).filter(|(_, member)| **member);
         let groups = (0..room.groups.len()).filter(|&group| reach.groups[group].is_some());
-        let full: f64 = groups.map(|group| room.groups[group].cpus().len() as f64).sum();
+        let full: f64 = groups.map(|group| room.groups[group].1).sum();
         // vCPUs that have all they can use, elsewhere.
         let beyond = within().flat_map(|(seats, _)| seats).filter(|(set, _)| !reached(set));
         let cpus = within().flat_map(|(seats, _)| seats).flat_map(|(set, _)| &room.sets[*set]);
-        let cpus = cpus.flat_map(|group| room.groups[*group].cpus().iter().copied());
+        let cpus = cpus.flat_map(|group| room.groups[*group].0.cpus().iter().copied());
         Bottleneck {
             pcpus: full + beyond.map(|(_, most)| most).sum::<f64>(),
             cpus: CpuList::of(cpus).expect("a VM has pCPUs"),

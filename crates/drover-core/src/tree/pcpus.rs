@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! pCPUs as promises count them: a core holds 100 %, however many of its hardware threads are online.
+//!
+//! Time beside a busy sibling thread is charged at 62.5 %, and reservations are paid with what is charged. Two
+//! busy threads of a core can each be given 50 % for certain, not 100. So each of two threads that are online
+//! holds 50 %, and one whose sibling is offline 100.
+//!
+//! Worked example: two cores of two threads, pCPUs 0-1 and 2-3, hold 200 %. One VM may reserve 100 % on 0-1, or
+//! two VMs 50 % each; one that is pinned to pCPU 0 may reserve 50 %. When pCPU 1 goes offline, 100.
+//!
+//! What it is bad at: two busy threads together do more than one, and the rest, 25 % of a core, is never
+//! promised. It goes by shares.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::scenario::CpuList;
+
+/// The other hardware thread of each pCPU's core, where there is one.
+pub type Siblings = BTreeMap<u32, u32>;
+
+/// pCPUs that are online, or part of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pcpus {
+    all: CpuList,
+    /// Those whose sibling is online.
+    halves: BTreeSet<u32>,
+}
+
+impl Pcpus {
+    /// Each is a core.
+    pub fn cores(all: CpuList) -> Self {
+        Self { all, halves: BTreeSet::new() }
+    }
+
+    /// These of a host whose pCPUs `online` are online.
+    pub fn of(all: CpuList, online: &CpuList, siblings: &Siblings) -> Self {
+        let shares = |cpu: &u32| siblings.get(cpu).is_some_and(|sibling| online.contains(*sibling));
+        let halves = all.cpus().iter().copied().filter(shares).collect();
+        Self { all, halves }
+    }
+
+    /// Their numbers.
+    pub fn all(&self) -> &CpuList {
+        &self.all
+    }
+
+    /// Whether some of them have half of a core only.
+    pub fn share_cores(&self) -> bool {
+        !self.halves.is_empty()
+    }
+
+    /// What these of them hold, in cores.
+    pub fn holds(&self, cpus: &CpuList) -> f64 {
+        cpus.cpus().iter().map(|cpu| if self.halves.contains(cpu) { 0.5 } else { 1.0 }).sum()
+    }
+
+    /// What all hold, thousandths of a core.
+    pub fn capacity_mcpu(&self) -> u64 {
+        1000 * self.all.cpus().len() as u64 - 500 * self.halves.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worked_example_of_the_header_holds() {
+        let siblings = Siblings::from([(0, 1), (1, 0), (2, 3), (3, 2)]);
+        let on = |online: &str| {
+            let online: CpuList = online.parse().unwrap();
+            Pcpus::of(online.clone(), &online, &siblings)
+        };
+        let holds = |pcpus: &Pcpus, cpus: &str| pcpus.holds(&cpus.parse().unwrap());
+        assert_eq!(on("0-3").capacity_mcpu(), 2000);
+        assert_eq!((holds(&on("0-3"), "0-1"), holds(&on("0-3"), "0")), (1.0, 0.5));
+        assert_eq!((on("0,2-3").capacity_mcpu(), holds(&on("0,2-3"), "0")), (2000, 1.0));
+        assert_eq!(Pcpus::cores(CpuList::all(4)).capacity_mcpu(), 4000);
+    }
+}
