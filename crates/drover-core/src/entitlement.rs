@@ -110,6 +110,7 @@ mod tests {
             partition: None,
             vmm,
             memory_mib,
+            disk: false,
             home: None,
             pin,
             memory_nodes: Vec::new(),

@@ -11,6 +11,7 @@ pub mod entitlement;
 pub mod expect;
 pub mod histogram;
 pub mod home;
+pub mod io;
 mod nearest;
 pub mod params;
 pub mod partition;

@@ -5,6 +5,7 @@
 
 use crate::counters::{Counters, Numa, VmCounters};
 use crate::histogram::Histogram;
+use crate::io::Io;
 use crate::scenario::{Clock, Vm};
 use crate::settings::Cosched;
 use serde::{Deserialize, Serialize};
@@ -153,6 +154,9 @@ pub struct VmFigures {
     /// Where it is at home, on a host of several NUMA nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<NumaFigures>,
+    /// How long its I/O waited for pCPUs, of a VM with a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<Io>,
     /// How late its vCPUs woke from their timers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakeup_us: Option<WakeupUs>,
@@ -343,6 +347,7 @@ mod tests {
                           "costop_s":0.2,"costops":3,"costarts":3},
                          {"cpu_s":0.5}],
                  "numa":{"home":1,"local_pct":97.5,"home_time_pct":99.0,"moved_mib":128.0},
+                 "io":{"delay_us":{"to_guest":{"count":9,"mean":4.5,"p50":4.096,"p99":8.192}}},
                  "wakeup_us":{"count":3,"mean":61.5,"p50":60.0,"p99":99.0,"max":120.5}}]}]}"#;
 
     #[test]

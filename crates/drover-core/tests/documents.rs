@@ -3,6 +3,7 @@
 
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
+use drover_core::io::{DelayUs, Io, IoDelays};
 use drover_core::results::{
     Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
     Wall,
@@ -100,6 +101,7 @@ fn complete() -> Results {
         guaranteed_delay_ms: Some(66.0),
         ..of_vcpu
     });
+    let delay = DelayUs { count: 1, mean: 1.0, p50: 1.024, p99: 1.024 };
     let vm = VmFigures {
         name: "vm0".to_owned(),
         vcpus: 1,
@@ -127,6 +129,7 @@ fn complete() -> Results {
             home_time_pct: Some(99.0),
             moved_mib: 128.0,
         }),
+        io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),
     };

@@ -7,8 +7,11 @@ use crate::threads::{ThreadTime, used_between};
 use crate::vm::VmReading;
 use drover_core::counters::VmCounters;
 use drover_core::entitlement::owed_s;
+use drover_core::io::Io;
 use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 use drover_core::scenario::{Case, Scenario, Vm};
+use drover_observe::delays;
+use std::collections::HashMap;
 use std::time::Instant;
 
 const NS_PER_S: f64 = 1e9;
@@ -40,10 +43,12 @@ pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Me
     let mut run = without_figures(case, pcpus, None);
     run.duration_s = between_s(before.at, after.at);
     run.host = of_host(pcpus, before, after);
+    let io = delays::between(&before.io, &after.io);
     for (index, vm) in case.vms.iter().enumerate() {
         let figures = &mut run.vms[index];
         *figures = of_vm(vm, &before.vms[index], &after.vms[index]);
         figures.set_counters(counted(before, after, index).as_ref());
+        figures.io = io_of(&after.vms[index], &io).filter(|_| vm.disk);
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
             let of_vm: Vec<Sample> = samples.iter().map(|sample| sample[index]).collect();
             timeline(interval_ms, &of_vm)
@@ -117,6 +122,11 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
     figures
 }
 
+/// Its I/O delays, of those known by process: the number of a process is that of one of its threads.
+fn io_of(vm: &VmReading, by_process: &HashMap<u32, Io>) -> Option<Io> {
+    vm.threads.iter().find_map(|thread| by_process.get(&thread.tid).copied())
+}
+
 /// What the scheduler counted of a VM between two readings, where it did.
 fn counted(before: &Reading, after: &Reading, index: usize) -> Option<VmCounters> {
     let of = |reading: &Reading| reading.counters.get(index).cloned().flatten();
@@ -180,6 +190,7 @@ mod tests {
             partition: None,
             vmm: Vmm::Micro,
             memory_mib: 256,
+            disk: false,
             home: None,
             pin: None,
             memory_nodes: Vec::new(),
@@ -222,9 +233,9 @@ mod tests {
     fn host_reading(at: Instant, idle_ticks: u64, used_ns: u64) -> Reading {
         let host = HostStat { idle_ticks, context_switches: 10 * idle_ticks };
         let threads = vec![thread(1, None, used_ns)];
-        let (vms, bpf_run_ns, threads_at) = (Vec::new(), Some(used_ns / 100), at);
+        let (vms, io, bpf_run_ns, threads_at) = (Vec::new(), Vec::new(), Some(used_ns / 100), at);
         let counters = vec![Some(VmCounters { vm: counted(used_ns), ..VmCounters::default() })];
-        Reading { at, vms, host, threads, threads_at, bpf_run_ns, counters }
+        Reading { at, vms, host, threads, threads_at, bpf_run_ns, io, counters }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use anyhow::Result;
 use drover_core::results::Run;
 use drover_core::scenario::{Case, Pin, Scenario, Vm};
 use drover_core::schedule::{Schedule, Who, window_s};
+use drover_observe::observer::Observer;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -85,6 +86,9 @@ impl OneRun<'_> {
         for vm in ordered {
             scheduler.set_vm(vm, self.stop)?;
         }
+        let has_disks = self.case.vms.iter().any(|vm| vm.disk);
+        let observer = has_disks.then(Observer::start).transpose()?;
+        let observer = observer.as_ref();
         let mut recorder = self.records.then(Recorder::prepare).transpose()?;
         let record_s = self.records.then(|| window_s(self.scenario.duration_s));
         let _precedence = Precedence::take();
@@ -98,7 +102,7 @@ impl OneRun<'_> {
         pause::until(began, self.stop)?;
         let counters = |scheduler: &RunningScheduler| scheduler.counters(&self.case.vms);
         let first = Edge::First(prepared);
-        let before = Reading::take(first, &mut vms, self.bpf, || counters(scheduler))?;
+        let before = Reading::take(first, &mut vms, self.bpf, observer, || counters(scheduler))?;
         let mut samples = vec![sample(&vms)?];
         let Scenario { duration_s, sample_ms, .. } = *self.scenario;
         let plan = moments(&self.case.vms, duration_s, sample_ms, record_s);
@@ -117,7 +121,8 @@ impl OneRun<'_> {
         if ends_on_sample {
             samples.push(sample(&vms)?);
         }
-        let after = Reading::take(Edge::Last, &mut vms, self.bpf, || counters(scheduler))?;
+        let after =
+            Reading::take(Edge::Last, &mut vms, self.bpf, observer, || counters(scheduler))?;
         check(&mut vms, scheduler)?;
         if let Some((recorder, (from_s, _))) = recorder.zip(record_s) {
             *schedule = Some(recorder.schedule(self.case, self.pcpus, from_s, &who(&vms))?);

@@ -8,6 +8,8 @@ use crate::threads::{self, ThreadTime};
 use crate::vm::{RunningVm, VmReading};
 use anyhow::Context;
 use drover_core::counters::VmCounters;
+use drover_observe::delays::ThreadIo;
+use drover_observe::observer::Observer;
 use std::time::Instant;
 
 /// What the host and its VMs have used and done so far.
@@ -21,6 +23,8 @@ pub(crate) struct Reading {
     pub host: HostStat,
     /// Time in BPF programs, where that is measured, ns.
     pub bpf_run_ns: Option<u64>,
+    /// I/O delays of the threads of VMs, where these are observed.
+    pub io: Vec<ThreadIo>,
     /// What the scheduler counts of each VM, where it does.
     pub counters: Vec<Option<VmCounters>>,
     /// All threads of the host, at a moment of their own.
@@ -67,18 +71,20 @@ impl Reading {
         edge: Edge,
         vms: &mut [RunningVm],
         bpf: Option<&BpfStats>,
+        observer: Option<&Observer>,
         counters: impl FnOnce() -> Vec<Option<VmCounters>>,
     ) -> Result<Self, Failure> {
         let at = Instant::now();
         let vms = vms.iter_mut().map(RunningVm::read).collect::<Result<_, _>>()?;
         let host = proc_stat::read()?;
         let bpf_run_ns = bpf.map(BpfStats::run_ns);
+        let io = observer.map(Observer::read).transpose()?.unwrap_or_default().io;
         let counters = counters();
         let (threads_at, threads) = match edge {
             Edge::First(Prepared(at, threads)) => (at, threads),
             Edge::Last => read_threads()?,
         };
-        Ok(Self { at, vms, host, bpf_run_ns, counters, threads, threads_at })
+        Ok(Self { at, vms, host, bpf_run_ns, io, counters, threads, threads_at })
     }
 }
 

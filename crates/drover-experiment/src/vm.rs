@@ -274,8 +274,13 @@ fn linux(tools: &Tools, vm: &Vm, run: &str, ready: Option<&str>) -> Result<(Comm
         Some(_) => run.to_owned(),
         None => format!("echo {BEGIN_MARK}; {run}"),
     };
-    let guest =
-        LinuxGuest { name: &vm.name, vcpus: vm.vcpus, memory_mib: vm.memory_mib, run: &run };
+    let guest = LinuxGuest {
+        name: &vm.name,
+        vcpus: vm.vcpus,
+        memory_mib: vm.memory_mib,
+        disk: vm.disk,
+        run: &run,
+    };
     let line = guest.command_line(image, &console)?;
     let mut command = Command::new(&line[0]);
     command.args(&line[1..]);

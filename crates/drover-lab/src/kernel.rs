@@ -3,7 +3,7 @@
 //! archive, or the machine's own, in this order.
 //!
 //! Whatever the source, a kernel ends as a cache entry of the same shape: `vmlinuz`, `config` and
-//! `modules/NN-name.ko`, unpacked and numbered in the order they load in.
+//! `modules/NN-name.ko`, unpacked and numbered in the order they load in; `guest-modules` likewise.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,18 +76,39 @@ impl Kernel {
         self.dir.join("config")
     }
 
-    /// Its modules in the order to load them in.
+    /// The lab's modules in the order to load them in.
     ///
     /// # Errors
     /// When the cache entry cannot be read.
     pub fn modules(&self) -> Result<Vec<PathBuf>> {
-        let dir = self.dir.join("modules");
+        self.files_of(MODULES)
+    }
+
+    /// Its guests' modules in the order to load them in.
+    ///
+    /// # Errors
+    /// When the cache entry cannot be read.
+    pub fn guest_modules(&self) -> Result<Vec<PathBuf>> {
+        self.files_of(GUEST_MODULES)
+    }
+
+    fn files_of(&self, dir: &str) -> Result<Vec<PathBuf>> {
+        let dir = self.dir.join(dir);
         let entries =
             fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
         let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         paths.sort();
         Ok(paths)
     }
+}
+
+/// Where a cache entry has modules, which is also the name of the fact that says which were wanted.
+const MODULES: &str = "modules";
+const GUEST_MODULES: &str = "guest-modules";
+
+/// The modules that are wanted, by where they go.
+fn wanted() -> [(&'static str, &'static [&'static str]); 2] {
+    [(MODULES, &modules::WANTED), (GUEST_MODULES, &modules::WANTED_BY_GUESTS)]
 }
 
 /// Finds, fetches and unpacks the kernel chosen. `tell` gets a line before anything that takes long.
@@ -166,7 +187,7 @@ fn newest_cached(cache: &Cache, prefix: Option<&str>) -> Option<Kernel> {
 fn cached(cache: &Cache, version: &str) -> Option<Kernel> {
     let name = format!("kernels/{version}");
     let facts = cache.verified(&name)?;
-    let whole = facts.get("modules") == Some(&modules::WANTED.join(" "));
+    let whole = wanted().iter().all(|(dir, names)| facts.get(*dir) == Some(&names.join(" ")));
     whole.then(|| Kernel { version: version.to_owned(), dir: cache.path(&name) })
 }
 
@@ -321,15 +342,15 @@ fn import(cache: &Cache, source: &Source) -> Result<Kernel> {
         .with_context(|| format!("cannot read {}", source.image.display()))?;
     write_file(&built.path().join("vmlinuz"), &image)?;
     write_file(&built.path().join("config"), config.as_bytes())?;
-    let dir = built.path().join("modules");
-    fs::create_dir(&dir)?;
-    for (index, module) in modules::collect(&source.modules, &modules::WANTED)?.iter().enumerate() {
-        write_file(&dir.join(format!("{index:02}-{}.ko", module.name)), &module.data)?;
+    let mut facts = Facts::from([("stamp".to_owned(), stamp(&source.image)?)]);
+    for (name, wanted) in wanted() {
+        let dir = built.path().join(name);
+        fs::create_dir(&dir)?;
+        for (index, module) in modules::collect(&source.modules, wanted)?.iter().enumerate() {
+            write_file(&dir.join(format!("{index:02}-{}.ko", module.name)), &module.data)?;
+        }
+        facts.insert(name.to_owned(), wanted.join(" "));
     }
-    let facts = Facts::from([
-        ("modules".to_owned(), modules::WANTED.join(" ")),
-        ("stamp".to_owned(), stamp(&source.image)?),
-    ]);
     let dir = cache.publish(&built.keep(), &format!("kernels/{version}"), &facts)?;
     Ok(Kernel { version: version.clone(), dir })
 }
@@ -361,6 +382,7 @@ mod tests {
         put(&boot("config"), config.as_bytes());
         put(&modules.join("kernel/kvm.ko"), b"\0depends=\0");
         put(&modules.join("kernel/kvm-amd.ko"), b"\0depends=kvm\0");
+        put(&modules.join("kernel/virtio_blk.ko"), b"\0depends=\0");
         root
     }
 
@@ -380,6 +402,8 @@ mod tests {
             assert_eq!(fs::read_to_string(kernel.config()).unwrap(), CONFIG);
             let modules = kernel.modules().unwrap();
             assert!(modules[0].ends_with("00-kvm.ko") && modules[1].ends_with("01-kvm_amd.ko"));
+            assert_eq!(modules.len(), 2, "guests have their own");
+            assert!(kernel.guest_modules().unwrap()[0].ends_with("00-virtio_blk.ko"));
             assert_eq!(cached(&cache, "7.0.1-x").unwrap(), kernel);
         }
     }

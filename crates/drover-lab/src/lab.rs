@@ -353,7 +353,7 @@ impl Lab {
             initramfs.add_host_file(&format!("{MODULES_DIR}/{name}"), &module)?;
         }
         if self.qemu_guests {
-            guest_image::add_to_lab(&mut initramfs, qemu, &kernel.image())?;
+            guest_image::add_to_lab(&mut initramfs, qemu, kernel)?;
         }
         self.add_job(&mut initramfs)?;
         let file =

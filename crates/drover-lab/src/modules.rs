@@ -15,6 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 /// the CPU, the other refuses to load, which [`crate::init`] takes as normal.
 pub const WANTED: [&str; 4] = ["virtio_pci", "virtio_console", "kvm_amd", "kvm_intel"];
 
+/// What a Linux guest in it loads: for its disk.
+pub const WANTED_BY_GUESTS: [&str; 2] = ["virtio_pci", "virtio_blk"];
+
 /// A module, uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {

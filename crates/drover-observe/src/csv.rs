@@ -5,8 +5,8 @@
 //! The columns are those of the first reading, as with esxtop: what is gone leaves its columns empty,
 //! and what comes later has none. JSON has everything.
 
-use crate::delays::DelayUs;
 use crate::figures::{Figures, Times};
+use drover_core::io::DelayUs;
 
 /// A column's name and its figure.
 type Counter<Of> = (&'static str, fn(&Of) -> f64);

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
+use drover_core::io::{DelayUs, Io, IoDelays};
 
 /// Buckets, as the kernel has them.
 pub(crate) const BUCKETS: usize = 92;
@@ -38,37 +38,6 @@ pub struct ThreadIo {
     pub is_vcpu: bool,
     /// Its delays.
     pub delays: Delays,
-}
-
-/// What was measured of a VM's I/O.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Io {
-    /// Times from a wake-up on the way of its I/O to the run it asked for; docs/counters.md defines them.
-    pub delay_us: IoDelays,
-}
-
-/// Delays by direction, each absent when nothing was counted.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct IoDelays {
-    /// Of its vCPUs, woken by devices.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_guest: Option<DelayUs>,
-    /// Of its back ends, woken by its vCPUs or the host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to_device: Option<DelayUs>,
-}
-
-/// Delays. All but the count in µs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct DelayUs {
-    /// How many.
-    pub count: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// What 99 of 100 do not exceed.
-    pub p99: f64,
 }
 
 impl Default for Delays {

@@ -7,9 +7,10 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use drover_core::io::Io;
 use serde::{Serialize, Serializer};
 
-use crate::delays::{self, Io};
+use crate::delays;
 use crate::observer::VcpuTimes;
 use crate::pcpus::Ticks;
 use crate::snapshot::Snapshot;

@@ -33,8 +33,8 @@ max = 1.0
 "#;
 
 /// Its kernel hangs while it boots when an interrupt arrives twice (see drover-lab's injection.rs).
-const LINUX_GUEST: &str = r#"
-name = "linux-guest"
+const LINUX_GUESTS: &str = r#"
+name = "linux-guests"
 duration_s = 1.0
 warmup_s = 0.2
 schedulers = ["drover"]
@@ -47,6 +47,13 @@ vmm = "qemu"
 vcpus = 2
 demand_pct = 200
 workload = { kind = "command", run = "sysbench cpu --threads=2 --time=0 run", ready = "Threads started!" }
+[[vm]]
+name = "reader"
+vmm = "qemu"
+vcpus = 1
+disk = true
+demand_pct = 200
+workload = { kind = "command", run = "while dd if=/dev/vda of=/dev/null bs=4k count=100 iflag=direct; do :; done" }
 [[expect]]
 metric = "idle_pct"
 max = 2.0
@@ -110,12 +117,21 @@ fn shares_are_kept_and_exact_runs_are_alike() {
 }
 
 #[test]
-fn a_linux_guest_boots_and_works_on_the_exact_clock() {
+fn linux_guests_boot_and_work_on_the_exact_clock_and_the_io_of_a_disk_is_measured() {
     let dir = tempfile::tempdir().unwrap();
-    let scenario = dir.path().join("s.toml");
-    fs::write(&scenario, LINUX_GUEST).unwrap();
-    let output = drover(&["run", scenario.to_str().unwrap(), "--on", "lab", "--check"]);
+    let (scenario, json) = (dir.path().join("s.toml"), dir.path().join("r.json"));
+    fs::write(&scenario, LINUX_GUESTS).unwrap();
+    let (scenario, json) = (scenario.to_str().unwrap(), json.to_str().unwrap());
+    let output = drover(&["run", scenario, "--on", "lab", "--check", "--json", json]);
     assert!(output.status.success(), "{}", text(&output));
+    let results: serde_json::Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    let vms = &results["runs"][0]["vms"];
+    assert!(vms[0].get("io").is_none(), "it has no disk: {}", vms[0]);
+    for direction in ["to_guest", "to_device"] {
+        let delay = &vms[1]["io"]["delay_us"][direction];
+        let count = delay["count"].as_u64().unwrap_or(0);
+        assert!(count >= 100 && delay["mean"].as_f64() > Some(0.0), "{}", vms[1]);
+    }
 }
 
 /// An experiment on the host itself, which here is the virtual one: how it ends, and what it leaves.

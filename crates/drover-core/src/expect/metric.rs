@@ -61,6 +61,10 @@ pub enum Metric {
     WakeupP99Us,
     /// Of a VM: longest wake-up latency, µs.
     WakeupMaxUs,
+    /// Of a VM: mean time from a device's waking a vCPU of it to its running, µs.
+    IoToGuestMeanUs,
+    /// Of a VM: the same of its back ends, woken by its vCPUs or the host, µs.
+    IoToDeviceMeanUs,
     /// Of the host: idle time, % of its CPU time.
     IdlePct,
     /// Of the host: CPU time of all VMs, s.
@@ -75,7 +79,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 30] = [
+    pub const ALL: [Metric; 32] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -101,6 +105,8 @@ impl Metric {
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
+        Metric::IoToGuestMeanUs,
+        Metric::IoToDeviceMeanUs,
         Metric::IdlePct,
         Metric::HostCpuS,
         Metric::TotalProgress,
@@ -136,6 +142,8 @@ impl Metric {
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
+            Metric::IoToGuestMeanUs => "io_to_guest_mean_us",
+            Metric::IoToDeviceMeanUs => "io_to_device_mean_us",
             Metric::IdlePct => "idle_pct",
             Metric::HostCpuS => "host_cpu_s",
             Metric::TotalProgress => "total_progress",
@@ -227,6 +235,8 @@ impl Metric {
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
+            Metric::IoToGuestMeanUs => Some(vm.io?.delay_us.to_guest?.mean),
+            Metric::IoToDeviceMeanUs => Some(vm.io?.delay_us.to_device?.mean),
             _ => None,
         }
     }
@@ -365,6 +375,7 @@ fn lag_ms(intervals: &[Interval], reserved_pcpus: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::counters::Counters;
+    use crate::io::{DelayUs, Io, IoDelays};
     use crate::results::{HostFigures, WakeupUs};
 
     fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
@@ -379,6 +390,7 @@ mod tests {
             bpf_run_ns: Some(250_000),
         };
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
+        let delay = |mean| Some(DelayUs { count: 9, mean, p50: 4.096, p99: 16.384 });
         let vm0 = VmFigures {
             name: "vm0".to_owned(),
             share_owed_pct: Some(25.0),
@@ -406,6 +418,7 @@ mod tests {
                 home_time_pct: Some(98.0),
                 moved_mib: 64.0,
             }),
+            io: Some(Io { delay_us: IoDelays { to_guest: delay(5.5), to_device: delay(6.5) } }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             timeline: timeline(&[0.1, 0.02, 0.02]),
             ..Default::default()
@@ -447,6 +460,8 @@ mod tests {
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);
         assert_eq!(figure(Metric::WakeupP99Us), 99.0);
         assert_eq!(figure(Metric::WakeupMaxUs), 120.0);
+        assert_eq!(figure(Metric::IoToGuestMeanUs), 5.5);
+        assert_eq!(figure(Metric::IoToDeviceMeanUs), 6.5);
     }
 
     #[test]

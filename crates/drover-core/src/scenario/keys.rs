@@ -81,6 +81,7 @@ pub const TABLES: &[(&str, &[&str])] = &[
             "vmm",
             "memory_mib",
             "memory_node",
+            "disk",
             "home",
             "pin",
             "demand_pct",

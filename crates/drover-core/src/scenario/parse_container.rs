@@ -45,6 +45,7 @@ fn read_container(reader: &Reader) -> Result<Vm, ScenarioError> {
         partition: None,
         vmm: Vmm::Container,
         memory_mib: 0,
+        disk: false,
         home: None,
         pin: None,
         memory_nodes: Vec::new(),

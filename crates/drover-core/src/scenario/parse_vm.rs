@@ -32,6 +32,7 @@ pub(super) struct Draft {
     partition: Option<String>,
     vmm: Option<Vmm>,
     memory_mib: Option<u32>,
+    disk: bool,
     home: Option<u32>,
     pin: Option<Pin>,
     memory_nodes: Option<Vec<u32>>,
@@ -53,6 +54,7 @@ impl Draft {
             name: name.to_owned(),
             vmm: reader.word("vmm", &[("micro", Vmm::Micro), ("qemu", Vmm::Qemu)])?,
             memory_mib: reader.whole32("memory_mib", 64..=Host::MEMORY_MIB_MAX)?,
+            disk: reader.truth("disk")?.unwrap_or(false),
             home: read_node(reader, "home", host)?,
             ..Self::of_case(reader, name, host, end_s)?
         })
@@ -134,6 +136,7 @@ impl Draft {
         let (workload, pace) = self.workload.ok_or_else(|| missing("workload", example))?;
         check_vmm(reader, name, vmm, &workload)?;
         check_memory(reader, name, vmm, (self.memory_mib, self.memory_nodes.is_some()))?;
+        check_disk(reader, name, vmm, self.disk)?;
         let reservation_pct = self.reservation_pct.unwrap_or(0);
         check_promise(reader, name, vcpus, reservation_pct, self.limit_pct)?;
         check_pin(reader, name, vcpus, self.pin.as_ref())?;
@@ -150,6 +153,7 @@ impl Draft {
             partition: self.partition.filter(|name| name != DEFAULT),
             vmm,
             memory_mib: self.memory_mib.unwrap_or(default_memory_mib(vmm)),
+            disk: self.disk,
             home: self.home,
             pin: self.pin,
             memory_nodes: self.memory_nodes.unwrap_or_default(),
@@ -450,6 +454,15 @@ fn check_memory(
         }
         _ => Ok(()),
     }
+}
+
+/// Devices are QEMU's.
+fn check_disk(reader: &Reader, name: &str, vmm: Vmm, disk: bool) -> Result<(), ScenarioError> {
+    if disk && vmm != Vmm::Qemu {
+        let what = format!("VM \"{name}\" is a micro VM, which has no disk");
+        return Err(reader.error("disk", what, "remove it, or add vmm = \"qemu\" and a command"));
+    }
+    Ok(())
 }
 
 fn read_node(reader: &Reader, key: &str, host: &Host) -> Result<Option<u32>, ScenarioError> {

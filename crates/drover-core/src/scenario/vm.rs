@@ -71,6 +71,8 @@ pub struct Vm {
     pub vmm: Vmm,
     /// Guest memory in MiB; of a micro VM, which needs none, what it touches all the same.
     pub memory_mib: u32,
+    /// Whether it has a disk, whose I/O delays are measured.
+    pub disk: bool,
     /// The NUMA node that is its home in the simulator; elsewhere the daemon chooses.
     pub home: Option<u32>,
     /// The CPUs its threads are confined to; none: any.
@@ -152,6 +154,7 @@ mod tests {
             partition: None,
             vmm: Vmm::Micro,
             memory_mib: Vm::MEMORY_MIB,
+            disk: false,
             home: None,
             pin: None,
             memory_nodes: Vec::new(),

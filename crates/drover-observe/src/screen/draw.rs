@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use chrono::Local;
+use drover_core::io::{DelayUs, IoDelays};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -12,7 +13,6 @@ use ratatui::widgets::{self, Cell, Paragraph, Table};
 
 use super::bars;
 use super::view::{Columns, Row, Sort, View};
-use crate::delays::{DelayUs, IoDelays};
 use crate::figures::{Figures, Times};
 
 /// A vCPU that is ready for more than so much is worth a look, or trouble: %.

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
+use drover_core::io::DelayUs;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::widgets::TableState;
 
-use crate::delays::DelayUs;
 use crate::figures::{Figures, Vcpu, Vm};
 
 /// Order of VMs: the most of something first, or by name.
