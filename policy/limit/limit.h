@@ -213,7 +213,7 @@ static __always_inline bool limit_fits(struct drover *d, u32 slot, u32 at)
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (!vm_at(d, slot)->nr_confined)
-		return true;
+		return partition_shares(d, vm_at(d, slot)->domain, domain);
 	return rq && affinity_fits(d, books_of(rq, slot), domain, at);
 }
 
@@ -238,8 +238,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 		if (!left)
 			break;
 		/* It asks in a moment, for somebody else. */
-		if (pcpu_at(d, at)->order.why ||
-		    !partition_shares(d, vm->domain, pcpu_at(d, at)->domain))
+		if (pcpu_at(d, at)->order.why || !(confined || limit_fits(d, slot, at)))
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);
