@@ -213,8 +213,17 @@ static __always_inline bool limit_fits(struct drover *d, u32 slot, u32 at)
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (!vm_at(d, slot)->nr_confined)
-		return partition_shares(d, vm_at(d, slot)->domain, domain);
+		return true;
 	return rq && affinity_fits(d, books_of(rq, slot), domain, at);
+}
+
+/* Is the pCPU where threads of the VM wait? Those of a confined one may wait outside of its
+ * partition. */
+CHECKED_APART bool limit_is_near(THE_DROVER, u32 slot, u32 at)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	return vm->nr_confined || partition_shares(d, vm->domain, pcpu_at(d, at)->domain);
 }
 
 /*
@@ -238,7 +247,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 		if (!left)
 			break;
 		/* It asks in a moment, for somebody else. */
-		if (pcpu_at(d, at)->order.why || !(confined || limit_fits(d, slot, at)))
+		if (pcpu_at(d, at)->order.why || !limit_is_near(d, slot, at))
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);
