@@ -132,7 +132,7 @@ struct vm {
 	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
 	u32 wanted_ucpu;   /* what it could use */
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
-	u32 nr_confined;   /* threads that may not run everywhere */
+	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 least_awake;   /* threads at any time since it was last looked at */
 	/* at every look */
 	u32 state;        /* enum vm_state */
@@ -272,7 +272,7 @@ struct thread {
 	u32 weight; /* of a host task, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
 	u32 single; /* the only pCPU where it may run, + 1; 0: there are several */
-	u32 anywhere; /* it may run on all pCPUs that are online */
+	u32 anywhere; /* it may run on all pCPUs of its VM's partition that are online */
 	u32 abroad; /* it may run in other domains than may_in */
 	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
 	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
@@ -366,10 +366,8 @@ struct tournament {
 
 /* Of threads that wait in a domain some may run in others, too, */
 #define BOOKS_ABROAD 1U
-/* some not on all of its pCPUs, */
+/* and some not on all of its pCPUs. */
 #define BOOKS_IN_PART 2U
-/* and some not on all pCPUs of the host. */
-#define BOOKS_CONFINED 4U
 
 /* What a domain knows of one VM: its threads that wait there. */
 struct books {

@@ -217,6 +217,15 @@ static __always_inline bool limit_fits(struct drover *d, u32 slot, u32 at)
 	return rq && affinity_fits(d, books_of(rq, slot), domain, at);
 }
 
+/* Is the pCPU where threads of the VM wait? Those of a confined one may wait outside of its
+ * partition. */
+CHECKED_APART bool limit_is_near(THE_DROVER, u32 slot, u32 at)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	return vm->nr_confined || partition_shares(d, vm->domain, pcpu_at(d, at)->domain);
+}
+
 /*
  * The VM is let go: have pCPUs look for its threads, as for threads that wake (wake.h). Idle ones
  * first; all of them if it is confined, because nobody knows which queue of a pCPU its threads are
@@ -238,8 +247,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 		if (!left)
 			break;
 		/* It asks in a moment, for somebody else. */
-		if (pcpu_at(d, at)->order.why ||
-		    !partition_shares(d, vm->domain, pcpu_at(d, at)->domain))
+		if (pcpu_at(d, at)->order.why || !limit_is_near(d, slot, at))
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);

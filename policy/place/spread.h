@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spread: who shares a core goes to a better one.
+ * Spread: who shares a core, or keeps one from those who may run nowhere else, goes to a better
+ * one.
  *
  * Idea. A core of which both hardware threads are idle is worth more than half of one, so whoever
  * is to run is given a whole idle core first (idle.h). Who shares a core at the tick,
@@ -10,12 +11,15 @@
  * Such a one is helped by one move, not of itself but of the thread beside it: that goes to the
  * idle thread beside somebody who is ahead, and leaves a whole core behind.
  *
- * Where somebody waits nobody is moved: whoever waits has the next pCPU that comes free.
+ * Where somebody waits that is not so: whoever waits has the next pCPU that comes free. But one
+ * that is confined waits for few, and some of those may have gone to who could run elsewhere. Such
+ * a one steps aside: it goes to a pCPU where the waiting one may not run and a VM runs that is
+ * ahead of that one, by what a migration is worth. So shares hold among sets of pCPUs that overlap.
  *
  * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
- * at the tick before, too. The pCPU is claimed at once, so that no two go to one core; the thread
+ * at the tick before, too. The pCPU is claimed at once, so that no two go to one; the thread
  * is stopped and run there. Should it sleep first, or not be let go, the claimed pCPU is kicked, to
- * be idle again.
+ * be idle again, or to go on.
  *
  * Worked example. Six busy VMs alike on four cores: A and B alone, C with D, E with F. A is charged
  * 4 ms in each tick, C 2.5. After 6 ticks A is 8 ms ahead, worth a migration (steal_gain_ns). At
@@ -23,20 +27,26 @@
  * up, is 8 ms ahead of A after some 40 ms, and then somebody goes beside C. All have 0.75 of a
  * core, within some 10 ms.
  *
+ * Another. VM A, one vCPU, may run on pCPUs 0 to 3 and came to 0 first; B may run on 0 and 1, C on
+ * 2 and 3, both wide, and C has half of the shares of A and B. A and B have a pCPU each, and stay
+ * level; C, with two, gets ahead of B by 8 ms. At A's next tick it goes to pCPU 2, and B has both
+ * of its own. A stays there: nobody who waits for 2 or 3 is behind anybody on 0 or 1.
+ *
  * What it costs. A move: two switches, and what was in the core's own caches, up to 2 MiB, some 0.1
  * to 0.2 ms of work. In the example there are some 50 a second (lab and simulator), one in 40 ms
  * for each core that is shared: 0.2 % of the host. None where nobody shares, or all do, or nobody
  * is ahead. Where shares differ, whoever is owed more has the whole core, up to all of the time.
  *
- * What it is bad at. At each tick it looks at eight pCPUs of its domain only, others each time, for
- * somebody who is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one
- * pCPU stays.
+ * What it is bad at. At each tick it looks at eight pCPUs only, others each time, for somebody who
+ * is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one pCPU stays.
+ * Where one VM's threads step aside for two sets in turn they go to and fro, every 20 ms or so; and
+ * a place that two moves would free is not found.
  */
 #ifndef DROVER_SPREAD_H
 #define DROVER_SPREAD_H
 
 #include "place/place.h"
-#include "share/share.h"
+#include "place/wake.h"
 
 #define SPREAD_LOOKS 8
 #define SPREAD_NOWHERE (-1)
@@ -83,27 +93,72 @@ static __always_inline s32 spread_beside(struct drover *d, struct task_struct *t
 	return best != SPREAD_NOWHERE && ground_claim(d, task, (u32)best) ? best : SPREAD_NOWHERE;
 }
 
-/* The tick finds the thread running there: shall it leave for another core? */
+/* A better core for the thread, which shares one, or for the one beside it; claimed, or NOWHERE. */
+static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *task,
+					  struct thread *t, u32 at)
+{
+	struct pcpu *here = pcpu_at(d, at);
+	struct pcpu *other = pcpu_at(d, here->sibling - 1);
+	u32 before = here->beside;
+	s32 to;
+
+	here->beside = other->running_slot;
+	/* One of the two is enough. */
+	if (here->beside >= DROVER_MAX_VMS || other->leaves_for)
+		return SPREAD_NOWHERE;
+	to = idle_claim(d, task, t, at, true);
+	if (to == SPREAD_NOWHERE && here->beside == before && hook_is_share(d, here->domain))
+		to = spread_beside(d, task, at);
+	return to;
+}
+
+/*
+ * Where the thread may go for the first that waits here, which may not go there itself: a pCPU
+ * whose VM is ahead of that one. Nobody else goes there meanwhile.
+ */
+FRAMED s32 spread_aside(struct drover *d, struct task_struct *task, struct thread *t, u32 at)
+{
+	struct pcpu *here = pcpu_at(d, at);
+	struct runqueue *rq = ground_runqueue(d, here->domain);
+	u32 waits = tournament_slot(share_next(d, at, here->domain, TOURNAMENT_NOBODY, 0));
+	s32 found = SPREAD_NOWHERE;
+	u32 look;
+
+	if (!rq || waits == DROVER_HOST_SLOT || t->slot == DROVER_HOST_SLOT || waits == t->slot ||
+	    !vm_at(d, waits)->nr_confined || !hook_is_share(d, here->domain))
+		return found;
+	for_each_index(look, 0, SPREAD_LOOKS) {
+		u32 to = bounded(topology_listed(d, here->ticks * SPREAD_LOOKS + look),
+				 DROVER_MAX_PCPUS);
+
+		if (pcpu_at(d, to)->running_slot == t->slot ||
+		    pcpu_at(d, to)->running_slot == DROVER_HOST_SLOT ||
+		    partition_of_pcpu(d, to) != t->partition ||
+		    affinity_fits(d, books_of(rq, waits), here->domain, to) ||
+		    wake_gain_ns(d, waits, vm_at(d, waits)->vruntime_floor_ns, to, false) <=
+			    (s64)d->params.steal_gain_ns ||
+		    !ground_may_run_on(d, task, to))
+			continue;
+		pcpu_at(d, to)->order.why = ORDER_WOKEN;
+		found = (s32)to;
+		break;
+	}
+	return found;
+}
+
+/* The tick finds the thread running there: shall it leave for another pCPU? */
 static __always_inline void spread_tick(struct drover *d, struct task_struct *task,
 					struct thread *t, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
-	u32 before = here->beside;
-	struct pcpu *other;
-	s32 to;
+	s32 to = SPREAD_NOWHERE;
 
-	if (!here->sibling)
+	if (here->leaves_for || here->order.why || t->single || ground_is_leaving(d, task))
 		return;
-	other = pcpu_at(d, here->sibling - 1);
-	here->beside = other->running_slot;
-	/* One of the two is enough. */
-	if (here->beside >= DROVER_MAX_VMS || other->leaves_for || here->leaves_for ||
-	    here->order.why || t->single || ground_is_leaving(d, task) ||
-	    !share_nobody_waits(d, here->domain))
-		return;
-	to = idle_claim(d, task, t, at, true);
-	if (to == SPREAD_NOWHERE && here->beside == before && hook_is_share(d, here->domain))
-		to = spread_beside(d, task, at);
+	if (!share_nobody_waits(d, here->domain))
+		to = spread_aside(d, task, t, at);
+	else if (here->sibling)
+		to = spread_to_core(d, task, t, at);
 	if (to == SPREAD_NOWHERE)
 		return;
 	here->leaves_for = (u32)to + 1;
@@ -133,6 +188,8 @@ static __always_inline bool spread_leave(struct drover *d, struct task_struct *t
 	}
 	pcpu->leaves_for = 0;
 	ground_run_on(d, task, to - 1, d->params.slice_ns, false);
+	if (!pcpu_is_idle(pcpu_at(d, to - 1)))
+		ground_preempt(d, to - 1);
 	return true;
 }
 

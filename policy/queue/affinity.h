@@ -104,6 +104,7 @@ FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thr
 	affinity_leave(vm, t);
 	t->partition = affinity_partition(d, task, vm->partition);
 	t->anywhere =
+		t->partition == vm->partition &&
 		affinity_find(d, task, t->partition, AFFINITY_ANY, false, 0) == AFFINITY_NOWHERE;
 	affinity_join(vm, t);
 	t->single = only >= 0 && !t->anywhere ? (u32)only + 1 : 0;
@@ -137,8 +138,7 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 /* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
 static __always_inline void affinity_add(struct books *books, struct thread *t, u64 may)
 {
-	u32 marks = (t->abroad ? BOOKS_ABROAD : 0) | (may != AFFINITY_ALL ? BOOKS_IN_PART : 0) |
-		    (t->anywhere ? 0 : BOOKS_CONFINED);
+	u32 marks = (t->abroad ? BOOKS_ABROAD : 0) | (may != AFFINITY_ALL ? BOOKS_IN_PART : 0);
 
 	if ((*(volatile u64 *)&books->may & may) != may)
 		__sync_fetch_and_or(&books->may, may);
@@ -156,7 +156,7 @@ static __always_inline void affinity_forget(struct books *books)
 	if (!*(volatile u32 *)&books->nr_queued)
 		return;
 	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-	__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART | BOOKS_CONFINED);
+	__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART);
 }
 
 /* The marks (BOOKS_...) of threads of the VM that wait, in whatever domain. */
@@ -189,7 +189,7 @@ CHECKED_APART int affinity_unsettle(THE_DROVER, u32 domain)
 		if (!books->nr_queued)
 			continue;
 		__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-		__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART | BOOKS_CONFINED);
+		__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART);
 	}
 	return 0;
 }

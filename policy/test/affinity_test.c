@@ -136,6 +136,24 @@ static void overlapping_sets_divide_evenly(void)
 		CHECK_NEAR(kernel_cpu_time_ns(g, tgid), 4 * SECOND, 320 * MS);
 }
 
+/*
+ * One that may run anywhere stands on pCPU 0, and is always the least served. Behind it waits who
+ * may run on 0 and 1 only, and is owed both.
+ */
+static void who_may_run_elsewhere_steps_aside(void)
+{
+	for (u32 nr_domains = 1; nr_domains <= 2; nr_domains++) {
+		g = fake_ground(4, nr_domains);
+		kernel_busy_vm(g, 1, 1, 1000);
+		confined_vm(2, 4, 1000, 3);
+		confined_vm(3, 4, 500, 12);
+		kernel_run(g, 4 * SECOND);
+		CHECK_NEAR(kernel_cpu_time_ns(g, 1), 4 * SECOND, 80 * MS);
+		CHECK_NEAR(kernel_cpu_time_ns(g, 2), 8 * SECOND, 240 * MS);
+		CHECK_NEAR(kernel_cpu_time_ns(g, 3), 4 * SECOND, 240 * MS);
+	}
+}
+
 /* Moved to a disjoint set and back under load, nobody starves. */
 static void a_set_that_changes_starves_nobody(void)
 {
@@ -192,6 +210,7 @@ int main(void)
 	RUN(who_is_taken_to_another_domain_does_not_move_the_clock);
 	RUN(a_confined_vm_has_its_reservation);
 	RUN(overlapping_sets_divide_evenly);
+	RUN(who_may_run_elsewhere_steps_aside);
 	RUN(a_set_that_changes_starves_nobody);
 	RUN(a_kernel_thread_of_a_pcpu_never_waits_for_vms);
 	RUN(a_pcpu_that_is_taken_is_not_free);

@@ -122,6 +122,26 @@ static void who_may_run_nowhere_in_its_partition_runs_where_it_may(void)
 	CHECK(runs_in(1, 4, 5));
 }
 
+/* A vCPU in the partition, and one that may run outside of it only: both run whenever the limit
+ * lets them. */
+static void check_limited_in_two_partitions(u64 outside)
+{
+	a_divided_host(POLICY_SHARE, POLICY_SHARE);
+	busy_vm_in(IO, 1, 2, 0);
+	kernel_set_affinity(g, &g->task[1], outside);
+	kernel_vm(g, 1)->limit_mcpu = 500;
+	kernel_settle_vm(g, 1);
+	kernel_run(g, SECOND);
+	CHECK(kernel_longest_wait_ns(g) < 15 * MS);
+}
+
+static void who_is_let_go_outside_of_its_partition_runs_at_once(void)
+{
+	check_limited_in_two_partitions(1 << 0);
+	check_limited_in_two_partitions(1 << 0 | 1 << 4);
+	check_limited_in_two_partitions(1 << 0 | 1 << 1);
+}
+
 static void who_waits_in_a_domain_without_pcpus_is_served(void)
 {
 	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
@@ -314,6 +334,7 @@ int main(void)
 	RUN(a_vm_that_moves_leaves_at_the_tick);
 	RUN(who_waits_on_where_it_was_is_taken_by_pcpus_that_rest);
 	RUN(who_may_run_nowhere_in_its_partition_runs_where_it_may);
+	RUN(who_is_let_go_outside_of_its_partition_runs_at_once);
 	RUN(who_waits_in_a_domain_without_pcpus_is_served);
 	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
 	RUN(vms_elsewhere_take_nothing_of_what_is_owed);

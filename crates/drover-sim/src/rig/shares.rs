@@ -138,6 +138,11 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().zip(&divided.of_vm).map(leaf).collect();
+    // Reservations are admitted by pCPUs; busy threads of a core cannot pay them all (docs/gaps.md, 5.7).
+    let there = divided.of_cpu.iter().filter(|&&partition| partition == 0).count();
+    if paid < 1.0 && leaves.iter().map(|leaf| leaf.reservation_pcpus).sum::<f64>() > there as f64 {
+        return None;
+    }
     let owed = entitle_within(&tree, &leaves, &room(script, &divided)).leaves;
     let per_thread = |weight: fn(&ScriptVm, f64) -> f64| {
         let each = script.vms.iter().zip(&owed);
@@ -282,6 +287,16 @@ mod tests {
         alike(&owed(&script).expect("shares are alike"), &[1.0; 4]);
         script.vms[3].shares = 3000;
         alike(&owed(&script).expect("shares are alike"), &[2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0, 2.0]);
+    }
+
+    #[test]
+    fn nothing_is_known_where_busy_threads_cannot_pay_what_is_reserved() {
+        let mut script = script(2, &[(4, Cosched::Auto); 2]);
+        script.host.threads = 2;
+        script.vms[0].bounds.reservation_mcpu = 1500;
+        assert!(owed(&script).is_some());
+        script.vms[1].bounds.reservation_mcpu = 1100;
+        assert!(owed(&script).is_none());
     }
 
     #[test]
