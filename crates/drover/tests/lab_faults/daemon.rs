@@ -10,14 +10,12 @@ use std::time::{Duration, Instant};
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use nix::sys::signal::{Signal, kill};
 
-use crate::host::{self, Daemon, FALLBACK, drover, refusal, say, scheduler_state};
+use crate::host::{self, DUMP, Daemon, FALLBACK, drover, refusal, say, scheduler_state};
 use crate::tasks::{RealTimeHog, pid_of};
 use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
 
 /// The exit status of a daemon whose scheduler the kernel threw out.
 const THROWN_OUT: i32 = 70;
-/// What the kernel saw then.
-const DUMP: &str = "/var/lib/drover/thrown-out.txt";
 /// The kernel's watchdog waits for 26 s and looks every 13 s.
 const STALL_ENDS: Duration = Duration::from_secs(40);
 /// VMs must get on at least this often when nothing but shares holds them up.

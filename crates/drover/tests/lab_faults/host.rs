@@ -75,6 +75,9 @@ pub fn refusal(output: &Output) -> String {
     text
 }
 
+/// What the kernel saw when it threw the scheduler out.
+pub const DUMP: &str = "/var/lib/drover/thrown-out.txt";
+
 /// `drover vm list`, without the process.
 pub fn list() -> Vec<VmStatus> {
     list_of(Kind::Vm)
@@ -84,7 +87,11 @@ pub fn list() -> Vec<VmStatus> {
 pub fn list_of(kind: Kind) -> Vec<VmStatus> {
     match ask(Path::new(SOCKET_PATH), &Request::ListVms) {
         Ok(Answer::Vms { vms }) => vms.into_iter().filter(|it| it.kind == kind).collect(),
-        other => panic!("no list of VMs: {other:?}"),
+        other => {
+            // Thrown out, it left what the kernel saw.
+            let seen = std::fs::read_to_string(DUMP).unwrap_or_default();
+            panic!("no list of VMs: {other:?}\n{seen}")
+        }
     }
 }
 
