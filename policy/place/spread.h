@@ -11,10 +11,11 @@
  * Such a one is helped by one move, not of itself but of the thread beside it: that goes to the
  * idle thread beside somebody who is ahead, and leaves a whole core behind.
  *
- * Where somebody waits that is not so: whoever waits has the next pCPU that comes free. But one
- * that is confined waits for few, and some of those may have gone to who could run elsewhere. Such
- * a one steps aside: it goes to a pCPU where the waiting one may not run and a VM runs that is
- * ahead of that one, by what a migration is worth. So shares hold among sets of pCPUs that overlap.
+ * Where a thread waits nobody goes to a better core: the next pCPU that is free is for the one that
+ * waits. But a confined thread waits for few pCPUs, and threads that could run elsewhere may run on
+ * them. One of these steps aside: it goes to a pCPU where the confined thread may not run, and
+ * where a VM runs that is ahead of the confined one by what a migration is worth. So shares hold
+ * among sets of pCPUs that overlap.
  *
  * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
  * at the tick before, too. The pCPU is claimed at once, so that no two go to one; the thread

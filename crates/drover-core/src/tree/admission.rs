@@ -11,8 +11,9 @@
 //! the host, which has 200% left. Were *prod* fixed, *db* would be refused: it has 50% left.
 //!
 //! What is promised to VMs that are confined to sets of pCPUs must also fit these, and every union of
-//! them ([`Room`]); where cores have two threads, a core holds 100 % ([`Pcpus`]). When pCPUs go, or VMs are confined anew, what was promised may not fit any more: then
-//! promises shrink alike wherever they do not ([`kept_mcpu`]).
+//! them ([`Room`]); where cores have two threads, a core holds 100 % ([`Pcpus`]). When pCPUs go, or VMs are
+//! confined anew, what was promised may not fit any more: then promises shrink alike wherever they do not
+//! ([`kept_mcpu`]).
 
 use super::pcpus::Pcpus;
 use super::room::{Bottleneck, Room, keep};

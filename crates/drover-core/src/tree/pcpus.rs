@@ -50,14 +50,14 @@ impl Pcpus {
         !self.halves.is_empty()
     }
 
-    /// What these of them hold, in cores.
-    pub fn holds(&self, cpus: &CpuList) -> f64 {
-        cpus.cpus().iter().map(|cpu| if self.halves.contains(cpu) { 0.5 } else { 1.0 }).sum()
+    /// What these of them hold, thousandths of a core.
+    pub fn holds_mcpu(&self, cpus: &CpuList) -> u64 {
+        cpus.cpus().iter().map(|cpu| if self.halves.contains(cpu) { 500 } else { 1000 }).sum()
     }
 
     /// What all hold, thousandths of a core.
     pub fn capacity_mcpu(&self) -> u64 {
-        1000 * self.all.cpus().len() as u64 - 500 * self.halves.len() as u64
+        self.holds_mcpu(&self.all)
     }
 }
 
@@ -72,10 +72,10 @@ mod tests {
             let online: CpuList = online.parse().unwrap();
             Pcpus::of(online.clone(), &online, &siblings)
         };
-        let holds = |pcpus: &Pcpus, cpus: &str| pcpus.holds(&cpus.parse().unwrap());
+        let holds = |pcpus: &Pcpus, cpus: &str| pcpus.holds_mcpu(&cpus.parse().unwrap());
         assert_eq!(on("0-3").capacity_mcpu(), 2000);
-        assert_eq!((holds(&on("0-3"), "0-1"), holds(&on("0-3"), "0")), (1.0, 0.5));
-        assert_eq!((on("0,2-3").capacity_mcpu(), holds(&on("0,2-3"), "0")), (2000, 1.0));
+        assert_eq!((holds(&on("0-3"), "0-1"), holds(&on("0-3"), "0")), (1000, 500));
+        assert_eq!((on("0,2-3").capacity_mcpu(), holds(&on("0,2-3"), "0")), (2000, 1000));
         assert_eq!(Pcpus::cores(CpuList::all(4)).capacity_mcpu(), 4000);
     }
 }

@@ -60,7 +60,7 @@ impl Room {
         Self::of(&Pcpus::cores(online.clone()), vms)
     }
 
-    /// The same for promises, of which pCPUs that share a core hold half each.
+    /// The same for reservations: each of two pCPUs that share a core holds half of it.
     pub fn of<'a>(pcpus: &Pcpus, vms: impl IntoIterator<Item = (&'a Affinity, f64)>) -> Self {
         let online = pcpus.all();
         let mut lists: Vec<CpuList> = Vec::new();
@@ -93,11 +93,11 @@ impl Room {
         let sets = (0..lists.len()).map(groups_of).collect();
         let of_group = |cpus: Vec<u32>| {
             let cpus = CpuList::of(cpus).expect("a group has a pCPU");
-            let holds = pcpus.holds(&cpus);
+            let holds = pcpus.holds_mcpu(&cpus) as f64 / 1e3;
             (cpus, holds)
         };
         let groups = groups.into_values().map(of_group).collect();
-        Self { pcpus: pcpus.holds(online), groups, sets, seats }
+        Self { pcpus: pcpus.capacity_mcpu() as f64 / 1e3, groups, sets, seats }
     }
 
     /// How many pCPUs there are.
