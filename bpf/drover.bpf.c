@@ -270,11 +270,30 @@ void BPF_PROG(drover_cpu_offline, s32 cpu)
 
 /* The scheduler as a whole. */
 
+/*
+ * While a pCPU comes or goes its run queue is offline and the kernel does not ask us. From 6.18 to
+ * 7.2 it then goes idle beside the last thread there when the slice of that is spent: it queues
+ * the thread as SCX_OPS_ENQ_LAST says, and sends itself no interrupt. When that is the thread which
+ * brings the pCPU online, nothing else would ever wake it.
+ */
+static void kick_who_come_or_go(void)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 cpu;
+
+	bpf_for(cpu, 0, drover.params.nr_pcpus) {
+		if (!pcpu_at(&drover, cpu)->online && bpf_cpumask_test_cpu(cpu, online))
+			ground_kick(&drover, cpu);
+	}
+	scx_bpf_put_cpumask(online);
+}
+
 static int rouse(void *map, u32 *key, struct kernel_timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
 
 	drover_rouse(&drover);
+	kick_who_come_or_go();
 	keep_slots_spare();
 	timer_start(value, timer_now_ns(value), drover.params.wait_bound_ns / 8, 0);
 	timer_ran(begun_ns);

@@ -88,10 +88,13 @@ static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t
 	return d->divided && t->judged != d->pcpu_changes;
 }
 
-/* The thread, which runs there, is not, or may not be, of that pCPU's partition. */
+/*
+ * The thread, which runs there, is not, or may not be, of that pCPU's partition. What runs while a
+ * pCPU comes or goes is the kernel's choice, and keeps its slice.
+ */
 static __always_inline bool affinity_strays(struct drover *d, struct thread *t, u32 at)
 {
-	return d->divided &&
+	return d->divided && pcpu_at(d, at)->online &&
 	       (t->judged != d->pcpu_changes || t->partition != partition_of_pcpu(d, at));
 }
 

@@ -173,6 +173,24 @@ static void when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may(void)
 	CHECK(runs_in(1, 2, 2));
 }
 
+/* The kernel goes idle beside a thread whose slice is spent there (bpf/drover.bpf.c). */
+static void who_runs_where_a_pcpu_goes_keeps_its_slice(void)
+{
+	struct task_struct *task;
+
+	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	busy_vm_in(IO, 1, 2, 0);
+	kernel_run(g, 50 * MS);
+	task = g->pcpu[2].current;
+	task->slice_ns = MS;
+	drover_pcpu_offline(&g->d, 2);
+	drover_tick(&g->d, task, &task->thread);
+	CHECK_EQ(task->slice_ns, MS);
+	drover_pcpu_online(&g->d, 2);
+	drover_tick(&g->d, task, &task->thread);
+	CHECK_EQ(task->slice_ns, 0);
+}
+
 static void vms_elsewhere_take_nothing_of_what_is_owed(void)
 {
 	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
@@ -337,6 +355,7 @@ int main(void)
 	RUN(who_is_let_go_outside_of_its_partition_runs_at_once);
 	RUN(who_waits_in_a_domain_without_pcpus_is_served);
 	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
+	RUN(who_runs_where_a_pcpu_goes_keeps_its_slice);
 	RUN(vms_elsewhere_take_nothing_of_what_is_owed);
 	RUN(credit_follows_shares);
 	RUN(a_vm_that_wakes_with_credit_is_boosted);

@@ -18,6 +18,8 @@ const MOVES: usize = 100;
 /// How the pCPUs are dealt out: those of `io` and of `rt`; the rest is the default's.
 const LAYOUTS: [[&str; 2]; 4] = [["1-2", "3-4"], ["1", "3-5"], ["2", "4"], ["0-1", "5"]];
 const PARTITIONS: [&str; 3] = ["default", "io", "rt"];
+/// A thread that brings a pCPU online while others change was left asleep in one of two or three of these.
+const COMINGS: usize = 6;
 /// Where each waits for a turn among those of a dedicated pCPU.
 const PROGRESS: Duration = Duration::from_secs(4);
 
@@ -138,6 +140,12 @@ fn its_last_pcpu_goes(vms: &[&MicroVm], daemon: &mut Daemon) {
     let line = "partition \"io\": its last pCPU is offline; until one is back, ";
     host::wait_until("it is said", Duration::from_secs(1), || daemon.said().contains(line));
     all_progress_within(PROGRESS, vms);
+    for _ in 0..COMINGS {
+        set_online(2, true);
+        set_online(1, true);
+        set_online(1, false);
+        set_online(2, false);
+    }
     set_online(2, true);
     set_online(1, true);
     all_progress_within(PROGRESS, vms);
