@@ -55,6 +55,18 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
 }
 
+/*
+ * A kernel thread of the host is served at once: others wait for what it does, interrupts' work,
+ * RCU's, the kernel's own, whatever the host's programs have used. If it uses up a slice it is a
+ * task like others.
+ */
+static __always_inline bool drover_serves_at_once(struct drover *d, struct task_struct *task,
+						  struct thread *t, bool woken)
+{
+	return (woken || t->cut_short) && (t->single || t->slot == DROVER_HOST_SLOT) &&
+	       ground_is_kernel_thread(d, task);
+}
+
 /* What becomes of a thread that wakes. */
 enum drover_wakes {
 	WAKES_TO_WAIT,     /* it is placed next (drover_place) */
@@ -88,7 +100,8 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	target = wake_preempt(d, task, t, near, true);
 	if (target != WAKE_NOWHERE)
 		return (u32)target;
-	*wakes = WAKES_TO_WAIT;
+	if (!drover_serves_at_once(d, task, t, true))
+		*wakes = WAKES_TO_WAIT;
 	return near;
 }
 
@@ -110,19 +123,6 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 		return false;
 	}
 	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
-	return true;
-}
-
-/*
- * A kernel thread of one pCPU is served at once: others wait for what it does, interrupts' work,
- * RCU's, the kernel's own. If it uses up a slice it is a task like others.
- */
-static __always_inline bool drover_run_kernel_thread(struct drover *d, struct task_struct *task,
-						     struct thread *t, bool woken)
-{
-	if (!t->single || !(woken || t->cut_short) || !ground_is_kernel_thread(d, task))
-		return false;
-	ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
 	return true;
 }
 
@@ -170,8 +170,10 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	near = place_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (drover_run_kernel_thread(d, task, t, woken))
+	if (drover_serves_at_once(d, task, t, woken)) {
+		ground_run_on(d, task, near, d->params.slice_ns, woken);
 		return;
+	}
 	if (!woken &&
 	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
 		return;

@@ -170,7 +170,8 @@ static void a_set_that_changes_starves_nobody(void)
 	CHECK(kernel_cpu_time_ns(g, 1) > SECOND);
 }
 
-static void a_kernel_thread_of_a_pcpu_never_waits_for_vms(void)
+/* It may run on these pCPUs; the host's programs have used far more than is theirs. */
+static void a_kernel_thread_never_waits_for_vms_on(u64 pcpus)
 {
 	struct task_struct *kworker;
 
@@ -182,12 +183,18 @@ static void a_kernel_thread_of_a_pcpu_never_waits_for_vms(void)
 	kworker->kernel_thread = true;
 	kworker->burst_ns = kworker->burst_left_ns = 100 * US;
 	kworker->sleep_ns = 3 * MS;
-	kernel_set_affinity(g, kworker, 1);
+	kernel_set_affinity(g, kworker, pcpus);
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 10 * SECOND;
 	kernel_wake(g, kworker);
 	kernel_run(g, SECOND);
 	CHECK(kworker->longest_wait_ns < 10 * US);
 	CHECK(kworker->cpu_time_ns > 30 * MS);
+}
+
+static void a_kernel_thread_never_waits_for_vms(void)
+{
+	a_kernel_thread_never_waits_for_vms_on(1);
+	a_kernel_thread_never_waits_for_vms_on(3);
 }
 
 static void a_pcpu_that_is_taken_is_not_free(void)
@@ -212,7 +219,7 @@ int main(void)
 	RUN(overlapping_sets_divide_evenly);
 	RUN(who_may_run_elsewhere_steps_aside);
 	RUN(a_set_that_changes_starves_nobody);
-	RUN(a_kernel_thread_of_a_pcpu_never_waits_for_vms);
+	RUN(a_kernel_thread_never_waits_for_vms);
 	RUN(a_pcpu_that_is_taken_is_not_free);
 	return check_done();
 }
