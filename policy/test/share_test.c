@@ -135,6 +135,28 @@ static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(v
 	CHECK_EQ(task->thread.vruntime_ns, 108 * MS);
 }
 
+/* However many there are: three times as much at nice 0 as at nice 5. */
+static void nice_values_divide_what_siblings_have(void)
+{
+	for (u32 pairs = 2; pairs <= 4; pairs++) {
+		u64 nice_ns[2] = {0, 0};
+
+		g = fake_ground(2, 1);
+		for (u32 i = 0; i < 2 * pairs; i++) {
+			struct task_struct *task = kernel_thread(g, 0, THREAD_HOST);
+
+			task->thread.weight = i % 2 ? 33 : 100;
+			kernel_wake(g, task);
+		}
+		kernel_run(g, 10 * SECOND);
+		for (u32 i = 0; i < 2 * pairs; i++)
+			nice_ns[i % 2] += g->task[i].cpu_time_ns;
+		CHECK_SAYING(nice_ns[0] * 100 >= nice_ns[1] * 294 &&
+				     nice_ns[0] * 100 <= nice_ns[1] * 312,
+			     "%u pairs: %g", pairs, (double)nice_ns[0] / (double)nice_ns[1]);
+	}
+}
+
 static void the_clock_moves_forward_only(void)
 {
 	g = fake_ground(1, 1);
@@ -410,6 +432,7 @@ int main(void)
 	RUN(at_most_eight_seconds_are_charged_at_once_and_nothing_overflows);
 	RUN(all_threads_of_a_vm_are_charged_to_it);
 	RUN(what_was_charged_is_not_charged_again);
+	RUN(nice_values_divide_what_siblings_have);
 	RUN(a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not);
 	RUN(the_clock_moves_forward_only);
 	RUN(while_nobody_waits_the_clock_follows_who_is_furthest_ahead);

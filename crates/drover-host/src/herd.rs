@@ -9,7 +9,7 @@ use crate::topology::cpus_of_thread;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -88,17 +88,12 @@ impl Vm {
         self.kernel.cgroup != 0
     }
 
-    fn look_at_cgroups(&mut self, tree: &CgroupTree) -> bool {
+    fn look_at_cgroups(&mut self, tree: &CgroupTree) {
         let layers = match self.is_container() {
             true => tree.containers.get(&self.kernel.cgroup).map(|(_, layers)| layers),
             false => tree.vms.get(&self.kernel.tgid),
         };
-        let layers = layers.map_or(&[][..], Vec::as_slice);
-        let changed = *layers != self.cgroup;
-        if changed {
-            self.cgroup = layers.to_vec();
-        }
-        changed
+        self.cgroup = layers.cloned().unwrap_or_default();
     }
 
     fn look_at_metadata(&mut self) -> bool {
@@ -174,15 +169,20 @@ pub struct Herd {
 }
 
 impl Herd {
-    /// Takes note of who is there now; whether anything changed that settings follow from.
+    /// The cgroups are others now.
+    pub fn look_at_cgroups(&mut self, tree: &CgroupTree) {
+        self.vms.iter_mut().for_each(|vm| vm.look_at_cgroups(tree));
+    }
+
+    /// Takes note of who is there now, in the order of slots; whether anything changed that settings follow
+    /// from. Of most containers there is nothing to say, five times a second, so this is cheap for them.
     pub fn look(&mut self, seen: &[KernelVm], tree: &CgroupTree, now: Instant) -> bool {
-        let mut new: HashMap<u64, KernelVm> = seen.iter().map(|one| (one.id, *one)).collect();
         let mut changed = std::mem::take(&mut self.moved);
-        self.vms.retain_mut(|vm| match new.remove(&vm.kernel.id) {
+        self.vms.retain_mut(|vm| match vm.kernel.found_in(seen) {
             Some(one) => {
                 // Shares are by size unless somebody says otherwise.
                 let grown = vm.kernel.nr_vcpus != one.nr_vcpus;
-                vm.kernel = one;
+                vm.kernel = *one;
                 changed |= grown;
                 if grown {
                     vm.look_at_affinity();
@@ -195,16 +195,8 @@ impl Herd {
                 false
             }
         });
-        for one in seen.iter().filter(|one| new.contains_key(&one.id)) {
-            let identity = match tree.containers.get(&one.cgroup) {
-                Some((path, _)) => named(path, Source::Cgroup),
-                None => Places::default().identity(one.tgid),
-            };
-            tracing::info!("{} {} found{}", kind(one), identity.name, pid(one));
-            let mut vm = Vm::new(*one, identity);
-            vm.look_at_metadata();
-            vm.look_at_affinity();
-            self.vms.push(vm);
+        if self.vms.len() < seen.len() {
+            self.meet(seen, tree);
             changed = true;
         }
         let due = |last: &mut Option<Instant>, interval: Duration| {
@@ -215,11 +207,27 @@ impl Herd {
         if due(&mut self.looked_at_sources, SOURCE_INTERVAL) {
             self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_metadata());
         }
-        self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_cgroups(tree));
         if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) {
             self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_affinity());
         }
         changed
+    }
+
+    /// Takes in those of the seen that are new.
+    fn meet(&mut self, seen: &[KernelVm], tree: &CgroupTree) {
+        let known: HashSet<u64> = self.vms.iter().map(|vm| vm.kernel.id).collect();
+        for one in seen.iter().filter(|one| !known.contains(&one.id)) {
+            let identity = match tree.containers.get(&one.cgroup) {
+                Some((path, _)) => named(path, Source::Cgroup),
+                None => Places::default().identity(one.tgid),
+            };
+            tracing::info!("{} {} found{}", kind(one), identity.name, pid(one));
+            let mut vm = Vm::new(*one, identity);
+            vm.look_at_cgroups(tree);
+            vm.look_at_metadata();
+            vm.look_at_affinity();
+            self.vms.push(vm);
+        }
     }
 
     /// Has a VM run where a test wants it.

@@ -8,7 +8,7 @@ use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings
 
 /// A scheduler that takes orders.
 pub trait Kernel {
-    /// All VMs now live.
+    /// All VMs and containers now live, in the order of their slots.
     fn vms(&self) -> Vec<KernelVm>;
     /// The vCPUs of a VM.
     fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu>;

@@ -24,23 +24,23 @@ pub struct Rate {
 /// Two readings of all VMs, some time apart.
 #[derive(Debug, Default)]
 pub struct Meter {
-    from: Option<(Instant, HashMap<u64, KernelVm>)>,
+    from: Option<(Instant, Vec<KernelVm>)>,
     rates: HashMap<u64, Rate>,
 }
 
 impl Meter {
-    /// Takes a reading, when the last one is old enough.
+    /// Takes a reading of these, in the order of slots, when the last one is old enough.
     pub fn look(&mut self, vms: &[KernelVm], now: Instant) {
         let passed = self.from.as_ref().map(|(at, _)| now.duration_since(*at));
         if passed.is_some_and(|passed| passed < INTERVAL) {
             return;
         }
-        let by_id = || vms.iter().map(|vm| (vm.id, *vm)).collect();
         if let (Some((_, before)), Some(passed)) = (&self.from, passed) {
-            let rate = |vm: &KernelVm| Some((vm.id, rate(before.get(&vm.id)?, vm, passed)));
-            self.rates = vms.iter().filter_map(rate).collect();
+            let rate = |vm: &KernelVm| Some((vm.id, rate(vm.found_in(before)?, vm, passed)));
+            self.rates.clear();
+            self.rates.extend(vms.iter().filter_map(rate));
         }
-        self.from = Some((now, by_id()));
+        self.from = Some((now, vms.to_vec()));
     }
 
     /// What a VM got and wanted; none until that is known.

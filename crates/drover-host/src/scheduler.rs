@@ -87,6 +87,14 @@ pub struct KernelVm {
     pub skew_max_ns: Option<u64>,
 }
 
+impl KernelVm {
+    /// The same one in another reading, which is in the order of slots.
+    pub fn found_in<'a>(&self, reading: &'a [Self]) -> Option<&'a Self> {
+        let at = reading.binary_search_by_key(&self.slot, |one| one.slot).ok()?;
+        Some(&reading[at]).filter(|one| one.id == self.id)
+    }
+}
+
 /// A vCPU likewise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelVcpu {
@@ -203,7 +211,10 @@ impl Scheduler {
         let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
         // SAFETY: as above; no reference is made.
         let places = unsafe { places_in(&raw const (*bss).drover.vm) };
-        (1..slots.min(places)).filter_map(|slot| self.vm_in(slot)).collect()
+        let slots = slots.min(places);
+        let mut vms = Vec::with_capacity(slots as usize);
+        vms.extend((1..slots).filter_map(|slot| self.vm_in(slot)));
+        vms
     }
 
     /// Counts pCPUs that came or went.

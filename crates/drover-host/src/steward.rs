@@ -336,6 +336,7 @@ impl Steward {
         let mut changed = changed;
         if let Some(containers) = &mut self.containers {
             if containers.look(kernel, &seen, now) {
+                self.herd.look_at_cgroups(containers.tree());
                 changed = true;
                 seen = kernel.vms();
             }

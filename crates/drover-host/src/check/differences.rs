@@ -12,7 +12,9 @@ const CGROUPS_MAX: usize = 20_000;
 /// One point for each difference that this host will see.
 pub fn of(root: &Path) -> Vec<Point> {
     let tagged = tagged_processes(root, cookie_of);
-    let found = [numa_balancing(root), real_time(root), clamps(root), tags(tagged), rival(root)];
+    let cgroups = cgroups(&root.join("sys/fs/cgroup"));
+    let (clamps, bursts) = (clamps(&cgroups), bursts(&cgroups));
+    let found = [numa_balancing(root), real_time(root), clamps, bursts, tags(tagged), rival(root)];
     found.into_iter().flatten().collect()
 }
 
@@ -46,14 +48,10 @@ fn real_time(root: &Path) -> Option<Point> {
 }
 
 /// Utilisation clamps say how fast a pCPU is to be while a task runs, which takes the kernel's scheduler.
-fn clamps(root: &Path) -> Option<Point> {
-    let clamped = cgroups(&root.join("sys/fs/cgroup")).into_iter().filter(|dir| {
-        let says = |file: &str, default: &str| {
-            fs::read_to_string(dir.join(file)).is_ok_and(|text| text.trim() != default)
-        };
-        says("cpu.uclamp.min", "0.00") || says("cpu.uclamp.max", "max")
-    });
-    let count = clamped.count();
+fn clamps(cgroups: &[PathBuf]) -> Option<Point> {
+    let clamped =
+        |dir: &&PathBuf| says(dir, "cpu.uclamp.min", "0.00") || says(dir, "cpu.uclamp.max", "max");
+    let count = cgroups.iter().filter(clamped).count();
     (count > 0).then(|| {
         differs(
             "cgroups",
@@ -61,6 +59,22 @@ fn clamps(root: &Path) -> Option<Point> {
             "choose a speed with the cpufreq governor while Drover runs",
         )
     })
+}
+
+fn bursts(cgroups: &[PathBuf]) -> Option<Point> {
+    let count = cgroups.iter().filter(|dir| says(dir, "cpu.max.burst", "0")).count();
+    (count > 0).then(|| {
+        differs(
+            "cgroups",
+            format!("{count} with cpu.max.burst, which nobody heeds"),
+            "after a rest they have half of what cpu.max brings in 100 ms at once, and no more",
+        )
+    })
+}
+
+/// Does that file of a cgroup say anything else?
+fn says(dir: &Path, file: &str, default: &str) -> bool {
+    fs::read_to_string(dir.join(file)).is_ok_and(|text| text.trim() != default)
 }
 
 fn cgroups(top: &Path) -> Vec<PathBuf> {
@@ -131,6 +145,7 @@ mod tests {
             ("proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
             ("sys/fs/cgroup/a/cpu.uclamp.min", "0.00\n"),
             ("sys/fs/cgroup/a/cpu.uclamp.max", "max\n"),
+            ("sys/fs/cgroup/a/cpu.max.burst", "0\n"),
         ]);
         assert_eq!(of(host.path()), []);
     }
@@ -142,13 +157,16 @@ mod tests {
             ("sys/devices/system/node/has_memory", "0-1\n"),
             ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
             ("sys/fs/cgroup/a/b/cpu.uclamp.max", "50.00\n"),
+            ("sys/fs/cgroup/a/cpu.max.burst", "20000\n"),
             ("etc/systemd/system/multi-user.target.wants/scx_loader.service", ""),
         ]);
         let points = of(host.path());
         let whats: Vec<_> = points.iter().map(|point| point.what).collect();
-        assert_eq!(whats, ["NUMA balancing", "real-time tasks", "cgroups", "start at boot"]);
+        let expected = ["NUMA balancing", "real-time tasks", "cgroups", "cgroups", "start at boot"];
+        assert_eq!(whats, expected);
         assert!(points.iter().all(|it| it.state == State::Differs && !it.mend.is_empty()));
-        assert!(points[2].found.starts_with("1 with"), "{points:?}");
+        assert!(points[2].found.starts_with("1 with cpu.uclamp"), "{points:?}");
+        assert!(points[3].found.starts_with("1 with cpu.max.burst"), "{points:?}");
     }
 
     #[test]
