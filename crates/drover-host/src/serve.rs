@@ -85,6 +85,7 @@ pub fn serve(
     privileges::drop_others()?;
     steward.follow(Containers::below(Path::new(CGROUPS)));
     steward.keep_homes(Numa::start(&topology));
+    privileges::confine(places);
     let mut watch = Watch::default();
     let (pcpus, used) = (topology.count(|pcpu| pcpu.online), domains.used());
     tracing::info!(

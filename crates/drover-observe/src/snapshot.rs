@@ -51,7 +51,7 @@ impl Snapshot {
             processes.into_iter().filter_map(|process| Some((process, cpu_time_of(process)?)));
         let mut snapshot = Self {
             at,
-            scheduler: scheduler_under(Path::new("/")),
+            scheduler: scheduler_in_charge(),
             process_cpu: process_cpu.collect(),
             vcpus,
             io,
@@ -81,7 +81,11 @@ fn cpu_time_of(process: u32) -> Option<Duration> {
     Some(clock_gettime(clock).ok()?.into())
 }
 
-/// Which sched_ext scheduler is in charge of that host.
+/// Which sched_ext scheduler is in charge of this host; none: the kernel's own scheduler is.
+pub fn scheduler_in_charge() -> Option<String> {
+    scheduler_under(Path::new("/"))
+}
+
 fn scheduler_under(root: &Path) -> Option<String> {
     let read = |file: &str| {
         let text = fs::read_to_string(root.join("sys/kernel/sched_ext").join(file)).ok()?;

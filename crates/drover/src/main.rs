@@ -37,6 +37,8 @@ enum Command {
     /// See and set which pCPUs have a policy of their own.
     #[command(subcommand)]
     Partition(commands::partition::Partition),
+    /// Print what VMs get as Prometheus' text, for node_exporter's textfile collector.
+    Metrics(commands::metrics::Args),
     /// Run a scenario under several schedulers and compare what VMs got.
     Run(commands::run::Args),
     /// Be a micro VM: one process, one VM.
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Vm(vm) => commands::vm::run(vm),
         Command::Pool(pool) => commands::pool::run(pool),
         Command::Partition(partition) => commands::partition::run(partition),
+        Command::Metrics(args) => commands::metrics::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Guest(args) => commands::guest::run(args),
         Command::Lab(command) => commands::lab::run(command),

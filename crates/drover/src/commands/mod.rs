@@ -8,6 +8,7 @@ pub mod config;
 pub mod guest;
 pub mod lab;
 pub mod manual;
+pub mod metrics;
 mod page;
 pub mod partition;
 pub mod policy_cost;

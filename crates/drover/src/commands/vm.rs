@@ -281,13 +281,13 @@ fn troubles(vms: &[VmStatus]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa};
     use drover_core::resolve::Why;
     use drover_host::names::Source;
 
-    fn vm(name: &str) -> VmStatus {
+    pub fn vm(name: &str) -> VmStatus {
         let why = |key, value: &str, origin: &str| Why {
             key,
             value: value.to_owned(),

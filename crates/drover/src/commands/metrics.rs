@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `drover metrics`: what the daemon knows, once, in Prometheus' text format.
+//!
+//! The daemon has no network, so nobody scrapes it: packaging/drover-metrics.service writes this to a file that
+//! node_exporter reads. There is a series per VM, container, pool and partition, and none per vCPU.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use drover_host::control::{Answer, Request, ask};
+use drover_host::status::{Kind, PartitionStatus, PoolStatus, VmStatus};
+use drover_observe::snapshot::scheduler_in_charge;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::ask::Daemon;
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+/// Without a daemon there is less to say, but that is said: its text has `drover_up 0`.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let known = Known::ask(&args.daemon.socket);
+    let failed = known.as_ref().err().map(|err| anyhow::anyhow!("{err:#}"));
+    print!("{}", text(known.ok(), scheduler_in_charge()));
+    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+}
+
+/// What the daemon answers.
+#[derive(Debug, Default)]
+struct Known {
+    vms: Vec<VmStatus>,
+    pools: Vec<PoolStatus>,
+    partitions: Vec<PartitionStatus>,
+}
+
+impl Known {
+    fn ask(socket: &Path) -> Result<Self> {
+        let answers = (
+            ask(socket, &Request::ListVms)?,
+            ask(socket, &Request::ListPools)?,
+            ask(socket, &Request::ListPartitions)?,
+        );
+        match answers {
+            (Answer::Vms { vms }, Answer::Pools { pools }, Answer::Partitions { partitions }) => {
+                Ok(Self { vms, pools, partitions })
+            }
+            _ => bail!("the daemon answered something else; is it of this version?"),
+        }
+    }
+}
+
+fn text(known: Option<Known>, scheduler: Option<String>) -> String {
+    let mut registry = Registry::with_prefix("drover");
+    let scheduler = scheduler.unwrap_or_else(|| "kernel".to_owned());
+    registry.register_collector(Box::new(Page { known, scheduler }));
+    let mut text = String::new();
+    prometheus_text::encode(&mut text, &registry).expect("a string takes all");
+    text
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// One metric of a `T`; `drover_` stands before its name. A counter's ends in `_total`, too.
+struct Metric<T> {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    /// None: there is nothing to say of this one.
+    of: fn(&T) -> Option<f64>,
+}
+
+const fn counter<T>(
+    name: &'static str,
+    help: &'static str,
+    of: fn(&T) -> Option<f64>,
+) -> Metric<T> {
+    Metric { name, help, kind: MetricType::Counter, of }
+}
+
+const fn gauge<T>(name: &'static str, help: &'static str, of: fn(&T) -> Option<f64>) -> Metric<T> {
+    Metric { name, help, kind: MetricType::Gauge, of }
+}
+
+fn pcpus(mcpu: impl Into<f64>) -> Option<f64> {
+    Some(mcpu.into() / 1e3)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn count(events: u64) -> Option<f64> {
+    Some(events as f64)
+}
+
+const VM: &[Metric<VmStatus>] = &[
+    counter("vm_vcpu_cpu_seconds", "CPU time of its vCPUs.", |vm| Some(vm.vcpu_cpu_s)),
+    counter("vm_helper_cpu_seconds", "CPU time of its other threads.", |vm| Some(vm.helper_cpu_s)),
+    counter("vm_charged_cpu_seconds", "CPU time it was charged for.", |vm| vm.counters.charged_s),
+    counter("vm_ready_seconds", "Time its threads were ready and did not run, summed.", |vm| {
+        Some(vm.ready_s)
+    }),
+    counter("vm_limited_seconds", "The part of its ready time for which a limit held it.", |vm| {
+        vm.counters.limited_s
+    }),
+    counter("vm_costopped_seconds", "Time its vCPUs were co-stopped, summed.", |vm| {
+        Some(vm.counters.costop_s)
+    }),
+    counter("vm_costops", "Co-stops.", |vm| count(vm.counters.costops)),
+    counter("vm_yields", "Directed yields that its vCPUs asked for.", |vm| {
+        count(vm.counters.yields?.asked)
+    }),
+    counter("vm_yields_granted", "Directed yields after which the sibling ran next.", |vm| {
+        count(vm.counters.yields?.granted)
+    }),
+    counter("vm_numa_moved_bytes", "Memory that was moved to its home node.", |vm| {
+        Some(vm.numa?.moved_mib * 1024.0 * 1024.0)
+    }),
+    gauge("vm_numa_local_ratio", "The part of its memory that lies on its home node.", |vm| {
+        Some(vm.numa?.local_pct? / 100.0)
+    }),
+    gauge("vm_vcpus", "vCPUs seen so far.", |vm| {
+        (vm.kind == Kind::Vm).then(|| f64::from(vm.vcpus))
+    }),
+    gauge("vm_shares", "Shares in force.", |vm| Some(f64::from(vm.shares))),
+    gauge("vm_reserved_pcpus", "CPU promised to it and kept, in pCPUs.", |vm| {
+        pcpus(vm.reservation_mcpu)
+    }),
+    gauge("vm_promised_pcpus", "CPU promised to it, in pCPUs.", |vm| pcpus(vm.promised_mcpu)),
+    gauge("vm_limit_pcpus", "The most CPU it may have, in pCPUs; absent: no limit.", |vm| {
+        pcpus(vm.limit_mcpu?)
+    }),
+    gauge("vm_owed_pcpus", "What it is owed for what it wants, in pCPUs.", |vm| vm.owed_pcpus),
+    gauge("vm_got_pcpus", "What it got in the last second, in pCPUs.", |vm| vm.got_pcpus),
+    gauge(
+        "vm_longest_ready_seconds",
+        "The longest single wait since its settings last changed, without limits and co-stops.",
+        |vm| Some(vm.counters.longest_ready_ms? / 1e3),
+    ),
+    gauge("vm_guaranteed_delay_seconds", "The longest such wait that may be.", |vm| {
+        Some(vm.counters.guaranteed_delay_ms? / 1e3)
+    }),
+];
+
+const POOL: &[Metric<PoolStatus>] = &[
+    gauge("pool_vms", "VMs directly in it.", |pool| Some(f64::from(pool.vms))),
+    gauge("pool_shares", "Shares among its siblings.", |pool| Some(f64::from(pool.shares))),
+    gauge("pool_reserved_pcpus", "CPU promised to it and kept, in pCPUs.", |pool| {
+        pcpus(pool.reservation_mcpu)
+    }),
+    gauge("pool_free_pcpus", "What can still be promised in it, in pCPUs.", |pool| {
+        Some(count(pool.free_mcpu)? / 1e3)
+    }),
+    gauge("pool_limit_pcpus", "The most CPU it may have, in pCPUs; absent: no limit.", |pool| {
+        pcpus(pool.limit_mcpu?)
+    }),
+    gauge("pool_owed_pcpus", "What it is owed now, in pCPUs.", |pool| pool.owed_pcpus),
+    gauge("pool_got_pcpus", "What was got in it in the last second, in pCPUs.", |pool| {
+        pool.got_pcpus
+    }),
+];
+
+const PARTITION: &[Metric<PartitionStatus>] = &[
+    gauge("partition_vms", "VMs in it.", |partition| count(partition.vms.len() as u64)),
+    gauge("partition_got_pcpus", "What they got in the last second, in pCPUs.", |partition| {
+        partition.got_pcpus
+    }),
+];
+
+/// All that is printed.
+#[derive(Debug)]
+struct Page {
+    known: Option<Known>,
+    scheduler: String,
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let up = gauge("up", "Whether the daemon answers.", |up: &bool| Some((*up).into()));
+        write(&mut encoder, &[up], &[self.known.is_some()], |_| Vec::new())?;
+        let build = gauge("build_info", "The version of this program.", |()| Some(1.0));
+        write(&mut encoder, &[build], &[()], |()| {
+            vec![("version", env!("CARGO_PKG_VERSION").to_owned())]
+        })?;
+        let scheduler = gauge(
+            "scheduler_info",
+            "The scheduler in charge of this host; kernel: the kernel's own.",
+            |_: &String| Some(1.0),
+        );
+        let name = std::slice::from_ref(&self.scheduler);
+        write(&mut encoder, &[scheduler], name, |name| vec![("scheduler", name.clone())])?;
+        let Some(known) = &self.known else { return Ok(()) };
+        let info = gauge("vm_info", "Where it stands.", |_: &VmStatus| Some(1.0));
+        write(&mut encoder, &[info], &known.vms, place_of_vm)?;
+        write(&mut encoder, VM, &known.vms, vm_labels)?;
+        write(&mut encoder, POOL, &known.pools, |pool| vec![("pool", pool.name.clone())])?;
+        write(&mut encoder, PARTITION, &known.partitions, |partition| {
+            vec![("partition", partition.name.clone())]
+        })
+    }
+}
+
+fn vm_labels(vm: &VmStatus) -> Labels {
+    let kind = if vm.kind == Kind::Vm { "vm" } else { "container" };
+    vec![("vm", vm.name.clone()), ("kind", kind.to_owned())]
+}
+
+/// What may change in the life of a VM is here alone: its other series go on then.
+fn place_of_vm(vm: &VmStatus) -> Labels {
+    let given = |name, text: &Option<String>| text.clone().map(|text| (name, text));
+    let places = [
+        Some(("partition", vm.partition.clone())),
+        given("pool", &vm.pool),
+        given("called", &vm.label),
+        given("uuid", &vm.uuid),
+    ];
+    vm_labels(vm).into_iter().chain(places.into_iter().flatten()).collect()
+}
+
+/// Each metric with a line for each thing that has it.
+fn write<T>(
+    encoder: &mut DescriptorEncoder,
+    metrics: &[Metric<T>],
+    things: &[T],
+    labels: impl Fn(&T) -> Labels,
+) -> Result<(), std::fmt::Error> {
+    for metric in metrics {
+        let values = things.iter().filter_map(|thing| Some((thing, (metric.of)(thing)?)));
+        let values: Vec<(&T, f64)> = values.collect();
+        if values.is_empty() {
+            continue;
+        }
+        let mut family = encoder.encode_descriptor(metric.name, metric.help, None, metric.kind)?;
+        for (thing, value) in values {
+            let labels = labels(thing);
+            let line = family.encode_family(&labels)?;
+            match metric.kind {
+                MetricType::Counter => ConstCounter::new(value).encode(line)?,
+                _ => ConstGauge::new(value).encode(line)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_core::counters::{Counters, Numa, Yields};
+    use std::collections::BTreeSet;
+
+    const DASHBOARD: &str = include_str!("../../../../packaging/dashboard.json");
+    const ALERTS: &str = include_str!("../../../../packaging/alerts.yml");
+
+    fn vm(name: &str) -> VmStatus {
+        let counters = Counters {
+            charged_s: Some(1.5),
+            limited_s: Some(0.25),
+            yields: Some(Yields { asked: 3, granted: 2, throttled: 1 }),
+            longest_ready_ms: Some(8.5),
+            guaranteed_delay_ms: Some(66.0),
+            ..Counters::default()
+        };
+        let numa = Some(Numa { local_pct: Some(97.5), moved_mib: 1.0, ..Numa::default() });
+        let (limit_mcpu, pool) = (Some(1500), Some("prod".to_owned()));
+        let (owed_pcpus, got_pcpus) = (Some(1.5), Some(1.25));
+        let plain = super::super::vm::tests::vm(name);
+        VmStatus { counters, numa, limit_mcpu, pool, owed_pcpus, got_pcpus, ..plain }
+    }
+
+    fn known() -> Known {
+        let pool = r#"{"name":"prod","parent":null,"depth":1,"shares":8000,"reservation_mcpu":2000,"limit_mcpu":3000,
+            "expandable":true,"free_mcpu":500,"vms":1,"owed_pcpus":2.5,"got_pcpus":2.25,"origin":"drover pool"}"#;
+        let partition = r#"{"name":"default","cpus":"0-3","offline":null,"policy":"share","slice_ms":7.0,
+            "vms":["web"],"got_pcpus":2.25}"#;
+        Known {
+            vms: vec![vm("web")],
+            pools: vec![serde_json::from_str(pool).unwrap()],
+            partitions: vec![serde_json::from_str(partition).unwrap()],
+        }
+    }
+
+    fn page() -> String {
+        text(Some(known()), Some("drover".to_owned()))
+    }
+
+    /// Words of a text that could be names of our metrics.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        words.filter(|word| word.starts_with("drover_")).collect()
+    }
+
+    /// Name, labels and value of a line of the format.
+    fn read(line: &str) -> (&str, &str, f64) {
+        let (series, value) = line.rsplit_once(' ').expect(line);
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        (name, labels.strip_suffix('}').expect(line), value.parse().expect(line))
+    }
+
+    #[test]
+    fn every_line_is_of_the_format_and_every_series_is_there_once() {
+        let page = page();
+        let (mut typed, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        for line in page.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+                assert!(typed.insert(name), "{line}");
+            } else if !line.starts_with("# HELP ") {
+                let (name, labels, value) = read(line);
+                assert!(typed.contains(name) && value.is_finite(), "{line}");
+                assert!(seen.insert((name, labels)), "{line}");
+            }
+        }
+        assert!(
+            page.contains("\ndrover_vm_ready_seconds_total{vm=\"web\",kind=\"vm\"} 0.5\n"),
+            "{page}"
+        );
+        let tables = VM.len() + POOL.len() + PARTITION.len();
+        assert_eq!(typed.len(), tables + 4, "each metric has a line");
+    }
+
+    #[test]
+    fn dashboard_and_alerts_ask_only_for_what_is_printed() {
+        let page = page();
+        let printed: BTreeSet<&str> =
+            page.lines().filter(|line| !line.starts_with('#')).map(|line| read(line).0).collect();
+        for file in [DASHBOARD, ALERTS] {
+            let asked = names(file);
+            assert!(asked.len() > 3, "{asked:?}");
+            let missing: Vec<_> = asked.difference(&printed).collect();
+            assert!(missing.is_empty(), "{missing:?} is not printed");
+        }
+        let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+        assert!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() > 5));
+    }
+
+    #[test]
+    fn without_a_daemon_that_is_said() {
+        let page = text(None, None);
+        assert!(page.contains("\ndrover_up 0"), "{page}");
+        assert!(page.contains("\ndrover_scheduler_info{scheduler=\"kernel\"} 1"), "{page}");
+        assert!(!page.contains("drover_vm_"), "{page}");
+    }
+
+    #[test]
+    fn a_name_cannot_break_out_of_its_label() {
+        let known = Known { vms: vec![vm("a\"} 1\nb\\")], ..Known::default() };
+        let page = text(Some(known), None);
+        assert!(page.contains("{vm=\"a\\\"} 1\\nb\\\\\",kind=\"vm\"}"), "{page}");
+    }
+}
