@@ -55,18 +55,6 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
 }
 
-/*
- * A kernel thread of the host is served at once: others wait for what it does, interrupts' work,
- * RCU's, the kernel's own, whatever the host's programs have used. If it uses up a slice it is a
- * task like others.
- */
-static __always_inline bool drover_serves_at_once(struct drover *d, struct task_struct *task,
-						  struct thread *t, bool woken)
-{
-	return (woken || t->cut_short) && (t->single || t->slot == DROVER_HOST_SLOT) &&
-	       ground_is_kernel_thread(d, task);
-}
-
 /* What becomes of a thread that wakes. */
 enum drover_wakes {
 	WAKES_TO_WAIT,     /* it is placed next (drover_place) */
@@ -100,8 +88,7 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	target = wake_preempt(d, task, t, near, true);
 	if (target != WAKE_NOWHERE)
 		return (u32)target;
-	if (!drover_serves_at_once(d, task, t, true))
-		*wakes = WAKES_TO_WAIT;
+	*wakes = WAKES_TO_WAIT;
 	return near;
 }
 
@@ -123,6 +110,19 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 		return false;
 	}
 	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
+	return true;
+}
+
+/*
+ * A kernel thread of one pCPU is served at once: others wait for what it does, interrupts' work,
+ * RCU's, the kernel's own. If it uses up a slice it is a task like others.
+ */
+static __always_inline bool drover_run_kernel_thread(struct drover *d, struct task_struct *task,
+						     struct thread *t, bool woken)
+{
+	if (!t->single || !(woken || t->cut_short) || !ground_is_kernel_thread(d, task))
+		return false;
+	ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
 	return true;
 }
 
@@ -170,15 +170,14 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	near = place_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (drover_serves_at_once(d, task, t, woken)) {
-		ground_run_on(d, task, near, d->params.slice_ns, woken);
+	if (drover_run_kernel_thread(d, task, t, woken))
 		return;
-	}
 	if (!woken &&
 	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
 		return;
 	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
-				       (woken && drover_preempt_here(d, task, t, near))))
+				       ((woken || wake_is_kernel(d, task, t, false)) &&
+					drover_preempt_here(d, task, t, near))))
 		return;
 	waiting_enter(d, task, t, near);
 	if (!vm_at(d, t->slot)->at_limit)

@@ -46,6 +46,8 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bo
 
 	if (!pcpu->online || pcpu->order.why || there >= DROVER_MAX_VMS)
 		return 0;
+	if (due && slot == DROVER_HOST_SLOT)
+		return there == slot ? 1 : WAKE_DUE;
 	if (there == slot) {
 		/* Siblings: only to keep their times equal. */
 		gain_ns = (s64)(pcpu->running_vruntime_ns - vruntime_ns) - (s64)d->params.slice_ns;
@@ -72,11 +74,25 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bo
 	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
 }
 
-/* Is the thread's VM due? The host's own tasks go by shares before those that are. */
-static __always_inline bool wake_is_due(struct drover *d, struct thread *t)
+/*
+ * Is it a kernel thread of the host that had slept? Others wait for what it does, RCU's, the
+ * kernel's own, whatever the host's programs have used: it preempts anybody. If it uses up a slice
+ * it is a task like others.
+ */
+static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct *task,
+					   struct thread *t, bool woken)
 {
-	return d->nr_reserved && t->slot != DROVER_HOST_SLOT &&
-	       reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
+	return t->slot == DROVER_HOST_SLOT && (woken || t->cut_short) &&
+	       ground_is_kernel_thread(d, task);
+}
+
+/* Is the thread's VM due? The host's programs go by shares before those that are. */
+static __always_inline bool wake_is_due(struct drover *d, struct task_struct *task,
+					struct thread *t, bool woken)
+{
+	if (t->slot == DROVER_HOST_SLOT)
+		return wake_is_kernel(d, task, t, woken);
+	return d->nr_reserved && reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
 }
 
 /* Has who runs there run longer by a slice than who runs on the other? Of siblings, that is. */
@@ -141,7 +157,7 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 static __always_inline s32 wake_preempt(struct drover *d, struct task_struct *task,
 					struct thread *t, u32 near, bool woken)
 {
-	bool due = wake_is_due(d, t);
+	bool due = wake_is_due(d, task, t, woken);
 	s32 target;
 
 	if (!woken && !due)

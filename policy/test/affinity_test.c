@@ -184,6 +184,7 @@ static void a_kernel_thread_never_waits_for_vms_on(u64 pcpus)
 	kworker->burst_ns = kworker->burst_left_ns = 100 * US;
 	kworker->sleep_ns = 3 * MS;
 	kernel_set_affinity(g, kworker, pcpus);
+	kernel_run(g, MS);
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 10 * SECOND;
 	kernel_wake(g, kworker);
 	kernel_run(g, SECOND);
@@ -195,6 +196,27 @@ static void a_kernel_thread_never_waits_for_vms(void)
 {
 	a_kernel_thread_never_waits_for_vms_on(1);
 	a_kernel_thread_never_waits_for_vms_on(3);
+}
+
+static void a_kernel_thread_does_not_wait_for_a_real_time_task(void)
+{
+	struct task_struct *kworker;
+	enum drover_wakes wakes;
+	u32 at;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 1000);
+	kernel_run(g, 20 * MS);
+	kworker = kernel_thread(g, 0, THREAD_HOST);
+	kworker->kernel_thread = true;
+	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns += 10 * SECOND;
+	at = drover_select(&g->d, kworker, &kworker->thread, &wakes);
+	CHECK_EQ(wakes, WAKES_TO_PREEMPT);
+	pcpu_at(&g->d, at)->running_slot = DROVER_MAX_VMS;
+	drover_pcpu_taken(&g->d, at);
+	kworker->pcpu = at;
+	CHECK_EQ(drover_select(&g->d, kworker, &kworker->thread, &wakes), !at);
+	CHECK_EQ(wakes, WAKES_TO_PREEMPT);
 }
 
 static void a_pcpu_that_is_taken_is_not_free(void)
@@ -220,6 +242,7 @@ int main(void)
 	RUN(who_may_run_elsewhere_steps_aside);
 	RUN(a_set_that_changes_starves_nobody);
 	RUN(a_kernel_thread_never_waits_for_vms);
+	RUN(a_kernel_thread_does_not_wait_for_a_real_time_task);
 	RUN(a_pcpu_that_is_taken_is_not_free);
 	return check_done();
 }
