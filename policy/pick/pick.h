@@ -179,9 +179,9 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 }
 
 /*
- * Does the running thread give way to the best that waits? To a sibling always; where tasks have
- * nice values, or all pCPUs ask at once, only to one that has run less: whoever asked last would
- * else preempt the same thread each time.
+ * Does the running thread give way to the best that waits? To a sibling always. Where tasks have
+ * nice values, or all pCPUs ask at once, only to a sibling that has run less: otherwise the pCPU
+ * that asks last would preempt the same thread each time.
  */
 static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_key,
 					u64 vruntime_ns, u64 own_key, u64 domain_key)
