@@ -40,7 +40,7 @@ try: build
 	@echo '  sudo $(DROVER) serve                                    schedule this machine; Ctrl-C undoes it'
 
 .PHONY: test
-test: build lint policy-test
+test: setup lint policy-test
 	cargo test --workspace --release --locked
 
 .PHONY: policy-test

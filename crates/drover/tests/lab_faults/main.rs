@@ -32,7 +32,8 @@ mod vms;
 use boot::Boot;
 use drover_lab::Clock;
 
-/// Four minutes on a machine with nothing else to do, and other tests run beside it.
+/// Four minutes on a machine with nothing else to do, and other tests run beside it: first by name, the longest two
+/// begin first.
 const STORM_TIMEOUT_S: u64 = 1500;
 
 #[test]
@@ -76,12 +77,12 @@ fn vms_killed_at_their_limit_go() {
 }
 
 #[test]
-fn two_hundred_vms_come_and_go_and_leave_nothing() {
+fn a_storm_of_two_hundred_vms_leaves_nothing() {
     Boot::new("storm::inside").memory_mib(2048).timeout_s(STORM_TIMEOUT_S).run();
 }
 
 #[test]
-fn two_hundred_vms_come_and_go_on_pcpus_that_race() {
+fn a_storm_of_two_hundred_vms_on_pcpus_that_race_leaves_nothing() {
     Boot::new("storm::inside").memory_mib(2048).timeout_s(STORM_TIMEOUT_S).clock(Clock::Real).run();
 }
 
