@@ -200,7 +200,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	core_begin(d, pcpu, now_ns);
-	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);

@@ -131,18 +131,17 @@ static inline void find_new_vcpu(struct drover *d, struct task_struct *task, str
 	u32 tgid = ground_process(d, task);
 	u32 slot;
 
-	t->vcpu_id = vcpu_id;
-	if (t->kind == THREAD_HELPER) {
-		vm_promote(d, t);
-		return;
+	if (t->kind != THREAD_HELPER) {
+		find_leave_container(d, t);
+		slot = ground_slot_of(d, tgid);
+		if (!find_hold(d, slot, tgid, 0))
+			slot = find_make(d, tgid);
+		find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
+		if (slot == DROVER_HOST_SLOT)
+			return;
+		vm_attach(d, t, slot, THREAD_HELPER);
 	}
-	find_leave_container(d, t);
-	slot = ground_slot_of(d, tgid);
-	if (!find_hold(d, slot, tgid, 0))
-		slot = find_make(d, tgid);
-	find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
-	if (slot != DROVER_HOST_SLOT)
-		vm_attach(d, t, slot, THREAD_VCPU);
+	vm_promote(d, t, vcpu_id);
 }
 
 /* The thread, just stopped, is a vCPU if it is inside KVM_RUN. */

@@ -77,7 +77,7 @@ CHECKED_APART bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 }
 
 /* The thread has become a vCPU of its VM. */
-static __always_inline void vcpu_open(struct drover *d, struct thread *t)
+static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vcpu_id)
 {
 	u32 record = vcpu_find_record(d);
 	struct vcpu *v = vcpu_at(d, record);
@@ -94,7 +94,7 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t)
 	v->skew_max_ns = 0;
 	v->hazard_ns = 0;
 	v->slot = t->slot;
-	v->vcpu_id = t->vcpu_id;
+	v->vcpu_id = vcpu_id;
 	if (vcpu_enter(d, t->slot, record))
 		t->record = record;
 	else

@@ -132,7 +132,6 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 	vm->domain = SHARE_NOWHERE;
 	vm->vtime_ns = *share_clock(d, 0);
 	vm->window_ns = now_ns;
-	vm->born_ns = now_ns;
 	vm->settled_ns = now_ns;
 	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	if (slot != DROVER_HOST_SLOT)
@@ -200,28 +199,22 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	waiting_end(d, t, ground_now_ns(d));
 	t->slot = slot;
 	t->kind = kind;
-	t->vm_id = vm->id;
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	affinity_leave(vm_at(d, DROVER_HOST_SLOT), t);
 	affinity_join(vm, t);
 	if (t->partition != vm->partition)
 		t->judged = d->pcpu_changes - 1;
-	if (kind == THREAD_VCPU) {
-		__sync_fetch_and_add(&vm->nr_vcpus, 1);
-		vm_settle_shares(d, vm);
-		vcpu_open(d, t);
-	}
 }
 
 /* A helper turned out to be a vCPU. */
-static __always_inline void vm_promote(struct drover *d, struct thread *t)
+static __always_inline void vm_promote(struct drover *d, struct thread *t, u32 vcpu_id)
 {
 	struct vm *vm = vm_at(d, t->slot);
 
 	t->kind = THREAD_VCPU;
 	__sync_fetch_and_add(&vm->nr_vcpus, 1);
 	vm_settle_shares(d, vm);
-	vcpu_open(d, t);
+	vcpu_open(d, t, vcpu_id);
 }
 
 /*

@@ -151,7 +151,6 @@ struct vm {
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody */
 	u64 cgroup; /* of a container: the id of its cgroup; 0: it is none, or no more */
-	u64 born_ns;
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
 	u64 progressed_ns;   /* time in which any of its vCPUs ran */
@@ -189,7 +188,6 @@ struct vm {
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
 	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
 	u64 settled_ns;       /* when its settings last changed */
-	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
@@ -260,7 +258,6 @@ struct thread {
 	u64 due_ns;         /* waiting: must run by then, wait_bound.h */
 	u64 runs_since_ns;  /* running: since when without a stop */
 	u64 may; /* pCPUs of may_in where it may run, by their place there, affinity.h */
-	u64 vm_id;
 	u32 slot; /* its VM, DROVER_HOST_SLOT for the host */
 	u32 kind; /* enum thread_kind */
 	u32 queued_in; /* domain it waits in + 1; 0: none */
@@ -268,7 +265,6 @@ struct thread {
 	u32 cut_short; /* its last run was, by others, wait_bound.h */
 	u32 pinned_on; /* pCPU whose own queue it waits in + 1; 0: none */
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
-	u32 vcpu_id;
 	u32 weight; /* of a host task, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
 	u32 single; /* the only pCPU where it may run, + 1; 0: there are several */
@@ -279,7 +275,6 @@ struct thread {
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
-	u32 unused;
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
@@ -350,7 +345,6 @@ struct partition {
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
 	u32 nr_counted;    /* pCPUs found online so far, while they are counted anew */
-	u32 unused;
 };
 
 /* Of a pCPU that has left a domain: it looks into that, look_back.h. */
@@ -474,7 +468,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 160, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");

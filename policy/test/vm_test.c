@@ -42,7 +42,6 @@ static void a_vm_begins_level_with_the_clock(void)
 	g->d.domain[0].clock_ns = 77 * SECOND;
 	kernel_thread(g, 1, THREAD_VCPU);
 	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 77 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->born_ns, g->now_ns);
 }
 
 static void nothing_of_the_last_vm_is_left_in_a_slot(void)
@@ -66,7 +65,7 @@ static void nothing_of_the_last_vm_is_left_in_a_slot(void)
 	CHECK(kernel_vm(g, 2) == vm);
 	CHECK(vm->id != id);
 	CHECK_EQ(vm->shares, 1000);
-	CHECK_EQ(vm->vcpu_run_ns + vm->helper_run_ns + vm->ready_ns + vm->nr_dispatches, 0);
+	CHECK_EQ(vm->vcpu_run_ns + vm->helper_run_ns + vm->ready_ns, 0);
 	CHECK_EQ(vm->nr_waiting + share_nr_running(vm), 0);
 	CHECK_EQ(vm->vruntime_floor_ns, 0);
 }
@@ -153,7 +152,7 @@ static void a_helper_that_enters_the_guest_becomes_a_vcpu(void)
 	g = fake_ground(1, 1);
 	kernel_thread(g, 1, THREAD_VCPU);
 	task = kernel_thread(g, 1, THREAD_HELPER);
-	vm_promote(&g->d, &task->thread);
+	vm_promote(&g->d, &task->thread, 1);
 	CHECK_EQ(task->thread.kind, THREAD_VCPU);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
 	dies(task);
@@ -169,7 +168,6 @@ static void an_attached_thread_begins_level_with_its_siblings(void)
 	kernel_run(g, SECOND);
 	task = kernel_thread(g, 1, THREAD_HELPER);
 	CHECK_EQ(task->thread.vruntime_ns, kernel_vm(g, 1)->vruntime_floor_ns);
-	CHECK_EQ(task->thread.vm_id, kernel_vm(g, 1)->id);
 }
 
 static void who_dies_waiting_leaves_nothing_behind(void)
