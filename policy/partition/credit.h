@@ -127,10 +127,9 @@ CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 	return true;
 }
 
-/* Does who runs there go on although the VM with that key waits? */
-static __always_inline bool credit_keeps(struct drover *d, u32 running, u32 best)
+static __always_inline s64 credit_gain(struct drover *d, u32 waits, u32 running)
 {
-	return credit_class(d, running) < credit_class(d, best);
+	return (s64)credit_class(d, running) - (s64)credit_class(d, waits);
 }
 
 #endif

@@ -271,7 +271,7 @@ CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 		u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
 
 		if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
-		    hook_keeps(d, pcpu, running, best))
+		    hook_gain(d, pcpu, best, running) < 0)
 			return PICKED_RUNNING;
 		if (own && pick_own(d, pcpu))
 			return PICKED_WAITING;
