@@ -74,11 +74,8 @@ static inline void find_leave_container(struct drover *d, struct thread *t)
 {
 	u32 slot = t->slot;
 
-	if (t->kind != THREAD_MEMBER)
-		return;
-	if (vm_detach(d, t))
+	if (t->kind == THREAD_MEMBER && vm_detach(d, t))
 		find_free_slot(d, slot, 0);
-	t->vruntime_ns = vm_at(d, DROVER_HOST_SLOT)->vruntime_floor_ns;
 }
 
 /* The task, of no VM, goes to the container it is in now. */

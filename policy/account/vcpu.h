@@ -85,14 +85,6 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vc
 	if (!record)
 		return;
 	v->progress_ns = vm_at(d, t->slot)->progress_floor_ns;
-	v->lag_ns = 0;
-	v->hypervisor_ns = 0;
-	v->costop_since_ns = 0;
-	v->costop_ns = 0;
-	v->costop_mark_ns = 0;
-	v->nr_costops = 0;
-	v->skew_max_ns = 0;
-	v->hazard_ns = 0;
 	v->slot = t->slot;
 	v->vcpu_id = vcpu_id;
 	if (vcpu_enter(d, t->slot, record))
@@ -105,6 +97,7 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vc
 static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 {
 	u32 record = t->record;
+	struct vcpu *v = vcpu_at(d, record);
 	u32 place;
 
 	if (!record)
@@ -117,10 +110,11 @@ static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 		if (d->vcpu_of[at] == record)
 			d->vcpu_of[at] = 0;
 	}
-	if (vcpu_at(d, record)->costop_since_ns)
+	if (v->costop_since_ns)
 		__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_stopped, 1);
-	vcpu_at(d, record)->costop_since_ns = 0;
-	vcpu_at(d, record)->state = VCPU_NONE;
+	/* A free record is empty; it is free last of all. */
+	__builtin_memset(v, 0, offsetof(struct vcpu, state));
+	__sync_lock_test_and_set(&v->state, VCPU_NONE);
 }
 
 /* The vCPU is ready. The VM's times are up to date. */

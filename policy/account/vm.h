@@ -126,7 +126,6 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
 
 	tournament_grow(d, slot);
 	__builtin_memset(vm, 0, sizeof(*vm));
-	limit_begin_anew(limit_of_vm(d, slot), 0);
 	vm->tgid = tgid;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
@@ -191,17 +190,23 @@ static __always_inline bool vm_hold(struct vm *vm)
 	return false;
 }
 
-/* The running or waiting thread belongs to the VM (already held) from now on. */
+/* The thread, which runs or waits, is of the VM in that slot (already held) from now on. */
 static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 slot, u32 kind)
 {
+	struct vm *from = vm_at(d, t->slot);
 	struct vm *vm = vm_at(d, slot);
 
 	waiting_end(d, t, ground_now_ns(d));
+	vcpu_close(d, t);
+	if (t->kind == THREAD_VCPU) {
+		__sync_fetch_and_sub(&from->nr_vcpus, 1);
+		vm_settle_shares(d, from);
+	}
+	affinity_leave(from, t);
+	affinity_join(vm, t);
 	t->slot = slot;
 	t->kind = kind;
 	t->vruntime_ns = vm->vruntime_floor_ns;
-	affinity_leave(vm_at(d, DROVER_HOST_SLOT), t);
-	affinity_join(vm, t);
 	if (t->partition != vm->partition)
 		t->judged = d->pcpu_changes - 1;
 }
@@ -218,29 +223,15 @@ static __always_inline void vm_promote(struct drover *d, struct thread *t, u32 v
 }
 
 /*
- * The thread leaves for good. Returns true when it was the last of its VM: the
- * slot is free and the caller forgets the process.
+ * The thread leaves its VM, if it has one. Returns true when it was the last of that: the slot is
+ * free and the caller forgets the process.
  */
 static __always_inline bool vm_detach(struct drover *d, struct thread *t)
 {
-	struct vm *vm = vm_at(d, t->slot);
-	u32 kind = t->kind;
+	u32 slot = t->slot;
 
-	waiting_end(d, t, ground_now_ns(d));
-	if (t->slot == DROVER_HOST_SLOT)
-		return false;
-	vcpu_close(d, t);
-	affinity_leave(vm, t);
-	affinity_join(vm_at(d, DROVER_HOST_SLOT), t);
-	if (t->partition)
-		t->judged = d->pcpu_changes - 1;
-	t->slot = DROVER_HOST_SLOT;
-	t->kind = THREAD_HOST;
-	if (kind == THREAD_VCPU) {
-		__sync_fetch_and_sub(&vm->nr_vcpus, 1);
-		vm_settle_shares(d, vm);
-	}
-	return vm_release(d, vm);
+	vm_attach(d, t, DROVER_HOST_SLOT, THREAD_HOST);
+	return slot != DROVER_HOST_SLOT && vm_release(d, vm_at(d, slot));
 }
 
 #endif

@@ -215,10 +215,10 @@ struct vcpu {
 	u64 nr_costops;
 	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
 	u64 hazard_ns;   /* time it was ready while a sibling ran */
-	u32 state; /* enum vcpu_state */
 	u32 pcpu;  /* running: where; ready: near which it waits */
 	u32 slot;
 	u32 vcpu_id;
+	u32 state; /* enum vcpu_state; after all that is cleared before it, vcpu.h */
 };
 
 /* One pool of VMs and further pools; pool 0 is the root, always there. */
