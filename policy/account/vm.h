@@ -119,14 +119,14 @@ static __always_inline void vm_settle_pools(struct drover *d)
 }
 
 /* The VM in that free slot begins. Nothing is left of who had it before (vm_release). */
-static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
+static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = ground_now_ns(d);
 
 	tournament_grow(d, slot);
 	__builtin_memset(vm, 0, sizeof(*vm));
-	vm->tgid = tgid;
+	vm->whose = whose;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
 	vm->vtime_ns = *share_clock(d, 0);

@@ -72,6 +72,8 @@ typedef int64_t s64;
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
 #define DROVER_SHARES_PER_VCPU 1000
+/* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
+#define WHOSE_CGROUP (1ULL << 63)
 #define DROVER_SHARES_MAX 1000000
 
 enum thread_kind {
@@ -145,12 +147,11 @@ struct vm {
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
-	u32 tgid;             /* the VMM process */
 	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody */
-	u64 cgroup; /* of a container: the id of its cgroup; 0: it is none, or no more */
+	u64 whose; /* the VMM's process, or a container's cgroup (WHOSE_CGROUP); 0: no more */
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
 	u64 progressed_ns;   /* time in which any of its vCPUs ran */
@@ -528,6 +529,12 @@ static __always_inline struct domain *domain_at(struct drover *d, u32 domain)
 static __always_inline struct books *books_of(struct runqueue *rq, u32 slot)
 {
 	return &rq->books[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* Is it a VM, neither a container nor the host? */
+static __always_inline bool vm_is_process(const struct vm *vm)
+{
+	return vm->whose && !(vm->whose & WHOSE_CGROUP);
 }
 
 /* A task of the host or of a container: it has a nice value. */

@@ -193,7 +193,7 @@ static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_
 	if (domain_key == TOURNAMENT_NOBODY)
 		return false;
 	if (tournament_slot(domain_key) == running)
-		return (vm_at(d, running)->tgid && !vm_at(d, running)->together) ||
+		return (vm_is_process(vm_at(d, running)) && !vm_at(d, running)->together) ||
 		       pick_sibling_is_behind(d, pcpu, running, vruntime_ns);
 	return !tournament_before(running_key, domain_key);
 }

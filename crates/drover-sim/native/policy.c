@@ -25,27 +25,10 @@ const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
 /* --- the simulated host has no cgroups --- */
 
-u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 {
-	(void)d, (void)task, (void)cgroup;
+	(void)d, (void)task, (void)whose;
 	return DROVER_HOST_SLOT;
-}
-
-u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
-{
-	(void)d, (void)cgroup;
-	return DROVER_HOST_SLOT;
-}
-
-bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
-{
-	(void)d, (void)cgroup, (void)slot;
-	return false;
-}
-
-void ground_forget_cgroup(struct drover *d, u64 cgroup)
-{
-	(void)d, (void)cgroup;
 }
 
 /* --- the scheduler as a whole --- */
@@ -300,7 +283,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.nr_vcpus = vm->nr_vcpus,
 		.nr_threads = vm->nr_threads,
 		.nr_waiting = vm->nr_waiting,
-		.tgid = vm->tgid,
+		.tgid = (u32)vm->whose,
 	};
 }
 
