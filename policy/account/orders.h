@@ -98,8 +98,7 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 
 static inline bool order_begin_container(struct drover *d, u64 whose)
 {
-	if (ground_slot_of(d, whose) != DROVER_HOST_SLOT ||
-	    find_make(d, whose) == DROVER_HOST_SLOT)
+	if (ground_slot_of(d, whose) != DROVER_HOST_SLOT || find_make(d, whose) == DROVER_HOST_SLOT)
 		return false;
 	__sync_fetch_and_add(&d->nr_containers, 1);
 	vm_tell_found(d);

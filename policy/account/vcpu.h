@@ -2,8 +2,8 @@
 /*
  * The books of single vCPUs: how far each has come.
  *
- * Idea. What a thread is due is told by its VM; how far its siblings have drifted
- * apart is not. So each vCPU has a record that its siblings can find: its state
+ * Idea. A VM's own figures say what its threads are due, but not how far its vCPUs
+ * have drifted apart. So each vCPU has a record that its siblings can find: its state
  * (halted, ready, running), its progress, and its lag.
  *
  * Progress is guest time: CPU time less what the kernel's accounting says was spent

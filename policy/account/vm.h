@@ -6,8 +6,8 @@
  * of its threads inside KVM_RUN; that thread is a vCPU, and all other threads
  * of the process, as they are met, are its helpers. A slot is given back only
  * when the last attached thread has left, because a leaving thread still
- * charges the VM it belongs to; a slot that were given away earlier would be
- * charged for the dead.
+ * charges the VM it belongs to; were the slot another's by then, that VM would
+ * pay for it.
  *
  * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
  * enter the guest makes the VM (1000 shares), the second is attached (2000:
@@ -24,7 +24,7 @@
 
 #include "limit/limit.h"
 
-/* Its virtual time runs by its shares, unless looks (entitle.h) say what these are worth. */
+/* Its virtual time runs by its shares, unless entitle.h has worked out what they are worth. */
 static __always_inline u32 vm_set_shares(struct drover *d, struct vm *vm, u32 shares)
 {
 	u64 inverse = vm->share_inverse;
@@ -62,7 +62,7 @@ static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 {
 	u32 try;
 
-	/* Two vCPUs that come at once, or an order: who was overtaken puts it right. */
+	/* Two vCPUs, or an order, may come at once: the later one may have written first. */
 	for_each_index(try, 0, 4) {
 		u32 shares = vm_shares_due(vm);
 		u32 before = vm_set_shares(d, vm, shares);

@@ -107,8 +107,8 @@ enum vm_state {
 
 /*
  * One VM: the scheduled thing. Also a container, which has no vCPUs (find.h), and slot 0, the
- * host's own tasks. What is needed at the same
- * moments stands in the same cache lines: a look at a thousand VMs (entitle.h) is bound by these.
+ * host's own tasks. Fields that are used together stand in the same cache lines: these decide what
+ * a look at a thousand VMs (entitle.h) costs.
  */
 struct vm {
 	/* at every switch */
@@ -209,7 +209,7 @@ struct vcpu {
 	u64 progress_ns;     /* guest time, and halted time as far as it counts */
 	u64 lag_ns;          /* cumulative skew, as ESX 2 and 3 had it */
 	u64 lag_mark_ns;     /* ready: the VM's progressed_ns when that began */
-	u64 hypervisor_ns;   /* of its time, seen so far */
+	u64 hypervisor_ns;   /* time in the hypervisor that was taken off so far */
 	u64 costop_since_ns; /* 0: not co-stopped */
 	u64 costop_ns;
 	u64 costop_mark_ns; /* ready: costop_ns when that began */
@@ -230,7 +230,7 @@ struct pool {
 	u32 reservation_mcpu;
 	u32 limit_mcpu; /* 0: no limit */
 	u32 depth;      /* 1: in the root */
-	u32 in;         /* its parent, or the root if that is none */
+	u32 in;         /* its parent, or the root if it has none */
 	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
 	/* entitle_level.h; millionths of a pCPU, and such a share << 20 */
 	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
@@ -289,7 +289,7 @@ enum order_why {
 	ORDER_YIELD = 5, /* a sibling, best the vCPU with the record `who`, yield.h */
 };
 
-/* Who must run next on a pCPU. There is one; other pCPUs give theirs only where there is none. */
+/* Who must run next on a pCPU. While there is an order, no other pCPU gives another. */
 struct order {
 	u32 why; /* enum order_why */
 	u32 who;
@@ -323,7 +323,7 @@ struct pcpu {
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
 /*
- * A domain: the pCPUs that share one run queue of VMs, an LLC mostly. What all of them write.
+ * A domain: the pCPUs that share one run queue of VMs, an LLC mostly. All of them write to it.
  */
 struct domain {
 	u64 clock_ns; /* virtual time of the least served VM that waits here, share.h */
@@ -497,7 +497,7 @@ static __always_inline s64 most_signed(s64 a, s64 b)
 	return a > b ? a : b;
 }
 
-/* That much, at least. Others may raise it at the same moment. */
+/* Raise it to that, if it is less. Others may do so at the same moment. */
 static __always_inline void raise_to(u32 *value, u32 least)
 {
 	u32 try;

@@ -11,7 +11,7 @@
  * partition's.
  *
  * A thread is served in its VM's partition, if it may run on any pCPU of that. One that is pinned
- * elsewhere is served where it may run, as that partition serves: it is in no way lost.
+ * elsewhere is served where it may run, as that partition serves.
  *
  * Who changes partitions changes them when it next begins to wait. A thread that waits is served
  * where it waits; one that runs is stopped there at the next tick. A pCPU that changes partitions
