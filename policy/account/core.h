@@ -42,8 +42,7 @@ static __always_inline void core_begin(struct drover *d, struct pcpu *pcpu, u64 
 		return;
 	pcpu->beside = DROVER_MAX_VMS;
 	pcpu->shared = core_busy(d, pcpu->sibling - 1, now_ns);
-	if (!(pcpu->busy & 1))
-		pcpu->busy = pcpu->busy - (now_ns << 1) + 1;
+	pcpu->busy = pcpu->busy - (now_ns << 1) + 1;
 }
 
 /* None does any more. */
