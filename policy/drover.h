@@ -480,7 +480,7 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 		return entitle_period_ns(d);
 	}
 	for_each_index(i, 0, d->slots_in_use) {
-		if (vm_at(d, i)->state == VM_LIVE)
+		if (vm_at(d, i)->id)
 			entitle_unweigh(d, i);
 	}
 	__sync_lock_test_and_set(&d->looking, 0);

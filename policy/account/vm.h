@@ -118,7 +118,7 @@ static __always_inline void vm_settle_pools(struct drover *d)
 	d->owed_anew = 1;
 }
 
-/* The VM in that free slot begins. Nothing is left of who had it before (vm_release). */
+/* The VM in that free slot begins, with its id. Nothing is left of who had it before. */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 {
 	struct vm *vm = vm_at(d, slot);
@@ -132,10 +132,9 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 	vm->vtime_ns = *share_clock(d, 0);
 	vm->window_ns = now_ns;
 	vm->settled_ns = now_ns;
-	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, vm);
-	vm->state = VM_LIVE;
+	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	raise_to(&d->slots_in_use, slot + 1);
 }
 
@@ -166,7 +165,7 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	together_set(d, vm, 0);
 	vm->cosched_mode = COSCHED_OFF;
 	cosched_settle(d, vm);
-	vm->state = VM_FREE;
+	vm->id = 0;
 	d->owed_anew = 1;
 	return true;
 }

@@ -100,11 +100,6 @@ enum partition_policy {
 	POLICY_DEDICATED = 2,
 };
 
-enum vm_state {
-	VM_FREE = 0,
-	VM_LIVE = 1,
-};
-
 /*
  * One VM: the scheduled thing. Also a container, which has no vCPUs (find.h), and slot 0, the
  * host's own tasks. Fields that are used together stand in the same cache lines: these decide what
@@ -137,7 +132,6 @@ struct vm {
 	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 least_awake;   /* threads at any time since it was last looked at */
 	/* at every look */
-	u32 state;        /* enum vm_state */
 	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
 	u32 floor_ucpu;   /* of what it wants, it is promised so many */
 	u32 most_ucpu;    /* and may have so many */
@@ -150,7 +144,7 @@ struct vm {
 	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
-	u64 id; /* never reused, so that a late order finds nobody */
+	u64 id; /* never reused, so that a late order finds nobody; 0: the slot is free */
 	u64 whose; /* the VMM's process, or a container's cgroup (WHOSE_CGROUP); 0: no more */
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */

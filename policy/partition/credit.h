@@ -86,7 +86,7 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return vm->state == VM_LIVE && vm->partition == partition &&
+	return vm->id && vm->partition == partition &&
 	       (vm->nr_waiting || vm->vcpus_running || vm->credit_ns < 0);
 }
 

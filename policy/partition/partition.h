@@ -72,7 +72,7 @@ static __always_inline u64 partition_slice_ns(struct drover *d, u32 pcpu)
 /* Is the VM there, and in the partition whose time is divided by pools, promises and limits? */
 static __always_inline bool partition_is_default(const struct vm *vm)
 {
-	return vm->state == VM_LIVE && !vm->partition;
+	return vm->id && !vm->partition;
 }
 
 /* Which pCPUs are online, or the partitions they are in, have changed. */

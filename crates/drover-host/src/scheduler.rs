@@ -25,7 +25,6 @@ use crate::topology::Topology;
 use drover_core::counters::Yields;
 use drover_core::params::Params;
 
-const VM_LIVE: u32 = 1;
 /// WHOSE_CGROUP, policy/base/types.h.
 const WHOSE_CGROUP: u64 = 1 << 63;
 /// vCPUs of one VM that can have books.
@@ -245,7 +244,7 @@ impl Scheduler {
         // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
         let is_container = vm.whose & WHOSE_CGROUP != 0;
-        (vm.state == VM_LIVE && vm.whose != 0).then_some(KernelVm {
+        (vm.id != 0 && vm.whose != 0).then_some(KernelVm {
             slot,
             id: vm.id,
             tgid: if is_container { 0 } else { vm.whose as u32 },

@@ -278,7 +278,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.yields_asked = vm->yields_asked,
 		.yields_granted = vm->yields_granted,
 		.yields_throttled = vm->yields_throttled,
-		.live = vm->state == VM_LIVE,
+		.live = vm->id != 0,
 		.shares = vm->shares,
 		.nr_vcpus = vm->nr_vcpus,
 		.nr_threads = vm->nr_threads,
@@ -407,7 +407,7 @@ void sim_charge_stops(struct drover *d)
 	for (slot = 1; slot < d->slots_in_use; slot++) {
 		struct vm *vm = vm_at(d, slot);
 
-		if (vm->state == VM_LIVE && (vm->held_since_ns || vm->costopped))
+		if (vm->id && (vm->held_since_ns || vm->costopped))
 			vm->vtime_ns += share_weigh(vm, vm->vcpus_waiting * 1000000ULL);
 	}
 }
@@ -453,7 +453,7 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
 		const struct vm *vm = vm_at(d, *slot);
 		enum sim_miscounted miscounted = check_vcpu_counts(d, *slot);
 
-		if (vm->state == VM_LIVE && miscounted != SIM_COUNTS_RIGHT)
+		if (vm->id && miscounted != SIM_COUNTS_RIGHT)
 			return miscounted;
 		choosy += vm->choosy;
 		together += vm->together;
