@@ -450,7 +450,7 @@ static __always_inline void drover_rouse(struct drover *d)
 	u32 i;
 
 	for_each_index(i, 0, d->slots_in_use)
-		timer_mend(d, i, TIMER_LOST_NS, now_ns);
+		timer_mend(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
@@ -474,7 +474,6 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 {
 	u32 i;
 
-	timer_mend(d, TIMER_OWN, TIMER_LOST_NS, now_ns);
 	if (d->nr_bound) {
 		entitle_look(d, now_ns);
 		return entitle_period_ns(d);

@@ -108,27 +108,26 @@ static __always_inline bool timer_goes_off(struct drover *d, u32 slot, u64 now_n
 	return false;
 }
 
-/* If it is overdue by so much, the kernel lost it or its clock has leapt: arm it again. */
-static __always_inline void timer_mend(struct drover *d, u32 slot, u64 late_ns, u64 now_ns)
+/* If it is overdue by that much, the kernel lost it or its clock has leapt: arm it again. */
+static __always_inline void timer_mend(struct drover *d, u32 slot, u64 now_ns)
 {
 	struct timer *timer = timer_of(d, slot);
 	u64 at_ns = timer_at_ns(timer);
 
-	if (!at_ns || (s64)(now_ns - at_ns) <= (s64)late_ns)
+	if (!at_ns || (s64)(now_ns - at_ns) <= (s64)TIMER_LOST_NS)
 		return;
 	timer->armed_ns = 0;
 	timer_arm(d, slot);
 }
 
-/* Idle pCPUs ask again then, or sooner. As this is rare, a timer that is late is mended, too. */
-static __always_inline void timer_rouse_at(struct drover *d, u64 at_ns, u64 now_ns)
+/* Idle pCPUs ask again then, or sooner. */
+static __always_inline void timer_rouse_at(struct drover *d, u64 at_ns)
 {
 	u64 set_ns = d->rouse_at_ns;
 
 	if (!set_ns || (s64)(set_ns - at_ns) > 0)
 		d->rouse_at_ns = at_ns;
 	timer_by(d, TIMER_OWN, at_ns);
-	timer_mend(d, TIMER_OWN, TIMER_EARLY_NS, now_ns);
 }
 
 #endif
