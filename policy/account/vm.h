@@ -102,8 +102,6 @@ static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u3
 	if (vm->partition == partition)
 		return;
 	vm->partition = bounded(partition, DROVER_MAX_PARTITIONS);
-	vm->boosted = 0;
-	vm->credit_ns = 0;
 	/* What it was owed in another partition says nothing here. */
 	vm->entitled_ucpu = 0;
 	share_set(vm, vm->shares);
