@@ -128,7 +128,6 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
 	vm->vtime_ns = *share_clock(d, 0);
-	vm->window_ns = now_ns;
 	vm->settled_ns = now_ns;
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, vm);
