@@ -24,17 +24,6 @@
 
 #include "limit/limit.h"
 
-/* Its virtual time runs by its shares, unless entitle.h has worked out what they are worth. */
-static __always_inline u32 vm_set_shares(struct drover *d, struct vm *vm, u32 shares)
-{
-	u64 inverse = vm->share_inverse;
-	u32 before = share_set(vm, shares);
-
-	if (d->looking && vm->entitled_ucpu)
-		vm->share_inverse = inverse;
-	return before;
-}
-
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
  * less than a tenth of all VMs: kthreads and the shell of an operator must get
@@ -45,7 +34,7 @@ static __always_inline void vm_settle_host(struct drover *d)
 	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
 	u32 tenth = d->vm_shares / 10;
 
-	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
+	share_set(vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
 }
 
 /* What was asked for, or the default for its size, within what share_set gives. */
@@ -65,7 +54,7 @@ static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 	/* Two vCPUs, or an order, may come at once: the later one may have written first. */
 	for_each_index(try, 0, 4) {
 		u32 shares = vm_shares_due(vm);
-		u32 before = vm_set_shares(d, vm, shares);
+		u32 before = share_set(vm, shares);
 
 		__sync_fetch_and_add(&d->vm_shares, shares - before);
 		if (vm_shares_due(vm) == shares)
