@@ -26,16 +26,9 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, DROVER_MAX_VMS);
-	__type(key, u32);   /* tgid */
+	__type(key, u64);   /* a process, or a cgroup and WHOSE_CGROUP */
 	__type(value, u32); /* slot */
 } vm_slots SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, DROVER_MAX_VMS);
-	__type(key, u64);   /* id of a cgroup */
-	__type(value, u32); /* slot */
-} container_slots SEC(".maps");
 
 /* A stack of those whose queues are there (queues.bpf.h), and how many. */
 u32 nr_free_slots;
@@ -161,7 +154,7 @@ static void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 		task->scx.slice = slice_ns;
 }
 
-static u32 ground_process(struct drover *d, struct task_struct *task)
+static u64 ground_process(struct drover *d, struct task_struct *task)
 {
 	return task->tgid;
 }
@@ -171,45 +164,28 @@ static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 	return vcpu_of(task);
 }
 
-static u32 ground_slot_of(struct drover *d, u32 tgid)
+static u32 ground_slot_of(struct drover *d, u64 whose)
 {
-	u32 *slot = bpf_map_lookup_elem(&vm_slots, &tgid);
+	u32 *slot = bpf_map_lookup_elem(&vm_slots, &whose);
 
 	return slot ? *slot : DROVER_HOST_SLOT;
 }
 
-static bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
+static bool ground_enter(struct drover *d, u64 whose, u32 slot)
 {
-	return !bpf_map_update_elem(&vm_slots, &tgid, &slot, BPF_NOEXIST);
+	return !bpf_map_update_elem(&vm_slots, &whose, &slot, BPF_NOEXIST);
 }
 
-static void ground_forget_process(struct drover *d, u32 tgid)
+static void ground_forget(struct drover *d, u64 whose)
 {
-	bpf_map_delete_elem(&vm_slots, &tgid);
-}
-
-static u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
-{
-	u32 *slot = bpf_map_lookup_elem(&container_slots, &cgroup);
-
-	return slot ? *slot : DROVER_HOST_SLOT;
-}
-
-static bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
-{
-	return !bpf_map_update_elem(&container_slots, &cgroup, &slot, BPF_NOEXIST);
-}
-
-static void ground_forget_cgroup(struct drover *d, u64 cgroup)
-{
-	bpf_map_delete_elem(&container_slots, &cgroup);
+	bpf_map_delete_elem(&vm_slots, &whose);
 }
 
 /* Cgroups nest no deeper than that on any host that is run on purpose. */
 #define CGROUP_DEPTH_MAX 32
 
 /* Only cgroups with the cpu controller count, and the kernel knows them as groups of tasks. */
-FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 {
 	struct task_group *group = NULL;
 	u32 slot = DROVER_HOST_SLOT;
@@ -222,8 +198,8 @@ FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *
 		/* One that the kernel made for a session is in no cgroup. */
 		if (!group || bpf_core_read(&of, sizeof(of), &group->css.cgroup) || !of)
 			break;
-		*cgroup = BPF_CORE_READ(of, kn, id);
-		slot = ground_slot_of_cgroup(d, *cgroup);
+		*whose = BPF_CORE_READ(of, kn, id) | WHOSE_CGROUP;
+		slot = ground_slot_of(d, *whose);
 		if (slot != DROVER_HOST_SLOT ||
 		    bpf_core_read(&group, sizeof(group), &group->parent))
 			break;

@@ -200,7 +200,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	core_begin(d, pcpu, now_ns);
-	__sync_fetch_and_add(&vm->nr_dispatches, 1);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
@@ -451,7 +450,7 @@ static __always_inline void drover_rouse(struct drover *d)
 	u32 i;
 
 	for_each_index(i, 0, d->slots_in_use)
-		timer_mend(d, i, TIMER_LOST_NS, now_ns);
+		timer_mend(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
@@ -475,13 +474,12 @@ static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
 {
 	u32 i;
 
-	timer_mend(d, TIMER_OWN, TIMER_LOST_NS, now_ns);
 	if (d->nr_bound) {
 		entitle_look(d, now_ns);
 		return entitle_period_ns(d);
 	}
 	for_each_index(i, 0, d->slots_in_use) {
-		if (vm_at(d, i)->state == VM_LIVE)
+		if (vm_at(d, i)->id)
 			entitle_unweigh(d, i);
 	}
 	__sync_lock_test_and_set(&d->looking, 0);

@@ -42,15 +42,13 @@ static __always_inline void core_begin(struct drover *d, struct pcpu *pcpu, u64 
 		return;
 	pcpu->beside = DROVER_MAX_VMS;
 	pcpu->shared = core_busy(d, pcpu->sibling - 1, now_ns);
-	if (!(pcpu->busy & 1))
-		pcpu->busy = pcpu->busy - (now_ns << 1) + 1;
+	pcpu->busy = pcpu->busy - (now_ns << 1) + 1;
 }
 
 /* None does any more. */
 static __always_inline void core_end(struct drover *d, u32 at, u64 now_ns)
 {
-	if (pcpu_at(d, at)->busy & 1)
-		pcpu_at(d, at)->busy = core_busy(d, at, now_ns);
+	pcpu_at(d, at)->busy = core_busy(d, at, now_ns);
 }
 
 /* Of what the thread that runs there has run since it was last charged, that much is spared it. */

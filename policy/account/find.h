@@ -4,7 +4,7 @@
  *
  * Idea. A thread inside KVM_RUN is a vCPU, and its process is a VM. All other
  * threads of that process are the VM's helpers. The ground keeps two tables: the
- * slot of each process, and the free slots.
+ * slot of each process (and container), and the free slots.
  *
  * Two pCPUs may find a VM, leave one, or look one up at the same moment. What
  * holds then:
@@ -38,81 +38,83 @@
 #include "account/vm.h"
 
 /* Nobody holds the slot any more. */
-static inline void find_free_slot(struct drover *d, u32 slot, u32 tgid)
+static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
 {
 	/* The process may never have been entered, or with another slot. */
-	if (ground_slot_of(d, tgid) == slot)
-		ground_forget_process(d, tgid);
+	if (ground_slot_of(d, whose) == slot)
+		ground_forget(d, whose);
 	ground_push_slot(d, slot);
 }
 
 /* Let go of the VM in that slot; free it if nobody else holds it. */
 static inline void find_let_go(struct drover *d, u32 slot)
 {
-	u32 tgid = vm_at(d, slot)->tgid;
+	u64 whose = vm_at(d, slot)->whose;
 
 	if (vm_release(d, vm_at(d, slot)))
-		find_free_slot(d, slot, tgid);
+		find_free_slot(d, slot, whose);
 }
 
-/*
- * Hold the VM of that process (cgroup 0), or the container of that cgroup (tgid 0), in that slot
- * when it was looked up, for one more thread.
- */
-static inline bool find_hold(struct drover *d, u32 slot, u32 tgid, u64 cgroup)
+/* Hold whose slot that was when it was looked up, for one more thread. */
+static inline bool find_hold(struct drover *d, u32 slot, u64 whose)
 {
 	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
 		return false;
-	if (vm_at(d, slot)->tgid == tgid && vm_at(d, slot)->cgroup == cgroup)
+	if (vm_at(d, slot)->whose == whose)
 		return true;
 	find_let_go(d, slot);
 	return false;
 }
 
+/* The thread leaves its VM or container, if it has one, which is forgotten with its last thread. */
+static inline void find_leave(struct drover *d, struct thread *t)
+{
+	u32 slot = t->slot;
+	u64 whose = vm_at(d, slot)->whose;
+
+	if (vm_detach(d, t))
+		find_free_slot(d, slot, whose);
+}
+
 /* The task is in no container for now. */
 static inline void find_leave_container(struct drover *d, struct thread *t)
 {
-	u32 slot = t->slot;
-
-	if (t->kind != THREAD_MEMBER)
-		return;
-	if (vm_detach(d, t))
-		find_free_slot(d, slot, 0);
-	t->vruntime_ns = vm_at(d, DROVER_HOST_SLOT)->vruntime_floor_ns;
+	if (t->kind == THREAD_MEMBER)
+		find_leave(d, t);
 }
 
 /* The task, of no VM, goes to the container it is in now. */
 static inline void find_container(struct drover *d, struct task_struct *task, struct thread *t)
 {
-	u64 cgroup = 0;
+	u64 whose = 0;
 	u32 slot = DROVER_HOST_SLOT;
 
 	if (d->nr_containers)
-		slot = ground_container_of(d, task, &cgroup);
+		slot = ground_container_of(d, task, &whose);
 	if (slot == t->slot)
 		return;
 	find_leave_container(d, t);
-	if (find_hold(d, slot, 0, cgroup))
+	if (find_hold(d, slot, whose))
 		vm_attach(d, t, slot, THREAD_MEMBER);
 }
 
-/* Make a VM of the process; its slot, held, or that of the host when it cannot be had now. */
-static inline u32 find_make(struct drover *d, u32 tgid)
+/* Give that a slot; it is held, or that of the host when none can be had now. */
+static inline u32 find_make(struct drover *d, u64 whose)
 {
 	u32 slot = ground_pop_slot(d);
 
 	if (slot == DROVER_HOST_SLOT)
 		return DROVER_HOST_SLOT;
-	vm_begin(d, slot, tgid);
+	vm_begin(d, slot, whose);
 	__sync_fetch_and_add(&vm_at(d, slot)->nr_threads, 1);
-	if (ground_enter_process(d, tgid, slot)) {
+	if (ground_enter(d, whose, slot)) {
 		vm_tell_found(d);
 		return slot;
 	}
 	/* A sibling was quicker. */
 	find_let_go(d, slot);
-	slot = ground_slot_of(d, tgid);
-	return find_hold(d, slot, tgid, 0) ? slot : DROVER_HOST_SLOT;
+	slot = ground_slot_of(d, whose);
+	return find_hold(d, slot, whose) ? slot : DROVER_HOST_SLOT;
 }
 
 /* The vCPU has no place of its own because no slot is free, or has one now, or leaves. */
@@ -128,21 +130,20 @@ static inline void find_note_unplaced(struct drover *d, struct thread *t, u32 un
 static inline void find_new_vcpu(struct drover *d, struct task_struct *task, struct thread *t,
 				 u32 vcpu_id)
 {
-	u32 tgid = ground_process(d, task);
+	u64 whose = ground_process(d, task);
 	u32 slot;
 
-	t->vcpu_id = vcpu_id;
-	if (t->kind == THREAD_HELPER) {
-		vm_promote(d, t);
-		return;
+	if (t->kind != THREAD_HELPER) {
+		find_leave_container(d, t);
+		slot = ground_slot_of(d, whose);
+		if (!find_hold(d, slot, whose))
+			slot = find_make(d, whose);
+		find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
+		if (slot == DROVER_HOST_SLOT)
+			return;
+		vm_attach(d, t, slot, THREAD_HELPER);
 	}
-	find_leave_container(d, t);
-	slot = ground_slot_of(d, tgid);
-	if (!find_hold(d, slot, tgid, 0))
-		slot = find_make(d, tgid);
-	find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
-	if (slot != DROVER_HOST_SLOT)
-		vm_attach(d, t, slot, THREAD_VCPU);
+	vm_promote(d, t, vcpu_id);
 }
 
 /* The thread, just stopped, is a vCPU if it is inside KVM_RUN. */
@@ -161,10 +162,10 @@ static __always_inline void find_vcpu(struct drover *d, struct task_struct *task
 static inline void find_anew(struct drover *d, struct task_struct *task, struct thread *t,
 			     u32 found)
 {
-	u32 tgid = ground_process(d, task);
-	u32 slot = ground_slot_of(d, tgid);
+	u64 whose = ground_process(d, task);
+	u32 slot = ground_slot_of(d, whose);
 
-	if (find_hold(d, slot, tgid, 0)) {
+	if (find_hold(d, slot, whose)) {
 		find_note_unplaced(d, t, 0);
 		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);
@@ -195,15 +196,11 @@ static __always_inline void find_moved(struct drover *d, struct thread *t)
 	t->vms_seen = *(volatile u32 *)&d->vms_found - 1;
 }
 
-/* The thread leaves for good; its VM is forgotten with its last thread. */
+/* The thread leaves for good. */
 static inline void find_forget(struct drover *d, struct thread *t)
 {
-	u32 slot = t->slot;
-	u32 tgid = vm_at(d, slot)->tgid;
-
 	find_note_unplaced(d, t, 0);
-	if (vm_detach(d, t))
-		find_free_slot(d, slot, tgid);
+	find_leave(d, t);
 }
 
 #endif

@@ -96,36 +96,25 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	return true;
 }
 
-static inline bool order_begin_container(struct drover *d, u64 cgroup)
+static inline bool order_begin_container(struct drover *d, u64 whose)
 {
-	u32 slot = ground_pop_slot(d);
-	struct vm *vm = vm_at(d, slot);
-
-	if (slot == DROVER_HOST_SLOT)
+	if (ground_slot_of(d, whose) != DROVER_HOST_SLOT || find_make(d, whose) == DROVER_HOST_SLOT)
 		return false;
-	vm_begin(d, slot, 0);
-	vm->cosched_mode = COSCHED_OFF;
-	vm->cgroup = cgroup;
-	__sync_fetch_and_add(&vm->nr_threads, 1);
-	if (!ground_enter_cgroup(d, cgroup, slot)) {
-		find_let_go(d, slot);
-		return false;
-	}
 	__sync_fetch_and_add(&d->nr_containers, 1);
 	vm_tell_found(d);
 	return true;
 }
 
 /* Its tasks leave as they next wake or stop; until then no setting binds them. */
-static inline bool order_end_container(struct drover *d, u64 cgroup)
+static inline bool order_end_container(struct drover *d, u64 whose)
 {
-	u32 slot = ground_slot_of_cgroup(d, cgroup);
+	u32 slot = ground_slot_of(d, whose);
 	struct vm *vm = vm_at(d, slot);
 
-	if (!find_hold(d, slot, 0, cgroup))
+	if (!find_hold(d, slot, whose))
 		return false;
-	ground_forget_cgroup(d, cgroup);
-	vm->cgroup = 0;
+	ground_forget(d, whose);
+	vm->whose = 0;
 	vm->shares_asked = 0;
 	vm->limit_mcpu = 0;
 	vm->reservation_mcpu = 0;
@@ -141,8 +130,9 @@ static inline bool order_end_container(struct drover *d, u64 cgroup)
 /* False: no slot is free, or the cgroup is, or is not, a container already. */
 static inline bool order_container(struct drover *d, const struct container_order *order)
 {
-	return order->live ? order_begin_container(d, order->cgroup) :
-			     order_end_container(d, order->cgroup);
+	u64 whose = order->cgroup | WHOSE_CGROUP;
+
+	return order->live ? order_begin_container(d, whose) : order_end_container(d, whose);
 }
 
 /* False: the VM is gone. */

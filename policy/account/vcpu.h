@@ -2,8 +2,8 @@
 /*
  * The books of single vCPUs: how far each has come.
  *
- * Idea. What a thread is due is told by its VM; how far its siblings have drifted
- * apart is not. So each vCPU has a record that its siblings can find: its state
+ * Idea. A VM's own figures say what its threads are due, but not how far its vCPUs
+ * have drifted apart. So each vCPU has a record that its siblings can find: its state
  * (halted, ready, running), its progress, and its lag.
  *
  * Progress is guest time: CPU time less what the kernel's accounting says was spent
@@ -77,7 +77,7 @@ CHECKED_APART bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 }
 
 /* The thread has become a vCPU of its VM. */
-static __always_inline void vcpu_open(struct drover *d, struct thread *t)
+static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vcpu_id)
 {
 	u32 record = vcpu_find_record(d);
 	struct vcpu *v = vcpu_at(d, record);
@@ -85,16 +85,8 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t)
 	if (!record)
 		return;
 	v->progress_ns = vm_at(d, t->slot)->progress_floor_ns;
-	v->lag_ns = 0;
-	v->hypervisor_ns = 0;
-	v->costop_since_ns = 0;
-	v->costop_ns = 0;
-	v->costop_mark_ns = 0;
-	v->nr_costops = 0;
-	v->skew_max_ns = 0;
-	v->hazard_ns = 0;
 	v->slot = t->slot;
-	v->vcpu_id = t->vcpu_id;
+	v->vcpu_id = vcpu_id;
 	if (vcpu_enter(d, t->slot, record))
 		t->record = record;
 	else
@@ -105,6 +97,7 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t)
 static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 {
 	u32 record = t->record;
+	struct vcpu *v = vcpu_at(d, record);
 	u32 place;
 
 	if (!record)
@@ -117,10 +110,11 @@ static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 		if (d->vcpu_of[at] == record)
 			d->vcpu_of[at] = 0;
 	}
-	if (vcpu_at(d, record)->costop_since_ns)
+	if (v->costop_since_ns)
 		__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_stopped, 1);
-	vcpu_at(d, record)->costop_since_ns = 0;
-	vcpu_at(d, record)->state = VCPU_NONE;
+	/* A free record is empty; it is free last of all. */
+	__builtin_memset(v, 0, offsetof(struct vcpu, state));
+	__sync_lock_test_and_set(&v->state, VCPU_NONE);
 }
 
 /* The vCPU is ready. The VM's times are up to date. */

@@ -6,8 +6,8 @@
  * of its threads inside KVM_RUN; that thread is a vCPU, and all other threads
  * of the process, as they are met, are its helpers. A slot is given back only
  * when the last attached thread has left, because a leaving thread still
- * charges the VM it belongs to; a slot that were given away earlier would be
- * charged for the dead.
+ * charges the VM it belongs to; were the slot another's by then, that VM would
+ * pay for it.
  *
  * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
  * enter the guest makes the VM (1000 shares), the second is attached (2000:
@@ -24,17 +24,6 @@
 
 #include "limit/limit.h"
 
-/* Its virtual time runs by its shares, unless looks (entitle.h) say what these are worth. */
-static __always_inline u32 vm_set_shares(struct drover *d, struct vm *vm, u32 shares)
-{
-	u64 inverse = vm->share_inverse;
-	u32 before = share_set(vm, shares);
-
-	if (d->looking && vm->entitled_ucpu)
-		vm->share_inverse = inverse;
-	return before;
-}
-
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
  * less than a tenth of all VMs: kthreads and the shell of an operator must get
@@ -45,7 +34,7 @@ static __always_inline void vm_settle_host(struct drover *d)
 	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
 	u32 tenth = d->vm_shares / 10;
 
-	vm_set_shares(d, vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
+	share_set(vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
 }
 
 /* What was asked for, or the default for its size, within what share_set gives. */
@@ -62,10 +51,10 @@ static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
 {
 	u32 try;
 
-	/* Two vCPUs that come at once, or an order: who was overtaken puts it right. */
+	/* Two vCPUs, or an order, may come at once: the later one may have written first. */
 	for_each_index(try, 0, 4) {
 		u32 shares = vm_shares_due(vm);
-		u32 before = vm_set_shares(d, vm, shares);
+		u32 before = share_set(vm, shares);
 
 		__sync_fetch_and_add(&d->vm_shares, shares - before);
 		if (vm_shares_due(vm) == shares)
@@ -102,8 +91,6 @@ static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u3
 	if (vm->partition == partition)
 		return;
 	vm->partition = bounded(partition, DROVER_MAX_PARTITIONS);
-	vm->boosted = 0;
-	vm->credit_ns = 0;
 	/* What it was owed in another partition says nothing here. */
 	vm->entitled_ucpu = 0;
 	share_set(vm, vm->shares);
@@ -118,26 +105,22 @@ static __always_inline void vm_settle_pools(struct drover *d)
 	d->owed_anew = 1;
 }
 
-/* The VM in that free slot begins. Nothing is left of who had it before (vm_release). */
-static __always_inline void vm_begin(struct drover *d, u32 slot, u32 tgid)
+/* The VM in that free slot begins, with its id. Nothing is left of who had it before. */
+static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = ground_now_ns(d);
 
 	tournament_grow(d, slot);
 	__builtin_memset(vm, 0, sizeof(*vm));
-	limit_begin_anew(limit_of_vm(d, slot), 0);
-	vm->tgid = tgid;
+	vm->whose = whose;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
 	vm->vtime_ns = *share_clock(d, 0);
-	vm->window_ns = now_ns;
-	vm->born_ns = now_ns;
 	vm->settled_ns = now_ns;
-	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, vm);
-	vm->state = VM_LIVE;
+	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	raise_to(&d->slots_in_use, slot + 1);
 }
 
@@ -168,7 +151,7 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	together_set(d, vm, 0);
 	vm->cosched_mode = COSCHED_OFF;
 	cosched_settle(d, vm);
-	vm->state = VM_FREE;
+	vm->id = 0;
 	d->owed_anew = 1;
 	return true;
 }
@@ -192,62 +175,48 @@ static __always_inline bool vm_hold(struct vm *vm)
 	return false;
 }
 
-/* The running or waiting thread belongs to the VM (already held) from now on. */
+/* The thread, which runs or waits, is of the VM in that slot (already held) from now on. */
 static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 slot, u32 kind)
 {
+	struct vm *from = vm_at(d, t->slot);
 	struct vm *vm = vm_at(d, slot);
 
 	waiting_end(d, t, ground_now_ns(d));
+	vcpu_close(d, t);
+	if (t->kind == THREAD_VCPU) {
+		__sync_fetch_and_sub(&from->nr_vcpus, 1);
+		vm_settle_shares(d, from);
+	}
+	affinity_leave(from, t);
+	affinity_join(vm, t);
 	t->slot = slot;
 	t->kind = kind;
-	t->vm_id = vm->id;
 	t->vruntime_ns = vm->vruntime_floor_ns;
-	affinity_leave(vm_at(d, DROVER_HOST_SLOT), t);
-	affinity_join(vm, t);
 	if (t->partition != vm->partition)
 		t->judged = d->pcpu_changes - 1;
-	if (kind == THREAD_VCPU) {
-		__sync_fetch_and_add(&vm->nr_vcpus, 1);
-		vm_settle_shares(d, vm);
-		vcpu_open(d, t);
-	}
 }
 
 /* A helper turned out to be a vCPU. */
-static __always_inline void vm_promote(struct drover *d, struct thread *t)
+static __always_inline void vm_promote(struct drover *d, struct thread *t, u32 vcpu_id)
 {
 	struct vm *vm = vm_at(d, t->slot);
 
 	t->kind = THREAD_VCPU;
 	__sync_fetch_and_add(&vm->nr_vcpus, 1);
 	vm_settle_shares(d, vm);
-	vcpu_open(d, t);
+	vcpu_open(d, t, vcpu_id);
 }
 
 /*
- * The thread leaves for good. Returns true when it was the last of its VM: the
- * slot is free and the caller forgets the process.
+ * The thread leaves its VM, if it has one. Returns true when it was the last of that: the slot is
+ * free and the caller forgets the process.
  */
 static __always_inline bool vm_detach(struct drover *d, struct thread *t)
 {
-	struct vm *vm = vm_at(d, t->slot);
-	u32 kind = t->kind;
+	u32 slot = t->slot;
 
-	waiting_end(d, t, ground_now_ns(d));
-	if (t->slot == DROVER_HOST_SLOT)
-		return false;
-	vcpu_close(d, t);
-	affinity_leave(vm, t);
-	affinity_join(vm_at(d, DROVER_HOST_SLOT), t);
-	if (t->partition)
-		t->judged = d->pcpu_changes - 1;
-	t->slot = DROVER_HOST_SLOT;
-	t->kind = THREAD_HOST;
-	if (kind == THREAD_VCPU) {
-		__sync_fetch_and_sub(&vm->nr_vcpus, 1);
-		vm_settle_shares(d, vm);
-	}
-	return vm_release(d, vm);
+	vm_attach(d, t, DROVER_HOST_SLOT, THREAD_HOST);
+	return slot != DROVER_HOST_SLOT && vm_release(d, vm_at(d, slot));
 }
 
 #endif

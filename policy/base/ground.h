@@ -44,16 +44,6 @@ GROUND u32 ground_task_pcpu(struct drover *d, struct task_struct *task);
 GROUND bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu);
 /* The only pCPU where the task may ever run, or -1. */
 GROUND s32 ground_only_pcpu(struct drover *d, struct task_struct *task);
-/*
- * The container the task is in: the slot of its cgroup, or of the nearest above that has one, and
- * that cgroup's id; DROVER_HOST_SLOT: none has.
- */
-GROUND u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup);
-/* The slot of that cgroup itself. */
-GROUND u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup);
-/* From now on that is its slot. False: it has one. */
-GROUND bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot);
-GROUND void ground_forget_cgroup(struct drover *d, u64 cgroup);
 /* Is the task one of the kernel's own threads? */
 GROUND bool ground_is_kernel_thread(struct drover *d, struct task_struct *task);
 /*
@@ -64,16 +54,21 @@ GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
 /* How long the running task may go on before ground asks again; 0: ask now. */
 GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
 
-/* --- processes --- */
+/* --- whose slots are: processes, and cgroups with WHOSE_CGROUP --- */
 
-GROUND u32 ground_process(struct drover *d, struct task_struct *task);
+GROUND u64 ground_process(struct drover *d, struct task_struct *task);
 /* The number of the vCPU that the running task has loaded, if it is in KVM_RUN; else -1. */
 GROUND s32 ground_vcpu_of(struct drover *d, struct task_struct *task);
-/* The slot with which the process was entered; that of the host: with none. */
-GROUND u32 ground_slot_of(struct drover *d, u32 tgid);
+/*
+ * The container the task is in: the slot of its cgroup, or of the nearest above that has one, and
+ * that cgroup; DROVER_HOST_SLOT: none has.
+ */
+GROUND u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose);
+/* The slot with which that was entered; that of the host: with none. */
+GROUND u32 ground_slot_of(struct drover *d, u64 whose);
 /* Enter it; false if it has one already, which stays. */
-GROUND bool ground_enter_process(struct drover *d, u32 tgid, u32 slot);
-GROUND void ground_forget_process(struct drover *d, u32 tgid);
+GROUND bool ground_enter(struct drover *d, u64 whose, u32 slot);
+GROUND void ground_forget(struct drover *d, u64 whose);
 /* A slot out of those that are free, a low one if it can be; that of the host: none is. */
 GROUND u32 ground_pop_slot(struct drover *d);
 GROUND void ground_push_slot(struct drover *d, u32 slot);

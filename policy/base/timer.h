@@ -4,13 +4,13 @@
  *
  * Idea. Each VM has a timer for its limit (limit.h); slot 0's is the scheduler's own, for idle
  * pCPUs that must ask again (cosched.h) and for short turns (rotate.h). Any pCPU may bring a timer
- * forward at any moment. One pCPU at a time has it `busy`: it arms it, or does what is due. What
- * others ask for meanwhile is noted in `at_ns`, and whoever has it busy arms it for that when it is
- * done.
+ * forward at any moment. `busy` is a lock: its holder arms the timer, or does what is due. Others
+ * that want it to go off earlier meanwhile write that to `at_ns`, and the holder arms the timer for
+ * it as it unlocks.
  *
  * Worked example. VM 3 has used up its limit at 12 ms and may run again at 15: its timer is set to
- * 15. It goes off, and while the VM is let go, on another pCPU a vCPU of it begins that will have
- * used up the rest at 16: noted. The first pCPU arms it for 16.
+ * 15. It goes off on pCPU 0, which lets the VM go. Meanwhile a vCPU of it begins on pCPU 1 and will
+ * have used up the rest at 16: pCPU 1 writes 16 to `at_ns`, and pCPU 0 arms the timer for that.
  *
  * What it is bad at. A timer goes off on the pCPU that armed it last, and takes that pCPU's time,
  * whichever VM it belongs to.
@@ -38,13 +38,13 @@ static __always_inline u64 timer_at_ns(struct timer *timer)
 	return *(volatile u64 *)&timer->at_ns;
 }
 
-/* Have it busy. False: another pCPU has. */
+/* Lock it. False: another pCPU has. */
 static __always_inline bool timer_enter(struct timer *timer)
 {
 	return !__sync_lock_test_and_set(&timer->busy, 1);
 }
 
-/* Tell the kernel when it is to go off, unless another pCPU has it busy and will do so. */
+/* Tell the kernel when it is to go off, unless another pCPU has locked it and will do so. */
 CHECKED_APART int timer_arm(THE_DROVER, u32 slot)
 {
 	struct timer *timer = timer_of(d, slot);
@@ -63,7 +63,7 @@ CHECKED_APART int timer_arm(THE_DROVER, u32 slot)
 	return 0;
 }
 
-/* Done with what it was busy for. */
+/* Unlock it. */
 static __always_inline void timer_leave(struct drover *d, u32 slot)
 {
 	__sync_lock_test_and_set(&timer_of(d, slot)->busy, 0);
@@ -103,32 +103,31 @@ static __always_inline bool timer_goes_off(struct drover *d, u32 slot, u64 now_n
 	__sync_lock_test_and_set(&timer->at_ns, 0);
 	if (timer_enter(timer))
 		return true;
-	/* Who has it busy began before it was due. */
+	/* Who has locked it began before this was due, and may not see it: it goes off again. */
 	timer_by(d, slot, now_ns + TIMER_EARLY_NS);
 	return false;
 }
 
-/* If it is overdue by so much it was lost, or its clock has leapt. */
-static __always_inline void timer_mend(struct drover *d, u32 slot, u64 late_ns, u64 now_ns)
+/* If it is overdue by that much, the kernel lost it or its clock has leapt: arm it again. */
+static __always_inline void timer_mend(struct drover *d, u32 slot, u64 now_ns)
 {
 	struct timer *timer = timer_of(d, slot);
 	u64 at_ns = timer_at_ns(timer);
 
-	if (!at_ns || (s64)(now_ns - at_ns) <= (s64)late_ns)
+	if (!at_ns || (s64)(now_ns - at_ns) <= (s64)TIMER_LOST_NS)
 		return;
 	timer->armed_ns = 0;
 	timer_arm(d, slot);
 }
 
-/* Then, or sooner, idle pCPUs ask again. Rare: what should have gone off is mended, too. */
-static __always_inline void timer_rouse_at(struct drover *d, u64 at_ns, u64 now_ns)
+/* Idle pCPUs ask again then, or sooner. */
+static __always_inline void timer_rouse_at(struct drover *d, u64 at_ns)
 {
 	u64 set_ns = d->rouse_at_ns;
 
 	if (!set_ns || (s64)(set_ns - at_ns) > 0)
 		d->rouse_at_ns = at_ns;
 	timer_by(d, TIMER_OWN, at_ns);
-	timer_mend(d, TIMER_OWN, TIMER_EARLY_NS, now_ns);
 }
 
 #endif

@@ -51,7 +51,7 @@ CHECKED_APART u32 topology_gather(THE_DROVER, u32 domain, u32 first)
 		it->all |= 1ULL << bounded(place, DROVER_DOMAIN_PCPUS);
 		it->nr_pcpus = place + 1;
 	}
-	/* A busy pCPU ends to be idle in a moment; an idle one does not begin to be. */
+	/* Of who is idle the kernel tells when it ends to be; not that it still is. */
 	it->idle = it->all;
 	return first + it->nr_pcpus;
 }

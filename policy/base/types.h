@@ -72,6 +72,8 @@ typedef int64_t s64;
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
 #define DROVER_SHARES_PER_VCPU 1000
+/* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
+#define WHOSE_CGROUP (1ULL << 63)
 #define DROVER_SHARES_MAX 1000000
 
 enum thread_kind {
@@ -98,15 +100,10 @@ enum partition_policy {
 	POLICY_DEDICATED = 2,
 };
 
-enum vm_state {
-	VM_FREE = 0,
-	VM_LIVE = 1,
-};
-
 /*
  * One VM: the scheduled thing. Also a container, which has no vCPUs (find.h), and slot 0, the
- * host's own tasks. What is needed at the same
- * moments stands in the same cache lines: a look at a thousand VMs (entitle.h) is bound by these.
+ * host's own tasks. Fields that are used together stand in the same cache lines: these decide what
+ * a look at a thousand VMs (entitle.h) costs.
  */
 struct vm {
 	/* at every switch */
@@ -135,7 +132,6 @@ struct vm {
 	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 least_awake;   /* threads at any time since it was last looked at */
 	/* at every look */
-	u32 state;        /* enum vm_state */
 	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
 	u32 floor_ucpu;   /* of what it wants, it is promised so many */
 	u32 most_ucpu;    /* and may have so many */
@@ -145,13 +141,11 @@ struct vm {
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
-	u32 tgid;             /* the VMM process */
 	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
-	u64 id; /* never reused, so that a late order finds nobody */
-	u64 cgroup; /* of a container: the id of its cgroup; 0: it is none, or no more */
-	u64 born_ns;
+	u64 id; /* never reused, so that a late order finds nobody; 0: the slot is free */
+	u64 whose; /* the VMM's process, or a container's cgroup (WHOSE_CGROUP); 0: no more */
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
 	u64 progressed_ns;   /* time in which any of its vCPUs ran */
@@ -189,7 +183,6 @@ struct vm {
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
 	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
 	u64 settled_ns;       /* when its settings last changed */
-	u64 nr_dispatches;
 	u64 nr_wake_preemptions;
 	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
 	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
@@ -210,17 +203,17 @@ struct vcpu {
 	u64 progress_ns;     /* guest time, and halted time as far as it counts */
 	u64 lag_ns;          /* cumulative skew, as ESX 2 and 3 had it */
 	u64 lag_mark_ns;     /* ready: the VM's progressed_ns when that began */
-	u64 hypervisor_ns;   /* of its time, seen so far */
+	u64 hypervisor_ns;   /* time in the hypervisor that was taken off so far */
 	u64 costop_since_ns; /* 0: not co-stopped */
 	u64 costop_ns;
 	u64 costop_mark_ns; /* ready: costop_ns when that began */
 	u64 nr_costops;
 	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
 	u64 hazard_ns;   /* time it was ready while a sibling ran */
-	u32 state; /* enum vcpu_state */
 	u32 pcpu;  /* running: where; ready: near which it waits */
 	u32 slot;
 	u32 vcpu_id;
+	u32 state; /* enum vcpu_state; after all that is cleared before it, vcpu.h */
 };
 
 /* One pool of VMs and further pools; pool 0 is the root, always there. */
@@ -231,7 +224,7 @@ struct pool {
 	u32 reservation_mcpu;
 	u32 limit_mcpu; /* 0: no limit */
 	u32 depth;      /* 1: in the root */
-	u32 in;         /* its parent, or the root if that is none */
+	u32 in;         /* its parent, or the root if it has none */
 	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
 	/* entitle_level.h; millionths of a pCPU, and such a share << 20 */
 	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
@@ -260,7 +253,6 @@ struct thread {
 	u64 due_ns;         /* waiting: must run by then, wait_bound.h */
 	u64 runs_since_ns;  /* running: since when without a stop */
 	u64 may; /* pCPUs of may_in where it may run, by their place there, affinity.h */
-	u64 vm_id;
 	u32 slot; /* its VM, DROVER_HOST_SLOT for the host */
 	u32 kind; /* enum thread_kind */
 	u32 queued_in; /* domain it waits in + 1; 0: none */
@@ -268,7 +260,6 @@ struct thread {
 	u32 cut_short; /* its last run was, by others, wait_bound.h */
 	u32 pinned_on; /* pCPU whose own queue it waits in + 1; 0: none */
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
-	u32 vcpu_id;
 	u32 weight; /* of a host task, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
 	u32 single; /* the only pCPU where it may run, + 1; 0: there are several */
@@ -279,7 +270,6 @@ struct thread {
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
-	u32 unused;
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 };
 
@@ -293,7 +283,7 @@ enum order_why {
 	ORDER_YIELD = 5, /* a sibling, best the vCPU with the record `who`, yield.h */
 };
 
-/* Who must run next on a pCPU. There is one; other pCPUs give theirs only where there is none. */
+/* Who must run next on a pCPU. While there is an order, no other pCPU gives another. */
 struct order {
 	u32 why; /* enum order_why */
 	u32 who;
@@ -327,7 +317,7 @@ struct pcpu {
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
 /*
- * A domain: the pCPUs that share one run queue of VMs, an LLC mostly. What all of them write.
+ * A domain: the pCPUs that share one run queue of VMs, an LLC mostly. All of them write to it.
  */
 struct domain {
 	u64 clock_ns; /* virtual time of the least served VM that waits here, share.h */
@@ -350,7 +340,6 @@ struct partition {
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
 	u32 nr_counted;    /* pCPUs found online so far, while they are counted anew */
-	u32 unused;
 };
 
 /* Of a pCPU that has left a domain: it looks into that, look_back.h. */
@@ -474,7 +463,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 160, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");
@@ -502,7 +491,7 @@ static __always_inline s64 most_signed(s64 a, s64 b)
 	return a > b ? a : b;
 }
 
-/* That much, at least. Others may raise it at the same moment. */
+/* Raise it to that, if it is less. Others may do so at the same moment. */
 static __always_inline void raise_to(u32 *value, u32 least)
 {
 	u32 try;
@@ -534,6 +523,12 @@ static __always_inline struct domain *domain_at(struct drover *d, u32 domain)
 static __always_inline struct books *books_of(struct runqueue *rq, u32 slot)
 {
 	return &rq->books[bounded(slot, DROVER_MAX_VMS)];
+}
+
+/* Is it a VM, neither a container nor the host? */
+static __always_inline bool vm_is_process(const struct vm *vm)
+{
+	return vm->whose && !(vm->whose & WHOSE_CGROUP);
 }
 
 /* A task of the host or of a container: it has a nice value. */

@@ -93,7 +93,7 @@ CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 
 	/* Idle pCPUs were refused its vCPUs, and more may start now than were called. */
 	if ((held_since_ns || costopped) && vm->vcpus_waiting > 1)
-		timer_rouse_at(d, now_ns, now_ns);
+		timer_rouse_at(d, now_ns);
 	if (!costopped)
 		return 0;
 	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
@@ -168,7 +168,7 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot
 	if (!cosched_may_run(d, at, domain_index, slot, here)) {
 		__sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
 		/* Idle pCPUs do not ask again by themselves. */
-		timer_rouse_at(d, now_ns + d->params.hold_max_ns, now_ns);
+		timer_rouse_at(d, now_ns + d->params.hold_max_ns);
 		/* Held until a vCPU begins: it may be a helper that stands first in the queue. */
 		return cosched_held_too_long(d, vm, now_ns);
 	}

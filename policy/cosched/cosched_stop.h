@@ -44,7 +44,7 @@ static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 	}
 	/* Idle pCPUs were refused its vCPUs for what was its mode. */
 	if (before)
-		timer_rouse_at(d, now_ns, now_ns);
+		timer_rouse_at(d, now_ns);
 }
 
 /*
@@ -129,7 +129,7 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 		if (!ahead) {
 			/* An idle pCPU was refused it, and does not ask again by itself. */
 			if (v->costop_since_ns && v->state == VCPU_READY)
-				timer_rouse_at(d, now_ns, now_ns);
+				timer_rouse_at(d, now_ns);
 			cosched_start(vm, v, now_ns);
 			continue;
 		}

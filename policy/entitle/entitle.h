@@ -124,7 +124,7 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	mcpu = promised * 1000 / ENTITLE_PCPU_UCPU;
 	reserve_promise(d, slot, (u32)(vm->reservation_mcpu ? most_of(mcpu, 1) : mcpu));
 	/* It has just gone: nobody else would take that back. */
-	if (*(volatile u32 *)&vm->state != VM_LIVE)
+	if (!*(volatile u64 *)&vm->id)
 		reserve_promise(d, slot, 0);
 	return 0;
 }
@@ -194,7 +194,7 @@ CHECKED_APART int entitle_measure_stirred(THE_DROVER, u32 first, u64 stirred, u6
 
 		if (!(stirred >> i))
 			break;
-		if (!(stirred >> i & 1) || vm_at(d, slot)->state != VM_LIVE)
+		if (!(stirred >> i & 1) || !vm_at(d, slot)->id)
 			continue;
 		entitle_measure(d, slot, now_ns);
 		if (!entitle_is_settled(d, vm_at(d, slot)))

@@ -329,7 +329,7 @@ CHECKED_APART int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 	s64 left_ns;
 	u64 at_ns;
 
-	if (vm->state != VM_LIVE || !vm->capped) {
+	if (!vm->id || !vm->capped) {
 		limit_hold(d, slot, false, now_ns);
 		return 0;
 	}
@@ -417,7 +417,7 @@ static __always_inline void limit_note_all(struct drover *d)
 			limit_begin_anew(limit_of_pool(d, i), 0);
 	}
 	for_each_index(i, 1, d->slots_in_use) {
-		if (vm_at(d, i)->state == VM_LIVE)
+		if (vm_at(d, i)->id)
 			limit_note(d, i);
 	}
 }

@@ -86,7 +86,7 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return vm->state == VM_LIVE && vm->partition == partition &&
+	return vm->id && vm->partition == partition &&
 	       (vm->nr_waiting || vm->vcpus_running || vm->credit_ns < 0);
 }
 
@@ -127,10 +127,9 @@ CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 	return true;
 }
 
-/* Does who runs there go on although the VM with that key waits? */
-static __always_inline bool credit_keeps(struct drover *d, u32 running, u32 best)
+static __always_inline s64 credit_gain(struct drover *d, u32 waits, u32 running)
 {
-	return credit_class(d, running) < credit_class(d, best);
+	return (s64)credit_class(d, running) - (s64)credit_class(d, waits);
 }
 
 #endif

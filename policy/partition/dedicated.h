@@ -26,9 +26,9 @@ static __always_inline u64 dedicated_key(u32 slot, u64 since_ns)
 	return tournament_key(since_ns, slot);
 }
 
-static __always_inline bool dedicated_keeps(u32 running)
+static __always_inline s64 dedicated_gain(u32 running)
 {
-	return running != DROVER_HOST_SLOT;
+	return running == DROVER_HOST_SLOT ? 0 : -1;
 }
 
 #endif

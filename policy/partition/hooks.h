@@ -4,11 +4,10 @@
  *
  *	key      where a VM that waits stands among others of its domain: the least is first
  *	wakes    a thread of a VM wakes
- *	gain     may it preempt who runs there? (keeps must answer alike)
- *	keeps    who runs was asked to make way: does it go on although another waits?
+ *	gain     a VM waits where another runs: > 0 it preempts; < 0 who runs goes on when asked
  *	tick     the tick finds a VM running
  *
- * `share` answers key, gain and keeps in share.h, wake.h and pick.h, where they have grown; the
+ * `share` answers key and gain in share.h, wake.h and pick.h, where they have grown; the
  * others here. A new policy is a file like dedicated.h, and a line in each function.
  */
 #ifndef DROVER_HOOKS_H
@@ -42,19 +41,12 @@ static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)
 		credit_wakes(d, slot, nr_awake);
 }
 
-/* May a thread of that VM preempt another VM, which runs there? > 0: yes. */
+/* A thread of that VM waits where another VM runs. Of a partition that is not `share`. */
 static __always_inline s64 hook_gain(struct drover *d, u32 pcpu, u32 slot, u32 running)
 {
-	if (partition_policy(d, pcpu_at(d, pcpu)->domain) != POLICY_CREDIT)
-		return 0;
-	return (s64)credit_class(d, running) - (s64)credit_class(d, slot);
-}
-
-static __always_inline bool hook_keeps(struct drover *d, u32 pcpu, u32 running, u32 best)
-{
 	if (partition_policy(d, pcpu_at(d, pcpu)->domain) == POLICY_CREDIT)
-		return credit_keeps(d, running, best);
-	return dedicated_keeps(running);
+		return credit_gain(d, slot, running);
+	return dedicated_gain(running);
 }
 
 /* True: the order of the VMs that wait may have changed. */

@@ -2,11 +2,11 @@
 /*
  * A pCPU that changes domains looks back into the one it has left.
  *
- * Idea. Threads wait in the domain it leaves, and some may run nowhere else: who may run on this
- * pCPU only in that domain, or all of them if it was the domain's last. So for as long as any of
- * them can take to be overdue it takes, now and then, one that is (wait_bound.h); and where the
- * domain has no pCPU left that is online, whoever waits there, before all others. Where a domain's
- * last goes offline all other pCPUs do so.
+ * Idea. Threads wait in the domain that it leaves, and for some there may be no other pCPU: those
+ * that may run on this one only, or all of them if it was the domain's last. So now and then it
+ * takes one of them that is overdue (wait_bound.h), until none of those that waited when it left
+ * can be. Where the domain has no online pCPU left it takes whoever waits there, before all others;
+ * and when a domain's last goes offline all other pCPUs do so.
  *
  * Worked example. Partition `io`, pCPUs 2 and 3, is removed while six threads wait there. Both are
  * in the default partition's domain now. Each time one of them asks it takes one of the six, which

@@ -11,7 +11,7 @@
  * partition's.
  *
  * A thread is served in its VM's partition, if it may run on any pCPU of that. One that is pinned
- * elsewhere is served where it may run, as that partition serves: it is in no way lost.
+ * elsewhere is served where it may run, as that partition serves.
  *
  * Who changes partitions changes them when it next begins to wait. A thread that waits is served
  * where it waits; one that runs is stopped there at the next tick. A pCPU that changes partitions
@@ -72,7 +72,7 @@ static __always_inline u64 partition_slice_ns(struct drover *d, u32 pcpu)
 /* Is the VM there, and in the partition whose time is divided by pools, promises and limits? */
 static __always_inline bool partition_is_default(const struct vm *vm)
 {
-	return vm->state == VM_LIVE && !vm->partition;
+	return vm->id && !vm->partition;
 }
 
 /* Which pCPUs are online, or the partitions they are in, have changed. */

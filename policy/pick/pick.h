@@ -193,7 +193,7 @@ static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_
 	if (domain_key == TOURNAMENT_NOBODY)
 		return false;
 	if (tournament_slot(domain_key) == running)
-		return (vm_at(d, running)->tgid && !vm_at(d, running)->together) ||
+		return (vm_is_process(vm_at(d, running)) && !vm_at(d, running)->together) ||
 		       pick_sibling_is_behind(d, pcpu, running, vruntime_ns);
 	return !tournament_before(running_key, domain_key);
 }
@@ -271,7 +271,7 @@ CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 		u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
 
 		if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
-		    hook_keeps(d, pcpu, running, best))
+		    hook_gain(d, pcpu, best, running) < 0)
 			return PICKED_RUNNING;
 		if (own && pick_own(d, pcpu))
 			return PICKED_WAITING;

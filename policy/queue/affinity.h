@@ -7,7 +7,7 @@
  * domain a mask: the pCPUs where some of its threads that wait there may run. A pCPU that asks
  * passes over VMs without its bit (next.h); of a VM with its bit the kernel gives it the first
  * thread in the queue that may run there. A mask only grows while threads wait, and begins anew
- * when none does; a bit too many costs a look in vain, and no thread.
+ * when none does. A bit too many costs a pCPU a look in vain; it never takes a wrong thread.
  *
  * Who may run on one pCPU only (a pinned vCPU, a kernel thread of a pCPU) waits in that pCPU's own
  * queue. So a VM confined to a NUMA node, the usual case, is in nobody's way: where its domains are
@@ -28,7 +28,7 @@
 
 #define AFFINITY_ALL (~0ULL)
 
-/* The thread is one of the VM, or no more. (Of the host, of whose slot all begin, nobody asks.) */
+/* The thread joins the VM, or leaves it. (The count of the host is wrong, and read by nobody.) */
 static __always_inline void affinity_join(struct vm *vm, struct thread *t)
 {
 	__sync_fetch_and_add(&vm->nr_confined, !t->anywhere);

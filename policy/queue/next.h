@@ -20,7 +20,7 @@
 #include "queue/affinity.h"
 #include "queue/tournament.h"
 
-/* Asked by nobody who would run it. */
+/* Who asks is no pCPU and runs nobody: any VM will do. */
 #define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
 
 /* What to ask for: by reservations, not by shares; not VMs that are held for their siblings. */

@@ -48,7 +48,7 @@ static __always_inline void waiting_settle(struct drover *d, u32 domain, u32 slo
 	u32 at_limit = vm_at(d, slot)->at_limit;
 
 	waiting_settle_once(d, domain, slot);
-	/* Held or let go meanwhile: who did that may have been overtaken. */
+	/* It was held or let go meanwhile: what was settled then may have been overwritten. */
 	if (*(volatile u32 *)&vm_at(d, slot)->at_limit != at_limit)
 		waiting_settle_once(d, domain, slot);
 }

@@ -107,8 +107,8 @@ static void check_life(struct ground *g)
 			nr_vcpus += task->thread.slot == slot && task->thread.kind == THREAD_VCPU;
 		}
 		CHECK_EQ(vm->nr_threads, nr_threads);
-		CHECK_EQ(vm->state == VM_LIVE, nr_threads != 0);
-		if (vm->state == VM_LIVE)
+		CHECK_EQ(vm->id != 0, nr_threads != 0);
+		if (vm->id)
 			CHECK_EQ(vm->nr_vcpus, nr_vcpus);
 	}
 }

@@ -299,7 +299,7 @@ void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, u64 sli
 	task->to_preempt = preempt && pcpu == task->pcpu;
 }
 
-u32 ground_process(struct drover *d, struct task_struct *task)
+u64 ground_process(struct drover *d, struct task_struct *task)
 {
 	(void)d;
 	return task->tgid;
@@ -311,65 +311,52 @@ s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 	return task->in_kvm_run ? (s32)task->vcpu_id : -1;
 }
 
-u32 ground_slot_of(struct drover *d, u32 tgid)
+static u32 *slot_of(struct ground *g, u64 whose)
 {
-	u32 slot = of(d)->slot_of[tgid];
+	u32 number = (u32)whose;
+
+	return whose & WHOSE_CGROUP ? &g->slot_of_cgroup[number] : &g->slot_of[number];
+}
+
+u32 ground_slot_of(struct drover *d, u64 whose)
+{
+	u32 slot = *slot_of(of(d), whose);
 
 	/* What was read may be old by the time it is used. */
 	meanwhile(of(d));
 	return slot;
 }
 
-bool ground_enter_process(struct drover *d, u32 tgid, u32 slot)
+bool ground_enter(struct drover *d, u64 whose, u32 slot)
 {
 	struct ground *g = of(d);
 
 	meanwhile(g);
-	CHECK(slot && g->slot_taken[slot]);
-	if (g->slot_of[tgid])
+	CHECK(whose && slot && g->slot_taken[slot]);
+	if (*slot_of(g, whose))
 		return false;
-	g->slot_of[tgid] = slot;
+	*slot_of(g, whose) = slot;
 	return true;
 }
 
-void ground_forget_process(struct drover *d, u32 tgid)
+void ground_forget(struct drover *d, u64 whose)
 {
-	CHECK(of(d)->slot_of[tgid]);
-	of(d)->slot_of[tgid] = 0;
+	CHECK(*slot_of(of(d), whose));
+	*slot_of(of(d), whose) = 0;
 }
 
-u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 {
 	struct ground *g = of(d);
+	u32 cgroup = task->cgroup;
 	u32 slot;
 
-	for (*cgroup = task->cgroup; *cgroup && !g->slot_of_cgroup[*cgroup];)
-		*cgroup = g->cgroup_above[*cgroup];
-	slot = g->slot_of_cgroup[*cgroup];
+	while (cgroup && !g->slot_of_cgroup[cgroup])
+		cgroup = g->cgroup_above[cgroup];
+	*whose = cgroup | WHOSE_CGROUP;
+	slot = g->slot_of_cgroup[cgroup];
 	meanwhile(g);
 	return slot;
-}
-
-u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
-{
-	return of(d)->slot_of_cgroup[cgroup];
-}
-
-bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
-{
-	struct ground *g = of(d);
-
-	CHECK(cgroup && slot && g->slot_taken[slot]);
-	if (g->slot_of_cgroup[cgroup])
-		return false;
-	g->slot_of_cgroup[cgroup] = slot;
-	return true;
-}
-
-void ground_forget_cgroup(struct drover *d, u64 cgroup)
-{
-	CHECK(of(d)->slot_of_cgroup[cgroup]);
-	of(d)->slot_of_cgroup[cgroup] = 0;
 }
 
 u32 ground_pop_slot(struct drover *d)

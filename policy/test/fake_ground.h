@@ -72,6 +72,7 @@ struct task_struct {
 	u64 burst_left_ns;
 	u64 wakes_at_ns;
 	/* what the test measures, on its own books */
+	u64 nr_runs;
 	u64 ready_at_ns;
 	u64 longest_wait_ns;
 };

@@ -84,6 +84,16 @@ u64 kernel_cpu_time_ns(struct ground *g, u32 tgid)
 	return sum_ns;
 }
 
+u64 kernel_runs(struct ground *g, u32 tgid)
+{
+	u64 runs = 0;
+
+	for (u32 i = 0; i < FAKE_TASKS; i++)
+		if (g->task[i].state != TASK_NONE && g->task[i].tgid == tgid)
+			runs += g->task[i].nr_runs;
+	return runs;
+}
+
 u64 kernel_longest_wait_ns(struct ground *g)
 {
 	u64 longest_ns = 0;
@@ -225,6 +235,7 @@ static void run_next(struct ground *g, u32 at)
 	pcpu->idle = false;
 	if (!pcpu->was_busy)
 		drover_idle(&g->d, at, false);
+	next->nr_runs++;
 	drover_running(&g->d, next, &next->thread, at);
 	second = fake_first(g, fake_local_queue(at), at);
 	if (second && second->arrival < 0) {

@@ -46,8 +46,8 @@ static void who_is_in_kvm_run_is_a_vcpu_and_its_process_a_vm(void)
 	find_vcpu(&g->d, task, &task->thread);
 	CHECK_EQ(task->thread.kind, THREAD_HOST);
 	CHECK_EQ(enters_guest(task, 3), THREAD_VCPU);
-	CHECK_EQ(task->thread.vcpu_id, 3);
-	CHECK_EQ(kernel_vm(g, 5)->tgid, 5);
+	CHECK_EQ(vcpu_at(&g->d, task->thread.record)->vcpu_id, 3);
+	CHECK_EQ(kernel_vm(g, 5)->whose, 5);
 	CHECK_EQ(looks_up(io), THREAD_HELPER);
 	CHECK_EQ(looks_up(thread(6)), THREAD_HOST);
 	CHECK_EQ(enters_guest(io, 4), THREAD_VCPU);

@@ -111,9 +111,9 @@ static void while_home_is_full_it_is_left_where_it_runs(void)
 	g = fake_ground(4, 2);
 	fill(2, NODE_1);
 	task = wakes(vcpu(1, NODE_1, 0));
-	dispatches = kernel_vm(g, 1)->nr_dispatches;
+	dispatches = kernel_runs(g, 1);
 	kernel_run(g, 100 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->nr_dispatches, dispatches);
+	CHECK_EQ(kernel_runs(g, 1), dispatches);
 	/* Home has room again. */
 	kernel_exit_threads(g, 2, 1);
 	kernel_run(g, 5 * MS);

@@ -254,9 +254,9 @@ static void a_slice_of_credit_is_30_ms(void)
 	busy_vm_in(IO, 1, 2, 0);
 	busy_vm_in(IO, 2, 2, 0);
 	kernel_run(g, SECOND);
-	dispatches = kernel_vm(g, 1)->nr_dispatches + kernel_vm(g, 2)->nr_dispatches;
+	dispatches = kernel_runs(g, 1) + kernel_runs(g, 2);
 	kernel_run(g, SECOND);
-	dispatches = kernel_vm(g, 1)->nr_dispatches + kernel_vm(g, 2)->nr_dispatches - dispatches;
+	dispatches = kernel_runs(g, 1) + kernel_runs(g, 2) - dispatches;
 	/* Two pCPUs, a second: 67 slices of 30 ms, or 63 that end at a tick. */
 	CHECK(dispatches >= 55 && dispatches <= 75);
 }
@@ -271,9 +271,9 @@ static void nobody_is_preempted_where_pcpus_are_dedicated(void)
 	busy_vm_in(RT, 1, 1, 0);
 	busy_vm_in(RT, 2, 1, 0);
 	kernel_run(g, 100 * MS);
-	dispatches = kernel_vm(g, 1)->nr_dispatches;
+	dispatches = kernel_runs(g, 1);
 	CHECK_EQ(ran_in_the_next(3 * SECOND, 1), 3 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->nr_dispatches, dispatches);
+	CHECK_EQ(kernel_runs(g, 1), dispatches);
 }
 
 static void the_first_of_the_waiting_list_follows_who_sleeps(void)

@@ -170,7 +170,7 @@ static void settings_change(struct ground *g)
 	static const u32 shares[] = {0, 1, 500, 1000, 7000, 1000000};
 	struct vm *vm = vm_at(&g->d, check_random_in(1, 7));
 
-	if (vm->state != VM_LIVE)
+	if (!vm->id)
 		return;
 	vm->shares_asked = shares[check_random_in(0, 5)];
 	vm->reservation_mcpu = check_chance(50) ? 0 : check_random_in(1, 2000);

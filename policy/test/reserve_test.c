@@ -207,11 +207,11 @@ static void the_host_puts_out_who_runs_by_its_reservation_last(void)
 		vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = g->d.domain[0].clock_ns;
 		for (u32 tgid = 1; tgid <= nr_pcpus; tgid++)
 			kernel_vm(g, tgid)->vtime_ns = g->d.domain[0].clock_ns + ahead_ns / tgid;
-		nr_dispatches = kernel_vm(g, 1)->nr_dispatches;
+		nr_dispatches = kernel_runs(g, 1);
 		kernel_wake(g, host);
 		kernel_settle(g);
 		CHECK_EQ(host->state, TASK_RUNNING);
-		CHECK_EQ(kernel_vm(g, 1)->nr_dispatches, nr_dispatches);
+		CHECK_EQ(kernel_runs(g, 1), nr_dispatches);
 		CHECK_EQ(!!share_nr_running(kernel_vm(g, 1)), nr_pcpus == 2);
 	}
 }

@@ -25,7 +25,8 @@ use crate::topology::Topology;
 use drover_core::counters::Yields;
 use drover_core::params::Params;
 
-const VM_LIVE: u32 = 1;
+/// WHOSE_CGROUP, policy/base/types.h.
+const WHOSE_CGROUP: u64 = 1 << 63;
 /// vCPUs of one VM that can have books.
 const VM_VCPUS: usize = 256;
 /// The VM in an order is gone, or another has its slot.
@@ -242,11 +243,12 @@ impl Scheduler {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
-        (vm.state == VM_LIVE && (vm.tgid != 0 || vm.cgroup != 0)).then_some(KernelVm {
+        let is_container = vm.whose & WHOSE_CGROUP != 0;
+        (vm.id != 0 && vm.whose != 0).then_some(KernelVm {
             slot,
             id: vm.id,
-            tgid: vm.tgid,
-            cgroup: vm.cgroup,
+            tgid: if is_container { 0 } else { vm.whose as u32 },
+            cgroup: if is_container { vm.whose & !WHOSE_CGROUP } else { 0 },
             nr_vcpus: vm.nr_vcpus,
             nr_threads: vm.nr_threads,
             shares: vm.shares,

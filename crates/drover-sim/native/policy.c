@@ -25,27 +25,10 @@ const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
 /* --- the simulated host has no cgroups --- */
 
-u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *cgroup)
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 {
-	(void)d, (void)task, (void)cgroup;
+	(void)d, (void)task, (void)whose;
 	return DROVER_HOST_SLOT;
-}
-
-u32 ground_slot_of_cgroup(struct drover *d, u64 cgroup)
-{
-	(void)d, (void)cgroup;
-	return DROVER_HOST_SLOT;
-}
-
-bool ground_enter_cgroup(struct drover *d, u64 cgroup, u32 slot)
-{
-	(void)d, (void)cgroup, (void)slot;
-	return false;
-}
-
-void ground_forget_cgroup(struct drover *d, u64 cgroup)
-{
-	(void)d, (void)cgroup;
 }
 
 /* --- the scheduler as a whole --- */
@@ -295,12 +278,12 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.yields_asked = vm->yields_asked,
 		.yields_granted = vm->yields_granted,
 		.yields_throttled = vm->yields_throttled,
-		.live = vm->state == VM_LIVE,
+		.live = vm->id != 0,
 		.shares = vm->shares,
 		.nr_vcpus = vm->nr_vcpus,
 		.nr_threads = vm->nr_threads,
 		.nr_waiting = vm->nr_waiting,
-		.tgid = vm->tgid,
+		.tgid = (u32)vm->whose,
 	};
 }
 
@@ -424,7 +407,7 @@ void sim_charge_stops(struct drover *d)
 	for (slot = 1; slot < d->slots_in_use; slot++) {
 		struct vm *vm = vm_at(d, slot);
 
-		if (vm->state == VM_LIVE && (vm->held_since_ns || vm->costopped))
+		if (vm->id && (vm->held_since_ns || vm->costopped))
 			vm->vtime_ns += share_weigh(vm, vm->vcpus_waiting * 1000000ULL);
 	}
 }
@@ -470,7 +453,7 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
 		const struct vm *vm = vm_at(d, *slot);
 		enum sim_miscounted miscounted = check_vcpu_counts(d, *slot);
 
-		if (vm->state == VM_LIVE && miscounted != SIM_COUNTS_RIGHT)
+		if (vm->id && miscounted != SIM_COUNTS_RIGHT)
 			return miscounted;
 		choosy += vm->choosy;
 		together += vm->together;

@@ -307,10 +307,10 @@ pub(super) fn process_of(vm: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u32 {
+extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u64 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
-    process_of(m.tasks[number(task) as usize].vm)
+    process_of(m.tasks[number(task) as usize].vm).into()
 }
 
 #[unsafe(no_mangle)]
@@ -322,33 +322,33 @@ extern "C" fn ground_vcpu_of(d: *mut Drover, task: TaskPointer) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_slot_of(d: *mut Drover, tgid: u32) -> u32 {
+extern "C" fn ground_slot_of(d: *mut Drover, process: u64) -> u32 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
-    queues.vm_slots.get(tgid as usize).copied().unwrap_or(0)
+    queues.vm_slots.get(process as usize).copied().unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_enter_process(d: *mut Drover, tgid: u32, slot: u32) -> bool {
+extern "C" fn ground_enter(d: *mut Drover, process: u64, slot: u32) -> bool {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
-    let needed = tgid as usize + 1;
+    let needed = process as usize + 1;
     if queues.vm_slots.len() < needed {
         queues.vm_slots.resize(needed, 0);
     }
-    let is_new = queues.vm_slots[tgid as usize] == 0;
+    let is_new = queues.vm_slots[process as usize] == 0;
     if is_new {
-        queues.vm_slots[tgid as usize] = slot;
-        queues.found.push(tgid);
+        queues.vm_slots[process as usize] = slot;
+        queues.found.push(process as u32);
     }
     is_new
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_forget_process(d: *mut Drover, tgid: u32) {
+extern "C" fn ground_forget(d: *mut Drover, process: u64) {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
-    queues.vm_slots[tgid as usize] = 0;
+    queues.vm_slots[process as usize] = 0;
 }
 
 #[unsafe(no_mangle)]
