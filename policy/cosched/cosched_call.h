@@ -121,44 +121,28 @@ static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slo
 		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
 }
 
-/* Where to call pCPUs: in the domain of who calls, not in the others; for a VM that is abroad. */
-#define COSCHED_AT_HOME 1U
-#define COSCHED_ABROAD 2U
-
-/* Call so many pCPUs of the domain of `at`, or of all others; returns how many there were. */
-CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, u32 where)
-{
-	u64 now_ns = ground_now_ns(d);
-	bool at_home = where & COSCHED_AT_HOME;
-	bool abroad = where & COSCHED_ABROAD;
-	u32 home = pcpu_at(d, at)->domain;
-	u32 called = 0;
-	u32 i;
-
-	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (called >= most)
-			break;
-		if (i == at || (pcpu_at(d, i)->domain == home) != at_home ||
-		    !cosched_callable(d, i, slot, abroad, now_ns))
-			continue;
-		cosched_call_one(d, i, slot);
-		called++;
-	}
-	return called;
-}
-
 /*
  * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own domain first:
  * there the VM gathers, wherever its vCPUs waited.
  */
-static __always_inline void cosched_call(struct drover *d, u32 at, u32 slot, u32 others,
-					 bool abroad)
+CHECKED_APART int cosched_call(THE_DROVER, u32 at, u32 slot, u32 others, bool abroad)
 {
-	u32 where = abroad ? COSCHED_ABROAD : 0;
-	u32 called = cosched_call_in(d, at, slot, others, where | COSCHED_AT_HOME);
+	u32 home = domain_at(d, pcpu_at(d, at)->domain)->first;
+	u64 now_ns = ground_now_ns(d);
+	u32 called = 0;
+	u32 i;
 
-	if (called < others)
-		cosched_call_in(d, at, slot, others - called, where);
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		u32 pcpu = topology_listed(d, home + i);
+
+		if (called >= others)
+			break;
+		if (pcpu == at || !cosched_callable(d, pcpu, slot, abroad, now_ns))
+			continue;
+		cosched_call_one(d, pcpu, slot);
+		called++;
+	}
+	return 0;
 }
 
 #endif
