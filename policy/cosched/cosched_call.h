@@ -6,9 +6,8 @@
  * by reservation, then by shares, and has not chosen in this round (round.h) yet. All that can
  * be are counted first; only when they are enough they are called: the resting ones kicked, the
  * others preempted, those of the caller's own domain before all others. A called pCPU takes a vCPU
- * of the VM before it asks for anything else (pick.h). For one under a limit, which lets it go
- * at any moment, the round does not matter; nor for one that was held for too long, and then
- * fewer are called, too.
+ * of the VM before it asks for anything else (pick.h). For one that was held for too long the round
+ * does not matter, and fewer are called, too.
  *
  * Worked example. A gang VM of three vCPUs at 10 ms; pCPU 0 asks at the beginning of a round, and
  * takes one: two others are needed. pCPU 1 rests. pCPU 2 runs a VM at 14 ms and has not chosen
@@ -89,8 +88,8 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
-	/* One that its limit lets go again, or that was held too long, waits for no round. */
-	may_choose = p->round != d->round || p->round_slot == slot || vm->capped ||
+	/* One that was held too long waits for no round. */
+	may_choose = p->round != d->round || p->round_slot == slot ||
 		     cosched_held_too_long(d, vm, now_ns);
 	return may_choose && cosched_comes_before(vm, vm_at(d, p->running_slot), now_ns);
 }
