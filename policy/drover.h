@@ -198,8 +198,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
 	/*
-	 * Its limit was spent while it was on its way. Two that leave would put each other out
-	 * for ever, nobody else would run there, and the VM would never be below its limit again.
+	 * Its limit was spent while it was on its way. Two that leave would preempt each other for
+	 * ever, nobody else would run there, and the VM would never be below its limit again.
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);
