@@ -59,7 +59,7 @@ void BPF_PROG(drover_enable, struct task_struct *p)
 		return;
 	t->weight = p->scx.weight;
 	t->vruntime_ns = vm_at(&drover, t->slot)->vruntime_floor_ns;
-	drover_affinity(&drover, p, t);
+	affinity_note(&drover, p, t);
 }
 
 SEC("struct_ops/drover_set_weight")
@@ -77,7 +77,7 @@ void BPF_PROG(drover_set_cpumask, struct task_struct *p, const struct cpumask *c
 	struct thread *t = thread_of(p);
 
 	if (t)
-		drover_affinity(&drover, p, t);
+		affinity_note(&drover, p, t);
 }
 
 /* It wakes, is queued, is chosen. */

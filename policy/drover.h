@@ -27,13 +27,6 @@ static __always_inline void drover_start(struct drover *d)
 	vm_begin_host(d);
 }
 
-/* A thread enters the scheduler's care, or its affinity has changed. */
-static __always_inline void drover_affinity(struct drover *d, struct task_struct *task,
-					    struct thread *t)
-{
-	affinity_note(d, task, t);
-}
-
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 static __always_inline void drover_woken(struct drover *d, struct thread *t, u32 near)
 {
@@ -113,19 +106,6 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	return true;
 }
 
-/*
- * A kernel thread of one pCPU is served at once: others wait for what it does, interrupts' work,
- * RCU's, the kernel's own. If it uses up a slice it is a task like others.
- */
-static __always_inline bool drover_run_kernel_thread(struct drover *d, struct task_struct *task,
-						     struct thread *t, bool woken)
-{
-	if (!t->single || !(woken || t->cut_short) || !ground_is_kernel_thread(d, task))
-		return false;
-	ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
-	return true;
-}
-
 /* The thread preempts who runs on its own pCPU, if that is for it to do. */
 static __always_inline bool drover_preempt_here(struct drover *d, struct task_struct *task,
 						struct thread *t, u32 near)
@@ -163,6 +143,7 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 static __always_inline void drover_place(struct drover *d, struct task_struct *task,
 					 struct thread *t, bool woken)
 {
+	bool kernel = wake_is_kernel(d, task, t, woken);
 	u32 near;
 
 	if (t->judged != d->pcpu_changes)
@@ -170,14 +151,17 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	near = place_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
-	if (drover_run_kernel_thread(d, task, t, woken))
+	/* Of one pCPU, it is served there at once. */
+	if (kernel && t->single) {
+		ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
 		return;
+	}
 	if (!woken &&
 	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
 		return;
-	if (drover_may_begin(d, t) && (drover_run_where_idle(d, task, t, near) ||
-				       ((woken || wake_is_kernel(d, task, t, false)) &&
-					drover_preempt_here(d, task, t, near))))
+	if (drover_may_begin(d, t) &&
+	    (drover_run_where_idle(d, task, t, near) ||
+	     ((woken || kernel) && drover_preempt_here(d, task, t, near))))
 		return;
 	waiting_enter(d, task, t, near);
 	if (!vm_at(d, t->slot)->at_limit)
@@ -213,8 +197,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
 	/*
-	 * Its limit was spent while it was on its way. Two that leave would put each other out
-	 * for ever, nobody else would run there, and the VM would never be below its limit again.
+	 * Its limit was spent while it was on its way. Two that leave would preempt each other for
+	 * ever, nobody else would run there, and the VM would never be below its limit again.
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task))
 		ground_preempt(d, at);

@@ -141,7 +141,6 @@ struct vm {
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
-	u32 round_domain;       /* where it was first chosen in this round */
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody; 0: the slot is free */
@@ -325,7 +324,6 @@ struct domain {
 	u64 idle; /* those that are idle, idle.h */
 	u32 first; /* its pCPUs in drover.pcpu_of: the first, */
 	u32 nr_pcpus; /* and how many */
-	u32 round; /* the last round begun here, round.h */
 	u32 round_slot; /* the VM begun in it last of those kept together */
 	u32 partition; /* all of its pCPUs are in that one */
 	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */

@@ -6,9 +6,8 @@
  * by reservation, then by shares, and has not chosen in this round (round.h) yet. All that can
  * be are counted first; only when they are enough they are called: the resting ones kicked, the
  * others preempted, those of the caller's own domain before all others. A called pCPU takes a vCPU
- * of the VM before it asks for anything else (pick.h). For one under a limit, which lets it go
- * at any moment, the round does not matter; nor for one that was held for too long, and then
- * fewer are called, too.
+ * of the VM before it asks for anything else (pick.h). For one that was held for too long the round
+ * does not matter, and fewer are called, too.
  *
  * Worked example. A gang VM of three vCPUs at 10 ms; pCPU 0 asks at the beginning of a round, and
  * takes one: two others are needed. pCPU 1 rests. pCPU 2 runs a VM at 14 ms and has not chosen
@@ -89,8 +88,8 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
-	/* One that its limit lets go again, or that was held too long, waits for no round. */
-	may_choose = p->round != d->round || p->round_slot == slot || vm->capped ||
+	/* One that was held too long waits for no round. */
+	may_choose = p->round != d->round || p->round_slot == slot ||
 		     cosched_held_too_long(d, vm, now_ns);
 	return may_choose && cosched_comes_before(vm, vm_at(d, p->running_slot), now_ns);
 }
@@ -121,44 +120,28 @@ static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slo
 		ground_preempt(d, bounded(pcpu, DROVER_MAX_PCPUS));
 }
 
-/* Where to call pCPUs: in the domain of who calls, not in the others; for a VM that is abroad. */
-#define COSCHED_AT_HOME 1U
-#define COSCHED_ABROAD 2U
-
-/* Call so many pCPUs of the domain of `at`, or of all others; returns how many there were. */
-CHECKED_APART u32 cosched_call_in(THE_DROVER, u32 at, u32 slot, u32 most, u32 where)
-{
-	u64 now_ns = ground_now_ns(d);
-	bool at_home = where & COSCHED_AT_HOME;
-	bool abroad = where & COSCHED_ABROAD;
-	u32 home = pcpu_at(d, at)->domain;
-	u32 called = 0;
-	u32 i;
-
-	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (called >= most)
-			break;
-		if (i == at || (pcpu_at(d, i)->domain == home) != at_home ||
-		    !cosched_callable(d, i, slot, abroad, now_ns))
-			continue;
-		cosched_call_one(d, i, slot);
-		called++;
-	}
-	return called;
-}
-
 /*
  * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own domain first:
  * there the VM gathers, wherever its vCPUs waited.
  */
-static __always_inline void cosched_call(struct drover *d, u32 at, u32 slot, u32 others,
-					 bool abroad)
+CHECKED_APART int cosched_call(THE_DROVER, u32 at, u32 slot, u32 others, bool abroad)
 {
-	u32 where = abroad ? COSCHED_ABROAD : 0;
-	u32 called = cosched_call_in(d, at, slot, others, where | COSCHED_AT_HOME);
+	u32 home = domain_at(d, pcpu_at(d, at)->domain)->first;
+	u64 now_ns = ground_now_ns(d);
+	u32 called = 0;
+	u32 i;
 
-	if (called < others)
-		cosched_call_in(d, at, slot, others - called, where);
+	for_each_index(i, 0, d->params.nr_pcpus) {
+		u32 pcpu = topology_listed(d, home + i);
+
+		if (called >= others)
+			break;
+		if (pcpu == at || !cosched_callable(d, pcpu, slot, abroad, now_ns))
+			continue;
+		cosched_call_one(d, pcpu, slot);
+		called++;
+	}
+	return 0;
 }
 
 #endif

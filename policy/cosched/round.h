@@ -7,7 +7,7 @@
  * the least served until its vCPUs are charged (share.h), so if all pCPUs asked at
  * the same moment, they would all be given to the same VM without being told. So
  * they are made to: time is cut into rounds of a slice; the first pCPU to notice
- * that the round is over chooses as ever, and then preempts the pCPUs of its domain
+ * that the round is over chooses as ever, and then preempts all pCPUs of the host
  * that run vCPUs of VMs played in rounds (together.h), which choose in turn. Three
  * rules keep what was chosen. A VM that was told to go on in this round goes on
  * on all its pCPUs, although each asks with a little more on its account. The VM
@@ -27,15 +27,14 @@
  * interrupt. At 12 ms a kworker takes pCPU 0 for 50 us: the pCPU then goes back to
  * B, although A has now received less.
  *
- * A VM that is wider than a domain is started and stopped in all of them together: the
- * first pCPU to begin a round preempts its vCPUs everywhere, and where one of them has
- * been begun in this round every other domain begins it, too.
+ * A VM that is wider than a domain is begun in all of them: where one has begun it in this
+ * round every other domain begins it, too.
  *
  * What it is bad at. VMs whose widths do not add up leave a pCPU over, which is
  * given to one vCPU of another VM alone (work is not left lying; for VMs that
- * would rather wait there is cosched.h). Domains begin the rounds of VMs that fit into
- * one when their own first pCPU notices, up to a tick apart; and of such a VM that
- * has come to stand in two domains each plays its part alone.
+ * would rather wait there is cosched.h). One pCPU interrupts all others that run such VMs,
+ * once a round. Of a VM that fits into a domain but has come to stand in two, a domain
+ * begins its part only where that is the least served.
  *
  * After Ousterhout's matrix (Scheduling Techniques for Concurrent Systems, 1982),
  * with the rows made up by shares as they come; seed 000, 2.2 ("the scheduler
@@ -46,38 +45,24 @@
 
 #include "cosched/together.h"
 
-/*
- * The pCPU asks. Begins the next round when the last is over. True for the first
- * pCPU of its domain to ask in a round: it will tell the others.
- */
+/* The pCPU asks. True if it begins the next round, the last being over: it will tell the others. */
 static __always_inline bool round_notice(struct drover *d, u32 pcpu)
 {
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	u64 end_ns = d->round_end_ns;
-	struct domain *domain = domain_at(d, pcpu_at(d, pcpu)->domain);
 
-	if ((s64)(now_ns - end_ns) >= 0 &&
-	    __sync_val_compare_and_swap(&d->round_end_ns, end_ns, now_ns + d->params.slice_ns) ==
+	if ((s64)(now_ns - end_ns) < 0 ||
+	    __sync_val_compare_and_swap(&d->round_end_ns, end_ns, now_ns + d->params.slice_ns) !=
 		    end_ns)
-		__sync_fetch_and_add(&d->round, 1);
-	if (domain->round == d->round)
 		return false;
-	return __sync_lock_test_and_set(&domain->round, d->round) != d->round;
+	__sync_fetch_and_add(&d->round, 1);
+	return true;
 }
 
 /* Is the VM wider than a domain? */
 static __always_inline bool round_spans(struct drover *d, struct vm *vm)
 {
 	return d->params.nr_domains > 1 && vm->nr_vcpus * d->params.nr_domains > d->params.nr_pcpus;
-}
-
-/* For how long the round has been played when the pCPU asks. */
-static __always_inline u64 round_elapsed_ns(struct drover *d, u32 pcpu)
-{
-	s64 left_ns = (s64)(d->round_end_ns - pcpu_at(d, pcpu)->asked_ns);
-	s64 elapsed_ns = (s64)d->params.slice_ns - left_ns;
-
-	return elapsed_ns > 0 ? (u64)elapsed_ns : 0;
 }
 
 /* Is the VM in no step with others? One under a limit (limit.h) pauses and goes on by that. */
@@ -96,36 +81,32 @@ static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 	if (vm_at(d, slot)->round == d->round)
 		return;
 	vm_at(d, slot)->round = d->round;
-	vm_at(d, slot)->round_domain = pcpu_at(d, pcpu)->domain;
 	if (vm_at(d, slot)->together)
 		domain_at(d, pcpu_at(d, pcpu)->domain)->round_slot = slot;
 	if (vm_at(d, slot)->together && round_spans(d, vm_at(d, slot)))
 		d->round_slot = slot;
 }
 
-/* Has the VM begun in this round, in that domain, or in any if it is wider than one? */
-static __always_inline bool round_has(struct drover *d, u32 slot, u32 home)
+/* Has the VM begun in this round? */
+static __always_inline bool round_has(struct drover *d, u32 slot)
 {
-	struct vm *vm = vm_at(d, slot);
-
-	return slot < DROVER_MAX_VMS && vm->round == d->round &&
-	       (vm->round_domain == home || round_spans(d, vm));
+	return slot < DROVER_MAX_VMS && vm_at(d, slot)->round == d->round;
 }
 
 /*
- * The VM for a pCPU that asks for the first time in this round: the one it runs, if
- * that goes on elsewhere in the domain; else the one that was begun last, there or, of
- * those wider than a domain, anywhere.
+ * The VM for a pCPU that asks for the first time in this round: the one it runs, if that was begun
+ * elsewhere; else the one that was begun last, in this domain or, of those wider than one,
+ * anywhere.
  */
 static __always_inline u32 round_begun(struct drover *d, u32 home, u32 running_slot)
 {
 	u32 begun = domain_at(d, home)->round_slot;
 
-	if (round_has(d, running_slot, home))
+	if (round_has(d, running_slot))
 		return running_slot;
-	if (round_has(d, begun, home))
+	if (round_has(d, begun))
 		return begun;
-	return round_has(d, d->round_slot, home) ? d->round_slot : DROVER_MAX_VMS;
+	return round_has(d, d->round_slot) ? d->round_slot : DROVER_MAX_VMS;
 }
 
 /*
@@ -145,13 +126,10 @@ static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot
 	return slot;
 }
 
-/*
- * Have the other pCPUs of the domain choose anew, now, and those elsewhere that run a VM
- * wider than a domain; but not where somebody overdue has its turn, which is short.
- */
+/* Have the others that run such VMs choose anew, now; but not where somebody overdue has its turn,
+ * which is short. */
 CHECKED_APART int round_tell(THE_DROVER, u32 at)
 {
-	u32 home = pcpu_at(d, at)->domain;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
@@ -160,8 +138,7 @@ CHECKED_APART int round_tell(THE_DROVER, u32 at)
 
 		if (i == at || !other->online || other->round == d->round ||
 		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together ||
-		    other->order.why == ORDER_TURN ||
-		    (other->domain != home && !round_spans(d, vm_at(d, slot))))
+		    other->order.why == ORDER_TURN)
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
 	}

@@ -6,12 +6,13 @@
  * given stays given: the round's VM goes on, or is begun here, unless somebody who waits here
  * has received less by all that the VM gets in a round, which is no matter of moments.
  *
- * Worked example. Slices of 8 ms, a VM of two vCPUs and 1000 shares. A kworker has put one
- * of them out in mid-round; the other runs, and the VM is at 104 ms. It counts as 104 - 2 * 8 =
- * 88 ms: one that waits at 101 ms does not put it out, one at 87 ms does.
+ * Worked example. Slices of 8 ms, a VM of two vCPUs and 1000 shares. A kworker has preempted one
+ * of them in mid-round; the other runs, and the VM is at 104 ms. It counts as 104 - 2 * 8 =
+ * 88 ms: the pCPU is not taken from it by one that waits at 101 ms, but by one at 87 ms.
  *
  * A VM that slept, wakes in mid-round, and is owed time is not kept waiting by the round: it runs,
- * or goes on, before the round's VM, as if there were none.
+ * or goes on, before the round's VM, as if there were none. So does one under a limit, whose pauses
+ * are in step with no round.
  *
  * What it is bad at. A VM that wakes often takes pCPUs out of others' rounds.
  */
@@ -20,14 +21,13 @@
 
 #include "pick/pick_vm.h"
 
-/* Did a thread of the VM wake in this round, which is not played for the VM, and is it owed more
- * than that? */
-static __always_inline bool pick_woke(struct drover *d, u32 slot, u64 key)
+/* Is the VM one that waits for nobody's round, and owed more than that? */
+static __always_inline bool pick_waits_for_no_round(struct drover *d, u32 slot, u64 key)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return slot < DROVER_MAX_VMS && vm->woke_round == d->round &&
-	       (!vm->together || round_is_apart(vm)) &&
+	return slot < DROVER_MAX_VMS &&
+	       (round_is_apart(vm) || (vm->woke_round == d->round && !vm->together)) &&
 	       (s64)(tournament_key(vm->vtime_ns, slot) - key) < 0;
 }
 
@@ -42,34 +42,30 @@ static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 runni
 }
 
 /*
- * Must the VM of the round give way to who waits here, or to the `running` VM? Elsewhere was
- * decided without these: to one that had received less when the round began. Where the pCPU
- * was given to it already, to one that has received less by all the VM gets in a round. To the
- * running VM only if it lacks a round of its own: VMs that take turns are never quite level.
+ * Must the VM of the round give way to who waits here, or to the `running` VM? Other pCPUs decided
+ * without these, so only to one that has received less by all that the VM gets in a round, or that
+ * waits for no round. To the running VM only if it lacks a round of its own: VMs that take turns
+ * are never quite level.
  */
 CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	struct vm *vm = vm_at(d, stay);
-	bool given = pcpu_at(d, pcpu)->round == d->round;
-	u64 had_ns = given ? d->params.slice_ns : round_elapsed_ns(d, pcpu);
-	u64 round_ns = share_weigh(vm, had_ns * (share_nr_running(vm) + 1));
+	u64 round_ns = share_weigh(vm, d->params.slice_ns * (share_nr_running(vm) + 1));
 	u64 now_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
-	u64 vtime_ns = now_ns - round_ns;
+	u64 stays = tournament_key(now_ns, stay);
 	u64 waiting = share_next(d, pcpu, home, TOURNAMENT_NOBODY, 0);
-	u64 best;
 
 	/* Its own leaf may be behind; that is not somebody else. */
 	if (tournament_slot(waiting) == stay)
 		waiting = TOURNAMENT_NOBODY;
-	/* Who slept when the round was made up is not in it: it waits for nobody's round. */
 	if ((waiting != TOURNAMENT_NOBODY &&
-	     pick_woke(d, tournament_slot(waiting), tournament_key(now_ns, stay))) ||
-	    (running != stay && pick_woke(d, running, tournament_key(now_ns, stay))))
+	     pick_waits_for_no_round(d, tournament_slot(waiting), stays)) ||
+	    (running != stay && pick_waits_for_no_round(d, running, stays)))
 		return true;
-	best = pick_earliest(pick_own_key(d, pcpu), waiting);
-	return tournament_before(best, tournament_key(vtime_ns, stay)) ||
-	       (running != stay && pick_is_behind(d, pcpu, running, vtime_ns));
+	return tournament_before(pick_earliest(pick_own_key(d, pcpu), waiting),
+				 tournament_key(now_ns - round_ns, stay)) ||
+	       (running != stay && pick_is_behind(d, pcpu, running, now_ns - round_ns));
 }
 
 /* The round's VM, if the round has given the pCPU to one. */

@@ -60,9 +60,9 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bo
 		bool stays = reserve_is_due(vm_at(d, there), ground_now_ns(d));
 
 		/*
-		 * Who runs by its reservation stays, but for the host's own threads, and for these
-		 * where they may go nowhere else: so others they put out without a margin. Who is
-		 * due takes the pCPU of who is not.
+		 * Who runs by its reservation is preempted only by the host's own threads, and only
+		 * if they find no other: so that they do, they need no margin against others. Who
+		 * is due preempts who is not.
 		 */
 		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
 			return stays ? 1 : 1 + gain_ns;

@@ -99,7 +99,6 @@ static void the_vm_begun_on_one_pcpu_is_begun_on_the_next(void)
 	CHECK_EQ(round_stay(d, 1, ran), begun);
 	/* The one it runs has begun, too: that goes on. */
 	vm_at(d, ran)->round = d->round;
-	vm_at(d, ran)->round_domain = 0;
 	CHECK_EQ(round_stay(d, 1, ran), ran);
 }
 

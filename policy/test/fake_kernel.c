@@ -26,7 +26,7 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	task->tgid = tgid;
 	task->in_kvm_run = kind == THREAD_VCPU;
 	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
-	drover_affinity(&g->d, task, &task->thread);
+	affinity_note(&g->d, task, &task->thread);
 	if (kind == THREAD_HELPER || kind == THREAD_MEMBER)
 		find_whose(&g->d, task, &task->thread);
 	find_vcpu(&g->d, task, &task->thread);
@@ -335,7 +335,7 @@ void kernel_exit(struct ground *g, u32 at)
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)
 {
 	task->allowed = allowed;
-	drover_affinity(&g->d, task, &task->thread);
+	affinity_note(&g->d, task, &task->thread);
 	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu)) {
 		u32 at = task->pcpu;
 

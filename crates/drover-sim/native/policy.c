@@ -120,12 +120,12 @@ void sim_enable(struct drover *d, struct task_struct *p, struct thread *t, u32 w
 {
 	t->weight = weight;
 	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
-	drover_affinity(d, p, t);
+	affinity_note(d, p, t);
 }
 
 void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	drover_affinity(d, p, t);
+	affinity_note(d, p, t);
 }
 
 /* --- it wakes, is queued, is chosen --- */
