@@ -89,7 +89,7 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 
 	vm_settle_shares(d, vm);
 	vm_bind(d, vm, vm->reservation_mcpu || vm->limit_mcpu || vm->pool);
-	waiting_promise(d, slot, vm->reservation_mcpu);
+	reserve_promise(d, slot, vm->reservation_mcpu);
 	limit_note(d, slot);
 	/* Waits are held against the promise that is in force (drover-core delay.rs). */
 	vm->settled_ns = ground_now_ns(d);

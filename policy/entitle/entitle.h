@@ -122,10 +122,10 @@ CHECKED_APART int entitle_weigh(THE_DROVER, u32 slot)
 	entitle_reweigh(d, slot, inverse ?: 1);
 	promised = slot == DROVER_HOST_SLOT ? 0 : most_of(kept, entitle_as_promised_ucpu(vm));
 	mcpu = promised * 1000 / ENTITLE_PCPU_UCPU;
-	waiting_promise(d, slot, (u32)(vm->reservation_mcpu ? most_of(mcpu, 1) : mcpu));
+	reserve_promise(d, slot, (u32)(vm->reservation_mcpu ? most_of(mcpu, 1) : mcpu));
 	/* It has just gone: nobody else would take that back. */
 	if (*(volatile u32 *)&vm->state != VM_LIVE)
-		waiting_promise(d, slot, 0);
+		reserve_promise(d, slot, 0);
 	return 0;
 }
 
@@ -135,7 +135,7 @@ CHECKED_APART int entitle_unweigh(THE_DROVER, u32 slot)
 	struct vm *vm = vm_at(d, slot);
 
 	share_set(vm, vm->shares);
-	waiting_promise(d, slot, 0);
+	reserve_promise(d, slot, 0);
 	/* By shares it may stand earlier than by what it was owed. */
 	waiting_settle_domains(d, slot);
 	return 0;

@@ -56,7 +56,8 @@
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
 
-#include "queue/next.h"
+#include "queue/tournament.h"
+#include "share/share.h"
 
 /* Turns take this part of the domain's time, while B is within its limits. */
 #define WAIT_BOUND_TAKES_ONE_IN 50
@@ -299,7 +300,7 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_n
 	books_of(rq, slot)->taken_ns = now_ns;
 	share_not_after(&vm->vtime_ns, clock_ns);
 	vm->nr_forgiven++;
-	next_settle(d, domain, slot, 0, TOURNAMENT_NOBODY);
+	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	first = tournament_slot(tournament_best(d, &rq->by_share));
 	share_bound_claim(vm_at(d, first), clock_ns, share_claim_max_ns(d, vm_at(d, first)));
 	return 0;

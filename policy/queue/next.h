@@ -17,8 +17,8 @@
 #ifndef DROVER_NEXT_H
 #define DROVER_NEXT_H
 
-#include "guarantee/reserve.h"
 #include "queue/affinity.h"
+#include "queue/tournament.h"
 
 /* Asked by nobody who would run it. */
 #define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
@@ -89,71 +89,6 @@ static __always_inline u64 next_after(struct drover *d, u32 pcpu, u32 domain, st
 	    next_fits(d, pcpu, domain, rq, tournament_slot(root), asks))
 		return root;
 	return next_look_at_all(d, pcpu, domain, after, asks);
-}
-
-/* Where the VM stands by now among those who wait there; nowhere while it may not run (limit.h). */
-static __always_inline u64 next_key(struct drover *d, u32 domain, u32 slot, u32 asks, u64 now_ns)
-{
-	struct vm *vm = vm_at(d, slot);
-
-	if (vm->at_limit)
-		return TOURNAMENT_NOBODY;
-	if (asks & NEXT_BY_RESERVE)
-		return reserve_key(d, vm, slot, now_ns);
-	if (!hook_is_share(d, domain))
-		return hook_key(d, domain, slot);
-	return tournament_key(share_vtime_now(vm, now_ns), slot);
-}
-
-/*
- * Make the VM's leaf agree with that and with the count of its waiting threads: nobody if there are
- * none. With `expected`, only if the leaf still holds that: somebody else may have been quicker.
- */
-CHECKED_APART int next_settle(THE_DROVER, u32 domain, u32 slot, u32 asks, u64 expected)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 key = next_key(d, domain, slot, asks, ground_now_ns(d));
-	struct tournament *among;
-
-	if (!rq)
-		return 0;
-	among = next_tournament(rq, asks);
-	ground_lock_runqueue(rq);
-	if (expected == TOURNAMENT_NOBODY || tournament_leaf(among, slot) == expected)
-		tournament_set(among, d->tournament_levels, slot,
-			       books_of(rq, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
-	ground_unlock_runqueue(rq);
-	return 0;
-}
-
-/*
- * The key of the domain's first VM that may run on that pCPU and comes after that key, or NOBODY;
- * by reservations, of those that are due. Corrects leaves that lag behind their VM on the way; a
- * few tries suffice because only VMs that ran since they were last looked at can lag.
- */
-CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 now_ns = ground_now_ns(d);
-	/* That of the last slot of this moment: who comes after it is not due. */
-	u64 last = asks & NEXT_BY_RESERVE ? tournament_key(now_ns, DROVER_MAX_VMS - 1) :
-					    TOURNAMENT_NOBODY;
-	u64 key = TOURNAMENT_NOBODY;
-	u32 try;
-
-	if (!rq || !next_is_near(d, pcpu, domain))
-		return TOURNAMENT_NOBODY;
-	for_each_index(try, 0, 9) {
-		u32 slot;
-
-		key = next_after(d, pcpu, domain, rq, after, asks);
-		slot = tournament_slot(key);
-		if (key == TOURNAMENT_NOBODY || tournament_before(last, key) ||
-		    !tournament_before(key, next_key(d, domain, slot, asks, now_ns)))
-			break;
-		next_settle(d, domain, slot, asks, key);
-	}
-	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
 }
 
 #endif

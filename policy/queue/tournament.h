@@ -107,6 +107,25 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 	}
 }
 
+/*
+ * Make the VM's leaf by shares agree with the count of its waiting threads: `key` if
+ * there are any, nobody if not. With `expected`, only if the leaf still holds
+ * that: somebody else may have been quicker.
+ */
+CHECKED_APART int tournament_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
+{
+	struct runqueue *rq = ground_runqueue(d, domain_index);
+
+	if (!rq)
+		return 0;
+	ground_lock_runqueue(rq);
+	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&rq->by_share, slot) == expected)
+		tournament_set(&rq->by_share, d->tournament_levels, slot,
+			       books_of(rq, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
+	ground_unlock_runqueue(rq);
+	return 0;
+}
+
 /* Hand the winner of the old root up to the new one, in every domain. */
 CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
 {

@@ -28,16 +28,18 @@
 #define DROVER_WAITING_H
 
 #include "cosched/cosched.h"
+#include "guarantee/reserve.h"
 #include "guarantee/wait_bound.h"
 
 /* Its places in the tournaments of that domain are what they should be now. */
 static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u32 slot)
 {
-	struct runqueue *rq = ground_runqueue(d, domain);
+	struct vm *vm = vm_at(d, slot);
 
-	next_settle(d, domain, slot, 0, TOURNAMENT_NOBODY);
-	if (rq && (vm_at(d, slot)->reserve_inverse || tournament_leaf(&rq->by_reserve, slot)))
-		next_settle(d, domain, slot, NEXT_BY_RESERVE, TOURNAMENT_NOBODY);
+	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
+	if (vm->reserve_inverse)
+		reserve_settle(d, domain, slot, TOURNAMENT_NOBODY,
+			       reserve_key(d, vm, slot, ground_now_ns(d)));
 }
 
 /* The count of the VM's waiting threads in the domain has changed, or whether they may run. */
@@ -63,17 +65,6 @@ CHECKED_APART int waiting_settle_domains(THE_DROVER, u32 slot)
 			waiting_settle(d, i, slot);
 	}
 	return 0;
-}
-
-/* Promise the VM that much from now on; 0: nothing. */
-static __always_inline void waiting_promise(struct drover *d, u32 slot, u32 mcpu)
-{
-	struct vm *vm = vm_at(d, slot);
-	u64 before = vm->reserve_inverse;
-
-	reserve_set(d, vm, mcpu);
-	if (vm->reserve_inverse != before)
-		waiting_settle_domains(d, slot);
 }
 
 /* The thread stands in no queue any more. Safe to call when it never did. */

@@ -285,12 +285,12 @@ static void who_is_owed_more_stands_where_that_puts_it(void)
 	/* With what its running thread was not charged for yet. */
 	g->now_ns += MS;
 	CHECK(share_uncharged_ns(vm_at(&g->d, slot), g->now_ns) > 0);
-	next_vm(&g->d, NEXT_FOR_NOBODY, 0, TOURNAMENT_NOBODY, 0);
+	share_least_served(&g->d, 0);
 	CHECK(tournament_before(tournament_key(vm_at(&g->d, slot)->vtime_ns, slot),
 				tournament_leaf(&ground_runqueue(&g->d, 0)->by_share, slot)));
 	entitle_reweigh(&g->d, slot, vm_at(&g->d, slot)->share_inverse / 100);
 	CHECK_EQ(tournament_leaf(&ground_runqueue(&g->d, 0)->by_share, slot),
-		 tournament_key(share_vtime_now(vm_at(&g->d, slot), g->now_ns), slot));
+		 tournament_key(vm_at(&g->d, slot)->vtime_ns, slot));
 }
 
 /* scenarios/pools-departments.toml, prod low: one vCPU that is owed most of a pCPU can make up for

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The run queue of VMs, and who is first but for those refused: policy/queue/tournament.h,
- * next.h. */
+ * refused.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -26,7 +26,7 @@ static void zeroed_memory_is_an_empty_tournament(void)
 {
 	g = fake_ground(1, 1);
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	CHECK_EQ(next_vm(&g->d, NEXT_FOR_NOBODY, 0, TOURNAMENT_NOBODY, 0), TOURNAMENT_NOBODY);
+	CHECK_EQ(share_least_served(&g->d, 0), TOURNAMENT_NOBODY);
 }
 
 static void nobody_is_after_everybody(void)
@@ -133,7 +133,7 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 
 	vm_at(&g->d, 7)->vtime_ns = 12 * MS;
 	CHECK_EQ(tournament_slot(best()), 7);
-	CHECK_EQ(tournament_slot(next_vm(&g->d, NEXT_FOR_NOBODY, 0, TOURNAMENT_NOBODY, 0)), 3);
+	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 3);
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 7), 11718 << 11 | 7);
 }
 
@@ -152,12 +152,12 @@ static void a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected(void)
 	}
 	for (u32 slot = 1; slot <= 3; slot++)
 		books_of(&g->runqueue[0], slot)->may = AFFINITY_ALL;
-	first = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
+	first = share_next(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
 	CHECK_EQ(tournament_slot(first), 1);
-	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 2);
+	CHECK_EQ(tournament_slot(share_next(&g->d, 0, 0, first, 0)), 2);
 	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
-	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 3);
-	CHECK_EQ(tournament_slot(next_vm(&g->d, NEXT_FOR_NOBODY, 0, TOURNAMENT_NOBODY, 0)), 1);
+	CHECK_EQ(tournament_slot(share_next(&g->d, 0, 0, first, 0)), 3);
+	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
 }
 
 /* Whoever is next for a pCPU is the first of those that may run there and come after the last. */
@@ -194,20 +194,14 @@ static void who_is_next_may_run_there(void)
 	}
 }
 
-static void stands_at(u32 domain, u32 slot, u64 vtime_ns, u64 expected)
-{
-	vm_at(&g->d, slot)->vtime_ns = vtime_ns;
-	next_settle(&g->d, domain, slot, 0, expected);
-}
-
 static void settling_follows_the_count(void)
 {
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
-	stands_at(0, 3, MS, TOURNAMENT_NOBODY);
+	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
 	books_of(&g->runqueue[0], 3)->nr_queued = 1;
-	stands_at(0, 3, MS, TOURNAMENT_NOBODY);
+	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), tournament_key(MS, 3));
 	CHECK_EQ(g->runqueue[0].lock.held, 0);
 }
@@ -219,17 +213,17 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
 	books_of(&g->runqueue[0], 3)->nr_queued = 1;
-	stands_at(0, 3, 9 * MS, TOURNAMENT_NOBODY);
-	stands_at(0, 3, 5 * MS, first);
+	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, second);
+	tournament_settle(&g->d, 0, 3, first, tournament_key(5 * MS, 3));
 	CHECK_EQ(best(), second);
-	stands_at(0, 3, MS, second);
+	tournament_settle(&g->d, 0, 3, second, first);
 	CHECK_EQ(best(), first);
 }
 
 static void a_domain_that_does_not_exist_is_left_alone(void)
 {
 	g = fake_ground(1, 1);
-	stands_at(1, 3, MS, TOURNAMENT_NOBODY);
+	tournament_settle(&g->d, 1, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
 }
 
@@ -238,15 +232,15 @@ static void it_grows_with_the_slots_in_use(void)
 {
 	g = fake_ground(2, 2);
 	for (u32 slot = 0; slot < DROVER_MAX_VMS; slot = slot * 2 + 1) {
-		u64 vtime_ns = (DROVER_MAX_VMS - slot) * MS;
+		u64 key = tournament_key((DROVER_MAX_VMS - slot) * MS, slot);
 		u64 was = best();
 
 		tournament_grow(&g->d, slot);
 		CHECK(slot < 1U << g->d.tournament_levels);
 		CHECK_EQ(best(), was);
 		books_of(&g->runqueue[0], slot)->nr_queued = 1;
-		stands_at(0, slot, vtime_ns, TOURNAMENT_NOBODY);
-		CHECK_EQ(best(), tournament_key(vtime_ns, slot));
+		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
+		CHECK_EQ(best(), key);
 		CHECK_EQ(tournament_best(&g->d, &g->runqueue[1].by_share), TOURNAMENT_NOBODY);
 	}
 	CHECK_EQ(g->d.tournament_levels, DROVER_SLOT_BITS);

@@ -64,7 +64,7 @@ static void a_third_that_comes_before_the_leaf_is_cleared_keeps_it(void)
 	slot = task->thread.slot;
 	/* Between the count's fall to 0 and the clearing, it rises to 1. */
 	books_of(&g->runqueue[0], slot)->nr_queued = 1;
-	next_settle(&g->d, 0, slot, 0, TOURNAMENT_NOBODY);
+	tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key_of(slot));
 	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), key_of(slot));
 }
 
