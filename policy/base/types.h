@@ -222,8 +222,7 @@ struct pool {
 	u32 shares; /* among its siblings */
 	u32 reservation_mcpu;
 	u32 limit_mcpu; /* 0: no limit */
-	u32 depth;      /* 1: in the root */
-	u32 in;         /* its parent, or the root if it has none */
+	u32 depth;      /* 1: in the root; 0: it is no pool, or is the root */
 	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
 	/* entitle_level.h; millionths of a pCPU, and such a share << 20 */
 	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */

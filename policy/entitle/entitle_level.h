@@ -81,7 +81,7 @@ CHECKED_APART int entitle_gather_pool(THE_DROVER, u32 index)
 	pool->promised_ucpu = most_of(pool->promised_ucpu, entitle_ucpu(pool->reservation_mcpu));
 	pool->most_ucpu = least_of(pool->most_ucpu, entitle_limit_ucpu(pool->limit_mcpu));
 	pool->floor_ucpu = least_of(most_of(pool->floor_ucpu, kept), pool->most_ucpu);
-	entitle_add_child(pool_at(d, pool->in), pool->promised_ucpu, pool->floor_ucpu,
+	entitle_add_child(pool_around(d, pool), pool->promised_ucpu, pool->floor_ucpu,
 			  pool->most_ucpu, pool->shares);
 	return 0;
 }
@@ -221,7 +221,7 @@ static __always_inline u64 entitle_owed(struct pool *parent, u32 shares, u64 kep
 CHECKED_APART int entitle_fill_pool(THE_DROVER, u32 index)
 {
 	struct pool *pool = pool_at(d, index);
-	struct pool *parent = pool_at(d, pool->in);
+	struct pool *parent = pool_around(d, pool);
 	u64 kept = most_of(entitle_kept_ucpu(d, pool->reservation_mcpu), pool->floor_ucpu);
 
 	entitle_fill(
@@ -240,7 +240,7 @@ CHECKED_APART int entitle_round(THE_DROVER)
 	for_each_index(i, 0, d->nr_pools) {
 		struct pool *pool = pool_at(d, entitle_ordered(d, i));
 
-		entitle_held(pool_at(d, pool->in), pool->shares, pool->floor_ucpu, pool->most_ucpu);
+		entitle_held(pool_around(d, pool), pool->shares, pool->floor_ucpu, pool->most_ucpu);
 	}
 	d->levels_move = 0;
 	entitle_fill(d, pool_at(d, POOL_ROOT), partition_at(d, 0)->nr_online * ENTITLE_PCPU_UCPU);

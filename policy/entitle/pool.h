@@ -14,8 +14,9 @@
  * b1. All want all: A and B are owed half of the host each, a1 and a2 a quarter.
  * a2 sleeps: a1 is owed half, B nothing more.
  *
- * What it is bad at. A pool deeper than 8 levels below the root, or in a pool
- * that does not exist, counts as in the root: the daemon refuses both.
+ * What it is bad at. A pool deeper than 8 levels below the root, or in a circle of pools, counts as
+ * none, and what is in it as in the root; so does what is in a pool that does not exist. The daemon
+ * refuses them all.
  */
 #ifndef DROVER_POOL_H
 #define DROVER_POOL_H
@@ -24,6 +25,8 @@
 
 #define POOL_ROOT 0
 #define POOL_DEPTH_MAX 8
+/* The depth of a pool that has no place in the order yet. */
+#define POOL_UNPLACED (POOL_DEPTH_MAX + 1)
 
 static __always_inline struct pool *pool_at(struct drover *d, u32 pool)
 {
@@ -33,45 +36,29 @@ static __always_inline struct pool *pool_at(struct drover *d, u32 pool)
 /* The pool if it exists, else the root. */
 static __always_inline u32 pool_existing(struct drover *d, u32 pool)
 {
-	return pool < DROVER_MAX_POOLS && pool_at(d, pool)->live ? pool : POOL_ROOT;
+	return pool < DROVER_MAX_POOLS && pool_at(d, pool)->depth ? pool : POOL_ROOT;
 }
 
-/* How many pools are above that one; POOL_DEPTH_MAX: too many, or its parents go in a circle. */
-CHECKED_APART u32 pool_count_above(THE_DROVER, u32 pool)
+/* What that pool is in. */
+static __always_inline struct pool *pool_around(struct drover *d, struct pool *pool)
 {
-	u32 above = 0;
-	u32 step;
-
-	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		pool = pool_existing(d, pool_at(d, pool)->parent);
-		if (pool == POOL_ROOT)
-			break;
-		above++;
-	}
-	return above;
-}
-
-static __always_inline void pool_find_place(struct drover *d, u32 index)
-{
-	struct pool *pool = pool_at(d, index);
-	u32 above = pool_count_above(d, index);
-
-	pool->depth = above < POOL_DEPTH_MAX ? above + 1 : 1;
-	pool->in = above < POOL_DEPTH_MAX ? pool_existing(d, pool->parent) : POOL_ROOT;
+	return pool_at(d, pool_existing(d, pool->parent));
 }
 
 /* The pools of that depth go to the end of the order. */
 CHECKED_APART int pool_append_depth(THE_DROVER, u32 depth)
 {
-	u32 pool;
+	u32 i;
 
-	for_each_index(pool, 1, DROVER_MAX_POOLS) {
-		if (!pool_at(d, pool)->live || pool_at(d, pool)->depth != depth)
+	for_each_index(i, 1, DROVER_MAX_POOLS) {
+		struct pool *pool = pool_at(d, i);
+		struct pool *around = pool_around(d, pool);
+
+		if (pool->depth != POOL_UNPLACED || around->depth + 1 != depth)
 			continue;
-		pool_at(d, pool)->capped_by = pool_at(d, pool)->limit_mcpu ?
-						      pool :
-						      pool_at(d, pool_at(d, pool)->in)->capped_by;
-		d->pool_order[bounded(d->nr_pools, DROVER_MAX_POOLS)] = pool;
+		pool->depth = depth;
+		pool->capped_by = pool->limit_mcpu ? i : around->capped_by;
+		d->pool_order[bounded(d->nr_pools, DROVER_MAX_POOLS)] = i;
 		d->nr_pools++;
 	}
 	return 0;
@@ -80,15 +67,17 @@ CHECKED_APART int pool_append_depth(THE_DROVER, u32 depth)
 /* Pools came, went or moved: order them anew, parents first. The root is in no list. */
 static __always_inline void pool_settle(struct drover *d)
 {
-	u32 pool, depth;
+	u32 i;
 
-	for_each_index(pool, 1, DROVER_MAX_POOLS) {
-		if (pool_at(d, pool)->live)
-			pool_find_place(d, pool);
-	}
+	for_each_index(i, 1, DROVER_MAX_POOLS)
+		pool_at(d, i)->depth = pool_at(d, i)->live ? POOL_UNPLACED : 0;
 	d->nr_pools = 0;
-	for_each_index(depth, 1, POOL_DEPTH_MAX + 1)
-		pool_append_depth(d, depth);
+	for_each_index(i, 1, POOL_DEPTH_MAX + 1)
+		pool_append_depth(d, i);
+	for_each_index(i, 1, DROVER_MAX_POOLS) {
+		if (pool_at(d, i)->depth == POOL_UNPLACED)
+			pool_at(d, i)->depth = 0;
+	}
 }
 
 #endif

@@ -33,17 +33,13 @@
 
 #include "share/share.h"
 
-#define RESERVE_INVERSE_SHIFT 20
 /* A waiting VM may be overdue by what so many slices pay for. */
 #define RESERVE_OVERDUE_SLICES 4
 
 /* Real time that the CPU time pays for. */
 static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
 {
-	/* Eight seconds at once at most: the product stays within 64 bits. */
-	if (cpu_ns > (1ULL << 33))
-		cpu_ns = 1ULL << 33;
-	return (cpu_ns * vm->reserve_inverse) >> RESERVE_INVERSE_SHIFT;
+	return share_scale(cpu_ns, vm->reserve_inverse);
 }
 
 /* It may be ahead of its reservation by that much real time: a slice of each thread and one. */
@@ -55,31 +51,22 @@ static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
 /* What it is promised, from now on; its leaves are left as they are. */
 static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcpu)
 {
-	u64 inverse = mcpu ? (1000ULL << RESERVE_INVERSE_SHIFT) / mcpu : 0;
+	u64 inverse = mcpu ? (1000ULL << SHARE_INVERSE_SHIFT) / mcpu : 0;
 	u64 now_ns = ground_now_ns(d);
-	u64 latest_ns;
 	u64 before;
 
 	if (!vm->reserve_inverse)
 		vm->reserve_tag_ns = now_ns;
 	before = __sync_lock_test_and_set(&vm->reserve_inverse, inverse);
 	/* What paid for a long time of the old promise pays for a short one of a larger. */
-	latest_ns = now_ns + reserve_ahead_max_ns(d, vm);
-	if ((s64)(vm->reserve_tag_ns - latest_ns) > 0)
-		vm->reserve_tag_ns = latest_ns;
+	share_not_after(&vm->reserve_tag_ns, now_ns + reserve_ahead_max_ns(d, vm));
 	if (inverse && !before)
 		__sync_fetch_and_add(&d->nr_reserved, 1);
 	if (!inverse && before)
 		__sync_fetch_and_sub(&d->nr_reserved, 1);
 }
 
-/* It may be overdue by that much and no more. */
-static __always_inline void reserve_bound(struct vm *vm, u64 now_ns, u64 overdue_ns)
-{
-	if ((s64)(vm->reserve_tag_ns - (now_ns - overdue_ns)) < 0)
-		vm->reserve_tag_ns = now_ns - overdue_ns;
-}
-
+/* By that much it may be overdue while it is awake. */
 static __always_inline u64 reserve_overdue_max_ns(struct drover *d, struct vm *vm)
 {
 	return d->params.claim_bound_ns +
@@ -89,10 +76,10 @@ static __always_inline u64 reserve_overdue_max_ns(struct drover *d, struct vm *v
 /* A thread of the VM wakes; `alone`: no other thread of it is awake. */
 static __always_inline void reserve_wake(struct drover *d, struct vm *vm, bool alone)
 {
-	if (!vm->reserve_inverse)
-		return;
-	reserve_bound(vm, ground_now_ns(d),
-		      alone ? d->params.wake_credit_ns : reserve_overdue_max_ns(d, vm));
+	u64 overdue_ns = alone ? d->params.wake_credit_ns : reserve_overdue_max_ns(d, vm);
+
+	if (vm->reserve_inverse)
+		share_not_before(&vm->reserve_tag_ns, ground_now_ns(d) - overdue_ns);
 }
 
 /* By so much the CPU time moves the VM's tag on: no further than it may be ahead. */
@@ -112,7 +99,7 @@ static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 
 		return;
 	now_ns = ground_now_ns(d);
 	__sync_fetch_and_add(&vm->reserve_tag_ns, reserve_step_ns(d, vm, ran_ns, now_ns));
-	reserve_bound(vm, now_ns, reserve_overdue_max_ns(d, vm));
+	share_not_before(&vm->reserve_tag_ns, now_ns - reserve_overdue_max_ns(d, vm));
 }
 
 /*

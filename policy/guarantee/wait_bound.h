@@ -110,7 +110,7 @@ static __always_inline void wait_bound_enter_own(struct drover *d, struct thread
 
 	t->due_ns = t->unserved_since_ns + wait_bound_thread_ns(d, nr_pinned, 1, nr_pinned);
 	if (vm->reserve_inverse)
-		t->due_ns = share_earlier(t->due_ns, vm->reserve_tag_ns);
+		share_not_after(&t->due_ns, vm->reserve_tag_ns);
 	if (nr_pinned == 1 || (s64)(t->due_ns - pcpu->own_due_ns) < 0)
 		pcpu->own_due_ns = t->due_ns;
 }
@@ -298,7 +298,7 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_n
 	if (now_ns - books_of(rq, slot)->taken_ns < d->params.wait_bound_ns)
 		return 0;
 	books_of(rq, slot)->taken_ns = now_ns;
-	vm->vtime_ns = share_earlier(vm->vtime_ns, clock_ns);
+	share_not_after(&vm->vtime_ns, clock_ns);
 	vm->nr_forgiven++;
 	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	first = tournament_slot(tournament_best(d, &rq->by_share));

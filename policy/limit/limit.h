@@ -69,7 +69,7 @@ static __always_inline struct limit *limit_of_pool(struct drover *d, u32 pool)
 /* The next pool above that one that has a limit; 0: none. */
 static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 {
-	return pool_at(d, pool_at(d, pool)->in)->capped_by;
+	return pool_around(d, pool_at(d, pool))->capped_by;
 }
 
 /* The VM's bins begin so much earlier than others'. */

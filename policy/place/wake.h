@@ -144,8 +144,7 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 	else
 		share_bound_claim(vm, clock_ns, d->params.wake_credit_ns);
-	if ((s64)(t->vruntime_ns - vm->vruntime_floor_ns) < 0)
-		t->vruntime_ns = vm->vruntime_floor_ns;
+	share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns);
 }
 
 /*

@@ -47,17 +47,21 @@
 #include "partition/hooks.h"
 #include "queue/next.h"
 
+/* What virtual times are multiplied by, and tags (reserve.h), is a fraction of that. */
 #define SHARE_INVERSE_SHIFT 20
 /* The domain of a VM of which no thread has waited or run yet. */
 #define SHARE_NOWHERE (~0U)
 
+static __always_inline u64 share_scale(u64 cpu_ns, u64 inverse)
+{
+	/* Eight seconds at once at most: the product stays within 64 bits. */
+	return (least_of(cpu_ns, 1ULL << 33) * inverse) >> SHARE_INVERSE_SHIFT;
+}
+
 /* CPU time as the VM's virtual time sees it. */
 static __always_inline u64 share_weigh(struct vm *vm, u64 cpu_ns)
 {
-	/* Eight seconds at once at most: the product stays within 64 bits. */
-	if (cpu_ns > (1ULL << 33))
-		cpu_ns = 1ULL << 33;
-	return (cpu_ns * vm->share_inverse) >> SHARE_INVERSE_SHIFT;
+	return share_scale(cpu_ns, vm->share_inverse);
 }
 
 /* Give the VM shares, 1 to 1000000; returns what it had before. */
@@ -72,11 +76,18 @@ static __always_inline u32 share_set(struct vm *vm, u32 shares)
 	return __sync_lock_test_and_set(&vm->shares, shares);
 }
 
-/* Virtual time moves forward only. Racing writers lose at most one step. */
-static __always_inline void share_clock_to(u64 *clock_ns, u64 vtime_ns)
+/* That time is no earlier. Racing writers lose at most one step. */
+static __always_inline void share_not_before(u64 *time_ns, u64 earliest_ns)
 {
-	if ((s64)(vtime_ns - *clock_ns) > 0)
-		*clock_ns = vtime_ns;
+	if ((s64)(earliest_ns - *time_ns) > 0)
+		*time_ns = earliest_ns;
+}
+
+/* ... and no later. */
+static __always_inline void share_not_after(u64 *time_ns, u64 latest_ns)
+{
+	if ((s64)(*time_ns - latest_ns) > 0)
+		*time_ns = latest_ns;
 }
 
 /* The clock of those who wait in that domain. */
@@ -88,10 +99,7 @@ static __always_inline u64 *share_clock(struct drover *d, u32 domain)
 /* The VM may be owed that much CPU time by that clock, and no more. */
 static __always_inline void share_bound_claim(struct vm *vm, u64 clock_ns, u64 cpu_ns)
 {
-	u64 floor_ns = clock_ns - share_weigh(vm, cpu_ns);
-
-	if ((s64)(vm->vtime_ns - floor_ns) < 0)
-		vm->vtime_ns = floor_ns;
+	share_not_before(&vm->vtime_ns, clock_ns - share_weigh(vm, cpu_ns));
 }
 
 /*
@@ -154,8 +162,8 @@ static __always_inline void share_end(struct vm *vm, struct thread *t)
 static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
 {
 	/* Who waits for one pCPU is not picked by vruntime: it says nothing of its siblings. */
-	if (!t->single && (s64)(t->vruntime_ns - vm->vruntime_floor_ns) > 0)
-		vm->vruntime_floor_ns = t->vruntime_ns;
+	if (!t->single)
+		share_not_before(&vm->vruntime_floor_ns, t->vruntime_ns);
 }
 
 /*
@@ -173,19 +181,13 @@ static __always_inline u64 share_apart_max_ns(struct drover *d, struct vm *vm)
 /* The thread begins to wait: no further ahead. */
 static __always_inline void share_bound_lead(struct drover *d, struct vm *vm, struct thread *t)
 {
-	u64 last_ns = vm->vruntime_floor_ns + share_apart_max_ns(d, vm);
-
-	if ((s64)(t->vruntime_ns - last_ns) > 0)
-		t->vruntime_ns = last_ns;
+	share_not_after(&t->vruntime_ns, vm->vruntime_floor_ns + share_apart_max_ns(d, vm));
 }
 
 /* The thread would go on running: no further behind. */
 static __always_inline void share_bound_lag(struct drover *d, struct vm *vm, struct thread *t)
 {
-	u64 first_ns = vm->vruntime_floor_ns - share_apart_max_ns(d, vm);
-
-	if ((s64)(t->vruntime_ns - first_ns) < 0)
-		t->vruntime_ns = first_ns;
+	share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns - share_apart_max_ns(d, vm));
 }
 
 /*
@@ -201,7 +203,7 @@ static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
 static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 {
 	/* The host's own threads are not counted; it is as wide as its pCPUs. */
-	u32 threads = vm->nr_threads > vm->nr_vcpus ? vm->nr_threads : vm->nr_vcpus;
+	u64 threads = most_of(vm->nr_threads, vm->nr_vcpus);
 
 	return d->params.claim_bound_ns * (threads ?: 1);
 }
@@ -213,10 +215,9 @@ static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
  */
 static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
 {
-	u64 claim_ns = share_claim_max_ns(d, vm);
 	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
 
-	return apart_ns > claim_ns ? apart_ns : claim_ns;
+	return most_of(apart_ns, share_claim_max_ns(d, vm));
 }
 
 static __always_inline u64 share_earlier(u64 a, u64 b)
@@ -356,7 +357,7 @@ static __always_inline void share_clock_follow(struct drover *d, u32 domain, u64
 
 	if (key != TOURNAMENT_NOBODY)
 		vtime_ns = share_earlier(vtime_ns, vm_at(d, tournament_slot(key))->vtime_ns);
-	share_clock_to(share_clock(d, domain), vtime_ns);
+	share_not_before(share_clock(d, domain), vtime_ns);
 }
 
 /* A thread of the VM ran there. Where nobody waits its time was free. */
@@ -365,7 +366,7 @@ static __always_inline void share_clock_pass(struct drover *d, struct vm *vm, u3
 	u32 domain = pcpu_at(d, pcpu)->domain;
 
 	if (share_nobody_waits(d, domain))
-		share_clock_to(share_clock(d, domain), vm->vtime_ns);
+		share_not_before(share_clock(d, domain), vm->vtime_ns);
 }
 
 #endif

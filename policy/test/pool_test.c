@@ -323,7 +323,7 @@ static void what_can_all_be_used_is_as_good_as_promised(void)
 	one = busy(pool, 1000, 1);
 	two = busy(0, 3000, 4);
 	kernel_run(g, 200 * MS);
-	CHECK_NEAR(1000.0 * (1 << RESERVE_INVERSE_SHIFT) /
+	CHECK_NEAR(1000.0 * (1 << SHARE_INVERSE_SHIFT) /
 			   (double)kernel_vm(g, node[one].tgid)->reserve_inverse,
 		   1000, 1);
 	CHECK_EQ(kernel_vm(g, node[two].tgid)->reserve_inverse, 0);
@@ -359,7 +359,7 @@ static void of_what_is_nearly_all_no_more_is_promised_than_is_owed(void)
 	nearly_all = busy(pool, 4900, 4);
 	busy(pool, 100, 4);
 	kernel_run(g, 200 * MS);
-	CHECK_NEAR(1000.0 * (1 << RESERVE_INVERSE_SHIFT) /
+	CHECK_NEAR(1000.0 * (1 << SHARE_INVERSE_SHIFT) /
 			   (double)kernel_vm(g, node[nearly_all].tgid)->reserve_inverse,
 		   3920, 10);
 	check_owed(4, 4 * SECOND, 0.5);

@@ -161,11 +161,11 @@ static void the_clock_moves_forward_only(void)
 {
 	g = fake_ground(1, 1);
 	g->d.domain[0].clock_ns = 0 - 5 * MS;
-	share_clock_to(&g->d.domain[0].clock_ns, 10 * MS);
+	share_not_before(&g->d.domain[0].clock_ns, 10 * MS);
 	CHECK_EQ(g->d.domain[0].clock_ns, 10 * MS);
-	share_clock_to(&g->d.domain[0].clock_ns, 4 * MS);
+	share_not_before(&g->d.domain[0].clock_ns, 4 * MS);
 	CHECK_EQ(g->d.domain[0].clock_ns, 10 * MS);
-	share_clock_to(&g->d.domain[0].clock_ns, 0 - 5 * MS);
+	share_not_before(&g->d.domain[0].clock_ns, 0 - 5 * MS);
 	CHECK_EQ(g->d.domain[0].clock_ns, 10 * MS);
 }
 
