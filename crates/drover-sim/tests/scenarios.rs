@@ -43,6 +43,13 @@ fn wide_vms_gain_and_lose_as_figures_15_to_17_have_it() {
     }
 }
 
+/// Two of them stood half in each of two domains for ever when each domain had rounds of its own.
+#[test]
+fn vms_wider_than_a_domain_run_in_all_domains_at_once() {
+    let scenario = scenario("barrier-wide.toml");
+    all_holds(&scenario, &run(&scenario, &Options::default()));
+}
+
 #[test]
 fn partitions_do_what_their_files_say() {
     let scenario = scenario("partitions.toml");
