@@ -122,7 +122,7 @@ static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slo
 
 /*
  * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own domain first:
- * there the VM gathers, wherever its vCPUs waited.
+ * so a VM whose vCPUs wait in several domains comes to run in one.
  */
 CHECKED_APART int cosched_call(THE_DROVER, u32 at, u32 slot, u32 others, bool abroad)
 {

@@ -5,7 +5,7 @@
  * Idea. Threads wait in the domain that it leaves, and for some there may be no other pCPU: those
  * that may run on this one only, or all of them if it was the domain's last. So now and then it
  * takes one of them that is overdue (wait_bound.h), until none of those that waited when it left
- * can be. Where the domain has no online pCPU left it takes whoever waits there, before all others;
+ * can be. If the domain has no online pCPU left, it runs the threads that wait there before others;
  * and when a domain's last goes offline all other pCPUs do so.
  *
  * Worked example. Partition `io`, pCPUs 2 and 3, is removed while six threads wait there. Both are

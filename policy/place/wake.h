@@ -60,9 +60,9 @@ CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bo
 		bool stays = reserve_is_due(vm_at(d, there), ground_now_ns(d));
 
 		/*
-		 * Who runs by its reservation is preempted only by the host's own threads, and only
-		 * if they find no other: so that they do, they need no margin against others. Who
-		 * is due preempts who is not.
+		 * A VM that runs by its reservation is preempted by the host's own threads only, as
+		 * their last choice: any other VM that is ahead of them gains more here. A VM that
+		 * is due preempts one that is not.
 		 */
 		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
 			return stays ? 1 : 1 + gain_ns;

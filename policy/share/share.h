@@ -47,7 +47,7 @@
 #include "partition/hooks.h"
 #include "queue/next.h"
 
-/* What virtual times are multiplied by, and tags (reserve.h), is a fraction of that. */
+/* Virtual times and tags (reserve.h) are CPU time times an inverse with so many fraction bits. */
 #define SHARE_INVERSE_SHIFT 20
 /* The domain of a VM of which no thread has waited or run yet. */
 #define SHARE_NOWHERE (~0U)
@@ -76,14 +76,14 @@ static __always_inline u32 share_set(struct vm *vm, u32 shares)
 	return __sync_lock_test_and_set(&vm->shares, shares);
 }
 
-/* That time is no earlier. Racing writers lose at most one step. */
+/* If the time is earlier than that, set it there. Racing writers lose at most one step. */
 static __always_inline void share_not_before(u64 *time_ns, u64 earliest_ns)
 {
 	if ((s64)(earliest_ns - *time_ns) > 0)
 		*time_ns = earliest_ns;
 }
 
-/* ... and no later. */
+/* If the time is later than that, set it there. */
 static __always_inline void share_not_after(u64 *time_ns, u64 latest_ns)
 {
 	if ((s64)(*time_ns - latest_ns) > 0)
