@@ -189,6 +189,9 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	}
 	affinity_leave(from, t);
 	affinity_join(vm, t);
+	/* It may never sleep or wake in what it is in now. */
+	entitle_note_change(d, t->slot);
+	entitle_note_change(d, slot);
 	t->slot = slot;
 	t->kind = kind;
 	t->vruntime_ns = vm->vruntime_floor_ns;

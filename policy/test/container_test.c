@@ -35,7 +35,8 @@ static void container(u32 cgroup, u32 shares, u32 limit_mcpu)
 	};
 
 	CHECK(order_vm(&g->d, &order));
-	drover_begins_to_look(&g->d);
+	if (drover_begins_to_look(&g->d))
+		g->next_look_ns = g->now_ns;
 }
 
 static struct task_struct *task_in(u32 cgroup, u32 tgid)
@@ -107,6 +108,28 @@ static void busy_tasks_become_members_and_leave_again(void)
 	CHECK_EQ(task->thread.kind, THREAD_HOST);
 }
 
+/* Nobody of it slept or woke since it was measured with nobody in it. */
+static void what_busy_tasks_want_counts_when_they_become_members(void)
+{
+	g = fake_ground(2, 1);
+	struct task_struct *tasks[] = {task_in(0, 1), task_in(0, 1)};
+
+	for (u32 i = 0; i < 2; i++)
+		kernel_wake(g, tasks[i]);
+	container(WEB, 4000, 0);
+	container(BATCH, 1000, 500);
+	kernel_run(g, 200 * MS);
+	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->wanted_ucpu, 0);
+	for (u32 i = 0; i < 2; i++) {
+		tasks[i]->cgroup = WEB;
+		find_moved(&g->d, &tasks[i]->thread);
+	}
+	kernel_run(g, 400 * MS);
+	CHECK_EQ(tasks[0]->thread.slot, slot_of(WEB));
+	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->wanted_ucpu, 2000000);
+	CHECK_EQ(vm_at(&g->d, DROVER_HOST_SLOT)->wanted_ucpu, 0);
+}
+
 static void it_is_there_with_nobody_in_it(void)
 {
 	g = fake_ground(1, 1);
@@ -168,6 +191,7 @@ int main(void)
 	RUN(weights_divide);
 	RUN(a_limit_holds);
 	RUN(busy_tasks_become_members_and_leave_again);
+	RUN(what_busy_tasks_want_counts_when_they_become_members);
 	RUN(it_is_there_with_nobody_in_it);
 	RUN(who_sleeps_through_its_end_leaves_later);
 	RUN(a_vm_that_begins_in_one_leaves_it);
