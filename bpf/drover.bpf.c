@@ -262,10 +262,31 @@ void BPF_PROG(drover_cpu_online, s32 cpu)
 	drover_pcpu_online(&drover, cpu);
 }
 
+/*
+ * The kernel no longer asks for a pCPU that goes offline, and waits until its run queue is empty.
+ * Other pCPUs take who may run on them; nobody takes the rest. The kernel moves these itself, and
+ * breaks their affinity, when they are in the pCPU's local queue.
+ */
+static void let_stranded_go(u32 cpu)
+{
+	u32 slot, domain;
+
+	take_stranded(&drover, ground_pcpu_queue(&drover, cpu), cpu);
+	bpf_for(slot, 0, drover.slots_in_use) {
+		bpf_for(domain, 0, drover.params.nr_domains) {
+			struct runqueue *rq = ground_runqueue(&drover, domain);
+
+			if (rq && books_of(rq, slot)->nr_queued)
+				take_stranded(&drover, ground_vm_queue(&drover, slot, domain), cpu);
+		}
+	}
+}
+
 SEC("struct_ops/drover_cpu_offline")
 void BPF_PROG(drover_cpu_offline, s32 cpu)
 {
 	drover_pcpu_offline(&drover, cpu);
+	let_stranded_go(cpu);
 }
 
 /* The scheduler as a whole. */

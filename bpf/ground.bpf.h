@@ -310,6 +310,31 @@ static bool ground_take_first(struct drover *d, u64 queue)
 	return scx_bpf_dsq_move_to_local___plain(queue);
 }
 
+/*
+ * Put who waits there and may run on no pCPU that is online into the local queue of that one, which
+ * goes offline.
+ */
+CHECKED_APART int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
+{
+	u64 there = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu;
+	struct bpf_iter_scx_dsq it;
+	u32 i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, SEARCH_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+
+			if (!p)
+				break;
+			if (affinity_find(d, p, AFFINITY_ANY, AFFINITY_ANY, true, 0) ==
+			    AFFINITY_NOWHERE)
+				scx_bpf_dsq_move(&it, p, there, 0);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
+}
+
 /* The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. */
 static s32 find_task(struct drover *d, u64 queue, u64 until_ns, u32 record)
 {

@@ -287,14 +287,6 @@ CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }
 
-/* On its way offline a pCPU runs what must run there, for the kernel to move, and looks for no
- * more. */
-static __always_inline bool pick_last(struct drover *d, u32 pcpu)
-{
-	return ground_take_first(d, ground_pcpu_queue(d, pcpu)) ||
-	       pick_anybody(d, pcpu, pcpu_at(d, pcpu)->domain);
-}
-
 /*
  * Choose for that pCPU. `slot` is the VM of the thread that would go on there and
  * `vruntime_ns` that thread's, charged up to now; DROVER_MAX_VMS when there is none.
@@ -304,8 +296,6 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 
 {
 	u32 picked = PICKED_NONE;
 
-	if (!pcpu_at(d, pcpu)->online)
-		return !pick_last(d, pcpu);
 	if (pick_at_once(d, pcpu))
 		return false;
 	pick_next_glance(pcpu_at(d, pcpu));

@@ -8,7 +8,7 @@ use drover_lab::{Clock, Event, KernelChoice, Lab, LabOutcome, Topology};
 
 /// Where this program lies in the lab.
 const JOBS: &str = "/usr/bin/lab-faults";
-/// The kernel to boot instead of the newest: the beginning of a version, or as `drover lab exec --kernel`.
+/// The kernel to boot instead of the test's own: the beginning of a version, or as `drover lab exec --kernel`.
 const KERNEL: &str = "DROVER_TEST_KERNEL";
 /// Another order of events on the exact clock.
 const SEED: &str = "DROVER_TEST_SEED";
@@ -18,6 +18,7 @@ pub struct Boot {
     job: &'static str,
     topology: Topology,
     clock: Clock,
+    kernel: Option<String>,
     files: Vec<(&'static str, Vec<u8>)>,
     environment: Vec<(&'static str, String)>,
     timeout_s: u64,
@@ -30,6 +31,7 @@ impl Boot {
             job,
             topology: Topology { memory_mib: 1024, ..Topology::flat(2) },
             clock: Clock::Exact,
+            kernel: std::env::var(KERNEL).ok(),
             files: Vec::new(),
             environment: Vec::new(),
             timeout_s: 600,
@@ -55,6 +57,12 @@ impl Boot {
 
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// On the oldest kernel that is promised instead of the newest, unless another is asked for.
+    pub fn oldest_kernel(mut self) -> Self {
+        self.kernel.get_or_insert_with(|| "6.18".to_owned());
         self
     }
 
@@ -87,8 +95,8 @@ impl Boot {
             .drover(env!("CARGO_BIN_EXE_drover").as_ref())
             .program(JOBS, &jobs)
             .command([JOBS, "--exact", self.job, "--ignored", "--nocapture", "--test-threads=1"]);
-        if let Ok(kernel) = std::env::var(KERNEL) {
-            lab = lab.kernel(KernelChoice::parse(&kernel).unwrap());
+        if let Some(kernel) = &self.kernel {
+            lab = lab.kernel(KernelChoice::parse(kernel).unwrap());
         }
         if let Ok(seed) = std::env::var(SEED) {
             lab = lab.seed(seed.parse().unwrap());
