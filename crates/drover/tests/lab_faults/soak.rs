@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mixed load at 3:1: no stall, no warning, nobody waits long. Five seconds on the exact clock, or for as long
+//! Mixed load at 3:1: no stall, no warning, nobody waits long. Ten seconds on the exact clock, or for as long
 //! as asked on the real one.
 //!
 //! An hour: `DROVER_SOAK_S=3600 cargo test --release -p drover --test lab_faults soak -- --nocapture`.
@@ -11,7 +11,7 @@ use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within};
 
 /// How long, in seconds.
 pub const SECONDS: &str = "DROVER_SOAK_S";
-const SECONDS_DEFAULT: u64 = 5;
+const SECONDS_DEFAULT: u64 = 10;
 /// The wait bound is 1 s; the kernel's watchdog waits for 26.
 const WAIT_MAX_MS: f64 = 1500.0;
 /// One of poor siblings waits for a turn of its VM's, and then of its own.
