@@ -265,7 +265,7 @@ static u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
 	return PCPU_QUEUE_BASE + pcpu;
 }
 
-/* The most threads of one queue that are looked at. */
+/* The most threads of one queue that are looked at while a run queue is locked. */
 #define SEARCH_MAX 256
 
 static bool is_at_limit(struct drover *d, struct task_struct *p)
@@ -321,7 +321,7 @@ CHECKED_APART int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, SEARCH_MAX) {
+		bpf_for(i, 0, 1 << 20) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 
 			if (!p)
