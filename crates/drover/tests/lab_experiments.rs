@@ -186,7 +186,7 @@ fn nothing_is_left_however_an_experiment_ends() {
 #[test]
 fn containers_have_what_their_cgroups_say() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/containers.toml");
-    let how = ["--kernel", "6.18", "--scheduler", "drover", "--duration", "2", "--check"];
+    let how = ["--kernel", "6.18", "--scheduler", "drover", "--check"];
     let output = drover(&[&["run", file, "--on", "lab"], &how[..]].concat());
     assert!(output.status.success(), "{}", text(&output));
 }
