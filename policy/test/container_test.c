@@ -35,8 +35,7 @@ static void container(u32 cgroup, u32 shares, u32 limit_mcpu)
 	};
 
 	CHECK(order_vm(&g->d, &order));
-	if (drover_begins_to_look(&g->d))
-		g->next_look_ns = g->now_ns;
+	kernel_begin_to_look(g);
 }
 
 static struct task_struct *task_in(u32 cgroup, u32 tgid)

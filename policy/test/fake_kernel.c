@@ -43,7 +43,7 @@ struct vm *kernel_vm(struct ground *g, u32 tgid)
 	return vm_at(&g->d, g->slot_of[tgid]);
 }
 
-static void begin_to_look(struct ground *g)
+void kernel_begin_to_look(struct ground *g)
 {
 	if (drover_begins_to_look(&g->d))
 		g->next_look_ns = g->now_ns;
@@ -52,13 +52,13 @@ static void begin_to_look(struct ground *g)
 void kernel_settle_vm(struct ground *g, u32 tgid)
 {
 	vm_settle(&g->d, g->slot_of[tgid]);
-	begin_to_look(g);
+	kernel_begin_to_look(g);
 }
 
 void kernel_settle_pools(struct ground *g)
 {
 	vm_settle_pools(&g->d);
-	begin_to_look(g);
+	kernel_begin_to_look(g);
 }
 
 u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares)
