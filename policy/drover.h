@@ -33,10 +33,8 @@ static __always_inline void drover_woken(struct drover *d, struct thread *t, u32
 	entitle_note_wake(d, t->slot);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_forget_old_claims(d, t, near);
-	if (d->nr_together) {
+	if (d->nr_together)
 		vm_at(d, t->slot)->woke_round = d->round;
-		rotate_note_wake(d, t->slot);
-	}
 	waiting_begin(d, t);
 	/* Now that it counts: a look that came before would not come again. */
 	entitle_note_change(d, t->slot);
@@ -190,7 +188,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
 		cosched_begin(d, t, now_ns);
 		together_judge(d, vm, now_ns);
-		rotate_begin(d, t->slot, now_ns);
 	}
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
@@ -204,8 +201,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
-	if (d->divided)
-		ground_set_slice(d, task, partition_slice_ns(d, at));
+	if (d->divided || round_is_crowded(d, vm))
+		ground_set_slice(d, task, round_slice_ns(d, vm, at));
 	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
 }
 
@@ -379,7 +376,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
 		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(d, task, partition_slice_ns(d, at));
+	ground_set_slice(d, task, round_slice_ns(d, vm_at(d, t->slot), at));
 }
 
 /* Could somebody who waits run there? */
@@ -511,18 +508,9 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 /* The scheduler's own timer goes off. */
 static __always_inline void drover_own_timer(struct drover *d, u64 now_ns)
 {
-	u64 rouse_at_ns;
-
 	if (!timer_goes_off(d, TIMER_OWN, now_ns))
 		return;
-	rouse_at_ns = d->rouse_at_ns;
-	if (rouse_at_ns && (s64)(now_ns - rouse_at_ns) >= 0) {
-		d->rouse_at_ns = 0;
-		drover_rouse(d);
-	} else if (rouse_at_ns) {
-		timer_by(d, TIMER_OWN, rouse_at_ns);
-	}
-	rotate_look(d, now_ns);
+	drover_rouse(d);
 	timer_leave(d, TIMER_OWN);
 }
 

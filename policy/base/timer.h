@@ -3,8 +3,7 @@
  * Timers: what must be done at a moment at which the kernel has nothing to tell.
  *
  * Idea. Each VM has a timer for its limit (limit.h); slot 0's is the scheduler's own, for idle
- * pCPUs that must ask again (cosched.h) and for short turns (rotate.h). Any pCPU may bring a timer
- * forward at any moment. `busy` is a lock: its holder arms the timer, or does what is due. Others
+ * pCPUs that must ask again (cosched.h). Any pCPU may bring a timer forward at any moment. `busy` is a lock: its holder arms the timer, or does what is due. Others
  * that want it to go off earlier meanwhile write that to `at_ns`, and the holder arms the timer for
  * it as it unlocks.
  *
@@ -123,10 +122,6 @@ static __always_inline void timer_mend(struct drover *d, u32 slot, u64 now_ns)
 /* Idle pCPUs ask again then, or sooner. */
 static __always_inline void timer_rouse_at(struct drover *d, u64 at_ns)
 {
-	u64 set_ns = d->rouse_at_ns;
-
-	if (!set_ns || (s64)(set_ns - at_ns) > 0)
-		d->rouse_at_ns = at_ns;
 	timer_by(d, TIMER_OWN, at_ns);
 }
 

@@ -433,9 +433,6 @@ struct drover {
 	u64 reference_level; /* entitle.h */
 	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
 	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */
-	u64 rouse_at_ns; /* when idle pCPUs ask again whether a held VM may start; 0: never */
-	u64 woke_ns; /* when a thread of a VM not played in rounds last woke, rotate.h */
-	u64 turn_ends_ns; /* of a VM wider than the host, rotate.h; 0: none takes turns */
 	u32 nr_together; /* VMs played in rounds */
 	u32 divided; /* some pCPUs are in a partition other than 0 */
 	u32 nr_choosy; /* VMs that may rather wait than run in part */

@@ -216,9 +216,7 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 			return PICKED_WAITING;
 		if (running_key != TOURNAMENT_NOBODY &&
 		    !pick_yields(d, pcpu, running_key, vruntime_ns, own_key, key)) {
-			/* Chosen again, and that often nobody else would move the clock. */
-			if (rotate_is_due(d, slot))
-				share_not_before(share_clock(d, home), vm_at(d, slot)->vtime_ns);
+			share_clock_follow(d, home, vm_at(d, slot)->vtime_ns);
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		}
 		if (best == TOURNAMENT_NOBODY)

@@ -77,7 +77,7 @@ CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 	if (stay >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, stay, slot))
 		return PICKED_NONE;
-	if (stay == slot && ((goes_on && !rotate_is_due(d, slot)) ||
+	if (stay == slot && ((goes_on && !round_is_crowded(d, vm_at(d, slot))) ||
 			     !pick_sibling_is_behind(d, pcpu, slot, vruntime_ns)))
 		return pick_go_on(d, pcpu, slot, vruntime_ns);
 	if (pick_waits_in(d, pcpu, home, stay) && pick_from_vm(d, pcpu, home, stay))

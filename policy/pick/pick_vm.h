@@ -19,7 +19,6 @@
 #define DROVER_PICK_VM_H
 
 #include "cosched/cosched.h"
-#include "cosched/rotate.h"
 #include "yield/yield.h"
 
 /* So many VMs are asked, one after the other: the threads of some may be in flight. */

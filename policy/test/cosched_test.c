@@ -634,14 +634,10 @@ static void vcpus_of_a_vm_wider_than_the_host_take_short_turns(void)
 	runs = kernel_runs(g, 1);
 	kernel_run(g, SECOND);
 	runs = kernel_runs(g, 1) - runs;
-	CHECK_SAYING(runs > 900, "%" PRIu64, runs);
+	/* Of 4 ms, one tick. */
+	CHECK_SAYING(runs > 450, "%" PRIu64, runs);
 	for (u32 i = 0; i < 4; i++)
 		CHECK_NEAR((double)g->task[i].cpu_time_ns, 0.6 * SECOND, 0.01 * SECOND);
-	/* Not where all of it can run. */
-	kernel_sleep(g, 0);
-	kernel_sleep(g, 1);
-	kernel_run(g, 100 * MS);
-	CHECK(g->timer_ns[TIMER_OWN] == NEVER);
 }
 
 static void modes_may_change_at_any_moment(void)

@@ -77,7 +77,6 @@ static void of_a_vm_played_in_rounds_it_does_too(void)
 		a_vm_of_three(1, 1);
 		g->d.nr_together = kernel_vm(g, 1)->together = 1;
 		g->d.round_end_ns = g->now_ns + 5 * MS;
-		g->d.woke_ns = g->now_ns;
 		round_note(&g->d, 0, g->slot_of[1]);
 		CHECK(yields_to(named ? vcpu[1] : NULL));
 		CHECK(g->pcpu[0].current == vcpu[named]);
