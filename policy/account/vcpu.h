@@ -18,7 +18,7 @@
  * slowest: 2 T.
  *
  * What it is bad at. The kernel's accounting of hypervisor time is by sampling at
- * the tick: exact over a second, coarse over a tick. The 257th vCPU of a VM, and
+ * the tick: exact over a second, coarse over a tick. The 1025th vCPU of a VM, and
  * any beyond 32767 on the host, have no record: they neither lag nor lead.
  */
 #ifndef DROVER_VCPU_H
@@ -31,11 +31,22 @@ static __always_inline struct vcpu *vcpu_at(struct drover *d, u32 record)
 	return &d->vcpu[bounded(record, DROVER_MAX_VCPUS)];
 }
 
+/* One of the VM's places: it holds the record of a vCPU, or 0. */
+static __always_inline u32 *vcpu_place(struct drover *d, u32 slot, u32 place)
+{
+	return &d->vcpu_of[bounded(slot, DROVER_MAX_VMS)][bounded(place, DROVER_VM_VCPUS)];
+}
+
+/* How many of them were ever used. */
+static __always_inline u32 vcpu_places(struct vm *vm)
+{
+	return vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1);
+}
+
 /* The record in one of the VM's places, NULL if it is empty. */
 static __always_inline struct vcpu *vcpu_in(struct drover *d, u32 slot, u32 place)
 {
-	u32 record = d->vcpu_of[bounded(slot * DROVER_VM_VCPUS + place,
-					DROVER_MAX_VMS * DROVER_VM_VCPUS)];
+	u32 record = *vcpu_place(d, slot, place);
 
 	return record ? vcpu_at(d, record) : NULL;
 }
@@ -65,9 +76,9 @@ CHECKED_APART bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 	u32 place;
 
 	for_each_index(place, 0, DROVER_VM_VCPUS) {
-		u64 at = bounded(slot * DROVER_VM_VCPUS + place, DROVER_MAX_VMS * DROVER_VM_VCPUS);
+		u32 *at = vcpu_place(d, slot, place);
 
-		if (d->vcpu_of[at] || __sync_val_compare_and_swap(&d->vcpu_of[at], 0, record))
+		if (*at || __sync_val_compare_and_swap(at, 0, record))
 			continue;
 		raise_to(&vm_at(d, slot)->vcpu_places, place + 1);
 		entered = true;
@@ -103,12 +114,11 @@ static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 	if (!record)
 		return;
 	t->record = 0;
-	for_each_index(place, 0, DROVER_VM_VCPUS) {
-		u64 at = bounded(t->slot * DROVER_VM_VCPUS + place,
-				 DROVER_MAX_VMS * DROVER_VM_VCPUS);
+	for_each_index(place, 0, vcpu_places(vm_at(d, t->slot))) {
+		u32 *at = vcpu_place(d, t->slot, place);
 
-		if (d->vcpu_of[at] == record)
-			d->vcpu_of[at] = 0;
+		if (*at == record)
+			*at = 0;
 	}
 	if (v->costop_since_ns)
 		__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_stopped, 1);
@@ -199,7 +209,7 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 CHECKED_APART int vcpu_level(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 places = vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1);
+	u32 places = vcpu_places(vm);
 	u64 most_ns = vm->progress_floor_ns;
 	u32 place;
 
@@ -225,7 +235,7 @@ CHECKED_APART int vcpu_note_skew(THE_DROVER, u32 slot, u64 slowest_ns)
 	struct vm *vm = vm_at(d, slot);
 	u32 place;
 
-	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 		s64 ahead_ns;
 

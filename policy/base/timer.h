@@ -3,9 +3,9 @@
  * Timers: what must be done at a moment at which the kernel has nothing to tell.
  *
  * Idea. Each VM has a timer for its limit (limit.h); slot 0's is the scheduler's own, for idle
- * pCPUs that must ask again (cosched.h). Any pCPU may bring a timer forward at any moment. `busy` is a lock: its holder arms the timer, or does what is due. Others
- * that want it to go off earlier meanwhile write that to `at_ns`, and the holder arms the timer for
- * it as it unlocks.
+ * pCPUs that must ask again (cosched.h). Any pCPU may bring a timer forward at any moment. `busy`
+ * is a lock: its holder arms the timer, or does what is due. Others that want it to go off earlier
+ * meanwhile write that to `at_ns`, and the holder arms the timer for it as it unlocks.
  *
  * Worked example. VM 3 has used up its limit at 12 ms and may run again at 15: its timer is set to
  * 15. It goes off on pCPU 0, which lets the VM go. Meanwhile a vCPU of it begins on pCPU 1 and will

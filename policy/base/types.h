@@ -60,7 +60,7 @@ typedef int64_t s64;
 #define DROVER_MAX_PARTITIONS 64
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
-#define DROVER_VM_VCPUS 256
+#define DROVER_VM_VCPUS 1024
 /* Limits: of VMs, then of pools; and bins of each, some more than count (limit_window.h). */
 #define DROVER_LIMITS 4096
 #define DROVER_LIMIT_BINS 64
@@ -449,7 +449,7 @@ struct drover {
 	u32 pcpu_of[DROVER_MAX_PCPUS]; /* those of one domain side by side, topology.h */
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
-	u32 vcpu_of[DROVER_MAX_VMS * DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
+	u32 vcpu_of[DROVER_MAX_VMS][DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
 	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */

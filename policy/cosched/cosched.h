@@ -56,7 +56,7 @@ CHECKED_APART u32 cosched_leaving(THE_DROVER, u32 at, u32 slot, u32 here)
 	u32 leaving = 0;
 	u32 place;
 
-	for_each_index(place, 0, vm_at(d, slot)->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm_at(d, slot))) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 		struct pcpu *p;
 
@@ -96,7 +96,7 @@ CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 		timer_rouse_at(d, now_ns);
 	if (!costopped)
 		return 0;
-	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
 		if (v)
@@ -115,7 +115,7 @@ CHECKED_APART bool cosched_slowest_waits_in(THE_DROVER, u32 domain_index, u32 sl
 	bool waits_elsewhere = false;
 	u32 place;
 
-	for_each_index(place, 0, vm_at(d, slot)->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm_at(d, slot))) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
 		if (!v || v->state != VCPU_READY || v->costop_since_ns)

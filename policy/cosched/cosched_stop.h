@@ -97,7 +97,7 @@ CHECKED_APART u64 cosched_slowest_ns(THE_DROVER, u32 slot, bool ready)
 	u64 slowest_ns = ~0ULL;
 	u32 place;
 
-	for_each_index(place, 0, vm_at(d, slot)->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm_at(d, slot))) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
 		if (!v || (v->state != VCPU_READY && (ready || v->state != VCPU_RUNNING)))
@@ -118,7 +118,7 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 	u64 slowest_ready_ns = cosched_slowest_ns(d, slot, true);
 	u32 place;
 
-	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 		bool ahead;
 
@@ -150,7 +150,7 @@ CHECKED_APART u32 cosched_laggards(THE_DROVER, u32 slot)
 	u32 laggards = 0;
 	u32 place;
 
-	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
 		if (v && v->state == VCPU_READY && vcpu_lag_ns(vm, v) > d->params.skew_max_ns)
@@ -168,7 +168,7 @@ CHECKED_APART int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
 	if (__sync_lock_test_and_set(&vm->costopped, 1))
 		return 0;
 	__sync_fetch_and_add(&vm->nr_costops, 1);
-	for_each_index(place, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
 		if (!v || v->state == VCPU_HALTED)

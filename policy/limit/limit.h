@@ -197,7 +197,7 @@ CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 			limit_stop_at(d, slot, i);
 		return 0;
 	}
-	for_each_index(i, 0, vm->vcpu_places & (2 * DROVER_VM_VCPUS - 1)) {
+	for_each_index(i, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, i);
 
 		if (v && v->state == VCPU_RUNNING)

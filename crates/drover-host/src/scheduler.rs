@@ -27,8 +27,6 @@ use drover_core::params::Params;
 
 /// WHOSE_CGROUP, policy/base/types.h.
 const WHOSE_CGROUP: u64 = 1 << 63;
-/// vCPUs of one VM that can have books.
-const VM_VCPUS: usize = 256;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -285,12 +283,13 @@ impl Scheduler {
         let (mode, places) = unsafe {
             ((*of_vm).cosched_mode, (&raw const (*of_vm).vcpu_places).read_volatile() as usize)
         };
-        let first = vm.slot as usize * VM_VCPUS;
+        // SAFETY: as above.
+        let records = unsafe { &raw const (*bss).drover.vcpu_of[vm.slot as usize] };
         let vcpu = |place: usize| {
-            // SAFETY: as above; a place below `vcpu_places` is within the VM's part of `vcpu_of`,
-            // and what is in it is a record of `vcpu`, or 0.
+            // SAFETY: as above; `place` is within `records`, and what is in it is a record of
+            // `vcpu`, or 0.
             let (record, vcpu) = unsafe {
-                let record = (&raw const (*bss).drover.vcpu_of[first + place]).read_volatile();
+                let record = (&raw const (*records)[place]).read_volatile();
                 if record >= places_in(all) {
                     return None;
                 }
@@ -307,7 +306,8 @@ impl Scheduler {
                 skew_max_ns: bounds_skew(mode).then_some(vcpu.skew_max_ns),
             })
         };
-        let mut vcpus: Vec<KernelVcpu> = (0..places.min(VM_VCPUS)).filter_map(vcpu).collect();
+        let mut vcpus: Vec<KernelVcpu> =
+            (0..places.min(places_in(records) as usize)).filter_map(vcpu).collect();
         vcpus.sort_by_key(|vcpu| vcpu.number);
         vcpus
     }
