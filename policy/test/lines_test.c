@@ -280,6 +280,28 @@ static void every_kind_of_write_is_seen(void)
 	CHECK_EQ(lines_writes(&cycle, "all"), 2);
 }
 
+/* --- looking --- */
+
+/* Locks are for those who change something: pCPUs that ask take none to see who is first. */
+static void to_see_who_is_next_nothing_is_written(void)
+{
+	u64 key, due;
+
+	a_crowded_host(RESERVATIONS, false);
+	is_next();
+	kernel_wake(g, vcpu);
+	kernel_vm(g, SUBJECT)->reserve_tag_ns = g->now_ns - MS;
+	waiting_settle_domains(&g->d, vcpu->thread.slot);
+	memset(&cycle, 0, sizeof(cycle));
+	write_log_begin();
+	key = share_next(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
+	due = reserve_first_due(&g->d, 0, 0, TOURNAMENT_NOBODY);
+	note_since(0, BEGINS);
+	CHECK_EQ(tournament_slot(key), vcpu->thread.slot);
+	CHECK_EQ(tournament_slot(due), vcpu->thread.slot);
+	CHECK_EQ(cycle.nr, 0);
+}
+
 /* --- a whole host --- */
 
 /* Of all that is done on the host for so many slices: what is global. */
@@ -340,6 +362,7 @@ static void rounds_write_global_lines_once_a_slice(void)
 int main(void)
 {
 	RUN(every_kind_of_write_is_seen);
+	RUN(to_see_who_is_next_nothing_is_written);
 	RUN(who_finds_an_idle_pcpu_writes_nothing_global);
 	RUN(who_waits_in_a_queue_writes_nothing_global);
 	RUN(a_host_of_shares_writes_nothing_global);
