@@ -58,7 +58,9 @@ static __always_inline void together_set(struct drover *d, struct vm *vm, u32 to
 {
 	u32 before = __sync_lock_test_and_set(&vm->together, together);
 
-	__sync_fetch_and_add(&d->nr_together, together - before);
+	/* All pCPUs read it at every switch: it is written when it changes. */
+	if (together != before)
+		__sync_fetch_and_add(&d->nr_together, together - before);
 }
 
 /* Should it be? `pressed_ns` of the last `passed_ns` it was pressed. */

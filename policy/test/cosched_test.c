@@ -102,6 +102,32 @@ static void the_vm_begun_on_one_pcpu_is_begun_on_the_next(void)
 	CHECK_EQ(round_stay(d, 1, ran), ran);
 }
 
+/* What a round gave to a VM goes to others when it may not have it any more. */
+static void a_round_keeps_a_pcpu_only_for_who_may_have_it(void)
+{
+	struct drover *d;
+	struct vm *vm;
+	u32 slot;
+
+	g = fake_ground(2, 1);
+	d = &g->d;
+	slot = kernel_busy_vm(g, 1, 2, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_run(g, 200 * MS);
+	vm = vm_at(d, slot);
+	CHECK_EQ(vm->together, 1);
+	round_note(d, 0, slot);
+	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), slot);
+	vm->costopped = 1;
+	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
+	vm->costopped = 0;
+	vm->at_limit = 1;
+	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
+	vm->at_limit = 0;
+	vm->together = 0;
+	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
+}
+
 /* Without rounds the same two VMs have all their time in hazard, half a slice out of step. */
 static void mode_off_is_left_alone(void)
 {
@@ -383,6 +409,65 @@ static void skew_stays_within_its_bound(void)
 		b = g->task[1].cpu_time_ns;
 		/* What a tick finds may have grown since the last. */
 		CHECK((a > b ? a - b : b - a) <= g->d.params.skew_max_ns + 6 * MS);
+	}
+}
+
+/* Two vCPUs in skew mode: task 0 runs, task 1 is ready. */
+static struct vm *one_runs_and_one_waits(void)
+{
+	g = fake_ground(1, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	cosched_set_mode(&g->d, g->slot_of[1], COSCHED_SKEW);
+	kernel_settle(g);
+	CHECK(g->task[0].state == TASK_RUNNING && g->task[1].state == TASK_READY);
+	return kernel_vm(g, 1);
+}
+
+static struct vcpu *record_of(u32 task)
+{
+	return vcpu_at(&g->d, g->task[task].thread.record);
+}
+
+static void in_skew_mode_who_is_stopped_must_stop_and_nobody_else(void)
+{
+	struct vm *vm = one_runs_and_one_waits();
+
+	CHECK(!cosched_must_stop(&g->d, 0, &g->task[0].thread));
+	cosched_stop(vm, record_of(0), g->now_ns);
+	CHECK(cosched_must_stop(&g->d, 0, &g->task[0].thread));
+}
+
+/* Who is too far ahead of a ready sibling is stopped, and let go as soon as it is so no more. */
+static void who_was_ahead_is_let_go_when_the_sibling_has_caught_up(void)
+{
+	struct vm *vm = one_runs_and_one_waits();
+
+	record_of(0)->progress_ns = record_of(1)->progress_ns + 4 * MS;
+	cosched_review(&g->d, g->slot_of[1], g->now_ns);
+	CHECK(record_of(0)->costop_since_ns);
+	CHECK_EQ(vm->nr_stopped, 1);
+	g->now_ns += 2 * MS;
+	record_of(1)->progress_ns += 2 * MS;
+	cosched_review(&g->d, g->slot_of[1], g->now_ns);
+	CHECK(!record_of(0)->costop_since_ns);
+	CHECK_EQ(vm->nr_stopped, 0);
+	CHECK_EQ(record_of(0)->costop_ns, 2 * MS);
+	CHECK_EQ(vm->costop_ns, 2 * MS);
+}
+
+/* It leaves an empty place among the records of its siblings. */
+static void a_vcpu_that_goes_does_not_trouble_its_siblings(void)
+{
+	for (u32 mode = COSCHED_STRICT; mode <= COSCHED_GANG; mode++) {
+		u32 slot;
+
+		two_beside_one(mode);
+		slot = g->slot_of[1];
+		kernel_run(g, 100 * MS);
+		kernel_busy_vm(g, 1, 1, 3000);
+		kernel_exit_threads(g, 1, 1);
+		CHECK(!vcpu_in(&g->d, slot, 0) || !vcpu_in(&g->d, slot, 1));
+		kernel_run(g, 200 * MS);
 	}
 }
 
@@ -673,6 +758,7 @@ int main(void)
 	RUN(siblings_run_at_the_same_time);
 	RUN(siblings_run_at_the_same_time_in_all_domains_they_need);
 	RUN(the_vm_begun_on_one_pcpu_is_begun_on_the_next);
+	RUN(a_round_keeps_a_pcpu_only_for_who_may_have_it);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);
 	RUN(what_happened_is_booked_by_vcpu);
@@ -685,6 +771,9 @@ int main(void)
 	RUN(shares_hold_in_every_mode);
 	RUN(shares_hold_between_modes);
 	RUN(skew_stays_within_its_bound);
+	RUN(in_skew_mode_who_is_stopped_must_stop_and_nobody_else);
+	RUN(who_was_ahead_is_let_go_when_the_sibling_has_caught_up);
+	RUN(a_vcpu_that_goes_does_not_trouble_its_siblings);
 	RUN(nothing_is_held_beyond_100_ms);
 	RUN(half_a_gang_is_better_than_none);
 	RUN(one_whose_vcpus_start_together_has_its_reservation);

@@ -300,7 +300,7 @@ static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 	return current;
 }
 
-void kernel_sleep(struct ground *g, u32 at)
+void kernel_stop(struct ground *g, u32 at)
 {
 	struct task_struct *task = stop_current(g, at, false);
 
@@ -309,6 +309,11 @@ void kernel_sleep(struct ground *g, u32 at)
 		task->burst_left_ns = task->burst_ns;
 		task->wakes_at_ns = g->now_ns + task->sleep_ns;
 	}
+}
+
+void kernel_sleep(struct ground *g, u32 at)
+{
+	kernel_stop(g, at);
 	kernel_pick(g, at);
 }
 

@@ -41,6 +41,8 @@ void kernel_pick(struct ground *g, u32 pcpu);
 void kernel_switch(struct ground *g, u32 pcpu);
 void kernel_settle(struct ground *g);
 
+/* The task running there sleeps; the pCPU has not asked for work yet. */
+void kernel_stop(struct ground *g, u32 pcpu);
 /* The task running there sleeps, or leaves for good; the pCPU asks for work. */
 void kernel_sleep(struct ground *g, u32 pcpu);
 void kernel_exit(struct ground *g, u32 pcpu);

@@ -458,6 +458,16 @@ static void what_a_pool_used_is_forgotten_with_its_limit(void)
 	CHECK(!limit_of_pool(&g->d, 1)->window_ns);
 }
 
+/* Of 2048 VMs and 1024 pools. */
+static void no_pool_has_the_record_of_a_vm_or_another_pool(void)
+{
+	g = fake_ground(1, 1);
+	for (u32 pool = 1; pool < DROVER_MAX_POOLS; pool++) {
+		CHECK(limit_of_pool(&g->d, pool) > limit_of_vm(&g->d, DROVER_MAX_VMS - 1));
+		CHECK(limit_of_pool(&g->d, pool) != limit_of_pool(&g->d, pool - 1));
+	}
+}
+
 static void a_vm_that_goes_while_it_is_held(void)
 {
 	struct books_before before = {};
@@ -665,6 +675,7 @@ int main(void)
 	RUN(a_host_that_stood_still);
 	RUN(a_limit_knows_nothing_of_who_had_the_slot_before);
 	RUN(what_a_pool_used_is_forgotten_with_its_limit);
+	RUN(no_pool_has_the_record_of_a_vm_or_another_pool);
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
 	RUN(confined_vcpus_are_held_too);

@@ -530,6 +530,33 @@ static void who_falls_asleep_counts_at_the_next_looks(void)
 	CHECK(kernel_vm(g, left)->entitled_ucpu > 950000);
 }
 
+/* To another class of the kernel's, say: it has not slept, and wants nothing of us any more. */
+static void who_leaves_wants_nothing_at_the_next_looks(void)
+{
+	struct task_struct *leaver;
+	u32 slot;
+
+	a_host(2);
+	busy(0, 1000, 2);
+	busy(0, 1000, 2);
+	slot = g->slot_of[1];
+	kernel_vm(g, 1)->reservation_mcpu = 100;
+	kernel_settle_vm(g, 1);
+	kernel_run(g, SECOND);
+	/* All is known of it: it is not measured again before something changes. */
+	CHECK_EQ(kernel_vm(g, 1)->wanted_ucpu, 2000000);
+	CHECK(!(g->d.stirred[0] >> slot & 1));
+	for (u32 ms = 0; ms < 100 && !kernel_vm(g, 1)->nr_waiting; ms++)
+		kernel_run(g, MS);
+	leaver = fake_first(g, ground_vm_queue(&g->d, slot, 0), FAKE_PCPUS);
+	CHECK(leaver);
+	drover_leaving(&g->d, &leaver->thread);
+	leaver->queue = NO_QUEUE;
+	leaver->state = TASK_ASLEEP;
+	kernel_run(g, SECOND);
+	CHECK_NEAR(kernel_vm(g, 1)->wanted_ucpu, 1e6, 1e4);
+}
+
 static void without_settings_nobody_looks(void)
 {
 	a_host(2);
@@ -644,6 +671,7 @@ int main(void)
 	RUN(on_a_host_that_is_always_busy_entitlements_follow_what_changes);
 	RUN(who_wants_a_little_more_counts_when_it_is_worth_the_work);
 	RUN(who_falls_asleep_counts_at_the_next_looks);
+	RUN(who_leaves_wants_nothing_at_the_next_looks);
 	RUN(without_settings_nobody_looks);
 	RUN(random_trees_with_changing_demand_give_what_they_entitle_to);
 	return check_done();

@@ -351,6 +351,21 @@ static void pinned_vms_share_their_pcpu(void)
 
 static volatile bool all_ended;
 
+static void who_is_pinned_says_nothing_of_where_its_siblings_begin(void)
+{
+	struct vm vm = {.vruntime_floor_ns = 20 * MS};
+	struct thread t = {.vruntime_ns = 50 * MS, .single = 1};
+
+	share_lift_floor(&vm, &t);
+	CHECK_EQ(vm.vruntime_floor_ns, 20 * MS);
+	t.single = 0;
+	share_lift_floor(&vm, &t);
+	CHECK_EQ(vm.vruntime_floor_ns, 50 * MS);
+	t.vruntime_ns = 30 * MS;
+	share_lift_floor(&vm, &t);
+	CHECK_EQ(vm.vruntime_floor_ns, 50 * MS);
+}
+
 static void *begins_and_ends(void *vm)
 {
 	struct thread t = {0};
@@ -448,6 +463,7 @@ int main(void)
 	RUN(vcpus_of_one_busy_vm_get_equal_time);
 	RUN(a_vm_that_sleeps_in_part_gets_its_share);
 	RUN(pinned_vms_share_their_pcpu);
+	RUN(who_is_pinned_says_nothing_of_where_its_siblings_begin);
 	RUN(who_reads_while_threads_begin_and_end_sees_no_time_that_never_was);
 	RUN(who_comes_late_among_confined_vms_has_no_more_than_its_part);
 	RUN(the_clock_does_not_leap_where_it_begins_far_from_zero);
