@@ -303,7 +303,7 @@ CHECKED_APART bool take_first_free(THE_DROVER, u64 queue)
 
 static bool ground_take_first(struct drover *d, u64 queue)
 {
-	if (d->nr_at_limit)
+	if (d->nr_capped)
 		return take_first_free(d, queue);
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___flags))
 		return scx_bpf_dsq_move_to_local___v2___flags(queue, 0);
@@ -412,7 +412,7 @@ static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 
 			if (!p)
 				break;
-			if (d->nr_at_limit && is_at_limit(d, p))
+			if (d->nr_capped && is_at_limit(d, p))
 				continue;
 			*order = p->scx.dsq_vtime;
 			found = true;

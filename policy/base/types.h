@@ -437,7 +437,7 @@ struct drover {
 	u32 divided; /* some pCPUs are in a partition other than 0 */
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
-	u32 nr_at_limit; /* VMs that may not run, limit.h */
+	u32 nr_capped; /* VMs under a limit */
 	u32 nr_containers; /* threads look for none where there is none */
 	u32 cgroup_changes; /* counts what changed about cgroups, for the daemon */
 	u32 homes; /* some VM has, or had, a home */

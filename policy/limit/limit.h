@@ -281,9 +281,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		/* What a limit keeps from a VM, it is not owed for ever. */
 		share_bound_claim(vm, *share_clock(d, vm->domain), d->params.claim_bound_ns);
 	}
-	/* The VM may just have gone, and been let go by that. */
-	before = __sync_lock_test_and_set(&vm->at_limit, hold);
-	__sync_fetch_and_add(&d->nr_at_limit, (u32)hold - before);
+	__sync_lock_test_and_set(&vm->at_limit, hold);
 	waiting_settle_domains(d, slot);
 	if (hold && share_nr_running(vm))
 		limit_stop(d, slot);
@@ -365,14 +363,20 @@ static __always_inline void limit_timer(struct drover *d, u32 slot, u64 now_ns)
 
 /* --- settings --- */
 
+/* The VM is under a limit from now on, or under none. */
+static __always_inline void limit_bind(struct drover *d, struct vm *vm, bool capped)
+{
+	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
+
+	__sync_fetch_and_add(&d->nr_capped, (u32)capped - before);
+}
+
 /* The VM is under no limit, and free to run. */
 static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 {
-	u32 at_limit = __sync_lock_test_and_set(&vm->at_limit, 0);
-
-	vm->capped = 0;
+	limit_bind(d, vm, false);
 	vm->capped_by = 0;
-	__sync_fetch_and_sub(&d->nr_at_limit, at_limit);
+	__sync_lock_test_and_set(&vm->at_limit, 0);
 }
 
 /* Whose limit it is now has used nothing of it. */
@@ -394,7 +398,7 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 capped_by = pool_at(d, pool_existing(d, vm->pool))->capped_by;
-	u32 capped = vm->limit_mcpu || capped_by;
+	bool capped = vm->limit_mcpu || capped_by;
 	u64 now_ns = ground_now_ns(d);
 
 	/* What it used until now does not count. */
@@ -403,7 +407,7 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 	vm->capped_by = capped_by;
 	if (capped || vm->capped)
 		timer_by(d, slot, now_ns);
-	vm->capped = capped;
+	limit_bind(d, vm, capped);
 	return 0;
 }
 

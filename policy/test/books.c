@@ -144,11 +144,11 @@ static void check_monotone(struct ground *g, struct books_before *before)
 
 static void check_limits(struct ground *g)
 {
-	u32 nr_at_limit = 0;
+	u32 nr_capped = 0;
 
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
-		nr_at_limit += vm_at(&g->d, slot)->at_limit;
-	CHECK_EQ(g->d.nr_at_limit, nr_at_limit);
+		nr_capped += vm_at(&g->d, slot)->capped;
+	CHECK_EQ(g->d.nr_capped, nr_capped);
 }
 
 void books_check(struct ground *g, struct books_before *before)

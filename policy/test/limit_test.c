@@ -355,7 +355,7 @@ static void a_limit_that_changes_while_it_holds(void)
 	}
 	limit(1, 0);
 	CHECK(watch(&w, 20) >= 3.95);
-	CHECK(!g->d.nr_at_limit && g->timer_ns[g->slot_of[1]] == NEVER);
+	CHECK(!g->d.nr_capped && g->timer_ns[g->slot_of[1]] == NEVER);
 }
 
 /* Held just then, it waited for a burst of the larger limit, and these tokens never come. */
@@ -488,7 +488,7 @@ static void a_vm_that_goes_while_it_is_held(void)
 			kernel_settle(g);
 			books_check(g, &before);
 		}
-		CHECK(!g->d.nr_at_limit);
+		CHECK(!g->d.nr_capped);
 	}
 }
 

@@ -2,7 +2,7 @@
 #include "lines.h"
 
 /* Whose the elements of an array are. */
-enum kind { OF_ALL, OF_VM, OF_RECORD, OF_PLACE, OF_PCPU, OF_DOMAIN, OF_LIMIT, OF_TIMER };
+enum kind { OF_ALL, OF_VM, OF_RECORD, OF_PCPU, OF_DOMAIN, OF_LIMIT, OF_TIMER };
 
 struct area {
 	const char *name;
@@ -20,7 +20,7 @@ struct area {
 static const struct area areas[] = {
 	ARRAY(drover, vm, OF_VM),
 	ARRAY(drover, vcpu, OF_RECORD),
-	ARRAY(drover, vcpu_of, OF_PLACE),
+	ARRAY(drover, vcpu_of, OF_VM),
 	ARRAY(drover, pcpu, OF_PCPU),
 	ARRAY(drover, look_back, OF_PCPU),
 	ARRAY(drover, domain, OF_DOMAIN),
@@ -82,7 +82,7 @@ static const struct part parts[] = {
 	FIELD(divided),
 	FIELD(nr_choosy),
 	FIELD(vcpu_hint),
-	FIELD(nr_at_limit),
+	FIELD(nr_capped),
 	FIELD(nr_containers),
 	FIELD(cgroup_changes),
 	FIELD(homes),
@@ -122,8 +122,6 @@ static enum owner owner_of(struct ground *g, struct subject of, enum kind kind, 
 		return vm_or_others(index == of.slot);
 	case OF_RECORD:
 		return vm_or_others(g->d.vcpu[index].slot == of.slot);
-	case OF_PLACE:
-		return vm_or_others(index / DROVER_VM_VCPUS == of.slot);
 	case OF_LIMIT: /* all of a pool use its limit */
 		return index < DROVER_MAX_VMS ? vm_or_others(index == of.slot) : OWNER_ALL;
 	case OF_TIMER:
