@@ -189,7 +189,7 @@ static __always_inline void cosched_begin(struct drover *d, struct thread *t, u6
 /* Does somebody wait in the domain who has had less than the VM that runs there? */
 CHECKED_APART bool cosched_comes_after(THE_DROVER, u32 at, u32 slot)
 {
-	u64 first = share_least_served(d, pcpu_at(d, at)->domain);
+	u64 first = next_of_all(d, pcpu_at(d, at)->domain);
 	u64 mine = tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
 
 	return first != TOURNAMENT_NOBODY && tournament_slot(first) != slot &&

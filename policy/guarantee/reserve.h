@@ -135,24 +135,6 @@ static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot
 	return tournament_key(vm->reserve_tag_ns + step_ns, slot);
 }
 
-/*
- * Make the VM's leaf agree with its tag and the count of its waiting threads. With
- * `expected`, give it `key`, if the leaf still holds what is expected.
- */
-CHECKED_APART int reserve_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
-{
-	struct runqueue *rq = ground_runqueue(d, domain_index);
-
-	if (!rq)
-		return 0;
-	ground_lock_runqueue(rq);
-	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&rq->by_reserve, slot) == expected)
-		tournament_set(&rq->by_reserve, d->tournament_levels, slot,
-			       books_of(rq, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
-	ground_unlock_runqueue(rq);
-	return 0;
-}
-
 /* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
 CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 {
@@ -164,41 +146,9 @@ CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 	if (vm->reserve_inverse == before)
 		return 0;
 	for_each_index(i, 0, d->params.nr_domains)
-		reserve_settle(d, i, slot, TOURNAMENT_NOBODY,
-			       reserve_key(d, vm, slot, ground_now_ns(d)));
+		tournament_settle(d, i, slot | BY_RESERVE, TOURNAMENT_NOBODY,
+				  reserve_key(d, vm, slot, ground_now_ns(d)));
 	return 0;
-}
-
-/*
- * The key of the domain's most overdue VM that may run on that pCPU and comes after that key, or
- * NOBODY: none is due. As share_next, but a leaf that is not due, and can only lag behind its VM,
- * needs no correction.
- */
-CHECKED_APART u64 reserve_first_due(THE_DROVER, u32 pcpu, u32 domain, u64 after)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 now_ns = ground_now_ns(d);
-	/* That of the last slot of this moment. */
-	u64 last = tournament_key(now_ns, DROVER_MAX_VMS - 1);
-	u64 key;
-	u32 try;
-
-	if (!rq || !next_is_near(d, pcpu, domain))
-		return TOURNAMENT_NOBODY;
-	key = next_after(d, pcpu, domain, rq, after, NEXT_BY_RESERVE);
-	for_each_index(try, 0, 8) {
-		u32 slot = tournament_slot(key);
-		u64 fresh;
-
-		if (tournament_before(last, key))
-			break;
-		fresh = reserve_key(d, vm_at(d, slot), slot, now_ns);
-		if (!tournament_before(key, fresh))
-			break;
-		reserve_settle(d, domain, slot, key, fresh);
-		key = next_after(d, pcpu, domain, rq, after, NEXT_BY_RESERVE);
-	}
-	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
 }
 
 #endif

@@ -56,8 +56,7 @@
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
 
-#include "queue/tournament.h"
-#include "share/share.h"
+#include "queue/next.h"
 
 /* Turns take this part of the domain's time, while B is within its limits. */
 #define WAIT_BOUND_TAKES_ONE_IN 50

@@ -55,7 +55,7 @@ CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
 	u32 try;
 
 	for_each_index(try, 0, PICK_ASKS_HELD) {
-		u64 theirs = share_next(d, pcpu, other, after, 0);
+		u64 theirs = next_vm(d, pcpu, other, after, 0);
 
 		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
 			break;
@@ -76,7 +76,7 @@ CHECKED_APART bool pick_anybody(THE_DROVER, u32 pcpu, u32 domain)
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = share_next(d, pcpu, domain, after, pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, domain, after, pick_asks(d, try));
 
 		if (key == TOURNAMENT_NOBODY)
 			break;
@@ -142,7 +142,7 @@ CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 domain, u64 running_key)
 	u32 try;
 
 	for_each_index(try, 0, PICK_ASKS_HELD) {
-		u64 key = reserve_first_due(d, pcpu, domain, after);
+		u64 key = next_vm(d, pcpu, domain, after, BY_RESERVE);
 		u32 slot = tournament_slot(key);
 
 		if (key == TOURNAMENT_NOBODY ||
@@ -207,7 +207,7 @@ CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = share_next(d, pcpu, home, after, pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, home, after, pick_asks(d, try));
 		u64 own_key = pick_own_key(d, pcpu);
 		u64 best = pick_earliest(own_key, key);
 
@@ -264,7 +264,7 @@ CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = share_next(d, pcpu, home, after, 0);
+		u64 key = next_vm(d, pcpu, home, after, 0);
 		bool own = pcpu_at(d, pcpu)->nr_pinned && !try;
 		u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
 

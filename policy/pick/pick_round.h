@@ -54,7 +54,7 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	u64 round_ns = share_weigh(vm, d->params.slice_ns * (share_nr_running(vm) + 1));
 	u64 now_ns = share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns);
 	u64 stays = tournament_key(now_ns, stay);
-	u64 waiting = share_next(d, pcpu, home, TOURNAMENT_NOBODY, 0);
+	u64 waiting = next_vm(d, pcpu, home, TOURNAMENT_NOBODY, 0);
 
 	/* Its own leaf may be behind; that is not somebody else. */
 	if (tournament_slot(waiting) == stay)

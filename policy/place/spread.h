@@ -121,7 +121,7 @@ FRAMED s32 spread_aside(struct drover *d, struct task_struct *task, struct threa
 {
 	struct pcpu *here = pcpu_at(d, at);
 	struct runqueue *rq = ground_runqueue(d, here->domain);
-	u32 waits = tournament_slot(share_next(d, at, here->domain, TOURNAMENT_NOBODY, 0));
+	u32 waits = tournament_slot(next_vm(d, at, here->domain, TOURNAMENT_NOBODY, 0));
 	s32 found = SPREAD_NOWHERE;
 	u32 look;
 

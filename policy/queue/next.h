@@ -17,20 +17,14 @@
 #ifndef DROVER_NEXT_H
 #define DROVER_NEXT_H
 
+#include "guarantee/reserve.h"
 #include "queue/affinity.h"
-#include "queue/tournament.h"
 
 /* Who asks is no pCPU and runs nobody: any VM will do. */
 #define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
 
-/* What to ask for: by reservations, not by shares; not VMs that are held for their siblings. */
-#define NEXT_BY_RESERVE 1U
-#define NEXT_NOT_HELD 2U
-
-static __always_inline struct tournament *next_tournament(struct runqueue *rq, u32 asks)
-{
-	return asks & NEXT_BY_RESERVE ? &rq->by_reserve : &rq->by_share;
-}
+/* What to ask for, with BY_RESERVE or without: not VMs that are held for their siblings. */
+#define NEXT_NOT_HELD 1U
 
 /* Is the VM held for its siblings, and not for as long as anybody is? */
 static __always_inline bool next_is_held(struct drover *d, u32 pcpu, u32 slot)
@@ -67,7 +61,7 @@ CHECKED_APART u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, 
 	if (!rq)
 		return best;
 	for_each_index(slot, 0, nr_slots) {
-		u64 key = tournament_leaf(next_tournament(rq, asks), slot);
+		u64 key = tournament_leaf(tournament_in(rq, asks), slot);
 
 		if (tournament_before(key, best) &&
 		    (after == TOURNAMENT_NOBODY || tournament_before(after, key)) &&
@@ -81,7 +75,7 @@ CHECKED_APART u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, 
 static __always_inline u64 next_after(struct drover *d, u32 pcpu, u32 domain, struct runqueue *rq,
 				      u64 after, u32 asks)
 {
-	u64 root = tournament_best(d, next_tournament(rq, asks));
+	u64 root = tournament_best(d, tournament_in(rq, asks));
 
 	if (root == TOURNAMENT_NOBODY)
 		return root;
@@ -89,6 +83,47 @@ static __always_inline u64 next_after(struct drover *d, u32 pcpu, u32 domain, st
 	    next_fits(d, pcpu, domain, rq, tournament_slot(root), asks))
 		return root;
 	return next_look_at_all(d, pcpu, domain, after, asks);
+}
+
+/*
+ * The key of the domain's VM that may run on that pCPU, comes after that key, and is the least
+ * served, or, BY_RESERVE, due for longest; NOBODY: there is none. Corrects leaves that lag behind
+ * their VM on the way; a few tries suffice because only VMs that ran since they were last looked at
+ * can lag. Of reservations a leaf that is not due needs no correction.
+ */
+CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 now_ns = ground_now_ns(d);
+	/* That of the last slot of this moment. */
+	u64 last =
+		asks & BY_RESERVE ? tournament_key(now_ns, DROVER_MAX_VMS - 1) : TOURNAMENT_NOBODY;
+	u64 key;
+	u32 try;
+
+	if (!rq || !next_is_near(d, pcpu, domain))
+		return TOURNAMENT_NOBODY;
+	key = next_after(d, pcpu, domain, rq, after, asks);
+	for_each_index(try, 0, 8) {
+		u32 slot = tournament_slot(key);
+		u64 fresh;
+
+		if (key == TOURNAMENT_NOBODY || tournament_before(last, key))
+			break;
+		fresh = asks & BY_RESERVE ? reserve_key(d, vm_at(d, slot), slot, now_ns) :
+					    share_key_now(d, domain, slot, now_ns);
+		if (!tournament_before(key, fresh))
+			break;
+		tournament_settle(d, domain, slot | (asks & BY_RESERVE), key, fresh);
+		key = next_after(d, pcpu, domain, rq, after, asks);
+	}
+	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
+}
+
+/* The least served of all, whoever may run it. */
+static __always_inline u64 next_of_all(struct drover *d, u32 domain)
+{
+	return next_vm(d, NEXT_FOR_NOBODY, domain, TOURNAMENT_NOBODY, 0);
 }
 
 #endif

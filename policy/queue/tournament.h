@@ -35,6 +35,8 @@
 /* Zero, so that zeroed memory is an empty tournament. */
 #define TOURNAMENT_NOBODY 0ULL
 #define TOURNAMENT_TIME_SHIFT 10
+/* With a VM's slot: its leaf by reservation. Else by shares. */
+#define BY_RESERVE (1U << 31)
 
 /* The key of a VM at that virtual time. */
 static __always_inline u64 tournament_key(u64 vtime_ns, u32 slot)
@@ -59,6 +61,11 @@ static __always_inline bool tournament_before(u64 a, u64 b)
 	if (b == TOURNAMENT_NOBODY)
 		return true;
 	return (s64)(a - b) < 0;
+}
+
+static __always_inline struct tournament *tournament_in(struct runqueue *rq, u32 leaf)
+{
+	return leaf & BY_RESERVE ? &rq->by_reserve : &rq->by_share;
 }
 
 /* The node that is the root while slots below 1 << levels are in use. */
@@ -108,20 +115,20 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 }
 
 /*
- * Make the VM's leaf by shares agree with the count of its waiting threads: `key` if
- * there are any, nobody if not. With `expected`, only if the leaf still holds
- * that: somebody else may have been quicker.
+ * Make the leaf agree with the count of the VM's waiting threads: `key` if there are any, nobody if
+ * not. With `expected`, only if the leaf still holds that: somebody else may have been quicker.
  */
-CHECKED_APART int tournament_settle(THE_DROVER, u32 domain_index, u32 slot, u64 expected, u64 key)
+CHECKED_APART int tournament_settle(THE_DROVER, u32 domain, u32 leaf, u64 expected, u64 key)
 {
-	struct runqueue *rq = ground_runqueue(d, domain_index);
+	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (!rq)
 		return 0;
 	ground_lock_runqueue(rq);
-	if (expected == TOURNAMENT_NOBODY || tournament_leaf(&rq->by_share, slot) == expected)
-		tournament_set(&rq->by_share, d->tournament_levels, slot,
-			       books_of(rq, slot)->nr_queued ? key : TOURNAMENT_NOBODY);
+	if (expected == TOURNAMENT_NOBODY ||
+	    tournament_leaf(tournament_in(rq, leaf), leaf) == expected)
+		tournament_set(tournament_in(rq, leaf), d->tournament_levels, leaf,
+			       books_of(rq, leaf)->nr_queued ? key : TOURNAMENT_NOBODY);
 	ground_unlock_runqueue(rq);
 	return 0;
 }

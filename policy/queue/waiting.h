@@ -28,7 +28,6 @@
 #define DROVER_WAITING_H
 
 #include "cosched/cosched.h"
-#include "guarantee/reserve.h"
 #include "guarantee/wait_bound.h"
 
 /* Its places in the tournaments of that domain are what they should be now. */
@@ -38,8 +37,8 @@ static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u3
 
 	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	if (vm->reserve_inverse)
-		reserve_settle(d, domain, slot, TOURNAMENT_NOBODY,
-			       reserve_key(d, vm, slot, ground_now_ns(d)));
+		tournament_settle(d, domain, slot | BY_RESERVE, TOURNAMENT_NOBODY,
+				  reserve_key(d, vm, slot, ground_now_ns(d)));
 }
 
 /* The count of the VM's waiting threads in the domain has changed, or whether they may run. */

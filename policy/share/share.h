@@ -45,7 +45,7 @@
 #define DROVER_SHARE_H
 
 #include "partition/hooks.h"
-#include "queue/next.h"
+#include "queue/tournament.h"
 
 /* Virtual times and tags (reserve.h) are CPU time times an inverse with so many fraction bits. */
 #define SHARE_INVERSE_SHIFT 20
@@ -300,42 +300,6 @@ static __always_inline u64 share_key_now(struct drover *d, u32 domain, u32 slot,
 	if (!hook_is_share(d, domain))
 		return hook_key(d, domain, slot);
 	return tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
-}
-
-/*
- * The key of the domain's least served VM that may run on that pCPU and comes after that key
- * (next.h), or TOURNAMENT_NOBODY. Corrects leaves that lag behind their VM on the way; a few tries
- * suffice because only VMs that ran since they were last looked at can lag.
- */
-CHECKED_APART u64 share_next(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 now_ns = ground_now_ns(d);
-	u64 key;
-	u32 try;
-
-	if (!rq || !next_is_near(d, pcpu, domain))
-		return TOURNAMENT_NOBODY;
-	key = next_after(d, pcpu, domain, rq, after, asks);
-	for_each_index(try, 0, 8) {
-		u32 slot = tournament_slot(key);
-		u64 fresh;
-
-		if (key == TOURNAMENT_NOBODY)
-			break;
-		fresh = share_key_now(d, domain, slot, now_ns);
-		if (!tournament_before(key, fresh))
-			break;
-		tournament_settle(d, domain, slot, key, fresh);
-		key = next_after(d, pcpu, domain, rq, after, asks);
-	}
-	return key;
-}
-
-/* The first of all, whoever may run it. */
-static __always_inline u64 share_least_served(struct drover *d, u32 domain)
-{
-	return share_next(d, NEXT_FOR_NOBODY, domain, TOURNAMENT_NOBODY, 0);
 }
 
 /* Does nobody wait in the queues of the domain's VMs? */

@@ -294,8 +294,8 @@ static void to_see_who_is_next_nothing_is_written(void)
 	waiting_settle_domains(&g->d, vcpu->thread.slot);
 	memset(&cycle, 0, sizeof(cycle));
 	write_log_begin();
-	key = share_next(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
-	due = reserve_first_due(&g->d, 0, 0, TOURNAMENT_NOBODY);
+	key = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
+	due = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, BY_RESERVE);
 	note_since(0, BEGINS);
 	CHECK_EQ(tournament_slot(key), vcpu->thread.slot);
 	CHECK_EQ(tournament_slot(due), vcpu->thread.slot);

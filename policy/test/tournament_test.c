@@ -26,7 +26,7 @@ static void zeroed_memory_is_an_empty_tournament(void)
 {
 	g = fake_ground(1, 1);
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	CHECK_EQ(share_least_served(&g->d, 0), TOURNAMENT_NOBODY);
+	CHECK_EQ(next_of_all(&g->d, 0), TOURNAMENT_NOBODY);
 }
 
 static void nobody_is_after_everybody(void)
@@ -133,7 +133,7 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 
 	vm_at(&g->d, 7)->vtime_ns = 12 * MS;
 	CHECK_EQ(tournament_slot(best()), 7);
-	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 3);
+	CHECK_EQ(tournament_slot(next_of_all(&g->d, 0)), 3);
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 7), 11718 << 11 | 7);
 }
 
@@ -152,12 +152,12 @@ static void a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected(void)
 	}
 	for (u32 slot = 1; slot <= 3; slot++)
 		books_of(&g->runqueue[0], slot)->may = AFFINITY_ALL;
-	first = share_next(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
+	first = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
 	CHECK_EQ(tournament_slot(first), 1);
-	CHECK_EQ(tournament_slot(share_next(&g->d, 0, 0, first, 0)), 2);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 2);
 	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
-	CHECK_EQ(tournament_slot(share_next(&g->d, 0, 0, first, 0)), 3);
-	CHECK_EQ(tournament_slot(share_least_served(&g->d, 0)), 1);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 3);
+	CHECK_EQ(tournament_slot(next_of_all(&g->d, 0)), 1);
 }
 
 /* Whoever is next for a pCPU is the first of those that may run there and come after the last. */
