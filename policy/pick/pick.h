@@ -45,47 +45,36 @@ static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 	return d->nr_choosy && tries >= PICK_ASKS_HELD ? NEXT_NOT_HELD : 0;
 }
 
-/* A domain other than mine whose least served VM is far behind `key`. */
-CHECKED_APART bool pick_from_neighbour(THE_DROVER, u32 pcpu, u64 key)
-{
-	u64 gain = home_in_keys(d->params.steal_gain_ns);
-	u32 other = pick_glanced(d, pcpu);
-	u64 after = TOURNAMENT_NOBODY;
-	bool found = false;
-	u32 try;
-
-	for_each_index(try, 0, PICK_ASKS_HELD) {
-		u64 theirs = next_vm(d, pcpu, other, after, 0);
-
-		if (theirs == TOURNAMENT_NOBODY || !tournament_before(theirs + gain, key))
-			break;
-		found = !home_keeps(d, pcpu, other, theirs, key) &&
-			pick_from_domain(d, pcpu, other, theirs);
-		if (found)
-			break;
-		after = theirs;
-	}
-	return found;
-}
-
-/* Anybody of that domain who may run here. */
-CHECKED_APART bool pick_anybody(THE_DROVER, u32 pcpu, u32 domain)
+/*
+ * Take a thread of that domain which may run here: of the first VM, by shares or BY_RESERVE, of
+ * those that come before that key. NOBODY: of any.
+ */
+CHECKED_APART bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u32 by, u64 before)
 {
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, domain, after, pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, domain, after, by | pick_asks(d, try));
 
-		if (key == TOURNAMENT_NOBODY)
+		if (!tournament_before(key, before))
 			break;
-		found = pick_from_domain(d, pcpu, domain, key);
+		found = (by || !home_keeps(d, pcpu, domain, key, before)) &&
+			pick_from_domain(d, pcpu, domain, key);
 		if (found)
 			break;
 		after = key;
 	}
 	return found;
+}
+
+/* One of the glanced domain, if its VM is far behind `key`. */
+static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 key)
+{
+	u64 gain = key == TOURNAMENT_NOBODY ? 0 : home_in_keys(d->params.steal_gain_ns);
+
+	return pick_first(d, pcpu, pick_glanced(d, pcpu), 0, key - gain);
 }
 
 /*
@@ -123,7 +112,7 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
 	for_each_index(step, 1, nr_domains) {
 		u32 other = (home + step) % nr_domains;
 
-		found = pick_anybody(d, pcpu, other) ||
+		found = pick_first(d, pcpu, other, 0, TOURNAMENT_NOBODY) ||
 			(d->divided && pick_who_moved(d, pcpu, other));
 		if (found)
 			break;
@@ -132,36 +121,8 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
 }
 
 /*
- * A thread of that domain whose VM is due by its reservation. `running_key`: the VM that runs here,
- * if that is due itself; it gives way to one that is due for longer, and to a sibling.
- */
-CHECKED_APART bool pick_due(THE_DROVER, u32 pcpu, u32 domain, u64 running_key)
-{
-	u64 after = TOURNAMENT_NOBODY;
-	bool found = false;
-	u32 try;
-
-	for_each_index(try, 0, PICK_ASKS_HELD) {
-		u64 key = next_vm(d, pcpu, domain, after, BY_RESERVE);
-		u32 slot = tournament_slot(key);
-
-		if (key == TOURNAMENT_NOBODY ||
-		    (tournament_before(running_key, key) && slot != tournament_slot(running_key)))
-			break;
-		found = (!d->nr_choosy || cosched_admits(d, pcpu, domain, slot, 0)) &&
-			ground_take_first(d, ground_vm_queue(d, slot, domain));
-		if (found) {
-			round_note(d, pcpu, slot);
-			break;
-		}
-		after = key;
-	}
-	return found;
-}
-
-/*
- * Whom reservations put before any by shares, if anybody: one that waits and was taken,
- * or the running VM.
+ * Whom reservations put before any by shares, if anybody: one that waits and was taken, or the
+ * running VM. That one gives way to who is due for longer, and to a sibling.
  */
 CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 {
@@ -169,11 +130,11 @@ CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	bool due = reserve_is_due(running, now_ns);
-	u64 running_key = due ? reserve_key(d, running, running_slot, now_ns) : TOURNAMENT_NOBODY;
+	u64 before = due ? reserve_key(d, running, running_slot, now_ns) + 1 : TOURNAMENT_NOBODY;
 	u32 glance = pcpu_at(d, pcpu)->glance % d->params.nr_domains;
 
-	if (pick_due(d, pcpu, home, running_key) ||
-	    (glance != home && pick_due(d, pcpu, glance, running_key)))
+	if (pick_first(d, pcpu, home, BY_RESERVE, before) ||
+	    (glance != home && pick_first(d, pcpu, glance, BY_RESERVE, before)))
 		return PICKED_WAITING;
 	return due ? PICKED_RUNNING : PICKED_NONE;
 }

@@ -32,8 +32,6 @@
 #include "share/share.h"
 
 #define HOME_NOWHERE DROVER_MAX_PCPUS
-/* A VM at home must be that many times (a power of two) further behind for others to take it. */
-#define HOME_GAIN_SHIFT 1
 
 /* Are the pCPUs of that domain at that home, and of the default partition? */
 static __always_inline bool home_is_in(struct drover *d, u32 home, u32 domain)
@@ -131,13 +129,13 @@ static __always_inline u64 home_in_keys(u64 vtime_ns)
 }
 
 /*
- * Does the VM with the key `theirs`, which waits in that domain, rather wait at home than run on
- * that pCPU, which is elsewhere and else runs what has `key`?
+ * The VM with the key `theirs` waits in that domain. It comes before `key`, so that a migration to
+ * that pCPU is worth its cost. Does it rather wait, at home, because it is not worth it twice?
  */
 CHECKED_APART bool home_keeps(THE_DROVER, u32 pcpu, u32 domain, u64 theirs, u64 key)
 {
 	u32 home = d->homes ? vm_at(d, tournament_slot(theirs))->home : 0;
-	u64 gain = home_in_keys(d->params.steal_gain_ns << HOME_GAIN_SHIFT);
+	u64 gain = home_in_keys(d->params.steal_gain_ns);
 
 	return home && home_is_in(d, home, domain) &&
 	       !home_is_in(d, home, pcpu_at(d, pcpu)->domain) &&
