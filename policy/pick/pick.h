@@ -221,28 +221,15 @@ CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
 CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
-	u64 after = TOURNAMENT_NOBODY;
-	u32 try;
+	bool own = pcpu_at(d, pcpu)->nr_pinned;
+	u64 key = next_vm(d, pcpu, home, TOURNAMENT_NOBODY, 0);
+	u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
 
-	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, home, after, 0);
-		bool own = pcpu_at(d, pcpu)->nr_pinned && !try;
-		u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
-
-		if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
-		    hook_gain(d, pcpu, best, running) < 0)
-			return PICKED_RUNNING;
-		if (own && pick_own(d, pcpu))
-			return PICKED_WAITING;
-		if (key == TOURNAMENT_NOBODY)
-			break;
-		if (pick_from_domain(d, pcpu, home, key)) {
-			/* It has been first, and is last now. */
-			waiting_settle(d, home, tournament_slot(key));
-			return PICKED_WAITING;
-		}
-		after = key;
-	}
+	if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
+	    hook_gain(d, pcpu, best, running) < 0)
+		return PICKED_RUNNING;
+	if ((own && pick_own(d, pcpu)) || pick_first(d, pcpu, home, 0, TOURNAMENT_NOBODY))
+		return PICKED_WAITING;
 	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }
 
