@@ -22,19 +22,23 @@
 	})
 #define ground_lock bpf_spin_lock
 /*
- * A function the verifier checks once, on its own, not again for every path
- * that leads to it. Takes scalars and the one struct drover only.
+ * A function the verifier checks once, on its own, not again for every path that leads to it. Takes
+ * scalars, the one struct drover, and a task with its thread.
  */
 #define CHECKED_APART __attribute__((noinline, weak))
 #define THE_DROVER struct drover *d __arg_nonnull
+#define THE_TASK struct task_struct *task __arg_trusted
+#define THE_THREAD struct thread *t __arg_nonnull
 /* A function with a stack frame of its own, given back when it returns. */
 #define FRAMED static __attribute__((noinline))
 /* A loop the verifier walks once, whatever its length. */
 #define for_each_index(index, first, end) bpf_for(index, first, end)
 #else
 #define CHECKED_APART static inline
-#define FRAMED static inline
 #define THE_DROVER struct drover *d
+#define THE_TASK struct task_struct *task
+#define THE_THREAD struct thread *t
+#define FRAMED static inline
 #define for_each_index(index, first, end) for ((index) = (first); (index) < (end); (index)++)
 #define bounded(index, count) ((u64)(index) & ((u64)(count) - 1))
 struct ground_lock {

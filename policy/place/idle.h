@@ -77,8 +77,7 @@ static __always_inline s32 idle_claim_in(struct drover *d, struct task_struct *t
 }
 
 /* One for the thread, claimed, near that pCPU if it can be: of a whole core, or any; or NONE. */
-FRAMED s32 idle_claim(struct drover *d, struct task_struct *task, struct thread *t, u32 near,
-		      bool whole_core)
+CHECKED_APART s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole_core)
 {
 	u32 nr_domains = d->params.nr_domains ?: 1;
 	u32 home = pcpu_at(d, near)->domain;

@@ -117,7 +117,7 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
  * Where the thread may go for the first that waits here, which may not go there itself: a pCPU
  * whose VM is ahead of that one. Nobody else goes there meanwhile.
  */
-FRAMED s32 spread_aside(struct drover *d, struct task_struct *task, struct thread *t, u32 at)
+CHECKED_APART s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
 	struct runqueue *rq = ground_runqueue(d, here->domain);

@@ -153,8 +153,7 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
  * may ask for a slice. The host's own tasks neither push nor are pushed: everybody would push the
  * next one round for ever.
  */
-static __always_inline s32 wake_preempt(struct drover *d, struct task_struct *task,
-					struct thread *t, u32 near, bool woken)
+CHECKED_APART s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool woken)
 {
 	bool due = wake_is_due(d, task, t, woken);
 	s32 target;

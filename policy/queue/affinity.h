@@ -99,7 +99,7 @@ static __always_inline bool affinity_strays(struct drover *d, struct thread *t, 
 }
 
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
-FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thread *t)
+CHECKED_APART int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	s32 only = ground_only_pcpu(d, task);
@@ -114,6 +114,7 @@ FRAMED void affinity_note(struct drover *d, struct task_struct *task, struct thr
 	t->abroad = t->anywhere;
 	t->may_in = 0;
 	t->judged = d->pcpu_changes;
+	return 0;
 }
 
 /* The thread's mask in that domain. May it run in others, too? */

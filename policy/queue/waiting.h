@@ -125,14 +125,14 @@ static __always_inline void waiting_enter_domain(struct drover *d, struct task_s
 }
 
 /* Put the thread into the queue it belongs in, near that pCPU. */
-static __always_inline void waiting_enter(struct drover *d, struct task_struct *task,
-					  struct thread *t, u32 near)
+CHECKED_APART int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 {
 	share_move_to(d, vm_at(d, t->slot), t, near);
 	if (t->single)
 		waiting_enter_own(d, task, t, near);
 	else
 		waiting_enter_domain(d, task, t, near);
+	return 0;
 }
 
 /* For how long the VM was held at its limit altogether, up to now. */
