@@ -322,6 +322,26 @@ static void slots_taken_at_the_same_moment_all_count(void)
 	CHECK_EQ(lost, 0);
 }
 
+static void up_to_1024_vcpus_of_a_vm_have_books(void)
+{
+	static struct thread vcpu[1025];
+
+	g = fake_ground(2, 1);
+	vm_begin(&g->d, 1, 7);
+	for (u32 pass = 0; pass < 2; pass++) {
+		for (u32 i = 0; i < 1025; i++) {
+			vcpu[i] = (struct thread){};
+			vm_at(&g->d, 1)->nr_threads++;
+			vm_attach(&g->d, &vcpu[i], 1, THREAD_HELPER);
+			vm_promote(&g->d, &vcpu[i], i);
+			CHECK(!vcpu[i].record == (i == 1024));
+		}
+		CHECK_EQ(vcpu_at(&g->d, vcpu[1023].record)->vcpu_id, 1023);
+		for (u32 i = 0; i < 1025; i++)
+			CHECK_EQ(vm_detach(&g->d, &vcpu[i]), i == 1024);
+	}
+}
+
 int main(void)
 {
 	RUN(born_with_its_first_vcpu_gone_with_its_last_thread);
@@ -343,5 +363,6 @@ int main(void)
 	RUN(threads_are_told_to_look_when_a_vm_is_found);
 	RUN(ids_are_never_used_again);
 	RUN(slots_taken_at_the_same_moment_all_count);
+	RUN(up_to_1024_vcpus_of_a_vm_have_books);
 	return check_done();
 }

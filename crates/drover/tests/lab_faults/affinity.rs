@@ -10,9 +10,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::host::{self, Daemon, say};
+use crate::nodes;
 use crate::storm::Dice;
-use crate::tasks::{confine, set_nice, set_policy};
-use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, cpu_s_during};
+use crate::tasks::{confine, last_pcpu, set_nice, set_policy};
+use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, cpu_s_during, parts_pct_during};
 
 /// What is done to a thread while it runs.
 type Harm = fn(&mut Dice, Pid);
@@ -20,12 +21,20 @@ type Harm = fn(&mut Dice, Pid);
 const PCPUS: usize = 4;
 const PROGRESS: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(3);
+/// Who comes from an emptier set waits so long at most, and is level with the others then.
+const FORGIVEN: Duration = Duration::from_millis(1250);
+/// So often VMs are sent to pCPUs where they were not.
+const MOVES: usize = 1000;
+/// Each has one that it shares no pCPU with.
+const SETS: [&[usize]; 6] = [&[0, 1], &[2, 3], &[0], &[1, 2, 3], &[0, 1, 2], &[3]];
 
 #[test]
 #[ignore = "runs inside the lab"]
 fn inside() {
     host::must_be_lab();
     let mut daemon = Daemon::start();
+    nodes::one_goes_and_comes_back();
+    daemon.must_serve();
     let wide = MicroVm::start("wide", 4, CPU);
     let lone = MicroVm::start("lone", 1, CPU);
     let sleeper = MicroVm::start("sleeper", 2, SLEEP);
@@ -38,6 +47,8 @@ fn inside() {
         ("stop and go", stop_and_go),
         ("cgroups", change_cgroup),
     ];
+    between_disjoint_sets(&vms);
+    daemon.must_serve();
     make_cgroups();
     for (what, harm) in harms {
         say(what);
@@ -94,11 +105,57 @@ fn stays_where_it_is_pinned(vm: &MicroVm) {
         confine(vm.vcpu_threads()[0], &[pcpu]);
         let got_s = cpu_s_during(Duration::from_millis(500), &[vm])[0];
         assert!(got_s > 0.1, "pinned to {pcpu} it gets {got_s} s of 0.5 s");
-        let stat = fs::read_to_string(format!("/proc/{}/stat", vm.vcpu_threads()[0])).unwrap();
-        let last_pcpu = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(36));
-        assert_eq!(last_pcpu, Some(pcpu.to_string().as_str()), "{stat}");
+        assert_eq!(last_pcpu(vm.vcpu_threads()[0]), pcpu);
     }
     confine(vm.vcpu_threads()[0], &[0, 1, 2, 3]);
+}
+
+/// VMs are sent from set to set, to pCPUs where they were not, a thousand times: everybody gets on all the while, and
+/// is in its place when it is over.
+fn between_disjoint_sets(vms: &[&MicroVm; 3]) {
+    say("between disjoint sets");
+    let over = AtomicBool::new(false);
+    let mut rounds = 0;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            move_between_disjoint_sets(vms);
+            over.store(true, Ordering::Relaxed);
+        });
+        while !over.load(Ordering::Relaxed) {
+            all_progress_within(PROGRESS, vms);
+            rounds += 1;
+        }
+    });
+    say(&format!("all got on {rounds} times"));
+    let [wide, lone, sleeper] = *vms;
+    for (vm, pcpus) in [(wide, [0, 1]), (lone, [2, 3]), (sleeper, [2, 3])] {
+        vm.confine(&pcpus);
+        let is_there = |thread: &Pid| pcpus.contains(&last_pcpu(*thread));
+        host::wait_until("it is where it may be", PROGRESS, || {
+            vm.vcpu_threads().iter().all(is_there)
+        });
+    }
+    let got_s = cpu_s_during(PROGRESS, &[wide, lone]);
+    say(&format!("in its place each has {got_s:.2?} s of 2.00 and 1.00"));
+    assert!(got_s[0] > 1.95 && got_s[1] > 0.97, "{got_s:?} s of 2 and 1");
+    vms.iter().for_each(|vm| vm.confine(&[0, 1, 2, 3]));
+    thread::sleep(FORGIVEN);
+    let parts = parts_pct_during(PROGRESS, &[wide, lone]);
+    say(&format!("with 4 : 1 they have {parts:.1?} %"));
+    assert!((parts[1] - 20.0).abs() < 2.0, "with shares of 4 : 1 {parts:?} %");
+}
+
+fn move_between_disjoint_sets(vms: &[&MicroVm; 3]) {
+    let mut dice = Dice::new(4);
+    let mut places = [SETS[0]; 3];
+    for _ in 0..MOVES {
+        let which = dice.below(vms.len());
+        let place = &mut places[which];
+        let is_elsewhere = |set: &&&[usize]| !set.iter().any(|pcpu| place.contains(pcpu));
+        let elsewhere: Vec<&&[usize]> = SETS.iter().filter(is_elsewhere).collect();
+        *place = elsewhere[dice.below(elsewhere.len())];
+        vms[which].confine(place);
+    }
 }
 
 fn change_affinity(dice: &mut Dice, thread: Pid) {

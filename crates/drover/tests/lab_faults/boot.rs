@@ -50,6 +50,13 @@ impl Boot {
         self
     }
 
+    /// The same, and each socket is a NUMA node.
+    pub fn nodes(self, nodes: u32) -> Self {
+        let mut boot = self.sockets(nodes);
+        boot.topology.nodes = nodes;
+        boot
+    }
+
     pub fn memory_mib(mut self, memory_mib: u32) -> Self {
         self.topology.memory_mib = memory_mib;
         self

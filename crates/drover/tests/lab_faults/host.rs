@@ -153,7 +153,13 @@ impl Daemon {
     pub fn must_serve(&mut self) {
         let ended = self.child.try_wait().unwrap();
         assert!(ended.is_none(), "drover ended ({ended:?}): {}", self.said());
-        assert_eq!(scheduler_state(), "enabled", "{}", self.said());
+        let state = scheduler_state();
+        if state != "enabled" {
+            // What the kernel saw as it threw the scheduler out; the daemon writes it as it ends.
+            thread::sleep(Duration::from_secs(1));
+            say(&fs::read_to_string("/var/lib/drover/thrown-out.txt").unwrap_or_default());
+        }
+        assert_eq!(state, "enabled", "{}", self.said());
         list();
     }
 }

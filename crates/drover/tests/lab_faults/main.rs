@@ -18,6 +18,7 @@ mod hotplug;
 mod idle;
 mod io;
 mod killed;
+mod nodes;
 mod orders;
 mod partitions;
 mod settings;
@@ -64,7 +65,7 @@ fn pcpus_come_and_go_under_load() {
 
 #[test]
 fn threads_are_confined_stopped_moved_and_killed_at_any_moment() {
-    Boot::new("affinity::inside").pcpus(4).run();
+    Boot::new("affinity::inside").pcpus(4).nodes(2).run();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
 /// The process id of a child.
@@ -52,6 +52,19 @@ pub fn confine(thread: Pid, pcpus: &[usize]) {
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(err) => panic!("cannot confine {thread} to {pcpus:?}: {err}"),
     }
+}
+
+/// The pCPUs of the host on which a thread may run now, of the first eight.
+pub fn may_run_on(thread: Pid) -> Vec<usize> {
+    let set = sched_getaffinity(thread).unwrap_or_else(|err| panic!("affinity of {thread}: {err}"));
+    (0..8).filter(|&pcpu| set.is_set(pcpu).unwrap()).collect()
+}
+
+/// The pCPU where a thread runs, or ran last.
+pub fn last_pcpu(thread: Pid) -> usize {
+    let stat = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap();
+    let number = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(36));
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{stat}"))
 }
 
 /// Gives a thread a scheduling policy (`libc::SCHED_FIFO` ...). That it has ended is no error.

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::host::{Daemon, wait_until};
-use crate::tasks::{cpu_time_ns, pid_of, state_of, threads_named};
+use crate::tasks::{confine, cpu_time_ns, pid_of, state_of, threads_named};
 
 /// Every vCPU is busy.
 pub const CPU: &str = r#"{"kind":"cpu"}"#;
@@ -83,6 +83,11 @@ impl MicroVm {
         self.stats.snapshot().vcpu_progress
     }
 
+    /// Confines all its threads to these pCPUs.
+    pub fn confine(&self, pcpus: &[usize]) {
+        self.threads().into_iter().for_each(|thread| confine(thread, pcpus));
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
     }
@@ -140,4 +145,11 @@ pub fn cpu_s_during(time: Duration, vms: &[&MicroVm]) -> Vec<f64> {
     #[allow(clippy::cast_precision_loss)] // A few seconds.
     let seconds = |(before, after): (u64, u64)| (after - before) as f64 / 1e9;
     before.into_iter().zip(sample()).map(seconds).collect()
+}
+
+/// The part each VM has of what all these get during that time, in percent.
+pub fn parts_pct_during(time: Duration, vms: &[&MicroVm]) -> Vec<f64> {
+    let got_s = cpu_s_during(time, vms);
+    let all_s: f64 = got_s.iter().sum();
+    got_s.into_iter().map(|got_s| got_s / all_s * 100.0).collect()
 }
