@@ -39,7 +39,7 @@
  * would rather wait there is cosched.h). One pCPU interrupts all others that run such VMs,
  * once a round. Of a VM that fits into a domain but has come to stand in two, a domain
  * begins its part only where that is the least served. With turns of a tick four vCPUs that hand a
- * lock round on two pCPUs get on 250 times a second; a VM confined to fewer pCPUs than it has
+ * lock round on two pCPUs get on 500 times a second; a VM confined to fewer pCPUs than it has
  * vCPUs has whole slices.
  *
  * After Ousterhout's matrix (Scheduling Techniques for Concurrent Systems, 1982),
