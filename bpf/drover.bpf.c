@@ -153,14 +153,6 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 {
 	struct thread *t = thread_of(p);
 
-	/*
-	 * With slice left it stops for a task of a higher class, and the kernel would keep it in
-	 * the local queue of its pCPU. Placed anew from there (drover_cpu_release) it would stay:
-	 * it is still current, and for as long as a BPF program runs on it 6.18 takes it for a task
-	 * that must not migrate. With no slice left it is enqueued like any other.
-	 */
-	if (runnable)
-		ground_set_slice(&drover, p, 0);
 	if (!t)
 		return;
 	drover_stopping(&drover, p, t, scx_bpf_task_cpu(p), runnable);

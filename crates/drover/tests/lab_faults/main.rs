@@ -65,8 +65,7 @@ fn pcpus_come_and_go_under_load() {
 
 #[test]
 fn threads_are_confined_stopped_moved_and_killed_at_any_moment() {
-    // On 6.18, which once left who was preempted by a real-time thread behind it for good.
-    Boot::new("affinity::inside").pcpus(4).nodes(2).oldest_kernel().run();
+    Boot::new("affinity::inside").pcpus(4).nodes(2).run();
 }
 
 #[test]
