@@ -30,9 +30,9 @@
  * A VM that is wider than a domain is begun in all of them: where one has begun it in this
  * round every other domain begins it, too.
  *
- * Of a VM that has all pCPUs, and more vCPUs that are ready, some must wait, and who waits for a
- * lock that one of those holds burns its own time. So its turns are as short as can be without a
- * timer: they end at the next tick, and whoever of it has run least is next.
+ * If a VM has all pCPUs and still more ready vCPUs, some must wait. A running vCPU may spin for a
+ * lock that a waiting one holds. So the VM's slices are as short as can be without a timer: they
+ * end at the next tick, and the vCPU that has run least is next.
  *
  * What it is bad at. VMs whose widths do not add up leave a pCPU over, which is
  * given to one vCPU of another VM alone (work is not left lying; for VMs that

@@ -121,8 +121,8 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
 }
 
 /*
- * Whom reservations put before any by shares, if anybody: one that waits and was taken, or the
- * running VM. That one gives way to who is due for longer, and to a sibling.
+ * Pick by reservation, before any VM is picked by shares: a waiting thread, which is taken, or the
+ * running VM. The running VM gives way to a VM that is due for longer, and to a sibling.
  */
 CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 {

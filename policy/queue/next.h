@@ -86,10 +86,10 @@ static __always_inline u64 next_after(struct drover *d, u32 pcpu, u32 domain, st
 }
 
 /*
- * The key of the domain's VM that may run on that pCPU, comes after that key, and is the least
- * served, or, BY_RESERVE, due for longest; NOBODY: there is none. Corrects leaves that lag behind
- * their VM on the way; a few tries suffice because only VMs that ran since they were last looked at
- * can lag. Of reservations a leaf that is not due needs no correction.
+ * The key of the next VM of that domain for that pCPU, after the key `after`: the least served, or
+ * with BY_RESERVE the VM that is due for longest. NOBODY: there is none. On the way leaves that lag
+ * behind their VM are corrected. A few tries suffice: only VMs that ran since they were last looked
+ * at can lag. By reservation a leaf that is not due needs no correction.
  */
 CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
@@ -120,7 +120,7 @@ CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
 }
 
-/* The least served of all, whoever may run it. */
+/* The least served VM of that domain, on whatever pCPU it may run. */
 static __always_inline u64 next_of_all(struct drover *d, u32 domain)
 {
 	return next_vm(d, NEXT_FOR_NOBODY, domain, TOURNAMENT_NOBODY, 0);
