@@ -83,7 +83,11 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	return near;
 }
 
-/* The thread runs on a pCPU that is idle, if there is one for it. */
+/*
+ * The woken thread runs on a pCPU that is idle, if there is one for it. Only for one that woke: one
+ * that was preempted may have its affinity changed on its way to another pCPU, and 6.18 then sends
+ * it where it may not run and ends the scheduler. It waits in a queue, and the idle pCPU asks.
+ */
 static __always_inline bool drover_run_where_idle(struct drover *d, struct task_struct *task,
 						  struct thread *t, u32 near)
 {
@@ -157,9 +161,9 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	if (!woken &&
 	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
 		return;
-	if (drover_may_begin(d, t) &&
-	    (drover_run_where_idle(d, task, t, near) ||
-	     ((woken || kernel) && drover_preempt_here(d, task, t, near))))
+	if (woken && drover_may_begin(d, t) && drover_run_where_idle(d, task, t, near))
+		return;
+	if ((woken || kernel) && drover_may_begin(d, t) && drover_preempt_here(d, task, t, near))
 		return;
 	waiting_enter(d, task, t, near);
 	if (!vm_at(d, t->slot)->at_limit)

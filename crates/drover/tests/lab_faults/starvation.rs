@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::hogs::Hogs;
 use crate::host::{self, Daemon, say};
-use crate::tasks::confine;
+use crate::tasks::{RealTimeHog, confine};
 use crate::vms::{CPU, MicroVm, all_progress_within};
 
 /// The wait bound is 1 s, looked at eight times in that time; a slice or two may come on top.
@@ -32,6 +32,8 @@ fn inside() {
     starved.extend(few_shares("pinned", &[1], VM_WAIT_MAX));
     daemon.must_serve();
     starved.extend(one_of_many());
+    daemon.must_serve();
+    starved.extend(beside_real_time());
     daemon.must_serve();
     assert!(starved.is_empty(), "{starved:#?}");
 }
@@ -134,4 +136,14 @@ fn one_of_many() -> Option<String> {
     host::set_shares("poor", 1);
     host::set_shares("rich", 1_000_000);
     standing_still("16 vCPUs", &poor, VM_WAIT_MAX)
+}
+
+/// Ten vCPUs on two pCPUs of which real-time threads take 450 us of every ms. A thread's wait may be as long as
+/// without these, and what they took meanwhile.
+fn beside_real_time() -> Option<String> {
+    say("beside periodic real-time threads");
+    let (wide, _narrow) = (MicroVm::start("wide", 6, CPU), MicroVm::start("narrow", 4, CPU));
+    host::wait_until("VMs are found", VM_WAIT_MAX * 20, || host::list().len() == 2);
+    let _hogs = [0, 1].map(|pcpu| RealTimeHog::periodic(pcpu, Duration::from_micros(450)));
+    standing_still("real-time", &wide, VM_WAIT_MAX * 2)
 }

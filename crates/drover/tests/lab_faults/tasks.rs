@@ -6,6 +6,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -90,21 +91,37 @@ pub fn set_nice(thread: Pid, nice: i32) {
     }
 }
 
-/// A real-time thread on pCPU 1 that never sleeps, until it is dropped.
+/// A real-time thread on one pCPU, until it is dropped.
 pub struct RealTimeHog {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RealTimeHog {
+    /// One on pCPU 1 that never sleeps.
     pub fn start() -> Self {
+        Self::with(1, std::hint::spin_loop)
+    }
+
+    /// One that works for some of every ms, as a guest's or an audio server's does.
+    pub fn periodic(pcpu: usize, busy: Duration) -> Self {
+        Self::with(pcpu, move || {
+            let begun = Instant::now();
+            while begun.elapsed() < busy {
+                std::hint::spin_loop();
+            }
+            thread::sleep(Duration::from_millis(1).saturating_sub(busy));
+        })
+    }
+
+    fn with(pcpu: usize, work: impl Fn() + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let body = move || {
-            confine(gettid(), &[1]);
+            confine(gettid(), &[pcpu]);
             set_policy(gettid(), libc::SCHED_FIFO);
             while !stopped.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
+                work();
             }
         };
         Self { stop, thread: Some(thread::spawn(body)) }
