@@ -28,7 +28,7 @@ static __always_inline void drover_start(struct drover *d)
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
-static __always_inline void drover_woken(struct drover *d, struct thread *t, u32 near)
+CHECKED_APART int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {
 	entitle_note_wake(d, t->slot);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
@@ -38,6 +38,7 @@ static __always_inline void drover_woken(struct drover *d, struct thread *t, u32
 	waiting_begin(d, t);
 	/* Now that it counts: a look that came before would not come again. */
 	entitle_note_change(d, t->slot);
+	return 0;
 }
 
 /* May a ready thread begin at once? */
@@ -142,8 +143,7 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
  * The ready thread needs a place (waiting.h, wake.h). woken: it had slept, and no pCPU was chosen
  * for it (drover_select): there is one only.
  */
-static __always_inline void drover_place(struct drover *d, struct task_struct *task,
-					 struct thread *t, bool woken)
+CHECKED_APART int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 {
 	bool kernel = wake_is_kernel(d, task, t, woken);
 	u32 near;
@@ -156,18 +156,19 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 	/* Of one pCPU, it is served there at once. */
 	if (kernel && t->single) {
 		ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
-		return;
+		return 0;
 	}
 	if (!woken &&
 	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
-		return;
+		return 0;
 	if (woken && drover_may_begin(d, t) && drover_run_where_idle(d, task, t, near))
-		return;
+		return 0;
 	if ((woken || kernel) && drover_may_begin(d, t) && drover_preempt_here(d, task, t, near))
-		return;
+		return 0;
 	waiting_enter(d, task, t, near);
 	if (!vm_at(d, t->slot)->at_limit)
 		drover_find_pcpu(d, task, t, near);
+	return 0;
 }
 
 /* The thread begins to run there. */
@@ -211,8 +212,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
-static __always_inline void drover_charge(struct drover *d, struct task_struct *task,
-					  struct thread *t)
+CHECKED_APART int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u32 at = ground_task_pcpu(d, task);
@@ -225,6 +225,7 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 	home_count(d, vm, at, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
+	return 0;
 }
 
 /* The same for one that may go on without stopping. */
@@ -307,13 +308,14 @@ static __always_inline void drover_stopped(struct drover *d, struct task_struct 
  * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
  * it counts as having stopped. So does a task that may be of another container.
  */
-FRAMED void drover_meets(struct drover *d, struct task_struct *task, struct thread *t, u32 at)
+CHECKED_APART int drover_meets(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	if (t->kind == THREAD_VCPU || (!find_is_due(d, t) && ground_vcpu_of(d, task) < 0))
-		return;
+		return 0;
 	drover_stopping(d, task, t, at, false);
 	drover_stopped(d, task, t);
 	drover_running(d, task, t, at);
+	return 0;
 }
 
 /*
@@ -390,13 +392,10 @@ CHECKED_APART bool drover_has_work(THE_DROVER, u32 at)
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_domains) {
-		struct runqueue *rq = ground_runqueue(d, i);
-
 		if (work)
 			break;
-		work = rq && next_is_near(d, at, i) &&
-		       next_after(d, at, i, rq, TOURNAMENT_NOBODY, NEXT_NOT_HELD) !=
-			       TOURNAMENT_NOBODY;
+		work = next_is_near(d, at, i) &&
+		       next_after(d, at, i, TOURNAMENT_NOBODY, NEXT_NOT_HELD) != TOURNAMENT_NOBODY;
 	}
 	return work;
 }

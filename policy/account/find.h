@@ -47,12 +47,13 @@ static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
 }
 
 /* Let go of the VM in that slot; free it if nobody else holds it. */
-static inline void find_let_go(struct drover *d, u32 slot)
+CHECKED_APART int find_let_go(THE_DROVER, u32 slot)
 {
 	u64 whose = vm_at(d, slot)->whose;
 
 	if (vm_release(d, vm_at(d, slot)))
 		find_free_slot(d, slot, whose);
+	return 0;
 }
 
 /* Hold whose slot that was when it was looked up, for one more thread. */
@@ -67,13 +68,14 @@ static inline bool find_hold(struct drover *d, u32 slot, u64 whose)
 }
 
 /* The thread leaves its VM or container, if it has one, which is forgotten with its last thread. */
-static inline void find_leave(struct drover *d, struct thread *t)
+CHECKED_APART int find_leave(THE_DROVER, THE_THREAD)
 {
 	u32 slot = t->slot;
 	u64 whose = vm_at(d, slot)->whose;
 
 	if (vm_detach(d, t))
 		find_free_slot(d, slot, whose);
+	return 0;
 }
 
 /* The task is in no container for now. */
@@ -99,7 +101,7 @@ static inline void find_container(struct drover *d, struct task_struct *task, st
 }
 
 /* Give that a slot; it is held, or that of the host when none can be had now. */
-static inline u32 find_make(struct drover *d, u64 whose)
+CHECKED_APART u32 find_make(THE_DROVER, u64 whose)
 {
 	u32 slot = ground_pop_slot(d);
 
@@ -127,8 +129,7 @@ static inline void find_note_unplaced(struct drover *d, struct thread *t, u32 un
 }
 
 /* A thread not known as a vCPU is inside KVM_RUN. */
-static inline void find_new_vcpu(struct drover *d, struct task_struct *task, struct thread *t,
-				 u32 vcpu_id)
+CHECKED_APART int find_new_vcpu(THE_DROVER, THE_TASK, THE_THREAD, u32 vcpu_id)
 {
 	u64 whose = ground_process(d, task);
 	u32 slot;
@@ -140,10 +141,11 @@ static inline void find_new_vcpu(struct drover *d, struct task_struct *task, str
 			slot = find_make(d, whose);
 		find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
 		if (slot == DROVER_HOST_SLOT)
-			return;
+			return 0;
 		vm_attach(d, t, slot, THREAD_HELPER);
 	}
 	vm_promote(d, t, vcpu_id);
+	return 0;
 }
 
 /* The thread, just stopped, is a vCPU if it is inside KVM_RUN. */
@@ -159,8 +161,7 @@ static __always_inline void find_vcpu(struct drover *d, struct task_struct *task
  * Since the task was last looked at VMs have been found, or containers came or went: its process
  * may be a VM, or it is in another container.
  */
-static inline void find_anew(struct drover *d, struct task_struct *task, struct thread *t,
-			     u32 found)
+CHECKED_APART int find_anew(THE_DROVER, THE_TASK, THE_THREAD, u32 found)
 {
 	u64 whose = ground_process(d, task);
 	u32 slot = ground_slot_of(d, whose);
@@ -170,11 +171,12 @@ static inline void find_anew(struct drover *d, struct task_struct *task, struct 
 		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);
 	} else if (slot != DROVER_HOST_SLOT) {
-		return; /* it may be held next time: look again */
+		return 0; /* it may be held next time: look again */
 	} else {
 		find_container(d, task, t);
 	}
 	t->vms_seen = found;
+	return 0;
 }
 
 /* Is the task to look whose it is? */

@@ -176,7 +176,7 @@ static __always_inline bool vm_hold(struct vm *vm)
 }
 
 /* The thread, which runs or waits, is of the VM in that slot (already held) from now on. */
-static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 slot, u32 kind)
+CHECKED_APART int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 {
 	struct vm *from = vm_at(d, t->slot);
 	struct vm *vm = vm_at(d, slot);
@@ -197,6 +197,7 @@ static __always_inline void vm_attach(struct drover *d, struct thread *t, u32 sl
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	if (t->partition != vm->partition)
 		t->judged = d->pcpu_changes - 1;
+	return 0;
 }
 
 /* A helper turned out to be a vCPU. */

@@ -374,8 +374,13 @@ struct books {
  */
 struct runqueue {
 	struct ground_lock lock;
-	struct tournament by_share; /* who is the least served */
-	struct tournament by_reserve; /* whose reservation is the most overdue, reserve.h */
+	union {
+		struct {
+			struct tournament by_share; /* who is the least served */
+			struct tournament by_reserve; /* whose reservation is the most overdue */
+		};
+		struct tournament by[2];
+	};
 	struct books books[DROVER_MAX_VMS];
 };
 

@@ -72,10 +72,10 @@ CHECKED_APART u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, 
 }
 
 /* The same, from the first on with TOURNAMENT_NOBODY for `after`. */
-static __always_inline u64 next_after(struct drover *d, u32 pcpu, u32 domain, struct runqueue *rq,
-				      u64 after, u32 asks)
+CHECKED_APART u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
-	u64 root = tournament_best(d, tournament_in(rq, asks));
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 root = rq ? tournament_best(d, tournament_in(rq, asks)) : TOURNAMENT_NOBODY;
 
 	if (root == TOURNAMENT_NOBODY)
 		return root;
@@ -93,7 +93,6 @@ static __always_inline u64 next_after(struct drover *d, u32 pcpu, u32 domain, st
  */
 CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
-	struct runqueue *rq = ground_runqueue(d, domain);
 	u64 now_ns = ground_now_ns(d);
 	/* That of the last slot of this moment. */
 	u64 last =
@@ -101,9 +100,9 @@ CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 	u64 key;
 	u32 try;
 
-	if (!rq || !next_is_near(d, pcpu, domain))
+	if (!next_is_near(d, pcpu, domain))
 		return TOURNAMENT_NOBODY;
-	key = next_after(d, pcpu, domain, rq, after, asks);
+	key = next_after(d, pcpu, domain, after, asks);
 	for_each_index(try, 0, 8) {
 		u32 slot = tournament_slot(key);
 		u64 fresh;
@@ -115,7 +114,7 @@ CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 		if (!tournament_before(key, fresh))
 			break;
 		tournament_settle(d, domain, slot | (asks & BY_RESERVE), key, fresh);
-		key = next_after(d, pcpu, domain, rq, after, asks);
+		key = next_after(d, pcpu, domain, after, asks);
 	}
 	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
 }

@@ -65,7 +65,7 @@ static __always_inline bool tournament_before(u64 a, u64 b)
 
 static __always_inline struct tournament *tournament_in(struct runqueue *rq, u32 leaf)
 {
-	return leaf & BY_RESERVE ? &rq->by_reserve : &rq->by_share;
+	return &rq->by[leaf / BY_RESERVE];
 }
 
 /* The node that is the root while slots below 1 << levels are in use. */

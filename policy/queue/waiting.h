@@ -194,14 +194,14 @@ static __always_inline void waiting_count(struct drover *d, struct vm *vm, struc
 }
 
 /* It runs, or has gone: its wait is over. */
-static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 now_ns)
+CHECKED_APART int waiting_end(THE_DROVER, THE_THREAD, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 waited_ns;
 
 	waiting_leave(d, t);
 	if (!t->ready_since_ns)
-		return;
+		return 0;
 	waited_ns = now_ns - t->ready_since_ns;
 	t->ready_since_ns = 0;
 	__sync_fetch_and_sub(&vm->nr_waiting, 1);
@@ -213,6 +213,7 @@ static __always_inline void waiting_end(struct drover *d, struct thread *t, u64 
 	}
 	if ((s64)waited_ns >= 0)
 		waiting_count(d, vm, t, waited_ns, now_ns);
+	return 0;
 }
 
 #endif

@@ -182,7 +182,7 @@ static void who_is_next_may_run_there(void)
 			fit += books->nr_queued && (run % 2 ? books->marks : books->may & 2);
 		}
 		for (;;) {
-			u64 key = next_after(&g->d, run % 2 ? 3 : 1, 0, &g->runqueue[0], after, 0);
+			u64 key = next_after(&g->d, run % 2 ? 3 : 1, 0, after, 0);
 
 			if (key == TOURNAMENT_NOBODY)
 				break;
