@@ -5,7 +5,6 @@
  * Those of fifo are pinned, one to each pCPU in turn.
  */
 #include <sched.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include "vm.h"
 

@@ -5,7 +5,6 @@
  * zeros that exist only for who reads them.
  */
 #include <linux/prctl.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include "vm.h"

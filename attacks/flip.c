@@ -7,7 +7,6 @@
  */
 #include <dirent.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include "vm.h"

@@ -3,7 +3,6 @@
  * halfline COUNT
  * So many clients of the daemon at a time that send half a request; who is hung up on comes again.
  */
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "vm.h"

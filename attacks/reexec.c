@@ -24,7 +24,7 @@ static _Noreturn void *be_vcpu(void *name)
 	ioctl(vcpu, KVM_RUN, 0);
 	burn_us(50000);
 	execl("/proc/self/exe", name, NULL);
-	perror("exec");
+	must(0, "exec");
 	exit(1);
 }
 

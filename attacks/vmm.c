@@ -9,7 +9,6 @@
  *	yield		call sched_yield
  */
 #include <sched.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/timerfd.h>
 #include "vm.h"
