@@ -18,6 +18,7 @@ help:
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; a quarter of an hour on a quiet machine'
+	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 JOBS="hoard"'
 	@echo 'make fuzz    what others write, fed with noise; INPUTS=2000000 for each reader'
 	@echo 'make hooks   run the lint before each commit'
 
@@ -104,6 +105,11 @@ fuzz: setup
 		cargo +nightly fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
 			-runs=$(INPUTS) -max_len=4096 || exit 1; \
 	done
+
+# What users and VMs of a host try against it: attacks/README.md. Not part of `make test`.
+.PHONY: attacks
+attacks: build
+	attacks/run $(DROVER) $(if $(KERNEL),--kernel $(KERNEL)) $(JOBS:%=attacks/%.job)
 
 # Which of the tests of the policy can fail: docs/mutants.md. Developers only; not part of the command.
 COUNT ?= 100

@@ -50,6 +50,7 @@ pub struct Lab {
     clock: Clock,
     seed: u64,
     kernel: KernelChoice,
+    kernel_arguments: Vec<String>,
     timeout: Duration,
     silence: Option<Duration>,
     files: Vec<(String, FileSource)>,
@@ -127,6 +128,7 @@ impl Lab {
             clock: Clock::Exact,
             seed: 1,
             kernel: KernelChoice::Default,
+            kernel_arguments: Vec::new(),
             timeout: DEFAULT_TIMEOUT,
             silence: None,
             files: Vec::new(),
@@ -154,6 +156,13 @@ impl Lab {
     #[must_use]
     pub fn kernel(mut self, kernel: KernelChoice) -> Self {
         self.kernel = kernel;
+        self
+    }
+
+    /// Adds to what the kernel is told when it boots.
+    #[must_use]
+    pub fn kernel_argument(mut self, argument: &str) -> Self {
+        self.kernel_arguments.push(argument.to_owned());
         self
     }
 
@@ -264,7 +273,15 @@ impl Lab {
         self.write_initramfs(cache, qemu, kernel, &dir.join("initramfs"))?;
         let (topology, clock, seed) = (self.topology, self.clock, self.seed);
         let image = kernel.image();
-        let machine = Machine { topology, clock, accelerator, seed, kernel: &image, dir };
+        let machine = Machine {
+            topology,
+            clock,
+            accelerator,
+            seed,
+            kernel: &image,
+            kernel_arguments: &self.kernel_arguments,
+            dir,
+        };
         let started = Instant::now();
         let (report, exit_status, console) =
             self.to_the_end(qemu, &machine.arguments(), accelerator, dir, on_event)?;

@@ -103,6 +103,8 @@ pub struct Machine<'a> {
     pub seed: u64,
     /// The kernel image.
     pub kernel: &'a Path,
+    /// What the kernel is told on top of [`KERNEL_ARGUMENTS`].
+    pub kernel_arguments: &'a [String],
     /// A directory with `initramfs`, in which `console`, `output` and `report` are written.
     pub dir: &'a Path,
 }
@@ -116,9 +118,11 @@ pub struct Machine<'a> {
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr tsc=reliable \
     mitigations=off audit=0 cryptomgr.notests random.trust_cpu=on rdinit=/usr/bin/drover -- lab-init";
 
-/// The same, for pCPUs that tick all at once, as is the kernel's default, or one after the other.
-fn kernel_arguments(skew_tick: bool) -> String {
-    if skew_tick { format!("skew_tick=1 {KERNEL_ARGUMENTS}") } else { KERNEL_ARGUMENTS.to_owned() }
+/// The same with others before, and for pCPUs that tick all at once, as is the kernel's default, or one after the other.
+fn kernel_arguments(skew_tick: bool, others: &[String]) -> String {
+    let skew = skew_tick.then_some("skew_tick=1");
+    let others = others.iter().map(String::as_str);
+    others.chain(skew).chain([KERNEL_ARGUMENTS]).collect::<Vec<_>>().join(" ")
 }
 
 /// On the exact clock the virtual CPUs are emulated in turn, and one notices an interrupt when its turn comes.
@@ -155,7 +159,7 @@ impl Machine<'_> {
         for (option, value) in [
             ("-kernel", self.kernel.to_string_lossy().into_owned()),
             ("-initrd", file("initramfs")),
-            ("-append", kernel_arguments(self.topology.skew_tick)),
+            ("-append", kernel_arguments(self.topology.skew_tick, self.kernel_arguments)),
             ("-chardev", format!("file,id=console,path={}", escaped(&file("console")))),
             ("-serial", "chardev:console".to_owned()),
             // Without ioeventfd, what the guest writes is taken in its own instruction stream, not by
@@ -215,6 +219,7 @@ mod tests {
             accelerator,
             seed: 7,
             kernel: Path::new("/k/vmlinuz"),
+            kernel_arguments: &["nohz_full=1".to_owned()],
             dir: Path::new("/run,1"),
         };
         machine.arguments().join(" ")
@@ -228,6 +233,7 @@ mod tests {
             "-icount shift=1,sleep=off",
             "clock=vm",
             "-seed 7",
+            "-append nohz_full=1 console=",
             "nokaslr",
             "ioeventfd=off",
             "interval=50",

@@ -21,6 +21,9 @@ pub struct Exec {
     /// The kernel: the beginning of a version (6.18), a path to a vmlinuz, or "host".
     #[arg(long)]
     kernel: Option<String>,
+    /// Tell the kernel this, too, when it boots (nohz_full=1).
+    #[arg(long, value_name = "ARGUMENT")]
+    kernel_argument: Vec<String>,
     /// exact: every run is the same, bit for bit. real: real time, real parallelism.
     #[arg(long, value_enum, default_value = "real")]
     clock: Clock,
@@ -91,6 +94,9 @@ fn run_exec(exec: Exec) -> Result<ExitCode> {
         .command(exec.command);
     if let Some(kernel) = &exec.kernel {
         lab = lab.kernel(KernelChoice::parse(kernel)?);
+    }
+    for argument in &exec.kernel_argument {
+        lab = lab.kernel_argument(argument);
     }
     for file in &exec.file {
         let (host_path, path) = places(file)?;
