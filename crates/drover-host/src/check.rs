@@ -51,6 +51,7 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
         kernel(root),
         sched_ext(root),
         nobody_else(root),
+        isolation(root),
         btf(root),
         config(root),
         kvm_point(root),
@@ -126,6 +127,29 @@ fn nobody_else(root: &Path) -> Point {
         found: format!("{name} is loaded ({state})"),
         mend: "stop it first: only one sched_ext scheduler can be loaded",
     }
+}
+
+/// The kernel refuses any sched_ext scheduler where it was booted with pCPUs kept from its balancing.
+fn isolation(root: &Path) -> Point {
+    let arguments = read(root, "proc/cmdline").unwrap_or_default();
+    match arguments.split_whitespace().find(|argument| isolates_domains(argument)) {
+        None => good("isolation", "the kernel balances all pCPUs"),
+        Some(argument) => Point {
+            what: "isolation",
+            state: State::Missing,
+            found: format!("booted with {argument}, beside which the kernel takes no scheduler"),
+            mend: "boot without; cpuset.cpus.partition=isolated, nohz_full= and \
+                   isolcpus=managed_irq are taken",
+        },
+    }
+}
+
+/// `isolcpus=1-3` does, and with flags where `domain` is one of them.
+fn isolates_domains(argument: &str) -> bool {
+    let Some(value) = argument.strip_prefix("isolcpus=") else { return false };
+    let mut flags =
+        value.split(',').take_while(|word| word.starts_with(|c: char| c.is_alphabetic()));
+    !value.starts_with(|c: char| c.is_alphabetic()) || flags.any(|flag| flag == "domain")
 }
 
 fn btf(root: &Path) -> Point {
@@ -241,6 +265,21 @@ mod tests {
         ] {
             let dir = host(&[("proc/sys/kernel/osrelease", release)]);
             assert_eq!(kernel(dir.path()).state == State::Good, fit, "{release}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_booted_with_isolated_pcpus_takes_no_scheduler() {
+        for (arguments, fit) in [
+            ("quiet nohz_full=1 isolcpus=nohz,managed_irq,1", true),
+            ("quiet isolcpus=1-3", false),
+            ("isolcpus=managed_irq,domain,1 quiet", false),
+        ] {
+            let mut files = FIT.to_vec();
+            files.push(("proc/cmdline", arguments));
+            let dir = host(&files);
+            let points = check_under(dir.path(), true);
+            assert_eq!(is_fit(&points), fit, "{arguments}: {points:?}");
         }
     }
 

@@ -165,7 +165,7 @@ impl Scheduler {
             .maps
             .drover_ops
             .attach_struct_ops()
-            .context("the kernel does not start the scheduler")?;
+            .context("the kernel does not start the scheduler; see `drover check`")?;
         let scheduler = Self { skel, link };
         if let Some(farewell) = scheduler.farewell() {
             bail!("the scheduler ended as it began: {farewell}");
