@@ -303,7 +303,8 @@ CHECKED_APART bool take_first_free(THE_DROVER, u64 queue)
 
 static bool ground_take_first(struct drover *d, u64 queue)
 {
-	if (d->nr_capped)
+	/* A VM at its limit is in no tournament: its own queues are not asked. */
+	if (d->nr_capped && queue >= PCPU_QUEUE_BASE)
 		return take_first_free(d, queue);
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___flags))
 		return scx_bpf_dsq_move_to_local___v2___flags(queue, 0);

@@ -65,9 +65,8 @@ typedef int64_t s64;
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 1024
-/* Limits: of VMs, then of pools; and bins of each, some more than count (limit_window.h). */
+/* Limits: of VMs, then of pools. */
 #define DROVER_LIMITS 4096
-#define DROVER_LIMIT_BINS 64
 /* VMs in a word of those that slept or woke, entitle_want.h. */
 #define DROVER_STIRRED_BITS 64
 /* pCPUs of one domain: a bit each in a mask. */
@@ -384,15 +383,14 @@ struct runqueue {
 	struct books books[DROVER_MAX_VMS];
 };
 
-/* What was used of the limit of a VM or pool, limit.h. */
+/* What may be used of the limit of a VM or pool, limit.h. */
 struct limit {
-	u64 bin; /* the 2.5 ms that are now, counted from the clock's beginning */
-	u64 window_ns; /* used in the bins before it that count */
+	u64 filled_ns; /* until when tokens have come */
+	s64 tokens_ns; /* CPU time that may be used; below 0: too much was */
+	s64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
 	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it is booked */
-	s64 tokens_ns; /* CPU time it may use; below 0: it has used too much */
 	u64 came_ns; /* a pool's: what VMs used and is not booked yet */
 	u32 busy; /* a pool's: somebody books */
-	u32 bin_ns[DROVER_LIMIT_BINS]; /* used in each bin, by its number */
 };
 
 /* timer.h */
@@ -469,7 +467,7 @@ _Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code
 _Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 304, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");

@@ -2,35 +2,36 @@
 /*
  * Limits: the most CPU time a VM, or a pool of VMs, may have.
  *
- * Idea. A VM under a limit has a bucket of tokens, CPU time that it may use. Tokens come every 2.5
- * ms (a bin): of its own limit at the pace of its window (limit_window.h); of a pool's limit as the
- * entitlement deals it out (entitle.h), because whoever is owed most of a pCPU must have it
- * although wider VMs could use all that the pool may have while it waits. When no tokens are left,
- * or no room in its window or in that of a pool above it, the VM is held: it leaves the
- * tournaments, and its threads are preempted. So it runs and pauses as a whole, and a vCPU that
- * waits for a lock held by a sibling waits for a few ms. What a sibling that sleeps does not use,
- * the others may.
+ * Idea. A limit is a token bucket. Tokens are CPU time that may be used; they come at the pace of
+ * the limit, and the bucket holds what comes in 100 ms. While tokens are there nobody is held. When
+ * none are left the VM is held as a whole: it leaves the tournaments, and its threads are preempted.
+ * It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held by a sibling
+ * waits for a few ms. What a sibling that sleeps does not use, the others may.
  *
- * Each VM has its own timer (timer.h), set to when what is left is used up if all that run go on,
- * and to the next bin. A VM that does not run has none; a thousand that do not reach their limits
- * cost a look for each bin in which they run.
+ * The promise: in any time T no more than limit x (T + 100 ms), and what runs on until a timer or a
+ * kick is heeded; that is paid back, so in the long run there is nothing too much at all.
  *
- * Pools. What all VMs in and below a pool use is booked with a bucket and a window of the pool.
- * The entitlement already divides the limit among those who want it; the pool's own matter when
- * somebody wakes and the division is not known yet.
+ * Each VM has its own timer (timer.h), set to when its tokens are used up if all that run go on, or,
+ * while it is held, to when it may go on. A VM that does not run has none.
  *
- * Worked example. Four vCPUs under 50 %, busy for long: 1.25 ms come in each bin. They run for
- * 0.3 ms, and pause for 2.2. In a pool of 200 %, a VM of one vCPU that is owed 100 % and one of
- * four that is owed as much: in each bin the first runs throughout, the other for 0.6 ms.
+ * Pools. What all VMs in and below a pool use is taken from a bucket of the pool. While that is more
+ * than half full it alone counts: nothing has to be divided. Below that a VM may also use no more
+ * than what it is owed now (entitle.h), from a bucket of 10 ms. So whoever is owed most of a pCPU
+ * has it, although wider VMs could use all that the pool may have while it waits; and whoever wakes
+ * before the division is known anew takes it from the half that is left.
  *
- *     ms    0     1     2     3     4     5
- *     one   ####################################
- *     four  ####           ####           ####
+ * Worked example. Four vCPUs under 50 % that have slept for long: 50 ms of tokens. They run for
+ * 14 ms, until these and the 7 that came meanwhile are used up; from then on they pause for 2.5 ms,
+ * in which 1.25 come, and run for 0.36. A VM that works for 40 ms in each 100 is never held.
  *
- * What it is bad at. A limit under 20 % comes in runs as short as 0.1 ms for all vCPUs together:
- * much of that is switching. A timer that is late by 100 us lets a wide VM have so much more for
- * each vCPU, and it has less in the next bin. A pool whose VMs come and go all the time has some
- * per cent less than its limit: what was dealt to who sleeps now is dealt anew only every 10 ms.
+ *     ms      0    5    10   15   20
+ *     tokens  50   32   15   0    0
+ *     runs    ##############   #  #
+ *
+ * Limitations. Just after rest a VM has up to twice its limit over 100 ms, as under the kernel's
+ * quota. A limit under 20 % comes in runs as short as 0.1 ms for all vCPUs together: much of that is
+ * switching. In a pool whose VMs come and go all the time what was dealt to one that sleeps now is
+ * dealt anew only every 10 ms.
  *
  * Seed 000, 2.1 ("limit"); token buckets after Turner 1986.
  */
@@ -39,22 +40,23 @@
 
 #include "base/timer.h"
 #include "entitle/entitle.h"
-#include "limit/limit_window.h"
 #include "place/wake.h"
 
-/* Tokens are kept for so many bins: a VM that waited for a pCPU may make up for it. */
-#define LIMIT_SAVED_BINS 4
-/* Nobody is let go for less than what comes in a bin, within these bounds. */
+/* A bucket holds what comes in so long: the period of the kernel's quota. */
+#define LIMIT_DEPTH_NS 100000000ULL
+/* The same of what a VM is dealt in its pool. */
+#define LIMIT_DEALT_DEPTH_NS 10000000ULL
+/* After what comes in so long who was held is let go, if that is enough to be worth it. */
+#define LIMIT_PAUSE_NS 2500000ULL
 #define LIMIT_START_MIN_NS 100000ULL
-#define LIMIT_START_MAX_NS 500000ULL
-/* Nobody is stopped for less, */
+/* Nobody is stopped for less than that, */
 #define LIMIT_STEP_NS 25000ULL
 /* or for so short a time that its threads are still on their way into queues when it is let go. */
-#define LIMIT_PAUSE_NS 250000ULL
-/* In a pool others use the same room: so often it is looked at. */
+#define LIMIT_PAUSE_MIN_NS 250000ULL
+/* In a pool others use the same tokens, and what is dealt changes: so often it is looked at. */
 #define LIMIT_SHARED_LOOK_NS 1000000ULL
-/* Bins of different VMs begin at so many different moments. */
-#define LIMIT_PHASES 16
+/* A clock that leaps brings and costs no more than that. */
+#define LIMIT_LEAP_NS 1000000000ULL
 
 static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
 {
@@ -72,15 +74,33 @@ static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 	return pool_around(d, pool_at(d, pool))->capped_by;
 }
 
-/* The VM's bins begin so much earlier than others'. */
-static __always_inline u64 limit_phase_ns(u32 slot)
+/* --- tokens --- */
+
+/* What comes in so long at a pace of so many millionths of a pCPU. */
+static __always_inline s64 limit_brings_ns(u64 ucpu, u64 in_ns)
 {
-	return slot % LIMIT_PHASES * (LIMIT_BIN_NS / LIMIT_PHASES);
+	return (s64)(ucpu * (in_ns / 1000) / (ENTITLE_PCPU_UCPU / 1000));
 }
 
-/* --- what is left --- */
+/* Since the bucket was last filled; now it is. */
+static __always_inline u64 limit_elapsed_ns(struct limit *l, u64 now_ns)
+{
+	s64 elapsed_ns = (s64)(now_ns - l->filled_ns);
 
-/* Book what the VM used with all pools above it. */
+	l->filled_ns = now_ns;
+	return (u64)least_signed(most_signed(elapsed_ns, 0), LIMIT_LEAP_NS);
+}
+
+/* Tokens come for so long. No debt is larger than what the bucket holds. */
+static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns, u64 depth_ns)
+{
+	s64 most_ns = most_signed(limit_brings_ns(ucpu, depth_ns), LIMIT_START_MIN_NS);
+
+	tokens_ns = most_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
+	return least_signed(tokens_ns, most_ns);
+}
+
+/* Take what the VM used from all pools above it. */
 CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 {
 	u32 pool = vm_at(d, slot)->capped_by;
@@ -95,32 +115,26 @@ CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 	return 0;
 }
 
-/* So many bins have begun, and such tokens come in each. No debt is larger than that. */
-static __always_inline void limit_earn(struct limit *l, u32 passed, u64 income_ns, u64 debt_max_ns)
-{
-	u64 most_ns = LIMIT_SAVED_BINS * income_ns;
-
-	l->tokens_ns = most_signed(l->tokens_ns, -(s64)debt_max_ns);
-	l->tokens_ns += (s64)(least_of(passed, LIMIT_SAVED_BINS) * income_ns);
-	l->tokens_ns = least_signed(l->tokens_ns, (s64)most_of(most_ns, LIMIT_START_MAX_NS));
-}
-
-/* What is left of the pool's limit. While another pCPU updates it, only read it. */
+/* What is left to the pool. While another pCPU fills its bucket, only read it. */
 static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 now_ns)
 {
 	struct limit *l = limit_of_pool(d, pool);
-	u32 mcpu = pool_at(d, pool)->limit_mcpu;
 
 	if (!__sync_lock_test_and_set(&l->busy, 1)) {
-		u64 came_ns = __sync_lock_test_and_set(&l->came_ns, 0);
-		u32 passed = limit_go_to_bin(l, now_ns / LIMIT_BIN_NS);
-
-		limit_book(l, came_ns);
-		if (passed)
-			limit_earn(l, passed, limit_pace_ns(l, mcpu), (u64)limit_window_ns(mcpu));
+		l->tokens_ns -= (s64)__sync_lock_test_and_set(&l->came_ns, 0);
+		l->tokens_ns = limit_filled(l->tokens_ns, entitle_ucpu(pool_at(d, pool)->limit_mcpu),
+					    limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
 		__sync_lock_test_and_set(&l->busy, 0);
 	}
-	return least_signed(l->tokens_ns, limit_room_ns(l, mcpu)) - (s64)l->came_ns;
+	return l->tokens_ns - (s64)l->came_ns;
+}
+
+/* Is the pool's bucket less than half full? */
+static __always_inline bool limit_is_scarce(struct drover *d, u32 pool, s64 left_ns)
+{
+	u64 ucpu = entitle_ucpu(pool_at(d, pool)->limit_mcpu);
+
+	return left_ns < limit_brings_ns(ucpu, LIMIT_DEPTH_NS / 2);
 }
 
 /* What is left for the VM to use, of its own limit and of all above it. */
@@ -128,49 +142,43 @@ CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
-	s64 left_ns = l->tokens_ns;
+	s64 left_ns = vm->limit_mcpu ? l->tokens_ns : (s64)LIMIT_LEAP_NS;
 	u32 pool = vm->capped_by;
+	bool scarce = false;
 	u32 step;
 
-	if (vm->limit_mcpu)
-		left_ns = least_signed(left_ns, limit_room_ns(l, vm->limit_mcpu));
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		s64 pool_left_ns;
+
 		if (!pool)
 			break;
-		left_ns = least_signed(left_ns, limit_pool_left_ns(d, pool, now_ns));
+		pool_left_ns = limit_pool_left_ns(d, pool, now_ns);
+		scarce |= limit_is_scarce(d, pool, pool_left_ns);
+		left_ns = least_signed(left_ns, pool_left_ns);
 		pool = limit_next_above(d, pool);
 	}
+	if (scarce)
+		return least_signed(left_ns, l->dealt_ns);
+	/* What it used of plenty it does not owe the others later. */
+	l->dealt_ns = most_signed(l->dealt_ns, 0);
 	return left_ns;
 }
 
-/* Tokens come to the VM, so many bins having begun. */
-static __always_inline void limit_earn_vm(struct vm *vm, struct limit *l, u32 passed)
-{
-	u64 income_ns = vm->limit_mcpu ? limit_pace_ns(l, vm->limit_mcpu) : ~0ULL;
-	u64 debt_max_ns = (u64)limit_window_ns(vm->limit_mcpu);
-	u64 dealt_ns = vm->entitled_ucpu * LIMIT_BIN_NS / ENTITLE_PCPU_UCPU;
-
-	if (vm->capped_by)
-		income_ns = least_of(income_ns, dealt_ns);
-	limit_earn(l, passed, income_ns, debt_max_ns ?: LIMIT_BINS * dealt_ns);
-}
-
-/* Book what the VM used since it was last looked at; tokens come if a bin has begun. */
+/* Tokens come to the VM, and what it used since it was last looked at is taken from them. */
 CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
-	s64 used_ns = (s64)(share_used_ns(vm, now_ns) - l->seen_ns);
-	u32 passed;
-
+	u64 elapsed_ns = limit_elapsed_ns(l, now_ns);
 	/* A thread just being charged counts twice for a moment. */
-	used_ns = most_signed(used_ns, 0);
+	s64 used_ns = most_signed((s64)(share_used_ns(vm, now_ns) - l->seen_ns), 0);
+
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
-	limit_book(l, (u64)used_ns);
-	passed = limit_go_to_bin(l, (now_ns + limit_phase_ns(slot)) / LIMIT_BIN_NS);
-	if (passed)
-		limit_earn_vm(vm, l, passed);
+	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, entitle_ucpu(vm->limit_mcpu), elapsed_ns,
+				    LIMIT_DEPTH_NS);
+	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
+				   LIMIT_DEALT_DEPTH_NS);
 	return 0;
 }
 
@@ -292,32 +300,50 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 
 /* --- events --- */
 
-/* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
-static __always_inline u64 limit_next_look_ns(struct vm *vm, u32 slot, s64 left_ns, u64 now_ns)
+/* The pace at which the VM's own tokens come, in millionths of a pCPU. */
+static __always_inline u64 limit_pace_ucpu(struct vm *vm)
 {
-	u64 in_bin_ns = (now_ns + limit_phase_ns(slot)) % LIMIT_BIN_NS;
-	u64 in_ns = LIMIT_BIN_NS - in_bin_ns;
-	u32 running = share_nr_running(vm);
+	u64 ucpu = entitle_limit_ucpu(vm->limit_mcpu);
 
-	if (vm->at_limit)
-		return most_of(now_ns + in_ns, vm->at_limit_since_ns + LIMIT_PAUSE_NS);
-	if (!running)
+	return most_of(vm->capped_by ? least_of(ucpu, vm->entitled_ucpu) : ucpu, 1);
+}
+
+/* With so much the VM is let go. */
+static __always_inline s64 limit_start_ns(struct vm *vm)
+{
+	return most_signed(limit_brings_ns(limit_pace_ucpu(vm), LIMIT_PAUSE_NS), LIMIT_START_MIN_NS);
+}
+
+/* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
+static __always_inline u64 limit_next_look_ns(struct vm *vm, s64 left_ns, u64 now_ns)
+{
+	u64 used_ucpu = share_nr_running(vm) * ENTITLE_PCPU_UCPU;
+	u64 comes_ucpu = limit_pace_ucpu(vm);
+	u64 in_ns = ~0ULL;
+
+	if (vm->at_limit) {
+		u64 lacks_ns = (u64)most_signed(limit_start_ns(vm) - left_ns, 0);
+
+		in_ns = lacks_ns * ENTITLE_PCPU_UCPU / comes_ucpu;
+		in_ns = most_of(least_of(in_ns, 2 * LIMIT_PAUSE_NS), LIMIT_PAUSE_MIN_NS);
+		return now_ns + in_ns;
+	}
+	if (!used_ucpu)
 		return 0;
-	in_ns = least_of(in_ns, (u64)left_ns / running);
 	if (vm->capped_by)
-		in_ns = least_of(in_ns, LIMIT_SHARED_LOOK_NS);
-	return now_ns + in_ns;
+		in_ns = least_of(LIMIT_SHARED_LOOK_NS, (u64)left_ns / share_nr_running(vm));
+	else if (used_ucpu > comes_ucpu)
+		in_ns = (u64)left_ns * ENTITLE_PCPU_UCPU / (used_ucpu - comes_ucpu);
+	return in_ns == ~0ULL ? 0 : now_ns + in_ns;
 }
 
 /* Is so little left to the VM that it may not run? */
 static __always_inline bool limit_holds(struct vm *vm, s64 left_ns, u64 now_ns)
 {
-	u64 comes_ns = vm->limit_mcpu ? vm->limit_mcpu * (LIMIT_BIN_NS / 1000) : LIMIT_START_MAX_NS;
-	u64 start_ns = most_of(least_of(comes_ns, LIMIT_START_MAX_NS), LIMIT_START_MIN_NS);
-
 	if (!vm->at_limit)
 		return left_ns < (s64)LIMIT_STEP_NS;
-	return left_ns < (s64)start_ns || now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_NS;
+	return left_ns < limit_start_ns(vm) ||
+	       now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */
@@ -334,7 +360,7 @@ CHECKED_APART int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 	limit_settle(d, slot, now_ns);
 	left_ns = limit_left_ns(d, slot, now_ns);
 	limit_hold(d, slot, limit_holds(vm, left_ns, now_ns), now_ns);
-	at_ns = limit_next_look_ns(vm, slot, left_ns, now_ns);
+	at_ns = limit_next_look_ns(vm, left_ns, now_ns);
 	if (at_ns)
 		timer_by(d, slot, at_ns);
 	return 0;
@@ -379,16 +405,15 @@ static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 	__sync_lock_test_and_set(&vm->at_limit, 0);
 }
 
-/* Whose limit it is now has used nothing of it. */
-static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns)
+/*
+ * Whose limit it is now has used nothing of it. Its bucket is empty: who comes anew all the time
+ * gains nothing by that.
+ */
+static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 now_ns)
 {
-	u32 i;
-
-	for_each_index(i, 0, DROVER_LIMIT_BINS)
-		l->bin_ns[bounded(i, DROVER_LIMIT_BINS)] = 0;
-	l->bin = 0;
-	l->window_ns = 0;
+	l->filled_ns = now_ns;
 	l->tokens_ns = 0;
+	l->dealt_ns = 0;
 	l->came_ns = 0;
 	l->seen_ns = used_ns;
 }
@@ -403,7 +428,7 @@ CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 
 	/* What it used until now does not count. */
 	if (capped && !vm->capped)
-		limit_begin_anew(limit_of_vm(d, slot), share_used_ns(vm, now_ns));
+		limit_begin_anew(limit_of_vm(d, slot), share_used_ns(vm, now_ns), now_ns);
 	vm->capped_by = capped_by;
 	if (capped || vm->capped)
 		timer_by(d, slot, now_ns);
@@ -418,7 +443,7 @@ static __always_inline void limit_note_all(struct drover *d)
 
 	for_each_index(i, 1, DROVER_MAX_POOLS) {
 		if (!pool_existing(d, i) || !pool_at(d, i)->limit_mcpu)
-			limit_begin_anew(limit_of_pool(d, i), 0);
+			limit_begin_anew(limit_of_pool(d, i), 0, ground_now_ns(d));
 	}
 	for_each_index(i, 1, d->slots_in_use) {
 		if (vm_at(d, i)->id)

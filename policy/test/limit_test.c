@@ -60,13 +60,16 @@ static double watch(struct watched *w, u64 duration_ms)
 #define A_POOL_HAS 0.985
 #define WANTS_LESS 0.0
 
-/* Those processes have at most so much, in any 100 ms, and that part of it. */
+/*
+ * Those processes have that part of it; at most so much in any 100 ms, within 5 %, or, if they rest
+ * at times, that and what the bucket holds.
+ */
 static void check_limit(u32 first, u32 last, u32 mcpu, double part)
 {
 	struct watched w = {.first = first, .last = last};
 	double got = watch(&w, 1000);
 
-	CHECK_SAYING(w.worst_ns <= mcpu * 105000ULL, "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
+	CHECK_SAYING(w.worst_ns <= mcpu * (part > 0 ? 105000ULL : 205000ULL), "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
 		     w.worst_ns / 1000);
 	CHECK_SAYING(1000 * got >= part * mcpu, "%u mcpu: had %g", mcpu, 1000 * got);
 }
@@ -173,15 +176,43 @@ static void siblings_that_sleep_and_wake(void)
 	}
 }
 
-/* Four vCPUs that work for 10 ms of every 110 use 36 % of a pCPU, of 200: they are not held. */
+/* Once its bucket, empty at first, has filled, it is never held. */
+static void check_not_held(u32 tgid)
+{
+	u64 limited_ns;
+
+	kernel_run(g, 300 * MS);
+	limited_ns = kernel_vm(g, tgid)->limited_ns;
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_vm(g, tgid)->limited_ns, limited_ns);
+}
+
+/*
+ * Four vCPUs that work for 10 ms of every 110 use 36 % of a pCPU, of 200: they are not held. Nor is
+ * one that works for 40 ms of every 100 under 50 %, or for 3.7 of every 59 under 8 %.
+ */
 static void who_uses_less_than_its_limit_is_not_cut_short(void)
 {
+	static const struct {
+		u32 mcpu;
+		u64 burst_ns, sleep_ns;
+	} alone[] = {
+		{500, 40 * MS, 60 * MS},
+		{80, 3700 * US, 55300 * US},
+		{200, 8280 * US, 81720 * US},
+	};
+
+	for (u32 i = 0; i < sizeof(alone) / sizeof(*alone); i++) {
+		g = fake_ground(2, 1);
+		works_and_sleeps(1, alone[i].burst_ns, alone[i].sleep_ns);
+		limit(1, alone[i].mcpu);
+		check_not_held(1);
+	}
 	g = fake_ground(4, 1);
 	for (u32 i = 0; i < 4; i++)
 		works_and_sleeps(1, 10 * MS, 100 * MS);
 	limit(1, 2000);
-	kernel_run(g, SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+	check_not_held(1);
 }
 
 /* Nor is one that has 80 % by its shares, in turns with long waits between them. */
@@ -191,8 +222,7 @@ static void who_waits_for_others_saves_up_too(void)
 	for (u32 tgid = 1; tgid <= 5; tgid++)
 		kernel_busy_vm(g, tgid, 4, 0);
 	limit(1, 2000);
-	kernel_run(g, SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+	check_not_held(1);
 }
 
 /* From rest to full load at any moment: it pauses often and briefly, never once for long. */
@@ -219,12 +249,12 @@ static void after_a_burst_pauses_stay_short(void)
 			paused_ns = share_nr_running(kernel_vm(g, 1)) ? 0 : paused_ns + 100 * US;
 			longest_ns = paused_ns > longest_ns ? paused_ns : longest_ns;
 		}
-		CHECK_SAYING(longest_ns <= 15 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
+		CHECK_SAYING(longest_ns <= 5 * MS, "%u mcpu: %" PRIu64 " us", mcpu,
 			     longest_ns / 1000);
 	}
 }
 
-/* Runs of any length, from rest: what was saved up does not come on top of the limit. */
+/* Runs of any length, from rest: no more is saved up than the bucket holds. */
 static void bursts_keep_to_it(void)
 {
 	for (u32 run = 0; run < 20; run++) {
@@ -239,7 +269,7 @@ static void bursts_keep_to_it(void)
 	}
 }
 
-/* One that slept has no claim: it wakes with all vCPUs at once, and runs for its limit. */
+/* All vCPUs of one that slept wake at once: they have what the bucket holds, and the limit. */
 static void a_crowd_that_wakes_at_once(void)
 {
 	struct task_struct *vcpu[8];
@@ -257,7 +287,7 @@ static void a_crowd_that_wakes_at_once(void)
 			kernel_wake(g, vcpu[i]);
 		}
 		watch(&w, 300);
-		CHECK_SAYING(w.worst_ns <= 105 * MS, "%" PRIu64 " us", w.worst_ns / 1000);
+		CHECK_SAYING(w.worst_ns <= 205 * MS, "%" PRIu64 " us", w.worst_ns / 1000);
 		for (u32 i = 0; i < 8; i++)
 			CHECK_EQ(vcpu[i]->state, TASK_ASLEEP);
 	}
@@ -435,7 +465,7 @@ static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 	kernel_run(g, 300 * MS);
 	slot = g->slot_of[1];
 	l = limit_of_vm(&g->d, slot);
-	CHECK(l->window_ns && l->seen_ns);
+	CHECK(l->tokens_ns && l->seen_ns);
 	for (u32 left = 4; left;) {
 		kernel_run(g, 300 * US);
 		for (u32 at = 0; at < 4; at++)
@@ -447,15 +477,15 @@ static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 	kernel_busy_vm(g, 2, 1, 0);
 	CHECK_EQ(g->slot_of[2], slot);
 	limit(2, 500);
-	CHECK(!l->window_ns && !l->tokens_ns && !l->seen_ns);
+	CHECK(!l->tokens_ns && !l->seen_ns);
 }
 
 static void what_a_pool_used_is_forgotten_with_its_limit(void)
 {
 	two_in_a_pool(4, 1000, 1000);
-	CHECK(limit_of_pool(&g->d, 1)->window_ns);
+	CHECK(limit_of_pool(&g->d, 1)->tokens_ns);
 	a_pool(1, 0, 0);
-	CHECK(!limit_of_pool(&g->d, 1)->window_ns);
+	CHECK(!limit_of_pool(&g->d, 1)->tokens_ns);
 }
 
 /* Of 2048 VMs and 1024 pools. */

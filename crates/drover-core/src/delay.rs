@@ -153,8 +153,8 @@ const TURNS_TAKE_ONE_IN: u64 = 50;
 const THREAD_FACTOR: u64 = 8;
 /// A VM that waits may be overdue by what so many slices pay for, and others with it.
 const OVERDUE_SLICES: u64 = 4;
-/// No limit holds a VM for longer (policy/limit/limit.h): its window, a debt of as much, and what lets it start.
-const LIMIT_HELD_NS: u64 = 250_000_000;
+/// No limit holds a VM for longer (policy/limit/limit.h): a debt of what it brings in 100 ms, and what lets it start.
+const LIMIT_HELD_NS: u64 = 110_000_000;
 
 /// What that VM is guaranteed on that host, beside so many threads of other VMs.
 pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
@@ -276,7 +276,7 @@ mod tests {
     fn a_limit_and_vcpus_that_start_together_are_on_top() {
         let plain = guaranteed(&HOST, &VM, 8);
         let limited = guaranteed(&HOST, &Vm { limited: true, ..VM }, 8);
-        assert_eq!((limited.ready_ns(), limited.held_ns), (plain.ready_ns(), 250_000_000));
+        assert_eq!((limited.ready_ns(), limited.held_ns), (plain.ready_ns(), LIMIT_HELD_NS));
         let gang = guaranteed(&HOST, &Vm { cosched: Cosched::Gang, ..VM }, 8);
         assert_eq!(gang.ready_ns(), plain.ready_ns() + 100_000_000);
     }
@@ -302,7 +302,7 @@ mod tests {
         let reach = Reach { domains: 2, of_domain: 2, ..VM.reach };
         let turns = why(&HOST, &Vm { limited: true, reach, ..VM }, 4);
         assert!(turns.starts_with("turns, every 1000 ms at least: 1 threads beside 4"), "{turns}");
-        assert!(turns.contains("in 2 domains") && turns.ends_with("250 ms while held by a limit"));
+        assert!(turns.contains("in 2 domains") && turns.ends_with("110 ms while held by a limit"));
     }
 
     #[test]

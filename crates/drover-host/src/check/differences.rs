@@ -67,7 +67,7 @@ fn bursts(cgroups: &[PathBuf]) -> Option<Point> {
         differs(
             "cgroups",
             format!("{count} with cpu.max.burst, which nobody heeds"),
-            "after a rest they have half of what cpu.max brings in 100 ms at once, and no more",
+            "after a rest they have what cpu.max brings in 100 ms at once, and no more",
         )
     })
 }

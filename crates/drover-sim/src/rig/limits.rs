@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! No VM and no pool has more than its limit and 5 % in any 100 ms, nor more than its limit and 1 % in any
-//! second, and none is kept from running for good by it.
+//! In any time T no VM and no pool has more than its limit brings in T + 100 ms, within 1 %, and none is kept
+//! from running for good by it.
 //!
 //! Moments of looking are at random, so windows are those from one look to another, of up to 100 ms or
 //! a second: what may be had in 100 ms may be had in less, and not more.
@@ -10,16 +10,18 @@ use crate::scx::Scx;
 use crate::sim::Sim;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Over which a limit holds, and within how many per cent.
-const WINDOWS: [(u64, u64); 2] = [(100_000_000, 5), (LONGEST_NS, 1)];
+/// Over which a limit is looked at.
+const WINDOWS_NS: [u64; 2] = [100_000_000, LONGEST_NS];
 /// The longest of them.
 const LONGEST_NS: u64 = 1_000_000_000;
+/// What may be saved up: what the limit brings in so long.
+const SAVED_NS: u64 = 100_000_000;
 /// After the clock jumped limits are not counted for so long.
 const CLOCK_SETTLES_NS: u64 = 100_000_000;
 /// A pCPU obeys so late even if kicks come at once: the interrupt, the switch, a tick at that moment.
 const OBEYS_LATE_NS: u64 = 60_000;
-/// Until all that it used is forgotten, 100 ms, and a debt of as much is paid; and a bin.
-const HELD_MAX_NS: u64 = 250_000_000;
+/// Until a debt of what is brought in 100 ms is paid, and enough has come to go on.
+const HELD_MAX_NS: u64 = 110_000_000;
 
 /// What was had, look by look.
 #[derive(Debug, Default)]
@@ -73,16 +75,11 @@ impl Limits {
             self.history.pop_front();
         }
         self.history.push_back((now_ns, self.used_ns.clone()));
-        WINDOWS.iter().try_for_each(|&window| self.look_back(sim, late_ns, window))
+        WINDOWS_NS.iter().try_for_each(|&window_ns| self.look_back(sim, late_ns, window_ns))
     }
 
     /// Is any broken over the last `window_ns`?
-    fn look_back(
-        &self,
-        sim: &Sim<Scx>,
-        late_ns: u64,
-        window @ (window_ns, _): (u64, u64),
-    ) -> Result<(), String> {
+    fn look_back(&self, sim: &Sim<Scx>, late_ns: u64, window_ns: u64) -> Result<(), String> {
         let from = self.history.partition_point(|(at_ns, _)| sim.m.now_ns - at_ns > window_ns);
         let (_, before_ns) = &self.history[from];
         let early_ns = |vm: usize| self.early_ns.get(vm).copied().unwrap_or(0);
@@ -94,20 +91,20 @@ impl Limits {
         for vm in 0..sim.vms.len() {
             let limit_mcpu = sim.class.bounds_of(vm as u32).limit_mcpu;
             let had = (used_ns(vm), threads(sim, vm));
-            check(sim, &|| format!("VM {vm}"), (limit_mcpu, window), late_ns, had)?;
+            check(sim, &|| format!("VM {vm}"), (limit_mcpu, window_ns), late_ns, had)?;
         }
         for pool in 1..=sim.class.pools().len() as u32 {
             let inside = (0..sim.vms.len()).filter(|&vm| sim.class.is_in_pool(vm as u32, pool));
             let had =
                 inside.fold((0, 0), |(ns, wide), vm| (ns + used_ns(vm), wide + threads(sim, vm)));
             let limit_mcpu = sim.class.pools()[pool as usize - 1].limit_mcpu.unwrap_or(0);
-            check(sim, &|| format!("pool {pool}"), (limit_mcpu, window), late_ns, had)?;
+            check(sim, &|| format!("pool {pool}"), (limit_mcpu, window_ns), late_ns, had)?;
         }
         Ok(())
     }
 
-    /// Nobody is held longer by its own limit than until all that it used is forgotten, and the debt of that
-    /// paid, and a timer goes off, `late_ns` late at worst.
+    /// Nobody is held longer by its own limit than until its debt is paid and a timer goes off, `late_ns` late
+    /// at worst.
     pub(super) fn nobody_is_held_for_long(
         &mut self,
         sim: &Sim<Scx>,
@@ -155,22 +152,22 @@ fn threads(sim: &Sim<Scx>, vm: usize) -> u64 {
     sim.tasks_of(vm as u32).count() as u64
 }
 
-/// So many per cent more than the limit brings, and what all that may run at once have when they stop late:
-/// once, and again whenever they may have been let go before that was paid back.
+/// What the limit brings and what may be saved up, 1 % more, and what all that may run at once have when they
+/// stop late: once, and again whenever they may have been let go before that was paid back.
 fn check(
     sim: &Sim<Scx>,
     whose: &dyn Fn() -> String,
-    (limit_mcpu, (window_ns, more_pct)): (u32, (u64, u64)),
+    (limit_mcpu, window_ns): (u32, u64),
     late_ns: u64,
     (used_ns, threads): (u64, u64),
 ) -> Result<(), String> {
-    let brings_ns = u64::from(limit_mcpu) * window_ns / 1000;
+    let brings_ns = u64::from(limit_mcpu) * (window_ns + SAVED_NS) / 1000;
     let wide = threads.min(sim.m.topology.pcpus().into());
     let stops = 1 + window_ns / HELD_MAX_NS;
-    let most_ns = brings_ns + brings_ns * more_pct / 100 + stops * wide * late_ns;
+    let most_ns = brings_ns + brings_ns / 100 + stops * wide * late_ns;
     if limit_mcpu > 0 && used_ns > most_ns {
         return Err(format!(
-            "{} had {} us in {} ms, its limit brings {} us",
+            "{} had {} us in {} ms, its limit allows {} us",
             whose(),
             used_ns / 1000,
             window_ns / 1_000_000,
