@@ -21,7 +21,7 @@
 //! to 0-3. With 1.5 poured everyone has 0.5 and pCPU 0 is full; *c* alone goes on to 3.
 
 use super::Tree;
-use super::room::{Room, TOLERANCE, keep};
+use super::room::{Bottleneck, Room, TOLERANCE, keep};
 
 /// One who wants CPU time: a VM in its place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,8 +61,8 @@ impl Part {
     }
 }
 
-/// Halvings until an amount is as exact as its number.
-const HALVINGS: u32 = 60;
+/// Steps until an amount is as exact as its number: bisection alone would need so many.
+const STEPS: u32 = 60;
 
 /// What everyone in a tree is owed on so many pCPUs, when everybody may use all of them.
 pub fn entitle(tree: &Tree, leaves: &[Leaf], pcpus: f64) -> Owed {
@@ -90,11 +90,25 @@ pub fn entitle_within(tree: &Tree, leaves: &[Leaf], room: &Room) -> Owed {
     pouring.at(room.pcpus())
 }
 
+/// Who is in one place, the host or a pool.
+#[derive(Debug, Clone, Default)]
+struct Inside {
+    pools: Vec<usize>,
+    leaves: Vec<usize>,
+}
+
 /// CPU time being poured over a tree.
 struct Pouring<'a> {
     tree: &'a Tree,
     leaves: &'a [Leaf],
     parts: Vec<Part>,
+    /// The host, then the pools.
+    inside: Vec<Inside>,
+}
+
+/// The place of a pool, or of the host, among those who have somebody inside.
+fn place(pool: Option<usize>) -> usize {
+    pool.map_or(0, |pool| pool + 1)
 }
 
 impl<'a> Pouring<'a> {
@@ -104,7 +118,14 @@ impl<'a> Pouring<'a> {
             floor: leaf.reservation_pcpus.min(leaf.demand_pcpus),
             want: leaf.demand_pcpus,
         };
-        Self { tree, leaves, parts: leaves.iter().map(part).collect() }
+        let mut inside = vec![Inside::default(); 1 + tree.pools().len()];
+        for (index, pool) in tree.pools().iter().enumerate() {
+            inside[place(pool.parent)].pools.push(index);
+        }
+        for (index, leaf) in leaves.iter().enumerate() {
+            inside[place(leaf.pool)].leaves.push(index);
+        }
+        Self { tree, leaves, parts: leaves.iter().map(part).collect(), inside }
     }
 
     /// From now on a leaf has so much.
@@ -114,24 +135,19 @@ impl<'a> Pouring<'a> {
 
     /// What everyone has when so many pCPUs were poured.
     fn at(&self, pcpus: f64) -> Owed {
-        let Self { tree, leaves, parts: leaf_parts } = self;
-        let pools = tree.pools();
-        let pool_parts = pool_parts(tree, leaves, leaf_parts);
-        let mut owed = Owed { leaves: vec![0.0; leaves.len()], pools: vec![0.0; pools.len()] };
+        let pool_parts = pool_parts(self.tree, self.leaves, &self.parts);
+        let pools = vec![0.0; self.tree.pools().len()];
+        let mut owed = Owed { leaves: vec![0.0; self.leaves.len()], pools };
         // Parents stand before their children: what a pool has to give is known when its turn comes.
-        for place in std::iter::once(None).chain((0..pools.len()).map(Some)) {
-            let capacity = place.map_or(pcpus, |pool| owed.pools[pool]);
-            let inside: Vec<usize> =
-                (0..pools.len()).filter(|&pool| pools[pool].parent == place).collect();
-            let vms: Vec<usize> =
-                (0..leaves.len()).filter(|&leaf| leaves[leaf].pool == place).collect();
-            let of_pools = inside.iter().map(|&pool| pool_parts[pool]);
+        for (place, Inside { pools, leaves }) in self.inside.iter().enumerate() {
+            let capacity = if place == 0 { pcpus } else { owed.pools[place - 1] };
+            let of_pools = pools.iter().map(|&pool| pool_parts[pool]);
             let parts: Vec<Part> =
-                of_pools.chain(vms.iter().map(|&leaf| leaf_parts[leaf])).collect();
+                of_pools.chain(leaves.iter().map(|&leaf| self.parts[leaf])).collect();
             let granted = pour(&parts, capacity);
-            inside.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
-            let of_vms = &granted[inside.len()..];
-            vms.iter().zip(of_vms).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
+            pools.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
+            let of_leaves = &granted[pools.len()..];
+            leaves.iter().zip(of_leaves).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
         }
         owed
     }
@@ -139,10 +155,9 @@ impl<'a> Pouring<'a> {
     /// What must be poured until everyone has what is reserved.
     fn reserved(&self) -> f64 {
         let pools = pool_parts(self.tree, self.leaves, &self.parts);
-        let pools = self.tree.pools().iter().zip(pools);
-        let pools = pools.filter(|(pool, _)| pool.parent.is_none()).map(|(_, part)| part.floor);
-        let vms = self.leaves.iter().zip(&self.parts).filter(|(leaf, _)| leaf.pool.is_none());
-        pools.chain(vms.map(|(_, part)| part.floor)).sum()
+        let Inside { pools: of_host, leaves } = &self.inside[0];
+        let vms = leaves.iter().map(|&leaf| self.parts[leaf].floor);
+        of_host.iter().map(|&pool| pools[pool].floor).chain(vms).sum()
     }
 
     /// Has reservations shrink to what the sets hold; what a pool cannot use of its own in one of them goes
@@ -168,12 +183,7 @@ impl<'a> Pouring<'a> {
         let (mut at, mut found) = (room.pcpus(), None);
         // Sets that are full later may be found first: less is tried until all hold what they get.
         while let Some(full) = room.bottleneck(&self.at(at).leaves) {
-            let (mut low, mut high) = (poured, at);
-            for _ in 0..HALVINGS {
-                let middle = low.midpoint(high);
-                let holds = full.sum(&self.at(middle).leaves) <= full.pcpus;
-                *(if holds { &mut low } else { &mut high }) = middle;
-            }
+            let low = self.fills_at(&full, poured, at);
             found = Some((low, full.members));
             if at - low < TOLERANCE {
                 break;
@@ -181,6 +191,30 @@ impl<'a> Pouring<'a> {
             at = low;
         }
         found
+    }
+
+    /// How much must be poured, within those bounds, until a set is full; a little less rather than more.
+    ///
+    /// What is in the set rises in straight pieces, so that a line through what is known at the bounds mostly
+    /// leads there in a few steps. Where it hardly moves one of them, half of the way is gone.
+    fn fills_at(&self, full: &Bottleneck, mut low: f64, mut high: f64) -> f64 {
+        let beyond = |poured: f64| full.sum(&self.at(poured).leaves) - full.pcpus;
+        let (mut below, mut above) = (beyond(low), beyond(high));
+        for step in 0..STEPS {
+            if high - low <= TOLERANCE / 8.0 || below >= 0.0 {
+                break;
+            }
+            let along = low + (high - low) * (-below / (above - below));
+            let straight = step % 3 < 2 && along > low && along < high;
+            let middle = if straight { along } else { low.midpoint(high) };
+            match beyond(middle) {
+                // As near as can be told, and not too much.
+                it if it <= 0.0 && it > -TOLERANCE / 8.0 => return middle,
+                it if it <= 0.0 => (low, below) = (middle, it),
+                it => (high, above) = (middle, it),
+            }
+        }
+        low
     }
 }
 

@@ -64,21 +64,21 @@ impl Room {
     pub fn of<'a>(pcpus: &Pcpus, vms: impl IntoIterator<Item = (&'a Affinity, f64)>) -> Self {
         let online = pcpus.all();
         let mut lists: Vec<CpuList> = Vec::new();
-        let mut number = |cpus: &CpuList| {
-            let there =
-                CpuList::of(cpus.cpus().iter().copied().filter(|&cpu| online.contains(cpu)));
-            let there = there.unwrap_or_else(|| online.clone());
-            lists.iter().position(|known| *known == there).unwrap_or_else(|| {
-                lists.push(there);
+        // Of many VMs most have a set that another has, and lists are long.
+        let mut numbers: BTreeMap<&'a CpuList, usize> = BTreeMap::new();
+        let mut number = |there: &CpuList| {
+            lists.iter().position(|known| known == there).unwrap_or_else(|| {
+                lists.push(there.clone());
                 lists.len() - 1
             })
         };
-        let mut seats_of = |(affinity, of_vcpu): (&Affinity, f64)| {
+        let there = |cpus: &CpuList| cpus.common(online).unwrap_or_else(|| online.clone());
+        let mut seats_of = |(affinity, of_vcpu): (&'a Affinity, f64)| {
             if affinity.is_anywhere() {
                 return vec![(number(online), f64::INFINITY)];
             }
-            let seats = affinity.seats(of_vcpu);
-            seats.map(|(cpus, most)| (number(cpus), most)).collect::<Vec<_>>()
+            let mut set = |cpus| *numbers.entry(cpus).or_insert_with(|| number(&there(cpus)));
+            affinity.seats(of_vcpu).map(|(cpus, most)| (set(cpus), most)).collect::<Vec<_>>()
         };
         let seats = vms.into_iter().map(&mut seats_of).collect();
         let mut groups: BTreeMap<Vec<bool>, Vec<u32>> = BTreeMap::new();
@@ -108,22 +108,41 @@ impl Room {
     /// Where these amounts, one for each VM, do not fit; none: they do.
     pub fn bottleneck(&self, amounts: &[f64]) -> Option<Bottleneck> {
         let mut flow = Flow::new(self);
-        let mut left = None;
+        // What those want who have one set is one amount: hosts may have many VMs and few sets.
+        let mut of_sets = vec![0.0; self.sets.len()];
+        let mut sources = Vec::new();
         for (vm, amount) in amounts.iter().enumerate() {
-            if flow.route(vm, *amount) > TOLERANCE {
-                left = left.or(Some(vm));
+            match self.source(vm) {
+                Node::Set(set) => of_sets[set] += amount,
+                source => sources.push((source, *amount)),
             }
         }
-        left.map(|vm| flow.bottleneck_of(vm))
+        sources.extend(of_sets.into_iter().enumerate().map(|(set, it)| (Node::Set(set), it)));
+        let mut left = None;
+        for (source, amount) in sources {
+            if flow.route(source, amount) > TOLERANCE {
+                left = left.or(Some(source));
+            }
+        }
+        left.map(|source| flow.bottleneck_of(source))
     }
 
     /// What of the last VM's amount fits beside all others, and where the rest of it does not.
     pub(crate) fn last(&self, amounts: &[f64]) -> (f64, Option<Bottleneck>) {
         let mut flow = Flow::new(self);
         let mut left = 0.0;
-        amounts.iter().enumerate().for_each(|(vm, amount)| left = flow.route(vm, *amount));
+        let each = amounts.iter().enumerate();
+        each.for_each(|(vm, amount)| left = flow.route(self.source(vm), *amount));
         let last = amounts.len() - 1;
-        (amounts[last] - left, (left > TOLERANCE).then(|| flow.bottleneck_of(last)))
+        (amounts[last] - left, (left > TOLERANCE).then(|| flow.bottleneck_of(self.source(last))))
+    }
+
+    /// Where what a VM gets comes from: the VM, or its only set, of which it can use all.
+    fn source(&self, vm: usize) -> Node {
+        match self.seats[vm].as_slice() {
+            [(set, _)] => Node::Set(*set),
+            _ => Node::Vm(vm),
+        }
     }
 }
 
@@ -179,7 +198,7 @@ enum Node {
 /// What flows so far.
 struct Flow<'a> {
     room: &'a Room,
-    /// From VMs to sets, as in `seats`.
+    /// From VMs that have several sets to these, as in `seats`; of the others nothing is kept.
     seated: Vec<Vec<f64>>,
     /// From sets to groups, as in `sets`.
     used: Vec<Vec<f64>>,
@@ -221,36 +240,39 @@ impl Reach {
 
 impl<'a> Flow<'a> {
     fn new(room: &'a Room) -> Self {
-        let split = (0..room.seats.len()).filter(|&vm| room.seats[vm].len() > 1).collect();
+        let is_split = |seats: &Vec<(usize, f64)>| seats.len() > 1;
+        let split = (0..room.seats.len()).filter(|&vm| is_split(&room.seats[vm])).collect();
+        let seated = |seats| if is_split(seats) { vec![0.0; seats.len()] } else { Vec::new() };
         Self {
             room,
-            seated: room.seats.iter().map(|seats| vec![0.0; seats.len()]).collect(),
+            seated: room.seats.iter().map(seated).collect(),
             used: room.sets.iter().map(|groups| vec![0.0; groups.len()]).collect(),
             taken: vec![0.0; room.groups.len()],
             split,
         }
     }
 
-    /// Sends an amount from a VM to pCPUs; what of it finds no way.
-    fn route(&mut self, vm: usize, amount: f64) -> f64 {
+    /// Sends an amount from there to pCPUs; what of it finds no way.
+    fn route(&mut self, source: Node, amount: f64) -> f64 {
         let mut left = amount;
         while left > 0.0 {
-            let (reach, Some(group)) = self.reach(vm) else { break };
-            left -= self.augment(&reach, vm, group, left);
+            let (reach, Some(group)) = self.reach(source) else { break };
+            left -= self.augment(&reach, source, group, left);
         }
         left
     }
 
-    /// All that can be reached from a VM; or a group with room, and the way to it.
-    fn reach(&self, vm: usize) -> (Reach, Option<usize>) {
+    /// All that can be reached from there; or a group with room, and the way to it.
+    fn reach(&self, source: Node) -> (Reach, Option<usize>) {
         let room = self.room;
+        let split = if self.split.is_empty() { 0 } else { room.seats.len() };
         let mut reach = Reach {
-            vms: vec![None; room.seats.len()],
+            vms: vec![None; split],
             sets: vec![None; room.sets.len()],
             groups: vec![None; room.groups.len()],
         };
-        reach.enter(Node::Vm(vm), Node::Vm(vm));
-        let mut next = vec![Node::Vm(vm)];
+        reach.enter(source, source);
+        let mut next = vec![source];
         let mut at = 0;
         while let Some(&node) = next.get(at) {
             at += 1;
@@ -296,9 +318,9 @@ impl<'a> Flow<'a> {
     }
 
     /// Sends as much as the way to that group takes, and says how much.
-    fn augment(&mut self, reach: &Reach, vm: usize, group: usize, most: f64) -> f64 {
+    fn augment(&mut self, reach: &Reach, source: Node, group: usize, most: f64) -> f64 {
         let mut way = vec![Node::Group(group)];
-        while way[way.len() - 1] != Node::Vm(vm) {
+        while way[way.len() - 1] != source {
             way.push(reach.from(way[way.len() - 1]));
         }
         way.reverse();
@@ -357,16 +379,15 @@ impl<'a> Flow<'a> {
     }
 
     /// What keeps a VM from more: all that its ways reach is full.
-    fn bottleneck_of(&self, vm: usize) -> Bottleneck {
-        let (reach, _) = self.reach(vm);
+    fn bottleneck_of(&self, source: Node) -> Bottleneck {
+        let (reach, _) = self.reach(source);
         let room = self.room;
         let reached = |set: &usize| reach.sets[*set].is_some();
-        let members: Vec<bool> = room
-            .seats
-            .iter()
-            .zip(&reach.vms)
-            .map(|(seats, vm)| vm.is_some() || seats.iter().all(|(set, _)| reached(set)))
-            .collect();
+        let is_member = |(vm, seats): (usize, &Vec<(usize, f64)>)| {
+            reach.vms.get(vm).is_some_and(Option::is_some)
+                || seats.iter().all(|(set, _)| reached(set))
+        };
+        let members: Vec<bool> = room.seats.iter().enumerate().map(is_member).collect();
         let within = || room.seats.iter().zip(&members).filter(|(_, member)| **member);
         let groups = (0..room.groups.len()).filter(|&group| reach.groups[group].is_some());
         let full: f64 = groups.map(|group| room.groups[group].1).sum();
