@@ -27,6 +27,16 @@ static __always_inline void drover_start(struct drover *d)
 	vm_begin_host(d);
 }
 
+/* The thread is ours from now on, new or of another class: what it used there is no VM's. */
+static __always_inline void drover_enable(struct drover *d, struct task_struct *task,
+					  struct thread *t, u32 weight)
+{
+	t->weight = weight;
+	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
+	t->charged_ns = ground_cpu_time_ns(d, task);
+	affinity_note(d, task, t);
+}
+
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 static __always_inline void drover_woken(struct drover *d, struct thread *t, u32 near)
 {
@@ -166,6 +176,17 @@ static __always_inline void drover_place(struct drover *d, struct task_struct *t
 		drover_find_pcpu(d, task, t, near);
 }
 
+/* The thread used so much there that it was not charged for yet; part of that is spared it. */
+CHECKED_APART int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 spared_ns)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	share_charge(vm, t, ran_ns, spared_ns);
+	reserve_charge(d, vm, ran_ns - spared_ns);
+	home_count(d, vm, at, ran_ns);
+	return 0;
+}
+
 /* The thread begins to run there. */
 static __always_inline void drover_running(struct drover *d, struct task_struct *task,
 					   struct thread *t, u32 at)
@@ -174,11 +195,15 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
 	u32 queued_in = t->queued_in;
+	u64 late_ns;
 
 	waiting_end(d, t, now_ns);
-	t->charged_ns = ground_cpu_time_ns(d, task);
 	if (vm->domain == SHARE_NOWHERE)
 		share_move_to(d, vm, t, at);
+	/* When it last stopped, the kernel counted as its own time how long the next was chosen. */
+	late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+	if (late_ns)
+		drover_book(d, t, at, late_ns, 0);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	core_begin(d, pcpu, now_ns);
@@ -213,12 +238,9 @@ static __always_inline void drover_charge(struct drover *d, struct task_struct *
 	struct vm *vm = vm_at(d, t->slot);
 	u32 at = ground_task_pcpu(d, task);
 	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
-	u64 spared_ns = core_spared_ns(d, pcpu_at(d, at), ran_ns);
 
-	share_charge(vm, t, ran_ns, spared_ns);
+	drover_book(d, t, at, ran_ns, core_spared_ns(d, pcpu_at(d, at), ran_ns));
 	share_clock_pass(d, vm, at);
-	reserve_charge(d, vm, ran_ns - spared_ns);
-	home_count(d, vm, at, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 }

@@ -25,8 +25,7 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	g->meanwhile = NULL;
 	task->tgid = tgid;
 	task->in_kvm_run = kind == THREAD_VCPU;
-	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
-	affinity_note(&g->d, task, &task->thread);
+	drover_enable(&g->d, task, &task->thread, 100);
 	if (kind == THREAD_HELPER || kind == THREAD_MEMBER)
 		find_whose(&g->d, task, &task->thread);
 	find_vcpu(&g->d, task, &task->thread);

@@ -116,6 +116,42 @@ static void what_was_charged_is_not_charged_again(void)
 	CHECK_EQ(vm->vtime_ns - start_ns, 6 * MS);
 }
 
+/* Who is next is chosen when a thread has stopped; the kernel counts that as its time. */
+static void what_the_kernel_counts_after_a_stop_is_charged_at_the_next_run(void)
+{
+	struct vm *vm = a_vm_with(1000);
+	struct task_struct *vcpu = &g->task[0];
+	u64 start_ns = vm->vtime_ns;
+
+	kernel_wake(g, vcpu);
+	kernel_run(g, MS);
+	kernel_sleep(g, 0);
+	vcpu->cpu_time_ns += 3 * MS;
+	CHECK_EQ(vm->vcpu_run_ns, MS);
+	kernel_settle(g);
+	kernel_wake(g, vcpu);
+	kernel_settle(g);
+	CHECK_EQ(vm->vcpu_run_ns, 4 * MS);
+	CHECK_EQ(vm->vtime_ns - start_ns, 4 * MS);
+}
+
+static void what_a_thread_used_in_another_class_is_not_charged(void)
+{
+	struct vm *vm = a_vm_with(1000);
+	struct task_struct *vcpu = &g->task[0];
+
+	kernel_wake(g, vcpu);
+	kernel_run(g, MS);
+	kernel_sleep(g, 0);
+	kernel_settle(g);
+	drover_leaving(&g->d, &vcpu->thread);
+	vcpu->cpu_time_ns += SECOND;
+	drover_enable(&g->d, vcpu, &vcpu->thread, 100);
+	kernel_wake(g, vcpu);
+	kernel_settle(g);
+	CHECK_EQ(vm->vcpu_run_ns, MS);
+}
+
 static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(void)
 {
 	struct vm *host;
@@ -447,6 +483,8 @@ int main(void)
 	RUN(at_most_eight_seconds_are_charged_at_once_and_nothing_overflows);
 	RUN(all_threads_of_a_vm_are_charged_to_it);
 	RUN(what_was_charged_is_not_charged_again);
+	RUN(what_the_kernel_counts_after_a_stop_is_charged_at_the_next_run);
+	RUN(what_a_thread_used_in_another_class_is_not_charged);
 	RUN(nice_values_divide_what_siblings_have);
 	RUN(a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not);
 	RUN(the_clock_moves_forward_only);
