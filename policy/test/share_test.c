@@ -262,6 +262,25 @@ static void who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most(void)
  * A light, wide VM takes the host in rare bursts, after which the clock stands far ahead: a VM
  * that can use all it is owed is that far behind then, and keeps its claim.
  */
+/* One works while 80 sleep; then four do. */
+static void threads_that_sleep_save_up_no_claim(void)
+{
+	u64 before_ns;
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 1, 4000);
+	for (u32 i = 0; i < 80; i++)
+		kernel_thread(g, 1, THREAD_HELPER);
+	kernel_busy_vm(g, 2, 4, 4000);
+	kernel_run(g, 4 * SECOND);
+	before_ns = kernel_cpu_time_ns(g, 2);
+	for (u32 i = 1; i < 4; i++)
+		kernel_wake(g, &g->task[i]);
+	kernel_run(g, SECOND);
+	/* Of four threads' claims of 32 ms it may have used half before that. */
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2) - before_ns, 2 * SECOND, 150 * MS);
+}
+
 static void who_waits_now_and_then_keeps_what_it_is_owed(void)
 {
 	g = fake_ground(12, 1);
@@ -493,6 +512,7 @@ int main(void)
 	RUN(a_vm_alone_owes_nothing_later);
 	RUN(who_slept_has_no_claim_beyond_its_credit);
 	RUN(who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most);
+	RUN(threads_that_sleep_save_up_no_claim);
 	RUN(who_waits_now_and_then_keeps_what_it_is_owed);
 	RUN(shares_1_to_7_one_round_against_seven);
 	RUN(the_seven_ratios_of_seed_000_figure_3);
