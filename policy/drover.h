@@ -23,6 +23,7 @@ static __always_inline void drover_start(struct drover *d)
 	topology_settle(d);
 	partition_at(d, 0)->slice_ns = d->params.slice_ns;
 	partition_count(d);
+	d->period = 2;
 	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
 }
@@ -209,6 +210,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	core_begin(d, pcpu, now_ns);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
+		vm_vcpu_runs(d, t);
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
 		cosched_begin(d, t, now_ns);
@@ -253,8 +255,10 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 
 	drover_charge(d, task, t);
 	share_go_on(vm, t, now_ns);
-	if (t->kind == THREAD_VCPU)
+	if (t->kind == THREAD_VCPU) {
+		vm_vcpu_runs(d, t);
 		together_judge(d, vm, now_ns);
+	}
 }
 
 /*
@@ -452,6 +456,7 @@ static __always_inline void drover_rouse(struct drover *d)
 	u64 now_ns = ground_now_ns(d);
 	u32 i;
 
+	vm_take_sizes(d, now_ns);
 	for_each_index(i, 0, d->slots_in_use)
 		timer_mend(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {

@@ -66,6 +66,12 @@ static __always_inline struct limit *limit_of_pool(struct drover *d, u32 pool)
 	return &d->limit[bounded(DROVER_MAX_VMS + pool, DROVER_LIMITS)];
 }
 
+/* The nearest pool above the VM that has a limit; 0: none. */
+static __always_inline u32 limit_pool_above(struct vm *vm)
+{
+	return vm->capped ? vm->capped - 1 : 0;
+}
+
 /* The next pool above that one that has a limit; 0: none. */
 static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 {
@@ -83,7 +89,7 @@ static __always_inline u64 limit_phase_ns(u32 slot)
 /* Book what the VM used with all pools above it. */
 CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 {
-	u32 pool = vm_at(d, slot)->capped_by;
+	u32 pool = limit_pool_above(vm_at(d, slot));
 	u32 step;
 
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
@@ -129,7 +135,7 @@ CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
 	s64 left_ns = l->tokens_ns;
-	u32 pool = vm->capped_by;
+	u32 pool = limit_pool_above(vm);
 	u32 step;
 
 	if (vm->limit_mcpu)
@@ -150,7 +156,7 @@ static __always_inline void limit_earn_vm(struct vm *vm, struct limit *l, u32 pa
 	u64 debt_max_ns = (u64)limit_window_ns(vm->limit_mcpu);
 	u64 dealt_ns = vm->entitled_ucpu * LIMIT_BIN_NS / ENTITLE_PCPU_UCPU;
 
-	if (vm->capped_by)
+	if (limit_pool_above(vm))
 		income_ns = least_of(income_ns, dealt_ns);
 	limit_earn(l, passed, income_ns, debt_max_ns ?: LIMIT_BINS * dealt_ns);
 }
@@ -185,24 +191,26 @@ static __always_inline void limit_stop_at(struct drover *d, u32 slot, u32 pcpu)
 
 /*
  * Take their pCPUs from the threads of the VM, which is held: one that begins only now sees that.
- * vCPUs' records say where they run; for others all pCPUs are asked.
+ * vCPUs' records say where they run; if threads without one run, too, all pCPUs are asked.
  */
 CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
+	u32 recorded = 0;
 	u32 i;
 
-	if (*(volatile u32 *)&vm->unrecorded) {
-		for_each_index(i, 0, d->params.nr_pcpus)
-			limit_stop_at(d, slot, i);
-		return 0;
-	}
 	for_each_index(i, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, i);
 
-		if (v && v->state == VCPU_RUNNING)
-			limit_stop_at(d, slot, v->pcpu);
+		if (!v || v->state != VCPU_RUNNING)
+			continue;
+		limit_stop_at(d, slot, v->pcpu);
+		recorded++;
 	}
+	if (recorded >= share_nr_running(vm))
+		return 0;
+	for_each_index(i, 0, d->params.nr_pcpus)
+		limit_stop_at(d, slot, i);
 	return 0;
 }
 
@@ -304,7 +312,7 @@ static __always_inline u64 limit_next_look_ns(struct vm *vm, u32 slot, s64 left_
 	if (!running)
 		return 0;
 	in_ns = least_of(in_ns, (u64)left_ns / running);
-	if (vm->capped_by)
+	if (limit_pool_above(vm))
 		in_ns = least_of(in_ns, LIMIT_SHARED_LOOK_NS);
 	return now_ns + in_ns;
 }
@@ -363,19 +371,18 @@ static __always_inline void limit_timer(struct drover *d, u32 slot, u64 now_ns)
 
 /* --- settings --- */
 
-/* The VM is under a limit from now on, or under none. */
-static __always_inline void limit_bind(struct drover *d, struct vm *vm, bool capped)
+/* The VM is under a limit from now on, or (0) under none. */
+static __always_inline void limit_bind(struct drover *d, struct vm *vm, u32 capped)
 {
 	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
 
-	__sync_fetch_and_add(&d->nr_capped, (u32)capped - before);
+	__sync_fetch_and_add(&d->nr_capped, (capped != 0) - (before != 0));
 }
 
 /* The VM is under no limit, and free to run. */
 static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 {
-	limit_bind(d, vm, false);
-	vm->capped_by = 0;
+	limit_bind(d, vm, 0);
 	__sync_lock_test_and_set(&vm->at_limit, 0);
 }
 
@@ -397,14 +404,13 @@ static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns)
 CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 capped_by = pool_at(d, pool_existing(d, vm->pool))->capped_by;
-	bool capped = vm->limit_mcpu || capped_by;
+	u32 above = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 capped = vm->limit_mcpu || above ? above + 1 : 0;
 	u64 now_ns = ground_now_ns(d);
 
 	/* What it used until now does not count. */
 	if (capped && !vm->capped)
 		limit_begin_anew(limit_of_vm(d, slot), share_used_ns(vm, now_ns));
-	vm->capped_by = capped_by;
 	if (capped || vm->capped)
 		timer_by(d, slot, now_ns);
 	limit_bind(d, vm, capped);

@@ -21,8 +21,7 @@ static void confined_vm(u32 tgid, u32 nr_vcpus, u32 shares, u64 allowed)
 		kernel_set_affinity(g, vcpu[i], allowed);
 	}
 	kernel_vm(g, tgid)->domain = SHARE_NOWHERE;
-	kernel_vm(g, tgid)->shares_asked = shares;
-	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	kernel_set_shares(g, tgid, shares);
 	for (u32 i = 0; i < nr_vcpus; i++)
 		kernel_wake(g, vcpu[i]);
 }

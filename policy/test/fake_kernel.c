@@ -33,6 +33,8 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	/* Tests set its VM's virtual time before any thread of it runs. */
 	if (kind != THREAD_HOST)
 		kernel_vm(g, tgid)->domain = 0;
+	if (kind == THREAD_VCPU)
+		vm_vcpu_runs(&g->d, &task->thread);
 	g->meanwhile = meanwhile;
 	return task;
 }
@@ -40,6 +42,12 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 struct vm *kernel_vm(struct ground *g, u32 tgid)
 {
 	return vm_at(&g->d, g->slot_of[tgid]);
+}
+
+void kernel_set_shares(struct ground *g, u32 tgid, u32 shares)
+{
+	kernel_vm(g, tgid)->shares_asked = shares;
+	vm_settle_shares(&g->d, g->slot_of[tgid]);
 }
 
 void kernel_begin_to_look(struct ground *g)
@@ -66,8 +74,7 @@ u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares)
 
 	for (u32 i = 0; i < nr_vcpus; i++)
 		vcpu[i] = kernel_thread(g, tgid, THREAD_VCPU);
-	kernel_vm(g, tgid)->shares_asked = shares;
-	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	kernel_set_shares(g, tgid, shares);
 	for (u32 i = 0; i < nr_vcpus; i++)
 		kernel_wake(g, vcpu[i]);
 	return g->slot_of[tgid];

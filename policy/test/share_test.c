@@ -376,7 +376,7 @@ static void a_vm_that_sleeps_in_part_gets_its_share(void)
 		task->sleep_ns = 500 * US;
 		kernel_wake(g, task);
 	}
-	share_set(kernel_vm(g, 1), 8000);
+	kernel_set_shares(g, 1, 8000);
 	kernel_busy_vm(g, 2, 4, 4000);
 	kernel_run(g, 4 * SECOND);
 	CHECK_NEAR(percent_of(1), 66.7, 1.0);
@@ -391,7 +391,7 @@ static void pinned_vms_share_their_pcpu(void)
 		task[i] = kernel_thread(g, i + 1, THREAD_VCPU);
 		kernel_set_affinity(g, task[i], i < 2 ? 1 : 2);
 	}
-	share_set(kernel_vm(g, 2), 7000);
+	kernel_set_shares(g, 2, 7000);
 	for (u32 i = 0; i < 3; i++)
 		kernel_wake(g, task[i]);
 	kernel_run(g, 8 * SECOND);
