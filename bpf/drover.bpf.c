@@ -51,15 +51,12 @@ s32 BPF_PROG(drover_init_task, struct task_struct *p, struct scx_init_task_args 
 }
 
 SEC("struct_ops/drover_enable")
-void BPF_PROG(drover_enable, struct task_struct *p)
+void BPF_PROG(drover_enable_op, struct task_struct *p)
 {
 	struct thread *t = thread_of(p);
 
-	if (!t)
-		return;
-	t->weight = p->scx.weight;
-	t->vruntime_ns = vm_at(&drover, t->slot)->vruntime_floor_ns;
-	affinity_note(&drover, p, t);
+	if (t)
+		drover_enable(&drover, p, t, p->scx.weight);
 }
 
 SEC("struct_ops/drover_set_weight")
@@ -495,7 +492,7 @@ struct sched_ext_ops drover_ops = {
 	.cpu_release = (void *)drover_cpu_release,
 	.init_task = (void *)drover_init_task,
 	.exit_task = (void *)drover_exit_task,
-	.enable = (void *)drover_enable,
+	.enable = (void *)drover_enable_op,
 	.disable = (void *)drover_disable,
 	.cgroup_init = (void *)drover_cgroup_init,
 	.cgroup_exit = (void *)drover_cgroup_exit,

@@ -23,8 +23,19 @@ static __always_inline void drover_start(struct drover *d)
 	topology_settle(d);
 	partition_at(d, 0)->slice_ns = d->params.slice_ns;
 	partition_count(d);
+	d->period = 2;
 	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
+}
+
+/* The thread is ours from now on, new or of another class: what it used there is no VM's. */
+static __always_inline void drover_enable(struct drover *d, struct task_struct *task,
+					  struct thread *t, u32 weight)
+{
+	t->weight = weight;
+	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
+	t->charged_ns = ground_cpu_time_ns(d, task);
+	affinity_note(d, task, t);
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
@@ -78,6 +89,8 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	if (*wakes == WAKES_ON_IDLE)
 		return (u32)target;
 	target = wake_preempt(d, task, t, near, true);
+	if (target == WAKE_NOWHERE && d->params.nr_domains > 1)
+		target = wake_preempt(d, task, t, wake_elsewhere(d, t, near), true);
 	if (target != WAKE_NOWHERE)
 		return (u32)target;
 	*wakes = WAKES_TO_WAIT;
@@ -171,6 +184,17 @@ CHECKED_APART int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 	return 0;
 }
 
+/* The thread used so much there that it was not charged for yet; part of that is spared it. */
+CHECKED_APART int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 spared_ns)
+{
+	struct vm *vm = vm_at(d, t->slot);
+
+	share_charge(vm, t, ran_ns, spared_ns);
+	reserve_charge(d, vm, ran_ns - spared_ns);
+	home_count(d, vm, at, ran_ns);
+	return 0;
+}
+
 /* The thread begins to run there. */
 static __always_inline void drover_running(struct drover *d, struct task_struct *task,
 					   struct thread *t, u32 at)
@@ -179,16 +203,21 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
 	u32 queued_in = t->queued_in;
+	u64 late_ns;
 
 	waiting_end(d, t, now_ns);
-	t->charged_ns = ground_cpu_time_ns(d, task);
 	if (vm->domain == SHARE_NOWHERE)
 		share_move_to(d, vm, t, at);
+	/* When it last stopped, the kernel counted as its own time how long the next was chosen. */
+	late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+	if (late_ns)
+		drover_book(d, t, at, late_ns, 0);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	core_begin(d, pcpu, now_ns);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
+		vm_vcpu_runs(d, t);
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
 		cosched_begin(d, t, now_ns);
@@ -217,12 +246,9 @@ CHECKED_APART int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 	struct vm *vm = vm_at(d, t->slot);
 	u32 at = ground_task_pcpu(d, task);
 	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
-	u64 spared_ns = core_spared_ns(d, pcpu_at(d, at), ran_ns);
 
-	share_charge(vm, t, ran_ns, spared_ns);
+	drover_book(d, t, at, ran_ns, core_spared_ns(d, pcpu_at(d, at), ran_ns));
 	share_clock_pass(d, vm, at);
-	reserve_charge(d, vm, ran_ns - spared_ns);
-	home_count(d, vm, at, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 	return 0;
@@ -236,8 +262,10 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 
 	drover_charge(d, task, t);
 	share_go_on(vm, t, now_ns);
-	if (t->kind == THREAD_VCPU)
+	if (t->kind == THREAD_VCPU) {
+		vm_vcpu_runs(d, t);
 		together_judge(d, vm, now_ns);
+	}
 }
 
 /*
@@ -433,6 +461,7 @@ static __always_inline void drover_rouse(struct drover *d)
 	u64 now_ns = ground_now_ns(d);
 	u32 i;
 
+	vm_take_sizes(d, now_ns);
 	for_each_index(i, 0, d->slots_in_use)
 		timer_mend(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {

@@ -160,15 +160,13 @@ static __always_inline void vcpu_waited(struct drover *d, struct vm *vm, struct 
 	v->state = VCPU_HALTED;
 }
 
-/* The thread, a vCPU or not, runs there. One without a record is counted. */
+/* The thread, a vCPU or not, runs there. */
 static __always_inline void vcpu_running(struct drover *d, struct thread *t, u32 pcpu)
 {
 	struct vcpu *v = vcpu_at(d, t->record);
 
-	if (!t->record) {
-		__sync_fetch_and_add(&vm_at(d, t->slot)->unrecorded, 1);
+	if (!t->record)
 		return;
-	}
 	v->pcpu = pcpu;
 	v->state = VCPU_RUNNING;
 }
@@ -178,8 +176,6 @@ static __always_inline void vcpu_halted(struct drover *d, struct thread *t)
 {
 	if (t->record)
 		vcpu_at(d, t->record)->state = VCPU_HALTED;
-	else
-		__sync_fetch_and_sub(&vm_at(d, t->slot)->unrecorded, 1);
 }
 
 /* It has run for so long, and been in the hypervisor for so much of its life. */

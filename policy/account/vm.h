@@ -9,11 +9,16 @@
  * charges the VM it belongs to; were the slot another's by then, that VM would
  * pay for it.
  *
+ * Default shares follow a VM's size: what it uses, not what it declares, for vCPUs that never run
+ * cost nothing to make. Its size is how many vCPUs of it ran in this period of 5 s or in the one
+ * before, and no more than the pCPUs of its partition: it could not run on more. (Idle Linux guests
+ * run each vCPU every 4 s.)
+ *
  * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
- * enter the guest makes the VM (1000 shares), the second is attached (2000:
- * default shares follow the vCPU count), the I/O thread is attached as a helper
- * when it next wakes. The process is killed: three detachments, and the third
- * frees the slot.
+ * enter the guest makes the VM (1000 shares), the second is attached, and when both have run on
+ * the VM has 2000; the I/O thread is attached as a helper when it next wakes. One vCPU is unplugged
+ * by its guest: 5 to 10 s later the VM has 1000. The process is killed: three detachments, and the
+ * third frees the slot.
  *
  * What it is bad at. Until a helper thread has slept once after the VM was
  * found, its time is charged to the host. Above 2047 VMs the rest are served as
@@ -37,31 +42,73 @@ static __always_inline void vm_settle_host(struct drover *d)
 	share_set(vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
 }
 
-/* What was asked for, or the default for its size, within what share_set gives. */
-static __always_inline u32 vm_shares_due(struct vm *vm)
-{
-	u32 vcpus = *(volatile u32 *)&vm->nr_vcpus ?: 1;
-	u32 shares = *(volatile u32 *)&vm->shares_asked ?: vcpus * DROVER_SHARES_PER_VCPU;
+/* A period in which vCPUs count for their VM's size if they run. */
+#define VM_PERIOD_NS 5000000000ULL
 
+/* What was asked for, or the default for its size, within what share_set gives. */
+static __always_inline u32 vm_shares_due(struct drover *d, struct vm *vm)
+{
+	u32 asked = *(volatile u32 *)&vm->shares_asked ?: DROVER_SHARES_PER_VCPU | SHARES_PER_VCPU;
+	u32 pcpus = partition_at(d, vm->partition)->nr_online;
+	u64 size = least_of(*(volatile u32 *)&vm->size, *(volatile u32 *)&vm->nr_vcpus);
+	u64 shares = asked & ~SHARES_PER_VCPU;
+
+	if (asked & SHARES_PER_VCPU)
+		shares *= most_of(least_of(size, pcpus), 1);
 	return (u32)least_of(shares, DROVER_SHARES_MAX);
 }
 
 /* The shares in force are those. */
-static __always_inline void vm_settle_shares(struct drover *d, struct vm *vm)
+CHECKED_APART int vm_settle_shares(THE_DROVER, u32 slot)
 {
+	struct vm *vm = vm_at(d, slot);
 	u32 try;
 
 	/* Two vCPUs, or an order, may come at once: the later one may have written first. */
 	for_each_index(try, 0, 4) {
-		u32 shares = vm_shares_due(vm);
+		u32 shares = vm_shares_due(d, vm);
 		u32 before = share_set(vm, shares);
 
 		__sync_fetch_and_add(&d->vm_shares, shares - before);
-		if (vm_shares_due(vm) == shares)
+		if (vm_shares_due(d, vm) == shares)
 			break;
 	}
 	vm_settle_host(d);
 	d->owed_anew = 1;
+	return 0;
+}
+
+/* The vCPU runs. */
+static __always_inline void vm_vcpu_runs(struct drover *d, struct thread *t)
+{
+	u32 before = t->ran_in;
+
+	if (before == d->period)
+		return;
+	t->ran_in = d->period;
+	__sync_fetch_and_add(&vm_at(d, t->slot)->ran, 1);
+	if (before + 1 == d->period)
+		return;
+	__sync_fetch_and_add(&vm_at(d, t->slot)->size, 1);
+	vm_settle_shares(d, t->slot);
+}
+
+/* If a period is over: the size of each VM is what it was in that. */
+static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
+{
+	u32 period = (u32)(now_ns / VM_PERIOD_NS) + 2;
+	u32 i;
+
+	if (d->period == period)
+		return;
+	d->period = period;
+	for_each_index(i, 1, d->slots_in_use) {
+		struct vm *vm = vm_at(d, i);
+
+		vm->size = __sync_lock_test_and_set(&vm->ran, 0);
+		if (vm->id && vm_shares_due(d, vm) != vm->shares)
+			vm_settle_shares(d, i);
+	}
 }
 
 static __always_inline void vm_bind(struct drover *d, struct vm *vm, bool bound)
@@ -76,7 +123,7 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 
-	vm_settle_shares(d, vm);
+	vm_settle_shares(d, slot);
 	vm_bind(d, vm, vm->reservation_mcpu || vm->limit_mcpu || vm->pool);
 	reserve_promise(d, slot, vm->reservation_mcpu);
 	limit_note(d, slot);
@@ -119,7 +166,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 	vm->vtime_ns = *share_clock(d, 0);
 	vm->settled_ns = now_ns;
 	if (slot != DROVER_HOST_SLOT)
-		vm_settle_shares(d, vm);
+		vm_settle_shares(d, slot);
 	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
 	raise_to(&d->slots_in_use, slot + 1);
 }
@@ -185,7 +232,7 @@ CHECKED_APART int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 	vcpu_close(d, t);
 	if (t->kind == THREAD_VCPU) {
 		__sync_fetch_and_sub(&from->nr_vcpus, 1);
-		vm_settle_shares(d, from);
+		vm_settle_shares(d, t->slot);
 	}
 	affinity_leave(from, t);
 	affinity_join(vm, t);
@@ -194,6 +241,7 @@ CHECKED_APART int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 	entitle_note_change(d, slot);
 	t->slot = slot;
 	t->kind = kind;
+	t->ran_in = 0;
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	if (t->partition != vm->partition)
 		t->judged = d->pcpu_changes - 1;
@@ -207,7 +255,7 @@ static __always_inline void vm_promote(struct drover *d, struct thread *t, u32 v
 
 	t->kind = THREAD_VCPU;
 	__sync_fetch_and_add(&vm->nr_vcpus, 1);
-	vm_settle_shares(d, vm);
+	vm_settle_shares(d, t->slot);
 	vcpu_open(d, t, vcpu_id);
 }
 

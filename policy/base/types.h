@@ -78,6 +78,8 @@ typedef int64_t s64;
 /* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
 #define WHOSE_CGROUP (1ULL << 63)
 #define DROVER_SHARES_MAX 1000000
+/* With this bit they are asked for each vCPU. */
+#define SHARES_PER_VCPU (1U << 31)
 
 enum thread_kind {
 	THREAD_HOST = 0,   /* a task of the host: daemon, kthread, shell */
@@ -117,7 +119,7 @@ struct vm {
 	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
 	u32 nr_vcpus;
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
-	u32 capped;     /* it, or a pool above it, has a limit, limit.h */
+	u32 capped;     /* under a limit: the next pool above with one, + 1; 0: under none */
 	u32 at_limit;   /* may not run */
 	u32 together;   /* its vCPUs are played in rounds, round.h */
 	u32 round;      /* the last round in which it was chosen */
@@ -139,7 +141,7 @@ struct vm {
 	u32 floor_ucpu;   /* of what it wants, it is promised so many */
 	u32 most_ucpu;    /* and may have so many */
 	u32 shares;       /* in force now */
-	u32 shares_asked; /* 0: the default, which follows the vCPU count */
+	u32 shares_asked; /* in all, or SHARES_PER_VCPU; 0: the default for its size */
 	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
 	u32 pool;             /* index of its pool, 0 is the root */
@@ -173,8 +175,9 @@ struct vm {
 	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
 	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
-	u32 capped_by;  /* the nearest pool above that has a limit; 0: none */
-	u32 unrecorded; /* threads that run and have no record, vcpu.h */
+	/* vm.h */
+	u32 size; /* vCPUs that ran lately: what default shares count */
+	u32 ran;  /* of these, in this period */
 	/* partition/ */
 	u32 partition; /* where its threads run, if they may */
 	u32 boosted;   /* credit.h: it woke with credit left, and nobody was charged since */
@@ -268,6 +271,7 @@ struct thread {
 	u32 abroad; /* it may run in other domains than may_in */
 	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
 	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
+	u32 ran_in; /* a vCPU: the period in which it last ran, vm.h */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
@@ -426,6 +430,7 @@ struct drover {
 	u32 slots_in_use; /* no slot at or above this was ever used */
 	u32 tournament_levels; /* how much of the tournament is played */
 	u32 pcpu_changes; /* counts pCPUs that came or went */
+	u32 period; /* in which vCPUs run that count for their VMs' sizes, vm.h */
 	u32 vm_shares; /* of all VMs together, the host apart */
 	u32 nr_reserved; /* VMs with a reservation */
 	u32 nr_bound; /* VMs bound by more than shares */

@@ -42,10 +42,13 @@ static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
 	return share_scale(cpu_ns, vm->reserve_inverse);
 }
 
-/* It may be ahead of its reservation by that much real time: a slice of each thread and one. */
+/* It may be ahead of its reservation by that much real time: a slice of each thread that can run,
+ * and one. */
 static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
 {
-	return reserve_span_ns(vm, (vm->nr_threads + 1) * d->params.slice_ns);
+	u64 threads = least_of(vm->nr_threads, d->params.nr_pcpus);
+
+	return reserve_span_ns(vm, (threads + 1) * d->params.slice_ns);
 }
 
 /* What it is promised, from now on; its leaves are left as they are. */

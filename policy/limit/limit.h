@@ -4,21 +4,21 @@
  *
  * Idea. A limit is a token bucket. Tokens are CPU time that may be used; they come at the pace of
  * the limit, and the bucket holds what comes in 100 ms. While tokens are there nobody is held. When
- * none are left the VM is held as a whole: it leaves the tournaments, and its threads are preempted.
- * It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held by a sibling
- * waits for a few ms. What a sibling that sleeps does not use, the others may.
+ * none are left the VM is held as a whole: it leaves the tournaments, and its threads are
+ * preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held
+ * by a sibling waits for a few ms. What a sibling that sleeps does not use, the others may.
  *
  * The promise: in any time T no more than limit x (T + 100 ms), and what runs on until a timer or a
  * kick is heeded; that is paid back, so in the long run there is nothing too much at all.
  *
- * Each VM has its own timer (timer.h), set to when its tokens are used up if all that run go on, or,
- * while it is held, to when it may go on. A VM that does not run has none.
+ * Each VM has its own timer (timer.h), set to when its tokens are used up if all that run go on,
+ * or, while it is held, to when it may go on. A VM that does not run has none.
  *
- * Pools. What all VMs in and below a pool use is taken from a bucket of the pool. While that is more
- * than half full it alone counts: nothing has to be divided. Below that a VM may also use no more
- * than what it is owed now (entitle.h), from a bucket of 10 ms. So whoever is owed most of a pCPU
- * has it, although wider VMs could use all that the pool may have while it waits; and whoever wakes
- * before the division is known anew takes it from the half that is left.
+ * Pools. What all VMs in and below a pool use is taken from a bucket of the pool. While that is
+ * more than half full it alone counts: nothing has to be divided. Below that a VM may also use no
+ * more than what it is owed now (entitle.h), from a bucket of 10 ms. So whoever is owed most of a
+ * pCPU has it, although wider VMs could use all that the pool may have while it waits; and whoever
+ * wakes before the division is known anew takes it from the half that is left.
  *
  * Worked example. Four vCPUs under 50 % that have slept for long: 50 ms of tokens. They run for
  * 14 ms, until these and the 7 that came meanwhile are used up; from then on they pause for 2.5 ms,
@@ -29,9 +29,9 @@
  *     runs    ##############   #  #
  *
  * Limitations. Just after rest a VM has up to twice its limit over 100 ms, as under the kernel's
- * quota. A limit under 20 % comes in runs as short as 0.1 ms for all vCPUs together: much of that is
- * switching. In a pool whose VMs come and go all the time what was dealt to one that sleeps now is
- * dealt anew only every 10 ms.
+ * quota. A limit under 20 % comes in runs as short as 0.1 ms for all vCPUs together: much of that
+ * is switching. In a pool whose VMs come and go all the time what was dealt to one that sleeps now
+ * is dealt anew only every 10 ms.
  *
  * Seed 000, 2.1 ("limit"); token buckets after Turner 1986.
  */
@@ -66,6 +66,12 @@ static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
 static __always_inline struct limit *limit_of_pool(struct drover *d, u32 pool)
 {
 	return &d->limit[bounded(DROVER_MAX_VMS + pool, DROVER_LIMITS)];
+}
+
+/* The nearest pool above the VM that has a limit; 0: none. */
+static __always_inline u32 limit_pool_above(struct vm *vm)
+{
+	return vm->capped ? vm->capped - 1 : 0;
 }
 
 /* The next pool above that one that has a limit; 0: none. */
@@ -103,7 +109,7 @@ static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns,
 /* Take what the VM used from all pools above it. */
 CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 {
-	u32 pool = vm_at(d, slot)->capped_by;
+	u32 pool = limit_pool_above(vm_at(d, slot));
 	u32 step;
 
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
@@ -122,8 +128,9 @@ static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 no
 
 	if (!__sync_lock_test_and_set(&l->busy, 1)) {
 		l->tokens_ns -= (s64)__sync_lock_test_and_set(&l->came_ns, 0);
-		l->tokens_ns = limit_filled(l->tokens_ns, entitle_ucpu(pool_at(d, pool)->limit_mcpu),
-					    limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
+		l->tokens_ns =
+			limit_filled(l->tokens_ns, entitle_ucpu(pool_at(d, pool)->limit_mcpu),
+				     limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
 		__sync_lock_test_and_set(&l->busy, 0);
 	}
 	return l->tokens_ns - (s64)l->came_ns;
@@ -143,7 +150,7 @@ CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
 	s64 left_ns = vm->limit_mcpu ? l->tokens_ns : (s64)LIMIT_LEAP_NS;
-	u32 pool = vm->capped_by;
+	u32 pool = limit_pool_above(vm);
 	bool scarce = false;
 	u32 step;
 
@@ -175,8 +182,8 @@ CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
-	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, entitle_ucpu(vm->limit_mcpu), elapsed_ns,
-				    LIMIT_DEPTH_NS);
+	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, entitle_ucpu(vm->limit_mcpu),
+				    elapsed_ns, LIMIT_DEPTH_NS);
 	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
 				   LIMIT_DEALT_DEPTH_NS);
 	return 0;
@@ -193,24 +200,26 @@ static __always_inline void limit_stop_at(struct drover *d, u32 slot, u32 pcpu)
 
 /*
  * Take their pCPUs from the threads of the VM, which is held: one that begins only now sees that.
- * vCPUs' records say where they run; for others all pCPUs are asked.
+ * vCPUs' records say where they run; if threads without one run, too, all pCPUs are asked.
  */
 CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
+	u32 recorded = 0;
 	u32 i;
 
-	if (*(volatile u32 *)&vm->unrecorded) {
-		for_each_index(i, 0, d->params.nr_pcpus)
-			limit_stop_at(d, slot, i);
-		return 0;
-	}
 	for_each_index(i, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, i);
 
-		if (v && v->state == VCPU_RUNNING)
-			limit_stop_at(d, slot, v->pcpu);
+		if (!v || v->state != VCPU_RUNNING)
+			continue;
+		limit_stop_at(d, slot, v->pcpu);
+		recorded++;
 	}
+	if (recorded >= share_nr_running(vm))
+		return 0;
+	for_each_index(i, 0, d->params.nr_pcpus)
+		limit_stop_at(d, slot, i);
 	return 0;
 }
 
@@ -305,13 +314,14 @@ static __always_inline u64 limit_pace_ucpu(struct vm *vm)
 {
 	u64 ucpu = entitle_limit_ucpu(vm->limit_mcpu);
 
-	return most_of(vm->capped_by ? least_of(ucpu, vm->entitled_ucpu) : ucpu, 1);
+	return most_of(limit_pool_above(vm) ? least_of(ucpu, vm->entitled_ucpu) : ucpu, 1);
 }
 
 /* With so much the VM is let go. */
 static __always_inline s64 limit_start_ns(struct vm *vm)
 {
-	return most_signed(limit_brings_ns(limit_pace_ucpu(vm), LIMIT_PAUSE_NS), LIMIT_START_MIN_NS);
+	return most_signed(limit_brings_ns(limit_pace_ucpu(vm), LIMIT_PAUSE_NS),
+			   LIMIT_START_MIN_NS);
 }
 
 /* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
@@ -330,7 +340,7 @@ static __always_inline u64 limit_next_look_ns(struct vm *vm, s64 left_ns, u64 no
 	}
 	if (!used_ucpu)
 		return 0;
-	if (vm->capped_by)
+	if (limit_pool_above(vm))
 		in_ns = least_of(LIMIT_SHARED_LOOK_NS, (u64)left_ns / share_nr_running(vm));
 	else if (used_ucpu > comes_ucpu)
 		in_ns = (u64)left_ns * ENTITLE_PCPU_UCPU / (used_ucpu - comes_ucpu);
@@ -342,8 +352,7 @@ static __always_inline bool limit_holds(struct vm *vm, s64 left_ns, u64 now_ns)
 {
 	if (!vm->at_limit)
 		return left_ns < (s64)LIMIT_STEP_NS;
-	return left_ns < limit_start_ns(vm) ||
-	       now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
+	return left_ns < limit_start_ns(vm) || now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */
@@ -389,19 +398,18 @@ static __always_inline void limit_timer(struct drover *d, u32 slot, u64 now_ns)
 
 /* --- settings --- */
 
-/* The VM is under a limit from now on, or under none. */
-static __always_inline void limit_bind(struct drover *d, struct vm *vm, bool capped)
+/* The VM is under a limit from now on, or (0) under none. */
+static __always_inline void limit_bind(struct drover *d, struct vm *vm, u32 capped)
 {
 	u32 before = __sync_lock_test_and_set(&vm->capped, capped);
 
-	__sync_fetch_and_add(&d->nr_capped, (u32)capped - before);
+	__sync_fetch_and_add(&d->nr_capped, (capped != 0) - (before != 0));
 }
 
 /* The VM is under no limit, and free to run. */
 static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 {
-	limit_bind(d, vm, false);
-	vm->capped_by = 0;
+	limit_bind(d, vm, 0);
 	__sync_lock_test_and_set(&vm->at_limit, 0);
 }
 
@@ -422,14 +430,13 @@ static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 n
 CHECKED_APART int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 capped_by = pool_at(d, pool_existing(d, vm->pool))->capped_by;
-	bool capped = vm->limit_mcpu || capped_by;
+	u32 above = pool_at(d, pool_existing(d, vm->pool))->capped_by;
+	u32 capped = vm->limit_mcpu || above ? above + 1 : 0;
 	u64 now_ns = ground_now_ns(d);
 
 	/* What it used until now does not count. */
 	if (capped && !vm->capped)
 		limit_begin_anew(limit_of_vm(d, slot), share_used_ns(vm, now_ns), now_ns);
-	vm->capped_by = capped_by;
 	if (capped || vm->capped)
 		timer_by(d, slot, now_ns);
 	limit_bind(d, vm, capped);

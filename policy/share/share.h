@@ -19,7 +19,8 @@
  *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;
  *  - one that sleeps in part, or runs on although others wait, because it cannot
  *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
- *    thread is charged up to a slice late: 32 ms of CPU time for each thread, or
+ *    thread is charged up to a slice late: 32 ms of CPU time for each thread that is awake, no
+ *    more than there are pCPUs (threads that sleep are free to make, and owed nothing), or
  *    32 ms of virtual time, as long as it runs. One that waits, or waited within
  *    the last eighth of the wait bound, keeps its claim, however large: it could
  *    use it. (The clock may stand far ahead of who runs: at a light, wide VM that has
@@ -199,13 +200,11 @@ static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
 	return vm->vtime_ns + share_weigh(vm, share_uncharged_ns(vm, now_ns));
 }
 
-/* What a VM that is awake may be owed. */
+/* What a VM that is awake may be owed, by the threads that can be charged late. */
 static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 {
-	/* The host's own threads are not counted; it is as wide as its pCPUs. */
-	u64 threads = most_of(vm->nr_threads, vm->nr_vcpus);
-
-	return d->params.claim_bound_ns * (threads ?: 1);
+	return d->params.claim_bound_ns *
+	       most_of(least_of(share_nr_awake(vm), d->params.nr_pcpus), 1);
 }
 
 /*

@@ -21,8 +21,7 @@ static void confined_vm(u32 tgid, u32 nr_vcpus, u32 shares, u64 allowed)
 		kernel_set_affinity(g, vcpu[i], allowed);
 	}
 	kernel_vm(g, tgid)->domain = SHARE_NOWHERE;
-	kernel_vm(g, tgid)->shares_asked = shares;
-	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	kernel_set_shares(g, tgid, shares);
 	for (u32 i = 0; i < nr_vcpus; i++)
 		kernel_wake(g, vcpu[i]);
 }
@@ -95,13 +94,13 @@ static void who_is_taken_to_another_domain_does_not_move_the_clock(void)
 	confined_vm(2, 2, 0, 12);
 	kernel_run(g, 100 * MS);
 	clock_ns = g->d.domain[0].clock_ns;
-	kernel_vm(g, 2)->vtime_ns = clock_ns + SECOND;
 	vm_at(&g->d, DROVER_HOST_SLOT)->domain = 1;
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = clock_ns + SECOND / 2;
 	host = kernel_thread(g, 0, THREAD_HOST);
 	host->burst_ns = NEVER;
 	kernel_wake(g, host);
 	CHECK_EQ(host->thread.queued_in, 1);
+	kernel_vm(g, 2)->vtime_ns = clock_ns + SECOND;
 	g->pcpu[2].current->slice_ns = 0;
 	kernel_pick(g, 2);
 	kernel_switch(g, 2);

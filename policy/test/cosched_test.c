@@ -483,8 +483,7 @@ static void nothing_is_held_beyond_100_ms(void)
 		kernel_vm(g, 1)->cosched_mode = mode;
 		cosched_settle(&g->d, kernel_vm(g, 1));
 		hog = kernel_thread(g, 2, THREAD_VCPU);
-		kernel_vm(g, 2)->shares_asked = 1000000;
-		vm_settle_shares(&g->d, kernel_vm(g, 2));
+		kernel_set_shares(g, 2, 1000000);
 		kernel_set_affinity(g, hog, 1);
 		kernel_wake(g, hog);
 		kernel_set_affinity(g, &g->task[1], 1);

@@ -25,8 +25,7 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	g->meanwhile = NULL;
 	task->tgid = tgid;
 	task->in_kvm_run = kind == THREAD_VCPU;
-	task->thread.vruntime_ns = vm_at(&g->d, DROVER_HOST_SLOT)->vruntime_floor_ns;
-	affinity_note(&g->d, task, &task->thread);
+	drover_enable(&g->d, task, &task->thread, 100);
 	if (kind == THREAD_HELPER || kind == THREAD_MEMBER)
 		find_whose(&g->d, task, &task->thread);
 	find_vcpu(&g->d, task, &task->thread);
@@ -34,6 +33,8 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	/* Tests set its VM's virtual time before any thread of it runs. */
 	if (kind != THREAD_HOST)
 		kernel_vm(g, tgid)->domain = 0;
+	if (kind == THREAD_VCPU)
+		vm_vcpu_runs(&g->d, &task->thread);
 	g->meanwhile = meanwhile;
 	return task;
 }
@@ -41,6 +42,12 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 struct vm *kernel_vm(struct ground *g, u32 tgid)
 {
 	return vm_at(&g->d, g->slot_of[tgid]);
+}
+
+void kernel_set_shares(struct ground *g, u32 tgid, u32 shares)
+{
+	kernel_vm(g, tgid)->shares_asked = shares;
+	vm_settle_shares(&g->d, g->slot_of[tgid]);
 }
 
 void kernel_begin_to_look(struct ground *g)
@@ -67,8 +74,7 @@ u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares)
 
 	for (u32 i = 0; i < nr_vcpus; i++)
 		vcpu[i] = kernel_thread(g, tgid, THREAD_VCPU);
-	kernel_vm(g, tgid)->shares_asked = shares;
-	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	kernel_set_shares(g, tgid, shares);
 	for (u32 i = 0; i < nr_vcpus; i++)
 		kernel_wake(g, vcpu[i]);
 	return g->slot_of[tgid];

@@ -17,11 +17,12 @@
 
 #include "fake_ground.h"
 
-/* A thread of that process, found as a ground finds it; asleep. */
+/* A thread of that process, found as a ground finds it; asleep. A vCPU has run just now. */
 struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind);
 /* A VM of busy vCPUs, all woken; returns its slot. shares 0: the default. */
 u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares);
 struct vm *kernel_vm(struct ground *g, u32 tgid);
+void kernel_set_shares(struct ground *g, u32 tgid, u32 shares);
 /* Its settings were changed, or those of pools: as bpf/drover.bpf.c does with an order. */
 void kernel_settle_vm(struct ground *g, u32 tgid);
 void kernel_settle_pools(struct ground *g);

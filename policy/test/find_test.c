@@ -131,7 +131,7 @@ static void of_two_that_make_a_vm_the_second_gives_its_slot_back(void)
 	CHECK_EQ(kernel_vm(g, 7)->nr_threads, 2);
 	CHECK_EQ(kernel_vm(g, 7)->nr_vcpus, 2);
 	CHECK_EQ(nr_taken(), 1);
-	CHECK_EQ(g->d.vm_shares, 2000);
+	CHECK_EQ(g->d.vm_shares, 1000);
 }
 
 /*

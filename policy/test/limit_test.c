@@ -69,8 +69,8 @@ static void check_limit(u32 first, u32 last, u32 mcpu, double part)
 	struct watched w = {.first = first, .last = last};
 	double got = watch(&w, 1000);
 
-	CHECK_SAYING(w.worst_ns <= mcpu * (part > 0 ? 105000ULL : 205000ULL), "%u mcpu: %" PRIu64 " us in 100 ms", mcpu,
-		     w.worst_ns / 1000);
+	CHECK_SAYING(w.worst_ns <= mcpu * (part > 0 ? 105000ULL : 205000ULL),
+		     "%u mcpu: %" PRIu64 " us in 100 ms", mcpu, w.worst_ns / 1000);
 	CHECK_SAYING(1000 * got >= part * mcpu, "%u mcpu: had %g", mcpu, 1000 * got);
 }
 

@@ -116,6 +116,42 @@ static void what_was_charged_is_not_charged_again(void)
 	CHECK_EQ(vm->vtime_ns - start_ns, 6 * MS);
 }
 
+/* Who is next is chosen when a thread has stopped; the kernel counts that as its time. */
+static void what_the_kernel_counts_after_a_stop_is_charged_at_the_next_run(void)
+{
+	struct vm *vm = a_vm_with(1000);
+	struct task_struct *vcpu = &g->task[0];
+	u64 start_ns = vm->vtime_ns;
+
+	kernel_wake(g, vcpu);
+	kernel_run(g, MS);
+	kernel_sleep(g, 0);
+	vcpu->cpu_time_ns += 3 * MS;
+	CHECK_EQ(vm->vcpu_run_ns, MS);
+	kernel_settle(g);
+	kernel_wake(g, vcpu);
+	kernel_settle(g);
+	CHECK_EQ(vm->vcpu_run_ns, 4 * MS);
+	CHECK_EQ(vm->vtime_ns - start_ns, 4 * MS);
+}
+
+static void what_a_thread_used_in_another_class_is_not_charged(void)
+{
+	struct vm *vm = a_vm_with(1000);
+	struct task_struct *vcpu = &g->task[0];
+
+	kernel_wake(g, vcpu);
+	kernel_run(g, MS);
+	kernel_sleep(g, 0);
+	kernel_settle(g);
+	drover_leaving(&g->d, &vcpu->thread);
+	vcpu->cpu_time_ns += SECOND;
+	drover_enable(&g->d, vcpu, &vcpu->thread, 100);
+	kernel_wake(g, vcpu);
+	kernel_settle(g);
+	CHECK_EQ(vm->vcpu_run_ns, MS);
+}
+
 static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(void)
 {
 	struct vm *host;
@@ -226,6 +262,25 @@ static void who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most(void)
  * A light, wide VM takes the host in rare bursts, after which the clock stands far ahead: a VM
  * that can use all it is owed is that far behind then, and keeps its claim.
  */
+/* One works while 80 sleep; then four do. */
+static void threads_that_sleep_save_up_no_claim(void)
+{
+	u64 before_ns;
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 1, 4000);
+	for (u32 i = 0; i < 80; i++)
+		kernel_thread(g, 1, THREAD_HELPER);
+	kernel_busy_vm(g, 2, 4, 4000);
+	kernel_run(g, 4 * SECOND);
+	before_ns = kernel_cpu_time_ns(g, 2);
+	for (u32 i = 1; i < 4; i++)
+		kernel_wake(g, &g->task[i]);
+	kernel_run(g, SECOND);
+	/* Of four threads' claims of 32 ms it may have used half before that. */
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2) - before_ns, 2 * SECOND, 150 * MS);
+}
+
 static void who_waits_now_and_then_keeps_what_it_is_owed(void)
 {
 	g = fake_ground(12, 1);
@@ -321,7 +376,7 @@ static void a_vm_that_sleeps_in_part_gets_its_share(void)
 		task->sleep_ns = 500 * US;
 		kernel_wake(g, task);
 	}
-	share_set(kernel_vm(g, 1), 8000);
+	kernel_set_shares(g, 1, 8000);
 	kernel_busy_vm(g, 2, 4, 4000);
 	kernel_run(g, 4 * SECOND);
 	CHECK_NEAR(percent_of(1), 66.7, 1.0);
@@ -336,7 +391,7 @@ static void pinned_vms_share_their_pcpu(void)
 		task[i] = kernel_thread(g, i + 1, THREAD_VCPU);
 		kernel_set_affinity(g, task[i], i < 2 ? 1 : 2);
 	}
-	share_set(kernel_vm(g, 2), 7000);
+	kernel_set_shares(g, 2, 7000);
 	for (u32 i = 0; i < 3; i++)
 		kernel_wake(g, task[i]);
 	kernel_run(g, 8 * SECOND);
@@ -447,6 +502,8 @@ int main(void)
 	RUN(at_most_eight_seconds_are_charged_at_once_and_nothing_overflows);
 	RUN(all_threads_of_a_vm_are_charged_to_it);
 	RUN(what_was_charged_is_not_charged_again);
+	RUN(what_the_kernel_counts_after_a_stop_is_charged_at_the_next_run);
+	RUN(what_a_thread_used_in_another_class_is_not_charged);
 	RUN(nice_values_divide_what_siblings_have);
 	RUN(a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not);
 	RUN(the_clock_moves_forward_only);
@@ -455,6 +512,7 @@ int main(void)
 	RUN(a_vm_alone_owes_nothing_later);
 	RUN(who_slept_has_no_claim_beyond_its_credit);
 	RUN(who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most);
+	RUN(threads_that_sleep_save_up_no_claim);
 	RUN(who_waits_now_and_then_keeps_what_it_is_owed);
 	RUN(shares_1_to_7_one_round_against_seven);
 	RUN(the_seven_ratios_of_seed_000_figure_3);

@@ -14,6 +14,15 @@ static void dies(struct task_struct *task)
 	kernel_switch(g, task->pcpu);
 }
 
+/* It wakes, runs for a moment, and sleeps again. */
+static void runs(struct task_struct *task)
+{
+	kernel_wake(g, task);
+	kernel_settle(g);
+	kernel_sleep(g, task->pcpu);
+	kernel_settle(g);
+}
+
 /* The essay's worked example. */
 static void born_with_its_first_vcpu_gone_with_its_last_thread(void)
 {
@@ -28,6 +37,8 @@ static void born_with_its_first_vcpu_gone_with_its_last_thread(void)
 	io = kernel_thread(g, 5, THREAD_HELPER);
 	CHECK_EQ(kernel_vm(g, 5)->shares, 2000);
 	CHECK_EQ(kernel_vm(g, 5)->nr_threads, 3);
+	kernel_run(g, 10 * SECOND);
+	CHECK_EQ(kernel_vm(g, 5)->shares, 1000);
 	dies(vcpu[0]);
 	dies(vcpu[1]);
 	CHECK(vm_at(&g->d, 1)->id);
@@ -53,8 +64,7 @@ static void nothing_of_the_last_vm_is_left_in_a_slot(void)
 	g = fake_ground(1, 1);
 	vcpu = kernel_thread(g, 1, THREAD_VCPU);
 	vm = kernel_vm(g, 1);
-	vm->shares_asked = 77;
-	vm_settle_shares(&g->d, vm);
+	kernel_set_shares(g, 1, 77);
 	kernel_wake(g, vcpu);
 	kernel_run(g, SECOND);
 	id = vm->id;
@@ -70,11 +80,11 @@ static void nothing_of_the_last_vm_is_left_in_a_slot(void)
 	CHECK_EQ(vm->vruntime_floor_ns, 0);
 }
 
-static void default_shares_follow_the_vcpus(void)
+static void default_shares_follow_the_vcpus_that_run(void)
 {
 	struct task_struct *vcpu[3];
 
-	g = fake_ground(1, 1);
+	g = fake_ground(4, 1);
 	for (u32 i = 0; i < 3; i++) {
 		vcpu[i] = kernel_thread(g, 1, THREAD_VCPU);
 		CHECK_EQ(kernel_vm(g, 1)->shares, (i + 1) * 1000);
@@ -83,15 +93,79 @@ static void default_shares_follow_the_vcpus(void)
 	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
 }
 
+/* 80 of 81 vCPUs never ran a guest; burners do the VM's work. */
+static void vcpus_that_never_run_weigh_nothing(void)
+{
+	struct task_struct *burner;
+
+	g = fake_ground(4, 1);
+	for (u32 i = 0; i < 80; i++)
+		kernel_thread(g, 1, THREAD_VCPU);
+	kernel_vm(g, 1)->size = kernel_vm(g, 1)->ran = 0;
+	vm_settle_shares(&g->d, g->slot_of[1]);
+	for (u32 i = 0; i < 4; i++) {
+		burner = kernel_thread(g, 1, THREAD_HELPER);
+		kernel_wake(g, burner);
+	}
+	kernel_busy_vm(g, 2, 4, 0);
+	kernel_run(g, 2 * SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2), 2 * SECOND * 4 * 4 / 5, 2 * SECOND / 10);
+	CHECK_EQ(vm_at(&g->d, DROVER_HOST_SLOT)->shares, 4000);
+}
+
+/* Each by itself, and busy all the time or for a moment. */
+static void who_has_not_run_for_ten_seconds_does_not_count(void)
+{
+	struct task_struct *vcpu[3];
+
+	g = fake_ground(4, 1);
+	for (u32 i = 0; i < 3; i++)
+		vcpu[i] = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_wake(g, vcpu[0]);
+	vcpu[1]->burst_ns = vcpu[1]->burst_left_ns = 10 * US;
+	vcpu[1]->sleep_ns = 4 * SECOND;
+	kernel_wake(g, vcpu[1]);
+	kernel_run(g, 4 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 3000);
+	for (u32 i = 0; i < 20; i++) {
+		kernel_run(g, i ? SECOND : 6 * SECOND);
+		CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+	}
+	runs(vcpu[2]);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 3000);
+}
+
+static void a_vm_counts_for_no_more_than_the_pcpus_there_are(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 8, 0);
+	kernel_busy_vm(g, 2, 2, 0);
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 2), SECOND, SECOND / 20);
+	kernel_offline(g, 1);
+	kernel_run(g, 5 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 1000);
+}
+
+static void shares_may_be_asked_for_each_vcpu_that_runs(void)
+{
+	g = fake_ground(4, 1);
+	kernel_thread(g, 1, THREAD_VCPU);
+	kernel_busy_vm(g, 1, 2, 500 | SHARES_PER_VCPU);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 1500);
+	kernel_run(g, 10 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 1000);
+}
+
 static void shares_asked_for_stay(void)
 {
-	g = fake_ground(1, 1);
+	g = fake_ground(2, 1);
 	kernel_thread(g, 1, THREAD_VCPU);
 	kernel_vm(g, 1)->shares_asked = 300;
 	kernel_thread(g, 1, THREAD_VCPU);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 300);
-	kernel_vm(g, 1)->shares_asked = 0;
-	vm_settle_shares(&g->d, kernel_vm(g, 1));
+	kernel_set_shares(g, 1, 0);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
 }
 
@@ -127,8 +201,7 @@ static void shares_of_all_vms_are_counted_while_they_live(void)
 	task[0] = kernel_thread(g, 1, THREAD_VCPU);
 	task[1] = kernel_thread(g, 2, THREAD_VCPU);
 	kernel_thread(g, 2, THREAD_HELPER);
-	kernel_vm(g, 1)->shares_asked = 700;
-	vm_settle_shares(&g->d, kernel_vm(g, 1));
+	kernel_set_shares(g, 1, 700);
 	CHECK_EQ(g->d.vm_shares, 1700);
 	dies(task[0]);
 	dies(task[1]);
@@ -149,13 +222,16 @@ static void a_helper_that_enters_the_guest_becomes_a_vcpu(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(1, 1);
+	g = fake_ground(2, 1);
 	kernel_thread(g, 1, THREAD_VCPU);
 	task = kernel_thread(g, 1, THREAD_HELPER);
 	vm_promote(&g->d, &task->thread, 1);
 	CHECK_EQ(task->thread.kind, THREAD_VCPU);
+	kernel_wake(g, task);
+	kernel_settle(g);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
-	dies(task);
+	kernel_exit(g, task->pcpu);
+	kernel_settle(g);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 1000);
 }
 
@@ -347,7 +423,11 @@ int main(void)
 	RUN(born_with_its_first_vcpu_gone_with_its_last_thread);
 	RUN(a_vm_begins_level_with_the_clock);
 	RUN(nothing_of_the_last_vm_is_left_in_a_slot);
-	RUN(default_shares_follow_the_vcpus);
+	RUN(default_shares_follow_the_vcpus_that_run);
+	RUN(vcpus_that_never_run_weigh_nothing);
+	RUN(who_has_not_run_for_ten_seconds_does_not_count);
+	RUN(a_vm_counts_for_no_more_than_the_pcpus_there_are);
+	RUN(shares_may_be_asked_for_each_vcpu_that_runs);
 	RUN(shares_asked_for_stay);
 	RUN(a_vm_of_helpers_only_has_the_shares_of_one_vcpu);
 	RUN(the_host_weighs_as_if_as_wide_as_the_host_and_a_tenth_of_all_vms_at_least);

@@ -57,8 +57,7 @@ static struct task_struct *pinned_vcpu(u32 tgid, u32 shares)
 {
 	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
 
-	kernel_vm(g, tgid)->shares_asked = shares;
-	vm_settle_shares(&g->d, kernel_vm(g, tgid));
+	kernel_set_shares(g, tgid, shares);
 	kernel_set_affinity(g, task, 1);
 	return task;
 }
@@ -231,8 +230,7 @@ static void a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run(void)
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 1, 0);
 	pinned = kernel_thread(g, 1, THREAD_VCPU);
-	kernel_vm(g, 1)->shares_asked = 1;
-	vm_settle_shares(&g->d, kernel_vm(g, 1));
+	kernel_set_shares(g, 1, 1);
 	kernel_set_affinity(g, &g->task[0], 1);
 	kernel_set_affinity(g, pinned, 2);
 	kernel_busy_vm(g, 2, 1, 1000000);

@@ -259,7 +259,7 @@ static struct task_struct *the_sleeper_beside_the_busy_vm(void)
 	g = fake_ground(2, 1);
 	sleeper = kernel_thread(g, 1, THREAD_VCPU);
 	kernel_thread(g, 1, THREAD_VCPU);
-	kernel_busy_vm(g, 2, 4, 0);
+	kernel_busy_vm(g, 2, 4, 4000);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
 	CHECK_EQ(kernel_vm(g, 2)->shares, 4000);
 	kernel_run(g, SECOND);

@@ -4,6 +4,7 @@
 //! A pCPU is 1000 mcpu (thousandths of a pCPU); operators write percent of a pCPU, 10 mcpu each.
 
 use crate::partition::PartitionPolicy;
+use crate::shares::Shares;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -97,8 +98,8 @@ impl PartitionId {
 /// Everything asked for a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct VmSettings {
-    /// Shares among its siblings; none: 1000 per vCPU.
-    pub shares: Option<u32>,
+    /// Shares among its siblings.
+    pub shares: Shares,
     /// CPU it is promised, thousandths of a pCPU.
     pub reservation_mcpu: u32,
     /// CPU it may have at most, thousandths of a pCPU, above 0; none: no limit.

@@ -48,6 +48,12 @@ impl Shares {
     }
 }
 
+impl Default for Shares {
+    fn default() -> Self {
+        Self::NORMAL
+    }
+}
+
 impl fmt::Display for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((word, _)) = Self::WORDS.iter().find(|(_, shares)| shares == self) {

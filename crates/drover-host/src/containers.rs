@@ -35,6 +35,8 @@ struct Seen {
     changes: u32,
     /// The VMs and their vCPUs.
     vms: Vec<(u64, u32)>,
+    /// How many of these count.
+    sizes: Vec<u32>,
 }
 
 impl Containers {
@@ -55,6 +57,7 @@ impl Containers {
         let is_now = Seen {
             changes: kernel.cgroup_changes(),
             vms: vms().map(|vm| (vm.id, vm.nr_vcpus)).collect(),
+            sizes: vms().map(|vm| vm.size).collect(),
         };
         if let Some((at, before)) = &self.read {
             let soon = now.duration_since(*at) < READ_INTERVAL;
@@ -65,8 +68,7 @@ impl Containers {
             }
         }
         self.read = Some((now, is_now));
-        let place =
-            |vm: &KernelVm| Place { tgid: vm.tgid, path: path_of(vm.tgid), vcpus: vm.nr_vcpus };
+        let place = |vm: &KernelVm| Place { tgid: vm.tgid, path: path_of(vm.tgid), size: vm.size };
         let places: Vec<Place> = vms().map(place).collect();
         // None where it cannot be had: then it is seen with the next other change.
         let idle = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();

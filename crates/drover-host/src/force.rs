@@ -12,7 +12,6 @@ use crate::topology::Topology;
 use anyhow::{Context, Result};
 use drover_core::partition::PartitionSpec;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
-use drover_core::shares::Shares;
 use std::collections::{BTreeMap, HashMap};
 
 /// What the kernel was told.
@@ -151,10 +150,8 @@ impl Force {
         planned: &PlannedVm,
         (ids, partition_ids): (&[PoolId], &[PartitionId]),
     ) -> Result<()> {
-        // The kernel knows the normal shares, and follows a VM whose vCPUs appear one by one.
-        let is_normal = planned.resolved.shares == Shares::NORMAL;
         let settings = VmSettings {
-            shares: (!is_normal).then_some(planned.shares),
+            shares: planned.resolved.shares,
             reservation_mcpu: planned.reservation_mcpu,
             limit_mcpu: planned.resolved.limit_mcpu,
             pool: planned.resolved.pool.map_or(PoolId::ROOT, |pool| ids[pool]),

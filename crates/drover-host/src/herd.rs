@@ -180,7 +180,6 @@ impl Herd {
         let mut changed = std::mem::take(&mut self.moved);
         self.vms.retain_mut(|vm| match vm.kernel.found_in(seen) {
             Some(one) => {
-                // Shares are by size unless somebody says otherwise.
                 let grown = vm.kernel.nr_vcpus != one.nr_vcpus;
                 vm.kernel = *one;
                 changed |= grown;
@@ -293,7 +292,7 @@ mod tests {
         assert!(look(&[KernelVm::for_test(1)]));
         assert!(!look(&[KernelVm::for_test(1)]));
         let wider = KernelVm { nr_vcpus: 9, ..KernelVm::for_test(1) };
-        assert!(look(&[wider]), "its shares by size follow");
+        assert!(look(&[wider]), "the new ones may run elsewhere");
         assert!(look(&[]));
         assert!(herd.vms().is_empty());
     }

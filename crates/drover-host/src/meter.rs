@@ -19,6 +19,8 @@ pub struct Rate {
     pub got_pcpus: f64,
     /// CPU time it used or waited for.
     pub wanted_pcpus: f64,
+    /// What shares for each vCPU count, at the end.
+    pub size: u32,
 }
 
 /// Two readings of all VMs, some time apart.
@@ -52,12 +54,12 @@ impl Meter {
     pub fn owed(&self, plan: &Plan, pcpus: &CpuList) -> Owed {
         let leaf = |vm: &crate::plan::PlannedVm| {
             let limit = vm.resolved.limit_mcpu.map_or(f64::INFINITY, |mcpu| f64::from(mcpu) / 1e3);
-            let wanted = self.rate(vm.id).unwrap_or_default().wanted_pcpus;
+            let rate = self.rate(vm.id).unwrap_or_default();
             Leaf {
                 pool: vm.resolved.pool,
-                shares: vm.shares.into(),
+                shares: vm.resolved.shares.of_vm(rate.size).into(),
                 reservation_pcpus: f64::from(vm.reservation_mcpu) / 1e3,
-                demand_pcpus: wanted.min(limit),
+                demand_pcpus: rate.wanted_pcpus.min(limit),
             }
         };
         let leaves: Vec<Leaf> = plan.vms.iter().map(leaf).collect();
@@ -72,7 +74,8 @@ fn rate(before: &KernelVm, after: &KernelVm, passed: Duration) -> Rate {
     let waited_ns = since(|vm| vm.ready_ns);
     #[allow(clippy::cast_precision_loss, reason = "rates need no more than 52 bits")]
     let pcpus = |ns: u64| ns as f64 / passed.as_nanos() as f64;
-    Rate { got_pcpus: pcpus(used_ns), wanted_pcpus: pcpus(used_ns + waited_ns) }
+    let wanted_pcpus = pcpus(used_ns + waited_ns);
+    Rate { got_pcpus: pcpus(used_ns), wanted_pcpus, size: after.size }
 }
 
 #[cfg(test)]
@@ -90,8 +93,12 @@ mod tests {
         meter.look(&vm(500_000_000, 0), begun + Duration::from_millis(500));
         assert_eq!(meter.rate(1), None, "too early");
         meter.look(&vm(1_500_000_000, 500_000_000), begun + Duration::from_secs(1));
-        assert_eq!(meter.rate(1), Some(Rate { got_pcpus: 1.5, wanted_pcpus: 2.0 }));
+        assert_eq!(meter.rate(1), Some(Rate { got_pcpus: 1.5, wanted_pcpus: 2.0, size: 2 }));
         meter.look(&vm(0, 0), begun + Duration::from_secs(2));
-        assert_eq!(meter.rate(1), Some(Rate::default()), "counters never run backwards");
+        assert_eq!(
+            meter.rate(1),
+            Some(Rate { size: 2, ..Rate::default() }),
+            "counters never run backwards"
+        );
     }
 }

@@ -68,8 +68,6 @@ pub struct PlannedVm {
     pub resolved: Resolved,
     /// The pCPUs its vCPUs run on: of those they may run on the ones of its partition.
     pub affinity: Affinity,
-    /// In numbers, for its size.
-    pub shares: u32,
     /// What is promised to it; when what it asks was refused, what it had before.
     pub promised_mcpu: u32,
     /// What of it can be kept on the pCPUs online now.
@@ -201,7 +199,7 @@ impl Plan {
         }
         // Where it will be confined is not known before it is there.
         let resolved = resolve(layers, tree, partitions);
-        let mut vm = PlannedVm::new(0, name, 1, resolved, Affinity::ANYWHERE);
+        let mut vm = PlannedVm::new(0, name, resolved, Affinity::ANYWHERE);
         vm.ask(&mut ledger, default.known.all());
         vm.troubles().next()
     }
@@ -219,12 +217,11 @@ impl Plan {
 }
 
 impl PlannedVm {
-    fn new(id: u64, name: &str, nr_vcpus: u32, resolved: Resolved, affinity: Affinity) -> Self {
+    fn new(id: u64, name: &str, resolved: Resolved, affinity: Affinity) -> Self {
         Self {
             id,
             name: name.to_owned(),
             affinity,
-            shares: resolved.shares.of_vm(nr_vcpus),
             resolved,
             promised_mcpu: 0,
             reservation_mcpu: 0,
@@ -278,7 +275,7 @@ impl PlannedVm {
 }
 
 fn planned(vm: &Vm, resolved: Resolved, affinity: Affinity) -> PlannedVm {
-    PlannedVm::new(vm.kernel.id, &vm.name, vm.kernel.nr_vcpus, resolved, affinity)
+    PlannedVm::new(vm.kernel.id, &vm.name, resolved, affinity)
 }
 
 #[cfg(test)]

@@ -67,6 +67,7 @@ fn vms_in(proc: &Path) -> Vec<KernelVm> {
         id: u64::from(slot),
         tgid,
         nr_vcpus,
+        size: nr_vcpus,
         nr_threads: nr_vcpus,
         ..KernelVm::default()
     })

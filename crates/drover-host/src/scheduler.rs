@@ -24,9 +24,12 @@ use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
 use drover_core::counters::Yields;
 use drover_core::params::Params;
+use drover_core::shares::Shares;
 
 /// WHOSE_CGROUP, policy/base/types.h.
 const WHOSE_CGROUP: u64 = 1 << 63;
+/// In an order: the shares are for each vCPU.
+const SHARES_PER_VCPU: u32 = 1 << 31;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -50,6 +53,8 @@ pub struct KernelVm {
     pub cgroup: u64,
     /// vCPUs seen so far.
     pub nr_vcpus: u32,
+    /// Of these, the ones that shares for each vCPU count: those that ran lately, no more than pCPUs.
+    pub size: u32,
     /// vCPUs and helper threads attached.
     pub nr_threads: u32,
     /// Shares in force.
@@ -123,6 +128,7 @@ impl KernelVm {
             tgid: u32::MAX,
             cgroup: 0,
             nr_vcpus: 2,
+            size: 2,
             nr_threads: 3,
             shares: 2000,
             shares_asked: 0,
@@ -241,6 +247,10 @@ impl Scheduler {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
+        // SAFETY: as above; the policy keeps `partition` below the array's length.
+        let pcpus = unsafe {
+            (&raw const (*bss).drover.partition[vm.partition as usize].nr_online).read_volatile()
+        };
         let is_container = vm.whose & WHOSE_CGROUP != 0;
         (vm.id != 0 && vm.whose != 0).then_some(KernelVm {
             slot,
@@ -248,6 +258,7 @@ impl Scheduler {
             tgid: if is_container { 0 } else { vm.whose as u32 },
             cgroup: if is_container { vm.whose & !WHOSE_CGROUP } else { 0 },
             nr_vcpus: vm.nr_vcpus,
+            size: vm.size.min(vm.nr_vcpus).min(pcpus),
             nr_threads: vm.nr_threads,
             shares: vm.shares,
             shares_asked: vm.shares_asked,
@@ -319,7 +330,10 @@ impl Scheduler {
     pub fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
         let mut order = types::vm_order {
             slot: vm.slot,
-            shares: settings.shares.unwrap_or(0),
+            shares: match settings.shares {
+                Shares::PerVcpu(each) => each | SHARES_PER_VCPU,
+                Shares::Exact(shares) => shares,
+            },
             vm_id: vm.id,
             reservation_mcpu: settings.reservation_mcpu,
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),

@@ -118,9 +118,7 @@ bool sim_order_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 partition)
 
 void sim_enable(struct drover *d, struct task_struct *p, struct thread *t, u32 weight)
 {
-	t->weight = weight;
-	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
-	affinity_note(d, p, t);
+	drover_enable(d, p, t, weight);
 }
 
 void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)

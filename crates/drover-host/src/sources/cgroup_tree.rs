@@ -34,8 +34,8 @@ pub struct Place {
     pub tgid: u32,
     /// The cgroup of that.
     pub path: String,
-    /// How many vCPUs it has.
-    pub vcpus: u32,
+    /// How many of its vCPUs count.
+    pub size: u32,
 }
 
 /// What is made of the cgroups.
@@ -100,7 +100,7 @@ struct Unit {
 
 #[derive(Debug)]
 enum Kind {
-    Vm { tgid: u32, vcpus: u32 },
+    Vm { tgid: u32, size: u32 },
     Container { id: u64 },
     Pool { inside: Vec<Unit> },
 }
@@ -108,7 +108,7 @@ enum Kind {
 impl Unit {
     fn size(&self) -> u64 {
         match &self.kind {
-            Kind::Vm { vcpus, .. } => SHARES_NORMAL * u64::from((*vcpus).max(1)),
+            Kind::Vm { size, .. } => SHARES_NORMAL * u64::from((*size).max(1)),
             Kind::Container { .. } => SHARES_NORMAL,
             Kind::Pool { inside } => inside.iter().map(Unit::size).sum(),
         }
@@ -150,7 +150,7 @@ fn inside(cgroup: &Cgroup, vms: &[Place]) -> (Vec<Unit>, bool) {
     let weighed = cgroup.inside.iter().any(|one| one.weight != WEIGHT_NORMAL);
     let mut units: Vec<Unit> = Vec::new();
     for vm in vms.iter().filter(|vm| is_directly_in(cgroup, &vm.path)) {
-        let kind = Kind::Vm { tgid: vm.tgid, vcpus: vm.vcpus };
+        let kind = Kind::Vm { tgid: vm.tgid, size: vm.size };
         units.push(Unit { kind, path: cgroup.path.clone(), weight: None, limit: None });
     }
     units.extend(cgroup.inside.iter().flat_map(|one| units_of(one, vms, weighed)));
@@ -241,8 +241,8 @@ mod tests {
         Cgroup { limit_mcpu: Some(limit_mcpu), ..group(name, 100, inside) }
     }
 
-    fn vm(tgid: u32, vcpus: u32, path: &str) -> Place {
-        Place { tgid, vcpus, path: path.to_owned() }
+    fn vm(tgid: u32, size: u32, path: &str) -> Place {
+        Place { tgid, size, path: path.to_owned() }
     }
 
     /// Shares, limit and pool; 0 where nothing is asked.

@@ -49,7 +49,7 @@ impl Steward {
             uuid: vm.identity.uuid.clone(),
             pid: kernel.tgid,
             vcpus: kernel.nr_vcpus,
-            shares: planned.shares,
+            shares: planned.resolved.shares.of_vm(kernel.size),
             shares_by_default: planned.resolved.shares == Shares::NORMAL,
             reservation_mcpu: planned.reservation_mcpu,
             promised_mcpu: planned.promised_mcpu,

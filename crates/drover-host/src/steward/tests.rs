@@ -234,7 +234,7 @@ fn an_order_is_in_force_at_once_and_outlives_the_daemon() {
     host.set(1, &[(Key::Reservation, "50%"), (Key::Limit, "200%"), (Key::Pool, "prod")]).unwrap();
     let in_force = host.kernel.vm(1);
     assert_eq!((in_force.reservation_mcpu, in_force.limit_mcpu), (500, Some(2000)));
-    assert_eq!((in_force.pool, in_force.shares), (PoolId(1), None));
+    assert_eq!((in_force.pool, in_force.shares), (PoolId(1), Shares::NORMAL));
     let mut host = host.restarted();
     assert_eq!(host.kernel.vm(1), in_force);
     assert_eq!(host.kernel.pools.borrow()[&1].reservation_mcpu, 1000);
@@ -321,10 +321,10 @@ fn a_configuration_that_did_not_fit_is_taken_when_an_order_makes_it_fit() {
     host.ask(into("prod")).unwrap();
     let without_prod = "[[vm]]\nname = \"vm-*\"\nshares = \"low\"\n";
     host.configure(without_prod);
-    assert_eq!(host.kernel.vm(1).shares, Some(4000), "the one before it counts");
+    assert_eq!(host.kernel.vm(1).shares, Shares::HIGH, "the one before it counts");
     host.ask(into("host")).unwrap();
     host.configure(without_prod);
-    assert_eq!(host.kernel.vm(1).shares, Some(1000));
+    assert_eq!(host.kernel.vm(1).shares, Shares::LOW);
     assert_eq!(host.kernel.pools.borrow().len(), 1);
 }
 
@@ -332,15 +332,15 @@ fn a_configuration_that_did_not_fit_is_taken_when_an_order_makes_it_fit() {
 fn a_file_that_becomes_empty_is_no_wish_and_orders_do_not_make_it_settle() {
     let mut host = Host::new(1, POOLS);
     host.configure("");
-    assert_eq!(host.kernel.vm(1).shares, Some(4000));
+    assert_eq!(host.kernel.vm(1).shares, Shares::HIGH);
     fs::write(host.dir.path().join("drover.toml"), "# half of a file\n").unwrap();
     for _ in 0..9 {
         host.set(1, &[(Key::Limit, "50%")]).unwrap();
         host.steward.look(&host.kernel, &CpuList::all(4), host.now);
     }
-    assert_eq!(host.kernel.vm(1).shares, Some(4000));
+    assert_eq!(host.kernel.vm(1).shares, Shares::HIGH);
     host.configure("# a whole one\n");
-    assert_eq!(host.kernel.vm(1).shares, None);
+    assert_eq!(host.kernel.vm(1).shares, Shares::NORMAL);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn orders_wait_for_a_vm_that_comes_and_are_forgotten() {
     host = host.restarted();
     host.kernel.live.borrow_mut().extend(FakeKernel::with(1).live.take());
     host.configure("");
-    assert_eq!(host.kernel.vm(1).shares, Some(5000), "in force as it comes");
+    assert_eq!(host.kernel.vm(1).shares, Shares::Exact(5000), "in force as it comes");
     assert!(orders(&mut host)[0].here);
     let forget = || Request::ForgetVm { name: name(1) };
     host.ask(forget()).unwrap();
@@ -430,11 +430,11 @@ fn pools_come_change_and_go_when_they_are_empty() {
 fn the_configuration_is_followed_and_a_bad_one_is_not() {
     let mut host = Host::new(1, "");
     host.configure(POOLS);
-    assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Some(4000), 1));
+    assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Shares::HIGH, 1));
     host.configure("[[pool]]\nname = ");
-    assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Some(4000), 1));
+    assert_eq!((host.kernel.vm(1).shares, host.kernel.pools.borrow().len()), (Shares::HIGH, 1));
     host.set(1, &[(Key::Shares, "7"), (Key::Pool, "prod")]).unwrap();
-    assert_eq!(host.kernel.vm(1).shares, Some(7), "the order has the last word");
+    assert_eq!(host.kernel.vm(1).shares, Shares::Exact(7), "the order has the last word");
     host.configure("# nothing\n");
     assert_eq!((host.kernel.vm(1).pool, host.kernel.pools.borrow().len()), (PoolId::ROOT, 0));
     let status = host.statuses().remove(0);
@@ -514,7 +514,7 @@ fn a_vm_that_comes_back_has_what_was_saved_for_its_name_and_a_renamed_one_has_no
     vm.id = 5;
     host.kernel.live.replace(vec![vm]);
     host.steward.look(&host.kernel, &CpuList::all(4), host.now);
-    assert_eq!(host.kernel.vm(5).shares, Some(7), "restarted");
+    assert_eq!(host.kernel.vm(5).shares, Shares::Exact(7), "restarted");
     (vm.id, vm.tgid) = (6, 77);
     host.kernel.live.replace(vec![vm]);
     host.steward.look(&host.kernel, &CpuList::all(4), host.now);
