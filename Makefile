@@ -17,7 +17,7 @@ help:
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
-	@echo 'make compare simulator against lab, into docs/fidelity.md; a quarter of an hour on a quiet machine'
+	@echo 'make compare simulator against lab, into docs/fidelity.md; 20 minutes on a quiet machine'
 	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 JOBS="hoard"'
 	@echo 'make fuzz    what others write, fed with noise; INPUTS=2000000 for each reader'
 	@echo 'make hooks   run the lint before each commit'
@@ -120,7 +120,8 @@ mutants: setup
 	target/release/drover-mutate --clang $(CLANG) --count $(COUNT) --seed $(SEED)
 
 COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4-reservation \
-	esx-fig5-limit pools-departments reserved-sleeper sleep-vs-busy barrier-2to1 lock-2to1 total-work
+	esx-fig5-limit pools-departments reserved-sleeper sleep-vs-busy barrier-2to1 lock-2to1 total-work \
+	eevdf-shares eevdf-shares-two-nodes
 .PHONY: compare
 compare: build
 	$(DROVER) compare --out docs/fidelity.md $(COMPARED:%=scenarios/%.toml)

@@ -9,10 +9,35 @@ use crate::results::Results;
 pub struct Compare {
     /// Which figure, in the words of an expectation without bounds.
     pub figure: Expect,
-    /// How far the simulator's may be from the lab's, % of the lab's.
-    pub tolerance_pct: f64,
+    /// How far the simulator's may be from the lab's.
+    pub tolerance: Tolerance,
     /// Why it is known to be further off; such a row stays in the table, with this beside it.
     pub reason: Option<String>,
+}
+
+/// How far a figure of the simulator may be from the lab's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Tolerance {
+    /// % of the lab's.
+    Pct(f64),
+    /// So much, for figures that are % themselves.
+    Points(f64),
+}
+
+impl Tolerance {
+    /// The unit, as tables have it.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Pct(_) => "%",
+            Self::Points(_) => "points",
+        }
+    }
+
+    /// How much, in its unit.
+    pub fn most(self) -> f64 {
+        let (Self::Pct(most) | Self::Points(most)) = self;
+        most
+    }
 }
 
 /// A figure on both grounds.
@@ -28,25 +53,27 @@ pub struct Compared {
     pub sim: Option<f64>,
     /// In the lab.
     pub lab: Option<f64>,
-    /// See [`Compare::tolerance_pct`].
-    pub tolerance_pct: f64,
+    /// See [`Compare::tolerance`].
+    pub tolerance: Tolerance,
     /// See [`Compare::reason`].
     pub reason: Option<String>,
 }
 
 impl Compared {
-    /// How far the simulator's figure is from the lab's, % of the lab's; none where one is missing.
-    pub fn error_pct(&self) -> Option<f64> {
+    /// How far the simulator's figure is from the lab's, in the unit of the tolerance; none where one
+    /// is missing.
+    pub fn error(&self) -> Option<f64> {
         let (sim, lab) = (self.sim?, self.lab?);
-        if sim == lab {
-            return Some(0.0);
+        match self.tolerance {
+            _ if sim == lab => Some(0.0),
+            Tolerance::Points(_) => Some(sim - lab),
+            Tolerance::Pct(_) => Some(100.0 * (sim / lab - 1.0)).filter(|error| error.is_finite()),
         }
-        Some(100.0 * (sim / lab - 1.0)).filter(|error| error.is_finite())
     }
 
     /// Is it within its tolerance? A figure that is missing is not.
     pub fn is_within(&self) -> bool {
-        self.error_pct().is_some_and(|error_pct| error_pct.abs() <= self.tolerance_pct)
+        self.error().is_some_and(|error| error.abs() <= self.tolerance.most())
     }
 }
 
@@ -64,7 +91,7 @@ pub fn compare(compares: &[Compare], sim: &Results, lab: &Results) -> Vec<Compar
                 lab: theirs.iter().find(same).and_then(|row| row.measured),
                 case: ours.case,
                 vm: ours.vm,
-                tolerance_pct: asked.tolerance_pct,
+                tolerance: asked.tolerance,
                 reason: asked.reason.clone(),
             });
         }
@@ -83,7 +110,7 @@ mod tests {
             vm: None,
             sim,
             lab,
-            tolerance_pct: 1.0,
+            tolerance: Tolerance::Pct(1.0),
             reason: None,
         }
     }
@@ -97,5 +124,8 @@ mod tests {
         for missing in [(None, Some(1.0)), (Some(1.0), None), (Some(1.0), Some(0.0))] {
             assert!(!compared(missing.0, missing.1).is_within(), "{missing:?}");
         }
+        let tolerance = Tolerance::Points(5.0);
+        let points = |sim, lab| Compared { tolerance, ..compared(Some(sim), Some(lab)) };
+        assert!(points(4.0, 0.0).is_within() && !points(31.0, 25.0).is_within());
     }
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The schedulers to compare with, on what is known of them.
 
+use drover_core::expect::{Verdict, evaluate};
 use drover_core::results::Run;
 use drover_core::scenario::Scenario;
 use drover_sim::scenario::{Options, run_scenario};
+use std::path::PathBuf;
 
 /// Runs VMs (name, vCPUs, shares, workload) under a scheduler for 4 s.
 fn simulate(scheduler: &str, top: &str, vms: &[(&str, u32, u32, &str)]) -> Run {
@@ -105,4 +107,29 @@ fn eevdf_holds_a_limit_over_its_periods() {
     let loose = "limit_pct = 400\nworkload = { kind = \"cpu\" }";
     let got = cpu_s(&simulate("eevdf", "host = { cores = 4 }", &[("a", 4, 1000, loose)]));
     assert!(got[0] > 15.8, "{got:?}");
+}
+
+/// What the scenario expects holds in the simulator: what the lab has, within 5 points.
+fn holds(file: &str) {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let read = |name: &str| {
+        std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
+    };
+    let scenario = Scenario::parse_with(&read(file).unwrap(), file, &read).unwrap();
+    let outcome = run_scenario(&scenario, &Options::default(), &|_, _| {}).unwrap();
+    let rows = evaluate(&scenario.expects, &outcome.results);
+    assert!(rows.iter().any(|row| row.measured.is_some()), "{file} measures nothing");
+    for row in rows {
+        assert_eq!(row.verdict, Verdict::Pass, "{file}: {row:?}");
+    }
+}
+
+#[test]
+fn eevdf_divides_as_the_labs_within_5_points() {
+    holds("eevdf-shares.toml");
+}
+
+#[test]
+fn eevdf_divides_two_nodes_as_the_labs_within_5_points() {
+    holds("eevdf-shares-two-nodes.toml");
 }

@@ -23,6 +23,9 @@ pub enum Metric {
     OwedErrorPct,
     /// Of a VM: how far the CPU time of another with the same settings is from its own at most, %.
     PeersApartPct,
+    /// Of a VM: difference of the most and the least CPU time among it and its peers, % of that of all
+    /// VMs.
+    PeersApartPoints,
     /// Of a VM: what it was charged for, % of its CPU time.
     ChargedPct,
     /// Of a VM: how far another with the same settings was charged for more or less, %.
@@ -79,13 +82,14 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 32] = [
+    pub const ALL: [Metric; 33] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
         Metric::EntitlementErrorPoints,
         Metric::OwedErrorPct,
         Metric::PeersApartPct,
+        Metric::PeersApartPoints,
         Metric::ChargedPct,
         Metric::ChargedApartPct,
         Metric::CpuS,
@@ -123,6 +127,7 @@ impl Metric {
             Metric::EntitlementErrorPoints => "entitlement_error_points",
             Metric::OwedErrorPct => "owed_error_pct",
             Metric::PeersApartPct => "peers_apart_pct",
+            Metric::PeersApartPoints => "peers_apart_points",
             Metric::ChargedPct => "charged_pct",
             Metric::ChargedApartPct => "charged_apart_pct",
             Metric::CpuS => "cpu_s",
@@ -204,6 +209,7 @@ impl Metric {
                 Some(100.0 * (vm.cpu_s? / owed_s - 1.0).abs())
             }
             Metric::PeersApartPct => peers_apart_pct(run, vm, |it| it.cpu_s),
+            Metric::PeersApartPoints => peers_apart_points(run, vm),
             Metric::ChargedPct => {
                 let counters = vm.counters?;
                 let used_s = counters.used_s.filter(|&used_s| used_s > 0.0)?;
@@ -300,17 +306,29 @@ fn peers_apart_pct(
     time_s: fn(&VmFigures) -> Option<f64>,
 ) -> Option<f64> {
     let mine_s = time_s(vm).filter(|&mine_s| mine_s > 0.0)?;
-    let is_peer = |other: &&VmFigures| {
+    let apart_pct = |other: &VmFigures| Some(100.0 * (time_s(other)? / mine_s - 1.0).abs());
+    peers(run, vm).map(apart_pct).try_fold(0.0, |most, apart| Some(f64::max(most, apart?)))
+}
+
+/// By how much those VMs differ at most, % of the CPU time of all VMs.
+fn peers_apart_points(run: &Run, vm: &VmFigures) -> Option<f64> {
+    let times = |vms: &mut dyn Iterator<Item = &VmFigures>| -> Option<Vec<f64>> {
+        vms.map(|vm| vm.cpu_s).collect()
+    };
+    let total_s: f64 = times(&mut run.vms.iter())?.iter().sum();
+    let of_peers = times(&mut peers(run, vm))?;
+    let most_s = of_peers.iter().copied().fold(f64::MIN, f64::max);
+    let least_s = of_peers.iter().copied().fold(f64::MAX, f64::min);
+    Some(100.0 * (most_s - least_s) / total_s).filter(|points| points.is_finite())
+}
+
+/// The VM, and those with the same settings, in the same pool, of as many vCPUs.
+fn peers<'a>(run: &'a Run, vm: &'a VmFigures) -> impl Iterator<Item = &'a VmFigures> {
+    run.vms.iter().filter(move |other| {
         (other.shares, other.reservation_pct, other.limit_pct)
             == (vm.shares, vm.reservation_pct, vm.limit_pct)
             && (&other.pool, &other.partition, other.vcpus) == (&vm.pool, &vm.partition, vm.vcpus)
-    };
-    let apart_pct = |other: &VmFigures| Some(100.0 * (time_s(other)? / mine_s - 1.0).abs());
-    run.vms
-        .iter()
-        .filter(is_peer)
-        .map(apart_pct)
-        .try_fold(0.0, |most, apart| Some(f64::max(most, apart?)))
+    })
 }
 
 /// CPU time of `vm` in the intervals of its timeline that lie wholly within `window_s`.
@@ -476,8 +494,14 @@ mod tests {
         assert!((apart(&run, "vm1").unwrap() - 10.0).abs() < 1e-9);
         assert!((apart(&run, "vm2").unwrap() - 100.0 * 0.9 / 6.6).abs() < 1e-9);
         assert_eq!(apart(&run, "vm0"), Some(0.0));
+        let points = |run: &Run, vm| Metric::PeersApartPoints.figure(run, Some(vm), None);
+        for peer in ["vm1", "vm2", "vm3"] {
+            let all_s = 1.9 + 6.0 + 6.6 + 5.7;
+            assert!((points(&run, peer).unwrap() - 100.0 * 0.9 / all_s).abs() < 1e-9, "{peer}");
+        }
+        assert_eq!(points(&run, "vm0"), Some(0.0));
         run.vms[3].cpu_s = None;
-        assert_eq!(apart(&run, "vm1"), None);
+        assert_eq!((apart(&run, "vm1"), points(&run, "vm1")), (None, None));
     }
 
     #[test]

@@ -142,7 +142,19 @@ pub const TABLES: &[(&str, &[&str])] = &[
         ],
     ),
     (EXPECT_OR, &["case", "times"]),
-    (COMPARE, &["metric", "case", "vm", "relative_to_case", "tolerance_pct", "reason"]),
+    (
+        COMPARE,
+        &[
+            "metric",
+            "scheduler",
+            "case",
+            "vm",
+            "relative_to_case",
+            "tolerance_pct",
+            "tolerance_points",
+            "reason",
+        ],
+    ),
 ];
 
 /// The tables of a host's configuration, as [`TABLES`]; docs/operating.md shows them.

@@ -5,7 +5,7 @@ use super::error::ScenarioError;
 use super::keys;
 use super::reader::Reader;
 use super::{Scenario, scheduler_label};
-use crate::compare::Compare;
+use crate::compare::{Compare, Tolerance};
 use crate::expect::{Expect, Metric, OrTimes, VmChoice, WINDOW_MS};
 use crate::nearest::hint;
 
@@ -66,6 +66,9 @@ pub(super) fn read_compares(
     readers.iter().map(|reader| read_compare(reader, scenario)).collect()
 }
 
+/// Schedulers that simulator and lab both have.
+const SIMULATED: [&str; 2] = ["drover", "eevdf"];
+
 fn read_compare(reader: &Reader, scenario: &Scenario) -> Result<Compare, ScenarioError> {
     let words = Metric::ALL.map(|metric| (metric.name(), metric));
     let metric = reader.need("metric", reader.word("metric", &words)?, "\"cpu_s\"")?;
@@ -74,7 +77,8 @@ fn read_compare(reader: &Reader, scenario: &Scenario) -> Result<Compare, Scenari
     let figure = Expect {
         title: None,
         metric,
-        scheduler: "drover".to_owned(),
+        scheduler: known(reader, "scheduler", SIMULATED.into_iter())?
+            .unwrap_or_else(|| "drover".to_owned()),
         vm: read_vm(reader, scenario, metric, case.as_deref())?,
         case,
         min: None,
@@ -85,10 +89,15 @@ fn read_compare(reader: &Reader, scenario: &Scenario) -> Result<Compare, Scenari
         or: None,
         window_s: read_window(reader, scenario, metric)?,
     };
-    let tolerance_pct = reader.number("tolerance_pct", 0.0..=1000.0)?;
-    let tolerance_pct = reader.need("tolerance_pct", tolerance_pct, "1.0")?;
+    let pct = reader.number("tolerance_pct", 0.0..=1000.0)?.map(Tolerance::Pct);
+    let points = reader.number("tolerance_points", 0.0..=100.0)?.map(Tolerance::Points);
+    if pct.is_some() && points.is_some() {
+        let what = "a tolerance in % and one in points";
+        return Err(reader.error("tolerance_points", what, "remove one of the two"));
+    }
+    let tolerance = reader.need("tolerance_pct", pct.or(points), "1.0")?;
     let reason = reader.text("reason")?.map(str::to_owned);
-    Ok(Compare { figure, tolerance_pct, reason })
+    Ok(Compare { figure, tolerance, reason })
 }
 
 /// The text of `key`, which must be one of `names`.

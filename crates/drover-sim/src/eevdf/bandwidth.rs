@@ -55,8 +55,7 @@ impl Eevdf {
     }
 
     pub(super) fn is_throttled(&self, cpu: u32, vm: u32) -> bool {
-        let groups = &self.rqs[cpu as usize].groups;
-        groups.binary_search_by_key(&vm, |group| group.vm).is_ok_and(|at| groups[at].throttled)
+        self.rqs[cpu as usize].find(vm).is_some_and(|group| group.throttled)
     }
 
     /// account_cfs_rq_runtime: the group has run there for so long. Is it to stop?

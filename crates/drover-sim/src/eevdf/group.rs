@@ -2,7 +2,6 @@
 //! The run queue of a pCPU: groups and the tasks in them.
 
 use super::entity::{self, Entity, NICE_0};
-use super::load::Load;
 use crate::machine::TaskId;
 
 /// A VM's group on one pCPU.
@@ -18,7 +17,6 @@ pub(super) struct Group {
     pub(super) zero: u64,
     /// The buddy: somebody yielded to it.
     pub(super) next: Option<TaskId>,
-    pub(super) load: Load,
     /// CPU time it may use here before it draws on its quota again.
     pub(super) runtime_ns: i64,
     /// It has none left: its tasks wait and do not compete.
@@ -34,21 +32,20 @@ pub(super) struct Rq {
     pub(super) nr: u32,
     /// Where a first group begins.
     pub(super) zero: u64,
-    /// When load is balanced next.
-    pub(super) balance_ns: u64,
-    /// How often balancing has found nothing light enough to move (nr_balance_failed).
-    pub(super) failed: u32,
+    /// Tasks here, the one that was put on the pCPU last at the end (cfs_tasks, from its tail).
+    pub(super) order: Vec<TaskId>,
+    /// The running task is to be pushed to that pCPU, for its domain of that level.
+    pub(super) push_to: Option<(u32, usize)>,
 }
 
 impl Rq {
     /// Where the VM's group is, made if it was never here.
     pub(super) fn group_at(&mut self, vm: u32) -> usize {
         self.groups.binary_search_by_key(&vm, |group| group.vm).unwrap_or_else(|at| {
-            let (entity, load) = (Entity::new(NICE_0), Load::default());
+            let entity = Entity::new(NICE_0);
             let (queued, tasks, zero, next) = (false, Vec::new(), 0, None);
             let (runtime_ns, throttled) = (0, false);
-            let group =
-                Group { vm, entity, queued, tasks, zero, next, load, runtime_ns, throttled };
+            let group = Group { vm, entity, queued, tasks, zero, next, runtime_ns, throttled };
             self.groups.insert(at, group);
             at
         })
@@ -64,19 +61,25 @@ impl Rq {
         entity::mean(self.groups.iter().filter(|group| group.queued).map(|group| &group.entity))
     }
 
-    /// Load of the run queue: the weights of the groups that compete.
-    pub(super) fn weight(&self) -> u64 {
-        let queued = self.groups.iter().filter(|group| group.queued);
-        queued.map(|group| group.entity.weight).sum()
+    /// The VM's group, if it was ever here.
+    pub(super) fn find(&self, vm: u32) -> Option<&Group> {
+        let at = self.groups.binary_search_by_key(&vm, |group| group.vm).ok()?;
+        Some(&self.groups[at])
     }
 
-    /// Weight of one task of the VM here (task_h_load).
-    pub(super) fn weight_of_one(&self, vm: u32) -> u64 {
-        match self.groups.binary_search_by_key(&vm, |group| group.vm) {
-            Ok(at) if !self.groups[at].tasks.is_empty() => {
-                self.groups[at].entity.weight / self.groups[at].tasks.len() as u64
-            }
-            _ => 0,
-        }
+    /// Has the VM tasks here?
+    pub(super) fn has(&self, vm: u32) -> bool {
+        self.find(vm).is_some_and(|group| !group.tasks.is_empty())
+    }
+
+    /// Weight of the VM's group here.
+    pub(super) fn weight_of(&self, vm: u32) -> u64 {
+        self.find(vm).map_or(0, |group| group.entity.weight)
+    }
+
+    /// The task was looked at, or put on the pCPU, last.
+    pub(super) fn to_head(&mut self, task: TaskId) {
+        self.order.retain(|&other| other != task);
+        self.order.push(task);
     }
 }

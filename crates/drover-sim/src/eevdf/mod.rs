@@ -4,38 +4,51 @@
 //! Idea. Every pCPU has a run queue of its own, with two levels: groups (here: one for each VM, as
 //! a cgroup with cpu.weight gives) and their tasks. Each entity has a virtual time and a deadline;
 //! of those that have had no more than their due, the earliest deadline runs (entity.rs). Between
-//! run queues only load balancing divides: a group's weight on a pCPU is its part of the group's
-//! load, so a VM's shares are spread over wherever its vCPUs happen to wait.
+//! run queues only load balancing divides (balance.rs, busiest.rs, domains.rs): a group's weight on a
+//! pCPU is its part of the group's load (load.rs, weigh.rs), so a VM's shares are spread over
+//! wherever its vCPUs happen to wait.
 //!
 //! What is kept, by the kernel's names: PLACE_LAG, lag clamped to two slices or a tick,
 //! RUN_TO_PARITY with slice protection, base slice 0.7 ms times 1 + log2(pCPUs up to 8), a check at
-//! the tick only, wake-up preemption through pick_eevdf, calc_group_shares on a PELT-like load,
-//! reweight with scaled lag, yield_to with the next buddy if it is eligible, select_idle_sibling
-//! within the last-level cache, new-idle balance (nearest first), the nohz kick for idle pCPUs
-//! beside a queue of two, periodic balance by load every 16 ms times the number of pCPUs, cpu.max for a
-//! VM with a limit (bandwidth.rs; limits of pools and reservations it has no word for).
+//! the tick only, wake-up preemption through pick_eevdf, calc_group_shares on PELT loads that move
+//! with the task, reweight with scaled lag, yield_to with the next buddy if it is eligible,
+//! select_idle_sibling within the last-level cache, the least loaded pCPU for who begins, sched domains
+//! and their intervals, load_balance with nr_balance_failed, task_hot, confined tasks and active balance,
+//! new-idle and nohz balance, cpu.max for a VM with a limit (bandwidth.rs; limits of pools and
+//! reservations it has no word for).
 //!
 //! Worked example. Two VMs, two busy vCPUs each, two pCPUs. If balancing has put one vCPU of each
 //! on either pCPU, each group weighs half its shares on both and time divides as shares do. If it
 //! has put both vCPUs of VM 0 on pCPU 0, nothing tells EEVDF: loads are equal, so are the numbers.
+//! Three busy VMs of one vCPU on two pCPUs: one runs alone, until at its second attempt, 120 ms
+//! later, its pCPU pulls one of the others. So all have their turn alone, in no order, and in
+//! two seconds one has a few per cent more than another.
 //!
 //! What is left out. Delayed dequeue (a sleeper with negative lag leaves at once, keeping it);
 //! slices per task and PREEMPT_SHORT, hrtick, core scheduling; wake_affine and
-//! sync wake-ups (timers wake where the task last ran); misfit, asymmetric capacity and NUMA
-//! balancing; the cost limits of new-idle balance; nr_balance_failed and active balance, so a
-//! running task is never pushed away; weights of nice levels (every vCPU has nice 0).
+//! sync wake-ups (timers wake where the task last ran); misfit and asymmetric capacity; NUMA
+//! balancing, and nodes at several distances; the cost limits of new-idle balance; weights of nice
+//! levels (every vCPU has nice 0); what Linux 7.2 adds, threads of a process gathered in one
+//! cache (SCHED_CACHE).
 
 mod balance;
 mod bandwidth;
+mod busiest;
+mod domains;
 mod entity;
 mod group;
 mod load;
+mod pull;
+mod wake;
+mod weigh;
 
 use crate::class::{Class, VmBounds, VmTerms};
 use crate::machine::{Machine, TaskId, TaskState};
 use bandwidth::Bandwidth;
+use domains::Domains;
 use entity::{Entity, NICE_0, before};
 use group::Rq;
+use load::{ALWAYS, Average};
 
 /// kernel/sched/fair.c: normalized_sysctl_sched_base_slice.
 const BASE_SLICE_NS: u64 = 700_000;
@@ -52,8 +65,15 @@ pub struct Eevdf {
     on: Vec<Option<u32>>,
     /// Weight of each VM's group.
     shares: Vec<u64>,
-    /// Sum over all pCPUs of each group's load.
-    group_load: Vec<u64>,
+    /// The tasks of each VM.
+    members: Vec<Vec<TaskId>>,
+    /// Whether each task is ready or runs, and was lately; that of a task that has not begun is new.
+    ready: Vec<Average>,
+    /// Whether each task runs, and did lately.
+    running: Vec<Average>,
+    /// Whether each task has begun.
+    begun: Vec<bool>,
+    domains: Domains,
     slice_ns: u64,
     /// Quota of each VM that has one.
     bandwidth: Vec<Option<Bandwidth>>,
@@ -69,10 +89,19 @@ impl Eevdf {
             tasks: Vec::new(),
             on: Vec::new(),
             shares: Vec::new(),
-            group_load: Vec::new(),
+            members: Vec::new(),
+            ready: Vec::new(),
+            running: Vec::new(),
+            begun: Vec::new(),
+            domains: Domains::of(&m.topology),
             slice_ns: BASE_SLICE_NS * factor,
             bandwidth: Vec::new(),
         }
+    }
+
+    /// Has somebody yielded to the task?
+    fn is_buddy(&self, cpu: u32, vm: u32, task: TaskId) -> bool {
+        self.rqs[cpu as usize].find(vm).is_some_and(|group| group.next == Some(task))
     }
 
     fn update(&mut self, m: &mut Machine, cpu: u32) {
@@ -89,6 +118,7 @@ impl Eevdf {
         let slice_ns = self.slice_ns;
         m.tasks[task as usize].pcpu = cpu;
         self.on[task as usize] = Some(cpu);
+        self.ready[task as usize].set(m.now_ns, true);
         self.update_shares(m, cpu, vm);
         self.spend(m, cpu, vm, 0);
         let rq = &mut self.rqs[cpu as usize];
@@ -98,6 +128,7 @@ impl Eevdf {
         let (mean, weight) = entity::mean(others).unwrap_or((rq.groups[at].zero, 0));
         self.tasks[task as usize].join(mean, weight, slice_ns);
         rq.groups[at].tasks.push(task);
+        rq.order.push(task);
         if rq.groups[at].tasks.len() == 1 && !rq.groups[at].throttled {
             let (mean, weight) = rq.mean().unwrap_or((rq.zero, 0));
             rq.groups[at].entity.join(mean, weight, slice_ns);
@@ -112,7 +143,10 @@ impl Eevdf {
         let vm = m.tasks[task as usize].vm;
         let (slice_ns, tick_ns) = (self.slice_ns, m.costs.tick_interval_ns);
         self.update_shares(m, cpu, vm);
+        self.ready[task as usize].set(m.now_ns, false);
+        self.running[task as usize].set(m.now_ns, false);
         let rq = &mut self.rqs[cpu as usize];
+        rq.order.retain(|&other| other != task);
         let at = rq.group_at(vm);
         rq.nr -= u32::from(!rq.groups[at].throttled);
         let all = rq.groups[at].tasks.iter().map(|&other| &self.tasks[other as usize]);
@@ -133,17 +167,17 @@ impl Eevdf {
     /// calc_group_shares: what the group weighs on that pCPU is its part of the group's load.
     fn update_shares(&mut self, m: &Machine, cpu: u32, vm: u32) {
         let shares = self.shares[vm as usize];
+        let (mut all, mut here) = (0, 0);
+        for &task in &self.members[vm as usize] {
+            let load = self.ready[task as usize].at(m.now_ns);
+            all += load;
+            here += if m.tasks[task as usize].pcpu == cpu { load } else { 0 };
+        }
         let rq = &mut self.rqs[cpu as usize];
         let at = rq.group_at(vm);
         let group = &mut rq.groups[at];
-        let load = group.tasks.len() as u64 * NICE_0;
-        let before_load = group.load.mean();
-        group.load.update(m.now_ns, load);
-        let total = &mut self.group_load[vm as usize];
-        *total = *total + group.load.mean() - before_load;
-        let here = load.max(group.load.mean());
-        let all = *total - group.load.mean() + here;
-        let weight = (shares * here).checked_div(all).unwrap_or(shares);
+        let load = here.max(group.tasks.len() as u64 * NICE_0);
+        let weight = (shares * load).checked_div(all - here + load).unwrap_or(shares);
         let weight = weight.clamp(*SHARES_RANGE.start(), shares.max(*SHARES_RANGE.start()));
         if weight == group.entity.weight {
             return;
@@ -197,12 +231,13 @@ impl Eevdf {
 
     /// Moves a task that waits to another run queue.
     fn migrate(&mut self, m: &mut Machine, task: TaskId, to: u32) {
-        if let Some(from) = self.on[task as usize] {
-            self.update(m, from);
-        }
+        let from = self.on[task as usize].expect("who waits or runs is on a run queue");
+        self.update(m, from);
         self.update(m, to);
         self.dequeue(m, task);
         self.enqueue(m, to, task);
+        // Its load went with it.
+        self.update_shares(m, from, m.tasks[task as usize].vm);
         m.counts.migrations += 1;
     }
 }
@@ -215,11 +250,15 @@ impl Class for Eevdf {
         if self.tasks.len() <= task as usize {
             self.tasks.resize(task as usize + 1, Entity::new(NICE_0));
             self.on.resize(task as usize + 1, None);
+            self.ready.resize(task as usize + 1, Average::default());
+            self.running.resize(task as usize + 1, Average::default());
+            self.begun.resize(task as usize + 1, false);
         }
         if self.shares.len() <= vm as usize {
             self.shares.resize(vm as usize + 1, NICE_0);
-            self.group_load.resize(vm as usize + 1, 0);
+            self.members.resize(vm as usize + 1, Vec::new());
         }
+        self.members[vm as usize].push(task);
         self.set_terms(m, vm, terms);
     }
 
@@ -229,7 +268,12 @@ impl Class for Eevdf {
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
-        let cpu = self.select(m, task);
+        let begins = !std::mem::replace(&mut self.begun[task as usize], true);
+        let cpu = self.select(m, task, begins);
+        if begins {
+            self.ready[task as usize] = Average::of(ALWAYS, m.now_ns);
+            self.running[task as usize] = Average::of(ALWAYS / 2, m.now_ns);
+        }
         m.counts.migrations += u64::from(cpu != m.tasks[task as usize].pcpu);
         self.update(m, cpu);
         self.enqueue(m, cpu, task);
@@ -241,8 +285,9 @@ impl Class for Eevdf {
     }
 
     fn pick(&mut self, m: &mut Machine, cpu: u32, _: Option<TaskId>, _: bool) -> Option<TaskId> {
+        self.push(m, cpu);
         if self.rqs[cpu as usize].nr == 0 && m.pcpus[cpu as usize].online {
-            self.pull_when_idle(m, cpu);
+            self.pull_when_dry(m, cpu);
         }
         let chosen = self.choose(m, cpu, true)?;
         let vm = m.tasks[chosen as usize].vm;
@@ -252,7 +297,9 @@ impl Class for Eevdf {
         Some(chosen)
     }
 
-    fn put(&mut self, _: &mut Machine, _: u32, _: TaskId) {}
+    fn put(&mut self, m: &mut Machine, _: u32, task: TaskId) {
+        self.running[task as usize].set(m.now_ns, false);
+    }
 
     fn set(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let vm = m.tasks[task as usize].vm;
@@ -262,7 +309,9 @@ impl Class for Eevdf {
             let sooner = before(slice, entity.deadline);
             entity.protected = if sooner { slice } else { entity.deadline };
         };
+        self.running[task as usize].set(m.now_ns, true);
         let rq = &mut self.rqs[cpu as usize];
+        rq.to_head(task);
         let at = rq.group_at(vm);
         protect(&mut rq.groups[at].entity);
         protect(&mut self.tasks[task as usize]);
@@ -323,6 +372,8 @@ impl Class for Eevdf {
 
     fn remove(&mut self, _: &mut Machine, task: TaskId) {
         debug_assert!(self.on[task as usize].is_none(), "who has left is on no run queue");
+        self.ready[task as usize] = Average::default();
+        self.running[task as usize] = Average::default();
     }
 
     fn evict(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
