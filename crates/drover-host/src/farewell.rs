@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Why a scheduler ended, in words.
 
-use std::fs;
+use crate::files;
 use std::path::{Path, PathBuf};
 
 /// What the kernel recorded when it ended the scheduler.
@@ -34,8 +34,8 @@ impl Farewell {
     /// When the disk does not take it.
     pub fn keep_in(&self, dir: &Path) -> std::io::Result<PathBuf> {
         let file = dir.join(FILE);
-        fs::create_dir_all(dir)?;
-        fs::write(&file, format!("{self}\n\n{}\n", self.dump.trim_end()))?;
+        let text = format!("{self}\n\n{}\n", self.dump.trim_end());
+        files::replace(&file, text.as_bytes())?;
         Ok(file)
     }
 }
@@ -61,6 +61,7 @@ impl std::fmt::Display for Farewell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn farewell(kind: i32, message: &str) -> Farewell {
         Farewell {
