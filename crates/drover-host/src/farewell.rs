@@ -2,6 +2,7 @@
 //! Why a scheduler ended, in words.
 
 use crate::files;
+use drover_core::printable::{one_line, printable};
 use std::path::{Path, PathBuf};
 
 /// What the kernel recorded when it ended the scheduler.
@@ -34,8 +35,10 @@ impl Farewell {
     /// When the disk does not take it.
     pub fn keep_in(&self, dir: &Path) -> std::io::Result<PathBuf> {
         let file = dir.join(FILE);
-        let text = format!("{self}\n\n{}\n", self.dump.trim_end());
-        files::replace(&file, text.as_bytes())?;
+        // Tasks have names, and users give them.
+        let dump: String =
+            self.dump.trim_end().lines().map(|line| printable(line) + "\n").collect();
+        files::replace(&file, format!("{}\n\n{dump}", one_line(&self.to_string())).as_bytes())?;
         Ok(file)
     }
 }

@@ -18,12 +18,13 @@
 
 use crate::files::{self, ENTRIES_MAX};
 use crate::sources::libvirt;
+use drover_core::printable::{self, LENGTH_MAX};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// No name is longer.
-pub const NAME_LENGTH_MAX: usize = 255;
+pub const NAME_LENGTH_MAX: usize = LENGTH_MAX;
 /// So much of a command line is looked at: names stand near its beginning, and it is as long as its process likes.
 const COMMAND_MAX: usize = 64 << 10;
 /// So long may the file of users be: some 50,000.
@@ -278,9 +279,7 @@ pub fn is_name(name: &str) -> bool {
 
 /// Anybody who may run a VM chooses its name, and root's terminal shows it.
 fn printable(name: &str) -> String {
-    let printed =
-        |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
-    name.chars().map(printed).take(NAME_LENGTH_MAX).collect()
+    printable::printable(name).chars().take(NAME_LENGTH_MAX).collect()
 }
 
 /// The options by which VMMs are told a VM's name: QEMU and kvmtool, Firecracker, crosvm.

@@ -244,3 +244,11 @@ fn a_user_is_told_whatever_his_threads_and_cgroups_are_called() {
     fs::write(at("cgroup"), b"0::/user.slice/\xff.scope\n").unwrap();
     assert_eq!((host.identity().name.as_str(), host.identity().by), ("alice@web", Source::User));
 }
+
+#[test]
+fn a_name_is_letters_only() {
+    let name = "a\x1b]0;t\x07\u{9b}2J\u{202e}\u{2028}b";
+    let shown = who("/", 0, &format!("vmm --name {name}")).0;
+    assert_eq!(shown, "a\u{fffd}]0;t\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}b");
+    assert!(is_name(&shown) && !is_name(name));
+}
