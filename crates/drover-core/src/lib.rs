@@ -16,6 +16,7 @@ mod nearest;
 pub mod params;
 pub mod partition;
 pub mod percent;
+pub mod printable;
 pub mod resolve;
 pub mod results;
 pub mod scenario;

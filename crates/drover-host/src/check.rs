@@ -3,9 +3,9 @@
 
 mod differences;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::files;
 use crate::kvm;
 use crate::topology::Topology;
 
@@ -214,7 +214,7 @@ fn topology(root: &Path) -> Point {
 }
 
 fn read(root: &Path, path: &str) -> Option<String> {
-    Some(fs::read_to_string(root.join(path)).ok()?.trim().to_owned())
+    Some(files::kernel(&root.join(path)).ok()?.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use crate::kernel::Kernel;
 use crate::scheduler::KernelVm;
-use crate::sources::cgroup::{Cgroup, path_of};
+use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Place};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub struct Containers {
     read: Option<(Instant, Seen)>,
     /// Some container could not be made.
     lacking: bool,
+    /// There are more cgroups than are looked at.
+    many: bool,
     /// Says that somebody has written a `cpu.idle`.
     idle: Option<Inotify>,
 }
@@ -43,7 +45,7 @@ impl Containers {
     /// Of the cgroups below `root`.
     pub fn below(root: &Path) -> Self {
         let (tree, root) = (CgroupTree::default(), root.to_owned());
-        Self { root, tree, read: None, lacking: false, idle: None }
+        Self { root, tree, read: None, lacking: false, many: false, idle: None }
     }
 
     /// What is made of the cgroups, as they were read last.
@@ -79,6 +81,13 @@ impl Containers {
             }
         });
         self.idle = idle;
+        let (many, told) = (cgroups.count() >= CGROUPS_MAX, self.many);
+        self.many = many;
+        if many && !told {
+            tracing::warn!(
+                "there are more than {CGROUPS_MAX} cgroups; what is set for the deepest of them is not followed"
+            );
+        }
         let tree = CgroupTree::of(&cgroups, &places);
         let changed = tree != self.tree;
         self.tree = tree;

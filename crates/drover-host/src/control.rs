@@ -2,17 +2,14 @@
 //! The control socket: how other commands talk to the daemon.
 //!
 //! One request and one answer a connection, each one line of JSON as `protocol` has it. Only root can
-//! connect: the socket is mode 0600. The daemon has other things to do: nobody holds it up for longer
-//! than [`CLIENT_TIME`], however slowly he writes or reads.
+//! connect: the socket is mode 0600. What the daemon does with who connects is in `listener`.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use drover_core::asked::{Asked, Key};
 use drover_core::partition::PartitionChange;
 use drover_core::tree::PoolChange;
@@ -24,14 +21,10 @@ use crate::status::{OrderStatus, PartitionStatus, PoolStatus, VmStatus};
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
-/// A request may not be longer than this.
-const REQUEST_BYTES_MAX: u64 = 4 << 20;
 /// An answer may not be longer than this: 2,047 VMs of 256 vCPUs, which is more than any host has.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// How long a command waits for the daemon.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the daemon waits for a client, all in all.
-const CLIENT_TIME: Duration = Duration::from_millis(500);
 
 /// What may be asked of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -181,101 +174,6 @@ fn connect(socket: &Path) -> Result<UnixStream> {
     })
 }
 
-/// The daemon's end. Removes the socket when dropped.
-pub struct Listener {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl Listener {
-    /// Listen there. A socket nobody answers on any more is replaced.
-    ///
-    /// # Errors
-    /// When another daemon answers there, or the directory cannot be written.
-    pub fn bind(path: &Path) -> Result<Self> {
-        let dir = path.parent().context("the socket path has no directory")?;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        if UnixStream::connect(path).is_ok() {
-            bail!("drover already runs here (it answers on {}); stop it first", path.display());
-        }
-        if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-            fs::remove_file(path)?;
-        }
-        let listener = UnixListener::bind(path)
-            .with_context(|| format!("cannot listen on {}", path.display()))?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
-        Ok(Self { listener, path: path.to_owned() })
-    }
-
-    /// Answer all who wait. A client that misbehaves is answered and forgotten.
-    pub fn answer_all(&self, mut answer: impl FnMut(Request) -> Answer) {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if let Err(err) = answer_one(stream, &mut answer) {
-                tracing::debug!("a client went away: {err:#}");
-            }
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-impl std::os::fd::AsFd for Listener {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
-
-fn answer_one(stream: UnixStream, answer: &mut impl FnMut(Request) -> Answer) -> Result<()> {
-    stream.set_nonblocking(false)?;
-    let mut client = Hurried { stream: &stream, until: Instant::now() + CLIENT_TIME };
-    let reply = match read_line(&mut client, REQUEST_BYTES_MAX) {
-        Ok(line) => match protocol::request(&line) {
-            Ok(request) => answer(request),
-            Err(reason) => Answer::Refused { reason },
-        },
-        Err(err) => Answer::Refused { reason: format!("not understood: {err:#}") },
-    };
-    let line = protocol::line(&reply)?;
-    client.until = Instant::now() + CLIENT_TIME;
-    Ok(client.write_all(line.as_bytes())?)
-}
-
-/// A client that has to be done at some moment: a drop now and then does not keep it alive.
-struct Hurried<'a> {
-    stream: &'a UnixStream,
-    until: Instant,
-}
-
-impl Hurried<'_> {
-    fn left(&self) -> std::io::Result<Option<Duration>> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Hurried<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(buffer)
-    }
-}
-
-impl Write for Hurried<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn read_line(stream: impl Read, bytes_max: u64) -> Result<String> {
     let mut line = String::new();
     BufReader::new(stream.take(bytes_max)).read_line(&mut line)?;
@@ -288,21 +186,26 @@ fn read_line(stream: impl Read, bytes_max: u64) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listener::Listener;
     use crate::status::VcpuStatus;
+    use std::time::Instant;
 
     fn serve_once(path: &Path, reply: Answer) -> std::thread::JoinHandle<Option<Request>> {
-        let listener = Listener::bind(path).unwrap();
+        let mut listener = Listener::bind(path).unwrap();
         std::thread::spawn(move || {
             let mut seen = None;
+            let mut is_served = false;
+            // Until the client has all of its answer.
             for _ in 0..500 {
-                listener.answer_all(|request| {
+                let is_there = listener.wait(Instant::now() + Duration::from_millis(10));
+                if is_served && !is_there {
+                    break;
+                }
+                listener.serve(|request| {
                     seen = Some(request);
                     reply.clone()
                 });
-                if seen.is_some() {
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(10));
+                is_served = seen.is_some();
             }
             seen
         })
@@ -332,17 +235,6 @@ mod tests {
     fn nobody_there_is_said_with_the_mend() {
         let err = ask(Path::new("/nonexistent/s"), &Request::ListVms).unwrap_err();
         assert!(err.to_string().contains("drover serve"), "{err}");
-    }
-
-    #[test]
-    fn a_second_listener_is_refused_and_a_dead_socket_replaced() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let _first = Listener::bind(&path).unwrap();
-        assert!(Listener::bind(&path).err().unwrap().to_string().contains("already runs"));
-        // A daemon killed with -9 leaves its socket behind.
-        drop(UnixListener::bind(dir.path().join("dead")).unwrap());
-        assert!(Listener::bind(&dir.path().join("dead")).is_ok());
     }
 
     /// A VM with that many vCPUs and every field that a large answer has.
@@ -376,34 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_drips_holds_nobody_up() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let listener = Listener::bind(&path).unwrap();
-        let mut slow = UnixStream::connect(&path).unwrap();
-        let dripping = std::thread::spawn(move || {
-            (0..40).try_for_each(|_| {
-                std::thread::sleep(Duration::from_millis(50));
-                slow.write_all(b" ")
-            })
-        });
-        let began = Instant::now();
-        listener.answer_all(|_| panic!("it asked nothing"));
-        assert!(began.elapsed() < 3 * CLIENT_TIME, "{:?}", began.elapsed());
-        let _ = dripping.join();
-    }
-
-    #[test]
     fn a_silent_daemon_is_said_in_words() {
         let err = name_silence(std::io::Error::from(std::io::ErrorKind::WouldBlock).into());
         assert!(err.to_string().contains("does not answer"), "{err}");
-    }
-
-    #[test]
-    fn only_the_owner_may_connect() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("s");
-        let _listener = Listener::bind(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each VM is guaranteed now: [`drover_core::delay`], from what is known of the host and its VMs.
 
+use crate::files::{self, THREADS_MAX};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::scheduler::KernelVm;
 use crate::topology::{cpus_of_thread, online_cpus};
@@ -10,7 +11,6 @@ use drover_core::params::Params;
 use drover_core::scenario::CpuList;
 use nix::time::{ClockId, clock_getres};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -119,8 +119,8 @@ fn are_rivals(plan: &Plan, capacity: &Capacity, vm: &PlannedVm, other: u64) -> b
 /// For each thread of that process: may it run on a pCPU? Of those it may run on, those of its partition
 /// count, if it has any.
 fn may_run(tgid: u32, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + use<>> {
-    let threads = fs::read_dir(Path::new("/proc").join(tgid.to_string()).join("task"));
-    let threads = threads.into_iter().flatten().flatten();
+    let threads = Path::new("/proc").join(tgid.to_string()).join("task");
+    let threads = files::entries(&threads, THREADS_MAX);
     // One that just left may run nowhere, and does not count.
     let sets = threads.filter_map(|thread| cpus_of_thread(&thread.path()).ok());
     let drawn = |set: Vec<usize>| {

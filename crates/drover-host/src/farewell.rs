@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Why a scheduler ended, in words.
 
-use std::fs;
+use crate::files;
+use drover_core::printable::{one_line, printable};
 use std::path::{Path, PathBuf};
 
 /// What the kernel recorded when it ended the scheduler.
@@ -34,8 +35,10 @@ impl Farewell {
     /// When the disk does not take it.
     pub fn keep_in(&self, dir: &Path) -> std::io::Result<PathBuf> {
         let file = dir.join(FILE);
-        fs::create_dir_all(dir)?;
-        fs::write(&file, format!("{self}\n\n{}\n", self.dump.trim_end()))?;
+        // Tasks have names, and users give them.
+        let dump: String =
+            self.dump.trim_end().lines().map(|line| printable(line) + "\n").collect();
+        files::replace(&file, format!("{}\n\n{dump}", one_line(&self.to_string())).as_bytes())?;
         Ok(file)
     }
 }
@@ -61,6 +64,7 @@ impl std::fmt::Display for Farewell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn farewell(kind: i32, message: &str) -> Farewell {
         Farewell {

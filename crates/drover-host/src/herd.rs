@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
+use crate::files::{self, THREADS_MAX};
 use crate::names::{Identity, Places, Source, named};
 use crate::scheduler::KernelVm;
 use crate::sources::cgroup_tree::CgroupTree;
@@ -10,7 +11,6 @@ use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use std::collections::HashSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -142,10 +142,10 @@ fn pid(vm: &KernelVm) -> String {
 /// Where the vCPU threads of a process may run; none when it is gone. VMMs name these threads `CPU 0/KVM`,
 /// `vcpu0`, `fc_vcpu 0` or much like it; where none is named so, all threads count.
 fn affinity_of(tgid: u32) -> Option<Affinity> {
-    let threads = fs::read_dir(format!("/proc/{tgid}/task")).ok()?;
-    let threads: Vec<PathBuf> = threads.flatten().map(|thread| thread.path()).collect();
+    let threads = files::entries(Path::new(&format!("/proc/{tgid}/task")), THREADS_MAX);
+    let threads: Vec<PathBuf> = threads.map(|thread| thread.path()).collect();
     let is_vcpu = |thread: &&PathBuf| {
-        let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
+        let name = files::kernel(&thread.join("comm")).unwrap_or_default();
         name.to_ascii_lowercase().contains("cpu")
     };
     let vcpus: Vec<&PathBuf> = threads.iter().filter(is_vcpu).collect();
@@ -269,6 +269,7 @@ mod tests {
     use super::*;
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
+    use std::fs;
     use std::sync::{Arc, Barrier};
     use std::thread;
 

@@ -6,6 +6,8 @@
 //! `control`. What each VM is to have follows from `sources` and `store` by way
 //! of `plan`; `steward` brings it into force.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod check;
 mod containers;
 pub mod control;
@@ -14,11 +16,13 @@ pub mod domains;
 #[cfg(test)]
 mod fake_host;
 pub mod farewell;
+pub mod files;
 pub mod force;
 pub mod handover;
 pub mod herd;
 pub mod kernel;
 pub mod kvm;
+pub mod listener;
 mod manager;
 pub mod meter;
 pub mod names;

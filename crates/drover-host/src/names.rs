@@ -16,14 +16,19 @@
 //! A user can make cgroups of any name in a subtree that was delegated to him, and such a subtree begins at a
 //! service or a scope. So a manager's cgroup counts only where all above it are slices, and not the users'.
 
+use crate::files::{self, ENTRIES_MAX};
 use crate::sources::libvirt;
+use drover_core::printable::{self, LENGTH_MAX};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// No name is longer.
-pub const NAME_LENGTH_MAX: usize = 255;
+pub const NAME_LENGTH_MAX: usize = LENGTH_MAX;
+/// So much of a command line is looked at: names stand near its beginning, and it is as long as its process likes.
+const COMMAND_MAX: usize = 64 << 10;
+/// So long may the file of users be: some 50,000.
+const USERS_MAX: usize = 4 << 20;
 
 /// Who a VM is, and who says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,13 +118,8 @@ impl Places {
     /// Who the VM is that this process is.
     pub fn identity(&self, tgid: u32) -> Identity {
         let dir = self.proc.join(tgid.to_string());
-        let cgroup = fs::read_to_string(dir.join("cgroup")).unwrap_or_default();
-        let cmdline = fs::read(dir.join("cmdline")).unwrap_or_default();
-        let args: Vec<String> = cmdline
-            .split(|&byte| byte == 0)
-            .filter(|arg| !arg.is_empty())
-            .map(|arg| String::from_utf8_lossy(arg).into_owned())
-            .collect();
+        let cgroup = files::kernel(&dir.join("cgroup")).unwrap_or_default();
+        let args = arguments(&dir);
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
         let word = name_from_command(&args);
         let mut found =
@@ -178,7 +178,7 @@ impl Places {
 
     /// KubeVirt runs each VM in a pod `virt-launcher-VMI-xxxxx`; other pods are called as they are.
     fn of_pod(&self, uid: &str) -> Identity {
-        let dirs = fs::read_dir(&self.pods).into_iter().flatten().flatten();
+        let dirs = files::entries(&self.pods, ENTRIES_MAX);
         let suffix = format!("_{uid}");
         let mut pods = dirs
             .filter_map(|dir| Some(dir.file_name().to_str()?.strip_suffix(&suffix)?.to_owned()));
@@ -200,7 +200,7 @@ impl Places {
 
     /// The user's name as the host's own file has it: asking a directory service could take forever.
     fn user(&self, uid: u32) -> Option<String> {
-        let users = fs::read_to_string(&self.users).ok()?;
+        let users = files::text(&self.users, USERS_MAX).ok()?;
         let name = |line: &str| {
             let mut fields = line.split(':');
             let name = fields.next()?;
@@ -254,9 +254,20 @@ fn as_machine(domain: &str) -> String {
     machine
 }
 
+/// The arguments of that process, as far as they are looked at.
+fn arguments(dir: &Path) -> Vec<String> {
+    let (mut line, is_cut) = files::head(&dir.join("cmdline"), COMMAND_MAX).unwrap_or_default();
+    if is_cut {
+        // Half of a name would be another's.
+        line.truncate(line.iter().rposition(|&byte| byte == 0).unwrap_or(0));
+    }
+    let args = line.split(|&byte| byte == 0).filter(|arg| !arg.is_empty());
+    args.map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
+}
+
 /// The user whose process that is.
 fn owner(dir: &Path) -> Option<u32> {
-    let status = fs::read_to_string(dir.join("status")).ok()?;
+    let status = files::kernel(&dir.join("status")).ok()?;
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     uids.split_whitespace().next()?.parse().ok()
 }
@@ -268,9 +279,7 @@ pub fn is_name(name: &str) -> bool {
 
 /// Anybody who may run a VM chooses its name, and root's terminal shows it.
 fn printable(name: &str) -> String {
-    let printed =
-        |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
-    name.chars().map(printed).take(NAME_LENGTH_MAX).collect()
+    printable::printable(name).chars().take(NAME_LENGTH_MAX).collect()
 }
 
 /// The options by which VMMs are told a VM's name: QEMU and kvmtool, Firecracker, crosvm.

@@ -6,13 +6,14 @@
 //! (CAP_SYS_NICE). Files are read and written as root's own, which takes no capability: landlock says which.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context, Result};
 use caps::{CapSet, Capability, CapsHashSet};
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
-    RulesetStatus, make_bitflags, path_beneath_rules,
+    ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, make_bitflags, path_beneath_rules,
 };
 
 use crate::serve::Places;
@@ -51,48 +52,102 @@ const READ: [&str; 5] = ["/proc", "/sys", "/run", "/etc", "/var/log"];
 
 /// What may be done to files there.
 const READS: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ReadFile | ReadDir});
-/// Where orders are kept, and the socket: files are written under another name, renamed and removed.
+/// To keep orders and have the socket, in directories that are made anew where somebody has removed them: files are
+/// written under another name, renamed and removed.
 const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
-    ReadFile | ReadDir | WriteFile | Truncate | MakeReg | MakeSock | RemoveFile
+    ReadFile | ReadDir | WriteFile | Truncate | MakeDir | MakeReg | MakeSock | RemoveFile
 });
 
-/// Gives up all files but those that are still needed, for good, of this thread and of those it starts from now
-/// on. Kernels without landlock leave them as they are; older ones do of it what they can.
+/// Gives up all files but those that are still read, for good, of this thread and of those it starts from now on.
+/// Kernels without landlock leave them as they are; older ones do of it what they can.
 ///
 /// Who is confined may not look into processes that are not, whatever his capabilities. So the thread that moves
-/// the memory of VMs has to be there before.
+/// the memory of VMs has to be there before; and so has the [`Writer`].
 pub fn confine(places: &Places) {
-    match give_up_files(places) {
+    tell(give_up_files(places));
+}
+
+fn tell(status: Result<RulesetStatus, RulesetError>) {
+    match status {
         Ok(RulesetStatus::NotEnforced) => tracing::debug!("this kernel has no landlock"),
         Ok(_) => tracing::debug!("landlock: nothing but its own files from here on"),
         Err(err) => tracing::warn!("landlock: {err}; going on without"),
     }
 }
 
+fn ruleset() -> Result<RulesetCreated, RulesetError> {
+    // Of the 5th version: the 9th has sockets, and the service manager's is anywhere.
+    Ruleset::default().handle_access(AccessFs::from_all(ABI::V5))?.create()
+}
+
 fn give_up_files(places: &Places) -> Result<RulesetStatus, RulesetError> {
-    // What is not there now cannot be allowed. Where it cannot be made, orders are refused as they come.
-    let _ = fs::create_dir_all(places.state);
-    let socket = places.socket.parent();
     // A link to it leads to a directory of its own.
     let followed = fs::canonicalize(places.config).ok();
     let configs = [Some(places.config), followed.as_deref()];
     let configs = configs.into_iter().flatten().filter_map(Path::parent);
-    let status = Ruleset::default()
-        // Of the 5th version: the 9th has sockets, and the service manager's is anywhere.
-        .handle_access(AccessFs::from_all(ABI::V5))?
-        .create()?
+    let status = ruleset()?
         .add_rules(path_beneath_rules(READ, READS))?
         .add_rules(path_beneath_rules(configs, READS))?
-        .add_rules(path_beneath_rules([places.state].into_iter().chain(socket), WRITES))?
         .restrict_self()?;
     Ok(status.ruleset)
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that writes what the daemon writes, because who reads what others say may write nothing. It writes below
+/// the directories in which those of the daemon are, as these may be removed and made anew.
+#[derive(Debug)]
+pub struct Writer {
+    jobs: Sender<Job>,
+}
+
+impl Writer {
+    /// Starts it, to write in these directories.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start(dirs: &[&Path]) -> std::io::Result<Self> {
+        // What is not there now cannot be allowed.
+        dirs.iter().for_each(|dir| drop(fs::create_dir_all(dir)));
+        let above = dirs.iter().map(|dir| dir.parent().unwrap_or(dir).to_owned());
+        let above: Vec<PathBuf> = above.collect();
+        let (jobs, given) = channel::<Job>();
+        let work = move || {
+            let rules = path_beneath_rules(above, WRITES);
+            let confined = ruleset().and_then(|all| all.add_rules(rules)?.restrict_self());
+            tell(confined.map(|status| status.ruleset));
+            given.into_iter().for_each(|job| job());
+        };
+        std::thread::Builder::new().name("drover-writer".to_owned()).spawn(work)?;
+        Ok(Self { jobs })
+    }
+
+    /// Has it do that, and waits for the end.
+    ///
+    /// # Errors
+    /// Those of the job.
+    pub fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (answer, done) = channel();
+        let job = move || {
+            // Whoever asked waits.
+            let _ = answer.send(job());
+        };
+        // Where it is gone, so is the other end.
+        let _ = self.jobs.send(Box::new(job));
+        done.recv().context("the thread that writes has ended; restart drover")?
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listener::Listener;
     use crate::store::Store;
     use std::io::ErrorKind;
+    use std::sync::{Arc, Barrier};
 
     #[test]
     fn nothing_but_what_is_kept_is_left() {
@@ -108,43 +163,59 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_but_orders_and_the_socket_and_nothing_foreign_is_read() {
+    fn who_reads_writes_nothing_and_who_writes_writes_where_it_may() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
         let at = move |name: &str| path.join(name);
-        ["etc", "run", "home"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
+        ["etc", "run", "lib", "home"].iter().for_each(|name| fs::create_dir(at(name)).unwrap());
         fs::write(at("home/secret"), "s").unwrap();
         fs::write(at("etc/drover.toml"), "").unwrap();
         let (config, state, socket) =
-            (at("etc/drover.toml"), at("lib/state"), at("run/control.sock"));
+            (at("etc/drover.toml"), at("lib/drover"), at("run/drover/control.sock"));
+        // In the middle somebody removes the directories.
+        let (full, empty) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let (is_full, is_empty) = (Arc::clone(&full), Arc::clone(&empty));
+        let removed = [at("lib/drover"), at("run/drover")];
         let confined = std::thread::spawn(move || {
             let places = Places { config: &config, state: &state, socket: &socket };
-            let listener = crate::control::Listener::bind(&socket).unwrap();
+            let mut listener = Listener::bind(&socket).unwrap();
+            let (mut store, saved) = Store::open(&state).unwrap();
             caps::clear(None, CapSet::Effective).unwrap();
             nix::sys::prctl::set_no_new_privs().unwrap();
+            let writer = Arc::new(Writer::start(&[&state, socket.parent().unwrap()]).unwrap());
+            store.write_by(Arc::clone(&writer));
             let status = give_up_files(&places).unwrap();
             // What has to work, with landlock or without.
-            let (store, saved) = Store::open(&state).unwrap();
+            store.save(&saved).unwrap();
+            is_full.wait();
+            is_empty.wait();
             store.save(&saved).unwrap();
             store.save(&saved).unwrap();
+            listener.renew(&writer).unwrap();
+            assert!(state.is_dir() && listener.is_there());
             fs::read_to_string(&config).unwrap();
             fs::read_to_string("/proc/self/status").unwrap();
             assert!(fs::read_dir("/sys").unwrap().count() > 0);
-            drop(listener);
-            assert!(!socket.exists(), "the socket goes with the daemon");
             let kind = |result: std::io::Result<()>| result.map_err(|err| err.kind());
+            let secret = at("home/secret");
             let foreign = [
-                kind(fs::read(at("home/secret")).map(drop)),
+                kind(fs::read(&secret).map(drop)),
                 kind(fs::write(at("home/other"), "")),
                 kind(fs::write(&config, "")),
+                kind(fs::write(state.join("settings.json"), "")),
                 kind(fs::write("/proc/self/comm", "x")),
-                kind(fs::remove_file(at("home/secret"))),
+                kind(fs::remove_file(&secret)),
+                writer.run(move || Ok(kind(fs::read(secret).map(drop)))).unwrap(),
+                writer.run(move || Ok(kind(fs::write(config, "")))).unwrap(),
             ];
             (status, foreign)
         });
+        full.wait();
+        removed.iter().for_each(|dir| fs::remove_dir_all(dir).unwrap());
+        empty.wait();
         match confined.join().unwrap() {
             (RulesetStatus::NotEnforced, _) => println!("not tried: this kernel has no landlock"),
-            (_, foreign) => assert_eq!(foreign, [Err(ErrorKind::PermissionDenied); 5]),
+            (_, foreign) => assert_eq!(foreign, [Err(ErrorKind::PermissionDenied); 8]),
         }
     }
 }

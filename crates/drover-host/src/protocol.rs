@@ -6,6 +6,7 @@
 
 use crate::control::{Answer, Request};
 use anyhow::Result;
+use drover_core::printable::json;
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -46,7 +47,7 @@ pub fn schema() -> Schema {
 /// # Errors
 /// Never, for what this program says.
 pub fn line(message: &impl Serialize) -> Result<String> {
-    let mut line = serde_json::to_string(&Line { version: VERSION, message })?;
+    let mut line = json(&serde_json::to_string(&Line { version: VERSION, message })?);
     line.push('\n');
     Ok(line)
 }

@@ -15,6 +15,7 @@ use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
+use crate::files::{self, ENTRIES_MAX};
 use crate::kernel::Kernel;
 use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::serve::{Places, online_list};
@@ -56,7 +57,7 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
 
 /// The processes that have vCPUs.
 fn vms_in(proc: &Path) -> Vec<KernelVm> {
-    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
+    let processes = files::entries(proc, ENTRIES_MAX);
     let mut tgids: Vec<u32> =
         processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect();
     tgids.sort_unstable();
@@ -76,7 +77,7 @@ fn vms_in(proc: &Path) -> Vec<KernelVm> {
 
 /// How many vCPUs that process has open.
 fn vcpus_of(process: &Path) -> u32 {
-    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let open = files::entries(&process.join("fd"), ENTRIES_MAX);
     let is_vcpu = |file: &fs::DirEntry| {
         fs::read_link(file.path())
             .is_ok_and(|target| target.to_string_lossy().starts_with("anon_inode:kvm-vcpu:"))

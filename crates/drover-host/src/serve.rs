@@ -5,25 +5,23 @@
 //! the kernel goes on; if it dies, the next daemon (`handover`) or the kernel's
 //! own scheduler takes over.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::containers::Containers;
-use crate::control::Listener;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::farewell::Farewell;
 use crate::handover::{self, Predecessor};
 use crate::kvm;
+use crate::listener::Listener;
 use crate::manager::Manager;
 use crate::numa::Numa;
-use crate::privileges;
+use crate::privileges::{self, Writer};
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
 use crate::steward::Steward;
@@ -42,6 +40,9 @@ pub struct Places<'a> {
     /// The control socket.
     pub socket: &'a Path,
 }
+
+/// How often the daemon looks after the host.
+const LOOK: Duration = Duration::from_millis(DAEMON_LOOK_MS as u64);
 
 /// What signals ask of the daemon.
 #[derive(Debug, Default)]
@@ -72,11 +73,11 @@ pub fn serve(
     wishes: &Wishes,
     predecessor: Option<Predecessor>,
 ) -> Result<End> {
-    let listener = Listener::bind(places.socket)?;
+    let mut listener = Listener::bind(places.socket)?;
     let topology = Topology::read()?;
     let domains = Domains::new(&topology, level);
     let delays = Delays::new(params, domains.of())?;
-    let mut online = online_list()?;
+    let online = online_list()?;
     let before = (delays, domains.clone());
     let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
@@ -85,33 +86,21 @@ pub fn serve(
     privileges::drop_others()?;
     steward.follow(Containers::below(Path::new(CGROUPS)));
     steward.keep_homes(Numa::start(&topology));
+    let run = places.socket.parent().unwrap_or(places.socket);
+    let writer = Arc::new(Writer::start(&[places.state, run]).context("no thread to write")?);
+    steward.save_by(Arc::clone(&writer));
     privileges::confine(places);
-    let mut watch = Watch::default();
     let (pcpus, used) = (topology.count(|pcpu| pcpu.online), domains.used());
     tracing::info!(
         "scheduling {pcpus} pCPUs in {used} domain(s); Ctrl-C gives them back to the kernel"
     );
     let mut manager = Manager::ready(&format!("scheduling {pcpus} pCPUs"));
-    while !wishes.stop.load(Ordering::Relaxed) {
-        if let Some(farewell) = scheduler.farewell() {
-            return Ok(ended(&farewell, places.state));
-        }
-        manager.alive(Instant::now());
-        if wishes.reload.swap(false, Ordering::Relaxed) {
-            steward.reload();
-            manager.reloaded();
-        }
-        if let Some(topology) = watch.look(&scheduler) {
-            steward.see(&scheduler, &topology);
-        }
-        online = online_list().unwrap_or(online);
-        steward.look(&scheduler, &online, Instant::now());
-        let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        // A signal ends the wait; so does a client. To ask for clients that are not there would
-        // have the kernel make and free a socket each time.
-        if poll(&mut fds, PollTimeout::from(DAEMON_LOOK_MS)).is_ok_and(|ready| ready > 0) {
-            listener.answer_all(|request| steward.answer(&scheduler, request, Instant::now()));
-        }
+    let mut clients = Clients { listener: &mut listener, writer: &writer, said: false };
+    let host = (&scheduler, &mut steward);
+    let farewell = look_after(host, online, &mut clients, &mut manager, wishes);
+    listener.close(&writer);
+    if let Some(farewell) = farewell {
+        return Ok(ended(farewell, places.state, &writer));
     }
     manager.stopping();
     tracing::info!(
@@ -120,16 +109,76 @@ pub fn serve(
     Ok(End::Asked)
 }
 
+/// Looks after the host and serves clients, until it is to stop or the kernel has ended the scheduler: why.
+fn look_after(
+    (scheduler, steward): (&Scheduler, &mut Steward),
+    mut online: CpuList,
+    clients: &mut Clients,
+    manager: &mut Manager,
+    wishes: &Wishes,
+) -> Option<Farewell> {
+    let mut watch = Watch::default();
+    while !wishes.stop.load(Ordering::Relaxed) {
+        if let Some(farewell) = scheduler.farewell() {
+            return Some(farewell);
+        }
+        manager.alive(Instant::now());
+        if wishes.reload.swap(false, Ordering::Relaxed) {
+            steward.reload();
+            manager.reloaded();
+        }
+        if let Some(topology) = watch.look(scheduler) {
+            steward.see(scheduler, &topology);
+        }
+        online = online_list().unwrap_or(online);
+        steward.look(scheduler, &online, Instant::now());
+        clients.find_us();
+        let next_look = Instant::now() + LOOK;
+        // A signal ends the wait.
+        while clients.listener.wait(next_look) {
+            clients.listener.serve(|request| steward.answer(scheduler, request, Instant::now()));
+        }
+    }
+    None
+}
+
+/// Those who ask.
+struct Clients<'a> {
+    listener: &'a mut Listener,
+    writer: &'a Writer,
+    /// It was said that they cannot.
+    said: bool,
+}
+
+impl Clients<'_> {
+    /// Has the socket made anew where somebody has removed it.
+    fn find_us(&mut self) {
+        if self.listener.is_there() {
+            return;
+        }
+        match self.listener.renew(self.writer) {
+            Ok(()) => tracing::warn!("somebody has removed the control socket; it is there again"),
+            Err(err) if !self.said => tracing::warn!(
+                "somebody has removed the control socket, and it cannot be made anew ({err:#}); restart drover \
+                 (`systemctl restart drover`), VMs run on"
+            ),
+            Err(_) => {}
+        }
+        self.said = !self.listener.is_there();
+    }
+}
+
 /// The kernel ended the scheduler: says why, and keeps what it saw if that was against our will.
-fn ended(farewell: &Farewell, state: &Path) -> End {
+fn ended(farewell: Farewell, state: &Path, writer: &Writer) -> End {
     let text = format!("{farewell}; all tasks are the kernel's own scheduler's again");
     if !farewell.is_error() {
         tracing::warn!("{text}");
         return End::Asked;
     }
-    match farewell.keep_in(state) {
+    let state = state.to_owned();
+    match writer.run(move || Ok(farewell.keep_in(&state)?)) {
         Ok(file) => End::ThrownOut(format!("{text}; what it saw is in {}", file.display())),
-        Err(err) => End::ThrownOut(format!("{text}; what it saw could not be kept ({err})")),
+        Err(err) => End::ThrownOut(format!("{text}; what it saw could not be kept ({err:#})")),
     }
 }
 

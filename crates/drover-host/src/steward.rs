@@ -18,6 +18,7 @@ use crate::meter::Meter;
 use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
+use crate::privileges::Writer;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged};
@@ -33,6 +34,7 @@ use drover_core::tree::admission::{Shortage, cpus_text};
 use drover_core::tree::pcpus::Siblings;
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the configuration is looked at.
@@ -116,6 +118,11 @@ impl Steward {
     /// Reads the configuration again, whether it looks changed or not.
     pub fn reload(&mut self) {
         self.file.offer_again();
+    }
+
+    /// Orders are to be kept by that one.
+    pub fn save_by(&mut self, writer: Arc<Writer>) {
+        self.store.write_by(writer);
     }
 
     /// Cgroups are to have a say.

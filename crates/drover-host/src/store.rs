@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What was ordered, kept across restarts of the daemon and of VMs.
 //!
-//! One file, written whole: to another name, flushed to the disk, then renamed over the old one. Whoever
-//! dies at whatever point leaves the old settings or the new ones, never something between.
+//! One file, written whole ([`files::replace`]): whoever dies at whatever point leaves the old settings or the new
+//! ones, never something between. Where its directory was removed it is made anew, with all that was ordered.
 
-use anyhow::{Context, Result, bail};
+use crate::files;
+use crate::privileges::Writer;
+use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Asked;
 use drover_core::partition::PartitionSpec;
 use drover_core::tree::{PoolSpec, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where orders are kept.
 pub const STATE_DIR: &str = "/var/lib/drover";
 const FILE: &str = "settings.json";
-const NEW_FILE: &str = "settings.json.new";
+/// No longer file is read or written: there is room for some 100,000 VMs.
+const BYTES_MAX: usize = 16 << 20;
 const VERSION: u32 = 1;
 
 /// Everything that was ordered.
@@ -69,6 +72,8 @@ impl Default for Saved {
 #[derive(Debug)]
 pub struct Store {
     dir: PathBuf,
+    /// Who writes; none: whoever asks.
+    writer: Option<Arc<Writer>>,
 }
 
 impl Store {
@@ -77,9 +82,9 @@ impl Store {
     /// # Errors
     /// When it is there and cannot be read or understood: it is then for a human to look at.
     pub fn open(dir: &Path) -> Result<(Self, Saved)> {
-        let store = Self { dir: dir.to_owned() };
+        let store = Self { dir: dir.to_owned(), writer: None };
         let path = dir.join(FILE);
-        let text = match fs::read_to_string(&path) {
+        let text = match files::text(&path, BYTES_MAX) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok((store, Saved::default()));
             }
@@ -100,18 +105,32 @@ impl Store {
     /// # Errors
     /// When the disk does not take them; those before are still kept then.
     pub fn save(&self, saved: &Saved) -> Result<()> {
-        let (path, new) = (self.dir.join(FILE), self.dir.join(NEW_FILE));
-        let write = || -> std::io::Result<()> {
-            fs::create_dir_all(&self.dir)?;
-            let mut file = File::create(&new)?;
-            file.write_all(serde_json::to_string_pretty(saved)?.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            // The rename itself must reach the disk too.
-            File::open(&self.dir)?.sync_all()
+        let text = serde_json::to_string_pretty(saved)? + "\n";
+        ensure!(
+            text.len() <= BYTES_MAX,
+            "so much is ordered that no more can be kept; `drover vm orders` shows what, `drover vm forget` makes room"
+        );
+        let path = self.dir.join(FILE);
+        let write = move || Ok(files::replace(&path, text.as_bytes())?);
+        let written = match &self.writer {
+            Some(writer) => writer.run(write),
+            None => write(),
         };
-        write().with_context(|| format!("cannot save settings in {}", self.dir.display()))
+        written.with_context(|| {
+            let dir = self.dir.display();
+            match self.dir.exists() {
+                true => format!("cannot save settings in {dir}"),
+                false => format!(
+                    "{dir} was removed and cannot be made anew; restart drover (`systemctl restart drover`) and give \
+                     again what `drover vm orders` and `drover pool list` show now"
+                ),
+            }
+        })
+    }
+
+    /// From now on that one writes: whoever asks may not any more.
+    pub fn write_by(&mut self, writer: Arc<Writer>) {
+        self.writer = Some(writer);
     }
 }
 
@@ -134,6 +153,9 @@ pub fn merged<'a>(configured: impl Iterator<Item = &'a PoolSpec>, saved: &Saved)
 mod tests {
     use super::*;
     use drover_core::asked::Key;
+    use std::fs;
+
+    const NEW_FILE: &str = "settings.json.new";
 
     fn saved(shares: u32) -> Saved {
         let mut asked = Asked::default();
@@ -193,9 +215,38 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         fs::write(&file, "").unwrap();
-        let (store, _) = (Store { dir: file.join("below") }, ());
+        let store = Store { dir: file.join("below"), writer: None };
+        let message = format!("{:#}", store.save(&saved(1)).unwrap_err());
+        assert!(message.contains("cannot be made anew; restart drover"), "{message}");
+        let store = Store { dir: file, writer: None };
         let message = format!("{:#}", store.save(&saved(1)).unwrap_err());
         assert!(message.contains("cannot save settings in"), "{message}");
+    }
+
+    #[test]
+    fn a_directory_that_was_removed_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("drover");
+        let (mut store, _) = Store::open(&home).unwrap();
+        store.write_by(Arc::new(Writer::start(&[&home]).unwrap()));
+        for shares in [1, 2] {
+            store.save(&saved(shares)).unwrap();
+            assert_eq!(Store::open(&home).unwrap().1, saved(shares));
+            fs::remove_dir_all(&home).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_too_long_to_be_read_again_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(dir.path()).unwrap();
+        store.save(&saved(1)).unwrap();
+        let mut much = saved(2);
+        much.vms.insert("x".repeat(BYTES_MAX), Asked::default());
+        assert!(store.save(&much).unwrap_err().to_string().contains("makes room"));
+        assert_eq!(Store::open(dir.path()).unwrap().1, saved(1));
+        fs::write(dir.path().join(FILE), " ".repeat(BYTES_MAX + 1)).unwrap();
+        assert!(format!("{:#}", Store::open(dir.path()).unwrap_err()).contains("longer than"));
     }
 
     #[test]

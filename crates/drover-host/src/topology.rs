@@ -7,11 +7,12 @@
 //! comes (`domains`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use drover_core::tree::pcpus::Siblings;
+
+use crate::files::{self, ENTRIES_MAX};
 
 /// One pCPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -80,7 +81,7 @@ impl Topology {
         }
         let nodes = read_nodes(&system.join("node"));
         forget_private_caches(&mut pcpus);
-        let smt = fs::read_to_string(cpu_dir.join("smt/control")).unwrap_or_default();
+        let smt = files::kernel(&cpu_dir.join("smt/control")).unwrap_or_default();
         Ok(Self { pcpus, nodes, smt_off: matches!(smt.trim(), "off" | "forceoff") })
     }
 
@@ -155,7 +156,7 @@ fn first_of_core(cpu_dir: &Path) -> Option<usize> {
 /// The cache of the highest level.
 fn first_of_llc(cpu_dir: &Path) -> Option<usize> {
     let mut best: Option<(u32, usize)> = None;
-    for index in fs::read_dir(cpu_dir.join("cache")).ok()?.flatten() {
+    for index in files::entries(&cpu_dir.join("cache"), ENTRIES_MAX) {
         let dir = index.path();
         let Some(level) = read_number(&dir.join("level")) else { continue };
         let Ok(shared) = read_cpu_list(&dir.join("shared_cpu_list")) else { continue };
@@ -170,20 +171,18 @@ fn first_of_llc(cpu_dir: &Path) -> Option<usize> {
 
 /// A present pCPU has a link to its node, offline too.
 fn node_of(cpu_dir: &Path) -> Option<usize> {
-    let entries = fs::read_dir(cpu_dir).ok()?.flatten();
-    entries
+    files::entries(cpu_dir, ENTRIES_MAX)
         .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok())
         .next()
 }
 
 fn read_nodes(dir: &Path) -> BTreeMap<usize, Node> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let numbers: BTreeSet<usize> = entries
+    let numbers: BTreeSet<usize> = files::entries(dir, ENTRIES_MAX)
         .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("node")?.parse().ok())
         .collect();
     let node = |number: &usize| {
         let dir = dir.join(format!("node{number}"));
-        let told = fs::read_to_string(dir.join("distance")).unwrap_or_default();
+        let told = files::kernel(&dir.join("distance")).unwrap_or_default();
         let told = told.split_whitespace().filter_map(|word| word.parse().ok());
         // One figure for each node, the lowest number first.
         let distances = numbers.iter().copied().zip(told).collect();
@@ -198,13 +197,13 @@ fn memory_kib(node_dir: &Path) -> u64 {
 }
 
 fn meminfo_kib(node_dir: &Path, what: &str) -> Option<u64> {
-    let text = fs::read_to_string(node_dir.join("meminfo")).unwrap_or_default();
+    let text = files::kernel(&node_dir.join("meminfo")).unwrap_or_default();
     let line = text.lines().find(|line| line.contains(what))?;
     line.split_whitespace().nth(3)?.parse().ok()
 }
 
 fn read_number(path: &Path) -> Option<u32> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    files::kernel(path).ok()?.trim().parse().ok()
 }
 
 /// The pCPUs that are online now.
@@ -223,7 +222,7 @@ pub fn free_mib(node: usize) -> Option<u64> {
 
 /// The nodes on which a process may have memory.
 pub fn mems_of(pid: u32) -> Option<Vec<usize>> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = files::kernel(Path::new(&format!("/proc/{pid}/status"))).ok()?;
     let list = status.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?;
     parse_cpu_list(list.trim()).ok()
 }
@@ -233,14 +232,13 @@ pub fn mems_of(pid: u32) -> Option<Vec<usize>> {
 /// # Errors
 /// When it is gone.
 pub fn cpus_of_thread(thread: &Path) -> Result<Vec<usize>> {
-    let status = fs::read_to_string(thread.join("status"))?;
+    let status = files::kernel(&thread.join("status"))?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     parse_cpu_list(list.context("no list of CPUs")?.trim())
 }
 
 fn read_cpu_list(path: &Path) -> Result<Vec<usize>> {
-    let text =
-        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = files::kernel(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse_cpu_list(text.trim()).with_context(|| format!("{} is not a CPU list", path.display()))
 }
 
@@ -261,6 +259,7 @@ fn parse_cpu_list(text: &str) -> Result<Vec<usize>> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use std::fs;
 
     fn write(path: &Path, text: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -7,6 +7,7 @@
 
 use crate::figures::{Figures, Times};
 use drover_core::io::DelayUs;
+use drover_core::printable::printable;
 
 /// A column's name and its figure.
 type Counter<Of> = (&'static str, fn(&Of) -> f64);
@@ -106,7 +107,7 @@ fn cells(host: &str, figures: &Figures) -> Vec<(String, Option<f64>)> {
 
 fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let quoted: Vec<String> =
-        cells.map(|cell| format!("\"{}\"", cell.replace('"', "\"\""))).collect();
+        cells.map(|cell| format!("\"{}\"", printable(cell).replace('"', "\"\""))).collect();
     quoted.join(",")
 }
 

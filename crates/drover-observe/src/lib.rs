@@ -5,6 +5,8 @@
 //! touches BPF. `snapshot` gathers what is known at one moment; `figures` says what happened between
 //! two, `delays` how long I/O waited. `csv` and `screen` show it.
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod csv;
 pub mod delays;
 pub mod figures;

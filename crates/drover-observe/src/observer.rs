@@ -4,11 +4,12 @@
 //! It is there for as long as the [`Observer`] lives. Nothing is pinned: when this process ends, in any
 //! way, the kernel takes the programs away.
 
-use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
+use std::path::Path;
 
 use anyhow::{Context, Result};
+use drover_host::files;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Iter, Link, OpenObject, PrintLevel};
 
@@ -60,7 +61,7 @@ impl Observer {
         let mut open = ObserveSkelBuilder::default()
             .open(&mut place)
             .context("cannot open the BPF object of the observer")?;
-        let tells = tells_of_interrupts(&fs::read_to_string("/proc/kallsyms").unwrap_or_default());
+        let tells = tells_of_interrupts(&symbols().unwrap_or_default());
         open.progs.observe_waking.set_autoload(tells);
         open.progs.observe_blind.set_autoload(!tells);
         let loaded = open.load().context("the kernel does not take the observer")?;
@@ -87,6 +88,11 @@ impl Observer {
             .context("cannot read the observer")?;
         Reading::of(&bytes).context("the observer was read in part")
     }
+}
+
+/// The kernel's symbols: some 15 MiB.
+fn symbols() -> io::Result<String> {
+    files::kernel_lines(Path::new("/proc/kallsyms"), 64 << 20)
 }
 
 /// Whether a kernel with these symbols lets programs see that a pCPU is in an interrupt.

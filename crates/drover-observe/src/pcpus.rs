@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What pCPUs did, from `/proc/stat`.
 
-use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
+use drover_host::files;
+
+/// 8,192 pCPUs, and a count for each of as many interrupts.
+const STAT_MAX: usize = 4 << 20;
 
 /// Ticks of one pCPU since the host booted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,7 +27,8 @@ pub struct Ticks {
 /// # Errors
 /// When there is no `/proc`, or it has another format.
 pub fn read() -> Result<Vec<Ticks>> {
-    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    let text =
+        files::kernel_lines(Path::new("/proc/stat"), STAT_MAX).context("cannot read /proc/stat")?;
     let lines = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     let ticks: Option<Vec<Ticks>> = lines.map(parse).collect();
     ticks.context("/proc/stat has another format than Linux gives it")

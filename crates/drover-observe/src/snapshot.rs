@@ -2,12 +2,12 @@
 //! What is known of VMs and pCPUs at one moment.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use drover_host::control::{Answer, Request, ask};
+use drover_host::files;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
@@ -88,7 +88,7 @@ pub fn scheduler_in_charge() -> Option<String> {
 
 fn scheduler_under(root: &Path) -> Option<String> {
     let read = |file: &str| {
-        let text = fs::read_to_string(root.join("sys/kernel/sched_ext").join(file)).ok()?;
+        let text = files::kernel(&root.join("sys/kernel/sched_ext").join(file)).ok()?;
         Some(text.trim().to_owned())
     };
     if read("state")? == "disabled" {
@@ -115,6 +115,7 @@ fn costops(socket: &Path) -> Result<HashMap<(u32, u32), f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn the_scheduler_in_charge_is_named() {

@@ -7,10 +7,12 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::os::fd::AsRawFd;
 
+use drover_core::printable::one_line;
 use nix::sys::stat::fstat;
+use tracing::field::Field;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -21,6 +23,7 @@ const ERROR: u8 = 3;
 pub fn start() {
     let filter = EnvFilter::try_from_env("DROVER_LOG").unwrap_or_else(|_| "info".into());
     let log = tracing_subscriber::fmt()
+        .fmt_fields(debug_fn(write_field))
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
@@ -35,9 +38,19 @@ pub fn start() {
 
 /// The last line of a command that failed.
 pub fn fault(line: &str) {
+    let line = one_line(line);
     match is_journal() {
         true => eprintln!("<{ERROR}>{line}"),
         false => eprintln!("drover: {line}"),
+    }
+}
+
+/// What is said of others is in words of theirs: it is one line, and does nothing to a terminal.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = one_line(&format!("{value:?}"));
+    match field.name() {
+        "message" => write!(writer, "{text}"),
+        name => write!(writer, " {name}={text}"),
     }
 }
 

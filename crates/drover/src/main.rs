@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use drover_core::printable::printable;
 
 /// A CPU scheduler for Linux hosts that run virtual machines.
 #[derive(Parser)]
@@ -108,7 +109,7 @@ fn refuse(err: &clap::Error) -> ! {
     if !err.use_stderr() || err.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         err.exit();
     }
-    eprintln!("drover: {}", one_line(&err.to_string()));
+    eprintln!("drover: {}", printable(&one_line(&err.to_string())));
     std::process::exit(err.exit_code());
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What of this host the kernel leaves to its own scheduler, and so will be otherwise under Drover.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Point, State, read};
+use crate::files::{self, ENTRIES_MAX};
 
 /// Nobody looks at more cgroups than this before the first start.
 const CGROUPS_MAX: usize = 20_000;
@@ -74,14 +74,14 @@ fn bursts(cgroups: &[PathBuf]) -> Option<Point> {
 
 /// Does that file of a cgroup say anything else?
 fn says(dir: &Path, file: &str, default: &str) -> bool {
-    fs::read_to_string(dir.join(file)).is_ok_and(|text| text.trim() != default)
+    files::kernel(&dir.join(file)).is_ok_and(|text| text.trim() != default)
 }
 
 fn cgroups(top: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![top.to_owned()];
     while let Some(dir) = open.pop() {
-        let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let below = files::entries(&dir, ENTRIES_MAX);
         open.extend(
             below.filter(|it| it.file_type().is_ok_and(|it| it.is_dir())).map(|it| it.path()),
         );
@@ -104,7 +104,7 @@ fn tags(tagged: usize) -> Option<Point> {
 }
 
 fn tagged_processes(root: &Path, cookie_of: impl Fn(i32) -> u64) -> usize {
-    let processes = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
+    let processes = files::entries(&root.join("proc"), ENTRIES_MAX);
     let pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| cookie_of(*pid) != 0).count()
 }
@@ -122,7 +122,7 @@ fn cookie_of(pid: i32) -> u64 {
 /// Another sched_ext scheduler that starts at boot. The kernel runs one at a time, the first that starts.
 fn rival(root: &Path) -> Option<Point> {
     let wants = root.join("etc/systemd/system/multi-user.target.wants");
-    let units = fs::read_dir(wants).into_iter().flatten().flatten();
+    let units = files::entries(&wants, ENTRIES_MAX);
     let mut names = units.map(|unit| unit.file_name().to_string_lossy().into_owned());
     let rival = names.find(|name| name.starts_with("scx"))?;
     Some(differs(

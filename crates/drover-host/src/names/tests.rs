@@ -2,6 +2,7 @@
 //! Names, with cgroups and command lines as the managers write them.
 
 use super::*;
+use std::fs;
 
 /// A host with one VM process, 7.
 struct Host(tempfile::TempDir, Places);
@@ -218,4 +219,36 @@ fn without_any_hint_the_process_names_it() {
 #[test]
 fn a_process_that_is_gone_still_has_a_name() {
     assert_eq!(vm_name(u32::MAX), format!("vm-{}", u32::MAX));
+}
+
+#[test]
+fn of_a_command_line_without_end_the_beginning_counts() {
+    let host = Host::with("/", 1000, "vmm --name web");
+    let file = host.0.path().join("proc/7/cmdline");
+    // As large as prctl(2) lets a process say that it is.
+    fs::File::options().write(true).open(&file).unwrap().set_len(8 << 30).unwrap();
+    assert_eq!(host.identity().name, "alice@web");
+    // Half of a name would be another's.
+    for (behind, name) in [(0, "alice@web"), (1, "alice@vmm-7"), (3, "alice@vmm-7")] {
+        let long = "x".repeat(COMMAND_MAX - "vmm0x0--name0web".len() + 1 + behind);
+        fs::write(&file, format!("vmm\0{long}\0--name\0web")).unwrap();
+        assert_eq!(host.identity().name, name, "{behind} behind the end");
+    }
+}
+
+#[test]
+fn a_user_is_told_whatever_his_threads_and_cgroups_are_called() {
+    let host = Host::with("/", 1000, "vmm --name web");
+    let at = |file: &str| host.0.path().join("proc/7").join(file);
+    fs::write(at("status"), b"Name:\t\xff\xfe\nUid:\t1000\t0\t0\t0\nGroups:\t1\n").unwrap();
+    fs::write(at("cgroup"), b"0::/user.slice/\xff.scope\n").unwrap();
+    assert_eq!((host.identity().name.as_str(), host.identity().by), ("alice@web", Source::User));
+}
+
+#[test]
+fn a_name_is_letters_only() {
+    let name = "a\x1b]0;t\x07\u{9b}2J\u{202e}\u{2028}b";
+    let shown = who("/", 0, &format!("vmm --name {name}")).0;
+    assert_eq!(shown, "a\u{fffd}]0;t\u{fffd}\u{fffd}2J\u{fffd}\u{fffd}b");
+    assert!(is_name(&shown) && !is_name(name));
 }

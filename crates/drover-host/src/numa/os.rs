@@ -2,9 +2,10 @@
 //! What is asked of the kernel about memory of processes.
 
 use super::maps::Maps;
+use crate::files;
 use std::ffi::c_void;
-use std::fs;
 use std::io;
+use std::path::Path;
 use std::ptr;
 
 /// Looks at memory and moves it; the kernel does, or a test.
@@ -26,13 +27,20 @@ pub trait Os: Send {
     fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()>;
 }
 
+/// A list of mappings that is longer is not read: one is 100 bytes, a VMM has some hundreds, and a process may have a
+/// million. Where the memory of such a VM lies is not known then, which is said, and it is not moved.
+const MAPS_MAX: usize = 16 << 20;
+
 /// The kernel.
 #[derive(Debug)]
 pub struct Linux;
 
 impl Os for Linux {
     fn maps(&mut self, pid: u32) -> io::Result<Maps> {
-        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let read = |name: &str| -> io::Result<String> {
+            let file = format!("/proc/{pid}/{name}");
+            Ok(String::from_utf8_lossy(&files::whole(Path::new(&file), MAPS_MAX)?).into_owned())
+        };
         Ok(Maps::of(&read("maps")?, &read("numa_maps")?))
     }
 

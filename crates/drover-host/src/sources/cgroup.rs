@@ -4,12 +4,17 @@
 //! The kernel enforces none of these on tasks of a sched_ext scheduler, so Drover does. What is made of them
 //! is in `cgroup_tree.rs`.
 
-use std::fs;
+use crate::files::{self, ENTRIES_MAX};
+use std::fs::DirEntry;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where cgroups are on every distribution of the last years.
 pub const CGROUPS: &str = "/sys/fs/cgroup";
+/// So many are looked at, a level after the other, and none that are deeper: who is in one beyond counts as in the
+/// deepest that is known.
+pub const CGROUPS_MAX: usize = 20_000;
+const DEPTH_MAX: usize = 64;
 /// The default weight, of a cgroup that was given none.
 pub const WEIGHT_NORMAL: u64 = 100;
 
@@ -33,16 +38,22 @@ pub struct Cgroup {
 impl Cgroup {
     /// All of them, from that directory down. `first` is told of each before it is read.
     pub fn read(root: &Path, first: &mut dyn FnMut(&Path)) -> Self {
-        let mut read = read(root, "", first);
+        let all = find(root, first);
+        let mut read = read(&all, 0);
         // What root says of itself is for nobody to heed: it has no siblings.
         (read.weight, read.limit_mcpu) = (WEIGHT_NORMAL, None);
         read
+    }
+
+    /// How many these are.
+    pub fn count(&self) -> usize {
+        1 + self.inside.iter().map(Cgroup::count).sum::<usize>()
     }
 }
 
 /// The cgroup of a process: `/machine.slice/web.scope`. libvirt's cgroups for single threads are left out.
 pub fn path_of(tgid: u32) -> String {
-    let membership = fs::read_to_string(format!("/proc/{tgid}/cgroup")).unwrap_or_default();
+    let membership = files::kernel(Path::new(&format!("/proc/{tgid}/cgroup"))).unwrap_or_default();
     let path = membership.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
     without_threads(path)
 }
@@ -55,27 +66,61 @@ fn without_threads(path: &str) -> String {
     names.iter().map(|name| format!("/{name}")).collect()
 }
 
-fn read(dir: &Path, path: &str, first: &mut dyn FnMut(&Path)) -> Cgroup {
-    first(dir);
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    let names =
-        entries.filter(is_dir).map(|entry| entry.file_name().to_string_lossy().into_owned());
+/// One of them as it was found: where it is, and the places of those in it.
+struct Found {
+    path: String,
+    dir: PathBuf,
+    depth: usize,
+    inside: Vec<usize>,
+}
+
+/// All that are looked at, level by level: the thousands that a user may have made are deep in his own subtree, and
+/// leave out only others as deep.
+fn find(root: &Path, first: &mut dyn FnMut(&Path)) -> Vec<Found> {
+    let found = |path: String, dir: PathBuf, depth| Found { path, dir, depth, inside: Vec::new() };
+    let mut all = vec![found(String::new(), root.to_owned(), 0)];
+    let mut next = 0;
+    while let Some(Found { path, dir, depth, .. }) = all.get(next) {
+        first(dir);
+        let depth = depth + 1;
+        let room = if depth > DEPTH_MAX { 0 } else { CGROUPS_MAX - all.len() };
+        let names = names_in(dir, room);
+        let inside: Vec<Found> = (names.iter())
+            .map(|name| found(format!("{path}/{name}"), dir.join(name), depth))
+            .collect();
+        all[next].inside = (all.len()..all.len() + inside.len()).collect();
+        all.extend(inside);
+        next += 1;
+    }
+    all
+}
+
+/// The names of the cgroups with the cpu controller in one.
+fn names_in(dir: &Path, most: usize) -> Vec<String> {
+    let is_dir = |entry: &DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    // Where the controller is off, so it is in all below.
+    let has_cpu = |entry: &DirEntry| entry.path().join("cpu.weight").exists();
+    let inside = files::entries(dir, ENTRIES_MAX).filter(|it| is_dir(it) && has_cpu(it));
+    // A name that is no text cannot be told from others: who is in there is in the cgroup around it.
+    let names = inside.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names: Vec<String> = names.filter(|name| !is_of_threads(name)).collect();
     names.sort();
-    // Where the controller is off, so it is in all below.
-    let has_cpu = |name: &String| dir.join(name).join("cpu.weight").exists();
-    let inside = names.iter().filter(|name| has_cpu(name));
-    let mut read_one = |name: &String| read(&dir.join(name), &format!("{path}/{name}"), first);
-    let inside = inside.map(&mut read_one).collect();
-    let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    names.truncate(most);
+    names
+}
+
+/// The cgroup at that place, with those in it.
+fn read(all: &[Found], place: usize) -> Cgroup {
+    let Found { path, dir, inside, .. } = &all[place];
+    // No VM is missed: the numbers of 2,047 take less.
+    let pids = files::kernel(&dir.join("cgroup.procs")).unwrap_or_default();
     Cgroup {
-        path: path.to_owned(),
+        path: path.clone(),
         id: dir.metadata().map_or(0, |meta| meta.ino()),
         weight: weight(dir),
         limit_mcpu: limit_mcpu(dir),
         pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
-        inside,
+        inside: inside.iter().map(|&place| read(all, place)).collect(),
     }
 }
 
@@ -88,7 +133,7 @@ fn is_of_threads(name: &str) -> bool {
 }
 
 fn weight(dir: &Path) -> u64 {
-    let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
+    let number = |name: &str| files::kernel(&dir.join(name)).ok()?.trim().parse::<u64>().ok();
     match number("cpu.idle") {
         Some(1) => 0,
         _ => number("cpu.weight").unwrap_or(WEIGHT_NORMAL),
@@ -98,8 +143,8 @@ fn weight(dir: &Path) -> u64 {
 /// The limit of a cgroup: its own, or, of a VM's, what its vCPUs' cgroups allow together.
 fn limit_mcpu(dir: &Path) -> Option<u32> {
     let own = quota_mcpu(&dir.join("cpu.max"));
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_vcpu = |name: &str| name.starts_with("vcpu") && is_of_threads(name);
+    let entries = files::entries(dir, ENTRIES_MAX);
     let vcpus = entries.filter(|entry| is_vcpu(&entry.file_name().to_string_lossy()));
     let vcpus: Vec<_> = vcpus.map(|entry| entry.path().join("cpu.max")).collect();
     let of_vcpus: Option<u64> = vcpus.iter().map(|file| quota_mcpu(file).map(u64::from)).sum();
@@ -109,7 +154,7 @@ fn limit_mcpu(dir: &Path) -> Option<u32> {
 
 /// `50000 100000` (us of CPU time in each period of us) is half a pCPU; `max` is no limit.
 fn quota_mcpu(file: &Path) -> Option<u32> {
-    let text = fs::read_to_string(file).ok()?;
+    let text = files::kernel(file).ok()?;
     let mut words = text.split_whitespace();
     let quota_us: u64 = words.next()?.parse().ok()?;
     let period_us: u64 = words.next()?.parse().ok().filter(|period_us| *period_us > 0)?;
@@ -155,6 +200,34 @@ mod tests {
         assert_eq!((libvirt.limit_mcpu, libvirt.inside.len()), (Some(750), 0));
         assert_eq!(without_threads("/web/libvirt/emulator"), "/web/libvirt");
         assert_eq!((without_threads("/"), without_threads("")), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn deep_and_many_cgroups_leave_out_the_deepest() {
+        let deep = "/d".repeat(DEPTH_MAX + 9);
+        let host = host(&[(&format!("{deep}/x")[1..], ""), ("high/cpu.weight", "300")]);
+        let mut dir = host.path().to_owned();
+        for name in deep.split('/').skip(1) {
+            dir.push(name);
+            std::fs::write(dir.join("cpu.weight"), "200").unwrap();
+        }
+        let root = Cgroup::read(host.path(), &mut |_| {});
+        let depth = std::iter::successors(Some(&root), |it| it.inside.first()).count() - 1;
+        assert_eq!((depth, root.count()), (DEPTH_MAX, DEPTH_MAX + 2));
+        let all: Vec<Found> = find(host.path(), &mut |_| {});
+        assert!(all.windows(2).all(|two| two[0].depth <= two[1].depth), "a level after the other");
+        assert_eq!(names_in(host.path(), 1), ["d"]);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_not_looked_into() {
+        use std::os::unix::ffi::OsStrExt;
+        let host = host(&[("vm/cpu.weight", "300")]);
+        let odd = host.path().join("vm").join(std::ffi::OsStr::from_bytes(b"x\xff"));
+        std::fs::create_dir(&odd).unwrap();
+        std::fs::write(odd.join("cpu.weight"), "900").unwrap();
+        let vm = &Cgroup::read(host.path(), &mut |_| {}).inside[0];
+        assert_eq!((vm.weight, vm.inside.len()), (300, 0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! the file system says that it may have changed: a daemon that opens files all day costs the host more than
 //! its own time, by what the kernel does after each.
 
+use crate::files;
 use drover_core::config::Config;
 use std::fs;
 use std::io::ErrorKind;
@@ -15,6 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the configuration is.
 pub const CONFIG_PATH: &str = "/etc/drover/drover.toml";
+/// No file is longer: there is room for ten thousand rules.
+const CONFIG_MAX: usize = 1 << 20;
 /// Looks that must show the same text before it is taken.
 const LOOKS: u32 = 3;
 /// Two changes within so long may bear the same time.
@@ -115,7 +118,7 @@ fn is_old(stamp: &Stamp, now: SystemTime) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    match fs::read_to_string(path) {
+    match files::text(path, CONFIG_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
         text => text.map_err(|error| format!("cannot read {}: {error}", path.display())),
     }
@@ -204,5 +207,32 @@ mod tests {
         fs::write(&path, TWO).unwrap();
         assert!((0..LOOKS).find_map(|_| file.look()).unwrap().is_ok());
         assert!(ConfigFile::open(Path::new("/")).unwrap_err().contains("cannot read"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_once_and_what_was_before_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("drover.toml");
+        fs::write(&path, ONE).unwrap();
+        let (mut file, _) = ConfigFile::open(&path).unwrap();
+        let puts: [&dyn Fn(); 4] = [
+            &|| nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            &|| fs::create_dir(&path).unwrap(),
+            &|| std::os::unix::fs::symlink("/dev/zero", &path).unwrap(),
+            &|| fs::write(&path, vec![b'#'; CONFIG_MAX + 1]).unwrap(),
+        ];
+        for put in puts {
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir(&path));
+            put();
+            let told: Vec<_> = (0..9).filter_map(|_| file.look()).collect();
+            assert_eq!(told.len(), 1, "{told:?}");
+            let fault = told[0].as_ref().unwrap_err();
+            assert!(fault.contains("cannot read") && !fault.contains('\n'), "{fault}");
+            // It was said in the same words.
+            file.settled.clear();
+        }
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, TWO).unwrap();
+        assert_eq!((0..LOOKS).find_map(|_| file.look()).map(|it| it.is_ok()), Some(true));
     }
 }

@@ -5,16 +5,18 @@
 //! libvirt keeps elements of others in `<metadata>` and needs them in a namespace of their own. It writes
 //! a running domain to /run/libvirt/qemu/NAME.xml and keeps its definition in /etc/libvirt/qemu/NAME.xml.
 
+use crate::files;
 use drover_core::asked::{Asked, Key};
 use drover_core::resolve::Layer;
 use roxmltree::Document;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The namespace of Drover's element.
 pub const NAMESPACE: &str = "urn:drover:cpu";
 /// The namespace of OpenStack's element, of any version.
 const NOVA: &str = "http://openstack.org/xmlns/libvirt/nova/";
+/// No domain's file is read that is longer: those of libvirt are some 10 KiB, and its metadata are whose domain it is.
+const XML_MAX: usize = 1 << 20;
 /// Where libvirt keeps domains, the running ones first.
 pub const DIRS: [&str; 2] = ["/run/libvirt/qemu", "/etc/libvirt/qemu"];
 
@@ -33,7 +35,7 @@ pub fn file(dirs: &[&Path], name: &str) -> Option<PathBuf> {
 /// When it cannot be read or says what cannot be, in one line with the mend.
 pub fn layer(file: &Path) -> Result<Option<Layer>, String> {
     let place = file.display();
-    let text = fs::read_to_string(file).map_err(|error| format!("{place}: {error}"))?;
+    let text = files::text(file, XML_MAX).map_err(|error| format!("{place}: {error}"))?;
     let asked = asked(&text).map_err(|fault| format!("{place}: {fault}"))?;
     Ok(asked.map(|asked| Layer { origin: format!("libvirt {place}"), asked }))
 }
@@ -51,7 +53,7 @@ pub struct Facts {
 
 /// What that file says of who the domain is; nothing where it cannot be read.
 pub fn facts(file: &Path) -> Facts {
-    let text = fs::read_to_string(file).unwrap_or_default();
+    let text = files::text(file, XML_MAX).unwrap_or_default();
     let Ok(document) = Document::parse(&text) else { return Facts::default() };
     let pid = document.root_element().attribute("pid").and_then(|pid| pid.parse().ok());
     let Some(domain) = document.descendants().find(|node| node.has_tag_name("domain")) else {
@@ -88,6 +90,7 @@ fn asked(text: &str) -> Result<Option<Asked>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const STATUS: &str = "<domstatus state='running' pid='812'><domain type='kvm' id='1'>\
         <name>web</name><metadata>\
@@ -134,5 +137,17 @@ mod tests {
         assert!(file(&both, "web").unwrap().ends_with("run/web.xml"));
         assert_eq!(file(&both, "db"), None);
         assert_eq!(file(&both, "../run/web"), None);
+        // Whoever owns a domain has a say in its metadata.
+        let long = "<!-- -->".repeat(XML_MAX / 8 + 1);
+        fs::write(dirs[0].join("web.xml"), long + STATUS).unwrap();
+        assert!(layer(&dirs[0].join("web.xml")).unwrap_err().contains("longer than 1024 KiB"));
+        assert_eq!(facts(&dirs[0].join("web.xml")), Facts::default());
+    }
+
+    #[test]
+    fn metadata_however_deep_end_nobody() {
+        let deep = "<a>".repeat(XML_MAX / 7);
+        assert!(asked(&deep).unwrap_err().starts_with("not whole: "));
+        assert_eq!(asked(&(deep.clone() + &deep.replace('<', "</"))), Ok(None));
     }
 }

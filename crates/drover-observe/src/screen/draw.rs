@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::Local;
 use drover_core::io::{DelayUs, IoDelays};
+use drover_core::printable::{one_line, printable};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -52,7 +53,7 @@ pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: 
     }
     let bars = bars::lines(&figures.pcpus, frame.area().width);
     let notes: Vec<Line<'_>> =
-        figures.notes.iter().map(|note| note.as_str().yellow().into()).collect();
+        figures.notes.iter().map(|note| one_line(note).yellow().into()).collect();
     let height = |lines: &[Line<'_>]| Constraint::Length(u16::try_from(lines.len()).unwrap_or(0));
     let over: Vec<Line<'_>> = match view.columns {
         Columns::Cpu => Vec::new(),
@@ -151,7 +152,11 @@ fn cpu_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
         Some(vcpu) => [format!("    vCPU {}", vcpu.number), vcpu.tid.to_string(), String::new()],
         None => {
             let mark = if view.is_open(vm) { '-' } else { '+' };
-            [format!("{mark} {}", vm.name), vm.pid.to_string(), vm.vcpus.len().to_string()]
+            [
+                format!("{mark} {}", printable(&vm.name)),
+                vm.pid.to_string(),
+                vm.vcpus.len().to_string(),
+            ]
         }
     };
     let vcpus_shown = if row.vcpu.is_some() { 1 } else { vm.vcpus.len() };
@@ -165,7 +170,8 @@ fn cpu_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
 
 fn io_row<'a>(row: &Row<'a>, interval_s: f64) -> widgets::Row<'a> {
     let IoDelays { to_guest, to_device } = row.vm.io.delay_us;
-    let mut cells = vec![Cell::new(format!("  {}", row.vm.name)), right(row.vm.pid.to_string())];
+    let mut cells =
+        vec![Cell::new(format!("  {}", printable(&row.vm.name))), right(row.vm.pid.to_string())];
     for delay in [to_guest, to_device] {
         #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
         let per_s = delay.map_or(0.0, |delay| delay.count as f64 / interval_s);

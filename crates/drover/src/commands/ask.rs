@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use drover_core::asked::{Asked, Key};
+use drover_core::printable::{cell, json};
 use drover_host::control::SOCKET_PATH;
 
 #[derive(clap::Args)]
@@ -31,9 +32,16 @@ pub fn percent_of(pcpus: Option<f64>) -> String {
     pcpus.map_or("-".to_owned(), |pcpus| format!("{:.1}%", 100.0 * pcpus))
 }
 
+/// Prints JSON for programs, and terminals.
+pub fn print_json(text: &str) {
+    println!("{}", json(text));
+}
+
 /// A table with columns as wide as they need to be: those whose title ends in `<` to the left.
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let title = |column: usize| titles[column].trim_end_matches('<');
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|text| cell(text)).collect()).collect();
     let cells = |column: usize| rows.iter().map(move |row| row[column].chars().count());
     let width = |column: usize| cells(column).chain([title(column).len()]).max().unwrap_or(0);
     let line = |cell: &dyn Fn(usize) -> String| {
@@ -48,7 +56,7 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
         line.join("  ").trim_end().to_owned() + "\n"
     };
     let mut text = line(&|column| title(column).to_owned());
-    for row in rows {
+    for row in &rows {
         text += &line(&|column| row[column].clone());
     }
     text
@@ -63,6 +71,12 @@ mod tests {
         let row = |cells: [&str; 2]| cells.map(str::to_owned).to_vec();
         let text = table(&["NAME<", "N"], &[row(["a", "10000"]), row(["a-long-name", "1"])]);
         assert_eq!(text, "NAME             N\na            10000\na-long-name      1\n");
+    }
+
+    #[test]
+    fn nothing_but_letters_stands_in_a_table() {
+        let text = table(&["NAME<"], &[vec!["/x\u{1b}[2J\u{9b}\u{202e}\nr".to_owned()]]);
+        assert_eq!(text, "NAME\n/x\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}r\n");
     }
 
     #[test]

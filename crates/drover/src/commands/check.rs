@@ -4,6 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use drover_core::printable::printable;
 use drover_host::check::{Point, State, check_host, is_fit};
 use drover_host::scheduler;
 
@@ -54,7 +55,7 @@ fn text(points: &[Point]) -> String {
             State::Lacking => "lacking",
             State::Missing => "MISSING",
         };
-        text += &format!("{mark:<7}  {:<18} {}\n", point.what, point.found);
+        text += &format!("{mark:<7}  {:<18} {}\n", point.what, printable(&point.found));
         if !point.mend.is_empty() {
             text += &format!("         {:<18} -> {}\n", "", point.mend);
         }

@@ -4,10 +4,12 @@
 //! The daemon has no network, so nobody scrapes it: packaging/drover-metrics.service writes this to a file that
 //! node_exporter reads. There is a series per VM, container, pool and partition, and none per vCPU.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use drover_core::printable::cell;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{Kind, PartitionStatus, PoolStatus, VmStatus};
 use drover_observe::snapshot::scheduler_in_charge;
@@ -194,28 +196,28 @@ impl Collector for Page {
             |_: &String| Some(1.0),
         );
         let name = std::slice::from_ref(&self.scheduler);
-        write(&mut encoder, &[scheduler], name, |name| vec![("scheduler", name.clone())])?;
+        write(&mut encoder, &[scheduler], name, |name| vec![("scheduler", cell(name))])?;
         let Some(known) = &self.known else { return Ok(()) };
         let info = gauge("vm_info", "Where it stands.", |_: &VmStatus| Some(1.0));
         write(&mut encoder, &[info], &known.vms, place_of_vm)?;
         write(&mut encoder, VM, &known.vms, vm_labels)?;
-        write(&mut encoder, POOL, &known.pools, |pool| vec![("pool", pool.name.clone())])?;
+        write(&mut encoder, POOL, &known.pools, |pool| vec![("pool", cell(&pool.name))])?;
         write(&mut encoder, PARTITION, &known.partitions, |partition| {
-            vec![("partition", partition.name.clone())]
+            vec![("partition", cell(&partition.name))]
         })
     }
 }
 
 fn vm_labels(vm: &VmStatus) -> Labels {
     let kind = if vm.kind == Kind::Vm { "vm" } else { "container" };
-    vec![("vm", vm.name.clone()), ("kind", kind.to_owned())]
+    vec![("vm", cell(&vm.name)), ("kind", kind.to_owned())]
 }
 
 /// What may change in the life of a VM is here alone: its other series go on then.
 fn place_of_vm(vm: &VmStatus) -> Labels {
-    let given = |name, text: &Option<String>| text.clone().map(|text| (name, text));
+    let given = |name, text: &Option<String>| text.as_deref().map(|text| (name, cell(text)));
     let places = [
-        Some(("partition", vm.partition.clone())),
+        Some(("partition", cell(&vm.partition))),
         given("pool", &vm.pool),
         given("called", &vm.label),
         given("uuid", &vm.uuid),
@@ -223,23 +225,34 @@ fn place_of_vm(vm: &VmStatus) -> Labels {
     vm_labels(vm).into_iter().chain(places.into_iter().flatten()).collect()
 }
 
-/// Each metric with a line for each thing that has it.
+/// Each metric with a line for each thing that has it. Names may be alike, or look alike as they are shown, and whoever
+/// reads two lines of one series takes none: what comes after the first has its number among them, too.
 fn write<T>(
     encoder: &mut DescriptorEncoder,
     metrics: &[Metric<T>],
     things: &[T],
     labels: impl Fn(&T) -> Labels,
 ) -> Result<(), std::fmt::Error> {
+    let mut alike: HashMap<Labels, u32> = HashMap::new();
+    let numbered = |thing: &T| {
+        let mut labels = labels(thing);
+        let number = alike.entry(labels.clone()).and_modify(|number| *number += 1).or_insert(1);
+        if *number > 1 {
+            labels.push(("number", number.to_string()));
+        }
+        labels
+    };
+    let each: Vec<Labels> = things.iter().map(numbered).collect();
     for metric in metrics {
-        let values = things.iter().filter_map(|thing| Some((thing, (metric.of)(thing)?)));
-        let values: Vec<(&T, f64)> = values.collect();
+        let values = things.iter().zip(&each);
+        let values = values.filter_map(|(thing, labels)| Some((labels, (metric.of)(thing)?)));
+        let values: Vec<(&Labels, f64)> = values.collect();
         if values.is_empty() {
             continue;
         }
         let mut family = encoder.encode_descriptor(metric.name, metric.help, None, metric.kind)?;
-        for (thing, value) in values {
-            let labels = labels(thing);
-            let line = family.encode_family(&labels)?;
+        for (labels, value) in values {
+            let line = family.encode_family(labels)?;
             match metric.kind {
                 MetricType::Counter => ConstCounter::new(value).encode(line)?,
                 _ => ConstGauge::new(value).encode(line)?,
@@ -351,8 +364,19 @@ mod tests {
 
     #[test]
     fn a_name_cannot_break_out_of_its_label() {
-        let known = Known { vms: vec![vm("a\"} 1\nb\\")], ..Known::default() };
+        let known = Known { vms: vec![vm("a\"} 1\nb\\\u{9b}")], ..Known::default() };
         let page = text(Some(known), None);
-        assert!(page.contains("{vm=\"a\\\"} 1\\nb\\\\\",kind=\"vm\"}"), "{page}");
+        let shown = "{vm=\"a\\\"} 1\u{fffd}b\\\\\u{fffd}\",kind=\"vm\"}";
+        assert!(page.contains(shown), "{page}");
+    }
+
+    #[test]
+    fn who_is_called_alike_has_a_series_all_the_same() {
+        let vms = ["a", "a", "b", "a\u{7}", "a\u{8}"].map(vm).to_vec();
+        let page = text(Some(Known { vms, ..Known::default() }), None);
+        let lines = || page.lines().filter(|line| line.starts_with("drover_vm_vcpus{"));
+        let series: BTreeSet<&str> = lines().map(|line| read(line).1).collect();
+        assert_eq!((series.len(), lines().count()), (5, 5), "{page}");
+        assert!(series.contains("vm=\"a\",kind=\"vm\",number=\"2\""), "{series:?}");
     }
 }

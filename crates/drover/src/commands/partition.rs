@@ -11,7 +11,7 @@ use drover_core::scenario::CpuList;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PartitionStatus;
 
-use super::ask::{Daemon, percent_of, table};
+use super::ask::{Daemon, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Partition {
@@ -99,7 +99,7 @@ fn list(json: bool, socket: &Path) -> Result<()> {
         bail!("the daemon answered something else; is it of this version?");
     };
     match json {
-        true => println!("{}", serde_json::to_string_pretty(&partitions)?),
+        true => print_json(&serde_json::to_string_pretty(&partitions)?),
         false => print!("{}", overview(&partitions)),
     }
     Ok(())

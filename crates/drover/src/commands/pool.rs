@@ -14,7 +14,7 @@ use drover_core::tree::PoolChange;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PoolStatus;
 
-use super::ask::{Daemon, percent_of, table};
+use super::ask::{Daemon, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Pool {
@@ -115,7 +115,7 @@ fn list(json: bool, socket: &Path) -> Result<()> {
         bail!("the daemon answered something else; is it of this version?");
     };
     if json {
-        println!("{}", serde_json::to_string_pretty(&pools)?);
+        print_json(&serde_json::to_string_pretty(&pools)?);
     } else if pools.is_empty() {
         println!("There are no pools; make one with `drover pool add`.");
     } else {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use drover_core::printable::{json, one_line};
 use drover_host::check::{State, check_host};
 use drover_observe::csv::Csv;
 use drover_observe::figures::Figures;
@@ -87,8 +88,11 @@ fn write_lines(args: &Args, meter: &mut Meter, stop: &AtomicBool) -> Result<()> 
             let _ = poll(&mut [], PollTimeout::try_from(rest)?);
         }
         let figures = meter.measure()?;
-        let text =
-            if args.json { serde_json::to_string(&figures)? + "\n" } else { lines.of(&figures) };
+        let text = if args.json {
+            json(&serde_json::to_string(&figures)?) + "\n"
+        } else {
+            lines.of(&figures)
+        };
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(err) if err.kind() == ErrorKind::BrokenPipe => return Ok(()),
@@ -120,7 +124,7 @@ impl Lines {
         for note in late.chain(figures.notes.iter().cloned()) {
             if !self.said.contains(&note) {
                 // The lines count, whoever reads this or not.
-                let _ = writeln!(io::stderr(), "drover: {note}");
+                let _ = writeln!(io::stderr(), "drover: {}", one_line(&note));
                 self.said.push(note);
             }
         }

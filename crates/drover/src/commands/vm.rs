@@ -8,10 +8,11 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
 use drover_core::percent;
+use drover_core::printable::one_line;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{Kind, OrderStatus, VmStatus};
 
-use super::ask::{DEFAULT, Daemon, given, percent_of, table};
+use super::ask::{DEFAULT, Daemon, given, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Vm {
@@ -125,7 +126,7 @@ fn orders(socket: &Path) -> Result<Vec<OrderStatus>> {
 fn list_orders(json: bool, socket: &Path) -> Result<()> {
     let orders = orders(socket)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&orders)?);
+        print_json(&serde_json::to_string_pretty(&orders)?);
     } else if orders.is_empty() {
         println!("Nothing is ordered for any VM.");
     } else {
@@ -150,7 +151,7 @@ fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
         bail!("the daemon answered something else; is it of this version?");
     };
     if json {
-        println!("{}", serde_json::to_string_pretty(&vms)?);
+        print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
         println!("No VM runs here.");
     } else if why {
@@ -275,7 +276,8 @@ pub fn reasons(vms: &[VmStatus]) -> String {
 /// What was asked and cannot be.
 fn troubles(vms: &[VmStatus]) -> String {
     let of_vm = |vm: &VmStatus| -> Vec<String> {
-        vm.troubles.iter().map(|trouble| format!("{}: {trouble}\n", vm.name)).collect()
+        let line = |trouble: &String| one_line(&format!("{}: {trouble}", vm.name)) + "\n";
+        vm.troubles.iter().map(line).collect()
     };
     vms.iter().flat_map(of_vm).collect()
 }

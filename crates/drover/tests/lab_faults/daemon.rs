@@ -8,7 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_host::sources::config_file::CONFIG_PATH as CONFIG;
+use drover_host::store::STATE_DIR;
+use nix::mount::{MsFlags, mount, umount};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
+use nix::unistd::mkfifo;
 
 use crate::host::{self, DUMP, Daemon, FALLBACK, drover, refusal, say, scheduler_state};
 use crate::tasks::{RealTimeHog, pid_of};
@@ -34,6 +41,8 @@ fn inside() {
     let daemon = stopped(&vms);
     has_given_up_privileges(&daemon);
     reads_its_configuration_when_told(&daemon);
+    files_are_not_what_they_were(&daemon);
+    clock_is_set(&daemon);
     broken(daemon, &vms);
     stalled(&vms);
     thrown_out_from_the_keyboard(&vms);
@@ -124,6 +133,50 @@ fn reads_its_configuration_when_told(daemon: &Daemon) {
     let follows = || host::list().iter().any(|vm| vm.name == "busy" && vm.shares == 77);
     host::wait_until("the file is followed", Duration::from_secs(2), follows);
     std::fs::remove_file("/etc/drover/drover.toml").unwrap();
+}
+
+/// A FIFO in place of the configuration, its directories removed, a disk that takes nothing.
+fn files_are_not_what_they_were(daemon: &Daemon) {
+    say("a FIFO, and directories that go");
+    let shares_are =
+        |shares: u32| host::list().iter().any(|vm| vm.name == "busy" && vm.shares == shares);
+    mkfifo(CONFIG, Mode::S_IRWXU).unwrap();
+    host::wait_until("that is said", PROGRESS * 4, || daemon.said().contains("no regular file"));
+    std::fs::remove_file(CONFIG).unwrap();
+    for directory in ["/run/drover", STATE_DIR] {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+    host::wait_until("it is reached again", PROGRESS, || Path::new(SOCKET_PATH).exists());
+    host::set_shares("busy", 78);
+    let kept = std::fs::read_to_string(Path::new(STATE_DIR).join("settings.json")).unwrap();
+    assert!(shares_are(78) && kept.contains("78"), "{kept}");
+    say("a disk that takes nothing");
+    mount(Some("none"), STATE_DIR, Some("tmpfs"), MsFlags::MS_RDONLY, None::<&str>).unwrap();
+    let line = refusal(&drover(&["vm", "set", "busy", "--shares", "79"]));
+    println!("{}", line.trim());
+    assert!(line.contains("cannot save settings in") && line.contains("Read-only"), "{line}");
+    assert!(shares_are(78), "nothing of it is done");
+    umount(STATE_DIR).unwrap();
+    host::set_shares("busy", 79);
+}
+
+/// The time of day is nobody's measure: it is set back and forward by years, and all goes on.
+fn clock_is_set(daemon: &Daemon) {
+    say("the clock is set");
+    let ten_years = 10 * 365 * 86_400;
+    for (shares, seconds) in [(81, -ten_years), (82, 2 * ten_years), (83, -ten_years)] {
+        let now = clock_gettime(ClockId::CLOCK_REALTIME).unwrap();
+        let to = TimeSpec::new(now.tv_sec() + seconds, now.tv_nsec());
+        clock_settime(ClockId::CLOCK_REALTIME, to).unwrap();
+        let rule = format!("[[vm]]\nname = \"sleeper\"\nshares = {shares}\n");
+        std::fs::write(CONFIG, rule).unwrap();
+        host::set_shares("busy", shares);
+        let follow = || host::list().iter().filter(|vm| vm.shares == shares).count() == 2;
+        host::wait_until("file and order are followed", Duration::from_secs(2), follow);
+    }
+    std::fs::remove_file(CONFIG).unwrap();
+    assert!(drover(&["vm", "forget", "busy"]).status.success());
+    assert!(!daemon.said().contains("thrown out"), "{}", daemon.said());
 }
 
 /// A real-time task takes a pCPU, and what is ready there waits. Some kernels lend the pCPU to waiting tasks

@@ -111,17 +111,30 @@ pub struct Daemon {
 impl Daemon {
     /// Starts it and waits until it serves.
     pub fn start() -> Self {
-        let log = PathBuf::from("/tmp/drover-serve.log");
+        Self::spawn("/tmp/drover-serve.log").ready()
+    }
+
+    /// Starts it; what it says goes into that file.
+    pub fn spawn(log: &str) -> Self {
+        let log = PathBuf::from(log);
         let out = File::create(&log).unwrap();
         let child = Command::new("drover").arg("serve").stderr(out).spawn().unwrap();
-        let mut daemon = Self { child, log };
+        Self { child, log }
+    }
+
+    /// Waits until it serves.
+    pub fn ready(mut self) -> Self {
         // Nearly all of it is the verifier, under emulation.
         wait_until("drover serves", Duration::from_secs(60), || {
-            let ended = daemon.child.try_wait().unwrap();
-            assert!(ended.is_none(), "drover ended as it began: {}", daemon.said());
+            assert!(!self.has_ended(), "drover ended as it began: {}", self.said());
             scheduler_state() == "enabled" && ask(SOCKET_PATH.as_ref(), &Request::ListVms).is_ok()
         });
-        daemon
+        self
+    }
+
+    /// Whether it is over.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     /// What it has said so far.
@@ -141,12 +154,8 @@ impl Daemon {
 
     /// Waits for its end.
     pub fn end_within(mut self, limit: Duration) -> (ExitStatus, String) {
-        let mut status = None;
-        wait_until("drover ends", limit, || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        (status.unwrap(), self.said())
+        wait_until("drover ends", limit, || self.has_ended());
+        (self.child.wait().unwrap(), self.said())
     }
 
     /// Demands that the scheduler was never thrown out and still serves.

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_host::control::SOCKET_PATH;
 
@@ -24,7 +24,7 @@ fn inside() {
     host::must_be_lab();
     let vm = MicroVm::start("web", 1, CPU);
     beside_a_foreign_scheduler();
-    let mut daemon = Daemon::start();
+    let mut daemon = two_at_once();
     host::wait_until("the VM is found", Duration::from_secs(1), || host::list().len() == 1);
     twice();
     as_nobody();
@@ -47,6 +47,21 @@ fn beside_a_foreign_scheduler() {
     assert!(!check.status.success() && text.contains("foreign"), "{text}");
     drop(foreign);
     host::wait_for_fallback();
+}
+
+/// One serves, and the other has one line to say.
+fn two_at_once() -> Daemon {
+    say("two daemons at the same moment");
+    let [mut one, mut other] = ["/tmp/one.log", "/tmp/other.log"].map(Daemon::spawn);
+    host::wait_until("one gives way", Duration::from_secs(10), || {
+        one.has_ended() || other.has_ended()
+    });
+    let (loser, winner) = if one.has_ended() { (one, other) } else { (other, one) };
+    let (status, said) = loser.end_within(Duration::ZERO);
+    println!("{}", said.trim());
+    assert!(!status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.contains("already runs"), "{said}");
+    winner.ready()
 }
 
 fn twice() {
@@ -151,5 +166,18 @@ fn bad_clients() {
     let mut hasty = UnixStream::connect(SOCKET_PATH).unwrap();
     hasty.write_all(b"{\"request\":\"list_vms\"}\n").unwrap();
     drop(hasty);
+    // Whoever asks is answered beside all who do not go on.
+    let halves: Vec<UnixStream> = (0..200)
+        .map(|_| {
+            let mut half = UnixStream::connect(SOCKET_PATH).unwrap();
+            // The first of them may have been sent away by now.
+            let _ = half.write_all(b"{\"request\":");
+            half
+        })
+        .collect();
+    let begun = Instant::now();
+    assert!(host::list()[0].shares_by_default);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    drop(halves);
     assert!(host::list()[0].shares_by_default);
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_core::asked::Key;
+use drover_core::printable::is_printable;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::status::{Kind, PoolStatus, VmStatus};
 use nix::sys::signal::Signal;
@@ -18,6 +19,8 @@ use crate::vms::{MicroVm, SLEEP, start_quickly};
 const OPERATING: &str = include_str!("../../../../docs/operating.md");
 const CONFIG: &str = "/etc/drover/drover.toml";
 const BESIDE: &str = "/sys/fs/cgroup/machine.slice/beside";
+/// It clears the screen, writes in red, and from right to left.
+const ODD: &str = "/sys/fs/cgroup/machine.slice/x\u{1b}[2J\u{9b}31m\u{202e}r";
 const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
 /// Orders are to be in the kernel, and saved, within this time.
 const ORDERED: Duration = Duration::from_millis(10);
@@ -40,6 +43,7 @@ fn inside() {
     the_hosts_own(&web);
     cut_off();
     pcpus_go();
+    assert!(daemon.said().chars().all(|it| it == '\n' || is_printable(it)), "{}", daemon.said());
     assert!(daemon.said().contains("PROMISES CANNOT BE KEPT"), "{}", daemon.said());
     assert!(daemon.said().contains("every promise is kept again"), "{}", daemon.said());
 }
@@ -176,6 +180,15 @@ fn the_hosts_own(web: &MicroVm) {
     fs::write(format!("{BESIDE}/cpu.idle"), "1").unwrap();
     host::wait_until("it is idle", NOTICED, || beside()[0].shares == 3);
     refused_with("vm set /machine.slice/beside --shares 7", "is a container");
+    fs::create_dir(ODD).unwrap();
+    fs::write(format!("{ODD}/cpu.weight"), "300").unwrap();
+    host::wait_until("it counts whatever it is called", NOTICED, || beside().len() == 2);
+    for line in ["vm list", "vm list --why", "vm list --json", "metrics", "pool list"] {
+        let said = must(line);
+        assert!(said.chars().all(|it| it == '\n' || is_printable(it)), "{said:?}");
+    }
+    assert!(must("vm list").contains("/x\u{fffd}[2J\u{fffd}31m\u{fffd}r"));
+    fs::remove_dir(ODD).unwrap();
     fs::remove_dir(BESIDE).unwrap();
     host::wait_until("the container is gone", NOTICED, || beside().is_empty());
     fs::write(format!("{GROUP}/cpu.max"), "40000 100000").unwrap();

@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon's end of the control socket: what listens, and who is being served.
+//!
+//! The daemon has other things to do, and no client is waited for. Each has what it has sent so far, or what is left of
+//! its answer, and [`CLIENT_TIME`] for either. Where too many come at once, who has sent least for longest has to go; so
+//! whoever asks at once is answered, however many others say nothing.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+};
+use nix::sys::stat::{Mode, fchmod};
+
+use crate::control::{Answer, Request};
+use crate::files;
+use crate::privileges::Writer;
+use crate::protocol;
+
+/// A request may not be longer than this.
+const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// How long a client may take to send its request, and to take its answer.
+const CLIENT_TIME: Duration = Duration::from_millis(2000);
+/// So many are served at a time.
+const CLIENTS_MAX: usize = 64;
+/// So many come in at a time.
+const ACCEPTED_MAX: usize = 2 * CLIENTS_MAX;
+/// While answers of so many bytes in all are not taken yet, nobody else is given one.
+const UNSENT_BYTES_MAX: usize = 64 << 20;
+/// Clients are served for so long, then the daemon looks after the host.
+const TURN: Duration = Duration::from_millis(100);
+
+/// What listens, and who is being served.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The socket's file.
+    file: FileId,
+    /// Held for as long as this daemon lives: of several, one has it.
+    lock: Flock<File>,
+    clients: Vec<Client>,
+}
+
+/// A file by device and number: another one may have its name by now.
+type FileId = (u64, u64);
+
+impl Listener {
+    /// Listen there. A socket nobody answers on any more is replaced.
+    ///
+    /// # Errors
+    /// When another daemon has it, or the directory cannot be written.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let dir = path.parent().context("the socket path has no directory")?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let lock = lock(path)?;
+        let (listener, file) = listen_on(path)?;
+        Ok(Self { listener, path: path.to_owned(), file, lock, clients: Vec::new() })
+    }
+
+    /// Whether its socket is where clients look for it.
+    pub fn is_there(&self) -> bool {
+        id(&self.path) == Some(self.file)
+    }
+
+    /// Makes its socket anew, and the directory that is in: somebody has removed it.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub fn renew(&mut self, writer: &Writer) -> Result<()> {
+        let path = self.path.clone();
+        let locked = self.lock.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+        let (lock, (listener, file)) = writer.run(move || {
+            fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            let is_locked = locked.is_some() && id(&lock_path(&path)) == locked;
+            let lock = if is_locked { None } else { Some(lock(&path)?) };
+            Ok((lock, listen_on(&path)?))
+        })?;
+        (self.listener, self.file) = (listener, file);
+        if let Some(lock) = lock {
+            self.lock = lock;
+        }
+        Ok(())
+    }
+
+    /// Removes its socket: this daemon ends.
+    pub fn close(self, writer: &Writer) {
+        if self.is_there() {
+            let path = self.path.clone();
+            // One that stays is replaced by the next daemon.
+            let _ = writer.run(move || Ok(fs::remove_file(path)?));
+        }
+    }
+
+    /// Waits for clients, no longer than that or until there is a signal; whether any is there.
+    pub fn wait(&self, until: Instant) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let (new, is_full) =
+            (events(self.has_room(), PollFlags::POLLIN), self.unsent() >= UNSENT_BYTES_MAX);
+        let new = PollFd::new(self.listener.as_fd(), new);
+        let clients = self.clients.iter().map(|client| client.waits_for(is_full));
+        let mut fds: Vec<PollFd> = [new].into_iter().chain(clients).collect();
+        let left = PollTimeout::try_from(left.as_micros().div_ceil(1000));
+        // To ask for clients that are not there would have the kernel make and free a socket each time.
+        poll(&mut fds, left.unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// There is room for one more, or somebody has not asked yet.
+    fn has_room(&self) -> bool {
+        self.clients.len() < CLIENTS_MAX || self.clients.iter().any(|client| !client.is_heard)
+    }
+
+    /// Bytes of answers that are not taken yet.
+    fn unsent(&self) -> usize {
+        self.clients.iter().map(|client| client.unsent.len()).sum()
+    }
+
+    /// Goes on with all who have sent something, or may be sent something. A client that misbehaves is answered and
+    /// forgotten.
+    pub fn serve(&mut self, mut answer: impl FnMut(Request) -> Answer) {
+        self.accept();
+        let (begun, mut unsent) = (Instant::now(), self.unsent());
+        self.clients.retain_mut(|client| {
+            client.hear();
+            if client.is_heard && client.unsent.is_empty() {
+                if unsent >= UNSENT_BYTES_MAX || begun.elapsed() >= TURN {
+                    return true;
+                }
+                client.answer(&mut answer);
+                unsent += client.unsent.len();
+            }
+            client.send()
+        });
+    }
+
+    /// Takes in who has come.
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_MAX {
+            if !self.has_room() {
+                return;
+            }
+            let Ok((stream, _)) = self.listener.accept() else { return };
+            let Ok(mut client) = Client::new(stream) else { continue };
+            // Most have asked by now.
+            client.hear();
+            if self.clients.len() >= CLIENTS_MAX {
+                if let Some(idle) = self.clients.iter().position(|client| !client.is_heard) {
+                    self.clients.remove(idle);
+                }
+            }
+            self.clients.push(client);
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Nobody may who is confined; it is closed then.
+        if self.is_there() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What to wait for, or for nothing.
+fn events(waits: bool, events: PollFlags) -> PollFlags {
+    if waits { events } else { PollFlags::empty() }
+}
+
+/// Who has connected.
+#[derive(Debug)]
+struct Client {
+    stream: UnixStream,
+    /// When it has to have sent its request, or taken its answer.
+    until: Instant,
+    /// What it has sent.
+    said: Vec<u8>,
+    /// There is no more to come of that.
+    is_heard: bool,
+    /// What is left of its answer.
+    unsent: Vec<u8>,
+}
+
+impl Client {
+    fn new(stream: UnixStream) -> std::io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let until = Instant::now() + CLIENT_TIME;
+        Ok(Self { stream, until, said: Vec::new(), is_heard: false, unsent: Vec::new() })
+    }
+
+    fn waits_for(&self, is_full: bool) -> PollFd<'_> {
+        let may_be_sent = events(!is_full || !self.unsent.is_empty(), PollFlags::POLLOUT);
+        let for_what = if self.is_heard { may_be_sent } else { PollFlags::POLLIN };
+        PollFd::new(self.stream.as_fd(), for_what)
+    }
+
+    /// Takes what it has sent by now.
+    fn hear(&mut self) {
+        let mut some = [0; 4096];
+        while !self.is_heard {
+            match self.stream.read(&mut some) {
+                Ok(count) => {
+                    self.said.extend(&some[..count]);
+                    let is_whole = some[..count].contains(&b'\n');
+                    self.is_heard = is_whole || count == 0 || self.said.len() > REQUEST_BYTES_MAX;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_heard = Instant::now() >= self.until;
+                    return;
+                }
+                Err(_) => self.is_heard = true,
+            }
+        }
+    }
+
+    fn answer(&mut self, answer: &mut impl FnMut(Request) -> Answer) {
+        let reply = match self.request() {
+            Ok(request) => answer(request),
+            Err(reason) => Answer::Refused { reason },
+        };
+        self.until = Instant::now() + CLIENT_TIME;
+        self.unsent = protocol::line(&reply).unwrap_or_default().into_bytes();
+    }
+
+    fn request(&self) -> Result<Request, String> {
+        if self.said.len() > REQUEST_BYTES_MAX {
+            return Err(format!("a request may have {} KiB", REQUEST_BYTES_MAX >> 10));
+        }
+        let end = self.said.iter().position(|&byte| byte == b'\n').unwrap_or(self.said.len());
+        let line = std::str::from_utf8(&self.said[..end]);
+        protocol::request(line.map_err(|_| "this is not UTF-8".to_owned())?)
+    }
+
+    /// Sends what it takes of its answer; whether it is to be served any longer.
+    fn send(&mut self) -> bool {
+        while self.is_heard && !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Instant::now() < self.until;
+                }
+                Err(error) => {
+                    tracing::debug!("a client went away: {error}");
+                    return false;
+                }
+            }
+        }
+        !self.is_heard
+    }
+}
+
+fn id(path: &Path) -> Option<FileId> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+fn lock_path(socket: &Path) -> PathBuf {
+    socket.with_extension("lock")
+}
+
+/// Of two daemons that start at the same moment one gets it, and has it until it ends, in any way.
+fn lock(socket: &Path) -> Result<Flock<File>> {
+    let path = lock_path(socket);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = files::open(&options, &path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+        nix::errno::Errno::EWOULDBLOCK => {
+            anyhow::anyhow!("drover already runs here (it has {}); stop it first", path.display())
+        }
+        error => anyhow::anyhow!("cannot lock {}: {error}", path.display()),
+    })
+}
+
+fn listen_on(path: &Path) -> Result<(UnixListener, FileId)> {
+    if UnixStream::connect(path).is_ok() {
+        bail!("drover already runs here (it answers on {}); stop it first", path.display());
+    }
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
+        fs::remove_file(path)?;
+    }
+    let bound = || -> nix::Result<OwnedFd> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+        // The file has it from the first moment on.
+        fchmod(fd.as_raw_fd(), Mode::S_IRUSR | Mode::S_IWUSR)?;
+        bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+        listen(&fd, Backlog::MAXCONN)?;
+        Ok(fd)
+    };
+    let bound = bound().with_context(|| format!("cannot listen on {}", path.display()))?;
+    let file = id(path).with_context(|| format!("{} has gone", path.display()))?;
+    Ok((bound.into(), file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ask;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    /// A daemon that answers everybody; it ends with the test.
+    fn serving<T>(path: &Path, test: impl FnOnce() -> T) -> T {
+        let mut listener = Listener::bind(path).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if listener.wait(Instant::now() + Duration::from_millis(20)) {
+                        listener.serve(|_| Answer::Pools { pools: Vec::new() });
+                    }
+                }
+            });
+            let result = test();
+            stop.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    fn is_answered(path: &Path) -> bool {
+        ask(path, &Request::ListPools).is_ok()
+    }
+
+    #[test]
+    fn a_daemon_is_alone_with_its_socket_and_a_dead_socket_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let first = Listener::bind(&path).unwrap();
+        // Its socket may be gone, and it is there all the same.
+        for _ in 0..2 {
+            let told = Listener::bind(&path).unwrap_err().to_string();
+            assert!(told.contains("already runs") && !told.contains('\n'), "{told}");
+            let _ = fs::remove_file(&path);
+        }
+        drop(first);
+        // A daemon killed with -9 leaves its socket behind.
+        drop(UnixListener::bind(&path).unwrap());
+        drop(Listener::bind(&path).unwrap());
+        assert!(!path.exists(), "the socket goes with the daemon");
+    }
+
+    #[test]
+    fn of_daemons_that_start_at_the_same_moment_one_serves() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        for _ in 0..20 {
+            let started: Vec<Result<Listener>> = thread::scope(|scope| {
+                let each: Vec<_> = (0..4).map(|_| scope.spawn(|| Listener::bind(&path))).collect();
+                each.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1);
+            assert!(started.iter().flatten().all(Listener::is_there));
+        }
+    }
+
+    #[test]
+    fn a_socket_that_was_removed_is_made_anew_and_its_directory_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("run");
+        let path = home.join("s");
+        let mut listener = Listener::bind(&path).unwrap();
+        let writer = Writer::start(&[&home]).unwrap();
+        fs::remove_file(&path).unwrap();
+        for _ in 0..2 {
+            assert!(!listener.is_there());
+            listener.renew(&writer).unwrap();
+            assert!(listener.is_there() && UnixStream::connect(&path).is_ok());
+            assert!(Listener::bind(&path).is_err(), "it is locked");
+            fs::remove_dir_all(&home).unwrap();
+        }
+        // Another one's is not removed.
+        let other = Listener::bind(&path).unwrap();
+        listener.close(&writer);
+        assert!(other.is_there());
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        for name in ["s", "s.lock"] {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            symlink(at("victim"), at(name)).unwrap();
+            let told = format!("{:#}", Listener::bind(&at("s")).unwrap_err());
+            assert!(told.contains(name) && !told.contains('\n'), "{told}");
+            assert!(!at("victim").exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_the_owner_may_connect() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let _listener = Listener::bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn two_hundred_clients_with_half_a_line_stop_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        serving(&path, || {
+            let mut idle: Vec<UnixStream> = Vec::new();
+            for round in 0..4 {
+                idle.extend((0..50).map(|_| UnixStream::connect(&path).unwrap()));
+                // Some may have been sent away by now.
+                idle.iter_mut().for_each(|it| drop(it.write_all(b"{\"request\":")));
+                assert!(is_answered(&path), "round {round}");
+            }
+        });
+    }
+
+    /// Runs the daemon's side by hand: what takes longer than a turn is seen in one turn.
+    #[test]
+    fn nobody_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let mut listener = Listener::bind(&path).unwrap();
+        let mut half = UnixStream::connect(&path).unwrap();
+        half.write_all(b"{\"request\":\"list").unwrap();
+        let mut never_takes = UnixStream::connect(&path).unwrap();
+        never_takes.write_all(b"{\"request\":\"list_pools\"}\n").unwrap();
+        let long = Answer::Refused { reason: "x".repeat(8 << 20) };
+        let mut asked = 0;
+        for _ in 0..3 {
+            listener.serve(|_| {
+                asked += 1;
+                long.clone()
+            });
+        }
+        assert_eq!((asked, listener.clients.len()), (1, 2), "both are kept meanwhile");
+        // What comes in pieces is put together.
+        half.write_all(b"_pools\"}\n").unwrap();
+        listener.serve(|request| {
+            assert_eq!(request, Request::ListPools);
+            Answer::Done
+        });
+        assert_eq!(listener.clients.len(), 1);
+        // Who is too slow is sent away.
+        let slow = UnixStream::connect(&path).unwrap();
+        listener.accept();
+        listener.clients.iter_mut().for_each(|client| client.until = Instant::now());
+        listener.serve(|_| panic!("it asked nothing"));
+        assert!(listener.clients.is_empty());
+        drop((slow, never_takes));
+    }
+
+    #[test]
+    fn the_host_is_looked_after_between_two_turns() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let mut listener = Listener::bind(&path).unwrap();
+        let clients: Vec<UnixStream> = (0..9)
+            .map(|_| {
+                let mut client = UnixStream::connect(&path).unwrap();
+                client.write_all(b"{\"request\":\"list_pools\"}\n").unwrap();
+                client
+            })
+            .collect();
+        let mut answered = Vec::new();
+        while !listener.clients.is_empty() || answered.is_empty() {
+            let mut asked = 0;
+            listener.serve(|_| {
+                asked += 1;
+                thread::sleep(TURN);
+                Answer::Done
+            });
+            answered.push(asked);
+        }
+        assert_eq!(answered, [1; 9], "each takes a whole turn");
+        drop(clients);
+    }
+
+    #[test]
+    fn what_is_said_without_end_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        serving(&path, || {
+            let mut talkative = UnixStream::connect(&path).unwrap();
+            // It is cut off at some point, which is an error here.
+            let _ = talkative.write_all(&vec![b'x'; 1 << 20]);
+            let mut answer = Vec::new();
+            let _ = talkative.read_to_end(&mut answer);
+            assert!(String::from_utf8_lossy(&answer).contains("may have 64 KiB"));
+            assert!(is_answered(&path));
+        });
+    }
+}
