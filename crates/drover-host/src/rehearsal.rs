@@ -16,7 +16,7 @@ use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::kernel::Kernel;
-use crate::scheduler::{KernelVcpu, KernelVm};
+use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::serve::{Places, online_list};
 use crate::status::VmStatus;
 use crate::steward::Steward;
@@ -106,7 +106,11 @@ impl Kernel for Onlooker {
         0
     }
 
-    fn set_container(&self, _: u64, _: bool) -> Result<()> {
+    fn slots(&self) -> Slots {
+        Slots::default()
+    }
+
+    fn set_container(&self, _: u64, _: u32, _: bool) -> Result<()> {
         Ok(())
     }
 

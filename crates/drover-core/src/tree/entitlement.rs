@@ -20,8 +20,8 @@
 //! Worked example: 4 pCPUs and busy VMs of 4 vCPUs and equal shares, *a* and *b* confined to pCPU 0, *c*
 //! to 0-3. With 1.5 poured everyone has 0.5 and pCPU 0 is full; *c* alone goes on to 3.
 
-use super::Tree;
 use super::room::{Room, TOLERANCE, keep};
+use super::{Tree, steps};
 
 /// One who wants CPU time: a VM in its place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,8 +61,8 @@ impl Part {
     }
 }
 
-/// Halvings until an amount is as exact as its number.
-const HALVINGS: u32 = 60;
+/// Steps until an amount is as exact as its number, if one in three halves what is left to look at.
+const STEPS_MAX: u32 = 180;
 
 /// What everyone in a tree is owed on so many pCPUs, when everybody may use all of them.
 pub fn entitle(tree: &Tree, leaves: &[Leaf], pcpus: f64) -> Owed {
@@ -95,6 +95,20 @@ struct Pouring<'a> {
     tree: &'a Tree,
     leaves: &'a [Leaf],
     parts: Vec<Part>,
+    /// What is directly in the host, then in each pool.
+    inside: Vec<Inside>,
+}
+
+/// What is directly in one place.
+#[derive(Debug, Clone, Default)]
+struct Inside {
+    pools: Vec<usize>,
+    leaves: Vec<usize>,
+}
+
+/// Where what is in the host, or in a pool, stands among all that is inside something.
+fn place_of(pool: Option<usize>) -> usize {
+    pool.map_or(0, |pool| pool + 1)
 }
 
 impl<'a> Pouring<'a> {
@@ -104,7 +118,14 @@ impl<'a> Pouring<'a> {
             floor: leaf.reservation_pcpus.min(leaf.demand_pcpus),
             want: leaf.demand_pcpus,
         };
-        Self { tree, leaves, parts: leaves.iter().map(part).collect() }
+        let mut inside = vec![Inside::default(); tree.pools().len() + 1];
+        for (index, pool) in tree.pools().iter().enumerate() {
+            inside[place_of(pool.parent)].pools.push(index);
+        }
+        for (index, leaf) in leaves.iter().enumerate() {
+            inside[place_of(leaf.pool)].leaves.push(index);
+        }
+        Self { tree, leaves, parts: leaves.iter().map(part).collect(), inside }
     }
 
     /// From now on a leaf has so much.
@@ -114,24 +135,22 @@ impl<'a> Pouring<'a> {
 
     /// What everyone has when so many pCPUs were poured.
     fn at(&self, pcpus: f64) -> Owed {
-        let Self { tree, leaves, parts: leaf_parts } = self;
-        let pools = tree.pools();
+        let Self { tree, leaves, parts: leaf_parts, inside } = self;
+        let count = tree.pools().len();
         let pool_parts = pool_parts(tree, leaves, leaf_parts);
-        let mut owed = Owed { leaves: vec![0.0; leaves.len()], pools: vec![0.0; pools.len()] };
+        let mut owed = Owed { leaves: vec![0.0; leaves.len()], pools: vec![0.0; count] };
         // Parents stand before their children: what a pool has to give is known when its turn comes.
-        for place in std::iter::once(None).chain((0..pools.len()).map(Some)) {
+        for place in std::iter::once(None).chain((0..count).map(Some)) {
             let capacity = place.map_or(pcpus, |pool| owed.pools[pool]);
-            let inside: Vec<usize> =
-                (0..pools.len()).filter(|&pool| pools[pool].parent == place).collect();
-            let vms: Vec<usize> =
-                (0..leaves.len()).filter(|&leaf| leaves[leaf].pool == place).collect();
-            let of_pools = inside.iter().map(|&pool| pool_parts[pool]);
+            let Inside { pools, leaves } = &inside[place_of(place)];
+            let of_pools = pools.iter().map(|&pool| pool_parts[pool]);
             let parts: Vec<Part> =
-                of_pools.chain(vms.iter().map(|&leaf| leaf_parts[leaf])).collect();
+                of_pools.chain(leaves.iter().map(|&leaf| leaf_parts[leaf])).collect();
+            steps::count(1 + parts.len());
             let granted = pour(&parts, capacity);
-            inside.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
-            let of_vms = &granted[inside.len()..];
-            vms.iter().zip(of_vms).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
+            pools.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
+            let of_vms = &granted[pools.len()..];
+            leaves.iter().zip(of_vms).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
         }
         owed
     }
@@ -168,12 +187,8 @@ impl<'a> Pouring<'a> {
         let (mut at, mut found) = (room.pcpus(), None);
         // Sets that are full later may be found first: less is tried until all hold what they get.
         while let Some(full) = room.bottleneck(&self.at(at).leaves) {
-            let (mut low, mut high) = (poured, at);
-            for _ in 0..HALVINGS {
-                let middle = low.midpoint(high);
-                let holds = full.sum(&self.at(middle).leaves) <= full.pcpus;
-                *(if holds { &mut low } else { &mut high }) = middle;
-            }
+            let excess = |poured: f64| full.sum(&self.at(poured).leaves) - full.pcpus;
+            let low = last_that_fits(poured, at, excess);
             found = Some((low, full.members));
             if at - low < TOLERANCE {
                 break;
@@ -182,6 +197,27 @@ impl<'a> Pouring<'a> {
         }
         found
     }
+}
+
+/// How much can be poured, from `low` to `high`, until more than nothing exceeds what there is. What exceeds it
+/// grows with what is poured, in straight pieces: so it is looked for where a line through both ends has it.
+fn last_that_fits(mut low: f64, mut high: f64, excess: impl Fn(f64) -> f64) -> f64 {
+    const EXACT: f64 = TOLERANCE / 1e3;
+    let (mut below, mut above) = (excess(low), excess(high));
+    for step in 0..STEPS_MAX {
+        if below >= -EXACT || high - low <= EXACT * EXACT {
+            break;
+        }
+        let on_line = low - below * (high - low) / (above - below);
+        let middle = match step % 3 {
+            2 => low.midpoint(high),
+            _ => on_line.clamp(low, high),
+        };
+        let exceeds = excess(middle);
+        *(if exceeds <= EXACT { &mut low } else { &mut high }) = middle;
+        *(if exceeds <= EXACT { &mut below } else { &mut above }) = exceeds;
+    }
+    low
 }
 
 /// The pools as their parents see them: they want what is wanted in them.
@@ -451,6 +487,27 @@ mod tests {
 
     fn is_in(vm: &Confined, union: u32) -> bool {
         vm.3.iter().all(|cpu| union >> cpu & 1 == 1)
+    }
+
+    #[test]
+    fn work_grows_with_the_number_of_vms_and_not_with_its_square() {
+        let list = |cpu: usize| (cpu % 8).to_string().parse().unwrap();
+        let set = |vm: usize| match vm % 10 {
+            0 => Affinity::of_vcpus([list(vm / 10), list(vm / 10 + 1)]),
+            1..=4 => Affinity::within(list(vm)),
+            5 => Affinity::within("0-3".parse().unwrap()),
+            _ => Affinity::ANYWHERE,
+        };
+        let pools: Vec<PoolSpec> = (0..50).map(|at| pool(&format!("p{at}"), None, 1000)).collect();
+        let tree = Tree::of(&pools).unwrap();
+        let work = |vms: usize| {
+            let leaf = |vm: usize| leaf((vm % 3 == 0).then_some(vm % 50), 1000.0, 0.0, 1.0);
+            let leaves: Vec<Leaf> = (0..vms).map(leaf).collect();
+            let sets: Vec<Affinity> = (0..vms).map(set).collect();
+            steps::of(|| drop(within(&tree, &leaves, 8, &sets)))
+        };
+        let (few, many) = (work(500), work(2000));
+        assert!(few > 500 && many < 6 * few, "{few} steps for 500, {many} for 2000");
     }
 
     proptest! {

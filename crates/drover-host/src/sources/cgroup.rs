@@ -13,6 +13,10 @@ pub const CGROUPS: &str = "/sys/fs/cgroup";
 /// The default weight, of a cgroup that was given none.
 pub const WEIGHT_NORMAL: u64 = 100;
 
+/// Cgroups deeper than that have what the one above them at that depth has, whatever they say themselves. So deep
+/// the kernel looks for the container of a task (CONTAINER_DEPTH_MAX, bpf/ground.bpf.h).
+pub const DEPTH_MAX: usize = 32;
+
 /// A cgroup with the cpu controller, and those in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cgroup {
@@ -24,6 +28,8 @@ pub struct Cgroup {
     pub weight: u64,
     /// The most CPU, thousandths of a pCPU; none: no limit.
     pub limit_mcpu: Option<u32>,
+    /// The user it was delegated to: the owner of the uppermost above it that is not root's; 0: none is.
+    pub user: u32,
     /// Processes in it, not in those below.
     pub pids: Vec<u32>,
     /// Those in it.
@@ -33,7 +39,7 @@ pub struct Cgroup {
 impl Cgroup {
     /// All of them, from that directory down. `first` is told of each before it is read.
     pub fn read(root: &Path, first: &mut dyn FnMut(&Path)) -> Self {
-        let mut read = read(root, "", first);
+        let mut read = read(root, "", (0, 0), first);
         // What root says of itself is for nobody to heed: it has no siblings.
         (read.weight, read.limit_mcpu) = (WEIGHT_NORMAL, None);
         read
@@ -55,8 +61,16 @@ fn without_threads(path: &str) -> String {
     names.iter().map(|name| format!("/{name}")).collect()
 }
 
-fn read(dir: &Path, path: &str, first: &mut dyn FnMut(&Path)) -> Cgroup {
+/// One that is so deep, in a cgroup of that user's.
+fn read(
+    dir: &Path,
+    path: &str,
+    (depth, above): (usize, u32),
+    first: &mut dyn FnMut(&Path),
+) -> Cgroup {
     first(dir);
+    let (id, owner) = dir.metadata().map_or((0, 0), |meta| (meta.ino(), meta.uid()));
+    let user = if above > 0 { above } else { owner };
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let names =
@@ -65,13 +79,15 @@ fn read(dir: &Path, path: &str, first: &mut dyn FnMut(&Path)) -> Cgroup {
     names.sort();
     // Where the controller is off, so it is in all below.
     let has_cpu = |name: &String| dir.join(name).join("cpu.weight").exists();
-    let inside = names.iter().filter(|name| has_cpu(name));
-    let mut read_one = |name: &String| read(&dir.join(name), &format!("{path}/{name}"), first);
+    let inside = names.iter().filter(|name| depth < DEPTH_MAX && has_cpu(name));
+    let mut read_one =
+        |name: &String| read(&dir.join(name), &format!("{path}/{name}"), (depth + 1, user), first);
     let inside = inside.map(&mut read_one).collect();
     let pids = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     Cgroup {
         path: path.to_owned(),
-        id: dir.metadata().map_or(0, |meta| meta.ino()),
+        id,
+        user,
         weight: weight(dir),
         limit_mcpu: limit_mcpu(dir),
         pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
@@ -139,6 +155,26 @@ mod tests {
         assert_eq!(web.pids, [7, 8]);
         assert_eq!((low.weight, low.limit_mcpu), (0, None));
         assert_eq!(low.id, host.path().join("low").metadata().unwrap().ino());
+    }
+
+    #[test]
+    fn cgroups_are_read_to_a_depth_that_nobody_chooses_for_us() {
+        let nested = |depth: usize| "n/".repeat(depth) + "cpu.weight";
+        let files: Vec<String> = (1..=60).map(nested).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "200")).collect();
+        let root = Cgroup::read(host(&files).path(), &mut |_| {});
+        let deepest = std::iter::successors(Some(&root), |one| one.inside.first());
+        assert_eq!(deepest.count(), 1 + DEPTH_MAX);
+    }
+
+    #[test]
+    fn what_is_delegated_is_the_users_whoever_owns_what_is_below() {
+        let host = host(&[("a/cpu.weight", "1"), ("a/b/cpu.weight", "1")]);
+        let own = |path: &str| host.path().join(path).metadata().unwrap().uid();
+        let root = Cgroup::read(host.path(), &mut |_| {});
+        assert_eq!((root.user, root.inside[0].inside[0].user), (own(""), own("a/b")));
+        let below = read(&host.path().join("a"), "/a", (1, 4711), &mut |_| {});
+        assert_eq!((below.user, below.inside[0].user), (4711, 4711));
     }
 
     #[test]
