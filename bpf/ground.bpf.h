@@ -181,30 +181,56 @@ static void ground_forget(struct drover *d, u64 whose)
 	bpf_map_delete_elem(&vm_slots, &whose);
 }
 
-/* Cgroups nest no deeper than that on any host that is run on purpose. */
-#define CGROUP_DEPTH_MAX 32
+/* No container is deeper; the daemon makes none (sources/cgroup.rs). */
+#define CONTAINER_DEPTH_MAX 32
 
 /* Only cgroups with the cpu controller count, and the kernel knows them as groups of tasks. */
 FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 {
-	struct task_group *group = NULL;
+	/* None: the kernel made the group for a session. */
+	struct cgroup *of = BPF_CORE_READ(task, sched_task_group, css.cgroup);
 	u32 slot = DROVER_HOST_SLOT;
-	u32 level;
+	s32 level, i;
 
-	bpf_core_read(&group, sizeof(group), &task->sched_task_group);
-	bpf_for(level, 0, CGROUP_DEPTH_MAX) {
-		struct cgroup *of = NULL;
+	if (!of)
+		return slot;
+	level = (s32)least_of((u32)BPF_CORE_READ(of, level), CONTAINER_DEPTH_MAX);
+	/* From the deepest that can be a container, however deep the task is, up to below the root.
+	 */
+	bpf_for(i, 0, CONTAINER_DEPTH_MAX) {
+		struct cgroup *above = NULL;
 
-		/* One that the kernel made for a session is in no cgroup. */
-		if (!group || bpf_core_read(&of, sizeof(of), &group->css.cgroup) || !of)
+		if (i >= level ||
+		    bpf_probe_read_kernel(&above, sizeof(above), &of->ancestors[0] + (level - i)))
 			break;
-		*whose = BPF_CORE_READ(of, kn, id) | WHOSE_CGROUP;
+		*whose = BPF_CORE_READ(above, kn, id) | WHOSE_CGROUP;
 		slot = ground_slot_of(d, *whose);
-		if (slot != DROVER_HOST_SLOT ||
-		    bpf_core_read(&group, sizeof(group), &group->parent))
+		if (slot != DROVER_HOST_SLOT)
 			break;
 	}
 	return slot;
+}
+
+/* User namespaces nest no deeper. */
+#define USER_DEPTH_MAX 33
+
+/*
+ * A process in a user namespace that a user made counts as that user's, whoever it is within: there
+ * it may be any of many.
+ */
+FRAMED u32 ground_user(struct drover *d, struct task_struct *task)
+{
+	struct user_namespace *within = BPF_CORE_READ(task, real_cred, user_ns);
+	u32 owner = 0;
+	u32 i;
+
+	bpf_for(i, 0, USER_DEPTH_MAX) {
+		if (!within || !BPF_CORE_READ(within, level))
+			break;
+		owner = BPF_CORE_READ(within, owner.val);
+		within = BPF_CORE_READ(within, parent);
+	}
+	return owner ?: BPF_CORE_READ(task, real_cred, uid.val);
 }
 
 static u32 ground_pop_slot(struct drover *d)

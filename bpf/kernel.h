@@ -91,7 +91,9 @@ struct kernfs_node {
 	u64 id;
 };
 struct cgroup {
+	int level; /* 0: the root */
 	struct kernfs_node *kn;
+	struct cgroup *ancestors[1]; /* by level, itself the last */
 };
 struct cgroup_subsys_state {
 	struct cgroup *cgroup;
@@ -99,6 +101,18 @@ struct cgroup_subsys_state {
 struct task_group {
 	struct cgroup_subsys_state css;
 	struct task_group *parent;
+};
+struct kuid {
+	u32 val;
+};
+struct user_namespace {
+	struct user_namespace *parent;
+	int level; /* 0: the host's */
+	struct kuid owner;
+};
+struct cred {
+	struct kuid uid;
+	struct user_namespace *user_ns;
 };
 struct task_struct {
 	unsigned int __state;
@@ -115,6 +129,7 @@ struct task_struct {
 	struct sched_ext_entity scx;
 	struct hlist_head preempt_notifiers;
 	struct task_struct *group_leader;
+	const struct cred *real_cred;
 	struct task_group *sched_task_group;
 	struct bpf_local_storage *bpf_storage;
 };

@@ -28,14 +28,61 @@
  * its cgroup to the first that has a slot, and is a member of 3. Moved to another cgroup it leaves
  * the slot at the same moments.
  *
- * What it is bad at. A VM found while no slot is free is served as tasks of the
- * host and counted (nr_unplaced), and looks for a slot again whenever one of its
- * vCPUs stops.
+ * No user takes all slots. A user other than root may hold as many as are left after that, so half
+ * of what the others leave, and never the last one. A slot is charged to the user whose process, or
+ * delegated cgroup, got it, until it is free again; who changes users later changes nothing. Worked
+ * example: 2047 slots are free. Alice starts 1500 VMs: 1023 have slots. Bob starts as many: 512
+ * have, and root may have the other 512.
+ *
+ * What it is bad at. A VM found while no slot is free for it is served as ordinary tasks of its
+ * container, or of the host, is counted (nr_unplaced), and looks for a slot again whenever one of
+ * its vCPUs stops. Users whose numbers have the same hash count as one.
  */
 #ifndef DROVER_FIND_H
 #define DROVER_FIND_H
 
 #include "account/vm.h"
+
+/* How many slots that user holds. */
+static __always_inline u32 *find_slots_of(struct drover *d, u32 user)
+{
+	u32 hash = user * 2654435769U >> (32 - DROVER_USER_BITS);
+
+	return &d->slots_of[bounded(hash, 1 << DROVER_USER_BITS)];
+}
+
+/* Does a user with so many slots, of so many that are held, have more than are left for others? */
+static __always_inline bool find_is_crowded(u32 user, u32 of_user, u32 held)
+{
+	return user && (s32)of_user > DROVER_MAX_VMS - 1 - (s32)held;
+}
+
+/* A free slot for that user; that of the host when it may have none now. */
+static inline u32 find_take_slot(struct drover *d, u32 user)
+{
+	u32 *of_user = find_slots_of(d, user);
+	u32 slot = DROVER_HOST_SLOT;
+	u32 mine, held;
+
+	/* Who is refused asks again and again, and is not to write what others read. */
+	if (find_is_crowded(user, *(volatile u32 *)of_user + 1,
+			    *(volatile u32 *)&d->slots_held + 1)) {
+		if (d->crowded_user != user)
+			d->crowded_user = user;
+		return slot;
+	}
+	mine = __sync_fetch_and_add(of_user, 1) + 1;
+	held = __sync_fetch_and_add(&d->slots_held, 1) + 1;
+	if (!find_is_crowded(user, mine, held))
+		slot = ground_pop_slot(d);
+	if (slot == DROVER_HOST_SLOT) {
+		__sync_fetch_and_sub(of_user, 1);
+		__sync_fetch_and_sub(&d->slots_held, 1);
+		return slot;
+	}
+	d->user_of[bounded(slot, DROVER_MAX_VMS)] = user;
+	return slot;
+}
 
 /* Nobody holds the slot any more. */
 static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
@@ -43,6 +90,8 @@ static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
 	/* The process may never have been entered, or with another slot. */
 	if (ground_slot_of(d, whose) == slot)
 		ground_forget(d, whose);
+	__sync_fetch_and_sub(find_slots_of(d, d->user_of[bounded(slot, DROVER_MAX_VMS)]), 1);
+	__sync_fetch_and_sub(&d->slots_held, 1);
 	ground_push_slot(d, slot);
 }
 
@@ -100,10 +149,10 @@ static inline void find_container(struct drover *d, struct task_struct *task, st
 		vm_attach(d, t, slot, THREAD_MEMBER);
 }
 
-/* Give that a slot; it is held, or that of the host when none can be had now. */
-CHECKED_APART u32 find_make(THE_DROVER, u64 whose)
+/* Give that a slot of the user's; it is held, or that of the host when none can be had now. */
+CHECKED_APART u32 find_make(THE_DROVER, u64 whose, u32 user)
 {
-	u32 slot = ground_pop_slot(d);
+	u32 slot = find_take_slot(d, user);
 
 	if (slot == DROVER_HOST_SLOT)
 		return DROVER_HOST_SLOT;
@@ -135,13 +184,13 @@ CHECKED_APART int find_new_vcpu(THE_DROVER, THE_TASK, THE_THREAD, u32 vcpu_id)
 	u32 slot;
 
 	if (t->kind != THREAD_HELPER) {
-		find_leave_container(d, t);
 		slot = ground_slot_of(d, whose);
 		if (!find_hold(d, slot, whose))
-			slot = find_make(d, whose);
+			slot = find_make(d, whose, ground_user(d, task));
 		find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
 		if (slot == DROVER_HOST_SLOT)
 			return 0;
+		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);
 	}
 	vm_promote(d, t, vcpu_id);

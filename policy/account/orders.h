@@ -31,7 +31,7 @@ struct vm_order {
 struct container_order {
 	u64 cgroup;
 	u32 live;
-	u32 unused;
+	u32 user; /* whose subtree it is in; 0: root's */
 };
 
 struct pool_order {
@@ -96,9 +96,10 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	return true;
 }
 
-static inline bool order_begin_container(struct drover *d, u64 whose)
+static inline bool order_begin_container(struct drover *d, u64 whose, u32 user)
 {
-	if (ground_slot_of(d, whose) != DROVER_HOST_SLOT || find_make(d, whose) == DROVER_HOST_SLOT)
+	if (ground_slot_of(d, whose) != DROVER_HOST_SLOT ||
+	    find_make(d, whose, user) == DROVER_HOST_SLOT)
 		return false;
 	__sync_fetch_and_add(&d->nr_containers, 1);
 	vm_tell_found(d);
@@ -127,12 +128,13 @@ static inline bool order_end_container(struct drover *d, u64 whose)
 	return true;
 }
 
-/* False: no slot is free, or the cgroup is, or is not, a container already. */
+/* False: no slot is free for it, or the cgroup is, or is not, a container already. */
 static inline bool order_container(struct drover *d, const struct container_order *order)
 {
 	u64 whose = order->cgroup | WHOSE_CGROUP;
 
-	return order->live ? order_begin_container(d, whose) : order_end_container(d, whose);
+	return order->live ? order_begin_container(d, whose, order->user) :
+			     order_end_container(d, whose);
 }
 
 /* False: the VM is gone. */

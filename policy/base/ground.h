@@ -57,6 +57,8 @@ GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 /* --- whose slots are: processes, and cgroups with WHOSE_CGROUP --- */
 
 GROUND u64 ground_process(struct drover *d, struct task_struct *task);
+/* The user whose process that is; 0: root. */
+GROUND u32 ground_user(struct drover *d, struct task_struct *task);
 /* The number of the vCPU that the running task has loaded, if it is in KVM_RUN; else -1. */
 GROUND s32 ground_vcpu_of(struct drover *d, struct task_struct *task);
 /*

@@ -67,6 +67,8 @@ typedef int64_t s64;
 #define DROVER_VM_VCPUS 1024
 /* Limits: of VMs, then of pools. */
 #define DROVER_LIMITS 4096
+/* Counts of slots by user: users whose numbers hash alike count as one, find.h. */
+#define DROVER_USER_BITS 12
 /* VMs in a word of those that slept or woke, entitle_want.h. */
 #define DROVER_STIRRED_BITS 64
 /* pCPUs of one domain: a bit each in a mask. */
@@ -466,6 +468,11 @@ struct drover {
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */
 	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
+	/* find.h */
+	u32 slots_held; /* by all VMs and containers */
+	u32 crowded_user; /* the last that was refused a slot for having as many as are left */
+	u32 user_of[DROVER_MAX_VMS]; /* who is charged for each slot that is held */
+	u32 slots_of[1 << DROVER_USER_BITS]; /* held by each user, by a hash of its number */
 };
 
 _Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");

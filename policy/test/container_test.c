@@ -185,8 +185,43 @@ static void a_vm_that_begins_in_one_leaves_it(void)
 	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->nr_threads, 1);
 }
 
+/* Also not by way of cgroups that were delegated to him. */
+static void a_users_containers_take_no_more_slots_than_are_left(void)
+{
+	struct container_order order = {.live = 1, .user = 1000};
+
+	g = fake_ground(1, 1);
+	g->d.slots_held = DROVER_MAX_VMS - 1 - 3;
+	order.cgroup = WEB;
+	CHECK(order_container(&g->d, &order));
+	order.cgroup = BATCH;
+	CHECK(!order_container(&g->d, &order));
+	order.user = 0;
+	CHECK(order_container(&g->d, &order));
+}
+
+/* Its container's limit holds for a VM that has no slot. */
+static void a_vcpu_without_a_slot_stays_in_its_container(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	g->nr_slots = 2;
+	container(WEB, 1000, 200);
+	task = task_in(WEB, 9);
+	kernel_wake(g, task);
+	CHECK_EQ(task->thread.slot, slot_of(WEB));
+	task->in_kvm_run = true;
+	find_vcpu(&g->d, task, &task->thread);
+	CHECK_EQ(g->d.nr_unplaced, 1);
+	CHECK_EQ(task->thread.slot, slot_of(WEB));
+	CHECK_EQ(task->thread.kind, THREAD_MEMBER);
+}
+
 int main(void)
 {
+	RUN(a_users_containers_take_no_more_slots_than_are_left);
+	RUN(a_vcpu_without_a_slot_stays_in_its_container);
 	RUN(weights_divide);
 	RUN(a_limit_holds);
 	RUN(busy_tasks_become_members_and_leave_again);

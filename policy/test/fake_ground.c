@@ -345,6 +345,12 @@ void ground_forget(struct drover *d, u64 whose)
 	*slot_of(of(d), whose) = 0;
 }
 
+u32 ground_user(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->user;
+}
+
 u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 {
 	struct ground *g = of(d);

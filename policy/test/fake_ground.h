@@ -43,6 +43,7 @@ struct task_struct {
 	struct thread thread;
 	enum task_state state;
 	u32 tgid;
+	u32 user;
 	u32 cgroup; /* 0: the root */
 	u64 allowed; /* the pCPUs it may run on, a bit each */
 	u32 pcpu;    /* runs or last ran there */

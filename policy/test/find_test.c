@@ -176,6 +176,67 @@ static void with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free(void)
 	CHECK_EQ(g->d.nr_unplaced, 0);
 }
 
+static struct task_struct *thread_of_user(u32 tgid, u32 user)
+{
+	struct task_struct *task = thread(tgid);
+
+	task->user = user;
+	return task;
+}
+
+/* Many slots are free, or few. */
+static void others_hold_all_but(u32 free)
+{
+	g->d.slots_held = DROVER_MAX_VMS - 1 - free;
+}
+
+static void no_user_holds_more_slots_than_are_left_for_others(void)
+{
+	struct task_struct *of_alice[6];
+
+	g = fake_ground(1, 1);
+	others_hold_all_but(9);
+	for (u32 i = 0; i < 6; i++)
+		of_alice[i] = thread_of_user(1 + i, 1000);
+	for (u32 i = 0; i < 4; i++)
+		CHECK_EQ(enters_guest(of_alice[i], 0), THREAD_VCPU);
+	CHECK_EQ(g->d.crowded_user, 0);
+	CHECK_EQ(enters_guest(of_alice[4], 0), THREAD_HOST);
+	CHECK_EQ(g->d.crowded_user, 1000);
+	CHECK_EQ(g->d.nr_unplaced, 1);
+	/* Of five that are left bob has two, carol one, dave one; the last one is root's. */
+	CHECK_EQ(enters_guest(thread_of_user(11, 1001), 0), THREAD_VCPU);
+	CHECK_EQ(enters_guest(thread_of_user(12, 1001), 0), THREAD_VCPU);
+	CHECK_EQ(enters_guest(thread_of_user(13, 1001), 0), THREAD_HOST);
+	CHECK_EQ(enters_guest(thread_of_user(14, 1002), 0), THREAD_VCPU);
+	CHECK_EQ(enters_guest(thread_of_user(15, 1003), 0), THREAD_VCPU);
+	CHECK_EQ(enters_guest(thread_of_user(16, 1004), 0), THREAD_HOST);
+	CHECK_EQ(enters_guest(thread_of_user(17, 0), 0), THREAD_VCPU);
+	/* Two that go leave room for one more. */
+	find_forget(&g->d, &of_alice[0]->thread);
+	find_forget(&g->d, &of_alice[1]->thread);
+	CHECK_EQ(enters_guest(of_alice[4], 0), THREAD_HOST);
+	find_forget(&g->d, &of_alice[2]->thread);
+	CHECK_EQ(enters_guest(of_alice[4], 0), THREAD_VCPU);
+	CHECK_EQ(enters_guest(of_alice[5], 0), THREAD_HOST);
+}
+
+static void who_changes_users_gives_back_what_was_charged_to_the_first(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(1, 1);
+	others_hold_all_but(2);
+	task = thread_of_user(1, 1000);
+	CHECK_EQ(enters_guest(task, 0), THREAD_VCPU);
+	CHECK_EQ(*find_slots_of(&g->d, 1000), 1);
+	task->user = 1001;
+	find_forget(&g->d, &task->thread);
+	CHECK_EQ(*find_slots_of(&g->d, 1000), 0);
+	CHECK_EQ(*find_slots_of(&g->d, 1001), 0);
+	CHECK_EQ(enters_guest(thread_of_user(2, 1000), 0), THREAD_VCPU);
+}
+
 /* Threads come and go at random, each step in the middle of another's. */
 static struct task_struct *crowd[12];
 static u32 depth;
@@ -207,8 +268,9 @@ static void no_slot_and_no_hold_is_ever_lost(void)
 
 	g = fake_ground(2, 1);
 	g->nr_slots = 4;
+	others_hold_all_but(7);
 	for (u32 i = 0; i < 12; i++)
-		crowd[i] = thread(1 + i % 4);
+		crowd[i] = thread_of_user(1 + i % 4, 1000 + i % 2);
 	g->meanwhile = one_comes_or_goes;
 	for (u32 i = 0; i < 20000; i++)
 		one_comes_or_goes(g);
@@ -222,6 +284,8 @@ static void no_slot_and_no_hold_is_ever_lost(void)
 		CHECK_EQ(vm_at(&g->d, slot)->nr_threads, held[slot]);
 		CHECK_EQ(g->slot_taken[slot], held[slot] != 0);
 	}
+	CHECK_EQ(g->d.slots_held, DROVER_MAX_VMS - 8 + nr_taken());
+	CHECK_EQ(*find_slots_of(&g->d, 1000) + *find_slots_of(&g->d, 1001), nr_taken());
 }
 
 static void an_order_reaches_the_vm_that_was_meant_or_nobody(void)
@@ -304,6 +368,8 @@ int main(void)
 	RUN(of_two_that_make_a_vm_the_second_gives_its_slot_back);
 	RUN(a_slot_held_when_it_is_given_back_is_freed_by_the_holder);
 	RUN(with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free);
+	RUN(no_user_holds_more_slots_than_are_left_for_others);
+	RUN(who_changes_users_gives_back_what_was_charged_to_the_first);
 	RUN(no_slot_and_no_hold_is_ever_lost);
 	RUN(an_order_reaches_the_vm_that_was_meant_or_nobody);
 	RUN(a_pcpu_goes_where_it_is_told_to_belong);

@@ -90,6 +90,7 @@ impl Config {
         let matching = self.rules.iter().filter(|rule| rule.pattern.matches(vm));
         let layer = |rule: &Rule| Layer {
             origin: format!("{} ({})", self.place(rule.line), rule.pattern),
+            of_name: true,
             asked: rule.asked.clone(),
         };
         matching.map(layer).collect()

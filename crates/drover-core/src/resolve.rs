@@ -6,6 +6,9 @@
 //! source may thus have its reservation from another; where the two contradict each other the limit
 //! holds, and that is said. Pools, reservations and modes of co-scheduling are for partition `default`: who is
 //! in another has none, and that is said too.
+//!
+//! What is asked for a name is for all VMs of that name together: each has its part of a reservation and of exact
+//! shares, and a limit holds for their sum ([`Resolved::limit_of_name_mcpu`]). A cgroup speaks for one VM.
 
 use crate::asked::{Asked, DEFAULT, HOST, Key, Limit};
 use crate::partition::Partitions;
@@ -21,6 +24,8 @@ use serde::{Deserialize, Serialize};
 pub struct Layer {
     /// Which source, as people are told it: `/etc/drover/drover.toml:12`.
     pub origin: String,
+    /// Does it ask for a name, and not for this VM alone?
+    pub of_name: bool,
     /// What it asks.
     pub asked: Asked,
 }
@@ -45,6 +50,9 @@ pub struct Resolved {
     pub reservation_mcpu: u32,
     /// The most CPU, thousandths of a pCPU; none: no limit.
     pub limit_mcpu: Option<u32>,
+    /// The most CPU that it may have together with the other VMs of its name; none: there are no others, or nobody
+    /// set one for the name.
+    pub limit_of_name_mcpu: Option<u32>,
     /// Its pool, by index in the tree; none: the host.
     pub pool: Option<usize>,
     /// How its vCPUs are kept together.
@@ -66,8 +74,8 @@ pub struct Trouble {
     pub text: String,
 }
 
-/// What a VM is to have when these layers ask, the last one first in rank.
-pub fn resolve(layers: &[Layer], tree: &Tree, partitions: &Partitions) -> Resolved {
+/// What a VM is to have when these layers ask, the last one first in rank, and so many VMs have its name.
+pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partitions) -> Resolved {
     let mut asked = layers.iter().fold(Asked::default(), |below, layer| layer.asked.over(&below));
     let mut troubles = Vec::new();
     let partition = find_partition(&asked, layers, partitions, &mut troubles);
@@ -77,7 +85,11 @@ pub fn resolve(layers: &[Layer], tree: &Tree, partitions: &Partitions) -> Resolv
     let pool = find_pool(&asked, layers, tree, &mut troubles);
     let cosched = asked.cosched.or(tree.cosched(pool)).unwrap_or_default();
     let limit_mcpu = asked.limit.and_then(Limit::mcpu);
+    let shared = |key| named > 1 && last(layers, key).is_some_and(|layer| layer.of_name);
     let mut reservation_mcpu = asked.reservation_mcpu.unwrap_or(0);
+    if shared(Key::Reservation) && !shared(Key::Limit) {
+        reservation_mcpu /= named;
+    }
     if let Some(limit_mcpu) = limit_mcpu.filter(|limit_mcpu| *limit_mcpu < reservation_mcpu) {
         let text = format!(
             "{} reserved by {} are more than its limit of {} by {}: raise the limit or lower the \
@@ -90,10 +102,17 @@ pub fn resolve(layers: &[Layer], tree: &Tree, partitions: &Partitions) -> Resolv
         troubles.push(Trouble { key: Key::Limit, text });
         reservation_mcpu = limit_mcpu;
     }
+    if shared(Key::Reservation) && shared(Key::Limit) {
+        reservation_mcpu /= named;
+    }
     let mut resolved = Resolved {
-        shares: asked.shares.unwrap_or(Shares::NORMAL),
+        shares: match asked.shares {
+            Some(Shares::Exact(all)) if shared(Key::Shares) => Shares::Exact((all / named).max(1)),
+            shares => shares.unwrap_or(Shares::NORMAL),
+        },
         reservation_mcpu,
         limit_mcpu,
+        limit_of_name_mcpu: limit_mcpu.filter(|_| shared(Key::Limit)),
         pool,
         cosched,
         partition,
@@ -106,7 +125,10 @@ pub fn resolve(layers: &[Layer], tree: &Tree, partitions: &Partitions) -> Resolv
             let (value, origin) = (partition.to_owned(), origin(layers, key).to_owned());
             Why { key, value, origin }
         }
-        _ => why(&resolved, key, &asked, layers, tree),
+        _ => {
+            let why = why(&resolved, key, &asked, layers, tree);
+            if shared(key) { of_several(why, named, &asked) } else { why }
+        }
     };
     resolved.why = Key::ALL.map(why).to_vec();
     resolved
@@ -169,10 +191,29 @@ fn take_back(asked: &mut Asked, layers: &[Layer], partition: &str, troubles: &mu
     }
 }
 
+/// What one of several VMs of a name has of what is asked for that.
+fn of_several(why: Why, named: u32, asked: &Asked) -> Why {
+    let origin = match why.key {
+        Key::Limit if why.value != Limit::Open.to_string() => {
+            format!("{}, for all {named} VMs of that name together", why.origin)
+        }
+        key @ (Key::Reservation | Key::Shares) if asked.text(key).as_ref() != Some(&why.value) => {
+            let all = asked.text(key).unwrap_or_default();
+            format!("{}, its part of {all} for {named} VMs of that name", why.origin)
+        }
+        _ => why.origin,
+    };
+    Why { origin, ..why }
+}
+
 /// The source that has the last word on a value.
+fn last(layers: &[Layer], key: Key) -> Option<&Layer> {
+    layers.iter().rev().find(|layer| layer.asked.text(key).is_some())
+}
+
+/// What people are told that source is.
 fn origin(layers: &[Layer], key: Key) -> &str {
-    let last = layers.iter().rev().find(|layer| layer.asked.text(key).is_some());
-    last.map_or(DEFAULT, |layer| &layer.origin)
+    last(layers, key).map_or(DEFAULT, |layer| &layer.origin)
 }
 
 fn why(resolved: &Resolved, key: Key, asked: &Asked, layers: &[Layer], tree: &Tree) -> Why {
@@ -207,7 +248,7 @@ mod tests {
     fn layer(origin: &str, values: &[(Key, &str)]) -> Layer {
         let mut asked = Asked::default();
         values.iter().for_each(|(key, text)| asked.read(*key, text).unwrap());
-        Layer { origin: origin.to_owned(), asked }
+        Layer { origin: origin.to_owned(), of_name: !origin.starts_with("cgroup"), asked }
     }
 
     fn tree() -> Tree {
@@ -222,7 +263,7 @@ mod tests {
 
     #[test]
     fn nobody_asking_leaves_the_defaults() {
-        let resolved = resolve(&[], &tree(), &Partitions::default());
+        let resolved = resolve(&[], 1, &tree(), &Partitions::default());
         assert_eq!(
             said(&resolved),
             ["normal", "0%", "none", "host", "auto", "default"].map(|value| (value, "default"))
@@ -241,7 +282,7 @@ mod tests {
             layer("libvirt", &[(Key::Limit, "200%")]),
             layer("order", &[(Key::Reservation, "100%")]),
         ];
-        let resolved = resolve(&layers, &tree(), &Partitions::default());
+        let resolved = resolve(&layers, 1, &tree(), &Partitions::default());
         assert_eq!(
             said(&resolved),
             [
@@ -262,9 +303,40 @@ mod tests {
             layer("below", &[(Key::Limit, "200%"), (Key::Pool, "prod")]),
             layer("above", &[(Key::Limit, "none"), (Key::Pool, "host"), (Key::Cosched, "off")]),
         ];
-        let resolved = resolve(&layers, &tree(), &Partitions::default());
+        let resolved = resolve(&layers, 1, &tree(), &Partitions::default());
         assert_eq!((resolved.limit_mcpu, resolved.pool), (None, None));
         assert_eq!(resolved.cosched, Cosched::Off);
+    }
+
+    #[test]
+    fn what_is_asked_for_a_name_is_for_all_vms_of_it_together() {
+        let layers = [
+            layer("cgroup", &[(Key::Shares, "9"), (Key::Limit, "300%")]),
+            layer("order", &[(Key::Reservation, "90%"), (Key::Limit, "100%")]),
+            layer("libvirt", &[(Key::Shares, "700")]),
+        ];
+        let of = |layers: &[Layer], named| resolve(layers, named, &tree(), &Partitions::default());
+        let three = of(&layers, 3);
+        assert_eq!((three.reservation_mcpu, three.shares), (300, Shares::Exact(233)));
+        assert_eq!((three.limit_mcpu, three.limit_of_name_mcpu), (Some(1000), Some(1000)));
+        assert_eq!(
+            said(&three)[..3],
+            [
+                ("233", "libvirt, its part of 700 for 3 VMs of that name"),
+                ("30%", "order, its part of 90% for 3 VMs of that name"),
+                ("100%", "order, for all 3 VMs of that name together"),
+            ]
+        );
+        assert_eq!(of(&layers, 1).limit_of_name_mcpu, None);
+        // A cgroup is one VM's; shares by size follow that of each.
+        let by_size = [layers[0].clone(), layer("file:3", &[(Key::Shares, "high")])];
+        let three = of(&by_size, 3);
+        assert_eq!((three.limit_mcpu, three.limit_of_name_mcpu), (Some(3000), None));
+        assert_eq!(three.shares, Shares::HIGH);
+        // A limit below the reservation: both are of all together.
+        let low = [layer("order", &[(Key::Reservation, "90%"), (Key::Limit, "60%")])];
+        let three = of(&low, 3);
+        assert_eq!((three.reservation_mcpu, three.troubles.len()), (200, 1));
     }
 
     #[test]
@@ -273,7 +345,7 @@ mod tests {
             layer("cgroup", &[(Key::Limit, "100%")]),
             layer("file:3", &[(Key::Reservation, "150%"), (Key::Pool, "gone")]),
         ];
-        let resolved = resolve(&layers, &tree(), &Partitions::default());
+        let resolved = resolve(&layers, 1, &tree(), &Partitions::default());
         assert_eq!((resolved.reservation_mcpu, resolved.pool), (1000, None));
         let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
         assert_eq!(
@@ -297,7 +369,7 @@ mod tests {
             (Key::Cosched, "strict"),
             (Key::Limit, "90%"),
         ];
-        let resolved = resolve(&[layer("drover vm set", &order)], &tree(), &partitions);
+        let resolved = resolve(&[layer("drover vm set", &order)], 1, &tree(), &partitions);
         assert_eq!((resolved.partition, resolved.reservation_mcpu), (Some(0), 0));
         assert_eq!((resolved.pool, resolved.cosched), (None, Cosched::Auto));
         assert_eq!(resolved.limit_mcpu, Some(900));
@@ -309,7 +381,7 @@ mod tests {
         );
         assert_eq!(told.len(), 3);
         assert_eq!(said(&resolved)[5], ("io", "drover vm set"));
-        let gone = resolve(&[layer("order", &[(Key::Partition, "oi")])], &tree(), &partitions);
+        let gone = resolve(&[layer("order", &[(Key::Partition, "oi")])], 1, &tree(), &partitions);
         assert_eq!(gone.partition, None);
         assert_eq!(
             gone.troubles[0].text,

@@ -5,10 +5,12 @@
 //! Of `cpu.idle` not every kernel tells its scheduler: that file is watched.
 
 use crate::kernel::Kernel;
-use crate::scheduler::KernelVm;
+use crate::names::user_name;
+use crate::scheduler::{KernelVm, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
-use crate::sources::cgroup_tree::{CgroupTree, Place};
+use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,8 +24,10 @@ pub struct Containers {
     tree: CgroupTree,
     /// When cgroups were read last, and what there was then.
     read: Option<(Instant, Seen)>,
-    /// Some container could not be made.
-    lacking: bool,
+    /// Some container could not be made, and why.
+    lacking: Option<String>,
+    /// What was said of that last.
+    said: Option<String>,
     /// There are more cgroups than are looked at.
     many: bool,
     /// Says that somebody has written a `cpu.idle`.
@@ -45,7 +49,7 @@ impl Containers {
     /// Of the cgroups below `root`.
     pub fn below(root: &Path) -> Self {
         let (tree, root) = (CgroupTree::default(), root.to_owned());
-        Self { root, tree, read: None, lacking: false, many: false, idle: None }
+        Self { root, tree, read: None, lacking: None, said: None, many: false, idle: None }
     }
 
     /// What is made of the cgroups, as they were read last.
@@ -63,7 +67,7 @@ impl Containers {
         };
         if let Some((at, before)) = &self.read {
             let soon = now.duration_since(*at) < READ_INTERVAL;
-            let is_same = || *before == is_now && !self.lacking && !self.idle_changed();
+            let is_same = || *before == is_now && self.lacking.is_none() && !self.idle_changed();
             // What is asked for a new VM is in force from the first.
             if before.vms == is_now.vms && (soon || is_same()) {
                 return false;
@@ -100,27 +104,44 @@ impl Containers {
 
     /// Has the kernel know the containers there are; whether it did not before.
     fn settle(&mut self, kernel: &dyn Kernel, seen: &[KernelVm]) -> bool {
-        let known = |cgroup: u64| seen.iter().any(|vm| vm.cgroup == cgroup);
-        let is_container = |cgroup: u64| self.tree.containers.contains_key(&cgroup);
-        let gone = seen.iter().map(|vm| vm.cgroup).filter(|&id| id != 0 && !is_container(id));
-        let gone: Vec<u64> = gone.collect();
-        let new: Vec<u64> = self.tree.containers.keys().copied().filter(|&id| !known(id)).collect();
+        let known: HashSet<u64> = seen.iter().map(|vm| vm.cgroup).filter(|&id| id != 0).collect();
+        let all = &self.tree.containers;
+        let gone: Vec<u64> = known.iter().copied().filter(|id| !all.contains_key(id)).collect();
         for &cgroup in &gone {
-            if let Err(error) = kernel.set_container(cgroup, false) {
+            if let Err(error) = kernel.set_container(cgroup, 0, false) {
                 tracing::debug!("{error:#}");
             }
         }
-        let failed = new.iter().filter(|&&cgroup| kernel.set_container(cgroup, true).is_err());
-        let failed = failed.count();
-        // Room for more is made in a moment.
-        if failed > 0 && self.lacking {
-            tracing::warn!(
-                "{failed} containers run as tasks of the host: 2047 VMs and containers at most have \
-                 settings of their own"
-            );
+        let new: Vec<_> = all.iter().filter(|(id, _)| !known.contains(id)).collect();
+        let fails =
+            |one: &&(&u64, &Container)| kernel.set_container(*one.0, one.1.user, true).is_err();
+        let failed = new.iter().filter(fails).count();
+        // Room for more is made in a moment, and what was said needs not be said again.
+        let lacking = (failed > 0).then(|| no_room(failed, kernel.slots()));
+        if let Some(line) = lacking.as_ref().filter(|_| self.lacking.is_some()) {
+            if self.said.as_ref() != Some(line) {
+                tracing::warn!("{line}");
+                self.said = Some(line.clone());
+            }
         }
-        self.lacking = failed > 0;
+        self.lacking = lacking;
         !gone.is_empty() || new.len() > failed
+    }
+}
+
+/// What to say of so many containers that could not be made.
+fn no_room(failed: usize, slots: Slots) -> String {
+    let count = Slots::COUNT;
+    match slots.crowded() {
+        None => format!(
+            "{failed} containers run as tasks of what they are in: {count} VMs and containers at most have settings \
+             of their own"
+        ),
+        Some(user) => format!(
+            "user {} has as many VMs and containers as there is room left for: {failed} containers beyond run as \
+             tasks of what they are in; one user has half of what others leave of {count} at most",
+            user_name(user)
+        ),
     }
 }
 
@@ -145,7 +166,7 @@ mod tests {
         let mut containers = Containers::below(dir.path());
         let web = host(dir.path(), "web", "400");
         assert!(containers.look(&kernel, &[], begun));
-        assert_eq!(containers.tree().containers[&web].0, "/web");
+        assert_eq!(containers.tree().containers[&web].path, "/web");
         assert!(kernel.containers.borrow().contains(&web));
         let seen = [KernelVm { tgid: 0, cgroup: web, nr_vcpus: 0, ..KernelVm::for_test(1) }];
         host(dir.path(), "web", "100");

@@ -10,7 +10,7 @@ use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::params::Params;
 use drover_core::scenario::CpuList;
 use nix::time::{ClockId, clock_getres};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +20,20 @@ pub struct Delays {
     host: delay::Host,
     /// The domain of each pCPU.
     domain_of: Vec<u32>,
+}
+
+/// What stands in the way of VMs. Threads of one partition may stand in each other's way, and so may those of
+/// another that may not run there.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// The pCPUs online in each domain.
+    domains: Vec<Vec<u32>>,
+    /// The pCPUs online in each partition.
+    cpus: HashMap<Option<usize>, Option<CpuList>>,
+    /// Threads of VMs that keep to each partition.
+    in_partition: HashMap<Option<usize>, u32>,
+    /// Those of all other VMs.
+    anywhere: u32,
 }
 
 /// A VM's guarantee.
@@ -50,12 +64,36 @@ impl Delays {
         }
     }
 
-    /// What the VM is guaranteed beside all `vms`.
+    /// What there is beside any VM, when these are all.
+    pub fn beside<'a>(
+        &self,
+        plan: &Plan,
+        vms: impl Iterator<Item = &'a KernelVm>,
+        capacity: &Capacity,
+    ) -> Beside {
+        let mut beside = Beside { domains: self.domains_online(), ..Beside::default() };
+        let all = std::iter::once(None).chain((0..plan.partitions.specs().len()).map(Some));
+        beside.cpus = all.map(|it| (it, plan.partitions.cpus_of(it, &capacity.online))).collect();
+        for vm in vms {
+            let threads = vm.nr_threads;
+            match plan.vm(vm.id).map(|planned| (planned, &beside.cpus[&planned.resolved.partition]))
+            {
+                Some((planned, Some(cpus))) if !planned.affinity.leaves(cpus) => {
+                    *beside.in_partition.entry(planned.resolved.partition).or_default() += threads;
+                }
+                // Of one that is not planned for nothing is known, and one that may not run in its partition strays.
+                _ => beside.anywhere += threads,
+            }
+        }
+        beside
+    }
+
+    /// What the VM is guaranteed beside all others.
     pub fn of(
         &self,
         plan: &Plan,
-        vm: &PlannedVm,
-        vms: &[KernelVm],
+        (vm, own): (&PlannedVm, &KernelVm),
+        beside: &Beside,
         capacity: &Capacity,
     ) -> Guarantee {
         let partition = vm.resolved.partition;
@@ -65,19 +103,17 @@ impl Delays {
             slice_ns: spec.map_or(self.host.slice_ns, |spec| spec.slice_ns()),
             ..self.host
         };
-        let own = vms.iter().find(|one| one.id == vm.id);
-        let rivals =
-            vms.iter().filter(|one| one.id != vm.id && are_rivals(plan, capacity, vm, one.id));
-        let others = rivals.map(|one| one.nr_threads).sum();
-        let drawn_to = plan.partitions.cpus_of(partition, &capacity.online);
-        let reach = may_run(own.map_or(0, |one| one.tgid), drawn_to.as_ref());
+        let there = beside.in_partition.get(&partition).copied().unwrap_or(0);
+        // It is one of these itself.
+        let others = (beside.anywhere + there).saturating_sub(own.nr_threads);
+        let reach = may_run(own.tgid, beside.cpus[&partition].as_ref());
         let mut pools = plan.tree.path(vm.resolved.pool);
         let has_limit = |pool: usize| plan.tree.pools()[pool].spec.limit_mcpu.is_some();
         let terms = delay::Vm {
-            threads: own.map_or(0, |one| one.nr_threads),
+            threads: own.nr_threads,
             reservation_mcpu: vm.reservation_mcpu,
             limited: vm.resolved.limit_mcpu.is_some() || pools.any(has_limit),
-            reach: Reach::of(&self.domains_online(), &reach),
+            reach: Reach::of(&beside.domains, &reach),
             cosched: vm.resolved.cosched,
         };
         let delay = guaranteed(&host, &terms, others);
@@ -106,16 +142,6 @@ fn ms(delay: &Delay) -> f64 {
     delay.ready_ns() as f64 / 1e6
 }
 
-/// May threads of these VMs stand in each other's way? Those of one partition may, and those of another that
-/// may not run there.
-fn are_rivals(plan: &Plan, capacity: &Capacity, vm: &PlannedVm, other: u64) -> bool {
-    let Some(other) = plan.vm(other) else { return true };
-    let partition = other.resolved.partition;
-    let cpus = plan.partitions.cpus_of(partition, &capacity.online);
-    let strays = || cpus.is_none_or(|cpus| other.affinity.leaves(&cpus));
-    partition == vm.resolved.partition || strays()
-}
-
 /// For each thread of that process: may it run on a pCPU? Of those it may run on, those of its partition
 /// count, if it has any.
 fn may_run(tgid: u32, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + use<>> {
@@ -128,7 +154,8 @@ fn may_run(tgid: u32, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + 
         let drawn: Vec<usize> = set.iter().filter(is_drawn).copied().collect();
         if drawn.is_empty() { set } else { drawn }
     };
-    let may_run = |cpus: Vec<usize>| move |cpu: u32| cpus.contains(&(cpu as usize));
+    // They are in ascending order.
+    let may_run = |cpus: Vec<usize>| move |cpu: u32| cpus.binary_search(&(cpu as usize)).is_ok();
     sets.map(drawn).collect::<BTreeSet<_>>().into_iter().map(may_run).collect()
 }
 

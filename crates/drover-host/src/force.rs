@@ -12,7 +12,10 @@ use crate::topology::Topology;
 use anyhow::{Context, Result};
 use drover_core::partition::PartitionSpec;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
-use std::collections::{BTreeMap, HashMap};
+use drover_core::tree::DEPTH_MAX;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
 /// What the kernel was told.
 #[derive(Debug, Default)]
@@ -82,7 +85,8 @@ impl Force {
                 note(self.set_vm(kernel, vm, planned, (&ids, &partition_ids)));
             }
         }
-        self.vms.retain(|id, _| vms.iter().any(|vm| vm.kernel.id == *id));
+        let here: HashSet<u64> = vms.iter().map(|vm| vm.kernel.id).collect();
+        self.vms.retain(|id, _| here.contains(id));
         note(self.remove_pools(kernel, &ids));
         let pools = plan.tree.pools().iter().map(|pool| pool.spec.name.clone());
         self.ids = pools.zip(ids).collect();
@@ -171,40 +175,38 @@ impl Force {
     }
 
     fn remove_pools(&mut self, kernel: &dyn Kernel, ids: &[PoolId]) -> Result<()> {
-        let mut gone: Vec<PoolId> =
-            self.pools.keys().filter(|id| !ids.contains(id)).copied().collect();
+        let stay: HashSet<&PoolId> = ids.iter().collect();
+        let gone = self.pools.keys().copied().filter(|id| !stay.contains(id));
         // Children before their parents.
-        while !gone.is_empty() {
-            let is_parent = |id: &PoolId| {
-                gone.iter().any(|other| self.pools[other].parent == *id && other != id)
-            };
-            // After orders that were not taken, what is in force may be a circle, and any will do.
-            let leaf = gone.iter().position(|id| !is_parent(id)).unwrap_or(0);
-            let id = gone.swap_remove(leaf);
+        let mut gone: Vec<(usize, PoolId)> = gone.map(|id| (self.depth(id), id)).collect();
+        gone.sort_unstable_by_key(|(depth, id)| (Reverse(*depth), id.0));
+        for (_, id) in gone {
             kernel.set_pool(id, None)?;
             self.pools.remove(&id);
         }
         Ok(())
     }
+
+    /// How many pools that pool is in. After orders that were not taken they may be a circle, and any depth will do.
+    fn depth(&self, pool: PoolId) -> usize {
+        let above = |id: &PoolId| self.pools.get(id).map(|settings| settings.parent);
+        std::iter::successors(Some(pool), above).take(2 * DEPTH_MAX).count()
+    }
 }
 
 /// The kernel's number of each name: those it has stay; new ones take the lowest that are free, or that of
 /// one which goes.
-fn numbers<N: Copy + PartialEq>(
+fn numbers<N: Copy + Eq + Hash>(
     known: &BTreeMap<String, N>,
     names: &[&str],
     count_max: u32,
     number: fn(u32) -> N,
 ) -> Vec<N> {
-    let mut taken: Vec<N> = names.iter().filter_map(|&name| known.get(name).copied()).collect();
-    let mut new = || {
-        let free = || (1..count_max).map(number).filter(|it| !taken.contains(it));
-        let goes = |it: &N| known.values().any(|other| other == it);
-        let found = free().find(|it| !goes(it)).or_else(|| free().next());
-        let found = found.expect("there are no more names than numbers");
-        taken.push(found);
-        found
-    };
+    let stay: HashSet<N> = names.iter().filter_map(|&name| known.get(name).copied()).collect();
+    let go: HashSet<N> = known.values().copied().filter(|it| !stay.contains(it)).collect();
+    let free = || (1..count_max).map(number).filter(|it| !stay.contains(it));
+    let mut free = free().filter(|it| !go.contains(it)).chain(free().filter(|it| go.contains(it)));
+    let mut new = || free.next().expect("there are no more names than numbers");
     names.iter().map(|&name| known.get(name).copied().unwrap_or_else(&mut new)).collect()
 }
 

@@ -4,13 +4,14 @@
 use crate::files::{self, THREADS_MAX};
 use crate::names::{Identity, Places, Source, named};
 use crate::scheduler::KernelVm;
+use crate::serve::online_list;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::libvirt;
 use crate::topology::cpus_of_thread;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -30,6 +31,8 @@ pub struct Vm {
     pub identity: Identity,
     /// Where its vCPU threads may run.
     affinity: Affinity,
+    /// The pCPUs that were online when they last were told something else: the kernel names no others.
+    online: Option<CpuList>,
     /// What its cgroups ask.
     cgroup: Vec<Layer>,
     /// What libvirt's metadata ask.
@@ -54,6 +57,16 @@ impl Vm {
         &self.affinity
     }
 
+    /// Is it confined to the same pCPUs as when that was so? Of those that came or went since, and since it was
+    /// asked, neither counts.
+    pub fn is_confined_as(&self, before: &Affinity, online: &CpuList) -> bool {
+        let both = match &self.online {
+            Some(then) => online.common(then).unwrap_or_else(|| online.clone()),
+            None => online.clone(),
+        };
+        self.affinity.is_same_on(before, &both)
+    }
+
     /// A VM as a test wants it.
     #[cfg(test)]
     pub fn for_test(kernel: KernelVm, name: &str, cgroup: Vec<Layer>) -> Self {
@@ -68,7 +81,8 @@ impl Vm {
 
     fn new(kernel: KernelVm, identity: Identity) -> Self {
         let (affinity, cgroup, libvirt) = (Affinity::ANYWHERE, Vec::new(), Metadata::default());
-        Self { kernel, name: identity.name.clone(), identity, affinity, cgroup, libvirt }
+        let name = identity.name.clone();
+        Self { kernel, name, identity, affinity, online: None, cgroup, libvirt }
     }
 
     /// Asks where it may run; whether that is elsewhere than before.
@@ -78,9 +92,12 @@ impl Vm {
         }
         // Of one that just left nothing is known any more.
         let Some(affinity) = affinity_of(self.kernel.tgid) else { return false };
-        let changed = affinity != self.affinity;
+        if affinity == self.affinity {
+            return false;
+        }
         self.affinity = affinity;
-        changed
+        self.online = online_list().ok();
+        true
     }
 
     /// Is it no VM, but a cgroup that is scheduled as one?
@@ -90,7 +107,7 @@ impl Vm {
 
     fn look_at_cgroups(&mut self, tree: &CgroupTree) {
         let layers = match self.is_container() {
-            true => tree.containers.get(&self.kernel.cgroup).map(|(_, layers)| layers),
+            true => tree.containers.get(&self.kernel.cgroup).map(|it| &it.layers),
             false => tree.vms.get(&self.kernel.tgid),
         };
         self.cgroup = layers.cloned().unwrap_or_default();
@@ -217,7 +234,7 @@ impl Herd {
         let known: HashSet<u64> = self.vms.iter().map(|vm| vm.kernel.id).collect();
         for one in seen.iter().filter(|one| !known.contains(&one.id)) {
             let identity = match tree.containers.get(&one.cgroup) {
-                Some((path, _)) => named(path, Source::Cgroup),
+                Some(container) => named(&container.path, Source::Cgroup),
                 None => Places::default().identity(one.tgid),
             };
             tracing::info!("{} {} found{}", kind(one), identity.name, pid(one));
@@ -248,19 +265,11 @@ impl Herd {
         }
     }
 
-    /// The VM of that name.
-    ///
-    /// # Errors
-    /// When there is none, or more than one.
-    pub fn find(&self, name: &str) -> Result<Option<&Vm>, String> {
-        let mut named = self.vms.iter().filter(|vm| vm.name == name);
-        let (first, others) = (named.next(), named.count());
-        match others {
-            0 => Ok(first),
-            _ => {
-                Err(format!("{} VMs are named {name:?}; give them names of their own", others + 1))
-            }
-        }
+    /// All names, each with how many have it.
+    pub fn names(&self) -> HashMap<&str, u32> {
+        let mut names = HashMap::new();
+        self.vms.iter().for_each(|vm| *names.entry(vm.name.as_str()).or_default() += 1);
+        names
     }
 }
 
@@ -278,12 +287,10 @@ mod tests {
     }
 
     #[test]
-    fn an_order_meets_the_vm_that_was_meant_or_nobody() {
+    fn several_may_have_one_name() {
         let vms = vec![vm(1, "web"), vm(2, "db"), vm(3, "db")];
         let herd = Herd { vms, ..Herd::default() };
-        assert_eq!(herd.find("web").unwrap().unwrap().kernel.id, 1);
-        assert!(herd.find("nobody").unwrap().is_none());
-        assert!(herd.find("db").unwrap_err().contains("names of their own"));
+        assert_eq!(herd.names(), HashMap::from([("web", 1), ("db", 2)]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! What the daemon needs of the scheduler: to see VMs and to give orders.
 
 use crate::domains::Placed;
-use crate::scheduler::{KernelVcpu, KernelVm, Scheduler};
+use crate::scheduler::{KernelVcpu, KernelVm, Scheduler, Slots};
 use anyhow::Result;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 
@@ -19,11 +19,13 @@ pub trait Kernel {
     fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()>;
     /// Counts what changed about cgroups.
     fn cgroup_changes(&self) -> u32;
-    /// The cgroup with that number begins, or ceases, to be a container.
+    /// How much room there is for VMs and containers.
+    fn slots(&self) -> Slots;
+    /// The cgroup with that number, in a subtree of that user's, begins, or ceases, to be a container.
     ///
     /// # Errors
     /// When there is no room for it now, or it is what it shall be.
-    fn set_container(&self, cgroup: u64, live: bool) -> Result<()>;
+    fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()>;
     /// Puts these settings of the pool in force; none: removes it.
     ///
     /// # Errors
@@ -69,8 +71,12 @@ impl Kernel for Scheduler {
         self.cgroup_changes()
     }
 
-    fn set_container(&self, cgroup: u64, live: bool) -> Result<()> {
-        self.set_container(cgroup, live)
+    fn slots(&self) -> Slots {
+        self.slots()
+    }
+
+    fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()> {
+        self.set_container(cgroup, user, live)
     }
 
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {

@@ -114,6 +114,11 @@ pub fn vm_name(tgid: u32) -> String {
     Places::default().identity(tgid).name
 }
 
+/// What the host calls that user; the number where it does not say.
+pub(crate) fn user_name(uid: u32) -> String {
+    Places::default().user(uid).unwrap_or_else(|| uid.to_string())
+}
+
 impl Places {
     /// Who the VM is that this process is.
     pub fn identity(&self, tgid: u32) -> Identity {

@@ -3,7 +3,7 @@
 //!
 //! Whether it fits the host is for the plan to say.
 
-use crate::herd::{Herd, Vm};
+use crate::herd::Herd;
 use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
 use crate::store::Saved;
@@ -18,6 +18,8 @@ use drover_core::tree::{PoolChange, PoolSpec};
 pub const VM_ORIGIN: &str = "drover vm set";
 /// The same for pools.
 pub const POOL_ORIGIN: &str = "drover pool";
+/// The same for pools that hold a limit of several VMs that have one name.
+pub const NAME_ORIGIN: &str = "a limit of that name";
 
 /// Everything an order is measured by.
 #[derive(Clone, Copy)]
@@ -35,14 +37,13 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Other things asked for a VM, which need not be here yet.
+    /// Other things asked for a VM, or all of that name, which need not be here yet.
     ///
     /// # Errors
-    /// When that name is no VM's alone, or no name, or there is no such pool.
+    /// When that name is a container's, or no name, or there is no such pool.
     pub fn set_vm(&self, name: &str, set: &Asked, reset: &[Key]) -> Result<Saved> {
-        let here = self.herd.find(name).map_err(anyhow::Error::msg)?;
         ensure!(
-            !here.is_some_and(Vm::is_container),
+            !self.herd.vms().iter().any(|vm| vm.name == name && vm.is_container()),
             "{name} is a container; set cpu.weight and cpu.max of its cgroup instead"
         );
         ensure!(
@@ -131,8 +132,9 @@ impl Ground<'_> {
             inside.map(|pool| format!("pool {}", pool.spec.name)).collect();
         let vms = self.plan.vms.iter().filter(|vm| vm.resolved.pool == Some(index));
         inside.extend(vms.map(|vm| format!("VM {}", vm.name)));
+        let here = self.herd.names();
         let absent = self.saved.vms.iter().filter(|(vm, asked)| {
-            asked.pool.as_deref() == Some(name) && matches!(self.herd.find(vm), Ok(None))
+            asked.pool.as_deref() == Some(name) && !here.contains_key(vm.as_str())
         });
         inside.extend(absent.map(|(vm, _)| format!("VM {vm}, which does not run")));
         if !inside.is_empty() {
@@ -186,8 +188,9 @@ impl Ground<'_> {
         let index = self.find_partition(name)?;
         let vms = self.plan.vms.iter().filter(|vm| vm.resolved.partition == Some(index));
         let mut inside: Vec<String> = vms.map(|vm| format!("VM {}", vm.name)).collect();
+        let here = self.herd.names();
         let absent = self.saved.vms.iter().filter(|(vm, asked)| {
-            asked.partition.as_deref() == Some(name) && matches!(self.herd.find(vm), Ok(None))
+            asked.partition.as_deref() == Some(name) && !here.contains_key(vm.as_str())
         });
         inside.extend(absent.map(|(vm, _)| format!("VM {vm}, which does not run")));
         if !inside.is_empty() {

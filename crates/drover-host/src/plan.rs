@@ -2,24 +2,30 @@
 //! From everything that is asked to what is to be in force: pure, and always of the whole host.
 //!
 //! Reservations are promised in a fixed order: to pools from the host downwards, then to the VMs that had
-//! a promise what they had, then what these want more, then to newcomers. Who has a promise keeps it
-//! while pCPUs go offline, but then everyone is given the same part of it; newcomers are measured by the
-//! pCPUs that are online. So are sets of pCPUs to which VMs are confined: who is confined to others than
-//! before has its promise there, and where that is more than fits, all in it keep the same part.
+//! a promise what they had, then what these want more, then to those that are confined to other pCPUs than when they
+//! had theirs, then to newcomers, of which VMs that users run come last. Who has a promise keeps it
+//! while pCPUs go offline, but then everyone is given the same part of it, on the host or on the set of pCPUs that
+//! has become too small; who is confined anew, and newcomers, are measured by the pCPUs that are online. So who moves
+//! onto pCPUs that are promised to others loses its own promise if it does not fit, and never theirs.
 //!
 //! Promises are made on the pCPUs of partition `default`. A VM of another partition has none, nor has one that is
 //! confined to pCPUs of others.
+//!
+//! VMs of one name for which a limit was set stand in a pool of their own with that limit, so that it holds for all
+//! of them together. Where no pool can be had each has its part of it.
 
 use crate::herd::Vm;
+use crate::names::Source;
 use drover_core::asked::{DEFAULT, Key};
 use drover_core::partition::Partitions;
 use drover_core::percent;
 use drover_core::resolve::{Layer, Resolved, resolve};
 use drover_core::scenario::CpuList;
+use drover_core::shares::SHARES_MAX;
 use drover_core::tree::admission::{Ledger, Shortage, kept_mcpu, kept_of_pool};
 use drover_core::tree::pcpus::{Pcpus, Siblings};
 use drover_core::tree::{Affinity, Tree};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 /// The pCPUs promises are made on.
@@ -68,6 +74,10 @@ pub struct PlannedVm {
     pub resolved: Resolved,
     /// The pCPUs its vCPUs run on: of those they may run on the ones of its partition.
     pub affinity: Affinity,
+    /// Where they were confined when it had its promise.
+    held_on: Affinity,
+    /// In numbers, for the size it has now.
+    shares: u32,
     /// What is promised to it; when what it asks was refused, what it had before.
     pub promised_mcpu: u32,
     /// What of it can be kept on the pCPUs online now.
@@ -95,6 +105,30 @@ pub struct Plan {
     pub shortages: Vec<Shortage>,
     /// What was asked of pools and cannot be.
     troubles: Vec<Trouble>,
+    /// Where each VM stands, by its id.
+    places: HashMap<u64, usize>,
+}
+
+/// What a VM had before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// What was promised to it, thousandths of a pCPU.
+    pub promised_mcpu: u32,
+    /// Where its vCPUs were confined then.
+    pub on: Affinity,
+}
+
+/// Why a VM is promised something, by which it is decided who is promised first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    /// It has a promise.
+    Holds,
+    /// It has one, and is confined to other pCPUs since.
+    Moved,
+    /// It has none.
+    New,
+    /// It has none, and a user runs it.
+    NewOfUser,
 }
 
 /// Something that was asked and cannot be.
@@ -109,9 +143,9 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// The same thing cannot be, although maybe by other numbers.
-    pub fn is_still(&self, before: &Trouble) -> bool {
-        (&self.whose, self.key) == (&before.whose, before.key)
+    /// What cannot be, whatever the numbers are by which it cannot.
+    pub fn what(&self) -> (String, &'static str) {
+        (self.whose.clone(), self.key.name())
     }
 }
 
@@ -122,15 +156,24 @@ impl fmt::Display for Trouble {
 }
 
 impl Plan {
-    /// Plans for these VMs, of which those in `holders` had that promise before, thousandths of a pCPU.
+    /// Plans for these VMs, of which those in `holders` had that promise before.
     /// `layers_of` says what everyone asks for a VM.
     pub fn new(
-        (tree, partitions): (Tree, Partitions),
+        (mut tree, partitions): (Tree, Partitions),
         vms: &[Vm],
         layers_of: impl Fn(&Vm) -> Vec<Layer>,
-        holders: &HashMap<u64, u32>,
+        holders: &HashMap<u64, Held>,
         capacity: &Capacity,
     ) -> Self {
+        let named = count_names(vms);
+        let planned = |vm: &Vm| {
+            let named = named.get(vm.name.as_str()).copied().unwrap_or(1);
+            let resolved = resolve(&layers_of(vm), named, &tree, &partitions);
+            let affinity = partitions.affinity(resolved.partition, vm.affinity(), &capacity.known);
+            planned(vm, resolved, affinity)
+        };
+        let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
+        limit_names(&mut tree, &mut planned, &named);
         let mut troubles = Vec::new();
         let default = capacity.of_default(&partitions);
         let mut ledger = default.ledger(&tree, &partitions);
@@ -143,28 +186,7 @@ impl Plan {
             }
         };
         let pools_mcpu: Vec<u32> = (0..tree.pools().len()).map(promise).collect();
-        let planned = |vm: &Vm| {
-            let resolved = resolve(&layers_of(vm), &tree, &partitions);
-            let affinity = partitions.affinity(resolved.partition, vm.affinity(), &capacity.known);
-            planned(vm, resolved, affinity)
-        };
-        let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
-        for vm in &mut planned {
-            vm.leave_out(default.known.all());
-            vm.ask_again(
-                &mut ledger,
-                default.known.all(),
-                holders.get(&vm.id).copied().unwrap_or(0),
-            );
-        }
-        let holds = |vm: &PlannedVm| holders.contains_key(&vm.id);
-        for vm in planned.iter_mut().filter(|vm| holds(vm)) {
-            vm.ask(&mut ledger, default.known.all());
-        }
-        ledger.set_pcpus(default.online.clone());
-        for vm in planned.iter_mut().filter(|vm| !holds(vm)) {
-            vm.ask(&mut ledger, default.known.all());
-        }
+        admit(&mut planned, vms, &mut ledger, holders, &default);
         let total_mcpu = ledger.total_mcpu();
         let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
         let promises: Vec<(&Affinity, u32)> =
@@ -175,13 +197,24 @@ impl Plan {
         }
         let of_pool = |mcpu: u32| kept_of_pool(mcpu, total_mcpu, &default.online);
         let pools_mcpu = pools_mcpu.into_iter().map(of_pool).collect();
+        let places = planned.iter().enumerate().map(|(place, vm)| (vm.id, place)).collect();
         let vms = planned;
-        Self { tree, partitions, pools_mcpu, pools_free_mcpu, vms, total_mcpu, shortages, troubles }
+        Self {
+            tree,
+            partitions,
+            pools_mcpu,
+            pools_free_mcpu,
+            vms,
+            total_mcpu,
+            shortages,
+            troubles,
+            places,
+        }
     }
 
     /// The VM with that id.
     pub fn vm(&self, id: u64) -> Option<&PlannedVm> {
-        self.vms.iter().find(|vm| vm.id == id)
+        self.places.get(&id).map(|&place| &self.vms[place])
     }
 
     /// What of what is asked for a VM could not be if it came alone, the pools apart.
@@ -198,8 +231,8 @@ impl Plan {
             let _ = ledger.promise_pool(pool);
         }
         // Where it will be confined is not known before it is there.
-        let resolved = resolve(layers, tree, partitions);
-        let mut vm = PlannedVm::new(0, name, resolved, Affinity::ANYWHERE);
+        let resolved = resolve(layers, 1, tree, partitions);
+        let mut vm = PlannedVm::new(0, name, 1, resolved, Affinity::ANYWHERE);
         vm.ask(&mut ledger, default.known.all());
         vm.troubles().next()
     }
@@ -209,19 +242,102 @@ impl Plan {
         self.troubles.iter().cloned().chain(self.vms.iter().flat_map(PlannedVm::troubles)).collect()
     }
 
-    /// The VMs to which something is promised, and what, thousandths of a pCPU.
-    pub fn holders(&self) -> HashMap<u64, u32> {
+    /// The VMs to which something is promised, and what.
+    pub fn holders(&self) -> HashMap<u64, Held> {
+        let held =
+            |vm: &PlannedVm| Held { promised_mcpu: vm.promised_mcpu, on: vm.held_on.clone() };
         let holders = self.vms.iter().filter(|vm| vm.promised_mcpu > 0);
-        holders.map(|vm| (vm.id, vm.promised_mcpu)).collect()
+        holders.map(|vm| (vm.id, held(vm))).collect()
+    }
+}
+
+/// How many VMs have each name. A container has its own.
+fn count_names(vms: &[Vm]) -> HashMap<&str, u32> {
+    let mut named = HashMap::new();
+    for vm in vms.iter().filter(|vm| !vm.is_container()) {
+        *named.entry(vm.name.as_str()).or_default() += 1;
+    }
+    named
+}
+
+/// Has limits that were set for the name of several VMs hold for all of them together: in a pool of their own, or in
+/// one for each pool that they are in, by how many of them are there.
+fn limit_names(tree: &mut Tree, planned: &mut [PlannedVm], named: &HashMap<&str, u32>) {
+    let mut groups: BTreeMap<_, Vec<&mut PlannedVm>> = BTreeMap::new();
+    for vm in planned.iter_mut().filter(|vm| vm.resolved.limit_of_name_mcpu.is_some()) {
+        // Pools are for partition `default`.
+        let place = (vm.resolved.partition, vm.resolved.pool);
+        groups.entry((vm.name.clone(), place)).or_default().push(vm);
+    }
+    for ((name, (partition, pool)), inside) in groups {
+        let limit_mcpu = u64::from(inside[0].resolved.limit_of_name_mcpu.unwrap_or(0));
+        let all = u64::from(named.get(name.as_str()).copied().unwrap_or(1));
+        let part =
+            |vms: usize| u32::try_from(limit_mcpu * vms as u64 / all).unwrap_or(u32::MAX).max(1);
+        let shares = inside.iter().map(|vm| vm.shares).sum::<u32>().min(SHARES_MAX);
+        let own = match partition {
+            None => tree.add_name(&name, pool, shares, part(inside.len())),
+            Some(_) => None,
+        };
+        for vm in inside {
+            match own {
+                Some(pool) => vm.resolved.pool = Some(pool),
+                None => vm.resolved.limit_mcpu = Some(part(1)),
+            }
+        }
+    }
+}
+
+/// Promises the VMs what they ask for, as far as it fits.
+fn admit(
+    planned: &mut [PlannedVm],
+    vms: &[Vm],
+    ledger: &mut Ledger,
+    holders: &HashMap<u64, Held>,
+    default: &OfDefault,
+) {
+    let (known, online) = (default.known.all(), &default.online);
+    let standing = |vm: &Vm| match holders.get(&vm.kernel.id) {
+        Some(held) if vm.is_confined_as(&held.on, online.all()) => Standing::Holds,
+        Some(_) => Standing::Moved,
+        None if vm.identity.by == Source::User => Standing::NewOfUser,
+        None => Standing::New,
+    };
+    let mut order: Vec<(Standing, usize)> = vms.iter().map(standing).zip(0..).collect();
+    // Those that stand alike go in the order they were found.
+    order.sort();
+    for &(standing, place) in &order {
+        let (vm, held) = (&mut planned[place], holders.get(&vms[place].kernel.id));
+        vm.leave_out(known);
+        if let (Standing::Holds, Some(held)) = (standing, held) {
+            vm.held_on = held.on.clone();
+            vm.ask_again(ledger, known, held.promised_mcpu);
+        }
+    }
+    let holds = order.partition_point(|(standing, _)| *standing == Standing::Holds);
+    for &(_, place) in &order[..holds] {
+        planned[place].ask(ledger, known);
+    }
+    let moved = order.partition_point(|(standing, _)| *standing <= Standing::Moved);
+    for &(_, place) in &order[holds..moved] {
+        if let Some(held) = holders.get(&planned[place].id) {
+            planned[place].move_in(ledger, known, online, held.promised_mcpu);
+        }
+    }
+    ledger.set_pcpus(online.clone());
+    for &(_, place) in &order[holds..] {
+        planned[place].ask(ledger, known);
     }
 }
 
 impl PlannedVm {
-    fn new(id: u64, name: &str, resolved: Resolved, affinity: Affinity) -> Self {
+    fn new(id: u64, name: &str, size: u32, resolved: Resolved, affinity: Affinity) -> Self {
         Self {
             id,
             name: name.to_owned(),
             affinity,
+            held_on: Affinity::ANYWHERE,
+            shares: resolved.shares.of_vm(size),
             resolved,
             promised_mcpu: 0,
             reservation_mcpu: 0,
@@ -259,6 +375,22 @@ impl PlannedVm {
         }
     }
 
+    /// Asks for what it had elsewhere, as far as it still wants it, on the pCPUs to which it is confined now.
+    fn move_in(
+        &mut self,
+        ledger: &mut Ledger,
+        default: &CpuList,
+        online: &Pcpus,
+        before_mcpu: u32,
+    ) {
+        let asked_mcpu = self.resolved.reservation_mcpu.min(before_mcpu);
+        let affinity = self.affinity.on(default);
+        match ledger.move_in(self.resolved.pool, &affinity, asked_mcpu.into(), online) {
+            Ok(()) => self.promised_mcpu = asked_mcpu,
+            Err(refusal) => self.refusal = Some(refusal.to_string()),
+        }
+    }
+
     /// Asks for what it lacks of its reservation.
     fn ask(&mut self, ledger: &mut Ledger, default: &CpuList) {
         let (pool, before_mcpu) = (self.resolved.pool, self.promised_mcpu);
@@ -275,7 +407,9 @@ impl PlannedVm {
 }
 
 fn planned(vm: &Vm, resolved: Resolved, affinity: Affinity) -> PlannedVm {
-    PlannedVm::new(vm.kernel.id, &vm.name, resolved, affinity)
+    let held_on = vm.affinity().clone();
+    let planned = PlannedVm::new(vm.kernel.id, &vm.name, vm.kernel.size, resolved, affinity);
+    PlannedVm { held_on, ..planned }
 }
 
 #[cfg(test)]
@@ -283,6 +417,7 @@ mod tests {
     use super::*;
     use crate::scheduler::KernelVm;
     use drover_core::asked::Asked;
+    use drover_core::shares::Shares;
     use drover_core::tree::PoolSpec;
 
     fn full() -> Capacity {
@@ -299,13 +434,34 @@ mod tests {
     }
 
     fn plan(vms: &[Vm], reserved: &str, holders: &[u64], capacity: Capacity) -> Plan {
+        let on = |id: u64| vms.iter().find(|vm| vm.kernel.id == id).unwrap().affinity().clone();
+        let held = |id: &u64| (*id, Held { promised_mcpu: 1000, on: on(*id) });
+        plan_after(vms, reserved, &holders.iter().map(held).collect(), &capacity)
+    }
+
+    fn plan_after(
+        vms: &[Vm],
+        reserved: &str,
+        holders: &HashMap<u64, Held>,
+        capacity: &Capacity,
+    ) -> Plan {
         let layers = |_: &Vm| {
             let mut asked = Asked::default();
             asked.read(Key::Reservation, reserved).unwrap();
-            vec![Layer { origin: "test".to_owned(), asked }]
+            vec![Layer { origin: "test".to_owned(), of_name: true, asked }]
         };
-        let holders = holders.iter().map(|id| (*id, 1000)).collect();
-        Plan::new((Tree::default(), Partitions::default()), vms, layers, &holders, &capacity)
+        Plan::new((Tree::default(), Partitions::default()), vms, layers, holders, capacity)
+    }
+
+    fn anywhere(id: u64, promised_mcpu: u32) -> HashMap<u64, Held> {
+        HashMap::from([(id, Held { promised_mcpu, on: Affinity::ANYWHERE })])
+    }
+
+    fn held(plan: &Plan) -> Vec<(u64, u32)> {
+        let mut held: Vec<_> =
+            plan.holders().iter().map(|(id, held)| (*id, held.promised_mcpu)).collect();
+        held.sort_unstable();
+        held
     }
 
     fn kept(plan: &Plan) -> Vec<u32> {
@@ -347,7 +503,7 @@ mod tests {
         assert_eq!(plan.total_mcpu, 2400);
         assert_eq!(kept(&plan), [1000, 1000, 0]);
         assert!(plan.vms[2].refusal.as_ref().unwrap().contains("this host has 0% left of 200%"));
-        assert_eq!(plan.holders(), HashMap::from([(1, 1200), (2, 1200)]));
+        assert_eq!(held(&plan), [(1, 1200), (2, 1200)]);
     }
 
     #[test]
@@ -367,10 +523,10 @@ mod tests {
             let mut asked = Asked::default();
             asked.read(Key::Reservation, "450%").unwrap();
             asked.read(Key::Pool, "prod").unwrap();
-            vec![Layer { origin: "test".to_owned(), asked }]
+            vec![Layer { origin: "test".to_owned(), of_name: true, asked }]
         };
         let parts = (tree, Partitions::default());
-        let plan = Plan::new(parts, &vms(1), layers, &HashMap::from([(1, 500)]), &full());
+        let plan = Plan::new(parts, &vms(1), layers, &anywhere(1, 500), &full());
         assert_eq!(kept(&plan), [500]);
         assert!(plan.vms[0].refusal.as_ref().unwrap().contains("this host has 200% left of 400%"));
     }
@@ -391,11 +547,93 @@ mod tests {
     }
 
     #[test]
-    fn who_is_confined_anew_takes_its_promise_along_and_all_there_keep_the_same_part() {
-        let plan = plan(&confined(&["3", "3", "0-1"]), "100%", &[1, 2, 3], full());
-        assert_eq!(kept(&plan), [500, 500, 1000]);
-        assert_eq!(plan.shortages.len(), 1);
-        assert_eq!(plan.holders(), HashMap::from([(1, 1000), (2, 1000), (3, 1000)]));
+    fn who_moves_onto_pcpus_that_are_promised_loses_its_promise_and_nobody_else_does() {
+        // The one that moves was found first.
+        let before = plan(&confined(&["0-2", "3", "0-2"]), "80%", &[], full());
+        assert_eq!(kept(&before), [800, 800, 800]);
+        let moved = confined(&["3", "3", "0-2"]);
+        let after = plan_after(&moved, "80%", &before.holders(), &full());
+        assert_eq!(kept(&after), [0, 800, 800]);
+        assert!(after.shortages.is_empty());
+        let refusal = after.vms[0].refusal.as_ref().unwrap();
+        assert!(
+            refusal.contains("80% cannot be reserved: pCPU 3 has 20% left of 100%"),
+            "{refusal}"
+        );
+        let stays = plan_after(&moved, "80%", &after.holders(), &full());
+        assert_eq!(kept(&stays), [0, 800, 800], "it waits behind who has one");
+        let less = plan_after(&moved, "20%", &after.holders(), &full());
+        assert_eq!(kept(&less), [200, 200, 200]);
+    }
+
+    #[test]
+    fn who_moves_to_where_there_is_room_keeps_its_promise() {
+        let before = plan(&confined(&["0", "1", "2-3"]), "80%", &[], full());
+        let after = plan_after(&confined(&["1", "0", "2"]), "80%", &before.holders(), &full());
+        assert_eq!(kept(&after), [800, 800, 800], "two that change places");
+        assert!(after.troubles().is_empty());
+    }
+
+    #[test]
+    fn a_pcpu_that_goes_confines_nobody_anew() {
+        let capacity = || Capacity { online: CpuList::all(3), ..full() };
+        let before = plan(&confined(&["2-3", "2-3", "0-1"]), "90%", &[], full());
+        // The kernel does not name a pCPU that is offline.
+        let vms = confined(&["2", "2", "0-1"]);
+        let short = plan_after(&vms, "90%", &before.holders(), &capacity());
+        assert_eq!(kept(&short), [500, 500, 900]);
+        let back = plan_after(&confined(&["2-3", "2-3", "0-1"]), "90%", &short.holders(), &full());
+        assert_eq!(kept(&back), [900, 900, 900]);
+    }
+
+    #[test]
+    fn of_newcomers_those_that_users_run_come_last() {
+        let mut vms = confined(&["3", "3", "0-1"]);
+        vms[0].identity.by = Source::User;
+        assert_eq!(kept(&plan(&vms, "80%", &[], full())), [0, 800, 800]);
+    }
+
+    #[test]
+    fn a_limit_for_a_name_holds_for_all_vms_of_it_together() {
+        let mut vms = vms(5);
+        vms[..4].iter_mut().for_each(|vm| "x".clone_into(&mut vm.name));
+        let layers = |vm: &Vm| {
+            let mut asked = Asked::default();
+            asked.read(Key::Limit, "50%").unwrap();
+            asked.read(Key::Reservation, "40%").unwrap();
+            let pool = if vm.kernel.id == 4 { "prod" } else { "host" };
+            asked.read(Key::Pool, pool).unwrap();
+            vec![Layer { origin: "test".to_owned(), of_name: true, asked }]
+        };
+        let plan = |pools: &[PoolSpec]| {
+            let parts = (Tree::of(pools).unwrap(), Partitions::default());
+            Plan::new(parts, &vms, layers, &HashMap::new(), &full())
+        };
+        let two_places = plan(&[PoolSpec::named("prod")]);
+        let pools: Vec<_> = two_places.tree.pools()[1..]
+            .iter()
+            .map(|pool| (pool.spec.name.as_str(), pool.spec.limit_mcpu, pool.spec.shares))
+            .collect();
+        assert_eq!(
+            pools,
+            [
+                ("VMs \"x\" in host", Some(375), Shares::Exact(6000)),
+                ("VMs \"x\" in prod", Some(125), Shares::Exact(2000)),
+            ]
+        );
+        let of = |vm: &PlannedVm| (vm.resolved.pool, vm.resolved.limit_mcpu);
+        let each: Vec<_> = two_places.vms.iter().map(of).collect();
+        assert_eq!(each[2..], [(Some(1), Some(500)), (Some(2), Some(500)), (None, Some(500))]);
+        assert_eq!(kept(&two_places), [100, 100, 100, 100, 400]);
+        // As deep as pools go there is no room for one more.
+        let called =
+            |depth: usize| if depth == 8 { "prod".to_owned() } else { format!("p{depth}") };
+        let deep = |above: usize| PoolSpec {
+            parent: (above > 0).then(|| called(above)),
+            ..PoolSpec::named(&called(above + 1))
+        };
+        let deep = plan(&(0..8).map(deep).collect::<Vec<_>>());
+        assert_eq!(of(&deep.vms[3]), (deep.tree.find("prod"), Some(125)));
     }
 
     #[test]
@@ -417,7 +655,7 @@ mod tests {
             let (key, text) =
                 if vm.name == "vm3" { (Key::Partition, "io") } else { (Key::Reservation, "150%") };
             asked.read(key, text).unwrap();
-            vec![Layer { origin: "test".to_owned(), asked }]
+            vec![Layer { origin: "test".to_owned(), of_name: true, asked }]
         };
         let mut vms = vms(4);
         vms[3].confine(Affinity::within("3".parse().unwrap()));

@@ -17,7 +17,7 @@ use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::files::{self, ENTRIES_MAX};
 use crate::kernel::Kernel;
-use crate::scheduler::{KernelVcpu, KernelVm};
+use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::serve::{Places, online_list};
 use crate::status::VmStatus;
 use crate::steward::Steward;
@@ -108,7 +108,11 @@ impl Kernel for Onlooker {
         0
     }
 
-    fn set_container(&self, _: u64, _: bool) -> Result<()> {
+    fn slots(&self) -> Slots {
+        Slots::default()
+    }
+
+    fn set_container(&self, _: u64, _: u32, _: bool) -> Result<()> {
         Ok(())
     }
 

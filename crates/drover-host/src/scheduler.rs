@@ -99,6 +99,27 @@ impl KernelVm {
     }
 }
 
+/// VMs and containers have slots, and not all may have one (policy/account/find.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slots {
+    /// How many are held.
+    pub held: u32,
+    /// The user that was refused one last, for having as many as are left; 0: none was.
+    pub crowded_user: u32,
+    /// vCPUs that are served as ordinary tasks, because their VMs have none.
+    pub unplaced_vcpus: u32,
+}
+
+impl Slots {
+    /// There are so many, beside the host's own.
+    pub const COUNT: u32 = 2047;
+
+    /// The user whose VMs have none because of how many others of it have; none: the host is full.
+    pub fn crowded(&self) -> Option<u32> {
+        (self.held + 1 < Self::COUNT && self.crowded_user > 0).then_some(self.crowded_user)
+    }
+}
+
 /// A vCPU likewise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelVcpu {
@@ -236,11 +257,17 @@ impl Scheduler {
         unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
     }
 
-    /// vCPUs that are served as tasks of the host, because as many VMs as there is room for are there.
-    pub fn unplaced_vcpus(&self) -> u32 {
+    /// How much room there is for VMs and containers.
+    pub fn slots(&self) -> Slots {
         let bss = self.bss();
         // SAFETY: points into the mapped .bss, as in `farewell`.
-        unsafe { (&raw const (*bss).drover.nr_unplaced).read_volatile() }
+        unsafe {
+            Slots {
+                held: (&raw const (*bss).drover.slots_held).read_volatile(),
+                crowded_user: (&raw const (*bss).drover.crowded_user).read_volatile(),
+                unplaced_vcpus: (&raw const (*bss).drover.nr_unplaced).read_volatile(),
+            }
+        }
     }
 
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
@@ -353,12 +380,12 @@ impl Scheduler {
         }
     }
 
-    /// The cgroup with that number begins, or ceases, to be a container.
+    /// The cgroup with that number, in a subtree of that user's, begins, or ceases, to be a container.
     ///
     /// # Errors
-    /// When no slot is free, or it is what it shall be already.
-    pub fn set_container(&self, cgroup: u64, live: bool) -> Result<()> {
-        let mut order = types::container_order { cgroup, live: live.into(), unused: 0 };
+    /// When no slot is free for it, or it is what it shall be already.
+    pub fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()> {
+        let mut order = types::container_order { cgroup, live: live.into(), user };
         // SAFETY: `container_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))

@@ -89,6 +89,9 @@ pub struct OrderStatus {
     pub name: String,
     /// Whether a VM of that name is here.
     pub here: bool,
+    /// How many are: what was ordered is in force for all of them together.
+    #[serde(default)]
+    pub vms: u32,
     /// What was ordered.
     pub ordered: Asked,
 }
@@ -187,6 +190,9 @@ pub struct PartitionStatus {
     pub slice_ms: f64,
     /// The VMs in it.
     pub vms: Vec<String>,
+    /// vCPUs of VMs for which no room is left, and that run as ordinary tasks; of partition `default`.
+    #[serde(default)]
+    pub unplaced_vcpus: u32,
     /// What they got in the last second, pCPUs; none until that is known.
     pub got_pcpus: Option<f64>,
 }

@@ -32,7 +32,7 @@ use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::admission::{Shortage, cpus_text};
 use drover_core::tree::pcpus::Siblings;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -165,7 +165,7 @@ impl Steward {
             Request::ListOrders => return Answer::Orders { orders: self.order_statuses() },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
             Request::ListPartitions => {
-                return Answer::Partitions { partitions: self.partition_statuses() };
+                return Answer::Partitions { partitions: self.partition_statuses(kernel) };
             }
             #[cfg(feature = "fault-injection")]
             Request::Break => kernel.break_on_purpose(),
@@ -224,12 +224,17 @@ impl Steward {
 
     /// Whether an order makes nothing impossible that was possible before, and asks nothing impossible itself.
     fn check(&self, plan: &Plan, order: &Request) -> Result<()> {
-        let before = self.plan.troubles();
+        // VMs of one name have the same troubles.
+        let mut before: HashMap<_, HashSet<String>> = HashMap::new();
+        for trouble in self.plan.troubles() {
+            before.entry(trouble.what()).or_default().insert(trouble.text);
+        }
         let target = whose_bounds(order);
         for trouble in plan.troubles() {
-            let stood = before.iter().find(|it| trouble.is_still(it));
-            let asked = target.as_ref() == Some(&trouble.whose) && stood != Some(&trouble);
-            ensure!(stood.is_some() && !asked, "{trouble}");
+            let stood = before.get(&trouble.what());
+            let is_asked = target.as_ref() == Some(&trouble.whose);
+            let stays = stood.is_some_and(|texts| !is_asked || texts.contains(&trouble.text));
+            ensure!(stays, "{trouble}");
         }
         let moves = matches!(order, Request::AddPartition { .. } | Request::SetPartition { .. });
         let grows = |short: &&Shortage| match short.cpus {
@@ -370,11 +375,15 @@ impl Steward {
         let mut troubles: Vec<String> = plan.troubles().iter().map(ToString::to_string).collect();
         troubles.extend(plan.shortages.iter().map(|short| shortfall(&plan, short)));
         troubles.extend(deserted(&plan, &self.capacity.online));
-        for trouble in troubles.iter().filter(|trouble| !self.said.contains(*trouble)) {
-            tracing::warn!("{trouble}");
+        let mut said = HashSet::new();
+        for trouble in troubles {
+            if !self.said.contains(&trouble) && !said.contains(&trouble) {
+                tracing::warn!("{trouble}");
+            }
+            said.insert(trouble);
         }
         let was_short = is_short(&self.plan);
-        self.said = troubles.into_iter().collect();
+        self.said = said;
         self.plan = plan;
         self.delays.set_domains(self.force.domains().of());
         if was_short && !is_short(&self.plan) {
@@ -445,7 +454,7 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
 /// What was ordered for a VM.
 fn ordered(saved: &Saved, name: &str) -> Option<Layer> {
     let asked = saved.vms.get(name)?.clone();
-    Some(Layer { origin: VM_ORIGIN.to_owned(), asked })
+    Some(Layer { origin: VM_ORIGIN.to_owned(), of_name: true, asked })
 }
 
 /// Of whom an order changes what can be impossible: all of a VM but its shares, or a pool.

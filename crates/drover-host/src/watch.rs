@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon looks after besides VMs: pCPUs that come, and vCPUs there is no room for.
 
-use crate::scheduler::Scheduler;
+use crate::names::user_name;
+use crate::scheduler::{Scheduler, Slots};
 use crate::topology::Topology;
 
 /// What was seen at the last look.
@@ -9,13 +10,14 @@ use crate::topology::Topology;
 pub struct Watch {
     pcpu_changes: Option<u32>,
     unplaced: u32,
-    told_unplaced: bool,
+    /// What was said of vCPUs without room: of whose VMs they are; none within: of anybody's.
+    told: Option<Option<u32>>,
 }
 
 impl Watch {
     /// Looks again; the host's pCPUs, where any may have come.
     pub fn look(&mut self, scheduler: &Scheduler) -> Option<Topology> {
-        if let Some(line) = self.note_unplaced(scheduler.unplaced_vcpus()) {
+        if let Some(line) = self.note_unplaced(scheduler.slots()) {
             tracing::warn!("{line}");
         }
         let changes = scheduler.pcpu_changes();
@@ -30,22 +32,27 @@ impl Watch {
             .ok()
     }
 
-    /// What to say of so many, if anything. Those of one look only wait for queues to be made.
-    fn note_unplaced(&mut self, now: u32) -> Option<String> {
-        let stays = self.unplaced.min(now);
-        self.unplaced = now;
-        let (told, tell) = (self.told_unplaced, stays > 0);
-        self.told_unplaced = tell;
-        match (told, tell) {
-            (false, true) => Some(format!(
-                "{stays} vCPUs are of VMs for which no room is left, and run as tasks of the host; \
-                 2047 VMs at most have settings of their own"
-            )),
-            (true, false) => {
-                Some("all vCPUs are of VMs with settings of their own again".to_owned())
-            }
-            _ => None,
+    /// What to say of vCPUs without room, if anything. Those of one look only wait for queues to be made.
+    fn note_unplaced(&mut self, slots: Slots) -> Option<String> {
+        let stays = self.unplaced.min(slots.unplaced_vcpus);
+        self.unplaced = slots.unplaced_vcpus;
+        let tell = (stays > 0).then(|| slots.crowded());
+        if std::mem::replace(&mut self.told, tell) == tell {
+            return None;
         }
+        let count = Slots::COUNT;
+        Some(match tell {
+            None => "all vCPUs are of VMs with settings of their own again".to_owned(),
+            Some(None) => format!(
+                "{stays} vCPUs are of VMs for which no room is left, and run as ordinary tasks; {count} VMs and \
+                 containers at most have settings of their own"
+            ),
+            Some(Some(user)) => format!(
+                "user {} has as many VMs and containers as there is room left for: {stays} vCPUs of VMs beyond run \
+                 as ordinary tasks; one user has half of what others leave of {count} at most",
+                user_name(user)
+            ),
+        })
     }
 }
 
@@ -53,14 +60,31 @@ impl Watch {
 mod tests {
     use super::*;
 
+    fn slots(unplaced_vcpus: u32) -> Slots {
+        Slots { held: Slots::COUNT, crowded_user: 0, unplaced_vcpus }
+    }
+
     #[test]
     fn vcpus_without_room_are_said_once_and_when_it_is_over() {
         let mut watch = Watch::default();
-        assert_eq!(watch.note_unplaced(4), None, "it takes a moment to make queues");
-        assert_eq!(watch.note_unplaced(0), None);
-        assert_eq!(watch.note_unplaced(4), None);
-        assert!(watch.note_unplaced(3).unwrap().starts_with("3 vCPUs"));
-        assert_eq!(watch.note_unplaced(5), None);
-        assert!(watch.note_unplaced(0).unwrap().contains("again"));
+        assert_eq!(watch.note_unplaced(slots(4)), None, "it takes a moment to make queues");
+        assert_eq!(watch.note_unplaced(slots(0)), None);
+        assert_eq!(watch.note_unplaced(slots(4)), None);
+        assert!(watch.note_unplaced(slots(3)).unwrap().starts_with("3 vCPUs"));
+        assert_eq!(watch.note_unplaced(slots(5)), None);
+        assert!(watch.note_unplaced(slots(0)).unwrap().contains("again"));
+    }
+
+    #[test]
+    fn a_user_with_more_vms_than_others_leave_him_is_named() {
+        let mut watch = Watch::default();
+        let crowded = |held| Slots { held, crowded_user: 4_000_000_001, unplaced_vcpus: 2 };
+        assert_eq!(watch.note_unplaced(crowded(1023)), None);
+        let line = watch.note_unplaced(crowded(1023)).unwrap();
+        assert!(line.starts_with("user 4000000001 has as many VMs"), "{line}");
+        assert!(line.contains("2 vCPUs of VMs beyond run as ordinary tasks"), "{line}");
+        assert_eq!(watch.note_unplaced(crowded(1024)), None);
+        let full = watch.note_unplaced(crowded(Slots::COUNT)).unwrap();
+        assert!(full.contains("no room is left"), "{full}");
     }
 }

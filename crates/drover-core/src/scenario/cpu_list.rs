@@ -10,7 +10,7 @@ use std::str::FromStr;
 const CPU_MAX: u32 = 4095;
 
 /// A non-empty set of CPU numbers, in ascending order.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuList(Vec<u32>);
 
 impl CpuList {

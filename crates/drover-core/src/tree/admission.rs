@@ -20,6 +20,7 @@ use super::room::{Bottleneck, Room, keep};
 use super::{Affinity, Tree};
 use crate::percent;
 use crate::scenario::CpuList;
+use std::collections::BTreeMap;
 
 /// Why a reservation is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,8 +55,8 @@ pub struct Ledger<'a> {
     pcpus: Pcpus,
     /// What people are told they are, with its verb.
     whole: &'static str,
-    /// What was promised to VMs that are confined; those of one set that all their vCPUs have together.
-    confined: Vec<(Affinity, u64)>,
+    /// What was promised to VMs that are confined, by where; those of one set that all their vCPUs have together.
+    confined: BTreeMap<Affinity, Vec<u64>>,
     /// What was promised to each pool itself.
     own_mcpu: Vec<u64>,
     /// What was promised within each pool.
@@ -73,7 +74,7 @@ impl<'a> Ledger<'a> {
             tree,
             pcpus,
             whole,
-            confined: Vec::new(),
+            confined: BTreeMap::new(),
             own_mcpu: none.clone(),
             within_mcpu: none,
             total_mcpu: 0,
@@ -109,8 +110,26 @@ impl<'a> Ledger<'a> {
         asked_mcpu: u64,
     ) -> Result<(), Refusal> {
         self.check(pool, asked_mcpu)?;
-        self.check_sets(affinity, asked_mcpu)?;
+        self.check_sets(&self.pcpus, affinity, asked_mcpu)?;
         self.enter(pool, affinity, asked_mcpu);
+        Ok(())
+    }
+
+    /// Promises what was promised before to a VM that is confined anew, if the pCPUs of `affinity` that are
+    /// `online` hold it beside what is promised there.
+    ///
+    /// # Errors
+    /// When they do not, or it does not fit its pool or the host; nothing is promised then.
+    pub fn move_in(
+        &mut self,
+        pool: Option<usize>,
+        affinity: &Affinity,
+        promised_mcpu: u64,
+        online: &Pcpus,
+    ) -> Result<(), Refusal> {
+        self.check(pool, promised_mcpu)?;
+        self.check_sets(online, affinity, promised_mcpu)?;
+        self.enter(pool, affinity, promised_mcpu);
         Ok(())
     }
 
@@ -133,12 +152,14 @@ impl<'a> Ledger<'a> {
     pub fn withdraw(&mut self, pool: Option<usize>, affinity: &Affinity, promised_mcpu: u64) {
         if promised_mcpu > 0 && !affinity.is_anywhere() {
             let all = affinity.is_split();
-            let is_it = |(known, mcpu): &(Affinity, u64)| {
-                known == affinity && (!all || *mcpu == promised_mcpu)
-            };
-            let at = self.confined.iter().position(is_it).expect("it was promised");
-            self.confined[at].1 -= promised_mcpu;
-            self.confined.retain(|(_, mcpu)| *mcpu > 0);
+            let there = self.confined.get_mut(affinity).expect("it was promised");
+            let is_it = |mcpu: &u64| !all || *mcpu == promised_mcpu;
+            let at = there.iter().position(is_it).expect("it was promised");
+            there[at] -= promised_mcpu;
+            there.retain(|mcpu| *mcpu > 0);
+            if there.is_empty() {
+                self.confined.remove(affinity);
+            }
         }
         let mut less_mcpu = promised_mcpu;
         let tree = self.tree;
@@ -229,19 +250,28 @@ impl<'a> Ledger<'a> {
 
     /// Whether the sets of pCPUs hold it beside what else is promised to VMs that are confined. Others may
     /// run anywhere: for them the host as a whole counts, which was looked at.
-    fn check_sets(&self, affinity: &Affinity, asked_mcpu: u64) -> Result<(), Refusal> {
+    fn check_sets(
+        &self,
+        pcpus: &Pcpus,
+        affinity: &Affinity,
+        asked_mcpu: u64,
+    ) -> Result<(), Refusal> {
         if affinity.is_anywhere() || asked_mcpu == 0 {
             return Ok(());
         }
-        let sets = self.confined.iter().map(|(affinity, _)| affinity).chain([affinity]);
-        let room = Room::of(&self.pcpus, sets.map(|affinity| (affinity, 1.0)));
-        let promised = self.confined.iter().map(|(_, mcpu)| *mcpu).chain([asked_mcpu]);
+        let each = |(affinity, there): (&'_ Affinity, &'_ Vec<u64>)| {
+            there.iter().map(|mcpu| (affinity.clone(), *mcpu)).collect::<Vec<_>>()
+        };
+        let promises: Vec<(Affinity, u64)> =
+            (self.confined.iter().flat_map(each)).chain([(affinity.clone(), asked_mcpu)]).collect();
+        let room = Room::of(pcpus, promises.iter().map(|(affinity, _)| (affinity, 1.0)));
+        let promised = promises.iter().map(|(_, mcpu)| *mcpu);
         let (fits, Some(full)) = room.last(&promised.map(pcpus_of).collect::<Vec<_>>()) else {
             return Ok(());
         };
         Err(Refusal {
             asked_mcpu,
-            place: match full.cpus == *self.pcpus.all() {
+            place: match full.cpus == *pcpus.all() {
                 true => self.whole.to_owned(),
                 false => format!("{} {}", cpus_text(&full.cpus), have(&full.cpus)),
             },
@@ -260,10 +290,10 @@ impl<'a> Ledger<'a> {
 
     fn enter(&mut self, pool: Option<usize>, affinity: &Affinity, asked_mcpu: u64) {
         if asked_mcpu > 0 && !affinity.is_anywhere() {
-            let known = self.confined.iter_mut().find(|(known, _)| known == affinity);
-            match known.filter(|_| !affinity.is_split()) {
-                Some((_, mcpu)) => *mcpu += asked_mcpu,
-                None => self.confined.push((affinity.clone(), asked_mcpu)),
+            let there = self.confined.entry(affinity.clone()).or_default();
+            match there.first_mut().filter(|_| !affinity.is_split()) {
+                Some(mcpu) => *mcpu += asked_mcpu,
+                None => there.push(asked_mcpu),
             }
         }
         let mut more_mcpu = asked_mcpu;

@@ -2,9 +2,10 @@
 //! The pCPUs a VM may run on: all of them, a set, or a set for each of its vCPUs.
 
 use crate::scenario::CpuList;
+use std::collections::BTreeMap;
 
 /// Where the vCPUs of a VM may run.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Affinity {
     /// Different sets, each with the number of vCPUs that are confined to it; none: anywhere.
     sets: Vec<(CpuList, u32)>,
@@ -21,18 +22,13 @@ impl Affinity {
 
     /// Each vCPU has a set of its own, which may be that of others.
     pub fn of_vcpus(each: impl IntoIterator<Item = CpuList>) -> Self {
-        let mut sets: Vec<(CpuList, u32)> = Vec::new();
-        for cpus in each {
-            match sets.iter_mut().find(|(known, _)| *known == cpus) {
-                Some((_, vcpus)) => *vcpus += 1,
-                None => sets.push((cpus, 1)),
-            }
-        }
+        let mut counts: BTreeMap<CpuList, u32> = BTreeMap::new();
+        each.into_iter().for_each(|cpus| *counts.entry(cpus).or_default() += 1);
+        let mut sets: Vec<(CpuList, u32)> = counts.into_iter().collect();
         if let [(_, vcpus)] = sets.as_mut_slice() {
             // How many there are is of no meaning where all are alike.
             *vcpus = 1;
         }
-        sets.sort();
         Self { sets }
     }
 
@@ -53,6 +49,17 @@ impl Affinity {
         let drawn = |set: &CpuList| set.common(cpus).unwrap_or_else(|| set.clone());
         let each = |(set, vcpus): &(CpuList, u32)| vec![drawn(set); *vcpus as usize];
         Self::of_vcpus(self.sets.iter().flat_map(each))
+    }
+
+    /// Does it confine to the same of these pCPUs? They are online, others may have gone or come since. A set that
+    /// has none of them confines to nothing.
+    pub fn is_same_on(&self, other: &Self, online: &CpuList) -> bool {
+        let there = |affinity: &Self| {
+            let there = |cpus: &CpuList| cpus.common(online).unwrap_or_else(|| online.clone());
+            let each = |(cpus, vcpus): &(CpuList, u32)| vec![there(cpus); *vcpus as usize];
+            Self::of_vcpus(affinity.sets.iter().flat_map(each)).on(online)
+        };
+        self == other || there(self) == there(other)
     }
 
     /// Does a vCPU of it run outside of these pCPUs only?
@@ -108,6 +115,18 @@ mod tests {
             within.on(&CpuList::all(4)).is_anywhere() && within.on(&CpuList::all(2)).is_anywhere()
         );
         assert_eq!(within.on(&CpuList::all(5)), within);
+    }
+
+    #[test]
+    fn who_is_confined_to_a_pcpu_that_goes_is_not_confined_anew() {
+        let [both, first] = ["2-3", "2"].map(|cpus| Affinity::within(list(cpus)));
+        assert!(both.is_same_on(&first, &list("0-2")) && !both.is_same_on(&first, &list("0-3")));
+        assert!(
+            both.is_same_on(&Affinity::ANYWHERE, &list("0-1")),
+            "the kernel lets it run anywhere"
+        );
+        assert!(Affinity::within(list("0-1")).is_same_on(&Affinity::ANYWHERE, &list("0-1")));
+        assert!(!first.is_same_on(&Affinity::within(list("1")), &list("0-3")));
     }
 
     #[test]

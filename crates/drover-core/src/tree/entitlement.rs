@@ -20,8 +20,8 @@
 //! Worked example: 4 pCPUs and busy VMs of 4 vCPUs and equal shares, *a* and *b* confined to pCPU 0, *c*
 //! to 0-3. With 1.5 poured everyone has 0.5 and pCPU 0 is full; *c* alone goes on to 3.
 
-use super::Tree;
-use super::room::{Bottleneck, Room, TOLERANCE, keep};
+use super::room::{Room, TOLERANCE, keep};
+use super::{Tree, steps};
 
 /// One who wants CPU time: a VM in its place.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,8 +61,8 @@ impl Part {
     }
 }
 
-/// Steps until an amount is as exact as its number: bisection alone would need so many.
-const STEPS: u32 = 60;
+/// Steps until an amount is as exact as its number, if one in three halves what is left to look at.
+const STEPS_MAX: u32 = 180;
 
 /// What everyone in a tree is owed on so many pCPUs, when everybody may use all of them.
 pub fn entitle(tree: &Tree, leaves: &[Leaf], pcpus: f64) -> Owed {
@@ -90,24 +90,24 @@ pub fn entitle_within(tree: &Tree, leaves: &[Leaf], room: &Room) -> Owed {
     pouring.at(room.pcpus())
 }
 
-/// Who is in one place, the host or a pool.
+/// CPU time being poured over a tree.
+struct Pouring<'a> {
+    tree: &'a Tree,
+    leaves: &'a [Leaf],
+    parts: Vec<Part>,
+    /// What is directly in the host, then in each pool.
+    inside: Vec<Inside>,
+}
+
+/// What is directly in one place.
 #[derive(Debug, Clone, Default)]
 struct Inside {
     pools: Vec<usize>,
     leaves: Vec<usize>,
 }
 
-/// CPU time being poured over a tree.
-struct Pouring<'a> {
-    tree: &'a Tree,
-    leaves: &'a [Leaf],
-    parts: Vec<Part>,
-    /// The host, then the pools.
-    inside: Vec<Inside>,
-}
-
-/// The place of a pool, or of the host, among those who have somebody inside.
-fn place(pool: Option<usize>) -> usize {
+/// Where what is in the host, or in a pool, stands among all that is inside something.
+fn place_of(pool: Option<usize>) -> usize {
     pool.map_or(0, |pool| pool + 1)
 }
 
@@ -118,12 +118,12 @@ impl<'a> Pouring<'a> {
             floor: leaf.reservation_pcpus.min(leaf.demand_pcpus),
             want: leaf.demand_pcpus,
         };
-        let mut inside = vec![Inside::default(); 1 + tree.pools().len()];
+        let mut inside = vec![Inside::default(); tree.pools().len() + 1];
         for (index, pool) in tree.pools().iter().enumerate() {
-            inside[place(pool.parent)].pools.push(index);
+            inside[place_of(pool.parent)].pools.push(index);
         }
         for (index, leaf) in leaves.iter().enumerate() {
-            inside[place(leaf.pool)].leaves.push(index);
+            inside[place_of(leaf.pool)].leaves.push(index);
         }
         Self { tree, leaves, parts: leaves.iter().map(part).collect(), inside }
     }
@@ -135,19 +135,22 @@ impl<'a> Pouring<'a> {
 
     /// What everyone has when so many pCPUs were poured.
     fn at(&self, pcpus: f64) -> Owed {
-        let pool_parts = pool_parts(self.tree, self.leaves, &self.parts);
-        let pools = vec![0.0; self.tree.pools().len()];
-        let mut owed = Owed { leaves: vec![0.0; self.leaves.len()], pools };
+        let Self { tree, leaves, parts: leaf_parts, inside } = self;
+        let count = tree.pools().len();
+        let pool_parts = pool_parts(tree, leaves, leaf_parts);
+        let mut owed = Owed { leaves: vec![0.0; leaves.len()], pools: vec![0.0; count] };
         // Parents stand before their children: what a pool has to give is known when its turn comes.
-        for (place, Inside { pools, leaves }) in self.inside.iter().enumerate() {
-            let capacity = if place == 0 { pcpus } else { owed.pools[place - 1] };
+        for place in std::iter::once(None).chain((0..count).map(Some)) {
+            let capacity = place.map_or(pcpus, |pool| owed.pools[pool]);
+            let Inside { pools, leaves } = &inside[place_of(place)];
             let of_pools = pools.iter().map(|&pool| pool_parts[pool]);
             let parts: Vec<Part> =
-                of_pools.chain(leaves.iter().map(|&leaf| self.parts[leaf])).collect();
+                of_pools.chain(leaves.iter().map(|&leaf| leaf_parts[leaf])).collect();
+            steps::count(1 + parts.len());
             let granted = pour(&parts, capacity);
             pools.iter().zip(&granted).for_each(|(&pool, granted)| owed.pools[pool] = *granted);
-            let of_leaves = &granted[pools.len()..];
-            leaves.iter().zip(of_leaves).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
+            let of_vms = &granted[pools.len()..];
+            leaves.iter().zip(of_vms).for_each(|(&leaf, granted)| owed.leaves[leaf] = *granted);
         }
         owed
     }
@@ -155,9 +158,10 @@ impl<'a> Pouring<'a> {
     /// What must be poured until everyone has what is reserved.
     fn reserved(&self) -> f64 {
         let pools = pool_parts(self.tree, self.leaves, &self.parts);
-        let Inside { pools: of_host, leaves } = &self.inside[0];
-        let vms = leaves.iter().map(|&leaf| self.parts[leaf].floor);
-        of_host.iter().map(|&pool| pools[pool].floor).chain(vms).sum()
+        let pools = self.tree.pools().iter().zip(pools);
+        let pools = pools.filter(|(pool, _)| pool.parent.is_none()).map(|(_, part)| part.floor);
+        let vms = self.leaves.iter().zip(&self.parts).filter(|(leaf, _)| leaf.pool.is_none());
+        pools.chain(vms.map(|(_, part)| part.floor)).sum()
     }
 
     /// Has reservations shrink to what the sets hold; what a pool cannot use of its own in one of them goes
@@ -183,7 +187,8 @@ impl<'a> Pouring<'a> {
         let (mut at, mut found) = (room.pcpus(), None);
         // Sets that are full later may be found first: less is tried until all hold what they get.
         while let Some(full) = room.bottleneck(&self.at(at).leaves) {
-            let low = self.fills_at(&full, poured, at);
+            let excess = |poured: f64| full.sum(&self.at(poured).leaves) - full.pcpus;
+            let low = last_that_fits(poured, at, excess);
             found = Some((low, full.members));
             if at - low < TOLERANCE {
                 break;
@@ -192,30 +197,27 @@ impl<'a> Pouring<'a> {
         }
         found
     }
+}
 
-    /// How much must be poured, within those bounds, until a set is full; a little less rather than more.
-    ///
-    /// What is in the set rises in straight pieces, so that a line through what is known at the bounds mostly
-    /// leads there in a few steps. Where it hardly moves one of them, half of the way is gone.
-    fn fills_at(&self, full: &Bottleneck, mut low: f64, mut high: f64) -> f64 {
-        let beyond = |poured: f64| full.sum(&self.at(poured).leaves) - full.pcpus;
-        let (mut below, mut above) = (beyond(low), beyond(high));
-        for step in 0..STEPS {
-            if high - low <= TOLERANCE / 8.0 || below >= 0.0 {
-                break;
-            }
-            let along = low + (high - low) * (-below / (above - below));
-            let straight = step % 3 < 2 && along > low && along < high;
-            let middle = if straight { along } else { low.midpoint(high) };
-            match beyond(middle) {
-                // As near as can be told, and not too much.
-                it if it <= 0.0 && it > -TOLERANCE / 8.0 => return middle,
-                it if it <= 0.0 => (low, below) = (middle, it),
-                it => (high, above) = (middle, it),
-            }
+/// How much can be poured, from `low` to `high`, until more than nothing exceeds what there is. What exceeds it
+/// grows with what is poured, in straight pieces: so it is looked for where a line through both ends has it.
+fn last_that_fits(mut low: f64, mut high: f64, excess: impl Fn(f64) -> f64) -> f64 {
+    const EXACT: f64 = TOLERANCE / 1e3;
+    let (mut below, mut above) = (excess(low), excess(high));
+    for step in 0..STEPS_MAX {
+        if below >= -EXACT || high - low <= EXACT * EXACT {
+            break;
         }
-        low
+        let on_line = low - below * (high - low) / (above - below);
+        let middle = match step % 3 {
+            2 => low.midpoint(high),
+            _ => on_line.clamp(low, high),
+        };
+        let exceeds = excess(middle);
+        *(if exceeds <= EXACT { &mut low } else { &mut high }) = middle;
+        *(if exceeds <= EXACT { &mut below } else { &mut above }) = exceeds;
     }
+    low
 }
 
 /// The pools as their parents see them: they want what is wanted in them.
@@ -485,6 +487,29 @@ mod tests {
 
     fn is_in(vm: &Confined, union: u32) -> bool {
         vm.3.iter().all(|cpu| union >> cpu & 1 == 1)
+    }
+
+    #[test]
+    fn work_grows_with_the_number_of_vms_and_not_with_its_square() {
+        // Some pCPUs are fuller than others, so that there are several rounds.
+        let list = |cpu: usize| [0, 0, 0, 1, 1, 2, 3, 4][cpu % 8].to_string().parse().unwrap();
+        let set = |vm: usize| match vm % 10 {
+            0 => Affinity::within("3-5".parse().unwrap()),
+            1..=4 => Affinity::within(list(vm)),
+            5 => Affinity::within("0-3".parse().unwrap()),
+            _ => Affinity::ANYWHERE,
+        };
+        let pools: Vec<PoolSpec> = (0..50).map(|at| pool(&format!("p{at}"), None, 1000)).collect();
+        let tree = Tree::of(&pools).unwrap();
+        let work = |vms: usize| {
+            let leaf = |vm: usize| leaf((vm % 3 == 0).then_some(vm % 50), 1000.0, 0.0, 1.0);
+            let leaves: Vec<Leaf> = (0..vms).map(leaf).collect();
+            let sets: Vec<Affinity> = (0..vms).map(set).collect();
+            steps::of(|| drop(within(&tree, &leaves, 8, &sets)))
+        };
+        // Each set and each pool has four times as many.
+        let (few, many) = (work(1200), work(4800));
+        assert!(few > 1200 && many < 5 * few, "{few} steps for 1200, {many} for 4800");
     }
 
     proptest! {

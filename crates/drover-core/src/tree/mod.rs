@@ -12,6 +12,7 @@ mod change;
 pub mod entitlement;
 pub mod pcpus;
 pub mod room;
+mod steps;
 
 pub use affinity::Affinity;
 pub use change::PoolChange;
@@ -19,9 +20,12 @@ pub use change::PoolChange;
 use crate::settings::{Cosched, PoolId};
 use crate::shares::Shares;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
 
 /// How deep pools may nest: a pool of the host itself is at depth 1.
 pub const DEPTH_MAX: usize = 8;
+/// So begins the name of a pool of VMs that have one name. No other pool can be called so: cgroups begin with `/`.
+const OF_A_NAME: &str = "VMs ";
 /// The most pools a host may have: the root takes a place of its own.
 pub const POOLS_MAX: usize = PoolId::COUNT_MAX as usize - 1;
 
@@ -49,6 +53,11 @@ pub struct PoolSpec {
 }
 
 impl PoolSpec {
+    /// Is it there for VMs that have one name, and was asked for by nobody?
+    pub fn is_of_a_name(&self) -> bool {
+        self.name.starts_with(OF_A_NAME)
+    }
+
     /// A pool of the host with nothing asked for it.
     pub fn named(name: &str) -> Self {
         Self {
@@ -100,6 +109,8 @@ pub struct Pool {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tree {
     pools: Vec<Pool>,
+    /// Where each stands, by its name.
+    places: BTreeMap<String, usize>,
 }
 
 impl Tree {
@@ -108,9 +119,10 @@ impl Tree {
     /// # Errors
     /// The first fault found.
     pub fn of(specs: &[PoolSpec]) -> Result<Self, TreeFault> {
+        let mut names = HashSet::new();
         for (index, spec) in specs.iter().enumerate() {
             check_alone(spec)?;
-            if specs[..index].iter().any(|earlier| earlier.name == spec.name) {
+            if !names.insert(&spec.name) {
                 return Err(TreeFault::new(spec, "is there twice", "give each its own name"));
             }
             if index >= POOLS_MAX {
@@ -137,7 +149,7 @@ impl Tree {
                     return Err(TreeFault::new(spec, what, "give it a parent nearer to the host"));
                 }
                 depths.push(depth);
-                tree.pools.push(Pool { spec: spec.clone(), parent });
+                tree.push(spec.clone(), parent);
             }
             if later.len() == before {
                 return Err(homeless(specs, &later));
@@ -148,14 +160,46 @@ impl Tree {
     }
 
     /// Adds the host's cgroups that are pools: parents first, called as their paths, which no other pool
-    /// can be. Those for which no place is left are left out, and with them those inside.
+    /// can be. They take half of the places that are left; who finds none is left out, and with it those inside.
     pub fn add_cgroups(&mut self, specs: &[PoolSpec]) {
+        let most = POOLS_MAX.midpoint(self.pools.len());
         for spec in specs {
             let parent = self.place_of(spec.parent.as_deref());
-            if let Some(parent) = parent.filter(|_| self.pools.len() < POOLS_MAX) {
-                self.pools.push(Pool { spec: spec.clone(), parent });
+            if let Some(parent) = parent.filter(|_| self.pools.len() < most) {
+                self.push(spec.clone(), parent);
             }
         }
+    }
+
+    /// Adds a pool for the VMs of one name in a pool, with a limit that holds for them together; none: no place is
+    /// left, or it would be too deep.
+    pub fn add_name(
+        &mut self,
+        name: &str,
+        parent: Option<usize>,
+        shares: u32,
+        limit_mcpu: u32,
+    ) -> Option<usize> {
+        if self.pools.len() >= POOLS_MAX || self.path(parent).count() >= DEPTH_MAX {
+            return None;
+        }
+        let place = parent.map(|parent| self.pools[parent].spec.name.clone());
+        let called = format!("{OF_A_NAME}{name:?} in {}", place.as_deref().unwrap_or("host"));
+        self.push(
+            PoolSpec {
+                parent: place,
+                shares: Shares::Exact(shares),
+                limit_mcpu: Some(limit_mcpu),
+                ..PoolSpec::named(&called)
+            },
+            parent,
+        );
+        Some(self.pools.len() - 1)
+    }
+
+    fn push(&mut self, spec: PoolSpec, parent: Option<usize>) {
+        self.places.insert(spec.name.clone(), self.pools.len());
+        self.pools.push(Pool { spec, parent });
     }
 
     /// The pools, parents before their children.
@@ -165,7 +209,7 @@ impl Tree {
 
     /// Index of the pool of that name.
     pub fn find(&self, name: &str) -> Option<usize> {
-        self.pools.iter().position(|pool| pool.spec.name == name)
+        self.places.get(name).copied()
     }
 
     /// The pool and all it is in, from the inside out.

@@ -10,15 +10,17 @@
 //! set that is full: a *bottleneck*, the VMs in it and what it has. That is Hall's condition: sets
 //! fail only by unions of them that hold less than is asked within.
 //!
-//! pCPUs that are in the same sets are one node of the network, so hosts may be wide.
+//! pCPUs that are in the same sets are one node of the network, so hosts may be wide; and VMs whose vCPUs all have
+//! the same set flow from that set as one, so there may be many.
 //!
 //! Worked example: pCPUs 0-3; *a* may run on 0-1, *b* on 1-2, *c* on 0-2. 1.5 pCPUs for each of *a* and
 //! *b* fill 0-2: the bottleneck is 0-2 with all three in it, and 3 pCPUs.
 
 use super::affinity::Affinity;
 use super::pcpus::Pcpus;
+use super::steps;
 use crate::scenario::CpuList;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Amounts of CPU closer than this are the same, in pCPUs.
 pub(crate) const TOLERANCE: f64 = 1e-9;
@@ -31,8 +33,19 @@ pub struct Room {
     groups: Vec<(CpuList, f64)>,
     /// The groups each set has.
     sets: Vec<Vec<usize>>,
-    /// The sets of each VM, and how much of each it can use.
-    seats: Vec<Vec<(usize, f64)>>,
+    /// Where each VM's amount flows from.
+    sources: Vec<Source>,
+    /// VMs whose vCPUs have different sets: those, and how much of each they can use.
+    split: Vec<Vec<(usize, f64)>>,
+}
+
+/// Where an amount flows from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// From that set, with that of all other VMs of it.
+    Set(usize),
+    /// From a VM whose vCPUs have different sets.
+    Split(usize),
 }
 
 /// A part of the host where no more fits than some VMs have there.
@@ -63,41 +76,54 @@ impl Room {
     /// The same for reservations: each of two pCPUs that share a core holds half of it.
     pub fn of<'a>(pcpus: &Pcpus, vms: impl IntoIterator<Item = (&'a Affinity, f64)>) -> Self {
         let online = pcpus.all();
+        let mut numbers: HashMap<CpuList, usize> = HashMap::new();
         let mut lists: Vec<CpuList> = Vec::new();
-        // Of many VMs most have a set that another has, and lists are long.
-        let mut numbers: BTreeMap<&'a CpuList, usize> = BTreeMap::new();
-        let mut number = |there: &CpuList| {
-            lists.iter().position(|known| known == there).unwrap_or_else(|| {
+        let mut number = |cpus: &CpuList| {
+            let there = cpus.common(online).unwrap_or_else(|| online.clone());
+            *numbers.entry(there).or_insert_with_key(|there| {
                 lists.push(there.clone());
                 lists.len() - 1
             })
         };
-        let there = |cpus: &CpuList| cpus.common(online).unwrap_or_else(|| online.clone());
-        let mut seats_of = |(affinity, of_vcpu): (&'a Affinity, f64)| {
+        let mut split: Vec<Vec<(usize, f64)>> = Vec::new();
+        let mut source_of = |(affinity, of_vcpu): (&Affinity, f64)| {
             if affinity.is_anywhere() {
-                return vec![(number(online), f64::INFINITY)];
+                return Source::Set(number(online));
             }
-            let mut set = |cpus| *numbers.entry(cpus).or_insert_with(|| number(&there(cpus)));
-            affinity.seats(of_vcpu).map(|(cpus, most)| (set(cpus), most)).collect::<Vec<_>>()
+            // Sets may be the same on the pCPUs that are online.
+            let mut seats: BTreeMap<usize, f64> = BTreeMap::new();
+            for (cpus, most) in affinity.seats(of_vcpu) {
+                *seats.entry(number(cpus)).or_default() += most;
+            }
+            if !affinity.is_split() {
+                return Source::Set(*seats.keys().next().expect("it has a set"));
+            }
+            split.push(seats.into_iter().collect());
+            Source::Split(split.len() - 1)
         };
-        let seats = vms.into_iter().map(&mut seats_of).collect();
-        let mut groups: BTreeMap<Vec<bool>, Vec<u32>> = BTreeMap::new();
-        for &cpu in online.cpus() {
-            let within = lists.iter().map(|list| list.contains(cpu)).collect();
+        let sources = vms.into_iter().map(&mut source_of).collect();
+        let mut within: BTreeMap<u32, Vec<usize>> =
+            online.cpus().iter().map(|&cpu| (cpu, Vec::new())).collect();
+        for (set, list) in lists.iter().enumerate() {
+            for cpu in list.cpus() {
+                within.get_mut(cpu).expect("it is online").push(set);
+            }
+        }
+        let mut groups: BTreeMap<Vec<usize>, Vec<u32>> = BTreeMap::new();
+        for (cpu, within) in within {
             groups.entry(within).or_default().push(cpu);
         }
-        let groups_of = |set: usize| {
-            let within = groups.keys().enumerate().filter(|(_, within)| within[set]);
-            within.map(|(group, _)| group).collect()
-        };
-        let sets = (0..lists.len()).map(groups_of).collect();
+        let mut sets = vec![Vec::new(); lists.len()];
+        for (group, within) in groups.keys().enumerate() {
+            within.iter().for_each(|&set| sets[set].push(group));
+        }
         let of_group = |cpus: Vec<u32>| {
             let cpus = CpuList::of(cpus).expect("a group has a pCPU");
             let holds = pcpus.holds_mcpu(&cpus) as f64 / 1e3;
             (cpus, holds)
         };
         let groups = groups.into_values().map(of_group).collect();
-        Self { pcpus: pcpus.capacity_mcpu() as f64 / 1e3, groups, sets, seats }
+        Self { pcpus: pcpus.capacity_mcpu() as f64 / 1e3, groups, sets, sources, split }
     }
 
     /// How many pCPUs there are.
@@ -108,41 +134,18 @@ impl Room {
     /// Where these amounts, one for each VM, do not fit; none: they do.
     pub fn bottleneck(&self, amounts: &[f64]) -> Option<Bottleneck> {
         let mut flow = Flow::new(self);
-        // What those want who have one set is one amount: hosts may have many VMs and few sets.
-        let mut of_sets = vec![0.0; self.sets.len()];
-        let mut sources = Vec::new();
-        for (vm, amount) in amounts.iter().enumerate() {
-            match self.source(vm) {
-                Node::Set(set) => of_sets[set] += amount,
-                source => sources.push((source, *amount)),
-            }
-        }
-        sources.extend(of_sets.into_iter().enumerate().map(|(set, it)| (Node::Set(set), it)));
-        let mut left = None;
-        for (source, amount) in sources {
-            if flow.route(source, amount) > TOLERANCE {
-                left = left.or(Some(source));
-            }
-        }
+        let left = flow.route_all(self.sources.iter().copied().zip(amounts.iter().copied()));
         left.map(|source| flow.bottleneck_of(source))
     }
 
     /// What of the last VM's amount fits beside all others, and where the rest of it does not.
     pub(crate) fn last(&self, amounts: &[f64]) -> (f64, Option<Bottleneck>) {
         let mut flow = Flow::new(self);
-        let mut left = 0.0;
-        let each = amounts.iter().enumerate();
-        each.for_each(|(vm, amount)| left = flow.route(self.source(vm), *amount));
-        let last = amounts.len() - 1;
-        (amounts[last] - left, (left > TOLERANCE).then(|| flow.bottleneck_of(self.source(last))))
-    }
-
-    /// Where what a VM gets comes from: the VM, or its only set, of which it can use all.
-    fn source(&self, vm: usize) -> Node {
-        match self.seats[vm].as_slice() {
-            [(set, _)] => Node::Set(*set),
-            _ => Node::Vm(vm),
-        }
+        let mut all: Vec<_> = self.sources.iter().copied().zip(amounts.iter().copied()).collect();
+        let (source, amount) = all.pop().expect("there is a last one");
+        flow.route_all(all.into_iter());
+        let left = flow.route(source, amount);
+        (amount - left, (left > TOLERANCE).then(|| flow.bottleneck_of(source)))
     }
 }
 
@@ -190,138 +193,212 @@ pub fn keep(room: &Room, amounts: &[f64]) -> Kept {
 /// A node of the network that paths lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Node {
-    Vm(usize),
+    Split(usize),
     Set(usize),
     Group(usize),
+}
+
+impl Node {
+    fn group(self) -> Option<usize> {
+        match self {
+            Node::Group(group) => Some(group),
+            Node::Set(_) | Node::Split(_) => None,
+        }
+    }
+}
+
+impl From<Source> for Node {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::Set(set) => Node::Set(set),
+            Source::Split(vm) => Node::Split(vm),
+        }
+    }
 }
 
 /// What flows so far.
 struct Flow<'a> {
     room: &'a Room,
-    /// From VMs that have several sets to these, as in `seats`; of the others nothing is kept.
+    /// From VMs to sets, as in `split`.
     seated: Vec<Vec<f64>>,
     /// From sets to groups, as in `sets`.
     used: Vec<Vec<f64>>,
     /// Into each group.
     taken: Vec<f64>,
-    /// VMs whose vCPUs have different sets: only these can give way to others.
-    split: Vec<usize>,
+    /// The VMs that have a seat in each set: these can give way to others.
+    split_in: Vec<Vec<usize>>,
+    /// The sets that have used each group: these can, too.
+    users: Vec<Vec<usize>>,
+    /// From here no way leads to a group with room any more.
+    closed: Reach,
 }
 
-/// How far paths from a VM lead, and from where each node was reached.
+/// How far paths from a source lead, and from where each node was reached.
 struct Reach {
-    vms: Vec<Option<Node>>,
+    split: Vec<Option<Node>>,
     sets: Vec<Option<Node>>,
     groups: Vec<Option<Node>>,
 }
 
 impl Reach {
-    /// Notes a way to a node; whether it is the first.
-    fn enter(&mut self, node: Node, from: Node) -> bool {
-        let place = match node {
-            Node::Vm(vm) => &mut self.vms[vm],
+    fn nothing(room: &Room) -> Self {
+        Self {
+            split: vec![None; room.split.len()],
+            sets: vec![None; room.sets.len()],
+            groups: vec![None; room.groups.len()],
+        }
+    }
+
+    fn place(&mut self, node: Node) -> &mut Option<Node> {
+        match node {
+            Node::Split(vm) => &mut self.split[vm],
             Node::Set(set) => &mut self.sets[set],
             Node::Group(group) => &mut self.groups[group],
-        };
+        }
+    }
+
+    /// Notes a way to a node; whether it is the first.
+    fn enter(&mut self, node: Node, from: Node) -> bool {
+        let place = self.place(node);
         let new = place.is_none();
         *place = place.or(Some(from));
         new
     }
 
-    fn from(&self, node: Node) -> Node {
-        let from = match node {
-            Node::Vm(vm) => self.vms[vm],
+    fn from(&self, node: Node) -> Option<Node> {
+        match node {
+            Node::Split(vm) => self.split[vm],
             Node::Set(set) => self.sets[set],
             Node::Group(group) => self.groups[group],
-        };
-        from.expect("it was reached")
+        }
     }
 }
 
 impl<'a> Flow<'a> {
     fn new(room: &'a Room) -> Self {
-        let is_split = |seats: &Vec<(usize, f64)>| seats.len() > 1;
-        let split = (0..room.seats.len()).filter(|&vm| is_split(&room.seats[vm])).collect();
-        let seated = |seats| if is_split(seats) { vec![0.0; seats.len()] } else { Vec::new() };
+        let mut split_in = vec![Vec::new(); room.sets.len()];
+        for (vm, seats) in room.split.iter().enumerate() {
+            seats.iter().for_each(|(set, _)| split_in[*set].push(vm));
+        }
         Self {
             room,
-            seated: room.seats.iter().map(seated).collect(),
+            seated: room.split.iter().map(|seats| vec![0.0; seats.len()]).collect(),
             used: room.sets.iter().map(|groups| vec![0.0; groups.len()]).collect(),
             taken: vec![0.0; room.groups.len()],
-            split,
+            split_in,
+            users: vec![Vec::new(); room.groups.len()],
+            closed: Reach::nothing(room),
         }
     }
 
-    /// Sends an amount from there to pCPUs; what of it finds no way.
-    fn route(&mut self, source: Node, amount: f64) -> f64 {
+    /// Sends all amounts, those of a set as one; a source of which something found no way.
+    fn route_all(&mut self, amounts: impl Iterator<Item = (Source, f64)>) -> Option<Source> {
+        let mut of_sets = vec![0.0; self.room.sets.len()];
+        let mut of_split = Vec::new();
+        for (source, amount) in amounts {
+            match source {
+                Source::Set(set) => of_sets[set] += amount,
+                Source::Split(_) => of_split.push((source, amount)),
+            }
+        }
+        let sets = of_sets.into_iter().enumerate().map(|(set, amount)| (Source::Set(set), amount));
+        let mut left = None;
+        for (source, amount) in sets.chain(of_split) {
+            if self.route(source, amount) > TOLERANCE {
+                left = left.or(Some(source));
+            }
+        }
+        left
+    }
+
+    /// Sends an amount to pCPUs; what of it finds no way.
+    fn route(&mut self, source: Source, amount: f64) -> f64 {
         let mut left = amount;
         while left > 0.0 {
-            let (reach, Some(group)) = self.reach(source) else { break };
+            let Some((reach, group)) = self.reach(source) else { break };
             left -= self.augment(&reach, source, group, left);
         }
         left
     }
 
-    /// All that can be reached from there; or a group with room, and the way to it.
-    fn reach(&self, source: Node) -> (Reach, Option<usize>) {
-        let room = self.room;
-        let split = if self.split.is_empty() { 0 } else { room.seats.len() };
-        let mut reach = Reach {
-            vms: vec![None; split],
-            sets: vec![None; room.sets.len()],
-            groups: vec![None; room.groups.len()],
-        };
-        reach.enter(source, source);
-        let mut next = vec![source];
+    /// A group with room, and the way to it from a source. Where none is found, none will be: what is sent from
+    /// elsewhere later cannot pass through there.
+    fn reach(&mut self, source: Source) -> Option<(Reach, usize)> {
+        let first = Node::from(source);
+        if self.closed.from(first).is_some() {
+            return None;
+        }
+        let mut reach = Reach::nothing(self.room);
+        let is_closed = |node: Node| self.closed.from(node).is_some();
+        let (next, found) = self.walk(first, &mut reach, is_closed, |group| {
+            self.taken[group] + TOLERANCE < self.room.groups[group].1
+        });
+        if found.is_none() {
+            for node in next {
+                self.closed.enter(node, node);
+            }
+        }
+        found.map(|group| (reach, group))
+    }
+
+    /// Goes on from a node until a group is found to which that applies; all nodes that were entered, and that group.
+    fn walk(
+        &self,
+        first: Node,
+        reach: &mut Reach,
+        is_closed: impl Fn(Node) -> bool,
+        is_it: impl Fn(usize) -> bool,
+    ) -> (Vec<Node>, Option<usize>) {
+        reach.enter(first, first);
+        let mut next = vec![first];
         let mut at = 0;
         while let Some(&node) = next.get(at) {
             at += 1;
-            if let Node::Group(group) = node {
-                if self.taken[group] + TOLERANCE < room.groups[group].1 {
-                    return (reach, Some(group));
-                }
-            }
             for to in self.neighbours(node) {
-                if reach.enter(to, node) {
-                    next.push(to);
+                steps::count(1);
+                if is_closed(to) || !reach.enter(to, node) {
+                    continue;
+                }
+                next.push(to);
+                if let Some(group) = to.group().filter(|group| is_it(*group)) {
+                    return (next, Some(group));
                 }
             }
         }
-        (reach, None)
+        (next, None)
     }
 
-    /// Where more can flow to, or what flows can be taken back from.
-    fn neighbours(&self, node: Node) -> Vec<Node> {
+    /// Where more can flow to, or what flows can be taken back from: groups first, which may have room.
+    fn neighbours(&self, node: Node) -> Box<dyn Iterator<Item = Node> + '_> {
         let room = self.room;
         match node {
-            Node::Vm(vm) => {
-                let seats = room.seats[vm].iter().zip(&self.seated[vm]);
+            Node::Split(vm) => {
+                let seats = room.split[vm].iter().zip(&self.seated[vm]);
                 let open = seats.filter(|((_, most), seated)| **seated + TOLERANCE < *most);
-                open.map(|((set, _), _)| Node::Set(*set)).collect()
+                Box::new(open.map(|((set, _), _)| Node::Set(*set)))
             }
             Node::Set(set) => {
-                let gives_way = |vm: &&usize| {
-                    let seats = room.seats[**vm].iter().zip(&self.seated[**vm]);
-                    seats.into_iter().any(|((of, _), seated)| *of == set && *seated > TOLERANCE)
-                };
+                let gives_way =
+                    move |vm: &&usize| self.seated[**vm][self.seat(**vm, set)] > TOLERANCE;
                 let groups = room.sets[set].iter().map(|group| Node::Group(*group));
-                groups.chain(self.split.iter().filter(gives_way).map(|vm| Node::Vm(*vm))).collect()
+                let split = self.split_in[set].iter().inspect(|_| steps::count(1));
+                Box::new(groups.chain(split.filter(gives_way).map(|vm| Node::Split(*vm))))
             }
             Node::Group(group) => {
-                let uses = |set: &usize| {
-                    let groups = room.sets[*set].iter().zip(&self.used[*set]);
-                    groups.into_iter().any(|(of, used)| *of == group && *used > TOLERANCE)
-                };
-                (0..room.sets.len()).filter(uses).map(Node::Set).collect()
+                let uses =
+                    move |set: &&usize| self.used[**set][self.place(**set, group)] > TOLERANCE;
+                let users = self.users[group].iter().inspect(|_| steps::count(1));
+                Box::new(users.filter(uses).map(|set| Node::Set(*set)))
             }
         }
     }
 
     /// Sends as much as the way to that group takes, and says how much.
-    fn augment(&mut self, reach: &Reach, source: Node, group: usize, most: f64) -> f64 {
+    fn augment(&mut self, reach: &Reach, source: Source, group: usize, most: f64) -> f64 {
+        let first = Node::from(source);
         let mut way = vec![Node::Group(group)];
-        while way[way.len() - 1] != source {
-            way.push(reach.from(way[way.len() - 1]));
+        while way[way.len() - 1] != first {
+            way.push(reach.from(way[way.len() - 1]).expect("it was reached"));
         }
         way.reverse();
         let free = self.room.groups[group].1 - self.taken[group];
@@ -337,11 +414,11 @@ impl<'a> Flow<'a> {
     /// How much more can go that step.
     fn takes(&self, from: Node, to: Node) -> f64 {
         match (from, to) {
-            (Node::Vm(vm), Node::Set(set)) => {
+            (Node::Split(vm), Node::Set(set)) => {
                 let seat = self.seat(vm, set);
-                self.room.seats[vm][seat].1 - self.seated[vm][seat]
+                self.room.split[vm][seat].1 - self.seated[vm][seat]
             }
-            (Node::Set(set), Node::Vm(vm)) => self.seated[vm][self.seat(vm, set)],
+            (Node::Set(set), Node::Split(vm)) => self.seated[vm][self.seat(vm, set)],
             (Node::Group(group), Node::Set(set)) => self.used[set][self.place(set, group)],
             _ => f64::INFINITY,
         }
@@ -349,52 +426,65 @@ impl<'a> Flow<'a> {
 
     fn send(&mut self, from: Node, to: Node, amount: f64) {
         match (from, to) {
-            (Node::Vm(vm), Node::Set(set)) => {
+            (Node::Split(vm), Node::Set(set)) => {
                 let seat = self.seat(vm, set);
                 self.seated[vm][seat] += amount;
             }
-            (Node::Set(set), Node::Vm(vm)) => {
+            (Node::Set(set), Node::Split(vm)) => {
                 let seat = self.seat(vm, set);
                 self.seated[vm][seat] -= amount;
             }
             (Node::Set(set), Node::Group(group)) => {
                 let place = self.place(set, group);
+                if self.used[set][place] == 0.0 {
+                    self.users[group].push(set);
+                }
                 self.used[set][place] += amount;
             }
             (Node::Group(group), Node::Set(set)) => {
                 let place = self.place(set, group);
-                self.used[set][place] -= amount;
+                // What is left over in rounding keeps it among the users: it is entered once.
+                self.used[set][place] = (self.used[set][place] - amount).max(f64::MIN_POSITIVE);
             }
             _ => unreachable!("the network has no such edge"),
         }
     }
 
     fn seat(&self, vm: usize, set: usize) -> usize {
-        let seats = &self.room.seats[vm];
+        let seats = &self.room.split[vm];
         seats.iter().position(|(of, _)| *of == set).expect("a VM's set")
     }
 
+    /// The groups of a set are in their order.
     fn place(&self, set: usize, group: usize) -> usize {
-        self.room.sets[set].iter().position(|of| *of == group).expect("a set's group")
+        self.room.sets[set].binary_search(&group).expect("a set's group")
     }
 
-    /// What keeps a VM from more: all that its ways reach is full.
-    fn bottleneck_of(&self, source: Node) -> Bottleneck {
-        let (reach, _) = self.reach(source);
+    /// What keeps a source from more: all that its ways reach is full.
+    fn bottleneck_of(&self, source: Source) -> Bottleneck {
         let room = self.room;
+        let mut reach = Reach::nothing(room);
+        self.walk(source.into(), &mut reach, |_| false, |_| false);
         let reached = |set: &usize| reach.sets[*set].is_some();
-        let is_member = |(vm, seats): (usize, &Vec<(usize, f64)>)| {
-            reach.vms.get(vm).is_some_and(Option::is_some)
-                || seats.iter().all(|(set, _)| reached(set))
+        let is_in: Vec<bool> = (room.split.iter().zip(&reach.split))
+            .map(|(seats, vm)| vm.is_some() || seats.iter().all(|(set, _)| reached(set)))
+            .collect();
+        let member = |source: &Source| match source {
+            Source::Set(set) => reached(set),
+            Source::Split(vm) => is_in[*vm],
         };
-        let members: Vec<bool> = room.seats.iter().enumerate().map(is_member).collect();
-        let within = || room.seats.iter().zip(&members).filter(|(_, member)| **member);
+        let members: Vec<bool> = room.sources.iter().map(member).collect();
         let groups = (0..room.groups.len()).filter(|&group| reach.groups[group].is_some());
         let full: f64 = groups.map(|group| room.groups[group].1).sum();
         // vCPUs that have all they can use, elsewhere.
-        let beyond = within().flat_map(|(seats, _)| seats).filter(|(set, _)| !reached(set));
-        let cpus = within().flat_map(|(seats, _)| seats).flat_map(|(set, _)| &room.sets[*set]);
-        let cpus = cpus.flat_map(|group| room.groups[*group].0.cpus().iter().copied());
+        let split = || room.split.iter().zip(&is_in).filter(|(_, is_in)| **is_in);
+        let seats = || split().flat_map(|(seats, _)| seats);
+        let beyond = seats().filter(|(set, _)| !reached(set));
+        let sets: BTreeSet<usize> =
+            (0..room.sets.len()).filter(reached).chain(seats().map(|(set, _)| *set)).collect();
+        let groups: BTreeSet<usize> =
+            sets.iter().flat_map(|&set| &room.sets[set]).copied().collect();
+        let cpus = groups.iter().flat_map(|&group| room.groups[group].0.cpus().iter().copied());
         Bottleneck {
             pcpus: full + beyond.map(|(_, most)| most).sum::<f64>(),
             cpus: CpuList::of(cpus).expect("a VM has pCPUs"),

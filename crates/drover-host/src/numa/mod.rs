@@ -26,7 +26,7 @@ use drover_core::home::{Node, Seeker, better, choose};
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use mover::{Mover, Report, Target};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -63,6 +63,43 @@ struct Kept {
     is_left_alone: bool,
     /// What was said of it.
     said: Option<String>,
+}
+
+/// What VMs are to the nodes.
+#[derive(Debug, Clone, Default)]
+struct Load {
+    nodes: BTreeMap<usize, OnNode>,
+}
+
+/// What VMs are to one node.
+#[derive(Debug, Clone, Copy, Default)]
+struct OnNode {
+    /// CPU time that is wanted there, millionths of a pCPU: what is taken from a sum leaves the others exactly.
+    wanted_ucpu: u64,
+    /// Memory that is to come there.
+    promised_mib: u64,
+}
+
+impl Load {
+    fn on(&self, node: usize) -> OnNode {
+        self.nodes.get(&node).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (node, on) in &other.nodes {
+            let own = self.nodes.entry(*node).or_default();
+            own.wanted_ucpu += on.wanted_ucpu;
+            own.promised_mib += on.promised_mib;
+        }
+    }
+
+    fn take(&mut self, other: &Self) {
+        for (node, on) in &other.nodes {
+            let own = self.nodes.entry(*node).or_default();
+            own.wanted_ucpu = own.wanted_ucpu.saturating_sub(on.wanted_ucpu);
+            own.promised_mib = own.promised_mib.saturating_sub(on.promised_mib);
+        }
+    }
 }
 
 /// What the thread that moves and the daemon tell one another.
@@ -144,8 +181,9 @@ impl Numa {
             self.topology = Topology::read().unwrap_or_else(|_| self.topology.clone());
         }
         let free = |node: usize| free_mib(node).unwrap_or(0);
+        let all: HashMap<u64, &Seen> = vms.iter().map(|vm| (vm.kernel.id, vm)).collect();
         for (id, home) in self.decide(vms, &free, &mems_of, now) {
-            let Some(vm) = vms.iter().find(|vm| vm.kernel.id == id) else { continue };
+            let Some(vm) = all.get(&id) else { continue };
             let home = home.and_then(|node| u32::try_from(node).ok());
             if let Err(error) = kernel.set_home(&vm.kernel, home) {
                 tracing::debug!("VM {}: {error:#}", vm.name);
@@ -163,7 +201,8 @@ impl Numa {
         now: Instant,
     ) -> Vec<(u64, Option<usize>)> {
         let reports = self.shared.lock().reports.clone();
-        self.kept.retain(|id, _| vms.iter().any(|vm| vm.kernel.id == *id));
+        let here: HashSet<u64> = vms.iter().map(|vm| vm.kernel.id).collect();
+        self.kept.retain(|id, _| here.contains(id));
         for vm in vms {
             self.kept.entry(vm.kernel.id).or_insert(Kept {
                 since: now,
@@ -172,6 +211,7 @@ impl Numa {
                 said: None,
             });
         }
+        let mut load = self.load(vms, &reports, now);
         let mut changes = Vec::new();
         for vm in vms {
             let Some(report) = reports.get(&vm.kernel.id) else { continue };
@@ -182,13 +222,15 @@ impl Numa {
             let before = (kept.home.map(|(home, _)| home), kept.is_left_alone);
             let after = match self.placed_by_others(vm, report, mems_of) {
                 Some(home) => (home, true),
-                None => (self.home_for(vm, vms, &reports, free_mib, now), false),
+                None => (self.home_for(vm, &load, report, free_mib, now), false),
             };
             if before != after {
                 if before.0.is_some() && before.0 != after.0 {
                     self.left = Some(now);
                 }
+                load.take(&self.load_of(vm, Some(report), now));
                 self.settle(vm, report, after, now);
+                load.add(&self.load_of(vm, Some(report), now));
                 changes.push((vm.kernel.id, after.0.filter(|_| !after.1)));
             }
             self.say(vm, report);
@@ -223,13 +265,12 @@ impl Numa {
     fn home_for(
         &self,
         vm: &Seen,
-        vms: &[Seen],
-        reports: &HashMap<u64, Report>,
+        load: &Load,
+        report: &Report,
         free_mib: &dyn Fn(usize) -> u64,
         now: Instant,
     ) -> Option<usize> {
         let kept = &self.kept[&vm.kernel.id];
-        let report = &reports[&vm.kernel.id];
         let home = kept.home.filter(|_| !kept.is_left_alone);
         let is_fresh = |since: Instant| now - since < KEEPS;
         let rests =
@@ -242,7 +283,9 @@ impl Numa {
             return Some(home);
         }
         let numbers: Vec<usize> = self.topology.nodes.keys().copied().collect();
-        let node = |&number: &usize| self.node(number, vm, vms, reports, free_mib, now);
+        let mut others = load.clone();
+        others.take(&self.load_of(vm, Some(report), now));
+        let node = |&number: &usize| self.node(number, &others, free_mib);
         let nodes: Vec<Node> = numbers.iter().map(node).collect();
         let lies = report.maps.lies_mib();
         let seeker = Seeker {
@@ -260,34 +303,43 @@ impl Numa {
         }
     }
 
-    /// A node as that VM sees it.
-    fn node(
-        &self,
-        number: usize,
-        seeker: &Seen,
-        vms: &[Seen],
-        reports: &HashMap<u64, Report>,
-        free_mib: &dyn Fn(usize) -> u64,
-        now: Instant,
-    ) -> Node {
-        let mut wanted_pcpus = 0.0;
-        let mut promised_mib = 0;
-        for vm in vms.iter().filter(|vm| vm.kernel.id != seeker.kernel.id) {
-            wanted_pcpus += self.wants(vm, now) * self.part_on(number, vm);
-            let kept = &self.kept[&vm.kernel.id];
-            if let (Some((home, _)), Some(report)) = (kept.home, reports.get(&vm.kernel.id)) {
-                let here = report.maps.lies_mib().get(&home).copied().unwrap_or(0);
-                let comes = report.maps.expected_mib().saturating_sub(here);
-                promised_mib += if home == number && !kept.is_left_alone { comes } else { 0 };
-            }
-        }
+    /// A node as a VM sees it beside others that are such a load.
+    fn node(&self, number: usize, others: &Load, free_mib: &dyn Fn(usize) -> u64) -> Node {
         let pcpus = self.topology.count(|pcpu| pcpu.online && pcpu.node == Some(number));
+        let OnNode { wanted_ucpu, promised_mib } = others.on(number);
         Node {
             pcpus: u32::try_from(pcpus).unwrap_or(u32::MAX),
-            wanted_pcpus,
+            wanted_pcpus: wanted_ucpu as f64 / 1e6,
             memory_mib: self.topology.nodes[&number].memory_kib >> 10,
             free_mib: free_mib(number).saturating_sub(promised_mib),
         }
+    }
+
+    /// What all VMs are to the nodes.
+    fn load(&self, vms: &[Seen], reports: &HashMap<u64, Report>, now: Instant) -> Load {
+        let mut load = Load::default();
+        for vm in vms {
+            load.add(&self.load_of(vm, reports.get(&vm.kernel.id), now));
+        }
+        load
+    }
+
+    /// What one VM is to the nodes.
+    fn load_of(&self, vm: &Seen, report: Option<&Report>, now: Instant) -> Load {
+        let kept = &self.kept[&vm.kernel.id];
+        let wants = self.wants(vm, now);
+        let on = |&number: &usize| {
+            let comes = match (kept.home, report) {
+                (Some((home, _)), Some(report)) if home == number && !kept.is_left_alone => {
+                    let here = report.maps.lies_mib().get(&home).copied().unwrap_or(0);
+                    report.maps.expected_mib().saturating_sub(here)
+                }
+                _ => 0,
+            };
+            let wanted_ucpu = (wants * self.part_on(number, vm) * 1e6).round() as u64;
+            (number, OnNode { wanted_ucpu, promised_mib: comes })
+        };
+        Load { nodes: self.topology.nodes.keys().map(on).collect() }
     }
 
     /// What it wants, pCPUs.
@@ -365,9 +417,9 @@ impl Numa {
             let to = kept.home.filter(|_| !kept.is_left_alone).map(|(home, _)| home);
             (vm.kernel.id, Target { pid: vm.kernel.tgid, to })
         };
-        let targets = vms.iter().map(target).collect();
+        let targets: BTreeMap<u64, Target> = vms.iter().map(target).collect();
         let mut state = self.shared.lock();
-        state.reports.retain(|id, _| vms.iter().any(|vm| vm.kernel.id == *id));
+        state.reports.retain(|id, _| targets.contains_key(id));
         if state.targets != targets {
             state.targets = targets;
             self.shared.changed.notify_one();

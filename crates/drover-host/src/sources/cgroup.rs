@@ -14,9 +14,12 @@ pub const CGROUPS: &str = "/sys/fs/cgroup";
 /// So many are looked at, a level after the other, and none that are deeper: who is in one beyond counts as in the
 /// deepest that is known.
 pub const CGROUPS_MAX: usize = 20_000;
-const DEPTH_MAX: usize = 64;
 /// The default weight, of a cgroup that was given none.
 pub const WEIGHT_NORMAL: u64 = 100;
+
+/// Cgroups deeper than that have what the one above them at that depth has, whatever they say themselves. So deep
+/// the kernel looks for the container of a task (CONTAINER_DEPTH_MAX, bpf/ground.bpf.h).
+pub const DEPTH_MAX: usize = 32;
 
 /// A cgroup with the cpu controller, and those in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,6 +32,8 @@ pub struct Cgroup {
     pub weight: u64,
     /// The most CPU, thousandths of a pCPU; none: no limit.
     pub limit_mcpu: Option<u32>,
+    /// The user it was delegated to: the owner of the uppermost above it that is not root's; 0: none is.
+    pub user: u32,
     /// Processes in it, not in those below.
     pub pids: Vec<u32>,
     /// Those in it.
@@ -39,7 +44,7 @@ impl Cgroup {
     /// All of them, from that directory down. `first` is told of each before it is read.
     pub fn read(root: &Path, first: &mut dyn FnMut(&Path)) -> Self {
         let all = find(root, first);
-        let mut read = read(&all, 0);
+        let mut read = read(&all, 0, 0);
         // What root says of itself is for nobody to heed: it has no siblings.
         (read.weight, read.limit_mcpu) = (WEIGHT_NORMAL, None);
         read
@@ -109,18 +114,21 @@ fn names_in(dir: &Path, most: usize) -> Vec<String> {
     names
 }
 
-/// The cgroup at that place, with those in it.
-fn read(all: &[Found], place: usize) -> Cgroup {
+/// The cgroup at that place, with those in it; the one around it was delegated to that user.
+fn read(all: &[Found], place: usize, above: u32) -> Cgroup {
     let Found { path, dir, inside, .. } = &all[place];
+    let (id, owner) = dir.metadata().map_or((0, 0), |meta| (meta.ino(), meta.uid()));
+    let user = if above > 0 { above } else { owner };
     // No VM is missed: the numbers of 2,047 take less.
     let pids = files::kernel(&dir.join("cgroup.procs")).unwrap_or_default();
     Cgroup {
         path: path.clone(),
-        id: dir.metadata().map_or(0, |meta| meta.ino()),
+        id,
+        user,
         weight: weight(dir),
         limit_mcpu: limit_mcpu(dir),
         pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
-        inside: inside.iter().map(|&place| read(all, place)).collect(),
+        inside: inside.iter().map(|&place| read(all, place, user)).collect(),
     }
 }
 
@@ -184,6 +192,26 @@ mod tests {
         assert_eq!(web.pids, [7, 8]);
         assert_eq!((low.weight, low.limit_mcpu), (0, None));
         assert_eq!(low.id, host.path().join("low").metadata().unwrap().ino());
+    }
+
+    #[test]
+    fn cgroups_are_read_to_a_depth_that_nobody_chooses_for_us() {
+        let nested = |depth: usize| "n/".repeat(depth) + "cpu.weight";
+        let files: Vec<String> = (1..=60).map(nested).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "200")).collect();
+        let root = Cgroup::read(host(&files).path(), &mut |_| {});
+        let deepest = std::iter::successors(Some(&root), |one| one.inside.first());
+        assert_eq!(deepest.count(), 1 + DEPTH_MAX);
+    }
+
+    #[test]
+    fn what_is_delegated_is_the_users_whoever_owns_what_is_below() {
+        let host = host(&[("a/cpu.weight", "1"), ("a/b/cpu.weight", "1")]);
+        let own = |path: &str| host.path().join(path).metadata().unwrap().uid();
+        let root = Cgroup::read(host.path(), &mut |_| {});
+        assert_eq!((root.user, root.inside[0].inside[0].user), (own(""), own("a/b")));
+        let below = read(&host.path().join("a"), "/a", (1, 4711), &mut |_| {});
+        assert_eq!((below.user, below.inside[0].user), (4711, 4711));
     }
 
     #[test]

@@ -15,12 +15,12 @@
 //! A cgroup with one unit in it, and nobody else, is that unit: a libvirt scope is its VM, with the lower of the
 //! limits on the way.
 
-use super::cgroup::{Cgroup, WEIGHT_NORMAL};
+use super::cgroup::{self, Cgroup, WEIGHT_NORMAL};
 use drover_core::asked::{Asked, Limit};
 use drover_core::resolve::Layer;
 use drover_core::shares::{SHARES_MAX, Shares};
 use drover_core::tree::{DEPTH_MAX, PoolSpec};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Shares of a vCPU, of a container, and of a unit with the normal weight.
 const SHARES_NORMAL: u64 = 1000;
@@ -45,14 +45,25 @@ pub struct CgroupTree {
     pub pools: Vec<PoolSpec>,
     /// What is asked for each VM, by its process.
     pub vms: HashMap<u32, Vec<Layer>>,
-    /// The containers by the numbers of their cgroups: what each is called, and what is asked for it.
-    pub containers: HashMap<u64, (String, Vec<Layer>)>,
+    /// The containers by the numbers of their cgroups.
+    pub containers: HashMap<u64, Container>,
+}
+
+/// A container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// What it is called: the path of its cgroup.
+    pub path: String,
+    /// The user in whose subtree that is; 0: root's.
+    pub user: u32,
+    /// What is asked for it.
+    pub layers: Vec<Layer>,
 }
 
 impl CgroupTree {
     /// Of these cgroups with these VMs in them.
     pub fn of(root: &Cgroup, vms: &[Place]) -> Self {
-        let (units, _) = inside(root, vms);
+        let (units, _) = inside(root, &Vms::of(root, vms));
         let mut tree = Self::default();
         tree.enter(units, None, 1);
         tree
@@ -67,8 +78,9 @@ impl CgroupTree {
                 Kind::Vm { tgid, .. } => {
                     self.vms.insert(tgid, layers());
                 }
-                Kind::Container { id } => {
-                    self.containers.insert(id, (unit.path.clone(), layers()));
+                Kind::Container { id, user } => {
+                    let (path, layers) = (unit.path.clone(), layers());
+                    self.containers.insert(id, Container { path, user, layers });
                 }
                 // Deeper than pools go: those in it stand beside it.
                 Kind::Pool { inside } if depth > DEPTH_MAX => self.enter(inside, pool, depth),
@@ -83,6 +95,35 @@ impl CgroupTree {
                 }
             }
         }
+    }
+}
+
+/// All VMs, by where they are.
+struct Vms<'a> {
+    /// Those in each cgroup that are in none of those in it.
+    inside: HashMap<&'a str, Vec<&'a Place>>,
+    /// Their processes.
+    tgids: HashSet<u32>,
+}
+
+impl<'a> Vms<'a> {
+    fn of(root: &'a Cgroup, vms: &'a [Place]) -> Self {
+        let mut all: Vec<&Cgroup> = vec![root];
+        let mut at = 0;
+        while let Some(cgroup) = all.get(at) {
+            all.extend(&cgroup.inside);
+            at += 1;
+        }
+        let mut inside: HashMap<&str, Vec<&Place>> =
+            all.iter().map(|cgroup| (cgroup.path.as_str(), Vec::new())).collect();
+        for vm in vms {
+            // Cgroups are known to some depth only, and a path may be as long as its user likes.
+            let ends = vm.path.match_indices('/').map(|(at, _)| at).skip(1).take(cgroup::DEPTH_MAX);
+            let above = ends.chain([vm.path.len()]).map(|end| &vm.path[..end]);
+            let nearest = above.filter(|path| inside.contains_key(path)).last().unwrap_or("");
+            inside.entry(nearest).or_default().push(vm);
+        }
+        Self { inside, tgids: vms.iter().map(|vm| vm.tgid).collect() }
     }
 }
 
@@ -101,7 +142,7 @@ struct Unit {
 #[derive(Debug)]
 enum Kind {
     Vm { tgid: u32, size: u32 },
-    Container { id: u64 },
+    Container { id: u64, user: u32 },
     Pool { inside: Vec<Unit> },
 }
 
@@ -125,7 +166,7 @@ impl Unit {
 
     /// What is asked for a VM or a container.
     fn layers(&self, shares: u32, pool: Option<&str>) -> Vec<Layer> {
-        let layer = |origin: String, asked: Asked| Layer { origin, asked };
+        let layer = |origin: String, asked: Asked| Layer { origin, of_name: false, asked };
         let is_vm = matches!(self.kind, Kind::Vm { .. });
         let mut layers = Vec::new();
         // A VM's shares follow its size while it grows.
@@ -146,10 +187,10 @@ impl Unit {
 }
 
 /// The units in a cgroup, and whether somebody set weights there.
-fn inside(cgroup: &Cgroup, vms: &[Place]) -> (Vec<Unit>, bool) {
+fn inside(cgroup: &Cgroup, vms: &Vms) -> (Vec<Unit>, bool) {
     let weighed = cgroup.inside.iter().any(|one| one.weight != WEIGHT_NORMAL);
     let mut units: Vec<Unit> = Vec::new();
-    for vm in vms.iter().filter(|vm| is_directly_in(cgroup, &vm.path)) {
+    for vm in vms.inside.get(cgroup.path.as_str()).into_iter().flatten() {
         let kind = Kind::Vm { tgid: vm.tgid, size: vm.size };
         units.push(Unit { kind, path: cgroup.path.clone(), weight: None, limit: None });
     }
@@ -157,22 +198,14 @@ fn inside(cgroup: &Cgroup, vms: &[Place]) -> (Vec<Unit>, bool) {
     (units, weighed)
 }
 
-/// The VM is in that cgroup, and in none of those in it.
-fn is_directly_in(cgroup: &Cgroup, path: &str) -> bool {
-    let within = |cgroup: &Cgroup| {
-        path.strip_prefix(&cgroup.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    within(cgroup) && !cgroup.inside.iter().any(within)
-}
-
 /// What a cgroup is to those beside it, where somebody set weights or nobody did.
-fn units_of(cgroup: &Cgroup, vms: &[Place], weighed: bool) -> Vec<Unit> {
+fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
     let (mut units, inner) = inside(cgroup, vms);
     let weight = weighed.then_some(cgroup.weight);
     let limit = cgroup.limit_mcpu.map(|mcpu| (mcpu, cgroup.path.clone()));
     let counts = weighed || limit.is_some();
     let container = |weight, limit| Unit {
-        kind: Kind::Container { id: cgroup.id },
+        kind: Kind::Container { id: cgroup.id, user: cgroup.user },
         path: cgroup.path.clone(),
         weight,
         limit,
@@ -180,7 +213,9 @@ fn units_of(cgroup: &Cgroup, vms: &[Place], weighed: bool) -> Vec<Unit> {
     if units.is_empty() {
         return if counts { vec![container(weight, limit)] } else { Vec::new() };
     }
-    let others = has_others(cgroup, vms, &units);
+    let is_whole = |unit: &&Unit| !matches!(unit.kind, Kind::Vm { .. });
+    let whole = units.iter().filter(is_whole).map(|unit| unit.path.as_str()).collect();
+    let others = has_others(cgroup, vms, &whole);
     if units.len() == 1 && !others {
         let one = &mut units[0];
         one.weight = weight;
@@ -201,14 +236,11 @@ fn units_of(cgroup: &Cgroup, vms: &[Place], weighed: bool) -> Vec<Unit> {
     vec![Unit { kind, path: cgroup.path.clone(), weight, limit }]
 }
 
-/// Is anybody in the cgroup, or below, who is in none of the units?
-fn has_others(cgroup: &Cgroup, vms: &[Place], units: &[Unit]) -> bool {
-    let is_unit = |unit: &Unit| unit.path == cgroup.path && !matches!(unit.kind, Kind::Vm { .. });
-    if units.iter().any(is_unit) {
-        return false;
-    }
-    let of_vm = |pid: &u32| vms.iter().any(|vm| vm.tgid == *pid);
-    !cgroup.pids.iter().all(of_vm) || cgroup.inside.iter().any(|one| has_others(one, vms, units))
+/// Is anybody in the cgroup, or below, who is no VM and in none of the cgroups that are units as a whole?
+fn has_others(cgroup: &Cgroup, vms: &Vms, whole: &HashSet<&str>) -> bool {
+    let of_vm = |pid: &u32| vms.tgids.contains(pid);
+    let others = || cgroup.inside.iter().any(|one| has_others(one, vms, whole));
+    !whole.contains(cgroup.path.as_str()) && (!cgroup.pids.iter().all(of_vm) || others())
 }
 
 #[cfg(test)]
@@ -265,7 +297,7 @@ mod tests {
         };
         let mut said: Vec<String> = tree.pools.iter().map(pool).collect();
         let mut each: Vec<String> =
-            tree.containers.values().map(|(name, layers)| one(name, layers)).collect();
+            tree.containers.values().map(|it| one(&it.path, &it.layers)).collect();
         each.extend(tree.vms.iter().map(|(tgid, layers)| one(&format!("vm{tgid}"), layers)));
         each.sort();
         said.extend(each);

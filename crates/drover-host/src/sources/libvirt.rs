@@ -37,7 +37,7 @@ pub fn layer(file: &Path) -> Result<Option<Layer>, String> {
     let place = file.display();
     let text = files::text(file, XML_MAX).map_err(|error| format!("{place}: {error}"))?;
     let asked = asked(&text).map_err(|fault| format!("{place}: {fault}"))?;
-    Ok(asked.map(|asked| Layer { origin: format!("libvirt {place}"), asked }))
+    Ok(asked.map(|asked| Layer { origin: format!("libvirt {place}"), of_name: true, asked }))
 }
 
 /// Who a running domain is, as libvirt has it.

@@ -4,7 +4,7 @@
 use super::Steward;
 use crate::herd::Vm;
 use crate::kernel::Kernel;
-use crate::orders::POOL_ORIGIN;
+use crate::orders::{NAME_ORIGIN, POOL_ORIGIN};
 use crate::plan::PlannedVm;
 use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::status::{Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
@@ -12,15 +12,19 @@ use drover_core::asked::Asked;
 use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
+use std::collections::HashMap;
 
 impl Steward {
     pub(super) fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
         let owed = self.meter.owed(&self.plan, &self.capacity.online).leaves;
         let each = self.plan.vms.iter().zip(owed);
-        let all: Vec<KernelVm> = self.herd.vms().iter().map(|vm| vm.kernel).collect();
+        let all: HashMap<u64, &Vm> = self.herd.vms().iter().map(|vm| (vm.kernel.id, vm)).collect();
+        let kernels = self.herd.vms().iter().map(|vm| &vm.kernel);
+        let beside = self.delays.beside(&self.plan, kernels, &self.capacity);
         each.filter_map(|(planned, owed)| {
-            let vm = self.herd.vms().iter().find(|vm| vm.kernel.id == planned.id)?;
-            let guarantee = self.delays.of(&self.plan, planned, &all, &self.capacity);
+            let vm = all.get(&planned.id)?;
+            let own = (planned, &vm.kernel);
+            let guarantee = self.delays.of(&self.plan, own, &beside, &self.capacity);
             let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
             // What a container may have depends on how many tasks it has at a time, which nobody knows.
             if !vm.is_container() {
@@ -71,10 +75,10 @@ impl Steward {
     }
 
     pub(super) fn order_statuses(&self) -> Vec<OrderStatus> {
-        let status = |(name, asked): (&String, &Asked)| OrderStatus {
-            name: name.clone(),
-            here: self.herd.vms().iter().any(|vm| vm.name == *name),
-            ordered: asked.clone(),
+        let names = self.herd.names();
+        let status = |(name, asked): (&String, &Asked)| {
+            let vms = names.get(name.as_str()).copied().unwrap_or(0);
+            OrderStatus { name: name.clone(), here: vms > 0, vms, ordered: asked.clone() }
         };
         self.saved.vms.iter().map(status).collect()
     }
@@ -83,15 +87,20 @@ impl Steward {
         let tree = &self.plan.tree;
         let owed = self.meter.owed(&self.plan, &self.capacity.online).pools;
         let mut got = vec![0.0; tree.pools().len()];
+        let mut inside = vec![0; tree.pools().len()];
         let mut known = false;
         for vm in &self.plan.vms {
+            vm.resolved.pool.into_iter().for_each(|pool| inside[pool] += 1);
             let Some(rate) = self.meter.rate(vm.id) else { continue };
             known = true;
             tree.path(vm.resolved.pool).for_each(|pool| got[pool] += rate.got_pcpus);
         }
+        let mut origins: HashMap<&String, String> =
+            self.config.pools().map(|(spec, place)| (&spec.name, place)).collect();
+        let ordered = self.saved.pools.iter();
+        origins.extend(ordered.map(|pool| (&pool.name, POOL_ORIGIN.to_owned())));
         let status = |index: usize| {
             let pool = &tree.pools()[index];
-            let inside = self.plan.vms.iter().filter(|vm| vm.resolved.pool == Some(index));
             PoolStatus {
                 name: pool.spec.name.clone(),
                 parent: pool.spec.parent.clone(),
@@ -101,16 +110,19 @@ impl Steward {
                 limit_mcpu: pool.spec.limit_mcpu,
                 expandable: pool.spec.expandable,
                 free_mcpu: self.plan.pools_free_mcpu[index],
-                vms: u32::try_from(inside.count()).expect("VMs are counted in 32 bits"),
+                vms: inside[index],
                 owed_pcpus: known.then_some(owed[index]),
                 got_pcpus: known.then_some(got[index]),
-                origin: self.pool_origin(&pool.spec.name),
+                origin: origins.get(&pool.spec.name).cloned().unwrap_or_else(|| {
+                    let one = pool.spec.is_of_a_name();
+                    if one { NAME_ORIGIN.to_owned() } else { format!("cgroup {}", pool.spec.name) }
+                }),
             }
         };
         (0..tree.pools().len()).map(status).collect()
     }
 
-    pub(super) fn partition_statuses(&self) -> Vec<PartitionStatus> {
+    pub(super) fn partition_statuses(&self, kernel: &dyn Kernel) -> Vec<PartitionStatus> {
         let partitions = &self.plan.partitions;
         let status = |partition: Option<usize>| {
             let inside = || self.plan.vms.iter().filter(|vm| vm.resolved.partition == partition);
@@ -128,19 +140,15 @@ impl Steward {
                 policy,
                 slice_ms: spec.map_or(policy.slice_ns(), PartitionSpec::slice_ns) as f64 / 1e6,
                 vms: inside().map(|vm| vm.name.clone()).collect(),
+                unplaced_vcpus: match partition {
+                    None => kernel.slots().unplaced_vcpus,
+                    Some(_) => 0,
+                },
                 got_pcpus: (!rates.is_empty())
                     .then(|| rates.iter().map(|rate| rate.got_pcpus).sum()),
             }
         };
         std::iter::once(None).chain((0..partitions.specs().len()).map(Some)).map(status).collect()
-    }
-
-    fn pool_origin(&self, name: &str) -> String {
-        if self.saved.pools.iter().any(|pool| pool.name == name) {
-            return POOL_ORIGIN.to_owned();
-        }
-        let place = self.config.pools().find(|(spec, _)| spec.name == name).map(|(_, place)| place);
-        place.unwrap_or_else(|| format!("cgroup {name}"))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::domains::{DomainLevel, Placed};
-use crate::scheduler::{KernelVcpu, KernelVm};
+use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::status::{PartitionStatus, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
@@ -13,6 +13,7 @@ use drover_core::partition::{PartitionChange, PartitionPolicy};
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolChange};
+use nix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -80,7 +81,11 @@ impl Kernel for FakeKernel {
         self.cgroup_changes.get()
     }
 
-    fn set_container(&self, cgroup: u64, live: bool) -> Result<()> {
+    fn slots(&self) -> Slots {
+        Slots::default()
+    }
+
+    fn set_container(&self, cgroup: u64, _: u32, live: bool) -> Result<()> {
         let mut containers = self.containers.borrow_mut();
         let changed = if live { containers.insert(cgroup) } else { containers.remove(&cgroup) };
         ensure!(changed, "it is so already");
@@ -647,4 +652,67 @@ fn a_partition_that_loses_its_last_pcpu_is_said_and_its_vms_run_elsewhere() {
     assert_eq!(told(&host), [line.replace("VM", &name(1))]);
     host.steward.look(&host.kernel, &CpuList::all(4), host.now);
     assert!(told(&host).is_empty());
+}
+
+#[test]
+fn an_order_for_a_name_is_in_force_for_all_vms_of_it_and_may_be_lowered() {
+    let mut host = Host::new(1, "");
+    // Processes of one memory have one command line.
+    let same = |id| KernelVm { tgid: u32::MAX - 1, ..KernelVm::for_test(id) };
+    host.kernel.live.replace((11..=16).map(same).collect());
+    host.set(1, &[(Key::Limit, "50%"), (Key::Reservation, "30%")]).unwrap();
+    let in_force = |host: &Host| -> Vec<(u32, u32)> {
+        let of = |id| (host.kernel.vm(id).pool.0, host.kernel.vm(id).reservation_mcpu);
+        (11..=16).map(of).collect()
+    };
+    assert_eq!(in_force(&host), [(1, 50); 6]);
+    assert_eq!(host.kernel.pools.borrow()[&1].limit_mcpu, Some(500));
+    host.set(1, &[(Key::Limit, "20%"), (Key::Reservation, "0%")]).unwrap();
+    assert_eq!(host.kernel.pools.borrow()[&1].limit_mcpu, Some(200));
+    let Answer::Orders { orders } =
+        host.steward.answer(&host.kernel, Request::ListOrders, host.now)
+    else {
+        panic!("orders were asked for");
+    };
+    assert_eq!((orders[0].here, orders[0].vms), (true, 6));
+    let why = &host.statuses()[0].why[2];
+    assert_eq!(why.origin, "drover vm set, for all 6 VMs of that name together");
+    // One alone has it for itself.
+    host.kernel.live.borrow_mut().truncate(1);
+    host.kernel.vms.borrow_mut().retain(|id, _| *id == 11);
+    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    assert!(host.kernel.pools.borrow().is_empty());
+    assert_eq!(host.kernel.vm(11).limit_mcpu, Some(200));
+}
+
+/// By hand: `cargo test --release -p drover-host vm_list_takes -- --ignored --nocapture`.
+#[test]
+#[ignore = "it is timed"]
+fn vm_list_takes_less_than_100_ms_for_2000_vms() {
+    let confined = |id: u64| match id % 3 {
+        0 => Affinity::within((id % 4).to_string().parse().unwrap()),
+        1 => Affinity::of_vcpus([0, 1].map(|vcpu| ((id + vcpu) % 4).to_string().parse().unwrap())),
+        _ => Affinity::ANYWHERE,
+    };
+    for (what, confine) in [("anywhere", false), ("confined", true)] {
+        for count in [500, 1000, 2000] {
+            let mut host = Host::new(count, "[[vm]]\nname = \"vm-*\"\nlimit = \"50%\"\n");
+            // Each has threads to be asked where they may run.
+            host.kernel.live.borrow_mut().iter_mut().for_each(|vm| vm.tgid = std::process::id());
+            for vm in host.kernel.live.borrow_mut().iter_mut() {
+                (vm.vcpu_run_ns, vm.ready_ns) = (1_000_000_000, 1_000_000_000);
+                if confine {
+                    host.steward.herd.confine(vm.id, confined(vm.id));
+                }
+            }
+            host.now += std::time::Duration::from_secs(1);
+            assert_eq!(host.statuses().len(), count as usize);
+            let used = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap());
+            let (begun, before) = (Instant::now(), used());
+            assert!(host.statuses().iter().all(|vm| vm.owed_pcpus.is_some()));
+            let (took, cpu) = (begun.elapsed().as_millis(), (used() - before).as_millis());
+            println!("{count} VMs, {what}: {took} ms, of which {cpu} ms of CPU time");
+            assert!(cpu < 100 || count < 2000);
+        }
+    }
 }

@@ -313,6 +313,12 @@ extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u64 {
     process_of(m.tasks[number(task) as usize].vm).into()
 }
 
+/// All VMs are root's.
+#[unsafe(no_mangle)]
+extern "C" fn ground_user(_: *mut Drover, _: TaskPointer) -> u32 {
+    0
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_vcpu_of(d: *mut Drover, task: TaskPointer) -> i32 {
     // SAFETY: called by the policy.

@@ -44,9 +44,10 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
         rows.iter().map(|row| row.iter().map(|text| cell(text)).collect()).collect();
     let cells = |column: usize| rows.iter().map(move |row| row[column].chars().count());
     let width = |column: usize| cells(column).chain([title(column).len()]).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
     let line = |cell: &dyn Fn(usize) -> String| {
         let one = |column: usize| {
-            let (text, width) = (cell(column), width(column));
+            let (text, width) = (cell(column), widths[column]);
             match titles[column].ends_with('<') {
                 true => format!("{text:<width$}"),
                 false => format!("{text:>width$}"),

@@ -170,6 +170,11 @@ const POOL: &[Metric<PoolStatus>] = &[
 
 const PARTITION: &[Metric<PartitionStatus>] = &[
     gauge("partition_vms", "VMs in it.", |partition| count(partition.vms.len() as u64)),
+    gauge(
+        "partition_unplaced_vcpus",
+        "vCPUs of VMs without room, which run as ordinary tasks; of default.",
+        |partition| count(partition.unplaced_vcpus.into()),
+    ),
     gauge("partition_got_pcpus", "What they got in the last second, in pCPUs.", |partition| {
         partition.got_pcpus
     }),

@@ -135,6 +135,7 @@ mod tests {
             policy: PartitionPolicy::Credit,
             slice_ms: 3.0,
             vms: vec!["web".to_owned()],
+            unplaced_vcpus: 0,
             got_pcpus: Some(1.5),
         };
         let text = overview(&[partition]);

@@ -105,11 +105,9 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
         }
         Vm::Set { name, values, daemon } => {
             ask(&daemon.socket, &values.order(name.clone()))?;
-            let absent = orders(&daemon.socket)?.into_iter().any(|it| it.name == name && !it.here);
-            if absent {
-                println!(
-                    "No VM {name} is here: that is kept until it comes, or `drover vm forget`."
-                );
+            let order = orders(&daemon.socket)?.into_iter().find(|it| it.name == name);
+            if let Some(line) = order.and_then(|order| who_has_it(&order)) {
+                println!("{line}");
             }
         }
     }
@@ -120,6 +118,21 @@ fn orders(socket: &Path) -> Result<Vec<OrderStatus>> {
     match ask(socket, &Request::ListOrders)? {
         Answer::Orders { orders } => Ok(orders),
         _ => bail!("the daemon answered something else; is it of this version?"),
+    }
+}
+
+/// Whom an order reached, where that is not one VM.
+fn who_has_it(order: &OrderStatus) -> Option<String> {
+    let OrderStatus { name, vms, .. } = order;
+    match (order.here, vms) {
+        (false, _) => Some(format!(
+            "No VM {name} is here: that is kept until it comes, or `drover vm forget`."
+        )),
+        (true, 0 | 1) => None,
+        (true, vms) => Some(format!(
+            "{vms} VMs are named {name}: that is in force for all of them together. Give each a name of its own to \
+             order for one."
+        )),
     }
 }
 
@@ -366,9 +379,13 @@ pub mod tests {
         let mut asked = Asked::default();
         asked.read(Key::Shares, "high").unwrap();
         asked.read(Key::Limit, "150%").unwrap();
-        let order = OrderStatus { name: "web".to_owned(), here: false, ordered: asked };
-        let text = ordered(&[order]);
+        let order = OrderStatus { name: "web".to_owned(), here: false, vms: 0, ordered: asked };
+        let text = ordered(std::slice::from_ref(&order));
         assert_eq!(text.lines().nth(1), Some("web   no    shares high, limit 150%"), "{text}");
+        assert!(who_has_it(&order).unwrap().starts_with("No VM web is here"));
+        let of = |vms| who_has_it(&OrderStatus { here: true, vms, ..order.clone() });
+        assert_eq!(of(1), None);
+        assert!(of(6).unwrap().starts_with("6 VMs are named web: that is in force for all"));
     }
 
     #[test]
