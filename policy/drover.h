@@ -88,6 +88,8 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	if (*wakes == WAKES_ON_IDLE)
 		return (u32)target;
 	target = wake_preempt(d, task, t, near, true);
+	if (target == WAKE_NOWHERE && d->params.nr_domains > 1)
+		target = wake_preempt(d, task, t, wake_elsewhere(d, t, near), true);
 	if (target != WAKE_NOWHERE)
 		return (u32)target;
 	*wakes = WAKES_TO_WAIT;

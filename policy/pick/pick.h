@@ -74,7 +74,7 @@ static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 
 {
 	u64 gain = key == TOURNAMENT_NOBODY ? 0 : home_in_keys(d->params.steal_gain_ns);
 
-	return pick_first(d, pcpu, pick_glanced(d, pcpu), 0, key - gain);
+	return pick_first(d, pcpu, topology_glanced(d, pcpu), 0, key - gain);
 }
 
 /*

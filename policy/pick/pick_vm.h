@@ -38,15 +38,6 @@ static __always_inline void pick_next_glance(struct pcpu *pcpu)
 	pcpu->glance = pcpu->glance * 1664525 + 1013904223;
 }
 
-/* The other domain that pCPU glances at now; there are two domains at least. */
-static __always_inline u32 pick_glanced(struct drover *d, u32 pcpu)
-{
-	u32 others = d->params.nr_domains - 1;
-	u32 step = 1 + (others ? (pcpu_at(d, pcpu)->glance >> 16) % others : 0);
-
-	return (pcpu_at(d, pcpu)->domain + step) % d->params.nr_domains;
-}
-
 /* May a thread of the VM that waits in that domain run on that pCPU? */
 CHECKED_APART bool pick_waits_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
@@ -71,7 +62,7 @@ CHECKED_APART bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot,
 CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	u64 here = ground_vm_queue(d, slot, domain);
-	u32 other = pick_glanced(d, pcpu);
+	u32 other = topology_glanced(d, pcpu);
 	u64 order = 0;
 
 	if (other == domain || !ground_first_order(d, here, &order))
@@ -135,7 +126,7 @@ CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 /* A sibling of the running thread, in the glanced domain, that has run less by a slice. */
 CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	u32 other = pick_glanced(d, pcpu);
+	u32 other = topology_glanced(d, pcpu);
 
 	return pick_is_behind_in(d, pcpu, other, slot, vruntime_ns - d->params.slice_ns) &&
 	       ground_take_first(d, ground_vm_queue(d, slot, other));

@@ -3,7 +3,8 @@
  * Waking: where a thread that has just become ready goes.
  *
  * Idea. In this order: an idle pCPU; a pCPU whose running VM has had more than
- * its due compared with the waking one, which is preempted at once; a queue.
+ * its due compared with the waking one, which is preempted at once, near where the thread last ran
+ * or at home (home.h), else in one other domain; a queue.
  * A VM that mostly sleeps is always behind, so its wake-ups cost one
  * interrupt, whatever the slice; a VM that burns its share gains nothing by
  * waking often. Of several pCPUs the one whose VM is furthest ahead is taken; of
@@ -131,6 +132,16 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 		best = (s32)at;
 	}
 	return best;
+}
+
+/* A pCPU of another domain of the partition, now of this, now of that; or that one. */
+static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u32 near)
+{
+	u32 other = topology_glanced(d, near);
+
+	if (domain_at(d, other)->partition != t->partition)
+		return near;
+	return bounded(topology_pcpu(d, other, pcpu_at(d, near)->place), DROVER_MAX_PCPUS);
 }
 
 /* Nobody comes back from sleep with a claim from before. */

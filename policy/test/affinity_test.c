@@ -94,13 +94,13 @@ static void who_is_taken_to_another_domain_does_not_move_the_clock(void)
 	confined_vm(2, 2, 0, 12);
 	kernel_run(g, 100 * MS);
 	clock_ns = g->d.domain[0].clock_ns;
-	kernel_vm(g, 2)->vtime_ns = clock_ns + SECOND;
 	vm_at(&g->d, DROVER_HOST_SLOT)->domain = 1;
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns = clock_ns + SECOND / 2;
 	host = kernel_thread(g, 0, THREAD_HOST);
 	host->burst_ns = NEVER;
 	kernel_wake(g, host);
 	CHECK_EQ(host->thread.queued_in, 1);
+	kernel_vm(g, 2)->vtime_ns = clock_ns + SECOND;
 	g->pcpu[2].current->slice_ns = 0;
 	kernel_pick(g, 2);
 	kernel_switch(g, 2);

@@ -134,6 +134,37 @@ static void an_idle_pcpu_elsewhere_takes_who_waits_at_home(void)
 		CHECK(kernel_cpu_time_ns(g, i + 1) >= 199 * MS);
 }
 
+/*
+ * Home is full of a VM pinned there, which sleeps now and then and so is owed as much as a sleeper;
+ * of the others, on both nodes, one has always had more than its due.
+ */
+static void nobody_waits_at_home_who_may_preempt_elsewhere(void)
+{
+	struct task_struct *late, *pinned;
+	u32 nr_late = 0;
+
+	g = fake_ground(4, 2);
+	late = vcpu(1, NODE_0, 0);
+	late->burst_ns = late->burst_left_ns = 100 * US;
+	late->sleep_ns = 1900 * US;
+	wakes(late);
+	for (u32 i = 0; i < 2; i++) {
+		pinned = kernel_thread(g, 2, THREAD_VCPU);
+		pinned->burst_ns = pinned->burst_left_ns = 9400 * US + i * US;
+		pinned->sleep_ns = 600 * US;
+		kernel_set_affinity(g, pinned, 3);
+		wakes(pinned);
+	}
+	kernel_busy_vm(g, 3, 3, 0);
+	kernel_run(g, SECOND);
+	for (u32 i = 0; i < 2000; i++) {
+		late->longest_wait_ns = 0;
+		kernel_run(g, 2 * MS);
+		nr_late += late->longest_wait_ns > MS;
+	}
+	CHECK_SAYING(nr_late <= 20, "%u of 2000 wake-ups were late", nr_late);
+}
+
 /* pCPU 0 chooses between what is at a second and one that waits at home on node 1, behind by that.
  */
 static bool is_taken(u32 home, u64 behind_ns)
@@ -245,6 +276,7 @@ int main(void)
 	RUN(it_goes_home_at_the_next_tick);
 	RUN(while_home_is_full_it_is_left_where_it_runs);
 	RUN(an_idle_pcpu_elsewhere_takes_who_waits_at_home);
+	RUN(nobody_waits_at_home_who_may_preempt_elsewhere);
 	RUN(to_take_one_from_home_is_worth_twice_the_gain);
 	RUN(shares_hold_whatever_homes_there_are);
 	RUN(a_reservation_is_served_wherever_home_is);

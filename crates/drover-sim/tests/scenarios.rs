@@ -109,6 +109,12 @@ fn who_comes_late_among_confined_vms_has_its_part() {
 }
 
 #[test]
+fn a_home_that_is_busy_makes_nobody_wait() {
+    let scenario = scenario("home-busy.toml");
+    all_holds(&scenario, &run(&scenario, &Options::default()));
+}
+
+#[test]
 fn modes_use_and_stop_as_figures_6_to_8_have_it() {
     let scenario = scenario("esx-fig6-8-coscheduling.toml");
     let outcome = run(&scenario, &Options::default());
