@@ -2,8 +2,9 @@
 //! The daemon's end of the control socket: what listens, and who is being served.
 //!
 //! The daemon has other things to do, and no client is waited for. Each has what it has sent so far, or what is left of
-//! its answer, and [`CLIENT_TIME`] for either. Where too many come at once, who has sent least for longest has to go; so
-//! whoever asks at once is answered, however many others say nothing.
+//! its answer, and [`CLIENT_TIME`] for either. Where too many are there, who has been there longest without a whole
+//! request has to go, but not before its [`GRACE`] is over: others wait to be let in meanwhile, and clients that come
+//! again and again keep neither the daemon nor the host busy.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -31,7 +32,9 @@ const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// How long a client may take to send its request, and to take its answer.
 const CLIENT_TIME: Duration = Duration::from_millis(2000);
 /// So many are served at a time.
-const CLIENTS_MAX: usize = 64;
+const CLIENTS_MAX: usize = 256;
+/// So long nobody is sent away.
+const GRACE: Duration = Duration::from_millis(250);
 /// So many come in at a time.
 const ACCEPTED_MAX: usize = 2 * CLIENTS_MAX;
 /// While answers of so many bytes in all are not taken yet, nobody else is given one.
@@ -117,9 +120,15 @@ impl Listener {
         poll(&mut fds, left.unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
     }
 
-    /// There is room for one more, or somebody has not asked yet.
+    /// There is room for one more, or will be: somebody has not asked yet, and could have.
     fn has_room(&self) -> bool {
-        self.clients.len() < CLIENTS_MAX || self.clients.iter().any(|client| !client.is_heard)
+        self.clients.len() < CLIENTS_MAX || self.idle().is_some()
+    }
+
+    /// Who has to go first.
+    fn idle(&self) -> Option<usize> {
+        let is_idle = |client: &Client| !client.is_heard && client.came.elapsed() >= GRACE;
+        self.clients.iter().position(is_idle)
     }
 
     /// Bytes of answers that are not taken yet.
@@ -156,7 +165,7 @@ impl Listener {
             // Most have asked by now.
             client.hear();
             if self.clients.len() >= CLIENTS_MAX {
-                if let Some(idle) = self.clients.iter().position(|client| !client.is_heard) {
+                if let Some(idle) = self.idle() {
                     self.clients.remove(idle);
                 }
             }
@@ -183,6 +192,7 @@ fn events(waits: bool, events: PollFlags) -> PollFlags {
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
+    came: Instant,
     /// When it has to have sent its request, or taken its answer.
     until: Instant,
     /// What it has sent.
@@ -196,8 +206,15 @@ struct Client {
 impl Client {
     fn new(stream: UnixStream) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
-        let until = Instant::now() + CLIENT_TIME;
-        Ok(Self { stream, until, said: Vec::new(), is_heard: false, unsent: Vec::new() })
+        let came = Instant::now();
+        Ok(Self {
+            stream,
+            came,
+            until: came + CLIENT_TIME,
+            said: Vec::new(),
+            is_heard: false,
+            unsent: Vec::new(),
+        })
     }
 
     fn waits_for(&self, is_full: bool) -> PollFd<'_> {
@@ -412,18 +429,41 @@ mod tests {
     }
 
     #[test]
-    fn two_hundred_clients_with_half_a_line_stop_nobody() {
+    fn four_hundred_clients_with_half_a_line_stop_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         serving(&path, || {
             let mut idle: Vec<UnixStream> = Vec::new();
             for round in 0..4 {
-                idle.extend((0..50).map(|_| UnixStream::connect(&path).unwrap()));
+                idle.extend((0..100).map(|_| UnixStream::connect(&path).unwrap()));
                 // Some may have been sent away by now.
                 idle.iter_mut().for_each(|it| drop(it.write_all(b"{\"request\":")));
                 assert!(is_answered(&path), "round {round}");
             }
         });
+    }
+
+    #[test]
+    fn nobody_is_sent_away_at_once_for_others_that_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let mut listener = Listener::bind(&path).unwrap();
+        let idle: Vec<UnixStream> =
+            (0..=CLIENTS_MAX).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        // So many come in at a time.
+        for _ in 0..3 {
+            listener.accept();
+        }
+        let first = listener.clients[0].came;
+        assert!(
+            listener.clients.len() == CLIENTS_MAX
+                && (!listener.has_room() || first.elapsed() >= GRACE)
+        );
+        let _another = UnixStream::connect(&path).unwrap();
+        listener.clients[0].came = first.checked_sub(GRACE).unwrap();
+        listener.accept();
+        assert!(listener.clients.len() == CLIENTS_MAX && listener.clients[0].came >= first);
+        drop(idle);
     }
 
     /// Runs the daemon's side by hand: what takes longer than a turn is seen in one turn.
