@@ -20,7 +20,7 @@ static _Noreturn void *client(void *argument)
 		    write(line, "{\"request\":", 11) == 11)
 			(void)!read(line, &byte, 1);
 		close(line);
-		sleep_us(10000);
+		sleep_us(100000);
 	}
 }
 
