@@ -195,22 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_are_read_to_a_depth_that_nobody_chooses_for_us() {
-        let nested = |depth: usize| "n/".repeat(depth) + "cpu.weight";
-        let files: Vec<String> = (1..=60).map(nested).collect();
-        let files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "200")).collect();
-        let root = Cgroup::read(host(&files).path(), &mut |_| {});
-        let deepest = std::iter::successors(Some(&root), |one| one.inside.first());
-        assert_eq!(deepest.count(), 1 + DEPTH_MAX);
-    }
-
-    #[test]
     fn what_is_delegated_is_the_users_whoever_owns_what_is_below() {
         let host = host(&[("a/cpu.weight", "1"), ("a/b/cpu.weight", "1")]);
         let own = |path: &str| host.path().join(path).metadata().unwrap().uid();
         let root = Cgroup::read(host.path(), &mut |_| {});
         assert_eq!((root.user, root.inside[0].inside[0].user), (own(""), own("a/b")));
-        let below = read(&host.path().join("a"), "/a", (1, 4711), &mut |_| {});
+        let below = read(&find(&host.path().join("a"), &mut |_| {}), 0, 4711);
         assert_eq!((below.user, below.inside[0].user), (4711, 4711));
     }
 

@@ -291,7 +291,7 @@ mod tests {
     fn a_pcpu_that_runs_dry_pulls_who_waited_longest() {
         let tasks = [(0, 1), (1, 1), (2, 1)].map(|(vm, cpu)| (vm, cpu, ANY));
         let (mut m, mut class) = host(&tasks);
-        class.rqs[1].to_head(0);
+        class.rqs[1].move_to_head(0);
         class.pull_when_dry(&mut m, 0);
         assert_eq!((m.tasks[1].pcpu, class.rqs[0].nr, class.rqs[1].nr), (0, 1, 2));
     }

@@ -253,7 +253,7 @@ impl Found<'_> {
             let slack = u64::from(self.span.numa_slack(&m.topology));
             let tolerated = self.span.shared == Shared::Host
                 && m.topology.nodes.len() > 1
-                && local.tasks + 1 <= slack
+                && local.tasks < slack
                 && apart <= NUMA_SLACK_TASKS;
             return Imbalance::Tasks(if tolerated { 0 } else { apart / 2 });
         }

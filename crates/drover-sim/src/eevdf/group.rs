@@ -78,7 +78,7 @@ impl Rq {
     }
 
     /// The task was looked at, or put on the pCPU, last.
-    pub(super) fn to_head(&mut self, task: TaskId) {
+    pub(super) fn move_to_head(&mut self, task: TaskId) {
         self.order.retain(|&other| other != task);
         self.order.push(task);
     }

@@ -311,7 +311,7 @@ impl Class for Eevdf {
         };
         self.running[task as usize].set(m.now_ns, true);
         let rq = &mut self.rqs[cpu as usize];
-        rq.to_head(task);
+        rq.move_to_head(task);
         let at = rq.group_at(vm);
         protect(&mut rq.groups[at].entity);
         protect(&mut self.tasks[task as usize]);

@@ -40,7 +40,7 @@ impl Eevdf {
                 let takes = self.may_move(m, attempt, task, from, to)
                     && self.is_light(m, &all[from as usize], attempt, task);
                 if !takes {
-                    self.rqs[from as usize].to_head(task);
+                    self.rqs[from as usize].move_to_head(task);
                     continue;
                 }
                 self.migrate(m, task, to);
