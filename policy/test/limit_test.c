@@ -71,6 +71,7 @@ static void check_limit(u32 first, u32 last, u32 mcpu, double part)
 
 	CHECK_SAYING(w.worst_ns <= mcpu * (part > 0 ? 105000ULL : 205000ULL),
 		     "%u mcpu: %" PRIu64 " us in 100 ms", mcpu, w.worst_ns / 1000);
+	CHECK_SAYING(part <= 0 || 1000 * got <= 1.01 * mcpu, "%u mcpu: had %g", mcpu, 1000 * got);
 	CHECK_SAYING(1000 * got >= part * mcpu, "%u mcpu: had %g", mcpu, 1000 * got);
 }
 

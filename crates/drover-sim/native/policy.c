@@ -388,15 +388,6 @@ void sim_spoil_modes(struct drover *d)
 	d->nr_choosy++;
 }
 
-/* No tokens ever come again. */
-void sim_spoil_limits(struct drover *d)
-{
-	u32 slot;
-
-	for (slot = 1; slot < d->slots_in_use; slot++)
-		limit_of_vm(d, slot)->tokens_ns = -1000000000;
-}
-
 /* VMs that may not start are charged a millisecond for each vCPU that waits. */
 void sim_charge_stops(struct drover *d)
 {

@@ -66,7 +66,7 @@ fn planted_bugs_are_found() {
         (Planted::ChargesStops, "is owed at least"),
         (Planted::MiscountsModes, "too many or too few"),
         (Planted::HurriesTimers, "time stands still"),
-        (Planted::NeverForgets, "is held at its limit"),
+        (Planted::LosesTimers, "is held at its limit"),
         (Planted::LeavesBehind, "rests while"),
         (Planted::IgnoresPartitions, "outside of its partition"),
     ];

@@ -268,6 +268,7 @@ extern "C" fn ground_timer(d: *mut Drover, slot: u32, at_ns: u64, now_ns: u64) {
     let (m, queues, _) = unsafe { behind(d) };
     // The policy's clock is not the machine's.
     let in_ns = match queues.planted {
+        Some(Planted::LosesTimers) => return,
         Some(Planted::HurriesTimers) => 0,
         _ => (at_ns.wrapping_sub(now_ns) as i64).max(0) as u64,
     };

@@ -240,7 +240,7 @@ impl Scx {
             Some(Planted::IgnoresPools) => bounds.pool = 0,
             Some(Planted::IgnoresPartitions) => bounds.partition = 0,
             Some(Planted::IgnoresLimits) => bounds.limit_mcpu = 0,
-            Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 75,
+            Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 4,
             _ => {}
         }
         if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
@@ -456,7 +456,6 @@ impl Class for Scx {
             Some(Planted::SpoilsTournament) => self.policy.spoil_tournament(m, &mut self.queues),
             Some(Planted::Miscounts) => self.policy.spoil_count(m, &mut self.queues),
             Some(Planted::MiscountsModes) => self.policy.spoil_modes(m, &mut self.queues),
-            Some(Planted::NeverForgets) => self.policy.spoil_limits(m, &mut self.queues),
             Some(Planted::TurnsClockBack) => self.policy.turn_clock_back(),
             _ => self.policy.rouse(m, &mut self.queues),
         }

@@ -237,7 +237,6 @@ unsafe extern "C" {
     pub fn sim_spoil_tournament(d: *mut Drover);
     pub fn sim_spoil_count(d: *mut Drover);
     pub fn sim_spoil_modes(d: *mut Drover);
-    pub fn sim_spoil_limits(d: *mut Drover);
     pub fn sim_charge_stops(d: *mut Drover);
     pub fn sim_check_counts(d: *mut Drover, slot: *mut u32) -> u32;
     pub fn sim_check_tournament(d: *mut Drover, domain: u32) -> u32;

@@ -444,12 +444,6 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_spoil_modes(d) });
     }
 
-    /// See [`super::Planted::NeverForgets`].
-    pub(super) fn spoil_limits(&mut self, m: &mut Machine, queues: &mut Queues) {
-        // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_spoil_limits(d) });
-    }
-
     /// See [`super::Planted::ChargesStops`].
     pub(super) fn charge_stops(&mut self, m: &mut Machine, queues: &mut Queues) {
         // SAFETY: see `start`.

@@ -72,7 +72,7 @@ pub enum Planted {
     IgnoresReservations,
     /// Their limits are not, and those of pools.
     IgnoresLimits,
-    /// Limits are told 1.3 % higher: what is noticed over a second only.
+    /// Limits are told a quarter higher: what is noticed over a second only. (The policy's own tests hold 1 %.)
     LaxLimits,
     /// Their pools are not.
     IgnoresPools,
@@ -86,8 +86,8 @@ pub enum Planted {
     MiscountsModes,
     /// Timers go off at once, and so for ever.
     HurriesTimers,
-    /// What VMs used of their limits is remembered for ever now and then.
-    NeverForgets,
+    /// Timers of VMs never go off.
+    LosesTimers,
     /// What was to run on a pCPU that a real-time task takes waits there for it to leave.
     LeavesBehind,
 }
