@@ -152,9 +152,10 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 
 	/*
 	 * With slice left it is preempted by a task of a higher class, and the kernel would keep it
-	 * in the local queue of this pCPU. From there 6.18 cannot place it anew (cpu_release): while
-	 * a BPF program runs, current looks like a task that must not migrate. So it would get a new
-	 * slice each time, and nobody else a turn. Without a slice it is enqueued like any other.
+	 * in the local queue of this pCPU. From there 6.18 cannot place it anew (cpu_release):
+	 * while a BPF program runs, current looks like a task that must not migrate. So it would
+	 * get a new slice each time, and nobody else a turn. Without a slice it is enqueued like
+	 * any other.
 	 */
 	if (runnable)
 		ground_set_slice(&drover, p, 0);
