@@ -10,9 +10,9 @@
 //! The directories that are written to are root's alone. Links that stand in them are not followed all the same: a file
 //! is written under another name and takes the place of what was there, link or not, whole or not at all.
 
-use std::fs::{self, DirEntry, File, OpenOptions};
+use std::fs::{self, DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// So much is read of a file of the kernel: lists, tables and settings are shorter, but of what a user has a say in.
@@ -30,7 +30,8 @@ pub fn head(path: &Path, most: usize) -> io::Result<(Vec<u8>, bool)> {
     // Not to wait for who writes to a FIFO, nor to come to belong to a terminal.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = open(OpenOptions::new().read(true).custom_flags(flags), path)?;
-    if !file.metadata()?.is_file() {
+    let meta = file.metadata()?;
+    if !meta.is_file() && !is_null(&meta) {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
             "it is no regular file, nor a link to one",
@@ -41,6 +42,11 @@ pub fn head(path: &Path, most: usize) -> io::Result<(Vec<u8>, bool)> {
     let is_cut = bytes.len() > most;
     bytes.truncate(most);
     Ok((bytes, is_cut))
+}
+
+/// Is it /dev/null? People name it where they want no file.
+fn is_null(meta: &Metadata) -> bool {
+    meta.file_type().is_char_device() && meta.rdev() == libc::makedev(1, 3)
 }
 
 /// All of a file.
@@ -150,6 +156,7 @@ mod tests {
         fs::write(at("file"), "text").unwrap();
         symlink(at("file"), at("link-to-file")).unwrap();
         assert_eq!(text(&at("link-to-file"), 9).unwrap(), "text");
+        assert_eq!(text(Path::new("/dev/null"), 9).unwrap(), "");
     }
 
     #[test]
