@@ -109,6 +109,12 @@ fn who_comes_late_among_confined_vms_has_its_part() {
 }
 
 #[test]
+fn who_stays_below_its_limit_is_never_held() {
+    let scenario = scenario("limit-events.toml");
+    all_holds(&scenario, &run(&scenario, &Options::default()));
+}
+
+#[test]
 fn a_home_that_is_busy_makes_nobody_wait() {
     let scenario = scenario("home-busy.toml");
     all_holds(&scenario, &run(&scenario, &Options::default()));
