@@ -63,10 +63,9 @@ fn pcpus_come_and_go_under_load() {
     Boot::new("hotplug::inside").pcpus(4).oldest_kernel().run();
 }
 
-/// On 6.18, which knows preemption by real-time threads and changes of affinity as two faults.
 #[test]
 fn threads_are_confined_stopped_moved_and_killed_at_any_moment() {
-    Boot::new("affinity::inside").pcpus(4).nodes(2).oldest_kernel().run();
+    Boot::new("affinity::inside").pcpus(4).nodes(2).run();
 }
 
 #[test]
