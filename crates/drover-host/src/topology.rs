@@ -11,8 +11,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use drover_core::tree::pcpus::Siblings;
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
 
 use crate::files::{self, ENTRIES_MAX};
 
@@ -234,11 +232,7 @@ pub fn mems_of(pid: u32) -> Option<Vec<usize>> {
 /// # Errors
 /// When it is gone.
 pub fn cpus_of_thread(thread: &Path) -> Result<Vec<usize>> {
-    // Its status takes the kernel a hundred times as long, and is asked where pCPUs are more than fit a set.
-    let number = thread.file_name().and_then(|name| name.to_str()?.parse().ok());
-    if let Some(set) = number.and_then(|it| sched_getaffinity(Pid::from_raw(it)).ok()) {
-        return Ok((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect());
-    }
+    // sched_getaffinity is faster, but leaves out pCPUs that are offline.
     let status = files::kernel(&thread.join("status"))?;
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     parse_cpu_list(list.context("no list of CPUs")?.trim())
