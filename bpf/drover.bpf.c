@@ -327,18 +327,6 @@ static int rouse(void *map, u32 *key, struct kernel_timer *value)
 	return 0;
 }
 
-static int look(void *map, u32 *key, struct kernel_timer *value)
-{
-	u64 begun_ns = bpf_ktime_get_ns();
-	u64 now_ns = timer_now_ns(value);
-	u64 in_ns = drover_look(&drover, now_ns);
-
-	if (in_ns)
-		timer_start(value, now_ns, in_ns, 0);
-	timer_ran(begun_ns);
-	return 0;
-}
-
 static int go_off(void *map, u32 *key, struct kernel_timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
@@ -365,28 +353,15 @@ static s32 begin_slot_timers(void)
 
 static s32 begin_timers(void)
 {
-	u32 rouses = TIMER_ROUSE, looks = TIMER_LOOK;
+	u32 rouses = TIMER_ROUSE;
 	struct kernel_timer *value = bpf_map_lookup_elem(&timers, &rouses);
-	struct kernel_timer *looker = bpf_map_lookup_elem(&timers, &looks);
 
-	if (!value || !looker || begin_slot_timers())
+	if (!value || begin_slot_timers())
 		return -3; /* ESRCH */
-	bpf_timer_init(&looker->timer, &timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&looker->timer, look);
 	bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&value->timer, rouse);
 	timer_start(value, scx_bpf_now(), drover.params.wait_bound_ns / 8, 0);
 	return 0;
-}
-
-/* Settings have changed. */
-static void begin_to_look(void)
-{
-	u32 looks = TIMER_LOOK;
-	struct kernel_timer *value = bpf_map_lookup_elem(&timers, &looks);
-
-	if (value && drover_begins_to_look(&drover))
-		timer_start(value, scx_bpf_now(), 0, 0);
 }
 
 /* Since the loader looked some may have come or gone; from now on the kernel tells. */
@@ -427,19 +402,13 @@ void BPF_PROG(drover_exit, struct scx_exit_info *info)
 SEC("syscall")
 int drover_order(struct vm_order *order)
 {
-	if (!order_vm(&drover, order))
-		return -3; /* ESRCH */
-	begin_to_look();
-	return 0;
+	return order_vm(&drover, order) ? 0 : -3; /* ESRCH */
 }
 
 SEC("syscall")
 int drover_container_order(struct container_order *order)
 {
-	if (!order_container(&drover, order))
-		return -11; /* EAGAIN */
-	begin_to_look();
-	return 0;
+	return order_container(&drover, order) ? 0 : -11; /* EAGAIN */
 }
 
 SEC("syscall")
@@ -464,6 +433,42 @@ SEC("syscall")
 int drover_home_order(struct home_order *order)
 {
 	return order_home(&drover, order) ? 0 : -3; /* ESRCH */
+}
+
+/*
+ * What VMs used, and what is allotted to them, by their slots (allot.h). The daemon reads and writes
+ * it through its mapping, and has it filled or put in force as a whole.
+ */
+struct measured measured[DROVER_MAX_VMS];
+struct allotment allotted[DROVER_MAX_VMS];
+
+SEC("syscall")
+int drover_measure(void *unused)
+{
+	u64 now_ns = ground_now_ns(&drover);
+	u32 slot;
+
+	bpf_for(slot, 0, drover.slots_in_use)
+		allot_measure(&drover, slot, &measured[bounded(slot, DROVER_MAX_VMS)], now_ns);
+	return 0;
+}
+
+SEC("syscall")
+int drover_allot(void *unused)
+{
+	u32 slot;
+
+	bpf_for(slot, 0, drover.slots_in_use)
+		allot_obey(&drover, slot, &allotted[bounded(slot, DROVER_MAX_VMS)]);
+	allot_begin(&drover, ground_now_ns(&drover));
+	return 0;
+}
+
+SEC("syscall")
+int drover_allot_end(void *unused)
+{
+	allot_end(&drover);
+	return 0;
 }
 
 /* For the lab's fault tests: end as a broken scheduler would. */

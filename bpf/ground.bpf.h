@@ -39,8 +39,8 @@ struct {
 	__type(value, u32);
 } free_slots SEC(".maps");
 
-/* To rouse idle pCPUs, and for what is bound by more than shares. */
-enum { TIMER_ROUSE, TIMER_LOOK, NR_TIMERS };
+/* To rouse idle pCPUs. */
+enum { TIMER_ROUSE, NR_TIMERS };
 
 struct kernel_timer {
 	struct bpf_timer timer;

@@ -8,6 +8,7 @@
 
 #include "pick/pick.h"
 #include "account/orders.h"
+#include "allot/allot.h"
 #include "guarantee/wait_bound.h"
 #include "place/home.h"
 #include "place/spread.h"
@@ -24,7 +25,6 @@ static __always_inline void drover_start(struct drover *d)
 	partition_at(d, 0)->slice_ns = d->params.slice_ns;
 	partition_count(d);
 	d->period = 2;
-	d->promise_scale = 1 << ENTITLE_SCALE_SHIFT;
 	vm_begin_host(d);
 }
 
@@ -41,14 +41,12 @@ static __always_inline void drover_enable(struct drover *d, struct task_struct *
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 CHECKED_APART int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {
-	entitle_note_wake(d, t->slot);
+	allot_note_wake(d, t->slot);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_forget_old_claims(d, t, near);
 	if (d->nr_together)
 		vm_at(d, t->slot)->woke_round = d->round;
 	waiting_begin(d, t);
-	/* Now that it counts: a look that came before would not come again. */
-	entitle_note_change(d, t->slot);
 	return 0;
 }
 
@@ -306,8 +304,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	drover_charge(d, task, t);
 	share_end(vm, t);
 	wait_bound_stops(d, t, ready, now_ns);
-	if (!ready)
-		entitle_note_change(d, t->slot);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
@@ -321,7 +317,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 {
 	waiting_end(d, t, ground_now_ns(d));
-	entitle_note_change(d, t->slot);
 }
 
 /* It has stopped: is it a vCPU, or of another container? */
@@ -462,42 +457,13 @@ static __always_inline void drover_rouse(struct drover *d)
 	u32 i;
 
 	vm_take_sizes(d, now_ns);
+	allot_check(d, now_ns);
 	for_each_index(i, 0, d->slots_in_use)
 		timer_mend(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
 	}
-}
-
-/*
- * Settings were changed. True when some ask for more than shares and nobody looks
- * after them yet: the ground shall call drover_look in a moment.
- */
-static __always_inline bool drover_begins_to_look(struct drover *d)
-{
-	return d->nr_bound && !__sync_lock_test_and_set(&d->looking, 1);
-}
-
-/*
- * Look after all that is asked for beyond shares. Returns in how many ns to call
- * again; 0: not before drover_begins_to_look says so.
- */
-static __always_inline u64 drover_look(struct drover *d, u64 now_ns)
-{
-	u32 i;
-
-	if (d->nr_bound) {
-		entitle_look(d, now_ns);
-		return entitle_period_ns(d);
-	}
-	for_each_index(i, 0, d->slots_in_use) {
-		if (vm_at(d, i)->id)
-			entitle_unweigh(d, i);
-	}
-	__sync_lock_test_and_set(&d->looking, 0);
-	/* An order may have come since: then it did not see that nobody looks. */
-	return drover_begins_to_look(d) ? entitle_period_ns(d) : 0;
 }
 
 /* The VMs of the partition that wait take the places that are theirs now. */

@@ -6,8 +6,6 @@
  * A VM may end while an order is on its way, and its slot be another's. So an
  * order names the VM by its id, which is never used again, and holds the slot
  * until all settings are in force.
- *
- * After an order the ground asks drover_begins_to_look (drover.h).
  */
 #ifndef DROVER_ORDERS_H
 #define DROVER_ORDERS_H
@@ -38,8 +36,6 @@ struct pool_order {
 	u32 pool;
 	u32 live; /* 0: remove it */
 	u32 parent;
-	u32 shares;
-	u32 reservation_mcpu;
 	u32 limit_mcpu; /* 0: no limit */
 };
 
@@ -158,8 +154,6 @@ static inline bool order_pool(struct drover *d, const struct pool_order *order)
 	if (order->pool == 0 || order->pool >= DROVER_MAX_POOLS)
 		return false;
 	pool->parent = order->parent;
-	pool->shares = order->shares;
-	pool->reservation_mcpu = order->reservation_mcpu;
 	pool->limit_mcpu = order->limit_mcpu;
 	pool->live = order->live;
 	vm_settle_pools(d);

@@ -74,7 +74,6 @@ CHECKED_APART int vm_settle_shares(THE_DROVER, u32 slot)
 			break;
 	}
 	vm_settle_host(d);
-	d->owed_anew = 1;
 	return 0;
 }
 
@@ -111,20 +110,12 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 	}
 }
 
-static __always_inline void vm_bind(struct drover *d, struct vm *vm, bool bound)
-{
-	u32 before = __sync_lock_test_and_set(&vm->bound, bound);
-
-	__sync_fetch_and_add(&d->nr_bound, (u32)bound - before);
-}
-
 /* The settings of the VM in that slot were changed: put them in force. */
 static __always_inline void vm_settle(struct drover *d, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 
 	vm_settle_shares(d, slot);
-	vm_bind(d, vm, vm->reservation_mcpu || vm->limit_mcpu || vm->pool);
 	reserve_promise(d, slot, vm->reservation_mcpu);
 	limit_note(d, slot);
 	/* Waits are held against the promise that is in force (drover-core delay.rs). */
@@ -149,7 +140,6 @@ static __always_inline void vm_settle_pools(struct drover *d)
 {
 	pool_settle(d);
 	limit_note_all(d);
-	d->owed_anew = 1;
 }
 
 /* The VM in that free slot begins, with its id. Nothing is left of who had it before. */
@@ -194,12 +184,10 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	vm_settle_host(d);
 	reserve_set(d, vm, 0);
 	limit_forget(d, vm);
-	vm_bind(d, vm, false);
 	together_set(d, vm, 0);
 	vm->cosched_mode = COSCHED_OFF;
 	cosched_settle(d, vm);
 	vm->id = 0;
-	d->owed_anew = 1;
 	return true;
 }
 
@@ -236,9 +224,6 @@ CHECKED_APART int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 	}
 	affinity_leave(from, t);
 	affinity_join(vm, t);
-	/* It may never sleep or wake in what it is in now. */
-	entitle_note_change(d, t->slot);
-	entitle_note_change(d, slot);
 	t->slot = slot;
 	t->kind = kind;
 	t->ran_in = 0;

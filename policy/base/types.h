@@ -69,8 +69,6 @@ typedef int64_t s64;
 #define DROVER_LIMITS 4096
 /* Counts of slots by user: users whose numbers hash alike count as one, find.h. */
 #define DROVER_USER_BITS 12
-/* VMs in a word of those that slept or woke, entitle_want.h. */
-#define DROVER_STIRRED_BITS 64
 /* pCPUs of one domain: a bit each in a mask. */
 #define DROVER_DOMAIN_PCPUS 64
 
@@ -109,8 +107,7 @@ enum partition_policy {
 
 /*
  * One VM: the scheduled thing. Also a container, which has no vCPUs (find.h), and slot 0, the
- * host's own tasks. Fields that are used together stand in the same cache lines: these decide what
- * a look at a thousand VMs (entitle.h) costs.
+ * host's own tasks. Fields that are used together stand in the same cache lines.
  */
 struct vm {
 	/* at every switch */
@@ -126,22 +123,16 @@ struct vm {
 	u32 together;   /* its vCPUs are played in rounds, round.h */
 	u32 round;      /* the last round in which it was chosen */
 	u32 woke_round; /* the last in which a thread of it woke */
-	/* at every switch and every look */
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
 	u64 spared_ns; /* of both, not charged: beside a busy sibling thread, core.h */
-	u64 seen_run_ns;   /* what it had received when last looked at, entitle_want.h */
-	u64 seen_at_ns;    /* when that was */
-	u32 entitled_ucpu; /* what it is owed now, should it want all, in millionths of a pCPU */
-	u32 wanted_ucpu;   /* what it could use */
+	/* what it is owed now, should it want all, in millionths of a pCPU; 0: by shares, allot.h */
+	u32 entitled_ucpu;
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 nr_confined;   /* threads that may not run in all of its partition */
-	u32 least_awake;   /* threads at any time since it was last looked at */
-	/* at every look */
-	u32 bound;        /* by more than shares: a reservation, a limit, a pool */
-	u32 floor_ucpu;   /* of what it wants, it is promised so many */
-	u32 most_ucpu;    /* and may have so many */
+	u32 least_awake;   /* threads at any time since it was last measured, allot.h */
+	/* settings */
 	u32 shares;       /* in force now */
 	u32 shares_asked; /* in all, or SHARES_PER_VCPU; 0: the default for its size */
 	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
@@ -223,30 +214,12 @@ struct vcpu {
 	u32 state; /* enum vcpu_state; after all that is cleared before it, vcpu.h */
 };
 
-/* One pool of VMs and further pools; pool 0 is the root, always there. */
+/* One pool of VMs and further pools, pool.h; pool 0 is the root, always there. */
 struct pool {
 	u32 live;
 	u32 parent;
-	u32 shares; /* among its siblings */
-	u32 reservation_mcpu;
 	u32 limit_mcpu; /* 0: no limit */
-	u32 depth;      /* 1: in the root; 0: it is no pool, or is the root */
 	u32 capped_by;  /* it or the nearest pool above that has a limit; 0: none */
-	/* entitle_level.h; millionths of a pCPU, and such a share << 20 */
-	u64 promised_ucpu; /* to it or to what is in it, whoever wants it */
-	u64 floor_ucpu;    /* of that, what is wanted */
-	u64 most_ucpu;     /* what is wanted and may be had */
-	u64 owed_ucpu;     /* what it is owed now, should it want all */
-	u64 poured_ucpu;   /* of that, what is wanted */
-	u64 all_shares;    /* of what is in it */
-	u64 level;         /* what a share is worth */
-	u64 weigh_level;   /* ... to one that would begin to want */
-	u64 low;           /* the level is no less */
-	u64 high;          /* and no more */
-	u64 fixed_ucpu;    /* held by those with all they want or only what is promised */
-	u64 free_shares;   /* of the others */
-	u64 full_level;    /* at which the last that has all it wants had it */
-	u64 rise_level;    /* at which the next has more than its promise */
 };
 
 /* One thread, of a VM or of the host. */
@@ -435,18 +408,11 @@ struct drover {
 	u32 period; /* in which vCPUs run that count for their VMs' sizes, vm.h */
 	u32 vm_shares; /* of all VMs together, the host apart */
 	u32 nr_reserved; /* VMs with a reservation */
-	u32 nr_bound; /* VMs bound by more than shares */
-	u32 looking; /* the ground calls drover_look */
-	u32 promise_scale; /* of 1024: how much of promises can be kept */
-	u32 nr_pools; /* in pool_order */
-	u32 levels_move; /* some pool's level has not been found yet */
-	u32 owed_anew; /* settings, VMs or pCPUs have changed since entitlements were worked out */
+	u32 allot_lapses; /* times nothing was allotted for too long, allot.h */
 	u32 round; /* counts rounds, round.h */
 	u32 round_slot; /* the VM wider than a domain begun in it last */
 	u64 round_end_ns;
-	u64 reference_level; /* entitle.h */
-	u64 moved_ucpu; /* by so much have all wants moved since levels were found */
-	u64 wrong_ns; /* CPU time that has gone to the wrong VMs by that, entitle.h */
+	u64 allotted_ns; /* when weights were last allotted; 0: all have plain shares, allot.h */
 	u32 nr_together; /* VMs played in rounds */
 	u32 divided; /* some pCPUs are in a partition other than 0 */
 	u32 nr_choosy; /* VMs that may rather wait than run in part */
@@ -464,10 +430,8 @@ struct drover {
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS][DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
-	u32 pool_order[DROVER_MAX_POOLS]; /* parents first, pool.h */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */
-	u64 stirred[DROVER_MAX_VMS / DROVER_STIRRED_BITS]; /* a bit for each VM, entitle_want.h */
 	/* find.h */
 	u32 slots_held; /* by all VMs and containers */
 	u32 crowded_user; /* the last that was refused a slot for having as many as are left */
@@ -475,10 +439,10 @@ struct drover {
 	u32 slots_of[1 << DROVER_USER_BITS]; /* held by each user, by a hash of its number */
 };
 
-_Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
-_Static_assert(sizeof(struct pool) == 144, "struct pool: same in BPF and native code");
+_Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");

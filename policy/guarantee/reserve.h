@@ -14,7 +14,7 @@
  *    again after that, and need not first give back what nobody else wanted.
  * Whatever the reason for which it ran, a VM is charged in both times. So it gets
  * the larger of its reservation and what its shares bring, not the sum. Its
- * virtual time runs by what it is owed in all (entitle.h), so that it stays level
+ * virtual time runs by what it is owed in all (allot.h), so that it stays level
  * with the others', hoards no claim and drags nobody's along.
  * These are the R tags of mClock (Gulati, Merchant, Varman, OSDI '10), charged
  * when a thread has run, in place of when a request arrives.

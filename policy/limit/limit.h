@@ -16,7 +16,7 @@
  *
  * Pools. What all VMs in and below a pool use is taken from a bucket of the pool. While that is
  * more than half full it alone counts: nothing has to be divided. Below that a VM may also use no
- * more than what it is owed now (entitle.h), from a bucket of 10 ms. So whoever is owed most of a
+ * more than what it is owed now (allot.h), from a bucket of 10 ms. So whoever is owed most of a
  * pCPU has it, although wider VMs could use all that the pool may have while it waits; and whoever
  * wakes before the division is known anew takes it from the half that is left.
  *
@@ -39,9 +39,10 @@
 #define DROVER_LIMIT_H
 
 #include "base/timer.h"
-#include "entitle/entitle.h"
+#include "limit/pool.h"
 #include "place/wake.h"
 
+#define LIMIT_PCPU_UCPU 1000000ULL
 /* A bucket holds what comes in so long: the period of the kernel's quota. */
 #define LIMIT_DEPTH_NS 100000000ULL
 /* The same of what a VM is dealt in its pool. */
@@ -82,10 +83,15 @@ static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 
 /* --- tokens --- */
 
+static __always_inline u64 limit_ucpu(u32 mcpu)
+{
+	return (u64)mcpu * (LIMIT_PCPU_UCPU / 1000);
+}
+
 /* What comes in so long at a pace of so many millionths of a pCPU. */
 static __always_inline s64 limit_brings_ns(u64 ucpu, u64 in_ns)
 {
-	return (s64)(ucpu * (in_ns / 1000) / (ENTITLE_PCPU_UCPU / 1000));
+	return (s64)(ucpu * (in_ns / 1000) / (LIMIT_PCPU_UCPU / 1000));
 }
 
 /* Since the bucket was last filled; now it is. */
@@ -129,7 +135,7 @@ static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 no
 	if (!__sync_lock_test_and_set(&l->busy, 1)) {
 		l->tokens_ns -= (s64)__sync_lock_test_and_set(&l->came_ns, 0);
 		l->tokens_ns =
-			limit_filled(l->tokens_ns, entitle_ucpu(pool_at(d, pool)->limit_mcpu),
+			limit_filled(l->tokens_ns, limit_ucpu(pool_at(d, pool)->limit_mcpu),
 				     limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
 		__sync_lock_test_and_set(&l->busy, 0);
 	}
@@ -139,7 +145,7 @@ static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 no
 /* Is the pool's bucket less than half full? */
 static __always_inline bool limit_is_scarce(struct drover *d, u32 pool, s64 left_ns)
 {
-	u64 ucpu = entitle_ucpu(pool_at(d, pool)->limit_mcpu);
+	u64 ucpu = limit_ucpu(pool_at(d, pool)->limit_mcpu);
 
 	return left_ns < limit_brings_ns(ucpu, LIMIT_DEPTH_NS / 2);
 }
@@ -164,7 +170,8 @@ CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 		left_ns = least_signed(left_ns, pool_left_ns);
 		pool = limit_next_above(d, pool);
 	}
-	if (scarce)
+	/* While nothing is dealt who asks first has it. */
+	if (scarce && vm->entitled_ucpu)
 		return least_signed(left_ns, l->dealt_ns);
 	/* What it used of plenty it does not owe the others later. */
 	l->dealt_ns = most_signed(l->dealt_ns, 0);
@@ -182,7 +189,7 @@ CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
-	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, entitle_ucpu(vm->limit_mcpu),
+	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->limit_mcpu),
 				    elapsed_ns, LIMIT_DEPTH_NS);
 	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
 				   LIMIT_DEALT_DEPTH_NS);
@@ -310,31 +317,35 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 /* --- events --- */
 
 /* The pace at which the VM's own tokens come, in millionths of a pCPU. */
-static __always_inline u64 limit_pace_ucpu(struct vm *vm)
+static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
 {
-	u64 ucpu = entitle_limit_ucpu(vm->limit_mcpu);
+	u64 ucpu = vm->limit_mcpu ? limit_ucpu(vm->limit_mcpu) : ~0ULL;
+	u32 pool = limit_pool_above(vm);
 
-	return most_of(limit_pool_above(vm) ? least_of(ucpu, vm->entitled_ucpu) : ucpu, 1);
+	if (pool)
+		ucpu = least_of(ucpu, vm->entitled_ucpu ?:
+						limit_ucpu(pool_at(d, pool)->limit_mcpu));
+	return most_of(ucpu, 1);
 }
 
 /* With so much the VM is let go. */
-static __always_inline s64 limit_start_ns(struct vm *vm)
+static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
 {
-	return most_signed(limit_brings_ns(limit_pace_ucpu(vm), LIMIT_PAUSE_NS),
+	return most_signed(limit_brings_ns(limit_pace_ucpu(d, vm), LIMIT_PAUSE_NS),
 			   LIMIT_START_MIN_NS);
 }
 
 /* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
-static __always_inline u64 limit_next_look_ns(struct vm *vm, s64 left_ns, u64 now_ns)
+static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s64 left_ns, u64 now_ns)
 {
-	u64 used_ucpu = share_nr_running(vm) * ENTITLE_PCPU_UCPU;
-	u64 comes_ucpu = limit_pace_ucpu(vm);
+	u64 used_ucpu = share_nr_running(vm) * LIMIT_PCPU_UCPU;
+	u64 comes_ucpu = limit_pace_ucpu(d, vm);
 	u64 in_ns = ~0ULL;
 
 	if (vm->at_limit) {
-		u64 lacks_ns = (u64)most_signed(limit_start_ns(vm) - left_ns, 0);
+		u64 lacks_ns = (u64)most_signed(limit_start_ns(d, vm) - left_ns, 0);
 
-		in_ns = lacks_ns * ENTITLE_PCPU_UCPU / comes_ucpu;
+		in_ns = lacks_ns * LIMIT_PCPU_UCPU / comes_ucpu;
 		in_ns = most_of(least_of(in_ns, 2 * LIMIT_PAUSE_NS), LIMIT_PAUSE_MIN_NS);
 		return now_ns + in_ns;
 	}
@@ -343,16 +354,16 @@ static __always_inline u64 limit_next_look_ns(struct vm *vm, s64 left_ns, u64 no
 	if (limit_pool_above(vm))
 		in_ns = least_of(LIMIT_SHARED_LOOK_NS, (u64)left_ns / share_nr_running(vm));
 	else if (used_ucpu > comes_ucpu)
-		in_ns = (u64)left_ns * ENTITLE_PCPU_UCPU / (used_ucpu - comes_ucpu);
+		in_ns = (u64)left_ns * LIMIT_PCPU_UCPU / (used_ucpu - comes_ucpu);
 	return in_ns == ~0ULL ? 0 : now_ns + in_ns;
 }
 
 /* Is so little left to the VM that it may not run? */
-static __always_inline bool limit_holds(struct vm *vm, s64 left_ns, u64 now_ns)
+static __always_inline bool limit_holds(struct drover *d, struct vm *vm, s64 left_ns, u64 now_ns)
 {
 	if (!vm->at_limit)
 		return left_ns < (s64)LIMIT_STEP_NS;
-	return left_ns < limit_start_ns(vm) || now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
+	return left_ns < limit_start_ns(d, vm) || now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */
@@ -368,8 +379,8 @@ CHECKED_APART int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 	}
 	limit_settle(d, slot, now_ns);
 	left_ns = limit_left_ns(d, slot, now_ns);
-	limit_hold(d, slot, limit_holds(vm, left_ns, now_ns), now_ns);
-	at_ns = limit_next_look_ns(vm, left_ns, now_ns);
+	limit_hold(d, slot, limit_holds(d, vm, left_ns, now_ns), now_ns);
+	at_ns = limit_next_look_ns(d, vm, left_ns, now_ns);
 	if (at_ns)
 		timer_by(d, slot, at_ns);
 	return 0;

@@ -91,7 +91,6 @@ CHECKED_APART int partition_count(THE_DROVER)
 	for_each_index(i, 0, DROVER_MAX_PARTITIONS)
 		partition_at(d, i)->nr_online = partition_at(d, i)->nr_counted;
 	d->divided = divided;
-	d->owed_anew = 1;
 	/* Threads judge anew where they may run. */
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 	return 0;

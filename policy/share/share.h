@@ -72,8 +72,11 @@ static __always_inline u32 share_set(struct vm *vm, u32 shares)
 		shares = 1;
 	if (shares > DROVER_SHARES_MAX)
 		shares = DROVER_SHARES_MAX;
-	vm->share_inverse =
-		(((u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT) + shares / 2) / shares;
+	/* Who is allotted a weight has that until it is allotted another (allot.h). */
+	if (!vm->entitled_ucpu)
+		vm->share_inverse =
+			(((u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT) + shares / 2) /
+			shares;
 	return __sync_lock_test_and_set(&vm->shares, shares);
 }
 

@@ -109,8 +109,8 @@ static void check_life(struct ground *g)
 }
 
 /*
- * Time does not run backwards, but for a VM that was forgiven, or is weighed more than before
- * (entitle.h), or has just begun, there or in another partition.
+ * Time does not run backwards, but for a VM that was forgiven, or is weighed anew (allot.h), or has
+ * just begun, there or in another partition.
  */
 static void check_monotone(struct ground *g, struct books_before *before)
 {
@@ -123,18 +123,17 @@ static void check_monotone(struct ground *g, struct books_before *before)
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
 		struct vm *vm = vm_at(&g->d, slot);
 
-		if (vm->id == before->vm[slot].id &&
+		if (vm->id == before->vm[slot].id && !before->allotted &&
 		    vm->nr_forgiven == before->vm[slot].nr_forgiven)
 			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0 ||
-			      vm->share_inverse < before->vm[slot].share_inverse ||
 			      before->vm[slot].domain == SHARE_NOWHERE ||
 			      !partition_shares(&g->d, before->vm[slot].domain, vm->domain));
 		before->vm[slot].id = vm->id;
 		before->vm[slot].domain = vm->domain;
 		before->vm[slot].vtime_ns = vm->vtime_ns;
-		before->vm[slot].share_inverse = vm->share_inverse;
 		before->vm[slot].nr_forgiven = vm->nr_forgiven;
 	}
+	before->allotted = false;
 }
 
 static void check_limits(struct ground *g)

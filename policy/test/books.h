@@ -12,11 +12,11 @@
 /* What was so at the last check, to see that it moved the right way. */
 struct books_before {
 	u64 clock_ns[FAKE_DOMAINS];
+	bool allotted; /* VMs were weighed anew since */
 	struct {
 		u32 domain;
 		u64 id;
 		u64 vtime_ns;
-		u64 share_inverse;
 		u64 nr_forgiven;
 	} vm[FAKE_PROCESSES];
 };

@@ -33,7 +33,6 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g = the_ground = calloc(1, sizeof(*g));
 	CHECK(g && nr_pcpus <= FAKE_PCPUS && nr_domains <= FAKE_DOMAINS);
 	g->now_ns = SECOND;
-	g->next_look_ns = NEVER;
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 		g->timer_ns[slot] = NEVER;
 	g->next_tick_ns = SECOND + 4 * MS;

@@ -106,7 +106,7 @@ struct ground {
 	u64 preempts; /* likewise; these take the slice away, too */
 	u64 kicks_late_ns; /* at most; each by a random part of that */
 	u64 next_rouse_ns;
-	u64 next_look_ns;
+	u64 next_allot_ns; /* NEVER: the test allots itself */
 	u64 timer_ns[FAKE_PROCESSES]; /* by slot; NEVER: not set */
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */

@@ -50,22 +50,14 @@ void kernel_set_shares(struct ground *g, u32 tgid, u32 shares)
 	vm_settle_shares(&g->d, g->slot_of[tgid]);
 }
 
-void kernel_begin_to_look(struct ground *g)
-{
-	if (drover_begins_to_look(&g->d))
-		g->next_look_ns = g->now_ns;
-}
-
 void kernel_settle_vm(struct ground *g, u32 tgid)
 {
 	vm_settle(&g->d, g->slot_of[tgid]);
-	kernel_begin_to_look(g);
 }
 
 void kernel_settle_pools(struct ground *g)
 {
 	vm_settle_pools(&g->d);
-	kernel_begin_to_look(g);
 }
 
 u32 kernel_busy_vm(struct ground *g, u32 tgid, u32 nr_vcpus, u32 shares)
@@ -414,8 +406,6 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 		if (at_ns < end_ns)
 			end_ns = at_ns;
 	}
-	if (g->next_look_ns < end_ns)
-		end_ns = g->next_look_ns;
 	for (u32 i = 0; i < g->d.params.nr_pcpus; i++)
 		if (g->pcpu[i].kick_at_ns && g->pcpu[i].kick_at_ns < end_ns)
 			end_ns = g->pcpu[i].kick_at_ns;
@@ -424,15 +414,9 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 			end_ns = g->timer_ns[slot];
 	if (g->next_tick_ns < end_ns)
 		end_ns = g->next_tick_ns;
+	if (g->next_allot_ns < end_ns)
+		end_ns = g->next_allot_ns;
 	return g->next_rouse_ns < end_ns ? g->next_rouse_ns : end_ns;
-}
-
-void kernel_look(struct ground *g)
-{
-	u64 in_ns = drover_look(&g->d, g->now_ns);
-
-	g->next_look_ns = in_ns ? g->now_ns + in_ns : NEVER;
-	fake_deliver_kicks(g);
 }
 
 void kernel_timers(struct ground *g)
@@ -470,6 +454,15 @@ static void rouse(struct ground *g)
 	drover_rouse(&g->d);
 	fake_deliver_kicks(g);
 	g->next_rouse_ns = g->now_ns + g->d.params.wait_bound_ns / 8;
+}
+
+static void allot(struct ground *g)
+{
+	if (g->now_ns < g->next_allot_ns)
+		return;
+	fake_allot(g);
+	fake_deliver_kicks(g);
+	g->next_allot_ns = g->now_ns + 50 * MS;
 }
 
 /* Its work for this period is done: is there more to do already? */
@@ -510,8 +503,7 @@ void kernel_run(struct ground *g, u64 duration_ns)
 		g->now_ns = next_ns > g->now_ns ? next_ns : g->now_ns;
 		fake_deliver_late_kicks(g);
 		rouse(g);
-		if (g->now_ns >= g->next_look_ns)
-			kernel_look(g);
+		allot(g);
 		kernel_timers(g);
 		tick(g);
 		for (u32 i = 0; i < FAKE_TASKS; i++)

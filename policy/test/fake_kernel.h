@@ -60,10 +60,8 @@ void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed
 void kernel_offline(struct ground *g, u32 pcpu);
 void kernel_online(struct ground *g, u32 pcpu);
 
-/* Settings were changed: the first look comes now, if nobody looks yet. */
-void kernel_begin_to_look(struct ground *g);
-/* The timer of drover_look fires. */
-void kernel_look(struct ground *g);
+/* The daemon allots what VMs are owed, if shares alone do not say it (fake_allocator.c). */
+void fake_allot(struct ground *g);
 /* Timers that are due go off. */
 void kernel_timers(struct ground *g);
 

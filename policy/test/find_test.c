@@ -315,7 +315,7 @@ static void an_order_reaches_the_vm_that_was_meant_or_nobody(void)
 
 static void orders_for_pools_that_cannot_be_are_refused(void)
 {
-	struct pool_order order = {.live = 1, .shares = 500};
+	struct pool_order order = {.live = 1, .limit_mcpu = 500};
 
 	g = fake_ground(1, 1);
 	CHECK(!order_pool(&g->d, &order));
@@ -323,7 +323,7 @@ static void orders_for_pools_that_cannot_be_are_refused(void)
 	CHECK(!order_pool(&g->d, &order));
 	order.pool = 3;
 	CHECK(order_pool(&g->d, &order));
-	CHECK_EQ(pool_at(&g->d, 3)->shares, 500);
+	CHECK_EQ(pool_at(&g->d, 3)->limit_mcpu, 500);
 	CHECK(pool_at(&g->d, 3)->live);
 }
 

@@ -299,7 +299,6 @@ static u32 a_pool(u32 index, u32 parent, u32 mcpu)
 	*pool_at(&g->d, index) = (struct pool){
 		.live = 1,
 		.parent = parent,
-		.shares = 100000,
 		.limit_mcpu = mcpu,
 	};
 	kernel_settle_pools(g);

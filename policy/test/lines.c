@@ -44,8 +44,8 @@ struct part {
 /* In the order in which they stand there. */
 static const struct part parts[] = {
 	PART(vm, vtime_ns, "at every switch"),
-	PART(vm, running_sum, "at every switch and look"),
-	PART(vm, bound, "at every look"),
+	PART(vm, running_sum, "who runs and waits"),
+	PART(vm, shares, "settings"),
 	PART(vm, tally_ns, "together"),
 	PART(vm, choosy, "co-scheduling"),
 	PART(vm, overdue_check_ns, "wait bound"),
@@ -66,18 +66,11 @@ static const struct part parts[] = {
 	FIELD(pcpu_changes),
 	FIELD(vm_shares),
 	FIELD(nr_reserved),
-	FIELD(nr_bound),
-	FIELD(looking),
-	FIELD(promise_scale),
-	FIELD(nr_pools),
-	FIELD(levels_move),
-	FIELD(owed_anew),
+	FIELD(allot_lapses),
 	FIELD(round),
 	FIELD(round_slot),
 	FIELD(round_end_ns),
-	FIELD(reference_level),
-	FIELD(moved_ucpu),
-	FIELD(wrong_ns),
+	FIELD(allotted_ns),
 	FIELD(nr_together),
 	FIELD(divided),
 	FIELD(nr_choosy),
@@ -89,8 +82,6 @@ static const struct part parts[] = {
 	FIELD(partition),
 	FIELD(pcpu_of),
 	FIELD(pool),
-	FIELD(pool_order),
-	FIELD(stirred),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

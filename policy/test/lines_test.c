@@ -165,7 +165,6 @@ static u32 not_the_pcpus(const struct lines *lines)
 	return count;
 }
 
-/* A look comes once in 9.7 ms: what is written once a look is written once a cycle. */
 static void go_round(void (*once)(void))
 {
 	memset(&cycles, 0, sizeof(cycles));
@@ -173,7 +172,6 @@ static void go_round(void (*once)(void))
 	for (u32 i = 0; i < CYCLES; i++) {
 		memset(&cycle, 0, sizeof(cycle));
 		once();
-		CHECK(lines_writes(&cycle, "stirred") <= 1);
 		if (not_the_pcpus(&cycle) > most_lines)
 			most_lines = not_the_pcpus(&cycle);
 		kernel_run(g, 10 * MS);
@@ -204,19 +202,7 @@ static u32 lines_allowed(enum settings settings, bool waits)
 		allowed += tournament;
 	if (settings & LIMITS)
 		allowed += LINES_OF_A_LIMIT;
-	/* The bits of those whose wants are measured at the next look: 512 VMs have a line of it.
-	 */
-	if (settings != SHARES)
-		allowed++;
 	return allowed;
-}
-
-/* Global ones, but for those bits. */
-static u32 global_lines(enum settings settings)
-{
-	u32 stirred = settings != SHARES && lines_writes(&cycles, "stirred");
-
-	return lines_of(&cycles, OWNER_ALL) - stirred;
 }
 
 static void count_lines(enum settings settings, bool waits)
@@ -227,7 +213,7 @@ static void count_lines(enum settings settings, bool waits)
 	a_crowded_host(settings, !waits);
 	go_round(waits ? after_a_wait : on_an_idle_pcpu);
 	allowed = lines_allowed(settings, waits);
-	holds = !global_lines(settings) && !lines_of(&cycles, OWNER_OTHERS) &&
+	holds = !lines_of(&cycles, OWNER_ALL) && !lines_of(&cycles, OWNER_OTHERS) &&
 		!lines_of(&cycles, OWNER_ABROAD) && most_lines <= allowed;
 	if (!holds || is_verbose()) {
 		printf("\n%s, %s: writes in %d cycles\n",
@@ -236,7 +222,7 @@ static void count_lines(enum settings settings, bool waits)
 		lines_print(&cycles, steps);
 		printf("%u lines in one cycle at most, its pCPU's apart\n", most_lines);
 	}
-	CHECK_EQ(global_lines(settings), 0);
+	CHECK_EQ(lines_of(&cycles, OWNER_ALL), 0);
 	CHECK_EQ(lines_of(&cycles, OWNER_OTHERS), 0);
 	CHECK_EQ(lines_of(&cycles, OWNER_ABROAD), 0);
 	CHECK_SAYING(most_lines <= allowed, "%u lines, and %u are allowed", most_lines, allowed);
@@ -258,7 +244,7 @@ static void who_waits_in_a_queue_writes_nothing_global(void)
 static void every_kind_of_write_is_seen(void)
 {
 	static const char *const written[] = {"round",        "nr_choosy", "nr_together",
-					      "round_end_ns", "owed_anew", "looking"};
+					      "round_end_ns", "allot_lapses", "vcpu_hint"};
 	struct drover *d;
 
 	a_crowded_host(SHARES, true);
@@ -269,8 +255,8 @@ static void every_kind_of_write_is_seen(void)
 	__sync_fetch_and_add(&d->nr_choosy, 0);
 	__sync_fetch_and_sub(&d->nr_together, 0);
 	__sync_val_compare_and_swap(&d->round_end_ns, ~0ULL, 0);
-	__sync_lock_test_and_set(&d->owed_anew, 0);
-	__sync_fetch_and_or(&d->looking, 0);
+	__sync_lock_test_and_set(&d->allot_lapses, 0);
+	__sync_fetch_and_or(&d->vcpu_hint, 0);
 	__builtin_memset(vcpu_at(d, 40), 0, 2 * LINE_BYTES);
 	write_log_end();
 	lines_add(&cycle, g, (struct subject){.slot = DROVER_HOST_SLOT}, WAKES);
@@ -366,24 +352,21 @@ static void rounds_write_global_lines_once_a_slice(void)
 }
 
 /*
- * VMs that are held at their limits and let go write nothing global. (Looks, in their own time, are
- * left out; each VM says once that it is to be looked at.)
+ * VMs that are held at their limits and let go write nothing global.
  */
 static void limits_that_hold_write_nothing_global(void)
 {
-	static const char *const known[] = {"stirred"};
-
 	a_crowded_host(LIMITS, false);
 	for (u32 tgid = SUBJECT + 1; tgid <= SUBJECT + OTHERS; tgid++) {
 		kernel_vm(g, tgid)->limit_mcpu = 300;
 		kernel_settle_vm(g, tgid);
 	}
 	kernel_run(g, 200 * MS);
-	g->next_look_ns = NEVER;
+	/* What the daemon allots is left out. */
+	g->next_allot_ns = NEVER;
 	log_slices(100);
-	CHECK_EQ(global_writes_but(known, 1), 0);
+	CHECK_EQ(global_writes_but(NULL, 0), 0);
 	CHECK(kernel_vm(g, SUBJECT + 1)->held_ns > 200 * MS);
-	CHECK(lines_writes(&cycles, "stirred") <= OTHERS);
 }
 
 int main(void)

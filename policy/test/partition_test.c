@@ -191,19 +191,22 @@ static void who_runs_where_a_pcpu_goes_keeps_its_slice(void)
 	CHECK_EQ(task->slice_ns, 0);
 }
 
-static void vms_elsewhere_take_nothing_of_what_is_owed(void)
+static void vms_elsewhere_are_allotted_nothing(void)
 {
 	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
 	for (u32 tgid = 1; tgid <= 2; tgid++)
 		kernel_busy_vm(g, tgid, 2, 0);
 	busy_vm_in(RT, 3, 4, 0);
-	/* So somebody is bound by more than shares: what is owed is worked out. */
-	kernel_vm(g, 1)->limit_mcpu = 1900;
-	kernel_settle_vm(g, 1);
-	kernel_run(g, SECOND);
-	for (u32 tgid = 1; tgid <= 2; tgid++)
-		CHECK_NEAR(kernel_vm(g, tgid)->entitled_ucpu, 1000000, 20000);
-	CHECK_EQ(kernel_vm(g, 3)->entitled_ucpu, 0);
+	for (u32 tgid = 1; tgid <= 3; tgid++) {
+		struct allotment allotment = {kernel_vm(g, tgid)->id, 1 << SHARE_INVERSE_SHIFT,
+					      1000000, 0};
+		struct measured measured;
+
+		allot_measure(&g->d, g->slot_of[tgid], &measured, g->now_ns);
+		CHECK_EQ(measured.vm_id, tgid == 3 ? 0 : kernel_vm(g, tgid)->id);
+		allot_obey(&g->d, g->slot_of[tgid], &allotment);
+		CHECK_EQ(kernel_vm(g, tgid)->entitled_ucpu, tgid == 3 ? 0 : 1000000);
+	}
 }
 
 /* --- credit --- */
@@ -356,7 +359,7 @@ int main(void)
 	RUN(who_waits_in_a_domain_without_pcpus_is_served);
 	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
 	RUN(who_runs_where_a_pcpu_goes_keeps_its_slice);
-	RUN(vms_elsewhere_take_nothing_of_what_is_owed);
+	RUN(vms_elsewhere_are_allotted_nothing);
 	RUN(credit_follows_shares);
 	RUN(a_vm_that_wakes_with_credit_is_boosted);
 	RUN(a_slice_of_credit_is_30_ms);

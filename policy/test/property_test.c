@@ -96,6 +96,26 @@ static void one_pcpu_acts(struct ground *g)
 	}
 }
 
+/* Any, to some. */
+static void weights_are_allotted(struct ground *g)
+{
+	for (u32 slot = 0; slot < 8; slot++) {
+		struct allotment allotment = {
+			.vm_id = vm_at(&g->d, slot)->id - check_chance(5),
+			.share_inverse = check_random() >> check_random_in(32, 63),
+			.entitled_ucpu = check_random_in(0, 4000000),
+			.promised_mcpu = check_chance(60) ? 0 : check_random_in(1, 4000),
+		};
+
+		if (check_chance(80))
+			allot_obey(&g->d, slot, &allotment);
+	}
+	allot_begin(&g->d, g->now_ns);
+	if (check_chance(10))
+		allot_end(&g->d);
+	before.allotted = true;
+}
+
 static void time_passes(struct ground *g)
 {
 	u64 end_ns = g->now_ns + check_random() % (5 * MS);
@@ -104,8 +124,8 @@ static void time_passes(struct ground *g)
 	for (u32 i = 0; i < FAKE_TASKS; i++)
 		if (g->task[i].state == TASK_RUNNING)
 			fake_count_cpu_time(g, &g->task[i]);
-	if (g->d.looking && check_chance(50))
-		kernel_look(g);
+	if (check_chance(20))
+		weights_are_allotted(g);
 }
 
 static void one_is_born(struct ground *g)
@@ -177,7 +197,6 @@ static void settings_change(struct ground *g)
 	vm->limit_mcpu = check_chance(50) ? 0 : check_random_in(1, 3000);
 	vm->pool = check_random_in(0, POOLS);
 	vm_settle(&g->d, (u32)(vm - g->d.vm));
-	drover_begins_to_look(&g->d);
 }
 
 /* A node that is not there is a home like any other. */
@@ -200,11 +219,9 @@ static void a_pool_changes(struct ground *g)
 	*pool_at(&g->d, pool) = (struct pool){
 		.live = check_chance(80),
 		.parent = check_random_in(0, pool - 1),
-		.shares = 1000,
 		.limit_mcpu = check_chance(30) ? 0 : check_random_in(1, 6000),
 	};
 	kernel_settle_pools(g);
-	drover_begins_to_look(&g->d);
 }
 
 /* Waits one in a queue that it would not be put into now that pCPUs have come? */

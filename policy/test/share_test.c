@@ -68,7 +68,7 @@ static void weighing_is_exact_within_a_thousandth_for_any_shares(void)
 {
 	for (u32 i = 0; i < 10000; i++) {
 		u32 shares = check_random_in(1, DROVER_SHARES_MAX);
-		struct vm vm;
+		struct vm vm = {0};
 
 		share_set(&vm, shares);
 		CHECK_NEAR(share_weigh(&vm, SECOND), 1e12 / shares, 1e12 / shares / 1000 + 1);

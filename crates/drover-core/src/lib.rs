@@ -2,6 +2,7 @@
 //! What Drover knows without touching a machine: scenarios, what shares entitle a VM to, results
 //! and what is expected of them. Pure: text and numbers in, values out.
 
+pub mod allot;
 pub mod asked;
 pub mod compare;
 pub mod config;

@@ -4,6 +4,7 @@
 use crate::domains::Placed;
 use crate::scheduler::{KernelVcpu, KernelVm, Scheduler, Slots};
 use anyhow::Result;
+use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 
 /// A scheduler that takes orders.
@@ -46,6 +47,18 @@ pub trait Kernel {
     /// # Errors
     /// When the kernel does not take it.
     fn place(&self, placed: Placed) -> Result<()>;
+    /// What VMs used and want since this was asked last, by their slots.
+    ///
+    /// # Errors
+    /// When the kernel cannot be reached.
+    fn measure(&self) -> Result<Vec<Measured>>;
+    /// Puts in force what is allotted, by slots; none: nothing is any more.
+    ///
+    /// # Errors
+    /// When the kernel cannot be reached.
+    fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()>;
+    /// Counts how often what was allotted lapsed because nothing came after it.
+    fn allot_lapses(&self) -> u32;
     /// Ends the scheduler as an internal error would.
     ///
     /// # Errors
@@ -93,6 +106,18 @@ impl Kernel for Scheduler {
 
     fn place(&self, placed: Placed) -> Result<()> {
         self.place(placed)
+    }
+
+    fn measure(&self) -> Result<Vec<Measured>> {
+        self.measure()
+    }
+
+    fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()> {
+        self.allot(allotted)
+    }
+
+    fn allot_lapses(&self) -> u32 {
+        self.allot_lapses()
     }
 
     #[cfg(feature = "fault-injection")]

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
+use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::params::Params;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 
@@ -130,6 +131,18 @@ impl Kernel for Onlooker {
 
     fn place(&self, _: Placed) -> Result<()> {
         Ok(())
+    }
+
+    fn measure(&self) -> Result<Vec<Measured>> {
+        Ok(Vec::new())
+    }
+
+    fn allot(&self, _: Option<&[AllotmentOf]>) -> Result<()> {
+        Ok(())
+    }
+
+    fn allot_lapses(&self) -> u32 {
+        0
     }
 
     #[cfg(feature = "fault-injection")]

@@ -22,6 +22,7 @@ use crate::farewell::Farewell;
 use crate::handover::Predecessor;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
+use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::counters::Yields;
 use drover_core::params::Params;
 use drover_core::shares::Shares;
@@ -36,6 +37,8 @@ const ESRCH: i32 = 3;
 /// A running scheduler.
 pub struct Scheduler {
     skel: DroverSkel<'static>,
+    /// Its variables, mapped for as long as `skel` lives.
+    bss: *mut types::bss,
     // Detaches when dropped, if nobody else keeps it.
     link: Link,
 }
@@ -193,7 +196,9 @@ impl Scheduler {
             .drover_ops
             .attach_struct_ops()
             .context("the kernel does not start the scheduler; see `drover check`")?;
-        let scheduler = Self { skel, link };
+        let bss = skel.maps.bss_data.as_mut().context("the BPF object has no .bss")?;
+        let bss = std::ptr::from_mut::<types::bss>(bss);
+        let scheduler = Self { skel, bss, link };
         if let Some(farewell) = scheduler.farewell() {
             bail!("the scheduler ended as it began: {farewell}");
         }
@@ -213,7 +218,7 @@ impl Scheduler {
 
     /// Why the scheduler ended; None while it runs.
     pub fn farewell(&self) -> Option<Farewell> {
-        let bss = self.bss();
+        let bss = self.bss;
         // SAFETY: points into the mapped .bss, which lives as long as `self.skel`; the kernel
         // writes it concurrently, hence the volatile read.
         let kind = unsafe { (&raw const (*bss).farewell.kind).read_volatile() };
@@ -232,12 +237,7 @@ impl Scheduler {
 
     /// All VMs and containers now live, in the order of their slots.
     pub fn vms(&self) -> Vec<KernelVm> {
-        let bss = self.bss();
-        // SAFETY: points into the mapped .bss, as in `farewell`.
-        let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
-        // SAFETY: as above; no reference is made.
-        let places = unsafe { places_in(&raw const (*bss).drover.vm) };
-        let slots = slots.min(places);
+        let slots = self.slots_in_use();
         let mut vms = Vec::with_capacity(slots as usize);
         vms.extend((1..slots).filter_map(|slot| self.vm_in(slot)));
         vms
@@ -245,21 +245,21 @@ impl Scheduler {
 
     /// Counts pCPUs that came or went.
     pub fn pcpu_changes(&self) -> u32 {
-        let bss = self.bss();
+        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `farewell`.
         unsafe { (&raw const (*bss).drover.pcpu_changes).read_volatile() }
     }
 
     /// Counts what changed about cgroups.
     pub fn cgroup_changes(&self) -> u32 {
-        let bss = self.bss();
+        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `farewell`.
         unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
     }
 
     /// How much room there is for VMs and containers.
     pub fn slots(&self) -> Slots {
-        let bss = self.bss();
+        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `farewell`.
         unsafe {
             Slots {
@@ -271,7 +271,7 @@ impl Scheduler {
     }
 
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
-        let bss = self.bss();
+        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
         // SAFETY: as above; the policy keeps `partition` below the array's length.
@@ -312,7 +312,7 @@ impl Scheduler {
 
     /// The vCPUs of a VM that have books, in the order of their numbers.
     pub fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
-        let bss = self.bss();
+        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `farewell`.
         let (of_vm, all) = unsafe {
             (&raw const (*bss).drover.vm[vm.slot as usize], &raw const (*bss).drover.vcpu)
@@ -408,8 +408,6 @@ impl Scheduler {
             pool: pool.0,
             live: live.into(),
             parent: settings.parent.0,
-            shares: settings.shares,
-            reservation_mcpu: settings.reservation_mcpu,
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
         };
         // SAFETY: `pool_order` is plain old data without padding; the slice covers exactly it.
@@ -479,6 +477,56 @@ impl Scheduler {
         }
     }
 
+    /// What VMs used and want since this was asked last, by their slots.
+    ///
+    /// # Errors
+    /// When the kernel cannot be reached.
+    pub fn measure(&self) -> Result<Vec<Measured>> {
+        run(&self.skel.progs.drover_measure)?;
+        let slot = |slot: u32| {
+            // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
+            let of = unsafe { (&raw const (*self.bss).measured[slot as usize]).read_volatile() };
+            let types::measured { vm_id, used_ns, awake, shares } = of;
+            Measured { vm_id, used_ns, awake, shares }
+        };
+        Ok((0..self.slots_in_use()).map(slot).collect())
+    }
+
+    /// Puts in force what is allotted, by slots; none: nothing is any more.
+    ///
+    /// # Errors
+    /// When the kernel cannot be reached.
+    pub fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()> {
+        let Some(allotted) = allotted else {
+            return run(&self.skel.progs.drover_allot_end);
+        };
+        // SAFETY: points into the mapped .bss, as in `farewell`; no reference is made.
+        let places = unsafe { places_in(&raw const (*self.bss).allotted) };
+        for (slot, of) in allotted.iter().enumerate().take(places as usize) {
+            let Allotment { share_inverse, entitled_ucpu, promised_mcpu } = of.allotment;
+            let order =
+                types::allotment { vm_id: of.vm_id, share_inverse, entitled_ucpu, promised_mcpu };
+            // SAFETY: as above; the kernel reads it only when it is told to, by this thread.
+            unsafe { (&raw mut (*self.bss).allotted[slot]).write_volatile(order) };
+        }
+        run(&self.skel.progs.drover_allot)
+    }
+
+    /// Counts how often what was allotted lapsed because nothing came after it.
+    pub fn allot_lapses(&self) -> u32 {
+        let bss = self.bss;
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        unsafe { (&raw const (*bss).drover.allot_lapses).read_volatile() }
+    }
+
+    fn slots_in_use(&self) -> u32 {
+        let bss = self.bss;
+        // SAFETY: points into the mapped .bss, as in `farewell`.
+        let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
+        // SAFETY: as above; no reference is made.
+        slots.min(unsafe { places_in(&raw const (*bss).drover.vm) })
+    }
+
     /// End the scheduler as an internal error would, for tests of the fallback.
     ///
     /// # Errors
@@ -487,12 +535,6 @@ impl Scheduler {
     pub fn break_on_purpose(&self) -> Result<()> {
         self.skel.progs.drover_break.test_run(ProgramInput::default())?;
         Ok(())
-    }
-
-    fn bss(&self) -> *const types::bss {
-        std::ptr::from_ref::<types::bss>(
-            self.skel.maps.bss_data.as_ref().expect("the object has a .bss"),
-        )
     }
 }
 
@@ -573,6 +615,15 @@ fn places_in<T, const N: usize>(_: *const [T; N]) -> u32 {
 fn call(program: &ProgramMut<'_>, order: &mut [u8]) -> Result<i32> {
     let input = ProgramInput { context_in: Some(order), ..ProgramInput::default() };
     Ok(program.test_run(input).context("cannot reach the scheduler")?.return_value as i32)
+}
+
+/// Run one of the scheduler's programs that takes no order.
+fn run(program: &ProgramMut<'_>) -> Result<()> {
+    let answer = program.test_run(ProgramInput::default()).context("cannot reach the scheduler")?;
+    match answer.return_value as i32 {
+        0 => Ok(()),
+        code => Err(anyhow!("the scheduler refused (code {code})")),
+    }
 }
 
 /// Whether vCPUs of a VM in that mode are stopped for being ahead: only then it is kept how far.

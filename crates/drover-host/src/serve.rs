@@ -53,6 +53,13 @@ pub struct Wishes {
     pub reload: Arc<AtomicBool>,
 }
 
+impl Wishes {
+    /// Did a signal ask for something?
+    fn are_there(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.reload.load(Ordering::Relaxed)
+    }
+}
+
 /// How the daemon ended, once it had begun.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
@@ -134,9 +141,15 @@ fn look_after(
         steward.look(scheduler, &online, Instant::now());
         clients.find_us();
         let next_look = Instant::now() + LOOK;
-        // A signal ends the wait.
-        while clients.listener.wait(next_look) {
-            clients.listener.serve(|request| steward.answer(scheduler, request, Instant::now()));
+        loop {
+            let next_allotted = steward.allot(scheduler, Instant::now());
+            if clients.listener.wait(next_look.min(next_allotted)) {
+                clients
+                    .listener
+                    .serve(|request| steward.answer(scheduler, request, Instant::now()));
+            } else if Instant::now() >= next_look || wishes.are_there() {
+                break;
+            }
         }
     }
     None

@@ -5,6 +5,7 @@
 //! before is in force again and the order is refused. A change of a source cannot be refused to anybody:
 //! what of it cannot be is said, and everything else is done.
 
+mod allotting;
 mod statuses;
 
 use crate::containers::Containers;
@@ -23,6 +24,7 @@ use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged};
 use crate::topology::Topology;
+use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Key;
 use drover_core::config::Config;
@@ -56,6 +58,7 @@ pub struct Steward {
     capacity: Capacity,
     plan: Plan,
     force: Force,
+    allotting: Allotting,
     /// None where cgroups have no say.
     containers: Option<Containers>,
     /// None on a host of one NUMA node.
@@ -100,6 +103,7 @@ impl Steward {
             capacity: Capacity { known: online.clone(), online, siblings: Siblings::new() },
             plan: Plan::default(),
             force: Force::new(domains),
+            allotting: Allotting::default(),
             containers: None,
             numa: None,
             fresh: true,
@@ -385,6 +389,7 @@ impl Steward {
         let was_short = is_short(&self.plan);
         self.said = said;
         self.plan = plan;
+        self.allotting.plan(&self.plan, &self.capacity.online);
         self.delays.set_domains(self.force.domains().of());
         if was_short && !is_short(&self.plan) {
             tracing::info!("every promise is kept again");

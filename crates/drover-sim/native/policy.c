@@ -66,10 +66,23 @@ void sim_rouse(struct drover *d)
 	drover_rouse(d);
 }
 
-/* Returns when to be called again; 0: not before an order says so. */
-u64 sim_look(struct drover *d)
+const size_t sim_measured_bytes = sizeof(struct measured);
+const size_t sim_allotment_bytes = sizeof(struct allotment);
+
+void sim_measure(struct drover *d, u32 slot, struct measured *measured)
 {
-	return drover_look(d, ground_now_ns(d));
+	allot_measure(d, slot, measured, ground_now_ns(d));
+}
+
+void sim_allot(struct drover *d, u32 slot, const struct allotment *allotment)
+{
+	allot_obey(d, slot, allotment);
+	allot_begin(d, ground_now_ns(d));
+}
+
+void sim_allot_end(struct drover *d)
+{
+	allot_end(d);
 }
 
 void sim_timer(struct drover *d, u32 slot, u64 now_ns)
@@ -80,10 +93,9 @@ void sim_timer(struct drover *d, u32 slot, u64 now_ns)
 const size_t sim_vm_order_bytes = sizeof(struct vm_order);
 const size_t sim_pool_order_bytes = sizeof(struct pool_order);
 
-/* 0; 1 when the looks begin with this order; or -1 when that VM has gone. */
-int sim_order_vm(struct drover *d, const struct vm_order *order)
+bool sim_order_vm(struct drover *d, const struct vm_order *order)
 {
-	return order_vm(d, order) ? drover_begins_to_look(d) : -1;
+	return order_vm(d, order);
 }
 
 /* Of that VM, whoever it is now. */
@@ -405,7 +417,6 @@ enum sim_miscounted {
 	SIM_COUNTS_RIGHT,
 	SIM_COUNTS_CHOOSY,
 	SIM_COUNTS_TOGETHER,
-	SIM_COUNTS_BOUND,
 	SIM_COUNTS_RESERVED,
 	SIM_COUNTS_RUNNING,
 	SIM_COUNTS_WAITING,
@@ -436,7 +447,7 @@ static enum sim_miscounted check_vcpu_counts(struct drover *d, u32 slot)
 /* Are the counts of VMs, and of each VM's vCPUs, right? `slot`: whose are not. */
 u32 sim_check_counts(struct drover *d, u32 *slot)
 {
-	u32 choosy = 0, together = 0, bound = 0, reserved = 0;
+	u32 choosy = 0, together = 0, reserved = 0;
 
 	for (*slot = 1; *slot < d->slots_in_use; (*slot)++) {
 		const struct vm *vm = vm_at(d, *slot);
@@ -446,7 +457,6 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
 			return miscounted;
 		choosy += vm->choosy;
 		together += vm->together;
-		bound += vm->bound;
 		reserved += vm->reserve_inverse != 0;
 	}
 	*slot = 0;
@@ -454,8 +464,6 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
 		return SIM_COUNTS_CHOOSY;
 	if (together != d->nr_together)
 		return SIM_COUNTS_TOGETHER;
-	if (bound != d->nr_bound)
-		return SIM_COUNTS_BOUND;
 	return reserved != d->nr_reserved ? SIM_COUNTS_RESERVED : SIM_COUNTS_RIGHT;
 }
 

@@ -7,7 +7,7 @@ use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use serde::{Deserialize, Serialize};
 
 /// A VM as its scheduler is told of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VmTerms {
     /// Relative share of CPU time.
     pub shares: u32,

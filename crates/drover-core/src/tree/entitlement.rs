@@ -47,12 +47,12 @@ pub struct Owed {
 
 /// One among siblings: a pool or a VM.
 #[derive(Debug, Clone, Copy, Default)]
-struct Part {
-    shares: f64,
+pub(super) struct Part {
+    pub(super) shares: f64,
     /// It gets at least this.
-    floor: f64,
+    pub(super) floor: f64,
     /// It gets at most this; never below the floor.
-    want: f64,
+    pub(super) want: f64,
 }
 
 impl Part {
@@ -71,48 +71,32 @@ pub fn entitle(tree: &Tree, leaves: &[Leaf], pcpus: f64) -> Owed {
 
 /// What everyone in a tree is owed where `room` says which leaf may use which pCPUs.
 pub fn entitle_within(tree: &Tree, leaves: &[Leaf], room: &Room) -> Owed {
-    let mut pouring = Pouring::new(tree, leaves);
-    let all = pouring.at(room.pcpus());
-    if room.bottleneck(&all.leaves).is_none() {
-        return all;
-    }
-    pouring.fit_reservations(room);
-    let mut poured = pouring.reserved();
-    // Each round fills a set for one leaf at least.
-    for _ in 0..leaves.len() {
-        let Some((at, members)) = pouring.first_full(room, poured) else { break };
-        poured = at;
-        let owed = pouring.at(poured).leaves;
-        (0..leaves.len())
-            .filter(|&leaf| members[leaf])
-            .for_each(|leaf| pouring.fix(leaf, owed[leaf]));
-    }
-    pouring.at(room.pcpus())
+    Pouring::new(tree, leaves).fill(room, |_, _, _| {})
 }
 
 /// CPU time being poured over a tree.
-struct Pouring<'a> {
-    tree: &'a Tree,
-    leaves: &'a [Leaf],
-    parts: Vec<Part>,
+pub(super) struct Pouring<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) leaves: &'a [Leaf],
+    pub(super) parts: Vec<Part>,
     /// What is directly in the host, then in each pool.
-    inside: Vec<Inside>,
+    pub(super) inside: Vec<Inside>,
 }
 
 /// What is directly in one place.
 #[derive(Debug, Clone, Default)]
-struct Inside {
-    pools: Vec<usize>,
-    leaves: Vec<usize>,
+pub(super) struct Inside {
+    pub(super) pools: Vec<usize>,
+    pub(super) leaves: Vec<usize>,
 }
 
 /// Where what is in the host, or in a pool, stands among all that is inside something.
-fn place_of(pool: Option<usize>) -> usize {
+pub(super) fn place_of(pool: Option<usize>) -> usize {
     pool.map_or(0, |pool| pool + 1)
 }
 
 impl<'a> Pouring<'a> {
-    fn new(tree: &'a Tree, leaves: &'a [Leaf]) -> Self {
+    pub(super) fn new(tree: &'a Tree, leaves: &'a [Leaf]) -> Self {
         let part = |leaf: &Leaf| Part {
             shares: leaf.shares,
             floor: leaf.reservation_pcpus.min(leaf.demand_pcpus),
@@ -126,6 +110,29 @@ impl<'a> Pouring<'a> {
             inside[place_of(leaf.pool)].leaves.push(index);
         }
         Self { tree, leaves, parts: leaves.iter().map(part).collect(), inside }
+    }
+
+    /// Pours all there is, one set of pCPUs after the other being full. Each time `full` is told how much was poured
+    /// by then and which leaves can have no more, before these are left with what they have.
+    pub(super) fn fill(&mut self, room: &Room, mut full: impl FnMut(&Self, f64, &[bool])) -> Owed {
+        let all = self.at(room.pcpus());
+        if room.bottleneck(&all.leaves).is_none() {
+            return all;
+        }
+        let shrunk = self.fit_reservations(room);
+        let mut poured = self.reserved();
+        full(self, poured, &shrunk);
+        // Each round fills a set for one leaf at least.
+        for _ in 0..self.leaves.len() {
+            let Some((at, members)) = self.first_full(room, poured) else { break };
+            poured = at;
+            full(self, poured, &members);
+            let owed = self.at(poured).leaves;
+            (0..owed.len())
+                .filter(|&leaf| members[leaf])
+                .for_each(|leaf| self.fix(leaf, owed[leaf]));
+        }
+        self.at(room.pcpus())
     }
 
     /// From now on a leaf has so much.
@@ -165,20 +172,23 @@ impl<'a> Pouring<'a> {
     }
 
     /// Has reservations shrink to what the sets hold; what a pool cannot use of its own in one of them goes
-    /// to others in it.
-    fn fit_reservations(&mut self, room: &Room) {
+    /// to others in it. Returns who has less than is reserved.
+    fn fit_reservations(&mut self, room: &Room) -> Vec<bool> {
+        let mut shrunk = vec![false; self.leaves.len()];
         for _ in 0..=self.leaves.len() {
             let floors = self.at(self.reserved()).leaves;
             let kept = keep(room, &floors);
             if kept.bottlenecks.is_empty() {
-                return;
+                break;
             }
             for (leaf, (kept, floor)) in kept.amounts.iter().zip(floors).enumerate() {
                 if *kept < floor {
                     self.fix(leaf, *kept);
+                    shrunk[leaf] = true;
                 }
             }
         }
+        shrunk
     }
 
     /// How much more CPU time can be given out until the first set of pCPUs is full, and which VMs that set
@@ -221,7 +231,7 @@ fn last_that_fits(mut low: f64, mut high: f64, excess: impl Fn(f64) -> f64) -> f
 }
 
 /// The pools as their parents see them: they want what is wanted in them.
-fn pool_parts(tree: &Tree, leaves: &[Leaf], leaf_parts: &[Part]) -> Vec<Part> {
+pub(super) fn pool_parts(tree: &Tree, leaves: &[Leaf], leaf_parts: &[Part]) -> Vec<Part> {
     let mut parts = vec![Part::default(); tree.pools().len()];
     for (leaf, part) in leaves.iter().zip(leaf_parts) {
         if let Some(pool) = leaf.pool {
@@ -259,7 +269,7 @@ fn pour(parts: &[Part], capacity: f64) -> Vec<f64> {
 
 /// How high the level must be, in pCPUs per share, for `capacity` to be used up; infinite when all
 /// that is wanted takes less. What is reserved must fit.
-fn level(parts: &[Part], capacity: f64) -> f64 {
+pub(super) fn level(parts: &[Part], capacity: f64) -> f64 {
     // With the level rises whoever is above its floor and below what it wants: the sum is made of
     // straight pieces between the levels at which someone joins or leaves.
     let mut turns: Vec<(f64, f64)> = Vec::new();

@@ -3,8 +3,8 @@
 //!
 //! A pool is to its parent what a VM is: it has shares, a reservation and a limit. What it is given
 //! flows on to its children. This file says what a tree is and refuses what is none; [`admission`]
-//! says which promises fit it, [`entitlement`] what everyone in it is owed, [`pcpus`] what pCPUs hold of
-//! promises, and [`room`] what the sets of pCPUs can hold to which VMs are confined.
+//! says which promises fit it, [`entitlement`] what everyone in it is owed, [`weight`] what everyone would be owed
+//! who wanted all, [`pcpus`] what pCPUs hold of promises, and [`room`] what the sets of pCPUs can hold to which VMs are confined.
 
 pub mod admission;
 mod affinity;
@@ -13,6 +13,7 @@ pub mod entitlement;
 pub mod pcpus;
 pub mod room;
 mod steps;
+pub mod weight;
 
 pub use affinity::Affinity;
 pub use change::PoolChange;

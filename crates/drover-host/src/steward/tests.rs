@@ -7,6 +7,7 @@ use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::status::{PartitionStatus, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
+use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
@@ -119,6 +120,18 @@ impl Kernel for FakeKernel {
         assert!(partition == 0 || self.partitions.borrow().contains_key(&partition));
         self.pcpus.borrow_mut().insert(pcpu, (domain, partition));
         Ok(())
+    }
+
+    fn measure(&self) -> Result<Vec<Measured>> {
+        Ok(Vec::new())
+    }
+
+    fn allot(&self, _: Option<&[AllotmentOf]>) -> Result<()> {
+        Ok(())
+    }
+
+    fn allot_lapses(&self) -> u32 {
+        0
     }
 
     #[cfg(feature = "fault-injection")]

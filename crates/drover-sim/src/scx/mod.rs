@@ -6,6 +6,7 @@
 //! is empty; the old task is put (`stopping`, then `enqueue`) after the new one was found, and
 //! before it runs (`running`); a task that goes on gets neither.
 
+mod allocator;
 mod ground;
 mod memory;
 mod native;
@@ -20,7 +21,8 @@ pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
 use crate::class::{Class, VmBounds, VmTerms};
-use crate::machine::{CLASS_LOOK, CLASS_TIMER, Machine, Task, TaskId, TaskState};
+use crate::machine::{CLASS_TIMER, Machine, Task, TaskId, TaskState};
+use drover_core::allot::Allocator;
 use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
@@ -50,6 +52,10 @@ pub struct Scx {
     domain_of: Vec<u32>,
     /// Late timers: how much later the next one comes.
     pub timer_late_ns: u64,
+    /// Works out weights, as the daemon does.
+    allocator: Allocator,
+    /// Until then the daemon answers nobody, as if somebody had stopped it.
+    daemon_hangs_until_ns: u64,
 }
 
 impl Scx {
@@ -70,6 +76,8 @@ impl Scx {
             domains: (0..m.topology.llcs.len() as u32).map(|llc| (llc, 0)).collect(),
             domain_of: m.topology.llc_of.clone(),
             timer_late_ns: 0,
+            allocator: Allocator::default(),
+            daemon_hangs_until_ns: 0,
         })
     }
 
@@ -226,9 +234,8 @@ impl Scx {
         }
     }
 
-    /// What is asked for the VM, if it was found.
-    fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
-        let Some(slot) = self.slot_of(vm) else { return };
+    /// Shares and all else that the policy is told of that VM.
+    fn told(&self, vm: u32, terms: VmTerms) -> (u32, VmBounds) {
         let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
         if bounds.partition != 0 {
             // The daemon refuses it.
@@ -243,9 +250,15 @@ impl Scx {
             Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 4,
             _ => {}
         }
-        if self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds)) {
-            m.events.set(CLASS_LOOK, m.now_ns);
-        }
+        (shares, bounds)
+    }
+
+    /// What is asked for the VM, if it was found.
+    fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
+        let Some(slot) = self.slot_of(vm) else { return };
+        let (shares, bounds) = self.told(vm, terms);
+        self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds));
+        self.allot_anew(m);
         if bounds.home != self.home_told(vm) {
             self.homes_told[vm as usize] = bounds.home;
             self.policy.order_home(m, &mut self.queues, slot, bounds.home);
@@ -322,6 +335,7 @@ impl Class for Scx {
             told.limit_mcpu = None;
         }
         self.policy.order_pool(m, &mut self.queues, pool, told.as_ref());
+        self.allot_anew(m);
     }
 
     fn set_partition(
@@ -347,12 +361,11 @@ impl Class for Scx {
                 self.policy.order_pcpu(m, &mut self.queues, cpu, (domain, after));
             }
         }
+        self.allot_anew(m);
     }
 
     fn look(&mut self, m: &mut Machine) {
-        if let Some(in_ns) = self.policy.look(m, &mut self.queues) {
-            m.events.set(CLASS_LOOK, m.now_ns + in_ns);
-        }
+        self.allot(m);
     }
 
     fn timers(&mut self, m: &mut Machine) {
@@ -535,6 +548,7 @@ impl Class for Scx {
             self.queues.dequeue(task);
         }
         self.policy.set_cpumask(m, &mut self.queues, task);
+        self.allot_anew(m);
         if waits {
             let here = m.tasks[task as usize].pcpu;
             if !m.may_run_on(task, here) || !m.online.contains(here) {
@@ -572,10 +586,12 @@ impl Class for Scx {
             self.queues.local[cpu as usize].push_back(task);
             self.confine(m, task);
         }
+        self.allot_anew(m);
     }
 
     fn online(&mut self, m: &mut Machine, cpu: u32) {
         self.policy.online(m, &mut self.queues, cpu);
+        self.allot_anew(m);
     }
 }
 

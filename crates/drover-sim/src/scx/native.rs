@@ -4,6 +4,7 @@
 //! The policy's own structs stay opaque: their sizes are asked for, so that the policy may grow
 //! without a word of Rust. Only what native/policy.c itself defines, and orders, are mirrored here.
 
+use drover_core::allot::{AllotmentOf, Measured};
 use std::ffi::c_void;
 
 /// `struct drover`, the whole state of the policy.
@@ -73,10 +74,6 @@ pub struct PoolOrder {
     pub live: u32,
     /// The pool it is in.
     pub parent: u32,
-    /// Among its siblings.
-    pub shares: u32,
-    /// Thousandths of a pCPU promised.
-    pub reservation_mcpu: u32,
     /// Thousandths of a pCPU at most; 0: no limit.
     pub limit_mcpu: u32,
 }
@@ -183,6 +180,8 @@ unsafe extern "C" {
     pub static sim_params_bytes: usize;
     pub static sim_vm_order_bytes: usize;
     pub static sim_pool_order_bytes: usize;
+    pub static sim_measured_bytes: usize;
+    pub static sim_allotment_bytes: usize;
     pub static sim_vm_view_bytes: usize;
     pub static sim_vcpu_view_bytes: usize;
     pub static sim_thread_view_bytes: usize;
@@ -195,9 +194,11 @@ unsafe extern "C" {
     pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32, node: u32);
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
-    pub fn sim_look(d: *mut Drover) -> u64;
+    pub fn sim_measure(d: *mut Drover, slot: u32, measured: *mut Measured);
+    pub fn sim_allot(d: *mut Drover, slot: u32, allotment: *const AllotmentOf);
+    pub fn sim_allot_end(d: *mut Drover);
     pub fn sim_timer(d: *mut Drover, slot: u32, now_ns: u64);
-    pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> i32;
+    pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> bool;
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
     pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32);
     pub fn sim_order_partition(d: *mut Drover, partition: u32, policy: u32, slice_ns: u64) -> bool;
@@ -250,6 +251,8 @@ pub fn check_layout() {
             sim_params_bytes,
             sim_vm_order_bytes,
             sim_pool_order_bytes,
+            sim_measured_bytes,
+            sim_allotment_bytes,
             sim_vm_view_bytes,
             sim_vcpu_view_bytes,
             sim_thread_view_bytes,
@@ -259,6 +262,8 @@ pub fn check_layout() {
         size_of::<Params>(),
         size_of::<VmOrder>(),
         size_of::<PoolOrder>(),
+        size_of::<Measured>(),
+        size_of::<AllotmentOf>(),
         size_of::<VmView>(),
         size_of::<VcpuView>(),
         size_of::<ThreadView>(),

@@ -10,6 +10,7 @@ use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
+use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::settings::{PartitionSettings, PoolSettings};
 use drover_core::{delay, params};
 use std::time::Instant;
@@ -150,11 +151,30 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_rouse(d) });
     }
 
-    /// When to look again, in ns.
-    pub(super) fn look(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<u64> {
+    /// What whoever has that slot used, and wants.
+    pub(super) fn measure(&mut self, m: &mut Machine, queues: &mut Queues, slot: u32) -> Measured {
+        let mut measured = Measured::default();
+        // SAFETY: see `start`; `measured` is laid out as in C and outlives the call.
+        self.call(m, queues, 0, |d| unsafe { native::sim_measure(d, slot, &mut measured) });
+        measured
+    }
+
+    /// That is allotted to whoever has that slot.
+    pub(super) fn allot(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+        slot: u32,
+        allotment: &AllotmentOf,
+    ) {
+        // SAFETY: see `start`; `allotment` is laid out as in C.
+        self.call(m, queues, 0, |d| unsafe { native::sim_allot(d, slot, allotment) });
+    }
+
+    /// Nothing is allotted any more.
+    pub(super) fn allot_end(&mut self, m: &mut Machine, queues: &mut Queues) {
         // SAFETY: see `start`.
-        let in_ns = self.call(m, queues, 0, |d| unsafe { native::sim_look(d) });
-        (in_ns > 0).then_some(in_ns)
+        self.call(m, queues, 0, |d| unsafe { native::sim_allot_end(d) });
     }
 
     /// The first timer goes off.
@@ -170,14 +190,13 @@ impl Policy {
         self.call(m, queues, 0, |d| unsafe { native::sim_timer(d, slot, now_ns) });
     }
 
-    /// Whether the looks begin with this order.
     pub(super) fn order_vm(
         &mut self,
         m: &mut Machine,
         queues: &mut Queues,
         slot: u32,
         (shares, bounds): (u32, VmBounds),
-    ) -> bool {
+    ) {
         let order = VmOrder {
             slot,
             shares,
@@ -190,9 +209,8 @@ impl Policy {
             unused: 0,
         };
         // SAFETY: see `start`.
-        let answer = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
-        debug_assert!(answer >= 0, "the VM was found a moment ago");
-        answer > 0
+        let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
+        debug_assert!(done, "the VM was found a moment ago");
     }
 
     pub(super) fn order_home(
@@ -219,8 +237,6 @@ impl Policy {
             pool,
             live: live.into(),
             parent: settings.parent.0,
-            shares: settings.shares,
-            reservation_mcpu: settings.reservation_mcpu,
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
         };
         // SAFETY: see `start`.
@@ -452,10 +468,9 @@ impl Policy {
 
     /// What the policy counts wrong of VMs and their vCPUs, if anything; whose, 0: of all VMs.
     pub fn miscounted(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<(&str, u32)> {
-        const WHAT: [&str; 7] = [
+        const WHAT: [&str; 6] = [
             "VMs of a choosy mode",
             "VMs kept together",
-            "VMs bound by more than shares",
             "VMs with a reservation",
             "running vCPUs",
             "waiting vCPUs",

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The allocator: from what everybody asks and wants to the weight everybody is scheduled by.
+//!
+//! Shares alone say what a VM is owed beside siblings that want all they can get. Reservations, limits, pools, sets of
+//! pCPUs, and siblings that want little change that. So while any of these is there, what everyone is owed is worked
+//! out ([`crate::tree::weight`]) every [`PERIOD_MS`], or more rarely where that would cost too much, from what the kernel
+//! measured. The kernel obeys: each VM's virtual time runs at CPU time received / CPU time owed, in place of shares, so
+//! that whoever has received the smallest part of what it is owed is served next (seed 000, 2.1: "the ratio of the
+//! consumed CPU resources to the entitlement").
+//!
+//! What a VM wants is guessed from the last period: what it received, or a pCPU for each thread that was never asleep in
+//! it, if that is more.
+//!
+//! A VM that is owed all that its threads can use, all of them always awake, could never make up for a wait: what it is
+//! owed is as good as promised to it, as if it were reserved (policy/guarantee/reserve.h).
+//!
+//! Worked example. 4 pCPUs; *a* with 1000 shares and 100 % reserved, seven with 1000, one busy vCPU each. A share is
+//! worth 3/7000 pCPUs; *a* is owed 1, as much as 2333 shares bring, the others are weighed as 1000. One of the seven
+//! falls asleep: that counts 50 to 100 ms later, a share is worth 3/6000 then.
+//!
+//! Limitations. It lags by a period or two. Who sleeps in between is taken to have had all it wanted, if late: what a
+//! crowd keeps from it is not seen.
+
+use crate::scenario::CpuList;
+use crate::tree::entitlement::Leaf;
+use crate::tree::room::Room;
+use crate::tree::weight::weigh_within;
+use crate::tree::{Affinity, Tree};
+use std::collections::HashMap;
+
+/// So often weights are worked out anew, ms.
+pub const PERIOD_MS: u32 = 50;
+/// Working out weights takes that part of one pCPU at most: where one time takes longer the period does, too,
+const COST_PART: u32 = 500;
+/// but no longer than that, for it is the daemon's heartbeat (ALLOT_LAPSES_NS in policy/allot/allot.h).
+const PERIOD_MAX_MS: u32 = 500;
+
+/// Who is kept below what its shares bring by its limit is weighed as if that were so many times as much: else it would
+/// wait, when it is let go, for others. What it may have is the limit's to say.
+const LIMIT_SLACK: f64 = 2.0;
+/// What is wanted and owed is known to that part: so little less than all counts as all.
+const FULL_PART: f64 = 32.0;
+/// Fraction bits of [`Allotment::share_inverse`], SHARE_INVERSE_SHIFT in policy/share/share.h.
+const INVERSE_SHIFT: u32 = 20;
+/// What a VM of one vCPU has by default, DROVER_SHARES_PER_VCPU in policy/base/types.h.
+const SHARES_PER_VCPU: f64 = 1000.0;
+
+/// Who claims CPU time: a VM, a container, or the host's own tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Claim {
+    /// The pool it is in; none: the host.
+    pub pool: Option<usize>,
+    /// Shares among its siblings, as the kernel has them in force.
+    pub shares: u32,
+    /// What is reserved for it, as it can be kept on the pCPUs there are; thousandths of a pCPU.
+    pub reservation_mcpu: u32,
+    /// The most it may have; none: no limit.
+    pub limit_mcpu: Option<u32>,
+    /// Are these the host's own tasks? Nothing is promised to them.
+    pub host: bool,
+}
+
+impl Claim {
+    /// That of the host's own tasks.
+    pub const HOST: Self =
+        Self { pool: None, shares: 0, reservation_mcpu: 0, limit_mcpu: None, host: true };
+
+    /// Is it bound by more than shares?
+    pub fn is_bound(&self) -> bool {
+        self.pool.is_some() || self.reservation_mcpu > 0 || self.limit_mcpu.is_some()
+    }
+}
+
+/// What the kernel measured of one in the last period.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Demand {
+    /// CPU time it received, pCPUs.
+    pub used_pcpus: f64,
+    /// Threads that were awake throughout.
+    pub awake: u32,
+}
+
+impl Demand {
+    /// pCPUs it could use.
+    fn pcpus(&self) -> f64 {
+        self.used_pcpus.max(self.awake.into())
+    }
+}
+
+/// What the kernel measured of whoever has a slot, `struct measured` in policy/allot/allot.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Measured {
+    /// Who has it; 0: nobody who is weighed.
+    pub vm_id: u64,
+    /// CPU time of all its threads since its birth.
+    pub used_ns: u64,
+    /// Threads that were awake ever since it was measured last.
+    pub awake: u32,
+    /// Its shares in force.
+    pub shares: u32,
+}
+
+/// What one is scheduled by from now on.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allotment {
+    /// Its virtual time for each ns of CPU time, in fractions of 2^20: 1000 shares count as 1.
+    pub share_inverse: u64,
+    /// What it is owed now, should it want all, in millionths of a pCPU; above 0.
+    pub entitled_ucpu: u32,
+    /// What is promised to it whenever it wants it, thousandths of a pCPU.
+    pub promised_mcpu: u32,
+}
+
+/// The same for whoever has a slot, `struct allotment` in policy/allot/allot.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AllotmentOf {
+    /// Who is meant; another in that slot is left alone.
+    pub vm_id: u64,
+    /// What it is scheduled by.
+    pub allotment: Allotment,
+}
+
+/// Do shares alone not say what everybody is owed?
+pub fn is_needed<'a>(mut claims: impl Iterator<Item = (&'a Claim, &'a Affinity)>) -> bool {
+    claims.any(|(claim, affinity)| claim.is_bound() || !affinity.is_anywhere())
+}
+
+/// What weights follow from beside demand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Basis {
+    /// The pools.
+    pub tree: Tree,
+    /// The pCPUs there are.
+    pub online: CpuList,
+    /// Everybody's claim, and where it may run.
+    pub claims: Vec<(Claim, Affinity)>,
+}
+
+/// Works out weights time after time. What changes rarely is kept from one time to the next.
+#[derive(Debug, Default)]
+pub struct Allocator {
+    meter: Meter,
+    known: Option<Known>,
+}
+
+/// A basis, and whose.
+#[derive(Debug)]
+struct Known {
+    ids: Vec<u64>,
+    tree: Tree,
+    claims: Vec<Claim>,
+    room: Room,
+    is_needed: bool,
+}
+
+impl Known {
+    fn of(ids: Vec<u64>, basis: Basis) -> Self {
+        let Basis { tree, online, claims } = basis;
+        assert_eq!(ids.len(), claims.len(), "one claim for each");
+        let is_needed = is_needed(claims.iter().map(|(claim, affinity)| (claim, affinity)));
+        let room = Room::new(&online, claims.iter().map(|(_, affinity)| (affinity, 1.0)));
+        let claims = claims.into_iter().map(|(claim, _)| claim).collect();
+        Self { ids, tree, claims, room, is_needed }
+    }
+}
+
+impl Allocator {
+    /// What is asked, who is there or where they may run has changed.
+    pub fn look_anew(&mut self) {
+        self.known = None;
+    }
+
+    /// What is allotted to whoever was measured, by slot; none: shares alone say it. `look` says what weights follow
+    /// from, for those with these numbers.
+    pub fn allot(
+        &mut self,
+        measured: &[Measured],
+        now_ns: u64,
+        look: impl FnOnce(&[u64]) -> Basis,
+    ) -> Option<Vec<AllotmentOf>> {
+        let there: Vec<Measured> = measured.iter().copied().filter(|one| one.vm_id != 0).collect();
+        let ids: Vec<u64> = there.iter().map(|one| one.vm_id).collect();
+        if self.known.as_ref().is_none_or(|known| known.ids != ids) {
+            let basis = look(&ids);
+            self.known = Some(Known::of(ids, basis));
+        }
+        let known = self.known.as_mut()?;
+        if !known.is_needed {
+            return None;
+        }
+        for (claim, one) in known.claims.iter_mut().zip(&there) {
+            claim.shares = one.shares;
+        }
+        let demands = self.meter.demands(&there, now_ns);
+        let claims: Vec<_> = known.claims.iter().copied().zip(demands).collect();
+        let mut allotted = allot(&known.tree, &claims, &known.room).into_iter();
+        let of = |one: &Measured| {
+            let allotment = if one.vm_id == 0 { None } else { allotted.next() };
+            AllotmentOf { vm_id: one.vm_id, allotment: allotment.unwrap_or_default() }
+        };
+        Some(measured.iter().map(of).collect())
+    }
+}
+
+/// What everybody had used when it was measured last.
+#[derive(Debug, Clone, Default)]
+struct Meter {
+    at_ns: u64,
+    used_ns: HashMap<u64, u64>,
+}
+
+impl Meter {
+    /// What those that were measured now wanted since the last time, in the same order.
+    fn demands(&mut self, measured: &[Measured], now_ns: u64) -> Vec<Demand> {
+        let before = std::mem::take(&mut self.used_ns);
+        let passed_ns = now_ns.saturating_sub(std::mem::replace(&mut self.at_ns, now_ns));
+        self.used_ns = measured.iter().map(|one| (one.vm_id, one.used_ns)).collect();
+        let demand = |one: &Measured| {
+            // A thread that is just being charged counts twice for a moment.
+            let used_ns =
+                before.get(&one.vm_id).map_or(0, |then| one.used_ns.saturating_sub(*then));
+            let used_pcpus = if passed_ns == 0 { 0.0 } else { used_ns as f64 / passed_ns as f64 };
+            Demand { used_pcpus, awake: one.awake }
+        };
+        measured.iter().map(demand).collect()
+    }
+}
+
+/// When to work out weights again, in ms, that having taken so many us.
+pub fn period_ms(took_us: u32) -> u32 {
+    (took_us.saturating_mul(COST_PART) / 1000).clamp(PERIOD_MS, PERIOD_MAX_MS)
+}
+
+/// The weight of each who claims CPU time in that tree; `room` says which pCPUs each may use.
+pub fn allot(tree: &Tree, claims: &[(Claim, Demand)], room: &Room) -> Vec<Allotment> {
+    let leaf = |(claim, demand): &(Claim, Demand)| Leaf {
+        pool: claim.pool,
+        shares: claim.shares.max(1).into(),
+        reservation_pcpus: pcpus(claim.reservation_mcpu),
+        demand_pcpus: demand.pcpus().min(room.pcpus()).min(limit_pcpus(claim)),
+    };
+    let leaves: Vec<Leaf> = claims.iter().map(leaf).collect();
+    let weights = weigh_within(tree, &leaves, room);
+    let each = claims.iter().zip(&weights.leaves);
+    each.map(|(claim, weight)| of_one(claim, *weight, weights.per_share, room)).collect()
+}
+
+fn of_one(
+    (claim, demand): &(Claim, Demand),
+    weight: f64,
+    per_share: f64,
+    room: &Room,
+) -> Allotment {
+    let limit = limit_pcpus(claim);
+    let kept = pcpus(claim.reservation_mcpu);
+    let weight = weight.max(kept).min(LIMIT_SLACK * limit);
+    let entitled = weight.min(limit);
+    let one = f64::from(1u32 << INVERSE_SHIFT);
+    let inverse = SHARES_PER_VCPU * per_share / weight * one;
+    let usable = f64::from(demand.awake).min(room.pcpus());
+    let nearly = usable - usable / FULL_PART;
+    let is_full = usable > 0.0 && entitled >= nearly && demand.pcpus() >= nearly;
+    let as_promised = if is_full && !claim.host { entitled.min(usable) } else { 0.0 };
+    let promised = whole(kept.max(as_promised) * 1e3);
+    Allotment {
+        share_inverse: u64::from(whole(inverse.clamp(1.0, SHARES_PER_VCPU * one))),
+        entitled_ucpu: whole(entitled * 1e6).max(1),
+        promised_mcpu: promised.max(u32::from(claim.reservation_mcpu > 0)),
+    }
+}
+
+fn limit_pcpus(claim: &Claim) -> f64 {
+    claim.limit_mcpu.map_or(f64::INFINITY, pcpus)
+}
+
+fn pcpus(mcpu: u32) -> f64 {
+    f64::from(mcpu) / 1e3
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to its range")]
+fn whole(number: f64) -> u32 {
+    number.clamp(0.0, f64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::PoolSpec;
+
+    const BUSY: Demand = Demand { used_pcpus: 0.5, awake: 1 };
+
+    fn claim(shares: u32) -> Claim {
+        Claim { shares, ..Claim::default() }
+    }
+
+    fn on_4(tree: &Tree, claims: &[(Claim, Demand)]) -> Vec<Allotment> {
+        let anywhere = Affinity::ANYWHERE;
+        let room = Room::new(&CpuList::all(4), claims.iter().map(|_| (&anywhere, 1.0)));
+        allot(tree, claims, &room)
+    }
+
+    /// As so many shares.
+    fn counts_as(allotment: &Allotment) -> f64 {
+        1000.0 * f64::from(1 << 20) / allotment.share_inverse as f64
+    }
+
+    #[test]
+    fn the_worked_example_of_the_header_holds() {
+        let mut claims = vec![(claim(1000), BUSY); 8];
+        claims[0].0.reservation_mcpu = 1000;
+        let allotted = on_4(&Tree::default(), &claims);
+        assert!((counts_as(&allotted[0]) - 7000.0 / 3.0).abs() < 0.1);
+        assert!((counts_as(&allotted[1]) - 1000.0).abs() < 0.1);
+        assert_eq!(allotted[0].promised_mcpu, 1000);
+        assert_eq!(allotted[1].promised_mcpu, 0);
+        assert_eq!((allotted[0].entitled_ucpu, allotted[1].entitled_ucpu), (1_000_000, 428_571));
+    }
+
+    #[test]
+    fn who_is_owed_all_it_can_use_is_promised_that() {
+        let wide = Demand { used_pcpus: 2.0, awake: 4 };
+        let claims = [(claim(2000), BUSY), (claim(3000), wide)];
+        let promised = |claims: &[(Claim, Demand)]| -> Vec<u32> {
+            let allotted = on_4(&Tree::default(), claims);
+            allotted.iter().map(|allotment| allotment.promised_mcpu).collect()
+        };
+        assert_eq!(promised(&claims), [1000, 0]);
+        let host = Claim { host: true, ..claim(2000) };
+        assert_eq!(promised(&[(host, BUSY), claims[1]]), [0, 0]);
+        let twice = Demand { used_pcpus: 1.0, awake: 2 };
+        assert_eq!(promised(&[(claim(2000), twice), claims[1]]), [0, 0], "1.6 of 2");
+        // 98 parts of a hundred of 4 pCPUs: as good as all.
+        assert_eq!(promised(&[(claim(4900), wide), (claim(100), wide)]), [3920, 0]);
+        let asleep = Demand { used_pcpus: 1.0, awake: 0 };
+        assert_eq!(promised(&[(claim(2000), asleep), claims[1]]), [0, 0]);
+    }
+
+    #[test]
+    fn a_limit_bounds_what_is_owed_and_twice_that_the_weight() {
+        let limited = Claim { limit_mcpu: Some(500), ..claim(1000) };
+        let wide = Demand { used_pcpus: 2.0, awake: 4 };
+        let allotted = on_4(&Tree::default(), &[(limited, wide), (claim(1000), wide)]);
+        assert_eq!(allotted[0].entitled_ucpu, 500_000);
+        assert!((counts_as(&allotted[0]) / counts_as(&allotted[1]) - 1.0 / 3.5).abs() < 1e-3);
+    }
+
+    #[test]
+    fn what_a_pools_limit_leaves_is_dealt_to_who_wants_it() {
+        let pool = PoolSpec { limit_mcpu: Some(1000), ..PoolSpec::named("p") };
+        let tree = Tree::of(&[pool]).unwrap();
+        let inside = Claim { pool: Some(0), ..claim(1000) };
+        let wide = Demand { used_pcpus: 0.5, awake: 4 };
+        let entitled = |claims: &[(Claim, Demand)]| -> Vec<u32> {
+            on_4(&tree, claims).iter().map(|allotment| allotment.entitled_ucpu).collect()
+        };
+        assert_eq!(entitled(&[(inside, wide), (inside, wide)]), [500_000; 2]);
+        assert_eq!(entitled(&[(inside, wide), (inside, Demand::default())]), [1_000_000; 2]);
+    }
+
+    #[test]
+    fn numbers_stay_in_range_whatever_is_asked() {
+        let all = Claim { reservation_mcpu: 4000, ..claim(1_000_000) };
+        let claims = [(all, BUSY), (claim(1), BUSY), (claim(0), Demand::default())];
+        for allotment in on_4(&Tree::default(), &claims) {
+            assert!((1..=1000 << 20).contains(&allotment.share_inverse));
+            assert!(allotment.entitled_ucpu > 0);
+        }
+        assert_eq!(on_4(&Tree::default(), &[]), []);
+    }
+
+    #[test]
+    fn a_host_with_shares_only_needs_none_of_it() {
+        let (plain, anywhere) = (claim(1000), Affinity::ANYWHERE);
+        assert!(!is_needed([(&plain, &anywhere)].into_iter()));
+        let confined = Affinity::within(CpuList::all(1));
+        assert!(is_needed([(&plain, &confined)].into_iter()));
+        let reserved = Claim { reservation_mcpu: 1, ..plain };
+        assert!(is_needed([(&plain, &anywhere), (&reserved, &anywhere)].into_iter()));
+    }
+
+    #[test]
+    fn what_was_used_counts_from_the_second_time_on() {
+        let mut meter = Meter::default();
+        let one = |vm_id, used_ns| Measured { vm_id, used_ns, awake: 1, shares: 1000 };
+        let used = |demands: Vec<Demand>| -> Vec<f64> {
+            demands.iter().map(|demand| demand.used_pcpus).collect()
+        };
+        assert_eq!(used(meter.demands(&[one(1, 900)], 1000)), [0.0]);
+        assert_eq!(used(meter.demands(&[one(1, 950), one(2, 500)], 1100)), [0.5, 0.0]);
+        assert_eq!(used(meter.demands(&[one(2, 490)], 1100)), [0.0], "no time, no pace");
+    }
+
+    #[test]
+    fn slots_that_nobody_has_are_passed_over() {
+        let mut allocator = Allocator::default();
+        let one = |vm_id, shares| Measured { vm_id, used_ns: 0, awake: 4, shares };
+        let measured = [one(7, 3000), one(0, 9), one(8, 1000)];
+        let basis = |reservation_mcpu| {
+            move |ids: &[u64]| {
+                assert_eq!(ids, [7, 8]);
+                let claims = [reservation_mcpu, 0].map(|reservation_mcpu| {
+                    (Claim { reservation_mcpu, ..claim(0) }, Affinity::ANYWHERE)
+                });
+                Basis { tree: Tree::default(), online: CpuList::all(4), claims: claims.into() }
+            }
+        };
+        let allotted = allocator.allot(&measured, 1, basis(100)).unwrap();
+        let ids: Vec<u64> = allotted.iter().map(|of| of.vm_id).collect();
+        assert_eq!(ids, [7, 0, 8]);
+        let entitled = |at: usize| allotted[at].allotment.entitled_ucpu;
+        assert_eq!((entitled(0), entitled(1), entitled(2)), (3_000_000, 0, 1_000_000));
+        let same = |_: &[u64]| -> Basis { panic!("nothing has changed") };
+        assert!(allocator.allot(&measured, 2, same).is_some());
+        allocator.look_anew();
+        assert!(allocator.allot(&measured, 3, basis(0)).is_none());
+    }
+
+    #[test]
+    fn what_takes_long_is_done_more_rarely() {
+        assert_eq!([0, 50, 400, u32::MAX].map(period_ms), [50, 50, 200, 500]);
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The slow loop: every 50 ms, or as its cost allows, everybody is allotted a weight ([`drover_core::allot`]).
+//!
+//! On a host where shares alone say what everybody is owed there is nothing to do. Elsewhere the message to the kernel
+//! is the daemon's heartbeat, too: without one for 2 s VMs have plain shares (policy/allot/allot.h).
+
+use super::Steward;
+use crate::kernel::Kernel;
+use crate::plan::{Plan, PlannedVm};
+use anyhow::Result;
+use drover_core::allot::{Allocator, Basis, Claim, is_needed, period_ms};
+use drover_core::scenario::CpuList;
+use drover_core::tree::Affinity;
+use nix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// What is kept from one time to the next.
+#[derive(Debug, Default)]
+pub(super) struct Allotting {
+    allocator: Allocator,
+    /// Do shares alone not say what everybody is owed?
+    is_needed: bool,
+    /// The kernel has weights of ours.
+    in_force: bool,
+    begun: Option<Instant>,
+    next: Option<Instant>,
+    lapses: u32,
+    /// What was said of a kernel that did not take it.
+    said: String,
+}
+
+impl Allotting {
+    /// Another plan is in force, or other pCPUs are online.
+    pub(super) fn plan(&mut self, plan: &Plan, online: &CpuList) {
+        let online = online_of(plan, online);
+        let claims: Vec<(Claim, Affinity)> =
+            plan.vms.iter().map(|vm| claim(Some(vm), &online)).collect();
+        self.is_needed = is_needed(claims.iter().map(|(claim, affinity)| (claim, affinity)));
+        self.allocator.look_anew();
+        self.next = None;
+    }
+}
+
+impl Steward {
+    /// Allots weights if it is time to; when to come again.
+    pub fn allot(&mut self, kernel: &dyn Kernel, now: Instant) -> Instant {
+        let due = self.allotting.next;
+        if let Some(next) = due.filter(|next| *next > now) {
+            return next;
+        }
+        let before = cpu_time();
+        let done = self.allot_now(kernel, now);
+        let took_us = u32::try_from((cpu_time() - before).as_micros()).unwrap_or(u32::MAX);
+        tracing::debug!("to allot took {took_us} us");
+        let period = Duration::from_millis(period_ms(took_us).into());
+        let said = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        if !said.is_empty() && said != self.allotting.said {
+            tracing::error!(
+                "VMs go by plain shares, pools and limits as far as these say it: {said}"
+            );
+        }
+        self.allotting.said = said;
+        let next = now + period;
+        self.allotting.next = Some(next);
+        next
+    }
+
+    fn allot_now(&mut self, kernel: &dyn Kernel, now: Instant) -> Result<()> {
+        let Self { allotting, plan, capacity, .. } = self;
+        if !allotting.is_needed {
+            if std::mem::take(&mut allotting.in_force) {
+                kernel.allot(None)?;
+            }
+            return Ok(());
+        }
+        let measured = kernel.measure()?;
+        let begun = *allotting.begun.get_or_insert(now);
+        let now_ns = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+        let online = online_of(plan, &capacity.online);
+        let look = |ids: &[u64]| {
+            // The host's own tasks have the first slot.
+            let each = ids.iter().zip(std::iter::once(true).chain(std::iter::repeat(false)));
+            let claims = each.map(|(id, is_host)| match is_host {
+                true => (Claim::HOST, Affinity::ANYWHERE),
+                false => claim(plan.vm(*id), &online),
+            });
+            Basis { tree: plan.tree.clone(), online: online.clone(), claims: claims.collect() }
+        };
+        let allotted = allotting.allocator.allot(&measured, now_ns, look);
+        allotting.in_force = allotted.is_some();
+        kernel.allot(allotted.as_deref())?;
+        let lapses = kernel.allot_lapses();
+        if lapses != allotting.lapses {
+            let guilty = "the daemon did not answer for 2 s (stopped, or starved of CPU)";
+            tracing::warn!(
+                "{guilty}: until now VMs had plain shares, their reservations and limits; what pools and sets of \
+                 pCPUs say counts again"
+            );
+        }
+        allotting.lapses = lapses;
+        Ok(())
+    }
+}
+
+/// The pCPUs online of partition `default`, where weights count.
+fn online_of(plan: &Plan, online: &CpuList) -> CpuList {
+    plan.partitions.cpus_of(None, online).unwrap_or_else(|| online.clone())
+}
+
+/// What a VM claims; one that is too new to be planned for has its shares.
+fn claim(vm: Option<&PlannedVm>, online: &CpuList) -> (Claim, Affinity) {
+    let Some(vm) = vm.filter(|vm| vm.resolved.partition.is_none()) else {
+        return (Claim::default(), Affinity::ANYWHERE);
+    };
+    let claim = Claim {
+        pool: vm.resolved.pool,
+        reservation_mcpu: vm.reservation_mcpu,
+        limit_mcpu: vm.resolved.limit_mcpu,
+        ..Claim::default()
+    };
+    (claim, vm.affinity.on(online))
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
+}

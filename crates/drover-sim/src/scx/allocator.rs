@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon's allocator in the simulator: every 50 ms it works out weights, as [`drover_core::allot`] says.
+//!
+//! What is asked, and where VMs may run, it takes note of at once; the daemon of the latter only every 2 s.
+
+use super::Scx;
+use super::ground::process_of;
+use crate::cpu_set::CpuSet;
+use crate::machine::{CLASS_LOOK, Machine, TaskState};
+use drover_core::allot::{Basis, Claim, Measured, PERIOD_MS};
+use drover_core::scenario::CpuList;
+use drover_core::shares::Shares;
+use drover_core::tree::{Affinity, PoolSpec, Tree};
+use std::collections::HashMap;
+
+impl Scx {
+    /// The daemon is stopped until then.
+    pub fn hang_daemon(&mut self, until_ns: u64) {
+        self.daemon_hangs_until_ns = until_ns;
+    }
+
+    /// What weights follow from has changed.
+    pub(super) fn allot_anew(&mut self, m: &mut Machine) {
+        self.allocator.look_anew();
+        m.events.set(CLASS_LOOK, m.now_ns.max(self.daemon_hangs_until_ns));
+    }
+
+    /// Works out weights, and puts them in force.
+    pub(super) fn allot(&mut self, m: &mut Machine) {
+        if m.now_ns < self.daemon_hangs_until_ns {
+            m.events.set(CLASS_LOOK, self.daemon_hangs_until_ns);
+            return;
+        }
+        let slots = self.policy.slots_in_use();
+        let measured: Vec<Measured> =
+            (0..slots).map(|slot| self.policy.measure(m, &mut self.queues, slot)).collect();
+        let mut allocator = std::mem::take(&mut self.allocator);
+        let allotted = allocator.allot(&measured, m.now_ns, |ids| self.basis(m, &measured, ids));
+        self.allocator = allocator;
+        let Some(allotted) = allotted else {
+            return self.policy.allot_end(m, &mut self.queues);
+        };
+        for (slot, allotment) in (0..slots).zip(&allotted) {
+            self.policy.allot(m, &mut self.queues, slot, allotment);
+        }
+        m.events.set(CLASS_LOOK, m.now_ns + u64::from(PERIOD_MS) * 1_000_000);
+    }
+
+    /// What weights follow from, for those with these numbers.
+    fn basis(&self, m: &Machine, measured: &[Measured], ids: &[u64]) -> Basis {
+        let (tree, places) = self.tree();
+        let of_default = |cpu: &u32| m.online.contains(*cpu) && self.partition_of(*cpu) == 0;
+        let online = CpuList::of((0..m.pcpus.len() as u32).filter(of_default))
+            .unwrap_or_else(|| CpuList::all(m.pcpus.len() as u32));
+        let mut confined = self.affinities(m, &online);
+        let there = (0u32..).zip(measured).filter(|(_, one)| one.vm_id != 0);
+        let claim = |(slot, _): (u32, &Measured)| {
+            let vm = self.policy.vm(slot).tgid.wrapping_sub(process_of(0));
+            match slot {
+                0 => (Claim::HOST, Affinity::ANYWHERE),
+                _ => (self.claim(vm, &places), confined.remove(&vm).unwrap_or_default()),
+            }
+        };
+        let mut claims: Vec<(Claim, Affinity)> = there.map(claim).collect();
+        assert_eq!(claims.len(), ids.len(), "all that were measured are meant");
+        scale(&mut claims, &tree, online.cpus().len());
+        Basis { tree, online, claims }
+    }
+
+    /// What that VM claims.
+    fn claim(&self, vm: u32, places: &[Option<usize>]) -> Claim {
+        let terms = self.terms.get(vm as usize).copied().unwrap_or_default();
+        let (_, bounds) = self.told(vm, terms);
+        Claim {
+            pool: places.get(bounds.pool as usize).copied().flatten(),
+            reservation_mcpu: bounds.reservation_mcpu,
+            limit_mcpu: (bounds.limit_mcpu > 0).then_some(bounds.limit_mcpu),
+            ..Claim::default()
+        }
+    }
+
+    /// The tree of pools, and the place of each of them in it by its number.
+    fn tree(&self) -> (Tree, Vec<Option<usize>>) {
+        let name = |pool: usize| format!("pool{pool}");
+        let specs: Vec<PoolSpec> = (1..)
+            .zip(&self.pools)
+            .map(|(number, pool)| PoolSpec {
+                parent: (pool.parent.0 > 0).then(|| name(pool.parent.0 as usize)),
+                shares: Shares::Exact(pool.shares),
+                reservation_mcpu: pool.reservation_mcpu,
+                limit_mcpu: pool.limit_mcpu,
+                ..PoolSpec::named(&name(number))
+            })
+            .collect();
+        let tree = Tree::of(&specs).expect("pools of scenarios are a tree");
+        let places = (0..=self.pools.len()).map(|number| tree.find(&name(number))).collect();
+        (tree, places)
+    }
+
+    /// Where VMs may run that may not run anywhere.
+    fn affinities(&self, m: &Machine, online: &CpuList) -> HashMap<u32, Affinity> {
+        let list = |mask: &CpuSet| {
+            CpuList::of(online.cpus().iter().copied().filter(|&cpu| mask.contains(cpu)))
+        };
+        let lists: Vec<Option<CpuList>> = m.masks.iter().map(list).collect();
+        let mut sets: HashMap<u32, Vec<CpuList>> = HashMap::new();
+        for task in m.tasks.iter().filter(|task| task.state != TaskState::Absent) {
+            let cpus = lists[task.mask as usize].as_ref().unwrap_or(online);
+            sets.entry(task.vm).or_default().push(cpus.clone());
+        }
+        let affinity = |(vm, sets)| (vm, Affinity::of_vcpus(sets).on(online));
+        sets.into_iter().map(affinity).filter(|(_, affinity)| !affinity.is_anywhere()).collect()
+    }
+}
+
+/// Promises that exceed the pCPUs there are shrink alike, as the daemon's plan has it.
+fn scale(claims: &mut [(Claim, Affinity)], tree: &Tree, pcpus: usize) {
+    let mut promised = vec![0u64; tree.pools().len()];
+    let mut in_all = 0;
+    let mut add = |pool: Option<usize>, mcpu: u64, promised: &mut [u64]| match pool {
+        Some(pool) => promised[pool] += mcpu,
+        None => in_all += mcpu,
+    };
+    for (claim, _) in claims.iter() {
+        add(claim.pool, claim.reservation_mcpu.into(), &mut promised);
+    }
+    for (index, pool) in tree.pools().iter().enumerate().rev() {
+        let mcpu = promised[index].max(pool.spec.reservation_mcpu.into());
+        add(pool.parent, mcpu, &mut promised);
+    }
+    let there = 1000 * pcpus as u64;
+    if in_all > there {
+        for (claim, _) in claims {
+            claim.reservation_mcpu = (u64::from(claim.reservation_mcpu) * there / in_all) as u32;
+        }
+    }
+}

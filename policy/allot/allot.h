@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Allotments: the weight each VM is scheduled by, where shares alone do not say it.
+ *
+ * Idea. Reservations, limits, pools, sets of pCPUs and siblings that want little change what a VM
+ * is owed. That may be 100 ms old, so it is worked out in the daemon, every 50 ms or as its cost
+ * allows (drover-core, allot.rs). The kernel measures what each VM used and how many of its threads
+ * never slept; the daemon answers with one message for all VMs, which is put in force as a whole:
+ *  - virtual time runs at CPU time received / CPU time owed, in place of shares;
+ *  - what is promised whenever a VM wants it (reserve.h);
+ *  - what it is owed now, which a VM in a pool at its limit may not exceed (limit.h).
+ *
+ * Who answers late. A message is good for 2 s. If none comes by then (the daemon is stopped, or
+ * hangs) VMs have plain shares, what is reserved for them, and the limits of their pools in the
+ * order in which they ask.
+ *
+ * Worked example. 4 pCPUs; a VM with 1000 shares and 100 % reserved beside seven with 1000, one
+ * busy vCPU each: the VM is owed 1 pCPU, the others 3/7. It is weighed as 2333 shares, they as
+ * 1000. The daemon is stopped: 2 s later all are weighed as 1000, and the VM goes on to have its
+ * reservation.
+ *
+ * Limitations. A VM that comes is weighed by its shares alone until the next message.
+ */
+#ifndef DROVER_ALLOT_H
+#define DROVER_ALLOT_H
+
+#include "guarantee/reserve.h"
+#include "queue/waiting.h"
+
+/* So long what was allotted is good. */
+#define ALLOT_LAPSES_NS 2000000000ULL
+
+/* What the kernel measured of a VM. */
+struct measured {
+	u64 vm_id;   /* 0: nobody has that slot */
+	u64 used_ns; /* CPU time of all its threads since its birth */
+	u32 awake;   /* threads that were awake ever since the last time it was measured */
+	u32 shares;  /* in force */
+};
+
+/* What the VM is scheduled by from now on. */
+struct allotment {
+	u64 vm_id; /* the VM meant; another in that slot is left alone */
+	u64 share_inverse;
+	u32 entitled_ucpu;
+	u32 promised_mcpu;
+};
+
+/* A thread of the VM is about to wake: how few were awake before? */
+static __always_inline void allot_note_wake(struct drover *d, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 awake = share_nr_awake(vm);
+
+	if (awake < vm->least_awake)
+		vm->least_awake = awake;
+}
+
+/* What the VM in that slot used, and wants. */
+static __always_inline void allot_measure(struct drover *d, u32 slot, struct measured *measured,
+					  u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	u32 awake = share_nr_awake(vm);
+
+	measured->vm_id = partition_is_default(vm) ? vm->id : 0;
+	measured->used_ns = share_used_ns(vm, now_ns);
+	measured->awake = (u32)least_of(awake, vm->least_awake);
+	measured->shares = vm->shares;
+	vm->least_awake = awake;
+}
+
+/*
+ * The VM's virtual time runs by that from now on. It is ahead of the clock by no more than its
+ * threads can have had too much: a moment in which it was owed next to nothing (before its siblings
+ * were found, or while a reservation alone was served) would else cost it seconds of what it is
+ * owed after that.
+ */
+static __always_inline void allot_reweigh(struct drover *d, u32 slot, u64 inverse)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 threads = most_of(least_of(vm->nr_threads, d->params.nr_pcpus), 1);
+	u64 before = __sync_lock_test_and_set(&vm->share_inverse, inverse);
+	u64 vtime_ns = vm->vtime_ns;
+
+	if (vm->domain == SHARE_NOWHERE)
+		return;
+	share_not_after(&vm->vtime_ns,
+			*share_clock(d, vm->domain) +
+				share_weigh(vm, threads * d->params.claim_bound_ns));
+	/* Leaves that count what was not charged yet, by the old weight, would be late for good. */
+	if (inverse < before || vm->vtime_ns != vtime_ns)
+		waiting_settle_domains(d, slot);
+}
+
+/* That is promised to the VM from now on, if it is still there. */
+static __always_inline void allot_promise(struct drover *d, u32 slot, u32 mcpu)
+{
+	reserve_promise(d, slot, mcpu);
+	/* It has just gone: nobody else would take that back. */
+	if (!*(volatile u64 *)&vm_at(d, slot)->id)
+		reserve_promise(d, slot, 0);
+}
+
+/* Put what is allotted to the VM in force. */
+CHECKED_APART int allot_vm(THE_DROVER, u32 slot, u64 inverse, u32 entitled_ucpu, u32 promised_mcpu)
+{
+	u64 most = (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT;
+
+	vm_at(d, slot)->entitled_ucpu = entitled_ucpu ?: 1;
+	allot_reweigh(d, slot, least_of(inverse, most) ?: 1);
+	if (slot != DROVER_HOST_SLOT)
+		allot_promise(d, slot, promised_mcpu);
+	return 0;
+}
+
+/* Put it in force if that VM is still there. */
+static __always_inline void allot_obey(struct drover *d, u32 slot, const struct allotment *allotment)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	if (allotment->vm_id && allotment->vm_id == vm->id && partition_is_default(vm))
+		allot_vm(d, slot, allotment->share_inverse, allotment->entitled_ucpu,
+			 allotment->promised_mcpu);
+}
+
+/* The VM has plain shares, and what is reserved for it. */
+CHECKED_APART int allot_end_vm(THE_DROVER, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	if (!vm->entitled_ucpu)
+		return 0;
+	vm->entitled_ucpu = 0;
+	share_set(vm, vm->shares);
+	allot_promise(d, slot, vm->reservation_mcpu);
+	/* By shares it may stand earlier than by what it was owed. */
+	waiting_settle_domains(d, slot);
+	return 0;
+}
+
+/* Nothing is allotted any more. */
+static __always_inline void allot_end(struct drover *d)
+{
+	u32 i;
+
+	if (!d->allotted_ns)
+		return;
+	d->allotted_ns = 0;
+	for_each_index(i, 0, d->slots_in_use)
+		allot_end_vm(d, i);
+}
+
+/* All that was allotted is in force. */
+static __always_inline void allot_begin(struct drover *d, u64 now_ns)
+{
+	d->allotted_ns = now_ns ?: 1;
+}
+
+/* From time to time: is it still good? */
+static __always_inline void allot_check(struct drover *d, u64 now_ns)
+{
+	u64 allotted_ns = d->allotted_ns;
+
+	if (!allotted_ns || (s64)(now_ns - allotted_ns) < (s64)ALLOT_LAPSES_NS)
+		return;
+	allot_end(d);
+	d->allot_lapses++;
+}
+
+#endif
