@@ -436,8 +436,8 @@ int drover_home_order(struct home_order *order)
 }
 
 /*
- * What VMs used, and what is allotted to them, by their slots (allot.h). The daemon reads and writes
- * it through its mapping, and has it filled or put in force as a whole.
+ * What VMs used, and what is allotted to them, by their slots (allot.h). The daemon reads and
+ * writes it through its mapping, and has it filled or put in force as a whole.
  */
 struct measured measured[DROVER_MAX_VMS];
 struct allotment allotted[DROVER_MAX_VMS];

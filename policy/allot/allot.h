@@ -29,6 +29,9 @@
 
 /* So long what was allotted is good. */
 #define ALLOT_LAPSES_NS 2000000000ULL
+/* A weight that rises by more than that part of itself changes what is owed in it. */
+#define ALLOT_REWEIGH_PART 16
+#define ALLOT_SCALE_SHIFT 10
 
 /* What the kernel measured of a VM. */
 struct measured {
@@ -71,26 +74,26 @@ static __always_inline void allot_measure(struct drover *d, u32 slot, struct mea
 }
 
 /*
- * The VM's virtual time runs by that from now on. It is ahead of the clock by no more than its
- * threads can have had too much: a moment in which it was owed next to nothing (before its siblings
- * were found, or while a reservation alone was served) would else cost it seconds of what it is
- * owed after that.
+ * The VM's virtual time runs by that from now on. When it runs more slowly than before, what the VM
+ * is ahead of the clock shrinks alike, to as much CPU time as it was: a moment in which it was owed
+ * next to nothing (before its siblings were found, or beside a storm in another pool) would else
+ * cost it seconds of what it is owed after that.
  */
 static __always_inline void allot_reweigh(struct drover *d, u32 slot, u64 inverse)
 {
 	struct vm *vm = vm_at(d, slot);
-	u64 threads = most_of(least_of(vm->nr_threads, d->params.nr_pcpus), 1);
 	u64 before = __sync_lock_test_and_set(&vm->share_inverse, inverse);
-	u64 vtime_ns = vm->vtime_ns;
+	s64 ahead_ns = (s64)(vm->vtime_ns - *share_clock(d, vm->domain));
+	u64 part;
 
-	if (vm->domain == SHARE_NOWHERE)
+	if (inverse + inverse / ALLOT_REWEIGH_PART >= before)
 		return;
-	share_not_after(&vm->vtime_ns,
-			*share_clock(d, vm->domain) +
-				share_weigh(vm, threads * d->params.claim_bound_ns));
+	part = (inverse << ALLOT_SCALE_SHIFT) / before;
+	if (ahead_ns > 0)
+		__sync_fetch_and_sub(&vm->vtime_ns,
+				     (u64)ahead_ns - ((u64)ahead_ns >> ALLOT_SCALE_SHIFT) * part);
 	/* Leaves that count what was not charged yet, by the old weight, would be late for good. */
-	if (inverse < before || vm->vtime_ns != vtime_ns)
-		waiting_settle_domains(d, slot);
+	waiting_settle_domains(d, slot);
 }
 
 /* That is promised to the VM from now on, if it is still there. */
@@ -115,7 +118,8 @@ CHECKED_APART int allot_vm(THE_DROVER, u32 slot, u64 inverse, u32 entitled_ucpu,
 }
 
 /* Put it in force if that VM is still there. */
-static __always_inline void allot_obey(struct drover *d, u32 slot, const struct allotment *allotment)
+static __always_inline void allot_obey(struct drover *d, u32 slot,
+				       const struct allotment *allotment)
 {
 	struct vm *vm = vm_at(d, slot);
 

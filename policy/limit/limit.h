@@ -134,9 +134,8 @@ static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 no
 
 	if (!__sync_lock_test_and_set(&l->busy, 1)) {
 		l->tokens_ns -= (s64)__sync_lock_test_and_set(&l->came_ns, 0);
-		l->tokens_ns =
-			limit_filled(l->tokens_ns, limit_ucpu(pool_at(d, pool)->limit_mcpu),
-				     limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
+		l->tokens_ns = limit_filled(l->tokens_ns, limit_ucpu(pool_at(d, pool)->limit_mcpu),
+					    limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
 		__sync_lock_test_and_set(&l->busy, 0);
 	}
 	return l->tokens_ns - (s64)l->came_ns;
@@ -189,8 +188,8 @@ CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
-	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->limit_mcpu),
-				    elapsed_ns, LIMIT_DEPTH_NS);
+	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->limit_mcpu), elapsed_ns,
+				    LIMIT_DEPTH_NS);
 	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
 				   LIMIT_DEALT_DEPTH_NS);
 	return 0;
@@ -323,8 +322,8 @@ static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
 	u32 pool = limit_pool_above(vm);
 
 	if (pool)
-		ucpu = least_of(ucpu, vm->entitled_ucpu ?:
-						limit_ucpu(pool_at(d, pool)->limit_mcpu));
+		ucpu = least_of(ucpu,
+				vm->entitled_ucpu ?: limit_ucpu(pool_at(d, pool)->limit_mcpu));
 	return most_of(ucpu, 1);
 }
 
@@ -336,7 +335,8 @@ static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
 }
 
 /* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
-static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s64 left_ns, u64 now_ns)
+static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s64 left_ns,
+					      u64 now_ns)
 {
 	u64 used_ucpu = share_nr_running(vm) * LIMIT_PCPU_UCPU;
 	u64 comes_ucpu = limit_pace_ucpu(d, vm);
@@ -363,7 +363,8 @@ static __always_inline bool limit_holds(struct drover *d, struct vm *vm, s64 lef
 {
 	if (!vm->at_limit)
 		return left_ns < (s64)LIMIT_STEP_NS;
-	return left_ns < limit_start_ns(d, vm) || now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
+	return left_ns < limit_start_ns(d, vm) ||
+	       now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */

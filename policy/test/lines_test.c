@@ -243,7 +243,7 @@ static void who_waits_in_a_queue_writes_nothing_global(void)
 /* What is not seen cannot be found: plain writes, those of blocks, and each atomic operation. */
 static void every_kind_of_write_is_seen(void)
 {
-	static const char *const written[] = {"round",        "nr_choosy", "nr_together",
+	static const char *const written[] = {"round",        "nr_choosy",    "nr_together",
 					      "round_end_ns", "allot_lapses", "vcpu_hint"};
 	struct drover *d;
 
