@@ -93,6 +93,9 @@ static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
 	__sync_fetch_and_sub(find_slots_of(d, d->user_of[bounded(slot, DROVER_MAX_VMS)]), 1);
 	__sync_fetch_and_sub(&d->slots_held, 1);
 	ground_push_slot(d, slot);
+	/* There is room for the user that was refused one. */
+	if (d->crowded_user)
+		d->crowded_user = 0;
 }
 
 /* Let go of the VM in that slot; free it if nobody else holds it. */

@@ -434,7 +434,7 @@ struct drover {
 	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */
 	/* find.h */
 	u32 slots_held; /* by all VMs and containers */
-	u32 crowded_user; /* the last that was refused a slot for having as many as are left */
+	u32 crowded_user; /* refused one: has as many as are left; 0: none since one is free */
 	u32 user_of[DROVER_MAX_VMS]; /* who is charged for each slot that is held */
 	u32 slots_of[1 << DROVER_USER_BITS]; /* held by each user, by a hash of its number */
 };

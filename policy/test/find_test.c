@@ -215,6 +215,7 @@ static void no_user_holds_more_slots_than_are_left_for_others(void)
 	/* Two that go leave room for one more. */
 	find_forget(&g->d, &of_alice[0]->thread);
 	find_forget(&g->d, &of_alice[1]->thread);
+	CHECK_EQ(g->d.crowded_user, 0);
 	CHECK_EQ(enters_guest(of_alice[4], 0), THREAD_HOST);
 	find_forget(&g->d, &of_alice[2]->thread);
 	CHECK_EQ(enters_guest(of_alice[4], 0), THREAD_VCPU);

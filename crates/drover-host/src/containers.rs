@@ -6,7 +6,7 @@
 
 use crate::kernel::Kernel;
 use crate::names::user_name;
-use crate::scheduler::{KernelVm, Slots};
+use crate::scheduler::{KernelVm, Refusal, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -132,12 +132,17 @@ impl Containers {
 /// What to say of so many containers that could not be made.
 fn no_room(failed: usize, slots: Slots) -> String {
     let count = Slots::COUNT;
-    match slots.crowded() {
-        None => format!(
+    match slots.refusal() {
+        Refusal::NotMadeYet => {
+            format!(
+                "{failed} containers run as tasks of what they are in until queues of theirs are made"
+            )
+        }
+        Refusal::Full => format!(
             "{failed} containers run as tasks of what they are in: {count} VMs and containers at most have settings \
              of their own"
         ),
-        Some(user) => format!(
+        Refusal::CrowdedUser(user) => format!(
             "user {} has as many VMs and containers as there is room left for: {failed} containers beyond run as \
              tasks of what they are in; one user has half of what others leave of {count} at most",
             user_name(user)

@@ -107,7 +107,7 @@ impl KernelVm {
 pub struct Slots {
     /// How many are held.
     pub held: u32,
-    /// The user that was refused one last, for having as many as are left; 0: none was.
+    /// The user that was refused one, for having as many as are left; 0: none was since one became free.
     pub crowded_user: u32,
     /// vCPUs that are served as ordinary tasks, because their VMs have none.
     pub unplaced_vcpus: u32,
@@ -117,10 +117,25 @@ impl Slots {
     /// There are so many, beside the host's own.
     pub const COUNT: u32 = 2047;
 
-    /// The user whose VMs have none because of how many others of it have; none: the host is full.
-    pub fn crowded(&self) -> Option<u32> {
-        (self.held + 1 < Self::COUNT && self.crowded_user > 0).then_some(self.crowded_user)
+    /// Why a VM or container that asks for one has none.
+    pub fn refusal(&self) -> Refusal {
+        match self.crowded_user {
+            _ if self.held + 1 >= Self::COUNT => Refusal::Full,
+            0 => Refusal::NotMadeYet,
+            user => Refusal::CrowdedUser(user),
+        }
     }
+}
+
+/// Why a VM or container has no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// All are held.
+    Full,
+    /// That user holds as many as are left for others.
+    CrowdedUser(u32),
+    /// The queues of the next slots are being made (bpf/queues.bpf.h).
+    NotMadeYet,
 }
 
 /// A vCPU likewise.

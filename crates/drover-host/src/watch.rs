@@ -2,7 +2,7 @@
 //! What the daemon looks after besides VMs: pCPUs that come, and vCPUs there is no room for.
 
 use crate::names::user_name;
-use crate::scheduler::{Scheduler, Slots};
+use crate::scheduler::{Refusal, Scheduler, Slots};
 use crate::topology::Topology;
 
 /// What was seen at the last look.
@@ -10,8 +10,8 @@ use crate::topology::Topology;
 pub struct Watch {
     pcpu_changes: Option<u32>,
     unplaced: u32,
-    /// What was said of vCPUs without room: of whose VMs they are; none within: of anybody's.
-    told: Option<Option<u32>>,
+    /// Why vCPUs are without room, as it was said last.
+    told: Option<Refusal>,
 }
 
 impl Watch {
@@ -36,18 +36,26 @@ impl Watch {
     fn note_unplaced(&mut self, slots: Slots) -> Option<String> {
         let stays = self.unplaced.min(slots.unplaced_vcpus);
         self.unplaced = slots.unplaced_vcpus;
-        let tell = (stays > 0).then(|| slots.crowded());
+        let tell = (stays > 0).then(|| match slots.refusal() {
+            // A VM went, and nobody has asked again since.
+            Refusal::NotMadeYet => self.told.unwrap_or(Refusal::NotMadeYet),
+            refusal => refusal,
+        });
         if std::mem::replace(&mut self.told, tell) == tell {
             return None;
         }
         let count = Slots::COUNT;
         Some(match tell {
             None => "all vCPUs are of VMs with settings of their own again".to_owned(),
-            Some(None) => format!(
+            Some(Refusal::NotMadeYet) => format!(
+                "{stays} vCPUs are of VMs whose queues were not made when they came; these have settings of their \
+                 own when a vCPU of them has next run"
+            ),
+            Some(Refusal::Full) => format!(
                 "{stays} vCPUs are of VMs for which no room is left, and run as ordinary tasks; {count} VMs and \
                  containers at most have settings of their own"
             ),
-            Some(Some(user)) => format!(
+            Some(Refusal::CrowdedUser(user)) => format!(
                 "user {} has as many VMs and containers as there is room left for: {stays} vCPUs of VMs beyond run \
                  as ordinary tasks; one user has half of what others leave of {count} at most",
                 user_name(user)
@@ -76,6 +84,16 @@ mod tests {
     }
 
     #[test]
+    fn vcpus_that_wait_for_queues_are_not_said_to_lack_room() {
+        let mut watch = Watch::default();
+        let waiting = Slots { held: 860, crowded_user: 0, unplaced_vcpus: 30 };
+        assert_eq!(watch.note_unplaced(waiting), None);
+        let line = watch.note_unplaced(waiting).unwrap();
+        assert!(line.contains("30 vCPUs are of VMs whose queues were not made"), "{line}");
+        assert_eq!(watch.note_unplaced(waiting), None);
+    }
+
+    #[test]
     fn a_user_with_more_vms_than_others_leave_him_is_named() {
         let mut watch = Watch::default();
         let crowded = |held| Slots { held, crowded_user: 4_000_000_001, unplaced_vcpus: 2 };
@@ -84,6 +102,8 @@ mod tests {
         assert!(line.starts_with("user 4000000001 has as many VMs"), "{line}");
         assert!(line.contains("2 vCPUs of VMs beyond run as ordinary tasks"), "{line}");
         assert_eq!(watch.note_unplaced(crowded(1024)), None);
+        let room_again = Slots { crowded_user: 0, ..crowded(1023) };
+        assert_eq!(watch.note_unplaced(room_again), None);
         let full = watch.note_unplaced(crowded(Slots::COUNT)).unwrap();
         assert!(full.contains("no room is left"), "{full}");
     }
