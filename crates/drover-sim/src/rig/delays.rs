@@ -10,7 +10,7 @@ use crate::sim::Sim;
 use drover_core::delay::{self, guaranteed};
 use std::collections::BTreeMap;
 
-/// Settings are in force with the next look at entitlements (policy/entitle/entitle.h).
+/// Settings are in force at once; promises that have to shrink, when weights are allotted next (policy/allot/allot.h).
 const IN_FORCE_AFTER_NS: u64 = 10_000_000;
 
 /// Since when what is guaranteed has been so.

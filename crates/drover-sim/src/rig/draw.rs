@@ -66,6 +66,13 @@ impl Script {
             script.faults.extend(homes);
             script.faults.sort_by_key(|fault| fault.at_us);
         }
+        let mut rng = Rng::new(seed ^ 0x0005_eed0_0da3_0000);
+        if !calm && rng.chance_pct(20) {
+            let at_us = rng.below(script.duration_us);
+            let fault = Fault::DaemonHangs(rng.below(4_000_000));
+            script.faults.push(TimedFault { at_us, fault });
+            script.faults.sort_by_key(|fault| fault.at_us);
+        }
         let mut rng = Rng::new(seed ^ 0x0005_eed0_0dd1_51de);
         let knows = !calm || script.vms.iter().all(|vm| vm.pin.is_none() && !vm.may_be_held());
         if script.host.pcpus() > script.host.threads && knows && rng.chance_pct(40) {

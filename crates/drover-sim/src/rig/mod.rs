@@ -208,6 +208,7 @@ fn disturb(sim: &mut Sim<Scx>, invariants: &mut Invariants, fault: &Fault) {
         Fault::RealTime(cpu, us) if cpu < pcpus => sim.plan(now_ns, Plan::Take(cpu, us * 1000)),
         Fault::KicksLate(us) => sim.class.queues.surroundings.kick_late_ns = us * 1000,
         Fault::TimerLate(us) => sim.class.timer_late_ns = us * 1000,
+        Fault::DaemonHangs(us) => sim.class.hang_daemon(now_ns + us * 1000),
         Fault::ClockOff(us) => sim.class.queues.surroundings.clock_off_ns = us * 1000,
         _ => {}
     }

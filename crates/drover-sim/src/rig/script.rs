@@ -82,6 +82,8 @@ pub enum Fault {
     KicksLate(u64),
     /// The next timer comes so many µs late.
     TimerLate(u64),
+    /// The daemon answers nobody for so many µs.
+    DaemonHangs(u64),
     /// The clock the policy reads is off by so many µs from now on.
     ClockOff(i64),
 }

@@ -39,7 +39,7 @@ use drover_core::tree::{Affinity, PoolSpec, Tree};
 
 /// Beyond this the wait bound bends shares (policy/guarantee/wait_bound.h), and so no exact ones are asked.
 const SHARES_RATIO_MAX: f64 = 20.0;
-/// What VMs want is known so long after they were found (policy/entitle/entitle_want.h).
+/// What VMs want is known so long after they were found (`drover_core::allot`).
 const SETTLED_NS: u64 = 100_000_000;
 /// Of what is worked out for VMs that may be held. In one such trial of a hundred somebody has less than all of
 /// it, by up to two fifths; whether the working out or the policy is wrong there is not known

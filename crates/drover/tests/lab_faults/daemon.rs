@@ -80,8 +80,11 @@ fn ended_by(signal: Signal, vms: &[&MicroVm]) {
 fn stopped(vms: &[&MicroVm]) -> Daemon {
     say("SIGSTOP");
     let mut daemon = start_quickly(vms);
+    // From now on shares alone do not say what VMs are owed, and the daemon does.
+    assert!(drover(&["vm", "set", "busy", "--reservation", "20%"]).status.success());
+    thread::sleep(PROGRESS);
     daemon.signal(Signal::SIGSTOP);
-    for _ in 0..3 {
+    for _ in 0..6 {
         thread::sleep(PROGRESS);
         assert_eq!(scheduler_state(), "enabled");
         all_progress_within(PROGRESS, vms);
@@ -91,8 +94,14 @@ fn stopped(vms: &[&MicroVm]) -> Daemon {
     assert!(line.contains("does not answer"), "{line}");
     let newcomer = MicroVm::start("newcomer", 1, CPU);
     all_progress_within(PROGRESS, &[&newcomer]);
+    let lapsed = |said: String| said.matches("did not answer for 2 s").count();
+    assert_eq!(lapsed(daemon.said()), 0);
     daemon.signal(Signal::SIGCONT);
     daemon.must_serve();
+    host::wait_until("it says that weights had lapsed", PROGRESS, || lapsed(daemon.said()) > 0);
+    thread::sleep(PROGRESS);
+    assert_eq!(lapsed(daemon.said()), 1, "{}", daemon.said());
+    assert!(drover(&["vm", "set", "busy", "--reservation", "default"]).status.success());
     // A vCPU is known once it has stopped, up to a slice after its first progress.
     host::wait_until("the newcomer is found", PROGRESS, || host::list().len() == vms.len() + 1);
     daemon
