@@ -30,7 +30,7 @@ struct {
 	char reason[128];
 	char message[512];
 	char dump[32768];
-} farewell;
+} exit_info;
 
 static struct thread *thread_of(struct task_struct *p)
 {
@@ -106,7 +106,7 @@ void BPF_PROG(drover_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	/* The kernel skips select_cpu for threads of one pCPU, and in some races. */
 	if (woken && !selected) {
-		find_whose(&drover, p, t);
+		find_owner(&drover, p, t);
 		drover_woken(&drover, t, (u32)scx_bpf_task_cpu(p));
 	}
 	drover_place(&drover, p, t, woken && !selected);
@@ -121,7 +121,7 @@ void BPF_PROG(drover_dispatch_op, s32 cpu, struct task_struct *prev)
 	if (prev && (prev->scx.flags & KERNEL_ENUM(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = thread_of(prev);
 	if (t)
-		drover_meets(&drover, prev, t, cpu);
+		drover_adopt_running(&drover, prev, t, cpu);
 	drover_dispatch(&drover, cpu, prev, t);
 }
 
@@ -169,11 +169,11 @@ SEC("struct_ops/drover_yield")
 bool BPF_PROG(drover_yield_op, struct task_struct *from, struct task_struct *to)
 {
 	struct thread *t = thread_of(from);
-	struct thread *whose = to ? thread_of(to) : NULL;
+	struct thread *owner_id = to ? thread_of(to) : NULL;
 
-	if (!t || (to && !whose))
+	if (!t || (to && !owner_id))
 		return false;
-	return drover_yield(&drover, from, t, to, whose);
+	return drover_yield(&drover, from, t, to, owner_id);
 }
 
 /* It leaves: for another scheduling class, or for good. */
@@ -282,7 +282,7 @@ static void let_stranded_go(u32 cpu)
 		bpf_for(domain, 0, drover.params.nr_domains) {
 			struct runqueue *rq = ground_runqueue(&drover, domain);
 
-			if (rq && books_of(rq, slot)->nr_queued)
+			if (rq && entity_rq_of(rq, slot)->nr_queued)
 				take_stranded(&drover, ground_vm_queue(&drover, slot, domain), cpu);
 		}
 	}
@@ -319,7 +319,7 @@ static int rouse(void *map, u32 *key, struct kernel_timer *value)
 {
 	u64 begun_ns = bpf_ktime_get_ns();
 
-	drover_rouse(&drover);
+	drover_kick_idle(&drover);
 	kick_who_come_or_go();
 	keep_slots_spare();
 	timer_start(value, timer_now_ns(value), drover.params.wait_bound_ns / 8, 0);
@@ -390,11 +390,11 @@ s32 BPF_PROG(drover_init)
 SEC("struct_ops/drover_exit")
 void BPF_PROG(drover_exit, struct scx_exit_info *info)
 {
-	farewell.code = info->exit_code;
-	bpf_probe_read_kernel_str(farewell.reason, sizeof(farewell.reason), info->reason);
-	bpf_probe_read_kernel_str(farewell.message, sizeof(farewell.message), info->msg);
-	bpf_probe_read_kernel_str(farewell.dump, sizeof(farewell.dump), info->dump);
-	farewell.kind = info->kind;
+	exit_info.code = info->exit_code;
+	bpf_probe_read_kernel_str(exit_info.reason, sizeof(exit_info.reason), info->reason);
+	bpf_probe_read_kernel_str(exit_info.message, sizeof(exit_info.message), info->msg);
+	bpf_probe_read_kernel_str(exit_info.dump, sizeof(exit_info.dump), info->dump);
+	exit_info.kind = info->kind;
 }
 
 /* Orders of the daemon. */

@@ -26,7 +26,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, DROVER_MAX_VMS);
-	__type(key, u64);   /* a process, or a cgroup and WHOSE_CGROUP */
+	__type(key, u64);   /* a process, or a cgroup and OWNER_CGROUP */
 	__type(value, u32); /* slot */
 } vm_slots SEC(".maps");
 
@@ -164,28 +164,28 @@ static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 	return vcpu_of(task);
 }
 
-static u32 ground_slot_of(struct drover *d, u64 whose)
+static u32 ground_slot_of(struct drover *d, u64 owner_id)
 {
-	u32 *slot = bpf_map_lookup_elem(&vm_slots, &whose);
+	u32 *slot = bpf_map_lookup_elem(&vm_slots, &owner_id);
 
 	return slot ? *slot : DROVER_HOST_SLOT;
 }
 
-static bool ground_enter(struct drover *d, u64 whose, u32 slot)
+static bool ground_enter(struct drover *d, u64 owner_id, u32 slot)
 {
-	return !bpf_map_update_elem(&vm_slots, &whose, &slot, BPF_NOEXIST);
+	return !bpf_map_update_elem(&vm_slots, &owner_id, &slot, BPF_NOEXIST);
 }
 
-static void ground_forget(struct drover *d, u64 whose)
+static void ground_forget(struct drover *d, u64 owner_id)
 {
-	bpf_map_delete_elem(&vm_slots, &whose);
+	bpf_map_delete_elem(&vm_slots, &owner_id);
 }
 
 /* No container is deeper; the daemon makes none (sources/cgroup.rs). */
 #define CONTAINER_DEPTH_MAX 32
 
 /* Only cgroups with the cpu controller count, and the kernel knows them as groups of tasks. */
-FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
+FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *owner_id)
 {
 	/* None: the kernel made the group for a session. */
 	struct cgroup *of = BPF_CORE_READ(task, sched_task_group, css.cgroup);
@@ -194,7 +194,7 @@ FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *
 
 	if (!of)
 		return slot;
-	level = (s32)least_of((u32)BPF_CORE_READ(of, level), CONTAINER_DEPTH_MAX);
+	level = (s32)min_of((u32)BPF_CORE_READ(of, level), CONTAINER_DEPTH_MAX);
 	/* From the deepest that can be a container, however deep the task is, up to below the root.
 	 */
 	bpf_for(i, 0, CONTAINER_DEPTH_MAX) {
@@ -203,8 +203,8 @@ FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *
 		if (i >= level ||
 		    bpf_probe_read_kernel(&above, sizeof(above), &of->ancestors[0] + (level - i)))
 			break;
-		*whose = BPF_CORE_READ(above, kn, id) | WHOSE_CGROUP;
-		slot = ground_slot_of(d, *whose);
+		*owner_id = BPF_CORE_READ(above, kn, id) | OWNER_CGROUP;
+		slot = ground_slot_of(d, *owner_id);
 		if (slot != DROVER_HOST_SLOT)
 			break;
 	}
@@ -302,7 +302,7 @@ static bool is_at_limit(struct drover *d, struct task_struct *p)
 }
 
 /* Not the first, if that may not run. */
-CHECKED_APART bool take_first_free(THE_DROVER, u64 queue)
+BPF_GLOBAL bool take_first_free(THE_DROVER, u64 queue)
 {
 	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	struct bpf_iter_scx_dsq it;
@@ -341,7 +341,7 @@ static bool ground_take_first(struct drover *d, u64 queue)
  * Put who waits there and may run on no pCPU that is online into the local queue of that one, which
  * goes offline.
  */
-CHECKED_APART int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
+BPF_GLOBAL int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 {
 	u64 there = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON) | pcpu;
 	struct bpf_iter_scx_dsq it;
@@ -391,7 +391,7 @@ static s32 find_task(struct drover *d, u64 queue, u64 until_ns, u32 record)
 	return pid;
 }
 
-CHECKED_APART bool take_task(THE_DROVER, u64 queue, u64 until_ns, u32 record)
+BPF_GLOBAL bool take_task(THE_DROVER, u64 queue, u64 until_ns, u32 record)
 {
 	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
 	s32 pid = find_task(d, queue, until_ns, record);

@@ -18,7 +18,7 @@
  * reads the block and injects an interrupt, which wakes vCPU 0: to guest. It runs
  * 2 ms later, because the pCPU was busy. Delays: 80 us and 2 ms.
  *
- * What it is bad at. A device that the VMM emulates in the thread of a vCPU looks like
+ * Limitations. A device that the VMM emulates in the thread of a vCPU looks like
  * an interrupt from vCPU to vCPU. A timer of a helper looks like a device. Nobody
  * is woken who polls. Some kernels do not tell where they keep whether a pCPU is in an
  * interrupt: there an interrupt counts as done by the thread it met. Where KVM has a guest's timer

@@ -52,7 +52,7 @@ static s32 make_queues_of(u32 slot)
 static s32 make_slots(u32 count)
 {
 	u32 first = slots_made;
-	u32 end = (u32)least_of(first + count, DROVER_MAX_VMS);
+	u32 end = (u32)min_of(first + count, DROVER_MAX_VMS);
 	s32 err = 0;
 	u32 slot, i;
 

@@ -39,12 +39,12 @@ static __always_inline void drover_enable(struct drover *d, struct task_struct *
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
-CHECKED_APART int drover_woken(THE_DROVER, THE_THREAD, u32 near)
+BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {
 	allot_note_wake(d, t->slot);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_forget_old_claims(d, t, near);
-	if (d->nr_together)
+	if (d->nr_coscheduled)
 		vm_at(d, t->slot)->woke_round = d->round;
 	waiting_begin(d, t);
 	return 0;
@@ -70,7 +70,7 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	s32 target;
 	u32 near;
 
-	find_whose(d, task, t);
+	find_owner(d, task, t);
 	if (affinity_is_stale(d, t))
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
@@ -106,7 +106,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	s32 idle;
 
 	/* Whether it may start is asked when it is picked (cosched.h). */
-	if (vm_at(d, t->slot)->choosy)
+	if (vm_at(d, t->slot)->may_idle_wait)
 		return false;
 	idle = idle_claim_best(d, task, t, near);
 	if (idle == IDLE_NONE)
@@ -154,19 +154,19 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
  * The ready thread needs a place (waiting.h, wake.h). woken: it had slept, and no pCPU was chosen
  * for it (drover_select): there is one only.
  */
-CHECKED_APART int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
+BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 {
 	bool kernel = wake_is_kernel(d, task, t, woken);
 	u32 near;
 
-	if (t->judged != d->pcpu_changes)
+	if (t->affinity_seq != d->pcpu_changes)
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
 	waiting_leave(d, t);
 	waiting_begin(d, t);
 	/* Of one pCPU, it is served there at once. */
-	if (kernel && t->single) {
-		ground_run_on(d, task, t->single - 1, d->params.slice_ns, woken);
+	if (kernel && t->pinned_cpu) {
+		ground_run_on(d, task, t->pinned_cpu - 1, d->params.slice_ns, woken);
 		return 0;
 	}
 	if (!woken &&
@@ -183,12 +183,12 @@ CHECKED_APART int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 }
 
 /* The thread used so much there that it was not charged for yet; part of that is spared it. */
-CHECKED_APART int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 spared_ns)
+BPF_GLOBAL int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 smt_discount_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
 
-	share_charge(vm, t, ran_ns, spared_ns);
-	reserve_charge(d, vm, ran_ns - spared_ns);
+	share_charge(vm, t, ran_ns, smt_discount_ns);
+	reserve_charge(d, vm, ran_ns - smt_discount_ns);
 	home_count(d, vm, at, ran_ns);
 	return 0;
 }
@@ -239,13 +239,13 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
-CHECKED_APART int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
+BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u32 at = ground_task_pcpu(d, task);
 	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
 
-	drover_book(d, t, at, ran_ns, core_spared_ns(d, pcpu_at(d, at), ran_ns));
+	drover_book(d, t, at, ran_ns, core_discount_ns(d, pcpu_at(d, at), ran_ns));
 	share_clock_pass(d, vm, at);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
@@ -278,7 +278,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 	struct vm *vm = vm_at(d, t->slot);
 
 	if (!to) {
-		if (vm->nr_waiting && !vm->choosy)
+		if (vm->nr_waiting && !vm->may_idle_wait)
 			yield_give_way(d, task, t, pcpu_at(d, at), 0);
 		return true;
 	}
@@ -289,7 +289,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 		return false;
 	if (!yield_is_throttled(vm, t, pcpu_at(d, at)))
 		yield_give_way(d, task, t, pcpu_at(d, at), to->record);
-	else if (!vm->choosy)
+	else if (!vm->may_idle_wait)
 		yield_give_way(d, task, t, pcpu_at(d, at), 0);
 	return true;
 }
@@ -324,14 +324,14 @@ static __always_inline void drover_stopped(struct drover *d, struct task_struct 
 					   struct thread *t)
 {
 	find_vcpu(d, task, t);
-	find_whose(d, task, t);
+	find_owner(d, task, t);
 }
 
 /*
  * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
  * it counts as having stopped. So does a task that may be of another container.
  */
-CHECKED_APART int drover_meets(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
+BPF_GLOBAL int drover_adopt_running(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	if (t->kind == THREAD_VCPU || (!find_is_due(d, t) && ground_vcpu_of(d, task) < 0))
 		return 0;
@@ -377,10 +377,10 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		ground_set_slice(d, task, d->params.slice_ns);
 		return;
 	}
-	first = d->nr_together && round_notice(d, at);
+	first = d->nr_coscheduled && round_notice(d, at);
 	stopped = t &&
-		  (vm_at(d, t->slot)->at_limit || pcpu->leaves_for || affinity_strays(d, t, at) ||
-		   home_calls(d, t, at) || (d->nr_choosy && cosched_must_stop(d, at, t)));
+		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
+		   home_calls(d, t, at) || (d->nr_idle_waiters && cosched_must_stop(d, at, t)));
 	/* Found just now it has a slice, and would go on if there is nobody else. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);
@@ -409,7 +409,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 }
 
 /* Could somebody who waits run there? */
-CHECKED_APART bool drover_has_work(THE_DROVER, u32 at)
+BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 {
 	bool work = pcpu_at(d, at)->nr_pinned;
 	u32 i;
@@ -435,7 +435,7 @@ static __always_inline void drover_idle(struct drover *d, u32 at, bool idle)
 }
 
 /* Does anybody wait in a queue of VMs? */
-CHECKED_APART bool drover_somebody_waits(THE_DROVER)
+BPF_GLOBAL bool drover_somebody_waits(THE_DROVER)
 {
 	bool somebody = false;
 	u32 i;
@@ -450,7 +450,7 @@ CHECKED_APART bool drover_somebody_waits(THE_DROVER)
  * counted a moment before it can be taken; should whoever queues it be
  * interrupted just there, a pCPU may have looked in vain and gone idle.
  */
-static __always_inline void drover_rouse(struct drover *d)
+static __always_inline void drover_kick_idle(struct drover *d)
 {
 	bool somebody = drover_somebody_waits(d);
 	u64 now_ns = ground_now_ns(d);
@@ -459,7 +459,7 @@ static __always_inline void drover_rouse(struct drover *d)
 	vm_take_sizes(d, now_ns);
 	allot_check(d, now_ns);
 	for_each_index(i, 0, d->slots_in_use)
-		timer_mend(d, i, now_ns);
+		timer_repair(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
@@ -467,7 +467,7 @@ static __always_inline void drover_rouse(struct drover *d)
 }
 
 /* The VMs of the partition that wait take the places that are theirs now. */
-CHECKED_APART int drover_stand_anew(THE_DROVER, u32 partition)
+BPF_GLOBAL int drover_stand_anew(THE_DROVER, u32 partition)
 {
 	u32 i;
 
@@ -496,7 +496,8 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 		spread_tick(d, task, t, at);
 	if (hook_tick(d, at, t->slot))
 		drover_stand_anew(d, partition_of_pcpu(d, at));
-	if (!d->nr_choosy || t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
+	if (!d->nr_idle_waiters || t->kind != THREAD_VCPU ||
+	    !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);
 	drover_charge_and_go_on(d, task, t, now_ns);
@@ -508,7 +509,7 @@ static __always_inline void drover_own_timer(struct drover *d, u64 now_ns)
 {
 	if (!timer_goes_off(d, TIMER_OWN, now_ns))
 		return;
-	drover_rouse(d);
+	drover_kick_idle(d);
 	timer_leave(d, TIMER_OWN);
 }
 

@@ -17,7 +17,7 @@
  * has been busy for 2 ms: A is charged 6 + 2 * 0.625 = 7.25 ms. At 20 ms pCPU 0's time has grown by
  * 2 ms since B began: B is charged 12 + 1.25 = 13.25 ms.
  *
- * What it is bad at. The gain of two threads over one depends on what they do, 10 to 30 % mostly;
+ * Limitations. The gain of two threads over one depends on what they do, 10 to 30 % mostly;
  * one figure stands for all. Only cores of two threads are known: of more, each thread counts as a
  * core. What real-time tasks take of a core is not seen. What is not charged yet (share_vtime_now)
  * counts in full until it is, and reservations are admitted by pCPUs, as if each were a core.
@@ -40,7 +40,7 @@ static __always_inline void core_begin(struct drover *d, struct pcpu *pcpu, u64 
 {
 	if (!pcpu->sibling)
 		return;
-	pcpu->beside = DROVER_MAX_VMS;
+	pcpu->smt_neighbour = DROVER_MAX_VMS;
 	pcpu->shared = core_busy(d, pcpu->sibling - 1, now_ns);
 	pcpu->busy = pcpu->busy - (now_ns << 1) + 1;
 }
@@ -52,7 +52,7 @@ static __always_inline void core_end(struct drover *d, u32 at, u64 now_ns)
 }
 
 /* Of what the thread that runs there has run since it was last charged, that much is spared it. */
-static __always_inline u64 core_spared_ns(struct drover *d, struct pcpu *pcpu, u64 ran_ns)
+static __always_inline u64 core_discount_ns(struct drover *d, struct pcpu *pcpu, u64 ran_ns)
 {
 	u64 busy;
 	s64 grown;
@@ -65,7 +65,7 @@ static __always_inline u64 core_spared_ns(struct drover *d, struct pcpu *pcpu, u
 	if (grown <= 0)
 		return 0;
 	pcpu->shared = busy;
-	return least_of((u64)grown >> 1, ran_ns) * (1000 - d->params.shared_core_permille) / 1000;
+	return min_of((u64)grown >> 1, ran_ns) * (1000 - d->params.shared_core_permille) / 1000;
 }
 
 /* Does anybody run on that pCPU's core, if that has two threads? */

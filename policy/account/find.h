@@ -34,7 +34,7 @@
  * example: 2047 slots are free. Alice starts 1500 VMs: 1023 have slots. Bob starts as many: 512
  * have, and root may have the other 512.
  *
- * What it is bad at. A VM found while no slot is free for it is served as ordinary tasks of its
+ * Limitations. A VM found while no slot is free for it is served as ordinary tasks of its
  * container, or of the host, is counted (nr_unplaced), and looks for a slot again whenever one of
  * its vCPUs stops. Users whose numbers have the same hash count as one.
  */
@@ -85,11 +85,11 @@ static inline u32 find_take_slot(struct drover *d, u32 user)
 }
 
 /* Nobody holds the slot any more. */
-static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
+static inline void find_free_slot(struct drover *d, u32 slot, u64 owner_id)
 {
 	/* The process may never have been entered, or with another slot. */
-	if (ground_slot_of(d, whose) == slot)
-		ground_forget(d, whose);
+	if (ground_slot_of(d, owner_id) == slot)
+		ground_forget(d, owner_id);
 	__sync_fetch_and_sub(find_slots_of(d, d->user_of[bounded(slot, DROVER_MAX_VMS)]), 1);
 	__sync_fetch_and_sub(&d->slots_held, 1);
 	ground_push_slot(d, slot);
@@ -99,34 +99,34 @@ static inline void find_free_slot(struct drover *d, u32 slot, u64 whose)
 }
 
 /* Let go of the VM in that slot; free it if nobody else holds it. */
-CHECKED_APART int find_let_go(THE_DROVER, u32 slot)
+BPF_GLOBAL int find_let_go(THE_DROVER, u32 slot)
 {
-	u64 whose = vm_at(d, slot)->whose;
+	u64 owner_id = vm_at(d, slot)->owner_id;
 
 	if (vm_release(d, vm_at(d, slot)))
-		find_free_slot(d, slot, whose);
+		find_free_slot(d, slot, owner_id);
 	return 0;
 }
 
 /* Hold whose slot that was when it was looked up, for one more thread. */
-static inline bool find_hold(struct drover *d, u32 slot, u64 whose)
+static inline bool find_hold(struct drover *d, u32 slot, u64 owner_id)
 {
 	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
 		return false;
-	if (vm_at(d, slot)->whose == whose)
+	if (vm_at(d, slot)->owner_id == owner_id)
 		return true;
 	find_let_go(d, slot);
 	return false;
 }
 
 /* The thread leaves its VM or container, if it has one, which is forgotten with its last thread. */
-CHECKED_APART int find_leave(THE_DROVER, THE_THREAD)
+BPF_GLOBAL int find_leave(THE_DROVER, THE_THREAD)
 {
 	u32 slot = t->slot;
-	u64 whose = vm_at(d, slot)->whose;
+	u64 owner_id = vm_at(d, slot)->owner_id;
 
 	if (vm_detach(d, t))
-		find_free_slot(d, slot, whose);
+		find_free_slot(d, slot, owner_id);
 	return 0;
 }
 
@@ -140,35 +140,35 @@ static inline void find_leave_container(struct drover *d, struct thread *t)
 /* The task, of no VM, goes to the container it is in now. */
 static inline void find_container(struct drover *d, struct task_struct *task, struct thread *t)
 {
-	u64 whose = 0;
+	u64 owner_id = 0;
 	u32 slot = DROVER_HOST_SLOT;
 
 	if (d->nr_containers)
-		slot = ground_container_of(d, task, &whose);
+		slot = ground_container_of(d, task, &owner_id);
 	if (slot == t->slot)
 		return;
 	find_leave_container(d, t);
-	if (find_hold(d, slot, whose))
+	if (find_hold(d, slot, owner_id))
 		vm_attach(d, t, slot, THREAD_MEMBER);
 }
 
 /* Give that a slot of the user's; it is held, or that of the host when none can be had now. */
-CHECKED_APART u32 find_make(THE_DROVER, u64 whose, u32 user)
+BPF_GLOBAL u32 find_make(THE_DROVER, u64 owner_id, u32 user)
 {
 	u32 slot = find_take_slot(d, user);
 
 	if (slot == DROVER_HOST_SLOT)
 		return DROVER_HOST_SLOT;
-	vm_begin(d, slot, whose);
+	vm_begin(d, slot, owner_id);
 	__sync_fetch_and_add(&vm_at(d, slot)->nr_threads, 1);
-	if (ground_enter(d, whose, slot)) {
+	if (ground_enter(d, owner_id, slot)) {
 		vm_tell_found(d);
 		return slot;
 	}
 	/* A sibling was quicker. */
 	find_let_go(d, slot);
-	slot = ground_slot_of(d, whose);
-	return find_hold(d, slot, whose) ? slot : DROVER_HOST_SLOT;
+	slot = ground_slot_of(d, owner_id);
+	return find_hold(d, slot, owner_id) ? slot : DROVER_HOST_SLOT;
 }
 
 /* The vCPU has no place of its own because no slot is free, or has one now, or leaves. */
@@ -181,15 +181,15 @@ static inline void find_note_unplaced(struct drover *d, struct thread *t, u32 un
 }
 
 /* A thread not known as a vCPU is inside KVM_RUN. */
-CHECKED_APART int find_new_vcpu(THE_DROVER, THE_TASK, THE_THREAD, u32 vcpu_id)
+BPF_GLOBAL int find_new_vcpu(THE_DROVER, THE_TASK, THE_THREAD, u32 vcpu_id)
 {
-	u64 whose = ground_process(d, task);
+	u64 owner_id = ground_process(d, task);
 	u32 slot;
 
 	if (t->kind != THREAD_HELPER) {
-		slot = ground_slot_of(d, whose);
-		if (!find_hold(d, slot, whose))
-			slot = find_make(d, whose, ground_user(d, task));
+		slot = ground_slot_of(d, owner_id);
+		if (!find_hold(d, slot, owner_id))
+			slot = find_make(d, owner_id, ground_user(d, task));
 		find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
 		if (slot == DROVER_HOST_SLOT)
 			return 0;
@@ -213,12 +213,12 @@ static __always_inline void find_vcpu(struct drover *d, struct task_struct *task
  * Since the task was last looked at VMs have been found, or containers came or went: its process
  * may be a VM, or it is in another container.
  */
-CHECKED_APART int find_anew(THE_DROVER, THE_TASK, THE_THREAD, u32 found)
+BPF_GLOBAL int find_anew(THE_DROVER, THE_TASK, THE_THREAD, u32 found)
 {
-	u64 whose = ground_process(d, task);
-	u32 slot = ground_slot_of(d, whose);
+	u64 owner_id = ground_process(d, task);
+	u32 slot = ground_slot_of(d, owner_id);
 
-	if (find_hold(d, slot, whose)) {
+	if (find_hold(d, slot, owner_id)) {
 		find_note_unplaced(d, t, 0);
 		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);
@@ -238,7 +238,7 @@ static __always_inline bool find_is_due(struct drover *d, struct thread *t)
 }
 
 /* A task becomes ready, or has stopped: whose is it now? */
-static __always_inline void find_whose(struct drover *d, struct task_struct *task, struct thread *t)
+static __always_inline void find_owner(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	if (find_is_due(d, t))
 		find_anew(d, task, t, *(volatile u32 *)&d->vms_found);

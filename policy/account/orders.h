@@ -92,10 +92,10 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	return true;
 }
 
-static inline bool order_begin_container(struct drover *d, u64 whose, u32 user)
+static inline bool order_begin_container(struct drover *d, u64 owner_id, u32 user)
 {
-	if (ground_slot_of(d, whose) != DROVER_HOST_SLOT ||
-	    find_make(d, whose, user) == DROVER_HOST_SLOT)
+	if (ground_slot_of(d, owner_id) != DROVER_HOST_SLOT ||
+	    find_make(d, owner_id, user) == DROVER_HOST_SLOT)
 		return false;
 	__sync_fetch_and_add(&d->nr_containers, 1);
 	vm_tell_found(d);
@@ -103,15 +103,15 @@ static inline bool order_begin_container(struct drover *d, u64 whose, u32 user)
 }
 
 /* Its tasks leave as they next wake or stop; until then no setting binds them. */
-static inline bool order_end_container(struct drover *d, u64 whose)
+static inline bool order_end_container(struct drover *d, u64 owner_id)
 {
-	u32 slot = ground_slot_of(d, whose);
+	u32 slot = ground_slot_of(d, owner_id);
 	struct vm *vm = vm_at(d, slot);
 
-	if (!find_hold(d, slot, whose))
+	if (!find_hold(d, slot, owner_id))
 		return false;
-	ground_forget(d, whose);
-	vm->whose = 0;
+	ground_forget(d, owner_id);
+	vm->owner_id = 0;
 	vm->shares_asked = 0;
 	vm->limit_mcpu = 0;
 	vm->reservation_mcpu = 0;
@@ -127,10 +127,10 @@ static inline bool order_end_container(struct drover *d, u64 whose)
 /* False: no slot is free for it, or the cgroup is, or is not, a container already. */
 static inline bool order_container(struct drover *d, const struct container_order *order)
 {
-	u64 whose = order->cgroup | WHOSE_CGROUP;
+	u64 owner_id = order->cgroup | OWNER_CGROUP;
 
-	return order->live ? order_begin_container(d, whose, order->user) :
-			     order_end_container(d, whose);
+	return order->live ? order_begin_container(d, owner_id, order->user) :
+			     order_end_container(d, owner_id);
 }
 
 /* False: the VM is gone. */
@@ -181,7 +181,7 @@ static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 	    !ground_runqueue(d, order->domain) || order->partition >= DROVER_MAX_PARTITIONS)
 		return false;
 	/* A spare domain is empty, and begins to count before anybody is in it. */
-	raise_to(&d->params.nr_domains, order->domain + 1);
+	atomic_max(&d->params.nr_domains, order->domain + 1);
 	domain_at(d, order->domain)->partition = order->partition;
 	domain_at(d, order->domain)->node = order->node;
 	pcpu_at(d, order->pcpu)->sibling = order->sibling;

@@ -17,7 +17,7 @@
  * while v0 and v1 are ready. Lag of v0 and v1: 3 T. Progress of v3 less that of the
  * slowest: 2 T.
  *
- * What it is bad at. The kernel's accounting of hypervisor time is by sampling at
+ * Limitations. The kernel's accounting of hypervisor time is by sampling at
  * the tick: exact over a second, coarse over a tick. The 1025th vCPU of a VM, and
  * any beyond 32767 on the host, have no record: they neither lag nor lead.
  */
@@ -52,7 +52,7 @@ static __always_inline struct vcpu *vcpu_in(struct drover *d, u32 slot, u32 plac
 }
 
 /* Find a free record. Few are taken, so a few looks do. */
-CHECKED_APART u32 vcpu_find_record(THE_DROVER)
+BPF_GLOBAL u32 vcpu_find_record(THE_DROVER)
 {
 	u32 found = 0;
 	u32 try;
@@ -70,7 +70,7 @@ CHECKED_APART u32 vcpu_find_record(THE_DROVER)
 }
 
 /* Enter the record among those of its VM; false if there is no place left. */
-CHECKED_APART bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
+BPF_GLOBAL bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 {
 	bool entered = false;
 	u32 place;
@@ -80,7 +80,7 @@ CHECKED_APART bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 
 		if (*at || __sync_val_compare_and_swap(at, 0, record))
 			continue;
-		raise_to(&vm_at(d, slot)->vcpu_places, place + 1);
+		atomic_max(&vm_at(d, slot)->vcpu_places, place + 1);
 		entered = true;
 		break;
 	}
@@ -202,7 +202,7 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 }
 
 /* Bring all vCPUs of a VM level with the one that has come furthest. */
-CHECKED_APART int vcpu_level(THE_DROVER, u32 slot)
+BPF_GLOBAL int vcpu_level(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 places = vcpu_places(vm);
@@ -213,7 +213,7 @@ CHECKED_APART int vcpu_level(THE_DROVER, u32 slot)
 		struct vcpu *v = vcpu_in(d, slot, place);
 
 		if (v)
-			most_ns = most_of(most_ns, v->progress_ns);
+			most_ns = max_of(most_ns, v->progress_ns);
 	}
 	vm->progress_floor_ns = most_ns;
 	for_each_index(place, 0, places) {
@@ -226,7 +226,7 @@ CHECKED_APART int vcpu_level(THE_DROVER, u32 slot)
 }
 
 /* Note how far the vCPUs of a VM are ahead of `slowest_ns`, the slowest of their ready siblings. */
-CHECKED_APART int vcpu_note_skew(THE_DROVER, u32 slot, u64 slowest_ns)
+BPF_GLOBAL int vcpu_note_skew(THE_DROVER, u32 slot, u64 slowest_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 place;

@@ -20,7 +20,7 @@
  * by its guest: 5 to 10 s later the VM has 1000. The process is killed: three detachments, and the
  * third frees the slot.
  *
- * What it is bad at. Until a helper thread has slept once after the VM was
+ * Limitations. Until a helper thread has slept once after the VM was
  * found, its time is charged to the host. Above 2047 VMs the rest are served as
  * tasks of the host, which keeps them running but without shares of their own.
  */
@@ -39,7 +39,7 @@ static __always_inline void vm_settle_host(struct drover *d)
 	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
 	u32 tenth = d->vm_shares / 10;
 
-	share_set(vm_at(d, DROVER_HOST_SLOT), (u32)most_of(width, tenth));
+	share_set(vm_at(d, DROVER_HOST_SLOT), (u32)max_of(width, tenth));
 }
 
 /* A period in which vCPUs count for their VM's size if they run. */
@@ -50,16 +50,16 @@ static __always_inline u32 vm_shares_due(struct drover *d, struct vm *vm)
 {
 	u32 asked = *(volatile u32 *)&vm->shares_asked ?: DROVER_SHARES_PER_VCPU | SHARES_PER_VCPU;
 	u32 pcpus = partition_at(d, vm->partition)->nr_online;
-	u64 size = least_of(*(volatile u32 *)&vm->size, *(volatile u32 *)&vm->nr_vcpus);
+	u64 size = min_of(*(volatile u32 *)&vm->size, *(volatile u32 *)&vm->nr_vcpus);
 	u64 shares = asked & ~SHARES_PER_VCPU;
 
 	if (asked & SHARES_PER_VCPU)
-		shares *= most_of(least_of(size, pcpus), 1);
-	return (u32)least_of(shares, DROVER_SHARES_MAX);
+		shares *= max_of(min_of(size, pcpus), 1);
+	return (u32)min_of(shares, DROVER_SHARES_MAX);
 }
 
 /* The shares in force are those. */
-CHECKED_APART int vm_settle_shares(THE_DROVER, u32 slot)
+BPF_GLOBAL int vm_settle_shares(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 try;
@@ -143,14 +143,14 @@ static __always_inline void vm_settle_pools(struct drover *d)
 }
 
 /* The VM in that free slot begins, with its id. Nothing is left of who had it before. */
-static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
+static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = ground_now_ns(d);
 
 	tournament_grow(d, slot);
 	__builtin_memset(vm, 0, sizeof(*vm));
-	vm->whose = whose;
+	vm->owner_id = owner_id;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
 	vm->vtime_ns = *share_clock(d, 0);
@@ -158,7 +158,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 whose)
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, slot);
 	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;
-	raise_to(&d->slots_in_use, slot + 1);
+	atomic_max(&d->slots_in_use, slot + 1);
 }
 
 /* Whoever looks for a VM finds it from now on: threads are told to look. */
@@ -211,7 +211,7 @@ static __always_inline bool vm_hold(struct vm *vm)
 }
 
 /* The thread, which runs or waits, is of the VM in that slot (already held) from now on. */
-CHECKED_APART int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
+BPF_GLOBAL int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 {
 	struct vm *from = vm_at(d, t->slot);
 	struct vm *vm = vm_at(d, slot);
@@ -229,7 +229,7 @@ CHECKED_APART int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 	t->ran_in = 0;
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	if (t->partition != vm->partition)
-		t->judged = d->pcpu_changes - 1;
+		t->affinity_seq = d->pcpu_changes - 1;
 	return 0;
 }
 

@@ -68,7 +68,7 @@ static __always_inline void allot_measure(struct drover *d, u32 slot, struct mea
 
 	measured->vm_id = partition_is_default(vm) ? vm->id : 0;
 	measured->used_ns = share_used_ns(vm, now_ns);
-	measured->awake = (u32)least_of(awake, vm->least_awake);
+	measured->awake = (u32)min_of(awake, vm->least_awake);
 	measured->shares = vm->shares;
 	vm->least_awake = awake;
 }
@@ -106,12 +106,12 @@ static __always_inline void allot_promise(struct drover *d, u32 slot, u32 mcpu)
 }
 
 /* Put what is allotted to the VM in force. */
-CHECKED_APART int allot_vm(THE_DROVER, u32 slot, u64 inverse, u32 entitled_ucpu, u32 promised_mcpu)
+BPF_GLOBAL int allot_vm(THE_DROVER, u32 slot, u64 inverse, u32 entitled_ucpu, u32 promised_mcpu)
 {
 	u64 most = (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT;
 
 	vm_at(d, slot)->entitled_ucpu = entitled_ucpu ?: 1;
-	allot_reweigh(d, slot, least_of(inverse, most) ?: 1);
+	allot_reweigh(d, slot, min_of(inverse, most) ?: 1);
 	if (slot != DROVER_HOST_SLOT)
 		allot_promise(d, slot, promised_mcpu);
 	return 0;
@@ -129,7 +129,7 @@ static __always_inline void allot_obey(struct drover *d, u32 slot,
 }
 
 /* The VM has plain shares, and what is reserved for it. */
-CHECKED_APART int allot_end_vm(THE_DROVER, u32 slot)
+BPF_GLOBAL int allot_end_vm(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 

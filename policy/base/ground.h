@@ -54,7 +54,7 @@ GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
 /* How long the running task may go on before ground asks again; 0: ask now. */
 GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
 
-/* --- whose slots are: processes, and cgroups with WHOSE_CGROUP --- */
+/* --- whose slots are: processes, and cgroups with OWNER_CGROUP --- */
 
 GROUND u64 ground_process(struct drover *d, struct task_struct *task);
 /* The user whose process that is; 0: root. */
@@ -65,12 +65,12 @@ GROUND s32 ground_vcpu_of(struct drover *d, struct task_struct *task);
  * The container the task is in: the slot of its cgroup, or of the nearest above that has one, and
  * that cgroup; DROVER_HOST_SLOT: none has.
  */
-GROUND u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose);
+GROUND u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *owner_id);
 /* The slot with which that was entered; that of the host: with none. */
-GROUND u32 ground_slot_of(struct drover *d, u64 whose);
+GROUND u32 ground_slot_of(struct drover *d, u64 owner_id);
 /* Enter it; false if it has one already, which stays. */
-GROUND bool ground_enter(struct drover *d, u64 whose, u32 slot);
-GROUND void ground_forget(struct drover *d, u64 whose);
+GROUND bool ground_enter(struct drover *d, u64 owner_id, u32 slot);
+GROUND void ground_forget(struct drover *d, u64 owner_id);
 /* A slot out of those that are free, a low one if it can be; that of the host: none is. */
 GROUND u32 ground_pop_slot(struct drover *d);
 GROUND void ground_push_slot(struct drover *d, u32 slot);

@@ -11,7 +11,7 @@
  * 15. It goes off on pCPU 0, which lets the VM go. Meanwhile a vCPU of it begins on pCPU 1 and will
  * have used up the rest at 16: pCPU 1 writes 16 to `at_ns`, and pCPU 0 arms the timer for that.
  *
- * What it is bad at. A timer goes off on the pCPU that armed it last, and takes that pCPU's time,
+ * Limitations. A timer goes off on the pCPU that armed it last, and takes that pCPU's time,
  * whichever VM it belongs to.
  */
 #ifndef DROVER_TIMER_H
@@ -44,7 +44,7 @@ static __always_inline bool timer_enter(struct timer *timer)
 }
 
 /* Tell the kernel when it is to go off, unless another pCPU has locked it and will do so. */
-CHECKED_APART int timer_arm(THE_DROVER, u32 slot)
+BPF_GLOBAL int timer_arm(THE_DROVER, u32 slot)
 {
 	struct timer *timer = timer_of(d, slot);
 	u32 try;
@@ -108,7 +108,7 @@ static __always_inline bool timer_goes_off(struct drover *d, u32 slot, u64 now_n
 }
 
 /* If it is overdue by that much, the kernel lost it or its clock has leapt: arm it again. */
-static __always_inline void timer_mend(struct drover *d, u32 slot, u64 now_ns)
+static __always_inline void timer_repair(struct drover *d, u32 slot, u64 now_ns)
 {
 	struct timer *timer = timer_of(d, slot);
 	u64 at_ns = timer_at_ns(timer);

@@ -34,13 +34,13 @@ static __always_inline u32 topology_pcpu(struct drover *d, u32 domain, u32 i)
 static __always_inline u32 topology_glanced(struct drover *d, u32 pcpu)
 {
 	u32 others = d->params.nr_domains - 1;
-	u32 step = 1 + (others ? (pcpu_at(d, pcpu)->glance >> 16) % others : 0);
+	u32 step = 1 + (others ? (pcpu_at(d, pcpu)->steal_cursor >> 16) % others : 0);
 
 	return (pcpu_at(d, pcpu)->domain + step) % d->params.nr_domains;
 }
 
 /* Give the domain its pCPUs, from that place in the list on; returns the place after. */
-CHECKED_APART u32 topology_gather(THE_DROVER, u32 domain, u32 first)
+BPF_GLOBAL u32 topology_gather(THE_DROVER, u32 domain, u32 first)
 {
 	struct domain *it = domain_at(d, domain);
 	u32 nr_pcpus = d->params.nr_pcpus;

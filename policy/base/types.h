@@ -25,7 +25,7 @@
  * A function the verifier checks once, on its own, not again for every path that leads to it. Takes
  * scalars, the one struct drover, and a task with its thread.
  */
-#define CHECKED_APART __attribute__((noinline, weak))
+#define BPF_GLOBAL __attribute__((noinline, weak))
 #define THE_DROVER struct drover *d __arg_nonnull
 #define THE_TASK struct task_struct *task __arg_trusted
 #define THE_THREAD struct thread *t __arg_nonnull
@@ -34,7 +34,7 @@
 /* A loop the verifier walks once, whatever its length. */
 #define for_each_index(index, first, end) bpf_for(index, first, end)
 #else
-#define CHECKED_APART static inline
+#define BPF_GLOBAL static inline
 #define THE_DROVER struct drover *d
 #define THE_TASK struct task_struct *task
 #define THE_THREAD struct thread *t
@@ -76,7 +76,7 @@ typedef int64_t s64;
 #define DROVER_HOST_SLOT 0
 #define DROVER_SHARES_PER_VCPU 1000
 /* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
-#define WHOSE_CGROUP (1ULL << 63)
+#define OWNER_CGROUP (1ULL << 63)
 #define DROVER_SHARES_MAX 1000000
 /* With this bit they are asked for each vCPU. */
 #define SHARES_PER_VCPU (1U << 31)
@@ -120,14 +120,15 @@ struct vm {
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
 	u32 capped;     /* under a limit: the next pool above with one, + 1; 0: under none */
 	u32 at_limit;   /* may not run */
-	u32 together;   /* its vCPUs are played in rounds, round.h */
+	u32 coscheduled;   /* its vCPUs are played in rounds, round.h */
 	u32 round;      /* the last round in which it was chosen */
 	u32 woke_round; /* the last in which a thread of it woke */
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
-	u64 spared_ns; /* of both, not charged: beside a busy sibling thread, core.h */
-	/* what it is owed now, should it want all, in millionths of a pCPU; 0: by shares, allot.h */
+	u64 smt_discount_ns; /* of both, not charged: beside a busy sibling thread, core.h */
+	/* what it is owed now, should it want all, in millionths of a pCPU; 0: by shares, allot.h
+	 */
 	u32 entitled_ucpu;
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 nr_confined;   /* threads that may not run in all of its partition */
@@ -142,7 +143,7 @@ struct vm {
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
 	u64 id; /* never reused, so that a late order finds nobody; 0: the slot is free */
-	u64 whose; /* the VMM's process, or a container's cgroup (WHOSE_CGROUP); 0: no more */
+	u64 owner_id; /* the VMM's process, or a container's cgroup (OWNER_CGROUP); 0: no more */
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
 	u64 progressed_ns;   /* time in which any of its vCPUs ran */
@@ -153,7 +154,7 @@ struct vm {
 	u32 vcpus_running;
 	u32 vcpus_waiting;
 	/* its vCPUs kept from drifting apart, cosched.h */
-	u32 choosy;            /* its mode may have it wait beside an idle pCPU */
+	u32 may_idle_wait;            /* its mode may have it wait beside an idle pCPU */
 	u32 costopped;         /* as a whole */
 	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
 	u64 held_since_ns;     /* may not start; 0: it may */
@@ -183,7 +184,7 @@ struct vm {
 	u64 settled_ns;       /* when its settings last changed */
 	u64 nr_wake_preemptions;
 	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
-	u64 nr_forgiven; /* times the wait bound stepped in (wait_bound.h) */
+	u64 nr_starvation_boosts; /* times the wait bound stepped in (wait_bound.h) */
 	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
 	u64 yields_granted;
 	u64 yields_throttled;
@@ -241,11 +242,11 @@ struct thread {
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
 	u32 weight; /* of a host task, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
-	u32 single; /* the only pCPU where it may run, + 1; 0: there are several */
-	u32 anywhere; /* it may run on all pCPUs of its VM's partition that are online */
-	u32 abroad; /* it may run in other domains than may_in */
+	u32 pinned_cpu; /* the only pCPU where it may run, + 1; 0: there are several */
+	u32 affinity_full; /* it may run on all pCPUs of its VM's partition that are online */
+	u32 affinity_remote; /* it may run in other domains than may_in */
 	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
-	u32 judged; /* drover.pcpu_changes when affinity was last looked at */
+	u32 affinity_seq; /* drover.pcpu_changes when affinity was last looked at */
 	u32 ran_in; /* a vCPU: the period in which it last ran, vm.h */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
@@ -277,15 +278,15 @@ struct pcpu {
 	u32 nr_pinned; /* threads waiting in this pCPU's own queue */
 	u32 online;
 	u32 place; /* among the pCPUs of its domain */
-	u32 glance; /* which other domain it looks at next, pick_vm.h */
+	u32 steal_cursor; /* which other domain it looks at next, pick_vm.h */
 	u32 round; /* the last round it chose in, round.h */
 	u32 round_slot; /* the VM it chose then */
 	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
 	u32 ticks; /* counts those that found a thread running */
 	u32 left; /* the domain it has left + 1; 0: none, or long ago, look_back.h */
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
-	u32 beside; /* the VM that ran there at the last tick of who runs here, spread.h */
-	u32 leaves_for; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
+	u32 smt_neighbour; /* the VM that ran there at the last tick of who runs here, spread.h */
+	u32 migrate_to; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
@@ -333,12 +334,12 @@ struct tournament {
 };
 
 /* Of threads that wait in a domain some may run in others, too, */
-#define BOOKS_ABROAD 1U
+#define ENTITY_RQ_REMOTE 1U
 /* and some not on all of its pCPUs. */
-#define BOOKS_IN_PART 2U
+#define ENTITY_RQ_PARTIAL 2U
 
 /* What a domain knows of one VM: its threads that wait there. */
-struct books {
+struct entity_rq {
 	u64 served_ns; /* when one last ran for half a turn, or the first came, wait_bound.h */
 	u64 taken_ns; /* when one was last taken by shares, or the first came */
 	u64 may; /* pCPUs of the domain where some of them may run, affinity.h */
@@ -359,7 +360,7 @@ struct runqueue {
 		};
 		struct tournament by[2];
 	};
-	struct books books[DROVER_MAX_VMS];
+	struct entity_rq entity_rq[DROVER_MAX_VMS];
 };
 
 /* What may be used of the limit of a VM or pool, limit.h. */
@@ -413,9 +414,9 @@ struct drover {
 	u32 round_slot; /* the VM wider than a domain begun in it last */
 	u64 round_end_ns;
 	u64 allotted_ns; /* when weights were last allotted; 0: all have plain shares, allot.h */
-	u32 nr_together; /* VMs played in rounds */
+	u32 nr_coscheduled; /* VMs played in rounds */
 	u32 divided; /* some pCPUs are in a partition other than 0 */
-	u32 nr_choosy; /* VMs that may rather wait than run in part */
+	u32 nr_idle_waiters; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_capped; /* VMs under a limit */
 	u32 nr_containers; /* threads look for none where there is none */
@@ -444,32 +445,32 @@ _Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and nat
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct books) == 32, "struct books: same in BPF and native code");
+_Static_assert(sizeof(struct entity_rq) == 32, "struct entity_rq: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");
 
-static __always_inline u64 least_of(u64 a, u64 b)
+static __always_inline u64 min_of(u64 a, u64 b)
 {
 	return a < b ? a : b;
 }
 
-static __always_inline u64 most_of(u64 a, u64 b)
+static __always_inline u64 max_of(u64 a, u64 b)
 {
 	return a > b ? a : b;
 }
 
-static __always_inline s64 least_signed(s64 a, s64 b)
+static __always_inline s64 min_signed(s64 a, s64 b)
 {
 	return a < b ? a : b;
 }
 
-static __always_inline s64 most_signed(s64 a, s64 b)
+static __always_inline s64 max_signed(s64 a, s64 b)
 {
 	return a > b ? a : b;
 }
 
 /* Raise it to that, if it is less. Others may do so at the same moment. */
-static __always_inline void raise_to(u32 *value, u32 least)
+static __always_inline void atomic_max(u32 *value, u32 least)
 {
 	u32 try;
 
@@ -497,15 +498,15 @@ static __always_inline struct domain *domain_at(struct drover *d, u32 domain)
 	return &d->domain[bounded(domain, DROVER_MAX_DOMAINS)];
 }
 
-static __always_inline struct books *books_of(struct runqueue *rq, u32 slot)
+static __always_inline struct entity_rq *entity_rq_of(struct runqueue *rq, u32 slot)
 {
-	return &rq->books[bounded(slot, DROVER_MAX_VMS)];
+	return &rq->entity_rq[bounded(slot, DROVER_MAX_VMS)];
 }
 
 /* Is it a VM, neither a container nor the host? */
 static __always_inline bool vm_is_process(const struct vm *vm)
 {
-	return vm->whose && !(vm->whose & WHOSE_CGROUP);
+	return vm->owner_id && !(vm->owner_id & OWNER_CGROUP);
 }
 
 /* A task of the host or of a container: it has a nice value. */

@@ -35,7 +35,7 @@
  * catches up in 4 ms and is stopped 4 ms later, when it is ahead in turn: half as
  * many stops, and no pCPU idles.
  *
- * What it is bad at. Skew is looked at when vCPUs are charged (cosched_stop.h). strict and gang
+ * Limitations. Skew is looked at when vCPUs are charged (cosched_stop.h). strict and gang
  * leave pCPUs idle beside waiting vCPUs: that is what they are for.
  *
  * After seed 000, 2.2 and 3.1, and the article it refers to (Co-scheduling SMP VMs
@@ -51,7 +51,7 @@
  * chosen another VM in this round, or on the one that asks, unless it would go on
  * (`here`).
  */
-CHECKED_APART u32 cosched_leaving(THE_DROVER, u32 at, u32 slot, u32 here)
+BPF_GLOBAL u32 cosched_leaving(THE_DROVER, u32 at, u32 slot, u32 here)
 {
 	u32 leaving = 0;
 	u32 place;
@@ -84,7 +84,7 @@ static __always_inline u32 cosched_needs(struct drover *d, u32 at, u32 slot, u32
 }
 
 /* The VM starts. */
-CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
+BPF_GLOBAL int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 held_since_ns = __sync_lock_test_and_set(&vm->held_since_ns, 0);
@@ -109,7 +109,7 @@ CHECKED_APART int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
  * skew: does one that is not stopped wait in that domain? If only stopped ones do, as well
  * if none waits anywhere else: the slowest of those may always start.
  */
-CHECKED_APART bool cosched_slowest_waits_in(THE_DROVER, u32 domain_index, u32 slot)
+BPF_GLOBAL bool cosched_slowest_waits_in(THE_DROVER, u32 domain_index, u32 slot)
 {
 	bool waits_here = false;
 	bool waits_elsewhere = false;
@@ -132,12 +132,12 @@ CHECKED_APART bool cosched_slowest_waits_in(THE_DROVER, u32 domain_index, u32 sl
  * May a vCPU of the VM, by its mode, run on that pCPU now? `here`: one runs there
  * and would go on. Calls other pCPUs where that is what it takes.
  */
-CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 here)
+BPF_GLOBAL bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 here)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 elsewhere = vm->vcpus_running > here ? vm->vcpus_running - here : 0;
 	u32 needs, others, within;
-	bool abroad, enough;
+	bool affinity_remote, enough;
 
 	if (vm->cosched_mode == COSCHED_SKEW)
 		return here || cosched_slowest_waits_in(d, domain_index, slot);
@@ -148,22 +148,22 @@ CHECKED_APART bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slo
 		return true;
 	/* So many others; and half a VM is better than none where there never are as many. */
 	needs = cosched_needs(d, at, slot, here);
-	abroad = affinity_marks(d, slot) & BOOKS_ABROAD;
-	within = cosched_within_reach(d, at, slot, abroad);
-	others = needs > 1 ? (u32)least_of(needs - 1, within) : 0;
-	enough = cosched_count_callable(d, at, slot, abroad) >= others;
+	affinity_remote = affinity_marks(d, slot) & ENTITY_RQ_REMOTE;
+	within = cosched_within_reach(d, at, slot, affinity_remote);
+	others = needs > 1 ? (u32)min_of(needs - 1, within) : 0;
+	enough = cosched_count_callable(d, at, slot, affinity_remote) >= others;
 	if (others && (enough || cosched_held_too_long(d, vm, ground_now_ns(d))))
-		cosched_call(d, at, slot, others, abroad);
+		cosched_call(d, at, slot, others, affinity_remote);
 	return enough;
 }
 
 /* The pCPU would take a vCPU of that VM from that domain, or go on with the one it runs: may it? */
-CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 here)
+BPF_GLOBAL bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 here)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = ground_now_ns(d);
 
-	if (!vm->choosy || vm->nr_vcpus < 2)
+	if (!vm->may_idle_wait || vm->nr_vcpus < 2)
 		return true;
 	if (!cosched_may_run(d, at, domain_index, slot, here)) {
 		__sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
@@ -182,12 +182,12 @@ CHECKED_APART bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot
  */
 static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
 {
-	if (vm_at(d, t->slot)->held_since_ns && !t->single)
+	if (vm_at(d, t->slot)->held_since_ns && !t->pinned_cpu)
 		cosched_let_go(d, t->slot, now_ns);
 }
 
 /* Does somebody wait in the domain who has had less than the VM that runs there? */
-CHECKED_APART bool cosched_comes_after(THE_DROVER, u32 at, u32 slot)
+BPF_GLOBAL bool cosched_comes_after(THE_DROVER, u32 at, u32 slot)
 {
 	u64 first = next_of_all(d, pcpu_at(d, at)->domain);
 	u64 mine = tournament_key(share_vtime_now(vm_at(d, slot), ground_now_ns(d)), slot);
@@ -202,7 +202,7 @@ static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct t
 	struct vm *vm = vm_at(d, t->slot);
 	struct vcpu *v = vcpu_at(d, t->record);
 
-	if (!vm->choosy || t->kind != THREAD_VCPU || !t->record)
+	if (!vm->may_idle_wait || t->kind != THREAD_VCPU || !t->record)
 		return false;
 	if (vm->cosched_mode == COSCHED_SKEW)
 		return v->costop_since_ns != 0;
@@ -222,7 +222,7 @@ static __always_inline bool cosched_must_stop(struct drover *d, u32 at, struct t
 /* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */
 static __always_inline bool cosched_holds(struct vm *vm)
 {
-	if (!vm->choosy)
+	if (!vm->may_idle_wait)
 		return false;
 	return vm->costopped ||
 	       (vm->cosched_mode == COSCHED_GANG && !vm->vcpus_running && vm->vcpus_waiting > 1);

@@ -14,7 +14,7 @@
  * yet. pCPU 3 has chosen, another VM. 1 and 2 are enough: 1 is kicked, 2 preempted, and
  * the three vCPUs begin within two interrupts. Had pCPU 1 chosen as well, none would be called.
  *
- * What it is bad at. Each call looks at all pCPUs of the host. Two VMs that call at once
+ * Limitations. Each call looks at all pCPUs of the host. Two VMs that call at once
  * may each get half of the pCPUs that both counted; what began in part is no gang in that round.
  */
 #ifndef DROVER_COSCHED_CALL_H
@@ -49,24 +49,25 @@ static __always_inline bool cosched_comes_before(struct vm *vm, struct vm *runni
 }
 
 /* May a vCPU of the VM that waits run there? */
-static __always_inline bool cosched_reaches(struct drover *d, u32 pcpu, u32 slot, bool abroad)
+static __always_inline bool cosched_reaches(struct drover *d, u32 pcpu, u32 slot,
+					    bool affinity_remote)
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	return pcpu_at(d, pcpu)->online && rq &&
 	       domain_at(d, domain)->partition == vm_at(d, slot)->partition &&
-	       (abroad || affinity_fits(d, books_of(rq, slot), domain, pcpu));
+	       (affinity_remote || affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu));
 }
 
 /* On how many pCPUs besides `at` vCPUs of the VM that wait may run. */
-CHECKED_APART u32 cosched_within_reach(THE_DROVER, u32 at, u32 slot, bool abroad)
+BPF_GLOBAL u32 cosched_within_reach(THE_DROVER, u32 at, u32 slot, bool affinity_remote)
 {
 	u32 within = 0;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (i != at && cosched_reaches(d, i, slot, abroad))
+		if (i != at && cosched_reaches(d, i, slot, affinity_remote))
 			within++;
 	}
 	return within;
@@ -77,14 +78,14 @@ CHECKED_APART u32 cosched_within_reach(THE_DROVER, u32 at, u32 slot, bool abroad
  * either has not chosen in this round yet or has been given to the VM in it: one that is
  * wider than the host is stopped and started again in mid-round, others of it in turn.
  */
-static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot, bool abroad,
-					     u64 now_ns)
+static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slot,
+					     bool affinity_remote, u64 now_ns)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 	struct vm *vm = vm_at(d, slot);
 	bool may_choose;
 
-	if (!cosched_reaches(d, pcpu, slot, abroad) || p->order.why)
+	if (!cosched_reaches(d, pcpu, slot, affinity_remote) || p->order.why)
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
@@ -95,14 +96,14 @@ static __always_inline bool cosched_callable(struct drover *d, u32 pcpu, u32 slo
 }
 
 /* How many pCPUs besides `at` could be called. */
-CHECKED_APART u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot, bool abroad)
+BPF_GLOBAL u32 cosched_count_callable(THE_DROVER, u32 at, u32 slot, bool affinity_remote)
 {
 	u64 now_ns = ground_now_ns(d);
 	u32 found = 0;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (i != at && cosched_callable(d, i, slot, abroad, now_ns))
+		if (i != at && cosched_callable(d, i, slot, affinity_remote, now_ns))
 			found++;
 	}
 	return found;
@@ -124,7 +125,7 @@ static __always_inline void cosched_call_one(struct drover *d, u32 pcpu, u32 slo
  * Call so many pCPUs besides `at` to the VM, as far as there are. Those of its own domain first:
  * so a VM whose vCPUs wait in several domains comes to run in one.
  */
-CHECKED_APART int cosched_call(THE_DROVER, u32 at, u32 slot, u32 others, bool abroad)
+BPF_GLOBAL int cosched_call(THE_DROVER, u32 at, u32 slot, u32 others, bool affinity_remote)
 {
 	u32 home = domain_at(d, pcpu_at(d, at)->domain)->first;
 	u64 now_ns = ground_now_ns(d);
@@ -136,7 +137,7 @@ CHECKED_APART int cosched_call(THE_DROVER, u32 at, u32 slot, u32 others, bool ab
 
 		if (called >= others)
 			break;
-		if (pcpu == at || !cosched_callable(d, pcpu, slot, abroad, now_ns))
+		if (pcpu == at || !cosched_callable(d, pcpu, slot, affinity_remote, now_ns))
 			continue;
 		cosched_call_one(d, pcpu, slot);
 		called++;

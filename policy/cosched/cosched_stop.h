@@ -13,7 +13,7 @@
  * the third is at 18, and of those that are ready the second, at 18 as well, is the slowest:
  * nobody is 3 ms ahead of it, and all may run.
  *
- * What it is bad at. Skew is seen when vCPUs are charged, at ticks and when they stop: with
+ * Limitations. Skew is seen when vCPUs are charged, at ticks and when they stop: with
  * ticks of 4 ms it may be 7 ms by then.
  */
 #ifndef DROVER_COSCHED_STOP_H
@@ -33,12 +33,12 @@ static __always_inline bool cosched_bounds_skew(struct vm *vm)
 /* The mode may have changed: may the VM rather wait than run in part? */
 static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
 {
-	u32 choosy = cosched_bounds_skew(vm) || vm->cosched_mode == COSCHED_GANG;
-	u32 before = __sync_lock_test_and_set(&vm->choosy, choosy);
+	u32 may_idle_wait = cosched_bounds_skew(vm) || vm->cosched_mode == COSCHED_GANG;
+	u32 before = __sync_lock_test_and_set(&vm->may_idle_wait, may_idle_wait);
 	u64 now_ns = ground_now_ns(d);
 
-	__sync_fetch_and_add(&d->nr_choosy, choosy - before);
-	if (!choosy) {
+	__sync_fetch_and_add(&d->nr_idle_waiters, may_idle_wait - before);
+	if (!may_idle_wait) {
 		vm->costopped = 0;
 		vm->held_since_ns = 0;
 	}
@@ -92,7 +92,7 @@ static __always_inline void cosched_start(struct vm *vm, struct vcpu *v, u64 now
 }
 
 /* The progress of the VM's slowest vCPU that wants to run; `ready`: that is ready. */
-CHECKED_APART u64 cosched_slowest_ns(THE_DROVER, u32 slot, bool ready)
+BPF_GLOBAL u64 cosched_slowest_ns(THE_DROVER, u32 slot, bool ready)
 {
 	u64 slowest_ns = ~0ULL;
 	u32 place;
@@ -112,7 +112,7 @@ CHECKED_APART u64 cosched_slowest_ns(THE_DROVER, u32 slot, bool ready)
  * skew: stop the running vCPUs that are too far ahead of a ready sibling, and let
  * those go that are so no longer.
  */
-CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
+BPF_GLOBAL int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 slowest_ready_ns = cosched_slowest_ns(d, slot, true);
@@ -144,7 +144,7 @@ CHECKED_APART int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 }
 
 /* How many ready vCPUs of the VM lag by more than they may. */
-CHECKED_APART u32 cosched_laggards(THE_DROVER, u32 slot)
+BPF_GLOBAL u32 cosched_laggards(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 laggards = 0;
@@ -160,7 +160,7 @@ CHECKED_APART u32 cosched_laggards(THE_DROVER, u32 slot)
 }
 
 /* strict, relaxed: stop the VM, all of it. */
-CHECKED_APART int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
+BPF_GLOBAL int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 place;

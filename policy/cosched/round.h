@@ -34,7 +34,7 @@
  * lock that a waiting one holds. So the VM's slices are as short as can be without a timer: they
  * end at the next tick, and the vCPU that has run least is next.
  *
- * What it is bad at. VMs whose widths do not add up leave a pCPU over, which is
+ * Limitations. VMs whose widths do not add up leave a pCPU over, which is
  * given to one vCPU of another VM alone (work is not left lying; for VMs that
  * would rather wait there is cosched.h). One pCPU interrupts all others that run such VMs,
  * once a round. Of a VM that fits into a domain but has come to stand in two, a domain
@@ -78,13 +78,13 @@ static __always_inline bool round_spans(struct drover *d, struct vm *vm)
 /* Is the VM in no step with others? One under a limit (limit.h) pauses and goes on by that. */
 static __always_inline bool round_is_apart(struct vm *vm)
 {
-	return vm->capped && !vm->choosy;
+	return vm->capped && !vm->may_idle_wait;
 }
 
 /* Has the VM all pCPUs, and more vCPUs that are ready? */
 static __always_inline bool round_is_crowded(struct drover *d, struct vm *vm)
 {
-	return vm->together && vm->vcpus_waiting &&
+	return vm->coscheduled && vm->vcpus_waiting &&
 	       vm->vcpus_running >= partition_at(d, 0)->nr_online;
 }
 
@@ -97,16 +97,16 @@ static __always_inline u64 round_slice_ns(struct drover *d, struct vm *vm, u32 a
 /* The pCPU has chosen that VM. */
 static __always_inline void round_note(struct drover *d, u32 pcpu, u32 slot)
 {
-	if (!d->nr_together || round_is_apart(vm_at(d, slot)))
+	if (!d->nr_coscheduled || round_is_apart(vm_at(d, slot)))
 		return;
 	pcpu_at(d, pcpu)->round = d->round;
 	pcpu_at(d, pcpu)->round_slot = slot;
 	if (vm_at(d, slot)->round == d->round)
 		return;
 	vm_at(d, slot)->round = d->round;
-	if (vm_at(d, slot)->together)
+	if (vm_at(d, slot)->coscheduled)
 		domain_at(d, pcpu_at(d, pcpu)->domain)->round_slot = slot;
-	if (vm_at(d, slot)->together && round_spans(d, vm_at(d, slot)))
+	if (vm_at(d, slot)->coscheduled && round_spans(d, vm_at(d, slot)))
 		d->round_slot = slot;
 }
 
@@ -143,7 +143,7 @@ static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot
 	u32 slot = pcpu->round == d->round ? pcpu->round_slot :
 					     round_begun(d, pcpu->domain, running_slot);
 
-	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together || vm_at(d, slot)->costopped ||
+	if (slot >= DROVER_MAX_VMS || !vm_at(d, slot)->coscheduled || vm_at(d, slot)->costopped ||
 	    vm_at(d, slot)->at_limit)
 		return DROVER_MAX_VMS;
 	return slot;
@@ -151,7 +151,7 @@ static __always_inline u32 round_stay(struct drover *d, u32 at, u32 running_slot
 
 /* Have the others that run such VMs choose anew, now; but not where somebody overdue has its turn,
  * which is short. */
-CHECKED_APART int round_tell(THE_DROVER, u32 at)
+BPF_GLOBAL int round_tell(THE_DROVER, u32 at)
 {
 	u32 i;
 
@@ -160,7 +160,7 @@ CHECKED_APART int round_tell(THE_DROVER, u32 at)
 		u32 slot = other->running_slot;
 
 		if (i == at || !other->online || other->round == d->round ||
-		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->together ||
+		    slot >= DROVER_MAX_VMS || !vm_at(d, slot)->coscheduled ||
 		    other->order.why == ORDER_TURN)
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));

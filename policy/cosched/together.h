@@ -24,7 +24,7 @@
  * window of 50 ms, eight times what it takes. The rival leaves: pressed_ns stands
  * still, and after one window the VM is left alone again.
  *
- * What it is bad at. It says who is at risk, not who suffers: four busy vCPUs that
+ * Limitations. It says who is at risk, not who suffers: four busy vCPUs that
  * never talk to each other are played in rounds too.
  */
 #ifndef DROVER_TOGETHER_H
@@ -54,13 +54,13 @@ static __always_inline void together_tally(struct vm *vm, u64 now_ns)
 		__sync_fetch_and_add(&vm->pressed_ns, passed_ns);
 }
 
-static __always_inline void together_set(struct drover *d, struct vm *vm, u32 together)
+static __always_inline void together_set(struct drover *d, struct vm *vm, u32 coscheduled)
 {
-	u32 before = __sync_lock_test_and_set(&vm->together, together);
+	u32 before = __sync_lock_test_and_set(&vm->coscheduled, coscheduled);
 
 	/* All pCPUs read it at every switch: it is written when it changes. */
-	if (together != before)
-		__sync_fetch_and_add(&d->nr_together, together - before);
+	if (coscheduled != before)
+		__sync_fetch_and_add(&d->nr_coscheduled, coscheduled - before);
 }
 
 /* Should it be? `pressed_ns` of the last `passed_ns` it was pressed. */

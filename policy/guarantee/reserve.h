@@ -25,7 +25,7 @@
  * With 50 %, the tag would be 8 ms ahead after 8 ms: others run for as long, then
  * vm0 is due.
  *
- * What it is bad at. Nothing happens at the moment at which a waiting VM becomes
+ * Limitations. Nothing happens at the moment at which a waiting VM becomes
  * due: it is seen at the next pick, a slice later at worst, and catches up then.
  */
 #ifndef DROVER_RESERVE_H
@@ -46,7 +46,7 @@ static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
  * and one. */
 static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
 {
-	u64 threads = least_of(vm->nr_threads, d->params.nr_pcpus);
+	u64 threads = min_of(vm->nr_threads, d->params.nr_pcpus);
 
 	return reserve_span_ns(vm, (threads + 1) * d->params.slice_ns);
 }
@@ -90,7 +90,7 @@ static __always_inline u64 reserve_step_ns(struct drover *d, struct vm *vm, u64 
 {
 	s64 room_ns = (s64)(now_ns + reserve_ahead_max_ns(d, vm) - vm->reserve_tag_ns);
 
-	return room_ns > 0 ? least_of(reserve_span_ns(vm, cpu_ns), (u64)room_ns) : 0;
+	return room_ns > 0 ? min_of(reserve_span_ns(vm, cpu_ns), (u64)room_ns) : 0;
 }
 
 /* The VM has received CPU time. */
@@ -139,7 +139,7 @@ static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot
 }
 
 /* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
-CHECKED_APART int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
+BPF_GLOBAL int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 before = vm->reserve_inverse;

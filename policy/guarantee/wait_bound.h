@@ -44,7 +44,7 @@
  * overdue, has a turn of 4 ms, waits 1 s: it gets 0.4 % where its shares say 0.0001 %. With 24
  * vCPUs B is 4.8 s: a turn every 200 ms.
  *
- * What it is bad at. It bends shares beyond about 1:100, as shown. With some 1300 threads for each
+ * Limitations. It bends shares beyond about 1:100, as shown. With some 1300 threads for each
  * pCPU somebody may wait for the 26 s after which the kernel takes over. A search looks at the
  * first 256 threads of a queue.
  *
@@ -82,23 +82,23 @@ static __always_inline u64 wait_bound_thread_ns(struct drover *d, u32 n, u32 p, 
 	u64 sweep_ns = (u64)n * (d->params.slice_ns / 2) * WAIT_BOUND_TAKES_ONE_IN / (p ?: 1);
 	u64 least_ns = d->params.wait_bound_ns;
 
-	sweep_ns = least_of(most_of(sweep_ns, least_ns), WAIT_BOUND_THREAD_FACTOR * least_ns);
-	return most_of(sweep_ns, on_each * d->params.slice_ns);
+	sweep_ns = min_of(max_of(sweep_ns, least_ns), WAIT_BOUND_THREAD_FACTOR * least_ns);
+	return max_of(sweep_ns, on_each * d->params.slice_ns);
 }
 
 /* --- a thread's time --- */
 
 /* The thread begins to wait in that domain, maybe as the first of its VM. */
 static __always_inline void wait_bound_enter(struct drover *d, struct thread *t, u32 domain,
-					     struct books *books, bool first)
+					     struct entity_rq *books, bool first)
 {
 	u32 p = domain_at(d, domain)->nr_pcpus;
 
 	if (first)
 		books->served_ns = books->taken_ns = t->unserved_since_ns;
 	t->due_ns = t->unserved_since_ns +
-		    (t->anywhere ? d->params.wait_bound_ns :
-				   wait_bound_thread_ns(d, books->nr_queued, p, 0));
+		    (t->affinity_full ? d->params.wait_bound_ns :
+					wait_bound_thread_ns(d, books->nr_queued, p, 0));
 }
 
 /* It begins to wait for its only pCPU, one of so many. */
@@ -140,7 +140,7 @@ static __always_inline void wait_bound_note_taken(struct drover *d, u32 domain, 
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (rq)
-		books_of(rq, slot)->taken_ns = now_ns;
+		entity_rq_of(rq, slot)->taken_ns = now_ns;
 }
 
 /* It has run for long enough: its VM was served in the domain it was taken from. */
@@ -149,7 +149,7 @@ static __always_inline void wait_bound_count(struct drover *d, struct thread *t,
 	struct runqueue *rq = t->taken_from ? ground_runqueue(d, t->taken_from - 1) : NULL;
 
 	if (rq)
-		books_of(rq, t->slot)->served_ns = now_ns;
+		entity_rq_of(rq, t->slot)->served_ns = now_ns;
 	t->taken_from = 0;
 }
 
@@ -169,7 +169,8 @@ static __always_inline void wait_bound_stops(struct drover *d, struct thread *t,
 {
 	struct vm *vm = vm_at(d, t->slot);
 
-	t->cut_short = ready && !vm->at_limit && !vm->choosy && wait_bound_was_brief(d, t, now_ns);
+	t->cut_short =
+		ready && !vm->at_limit && !vm->may_idle_wait && wait_bound_was_brief(d, t, now_ns);
 	if (!t->cut_short)
 		wait_bound_count(d, t, now_ns);
 }
@@ -198,7 +199,7 @@ static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct tas
 
 /* How many threads wait for each pCPU of the domain; the host's own apart, theirs is stretched by
  * all. */
-CHECKED_APART u32 wait_bound_on_each(THE_DROVER, u32 domain)
+BPF_GLOBAL u32 wait_bound_on_each(THE_DROVER, u32 domain)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u32 nr_slots = d->slots_in_use;
@@ -208,7 +209,7 @@ CHECKED_APART u32 wait_bound_on_each(THE_DROVER, u32 domain)
 	if (!rq)
 		return 0;
 	for_each_index(slot, 1, nr_slots)
-		nr_waiting += books_of(rq, slot)->nr_queued;
+		nr_waiting += entity_rq_of(rq, slot)->nr_queued;
 	return nr_waiting / (domain_at(d, domain)->nr_pcpus ?: 1);
 }
 
@@ -216,7 +217,7 @@ CHECKED_APART u32 wait_bound_on_each(THE_DROVER, u32 domain)
  * The VM of the pCPU's domain that has waited for most of its periods, one at least, and may run
  * there; DROVER_MAX_VMS: none, and the pCPU looks again when there can be one.
  */
-CHECKED_APART u32 wait_bound_overdue(THE_DROVER, u32 pcpu, u32 on_each)
+BPF_GLOBAL u32 wait_bound_overdue(THE_DROVER, u32 pcpu, u32 on_each)
 {
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	u32 domain = pcpu_at(d, pcpu)->domain;
@@ -231,7 +232,7 @@ CHECKED_APART u32 wait_bound_overdue(THE_DROVER, u32 pcpu, u32 on_each)
 	if (!rq)
 		return overdue;
 	for_each_index(slot, 0, nr_slots) {
-		struct books *books = books_of(rq, slot);
+		struct entity_rq *books = entity_rq_of(rq, slot);
 		u32 n = books->nr_queued;
 		s64 waited_ns = (s64)(now_ns - books->served_ns);
 		u64 period_ns, periods;
@@ -246,7 +247,7 @@ CHECKED_APART u32 wait_bound_overdue(THE_DROVER, u32 pcpu, u32 on_each)
 			most = periods;
 		}
 		if ((u64)waited_ns < period_ns)
-			again_ns = least_of(again_ns, period_ns - (u64)waited_ns);
+			again_ns = min_of(again_ns, period_ns - (u64)waited_ns);
 	}
 	pcpu_at(d, pcpu)->overdue_check_ns = now_ns + again_ns;
 	return overdue;
@@ -254,7 +255,7 @@ CHECKED_APART u32 wait_bound_overdue(THE_DROVER, u32 pcpu, u32 on_each)
 
 /* Of the host and of VMs that may not run on all of the domain: take a thread that is overdue
  * itself. */
-CHECKED_APART bool wait_bound_search(THE_DROVER, u32 pcpu)
+BPF_GLOBAL bool wait_bound_search(THE_DROVER, u32 pcpu)
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	struct runqueue *rq = ground_runqueue(d, domain);
@@ -266,10 +267,10 @@ CHECKED_APART bool wait_bound_search(THE_DROVER, u32 pcpu)
 	if (!rq)
 		return false;
 	for_each_index(slot, 0, nr_slots) {
-		struct books *books = books_of(rq, slot);
+		struct entity_rq *books = entity_rq_of(rq, slot);
 
 		if (!books->nr_queued ||
-		    (slot != DROVER_HOST_SLOT && !(books->marks & BOOKS_IN_PART)) ||
+		    (slot != DROVER_HOST_SLOT && !(books->marks & ENTITY_RQ_PARTIAL)) ||
 		    !next_fits(d, pcpu, domain, rq, slot, NEXT_NOT_HELD))
 			continue;
 		taken = ground_take_due(d, ground_vm_queue(d, slot, domain),
@@ -284,7 +285,7 @@ CHECKED_APART bool wait_bound_search(THE_DROVER, u32 pcpu)
  * The VM is overdue there, and served now. If nobody of it was taken by shares for all of W bring
  * it back to the clock, and hold the first to its claim.
  */
-CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_ns)
+BPF_GLOBAL int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct runqueue *rq = ground_runqueue(d, domain);
@@ -293,12 +294,12 @@ CHECKED_APART int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain, u64 now_n
 
 	if (!rq)
 		return 0;
-	books_of(rq, slot)->served_ns = now_ns;
-	if (now_ns - books_of(rq, slot)->taken_ns < d->params.wait_bound_ns)
+	entity_rq_of(rq, slot)->served_ns = now_ns;
+	if (now_ns - entity_rq_of(rq, slot)->taken_ns < d->params.wait_bound_ns)
 		return 0;
-	books_of(rq, slot)->taken_ns = now_ns;
+	entity_rq_of(rq, slot)->taken_ns = now_ns;
 	share_not_after(&vm->vtime_ns, clock_ns);
-	vm->nr_forgiven++;
+	vm->nr_starvation_boosts++;
 	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	first = tournament_slot(tournament_best(d, &rq->by_share));
 	share_bound_claim(vm_at(d, first), clock_ns, share_claim_max_ns(d, vm_at(d, first)));
@@ -319,7 +320,7 @@ static __always_inline bool wait_bound_serve_own(struct drover *d, u32 pcpu)
 }
 
 /* Take a thread of the VM that is overdue there. */
-CHECKED_APART bool wait_bound_take_overdue(THE_DROVER, u32 pcpu)
+BPF_GLOBAL bool wait_bound_take_overdue(THE_DROVER, u32 pcpu)
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;

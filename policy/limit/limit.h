@@ -100,20 +100,20 @@ static __always_inline u64 limit_elapsed_ns(struct limit *l, u64 now_ns)
 	s64 elapsed_ns = (s64)(now_ns - l->filled_ns);
 
 	l->filled_ns = now_ns;
-	return (u64)least_signed(most_signed(elapsed_ns, 0), LIMIT_LEAP_NS);
+	return (u64)min_signed(max_signed(elapsed_ns, 0), LIMIT_LEAP_NS);
 }
 
 /* Tokens come for so long. No debt is larger than what the bucket holds. */
 static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns, u64 depth_ns)
 {
-	s64 most_ns = most_signed(limit_brings_ns(ucpu, depth_ns), LIMIT_START_MIN_NS);
+	s64 most_ns = max_signed(limit_brings_ns(ucpu, depth_ns), LIMIT_START_MIN_NS);
 
-	tokens_ns = most_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
-	return least_signed(tokens_ns, most_ns);
+	tokens_ns = max_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
+	return min_signed(tokens_ns, most_ns);
 }
 
 /* Take what the VM used from all pools above it. */
-CHECKED_APART int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
+BPF_GLOBAL int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
 {
 	u32 pool = limit_pool_above(vm_at(d, slot));
 	u32 step;
@@ -150,7 +150,7 @@ static __always_inline bool limit_is_scarce(struct drover *d, u32 pool, s64 left
 }
 
 /* What is left for the VM to use, of its own limit and of all above it. */
-CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
+BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
@@ -166,25 +166,25 @@ CHECKED_APART s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 			break;
 		pool_left_ns = limit_pool_left_ns(d, pool, now_ns);
 		scarce |= limit_is_scarce(d, pool, pool_left_ns);
-		left_ns = least_signed(left_ns, pool_left_ns);
+		left_ns = min_signed(left_ns, pool_left_ns);
 		pool = limit_next_above(d, pool);
 	}
 	/* While nothing is dealt who asks first has it. */
 	if (scarce && vm->entitled_ucpu)
-		return least_signed(left_ns, l->dealt_ns);
+		return min_signed(left_ns, l->dealt_ns);
 	/* What it used of plenty it does not owe the others later. */
-	l->dealt_ns = most_signed(l->dealt_ns, 0);
+	l->dealt_ns = max_signed(l->dealt_ns, 0);
 	return left_ns;
 }
 
 /* Tokens come to the VM, and what it used since it was last looked at is taken from them. */
-CHECKED_APART int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
+BPF_GLOBAL int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
 	u64 elapsed_ns = limit_elapsed_ns(l, now_ns);
 	/* A thread just being charged counts twice for a moment. */
-	s64 used_ns = most_signed((s64)(share_used_ns(vm, now_ns) - l->seen_ns), 0);
+	s64 used_ns = max_signed((s64)(share_used_ns(vm, now_ns) - l->seen_ns), 0);
 
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
@@ -208,7 +208,7 @@ static __always_inline void limit_stop_at(struct drover *d, u32 slot, u32 pcpu)
  * Take their pCPUs from the threads of the VM, which is held: one that begins only now sees that.
  * vCPUs' records say where they run; if threads without one run, too, all pCPUs are asked.
  */
-CHECKED_APART int limit_stop(THE_DROVER, u32 slot)
+BPF_GLOBAL int limit_stop(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 recorded = 0;
@@ -237,12 +237,12 @@ static __always_inline bool limit_fits(struct drover *d, u32 slot, u32 at)
 
 	if (!vm_at(d, slot)->nr_confined)
 		return true;
-	return rq && affinity_fits(d, books_of(rq, slot), domain, at);
+	return rq && affinity_fits(d, entity_rq_of(rq, slot), domain, at);
 }
 
 /* Is the pCPU where threads of the VM wait? Those of a confined one may wait outside of its
  * partition. */
-CHECKED_APART bool limit_is_near(THE_DROVER, u32 slot, u32 at)
+BPF_GLOBAL bool limit_is_near(THE_DROVER, u32 slot, u32 at)
 {
 	struct vm *vm = vm_at(d, slot);
 
@@ -254,7 +254,7 @@ CHECKED_APART bool limit_is_near(THE_DROVER, u32 slot, u32 at)
  * first; all of them if it is confined, because nobody knows which queue of a pCPU its threads are
  * in. Then those whose VM has had more than its due compared with it.
  */
-CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
+BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 first = domain_at(d, vm->domain)->first;
@@ -288,7 +288,7 @@ CHECKED_APART int limit_offer(THE_DROVER, u32 slot)
 }
 
 /* The VM may run, or may not, from now on. */
-CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
+BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 before = vm->at_limit;
@@ -309,7 +309,7 @@ CHECKED_APART int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	if (hold && share_nr_running(vm))
 		limit_stop(d, slot);
 	if (!hold)
-		limit_offer(d, slot);
+		limit_unthrottle_kick(d, slot);
 	return 0;
 }
 
@@ -322,16 +322,15 @@ static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
 	u32 pool = limit_pool_above(vm);
 
 	if (pool)
-		ucpu = least_of(ucpu,
-				vm->entitled_ucpu ?: limit_ucpu(pool_at(d, pool)->limit_mcpu));
-	return most_of(ucpu, 1);
+		ucpu = min_of(ucpu, vm->entitled_ucpu ?: limit_ucpu(pool_at(d, pool)->limit_mcpu));
+	return max_of(ucpu, 1);
 }
 
 /* With so much the VM is let go. */
 static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
 {
-	return most_signed(limit_brings_ns(limit_pace_ucpu(d, vm), LIMIT_PAUSE_NS),
-			   LIMIT_START_MIN_NS);
+	return max_signed(limit_brings_ns(limit_pace_ucpu(d, vm), LIMIT_PAUSE_NS),
+			  LIMIT_START_MIN_NS);
 }
 
 /* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
@@ -343,16 +342,16 @@ static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s
 	u64 in_ns = ~0ULL;
 
 	if (vm->at_limit) {
-		u64 lacks_ns = (u64)most_signed(limit_start_ns(d, vm) - left_ns, 0);
+		u64 lacks_ns = (u64)max_signed(limit_start_ns(d, vm) - left_ns, 0);
 
 		in_ns = lacks_ns * LIMIT_PCPU_UCPU / comes_ucpu;
-		in_ns = most_of(least_of(in_ns, 2 * LIMIT_PAUSE_NS), LIMIT_PAUSE_MIN_NS);
+		in_ns = max_of(min_of(in_ns, 2 * LIMIT_PAUSE_NS), LIMIT_PAUSE_MIN_NS);
 		return now_ns + in_ns;
 	}
 	if (!used_ucpu)
 		return 0;
 	if (limit_pool_above(vm))
-		in_ns = least_of(LIMIT_SHARED_LOOK_NS, (u64)left_ns / share_nr_running(vm));
+		in_ns = min_of(LIMIT_SHARED_LOOK_NS, (u64)left_ns / share_nr_running(vm));
 	else if (used_ucpu > comes_ucpu)
 		in_ns = (u64)left_ns * LIMIT_PCPU_UCPU / (used_ucpu - comes_ucpu);
 	return in_ns == ~0ULL ? 0 : now_ns + in_ns;
@@ -368,7 +367,7 @@ static __always_inline bool limit_holds(struct drover *d, struct vm *vm, s64 lef
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */
-CHECKED_APART int limit_look(THE_DROVER, u32 slot, u64 now_ns)
+BPF_GLOBAL int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	s64 left_ns;
@@ -439,7 +438,7 @@ static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 n
 }
 
 /* Limits may have changed: is the VM under one? Its timer holds it or lets it go. */
-CHECKED_APART int limit_note(THE_DROVER, u32 slot)
+BPF_GLOBAL int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 above = pool_at(d, pool_existing(d, vm->pool))->capped_by;

@@ -38,7 +38,7 @@ static __always_inline struct pool *pool_around(struct drover *d, struct pool *p
 }
 
 /* The pool itself, or the nearest around it, that has a limit; 0: none. */
-CHECKED_APART u32 pool_find_cap(THE_DROVER, u32 pool)
+BPF_GLOBAL u32 pool_find_cap(THE_DROVER, u32 pool)
 {
 	u32 step;
 

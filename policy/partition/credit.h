@@ -17,7 +17,7 @@
  *
  * At 30 ms A's slice ends, with B, who came first, next.
  *
- * What it is bad at. What the seed says of it (seed 001), kept as it is: who stops before it is
+ * Limitations. What the seed says of it (seed 001), kept as it is: who stops before it is
  * charged pays nothing, and others pay for it; VMs that do I/O fast enough, all boosted, keep busy
  * ones from running; a busy VM that goes OVER waits for long slices of others. It is coarse: 3 : 1
  * comes out as some 2.7 : 1, because between two gifts all may be OVER, and are equal then. Credit
@@ -91,22 +91,22 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 }
 
 /* Its part, by shares, of what is given out; returns what it has then. */
-CHECKED_APART s64 credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
+BPF_GLOBAL s64 credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
 {
 	struct vm *vm = vm_at(d, slot);
 	s64 most_ns = (s64)(CREDIT_ACCOUNT_NS * (vm->nr_vcpus ?: 1));
 	s64 credit_ns = vm->credit_ns + (s64)(given_ns * vm->shares / (all_shares ?: 1));
 
-	return vm->credit_ns = most_signed(least_signed(credit_ns, most_ns), -most_ns);
+	return vm->credit_ns = max_signed(min_signed(credit_ns, most_ns), -most_ns);
 }
 
 /* Give out credit. True for the first pCPU to do so when it is time. */
-CHECKED_APART bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
+BPF_GLOBAL bool credit_account(THE_DROVER, u32 partition, u64 now_ns)
 {
 	struct partition *p = partition_at(d, partition);
 	u64 at_ns = p->account_at_ns;
 	/* What all owe together, after caps, is made good: else all would be OVER for good. */
-	u64 given_ns = p->nr_online * CREDIT_ACCOUNT_NS - (u64)least_signed(p->balance_ns, 0);
+	u64 given_ns = p->nr_online * CREDIT_ACCOUNT_NS - (u64)min_signed(p->balance_ns, 0);
 	u32 nr_slots = d->slots_in_use;
 	u32 slot;
 

@@ -12,7 +12,7 @@
  * destroyed: C has pCPU 5. If nobody left, C would be overdue after a second (wait_bound.h), and
  * take the place of one of them, who waits then: nobody may wait forever.
  *
- * What it is bad at. With more busy vCPUs than pCPUs it is a round robin of a second. Threads of
+ * Limitations. With more busy vCPUs than pCPUs it is a round robin of a second. Threads of
  * the host that are tied to these pCPUs wait like vCPUs, unless they serve the kernel; and never
  * keep a pCPU from one that waits.
  */

@@ -22,15 +22,15 @@ static __always_inline bool hook_is_share(struct drover *d, u32 domain)
 }
 
 /* Of a partition that is not `share`. */
-CHECKED_APART u64 hook_key(THE_DROVER, u32 domain, u32 slot)
+BPF_GLOBAL u64 hook_key(THE_DROVER, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (!rq)
 		return TOURNAMENT_NOBODY;
 	if (partition_policy(d, domain) == POLICY_CREDIT)
-		return credit_key(d, slot, books_of(rq, slot)->taken_ns);
-	return dedicated_key(slot, books_of(rq, slot)->taken_ns);
+		return credit_key(d, slot, entity_rq_of(rq, slot)->taken_ns);
+	return dedicated_key(slot, entity_rq_of(rq, slot)->taken_ns);
 }
 
 static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)

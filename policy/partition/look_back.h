@@ -33,7 +33,7 @@ static __always_inline void look_back_begin(struct drover *d, u32 pcpu, u32 doma
 }
 
 /* Is none of the domain's pCPUs online? */
-CHECKED_APART bool look_back_is_deserted(THE_DROVER, u32 domain)
+BPF_GLOBAL bool look_back_is_deserted(THE_DROVER, u32 domain)
 {
 	u32 nr_pcpus = domain_at(d, domain)->nr_pcpus;
 	bool deserted = true;
@@ -47,7 +47,7 @@ CHECKED_APART bool look_back_is_deserted(THE_DROVER, u32 domain)
 }
 
 /* A pCPU of that domain has gone offline. */
-CHECKED_APART int look_back_offline(THE_DROVER, u32 domain)
+BPF_GLOBAL int look_back_offline(THE_DROVER, u32 domain)
 {
 	u64 now_ns = ground_now_ns(d);
 	u32 nr_pcpus = d->params.nr_pcpus;
@@ -83,7 +83,7 @@ static __always_inline void look_back_move(struct drover *d, u32 pcpu, u32 domai
 }
 
 /* Take one that waits in that domain: which the pCPU has left, or which has no pCPU. */
-CHECKED_APART bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
+BPF_GLOBAL bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
 {
 	struct pcpu *here = pcpu_at(d, pcpu);
 	struct runqueue *rq = ground_runqueue(d, domain);
@@ -96,7 +96,7 @@ CHECKED_APART bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
 	if (!rq)
 		return false;
 	for_each_index(slot, 0, nr_slots) {
-		if (!books_of(rq, slot)->nr_queued)
+		if (!entity_rq_of(rq, slot)->nr_queued)
 			continue;
 		taken = ground_take_due(d, ground_vm_queue(d, slot, domain), until_ns);
 		if (taken)
@@ -106,7 +106,7 @@ CHECKED_APART bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
 }
 
 /* Take one from the domain which the pCPU has left, or from any that has no pCPU. */
-CHECKED_APART bool look_back_take(THE_DROVER, u32 pcpu)
+BPF_GLOBAL bool look_back_take(THE_DROVER, u32 pcpu)
 {
 	struct pcpu *here = pcpu_at(d, pcpu);
 	u32 nr_domains = d->params.nr_domains ?: 1;

@@ -23,7 +23,7 @@
  * among 4-5, and finds 5. Its vCPU 1 waits in the domain of 2-3, has its turn there, and follows
  * when that is over.
  *
- * What it is bad at. A host with many partitions has narrow ones, and a pCPU of one stands idle
+ * Limitations. A host with many partitions has narrow ones, and a pCPU of one stands idle
  * beside threads that wait in another. Pools, reservations and co-scheduling are for partition 0.
  */
 #ifndef DROVER_PARTITION_H
@@ -76,7 +76,7 @@ static __always_inline bool partition_is_default(const struct vm *vm)
 }
 
 /* Which pCPUs are online, or the partitions they are in, have changed. */
-CHECKED_APART int partition_count(THE_DROVER)
+BPF_GLOBAL int partition_count(THE_DROVER)
 {
 	u32 nr_pcpus = d->params.nr_pcpus;
 	u32 divided = 0;

@@ -16,7 +16,7 @@
  * of domain 0 glances at domain 1: 28 + steal_gain (8 ms) < 40, so it takes a thread
  * of domain 1, which from then on waits in domain 0.
  *
- * What it is bad at. With C domains an imbalance is seen after about C picks, some
+ * Limitations. With C domains an imbalance is seen after about C picks, some
  * C * 8 ms. It knows distance only as "my domain" and "another".
  */
 #ifndef DROVER_PICK_H
@@ -28,7 +28,7 @@
 #include "queue/waiting.h"
 
 /* Take the first thread of the pCPU's own queue. */
-CHECKED_APART bool pick_own(THE_DROVER, u32 pcpu)
+BPF_GLOBAL bool pick_own(THE_DROVER, u32 pcpu)
 {
 	u64 queue = ground_pcpu_queue(d, pcpu);
 	u64 vtime_ns = 0;
@@ -42,14 +42,14 @@ CHECKED_APART bool pick_own(THE_DROVER, u32 pcpu)
 /* What to ask for after so many VMs were asked in vain. */
 static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 {
-	return d->nr_choosy && tries >= PICK_ASKS_HELD ? NEXT_NOT_HELD : 0;
+	return d->nr_idle_waiters && tries >= PICK_ASKS_HELD ? NEXT_NOT_HELD : 0;
 }
 
 /*
  * Take a thread of that domain which may run here: of the first VM, by shares or BY_RESERVE, of
  * those that come before that key. NOBODY: of any.
  */
-CHECKED_APART bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u32 by, u64 before)
+BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u32 by, u64 before)
 {
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
@@ -81,7 +81,7 @@ static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 
  * Of another partition's domain, anybody whose VM is in this partition by now, and who still waits
  * where it was.
  */
-CHECKED_APART bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
+BPF_GLOBAL bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u32 here = partition_of_pcpu(d, pcpu);
@@ -92,7 +92,7 @@ CHECKED_APART bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
 	if (!rq)
 		return false;
 	for_each_index(slot, 1, nr_slots) {
-		if (vm_at(d, slot)->partition != here || !books_of(rq, slot)->nr_queued)
+		if (vm_at(d, slot)->partition != here || !entity_rq_of(rq, slot)->nr_queued)
 			continue;
 		found = ground_take_first(d, ground_vm_queue(d, slot, domain));
 		if (found)
@@ -102,7 +102,7 @@ CHECKED_APART bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
 }
 
 /* Nothing here: anything, anywhere, that may run here. */
-CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
+BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 {
 	u32 nr_domains = d->params.nr_domains;
 	u32 home = pcpu_at(d, pcpu)->domain;
@@ -124,17 +124,17 @@ CHECKED_APART bool pick_anywhere(THE_DROVER, u32 pcpu)
  * Pick by reservation, before any VM is picked by shares: a waiting thread, which is taken, or the
  * running VM. The running VM gives way to a VM that is due for longer, and to a sibling.
  */
-CHECKED_APART u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
+BPF_GLOBAL u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
 {
 	struct vm *running = vm_at(d, running_slot);
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	bool due = reserve_is_due(running, now_ns);
 	u64 before = due ? reserve_key(d, running, running_slot, now_ns) + 1 : TOURNAMENT_NOBODY;
-	u32 glance = pcpu_at(d, pcpu)->glance % d->params.nr_domains;
+	u32 steal_cursor = pcpu_at(d, pcpu)->steal_cursor % d->params.nr_domains;
 
 	if (pick_first(d, pcpu, home, BY_RESERVE, before) ||
-	    (glance != home && pick_first(d, pcpu, glance, BY_RESERVE, before)))
+	    (steal_cursor != home && pick_first(d, pcpu, steal_cursor, BY_RESERVE, before)))
 		return PICKED_WAITING;
 	return due ? PICKED_RUNNING : PICKED_NONE;
 }
@@ -154,13 +154,13 @@ static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_
 	if (domain_key == TOURNAMENT_NOBODY)
 		return false;
 	if (tournament_slot(domain_key) == running)
-		return (vm_is_process(vm_at(d, running)) && !vm_at(d, running)->together) ||
+		return (vm_is_process(vm_at(d, running)) && !vm_at(d, running)->coscheduled) ||
 		       pick_sibling_is_behind(d, pcpu, running, vruntime_ns);
 	return !tournament_before(running_key, domain_key);
 }
 
 /* The least served. */
-CHECKED_APART u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+BPF_GLOBAL u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u64 running_key = pick_running_key(d, pcpu, slot);
@@ -197,12 +197,12 @@ static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
 	u32 home = pcpu_at(d, pcpu)->domain;
 
 	return yield_take(d, pcpu, slot) ||
-	       (!vm_at(d, slot)->choosy && pick_waits_in(d, pcpu, home, slot) &&
+	       (!vm_at(d, slot)->may_idle_wait && pick_waits_in(d, pcpu, home, slot) &&
 		pick_from_vm(d, pcpu, home, slot));
 }
 
 /* What does not wait for anybody's share. */
-CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
+BPF_GLOBAL bool pick_at_once(THE_DROVER, u32 pcpu)
 {
 	struct order *order = &pcpu_at(d, pcpu)->order;
 
@@ -218,7 +218,7 @@ CHECKED_APART bool pick_at_once(THE_DROVER, u32 pcpu)
  * Where the policy is not `share`: the first in the pCPU's own queue, then the first of the domain,
  * unless the policy has who runs go on.
  */
-CHECKED_APART u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
+BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	bool own = pcpu_at(d, pcpu)->nr_pinned;
@@ -251,7 +251,7 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 
 	}
 	if (d->nr_reserved)
 		picked = pick_by_reserve(d, pcpu, slot < DROVER_MAX_VMS ? slot : DROVER_HOST_SLOT);
-	if (picked == PICKED_NONE && d->nr_together)
+	if (picked == PICKED_NONE && d->nr_coscheduled)
 		picked = pick_by_round(d, pcpu, slot, vruntime_ns);
 	if (picked == PICKED_NONE)
 		picked = pick_by_shares(d, pcpu, slot, vruntime_ns);

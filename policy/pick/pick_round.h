@@ -14,7 +14,7 @@
  * or goes on, before the round's VM, as if there were none. So does one under a limit, whose pauses
  * are in step with no round.
  *
- * What it is bad at. A VM that wakes often takes pCPUs out of others' rounds.
+ * Limitations. A VM that wakes often takes pCPUs out of others' rounds.
  */
 #ifndef DROVER_PICK_ROUND_H
 #define DROVER_PICK_ROUND_H
@@ -22,12 +22,12 @@
 #include "pick/pick_vm.h"
 
 /* Is the VM one that waits for nobody's round, and owed more than that? */
-static __always_inline bool pick_waits_for_no_round(struct drover *d, u32 slot, u64 key)
+static __always_inline bool pick_round_exempt(struct drover *d, u32 slot, u64 key)
 {
 	struct vm *vm = vm_at(d, slot);
 
 	return slot < DROVER_MAX_VMS &&
-	       (round_is_apart(vm) || (vm->woke_round == d->round && !vm->together)) &&
+	       (round_is_apart(vm) || (vm->woke_round == d->round && !vm->coscheduled)) &&
 	       (s64)(tournament_key(vm->vtime_ns, slot) - key) < 0;
 }
 
@@ -47,7 +47,7 @@ static __always_inline bool pick_is_behind(struct drover *d, u32 pcpu, u32 runni
  * waits for no round. To the running VM only if it lacks a round of its own: VMs that take turns
  * are never quite level.
  */
-CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
+BPF_GLOBAL bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	struct vm *vm = vm_at(d, stay);
@@ -60,8 +60,8 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	if (tournament_slot(waiting) == stay)
 		waiting = TOURNAMENT_NOBODY;
 	if ((waiting != TOURNAMENT_NOBODY &&
-	     pick_waits_for_no_round(d, tournament_slot(waiting), stays)) ||
-	    (running != stay && pick_waits_for_no_round(d, running, stays)))
+	     pick_round_exempt(d, tournament_slot(waiting), stays)) ||
+	    (running != stay && pick_round_exempt(d, running, stays)))
 		return true;
 	return tournament_before(pick_earliest(pick_own_key(d, pcpu), waiting),
 				 tournament_key(now_ns - round_ns, stay)) ||
@@ -69,7 +69,7 @@ CHECKED_APART bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 }
 
 /* The round's VM, if the round has given the pCPU to one. */
-CHECKED_APART u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+BPF_GLOBAL u32 pick_by_round(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u32 stay = round_stay(d, pcpu, slot);

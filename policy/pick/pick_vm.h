@@ -12,7 +12,7 @@
  * domain 1 asks: the second, which waits in domain 0, has run 16 ms less than the third, more than
  * a slice. It is taken, and the third waits in domain 1.
  *
- * What it is bad at. With C domains, siblings apart are seen after some C picks of the VM. A
+ * Limitations. With C domains, siblings apart are seen after some C picks of the VM. A
  * thread changes domains for a slice, however much of its working set is in the caches of one.
  */
 #ifndef DROVER_PICK_VM_H
@@ -35,21 +35,21 @@ enum picked {
 /* Glances follow no rhythm: one that beats with the turns of VMs always sees the same. */
 static __always_inline void pick_next_glance(struct pcpu *pcpu)
 {
-	pcpu->glance = pcpu->glance * 1664525 + 1013904223;
+	pcpu->steal_cursor = pcpu->steal_cursor * 1664525 + 1013904223;
 }
 
 /* May a thread of the VM that waits in that domain run on that pCPU? */
-CHECKED_APART bool pick_waits_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
+BPF_GLOBAL bool pick_waits_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
-	return rq && books_of(rq, slot)->nr_queued && next_is_near(d, pcpu, domain) &&
-	       affinity_fits(d, books_of(rq, slot), domain, pcpu);
+	return rq && entity_rq_of(rq, slot)->nr_queued && next_is_near(d, pcpu, domain) &&
+	       affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu);
 }
 
 /* Does a thread of the VM wait in that domain that may run on that pCPU and has run less than that?
  */
-CHECKED_APART bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot, u64 vruntime_ns)
+BPF_GLOBAL bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot, u64 vruntime_ns)
 {
 	u64 order = 0;
 
@@ -59,7 +59,7 @@ CHECKED_APART bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot,
 }
 
 /* The VM's queue in that domain, or in the glanced one if a sibling there has run less. */
-CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
+BPF_GLOBAL u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	u64 here = ground_vm_queue(d, slot, domain);
 	u32 other = topology_glanced(d, pcpu);
@@ -73,7 +73,7 @@ CHECKED_APART u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 }
 
 /* Take a thread of that VM. */
-CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
+BPF_GLOBAL bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	u64 here = ground_vm_queue(d, slot, domain);
 	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain, slot);
@@ -91,11 +91,11 @@ CHECKED_APART bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 }
 
 /* Take a thread of the VM with that key in the domain. */
-CHECKED_APART bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
+BPF_GLOBAL bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
 {
 	u32 slot = tournament_slot(key);
 
-	if (d->nr_choosy && !cosched_admits(d, pcpu, domain, slot, 0))
+	if (d->nr_idle_waiters && !cosched_admits(d, pcpu, domain, slot, 0))
 		return false;
 	if (!pick_from_vm(d, pcpu, domain, slot))
 		return false;
@@ -106,7 +106,7 @@ CHECKED_APART bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
 }
 
 /* A vCPU of that VM, wherever one waits, this domain first. */
-CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
+BPF_GLOBAL bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u32 nr_domains = d->params.nr_domains;
@@ -124,7 +124,7 @@ CHECKED_APART bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 }
 
 /* A sibling of the running thread, in the glanced domain, that has run less by a slice. */
-CHECKED_APART bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
+BPF_GLOBAL bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 other = topology_glanced(d, pcpu);
 
@@ -148,7 +148,7 @@ static __always_inline u32 pick_go_on(struct drover *d, u32 pcpu, u32 running, u
 }
 
 /* The key of the first thread in the pCPU's own queue, or NOBODY. */
-CHECKED_APART u64 pick_own_key(THE_DROVER, u32 pcpu)
+BPF_GLOBAL u64 pick_own_key(THE_DROVER, u32 pcpu)
 {
 	u64 vtime_ns = 0;
 

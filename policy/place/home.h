@@ -21,7 +21,7 @@
  * up pCPU 3, is placed near 0, and runs there 4 ms later at most. VM 6's wakes, and finds no idle
  * pCPU at home: it takes 3, which is free now.
  *
- * What it is bad at. Two VMs that are always busy, each on a pCPU of the other's home, stay there
+ * Limitations. Two VMs that are always busy, each on a pCPU of the other's home, stay there
  * as long as no pCPU is idle and nobody waits. Distance is "home" and "not home": of two other
  * nodes the nearer has no precedence.
  */
@@ -42,13 +42,13 @@ static __always_inline bool home_is_in(struct drover *d, u32 home, u32 domain)
 /* The thread's VM has a home, it may go there, and that pCPU is elsewhere. */
 static __always_inline bool home_is_away(struct drover *d, struct thread *t, u32 at)
 {
-	u32 home = d->homes && t->anywhere && !t->partition ? vm_at(d, t->slot)->home : 0;
+	u32 home = d->homes && t->affinity_full && !t->partition ? vm_at(d, t->slot)->home : 0;
 
 	return home && !home_is_in(d, home, pcpu_at(d, at)->domain);
 }
 
 /* The domain at that home that comes first, counted from that one on; or HOME_NOWHERE. */
-CHECKED_APART u32 home_domain(THE_DROVER, u32 home, u32 from)
+BPF_GLOBAL u32 home_domain(THE_DROVER, u32 home, u32 from)
 {
 	u32 nr_domains = d->params.nr_domains ?: 1;
 	u32 found = HOME_NOWHERE;
@@ -66,7 +66,7 @@ CHECKED_APART u32 home_domain(THE_DROVER, u32 home, u32 from)
 }
 
 /* A pCPU of that domain that is online, the first from that place on; or HOME_NOWHERE. */
-CHECKED_APART u32 home_pcpu(THE_DROVER, u32 domain, u32 place)
+BPF_GLOBAL u32 home_pcpu(THE_DROVER, u32 domain, u32 place)
 {
 	u32 nr = domain < d->params.nr_domains ? domain_at(d, domain)->nr_pcpus : 0;
 	u32 found = HOME_NOWHERE;
@@ -84,7 +84,7 @@ CHECKED_APART u32 home_pcpu(THE_DROVER, u32 domain, u32 place)
 }
 
 /* Is a pCPU at that home idle? */
-CHECKED_APART bool home_has_idle(THE_DROVER, u32 home)
+BPF_GLOBAL bool home_has_idle(THE_DROVER, u32 home)
 {
 	u32 nr_domains = d->params.nr_domains;
 	bool found = false;
@@ -132,7 +132,7 @@ static __always_inline u64 home_in_keys(u64 vtime_ns)
  * The VM with the key `theirs` waits in that domain. It comes before `key`, so that a migration to
  * that pCPU is worth its cost. Does it rather wait, at home, because it is not worth it twice?
  */
-CHECKED_APART bool home_keeps(THE_DROVER, u32 pcpu, u32 domain, u64 theirs, u64 key)
+BPF_GLOBAL bool home_keeps(THE_DROVER, u32 pcpu, u32 domain, u64 theirs, u64 key)
 {
 	u32 home = d->homes ? vm_at(d, tournament_slot(theirs))->home : 0;
 	u64 gain = home_in_keys(d->params.steal_gain_ns);

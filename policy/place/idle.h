@@ -15,7 +15,7 @@
  * and 4 are idle. A thread that ran on 0 wakes: 1 is nearest, but shares its core with who runs on
  * 0, and so it is given 2. The next one is given 4, a whole core in another domain, and the next 1.
  *
- * What it is bad at. A whole core far away comes before half of one near by. Of the domains of
+ * Limitations. A whole core far away comes before half of one near by. Of the domains of
  * another node none is nearer.
  */
 #ifndef DROVER_IDLE_H
@@ -39,7 +39,7 @@ static __always_inline void idle_note(struct drover *d, u32 at, bool idle)
 }
 
 /* Is a pCPU of that domain idle? */
-CHECKED_APART bool idle_is_in(THE_DROVER, u32 domain)
+BPF_GLOBAL bool idle_is_in(THE_DROVER, u32 domain)
 {
 	u32 nr = domain_at(d, domain)->idle ? domain_at(d, domain)->nr_pcpus : 0;
 	bool found = false;
@@ -77,7 +77,7 @@ static __always_inline s32 idle_claim_in(struct drover *d, struct task_struct *t
 }
 
 /* One for the thread, claimed, near that pCPU if it can be: of a whole core, or any; or NONE. */
-CHECKED_APART s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole_core)
+BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole_core)
 {
 	u32 nr_domains = d->params.nr_domains ?: 1;
 	u32 home = pcpu_at(d, near)->domain;
@@ -102,7 +102,7 @@ CHECKED_APART s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool wh
 }
 
 /* Is any pCPU of the host? */
-CHECKED_APART bool idle_is_any(THE_DROVER)
+BPF_GLOBAL bool idle_is_any(THE_DROVER)
 {
 	u32 nr_domains = d->params.nr_domains;
 	bool any = domain_at(d, 0)->idle;

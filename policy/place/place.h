@@ -17,10 +17,10 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 	u32 near = ground_task_pcpu(d, task);
 	s32 other;
 
-	if (t->single)
-		return t->single - 1;
+	if (t->pinned_cpu)
+		return t->pinned_cpu - 1;
 	if (!d->divided || partition_of_pcpu(d, near) == t->partition) {
-		if (t->anywhere)
+		if (t->affinity_full)
 			return home_near(d, t, near);
 		if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))
 			return near;

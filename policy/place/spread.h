@@ -38,7 +38,7 @@
  * for each core that is shared: 0.2 % of the host. None where nobody shares, or all do, or nobody
  * is ahead. Where shares differ, whoever is owed more has the whole core, up to all of the time.
  *
- * What it is bad at. At each tick it looks at eight pCPUs only, others each time, for somebody who
+ * Limitations. At each tick it looks at eight pCPUs only, others each time, for somebody who
  * is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one pCPU stays.
  * Where one VM's threads step aside for two sets in turn they go to and fro, every 20 ms or so; and
  * a place that two moves would free is not found.
@@ -53,7 +53,7 @@
 #define SPREAD_NOWHERE (-1)
 
 /* By how much is who runs there ahead of who runs on the other pCPU? */
-CHECKED_APART s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
+BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 {
 	u64 now_ns = ground_now_ns(d);
 	u32 a = pcpu_at(d, there)->running_slot;
@@ -72,7 +72,7 @@ CHECKED_APART s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 static __always_inline s32 spread_beside(struct drover *d, struct task_struct *task, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
-	u32 looks = (u32)least_of(SPREAD_LOOKS, domain_at(d, here->domain)->nr_pcpus);
+	u32 looks = (u32)min_of(SPREAD_LOOKS, domain_at(d, here->domain)->nr_pcpus);
 	s64 most_ns = (s64)d->params.steal_gain_ns;
 	s32 best = SPREAD_NOWHERE;
 	u32 look;
@@ -80,12 +80,12 @@ static __always_inline s32 spread_beside(struct drover *d, struct task_struct *t
 	for_each_index(look, 0, looks) {
 		u32 to = bounded(topology_pcpu(d, here->domain, here->ticks * looks + look),
 				 DROVER_MAX_PCPUS);
-		u32 beside = pcpu_at(d, to)->sibling;
+		u32 smt_neighbour = pcpu_at(d, to)->sibling;
 		s64 ahead_ns;
 
-		if (!beside || !pcpu_is_idle(pcpu_at(d, to)))
+		if (!smt_neighbour || !pcpu_is_idle(pcpu_at(d, to)))
 			continue;
-		ahead_ns = spread_ahead_ns(d, beside - 1, here->sibling - 1);
+		ahead_ns = spread_ahead_ns(d, smt_neighbour - 1, here->sibling - 1);
 		if (ahead_ns <= most_ns)
 			continue;
 		most_ns = ahead_ns;
@@ -100,15 +100,15 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
 {
 	struct pcpu *here = pcpu_at(d, at);
 	struct pcpu *other = pcpu_at(d, here->sibling - 1);
-	u32 before = here->beside;
+	u32 before = here->smt_neighbour;
 	s32 to;
 
-	here->beside = other->running_slot;
+	here->smt_neighbour = other->running_slot;
 	/* One of the two is enough. */
-	if (here->beside >= DROVER_MAX_VMS || other->leaves_for)
+	if (here->smt_neighbour >= DROVER_MAX_VMS || other->migrate_to)
 		return SPREAD_NOWHERE;
 	to = idle_claim(d, task, t, at, true);
-	if (to == SPREAD_NOWHERE && here->beside == before && hook_is_share(d, here->domain))
+	if (to == SPREAD_NOWHERE && here->smt_neighbour == before && hook_is_share(d, here->domain))
 		to = spread_beside(d, task, at);
 	return to;
 }
@@ -117,7 +117,7 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
  * Where the thread may go for the first that waits here, which may not go there itself: a pCPU
  * whose VM is ahead of that one. Nobody else goes there meanwhile.
  */
-CHECKED_APART s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
+BPF_GLOBAL s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
 	struct runqueue *rq = ground_runqueue(d, here->domain);
@@ -135,7 +135,7 @@ CHECKED_APART s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 		if (pcpu_at(d, to)->running_slot == t->slot ||
 		    pcpu_at(d, to)->running_slot == DROVER_HOST_SLOT ||
 		    partition_of_pcpu(d, to) != t->partition ||
-		    affinity_fits(d, books_of(rq, waits), here->domain, to) ||
+		    affinity_fits(d, entity_rq_of(rq, waits), here->domain, to) ||
 		    wake_gain_ns(d, waits, vm_at(d, waits)->vruntime_floor_ns, to, false) <=
 			    (s64)d->params.steal_gain_ns ||
 		    !ground_may_run_on(d, task, to))
@@ -154,7 +154,7 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	struct pcpu *here = pcpu_at(d, at);
 	s32 to = SPREAD_NOWHERE;
 
-	if (here->leaves_for || here->order.why || t->single || ground_is_leaving(d, task))
+	if (here->migrate_to || here->order.why || t->pinned_cpu || ground_is_leaving(d, task))
 		return;
 	if (!share_nobody_waits(d, here->domain))
 		to = spread_aside(d, task, t, at);
@@ -162,18 +162,18 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 		to = spread_to_core(d, task, t, at);
 	if (to == SPREAD_NOWHERE)
 		return;
-	here->leaves_for = (u32)to + 1;
+	here->migrate_to = (u32)to + 1;
 	ground_set_slice(d, task, 0);
 }
 
 /* Who was to leave does not: what was claimed becomes idle anew. */
 static __always_inline void spread_stay(struct drover *d, struct pcpu *pcpu)
 {
-	u32 claimed = pcpu->leaves_for;
+	u32 claimed = pcpu->migrate_to;
 
 	if (!claimed)
 		return;
-	pcpu->leaves_for = 0;
+	pcpu->migrate_to = 0;
 	ground_kick(d, claimed - 1);
 }
 
@@ -181,13 +181,13 @@ static __always_inline void spread_stay(struct drover *d, struct pcpu *pcpu)
 static __always_inline bool spread_leave(struct drover *d, struct task_struct *task,
 					 struct pcpu *pcpu, bool may_begin)
 {
-	u32 to = pcpu->leaves_for;
+	u32 to = pcpu->migrate_to;
 
 	if (!to || !may_begin || !ground_may_run_on(d, task, to - 1)) {
 		spread_stay(d, pcpu);
 		return false;
 	}
-	pcpu->leaves_for = 0;
+	pcpu->migrate_to = 0;
 	ground_run_on(d, task, to - 1, d->params.slice_ns, false);
 	if (!pcpu_is_idle(pcpu_at(d, to - 1)))
 		ground_preempt(d, to - 1);

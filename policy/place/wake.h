@@ -20,7 +20,7 @@
  * Should it then stay busy, it is at the clock after 5 ms of CPU time, and
  * waits its turn like anybody.
  *
- * What it is bad at. It looks at no more than eight pCPUs of the domain, so on a
+ * Limitations. It looks at no more than eight pCPUs of the domain, so on a
  * wide domain a waker may preempt the second best. Only one preempting thread is
  * sent to a pCPU at a time; a crowd that wakes at once queues.
  */
@@ -38,7 +38,7 @@
  * By how much a thread of that VM, with that vruntime, is owed more than whoever
  * runs there; <= 0: it is not. due: the VM is, by its reservation.
  */
-CHECKED_APART s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool due)
+BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool due)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct pcpu *pcpu = pcpu_at(d, at);
@@ -112,7 +112,7 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 				       u32 near, bool woken, bool due)
 {
 	u32 home = pcpu_at(d, near)->domain;
-	u32 looks = (u32)least_of(t->single ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
+	u32 looks = (u32)min_of(t->pinned_cpu ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
 	s64 best_gain_ns = 0;
 	s32 best = WAKE_NOWHERE;
 	u32 look;
@@ -164,7 +164,7 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
  * may ask for a slice. The host's own tasks neither push nor are pushed: everybody would push the
  * next one round for ever.
  */
-CHECKED_APART s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool woken)
+BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool woken)
 {
 	bool due = wake_is_due(d, task, t, woken);
 	s32 target;

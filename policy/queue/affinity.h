@@ -18,7 +18,7 @@
  * the host's tasks are next. A vCPU of VM 6 that may run on 3 and 4 waits here with the mask 1000,
  * and with the mark that says that pCPUs of other domains may take it, too.
  *
- * What it is bad at. Where many VMs share a domain and few may run on a pCPU, that pCPU looks at
+ * Limitations. Where many VMs share a domain and few may run on a pCPU, that pCPU looks at
  * all VMs to find one (next.h).
  */
 #ifndef DROVER_AFFINITY_H
@@ -31,12 +31,12 @@
 /* The thread joins the VM, or leaves it. (The count of the host is wrong, and read by nobody.) */
 static __always_inline void affinity_join(struct vm *vm, struct thread *t)
 {
-	__sync_fetch_and_add(&vm->nr_confined, !t->anywhere);
+	__sync_fetch_and_add(&vm->nr_confined, !t->affinity_full);
 }
 
 static __always_inline void affinity_leave(struct vm *vm, struct thread *t)
 {
-	__sync_fetch_and_sub(&vm->nr_confined, !t->anywhere);
+	__sync_fetch_and_sub(&vm->nr_confined, !t->affinity_full);
 }
 
 /* Of any partition, and of any domain. */
@@ -85,7 +85,7 @@ static __always_inline u32 affinity_partition(struct drover *d, struct task_stru
  */
 static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t)
 {
-	return d->divided && t->judged != d->pcpu_changes;
+	return d->divided && t->affinity_seq != d->pcpu_changes;
 }
 
 /*
@@ -95,25 +95,25 @@ static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t
 static __always_inline bool affinity_strays(struct drover *d, struct thread *t, u32 at)
 {
 	return d->divided && pcpu_at(d, at)->online &&
-	       (t->judged != d->pcpu_changes || t->partition != partition_of_pcpu(d, at));
+	       (t->affinity_seq != d->pcpu_changes || t->partition != partition_of_pcpu(d, at));
 }
 
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */
-CHECKED_APART int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
+BPF_GLOBAL int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	s32 only = ground_only_pcpu(d, task);
 
 	affinity_leave(vm, t);
 	t->partition = affinity_partition(d, task, vm->partition);
-	t->anywhere =
+	t->affinity_full =
 		t->partition == vm->partition &&
 		affinity_find(d, task, t->partition, AFFINITY_ANY, false, 0) == AFFINITY_NOWHERE;
 	affinity_join(vm, t);
-	t->single = only >= 0 && !t->anywhere ? (u32)only + 1 : 0;
-	t->abroad = t->anywhere;
+	t->pinned_cpu = only >= 0 && !t->affinity_full ? (u32)only + 1 : 0;
+	t->affinity_remote = t->affinity_full;
 	t->may_in = 0;
-	t->judged = d->pcpu_changes;
+	t->affinity_seq = d->pcpu_changes;
 	return 0;
 }
 
@@ -125,7 +125,7 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 	u64 may = 0;
 	u32 i;
 
-	if (t->anywhere)
+	if (t->affinity_full)
 		return AFFINITY_ALL;
 	if (t->may_in == domain + 1)
 		return t->may;
@@ -133,16 +133,18 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
 			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
 	}
-	t->abroad = affinity_find(d, task, t->partition, domain, true, 0) != AFFINITY_NOWHERE;
+	t->affinity_remote =
+		affinity_find(d, task, t->partition, domain, true, 0) != AFFINITY_NOWHERE;
 	t->may = may == domain_at(d, domain)->all ? AFFINITY_ALL : may;
 	t->may_in = domain + 1;
 	return t->may;
 }
 
 /* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
-static __always_inline void affinity_add(struct books *books, struct thread *t, u64 may)
+static __always_inline void affinity_add(struct entity_rq *books, struct thread *t, u64 may)
 {
-	u32 marks = (t->abroad ? BOOKS_ABROAD : 0) | (may != AFFINITY_ALL ? BOOKS_IN_PART : 0);
+	u32 marks = (t->affinity_remote ? ENTITY_RQ_REMOTE : 0) |
+		    (may != AFFINITY_ALL ? ENTITY_RQ_PARTIAL : 0);
 
 	if ((*(volatile u64 *)&books->may & may) != may)
 		__sync_fetch_and_or(&books->may, may);
@@ -151,20 +153,20 @@ static __always_inline void affinity_add(struct books *books, struct thread *t, 
 }
 
 /* Nobody of the VM waits: its mask begins anew. Of who came meanwhile nothing is known. */
-static __always_inline void affinity_forget(struct books *books)
+static __always_inline void affinity_forget(struct entity_rq *books)
 {
-	if (books->may == AFFINITY_ALL && books->marks == BOOKS_ABROAD)
+	if (books->may == AFFINITY_ALL && books->marks == ENTITY_RQ_REMOTE)
 		return;
 	__sync_lock_test_and_set(&books->may, 0);
 	__sync_lock_test_and_set(&books->marks, 0);
 	if (!*(volatile u32 *)&books->nr_queued)
 		return;
 	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-	__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART);
+	__sync_fetch_and_or(&books->marks, ENTITY_RQ_REMOTE | ENTITY_RQ_PARTIAL);
 }
 
 /* The marks (BOOKS_...) of threads of the VM that wait, in whatever domain. */
-CHECKED_APART u32 affinity_marks(THE_DROVER, u32 slot)
+BPF_GLOBAL u32 affinity_marks(THE_DROVER, u32 slot)
 {
 	u32 marks = 0;
 	u32 i;
@@ -172,14 +174,14 @@ CHECKED_APART u32 affinity_marks(THE_DROVER, u32 slot)
 	for_each_index(i, 0, d->params.nr_domains) {
 		struct runqueue *rq = ground_runqueue(d, i);
 
-		if (rq && books_of(rq, slot)->nr_queued)
-			marks |= books_of(rq, slot)->marks;
+		if (rq && entity_rq_of(rq, slot)->nr_queued)
+			marks |= entity_rq_of(rq, slot)->marks;
 	}
 	return marks;
 }
 
 /* The domain's pCPUs are others now: of who waits there nothing is known. */
-CHECKED_APART int affinity_unsettle(THE_DROVER, u32 domain)
+BPF_GLOBAL int affinity_unsettle(THE_DROVER, u32 domain)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u32 nr_slots = d->slots_in_use;
@@ -188,24 +190,24 @@ CHECKED_APART int affinity_unsettle(THE_DROVER, u32 domain)
 	if (!rq)
 		return 0;
 	for_each_index(slot, 0, nr_slots) {
-		struct books *books = books_of(rq, slot);
+		struct entity_rq *books = entity_rq_of(rq, slot);
 
 		if (!books->nr_queued)
 			continue;
 		__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-		__sync_fetch_and_or(&books->marks, BOOKS_ABROAD | BOOKS_IN_PART);
+		__sync_fetch_and_or(&books->marks, ENTITY_RQ_REMOTE | ENTITY_RQ_PARTIAL);
 	}
 	return 0;
 }
 
 /* May a thread of the VM that waits in that domain run on that pCPU? */
-static __always_inline bool affinity_fits(struct drover *d, struct books *books, u32 domain,
+static __always_inline bool affinity_fits(struct drover *d, struct entity_rq *books, u32 domain,
 					  u32 pcpu)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
 	if (p->domain != domain)
-		return books->marks & BOOKS_ABROAD;
+		return books->marks & ENTITY_RQ_REMOTE;
 	return books->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1;
 }
 

@@ -12,7 +12,7 @@
  * thread is just being queued: it asks for who comes after 5 ms and gets VM 4. VM 3 is the first
  * again for pCPU 1, which asks at the same moment.
  *
- * What it is bad at. A look at all is some microseconds with 1000 VMs.
+ * Limitations. A look at all is some microseconds with 1000 VMs.
  */
 #ifndef DROVER_NEXT_H
 #define DROVER_NEXT_H
@@ -46,12 +46,12 @@ static __always_inline bool next_fits(struct drover *d, u32 pcpu, u32 domain, st
 {
 	if (pcpu == NEXT_FOR_NOBODY)
 		return true;
-	return affinity_fits(d, books_of(rq, slot), domain, pcpu) &&
+	return affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
 	       !(asks & NEXT_NOT_HELD && next_is_held(d, pcpu, slot));
 }
 
 /* The first that fits and comes after that key. */
-CHECKED_APART u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+BPF_GLOBAL u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u32 nr_slots = d->slots_in_use;
@@ -72,7 +72,7 @@ CHECKED_APART u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, 
 }
 
 /* The same, from the first on with TOURNAMENT_NOBODY for `after`. */
-CHECKED_APART u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+BPF_GLOBAL u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u64 root = rq ? tournament_best(d, tournament_in(rq, asks)) : TOURNAMENT_NOBODY;
@@ -91,7 +91,7 @@ CHECKED_APART u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 as
  * behind their VM are corrected. A few tries suffice: only VMs that ran since they were last looked
  * at can lag. By reservation a leaf that is not due needs no correction.
  */
-CHECKED_APART u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+BPF_GLOBAL u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	u64 now_ns = ground_now_ns(d);
 	/* That of the last slot of this moment. */

@@ -22,7 +22,7 @@
  * lags, so whoever finds VM 7 at the root sees that it is late, corrects the
  * leaf (11718<<11|7), and finds VM 3 at the root.
  *
- * What it is bad at. The played part grows with the most VMs there have ever
+ * Limitations. The played part grows with the most VMs there have ever
  * been and never shrinks. Keys that move back must be written at once, by hand.
  *
  * After the tournament trees of Knuth, TAOCP vol. 3, 5.4.1.
@@ -118,7 +118,7 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
  * Make the leaf agree with the count of the VM's waiting threads: `key` if there are any, nobody if
  * not. With `expected`, only if the leaf still holds that: somebody else may have been quicker.
  */
-CHECKED_APART int tournament_settle(THE_DROVER, u32 domain, u32 leaf, u64 expected, u64 key)
+BPF_GLOBAL int tournament_settle(THE_DROVER, u32 domain, u32 leaf, u64 expected, u64 key)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
@@ -128,13 +128,13 @@ CHECKED_APART int tournament_settle(THE_DROVER, u32 domain, u32 leaf, u64 expect
 	if (expected == TOURNAMENT_NOBODY ||
 	    tournament_leaf(tournament_in(rq, leaf), leaf) == expected)
 		tournament_set(tournament_in(rq, leaf), d->tournament_levels, leaf,
-			       books_of(rq, leaf)->nr_queued ? key : TOURNAMENT_NOBODY);
+			       entity_rq_of(rq, leaf)->nr_queued ? key : TOURNAMENT_NOBODY);
 	ground_unlock_runqueue(rq);
 	return 0;
 }
 
 /* Hand the winner of the old root up to the new one, in every domain. */
-CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
+BPF_GLOBAL int tournament_raise(THE_DROVER, u32 levels)
 {
 	u64 root = tournament_root(levels + 1);
 	u32 i;
@@ -158,7 +158,7 @@ CHECKED_APART int tournament_raise(THE_DROVER, u32 levels)
  * the same moment. The second pass catches a winner that changed at the old root
  * after the first: who settles reads the levels with the domain locked.
  */
-CHECKED_APART int tournament_grow(THE_DROVER, u32 slot)
+BPF_GLOBAL int tournament_grow(THE_DROVER, u32 slot)
 {
 	u32 step;
 

@@ -20,7 +20,7 @@
  * leaf is cleared, under the lock, after looking again, because a third may
  * have come meanwhile.
  *
- * What it is bad at. The count is raised before the thread is in the queue and
+ * Limitations. The count is raised before the thread is in the queue and
  * lowered when it runs, so for a microsecond a VM may look as if it had a
  * waiting thread that cannot be taken; who asks tries the next VM then (next.h).
  */
@@ -53,14 +53,14 @@ static __always_inline void waiting_settle(struct drover *d, u32 domain, u32 slo
 }
 
 /* The same wherever threads of it wait. */
-CHECKED_APART int waiting_settle_domains(THE_DROVER, u32 slot)
+BPF_GLOBAL int waiting_settle_domains(THE_DROVER, u32 slot)
 {
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_domains) {
 		struct runqueue *rq = ground_runqueue(d, i);
 
-		if (rq && books_of(rq, slot)->nr_queued)
+		if (rq && entity_rq_of(rq, slot)->nr_queued)
 			waiting_settle(d, i, slot);
 	}
 	return 0;
@@ -79,8 +79,8 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
 
 		t->queued_in = 0;
-		if (rq && __sync_fetch_and_sub(&books_of(rq, slot)->nr_queued, 1) == 1) {
-			affinity_forget(books_of(rq, slot));
+		if (rq && __sync_fetch_and_sub(&entity_rq_of(rq, slot)->nr_queued, 1) == 1) {
+			affinity_forget(entity_rq_of(rq, slot));
 			waiting_settle(d, domain, slot);
 		}
 	}
@@ -115,9 +115,9 @@ static __always_inline void waiting_enter_domain(struct drover *d, struct task_s
 	if (t->record)
 		vcpu_at(d, t->record)->pcpu = near;
 	share_bound_lead(d, vm_at(d, slot), t);
-	first = __sync_fetch_and_add(&books_of(rq, slot)->nr_queued, 1) == 0;
-	affinity_add(books_of(rq, slot), t, may);
-	wait_bound_enter(d, t, domain, books_of(rq, slot), first);
+	first = __sync_fetch_and_add(&entity_rq_of(rq, slot)->nr_queued, 1) == 0;
+	affinity_add(entity_rq_of(rq, slot), t, may);
+	wait_bound_enter(d, t, domain, entity_rq_of(rq, slot), first);
 	if (first)
 		waiting_settle(d, domain, slot);
 	ground_enqueue(d, task, ground_vm_queue(d, slot, domain), d->params.slice_ns,
@@ -125,10 +125,10 @@ static __always_inline void waiting_enter_domain(struct drover *d, struct task_s
 }
 
 /* Put the thread into the queue it belongs in, near that pCPU. */
-CHECKED_APART int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
+BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 {
 	share_move_to(d, vm_at(d, t->slot), t, near);
-	if (t->single)
+	if (t->pinned_cpu)
 		waiting_enter_own(d, task, t, near);
 	else
 		waiting_enter_domain(d, task, t, near);
@@ -188,13 +188,13 @@ static __always_inline void waiting_count(struct drover *d, struct vm *vm, struc
 		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
 	}
 	/* What it waited before its settings changed, it waited under another promise. */
-	waited_ns = (s64)settled_for_ns > 0 ? least_of(waited_ns, settled_for_ns) : 0;
+	waited_ns = (s64)settled_for_ns > 0 ? min_of(waited_ns, settled_for_ns) : 0;
 	if (waited_ns > vm->longest_ready_ns)
 		vm->longest_ready_ns = waited_ns;
 }
 
 /* It runs, or has gone: its wait is over. */
-CHECKED_APART int waiting_end(THE_DROVER, THE_THREAD, u64 now_ns)
+BPF_GLOBAL int waiting_end(THE_DROVER, THE_THREAD, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 waited_ns;

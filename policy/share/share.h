@@ -34,7 +34,7 @@
  * of CPU time, seven rounds of 4 pCPUs * 8 ms. Then vm0 again: 1:7. Note that a
  * VM's vCPUs tend to run at the same time, without being told to.
  *
- * What it is bad at. A VM is charged when it has run, not before, so a VM as
+ * Limitations. A VM is charged when it has run, not before, so a VM as
  * wide as the host takes a whole round at a time: others wait one slice, and a
  * VM with few shares gets its time in rare, wide bursts. Time is what is
  * divided, not work, but for what a busy SMT sibling takes (core.h). There
@@ -55,7 +55,7 @@
 static __always_inline u64 share_scale(u64 cpu_ns, u64 inverse)
 {
 	/* Eight seconds at once at most: the product stays within 64 bits. */
-	return (least_of(cpu_ns, 1ULL << 33) * inverse) >> SHARE_INVERSE_SHIFT;
+	return (min_of(cpu_ns, 1ULL << 33) * inverse) >> SHARE_INVERSE_SHIFT;
 }
 
 /* CPU time as the VM's virtual time sees it. */
@@ -165,7 +165,7 @@ static __always_inline void share_end(struct vm *vm, struct thread *t)
 static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
 {
 	/* Who waits for one pCPU is not picked by vruntime: it says nothing of its siblings. */
-	if (!t->single)
+	if (!t->pinned_cpu)
 		share_not_before(&vm->vruntime_floor_ns, t->vruntime_ns);
 }
 
@@ -205,8 +205,7 @@ static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
 /* What a VM that is awake may be owed, by the threads that can be charged late. */
 static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 {
-	return d->params.claim_bound_ns *
-	       most_of(least_of(share_nr_awake(vm), d->params.nr_pcpus), 1);
+	return d->params.claim_bound_ns * max_of(min_of(share_nr_awake(vm), d->params.nr_pcpus), 1);
 }
 
 /*
@@ -218,7 +217,7 @@ static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
 {
 	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
 
-	return most_of(apart_ns, share_claim_max_ns(d, vm));
+	return max_of(apart_ns, share_claim_max_ns(d, vm));
 }
 
 static __always_inline u64 share_earlier(u64 a, u64 b)
@@ -236,7 +235,7 @@ static __always_inline u64 share_clock_near(struct drover *d, struct thread *t, 
 	u64 clock_ns = *share_clock(d, p->domain);
 	u64 first_ns;
 
-	if (!t->single)
+	if (!t->pinned_cpu)
 		return clock_ns;
 	if (p->running_slot < DROVER_MAX_VMS && p->running_slot != t->slot)
 		clock_ns = share_earlier(clock_ns, vm_at(d, p->running_slot)->vtime_ns);
@@ -270,17 +269,18 @@ static __always_inline void share_move_to(struct drover *d, struct vm *vm, struc
 
 /* The thread has run for so long since it was last charged: charge it and the VM, but for a part.
  */
-static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ran_ns, u64 spared_ns)
+static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ran_ns,
+					 u64 smt_discount_ns)
 {
-	u64 charged_ns = ran_ns - spared_ns;
+	u64 charged_ns = ran_ns - smt_discount_ns;
 
 	t->charged_ns += ran_ns;
 	t->vruntime_ns += thread_is_task(t) ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
 	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);
-	if (spared_ns)
-		__sync_fetch_and_add(&vm->spared_ns, spared_ns);
+	if (smt_discount_ns)
+		__sync_fetch_and_add(&vm->smt_discount_ns, smt_discount_ns);
 }
 
 /* Where the VM stands in that domain's tournament now; nowhere while it may not run (limit.h). */

@@ -29,20 +29,20 @@ static void confined_vm(u32 tgid, u32 nr_vcpus, u32 shares, u64 allowed)
 static void a_mask_says_where_threads_that_wait_may_run(void)
 {
 	struct task_struct *task;
-	struct books *books;
+	struct entity_rq *books;
 
 	g = fake_ground(8, 2);
 	task = kernel_thread(g, 1, THREAD_VCPU);
 	kernel_set_affinity(g, task, 0x16); /* pCPUs 1, 2, 4 */
 	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 0), 6);
-	CHECK(task->thread.abroad);
+	CHECK(task->thread.affinity_remote);
 	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 1), 1);
 	kernel_set_affinity(g, task, 0xf0);
 	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 1), AFFINITY_ALL);
-	CHECK(!task->thread.abroad && !task->thread.single);
+	CHECK(!task->thread.affinity_remote && !task->thread.pinned_cpu);
 	kernel_set_affinity(g, task, 0x20);
-	CHECK_EQ(task->thread.single, 6);
-	books = books_of(&g->runqueue[0], 1);
+	CHECK_EQ(task->thread.pinned_cpu, 6);
+	books = entity_rq_of(&g->runqueue[0], 1);
 	affinity_add(books, &task->thread, 6);
 	CHECK(affinity_fits(&g->d, books, 0, 1) && !affinity_fits(&g->d, books, 0, 3));
 	affinity_forget(books);
@@ -224,7 +224,7 @@ static void a_pcpu_that_is_taken_is_not_free(void)
 	CHECK(pcpu_is_idle(pcpu_at(&g->d, 0)));
 	drover_pcpu_taken(&g->d, 0);
 	CHECK(g->place_anew && !pcpu_is_idle(pcpu_at(&g->d, 0)));
-	books_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
+	entity_rq_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
 	CHECK_EQ(cosched_count_callable(&g->d, 1, 1, false), 0);
 	drover_pcpu_returned(&g->d, 0);
 	CHECK_EQ(cosched_count_callable(&g->d, 1, 1, false), 1);

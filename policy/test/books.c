@@ -15,7 +15,7 @@ static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 
 
 	for_each_task(g, task) nr_queued +=
 		task->thread.slot == slot && task->thread.queued_in == domain + 1;
-	CHECK_EQ(books_of(&g->runqueue[domain], slot)->nr_queued, nr_queued);
+	CHECK_EQ(entity_rq_of(&g->runqueue[domain], slot)->nr_queued, nr_queued);
 	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
 	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
 	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, stands && reserved);
@@ -124,14 +124,14 @@ static void check_monotone(struct ground *g, struct books_before *before)
 		struct vm *vm = vm_at(&g->d, slot);
 
 		if (vm->id == before->vm[slot].id && !before->allotted &&
-		    vm->nr_forgiven == before->vm[slot].nr_forgiven)
+		    vm->nr_starvation_boosts == before->vm[slot].nr_starvation_boosts)
 			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0 ||
 			      before->vm[slot].domain == SHARE_NOWHERE ||
 			      !partition_shares(&g->d, before->vm[slot].domain, vm->domain));
 		before->vm[slot].id = vm->id;
 		before->vm[slot].domain = vm->domain;
 		before->vm[slot].vtime_ns = vm->vtime_ns;
-		before->vm[slot].nr_forgiven = vm->nr_forgiven;
+		before->vm[slot].nr_starvation_boosts = vm->nr_starvation_boosts;
 	}
 	before->allotted = false;
 }

@@ -17,7 +17,7 @@ struct books_before {
 		u32 domain;
 		u64 id;
 		u64 vtime_ns;
-		u64 nr_forgiven;
+		u64 nr_starvation_boosts;
 	} vm[FAKE_PROCESSES];
 };
 

@@ -163,7 +163,7 @@ static void who_sleeps_through_its_end_leaves_later(void)
 	struct task_struct *task = task_in(WEB, 1);
 	u32 slot = slot_of(WEB);
 
-	find_whose(&g->d, task, &task->thread);
+	find_owner(&g->d, task, &task->thread);
 	CHECK_EQ(task->thread.slot, slot);
 	CHECK(order(WEB, 0));
 	CHECK(vm_at(&g->d, slot)->id);
@@ -179,14 +179,14 @@ static void a_vm_that_begins_in_one_leaves_it(void)
 	struct task_struct *vcpu = task_in(WEB, 5);
 	struct task_struct *io = task_in(WEB, 5);
 
-	find_whose(&g->d, vcpu, &vcpu->thread);
-	find_whose(&g->d, io, &io->thread);
+	find_owner(&g->d, vcpu, &vcpu->thread);
+	find_owner(&g->d, io, &io->thread);
 	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->nr_threads, 3);
 	vcpu->in_kvm_run = true;
 	find_vcpu(&g->d, vcpu, &vcpu->thread);
 	CHECK_EQ(vcpu->thread.kind, THREAD_VCPU);
 	CHECK_EQ(vcpu->thread.slot, g->slot_of[5]);
-	find_whose(&g->d, io, &io->thread);
+	find_owner(&g->d, io, &io->thread);
 	CHECK_EQ(io->thread.kind, THREAD_HELPER);
 	CHECK_EQ(io->thread.slot, g->slot_of[5]);
 	CHECK_EQ(vm_at(&g->d, slot_of(WEB))->nr_threads, 1);

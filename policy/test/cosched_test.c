@@ -27,12 +27,12 @@ static void a_pressed_vm_is_played_in_rounds_within_100_ms(void)
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 2, 0);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->together, 0);
+	CHECK_EQ(kernel_vm(g, 1)->coscheduled, 0);
 	kernel_busy_vm(g, 2, 2, 0);
 	kernel_run(g, 100 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->together, 1);
-	CHECK_EQ(kernel_vm(g, 2)->together, 1);
-	CHECK_EQ(g->d.nr_together, 2);
+	CHECK_EQ(kernel_vm(g, 1)->coscheduled, 1);
+	CHECK_EQ(kernel_vm(g, 2)->coscheduled, 1);
+	CHECK_EQ(g->d.nr_coscheduled, 2);
 }
 
 static void a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms(void)
@@ -41,11 +41,11 @@ static void a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms(void)
 	kernel_busy_vm(g, 1, 2, 0);
 	kernel_busy_vm(g, 2, 2, 0);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->together, 1);
+	CHECK_EQ(kernel_vm(g, 1)->coscheduled, 1);
 	kernel_exit_threads(g, 2, 2);
 	kernel_run(g, 100 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->together, 0);
-	CHECK_EQ(g->d.nr_together, 0);
+	CHECK_EQ(kernel_vm(g, 1)->coscheduled, 0);
+	CHECK_EQ(g->d.nr_coscheduled, 0);
 }
 
 /* So many VMs as wide as the host: what part of the time in which vCPUs of the first run do not
@@ -90,7 +90,7 @@ static void the_vm_begun_on_one_pcpu_is_begun_on_the_next(void)
 	for (u32 tgid = 1; tgid <= 3; tgid++)
 		kernel_busy_vm(g, tgid, 2, 0);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(d->nr_together, 3);
+	CHECK_EQ(d->nr_coscheduled, 3);
 	ran = pcpu_at(d, 1)->running_slot;
 	begun = ran % 3 + 1;
 	__sync_fetch_and_add(&d->round, 1);
@@ -115,7 +115,7 @@ static void a_round_keeps_a_pcpu_only_for_who_may_have_it(void)
 	kernel_busy_vm(g, 2, 2, 0);
 	kernel_run(g, 200 * MS);
 	vm = vm_at(d, slot);
-	CHECK_EQ(vm->together, 1);
+	CHECK_EQ(vm->coscheduled, 1);
 	round_note(d, 0, slot);
 	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), slot);
 	vm->costopped = 1;
@@ -124,7 +124,7 @@ static void a_round_keeps_a_pcpu_only_for_who_may_have_it(void)
 	vm->at_limit = 1;
 	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
 	vm->at_limit = 0;
-	vm->together = 0;
+	vm->coscheduled = 0;
 	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
 }
 
@@ -137,8 +137,8 @@ static void mode_off_is_left_alone(void)
 	for (u32 tgid = 1; tgid <= 2; tgid++)
 		kernel_vm(g, tgid)->cosched_mode = COSCHED_OFF;
 	kernel_run(g, SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->together, 0);
-	CHECK_EQ(g->d.nr_together, 0);
+	CHECK_EQ(kernel_vm(g, 1)->coscheduled, 0);
+	CHECK_EQ(g->d.nr_coscheduled, 0);
 }
 
 /* --- progress and lag --- */
@@ -267,7 +267,7 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 	vm->nr_vcpus = 4;
 	vm->cosched_mode = mode;
 	cosched_settle(&g->d, vm);
-	books_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
+	entity_rq_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
 	for (u32 at = pcpus; at < 4; at++)
 		pcpu_at(&g->d, at)->order.why = ORDER_CALLED;
 	g->d.params.skew_max_ns = 2 * MS;
@@ -736,16 +736,17 @@ static void modes_may_change_at_any_moment(void)
 		vm->cosched_mode = check_random_in(COSCHED_AUTO, COSCHED_GANG);
 		cosched_settle(&g->d, vm);
 		kernel_run(g, check_random_in(1, 9) * MS);
-		CHECK_EQ(g->d.nr_choosy, kernel_vm(g, 1)->choosy + kernel_vm(g, 2)->choosy +
-						 kernel_vm(g, 3)->choosy);
+		CHECK_EQ(g->d.nr_idle_waiters, kernel_vm(g, 1)->may_idle_wait +
+						       kernel_vm(g, 2)->may_idle_wait +
+						       kernel_vm(g, 3)->may_idle_wait);
 	}
 	for (u32 tgid = 1; tgid <= 3; tgid++) {
 		kernel_vm(g, tgid)->cosched_mode = COSCHED_OFF;
 		cosched_settle(&g->d, kernel_vm(g, tgid));
 	}
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(g->d.nr_choosy, 0);
-	CHECK_EQ(g->d.nr_together, 0);
+	CHECK_EQ(g->d.nr_idle_waiters, 0);
+	CHECK_EQ(g->d.nr_coscheduled, 0);
 	for (u32 tgid = 1; tgid <= 3; tgid++)
 		CHECK_EQ(kernel_vm(g, tgid)->nr_stopped, 0);
 }

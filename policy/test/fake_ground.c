@@ -310,38 +310,38 @@ s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 	return task->in_kvm_run ? (s32)task->vcpu_id : -1;
 }
 
-static u32 *slot_of(struct ground *g, u64 whose)
+static u32 *slot_of(struct ground *g, u64 owner_id)
 {
-	u32 number = (u32)whose;
+	u32 number = (u32)owner_id;
 
-	return whose & WHOSE_CGROUP ? &g->slot_of_cgroup[number] : &g->slot_of[number];
+	return owner_id & OWNER_CGROUP ? &g->slot_of_cgroup[number] : &g->slot_of[number];
 }
 
-u32 ground_slot_of(struct drover *d, u64 whose)
+u32 ground_slot_of(struct drover *d, u64 owner_id)
 {
-	u32 slot = *slot_of(of(d), whose);
+	u32 slot = *slot_of(of(d), owner_id);
 
 	/* What was read may be old by the time it is used. */
 	meanwhile(of(d));
 	return slot;
 }
 
-bool ground_enter(struct drover *d, u64 whose, u32 slot)
+bool ground_enter(struct drover *d, u64 owner_id, u32 slot)
 {
 	struct ground *g = of(d);
 
 	meanwhile(g);
-	CHECK(whose && slot && g->slot_taken[slot]);
-	if (*slot_of(g, whose))
+	CHECK(owner_id && slot && g->slot_taken[slot]);
+	if (*slot_of(g, owner_id))
 		return false;
-	*slot_of(g, whose) = slot;
+	*slot_of(g, owner_id) = slot;
 	return true;
 }
 
-void ground_forget(struct drover *d, u64 whose)
+void ground_forget(struct drover *d, u64 owner_id)
 {
-	CHECK(*slot_of(of(d), whose));
-	*slot_of(of(d), whose) = 0;
+	CHECK(*slot_of(of(d), owner_id));
+	*slot_of(of(d), owner_id) = 0;
 }
 
 u32 ground_user(struct drover *d, struct task_struct *task)
@@ -350,7 +350,7 @@ u32 ground_user(struct drover *d, struct task_struct *task)
 	return task->user;
 }
 
-u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *owner_id)
 {
 	struct ground *g = of(d);
 	u32 cgroup = task->cgroup;
@@ -358,7 +358,7 @@ u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
 
 	while (cgroup && !g->slot_of_cgroup[cgroup])
 		cgroup = g->cgroup_above[cgroup];
-	*whose = cgroup | WHOSE_CGROUP;
+	*owner_id = cgroup | OWNER_CGROUP;
 	slot = g->slot_of_cgroup[cgroup];
 	meanwhile(g);
 	return slot;

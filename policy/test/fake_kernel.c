@@ -27,7 +27,7 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	task->in_kvm_run = kind == THREAD_VCPU;
 	drover_enable(&g->d, task, &task->thread, 100);
 	if (kind == THREAD_HELPER || kind == THREAD_MEMBER)
-		find_whose(&g->d, task, &task->thread);
+		find_owner(&g->d, task, &task->thread);
 	find_vcpu(&g->d, task, &task->thread);
 	CHECK_EQ(task->thread.kind, kind);
 	/* Tests set its VM's virtual time before any thread of it runs. */
@@ -157,7 +157,7 @@ void kernel_enqueue(struct ground *g, struct task_struct *task)
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
 	if (!task->selected) {
 		task->locked = true;
-		find_whose(&g->d, task, &task->thread);
+		find_owner(&g->d, task, &task->thread);
 		task->locked = false;
 		drover_woken(&g->d, &task->thread, task->pcpu);
 	}
@@ -188,7 +188,7 @@ void kernel_pick(struct ground *g, u32 at)
 	if (pcpu->online && !fake_first(g, fake_local_queue(at), at)) {
 		g->asking = at;
 		if (current)
-			drover_meets(&g->d, current, &current->thread, at);
+			drover_adopt_running(&g->d, current, &current->thread, at);
 		drover_dispatch(&g->d, at, current, current ? &current->thread : NULL);
 	}
 	pcpu->next = fake_first(g, fake_local_queue(at), at);
@@ -208,7 +208,7 @@ static void put_current(struct ground *g, u32 at)
 		return;
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, true);
-	find_whose(&g->d, current, &current->thread);
+	find_owner(&g->d, current, &current->thread);
 	current->ready_at_ns = g->now_ns;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].current = NULL;
@@ -290,7 +290,7 @@ static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, ready);
 	g->pcpu[at].locked = true;
-	find_whose(&g->d, current, &current->thread);
+	find_owner(&g->d, current, &current->thread);
 	g->pcpu[at].locked = false;
 	g->pcpu[at].current = NULL;
 	g->pcpu[at].was_busy = true;
@@ -451,7 +451,7 @@ static void rouse(struct ground *g)
 {
 	if (g->now_ns < g->next_rouse_ns)
 		return;
-	drover_rouse(&g->d);
+	drover_kick_idle(&g->d);
 	fake_deliver_kicks(g);
 	g->next_rouse_ns = g->now_ns + g->d.params.wait_bound_ns / 8;
 }

@@ -14,7 +14,7 @@ static struct task_struct *thread(u32 tgid)
 
 static u32 looks_up(struct task_struct *task)
 {
-	find_whose(&g->d, task, &task->thread);
+	find_owner(&g->d, task, &task->thread);
 	return task->thread.kind;
 }
 
@@ -47,7 +47,7 @@ static void who_is_in_kvm_run_is_a_vcpu_and_its_process_a_vm(void)
 	CHECK_EQ(task->thread.kind, THREAD_HOST);
 	CHECK_EQ(enters_guest(task, 3), THREAD_VCPU);
 	CHECK_EQ(vcpu_at(&g->d, task->thread.record)->vcpu_id, 3);
-	CHECK_EQ(kernel_vm(g, 5)->whose, 5);
+	CHECK_EQ(kernel_vm(g, 5)->owner_id, 5);
 	CHECK_EQ(looks_up(io), THREAD_HELPER);
 	CHECK_EQ(looks_up(thread(6)), THREAD_HOST);
 	CHECK_EQ(enters_guest(io, 4), THREAD_VCPU);

@@ -29,7 +29,7 @@ static const struct area areas[] = {
 	{"drover", 0, sizeof(struct drover), 1, OF_ALL},
 };
 
-static const struct area books = ARRAY(runqueue, books, OF_VM);
+static const struct area books = ARRAY(runqueue, entity_rq, OF_VM);
 static const struct area queue = {"runqueue", 0, sizeof(struct runqueue), 1, OF_DOMAIN};
 
 struct part {
@@ -46,8 +46,8 @@ static const struct part parts[] = {
 	PART(vm, vtime_ns, "at every switch"),
 	PART(vm, running_sum, "who runs and waits"),
 	PART(vm, shares, "settings"),
-	PART(vm, tally_ns, "together"),
-	PART(vm, choosy, "co-scheduling"),
+	PART(vm, tally_ns, "coscheduled"),
+	PART(vm, may_idle_wait, "co-scheduling"),
 	PART(vm, overdue_check_ns, "wait bound"),
 	PART(vm, held_ns, "limit"),
 	PART(vm, partition, "partition"),
@@ -71,9 +71,9 @@ static const struct part parts[] = {
 	FIELD(round_slot),
 	FIELD(round_end_ns),
 	FIELD(allotted_ns),
-	FIELD(nr_together),
+	FIELD(nr_coscheduled),
 	FIELD(divided),
-	FIELD(nr_choosy),
+	FIELD(nr_idle_waiters),
 	FIELD(vcpu_hint),
 	FIELD(nr_capped),
 	FIELD(nr_containers),
@@ -249,8 +249,8 @@ u32 lines_writes(const struct lines *lines, const char *part)
 	return writes;
 }
 
-static const char *const whose[OWNERS] = {
-	"its VM's", "its pCPU's", "its domain's", "global", "another VM's", "abroad",
+static const char *const owner_id[OWNERS] = {
+	"its VM's", "its pCPU's", "its domain's", "global", "another VM's", "affinity_remote",
 };
 
 void lines_print_of(const struct lines *lines, enum owner owner, u32 nr_steps)
@@ -262,7 +262,7 @@ void lines_print_of(const struct lines *lines, enum owner owner, u32 nr_steps)
 		if (it->owner != owner)
 			continue;
 		snprintf(name, sizeof(name), "%s[%u], %u", it->structure, it->index, it->line);
-		printf("%-14s %-20s %-24s", whose[owner], name, it->part);
+		printf("%-14s %-20s %-24s", owner_id[owner], name, it->part);
 		for (u32 step = 0; step < nr_steps; step++)
 			printf(" %6u", it->writes[step]);
 		/* The address is where the call returns to. */
@@ -272,13 +272,14 @@ void lines_print_of(const struct lines *lines, enum owner owner, u32 nr_steps)
 
 void lines_print(const struct lines *lines, const char *const *steps)
 {
-	printf("%-14s %-20s %-24s", "whose", "struct, line", "part");
+	printf("%-14s %-20s %-24s", "owner_id", "struct, line", "part");
 	for (u32 step = 0; step < LINES_STEPS; step++)
 		printf(" %6s", steps[step]);
 	printf("  written at (addr2line -ie)\n");
 	for (enum owner owner = 0; owner < OWNERS; owner++)
 		lines_print_of(lines, owner, LINES_STEPS);
 	for (enum owner owner = 0; owner < OWNERS; owner++)
-		printf("%s%s: %u", owner ? ", " : "Lines: ", whose[owner], lines_of(lines, owner));
+		printf("%s%s: %u", owner ? ", " : "Lines: ", owner_id[owner],
+		       lines_of(lines, owner));
 	printf("\n");
 }

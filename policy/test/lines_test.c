@@ -243,8 +243,8 @@ static void who_waits_in_a_queue_writes_nothing_global(void)
 /* What is not seen cannot be found: plain writes, those of blocks, and each atomic operation. */
 static void every_kind_of_write_is_seen(void)
 {
-	static const char *const written[] = {"round",        "nr_choosy",    "nr_together",
-					      "round_end_ns", "allot_lapses", "vcpu_hint"};
+	static const char *const written[] = {"round",        "nr_idle_waiters", "nr_coscheduled",
+					      "round_end_ns", "allot_lapses",    "vcpu_hint"};
 	struct drover *d;
 
 	a_crowded_host(SHARES, true);
@@ -252,8 +252,8 @@ static void every_kind_of_write_is_seen(void)
 	memset(&cycle, 0, sizeof(cycle));
 	write_log_begin();
 	d->round = *(volatile u32 *)&d->homes;
-	__sync_fetch_and_add(&d->nr_choosy, 0);
-	__sync_fetch_and_sub(&d->nr_together, 0);
+	__sync_fetch_and_add(&d->nr_idle_waiters, 0);
+	__sync_fetch_and_sub(&d->nr_coscheduled, 0);
 	__sync_val_compare_and_swap(&d->round_end_ns, ~0ULL, 0);
 	__sync_lock_test_and_set(&d->allot_lapses, 0);
 	__sync_fetch_and_or(&d->vcpu_hint, 0);
@@ -343,7 +343,7 @@ static void rounds_write_global_lines_once_a_slice(void)
 	kernel_busy_vm(g, 20, 8, 0);
 	kernel_busy_vm(g, 21, 4, 0);
 	kernel_run(g, 200 * MS);
-	CHECK(kernel_vm(g, 20)->together && kernel_vm(g, 21)->together);
+	CHECK(kernel_vm(g, 20)->coscheduled && kernel_vm(g, 21)->coscheduled);
 	log_slices(100);
 	CHECK_EQ(global_writes_but(known, 3), 0);
 	for (u32 i = 0; i < 3; i++)

@@ -151,7 +151,7 @@ static void who_waits_in_a_domain_without_pcpus_is_served(void)
 		pcpu_to(2 + i, 0, 0);
 	vm_to(1, 0);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(g->runqueue[1].books[g->slot_of[1]].nr_queued, 0);
+	CHECK_EQ(g->runqueue[1].entity_rq[g->slot_of[1]].nr_queued, 0);
 	for (u32 i = 0; i < 6; i++)
 		CHECK(g->task[i].cpu_time_ns > 0);
 }

@@ -175,7 +175,7 @@ static void an_idle_pcpu_takes_from_another_domain(void)
 	task = waits(1, 10 * MS, 0, ALL_PCPUS);
 	goes_to_sleep(3);
 	CHECK(g->pcpu[3].current == task);
-	CHECK_EQ(books_of(&g->runqueue[0], task->thread.slot)->nr_queued, 0);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], task->thread.slot)->nr_queued, 0);
 }
 
 static void an_idle_pcpu_takes_from_the_queue_of_a_busy_one(void)
@@ -394,7 +394,7 @@ static void a_sibling_that_may_not_run_here_does_not_hide_one_that_may(void)
 	kernel_pick(g, 1);
 	kernel_switch(g, 1);
 	CHECK(g->pcpu[1].current == here);
-	CHECK_EQ(books_of(&g->runqueue[1], here->thread.slot)->nr_queued, 0);
+	CHECK_EQ(entity_rq_of(&g->runqueue[1], here->thread.slot)->nr_queued, 0);
 }
 
 /* 12 vCPUs on 3 of 4 pCPUs, four or five to a queue: the odd one goes round. */
@@ -432,7 +432,7 @@ static void who_wakes_in_mid_round_does_not_wait_for_its_end(void)
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 2, 4, 0);
 	kernel_run(g, 201 * MS);
-	CHECK(kernel_vm(g, 2)->together);
+	CHECK(kernel_vm(g, 2)->coscheduled);
 	/* It wakes where it cannot preempt: others are on their way already. */
 	for (u32 i = 0; i < 2; i++)
 		pcpu_at(&g->d, i)->order.why = ORDER_WOKEN;

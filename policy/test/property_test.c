@@ -228,7 +228,8 @@ static void a_pool_changes(struct ground *g)
 static bool somebody_stands_as_before(struct ground *g)
 {
 	for (u32 i = 0; i < FAKE_TASKS; i++)
-		if (g->task[i].state == TASK_READY && g->task[i].thread.judged != g->d.pcpu_changes)
+		if (g->task[i].state == TASK_READY &&
+		    g->task[i].thread.affinity_seq != g->d.pcpu_changes)
 			return true;
 	return false;
 }
@@ -245,9 +246,9 @@ static void all_settles(struct ground *g)
 	kernel_timers(g);
 	kernel_settle(g);
 	if (in_halves || crowded || somebody_stands_as_before(g)) {
-		/* A kick may serve another than it was meant for, or nobody; that is mended in
+		/* A kick may serve another than it was meant for, or nobody; that is fixed in
 		 * time. */
-		drover_rouse(&g->d);
+		drover_kick_idle(&g->d);
 		fake_deliver_kicks(g);
 		kernel_settle(g);
 	}

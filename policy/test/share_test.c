@@ -409,11 +409,11 @@ static volatile bool all_ended;
 static void who_is_pinned_says_nothing_of_where_its_siblings_begin(void)
 {
 	struct vm vm = {.vruntime_floor_ns = 20 * MS};
-	struct thread t = {.vruntime_ns = 50 * MS, .single = 1};
+	struct thread t = {.vruntime_ns = 50 * MS, .pinned_cpu = 1};
 
 	share_lift_floor(&vm, &t);
 	CHECK_EQ(vm.vruntime_floor_ns, 20 * MS);
-	t.single = 0;
+	t.pinned_cpu = 0;
 	share_lift_floor(&vm, &t);
 	CHECK_EQ(vm.vruntime_floor_ns, 50 * MS);
 	t.vruntime_ns = 30 * MS;
@@ -442,7 +442,7 @@ static void who_reads_while_threads_begin_and_end_sees_no_time_that_never_was(vo
 	share_begin(&vm, &(struct thread){0}, BOOT_NS);
 	CHECK_EQ(pthread_create(&others, NULL, begins_and_ends, &vm), 0);
 	do
-		most_ns = most_of(share_uncharged_ns(&vm, BOOT_NS + MS), most_ns);
+		most_ns = max_of(share_uncharged_ns(&vm, BOOT_NS + MS), most_ns);
 	while (!all_ended);
 	pthread_join(others, NULL);
 	CHECK(most_ns >= MS && most_ns <= 2 * MS);

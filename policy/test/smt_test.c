@@ -32,7 +32,7 @@ static u64 used_ns(u32 tgid)
 
 static u64 charged_ns(u32 tgid)
 {
-	return used_ns(tgid) - kernel_vm(g, tgid)->spared_ns;
+	return used_ns(tgid) - kernel_vm(g, tgid)->smt_discount_ns;
 }
 
 /* What runs on that pCPU is charged up to now. */
@@ -131,9 +131,9 @@ static void no_more_is_charged_than_is_used(void)
 		for (u32 slot = 1; slot < g->d.slots_in_use; slot++) {
 			struct vm *vm = vm_at(&g->d, slot);
 
-			CHECK(vm->spared_ns <= vm->vcpu_run_ns * 3 / 8);
+			CHECK(vm->smt_discount_ns <= vm->vcpu_run_ns * 3 / 8);
 			used += vm->vcpu_run_ns;
-			charged += vm->vcpu_run_ns - vm->spared_ns;
+			charged += vm->vcpu_run_ns - vm->smt_discount_ns;
 		}
 		CHECK(used && charged <= used);
 	}
@@ -189,11 +189,11 @@ static void what_was_claimed_in_vain_is_idle_again(void)
 	task = g->pcpu[1].current;
 	fake_count_cpu_time(g, task);
 	drover_tick(&g->d, task, &task->thread);
-	CHECK(g->d.pcpu[1].leaves_for);
-	CHECK(!g->pcpu[g->d.pcpu[1].leaves_for - 1].idle);
+	CHECK(g->d.pcpu[1].migrate_to);
+	CHECK(!g->pcpu[g->d.pcpu[1].migrate_to - 1].idle);
 	kernel_sleep(g, 1);
 	kernel_settle(g);
-	CHECK(!g->d.pcpu[1].leaves_for);
+	CHECK(!g->d.pcpu[1].migrate_to);
 	for (u32 at = 1; at < 4; at++)
 		CHECK(g->pcpu[at].idle);
 }

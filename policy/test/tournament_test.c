@@ -124,7 +124,8 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	tournament_grow(&g->d, 7);
 	vm_at(&g->d, 3)->vtime_ns = 5 * MS;
 	vm_at(&g->d, 7)->vtime_ns = 4 * MS;
-	books_of(&g->runqueue[0], 3)->nr_queued = books_of(&g->runqueue[0], 7)->nr_queued = 1;
+	entity_rq_of(&g->runqueue[0], 3)->nr_queued = entity_rq_of(&g->runqueue[0], 7)->nr_queued =
+		1;
 	set(3, tournament_key(5 * MS, 3));
 	set(7, tournament_key(4 * MS, 7));
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 3), 4882 << 11 | 3);
@@ -146,12 +147,12 @@ static void a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected(void)
 	tournament_grow(&g->d, 3);
 	g->d.slots_in_use = 4;
 	for (u32 slot = 1; slot <= 3; slot++) {
-		books_of(&g->runqueue[0], slot)->nr_queued = 1;
+		entity_rq_of(&g->runqueue[0], slot)->nr_queued = 1;
 		vm_at(&g->d, slot)->vtime_ns = slot * MS;
 		set(slot, tournament_key(slot * MS, slot));
 	}
 	for (u32 slot = 1; slot <= 3; slot++)
-		books_of(&g->runqueue[0], slot)->may = AFFINITY_ALL;
+		entity_rq_of(&g->runqueue[0], slot)->may = AFFINITY_ALL;
 	first = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
 	CHECK_EQ(tournament_slot(first), 1);
 	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 2);
@@ -172,11 +173,11 @@ static void who_is_next_may_run_there(void)
 		tournament_grow(&g->d, nr_slots - 1);
 		g->d.slots_in_use = nr_slots;
 		for (u32 slot = 0; slot < nr_slots; slot++) {
-			struct books *books = books_of(&g->runqueue[0], slot);
+			struct entity_rq *books = entity_rq_of(&g->runqueue[0], slot);
 
 			books->nr_queued = check_chance(80);
 			books->may = check_random_in(0, 3);
-			books->marks = check_chance(50) ? BOOKS_ABROAD : 0;
+			books->marks = check_chance(50) ? ENTITY_RQ_REMOTE : 0;
 			if (books->nr_queued)
 				set(slot, tournament_key(check_random_in(1, 1000) * MS, slot));
 			fit += books->nr_queued && (run % 2 ? books->marks : books->may & 2);
@@ -200,7 +201,7 @@ static void settling_follows_the_count(void)
 	tournament_grow(&g->d, 3);
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	books_of(&g->runqueue[0], 3)->nr_queued = 1;
+	entity_rq_of(&g->runqueue[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
 	CHECK_EQ(best(), tournament_key(MS, 3));
 	CHECK_EQ(g->runqueue[0].lock.held, 0);
@@ -212,7 +213,7 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
-	books_of(&g->runqueue[0], 3)->nr_queued = 1;
+	entity_rq_of(&g->runqueue[0], 3)->nr_queued = 1;
 	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, second);
 	tournament_settle(&g->d, 0, 3, first, tournament_key(5 * MS, 3));
 	CHECK_EQ(best(), second);
@@ -238,7 +239,7 @@ static void it_grows_with_the_slots_in_use(void)
 		tournament_grow(&g->d, slot);
 		CHECK(slot < 1U << g->d.tournament_levels);
 		CHECK_EQ(best(), was);
-		books_of(&g->runqueue[0], slot)->nr_queued = 1;
+		entity_rq_of(&g->runqueue[0], slot)->nr_queued = 1;
 		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
 		CHECK_EQ(best(), key);
 		CHECK_EQ(tournament_best(&g->d, &g->runqueue[1].by_share), TOURNAMENT_NOBODY);

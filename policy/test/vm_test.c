@@ -257,7 +257,7 @@ static void who_dies_waiting_leaves_nothing_behind(void)
 	kernel_wake(g, task);
 	CHECK_EQ(task->state, TASK_READY);
 	CHECK(vm_detach(&g->d, &task->thread));
-	CHECK_EQ(books_of(&g->runqueue[0], 1)->nr_queued, 0);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
 	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), TOURNAMENT_NOBODY);
 }
@@ -368,7 +368,7 @@ static void take_slot(u32 slot, u32 meeting)
 {
 	meet(2 * meeting);
 	tournament_grow(&g->d, slot);
-	raise_to(&g->d.slots_in_use, slot + 1);
+	atomic_max(&g->d.slots_in_use, slot + 1);
 	meet(2 * meeting + 1);
 }
 

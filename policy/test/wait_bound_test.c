@@ -26,10 +26,10 @@ static void nobody_is_forgiven_before_the_bound(void)
 	kernel_busy_vm(g, 1, 1, 1);
 	kernel_busy_vm(g, 2, 1, 1000000);
 	kernel_run(g, 990 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 0);
+	CHECK_EQ(kernel_vm(g, 1)->nr_starvation_boosts, 0);
 	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 8 * SECOND);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 1);
+	CHECK_EQ(kernel_vm(g, 1)->nr_starvation_boosts, 1);
 	CHECK_EQ(kernel_cpu_time_ns(g, 1), 10 * MS);
 }
 
@@ -97,7 +97,7 @@ static void a_turn_is_not_cut_short_by_a_round(void)
 		kernel_busy_vm(g, 1, 4, 0);
 		kernel_busy_vm(g, 2, 2, 0);
 		kernel_run(g, SECOND);
-		CHECK(kernel_vm(g, 1)->together && kernel_vm(g, 2)->together);
+		CHECK(kernel_vm(g, 1)->coscheduled && kernel_vm(g, 2)->coscheduled);
 		g->now_ns = g->d.round_end_ns + MS;
 		pcpu_at(&g->d, 1)->order = (struct order){
 			.why = turn ? ORDER_TURN : ORDER_NONE,
@@ -172,7 +172,7 @@ static void what_counts_as_served(void)
 	for (u32 i = 0; i < 8; i++) {
 		u32 own = i >> 2, brief = i >> 1 & 1, preempted = i & 1;
 		bool cut = brief && preempted && !own;
-		struct books *books;
+		struct entity_rq *books;
 		struct thread *t;
 		u64 end_ns;
 
@@ -180,7 +180,7 @@ static void what_counts_as_served(void)
 		kernel_busy_vm(g, 1, 1, 0);
 		kernel_settle(g);
 		t = &g->task[0].thread;
-		books = books_of(ground_runqueue(&g->d, 0), t->slot);
+		books = entity_rq_of(ground_runqueue(&g->d, 0), t->slot);
 		t->taken_from = 1;
 		books->served_ns = 7;
 		wait_bound_goes_on(&g->d, t, t->runs_since_ns + 999 * US);
@@ -204,7 +204,7 @@ static void a_turn_is_not_cut_short_by_a_gang(void)
 	kernel_thread(g, 2, THREAD_VCPU);
 	kernel_vm(g, 1)->vtime_ns = SECOND;
 	g->d.round = 1;
-	books_of(&g->runqueue[0], g->slot_of[2])->may = AFFINITY_ALL;
+	entity_rq_of(&g->runqueue[0], g->slot_of[2])->may = AFFINITY_ALL;
 	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 1);
 	pcpu_at(&g->d, 1)->order.why = ORDER_TURN;
 	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 0);
@@ -291,9 +291,9 @@ static void turns_for_all_leave_half_of_the_time(void)
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 1);
 	g->d.slots_in_use = 2;
-	books_of(&g->runqueue[0], 1)->nr_queued = 400;
+	entity_rq_of(&g->runqueue[0], 1)->nr_queued = 400;
 	/* A crowd of the host's own tasks is none of a VM's. */
-	books_of(&g->runqueue[0], DROVER_HOST_SLOT)->nr_queued = 1000;
+	entity_rq_of(&g->runqueue[0], DROVER_HOST_SLOT)->nr_queued = 1000;
 	CHECK_EQ(wait_bound_on_each(&g->d, 0), 400);
 	CHECK_EQ(wait_bound_thread_ns(&g->d, 2, 1, 400), 400 * 8 * MS);
 	/* Few are as before. */
@@ -332,7 +332,7 @@ static void ordinary_shares_are_not_bent(void)
 	kernel_busy_vm(g, 1, 1, 100);
 	kernel_busy_vm(g, 2, 1, 5000);
 	kernel_run(g, 10 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->nr_forgiven, 0);
+	CHECK_EQ(kernel_vm(g, 1)->nr_starvation_boosts, 0);
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 196 * MS, 8 * MS);
 }
 

@@ -44,13 +44,13 @@ static void two_wait_one_is_taken_then_the_other(void)
 	first = enters(3);
 	second = enters(3);
 	slot = g->slot_of[3];
-	CHECK_EQ(books_of(&g->runqueue[0], slot)->nr_queued, 2);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], slot)->nr_queued, 2);
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, slot), key_of(slot));
 	runs(first);
-	CHECK_EQ(books_of(&g->runqueue[0], slot)->nr_queued, 1);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], slot)->nr_queued, 1);
 	CHECK(tournament_leaf(&g->runqueue[0].by_share, slot) != TOURNAMENT_NOBODY);
 	runs(second);
-	CHECK_EQ(books_of(&g->runqueue[0], slot)->nr_queued, 0);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], slot)->nr_queued, 0);
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, slot), TOURNAMENT_NOBODY);
 }
 
@@ -63,7 +63,7 @@ static void a_third_that_comes_before_the_leaf_is_cleared_keeps_it(void)
 	task = enters(3);
 	slot = task->thread.slot;
 	/* Between the count's fall to 0 and the clearing, it rises to 1. */
-	books_of(&g->runqueue[0], slot)->nr_queued = 1;
+	entity_rq_of(&g->runqueue[0], slot)->nr_queued = 1;
 	tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key_of(slot));
 	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), key_of(slot));
 }
@@ -105,7 +105,7 @@ static void leaving_twice_is_harmless(void)
 	enters(1);
 	for (u32 i = 0; i < 2; i++) {
 		waiting_leave(&g->d, &task->thread);
-		CHECK_EQ(books_of(&g->runqueue[0], 1)->nr_queued, 1);
+		CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 1);
 	}
 	waiting_end(&g->d, &task->thread, g->now_ns);
 	waiting_end(&g->d, &task->thread, g->now_ns);
@@ -128,10 +128,10 @@ static void placing_a_queued_thread_anew_counts_it_once(void)
 	a_busy_ground(2);
 	task = enters(1);
 	kernel_set_affinity(g, task, 1);
-	CHECK_EQ(books_of(&g->runqueue[0], 1)->nr_queued, 0);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 0);
 	CHECK_EQ(pcpu_at(&g->d, 0)->nr_pinned, 1);
 	kernel_set_affinity(g, task, ALL_PCPUS);
-	CHECK_EQ(books_of(&g->runqueue[0], 1)->nr_queued, 1);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 1);
 	CHECK_EQ(pcpu_at(&g->d, 0)->nr_pinned, 0);
 }
 

@@ -75,7 +75,7 @@ static void of_a_vm_played_in_rounds_it_does_too(void)
 {
 	for (u32 named = 0; named <= 1; named++) {
 		a_vm_of_three(1, 1);
-		g->d.nr_together = kernel_vm(g, 1)->together = 1;
+		g->d.nr_coscheduled = kernel_vm(g, 1)->coscheduled = 1;
 		g->d.round_end_ns = g->now_ns + 5 * MS;
 		round_note(&g->d, 0, g->slot_of[1]);
 		CHECK(yields_to(named ? vcpu[1] : NULL));

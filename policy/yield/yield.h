@@ -24,7 +24,7 @@
  * tick: it is throttled, and b runs. Had VM 4 been at 15 ms, it would run now, and the yield be
  * forgotten.
  *
- * What it is bad at. The vCPU named must be able to run here: that another pCPU could run it sooner
+ * Limitations. The vCPU named must be able to run here: that another pCPU could run it sooner
  * is not looked for. An order is forgotten after one choice. A spinner that is throttled makes way
  * for siblings, which may spin, too; other VMs get its time only as their shares have it.
  */
@@ -75,7 +75,7 @@ static __always_inline void yield_give_way(struct drover *d, struct task_struct 
 }
 
 /* The VM is to run there next: take the vCPU that was yielded to, if it still waits. */
-CHECKED_APART bool yield_take(THE_DROVER, u32 pcpu, u32 slot)
+BPF_GLOBAL bool yield_take(THE_DROVER, u32 pcpu, u32 slot)
 {
 	u32 record = pcpu_at(d, pcpu)->order.who;
 	struct vcpu *v = vcpu_at(d, record);

@@ -92,7 +92,7 @@ impl FromStr for Limit {
             _ => match percent::parse(text) {
                 Ok(0) => Err("use more than 0%, or none".to_owned()),
                 Ok(mcpu) => Ok(Limit::At(mcpu)),
-                Err(mend) => Err(format!("{mend}, or none")),
+                Err(fix) => Err(format!("{fix}, or none")),
             },
         }
     }
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn what_is_no_value_is_refused_with_the_mend() {
-        for (key, text, mend) in [
+        for (key, text, fix) in [
             (Key::Shares, "0", "1 to 1000000, low, normal or high"),
             (Key::Reservation, "2", "150%"),
             (Key::Limit, "0%", "more than 0%"),
@@ -245,7 +245,7 @@ mod tests {
             (Key::Partition, "", "name of a partition"),
         ] {
             let said = Asked::default().read(key, text).unwrap_err();
-            assert!(said.contains(mend), "{text}: {said}");
+            assert!(said.contains(fix), "{text}: {said}");
         }
     }
 

@@ -53,7 +53,7 @@ impl Config {
     /// Reads the text of a configuration file; `file` is its name in messages.
     ///
     /// # Errors
-    /// The first fault found, in one line: where, what, and how to mend it.
+    /// The first fault found, in one line: where, what, and how to fix it.
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
         let source = Source { file, text, read: &|_| Err("it stands alone".to_owned()) };
         let table = source.table("docs/operating.md")?;
@@ -63,7 +63,7 @@ impl Config {
         Tree::of(&specs).map_err(|fault| {
             let at = specs.iter().rposition(|spec| spec.name == fault.pool).expect("one of them");
             let what = format!("pool \"{}\" {}", fault.pool, fault.what);
-            readers[at].error("name", what, fault.mend)
+            readers[at].error("name", what, fault.fix)
         })?;
         let lines = readers.iter().map(Reader::line);
         let pools = specs.into_iter().zip(lines).collect();
@@ -106,8 +106,8 @@ fn read_pool(reader: &Reader) -> Result<PoolSpec, ScenarioError> {
     let spec = PoolSpec::named(name);
     if let Some((word, meaning)) = NO_POOLS.iter().find(|(word, _)| name == *word) {
         let what = format!("no pool can be called \"{word}\"");
-        let mend = format!("that is the word for {meaning}; choose another");
-        return Err(reader.error("name", what, mend));
+        let fix = format!("that is the word for {meaning}; choose another");
+        return Err(reader.error("name", what, fix));
     }
     let limit: Option<Limit> = reader.parsed("limit", str::parse)?;
     Ok(PoolSpec {
@@ -143,8 +143,8 @@ fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
         if limit < reserved {
             let (limit, reserved) = (percent::text(limit), percent::text(reserved));
             let what = format!("{pattern} is limited to {limit} and has {reserved} reserved");
-            let mend = "raise the limit or lower the reservation";
-            return Err(reader.error(Key::Limit.name(), what, mend));
+            let fix = "raise the limit or lower the reservation";
+            return Err(reader.error(Key::Limit.name(), what, fix));
         }
     }
     Ok(Rule { pattern, asked, line: reader.line() })
@@ -212,13 +212,13 @@ move_mib_per_s = 64
             (
                 "\"400%\"",
                 "400",
-                "d.toml:5: reservation = 400 does not do in drover.toml [[pool]]; give text in quotes, \
+                "d.toml:5: reservation = 400 is invalid in drover.toml [[pool]]; give text in quotes, \
                  in one line",
             ),
             (
                 "\"400%\"",
                 "\"400\"",
-                "d.toml:5: reservation = \"400\" does not do in drover.toml [[pool]]; use a percentage \
+                "d.toml:5: reservation = \"400\" is invalid in drover.toml [[pool]]; use a percentage \
                  of one pCPU, such as 150% for one and a half",
             ),
             (

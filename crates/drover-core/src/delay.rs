@@ -45,7 +45,7 @@
 //! with 100 % reserved beside 4 threads of others and the host's tasks: by turns 2 s + 0.25 s + 33 ms;
 //! by its reservation 33 ms + 33 ms + 28 ms = 94 ms.
 //!
-//! What it is bad at: it knows no shares. A VM that is owed much by shares alone waits far less than
+//! Limitations: it knows no shares. A VM that is owed much by shares alone waits far less than
 //! this, but what shares bring depends on who else comes. It counts all other threads of the host as
 //! rivals, though they may be confined elsewhere. It holds for who is there now, and for
 //! settings as they are now: a wait during which they change is measured by neither.

@@ -16,7 +16,7 @@
 //! free memory. A VM that has a home leaves it only where that saves half of its time ([`better`]): what
 //! it has moved counts for where it is then, so that it does not come back for the same reason.
 //!
-//! What it is bad at. A VM that fits no node has no home. All nodes but one's own are as far.
+//! Limitations. A VM that fits no node has no home. All nodes but one's own are as far.
 
 /// A node, as a VM that seeks a home sees it: that VM's own part is in none of this.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,7 +12,7 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
         .map(|(_, candidate)| candidate)
 }
 
-/// How to mend a mistyped `word`: the nearest known one, or all of them.
+/// How to fix a mistyped `word`: the nearest known one, or all of them.
 pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(word, known.clone()) {
         Some(near) => format!("did you mean \"{near}\"?"),

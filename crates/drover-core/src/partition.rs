@@ -148,7 +148,7 @@ impl PartitionChange {
 
 /// What is wrong with a set of partitions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("partition \"{partition}\" {what}; {mend}")]
+#[error("partition \"{partition}\" {what}; {fix}")]
 pub struct PartitionFault {
     /// The partition in question.
     pub partition: String,
@@ -157,7 +157,7 @@ pub struct PartitionFault {
     /// What is wrong.
     pub what: String,
     /// What to do about it.
-    pub mend: String,
+    pub fix: String,
 }
 
 /// A checked set of partitions, `default` apart.
@@ -206,8 +206,8 @@ impl Partitions {
         }
         if self.cpus_of(None, online).is_none() {
             let what = format!("would have the last pCPU of partition \"{DEFAULT}\"");
-            let mend = "leave one at least for the host's own tasks";
-            return Err(fault(spec, "cpus", what, mend));
+            let fix = "leave one at least for the host's own tasks";
+            return Err(fault(spec, "cpus", what, fix));
         }
         Ok(())
     }
@@ -253,14 +253,14 @@ impl Partitions {
 
     /// What there is no partition of that name, and what to do about it.
     pub fn unknown(&self, name: &str) -> (String, String) {
-        let mend = match self.specs.is_empty() {
+        let fix = match self.specs.is_empty() {
             true => "make it with `drover partition add`".to_owned(),
             false => {
                 let names = self.specs.iter().map(|spec| spec.name.as_str()).chain([DEFAULT]);
                 hint(name, names)
             }
         };
-        (format!("there is no partition \"{name}\""), mend)
+        (format!("there is no partition \"{name}\""), fix)
     }
 }
 
@@ -268,23 +268,23 @@ fn fault(
     spec: &PartitionSpec,
     key: &'static str,
     what: impl Into<String>,
-    mend: impl Into<String>,
+    fix: impl Into<String>,
 ) -> PartitionFault {
-    PartitionFault { partition: spec.name.clone(), key, what: what.into(), mend: mend.into() }
+    PartitionFault { partition: spec.name.clone(), key, what: what.into(), fix: fix.into() }
 }
 
 fn check_name(spec: &PartitionSpec) -> Result<(), PartitionFault> {
     if !is_plain_name(&spec.name) {
-        let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
-        return Err(fault(spec, "name", "has no proper name", mend));
+        let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+        return Err(fault(spec, "name", "has no proper name", fix));
     }
     if [DEFAULT, HOST].contains(&spec.name.as_str()) {
         let what = "has a name that is taken";
-        let mend = format!(
+        let fix = format!(
             "\"{DEFAULT}\" is the partition of all pCPUs that no other has, \"{HOST}\" no pool; \
              choose another"
         );
-        return Err(fault(spec, "name", what, mend));
+        return Err(fault(spec, "name", what, fix));
     }
     Ok(())
 }

@@ -22,15 +22,15 @@ pub fn text64(mcpu: u64) -> String {
 /// # Errors
 /// When it is none, with what to give.
 pub fn parse(text: &str) -> Result<u32, String> {
-    let mend = || "use a percentage of one pCPU, such as 150% for one and a half".to_owned();
-    let number = text.trim().strip_suffix('%').ok_or_else(mend)?;
+    let fix = || "use a percentage of one pCPU, such as 150% for one and a half".to_owned();
+    let number = text.trim().strip_suffix('%').ok_or_else(fix)?;
     let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !is_digits(whole) || !is_digits(tenths) || tenths.len() > 1 {
-        return Err(mend());
+        return Err(fix());
     }
     let (whole, tenths): (u32, u32) =
-        (whole.parse().map_err(|_| mend())?, tenths.parse().map_err(|_| mend())?);
+        (whole.parse().map_err(|_| fix())?, tenths.parse().map_err(|_| fix())?);
     let mcpu = whole.checked_mul(10).and_then(|mcpu| mcpu.checked_add(tenths));
     let mcpu = mcpu.filter(|mcpu| *mcpu <= MCPU_MAX);
     mcpu.ok_or_else(|| format!("use {} at most", text_of_max()))

@@ -161,9 +161,9 @@ fn find_partition(
     let name = asked.partition.as_deref().filter(|name| *name != DEFAULT)?;
     let found = partitions.find(name);
     if found.is_none() {
-        let (what, mend) = partitions.unknown(name);
+        let (what, fix) = partitions.unknown(name);
         let origin = origin(layers, Key::Partition);
-        let text = format!("{what}, asked for by {origin}; {mend}; it is in \"{DEFAULT}\"");
+        let text = format!("{what}, asked for by {origin}; {fix}; it is in \"{DEFAULT}\"");
         troubles.push(Trouble { key: Key::Partition, text });
     }
     found

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every fault of a scenario file gets one line: where, what, and how to mend it.
+//! Every fault of a scenario file gets one line: where, what, and how to fix it.
 
 use drover_core::scenario::Scenario;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn partitions_that_cannot_be() {
         (
             "\n[[vm]]",
             &with("slice_ms = 0\n"),
-            "x.toml:8: slice_ms = 0 does not do in [[partition]]; give a number from 0.1 to 1000",
+            "x.toml:8: slice_ms = 0 is invalid in [[partition]]; give a number from 0.1 to 1000",
         ),
         (
             "\n[[vm]]",
@@ -88,7 +88,7 @@ fn partitions_that_cannot_be() {
         (
             "\n[[vm]]",
             &with("").replace("2-3", ""),
-            "x.toml:7: cpus = \"\" does not do in [[partition]]; give text in quotes, in one line",
+            "x.toml:7: cpus = \"\" is invalid in [[partition]]; give text in quotes, in one line",
         ),
         (
             "\n[[vm]]",
@@ -188,7 +188,7 @@ fn pools_and_promises_that_cannot_be() {
         (
             "\"cpu_s\"",
             "\"cpu_pcpus\"\nfrom_s = 9",
-            "x.toml:17: from_s = 9 does not do in [[expect]]; give a number from 0 to 4",
+            "x.toml:17: from_s = 9 is invalid in [[expect]]; give a number from 0 to 4",
         ),
     ]);
     let uneven = GOOD.replace("= 100", "= 30").replace("\"cpu_s\"", "\"limit_used_pct\"");
@@ -237,7 +237,7 @@ fn unknown_keys_and_words() {
 fn values_out_of_range_or_of_the_wrong_type() {
     let shares = |given: &str| {
         format!(
-            "x.toml:13: shares = {given} does not do in [case.vm.NAME]; \
+            "x.toml:13: shares = {given} is invalid in [case.vm.NAME]; \
              give 1 to 1000000, or \"low\", \"normal\", \"high\""
         )
     };
@@ -248,29 +248,29 @@ fn values_out_of_range_or_of_the_wrong_type() {
         (
             "vcpus = 4",
             "vcpus = 257",
-            "x.toml:7: vcpus = 257 does not do in [[vm]]; give a whole number from 1 to 256",
+            "x.toml:7: vcpus = 257 is invalid in [[vm]]; give a whole number from 1 to 256",
         ),
         (
             "sample_ms = 100",
             "duration_s = nan",
-            "x.toml:2: duration_s = nan does not do in top level; \
+            "x.toml:2: duration_s = nan is invalid in top level; \
              give a number from 0.01 to 86400",
         ),
         (
             "workload = { kind = \"cpu\" }",
             "workload = \"cpu\"",
-            "x.toml:8: workload = \"cpu\" does not do in [[vm]]; \
+            "x.toml:8: workload = \"cpu\" is invalid in [[vm]]; \
              give a table, such as { kind = \"cpu\" }",
         ),
         (
             "shares = 500",
             "absent = 1",
-            "x.toml:13: absent = 1 does not do in [case.vm.NAME]; give true or false",
+            "x.toml:13: absent = 1 is invalid in [case.vm.NAME]; give true or false",
         ),
         (
             "sample_ms = 100",
             "schedulers = \"drover\"",
-            "x.toml:2: schedulers = \"drover\" does not do in top level; give a list of texts",
+            "x.toml:2: schedulers = \"drover\" is invalid in top level; give a list of texts",
         ),
     ]);
 }
@@ -393,7 +393,7 @@ fn memory_and_speed_that_cannot_be() {
         (
             "kind = \"cpu\"",
             "kind = \"cpu\", speed = { smt_gain_pct = 90 }",
-            "x.toml:8: smt_gain_pct = 90 does not do in workload, speed; \
+            "x.toml:8: smt_gain_pct = 90 is invalid in workload, speed; \
              give a whole number from 100 to 200",
         ),
         (
@@ -419,7 +419,7 @@ fn memory_and_speed_that_cannot_be() {
         (
             "vcpus = 4",
             "vcpus = 4\nmemory_node = \"0\"",
-            "x.toml:8: memory_node = \"0\" does not do in [[vm]]; give a whole number from 0 to 4096",
+            "x.toml:8: memory_node = \"0\" is invalid in [[vm]]; give a whole number from 0 to 4096",
         ),
     ]);
 }
@@ -616,7 +616,7 @@ fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
     for (host, expected) in [
         (
             "cores = 2\nclock_mhz = 1",
-            "dir/hosts/h.toml:2: clock_mhz = 1 does not do in [host]; \
+            "dir/hosts/h.toml:2: clock_mhz = 1 is invalid in [host]; \
              give a whole number from 100 to 20000",
         ),
         ("cores = ", "dir/hosts/h.toml:1: not TOML"),
@@ -632,7 +632,7 @@ fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
         ),
         (
             "node_distances = [[10, \"far\"]]",
-            "dir/hosts/h.toml:1: node_distances = [[10, \"far\"]] does not do in [host]; \
+            "dir/hosts/h.toml:1: node_distances = [[10, \"far\"]] is invalid in [host]; \
              give rows of whole numbers, each from 1 to 254",
         ),
         (
@@ -647,7 +647,7 @@ fn a_host_of_its_own_file_is_read_and_faults_name_that_file() {
         ),
         (
             "[costs]\ntick_ns = 2000000",
-            "dir/hosts/h.toml:2: tick_ns = 2000000 does not do in [host.costs]; \
+            "dir/hosts/h.toml:2: tick_ns = 2000000 is invalid in [host.costs]; \
              give a whole number from 0 to 1000000",
         ),
         (

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why a guest could not be run or read: each error is one line with what, where and the mend.
+//! Why a guest could not be run or read: each error is one line with what, where and the fix.
 
 use std::io;
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ pub enum GuestError {
     /// The program of a Linux guest has ended when it should be at work.
     #[error(
         "{}: the VM's command ended with status {status}, its last words \"{last_line}\": \
-         mend `run` in the scenario, so that it runs until the VM is stopped", path.display()
+         fix `run` in the scenario, so that it runs until the VM is stopped", path.display()
     )]
     CommandEnded {
         /// The file that holds all it printed.

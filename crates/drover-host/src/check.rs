@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Is this host fit? What is there, what is missing, and the mend for each.
+//! Is this host fit? What is there, what is missing, and the fix for each.
 
 mod differences;
 
@@ -31,8 +31,8 @@ pub struct Point {
     pub state: State,
     /// What was found.
     pub found: String,
-    /// How to mend it, and what still works; empty when good.
-    pub mend: &'static str,
+    /// How to fix it, and what still works; empty when good.
+    pub fix: &'static str,
 }
 
 /// Look at this host.
@@ -79,7 +79,7 @@ fn kernel(root: &Path) -> Point {
         what: "kernel",
         state: State::Missing,
         found: format!("{release} is older than 6.18, which Drover needs at least"),
-        mend: "boot 6.18 or newer: Debian has them in its backports, Ubuntu from 26.04 on",
+        fix: "boot 6.18 or newer: Debian has them in its backports, Ubuntu from 26.04 on",
     }
 }
 
@@ -87,7 +87,7 @@ fn kernel(root: &Path) -> Point {
 pub const NOBODY_ELSE: &str = "no other scheduler";
 
 fn good(what: &'static str, found: impl Into<String>) -> Point {
-    Point { what, state: State::Good, found: found.into(), mend: "" }
+    Point { what, state: State::Good, found: found.into(), fix: "" }
 }
 
 fn root_rights(is_root: bool) -> Point {
@@ -98,7 +98,7 @@ fn root_rights(is_root: bool) -> Point {
         what: "root",
         state: State::Missing,
         found: "running as an ordinary user".into(),
-        mend: "use sudo; `drover run FILE --on lab` works without",
+        fix: "use sudo; `drover run FILE --on lab` works without",
     }
 }
 
@@ -109,7 +109,7 @@ fn sched_ext(root: &Path) -> Point {
             what: "sched_ext",
             state: State::Missing,
             found: "the running kernel was built without it".into(),
-            mend: "boot a kernel with CONFIG_SCHED_CLASS_EXT=y; \
+            fix: "boot a kernel with CONFIG_SCHED_CLASS_EXT=y; \
                    `drover run FILE --on lab` brings its own kernel",
         },
     }
@@ -125,7 +125,7 @@ fn nobody_else(root: &Path) -> Point {
         what: NOBODY_ELSE,
         state: State::Missing,
         found: format!("{name} is loaded ({state})"),
-        mend: "stop it first: only one sched_ext scheduler can be loaded",
+        fix: "stop it first: only one sched_ext scheduler can be loaded",
     }
 }
 
@@ -138,7 +138,7 @@ fn isolation(root: &Path) -> Point {
             what: "isolation",
             state: State::Missing,
             found: format!("booted with {argument}, beside which the kernel takes no scheduler"),
-            mend: "boot without; cpuset.cpus.partition=isolated, nohz_full= and \
+            fix: "boot without; cpuset.cpus.partition=isolated, nohz_full= and \
                    isolcpus=managed_irq are taken",
         },
     }
@@ -160,7 +160,7 @@ fn btf(root: &Path) -> Point {
         what: "BTF",
         state: State::Missing,
         found: "no /sys/kernel/btf/vmlinux".into(),
-        mend: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
+        fix: "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
     }
 }
 
@@ -174,16 +174,16 @@ fn config(root: &Path) -> Point {
         what: "kernel config",
         state: State::Lacking,
         found: format!("no /boot/config-{release}"),
-        mend: "install the kernel's own package; loading may fail without it",
+        fix: "install the kernel's own package; loading may fail without it",
     }
 }
 
 fn kvm_point(root: &Path) -> Point {
-    let lacks = |found: &str, mend| Point {
+    let lacks = |found: &str, fix| Point {
         what: "KVM",
         state: State::Lacking,
         found: found.to_owned(),
-        mend,
+        fix,
     };
     if !root.join("dev/kvm").exists() {
         return lacks(
@@ -208,7 +208,7 @@ fn topology(root: &Path) -> Point {
             what: "topology",
             state: State::Missing,
             found: format!("{err:#}"),
-            mend: "mount sysfs on /sys",
+            fix: "mount sysfs on /sys",
         },
     }
 }
@@ -247,7 +247,7 @@ mod tests {
         let points = check_under(dir.path(), false);
         assert!(!is_fit(&points));
         for point in points.iter().filter(|point| point.state != State::Good) {
-            assert!(!point.mend.is_empty(), "{point:?}");
+            assert!(!point.fix.is_empty(), "{point:?}");
         }
         let missing = |what| points.iter().any(|p| p.what == what && p.state == State::Missing);
         assert!(missing("root") && missing("sched_ext") && missing("BTF"));

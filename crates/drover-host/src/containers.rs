@@ -153,7 +153,7 @@ fn no_room(failed: usize, slots: Slots) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steward::tests::FakeKernel;
+    use crate::reconciler::tests::FakeKernel;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 

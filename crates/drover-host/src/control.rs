@@ -45,7 +45,7 @@ pub enum Request {
     },
     /// What was ordered for VMs, whether they are here or not.
     ListOrders,
-    /// Drop all that was ordered for a VM: other sources count again.
+    /// Delete a VM's saved settings: other sources count again.
     ForgetVm {
         /// The VM's name.
         name: String,
@@ -130,7 +130,7 @@ pub enum Answer {
     Done,
     /// It is not; nothing was changed.
     Refused {
-        /// One line: what is wrong and how to mend it.
+        /// One line: what is wrong and how to fix it.
         reason: String,
     },
 }

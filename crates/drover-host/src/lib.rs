@@ -4,22 +4,21 @@
 //! `scheduler` is the only module that touches BPF; `serve` is the daemon that
 //! keeps a [`scheduler::Scheduler`] alive and answers on the control socket of
 //! `control`. What each VM is to have follows from `sources` and `store` by way
-//! of `plan`; `steward` brings it into force.
+//! of `plan`; `reconciler` brings it into force.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod applied;
 pub mod check;
 mod containers;
 pub mod control;
 pub mod delays;
 pub mod domains;
+pub mod exit_info;
 #[cfg(test)]
 mod fake_host;
-pub mod farewell;
 pub mod files;
-pub mod force;
 pub mod handover;
-pub mod herd;
 pub mod kernel;
 pub mod kvm;
 pub mod listener;
@@ -31,12 +30,13 @@ pub mod orders;
 pub mod plan;
 mod privileges;
 pub mod protocol;
+pub mod reconciler;
+pub mod registry;
 pub mod rehearsal;
 pub mod scheduler;
 pub mod serve;
 pub mod sources;
 pub mod status;
-pub mod steward;
 pub mod store;
 pub mod topology;
 pub mod watch;

@@ -3,9 +3,9 @@
 //!
 //! Whether it fits the host is for the plan to say.
 
-use crate::herd::Herd;
 use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
+use crate::registry::VmRegistry;
 use crate::store::Saved;
 use anyhow::{Result, bail, ensure};
 use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};
@@ -31,7 +31,7 @@ pub struct Ground<'a> {
     /// What is in force.
     pub plan: &'a Plan,
     /// Who is here.
-    pub herd: &'a Herd,
+    pub registry: &'a VmRegistry,
     /// The pCPUs that are online.
     pub online: &'a CpuList,
 }
@@ -43,7 +43,7 @@ impl Ground<'_> {
     /// When that name is a container's, or no name, or there is no such pool.
     pub fn set_vm(&self, name: &str, set: &Asked, reset: &[Key]) -> Result<Saved> {
         ensure!(
-            !self.herd.vms().iter().any(|vm| vm.name == name && vm.is_container()),
+            !self.registry.vms().iter().any(|vm| vm.name == name && vm.is_container()),
             "{name} is a container; set cpu.weight and cpu.max of its cgroup instead"
         );
         ensure!(
@@ -132,14 +132,14 @@ impl Ground<'_> {
             inside.map(|pool| format!("pool {}", pool.spec.name)).collect();
         let vms = self.plan.vms.iter().filter(|vm| vm.resolved.pool == Some(index));
         inside.extend(vms.map(|vm| format!("VM {}", vm.name)));
-        let here = self.herd.names();
+        let here = self.registry.names();
         let absent = self.saved.vms.iter().filter(|(vm, asked)| {
             asked.pool.as_deref() == Some(name) && !here.contains_key(vm.as_str())
         });
         inside.extend(absent.map(|(vm, _)| format!("VM {vm}, which does not run")));
         if !inside.is_empty() {
-            let mend = "move them first, as in `drover vm set NAME --pool host`";
-            bail!("pool {name:?} is not empty ({}); {mend}", inside.join("; "));
+            let fix = "move them first, as in `drover vm set NAME --pool host`";
+            bail!("pool {name:?} is not empty ({}); {fix}", inside.join("; "));
         }
         Ok(saved)
     }
@@ -188,14 +188,14 @@ impl Ground<'_> {
         let index = self.find_partition(name)?;
         let vms = self.plan.vms.iter().filter(|vm| vm.resolved.partition == Some(index));
         let mut inside: Vec<String> = vms.map(|vm| format!("VM {}", vm.name)).collect();
-        let here = self.herd.names();
+        let here = self.registry.names();
         let absent = self.saved.vms.iter().filter(|(vm, asked)| {
             asked.partition.as_deref() == Some(name) && !here.contains_key(vm.as_str())
         });
         inside.extend(absent.map(|(vm, _)| format!("VM {vm}, which does not run")));
         if !inside.is_empty() {
-            let mend = "move them first, as in `drover vm set NAME --partition default`";
-            bail!("partition {name:?} is not empty ({}); {mend}", inside.join("; "));
+            let fix = "move them first, as in `drover vm set NAME --partition default`";
+            bail!("partition {name:?} is not empty ({}); {fix}", inside.join("; "));
         }
         let mut saved = self.saved.clone();
         saved.partitions.remove(index);
@@ -208,8 +208,8 @@ impl Ground<'_> {
             "partition {name:?} has the pCPUs that no other one has, and is `share`; change those"
         );
         self.plan.partitions.find(name).ok_or_else(|| {
-            let (what, mend) = self.plan.partitions.unknown(name);
-            anyhow::anyhow!("{what}; {mend}")
+            let (what, fix) = self.plan.partitions.unknown(name);
+            anyhow::anyhow!("{what}; {fix}")
         })
     }
 

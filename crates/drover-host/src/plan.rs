@@ -14,8 +14,8 @@
 //! VMs of one name for which a limit was set stand in a pool of their own with that limit, so that it holds for all
 //! of them together. Where no pool can be had each has its part of it.
 
-use crate::herd::Vm;
 use crate::names::Source;
+use crate::registry::Vm;
 use drover_core::asked::{DEFAULT, Key};
 use drover_core::partition::Partitions;
 use drover_core::percent;

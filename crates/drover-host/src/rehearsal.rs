@@ -2,7 +2,7 @@
 //! What the daemon would do on this host, told without a scheduler: nothing is loaded, written or moved.
 //!
 //! VMs are found by what their processes have open: KVM gives each vCPU a file. The plan is then made by
-//! the same steward as for a scheduler that runs.
+//! the same reconciler as for a scheduler that runs.
 
 use std::fs;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::files::{self, ENTRIES_MAX};
 use crate::kernel::Kernel;
+use crate::reconciler::Reconciler;
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::serve::{Places, online_list};
 use crate::status::VmStatus;
-use crate::steward::Steward;
 use crate::topology::Topology;
 
 /// What would be.
@@ -46,11 +46,11 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
     let online = online_list()?;
     let used = domains.used();
     let before = (delays, domains);
-    let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
+    let mut reconciler = Reconciler::open(places.config, places.state, online.clone(), before)?;
     let kernel = Onlooker { vms: vms_in(Path::new("/proc")) };
-    steward.see(&kernel, &topology);
-    steward.look(&kernel, &online, Instant::now());
-    let Answer::Vms { vms } = steward.answer(&kernel, Request::ListVms, Instant::now()) else {
+    reconciler.see(&kernel, &topology);
+    reconciler.look(&kernel, &online, Instant::now());
+    let Answer::Vms { vms } = reconciler.answer(&kernel, Request::ListVms, Instant::now()) else {
         unreachable!("a list was asked for");
     };
     Ok(Rehearsed { pcpus: topology.count(|pcpu| pcpu.online), domains: used, vms })

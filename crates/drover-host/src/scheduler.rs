@@ -18,7 +18,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
 use crate::domains::{DomainLevel, Domains, Placed};
-use crate::farewell::Farewell;
+use crate::exit_info::ExitInfo;
 use crate::handover::Predecessor;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
@@ -27,8 +27,8 @@ use drover_core::counters::Yields;
 use drover_core::params::Params;
 use drover_core::shares::Shares;
 
-/// WHOSE_CGROUP, policy/base/types.h.
-const WHOSE_CGROUP: u64 = 1 << 63;
+/// OWNER_CGROUP, policy/base/types.h.
+const OWNER_CGROUP: u64 = 1 << 63;
 /// In an order: the shares are for each vCPU.
 const SHARES_PER_VCPU: u32 = 1 << 31;
 /// The VM in an order is gone, or another has its slot.
@@ -69,7 +69,7 @@ pub struct KernelVm {
     /// CPU time of its other threads.
     pub helper_run_ns: u64,
     /// Of both, what it was not charged, beside busy sibling threads.
-    pub spared_ns: u64,
+    pub smt_discount_ns: u64,
     /// Time its threads were ready and not running.
     pub ready_ns: u64,
     /// The longest single such wait.
@@ -173,7 +173,7 @@ impl KernelVm {
             shares_asked: 0,
             vcpu_run_ns: 0,
             helper_run_ns: 0,
-            spared_ns: 0,
+            smt_discount_ns: 0,
             ready_ns: 0,
             longest_ready_ns: 0,
             progressed_ns: 0,
@@ -214,8 +214,8 @@ impl Scheduler {
         let bss = skel.maps.bss_data.as_mut().context("the BPF object has no .bss")?;
         let bss = std::ptr::from_mut::<types::bss>(bss);
         let scheduler = Self { skel, bss, link };
-        if let Some(farewell) = scheduler.farewell() {
-            bail!("the scheduler ended as it began: {farewell}");
+        if let Some(exit_info) = scheduler.exit_info() {
+            bail!("the scheduler ended as it began: {exit_info}");
         }
         if let Some(ended) = ended {
             let ms = ended.elapsed().as_millis();
@@ -232,21 +232,21 @@ impl Scheduler {
     }
 
     /// Why the scheduler ended; None while it runs.
-    pub fn farewell(&self) -> Option<Farewell> {
+    pub fn exit_info(&self) -> Option<ExitInfo> {
         let bss = self.bss;
         // SAFETY: points into the mapped .bss, which lives as long as `self.skel`; the kernel
         // writes it concurrently, hence the volatile read.
-        let kind = unsafe { (&raw const (*bss).farewell.kind).read_volatile() };
+        let kind = unsafe { (&raw const (*bss).exit_info.kind).read_volatile() };
         if kind == 0 {
             return None;
         }
         // SAFETY: as above; `kind` is written last, so the texts are complete.
-        let farewell = unsafe { (&raw const (*bss).farewell).read_volatile() };
-        Some(Farewell {
+        let exit_info = unsafe { (&raw const (*bss).exit_info).read_volatile() };
+        Some(ExitInfo {
             kind,
-            reason: text_of(&farewell.reason),
-            message: text_of(&farewell.message),
-            dump: text_of(&farewell.dump),
+            reason: text_of(&exit_info.reason),
+            message: text_of(&exit_info.message),
+            dump: text_of(&exit_info.dump),
         })
     }
 
@@ -261,21 +261,21 @@ impl Scheduler {
     /// Counts pCPUs that came or went.
     pub fn pcpu_changes(&self) -> u32 {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`.
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe { (&raw const (*bss).drover.pcpu_changes).read_volatile() }
     }
 
     /// Counts what changed about cgroups.
     pub fn cgroup_changes(&self) -> u32 {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`.
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
     }
 
     /// How much room there is for VMs and containers.
     pub fn slots(&self) -> Slots {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`.
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe {
             Slots {
                 held: (&raw const (*bss).drover.slots_held).read_volatile(),
@@ -287,18 +287,18 @@ impl Scheduler {
 
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
+        // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
         let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
         // SAFETY: as above; the policy keeps `partition` below the array's length.
         let pcpus = unsafe {
             (&raw const (*bss).drover.partition[vm.partition as usize].nr_online).read_volatile()
         };
-        let is_container = vm.whose & WHOSE_CGROUP != 0;
-        (vm.id != 0 && vm.whose != 0).then_some(KernelVm {
+        let is_container = vm.owner_id & OWNER_CGROUP != 0;
+        (vm.id != 0 && vm.owner_id != 0).then_some(KernelVm {
             slot,
             id: vm.id,
-            tgid: if is_container { 0 } else { vm.whose as u32 },
-            cgroup: if is_container { vm.whose & !WHOSE_CGROUP } else { 0 },
+            tgid: if is_container { 0 } else { vm.owner_id as u32 },
+            cgroup: if is_container { vm.owner_id & !OWNER_CGROUP } else { 0 },
             nr_vcpus: vm.nr_vcpus,
             size: vm.size.min(vm.nr_vcpus).min(pcpus),
             nr_threads: vm.nr_threads,
@@ -306,7 +306,7 @@ impl Scheduler {
             shares_asked: vm.shares_asked,
             vcpu_run_ns: vm.vcpu_run_ns,
             helper_run_ns: vm.helper_run_ns,
-            spared_ns: vm.spared_ns,
+            smt_discount_ns: vm.smt_discount_ns,
             ready_ns: vm.ready_ns,
             longest_ready_ns: vm.longest_ready_ns,
             progressed_ns: vm.progressed_ns,
@@ -328,7 +328,7 @@ impl Scheduler {
     /// The vCPUs of a VM that have books, in the order of their numbers.
     pub fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`.
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
         let (of_vm, all) = unsafe {
             (&raw const (*bss).drover.vm[vm.slot as usize], &raw const (*bss).drover.vcpu)
         };
@@ -499,7 +499,7 @@ impl Scheduler {
     pub fn measure(&self) -> Result<Vec<Measured>> {
         run(&self.skel.progs.drover_measure)?;
         let slot = |slot: u32| {
-            // SAFETY: points into the mapped .bss, as in `farewell`; `slot` is below the array's length.
+            // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
             let of = unsafe { (&raw const (*self.bss).measured[slot as usize]).read_volatile() };
             let types::measured { vm_id, used_ns, awake, shares } = of;
             Measured { vm_id, used_ns, awake, shares }
@@ -515,7 +515,7 @@ impl Scheduler {
         let Some(allotted) = allotted else {
             return run(&self.skel.progs.drover_allot_end);
         };
-        // SAFETY: points into the mapped .bss, as in `farewell`; no reference is made.
+        // SAFETY: points into the mapped .bss, as in `exit_info`; no reference is made.
         let places = unsafe { places_in(&raw const (*self.bss).allotted) };
         for (slot, of) in allotted.iter().enumerate().take(places as usize) {
             let Allotment { share_inverse, entitled_ucpu, promised_mcpu } = of.allotment;
@@ -530,13 +530,13 @@ impl Scheduler {
     /// Counts how often what was allotted lapsed because nothing came after it.
     pub fn allot_lapses(&self) -> u32 {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`.
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe { (&raw const (*bss).drover.allot_lapses).read_volatile() }
     }
 
     fn slots_in_use(&self) -> u32 {
         let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `farewell`.
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
         let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
         // SAFETY: as above; no reference is made.
         slots.min(unsafe { places_in(&raw const (*bss).drover.vm) })
@@ -569,7 +569,7 @@ fn load(topology: &Topology, domains: &Domains, params: &Params) -> Result<Drove
     let mut open =
         DroverSkelBuilder::default().open(object).context("cannot open the BPF object")?;
     set_params(&mut open, topology, domains, params)?;
-    open.load().context("the kernel does not take the scheduler")
+    open.load().context("the kernel rejected the BPF program")
 }
 
 fn set_params(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The daemon: keeps the scheduler alive and lets the steward look and answer.
+//! The daemon: keeps the scheduler alive and lets the reconciler look and answer.
 //!
 //! Nothing here is on a hot path: if the daemon is stopped, the scheduler in
 //! the kernel goes on; if it dies, the next daemon (`handover`) or the kernel's
@@ -15,16 +15,16 @@ use anyhow::{Context, Result};
 use crate::containers::Containers;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
-use crate::farewell::Farewell;
+use crate::exit_info::ExitInfo;
 use crate::handover::{self, Predecessor};
 use crate::kvm;
 use crate::listener::Listener;
 use crate::manager::Manager;
 use crate::numa::Numa;
 use crate::privileges::{self, Writer};
+use crate::reconciler::Reconciler;
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
-use crate::steward::Steward;
 use crate::topology::{Topology, online_cpus};
 use crate::watch::Watch;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
@@ -86,16 +86,16 @@ pub fn serve(
     let delays = Delays::new(params, domains.of())?;
     let online = online_list()?;
     let before = (delays, domains.clone());
-    let mut steward = Steward::open(places.config, places.state, online.clone(), before)?;
+    let mut reconciler = Reconciler::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
     let scheduler = Scheduler::start(&topology, &domains, params, predecessor)?;
     handover::keep(scheduler.link());
     privileges::drop_others()?;
-    steward.follow(Containers::below(Path::new(CGROUPS)));
-    steward.keep_homes(Numa::start(&topology));
+    reconciler.follow(Containers::below(Path::new(CGROUPS)));
+    reconciler.keep_homes(Numa::start(&topology));
     let run = places.socket.parent().unwrap_or(places.socket);
     let writer = Arc::new(Writer::start(&[places.state, run]).context("no thread to write")?);
-    steward.save_by(Arc::clone(&writer));
+    reconciler.save_by(Arc::clone(&writer));
     privileges::confine(places);
     let (pcpus, used) = (topology.count(|pcpu| pcpu.online), domains.used());
     tracing::info!(
@@ -103,11 +103,11 @@ pub fn serve(
     );
     let mut manager = Manager::ready(&format!("scheduling {pcpus} pCPUs"));
     let mut clients = Clients { listener: &mut listener, writer: &writer, said: false };
-    let host = (&scheduler, &mut steward);
-    let farewell = look_after(host, online, &mut clients, &mut manager, wishes);
+    let host = (&scheduler, &mut reconciler);
+    let exit_info = look_after(host, online, &mut clients, &mut manager, wishes);
     listener.close(&writer);
-    if let Some(farewell) = farewell {
-        return Ok(ended(farewell, places.state, &writer));
+    if let Some(exit_info) = exit_info {
+        return Ok(ended(exit_info, places.state, &writer));
     }
     manager.stopping();
     tracing::info!(
@@ -118,35 +118,35 @@ pub fn serve(
 
 /// Looks after the host and serves clients, until it is to stop or the kernel has ended the scheduler: why.
 fn look_after(
-    (scheduler, steward): (&Scheduler, &mut Steward),
+    (scheduler, reconciler): (&Scheduler, &mut Reconciler),
     mut online: CpuList,
     clients: &mut Clients,
     manager: &mut Manager,
     wishes: &Wishes,
-) -> Option<Farewell> {
+) -> Option<ExitInfo> {
     let mut watch = Watch::default();
     while !wishes.stop.load(Ordering::Relaxed) {
-        if let Some(farewell) = scheduler.farewell() {
-            return Some(farewell);
+        if let Some(exit_info) = scheduler.exit_info() {
+            return Some(exit_info);
         }
         manager.alive(Instant::now());
         if wishes.reload.swap(false, Ordering::Relaxed) {
-            steward.reload();
+            reconciler.reload();
             manager.reloaded();
         }
         if let Some(topology) = watch.look(scheduler) {
-            steward.see(scheduler, &topology);
+            reconciler.see(scheduler, &topology);
         }
         online = online_list().unwrap_or(online);
-        steward.look(scheduler, &online, Instant::now());
+        reconciler.look(scheduler, &online, Instant::now());
         clients.find_us();
         let next_look = Instant::now() + LOOK;
         loop {
-            let next_allotted = steward.allot(scheduler, Instant::now());
+            let next_allotted = reconciler.allot(scheduler, Instant::now());
             if clients.listener.wait(next_look.min(next_allotted)) {
                 clients
                     .listener
-                    .serve(|request| steward.answer(scheduler, request, Instant::now()));
+                    .serve(|request| reconciler.answer(scheduler, request, Instant::now()));
             } else if Instant::now() >= next_look || wishes.are_there() {
                 break;
             }
@@ -182,14 +182,14 @@ impl Clients<'_> {
 }
 
 /// The kernel ended the scheduler: says why, and keeps what it saw if that was against our will.
-fn ended(farewell: Farewell, state: &Path, writer: &Writer) -> End {
-    let text = format!("{farewell}; all tasks are the kernel's own scheduler's again");
-    if !farewell.is_error() {
+fn ended(exit_info: ExitInfo, state: &Path, writer: &Writer) -> End {
+    let text = format!("{exit_info}; all tasks are the kernel's own scheduler's again");
+    if !exit_info.is_error() {
         tracing::warn!("{text}");
         return End::Asked;
     }
     let state = state.to_owned();
-    match writer.run(move || Ok(farewell.keep_in(&state)?)) {
+    match writer.run(move || Ok(exit_info.keep_in(&state)?)) {
         Ok(file) => End::ThrownOut(format!("{text}; what it saw is in {}", file.display())),
         Err(err) => End::ThrownOut(format!("{text}; what it saw could not be kept ({err:#})")),
     }

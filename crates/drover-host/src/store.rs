@@ -90,9 +90,9 @@ impl Store {
             }
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        let mend = "mend it, or remove it to begin without saved settings";
+        let fix = "fix it, or remove it to begin without saved settings";
         let saved: Saved = serde_json::from_str(&text)
-            .map_err(|error| anyhow::anyhow!("{}: {error}; {mend}", path.display()))?;
+            .map_err(|error| anyhow::anyhow!("{}: {error}; {fix}", path.display()))?;
         if saved.version != VERSION {
             let version = saved.version;
             bail!("{} is of version {version}, this drover knows {VERSION}", path.display());

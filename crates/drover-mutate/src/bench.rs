@@ -122,7 +122,7 @@ impl Bench {
         let begin = Instant::now();
         ensure!(
             self.passes(&(words.clone(), 3600))?,
-            "the policy as it is fails in {}: {command}; see its file \"output\" and mend that first",
+            "the policy as it is fails in {}: {command}; see its file \"output\" and fix that first",
             self.tree.display()
         );
         Ok(begin.elapsed().as_secs() * SLOWER + SLOWER_BY_S)

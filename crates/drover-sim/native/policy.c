@@ -25,9 +25,9 @@ const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
 /* --- the simulated host has no cgroups --- */
 
-u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *whose)
+u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *owner_id)
 {
-	(void)d, (void)task, (void)whose;
+	(void)d, (void)task, (void)owner_id;
 	return DROVER_HOST_SLOT;
 }
 
@@ -63,7 +63,7 @@ void sim_init(struct drover *d)
 
 void sim_rouse(struct drover *d)
 {
-	drover_rouse(d);
+	drover_kick_idle(d);
 }
 
 const size_t sim_measured_bytes = sizeof(struct measured);
@@ -154,7 +154,7 @@ void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool
 		 bool selected)
 {
 	if (woken && !selected) {
-		find_whose(d, p, t);
+		find_owner(d, p, t);
 		drover_woken(d, t, ground_task_pcpu(d, p));
 	}
 	drover_place(d, p, t, woken && !selected);
@@ -164,7 +164,7 @@ void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool
 void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct thread *t)
 {
 	if (t)
-		drover_meets(d, prev, t, at);
+		drover_adopt_running(d, prev, t, at);
 	drover_dispatch(d, at, prev, t);
 }
 
@@ -238,10 +238,10 @@ struct sim_vm_view {
 	u64 vtime_ns;
 	u64 vcpu_run_ns;
 	u64 helper_run_ns;
-	u64 spared_ns;
+	u64 smt_discount_ns;
 	u64 ready_ns;
 	u64 longest_ready_ns;
-	u64 nr_forgiven;
+	u64 nr_starvation_boosts;
 	u64 nr_wake_preemptions;
 	u64 progressed_ns;
 	u64 hazard_ns;
@@ -272,10 +272,10 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.vtime_ns = vm->vtime_ns,
 		.vcpu_run_ns = vm->vcpu_run_ns,
 		.helper_run_ns = vm->helper_run_ns,
-		.spared_ns = vm->spared_ns,
+		.smt_discount_ns = vm->smt_discount_ns,
 		.ready_ns = vm->ready_ns,
 		.longest_ready_ns = vm->longest_ready_ns,
-		.nr_forgiven = vm->nr_forgiven,
+		.nr_starvation_boosts = vm->nr_starvation_boosts,
 		.nr_wake_preemptions = vm->nr_wake_preemptions,
 		.progressed_ns = vm->progressed_ns,
 		.hazard_ns = vm->hazard_ns,
@@ -293,7 +293,7 @@ void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
 		.nr_vcpus = vm->nr_vcpus,
 		.nr_threads = vm->nr_threads,
 		.nr_waiting = vm->nr_waiting,
-		.tgid = (u32)vm->whose,
+		.tgid = (u32)vm->owner_id,
 	};
 }
 
@@ -379,7 +379,7 @@ u32 sim_domain_queued(struct drover *d, u32 domain_index, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain_index);
 
-	return rq ? books_of(rq, slot)->nr_queued : 0;
+	return rq ? entity_rq_of(rq, slot)->nr_queued : 0;
 }
 
 /* Planted bugs (src/scx/queues.rs). */
@@ -391,13 +391,13 @@ void sim_spoil_tournament(struct drover *d)
 
 void sim_spoil_count(struct drover *d)
 {
-	books_of(ground_runqueue(d, 0), DROVER_HOST_SLOT)->nr_queued++;
+	entity_rq_of(ground_runqueue(d, 0), DROVER_HOST_SLOT)->nr_queued++;
 }
 
 /* One VM too many is believed to be of a choosy mode. */
 void sim_spoil_modes(struct drover *d)
 {
-	d->nr_choosy++;
+	d->nr_idle_waiters++;
 }
 
 /* VMs that may not start are charged a millisecond for each vCPU that waits. */
@@ -447,7 +447,7 @@ static enum sim_miscounted check_vcpu_counts(struct drover *d, u32 slot)
 /* Are the counts of VMs, and of each VM's vCPUs, right? `slot`: whose are not. */
 u32 sim_check_counts(struct drover *d, u32 *slot)
 {
-	u32 choosy = 0, together = 0, reserved = 0;
+	u32 may_idle_wait = 0, coscheduled = 0, reserved = 0;
 
 	for (*slot = 1; *slot < d->slots_in_use; (*slot)++) {
 		const struct vm *vm = vm_at(d, *slot);
@@ -455,14 +455,14 @@ u32 sim_check_counts(struct drover *d, u32 *slot)
 
 		if (vm->id && miscounted != SIM_COUNTS_RIGHT)
 			return miscounted;
-		choosy += vm->choosy;
-		together += vm->together;
+		may_idle_wait += vm->may_idle_wait;
+		coscheduled += vm->coscheduled;
 		reserved += vm->reserve_inverse != 0;
 	}
 	*slot = 0;
-	if (choosy != d->nr_choosy)
+	if (may_idle_wait != d->nr_idle_waiters)
 		return SIM_COUNTS_CHOOSY;
-	if (together != d->nr_together)
+	if (coscheduled != d->nr_coscheduled)
 		return SIM_COUNTS_TOGETHER;
 	return reserved != d->nr_reserved ? SIM_COUNTS_RESERVED : SIM_COUNTS_RIGHT;
 }
@@ -484,7 +484,7 @@ u32 sim_check_tournament(struct drover *d, u32 domain_index)
 		u64 leaf = tournament_leaf(&rq->by_share, slot);
 
 		if ((leaf != TOURNAMENT_NOBODY) !=
-		    (books_of(rq, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
+		    (entity_rq_of(rq, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
 			return slot + 1;
 		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
 			return slot + 1;

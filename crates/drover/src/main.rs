@@ -20,7 +20,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say what this host has and lacks for Drover, with the mend for each.
+    /// Check this host and say how to fix what is missing.
     Check,
     /// See where the time of VMs goes, whichever scheduler is in charge.
     Top(commands::top::Args),
@@ -42,7 +42,7 @@ enum Command {
     Metrics(commands::metrics::Args),
     /// Run a scenario under several schedulers and compare what VMs got.
     Run(commands::run::Args),
-    /// Be a micro VM: one process, one VM.
+    /// Run a micro VM: one process, one VM.
     Guest(commands::guest::Args),
     /// Work in the lab: a virtual host in QEMU with a kernel of its own.
     #[command(subcommand)]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `drover run` and `drover guest` say to bad input: one line, with what, where and the mend, before
+//! What `drover run` and `drover guest` say to bad input: one line, with what, where and the fix, before
 //! anything was started.
 
 use std::fs;

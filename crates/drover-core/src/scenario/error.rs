@@ -5,9 +5,9 @@ use super::parse::ReadFile;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// A fault of a file, in one line: where, what, and how to mend it.
+/// A fault of a file, in one line: where, what, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {what}; {mend}")]
+#[error("{file}:{line}: {what}; {fix}")]
 pub struct ScenarioError {
     /// The file, as it was named to the parser.
     pub file: String,
@@ -16,7 +16,7 @@ pub struct ScenarioError {
     /// What is wrong.
     pub what: String,
     /// What to do about it.
-    pub mend: String,
+    pub fix: String,
 }
 
 /// A file's text, to tell the line of a fault.
@@ -42,11 +42,11 @@ impl<'a> Source<'a> {
         &self,
         at: usize,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> ScenarioError {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-        ScenarioError { file: self.file.to_owned(), line, what: what.into(), mend: mend.into() }
+        ScenarioError { file: self.file.to_owned(), line, what: what.into(), fix: fix.into() }
     }
 }
 
@@ -58,8 +58,8 @@ mod tests {
     fn a_fault_names_file_and_line() {
         let read = |_: &str| Err(String::new());
         let source = Source { file: "a.toml", text: "x = 1\ny = 2\n", read: &read };
-        assert_eq!(source.error(0, "bad", "mend it").to_string(), "a.toml:1: bad; mend it");
-        assert_eq!(source.error(6, "bad", "mend it").to_string(), "a.toml:2: bad; mend it");
-        assert_eq!(source.error(99, "bad", "mend it").line, 3);
+        assert_eq!(source.error(0, "bad", "fix it").to_string(), "a.toml:1: bad; fix it");
+        assert_eq!(source.error(6, "bad", "fix it").to_string(), "a.toml:2: bad; fix it");
+        assert_eq!(source.error(99, "bad", "fix it").line, 3);
     }
 }

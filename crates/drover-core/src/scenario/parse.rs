@@ -33,7 +33,7 @@ impl Scenario {
     /// Reads the text of a scenario file that stands alone; `file` is its name for error messages.
     ///
     /// # Errors
-    /// The first fault found, in one line: where, what, and how to mend it.
+    /// The first fault found, in one line: where, what, and how to fix it.
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
         Self::parse_with(text, file, &|_| Err("nothing was given beside the scenario".to_owned()))
     }
@@ -49,8 +49,8 @@ impl Scenario {
         let top = Reader::new(&source, keys::TOP, 0, table.get_ref())?;
         let name = top.need("name", top.text("name")?, "\"two-busy-vms\"")?;
         if !is_plain_name(name) {
-            let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
-            return Err(top.error("name", format!("\"{name}\" is no name for a scenario"), mend));
+            let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+            return Err(top.error("name", format!("\"{name}\" is no name for a scenario"), fix));
         }
         let host = read_host(&top)?;
         let duration_s = top.number("duration_s", 0.01..=86_400.0)?.unwrap_or(DURATION_S);
@@ -203,7 +203,7 @@ fn admitted(reader: &Reader, case: Case, host: &Host) -> Result<Case, ScenarioEr
     let mut ledger = Ledger::new(&case.pools, pcpus, default == host);
     let refused = |who: String, refusal: Refusal| {
         let what = format!("case \"{}\", {who}: {}", case.name, refusal.what());
-        reader.error("", what, refusal.mend)
+        reader.error("", what, refusal.fix)
     };
     for (index, pool) in case.pools.pools().iter().enumerate() {
         let name = &pool.spec.name;

@@ -29,8 +29,8 @@ pub(super) fn read_containers(top: &Reader, vms: &[&str]) -> Result<Vec<Vm>, Sce
 fn read_container(reader: &Reader) -> Result<Vm, ScenarioError> {
     let name = reader.need("name", reader.text("name")?, "\"web\"")?;
     if !is_plain_name(name) {
-        let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
-        return Err(reader.error("name", format!("\"{name}\" is no name for a container"), mend));
+        let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+        return Err(reader.error("name", format!("\"{name}\" is no name for a container"), fix));
     }
     let threads = reader.whole32("threads", 1..=Vm::VCPUS_MAX)?;
     let weight = reader.whole32("weight", 1..=10_000)?.unwrap_or(WEIGHT_NORMAL);

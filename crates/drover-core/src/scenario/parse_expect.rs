@@ -48,8 +48,8 @@ fn read_expect(reader: &Reader, scenario: &Scenario) -> Result<Expect, ScenarioE
     }
     let one_figure = expect.case.is_some() || scenario.cases.len() == 1;
     if expect.title.is_some() && (expect.vm == VmChoice::Each || !one_figure) {
-        let mend = "name case and vm, or remove the title";
-        return Err(reader.error("title", "a title is for one figure, these are several", mend));
+        let fix = "name case and vm, or remove the title";
+        return Err(reader.error("title", "a title is for one figure, these are several", fix));
     }
     if expect.or.is_some() && expect.max.is_none() {
         return Err(reader.error("or", "\"or\" loosens a maximum, there is none", "add max ="));
@@ -135,8 +135,8 @@ fn read_vm(
     if names.contains(&name) {
         return Ok(VmChoice::Named(name.to_owned()));
     }
-    let mend = hint(name, names.into_iter());
-    Err(reader.error("vm", format!("no VM \"{name}\" takes part"), mend))
+    let fix = hint(name, names.into_iter());
+    Err(reader.error("vm", format!("no VM \"{name}\" takes part"), fix))
 }
 
 fn read_or(reader: &Reader, scenario: &Scenario) -> Result<Option<OrTimes>, ScenarioError> {
@@ -183,6 +183,6 @@ fn read_window(
 }
 
 fn unrecorded(reader: &Reader, key: &str) -> ScenarioError {
-    let mend = "add sample_ms = 100 at the top level";
-    reader.error(key, "nothing is recorded over time", mend)
+    let fix = "add sample_ms = 100 at the top level";
+    reader.error(key, "nothing is recorded over time", fix)
 }

@@ -94,21 +94,21 @@ fn check_counts(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
     let pcpus: u64 = parts.iter().map(|part| u64::from(*part)).product();
     if pcpus > Host::PCPUS_MAX.into() {
         let what = format!("the host has {pcpus} pCPUs");
-        let mend = format!("sockets * dies * cores * threads may be {} at most", Host::PCPUS_MAX);
-        return Err(reader.error("", what, mend));
+        let fix = format!("sockets * dies * cores * threads may be {} at most", Host::PCPUS_MAX);
+        return Err(reader.error("", what, fix));
     }
     let dies = host.sockets * host.dies;
     if dies % host.nodes != 0 {
         let what = format!("{dies} dies do not divide evenly among {} NUMA nodes", host.nodes);
-        let mend = "choose nodes so that sockets * dies is a multiple of it";
-        return Err(reader.error("nodes", what, mend));
+        let fix = "choose nodes so that sockets * dies is a multiple of it";
+        return Err(reader.error("nodes", what, fix));
     }
     Ok(())
 }
 
 fn check_distances(reader: &Reader, host: &Host) -> Result<(), ScenarioError> {
     let (rows, nodes) = (&host.node_distances, host.nodes as usize);
-    let fault = |what: String, mend: &str| Err(reader.error("node_distances", what, mend));
+    let fault = |what: String, fix: &str| Err(reader.error("node_distances", what, fix));
     if rows.is_empty() {
         return Ok(());
     }

@@ -43,13 +43,13 @@ fn check_host(table: &Reader, host: &Host, pace: &Pace) -> Result<(), ScenarioEr
         (Some(alone_mb_s), Some(node_mb_s)) if alone_mb_s < node_mb_s.into() => Ok(()),
         (Some(alone_mb_s), Some(node_mb_s)) => {
             let what = format!("a vCPU alone moves {alone_mb_s:.0} MB/s, a node has {node_mb_s}");
-            let mend = "lower misses_per_ms or lines_per_miss, or raise the host's node_mb_s";
-            Err(table.error("misses_per_ms", what, mend))
+            let fix = "lower misses_per_ms or lines_per_miss, or raise the host's node_mb_s";
+            Err(table.error("misses_per_ms", what, fix))
         }
         _ => {
             let what = "misses_per_ms, on a host that does not say how fast its memory is";
-            let mend = "add llc_kib, memory_ns, hop_ns and node_mb_s to [host], or remove it";
-            Err(table.error("misses_per_ms", what, mend))
+            let fix = "add llc_kib, memory_ns, hop_ns and node_mb_s to [host], or remove it";
+            Err(table.error("misses_per_ms", what, fix))
         }
     }
 }

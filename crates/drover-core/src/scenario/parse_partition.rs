@@ -19,7 +19,7 @@ pub(super) fn read_partitions(top: &Reader, host: &Host) -> Result<Partitions, S
     checked.map_err(|fault| {
         let at = specs.iter().rposition(|spec| spec.name == fault.partition);
         let what = format!("partition \"{}\" {}", fault.partition, fault.what);
-        readers[at.expect("one of them")].error(fault.key, what, fault.mend)
+        readers[at.expect("one of them")].error(fault.key, what, fault.fix)
     })
 }
 

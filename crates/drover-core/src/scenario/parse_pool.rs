@@ -50,7 +50,7 @@ impl<'a> Pools<'a> {
                 .find(|(spec, _)| spec.name == fault.pool)
                 .expect("the fault is of one of these pools");
             let what = format!("pool \"{}\" {}", fault.pool, fault.what);
-            case.unwrap_or(reader).error("", what, fault.mend)
+            case.unwrap_or(reader).error("", what, fault.fix)
         })
     }
 }

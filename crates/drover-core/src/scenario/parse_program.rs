@@ -115,8 +115,8 @@ fn read_vcpus(role: &Reader, text: &str) -> Result<CpuList, ScenarioError> {
         role.error("vcpus", error.to_string(), "give numbers and ranges with commas between")
     })?;
     if list.highest() >= Vm::VCPUS_MAX {
-        let mend = format!("a VM has {} vCPUs at most", Vm::VCPUS_MAX);
-        return Err(role.error("vcpus", format!("no VM has a vCPU {}", list.highest()), mend));
+        let fix = format!("a VM has {} vCPUs at most", Vm::VCPUS_MAX);
+        return Err(role.error("vcpus", format!("no VM has a vCPU {}", list.highest()), fix));
     }
     Ok(list)
 }
@@ -150,7 +150,7 @@ fn check_goes_on(
     program: &Program,
     steps: &[ProgramStep],
 ) -> Result<(), ScenarioError> {
-    let fault = |what: String, mend: &str| Err(reader.error("steps", what, mend));
+    let fault = |what: String, fix: &str| Err(reader.error("steps", what, fix));
     let mut held: Vec<u32> = Vec::new();
     // Where each open loop began, the whole program first: the locks held and the steps' number.
     let mut open = vec![(Vec::new(), 0)];
@@ -189,8 +189,8 @@ fn check_goes_on(
                 }
                 if round_ns < ROUND_NS_MIN {
                     let what = format!("a round takes {round_ns} ns on average");
-                    let mend = format!("have it take {ROUND_NS_MIN} ns at least, and count more");
-                    return fault(what, &mend);
+                    let fix = format!("have it take {ROUND_NS_MIN} ns at least, and count more");
+                    return fault(what, &fix);
                 }
             }
             _ if step.halts() && !held.is_empty() => {
@@ -227,8 +227,8 @@ fn check_name(reader: &Reader, at: usize, name: &str) -> Result<(), ScenarioErro
     if is_plain_name(name) && !digit {
         return Ok(());
     }
-    let mend = "begin with a letter and use A-Z a-z 0-9 . _ -, 63 at most";
-    Err(reader.error_at(at, format!("\"{name}\" is no name"), mend))
+    let fix = "begin with a letter and use A-Z a-z 0-9 . _ -, 63 at most";
+    Err(reader.error_at(at, format!("\"{name}\" is no name"), fix))
 }
 
 fn read_steps(
@@ -255,7 +255,7 @@ fn read_steps(
                 let what = format!("\"{line}\" is no step");
                 return Err(reader.error_at(at, what, format!("write it as in \"{example}\"")));
             }
-            Err((what, mend)) => return Err(reader.error_at(at, what, mend)),
+            Err((what, fix)) => return Err(reader.error_at(at, what, fix)),
         }
         if let Some(name) = words.last().filter(|_| matches!(verb, "meet" | "join" | "wait")) {
             check_name(reader, at, name)?;
@@ -264,7 +264,7 @@ fn read_steps(
     Ok(steps)
 }
 
-/// The step; none when it is not written as it should be; or what is wrong, and the mend.
+/// The step; none when it is not written as it should be; or what is wrong, and the fix.
 fn read_step(
     verb: &str,
     words: &[&str],
@@ -274,11 +274,11 @@ fn read_step(
         let names = program.locks.iter().map(|lock| lock.name.as_str());
         let found = names.clone().position(|known| known == name);
         found.map(|number| number as u32).ok_or_else(|| {
-            let mend = match program.locks.is_empty() {
+            let fix = match program.locks.is_empty() {
                 true => format!("add locks = {{ {name} = \"ticket\" }}"),
                 false => hint(name, names),
             };
-            (format!("unknown lock \"{name}\""), mend)
+            (format!("unknown lock \"{name}\""), fix)
         })
     };
     Ok(match (verb, words) {

@@ -47,8 +47,8 @@ impl Draft {
     pub(super) fn of_vm(reader: &Reader, host: &Host, end_s: f64) -> Result<Self, ScenarioError> {
         let name = reader.need("name", reader.text("name")?, "\"vm0\"")?;
         if !is_plain_name(name) {
-            let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
-            return Err(reader.error("name", format!("\"{name}\" is no name for a VM"), mend));
+            let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+            return Err(reader.error("name", format!("\"{name}\" is no name for a VM"), fix));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -124,8 +124,8 @@ impl Draft {
         self.check_partition(reader, partitions)?;
         let name = &self.name;
         let missing = |key: &str, example: &str| {
-            let mend = format!("add one, such as {key} = {example}");
-            reader.error("", format!("VM \"{name}\" has no {key}"), mend)
+            let fix = format!("add one, such as {key} = {example}");
+            reader.error("", format!("VM \"{name}\" has no {key}"), fix)
         };
         let vmm = self.vmm.unwrap_or(Vmm::Micro);
         let vcpus = self.vcpus.ok_or_else(|| missing("vcpus", "4"))?;
@@ -192,8 +192,8 @@ impl Draft {
             None => Ok(()),
             Some((key, _)) => {
                 let what = format!("VM \"{name}\" is in partition \"{partition}\" and has a {key}");
-                let mend = format!("that is for VMs of \"{DEFAULT}\" only; remove one of the two");
-                Err(reader.error(key, what, mend))
+                let fix = format!("that is for VMs of \"{DEFAULT}\" only; remove one of the two");
+                Err(reader.error(key, what, fix))
             }
         }
     }
@@ -220,16 +220,16 @@ fn check_promise(
 ) -> Result<(), ScenarioError> {
     if reservation_pct > 100 * vcpus {
         let what = format!("VM \"{name}\" has {vcpus} vCPUs and {reservation_pct} % reserved");
-        let mend = format!("it can use {} % at most", 100 * vcpus);
-        return Err(reader.error("reservation_pct", what, mend));
+        let fix = format!("it can use {} % at most", 100 * vcpus);
+        return Err(reader.error("reservation_pct", what, fix));
     }
     match limit_pct {
         Some(limit_pct) if limit_pct < reservation_pct => {
             let what = format!(
                 "VM \"{name}\" is limited to {limit_pct} % and has {reservation_pct} % reserved"
             );
-            let mend = "raise the limit or lower the reservation";
-            Err(reader.error("limit_pct", what, mend))
+            let fix = "raise the limit or lower the reservation";
+            Err(reader.error("limit_pct", what, fix))
         }
         _ => Ok(()),
     }
@@ -269,8 +269,8 @@ fn read_cpus(reader: &Reader, text: &str, host: &Host) -> Result<CpuList, Scenar
     })?;
     if list.highest() >= host.pcpus() {
         let what = format!("pin = \"{text}\" names CPU {}, the host has none", list.highest());
-        let mend = format!("use CPUs 0 to {} or enlarge [host]", host.pcpus() - 1);
-        return Err(reader.error("pin", what, mend));
+        let fix = format!("use CPUs 0 to {} or enlarge [host]", host.pcpus() - 1);
+        return Err(reader.error("pin", what, fix));
     }
     Ok(list)
 }
@@ -285,8 +285,8 @@ fn check_pin(
     match pin {
         Some(Pin::Vcpus(each)) if each.len() != vcpus as usize => {
             let what = format!("VM \"{name}\" has {vcpus} vCPUs and pin is for {}", each.len());
-            let mend = "give a list of CPUs for each vCPU, or one text for all";
-            Err(reader.error("pin", what, mend))
+            let fix = "give a list of CPUs for each vCPU, or one text for all";
+            Err(reader.error("pin", what, fix))
         }
         _ => Ok(()),
     }
@@ -306,8 +306,8 @@ fn read_memory_nodes(reader: &Reader, host: &Host) -> Result<Option<Vec<u32>>, S
     for (at, node) in nodes.iter().enumerate() {
         if *node >= host.nodes {
             let what = format!("memory_node names node {node}, the host has none");
-            let mend = format!("use nodes 0 to {} or enlarge [host]", host.nodes - 1);
-            return Err(reader.error(key, what, mend));
+            let fix = format!("use nodes 0 to {} or enlarge [host]", host.nodes - 1);
+            return Err(reader.error(key, what, fix));
         }
         if nodes[..at].contains(node) {
             let what = format!("memory_node names node {node} twice");
@@ -419,8 +419,8 @@ fn check_vmm(
         (Vmm::Qemu, Workload::Command { .. }) | (Vmm::Container, _) => Ok(()),
         (Vmm::Qemu, _) => {
             let what = format!("VM \"{name}\" is a QEMU guest and has no workload {kind}");
-            let mend = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
-            Err(reader.error("workload", what, mend))
+            let fix = "give it { kind = \"command\", run = \"...\" } or remove vmm = \"qemu\"";
+            Err(reader.error("workload", what, fix))
         }
         (Vmm::Micro, _) => Ok(()),
     }
@@ -440,17 +440,17 @@ fn check_memory(
     vmm: Vmm,
     (memory_mib, lies_somewhere): (Option<u32>, bool),
 ) -> Result<(), ScenarioError> {
-    let fault = |key: &str, what: &str, mend: &str| {
-        Err(reader.error(key, format!("VM \"{name}\" {what}"), mend))
+    let fault = |key: &str, what: &str, fix: &str| {
+        Err(reader.error(key, format!("VM \"{name}\" {what}"), fix))
     };
     match (vmm, memory_mib) {
         (Vmm::Micro, Some(mib)) if mib > Vm::MICRO_MEMORY_MIB_MAX => {
-            let mend = format!("use {} at most", Vm::MICRO_MEMORY_MIB_MAX);
-            fault("memory_mib", &format!("is a micro VM with {mib} MiB"), &mend)
+            let fix = format!("use {} at most", Vm::MICRO_MEMORY_MIB_MAX);
+            fault("memory_mib", &format!("is a micro VM with {mib} MiB"), &fix)
         }
         (Vmm::Qemu, _) if lies_somewhere => {
-            let mend = "remove memory_node, or vmm = \"qemu\"";
-            fault("memory_node", "is a QEMU guest, whose memory lies where it is touched", mend)
+            let fix = "remove memory_node, or vmm = \"qemu\"";
+            fault("memory_node", "is a QEMU guest, whose memory lies where it is touched", fix)
         }
         _ => Ok(()),
     }

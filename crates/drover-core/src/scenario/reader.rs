@@ -34,9 +34,9 @@ impl<'a> Reader<'a> {
         // Tables are kept sorted by key; complain about the first in the order of the file.
         let unknown = table.keys().filter(|key| !known.contains(&key.get_ref().as_ref()));
         if let Some(key) = unknown.min_by_key(|key| key.span().start) {
-            let mend = hint(key.get_ref(), known.iter().copied());
+            let fix = hint(key.get_ref(), known.iter().copied());
             let what = format!("unknown key \"{}\" in {title}", key.get_ref());
-            return Err(source.error(key.span().start, what, mend));
+            return Err(source.error(key.span().start, what, fix));
         }
         Ok(Self { source, title, table, at })
     }
@@ -46,10 +46,10 @@ impl<'a> Reader<'a> {
         &self,
         key: &str,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> ScenarioError {
         let at = self.value(key).map_or(self.at, |value| value.span().start);
-        self.source.error(at, what, mend)
+        self.source.error(at, what, fix)
     }
 
     /// The value, or the complaint that the table has none.
@@ -60,8 +60,8 @@ impl<'a> Reader<'a> {
         example: &str,
     ) -> Result<T, ScenarioError> {
         let missing = || {
-            let mend = format!("add one, such as {key} = {example}");
-            self.error(key, format!("{} has no {key}", self.title), mend)
+            let fix = format!("add one, such as {key} = {example}");
+            self.error(key, format!("{} has no {key}", self.title), fix)
         };
         value.ok_or_else(missing)
     }
@@ -142,8 +142,8 @@ impl<'a> Reader<'a> {
         if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
             return Ok(Some(*meaning));
         }
-        let mend = hint(text, words.iter().map(|(word, _)| *word));
-        Err(self.error(key, format!("unknown {key} \"{text}\" in {}", self.title), mend))
+        let fix = hint(text, words.iter().map(|(word, _)| *word));
+        Err(self.error(key, format!("unknown {key} \"{text}\" in {}", self.title), fix))
     }
 
     /// Shares: a number or a word.
@@ -172,9 +172,9 @@ impl<'a> Reader<'a> {
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Option<T>, ScenarioError> {
         let Some(text) = self.text(key)? else { return Ok(None) };
-        parse(text).map(Some).map_err(|mend| {
-            let what = format!("{key} = \"{text}\" does not do in {}", self.title);
-            self.error(key, what, mend)
+        parse(text).map(Some).map_err(|fix| {
+            let what = format!("{key} = \"{text}\" is invalid in {}", self.title);
+            self.error(key, what, fix)
         })
     }
 
@@ -214,9 +214,9 @@ impl<'a> Reader<'a> {
         &self,
         at: usize,
         what: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> ScenarioError {
-        self.source.error(at, what, mend)
+        self.source.error(at, what, fix)
     }
 
     /// A table within this one, whose keys are names that the file gives.
@@ -280,8 +280,8 @@ impl<'a> Reader<'a> {
     ) -> Result<(String, String), ScenarioError> {
         let shown = Path::new(self.source.file).with_file_name(name).display().to_string();
         let text = (self.source.read)(name).map_err(|why| {
-            let mend = "name a file by its path from this one's directory";
-            self.error(key, format!("cannot read {shown}: {why}"), mend)
+            let fix = "name a file by its path from this one's directory";
+            self.error(key, format!("cannot read {shown}: {why}"), fix)
         })?;
         Ok((shown, text))
     }
@@ -318,8 +318,8 @@ impl<'a> Reader<'a> {
     ) -> Result<Reader<'a>, ScenarioError> {
         let Some(title) = self.word(word_key, titles)? else {
             let known: Vec<_> = titles.iter().map(|(word, _)| *word).collect();
-            let mend = format!("add {word_key} = one of {}", known.join(", "));
-            return Err(self.error("", format!("{key} has no {word_key}"), mend));
+            let fix = format!("add {word_key} = one of {}", known.join(", "));
+            return Err(self.error("", format!("{key} has no {word_key}"), fix));
         };
         Reader::new(self.source, title, self.at, self.table)
     }
@@ -389,7 +389,7 @@ impl<'a> Reader<'a> {
     fn wrong(&self, key: &str, value: &Spanned<DeValue<'_>>, expected: &str) -> ScenarioError {
         let written = self.source.text.get(value.span()).unwrap_or("").trim();
         let line = written.lines().next().unwrap_or("");
-        let what = format!("{key} = {line} does not do in {}", self.title);
+        let what = format!("{key} = {line} is invalid in {}", self.title);
         self.source.error(value.span().start, what, format!("give {expected}"))
     }
 }

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 
 /// Why a reservation is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}; {mend}", self.what())]
+#[error("{}; {fix}", self.what())]
 pub struct Refusal {
     /// What was to be reserved, thousandths of a pCPU.
     pub asked_mcpu: u64,
@@ -35,11 +35,11 @@ pub struct Refusal {
     /// What it has in all.
     pub size_mcpu: u64,
     /// What to do about it.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl Refusal {
-    /// What is wrong, without the mend.
+    /// What is wrong, without the fix.
     pub fn what(&self) -> String {
         let [asked, free, size] =
             [self.asked_mcpu, self.free_mcpu, self.size_mcpu].map(percent::text64);
@@ -219,8 +219,8 @@ impl<'a> Ledger<'a> {
     }
 
     fn check(&self, pool: Option<usize>, asked_mcpu: u64) -> Result<(), Refusal> {
-        let refuse = |place: String, free_mcpu, size_mcpu, mend: &str| {
-            Err(Refusal { asked_mcpu, place, free_mcpu, size_mcpu, mend: mend.to_owned() })
+        let refuse = |place: String, free_mcpu, size_mcpu, fix: &str| {
+            Err(Refusal { asked_mcpu, place, free_mcpu, size_mcpu, fix: fix.to_owned() })
         };
         let mut more_mcpu = asked_mcpu;
         for index in self.tree.path(pool) {
@@ -229,21 +229,21 @@ impl<'a> Ledger<'a> {
             let (own, within) = (self.own_mcpu[index], self.within_mcpu[index]);
             let beyond = self.beyond(index, more_mcpu);
             if !spec.expandable && beyond > 0 {
-                let mend = "reserve less, reserve more for the pool, or make it expandable";
-                return refuse(place, own - within.min(own), own, mend);
+                let fix = "reserve less, reserve more for the pool, or make it expandable";
+                return refuse(place, own - within.min(own), own, fix);
             }
             if let Some(limit) = spec.limit_mcpu.map(u64::from).filter(|_| beyond > 0) {
                 if own.max(within) + beyond > limit {
-                    let mend = "reserve less, or raise the pool's limit";
-                    return refuse(place, limit - within.min(limit), limit, mend);
+                    let fix = "reserve less, or raise the pool's limit";
+                    return refuse(place, limit - within.min(limit), limit, fix);
                 }
             }
             more_mcpu = beyond;
         }
         let free_mcpu = self.pcpus.capacity_mcpu().saturating_sub(self.total_mcpu);
         if more_mcpu > 0 && more_mcpu > free_mcpu {
-            let mend = self.mend("reserve less, or lower another reservation");
-            return refuse(self.whole.to_owned(), free_mcpu, self.pcpus.capacity_mcpu(), &mend);
+            let fix = self.fix("reserve less, or lower another reservation");
+            return refuse(self.whole.to_owned(), free_mcpu, self.pcpus.capacity_mcpu(), &fix);
         }
         Ok(())
     }
@@ -277,15 +277,15 @@ impl<'a> Ledger<'a> {
             },
             free_mcpu: mcpu_of(fits),
             size_mcpu: mcpu_of(full.pcpus),
-            mend: self
-                .mend("reserve less, lower another reservation there, or let it run on more pCPUs"),
+            fix: self
+                .fix("reserve less, lower another reservation there, or let it run on more pCPUs"),
         })
     }
 
     /// What to do about it, and why there is less than people may think.
-    fn mend(&self, mend: &str) -> String {
+    fn fix(&self, fix: &str) -> String {
         let why = if self.pcpus.share_cores() { "a core of two threads has 100%; " } else { "" };
-        format!("{why}{mend}")
+        format!("{why}{fix}")
     }
 
     fn enter(&mut self, pool: Option<usize>, affinity: &Affinity, asked_mcpu: u64) {

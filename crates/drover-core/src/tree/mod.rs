@@ -81,19 +81,19 @@ pub fn is_plain_name(name: &str) -> bool {
 
 /// What is wrong with a set of pools.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("pool \"{pool}\" {what}; {mend}")]
+#[error("pool \"{pool}\" {what}; {fix}")]
 pub struct TreeFault {
     /// The pool in question.
     pub pool: String,
     /// What is wrong with it.
     pub what: String,
     /// What to do about it.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl TreeFault {
-    fn new(pool: &PoolSpec, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { pool: pool.name.clone(), what: what.into(), mend: mend.into() }
+    fn new(pool: &PoolSpec, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { pool: pool.name.clone(), what: what.into(), fix: fix.into() }
     }
 }
 
@@ -235,8 +235,8 @@ impl Tree {
 
 fn check_alone(spec: &PoolSpec) -> Result<(), TreeFault> {
     if !is_plain_name(&spec.name) {
-        let mend = "use 1 to 63 of A-Z a-z 0-9 . _ -";
-        return Err(TreeFault::new(spec, "has no proper name", mend));
+        let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+        return Err(TreeFault::new(spec, "has no proper name", fix));
     }
     match spec.limit_mcpu {
         Some(limit_mcpu) if limit_mcpu < spec.reservation_mcpu => {

@@ -8,7 +8,7 @@
 //! Worked example: two cores of two threads, pCPUs 0-1 and 2-3, hold 200 %. One VM may reserve 100 % on 0-1, or
 //! two VMs 50 % each; one that is pinned to pCPU 0 may reserve 50 %. When pCPU 1 goes offline, 100.
 //!
-//! What it is bad at: a vCPU that reserves more than 62.5 % is admitted, although it has no more where all
+//! Limitations: a vCPU that reserves more than 62.5 % is admitted, although it has no more where all
 //! threads are busy. And two busy threads together do more than one, and the rest, 25 % of a core, is never
 //! promised. It goes by shares.
 

@@ -18,8 +18,8 @@ pub fn of(root: &Path) -> Vec<Point> {
     found.into_iter().flatten().collect()
 }
 
-fn differs(what: &'static str, found: impl Into<String>, mend: &'static str) -> Point {
-    Point { what, state: State::Differs, found: found.into(), mend }
+fn differs(what: &'static str, found: impl Into<String>, fix: &'static str) -> Point {
+    Point { what, state: State::Differs, found: found.into(), fix }
 }
 
 fn numa_balancing(root: &Path) -> Option<Point> {
@@ -164,7 +164,7 @@ mod tests {
         let whats: Vec<_> = points.iter().map(|point| point.what).collect();
         let expected = ["NUMA balancing", "real-time tasks", "cgroups", "cgroups", "start at boot"];
         assert_eq!(whats, expected);
-        assert!(points.iter().all(|it| it.state == State::Differs && !it.mend.is_empty()));
+        assert!(points.iter().all(|it| it.state == State::Differs && !it.fix.is_empty()));
         assert!(points[2].found.starts_with("1 with cpu.uclamp"), "{points:?}");
         assert!(points[3].found.starts_with("1 with cpu.max.burst"), "{points:?}");
     }

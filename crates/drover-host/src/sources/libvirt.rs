@@ -32,7 +32,7 @@ pub fn file(dirs: &[&Path], name: &str) -> Option<PathBuf> {
 /// What that file asks; none where it says nothing.
 ///
 /// # Errors
-/// When it cannot be read or says what cannot be, in one line with the mend.
+/// When it cannot be read or says what cannot be, in one line with the fix.
 pub fn layer(file: &Path) -> Result<Option<Layer>, String> {
     let place = file.display();
     let text = files::text(file, XML_MAX).map_err(|error| format!("{place}: {error}"))?;
@@ -80,8 +80,8 @@ fn asked(text: &str) -> Result<Option<Asked>, String> {
             return Err(format!("unknown {} in drover:cpu; known are {known}", attribute.name()));
         };
         let value = attribute.value();
-        asked.read(key, value).map_err(|mend| {
-            format!("{}=\"{value}\" does not do in drover:cpu; {mend}", key.name())
+        asked.read(key, value).map_err(|fix| {
+            format!("{}=\"{value}\" is invalid in drover:cpu; {fix}", key.name())
         })?;
     }
     Ok(Some(asked))
@@ -116,7 +116,7 @@ mod tests {
     fn faults_name_what_is_wrong() {
         for (attributes, said) in [
             ("share='5'", "unknown share in drover:cpu; known are shares, reservation"),
-            ("limit='2'", "limit=\"2\" does not do in drover:cpu; use a percentage"),
+            ("limit='2'", "limit=\"2\" is invalid in drover:cpu; use a percentage"),
         ] {
             assert!(with(attributes).unwrap_err().contains(said), "{attributes}");
         }

@@ -453,11 +453,11 @@ fn charges_agree(sim: &Sim<Scx>, longest_slice_ns: u64) -> Result<(), String> {
     let charged_late_ns = KERNELS_SLICE_NS.max(longest_slice_ns) + 2 * sim.m.costs.tick_interval_ns;
     let late_ns = sim.m.pcpus.len() as u64 * charged_late_ns;
     let slots = 0..sim.class.policy.slots_in_use();
-    let spared_ns: u64 = slots.map(|slot| sim.class.policy.vm(slot).spared_ns).sum();
+    let smt_discount_ns: u64 = slots.map(|slot| sim.class.policy.vm(slot).smt_discount_ns).sum();
     let most_ns = if sim.m.topology.threads == 2 { charged_ns * 3 / 8 } else { 0 };
-    if spared_ns > most_ns {
+    if smt_discount_ns > most_ns {
         return Err(format!(
-            "{spared_ns} ns were spared of {charged_ns}, {most_ns} at most may be"
+            "{smt_discount_ns} ns were spared of {charged_ns}, {most_ns} at most may be"
         ));
     }
     if charged_ns > real_ns || real_ns - charged_ns > late_ns {

@@ -504,7 +504,7 @@ impl Class for Scx {
             costops: view.nr_costops,
             costarts: view.nr_costarts,
             used_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns)),
-            charged_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns - view.spared_ns)),
+            charged_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns - view.smt_discount_ns)),
             limited_s: Some(seconds(view.limited_ns)),
             yields: Some(Yields {
                 asked: view.yields_asked,

@@ -91,13 +91,13 @@ pub struct VmView {
     /// CPU time its other threads used.
     pub helper_run_ns: u64,
     /// Of both, what it was not charged, beside busy sibling threads.
-    pub spared_ns: u64,
+    pub smt_discount_ns: u64,
     /// Time its threads were ready and did not run.
     pub ready_ns: u64,
     /// The longest single such wait.
     pub longest_ready_ns: u64,
     /// Times the wait bound stepped in.
-    pub nr_forgiven: u64,
+    pub nr_starvation_boosts: u64,
     /// Times a waking thread of it preempted.
     pub nr_wake_preemptions: u64,
     /// Time in which any of its vCPUs ran.

@@ -21,7 +21,7 @@ pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {
     move |text| {
         if text != DEFAULT {
             let read = Asked::default().read(key, text);
-            read.map_err(|mend| format!("{mend}, or {DEFAULT}"))?;
+            read.map_err(|fix| format!("{fix}, or {DEFAULT}"))?;
         }
         Ok(text.to_owned())
     }

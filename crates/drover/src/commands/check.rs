@@ -23,13 +23,13 @@ fn load() -> Point {
     match scheduler::try_load() {
         Ok(()) => {
             let found = "this kernel takes the scheduler; it was not started".to_owned();
-            Point { what, state: State::Good, found, mend: "" }
+            Point { what, state: State::Good, found, fix: "" }
         }
         Err(err) => Point {
             what,
             state: State::Missing,
             found: format!("{err:#}").replace('\n', "; "),
-            mend: "boot another kernel of 6.18 or newer, and report this with its version",
+            fix: "boot another kernel of 6.18 or newer, and report this with its version",
         },
     }
 }
@@ -42,7 +42,7 @@ fn text(points: &[Point]) -> String {
         false => "This host is not fit yet; nothing was changed. To do:\n".to_owned(),
     };
     for (number, point) in (1..).zip(&to_do) {
-        text += &format!("  {number}. {}: {}\n", point.what, point.mend);
+        text += &format!("  {number}. {}: {}\n", point.what, point.fix);
     }
     if points.iter().any(|it| it.state == State::Differs) {
         text += "Under Drover some things will be otherwise here: those marked DIFFERS.\n";
@@ -56,8 +56,8 @@ fn text(points: &[Point]) -> String {
             State::Missing => "MISSING",
         };
         text += &format!("{mark:<7}  {:<18} {}\n", point.what, printable(&point.found));
-        if !point.mend.is_empty() {
-            text += &format!("         {:<18} -> {}\n", "", point.mend);
+        if !point.fix.is_empty() {
+            text += &format!("         {:<18} -> {}\n", "", point.fix);
         }
     }
     text
@@ -67,8 +67,8 @@ fn text(points: &[Point]) -> String {
 mod tests {
     use super::*;
 
-    fn point(what: &'static str, state: State, mend: &'static str) -> Point {
-        Point { what, state, found: "as it is".into(), mend }
+    fn point(what: &'static str, state: State, fix: &'static str) -> Point {
+        Point { what, state, found: "as it is".into(), fix }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         point.state == State::Missing && !(point.what == NOBODY_ELSE && predecessor.is_some())
     };
     if let Some(point) = check_host().into_iter().find(missing) {
-        bail!("{}: {}; {}", point.what, point.found, point.mend);
+        bail!("{}: {}; {}", point.what, point.found, point.fix);
     }
     let wishes = Wishes::default();
     for signal in [SIGINT, SIGTERM] {

@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         point.state == State::Missing && NEEDED.contains(&point.what)
     };
     if let Some(point) = check_host().into_iter().find(missing) {
-        bail!("{}: {}; {}", point.what, point.found, point.mend);
+        bail!("{}: {}; {}", point.what, point.found, point.fix);
     }
     let on_screen = !args.batch && !args.json;
     if on_screen && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {

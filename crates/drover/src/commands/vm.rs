@@ -38,7 +38,7 @@ pub enum Vm {
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Drop all that was ordered for a VM: what other sources say counts again.
+    /// Delete a VM's saved settings: what other sources say counts again.
     Forget {
         /// The VM, as `drover vm orders` names it.
         name: String,

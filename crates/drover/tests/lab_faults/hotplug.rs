@@ -44,7 +44,7 @@ fn inside() {
     missing_at_the_start(&vms);
 }
 
-/// The kernel breaks affinities when the last pCPU of one goes; this mends them.
+/// The kernel breaks affinities when the last pCPU of one goes; this fixes them.
 fn pin(pinned: &MicroVm, subset: &MicroVm, hogs: &Hogs) {
     pinned.threads().into_iter().for_each(|thread| confine(thread, &[3]));
     subset.threads().into_iter().for_each(|thread| confine(thread, &[2, 3]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The steward before a scheduler that only notes what it is told.
+//! The reconciler before a scheduler that only notes what it is told.
 
 use super::*;
 use crate::domains::{DomainLevel, Placed};
@@ -161,7 +161,7 @@ fn name(id: u64) -> String {
 struct Host {
     dir: tempfile::TempDir,
     kernel: FakeKernel,
-    steward: Steward,
+    reconciler: Reconciler,
     now: Instant,
 }
 
@@ -170,21 +170,21 @@ impl Host {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("drover.toml"), config).unwrap();
         let (kernel, now) = (FakeKernel::with(vms), Instant::now());
-        let mut steward = open(dir.path());
-        steward.look(&kernel, &CpuList::all(4), now);
-        Self { dir, kernel, steward, now }
+        let mut reconciler = open(dir.path());
+        reconciler.look(&kernel, &CpuList::all(4), now);
+        Self { dir, kernel, reconciler, now }
     }
 
     /// As after the daemon, and the kernel's memory of it, were gone.
     fn restarted(self) -> Self {
         let kernel = FakeKernel { live: self.kernel.live, ..FakeKernel::default() };
-        let mut steward = open(self.dir.path());
-        steward.look(&kernel, &CpuList::all(4), self.now);
-        Self { dir: self.dir, kernel, steward, now: self.now }
+        let mut reconciler = open(self.dir.path());
+        reconciler.look(&kernel, &CpuList::all(4), self.now);
+        Self { dir: self.dir, kernel, reconciler, now: self.now }
     }
 
     fn ask(&mut self, request: Request) -> Result<(), String> {
-        match self.steward.answer(&self.kernel, request, self.now) {
+        match self.reconciler.answer(&self.kernel, request, self.now) {
             Answer::Refused { reason } => Err(reason),
             _ => Ok(()),
         }
@@ -203,7 +203,7 @@ impl Host {
     }
 
     fn statuses(&mut self) -> Vec<VmStatus> {
-        match self.steward.answer(&self.kernel, Request::ListVms, self.now) {
+        match self.reconciler.answer(&self.kernel, Request::ListVms, self.now) {
             Answer::Vms { vms } => vms,
             other => panic!("{other:?}"),
         }
@@ -219,7 +219,7 @@ impl Host {
     }
 
     fn partitions(&mut self) -> Vec<PartitionStatus> {
-        match self.steward.answer(&self.kernel, Request::ListPartitions, self.now) {
+        match self.reconciler.answer(&self.kernel, Request::ListPartitions, self.now) {
             Answer::Partitions { partitions } => partitions,
             other => panic!("{other:?}"),
         }
@@ -229,16 +229,16 @@ impl Host {
         fs::write(self.dir.path().join("drover.toml"), text).unwrap();
         for _ in 0..3 {
             self.now += CONFIG_INTERVAL;
-            self.steward.look(&self.kernel, &CpuList::all(4), self.now);
+            self.reconciler.look(&self.kernel, &CpuList::all(4), self.now);
         }
     }
 }
 
-fn open(dir: &Path) -> Steward {
+fn open(dir: &Path) -> Reconciler {
     let domains = Domains::new(&Sysfs::new("0-3", "0-3", "0-3").read(), DomainLevel::Llc);
     let delays = Delays::new(&Params::default(), domains.of()).unwrap();
     let (config, state) = (dir.join("drover.toml"), dir.join("state"));
-    Steward::open(&config, &state, CpuList::all(4), (delays, domains)).unwrap()
+    Reconciler::open(&config, &state, CpuList::all(4), (delays, domains)).unwrap()
 }
 
 const POOLS: &str = "[[pool]]\nname = \"prod\"\nreservation = \"100%\"\nexpandable = false\n\
@@ -259,14 +259,14 @@ fn an_order_is_in_force_at_once_and_outlives_the_daemon() {
     let reset = Key::ALL.to_vec();
     host.ask(Request::SetVm { name: name(1), set: Asked::default(), reset }).unwrap();
     assert_eq!(host.kernel.vm(1), VmSettings::default());
-    assert!(host.steward.saved.vms.is_empty());
+    assert!(host.reconciler.saved.vms.is_empty());
 }
 
 #[test]
 fn a_refused_order_changes_nothing_anywhere() {
     let mut host = Host::new(2, POOLS);
     host.set(1, &[(Key::Reservation, "300%")]).unwrap();
-    let (before, saved) = (host.kernel.vms.borrow().clone(), host.steward.saved.clone());
+    let (before, saved) = (host.kernel.vms.borrow().clone(), host.reconciler.saved.clone());
     for (values, said) in [
         (
             &[(Key::Reservation, "101%")][..],
@@ -278,7 +278,7 @@ fn a_refused_order_changes_nothing_anywhere() {
     ] {
         let reason = host.set(2, values).unwrap_err();
         assert!(reason.contains(said), "{reason}");
-        assert_eq!((&*host.kernel.vms.borrow(), &host.steward.saved), (&before, &saved));
+        assert_eq!((&*host.kernel.vms.borrow(), &host.reconciler.saved), (&before, &saved));
     }
 }
 
@@ -354,7 +354,7 @@ fn a_file_that_becomes_empty_is_no_wish_and_orders_do_not_make_it_settle() {
     fs::write(host.dir.path().join("drover.toml"), "# half of a file\n").unwrap();
     for _ in 0..9 {
         host.set(1, &[(Key::Limit, "50%")]).unwrap();
-        host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+        host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     }
     assert_eq!(host.kernel.vm(1).shares, Shares::HIGH);
     host.configure("# a whole one\n");
@@ -382,7 +382,7 @@ fn an_order_the_kernel_or_the_disk_does_not_take_is_taken_back() {
     let reason = host.set(2, &[(Key::Shares, "5")]).unwrap_err();
     assert!(reason.contains("cannot save settings"), "{reason}");
     assert_eq!(host.kernel.vm(2), VmSettings::default());
-    assert!(host.steward.saved.vms.is_empty());
+    assert!(host.reconciler.saved.vms.is_empty());
 }
 
 #[test]
@@ -391,7 +391,8 @@ fn orders_wait_for_a_vm_that_comes_and_are_forgotten() {
     host.set(1, &[(Key::Shares, "5000")]).unwrap();
     assert!(host.set(1, &[(Key::Reservation, "900%")]).is_err(), "it is held to what the host has");
     let orders =
-        |host: &mut Host| match host.steward.answer(&host.kernel, Request::ListOrders, host.now) {
+        |host: &mut Host| match host.reconciler.answer(&host.kernel, Request::ListOrders, host.now)
+        {
             Answer::Orders { orders } => orders,
             other => panic!("{other:?}"),
         };
@@ -406,7 +407,7 @@ fn orders_wait_for_a_vm_that_comes_and_are_forgotten() {
     let forget = || Request::ForgetVm { name: name(1) };
     host.ask(forget()).unwrap();
     assert_eq!(host.kernel.vm(1), VmSettings::default());
-    assert!(orders(&mut host).is_empty() && host.steward.saved.vms.is_empty());
+    assert!(orders(&mut host).is_empty() && host.reconciler.saved.vms.is_empty());
     assert!(host.ask(forget()).unwrap_err().contains("drover vm orders"));
     let set = Asked { shares: Some(Shares::HIGH), ..Asked::default() };
     for bad in ["", "a\u{1b}[2J"] {
@@ -474,7 +475,7 @@ fn a_pool_of_an_order_needs_its_parent_to_stay_configured() {
 
 /// What is said of promises that cannot be kept; one thing at most.
 fn told_of_shortages(host: &Host) -> String {
-    let plan = &host.steward.plan;
+    let plan = &host.reconciler.plan;
     let told: Vec<String> = plan.shortages.iter().map(|short| shortfall(plan, short)).collect();
     assert!(told.len() <= 1, "{told:?}");
     told.concat()
@@ -484,7 +485,7 @@ fn told_of_shortages(host: &Host) -> String {
 fn promises_on_a_set_shrink_with_it_and_come_back_with_it() {
     let mut host = Host::new(3, "");
     for (id, cpus) in [(1, "2-3"), (2, "2-3"), (3, "0-1")] {
-        host.steward.herd.confine(id, Affinity::within(cpus.parse().unwrap()));
+        host.reconciler.registry.confine(id, Affinity::within(cpus.parse().unwrap()));
     }
     host.set(1, &[(Key::Reservation, "120%")]).unwrap();
     host.set(3, &[(Key::Reservation, "150%")]).unwrap();
@@ -493,7 +494,7 @@ fn promises_on_a_set_shrink_with_it_and_come_back_with_it() {
     host.set(2, &[(Key::Reservation, "80%")]).unwrap();
     let kept = |host: &Host| [1, 2, 3].map(|id| host.kernel.vm(id).reservation_mcpu);
     assert_eq!(kept(&host), [1200, 800, 1500]);
-    host.steward.look(&host.kernel, &CpuList::all(3), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(3), host.now);
     assert_eq!(kept(&host), [600, 400, 1500]);
     let told = told_of_shortages(&host);
     assert!(told.contains("200% are promised on pCPU 2 and 100% are online;"), "{told}");
@@ -503,7 +504,7 @@ fn promises_on_a_set_shrink_with_it_and_come_back_with_it() {
     host.set(1, &[(Key::Reservation, "110%")]).unwrap();
     let refusal = host.set(2, &[(Key::Reservation, "90%")]).unwrap_err();
     assert!(refusal.contains("200% would be promised on pCPU 2 and 100% are online"), "{refusal}");
-    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(kept(&host), [1100, 800, 1500]);
 }
 
@@ -512,7 +513,7 @@ fn promises_shrink_with_the_host_and_come_back_with_it() {
     let mut host = Host::new(2, "");
     host.set(1, &[(Key::Reservation, "200%")]).unwrap();
     host.set(2, &[(Key::Reservation, "100%")]).unwrap();
-    host.steward.look(&host.kernel, &CpuList::all(2), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(2), host.now);
     let kept = |host: &Host| [1, 2].map(|id| host.kernel.vm(id).reservation_mcpu);
     assert_eq!(kept(&host), [1333, 666]);
     let told = told_of_shortages(&host);
@@ -520,7 +521,7 @@ fn promises_shrink_with_the_host_and_come_back_with_it() {
     assert!(told.contains("200% -> 133.3%"), "{told}");
     assert!(host.set(2, &[(Key::Reservation, "110%")]).unwrap_err().contains("are online"));
     host.set(2, &[(Key::Reservation, "50%")]).unwrap();
-    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(kept(&host), [2000, 500]);
 }
 
@@ -531,11 +532,11 @@ fn a_vm_that_comes_back_has_what_was_saved_for_its_name_and_a_renamed_one_has_no
     let mut vm = host.kernel.live.borrow()[0];
     vm.id = 5;
     host.kernel.live.replace(vec![vm]);
-    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(host.kernel.vm(5).shares, Shares::Exact(7), "restarted");
     (vm.id, vm.tgid) = (6, 77);
     host.kernel.live.replace(vec![vm]);
-    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(host.kernel.vm(6), VmSettings::default(), "called something else now");
 }
 
@@ -594,7 +595,7 @@ fn a_partition_is_in_force_at_once_and_outlives_the_daemon() {
         .unwrap();
     host.ask(order).unwrap();
     assert!(host.kernel.pcpus.borrow().values().all(|it| *it == (0, 0)));
-    assert_eq!((host.partitions().len(), host.steward.saved.partitions.len()), (1, 0));
+    assert_eq!((host.partitions().len(), host.reconciler.saved.partitions.len()), (1, 0));
 }
 
 #[test]
@@ -603,7 +604,7 @@ fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
     host.partition(true, "io", "3").unwrap();
     host.set(1, &[(Key::Reservation, "200%")]).unwrap();
     host.set(2, &[(Key::Partition, "io")]).unwrap();
-    let (pcpus, saved) = (host.kernel.pcpus.borrow().clone(), host.steward.saved.clone());
+    let (pcpus, saved) = (host.kernel.pcpus.borrow().clone(), host.reconciler.saved.clone());
     let refusals = [
         (host.partition(true, "io", "1"), "there is a partition \"io\"; change it with"),
         (host.partition(true, "rt", "2-3"), "has pCPU 3, and so has \"io\""),
@@ -628,7 +629,7 @@ fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
         let reason = refusal.unwrap_err();
         assert!(reason.contains(said) && reason.lines().count() == 1, "{reason}");
     }
-    assert_eq!((&*host.kernel.pcpus.borrow(), &host.steward.saved), (&pcpus, &saved));
+    assert_eq!((&*host.kernel.pcpus.borrow(), &host.reconciler.saved), (&pcpus, &saved));
 }
 
 #[test]
@@ -649,21 +650,21 @@ fn a_partition_that_loses_its_last_pcpu_is_said_and_its_vms_run_elsewhere() {
     host.partition(true, "io", "2-3").unwrap();
     host.set(1, &[(Key::Partition, "io")]).unwrap();
     let told = |host: &Host| {
-        host.steward
+        host.reconciler
             .said
             .iter()
             .filter(|line| line.contains("its last pCPU"))
             .cloned()
             .collect::<Vec<_>>()
     };
-    host.steward.look(&host.kernel, &CpuList::all(3), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(3), host.now);
     assert!(told(&host).is_empty(), "it keeps the other");
     assert_eq!(host.partitions()[1].offline, "3".parse().ok());
-    host.steward.look(&host.kernel, &CpuList::all(2), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(2), host.now);
     let line =
         "partition \"io\": its last pCPU is offline; until one is back, VM run where they may";
     assert_eq!(told(&host), [line.replace("VM", &name(1))]);
-    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert!(told(&host).is_empty());
 }
 
@@ -683,7 +684,7 @@ fn an_order_for_a_name_is_in_force_for_all_vms_of_it_and_may_be_lowered() {
     host.set(1, &[(Key::Limit, "20%"), (Key::Reservation, "0%")]).unwrap();
     assert_eq!(host.kernel.pools.borrow()[&1].limit_mcpu, Some(200));
     let Answer::Orders { orders } =
-        host.steward.answer(&host.kernel, Request::ListOrders, host.now)
+        host.reconciler.answer(&host.kernel, Request::ListOrders, host.now)
     else {
         panic!("orders were asked for");
     };
@@ -693,7 +694,7 @@ fn an_order_for_a_name_is_in_force_for_all_vms_of_it_and_may_be_lowered() {
     // One alone has it for itself.
     host.kernel.live.borrow_mut().truncate(1);
     host.kernel.vms.borrow_mut().retain(|id, _| *id == 11);
-    host.steward.look(&host.kernel, &CpuList::all(4), host.now);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert!(host.kernel.pools.borrow().is_empty());
     assert_eq!(host.kernel.vm(11).limit_mcpu, Some(200));
 }
@@ -715,7 +716,7 @@ fn vm_list_takes_less_than_100_ms_for_2000_vms() {
             for vm in host.kernel.live.borrow_mut().iter_mut() {
                 (vm.vcpu_run_ns, vm.ready_ns) = (1_000_000_000, 1_000_000_000);
                 if confine {
-                    host.steward.herd.confine(vm.id, confined(vm.id));
+                    host.reconciler.registry.confine(vm.id, confined(vm.id));
                 }
             }
             host.now += std::time::Duration::from_secs(1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is told about VMs and pools: what is in force, what each is owed, what it got.
 
-use super::Steward;
-use crate::herd::Vm;
+use super::Reconciler;
 use crate::kernel::Kernel;
 use crate::orders::{NAME_ORIGIN, POOL_ORIGIN};
 use crate::plan::PlannedVm;
+use crate::registry::Vm;
 use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::status::{Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
 use drover_core::asked::Asked;
@@ -14,12 +14,13 @@ use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
 use std::collections::HashMap;
 
-impl Steward {
+impl Reconciler {
     pub(super) fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
         let owed = self.meter.owed(&self.plan, &self.capacity.online).leaves;
         let each = self.plan.vms.iter().zip(owed);
-        let all: HashMap<u64, &Vm> = self.herd.vms().iter().map(|vm| (vm.kernel.id, vm)).collect();
-        let kernels = self.herd.vms().iter().map(|vm| &vm.kernel);
+        let all: HashMap<u64, &Vm> =
+            self.registry.vms().iter().map(|vm| (vm.kernel.id, vm)).collect();
+        let kernels = self.registry.vms().iter().map(|vm| &vm.kernel);
         let beside = self.delays.beside(&self.plan, kernels, &self.capacity);
         each.filter_map(|(planned, owed)| {
             let vm = all.get(&planned.id)?;
@@ -75,7 +76,7 @@ impl Steward {
     }
 
     pub(super) fn order_statuses(&self) -> Vec<OrderStatus> {
-        let names = self.herd.names();
+        let names = self.registry.names();
         let status = |(name, asked): (&String, &Asked)| {
             let vms = names.get(name.as_str()).copied().unwrap_or(0);
             OrderStatus { name: name.clone(), here: vms > 0, vms, ordered: asked.clone() }
@@ -160,7 +161,9 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
         costops: vm.nr_costops,
         costarts: vm.nr_costarts,
         used_s: Some(seconds(vm.vcpu_run_ns + vm.helper_run_ns)),
-        charged_s: Some(seconds((vm.vcpu_run_ns + vm.helper_run_ns).saturating_sub(vm.spared_ns))),
+        charged_s: Some(seconds(
+            (vm.vcpu_run_ns + vm.helper_run_ns).saturating_sub(vm.smt_discount_ns),
+        )),
         limited_s: Some(seconds(vm.limited_ns)),
         yields: Some(vm.yields),
         skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),

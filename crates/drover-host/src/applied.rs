@@ -5,9 +5,9 @@
 //! pools nobody is in any more.
 
 use crate::domains::Domains;
-use crate::herd::Vm;
 use crate::kernel::Kernel;
 use crate::plan::{Plan, PlannedVm};
+use crate::registry::Vm;
 use crate::topology::Topology;
 use anyhow::{Context, Result};
 use drover_core::partition::PartitionSpec;
@@ -19,7 +19,7 @@ use std::hash::Hash;
 
 /// What the kernel was told.
 #[derive(Debug, Default)]
-pub struct Force {
+pub struct Applied {
     ids: BTreeMap<String, PoolId>,
     pools: HashMap<PoolId, PoolSettings>,
     vms: HashMap<u64, VmSettings>,
@@ -28,7 +28,7 @@ pub struct Force {
     domains: Domains,
 }
 
-impl Force {
+impl Applied {
     /// Of a scheduler that was started on these domains.
     pub fn new(domains: Domains) -> Self {
         Self { domains, ..Self::default() }
@@ -234,8 +234,8 @@ mod tests {
     fn pools_in_a_circle_are_removed() {
         let inside = |parent| PoolSettings { parent: PoolId(parent), ..PoolSettings::default() };
         let pools = HashMap::from([(PoolId(1), inside(2)), (PoolId(2), inside(1))]);
-        let mut force = Force { pools, ..Force::default() };
-        force.remove_pools(&Onlooker::default(), &[]).unwrap();
-        assert!(force.pools.is_empty());
+        let mut applied = Applied { pools, ..Applied::default() };
+        applied.remove_pools(&Onlooker::default(), &[]).unwrap();
+        assert!(applied.pools.is_empty());
     }
 }

@@ -4,7 +4,7 @@
 //! On a host where shares alone say what everybody is owed there is nothing to do. Elsewhere the message to the kernel
 //! is the daemon's heartbeat, too: without one for 2 s VMs have plain shares (policy/allot/allot.h).
 
-use super::Steward;
+use super::Reconciler;
 use crate::kernel::Kernel;
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
@@ -41,7 +41,7 @@ impl Allotting {
     }
 }
 
-impl Steward {
+impl Reconciler {
     /// Allots weights if it is time to; when to come again.
     pub fn allot(&mut self, kernel: &dyn Kernel, now: Instant) -> Instant {
         let due = self.allotting.next;

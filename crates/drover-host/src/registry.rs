@@ -177,7 +177,7 @@ fn affinity_of(tgid: u32) -> Option<Affinity> {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Herd {
+pub struct VmRegistry {
     vms: Vec<Vm>,
     looked_at_sources: Option<Instant>,
     looked_at_affinity: Option<Instant>,
@@ -185,7 +185,7 @@ pub struct Herd {
     moved: bool,
 }
 
-impl Herd {
+impl VmRegistry {
     /// The cgroups are others now.
     pub fn look_at_cgroups(&mut self, tree: &CgroupTree) {
         self.vms.iter_mut().for_each(|vm| vm.look_at_cgroups(tree));
@@ -289,20 +289,20 @@ mod tests {
     #[test]
     fn several_may_have_one_name() {
         let vms = vec![vm(1, "web"), vm(2, "db"), vm(3, "db")];
-        let herd = Herd { vms, ..Herd::default() };
-        assert_eq!(herd.names(), HashMap::from([("web", 1), ("db", 2)]));
+        let registry = VmRegistry { vms, ..VmRegistry::default() };
+        assert_eq!(registry.names(), HashMap::from([("web", 1), ("db", 2)]));
     }
 
     #[test]
     fn who_comes_and_goes_is_noted() {
-        let (mut herd, now) = (Herd::default(), Instant::now());
-        let mut look = |seen: &[KernelVm]| herd.look(seen, &CgroupTree::default(), now);
+        let (mut registry, now) = (VmRegistry::default(), Instant::now());
+        let mut look = |seen: &[KernelVm]| registry.look(seen, &CgroupTree::default(), now);
         assert!(look(&[KernelVm::for_test(1)]));
         assert!(!look(&[KernelVm::for_test(1)]));
         let wider = KernelVm { nr_vcpus: 9, ..KernelVm::for_test(1) };
         assert!(look(&[wider]), "the new ones may run elsewhere");
         assert!(look(&[]));
-        assert!(herd.vms().is_empty());
+        assert!(registry.vms().is_empty());
     }
 
     #[test]

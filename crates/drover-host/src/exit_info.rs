@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// What the kernel recorded when it ended the scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Farewell {
+pub struct ExitInfo {
     /// The kernel's `enum scx_exit_kind`.
     pub kind: i32,
     /// The kernel's short reason, such as "runnable task stall".
@@ -23,7 +23,7 @@ const FILE: &str = "thrown-out.txt";
 /// From this value on, kinds are errors (`SCX_EXIT_ERROR`).
 const FIRST_ERROR_KIND: i32 = 1024;
 
-impl Farewell {
+impl ExitInfo {
     /// Did the kernel throw the scheduler out, rather than let it go?
     pub fn is_error(&self) -> bool {
         self.kind >= FIRST_ERROR_KIND
@@ -43,7 +43,7 @@ impl Farewell {
     }
 }
 
-impl std::fmt::Display for Farewell {
+impl std::fmt::Display for ExitInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = match self.kind {
             64 => "unregistered",
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    fn farewell(kind: i32, message: &str) -> Farewell {
-        Farewell {
+    fn exit_info(kind: i32, message: &str) -> ExitInfo {
+        ExitInfo {
             kind,
             reason: "runnable task stall".into(),
             message: message.into(),
@@ -77,8 +77,8 @@ mod tests {
 
     #[test]
     fn errors_are_told_from_ordinary_ends() {
-        assert!(farewell(1026, "").is_error());
-        assert!(!farewell(64, "").is_error());
+        assert!(exit_info(1026, "").is_error());
+        assert!(!exit_info(64, "").is_error());
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for dump in ["an older one", "CPU states\n----------\n"] {
             let dump = dump.to_owned();
-            let file = Farewell { dump, ..farewell(1026, "") }.keep_in(&dir.path().join("below"));
+            let file = ExitInfo { dump, ..exit_info(1026, "") }.keep_in(&dir.path().join("below"));
             let text = fs::read_to_string(file.unwrap()).unwrap();
             assert!(
                 text.starts_with("thrown out by the kernel: runnable task stall\n\n"),
@@ -99,11 +99,11 @@ mod tests {
 
     #[test]
     fn one_line_with_reason_and_details() {
-        let text = farewell(1026, "vcpu0[12] failed to run for 5.2s\n").to_string();
+        let text = exit_info(1026, "vcpu0[12] failed to run for 5.2s\n").to_string();
         assert_eq!(
             text,
             "thrown out by the kernel: runnable task stall (vcpu0[12] failed to run for 5.2s)"
         );
-        assert_eq!(farewell(64, "").to_string(), "unregistered: runnable task stall");
+        assert_eq!(exit_info(64, "").to_string(), "unregistered: runnable task stall");
     }
 }

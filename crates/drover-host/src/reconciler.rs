@@ -8,18 +8,18 @@
 mod allotting;
 mod statuses;
 
+use crate::applied::Applied;
 use crate::containers::Containers;
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::Domains;
-use crate::force::Force;
-use crate::herd::{Herd, Vm};
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::privileges::Writer;
+use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged};
@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 const CONFIG_INTERVAL: Duration = Duration::from_millis(150);
 
 /// Keeps what everybody asks in force.
-pub struct Steward {
+pub struct Reconciler {
     file: ConfigFile,
     config: Config,
     /// When the file was last looked at.
@@ -52,12 +52,12 @@ pub struct Steward {
     config_waits: bool,
     store: Store,
     saved: Saved,
-    herd: Herd,
+    registry: VmRegistry,
     meter: Meter,
     delays: Delays,
     capacity: Capacity,
     plan: Plan,
-    force: Force,
+    applied: Applied,
     allotting: Allotting,
     /// None where cgroups have no say.
     containers: Option<Containers>,
@@ -69,7 +69,7 @@ pub struct Steward {
     said: HashSet<String>,
 }
 
-impl Steward {
+impl Reconciler {
     /// Reads what is configured and what was saved.
     ///
     /// # Errors
@@ -97,12 +97,12 @@ impl Steward {
             config_waits: false,
             store,
             saved,
-            herd: Herd::default(),
+            registry: VmRegistry::default(),
             meter: Meter::default(),
             delays,
             capacity: Capacity { known: online.clone(), online, siblings: Siblings::new() },
             plan: Plan::default(),
-            force: Force::new(domains),
+            applied: Applied::new(domains),
             allotting: Allotting::default(),
             containers: None,
             numa: None,
@@ -141,7 +141,7 @@ impl Steward {
 
     fn look_at_homes(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
         let Some(numa) = &mut self.numa else { return };
-        let vms: Vec<Seen> = (self.herd.vms().iter().filter(|vm| !vm.is_container()))
+        let vms: Vec<Seen> = (self.registry.vms().iter().filter(|vm| !vm.is_container()))
             .map(|vm| Seen {
                 kernel: vm.kernel,
                 name: &vm.name,
@@ -155,8 +155,8 @@ impl Steward {
 
     /// Looks at pCPUs that may have come for the first time.
     pub fn see(&mut self, kernel: &dyn Kernel, topology: &Topology) {
-        self.force.see(kernel, topology);
-        self.delays.set_domains(self.force.domains().of());
+        self.applied.see(kernel, topology);
+        self.delays.set_domains(self.applied.domains().of());
         self.capacity.siblings.extend(topology.siblings());
         self.fresh = true;
     }
@@ -183,10 +183,10 @@ impl Steward {
 
     fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
         if let Request::SetVm { name, .. } = order {
-            self.herd.look_at_affinity_of(name);
+            self.registry.look_at_affinity_of(name);
         }
-        let Self { saved, config, plan, herd, .. } = self;
-        let ground = Ground { saved, config, plan, herd, online: &self.capacity.online };
+        let Self { saved, config, plan, registry, .. } = self;
+        let ground = Ground { saved, config, plan, registry, online: &self.capacity.online };
         let saved = match order {
             Request::SetVm { name, set, reset } => ground.set_vm(name, set, reset)?,
             Request::ForgetVm { name } => ground.forget_vm(name)?,
@@ -202,12 +202,12 @@ impl Steward {
         let plan = self.planned(&self.config, &saved)?;
         self.check(&plan, order)?;
         self.check_absent(&plan, &saved, order)?;
-        self.force.check(&plan)?;
+        self.applied.check(&plan)?;
         let kept =
-            self.force.apply(kernel, &plan, self.herd.vms()).and_then(|()| self.save(&saved));
+            self.applied.apply(kernel, &plan, self.registry.vms()).and_then(|()| self.save(&saved));
         if let Err(error) = kept {
             // What the kernel took of it is taken back.
-            let _ = self.force.apply(kernel, &self.plan, self.herd.vms());
+            let _ = self.applied.apply(kernel, &self.plan, self.registry.vms());
             return Err(error);
         }
         self.saved = saved;
@@ -268,7 +268,7 @@ impl Steward {
     /// Whether what is ordered for a VM that does not run could be if it came.
     fn check_absent(&self, plan: &Plan, saved: &Saved, order: &Request) -> Result<()> {
         let Request::SetVm { name, .. } = order else { return Ok(()) };
-        if whose_bounds(order).is_none() || self.herd.vms().iter().any(|vm| vm.name == *name) {
+        if whose_bounds(order).is_none() || self.registry.vms().iter().any(|vm| vm.name == *name) {
             return Ok(());
         }
         let mut layers = self.config.layers(name);
@@ -288,7 +288,7 @@ impl Steward {
         let partitions = Partitions::of(saved.partitions.clone())?;
         Ok(Plan::new(
             (tree, partitions),
-            self.herd.vms(),
+            self.registry.vms(),
             layers,
             &self.plan.holders(),
             &self.capacity,
@@ -352,7 +352,7 @@ impl Steward {
         let mut changed = changed;
         if let Some(containers) = &mut self.containers {
             if containers.look(kernel, &seen, now) {
-                self.herd.look_at_cgroups(containers.tree());
+                self.registry.look_at_cgroups(containers.tree());
                 changed = true;
                 seen = kernel.vms();
             }
@@ -360,14 +360,14 @@ impl Steward {
         self.meter.look(&seen, now);
         let none = CgroupTree::default();
         let tree = self.containers.as_ref().map_or(&none, Containers::tree);
-        if !self.herd.look(&seen, tree, now) && !changed {
+        if !self.registry.look(&seen, tree, now) && !changed {
             return;
         }
         let plan = match self.planned(&self.config, &self.saved) {
             Ok(plan) => plan,
             Err(error) => return tracing::error!("{error:#}; nothing is changed"),
         };
-        if let Err(error) = self.force.apply(kernel, &plan, self.herd.vms()) {
+        if let Err(error) = self.applied.apply(kernel, &plan, self.registry.vms()) {
             // A VM may go at any moment; what else there is comes up again with the next change.
             tracing::debug!("{error:#}");
         }
@@ -390,7 +390,7 @@ impl Steward {
         self.said = said;
         self.plan = plan;
         self.allotting.plan(&self.plan, &self.capacity.online);
-        self.delays.set_domains(self.force.domains().of());
+        self.delays.set_domains(self.applied.domains().of());
         if was_short && !is_short(&self.plan) {
             tracing::info!("every promise is kept again");
         }
