@@ -19,7 +19,8 @@
 //! falls asleep: that counts 50 to 100 ms later, a share is worth 3/6000 then.
 //!
 //! Limitations. It lags by a period or two. Who sleeps in between is taken to have had all it wanted, if late: what a
-//! crowd keeps from it is not seen.
+//! crowd keeps from it is not seen. Where threads may run the daemon looks every 2 s: until then a VM that was confined
+//! anew is weighed by the pCPUs it had.
 
 use crate::scenario::CpuList;
 use crate::tree::entitlement::Leaf;
