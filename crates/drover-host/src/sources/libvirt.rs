@@ -80,9 +80,9 @@ fn asked(text: &str) -> Result<Option<Asked>, String> {
             return Err(format!("unknown {} in drover:cpu; known are {known}", attribute.name()));
         };
         let value = attribute.value();
-        asked.read(key, value).map_err(|fix| {
-            format!("{}=\"{value}\" is invalid in drover:cpu; {fix}", key.name())
-        })?;
+        asked
+            .read(key, value)
+            .map_err(|fix| format!("{}=\"{value}\" is invalid in drover:cpu; {fix}", key.name()))?;
     }
     Ok(Some(asked))
 }
