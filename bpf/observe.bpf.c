@@ -57,7 +57,7 @@ struct times {
 };
 
 /* Of one thread. */
-struct entity_rq {
+struct books {
 	struct times times;
 	u64 charged_ns; /* what its thread had been charged in its life when its last run ended */
 	u64 number;
@@ -84,12 +84,12 @@ struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct entity_rq);
+	__type(value, struct books);
 } threads SEC(".maps");
 
-static struct entity_rq *books_kept(struct task_struct *task)
+static struct books *books_kept(struct task_struct *task)
 {
-	struct entity_rq *books;
+	struct books *books;
 
 	/* Most threads have nothing kept with them by anybody. */
 	if (!task->bpf_storage)
@@ -99,10 +99,10 @@ static struct entity_rq *books_kept(struct task_struct *task)
 }
 
 /* Begin the books of a thread in that state. Two pCPUs may try at once: one of them does. */
-static struct entity_rq *books_begin(struct task_struct *task, u64 number, u32 state)
+static struct books *books_begin(struct task_struct *task, u64 number, u32 state)
 {
 	u64 now_ns = bpf_ktime_get_ns();
-	struct entity_rq *books;
+	struct books *books;
 
 	books = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!books || __sync_lock_test_and_set(&books->taken, 1))
@@ -123,9 +123,9 @@ static u32 state_of(struct task_struct *task)
 
 /* The books of the thread, if it is of a VM; begun now, in that state, if it is a vCPU that had
  * none. */
-static struct entity_rq *entity_rq_of(struct task_struct *task, u32 state)
+static struct books *books_of(struct task_struct *task, u32 state)
 {
-	struct entity_rq *books = books_kept(task);
+	struct books *books = books_kept(task);
 	struct task_struct *leader;
 	s32 number;
 
@@ -158,7 +158,7 @@ static void enter(struct times *times, u32 state)
 	times->state = state;
 }
 
-static void stop(struct entity_rq *books, struct task_struct *task, bool preempt)
+static void stop(struct books *books, struct task_struct *task, bool preempt)
 {
 	/* One that is preempted on its way to sleep is ready all the same. */
 	bool ready = preempt || !task->__state;
@@ -171,7 +171,7 @@ static void stop(struct entity_rq *books, struct task_struct *task, bool preempt
 	enter(&books->times, ready ? READY : WAITING);
 }
 
-static void run(struct entity_rq *books)
+static void run(struct books *books)
 {
 	u64 since_ns = books->times.since_ns;
 
@@ -187,11 +187,11 @@ static void run(struct entity_rq *books)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(observe_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	struct entity_rq *books = entity_rq_of(prev, RUNNING);
+	struct books *books = books_of(prev, RUNNING);
 
 	if (books)
 		stop(books, prev, preempt);
-	books = entity_rq_of(next, READY);
+	books = books_of(next, READY);
 	if (books)
 		run(books);
 	return 0;
@@ -199,9 +199,9 @@ int BPF_PROG(observe_switch, bool preempt, struct task_struct *prev, struct task
 
 static void wake(struct task_struct *task, bool interrupt)
 {
-	struct entity_rq *books = entity_rq_of(task, WAITING);
+	struct books *books = books_of(task, WAITING);
 	struct task_struct *waker;
-	struct entity_rq *of_waker;
+	struct books *of_waker;
 
 	if (!books || books->times.state == READY)
 		return;
@@ -267,9 +267,9 @@ static void read_times(const struct times *times, struct reading *reading)
 
 /* Runs for each thread of the host when user space reads the books. */
 /* The books of a thread that is to be read: a helper's begin now. */
-static struct entity_rq *books_to_read(struct task_struct *task)
+static struct books *books_to_read(struct task_struct *task)
 {
-	struct entity_rq *books = entity_rq_of(task, state_of(task));
+	struct books *books = books_of(task, state_of(task));
 	struct task_struct *leader = task->group_leader;
 
 	if (books || vcpu_of(task) >= 0 || !leader || !books_kept(leader))
@@ -283,7 +283,7 @@ int observe_read(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct reading reading = {};
-	struct entity_rq *books;
+	struct books *books;
 
 	if (!task)
 		return 0;

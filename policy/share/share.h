@@ -26,7 +26,9 @@
  *    use it. (The clock may stand far ahead of who runs: at a light, wide VM that has
  *    just had the host for a slice, and has a vCPU on the pCPU that nobody wants.)
  *  - while nobody waits there, it follows the VM that is furthest ahead: time
- *    that nobody else wanted is free, and is not held against who used it.
+ *    that nobody else wanted is free, and is not held against who used it;
+ *  - a VM that comes from another domain may be owed no more than if it had woken in part, unless
+ *    weights are allotted (allot.h): then all clocks go alike.
  *
  * Worked example. vm0 has 1000 shares, vm1 7000, four busy vCPUs each, four
  * pCPUs, slices of 8 ms. Both start at 0. vm0 runs on all four pCPUs for 8 ms
@@ -246,7 +248,8 @@ static __always_inline u64 share_clock_near(struct drover *d, struct thread *t, 
 
 /*
  * A thread of the VM waits or runs there. A VM that is new, or comes from another partition, begins
- * at the clock; in its partition it takes along what it is owed.
+ * at the clock. Where weights are allotted clocks of domains go alike, and the VM takes along what
+ * it is owed; else it brings no more of a claim than if it had woken in part.
  */
 static __always_inline void share_move_to(struct drover *d, struct vm *vm, struct thread *t,
 					  u32 pcpu)
@@ -265,6 +268,8 @@ static __always_inline void share_move_to(struct drover *d, struct vm *vm, struc
 		moved = !partition_shares(d, before, domain);
 	if (moved)
 		vm->vtime_ns = clock_ns;
+	else if (!d->allotted_ns)
+		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 }
 
 /* The thread has run for so long since it was last charged: charge it and the VM, but for a part.

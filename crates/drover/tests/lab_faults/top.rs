@@ -27,6 +27,8 @@ const NOBODY: u32 = 65_534;
 const HALTED: &str = r#"{"kind":"cpu","duty_pct":0}"#;
 /// How far a figure may be from the truth, in % of a pCPU.
 const TOLERANCE_PCT: f64 = 1.0;
+/// Of a busy pCPU the guests have so much at least: ticks and exits take the rest, at 2 ns an instruction.
+const GUEST_LEAST_PCT: f64 = 97.5;
 /// However it ends, `top` and its programs are gone within so long.
 const END: Duration = Duration::from_secs(1);
 
@@ -128,7 +130,8 @@ fn figures_are_true() -> Value {
     halted["vcpus"].as_array().unwrap().iter().for_each(|vcpu| is(vcpu, "wait_pct", 100.0));
     let pcpu = &reading["pcpus"][1];
     is(pcpu, "busy_pct", 100.0);
-    is(pcpu, "guest_pct", 100.0);
+    let guest_pct = pcpu["guest_pct"].as_f64().unwrap();
+    assert!((GUEST_LEAST_PCT..=100.0).contains(&guest_pct), "guest_pct is {guest_pct}: {reading}");
     adds_up(&reading);
     reading["scheduler"].clone()
 }
