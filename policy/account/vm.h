@@ -92,19 +92,23 @@ static __always_inline void vm_vcpu_runs(struct drover *d, struct thread *t)
 	vm_settle_shares(d, t->slot);
 }
 
-/* If a period is over: the size of each VM is what it was in that. */
+/*
+ * From time to time: if a period is over, the size of each VM is what it was in that. Shares follow
+ * it, and the pCPUs that came or went since.
+ */
 static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 {
 	u32 period = (u32)(now_ns / VM_PERIOD_NS) + 2;
+	bool over = d->period != period;
 	u32 i;
 
-	if (d->period == period)
-		return;
-	d->period = period;
+	if (over)
+		d->period = period;
 	for_each_index(i, 1, d->slots_in_use) {
 		struct vm *vm = vm_at(d, i);
 
-		vm->size = __sync_lock_test_and_set(&vm->ran, 0);
+		if (over)
+			vm->size = __sync_lock_test_and_set(&vm->ran, 0);
 		if (vm->id && vm_shares_due(d, vm) != vm->shares)
 			vm_settle_shares(d, i);
 	}

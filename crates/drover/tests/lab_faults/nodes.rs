@@ -39,8 +39,8 @@ pub fn one_goes_and_comes_back() {
     NODES[1].iter().for_each(|&pcpu| set_online(pcpu, false));
     all_progress_within(PROGRESS, &vms);
     may_run_on_are(&NODES[0]);
-    let sevenths = [3.0, 1.0, 3.0].map(|part| part / 7.0 * 100.0);
-    shares_are("on the other node", &[&beside, &small, &large], &sevenths);
+    // A VM counts for no more vCPUs than there are pCPUs.
+    shares_are("on the other node", &[&beside, &small, &large], &[40.0, 20.0, 40.0]);
     say("it comes back");
     NODES[1].iter().for_each(|&pcpu| set_online(pcpu, true));
     all_progress_within(PROGRESS, &vms);
