@@ -10,8 +10,8 @@
  *  - what is promised whenever a VM wants it (reserve.h);
  *  - what it is owed now, which a VM in a pool at its limit may not exceed (limit.h).
  *
- * Who answers late. A message is good for 2 s. If none comes by then (the daemon is stopped, or
- * hangs) VMs have plain shares, what is reserved for them, and the limits of their pools in the
+ * A daemon that is late. A message is good for 2 s. If none comes by then (the daemon is stopped,
+ * or hangs) VMs have plain shares, what is reserved for them, and the limits of their pools in the
  * order in which they ask.
  *
  * Worked example. 4 pCPUs; a VM with 1000 shares and 100 % reserved beside seven with 1000, one
@@ -35,7 +35,7 @@
 
 /* What the kernel measured of a VM. */
 struct measured {
-	u64 vm_id;   /* 0: nobody has that slot */
+	u64 vm_id;   /* 0: the slot is free, or its VM is in another partition */
 	u64 used_ns; /* CPU time of all its threads since its birth */
 	u32 awake;   /* threads that were awake ever since the last time it was measured */
 	u32 shares;  /* in force */

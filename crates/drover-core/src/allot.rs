@@ -4,9 +4,9 @@
 //! Shares alone say what a VM is owed beside siblings that want all they can get. Reservations, limits, pools, sets of
 //! pCPUs, and siblings that want little change that. So while any of these is there, what everyone is owed is worked
 //! out ([`crate::tree::weight`]) every [`PERIOD_MS`], or more rarely where that would cost too much, from what the kernel
-//! measured. The kernel obeys: each VM's virtual time runs at CPU time received / CPU time owed, in place of shares, so
-//! that whoever has received the smallest part of what it is owed is served next (seed 000, 2.1: "the ratio of the
-//! consumed CPU resources to the entitlement").
+//! measured. The kernel obeys: each VM's virtual time runs at CPU time received / CPU time owed, in place of shares. The
+//! VM that has received the smallest part of what it is owed runs next (seed 000, 2.1: "the ratio of the consumed CPU
+//! resources to the entitlement").
 //!
 //! What a VM wants is guessed from the last period: what it received, or a pCPU for each thread that was never asleep in
 //! it, if that is more.
@@ -36,8 +36,8 @@ const COST_PART: u32 = 500;
 /// but no longer than that, for it is the daemon's heartbeat (ALLOT_LAPSES_NS in policy/allot/allot.h).
 const PERIOD_MAX_MS: u32 = 500;
 
-/// Who is kept below what its shares bring by its limit is weighed as if that were so many times as much: else it would
-/// wait, when it is let go, for others. What it may have is the limit's to say.
+/// A VM that its limit keeps below its shares is weighed as if the limit were so many times as much. With the weight of
+/// the limit itself it would wait behind others whenever it is unthrottled. The token bucket enforces the limit.
 const LIMIT_SLACK: f64 = 2.0;
 /// What is wanted and owed is known to that part: so little less than all counts as all.
 const FULL_PART: f64 = 32.0;
@@ -67,18 +67,18 @@ impl Claim {
         Self { pool: None, shares: 0, reservation_mcpu: 0, limit_mcpu: None, host: true };
 
     /// Is it bound by more than shares?
-    pub fn is_bound(&self) -> bool {
+    fn is_bound(&self) -> bool {
         self.pool.is_some() || self.reservation_mcpu > 0 || self.limit_mcpu.is_some()
     }
 }
 
 /// What the kernel measured of one in the last period.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Demand {
+struct Demand {
     /// CPU time it received, pCPUs.
-    pub used_pcpus: f64,
+    used_pcpus: f64,
     /// Threads that were awake throughout.
-    pub awake: u32,
+    awake: u32,
 }
 
 impl Demand {
@@ -88,11 +88,11 @@ impl Demand {
     }
 }
 
-/// What the kernel measured of whoever has a slot, `struct measured` in policy/allot/allot.h.
+/// What the kernel measured of the VM in a slot; mirrors `struct measured` in policy/allot/allot.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
-    /// Who has it; 0: nobody who is weighed.
+    /// The VM's id; 0: the slot is free, or its VM is in another partition than `default`.
     pub vm_id: u64,
     /// CPU time of all its threads since its birth.
     pub used_ns: u64,
@@ -114,18 +114,18 @@ pub struct Allotment {
     pub promised_mcpu: u32,
 }
 
-/// The same for whoever has a slot, `struct allotment` in policy/allot/allot.h.
+/// The allotment of the VM in a slot; mirrors `struct allotment` in policy/allot/allot.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AllotmentOf {
-    /// Who is meant; another in that slot is left alone.
+    /// The VM's id; another VM that has the slot by then is left alone.
     pub vm_id: u64,
     /// What it is scheduled by.
     pub allotment: Allotment,
 }
 
-/// Do shares alone not say what everybody is owed?
-pub fn is_needed<'a>(mut claims: impl Iterator<Item = (&'a Claim, &'a Affinity)>) -> bool {
+/// Do plain shares not say what everybody is owed?
+fn is_needed<'a>(mut claims: impl Iterator<Item = (&'a Claim, &'a Affinity)>) -> bool {
     claims.any(|(claim, affinity)| claim.is_bound() || !affinity.is_anywhere())
 }
 
@@ -169,13 +169,18 @@ impl Known {
 }
 
 impl Allocator {
-    /// What is asked, who is there or where they may run has changed.
+    /// Settings, VMs or where they may run have changed.
     pub fn look_anew(&mut self) {
         self.known = None;
     }
 
-    /// What is allotted to whoever was measured, by slot; none: shares alone say it. `look` says what weights follow
-    /// from, for those with these numbers.
+    /// Plain shares are enough, and nothing has changed since that was found: there is no need to measure.
+    pub fn is_at_rest(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| !known.is_needed)
+    }
+
+    /// Allots weights to the measured VMs, by slot; none: plain shares are enough. `look` returns the claims of the VMs
+    /// with these ids, in their order.
     pub fn allot(
         &mut self,
         measured: &[Measured],
@@ -236,7 +241,7 @@ pub fn period_ms(took_us: u32) -> u32 {
 }
 
 /// The weight of each who claims CPU time in that tree; `room` says which pCPUs each may use.
-pub fn allot(tree: &Tree, claims: &[(Claim, Demand)], room: &Room) -> Vec<Allotment> {
+fn allot(tree: &Tree, claims: &[(Claim, Demand)], room: &Room) -> Vec<Allotment> {
     let leaf = |(claim, demand): &(Claim, Demand)| Leaf {
         pool: claim.pool,
         shares: claim.shares.max(1).into(),
@@ -415,8 +420,11 @@ mod tests {
         assert_eq!((entitled(0), entitled(1), entitled(2)), (3_000_000, 0, 1_000_000));
         let same = |_: &[u64]| -> Basis { panic!("nothing has changed") };
         assert!(allocator.allot(&measured, 2, same).is_some());
+        assert!(!allocator.is_at_rest());
         allocator.look_anew();
+        assert!(!allocator.is_at_rest());
         assert!(allocator.allot(&measured, 3, basis(0)).is_none());
+        assert!(allocator.is_at_rest());
     }
 
     #[test]

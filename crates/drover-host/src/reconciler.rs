@@ -389,7 +389,7 @@ impl Reconciler {
         let was_short = is_short(&self.plan);
         self.said = said;
         self.plan = plan;
-        self.allotting.plan(&self.plan, &self.capacity.online);
+        self.allotting.look_anew();
         self.delays.set_domains(self.applied.domains().of());
         if was_short && !is_short(&self.plan) {
             tracing::info!("every promise is kept again");

@@ -143,7 +143,7 @@ fn look_after(
         let next_look = Instant::now() + LOOK;
         loop {
             let next_allotted = reconciler.allot(scheduler, Instant::now());
-            if clients.listener.wait(next_look.min(next_allotted)) {
+            if clients.listener.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {
                 clients
                     .listener
                     .serve(|request| reconciler.answer(scheduler, request, Instant::now()));

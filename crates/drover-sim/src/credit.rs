@@ -12,7 +12,7 @@
 //! every 5 ms for 0.1 ms is in BOOST each time and runs at once; only if one of the moments of 10 ms
 //! catches it does it pay anything at all.
 //!
-//! Limitations is why it is here: who sleeps at the right moments pays nothing; much I/O keeps
+//! Limitations, which are why it is here. A VM that sleeps at the right moments pays nothing; much I/O keeps
 //! busy VMs waiting behind BOOST; without BOOST one waits for slices of 30 ms.
 //!
 //! At a tick a vCPU that shares its core goes to a core that is wholly idle (csched_cpu_pick).

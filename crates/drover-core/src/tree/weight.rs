@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What everyone in a tree would be owed who wanted all it can get, while all others want what they want.
 //!
-//! That is the weight a VM is scheduled by: one that sleeps has it when it wakes. In each place of the tree there is a
-//! *level*, pCPUs per share: what its children are owed who do not have all they want, for each of their shares. Whoever
-//! begins to want would have its shares times that level. Where nobody wants the rest of what a place is owed, the
-//! level is higher by what is left, divided by all shares there.
+//! That is the weight a VM is scheduled by: a VM that sleeps has it when it wakes. Each place of the tree has a *level*,
+//! in pCPUs per share: what a child that wants more than it has is owed for each of its shares. A child that begins to
+//! want CPU time is owed its shares times that level. Where a place is owed more than is wanted in it, the level is
+//! higher by the rest, divided by all shares there.
 //!
 //! VMs confined to a set of pCPUs go by the level at which their set was full.
 //!
 //! Worked example: 4 pCPUs; VMs *a*, *b* of 1000 shares and *c* of 2000; *a* and *c* are busy, *b* sleeps. The level is
 //! 4 / 3000: *a* is owed 1.33 and *c* 2.67, and *b* would be owed 1.33. (A moment later, when that is known, all have less.)
 //!
-//! Limitations. One who begins to want changes the level: what is said is too much by that until the next time.
+//! Limitations. A VM that begins to want CPU time changes the level: until the next time its weight is too high by that.
 
 use super::Tree;
 use super::entitlement::{Inside, Leaf, Owed, Part, Pouring, level, place_of, pool_parts};
@@ -86,7 +86,7 @@ fn shares_in(pouring: &Pouring, pools: &[Part], place: usize) -> f64 {
     of_pools + inside.leaves.iter().map(|&leaf| pouring.parts[leaf].shares).sum::<f64>()
 }
 
-/// What a share is worth to one who would begin to want.
+/// What a share is worth to a child that begins to want CPU time.
 fn open_level(parts: &[Part], owed: f64) -> f64 {
     let wanted: f64 = parts.iter().map(|part| part.want).sum();
     if owed < wanted {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_there_for_whoever_begins_to() {
+    fn unused_time_is_there_for_a_vm_that_wakes() {
         // One has all it wants, 1 pCPU; of the other three each would have its half, and 1.5 of it are free for it.
         let leaves = [leaf(None, 1000.0, 0.0, 1.0), leaf(None, 1000.0, 0.0, 0.0)];
         assert_near(&anywhere(&leaves), &[2.5, 2.5]);

@@ -8,7 +8,7 @@ use super::Reconciler;
 use crate::kernel::Kernel;
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
-use drover_core::allot::{Allocator, Basis, Claim, is_needed, period_ms};
+use drover_core::allot::{Allocator, Basis, Claim, period_ms};
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use nix::time::{ClockId, clock_gettime};
@@ -18,10 +18,6 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Allotting {
     allocator: Allocator,
-    /// Do shares alone not say what everybody is owed?
-    is_needed: bool,
-    /// The kernel has weights of ours.
-    in_force: bool,
     begun: Option<Instant>,
     next: Option<Instant>,
     lapses: u32,
@@ -31,28 +27,25 @@ pub(super) struct Allotting {
 
 impl Allotting {
     /// Another plan is in force, or other pCPUs are online.
-    pub(super) fn plan(&mut self, plan: &Plan, online: &CpuList) {
-        let online = online_of(plan, online);
-        let claims: Vec<(Claim, Affinity)> =
-            plan.vms.iter().map(|vm| claim(Some(vm), &online)).collect();
-        self.is_needed = is_needed(claims.iter().map(|(claim, affinity)| (claim, affinity)));
+    pub(super) fn look_anew(&mut self) {
         self.allocator.look_anew();
         self.next = None;
     }
 }
 
 impl Reconciler {
-    /// Allots weights if it is time to; when to come again.
-    pub fn allot(&mut self, kernel: &dyn Kernel, now: Instant) -> Instant {
-        let due = self.allotting.next;
-        if let Some(next) = due.filter(|next| *next > now) {
-            return next;
+    /// Allots weights if it is time to. When to come again; none: not before something changes.
+    pub fn allot(&mut self, kernel: &dyn Kernel, now: Instant) -> Option<Instant> {
+        if self.allotting.allocator.is_at_rest() {
+            return None;
+        }
+        if let Some(next) = self.allotting.next.filter(|next| *next > now) {
+            return Some(next);
         }
         let before = cpu_time();
         let done = self.allot_now(kernel, now);
         let took_us = u32::try_from((cpu_time() - before).as_micros()).unwrap_or(u32::MAX);
         tracing::debug!("to allot took {took_us} us");
-        let period = Duration::from_millis(period_ms(took_us).into());
         let said = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
         if !said.is_empty() && said != self.allotting.said {
             tracing::error!(
@@ -60,19 +53,12 @@ impl Reconciler {
             );
         }
         self.allotting.said = said;
-        let next = now + period;
-        self.allotting.next = Some(next);
-        next
+        self.allotting.next = Some(now + Duration::from_millis(period_ms(took_us).into()));
+        self.allotting.next
     }
 
     fn allot_now(&mut self, kernel: &dyn Kernel, now: Instant) -> Result<()> {
         let Self { allotting, plan, capacity, .. } = self;
-        if !allotting.is_needed {
-            if std::mem::take(&mut allotting.in_force) {
-                kernel.allot(None)?;
-            }
-            return Ok(());
-        }
         let measured = kernel.measure()?;
         let begun = *allotting.begun.get_or_insert(now);
         let now_ns = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
@@ -87,7 +73,6 @@ impl Reconciler {
             Basis { tree: plan.tree.clone(), online: online.clone(), claims: claims.collect() }
         };
         let allotted = allotting.allocator.allot(&measured, now_ns, look);
-        allotting.in_force = allotted.is_some();
         kernel.allot(allotted.as_deref())?;
         let lapses = kernel.allot_lapses();
         if lapses != allotting.lapses {

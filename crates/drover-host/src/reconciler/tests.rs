@@ -30,6 +30,9 @@ pub(crate) struct FakeKernel {
     pcpus: RefCell<BTreeMap<u32, (u32, u32)>>,
     pub containers: RefCell<BTreeSet<u64>>,
     pub cgroup_changes: Cell<u32>,
+    /// What it was told of weights, message by message; none within: nothing is allotted any more.
+    allotted: RefCell<Vec<Option<Vec<AllotmentOf>>>>,
+    allot_lapses: Cell<u32>,
     /// Refuses orders for this VM.
     refuses: Cell<Option<u64>>,
 }
@@ -122,16 +125,21 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
+    /// The host's own tasks, then VMs: one thread of each never sleeps.
     fn measure(&self) -> Result<Vec<Measured>> {
-        Ok(Vec::new())
+        let one = |(vm_id, shares)| Measured { vm_id, used_ns: 0, awake: 1, shares };
+        let live = self.live.borrow();
+        let vms = live.iter().map(|vm| (vm.id, vm.shares));
+        Ok(std::iter::once((u64::MAX, 4000)).chain(vms).map(one).collect())
     }
 
-    fn allot(&self, _: Option<&[AllotmentOf]>) -> Result<()> {
+    fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()> {
+        self.allotted.borrow_mut().push(allotted.map(<[_]>::to_vec));
         Ok(())
     }
 
     fn allot_lapses(&self) -> u32 {
-        0
+        self.allot_lapses.get()
     }
 
     #[cfg(feature = "fault-injection")]
@@ -260,6 +268,36 @@ fn an_order_is_in_force_at_once_and_outlives_the_daemon() {
     host.ask(Request::SetVm { name: name(1), set: Asked::default(), reset }).unwrap();
     assert_eq!(host.kernel.vm(1), VmSettings::default());
     assert!(host.reconciler.saved.vms.is_empty());
+}
+
+#[test]
+fn weights_are_allotted_while_plain_shares_are_not_enough() {
+    let mut host = Host::new(2, "");
+    let allot = |host: &mut Host, ms: u64| {
+        host.now += Duration::from_millis(ms);
+        host.reconciler.allot(&host.kernel, host.now)
+    };
+    // Nothing is asked: that is said once, and then there is nothing to come back for.
+    allot(&mut host, 0);
+    assert_eq!(allot(&mut host, 1000), None);
+    assert_eq!(host.kernel.allotted.take(), [None]);
+    host.set(1, &[(Key::Reservation, "50%")]).unwrap();
+    let next = allot(&mut host, 0).unwrap();
+    assert!(next >= host.now + Duration::from_millis(50));
+    assert_eq!(allot(&mut host, 1), Some(next), "not before it is due");
+    allot(&mut host, 1000);
+    let messages = host.kernel.allotted.take();
+    assert_eq!(messages.len(), 2);
+    let message = messages[1].as_ref().unwrap();
+    let ids: Vec<u64> = message.iter().map(|of| of.vm_id).collect();
+    assert_eq!(ids, [u64::MAX, 1, 2]);
+    assert!(message[1].allotment.promised_mcpu >= 500);
+    assert_eq!(message[0].allotment.promised_mcpu, 0, "nothing is promised to the host's tasks");
+    host.kernel.live.borrow_mut().remove(0);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
+    allot(&mut host, 1000);
+    assert_eq!(allot(&mut host, 1000), None);
+    assert_eq!(host.kernel.allotted.take(), [None], "who was promised something has gone");
 }
 
 #[test]

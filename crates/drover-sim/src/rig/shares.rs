@@ -27,15 +27,14 @@
 
 use super::script::{Divided, Script, ScriptVm};
 use crate::machine::TaskId;
-use crate::scx::Scx;
+use crate::scx::{Scx, tree_of};
 use crate::sim::Sim;
 use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::CpuList;
-use drover_core::settings::{Cosched, PoolSettings};
-use drover_core::shares::Shares;
+use drover_core::settings::Cosched;
+use drover_core::tree::Affinity;
 use drover_core::tree::entitlement::{Leaf, entitle_within};
 use drover_core::tree::room::Room;
-use drover_core::tree::{Affinity, PoolSpec, Tree};
 
 /// Beyond this the wait bound bends shares (policy/guarantee/wait_bound.h), and so no exact ones are asked.
 const SHARES_RATIO_MAX: f64 = 20.0;
@@ -110,15 +109,7 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     if script.host.threads == 2 && script.vms.iter().any(|vm| vm.pin.is_some()) {
         return None;
     }
-    let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
-        parent: pool.parent.0.checked_sub(1).map(|parent| format!("pool{parent}")),
-        shares: Shares::Exact(pool.shares),
-        reservation_mcpu: pool.reservation_mcpu,
-        limit_mcpu: pool.limit_mcpu,
-        ..PoolSpec::named(&format!("pool{number}"))
-    };
-    let specs: Vec<PoolSpec> = script.pools.iter().enumerate().map(spec).collect();
-    let tree = Tree::of(&specs).expect("parents come before their pools");
+    let (tree, places) = tree_of(&script.pools);
     // All are busy: where cores have two threads each pays with 5/8 of what it uses.
     let paid = if script.host.threads == 2 { 0.625 } else { 1.0 };
     let divided = script.partitions();
@@ -128,7 +119,7 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     }
     // Pools and reservations are of `default` only.
     let leaf = |(vm, &partition): (&ScriptVm, &u32)| Leaf {
-        pool: (vm.bounds.pool as usize).checked_sub(1).filter(|_| partition == 0),
+        pool: places[vm.bounds.pool as usize].filter(|_| partition == 0),
         shares: f64::from(vm.shares),
         reservation_pcpus: match partition {
             0 => f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid,

@@ -9,6 +9,7 @@ use crate::cpu_set::CpuSet;
 use crate::machine::{CLASS_LOOK, Machine, TaskState};
 use drover_core::allot::{Basis, Claim, Measured, PERIOD_MS};
 use drover_core::scenario::CpuList;
+use drover_core::settings::PoolSettings;
 use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolSpec, Tree};
 use std::collections::HashMap;
@@ -48,7 +49,7 @@ impl Scx {
 
     /// What weights follow from, for those with these numbers.
     fn basis(&self, m: &Machine, measured: &[Measured], ids: &[u64]) -> Basis {
-        let (tree, places) = self.tree();
+        let (tree, places) = tree_of(&self.pools);
         let of_default = |cpu: &u32| m.online.contains(*cpu) && self.partition_of(*cpu) == 0;
         let online = CpuList::of((0..m.pcpus.len() as u32).filter(of_default))
             .unwrap_or_else(|| CpuList::all(m.pcpus.len() as u32));
@@ -79,24 +80,6 @@ impl Scx {
         }
     }
 
-    /// The tree of pools, and the place of each of them in it by its number.
-    fn tree(&self) -> (Tree, Vec<Option<usize>>) {
-        let name = |pool: usize| format!("pool{pool}");
-        let specs: Vec<PoolSpec> = (1..)
-            .zip(&self.pools)
-            .map(|(number, pool)| PoolSpec {
-                parent: (pool.parent.0 > 0).then(|| name(pool.parent.0 as usize)),
-                shares: Shares::Exact(pool.shares),
-                reservation_mcpu: pool.reservation_mcpu,
-                limit_mcpu: pool.limit_mcpu,
-                ..PoolSpec::named(&name(number))
-            })
-            .collect();
-        let tree = Tree::of(&specs).expect("pools of scenarios are a tree");
-        let places = (0..=self.pools.len()).map(|number| tree.find(&name(number))).collect();
-        (tree, places)
-    }
-
     /// Where VMs may run that may not run anywhere.
     fn affinities(&self, m: &Machine, online: &CpuList) -> HashMap<u32, Affinity> {
         let list = |mask: &CpuSet| {
@@ -111,6 +94,22 @@ impl Scx {
         let affinity = |(vm, sets)| (vm, Affinity::of_vcpus(sets).on(online));
         sets.into_iter().map(affinity).filter(|(_, affinity)| !affinity.is_anywhere()).collect()
     }
+}
+
+/// The tree of pools, of which the first is pool 1, and the place of each in it by its number.
+pub(crate) fn tree_of(pools: &[PoolSettings]) -> (Tree, Vec<Option<usize>>) {
+    let name = |pool: usize| format!("pool{pool}");
+    let spec = |(number, pool): (usize, &PoolSettings)| PoolSpec {
+        parent: (pool.parent.0 > 0).then(|| name(pool.parent.0 as usize)),
+        shares: Shares::Exact(pool.shares),
+        reservation_mcpu: pool.reservation_mcpu,
+        limit_mcpu: pool.limit_mcpu,
+        ..PoolSpec::named(&name(number))
+    };
+    let specs: Vec<PoolSpec> = (1..).zip(pools).map(spec).collect();
+    let tree = Tree::of(&specs).expect("pools of scenarios are a tree");
+    let places = (0..=pools.len()).map(|number| tree.find(&name(number))).collect();
+    (tree, places)
 }
 
 /// Promises that exceed the pCPUs there are shrink alike, as the daemon's plan has it.

@@ -15,6 +15,7 @@ mod policy;
 mod queues;
 mod timers;
 
+pub(crate) use allocator::tree_of;
 pub use native::{ThreadView, VmView};
 use policy::Wakes;
 pub use policy::{Policy, Tunables};
