@@ -277,7 +277,6 @@ static void let_stranded_go(u32 cpu)
 {
 	u32 slot, domain;
 
-	take_stranded(&drover, ground_pcpu_queue(&drover, cpu), cpu);
 	bpf_for(slot, 0, drover.slots_in_use) {
 		bpf_for(domain, 0, drover.params.nr_domains) {
 			struct runqueue *rq = ground_runqueue(&drover, domain);

@@ -101,9 +101,6 @@ static u64 timer_now_ns(struct kernel_timer *value)
 	return (s64)(now_ns - value->at_ns) > 0 ? now_ns : value->at_ns;
 }
 
-/* DSQ ids below 2^32 are VM queues, above are the pCPUs' own. */
-#define PCPU_QUEUE_BASE (1ULL << 32)
-
 static u64 ground_now_ns(struct drover *d)
 {
 	return scx_bpf_now();
@@ -286,52 +283,11 @@ static u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 	return (u64)slot * DROVER_MAX_DOMAINS + domain;
 }
 
-static u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
-{
-	return PCPU_QUEUE_BASE + pcpu;
-}
-
 /* The most threads of one queue that are looked at while a run queue is locked. */
 #define SEARCH_MAX 256
 
-static bool is_at_limit(struct drover *d, struct task_struct *p)
-{
-	struct thread *t = bpf_task_storage_get(&threads, p, NULL, 0);
-
-	return t && vm_at(d, t->slot)->at_limit;
-}
-
-/* Not the first, if that may not run. */
-BPF_GLOBAL bool take_first_free(THE_DROVER, u64 queue)
-{
-	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	struct bpf_iter_scx_dsq it;
-	bool taken = false;
-	u32 i;
-
-	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, SEARCH_MAX) {
-			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
-
-			if (!p)
-				break;
-			if (is_at_limit(d, p) ||
-			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
-				continue;
-			taken = scx_bpf_dsq_move(&it, p, here, 0);
-			if (taken)
-				break;
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return taken;
-}
-
 static bool ground_take_first(struct drover *d, u64 queue)
 {
-	/* A VM at its limit is in no tournament: its own queues are not asked. */
-	if (d->nr_capped && queue >= PCPU_QUEUE_BASE)
-		return take_first_free(d, queue);
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___flags))
 		return scx_bpf_dsq_move_to_local___v2___flags(queue, 0);
 	return scx_bpf_dsq_move_to_local___plain(queue);
@@ -362,8 +318,11 @@ BPF_GLOBAL int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 	return 0;
 }
 
-/* The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. */
-static s32 find_task(struct drover *d, u64 queue, u64 until_ns, u32 record)
+/*
+ * The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. Of the
+ * others the first that must run is noted.
+ */
+static s32 find_task(u64 queue, u64 until_ns, u32 record, u64 *next_ns)
 {
 	struct bpf_iter_scx_dsq it;
 	s32 pid = 0;
@@ -373,34 +332,38 @@ static s32 find_task(struct drover *d, u64 queue, u64 until_ns, u32 record)
 		bpf_for(i, 0, SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 			struct thread *t;
+			u64 stays_ns;
+			bool found;
 
 			if (!p)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
-			if (!t ||
-			    (record ? t->record != record :
-				      !t->ready_since_ns || (s64)(until_ns - t->due_ns) < 0) ||
-			    vm_at(d, t->slot)->at_limit ||
-			    !bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr))
+			if (!t)
 				continue;
-			until_ns = t->due_ns - 1;
-			pid = p->pid;
+			stays_ns = t->due_ns;
+			found = (record ? t->record == record : (s64)(until_ns - t->due_ns) >= 0) &&
+				bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr);
+			if (found) {
+				/* Who was found before, if anybody, stays. */
+				stays_ns = pid ? until_ns + 1 : *next_ns;
+				until_ns = t->due_ns - 1;
+				pid = p->pid;
+			}
+			if ((s64)(stays_ns - *next_ns) < 0)
+				*next_ns = stays_ns;
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return pid;
 }
 
-BPF_GLOBAL bool take_task(THE_DROVER, u64 queue, u64 until_ns, u32 record)
+BPF_GLOBAL bool take_task(u64 queue, s32 pid)
 {
 	u64 here = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL);
-	s32 pid = find_task(d, queue, until_ns, record);
 	struct bpf_iter_scx_dsq it;
 	bool taken = false;
 	u32 i;
 
-	if (!pid)
-		return false;
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
 		bpf_for(i, 0, SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
@@ -417,17 +380,22 @@ BPF_GLOBAL bool take_task(THE_DROVER, u64 queue, u64 until_ns, u32 record)
 	return taken;
 }
 
-static bool ground_take_due(struct drover *d, u64 queue, u64 until_ns)
+static bool ground_take_due(struct drover *d, u64 queue, u64 until_ns, u64 *next_ns)
 {
-	return take_task(d, queue, until_ns, 0);
+	s32 pid = find_task(queue, until_ns, 0, next_ns);
+
+	return pid && take_task(queue, pid);
 }
 
 static bool ground_take_vcpu(struct drover *d, u64 queue, u32 record)
 {
-	return take_task(d, queue, 0, record);
+	u64 next_ns = 0;
+	s32 pid = find_task(queue, 0, record, &next_ns);
+
+	return pid && take_task(queue, pid);
 }
 
-static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
+static bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order)
 {
 	struct bpf_iter_scx_dsq it;
 	bool found = false;
@@ -439,7 +407,7 @@ static bool ground_first_order(struct drover *d, u64 queue, u64 *order)
 
 			if (!p)
 				break;
-			if (d->nr_capped && is_at_limit(d, p))
+			if (!bpf_cpumask_test_cpu(pcpu, p->cpus_ptr))
 				continue;
 			*order = p->scx.dsq_vtime;
 			found = true;

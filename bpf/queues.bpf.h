@@ -105,12 +105,7 @@ static s32 begin_making_queues(void)
 static s32 create_queues(void)
 {
 	s32 err = make_queues_of(DROVER_HOST_SLOT);
-	u32 cpu;
 
-	bpf_for(cpu, 0, drover.params.nr_pcpus) {
-		if (!err)
-			err = scx_bpf_create_dsq(ground_pcpu_queue(&drover, cpu), -1);
-	}
 	slots_made = DROVER_HOST_SLOT + 1;
 	return err ?: make_slots(SPARE_SLOTS) ?: begin_making_queues();
 }

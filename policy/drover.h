@@ -111,11 +111,6 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	idle = idle_claim_best(d, task, t, near);
 	if (idle == IDLE_NONE)
 		return false;
-	/* It is on its way to run another VM. */
-	if (pcpu_at(d, (u32)idle)->order.why == ORDER_CALLED) {
-		ground_kick(d, (u32)idle);
-		return false;
-	}
 	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
 	return true;
 }
@@ -200,12 +195,11 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	struct pcpu *pcpu = pcpu_at(d, at);
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
-	u32 queued_in = t->queued_in;
 	u64 late_ns;
 
 	waiting_end(d, t, now_ns);
 	if (vm->domain == SHARE_NOWHERE)
-		share_move_to(d, vm, t, at);
+		share_move_to(d, vm, at);
 	/* When it last stopped, the kernel counted as its own time how long the next was chosen. */
 	late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
 	if (late_ns)
@@ -235,7 +229,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	spread_stay(d, pcpu);
 	if (d->divided || round_is_crowded(d, vm))
 		ground_set_slice(d, task, round_slice_ns(d, vm, at));
-	wait_bound_begin(d, task, t, pcpu, queued_in, now_ns);
+	wait_bound_begin(d, task, t, pcpu, now_ns);
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
@@ -362,7 +356,6 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
-		wait_bound_goes_on(d, t, pcpu->asked_ns);
 		if (affinity_is_stale(d, t))
 			affinity_note(d, task, t);
 		share_bound_lag(d, vm_at(d, t->slot), t);
@@ -372,7 +365,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if (t && ground_is_leaving(d, task)) {
 		/* To leave takes seconds where much memory goes: who may run nowhere else has its
 		 * turn. */
-		if (wait_bound_serve(d, at))
+		if (pick_by_deadline(d, at, DROVER_MAX_VMS, true) == PICKED_WAITING)
 			return;
 		ground_set_slice(d, task, d->params.slice_ns);
 		return;
@@ -411,7 +404,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 /* Could somebody who waits run there? */
 BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 {
-	bool work = pcpu_at(d, at)->nr_pinned;
+	bool work = false;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_domains) {
@@ -461,7 +454,7 @@ static __always_inline void drover_kick_idle(struct drover *d)
 	for_each_index(i, 0, d->slots_in_use)
 		timer_repair(d, i, now_ns);
 	for_each_index(i, 0, d->params.nr_pcpus) {
-		if (pcpu_is_idle(pcpu_at(d, i)) && (somebody || pcpu_at(d, i)->nr_pinned))
+		if (somebody && pcpu_is_idle(pcpu_at(d, i)))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));
 	}
 }

@@ -120,7 +120,7 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 	struct vm *vm = vm_at(d, slot);
 
 	vm_settle_shares(d, slot);
-	reserve_promise(d, slot, vm->reservation_mcpu);
+	deadline_promise(d, slot, vm->reservation_mcpu);
 	limit_note(d, slot);
 	/* Waits are held against the promise that is in force (drover-core delay.rs). */
 	vm->settled_ns = ground_now_ns(d);

@@ -99,10 +99,10 @@ static __always_inline void allot_reweigh(struct drover *d, u32 slot, u64 invers
 /* That is promised to the VM from now on, if it is still there. */
 static __always_inline void allot_promise(struct drover *d, u32 slot, u32 mcpu)
 {
-	reserve_promise(d, slot, mcpu);
+	deadline_promise(d, slot, mcpu);
 	/* It has just gone: nobody else would take that back. */
 	if (!*(volatile u64 *)&vm_at(d, slot)->id)
-		reserve_promise(d, slot, 0);
+		deadline_promise(d, slot, 0);
 }
 
 /* Put what is allotted to the VM in force. */

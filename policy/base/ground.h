@@ -7,8 +7,7 @@
  * task is opaque here: what the policy knows of it is in struct thread.
  *
  * A queue holds tasks in the order of a u64 that may wrap. Every (VM, domain)
- * pair has one, and every pCPU has one of its own for threads that may not run
- * everywhere.
+ * pair has one.
  */
 #ifndef DROVER_GROUND_H
 #define DROVER_GROUND_H
@@ -90,21 +89,18 @@ GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, 
 /* --- queues --- */
 
 GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain);
-GROUND u64 ground_pcpu_queue(struct drover *d, u32 pcpu);
-/*
- * Take the first task that may run here, and whose VM is not at its limit (vm.at_limit),
- * to run on the asking pCPU next.
- */
+/* Take the first task that may run here, to run on the asking pCPU next. */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*
- * Of such tasks take the one that must run first (thread.due_ns), if that is then or before.
- * Searches the queue: not for every pick.
+ * Of such tasks take the one that must run first (thread.due_ns), if that is then or before. *next_ns
+ * is when the first of those that stay must run; as it was, if none stays. Searches the queue: not
+ * for every pick.
  */
-GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns);
+GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns, u64 *next_ns);
 /* Of such tasks take the vCPU with that record. Searches, too. */
 GROUND bool ground_take_vcpu(struct drover *d, u64 queue, u32 record);
-/* The order of the first task whose VM is not at its limit; false if there is none. */
-GROUND bool ground_first_order(struct drover *d, u64 queue, u64 *order);
+/* The order of the first task that may run on that pCPU; false if there is none. */
+GROUND bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order);
 
 /* --- pCPUs --- */
 

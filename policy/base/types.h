@@ -164,7 +164,6 @@ struct vm {
 	u64 skew_max_ns;  /* the largest skew ever seen */
 	u32 nr_stopped;   /* vCPUs stopped alone */
 	u32 vcpu_places;  /* how many places in vcpu_of were ever used */
-	u64 overdue_check_ns; /* when its queues are next searched, wait_bound.h */
 	/* limit.h */
 	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
@@ -229,16 +228,13 @@ struct thread {
 	u64 charged_ns;     /* how much of the kernel's CPU time was charged */
 	u64 begun_ns;       /* running: since when not charged */
 	u64 ready_since_ns; /* 0: not waiting */
-	u64 unserved_since_ns; /* the same, before runs that were cut short, wait_bound.h */
-	u64 due_ns;         /* waiting: must run by then, wait_bound.h */
+	u64 due_ns; /* must run by then; kept where its last run was cut short; 0: it had its run */
 	u64 runs_since_ns;  /* running: since when without a stop */
 	u64 may; /* pCPUs of may_in where it may run, by their place there, affinity.h */
 	u32 slot; /* its VM, DROVER_HOST_SLOT for the host */
 	u32 kind; /* enum thread_kind */
 	u32 queued_in; /* domain it waits in + 1; 0: none */
-	u32 taken_from; /* domain whose books do not know yet that it ran, + 1; 0: none */
-	u32 cut_short; /* its last run was, by others, wait_bound.h */
-	u32 pinned_on; /* pCPU whose own queue it waits in + 1; 0: none */
+	u32 pinned_at; /* waiting: its only pCPU and that one's place, affinity.h; 0: it is not counted */
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
 	u32 weight; /* of a host task, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
@@ -275,13 +271,12 @@ struct order {
 struct pcpu {
 	u32 domain;
 	u32 running_slot; /* VM now running here; DROVER_MAX_VMS: none */
-	u32 nr_pinned; /* threads waiting in this pCPU's own queue */
+	u32 nr_pinned; /* threads waiting that may run here only */
 	u32 online;
 	u32 place; /* among the pCPUs of its domain */
 	u32 steal_cursor; /* which other domain it looks at next, pick_vm.h */
 	u32 round; /* the last round it chose in, round.h */
 	u32 round_slot; /* the VM it chose then */
-	u32 search_first; /* threads that are overdue, before VMs, wait_bound.h */
 	u32 ticks; /* counts those that found a thread running */
 	u32 left; /* the domain it has left + 1; 0: none, or long ago, look_back.h */
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
@@ -289,9 +284,8 @@ struct pcpu {
 	u32 migrate_to; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
-	u64 overdue_check_ns; /* when it next looks for who waits too long, wait_bound.h */
+	u64 next_turn_ns; /* it gives nobody a turn before then, wait_bound.h */
 	u64 debit_at_ns; /* credit.h: when who runs here is next charged */
-	u64 own_due_ns; /* nobody in its own queue must run before then, wait_bound.h */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 	u64 busy; /* for how long a thread has run here, core.h */
 	u64 shared; /* what `busy` of the sibling was when who runs here was last charged */
@@ -333,18 +327,15 @@ struct tournament {
 	u64 node[2 * DROVER_MAX_VMS];
 };
 
-/* Of threads that wait in a domain some may run in others, too, */
-#define ENTITY_RQ_REMOTE 1U
-/* and some not on all of its pCPUs. */
-#define ENTITY_RQ_PARTIAL 2U
-
 /* What a domain knows of one VM: its threads that wait there. */
 struct entity_rq {
-	u64 served_ns; /* when one last ran for half a turn, or the first came, wait_bound.h */
-	u64 taken_ns; /* when one was last taken by shares, or the first came */
+	u64 served_ns; /* when one was last taken, or the first came */
+	u64 due_ns; /* none of them must run before then, wait_bound.h */
 	u64 may; /* pCPUs of the domain where some of them may run, affinity.h */
 	u32 nr_queued; /* threads waiting */
-	u32 marks; /* BOOKS_..., of some of them */
+	u32 remote; /* some of them may run in other domains, too */
+	/* those of one pCPU, by its place: four counts of 16 bits in a word */
+	u64 pinned[DROVER_DOMAIN_PCPUS / 4];
 } __attribute__((aligned(32)));
 
 /*
@@ -356,7 +347,7 @@ struct runqueue {
 	union {
 		struct {
 			struct tournament by_share; /* who is the least served */
-			struct tournament by_reserve; /* whose reservation is the most overdue */
+			struct tournament by_deadline; /* who must run first, deadline.h */
 		};
 		struct tournament by[2];
 	};
@@ -441,11 +432,11 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 144, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 128, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct entity_rq) == 32, "struct entity_rq: same in BPF and native code");
+_Static_assert(sizeof(struct entity_rq) == 160, "struct entity_rq: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");
 

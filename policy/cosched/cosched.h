@@ -148,7 +148,7 @@ BPF_GLOBAL bool cosched_may_run(THE_DROVER, u32 at, u32 domain_index, u32 slot, 
 		return true;
 	/* So many others; and half a VM is better than none where there never are as many. */
 	needs = cosched_needs(d, at, slot, here);
-	affinity_remote = affinity_marks(d, slot) & ENTITY_RQ_REMOTE;
+	affinity_remote = affinity_is_remote(d, slot);
 	within = cosched_within_reach(d, at, slot, affinity_remote);
 	others = needs > 1 ? (u32)min_of(needs - 1, within) : 0;
 	enough = cosched_count_callable(d, at, slot, affinity_remote) >= others;
@@ -176,13 +176,10 @@ BPF_GLOBAL bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u
 	return true;
 }
 
-/*
- * A vCPU begins to run: its VM has waited long enough, and is free to. One that may run on one pCPU
- * only asks nobody: its siblings go on waiting.
- */
+/* A vCPU begins to run: its VM has waited long enough, and is free to. */
 static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
 {
-	if (vm_at(d, t->slot)->held_since_ns && !t->pinned_cpu)
+	if (vm_at(d, t->slot)->held_since_ns)
 		cosched_let_go(d, t->slot, now_ns);
 }
 

@@ -124,34 +124,12 @@ static __always_inline bool reserve_is_due(struct vm *vm, u64 now_ns)
 }
 
 /*
- * The VM's key among those with reservations, or NOBODY: it has none, or may not run. What is
- * uncharged takes it no further ahead than it may be: nobody would put right that it waits for
- * what it will never be charged.
+ * When the VM, which has a reservation and waits, is due. What is uncharged takes it no further ahead
+ * than it may be: nobody would put right that it waits for what it will never be charged.
  */
-static __always_inline u64 reserve_key(struct drover *d, struct vm *vm, u32 slot, u64 now_ns)
+static __always_inline u64 reserve_due_ns(struct drover *d, struct vm *vm, u64 now_ns)
 {
-	u64 step_ns;
-
-	if (!vm->reserve_inverse || vm->at_limit)
-		return TOURNAMENT_NOBODY;
-	step_ns = reserve_step_ns(d, vm, share_uncharged_ns(vm, now_ns), now_ns);
-	return tournament_key(vm->reserve_tag_ns + step_ns, slot);
-}
-
-/* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
-BPF_GLOBAL int reserve_promise(THE_DROVER, u32 slot, u32 mcpu)
-{
-	struct vm *vm = vm_at(d, slot);
-	u64 before = vm->reserve_inverse;
-	u32 i;
-
-	reserve_set(d, vm, mcpu);
-	if (vm->reserve_inverse == before)
-		return 0;
-	for_each_index(i, 0, d->params.nr_domains)
-		tournament_settle(d, i, slot | BY_RESERVE, TOURNAMENT_NOBODY,
-				  reserve_key(d, vm, slot, ground_now_ns(d)));
-	return 0;
+	return vm->reserve_tag_ns + reserve_step_ns(d, vm, share_uncharged_ns(vm, now_ns), now_ns);
 }
 
 #endif

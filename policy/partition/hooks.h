@@ -29,8 +29,8 @@ BPF_GLOBAL u64 hook_key(THE_DROVER, u32 domain, u32 slot)
 	if (!rq)
 		return TOURNAMENT_NOBODY;
 	if (partition_policy(d, domain) == POLICY_CREDIT)
-		return credit_key(d, slot, entity_rq_of(rq, slot)->taken_ns);
-	return dedicated_key(slot, entity_rq_of(rq, slot)->taken_ns);
+		return credit_key(d, slot, entity_rq_of(rq, slot)->served_ns);
+	return dedicated_key(slot, entity_rq_of(rq, slot)->served_ns);
 }
 
 static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)

@@ -15,7 +15,7 @@
 #ifndef DROVER_LOOK_BACK_H
 #define DROVER_LOOK_BACK_H
 
-#include "guarantee/wait_bound.h"
+#include "guarantee/deadline.h"
 
 static __always_inline struct look_back *look_back_of(struct drover *d, u32 pcpu)
 {
@@ -88,7 +88,7 @@ BPF_GLOBAL bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
 	struct pcpu *here = pcpu_at(d, pcpu);
 	struct runqueue *rq = ground_runqueue(d, domain);
 	bool deserted = look_back_is_deserted(d, domain);
-	u64 until_ns = here->asked_ns + (deserted ? WAIT_BOUND_ANY_NS : 0);
+	u64 until_ns = here->asked_ns + (deserted ? DEADLINE_ANY_NS : 0);
 	u32 nr_slots = d->slots_in_use;
 	bool taken = false;
 	u32 slot;
@@ -96,9 +96,11 @@ BPF_GLOBAL bool look_back_take_from(THE_DROVER, u32 pcpu, u32 domain)
 	if (!rq)
 		return false;
 	for_each_index(slot, 0, nr_slots) {
-		if (!entity_rq_of(rq, slot)->nr_queued)
+		u64 next_ns = 0;
+
+		if (!entity_rq_of(rq, slot)->nr_queued || vm_at(d, slot)->at_limit)
 			continue;
-		taken = ground_take_due(d, ground_vm_queue(d, slot, domain), until_ns);
+		taken = ground_take_due(d, ground_vm_queue(d, slot, domain), until_ns, &next_ns);
 		if (taken)
 			break;
 	}

@@ -2,11 +2,11 @@
 /*
  * Picking: what a pCPU runs next.
  *
- * Idea. First comes what waits for nobody's share: a thread beyond the wait bound, a VM that has
- * called this pCPU. Then whoever is due by a reservation (reserve.h); then the VM to which a round
- * gave the pCPU (pick_round.h). Else the pCPU compares three candidates: the least served VM of its
- * domain that may run here (next.h), the first thread of its own queue, and the thread that runs
- * now, if it would go on. The least virtual time wins. Before that it glances at one other domain,
+ * Idea. First comes whoever has a deadline (deadline.h): a thread that has waited for as long as
+ * anybody may, a VM that is due by its reservation; and, before the latter, a VM that has called
+ * this pCPU. Then the VM to which a round gave the pCPU (pick_round.h). Else the pCPU compares the
+ * least served VM of its domain that may run here (next.h) and the thread that runs now, if it
+ * would go on. The least virtual time wins. Before that it glances at one other domain,
  * now this, now that, and takes from there when that domain's VM is further behind than a migration
  * is worth. That glance is the whole of load balancing between domains: virtual time is the VM's
  * wherever it runs, so the domain with too much work is the one whose VMs fall behind. A pCPU that
@@ -27,18 +27,6 @@
 #include "place/home.h"
 #include "queue/waiting.h"
 
-/* Take the first thread of the pCPU's own queue. */
-BPF_GLOBAL bool pick_own(THE_DROVER, u32 pcpu)
-{
-	u64 queue = ground_pcpu_queue(d, pcpu);
-	u64 vtime_ns = 0;
-
-	if (!ground_first_order(d, queue, &vtime_ns) || !ground_take_first(d, queue))
-		return false;
-	share_clock_follow(d, pcpu_at(d, pcpu)->domain, vtime_ns);
-	return true;
-}
-
 /* What to ask for after so many VMs were asked in vain. */
 static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 {
@@ -46,21 +34,21 @@ static __always_inline u32 pick_asks(struct drover *d, u32 tries)
 }
 
 /*
- * Take a thread of that domain which may run here: of the first VM, by shares or BY_RESERVE, of
- * those that come before that key. NOBODY: of any.
+ * Take a thread of that domain which may run here: of the least served VM of those that come before
+ * that key. NOBODY: of any.
  */
-BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u32 by, u64 before)
+BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u64 before)
 {
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, domain, after, by | pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, domain, after, pick_asks(d, try));
 
 		if (!tournament_before(key, before))
 			break;
-		found = (by || !home_keeps(d, pcpu, domain, key, before)) &&
+		found = !home_keeps(d, pcpu, domain, key, before) &&
 			pick_from_domain(d, pcpu, domain, key);
 		if (found)
 			break;
@@ -74,7 +62,7 @@ static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 
 {
 	u64 gain = key == TOURNAMENT_NOBODY ? 0 : home_in_keys(d->params.steal_gain_ns);
 
-	return pick_first(d, pcpu, topology_glanced(d, pcpu), 0, key - gain);
+	return pick_first(d, pcpu, topology_glanced(d, pcpu), key - gain);
 }
 
 /*
@@ -92,7 +80,8 @@ BPF_GLOBAL bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
 	if (!rq)
 		return false;
 	for_each_index(slot, 1, nr_slots) {
-		if (vm_at(d, slot)->partition != here || !entity_rq_of(rq, slot)->nr_queued)
+		if (vm_at(d, slot)->partition != here || vm_at(d, slot)->at_limit ||
+		    !entity_rq_of(rq, slot)->nr_queued)
 			continue;
 		found = ground_take_first(d, ground_vm_queue(d, slot, domain));
 		if (found)
@@ -112,7 +101,7 @@ BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 	for_each_index(step, 1, nr_domains) {
 		u32 other = (home + step) % nr_domains;
 
-		found = pick_first(d, pcpu, other, 0, TOURNAMENT_NOBODY) ||
+		found = pick_first(d, pcpu, other, TOURNAMENT_NOBODY) ||
 			(d->divided && pick_who_moved(d, pcpu, other));
 		if (found)
 			break;
@@ -121,20 +110,52 @@ BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 }
 
 /*
- * Pick by reservation, before any VM is picked by shares: a waiting thread, which is taken, or the
- * running VM. The running VM gives way to a VM that is due for longer, and to a sibling.
+ * Of that domain take who must run by now: to have a turn, or, if not `turns_only`, of a VM that is
+ * due by its reservation, for longer than `before`.
  */
-BPF_GLOBAL u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
+BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u64 before)
 {
-	struct vm *running = vm_at(d, running_slot);
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+	u64 after = TOURNAMENT_NOBODY;
+	bool found = false;
+	u32 try;
+
+	for_each_index(try, 0, PICK_TRIES) {
+		u64 key = next_vm(d, pcpu, domain, after, BY_DEADLINE | pick_asks(d, try));
+		u32 slot = tournament_slot(key);
+
+		if (key == TOURNAMENT_NOBODY)
+			break;
+		found = (!next_is_held(d, pcpu, slot) &&
+			 deadline_take_turn(d, pcpu, domain, slot)) ||
+			(!turns_only && tournament_before(key, before) &&
+			 reserve_is_due(vm_at(d, slot), now_ns) &&
+			 pick_from_domain(d, pcpu, domain, key));
+		if (found)
+			break;
+		after = key;
+	}
+	return found;
+}
+
+/*
+ * Pick by deadline, before any VM is picked by shares: a waiting thread, which is taken, or the
+ * running VM, which gives way to a VM that is due for longer, and to a sibling. turns_only: not by
+ * reservations.
+ */
+BPF_GLOBAL u32 pick_by_deadline(THE_DROVER, u32 pcpu, u32 running_slot, bool turns_only)
+{
+	u32 slot = running_slot < DROVER_MAX_VMS ? running_slot : DROVER_HOST_SLOT;
+	struct vm *running = vm_at(d, slot);
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
-	bool due = reserve_is_due(running, now_ns);
-	u64 before = due ? reserve_key(d, running, running_slot, now_ns) + 1 : TOURNAMENT_NOBODY;
-	u32 steal_cursor = pcpu_at(d, pcpu)->steal_cursor % d->params.nr_domains;
+	bool due = !turns_only && reserve_is_due(running, now_ns);
+	u64 before = due ? tournament_key(reserve_due_ns(d, running, now_ns), slot) + 1 :
+			   TOURNAMENT_NOBODY;
+	u32 other = pcpu_at(d, pcpu)->steal_cursor % d->params.nr_domains;
 
-	if (pick_first(d, pcpu, home, BY_RESERVE, before) ||
-	    (steal_cursor != home && pick_first(d, pcpu, steal_cursor, BY_RESERVE, before)))
+	if (pick_due_in(d, pcpu, home, turns_only, before) ||
+	    (other != home && d->nr_reserved && pick_due_in(d, pcpu, other, turns_only, before)))
 		return PICKED_WAITING;
 	return due ? PICKED_RUNNING : PICKED_NONE;
 }
@@ -145,18 +166,14 @@ BPF_GLOBAL u32 pick_by_reserve(THE_DROVER, u32 pcpu, u32 running_slot)
  * that asks last would preempt the same thread each time.
  */
 static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_key,
-					u64 vruntime_ns, u64 own_key, u64 domain_key)
+					u64 vruntime_ns, u64 key)
 {
 	u32 running = tournament_slot(running_key);
 
-	if (own_key != TOURNAMENT_NOBODY && !tournament_before(running_key, own_key))
-		return true;
-	if (domain_key == TOURNAMENT_NOBODY)
-		return false;
-	if (tournament_slot(domain_key) == running)
+	if (tournament_slot(key) == running)
 		return (vm_is_process(vm_at(d, running)) && !vm_at(d, running)->coscheduled) ||
 		       pick_sibling_is_behind(d, pcpu, running, vruntime_ns);
-	return !tournament_before(running_key, domain_key);
+	return !tournament_before(running_key, key);
 }
 
 /* The least served. */
@@ -169,23 +186,22 @@ BPF_GLOBAL u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = next_vm(d, pcpu, home, after, pick_asks(d, try));
-		u64 own_key = pick_own_key(d, pcpu);
-		u64 best = pick_earliest(own_key, key);
 
 		if (d->params.nr_domains > 1 && !try &&
-		    pick_from_neighbour(d, pcpu, pick_earliest(best, running_key)))
+		    pick_from_neighbour(d, pcpu,
+					tournament_before(key, running_key) ? key : running_key))
 			return PICKED_WAITING;
 		if (running_key != TOURNAMENT_NOBODY &&
-		    !pick_yields(d, pcpu, running_key, vruntime_ns, own_key, key)) {
+		    (key == TOURNAMENT_NOBODY ||
+		     !pick_yields(d, pcpu, running_key, vruntime_ns, key))) {
 			share_clock_follow(d, home, vm_at(d, slot)->vtime_ns);
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		}
-		if (best == TOURNAMENT_NOBODY)
+		if (key == TOURNAMENT_NOBODY)
 			break;
-		if (best == own_key ? pick_own(d, pcpu) : pick_from_domain(d, pcpu, home, key))
+		if (pick_from_domain(d, pcpu, home, key))
 			return PICKED_WAITING;
-		if (best == key)
-			after = key;
+		after = key;
 	}
 	return PICKED_NONE;
 }
@@ -201,13 +217,11 @@ static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
 		pick_from_vm(d, pcpu, home, slot));
 }
 
-/* What does not wait for anybody's share. */
-BPF_GLOBAL bool pick_at_once(THE_DROVER, u32 pcpu)
+/* A vCPU of the VM that has called the pCPU. */
+BPF_GLOBAL bool pick_called(THE_DROVER, u32 pcpu)
 {
 	struct order *order = &pcpu_at(d, pcpu)->order;
 
-	if (look_back(d, pcpu) || wait_bound_serve(d, pcpu))
-		return true;
 	if (order->why != ORDER_CALLED)
 		return false;
 	order->why = ORDER_NONE;
@@ -215,22 +229,30 @@ BPF_GLOBAL bool pick_at_once(THE_DROVER, u32 pcpu)
 }
 
 /*
- * Where the policy is not `share`: the first in the pCPU's own queue, then the first of the domain,
- * unless the policy has who runs go on.
+ * Where the policy is not `share`: the first of the domain, unless the policy has who runs go on.
  */
 BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
-	bool own = pcpu_at(d, pcpu)->nr_pinned;
 	u64 key = next_vm(d, pcpu, home, TOURNAMENT_NOBODY, 0);
-	u32 best = own ? DROVER_HOST_SLOT : tournament_slot(key);
 
-	if (running < DROVER_MAX_VMS && (own || key != TOURNAMENT_NOBODY) &&
-	    hook_gain(d, pcpu, best, running) < 0)
+	if (running < DROVER_MAX_VMS && key != TOURNAMENT_NOBODY &&
+	    hook_gain(d, pcpu, tournament_slot(key), running) < 0)
 		return PICKED_RUNNING;
-	if ((own && pick_own(d, pcpu)) || pick_first(d, pcpu, home, 0, TOURNAMENT_NOBODY))
+	if (pick_first(d, pcpu, home, TOURNAMENT_NOBODY))
 		return PICKED_WAITING;
 	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
+}
+
+/* The VM of the round, or the least served. */
+static __always_inline u32 pick_by_virtual_time(struct drover *d, u32 pcpu, u32 slot,
+						u64 vruntime_ns)
+{
+	u32 picked = PICKED_NONE;
+
+	if (d->nr_coscheduled)
+		picked = pick_by_round(d, pcpu, slot, vruntime_ns);
+	return picked == PICKED_NONE ? pick_by_shares(d, pcpu, slot, vruntime_ns) : picked;
 }
 
 /*
@@ -240,21 +262,21 @@ BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
  */
 static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	u32 picked = PICKED_NONE;
+	bool called = pcpu_at(d, pcpu)->order.why == ORDER_CALLED;
+	u32 picked;
 
-	if (pick_at_once(d, pcpu))
+	if (look_back(d, pcpu))
 		return false;
 	pick_next_glance(pcpu_at(d, pcpu));
-	if (!hook_is_share(d, pcpu_at(d, pcpu)->domain)) {
+	picked = pick_by_deadline(d, pcpu, slot, called);
+	if (picked == PICKED_NONE && pick_called(d, pcpu))
+		return false;
+	if (picked == PICKED_NONE && called)
+		picked = pick_by_deadline(d, pcpu, slot, false);
+	if (picked == PICKED_NONE && hook_is_share(d, pcpu_at(d, pcpu)->domain))
+		picked = pick_by_virtual_time(d, pcpu, slot, vruntime_ns);
+	else if (picked == PICKED_NONE)
 		picked = pick_by_policy(d, pcpu, slot);
-		return picked == PICKED_NONE ? !pick_anywhere(d, pcpu) : picked == PICKED_RUNNING;
-	}
-	if (d->nr_reserved)
-		picked = pick_by_reserve(d, pcpu, slot < DROVER_MAX_VMS ? slot : DROVER_HOST_SLOT);
-	if (picked == PICKED_NONE && d->nr_coscheduled)
-		picked = pick_by_round(d, pcpu, slot, vruntime_ns);
-	if (picked == PICKED_NONE)
-		picked = pick_by_shares(d, pcpu, slot, vruntime_ns);
 	if (picked == PICKED_NONE)
 		return !pick_anywhere(d, pcpu);
 	return picked == PICKED_RUNNING;

@@ -63,8 +63,7 @@ BPF_GLOBAL bool pick_gives_way(THE_DROVER, u32 pcpu, u32 stay, u32 running)
 	     pick_round_exempt(d, tournament_slot(waiting), stays)) ||
 	    (running != stay && pick_round_exempt(d, running, stays)))
 		return true;
-	return tournament_before(pick_earliest(pick_own_key(d, pcpu), waiting),
-				 tournament_key(now_ns - round_ns, stay)) ||
+	return tournament_before(waiting, tournament_key(now_ns - round_ns, stay)) ||
 	       (running != stay && pick_is_behind(d, pcpu, running, now_ns - round_ns));
 }
 

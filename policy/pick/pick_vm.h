@@ -43,7 +43,8 @@ BPF_GLOBAL bool pick_waits_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
-	return rq && entity_rq_of(rq, slot)->nr_queued && next_is_near(d, pcpu, domain) &&
+	return rq && entity_rq_of(rq, slot)->nr_queued && !vm_at(d, slot)->at_limit &&
+	       next_is_near(d, pcpu, domain) &&
 	       affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu);
 }
 
@@ -54,7 +55,7 @@ BPF_GLOBAL bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot, u6
 	u64 order = 0;
 
 	return pick_waits_in(d, pcpu, domain, slot) &&
-	       ground_first_order(d, ground_vm_queue(d, slot, domain), &order) &&
+	       ground_first_order(d, ground_vm_queue(d, slot, domain), pcpu, &order) &&
 	       (s64)(order - vruntime_ns) < 0;
 }
 
@@ -65,7 +66,7 @@ BPF_GLOBAL u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	u32 other = topology_glanced(d, pcpu);
 	u64 order = 0;
 
-	if (other == domain || !ground_first_order(d, here, &order))
+	if (other == domain || !ground_first_order(d, here, pcpu, &order))
 		return here;
 	return pick_is_behind_in(d, pcpu, other, slot, order - d->params.slice_ns) ?
 		       ground_vm_queue(d, slot, other) :
@@ -79,7 +80,6 @@ BPF_GLOBAL bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain, slot);
 
 	if (!(pcpu_at(d, pcpu)->order.why == ORDER_YIELD && yield_take(d, pcpu, slot)) &&
-	    !wait_bound_serve_sibling(d, vm_at(d, slot), queue, pcpu_at(d, pcpu)->asked_ns) &&
 	    !ground_take_first(d, queue)) {
 		/* The sibling there may not run here. */
 		if (queue == here || !ground_take_first(d, here))
@@ -145,23 +145,6 @@ static __always_inline u32 pick_go_on(struct drover *d, u32 pcpu, u32 running, u
 	if (d->params.nr_domains < 2 || !pick_sibling(d, pcpu, running, vruntime_ns))
 		return PICKED_RUNNING;
 	return PICKED_WAITING;
-}
-
-/* The key of the first thread in the pCPU's own queue, or NOBODY. */
-BPF_GLOBAL u64 pick_own_key(THE_DROVER, u32 pcpu)
-{
-	u64 vtime_ns = 0;
-
-	if (!pcpu_at(d, pcpu)->nr_pinned ||
-	    !ground_first_order(d, ground_pcpu_queue(d, pcpu), &vtime_ns))
-		return TOURNAMENT_NOBODY;
-	return tournament_key(vtime_ns, 0);
-}
-
-/* The earliest of what the pCPU could run; NOBODY if there is nothing. */
-static __always_inline u64 pick_earliest(u64 a, u64 b)
-{
-	return tournament_before(a, b) ? a : b;
 }
 
 /* The key of the VM that would go on there; NOBODY: there is none. */

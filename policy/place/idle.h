@@ -67,8 +67,10 @@ static __always_inline s32 idle_claim_in(struct drover *d, struct task_struct *t
 		struct pcpu *pcpu = pcpu_at(d, at);
 
 		if (!(idle >> bounded(pcpu->place, DROVER_DOMAIN_PCPUS) & 1) ||
-		    !pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)) ||
-		    !ground_claim(d, task, at))
+		    !pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)))
+			continue;
+		/* One with an order asks in a moment, for somebody else. */
+		if (pcpu->order.why || !ground_claim(d, task, at))
 			continue;
 		found = (s32)at;
 		break;

@@ -83,7 +83,7 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct *task,
 					   struct thread *t, bool woken)
 {
-	return t->slot == DROVER_HOST_SLOT && (woken || t->cut_short) &&
+	return t->slot == DROVER_HOST_SLOT && (woken || t->due_ns) &&
 	       ground_is_kernel_thread(d, task);
 }
 
@@ -148,14 +148,17 @@ static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u3
 static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t, u32 near)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 clock_ns = share_clock_near(d, t, near);
+	u64 clock_ns = *share_clock(d, pcpu_at(d, near)->domain);
 
 	reserve_wake(d, vm, !share_nr_awake(vm));
 	if (share_nr_awake(vm))
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 	else
 		share_bound_claim(vm, clock_ns, d->params.wake_credit_ns);
-	share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns);
+	if (t->pinned_cpu)
+		share_level_pinned(d, t);
+	else
+		share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns);
 }
 
 /*

@@ -9,9 +9,10 @@
  * thread in the queue that may run there. A mask only grows while threads wait, and begins anew
  * when none does. A bit too many costs a pCPU a look in vain; it never takes a wrong thread.
  *
- * Who may run on one pCPU only (a pinned vCPU, a kernel thread of a pCPU) waits in that pCPU's own
- * queue. So a VM confined to a NUMA node, the usual case, is in nobody's way: where its domains are
- * whole, no queue ever has to be searched.
+ * Who may run on one pCPU only (a pinned vCPU, a kernel thread of a pCPU) is counted for that pCPU
+ * instead: a VM with 64 vCPUs pinned one to one always has some that wait, and its mask would
+ * never begin anew. A VM confined to a NUMA node, the usual case, is in nobody's way: where its
+ * domains are whole, no queue ever has to be searched.
  *
  * Worked example. Domain 0 has pCPUs 0 to 3. The host keeps pCPU 0 for itself; VM 5 may run on 1 to
  * 3 and waits: its mask is 1110. pCPU 0 asks: VM 5 is the least served but has no bit for it, and
@@ -129,6 +130,11 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 		return AFFINITY_ALL;
 	if (t->may_in == domain + 1)
 		return t->may;
+	if (t->pinned_cpu) {
+		t->may = 1ULL << bounded(pcpu_at(d, t->pinned_cpu - 1)->place, DROVER_DOMAIN_PCPUS);
+		t->may_in = domain + 1;
+		return t->may;
+	}
 	for_each_index(i, 0, nr) {
 		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
 			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
@@ -140,44 +146,77 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 	return t->may;
 }
 
-/* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
-static __always_inline void affinity_add(struct entity_rq *books, struct thread *t, u64 may)
+/* Of the VM's threads that wait for the pCPU at that place alone: their count, and one in it. */
+static __always_inline u64 *affinity_pinned(struct entity_rq *books, u32 place)
 {
-	u32 marks = (t->affinity_remote ? ENTITY_RQ_REMOTE : 0) |
-		    (may != AFFINITY_ALL ? ENTITY_RQ_PARTIAL : 0);
+	return &books->pinned[bounded(place / 4, DROVER_DOMAIN_PCPUS / 4)];
+}
 
+static __always_inline u64 affinity_one_pinned(u32 place)
+{
+	return 1ULL << 16 * bounded(place, 4);
+}
+
+/* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
+static __always_inline void affinity_add(struct drover *d, struct entity_rq *books,
+					 struct thread *t, u64 may)
+{
+	if (t->pinned_cpu) {
+		struct pcpu *only = pcpu_at(d, t->pinned_cpu - 1);
+
+		/* Both may change before it leaves. */
+		t->pinned_at = t->pinned_cpu * DROVER_DOMAIN_PCPUS + only->place;
+		__sync_fetch_and_add(affinity_pinned(books, only->place),
+				     affinity_one_pinned(only->place));
+		__sync_fetch_and_add(&only->nr_pinned, 1);
+		return;
+	}
 	if ((*(volatile u64 *)&books->may & may) != may)
 		__sync_fetch_and_or(&books->may, may);
-	if ((*(volatile u32 *)&books->marks & marks) != marks)
-		__sync_fetch_and_or(&books->marks, marks);
+	if (t->affinity_remote && !*(volatile u32 *)&books->remote)
+		__sync_lock_test_and_set(&books->remote, 1);
+}
+
+/* The thread waits no longer. */
+static __always_inline void affinity_remove(struct drover *d, struct entity_rq *books,
+					    struct thread *t)
+{
+	u32 place = t->pinned_at % DROVER_DOMAIN_PCPUS;
+	u32 only = t->pinned_at / DROVER_DOMAIN_PCPUS - 1;
+
+	if (!t->pinned_at)
+		return;
+	t->pinned_at = 0;
+	__sync_fetch_and_sub(affinity_pinned(books, place), affinity_one_pinned(place));
+	__sync_fetch_and_sub(&pcpu_at(d, only)->nr_pinned, 1);
 }
 
 /* Nobody of the VM waits: its mask begins anew. Of who came meanwhile nothing is known. */
 static __always_inline void affinity_forget(struct entity_rq *books)
 {
-	if (books->may == AFFINITY_ALL && books->marks == ENTITY_RQ_REMOTE)
+	if (books->may == AFFINITY_ALL && books->remote)
 		return;
 	__sync_lock_test_and_set(&books->may, 0);
-	__sync_lock_test_and_set(&books->marks, 0);
+	__sync_lock_test_and_set(&books->remote, 0);
 	if (!*(volatile u32 *)&books->nr_queued)
 		return;
 	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-	__sync_fetch_and_or(&books->marks, ENTITY_RQ_REMOTE | ENTITY_RQ_PARTIAL);
+	__sync_lock_test_and_set(&books->remote, 1);
 }
 
-/* The marks (BOOKS_...) of threads of the VM that wait, in whatever domain. */
-BPF_GLOBAL u32 affinity_marks(THE_DROVER, u32 slot)
+/* May some of the VM's threads that wait run in other domains than where they do? */
+BPF_GLOBAL bool affinity_is_remote(THE_DROVER, u32 slot)
 {
-	u32 marks = 0;
+	bool remote = false;
 	u32 i;
 
 	for_each_index(i, 0, d->params.nr_domains) {
 		struct runqueue *rq = ground_runqueue(d, i);
 
 		if (rq && entity_rq_of(rq, slot)->nr_queued)
-			marks |= entity_rq_of(rq, slot)->marks;
+			remote |= entity_rq_of(rq, slot)->remote;
 	}
-	return marks;
+	return remote;
 }
 
 /* The domain's pCPUs are others now: of who waits there nothing is known. */
@@ -195,7 +234,7 @@ BPF_GLOBAL int affinity_unsettle(THE_DROVER, u32 domain)
 		if (!books->nr_queued)
 			continue;
 		__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-		__sync_fetch_and_or(&books->marks, ENTITY_RQ_REMOTE | ENTITY_RQ_PARTIAL);
+		__sync_lock_test_and_set(&books->remote, 1);
 	}
 	return 0;
 }
@@ -207,8 +246,9 @@ static __always_inline bool affinity_fits(struct drover *d, struct entity_rq *bo
 	struct pcpu *p = pcpu_at(d, pcpu);
 
 	if (p->domain != domain)
-		return books->marks & ENTITY_RQ_REMOTE;
-	return books->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1;
+		return books->remote;
+	return (books->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1) ||
+	       (*affinity_pinned(books, p->place) / affinity_one_pinned(p->place) & 0xffff);
 }
 
 #endif

@@ -17,13 +17,12 @@
 #ifndef DROVER_NEXT_H
 #define DROVER_NEXT_H
 
-#include "guarantee/reserve.h"
-#include "queue/affinity.h"
+#include "guarantee/deadline.h"
 
 /* Who asks is no pCPU and runs nobody: any VM will do. */
 #define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
 
-/* What to ask for, with BY_RESERVE or without: not VMs that are held for their siblings. */
+/* What to ask for, with BY_DEADLINE or without: not VMs that are held for their siblings. */
 #define NEXT_NOT_HELD 1U
 
 /* Is the VM held for its siblings, and not for as long as anybody is? */
@@ -85,38 +84,66 @@ BPF_GLOBAL u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 	return next_look_at_all(d, pcpu, domain, after, asks);
 }
 
+/* Is that, of a VM's deadline, not later than now? */
+static __always_inline bool next_has_come(u64 key, u64 now_ns)
+{
+	return !tournament_before(tournament_key(now_ns, DROVER_MAX_VMS - 1), key);
+}
+
+/* The VM with that key has moved on since its leaf was written: put that right. False: it has not. */
+static __always_inline bool next_put_right(struct drover *d, u32 domain, u64 key, u32 asks,
+					   u64 now_ns)
+{
+	u32 slot = tournament_slot(key);
+	u64 fresh;
+
+	if (key == TOURNAMENT_NOBODY || (asks & BY_DEADLINE && !next_has_come(key, now_ns)))
+		return false;
+	fresh = asks & BY_DEADLINE ? deadline_key(d, domain, slot, now_ns) :
+				     share_key_now(d, domain, slot, now_ns);
+	if (!tournament_before(key, fresh))
+		return false;
+	tournament_settle(d, domain, slot | (asks & BY_DEADLINE), key, fresh);
+	return true;
+}
+
+/* The VM with the earliest deadline, on whatever pCPU it may run, or NOBODY: none has come. */
+static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NOBODY;
+
+	return next_has_come(key, now_ns) ? key : TOURNAMENT_NOBODY;
+}
+
 /*
  * The key of the next VM of that domain for that pCPU, after the key `after`: the least served, or
- * with BY_RESERVE the VM that is due for longest. NOBODY: there is none. On the way leaves that lag
- * behind their VM are corrected. A few tries suffice: only VMs that ran since they were last looked
- * at can lag. By reservation a leaf that is not due needs no correction.
+ * with BY_DEADLINE the VM that is due for longest. NOBODY: there is none. On the way leaves that lag
+ * behind their VM are corrected. A few tries suffice: only VMs that ran, or ceased to wait, since
+ * they were last looked at can lag.
  */
 BPF_GLOBAL u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	u64 now_ns = ground_now_ns(d);
-	/* That of the last slot of this moment. */
-	u64 last =
-		asks & BY_RESERVE ? tournament_key(now_ns, DROVER_MAX_VMS - 1) : TOURNAMENT_NOBODY;
 	u64 key;
 	u32 try;
 
 	if (!next_is_near(d, pcpu, domain))
 		return TOURNAMENT_NOBODY;
+	for_each_index(try, 0, 8) {
+		if (!(asks & BY_DEADLINE) ||
+		    !next_put_right(d, domain, next_due(d, domain, now_ns), asks, now_ns))
+			break;
+	}
+	if (asks & BY_DEADLINE && next_due(d, domain, now_ns) == TOURNAMENT_NOBODY)
+		return TOURNAMENT_NOBODY;
 	key = next_after(d, pcpu, domain, after, asks);
 	for_each_index(try, 0, 8) {
-		u32 slot = tournament_slot(key);
-		u64 fresh;
-
-		if (key == TOURNAMENT_NOBODY || tournament_before(last, key))
+		if (!next_put_right(d, domain, key, asks, now_ns))
 			break;
-		fresh = asks & BY_RESERVE ? reserve_key(d, vm_at(d, slot), slot, now_ns) :
-					    share_key_now(d, domain, slot, now_ns);
-		if (!tournament_before(key, fresh))
-			break;
-		tournament_settle(d, domain, slot | (asks & BY_RESERVE), key, fresh);
 		key = next_after(d, pcpu, domain, after, asks);
 	}
-	return tournament_before(last, key) ? TOURNAMENT_NOBODY : key;
+	return asks & BY_DEADLINE && !next_has_come(key, now_ns) ? TOURNAMENT_NOBODY : key;
 }
 
 /* The least served VM of that domain, on whatever pCPU it may run. */

@@ -35,8 +35,8 @@
 /* Zero, so that zeroed memory is an empty tournament. */
 #define TOURNAMENT_NOBODY 0ULL
 #define TOURNAMENT_TIME_SHIFT 10
-/* With a VM's slot: its leaf by reservation. Else by shares. */
-#define BY_RESERVE (1U << 31)
+/* With a VM's slot: its leaf by deadline. Else by shares. */
+#define BY_DEADLINE (1U << 31)
 
 /* The key of a VM at that virtual time. */
 static __always_inline u64 tournament_key(u64 vtime_ns, u32 slot)
@@ -65,7 +65,7 @@ static __always_inline bool tournament_before(u64 a, u64 b)
 
 static __always_inline struct tournament *tournament_in(struct runqueue *rq, u32 leaf)
 {
-	return &rq->by[leaf / BY_RESERVE];
+	return &rq->by[leaf / BY_DEADLINE];
 }
 
 /* The node that is the root while slots below 1 << levels are in use. */
@@ -146,7 +146,7 @@ BPF_GLOBAL int tournament_raise(THE_DROVER, u32 levels)
 			continue;
 		ground_lock_runqueue(rq);
 		tournament_replay(&rq->by_share, root);
-		tournament_replay(&rq->by_reserve, root);
+		tournament_replay(&rq->by_deadline, root);
 		ground_unlock_runqueue(rq);
 	}
 	return 0;

@@ -3,10 +3,9 @@
  * Waiting: which queue a ready thread stands in, and the accounting of it.
  *
  * Idea. Every VM has a queue in every domain, ordered by the CPU time of its own threads, so that
- * siblings get equal time; the tournament of the domain says whose queue is next. A thread that may
- * run on one pCPU only (a pinned vCPU, a kernel thread of that pCPU) stands in that pCPU's own
- * queue instead, ordered by its VM's virtual time. All others, confined or not, stand in the queue
- * of a domain where they may run (affinity.h).
+ * siblings get equal time; the tournament of the domain says whose queue is next. Who may not run
+ * everywhere stands in the queue of a domain where it may (affinity.h), and who may run on one
+ * pCPU only in that of its domain: shares, reservations and deadlines hold for all of them alike.
  *
  * Why a domain is an LLC. A queue per pCPU has no contention but divides time
  * well only after balancing; one queue for the host divides exactly, and its
@@ -28,17 +27,13 @@
 #define DROVER_WAITING_H
 
 #include "cosched/cosched.h"
-#include "guarantee/wait_bound.h"
+#include "guarantee/deadline.h"
 
 /* Its places in the tournaments of that domain are what they should be now. */
 static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u32 slot)
 {
-	struct vm *vm = vm_at(d, slot);
-
 	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
-	if (vm->reserve_inverse)
-		tournament_settle(d, domain, slot | BY_RESERVE, TOURNAMENT_NOBODY,
-				  reserve_key(d, vm, slot, ground_now_ns(d)));
+	deadline_settle(d, domain, slot);
 }
 
 /* The count of the VM's waiting threads in the domain has changed, or whether they may run. */
@@ -69,16 +64,14 @@ BPF_GLOBAL int waiting_settle_domains(THE_DROVER, u32 slot)
 /* The thread stands in no queue any more. Safe to call when it never did. */
 static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 {
-	if (t->pinned_on) {
-		__sync_fetch_and_sub(&pcpu_at(d, t->pinned_on - 1)->nr_pinned, 1);
-		t->pinned_on = 0;
-	}
 	if (t->queued_in) {
 		u32 domain = t->queued_in - 1;
 		struct runqueue *rq = ground_runqueue(d, domain);
 		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
 
 		t->queued_in = 0;
+		if (rq)
+			affinity_remove(d, entity_rq_of(rq, slot), t);
 		if (rq && __sync_fetch_and_sub(&entity_rq_of(rq, slot)->nr_queued, 1) == 1) {
 			affinity_forget(entity_rq_of(rq, slot));
 			waiting_settle(d, domain, slot);
@@ -86,52 +79,35 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 	}
 }
 
-/* Put the thread into the queue of its only pCPU. */
-static __always_inline void waiting_enter_own(struct drover *d, struct task_struct *task,
-					      struct thread *t, u32 at)
-{
-	struct pcpu *pcpu = pcpu_at(d, at);
-	u32 nr_pinned = __sync_fetch_and_add(&pcpu->nr_pinned, 1) + 1;
-
-	t->pinned_on = at + 1;
-	wait_bound_enter_own(d, t, pcpu, nr_pinned);
-	ground_enqueue(d, task, ground_pcpu_queue(d, at), d->params.slice_ns,
-		       vm_at(d, t->slot)->vtime_ns);
-}
-
 /* Put the thread into its VM's queue in the domain of that pCPU. */
-static __always_inline void waiting_enter_domain(struct drover *d, struct task_struct *task,
-						 struct thread *t, u32 near)
+BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 {
 	u32 slot = bounded(t->slot, DROVER_MAX_VMS);
 	u32 domain = pcpu_at(d, near)->domain;
 	struct runqueue *rq = ground_runqueue(d, domain);
+	bool new_here = t->may_in != domain + 1;
 	u64 may = affinity_mask(d, task, t, domain);
+	struct entity_rq *entity;
 	bool first;
 
 	if (!rq)
-		return;
+		return 0;
+	entity = entity_rq_of(rq, slot);
+	share_move_to(d, vm_at(d, slot), near);
+	if (t->pinned_cpu && new_here)
+		share_level_pinned(d, t);
 	t->queued_in = domain + 1;
 	if (t->record)
 		vcpu_at(d, t->record)->pcpu = near;
 	share_bound_lead(d, vm_at(d, slot), t);
-	first = __sync_fetch_and_add(&entity_rq_of(rq, slot)->nr_queued, 1) == 0;
-	affinity_add(entity_rq_of(rq, slot), t, may);
-	wait_bound_enter(d, t, domain, entity_rq_of(rq, slot), first);
+	first = __sync_fetch_and_add(&entity->nr_queued, 1) == 0;
+	affinity_add(d, entity, t, may);
+	if (wait_bound_enter(d, t, domain, entity, first) && !first)
+		deadline_settle(d, domain, slot);
 	if (first)
 		waiting_settle(d, domain, slot);
 	ground_enqueue(d, task, ground_vm_queue(d, slot, domain), d->params.slice_ns,
 		       t->vruntime_ns);
-}
-
-/* Put the thread into the queue it belongs in, near that pCPU. */
-BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
-{
-	share_move_to(d, vm_at(d, t->slot), t, near);
-	if (t->pinned_cpu)
-		waiting_enter_own(d, task, t, near);
-	else
-		waiting_enter_domain(d, task, t, near);
 	return 0;
 }
 
@@ -149,8 +125,6 @@ static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 	if (t->ready_since_ns)
 		return;
 	t->ready_since_ns = ground_now_ns(d);
-	if (!t->cut_short)
-		t->unserved_since_ns = t->ready_since_ns;
 	t->held_mark_ns = waiting_held_ns(vm_at(d, t->slot), t->ready_since_ns);
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_waiting, 1);
 	if (t->kind == THREAD_VCPU) {

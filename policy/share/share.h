@@ -13,8 +13,7 @@
  *
  * Each domain has a clock: the virtual time of the least served VM that waits there. Domains differ
  * where VMs are confined to them: where three VMs share a node, time passes more slowly than where
- * one has a node for itself. Who may run on one pCPU only goes by the least served
- * that wants that pCPU, if that is behind the clock. Rules tie VMs to the clock where they wait:
+ * one has a node for itself. Rules tie VMs to the clock where they wait:
  *  - a VM that wakes from sleep as a whole may not be further behind it than its
  *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;
  *  - one that sleeps in part, or runs on although others wait, because it cannot
@@ -183,16 +182,37 @@ static __always_inline u64 share_apart_max_ns(struct drover *d, struct vm *vm)
 	return promised ? d->params.slice_ns : d->params.wait_bound_ns / 2;
 }
 
-/* The thread begins to wait: no further ahead. */
+/* The thread begins to wait: no further ahead. Of one pCPU: share_level_pinned. */
 static __always_inline void share_bound_lead(struct drover *d, struct vm *vm, struct thread *t)
 {
+	if (t->pinned_cpu)
+		return;
 	share_not_after(&t->vruntime_ns, vm->vruntime_floor_ns + share_apart_max_ns(d, vm));
 }
 
 /* The thread would go on running: no further behind. */
 static __always_inline void share_bound_lag(struct drover *d, struct vm *vm, struct thread *t)
 {
+	if (t->pinned_cpu)
+		return;
 	share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns - share_apart_max_ns(d, vm));
+}
+
+/*
+ * The thread, of one pCPU, comes to wait there. It goes by the sibling that runs there, or is next:
+ * no further ahead or behind than a slice. Others may have run for hours longer or shorter elsewhere.
+ */
+static __always_inline void share_level_pinned(struct drover *d, struct thread *t)
+{
+	struct pcpu *pcpu = pcpu_at(d, t->pinned_cpu - 1);
+	u64 queue = ground_vm_queue(d, t->slot, pcpu->domain);
+	u64 sibling_ns = pcpu->running_vruntime_ns;
+
+	if (pcpu->running_slot != t->slot &&
+	    !ground_first_order(d, queue, t->pinned_cpu - 1, &sibling_ns))
+		return;
+	share_not_before(&t->vruntime_ns, sibling_ns - d->params.slice_ns);
+	share_not_after(&t->vruntime_ns, sibling_ns + d->params.slice_ns);
 }
 
 /*
@@ -228,31 +248,11 @@ static __always_inline u64 share_earlier(u64 a, u64 b)
 }
 
 /*
- * The clock that the thread goes by when it waits near that pCPU: the domain's; for one that may
- * run there only, the least served that waits for that pCPU, or runs there, if that is behind.
- */
-static __always_inline u64 share_clock_near(struct drover *d, struct thread *t, u32 pcpu)
-{
-	struct pcpu *p = pcpu_at(d, pcpu);
-	u64 clock_ns = *share_clock(d, p->domain);
-	u64 first_ns;
-
-	if (!t->pinned_cpu)
-		return clock_ns;
-	if (p->running_slot < DROVER_MAX_VMS && p->running_slot != t->slot)
-		clock_ns = share_earlier(clock_ns, vm_at(d, p->running_slot)->vtime_ns);
-	if (p->nr_pinned && ground_first_order(d, ground_pcpu_queue(d, pcpu), &first_ns))
-		clock_ns = share_earlier(clock_ns, first_ns);
-	return clock_ns;
-}
-
-/*
  * A thread of the VM waits or runs there. A VM that is new, or comes from another partition, begins
  * at the clock. Where weights are allotted clocks of domains go alike, and the VM takes along what
  * it is owed; else it brings no more of a claim than if it had woken in part.
  */
-static __always_inline void share_move_to(struct drover *d, struct vm *vm, struct thread *t,
-					  u32 pcpu)
+static __always_inline void share_move_to(struct drover *d, struct vm *vm, u32 pcpu)
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	u32 before = vm->domain;
@@ -262,9 +262,9 @@ static __always_inline void share_move_to(struct drover *d, struct vm *vm, struc
 	if (before == domain)
 		return;
 	vm->domain = domain;
-	clock_ns = share_clock_near(d, t, pcpu);
+	clock_ns = *share_clock(d, domain);
 	/* Another partition's time is none. The host's tasks may stand in several. */
-	if (!moved && t->slot != DROVER_HOST_SLOT)
+	if (!moved && vm != vm_at(d, DROVER_HOST_SLOT))
 		moved = !partition_shares(d, before, domain);
 	if (moved)
 		vm->vtime_ns = clock_ns;

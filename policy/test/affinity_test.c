@@ -42,8 +42,15 @@ static void a_mask_says_where_threads_that_wait_may_run(void)
 	CHECK(!task->thread.affinity_remote && !task->thread.pinned_cpu);
 	kernel_set_affinity(g, task, 0x20);
 	CHECK_EQ(task->thread.pinned_cpu, 6);
+	books = entity_rq_of(&g->runqueue[1], 1);
+	affinity_add(&g->d, books, &task->thread, 2);
+	for (u32 at = 4; at < 8; at++)
+		CHECK_EQ(affinity_fits(&g->d, books, 1, at), at == 5);
+	affinity_remove(&g->d, books, &task->thread);
+	CHECK(!affinity_fits(&g->d, books, 1, 5));
+	kernel_set_affinity(g, task, 0x16);
 	books = entity_rq_of(&g->runqueue[0], 1);
-	affinity_add(books, &task->thread, 6);
+	affinity_add(&g->d, books, &task->thread, 6);
 	CHECK(affinity_fits(&g->d, books, 0, 1) && !affinity_fits(&g->d, books, 0, 3));
 	affinity_forget(books);
 	CHECK(!affinity_fits(&g->d, books, 0, 1));

@@ -8,8 +8,7 @@
 static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 *due)
 {
 	u64 leaf = tournament_leaf(&g->runqueue[domain].by_share, slot);
-	u64 due_leaf = tournament_leaf(&g->runqueue[domain].by_reserve, slot);
-	bool reserved = vm_at(&g->d, slot)->reserve_inverse != 0;
+	u64 due_leaf = tournament_leaf(&g->runqueue[domain].by_deadline, slot);
 	u32 nr_queued = 0;
 	bool stands;
 
@@ -18,7 +17,7 @@ static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 
 	CHECK_EQ(entity_rq_of(&g->runqueue[domain], slot)->nr_queued, nr_queued);
 	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
 	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
-	CHECK_EQ(due_leaf != TOURNAMENT_NOBODY, stands && reserved);
+	CHECK(due_leaf != TOURNAMENT_NOBODY || !stands);
 	if (tournament_before(leaf, *best))
 		*best = leaf;
 	if (tournament_before(due_leaf, *due))
@@ -32,7 +31,7 @@ static void check_tournaments(struct ground *g)
 
 		for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 			check_queued(g, domain, slot, &best, &due);
-		CHECK_EQ(tournament_best(&g->d, &g->runqueue[domain].by_reserve), due);
+		CHECK_EQ(tournament_best(&g->d, &g->runqueue[domain].by_deadline), due);
 		CHECK_EQ(tournament_best(&g->d, &g->runqueue[domain].by_share), best);
 		CHECK_EQ(g->runqueue[domain].lock.held, 0);
 	}
@@ -46,17 +45,14 @@ static void check_place(struct ground *g, struct task_struct *task)
 
 	if (task->state != TASK_READY) {
 		CHECK_EQ(queue, NO_QUEUE);
-		CHECK(!t->queued_in && !t->pinned_on);
+		CHECK(!t->queued_in && !t->pinned_at);
 		CHECK(task->state == TASK_WAKING || !t->ready_since_ns);
 		return;
 	}
 	CHECK_SAYING(queue != NO_QUEUE, "a ready thread is in no queue");
 	CHECK(t->ready_since_ns);
-	CHECK(!t->queued_in || !t->pinned_on);
-	if (queue < ground_pcpu_queue(&g->d, 0))
+	if (queue < fake_local_queue(0))
 		CHECK_EQ(queue, ground_vm_queue(&g->d, t->slot, t->queued_in - 1));
-	else if (queue < fake_local_queue(0))
-		CHECK_EQ(queue, ground_pcpu_queue(&g->d, t->pinned_on - 1));
 }
 
 static void check_waiting(struct ground *g)
@@ -67,8 +63,8 @@ static void check_waiting(struct ground *g)
 	{
 		check_place(g, task);
 		nr_waiting[task->thread.slot] += task->thread.ready_since_ns != 0;
-		if (task->thread.pinned_on)
-			nr_pinned[task->thread.pinned_on - 1]++;
+		if (task->thread.pinned_at)
+			nr_pinned[task->thread.pinned_at / DROVER_DOMAIN_PCPUS - 1]++;
 	}
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 		CHECK_EQ(vm_at(&g->d, slot)->nr_waiting, nr_waiting[slot]);

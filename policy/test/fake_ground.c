@@ -97,12 +97,6 @@ bool fake_allowed(struct ground *g, struct task_struct *task, u32 pcpu)
 	return g->pcpu[pcpu].online && task->allowed >> pcpu & 1;
 }
 
-/* Its VM is at its limit, and it stands in a queue of the policy. */
-static bool is_held(struct ground *g, struct task_struct *task)
-{
-	return task->queue < fake_local_queue(0) && vm_at(&g->d, task->thread.slot)->at_limit;
-}
-
 struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu)
 {
 	struct task_struct *first = NULL;
@@ -111,7 +105,7 @@ struct task_struct *fake_first(struct ground *g, u64 queue, u32 pcpu)
 		struct task_struct *task = &g->task[i];
 		s64 later;
 
-		if (task->state == TASK_NONE || task->queue != queue || is_held(g, task))
+		if (task->state == TASK_NONE || task->queue != queue)
 			continue;
 		if (pcpu < FAKE_PCPUS && (!fake_allowed(g, task, pcpu) || task->locked))
 			continue;
@@ -391,12 +385,6 @@ u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 	return (u64)slot * DROVER_MAX_DOMAINS + domain;
 }
 
-u64 ground_pcpu_queue(struct drover *d, u32 pcpu)
-{
-	(void)d;
-	return (1ULL << 32) + pcpu;
-}
-
 static bool take(struct ground *g, struct task_struct *task)
 {
 	if (!task)
@@ -413,21 +401,27 @@ bool ground_take_first(struct drover *d, u64 queue)
 	return take(of(d), fake_first(of(d), queue, of(d)->asking));
 }
 
-bool ground_take_due(struct drover *d, u64 queue, u64 until_ns)
+bool ground_take_due(struct drover *d, u64 queue, u64 until_ns, u64 *next_ns)
 {
 	struct ground *g = of(d);
 	struct task_struct *first = NULL;
 
 	for (u32 i = 0; i < FAKE_TASKS; i++) {
 		struct task_struct *task = &g->task[i];
+		u64 due_ns = task->thread.due_ns;
 
-		if (task->state != TASK_READY || task->queue != queue || task->locked ||
-		    is_held(g, task))
+		if (task->state != TASK_READY || task->queue != queue || task->locked)
 			continue;
-		if ((s64)(until_ns - task->thread.due_ns) < 0 || !fake_allowed(g, task, g->asking))
-			continue;
-		first = task;
-		until_ns = task->thread.due_ns - 1;
+		if ((s64)(until_ns - due_ns) >= 0 && fake_allowed(g, task, g->asking) &&
+		    (!first || (s64)(due_ns - first->thread.due_ns) < 0))
+			first = task;
+	}
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+
+		if (task->state == TASK_READY && task->queue == queue && task != first &&
+		    (s64)(task->thread.due_ns - *next_ns) < 0)
+			*next_ns = task->thread.due_ns;
 	}
 	return take(g, first);
 }
@@ -440,16 +434,15 @@ bool ground_take_vcpu(struct drover *d, u64 queue, u32 record)
 		struct task_struct *task = &g->task[i];
 
 		if (task->state == TASK_READY && task->queue == queue && !task->locked &&
-		    !is_held(g, task) && task->thread.record == record &&
-		    fake_allowed(g, task, g->asking))
+		    task->thread.record == record && fake_allowed(g, task, g->asking))
 			return take(g, task);
 	}
 	return false;
 }
 
-bool ground_first_order(struct drover *d, u64 queue, u64 *order)
+bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order)
 {
-	struct task_struct *task = fake_first(of(d), queue, FAKE_PCPUS);
+	struct task_struct *task = fake_first(of(d), queue, pcpu);
 
 	if (task)
 		*order = task->order;

@@ -143,8 +143,7 @@ static void what_is_not_charged_yet_takes_nobody_further_ahead_than_may_be(void)
 	g->now_ns += 16 * MS;
 	/* 96 ms of CPU time would pay for 960 ms; seven slices pay for 560. */
 	CHECK(reserve_overdue_ns(vm, g->now_ns) < -900 * (s64)MS);
-	CHECK(tournament_before(reserve_key(&g->d, vm, g->slot_of[1], g->now_ns),
-				tournament_key(g->now_ns + 561 * MS, 0)));
+	CHECK((s64)(reserve_due_ns(&g->d, vm, g->now_ns) - g->now_ns) < 561 * (s64)MS);
 }
 
 static void who_had_the_host_for_itself_is_due_soon_after_rivals_come(void)
@@ -259,7 +258,7 @@ static void without_reservations_nothing_is_asked(void)
 	kernel_busy_vm(g, 2, 1, 0);
 	kernel_run(g, SECOND);
 	CHECK_EQ(g->d.nr_reserved, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_reserve), TOURNAMENT_NOBODY);
+	CHECK(!reserve_is_due(kernel_vm(g, 1), g->now_ns));
 }
 
 static void a_vm_that_goes_takes_its_reservation_along(void)

@@ -177,10 +177,10 @@ static void who_is_next_may_run_there(void)
 
 			books->nr_queued = check_chance(80);
 			books->may = check_random_in(0, 3);
-			books->marks = check_chance(50) ? ENTITY_RQ_REMOTE : 0;
+			books->remote = check_chance(50);
 			if (books->nr_queued)
 				set(slot, tournament_key(check_random_in(1, 1000) * MS, slot));
-			fit += books->nr_queued && (run % 2 ? books->marks : books->may & 2);
+			fit += books->nr_queued && (run % 2 ? books->remote : books->may & 2);
 		}
 		for (;;) {
 			u64 key = next_after(&g->d, run % 2 ? 3 : 1, 0, after, 0);

@@ -128,14 +128,14 @@ static void placing_a_queued_thread_anew_counts_it_once(void)
 	a_busy_ground(2);
 	task = enters(1);
 	kernel_set_affinity(g, task, 1);
-	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 0);
+	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 1);
 	CHECK_EQ(pcpu_at(&g->d, 0)->nr_pinned, 1);
 	kernel_set_affinity(g, task, ALL_PCPUS);
 	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 1);
 	CHECK_EQ(pcpu_at(&g->d, 0)->nr_pinned, 0);
 }
 
-static void a_confined_thread_waits_at_one_pcpu_and_not_in_the_tournament(void)
+static void a_pinned_thread_waits_in_its_vms_queue_for_its_pcpu_alone(void)
 {
 	struct task_struct *task;
 
@@ -143,14 +143,17 @@ static void a_confined_thread_waits_at_one_pcpu_and_not_in_the_tournament(void)
 	task = kernel_thread(g, 1, THREAD_VCPU);
 	kernel_set_affinity(g, task, 2);
 	kernel_wake(g, task);
-	CHECK_EQ(task->queue, ground_pcpu_queue(&g->d, 1));
+	CHECK_EQ(task->queue, ground_vm_queue(&g->d, task->thread.slot, 0));
 	CHECK_EQ(pcpu_at(&g->d, 1)->nr_pinned, 1);
-	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), TOURNAMENT_NOBODY);
+	for (u32 at = 0; at < 2; at++)
+		CHECK_EQ(affinity_fits(&g->d, entity_rq_of(&g->runqueue[0], task->thread.slot), 0, at),
+			 at);
 	runs(task);
 	CHECK_EQ(pcpu_at(&g->d, 1)->nr_pinned, 0);
+	CHECK(!affinity_fits(&g->d, entity_rq_of(&g->runqueue[0], task->thread.slot), 0, 1));
 }
 
-static void confined_threads_are_served_in_order_of_their_vms(void)
+static void pinned_threads_are_served_in_order_of_their_vms(void)
 {
 	struct task_struct *ahead, *behind;
 
@@ -162,7 +165,7 @@ static void confined_threads_are_served_in_order_of_their_vms(void)
 	kernel_set_affinity(g, behind, 1);
 	kernel_wake(g, ahead);
 	kernel_wake(g, behind);
-	CHECK(fake_first(g, ground_pcpu_queue(&g->d, 0), 0) == behind);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0)), behind->thread.slot);
 }
 
 static void a_wait_is_counted_from_the_first_time_it_began(void)
@@ -246,8 +249,8 @@ int main(void)
 	RUN(leaving_twice_is_harmless);
 	RUN(who_never_waited_may_leave);
 	RUN(placing_a_queued_thread_anew_counts_it_once);
-	RUN(a_confined_thread_waits_at_one_pcpu_and_not_in_the_tournament);
-	RUN(confined_threads_are_served_in_order_of_their_vms);
+	RUN(a_pinned_thread_waits_in_its_vms_queue_for_its_pcpu_alone);
+	RUN(pinned_threads_are_served_in_order_of_their_vms);
 	RUN(a_wait_is_counted_from_the_first_time_it_began);
 	RUN(the_longest_wait_is_kept);
 	RUN(the_longest_wait_counts_from_when_settings_changed);

@@ -329,7 +329,7 @@ struct sim_thread_view {
 	u32 slot;
 	u32 kind;
 	u32 queued_in;
-	u32 pinned_on;
+	u32 pinned_at;
 };
 const size_t sim_thread_view_bytes = sizeof(struct sim_thread_view);
 
@@ -341,7 +341,7 @@ void sim_view_thread(const struct thread *t, struct sim_thread_view *view)
 		.slot = t->slot,
 		.kind = t->kind,
 		.queued_in = t->queued_in,
-		.pinned_on = t->pinned_on,
+		.pinned_at = t->pinned_at,
 	};
 }
 

@@ -292,6 +292,9 @@ impl Invariants {
     }
 }
 
+/// pCPUs of one domain at most: a thread's `pinned_at` counts in them (policy/queue/affinity.h).
+const DOMAIN_PCPUS: u32 = 64;
+
 /// How many pCPUs are left to a task: in all, and in the domain where it has the fewest.
 fn pcpus_left(sim: &Sim<Scx>, task: TaskId) -> (u64, u64) {
     let reach = sim.class.reach_of(&sim.m, task);
@@ -331,7 +334,7 @@ fn everybody_stands_somewhere(sim: &Sim<Scx>) -> Result<(), String> {
             return Err(format!("task {task} is {:?} and stands in a queue", known.state));
         }
         let view = sim.class.policy.thread_view(task as TaskId);
-        if !ready && (view.ready_since_ns | u64::from(view.queued_in | view.pinned_on)) != 0 {
+        if !ready && (view.ready_since_ns | u64::from(view.queued_in | view.pinned_at)) != 0 {
             return Err(format!("task {task} is {:?}, the policy believes it waits", known.state));
         }
     }
@@ -343,13 +346,13 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
     let mut pinned: BTreeMap<u32, u32> = BTreeMap::new();
     let mut waiting: BTreeMap<u32, u32> = BTreeMap::new();
     for task in 0..sim.m.tasks.len() as TaskId {
-        let ThreadView { slot, queued_in, pinned_on, ready_since_ns, .. } =
+        let ThreadView { slot, queued_in, pinned_at, ready_since_ns, .. } =
             sim.class.policy.thread_view(task);
         if queued_in > 0 {
             *queued.entry((queued_in - 1, slot)).or_default() += 1;
         }
-        if pinned_on > 0 {
-            *pinned.entry(pinned_on - 1).or_default() += 1;
+        if pinned_at > 0 {
+            *pinned.entry(pinned_at / DOMAIN_PCPUS - 1).or_default() += 1;
         }
         if ready_since_ns > 0 {
             *waiting.entry(slot).or_default() += 1;

@@ -6,7 +6,7 @@
 
 use super::memory::Room;
 use super::native::{
-    Domain, Drover, TaskPointer, sim_at_limit, sim_due_ns, sim_ground_offset, sim_record,
+    Domain, Drover, TaskPointer, sim_due_ns, sim_ground_offset, sim_record,
 };
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
@@ -19,9 +19,6 @@ pub struct Ground {
     /// The pCPU that asks for work, during a dispatch.
     pub(super) cpu: u32,
 }
-
-/// Queues of VMs are numbered below this, those of pCPUs from here on.
-const PCPU_QUEUES: u64 = 1 << 32;
 
 /// The machine and queues behind `d`.
 ///
@@ -46,15 +43,6 @@ unsafe fn threads<'a>(d: *mut Drover) -> &'a Room {
         let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
         &*(*ground).threads
     }
-}
-
-/// May the task not run because its VM is at its limit?
-///
-/// # Safety
-/// As for [`behind`].
-unsafe fn at_limit(d: *mut Drover, task: TaskId) -> bool {
-    // SAFETY: reads the policy's state, which it does not write to while it calls.
-    unsafe { sim_at_limit(d, threads(d).at(task as usize)) }
 }
 
 fn number(task: TaskPointer) -> TaskId {
@@ -132,7 +120,7 @@ extern "C" fn ground_enqueue(
 ) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
-    queues.enqueue(m, number(task), queue_index(queues, queue), slice_ns, order);
+    queues.enqueue(m, number(task), queue as usize, slice_ns, order);
 }
 
 #[unsafe(no_mangle)]
@@ -156,36 +144,27 @@ extern "C" fn ground_vm_queue(d: *mut Drover, slot: u32, domain: u32) -> u64 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_pcpu_queue(_: *mut Drover, pcpu: u32) -> u64 {
-    PCPU_QUEUES + u64::from(pcpu)
-}
-
-/// pCPUs' queues stand behind those of VMs in one vector.
-fn queue_index(queues: &Queues, queue: u64) -> usize {
-    match queue.checked_sub(PCPU_QUEUES) {
-        Some(pcpu) => queues.first_pcpu_queue + pcpu as usize,
-        None => queue as usize,
-    }
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn ground_take_first(d: *mut Drover, queue: u64) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
-    // SAFETY: as above.
-    let at_limit = |task| unsafe { at_limit(d, task) };
-    queues.take_first(m, cpu, queue_index(queues, queue), at_limit)
+    queues.take_first(m, cpu, queue as usize)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_take_due(d: *mut Drover, queue: u64, until_ns: u64) -> bool {
+extern "C" fn ground_take_due(
+    d: *mut Drover,
+    queue: u64,
+    until_ns: u64,
+    next_ns: *mut u64,
+) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
     let due_ns = |task: TaskId| {
         // SAFETY: called by the policy, which does not write to the task's struct now.
-        unsafe { (!at_limit(d, task)).then(|| sim_due_ns(threads(d).at(task as usize))) }
+        Some(unsafe { sim_due_ns(threads(d).at(task as usize)) })
     };
-    queues.take_due(m, cpu, queue_index(queues, queue), until_ns, due_ns)
+    // SAFETY: the policy passes where it has the one and wants the other.
+    queues.take_due(m, cpu, queue as usize, until_ns, due_ns, unsafe { &mut *next_ns })
 }
 
 #[unsafe(no_mangle)]
@@ -194,12 +173,10 @@ extern "C" fn ground_take_vcpu(d: *mut Drover, queue: u64, record: u32) -> bool 
     let (m, queues, cpu) = unsafe { behind(d) };
     let is_it = |task: TaskId| {
         // SAFETY: called by the policy, which does not write to the task's struct now.
-        unsafe {
-            let known = sim_record(threads(d).at(task as usize));
-            (known == record && !at_limit(d, task)).then_some(0)
-        }
+        let known = unsafe { sim_record(threads(d).at(task as usize)) };
+        (known == record).then_some(0)
     };
-    queues.take_due(m, cpu, queue_index(queues, queue), 0, is_it)
+    queues.take_due(m, cpu, queue as usize, 0, is_it, &mut 0)
 }
 
 #[unsafe(no_mangle)]
@@ -228,13 +205,10 @@ extern "C" fn sim_reenqueue_local(d: *mut Drover) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_first_order(d: *mut Drover, queue: u64, order: *mut u64) -> bool {
+extern "C" fn ground_first_order(d: *mut Drover, queue: u64, pcpu: u32, order: *mut u64) -> bool {
     // SAFETY: called by the policy.
-    let (_, queues, _) = unsafe { behind(d) };
-    // SAFETY: as above.
-    let at_limit = |task| unsafe { at_limit(d, task) };
-    let first_order = queues.first_order(queue_index(queues, queue), at_limit);
-    let Some(first_order) = first_order else { return false };
+    let (m, queues, _) = unsafe { behind(d) };
+    let Some(first_order) = queues.first_order(m, pcpu, queue as usize) else { return false };
     // SAFETY: the policy passes where it wants the answer.
     unsafe { order.write(first_order) };
     true

@@ -169,7 +169,7 @@ pub struct ThreadView {
     /// Domain it waits in + 1; 0: none.
     pub queued_in: u32,
     /// pCPU in whose queue it waits + 1; 0: none.
-    pub pinned_on: u32,
+    pub pinned_at: u32,
 }
 
 unsafe extern "C" {

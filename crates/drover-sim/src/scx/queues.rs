@@ -96,7 +96,6 @@ pub enum Planted {
 #[derive(Debug)]
 pub struct Queues {
     pub(super) nr_domains: u32,
-    pub(super) first_pcpu_queue: usize,
     pub(super) domains: Room,
     queues: Vec<OrderedQueue>,
     pub(super) local: Vec<VecDeque<TaskId>>,
@@ -122,12 +121,10 @@ pub struct Queues {
 impl Queues {
     /// Empty queues for a host.
     pub(super) fn new(pcpus: u32, domains: Room, nr_domains: u32, max_vms: u32) -> Self {
-        let first_pcpu_queue = (max_vms * nr_domains) as usize;
         let mut queues = Vec::new();
-        queues.resize_with(first_pcpu_queue + pcpus as usize, OrderedQueue::default);
+        queues.resize_with((max_vms * nr_domains) as usize, OrderedQueue::default);
         Self {
             nr_domains,
-            first_pcpu_queue,
             domains,
             queues,
             local: vec![VecDeque::new(); pcpus as usize],
@@ -168,7 +165,7 @@ impl Queues {
 
     /// How many slots are free, and how many there are.
     pub fn slots(&self) -> (usize, usize) {
-        (self.free_slots.len(), self.first_pcpu_queue / self.nr_domains as usize - 1)
+        (self.free_slots.len(), self.queues.len() / self.nr_domains as usize - 1)
     }
 
     /// Where the task stands.
@@ -272,25 +269,17 @@ impl Queues {
         Some(task)
     }
 
-    /// The policy takes the first task of a queue that may run on the pCPU it dispatches for, and
-    /// whose VM is not at its limit.
-    pub(super) fn take_first(
-        &mut self,
-        m: &mut Machine,
-        cpu: u32,
-        queue: usize,
-        at_limit: impl Fn(TaskId) -> bool,
-    ) -> bool {
-        let passes = |task: TaskId| {
-            (m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu)) && !at_limit(task)
-        };
+    /// The policy takes the first task of a queue that may run on the pCPU it dispatches for.
+    pub(super) fn take_first(&mut self, m: &mut Machine, cpu: u32, queue: usize) -> bool {
+        let passes =
+            |task: TaskId| m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu);
         let Some((place, task)) = self.queues[queue].first_that(passes) else { return false };
         self.take(m, cpu, queue, place, task);
         true
     }
 
-    /// The policy takes the task of a queue that has waited longest, of those it looks at, if that
-    /// is since `ready_before_ns`; `since_ns` is none for those that may not run.
+    /// The policy takes the task of a queue that must run first, of those it looks at, if that is then
+    /// or before. `next_ns` is when the first of the others must, if that is sooner.
     pub(super) fn take_due(
         &mut self,
         m: &mut Machine,
@@ -298,19 +287,28 @@ impl Queues {
         queue: usize,
         until_ns: u64,
         due_ns: impl Fn(TaskId) -> Option<u64>,
+        next_ns: &mut u64,
     ) -> bool {
         if self.planted == Some(Planted::IgnoresWaitBound) {
             return false;
         }
-        let first = self.queues[queue]
-            .iter()
-            .take(OVERDUE_SEARCH_MAX)
-            .filter(|&(_, task)| m.may_run_on(task, cpu))
-            .filter_map(|(place, task)| {
-                Some((until_ns.wrapping_sub(due_ns(task)?) as i64, place, task))
-            })
-            .filter(|&(late_ns, ..)| late_ns >= 0)
-            .reduce(|first, other| if other.0 > first.0 { other } else { first });
+        let mut first: Option<(u64, Place, TaskId)> = None;
+        for (place, task) in self.queues[queue].iter().take(OVERDUE_SEARCH_MAX) {
+            let Some(due_ns) = due_ns(task) else { continue };
+            let earlier = |other_ns: u64| (due_ns.wrapping_sub(other_ns) as i64) < 0;
+            let takes = m.may_run_on(task, cpu)
+                && until_ns.wrapping_sub(due_ns) as i64 >= 0
+                && first.is_none_or(|(first_ns, ..)| earlier(first_ns));
+            let stays_ns = match takes {
+                true => first.replace((due_ns, place, task)).map(|(first_ns, ..)| first_ns),
+                false => Some(due_ns),
+            };
+            if let Some(stays_ns) = stays_ns {
+                if (stays_ns.wrapping_sub(*next_ns) as i64) < 0 {
+                    *next_ns = stays_ns;
+                }
+            }
+        }
         let Some((_, place, task)) = first else { return false };
         self.take(m, cpu, queue, place, task);
         true
@@ -324,12 +322,9 @@ impl Queues {
         self.stand(task, Stands::Local(cpu));
     }
 
-    pub(super) fn first_order(
-        &self,
-        queue: usize,
-        at_limit: impl Fn(TaskId) -> bool,
-    ) -> Option<u64> {
-        self.queues[queue].first_that(|task| !at_limit(task)).map(|(place, _)| place.order)
+    /// The order of the first task of a queue that may run on that pCPU.
+    pub(super) fn first_order(&self, m: &Machine, cpu: u32, queue: usize) -> Option<u64> {
+        self.queues[queue].first_that(|task| m.may_run_on(task, cpu)).map(|(place, _)| place.order)
     }
 
     /// Takes a waiting task out of wherever it stands.

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Deadlines: who must run by when, whatever its shares.
+ *
+ * Idea. Two things make a VM's threads urgent: its reservation is due (reserve.h), or one of them
+ * has waited for as long as anybody may (wait_bound.h). Both are moments in real time, so each
+ * domain has a second tournament, in which a waiting VM stands at the earlier of the two. A pCPU
+ * that asks looks at its root first. Mostly that lies ahead, and shares decide; otherwise whoever
+ * is due is taken, the one with the earliest deadline first.
+ *
+ * A deadline mostly moves on: the VM is served elsewhere, the thread that had it is taken by shares,
+ * nobody of it waits any more. Then its leaf is left as it is, too early, and whoever finds it at the
+ * root when its time has come puts it right. So threads come and go, and mostly nothing is written
+ * here. Where a deadline moves back (a thread comes that kept its own, a reservation grows) the leaf
+ * is written at once.
+ *
+ * Worked example. It is 5,000 ms. VM 3 has 100 % reserved and its tag is at 4,998; VM 4 waits since
+ * 4,100, its deadline is 5,100; VM 5's, which has waited since 3,999, is 4,999. The pCPU takes VM 3.
+ * 8 ms later VM 3's tag is at 5,006, its leaf still says 4,998: it is put right, and VM 5 has a turn.
+ *
+ * Limitations. Nothing happens at the moment of a deadline: it is seen when a pCPU next asks, a
+ * slice later at worst. A thread that is due and may not run on the pCPU that asks costs that one a
+ * search.
+ */
+#ifndef DROVER_DEADLINE_H
+#define DROVER_DEADLINE_H
+
+#include "guarantee/reserve.h"
+#include "guarantee/wait_bound.h"
+
+/* Whoever waits, however short. */
+#define DEADLINE_ANY_NS (1ULL << 40)
+
+/* Where the VM stands by its deadline among those that wait there; nowhere while it may not run. */
+static __always_inline u64 deadline_key(struct drover *d, u32 domain, u32 slot, u64 now_ns)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	struct vm *vm = vm_at(d, slot);
+	u64 due_ns;
+
+	if (!rq || vm->at_limit || !entity_rq_of(rq, slot)->nr_queued)
+		return TOURNAMENT_NOBODY;
+	due_ns = wait_bound_due_ns(d, entity_rq_of(rq, slot));
+	if (vm->reserve_inverse)
+		due_ns = share_earlier(due_ns, reserve_due_ns(d, vm, now_ns));
+	return tournament_key(due_ns, slot);
+}
+
+/* The deadline of the VM in that domain may have moved back. */
+BPF_GLOBAL int deadline_settle(THE_DROVER, u32 domain, u32 slot)
+{
+	u64 key = deadline_key(d, domain, slot, ground_now_ns(d));
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	if (rq && tournament_before(key, tournament_leaf(&rq->by_deadline, slot)))
+		tournament_settle(d, domain, slot | BY_DEADLINE, TOURNAMENT_NOBODY, key);
+	return 0;
+}
+
+/* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
+BPF_GLOBAL int deadline_promise(THE_DROVER, u32 slot, u32 mcpu)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 before = vm->reserve_inverse;
+	u32 i;
+
+	reserve_set(d, vm, mcpu);
+	if (vm->reserve_inverse == before)
+		return 0;
+	for_each_index(i, 0, d->params.nr_domains)
+		deadline_settle(d, i, slot);
+	return 0;
+}
+
+/*
+ * The pCPU may give a turn: to whom of that VM in that domain that must run by now, if it may run
+ * there. For one of a VM that nobody was taken of, to whoever must run first.
+ */
+BPF_GLOBAL bool deadline_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+	struct entity_rq *entity;
+	bool unserved, taken;
+	u64 next_ns;
+
+	if (!rq || (s64)(now_ns - pcpu_at(d, pcpu)->next_turn_ns) < 0)
+		return false;
+	entity = entity_rq_of(rq, slot);
+	if ((s64)(now_ns - wait_bound_due_ns(d, entity)) < 0)
+		return false;
+	unserved = wait_bound_is_unserved(d, entity, now_ns);
+	/* Of who comes at this very moment it may not be known. */
+	next_ns = now_ns + d->params.wait_bound_ns;
+	taken = ground_take_due(d, ground_vm_queue(d, slot, domain),
+				now_ns + (unserved ? DEADLINE_ANY_NS : 0), &next_ns);
+	entity->due_ns = next_ns;
+	if (!taken)
+		return false;
+	if (unserved)
+		wait_bound_forgive(d, slot, domain);
+	entity->served_ns = now_ns;
+	wait_bound_begin_turn(d, pcpu_at(d, pcpu));
+	return true;
+}
+
+#endif
