@@ -13,11 +13,11 @@
  * sibling that has run longer than itself by a whole slice.
  *
  * Worked example. A sleeper (2 vCPUs, 2000 shares) beside a busy VM (4000
- * shares) on two pCPUs. The sleeper's virtual time is held at most 5 ms / 2 =
- * 2.5 ms behind the clock, the busy VM is at the clock or ahead: the gap is
- * over 2.5 ms, more than preempt_gain (0.25 ms of CPU time, 0.125 ms of the
+ * shares) on two pCPUs. The sleeper's virtual time is held at most 10 ms / 2 =
+ * 5 ms behind the clock, the busy VM is at the clock or ahead: the gap is
+ * over 5 ms, more than preempt_gain (0.25 ms of CPU time, 0.125 ms of the
  * sleeper's virtual time), and the sleeper runs at once.
- * Should it then stay busy, it is at the clock after 5 ms of CPU time, and
+ * Should it then stay busy, it is at the clock after 10 ms of CPU time, and
  * waits its turn like anybody.
  *
  * Limitations. It looks at no more than eight pCPUs of the domain, so on a

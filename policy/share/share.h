@@ -15,7 +15,8 @@
  * where VMs are confined to them: where three VMs share a node, time passes more slowly than where
  * one has a node for itself. Rules tie VMs to the clock where they wait:
  *  - a VM that wakes from sleep as a whole may not be further behind it than its
- *    credit (5 ms of CPU time): sleeping saves up no claim to starve others with;
+ *    credit (10 ms of CPU time): sleeping saves up no claim to starve others with. But a slice:
+ *    who had to wait while another had one, and then sleeps for a moment, is owed that still;
  *  - one that sleeps in part, or runs on although others wait, because it cannot
  *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
  *    thread is charged up to a slice late: 32 ms of CPU time for each thread that is awake, no

@@ -39,7 +39,7 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){
 		.slice_ns = 8 * MS,
-		.wake_credit_ns = 5 * MS,
+		.wake_credit_ns = 10 * MS,
 		.claim_bound_ns = 32 * MS,
 		.preempt_gain_ns = 250 * US,
 		.steal_gain_ns = 8 * MS,

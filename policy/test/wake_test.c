@@ -271,7 +271,7 @@ static void after_sleep_it_is_its_credit_behind_and_runs_at_once(void)
 	struct task_struct *sleeper = the_sleeper_beside_the_busy_vm();
 
 	kernel_wake(g, sleeper);
-	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.domain[0].clock_ns - 2500 * US);
+	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, g->d.domain[0].clock_ns - 5 * MS);
 	CHECK((s64)(kernel_vm(g, 2)->vtime_ns - g->d.domain[0].clock_ns) >= 0);
 	kernel_settle(g);
 	CHECK_EQ(sleeper->state, TASK_RUNNING);
@@ -286,12 +286,13 @@ static void once_it_has_used_up_its_credit_it_waits_its_turn(void)
 
 	kernel_wake(g, sleeper);
 	kernel_settle(g);
-	g->now_ns += 5 * MS;
+	g->now_ns += 10 * MS;
 	fake_count_cpu_time(g, sleeper);
 	drover_charge(&g->d, sleeper, &sleeper->thread);
 	CHECK_EQ(vm->vtime_ns, clock_ns);
 	kernel_run(g, SECOND);
-	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 667 * MS, 10 * MS);
+	/* And the credit. */
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 677 * MS, 10 * MS);
 }
 
 static void who_wakes_often_gains_nothing_by_it(void)

@@ -13,7 +13,8 @@ pub struct Params {
     /// at 250 Hz), so 7 ms means 8 ms in practice: long enough that switching costs little,
     /// short enough that four VMs on one pCPU each run 30 times a second.
     pub slice_ns: u64,
-    /// CPU time a VM may save up by sleeping.
+    /// CPU time a VM may save up by sleeping: more than a slice, so that one that waits for another's
+    /// slice and then sleeps for a moment, as in I/O, loses nothing.
     pub wake_credit_ns: u64,
     /// CPU time a VM that is awake may be owed, for each of its threads: a thread is charged up to
     /// a slice late, and four slices were the least that kept shares exact in random trials.
@@ -43,7 +44,7 @@ impl Default for Params {
     fn default() -> Self {
         Self {
             slice_ns: 7_000_000,
-            wake_credit_ns: 5_000_000,
+            wake_credit_ns: 10_000_000,
             claim_bound_ns: 32_000_000,
             preempt_gain_ns: 250_000,
             steal_gain_ns: 8_000_000,

@@ -115,6 +115,18 @@ fn who_stays_below_its_limit_is_never_held() {
 }
 
 #[test]
+fn shares_are_a_vms_on_a_single_pcpu_too() {
+    let scenario = scenario("pinned-io.toml");
+    all_holds(&scenario, &run(&scenario, &Options::default()));
+}
+
+#[test]
+fn who_is_owed_time_has_it_in_one_piece_beside_a_wake_storm() {
+    let scenario = scenario("wake-storm.toml");
+    all_holds(&scenario, &run(&scenario, &Options::default()));
+}
+
+#[test]
 fn a_home_that_is_busy_makes_nobody_wait() {
     let scenario = scenario("home-busy.toml");
     all_holds(&scenario, &run(&scenario, &Options::default()));
