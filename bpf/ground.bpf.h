@@ -395,6 +395,31 @@ static bool ground_take_vcpu(struct drover *d, u64 queue, u32 record)
 	return pid && take_task(queue, pid);
 }
 
+static void ground_drain(struct drover *d, u64 queue, u64 slice_ns)
+{
+	u64 local = KERNEL_ENUM(scx_dsq_id_flags, SCX_DSQ_LOCAL_ON);
+	struct bpf_iter_scx_dsq it;
+	u32 i;
+
+	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
+		bpf_for(i, 0, 1 << 20) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+			struct thread *t;
+			s32 to;
+
+			if (!p)
+				break;
+			t = bpf_task_storage_get(&threads, p, NULL, 0);
+			to = t ? drain_to(d, p, t) : DRAIN_STAYS;
+			if (to == DRAIN_STAYS)
+				continue;
+			scx_bpf_dsq_move_set_slice(&it, slice_ns);
+			scx_bpf_dsq_move(&it, p, local | (u32)to, 0);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+}
+
 static bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order)
 {
 	struct bpf_iter_scx_dsq it;

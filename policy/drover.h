@@ -449,6 +449,7 @@ static __always_inline void drover_kick_idle(struct drover *d)
 	u64 now_ns = ground_now_ns(d);
 	u32 i;
 
+	drain_walk(d);
 	vm_take_sizes(d, now_ns);
 	allot_check(d, now_ns);
 	for_each_index(i, 0, d->slots_in_use)
@@ -551,7 +552,7 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 	spread_stay(d, pcpu_at(d, at));
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	partition_count(d);
-	look_back_offline(d, pcpu_at(d, at)->domain);
+	drain_begin(d);
 }
 
 #endif

@@ -11,7 +11,7 @@
 #define DROVER_ORDERS_H
 
 #include "account/find.h"
-#include "partition/look_back.h"
+#include "partition/drain.h"
 
 struct vm_order {
 	u32 slot;
@@ -171,10 +171,7 @@ static inline bool order_partition(struct drover *d, const struct partition_orde
 	return true;
 }
 
-/*
- * False: there is no such pCPU, domain or partition. Threads that wait in the domain it was in stay
- * there; its pCPUs take them, or, those it leaves with none, the pCPU when they are overdue.
- */
+/* False: there is no such pCPU, domain or partition. */
 static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 {
 	if (order->pcpu >= d->params.nr_pcpus || order->sibling > d->params.nr_pcpus ||
@@ -187,7 +184,7 @@ static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 	pcpu_at(d, order->pcpu)->sibling = order->sibling;
 	if (order->sibling)
 		pcpu_at(d, order->sibling - 1)->sibling = order->pcpu + 1;
-	look_back_move(d, order->pcpu, order->domain);
+	drain_move(d, order->pcpu, order->domain);
 	return true;
 }
 

@@ -28,6 +28,7 @@
 #define DROVER_VM_H
 
 #include "limit/limit.h"
+#include "partition/drain.h"
 
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
@@ -127,7 +128,7 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 	vm->longest_ready_ns = 0;
 }
 
-/* Its threads run in that partition from when they next wait. */
+/* Its threads run in that partition from when they next stop; those that wait move there. */
 static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u32 partition)
 {
 	if (vm->partition == partition)
@@ -137,6 +138,7 @@ static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u3
 	vm->entitled_ucpu = 0;
 	share_set(vm, vm->shares);
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
+	drain_begin(d);
 }
 
 /* Pools came, went or changed: put that in force. */

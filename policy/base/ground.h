@@ -99,6 +99,8 @@ GROUND bool ground_take_first(struct drover *d, u64 queue);
 GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns, u64 *next_ns);
 /* Of such tasks take the vCPU with that record. Searches, too. */
 GROUND bool ground_take_vcpu(struct drover *d, u64 queue, u32 record);
+/* Ask drain_to (drain.h) of each task in the queue, and send it to run on the pCPU that it says. */
+GROUND void ground_drain(struct drover *d, u64 queue, u64 slice_ns);
 /* The order of the first task that may run on that pCPU; false if there is none. */
 GROUND bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order);
 

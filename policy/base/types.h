@@ -278,7 +278,6 @@ struct pcpu {
 	u32 round; /* the last round it chose in, round.h */
 	u32 round_slot; /* the VM it chose then */
 	u32 ticks; /* counts those that found a thread running */
-	u32 left; /* the domain it has left + 1; 0: none, or long ago, look_back.h */
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
 	u32 smt_neighbour; /* the VM that ran there at the last tick of who runs here, spread.h */
 	u32 migrate_to; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
@@ -314,12 +313,6 @@ struct partition {
 	u32 policy;        /* enum partition_policy */
 	u32 nr_online;     /* pCPUs */
 	u32 nr_counted;    /* pCPUs found online so far, while they are counted anew */
-};
-
-/* Of a pCPU that has left a domain: it looks into that, look_back.h. */
-struct look_back {
-	u64 next_ns;
-	u64 until_ns;
 };
 
 /* Who of the VMs that wait is first, tournament.h. */
@@ -413,11 +406,12 @@ struct drover {
 	u32 nr_containers; /* threads look for none where there is none */
 	u32 cgroup_changes; /* counts what changed about cgroups, for the daemon */
 	u32 homes; /* some VM has, or had, a home */
+	u32 drains; /* walks to come, drain.h */
+	u32 drain_cursor; /* where the next drained thread looks for a pCPU first */
 	struct vm vm[DROVER_MAX_VMS];
 	struct pcpu pcpu[DROVER_MAX_PCPUS];
 	struct domain domain[DROVER_MAX_DOMAINS];
 	struct partition partition[DROVER_MAX_PARTITIONS];
-	struct look_back look_back[DROVER_MAX_PCPUS];
 	u32 pcpu_of[DROVER_MAX_PCPUS]; /* those of one domain side by side, topology.h */
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];

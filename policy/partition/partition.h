@@ -13,15 +13,12 @@
  * A thread is served in its VM's partition, if it may run on any pCPU of that. One that is pinned
  * elsewhere is served where it may run, as that partition serves.
  *
- * Who changes partitions changes them when it next begins to wait. A thread that waits is served
- * where it waits; one that runs is stopped there at the next tick. A pCPU that changes partitions
- * looks back, for a while, for who is overdue in the domain it has left: nobody else might be able
- * to run it.
+ * A thread that runs when its VM, or its pCPU, changes partitions is stopped at the next tick, and
+ * then waits in its new one; who waits is drained (drain.h).
  *
  * Worked example. pCPUs 0 to 5; 0-1 are the host's, partition `io` has 2-3 and `rt` 4-5. VM web
  * moves from `io` to `rt`: its vCPU 0, running on 2, is stopped at the tick, looks for an idle pCPU
- * among 4-5, and finds 5. Its vCPU 1 waits in the domain of 2-3, has its turn there, and follows
- * when that is over.
+ * among 4-5, and finds 5. Its vCPU 1, which waits in the domain of 2-3, is sent to 4.
  *
  * Limitations. A host with many partitions has narrow ones, and a pCPU of one stands idle
  * beside threads that wait in another. Pools, reservations and co-scheduling are for partition 0.

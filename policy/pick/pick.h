@@ -22,7 +22,6 @@
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
-#include "partition/look_back.h"
 #include "pick/pick_round.h"
 #include "place/home.h"
 #include "queue/waiting.h"
@@ -65,31 +64,6 @@ static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 
 	return pick_first(d, pcpu, topology_glanced(d, pcpu), key - gain);
 }
 
-/*
- * Of another partition's domain, anybody whose VM is in this partition by now, and who still waits
- * where it was.
- */
-BPF_GLOBAL bool pick_who_moved(THE_DROVER, u32 pcpu, u32 domain)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u32 here = partition_of_pcpu(d, pcpu);
-	u32 nr_slots = d->slots_in_use;
-	bool found = false;
-	u32 slot;
-
-	if (!rq)
-		return false;
-	for_each_index(slot, 1, nr_slots) {
-		if (vm_at(d, slot)->partition != here || vm_at(d, slot)->at_limit ||
-		    !entity_rq_of(rq, slot)->nr_queued)
-			continue;
-		found = ground_take_first(d, ground_vm_queue(d, slot, domain));
-		if (found)
-			break;
-	}
-	return found;
-}
-
 /* Nothing here: anything, anywhere, that may run here. */
 BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 {
@@ -101,8 +75,7 @@ BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 	for_each_index(step, 1, nr_domains) {
 		u32 other = (home + step) % nr_domains;
 
-		found = pick_first(d, pcpu, other, TOURNAMENT_NOBODY) ||
-			(d->divided && pick_who_moved(d, pcpu, other));
+		found = pick_first(d, pcpu, other, TOURNAMENT_NOBODY);
 		if (found)
 			break;
 	}
@@ -265,8 +238,6 @@ static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 
 	bool called = pcpu_at(d, pcpu)->order.why == ORDER_CALLED;
 	u32 picked;
 
-	if (look_back(d, pcpu))
-		return false;
 	pick_next_glance(pcpu_at(d, pcpu));
 	picked = pick_by_deadline(d, pcpu, slot, called);
 	if (picked == PICKED_NONE && pick_called(d, pcpu))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "fake_ground.h"
+#include "partition/drain.h"
 
 static struct ground *the_ground;
 
@@ -438,6 +439,27 @@ bool ground_take_vcpu(struct drover *d, u64 queue, u32 record)
 			return take(g, task);
 	}
 	return false;
+}
+
+void ground_drain(struct drover *d, u64 queue, u64 slice_ns)
+{
+	struct ground *g = of(d);
+
+	for (u32 i = 0; i < FAKE_TASKS; i++) {
+		struct task_struct *task = &g->task[i];
+		s32 to;
+
+		if (task->state != TASK_READY || task->queue != queue || task->locked)
+			continue;
+		to = drain_to(d, task, &task->thread);
+		if (to == DRAIN_STAYS)
+			continue;
+		task->queue = NO_QUEUE;
+		task->pcpu = (u32)to;
+		task->slice_ns = slice_ns;
+		insert(g, task, fake_local_queue((u32)to), 0);
+		g->pcpu[to].resched |= !g->pcpu[to].current;
+	}
 }
 
 bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order)

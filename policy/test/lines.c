@@ -22,7 +22,6 @@ static const struct area areas[] = {
 	ARRAY(drover, vcpu, OF_RECORD),
 	ARRAY(drover, vcpu_of, OF_VM),
 	ARRAY(drover, pcpu, OF_PCPU),
-	ARRAY(drover, look_back, OF_PCPU),
 	ARRAY(drover, domain, OF_DOMAIN),
 	ARRAY(drover, limit, OF_LIMIT),
 	ARRAY(drover, timer, OF_TIMER),

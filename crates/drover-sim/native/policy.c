@@ -355,6 +355,11 @@ u32 sim_slots_in_use(struct drover *d)
 	return d->slots_in_use;
 }
 
+s32 sim_drain_to(struct drover *d, struct task_struct *p, struct thread *t)
+{
+	return drain_to(d, p, t);
+}
+
 u64 sim_due_ns(const struct thread *t)
 {
 	return t->due_ns;

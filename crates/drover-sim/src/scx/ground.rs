@@ -6,7 +6,7 @@
 
 use super::memory::Room;
 use super::native::{
-    Domain, Drover, TaskPointer, sim_due_ns, sim_ground_offset, sim_record,
+    Domain, Drover, TaskPointer, sim_drain_to, sim_due_ns, sim_ground_offset, sim_record,
 };
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
@@ -202,6 +202,23 @@ extern "C" fn sim_reenqueue_local(d: *mut Drover) {
     // SAFETY: called by the policy.
     let (_, queues, cpu) = unsafe { behind(d) };
     queues.reenqueue_local(cpu);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_drain(d: *mut Drover, queue: u64, slice_ns: u64) {
+    // SAFETY: called by the policy.
+    let waiting = unsafe { behind(d) }.1.waiting_in(queue as usize);
+    for task in waiting {
+        // SAFETY: called by the policy, which asks for this; nothing else is borrowed meanwhile.
+        let to = unsafe { sim_drain_to(d, pointer(task), threads(d).at(task as usize)) };
+        // SAFETY: as above.
+        let (m, queues, _) = unsafe { behind(d) };
+        if let Ok(cpu) = u32::try_from(to) {
+            m.tasks[task as usize].slice_ns = slice_ns;
+            queues.dequeue(task);
+            queues.insert_local(m, task, cpu, false);
+        }
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -230,6 +230,7 @@ unsafe extern "C" {
     pub fn sim_view_thread(t: *const Thread, view: *mut ThreadView);
     pub fn sim_clock_ns(d: *mut Drover, domain: u32) -> u64;
     pub fn sim_slots_in_use(d: *mut Drover) -> u32;
+    pub fn sim_drain_to(d: *mut Drover, p: TaskPointer, t: *mut Thread) -> i32;
     pub fn sim_due_ns(t: *const Thread) -> u64;
     pub fn sim_record(t: *const Thread) -> u32;
     pub fn sim_at_limit(d: *mut Drover, t: *const Thread) -> bool;

@@ -322,6 +322,11 @@ impl Queues {
         self.stand(task, Stands::Local(cpu));
     }
 
+    /// The tasks of a queue.
+    pub(super) fn waiting_in(&self, queue: usize) -> Vec<TaskId> {
+        self.queues[queue].iter().map(|(_, task)| task).collect()
+    }
+
     /// The order of the first task of a queue that may run on that pCPU.
     pub(super) fn first_order(&self, m: &Machine, cpu: u32, queue: usize) -> Option<u64> {
         self.queues[queue].first_that(|task| m.may_run_on(task, cpu)).map(|(place, _)| place.order)
