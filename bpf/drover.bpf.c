@@ -74,7 +74,7 @@ void BPF_PROG(drover_set_cpumask, struct task_struct *p, const struct cpumask *c
 	struct thread *t = thread_of(p);
 
 	if (t)
-		affinity_note(&drover, p, t);
+		affinity_change(&drover, p, t);
 }
 
 /* It wakes, is queued, is chosen. */

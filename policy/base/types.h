@@ -132,6 +132,7 @@ struct vm {
 	u32 entitled_ucpu;
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 nr_confined;   /* threads that may not run in all of its partition */
+	u32 affinity_changes; /* counts threads confined or freed, for the daemon */
 	u32 least_awake;   /* threads at any time since it was last measured, allot.h */
 	/* settings */
 	u32 shares;       /* in force now */

@@ -118,6 +118,14 @@ BPF_GLOBAL int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
 	return 0;
 }
 
+/* Somebody confines the thread, or frees it. */
+static __always_inline void affinity_change(struct drover *d, struct task_struct *task,
+					    struct thread *t)
+{
+	affinity_note(d, task, t);
+	__sync_fetch_and_add(&vm_at(d, t->slot)->affinity_changes, 1);
+}
+
 /* The thread's mask in that domain. May it run in others, too? */
 static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *task,
 					 struct thread *t, u32 domain)

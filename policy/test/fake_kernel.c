@@ -338,7 +338,7 @@ void kernel_exit(struct ground *g, u32 at)
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)
 {
 	task->allowed = allowed;
-	affinity_note(&g->d, task, &task->thread);
+	affinity_change(&g->d, task, &task->thread);
 	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu)) {
 		u32 at = task->pcpu;
 

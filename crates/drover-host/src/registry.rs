@@ -17,8 +17,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often metadata of a VM are looked at.
 const SOURCE_INTERVAL: Duration = Duration::from_millis(500);
-/// How often a VM's vCPU threads are asked where they may run.
-const AFFINITY_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the vCPU threads of a VM that were confined or freed are asked where they may run: each is a
+/// file to read, and its user may do so all the time.
+const AFFINITY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A VM, or a container, the daemon has met.
 #[derive(Debug)]
@@ -29,8 +30,10 @@ pub struct Vm {
     pub name: String,
     /// Who it is, and who says so.
     pub identity: Identity,
-    /// Where its vCPU threads may run.
+    /// Where its vCPU threads may run,
     affinity: Affinity,
+    /// and what the kernel counted when they were asked last.
+    affinity_seen: u32,
     /// The pCPUs that were online when they last were told something else: the kernel names no others.
     online: Option<CpuList>,
     /// What its cgroups ask.
@@ -82,7 +85,13 @@ impl Vm {
     fn new(kernel: KernelVm, identity: Identity) -> Self {
         let (affinity, cgroup, libvirt) = (Affinity::ANYWHERE, Vec::new(), Metadata::default());
         let name = identity.name.clone();
-        Self { kernel, name, identity, affinity, online: None, cgroup, libvirt }
+        let affinity_seen = kernel.affinity_changes;
+        Self { kernel, name, identity, affinity, affinity_seen, online: None, cgroup, libvirt }
+    }
+
+    /// Was any of its threads confined, or freed, since they were asked last?
+    fn was_moved(&self) -> bool {
+        self.kernel.affinity_changes != self.affinity_seen
     }
 
     /// Asks where it may run; whether that is elsewhere than before.
@@ -90,6 +99,7 @@ impl Vm {
         if self.is_container() {
             return false;
         }
+        self.affinity_seen = self.kernel.affinity_changes;
         // Of one that just left nothing is known any more.
         let Some(affinity) = affinity_of(self.kernel.tgid) else { return false };
         if affinity == self.affinity {
@@ -224,7 +234,8 @@ impl VmRegistry {
             self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_metadata());
         }
         if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) {
-            self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_affinity());
+            let moved = self.vms.iter_mut().filter(|vm| vm.was_moved());
+            moved.for_each(|vm| changed |= vm.look_at_affinity());
         }
         changed
     }

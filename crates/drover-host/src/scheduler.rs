@@ -60,6 +60,8 @@ pub struct KernelVm {
     pub size: u32,
     /// vCPUs and helper threads attached.
     pub nr_threads: u32,
+    /// Counts how often one of them was confined or freed.
+    pub affinity_changes: u32,
     /// Shares in force.
     pub shares: u32,
     /// Shares asked for; 0 is the default for its size.
@@ -169,6 +171,7 @@ impl KernelVm {
             nr_vcpus: 2,
             size: 2,
             nr_threads: 3,
+            affinity_changes: 0,
             shares: 2000,
             shares_asked: 0,
             vcpu_run_ns: 0,
@@ -302,6 +305,7 @@ impl Scheduler {
             nr_vcpus: vm.nr_vcpus,
             size: vm.size.min(vm.nr_vcpus).min(pcpus),
             nr_threads: vm.nr_threads,
+            affinity_changes: vm.affinity_changes,
             shares: vm.shares,
             shares_asked: vm.shares_asked,
             vcpu_run_ns: vm.vcpu_run_ns,

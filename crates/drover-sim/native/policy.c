@@ -135,7 +135,7 @@ void sim_enable(struct drover *d, struct task_struct *p, struct thread *t, u32 w
 
 void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	affinity_note(d, p, t);
+	affinity_change(d, p, t);
 }
 
 /* --- it wakes, is queued, is chosen --- */
