@@ -32,6 +32,12 @@ enum picked {
 	PICKED_WAITING, /* somebody was taken */
 };
 
+/* What to ask for after so many VMs were asked in vain. */
+static __always_inline u32 pick_asks(struct drover *d, u32 tries)
+{
+	return d->nr_idle_waiters && tries >= PICK_ASKS_HELD ? NEXT_NOT_HELD : 0;
+}
+
 /* Glances follow no rhythm: one that beats with the turns of VMs always sees the same. */
 static __always_inline void pick_next_glance(struct pcpu *pcpu)
 {
