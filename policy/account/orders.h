@@ -22,7 +22,7 @@ struct vm_order {
 	u32 pool;
 	u32 cosched_mode; /* enum cosched_mode */
 	u32 partition;
-	u32 unused;
+	u32 burst_us; /* with a limit: what its bucket holds beside 100 ms of that */
 };
 
 /* A cgroup begins or ceases to be a container. */
@@ -37,6 +37,7 @@ struct pool_order {
 	u32 live; /* 0: remove it */
 	u32 parent;
 	u32 limit_mcpu; /* 0: no limit */
+	u32 burst_us; /* as in struct vm_order */
 };
 
 struct partition_order {
@@ -84,6 +85,7 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	vm->shares_asked = order->shares;
 	vm->reservation_mcpu = order->reservation_mcpu;
 	vm->limit_mcpu = order->limit_mcpu;
+	limit_of_vm(d, order->slot)->burst_us = order->burst_us;
 	vm->pool = order->pool;
 	vm_set_partition(d, vm, order->partition);
 	cosched_set_mode(d, order->slot, order->cosched_mode);
@@ -155,6 +157,7 @@ static inline bool order_pool(struct drover *d, const struct pool_order *order)
 		return false;
 	pool->parent = order->parent;
 	pool->limit_mcpu = order->limit_mcpu;
+	limit_of_pool(d, order->pool)->burst_us = order->burst_us;
 	pool->live = order->live;
 	vm_settle_pools(d);
 	return true;

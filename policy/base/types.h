@@ -356,6 +356,7 @@ struct limit {
 	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it is booked */
 	u64 came_ns; /* a pool's: what VMs used and is not booked yet */
 	u32 busy; /* a pool's: somebody books */
+	u32 burst_us; /* CPU time the bucket holds beside what comes in 100 ms */
 };
 
 /* timer.h */

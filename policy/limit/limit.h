@@ -8,8 +8,8 @@
  * preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held
  * by a sibling waits for a few ms. What a sibling that sleeps does not use, the others may.
  *
- * The promise: in any time T no more than limit x (T + 100 ms), and what runs on until a timer or a
- * kick is heeded; that is paid back, so in the long run there is nothing too much at all.
+ * The promise: in any time T no more than limit x (T + 100 ms), the burst that somebody set beside it
+ * (cpu.max.burst, which makes the bucket deeper), and what runs on until a timer or a kick is heeded; that is paid back, so in the long run there is nothing too much at all.
  *
  * Each VM has its own timer (timer.h), set to when its tokens are used up if all that run go on,
  * or, while it is held, to when it may go on. A VM that does not run has none.
@@ -94,6 +94,11 @@ static __always_inline s64 limit_brings_ns(u64 ucpu, u64 in_ns)
 	return (s64)(ucpu * (in_ns / 1000) / (LIMIT_PCPU_UCPU / 1000));
 }
 
+static __always_inline u64 limit_burst_ns(struct limit *l)
+{
+	return l->burst_us * 1000ULL;
+}
+
 /* Since the bucket was last filled; now it is. */
 static __always_inline u64 limit_elapsed_ns(struct limit *l, u64 now_ns)
 {
@@ -103,10 +108,15 @@ static __always_inline u64 limit_elapsed_ns(struct limit *l, u64 now_ns)
 	return (u64)min_signed(max_signed(elapsed_ns, 0), LIMIT_LEAP_NS);
 }
 
-/* Tokens come for so long. No debt is larger than what the bucket holds. */
-static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns, u64 depth_ns)
+/*
+ * Tokens come for so long to a bucket that holds what comes in depth_ns, and a burst. No debt is larger
+ * than what it holds.
+ */
+static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns, u64 depth_ns,
+					u64 burst_ns)
 {
-	s64 most_ns = max_signed(limit_brings_ns(ucpu, depth_ns), LIMIT_START_MIN_NS);
+	s64 most_ns = max_signed(limit_brings_ns(ucpu, depth_ns) + (s64)burst_ns,
+				 LIMIT_START_MIN_NS);
 
 	tokens_ns = max_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
 	return min_signed(tokens_ns, most_ns);
@@ -135,7 +145,8 @@ static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 no
 	if (!__sync_lock_test_and_set(&l->busy, 1)) {
 		l->tokens_ns -= (s64)__sync_lock_test_and_set(&l->came_ns, 0);
 		l->tokens_ns = limit_filled(l->tokens_ns, limit_ucpu(pool_at(d, pool)->limit_mcpu),
-					    limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS);
+					    limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS,
+					    limit_burst_ns(l));
 		__sync_lock_test_and_set(&l->busy, 0);
 	}
 	return l->tokens_ns - (s64)l->came_ns;
@@ -189,9 +200,9 @@ BPF_GLOBAL int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
 	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->limit_mcpu), elapsed_ns,
-				    LIMIT_DEPTH_NS);
+				    LIMIT_DEPTH_NS, limit_burst_ns(l));
 	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
-				   LIMIT_DEALT_DEPTH_NS);
+				   LIMIT_DEALT_DEPTH_NS, 0);
 	return 0;
 }
 

@@ -553,6 +553,24 @@ static void confined_vcpus_are_held_too(void)
 		CHECK(g->pcpu[at].current);
 }
 
+/* 20 % and 50 ms: after a rest that is what 100 ms bring and the burst, and no more in the long run. */
+static void a_burst_is_saved_up_beside_what_100_ms_bring(void)
+{
+	for (u32 burst_us = 0; burst_us <= 50000; burst_us += 50000) {
+		struct watched w = {.first = 1, .last = 1};
+
+		g = fake_ground(2, 1);
+		kernel_thread(g, 1, THREAD_VCPU);
+		limit_of_vm(&g->d, g->slot_of[1])->burst_us = burst_us;
+		limit(1, 200);
+		kernel_run(g, SECOND);
+		g->task[0].burst_ns = g->task[0].burst_left_ns = NEVER / 2;
+		kernel_wake(g, &g->task[0]);
+		CHECK_NEAR(1000 * watch(&w, 50), burst_us ? 1000 : 600, 20);
+		CHECK_NEAR(1000 * watch(&w, 950), 210 + burst_us * 1e-3 / 1.9, 40);
+	}
+}
+
 /* A vCPU and three other threads of its VMM, as busy, one of which begins while the VM is held. */
 static void helpers_are_held_too(void)
 {
@@ -709,6 +727,7 @@ int main(void)
 	RUN(a_vm_that_goes_while_it_is_held);
 	RUN(held_time_is_counted);
 	RUN(confined_vcpus_are_held_too);
+	RUN(a_burst_is_saved_up_beside_what_100_ms_bring);
 	RUN(helpers_are_held_too);
 	RUN(every_mode_of_coscheduling_keeps_to_it);
 	RUN(who_has_a_reservation_has_it_up_to_the_limit);

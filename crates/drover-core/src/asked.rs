@@ -125,6 +125,9 @@ pub struct Asked {
     /// The most CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
+    /// What is saved up beside 100 ms of the limit, us of CPU time: only cgroups say so.
+    #[serde(skip)]
+    pub burst_us: u32,
     /// The pool it is in, or `host` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -196,6 +199,7 @@ impl Asked {
             shares: self.shares.or(lower.shares),
             reservation_mcpu: self.reservation_mcpu.or(lower.reservation_mcpu),
             limit: self.limit.or(lower.limit),
+            burst_us: if self.limit.is_some() { self.burst_us } else { lower.burst_us },
             pool: self.pool.clone().or_else(|| lower.pool.clone()),
             cosched: self.cosched.or(lower.cosched),
             partition: self.partition.clone().or_else(|| lower.partition.clone()),
@@ -211,6 +215,15 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_burst_goes_with_its_limit() {
+        let cgroup =
+            Asked { limit: Some(Limit::At(500)), burst_us: 7, ..Asked::default() };
+        let order = Asked { limit: Some(Limit::At(700)), ..Asked::default() };
+        assert_eq!(Asked::default().over(&cgroup).burst_us, 7);
+        assert_eq!(order.over(&cgroup).burst_us, 0);
+    }
 
     #[test]
     fn every_value_goes_there_and_back() {

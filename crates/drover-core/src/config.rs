@@ -135,6 +135,7 @@ fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
         shares: reader.shares("shares")?,
         reservation_mcpu: reader.parsed("reservation", percent::parse)?,
         limit: reader.parsed("limit", str::parse)?,
+        burst_us: 0,
         pool: reader.text("pool")?.map(str::to_owned),
         cosched: reader.cosched("cosched")?,
         partition: reader.text("partition")?.map(str::to_owned),

@@ -50,6 +50,8 @@ pub struct Resolved {
     pub reservation_mcpu: u32,
     /// The most CPU, thousandths of a pCPU; none: no limit.
     pub limit_mcpu: Option<u32>,
+    /// With a limit, what is saved up beside 100 ms of that, us of CPU time.
+    pub burst_us: u32,
     /// The most CPU that it may have together with the other VMs of its name; none: there are no others, or nobody
     /// set one for the name.
     pub limit_of_name_mcpu: Option<u32>,
@@ -112,6 +114,7 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
         },
         reservation_mcpu,
         limit_mcpu,
+        burst_us: asked.burst_us,
         limit_of_name_mcpu: limit_mcpu.filter(|_| shared(Key::Limit)),
         pool,
         cosched,

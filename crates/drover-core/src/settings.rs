@@ -104,6 +104,9 @@ pub struct VmSettings {
     pub reservation_mcpu: u32,
     /// CPU it may have at most, thousandths of a pCPU, above 0; none: no limit.
     pub limit_mcpu: Option<u32>,
+    /// With a limit, what it may save up beside 100 ms of that, us of CPU time.
+    #[serde(default)]
+    pub burst_us: u32,
     /// Its pool.
     pub pool: PoolId,
     /// How its vCPUs are kept together.
@@ -132,6 +135,9 @@ pub struct PoolSettings {
     pub reservation_mcpu: u32,
     /// CPU it may have at most, thousandths of a pCPU, above 0; none: no limit.
     pub limit_mcpu: Option<u32>,
+    /// With a limit, what may be saved up beside 100 ms of that, us of CPU time.
+    #[serde(default)]
+    pub burst_us: u32,
 }
 
 #[cfg(test)]

@@ -137,6 +137,7 @@ impl Applied {
             shares: pool.spec.shares.of_pool(),
             reservation_mcpu: plan.pools_mcpu[index],
             limit_mcpu: pool.spec.limit_mcpu,
+            burst_us: pool.spec.burst_us,
         };
         if self.pools.get(&id) == Some(&settings) {
             return Ok(());
@@ -158,6 +159,7 @@ impl Applied {
             shares: planned.resolved.shares,
             reservation_mcpu: planned.reservation_mcpu,
             limit_mcpu: planned.resolved.limit_mcpu,
+            burst_us: planned.resolved.burst_us,
             pool: planned.resolved.pool.map_or(PoolId::ROOT, |pool| ids[pool]),
             cosched: planned.resolved.cosched,
             partition: planned

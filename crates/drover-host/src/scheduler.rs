@@ -386,7 +386,7 @@ impl Scheduler {
             pool: settings.pool.0,
             cosched_mode: settings.cosched as u32,
             partition: settings.partition.0,
-            unused: 0,
+            burst_us: settings.burst_us,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
@@ -428,6 +428,7 @@ impl Scheduler {
             live: live.into(),
             parent: settings.parent.0,
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
+            burst_us: settings.burst_us,
         };
         // SAFETY: `pool_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {

@@ -143,6 +143,7 @@ fn ask(sim: &mut Sim<Scx>, load: &Load, asked: Asked) {
             shares: shares_of(pool),
             reservation_mcpu: 0,
             limit_mcpu: None,
+            burst_us: 0,
         };
         sim.class.set_pool(&mut sim.m, pool, Some(&settings));
     }

@@ -46,6 +46,7 @@ impl PoolChange {
             shares: self.shares.unwrap_or(spec.shares),
             reservation_mcpu: self.reservation_mcpu.unwrap_or(spec.reservation_mcpu),
             limit_mcpu: self.limit.map_or(spec.limit_mcpu, Limit::mcpu),
+            burst_us: if self.limit.is_some() { 0 } else { spec.burst_us },
             expandable: self.expandable.unwrap_or(spec.expandable),
             cosched: self.cosched.or(spec.cosched),
         }

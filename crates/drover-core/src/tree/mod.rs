@@ -46,6 +46,9 @@ pub struct PoolSpec {
     /// The most it may have, thousandths of a pCPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_mcpu: Option<u32>,
+    /// With a limit, what may be saved up beside 100 ms of that, us of CPU time: only cgroups say so.
+    #[serde(skip)]
+    pub burst_us: u32,
     /// Whether reservations in it that exceed its own may be taken from its parent.
     pub expandable: bool,
     /// How vCPUs of VMs in it are kept together, where these do not say.
@@ -67,6 +70,7 @@ impl PoolSpec {
             shares: Shares::NORMAL,
             reservation_mcpu: 0,
             limit_mcpu: None,
+            burst_us: 0,
             expandable: true,
             cosched: None,
         }

@@ -13,8 +13,8 @@ const CGROUPS_MAX: usize = 20_000;
 pub fn of(root: &Path) -> Vec<Point> {
     let tagged = tagged_processes(root, cookie_of);
     let cgroups = cgroups(&root.join("sys/fs/cgroup"));
-    let (clamps, bursts) = (clamps(&cgroups), bursts(&cgroups));
-    let found = [numa_balancing(root), real_time(root), clamps, bursts, tags(tagged), rival(root)];
+    let clamps = clamps(&cgroups);
+    let found = [numa_balancing(root), real_time(root), clamps, tags(tagged), rival(root)];
     found.into_iter().flatten().collect()
 }
 
@@ -57,17 +57,6 @@ fn clamps(cgroups: &[PathBuf]) -> Option<Point> {
             "cgroups",
             format!("{count} with cpu.uclamp.min or .max, which nobody heeds"),
             "choose a speed with the cpufreq governor while Drover runs",
-        )
-    })
-}
-
-fn bursts(cgroups: &[PathBuf]) -> Option<Point> {
-    let count = cgroups.iter().filter(|dir| says(dir, "cpu.max.burst", "0")).count();
-    (count > 0).then(|| {
-        differs(
-            "cgroups",
-            format!("{count} with cpu.max.burst, which nobody heeds"),
-            "after a rest they have what cpu.max brings in 100 ms at once, and no more",
         )
     })
 }
@@ -145,7 +134,6 @@ mod tests {
             ("proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
             ("sys/fs/cgroup/a/cpu.uclamp.min", "0.00\n"),
             ("sys/fs/cgroup/a/cpu.uclamp.max", "max\n"),
-            ("sys/fs/cgroup/a/cpu.max.burst", "0\n"),
         ]);
         assert_eq!(of(host.path()), []);
     }
@@ -157,16 +145,14 @@ mod tests {
             ("sys/devices/system/node/has_memory", "0-1\n"),
             ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
             ("sys/fs/cgroup/a/b/cpu.uclamp.max", "50.00\n"),
-            ("sys/fs/cgroup/a/cpu.max.burst", "20000\n"),
             ("etc/systemd/system/multi-user.target.wants/scx_loader.service", ""),
         ]);
         let points = of(host.path());
         let whats: Vec<_> = points.iter().map(|point| point.what).collect();
-        let expected = ["NUMA balancing", "real-time tasks", "cgroups", "cgroups", "start at boot"];
+        let expected = ["NUMA balancing", "real-time tasks", "cgroups", "start at boot"];
         assert_eq!(whats, expected);
         assert!(points.iter().all(|it| it.state == State::Differs && !it.fix.is_empty()));
         assert!(points[2].found.starts_with("1 with cpu.uclamp"), "{points:?}");
-        assert!(points[3].found.starts_with("1 with cpu.max.burst"), "{points:?}");
     }
 
     #[test]

@@ -21,6 +21,15 @@ pub const WEIGHT_NORMAL: u64 = 100;
 /// the kernel looks for the container of a task (CONTAINER_DEPTH_MAX, bpf/ground.bpf.h).
 pub const DEPTH_MAX: usize = 32;
 
+/// The most CPU that a cgroup may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Quota {
+    /// In the long run, thousandths of a pCPU.
+    pub mcpu: u32,
+    /// What it may save up beside one period's, us of CPU time.
+    pub burst_us: u32,
+}
+
 /// A cgroup with the cpu controller, and those in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cgroup {
@@ -30,8 +39,8 @@ pub struct Cgroup {
     pub id: u64,
     /// Its weight among its siblings; 0: it is idle, and stands behind all others.
     pub weight: u64,
-    /// The most CPU, thousandths of a pCPU; none: no limit.
-    pub limit_mcpu: Option<u32>,
+    /// The most CPU; none: no limit.
+    pub limit: Option<Quota>,
     /// The user it was delegated to: the owner of the uppermost above it that is not root's; 0: none is.
     pub user: u32,
     /// Processes in it, not in those below.
@@ -46,7 +55,7 @@ impl Cgroup {
         let all = find(root, first);
         let mut read = read(&all, 0, 0);
         // What root says of itself is for nobody to heed: it has no siblings.
-        (read.weight, read.limit_mcpu) = (WEIGHT_NORMAL, None);
+        (read.weight, read.limit) = (WEIGHT_NORMAL, None);
         read
     }
 
@@ -126,7 +135,7 @@ fn read(all: &[Found], place: usize, above: u32) -> Cgroup {
         id,
         user,
         weight: weight(dir),
-        limit_mcpu: limit_mcpu(dir),
+        limit: limit(dir),
         pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
         inside: inside.iter().map(|&place| read(all, place, user)).collect(),
     }
@@ -149,14 +158,17 @@ fn weight(dir: &Path) -> u64 {
 }
 
 /// The limit of a cgroup: its own, or, of a VM's, what its vCPUs' cgroups allow together.
-fn limit_mcpu(dir: &Path) -> Option<u32> {
-    let own = quota_mcpu(&dir.join("cpu.max"));
+fn limit(dir: &Path) -> Option<Quota> {
+    let burst_us = files::kernel(&dir.join("cpu.max.burst")).ok();
+    let burst_us = burst_us.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let own = quota_mcpu(&dir.join("cpu.max")).map(|mcpu| Quota { mcpu, burst_us });
     let is_vcpu = |name: &str| name.starts_with("vcpu") && is_of_threads(name);
     let entries = files::entries(dir, ENTRIES_MAX);
     let vcpus = entries.filter(|entry| is_vcpu(&entry.file_name().to_string_lossy()));
     let vcpus: Vec<_> = vcpus.map(|entry| entry.path().join("cpu.max")).collect();
     let of_vcpus: Option<u64> = vcpus.iter().map(|file| quota_mcpu(file).map(u64::from)).sum();
     let of_vcpus = of_vcpus.filter(|_| !vcpus.is_empty()).and_then(|mcpu| mcpu.try_into().ok());
+    let of_vcpus = of_vcpus.map(|mcpu| Quota { mcpu, burst_us: 0 });
     own.into_iter().chain(of_vcpus).min()
 }
 
@@ -174,11 +186,16 @@ mod tests {
     use super::*;
     use crate::fake_host::host;
 
+    fn mcpu(cgroup: &Cgroup) -> Option<u32> {
+        cgroup.limit.map(|quota| quota.mcpu)
+    }
+
     #[test]
     fn what_cgroups_say_is_read_as_the_kernel_writes_it() {
         let host = host(&[
             ("web/cpu.weight", "400\n"),
             ("web/cpu.max", "20000 100000\n"),
+            ("web/cpu.max.burst", "5000\n"),
             ("web/cpu.idle", "0\n"),
             ("web/cgroup.procs", "7\n8\n"),
             ("low/cpu.weight", "0\n"),
@@ -188,9 +205,10 @@ mod tests {
         ]);
         let root = Cgroup::read(host.path(), &mut |_| {});
         let [low, web] = &root.inside[..] else { panic!("without the controller: {root:?}") };
-        assert_eq!((web.path.as_str(), web.weight, web.limit_mcpu), ("/web", 400, Some(200)));
+        assert_eq!((web.path.as_str(), web.weight, mcpu(web)), ("/web", 400, Some(200)));
+        assert_eq!(web.limit.map(|quota| quota.burst_us), Some(5000));
         assert_eq!(web.pids, [7, 8]);
-        assert_eq!((low.weight, low.limit_mcpu), (0, None));
+        assert_eq!((low.weight, mcpu(low)), (0, None));
         assert_eq!(low.id, host.path().join("low").metadata().unwrap().ino());
     }
 
@@ -215,7 +233,7 @@ mod tests {
             ("web/libvirt/vcpu1/cpu.max", "25000 100000"),
         ]);
         let libvirt = &Cgroup::read(host.path(), &mut |_| {}).inside[0].inside[0];
-        assert_eq!((libvirt.limit_mcpu, libvirt.inside.len()), (Some(750), 0));
+        assert_eq!((mcpu(libvirt), libvirt.inside.len()), (Some(750), 0));
         assert_eq!(without_threads("/web/libvirt/emulator"), "/web/libvirt");
         assert_eq!((without_threads("/"), without_threads("")), (String::new(), String::new()));
     }
@@ -252,7 +270,7 @@ mod tests {
     fn what_makes_no_sense_asks_nothing() {
         let host = host(&[("vm/cpu.max", "50000 0"), ("vm/cpu.weight", "x")]);
         let vm = &Cgroup::read(host.path(), &mut |_| {}).inside[0];
-        assert_eq!((vm.weight, vm.limit_mcpu), (WEIGHT_NORMAL, None));
+        assert_eq!((vm.weight, mcpu(vm)), (WEIGHT_NORMAL, None));
         assert!(Cgroup::read(Path::new("/nowhere"), &mut |_| {}).inside.is_empty());
         assert_eq!(path_of(0x3fff_fff0), "", "nobody has that number");
     }

@@ -15,7 +15,7 @@
 //! A cgroup with one unit in it, and nobody else, is that unit: a libvirt scope is its VM, with the lower of the
 //! limits on the way.
 
-use super::cgroup::{self, Cgroup, WEIGHT_NORMAL};
+use super::cgroup::{self, Cgroup, Quota, WEIGHT_NORMAL};
 use drover_core::asked::{Asked, Limit};
 use drover_core::resolve::Layer;
 use drover_core::shares::{SHARES_MAX, Shares};
@@ -88,7 +88,8 @@ impl CgroupTree {
                     self.pools.push(PoolSpec {
                         parent: pool.map(str::to_owned),
                         shares: Shares::Exact(shares),
-                        limit_mcpu: unit.limit.as_ref().map(|(mcpu, _)| *mcpu),
+                        limit_mcpu: unit.limit.as_ref().map(|(quota, _)| quota.mcpu),
+                        burst_us: unit.limit.as_ref().map_or(0, |(quota, _)| quota.burst_us),
                         ..PoolSpec::named(&unit.path)
                     });
                     self.enter(inside, Some(&unit.path), depth + 1);
@@ -136,7 +137,7 @@ struct Unit {
     /// Its weight, where somebody set any among its siblings.
     weight: Option<u64>,
     /// The least it may have on the way, and which cgroup says so.
-    limit: Option<(u32, String)>,
+    limit: Option<(Quota, String)>,
 }
 
 #[derive(Debug)]
@@ -174,8 +175,9 @@ impl Unit {
             let asked = Asked { shares: Some(Shares::Exact(shares)), ..Asked::default() };
             layers.push(layer(format!("cgroup {}/cpu.weight", self.path), asked));
         }
-        if let Some((mcpu, path)) = &self.limit {
-            let asked = Asked { limit: Some(Limit::At(*mcpu)), ..Asked::default() };
+        if let Some((quota, path)) = &self.limit {
+            let limit = Some(Limit::At(quota.mcpu));
+            let asked = Asked { limit, burst_us: quota.burst_us, ..Asked::default() };
             layers.push(layer(format!("cgroup {path}/cpu.max"), asked));
         }
         if let Some(pool) = pool {
@@ -202,7 +204,7 @@ fn inside(cgroup: &Cgroup, vms: &Vms) -> (Vec<Unit>, bool) {
 fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
     let (mut units, inner) = inside(cgroup, vms);
     let weight = weighed.then_some(cgroup.weight);
-    let limit = cgroup.limit_mcpu.map(|mcpu| (mcpu, cgroup.path.clone()));
+    let limit = cgroup.limit.map(|quota| (quota, cgroup.path.clone()));
     let counts = weighed || limit.is_some();
     let container = |weight, limit| Unit {
         kind: Kind::Container { id: cgroup.id, user: cgroup.user },
@@ -270,7 +272,8 @@ mod tests {
     }
 
     fn limited(name: &str, limit_mcpu: u32, inside: Vec<Cgroup>) -> Cgroup {
-        Cgroup { limit_mcpu: Some(limit_mcpu), ..group(name, 100, inside) }
+        let limit = Some(Quota { mcpu: limit_mcpu, burst_us: 0 });
+        Cgroup { limit, ..group(name, 100, inside) }
     }
 
     fn vm(tgid: u32, size: u32, path: &str) -> Place {
@@ -392,6 +395,22 @@ mod tests {
         let tree = CgroupTree::of(&root, &[vm(1, 2, "/a/b/c")]);
         assert_eq!(said(&tree), ["vm1 0 limit 1500 in "]);
         assert_eq!(tree.vms[&1][0].origin, "cgroup /a/cpu.max");
+    }
+
+    #[test]
+    fn a_burst_is_that_of_the_limit_that_holds() {
+        let bursts = |name: &str, mcpu: u32, burst_us: u32, inside: Vec<Cgroup>| Cgroup {
+            limit: Some(Quota { mcpu, burst_us }),
+            ..group(name, 100, inside)
+        };
+        let of = |outer: u32| {
+            let root = host(vec![bursts("a", outer, 7, vec![bursts("b", 1000, 5, vec![])])]);
+            CgroupTree::of(&root, &[vm(1, 2, "/a/b")]).vms[&1][0].asked.burst_us
+        };
+        assert_eq!((of(500), of(2000)), (7, 5));
+        let pods = vec![limited("x", 500, vec![]), limited("y", 500, vec![])];
+        let root = host(vec![bursts("pods", 2000, 9, pods)]);
+        assert_eq!(CgroupTree::of(&root, &[]).pools[0].burst_us, 9);
     }
 
     #[test]

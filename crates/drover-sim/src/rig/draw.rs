@@ -196,6 +196,7 @@ fn draw_pool(rng: &mut Rng, host: &Shape, number: u32, calm: bool) -> PoolSettin
         shares: 250 << rng.below(6),
         reservation_mcpu: 0,
         limit_mcpu: limited.then(|| 10 + rng.below(most_mcpu) as u32),
+        burst_us: 0,
     }
 }
 

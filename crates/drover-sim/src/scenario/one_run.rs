@@ -220,6 +220,7 @@ fn set_pools<C: Class>(sim: &mut Sim<C>, pools: &Tree) {
             shares: pool.spec.shares.of_pool(),
             reservation_mcpu: pool.spec.reservation_mcpu,
             limit_mcpu: pool.spec.limit_mcpu,
+            burst_us: pool.spec.burst_us,
         };
         sim.class.set_pool(&mut sim.m, index as u32 + 1, Some(&settings));
     }

@@ -60,8 +60,8 @@ pub struct VmOrder {
     pub cosched_mode: u32,
     /// Its partition.
     pub partition: u32,
-    /// Zero.
-    pub unused: u32,
+    /// What its bucket holds beside 100 ms of its limit, us.
+    pub burst_us: u32,
 }
 
 /// `struct pool_order`: what it orders for a pool.
@@ -76,6 +76,8 @@ pub struct PoolOrder {
     pub parent: u32,
     /// Thousandths of a pCPU at most; 0: no limit.
     pub limit_mcpu: u32,
+    /// As in [`VmOrder`].
+    pub burst_us: u32,
 }
 
 /// `struct sim_vm_view`: what can be seen of a VM.

@@ -206,7 +206,7 @@ impl Policy {
             pool: bounds.pool,
             cosched_mode: bounds.cosched as u32,
             partition: bounds.partition,
-            unused: 0,
+            burst_us: 0,
         };
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
@@ -238,6 +238,7 @@ impl Policy {
             live: live.into(),
             parent: settings.parent.0,
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),
+            burst_us: settings.burst_us,
         };
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_pool(d, &order) });
