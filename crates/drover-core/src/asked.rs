@@ -218,8 +218,7 @@ mod tests {
 
     #[test]
     fn a_burst_goes_with_its_limit() {
-        let cgroup =
-            Asked { limit: Some(Limit::At(500)), burst_us: 7, ..Asked::default() };
+        let cgroup = Asked { limit: Some(Limit::At(500)), burst_us: 7, ..Asked::default() };
         let order = Asked { limit: Some(Limit::At(700)), ..Asked::default() };
         assert_eq!(Asked::default().over(&cgroup).burst_us, 7);
         assert_eq!(order.over(&cgroup).burst_us, 0);

@@ -271,8 +271,7 @@ impl Queues {
 
     /// The policy takes the first task of a queue that may run on the pCPU it dispatches for.
     pub(super) fn take_first(&mut self, m: &mut Machine, cpu: u32, queue: usize) -> bool {
-        let passes =
-            |task: TaskId| m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu);
+        let passes = |task: TaskId| m.tasks[task as usize].pcpu == cpu || m.may_run_on(task, cpu);
         let Some((place, task)) = self.queues[queue].first_that(passes) else { return false };
         self.take(m, cpu, queue, place, task);
         true
