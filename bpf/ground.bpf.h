@@ -319,8 +319,8 @@ BPF_GLOBAL int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 }
 
 /*
- * The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. Of the
- * others the first that must run is noted.
+ * The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. Of
+ * the others the first that must run is noted.
  */
 static s32 find_task(u64 queue, u64 until_ns, u32 record, u64 *next_ns)
 {

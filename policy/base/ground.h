@@ -92,9 +92,9 @@ GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain);
 /* Take the first task that may run here, to run on the asking pCPU next. */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*
- * Of such tasks take the one that must run first (thread.due_ns), if that is then or before. *next_ns
- * is when the first of those that stay must run; as it was, if none stays. Searches the queue: not
- * for every pick.
+ * Of such tasks take the one that must run first (thread.due_ns), if that is then or before.
+ * *next_ns is when the first of those that stay must run; as it was, if none stays. Searches the
+ * queue: not for every pick.
  */
 GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns, u64 *next_ns);
 /* Of such tasks take the vCPU with that record. Searches, too. */

@@ -230,12 +230,13 @@ struct thread {
 	u64 begun_ns;       /* running: since when not charged */
 	u64 ready_since_ns; /* 0: not waiting */
 	u64 due_ns; /* must run by then; kept where its last run was cut short; 0: it had its run */
-	u64 runs_since_ns;  /* running: since when without a stop */
+	u64 runs_since_ns; /* running: since when without a stop */
 	u64 may; /* pCPUs of may_in where it may run, by their place there, affinity.h */
 	u32 slot; /* its VM, DROVER_HOST_SLOT for the host */
 	u32 kind; /* enum thread_kind */
 	u32 queued_in; /* domain it waits in + 1; 0: none */
-	u32 pinned_at; /* waiting: its only pCPU and that one's place, affinity.h; 0: it is not counted */
+	u32 pinned_at; /* waiting: its only pCPU and that one's place, affinity.h; 0: it is not
+			  counted */
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
 	u32 weight; /* of a host task, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
@@ -307,13 +308,13 @@ struct domain {
 
 /* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
 struct partition {
-	u64 slice_ns;      /* how long a thread runs before it is asked again */
+	u64 slice_ns; /* how long a thread runs before it is asked again */
 	u64 account_at_ns; /* credit.h: when credit is next given out */
 	u64 active_shares; /* credit.h: of those it was given to last */
-	s64 balance_ns;    /* credit.h: what these had then */
-	u32 policy;        /* enum partition_policy */
-	u32 nr_online;     /* pCPUs */
-	u32 nr_counted;    /* pCPUs found online so far, while they are counted anew */
+	s64 balance_ns; /* credit.h: what these had then */
+	u32 policy; /* enum partition_policy */
+	u32 nr_online; /* pCPUs */
+	u32 nr_counted; /* pCPUs found online so far, while they are counted anew */
 };
 
 /* Who of the VMs that wait is first, tournament.h. */
@@ -328,9 +329,10 @@ struct entity_rq {
 	u64 may; /* pCPUs of the domain where some of them may run, affinity.h */
 	u32 nr_queued; /* threads waiting */
 	u32 remote; /* some of them may run in other domains, too */
-	/* those of one pCPU, by its place: four counts of 16 bits in a word */
+	u32 nr_pinned; /* of these, those of one pCPU, */
+	/* and by the places of those pCPUs: four counts of 16 bits in a word */
 	u64 pinned[DROVER_DOMAIN_PCPUS / 4];
-} __attribute__((aligned(32)));
+} __attribute__((aligned(64)));
 
 /*
  * The run queue of a domain: which VM is next. The lock guards the tournaments only; nothing is
@@ -432,7 +434,7 @@ _Static_assert(sizeof(struct thread) == 128, "struct thread: same in BPF and nat
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct entity_rq) == 160, "struct entity_rq: same in BPF and native code");
+_Static_assert(sizeof(struct entity_rq) == 192, "struct entity_rq: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");
 

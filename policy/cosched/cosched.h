@@ -176,10 +176,13 @@ BPF_GLOBAL bool cosched_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u
 	return true;
 }
 
-/* A vCPU begins to run: its VM has waited long enough, and is free to. */
+/*
+ * A vCPU begins to run: its VM has waited long enough, and is free to. For one that may run on one
+ * pCPU only its siblings, which are held elsewhere, go on waiting.
+ */
 static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
 {
-	if (vm_at(d, t->slot)->held_since_ns)
+	if (vm_at(d, t->slot)->held_since_ns && !t->pinned_cpu)
 		cosched_let_go(d, t->slot, now_ns);
 }
 

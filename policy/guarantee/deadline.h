@@ -8,15 +8,16 @@
  * that asks looks at its root first. Mostly that lies ahead, and shares decide; otherwise whoever
  * is due is taken, the one with the earliest deadline first.
  *
- * A deadline mostly moves on: the VM is served elsewhere, the thread that had it is taken by shares,
- * nobody of it waits any more. Then its leaf is left as it is, too early, and whoever finds it at the
- * root when its time has come puts it right. So threads come and go, and mostly nothing is written
- * here. Where a deadline moves back (a thread comes that kept its own, a reservation grows) the leaf
- * is written at once.
+ * A deadline mostly moves on: the VM is served elsewhere, the thread that had it is taken by
+ * shares, nobody of it waits any more. Then its leaf is left as it is, too early, and whoever finds
+ * it at the root when its time has come puts it right. So threads come and go, and mostly nothing
+ * is written here. Where a deadline moves back (a thread comes that kept its own, a reservation
+ * grows) the leaf is written at once.
  *
  * Worked example. It is 5,000 ms. VM 3 has 100 % reserved and its tag is at 4,998; VM 4 waits since
- * 4,100, its deadline is 5,100; VM 5's, which has waited since 3,999, is 4,999. The pCPU takes VM 3.
- * 8 ms later VM 3's tag is at 5,006, its leaf still says 4,998: it is put right, and VM 5 has a turn.
+ * 4,100, its deadline is 5,100; VM 5's, which has waited since 3,999, is 4,999. The pCPU takes
+ * VM 3. 8 ms later VM 3's tag is at 5,006, its leaf still says 4,998: it is put right, and VM 5 has
+ * a turn.
  *
  * Limitations. Nothing happens at the moment of a deadline: it is seen when a pCPU next asks, a
  * slice later at worst. A thread that is due and may not run on the pCPU that asks costs that one a

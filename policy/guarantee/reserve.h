@@ -124,8 +124,8 @@ static __always_inline bool reserve_is_due(struct vm *vm, u64 now_ns)
 }
 
 /*
- * When the VM, which has a reservation and waits, is due. What is uncharged takes it no further ahead
- * than it may be: nobody would put right that it waits for what it will never be charged.
+ * When the VM, which has a reservation and waits, is due. What is uncharged takes it no further
+ * ahead than it may be: nobody would put right that it waits for what it will never be charged.
  */
 static __always_inline u64 reserve_due_ns(struct drover *d, struct vm *vm, u64 now_ns)
 {

@@ -26,13 +26,13 @@
  * there, is 2 B(n, p) + W / 4 + (1 + m / p) times the longest that a thread runs unasked, a slice
  * and a tick. (Twice, because it may come when its siblings just had their turns; with several
  * domains three times, because siblings move. W / 4: who counts may be wrong for as long while
- * pCPUs come and go.) One with a single pCPU waits for W + B(n, 1) + n slices and ticks, n being all
- * that wait for that pCPU alone. (drover-core delay.rs.)
+ * pCPUs come and go.) One with a single pCPU waits for W + B(n, 1) + n slices and ticks, n being
+ * all that wait for that pCPU alone. (drover-core delay.rs.)
  *
  * Worked example. Shares 1 and 1000000 on one pCPU, one busy vCPU each. After one slice of 8 ms the
- * small VM is 8 s of virtual time ahead and would wait over two hours for its next. After 1 s it has
- * a turn of 4 ms, waits 1 s: it gets 0.4 % where its shares say 0.0001 %. With 24 vCPUs B is 4.8 s:
- * each of them has a turn in that time, and one of them in each second.
+ * small VM is 8 s of virtual time ahead and would wait over two hours for its next. After 1 s it
+ * has a turn of 4 ms, waits 1 s: it gets 0.4 % where its shares say 0.0001 %. With 24 vCPUs B
+ * is 4.8 s: each of them has a turn in that time, and one of them in each second.
  *
  * Limitations. It bends shares beyond about 1:100, as shown. Turns of one wide VM come in bursts.
  * With some 1300 threads for each pCPU somebody may wait for the 26 s after which the kernel takes

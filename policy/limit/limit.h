@@ -8,8 +8,9 @@
  * preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held
  * by a sibling waits for a few ms. What a sibling that sleeps does not use, the others may.
  *
- * The promise: in any time T no more than limit x (T + 100 ms), the burst that somebody set beside it
- * (cpu.max.burst, which makes the bucket deeper), and what runs on until a timer or a kick is heeded; that is paid back, so in the long run there is nothing too much at all.
+ * The promise: in any time T no more than limit x (T + 100 ms), the burst that somebody set beside
+ * it (cpu.max.burst, which makes the bucket deeper), and what runs on until a timer or a kick is
+ * heeded; that is paid back, so in the long run there is nothing too much at all.
  *
  * Each VM has its own timer (timer.h), set to when its tokens are used up if all that run go on,
  * or, while it is held, to when it may go on. A VM that does not run has none.
@@ -109,14 +110,14 @@ static __always_inline u64 limit_elapsed_ns(struct limit *l, u64 now_ns)
 }
 
 /*
- * Tokens come for so long to a bucket that holds what comes in depth_ns, and a burst. No debt is larger
- * than what it holds.
+ * Tokens come for so long to a bucket that holds what comes in depth_ns, and a burst. No debt is
+ * larger than what it holds.
  */
 static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns, u64 depth_ns,
 					u64 burst_ns)
 {
-	s64 most_ns = max_signed(limit_brings_ns(ucpu, depth_ns) + (s64)burst_ns,
-				 LIMIT_START_MIN_NS);
+	s64 most_ns =
+		max_signed(limit_brings_ns(ucpu, depth_ns) + (s64)burst_ns, LIMIT_START_MIN_NS);
 
 	tokens_ns = max_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
 	return min_signed(tokens_ns, most_ns);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Drain: when pCPUs or VMs change domains, who waits in a queue that is no longer its own leaves it.
+ * Drain: when pCPUs or VMs change domains, who waits in a queue that is no longer its own leaves
+ * it.
  *
  * Idea. Threads wait in a domain; then its pCPUs go to another partition, or offline, or their VM
- * does. Nobody would take them there, or the wrong pCPUs would. So after each such change all queues
- * are walked once, and each thread that waits where it should not is sent to a pCPU where it may
- * run. It runs there for a tick, and is queued anew as any thread is. A thread that was on its way
- * into a queue at that moment is found by the second walk, an eighth of the wait bound later.
+ * does. Nobody would take them there, or the wrong pCPUs would. So after each such change all
+ * queues are walked once, and each thread that waits where it should not is sent to a pCPU where it
+ * may run. It runs there for a tick, and is queued anew as any thread is. A thread that was on its
+ * way into a queue at that moment is found by the second walk, an eighth of the wait bound later.
  *
  * Worked example. Partition `io`, pCPUs 2 and 3, is removed while six threads wait there. Both are
  * in the default partition's domain now, and the queues of theirs are walked: three threads are
@@ -50,8 +51,8 @@ FRAMED s32 drain_to(struct drover *d, struct task_struct *task, struct thread *t
 	u32 domain = t->queued_in - 1;
 	u32 partition = affinity_partition(d, task, vm_at(d, t->slot)->partition);
 
-	if (!t->queued_in || (domain_at(d, domain)->partition == partition &&
-			      drain_fits(d, task, domain)))
+	if (!t->queued_in ||
+	    (domain_at(d, domain)->partition == partition && drain_fits(d, task, domain)))
 		return DRAIN_STAYS;
 	/* One goes here, the next there. */
 	return affinity_find(d, task, partition, AFFINITY_ANY, true, d->drain_cursor++);

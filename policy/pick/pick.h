@@ -14,7 +14,8 @@
  * Where another policy than `share` chooses (partition/), it does so in place of 2 and 3.
  *
  * Worked example. VM 3 runs, at 20 ms; VM 4 waits at 25 ms. VM 3 goes on. At the next tick VM 5 has
- * waited for a second, whatever its shares: it has a turn. Then VM 3 is at 24 ms, and is taken anew.
+ * waited for a second, whatever its shares: it has a turn. Then VM 3 is at 24 ms, and is taken
+ * anew.
  *
  * Limitations. It asks only when a slice ends, somebody wakes, or a timer goes off.
  */

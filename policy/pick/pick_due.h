@@ -10,7 +10,8 @@
  * Worked example. VM 3, 50 % reserved, runs, and its tag is 1 ms ago; VM 4's, which waits, is 3 ms
  * ago. VM 4 is taken. Had VM 4's been 0.5 ms ago, VM 3 would go on.
  *
- * Limitations. A VM that is due and waits in another domain is seen after some C picks, of C domains.
+ * Limitations. A VM that is due and waits in another domain is seen after some C picks, of C
+ * domains.
  */
 #ifndef DROVER_PICK_DUE_H
 #define DROVER_PICK_DUE_H

@@ -165,6 +165,27 @@ static __always_inline u64 affinity_one_pinned(u32 place)
 	return 1ULL << 16 * bounded(place, 4);
 }
 
+/* Does nobody of the VM wait there but for one pCPU? The mask is of the others. */
+static __always_inline bool affinity_only_pinned(const struct entity_rq *books)
+{
+	return *(volatile const u32 *)&books->nr_queued == *(volatile const u32 *)&books->nr_pinned;
+}
+
+/* If so the mask begins anew. Of who came meanwhile nothing is known. */
+static __always_inline void affinity_forget(struct entity_rq *books)
+{
+	bool all = books->may == AFFINITY_ALL && books->remote;
+
+	if (!affinity_only_pinned(books) || (all && !books->nr_pinned))
+		return;
+	__sync_lock_test_and_set(&books->may, 0);
+	__sync_lock_test_and_set(&books->remote, 0);
+	if (affinity_only_pinned(books))
+		return;
+	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
+	__sync_lock_test_and_set(&books->remote, 1);
+}
+
 /* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
 static __always_inline void affinity_add(struct drover *d, struct entity_rq *books,
 					 struct thread *t, u64 may)
@@ -176,7 +197,9 @@ static __always_inline void affinity_add(struct drover *d, struct entity_rq *boo
 		t->pinned_at = t->pinned_cpu * DROVER_DOMAIN_PCPUS + only->place;
 		__sync_fetch_and_add(affinity_pinned(books, only->place),
 				     affinity_one_pinned(only->place));
+		__sync_fetch_and_add(&books->nr_pinned, 1);
 		__sync_fetch_and_add(&only->nr_pinned, 1);
+		affinity_forget(books);
 		return;
 	}
 	if ((*(volatile u64 *)&books->may & may) != may)
@@ -196,20 +219,8 @@ static __always_inline void affinity_remove(struct drover *d, struct entity_rq *
 		return;
 	t->pinned_at = 0;
 	__sync_fetch_and_sub(affinity_pinned(books, place), affinity_one_pinned(place));
+	__sync_fetch_and_sub(&books->nr_pinned, 1);
 	__sync_fetch_and_sub(&pcpu_at(d, only)->nr_pinned, 1);
-}
-
-/* Nobody of the VM waits: its mask begins anew. Of who came meanwhile nothing is known. */
-static __always_inline void affinity_forget(struct entity_rq *books)
-{
-	if (books->may == AFFINITY_ALL && books->remote)
-		return;
-	__sync_lock_test_and_set(&books->may, 0);
-	__sync_lock_test_and_set(&books->remote, 0);
-	if (!*(volatile u32 *)&books->nr_queued)
-		return;
-	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-	__sync_lock_test_and_set(&books->remote, 1);
 }
 
 /* May some of the VM's threads that wait run in other domains than where they do? */
@@ -239,7 +250,7 @@ BPF_GLOBAL int affinity_unsettle(THE_DROVER, u32 domain)
 	for_each_index(slot, 0, nr_slots) {
 		struct entity_rq *books = entity_rq_of(rq, slot);
 
-		if (!books->nr_queued)
+		if (affinity_only_pinned(books))
 			continue;
 		__sync_fetch_and_or(&books->may, AFFINITY_ALL);
 		__sync_lock_test_and_set(&books->remote, 1);

@@ -90,7 +90,8 @@ static __always_inline bool next_has_come(u64 key, u64 now_ns)
 	return !tournament_before(tournament_key(now_ns, DROVER_MAX_VMS - 1), key);
 }
 
-/* The VM with that key has moved on since its leaf was written: put that right. False: it has not. */
+/* The VM with that key has moved on since its leaf was written: put that right. False: it has not.
+ */
 static __always_inline bool next_put_right(struct drover *d, u32 domain, u64 key, u32 asks,
 					   u64 now_ns)
 {
@@ -118,9 +119,9 @@ static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
 
 /*
  * The key of the next VM of that domain for that pCPU, after the key `after`: the least served, or
- * with BY_DEADLINE the VM that is due for longest. NOBODY: there is none. On the way leaves that lag
- * behind their VM are corrected. A few tries suffice: only VMs that ran, or ceased to wait, since
- * they were last looked at can lag.
+ * with BY_DEADLINE the VM that is due for longest. NOBODY: there is none. On the way leaves that
+ * lag behind their VM are corrected. A few tries suffice: only VMs that ran, or ceased to wait,
+ * since they were last looked at can lag.
  */
 BPF_GLOBAL u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {

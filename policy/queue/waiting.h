@@ -68,14 +68,16 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 		u32 domain = t->queued_in - 1;
 		struct runqueue *rq = ground_runqueue(d, domain);
 		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
+		bool last;
 
 		t->queued_in = 0;
 		if (rq)
 			affinity_remove(d, entity_rq_of(rq, slot), t);
-		if (rq && __sync_fetch_and_sub(&entity_rq_of(rq, slot)->nr_queued, 1) == 1) {
+		last = rq && __sync_fetch_and_sub(&entity_rq_of(rq, slot)->nr_queued, 1) == 1;
+		if (rq)
 			affinity_forget(entity_rq_of(rq, slot));
+		if (last)
 			waiting_settle(d, domain, slot);
-		}
 	}
 }
 

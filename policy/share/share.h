@@ -201,7 +201,8 @@ static __always_inline void share_bound_lag(struct drover *d, struct vm *vm, str
 
 /*
  * The thread, of one pCPU, comes to wait there. It goes by the sibling that runs there, or is next:
- * no further ahead or behind than a slice. Others may have run for hours longer or shorter elsewhere.
+ * no further ahead or behind than a slice. Others may have run for hours longer or shorter
+ * elsewhere.
  */
 static __always_inline void share_level_pinned(struct drover *d, struct thread *t)
 {

@@ -553,7 +553,8 @@ static void confined_vcpus_are_held_too(void)
 		CHECK(g->pcpu[at].current);
 }
 
-/* 20 % and 50 ms: after a rest that is what 100 ms bring and the burst, and no more in the long run. */
+/* 20 % and 50 ms: after a rest that is what 100 ms bring and the burst, and no more in the long
+ * run. */
 static void a_burst_is_saved_up_beside_what_100_ms_bring(void)
 {
 	for (u32 burst_us = 0; burst_us <= 50000; burst_us += 50000) {

@@ -197,7 +197,8 @@ static void nice_values_divide_what_siblings_have(void)
 			nice_ns[i % 2] += g->task[i].cpu_time_ns;
 		CHECK_SAYING(nice_ns[0] * 100 >= nice_ns[1] * 294 &&
 				     nice_ns[0] * 100 <= nice_ns[1] * 312,
-			     "%u pairs, pinned %u: %g", pairs, pinned, (double)nice_ns[0] / (double)nice_ns[1]);
+			     "%u pairs, pinned %u: %g", pairs, pinned,
+			     (double)nice_ns[0] / (double)nice_ns[1]);
 	}
 }
 

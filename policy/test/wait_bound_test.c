@@ -275,7 +275,8 @@ static void no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much(void)
 	CHECK(kernel_cpu_time_ns(g, 1) <= 2 * 30 * SECOND / 50 + 80 * 8 * MS);
 }
 
-/* Turns of all of them would take 0.6 of the pCPU, 1.2 with the tick, and leave nothing to shares. */
+/* Turns of all of them would take 0.6 of the pCPU, 1.2 with the tick, and leave nothing to shares.
+ */
 static void turns_for_all_leave_half_of_the_time(void)
 {
 	g = fake_ground(1, 1);

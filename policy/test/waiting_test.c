@@ -146,7 +146,8 @@ static void a_pinned_thread_waits_in_its_vms_queue_for_its_pcpu_alone(void)
 	CHECK_EQ(task->queue, ground_vm_queue(&g->d, task->thread.slot, 0));
 	CHECK_EQ(pcpu_at(&g->d, 1)->nr_pinned, 1);
 	for (u32 at = 0; at < 2; at++)
-		CHECK_EQ(affinity_fits(&g->d, entity_rq_of(&g->runqueue[0], task->thread.slot), 0, at),
+		CHECK_EQ(affinity_fits(&g->d, entity_rq_of(&g->runqueue[0], task->thread.slot), 0,
+				       at),
 			 at);
 	runs(task);
 	CHECK_EQ(pcpu_at(&g->d, 1)->nr_pinned, 0);
