@@ -24,11 +24,10 @@
 //! that is reserved there (policy/guarantee/reserve.h): it may be ahead of its reservation by a slice for
 //! each thread and one more; then it is due, and each of its n threads runs once in its turn, and all
 //! but one once more, being a slice behind (policy/share/share.h); and at each pick others that are due,
-//! or have a turn, may come first, once each, and twice one that has waited for long, whose turn begins as it
-//! becomes due; and those that are overdue, which they may be by four slices S:
+//! or have a turn, may come first, once each, and those that are overdue, which they may be by four slices S:
 //!
 //! ```text
-//!     3 n U / r + (3 + m / p) U + 4 S
+//!     3 n U / r + (1 + m / p) U + 4 S
 //! ```
 //!
 //! and U more where there are several domains: for a pCPU of another one to ask.
@@ -44,7 +43,7 @@
 //!
 //! Worked example. 4 pCPUs, one domain, slices of 7 ms, ticks of 4 ms, U = 11 ms. A VM of one thread
 //! with 100 % reserved beside 4 threads of others and the host's tasks: by turns 2 s + 0.25 s + 33 ms;
-//! by its reservation 33 ms + 55 ms + 28 ms = 116 ms.
+//! by its reservation 33 ms + 33 ms + 28 ms = 94 ms.
 //!
 //! Limitations: it knows no shares. A VM that is owed much by shares alone waits far less than
 //! this, but what shares bring depends on who else comes. It counts all other threads of the host as
@@ -178,11 +177,8 @@ pub fn guaranteed(host: &Host, vm: &Vm, other_threads: u32) -> Delay {
     let counts = reserved > 0 && reach.alike && !single && !starts_in_parts;
     let overdue_ns = OVERDUE_SLICES * host.slice_ns;
     let elsewhere_ns = if reach.domains > 1 { unasked_ns } else { 0 };
-    let by_reservation_ns = 3 * n * unasked_ns * 1000 / reserved.max(1)
-        + others_ns
-        + 2 * unasked_ns
-        + overdue_ns
-        + elsewhere_ns;
+    let by_reservation_ns =
+        3 * n * unasked_ns * 1000 / reserved.max(1) + others_ns + overdue_ns + elsewhere_ns;
     Delay {
         by_turns_ns: by_turns_ns + together_ns,
         by_reservation_ns: counts.then_some(by_reservation_ns + together_ns),
@@ -256,7 +252,7 @@ mod tests {
         assert_eq!(guaranteed(&HOST, &VM, 4).ready_ns(), 2_283_000_000);
         let reserved = Vm { reservation_mcpu: 1000, ..VM };
         let delay = guaranteed(&HOST, &reserved, 4);
-        assert_eq!((delay.ready_ns(), delay.held_ns), (116_000_000, 0));
+        assert_eq!((delay.ready_ns(), delay.held_ns), (94_000_000, 0));
         assert_eq!(delay.by_turns_ns, 2_283_000_000);
     }
 
@@ -318,8 +314,8 @@ mod tests {
         };
         // One domain of three pCPUs: 8 of others and the host's on these are three each. Where it may
         // be on the node of one pCPU all eight may stand before it, and a pCPU from elsewhere must ask.
-        assert_eq!(promise(&[|cpu| cpu < 3]), Some(33_000_000 + 6 * 11_000_000 + 28_000_000));
-        assert_eq!(promise(&[|_| true]), Some(33_000_000 + 12 * 11_000_000 + 28_000_000));
+        assert_eq!(promise(&[|cpu| cpu < 3]), Some(33_000_000 + 4 * 11_000_000 + 28_000_000));
+        assert_eq!(promise(&[|_| true]), Some(33_000_000 + 10 * 11_000_000 + 28_000_000));
         assert_eq!(promise(&[|cpu| cpu == 3]), None);
         assert_eq!(promise(&[|cpu| cpu < 2, |cpu| cpu < 3]), None);
     }
