@@ -101,7 +101,8 @@ GROUND bool ground_take_due(struct drover *d, u64 queue, u64 until_ns, u64 *next
 GROUND bool ground_take_vcpu(struct drover *d, u64 queue, u32 record);
 /* Ask drain_to (drain.h) of each task in the queue, and send it to run on the pCPU that it says. */
 GROUND void ground_drain(struct drover *d, u64 queue, u64 slice_ns);
-/* The order of the first task that may run on that pCPU; false if there is none. */
+/* Finds the first task in the queue that may run on that pCPU, and its order. False: there is none.
+ */
 GROUND bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order);
 
 /* --- pCPUs --- */

@@ -5,14 +5,14 @@
  * Idea. Two things make a VM's threads urgent: its reservation is due (reserve.h), or one of them
  * has waited for as long as anybody may (wait_bound.h). Both are moments in real time, so each
  * domain has a second tournament, in which a waiting VM stands at the earlier of the two. A pCPU
- * that asks looks at its root first. Mostly that lies ahead, and shares decide; otherwise whoever
- * is due is taken, the one with the earliest deadline first.
+ * that asks for work reads its root first. Mostly no deadline has come, and shares decide.
+ * Otherwise the VM with the earliest deadline is served.
  *
- * A deadline mostly moves on: the VM is served elsewhere, the thread that had it is taken by
- * shares, nobody of it waits any more. Then its leaf is left as it is, too early, and whoever finds
- * it at the root when its time has come puts it right. So threads come and go, and mostly nothing
- * is written here. Where a deadline moves back (a thread comes that kept its own, a reservation
- * grows) the leaf is written at once.
+ * A VM's deadline mostly moves later: it is served elsewhere, the thread that was due first is
+ * taken by shares, or none of its threads waits any more. Its leaf then still has the earlier time.
+ * It is corrected when it is at the root and that time has come, so that threads can come and go
+ * without a write here. When a deadline moves earlier (a thread comes that kept its own, a
+ * reservation grows) the leaf is written at once.
  *
  * Worked example. It is 5,000 ms. VM 3 has 100 % reserved and its tag is at 4,998; VM 4 waits since
  * 4,100, its deadline is 5,100; VM 5's, which has waited since 3,999, is 4,999. The pCPU takes
@@ -29,7 +29,7 @@
 #include "guarantee/reserve.h"
 #include "guarantee/wait_bound.h"
 
-/* Whoever waits, however short. */
+/* A time later than any deadline: whoever waits is due by then. */
 #define DEADLINE_ANY_NS (1ULL << 40)
 
 /* Where the VM stands by its deadline among those that wait there; nowhere while it may not run. */
@@ -74,8 +74,9 @@ BPF_GLOBAL int deadline_promise(THE_DROVER, u32 slot, u32 mcpu)
 }
 
 /*
- * The pCPU may give a turn: to whom of that VM in that domain that must run by now, if it may run
- * there. For one of a VM that nobody was taken of, to whoever must run first.
+ * If the pCPU may give a turn now, take a thread of that VM in that domain whose deadline has come
+ * and which may run there. If no thread of the VM was served for W, the one with the earliest
+ * deadline is taken, whether that has come or not.
  */
 BPF_GLOBAL bool deadline_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {

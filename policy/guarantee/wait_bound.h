@@ -18,9 +18,9 @@
  * Who has run was served, for whatever reason. But a run that others cut short before half a turn
  * was over counts for nothing: the thread keeps its deadline.
  *
- * A VM of which nobody was taken for W has a virtual time that means nothing here: it was counted
- * against others, elsewhere. It is brought back to the clock; and whoever is first in the domain
- * then may be behind the clock by no more than its claim (share.h).
+ * If no thread of a VM was taken in the domain for W, its virtual time says nothing there: it was
+ * counted against other VMs, in other domains. It is set back to the domain's clock. The VM that is
+ * first in the domain then may be behind the clock by no more than its claim (share.h).
  *
  * What can be promised to a thread, n of its VM's waiting in its domain and m threads of others
  * there, is 2 B(n, p) + W / 4 + (1 + m / p) times the longest that a thread runs unasked, a slice

@@ -64,21 +64,24 @@ BPF_GLOBAL int waiting_settle_domains(THE_DROVER, u32 slot)
 /* The thread stands in no queue any more. Safe to call when it never did. */
 static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 {
-	if (t->queued_in) {
-		u32 domain = t->queued_in - 1;
-		struct runqueue *rq = ground_runqueue(d, domain);
-		u32 slot = bounded(t->slot, DROVER_MAX_VMS);
-		bool last;
+	u32 domain = t->queued_in - 1;
+	u32 slot = bounded(t->slot, DROVER_MAX_VMS);
+	struct entity_rq *entity;
+	struct runqueue *rq;
+	bool last;
 
-		t->queued_in = 0;
-		if (rq)
-			affinity_remove(d, entity_rq_of(rq, slot), t);
-		last = rq && __sync_fetch_and_sub(&entity_rq_of(rq, slot)->nr_queued, 1) == 1;
-		if (rq)
-			affinity_forget(entity_rq_of(rq, slot));
-		if (last)
-			waiting_settle(d, domain, slot);
-	}
+	if (!t->queued_in)
+		return;
+	t->queued_in = 0;
+	rq = ground_runqueue(d, domain);
+	if (!rq)
+		return;
+	entity = entity_rq_of(rq, slot);
+	affinity_remove(d, entity, t);
+	last = __sync_fetch_and_sub(&entity->nr_queued, 1) == 1;
+	affinity_forget(entity);
+	if (last)
+		waiting_settle(d, domain, slot);
 }
 
 /* Put the thread into its VM's queue in the domain of that pCPU. */
@@ -90,7 +93,7 @@ BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 	bool new_here = t->may_in != domain + 1;
 	u64 may = affinity_mask(d, task, t, domain);
 	struct entity_rq *entity;
-	bool first;
+	bool first, earlier;
 
 	if (!rq)
 		return 0;
@@ -104,10 +107,11 @@ BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 	share_bound_lead(d, vm_at(d, slot), t);
 	first = __sync_fetch_and_add(&entity->nr_queued, 1) == 0;
 	affinity_add(d, entity, t, may);
-	if (wait_bound_enter(d, t, domain, entity, first) && !first)
-		deadline_settle(d, domain, slot);
+	earlier = wait_bound_enter(d, t, domain, entity, first);
 	if (first)
 		waiting_settle(d, domain, slot);
+	else if (earlier)
+		deadline_settle(d, domain, slot);
 	ground_enqueue(d, task, ground_vm_queue(d, slot, domain), d->params.slice_ns,
 		       t->vruntime_ns);
 	return 0;

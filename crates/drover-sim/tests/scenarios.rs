@@ -19,6 +19,12 @@ fn run(scenario: &Scenario, options: &Options) -> Outcome {
     run_scenario(scenario, options, &|_, _| {}).unwrap()
 }
 
+/// All that the scenario's file expects holds, under all of its schedulers.
+fn holds(name: &str) {
+    let scenario = scenario(name);
+    all_holds(&scenario, &run(&scenario, &Options::default()));
+}
+
 /// Everything the scenario expects was measured and is so.
 fn all_holds(scenario: &Scenario, outcome: &Outcome) {
     for row in evaluate(&scenario.expects, &outcome.results) {
@@ -38,16 +44,14 @@ fn what_scenarios_expect_of_drover_holds() {
 #[test]
 fn wide_vms_gain_and_lose_as_figures_15_to_17_have_it() {
     for name in ["esx-fig15-17-wide.toml", "esx-fig15-17-wide-host3.toml"] {
-        let scenario = scenario(name);
-        all_holds(&scenario, &run(&scenario, &Options::default()));
+        holds(name);
     }
 }
 
 /// Two of them stood half in each of two domains for ever when each domain had rounds of its own.
 #[test]
 fn vms_wider_than_a_domain_run_in_all_domains_at_once() {
-    let scenario = scenario("barrier-wide.toml");
-    all_holds(&scenario, &run(&scenario, &Options::default()));
+    holds("barrier-wide.toml");
 }
 
 #[test]
@@ -110,26 +114,22 @@ fn who_comes_late_among_confined_vms_has_its_part() {
 
 #[test]
 fn who_stays_below_its_limit_is_never_held() {
-    let scenario = scenario("limit-events.toml");
-    all_holds(&scenario, &run(&scenario, &Options::default()));
+    holds("limit-events.toml");
 }
 
 #[test]
 fn shares_are_a_vms_on_a_single_pcpu_too() {
-    let scenario = scenario("pinned-io.toml");
-    all_holds(&scenario, &run(&scenario, &Options::default()));
+    holds("pinned-io.toml");
 }
 
 #[test]
 fn who_is_owed_time_has_it_in_one_piece_beside_a_wake_storm() {
-    let scenario = scenario("wake-storm.toml");
-    all_holds(&scenario, &run(&scenario, &Options::default()));
+    holds("wake-storm.toml");
 }
 
 #[test]
 fn a_home_that_is_busy_makes_nobody_wait() {
-    let scenario = scenario("home-busy.toml");
-    all_holds(&scenario, &run(&scenario, &Options::default()));
+    holds("home-busy.toml");
 }
 
 #[test]
