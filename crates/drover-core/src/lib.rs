@@ -17,6 +17,7 @@ mod nearest;
 pub mod params;
 pub mod partition;
 pub mod percent;
+pub mod place;
 pub mod printable;
 pub mod resolve;
 pub mod results;
