@@ -184,7 +184,7 @@ BPF_GLOBAL int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 smt_d
 
 	share_charge(vm, t, ran_ns, smt_discount_ns);
 	reserve_charge(d, vm, ran_ns - smt_discount_ns);
-	home_count(d, vm, at, ran_ns);
+	home_count(d, t, at, ran_ns);
 	return 0;
 }
 

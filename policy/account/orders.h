@@ -53,13 +53,16 @@ struct pcpu_order {
 	u32 partition; /* of that domain */
 	u32 sibling; /* the other thread of its core, + 1; 0: there is none */
 	u32 node; /* of all pCPUs in that domain, + 1; 0: none, or several */
+	u32 llc; /* the cache of that domain, by any number of its own, + 1 */
 };
 
-/* Where the VM's memory lies, or is going to. */
+/* Where the VM's memory, or that of a part of it, lies or is going to. */
 struct home_order {
 	u32 slot;
-	u32 home; /* the NUMA node, + 1; 0: it has no home */
+	u32 home; /* home.h; 0: it has no home */
 	u64 vm_id;
+	u32 part; /* of so many, in order; a VM with one home is one part */
+	u32 parts;
 };
 
 /* The VM meant, held until find_let_go; NULL: it is gone. */
@@ -138,12 +141,9 @@ static inline bool order_container(struct drover *d, const struct container_orde
 /* False: the VM is gone. */
 static inline bool order_home(struct drover *d, const struct home_order *order)
 {
-	struct vm *vm = order_hold(d, order->slot, order->vm_id);
-
-	if (!vm)
+	if (!order_hold(d, order->slot, order->vm_id))
 		return false;
-	vm->home = order->home;
-	d->homes = 1;
+	home_set(d, order->slot, order->home, order->part, order->parts);
 	find_let_go(d, order->slot);
 	return true;
 }
@@ -184,6 +184,7 @@ static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 	atomic_max(&d->params.nr_domains, order->domain + 1);
 	domain_at(d, order->domain)->partition = order->partition;
 	domain_at(d, order->domain)->node = order->node;
+	domain_at(d, order->domain)->llc = order->llc;
 	pcpu_at(d, order->pcpu)->sibling = order->sibling;
 	if (order->sibling)
 		pcpu_at(d, order->sibling - 1)->sibling = order->pcpu + 1;

@@ -96,8 +96,8 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vc
 	if (!record)
 		return;
 	v->progress_ns = vm_at(d, t->slot)->progress_floor_ns;
-	v->slot = t->slot;
-	v->vcpu_id = vcpu_id;
+	v->slot = (u16)t->slot;
+	v->vcpu_id = (u16)vcpu_id;
 	if (vcpu_enter(d, t->slot, record))
 		t->record = record;
 	else

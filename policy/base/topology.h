@@ -7,13 +7,22 @@
  * the pCPUs of a domain walks its part of the list, whatever the kernel's numbers are. A pCPU's
  * place in its part is its bit in masks of the domain (affinity.h).
  *
+ * Distance between domains is counted in hops: 0 within an LLC, 1 within a NUMA node, 2 to a near
+ * node (distance 20), 3 to one that is further (30), up to 7. Each domain has a list of the others
+ * by that. Whoever looks for a pCPU or a thread elsewhere walks it, and what a step must bring
+ * grows with hops.
+ *
  * Worked example. pCPUs 0, 1, 4 and 5 are in domain 0, 2 and 3 in domain 1: the list is 0 1 4 5 2
- * 3, domain 1 begins at 4 and has two, and pCPU 3 has place 1.
+ * 3, domain 1 begins at 4 and has two, and pCPU 3 has place 1. Four domains on two nodes, 0 and 1
+ * on node 0: domain 1's list is 0 (1 hop), 2, 3 (2 hops).
  */
 #ifndef DROVER_TOPOLOGY_H
 #define DROVER_TOPOLOGY_H
 
 #include "base/ground.h"
+
+/* No domain is as far from another. */
+#define TOPOLOGY_HOPS_END 8
 
 /* The pCPU at that place of the list, which begins anew at its end. */
 static __always_inline u32 topology_listed(struct drover *d, u32 at)
@@ -65,6 +74,52 @@ BPF_GLOBAL u32 topology_gather(THE_DROVER, u32 domain, u32 first)
 	return first + it->nr_pcpus;
 }
 
+/* How far one domain is from another, in hops. */
+static __always_inline u32 topology_hops(struct drover *d, u32 domain, u32 other)
+{
+	struct domain *a = domain_at(d, domain);
+	struct domain *b = domain_at(d, other);
+	u32 hops;
+
+	if (domain == other || (a->llc && a->llc == b->llc))
+		return 0;
+	if (a->node == b->node)
+		return 1;
+	hops = d->node_hops[bounded(a->node - 1, DROVER_MAX_NODES)]
+			   [bounded(b->node - 1, DROVER_MAX_NODES)];
+	return hops > 2 ? bounded(hops, TOPOLOGY_HOPS_END) : 2;
+}
+
+/* The domain that is the step-th nearest to that one, from 1 on; 0 is the domain itself. */
+static __always_inline u32 topology_near(struct drover *d, u32 domain, u32 step)
+{
+	if (!step)
+		return domain;
+	return d->near_of[bounded(domain, DROVER_MAX_DOMAINS)]
+			 [bounded(step - 1, DROVER_MAX_DOMAINS)];
+}
+
+/* List the others of a domain by hops; those as far begin after its own number. */
+BPF_GLOBAL int topology_list(THE_DROVER, u32 domain)
+{
+	u32 nr_domains = d->params.nr_domains;
+	u8 *near = d->near_of[bounded(domain, DROVER_MAX_DOMAINS)];
+	u32 listed = 0;
+	u32 hops, i;
+
+	for_each_index(hops, 0, TOPOLOGY_HOPS_END) {
+		for_each_index(i, 1, nr_domains) {
+			u32 other = (domain + i) % nr_domains;
+
+			if (topology_hops(d, domain, other) != hops)
+				continue;
+			near[bounded(listed, DROVER_MAX_DOMAINS)] = (u8)other;
+			listed++;
+		}
+	}
+	return 0;
+}
+
 /* The domains of pCPUs were set, or have changed. */
 static __always_inline void topology_settle(struct drover *d)
 {
@@ -73,6 +128,8 @@ static __always_inline void topology_settle(struct drover *d)
 
 	for_each_index(i, 0, d->params.nr_domains)
 		first = topology_gather(d, i, first);
+	for_each_index(i, 0, d->params.nr_domains)
+		topology_list(d, i);
 }
 
 #endif

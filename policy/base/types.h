@@ -62,6 +62,8 @@ typedef int64_t s64;
 #define DROVER_MAX_DOMAINS 256
 #define DROVER_MAX_POOLS 1024
 #define DROVER_MAX_PARTITIONS 64
+/* NUMA nodes between which distances are known. */
+#define DROVER_MAX_NODES 64
 /* vCPUs with books of their own: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 1024
@@ -142,7 +144,7 @@ struct vm {
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
 	u32 domain;       /* where a thread of it last waited or ran */
-	u32 home;         /* the NUMA node where its memory lies, + 1; 0: none is known, home.h */
+	u32 home;         /* where its memory lies, home.h; 0: none is known */
 	u64 id; /* never reused, so that a late order finds nobody; 0: the slot is free */
 	u64 owner_id; /* the VMM's process, or a container's cgroup (OWNER_CGROUP); 0: no more */
 	/* its vCPUs together, together.h */
@@ -210,8 +212,9 @@ struct vcpu {
 	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
 	u64 hazard_ns;   /* time it was ready while a sibling ran */
 	u32 pcpu;  /* running: where; ready: near which it waits */
-	u32 slot;
-	u32 vcpu_id;
+	u16 slot;
+	u16 vcpu_id; /* KVM's: an APIC id, there may be gaps */
+	u32 home; /* if its VM has several, home.h */
 	u32 state; /* enum vcpu_state; after all that is cleared before it, vcpu.h */
 };
 
@@ -304,6 +307,7 @@ struct domain {
 	u32 round_slot; /* the VM begun in it last of those kept together */
 	u32 partition; /* all of its pCPUs are in that one */
 	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */
+	u32 llc; /* the last-level cache they share, by a number of its own, + 1; 0: not known */
 } __attribute__((aligned(64)));
 
 /* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
@@ -417,6 +421,8 @@ struct drover {
 	struct domain domain[DROVER_MAX_DOMAINS];
 	struct partition partition[DROVER_MAX_PARTITIONS];
 	u32 pcpu_of[DROVER_MAX_PCPUS]; /* those of one domain side by side, topology.h */
+	u8 node_hops[DROVER_MAX_NODES][DROVER_MAX_NODES]; /* 2 and more; 0: as far as any */
+	u8 near_of[DROVER_MAX_DOMAINS][DROVER_MAX_DOMAINS]; /* the others, the nearest first */
 	struct pool pool[DROVER_MAX_POOLS];
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS][DROVER_VM_VCPUS]; /* records of each VM's vCPUs */

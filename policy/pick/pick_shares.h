@@ -5,7 +5,7 @@
  * Idea. The pCPU compares the least served VM of its domain that may run here (next.h) and the
  * thread that runs now, if it would go on. The least virtual time wins. Before that it glances at
  * one other domain, now this, now that, and takes from there when that domain's VM is further
- * behind than a migration is worth. That glance is the whole of load balancing between domains:
+ * behind than a migration is worth: steal_gain for each hop (topology.h). That glance is the whole of load balancing between domains:
  * virtual time is the VM's wherever it runs, so the domain with too much work is the one whose VMs
  * fall behind. A pCPU that finds nobody looks everywhere before it goes idle. VMs that wait at home
  * are dearer (home.h).
@@ -15,7 +15,7 @@
  * of domain 1, which from then on waits in domain 0.
  *
  * Limitations. With C domains an imbalance is seen after about C picks, some
- * C * 8 ms. It knows distance only as "my domain" and "another".
+ * C * 8 ms.
  */
 #ifndef DROVER_PICK_SHARES_H
 #define DROVER_PICK_SHARES_H
@@ -47,12 +47,13 @@ BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u64 before)
 	return found;
 }
 
-/* One of the glanced domain, if its VM is far behind `key`. */
+/* One of the glanced domain, if its VM is far behind `key`: the further, the more. */
 static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 key)
 {
-	u64 gain = key == TOURNAMENT_NOBODY ? 0 : home_in_keys(d->params.steal_gain_ns);
+	u32 other = topology_glanced(d, pcpu);
+	u64 gain = key == TOURNAMENT_NOBODY ? 0 : home_gain_in_keys(d, pcpu, other);
 
-	return pick_first(d, pcpu, topology_glanced(d, pcpu), key - gain);
+	return pick_first(d, pcpu, other, key - gain);
 }
 
 /* Nothing here: anything, anywhere, that may run here. */
@@ -64,9 +65,7 @@ BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 	u32 step;
 
 	for_each_index(step, 1, nr_domains) {
-		u32 other = (home + step) % nr_domains;
-
-		found = pick_first(d, pcpu, other, TOURNAMENT_NOBODY);
+		found = pick_first(d, pcpu, topology_near(d, home, step), TOURNAMENT_NOBODY);
 		if (found)
 			break;
 	}

@@ -120,7 +120,7 @@ BPF_GLOBAL bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 	u32 step;
 
 	for_each_index(step, 0, nr_domains) {
-		u32 other = (home + step) % nr_domains;
+		u32 other = topology_near(d, home, step);
 
 		found = pick_waits_in(d, pcpu, other, slot) && pick_from_vm(d, pcpu, other, slot);
 		if (found)

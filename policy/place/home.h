@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Home: the NUMA node where a VM's memory lies, and where its threads run if they can.
+ * Home: where a VM's memory lies, and where its threads run if they can: a NUMA node, or one
+ * last-level cache (LLC) of it.
  *
- * Idea. The daemon gives a VM a home (drover-core, home.rs) and moves its memory there. Here it is
+ * Idea. The daemon gives a VM a home (drover-core, place/) and moves its memory there. Here it is
  * a preference, not a prison. A thread that becomes ready looks for an idle pCPU at home first, and
- * if there is none, anywhere: to run far from one's memory is slower by some tenths, to wait is
- * slower by all. Where it must wait, it waits in a domain at home. pCPUs of other nodes take it
- * from there when they have nothing to do, or when its VM has fallen so far behind (steal_gain,
- * doubled) that it would wait for long: so shares hold over the host as a whole, whatever homes
- * there are. One that runs away from home gives up its pCPU at the tick when home has an idle one.
+ * if there is none, as near as can be: to run far from one's memory is slower by some tenths, to
+ * wait is slower by all. Where it must wait, it waits in a domain at home. Other pCPUs take it from
+ * there when they have nothing to do, or when its VM has fallen so far behind (steal_gain for each
+ * hop, doubled) that it would wait for long: so shares hold over the host as a whole, whatever
+ * homes there are. One that runs away from home gives up its pCPU at the tick when home has an idle
+ * one.
+ *
+ * A VM wider than a node has several homes: each of its vCPUs has that of its part, and its other
+ * threads have none.
  *
  * Homes are for threads of the default partition that may run anywhere in it; who is confined was
  * placed by somebody else. A thread at home is looked after by nobody here: the search for an idle
- * pCPU (idle.h) begins where it ran last, and in that node. And while no VM has a home, as on a
+ * pCPU (idle.h) begins where it ran last, and goes outward. And while no VM has a home, as on a
  * host of one node, nothing is looked at.
  *
  * Worked example. Node 0 is pCPUs 0 and 1, node 1 is 2 and 3. VM 5, one busy vCPU, runs on 3 and is
@@ -22,40 +27,56 @@
  * pCPU at home: it takes 3, which is free now.
  *
  * Limitations. Two VMs that are always busy, each on a pCPU of the other's home, stay there
- * as long as no pCPU is idle and nobody waits. Distance is "home" and "not home": of two other
- * nodes the nearer has no precedence.
+ * as long as no pCPU is idle and nobody waits.
  */
 #ifndef DROVER_HOME_H
 #define DROVER_HOME_H
 
+#include "account/vcpu.h"
 #include "place/idle.h"
 #include "share/share.h"
 
 #define HOME_NOWHERE DROVER_MAX_PCPUS
+/* A home is a node's number + 1, and above that, if it is one LLC only, the LLC's + 1. */
+#define HOME_LLC_SHIFT 16
+#define HOME_NODE_MASK ((1U << HOME_LLC_SHIFT) - 1)
+/* The VM's home, if its vCPUs have homes of their own. */
+#define HOME_OF_PARTS (~0U)
 
 /* Are the pCPUs of that domain at that home, and of the default partition? */
 static __always_inline bool home_is_in(struct drover *d, u32 home, u32 domain)
 {
-	return domain_at(d, domain)->node == home && !domain_at(d, domain)->partition;
+	struct domain *it = domain_at(d, domain);
+	u32 llc = home >> HOME_LLC_SHIFT;
+
+	return it->node == (home & HOME_NODE_MASK) && (!llc || it->llc == llc) && !it->partition;
 }
 
-/* The thread's VM has a home, it may go there, and that pCPU is elsewhere. */
-static __always_inline bool home_is_away(struct drover *d, struct thread *t, u32 at)
+/* The home of the thread; 0: it has none. */
+static __always_inline u32 home_of(struct drover *d, struct thread *t)
 {
-	u32 home = d->homes && t->affinity_full && !t->partition ? vm_at(d, t->slot)->home : 0;
+	u32 home = vm_at(d, t->slot)->home;
 
-	return home && !home_is_in(d, home, pcpu_at(d, at)->domain);
+	return home == HOME_OF_PARTS ? vcpu_at(d, t->record)->home : home;
 }
 
-/* The domain at that home that comes first, counted from that one on; or HOME_NOWHERE. */
+/* The thread has that home, may go there, and that pCPU is elsewhere. 0: that is not so. */
+static __always_inline u32 home_is_away(struct drover *d, struct thread *t, u32 at)
+{
+	u32 home = d->homes && t->affinity_full && !t->partition ? home_of(d, t) : 0;
+
+	return home && !home_is_in(d, home, pcpu_at(d, at)->domain) ? home : 0;
+}
+
+/* The domain at that home that is nearest to that one, or HOME_NOWHERE. */
 BPF_GLOBAL u32 home_domain(THE_DROVER, u32 home, u32 from)
 {
-	u32 nr_domains = d->params.nr_domains ?: 1;
+	u32 nr_domains = d->params.nr_domains;
 	u32 found = HOME_NOWHERE;
 	u32 i;
 
 	for_each_index(i, 0, nr_domains) {
-		u32 domain = (from + i) % nr_domains;
+		u32 domain = topology_near(d, from, i);
 
 		if (home_is_in(d, home, domain))
 			found = domain;
@@ -98,20 +119,23 @@ BPF_GLOBAL bool home_has_idle(THE_DROVER, u32 home)
 	return found;
 }
 
-/* The domain at home where the VM's threads wait. */
-static __always_inline u32 home_domain_of(struct drover *d, u32 slot)
+/* The domain at that home where threads of the VM wait: where they do already, if they do there;
+ * not the same for all VMs. */
+static __always_inline u32 home_domain_of(struct drover *d, u32 slot, u32 home)
 {
-	struct vm *vm = vm_at(d, slot);
-	bool known = vm->domain != SHARE_NOWHERE && home_is_in(d, vm->home, vm->domain);
+	u32 domain = vm_at(d, slot)->domain;
+	u32 nr_domains = d->params.nr_domains ?: 1;
 
-	return known ? vm->domain : home_domain(d, vm->home, slot);
+	if (domain != SHARE_NOWHERE && home_is_in(d, home, domain))
+		return domain;
+	return home_domain(d, home, slot % nr_domains);
 }
 
 /* The pCPU near which the thread is to be placed, which was on that one: a pCPU at home. */
 static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 {
-	u32 near = home_is_away(d, t, at) ? home_pcpu(d, home_domain_of(d, t->slot), at) :
-					    HOME_NOWHERE;
+	u32 home = home_is_away(d, t, at);
+	u32 near = home ? home_pcpu(d, home_domain_of(d, t->slot, home), at) : HOME_NOWHERE;
 
 	return near == HOME_NOWHERE ? at : near;
 }
@@ -119,7 +143,9 @@ static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 /* Is it time that the thread, which runs there, goes home: is a pCPU idle there? */
 static __always_inline bool home_calls(struct drover *d, struct thread *t, u32 at)
 {
-	return home_is_away(d, t, at) && home_has_idle(d, vm_at(d, t->slot)->home);
+	u32 home = home_is_away(d, t, at);
+
+	return home && home_has_idle(d, home);
 }
 
 /* Virtual time as tournament keys count it. */
@@ -128,25 +154,64 @@ static __always_inline u64 home_in_keys(u64 vtime_ns)
 	return (vtime_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
 }
 
+/* What a migration from that domain to that pCPU must bring, as keys count it: the more, the
+ * further. */
+static __always_inline u64 home_gain_in_keys(struct drover *d, u32 pcpu, u32 domain)
+{
+	u32 hops = topology_hops(d, pcpu_at(d, pcpu)->domain, domain);
+
+	return home_in_keys(d->params.steal_gain_ns * (hops ?: 1));
+}
+
 /*
  * The VM with the key `theirs` waits in that domain. It comes before `key`, so that a migration to
- * that pCPU is worth its cost. Does it rather wait, at home, because it is not worth it twice?
+ * that pCPU is worth its cost. Does it rather wait, at home, because it is not worth it twice? The
+ * vCPUs of a VM with several homes wait at theirs.
  */
 BPF_GLOBAL bool home_keeps(THE_DROVER, u32 pcpu, u32 domain, u64 theirs, u64 key)
 {
 	u32 home = d->homes ? vm_at(d, tournament_slot(theirs))->home : 0;
-	u64 gain = home_in_keys(d->params.steal_gain_ns);
 
+	if (home == HOME_OF_PARTS)
+		home = domain_at(d, domain)->node;
 	return home && home_is_in(d, home, domain) &&
 	       !home_is_in(d, home, pcpu_at(d, pcpu)->domain) &&
-	       !tournament_before(theirs + gain, key);
+	       !tournament_before(theirs + home_gain_in_keys(d, pcpu, domain), key);
 }
 
-/* A thread of the VM has run there for so long. */
-static __always_inline void home_count(struct drover *d, struct vm *vm, u32 at, u64 ran_ns)
+/* The thread has run there for so long. */
+static __always_inline void home_count(struct drover *d, struct thread *t, u32 at, u64 ran_ns)
 {
-	if (d->homes && vm->home && home_is_in(d, vm->home, pcpu_at(d, at)->domain))
-		__sync_fetch_and_add(&vm->home_run_ns, ran_ns);
+	u32 home = d->homes ? home_of(d, t) : 0;
+
+	if (home && home_is_in(d, home, pcpu_at(d, at)->domain))
+		__sync_fetch_and_add(&vm_at(d, t->slot)->home_run_ns, ran_ns);
+}
+
+/*
+ * An order: that is the home of the VM (0: it has none), or, of `parts`, that of one: the vCPUs
+ * with so many of all numbers before theirs. Numbers may have gaps (they are APIC ids, by sockets).
+ */
+BPF_GLOBAL int home_set(THE_DROVER, u32 slot, u32 home, u32 part, u32 parts)
+{
+	u32 places = vcpu_places(vm_at(d, slot));
+	u32 numbers = 1;
+	u32 place;
+
+	d->homes = 1;
+	vm_at(d, slot)->home = parts > 1 ? HOME_OF_PARTS : home;
+	for_each_index(place, 0, places) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		numbers = v ? (u32)max_of(numbers, v->vcpu_id + 1U) : numbers;
+	}
+	for_each_index(place, 0, places) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (v && (u64)v->vcpu_id * parts / numbers == part)
+			v->home = home;
+	}
+	return 0;
 }
 
 #endif

@@ -4,8 +4,8 @@
  *
  * Idea. Each domain has a mask of its pCPUs that are idle, changed when one becomes idle or ends
  * to be. A thread is given the first of these from the pCPU on near which it is placed: of a core
- * that is idle as a whole, else any. Its own domain is searched first, then those of the same NUMA
- * node, then the others of its partition. Where nothing is idle, which is when it matters what a
+ * that is idle as a whole, else any. Its own domain is searched first, then the others of its
+ * partition, the nearest first (topology.h). Where nothing is idle, which is when it matters what a
  * wake-up costs, that is a look at one word for each domain.
  *
  * The mask is a hint: the ground says who was the first to claim a pCPU, and one bit too many costs
@@ -15,8 +15,7 @@
  * and 4 are idle. A thread that ran on 0 wakes: 1 is nearest, but shares its core with who runs on
  * 0, and so it is given 2. The next one is given 4, a whole core in another domain, and the next 1.
  *
- * Limitations. A whole core far away comes before half of one near by. Of the domains of
- * another node none is nearer.
+ * Limitations. A whole core far away comes before half of one near by.
  */
 #ifndef DROVER_IDLE_H
 #define DROVER_IDLE_H
@@ -87,13 +86,11 @@ BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole
 	s32 found = IDLE_NONE;
 	u32 i;
 
-	for_each_index(i, 0, 2 * nr_domains) {
-		u32 domain = (home + i) % nr_domains;
+	for_each_index(i, 0, nr_domains) {
+		u32 domain = topology_near(d, home, i);
 		struct domain *it = domain_at(d, domain);
 
-		/* Those of its node in the first pass, the others in the second. */
-		if (!it->idle || it->partition != partition ||
-		    (it->node == domain_at(d, home)->node) != (i < nr_domains))
+		if (!it->idle || it->partition != partition)
 			continue;
 		found = idle_claim_in(d, task, domain, domain == home ? pcpu_at(d, near)->place : 0,
 				      whole_core);

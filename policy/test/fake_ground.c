@@ -56,10 +56,18 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 		g->pcpu[i].online = g->pcpu[i].idle = true;
 		g->d.pcpu[i].online = 1;
 		g->d.pcpu[i].domain = i * nr_domains / nr_pcpus;
-		/* Each is a NUMA node. */
-		g->d.domain[g->d.pcpu[i].domain].node = g->d.pcpu[i].domain + 1;
 	}
 	drover_start(&g->d);
+	return g;
+}
+
+struct ground *fake_nodes(u32 nr_pcpus, u32 nr_nodes)
+{
+	struct ground *g = fake_ground(nr_pcpus, nr_nodes);
+
+	for (u32 i = 0; i < nr_nodes; i++)
+		g->d.domain[i].node = g->d.domain[i].llc = i + 1;
+	topology_settle(&g->d);
 	return g;
 }
 

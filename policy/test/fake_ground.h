@@ -121,6 +121,9 @@ struct ground {
 /* A ground with that many pCPUs, evenly spread over the domains; one at a time. */
 struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains);
 
+/* The same; each domain is a NUMA node with one cache, the others as far as any. */
+struct ground *fake_nodes(u32 nr_pcpus, u32 nr_nodes);
+
 /* Two pCPUs in a row make a core, each a thread of it. */
 void fake_cores(struct ground *g);
 

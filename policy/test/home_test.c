@@ -9,7 +9,7 @@ static struct ground *g;
 
 static void go_home(u32 tgid, u32 home)
 {
-	struct home_order order = {.slot = g->slot_of[tgid], .home = home};
+	struct home_order order = {.slot = g->slot_of[tgid], .home = home, .parts = 1};
 
 	order.vm_id = vm_at(&g->d, order.slot)->id;
 	CHECK(order_home(&g->d, &order));
@@ -53,10 +53,10 @@ static void who_wakes_runs_at_home(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	task = wakes(vcpu(1, NODE_1, 0));
 	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_1);
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	task = wakes(vcpu(1, 0, 0));
 	CHECK(task->pcpu == 0);
 }
@@ -65,7 +65,7 @@ static void with_home_full_it_runs_elsewhere_at_once(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	fill(2, NODE_1);
 	task = wakes(vcpu(1, NODE_1, 0));
 	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_0);
@@ -78,7 +78,7 @@ static void with_the_host_full_it_waits_at_home(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	fill(2, NODE_0);
 	fill(3, NODE_1);
 	task = vcpu(1, NODE_1, 0);
@@ -92,7 +92,7 @@ static void it_goes_home_at_the_next_tick(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	task = wakes(vcpu(1, 0, 0));
 	kernel_run(g, 10 * MS);
 	CHECK(task->pcpu == 0);
@@ -108,7 +108,7 @@ static void while_home_is_full_it_is_left_where_it_runs(void)
 	struct task_struct *task;
 	u64 dispatches;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	fill(2, NODE_1);
 	task = wakes(vcpu(1, NODE_1, 0));
 	dispatches = kernel_runs(g, 1);
@@ -124,7 +124,7 @@ static void an_idle_pcpu_elsewhere_takes_who_waits_at_home(void)
 {
 	struct task_struct *tasks[3];
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	for (u32 i = 0; i < 3; i++)
 		tasks[i] = vcpu(i + 1, NODE_1, 2);
 	for (u32 i = 0; i < 3; i++)
@@ -143,7 +143,7 @@ static void nobody_waits_at_home_who_may_preempt_elsewhere(void)
 	struct task_struct *late, *pinned;
 	u32 nr_late = 0;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	late = vcpu(1, NODE_0, 0);
 	late->burst_ns = late->burst_left_ns = 100 * US;
 	late->sleep_ns = 1900 * US;
@@ -171,7 +171,7 @@ static bool is_taken(u32 home, u64 behind_ns)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	for (u32 i = 0; i < 4; i++)
 		kernel_wake(g, kernel_thread(g, 0, THREAD_HOST));
 	kernel_settle(g);
@@ -191,9 +191,73 @@ static bool is_taken(u32 home, u64 behind_ns)
 
 static void to_take_one_from_home_is_worth_twice_the_gain(void)
 {
-	CHECK(!is_taken(0, 6 * MS) && is_taken(0, 10 * MS));
-	CHECK(!is_taken(NODE_1, 14 * MS) && is_taken(NODE_1, 18 * MS));
-	CHECK(is_taken(9, 10 * MS)); /* a home that is not there is none */
+	/* Two hops of 8 ms. */
+	CHECK(!is_taken(0, 14 * MS) && is_taken(0, 18 * MS));
+	CHECK(!is_taken(NODE_1, 30 * MS) && is_taken(NODE_1, 34 * MS));
+	CHECK(is_taken(9, 18 * MS)); /* a home that is not there is none */
+}
+
+/* Nodes 0 and 1 are near each other, 2 is further: whoever finds no pCPU at home goes where it is
+ * nearest. */
+static void a_near_node_comes_before_a_far_one(void)
+{
+	struct task_struct *other;
+
+	g = fake_nodes(3, 3);
+	g->d.node_hops[0][2] = g->d.node_hops[2][0] = 3;
+	g->d.node_hops[1][2] = g->d.node_hops[2][1] = 2;
+	topology_settle(&g->d);
+	CHECK_EQ(topology_near(&g->d, 0, 1), 1);
+	CHECK_EQ(topology_near(&g->d, 0, 2), 2);
+	CHECK_EQ(topology_near(&g->d, 2, 1), 1);
+	CHECK_EQ(topology_hops(&g->d, 0, 2), 3);
+	other = vcpu(1, NODE_0, 0);
+	kernel_wake(g, other);
+	kernel_settle(g);
+	CHECK_EQ(wakes(vcpu(2, NODE_0, 2))->pcpu, 1);
+}
+
+/* Two LLCs of one node, of two pCPUs each; home is the second. */
+static void an_llc_is_a_home_like_a_node(void)
+{
+	g = fake_nodes(4, 2);
+	g->d.domain[1].node = NODE_0;
+	topology_settle(&g->d);
+	CHECK_EQ(topology_hops(&g->d, 0, 1), 1);
+	CHECK(wakes(vcpu(1, NODE_0 | 2U << HOME_LLC_SHIFT, 0))->pcpu >= 2);
+	CHECK(wakes(vcpu(2, NODE_0 | 2U << HOME_LLC_SHIFT, 1))->pcpu >= 2);
+	CHECK(wakes(vcpu(3, NODE_0 | 2U << HOME_LLC_SHIFT, 1))->pcpu < 2); /* it is full */
+}
+
+/* A VM of four vCPUs, two on each of two nodes; the numbers have a gap, as APIC ids have. */
+static void parts_of_a_wide_vm_live_on_a_node_each(void)
+{
+	static const u16 number[] = {0, 1, 4, 5};
+	struct task_struct *vcpus[4];
+	struct home_order order = {.parts = 2};
+
+	g = fake_nodes(4, 2);
+	for (u32 i = 0; i < 4; i++) {
+		vcpus[i] = kernel_thread(g, 1, THREAD_VCPU);
+		vcpus[i]->pcpu = 3 - i;
+		kernel_set_affinity(g, vcpus[i], ALL_PCPUS);
+		vcpu_at(&g->d, vcpus[i]->thread.record)->vcpu_id = number[i];
+	}
+	order.slot = g->slot_of[1];
+	order.vm_id = kernel_vm(g, 1)->id;
+	for (order.part = 0; order.part < 2; order.part++) {
+		order.home = order.part ? NODE_1 : NODE_0;
+		CHECK(order_home(&g->d, &order));
+	}
+	for (u32 i = 0; i < 4; i++)
+		CHECK_EQ(wakes(vcpus[i])->pcpu / 2, i / 2);
+	kernel_run(g, SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->home_run_ns, kernel_cpu_time_ns(g, 1));
+	/* And it has one home again. */
+	order = (struct home_order){order.slot, NODE_1, order.vm_id, 0, 1};
+	CHECK(order_home(&g->d, &order));
+	CHECK(home_is_away(&g->d, &vcpus[0]->thread, 0) &&
+	      home_is_away(&g->d, &vcpus[3]->thread, 0));
 }
 
 /* Three quarters of the demand are at home on one half of the host. */
@@ -201,7 +265,7 @@ static void shares_hold_whatever_homes_there_are(void)
 {
 	u64 all_ns = 4 * 4 * SECOND;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	for (u32 tgid = 1; tgid <= 4; tgid++) {
 		kernel_busy_vm(g, tgid, 2, tgid == 1 ? 4000 : 2000);
 		go_home(tgid, tgid < 4 ? NODE_0 : NODE_1);
@@ -217,7 +281,7 @@ static void shares_hold_whatever_homes_there_are(void)
 
 static void a_reservation_is_served_wherever_home_is(void)
 {
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	for (u32 tgid = 1; tgid <= 4; tgid++) {
 		kernel_busy_vm(g, tgid, tgid == 1 ? 1 : 3, 0);
 		go_home(tgid, NODE_0);
@@ -232,7 +296,7 @@ static void who_is_confined_is_left_there(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	task = vcpu(1, NODE_1, 0);
 	kernel_set_affinity(g, task, 0x7);
 	wakes(task);
@@ -244,7 +308,7 @@ static void with_home_offline_it_runs_where_it_can(void)
 {
 	struct task_struct *task;
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	task = wakes(vcpu(1, NODE_1, 0));
 	kernel_offline(g, 2);
 	kernel_offline(g, 3);
@@ -259,7 +323,7 @@ static void an_order_for_one_that_is_gone_reaches_nobody(void)
 {
 	struct home_order order = {.slot = 1, .home = NODE_1};
 
-	g = fake_ground(4, 2);
+	g = fake_nodes(4, 2);
 	kernel_thread(g, 1, THREAD_VCPU);
 	CHECK(!order_home(&g->d, &order)); /* another id */
 	order.slot = DROVER_HOST_SLOT;
@@ -278,6 +342,9 @@ int main(void)
 	RUN(an_idle_pcpu_elsewhere_takes_who_waits_at_home);
 	RUN(nobody_waits_at_home_who_may_preempt_elsewhere);
 	RUN(to_take_one_from_home_is_worth_twice_the_gain);
+	RUN(a_near_node_comes_before_a_far_one);
+	RUN(an_llc_is_a_home_like_a_node);
+	RUN(parts_of_a_wide_vm_live_on_a_node_each);
 	RUN(shares_hold_whatever_homes_there_are);
 	RUN(a_reservation_is_served_wherever_home_is);
 	RUN(who_is_confined_is_left_there);

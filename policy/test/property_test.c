@@ -205,6 +205,7 @@ static void a_home_changes(struct ground *g)
 	struct home_order order = {
 		.slot = check_random_in(0, 7),
 		.home = check_random_in(0, g->d.params.nr_domains + 1),
+		.parts = check_random_in(1, 3),
 	};
 
 	order.vm_id = vm_at(&g->d, order.slot)->id;
@@ -296,7 +297,7 @@ static void random_runs(bool halves, void (*elsewhere)(struct ground *))
 		u32 nr_pcpus = check_random_in(1, 8);
 		u32 nr_domains =
 			check_random_in(1, nr_pcpus < FAKE_DOMAINS ? nr_pcpus : FAKE_DOMAINS);
-		struct ground *g = fake_ground(nr_pcpus, nr_domains);
+		struct ground *g = fake_nodes(nr_pcpus, nr_domains);
 
 		if (run % 2)
 			fake_cores(g);

@@ -95,12 +95,14 @@ impl Counters {
 }
 
 /// Where a VM's memory lies and where it ran, since it was found.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Numa {
-    /// The node that is its home (NHN); none: it has none.
-    pub home: Option<u32>,
+    /// The nodes that are home to its parts, in order (NHN); empty: it has no home.
+    pub home: Vec<u32>,
     /// The part of its memory that lies there (N%L), %; none until that was looked at.
     pub local_pct: Option<f64>,
+    /// How often a part of it left its home (NMIG).
+    pub migrations: u32,
     /// Memory that was moved there, MiB.
     pub moved_mib: f64,
     /// CPU time of its threads while it had a home and on pCPUs of it, s.
@@ -112,7 +114,8 @@ pub struct Numa {
 impl Numa {
     /// What was counted since `before`. What was moved is of all time, and what lies where of now.
     fn since(&self, before: &Self) -> Self {
-        Self { home_s: self.home_s - before.home_s, ran_s: self.ran_s - before.ran_s, ..*self }
+        let (home_s, ran_s) = (self.home_s - before.home_s, self.ran_s - before.ran_s);
+        Self { home_s, ran_s, ..self.clone() }
     }
 }
 
@@ -132,7 +135,8 @@ impl VmCounters {
     pub fn since(&self, before: &Self) -> Self {
         let vcpu =
             |(number, now): &(u32, Counters)| Some((*number, now.since(&before.vcpu(*number)?)));
-        let numa = self.numa.map(|numa| numa.since(&before.numa.unwrap_or_default()));
+        let numa =
+            self.numa.as_ref().map(|numa| numa.since(&before.numa.clone().unwrap_or_default()));
         let vcpus = self.vcpus.iter().filter_map(vcpu).collect();
         Self { vm: self.vm.since(&before.vm), vcpus, numa }
     }
@@ -179,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_vcpu_that_came_between_has_no_figures() {
-        let numa = |ran_s| Numa { home: Some(1), ran_s, home_s: ran_s / 2.0, ..Numa::default() };
+        let numa = |ran_s| Numa { home: vec![1], ran_s, home_s: ran_s / 2.0, ..Numa::default() };
         let vcpus = vec![(0, counters(1.0, 1))];
         let before = VmCounters { vm: counters(1.0, 1), vcpus, numa: Some(numa(2.0)) };
         let vcpus = vec![(1, counters(1.0, 1)), (0, counters(2.0, 5))];

@@ -11,7 +11,6 @@ pub mod delay;
 pub mod entitlement;
 pub mod expect;
 pub mod histogram;
-pub mod home;
 pub mod io;
 mod nearest;
 pub mod params;

@@ -166,11 +166,14 @@ pub struct VmFigures {
 }
 
 /// Where a VM's memory lies and where it ran.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct NumaFigures {
-    /// The node that is its home.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub home: Option<u32>,
+    /// The nodes that are home to its parts, in order.
+    #[serde(default)]
+    pub home: Vec<u32>,
+    /// How often a part of it left its home since it began.
+    #[serde(default)]
+    pub migrations: u32,
     /// The part of its memory that lies there at the end, %.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_pct: Option<f64>,
@@ -184,9 +187,9 @@ pub struct NumaFigures {
 
 impl From<Numa> for NumaFigures {
     fn from(numa: Numa) -> Self {
-        let Numa { home, local_pct, moved_mib, home_s, ran_s } = numa;
-        let ran = home.is_some() && ran_s > 0.0;
-        Self { home, local_pct, home_time_pct: ran.then(|| 100.0 * home_s / ran_s), moved_mib }
+        let Numa { home, local_pct, migrations, moved_mib, home_s, ran_s } = numa;
+        let home_time_pct = (!home.is_empty() && ran_s > 0.0).then(|| 100.0 * home_s / ran_s);
+        Self { home, migrations, local_pct, home_time_pct, moved_mib }
     }
 }
 
@@ -292,7 +295,7 @@ impl VmFigures {
     /// Takes over what the scheduler counted; after [`Self::set_vcpus`].
     pub fn set_counters(&mut self, counters: Option<&VmCounters>) {
         self.counters = counters.map(|counters| counters.vm);
-        self.numa = counters.and_then(|counters| counters.numa).map(NumaFigures::from);
+        self.numa = counters.and_then(|counters| counters.numa.clone()).map(NumaFigures::from);
         for (number, vcpu) in (0..).zip(&mut self.vcpu) {
             vcpu.counters = counters.and_then(|counters| counters.vcpu(number));
         }
@@ -346,7 +349,7 @@ mod tests {
                  "vcpu":[{"cpu_s":0.5,"progress":19,"progressed_s":0.5,"hazard_s":0.1,
                           "costop_s":0.2,"costops":3,"costarts":3},
                          {"cpu_s":0.5}],
-                 "numa":{"home":1,"local_pct":97.5,"home_time_pct":99.0,"moved_mib":128.0},
+                 "numa":{"home":[1],"local_pct":97.5,"home_time_pct":99.0,"moved_mib":128.0},
                  "io":{"delay_us":{"to_guest":{"count":9,"mean":4.5,"p50":4.096,"p99":8.192}}},
                  "wakeup_us":{"count":3,"mean":61.5,"p50":60.0,"p99":99.0,"max":120.5}}]}]}"#;
 

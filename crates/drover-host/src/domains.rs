@@ -85,6 +85,8 @@ pub struct Placed {
     pub sibling: Option<usize>,
     /// The NUMA node that all pCPUs of its domain are on.
     pub node: Option<usize>,
+    /// The cache of that domain, by a number of its own.
+    pub llc: usize,
 }
 
 /// The domain of each pCPU.
@@ -297,7 +299,13 @@ impl Domains {
         Ok(domain)
     }
 
-    fn cache_of(&self, cpu: usize) -> usize {
+    /// The cache of a domain that is, or was, used, by a number of its own.
+    pub fn llc_of(&self, domain: u32) -> Option<usize> {
+        self.cache.get(domain as usize).copied()
+    }
+
+    /// The cache of that pCPU, by a number of its own.
+    pub fn cache_of(&self, cpu: usize) -> usize {
         self.cache[self.of[cpu] as usize]
     }
 
@@ -305,7 +313,7 @@ impl Domains {
         let (domain, partition) = (self.of[cpu], self.partition[cpu]);
         let (sibling, node) = (self.near[cpu].0, self.node_of(domain));
         let pcpu = u32::try_from(cpu).expect("4096 at most");
-        Placed { pcpu, domain, partition, sibling, node }
+        Placed { pcpu, domain, partition, sibling, node, llc: self.cache_of(cpu) }
     }
 
     fn is_in(&self, cpu: usize, domain: u32) -> bool {

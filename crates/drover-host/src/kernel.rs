@@ -5,6 +5,7 @@ use crate::domains::Placed;
 use crate::scheduler::{KernelVcpu, KernelVm, Scheduler, Slots};
 use anyhow::Result;
 use drover_core::allot::{AllotmentOf, Measured};
+use drover_core::place::HomeNumber;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 
 /// A scheduler that takes orders.
@@ -32,11 +33,11 @@ pub trait Kernel {
     /// # Errors
     /// When the kernel does not take it.
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()>;
-    /// That NUMA node is the VM's home; none: it has none.
+    /// The VM's home, or those of its parts in order; empty: it has none.
     ///
     /// # Errors
     /// When it is gone meanwhile.
-    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()>;
+    fn set_home(&self, vm: &KernelVm, homes: &[HomeNumber]) -> Result<()>;
     /// Puts these settings of the partition in force.
     ///
     /// # Errors
@@ -96,8 +97,8 @@ impl Kernel for Scheduler {
         self.set_pool(pool, settings)
     }
 
-    fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
-        self.set_home(vm, home)
+    fn set_home(&self, vm: &KernelVm, homes: &[HomeNumber]) -> Result<()> {
+        self.set_home(vm, homes)
     }
 
     fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::delays::Delays;
 use crate::domains::Domains;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
-use crate::numa::{Numa, Seen};
+use crate::numa::{Numa, Seen, Wishes};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::privileges::Writer;
@@ -147,10 +147,14 @@ impl Reconciler {
                 name: &vm.name,
                 affinity: vm.affinity(),
                 wanted_pcpus: self.meter.rate(vm.kernel.id).map(|rate| rate.wanted_pcpus),
+                reserved_pcpus: 0.0,
+                max_per_node: None,
+                one_llc: false,
             })
             .collect();
         numa.set_budget(self.config.move_mib_per_s());
-        numa.look(kernel, &vms, online, now);
+        let at = (online, self.applied.domains());
+        numa.look(kernel, &vms, at, &Wishes::default(), now);
     }
 
     /// Looks at pCPUs that may have come for the first time.

@@ -11,6 +11,7 @@ use std::time::Instant;
 use anyhow::Result;
 use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::params::Params;
+use drover_core::place::HomeNumber;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 
 use crate::control::{Answer, Request};
@@ -121,7 +122,7 @@ impl Kernel for Onlooker {
         Ok(())
     }
 
-    fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+    fn set_home(&self, _: &KernelVm, _: &[HomeNumber]) -> Result<()> {
         Ok(())
     }
 

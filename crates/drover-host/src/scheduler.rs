@@ -25,6 +25,7 @@ use crate::topology::Topology;
 use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::counters::Yields;
 use drover_core::params::Params;
+use drover_core::place::{HomeNumber, policy_hops};
 use drover_core::shares::Shares;
 
 /// OWNER_CGROUP, policy/base/types.h.
@@ -352,8 +353,8 @@ impl Scheduler {
                 }
                 (record, (&raw const (*all)[record as usize]).read_volatile())
             };
-            (record != 0 && vcpu.slot == vm.slot).then_some(KernelVcpu {
-                number: vcpu.vcpu_id,
+            (record != 0 && u32::from(vcpu.slot) == vm.slot).then_some(KernelVcpu {
+                number: u32::from(vcpu.vcpu_id),
                 progress_ns: vcpu.progress_ns,
                 hazard_ns: vcpu.hazard_ns,
                 costop_ns: vcpu.costop_ns,
@@ -440,13 +441,26 @@ impl Scheduler {
         }
     }
 
-    /// That NUMA node is the VM's home; none: it has none.
+    /// The VM's home, or those of its parts in order; empty: it has none.
     ///
     /// # Errors
     /// When the VM is gone meanwhile.
-    pub fn set_home(&self, vm: &KernelVm, home: Option<u32>) -> Result<()> {
-        let home = home.map_or(0, |node| node + 1);
-        let mut order = types::home_order { slot: vm.slot, home, vm_id: vm.id };
+    pub fn set_home(&self, vm: &KernelVm, homes: &[HomeNumber]) -> Result<()> {
+        let parts = u32::try_from(homes.len()).unwrap_or(u32::MAX).max(1);
+        let words = homes.iter().map(|home| home.word());
+        let words: Vec<u32> = if homes.is_empty() { vec![0] } else { words.collect() };
+        (0..).zip(words).try_for_each(|(part, home)| {
+            self.set_home_of_part(types::home_order {
+                slot: vm.slot,
+                home,
+                vm_id: vm.id,
+                part,
+                parts,
+            })
+        })
+    }
+
+    fn set_home_of_part(&self, mut order: types::home_order) -> Result<()> {
         // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -482,9 +496,9 @@ impl Scheduler {
     /// # Errors
     /// When there is no such pCPU or domain.
     pub fn place(&self, placed: Placed) -> Result<()> {
-        let Placed { pcpu, domain, partition: PartitionId(partition), sibling, node } = placed;
-        let (sibling, node) = (from_1(sibling), from_1(node));
-        let mut order = types::pcpu_order { pcpu, domain, partition, sibling, node };
+        let Placed { pcpu, domain, partition: PartitionId(partition), sibling, node, llc } = placed;
+        let (sibling, node, llc) = (from_1(sibling), from_1(node), from_1(Some(llc)));
+        let mut order = types::pcpu_order { pcpu, domain, partition, sibling, node, llc };
         // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
@@ -611,6 +625,13 @@ fn set_params(
     let known = domains.of().iter().zip(&topology.pcpus);
     for (domain, known) in (0..domains.all()).zip(bss.drover.domain.iter_mut()) {
         known.node = from_1(domains.node_of(domain));
+        known.llc = from_1(domains.llc_of(domain));
+    }
+    for (from, node) in &topology.nodes {
+        for (to, distance) in &node.distances {
+            let hops = bss.drover.node_hops.get_mut(*from).and_then(|row| row.get_mut(*to));
+            hops.into_iter().for_each(|hops| *hops = policy_hops(*distance));
+        }
     }
     for (number, (&domain, known)) in known.enumerate() {
         let pcpu = &mut bss.drover.pcpu[number];

@@ -142,7 +142,7 @@ impl VmStatus {
     /// What was counted of it and its vCPUs.
     pub fn counters(&self) -> VmCounters {
         let vcpus = self.vcpu.iter().map(|vcpu| (vcpu.number, vcpu.counters)).collect();
-        VmCounters { vm: self.counters, vcpus, numa: self.numa }
+        VmCounters { vm: self.counters, vcpus, numa: self.numa.clone() }
     }
 }
 

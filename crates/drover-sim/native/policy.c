@@ -48,11 +48,12 @@ void sim_set_vtime(struct drover *d, u64 vtime_ns)
 }
 
 /* sibling: the other thread of its core, + 1; 0: there is none. */
-void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node)
+void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node, u32 llc)
 {
 	pcpu_at(d, pcpu)->domain = domain;
 	pcpu_at(d, pcpu)->sibling = sibling;
 	domain_at(d, domain)->node = node + 1;
+	domain_at(d, domain)->llc = llc + 1;
 	pcpu_at(d, pcpu)->online = 1;
 }
 
@@ -101,7 +102,7 @@ bool sim_order_vm(struct drover *d, const struct vm_order *order)
 /* Of that VM, whoever it is now. */
 void sim_order_home(struct drover *d, u32 slot, u32 home)
 {
-	struct home_order order = {.slot = slot, .home = home, .vm_id = vm_at(d, slot)->id};
+	struct home_order order = {slot, home, vm_at(d, slot)->id, 0, 1};
 
 	order_home(d, &order);
 }
@@ -121,7 +122,8 @@ bool sim_order_partition(struct drover *d, u32 partition, u32 policy, u64 slice_
 bool sim_order_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 partition)
 {
 	struct pcpu_order order = {pcpu, domain, partition, pcpu_at(d, pcpu)->sibling,
-				   domain_at(d, pcpu_at(d, pcpu)->domain)->node};
+				   domain_at(d, pcpu_at(d, pcpu)->domain)->node,
+				   domain_at(d, pcpu_at(d, pcpu)->domain)->llc};
 
 	return order_pcpu(d, &order);
 }

@@ -235,9 +235,9 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)
             }
-            Metric::LocalPct => vm.numa?.local_pct,
-            Metric::HomeTimePct => vm.numa?.home_time_pct,
-            Metric::MovedMib => Some(vm.numa?.moved_mib),
+            Metric::LocalPct => vm.numa.as_ref()?.local_pct,
+            Metric::HomeTimePct => vm.numa.as_ref()?.home_time_pct,
+            Metric::MovedMib => Some(vm.numa.as_ref()?.moved_mib),
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
@@ -431,7 +431,8 @@ mod tests {
                 ..Counters::default()
             }),
             numa: Some(crate::results::NumaFigures {
-                home: Some(1),
+                home: vec![1],
+                migrations: 0,
                 local_pct: Some(99.0),
                 home_time_pct: Some(98.0),
                 moved_mib: 64.0,

@@ -24,6 +24,27 @@ pub struct Home {
     pub llc: Option<usize>,
 }
 
+/// A home by the numbers that the policy knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HomeNumber {
+    /// The node's, as the kernel has it.
+    pub node: u32,
+    /// The LLC's; none: any.
+    pub llc: Option<u32>,
+}
+
+impl HomeNumber {
+    /// Of all of that node.
+    pub fn node(node: u32) -> Self {
+        Self { node, llc: None }
+    }
+
+    /// As the policy keeps it, `HOME_LLC_SHIFT` in policy/place/home.h.
+    pub fn word(self) -> u32 {
+        (self.node + 1) | self.llc.map_or(0, |llc| llc + 1) << 16
+    }
+}
+
 /// A VM, or a part of one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Client {
@@ -35,7 +56,7 @@ pub struct Client {
     pub memory_mib: u64,
     /// What of it lies on each node, MiB.
     pub lies_mib: Vec<u64>,
-    /// Its memory cannot be moved: what lies elsewhere stays far.
+    /// Its memory cannot be moved, as a passed-through device may have it: its home is where that is.
     pub is_stuck: bool,
     /// Cache it uses, MiB; 0: not known.
     pub cache_mib: f64,
@@ -51,6 +72,15 @@ pub struct Client {
     pub home: Option<Home>,
     /// It may leave that.
     pub may_leave: bool,
+}
+
+impl Client {
+    /// Its memory cannot move, and lies elsewhere: it is to go there.
+    pub(super) fn is_stuck_elsewhere(&self, node: usize) -> bool {
+        let most = self.lies_mib.iter().max().copied().unwrap_or(0);
+        let here = self.lies_mib.get(node).copied().unwrap_or(0);
+        self.is_stuck && 2 * here < most
+    }
 }
 
 /// What a VM is split by.

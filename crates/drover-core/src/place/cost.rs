@@ -191,7 +191,8 @@ impl<'a> Ledger<'a> {
         let node = &self.host.nodes[home.node];
         let promised_mib = self.nodes[home.node].comes_mib + load.comes_mib;
         let is_full = load.comes_mib > 0.0 && promised_mib > node.free_mib as f64;
-        if !self.exists(home) || is_full || self.sibling_is_on(client, home.node) {
+        let is_none = !self.exists(home) || is_full || it.is_stuck_elsewhere(home.node);
+        if is_none || self.sibling_is_on(client, home.node) {
             return None;
         }
         let mut cost = self.of_node(home.node, load);

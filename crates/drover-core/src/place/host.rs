@@ -40,6 +40,12 @@ impl Node {
     }
 }
 
+/// Hops between two nodes at that distance, as the policy counts them (policy/base/topology.h).
+pub fn policy_hops(distance: u32) -> u8 {
+    let hops = (distance + Host::LOCAL / 2) / Host::LOCAL;
+    u8::try_from(hops.clamp(2, 7)).unwrap_or(7)
+}
+
 /// All nodes, and how far they are from each other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Host {
@@ -63,6 +69,13 @@ impl Host {
             false => given.filter(|&it| it > Self::LOCAL).unwrap_or(Self::FAR),
         };
         f64::from(distance) / f64::from(Self::LOCAL) - 1.0
+    }
+
+    /// What the policy and users call that home.
+    pub fn number(&self, home: super::Home) -> super::HomeNumber {
+        let node = &self.nodes[home.node];
+        let llc = home.llc.and_then(|llc| node.llcs.get(llc)).map(|llc| llc.number);
+        super::HomeNumber { node: node.number, llc }
     }
 
     /// The most cores that a node has that may be a home.

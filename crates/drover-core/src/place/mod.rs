@@ -37,9 +37,9 @@ mod search;
 mod set;
 mod why;
 
-pub use client::{Client, Home, Shape, parts};
+pub use client::{Client, Home, HomeNumber, Shape, parts};
 pub use fit::Heuristic;
-pub use host::{Host, Llc, Node};
+pub use host::{Host, Llc, Node, policy_hops};
 pub use set::{Kind, Set, Within, contradiction};
 
 use cost::Ledger;

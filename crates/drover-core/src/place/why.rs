@@ -46,6 +46,9 @@ fn lost(ledger: &Ledger, client: usize, from: Home) -> String {
     let node = &ledger.host.nodes[from.node];
     match ledger.broken_set(client, from).filter(|set| set.hard) {
         Some(set) => format!("the hard set {} is broken on node {}", set.name, node.number),
+        None if ledger.clients[client].is_stuck_elsewhere(from.node) => {
+            "its memory cannot be moved, and lies there".to_owned()
+        }
         None if !node.is_a_home() => {
             format!("node {} has no pCPUs or no memory any more", node.number)
         }

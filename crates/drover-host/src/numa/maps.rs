@@ -28,9 +28,9 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether some of it lies elsewhere and may be moved.
-    pub fn is_movable_to(&self, node: usize) -> bool {
-        self.written && !self.bound && self.on.keys().any(|&on| on != node)
+    /// Whether some of it may lie elsewhere than it should, and may be moved.
+    pub fn is_movable_to(&self, nodes: &[usize]) -> bool {
+        self.written && !self.bound && self.on.keys().any(|&on| nodes != [on])
     }
 }
 
@@ -74,20 +74,24 @@ impl Maps {
         bytes.into_iter().map(|(node, bytes)| (node, bytes.div_ceil(MIB))).collect()
     }
 
-    /// The part that lies on that node, %; none where there is nothing.
+    /// The part that lies on one of those nodes, %, none of which should have more than its even part; none where
+    /// there is nothing.
     #[allow(clippy::cast_precision_loss, reason = "parts need no more than 52 bits")]
-    pub fn local_pct(&self, node: usize) -> Option<f64> {
+    pub fn local_pct(&self, nodes: &[usize]) -> Option<f64> {
         let sum = |is_counted: &dyn Fn(usize) -> bool| -> u64 {
             let on = self.written().flat_map(|range| &range.on);
             on.filter(|&(&on, _)| is_counted(on)).map(|(_, bytes)| bytes).sum()
         };
         let all = sum(&|_| true);
-        (all > 0).then(|| 100.0 * sum(&|on| on == node) as f64 / all as f64)
+        // Chunks of 2 MiB do not divide evenly.
+        let most = all.div_ceil(nodes.len().max(1) as u64) + 2 * MIB;
+        let here = nodes.iter().map(|&node| sum(&|on| on == node).min(most)).sum::<u64>();
+        (all > 0 && !nodes.is_empty()).then(|| 100.0 * here as f64 / all as f64)
     }
 
     /// The node where nine tenths of it lie or more.
     pub fn main_node(&self) -> Option<usize> {
-        let most = |node: &usize| self.local_pct(*node).is_some_and(|pct| pct >= 90.0);
+        let most = |node: &usize| self.local_pct(&[*node]).is_some_and(|pct| pct >= 90.0);
         self.lies_mib().into_keys().find(most)
     }
 
@@ -160,18 +164,18 @@ broken
     fn what_was_written_to_counts_by_the_size_of_its_pages() {
         let maps = Maps::of(MAPS, NUMA_MAPS);
         assert_eq!(maps.lies_mib(), BTreeMap::from([(0, 1), (1, 3)]));
-        assert_eq!((maps.local_pct(1), maps.local_pct(7)), (Some(75.0), Some(0.0)));
+        assert_eq!((maps.local_pct(&[1]), maps.local_pct(&[7])), (Some(75.0), Some(0.0)));
         assert_eq!(maps.expected_mib(), 256, "its RAM is mapped, and hardly touched");
-        let movable = |node| maps.ranges.iter().filter(|it| it.is_movable_to(node)).count();
+        let movable = |node| maps.ranges.iter().filter(|it| it.is_movable_to(&[node])).count();
         assert_eq!((movable(0), movable(1)), (2, 1), "no code, no empty stack");
         assert!(!maps.is_bound());
-        assert_eq!(Maps::default().local_pct(0), None);
+        assert_eq!(Maps::default().local_pct(&[0]), None);
     }
 
     #[test]
     fn what_a_policy_binds_stays() {
         let maps = Maps::of(MAPS, &NUMA_MAPS.replace("prefer (many):0", "bind=static:0-1"));
-        assert!(maps.ranges.iter().filter(|it| it.is_movable_to(1)).count() == 0);
+        assert!(maps.ranges.iter().filter(|it| it.is_movable_to(&[1])).count() == 0);
         let bound = NUMA_MAPS.replace("prefer (many):0", "weighted interleave:0-1");
         let bound = bound.replace(" default ", " interleave:0-1 ");
         assert!(Maps::of(MAPS, &bound).is_bound());

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 /// How often a VM's memory is looked at, and how many times longer than it takes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const LOOK_COST_FACTOR: u32 = 1000;
+/// Memory on several nodes changes between them so often: a huge page stays whole.
+const CHUNK_BYTES: u64 = 2 << 20;
 /// The most that one step moves.
 const STEP_BYTES: u64 = 2 << 20;
 /// A page that stays costs so much of one that moves.
@@ -23,12 +25,12 @@ const ASKED_PART: f64 = 1.0 / 16.0;
 const MIB: f64 = 1_048_576.0;
 
 /// A VM whose memory is looked after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The VMM process.
     pub pid: u32,
-    /// Its memory is to lie there; none: it is only looked at.
-    pub to: Option<usize>,
+    /// Its memory is to lie on these nodes, [`CHUNK_BYTES`] here and the next there; none: it is only looked at.
+    pub to: Vec<usize>,
 }
 
 /// What is known of a VM's memory.
@@ -47,7 +49,7 @@ pub struct Report {
 /// A way through all memory of a VM.
 #[derive(Debug)]
 struct Pass {
-    to: usize,
+    to: Vec<usize>,
     ranges: Vec<Range>,
     /// Where it is in the last of these.
     at: u64,
@@ -59,7 +61,7 @@ struct Pass {
 struct Known {
     looked: Option<Instant>,
     next_look: Option<Instant>,
-    to: Option<usize>,
+    to: Vec<usize>,
     pass: Option<Pass>,
     report: Report,
 }
@@ -92,7 +94,8 @@ impl<O: Os> Mover<O> {
         for (&id, target) in targets {
             let known = self.known.entry(id).or_default();
             if known.to != target.to {
-                *known = Known { to: target.to, report: known.report.clone(), ..Known::default() };
+                let (to, report) = (target.to.clone(), known.report.clone());
+                *known = Known { to, report, ..Known::default() };
             }
             if known.next_look.is_none_or(|next| next <= now) && known.pass.is_none() {
                 known.look(&mut self.os, target.pid, now, mib_per_s > 0);
@@ -135,15 +138,16 @@ impl Known {
         self.looked = Some(now);
         self.next_look = Some(now + LOOK_INTERVAL.max(begun.elapsed() * LOOK_COST_FACTOR));
         self.report.maps = maps;
-        let Some(to) = self.to.filter(|_| may_move && self.report.refused.is_none()) else {
+        if self.to.is_empty() || !may_move || self.report.refused.is_some() {
             return;
-        };
+        }
+        let to = self.to.clone();
         let ranges: Vec<Range> = {
             let all = self.report.maps.ranges.iter().rev();
-            all.filter(|range| range.is_movable_to(to)).cloned().collect()
+            all.filter(|range| range.is_movable_to(&to)).cloned().collect()
         };
         // What has stayed once is left alone until home is another; what is new is little.
-        let is_worth_it = self.report.maps.local_pct(to).is_some_and(|pct| pct < 99.0);
+        let is_worth_it = self.report.maps.local_pct(&to).is_some_and(|pct| pct < 99.0);
         if (first || is_worth_it) && !self.report.is_stuck && !ranges.is_empty() {
             self.pass = Some(Pass { to, at: 0, ranges, moved_bytes: 0, stayed_bytes: 0 });
         }
@@ -158,7 +162,7 @@ impl Known {
             self.pass = None;
             return 0.0;
         };
-        match move_pages(os, pid, &pages, pass.to) {
+        match move_pages(os, pid, &pages, &pass.to) {
             Ok((moved, stayed)) => {
                 let bytes = |pages: usize| pages as u64 * page_bytes;
                 pass.moved_bytes += bytes(moved);
@@ -209,17 +213,24 @@ impl Pass {
 }
 
 /// How many of these pages were moved, and how many lie elsewhere still.
-fn move_pages(os: &mut dyn Os, pid: u32, pages: &[u64], to: usize) -> io::Result<(usize, usize)> {
-    let is_far = |node: i32| usize::try_from(node).is_ok_and(|node| node != to);
+fn move_pages(
+    os: &mut dyn Os,
+    pid: u32,
+    pages: &[u64],
+    to: &[usize],
+) -> io::Result<(usize, usize)> {
+    let home = |page: u64| to[usize::try_from(page / CHUNK_BYTES).unwrap_or(0) % to.len()];
+    let is_far = |page: u64, node: i32| usize::try_from(node).is_ok_and(|node| node != home(page));
     let before = os.nodes_of(pid, pages)?;
-    let far = pages.iter().zip(before).filter(|&(_, node)| is_far(node));
+    let far = pages.iter().zip(before).filter(|&(&page, node)| is_far(page, node));
     let far: Vec<u64> = far.map(|(&page, _)| page).collect();
     if far.is_empty() {
         return Ok((0, 0));
     }
-    os.move_pages(pid, &far, to)?;
+    let nodes: Vec<usize> = far.iter().map(|&page| home(page)).collect();
+    os.move_pages(pid, &far, &nodes)?;
     let after = os.nodes_of(pid, &far)?;
-    let stayed = after.into_iter().filter(|&node| is_far(node)).count();
+    let stayed = far.iter().zip(after).filter(|&(&page, node)| is_far(page, node)).count();
     Ok((far.len() - stayed, stayed))
 }
 
@@ -254,13 +265,13 @@ mod tests {
             Ok(pages.iter().map(|page| all[((page - FIRST) / PAGE) as usize]).collect())
         }
 
-        fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()> {
+        fn move_pages(&mut self, pid: u32, pages: &[u64], nodes: &[usize]) -> io::Result<()> {
             if let Some(error) = self.error {
                 return Err(io::Error::from_raw_os_error(error));
             }
             let all = self.nodes.get_mut(&pid).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
-            for page in pages.iter().filter(|_| !self.pinned) {
-                all[((page - FIRST) / PAGE) as usize] = node as i32;
+            for (page, node) in pages.iter().zip(nodes).filter(|_| !self.pinned) {
+                all[((page - FIRST) / PAGE) as usize] = *node as i32;
             }
             Ok(())
         }
@@ -271,7 +282,7 @@ mod tests {
     }
 
     fn target(to: Option<usize>) -> BTreeMap<u64, Target> {
-        BTreeMap::from([(1, Target { pid: 7, to })])
+        BTreeMap::from([(1, Target { pid: 7, to: to.into_iter().collect() })])
     }
 
     /// Steps until nothing is to be done for a while; how long that took, and what was told last.
@@ -292,13 +303,29 @@ mod tests {
         let pages = [0, 0, 1, -2].iter().flat_map(|&node| vec![node; 4096]).collect();
         let (mut mover, mut now) = (mover(pages), Instant::now());
         let (_, looked) = settle(&mut mover, None, &mut now);
-        assert_eq!((looked.moved_mib, looked.maps.local_pct(1).unwrap().round()), (0.0, 33.0));
+        assert_eq!((looked.moved_mib, looked.maps.local_pct(&[1]).unwrap().round()), (0.0, 33.0));
         let (took, moved) = settle(&mut mover, Some(1), &mut now);
-        assert_eq!((moved.moved_mib, moved.maps.local_pct(1)), (32.0, Some(100.0)));
+        assert_eq!((moved.moved_mib, moved.maps.local_pct(&[1])), (32.0, Some(100.0)));
         // 32 MiB moved, 32 asked for, at 256 MiB/s.
         let expected_s = (32.0 + 32.0 / 16.0) / 256.0;
         assert!((took.as_secs_f64() - expected_s).abs() < 1e-3, "{took:?}");
         assert!(!moved.is_stuck && moved.refused.is_none());
+    }
+
+    #[test]
+    fn memory_of_a_wide_vm_is_spread_over_its_homes() {
+        let (mut mover, now) = (mover(vec![0; 4096]), Instant::now());
+        let both = BTreeMap::from([(1, Target { pid: 7, to: vec![1, 0] })]);
+        let mut last = Report::default();
+        while mover.step(&both, 256, now, &mut |_, report| last = report) < Duration::from_secs(1) {
+        }
+        let on = |node| mover.os.nodes[&7].iter().filter(|&&it| it == node).count();
+        assert_eq!((on(0), on(1)), (2048, 2048));
+        assert_eq!((last.moved_mib, last.maps.local_pct(&[0, 1])), (8.0, Some(100.0)));
+        let chunk = |page: usize| {
+            mover.os.nodes[&7][page..page + 512].iter().all(|it| *it == mover.os.nodes[&7][page])
+        };
+        assert!((0..8).all(|number| chunk(number * 512)), "huge pages stay whole");
     }
 
     #[test]

@@ -20,11 +20,11 @@ pub trait Os: Send {
     /// # Errors
     /// As [`Os::maps`].
     fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>>;
-    /// Moves these pages to that node, as far as they can be.
+    /// Moves each of these pages to its node, as far as they can be.
     ///
     /// # Errors
     /// When none can be, and why.
-    fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()>;
+    fn move_pages(&mut self, pid: u32, pages: &[u64], nodes: &[usize]) -> io::Result<()>;
 }
 
 /// A list of mappings that is longer is not read: one is 100 bytes, a VMM has some hundreds, and a process may have a
@@ -50,10 +50,12 @@ impl Os for Linux {
         Ok(status)
     }
 
-    fn move_pages(&mut self, pid: u32, pages: &[u64], node: usize) -> io::Result<()> {
-        let node = i32::try_from(node).map_err(|_| io::ErrorKind::InvalidInput)?;
+    fn move_pages(&mut self, pid: u32, pages: &[u64], nodes: &[usize]) -> io::Result<()> {
+        assert_eq!(pages.len(), nodes.len(), "each page has its node");
+        let number = |&node: &usize| i32::try_from(node).map_err(|_| io::ErrorKind::InvalidInput);
+        let nodes = nodes.iter().map(number).collect::<Result<Vec<i32>, _>>()?;
         let mut status = vec![-1; pages.len()];
-        call(pid, pages, vec![node; pages.len()].as_ptr(), &mut status)?;
+        call(pid, pages, nodes.as_ptr(), &mut status)?;
         let full = status.contains(&-libc::ENOMEM);
         if full { Err(io::Error::from_raw_os_error(libc::ENOMEM)) } else { Ok(()) }
     }

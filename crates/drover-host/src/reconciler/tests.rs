@@ -11,6 +11,7 @@ use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
+use drover_core::place::HomeNumber;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolChange};
@@ -109,7 +110,7 @@ impl Kernel for FakeKernel {
         Ok(())
     }
 
-    fn set_home(&self, _: &KernelVm, _: Option<u32>) -> Result<()> {
+    fn set_home(&self, _: &KernelVm, _: &[HomeNumber]) -> Result<()> {
         Ok(())
     }
     fn set_partition(&self, id: PartitionId, settings: PartitionSettings) -> Result<()> {

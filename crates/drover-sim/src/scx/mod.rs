@@ -520,7 +520,7 @@ impl Class for Scx {
             vm: counters,
             vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
             numa: (m.topology.nodes.len() > 1).then(|| Numa {
-                home: self.bounds_of(vm).home.checked_sub(1),
+                home: self.bounds_of(vm).home.checked_sub(1).into_iter().collect(),
                 home_s: seconds(view.home_run_ns),
                 ran_s: seconds(view.vcpu_run_ns + view.helper_run_ns),
                 ..Numa::default()

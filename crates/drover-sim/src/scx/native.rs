@@ -193,7 +193,7 @@ unsafe extern "C" {
 
     pub fn sim_set_params(d: *mut Drover, params: *const Params);
     pub fn sim_set_vtime(d: *mut Drover, vtime_ns: u64);
-    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32, node: u32);
+    pub fn sim_set_pcpu(d: *mut Drover, pcpu: u32, domain: u32, sibling: u32, node: u32, llc: u32);
     pub fn sim_init(d: *mut Drover);
     pub fn sim_rouse(d: *mut Drover);
     pub fn sim_measure(d: *mut Drover, slot: u32, measured: *mut Measured);

@@ -86,7 +86,8 @@ impl Policy {
             for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
                 let sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
                 let node = m.topology.node_of[pcpu];
-                native::sim_set_pcpu(policy.drover.at(0), pcpu as u32, domain, sibling, node);
+                let drover = policy.drover.at(0);
+                native::sim_set_pcpu(drover, pcpu as u32, domain, sibling, node, domain);
             }
         }
         Ok((policy, queues))

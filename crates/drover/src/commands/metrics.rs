@@ -122,10 +122,10 @@ const VM: &[Metric<VmStatus>] = &[
         count(vm.counters.yields?.granted)
     }),
     counter("vm_numa_moved_bytes", "Memory that was moved to its home node.", |vm| {
-        Some(vm.numa?.moved_mib * 1024.0 * 1024.0)
+        Some(vm.numa.as_ref()?.moved_mib * 1024.0 * 1024.0)
     }),
     gauge("vm_numa_local_ratio", "The part of its memory that lies on its home node.", |vm| {
-        Some(vm.numa?.local_pct? / 100.0)
+        Some(vm.numa.as_ref()?.local_pct? / 100.0)
     }),
     gauge("vm_vcpus", "vCPUs seen so far.", |vm| {
         (vm.kind == Kind::Vm).then(|| f64::from(vm.vcpus))

@@ -250,17 +250,22 @@ fn homes(vms: &[VmStatus]) -> String {
     }
     let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{part:.1}"));
     let row = |vm: &VmStatus| {
-        let numa = vm.numa.unwrap_or_default();
-        let ran = numa.home.is_some() && numa.ran_s > 0.0;
+        let numa = vm.numa.clone().unwrap_or_default();
+        let ran = !numa.home.is_empty() && numa.ran_s > 0.0;
+        let homes: Vec<String> = numa.home.iter().map(u32::to_string).collect();
         vec![
             vm.name.clone(),
-            numa.home.map_or("-".to_owned(), |home| home.to_string()),
+            if homes.is_empty() { "-".to_owned() } else { homes.join(",") },
             percent(numa.local_pct),
             percent(ran.then(|| 100.0 * numa.home_s / numa.ran_s)),
+            numa.migrations.to_string(),
             format!("{:.0} MiB", numa.moved_mib),
         ]
     };
-    table(&["NAME<", "NHN", "N%L", "%HOME", "MOVED"], &vms.iter().map(row).collect::<Vec<_>>())
+    table(
+        &["NAME<", "NHN", "N%L", "%HOME", "NMIG", "MOVED"],
+        &vms.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 fn milliseconds(ms: Option<f64>) -> String {
@@ -335,7 +340,8 @@ pub mod tests {
                 ..Counters::default()
             },
             numa: Some(Numa {
-                home: Some(1),
+                home: vec![1],
+                migrations: 2,
                 local_pct: Some(97.25),
                 moved_mib: 64.0,
                 home_s: 3.0,

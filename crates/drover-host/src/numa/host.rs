@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The host as the placer sees it.
+
+use crate::domains::Domains;
+use crate::topology::Topology;
+use drover_core::place::{Host, Llc, Node};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The nodes of that host, in the order of their numbers; what is wanted there is added by others.
+pub(super) fn of(topology: &Topology, domains: &Domains, free_mib: &dyn Fn(usize) -> u64) -> Host {
+    let number = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
+    let node = |(&node, known): (&usize, &crate::topology::Node)| {
+        let on = |cpu: &usize| {
+            let pcpu = &topology.pcpus[*cpu];
+            pcpu.online && pcpu.node == Some(node)
+        };
+        let cpus: Vec<usize> = (0..topology.pcpus.len()).filter(on).collect();
+        let cores: BTreeSet<usize> =
+            cpus.iter().map(|&cpu| topology.pcpus[cpu].core.unwrap_or(cpu)).collect();
+        let mut llcs: BTreeMap<usize, u32> = BTreeMap::new();
+        cpus.iter().for_each(|&cpu| *llcs.entry(domains.cache_of(cpu)).or_default() += 1);
+        let llc = |(llc, pcpus)| Llc { number: number(llc), pcpus, ..Llc::default() };
+        Node {
+            number: number(node),
+            pcpus: number(cpus.len()),
+            cores: number(cores.len()),
+            llcs: llcs.into_iter().map(llc).collect(),
+            memory_mib: known.memory_kib >> 10,
+            free_mib: free_mib(node),
+            ..Node::default()
+        }
+    };
+    let row = |known: &crate::topology::Node| {
+        topology
+            .nodes
+            .keys()
+            .map(|to| known.distances.get(to).copied().unwrap_or(Host::FAR))
+            .collect()
+    };
+    Host {
+        nodes: topology.nodes.iter().map(node).collect(),
+        distances: topology.nodes.values().map(row).collect(),
+    }
+}
