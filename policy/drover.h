@@ -74,8 +74,15 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	if (affinity_is_stale(d, t))
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
+	*wakes = WAKES_TO_PREEMPT;
+	target = home_take_back(d, task, t, near);
+	if (target != IDLE_NONE) {
+		drover_woken(d, t, (u32)target);
+		return (u32)target;
+	}
 	target = idle_claim_best(d, task, t, near);
-	*wakes = target == IDLE_NONE ? WAKES_TO_PREEMPT : WAKES_ON_IDLE;
+	if (target != IDLE_NONE)
+		*wakes = WAKES_ON_IDLE;
 	drover_woken(d, t, target == IDLE_NONE ? near : (u32)target);
 	if (!drover_may_begin(d, t)) {
 		/* It is claimed, and would be found by nobody: it becomes idle anew. */
@@ -217,6 +224,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
+	home_note(d, t, at);
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
 	/*
@@ -483,6 +491,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 	u64 now_ns;
 
 	pcpu_at(d, at)->ticks++;
+	home_note(d, t, at);
 	/* It may have to run elsewhere: its pCPU asks. */
 	if (affinity_strays(d, t, at) || home_calls(d, t, at))
 		ground_set_slice(d, task, 0);

@@ -75,7 +75,7 @@ BPF_GLOBAL u32 topology_gather(THE_DROVER, u32 domain, u32 first)
 }
 
 /* How far one domain is from another, in hops. */
-static __always_inline u32 topology_hops(struct drover *d, u32 domain, u32 other)
+BPF_GLOBAL u32 topology_hops(THE_DROVER, u32 domain, u32 other)
 {
 	struct domain *a = domain_at(d, domain);
 	struct domain *b = domain_at(d, other);
@@ -99,24 +99,33 @@ static __always_inline u32 topology_near(struct drover *d, u32 domain, u32 step)
 			 [bounded(step - 1, DROVER_MAX_DOMAINS)];
 }
 
-/* List the others of a domain by hops; those as far begin after its own number. */
-BPF_GLOBAL int topology_list(THE_DROVER, u32 domain)
+/* List the others that are so far from a domain, after so many; returns how many there are then. */
+BPF_GLOBAL u32 topology_list_at(THE_DROVER, u32 domain, u32 hops, u32 listed)
 {
 	u32 nr_domains = d->params.nr_domains;
-	u8 *near = d->near_of[bounded(domain, DROVER_MAX_DOMAINS)];
-	u32 listed = 0;
-	u32 hops, i;
+	u32 i;
 
-	for_each_index(hops, 0, TOPOLOGY_HOPS_END) {
-		for_each_index(i, 1, nr_domains) {
-			u32 other = (domain + i) % nr_domains;
+	/* Those as far begin after its own number: not all look to the same first. */
+	for_each_index(i, 1, nr_domains) {
+		u32 other = (domain + i) % nr_domains;
 
-			if (topology_hops(d, domain, other) != hops)
-				continue;
-			near[bounded(listed, DROVER_MAX_DOMAINS)] = (u8)other;
-			listed++;
-		}
+		if (topology_hops(d, domain, other) != hops)
+			continue;
+		d->near_of[bounded(domain, DROVER_MAX_DOMAINS)]
+			  [bounded(listed, DROVER_MAX_DOMAINS)] = (u8)other;
+		listed++;
 	}
+	return listed;
+}
+
+/* List the others of a domain by hops. */
+BPF_GLOBAL int topology_list(THE_DROVER, u32 domain)
+{
+	u32 listed = 0;
+	u32 hops;
+
+	for_each_index(hops, 0, TOPOLOGY_HOPS_END)
+		listed = topology_list_at(d, domain, hops, listed);
 	return 0;
 }
 

@@ -26,8 +26,15 @@
  * up pCPU 3, is placed near 0, and runs there 4 ms later at most. VM 6's wakes, and finds no idle
  * pCPU at home: it takes 3, which is free now.
  *
- * Limitations. Two VMs that are always busy, each on a pCPU of the other's home, stay there
- * as long as no pCPU is idle and nobody waits.
+ * Nobody is driven from home by one that is not at home there: who wakes and finds all pCPUs at
+ * home taken, one of them by a stray, takes that one back, and the stray looks for another.
+ *
+ * Where no pCPU is idle, two threads that both run away from home change places: at the tick of one
+ * it goes to a pCPU at home whose thread is not at home either, and that one goes to the pCPU that
+ * is free now. One at least is at home then that was not. Of VMs 5 and 6, one busy vCPU each at
+ * home on 0 and on 1, with 5 on pCPU 2 and 6 on pCPU 0: at 5's next tick it goes to 0, and 6 to 2.
+ *
+ * Limitations. A tick looks at eight pCPUs at home.
  */
 #ifndef DROVER_HOME_H
 #define DROVER_HOME_H
@@ -37,6 +44,8 @@
 #include "share/share.h"
 
 #define HOME_NOWHERE DROVER_MAX_PCPUS
+/* So many pCPUs are looked at in a tick. */
+#define HOME_LOOKS 8
 /* A home is a node's number + 1, and above that, if it is one LLC only, the LLC's + 1. */
 #define HOME_LLC_SHIFT 16
 #define HOME_NODE_MASK ((1U << HOME_LLC_SHIFT) - 1)
@@ -60,10 +69,16 @@ static __always_inline u32 home_of(struct drover *d, struct thread *t)
 	return home == HOME_OF_PARTS ? vcpu_at(d, t->record)->home : home;
 }
 
-/* The thread has that home, may go there, and that pCPU is elsewhere. 0: that is not so. */
+/* The same, if it may go there. */
+static __always_inline u32 home_wish(struct drover *d, struct thread *t)
+{
+	return d->homes && t->affinity_full && !t->partition ? home_of(d, t) : 0;
+}
+
+/* The thread's home, if that pCPU is elsewhere; 0: it is not. */
 static __always_inline u32 home_is_away(struct drover *d, struct thread *t, u32 at)
 {
-	u32 home = d->homes && t->affinity_full && !t->partition ? home_of(d, t) : 0;
+	u32 home = home_wish(d, t);
 
 	return home && !home_is_in(d, home, pcpu_at(d, at)->domain) ? home : 0;
 }
@@ -146,6 +161,68 @@ static __always_inline bool home_calls(struct drover *d, struct thread *t, u32 a
 	u32 home = home_is_away(d, t, at);
 
 	return home && home_has_idle(d, home);
+}
+
+/* A pCPU of that domain whose thread is away from home and makes room for one that is not; or
+ * IDLE_NONE. The search begins at that place. */
+BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place)
+{
+	u32 looks = (u32)min_of(HOME_LOOKS, domain_at(d, domain)->nr_pcpus);
+	s32 found = IDLE_NONE;
+	u32 look;
+
+	for_each_index(look, 0, looks) {
+		u32 to = topology_pcpu(d, domain, place + look);
+		struct pcpu *pcpu = pcpu_at(d, to);
+
+		if (!pcpu->away || pcpu->migrate_to || pcpu->order.why ||
+		    pcpu->running_slot >= DROVER_MAX_VMS)
+			continue;
+		pcpu->order.why = ORDER_WOKEN;
+		found = (s32)to;
+		break;
+	}
+	return found;
+}
+
+/* The thread runs there, away from home: a pCPU at home with whose thread it may change places. */
+static __always_inline s32 home_swap(struct drover *d, struct thread *t, u32 at)
+{
+	u32 ticks = pcpu_at(d, at)->ticks;
+	u32 home = home_is_away(d, t, at);
+	u32 nr_domains = d->params.nr_domains ?: 1;
+	u32 domain = home ? home_domain(d, home, ticks % nr_domains) : HOME_NOWHERE;
+
+	return domain == HOME_NOWHERE ? IDLE_NONE : home_stray(d, domain, ticks * HOME_LOOKS);
+}
+
+/* The thread wakes, and nothing is idle at home: a pCPU near there that somebody else's stray has.
+ */
+static __always_inline s32 home_take_back(struct drover *d, struct task_struct *task,
+					  struct thread *t, u32 near)
+{
+	u32 domain = pcpu_at(d, near)->domain;
+	u32 home = home_wish(d, t);
+	s32 target;
+
+	/* Who may be held begins only when that is asked. */
+	if (vm_at(d, t->slot)->at_limit || vm_at(d, t->slot)->may_idle_wait)
+		return IDLE_NONE;
+	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
+		return IDLE_NONE;
+	target = home_stray(d, domain, pcpu_at(d, near)->place);
+	if (target == IDLE_NONE || ground_may_run_on(d, task, (u32)target))
+		return target;
+	/* Its affinity has just changed. */
+	pcpu_at(d, (u32)target)->order.why = ORDER_NONE;
+	return IDLE_NONE;
+}
+
+/* Who runs there is at home, or is not. */
+static __always_inline void home_note(struct drover *d, struct thread *t, u32 at)
+{
+	if (d->homes)
+		pcpu_at(d, at)->away = home_is_away(d, t, at) != 0;
 }
 
 /* Virtual time as tournament keys count it. */

@@ -217,6 +217,44 @@ static void a_near_node_comes_before_a_far_one(void)
 	CHECK_EQ(wakes(vcpu(2, NODE_0, 2))->pcpu, 1);
 }
 
+/* Node 0 is full, with a stray on one of its pCPUs; who is at home there wakes. */
+static void who_is_at_home_takes_a_pcpu_back_from_a_stray(void)
+{
+	struct task_struct *resident;
+
+	g = fake_nodes(4, 2);
+	kernel_busy_vm(g, 1, 2, 1000);
+	go_home(1, NODE_1);
+	kernel_busy_vm(g, 2, 1, 1000);
+	kernel_run(g, 10 * MS);
+	CHECK_EQ(kernel_vm(g, 2)->nr_waiting, 0);
+	go_home(2, NODE_1); /* it is not one of two there */
+	resident = vcpu(3, NODE_0, 0);
+	kernel_wake(g, vcpu(4, NODE_0, 1));
+	kernel_run(g, 10 * MS);
+	CHECK(wakes(resident)->pcpu < 2);
+}
+
+/* Each of four busy vCPUs begins on a pCPU of the other's home, and nothing is ever idle. */
+static void who_runs_in_each_others_home_changes_places(void)
+{
+	g = fake_nodes(4, 2);
+	for (u32 i = 0; i < 4; i++) {
+		kernel_busy_vm(g, i + 1, 1, 1000);
+		kernel_run(g, MS);
+	}
+	for (u32 i = 0; i < 4; i++) {
+		struct task_struct *runs = g->pcpu[i].current;
+
+		go_home(runs->tgid, i < 2 ? NODE_1 : NODE_0);
+	}
+	kernel_run(g, SECOND);
+	for (u32 tgid = 1; tgid <= 4; tgid++) {
+		CHECK(kernel_vm(g, tgid)->home_run_ns > 950 * MS);
+		CHECK(kernel_cpu_time_ns(g, tgid) > 990 * MS);
+	}
+}
+
 /* Two LLCs of one node, of two pCPUs each; home is the second. */
 static void an_llc_is_a_home_like_a_node(void)
 {
@@ -343,6 +381,8 @@ int main(void)
 	RUN(nobody_waits_at_home_who_may_preempt_elsewhere);
 	RUN(to_take_one_from_home_is_worth_twice_the_gain);
 	RUN(a_near_node_comes_before_a_far_one);
+	RUN(who_is_at_home_takes_a_pcpu_back_from_a_stray);
+	RUN(who_runs_in_each_others_home_changes_places);
 	RUN(an_llc_is_a_home_like_a_node);
 	RUN(parts_of_a_wide_vm_live_on_a_node_each);
 	RUN(shares_hold_whatever_homes_there_are);

@@ -15,7 +15,7 @@ use crate::delays::Delays;
 use crate::domains::Domains;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
-use crate::numa::{Numa, Seen, Wishes};
+use crate::numa::{Numa, Seen};
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::privileges::Writer;
@@ -154,7 +154,7 @@ impl Reconciler {
             .collect();
         numa.set_budget(self.config.move_mib_per_s());
         let at = (online, self.applied.domains());
-        numa.look(kernel, &vms, at, &Wishes::default(), now);
+        numa.look(kernel, &vms, at, &drover_core::place::Wishes::default(), now);
     }
 
     /// Looks at pCPUs that may have come for the first time.

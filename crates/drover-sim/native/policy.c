@@ -57,6 +57,11 @@ void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node,
 	pcpu_at(d, pcpu)->online = 1;
 }
 
+void sim_set_hops(struct drover *d, u32 from, u32 to, u8 hops)
+{
+	d->node_hops[bounded(from, DROVER_MAX_NODES)][bounded(to, DROVER_MAX_NODES)] = hops;
+}
+
 void sim_init(struct drover *d)
 {
 	drover_start(d);
@@ -100,9 +105,9 @@ bool sim_order_vm(struct drover *d, const struct vm_order *order)
 }
 
 /* Of that VM, whoever it is now. */
-void sim_order_home(struct drover *d, u32 slot, u32 home)
+void sim_order_home(struct drover *d, u32 slot, u32 home, u32 part, u32 parts)
 {
-	struct home_order order = {slot, home, vm_at(d, slot)->id, 0, 1};
+	struct home_order order = {slot, home, vm_at(d, slot)->id, part, parts};
 
 	order_home(d, &order);
 }

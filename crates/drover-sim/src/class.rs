@@ -3,6 +3,7 @@
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
+use drover_core::place::HomeNumber;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,13 @@ pub trait Class {
             task.pcpu == cpu && matches!(task.state, TaskState::Running | TaskState::Ready)
         };
         m.tasks.iter().filter(there).count() as u32
+    }
+    /// The VM's home, or those of its parts in order, are these from now on; schedulers that know nothing of
+    /// homes pay no heed.
+    fn set_homes(&mut self, _: &mut Machine, _vm: u32, _: &[HomeNumber]) {}
+    /// CPU time that the VM used or waited for, if the scheduler knows VMs.
+    fn wanted_ns(&self, _: &Machine, _vm: u32) -> u64 {
+        0
     }
     /// What it counts of a VM since it found it, if it knows VMs.
     fn counters(&self, _: &Machine, _vm: u32) -> Option<VmCounters> {

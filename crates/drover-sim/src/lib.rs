@@ -14,6 +14,7 @@ pub mod guest;
 pub mod kvm;
 pub mod machine;
 pub mod perfetto;
+pub mod placer;
 pub mod policy_cost;
 pub mod rig;
 pub mod rng;

@@ -11,6 +11,7 @@ use crate::machine::{
     AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, interrupt_source, source_of,
     timer_source,
 };
+use crate::placer::Placer;
 use crate::speed_model::SpeedModel;
 
 /// Something that is planned for a moment of a run.
@@ -34,6 +35,8 @@ pub enum Plan {
     Take(u32, u64),
     /// ... and leaves it, unless it has it for longer.
     Give(u32),
+    /// The placer looks at homes ([`crate::placer`]).
+    Place,
     /// The caller wants to look at something: [`Sim::run`] returns.
     Look(u32),
 }
@@ -62,6 +65,8 @@ pub struct Sim<C> {
     pub vms: Vec<SimVm>,
     /// How fast who runs gets on; none: everybody at full speed.
     pub speeds: Option<Box<SpeedModel>>,
+    /// Gives VMs homes; none: nobody does.
+    pub placer: Option<Box<Placer>>,
     /// Locks of run queues that yields take.
     pub(crate) rq_locks: RqLocks,
     /// What is planned, the next last.
@@ -84,6 +89,7 @@ impl<C: Class> Sim<C> {
             guests: Guests::default(),
             vms: Vec::new(),
             speeds: None,
+            placer: None,
             rq_locks: RqLocks::default(),
             agenda: Vec::new(),
             at_once: 0,
@@ -433,6 +439,16 @@ impl<C: Class> Sim<C> {
         }
     }
 
+    /// The memory of a VM lies on these nodes from now on.
+    pub(crate) fn set_memory_nodes(&mut self, vm: u32, nodes: &[u32]) {
+        let Some(speeds) = &mut self.speeds else { return };
+        for &(cpu, speed) in speeds.set_nodes(&self.m.topology, vm, nodes) {
+            if let Some(task) = self.m.current(cpu) {
+                self.guests.set_speed(&mut self.m, cpu, task, speed);
+            }
+        }
+    }
+
     /// What it takes a task to begin on another pCPU than its last.
     fn migration_ns(&self, from: u32, to: u32) -> u64 {
         let llc_of = &self.m.topology.llc_of;
@@ -464,6 +480,7 @@ impl<C: Class> Sim<C> {
         }
         match plan {
             Plan::Look(number) => return Some(number),
+            Plan::Place => self.look_at_homes(),
             Plan::Start(vm) => self.start_vm(vm),
             Plan::Wake(task) => {
                 let cpu = self.alive(self.m.tasks[task as usize].pcpu);

@@ -68,6 +68,8 @@ pub struct Client {
     pub one_llc: bool,
     /// What of its time it was crowded lately, beyond what others were: 0 to 1.
     pub crowded: f64,
+    /// Somebody ordered that node to be its home.
+    pub only: Option<usize>,
     /// Where it is at home.
     pub home: Option<Home>,
     /// It may leave that.

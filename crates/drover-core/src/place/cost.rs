@@ -191,7 +191,10 @@ impl<'a> Ledger<'a> {
         let node = &self.host.nodes[home.node];
         let promised_mib = self.nodes[home.node].comes_mib + load.comes_mib;
         let is_full = load.comes_mib > 0.0 && promised_mib > node.free_mib as f64;
-        let is_none = !self.exists(home) || is_full || it.is_stuck_elsewhere(home.node);
+        let is_none = !self.exists(home)
+            || is_full
+            || it.is_stuck_elsewhere(home.node)
+            || it.only.is_some_and(|only| only != home.node);
         if is_none || self.sibling_is_on(client, home.node) {
             return None;
         }

@@ -78,6 +78,14 @@ impl Host {
         super::HomeNumber { node: node.number, llc }
     }
 
+    /// Where that home is in the host as it is now; none: its node is not there.
+    pub fn place_of(&self, home: super::HomeNumber) -> Option<super::Home> {
+        let node = self.nodes.iter().position(|node| node.number == home.node)?;
+        let llcs = &self.nodes[node].llcs;
+        let llc = home.llc.and_then(|number| llcs.iter().position(|llc| llc.number == number));
+        Some(super::Home { node, llc })
+    }
+
     /// The most cores that a node has that may be a home.
     pub fn widest(&self) -> u32 {
         self.homes().map(|node| node.cores).max().unwrap_or(0)

@@ -33,6 +33,7 @@ mod client;
 mod cost;
 mod fit;
 mod host;
+mod keeper;
 mod search;
 mod set;
 mod why;
@@ -40,6 +41,7 @@ mod why;
 pub use client::{Client, Home, HomeNumber, Shape, parts};
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};
+pub use keeper::{INTERVAL, Keeper, Memory, NamedMove, NamedSet, Seen, Wishes};
 pub use set::{Kind, Set, Within, contradiction};
 
 use cost::Ledger;

@@ -7,6 +7,9 @@ use super::cost::{Cost, Ledger};
 /// The greatest of what is saved beside where it was, or beside the next best; the client is away from home.
 pub(super) fn of(ledger: &Ledger, client: usize, from: Option<Home>, to: Home) -> String {
     let it = &ledger.clients[client];
+    if it.only.is_some() {
+        return "it was ordered".to_owned();
+    }
     let number = |home: Home| ledger.host.nodes[home.node].number;
     let there = ledger.cost(client, to).unwrap_or_default();
     let from_cost = match from {

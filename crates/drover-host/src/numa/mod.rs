@@ -11,12 +11,9 @@
 //! cpuset, is only looked at, and its home is where its pCPUs or its memory are, if that is one node. On
 //! a host of one node there is nothing of all this.
 //!
-//! A VM is given its home a second after it was found, when it has memory to look at. Every 2 s it is asked
-//! who would be better off elsewhere; a VM keeps its home for 30 s at least, and nobody moves while the memory
-//! of two is on its way. What VMs want is averaged over 10 s or so: demand that swings faster moves nobody.
-//! Where memory turns out not to be movable, home is where that is.
+//! When homes change is [`drover_core::place::Keeper`]'s. Where memory turns out not to be movable, home is
+//! where that is.
 
-mod clients;
 mod host;
 mod maps;
 mod mover;
@@ -26,22 +23,15 @@ use crate::domains::Domains;
 use crate::kernel::Kernel;
 use crate::scheduler::KernelVm;
 use crate::topology::{Topology, free_mib, mems_of};
-use clients::{Kept, Survey};
 use drover_core::counters::Numa as NumaCounters;
-use drover_core::place::{self, Heuristic, Home, HomeNumber, Set};
+use drover_core::place::{self, HomeNumber, INTERVAL, Keeper, Memory, NamedMove, Wishes};
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use mover::{Mover, Report, Target};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// How often homes are looked at, and how often it is asked who would be better off elsewhere.
-const INTERVAL: Duration = Duration::from_millis(500);
-const BALANCES: Duration = Duration::from_secs(2);
-/// So many VMs leave their homes at once, and nobody while the memory of so many is on its way.
-const MOST_MOVES: usize = 2;
+use std::time::Instant;
 
 /// A VM as it is to be seen here.
 #[derive(Debug, Clone)]
@@ -60,24 +50,6 @@ pub struct Seen<'a> {
     pub max_per_node: Option<u32>,
     /// It is to live in one LLC, if it fits.
     pub one_llc: bool,
-}
-
-/// What is asked of all homes together.
-#[derive(Debug, Clone, Default)]
-pub struct Wishes {
-    /// How homes are chosen.
-    pub heuristic: Heuristic,
-    /// VMs that belong together or apart, by their names.
-    pub sets: Vec<NamedSet>,
-}
-
-/// A set of VMs by their names; some may not be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedSet {
-    /// The set; who is in it is said by `names`.
-    pub set: Set,
-    /// Its VMs.
-    pub names: Vec<String>,
 }
 
 /// What the thread that moves and the daemon tell one another.
@@ -107,25 +79,13 @@ pub struct Numa {
     topology: Topology,
     online: Option<CpuList>,
     looked: Option<Instant>,
-    balanced: Option<Instant>,
-    kept: HashMap<u64, Kept>,
+    /// Time is counted from here.
+    begun: Instant,
+    keeper: Keeper,
+    /// What was said of VMs' memory.
+    said: HashMap<u64, String>,
     shared: Arc<Shared>,
     mover: Option<JoinHandle<()>>,
-}
-
-/// What a move would be, and of whom: for people.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlannedMove {
-    /// The VM.
-    pub name: String,
-    /// Its part, of so many.
-    pub part: (usize, usize),
-    /// From there; none: it has no home.
-    pub from: Option<HomeNumber>,
-    /// To there.
-    pub to: HomeNumber,
-    /// Why.
-    pub why: String,
 }
 
 impl Numa {
@@ -149,9 +109,16 @@ impl Numa {
     }
 
     fn new(topology: Topology) -> Self {
-        let (shared, kept) = (Arc::default(), HashMap::new());
-        let (online, looked, balanced) = (None, None, None);
-        Self { topology, online, looked, balanced, kept, shared, mover: None }
+        Self {
+            topology,
+            online: None,
+            looked: None,
+            begun: Instant::now(),
+            keeper: Keeper::default(),
+            said: HashMap::new(),
+            shared: Arc::default(),
+            mover: None,
+        }
     }
 
     /// How fast memory may be moved.
@@ -179,18 +146,22 @@ impl Numa {
             self.online = Some(online.clone());
             self.topology = Topology::read().unwrap_or_else(|_| self.topology.clone());
         }
-        let host = host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0));
+        let host = self.host(domains);
         let all: HashMap<u64, &Seen> = vms.iter().map(|vm| (vm.kernel.id, vm)).collect();
-        for (id, homes) in self.decide(host, vms, wishes, &mems_of, now) {
+        for id in self.decide(host, vms, wishes, &mems_of, now) {
             let Some(vm) = all.get(&id) else { continue };
-            if let Err(error) = kernel.set_home(&vm.kernel, &homes) {
+            if let Err(error) = kernel.set_home(&vm.kernel, &self.keeper.told(id)) {
                 tracing::debug!("VM {}: {error:#}", vm.name);
             }
         }
         self.tell_mover(vms);
     }
 
-    /// The homes that change now, by VM: those of all of its parts.
+    fn host(&self, domains: &Domains) -> place::Host {
+        host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0))
+    }
+
+    /// The VMs whose homes change now.
     fn decide(
         &mut self,
         host: place::Host,
@@ -198,84 +169,100 @@ impl Numa {
         wishes: &Wishes,
         mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
         now: Instant,
-    ) -> Vec<(u64, Vec<HomeNumber>)> {
+    ) -> Vec<u64> {
         let reports = self.shared.lock().reports.clone();
-        let here: HashSet<u64> = vms.iter().map(|vm| vm.kernel.id).collect();
-        self.kept.retain(|id, _| here.contains(id));
-        for vm in vms {
-            self.kept.entry(vm.kernel.id).or_insert_with(|| Kept::new(now)).note(vm, now);
+        let report = |vm: &Seen| reports.get(&vm.kernel.id);
+        let seen: Vec<place::Seen> =
+            vms.iter().map(|vm| self.seen(vm, report(vm), mems_of)).collect();
+        let (moves, changed) = self.keeper.look(host, &seen, wishes, now - self.begun);
+        for step in moves {
+            let part = match step.part {
+                (_, 1) => String::new(),
+                (part, parts) => format!(", part {} of {parts}", part + 1),
+            };
+            tracing::info!("VM {}{part}: home is node {}: {}", step.name, step.to.node, step.why);
         }
-        let mut changed = Vec::new();
-        for vm in vms {
-            let Some(report) = reports.get(&vm.kernel.id) else { continue };
-            let others = self.placed_by_others(vm, report, mems_of);
-            let kept = self.kept.get_mut(&vm.kernel.id).expect("it was entered");
-            if kept.is_settled(now) && kept.leave_to_others(others.is_some(), others.flatten()) {
-                changed.push(vm.kernel.id);
-            }
-            kept.say(vm, report);
-        }
-        let mut survey = Survey::of(host, &self.topology, vms, &reports, &self.kept, wishes, now);
-        survey.split_anew(&mut self.kept);
-        let most = if self.balances(&reports, now) { MOST_MOVES } else { 0 };
-        let (_, moves) = survey.place(wishes.heuristic, most);
-        for step in &moves {
-            let (id, part) = survey.who[step.client];
-            let vm = vms.iter().find(|vm| vm.kernel.id == id).expect("it was surveyed");
-            let kept = self.kept.get_mut(&id).expect("it was entered");
-            kept.settle(part, survey.host.number(step.to), step.from.is_some(), now);
-            let number = survey.host.number(step.to).node;
-            tracing::info!(
-                "VM {}{}: home is node {number}: {}",
-                vm.name,
-                kept.part_text(part),
-                step.why
-            );
-            changed.push(id);
-        }
-        survey.note_crowding(&mut self.kept);
-        changed.sort_unstable();
-        changed.dedup();
-        changed.into_iter().map(|id| (id, self.kept[&id].told())).collect()
-    }
-
-    /// Is it time to ask who would be better off elsewhere?
-    fn balances(&mut self, reports: &HashMap<u64, Report>, now: Instant) -> bool {
-        let on_its_way = self.kept.iter().filter(|(id, kept)| {
-            reports.get(id).is_some_and(|report| kept.memory_is_on_its_way(report, now))
-        });
-        let is_time = self.balanced.is_none_or(|balanced| now - balanced >= BALANCES)
-            && on_its_way.count() < MOST_MOVES;
-        if is_time {
-            self.balanced = Some(now);
-        }
-        is_time
+        self.say(vms, &reports);
+        changed
     }
 
     /// What would be moved now, if everybody might leave home.
-    pub fn plan(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Vec<PlannedMove> {
-        let host = host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0));
+    pub fn plan(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Vec<NamedMove> {
         let reports = self.shared.lock().reports.clone();
-        let known: Vec<Seen> =
-            vms.iter().filter(|vm| self.kept.contains_key(&vm.kernel.id)).cloned().collect();
-        let now = Instant::now();
-        let mut survey =
-            Survey::of(host, &self.topology, &known, &reports, &self.kept, wishes, now);
-        survey.let_all_leave();
-        let (_, moves) = survey.place(wishes.heuristic, usize::MAX);
-        let name = |id| known.iter().find(|vm| vm.kernel.id == id).map_or("", |vm| vm.name);
-        let planned = moves.into_iter().map(|step| {
-            let (id, part) = survey.who[step.client];
-            let number = |home: Home| survey.host.number(home);
-            PlannedMove {
-                name: name(id).to_owned(),
-                part: (part, self.kept[&id].parts()),
-                from: step.from.map(number),
-                to: number(step.to),
-                why: step.why,
+        let seen = vms.iter().map(|vm| self.seen(vm, reports.get(&vm.kernel.id), &mems_of));
+        let seen: Vec<place::Seen> = seen.collect();
+        self.keeper.plan(self.host(domains), &seen, wishes, self.begun.elapsed())
+    }
+
+    /// A VM as the keeper sees it.
+    fn seen(
+        &self,
+        vm: &Seen,
+        report: Option<&Report>,
+        mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
+    ) -> place::Seen {
+        let number = |node: usize| u32::try_from(node).ok();
+        let memory = |report: &Report| Memory {
+            lies_mib: (report.maps.lies_mib().into_iter())
+                .filter_map(|(node, mib)| Some((number(node)?, mib)))
+                .collect(),
+            expected_mib: report.maps.expected_mib(),
+            is_stuck: report.is_stuck,
+            local_pct: self.local_pct(vm.kernel.id, report),
+        };
+        let others = report.and_then(|report| self.placed_by_others(vm, report, mems_of));
+        place::Seen {
+            id: vm.kernel.id,
+            name: vm.name.to_owned(),
+            vcpus: vm.kernel.nr_vcpus,
+            wanted_pcpus: vm.wanted_pcpus,
+            reserved_pcpus: vm.reserved_pcpus,
+            max_per_node: vm.max_per_node,
+            virtual_nodes: 0,
+            one_llc: vm.one_llc,
+            ordered: None,
+            on_nodes: self.on_nodes(vm.affinity),
+            placed_by_others: others.map(|node| node.and_then(number)),
+            memory: report.map(memory),
+        }
+    }
+
+    /// The part of its pCPUs that a confined VM has on each node.
+    #[allow(clippy::cast_precision_loss, reason = "there are not so many pCPUs")]
+    fn on_nodes(&self, affinity: &Affinity) -> BTreeMap<u32, f64> {
+        let node_of = |cpu: u32| self.topology.pcpus.get(cpu as usize).and_then(|pcpu| pcpu.node);
+        let nodes: Vec<usize> = affinity.cpus().filter_map(node_of).collect();
+        let mut on = BTreeMap::new();
+        for node in nodes.iter().filter_map(|&node| u32::try_from(node).ok()) {
+            *on.entry(node).or_default() += 1.0 / nodes.len() as f64;
+        }
+        on
+    }
+
+    fn local_pct(&self, id: u64, report: &Report) -> Option<f64> {
+        let homes = self.keeper.homes(id);
+        let nodes: Vec<usize> = homes.iter().map(|home| home.node as usize).collect();
+        report.maps.local_pct(&nodes)
+    }
+
+    /// What of memory cannot be moved, once.
+    fn say(&mut self, vms: &[Seen], reports: &HashMap<u64, Report>) {
+        self.said.retain(|id, _| reports.contains_key(id));
+        for vm in vms {
+            let Some(report) = reports.get(&vm.kernel.id) else { continue };
+            let text = match &report.refused {
+                Some(why) => format!("its memory cannot be looked at or moved: {why}"),
+                None if report.is_stuck => "what lies elsewhere of its memory cannot be moved (in use \
+                    by a device, as with VFIO, or shared with other processes); its home is where most \
+                    of it lies"
+                    .to_owned(),
+                None => continue,
+            };
+            if self.said.get(&vm.kernel.id) != Some(&text) {
+                tracing::warn!("VM {}: {text}", vm.name);
+                self.said.insert(vm.kernel.id, text);
             }
-        });
-        planned.collect()
+        }
     }
 
     /// Where somebody else has put it, if anybody has; none within: on several nodes.
@@ -304,7 +291,8 @@ impl Numa {
 
     fn tell_mover(&self, vms: &[Seen]) {
         let target = |vm: &Seen| {
-            let to = self.kept[&vm.kernel.id].memory_nodes();
+            let nodes = self.keeper.memory_nodes(vm.kernel.id);
+            let to = nodes.into_iter().map(|node| node as usize).collect();
             (vm.kernel.id, Target { pid: vm.kernel.tgid, to })
         };
         let targets: BTreeMap<u64, Target> = vms.iter().map(target).collect();
@@ -319,17 +307,13 @@ impl Numa {
     /// What is to be told of that VM.
     #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]
     pub fn counters(&self, vm: &KernelVm) -> NumaCounters {
-        let kept = self.kept.get(&vm.id);
-        let homes: Vec<u32> =
-            kept.map_or(Vec::new(), |kept| kept.homes().iter().map(|home| home.node).collect());
-        let nodes: Vec<usize> = homes.iter().map(|&node| node as usize).collect();
         let state = self.shared.lock();
         let report = state.reports.get(&vm.id);
         let seconds = |ns: u64| ns as f64 / 1e9;
         NumaCounters {
-            local_pct: report.and_then(|report| report.maps.local_pct(&nodes)),
-            home: homes,
-            migrations: kept.map_or(0, |kept| kept.migrations),
+            home: self.keeper.homes(vm.id).iter().map(|home| home.node).collect(),
+            local_pct: report.and_then(|report| self.local_pct(vm.id, report)),
+            migrations: self.keeper.migrations(vm.id),
             moved_mib: report.map_or(0.0, |report| report.moved_mib),
             home_s: seconds(vm.home_run_ns),
             ran_s: seconds(vm.vcpu_run_ns + vm.helper_run_ns),

@@ -2,8 +2,9 @@
 use super::*;
 use crate::domains::DomainLevel;
 use crate::topology::tests::Host;
-use drover_core::place::{Kind, Within};
+use drover_core::place::{Kind, NamedSet, Set, Within};
 use maps::Maps;
+use std::time::Duration;
 
 const SETTLES: Duration = Duration::from_secs(1);
 
@@ -63,7 +64,7 @@ fn decide_as(
     let host = host::of(&numa.topology, &domains, &|_| 1000);
     let changes = numa.decide(host, &seen, wishes, &|_| None, now);
     numa.tell_mover(&seen);
-    changes
+    changes.into_iter().map(|id| (id, numa.keeper.told(id))).collect()
 }
 
 /// The same of VMs that have one home each, by node.

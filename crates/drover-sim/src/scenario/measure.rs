@@ -35,9 +35,19 @@ impl Reading {
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
             dispatches: sim.m.tasks.iter().map(|task| task.dispatches).collect(),
             sleeps: sim.guests.vms.iter().map(|vm| vm.sleeps.histogram()).collect(),
-            counters: (0..sim.vms.len() as u32).map(|vm| sim.class.counters(&sim.m, vm)).collect(),
+            counters: (0..sim.vms.len() as u32).map(|vm| counters(sim, vm)).collect(),
         }
     }
+}
+
+/// What the scheduler counts of that VM, and the placer.
+fn counters<C: Class>(sim: &Sim<C>, vm: u32) -> Option<VmCounters> {
+    let mut counters = sim.class.counters(&sim.m, vm);
+    let numa = counters.as_mut().and_then(|counters| counters.numa.as_mut());
+    if let (Some(placer), Some(numa)) = (&sim.placer, numa) {
+        placer.tell(vm, numa);
+    }
+    counters
 }
 
 /// A measured run.

@@ -11,6 +11,7 @@ use crate::credit::{self, Credit};
 use crate::eevdf::Eevdf;
 use crate::guest::Programs;
 use crate::machine::Machine;
+use crate::placer::{Placed, Placer};
 use crate::rng::{Rng, mix};
 use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
@@ -19,11 +20,12 @@ use crate::topology::Topology;
 use crate::trace::Trace;
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionSpec, Partitions};
+use drover_core::place::{INTERVAL, Seen, Wishes};
 use drover_core::scenario::{Case, CpuList, OwnTasks, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::Tree;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck
 /// there is in a run is in these moments.
@@ -64,7 +66,8 @@ pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Resu
     match job.scheduler {
         "drover" => {
             let spare_domains = spare_domains(&m, &job.case.partitions);
-            let class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
+            let mut class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
+            class.policy.set_distances(&scenario.host);
             let (room, _) = class.queues.slots();
             let mut ran = run_with(scenario, job, Sim::new(m, class))?;
             ran.run.fault = ran.run.fault.or_else(|| without_slots(job.case.vms.len(), room));
@@ -110,6 +113,12 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
+    if job.scheduler == "drover" && scenario.host.nodes > 1 {
+        let placed =
+            job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
+        sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, Wishes::default())));
+        sim.plan(INTERVAL.as_nanos() as u64, Plan::Place);
+    }
     if let Some(own) = scenario.host.own_tasks {
         add_own_tasks(&mut sim, own, &mut rng);
     }
@@ -152,6 +161,37 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     });
     let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
     Ok(Ran { run, hash, events, trace })
+}
+
+/// What the placer is to know of the VM. Who is pinned or has memory on several nodes is left alone.
+fn placed(topology: &Topology, (number, vm): (usize, &Vm)) -> Placed {
+    let cpus = vm.pin.as_ref().map(|pin| pin.cpus());
+    let nodes = cpus.iter().flat_map(|cpus| cpus.cpus());
+    let nodes: Vec<u32> = nodes.map(|&cpu| topology.node_of[cpu as usize]).collect();
+    let mut on_nodes: BTreeMap<u32, f64> = BTreeMap::new();
+    for node in &nodes {
+        *on_nodes.entry(*node).or_default() += 1.0 / nodes.len() as f64;
+    }
+    let only = |nodes: &[u32]| {
+        let first = nodes.first().copied();
+        first.filter(|first| nodes.iter().all(|node| node == first))
+    };
+    let others = match vm.home {
+        Some(_) => None,
+        None if vm.pin.is_some() => Some(only(&nodes)),
+        None => (vm.memory_nodes.len() > 1).then_some(None),
+    };
+    let seen = Seen {
+        id: number as u64,
+        name: vm.name.clone(),
+        vcpus: vm.vcpus,
+        reserved_pcpus: f64::from(vm.reservation_pct) / 100.0,
+        on_nodes,
+        ordered: vm.home,
+        placed_by_others: others,
+        ..Seen::default()
+    };
+    Placed { seen, memory_mib: f64::from(vm.memory_mib.max(1)), nodes: vm.memory_nodes.clone() }
 }
 
 /// What a trace calls the VM; those behind the case's own are the host's tasks.

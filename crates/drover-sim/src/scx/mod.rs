@@ -26,6 +26,7 @@ use crate::machine::{CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::allot::Allocator;
 use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
+use drover_core::place::HomeNumber;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use ground::process_of;
 use queues::DEFAULT_SLICE_NS;
@@ -41,8 +42,10 @@ pub struct Scx {
     terms: Vec<VmTerms>,
     /// What else is asked for each VM, likewise.
     bounds: Vec<VmBounds>,
-    /// The home that was ordered for each VM.
-    homes_told: Vec<u32>,
+    /// The homes of each VM.
+    homes: Vec<Vec<HomeNumber>>,
+    /// ... as the policy knows them, with the vCPUs they were told for.
+    homes_told: Vec<(Vec<HomeNumber>, u32)>,
     /// What is asked for pools, from 1 on.
     pools: Vec<PoolSettings>,
     /// The slices of partitions, from 1 on.
@@ -71,6 +74,7 @@ impl Scx {
             queues,
             terms: Vec::new(),
             bounds: Vec::new(),
+            homes: Vec::new(),
             homes_told: Vec::new(),
             pools: Vec::new(),
             slices_ns: Vec::new(),
@@ -260,18 +264,30 @@ impl Scx {
         let (shares, bounds) = self.told(vm, terms);
         self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds));
         self.allot_anew(m);
-        if bounds.home != self.home_told(vm) {
-            self.homes_told[vm as usize] = bounds.home;
-            self.policy.order_home(m, &mut self.queues, slot, bounds.home);
-        }
+        self.tell_homes(m, vm);
     }
 
-    /// The home that the policy knows of.
-    fn home_told(&mut self, vm: u32) -> u32 {
+    /// Tells the policy of the VM's homes, where it knows others. What the scenario orders counts first.
+    fn tell_homes(&mut self, m: &mut Machine, vm: u32) {
+        let Some(slot) = self.slot_of(vm) else { return };
+        let ordered = self.bounds_of(vm).home.checked_sub(1).map(HomeNumber::node);
+        let placed = self.homes.get(vm as usize).cloned().unwrap_or_default();
+        let homes = ordered.map_or(placed, |home| vec![home]);
+        let told = (homes, self.policy.vm(slot).nr_vcpus);
         if self.homes_told.len() <= vm as usize {
-            self.homes_told.resize(vm as usize + 1, 0);
+            self.homes_told.resize(vm as usize + 1, (Vec::new(), 0));
         }
-        self.homes_told[vm as usize]
+        let before = &self.homes_told[vm as usize];
+        // vCPUs that come later are told, too, where parts have homes of their own.
+        if before.0 == told.0 && (told.0.len() < 2 || before.1 == told.1) {
+            return;
+        }
+        let parts = told.0.len().max(1) as u32;
+        let words = told.0.iter().map(|home| home.word());
+        for (part, home) in (0..).zip(words.chain((parts > told.0.len() as u32).then_some(0))) {
+            self.policy.order_home(m, &mut self.queues, slot, (home, part, parts));
+        }
+        self.homes_told[vm as usize] = told;
     }
 
     /// The ready task, not just woken, needs a queue. Where one goes that is leaving, nobody is asked.
@@ -324,6 +340,21 @@ impl Class for Scx {
         if let Some(terms) = self.terms.get(vm as usize).copied() {
             self.order(m, vm, terms);
         }
+    }
+
+    fn set_homes(&mut self, m: &mut Machine, vm: u32, homes: &[HomeNumber]) {
+        if self.homes.len() <= vm as usize {
+            self.homes.resize(vm as usize + 1, Vec::new());
+        }
+        self.homes[vm as usize] = homes.to_vec();
+        self.tell_homes(m, vm);
+    }
+
+    fn wanted_ns(&self, _: &Machine, vm: u32) -> u64 {
+        self.slot_of(vm).map_or(0, |slot| {
+            let view = self.policy.vm(slot);
+            view.vcpu_run_ns + view.helper_run_ns + view.ready_ns
+        })
     }
 
     fn set_pool(&mut self, m: &mut Machine, pool: u32, settings: Option<&PoolSettings>) {

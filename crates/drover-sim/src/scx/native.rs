@@ -202,7 +202,8 @@ unsafe extern "C" {
     pub fn sim_timer(d: *mut Drover, slot: u32, now_ns: u64);
     pub fn sim_order_vm(d: *mut Drover, order: *const VmOrder) -> bool;
     pub fn sim_order_pool(d: *mut Drover, order: *const PoolOrder) -> bool;
-    pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32);
+    pub fn sim_order_home(d: *mut Drover, slot: u32, home: u32, part: u32, parts: u32);
+    pub fn sim_set_hops(d: *mut Drover, from: u32, to: u32, hops: u8);
     pub fn sim_order_partition(d: *mut Drover, partition: u32, policy: u32, slice_ns: u64) -> bool;
     pub fn sim_order_pcpu(d: *mut Drover, pcpu: u32, domain: u32, partition: u32) -> bool;
     pub fn sim_enable(d: *mut Drover, p: TaskPointer, t: *mut Thread, weight: u32);

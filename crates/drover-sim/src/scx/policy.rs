@@ -11,6 +11,8 @@ use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
 use drover_core::allot::{AllotmentOf, Measured};
+use drover_core::place::policy_hops;
+use drover_core::scenario::Host;
 use drover_core::settings::{PartitionSettings, PoolSettings};
 use drover_core::{delay, params};
 use std::time::Instant;
@@ -91,6 +93,17 @@ impl Policy {
             }
         }
         Ok((policy, queues))
+    }
+
+    /// How far its nodes are from each other; before it starts.
+    pub fn set_distances(&mut self, host: &Host) {
+        for from in 0..host.nodes {
+            for to in 0..host.nodes {
+                let hops = policy_hops(host.distance(from, to));
+                // SAFETY: `at(0)` is a struct drover; node numbers are bounded there.
+                unsafe { native::sim_set_hops(self.drover.at(0), from, to, hops) };
+            }
+        }
     }
 
     /// With what it runs.
@@ -219,10 +232,12 @@ impl Policy {
         m: &mut Machine,
         queues: &mut Queues,
         slot: u32,
-        home: u32,
+        (home, part, parts): (u32, u32, u32),
     ) {
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_order_home(d, slot, home) });
+        self.call(m, queues, 0, |d| unsafe {
+            native::sim_order_home(d, slot, home, part, parts);
+        });
     }
 
     pub(super) fn order_pool(

@@ -127,6 +127,38 @@ impl SpeedModel {
         &self.moved
     }
 
+    /// The memory of that VM lies on these nodes from now on. Returns as [`SpeedModel::runs`] does.
+    pub fn set_nodes(&mut self, topology: &Topology, vm: u32, nodes: &[u32]) -> &[(u32, u32)] {
+        self.moved.clear();
+        let pcpus = 0..self.on.len() as u32;
+        if self.vms.get(vm as usize).is_none_or(|known| known.nodes == nodes) {
+            return &self.moved;
+        }
+        let runs_here: Vec<u32> =
+            pcpus.clone().filter(|&cpu| self.on[cpu as usize] == Some(vm)).collect();
+        // What it asks of its old nodes is taken back first.
+        for &cpu in &runs_here {
+            let load = std::mem::take(&mut self.going[cpu as usize]).load;
+            if let Some(memory) = &mut self.memory {
+                memory.remove(load, &self.vms[vm as usize].nodes);
+            }
+        }
+        self.vms[vm as usize].nodes = nodes.to_vec();
+        for &cpu in &runs_here {
+            let llc = &topology.llcs[topology.llc_of[cpu as usize] as usize];
+            let wanted_kib =
+                llc.iter().filter_map(|cpu| self.pace(cpu)).map(cache::wants_kib).sum();
+            self.look(topology, cpu, wanted_kib);
+        }
+        if let Some(memory) = &mut self.memory {
+            memory.recount();
+        }
+        for cpu in pcpus.filter(|&cpu| self.on[cpu as usize].is_some()) {
+            self.moved.push((cpu, self.speed(topology, cpu)));
+        }
+        &self.moved
+    }
+
     /// How long the thread on that pCPU takes to fill its part of the cache, where it comes from another
     /// cache, ns: nothing but misses, one after the other.
     pub fn warm_up_ns(&self, topology: &Topology, cpu: u32) -> u64 {

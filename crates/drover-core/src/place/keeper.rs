@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The keeper: what is remembered of homes between two looks.
+//!
+//! [`place`] knows one moment. The keeper calls it again and again, for the daemon and for the simulator alike,
+//! and sees to it that nobody is moved for what passes: a VM is given its home a second after it was found;
+//! every 2 s it is asked who would be better off elsewhere; a VM keeps its home for 30 s at least, and nobody
+//! leaves while the memory of two is on its way. What VMs want is averaged over 10 s or so: demand that swings
+//! faster moves nobody. Who was crowded more than the host is for minutes is owed a better home in time, who was
+//! crowded less owes it: so VMs of equal shares that two nodes cannot hold alike take turns.
+//!
+//! What others have decided stays: such a VM has a home to be shown, and counts where it is.
+
+use super::{Client, Heuristic, Home, HomeNumber, Host, Move, Set, Shape, parts, place};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+/// How often homes are looked at, and how often it is asked who would be better off elsewhere.
+pub const INTERVAL: Duration = Duration::from_millis(500);
+const BALANCES: Duration = Duration::from_secs(2);
+/// So many VMs leave their homes at once, and nobody while the memory of so many is on its way.
+const MOST_MOVES: usize = 2;
+/// How old a VM is before it is given a home.
+const SETTLES: Duration = Duration::from_secs(1);
+/// Until it is so old, it is taken to want all of its vCPUs.
+const YOUNG: Duration = Duration::from_secs(10);
+/// How long a VM keeps its home at least.
+const KEEPS: Duration = Duration::from_secs(30);
+/// Memory that has not moved by then will not hold others up.
+const ON_ITS_WAY: Duration = Duration::from_secs(120);
+/// Wishes, and crowding, are averaged over so long.
+const WANTS_OVER: Duration = Duration::from_secs(10);
+const CROWDED_OVER: Duration = Duration::from_secs(120);
+/// Nobody is owed more for having been crowded.
+const CROWDED_MOST: f64 = 2.0;
+
+/// A VM as it is now.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Its number.
+    pub id: u64,
+    /// What it is called.
+    pub name: String,
+    /// Its vCPUs.
+    pub vcpus: u32,
+    /// CPU time it wanted lately, pCPUs; none: not known yet.
+    pub wanted_pcpus: Option<f64>,
+    /// What is reserved for it, pCPUs.
+    pub reserved_pcpus: f64,
+    /// At most so many of its vCPUs on a node.
+    pub max_per_node: Option<u32>,
+    /// Nodes that its guest has; 0 and 1: it knows of none.
+    pub virtual_nodes: u32,
+    /// It is to live in one LLC, if it fits.
+    pub one_llc: bool,
+    /// The part of its time that its affinity has it spend on each node; empty: it may run anywhere.
+    pub on_nodes: BTreeMap<u32, f64>,
+    /// That node is to be its home, by order.
+    pub ordered: Option<u32>,
+    /// Others have put it somewhere: on that node, if it is one.
+    pub placed_by_others: Option<Option<u32>>,
+    /// Its memory; none: it was not looked at yet.
+    pub memory: Option<Memory>,
+}
+
+/// A VM's memory.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memory {
+    /// What lies on each node, MiB.
+    pub lies_mib: BTreeMap<u32, u64>,
+    /// What it has or may come to have, MiB.
+    pub expected_mib: u64,
+    /// It cannot be moved.
+    pub is_stuck: bool,
+    /// The part of it that lies at home, %; none: it has no home.
+    pub local_pct: Option<f64>,
+}
+
+/// What is asked of all homes together.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    /// How homes are chosen.
+    pub heuristic: Heuristic,
+    /// VMs that belong together or apart, by their names.
+    pub sets: Vec<NamedSet>,
+}
+
+/// A set of VMs by their names; some may not be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedSet {
+    /// The set; who is in it is said by `names`.
+    pub set: Set,
+    /// Its VMs.
+    pub names: Vec<String>,
+}
+
+/// What a move is, or would be, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedMove {
+    /// The VM.
+    pub id: u64,
+    /// What it is called.
+    pub name: String,
+    /// Its part, of so many.
+    pub part: (usize, usize),
+    /// From there; none: it had no home.
+    pub from: Option<HomeNumber>,
+    /// To there.
+    pub to: HomeNumber,
+    /// Why.
+    pub why: String,
+}
+
+/// What is known of a VM.
+#[derive(Debug)]
+struct Kept {
+    since: Duration,
+    looked: Duration,
+    /// What it wants, pCPUs.
+    wants: f64,
+    /// The homes of its parts; there is one part at least.
+    homes: Vec<Option<HomeNumber>>,
+    /// Since when it has these.
+    settled: Duration,
+    /// How often a part left its home.
+    migrations: u32,
+    /// Why it has the last of its homes.
+    why: String,
+    /// It is where it was put by others: nothing is moved.
+    is_left_alone: bool,
+    /// How much more crowded it was than the host on average, in periods of `CROWDED_OVER`.
+    crowded: f64,
+}
+
+/// Remembers homes.
+#[derive(Debug, Default)]
+pub struct Keeper {
+    kept: HashMap<u64, Kept>,
+    balanced: Option<Duration>,
+}
+
+impl Keeper {
+    /// Looks at all VMs, every [`INTERVAL`]: the moves that are made now, and the VMs whose homes are others
+    /// than they were. `now`: since any moment.
+    pub fn look(
+        &mut self,
+        host: Host,
+        vms: &[Seen],
+        wishes: &Wishes,
+        now: Duration,
+    ) -> (Vec<NamedMove>, Vec<u64>) {
+        let here: HashSet<u64> = vms.iter().map(|vm| vm.id).collect();
+        self.kept.retain(|id, _| here.contains(id));
+        let mut changed = Vec::new();
+        for vm in vms {
+            let kept = self.kept.entry(vm.id).or_insert_with(|| Kept::new(now));
+            kept.note(vm, now);
+            if vm.memory.is_some() && kept.is_settled(now) && kept.leave_to(vm.placed_by_others) {
+                changed.push(vm.id);
+            }
+        }
+        let survey = Survey::of(host, vms, &self.kept, wishes, now);
+        survey.split_anew(&mut self.kept);
+        let most = if self.balances(vms, now) { MOST_MOVES } else { 0 };
+        let moves = survey.place(wishes.heuristic, most);
+        let moves: Vec<NamedMove> = moves.into_iter().map(|step| survey.named(step, vms)).collect();
+        for step in &moves {
+            let kept = self.kept.get_mut(&step.id).expect("it was entered");
+            kept.homes[step.part.0] = Some(step.to);
+            kept.settled = now;
+            kept.migrations += u32::from(step.from.is_some());
+            kept.why.clone_from(&step.why);
+            changed.push(step.id);
+        }
+        survey.note_crowding(&mut self.kept);
+        changed.sort_unstable();
+        changed.dedup();
+        (moves, changed)
+    }
+
+    /// Is it time to ask who would be better off elsewhere?
+    fn balances(&mut self, vms: &[Seen], now: Duration) -> bool {
+        let is_on_its_way = |vm: &&Seen| self.kept[&vm.id].memory_is_on_its_way(vm, now);
+        let is_time = self.balanced.is_none_or(|balanced| now - balanced >= BALANCES)
+            && vms.iter().filter(is_on_its_way).count() < MOST_MOVES;
+        if is_time {
+            self.balanced = Some(now);
+        }
+        is_time
+    }
+
+    /// What would be moved now, if everybody might leave home.
+    pub fn plan(&self, host: Host, vms: &[Seen], wishes: &Wishes, now: Duration) -> Vec<NamedMove> {
+        let known: Vec<Seen> =
+            vms.iter().filter(|vm| self.kept.contains_key(&vm.id)).cloned().collect();
+        let mut survey = Survey::of(host, &known, &self.kept, wishes, now);
+        survey.clients.iter_mut().for_each(|client| client.may_leave = true);
+        let moves = survey.place(wishes.heuristic, usize::MAX);
+        moves.into_iter().map(|step| survey.named(step, &known)).collect()
+    }
+
+    /// The homes of a VM's parts, once all have one: what the scheduler is told. Not of who was put there by
+    /// others.
+    pub fn told(&self, id: u64) -> Vec<HomeNumber> {
+        let Some(kept) = self.kept.get(&id).filter(|kept| !kept.is_left_alone) else {
+            return Vec::new();
+        };
+        let homes: Option<Vec<HomeNumber>> = kept.homes.iter().copied().collect();
+        homes.unwrap_or_default()
+    }
+
+    /// Homes, for people: also of who was put there by others.
+    pub fn homes(&self, id: u64) -> Vec<HomeNumber> {
+        let kept = self.kept.get(&id);
+        kept.map_or(Vec::new(), |kept| kept.homes.iter().copied().flatten().collect())
+    }
+
+    /// The nodes the VM's memory is to lie on; none: where it is.
+    pub fn memory_nodes(&self, id: u64) -> Vec<u32> {
+        let mut nodes: Vec<u32> = self.told(id).iter().map(|home| home.node).collect();
+        nodes.dedup();
+        nodes
+    }
+
+    /// How often a part of the VM left its home.
+    pub fn migrations(&self, id: u64) -> u32 {
+        self.kept.get(&id).map_or(0, |kept| kept.migrations)
+    }
+
+    /// Why it has the last of its homes.
+    pub fn why(&self, id: u64) -> &str {
+        self.kept.get(&id).map_or("", |kept| &kept.why)
+    }
+}
+
+impl Kept {
+    fn new(now: Duration) -> Self {
+        Self {
+            since: now,
+            looked: now,
+            wants: 0.0,
+            homes: vec![None],
+            settled: now,
+            migrations: 0,
+            why: String::new(),
+            is_left_alone: false,
+            crowded: 0.0,
+        }
+    }
+
+    /// Takes note of what it wants.
+    fn note(&mut self, vm: &Seen, now: Duration) {
+        let all = f64::from(vm.vcpus);
+        let part = (now - self.looked).as_secs_f64() / WANTS_OVER.as_secs_f64();
+        match vm.wanted_pcpus.filter(|_| now - self.since >= YOUNG) {
+            Some(wanted) => self.wants += (wanted.min(all) - self.wants) * part.min(1.0),
+            None => self.wants = all,
+        }
+        self.looked = now;
+    }
+
+    fn is_settled(&self, now: Duration) -> bool {
+        now - self.since >= SETTLES
+    }
+
+    /// Others have put it somewhere, or have not. True: that is new.
+    fn leave_to(&mut self, others: Option<Option<u32>>) -> bool {
+        let before = (self.is_left_alone, self.homes.clone());
+        match others {
+            Some(node) => self.homes = vec![node.map(HomeNumber::node)],
+            None if self.is_left_alone => self.homes = vec![None],
+            None => {}
+        }
+        self.is_left_alone = others.is_some();
+        if self.is_left_alone {
+            "it was put there by others".clone_into(&mut self.why);
+        }
+        before != (self.is_left_alone, self.homes.clone())
+    }
+
+    /// Has it left a home, and is its memory on its way to the other?
+    fn memory_is_on_its_way(&self, vm: &Seen, now: Duration) -> bool {
+        let moves = vm.memory.as_ref().filter(|memory| !memory.is_stuck);
+        let is_far = moves.and_then(|memory| memory.local_pct).is_some_and(|pct| pct < 90.0);
+        is_far && self.migrations > 0 && now - self.settled < ON_ITS_WAY
+    }
+}
+
+/// Who is to be placed, and where.
+struct Survey {
+    host: Host,
+    clients: Vec<Client>,
+    /// The VM and the part that each client is, of so many.
+    who: Vec<(u64, usize, usize)>,
+    sets: Vec<Set>,
+}
+
+impl Survey {
+    fn of(
+        host: Host,
+        vms: &[Seen],
+        kept: &HashMap<u64, Kept>,
+        wishes: &Wishes,
+        now: Duration,
+    ) -> Self {
+        let ids: HashMap<&str, u64> = vms.iter().map(|vm| (vm.name.as_str(), vm.id)).collect();
+        let sets = wishes.sets.iter().map(|it| {
+            let vms = it.names.iter().filter_map(|name| ids.get(name.as_str()).copied());
+            Set { vms: vms.collect(), ..it.set.clone() }
+        });
+        let sets = sets.collect();
+        let mut survey = Self { host, clients: Vec::new(), who: Vec::new(), sets };
+        for vm in vms {
+            let known = &kept[&vm.id];
+            match &vm.memory {
+                Some(memory) if known.is_settled(now) && !known.is_left_alone => {
+                    survey.add(vm, memory, known, now);
+                }
+                _ => survey.add_other(vm, known),
+            }
+        }
+        survey
+    }
+
+    /// One that is placed by us.
+    fn add(&mut self, vm: &Seen, memory: &Memory, known: &Kept, now: Duration) {
+        let Seen { vcpus, max_per_node, virtual_nodes, .. } = *vm;
+        let memory_mib = memory.expected_mib;
+        let shape = Shape { vcpus, memory_mib, max_per_node, virtual_nodes };
+        let only = vm.ordered.and_then(|node| self.host.place_of(HomeNumber::node(node)));
+        let parts = if only.is_some() { 1 } else { parts(&self.host, &shape).len() };
+        let count = parts as u64;
+        let of_node = |node: &super::Node| memory.lies_mib.get(&node.number).copied().unwrap_or(0);
+        let lies_mib: Vec<u64> = self.host.nodes.iter().map(|node| of_node(node) / count).collect();
+        for part in 0..parts {
+            let home = (known.homes.len() == parts).then(|| known.homes[part]).flatten();
+            self.who.push((vm.id, part, parts));
+            self.clients.push(Client {
+                vm: vm.id,
+                wanted_pcpus: known.wants.max(vm.reserved_pcpus) / parts as f64,
+                memory_mib: memory_mib / count,
+                lies_mib: lies_mib.clone(),
+                is_stuck: memory.is_stuck,
+                one_llc: vm.one_llc,
+                crowded: known.crowded,
+                only: only.map(|home| home.node),
+                home: home.and_then(|home| self.host.place_of(home)),
+                may_leave: now - known.settled >= KEEPS || memory.is_stuck,
+                ..Client::default()
+            });
+        }
+    }
+
+    /// One that others have put somewhere, or that is too young: it wants pCPUs there, or everywhere.
+    fn add_other(&mut self, vm: &Seen, known: &Kept) {
+        let pcpus: u32 = self.host.nodes.iter().map(|node| node.pcpus).sum();
+        for node in &mut self.host.nodes {
+            let part = match vm.on_nodes.is_empty() {
+                true => f64::from(node.pcpus) / f64::from(pcpus.max(1)),
+                false => vm.on_nodes.get(&node.number).copied().unwrap_or(0.0),
+            };
+            node.wanted_pcpus += known.wants * part;
+        }
+    }
+
+    /// VMs that have come to have another number of parts begin without homes.
+    fn split_anew(&self, kept: &mut HashMap<u64, Kept>) {
+        for &(id, _, parts) in &self.who {
+            let known = kept.get_mut(&id).expect("it was surveyed");
+            if known.homes.len() != parts {
+                known.homes = vec![None; parts];
+            }
+        }
+    }
+
+    fn place(&self, by: Heuristic, most: usize) -> Vec<Move> {
+        place(&self.host, &self.clients, &self.sets, by, most).1
+    }
+
+    fn named(&self, step: Move, vms: &[Seen]) -> NamedMove {
+        let (id, part, parts) = self.who[step.client];
+        let name = vms.iter().find(|vm| vm.id == id).map_or(String::new(), |vm| vm.name.clone());
+        let number = |home: Home| self.host.number(home);
+        NamedMove {
+            id,
+            name,
+            part: (part, parts),
+            from: step.from.map(number),
+            to: number(step.to),
+            why: step.why,
+        }
+    }
+
+    /// Who is more crowded than the host is, is owed a better home in time; who is less, owes it.
+    fn note_crowding(&self, kept: &mut HashMap<u64, Kept>) {
+        let mut wanted: Vec<f64> = self.host.nodes.iter().map(|node| node.wanted_pcpus).collect();
+        let at_home = || self.clients.iter().filter_map(|it| Some((it, it.home?.node)));
+        at_home().for_each(|(client, node)| wanted[node] += client.wanted_pcpus);
+        let lack =
+            |wanted: f64, pcpus: f64| if wanted > pcpus { 1.0 - pcpus / wanted } else { 0.0 };
+        let pcpus = |node: usize| f64::from(self.host.nodes[node].pcpus);
+        let all = lack(wanted.iter().sum(), (0..wanted.len()).map(pcpus).sum());
+        let part = INTERVAL.as_secs_f64() / CROWDED_OVER.as_secs_f64();
+        for (client, node) in at_home() {
+            let more = lack(wanted[node], pcpus(node)) - all;
+            let known = kept.get_mut(&client.vm).expect("it was surveyed");
+            known.crowded = (known.crowded + more * part).clamp(-CROWDED_MOST, CROWDED_MOST);
+        }
+    }
+}

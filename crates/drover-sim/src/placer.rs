@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The daemon's placer in the simulator, and memory that follows.
+//!
+//! Twice a second [`drover_core::place::Keeper`] is asked for homes, as the daemon asks it, and those are told to
+//! the scheduler. A VM's memory lies where the scenario puts it, or where the VM first runs; then it moves to its
+//! homes at the daemon's pace, one VM after the other. A VM that is pinned, or whose memory the scenario spreads
+//! over several nodes, is left alone, as the daemon leaves alone what others have placed.
+//!
+//! Limitations. The speed model knows memory as lying on some nodes in equal parts: what is on its way counts as
+//! half here, half there. To move memory costs no CPU time.
+
+use crate::class::Class;
+use crate::sim::{Plan, Sim};
+use drover_core::config::Config;
+use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Seen, Wishes};
+use drover_core::scenario;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A node on which less than that part of its memory lies is none of a VM's.
+const COUNTS_PART: f64 = 0.3;
+
+/// What is to be known of a VM that is placed.
+#[derive(Debug, Clone, Default)]
+pub struct Placed {
+    /// As the keeper sees it, but for what changes.
+    pub seen: Seen,
+    /// Its memory, MiB.
+    pub memory_mib: f64,
+    /// The nodes on which that lies at first; empty: where it first runs.
+    pub nodes: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    placed: Placed,
+    /// What of its memory lies on each node, MiB; nothing until it first ran.
+    lies_mib: Vec<f64>,
+    moved_mib: f64,
+    wanted_ns: u64,
+}
+
+/// Homes of VMs of a simulated host.
+#[derive(Debug)]
+pub struct Placer {
+    host: Host,
+    keeper: Keeper,
+    wishes: Wishes,
+    vms: Vec<Known>,
+    budget_mib_s: f64,
+    looked_ns: u64,
+}
+
+impl Placer {
+    /// For the VMs of a scenario on that host; the first is VM 0.
+    pub fn new(host: &scenario::Host, vms: Vec<Placed>, wishes: Wishes) -> Self {
+        let known = |placed| Known { placed, ..Known::default() };
+        Self {
+            host: host_of(host),
+            keeper: Keeper::default(),
+            wishes,
+            vms: vms.into_iter().map(known).collect(),
+            budget_mib_s: f64::from(Config::default().move_mib_per_s()),
+            looked_ns: 0,
+        }
+    }
+
+    /// When it looks again.
+    pub fn next_ns(&self) -> u64 {
+        self.looked_ns + INTERVAL.as_nanos() as u64
+    }
+
+    /// Memory goes to its homes for so long.
+    fn move_memory(&mut self, passed_s: f64) {
+        let mut budget_mib = self.budget_mib_s * passed_s;
+        for (id, vm) in self.vms.iter_mut().enumerate() {
+            let nodes = self.keeper.memory_nodes(id as u64);
+            let places = nodes.iter().filter_map(|&node| position(&self.host, node));
+            let to: Vec<usize> = places.collect();
+            let each_mib = vm.lies_mib.iter().sum::<f64>() / to.len().max(1) as f64;
+            for &at in &to {
+                let comes_mib = (each_mib - vm.lies_mib[at]).clamp(0.0, budget_mib);
+                vm.take_from_elsewhere(at, (&to, each_mib), comes_mib);
+                budget_mib -= comes_mib;
+            }
+        }
+    }
+
+    fn seen(&self, id: usize, wanted_pcpus: f64) -> Seen {
+        let vm = &self.vms[id];
+        let number = |node: usize| self.host.nodes[node].number;
+        let lies = vm.lies_mib.iter().enumerate();
+        let memory = Memory {
+            lies_mib: lies.map(|(node, mib)| (number(node), mib.round() as u64)).collect(),
+            expected_mib: vm.placed.memory_mib as u64,
+            is_stuck: false,
+            local_pct: self.local_pct(id),
+        };
+        Seen {
+            wanted_pcpus: Some(wanted_pcpus),
+            memory: (!vm.lies_mib.is_empty()).then_some(memory),
+            ..vm.placed.seen.clone()
+        }
+    }
+
+    /// The part of a VM's memory that lies at home, %.
+    fn local_pct(&self, id: usize) -> Option<f64> {
+        let vm = &self.vms[id];
+        let all_mib: f64 = vm.lies_mib.iter().sum();
+        let homes = self.keeper.homes(id as u64);
+        let nodes: BTreeMap<u32, ()> = homes.iter().map(|home| (home.node, ())).collect();
+        let most_mib = all_mib / nodes.len().max(1) as f64;
+        let lies = nodes.keys().filter_map(|&node| position(&self.host, node));
+        let here: f64 = lies.map(|at| vm.lies_mib[at].min(most_mib)).sum();
+        (all_mib > 0.0 && !nodes.is_empty()).then(|| 100.0 * here / all_mib)
+    }
+
+    /// The nodes that the VM's memory counts as lying on.
+    fn counts_on(&self, id: usize) -> Vec<u32> {
+        let lies = &self.vms[id].lies_mib;
+        let most = lies.iter().copied().fold(0.0, f64::max);
+        let counts =
+            lies.iter().enumerate().filter(|(_, mib)| most > 0.0 && **mib >= COUNTS_PART * most);
+        counts.map(|(node, _)| self.host.nodes[node].number).collect()
+    }
+
+    /// The nodes' memory that nobody has.
+    fn host_now(&self) -> Host {
+        let mut host = self.host.clone();
+        for (at, node) in host.nodes.iter_mut().enumerate() {
+            let used: f64 = self.vms.iter().filter_map(|vm| vm.lies_mib.get(at)).sum();
+            node.free_mib = node.memory_mib.saturating_sub(used as u64);
+        }
+        host
+    }
+
+    /// Tells where the VM is at home, where its memory lies and what was moved.
+    pub fn tell(&self, vm: u32, numa: &mut drover_core::counters::Numa) {
+        let id = vm as usize;
+        let homes = self.keeper.homes(id as u64);
+        if id < self.vms.len() && !homes.is_empty() {
+            numa.home = homes.iter().map(|home| home.node).collect();
+            numa.local_pct = self.local_pct(id);
+            numa.migrations = self.keeper.migrations(id as u64);
+            numa.moved_mib = self.vms[id].moved_mib;
+        }
+    }
+}
+
+impl Known {
+    /// Each of its homes is to have so much.
+    fn take_from_elsewhere(
+        &mut self,
+        to: usize,
+        (homes, each_mib): (&[usize], f64),
+        comes_mib: f64,
+    ) {
+        let mut rest_mib = comes_mib;
+        for (node, lies_mib) in self.lies_mib.iter_mut().enumerate() {
+            let stays_mib = if homes.contains(&node) { each_mib } else { 0.0 };
+            let part_mib = rest_mib.min((*lies_mib - stays_mib).max(0.0));
+            *lies_mib -= part_mib;
+            rest_mib -= part_mib;
+        }
+        self.lies_mib[to] += comes_mib - rest_mib;
+        self.moved_mib += comes_mib - rest_mib;
+    }
+}
+
+impl<C: Class> Sim<C> {
+    /// The placer looks, and plans to look again.
+    pub(crate) fn look_at_homes(&mut self) {
+        let Some(mut placer) = self.placer.take() else { return };
+        let passed_s = (self.m.now_ns - placer.looked_ns) as f64 / 1e9;
+        placer.looked_ns = self.m.now_ns;
+        placer.move_memory(passed_s);
+        let mut seen = Vec::new();
+        for id in 0..placer.vms.len() {
+            let vm = id as u32;
+            let wanted_ns = self.class.wanted_ns(&self.m, vm);
+            let wanted_ns = wanted_ns - std::mem::replace(&mut placer.vms[id].wanted_ns, wanted_ns);
+            if placer.vms[id].lies_mib.is_empty() && wanted_ns > 0 {
+                placer.vms[id].lies_mib = self.first_memory(&placer, id);
+            }
+            seen.push(placer.seen(id, wanted_ns as f64 / 1e9 / passed_s.max(1e-3)));
+        }
+        seen.retain(|vm| vm.memory.is_some());
+        let now = Duration::from_nanos(self.m.now_ns);
+        let (_, changed) = placer.keeper.look(placer.host_now(), &seen, &placer.wishes, now);
+        for id in changed {
+            self.class.set_homes(&mut self.m, id as u32, &placer.keeper.told(id));
+        }
+        for id in 0..placer.vms.len() {
+            let nodes = placer.counts_on(id);
+            if !nodes.is_empty() {
+                self.set_memory_nodes(id as u32, &nodes);
+            }
+        }
+        self.plan(placer.next_ns(), Plan::Place);
+        self.placer = Some(placer);
+    }
+
+    /// Where a VM's memory lies when it first ran: in equal parts on the scenario's nodes, or where it is.
+    fn first_memory(&self, placer: &Placer, id: usize) -> Vec<f64> {
+        let Placed { memory_mib, nodes, .. } = &placer.vms[id].placed;
+        let first =
+            self.tasks_of(id as u32).next().map(|task| self.m.tasks[task as usize].last_ran);
+        let node = first.and_then(|cpu| self.m.topology.node_of.get(cpu as usize)).copied();
+        let nodes = if nodes.is_empty() { node.into_iter().collect() } else { nodes.clone() };
+        let mut lies = vec![0.0; placer.host.nodes.len()];
+        for at in nodes.iter().filter_map(|&node| position(&placer.host, node)) {
+            lies[at] += memory_mib / nodes.len() as f64;
+        }
+        lies
+    }
+}
+
+fn position(host: &Host, node: u32) -> Option<usize> {
+    host.nodes.iter().position(|it| it.number == node)
+}
+
+/// A scenario's host as the placer sees it.
+fn host_of(host: &scenario::Host) -> Host {
+    let pcpus = host.pcpus() / host.nodes;
+    let llcs = host.sockets * host.dies;
+    let llcs_of_node = (llcs / host.nodes).max(1);
+    let llc = |number| place::Llc {
+        number,
+        pcpus: host.pcpus() / llcs,
+        cache_mib: f64::from(host.llc_kib.unwrap_or(0)) / 1024.0,
+    };
+    let node = |number| place::Node {
+        number,
+        pcpus,
+        cores: pcpus / host.threads,
+        llcs: (number * llcs_of_node..(number + 1) * llcs_of_node).map(llc).collect(),
+        memory_mib: u64::from(host.memory_mib / host.nodes),
+        memory_mib_s: f64::from(host.node_mb_s.unwrap_or(0)) * 1e6 / f64::from(1 << 20),
+        ..place::Node::default()
+    };
+    let row = |from| (0..host.nodes).map(|to| host.distance(from, to)).collect();
+    Host {
+        nodes: (0..host.nodes).map(node).collect(),
+        distances: (0..host.nodes).map(row).collect(),
+    }
+}
