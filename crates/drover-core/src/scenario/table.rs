@@ -220,8 +220,7 @@ impl<'a, T> Table<'a, T> {
             return self.unknown(at, "key", name, also.iter().copied().chain(names));
         }
         if message.starts_with("missing field") {
-            let example = EXAMPLES.iter().find(|(key, _)| *key == name).map_or("...", |(_, it)| it);
-            let fix = format!("add one, such as {name} = {example}");
+            let fix = format!("add one, such as {name} = {}", example(name));
             return self.error("", format!("{} has no {name}", self.title), fix);
         }
         // What serde has put aside has no place any more: it is known by its text.
@@ -368,8 +367,8 @@ impl<'a, T> Table<'a, T> {
         let name = match value.get_ref() {
             DeValue::String(name) if name.ends_with(".toml") => name,
             _ => {
-                let fix = "give a table, such as { kind = \"cpu\" }";
-                return read(&self.below(key, value, fix)?).map(Some);
+                let fix = format!("give a table, such as {}", example(key));
+                return read(&self.below(key, value, &fix)?).map(Some);
             }
         };
         let file = Path::new(self.source.file).with_file_name(name.as_ref()).display().to_string();
@@ -418,6 +417,11 @@ impl<'a, T> Table<'a, T> {
     fn of<U>(&self, title: &str, at: usize, raw: DeTable<'a>, keys: U) -> Table<'a, U> {
         Table { source: self.source, title: title.to_owned(), at, raw, keys }
     }
+}
+
+/// What may stand for a key.
+fn example(key: &str) -> &'static str {
+    EXAMPLES.iter().find(|(known, _)| *known == key).map_or("...", |(_, example)| example)
 }
 
 /// Where a key stands in the table, or in one below.
