@@ -19,18 +19,66 @@
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
-use crate::asked::{Asked, HOST, Key, Limit, NO_POOLS};
+use crate::asked::{Asked, Key, Limit, NO_POOLS};
 use crate::percent;
 use crate::resolve::Layer;
-use crate::scenario::keys;
-use crate::scenario::reader::Reader;
-use crate::scenario::{ScenarioError, Source};
-use crate::tree::{PoolSpec, Tree};
+use crate::scenario::ScenarioError;
+use crate::scenario::format::GivenShares;
+use crate::scenario::table::{Read, Source, Table, tables, whole};
+use crate::settings::Cosched;
+use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// Memory moves that fast unless it is said: a few hundredths of what one node's memory can do.
 const MOVE_MIB_PER_S: u32 = 256;
 const MOVE_MIB_PER_S_MAX: u32 = 1 << 16;
+
+tables! {
+    "drover.toml" Top {
+        pool: Option<IgnoredAny>;
+        vm: Option<IgnoredAny>;
+        numa: Option<IgnoredAny>;
+    }
+
+    "drover.toml [numa]" NumaTable {
+        move_mib_per_s: Option<u32> = whole(0, MOVE_MIB_PER_S_MAX);
+    }
+
+    "drover.toml [[pool]]" PoolTable {
+        name: String;
+        parent: Option<String>;
+        shares: Option<GivenShares>;
+        reservation: Option<Percent>;
+        limit: Option<Limit>;
+        expandable: Option<bool>;
+        cosched: Option<Cosched>;
+    }
+
+    "drover.toml [[vm]]" VmTable {
+        name: String;
+        shares: Option<GivenShares>;
+        reservation: Option<Percent>;
+        limit: Option<Limit>;
+        pool: Option<String>;
+        cosched: Option<Cosched>;
+        partition: Option<String>;
+    }
+}
+
+/// `150%`, in thousandths of a pCPU.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "String")]
+pub(crate) struct Percent(u32);
+
+impl TryFrom<String> for Percent {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        percent::parse(&text).map(Self)
+    }
+}
 
 /// A host's configuration, checked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,24 +103,21 @@ impl Config {
     /// # Errors
     /// The first fault found, in one line: where, what, and how to fix it.
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
-        let source = Source { file, text, read: &|_| Err("it stands alone".to_owned()) };
-        let table = source.table("docs/operating.md")?;
-        let top = Reader::new(&source, keys::CONFIG, 0, table.get_ref())?;
-        let readers = top.tables("pool", keys::CONFIG_POOL)?;
-        let specs = readers.iter().map(read_pool).collect::<Result<Vec<PoolSpec>, _>>()?;
+        let read = &|_: &str| Err("it stands alone".to_owned());
+        let source = Source { file, text, docs: "docs/operating.md", read };
+        let top = source.table()?.read::<Top>()?;
+        let tables = top.tables::<PoolTable>("pool")?;
+        let specs = tables.iter().map(read_pool).collect::<Read<Vec<PoolSpec>>>()?;
         Tree::of(&specs).map_err(|fault| {
             let at = specs.iter().rposition(|spec| spec.name == fault.pool).expect("one of them");
             let what = format!("pool \"{}\" {}", fault.pool, fault.what);
-            readers[at].error("name", what, fault.fix)
+            tables[at].error("name", what, fault.fix)
         })?;
-        let lines = readers.iter().map(Reader::line);
-        let pools = specs.into_iter().zip(lines).collect();
-        let rules = top.tables("vm", keys::CONFIG_VM)?;
-        let rules = rules.iter().map(read_rule).collect::<Result<_, _>>()?;
-        let numa = top.table("numa", keys::CONFIG_NUMA)?;
-        let most = 0..=MOVE_MIB_PER_S_MAX;
-        let move_mib_per_s = numa.map(|numa| numa.whole32("move_mib_per_s", most)).transpose()?;
-        Ok(Self { file: file.to_owned(), pools, rules, move_mib_per_s: move_mib_per_s.flatten() })
+        let pools = specs.into_iter().zip(tables.iter().map(Table::line)).collect();
+        let rules = top.tables::<VmTable>("vm")?.iter().map(read_rule).collect::<Result<_, _>>()?;
+        let numa = top.table::<NumaTable>("numa")?;
+        let move_mib_per_s = numa.and_then(|numa| numa.move_mib_per_s);
+        Ok(Self { file: file.to_owned(), pools, rules, move_mib_per_s })
     }
 
     /// How fast memory of VMs is moved to their homes, MiB/s; 0: not at all.
@@ -101,54 +146,48 @@ impl Config {
     }
 }
 
-fn read_pool(reader: &Reader) -> Result<PoolSpec, ScenarioError> {
-    let name = reader.need("name", reader.text("name")?, "\"prod\"")?;
-    let spec = PoolSpec::named(name);
+fn read_pool(table: &Table<PoolTable>) -> Read<PoolSpec> {
+    let name = &table.name;
     if let Some((word, meaning)) = NO_POOLS.iter().find(|(word, _)| name == *word) {
         let what = format!("no pool can be called \"{word}\"");
         let fix = format!("that is the word for {meaning}; choose another");
-        return Err(reader.error("name", what, fix));
+        return Err(table.error("name", what, fix));
     }
-    let limit: Option<Limit> = reader.parsed("limit", str::parse)?;
-    Ok(PoolSpec {
-        parent: reader.text("parent")?.filter(|parent| *parent != HOST).map(str::to_owned),
-        shares: reader.shares("shares")?.unwrap_or(spec.shares),
-        reservation_mcpu: reader.parsed("reservation", percent::parse)?.unwrap_or(0),
-        limit_mcpu: limit.and_then(Limit::mcpu),
-        expandable: reader.truth("expandable")?.unwrap_or(spec.expandable),
-        cosched: reader.cosched("cosched")?,
-        ..spec
-    })
+    let asked = PoolChange {
+        parent: table.parent.clone(),
+        shares: table.shares.map(|given| given.0),
+        reservation_mcpu: table.reservation.map(|it| it.0),
+        limit: table.limit,
+        expandable: table.expandable,
+        cosched: table.cosched,
+    };
+    Ok(asked.of(&PoolSpec::named(name)))
 }
 
-fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
-    let pattern = reader.need("name", reader.text("name")?, "\"web*\"")?;
-    let pattern = Pattern::new(pattern).map_err(|error| {
-        let what = format!("\"{pattern}\" is no pattern: {}", error.msg);
-        reader.error(
-            "name",
-            what,
-            "use letters, * for any of them, ? for one, [ab] for one of some",
-        )
+fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
+    let pattern = Pattern::new(&table.name).map_err(|error| {
+        let what = format!("\"{}\" is no pattern: {}", table.name, error.msg);
+        let fix = "use letters, * for any of them, ? for one, [ab] for one of some";
+        table.error("name", what, fix)
     })?;
     let asked = Asked {
-        shares: reader.shares("shares")?,
-        reservation_mcpu: reader.parsed("reservation", percent::parse)?,
-        limit: reader.parsed("limit", str::parse)?,
+        shares: table.shares.map(|given| given.0),
+        reservation_mcpu: table.reservation.map(|it| it.0),
+        limit: table.limit,
         burst_us: 0,
-        pool: reader.text("pool")?.map(str::to_owned),
-        cosched: reader.cosched("cosched")?,
-        partition: reader.text("partition")?.map(str::to_owned),
+        pool: table.pool.clone(),
+        cosched: table.cosched,
+        partition: table.partition.clone(),
     };
     if let (Some(reserved), Some(Limit::At(limit))) = (asked.reservation_mcpu, asked.limit) {
         if limit < reserved {
             let (limit, reserved) = (percent::text(limit), percent::text(reserved));
             let what = format!("{pattern} is limited to {limit} and has {reserved} reserved");
             let fix = "raise the limit or lower the reservation";
-            return Err(reader.error(Key::Limit.name(), what, fix));
+            return Err(table.error(Key::Limit.name(), what, fix));
         }
     }
-    Ok(Rule { pattern, asked, line: reader.line() })
+    Ok(Rule { pattern, asked, line: table.line() })
 }
 
 #[cfg(test)]
@@ -247,7 +286,7 @@ move_mib_per_s = 64
             (
                 "name = \"*\"\n",
                 "",
-                "d.toml:13: drover.toml [[vm]] has no name; add one, such as name = \"web*\"",
+                "d.toml:13: drover.toml [[vm]] has no name; add one, such as name = \"vm0\"",
             ),
         ] {
             assert_eq!(complaint(old, new), expected);

@@ -8,7 +8,7 @@ use drover_core::results::{
     Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
     Wall,
 };
-use drover_core::scenario::{Clock, Scenario, keys};
+use drover_core::scenario::{Clock, Scenario};
 use drover_core::settings::Cosched;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -23,29 +23,10 @@ fn first_column(section: &str) -> Vec<&str> {
     rows.map(|row| row["| `".len()..].split('`').next().unwrap()).collect()
 }
 
-/// The text under the heading that ends in `title` in backticks, up to the next heading.
-fn section<'a>(document: &'a str, title: &str) -> &'a str {
-    let end_of_heading = format!("`{title}`\n");
-    let headings = document.match_indices(&end_of_heading);
-    let mut found = headings.filter(|(at, _)| {
-        document[..*at].rsplit('\n').next().is_some_and(|line| line.starts_with('#'))
-    });
-    let (at, _) = found.next().unwrap_or_else(|| panic!("no heading ends in `{title}`"));
-    let body = &document[at + end_of_heading.len()..];
-    &body[..body.find("\n#").unwrap_or(body.len())]
-}
-
 fn blocks<'a>(document: &'a str, language: &str) -> Vec<&'a str> {
     let fence = format!("```{language}\n");
     let blocks = document.split(fence.as_str()).skip(1);
     blocks.map(|block| block.split("```").next().unwrap()).collect()
-}
-
-#[test]
-fn every_key_is_documented_in_its_table_and_no_other() {
-    for (title, keys) in keys::TABLES {
-        assert_eq!(first_column(section(SCENARIOS, title)), *keys, "{title}");
-    }
 }
 
 #[test]

@@ -166,7 +166,7 @@ mod tests {
     use crate::proc_stat::HostStat;
     use drover_core::counters::Counters;
     use drover_core::partition::Partitions;
-    use drover_core::scenario::{Vmm, Workload};
+    use drover_core::scenario::Workload;
     use drover_core::tree::Tree;
     use std::time::Duration;
 
@@ -179,27 +179,7 @@ mod tests {
     }
 
     fn vm(vcpus: u32) -> Vm {
-        Vm {
-            name: "vm0".to_owned(),
-            vcpus,
-            shares: 1000,
-            reservation_pct: 0,
-            limit_pct: None,
-            pool: None,
-            cosched: None,
-            partition: None,
-            vmm: Vmm::Micro,
-            memory_mib: 256,
-            disk: false,
-            home: None,
-            pin: None,
-            memory_nodes: Vec::new(),
-            demand_pct: None,
-            start_s: None,
-            stop_s: None,
-            workload: Workload::Mix {},
-            pace: drover_core::scenario::Pace::default(),
-        }
+        Vm { shares: 1000, ..Vm::new("vm0", vcpus, Workload::Mix {}) }
     }
 
     #[test]

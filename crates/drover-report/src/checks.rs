@@ -88,18 +88,11 @@ mod tests {
 
     fn expect(metric: Metric, scheduler: &str, max: f64) -> Expect {
         Expect {
-            title: None,
-            metric,
             scheduler: scheduler.to_owned(),
             case: Some("1:7".to_owned()),
             vm: if metric.is_of_vm() { VmChoice::Each } else { VmChoice::Host },
-            min: None,
             max: Some(max),
-            published: None,
-            relative_to: None,
-            relative_to_case: None,
-            or: None,
-            window_s: None,
+            ..Expect::of(metric)
         }
     }
 

@@ -6,7 +6,7 @@
 //! exception: [`Costs::in_turns`].
 
 use crate::kvm::Kvm;
-use drover_core::scenario::{Cost, Host};
+use drover_core::scenario::Host;
 
 /// The price list of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,22 +149,19 @@ impl Costs {
         if let Some(round_us) = host.round_us {
             costs.turn_ns = (u64::from(round_us) * 1000 / u64::from(host.pcpus())).max(1);
         }
-        for &(cost, ns) in &host.costs_ns {
-            *costs.price(cost) = ns.into();
+        let stated = &host.costs;
+        for (price_ns, stated_ns) in [
+            (&mut costs.tick_ns, stated.tick_ns),
+            (&mut costs.context_switch_ns, stated.context_switch_ns),
+            (&mut costs.interrupt_ns, stated.interrupt_ns),
+            (&mut costs.idle_exit_ns, stated.idle_exit_ns),
+            (&mut costs.halt_ns, stated.halt_ns),
+            (&mut costs.resume_ns, stated.resume_ns),
+            (&mut costs.daemon_look_ns, stated.daemon_look_ns),
+        ] {
+            *price_ns = stated_ns.map_or(*price_ns, u64::from);
         }
         costs
-    }
-
-    fn price(&mut self, cost: Cost) -> &mut u64 {
-        match cost {
-            Cost::Tick => &mut self.tick_ns,
-            Cost::ContextSwitch => &mut self.context_switch_ns,
-            Cost::Interrupt => &mut self.interrupt_ns,
-            Cost::IdleExit => &mut self.idle_exit_ns,
-            Cost::Halt => &mut self.halt_ns,
-            Cost::Resume => &mut self.resume_ns,
-            Cost::DaemonLook => &mut self.daemon_look_ns,
-        }
     }
 
     /// These prices on a host whose pCPUs are emulated in turn, so many of which want one (at least
@@ -241,6 +238,7 @@ impl Default for Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_core::scenario::HostCosts;
 
     #[test]
     fn windows_grow_and_shrink_as_kvms() {
@@ -257,8 +255,16 @@ mod tests {
 
     #[test]
     fn a_host_states_its_own_prices_and_those_of_turns_grow_with_who_wants_one() {
-        let costs_ns = Cost::KEYS.iter().zip(1..).map(|(&(_, cost), ns)| (cost, ns)).collect();
-        let host = Host { cores: 4, round_us: Some(50), costs_ns, ..Host::default() };
+        let costs = HostCosts {
+            tick_ns: Some(1),
+            context_switch_ns: Some(2),
+            interrupt_ns: Some(3),
+            idle_exit_ns: Some(4),
+            halt_ns: Some(5),
+            resume_ns: Some(6),
+            daemon_look_ns: Some(7),
+        };
+        let host = Host { cores: 4, round_us: Some(50), costs, ..Host::default() };
         let costs = Costs::of(&host);
         let stated = |costs: &Costs| {
             let woken = [costs.idle_exit_ns, costs.halt_ns, costs.resume_ns];

@@ -193,7 +193,7 @@ impl Subject<'_> {
                 let note = format!("{scheduler}, repeat {}: {fault}", run.repeat);
                 return Err(Missing::NotMeasured(note));
             }
-            let figure = self.expect.metric.figure(run, self.vm, self.expect.window_s);
+            let figure = self.expect.metric.figure(run, self.vm, self.expect.window_s());
             let missing = || format!("{scheduler} has no such figure in case {case}");
             figures.insert(run.repeat, figure.ok_or_else(|| Missing::NotMeasured(missing()))?);
         }
@@ -220,7 +220,7 @@ fn asked(expect: &Expect, max: Option<f64>) -> String {
         (Some(base), None) | (None, Some(base)) => words += &format!(" of {base}"),
         (None, None) => {}
     }
-    if let Some((from_s, to_s)) = expect.window_s {
+    if let Some((from_s, to_s)) = expect.window_s() {
         words += &format!(", {from_s} s to {to_s} s");
     }
     words
@@ -263,20 +263,7 @@ mod tests {
     }
 
     fn expect(metric: Metric) -> Expect {
-        Expect {
-            title: None,
-            metric,
-            scheduler: "drover".to_owned(),
-            case: None,
-            vm: VmChoice::Each,
-            min: None,
-            max: None,
-            published: None,
-            relative_to: None,
-            relative_to_case: None,
-            or: None,
-            window_s: None,
-        }
+        Expect { vm: VmChoice::Each, ..Expect::of(metric) }
     }
 
     fn only(expect: Expect, results: &Results) -> Row {

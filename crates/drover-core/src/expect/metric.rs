@@ -2,6 +2,7 @@
 //! The figures that expectations can be about.
 
 use crate::results::{Interval, Run, Timeline, VmFigures};
+use serde::Deserialize;
 
 /// Limits hold, and reservations are looked at, over windows of this length.
 pub(crate) const WINDOW_MS: u32 = 100;
@@ -9,7 +10,8 @@ pub(crate) const WINDOW_MS: u32 = 100;
 const LEAST_WINDOW_S: f64 = 0.099;
 
 /// A figure that results hold or that follows from them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Of a VM: its part of the CPU time of all VMs, %.
     ShareGotPct,

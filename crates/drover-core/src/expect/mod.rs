@@ -10,18 +10,23 @@ pub use findings::{Finding, findings};
 pub use metric::Metric;
 pub(crate) use metric::WINDOW_MS;
 
+use serde::Deserialize;
+
 /// One expectation, the `[[expect]]` of a scenario.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Expect {
     /// What it shows, in words for people: it is then a finding, shown under each scheduler.
     pub title: Option<String>,
     /// The figure in question.
     pub metric: Metric,
     /// Scheduler whose runs are looked at, by label.
+    #[serde(default = "drover")]
     pub scheduler: String,
     /// Case whose runs are looked at; none: each case.
     pub case: Option<String>,
     /// VM the figure is taken of; [`VmChoice::Host`] for figures of the host.
+    #[serde(default)]
     pub vm: VmChoice,
     /// The figure is at least this.
     pub min: Option<f64>,
@@ -35,14 +40,48 @@ pub struct Expect {
     pub relative_to_case: Option<String>,
     /// A second maximum, taken from another case; the laxer of the two counts.
     pub or: Option<OrTimes>,
-    /// Only this part of the measured time counts (read from the timeline), s: from, to.
-    pub window_s: Option<(f64, f64)>,
+    /// Only the measured time from here counts (read from the timeline), s.
+    pub from_s: Option<f64>,
+    /// Only up to here; there where the other is.
+    pub to_s: Option<f64>,
+}
+
+impl Expect {
+    /// A figure of the host under Drover, in each case, without bounds.
+    pub fn of(metric: Metric) -> Self {
+        Self {
+            title: None,
+            metric,
+            scheduler: drover(),
+            case: None,
+            vm: VmChoice::Host,
+            min: None,
+            max: None,
+            published: None,
+            relative_to: None,
+            relative_to_case: None,
+            or: None,
+            from_s: None,
+            to_s: None,
+        }
+    }
+
+    /// The part of the measured time that counts, s; none: all.
+    pub fn window_s(&self) -> Option<(f64, f64)> {
+        self.from_s.zip(self.to_s)
+    }
+}
+
+fn drover() -> String {
+    "drover".to_owned()
 }
 
 /// Of which VM an expectation takes its figure.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(from = "String")]
 pub enum VmChoice {
     /// Of none: a figure of the host.
+    #[default]
     Host,
     /// Of each VM of the case in turn, `"*"`.
     Each,
@@ -50,8 +89,15 @@ pub enum VmChoice {
     Named(String),
 }
 
+impl From<String> for VmChoice {
+    fn from(name: String) -> Self {
+        if name == "*" { Self::Each } else { Self::Named(name) }
+    }
+}
+
 /// `times` what the same VM has in `case` under the same scheduler.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OrTimes {
     /// The case to look at.
     pub case: String,

@@ -91,7 +91,9 @@ impl Serialize for CpuList {
 
 impl<'de> Deserialize<'de> for CpuList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(|error: CpuListError| {
+            D::Error::custom(format!("{error}; give numbers and ranges with commas between"))
+        })
     }
 }
 

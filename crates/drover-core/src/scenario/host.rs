@@ -2,11 +2,13 @@
 //! The host a scenario asks for.
 
 use crate::tree::pcpus::Siblings;
+use serde::Deserialize;
 
 /// The shape of a host, written in the scenario or in a file of its own (scenarios/hosts/). The lab
 /// builds it; on a real host only [`Host::pcpus`] counts. Sizes and clock are for whoever has a use
 /// for them: none means not said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Host {
     /// CPU sockets.
     pub sockets: u32,
@@ -42,55 +44,36 @@ pub struct Host {
     /// Whether pCPUs tick one after the other, within half a tick, instead of all at once: the
     /// kernel's boot option of that name, off by default there too.
     pub skew_tick: bool,
-    /// The work of its own that the simulator gives it; real hosts, the lab's too, have theirs.
-    pub own_tasks: Option<OwnTasks>,
+    /// How often a task of its own wakes on each pCPU in the simulator; real hosts, the lab's too, have theirs.
+    pub own_wakeups_per_s: Option<u32>,
+    /// How long that task works each time, µs.
+    pub own_work_us: Option<u32>,
     /// The pCPUs are emulated one after the other, and all have had their turn within so long, as in
     /// the lab on the exact clock; for the simulator. None: they are there all at once.
     pub round_us: Option<u32>,
-    /// What the simulator takes for what this host's kernel does, where that is not the default, ns;
-    /// on a host with turns, while no other pCPU wants one.
-    pub costs_ns: Vec<(Cost, u32)>,
+    /// What its kernel takes for some things, for the simulator; on a host with turns, while no other pCPU
+    /// wants one.
+    pub costs: HostCosts,
 }
 
-/// Something a host's kernel does that takes time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cost {
+/// What a host's kernel takes for some things, ns; none: as the simulator has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostCosts {
     /// The scheduler's tick.
-    Tick,
+    pub tick_ns: Option<u32>,
     /// From one thread to another.
-    ContextSwitch,
+    pub context_switch_ns: Option<u32>,
     /// What a timer or another interrupt costs who runs there.
-    Interrupt,
+    pub interrupt_ns: Option<u32>,
     /// What passes before an idle pCPU does anything.
-    IdleExit,
+    pub idle_exit_ns: Option<u32>,
     /// A vCPU's way to sleep.
-    Halt,
+    pub halt_ns: Option<u32>,
     /// A woken vCPU's way back into its guest.
-    Resume,
+    pub resume_ns: Option<u32>,
     /// What Drover's daemon does for one VM each time it looks.
-    DaemonLook,
-}
-
-impl Cost {
-    /// How scenarios call them.
-    pub const KEYS: [(&str, Self); 7] = [
-        ("tick_ns", Self::Tick),
-        ("context_switch_ns", Self::ContextSwitch),
-        ("interrupt_ns", Self::Interrupt),
-        ("idle_exit_ns", Self::IdleExit),
-        ("halt_ns", Self::Halt),
-        ("resume_ns", Self::Resume),
-        ("daemon_look_ns", Self::DaemonLook),
-    ];
-}
-
-/// What a host does besides running VMs: on each pCPU a task wakes from time to time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OwnTasks {
-    /// How often, on each pCPU.
-    pub wakeups_per_s: u32,
-    /// How long it works each time, µs.
-    pub work_us: u32,
+    pub daemon_look_ns: Option<u32>,
 }
 
 impl Host {
@@ -145,9 +128,10 @@ impl Default for Host {
             hop_ns: None,
             node_mb_s: None,
             skew_tick: false,
-            own_tasks: None,
+            own_wakeups_per_s: None,
+            own_work_us: None,
             round_us: None,
-            costs_ns: Vec::new(),
+            costs: HostCosts::default(),
         }
     }
 }

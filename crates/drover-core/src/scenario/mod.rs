@@ -5,31 +5,27 @@
 //! default filled in, every [`Case`] with its own full list of VMs.
 
 mod cpu_list;
-mod error;
+pub(crate) mod format;
 mod host;
-pub mod keys;
 mod pace;
-mod parse;
-mod parse_container;
-mod parse_expect;
-mod parse_host;
-mod parse_pace;
-mod parse_partition;
-mod parse_pool;
-mod parse_program;
-mod parse_vm;
 mod program;
-pub(crate) mod reader;
+mod read;
+mod read_containers;
+mod read_expect;
+mod read_host;
+mod read_pools;
+mod read_program;
+mod read_vm;
+mod read_workload;
+pub(crate) mod table;
 mod vm;
 mod workload;
 
 pub use cpu_list::{CpuList, CpuListError};
-pub use error::ScenarioError;
-pub(crate) use error::Source;
-pub use host::{Cost, Host, OwnTasks};
+pub use host::{Host, HostCosts};
 pub use pace::Pace;
-pub use parse::ReadFile;
 pub use program::{DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, Role, StepTime};
+pub use table::{ReadFile, ScenarioError};
 pub use vm::{Pin, Vm, Vmm};
 pub use workload::{CpuThen, Workload};
 

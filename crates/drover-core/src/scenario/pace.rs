@@ -2,12 +2,14 @@
 //! What the speed of a workload hangs on, beside the CPU time it gets.
 
 use super::Host;
+use serde::Deserialize;
 
 /// What a vCPU of a workload needs of what others use too. Nothing said: it is always at full speed.
 ///
 /// Times in it are of a vCPU that is alone on the host with its memory near by: what scenarios call
 /// a workload's time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Pace {
     /// What two such threads on one core do together, % of one alone there.
     pub smt_gain_pct: Option<u32>,

@@ -3,6 +3,7 @@
 
 use super::{CpuList, Pace, Workload};
 use crate::settings::Cosched;
+use crate::shares::Shares;
 use crate::tree::Affinity;
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +15,14 @@ pub enum Vmm {
     Micro,
     /// A Linux guest under QEMU/KVM.
     Qemu,
-    /// Nothing: it is no VM, but a cgroup with a busy thread where a VM has a vCPU.
+    /// Nothing: it is no VM, but a cgroup with a busy thread where a VM has a vCPU. No file says so of a VM.
+    #[serde(skip_deserializing)]
     Container,
 }
 
 /// The CPUs that threads of a VM are confined to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "give CPUs such as \"0-3,8\", or a list with those of each vCPU")]
 pub enum Pin {
     /// All its threads to these.
     Vm(CpuList),
@@ -101,6 +104,31 @@ impl Vm {
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
 
+    /// A micro VM of which no more is said.
+    pub fn new(name: &str, vcpus: u32, workload: Workload) -> Self {
+        Self {
+            name: name.to_owned(),
+            vcpus,
+            shares: Shares::NORMAL.of_vm(vcpus),
+            reservation_pct: 0,
+            limit_pct: None,
+            pool: None,
+            cosched: None,
+            partition: None,
+            vmm: Vmm::Micro,
+            memory_mib: 0,
+            disk: false,
+            home: None,
+            pin: None,
+            memory_nodes: Vec::new(),
+            demand_pct: None,
+            start_s: None,
+            stop_s: None,
+            workload,
+            pace: Pace::default(),
+        }
+    }
+
     /// The workload for a guest that counts time from the moment it is let go: `warmup_s` before
     /// the measured time, or at the VM's own `start_s`.
     pub fn workload_since_go(&self, warmup_s: f64) -> Workload {
@@ -142,30 +170,6 @@ mod tests {
     use super::super::CpuThen;
     use super::*;
 
-    fn vm(workload: Workload) -> Vm {
-        Vm {
-            name: "vm0".to_owned(),
-            vcpus: 4,
-            shares: 4000,
-            reservation_pct: 0,
-            limit_pct: None,
-            pool: None,
-            cosched: None,
-            partition: None,
-            vmm: Vmm::Micro,
-            memory_mib: Vm::MEMORY_MIB,
-            disk: false,
-            home: None,
-            pin: None,
-            memory_nodes: Vec::new(),
-            demand_pct: None,
-            start_s: None,
-            stop_s: None,
-            workload,
-            pace: Pace::default(),
-        }
-    }
-
     fn halving_at_2_s() -> Workload {
         let then = Some(CpuThen { after_s: 2.0, duty_pct: 50 });
         Workload::Cpu { duty_pct: 100, period_us: 10_000, then }
@@ -180,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_guest_counts_from_the_moment_it_is_let_go() {
-        let mut vm = vm(halving_at_2_s());
+        let mut vm = Vm::new("vm0", 4, halving_at_2_s());
         assert_eq!(after_s(vm.workload_since_go(0.5)), 2.5);
         vm.start_s = Some(1.5);
         assert_eq!(after_s(vm.workload_since_go(0.5)), 0.5);
@@ -188,7 +192,7 @@ mod tests {
 
     #[test]
     fn demand_is_zero_outside_the_life_of_a_vm() {
-        let mut vm = vm(halving_at_2_s());
+        let mut vm = Vm::new("vm0", 4, halving_at_2_s());
         (vm.start_s, vm.stop_s) = (Some(1.0), Some(3.0));
         let demand = [0.5, 1.5, 2.5, 3.0].map(|at_s| vm.demand_pcpus(at_s));
         assert_eq!(demand, [Some(0.0), Some(4.0), Some(2.0), Some(0.0)]);
@@ -197,7 +201,7 @@ mod tests {
     #[test]
     fn a_stated_demand_goes_before_the_workload() {
         let run = "sysbench cpu run".to_owned();
-        let mut vm = vm(Workload::Command { run, ready: None });
+        let mut vm = Vm::new("vm0", 4, Workload::Command { run, ready: None });
         assert_eq!(vm.demand_pcpus(0.0), None);
         vm.demand_pct = Some(150);
         assert_eq!(vm.demand_pcpus(0.0), Some(1.5));

@@ -21,7 +21,7 @@ use crate::trace::Trace;
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes};
-use drover_core::scenario::{Case, CpuList, OwnTasks, Scenario, Vm, Workload};
+use drover_core::scenario::{Case, CpuList, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::Tree;
@@ -119,13 +119,18 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
         sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, Wishes::default())));
         sim.plan(INTERVAL.as_nanos() as u64, Plan::Place);
     }
-    if let Some(own) = scenario.host.own_tasks {
-        add_own_tasks(&mut sim, own, &mut rng);
+    let host = &scenario.host;
+    if let Some((wakeups_per_s, work_us)) = host.own_wakeups_per_s.zip(host.own_work_us) {
+        let pcpus = sim.m.topology.pcpus();
+        for cpu in 0..pcpus {
+            let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
+            add_host_task(&mut sim, wakeups_per_s, work_us, mask, &mut rng);
+        }
     }
     let look_us = (job.case.vms.len() as u64 * sim.m.costs.daemon_look_ns / 1000) as u32;
     if job.scheduler == "drover" && look_us > 0 {
         let wakeups_per_s = 1000 / u32::from(DAEMON_LOOK_MS);
-        add_host_task(&mut sim, OwnTasks { wakeups_per_s, work_us: look_us }, 0, &mut rng);
+        add_host_task(&mut sim, wakeups_per_s, look_us, 0, &mut rng);
     }
     if let Some(sample_ms) = scenario.sample_ms {
         let interval_ns = u64::from(sample_ms) * 1_000_000;
@@ -199,19 +204,16 @@ fn name_of(case: &Case, vm: u32) -> String {
     case.vms.get(vm as usize).map_or_else(|| "host".to_owned(), |vm| vm.name.clone())
 }
 
-/// The host's own tasks, one on each pCPU.
-fn add_own_tasks<C: Class>(sim: &mut Sim<C>, own: OwnTasks, rng: &mut Rng) {
-    let pcpus = sim.m.topology.pcpus();
-    for cpu in 0..pcpus {
-        let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
-        add_host_task(sim, own, mask, rng);
-    }
-}
-
 /// A thread that is no VM's, which sleeps and works from a moment of its own.
-fn add_host_task<C: Class>(sim: &mut Sim<C>, own: OwnTasks, mask: u32, rng: &mut Rng) {
-    let period_us = 1_000_000 / own.wakeups_per_s;
-    let workload = Workload::Sleep { period_us, work_us: own.work_us };
+fn add_host_task<C: Class>(
+    sim: &mut Sim<C>,
+    wakeups_per_s: u32,
+    work_us: u32,
+    mask: u32,
+    rng: &mut Rng,
+) {
+    let period_us = 1_000_000 / wakeups_per_s;
+    let workload = Workload::Sleep { period_us, work_us };
     let programs = Programs::of(&workload, 1).expect("a workload of the simulator's");
     let process = sim.add_vm(&programs, Shares::NORMAL.of_vm(1), mask);
     sim.set_helpers(process, 1);

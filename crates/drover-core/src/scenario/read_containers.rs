@@ -1,59 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads the containers of a scenario: cgroups with busy threads and settings that the kernel knows.
 
-use super::error::ScenarioError;
-use super::keys;
-use super::reader::Reader;
-use super::{Host, Pace, Vm, Vmm, Workload};
-use crate::tree::is_plain_name;
+use super::format::{ContainerTable, Top};
+use super::read::check_name;
+use super::table::{Read, Table};
+use super::{Vm, Vmm, Workload, workload};
 
 /// The weight of a cgroup that was given none, and what it counts beside shares of VMs.
 const WEIGHT_NORMAL: u32 = 100;
 const SHARES_NORMAL: u32 = 1000;
 
 /// Reads each `[[container]]`.
-pub(super) fn read_containers(top: &Reader, vms: &[&str]) -> Result<Vec<Vm>, ScenarioError> {
+pub(super) fn read_containers(top: &Table<Top>, vms: &[&str]) -> Read<Vec<Vm>> {
     let mut containers: Vec<Vm> = Vec::new();
-    for reader in top.tables("container", keys::CONTAINER)? {
-        let container = read_container(&reader)?;
+    for table in top.tables("container")? {
+        let container = read_container(&table)?;
         let name = &container.name;
         if vms.contains(&name.as_str()) || containers.iter().any(|other| other.name == *name) {
             let what = format!("two VMs or containers are called \"{name}\"");
-            return Err(reader.error("name", what, "give each its own name"));
+            return Err(table.error("name", what, "give each its own name"));
         }
         containers.push(container);
     }
     Ok(containers)
 }
 
-fn read_container(reader: &Reader) -> Result<Vm, ScenarioError> {
-    let name = reader.need("name", reader.text("name")?, "\"web\"")?;
-    if !is_plain_name(name) {
-        let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
-        return Err(reader.error("name", format!("\"{name}\" is no name for a container"), fix));
-    }
-    let threads = reader.whole32("threads", 1..=Vm::VCPUS_MAX)?;
-    let weight = reader.whole32("weight", 1..=10_000)?.unwrap_or(WEIGHT_NORMAL);
+fn read_container(table: &Table<ContainerTable>) -> Read<Vm> {
+    check_name(table, &table.name, "a container")?;
+    let weight = table.weight.unwrap_or(WEIGHT_NORMAL);
+    let period_us = workload::CPU_PERIOD_US;
+    let busy = Workload::Cpu { duty_pct: 100, period_us, then: None };
     Ok(Vm {
-        name: name.to_owned(),
-        vcpus: reader.need("threads", threads, "4")?,
         shares: weight * SHARES_NORMAL / WEIGHT_NORMAL,
-        reservation_pct: 0,
-        limit_pct: reader.whole32("limit_pct", 1..=100 * Host::PCPUS_MAX)?,
-        pool: None,
-        cosched: None,
-        partition: None,
+        limit_pct: table.limit_pct,
         vmm: Vmm::Container,
-        memory_mib: 0,
-        disk: false,
-        home: None,
-        pin: None,
-        memory_nodes: Vec::new(),
-        demand_pct: None,
-        start_s: None,
-        stop_s: None,
-        workload: Workload::Cpu { duty_pct: 100, period_us: 10_000, then: None },
-        pace: Pace::default(),
+        ..Vm::new(&table.name, table.threads, busy)
     })
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads programs of guests, and refuses those that could never go on.
 
-use super::error::ScenarioError;
-use super::keys;
+use super::format::{LockWord, ProgramTable, RoleTable, VmTable};
 use super::program::{
     DEPTH_MAX, IpiTo, LockKind, PV_SPIN_US, Program, ProgramLock, ProgramStep, ROUND_NS_MIN, Role,
     STEP_NS_MAX, STEP_TIMES_MAX, StepTime,
 };
-use super::reader::Reader;
-use super::{CpuList, Vm, Workload};
+use super::table::{Read, Table};
+use super::{Vm, Workload};
 use crate::nearest::hint;
 use crate::tree::is_plain_name;
+use toml::Spanned;
 
 /// The most steps of a role.
 const STEPS_MAX: usize = 1000;
@@ -35,35 +35,16 @@ const STEPS: &[(&str, &str)] = &[
     ("end", "end"),
 ];
 
-/// How locks may be, and what the words say.
-const LOCKS: &[(&str, (LockKind, bool))] = &[
-    ("ticket", (LockKind::Ticket, false)),
-    ("test-and-set", (LockKind::TestAndSet, false)),
-    ("ticket-pv", (LockKind::Ticket, true)),
-    ("test-and-set-pv", (LockKind::TestAndSet, true)),
-];
-
 /// Reads a workload of kind `program`.
-pub(super) fn read_program(table: &Reader) -> Result<Workload, ScenarioError> {
+pub(super) fn read_program(table: &Table<ProgramTable>) -> Read<Workload> {
     let mut program = Program {
-        pv_spin_us: table.whole32("pv_spin_us", 0..=60_000_000)?.unwrap_or(PV_SPIN_US),
+        locks: read_locks(table)?,
+        pv_spin_us: table.pv_spin_us.unwrap_or(PV_SPIN_US),
         ..Program::default()
     };
-    if let Some(locks) = table.any_keys("locks")? {
-        for (at, name) in locks.names() {
-            let known = LOCKS;
-            let (kind, paravirtual) = locks.need(name, locks.word(name, known)?, "\"ticket\"")?;
-            check_name(table, at, name)?;
-            program.locks.push(ProgramLock { name: name.to_owned(), kind, paravirtual });
-        }
-    }
-    let roles = table.tables("roles", keys::PROGRAM_ROLE)?;
-    match table.texts_at("steps")? {
-        Some(lines) if roles.is_empty() => {
-            let steps = read_steps(table, &lines, &mut program)?;
-            program.roles.push(Role { vcpus: None, steps });
-        }
-        Some(_) => {
+    let roles = table.tables::<RoleTable>("roles")?;
+    match &table.steps {
+        Some(_) if !roles.is_empty() => {
             return Err(table.error("steps", "both steps and roles", "move steps into a role"));
         }
         None if roles.is_empty() => {
@@ -71,86 +52,79 @@ pub(super) fn read_program(table: &Reader) -> Result<Workload, ScenarioError> {
             return Err(table.error("", what, "add steps = [\"compute 20 us\", \"count\"]"));
         }
         None => {}
+        Some(lines) => {
+            let steps = read_steps(table, lines, &mut program)?;
+            program.roles.push(Role { vcpus: None, steps });
+        }
     }
     for role in &roles {
-        let vcpus = match role.text("vcpus")? {
-            None => None,
-            Some(text) => Some(read_vcpus(role, text)?),
-        };
-        let example = "[\"compute 20 us\", \"count\"]";
-        let lines = role.need("steps", role.texts_at("steps")?, example)?;
-        let steps = read_steps(role, &lines, &mut program)?;
-        program.roles.push(Role { vcpus, steps });
+        check_role(role, &program.roles)?;
+        let steps = read_steps(role, &role.steps, &mut program)?;
+        program.roles.push(Role { vcpus: role.vcpus.clone(), steps });
     }
-    check_roles(table, &roles, &program)?;
     check_queues(table, &program)?;
     Ok(Workload::Program(Box::new(program)))
 }
 
-/// Every vCPU of the VM has a role, and no role speaks of others. `reader` is where to complain.
+/// The locks, in the order of the file.
+fn read_locks(table: &Table<ProgramTable>) -> Read<Vec<ProgramLock>> {
+    let mut locks: Vec<_> = table.locks.iter().flatten().collect();
+    locks.sort_by_key(|(name, _)| name.span().start);
+    let lock = |(name, word): (&Spanned<String>, &LockWord)| {
+        check_name(table, name.span().start, name.get_ref())?;
+        let (kind, paravirtual) = match word {
+            LockWord::Ticket => (LockKind::Ticket, false),
+            LockWord::TestAndSet => (LockKind::TestAndSet, false),
+            LockWord::TicketPv => (LockKind::Ticket, true),
+            LockWord::TestAndSetPv => (LockKind::TestAndSet, true),
+        };
+        Ok(ProgramLock { name: name.get_ref().clone(), kind, paravirtual })
+    };
+    locks.into_iter().map(lock).collect()
+}
+
+/// Every vCPU of the VM has a role, and no role speaks of others. `table` is where to complain.
 pub(super) fn check_vcpus(
-    reader: &Reader,
+    table: &Table<VmTable>,
     name: &str,
     workload: &Workload,
     vcpus: u32,
-) -> Result<(), ScenarioError> {
+) -> Read<()> {
     let Workload::Program(program) = workload else { return Ok(()) };
     for role in &program.roles {
         if let Some(list) = role.vcpus.as_ref().filter(|list| list.highest() >= vcpus) {
             let what = format!("VM \"{name}\" has no vCPU {}, a role of it has", list.highest());
-            return Err(reader.error("workload", what, format!("name vCPUs below {vcpus}")));
+            return Err(table.error("workload", what, format!("name vCPUs below {vcpus}")));
         }
     }
     match (0..vcpus).find(|&vcpu| program.role_of(vcpu).is_none()) {
         None => Ok(()),
         Some(vcpu) => {
             let what = format!("no role speaks of vCPU {vcpu} of VM \"{name}\"");
-            Err(reader.error("workload", what, "add a role without vcpus: it is for the rest"))
+            Err(table.error("workload", what, "add a role without vcpus: it is for the rest"))
         }
     }
 }
 
-fn read_vcpus(role: &Reader, text: &str) -> Result<CpuList, ScenarioError> {
-    let list: CpuList = text.parse().map_err(|error: super::CpuListError| {
-        role.error("vcpus", error.to_string(), "give numbers and ranges with commas between")
-    })?;
-    if list.highest() >= Vm::VCPUS_MAX {
-        let fix = format!("a VM has {} vCPUs at most", Vm::VCPUS_MAX);
-        return Err(role.error("vcpus", format!("no VM has a vCPU {}", list.highest()), fix));
-    }
-    Ok(list)
-}
-
-fn check_roles(table: &Reader, readers: &[Reader], program: &Program) -> Result<(), ScenarioError> {
-    let mut seen = Vec::new();
-    for (reader, role) in readers.iter().zip(&program.roles) {
-        let keys: Vec<Option<u32>> = match &role.vcpus {
-            None => vec![None],
-            Some(list) => list.cpus().iter().copied().map(Some).collect(),
-        };
-        for key in keys {
-            if seen.contains(&key) {
-                let whose = key.map_or("the rest".to_owned(), |vcpu| format!("vCPU {vcpu}"));
-                let what = format!("two roles are for {whose}");
-                return Err(reader.error("vcpus", what, "give each vCPU one role"));
-            }
-            seen.push(key);
+/// Whether no earlier role has its vCPUs.
+fn check_role(table: &Table<RoleTable>, earlier: &[Role]) -> Read<()> {
+    let both = |role: &Role| match (&role.vcpus, &table.vcpus) {
+        (None, None) => Some("the rest".to_owned()),
+        (Some(theirs), Some(ours)) => Some(format!("vCPU {}", theirs.common(ours)?)),
+        _ => None,
+    };
+    match earlier.iter().find_map(both) {
+        None => Ok(()),
+        Some(whose) => {
+            let what = format!("two roles are for {whose}");
+            Err(table.error("vcpus", what, "give each vCPU one role"))
         }
     }
-    for (number, role) in program.roles.iter().enumerate() {
-        let reader = readers.get(number).unwrap_or(table);
-        check_goes_on(reader, program, &role.steps)?;
-    }
-    Ok(())
 }
 
 /// Loops match, take time and leave locks as they found them; so does the whole.
-fn check_goes_on(
-    reader: &Reader,
-    program: &Program,
-    steps: &[ProgramStep],
-) -> Result<(), ScenarioError> {
-    let fault = |what: String, fix: &str| Err(reader.error("steps", what, fix));
+fn check_goes_on<T>(table: &Table<T>, program: &Program, steps: &[ProgramStep]) -> Read<()> {
+    let fault = |what: String, fix: &str| Err(table.error("steps", what, fix));
     let mut held: Vec<u32> = Vec::new();
     // Where each open loop began, the whole program first: the locks held and the steps' number.
     let mut open = vec![(Vec::new(), 0)];
@@ -204,7 +178,7 @@ fn check_goes_on(
 }
 
 /// Whoever waits for work can hope for some, and nobody works for nothing.
-fn check_queues(table: &Reader, program: &Program) -> Result<(), ScenarioError> {
+fn check_queues(table: &Table<ProgramTable>, program: &Program) -> Read<()> {
     let steps = || program.roles.iter().flat_map(|role| &role.steps);
     for (number, name) in program.queues.iter().enumerate() {
         let number = number as u32;
@@ -222,45 +196,47 @@ fn check_queues(table: &Reader, program: &Program) -> Result<(), ScenarioError> 
     Ok(())
 }
 
-fn check_name(reader: &Reader, at: usize, name: &str) -> Result<(), ScenarioError> {
+fn check_name<T>(table: &Table<T>, at: usize, name: &str) -> Read<()> {
     let digit = name.starts_with(|first: char| first.is_ascii_digit());
     if is_plain_name(name) && !digit {
         return Ok(());
     }
     let fix = "begin with a letter and use A-Z a-z 0-9 . _ -, 63 at most";
-    Err(reader.error_at(at, format!("\"{name}\" is no name"), fix))
+    Err(table.error_at(at, format!("\"{name}\" is no name"), fix))
 }
 
-fn read_steps(
-    reader: &Reader,
-    lines: &[(usize, &str)],
+fn read_steps<T>(
+    table: &Table<T>,
+    lines: &[Spanned<String>],
     program: &mut Program,
-) -> Result<Vec<ProgramStep>, ScenarioError> {
+) -> Read<Vec<ProgramStep>> {
     if lines.len() > STEPS_MAX {
         let what = format!("{} steps", lines.len());
-        return Err(reader.error("steps", what, format!("{STEPS_MAX} are the most")));
+        return Err(table.error("steps", what, format!("{STEPS_MAX} are the most")));
     }
     let mut steps = Vec::with_capacity(lines.len());
-    for &(at, line) in lines {
+    for line in lines {
+        let (at, line) = (line.span().start, line.get_ref());
         let words: Vec<&str> = line.split_whitespace().collect();
         let known = STEPS.iter().map(|(word, _)| *word);
         let verb = words.first().copied().unwrap_or("");
         let Some((_, example)) = STEPS.iter().find(|(word, _)| *word == verb) else {
             let what = format!("unknown step \"{line}\"");
-            return Err(reader.error_at(at, what, hint(verb, known)));
+            return Err(table.error_at(at, what, hint(verb, known)));
         };
         match read_step(verb, &words[1..], program) {
             Ok(Some(step)) => steps.push(step),
             Ok(None) => {
                 let what = format!("\"{line}\" is no step");
-                return Err(reader.error_at(at, what, format!("write it as in \"{example}\"")));
+                return Err(table.error_at(at, what, format!("write it as in \"{example}\"")));
             }
-            Err((what, fix)) => return Err(reader.error_at(at, what, fix)),
+            Err((what, fix)) => return Err(table.error_at(at, what, fix)),
         }
         if let Some(name) = words.last().filter(|_| matches!(verb, "meet" | "join" | "wait")) {
-            check_name(reader, at, name)?;
+            check_name(table, at, name)?;
         }
     }
+    check_goes_on(table, program, &steps)?;
     Ok(steps)
 }
 

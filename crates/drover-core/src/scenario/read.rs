@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Makes a scenario of its file: the top level, and the cases with their VMs.
+
+use super::format::{CaseTable, CaseVmTable, Top, VmTable};
+use super::read_containers::read_containers;
+use super::read_expect::{read_compares, read_expects};
+use super::read_host::read_host;
+use super::read_pools::{Pools, read_partitions};
+use super::read_vm::{check_vm, read_vm};
+use super::table::{Read, ReadFile, ScenarioError, Source, Table};
+use super::{Case, Clock, CpuList, Host, Scenario, Vm, scheduler_label};
+use crate::nearest::hint;
+use crate::partition::Partitions;
+use crate::tree::admission::{Ledger, Refusal};
+use crate::tree::pcpus::Pcpus;
+use crate::tree::{Tree, is_plain_name};
+
+/// Default measured time, s.
+const DURATION_S: f64 = 4.0;
+/// Default time before it, s.
+const WARMUP_S: f64 = 0.5;
+/// Schedulers compared by default.
+const SCHEDULERS: [&str; 2] = ["eevdf", "drover"];
+/// Name of the only case of a scenario that has no `[[case]]`.
+const ONLY_CASE: &str = "all";
+
+impl Scenario {
+    /// Reads the text of a scenario file that stands alone; `file` is its name for error messages.
+    ///
+    /// # Errors
+    /// The first fault found, in one line: where, what, and how to fix it.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
+        Self::parse_with(text, file, &|_| Err("nothing was given beside the scenario".to_owned()))
+    }
+
+    /// Reads the text of a scenario file. `read` gives the text of a file the scenario names, by
+    /// the name it has there, or says why it cannot.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`], with the name and line of the file the fault is in.
+    pub fn parse_with(text: &str, file: &str, read: &ReadFile) -> Result<Self, ScenarioError> {
+        let source = Source { file, text, docs: "docs/scenarios.md", read };
+        let top = source.table()?.read::<Top>()?;
+        check_name(&top, &top.name, "a scenario")?;
+        let host = read_host(&top)?;
+        let duration_s = top.duration_s.unwrap_or(DURATION_S);
+        let mut scenario = Self {
+            name: top.name.clone(),
+            description: top.description.clone().unwrap_or_default(),
+            duration_s,
+            warmup_s: top.warmup_s.unwrap_or(WARMUP_S),
+            repeats: top.repeats.unwrap_or(1),
+            seed: top.seed.unwrap_or(1),
+            clock: top.clock.unwrap_or(Clock::Exact),
+            schedulers: read_schedulers(&top)?,
+            sample_ms: top.sample_ms,
+            cases: read_cases(&top, &host, duration_s)?,
+            host,
+            expects: Vec::new(),
+            compares: Vec::new(),
+        };
+        scenario.expects = read_expects(&top, &scenario)?;
+        scenario.compares = read_compares(&top, &scenario)?;
+        Ok(scenario)
+    }
+}
+
+/// Whether the `name` of a table may be one.
+pub(super) fn check_name<T>(table: &Table<T>, name: &str, of: &str) -> Read<()> {
+    if is_plain_name(name) {
+        return Ok(());
+    }
+    let fix = "use 1 to 63 of A-Z a-z 0-9 . _ -";
+    Err(table.error("name", format!("\"{name}\" is no name for {of}"), fix))
+}
+
+fn read_schedulers(top: &Table<Top>) -> Read<Vec<String>> {
+    let Some(given) = &top.schedulers else { return Ok(SCHEDULERS.map(str::to_owned).into()) };
+    let fault = |what: String, fix: &str| Err(top.error("schedulers", what, fix));
+    if given.is_empty() {
+        return fault("no schedulers to run under".to_owned(), "name one, or \"eevdf\"");
+    }
+    for (index, scheduler) in given.iter().enumerate() {
+        let label = scheduler_label(scheduler);
+        if label.is_empty() || scheduler.contains(',') {
+            let what = format!("\"{scheduler}\" names no scheduler");
+            return fault(what, "give a name or the path of a program");
+        }
+        if given[..index].iter().any(|earlier| scheduler_label(earlier) == label) {
+            let what = format!("scheduler \"{label}\" is listed twice");
+            return fault(what, "remove one; repeats = 2 runs all twice");
+        }
+    }
+    Ok(given.clone())
+}
+
+/// What cases lay their changes over.
+struct Base<'a> {
+    host: &'a Host,
+    end_s: f64,
+    ple: bool,
+    pools: Pools<'a>,
+    partitions: Partitions,
+    vms: Vec<Table<'a, VmTable>>,
+    containers: Vec<Vm>,
+}
+
+fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
+    let vms = top.tables::<VmTable>("vm")?;
+    let mut names: Vec<&str> = Vec::new();
+    for vm in &vms {
+        check_vm(vm, host, end_s)?;
+        if names.contains(&vm.name.as_str()) {
+            let what = format!("two VMs are called \"{}\"", vm.name);
+            return Err(vm.error("name", what, "give each its own name"));
+        }
+        names.push(&vm.name);
+    }
+    if vms.is_empty() {
+        return Err(top.error("vm", "the scenario has no VM", "add a [[vm]]"));
+    }
+    let containers = read_containers(top, &names)?;
+    let (pools, partitions) = (Pools::read(top)?, read_partitions(top, host)?);
+    let ple = top.ple.unwrap_or(false);
+    // Also where cases change them: what is no tree then is complained of where it stands.
+    let unchanged = pools.tree(None)?;
+    let base = Base { host, end_s, ple, pools, partitions, vms, containers };
+    let mut cases: Vec<Case> = Vec::new();
+    for table in top.tables::<CaseTable>("case")? {
+        let case = base.read_case(&table)?;
+        if cases.iter().any(|earlier| earlier.name == case.name) {
+            let what = format!("two cases are called \"{}\"", case.name);
+            return Err(table.error("name", what, "give each its own name"));
+        }
+        cases.push(case);
+    }
+    if cases.is_empty() {
+        let vms = base.vms.iter().map(|vm| read_vm(vm, host, end_s, &unchanged, &base.partitions));
+        let vms = vms.collect::<Read<Vec<Vm>>>()?;
+        cases.push(base.admitted(top, ONLY_CASE.to_owned(), ple, unchanged, vms)?);
+    }
+    Ok(cases)
+}
+
+impl Base<'_> {
+    fn read_case(&self, table: &Table<CaseTable>) -> Read<Case> {
+        let name = table.name.clone();
+        if name.chars().count() > 63 {
+            let what = "the case's name is too long";
+            return Err(table.error("name", what, "use at most 63 letters"));
+        }
+        let pools = self.pools.tree(Some(table))?;
+        let changes = table.named::<CaseVmTable>("vm")?;
+        let known = self.vms.iter().map(|vm| vm.name.as_str());
+        if let Some((vm, change)) = changes.iter().find(|(vm, _)| !known.clone().any(|it| it == vm))
+        {
+            let what = format!("case \"{name}\" speaks of an unknown VM \"{vm}\"");
+            return Err(change.error("", what, hint(vm, known)));
+        }
+        let mut present = Vec::new();
+        for vm in &self.vms {
+            let change = changes.iter().find(|(name, _)| vm.name == *name);
+            let (changed, absent) = match change {
+                None => (None, false),
+                Some((_, change)) => {
+                    (Some(change.without("absent").over(vm)?), change.absent.unwrap_or(false))
+                }
+            };
+            let vm = changed.as_ref().unwrap_or(vm);
+            check_vm(vm, self.host, self.end_s)?;
+            if !absent {
+                present.push(read_vm(vm, self.host, self.end_s, &pools, &self.partitions)?);
+            }
+        }
+        if present.is_empty() {
+            let what = format!("every VM is absent from case \"{name}\"");
+            return Err(table.error("", what, "leave one in"));
+        }
+        self.admitted(table, name, table.ple.unwrap_or(self.ple), pools, present)
+    }
+
+    /// The case, if all that is reserved in it fits. Of VMs that are not all there at the same time it
+    /// still must: whether one leaves before another comes is for the run to show.
+    fn admitted<T>(
+        &self,
+        table: &Table<T>,
+        name: String,
+        ple: bool,
+        pools: Tree,
+        mut vms: Vec<Vm>,
+    ) -> Read<Case> {
+        // Reservations are made in the default partition.
+        let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
+        let default = self.partitions.cpus_of(None, &host).expect("it has a pCPU");
+        let pcpus = Pcpus::of(default.clone(), &host, &siblings);
+        let mut ledger = Ledger::new(&pools, pcpus, default == host);
+        let refused = |who: &str, refusal: Refusal| {
+            table.error("", format!("case \"{name}\", {who}: {}", refusal.what()), refusal.fix)
+        };
+        for (index, pool) in pools.pools().iter().enumerate() {
+            let who = format!("pool \"{}\"", pool.spec.name);
+            ledger.promise_pool(index).map_err(|refusal| refused(&who, refusal))?;
+        }
+        for vm in &vms {
+            let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
+            let affinity = self.partitions.affinity(None, &vm.affinity(), &host).on(&default);
+            let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
+            promise.map_err(|refusal| refused(&format!("VM \"{}\"", vm.name), refusal))?;
+        }
+        vms.extend(self.containers.iter().cloned());
+        Ok(Case { name, pools, partitions: self.partitions.clone(), ple, vms })
+    }
+}
