@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the scheduling policy (policy/) natively, with the glue that stands for bpf/.
+//! Compiles the scheduling policy (policy/) natively, with the glue that stands for bpf/, and generates the Rust
+//! side of it.
 
 use std::env;
 use std::path::PathBuf;
+
+/// What src/scx/ calls, and constants it knows.
+const NAMES: &str = "(sim|SIM|WAKES)_.*|DROVER_(MAX|DOMAIN|SHARES)_.*|(SHARE_INVERSE|HOME_LLC)_SHIFT|runqueue|cosched_mode|\
+    partition_policy";
 
 fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());
     for room in ["native", "../../policy"] {
         println!("cargo:rerun-if-changed={}", here.join(room).display());
     }
+    let (source, policy) = (here.join("native/policy.c"), here.join("../../policy"));
+    drover_build::c_bindings(&source, &[&policy], NAMES, "policy.rs");
     let mut build = cc::Build::new();
-    build
-        .file(here.join("native/policy.c"))
-        .include(here.join("../../policy"))
-        .std("gnu11")
-        .warnings(true)
-        .extra_warnings(true);
+    build.file(source).include(policy).std("gnu11").warnings(true).extra_warnings(true);
     // As in the kernel: signed arithmetic wraps, types are not aliased by guesswork.
     build.flag("-fno-strict-aliasing").flag("-Wshadow").flag("-Wvla");
     if env::var("PROFILE").unwrap() == "debug" {

@@ -41,9 +41,6 @@
 #define FRAMED static inline
 #define for_each_index(index, first, end) for ((index) = (first); (index) < (end); (index)++)
 #define bounded(index, count) ((u64)(index) & ((u64)(count) - 1))
-struct ground_lock {
-	uint32_t held;
-};
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -53,6 +50,9 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int32_t s32;
 typedef int64_t s64;
+struct ground_lock {
+	u32 held;
+};
 #endif
 
 /* A VM's slot number must fit into the low bits of a tournament key. */

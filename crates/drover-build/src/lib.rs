@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! For build scripts: compiles a BPF program and generates its Rust skeleton.
+//! For build scripts: compiles a BPF program and generates its Rust skeleton; generates the Rust side of native C code.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,6 +44,26 @@ pub fn bpf_skeleton(source: &Path, includes: &[&Path], skeleton: &str) {
             way.functions.join(" > ")
         );
     }
+}
+
+/// Writes to the file `bindings` of cargo's output directory what Rust has to know of the C code `source`, with
+/// headers from the folders `includes`: whatever of functions, structs and constants matches the regular expression
+/// `names`, and all that these lead to.
+///
+/// # Panics
+/// When there is no libclang, or it finds a fault in the code.
+pub fn c_bindings(source: &Path, includes: &[&Path], names: &str, bindings: &str) {
+    let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo names it")).join(bindings);
+    bindgen::builder()
+        .header(source.display().to_string())
+        .clang_args(includes.iter().map(|folder| format!("-I{}", folder.display())))
+        .allowlist_item(names)
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .generate()
+        .unwrap_or_else(|err| panic!("{} has no bindings: {err}", source.display()))
+        .write_to_file(&out)
+        .unwrap_or_else(|err| panic!("cannot write {}: {err}", out.display()));
 }
 
 /// The newest clang on the path: Debian installs them as clang-NN.

@@ -42,9 +42,9 @@ const LIMIT_SLACK: f64 = 2.0;
 /// What is wanted and owed is known to that part: so little less than all counts as all.
 const FULL_PART: f64 = 32.0;
 /// Fraction bits of [`Allotment::share_inverse`], SHARE_INVERSE_SHIFT in policy/share/share.h.
-const INVERSE_SHIFT: u32 = 20;
+pub const INVERSE_SHIFT: u32 = 20;
 /// What a VM of one vCPU has by default, DROVER_SHARES_PER_VCPU in policy/base/types.h.
-const SHARES_PER_VCPU: f64 = 1000.0;
+pub const SHARES_PER_VCPU: f64 = 1000.0;
 
 /// Who claims CPU time: a VM, a container, or the host's own tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -88,8 +88,7 @@ impl Demand {
     }
 }
 
-/// What the kernel measured of the VM in a slot; mirrors `struct measured` in policy/allot/allot.h.
-#[repr(C)]
+/// What the kernel measured of the VM in a slot: `struct measured` in policy/allot/allot.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
     /// The VM's id; 0: the slot is free, or its VM is in another partition than `default`.
@@ -103,7 +102,6 @@ pub struct Measured {
 }
 
 /// What one is scheduled by from now on.
-#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allotment {
     /// Its virtual time for each ns of CPU time, in fractions of 2^20: 1000 shares count as 1.
@@ -114,8 +112,7 @@ pub struct Allotment {
     pub promised_mcpu: u32,
 }
 
-/// The allotment of the VM in a slot; mirrors `struct allotment` in policy/allot/allot.h.
-#[repr(C)]
+/// The allotment of the VM in a slot: `struct allotment` in policy/allot/allot.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AllotmentOf {
     /// The VM's id; another VM that has the slot by then is left alone.

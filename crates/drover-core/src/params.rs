@@ -6,7 +6,6 @@ pub const DAEMON_LOOK_MS: u16 = 200;
 
 /// Set once, before the scheduler starts. Times in nanoseconds. Laid out as the beginning of the policy's
 /// `struct params` (policy/base/types.h).
-#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Params {
     /// How long a thread runs before it is asked again. The kernel ends slices at its tick (4 ms

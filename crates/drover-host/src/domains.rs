@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use drover_core::settings::PartitionId;
 
+use crate::constants::{DROVER_DOMAIN_PCPUS, DROVER_MAX_DOMAINS};
 use crate::topology::Topology;
 
 /// What shares one run queue of VMs. See policy/queue/waiting.h for why an LLC.
@@ -57,9 +58,7 @@ impl std::str::FromStr for DomainLevel {
 }
 
 /// A domain is no wider.
-const WIDTH_MAX: usize = 64;
-/// The most domains there can be, `DROVER_MAX_DOMAINS` in policy/base/types.h.
-const DOMAINS_MAX: u32 = 256;
+const WIDTH_MAX: usize = DROVER_DOMAIN_PCPUS as usize;
 /// So many are spare for partitions, and one more for each that is used.
 const SPARE_FOR_PARTITIONS: u32 = 6;
 
@@ -129,7 +128,7 @@ impl Domains {
         for (cache, group) in groups.iter().enumerate() {
             for part in parts(topology, group) {
                 // More than there can be share the last.
-                if domains.used() < DOMAINS_MAX {
+                if domains.used() < DROVER_MAX_DOMAINS {
                     domains.cache.push(cache);
                 }
                 let domain = domains.used() - 1;
@@ -142,7 +141,7 @@ impl Domains {
             domains.cache.push(0);
         }
         let spare = domains.spare_for(topology, widest) + domains.used() + SPARE_FOR_PARTITIONS;
-        domains.all = domains.used().saturating_add(spare).min(DOMAINS_MAX);
+        domains.all = domains.used().saturating_add(spare).min(DROVER_MAX_DOMAINS);
         for cpu in 0..nr_pcpus {
             if !domains.placed[cpu] {
                 domains.of[cpu] = domains.of_node(topology, cpu);
@@ -340,7 +339,7 @@ impl Domains {
             DomainLevel::Host => WIDTH_MAX,
             DomainLevel::Node | DomainLevel::Llc => widest,
         };
-        u32::try_from(offline.div_ceil(each)).unwrap_or(DOMAINS_MAX).min(DOMAINS_MAX)
+        u32::try_from(offline.div_ceil(each)).unwrap_or(DROVER_MAX_DOMAINS).min(DROVER_MAX_DOMAINS)
     }
 
     /// The narrowest domain of the node of a pCPU nobody knows more of, else of the host.

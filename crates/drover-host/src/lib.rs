@@ -52,3 +52,8 @@ pub mod watch;
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/drover.skel.rs"));
 }
+
+/// Constants of policy/base/types.h, as they stand there.
+mod constants {
+    include!(concat!(env!("OUT_DIR"), "/constants.rs"));
+}

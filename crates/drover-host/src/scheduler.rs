@@ -17,6 +17,7 @@ use drover_core::settings::{
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
+use crate::constants;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::exit_info::ExitInfo;
 use crate::handover::Predecessor;
@@ -28,10 +29,8 @@ use drover_core::params::Params;
 use drover_core::place::{HomeNumber, policy_hops};
 use drover_core::shares::Shares;
 
-/// OWNER_CGROUP, policy/base/types.h.
-const OWNER_CGROUP: u64 = 1 << 63;
-/// In an order: the shares are for each vCPU.
-const SHARES_PER_VCPU: u32 = 1 << 31;
+/// The macro has 64 bits, the highest of which bindgen takes for a sign.
+const OWNER_CGROUP: u64 = constants::OWNER_CGROUP as u64;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -118,7 +117,7 @@ pub struct Slots {
 
 impl Slots {
     /// There are so many, beside the host's own.
-    pub const COUNT: u32 = 2047;
+    pub const COUNT: u32 = constants::DROVER_MAX_VMS - 1;
 
     /// Why a VM or container that asks for one has none.
     pub fn refusal(&self) -> Refusal {
@@ -378,7 +377,7 @@ impl Scheduler {
         let mut order = types::vm_order {
             slot: vm.slot,
             shares: match settings.shares {
-                Shares::PerVcpu(each) => each | SHARES_PER_VCPU,
+                Shares::PerVcpu(each) => each | constants::SHARES_PER_VCPU,
                 Shares::Exact(shares) => shares,
             },
             vm_id: vm.id,

@@ -3,7 +3,8 @@
  * The policy, compiled for the simulator: one exported function for each of sched_ext's callbacks.
  *
  * Stands where bpf/drover.bpf.c stands in the kernel and must do what it does, op for op. What the
- * policy asks of its ground is answered in Rust (src/scx/ground.rs).
+ * policy asks of its ground is answered in Rust (src/scx/ground.rs). build.rs
+ * generates the Rust side of what is declared here and of the structs in it.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,16 +13,6 @@
 #include "one_thread.h"
 
 #include "drover.h"
-
-/* What a caller needs to know of the policy's structs. */
-const size_t sim_drover_bytes = sizeof(struct drover);
-const size_t sim_domain_bytes = sizeof(struct runqueue);
-const size_t sim_thread_bytes = sizeof(struct thread);
-const size_t sim_params_bytes = sizeof(struct params);
-const size_t sim_ground_offset = offsetof(struct drover, ground);
-const u32 sim_max_vms = DROVER_MAX_VMS;
-const u32 sim_max_domains = DROVER_MAX_DOMAINS;
-const u32 sim_max_pcpus = DROVER_MAX_PCPUS;
 
 /* --- the simulated host has no cgroups --- */
 
@@ -33,35 +24,6 @@ u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *owner_i
 
 /* --- the scheduler as a whole --- */
 
-void sim_set_params(struct drover *d, const struct params *params)
-{
-	d->params = *params;
-}
-
-/* A run that begins near the end of the clock's range is as good as any. */
-void sim_set_vtime(struct drover *d, u64 vtime_ns)
-{
-	u32 i;
-
-	for (i = 0; i < DROVER_MAX_DOMAINS; i++)
-		domain_at(d, i)->clock_ns = vtime_ns;
-}
-
-/* sibling: the other thread of its core, + 1; 0: there is none. */
-void sim_set_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 sibling, u32 node, u32 llc)
-{
-	pcpu_at(d, pcpu)->domain = domain;
-	pcpu_at(d, pcpu)->sibling = sibling;
-	domain_at(d, domain)->node = node + 1;
-	domain_at(d, domain)->llc = llc + 1;
-	pcpu_at(d, pcpu)->online = 1;
-}
-
-void sim_set_hops(struct drover *d, u32 from, u32 to, u8 hops)
-{
-	d->node_hops[bounded(from, DROVER_MAX_NODES)][bounded(to, DROVER_MAX_NODES)] = hops;
-}
-
 void sim_init(struct drover *d)
 {
 	drover_start(d);
@@ -71,9 +33,6 @@ void sim_rouse(struct drover *d)
 {
 	drover_kick_idle(d);
 }
-
-const size_t sim_measured_bytes = sizeof(struct measured);
-const size_t sim_allotment_bytes = sizeof(struct allotment);
 
 void sim_measure(struct drover *d, u32 slot, struct measured *measured)
 {
@@ -96,20 +55,14 @@ void sim_timer(struct drover *d, u32 slot, u64 now_ns)
 	drover_timer(d, slot, now_ns);
 }
 
-const size_t sim_vm_order_bytes = sizeof(struct vm_order);
-const size_t sim_pool_order_bytes = sizeof(struct pool_order);
-
 bool sim_order_vm(struct drover *d, const struct vm_order *order)
 {
 	return order_vm(d, order);
 }
 
-/* Of that VM, whoever it is now. */
-void sim_order_home(struct drover *d, u32 slot, u32 home, u32 part, u32 parts)
+bool sim_order_home(struct drover *d, const struct home_order *order)
 {
-	struct home_order order = {slot, home, vm_at(d, slot)->id, part, parts};
-
-	order_home(d, &order);
+	return order_home(d, order);
 }
 
 bool sim_order_pool(struct drover *d, const struct pool_order *order)
@@ -117,20 +70,14 @@ bool sim_order_pool(struct drover *d, const struct pool_order *order)
 	return order_pool(d, order);
 }
 
-bool sim_order_partition(struct drover *d, u32 partition, u32 policy, u64 slice_ns)
+bool sim_order_partition(struct drover *d, const struct partition_order *order)
 {
-	struct partition_order order = {partition, policy, slice_ns};
-
-	return order_partition(d, &order);
+	return order_partition(d, order);
 }
 
-bool sim_order_pcpu(struct drover *d, u32 pcpu, u32 domain, u32 partition)
+bool sim_order_pcpu(struct drover *d, const struct pcpu_order *order)
 {
-	struct pcpu_order order = {pcpu, domain, partition, pcpu_at(d, pcpu)->sibling,
-				   domain_at(d, pcpu_at(d, pcpu)->domain)->node,
-				   domain_at(d, pcpu_at(d, pcpu)->domain)->llc};
-
-	return order_pcpu(d, &order);
+	return order_pcpu(d, order);
 }
 
 /* --- a thread enters the scheduler's care --- */
@@ -147,14 +94,11 @@ void sim_set_cpumask(struct drover *d, struct task_struct *p, struct thread *t)
 
 /* --- it wakes, is queued, is chosen --- */
 
-/* The pCPU it goes to; wakes: enum drover_wakes. */
-u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t, u32 *wakes)
+/* The pCPU it goes to. */
+u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t,
+		   enum drover_wakes *wakes)
 {
-	enum drover_wakes as = WAKES_TO_WAIT;
-	u32 at = drover_select(d, p, t, &as);
-
-	*wakes = as;
-	return at;
+	return drover_select(d, p, t, wakes);
 }
 
 void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
@@ -238,163 +182,14 @@ void sim_pcpu_offline(struct drover *d, u32 at)
 	drover_pcpu_offline(d, at);
 }
 
-/* --- what the test rig looks at --- */
-
-struct sim_vm_view {
-	u64 id;
-	u64 vtime_ns;
-	u64 vcpu_run_ns;
-	u64 helper_run_ns;
-	u64 smt_discount_ns;
-	u64 ready_ns;
-	u64 longest_ready_ns;
-	u64 nr_starvation_boosts;
-	u64 nr_wake_preemptions;
-	u64 progressed_ns;
-	u64 hazard_ns;
-	u64 costop_ns;
-	u64 nr_costops;
-	u64 nr_costarts;
-	u64 skew_max_ns;
-	u64 limited_ns;
-	u64 home_run_ns;
-	u64 yields_asked;
-	u64 yields_granted;
-	u64 yields_throttled;
-	u32 live;
-	u32 shares;
-	u32 nr_vcpus;
-	u32 nr_threads;
-	u32 nr_waiting;
-	u32 tgid;
-};
-const size_t sim_vm_view_bytes = sizeof(struct sim_vm_view);
-
-void sim_view_vm(struct drover *d, u32 slot, struct sim_vm_view *view)
-{
-	const struct vm *vm = vm_at(d, slot);
-
-	*view = (struct sim_vm_view){
-		.id = vm->id,
-		.vtime_ns = vm->vtime_ns,
-		.vcpu_run_ns = vm->vcpu_run_ns,
-		.helper_run_ns = vm->helper_run_ns,
-		.smt_discount_ns = vm->smt_discount_ns,
-		.ready_ns = vm->ready_ns,
-		.longest_ready_ns = vm->longest_ready_ns,
-		.nr_starvation_boosts = vm->nr_starvation_boosts,
-		.nr_wake_preemptions = vm->nr_wake_preemptions,
-		.progressed_ns = vm->progressed_ns,
-		.hazard_ns = vm->hazard_ns,
-		.costop_ns = vm->costop_ns,
-		.nr_costops = vm->nr_costops,
-		.nr_costarts = vm->nr_costarts,
-		.skew_max_ns = vm->skew_max_ns,
-		.limited_ns = vm->limited_ns,
-		.home_run_ns = vm->home_run_ns,
-		.yields_asked = vm->yields_asked,
-		.yields_granted = vm->yields_granted,
-		.yields_throttled = vm->yields_throttled,
-		.live = vm->id != 0,
-		.shares = vm->shares,
-		.nr_vcpus = vm->nr_vcpus,
-		.nr_threads = vm->nr_threads,
-		.nr_waiting = vm->nr_waiting,
-		.tgid = (u32)vm->owner_id,
-	};
-}
-
-struct sim_vcpu_view {
-	u64 progress_ns;
-	u64 hazard_ns;
-	u64 costop_ns;
-	u64 nr_costops;
-	u64 nr_costarts;
-	u64 skew_max_ns;
-};
-const size_t sim_vcpu_view_bytes = sizeof(struct sim_vcpu_view);
-
-/* False if the thread is no vCPU, or one without books. */
-bool sim_view_vcpu(struct drover *d, const struct thread *t, struct sim_vcpu_view *view)
-{
-	const struct vcpu *v = vcpu_at(d, t->record);
-
-	*view = (struct sim_vcpu_view){
-		.progress_ns = v->progress_ns,
-		.hazard_ns = v->hazard_ns,
-		.costop_ns = v->costop_ns,
-		.nr_costops = v->nr_costops,
-		.nr_costarts = v->nr_costops - (v->costop_since_ns != 0),
-		.skew_max_ns = v->skew_max_ns,
-	};
-	return t->record != 0;
-}
-
-struct sim_thread_view {
-	u64 vruntime_ns;
-	u64 ready_since_ns;
-	u32 slot;
-	u32 kind;
-	u32 queued_in;
-	u32 pinned_at;
-};
-const size_t sim_thread_view_bytes = sizeof(struct sim_thread_view);
-
-void sim_view_thread(const struct thread *t, struct sim_thread_view *view)
-{
-	*view = (struct sim_thread_view){
-		.vruntime_ns = t->vruntime_ns,
-		.ready_since_ns = t->ready_since_ns,
-		.slot = t->slot,
-		.kind = t->kind,
-		.queued_in = t->queued_in,
-		.pinned_at = t->pinned_at,
-	};
-}
-
-u64 sim_clock_ns(struct drover *d, u32 domain)
-{
-	return domain_at(d, domain)->clock_ns;
-}
-
-u32 sim_slots_in_use(struct drover *d)
-{
-	return d->slots_in_use;
-}
+/* --- where threads of a queue go that is drained --- */
 
 s32 sim_drain_to(struct drover *d, struct task_struct *p, struct thread *t)
 {
 	return drain_to(d, p, t);
 }
 
-u64 sim_due_ns(const struct thread *t)
-{
-	return t->due_ns;
-}
-
-u32 sim_record(const struct thread *t)
-{
-	return t->record;
-}
-
-bool sim_at_limit(struct drover *d, const struct thread *t)
-{
-	return vm_at(d, t->slot)->at_limit;
-}
-
-u32 sim_pcpu_pinned(struct drover *d, u32 at)
-{
-	return pcpu_at(d, at)->nr_pinned;
-}
-
-u32 sim_domain_queued(struct drover *d, u32 domain_index, u32 slot)
-{
-	struct runqueue *rq = ground_runqueue(d, domain_index);
-
-	return rq ? entity_rq_of(rq, slot)->nr_queued : 0;
-}
-
-/* Planted bugs (src/scx/queues.rs). */
+/* --- what the fault rig does to it: planted bugs (src/scx/queues.rs) --- */
 
 void sim_spoil_tournament(struct drover *d)
 {
@@ -424,6 +219,8 @@ void sim_charge_stops(struct drover *d)
 			vm->vtime_ns += share_weigh(vm, vm->vcpus_waiting * 1000000ULL);
 	}
 }
+
+/* --- what the fault rig asks of it --- */
 
 enum sim_miscounted {
 	SIM_COUNTS_RIGHT,
@@ -457,7 +254,7 @@ static enum sim_miscounted check_vcpu_counts(struct drover *d, u32 slot)
 }
 
 /* Are the counts of VMs, and of each VM's vCPUs, right? `slot`: whose are not. */
-u32 sim_check_counts(struct drover *d, u32 *slot)
+enum sim_miscounted sim_check_counts(struct drover *d, u32 *slot)
 {
 	u32 may_idle_wait = 0, coscheduled = 0, reserved = 0;
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A discrete-event simulator of a KVM host that runs Drover's own policy code.
 //!
+//! Other schedulers run on the same host, as a [`class::Class`]: crates/drover-rivals.
 //! docs/simulator.md tells what is modelled and what is not.
 
-pub mod cfs36;
 pub mod class;
 pub mod costs;
 pub mod cpu_set;
-pub mod credit;
-pub mod eevdf;
 pub mod events;
 pub mod guest;
 pub mod kvm;

@@ -3,18 +3,20 @@
 
 mod measure;
 mod one_run;
+pub mod rival;
 
 use crate::rng::mix;
 use crate::trace;
 use drover_core::results::{Ground, Results, Run};
 use drover_core::scenario::{Scenario, Vmm, Workload, scheduler_label};
 use drover_core::schedule::{Schedule, ScheduledVm, Span, Who, window_s};
-use one_run::{Job, run_job};
+use one_run::{Job, run_drover};
+use rival::Entry;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The schedulers the simulator has.
-pub const SCHEDULERS: &[&str] = &["drover", "eevdf", "cfs36", "credit"];
+/// What scenarios call Drover.
+pub const DROVER: &str = "drover";
 
 /// How to run a scenario.
 #[derive(Debug, Clone)]
@@ -108,16 +110,18 @@ struct Ran {
     trace: Option<RunTrace>,
 }
 
-/// Runs a scenario. `progress` is told how many of how many runs are done, from any thread.
+/// Runs a scenario under those schedulers that it names: Drover and any of `rivals`. `progress` is told how
+/// many of how many runs are done, from any thread.
 ///
 /// # Errors
 /// In one line, when the simulator cannot run the scenario.
 pub fn run_scenario(
     scenario: &Scenario,
+    rivals: &[Entry],
     options: &Options,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Outcome, String> {
-    let jobs = jobs_of(scenario, options)?;
+    let jobs = jobs_of(scenario, rivals, options)?;
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let slots: Vec<Mutex<Option<Result<Ran, String>>>> =
@@ -126,7 +130,10 @@ pub fn run_scenario(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { break };
-            let ran = run_job(scenario, options, job);
+            let ran = match job.rival {
+                None => run_drover(scenario, options, job),
+                Some(rival) => (rival.run)(scenario, options, job),
+            };
             *slots[index].lock().expect("nobody panics with it held") = Some(ran);
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
         }
@@ -162,18 +169,17 @@ pub fn run_scenario(
 }
 
 /// One job for each case, scheduler and repeat with each seed, in the order results have them.
-fn jobs_of<'a>(scenario: &'a Scenario, options: &'a Options) -> Result<Vec<Job<'a>>, String> {
+fn jobs_of<'a>(
+    scenario: &'a Scenario,
+    rivals: &'a [Entry],
+    options: &Options,
+) -> Result<Vec<Job<'a>>, String> {
     let schedulers = options.schedulers.as_ref().unwrap_or(&scenario.schedulers);
-    for scheduler in schedulers {
-        if !SCHEDULERS.contains(&scheduler.as_str()) {
-            return Err(format!(
-                "{}: the simulator has no scheduler \"{}\"; choose among {} with --schedulers",
-                scenario.name,
-                scheduler_label(scheduler),
-                SCHEDULERS.join(", ")
-            ));
-        }
-    }
+    let find = |name: &String| match rivals.iter().find(|rival| rival.name == name) {
+        None if name != DROVER => Err(no_scheduler(scenario, rivals, name)),
+        rival => Ok(rival),
+    };
+    let schedulers: Vec<_> = schedulers.iter().map(find).collect::<Result<_, _>>()?;
     let vms = || scenario.cases.iter().flat_map(|case| &case.vms);
     if let Some(vm) = vms().find(|vm| matches!(vm.workload, Workload::Yield { .. })) {
         return Err(format!(
@@ -197,10 +203,21 @@ fn jobs_of<'a>(scenario: &'a Scenario, options: &'a Options) -> Result<Vec<Job<'
     let mut jobs = Vec::new();
     for case in &scenario.cases {
         for repeat in 1..=repeats {
-            for scheduler in schedulers {
-                jobs.push(Job { case, scheduler, repeat });
+            for &rival in &schedulers {
+                jobs.push(Job { case, rival, repeat });
             }
         }
     }
     Ok(jobs)
+}
+
+fn no_scheduler(scenario: &Scenario, rivals: &[Entry], name: &str) -> String {
+    let rivals = rivals.iter().map(|rival| rival.name);
+    let known: Vec<&str> = std::iter::once(DROVER).chain(rivals).collect();
+    format!(
+        "{}: the simulator has no scheduler \"{}\"; choose among {} with --scheduler",
+        scenario.name,
+        scheduler_label(name),
+        known.join(", ")
+    )
 }

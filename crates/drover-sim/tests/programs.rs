@@ -3,7 +3,8 @@
 
 use drover_core::results::Run;
 use drover_core::scenario::Scenario;
-use drover_sim::scenario::{Options, Outcome, run_scenario};
+use drover_rivals::RIVALS;
+use drover_sim::scenario::{DROVER, Options, Outcome, run_scenario};
 use std::path::PathBuf;
 
 /// Runs VMs called a, b ... of those workloads on so many pCPUs for a second, without warm-up.
@@ -20,7 +21,7 @@ fn simulate(top: &str, pcpus: u32, vms: &[(u32, &str)]) -> Outcome {
     let scenario = Scenario::parse_with(&text, "x.toml", &read).unwrap_or_else(|error| {
         panic!("{error}\n{text}");
     });
-    run_scenario(&scenario, &Options::default(), &|_, _| {}).unwrap()
+    run_scenario(&scenario, RIVALS, &Options::default(), &|_, _| {}).unwrap()
 }
 
 fn program(rest: &str) -> String {
@@ -200,8 +201,9 @@ fn every_workload_that_comes_with_drover_runs_under_every_scheduler() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let workload = format!("\"workloads/{file}\"");
         let vms = [(4, workload.as_str()), (4, r#"{ kind = "cpu" }"#)];
+        let rivals = RIVALS.iter().map(|rival| rival.name);
         let names: Vec<String> =
-            drover_sim::scenario::SCHEDULERS.iter().map(|name| format!("\"{name}\"")).collect();
+            std::iter::once(DROVER).chain(rivals).map(|name| format!("\"{name}\"")).collect();
         for ple in [false, true] {
             let top = format!("schedulers = [{}]\nple = {ple}", names.join(", "));
             let outcome = simulate(&top, 4, &vms);

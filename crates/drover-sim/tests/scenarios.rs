@@ -4,6 +4,7 @@
 use drover_core::expect::{Verdict, evaluate};
 use drover_core::results::VmFigures;
 use drover_core::scenario::Scenario;
+use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, Outcome, run_scenario};
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ fn scenario(name: &str) -> Scenario {
 }
 
 fn run(scenario: &Scenario, options: &Options) -> Outcome {
-    run_scenario(scenario, options, &|_, _| {}).unwrap()
+    run_scenario(scenario, RIVALS, options, &|_, _| {}).unwrap()
 }
 
 /// All that the scenario's file expects holds, under all of its schedulers.
@@ -227,7 +228,7 @@ fn the_hosts_own_tasks_take_what_is_said_of_them() {
 #[test]
 fn what_cannot_be_simulated_is_refused_in_one_line() {
     let refuse = |scenario: &Scenario, options: &Options| {
-        let error = run_scenario(scenario, options, &|_, _| {}).unwrap_err();
+        let error = run_scenario(scenario, RIVALS, options, &|_, _| {}).unwrap_err();
         assert!(!error.contains('\n'), "{error}");
         error
     };

@@ -3,6 +3,7 @@
 
 use drover_core::results::Results;
 use drover_core::scenario::{Host, Pace, Scenario};
+use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, run_scenario};
 use drover_sim::speed_model::{FULL, SpeedModel};
 use drover_sim::topology::Topology;
@@ -105,7 +106,7 @@ proptest! {
 
 fn run(text: &str) -> Results {
     let scenario = Scenario::parse(text, "x.toml").unwrap();
-    run_scenario(&scenario, &Options::default(), &|_, _| {}).unwrap().results
+    run_scenario(&scenario, RIVALS, &Options::default(), &|_, _| {}).unwrap().results
 }
 
 /// Progress of each VM in a run of 1 s.

@@ -39,9 +39,12 @@ impl HomeNumber {
         Self { node, llc: None }
     }
 
-    /// As the policy keeps it, `HOME_LLC_SHIFT` in policy/place/home.h.
+    /// Above the node's number the policy keeps the LLC's (policy/place/home.h).
+    pub const LLC_SHIFT: u32 = 16;
+
+    /// As the policy keeps it.
     pub fn word(self) -> u32 {
-        (self.node + 1) | self.llc.map_or(0, |llc| llc + 1) << 16
+        (self.node + 1) | self.llc.map_or(0, |llc| llc + 1) << Self::LLC_SHIFT
     }
 }
 

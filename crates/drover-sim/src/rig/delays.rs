@@ -90,7 +90,7 @@ impl Delays {
     fn note_attached(&mut self, sim: &Sim<Scx>) {
         self.attached.resize(sim.m.tasks.len(), (0, 0));
         for (task, attached) in self.attached.iter_mut().enumerate() {
-            let slot = sim.class.policy.thread_view(task as TaskId).slot;
+            let slot = sim.class.policy.thread(task as TaskId).slot;
             if attached.0 != slot {
                 *attached = (slot, sim.m.now_ns + IN_FORCE_AFTER_NS);
             }

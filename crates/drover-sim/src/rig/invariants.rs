@@ -7,7 +7,8 @@ use super::delays::Delays;
 use super::limits::Limits;
 use super::partitions::Partitions;
 use crate::machine::{TaskId, TaskState, interrupt_source};
-use crate::scx::{Scx, Stands, ThreadView};
+use crate::scx::native::{self, DROVER_DOMAIN_PCPUS};
+use crate::scx::{Scx, Stands};
 use crate::sim::Sim;
 use std::collections::BTreeMap;
 
@@ -240,7 +241,7 @@ impl Invariants {
         let unasked_ns = slice_ns + m.costs.tick_interval_ns;
         let host = sim.vms.len();
         // A process is a VM from when one of its threads was seen inside KVM_RUN.
-        let found = |task: usize| sim.class.policy.thread_view(task as TaskId).slot != 0;
+        let found = |task: usize| sim.class.policy.thread(task as TaskId).slot != 0;
         let books_of = |task: usize| if found(task) { m.tasks[task].vm as usize } else { host };
         let (mut served_ns, mut threads) = (vec![0; host + 1], vec![0; host + 1]);
         for (task, known) in m.tasks.iter().enumerate() {
@@ -292,9 +293,6 @@ impl Invariants {
     }
 }
 
-/// pCPUs of one domain at most: a thread's `pinned_at` counts in them (policy/queue/affinity.h).
-const DOMAIN_PCPUS: u32 = 64;
-
 /// How many pCPUs are left to a task: in all, and in the domain where it has the fewest.
 fn pcpus_left(sim: &Sim<Scx>, task: TaskId) -> (u64, u64) {
     let reach = sim.class.reach_of(&sim.m, task);
@@ -333,7 +331,7 @@ fn everybody_stands_somewhere(sim: &Sim<Scx>) -> Result<(), String> {
         if !ready && stands != Stands::Nowhere {
             return Err(format!("task {task} is {:?} and stands in a queue", known.state));
         }
-        let view = sim.class.policy.thread_view(task as TaskId);
+        let view = sim.class.policy.thread(task as TaskId);
         if !ready && (view.ready_since_ns | u64::from(view.queued_in | view.pinned_at)) != 0 {
             return Err(format!("task {task} is {:?}, the policy believes it waits", known.state));
         }
@@ -346,13 +344,14 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
     let mut pinned: BTreeMap<u32, u32> = BTreeMap::new();
     let mut waiting: BTreeMap<u32, u32> = BTreeMap::new();
     for task in 0..sim.m.tasks.len() as TaskId {
-        let ThreadView { slot, queued_in, pinned_at, ready_since_ns, .. } =
-            sim.class.policy.thread_view(task);
+        let native::thread { slot, queued_in, pinned_at, ready_since_ns, .. } =
+            *sim.class.policy.thread(task);
         if queued_in > 0 {
             *queued.entry((queued_in - 1, slot)).or_default() += 1;
         }
         if pinned_at > 0 {
-            *pinned.entry(pinned_at / DOMAIN_PCPUS - 1).or_default() += 1;
+            // policy/queue/affinity.h
+            *pinned.entry(pinned_at / DROVER_DOMAIN_PCPUS - 1).or_default() += 1;
         }
         if ready_since_ns > 0 {
             *waiting.entry(slot).or_default() += 1;
@@ -365,7 +364,7 @@ fn counts_agree(sim: &mut Sim<Scx>) -> Result<(), String> {
     };
     for slot in 0..class.policy.slots_in_use() {
         for domain in 0..class.domains() {
-            let counted = class.policy.queued(&mut sim.m, &mut class.queues, domain, slot);
+            let counted = class.queues.queued(domain, slot);
             let real = queued.get(&(domain, slot)).copied().unwrap_or(0);
             same(&|| format!("threads of slot {slot} waiting in domain {domain}"), counted, real)?;
         }
@@ -409,7 +408,7 @@ fn tournaments_are_in_order(sim: &mut Sim<Scx>) -> Result<(), String> {
 fn slots_are_held_by_threads(sim: &Sim<Scx>) -> Result<(), String> {
     let mut attached: BTreeMap<u32, u32> = BTreeMap::new();
     for (task, known) in sim.m.tasks.iter().enumerate() {
-        let slot = sim.class.policy.thread_view(task as TaskId).slot;
+        let slot = sim.class.policy.thread(task as TaskId).slot;
         if known.state != TaskState::Absent && slot != 0 {
             *attached.entry(slot).or_default() += 1;
         }
@@ -418,13 +417,13 @@ fn slots_are_held_by_threads(sim: &Sim<Scx>) -> Result<(), String> {
     for slot in 1..sim.class.policy.slots_in_use() {
         let vm = sim.class.policy.vm(slot);
         let real = attached.get(&slot).copied().unwrap_or(0);
-        if vm.live != 0 {
+        if vm.is_live() {
             live += 1;
         }
-        if vm.nr_threads != real || (vm.live != 0) != (real > 0) {
+        if vm.nr_threads != real || vm.is_live() != (real > 0) {
             return Err(format!(
                 "slot {slot} is {}, holds {} threads and has {real}",
-                if vm.live != 0 { "live" } else { "free" },
+                if vm.is_live() { "live" } else { "free" },
                 vm.nr_threads
             ));
         }

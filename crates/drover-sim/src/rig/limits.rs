@@ -138,7 +138,7 @@ impl Limits {
         self.seen_ns.resize(sim.m.tasks.len(), None);
         self.used_ns.resize(sim.vms.len(), 0);
         for (task, known) in sim.m.tasks.iter().enumerate() {
-            let attached = sim.class.policy.thread_view(task as TaskId).slot != 0;
+            let attached = sim.class.policy.thread(task as TaskId).slot != 0;
             let now_ns = attached.then(|| sim.m.cpu_time_now_ns(task as TaskId));
             let before_ns = std::mem::replace(&mut self.seen_ns[task], now_ns);
             if let (Some(now_ns), Some(before_ns)) = (now_ns, before_ns) {

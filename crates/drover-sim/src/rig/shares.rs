@@ -56,7 +56,7 @@ pub(super) struct Calm {
 
 impl Calm {
     pub(super) fn look(&mut self, sim: &Sim<Scx>) {
-        let attached = |task| sim.class.policy.thread_view(task).slot != 0;
+        let attached = |task| sim.class.policy.thread(task).slot != 0;
         if self.all_found_ns.is_none() && (0..sim.m.tasks.len() as TaskId).all(attached) {
             self.all_found_ns = Some(sim.m.now_ns);
         }

@@ -81,7 +81,7 @@ impl Measured {
         let pcpus = scenario.host.pcpus();
         let mut run = Run {
             case: job.case.name.clone(),
-            scheduler: job.scheduler.to_owned(),
+            scheduler: job.scheduler().to_owned(),
             repeat: job.repeat,
             duration_s: seconds(end.at_ns - self.begin.at_ns),
             fault,

@@ -2,13 +2,11 @@
 //! One case under one scheduler, once.
 
 use super::measure::Measured;
-use super::{Options, Ran, RunTrace};
-use crate::cfs36::Cfs36;
+use super::rival::{Entry, Rival};
+use super::{DROVER, Options, Ran, RunTrace};
 use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
-use crate::credit::{self, Credit};
-use crate::eevdf::Eevdf;
 use crate::guest::Programs;
 use crate::machine::Machine;
 use crate::placer::{Placed, Placer};
@@ -39,54 +37,61 @@ const END: u32 = 2;
 /// A case to run.
 pub(super) struct Job<'a> {
     pub(super) case: &'a Case,
-    pub(super) scheduler: &'a str,
+    /// Its scheduler; none: Drover.
+    pub(super) rival: Option<&'a Entry>,
     /// From 1; the seed follows from it, the same for every scheduler.
     pub(super) repeat: u32,
 }
 
-/// Runs a case.
-pub(super) fn run_job(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
+impl Job<'_> {
+    /// What scenarios call its scheduler.
+    pub(super) fn scheduler(&self) -> &'static str {
+        self.rival.map_or(DROVER, |rival| rival.name)
+    }
+}
+
+/// Runs a case under Drover.
+pub(super) fn run_drover(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
+    let m = machine(scenario, options, job, |_| ());
+    let spare_domains = spare_domains(&m, &job.case.partitions);
+    let mut class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
+    class.policy.set_distances(&scenario.host);
+    let (room, _) = class.queues.slots();
+    let mut ran = run_with(scenario, job, Sim::new(m, class))?;
+    ran.run.fault = ran.run.fault.or_else(|| without_slots(job.case.vms.len(), room));
+    Ok(ran)
+}
+
+/// Runs a case under another scheduler.
+pub(super) fn run_rival<R: Rival>(
+    scenario: &Scenario,
+    options: &Options,
+    job: &Job,
+) -> Result<Ran, String> {
+    let m = machine(scenario, options, job, R::set_host);
+    let class = R::new(&m);
+    run_with(scenario, job, Sim::new(m, class))
+}
+
+/// The host of a case; `set_host` changes what things cost there.
+fn machine(
+    scenario: &Scenario,
+    options: &Options,
+    job: &Job,
+    set_host: impl FnOnce(&mut Costs),
+) -> Machine {
     let topology = Topology::of(&scenario.host);
     let tasks: u32 = job.case.vms.iter().map(|vm| vm.vcpus).sum();
     // A back-end thread for each VM at most, one of the host's own for each pCPU, and the daemon.
     let tasks = tasks as usize + job.case.vms.len() + topology.pcpus() as usize + 1;
     let mut costs = Costs::of(&scenario.host);
-    let pause_loop = match job.scheduler {
-        "cfs36" => PauseLoop::linux_3_6(),
-        _ => PauseLoop::linux_6_18(),
-    };
-    if job.scheduler == "credit" {
-        costs.tick_interval_ns = credit::TICK_NS;
-    }
-    costs.pause_loop = job.case.ple.then_some(pause_loop);
+    costs.pause_loop = job.case.ple.then(PauseLoop::linux_6_18);
+    set_host(&mut costs);
     let mut m = Machine::new(topology, costs, tasks);
     if options.trace {
         m.trace = Trace::recording();
     }
-    match job.scheduler {
-        "drover" => {
-            let spare_domains = spare_domains(&m, &job.case.partitions);
-            let mut class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
-            class.policy.set_distances(&scenario.host);
-            let (room, _) = class.queues.slots();
-            let mut ran = run_with(scenario, job, Sim::new(m, class))?;
-            ran.run.fault = ran.run.fault.or_else(|| without_slots(job.case.vms.len(), room));
-            Ok(ran)
-        }
-        "eevdf" => {
-            let class = Eevdf::new(&m);
-            run_with(scenario, job, Sim::new(m, class))
-        }
-        "credit" => {
-            let class = Credit::new(&m);
-            run_with(scenario, job, Sim::new(m, class))
-        }
-        "cfs36" => {
-            let class = Cfs36::new(&m);
-            run_with(scenario, job, Sim::new(m, class))
-        }
-        other => Err(format!("the simulator has no scheduler \"{other}\"")),
-    }
+    m
 }
 
 /// What is wrong where there are more VMs than the policy has room for.
@@ -113,7 +118,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
-    if job.scheduler == "drover" && scenario.host.nodes > 1 {
+    if job.rival.is_none() && scenario.host.nodes > 1 {
         let placed =
             job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
         sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, Wishes::default())));
@@ -128,7 +133,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
         }
     }
     let look_us = (job.case.vms.len() as u64 * sim.m.costs.daemon_look_ns / 1000) as u32;
-    if job.scheduler == "drover" && look_us > 0 {
+    if job.rival.is_none() && look_us > 0 {
         let wakeups_per_s = 1000 / u32::from(DAEMON_LOOK_MS);
         add_host_task(&mut sim, wakeups_per_s, look_us, 0, &mut rng);
     }

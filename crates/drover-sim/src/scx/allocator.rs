@@ -56,7 +56,7 @@ impl Scx {
         let mut confined = self.affinities(m, &online);
         let there = (0u32..).zip(measured).filter(|(_, one)| one.vm_id != 0);
         let claim = |(slot, _): (u32, &Measured)| {
-            let vm = self.policy.vm(slot).tgid.wrapping_sub(process_of(0));
+            let vm = self.policy.vm(slot).process().wrapping_sub(process_of(0));
             match slot {
                 0 => (Claim::HOST, Affinity::ANYWHERE),
                 _ => (self.claim(vm, &places), confined.remove(&vm).unwrap_or_default()),

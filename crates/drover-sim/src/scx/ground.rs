@@ -5,9 +5,7 @@
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
-use super::native::{
-    Domain, Drover, TaskPointer, sim_drain_to, sim_due_ns, sim_ground_offset, sim_record,
-};
+use super::native::{drover, runqueue, sim_drain_to, task_struct, thread};
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 
@@ -15,7 +13,7 @@ use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 pub struct Ground {
     pub(super) machine: *mut Machine,
     pub(super) queues: *mut Queues,
-    pub(super) threads: *const Room,
+    pub(super) threads: *const Room<thread>,
     /// The pCPU that asks for work, during a dispatch.
     pub(super) cpu: u32,
 }
@@ -24,11 +22,11 @@ pub struct Ground {
 ///
 /// # Safety
 /// To be called only from within a call into the policy that `Policy::call` made with this `d`.
-unsafe fn behind<'a>(d: *mut Drover) -> (&'a mut Machine, &'a mut Queues, u32) {
+unsafe fn behind<'a>(d: *mut drover) -> (&'a mut Machine, &'a mut Queues, u32) {
     // SAFETY: `Policy::call` stored the address of a live Ground there, whose pointers come from
     // the exclusive references it holds and does not use until the policy returns.
     unsafe {
-        let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
+        let ground = (*d).ground as *const Ground;
         (&mut *(*ground).machine, &mut *(*ground).queues, (*ground).cpu)
     }
 }
@@ -37,32 +35,32 @@ unsafe fn behind<'a>(d: *mut Drover) -> (&'a mut Machine, &'a mut Queues, u32) {
 ///
 /// # Safety
 /// As for [`behind`].
-unsafe fn threads<'a>(d: *mut Drover) -> &'a Room {
+unsafe fn threads<'a>(d: *mut drover) -> &'a Room<thread> {
     // SAFETY: as in `behind`; the threads outlive the call.
     unsafe {
-        let ground = d.byte_add(sim_ground_offset).cast::<u64>().read() as *const Ground;
+        let ground = (*d).ground as *const Ground;
         &*(*ground).threads
     }
 }
 
-fn number(task: TaskPointer) -> TaskId {
+fn number(task: *mut task_struct) -> TaskId {
     (task as usize - 1) as TaskId
 }
 
-/// The policy's name for a task.
-pub(super) fn pointer(task: TaskId) -> TaskPointer {
-    (task as usize + 1) as TaskPointer
+/// The policy's name for a task, which it never looks into: its number + 1, as a pointer.
+pub(super) fn pointer(task: TaskId) -> *mut task_struct {
+    (task as usize + 1) as *mut task_struct
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_now_ns(d: *mut Drover) -> u64 {
+extern "C" fn ground_now_ns(d: *mut drover) -> u64 {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     queues.clock_ns(m)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_cpu_time_ns(d: *mut Drover, task: TaskPointer) -> u64 {
+extern "C" fn ground_cpu_time_ns(d: *mut drover, task: *mut task_struct) -> u64 {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     let task = &m.tasks[number(task) as usize];
@@ -72,19 +70,19 @@ extern "C" fn ground_cpu_time_ns(d: *mut Drover, task: TaskPointer) -> u64 {
 
 /// The simulated guests' exits are time of the pCPU, not of a task: there is none to take off.
 #[unsafe(no_mangle)]
-extern "C" fn ground_hypervisor_time_ns(_: *mut Drover, _: TaskPointer) -> u64 {
+extern "C" fn ground_hypervisor_time_ns(_: *mut drover, _: *mut task_struct) -> u64 {
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_task_pcpu(d: *mut Drover, task: TaskPointer) -> u32 {
+extern "C" fn ground_task_pcpu(d: *mut drover, task: *mut task_struct) -> u32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     m.tasks[number(task) as usize].pcpu
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_may_run_on(d: *mut Drover, task: TaskPointer, pcpu: u32) -> bool {
+extern "C" fn ground_may_run_on(d: *mut drover, task: *mut task_struct, pcpu: u32) -> bool {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     m.may_run_on(number(task), pcpu)
@@ -92,19 +90,19 @@ extern "C" fn ground_may_run_on(d: *mut Drover, task: TaskPointer, pcpu: u32) ->
 
 /// The simulated kernel has no threads of its own.
 #[unsafe(no_mangle)]
-extern "C" fn ground_is_kernel_thread(_: *mut Drover, _: TaskPointer) -> bool {
+extern "C" fn ground_is_kernel_thread(_: *mut drover, _: *mut task_struct) -> bool {
     false
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_is_leaving(d: *mut Drover, task: TaskPointer) -> bool {
+extern "C" fn ground_is_leaving(d: *mut drover, task: *mut task_struct) -> bool {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     m.tasks[number(task) as usize].leaving
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_set_slice(d: *mut Drover, task: TaskPointer, slice_ns: u64) {
+extern "C" fn ground_set_slice(d: *mut drover, task: *mut task_struct, slice_ns: u64) {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     m.tasks[number(task) as usize].slice_ns = slice_ns.min(MAX_SLICE);
@@ -112,8 +110,8 @@ extern "C" fn ground_set_slice(d: *mut Drover, task: TaskPointer, slice_ns: u64)
 
 #[unsafe(no_mangle)]
 extern "C" fn ground_enqueue(
-    d: *mut Drover,
-    task: TaskPointer,
+    d: *mut drover,
+    task: *mut task_struct,
     queue: u64,
     slice_ns: u64,
     order: u64,
@@ -125,8 +123,8 @@ extern "C" fn ground_enqueue(
 
 #[unsafe(no_mangle)]
 extern "C" fn ground_run_on(
-    d: *mut Drover,
-    task: TaskPointer,
+    d: *mut drover,
+    task: *mut task_struct,
     pcpu: u32,
     slice_ns: u64,
     preempt: bool,
@@ -137,14 +135,14 @@ extern "C" fn ground_run_on(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_vm_queue(d: *mut Drover, slot: u32, domain: u32) -> u64 {
+extern "C" fn ground_vm_queue(d: *mut drover, slot: u32, domain: u32) -> u64 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     u64::from(slot) * u64::from(queues.nr_domains) + u64::from(domain)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_take_first(d: *mut Drover, queue: u64) -> bool {
+extern "C" fn ground_take_first(d: *mut drover, queue: u64) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
     queues.take_first(m, cpu, queue as usize)
@@ -152,7 +150,7 @@ extern "C" fn ground_take_first(d: *mut Drover, queue: u64) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn ground_take_due(
-    d: *mut Drover,
+    d: *mut drover,
     queue: u64,
     until_ns: u64,
     next_ns: *mut u64,
@@ -161,26 +159,26 @@ extern "C" fn ground_take_due(
     let (m, queues, cpu) = unsafe { behind(d) };
     let due_ns = |task: TaskId| {
         // SAFETY: called by the policy, which does not write to the task's struct now.
-        Some(unsafe { sim_due_ns(threads(d).at(task as usize)) })
+        Some(unsafe { (*threads(d).at(task as usize)).due_ns })
     };
     // SAFETY: the policy passes where it has the one and wants the other.
     queues.take_due(m, cpu, queue as usize, until_ns, due_ns, unsafe { &mut *next_ns })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_take_vcpu(d: *mut Drover, queue: u64, record: u32) -> bool {
+extern "C" fn ground_take_vcpu(d: *mut drover, queue: u64, record: u32) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, cpu) = unsafe { behind(d) };
     let is_it = |task: TaskId| {
         // SAFETY: called by the policy, which does not write to the task's struct now.
-        let known = unsafe { sim_record(threads(d).at(task as usize)) };
+        let known = unsafe { (*threads(d).at(task as usize)).record };
         (known == record).then_some(0)
     };
     queues.take_due(m, cpu, queue as usize, 0, is_it, &mut 0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
+extern "C" fn ground_only_pcpu(d: *mut drover, task: *mut task_struct) -> i32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     let mut allowed = m.allowed(number(task)).iter();
@@ -191,21 +189,21 @@ extern "C" fn ground_only_pcpu(d: *mut Drover, task: TaskPointer) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_place_anew(d: *mut Drover) {
+extern "C" fn ground_place_anew(d: *mut drover) {
     // SAFETY: called by the policy.
     let (_, queues, cpu) = unsafe { behind(d) };
     queues.reenqueue_local(cpu);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn sim_reenqueue_local(d: *mut Drover) {
+extern "C" fn sim_reenqueue_local(d: *mut drover) {
     // SAFETY: called by the policy.
     let (_, queues, cpu) = unsafe { behind(d) };
     queues.reenqueue_local(cpu);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_drain(d: *mut Drover, queue: u64, slice_ns: u64) {
+extern "C" fn ground_drain(d: *mut drover, queue: u64, slice_ns: u64) {
     // SAFETY: called by the policy.
     let waiting = unsafe { behind(d) }.1.waiting_in(queue as usize);
     for task in waiting {
@@ -222,7 +220,7 @@ extern "C" fn ground_drain(d: *mut Drover, queue: u64, slice_ns: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_first_order(d: *mut Drover, queue: u64, pcpu: u32, order: *mut u64) -> bool {
+extern "C" fn ground_first_order(d: *mut drover, queue: u64, pcpu: u32, order: *mut u64) -> bool {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     let Some(first_order) = queues.first_order(m, pcpu, queue as usize) else { return false };
@@ -232,7 +230,7 @@ extern "C" fn ground_first_order(d: *mut Drover, queue: u64, pcpu: u32, order: *
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_claim(d: *mut Drover, task: TaskPointer, pcpu: u32) -> bool {
+extern "C" fn ground_claim(d: *mut drover, task: *mut task_struct, pcpu: u32) -> bool {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     // It could not be kicked from a pCPU that is going (bpf/ground.bpf.h).
@@ -240,21 +238,21 @@ extern "C" fn ground_claim(d: *mut Drover, task: TaskPointer, pcpu: u32) -> bool
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_kick(d: *mut Drover, pcpu: u32) {
+extern "C" fn ground_kick(d: *mut drover, pcpu: u32) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     queues.kick(m, pcpu);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_preempt(d: *mut Drover, pcpu: u32) {
+extern "C" fn ground_preempt(d: *mut drover, pcpu: u32) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     queues.preempt(m, pcpu);
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_timer(d: *mut Drover, slot: u32, at_ns: u64, now_ns: u64) {
+extern "C" fn ground_timer(d: *mut drover, slot: u32, at_ns: u64, now_ns: u64) {
     // SAFETY: called by the policy.
     let (m, queues, _) = unsafe { behind(d) };
     // The policy's clock is not the machine's.
@@ -268,7 +266,7 @@ extern "C" fn ground_timer(d: *mut Drover, slot: u32, at_ns: u64, now_ns: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_runqueue(d: *mut Drover, domain: u32) -> *mut Domain {
+extern "C" fn ground_runqueue(d: *mut drover, domain: u32) -> *mut runqueue {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     if domain < queues.nr_domains {
@@ -279,18 +277,17 @@ extern "C" fn ground_runqueue(d: *mut Drover, domain: u32) -> *mut Domain {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_lock_runqueue(domain: *mut Domain) {
-    // SAFETY: a domain begins with its lock, a word.
-    let held = unsafe { &mut *domain.cast::<u32>() };
+extern "C" fn ground_lock_runqueue(domain: *mut runqueue) {
+    // SAFETY: called by the policy, with what `ground_runqueue` gave.
+    let held = unsafe { &mut (*domain).lock.held };
     assert_eq!(*held, 0, "the policy takes a domain's lock twice: on a real host it would hang");
     *held = 1;
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_unlock_runqueue(domain: *mut Domain) {
-    // SAFETY: a domain begins with its lock, a word.
-    let held = unsafe { &mut *domain.cast::<u32>() };
-    *held = 0;
+extern "C" fn ground_unlock_runqueue(domain: *mut runqueue) {
+    // SAFETY: as above.
+    unsafe { (*domain).lock.held = 0 };
 }
 
 /// The process of a VM: 0 is none.
@@ -299,7 +296,7 @@ pub(super) fn process_of(vm: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u64 {
+extern "C" fn ground_process(d: *mut drover, task: *mut task_struct) -> u64 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     process_of(m.tasks[number(task) as usize].vm).into()
@@ -307,12 +304,12 @@ extern "C" fn ground_process(d: *mut Drover, task: TaskPointer) -> u64 {
 
 /// All VMs are root's.
 #[unsafe(no_mangle)]
-extern "C" fn ground_user(_: *mut Drover, _: TaskPointer) -> u32 {
+extern "C" fn ground_user(_: *mut drover, _: *mut task_struct) -> u32 {
     0
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_vcpu_of(d: *mut Drover, task: TaskPointer) -> i32 {
+extern "C" fn ground_vcpu_of(d: *mut drover, task: *mut task_struct) -> i32 {
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     let task = &m.tasks[number(task) as usize];
@@ -320,14 +317,14 @@ extern "C" fn ground_vcpu_of(d: *mut Drover, task: TaskPointer) -> i32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_slot_of(d: *mut Drover, process: u64) -> u32 {
+extern "C" fn ground_slot_of(d: *mut drover, process: u64) -> u32 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.vm_slots.get(process as usize).copied().unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_enter(d: *mut Drover, process: u64, slot: u32) -> bool {
+extern "C" fn ground_enter(d: *mut drover, process: u64, slot: u32) -> bool {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     let needed = process as usize + 1;
@@ -343,21 +340,21 @@ extern "C" fn ground_enter(d: *mut Drover, process: u64, slot: u32) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_forget(d: *mut Drover, process: u64) {
+extern "C" fn ground_forget(d: *mut drover, process: u64) {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.vm_slots[process as usize] = 0;
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_pop_slot(d: *mut Drover) -> u32 {
+extern "C" fn ground_pop_slot(d: *mut drover) -> u32 {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     queues.free_slots.pop().unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn ground_push_slot(d: *mut Drover, slot: u32) {
+extern "C" fn ground_push_slot(d: *mut drover, slot: u32) {
     // SAFETY: called by the policy.
     let (_, queues, _) = unsafe { behind(d) };
     if queues.planted != Some(Planted::LeaksSlots) {

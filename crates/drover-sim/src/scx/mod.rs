@@ -9,15 +9,13 @@
 mod allocator;
 mod ground;
 mod memory;
-mod native;
+pub mod native;
 mod ordered_queue;
 mod policy;
 mod queues;
 mod timers;
 
 pub(crate) use allocator::tree_of;
-pub use native::{ThreadView, VmView};
-use policy::Wakes;
 pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
@@ -29,6 +27,7 @@ use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::place::HomeNumber;
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use ground::process_of;
+use native::{WAKES_TO_PREEMPT, WAKES_TO_WAIT};
 use queues::DEFAULT_SLICE_NS;
 
 /// Drover.
@@ -137,7 +136,7 @@ impl Scx {
     /// The pCPUs online that may serve the task, by domain: of those where it may run its partition's, if
     /// that has any. A task that is no VM's yet is the host's.
     pub fn reach_of(&self, m: &Machine, task: TaskId) -> Vec<Vec<u32>> {
-        let found = self.policy.thread_view(task).slot != 0;
+        let found = self.policy.thread(task).slot != 0;
         let partition = if found { self.bounds_of(m.tasks[task as usize].vm).partition } else { 0 };
         let all = || m.allowed(task).iter().filter(|&cpu| m.online.contains(cpu));
         let drawn = all().any(|cpu| self.partition_of(cpu) == partition);
@@ -175,9 +174,9 @@ impl Scx {
     fn guaranteed(&self, m: &Machine, vm: u32) -> Delay {
         let partition = self.bounds_of(vm).partition;
         let slots = (1..self.policy.slots_in_use()).map(|slot| self.policy.vm(slot));
-        let is_here = |view: &VmView| {
-            let other = view.tgid.wrapping_sub(process_of(0));
-            view.live != 0 && self.bounds_of(other).partition == partition
+        let is_here = |view: &&native::vm| {
+            let other = view.process().wrapping_sub(process_of(0));
+            view.is_live() && self.bounds_of(other).partition == partition
         };
         let all: u32 = slots.filter(is_here).map(|view| view.nr_threads).sum();
         let terms = self.delay_terms(m, vm);
@@ -419,10 +418,10 @@ impl Class for Scx {
         let may = m.may_run_on(task, at) && m.online.contains(at);
         let elsewhere = || m.allowed(task).next_common(&m.online, 0).unwrap_or(last);
         m.tasks[task as usize].pcpu = if may { at } else { elsewhere() };
-        if wakes != Wakes::ToWait {
+        if wakes != WAKES_TO_WAIT {
             m.counts.migrations += u64::from(at != last);
             let slice_ns = self.policy.params().slice_ns;
-            self.queues.run_on(m, task, at, slice_ns, wakes == Wakes::ToPreempt);
+            self.queues.run_on(m, task, at, slice_ns, wakes == WAKES_TO_PREEMPT);
         } else {
             self.policy.enqueue(m, &mut self.queues, task, true, true);
         }
@@ -517,13 +516,13 @@ impl Class for Scx {
             bound.then_some(skew_max_ns as f64 / 1e6)
         };
         let vcpu = |(task, known): (usize, &Task)| {
-            let view = self.policy.vcpu_view(task as TaskId).filter(|_| known.vm == vm)?;
+            let view = self.policy.vcpu(task as TaskId).filter(|_| known.vm == vm)?;
             let counters = Counters {
                 progressed_s: seconds(view.progress_ns),
                 hazard_s: seconds(view.hazard_ns),
                 costop_s: seconds(view.costop_ns),
                 costops: view.nr_costops,
-                costarts: view.nr_costarts,
+                costarts: view.nr_costops - u64::from(view.costop_since_ns != 0),
                 skew_max_ms: skew_max_ms(view.skew_max_ns),
                 ..Counters::default()
             };

@@ -3,14 +3,12 @@
 
 use super::ground::{Ground, pointer};
 use super::memory::Room;
-use super::native::{
-    self, Drover, Params, PoolOrder, Thread, ThreadView, VcpuView, VmOrder, VmView,
-};
+use super::native::{self, drover, drover_wakes, thread};
 use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
-use drover_core::allot::{AllotmentOf, Measured};
+use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::place::policy_hops;
 use drover_core::scenario::Host;
 use drover_core::settings::{PartitionSettings, PoolSettings};
@@ -31,22 +29,11 @@ pub struct Tunables {
 /// The weight of a thread of nice 0.
 const WEIGHT: u32 = 100;
 
-/// What becomes of a task that wakes: the policy's `enum drover_wakes`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wakes {
-    /// It is placed next.
-    ToWait,
-    /// It begins on a pCPU that is idle and was claimed.
-    OnIdle,
-    /// It begins at once, whoever runs there now.
-    ToPreempt,
-}
-
 /// The policy's state.
 #[derive(Debug)]
 pub struct Policy {
-    drover: Room,
-    threads: Room,
+    drover: Room<drover>,
+    threads: Room<thread>,
     tunables: Tunables,
     /// Takes the time of each call, if it is there.
     pub meter: Option<Meter>,
@@ -58,52 +45,53 @@ impl Policy {
     /// # Errors
     /// When the host is larger than the policy's tables.
     pub fn new(m: &Machine, tunables: &Tunables) -> Result<(Self, Queues), String> {
-        native::check_layout();
         let pcpus = m.pcpus.len() as u32;
         let nr_domains = m.topology.llcs.len() as u32;
-        // SAFETY: constants of the linked object.
-        let (max_pcpus, max_domains, max_vms) =
-            unsafe { (native::sim_max_pcpus, native::sim_max_domains, native::sim_max_vms) };
         let all_domains = nr_domains + tunables.spare_domains;
+        let (max_pcpus, max_domains) = (native::DROVER_MAX_PCPUS, native::DROVER_MAX_DOMAINS);
         if pcpus > max_pcpus || all_domains > max_domains {
             return Err(format!(
                 "the host has {pcpus} pCPUs and {all_domains} last-level caches, or parts of them, Drover schedules \
                  {max_pcpus} and {max_domains} at most; use a smaller [host]"
             ));
         }
-        // SAFETY: constants of the linked object.
-        let (drover, domain, thread) = unsafe {
-            (native::sim_drover_bytes, native::sim_domain_bytes, native::sim_thread_bytes)
-        };
-        let domains = Room::of(all_domains as usize, domain);
-        let queues = Queues::new(pcpus, domains, all_domains, max_vms);
-        let threads = Room::of(m.tasks.capacity().max(m.tasks.len()), thread);
-        let policy =
-            Self { drover: Room::of(1, drover), threads, tunables: *tunables, meter: None };
-        let params = Params { given: tunables.params, nr_pcpus: pcpus, nr_domains };
-        // SAFETY: `at(0)` is a zeroed struct drover; pCPU numbers are within its table.
-        unsafe {
-            native::sim_set_params(policy.drover.at(0), &params);
-            native::sim_set_vtime(policy.drover.at(0), tunables.vtime_ns);
-            for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
-                let sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
-                let node = m.topology.node_of[pcpu];
-                let drover = policy.drover.at(0);
-                native::sim_set_pcpu(drover, pcpu as u32, domain, sibling, node, domain);
-            }
+        let domains = Room::of(all_domains as usize);
+        let queues = Queues::new(pcpus, domains, all_domains, native::DROVER_MAX_VMS);
+        let threads = Room::of(m.tasks.capacity().max(m.tasks.len()));
+        let mut policy = Self { drover: Room::of(1), threads, tunables: *tunables, meter: None };
+        policy.set_clocks(tunables.vtime_ns);
+        let state = policy.state_mut();
+        state.params = params_of(&tunables.params, pcpus, nr_domains);
+        for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
+            let known = &mut state.pcpu[pcpu];
+            known.domain = domain;
+            known.sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
+            known.online = 1;
+            state.domain[domain as usize].node = m.topology.node_of[pcpu] + 1;
+            state.domain[domain as usize].llc = domain + 1;
         }
         Ok((policy, queues))
     }
 
-    /// How far its nodes are from each other; before it starts.
+    /// How far the host's nodes are from each other; before it starts.
     pub fn set_distances(&mut self, host: &Host) {
-        for from in 0..host.nodes {
-            for to in 0..host.nodes {
-                let hops = policy_hops(host.distance(from, to));
-                // SAFETY: `at(0)` is a struct drover; node numbers are bounded there.
-                unsafe { native::sim_set_hops(self.drover.at(0), from, to, hops) };
+        let state = self.state_mut();
+        for (from, row) in (0..host.nodes).zip(&mut state.node_hops) {
+            for (to, hops) in (0..host.nodes).zip(row) {
+                *hops = policy_hops(host.distance(from, to));
             }
         }
+    }
+
+    /// What the policy knows.
+    fn state(&self) -> &drover {
+        // SAFETY: any bytes are a struct drover; C code writes to it in `call` only, which borrows self.
+        unsafe { &*self.drover.at(0) }
+    }
+
+    fn state_mut(&mut self) -> &mut drover {
+        // SAFETY: as in `state`.
+        unsafe { &mut *self.drover.at(0) }
     }
 
     /// With what it runs.
@@ -128,7 +116,7 @@ impl Policy {
         self.drover.bytes() + self.threads.bytes()
     }
 
-    fn thread(&self, task: TaskId) -> *mut Thread {
+    fn thread_of(&self, task: TaskId) -> *mut thread {
         self.threads.at(task as usize)
     }
 
@@ -138,17 +126,12 @@ impl Policy {
         m: &mut Machine,
         queues: &mut Queues,
         cpu: u32,
-        function: impl FnOnce(*mut Drover) -> R,
+        function: impl FnOnce(*mut drover) -> R,
     ) -> R {
         let ground = Ground { machine: m, queues, threads: &self.threads, cpu };
-        let drover: *mut Drover = self.drover.at(0);
-        // SAFETY: struct drover has a u64 there, and lives as long as self.
-        unsafe {
-            let field = drover.byte_add(native::sim_ground_offset).cast::<u64>();
-            field.write(&raw const ground as u64);
-        }
+        self.state_mut().ground = &raw const ground as u64;
         let begun = self.meter.map(|_| Instant::now());
-        let answer = function(drover);
+        let answer = function(self.drover.at(0));
         if let (Some(meter), Some(begun)) = (&mut self.meter, begun) {
             meter.add(begun);
         }
@@ -167,10 +150,11 @@ impl Policy {
 
     /// What whoever has that slot used, and wants.
     pub(super) fn measure(&mut self, m: &mut Machine, queues: &mut Queues, slot: u32) -> Measured {
-        let mut measured = Measured::default();
-        // SAFETY: see `start`; `measured` is laid out as in C and outlives the call.
-        self.call(m, queues, 0, |d| unsafe { native::sim_measure(d, slot, &mut measured) });
-        measured
+        let mut of = native::measured { vm_id: 0, used_ns: 0, awake: 0, shares: 0 };
+        // SAFETY: see `start`; `of` outlives the call.
+        self.call(m, queues, 0, |d| unsafe { native::sim_measure(d, slot, &mut of) });
+        let native::measured { vm_id, used_ns, awake, shares } = of;
+        Measured { vm_id, used_ns, awake, shares }
     }
 
     /// That is allotted to whoever has that slot.
@@ -179,10 +163,13 @@ impl Policy {
         m: &mut Machine,
         queues: &mut Queues,
         slot: u32,
-        allotment: &AllotmentOf,
+        of: &AllotmentOf,
     ) {
-        // SAFETY: see `start`; `allotment` is laid out as in C.
-        self.call(m, queues, 0, |d| unsafe { native::sim_allot(d, slot, allotment) });
+        let Allotment { share_inverse, entitled_ucpu, promised_mcpu } = of.allotment;
+        let allotment =
+            native::allotment { vm_id: of.vm_id, share_inverse, entitled_ucpu, promised_mcpu };
+        // SAFETY: see `start`.
+        self.call(m, queues, 0, |d| unsafe { native::sim_allot(d, slot, &allotment) });
     }
 
     /// Nothing is allotted any more.
@@ -211,7 +198,7 @@ impl Policy {
         slot: u32,
         (shares, bounds): (u32, VmBounds),
     ) {
-        let order = VmOrder {
+        let order = native::vm_order {
             slot,
             shares,
             vm_id: self.vm(slot).id,
@@ -234,10 +221,10 @@ impl Policy {
         slot: u32,
         (home, part, parts): (u32, u32, u32),
     ) {
+        let order = native::home_order { slot, home, vm_id: self.vm(slot).id, part, parts };
         // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe {
-            native::sim_order_home(d, slot, home, part, parts);
-        });
+        let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_home(d, &order) });
+        debug_assert!(done, "the VM is there");
     }
 
     pub(super) fn order_pool(
@@ -249,7 +236,7 @@ impl Policy {
     ) {
         let live = settings.is_some();
         let settings = settings.cloned().unwrap_or_default();
-        let order = PoolOrder {
+        let order = native::pool_order {
             pool,
             live: live.into(),
             parent: settings.parent.0,
@@ -269,10 +256,9 @@ impl Policy {
         settings: PartitionSettings,
     ) {
         let (policy, slice_ns) = (settings.policy as u32, settings.slice_ns);
+        let order = native::partition_order { partition, policy, slice_ns };
         // SAFETY: see `start`.
-        let done = self.call(m, queues, 0, |d| unsafe {
-            native::sim_order_partition(d, partition, policy, slice_ns)
-        });
+        let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_partition(d, &order) });
         debug_assert!(done, "partitions of scenarios have places in the table");
     }
 
@@ -283,20 +269,23 @@ impl Policy {
         pcpu: u32,
         (domain, partition): (u32, u32),
     ) {
+        let known = &self.state().pcpu[pcpu as usize];
+        let native::domain { node, llc, .. } = self.state().domain[known.domain as usize];
+        let sibling = known.sibling;
+        let order = native::pcpu_order { pcpu, domain, partition, sibling, node, llc };
         // SAFETY: see `start`.
-        let done = self
-            .call(m, queues, 0, |d| unsafe { native::sim_order_pcpu(d, pcpu, domain, partition) });
+        let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_pcpu(d, &order) });
         debug_assert!(done, "there are domains enough");
     }
 
     pub(super) fn enable(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `start`; `t` is the task's own struct, here and below.
         self.call(m, queues, 0, |d| unsafe { native::sim_enable(d, pointer(task), t, WEIGHT) });
     }
 
     pub(super) fn set_cpumask(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe { native::sim_set_cpumask(d, pointer(task), t) });
     }
@@ -307,18 +296,18 @@ impl Policy {
         m: &mut Machine,
         queues: &mut Queues,
         task: TaskId,
-    ) -> (u32, Wakes) {
-        let t = self.thread(task);
-        let mut wakes = 0;
+    ) -> (u32, drover_wakes) {
+        let t = self.thread_of(task);
+        let mut wakes = native::WAKES_TO_WAIT;
         let at = self.call(m, queues, 0, |d| {
             // SAFETY: see `enable`.
             unsafe { native::sim_select_cpu(d, pointer(task), t, &mut wakes) }
         });
-        (at, [Wakes::ToWait, Wakes::OnIdle, Wakes::ToPreempt][wakes as usize])
+        (at, wakes)
     }
 
     pub(super) fn tick(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe { native::sim_tick(d, pointer(task), t) });
     }
@@ -331,7 +320,7 @@ impl Policy {
         woken: bool,
         selected: bool,
     ) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
             native::sim_enqueue(d, pointer(task), t, woken, selected);
@@ -348,13 +337,14 @@ impl Policy {
         ready: bool,
     ) {
         let p = previous.map_or(std::ptr::null_mut(), pointer);
-        let t = previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread(task));
+        let t =
+            previous.filter(|_| ready).map_or(std::ptr::null_mut(), |task| self.thread_of(task));
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe { native::sim_dispatch(d, cpu, p, t) });
     }
 
     pub(super) fn running(&mut self, m: &mut Machine, queues: &mut Queues, cpu: u32, task: TaskId) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe { native::sim_running(d, pointer(task), t, cpu) });
     }
@@ -367,9 +357,9 @@ impl Policy {
         cpu: u32,
         (from, to): (TaskId, Option<TaskId>),
     ) -> bool {
-        let t = self.thread(from);
+        let t = self.thread_of(from);
         let to_pointer = to.map_or(std::ptr::null_mut(), pointer);
-        let to = to.map_or(std::ptr::null_mut(), |to| self.thread(to));
+        let to = to.map_or(std::ptr::null_mut(), |to| self.thread_of(to));
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe {
             native::sim_yield(d, pointer(from), t, to_pointer, to)
@@ -384,7 +374,7 @@ impl Policy {
         task: TaskId,
         ready: bool,
     ) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, cpu, |d| unsafe {
             native::sim_stopping(d, pointer(task), t, cpu, ready);
@@ -392,7 +382,7 @@ impl Policy {
     }
 
     pub(super) fn exit_task(&mut self, m: &mut Machine, queues: &mut Queues, task: TaskId) {
-        let t = self.thread(task);
+        let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
             native::sim_disable(d, t);
@@ -429,34 +419,25 @@ impl Policy {
     }
 
     /// The VM in that slot.
-    pub fn vm(&self, slot: u32) -> VmView {
-        let mut view = VmView::default();
-        // SAFETY: reads this policy's own state; the view is of the size C expects.
-        unsafe { native::sim_view_vm(self.drover.at(0), slot, &mut view) };
-        view
+    pub fn vm(&self, slot: u32) -> &native::vm {
+        &self.state().vm[slot as usize]
     }
 
     /// The books of that task, if it is a vCPU and has any.
-    pub fn vcpu_view(&self, task: TaskId) -> Option<VcpuView> {
-        let mut view = VcpuView::default();
-        // SAFETY: as in `vm`.
-        let has_books =
-            unsafe { native::sim_view_vcpu(self.drover.at(0), self.thread(task), &mut view) };
-        has_books.then_some(view)
+    pub fn vcpu(&self, task: TaskId) -> Option<&native::vcpu> {
+        let record = self.thread(task).record;
+        (record != 0).then(|| &self.state().vcpu[record as usize])
     }
 
     /// May that task not run because its VM is at its limit?
     pub fn at_limit(&self, task: TaskId) -> bool {
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_at_limit(self.drover.at(0), self.thread(task)) }
+        self.vm(self.thread(task).slot).at_limit != 0
     }
 
     /// The thread of that task.
-    pub fn thread_view(&self, task: TaskId) -> ThreadView {
-        let mut view = ThreadView::default();
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_view_thread(self.thread(task), &mut view) };
-        view
+    pub fn thread(&self, task: TaskId) -> &thread {
+        // SAFETY: as in `state`.
+        unsafe { &*self.thread_of(task) }
     }
 
     /// See [`super::Planted::SpoilsTournament`].
@@ -484,55 +465,71 @@ impl Policy {
     }
 
     /// What the policy counts wrong of VMs and their vCPUs, if anything; whose, 0: of all VMs.
-    pub fn miscounted(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<(&str, u32)> {
-        const WHAT: [&str; 6] = [
-            "VMs of a choosy mode",
-            "VMs kept together",
-            "VMs with a reservation",
-            "running vCPUs",
-            "waiting vCPUs",
-            "co-stopped vCPUs",
-        ];
+    pub fn miscounted(
+        &mut self,
+        m: &mut Machine,
+        queues: &mut Queues,
+    ) -> Option<(&'static str, u32)> {
         let mut slot = 0;
         // SAFETY: see `start`; `slot` outlives the call.
         let wrong = self.call(m, queues, 0, |d| unsafe { native::sim_check_counts(d, &mut slot) });
-        (wrong > 0).then(|| (WHAT[wrong as usize - 1], slot))
+        let what = match wrong {
+            native::SIM_COUNTS_CHOOSY => "VMs of a choosy mode",
+            native::SIM_COUNTS_TOGETHER => "VMs kept together",
+            native::SIM_COUNTS_RESERVED => "VMs with a reservation",
+            native::SIM_COUNTS_RUNNING => "running vCPUs",
+            native::SIM_COUNTS_WAITING => "waiting vCPUs",
+            native::SIM_COUNTS_STOPPED => "co-stopped vCPUs",
+            _ => return None,
+        };
+        Some((what, slot))
     }
 
     /// See [`super::Planted::TurnsClockBack`].
     pub(super) fn turn_clock_back(&mut self) {
-        let back_ns = self.clock_ns(0).wrapping_sub(self.params().slice_ns);
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_set_vtime(self.drover.at(0), back_ns) };
+        self.set_clocks(self.clock_ns(0).wrapping_sub(self.params().slice_ns));
+    }
+
+    /// That is the virtual time of all domains.
+    fn set_clocks(&mut self, vtime_ns: u64) {
+        self.state_mut().domain.iter_mut().for_each(|domain| domain.clock_ns = vtime_ns);
     }
 
     /// The virtual time the least served VM that waits in the domain has reached.
     pub fn clock_ns(&self, domain: u32) -> u64 {
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_clock_ns(self.drover.at(0), domain) }
+        self.state().domain[domain as usize].clock_ns
     }
 
     /// No slot at or above this was ever used.
     pub fn slots_in_use(&self) -> u32 {
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_slots_in_use(self.drover.at(0)) }
+        self.state().slots_in_use
     }
 
     /// Threads waiting in the pCPU's own queue, as the policy counts them.
     pub fn pinned_on(&self, cpu: u32) -> u32 {
-        // SAFETY: as in `vm`.
-        unsafe { native::sim_pcpu_pinned(self.drover.at(0), cpu) }
-    }
-
-    /// Threads of the VM waiting in the domain, as the policy counts them.
-    pub fn queued(&mut self, m: &mut Machine, queues: &mut Queues, domain: u32, slot: u32) -> u32 {
-        // SAFETY: see `start`.
-        self.call(m, queues, 0, |d| unsafe { native::sim_domain_queued(d, domain, slot) })
+        self.state().pcpu[cpu as usize].nr_pinned
     }
 
     /// 0 when the domain's tournament is in order, else the slot or node that is not, + 1.
     pub fn check_tournament(&mut self, m: &mut Machine, queues: &mut Queues, domain: u32) -> u32 {
         // SAFETY: see `start`.
         self.call(m, queues, 0, |d| unsafe { native::sim_check_tournament(d, domain) })
+    }
+}
+
+fn params_of(params: &params::Params, nr_pcpus: u32, nr_domains: u32) -> native::params {
+    native::params {
+        slice_ns: params.slice_ns,
+        wake_credit_ns: params.wake_credit_ns,
+        claim_bound_ns: params.claim_bound_ns,
+        preempt_gain_ns: params.preempt_gain_ns,
+        steal_gain_ns: params.steal_gain_ns,
+        wait_bound_ns: params.wait_bound_ns,
+        skew_max_ns: params.skew_max_ns,
+        hold_max_ns: params.hold_max_ns,
+        judge_window_ns: params.judge_window_ns,
+        shared_core_permille: params.shared_core_permille,
+        nr_pcpus,
+        nr_domains,
     }
 }

@@ -6,6 +6,7 @@
 //! with "preempt" it takes the running task's slice away.
 
 use super::memory::Room;
+use super::native::runqueue;
 use super::ordered_queue::{OrderedQueue, Place};
 use super::timers::Timers;
 use crate::machine::{Machine, TaskId};
@@ -96,7 +97,7 @@ pub enum Planted {
 #[derive(Debug)]
 pub struct Queues {
     pub(super) nr_domains: u32,
-    pub(super) domains: Room,
+    pub(super) domains: Room<runqueue>,
     queues: Vec<OrderedQueue>,
     pub(super) local: Vec<VecDeque<TaskId>>,
     pub(super) global: VecDeque<TaskId>,
@@ -120,7 +121,7 @@ pub struct Queues {
 
 impl Queues {
     /// Empty queues for a host.
-    pub(super) fn new(pcpus: u32, domains: Room, nr_domains: u32, max_vms: u32) -> Self {
+    pub(super) fn new(pcpus: u32, domains: Room<runqueue>, nr_domains: u32, max_vms: u32) -> Self {
         let mut queues = Vec::new();
         queues.resize_with((max_vms * nr_domains) as usize, OrderedQueue::default);
         Self {
@@ -139,6 +140,13 @@ impl Queues {
             surroundings: Surroundings::default(),
             planted: None,
         }
+    }
+
+    /// Threads of the VM in that slot that wait in the domain, as the policy counts them.
+    pub fn queued(&self, domain: u32, slot: u32) -> u32 {
+        // SAFETY: any bytes are a struct runqueue; C code writes to it in `Policy::call` only, which borrows
+        // self.
+        unsafe { (*self.domains.at(domain as usize)).entity_rq[slot as usize].nr_queued }
     }
 
     /// The clock as the policy reads it.

@@ -12,6 +12,7 @@ use drover_core::compare::{Compare, Compared, compare};
 use drover_core::scenario::Clock;
 use drover_experiment::lab::{self, LabOptions};
 use drover_experiment::{Overrides, ScenarioFile};
+use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, run_scenario};
 
 #[derive(clap::Args)]
@@ -79,7 +80,8 @@ fn both(file: &ScenarioFile) -> Result<(String, Vec<Compared>)> {
     let over_time = |compare: &Compare| compare.figure.metric.needs_timeline();
     overrides.totals_only = !scenario.compares.iter().any(over_time);
     overrides.apply(&mut scenario)?;
-    let sim = run_scenario(&scenario, &Options { seeds: SEEDS, ..Options::default() }, &|_, _| {})
+    let options = Options { seeds: SEEDS, ..Options::default() };
+    let sim = run_scenario(&scenario, RIVALS, &options, &|_, _| {})
         .map_err(|error| anyhow!(error))?
         .results;
     let report = lab::run(file, &overrides, &LabOptions::default(), &mut |_| {})?;

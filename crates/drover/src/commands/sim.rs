@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use drover_core::results::Results;
 use drover_core::scenario::Scenario;
 use drover_core::schedule::Schedule;
+use drover_rivals::RIVALS;
 use drover_sim::perfetto;
 use drover_sim::scenario::{Options, Outcome, run_scenario};
 use indicatif::ProgressBar;
@@ -71,5 +72,5 @@ fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result
         bar.set_length(of as u64);
         bar.set_position(done as u64);
     };
-    run_scenario(scenario, options, &progress).map_err(|error| anyhow!(error))
+    run_scenario(scenario, RIVALS, options, &progress).map_err(|error| anyhow!(error))
 }

@@ -20,14 +20,16 @@
 //! What is left out. Caps; what else csched_cpu_pick weighs, cache hotness; yields (KVM's directed ones have no meaning here, so `ple` only costs); CPU pools; node affinity.
 //! A tick falls on the same moment on all pCPUs.
 
-use crate::class::{Class, VmTerms};
-use crate::machine::{CLASS_TIMER, Machine, NOBODY, TaskId, TaskState};
+use drover_sim::class::{Class, VmTerms};
+use drover_sim::costs::Costs;
+use drover_sim::machine::{CLASS_TIMER, Machine, NOBODY, TaskId, TaskState};
+use drover_sim::scenario::rival::Rival;
 use std::collections::VecDeque;
 
 /// How long a vCPU runs before the next has its turn.
 const SLICE_NS: u64 = 30_000_000;
 /// Interval of debits: the host's tick with this scheduler.
-pub const TICK_NS: u64 = 10_000_000;
+const TICK_NS: u64 = 10_000_000;
 /// Interval of the accounting that gives credits.
 const ACCOUNT_NS: u64 = 30_000_000;
 /// What whoever runs at a tick pays.
@@ -70,9 +72,10 @@ pub struct Credit {
     moving: Option<(TaskId, u32)>,
 }
 
-impl Credit {
-    /// An empty scheduler for that host.
-    pub fn new(m: &Machine) -> Self {
+impl Rival for Credit {
+    const NAME: &'static str = "credit";
+
+    fn new(m: &Machine) -> Self {
         let pcpus = m.pcpus.len();
         Self {
             vcpus: Vec::new(),
@@ -84,6 +87,12 @@ impl Credit {
         }
     }
 
+    fn set_host(costs: &mut Costs) {
+        costs.tick_interval_ns = TICK_NS;
+    }
+}
+
+impl Credit {
     fn set_timer(&self, m: &mut Machine) {
         let slice_ns = self.slice_ends_ns.iter().copied().min().unwrap_or(u64::MAX);
         m.events.set(CLASS_TIMER, self.account_ns.min(slice_ns).max(m.now_ns));
@@ -348,9 +357,8 @@ impl Class for Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::costs::Costs;
-    use crate::topology::Topology;
     use drover_core::scenario::Host;
+    use drover_sim::topology::Topology;
 
     fn host(pcpus: u32, vms: &[(u32, u32)]) -> (Machine, Credit) {
         let host = Host { cores: pcpus, ..Host::default() };

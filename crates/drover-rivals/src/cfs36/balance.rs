@@ -3,8 +3,8 @@
 //! and then.
 
 use super::Cfs36;
-use crate::cpu_set::CpuSet;
-use crate::machine::{Machine, NOBODY, TaskId};
+use drover_sim::cpu_set::CpuSet;
+use drover_sim::machine::{Machine, NOBODY, TaskId};
 
 /// A busy pCPU balances so many times less often than an idle one (sd->busy_factor of 3.6).
 const BUSY_FACTOR: u64 = 64;

@@ -11,7 +11,7 @@
 
 use super::Eevdf;
 use super::load::ALWAYS;
-use crate::machine::{Machine, TaskId};
+use drover_sim::machine::{Machine, TaskId};
 
 /// What the group of all VMs weighs on the host (NICE_0_LOAD).
 const OF_HOST: u64 = 1024;

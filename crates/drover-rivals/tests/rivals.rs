@@ -4,6 +4,7 @@
 use drover_core::expect::{Verdict, evaluate};
 use drover_core::results::Run;
 use drover_core::scenario::Scenario;
+use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, run_scenario};
 use std::path::PathBuf;
 
@@ -14,7 +15,7 @@ fn simulate(scheduler: &str, top: &str, vms: &[(&str, u32, u32, &str)]) -> Run {
         text += &format!("[[vm]]\nname = \"{name}\"\nvcpus = {vcpus}\nshares = {shares}\n{rest}\n");
     }
     let scenario = Scenario::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
-    let outcome = run_scenario(&scenario, &Options::default(), &|_, _| {}).unwrap();
+    let outcome = run_scenario(&scenario, RIVALS, &Options::default(), &|_, _| {}).unwrap();
     let run = outcome.results.runs.into_iter().next().unwrap();
     assert_eq!(run.fault, None, "{scheduler}");
     run
@@ -116,7 +117,7 @@ fn holds(file: &str) {
         std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
     };
     let scenario = Scenario::parse_with(&read(file).unwrap(), file, &read).unwrap();
-    let outcome = run_scenario(&scenario, &Options::default(), &|_, _| {}).unwrap();
+    let outcome = run_scenario(&scenario, RIVALS, &Options::default(), &|_, _| {}).unwrap();
     let rows = evaluate(&scenario.expects, &outcome.results);
     assert!(rows.iter().any(|row| row.measured.is_some()), "{file} measures nothing");
     for row in rows {

@@ -2,7 +2,7 @@
 //! The run queue of a pCPU: groups and the tasks in them.
 
 use super::entity::{Buddies, Entity, before};
-use crate::machine::TaskId;
+use drover_sim::machine::TaskId;
 
 /// A VM's group on one pCPU: an entity, and a queue of its own.
 #[derive(Debug)]

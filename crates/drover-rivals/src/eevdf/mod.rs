@@ -42,10 +42,11 @@ mod pull;
 mod wake;
 mod weigh;
 
-use crate::class::{Class, VmBounds, VmTerms};
-use crate::machine::{Machine, TaskId, TaskState};
 use bandwidth::Bandwidth;
 use domains::Domains;
+use drover_sim::class::{Class, VmBounds, VmTerms};
+use drover_sim::machine::{Machine, TaskId, TaskState};
+use drover_sim::scenario::rival::Rival;
 use entity::{Entity, NICE_0, before};
 use group::Rq;
 use load::{ALWAYS, Average};
@@ -79,9 +80,10 @@ pub struct Eevdf {
     bandwidth: Vec<Option<Bandwidth>>,
 }
 
-impl Eevdf {
-    /// An empty scheduler for that host.
-    pub fn new(m: &Machine) -> Self {
+impl Rival for Eevdf {
+    const NAME: &'static str = "eevdf";
+
+    fn new(m: &Machine) -> Self {
         let pcpus = m.pcpus.len() as u64;
         let factor = 1 + u64::from(pcpus.min(8).ilog2());
         Self {
@@ -98,7 +100,9 @@ impl Eevdf {
             bandwidth: Vec::new(),
         }
     }
+}
 
+impl Eevdf {
     /// Has somebody yielded to the task?
     fn is_buddy(&self, cpu: u32, vm: u32, task: TaskId) -> bool {
         self.rqs[cpu as usize].find(vm).is_some_and(|group| group.next == Some(task))

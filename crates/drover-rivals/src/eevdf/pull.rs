@@ -11,7 +11,7 @@ use super::busiest::Imbalance;
 use super::domains::Shared;
 use super::entity::{self, before};
 use super::weigh::Weighed;
-use crate::machine::{Machine, TaskId};
+use drover_sim::machine::{Machine, TaskId};
 
 /// Who ran so lately has a warm cache (sysctl_sched_migration_cost).
 const HOT_NS: u64 = 500_000;

@@ -27,8 +27,10 @@ mod balance;
 mod entity;
 mod rq;
 
-use crate::class::{Class, VmTerms};
-use crate::machine::{CLASS_TIMER, Machine, TaskId, TaskState};
+use drover_sim::class::{Class, VmTerms};
+use drover_sim::costs::{Costs, PauseLoop};
+use drover_sim::machine::{CLASS_TIMER, Machine, TaskId, TaskState};
+use drover_sim::scenario::rival::Rival;
 use entity::{Buddies, Entity, NICE_0, pick, preempts};
 use rq::Rq;
 
@@ -55,9 +57,10 @@ pub struct Cfs36 {
     factor: u64,
 }
 
-impl Cfs36 {
-    /// An empty scheduler for that host.
-    pub fn new(m: &Machine) -> Self {
+impl Rival for Cfs36 {
+    const NAME: &'static str = "cfs36";
+
+    fn new(m: &Machine) -> Self {
         let pcpus = m.pcpus.len() as u64;
         Self {
             rqs: (0..pcpus).map(|_| Rq::default()).collect(),
@@ -68,6 +71,12 @@ impl Cfs36 {
         }
     }
 
+    fn set_host(costs: &mut Costs) {
+        costs.pause_loop = costs.pause_loop.take().map(|_| PauseLoop::linux_3_6());
+    }
+}
+
+impl Cfs36 {
     fn granularity_ns(&self) -> u64 {
         WAKEUP_GRANULARITY_NS * self.factor
     }

@@ -10,7 +10,7 @@
 //! throttled, found out at the tick up to 4 ms late, and has to repay that from the next period.
 
 use super::Eevdf;
-use crate::machine::{CLASS_TIMER, Machine};
+use drover_sim::machine::{CLASS_TIMER, Machine};
 
 /// Period of cpu.max by default.
 const PERIOD_NS: u64 = 100_000_000;

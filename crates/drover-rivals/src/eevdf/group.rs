@@ -2,7 +2,7 @@
 //! The run queue of a pCPU: groups and the tasks in them.
 
 use super::entity::{self, Entity, NICE_0};
-use crate::machine::TaskId;
+use drover_sim::machine::TaskId;
 
 /// A VM's group on one pCPU.
 #[derive(Debug)]

@@ -10,7 +10,7 @@
 //! Worked example. Four pCPUs of one cache, ticks of 4 ms, all busy: each balances every 60 ms, 124
 //! while loads are level.
 
-use crate::topology::Topology;
+use drover_sim::topology::Topology;
 
 /// A busy pCPU balances so many times less often than an idle one (sd->busy_factor).
 const BUSY_FACTOR: u64 = 16;
@@ -117,7 +117,7 @@ impl Domains {
             .filter(|&&cpu| cpu % topology.threads == 0)
             .map(|&cpu| topology.siblings(cpu).collect())
             .collect();
-        let lists = |sets: &[crate::cpu_set::CpuSet]| -> Vec<Vec<u32>> {
+        let lists = |sets: &[drover_sim::cpu_set::CpuSet]| -> Vec<Vec<u32>> {
             sets.iter().map(|set| set.iter().collect()).collect()
         };
         let (caches, nodes) = (lists(&topology.llcs), lists(&topology.nodes));

@@ -2,7 +2,7 @@
 //! Where a task goes that wakes, or begins.
 
 use super::Eevdf;
-use crate::machine::{Machine, TaskId};
+use drover_sim::machine::{Machine, TaskId};
 
 impl Eevdf {
     /// select_task_rq_fair: where it last ran if that is idle, else an idle pCPU of the same cache, of an

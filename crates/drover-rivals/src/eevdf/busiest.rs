@@ -13,8 +13,8 @@ use super::domains::{Domain, Shared, Span};
 use super::load::ALWAYS;
 use super::weigh::Weighed;
 use super::{Eevdf, balance::Why};
-use crate::cpu_set::CpuSet;
-use crate::machine::Machine;
+use drover_sim::cpu_set::CpuSet;
+use drover_sim::machine::Machine;
 
 /// How busy a group is, the busiest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -13,9 +13,9 @@
 use super::Eevdf;
 use super::busiest::{Imbalance, Look};
 use super::domains::Shared;
-use crate::cpu_set::CpuSet;
-use crate::machine::Machine;
-use crate::rng::mix;
+use drover_sim::cpu_set::CpuSet;
+use drover_sim::machine::Machine;
+use drover_sim::rng::mix;
 
 /// Failures beyond this make no more difference.
 const FAILED_MAX: u32 = 32;
@@ -212,12 +212,13 @@ const PINNED_MS: u64 = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::class::{Class, VmTerms};
-    use crate::costs::Costs;
     use crate::eevdf::load::{ALWAYS, Average};
-    use crate::machine::TaskState;
-    use crate::topology::Topology;
     use drover_core::scenario::Host;
+    use drover_sim::class::{Class, VmTerms};
+    use drover_sim::costs::Costs;
+    use drover_sim::machine::TaskState;
+    use drover_sim::scenario::rival::Rival;
+    use drover_sim::topology::Topology;
 
     /// Four pCPUs of a cache and equal VMs, whose tasks have long been where they are; the first on each
     /// pCPU runs. A task: its VM, its pCPU, and where it may run.
