@@ -142,6 +142,7 @@ tables! {
         partition: Elsewhere;
         pin: Elsewhere;
         memory_node: Elsewhere;
+        home: Elsewhere;
         demand_pct: Elsewhere;
         start_s: Elsewhere;
         stop_s: Elsewhere;
