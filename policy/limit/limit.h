@@ -119,8 +119,9 @@ static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns,
 	s64 most_ns =
 		max_signed(limit_brings_ns(ucpu, depth_ns) + (s64)burst_ns, LIMIT_START_MIN_NS);
 
-	tokens_ns = max_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
-	return min_signed(tokens_ns, most_ns);
+	/* What came and what was used meanwhile may each be more than the bucket holds. */
+	tokens_ns += limit_brings_ns(ucpu, elapsed_ns);
+	return min_signed(max_signed(tokens_ns, -most_ns), most_ns);
 }
 
 /* Take what the VM used from all pools above it. */
