@@ -312,8 +312,6 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		vm->at_limit_since_ns = now_ns;
 	} else {
 		vm->held_ns = waiting_held_ns(vm, now_ns);
-		/* As one that wakes it waits for no round. */
-		vm->woke_round = d->round;
 		/* What a limit keeps from a VM, it is not owed for ever. */
 		share_bound_claim(vm, *share_clock(d, vm->domain), d->params.claim_bound_ns);
 	}

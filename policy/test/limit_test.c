@@ -604,8 +604,7 @@ static void every_mode_of_coscheduling_keeps_to_it(void)
 		g = fake_ground(4, 1);
 		kernel_busy_vm(g, 1, 3, 0);
 		kernel_busy_vm(g, 2, 4, 0);
-		kernel_vm(g, 1)->cosched_mode = mode;
-		cosched_settle(&g->d, kernel_vm(g, 1));
+		cosched_set_mode(&g->d, g->slot_of[1], mode);
 		limit(1, 1200);
 		kernel_run(g, 300 * MS);
 		check_limit(1, 1, 1200, WANTS_LESS);

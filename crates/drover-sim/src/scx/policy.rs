@@ -469,8 +469,7 @@ impl Policy {
 
     /// What the policy counts wrong of VMs and their vCPUs, if anything; whose, 0: of all VMs.
     pub fn miscounted(&mut self, m: &mut Machine, queues: &mut Queues) -> Option<(&str, u32)> {
-        const WHAT: [&str; 6] = [
-            "VMs of a choosy mode",
+        const WHAT: [&str; 5] = [
             "VMs kept together",
             "VMs with a reservation",
             "running vCPUs",
