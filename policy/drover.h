@@ -44,8 +44,6 @@ BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 	allot_note_wake(d, t->slot);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_forget_old_claims(d, t, near);
-	if (d->nr_coscheduled)
-		vm_at(d, t->slot)->woke_round = d->round;
 	waiting_begin(d, t);
 	return 0;
 }
@@ -112,8 +110,8 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 {
 	s32 idle;
 
-	/* Whether it may start is asked when it is picked (cosched.h). */
-	if (vm_at(d, t->slot)->may_idle_wait)
+	/* Whether it may start is asked when it is picked (plan.h). */
+	if (vm_may_wait(vm_at(d, t->slot)))
 		return false;
 	idle = idle_claim_best(d, task, t, near);
 	if (idle == IDLE_NONE)
@@ -235,8 +233,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
-	if (d->divided || round_is_crowded(d, vm))
-		ground_set_slice(d, task, round_slice_ns(d, vm, at));
+	if (d->divided || plan_is_crowded(d, vm))
+		ground_set_slice(d, task, plan_slice_ns(d, vm, at));
 	wait_bound_begin(d, task, t, pcpu, now_ns);
 }
 
@@ -280,7 +278,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 	struct vm *vm = vm_at(d, t->slot);
 
 	if (!to) {
-		if (vm->nr_waiting && !vm->may_idle_wait)
+		if (vm->nr_waiting && !vm_may_wait(vm))
 			yield_give_way(d, task, t, pcpu_at(d, at), 0);
 		return true;
 	}
@@ -291,7 +289,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 		return false;
 	if (!yield_is_throttled(vm, t, pcpu_at(d, at)))
 		yield_give_way(d, task, t, pcpu_at(d, at), to->record);
-	else if (!vm->may_idle_wait)
+	else if (!vm_may_wait(vm))
 		yield_give_way(d, task, t, pcpu_at(d, at), 0);
 	return true;
 }
@@ -354,7 +352,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	bool in_turn;
 	bool first;
 	bool stopped;
-	bool go_on;
+	u32 picked;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
 	if (pcpu->order.why == ORDER_WOKEN)
@@ -378,27 +376,29 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		ground_set_slice(d, task, d->params.slice_ns);
 		return;
 	}
-	first = d->nr_coscheduled && round_notice(d, at);
-	stopped = t &&
-		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
-		   home_calls(d, t, at) || (d->nr_idle_waiters && cosched_must_stop(d, at, t)));
+	first = d->nr_coscheduled && plan_begin_round(d, at);
+	stopped =
+		t && (vm_at(d, t->slot)->at_limit || pcpu->migrate_to ||
+		      affinity_strays(d, t, at) || home_calls(d, t, at) || cosched_must_stop(d, t));
 	/* Found just now it has a slice, and would go on if there is nobody else. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
-	go_on = in_turn ||
-		pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS, t ? t->vruntime_ns : 0);
-	if (pcpu->order.why == ORDER_YIELD && go_on) {
-		go_on = !t || stopped || !pick_yielded(d, at, t->slot);
-		if (go_on)
+	picked = in_turn ? PICKED_RUNNING :
+			   pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS,
+				     t ? t->vruntime_ns : 0);
+	if (pcpu->order.why == ORDER_YIELD && picked != PICKED_WAITING) {
+		if (picked == PICKED_RUNNING && t && pick_yielded(d, at, t->slot))
+			picked = PICKED_WAITING;
+		else
 			pcpu->order.why = ORDER_NONE;
 	}
 	/* After the choice: the least served VM is the same for whoever is told to ask. */
 	if (first)
-		round_tell(d, at);
-	if (!go_on || !t || stopped || in_turn)
+		plan_tell(d, at);
+	if (picked != PICKED_RUNNING || !t || in_turn)
 		return;
-	round_note(d, at, t->slot);
+	plan_note(d, at, t->slot);
 	/* What it had while no sibling wanted it, it need not wait for when one comes. */
 	if (!vm_at(d, t->slot)->nr_waiting)
 		share_lift_floor(vm_at(d, t->slot), t);
@@ -406,7 +406,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
 		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(d, task, round_slice_ns(d, vm_at(d, t->slot), at));
+	ground_set_slice(d, task, plan_slice_ns(d, vm_at(d, t->slot), at));
 }
 
 /* Could somebody who waits run there? */
@@ -419,7 +419,7 @@ BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 		if (work)
 			break;
 		work = next_is_near(d, at, i) &&
-		       next_after(d, at, i, TOURNAMENT_NOBODY, NEXT_NOT_HELD) != TOURNAMENT_NOBODY;
+		       next_after(d, at, i, TOURNAMENT_NOBODY, 0) != TOURNAMENT_NOBODY;
 	}
 	return work;
 }
@@ -499,8 +499,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 		spread_tick(d, task, t, at);
 	if (hook_tick(d, at, t->slot))
 		drover_stand_anew(d, partition_of_pcpu(d, at));
-	if (!d->nr_idle_waiters || t->kind != THREAD_VCPU ||
-	    !cosched_bounds_skew(vm_at(d, t->slot)))
+	if (t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
 	now_ns = ground_now_ns(d);
 	drover_charge_and_go_on(d, task, t, now_ns);

@@ -191,8 +191,6 @@ static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 	reserve_set(d, vm, 0);
 	limit_forget(d, vm);
 	together_set(d, vm, 0);
-	vm->cosched_mode = COSCHED_OFF;
-	cosched_settle(d, vm);
 	vm->id = 0;
 	return true;
 }

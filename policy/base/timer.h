@@ -3,7 +3,7 @@
  * Timers: what must be done at a moment at which the kernel has nothing to tell.
  *
  * Idea. Each VM has a timer for its limit (limit.h); slot 0's is the scheduler's own, for idle
- * pCPUs that must ask again (cosched.h). Any pCPU may bring a timer forward at any moment. `busy`
+ * pCPUs that must ask again (plan.h). Any pCPU may bring a timer forward at any moment. `busy`
  * is a lock: its holder arms the timer, or does what is due. Others that want it to go off earlier
  * meanwhile write that to `at_ns`, and the holder arms the timer for it as it unlocks.
  *

@@ -122,9 +122,9 @@ struct vm {
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
 	u32 capped;     /* under a limit: the next pool above with one, + 1; 0: under none */
 	u32 at_limit;   /* may not run */
-	u32 coscheduled;   /* its vCPUs are played in rounds, round.h */
-	u32 round;      /* the last round in which it was chosen */
-	u32 woke_round; /* the last in which a thread of it woke */
+	u32 coscheduled; /* its vCPUs are kept together, by the plan of each round, plan.h */
+	u32 round; /* the last round in which it was planned */
+	u64 planned_vtime_ns; /* its virtual time then */
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
 	u64 vcpu_run_ns; /* CPU time since birth */
 	u64 helper_run_ns;
@@ -156,11 +156,9 @@ struct vm {
 	u64 pressed_mark_ns; /* pressed_ns at that moment */
 	u32 vcpus_running;
 	u32 vcpus_waiting;
-	/* its vCPUs kept from drifting apart, cosched.h */
-	u32 may_idle_wait;            /* its mode may have it wait beside an idle pCPU */
-	u32 costopped;         /* as a whole */
+	/* its vCPUs kept from drifting apart, cosched_stop.h */
 	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
-	u64 held_since_ns;     /* may not start; 0: it may */
+	u64 held_since_ns; /* left out of plans; 0: it is not */
 	u64 costop_ns;         /* time its vCPUs were ready and co-stopped (%CSTP) */
 	u64 nr_costops;
 	u64 nr_costarts;
@@ -259,10 +257,9 @@ enum order_why {
 	ORDER_NONE = 0,
 	ORDER_WOKEN =
 		1, /* one that preempts, on its way here, or the pCPU was told to ask, wake.h */
-	ORDER_CALLED = 2, /* a vCPU of the VM `who`, which starts them together, cosched_call.h */
-	ORDER_TURN = 3, /* one that was overdue, now taken; what can wait does not preempt it */
-	ORDER_TAKEN = 4, /* a task of a higher class runs: nobody of ours */
-	ORDER_YIELD = 5, /* a sibling, best the vCPU with the record `who`, yield.h */
+	ORDER_TURN = 2, /* one that was overdue, now taken; what can wait does not preempt it */
+	ORDER_TAKEN = 3, /* a task of a higher class runs: nobody of ours */
+	ORDER_YIELD = 4, /* a sibling, best the vCPU with the record `who`, yield.h */
 };
 
 /* Who must run next on a pCPU. While there is an order, no other pCPU gives another. */
@@ -280,8 +277,8 @@ struct pcpu {
 	u32 online;
 	u32 place; /* among the pCPUs of its domain */
 	u32 steal_cursor; /* which other domain it looks at next, pick_vm.h */
-	u32 round; /* the last round it chose in, round.h */
-	u32 round_slot; /* the VM it chose then */
+	u32 round; /* the last round in which it was given to a VM, plan.h */
+	u32 planned; /* that VM */
 	u32 ticks; /* counts those that found a thread running */
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
 	u32 smt_neighbour; /* the VM that ran there at the last tick of who runs here, spread.h */
@@ -305,7 +302,6 @@ struct domain {
 	u64 idle; /* those that are idle, idle.h */
 	u32 first; /* its pCPUs in drover.pcpu_of: the first, */
 	u32 nr_pcpus; /* and how many */
-	u32 round_slot; /* the VM begun in it last of those kept together */
 	u32 partition; /* all of its pCPUs are in that one */
 	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */
 	u32 llc; /* the last-level cache they share, by a number of its own, + 1; 0: not known */
@@ -403,13 +399,11 @@ struct drover {
 	u32 vm_shares; /* of all VMs together, the host apart */
 	u32 nr_reserved; /* VMs with a reservation */
 	u32 allot_lapses; /* times nothing was allotted for too long, allot.h */
-	u32 round; /* counts rounds, round.h */
-	u32 round_slot; /* the VM wider than a domain begun in it last */
+	u32 round; /* counts rounds, plan.h */
 	u64 round_end_ns;
 	u64 allotted_ns; /* when weights were last allotted; 0: all have plain shares, allot.h */
-	u32 nr_coscheduled; /* VMs played in rounds */
+	u32 nr_coscheduled; /* VMs kept together */
 	u32 divided; /* some pCPUs are in a partition other than 0 */
-	u32 nr_idle_waiters; /* VMs that may rather wait than run in part */
 	u32 vcpu_hint; /* where to look for a free record next */
 	u32 nr_capped; /* VMs under a limit */
 	u32 nr_containers; /* threads look for none where there is none */
@@ -503,6 +497,12 @@ static __always_inline struct entity_rq *entity_rq_of(struct runqueue *rq, u32 s
 static __always_inline bool vm_is_process(const struct vm *vm)
 {
 	return vm->owner_id && !(vm->owner_id & OWNER_CGROUP);
+}
+
+/* May its mode have it wait beside an idle pCPU? */
+static __always_inline bool vm_may_wait(const struct vm *vm)
+{
+	return vm->cosched_mode >= COSCHED_STRICT;
 }
 
 /* A task of the host or of a container: it has a nice value. */

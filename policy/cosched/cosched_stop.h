@@ -3,7 +3,7 @@
  * Co-scheduling, stopping: vCPUs that drift apart, and whom their VM's mode stops for it.
  *
  * Idea. Whenever a vCPU of a VM is charged whose mode bounds skew (strict, relaxed, skew:
- * cosched.h), its siblings are looked at (vcpu.h): in strict and relaxed, whether a ready one
+ * plan.h), its siblings are looked at (vcpu.h): in strict and relaxed, whether a ready one
  * lags by more than skew_max (3 ms), and then all are stopped; in skew, which of those that run
  * are further ahead than that of the slowest that is ready, and these are stopped.
  *
@@ -30,21 +30,10 @@ static __always_inline bool cosched_bounds_skew(struct vm *vm)
 	       vm->cosched_mode == COSCHED_SKEW;
 }
 
-/* The mode may have changed: may the VM rather wait than run in part? */
-static __always_inline void cosched_settle(struct drover *d, struct vm *vm)
+/* Is it stopped as a whole? */
+static __always_inline bool cosched_is_stopped(struct vm *vm)
 {
-	u32 may_idle_wait = cosched_bounds_skew(vm) || vm->cosched_mode == COSCHED_GANG;
-	u32 before = __sync_lock_test_and_set(&vm->may_idle_wait, may_idle_wait);
-	u64 now_ns = ground_now_ns(d);
-
-	__sync_fetch_and_add(&d->nr_idle_waiters, may_idle_wait - before);
-	if (!may_idle_wait) {
-		vm->costopped = 0;
-		vm->held_since_ns = 0;
-	}
-	/* Idle pCPUs were refused its vCPUs for what was its mode. */
-	if (before)
-		timer_rouse_at(d, now_ns);
+	return vm->nr_stopped && cosched_bounds_skew(vm) && vm->cosched_mode != COSCHED_SKEW;
 }
 
 /*
@@ -55,16 +44,20 @@ static __always_inline void cosched_set_mode(struct drover *d, u32 slot, u32 mod
 {
 	struct vm *vm = vm_at(d, slot);
 	bool bounded_before = cosched_bounds_skew(vm);
+	bool waited_before = vm_may_wait(vm);
 
 	/* Rounds are for the policy that knows them. */
 	if (partition_at(d, vm->partition)->policy != POLICY_SHARE)
 		mode = COSCHED_OFF;
 	vm->cosched_mode = mode;
-	if (mode == COSCHED_OFF)
-		together_set(d, vm, 0);
+	if (mode != COSCHED_AUTO)
+		together_set(d, vm, together_is_due(vm, 0, 0));
 	if (!bounded_before && cosched_bounds_skew(vm))
 		vcpu_level(d, slot);
-	cosched_settle(d, vm);
+	vm->held_since_ns = 0;
+	/* Idle pCPUs were refused its vCPUs for what was its mode. */
+	if (waited_before)
+		timer_rouse_at(d, ground_now_ns(d));
 }
 
 /* The vCPU is co-stopped from now on. */
@@ -165,9 +158,9 @@ BPF_GLOBAL int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
 	struct vm *vm = vm_at(d, slot);
 	u32 place;
 
-	if (__sync_lock_test_and_set(&vm->costopped, 1))
-		return 0;
 	__sync_fetch_and_add(&vm->nr_costops, 1);
+	/* In this round, too, it may start again: it is planned anew. */
+	vm->round = d->round - 1;
 	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
@@ -178,6 +171,50 @@ BPF_GLOBAL int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
 			ground_preempt(d, bounded(v->pcpu, DROVER_MAX_PCPUS));
 	}
 	return 0;
+}
+
+/* The VM starts. */
+BPF_GLOBAL int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
+{
+	struct vm *vm = vm_at(d, slot);
+	bool stopped = cosched_is_stopped(vm);
+	u32 places = stopped ? vcpu_places(vm) : 0;
+	u32 place;
+
+	/* Idle pCPUs were refused its vCPUs, and more may start now than were given to it. */
+	if ((__sync_lock_test_and_set(&vm->held_since_ns, 0) || stopped) && vm->vcpus_waiting > 1)
+		timer_rouse_at(d, now_ns);
+	for_each_index(place, 0, places) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		if (v)
+			cosched_start(vm, v, now_ns);
+	}
+	return 0;
+}
+
+/*
+ * A vCPU begins to run: its VM has waited long enough, and is free to. For one that may run on one
+ * pCPU only its siblings, which are held elsewhere, go on waiting.
+ */
+static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
+{
+	if (vm_at(d, t->slot)->held_since_ns && !t->pinned_cpu)
+		cosched_let_go(d, t->slot, now_ns);
+}
+
+/* skew: must the running vCPU stop, although the pCPU might have nothing else to run? */
+static __always_inline bool cosched_must_stop(struct drover *d, struct thread *t)
+{
+	return vm_at(d, t->slot)->cosched_mode == COSCHED_SKEW && t->record &&
+	       vcpu_at(d, t->record)->costop_since_ns;
+}
+
+/* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */
+static __always_inline bool cosched_holds(struct vm *vm)
+{
+	return cosched_is_stopped(vm) || (vm->cosched_mode == COSCHED_GANG && vm->coscheduled &&
+					  !vm->vcpus_running && vm->vcpus_waiting > 1);
 }
 
 /* A vCPU of the VM was charged: have they drifted apart? */
@@ -197,7 +234,7 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 		vcpu_note_skew(d, slot, slowest_ns);
 	if (vm->cosched_mode == COSCHED_SKEW)
 		cosched_stop_leaders(d, slot, now_ns);
-	else if (!vm->costopped && cosched_laggards(d, slot))
+	else if (!cosched_is_stopped(vm) && cosched_laggards(d, slot))
 		cosched_stop_all(d, slot, now_ns);
 }
 

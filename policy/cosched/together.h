@@ -8,7 +8,7 @@
  * or more vCPUs of the VM want to run and not all of them can? A VM of which that
  * is never true (one vCPU at work, a host with CPUs to spare, vCPUs pinned one to
  * one) is left alone and costs nothing. One of which it is true for a sixteenth of
- * a window (default 50 ms) is played in rounds (round.h), which cost an interrupt
+ * a window (default 50 ms) is planned in each round (plan.h), which costs an interrupt
  * per pCPU and round, so being wrong about a VM that did not need it costs next to
  * nothing. "Pressed" rather than "split" is the measure because it does not change
  * when the VM is helped: a VM kept together is no less pressed, so the decision
@@ -25,7 +25,7 @@
  * still, and after one window the VM is left alone again.
  *
  * Limitations. It says who is at risk, not who suffers: four busy vCPUs that
- * never talk to each other are played in rounds too.
+ * never talk to each other are kept together too.
  */
 #ifndef DROVER_TOGETHER_H
 #define DROVER_TOGETHER_H

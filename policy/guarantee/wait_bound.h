@@ -123,7 +123,7 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 	t->runs_since_ns = now_ns;
 	if (pcpu->order.why == ORDER_TURN)
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
-	else if (pcpu->order.why != ORDER_CALLED)
+	else
 		pcpu->order.why = ORDER_NONE;
 }
 
@@ -137,7 +137,7 @@ static __always_inline void wait_bound_stops(struct drover *d, struct thread *t,
 	struct vm *vm = vm_at(d, t->slot);
 	bool brief = (s64)(now_ns - t->runs_since_ns) < (s64)wait_bound_turn_ns(d) / 2;
 
-	if (!ready || !brief || vm->at_limit || vm->may_idle_wait)
+	if (!ready || !brief || vm->at_limit || vm_may_wait(vm))
 		t->due_ns = 0;
 }
 

@@ -119,8 +119,9 @@ static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns,
 	s64 most_ns =
 		max_signed(limit_brings_ns(ucpu, depth_ns) + (s64)burst_ns, LIMIT_START_MIN_NS);
 
-	tokens_ns = max_signed(tokens_ns, -most_ns) + limit_brings_ns(ucpu, elapsed_ns);
-	return min_signed(tokens_ns, most_ns);
+	/* What came and what was used meanwhile may each be more than the bucket holds. */
+	tokens_ns += limit_brings_ns(ucpu, elapsed_ns);
+	return min_signed(max_signed(tokens_ns, -most_ns), most_ns);
 }
 
 /* Take what the VM used from all pools above it. */
@@ -311,8 +312,6 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		vm->at_limit_since_ns = now_ns;
 	} else {
 		vm->held_ns = waiting_held_ns(vm, now_ns);
-		/* As one that wakes it waits for no round. */
-		vm->woke_round = d->round;
 		/* What a limit keeps from a VM, it is not owed for ever. */
 		share_bound_claim(vm, *share_clock(d, vm->domain), d->params.claim_bound_ns);
 	}

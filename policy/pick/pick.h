@@ -4,9 +4,9 @@
  *
  * Idea. In this order:
  *
- *  1. who has a deadline: a thread that has waited for as long as anybody may; a VM that has called
- *     this pCPU (cosched_call.h); a VM that is due by its reservation (pick_due.h);
- *  2. the VM to which a round gave the pCPU (pick_round.h);
+ *  1. who has a deadline: a thread that has waited for as long as anybody may; a VM that is due by
+ *     its reservation (pick_due.h);
+ *  2. the VM to which the pCPU was given in this round (pick_plan.h);
  *  3. the least served, of those that wait here, the one that runs, and, if that is far behind, one
  *     of another domain (pick_shares.h);
  *  4. anybody, from anywhere.
@@ -23,7 +23,7 @@
 #define DROVER_PICK_H
 
 #include "pick/pick_due.h"
-#include "pick/pick_round.h"
+#include "pick/pick_plan.h"
 #include "pick/pick_shares.h"
 
 /* The VM goes on there, but its thread gave way: take the sibling named, or the one that has run
@@ -33,19 +33,8 @@ static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
 	u32 home = pcpu_at(d, pcpu)->domain;
 
 	return yield_take(d, pcpu, slot) ||
-	       (!vm_at(d, slot)->may_idle_wait && pick_waits_in(d, pcpu, home, slot) &&
+	       (!vm_may_wait(vm_at(d, slot)) && pick_waits_in(d, pcpu, home, slot) &&
 		pick_from_vm(d, pcpu, home, slot));
-}
-
-/* A vCPU of the VM that has called the pCPU. */
-BPF_GLOBAL bool pick_called(THE_DROVER, u32 pcpu)
-{
-	struct order *order = &pcpu_at(d, pcpu)->order;
-
-	if (order->why != ORDER_CALLED)
-		return false;
-	order->why = ORDER_NONE;
-	return pick_wherever(d, pcpu, order->who);
 }
 
 /*
@@ -64,40 +53,50 @@ BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }
 
-/* The VM of the round, or the least served. */
+/* The VM of the plan, or the least served. */
 static __always_inline u32 pick_by_virtual_time(struct drover *d, u32 pcpu, u32 slot,
 						u64 vruntime_ns)
 {
 	u32 picked = PICKED_NONE;
 
 	if (d->nr_coscheduled)
-		picked = pick_by_round(d, pcpu, slot, vruntime_ns);
+		picked = pick_by_plan(d, pcpu, slot, vruntime_ns);
 	return picked == PICKED_NONE ? pick_by_shares(d, pcpu, slot, vruntime_ns) : picked;
+}
+
+/* Who is next? `slot` is the VM of the thread that would go on, `vruntime_ns` that thread's. */
+static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
+{
+	u32 picked = pick_by_deadline(d, pcpu, slot, false);
+
+	if (picked == PICKED_NONE && hook_is_share(d, pcpu_at(d, pcpu)->domain))
+		picked = pick_by_virtual_time(d, pcpu, slot, vruntime_ns);
+	else if (picked == PICKED_NONE)
+		picked = pick_by_policy(d, pcpu, slot);
+	if (picked == PICKED_NONE && pick_anywhere(d, pcpu))
+		picked = PICKED_WAITING;
+	return picked == PICKED_NONE && slot < DROVER_MAX_VMS ? PICKED_RUNNING : picked;
 }
 
 /*
  * Choose for that pCPU. `slot` is the VM of the thread that would go on there and
  * `vruntime_ns` that thread's, charged up to now; DROVER_MAX_VMS when there is none.
- * Returns true when the pCPU shall go on with it.
  */
-static __always_inline bool pick_next(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
+static __always_inline u32 pick_next(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	bool called = pcpu_at(d, pcpu)->order.why == ORDER_CALLED;
-	u32 picked;
+	u32 picked = PICKED_NONE;
+	u32 try;
 
 	pick_next_glance(pcpu_at(d, pcpu));
-	picked = pick_by_deadline(d, pcpu, slot, called);
-	if (picked == PICKED_NONE && pick_called(d, pcpu))
-		return false;
-	if (picked == PICKED_NONE && called)
-		picked = pick_by_deadline(d, pcpu, slot, false);
-	if (picked == PICKED_NONE && hook_is_share(d, pcpu_at(d, pcpu)->domain))
-		picked = pick_by_virtual_time(d, pcpu, slot, vruntime_ns);
-	else if (picked == PICKED_NONE)
-		picked = pick_by_policy(d, pcpu, slot);
-	if (picked == PICKED_NONE)
-		return !pick_anywhere(d, pcpu);
-	return picked == PICKED_RUNNING;
+	for_each_index(try, 0, 2) {
+		picked = pick_whom(d, pcpu, slot, vruntime_ns);
+		if (picked != PICKED_RUNNING || !d->nr_coscheduled ||
+		    plan_admits(d, pcpu, pcpu_at(d, pcpu)->domain, slot, 1))
+			break;
+		/* Its vCPUs must run together, and cannot: somebody else. */
+		slot = DROVER_MAX_VMS;
+	}
+	return picked;
 }
 
 #endif

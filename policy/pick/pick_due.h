@@ -30,13 +30,12 @@ BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, domain, after, BY_DEADLINE | pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, domain, after, BY_DEADLINE);
 		u32 slot = tournament_slot(key);
 
 		if (key == TOURNAMENT_NOBODY)
 			break;
-		found = (!next_is_held(d, pcpu, slot) &&
-			 deadline_take_turn(d, pcpu, domain, slot)) ||
+		found = deadline_take_turn(d, pcpu, domain, slot) ||
 			(!turns_only && tournament_before(key, before) &&
 			 reserve_is_due(vm_at(d, slot), now_ns) &&
 			 pick_from_domain(d, pcpu, domain, key));

@@ -34,7 +34,7 @@ BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u64 before)
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, domain, after, pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, domain, after, 0);
 
 		if (!tournament_before(key, before))
 			break;
@@ -97,7 +97,7 @@ BPF_GLOBAL u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, home, after, pick_asks(d, try));
+		u64 key = next_vm(d, pcpu, home, after, 0);
 
 		if (d->params.nr_domains > 1 && !try &&
 		    pick_from_neighbour(d, pcpu,

@@ -18,25 +18,17 @@
 #ifndef DROVER_PICK_VM_H
 #define DROVER_PICK_VM_H
 
-#include "cosched/cosched.h"
+#include "cosched/plan.h"
 #include "yield/yield.h"
 
 /* So many VMs are asked, one after the other: the threads of some may be in flight. */
 #define PICK_TRIES 24
-/* After so many that may be held for their siblings those that are held are not asked any more. */
-#define PICK_ASKS_HELD 6
 
 enum picked {
 	PICKED_NONE,
 	PICKED_RUNNING, /* who runs goes on */
 	PICKED_WAITING, /* somebody was taken */
 };
-
-/* What to ask for after so many VMs were asked in vain. */
-static __always_inline u32 pick_asks(struct drover *d, u32 tries)
-{
-	return d->nr_idle_waiters && tries >= PICK_ASKS_HELD ? NEXT_NOT_HELD : 0;
-}
 
 /* Glances follow no rhythm: one that beats with the turns of VMs always sees the same. */
 static __always_inline void pick_next_glance(struct pcpu *pcpu)
@@ -91,7 +83,7 @@ BPF_GLOBAL bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 		if (queue == here || !ground_take_first(d, here))
 			return false;
 	}
-	round_note(d, pcpu, slot);
+	plan_note(d, pcpu, slot);
 	wait_bound_note_taken(d, domain, slot, pcpu_at(d, pcpu)->asked_ns);
 	return true;
 }
@@ -101,7 +93,7 @@ BPF_GLOBAL bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
 {
 	u32 slot = tournament_slot(key);
 
-	if (d->nr_idle_waiters && !cosched_admits(d, pcpu, domain, slot, 0))
+	if (d->nr_coscheduled && !plan_admits(d, pcpu, domain, slot, 0))
 		return false;
 	if (!pick_from_vm(d, pcpu, domain, slot))
 		return false;
@@ -138,11 +130,16 @@ BPF_GLOBAL bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 	       ground_take_first(d, ground_vm_queue(d, slot, other));
 }
 
-/* Does a sibling wait here that may run here and has run less than the running thread? */
+/*
+ * Does a sibling wait here that may run here and has run less than the running thread? Where turns
+ * are short (plan.h), who waits is next if it has run the same, or longer by less than a turn.
+ */
 static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u32 slot,
 						   u64 vruntime_ns)
 {
-	return pick_is_behind_in(d, pcpu, pcpu_at(d, pcpu)->domain, slot, vruntime_ns);
+	u64 turn_ns = plan_is_crowded(d, vm_at(d, slot)) ? PLAN_TURN_NS : 0;
+
+	return pick_is_behind_in(d, pcpu, pcpu_at(d, pcpu)->domain, slot, vruntime_ns + turn_ns);
 }
 
 /* The running thread's VM goes on: with that thread, unless a sibling has run less. */

@@ -206,7 +206,7 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 	s32 target;
 
 	/* Who may be held begins only when that is asked. */
-	if (vm_at(d, t->slot)->at_limit || vm_at(d, t->slot)->may_idle_wait)
+	if (vm_at(d, t->slot)->at_limit || vm_may_wait(vm_at(d, t->slot)))
 		return IDLE_NONE;
 	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
 		return IDLE_NONE;

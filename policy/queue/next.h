@@ -4,7 +4,7 @@
  *
  * Idea. The root of a tournament is the answer, mostly. It is not where that VM may not run on the
  * pCPU that asks (affinity.h), or was tried just now and could not be taken: its thread is on its
- * way into the queue or out of it, or it waits to start its vCPUs together (cosched.h). Then all
+ * way into the queue or out of it, or the plan has left it out (plan.h). Then all
  * VMs are looked at, once, for the first that fits and comes after the one that was tried. Nothing
  * is remembered of who was passed over: for all others the VM stands where it stood.
  *
@@ -22,16 +22,19 @@
 /* Who asks is no pCPU and runs nobody: any VM will do. */
 #define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
 
-/* What to ask for, with BY_DEADLINE or without: not VMs that are held for their siblings. */
-#define NEXT_NOT_HELD 1U
-
-/* Is the VM held for its siblings, and not for as long as anybody is? */
-static __always_inline bool next_is_held(struct drover *d, u32 pcpu, u32 slot)
+/* Has the VM been left out of plans for as long as anybody is? */
+static __always_inline bool next_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
 {
-	u64 since_ns = vm_at(d, slot)->held_since_ns;
+	return vm->held_since_ns && (s64)(now_ns - vm->held_since_ns) >= (s64)d->params.hold_max_ns;
+}
 
-	return since_ns &&
-	       (s64)(pcpu_at(d, pcpu)->asked_ns - since_ns) < (s64)d->params.hold_max_ns;
+/* Has the plan of this round left the VM out (plan.h)? In skew mode single vCPUs are stopped. */
+static __always_inline bool next_is_left_out(struct drover *d, u32 pcpu, u32 slot)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	return vm->held_since_ns && vm->round == d->round && vm->cosched_mode != COSCHED_SKEW &&
+	       !next_held_too_long(d, vm, pcpu_at(d, pcpu)->asked_ns);
 }
 
 /* Is the domain in the partition of who asks? */
@@ -41,12 +44,10 @@ static __always_inline bool next_is_near(struct drover *d, u32 pcpu, u32 domain)
 }
 
 static __always_inline bool next_fits(struct drover *d, u32 pcpu, u32 domain, struct runqueue *rq,
-				      u32 slot, u32 asks)
+				      u32 slot)
 {
-	if (pcpu == NEXT_FOR_NOBODY)
-		return true;
-	return affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
-	       !(asks & NEXT_NOT_HELD && next_is_held(d, pcpu, slot));
+	return pcpu == NEXT_FOR_NOBODY || (affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
+					   !next_is_left_out(d, pcpu, slot));
 }
 
 /* The first that fits and comes after that key. */
@@ -64,7 +65,7 @@ BPF_GLOBAL u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32
 
 		if (tournament_before(key, best) &&
 		    (after == TOURNAMENT_NOBODY || tournament_before(after, key)) &&
-		    next_fits(d, pcpu, domain, rq, slot, asks))
+		    next_fits(d, pcpu, domain, rq, slot))
 			best = key;
 	}
 	return best;
@@ -78,8 +79,7 @@ BPF_GLOBAL u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 
 	if (root == TOURNAMENT_NOBODY)
 		return root;
-	if (after == TOURNAMENT_NOBODY &&
-	    next_fits(d, pcpu, domain, rq, tournament_slot(root), asks))
+	if (after == TOURNAMENT_NOBODY && next_fits(d, pcpu, domain, rq, tournament_slot(root)))
 		return root;
 	return next_look_at_all(d, pcpu, domain, after, asks);
 }

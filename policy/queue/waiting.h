@@ -26,7 +26,7 @@
 #ifndef DROVER_WAITING_H
 #define DROVER_WAITING_H
 
-#include "cosched/cosched.h"
+#include "cosched/cosched_stop.h"
 #include "guarantee/deadline.h"
 
 /* Its places in the tournaments of that domain are what they should be now. */

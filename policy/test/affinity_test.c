@@ -232,9 +232,9 @@ static void a_pcpu_that_is_taken_is_not_free(void)
 	drover_pcpu_taken(&g->d, 0);
 	CHECK(g->place_anew && !pcpu_is_idle(pcpu_at(&g->d, 0)));
 	entity_rq_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
-	CHECK_EQ(cosched_count_callable(&g->d, 1, 1, false), 0);
+	CHECK_EQ(plan_count(&g->d, 1, 1, false, false), 0);
 	drover_pcpu_returned(&g->d, 0);
-	CHECK_EQ(cosched_count_callable(&g->d, 1, 1, false), 1);
+	CHECK_EQ(plan_count(&g->d, 1, 1, false, false), 1);
 }
 
 int main(void)

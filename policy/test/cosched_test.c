@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* vCPUs kept together: policy/cosched/together.h, round.h, vcpu.h and the files of co-scheduling.
- */
+/* vCPUs kept together: policy/cosched/ and policy/account/vcpu.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -11,8 +10,7 @@ static void two_beside_one(u32 mode)
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 2, 2000);
 	kernel_busy_vm(g, 2, 1, 1000);
-	kernel_vm(g, 1)->cosched_mode = mode;
-	cosched_settle(&g->d, kernel_vm(g, 1));
+	cosched_set_mode(&g->d, g->slot_of[1], mode);
 }
 
 static double used_pcpus(u32 tgid, u64 before_ns, u64 passed_ns)
@@ -22,7 +20,7 @@ static double used_pcpus(u32 tgid, u64 before_ns, u64 passed_ns)
 
 /* --- rounds --- */
 
-static void a_pressed_vm_is_played_in_rounds_within_100_ms(void)
+static void a_pressed_vm_is_kept_together_within_100_ms(void)
 {
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 2, 0);
@@ -79,27 +77,11 @@ static void siblings_run_at_the_same_time_in_all_domains_they_need(void)
 	CHECK(hazard_of_vms_as_wide_as_the_host(8, 4, 3) < 0.02);
 }
 
-/* Whatever it is owed by then: of three VMs that take turns, two have received the same. */
-static void the_vm_begun_on_one_pcpu_is_begun_on_the_next(void)
+/* Of three VMs that take turns, the two that wait have received the same. */
+static void siblings_run_at_the_same_time_whatever_others_are_owed(void)
 {
-	struct drover *d;
-	u32 ran, begun;
-
-	g = fake_ground(2, 1);
-	d = &g->d;
-	for (u32 tgid = 1; tgid <= 3; tgid++)
-		kernel_busy_vm(g, tgid, 2, 0);
-	kernel_run(g, 200 * MS);
-	CHECK_EQ(d->nr_coscheduled, 3);
-	ran = pcpu_at(d, 1)->running_slot;
-	begun = ran % 3 + 1;
-	__sync_fetch_and_add(&d->round, 1);
-	CHECK_EQ(round_stay(d, 1, ran), DROVER_MAX_VMS);
-	round_note(d, 0, begun);
-	CHECK_EQ(round_stay(d, 1, ran), begun);
-	/* The one it runs has begun, too: that goes on. */
-	vm_at(d, ran)->round = d->round;
-	CHECK_EQ(round_stay(d, 1, ran), ran);
+	CHECK(hazard_of_vms_as_wide_as_the_host(2, 1, 3) < 0.02);
+	CHECK(hazard_of_vms_as_wide_as_the_host(4, 1, 5) < 0.02);
 }
 
 /* What a round gave to a VM goes to others when it may not have it any more. */
@@ -116,16 +98,18 @@ static void a_round_keeps_a_pcpu_only_for_who_may_have_it(void)
 	kernel_run(g, 200 * MS);
 	vm = vm_at(d, slot);
 	CHECK_EQ(vm->coscheduled, 1);
-	round_note(d, 0, slot);
-	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), slot);
-	vm->costopped = 1;
-	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
-	vm->costopped = 0;
+	vm->round = d->round;
+	plan_note(d, 0, slot);
+	CHECK_EQ(plan_of(d, 0), slot);
 	vm->at_limit = 1;
-	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
+	CHECK_EQ(plan_of(d, 0), DROVER_MAX_VMS);
 	vm->at_limit = 0;
 	vm->coscheduled = 0;
-	CHECK_EQ(round_stay(d, 0, DROVER_MAX_VMS), DROVER_MAX_VMS);
+	CHECK_EQ(plan_of(d, 0), DROVER_MAX_VMS);
+	vm->coscheduled = 1;
+	CHECK_EQ(plan_of(d, 0), slot);
+	cosched_stop_all(d, slot, g->now_ns);
+	CHECK_EQ(plan_of(d, 0), DROVER_MAX_VMS);
 }
 
 /* Without rounds the same two VMs have all their time in hazard, half a slice out of step. */
@@ -266,10 +250,11 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 	vm = vm_at(&g->d, 1);
 	vm->nr_vcpus = 4;
 	vm->cosched_mode = mode;
-	cosched_settle(&g->d, vm);
+	vm->coscheduled = 1;
+	g->d.round = 1;
 	entity_rq_of(&g->runqueue[0], 1)->may = AFFINITY_ALL;
 	for (u32 at = pcpus; at < 4; at++)
-		pcpu_at(&g->d, at)->order.why = ORDER_CALLED;
+		pcpu_at(&g->d, at)->order.why = ORDER_TAKEN;
 	g->d.params.skew_max_ns = 2 * MS;
 	if (mode == COSCHED_SKEW) {
 		g->d.pcpu[1].domain = 1;
@@ -278,9 +263,9 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 		vcpu_at(&g->d, vcpu[3].record)->costop_since_ns = g->now_ns;
 	} else {
 		vcpu_at(&g->d, vcpu[2].record)->lag_ns = 0;
-		vm->costopped = 1;
+		vm->nr_stopped = 4;
 	}
-	return cosched_admits(&g->d, 0, 0, 1, 0);
+	return plan_admits(&g->d, 0, 0, 1, 0);
 }
 
 static void table_1(void)
@@ -320,8 +305,7 @@ static void gangs_of_several_domains_run_all_together(void)
 	g = fake_ground(16, 4);
 	for (u32 tgid = 1; tgid <= 8; tgid++) {
 		kernel_busy_vm(g, tgid, 4, 0);
-		kernel_vm(g, tgid)->cosched_mode = COSCHED_GANG;
-		cosched_settle(&g->d, kernel_vm(g, tgid));
+		cosched_set_mode(&g->d, g->slot_of[tgid], COSCHED_GANG);
 	}
 	kernel_run(g, 500 * MS);
 	for (u32 tgid = 1; tgid <= 8; tgid++) {
@@ -364,8 +348,7 @@ static void shares_hold_in_every_mode(void)
 		g = fake_ground(4, 1);
 		for (u32 tgid = 1; tgid <= 3; tgid++) {
 			kernel_busy_vm(g, tgid, 4, 1000 * tgid);
-			kernel_vm(g, tgid)->cosched_mode = mode;
-			cosched_settle(&g->d, kernel_vm(g, tgid));
+			cosched_set_mode(&g->d, g->slot_of[tgid], mode);
 		}
 		kernel_run(g, 6 * SECOND);
 		for (u32 tgid = 1; tgid <= 3; tgid++)
@@ -383,10 +366,8 @@ static void shares_hold_between_modes(void)
 			g = fake_ground(5, 1);
 			kernel_busy_vm(g, 1, 10, 500);
 			kernel_busy_vm(g, 2, 9, 1500);
-			kernel_vm(g, 1)->cosched_mode = a;
-			kernel_vm(g, 2)->cosched_mode = b;
-			cosched_settle(&g->d, kernel_vm(g, 1));
-			cosched_settle(&g->d, kernel_vm(g, 2));
+			cosched_set_mode(&g->d, g->slot_of[1], a);
+			cosched_set_mode(&g->d, g->slot_of[2], b);
 			kernel_run(g, SECOND);
 			before_ns[0] = kernel_cpu_time_ns(g, 1);
 			before_ns[1] = kernel_cpu_time_ns(g, 2);
@@ -432,9 +413,9 @@ static void in_skew_mode_who_is_stopped_must_stop_and_nobody_else(void)
 {
 	struct vm *vm = one_runs_and_one_waits();
 
-	CHECK(!cosched_must_stop(&g->d, 0, &g->task[0].thread));
+	CHECK(!cosched_must_stop(&g->d, &g->task[0].thread));
 	cosched_stop(vm, record_of(0), g->now_ns);
-	CHECK(cosched_must_stop(&g->d, 0, &g->task[0].thread));
+	CHECK(cosched_must_stop(&g->d, &g->task[0].thread));
 }
 
 /* Who is too far ahead of a ready sibling is stopped, and let go as soon as it is so no more. */
@@ -465,8 +446,10 @@ static void a_vcpu_that_goes_does_not_trouble_its_siblings(void)
 		slot = g->slot_of[1];
 		kernel_run(g, 100 * MS);
 		kernel_busy_vm(g, 1, 1, 3000);
-		kernel_exit_threads(g, 1, 1);
-		CHECK(!vcpu_in(&g->d, slot, 0) || !vcpu_in(&g->d, slot, 1));
+		for (u32 ms = 0; ms < 200 && g->task[0].state != TASK_RUNNING; ms++)
+			kernel_run(g, MS);
+		kernel_exit(g, g->task[0].pcpu);
+		CHECK(!vcpu_in(&g->d, slot, 0) && vcpu_in(&g->d, slot, 1));
 		kernel_run(g, 200 * MS);
 	}
 }
@@ -480,8 +463,7 @@ static void nothing_is_held_beyond_100_ms(void)
 
 		g = fake_ground(2, 1);
 		kernel_busy_vm(g, 1, 2, 1000);
-		kernel_vm(g, 1)->cosched_mode = mode;
-		cosched_settle(&g->d, kernel_vm(g, 1));
+		cosched_set_mode(&g->d, g->slot_of[1], mode);
 		hog = kernel_thread(g, 2, THREAD_VCPU);
 		kernel_set_shares(g, 2, 1000000);
 		kernel_set_affinity(g, hog, 1);
@@ -502,8 +484,7 @@ static void half_a_gang_is_better_than_none(void)
 {
 	g = fake_ground(16, 1);
 	kernel_busy_vm(g, 1, 15, 300);
-	kernel_vm(g, 1)->cosched_mode = COSCHED_GANG;
-	cosched_settle(&g->d, kernel_vm(g, 1));
+	cosched_set_mode(&g->d, g->slot_of[1], COSCHED_GANG);
 	kernel_busy_vm(g, 2, 8, 1000);
 	kernel_busy_vm(g, 3, 5, 8000);
 	kernel_run(g, 4 * SECOND);
@@ -546,8 +527,7 @@ static void gangs_that_are_held(u32 nr_domains, u32 nr_gangs)
 	vm_at(&g->d, DROVER_HOST_SLOT)->vtime_ns -= SECOND;
 	for (u32 tgid = 1; tgid <= nr_gangs; tgid++) {
 		kernel_busy_vm(g, tgid, 2, 0);
-		kernel_vm(g, tgid)->cosched_mode = COSCHED_GANG;
-		cosched_settle(&g->d, kernel_vm(g, tgid));
+		cosched_set_mode(&g->d, g->slot_of[tgid], COSCHED_GANG);
 	}
 }
 
@@ -665,8 +645,7 @@ static void who_is_let_go_has_all_idle_pcpus(void)
 	kernel_settle(g);
 	kernel_busy_vm(g, 5, 4, 0);
 	gang = kernel_vm(g, 5);
-	gang->cosched_mode = COSCHED_GANG;
-	cosched_settle(&g->d, gang);
+	cosched_set_mode(&g->d, g->slot_of[5], COSCHED_GANG);
 	for (u32 at = 2; at < 4; at++) {
 		kernel_sleep(g, at);
 		kernel_switch(g, at);
@@ -687,8 +666,7 @@ static void who_is_held_for_his_mode_runs_at_once_in_another(void)
 	pcpu_1_becomes_free();
 	kernel_run(g, 10 * MS);
 	CHECK_EQ(kernel_cpu_time_ns(g, 1), 0);
-	kernel_vm(g, 1)->cosched_mode = COSCHED_AUTO;
-	cosched_settle(&g->d, kernel_vm(g, 1));
+	cosched_set_mode(&g->d, g->slot_of[1], COSCHED_AUTO);
 	kernel_run(g, MS);
 	CHECK(g->pcpu[1].current && g->pcpu[1].current->tgid == 1);
 }
@@ -699,8 +677,7 @@ static void a_vm_wider_than_the_host_moves_in_turns(void)
 		g = fake_ground(2, 1);
 		kernel_busy_vm(g, 1, 6, 0);
 		kernel_busy_vm(g, 2, 1, 1000);
-		kernel_vm(g, 1)->cosched_mode = mode;
-		cosched_settle(&g->d, kernel_vm(g, 1));
+		cosched_set_mode(&g->d, g->slot_of[1], mode);
 		kernel_run(g, 2 * SECOND);
 		for (u32 i = 0; i < 6; i++)
 			CHECK_SAYING(g->task[i].cpu_time_ns > 100 * MS, "mode %u: vCPU %u", mode,
@@ -731,21 +708,16 @@ static void modes_may_change_at_any_moment(void)
 	kernel_busy_vm(g, 2, 3, 0);
 	kernel_busy_vm(g, 3, 1, 0);
 	for (u32 i = 0; i < 600; i++) {
-		struct vm *vm = kernel_vm(g, check_random_in(1, 3));
-
-		vm->cosched_mode = check_random_in(COSCHED_AUTO, COSCHED_GANG);
-		cosched_settle(&g->d, vm);
+		cosched_set_mode(&g->d, g->slot_of[check_random_in(1, 3)],
+				 check_random_in(COSCHED_AUTO, COSCHED_GANG));
 		kernel_run(g, check_random_in(1, 9) * MS);
-		CHECK_EQ(g->d.nr_idle_waiters, kernel_vm(g, 1)->may_idle_wait +
-						       kernel_vm(g, 2)->may_idle_wait +
-						       kernel_vm(g, 3)->may_idle_wait);
+		CHECK_EQ(g->d.nr_coscheduled, kernel_vm(g, 1)->coscheduled +
+						      kernel_vm(g, 2)->coscheduled +
+						      kernel_vm(g, 3)->coscheduled);
 	}
-	for (u32 tgid = 1; tgid <= 3; tgid++) {
-		kernel_vm(g, tgid)->cosched_mode = COSCHED_OFF;
-		cosched_settle(&g->d, kernel_vm(g, tgid));
-	}
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		cosched_set_mode(&g->d, g->slot_of[tgid], COSCHED_OFF);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(g->d.nr_idle_waiters, 0);
 	CHECK_EQ(g->d.nr_coscheduled, 0);
 	for (u32 tgid = 1; tgid <= 3; tgid++)
 		CHECK_EQ(kernel_vm(g, tgid)->nr_stopped, 0);
@@ -753,11 +725,11 @@ static void modes_may_change_at_any_moment(void)
 
 int main(void)
 {
-	RUN(a_pressed_vm_is_played_in_rounds_within_100_ms);
+	RUN(a_pressed_vm_is_kept_together_within_100_ms);
 	RUN(a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms);
 	RUN(siblings_run_at_the_same_time);
 	RUN(siblings_run_at_the_same_time_in_all_domains_they_need);
-	RUN(the_vm_begun_on_one_pcpu_is_begun_on_the_next);
+	RUN(siblings_run_at_the_same_time_whatever_others_are_owed);
 	RUN(a_round_keeps_a_pcpu_only_for_who_may_have_it);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);

@@ -195,9 +195,9 @@ static void a_turn_is_not_cut_short_by_a_gang(void)
 	kernel_vm(g, 1)->vtime_ns = SECOND;
 	g->d.round = 1;
 	entity_rq_of(&g->runqueue[0], g->slot_of[2])->may = AFFINITY_ALL;
-	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 1);
+	CHECK_EQ(plan_count(&g->d, 0, g->slot_of[2], false, false), 1);
 	pcpu_at(&g->d, 1)->order.why = ORDER_TURN;
-	CHECK_EQ(cosched_count_callable(&g->d, 0, g->slot_of[2], false), 0);
+	CHECK_EQ(plan_count(&g->d, 0, g->slot_of[2], false, false), 0);
 }
 
 static void a_nice_task_does_not_wait_longer_beside_its_siblings(void)

@@ -77,7 +77,8 @@ static void of_a_vm_played_in_rounds_it_does_too(void)
 		a_vm_of_three(1, 1);
 		g->d.nr_coscheduled = kernel_vm(g, 1)->coscheduled = 1;
 		g->d.round_end_ns = g->now_ns + 5 * MS;
-		round_note(&g->d, 0, g->slot_of[1]);
+		kernel_vm(g, 1)->round = g->d.round;
+		plan_note(&g->d, 0, g->slot_of[1]);
 		CHECK(yields_to(named ? vcpu[1] : NULL));
 		CHECK(g->pcpu[0].current == vcpu[named]);
 	}
@@ -198,10 +199,12 @@ static void one_that_is_co_stopped_is_not_run(void)
 static void the_search_ends_where_no_sibling_could_run(void)
 {
 	a_vm_of_three(1, 1);
-	kernel_vm(g, 1)->costopped = 1;
+	kernel_vm(g, 1)->cosched_mode = COSCHED_STRICT;
+	kernel_vm(g, 1)->nr_stopped = 1;
 	CHECK(yields_to(vcpu[1]));
 	CHECK(goes_on_with_its_slice());
-	kernel_vm(g, 1)->costopped = 0;
+	kernel_vm(g, 1)->nr_stopped = 0;
+	kernel_vm(g, 1)->cosched_mode = COSCHED_AUTO;
 	CHECK(yields_to(vcpu[1]));
 	CHECK(g->pcpu[0].current == vcpu[1]);
 }
@@ -240,15 +243,6 @@ static void who_finds_nobody_goes_on(void)
 	kernel_settle(g);
 	CHECK(goes_on_with_its_slice());
 	CHECK_EQ(g->d.pcpu[0].order.why, ORDER_NONE);
-}
-
-static void a_gangs_call_is_not_replaced(void)
-{
-	a_vm_of_three(1, 1);
-	g->d.pcpu[0].order = (struct order){.why = ORDER_CALLED, .who = 9};
-	kernel_yield(g, 0, vcpu[1]);
-	CHECK_EQ(g->d.pcpu[0].order.why, ORDER_CALLED);
-	CHECK_EQ(g->d.pcpu[0].order.who, 9);
 }
 
 /* --- sched_yield --- */
@@ -352,7 +346,6 @@ int main(void)
 	RUN(a_target_that_may_not_run_there_any_more_stays_where_it_is);
 	RUN(a_target_that_is_gone_is_forgotten);
 	RUN(who_finds_nobody_goes_on);
-	RUN(a_gangs_call_is_not_replaced);
 	RUN(who_yields_to_nobody_goes_behind_all_its_peers);
 	RUN(who_has_no_peers_goes_on);
 	RUN(who_yields_in_a_tight_loop_takes_nothing_from_a_quiet_vm);

@@ -37,7 +37,7 @@
 /* Could no sibling run if one was asked for? */
 static __always_inline bool yield_is_in_vain(struct vm *vm)
 {
-	return vm->at_limit || vm->costopped || !vm->vcpus_waiting;
+	return vm->at_limit || cosched_is_stopped(vm) || !vm->vcpus_waiting;
 }
 
 /* Is that a sibling, which waits as the kernel knows, and may it run there? */
@@ -69,8 +69,7 @@ static __always_inline void yield_give_way(struct drover *d, struct task_struct 
 	t->runs_since_ns -= wait_bound_turn_ns(d);
 	if (!record)
 		t->vruntime_ns += d->params.slice_ns;
-	if (pcpu->order.why != ORDER_CALLED)
-		pcpu->order = (struct order){.why = ORDER_YIELD, .who = record};
+	pcpu->order = (struct order){.why = ORDER_YIELD, .who = record};
 	ground_set_slice(d, task, 0);
 }
 

@@ -32,7 +32,7 @@
 //!
 //! and U more where there are several domains: for a pCPU of another one to ask.
 //!
-//! With a mode that may have it wait beside an idle pCPU (policy/cosched/cosched.h), for as long as that may
+//! With a mode that may have it wait beside an idle pCPU (policy/cosched/plan.h), for as long as that may
 //! last on top: twice what it may be held for its vCPUs to start together. One with more threads than
 //! pCPUs they may run on can never start them all together, is held again and again, and may get less
 //! than its reservation: turns are all that is promised to it.

@@ -201,10 +201,10 @@ void sim_spoil_count(struct drover *d)
 	entity_rq_of(ground_runqueue(d, 0), DROVER_HOST_SLOT)->nr_queued++;
 }
 
-/* One VM too many is believed to be of a choosy mode. */
+/* One VM too many is believed to be kept together. */
 void sim_spoil_modes(struct drover *d)
 {
-	d->nr_idle_waiters++;
+	d->nr_coscheduled++;
 }
 
 /* VMs that may not start are charged a millisecond for each vCPU that waits. */
@@ -215,7 +215,7 @@ void sim_charge_stops(struct drover *d)
 	for (slot = 1; slot < d->slots_in_use; slot++) {
 		struct vm *vm = vm_at(d, slot);
 
-		if (vm->id && (vm->held_since_ns || vm->costopped))
+		if (vm->id && vm->held_since_ns)
 			vm->vtime_ns += share_weigh(vm, vm->vcpus_waiting * 1000000ULL);
 	}
 }
@@ -224,7 +224,6 @@ void sim_charge_stops(struct drover *d)
 
 enum sim_miscounted {
 	SIM_COUNTS_RIGHT,
-	SIM_COUNTS_CHOOSY,
 	SIM_COUNTS_TOGETHER,
 	SIM_COUNTS_RESERVED,
 	SIM_COUNTS_RUNNING,
@@ -256,7 +255,7 @@ static enum sim_miscounted check_vcpu_counts(struct drover *d, u32 slot)
 /* Are the counts of VMs, and of each VM's vCPUs, right? `slot`: whose are not. */
 enum sim_miscounted sim_check_counts(struct drover *d, u32 *slot)
 {
-	u32 may_idle_wait = 0, coscheduled = 0, reserved = 0;
+	u32 coscheduled = 0, reserved = 0;
 
 	for (*slot = 1; *slot < d->slots_in_use; (*slot)++) {
 		const struct vm *vm = vm_at(d, *slot);
@@ -264,13 +263,10 @@ enum sim_miscounted sim_check_counts(struct drover *d, u32 *slot)
 
 		if (vm->id && miscounted != SIM_COUNTS_RIGHT)
 			return miscounted;
-		may_idle_wait += vm->may_idle_wait;
 		coscheduled += vm->coscheduled;
 		reserved += vm->reserve_inverse != 0;
 	}
 	*slot = 0;
-	if (may_idle_wait != d->nr_idle_waiters)
-		return SIM_COUNTS_CHOOSY;
 	if (coscheduled != d->nr_coscheduled)
 		return SIM_COUNTS_TOGETHER;
 	return reserved != d->nr_reserved ? SIM_COUNTS_RESERVED : SIM_COUNTS_RIGHT;

@@ -269,7 +269,13 @@ impl Invariants {
             let waited_so_ns = waited_ns.min(m.now_ns - since_ns);
             let unserved_ns = m.now_ns.saturating_sub(served_ns[books_of(task)]);
             let of_vm_ns = waited_so_ns.min(unserved_ns);
-            let n = threads[books_of(task)];
+            // Those of its VM that were found since began to wait beside it, as the host's.
+            let found_since = if found(task) || known.vm as usize >= host {
+                0
+            } else {
+                threads[known.vm as usize]
+            };
+            let n = threads[books_of(task)] + found_since;
             let most_ns = match single {
                 true => bound_ns + turn_bound_ns(bound_ns, present, 1),
                 false => 3 * turn_bound_ns(bound_ns, n, of_domain),

@@ -474,7 +474,6 @@ impl Policy {
         // SAFETY: see `start`; `slot` outlives the call.
         let wrong = self.call(m, queues, 0, |d| unsafe { native::sim_check_counts(d, &mut slot) });
         let what = match wrong {
-            native::SIM_COUNTS_CHOOSY => "VMs of a choosy mode",
             native::SIM_COUNTS_TOGETHER => "VMs kept together",
             native::SIM_COUNTS_RESERVED => "VMs with a reservation",
             native::SIM_COUNTS_RUNNING => "running vCPUs",

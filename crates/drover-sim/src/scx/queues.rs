@@ -83,7 +83,7 @@ pub enum Planted {
     HoldsForEver,
     /// What a VM that waits for its siblings does not get is charged all the same.
     ChargesStops,
-    /// A VM too many is counted as one of a choosy mode now and then.
+    /// A VM too many is counted as kept together now and then.
     MiscountsModes,
     /// Timers go off at once, and so for ever.
     HurriesTimers,
