@@ -54,7 +54,11 @@ pub enum Metric {
     Progress,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
-    /// Of a VM: the part of its memory that lies on its home node, %.
+    /// Of a VM: the node that is home to its first part.
+    HomeNode,
+    /// Of a VM: how often a part of it left its home since it began.
+    HomeMigrations,
+    /// Of a VM: the part of its memory that lies on its home nodes, %.
     LocalPct,
     /// Of a VM: the part of its CPU time that it ran there, %.
     HomeTimePct,
@@ -84,7 +88,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 33] = [
+    pub const ALL: [Metric; 35] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -105,6 +109,8 @@ impl Metric {
         Metric::DispatchesPerS,
         Metric::Progress,
         Metric::YieldsPerProgress,
+        Metric::HomeNode,
+        Metric::HomeMigrations,
         Metric::LocalPct,
         Metric::HomeTimePct,
         Metric::MovedMib,
@@ -143,6 +149,8 @@ impl Metric {
             Metric::DispatchesPerS => "dispatches_per_s",
             Metric::Progress => "progress",
             Metric::YieldsPerProgress => "yields_per_progress",
+            Metric::HomeNode => "home_node",
+            Metric::HomeMigrations => "home_migrations",
             Metric::LocalPct => "local_pct",
             Metric::HomeTimePct => "home_time_pct",
             Metric::MovedMib => "moved_mib",
@@ -237,6 +245,8 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)
             }
+            Metric::HomeNode => vm.numa.as_ref()?.home.first().copied().map(f64::from),
+            Metric::HomeMigrations => Some(vm.numa.as_ref()?.migrations.into()),
             Metric::LocalPct => vm.numa.as_ref()?.local_pct,
             Metric::HomeTimePct => vm.numa.as_ref()?.home_time_pct,
             Metric::MovedMib => Some(vm.numa.as_ref()?.moved_mib),

@@ -350,8 +350,21 @@ impl Survey {
         }
     }
 
-    /// One that others have put somewhere, or that is too young: it wants pCPUs there, or everywhere.
+    /// One that others have put on a node, which stays there, or somewhere, or that is too young: it wants pCPUs
+    /// there, or everywhere.
     fn add_other(&mut self, vm: &Seen, known: &Kept) {
+        let node = vm.placed_by_others.flatten().map(HomeNumber::node);
+        if let Some(home) = node.and_then(|node| self.host.place_of(node)) {
+            self.who.push((vm.id, 0, 1));
+            self.clients.push(Client {
+                vm: vm.id,
+                wanted_pcpus: known.wants,
+                only: Some(home.node),
+                home: Some(home),
+                ..Client::default()
+            });
+            return;
+        }
         let pcpus: u32 = self.host.nodes.iter().map(|node| node.pcpus).sum();
         for node in &mut self.host.nodes {
             let part = match vm.on_nodes.is_empty() {
