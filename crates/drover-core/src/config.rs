@@ -12,6 +12,11 @@
 //! pool = "prod"
 //! limit = "200%"
 //!
+//! [[set]]
+//! name = "shop"
+//! vms = ["web1", "db"]
+//! kind = "affine"
+//!
 //! [numa]
 //! move_mib_per_s = 100
 //! ```
@@ -19,12 +24,14 @@
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
-use crate::asked::{Asked, HOST, Key, Limit, NO_POOLS};
+use crate::asked::{Asked, Consolidate, HOST, Key, Limit, NO_POOLS};
 use crate::percent;
+use crate::place::{Heuristic, Kind, Within};
 use crate::resolve::Layer;
 use crate::scenario::keys;
 use crate::scenario::reader::Reader;
 use crate::scenario::{ScenarioError, Source};
+use crate::sets::{self, SetSpec};
 use crate::tree::{PoolSpec, Tree};
 use glob::Pattern;
 
@@ -38,7 +45,9 @@ pub struct Config {
     file: String,
     pools: Vec<(PoolSpec, usize)>,
     rules: Vec<Rule>,
+    sets: Vec<(SetSpec, usize)>,
     move_mib_per_s: Option<u32>,
+    placement: Heuristic,
 }
 
 /// What VMs of some names are to have.
@@ -69,10 +78,25 @@ impl Config {
         let pools = specs.into_iter().zip(lines).collect();
         let rules = top.tables("vm", keys::CONFIG_VM)?;
         let rules = rules.iter().map(read_rule).collect::<Result<_, _>>()?;
+        let sets = read_sets(&top.tables("set", keys::CONFIG_SET)?)?;
         let numa = top.table("numa", keys::CONFIG_NUMA)?;
-        let most = 0..=MOVE_MIB_PER_S_MAX;
-        let move_mib_per_s = numa.map(|numa| numa.whole32("move_mib_per_s", most)).transpose()?;
-        Ok(Self { file: file.to_owned(), pools, rules, move_mib_per_s: move_mib_per_s.flatten() })
+        let (mut move_mib_per_s, mut placement) = (None, None);
+        if let Some(numa) = numa {
+            move_mib_per_s = numa.whole32("move_mib_per_s", 0..=MOVE_MIB_PER_S_MAX)?;
+            placement = numa.word("placement", &Heuristic::WORDS)?;
+        }
+        let (file, placement) = (file.to_owned(), placement.unwrap_or_default());
+        Ok(Self { file, pools, rules, sets, move_mib_per_s, placement })
+    }
+
+    /// How homes of VMs are chosen.
+    pub fn placement(&self) -> Heuristic {
+        self.placement
+    }
+
+    /// Its sets, each with where it stands.
+    pub fn sets(&self) -> impl Iterator<Item = (&SetSpec, String)> {
+        self.sets.iter().map(|(spec, line)| (spec, self.place(*line)))
     }
 
     /// How fast memory of VMs is moved to their homes, MiB/s; 0: not at all.
@@ -121,6 +145,26 @@ fn read_pool(reader: &Reader) -> Result<PoolSpec, ScenarioError> {
     })
 }
 
+fn read_sets(readers: &[Reader]) -> Result<Vec<(SetSpec, usize)>, ScenarioError> {
+    let read = |reader: &Reader| {
+        let name = reader.need("name", reader.text("name")?, "\"shop\"")?;
+        let vms = reader.need("vms", reader.texts("vms")?, "[\"web1\", \"db\"]")?;
+        Ok(SetSpec {
+            name: name.to_owned(),
+            vms: vms.into_iter().map(str::to_owned).collect(),
+            kind: reader.need("kind", reader.word("kind", &Kind::WORDS)?, "\"affine\"")?,
+            within: reader.word("within", &Within::WORDS)?.unwrap_or_default(),
+            hard: reader.truth("hard")?.unwrap_or(false),
+        })
+    };
+    let specs = readers.iter().map(read).collect::<Result<Vec<SetSpec>, _>>()?;
+    sets::check(&specs).map_err(|fault| {
+        let at = specs.iter().rposition(|spec| spec.name == fault.set).expect("one of them");
+        readers[at].error(fault.key, format!("set \"{}\" {}", fault.set, fault.what), fault.fix)
+    })?;
+    Ok(specs.into_iter().zip(readers.iter().map(Reader::line)).collect())
+}
+
 fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
     let pattern = reader.need("name", reader.text("name")?, "\"web*\"")?;
     let pattern = Pattern::new(pattern).map_err(|error| {
@@ -139,6 +183,8 @@ fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
         pool: reader.text("pool")?.map(str::to_owned),
         cosched: reader.cosched("cosched")?,
         partition: reader.text("partition")?.map(str::to_owned),
+        max_per_node: reader.number_or_word("max_per_node", "a number of vCPUs, or \"none\"")?,
+        consolidate: reader.word("consolidate", &Consolidate::WORDS)?,
     };
     if let (Some(reserved), Some(Limit::At(limit))) = (asked.reservation_mcpu, asked.limit) {
         if limit < reserved {
@@ -154,6 +200,7 @@ fn read_rule(reader: &Reader) -> Result<Rule, ScenarioError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::asked::MaxPerNode;
 
     const GOOD: &str = r#"
 [[pool]]
@@ -176,9 +223,26 @@ name = "web*"
 shares = 3000
 pool = "web"
 limit = "none"
+max_per_node = 2
+consolidate = "on"
+
+[[set]]
+name = "shop"
+vms = ["web1", "db"]
+kind = "affine"
+within = "llc"
+hard = true
+
+[[set]]
+name = "far"
+vms = ["db", "web2"]
+kind = "anti-affine"
+within = "llc"
+hard = true
 
 [numa]
 move_mib_per_s = 64
+placement = "spread"
 "#;
 
     fn complaint(old: &str, new: &str) -> String {
@@ -197,7 +261,12 @@ move_mib_per_s = 64
         let origins: Vec<_> = layers.iter().map(|layer| layer.origin.as_str()).collect();
         assert_eq!(origins, ["d.toml:13 (*)", "d.toml:17 (web*)"], "both match, the later is last");
         assert_eq!(config.layers("db").len(), 1);
-        assert_eq!(config.move_mib_per_s(), 64);
+        assert_eq!((layers[1].asked.max_per_node, layers[1].asked.consolidate), {
+            (Some(MaxPerNode::At(2)), Some(Consolidate::On))
+        });
+        let sets: Vec<_> = config.sets().collect();
+        assert_eq!((sets[0].1.as_str(), sets[1].0.within), ("d.toml:25", Within::Llc));
+        assert_eq!((config.move_mib_per_s(), config.placement()), (64, Heuristic::Spread));
         let empty = Config::parse("", "d.toml").unwrap();
         assert_eq!((empty.layers("db"), empty.move_mib_per_s()), (Vec::new(), MOVE_MIB_PER_S));
     }
@@ -243,6 +312,24 @@ move_mib_per_s = 64
                 "\"web[\"",
                 "d.toml:18: \"web[\" is no pattern: invalid range pattern; \
                  use letters, * for any of them, ? for one, [ab] for one of some",
+            ),
+            (
+                "max_per_node = 2",
+                "max_per_node = 0",
+                "d.toml:22: max_per_node = 0 is invalid in drover.toml [[vm]]; give a number of vCPUs, or \
+                 \"none\"",
+            ),
+            (
+                "\"web2\"]",
+                "\"web1\"]",
+                "d.toml:34: set \"far\" cannot be kept: \"shop\" has VMs db and web1 together, \"far\" has \
+                 them apart, and both are hard; leave out that one of them is hard, or take one of these VMs \
+                 out of it",
+            ),
+            (
+                "\"spread\"",
+                "\"sprad\"",
+                "d.toml:41: unknown placement \"sprad\" in drover.toml [numa]; did you mean \"spread\"?",
             ),
             (
                 "name = \"*\"\n",

@@ -159,15 +159,30 @@ pub const TABLES: &[(&str, &[&str])] = &[
 
 /// The tables of a host's configuration, as [`TABLES`]; docs/operating.md shows them.
 pub const CONFIG_TABLES: &[(&str, &[&str])] = &[
-    (CONFIG, &["pool", "vm", "numa"]),
-    (CONFIG_NUMA, &["move_mib_per_s"]),
+    (CONFIG, &["pool", "vm", "set", "numa"]),
+    (CONFIG_NUMA, &["move_mib_per_s", "placement"]),
     (CONFIG_POOL, &["name", "parent", "shares", "reservation", "limit", "expandable", "cosched"]),
-    (CONFIG_VM, &["name", "shares", "reservation", "limit", "pool", "cosched", "partition"]),
+    (CONFIG_SET, &["name", "vms", "kind", "within", "hard"]),
+    (
+        CONFIG_VM,
+        &[
+            "name",
+            "shares",
+            "reservation",
+            "limit",
+            "pool",
+            "cosched",
+            "partition",
+            "max_per_node",
+            "consolidate",
+        ],
+    ),
 ];
 
 pub(crate) const CONFIG: &str = "drover.toml";
 pub(crate) const CONFIG_NUMA: &str = "drover.toml [numa]";
 pub(crate) const CONFIG_POOL: &str = "drover.toml [[pool]]";
+pub(crate) const CONFIG_SET: &str = "drover.toml [[set]]";
 pub(crate) const CONFIG_VM: &str = "drover.toml [[vm]]";
 pub(super) const TOP: &str = "top level";
 pub(super) const HOST: &str = "[host]";

@@ -9,6 +9,7 @@ use crate::shares::{SHARES_MAX, Shares};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::str::FromStr;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -148,16 +149,22 @@ impl<'a> Reader<'a> {
 
     /// Shares: a number or a word.
     pub(crate) fn shares(&self, key: &str) -> Result<Option<Shares>, ScenarioError> {
+        self.number_or_word(key, &format!("1 to {SHARES_MAX}, or \"low\", \"normal\", \"high\""))
+    }
+
+    /// A whole number or a word, such as `T` reads from texts; `wants` says what to give.
+    pub(crate) fn number_or_word<T: FromStr>(
+        &self,
+        key: &str,
+        wants: &str,
+    ) -> Result<Option<T>, ScenarioError> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let text = match value.get_ref() {
             DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str(),
             DeValue::String(text) => text,
             _ => "",
         };
-        let wrong = || {
-            self.wrong(key, value, &format!("1 to {SHARES_MAX}, or \"low\", \"normal\", \"high\""))
-        };
-        text.parse().map(Some).map_err(|_| wrong())
+        text.parse().map(Some).map_err(|_| self.wrong(key, value, wants))
     }
 
     /// How vCPUs are kept together.

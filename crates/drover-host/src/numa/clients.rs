@@ -19,6 +19,9 @@ const ON_ITS_WAY: Duration = Duration::from_secs(120);
 /// Wishes, and crowding, are averaged over so long.
 const WANTS_OVER: Duration = Duration::from_secs(10);
 const CROWDED_OVER: Duration = Duration::from_secs(120);
+/// Why a home is where it is that nobody here chose, and why there is none.
+const BY_OTHERS: &str = "an affinity, cpuset or memory policy has it there";
+const NO_HOME: &str = "no node has the memory for it, or a hard set leaves it none";
 /// Nobody is owed more for having been crowded.
 const CROWDED_MOST: f64 = 2.0;
 
@@ -31,6 +34,8 @@ pub(super) struct Kept {
     wants: f64,
     /// The homes of its parts; there is one part at least.
     homes: Vec<Option<HomeNumber>>,
+    /// Why the last of these is what it is; empty: nobody chose.
+    why: String,
     /// Since when it has these.
     settled: Instant,
     /// How often a part left its home.
@@ -50,6 +55,7 @@ impl Kept {
             looked: now,
             wants: 0.0,
             homes: vec![None],
+            why: String::new(),
             settled: now,
             migrations: 0,
             is_left_alone: false,
@@ -79,6 +85,7 @@ impl Kept {
         let before = (self.is_left_alone, self.homes.clone());
         if placed {
             self.homes = vec![node];
+            BY_OTHERS.clone_into(&mut self.why);
         } else if self.is_left_alone {
             self.homes = vec![None];
         }
@@ -86,9 +93,28 @@ impl Kept {
         before != (self.is_left_alone, self.homes.clone())
     }
 
-    /// That is the home of the part from now on; it had another before.
-    pub(super) fn settle(&mut self, part: usize, home: HomeNumber, moved: bool, now: Instant) {
+    /// It was looked for a home of a part; none: it can have none.
+    pub(super) fn note_home(&mut self, home: Option<Home>) {
+        if home.is_none() {
+            NO_HOME.clone_into(&mut self.why);
+        }
+    }
+
+    /// Why its home is where it is, or why it has none.
+    pub(super) fn why(&self) -> Option<String> {
+        (!self.why.is_empty()).then(|| self.why.clone())
+    }
+
+    /// That is the home of the part from now on, for that reason; `moved`: it had another before.
+    pub(super) fn settle(
+        &mut self,
+        (part, moved): (usize, bool),
+        home: HomeNumber,
+        why: String,
+        now: Instant,
+    ) {
         self.homes[part] = Some(home);
+        self.why = why;
         self.settled = now;
         self.migrations += u32::from(moved);
     }
@@ -175,10 +201,15 @@ impl Survey {
         wishes: &Wishes,
         now: Instant,
     ) -> Self {
-        let ids: HashMap<&str, u64> = vms.iter().map(|vm| (vm.name, vm.kernel.id)).collect();
-        let sets = wishes.sets.iter().map(|it| {
-            let vms = it.names.iter().filter_map(|name| ids.get(name.as_str()).copied());
-            Set { vms: vms.collect(), ..it.set.clone() }
+        // All VMs of a name are in its set.
+        let sets = wishes.sets.iter().map(|it| Set {
+            name: it.name.clone(),
+            vms: (vms.iter().filter(|vm| it.vms.iter().any(|name| name == vm.name)))
+                .map(|vm| vm.kernel.id)
+                .collect(),
+            kind: it.kind,
+            within: it.within,
+            hard: it.hard,
         });
         let mut survey = Self {
             host,
@@ -201,12 +232,7 @@ impl Survey {
 
     /// One that is placed by us.
     fn add(&mut self, vm: &Seen, report: &Report, known: &Kept, now: Instant) {
-        let shape = Shape {
-            vcpus: vm.kernel.nr_vcpus,
-            memory_mib: report.maps.expected_mib(),
-            max_per_node: vm.max_per_node,
-            virtual_nodes: 0,
-        };
+        let shape = shape(vm, report);
         let parts = place::parts(&self.host, &shape).len();
         let count = parts as u64;
         let lies = report.maps.lies_mib();
@@ -253,6 +279,11 @@ impl Survey {
         Some(Home { node, llc: llc.flatten() })
     }
 
+    /// How many parts that VM is to have.
+    pub(super) fn parts(&self, vm: u64) -> usize {
+        self.parts.get(&vm).copied().unwrap_or(1)
+    }
+
     /// VMs that have come to have another number of parts begin without homes.
     pub(super) fn split_anew(&self, kept: &mut HashMap<u64, Kept>) {
         for (id, &parts) in &self.parts {
@@ -272,20 +303,42 @@ impl Survey {
         place::place(&self.host, &self.clients, &self.sets, by, most)
     }
 
+    fn at_home(&self) -> impl Iterator<Item = (&Client, usize)> {
+        self.clients.iter().filter_map(|it| Some((it, it.home?.node)))
+    }
+
+    /// What is wanted on each node, pCPUs.
+    pub(super) fn wanted_pcpus(&self) -> Vec<f64> {
+        let mut wanted: Vec<f64> = self.host.nodes.iter().map(|node| node.wanted_pcpus).collect();
+        self.at_home().for_each(|(client, node)| wanted[node] += client.wanted_pcpus);
+        wanted
+    }
+
     /// Who is more crowded than the host is, is owed a better home in time; who is less, owes it.
     pub(super) fn note_crowding(&self, kept: &mut HashMap<u64, Kept>) {
-        let mut wanted: Vec<f64> = self.host.nodes.iter().map(|node| node.wanted_pcpus).collect();
-        let at_home = || self.clients.iter().filter_map(|it| Some((it, it.home?.node)));
-        at_home().for_each(|(client, node)| wanted[node] += client.wanted_pcpus);
-        let lack =
-            |wanted: f64, pcpus: f64| if wanted > pcpus { 1.0 - pcpus / wanted } else { 0.0 };
+        let wanted = self.wanted_pcpus();
         let pcpus = |node: usize| f64::from(self.host.nodes[node].pcpus);
-        let all = lack(wanted.iter().sum(), (0..wanted.len()).map(pcpus).sum());
+        let all = crowding(wanted.iter().sum(), (0..wanted.len()).map(pcpus).sum());
         let part = super::INTERVAL.as_secs_f64() / CROWDED_OVER.as_secs_f64();
-        for (client, node) in at_home() {
-            let more = lack(wanted[node], pcpus(node)) - all;
+        for (client, node) in self.at_home() {
+            let more = crowding(wanted[node], pcpus(node)) - all;
             let known = kept.get_mut(&client.vm).expect("it was surveyed");
             known.crowded = (known.crowded + more * part).clamp(-CROWDED_MOST, CROWDED_MOST);
         }
     }
+}
+
+/// What a VM is split by.
+pub(super) fn shape(vm: &Seen, report: &Report) -> Shape {
+    Shape {
+        vcpus: vm.kernel.nr_vcpus,
+        memory_mib: report.maps.expected_mib(),
+        max_per_node: vm.max_per_node,
+        virtual_nodes: 0,
+    }
+}
+
+/// The part of what is wanted for which there is no pCPU.
+pub(super) fn crowding(wanted: f64, pcpus: f64) -> f64 {
+    if wanted > pcpus { 1.0 - pcpus / wanted } else { 0.0 }
 }

@@ -25,11 +25,13 @@ mod os;
 use crate::domains::Domains;
 use crate::kernel::Kernel;
 use crate::scheduler::KernelVm;
+use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
 use clients::{Kept, Survey};
 use drover_core::counters::Numa as NumaCounters;
-use drover_core::place::{self, Heuristic, Home, HomeNumber, Set};
+use drover_core::place::{self, Heuristic, Home, HomeNumber};
 use drover_core::scenario::CpuList;
+use drover_core::sets::{Room, SetSpec};
 use drover_core::tree::Affinity;
 use mover::{Mover, Report, Target};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -67,17 +69,8 @@ pub struct Seen<'a> {
 pub struct Wishes {
     /// How homes are chosen.
     pub heuristic: Heuristic,
-    /// VMs that belong together or apart, by their names.
-    pub sets: Vec<NamedSet>,
-}
-
-/// A set of VMs by their names; some may not be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedSet {
-    /// The set; who is in it is said by `names`.
-    pub set: Set,
-    /// Its VMs.
-    pub names: Vec<String>,
+    /// VMs that belong together or apart; some may not be there.
+    pub sets: Vec<SetSpec>,
 }
 
 /// What the thread that moves and the daemon tell one another.
@@ -113,21 +106,6 @@ pub struct Numa {
     mover: Option<JoinHandle<()>>,
 }
 
-/// What a move would be, and of whom: for people.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PlannedMove {
-    /// The VM.
-    pub name: String,
-    /// Its part, of so many.
-    pub part: (usize, usize),
-    /// From there; none: it has no home.
-    pub from: Option<HomeNumber>,
-    /// To there.
-    pub to: HomeNumber,
-    /// Why.
-    pub why: String,
-}
-
 impl Numa {
     /// For that host; none where it has but one node that can be a home.
     pub fn start(topology: &Topology) -> Option<Self> {
@@ -148,7 +126,8 @@ impl Numa {
         Some(numa)
     }
 
-    fn new(topology: Topology) -> Self {
+    /// For that host, with nobody who moves memory.
+    pub(crate) fn new(topology: Topology) -> Self {
         let (shared, kept) = (Arc::default(), HashMap::new());
         let (online, looked, balanced) = (None, None, None);
         Self { topology, online, looked, balanced, kept, shared, mover: None }
@@ -179,7 +158,7 @@ impl Numa {
             self.online = Some(online.clone());
             self.topology = Topology::read().unwrap_or_else(|_| self.topology.clone());
         }
-        let host = host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0));
+        let host = self.host(domains);
         let all: HashMap<u64, &Seen> = vms.iter().map(|vm| (vm.kernel.id, vm)).collect();
         for (id, homes) in self.decide(host, vms, wishes, &mems_of, now) {
             let Some(vm) = all.get(&id) else { continue };
@@ -218,19 +197,17 @@ impl Numa {
         let mut survey = Survey::of(host, &self.topology, vms, &reports, &self.kept, wishes, now);
         survey.split_anew(&mut self.kept);
         let most = if self.balances(&reports, now) { MOST_MOVES } else { 0 };
-        let (_, moves) = survey.place(wishes.heuristic, most);
-        for step in &moves {
+        let (homes, moves) = survey.place(wishes.heuristic, most);
+        for (&(id, _), home) in survey.who.iter().zip(&homes) {
+            self.kept.get_mut(&id).expect("it was entered").note_home(*home);
+        }
+        for step in moves {
             let (id, part) = survey.who[step.client];
             let vm = vms.iter().find(|vm| vm.kernel.id == id).expect("it was surveyed");
             let kept = self.kept.get_mut(&id).expect("it was entered");
-            kept.settle(part, survey.host.number(step.to), step.from.is_some(), now);
-            let number = survey.host.number(step.to).node;
-            tracing::info!(
-                "VM {}{}: home is node {number}: {}",
-                vm.name,
-                kept.part_text(part),
-                step.why
-            );
+            let (to, part_text) = (survey.host.number(step.to), kept.part_text(part));
+            tracing::info!("VM {}{part_text}: home is node {}: {}", vm.name, to.node, step.why);
+            kept.settle((part, step.from.is_some()), to, step.why, now);
             changed.push(id);
         }
         survey.note_crowding(&mut self.kept);
@@ -254,28 +231,84 @@ impl Numa {
 
     /// What would be moved now, if everybody might leave home.
     pub fn plan(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Vec<PlannedMove> {
-        let host = host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0));
-        let reports = self.shared.lock().reports.clone();
-        let known: Vec<Seen> =
-            vms.iter().filter(|vm| self.kept.contains_key(&vm.kernel.id)).cloned().collect();
-        let now = Instant::now();
-        let mut survey =
-            Survey::of(host, &self.topology, &known, &reports, &self.kept, wishes, now);
+        let mut survey = self.survey(vms, domains, wishes);
         survey.let_all_leave();
         let (_, moves) = survey.place(wishes.heuristic, usize::MAX);
-        let name = |id| known.iter().find(|vm| vm.kernel.id == id).map_or("", |vm| vm.name);
+        let name = |id| vms.iter().find(|vm| vm.kernel.id == id).map_or("", |vm| vm.name);
         let planned = moves.into_iter().map(|step| {
             let (id, part) = survey.who[step.client];
             let number = |home: Home| survey.host.number(home);
             PlannedMove {
                 name: name(id).to_owned(),
-                part: (part, self.kept[&id].parts()),
+                part: part + 1,
+                parts: survey.parts(id),
                 from: step.from.map(number),
                 to: number(step.to),
                 why: step.why,
             }
         });
         planned.collect()
+    }
+
+    /// The VMs that were looked at, as things stand.
+    fn survey(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Survey {
+        let reports = self.shared.lock().reports.clone();
+        let known: Vec<Seen> =
+            vms.iter().filter(|vm| self.kept.contains_key(&vm.kernel.id)).cloned().collect();
+        let (host, now) = (self.host(domains), Instant::now());
+        Survey::of(host, &self.topology, &known, &reports, &self.kept, wishes, now)
+    }
+
+    fn host(&self, domains: &Domains) -> place::Host {
+        host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0))
+    }
+
+    /// Nodes that may be a home, and who lives there.
+    pub fn nodes(&self, vms: &[Seen], domains: &Domains) -> Vec<NodeStatus> {
+        let survey = self.survey(vms, domains, &Wishes::default());
+        let lives_on = |vm: &&Seen, node: u32| {
+            let kept = self.kept.get(&vm.kernel.id);
+            kept.is_some_and(|kept| kept.homes().iter().any(|home| home.node == node))
+        };
+        let status = |(node, wanted_pcpus): (&place::Node, f64)| NodeStatus {
+            node: node.number,
+            pcpus: node.pcpus,
+            cores: node.cores,
+            llcs: node.llcs.len(),
+            wanted_pcpus,
+            crowded: clients::crowding(wanted_pcpus, f64::from(node.pcpus)),
+            memory_mib: node.memory_mib,
+            free_mib: node.free_mib,
+            vms: (vms.iter().filter(|vm| lives_on(vm, node.number)))
+                .map(|vm| vm.name.to_owned())
+                .collect(),
+        };
+        let nodes = survey.host.nodes.iter().zip(survey.wanted_pcpus());
+        nodes.filter(|(node, _)| node.is_a_home()).map(status).collect()
+    }
+
+    /// How many homes there are.
+    pub fn room(&self, domains: &Domains) -> Room {
+        let host = self.host(domains);
+        Room { nodes: host.homes().count(), llcs: host.homes().map(|node| node.llcs.len()).sum() }
+    }
+
+    /// The virtual nodes that this VM should have; none: its memory was not looked at yet.
+    pub fn advise(&self, vm: &Seen, domains: &Domains) -> Option<Advice> {
+        let shape = clients::shape(vm, self.shared.lock().reports.get(&vm.kernel.id)?);
+        let host = self.host(domains);
+        Some(Advice {
+            vcpus: shape.vcpus,
+            memory_mib: shape.memory_mib,
+            node_cores: host.widest(),
+            node_memory_mib: host.homes().map(|node| node.memory_mib).max().unwrap_or(0),
+            guest: place::advise(&host, &shape),
+        })
+    }
+
+    /// Why its home is where it is, or why it has none.
+    pub fn why(&self, vm: &KernelVm) -> Option<String> {
+        self.kept.get(&vm.id).and_then(Kept::why)
     }
 
     /// Where somebody else has put it, if anybody has; none within: on several nodes.
