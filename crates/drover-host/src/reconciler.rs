@@ -162,8 +162,8 @@ impl Reconciler {
                 return Answer::Partitions { partitions: self.partition_statuses(kernel) };
             }
             Request::ListSets => return Answer::Sets { sets: self.set_statuses() },
-            Request::ListNodes => return Answer::Nodes { nodes: self.node_statuses() },
-            Request::PlanHomes => return Answer::Moves { moves: self.planned_moves() },
+            Request::ListNodes => return Answer::Nodes { nodes: self.node_statuses(now) },
+            Request::PlanHomes => return Answer::Moves { moves: self.planned_moves(now) },
             Request::AdviseVm { name } => {
                 return self.advise(&name).map_or_else(refused, |advice| Answer::Advice { advice });
             }

@@ -230,8 +230,14 @@ impl Numa {
     }
 
     /// What would be moved now, if everybody might leave home.
-    pub fn plan(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Vec<PlannedMove> {
-        let mut survey = self.survey(vms, domains, wishes);
+    pub fn plan(
+        &self,
+        vms: &[Seen],
+        domains: &Domains,
+        wishes: &Wishes,
+        now: Instant,
+    ) -> Vec<PlannedMove> {
+        let mut survey = self.survey(vms, domains, wishes, now);
         survey.let_all_leave();
         let (_, moves) = survey.place(wishes.heuristic, usize::MAX);
         let name = |id| vms.iter().find(|vm| vm.kernel.id == id).map_or("", |vm| vm.name);
@@ -251,12 +257,11 @@ impl Numa {
     }
 
     /// The VMs that were looked at, as things stand.
-    fn survey(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Survey {
+    fn survey(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes, now: Instant) -> Survey {
         let reports = self.shared.lock().reports.clone();
         let known: Vec<Seen> =
             vms.iter().filter(|vm| self.kept.contains_key(&vm.kernel.id)).cloned().collect();
-        let (host, now) = (self.host(domains), Instant::now());
-        Survey::of(host, &self.topology, &known, &reports, &self.kept, wishes, now)
+        Survey::of(self.host(domains), &self.topology, &known, &reports, &self.kept, wishes, now)
     }
 
     fn host(&self, domains: &Domains) -> place::Host {
@@ -264,8 +269,8 @@ impl Numa {
     }
 
     /// Nodes that may be a home, and who lives there.
-    pub fn nodes(&self, vms: &[Seen], domains: &Domains) -> Vec<NodeStatus> {
-        let survey = self.survey(vms, domains, &Wishes::default());
+    pub fn nodes(&self, vms: &[Seen], domains: &Domains, now: Instant) -> Vec<NodeStatus> {
+        let survey = self.survey(vms, domains, &Wishes::default(), now);
         let lives_on = |vm: &&Seen, node: u32| {
             let kept = self.kept.get(&vm.kernel.id);
             kept.is_some_and(|kept| kept.homes().iter().any(|home| home.node == node))

@@ -60,7 +60,7 @@ fn domains(numa: &Numa) -> Domains {
 }
 
 /// VMs that have no memory at all, with homes.
-fn at_home(ones: &[One]) -> Numa {
+fn at_home(ones: &[One]) -> (Numa, Instant) {
     let (mut numa, begun) = (two_nodes(), Instant::now());
     for one in ones {
         let maps = Maps::of("10000000-10001000 rw-p 0", "10000000 default anon=1");
@@ -68,7 +68,7 @@ fn at_home(ones: &[One]) -> Numa {
     }
     decide(&mut numa, ones, begun);
     decide(&mut numa, ones, begun + SETTLES);
-    numa
+    (numa, begun + SETTLES)
 }
 
 fn decide_as(
@@ -234,8 +234,8 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
 #[test]
 fn nodes_are_told_with_who_lives_there_and_how_crowded_they_are() {
     let ones = [One::new(1, 2), One::new(2, 2), One::pinned(3, 2, "2-3")];
-    let numa = at_home(&ones);
-    let nodes = numa.nodes(&seen(&ones), &domains(&numa));
+    let (numa, now) = at_home(&ones);
+    let nodes = numa.nodes(&seen(&ones), &domains(&numa), now);
     let each: Vec<_> = nodes.iter().map(|it| (it.node, it.pcpus, it.cores, it.llcs)).collect();
     assert_eq!(each, [(0, 2, 2, 1), (1, 2, 2, 1)]);
     let lives_on = |name: &str| {
@@ -256,9 +256,9 @@ fn nodes_are_told_with_who_lives_there_and_how_crowded_they_are() {
 #[test]
 fn a_plan_says_what_would_move_and_moves_nothing() {
     let ones = [One::new(1, 2), One::new(2, 2)];
-    let numa = at_home(&ones);
+    let (numa, now) = at_home(&ones);
     let (seen, domains) = (seen(&ones), domains(&numa));
-    assert_eq!(numa.plan(&seen, &domains, &Wishes::default()), []);
+    assert_eq!(numa.plan(&seen, &domains, &Wishes::default(), now), []);
     let set = SetSpec {
         name: "shop".to_owned(),
         vms: ["a", "b"].map(str::to_owned).to_vec(),
@@ -267,13 +267,13 @@ fn a_plan_says_what_would_move_and_moves_nothing() {
         hard: true,
     };
     let wishes = Wishes { sets: vec![set], ..Wishes::default() };
-    let moves = numa.plan(&seen, &domains, &wishes);
+    let moves = numa.plan(&seen, &domains, &wishes, now);
     assert_eq!(moves.len(), 1, "{moves:?}");
     let step = &moves[0];
     assert_eq!((step.part, step.parts), (1, 1));
     assert_ne!(step.from.map(|from| from.node), Some(step.to.node));
     assert!(step.why.contains("the hard set shop is broken"), "{}", step.why);
-    assert_eq!(numa.plan(&seen, &domains, &wishes), moves, "nothing was moved");
+    assert_eq!(numa.plan(&seen, &domains, &wishes, now), moves, "nothing was moved");
 }
 
 #[test]

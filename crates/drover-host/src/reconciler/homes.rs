@@ -87,14 +87,14 @@ impl Reconciler {
         self.wishes.sets.iter().map(status).collect()
     }
 
-    pub(super) fn node_statuses(&self) -> Vec<NodeStatus> {
-        let nodes = |numa: &crate::numa::Numa| numa.nodes(&self.seen(), self.applied.domains());
-        self.numa.as_ref().map(nodes).unwrap_or_default()
+    pub(super) fn node_statuses(&self, now: Instant) -> Vec<NodeStatus> {
+        let Some(numa) = &self.numa else { return Vec::new() };
+        numa.nodes(&self.seen(), self.applied.domains(), now)
     }
 
-    pub(super) fn planned_moves(&self) -> Option<Vec<PlannedMove>> {
+    pub(super) fn planned_moves(&self, now: Instant) -> Option<Vec<PlannedMove>> {
         let numa = self.numa.as_ref()?;
-        Some(numa.plan(&self.seen(), self.applied.domains(), &self.wishes))
+        Some(numa.plan(&self.seen(), self.applied.domains(), &self.wishes, now))
     }
 
     /// The virtual nodes that the guest of that VM should have; none: this host has one node.

@@ -824,7 +824,7 @@ fn sets_come_from_the_file_and_from_orders_and_outlive_the_daemon() {
     let one_node = host.sets()[0].troubles.clone();
     assert!(one_node[0].contains("one NUMA node"), "{one_node:?}");
     host.ask(Request::RemoveSet { name: "far".to_owned() }).unwrap();
-    host.configure("");
+    host.configure("# nothing\n");
     assert_eq!((host.sets(), host.reconciler.saved.sets.len()), (Vec::new(), 0));
 }
 
