@@ -9,7 +9,8 @@
 //! 0 to 3 with 4 GiB on node 0 and 4 to 7 with 4 GiB on node 1. With 7 vCPUs the parts have 3 and 4: a socket for each
 //! vCPU then, for no socket may lie on two nodes.
 //!
-//! Limitations. Distances between virtual nodes are the hypervisor's usual ones.
+//! Limitations. Distances between virtual nodes are the hypervisor's usual ones. The daemon knows what a VM's process
+//! has mapped, which may be a little more than the guest's memory.
 
 use super::client::{Client, Shape, parts};
 use super::{Heuristic, Host, Node, place};

@@ -137,7 +137,8 @@ fn advised(vm: &str, advice: Option<&Advice>) -> String {
         return format!("VM {vm} needs no virtual nodes: this host has one NUMA node only.\n");
     };
     let Advice { vcpus, memory_mib, node_cores, node_memory_mib, guest } = advice;
-    let has = format!("{vcpus} vCPUs and {memory_mib} MiB");
+    let plural = if *vcpus == 1 { "" } else { "s" };
+    let has = format!("{vcpus} vCPU{plural} and {memory_mib} MiB");
     let node = format!("a node here has {node_cores} cores and {node_memory_mib} MiB");
     match guest {
         None => format!("VM {vm} needs no virtual nodes: it has {has}, {node}.\n"),
