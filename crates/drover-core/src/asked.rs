@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What somebody asks for a VM: up to six values, all optional.
+//! What somebody asks for a VM: up to eight values, all optional.
 
 use crate::percent;
 use crate::settings::Cosched;
 use crate::shares::Shares;
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,7 +21,7 @@ pub const NO_POOLS: [(&str, &str); 2] = [(HOST, "no pool"), (DEFAULT, "no order"
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Key {
     /// Weight among siblings.
     Shares,
@@ -34,12 +35,24 @@ pub enum Key {
     Cosched,
     /// The partition it runs in.
     Partition,
+    /// The most vCPUs on a NUMA node.
+    MaxPerNode,
+    /// Whether it is to live in one last-level cache.
+    Consolidate,
 }
 
 impl Key {
     /// All of them.
-    pub const ALL: [Key; 6] =
-        [Key::Shares, Key::Reservation, Key::Limit, Key::Pool, Key::Cosched, Key::Partition];
+    pub const ALL: [Key; 8] = [
+        Key::Shares,
+        Key::Reservation,
+        Key::Limit,
+        Key::Pool,
+        Key::Cosched,
+        Key::Partition,
+        Key::MaxPerNode,
+        Key::Consolidate,
+    ];
 
     /// The word for it.
     pub fn name(self) -> &'static str {
@@ -50,6 +63,8 @@ impl Key {
             Key::Pool => "pool",
             Key::Cosched => "cosched",
             Key::Partition => "partition",
+            Key::MaxPerNode => "max_per_node",
+            Key::Consolidate => "consolidate",
         }
     }
 }
@@ -112,6 +127,82 @@ impl TryFrom<String> for Limit {
     }
 }
 
+/// At most so many vCPUs on a NUMA node, or as many as it has cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum MaxPerNode {
+    /// As many as there are cores.
+    Open,
+    /// So many, above 0.
+    At(u32),
+}
+
+impl MaxPerNode {
+    /// How many; none: as many as there are cores.
+    pub fn vcpus(self) -> Option<u32> {
+        match self {
+            MaxPerNode::Open => None,
+            MaxPerNode::At(vcpus) => Some(vcpus),
+        }
+    }
+}
+
+impl fmt::Display for MaxPerNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MaxPerNode::Open => f.write_str("none"),
+            MaxPerNode::At(vcpus) => vcpus.fmt(f),
+        }
+    }
+}
+
+impl FromStr for MaxPerNode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(vcpus) if vcpus > 0 => Ok(MaxPerNode::At(vcpus)),
+            _ if text == "none" => Ok(MaxPerNode::Open),
+            _ => Err("use a number of vCPUs, 1 or more, or none".to_owned()),
+        }
+    }
+}
+
+impl From<MaxPerNode> for String {
+    fn from(most: MaxPerNode) -> Self {
+        most.to_string()
+    }
+}
+
+impl TryFrom<String> for MaxPerNode {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+/// Whether a VM is to live in one last-level cache (LLC) of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Consolidate {
+    /// In all of its node's.
+    Off,
+    /// In one, if it fits.
+    On,
+    /// As `Off`.
+    #[default]
+    Auto,
+}
+
+impl Consolidate {
+    /// The words for them.
+    pub const WORDS: [(&'static str, Consolidate); 3] =
+        [("off", Self::Off), ("on", Self::On), ("auto", Self::Auto)];
+}
+
+words!(Consolidate);
+
 /// What is asked; what is none is left to others.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -137,6 +228,12 @@ pub struct Asked {
     /// The partition it runs in, or `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
+    /// The most vCPUs of it on a NUMA node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_per_node: Option<MaxPerNode>,
+    /// Whether it is to live in one last-level cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consolidate: Option<Consolidate>,
 }
 
 impl Asked {
@@ -149,6 +246,8 @@ impl Asked {
             Key::Pool => self.pool.clone(),
             Key::Cosched => self.cosched.map(|cosched| cosched.to_string()),
             Key::Partition => self.partition.clone(),
+            Key::MaxPerNode => self.max_per_node.map(|most| most.to_string()),
+            Key::Consolidate => self.consolidate.map(|it| it.to_string()),
         }
     }
 
@@ -176,6 +275,8 @@ impl Asked {
                 }
                 self.partition = Some(text.to_owned());
             }
+            Key::MaxPerNode => self.max_per_node = Some(text.parse()?),
+            Key::Consolidate => self.consolidate = Some(text.parse()?),
         }
         Ok(())
     }
@@ -189,6 +290,8 @@ impl Asked {
             Key::Pool => self.pool = None,
             Key::Cosched => self.cosched = None,
             Key::Partition => self.partition = None,
+            Key::MaxPerNode => self.max_per_node = None,
+            Key::Consolidate => self.consolidate = None,
         }
     }
 
@@ -203,6 +306,8 @@ impl Asked {
             pool: self.pool.clone().or_else(|| lower.pool.clone()),
             cosched: self.cosched.or(lower.cosched),
             partition: self.partition.clone().or_else(|| lower.partition.clone()),
+            max_per_node: self.max_per_node.or(lower.max_per_node),
+            consolidate: self.consolidate.or(lower.consolidate),
         }
     }
 
@@ -234,6 +339,8 @@ mod tests {
             (Key::Pool, "prod"),
             (Key::Cosched, "gang"),
             (Key::Partition, "io"),
+            (Key::MaxPerNode, "2"),
+            (Key::Consolidate, "on"),
         ] {
             assert_eq!(asked.text(key), None);
             asked.read(key, text).unwrap();
@@ -255,6 +362,8 @@ mod tests {
             (Key::Pool, "a/b", "name of a pool, or host"),
             (Key::Cosched, "yes", "auto, off"),
             (Key::Partition, "", "name of a partition"),
+            (Key::MaxPerNode, "0", "1 or more, or none"),
+            (Key::Consolidate, "yes", "off, on, auto"),
         ] {
             let said = Asked::default().read(key, text).unwrap_err();
             assert!(said.contains(fix), "{text}: {said}");

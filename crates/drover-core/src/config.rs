@@ -12,6 +12,11 @@
 //! pool = "prod"
 //! limit = "200%"
 //!
+//! [[set]]
+//! name = "shop"
+//! vms = ["web1", "db"]
+//! kind = "affine"
+//!
 //! [numa]
 //! move_mib_per_s = 100
 //! ```
@@ -19,12 +24,14 @@
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
-use crate::asked::{Asked, Key, Limit, NO_POOLS};
+use crate::asked::{Asked, Consolidate, Key, Limit, MaxPerNode, NO_POOLS};
 use crate::percent;
+use crate::place::{Heuristic, Kind, Within};
 use crate::resolve::Layer;
 use crate::scenario::ScenarioError;
 use crate::scenario::format::GivenShares;
 use crate::scenario::table::{Read, Source, Table, tables, whole};
+use crate::sets::{self, SetSpec};
 use crate::settings::Cosched;
 use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
@@ -39,11 +46,21 @@ tables! {
     "drover.toml" Top {
         pool: Option<IgnoredAny>;
         vm: Option<IgnoredAny>;
+        set: Option<IgnoredAny>;
         numa: Option<IgnoredAny>;
     }
 
     "drover.toml [numa]" NumaTable {
         move_mib_per_s: Option<u32> = whole(0, MOVE_MIB_PER_S_MAX);
+        placement: Option<Heuristic>;
+    }
+
+    "drover.toml [[set]]" SetTable {
+        name: String;
+        vms: Vec<String>;
+        kind: Kind;
+        within: Option<Within>;
+        hard: Option<bool>;
     }
 
     "drover.toml [[pool]]" PoolTable {
@@ -64,6 +81,24 @@ tables! {
         pool: Option<String>;
         cosched: Option<Cosched>;
         partition: Option<String>;
+        max_per_node: Option<GivenMost>;
+        consolidate: Option<Consolidate>;
+    }
+}
+
+/// A number of vCPUs, or `"none"`.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "toml::Value")]
+pub(crate) struct GivenMost(MaxPerNode);
+
+impl TryFrom<toml::Value> for GivenMost {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        let number = value.as_integer().map(|number| number.to_string());
+        let text = number.as_deref().or(value.as_str()).unwrap_or_default();
+        let wants = |_| "give a number of vCPUs, or \"none\"".to_owned();
+        text.parse().map(Self).map_err(wants)
     }
 }
 
@@ -86,7 +121,9 @@ pub struct Config {
     file: String,
     pools: Vec<(PoolSpec, usize)>,
     rules: Vec<Rule>,
+    sets: Vec<(SetSpec, usize)>,
     move_mib_per_s: Option<u32>,
+    placement: Heuristic,
 }
 
 /// What VMs of some names are to have.
@@ -116,8 +153,20 @@ impl Config {
         let pools = specs.into_iter().zip(tables.iter().map(Table::line)).collect();
         let rules = top.tables::<VmTable>("vm")?.iter().map(read_rule).collect::<Result<_, _>>()?;
         let numa = top.table::<NumaTable>("numa")?;
-        let move_mib_per_s = numa.and_then(|numa| numa.move_mib_per_s);
-        Ok(Self { file: file.to_owned(), pools, rules, move_mib_per_s })
+        let move_mib_per_s = numa.as_ref().and_then(|numa| numa.move_mib_per_s);
+        let placement = numa.as_ref().and_then(|numa| numa.placement).unwrap_or_default();
+        let sets = read_sets(&top.tables::<SetTable>("set")?)?;
+        Ok(Self { file: file.to_owned(), pools, rules, sets, move_mib_per_s, placement })
+    }
+
+    /// How homes of VMs are chosen.
+    pub fn placement(&self) -> Heuristic {
+        self.placement
+    }
+
+    /// Its sets, each with where it stands.
+    pub fn sets(&self) -> impl Iterator<Item = (&SetSpec, String)> {
+        self.sets.iter().map(|(spec, line)| (spec, self.place(*line)))
     }
 
     /// How fast memory of VMs is moved to their homes, MiB/s; 0: not at all.
@@ -164,6 +213,22 @@ fn read_pool(table: &Table<PoolTable>) -> Read<PoolSpec> {
     Ok(asked.of(&PoolSpec::named(name)))
 }
 
+fn read_sets(tables: &[Table<SetTable>]) -> Read<Vec<(SetSpec, usize)>> {
+    let spec = |table: &Table<SetTable>| SetSpec {
+        name: table.name.clone(),
+        vms: table.vms.clone(),
+        kind: table.kind,
+        within: table.within.unwrap_or_default(),
+        hard: table.hard.unwrap_or(false),
+    };
+    let specs: Vec<SetSpec> = tables.iter().map(spec).collect();
+    sets::check(&specs).map_err(|fault| {
+        let at = specs.iter().rposition(|spec| spec.name == fault.set).expect("one of them");
+        tables[at].error(fault.key, format!("set \"{}\" {}", fault.set, fault.what), fault.fix)
+    })?;
+    Ok(specs.into_iter().zip(tables.iter().map(Table::line)).collect())
+}
+
 fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
     let pattern = Pattern::new(&table.name).map_err(|error| {
         let what = format!("\"{}\" is no pattern: {}", table.name, error.msg);
@@ -178,6 +243,8 @@ fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
         pool: table.pool.clone(),
         cosched: table.cosched,
         partition: table.partition.clone(),
+        max_per_node: table.max_per_node.map(|given| given.0),
+        consolidate: table.consolidate,
     };
     if let (Some(reserved), Some(Limit::At(limit))) = (asked.reservation_mcpu, asked.limit) {
         if limit < reserved {
@@ -215,9 +282,26 @@ name = "web*"
 shares = 3000
 pool = "web"
 limit = "none"
+max_per_node = 2
+consolidate = "on"
+
+[[set]]
+name = "shop"
+vms = ["web1", "db"]
+kind = "affine"
+within = "llc"
+hard = true
+
+[[set]]
+name = "far"
+vms = ["db", "web2"]
+kind = "anti-affine"
+within = "llc"
+hard = true
 
 [numa]
 move_mib_per_s = 64
+placement = "spread"
 "#;
 
     fn complaint(old: &str, new: &str) -> String {
@@ -236,7 +320,12 @@ move_mib_per_s = 64
         let origins: Vec<_> = layers.iter().map(|layer| layer.origin.as_str()).collect();
         assert_eq!(origins, ["d.toml:13 (*)", "d.toml:17 (web*)"], "both match, the later is last");
         assert_eq!(config.layers("db").len(), 1);
-        assert_eq!(config.move_mib_per_s(), 64);
+        assert_eq!((layers[1].asked.max_per_node, layers[1].asked.consolidate), {
+            (Some(MaxPerNode::At(2)), Some(Consolidate::On))
+        });
+        let sets: Vec<_> = config.sets().collect();
+        assert_eq!((sets[0].1.as_str(), sets[1].0.within), ("d.toml:25", Within::Llc));
+        assert_eq!((config.move_mib_per_s(), config.placement()), (64, Heuristic::Spread));
         let empty = Config::parse("", "d.toml").unwrap();
         assert_eq!((empty.layers("db"), empty.move_mib_per_s()), (Vec::new(), MOVE_MIB_PER_S));
     }

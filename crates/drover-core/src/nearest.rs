@@ -20,6 +20,19 @@ pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone)
     }
 }
 
+/// That nothing of a kind has that name, and how to fix it.
+pub fn there_is_no<'a>(
+    kind: &str,
+    name: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> String {
+    let fix = match known.clone().next() {
+        None => format!("make it with `drover {kind} add`"),
+        Some(_) => hint(name, known),
+    };
+    format!("there is no {kind} {name:?}; {fix}")
+}
+
 /// Levenshtein's distance: letters to insert, remove or replace to get from `a` to `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

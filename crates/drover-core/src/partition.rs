@@ -15,10 +15,9 @@ use crate::scenario::CpuList;
 use crate::settings::PartitionId;
 use crate::tree::admission::cpus_text;
 use crate::tree::{Affinity, is_plain_name};
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// The most partitions beside `default`.
 pub const PARTITIONS_MAX: usize = PartitionId::COUNT_MAX as usize - 1;
@@ -56,24 +55,7 @@ impl PartitionPolicy {
     }
 }
 
-impl fmt::Display for PartitionPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = Self::WORDS.iter().find(|(_, policy)| policy == self);
-        f.write_str(known.expect("every policy has a word").0)
-    }
-}
-
-impl FromStr for PartitionPolicy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::WORDS.iter().find(|(word, _)| *word == text);
-        known.map(|(_, policy)| *policy).ok_or_else(|| {
-            let words = Self::WORDS.iter().map(|(word, _)| *word);
-            format!("unknown policy \"{text}\"; {}", hint(text, words))
-        })
-    }
-}
+words!(PartitionPolicy);
 
 /// Reads a slice such as `3ms` or `500us`, in ns.
 ///
@@ -309,7 +291,7 @@ mod tests {
             assert_eq!(serde_json::to_string(&policy).unwrap(), format!("\"{word}\""));
         }
         let said = "credits".parse::<PartitionPolicy>().unwrap_err();
-        assert_eq!(said, "unknown policy \"credits\"; did you mean \"credit\"?");
+        assert_eq!(said, "did you mean \"credit\"?");
         for text in ["3ms", "1500us", "100us", "1000ms"] {
             assert_eq!(slice_text(parse_slice(text).unwrap()), text);
         }

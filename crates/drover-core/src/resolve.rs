@@ -10,7 +10,7 @@
 //! What is asked for a name is for all VMs of that name together: each has its part of a reservation and of exact
 //! shares, and a limit holds for their sum ([`Resolved::limit_of_name_mcpu`]). A cgroup speaks for one VM.
 
-use crate::asked::{Asked, DEFAULT, HOST, Key, Limit};
+use crate::asked::{Asked, Consolidate, DEFAULT, HOST, Key, Limit, MaxPerNode};
 use crate::partition::Partitions;
 use crate::percent;
 use crate::settings::Cosched;
@@ -61,6 +61,10 @@ pub struct Resolved {
     pub cosched: Cosched,
     /// Its partition, by index; none: `default`.
     pub partition: Option<usize>,
+    /// At most so many of its vCPUs on a NUMA node; none: as many as that has cores.
+    pub max_per_node: Option<u32>,
+    /// Whether it is to live in one last-level cache.
+    pub consolidate: Consolidate,
     /// Where each value came from, in the order of [`Key::ALL`].
     pub why: Vec<Why>,
     /// What was asked and cannot be.
@@ -119,6 +123,8 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
         pool,
         cosched,
         partition,
+        max_per_node: asked.max_per_node.and_then(MaxPerNode::vcpus),
+        consolidate: asked.consolidate.unwrap_or_default(),
         why: Vec::new(),
         troubles,
     };
@@ -229,6 +235,10 @@ fn why(resolved: &Resolved, key: Key, asked: &Asked, layers: &[Layer], tree: &Tr
             name.unwrap_or_else(|| HOST.to_owned())
         }
         Key::Cosched => resolved.cosched.to_string(),
+        Key::MaxPerNode => {
+            resolved.max_per_node.map_or(MaxPerNode::Open, MaxPerNode::At).to_string()
+        }
+        Key::Consolidate => resolved.consolidate.to_string(),
         Key::Partition => unreachable!("partitions know their names"),
     };
     let by_pool = || {
@@ -269,7 +279,8 @@ mod tests {
         let resolved = resolve(&[], 1, &tree(), &Partitions::default());
         assert_eq!(
             said(&resolved),
-            ["normal", "0%", "none", "host", "auto", "default"].map(|value| (value, "default"))
+            ["normal", "0%", "none", "host", "auto", "default", "none", "auto"]
+                .map(|value| (value, "default"))
         );
         assert!(resolved.troubles.is_empty());
     }
@@ -282,8 +293,8 @@ mod tests {
                 "file:3",
                 &[(Key::Shares, "low"), (Key::Pool, "prod"), (Key::Reservation, "50%")],
             ),
-            layer("libvirt", &[(Key::Limit, "200%")]),
-            layer("order", &[(Key::Reservation, "100%")]),
+            layer("libvirt", &[(Key::Limit, "200%"), (Key::MaxPerNode, "2")]),
+            layer("order", &[(Key::Reservation, "100%"), (Key::Consolidate, "on")]),
         ];
         let resolved = resolve(&layers, 1, &tree(), &Partitions::default());
         assert_eq!(
@@ -295,8 +306,11 @@ mod tests {
                 ("prod", "file:3"),
                 ("gang", "pool prod"),
                 ("default", "default"),
+                ("2", "libvirt"),
+                ("on", "order"),
             ]
         );
+        assert_eq!(resolved.max_per_node, Some(2));
         assert_eq!((resolved.reservation_mcpu, resolved.limit_mcpu), (1000, Some(2000)));
     }
 

@@ -349,7 +349,7 @@ mod tests {
                  "vcpu":[{"cpu_s":0.5,"progress":19,"progressed_s":0.5,"hazard_s":0.1,
                           "costop_s":0.2,"costops":3,"costarts":3},
                          {"cpu_s":0.5}],
-                 "numa":{"home":[1],"local_pct":97.5,"home_time_pct":99.0,"moved_mib":128.0},
+                 "numa":{"home":[1],"local_pct":97.5,"home_time_pct":99.0,"migrations":2,"moved_mib":128.0},
                  "io":{"delay_us":{"to_guest":{"count":9,"mean":4.5,"p50":4.096,"p99":8.192}}},
                  "wakeup_us":{"count":3,"mean":61.5,"p50":60.0,"p99":99.0,"max":120.5}}]}]}"#;
 

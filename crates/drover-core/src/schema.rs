@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Schemas of values that are written as people write them, in a text.
 
-use crate::asked::Limit;
+use crate::asked::{Limit, MaxPerNode};
 use crate::scenario::CpuList;
 use crate::shares::Shares;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -28,4 +28,5 @@ text!(
     "^(low|normal|high|[0-9]+(/vcpu)?)$"
 );
 text!(Limit, "Limit", "The most CPU, % of one pCPU, or none.", "^(none|[0-9]+(\\.[0-9]+)?%)$");
+text!(MaxPerNode, "MaxPerNode", "The most vCPUs on a NUMA node, or none.", "^(none|[1-9][0-9]*)$");
 text!(CpuList, "CpuList", "pCPUs, such as 0-1,3.", "^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$");

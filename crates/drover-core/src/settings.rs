@@ -5,6 +5,7 @@
 
 use crate::partition::PartitionPolicy;
 use crate::shares::Shares;
+use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,31 +44,9 @@ impl Cosched {
     pub fn may_wait(self) -> bool {
         matches!(self, Self::Strict | Self::Relaxed | Self::Skew | Self::Gang)
     }
-
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        let known = Self::WORDS.iter().find(|(_, mode)| *mode == self);
-        known.expect("every mode has a word").0
-    }
 }
 
-impl std::fmt::Display for Cosched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Cosched {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::WORDS.iter().find(|(word, _)| *word == text);
-        known.map(|(_, mode)| *mode).ok_or_else(|| {
-            let words = Self::WORDS.map(|(word, _)| word);
-            format!("use one of {}", words.join(", "))
-        })
-    }
-}
+words!(Cosched);
 
 /// A pool, by its place in the kernel's table; 0 is the root.
 #[derive(

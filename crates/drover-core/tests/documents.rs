@@ -105,9 +105,10 @@ fn complete() -> Results {
         counters,
         vcpu: vec![vcpu],
         numa: Some(NumaFigures {
-            home: Some(1),
+            home: vec![1],
             local_pct: Some(99.0),
             home_time_pct: Some(99.0),
+            migrations: 1,
             moved_mib: 128.0,
         }),
         io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),

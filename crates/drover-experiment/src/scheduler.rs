@@ -160,10 +160,10 @@ impl RunningScheduler {
             shares: Some(Shares::Exact(vm.shares)),
             reservation_mcpu: Some(10 * vm.reservation_pct),
             limit: Some(vm.limit_pct.map_or(Limit::Open, |pct| Limit::At(10 * pct))),
-            burst_us: 0,
             pool: Some(vm.pool.clone().unwrap_or_else(|| HOST.to_owned())),
             cosched: vm.cosched,
             partition: vm.partition.clone(),
+            ..Asked::default()
         };
         let request = Request::SetVm { name: vm.name.clone(), set, reset: Vec::new() };
         let mut refusal = String::new();

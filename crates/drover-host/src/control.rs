@@ -12,12 +12,15 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use drover_core::asked::{Asked, Key};
 use drover_core::partition::PartitionChange;
+use drover_core::sets::SetSpec;
 use drover_core::tree::PoolChange;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol;
-use crate::status::{OrderStatus, PartitionStatus, PoolStatus, VmStatus};
+use crate::status::{
+    Advice, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus, SetStatus, VmStatus,
+};
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
@@ -96,6 +99,27 @@ pub enum Request {
         /// The partition's name.
         name: String,
     },
+    /// All sets of VMs that belong together or apart.
+    ListSets,
+    /// Make a set.
+    AddSet {
+        /// The set.
+        set: SetSpec,
+    },
+    /// Remove a set.
+    RemoveSet {
+        /// The set's name.
+        name: String,
+    },
+    /// All NUMA nodes that may be a home, and who lives there.
+    ListNodes,
+    /// What would be moved to another home now; nothing is.
+    PlanHomes,
+    /// The virtual nodes that the guest of a VM should have.
+    AdviseVm {
+        /// The VM's name.
+        name: String,
+    },
     /// End the scheduler as an internal error would.
     #[cfg(feature = "fault-injection")]
     #[schemars(skip)]
@@ -125,6 +149,26 @@ pub enum Answer {
     Partitions {
         /// `default`, then the others in the order they were made.
         partitions: Vec<PartitionStatus>,
+    },
+    /// To `ListSets`.
+    Sets {
+        /// Those of the configuration, then the others in the order they were made.
+        sets: Vec<SetStatus>,
+    },
+    /// To `ListNodes`.
+    Nodes {
+        /// By number; empty on a host of one node, where VMs have no homes.
+        nodes: Vec<NodeStatus>,
+    },
+    /// To `PlanHomes`.
+    Moves {
+        /// In the order they would be made; none: this host has one node.
+        moves: Option<Vec<PlannedMove>>,
+    },
+    /// To `AdviseVm`.
+    Advice {
+        /// None: this host has one node.
+        advice: Option<Advice>,
     },
     /// The order is in force in the kernel and saved.
     Done,

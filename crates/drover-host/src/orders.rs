@@ -6,18 +6,22 @@
 use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
 use crate::registry::VmRegistry;
-use crate::store::Saved;
+use crate::store::{Saved, merged_sets};
 use anyhow::{Result, bail, ensure};
 use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};
 use drover_core::config::Config;
+use drover_core::nearest::there_is_no;
 use drover_core::partition::{PartitionChange, PartitionSpec, Partitions};
 use drover_core::scenario::CpuList;
+use drover_core::sets::{Room, SetSpec};
 use drover_core::tree::{PoolChange, PoolSpec};
 
 /// How people are told that a value came from an order.
 pub const VM_ORIGIN: &str = "drover vm set";
 /// The same for pools.
 pub const POOL_ORIGIN: &str = "drover pool";
+/// The same for sets.
+pub const SET_ORIGIN: &str = "drover set";
 /// The same for pools that hold a limit of several VMs that have one name.
 pub const NAME_ORIGIN: &str = "a limit of that name";
 
@@ -34,6 +38,8 @@ pub struct Ground<'a> {
     pub registry: &'a VmRegistry,
     /// The pCPUs that are online.
     pub online: &'a CpuList,
+    /// How many homes there are.
+    pub room: Room,
 }
 
 impl Ground<'_> {
@@ -202,6 +208,42 @@ impl Ground<'_> {
         Ok(saved)
     }
 
+    /// A new set.
+    ///
+    /// # Errors
+    /// When there is one of that name, it cannot stand beside the others, or this host is too small for it.
+    pub fn add_set(&self, set: &SetSpec) -> Result<Saved> {
+        let name = &set.name;
+        ensure!(
+            !self.saved.sets.iter().any(|it| it.name == *name),
+            "there is a set {name:?}; remove it with `drover set remove {name}` first"
+        );
+        if let Some((_, place)) = self.config.sets().find(|(it, _)| it.name == *name) {
+            bail!("set {name:?} is made by {place}; change it there");
+        }
+        let mut saved = self.saved.clone();
+        saved.sets.push(set.clone());
+        merged_sets(self.config.sets().map(|(it, _)| it), &saved)?;
+        set.check(self.room)?;
+        Ok(saved)
+    }
+
+    /// A set less.
+    ///
+    /// # Errors
+    /// When it is not there, or not ordered.
+    pub fn remove_set(&self, name: &str) -> Result<Saved> {
+        let mut saved = self.saved.clone();
+        saved.sets.retain(|set| set.name != name);
+        if saved.sets.len() < self.saved.sets.len() {
+            return Ok(saved);
+        }
+        if let Some((_, place)) = self.config.sets().find(|(set, _)| set.name == name) {
+            bail!("set {name:?} is made by {place}; remove it there");
+        }
+        bail!(there_is_no("set", name, self.saved.sets.iter().map(|set| set.name.as_str())))
+    }
+
     fn find_partition(&self, name: &str) -> Result<usize> {
         ensure!(
             name != DEFAULT,
@@ -214,17 +256,8 @@ impl Ground<'_> {
     }
 
     fn find_pool(&self, name: &str) -> Result<usize> {
-        self.plan.tree.find(name).ok_or_else(|| {
-            let pools = self.plan.tree.pools();
-            let known: Vec<&str> = pools.iter().map(|pool| pool.spec.name.as_str()).collect();
-            match known.is_empty() {
-                true => {
-                    anyhow::anyhow!("there is no pool {name:?}; make it with `drover pool add`")
-                }
-                false => {
-                    anyhow::anyhow!("there is no pool {name:?}; known are {}", known.join(", "))
-                }
-            }
-        })
+        let names = self.plan.tree.pools().iter().map(|pool| pool.spec.name.as_str());
+        let found = self.plan.tree.find(name);
+        found.ok_or_else(|| anyhow::anyhow!(there_is_no("pool", name, names)))
     }
 }

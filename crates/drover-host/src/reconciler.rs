@@ -6,6 +6,7 @@
 //! what of it cannot be is said, and everything else is done.
 
 mod allotting;
+mod homes;
 mod statuses;
 
 use crate::applied::Applied;
@@ -15,14 +16,14 @@ use crate::delays::Delays;
 use crate::domains::Domains;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
-use crate::numa::{Numa, Seen};
+use crate::numa::Numa;
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::privileges::Writer;
 use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
-use crate::store::{Saved, Store, merged};
+use crate::store::{Saved, Store, merged, merged_sets};
 use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
@@ -30,6 +31,7 @@ use drover_core::asked::Key;
 use drover_core::config::Config;
 use drover_core::partition::Partitions;
 use drover_core::percent;
+use drover_core::place::Wishes;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::admission::{Shortage, cpus_text};
@@ -63,6 +65,8 @@ pub struct Reconciler {
     containers: Option<Containers>,
     /// None on a host of one NUMA node.
     numa: Option<Numa>,
+    /// What is asked of all homes together.
+    wishes: Wishes,
     /// The kernel was told nothing yet, or pCPUs are others than when it was.
     fresh: bool,
     /// What was said of the plan in force, not to be said again.
@@ -85,8 +89,8 @@ impl Reconciler {
         for orphan in saved.adopt_orphans(read.pools().map(|(spec, _)| spec)) {
             tracing::warn!("{orphan}");
         }
-        merged(read.pools().map(|(spec, _)| spec), &saved).with_context(|| {
-            format!("{} and the pools saved in {}", config.display(), state.display())
+        fit_together(&read, &saved).with_context(|| {
+            format!("{} and what is saved in {}", config.display(), state.display())
         })?;
         Partitions::of(saved.partitions.clone())
             .with_context(|| format!("the partitions saved in {}", state.display()))?;
@@ -106,6 +110,7 @@ impl Reconciler {
             allotting: Allotting::default(),
             containers: None,
             numa: None,
+            wishes: Wishes::default(),
             fresh: true,
             said: HashSet::new(),
         })
@@ -139,24 +144,6 @@ impl Reconciler {
         self.numa = numa;
     }
 
-    fn look_at_homes(&mut self, kernel: &dyn Kernel, online: &CpuList, now: Instant) {
-        let Some(numa) = &mut self.numa else { return };
-        let vms: Vec<Seen> = (self.registry.vms().iter().filter(|vm| !vm.is_container()))
-            .map(|vm| Seen {
-                kernel: vm.kernel,
-                name: &vm.name,
-                affinity: vm.affinity(),
-                wanted_pcpus: self.meter.rate(vm.kernel.id).map(|rate| rate.wanted_pcpus),
-                reserved_pcpus: 0.0,
-                max_per_node: None,
-                one_llc: false,
-            })
-            .collect();
-        numa.set_budget(self.config.move_mib_per_s());
-        let at = (online, self.applied.domains());
-        numa.look(kernel, &vms, at, &drover_core::place::Wishes::default(), now);
-    }
-
     /// Looks at pCPUs that may have come for the first time.
     pub fn see(&mut self, kernel: &dyn Kernel, topology: &Topology) {
         self.applied.see(kernel, topology);
@@ -175,13 +162,19 @@ impl Reconciler {
             Request::ListPartitions => {
                 return Answer::Partitions { partitions: self.partition_statuses(kernel) };
             }
+            Request::ListSets => return Answer::Sets { sets: self.set_statuses() },
+            Request::ListNodes => return Answer::Nodes { nodes: self.node_statuses(now) },
+            Request::PlanHomes => return Answer::Moves { moves: self.planned_moves(now) },
+            Request::AdviseVm { name } => {
+                return self.advise(&name).map_or_else(refused, |advice| Answer::Advice { advice });
+            }
             #[cfg(feature = "fault-injection")]
             Request::Break => kernel.break_on_purpose(),
             order => self.obey(kernel, &order),
         };
         match done {
             Ok(()) => Answer::Done,
-            Err(err) => Answer::Refused { reason: format!("{err:#}") },
+            Err(err) => refused(err),
         }
     }
 
@@ -189,8 +182,10 @@ impl Reconciler {
         if let Request::SetVm { name, .. } = order {
             self.registry.look_at_affinity_of(name);
         }
+        let room = self.room();
         let Self { saved, config, plan, registry, .. } = self;
-        let ground = Ground { saved, config, plan, registry, online: &self.capacity.online };
+        let online = &self.capacity.online;
+        let ground = Ground { saved, config, plan, registry, online, room };
         let saved = match order {
             Request::SetVm { name, set, reset } => ground.set_vm(name, set, reset)?,
             Request::ForgetVm { name } => ground.forget_vm(name)?,
@@ -200,6 +195,8 @@ impl Reconciler {
             Request::AddPartition { name, change } => ground.add_partition(name, change)?,
             Request::SetPartition { name, change } => ground.set_partition(name, change)?,
             Request::RemovePartition { name } => ground.remove_partition(name)?,
+            Request::AddSet { set } => ground.add_set(set)?,
+            Request::RemoveSet { name } => ground.remove_set(name)?,
             // A question changes nothing.
             _ => return Ok(()),
         };
@@ -308,8 +305,8 @@ impl Reconciler {
         let Some(config) = self.file.look() else { return false };
         let parsed = config.is_ok();
         let fits = config.and_then(|config| {
-            let tree = merged(config.pools().map(|(spec, _)| spec), &self.saved);
-            tree.map(|_| config).map_err(|error| error.to_string())
+            let fits = fit_together(&config, &self.saved);
+            fits.map(|()| config).map_err(|error| error.to_string())
         });
         match fits {
             Ok(config) => {
@@ -383,6 +380,8 @@ impl Reconciler {
         let mut troubles: Vec<String> = plan.troubles().iter().map(ToString::to_string).collect();
         troubles.extend(plan.shortages.iter().map(|short| shortfall(&plan, short)));
         troubles.extend(deserted(&plan, &self.capacity.online));
+        self.wishes = wishes(&self.config, &self.saved);
+        troubles.extend(self.set_troubles().into_iter().map(|(_, text)| text));
         let mut said = HashSet::new();
         for trouble in troubles {
             if !self.said.contains(&trouble) && !said.contains(&trouble) {
@@ -399,6 +398,24 @@ impl Reconciler {
             tracing::info!("every promise is kept again");
         }
     }
+}
+
+/// Whether what is configured can be beside what was ordered.
+fn fit_together(config: &Config, saved: &Saved) -> Result<()> {
+    merged(config.pools().map(|(spec, _)| spec), saved)?;
+    merged_sets(config.sets().map(|(set, _)| set), saved)?;
+    Ok(())
+}
+
+/// What is asked of all homes together; that it can be was found out before.
+fn wishes(config: &Config, saved: &Saved) -> Wishes {
+    let sets = merged_sets(config.sets().map(|(set, _)| set), saved).unwrap_or_default();
+    Wishes { heuristic: config.placement(), sets }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is for map_or_else")]
+fn refused(error: anyhow::Error) -> Answer {
+    Answer::Refused { reason: format!("{error:#}") }
 }
 
 /// Which promises cannot be kept where there are too few pCPUs for them.

@@ -5,6 +5,7 @@ use crate::names::Source;
 use drover_core::asked::Asked;
 use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::partition::PartitionPolicy;
+use drover_core::place::{GuestTopology, HomeNumber, Kind as SetKind, Within};
 use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
 use schemars::JsonSchema;
@@ -74,6 +75,9 @@ pub struct VmStatus {
     /// Where it is at home, on a host of several NUMA nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<Numa>,
+    /// Why its home is that, or why it has none; none within: not looked at yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home_why: Option<String>,
     /// Its vCPUs.
     pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
@@ -133,6 +137,7 @@ impl VmStatus {
             guaranteed_delay_why: String::new(),
             counters: Counters::default(),
             numa: None,
+            home_why: None,
             vcpu: Vec::new(),
             why: Vec::new(),
             troubles: Vec::new(),
@@ -195,4 +200,82 @@ pub struct PartitionStatus {
     pub unplaced_vcpus: u32,
     /// What they got in the last second, pCPUs; none until that is known.
     pub got_pcpus: Option<f64>,
+}
+
+/// A set of VMs that belong together or apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetStatus {
+    /// The set's name.
+    pub name: String,
+    /// Its VMs.
+    pub vms: Vec<String>,
+    /// Those of them that are not here.
+    pub absent: Vec<String>,
+    /// Together or apart.
+    pub kind: SetKind,
+    /// In what.
+    pub within: Within,
+    /// It is never broken.
+    pub hard: bool,
+    /// Where it comes from.
+    pub origin: String,
+    /// Why it cannot be kept, or not always, each in a line.
+    pub troubles: Vec<String>,
+}
+
+/// A NUMA node that may be a home.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeStatus {
+    /// Its number.
+    pub node: u32,
+    /// Its pCPUs that are online.
+    pub pcpus: u32,
+    /// Cores of these.
+    pub cores: u32,
+    /// Last-level caches of these.
+    pub llcs: usize,
+    /// What VMs want there, pCPUs.
+    pub wanted_pcpus: f64,
+    /// The part of that for which there is no pCPU, 0 to 1.
+    pub crowded: f64,
+    /// Its memory, MiB.
+    pub memory_mib: u64,
+    /// Of that, free, MiB.
+    pub free_mib: u64,
+    /// The VMs that are at home there, with all or some of their parts.
+    pub vms: Vec<String>,
+}
+
+/// A move to another home that would be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedMove {
+    /// The VM.
+    pub name: String,
+    /// Which part of it, from 1,
+    pub part: usize,
+    /// of so many.
+    pub parts: usize,
+    /// From there; none: it has no home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<HomeNumber>,
+    /// To there.
+    pub to: HomeNumber,
+    /// Why.
+    pub why: String,
+}
+
+/// The virtual nodes that the guest of a VM should have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Advice {
+    /// The VM's vCPUs.
+    pub vcpus: u32,
+    /// The VM's memory, MiB.
+    pub memory_mib: u64,
+    /// The most cores that a node of this host has.
+    pub node_cores: u32,
+    /// The most memory that one has, MiB.
+    pub node_memory_mib: u64,
+    /// What its guest should be told; none: it needs no virtual nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestTopology>,
 }

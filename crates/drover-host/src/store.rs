@@ -9,6 +9,7 @@ use crate::privileges::Writer;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Asked;
 use drover_core::partition::PartitionSpec;
+use drover_core::sets::{self, SetSpec};
 use drover_core::tree::{PoolSpec, Tree};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,6 +36,9 @@ pub struct Saved {
     /// Partitions that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<PartitionSpec>,
+    /// Sets of VMs that were added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<SetSpec>,
 }
 
 impl Saved {
@@ -64,7 +68,7 @@ impl Saved {
 impl Default for Saved {
     fn default() -> Self {
         let (pools, vms, partitions) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { version: VERSION, pools, vms, partitions }
+        Self { version: VERSION, pools, vms, partitions, sets: Vec::new() }
     }
 }
 
@@ -139,14 +143,36 @@ impl Store {
 /// # Errors
 /// When they are no tree together, in one line.
 pub fn merged<'a>(configured: impl Iterator<Item = &'a PoolSpec>, saved: &Saved) -> Result<Tree> {
-    let mut specs: Vec<PoolSpec> = configured.cloned().collect();
-    for pool in &saved.pools {
-        match specs.iter_mut().find(|spec| spec.name == pool.name) {
-            Some(spec) => *spec = pool.clone(),
-            None => specs.push(pool.clone()),
+    Ok(Tree::of(&ordered_over(configured, &saved.pools, |pool| &pool.name))?)
+}
+
+/// The sets of a configuration with those that were ordered over them.
+///
+/// # Errors
+/// When they cannot stand together, in one line.
+pub fn merged_sets<'a>(
+    configured: impl Iterator<Item = &'a SetSpec>,
+    saved: &Saved,
+) -> Result<Vec<SetSpec>> {
+    let specs = ordered_over(configured, &saved.sets, |set| &set.name);
+    sets::check(&specs)?;
+    Ok(specs)
+}
+
+/// What is configured, and what was ordered in place of what has that name, or after all.
+fn ordered_over<'a, T: Clone + 'a>(
+    configured: impl Iterator<Item = &'a T>,
+    ordered: &[T],
+    name: impl Fn(&T) -> &str,
+) -> Vec<T> {
+    let mut specs: Vec<T> = configured.cloned().collect();
+    for one in ordered {
+        match specs.iter_mut().find(|spec| name(spec) == name(one)) {
+            Some(spec) => *spec = one.clone(),
+            None => specs.push(one.clone()),
         }
     }
-    Ok(Tree::of(&specs)?)
+    specs
 }
 
 #[cfg(test)]
@@ -163,7 +189,9 @@ mod tests {
         let vms = BTreeMap::from([("web".to_owned(), asked)]);
         let io = r#"{"name":"io","cpus":"0-1","policy":"credit"}"#;
         let partitions = vec![serde_json::from_str(io).unwrap()];
-        Saved { pools: vec![PoolSpec::named("prod")], vms, partitions, ..Saved::default() }
+        let shop = r#"{"name":"shop","vms":["web","db"],"kind":"affine"}"#;
+        let sets = vec![serde_json::from_str(shop).unwrap()];
+        Saved { pools: vec![PoolSpec::named("prod")], vms, partitions, sets, ..Saved::default() }
     }
 
     #[test]

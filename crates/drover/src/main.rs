@@ -38,6 +38,12 @@ enum Command {
     /// See and set which pCPUs have a policy of their own.
     #[command(subcommand)]
     Partition(commands::partition::Partition),
+    /// See and set which VMs belong together, and which apart.
+    #[command(subcommand)]
+    Set(commands::set::Set),
+    /// See where VMs live on NUMA nodes, and what would be better.
+    #[command(subcommand)]
+    Numa(commands::numa::Numa),
     /// Print what VMs get as Prometheus' text, for node_exporter's textfile collector.
     Metrics(commands::metrics::Args),
     /// Run a scenario under several schedulers and compare what VMs got.
@@ -84,6 +90,8 @@ fn main() -> ExitCode {
         Command::Vm(vm) => commands::vm::run(vm),
         Command::Pool(pool) => commands::pool::run(pool),
         Command::Partition(partition) => commands::partition::run(partition),
+        Command::Set(set) => commands::set::run(set),
+        Command::Numa(numa) => commands::numa::run(numa),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Guest(args) => commands::guest::run(args),
@@ -145,6 +153,13 @@ mod tests {
             (&["partition", "set", "p", "--policy", "credits"], "did you mean"),
             (&["partition", "set", "p", "--slice", "3"], "3ms"),
             (&["vm", "set", "web", "--partition", "a/b"], "name of a partition"),
+            (&["vm", "set", "web", "--max-per-node", "0"], "1 or more, or none, or default"),
+            (&["vm", "set", "web", "--consolidate", "yes"], "off, on, auto"),
+            (&["set", "add", "s", "--kind", "affine"], "--vms"),
+            (&["set", "add", "s", "--vms", "a,b"], "--kind"),
+            (&["set", "add", "s", "--vms", "a,b", "--kind", "afine"], "did you mean \"affine\""),
+            (&["set", "add", "s", "--vms", "a,b", "--within", "core"], "known are llc, node"),
+            (&["numa", "advise"], "<VM>"),
             (&["gallop"], "gallop"),
             (&["check", "--hard"], "--hard"),
         ] {

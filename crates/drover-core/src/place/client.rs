@@ -13,6 +13,8 @@
 //! After seed 000, 3.4 (numa.vcpu.maxPerMachineNode).
 
 use super::host::Host;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A home: a node, or one LLC of it. Both by their places in [`Host`].
@@ -25,11 +27,12 @@ pub struct Home {
 }
 
 /// A home by the numbers that the policy knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct HomeNumber {
     /// The node's, as the kernel has it.
     pub node: u32,
     /// The LLC's; none: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc: Option<u32>,
 }
 

@@ -11,6 +11,7 @@
 use super::Move;
 use super::client::Home;
 use super::cost::Ledger;
+use crate::words::words;
 use std::cmp::Reverse;
 
 /// How homes are chosen.
@@ -29,16 +30,16 @@ pub enum Heuristic {
 }
 
 impl Heuristic {
-    /// What it is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Greedy => "greedy",
-            Self::Packed => "packed",
-            Self::Spread => "spread",
-        }
-    }
+    /// The words for them.
+    pub const WORDS: [(&'static str, Heuristic); 4] = [
+        ("auto", Self::Auto),
+        ("greedy", Self::Greedy),
+        ("packed", Self::Packed),
+        ("spread", Self::Spread),
+    ];
 }
+
+words!(Heuristic);
 
 /// Gives a home to whoever has none, in the order in which they are given.
 pub(super) fn give_first_homes(ledger: &mut Ledger, by: Heuristic) -> Vec<Move> {

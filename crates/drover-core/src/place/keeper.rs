@@ -11,6 +11,7 @@
 //! What others have decided stays: such a VM has a home to be shown, and counts where it is.
 
 use super::{Client, Heuristic, Home, HomeNumber, Host, Move, Set, Shape, parts, place};
+use crate::sets::SetSpec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ const ON_ITS_WAY: Duration = Duration::from_secs(120);
 /// Wishes, and crowding, are averaged over so long.
 const WANTS_OVER: Duration = Duration::from_secs(10);
 const CROWDED_OVER: Duration = Duration::from_secs(120);
+/// Why a home is where it is that nobody here chose, and why there is none.
+const BY_OTHERS: &str = "an affinity, cpuset or memory policy has it there";
+const NO_HOME: &str = "no node has the memory for it, or a hard set leaves it none";
 /// Nobody is owed more for having been crowded.
 const CROWDED_MOST: f64 = 2.0;
 
@@ -62,6 +66,14 @@ pub struct Seen {
     pub memory: Option<Memory>,
 }
 
+impl Seen {
+    /// What it is split by.
+    pub fn shape(&self, memory: &Memory) -> Shape {
+        let Self { vcpus, max_per_node, virtual_nodes, .. } = *self;
+        Shape { vcpus, memory_mib: memory.expected_mib, max_per_node, virtual_nodes }
+    }
+}
+
 /// A VM's memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memory {
@@ -80,17 +92,19 @@ pub struct Memory {
 pub struct Wishes {
     /// How homes are chosen.
     pub heuristic: Heuristic,
-    /// VMs that belong together or apart, by their names.
-    pub sets: Vec<NamedSet>,
+    /// VMs that belong together or apart; some may not be there.
+    pub sets: Vec<SetSpec>,
 }
 
-/// A set of VMs by their names; some may not be there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedSet {
-    /// The set; who is in it is said by `names`.
-    pub set: Set,
-    /// Its VMs.
-    pub names: Vec<String>,
+/// A node, and who lives there, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Crowd {
+    /// What is wanted there, pCPUs.
+    pub wanted_pcpus: f64,
+    /// The part of that for which there is no pCPU.
+    pub crowded: f64,
+    /// VMs that have a home there, by their places among those given.
+    pub vms: Vec<usize>,
 }
 
 /// What a move is, or would be, for people.
@@ -161,7 +175,10 @@ impl Keeper {
         let survey = Survey::of(host, vms, &self.kept, wishes, now);
         survey.split_anew(&mut self.kept);
         let most = if self.balances(vms, now) { MOST_MOVES } else { 0 };
-        let moves = survey.place(wishes.heuristic, most);
+        let (homes, moves) = survey.place(wishes.heuristic, most);
+        for ((id, ..), _) in survey.who.iter().zip(homes).filter(|(_, home)| home.is_none()) {
+            NO_HOME.clone_into(&mut self.kept.get_mut(id).expect("it was entered").why);
+        }
         let moves: Vec<NamedMove> = moves.into_iter().map(|step| survey.named(step, vms)).collect();
         for step in &moves {
             let kept = self.kept.get_mut(&step.id).expect("it was entered");
@@ -194,8 +211,22 @@ impl Keeper {
             vms.iter().filter(|vm| self.kept.contains_key(&vm.id)).cloned().collect();
         let mut survey = Survey::of(host, &known, &self.kept, wishes, now);
         survey.clients.iter_mut().for_each(|client| client.may_leave = true);
-        let moves = survey.place(wishes.heuristic, usize::MAX);
+        let (_, moves) = survey.place(wishes.heuristic, usize::MAX);
         moves.into_iter().map(|step| survey.named(step, &known)).collect()
+    }
+
+    /// How crowded each node is, and who lives there.
+    pub fn crowds(&self, host: Host, vms: &[Seen], now: Duration) -> Vec<Crowd> {
+        let known: Vec<Seen> =
+            vms.iter().filter(|vm| self.kept.contains_key(&vm.id)).cloned().collect();
+        let survey = Survey::of(host, &known, &self.kept, &Wishes::default(), now);
+        let lives_on = |id: u64, node: u32| self.homes(id).iter().any(|home| home.node == node);
+        let crowd = |(node, wanted_pcpus): (&super::Node, f64)| Crowd {
+            wanted_pcpus,
+            crowded: crowding(wanted_pcpus, f64::from(node.pcpus)),
+            vms: (0..vms.len()).filter(|&vm| lives_on(vms[vm].id, node.number)).collect(),
+        };
+        survey.host.nodes.iter().zip(survey.wanted_pcpus()).map(crowd).collect()
     }
 
     /// The homes of a VM's parts, once all have one: what the scheduler is told. Not of who was put there by
@@ -226,9 +257,9 @@ impl Keeper {
         self.kept.get(&id).map_or(0, |kept| kept.migrations)
     }
 
-    /// Why it has the last of its homes.
-    pub fn why(&self, id: u64) -> &str {
-        self.kept.get(&id).map_or("", |kept| &kept.why)
+    /// Why its home is where it is, or why it has none; none: nobody chose yet.
+    pub fn why(&self, id: u64) -> Option<&str> {
+        self.kept.get(&id).map(|kept| kept.why.as_str()).filter(|why| !why.is_empty())
     }
 }
 
@@ -272,7 +303,7 @@ impl Kept {
         }
         self.is_left_alone = others.is_some();
         if self.is_left_alone {
-            "it was put there by others".clone_into(&mut self.why);
+            BY_OTHERS.clone_into(&mut self.why);
         }
         before != (self.is_left_alone, self.homes.clone())
     }
@@ -302,10 +333,11 @@ impl Survey {
         wishes: &Wishes,
         now: Duration,
     ) -> Self {
-        let ids: HashMap<&str, u64> = vms.iter().map(|vm| (vm.name.as_str(), vm.id)).collect();
+        // All VMs of a name are in its set.
         let sets = wishes.sets.iter().map(|it| {
-            let vms = it.names.iter().filter_map(|name| ids.get(name.as_str()).copied());
-            Set { vms: vms.collect(), ..it.set.clone() }
+            let of_set = vms.iter().filter(|vm| it.vms.contains(&vm.name)).map(|vm| vm.id);
+            let SetSpec { ref name, kind, within, hard, .. } = *it;
+            Set { name: name.clone(), vms: of_set.collect(), kind, within, hard }
         });
         let sets = sets.collect();
         let mut survey = Self { host, clients: Vec::new(), who: Vec::new(), sets };
@@ -323,9 +355,8 @@ impl Survey {
 
     /// One that is placed by us.
     fn add(&mut self, vm: &Seen, memory: &Memory, known: &Kept, now: Duration) {
-        let Seen { vcpus, max_per_node, virtual_nodes, .. } = *vm;
-        let memory_mib = memory.expected_mib;
-        let shape = Shape { vcpus, memory_mib, max_per_node, virtual_nodes };
+        let shape = vm.shape(memory);
+        let memory_mib = shape.memory_mib;
         let only = vm.ordered.and_then(|node| self.host.place_of(HomeNumber::node(node)));
         let parts = if only.is_some() { 1 } else { parts(&self.host, &shape).len() };
         let count = parts as u64;
@@ -385,8 +416,19 @@ impl Survey {
         }
     }
 
-    fn place(&self, by: Heuristic, most: usize) -> Vec<Move> {
-        place(&self.host, &self.clients, &self.sets, by, most).1
+    fn place(&self, by: Heuristic, most: usize) -> (Vec<Option<Home>>, Vec<Move>) {
+        place(&self.host, &self.clients, &self.sets, by, most)
+    }
+
+    fn at_home(&self) -> impl Iterator<Item = (&Client, usize)> {
+        self.clients.iter().filter_map(|it| Some((it, it.home?.node)))
+    }
+
+    /// What is wanted on each node, pCPUs.
+    fn wanted_pcpus(&self) -> Vec<f64> {
+        let mut wanted: Vec<f64> = self.host.nodes.iter().map(|node| node.wanted_pcpus).collect();
+        self.at_home().for_each(|(client, node)| wanted[node] += client.wanted_pcpus);
+        wanted
     }
 
     fn named(&self, step: Move, vms: &[Seen]) -> NamedMove {
@@ -405,18 +447,19 @@ impl Survey {
 
     /// Who is more crowded than the host is, is owed a better home in time; who is less, owes it.
     fn note_crowding(&self, kept: &mut HashMap<u64, Kept>) {
-        let mut wanted: Vec<f64> = self.host.nodes.iter().map(|node| node.wanted_pcpus).collect();
-        let at_home = || self.clients.iter().filter_map(|it| Some((it, it.home?.node)));
-        at_home().for_each(|(client, node)| wanted[node] += client.wanted_pcpus);
-        let lack =
-            |wanted: f64, pcpus: f64| if wanted > pcpus { 1.0 - pcpus / wanted } else { 0.0 };
+        let wanted = self.wanted_pcpus();
         let pcpus = |node: usize| f64::from(self.host.nodes[node].pcpus);
-        let all = lack(wanted.iter().sum(), (0..wanted.len()).map(pcpus).sum());
+        let all = crowding(wanted.iter().sum(), (0..wanted.len()).map(pcpus).sum());
         let part = INTERVAL.as_secs_f64() / CROWDED_OVER.as_secs_f64();
-        for (client, node) in at_home() {
-            let more = lack(wanted[node], pcpus(node)) - all;
+        for (client, node) in self.at_home() {
+            let more = crowding(wanted[node], pcpus(node)) - all;
             let known = kept.get_mut(&client.vm).expect("it was surveyed");
             known.crowded = (known.crowded + more * part).clamp(-CROWDED_MOST, CROWDED_MOST);
         }
     }
+}
+
+/// The part of what is wanted for which there is no pCPU.
+fn crowding(wanted: f64, pcpus: f64) -> f64 {
+    if wanted > pcpus { 1.0 - pcpus / wanted } else { 0.0 }
 }

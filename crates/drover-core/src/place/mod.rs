@@ -29,6 +29,7 @@
 //! caches are known where the caller measures them; else CPU demand stands for them. The search is local: a
 //! better placement that three clients would have to move for at once is not found.
 
+mod advise;
 mod client;
 mod cost;
 mod fit;
@@ -38,10 +39,11 @@ mod search;
 mod set;
 mod why;
 
+pub use advise::{GuestNode, GuestTopology, advise};
 pub use client::{Client, Home, HomeNumber, Shape, parts};
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};
-pub use keeper::{INTERVAL, Keeper, Memory, NamedMove, NamedSet, Seen, Wishes};
+pub use keeper::{Crowd, INTERVAL, Keeper, Memory, NamedMove, Seen, Wishes};
 pub use set::{Kind, Set, Within, contradiction};
 
 use cost::Ledger;

@@ -9,10 +9,13 @@
 //!
 //! After the comment to seed 003.
 
+use crate::words::words;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What a set wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// Its VMs near each other.
@@ -21,8 +24,16 @@ pub enum Kind {
     AntiAffine,
 }
 
+impl Kind {
+    /// The words for them.
+    pub const WORDS: [(&'static str, Kind); 2] =
+        [("affine", Self::Affine), ("anti-affine", Self::AntiAffine)];
+}
+
+words!(Kind);
+
 /// What they are to share, or not to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Within {
     /// A last-level cache.
@@ -31,6 +42,13 @@ pub enum Within {
     #[default]
     Node,
 }
+
+impl Within {
+    /// The words for them.
+    pub const WORDS: [(&'static str, Within); 2] = [("llc", Self::Llc), ("node", Self::Node)];
+}
+
+words!(Within);
 
 /// A set of VMs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,10 +22,12 @@ mod os;
 use crate::domains::Domains;
 use crate::kernel::Kernel;
 use crate::scheduler::KernelVm;
+use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
 use drover_core::counters::Numa as NumaCounters;
-use drover_core::place::{self, HomeNumber, INTERVAL, Keeper, Memory, NamedMove, Wishes};
+use drover_core::place::{self, Crowd, INTERVAL, Keeper, Memory, NamedMove, Wishes};
 use drover_core::scenario::CpuList;
+use drover_core::sets::Room;
 use drover_core::tree::Affinity;
 use mover::{Mover, Report, Target};
 use std::collections::{BTreeMap, HashMap};
@@ -108,7 +110,8 @@ impl Numa {
         Some(numa)
     }
 
-    fn new(topology: Topology) -> Self {
+    /// For that host, with nobody who moves memory.
+    pub(crate) fn new(topology: Topology) -> Self {
         Self {
             topology,
             online: None,
@@ -186,12 +189,76 @@ impl Numa {
         changed
     }
 
-    /// What would be moved now, if everybody might leave home.
-    pub fn plan(&self, vms: &[Seen], domains: &Domains, wishes: &Wishes) -> Vec<NamedMove> {
+    /// The VMs as the keeper sees them.
+    fn all_seen(&self, vms: &[Seen]) -> Vec<place::Seen> {
         let reports = self.shared.lock().reports.clone();
-        let seen = vms.iter().map(|vm| self.seen(vm, reports.get(&vm.kernel.id), &mems_of));
-        let seen: Vec<place::Seen> = seen.collect();
-        self.keeper.plan(self.host(domains), &seen, wishes, self.begun.elapsed())
+        let seen = |vm: &Seen| self.seen(vm, reports.get(&vm.kernel.id), &mems_of);
+        vms.iter().map(seen).collect()
+    }
+
+    /// What would be moved now, if everybody might leave home.
+    pub fn plan(
+        &self,
+        vms: &[Seen],
+        domains: &Domains,
+        wishes: &Wishes,
+        now: Instant,
+    ) -> Vec<PlannedMove> {
+        let seen = self.all_seen(vms);
+        let moves = self.keeper.plan(self.host(domains), &seen, wishes, now - self.begun);
+        let planned = |step: NamedMove| PlannedMove {
+            name: step.name,
+            part: step.part.0 + 1,
+            parts: step.part.1,
+            from: step.from,
+            to: step.to,
+            why: step.why,
+        };
+        moves.into_iter().map(planned).collect()
+    }
+
+    /// Nodes that may be a home, and who lives there.
+    pub fn nodes(&self, vms: &[Seen], domains: &Domains, now: Instant) -> Vec<NodeStatus> {
+        let host = self.host(domains);
+        let crowds = self.keeper.crowds(host.clone(), &self.all_seen(vms), now - self.begun);
+        let status = |(node, crowd): (&place::Node, Crowd)| NodeStatus {
+            node: node.number,
+            pcpus: node.pcpus,
+            cores: node.cores,
+            llcs: node.llcs.len(),
+            wanted_pcpus: crowd.wanted_pcpus,
+            crowded: crowd.crowded,
+            memory_mib: node.memory_mib,
+            free_mib: node.free_mib,
+            vms: crowd.vms.into_iter().map(|vm| vms[vm].name.to_owned()).collect(),
+        };
+        let nodes = host.nodes.iter().zip(crowds);
+        nodes.filter(|(node, _)| node.is_a_home()).map(status).collect()
+    }
+
+    /// How many homes there are.
+    pub fn room(&self, domains: &Domains) -> Room {
+        let host = self.host(domains);
+        Room { nodes: host.homes().count(), llcs: host.homes().map(|node| node.llcs.len()).sum() }
+    }
+
+    /// The virtual nodes that this VM should have; none: its memory was not looked at yet.
+    pub fn advise(&self, vm: &Seen, domains: &Domains) -> Option<Advice> {
+        let seen = self.all_seen(std::slice::from_ref(vm)).pop()?;
+        let shape = seen.shape(seen.memory.as_ref()?);
+        let host = self.host(domains);
+        Some(Advice {
+            vcpus: shape.vcpus,
+            memory_mib: shape.memory_mib,
+            node_cores: host.widest(),
+            node_memory_mib: host.homes().map(|node| node.memory_mib).max().unwrap_or(0),
+            guest: place::advise(&host, &shape),
+        })
+    }
+
+    /// Why its home is where it is, or why it has none.
+    pub fn why(&self, vm: &KernelVm) -> Option<String> {
+        self.keeper.why(vm.id).map(str::to_owned)
     }
 
     /// A VM as the keeper sees it.

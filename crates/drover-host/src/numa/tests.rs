@@ -2,7 +2,8 @@
 use super::*;
 use crate::domains::DomainLevel;
 use crate::topology::tests::Host;
-use drover_core::place::{Kind, NamedSet, Set, Within};
+use drover_core::place::{HomeNumber, Kind, Within};
+use drover_core::sets::SetSpec;
 use maps::Maps;
 use std::time::Duration;
 
@@ -42,25 +43,43 @@ fn report(policy: &str, mib: [u64; 2]) -> Report {
     Report { maps: Maps::of(maps, &numa), ..Report::default() }
 }
 
+fn seen(ones: &[One]) -> Vec<Seen<'_>> {
+    ones.iter()
+        .map(|one| Seen {
+            kernel: one.0,
+            name: ["", "a", "b", "c", "d"][one.0.id as usize],
+            affinity: &one.1,
+            wanted_pcpus: one.2,
+            reserved_pcpus: 0.0,
+            max_per_node: None,
+            one_llc: false,
+        })
+        .collect()
+}
+
+fn domains(numa: &Numa) -> Domains {
+    Domains::new(&numa.topology, DomainLevel::Node)
+}
+
+/// VMs that have no memory at all, with homes.
+fn at_home(ones: &[One]) -> (Numa, Instant) {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    for one in ones {
+        let maps = Maps::of("10000000-10001000 rw-p 0", "10000000 default anon=1");
+        told(&numa, one.0.id, Report { maps, ..Report::default() });
+    }
+    decide(&mut numa, ones, begun);
+    decide(&mut numa, ones, begun + SETTLES);
+    (numa, begun + SETTLES)
+}
+
 fn decide_as(
     numa: &mut Numa,
     ones: &[One],
     wishes: &Wishes,
     now: Instant,
 ) -> Vec<(u64, Vec<HomeNumber>)> {
-    let seen: Vec<Seen> = ones
-        .iter()
-        .map(|One(kernel, affinity, wanted_pcpus)| Seen {
-            kernel: *kernel,
-            name: ["", "a", "b", "c", "d"][kernel.id as usize],
-            affinity,
-            wanted_pcpus: *wanted_pcpus,
-            reserved_pcpus: 0.0,
-            max_per_node: None,
-            one_llc: false,
-        })
-        .collect();
-    let domains = Domains::new(&numa.topology, DomainLevel::Node);
+    let (seen, domains) = (seen(ones), domains(numa));
     let host = host::of(&numa.topology, &domains, &|_| 1000);
     let changes = numa.decide(host, &seen, wishes, &|_| None, now);
     numa.tell_mover(&seen);
@@ -173,15 +192,14 @@ fn sets_by_name_are_kept_and_may_name_who_is_not_there() {
     let (mut numa, begun) = (two_nodes(), Instant::now());
     let ones = [One::new(1, 1), One::new(2, 1)];
     [1, 2].iter().for_each(|&id| told(&numa, id, report("default", [8, 0])));
-    let set = Set {
+    let set = SetSpec {
         name: "web".to_owned(),
-        vms: Vec::new(),
+        vms: ["a", "b", "gone"].map(str::to_owned).to_vec(),
         kind: Kind::AntiAffine,
         within: Within::Node,
         hard: false,
     };
-    let names = ["a", "b", "gone"].map(str::to_owned).to_vec();
-    let wishes = Wishes { sets: vec![NamedSet { set, names }], ..Wishes::default() };
+    let wishes = Wishes { sets: vec![set], ..Wishes::default() };
     decide_as(&mut numa, &ones, &wishes, begun);
     let changes = decide_as(&mut numa, &ones, &wishes, begun + SETTLES);
     assert_ne!(changes[0].1, changes[1].1);
@@ -213,4 +231,80 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
     let host = Host::new("0-1", "0-1", "0-1");
     host.node(0, "0", 9 << 10, "10 20").node(1, "1", 0, "20 10");
     assert!(Numa::start(&host.read()).is_none(), "one node has memory");
+}
+
+#[test]
+fn nodes_are_told_with_who_lives_there_and_how_crowded_they_are() {
+    let ones = [One::new(1, 2), One::new(2, 2), One::pinned(3, 2, "2-3")];
+    let (numa, now) = at_home(&ones);
+    let nodes = numa.nodes(&seen(&ones), &domains(&numa), now);
+    let each: Vec<_> = nodes.iter().map(|it| (it.node, it.pcpus, it.cores, it.llcs)).collect();
+    assert_eq!(each, [(0, 2, 2, 1), (1, 2, 2, 1)]);
+    let lives_on = |name: &str| {
+        let there = nodes.iter().filter(|node| node.vms.iter().any(|vm| vm == name));
+        there.map(|node| node.node).collect::<Vec<_>>()
+    };
+    assert_eq!(lives_on("c"), [1], "it was put there");
+    assert_eq!((lives_on("a").len(), lives_on("b").len()), (1, 1));
+    // All three want 2 pCPUs of the 4.
+    assert_eq!(nodes.iter().map(|node| node.wanted_pcpus).sum::<f64>(), 6.0);
+    for node in &nodes {
+        let part = (1.0 - 2.0 / node.wanted_pcpus).max(0.0);
+        assert!((node.crowded - part).abs() < 1e-9, "{node:?}");
+    }
+    assert_eq!(numa.room(&domains(&numa)), Room { nodes: 2, llcs: 2 });
+}
+
+#[test]
+fn a_plan_says_what_would_move_and_moves_nothing() {
+    let ones = [One::new(1, 2), One::new(2, 2)];
+    let (numa, now) = at_home(&ones);
+    let (seen, domains) = (seen(&ones), domains(&numa));
+    assert_eq!(numa.plan(&seen, &domains, &Wishes::default(), now), []);
+    let set = SetSpec {
+        name: "shop".to_owned(),
+        vms: ["a", "b"].map(str::to_owned).to_vec(),
+        kind: Kind::Affine,
+        within: Within::Node,
+        hard: true,
+    };
+    let wishes = Wishes { sets: vec![set], ..Wishes::default() };
+    let moves = numa.plan(&seen, &domains, &wishes, now);
+    assert_eq!(moves.len(), 1, "{moves:?}");
+    let step = &moves[0];
+    assert_eq!((step.part, step.parts), (1, 1));
+    assert_ne!(step.from.map(|from| from.node), Some(step.to.node));
+    assert!(step.why.contains("the hard set shop is broken"), "{}", step.why);
+    assert_eq!(numa.plan(&seen, &domains, &wishes, now), moves, "nothing was moved");
+}
+
+#[test]
+fn homes_and_none_have_a_reason() {
+    let ones = [One::new(1, 2), One::pinned(2, 2, "2-3"), One::new(3, 1), One::new(4, 1)];
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    assert_eq!(numa.why(&ones[0].0), None);
+    [1, 2, 4].iter().for_each(|&id| told(&numa, id, report("default", [8, 0])));
+    // More than any node has.
+    let maps = Maps::of("10000000-1010000000 rw-p 0", "10000000 default anon=1 N0=256");
+    told(&numa, 3, Report { maps, ..Report::default() });
+    decide(&mut numa, &ones, begun);
+    decide(&mut numa, &ones, begun + SETTLES);
+    let why = |vm: usize| numa.why(&ones[vm].0).unwrap_or_default();
+    assert!(!why(0).is_empty() && !why(0).contains('\n'), "{}", why(0));
+    assert!(why(1).contains("affinity, cpuset or memory policy"), "{}", why(1));
+    assert!(why(2).contains("no node has the memory for it"), "{}", why(2));
+}
+
+#[test]
+fn a_vm_wider_than_a_node_is_advised_virtual_nodes() {
+    let ones = [One::new(1, 4), One::new(2, 2), One::new(3, 2)];
+    let numa = two_nodes();
+    [1, 2].iter().for_each(|&id| told(&numa, id, report("default", [8, 0])));
+    let (seen, domains) = (seen(&ones), domains(&numa));
+    let advice = numa.advise(&seen[0], &domains).unwrap();
+    assert_eq!((advice.vcpus, advice.memory_mib, advice.node_cores), (4, 256, 2));
+    let guest = advice.guest.unwrap();
+    assert_eq!((guest.nodes.len(), guest.nodes[1].memory_mib), (2, 128));
+    assert_eq!(numa.advise(&seen[1], &domains).unwrap().guest, None);
+    assert_eq!(numa.advise(&seen[2], &domains), None, "it was not looked at yet");
 }

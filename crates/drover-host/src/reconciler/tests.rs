@@ -4,14 +4,15 @@
 use super::*;
 use crate::domains::{DomainLevel, Placed};
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
-use crate::status::{PartitionStatus, VmStatus};
+use crate::status::{PartitionStatus, SetStatus, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
-use drover_core::place::HomeNumber;
+use drover_core::place::{HomeNumber, Kind as SetKind, Within};
+use drover_core::sets::SetSpec;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolChange};
@@ -234,6 +235,30 @@ impl Host {
         }
     }
 
+    fn sets(&mut self) -> Vec<SetStatus> {
+        match self.reconciler.answer(&self.kernel, Request::ListSets, self.now) {
+            Answer::Sets { sets } => sets,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn add_set(
+        &mut self,
+        name: &str,
+        kind: SetKind,
+        hard: bool,
+        vms: &[&str],
+    ) -> Result<(), String> {
+        self.ask(Request::AddSet { set: set(name, kind, hard, vms) })
+    }
+
+    /// Two nodes of two pCPUs.
+    fn two_nodes(&mut self) {
+        let sysfs = Sysfs::new("0-3", "0-3", "0-3");
+        sysfs.node(0, "0-1", 4 << 20, "10 20").node(1, "2-3", 4 << 20, "20 10");
+        self.reconciler.keep_homes(Some(Numa::new(sysfs.read())));
+    }
+
     fn configure(&mut self, text: &str) {
         fs::write(self.dir.path().join("drover.toml"), text).unwrap();
         for _ in 0..3 {
@@ -241,6 +266,11 @@ impl Host {
             self.reconciler.look(&self.kernel, &CpuList::all(4), self.now);
         }
     }
+}
+
+fn set(name: &str, kind: SetKind, hard: bool, vms: &[&str]) -> SetSpec {
+    let vms = vms.iter().map(|&vm| vm.to_owned()).collect();
+    SetSpec { name: name.to_owned(), vms, kind, within: Within::Node, hard }
 }
 
 fn open(dir: &Path) -> Reconciler {
@@ -313,7 +343,7 @@ fn a_refused_order_changes_nothing_anywhere() {
         ),
         (&[(Key::Reservation, "101%"), (Key::Pool, "prod")], "pool \"prod\" has 100% left of 100%"),
         (&[(Key::Reservation, "50%"), (Key::Limit, "40%")], "more than its limit of 40%"),
-        (&[(Key::Pool, "pord")], "there is no pool \"pord\"; known are prod"),
+        (&[(Key::Pool, "pord")], "there is no pool \"pord\"; did you mean \"prod\"?"),
     ] {
         let reason = host.set(2, values).unwrap_err();
         assert!(reason.contains(said), "{reason}");
@@ -768,4 +798,117 @@ fn vm_list_takes_less_than_100_ms_for_2000_vms() {
             assert!(cpu < 100 || count < 2000);
         }
     }
+}
+
+const SETS: &str = "[[set]]\nname = \"shop\"\nvms = [\"web\", \"db\"]\nkind = \"affine\"\nhard = true\n\
+                    [numa]\nplacement = \"spread\"\n";
+
+#[test]
+fn sets_come_from_the_file_and_from_orders_and_outlive_the_daemon() {
+    let mut host = Host::new(1, SETS);
+    host.two_nodes();
+    let vm = name(1);
+    host.add_set("far", SetKind::AntiAffine, false, &[&vm, "gone"]).unwrap();
+    let listed = host.sets();
+    let origins: Vec<&str> = listed.iter().map(|it| it.origin.as_str()).collect();
+    assert!(origins[0].ends_with("drover.toml:1") && origins[1] == "drover set", "{origins:?}");
+    assert_eq!(
+        (&listed[1].vms, &listed[1].absent),
+        (&vec![vm, "gone".into()], &vec!["gone".into()])
+    );
+    assert!(listed.iter().all(|it| it.troubles.is_empty()), "{listed:?}");
+    let wished = host.reconciler.wishes.clone();
+    assert_eq!((wished.heuristic.name(), wished.sets.len()), ("spread", 2));
+    let mut host = host.restarted();
+    assert_eq!(host.reconciler.wishes.sets, wished.sets);
+    let one_node = host.sets()[0].troubles.clone();
+    assert!(one_node[0].contains("one NUMA node"), "{one_node:?}");
+    host.ask(Request::RemoveSet { name: "far".to_owned() }).unwrap();
+    host.configure("# nothing\n");
+    assert_eq!((host.sets(), host.reconciler.saved.sets.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn sets_that_cannot_be_kept_are_refused_in_one_line_and_change_nothing() {
+    let mut host = Host::new(1, SETS);
+    let refused = host.add_set("far", SetKind::AntiAffine, true, &["a", "b"]).unwrap_err();
+    assert!(refused.contains("each on a NUMA node of its own, and this host has 1"), "{refused}");
+    host.two_nodes();
+    host.add_set("far", SetKind::AntiAffine, true, &["a", "b"]).unwrap();
+    let saved = host.reconciler.saved.clone();
+    let remove = |name: &str| Request::RemoveSet { name: name.to_owned() };
+    let refusals = [
+        (
+            host.add_set("x", SetKind::AntiAffine, true, &["web", "a", "db"]),
+            "\"shop\" has VMs web and db together, \"x\" has them apart",
+        ),
+        (
+            host.add_set("x", SetKind::Affine, true, &["b", "a"]),
+            "\"x\" has VMs a and b together, \"far\" has them apart",
+        ),
+        (
+            host.add_set("x", SetKind::AntiAffine, true, &["c", "d", "e"]),
+            "keeps 3 VMs each on a NUMA node of its own, and this host has 2",
+        ),
+        (host.add_set("far", SetKind::Affine, false, &["c", "d"]), "`drover set remove far` first"),
+        (
+            host.add_set("shop", SetKind::Affine, false, &["c", "d"]),
+            "drover.toml:1; change it there",
+        ),
+        (host.add_set("x", SetKind::Affine, false, &["c"]), "name two or more"),
+        (host.ask(remove("shop")), "drover.toml:1; remove it there"),
+        (host.ask(remove("fra")), "there is no set \"fra\"; known are far"),
+    ];
+    for (refusal, said) in refusals {
+        let reason = refusal.unwrap_err();
+        assert!(reason.contains(said) && reason.lines().count() == 1, "{said}: {reason}");
+    }
+    assert_eq!(host.reconciler.saved, saved);
+    assert_eq!(host.reconciler.wishes.sets.len(), 2);
+    // A file that does not fit what was ordered waits.
+    host.configure(&SETS.replace("\"web\", \"db\"", "\"a\", \"b\""));
+    assert_eq!(host.sets()[0].vms, ["web", "db"]);
+    host.ask(remove("far")).unwrap();
+    host.configure(&SETS.replace("\"web\", \"db\"", "\"a\", \"b\""));
+    assert_eq!(host.sets()[0].vms, ["a", "b"]);
+}
+
+#[test]
+fn soft_sets_that_contradict_each_other_are_taken_and_it_is_said_which_wins() {
+    let mut host = Host::new(1, SETS);
+    host.two_nodes();
+    host.add_set("far", SetKind::AntiAffine, false, &["web", "db"]).unwrap();
+    for set in host.sets() {
+        assert_eq!(set.troubles.len(), 1);
+        assert!(set.troubles[0].ends_with("\"shop\" wins, which is hard"), "{:?}", set.troubles);
+    }
+}
+
+#[test]
+fn what_is_asked_of_a_vms_homes_reaches_them() {
+    let mut host = Host::new(2, "[[vm]]\nname = \"*\"\nmax_per_node = 3\n");
+    let asked = [(Key::MaxPerNode, "2"), (Key::Consolidate, "on"), (Key::Reservation, "50%")];
+    host.set(1, &asked).unwrap();
+    let of = |host: &Host| -> Vec<_> {
+        let seen = host.reconciler.seen();
+        seen.iter().map(|it| (it.max_per_node, it.one_llc, it.reserved_pcpus)).collect()
+    };
+    assert_eq!(of(&host), [(Some(2), true, 0.5), (Some(3), false, 0.0)]);
+    host.set(1, &[(Key::MaxPerNode, "none"), (Key::Consolidate, "auto")]).unwrap();
+    assert_eq!(of(&host)[0], (None, false, 0.5));
+    let host = host.restarted();
+    assert_eq!(of(&host)[0], (None, false, 0.5));
+}
+
+#[test]
+fn who_asks_about_homes_on_a_host_of_one_node_is_told_so() {
+    let mut host = Host::new(1, "");
+    let mut ask = |request| host.reconciler.answer(&host.kernel, request, host.now);
+    assert_eq!(ask(Request::ListNodes), Answer::Nodes { nodes: Vec::new() });
+    assert_eq!(ask(Request::PlanHomes), Answer::Moves { moves: None });
+    assert_eq!(ask(Request::AdviseVm { name: name(1) }), Answer::Advice { advice: None });
+    let Answer::Refused { reason } = ask(Request::AdviseVm { name: "nobody".to_owned() }) else {
+        panic!("there is no such VM");
+    };
+    assert!(reason.contains("there is no VM \"nobody\"; `drover vm list`"), "{reason}");
 }

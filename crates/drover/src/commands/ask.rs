@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What commands that talk to the daemon share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use drover_core::asked::{Asked, Key};
 use drover_core::printable::{cell, json};
-use drover_host::control::SOCKET_PATH;
+use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 
 #[derive(clap::Args)]
 pub struct Daemon {
@@ -15,6 +16,16 @@ pub struct Daemon {
 }
 
 pub use drover_core::asked::DEFAULT;
+
+/// What the daemon answers, of the kind that was asked for.
+pub fn answer<T>(
+    socket: &Path,
+    request: &Request,
+    of_kind: impl Fn(Answer) -> Option<T>,
+) -> Result<T> {
+    of_kind(ask(socket, request)?)
+        .context("the daemon answered something else; is it of this version?")
+}
 
 /// Whether a text is one of a VM's values, or [`DEFAULT`].
 pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {

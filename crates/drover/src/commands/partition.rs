@@ -11,7 +11,7 @@ use drover_core::scenario::CpuList;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PartitionStatus;
 
-use super::ask::{Daemon, percent_of, print_json, table};
+use super::ask::{Daemon, answer, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Partition {
@@ -95,9 +95,10 @@ pub fn run(partition: Partition) -> Result<ExitCode> {
 }
 
 fn list(json: bool, socket: &Path) -> Result<()> {
-    let Answer::Partitions { partitions } = ask(socket, &Request::ListPartitions)? else {
-        bail!("the daemon answered something else; is it of this version?");
-    };
+    let partitions = answer(socket, &Request::ListPartitions, |answer| match answer {
+        Answer::Partitions { partitions } => Some(partitions),
+        _ => None,
+    })?;
     match json {
         true => print_json(&serde_json::to_string_pretty(&partitions)?),
         false => print!("{}", overview(&partitions)),

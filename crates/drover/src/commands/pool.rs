@@ -14,7 +14,7 @@ use drover_core::tree::PoolChange;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PoolStatus;
 
-use super::ask::{Daemon, percent_of, print_json, table};
+use super::ask::{Daemon, answer, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Pool {
@@ -111,9 +111,10 @@ pub fn run(pool: Pool) -> Result<ExitCode> {
 }
 
 fn list(json: bool, socket: &Path) -> Result<()> {
-    let Answer::Pools { pools } = ask(socket, &Request::ListPools)? else {
-        bail!("the daemon answered something else; is it of this version?");
-    };
+    let pools = answer(socket, &Request::ListPools, |answer| match answer {
+        Answer::Pools { pools } => Some(pools),
+        _ => None,
+    })?;
     if json {
         print_json(&serde_json::to_string_pretty(&pools)?);
     } else if pools.is_empty() {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
 use drover_core::percent;
@@ -12,7 +12,8 @@ use drover_core::printable::one_line;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{Kind, OrderStatus, VmStatus};
 
-use super::ask::{DEFAULT, Daemon, given, percent_of, print_json, table};
+use super::ask::{DEFAULT, Daemon, answer, given, percent_of, print_json, table};
+use super::numa::ONE_NODE;
 
 #[derive(Subcommand)]
 pub enum Vm {
@@ -78,12 +79,20 @@ pub struct Values {
     /// The partition it runs in.
     #[arg(long, value_parser = given(Key::Partition))]
     partition: Option<String>,
+    /// The most vCPUs of it on a NUMA node, or none: as many as a node has cores.
+    #[arg(long, value_parser = given(Key::MaxPerNode))]
+    max_per_node: Option<String>,
+    /// Whether it is to live in one last-level cache: off, on or auto.
+    #[arg(long, value_parser = given(Key::Consolidate))]
+    consolidate: Option<String>,
 }
 
 impl Values {
     fn order(self, name: String) -> Request {
-        let Self { shares, reservation, limit, pool, cosched, partition } = self;
-        let values = [shares, reservation, limit, pool, cosched, partition];
+        let Self { shares, reservation, limit, pool, cosched, .. } = self;
+        let Self { partition, max_per_node, consolidate, .. } = self;
+        let values =
+            [shares, reservation, limit, pool, cosched, partition, max_per_node, consolidate];
         let (mut set, mut reset) = (Asked::default(), Vec::new());
         for (key, value) in Key::ALL.into_iter().zip(values) {
             match value.as_deref() {
@@ -115,10 +124,10 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
 }
 
 fn orders(socket: &Path) -> Result<Vec<OrderStatus>> {
-    match ask(socket, &Request::ListOrders)? {
-        Answer::Orders { orders } => Ok(orders),
-        _ => bail!("the daemon answered something else; is it of this version?"),
-    }
+    answer(socket, &Request::ListOrders, |answer| match answer {
+        Answer::Orders { orders } => Some(orders),
+        _ => None,
+    })
 }
 
 /// Whom an order reached, where that is not one VM.
@@ -160,9 +169,10 @@ fn ordered(orders: &[OrderStatus]) -> String {
 }
 
 fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
-    let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
-        bail!("the daemon answered something else; is it of this version?");
-    };
+    let vms = answer(socket, &Request::ListVms, |answer| match answer {
+        Answer::Vms { vms } => Some(vms),
+        _ => None,
+    })?;
     if json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
@@ -246,7 +256,7 @@ fn overview(vms: &[VmStatus]) -> String {
 /// Where memory lies, as esxtop calls it: NHN is the home node, N%L the part that lies there.
 fn homes(vms: &[VmStatus]) -> String {
     if vms.iter().all(|vm| vm.numa.is_none()) {
-        return "This host has one NUMA node only.\n".to_owned();
+        return ONE_NODE.to_owned();
     }
     let percent = |part: Option<f64>| part.map_or("-".to_owned(), |part| format!("{part:.1}"));
     let row = |vm: &VmStatus| {
@@ -260,10 +270,11 @@ fn homes(vms: &[VmStatus]) -> String {
             percent(ran.then(|| 100.0 * numa.home_s / numa.ran_s)),
             numa.migrations.to_string(),
             format!("{:.0} MiB", numa.moved_mib),
+            vm.home_why.clone().unwrap_or_default(),
         ]
     };
     table(
-        &["NAME<", "NHN", "N%L", "%HOME", "NMIG", "MOVED"],
+        &["NAME<", "NHN", "N%L", "%HOME", "NMIG", "MOVED", "WHY<"],
         &vms.iter().map(row).collect::<Vec<_>>(),
     )
 }
@@ -339,6 +350,7 @@ pub mod tests {
                 guaranteed_delay_ms: Some(66.0),
                 ..Counters::default()
             },
+            home_why: Some("its memory lies there".to_owned()),
             numa: Some(Numa {
                 home: vec![1],
                 migrations: 2,
@@ -398,8 +410,10 @@ pub mod tests {
     fn homes_are_shown_where_there_are_nodes() {
         let text = homes(&[vm("web"), VmStatus { numa: Some(Numa::default()), ..vm("db") }]);
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
-        assert_eq!(words(1).collect::<Vec<_>>(), ["web", "1", "97.2", "75.0", "64", "MiB"]);
-        assert_eq!(words(2).collect::<Vec<_>>(), ["db", "-", "-", "-", "0", "MiB"]);
+        let numbers = ["web", "1", "97.2", "75.0", "2", "64", "MiB"];
+        assert_eq!(words(1).take(7).collect::<Vec<_>>(), numbers);
+        assert_eq!(words(2).take(7).collect::<Vec<_>>(), ["db", "-", "-", "-", "0", "0", "MiB"]);
+        assert!(text.lines().nth(1).unwrap().ends_with("  its memory lies there"), "{text}");
         assert!(homes(&[VmStatus { numa: None, ..vm("web") }]).contains("one NUMA node only"));
     }
 
