@@ -26,12 +26,13 @@
 
 use crate::asked::{Asked, Consolidate, Key, Limit, MaxPerNode, NO_POOLS};
 use crate::percent;
-use crate::place::{Heuristic, Kind, Within};
+use crate::place::Heuristic;
 use crate::resolve::Layer;
 use crate::scenario::ScenarioError;
-use crate::scenario::format::GivenShares;
+use crate::scenario::format::{GivenShares, SetTable};
+use crate::scenario::read_sets::read_sets;
 use crate::scenario::table::{Read, Source, Table, tables, whole};
-use crate::sets::{self, SetSpec};
+use crate::sets::SetSpec;
 use crate::settings::Cosched;
 use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
@@ -53,14 +54,6 @@ tables! {
     "drover.toml [numa]" NumaTable {
         move_mib_per_s: Option<u32> = whole(0, MOVE_MIB_PER_S_MAX);
         placement: Option<Heuristic>;
-    }
-
-    "drover.toml [[set]]" SetTable {
-        name: String;
-        vms: Vec<String>;
-        kind: Kind;
-        within: Option<Within>;
-        hard: Option<bool>;
     }
 
     "drover.toml [[pool]]" PoolTable {
@@ -213,22 +206,6 @@ fn read_pool(table: &Table<PoolTable>) -> Read<PoolSpec> {
     Ok(asked.of(&PoolSpec::named(name)))
 }
 
-fn read_sets(tables: &[Table<SetTable>]) -> Read<Vec<(SetSpec, usize)>> {
-    let spec = |table: &Table<SetTable>| SetSpec {
-        name: table.name.clone(),
-        vms: table.vms.clone(),
-        kind: table.kind,
-        within: table.within.unwrap_or_default(),
-        hard: table.hard.unwrap_or(false),
-    };
-    let specs: Vec<SetSpec> = tables.iter().map(spec).collect();
-    sets::check(&specs).map_err(|fault| {
-        let at = specs.iter().rposition(|spec| spec.name == fault.set).expect("one of them");
-        tables[at].error(fault.key, format!("set \"{}\" {}", fault.set, fault.what), fault.fix)
-    })?;
-    Ok(specs.into_iter().zip(tables.iter().map(Table::line)).collect())
-}
-
 fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
     let pattern = Pattern::new(&table.name).map_err(|error| {
         let what = format!("\"{}\" is no pattern: {}", table.name, error.msg);
@@ -260,6 +237,7 @@ fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Within;
 
     const GOOD: &str = r#"
 [[pool]]

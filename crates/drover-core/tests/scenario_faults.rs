@@ -213,10 +213,11 @@ fn unknown_keys_and_words() {
         ),
         (
             "shares = 500",
-            "name = \"b\"",
-            "x.toml:13: unknown key \"name\" in [case.vm.NAME]; \
+            "disk = true",
+            "x.toml:13: unknown key \"disk\" in [case.vm.NAME]; \
              known are absent, vcpus, shares, reservation_pct, limit_pct, pool, cosched, \
-             partition, pin, memory_node, demand_pct, start_s, stop_s, workload",
+             partition, pin, memory_node, home, max_per_node, consolidate, demand_pct, start_s, \
+             stop_s, workload",
         ),
         (
             "kind = \"cpu\"",

@@ -178,7 +178,8 @@ fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
     let pools = drover_core::tree::Tree::default();
     let (name, vms) = (started.case.clone(), Vec::new());
     let partitions = Partitions::default();
-    let unknown = Case { name, ple: false, pools, partitions, vms };
+    let (placement, sets) = Default::default();
+    let unknown = Case { name, ple: false, placement, sets, pools, partitions, vms };
     let why = trouble.lines().next().unwrap_or_default();
     let fault = format!("the virtual host did not survive it: {why}");
     let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));

@@ -79,6 +79,7 @@ impl OneRun<'_> {
     ) -> Result<Measured, Failure> {
         scheduler.add_partitions(&self.case.partitions)?;
         scheduler.add_pools(&self.case.pools)?;
+        scheduler.add_sets(&self.case.sets)?;
         let mut vms = self.start_vms()?;
         self.wait_until_ready(&mut vms, scheduler)?;
         // Beside containers, which take no orders, everybody has what cgroups say.

@@ -8,10 +8,11 @@ use crate::peers::Contender;
 use crate::process::{Place, Process};
 use crate::sched_ext::{SchedExt, State};
 use anyhow::{Result, bail, ensure};
-use drover_core::asked::{Asked, HOST, Limit};
+use drover_core::asked::{Asked, HOST, Limit, MaxPerNode};
 use drover_core::counters::VmCounters;
 use drover_core::partition::{PartitionChange, Partitions};
 use drover_core::scenario::Vm;
+use drover_core::sets::SetSpec;
 use drover_core::shares::Shares;
 use drover_core::tree::{PoolChange, Tree};
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
@@ -122,6 +123,24 @@ impl RunningScheduler {
         Ok(())
     }
 
+    /// Tells the scheduler of sets of VMs, where it can be told.
+    ///
+    /// # Errors
+    /// A fault when it does not take one.
+    pub fn add_sets(&self, sets: &[SetSpec]) -> Result<(), Failure> {
+        for set in sets.iter().filter(|_| self.takes_orders) {
+            ask(Path::new(SOCKET_PATH), &Request::AddSet { set: set.clone() }).map_err(
+                |error| {
+                    Failure::Fault(format!(
+                        "{} did not take set {}: {error:#}",
+                        self.label, set.name
+                    ))
+                },
+            )?;
+        }
+        Ok(())
+    }
+
     /// Tells the scheduler of pools, parents before their children, where it can be told.
     ///
     /// # Errors
@@ -163,6 +182,8 @@ impl RunningScheduler {
             pool: Some(vm.pool.clone().unwrap_or_else(|| HOST.to_owned())),
             cosched: vm.cosched,
             partition: vm.partition.clone(),
+            max_per_node: vm.max_per_node.map(MaxPerNode::At),
+            consolidate: Some(vm.consolidate),
             ..Asked::default()
         };
         let request = Request::SetVm { name: vm.name.clone(), set, reset: Vec::new() };

@@ -6,8 +6,10 @@
 
 use super::table::{Keys, Ranges, number, tables, whole};
 use super::{Clock, CpuList, Host, Pace, Pin, Vm, Vmm, Workload};
+use crate::asked::Consolidate;
 use crate::expect::{Expect, Metric};
 use crate::partition::{PartitionPolicy, SLICE_MAX_NS, SLICE_MIN_NS};
+use crate::place::{Heuristic, Kind, Within};
 use crate::settings::Cosched;
 use crate::shares::{SHARES_MAX, Shares};
 use serde::de::{Error, IgnoredAny, Unexpected, Visitor};
@@ -51,6 +53,8 @@ tables! {
         partition: Elsewhere;
         vm: Elsewhere;
         container: Elsewhere;
+        set: Elsewhere;
+        placement: Option<Heuristic>;
         case: Elsewhere;
         expect: Elsewhere;
         compare: Elsewhere;
@@ -87,6 +91,8 @@ tables! {
         memory_node: Option<OneOrMore> = whole(0, Host::PCPUS_MAX);
         disk: Option<bool>;
         home: Option<u32> = whole(0, 1023);
+        max_per_node: Option<u32> = whole(1, Vm::VCPUS_MAX);
+        consolidate: Option<Consolidate>;
         pin: Option<Pin>;
         demand_pct: Option<u32> = whole(1, VM_PCT_MAX);
         start_s: Option<f64>;
@@ -99,6 +105,14 @@ tables! {
         weight: Option<u32> = whole(1, 10_000);
         limit_pct: Option<u32> = whole(1, POOL_PCT_MAX);
         threads: u32 = whole(1, Vm::VCPUS_MAX);
+    }
+
+    "[[set]]" SetTable {
+        name: String;
+        vms: Vec<String>;
+        kind: Kind;
+        within: Option<Within>;
+        hard: Option<bool>;
     }
 
     "workload program" ProgramTable {
@@ -118,6 +132,7 @@ tables! {
     "[[case]]" CaseTable {
         name: String;
         ple: Option<bool>;
+        placement: Option<Heuristic>;
         pool: Elsewhere;
         vm: Elsewhere;
     }
@@ -143,6 +158,8 @@ tables! {
         pin: Elsewhere;
         memory_node: Elsewhere;
         home: Elsewhere;
+        max_per_node: Elsewhere;
+        consolidate: Elsewhere;
         demand_pct: Elsewhere;
         start_s: Elsewhere;
         stop_s: Elsewhere;
@@ -320,6 +337,7 @@ mod tests {
         check::<PartitionTable>(PartitionTable::TITLE);
         check::<VmTable>(VmTable::TITLE);
         check::<ContainerTable>(ContainerTable::TITLE);
+        check::<SetTable>(SetTable::TITLE);
         check::<CpuThen>("workload cpu, then");
         check::<ProgramTable>(ProgramTable::TITLE);
         check::<RoleTable>(RoleTable::TITLE);

@@ -15,6 +15,7 @@ mod read_expect;
 mod read_host;
 mod read_pools;
 mod read_program;
+pub(crate) mod read_sets;
 mod read_vm;
 mod read_workload;
 pub(crate) mod table;
@@ -31,6 +32,8 @@ pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;
 use crate::partition::Partitions;
+use crate::place::Heuristic;
+use crate::sets::SetSpec;
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -65,6 +68,10 @@ pub struct Case {
     pub partitions: Partitions,
     /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
     pub ple: bool,
+    /// How homes are chosen, in the simulator.
+    pub placement: Heuristic,
+    /// VMs that belong together or apart.
+    pub sets: Vec<SetSpec>,
     /// The VMs that take part, with what the case says of them, in the order of the file; then the containers.
     pub vms: Vec<Vm>,
 }

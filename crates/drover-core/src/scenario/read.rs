@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Makes a scenario of its file: the top level, and the cases with their VMs.
 
-use super::format::{CaseTable, CaseVmTable, Top, VmTable};
+use super::format::{CaseTable, CaseVmTable, SetTable, Top, VmTable};
 use super::read_containers::read_containers;
 use super::read_expect::{read_compares, read_expects};
 use super::read_host::read_host;
 use super::read_pools::{Pools, read_partitions};
+use super::read_sets::{check_names, read_sets};
 use super::read_vm::{check_vm, read_vm};
 use super::table::{Read, ReadFile, ScenarioError, Source, Table};
 use super::{Case, Clock, CpuList, Host, Scenario, Vm, scheduler_label};
 use crate::nearest::hint;
 use crate::partition::Partitions;
+use crate::place::Heuristic;
+use crate::sets::SetSpec;
 use crate::tree::admission::{Ledger, Refusal};
 use crate::tree::pcpus::Pcpus;
 use crate::tree::{Tree, is_plain_name};
@@ -99,6 +102,8 @@ struct Base<'a> {
     host: &'a Host,
     end_s: f64,
     ple: bool,
+    placement: Heuristic,
+    sets: Vec<SetSpec>,
     pools: Pools<'a>,
     partitions: Partitions,
     vms: Vec<Table<'a, VmTable>>,
@@ -122,9 +127,13 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     let containers = read_containers(top, &names)?;
     let (pools, partitions) = (Pools::read(top)?, read_partitions(top, host)?);
     let ple = top.ple.unwrap_or(false);
+    let placement = top.placement.unwrap_or_default();
+    let sets = top.tables::<SetTable>("set")?;
+    check_names(&sets, &names)?;
+    let sets = read_sets(&sets)?.into_iter().map(|(set, _)| set).collect();
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
-    let base = Base { host, end_s, ple, pools, partitions, vms, containers };
+    let base = Base { host, end_s, ple, placement, sets, pools, partitions, vms, containers };
     let mut cases: Vec<Case> = Vec::new();
     for table in top.tables::<CaseTable>("case")? {
         let case = base.read_case(&table)?;
@@ -137,7 +146,8 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     if cases.is_empty() {
         let vms = base.vms.iter().map(|vm| read_vm(vm, host, end_s, &unchanged, &base.partitions));
         let vms = vms.collect::<Read<Vec<Vm>>>()?;
-        cases.push(base.admitted(top, ONLY_CASE.to_owned(), ple, unchanged, vms)?);
+        let how = (ple, placement);
+        cases.push(base.admitted(top, ONLY_CASE.to_owned(), how, unchanged, vms)?);
     }
     Ok(cases)
 }
@@ -176,7 +186,8 @@ impl Base<'_> {
             let what = format!("every VM is absent from case \"{name}\"");
             return Err(table.error("", what, "leave one in"));
         }
-        self.admitted(table, name, table.ple.unwrap_or(self.ple), pools, present)
+        let placement = table.placement.unwrap_or(self.placement);
+        self.admitted(table, name, (table.ple.unwrap_or(self.ple), placement), pools, present)
     }
 
     /// The case, if all that is reserved in it fits. Of VMs that are not all there at the same time it
@@ -185,7 +196,7 @@ impl Base<'_> {
         &self,
         table: &Table<T>,
         name: String,
-        ple: bool,
+        (ple, placement): (bool, Heuristic),
         pools: Tree,
         mut vms: Vec<Vm>,
     ) -> Read<Case> {
@@ -208,6 +219,7 @@ impl Base<'_> {
             promise.map_err(|refusal| refused(&format!("VM \"{}\"", vm.name), refusal))?;
         }
         vms.extend(self.containers.iter().cloned());
-        Ok(Case { name, pools, partitions: self.partitions.clone(), ple, vms })
+        let (partitions, sets) = (self.partitions.clone(), self.sets.clone());
+        Ok(Case { name, pools, partitions, ple, placement, sets, vms })
     }
 }

@@ -103,6 +103,8 @@ pub(super) fn read_vm(
         memory_mib,
         disk: vm.disk.unwrap_or(false),
         home: vm.home,
+        max_per_node: vm.max_per_node,
+        consolidate: vm.consolidate.unwrap_or_default(),
         pin: vm.pin.clone(),
         memory_nodes: vm.memory_nodes().to_vec(),
         demand_pct: vm.demand_pct,

@@ -2,6 +2,7 @@
 //! A VM of a scenario, or a container, as one case has it.
 
 use super::{CpuList, Pace, Workload};
+use crate::asked::Consolidate;
 use crate::settings::Cosched;
 use crate::shares::Shares;
 use crate::tree::Affinity;
@@ -76,8 +77,12 @@ pub struct Vm {
     pub memory_mib: u32,
     /// Whether it has a disk, whose I/O delays are measured.
     pub disk: bool,
-    /// The NUMA node that is its home in the simulator; elsewhere the daemon chooses.
+    /// The NUMA node that is its home in the simulator, by order; elsewhere the daemon chooses.
     pub home: Option<u32>,
+    /// At most so many of its vCPUs have a home on one NUMA node; none: as many as it has cores.
+    pub max_per_node: Option<u32>,
+    /// Whether it is to live in one last-level cache.
+    pub consolidate: Consolidate,
     /// The CPUs its threads are confined to; none: any.
     pub pin: Option<Pin>,
     /// The NUMA nodes that its memory lies on at first, in equal parts (in the lab the first of them);
@@ -119,6 +124,8 @@ impl Vm {
             memory_mib: 0,
             disk: false,
             home: None,
+            max_per_node: None,
+            consolidate: Consolidate::default(),
             pin: None,
             memory_nodes: Vec::new(),
             demand_pct: None,

@@ -16,6 +16,7 @@ use crate::sim::{Plan, Sim};
 use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::Trace;
+use drover_core::asked::Consolidate;
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes};
@@ -121,7 +122,8 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     if job.rival.is_none() && scenario.host.nodes > 1 {
         let placed =
             job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
-        sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, Wishes::default())));
+        let wishes = Wishes { heuristic: job.case.placement, sets: job.case.sets.clone() };
+        sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, wishes)));
         sim.plan(INTERVAL.as_nanos() as u64, Plan::Place);
     }
     let host = &scenario.host;
@@ -197,6 +199,8 @@ fn placed(topology: &Topology, (number, vm): (usize, &Vm)) -> Placed {
         vcpus: vm.vcpus,
         reserved_pcpus: f64::from(vm.reservation_pct) / 100.0,
         on_nodes,
+        max_per_node: vm.max_per_node,
+        one_llc: vm.consolidate == Consolidate::On,
         ordered: vm.home,
         placed_by_others: others,
         ..Seen::default()
