@@ -158,7 +158,7 @@ mod tests {
             (&["set", "add", "s", "--kind", "affine"], "--vms"),
             (&["set", "add", "s", "--vms", "a,b"], "--kind"),
             (&["set", "add", "s", "--vms", "a,b", "--kind", "afine"], "did you mean \"affine\""),
-            (&["set", "add", "s", "--vms", "a,b", "--within", "core"], "known are llc, node"),
+            (&["set", "add", "s", "--vms", "a,b", "--within", "socket"], "known are llc, node"),
             (&["numa", "advise"], "<VM>"),
             (&["gallop"], "gallop"),
             (&["check", "--hard"], "--hard"),
