@@ -377,9 +377,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_coscheduled && plan_begin_round(d, at);
-	stopped =
-		t && (vm_at(d, t->slot)->at_limit || pcpu->migrate_to ||
-		      affinity_strays(d, t, at) || home_calls(d, t, at) || cosched_must_stop(d, t));
+	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->migrate_to ||
+			affinity_strays(d, t, at) || cosched_must_stop(d, t));
 	/* Found just now it has a slice, and would go on if there is nobody else. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);
@@ -493,7 +492,7 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 	pcpu_at(d, at)->ticks++;
 	home_note(d, t, at);
 	/* It may have to run elsewhere: its pCPU asks. */
-	if (affinity_strays(d, t, at) || home_calls(d, t, at))
+	if (affinity_strays(d, t, at))
 		ground_set_slice(d, task, 0);
 	else
 		spread_tick(d, task, t, at);

@@ -283,7 +283,7 @@ struct pcpu {
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
 	u32 smt_neighbour; /* the VM that ran there at the last tick of who runs here, spread.h */
 	u32 migrate_to; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
-	u32 away; /* who runs here is not at home, home.h */
+	u32 away; /* who runs here has another home, or none, home.h */
 	struct order order; /* who must run next */
 	u64 running_vruntime_ns;
 	u64 next_turn_ns; /* it gives nobody a turn before then, wait_bound.h */

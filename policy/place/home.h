@@ -30,11 +30,13 @@
  * home taken, one of them by a stray, takes that one back, and the stray looks for another.
  *
  * Where no pCPU is idle, two threads that both run away from home change places: at the tick of one
- * it goes to a pCPU at home whose thread is not at home either, and that one goes to the pCPU that
- * is free now. One at least is at home then that was not. Of VMs 5 and 6, one busy vCPU each at
- * home on 0 and on 1, with 5 on pCPU 2 and 6 on pCPU 0: at 5's next tick it goes to 0, and 6 to 2.
+ * it goes to a pCPU at home whose thread is not at home either, or has no home, and that one goes
+ * to the pCPU that is free now. One at least is at home then that was not. Of VMs 5 and 6, one busy
+ * vCPU each at home on 0 and on 1, with 5 on pCPU 2 and 6 on pCPU 0: at 5's next tick it goes to 0,
+ * and 6 to 2.
  *
- * Limitations. A tick looks at eight pCPUs at home.
+ * Limitations. A tick looks at eight pCPUs at home. Where all cores have one busy thread and some
+ * two, who is away stays away until it can change places.
  */
 #ifndef DROVER_HOME_H
 #define DROVER_HOME_H
@@ -44,6 +46,9 @@
 #include "share/share.h"
 
 #define HOME_NOWHERE DROVER_MAX_PCPUS
+/* Of who runs on a pCPU: it has a home, elsewhere; it has none. */
+#define HOME_IS_AWAY 1
+#define HOME_HAS_NONE 2
 /* So many pCPUs are looked at in a tick. */
 #define HOME_LOOKS 8
 /* A home is a node's number + 1, and above that, if it is one LLC only, the LLC's + 1. */
@@ -155,17 +160,32 @@ static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 	return near == HOME_NOWHERE ? at : near;
 }
 
-/* Is it time that the thread, which runs there, goes home: is a pCPU idle there? */
-static __always_inline bool home_calls(struct drover *d, struct thread *t, u32 at)
+/*
+ * The thread, which runs there, away from home: an idle pCPU at home, claimed; or IDLE_NONE. For a
+ * part of a core nobody goes: that costs more than memory that is far, and who shares one then
+ * would leave again for a whole one (spread.h).
+ */
+BPF_GLOBAL s32 home_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	u32 home = home_is_away(d, t, at);
+	u32 nr_domains = home ? d->params.nr_domains : 0;
+	s32 found = IDLE_NONE;
+	u32 i;
 
-	return home && home_has_idle(d, home);
+	for_each_index(i, 0, nr_domains) {
+		u32 domain = topology_near(d, pcpu_at(d, at)->domain, i);
+
+		if (home_is_in(d, home, domain) && domain_at(d, domain)->idle)
+			found = idle_claim_in(d, task, domain, 0, true);
+		if (found != IDLE_NONE)
+			break;
+	}
+	return found;
 }
 
-/* A pCPU of that domain whose thread is away from home and makes room for one that is not; or
- * IDLE_NONE. The search begins at that place. */
-BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place)
+/* A pCPU of that domain whose thread is so far from home at most, and makes room for one that is at
+ * home there; or IDLE_NONE. The search begins at that place. */
+BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most)
 {
 	u32 looks = (u32)min_of(HOME_LOOKS, domain_at(d, domain)->nr_pcpus);
 	s32 found = IDLE_NONE;
@@ -175,7 +195,7 @@ BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place)
 		u32 to = topology_pcpu(d, domain, place + look);
 		struct pcpu *pcpu = pcpu_at(d, to);
 
-		if (!pcpu->away || pcpu->migrate_to || pcpu->order.why ||
+		if (!pcpu->away || pcpu->away > most || pcpu->migrate_to || pcpu->order.why ||
 		    pcpu->running_slot >= DROVER_MAX_VMS)
 			continue;
 		pcpu->order.why = ORDER_WOKEN;
@@ -193,7 +213,8 @@ static __always_inline s32 home_swap(struct drover *d, struct thread *t, u32 at)
 	u32 nr_domains = d->params.nr_domains ?: 1;
 	u32 domain = home ? home_domain(d, home, ticks % nr_domains) : HOME_NOWHERE;
 
-	return domain == HOME_NOWHERE ? IDLE_NONE : home_stray(d, domain, ticks * HOME_LOOKS);
+	return domain == HOME_NOWHERE ? IDLE_NONE :
+					home_stray(d, domain, ticks * HOME_LOOKS, HOME_HAS_NONE);
 }
 
 /* The thread wakes, and nothing is idle at home: a pCPU near there that somebody else's stray has.
@@ -210,7 +231,7 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 		return IDLE_NONE;
 	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
 		return IDLE_NONE;
-	target = home_stray(d, domain, pcpu_at(d, near)->place);
+	target = home_stray(d, domain, pcpu_at(d, near)->place, HOME_IS_AWAY);
 	if (target == IDLE_NONE || ground_may_run_on(d, task, (u32)target))
 		return target;
 	/* Its affinity has just changed. */
@@ -221,8 +242,12 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 /* Who runs there is at home, or is not. */
 static __always_inline void home_note(struct drover *d, struct thread *t, u32 at)
 {
-	if (d->homes)
-		pcpu_at(d, at)->away = home_is_away(d, t, at) != 0;
+	if (!d->homes)
+		return;
+	if (!home_wish(d, t))
+		pcpu_at(d, at)->away = t->affinity_full && t->slot ? HOME_HAS_NONE : 0;
+	else
+		pcpu_at(d, at)->away = home_is_away(d, t, at) ? HOME_IS_AWAY : 0;
 }
 
 /* Virtual time as tournament keys count it. */

@@ -156,8 +156,11 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 
 	if (here->migrate_to || here->order.why || t->pinned_cpu || ground_is_leaving(d, task))
 		return;
-	if (here->away)
-		to = home_swap(d, t, at);
+	if (here->away == HOME_IS_AWAY) {
+		to = home_claim(d, task, t, at);
+		if (to == SPREAD_NOWHERE)
+			to = home_swap(d, t, at);
+	}
 	if (to != SPREAD_NOWHERE)
 		here->away = 0;
 	else if (!share_nobody_waits(d, here->domain))

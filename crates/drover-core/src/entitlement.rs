@@ -91,40 +91,19 @@ mod tests {
         let demand = |pct| Vm { demand_pct: Some(pct), vcpus: 8, ..vm(1000, busy()) };
         let vms = [50, 200, 800].map(demand).to_vec();
         let (name, pools, partitions) = ("all".to_owned(), Tree::default(), Partitions::default());
-        let case = Case { name, ple: false, pools, partitions, vms };
+        let (placement, sets) = Default::default();
+        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
         assert_near(&owed_s(&case, 2, 1.0).unwrap(), &[0.5, 0.75, 0.75]);
     }
 
     fn vm(shares: u32, workload: Workload) -> Vm {
-        let (name, vmm, memory_mib) = (shares.to_string(), Vmm::Micro, Vm::MEMORY_MIB);
-        let (pin, demand_pct, start_s, stop_s) = (None, None, None, None);
-        let (reservation_pct, limit_pct, pool, cosched) = (0, None, None, None);
-        Vm {
-            name,
-            vcpus: 4,
-            shares,
-            reservation_pct,
-            limit_pct,
-            pool,
-            cosched,
-            partition: None,
-            vmm,
-            memory_mib,
-            disk: false,
-            home: None,
-            pin,
-            memory_nodes: Vec::new(),
-            demand_pct,
-            start_s,
-            stop_s,
-            workload,
-            pace: Pace::default(),
-        }
+        Vm { shares, ..Vm::new(&shares.to_string(), 4, workload) }
     }
 
     fn owed_pct(vms: &[Vm], pools: Tree) -> Option<Vec<f64>> {
         let (name, partitions, vms) = ("all".to_owned(), Partitions::default(), vms.to_vec());
-        let case = Case { name, ple: false, pools, partitions, vms };
+        let (placement, sets) = Default::default();
+        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
         let owed_s = owed_s(&case, 4, 4.0)?;
         let total_s: f64 = owed_s.iter().sum();
         Some(owed_s.iter().map(|owed_s| 100.0 * owed_s / total_s).collect())
@@ -192,7 +171,9 @@ mod tests {
         let owed = |vms: &[Vm]| {
             let (name, pools, vms) = ("all".to_owned(), Tree::default(), vms.to_vec());
             let partitions = Partitions::default();
-            owed_s(&Case { name, ple: false, pools, partitions, vms }, 4, 1.0).unwrap()
+            let (placement, sets) = Default::default();
+            owed_s(&Case { name, ple: false, placement, sets, pools, partitions, vms }, 4, 1.0)
+                .unwrap()
         };
         assert!(owed(&vms)[0] > 1.99, "its shares go over all others'");
         vms[0].workload = Workload::Cpu { duty_pct: 50, period_us: 10_000, then: None };
@@ -212,7 +193,8 @@ mod tests {
         let pinned = Vm { pin: Some(Pin::Vm("3".parse().unwrap())), ..vm(9, busy()) };
         let vms = vec![vm(3000, busy()), vm(1000, busy()), io(9), io(9), pinned];
         let (name, pools) = ("all".to_owned(), Tree::default());
-        let case = Case { name, ple: false, pools, partitions, vms };
+        let (placement, sets) = Default::default();
+        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
         assert_near(
             &owed_s(&case, 4, 1.0).unwrap(),
             &[2.25, 0.75, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],

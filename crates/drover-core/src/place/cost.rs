@@ -62,13 +62,14 @@ struct Load {
 }
 
 impl Load {
-    fn of(client: &Client, node: usize) -> Self {
+    fn of(client: &Client, node: usize, scale: f64) -> Self {
+        let wanted_pcpus = scale * client.wanted_pcpus;
         let lies_mib = client.lies_mib.get(node).copied().unwrap_or(0);
         let comes_mib =
             if client.is_stuck { 0 } else { client.memory_mib.saturating_sub(lies_mib) };
         Self {
-            pcpus: client.wanted_pcpus,
-            crowded_pcpus: client.wanted_pcpus * client.crowded,
+            pcpus: wanted_pcpus,
+            crowded_pcpus: wanted_pcpus * client.crowded,
             cache_mib: client.cache_mib,
             memory_mib_s: client.memory_mib_s,
             comes_mib: comes_mib as f64,
@@ -92,7 +93,12 @@ pub(super) struct Ledger<'a> {
     pub(super) clients: &'a [Client],
     pub(super) sets: &'a [Set],
     homes: Vec<Option<Home>>,
+    /// What of its wishes everybody can have: where more is wanted than the host has, nobody runs that much, and
+    /// what counts is that what each will have is there at home.
+    scale: f64,
     nodes: Vec<Load>,
+    /// Memory that is to leave each node, MiB.
+    leaves_mib: Vec<f64>,
     llcs: Vec<Vec<Load>>,
     /// Clients of each VM.
     parts: HashMap<u64, Vec<usize>>,
@@ -111,13 +117,20 @@ impl<'a> Ledger<'a> {
         for (place, set) in sets.iter().enumerate() {
             set.vms.iter().for_each(|&vm| sets_of.entry(vm).or_default().push(place));
         }
-        let others = |node: &super::Node| Load { pcpus: node.wanted_pcpus, ..Load::default() };
+        let all_wanted = clients.iter().map(|client| client.wanted_pcpus).sum::<f64>()
+            + host.nodes.iter().map(|node| node.wanted_pcpus).sum::<f64>();
+        let pcpus = host.nodes.iter().map(|node| f64::from(node.pcpus)).sum::<f64>();
+        let scale = if all_wanted > pcpus { pcpus / all_wanted } else { 1.0 };
+        let others =
+            |node: &super::Node| Load { pcpus: scale * node.wanted_pcpus, ..Load::default() };
         let mut ledger = Self {
             host,
             clients,
             sets,
             homes: vec![None; clients.len()],
+            scale,
             nodes: host.nodes.iter().map(others).collect(),
+            leaves_mib: vec![0.0; host.nodes.len()],
             llcs: host.nodes.iter().map(|it| vec![Load::default(); it.llcs.len()]).collect(),
             parts,
             sets_of,
@@ -158,8 +171,13 @@ impl<'a> Ledger<'a> {
     }
 
     fn add(&mut self, client: usize, home: Home, times: f64) {
-        let load = Load::of(&self.clients[client], home.node);
+        let load = Load::of(&self.clients[client], home.node, self.scale);
         self.nodes[home.node] = self.nodes[home.node].plus(load, times);
+        let it = &self.clients[client];
+        let lies = it.lies_mib.iter().enumerate().filter(|(node, _)| *node != home.node);
+        for (node, &mib) in lies.filter(|_| !it.is_stuck) {
+            self.leaves_mib[node] += times * mib as f64;
+        }
         if let Some(llc) = home.llc {
             let of_llc = &mut self.llcs[home.node][llc];
             *of_llc = of_llc.plus(load, times);
@@ -187,7 +205,7 @@ impl<'a> Ledger<'a> {
     /// What the client, which has no home, would cost there; none: it may not live there.
     pub(super) fn cost(&self, client: usize, home: Home) -> Option<Cost> {
         let it = &self.clients[client];
-        let load = Load::of(it, home.node);
+        let load = Load::of(it, home.node, self.scale);
         let node = &self.host.nodes[home.node];
         let promised_mib = self.nodes[home.node].comes_mib + load.comes_mib;
         let is_full = load.comes_mib > 0.0 && promised_mib > node.free_mib as f64;
@@ -201,15 +219,14 @@ impl<'a> Ledger<'a> {
         let mut cost = self.of_node(home.node, load);
         match home.llc {
             Some(llc) => self.add_llc(&mut cost, home.node, llc, load),
-            None if self.wants_llc(client) => cost.cache += MANY_LLCS * (it.wanted_pcpus + 0.1),
+            None if self.wants_llc(client) => cost.cache += MANY_LLCS * (load.pcpus + 0.1),
             None => {}
         }
         let follows = if it.is_stuck { 1.0 } else { FOLLOWS };
         let hops = self.hops_to_memory(client, home.node);
         cost.memory =
-            HOP * (it.wanted_pcpus * follows * hops + self.hops_to_siblings(client, home.node));
-        cost.device =
-            it.device.map_or(0.0, |at| it.wanted_pcpus * HOP * self.host.hops(home.node, at));
+            HOP * (load.pcpus * follows * hops + self.hops_to_siblings(client, home.node));
+        cost.device = it.device.map_or(0.0, |at| load.pcpus * HOP * self.host.hops(home.node, at));
         cost.set = self.set_cost(client, home)?;
         cost.even += EVEN_MEMORY * promised_mib / node.free_mib.max(1) as f64;
         // What sleeps is where its memory lies.
@@ -274,12 +291,11 @@ impl<'a> Ledger<'a> {
     /// The memory of a wide VM is spread over the homes of its parts, and all of them use all of it: how much far
     /// use comes of one more part there, pCPUs times hops.
     fn hops_to_siblings(&self, client: usize, node: usize) -> f64 {
-        let it = &self.clients[client];
-        let parts = &self.parts[&it.vm];
+        let parts = &self.parts[&self.clients[client].vm];
         let at_home = parts.iter().filter_map(|&part| Some((part, self.homes[part]?.node)));
         let both_ways = |(part, at): (usize, usize)| {
-            it.wanted_pcpus * self.host.hops(node, at)
-                + self.clients[part].wanted_pcpus * self.host.hops(at, node)
+            self.wanted_pcpus(client) * self.host.hops(node, at)
+                + self.wanted_pcpus(part) * self.host.hops(at, node)
         };
         at_home.map(both_ways).sum::<f64>() / parts.len() as f64
     }
@@ -306,7 +322,7 @@ impl<'a> Ledger<'a> {
     fn breaks(&self, set: &Set, other: u64, home: Home) -> f64 {
         let parts = self.parts.get(&other).map_or(&[][..], Vec::as_slice);
         let homes = parts.iter().filter_map(|&part| Some((part, self.homes[part]?)));
-        let wanted = |part: usize| self.clients[part].wanted_pcpus + 0.1;
+        let wanted = |part: usize| self.wanted_pcpus(part) + 0.1;
         let near = |at: Home| match set.within {
             Within::Node => at.node == home.node,
             // In any LLC of the node, they may meet.
@@ -345,9 +361,16 @@ impl<'a> Ledger<'a> {
         homeless
     }
 
-    /// What is free of a node's memory, and promised to nobody, MiB.
-    pub(super) fn free_mib(&self, node: usize) -> u64 {
-        self.host.nodes[node].free_mib.saturating_sub(self.nodes[node].comes_mib as u64)
+    /// What will be free of a node's memory when everybody's is at home, but for that client's, MiB.
+    pub(super) fn free_mib(&self, node: usize, client: usize) -> u64 {
+        let own_mib = self.clients[client].lies_mib.get(node).copied().unwrap_or(0);
+        let there_is = self.host.nodes[node].free_mib + self.leaves_mib[node] as u64 + own_mib;
+        there_is.saturating_sub(self.nodes[node].comes_mib as u64)
+    }
+
+    /// What of its wishes the client can have, pCPUs.
+    pub(super) fn wanted_pcpus(&self, client: usize) -> f64 {
+        self.scale * self.clients[client].wanted_pcpus
     }
 
     /// What is left of a node's pCPUs.

@@ -51,14 +51,14 @@ pub(super) fn give_first_homes(ledger: &mut Ledger, by: Heuristic) -> Vec<Move> 
         let nodes = 0..ledger.host.nodes.len();
         let fits = |&node: &usize| ledger.cost(client, Home { node, llc: None }).is_some();
         let mut fitting = nodes.filter(fits);
-        let free_mib = |node: &usize| ledger.free_mib(*node);
+        let free_mib = |node: &usize| ledger.free_mib(*node, client);
         let node = match by {
             Heuristic::Packed => fitting.min_by_key(free_mib),
             Heuristic::Spread => fitting.min_by_key(|node| Reverse(free_mib(node))),
             Heuristic::Greedy | Heuristic::Auto => fitting.next(),
         };
         let Some(node) = node else { continue };
-        let (to, free_mib) = (Home { node, llc: None }, ledger.free_mib(node));
+        let (to, free_mib) = (Home { node, llc: None }, ledger.free_mib(node, client));
         let number = ledger.host.nodes[node].number;
         let why = format!("{}: node {number} has {free_mib} MiB free", by.name());
         ledger.settle(client, to);

@@ -7,7 +7,7 @@
 //!
 //! | what | costs |
 //! |---|---|
-//! | CPU | what clients want beyond the node's pCPUs, and a part of what they want beyond its cores |
+//! | CPU | what clients want beyond the node's pCPUs, and a part of what they want beyond its cores; on a host where more is wanted than there is, all wishes scaled to what there is |
 //! | memory | for each hop to memory a quarter of what a client wants; a sixteenth where it can follow |
 //! | caches, bandwidth | a part of what is wanted where more is used than there is |
 //! | sets | an affine set apart, an anti-affine one together ([`set`]) |

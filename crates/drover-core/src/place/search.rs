@@ -100,7 +100,7 @@ fn best(steps: Vec<Step>) -> Option<Step> {
 
 /// What it must save to move these.
 fn must_save(ledger: &Ledger, clients: &[usize]) -> f64 {
-    let wants: f64 = clients.iter().map(|&it| ledger.clients[it].wanted_pcpus).sum();
+    let wants: f64 = clients.iter().map(|&it| ledger.wanted_pcpus(it)).sum();
     (SAVES_PART * wants).max(SAVES_PCPUS)
 }
 
