@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::partition::{PartitionPolicy, PartitionSpec, Partitions};
     use crate::scenario::Pin;
-    use crate::scenario::{CpuThen, Pace, Vmm};
+    use crate::scenario::CpuThen;
     use crate::shares::Shares;
     use crate::tree::{PoolSpec, Tree};
 

@@ -64,6 +64,8 @@ struct Known {
     looked: Option<Instant>,
     next_look: Option<Instant>,
     to: Vec<usize>,
+    /// A whole pass has moved next to nothing: the rest stays where it is, until home is another.
+    is_done: bool,
     pass: Option<Pass>,
     report: Report,
 }
@@ -150,7 +152,7 @@ impl Known {
         };
         // What has stayed once is left alone until home is another; what is new is little.
         let is_worth_it = self.report.maps.local_pct(&to).is_some_and(|pct| pct < 99.0);
-        if (first || is_worth_it) && !self.report.is_stuck && !ranges.is_empty() {
+        if (first || is_worth_it) && !self.is_done && !ranges.is_empty() {
             self.pass = Some(Pass { to, at: 0, ranges, moved_bytes: 0, stayed_bytes: 0 });
         }
     }
@@ -161,8 +163,8 @@ impl Known {
         let Some((pages, page_bytes)) = pass.next_pages() else {
             // Some pages always stay: those that others share, or that are in use for a moment.
             let all_bytes = self.report.maps.lies_mib().values().sum::<u64>() << 20;
-            self.report.is_stuck = pass.stayed_bytes > all_bytes / STAYS_PART
-                && pass.moved_bytes < pass.stayed_bytes / 99;
+            self.is_done = pass.stayed_bytes > 0 && pass.moved_bytes < pass.stayed_bytes / 99;
+            self.report.is_stuck = self.is_done && pass.stayed_bytes > all_bytes / STAYS_PART;
             self.pass = None;
             return 0.0;
         };
@@ -362,6 +364,9 @@ mod tests {
         mover.os.pinned = true;
         let (_, report) = settle(&mut mover, Some(1), &mut now);
         assert!(!report.is_stuck && report.moved_mib == 0.0);
+        now += 2 * LOOK_INTERVAL;
+        let (took, _) = settle(&mut mover, Some(1), &mut now);
+        assert!(took.is_zero(), "they are not tried for ever");
     }
 
     #[test]
