@@ -81,7 +81,7 @@ static __always_inline u32 home_wish(struct drover *d, struct thread *t)
 }
 
 /* The thread's home, if that pCPU is elsewhere; 0: it is not. */
-static __always_inline u32 home_is_away(struct drover *d, struct thread *t, u32 at)
+BPF_GLOBAL u32 home_is_away(THE_DROVER, THE_THREAD, u32 at)
 {
 	u32 home = home_wish(d, t);
 
@@ -240,14 +240,15 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 }
 
 /* Who runs there is at home, or is not. */
-static __always_inline void home_note(struct drover *d, struct thread *t, u32 at)
+BPF_GLOBAL int home_note(THE_DROVER, THE_THREAD, u32 at)
 {
 	if (!d->homes)
-		return;
+		return 0;
 	if (!home_wish(d, t))
 		pcpu_at(d, at)->away = t->affinity_full && t->slot ? HOME_HAS_NONE : 0;
 	else
 		pcpu_at(d, at)->away = home_is_away(d, t, at) ? HOME_IS_AWAY : 0;
+	return 0;
 }
 
 /* Virtual time as tournament keys count it. */

@@ -75,8 +75,8 @@ fn moments(vms: &[Vm], duration_s: f64) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::partition::{PartitionPolicy, PartitionSpec, Partitions};
-    use crate::scenario::Pin;
     use crate::scenario::CpuThen;
+    use crate::scenario::Pin;
     use crate::shares::Shares;
     use crate::tree::{PoolSpec, Tree};
 
