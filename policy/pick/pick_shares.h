@@ -5,10 +5,10 @@
  * Idea. The pCPU compares the least served VM of its domain that may run here (next.h) and the
  * thread that runs now, if it would go on. The least virtual time wins. Before that it glances at
  * one other domain, now this, now that, and takes from there when that domain's VM is further
- * behind than a migration is worth: steal_gain for each hop (topology.h). That glance is the whole of load balancing between domains:
- * virtual time is the VM's wherever it runs, so the domain with too much work is the one whose VMs
- * fall behind. A pCPU that finds nobody looks everywhere before it goes idle. VMs that wait at home
- * are dearer (home.h).
+ * behind than a migration is worth: steal_gain for each hop (topology.h). That glance is the whole
+ * of load balancing between domains: virtual time is the VM's wherever it runs, so the domain with
+ * too much work is the one whose VMs fall behind. A pCPU that finds nobody looks everywhere before
+ * it goes idle. VMs that wait at home are dearer (home.h).
  *
  * Worked example. Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU
  * of domain 0 glances at domain 1: 28 + steal_gain (8 ms) < 40, so it takes a thread

@@ -23,8 +23,8 @@ const STEP_BYTES: u64 = 2 << 20;
 /// Memory of which less than that part stays can be moved.
 const STAYS_PART: u64 = 10;
 /// After a pass in vain the next is made so much later, and twice that each time: up to half an hour.
-const TRIED_AGAIN: Duration = Duration::from_millis(500);
-const TRIED_AGAIN_DOUBLES: u32 = 12;
+const TRIED_AGAIN: Duration = Duration::from_secs(1);
+const TRIED_AGAIN_DOUBLES: u32 = 11;
 /// A page that stays costs so much of one that moves.
 const ASKED_PART: f64 = 1.0 / 16.0;
 const MIB: f64 = 1_048_576.0;
