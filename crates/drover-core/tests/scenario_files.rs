@@ -13,7 +13,8 @@ fn read(name: &str) -> Scenario {
     let path = directory().join(name);
     let text = std::fs::read_to_string(&path).unwrap();
     let other = |other: &str| {
-        std::fs::read_to_string(directory().join(other)).map_err(|error| error.to_string())
+        std::fs::read_to_string(path.parent().unwrap().join(other))
+            .map_err(|error| error.to_string())
     };
     Scenario::parse_with(&text, name, &other).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -26,10 +27,14 @@ fn owed_pct(scenario: &Scenario, case: &Case) -> Vec<f64> {
 }
 
 fn all() -> Vec<(String, Scenario)> {
-    let entries = std::fs::read_dir(directory()).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let files = names.filter(|name| name.ends_with(".toml"));
-    files.map(|name| (name.clone(), read(&name))).collect()
+    let names = |folder: &str| {
+        let entries = std::fs::read_dir(directory().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".toml")).collect::<Vec<String>>()
+    };
+    let seeds = names("seeds").into_iter().map(|name| (name.clone(), format!("seeds/{name}")));
+    let files = names("").into_iter().map(|name| (name.clone(), name)).chain(seeds);
+    files.map(|(name, path)| (name, read(&path))).collect()
 }
 
 #[test]
@@ -179,7 +184,8 @@ fn host(file: &str) -> Host {
          workload = {{ kind = \"cpu\" }}\n"
     );
     let read = |other: &str| {
-        std::fs::read_to_string(directory().join(other)).map_err(|error| error.to_string())
+        std::fs::read_to_string(path.parent().unwrap().join(other))
+            .map_err(|error| error.to_string())
     };
     let scenario = Scenario::parse_with(&text, "x.toml", &read);
     scenario.unwrap_or_else(|error| panic!("{error}")).host

@@ -9,11 +9,12 @@ use drover_sim::scenario::{Options, Outcome, run_scenario};
 use std::path::PathBuf;
 
 fn scenario(name: &str) -> Scenario {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(name);
+    let directory = path.parent().unwrap();
     let read = |name: &str| {
         std::fs::read_to_string(directory.join(name)).map_err(|error| error.to_string())
     };
-    Scenario::parse_with(&read(name).unwrap(), name, &read).unwrap()
+    Scenario::parse_with(&std::fs::read_to_string(&path).unwrap(), name, &read).unwrap()
 }
 
 fn run(scenario: &Scenario, options: &Options) -> Outcome {
@@ -46,6 +47,17 @@ fn what_scenarios_expect_of_drover_holds() {
 fn wide_vms_gain_and_lose_as_figures_15_to_17_have_it() {
     for name in ["esx-fig15-17-wide.toml", "esx-fig15-17-wide-host3.toml"] {
         holds(name);
+    }
+}
+
+/// Homes are chosen by the daemon's placer, not by the scenario.
+#[test]
+fn homes_by_the_placer_bring_what_the_documents_say() {
+    for name in ["numa-home.toml", "numa-wide.toml", "numa-sets.toml"] {
+        holds(name);
+    }
+    for name in ["000-fig15-17", "000-fig15-17-host3", "003-affinity", "003-placement"] {
+        holds(&format!("seeds/{name}.toml"));
     }
 }
 
