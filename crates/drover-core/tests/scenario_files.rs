@@ -184,8 +184,7 @@ fn host(file: &str) -> Host {
          workload = {{ kind = \"cpu\" }}\n"
     );
     let read = |other: &str| {
-        std::fs::read_to_string(path.parent().unwrap().join(other))
-            .map_err(|error| error.to_string())
+        std::fs::read_to_string(directory().join(other)).map_err(|error| error.to_string())
     };
     let scenario = Scenario::parse_with(&text, "x.toml", &read);
     scenario.unwrap_or_else(|error| panic!("{error}")).host
