@@ -58,9 +58,13 @@ pub(super) fn improve(ledger: &mut Ledger, most_moves: usize) -> Vec<Move> {
     let mut moves = Vec::new();
     let mut moved = vec![false; ledger.clients.len()];
     while moves.len() < most_moves {
-        let all = (0..ledger.clients.len())
-            .filter(|&it| ledger.clients[it].may_leave && ledger.home(it).is_some() && !moved[it]);
-        let all: Vec<usize> = all.collect();
+        let may_leave = |&it: &usize| {
+            let home = ledger.home(it);
+            // What a set asks for does not wait until everybody has been at home for long.
+            let is_against_a_set = || home.is_some_and(|at| ledger.broken_set(it, at).is_some());
+            home.is_some() && !moved[it] && (ledger.clients[it].may_leave || is_against_a_set())
+        };
+        let all: Vec<usize> = (0..ledger.clients.len()).filter(may_leave).collect();
         let mut costs: Vec<(usize, f64)> =
             all.into_iter().map(|client| (client, stays(ledger, client))).collect();
         let mut steps: Vec<Step> =

@@ -177,6 +177,9 @@ fn sets_keep_vms_together_and_apart() {
     assert!(moves[0].why.contains("set web"), "{}", moves[0].why);
 
     let apart = set(Kind::AntiAffine, Within::Node, false, &[1, 2]);
+    let young = |id| at(Client { may_leave: false, ..vm(id, 1.0, &[1024, 0]) }, 0);
+    let homes = auto(&host, &[young(1), young(2)], std::slice::from_ref(&apart));
+    assert_ne!(homes[0], homes[1], "a set does not wait until they have been at home for long");
     let together = [at(vm(1, 1.0, &[1024, 0]), 0), at(vm(2, 1.0, &[1024, 0]), 0)];
     let homes = auto(&host, &together, std::slice::from_ref(&apart));
     assert_ne!(homes[0], homes[1]);
