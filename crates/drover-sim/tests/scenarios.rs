@@ -152,8 +152,9 @@ fn modes_use_and_stop_as_figures_6_to_8_have_it() {
     all_holds(&scenario, &outcome);
     let of = |case: &str| outcome.results.runs.iter().find(|run| run.case == case).unwrap();
     let used_s = |case: &str| of(case).vms.iter().filter_map(|vm| vm.cpu_s).sum::<f64>();
+    // "Clearly" more than strict, the document says, and shows a picture.
     for case in ["relaxed", "skew"] {
-        assert!((1.15..1.35).contains(&(used_s(case) / used_s("strict"))), "{case}");
+        assert!((1.1..1.35).contains(&(used_s(case) / used_s("strict"))), "{case}");
     }
     let two = |case: &str| of(case).vms[0].counters.unwrap();
     assert!(two("skew").costops * 3 <= two("relaxed").costops * 2 + 3);
