@@ -14,7 +14,7 @@ use crate::sim::{Plan, Sim};
 use drover_core::config::Config;
 use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Seen, Wishes};
 use drover_core::scenario;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A node on which less than that part of its memory lies is none of a VM's.
@@ -108,9 +108,9 @@ impl Placer {
         let vm = &self.vms[id];
         let all_mib: f64 = vm.lies_mib.iter().sum();
         let homes = self.keeper.homes(id as u64);
-        let nodes: BTreeMap<u32, ()> = homes.iter().map(|home| (home.node, ())).collect();
+        let nodes: BTreeSet<u32> = homes.iter().map(|home| home.node).collect();
         let most_mib = all_mib / nodes.len().max(1) as f64;
-        let lies = nodes.keys().filter_map(|&node| position(&self.host, node));
+        let lies = nodes.iter().filter_map(|&node| position(&self.host, node));
         let here: f64 = lies.map(|at| vm.lies_mib[at].min(most_mib)).sum();
         (all_mib > 0.0 && !nodes.is_empty()).then(|| 100.0 * here / all_mib)
     }

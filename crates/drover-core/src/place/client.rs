@@ -74,7 +74,7 @@ pub struct Client {
     pub one_llc: bool,
     /// What of its time it was crowded lately, beyond what others were: 0 to 1.
     pub crowded: f64,
-    /// Somebody ordered that node to be its home.
+    /// The node that was ordered as its home; none: the placer chooses.
     pub only: Option<usize>,
     /// Where it is at home.
     pub home: Option<Home>,

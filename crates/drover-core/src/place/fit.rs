@@ -41,7 +41,7 @@ impl Heuristic {
 
 words!(Heuristic);
 
-/// Gives a home to whoever has none, in the order in which they are given.
+/// Gives each client without a home one, in the order of the list.
 pub(super) fn give_first_homes(ledger: &mut Ledger, by: Heuristic) -> Vec<Move> {
     let mut moves = Vec::new();
     for client in 0..ledger.clients.len() {

@@ -31,7 +31,7 @@ const ON_ITS_WAY: Duration = Duration::from_secs(120);
 /// Wishes, and crowding, are averaged over so long.
 const WANTS_OVER: Duration = Duration::from_secs(10);
 const CROWDED_OVER: Duration = Duration::from_secs(120);
-/// Why a home is where it is that nobody here chose, and why there is none.
+/// The reasons shown for a home that others chose, and for a VM without a home.
 const BY_OTHERS: &str = "an affinity, cpuset or memory policy has it there";
 const NO_HOME: &str = "no node has the memory for it, or a hard set leaves it none";
 /// Nobody is owed more for having been crowded.
@@ -58,7 +58,7 @@ pub struct Seen {
     pub one_llc: bool,
     /// The part of its time that its affinity has it spend on each node; empty: it may run anywhere.
     pub on_nodes: BTreeMap<u32, f64>,
-    /// That node is to be its home, by order.
+    /// The node that was ordered as its home.
     pub ordered: Option<u32>,
     /// Others have put it somewhere: on that node, if it is one.
     pub placed_by_others: Option<Option<u32>>,
@@ -314,6 +314,15 @@ impl Kept {
         let is_far = moves.and_then(|memory| memory.local_pct).is_some_and(|pct| pct < 90.0);
         is_far && self.migrations > 0 && now - self.settled < ON_ITS_WAY
     }
+}
+
+/// The part of these pCPUs that is on each node, by the node of each; for [`Seen::on_nodes`].
+pub fn parts_on_nodes(nodes: &[u32]) -> BTreeMap<u32, f64> {
+    let mut on = BTreeMap::new();
+    for &node in nodes {
+        *on.entry(node).or_default() += 1.0 / nodes.len() as f64;
+    }
+    on
 }
 
 /// Who is to be placed, and where.

@@ -14,7 +14,7 @@
 //! | devices | as memory, for a passed-through device that is far |
 //! | fairness | crowding costs more for who has been crowded for long |
 //!
-//! Whoever has no home is given the cheapest, the largest client first. Then single moves and swaps of two
+//! Clients without a home get the cheapest one, the largest client first. Then single moves and swaps of two
 //! are made as long as one saves a good part of what it moves ([`search`]). Every move lowers the one
 //! total, so with constant demand nothing goes back and forth; with changing demand the caller says who may
 //! leave home again. `greedy`, `packed` and `spread` are seed 003's heuristics, which look at free memory
@@ -43,7 +43,7 @@ pub use advise::{GuestNode, GuestTopology, advise};
 pub use client::{Client, Home, HomeNumber, Shape, parts};
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};
-pub use keeper::{Crowd, INTERVAL, Keeper, Memory, NamedMove, Seen, Wishes};
+pub use keeper::{Crowd, INTERVAL, Keeper, Memory, NamedMove, Seen, Wishes, parts_on_nodes};
 pub use set::{Kind, Set, Within, contradiction};
 
 use cost::Ledger;

@@ -16,12 +16,12 @@ const SAVES_PCPUS: f64 = 0.1;
 /// Swaps are tried for so many of those who suffer most.
 const SUFFERERS: usize = 16;
 
-/// Gives a home to whoever has none, the largest VM first.
+/// Gives each VM without a home one, the largest VM first.
 pub(super) fn give_first_homes(ledger: &mut Ledger) -> Vec<Move> {
     let mut moves = Vec::new();
     for parts in ledger.homeless() {
         for (client, to) in together(ledger, &parts) {
-            // One that had a home that is none any more is here, too.
+            // Its home before may be gone: its node went offline, or does not fit any more.
             let from = ledger.clients[client].home;
             let why = why::of(ledger, client, from, to);
             ledger.settle(client, to);

@@ -112,7 +112,7 @@ fn nodes_without_pcpus_or_without_memory_are_nobodys_home() {
     assert_eq!(auto(&host, &[vm(1, 1.0, &[1024, 0, 0])], &[]), [Some(2)]);
     let stays = at(Client { may_leave: false, ..vm(1, 1.0, &[1024, 0, 0]) }, 0);
     let (homes, moves) = place(&host, &[stays], &[], Heuristic::Auto, 2);
-    assert_eq!(homes[0].unwrap().node, 2, "a home that is none is left at once");
+    assert_eq!(homes[0].unwrap().node, 2, "a node without pCPUs is left at once");
     assert!(moves[0].why.contains("no pCPUs or no memory"), "{}", moves[0].why);
     host.nodes.truncate(2);
     assert_eq!(auto(&host, &[vm(1, 1.0, &[])], &[]), [None]);

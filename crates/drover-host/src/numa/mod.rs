@@ -294,16 +294,15 @@ impl Numa {
         }
     }
 
+    /// The node of that pCPU.
+    fn node_of(&self, cpu: u32) -> Option<usize> {
+        self.topology.pcpus.get(cpu as usize).and_then(|pcpu| pcpu.node)
+    }
+
     /// The part of its pCPUs that a confined VM has on each node.
-    #[allow(clippy::cast_precision_loss, reason = "there are not so many pCPUs")]
     fn on_nodes(&self, affinity: &Affinity) -> BTreeMap<u32, f64> {
-        let node_of = |cpu: u32| self.topology.pcpus.get(cpu as usize).and_then(|pcpu| pcpu.node);
-        let nodes: Vec<usize> = affinity.cpus().filter_map(node_of).collect();
-        let mut on = BTreeMap::new();
-        for node in nodes.iter().filter_map(|&node| u32::try_from(node).ok()) {
-            *on.entry(node).or_default() += 1.0 / nodes.len() as f64;
-        }
-        on
+        let nodes = affinity.cpus().filter_map(|cpu| u32::try_from(self.node_of(cpu)?).ok());
+        place::parts_on_nodes(&nodes.collect::<Vec<u32>>())
     }
 
     fn local_pct(&self, id: u64, report: &Report) -> Option<f64> {
@@ -342,8 +341,7 @@ impl Numa {
         let online = self.online.as_ref();
         let affinity = online.map_or(vm.affinity.clone(), |online| vm.affinity.on(online));
         if !affinity.is_anywhere() {
-            let node = |cpu: u32| self.topology.pcpus.get(cpu as usize).and_then(|it| it.node);
-            return Some(only(affinity.cpus().map(node)));
+            return Some(only(affinity.cpus().map(|cpu| self.node_of(cpu))));
         }
         let has_memory = |node: &usize| self.topology.nodes[node].memory_kib > 0;
         let mems = mems_of(vm.kernel.tgid);

@@ -19,12 +19,12 @@ use crate::trace::Trace;
 use drover_core::asked::Consolidate;
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionSpec, Partitions};
-use drover_core::place::{INTERVAL, Seen, Wishes};
+use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
 use drover_core::scenario::{Case, CpuList, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::Tree;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck
 /// there is in a run is in these moments.
@@ -180,17 +180,11 @@ fn placed(topology: &Topology, (number, vm): (usize, &Vm)) -> Placed {
     let cpus = vm.pin.as_ref().map(|pin| pin.cpus());
     let nodes = cpus.iter().flat_map(|cpus| cpus.cpus());
     let nodes: Vec<u32> = nodes.map(|&cpu| topology.node_of[cpu as usize]).collect();
-    let mut on_nodes: BTreeMap<u32, f64> = BTreeMap::new();
-    for node in &nodes {
-        *on_nodes.entry(*node).or_default() += 1.0 / nodes.len() as f64;
-    }
-    let only = |nodes: &[u32]| {
-        let first = nodes.first().copied();
-        first.filter(|first| nodes.iter().all(|node| node == first))
-    };
+    let on_nodes = parts_on_nodes(&nodes);
+    let only = on_nodes.keys().next().copied().filter(|_| on_nodes.len() == 1);
     let others = match vm.home {
         Some(_) => None,
-        None if vm.pin.is_some() => Some(only(&nodes)),
+        None if vm.pin.is_some() => Some(only),
         None => (vm.memory_nodes.len() > 1).then_some(None),
     };
     let seen = Seen {
