@@ -103,8 +103,6 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 	bool over = d->period != period;
 	u32 i;
 
-	if (over)
-		d->period = period;
 	for_each_index(i, 1, d->slots_in_use) {
 		struct vm *vm = vm_at(d, i);
 
@@ -113,6 +111,10 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 		if (vm->id && vm_shares_due(d, vm) != vm->shares)
 			vm_settle_shares(d, i);
 	}
+	/* Last: who runs meanwhile counts in the old period, and in the new one when it runs again.
+	 */
+	if (over)
+		d->period = period;
 }
 
 /* The settings of the VM in that slot were changed: put them in force. */

@@ -398,6 +398,41 @@ static void slots_taken_at_the_same_moment_all_count(void)
 	CHECK_EQ(lost, 0);
 }
 
+/* The vCPU of the last of many VMs runs while a period ends on another pCPU. */
+static struct thread last_vcpu = {.slot = 1000};
+
+static void *last_vcpu_runs(void *unused)
+{
+	for (u32 i = 0; i < MEETINGS; i++) {
+		meet(2 * i);
+		for (u32 k = 0; k < 50; k++)
+			vm_vcpu_runs(&g->d, &last_vcpu);
+		meet(2 * i + 1);
+	}
+	return unused;
+}
+
+static void who_runs_just_when_a_period_ends_counts_in_the_next(void)
+{
+	u32 lost = 0;
+	pthread_t other;
+
+	g = fake_ground(2, 1);
+	g->d.slots_in_use = last_vcpu.slot + 1;
+	arrivals = 0;
+	CHECK_EQ(pthread_create(&other, NULL, last_vcpu_runs, NULL), 0);
+	for (u32 i = 0; i < MEETINGS; i++) {
+		meet(2 * i);
+		vm_take_sizes(&g->d, 2 * i * VM_PERIOD_NS);
+		meet(2 * i + 1);
+		vm_vcpu_runs(&g->d, &last_vcpu);
+		vm_take_sizes(&g->d, (2 * i + 1) * VM_PERIOD_NS);
+		lost += !vm_at(&g->d, last_vcpu.slot)->size;
+	}
+	CHECK_EQ(pthread_join(other, NULL), 0);
+	CHECK_EQ(lost, 0);
+}
+
 static void up_to_1024_vcpus_of_a_vm_have_books(void)
 {
 	static struct thread vcpu[1025];
@@ -443,6 +478,7 @@ int main(void)
 	RUN(threads_are_told_to_look_when_a_vm_is_found);
 	RUN(ids_are_never_used_again);
 	RUN(slots_taken_at_the_same_moment_all_count);
+	RUN(who_runs_just_when_a_period_ends_counts_in_the_next);
 	RUN(up_to_1024_vcpus_of_a_vm_have_books);
 	return check_done();
 }
