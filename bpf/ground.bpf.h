@@ -7,6 +7,7 @@
 
 #include "base/ground.h"
 
+#include "interrupt.bpf.h"
 #include "kvm.bpf.h"
 
 struct {
@@ -131,6 +132,15 @@ static bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pc
 static s32 ground_only_pcpu(struct drover *d, struct task_struct *task)
 {
 	return task->nr_cpus_allowed == 1 ? (s32)bpf_cpumask_first(task->cpus_ptr) : -1;
+}
+
+static u32 ground_waker(struct drover *d, u32 *pcpu)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct thread *t = in_interrupt() ? NULL : bpf_task_storage_get(&threads, current, NULL, 0);
+
+	*pcpu = bpf_get_smp_processor_id();
+	return t ? t->slot : DROVER_HOST_SLOT;
 }
 
 static bool ground_is_kernel_thread(struct drover *d, struct task_struct *task)

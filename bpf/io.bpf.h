@@ -27,6 +27,8 @@
 #ifndef DROVER_IO_BPF_H
 #define DROVER_IO_BPF_H
 
+#include "interrupt.bpf.h"
+
 /* Each power of two in four, from 1.024 us to 17 s; drover-observe's delays.rs reads them. */
 #define DELAY_UNIT_SHIFT 10
 #define DELAY_SUB_BITS 2
@@ -58,29 +60,6 @@ static void delays_add(struct delays *delays, u64 delay_ns)
 	/* It is: for the verifier's sake. */
 	if (index < NR_DELAYS)
 		delays->counts[index]++;
-}
-
-/* Bits of the count that tells what the pCPU is in: a soft interrupt, a hard one, one that nothing
- * masks. */
-#define IN_INTERRUPT 0x00ff0100
-
-struct pcpu_hot___was {
-	int preempt_count;
-} __attribute__((preserve_access_index));
-
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot___was pcpu_hot __ksym __weak;
-
-/* Is it an interrupt that wakes, whatever the current thread? Not for kernels that do not tell
- * (observer.rs). */
-static bool in_interrupt(void)
-{
-	if (bpf_ksym_exists(&__preempt_count))
-		return *(const int *)bpf_this_cpu_ptr(&__preempt_count) & IN_INTERRUPT;
-	if (bpf_ksym_exists(&pcpu_hot))
-		return ((const struct pcpu_hot___was *)bpf_this_cpu_ptr(&pcpu_hot))->preempt_count &
-		       IN_INTERRUPT;
-	return false;
 }
 
 /* Of a vCPU in KVM_RUN: did the timer of its interrupt controller expire, which it has not taken

@@ -42,6 +42,7 @@ static __always_inline void drover_enable(struct drover *d, struct task_struct *
 BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {
 	allot_note_wake(d, t->slot);
+	waker_note(d, t->slot, near);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_forget_old_claims(d, t, near);
 	waiting_begin(d, t);

@@ -27,6 +27,7 @@
 #ifndef DROVER_VM_H
 #define DROVER_VM_H
 
+#include "account/waker.h"
 #include "limit/limit.h"
 #include "partition/drain.h"
 
@@ -158,6 +159,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 
 	tournament_grow(d, slot);
 	__builtin_memset(vm, 0, sizeof(*vm));
+	waker_forget(d, slot);
 	vm->owner_id = owner_id;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;

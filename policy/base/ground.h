@@ -58,6 +58,9 @@ GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 GROUND u64 ground_process(struct drover *d, struct task_struct *task);
 /* The user whose process that is; 0: root. */
 GROUND u32 ground_user(struct drover *d, struct task_struct *task);
+/* The VM whose thread wakes a task just now, and the pCPU that it runs on; that of the host: none
+ * does, or an interrupt. */
+GROUND u32 ground_waker(struct drover *d, u32 *pcpu);
 /* The number of the vCPU that the running task has loaded, if it is in KVM_RUN; else -1. */
 GROUND s32 ground_vcpu_of(struct drover *d, struct task_struct *task);
 /*

@@ -318,6 +318,14 @@ struct partition {
 	u32 nr_counted; /* pCPUs found online so far, while they are counted anew */
 };
 
+/* Who wakes a VM mostly, waker.h. */
+struct waker {
+	u32 slot;  /* the VM that does; if there are votes */
+	u32 votes; /* that it is that one */
+	u32 wakes; /* by VMs, as far as they were looked at */
+	u32 near;  /* of these, within an LLC */
+};
+
 /* Who of the VMs that wait is first, tournament.h. */
 struct tournament {
 	u64 node[2 * DROVER_MAX_VMS];
@@ -422,6 +430,7 @@ struct drover {
 	struct vcpu vcpu[DROVER_MAX_VCPUS];
 	u32 vcpu_of[DROVER_MAX_VMS][DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
+	struct waker waker[DROVER_MAX_VMS]; /* of VMs */
 	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */
 	/* find.h */
 	u32 slots_held; /* by all VMs and containers */

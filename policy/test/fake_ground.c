@@ -241,6 +241,14 @@ u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
 	return task->pcpu;
 }
 
+u32 ground_waker(struct drover *d, u32 *pcpu)
+{
+	struct ground *g = of(d);
+
+	*pcpu = g->waker_pcpu;
+	return g->waker;
+}
+
 bool ground_is_kernel_thread(struct drover *d, struct task_struct *task)
 {
 	(void)d;

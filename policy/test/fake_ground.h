@@ -97,6 +97,8 @@ struct ground {
 	struct fake_pcpu pcpu[FAKE_PCPUS];
 	struct task_struct task[FAKE_TASKS];
 	u64 now_ns;
+	u32 waker; /* the VM whose thread wakes others; 0: none does */
+	u32 waker_pcpu; /* and where that runs */
 	u32 asking; /* the pCPU that asks for work */
 	bool place_anew; /* who was to run next on a pCPU is placed anew */
 	s64 arrivals;

@@ -190,7 +190,7 @@ pub enum Consolidate {
     Off,
     /// In one, if it fits.
     On,
-    /// As `Off`.
+    /// While its threads, or another VM, wake it often and it gains by it.
     #[default]
     Auto,
 }

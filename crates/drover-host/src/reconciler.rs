@@ -63,7 +63,7 @@ pub struct Reconciler {
     allotting: Allotting,
     /// None where cgroups have no say.
     containers: Option<Containers>,
-    /// None on a host of one NUMA node.
+    /// None on a host of one last-level cache.
     numa: Option<Numa>,
     /// What is asked of all homes together.
     wishes: Wishes,

@@ -26,7 +26,7 @@ use crate::topology::Topology;
 use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::counters::Yields;
 use drover_core::params::Params;
-use drover_core::place::{HomeNumber, policy_hops};
+use drover_core::place::{HomeNumber, Woken, policy_hops};
 use drover_core::shares::Shares;
 
 /// The macro has 64 bits, the highest of which bindgen takes for a sign.
@@ -94,6 +94,8 @@ pub struct KernelVm {
     pub yields: Yields,
     /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
     pub skew_max_ns: Option<u64>,
+    /// Who wakes it.
+    pub woken: Woken,
 }
 
 impl KernelVm {
@@ -188,6 +190,7 @@ impl KernelVm {
             nr_costarts: 0,
             yields: Yields::default(),
             skew_max_ns: None,
+            woken: Woken::default(),
         }
     }
 }
@@ -326,7 +329,18 @@ impl Scheduler {
                 throttled: vm.yields_throttled,
             },
             skew_max_ns: bounds_skew(vm.cosched_mode).then_some(vm.skew_max_ns),
+            woken: self.woken(slot, vm.ready_ns),
         })
+    }
+
+    fn woken(&self, slot: u32, ready_ns: u64) -> Woken {
+        let bss = self.bss;
+        // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
+        let waker = unsafe { (&raw const (*bss).drover.waker[slot as usize]).read_volatile() };
+        // SAFETY: as above; the policy keeps a waker's slot below the array's length.
+        let by = unsafe { (&raw const (*bss).drover.vm[waker.slot as usize].id).read_volatile() };
+        let types::waker { votes, wakes, near, .. } = waker;
+        Woken { by, votes, wakes, near, waited_ms: ready_ns / 1_000_000 }
     }
 
     /// The vCPUs of a VM that have books, in the order of their numbers.

@@ -3,7 +3,7 @@
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
-use drover_core::place::HomeNumber;
+use drover_core::place::{HomeNumber, Woken};
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +94,10 @@ pub trait Class {
     /// CPU time that the VM used or waited for, if the scheduler knows VMs.
     fn wanted_ns(&self, _: &Machine, _vm: u32) -> u64 {
         0
+    }
+    /// Who wakes the VM, if the scheduler knows VMs; by its number, of so many.
+    fn woken(&self, _: &Machine, _vm: u32, _vms: u32) -> Option<Woken> {
+        None
     }
     /// What it counts of a VM since it found it, if it knows VMs.
     fn counters(&self, _: &Machine, _vm: u32) -> Option<VmCounters> {

@@ -142,6 +142,8 @@ pub struct Machine {
     pub slowness: u64,
     /// What happened, counted.
     pub counts: Counts,
+    /// The thread on this pCPU is waking another.
+    pub wakes: bool,
     /// Those to wake when the present event is done.
     pub to_wake: Vec<TaskId>,
     /// What happened, in order.
@@ -184,6 +186,7 @@ impl Machine {
             costs_alone: costs,
             slowness: 1,
             counts: Counts::default(),
+            wakes: false,
             to_wake: Vec::new(),
             trace: Trace::default(),
             fault: None,

@@ -12,7 +12,7 @@
 use crate::class::Class;
 use crate::sim::{Plan, Sim};
 use drover_core::config::Config;
-use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Seen, Wishes};
+use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Seen, Wishes, Woken};
 use drover_core::scenario;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl Placer {
         }
     }
 
-    fn seen(&self, id: usize, wanted_pcpus: f64) -> Seen {
+    fn seen(&self, id: usize, wanted_pcpus: f64, woken: Option<Woken>) -> Seen {
         let vm = &self.vms[id];
         let number = |node: usize| self.host.nodes[node].number;
         let lies = vm.lies_mib.iter().enumerate();
@@ -98,6 +98,7 @@ impl Placer {
         };
         Seen {
             wanted_pcpus: Some(wanted_pcpus),
+            woken,
             memory: (!vm.lies_mib.is_empty()).then_some(memory),
             ..vm.placed.seen.clone()
         }
@@ -182,7 +183,8 @@ impl<C: Class> Sim<C> {
             if placer.vms[id].lies_mib.is_empty() && wanted_ns > 0 {
                 placer.vms[id].lies_mib = self.first_memory(&placer, id);
             }
-            seen.push(placer.seen(id, wanted_ns as f64 / 1e9 / passed_s.max(1e-3)));
+            let woken = self.class.woken(&self.m, vm, placer.vms.len() as u32);
+            seen.push(placer.seen(id, wanted_ns as f64 / 1e9 / passed_s.max(1e-3), woken));
         }
         seen.retain(|vm| vm.memory.is_some());
         let now = Duration::from_nanos(self.m.now_ns);
@@ -222,7 +224,7 @@ fn position(host: &Host, node: u32) -> Option<usize> {
 /// A scenario's host as the placer sees it.
 fn host_of(host: &scenario::Host) -> Host {
     let pcpus = host.pcpus() / host.nodes;
-    let llcs = host.sockets * host.dies;
+    let llcs = host.llcs();
     let llcs_of_node = (llcs / host.nodes).max(1);
     let llc = |number| place::Llc {
         number,

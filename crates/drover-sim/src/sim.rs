@@ -186,9 +186,11 @@ impl<C: Class> Sim<C> {
     fn on(&mut self, cpu: u32, handler: impl FnOnce(&mut Self)) {
         self.m.this_cpu = cpu;
         handler(self);
+        self.m.wakes = true;
         while let Some(task) = self.m.to_wake.pop() {
             self.wake(task);
         }
+        self.m.wakes = false;
         if self.m.pcpus[cpu as usize].need_resched {
             self.schedule(cpu);
         }

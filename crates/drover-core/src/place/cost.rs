@@ -196,7 +196,8 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    fn wants_llc(&self, client: usize) -> bool {
+    /// Is the client to live in one LLC?
+    pub(super) fn wants_llc(&self, client: usize) -> bool {
         let it = &self.clients[client];
         let mut sets = self.sets_of.get(&it.vm).into_iter().flatten();
         it.one_llc || sets.any(|&set| self.sets[set].within == Within::Llc)

@@ -8,9 +8,15 @@
 //! faster moves nobody. Who was crowded more than the host is for minutes is owed a better home in time, who was
 //! crowded less owes it: so VMs of equal shares that two nodes cannot hold alike take turns.
 //!
+//! Who is to share an LLC because its threads, or another VM, wake it often is found out here, too ([`super::draw`]).
+//!
 //! What others have decided stays: such a VM has a home to be shown, and counts where it is.
 
-use super::{Client, Heuristic, Home, HomeNumber, Host, Move, Set, Shape, parts, place};
+use super::draw::{Draw, Woken};
+use super::{
+    Client, Heuristic, Home, HomeNumber, Host, Kind, Move, Set, Shape, Within, parts, place,
+};
+use crate::asked::Consolidate;
 use crate::sets::SetSpec;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -54,8 +60,10 @@ pub struct Seen {
     pub max_per_node: Option<u32>,
     /// Nodes that its guest has; 0 and 1: it knows of none.
     pub virtual_nodes: u32,
-    /// It is to live in one LLC, if it fits.
-    pub one_llc: bool,
+    /// Whether it is to live in one LLC, if it fits.
+    pub consolidate: Consolidate,
+    /// Who wakes it; none: not known.
+    pub woken: Option<Woken>,
     /// The part of its time that its affinity has it spend on each node; empty: it may run anywhere.
     pub on_nodes: BTreeMap<u32, f64>,
     /// The node that was ordered as its home.
@@ -141,6 +149,8 @@ struct Kept {
     why: String,
     /// It is where it was put by others: nothing is moved.
     is_left_alone: bool,
+    /// Whose LLC it is to share.
+    draw: Draw,
     /// How much more crowded it was than the host on average, in periods of `CROWDED_OVER`.
     crowded: f64,
 }
@@ -150,6 +160,8 @@ struct Kept {
 pub struct Keeper {
     kept: HashMap<u64, Kept>,
     balanced: Option<Duration>,
+    /// All homes are on one node: only those of one LLC mean anything.
+    is_one_node: bool,
 }
 
 impl Keeper {
@@ -172,6 +184,8 @@ impl Keeper {
                 changed.push(vm.id);
             }
         }
+        self.is_one_node = host.nodes.iter().filter(|node| node.memory_mib > 0).count() < 2;
+        self.draw(&host, vms, now);
         let survey = Survey::of(host, vms, &self.kept, wishes, now);
         survey.split_anew(&mut self.kept);
         let most = if self.balances(vms, now) { MOST_MOVES } else { 0 };
@@ -183,8 +197,10 @@ impl Keeper {
         for step in &moves {
             let kept = self.kept.get_mut(&step.id).expect("it was entered");
             kept.homes[step.part.0] = Some(step.to);
-            kept.settled = now;
-            kept.migrations += u32::from(step.from.is_some());
+            if step.from.is_none_or(|from| from.node != step.to.node) {
+                kept.settled = now;
+                kept.migrations += u32::from(step.from.is_some());
+            }
             kept.why.clone_from(&step.why);
             changed.push(step.id);
         }
@@ -192,6 +208,32 @@ impl Keeper {
         changed.sort_unstable();
         changed.dedup();
         (moves, changed)
+    }
+
+    /// Who is to share an LLC with whom, as far as nobody asked otherwise.
+    fn draw(&mut self, host: &Host, vms: &[Seen], now: Duration) {
+        let widest = host.homes().flat_map(|node| &node.llcs).map(|llc| llc.pcpus).max();
+        let widest = widest.unwrap_or(0);
+        let may: HashMap<u64, u32> = vms
+            .iter()
+            .filter(|vm| vm.consolidate == Consolidate::Auto && !self.kept[&vm.id].is_left_alone)
+            .map(|vm| (vm.id, vm.vcpus))
+            .collect();
+        let llcs: HashMap<u64, HomeNumber> =
+            self.kept.iter().filter_map(|(&id, kept)| Some((id, kept.llc()?))).collect();
+        for vm in vms {
+            let kept = self.kept.get_mut(&vm.id).expect("it was entered");
+            let Some(woken) = vm.woken.filter(|_| may.contains_key(&vm.id)) else {
+                kept.draw.end();
+                continue;
+            };
+            let fits = |by: u64| {
+                let others = if by == vm.id { Some(0) } else { may.get(&by).copied() };
+                others.is_some_and(|others| vm.vcpus + others <= widest)
+            };
+            let is_together = |by: u64| llcs.contains_key(&by) && llcs.get(&by) == llcs.get(&vm.id);
+            kept.draw.look(now, woken, kept.wants, fits, is_together);
+        }
     }
 
     /// Is it time to ask who would be better off elsewhere?
@@ -236,7 +278,10 @@ impl Keeper {
             return Vec::new();
         };
         let homes: Option<Vec<HomeNumber>> = kept.homes.iter().copied().collect();
-        homes.unwrap_or_default()
+        let means_something = |homes: &Vec<HomeNumber>| {
+            !self.is_one_node || homes.iter().any(|home| home.llc.is_some())
+        };
+        homes.filter(means_something).unwrap_or_default()
     }
 
     /// Homes, for people: also of who was put there by others.
@@ -274,6 +319,7 @@ impl Kept {
             migrations: 0,
             why: String::new(),
             is_left_alone: false,
+            draw: Draw::default(),
             crowded: 0.0,
         }
     }
@@ -287,6 +333,12 @@ impl Kept {
             None => self.wants = all,
         }
         self.looked = now;
+    }
+
+    /// The one LLC in which it lives, if it does.
+    fn llc(&self) -> Option<HomeNumber> {
+        let [Some(home)] = self.homes[..] else { return None };
+        home.llc.map(|_| home)
     }
 
     fn is_settled(&self, now: Duration) -> bool {
@@ -348,7 +400,14 @@ impl Survey {
             let SetSpec { ref name, kind, within, hard, .. } = *it;
             Set { name: name.clone(), vms: of_set.collect(), kind, within, hard }
         });
-        let sets = sets.collect();
+        let drawn = vms.iter().filter_map(|vm| {
+            let by = kept[&vm.id].draw.with().filter(|&by| by != vm.id)?;
+            let by_name = &vms.iter().find(|other| other.id == by)?.name;
+            let name = format!("of {} and {by_name}, which wakes it", vm.name);
+            let (kind, within) = (Kind::Affine, Within::Llc);
+            Some(Set { name, vms: vec![vm.id, by], kind, within, hard: false })
+        });
+        let sets = sets.chain(drawn).collect();
         let mut survey = Self { host, clients: Vec::new(), who: Vec::new(), sets };
         for vm in vms {
             let known = &kept[&vm.id];
@@ -380,7 +439,7 @@ impl Survey {
                 memory_mib: memory_mib / count,
                 lies_mib: lies_mib.clone(),
                 is_stuck: memory.is_stuck,
-                one_llc: vm.one_llc,
+                one_llc: vm.consolidate == Consolidate::On || known.draw.with() == Some(vm.id),
                 crowded: known.crowded,
                 only: only.map(|home| home.node),
                 home: home.and_then(|home| self.host.place_of(home)),

@@ -32,6 +32,7 @@
 mod advise;
 mod client;
 mod cost;
+mod draw;
 mod fit;
 mod host;
 mod keeper;
@@ -41,6 +42,7 @@ mod why;
 
 pub use advise::{GuestNode, GuestTopology, advise};
 pub use client::{Client, Home, HomeNumber, Shape, parts};
+pub use draw::Woken;
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};
 pub use keeper::{Crowd, INTERVAL, Keeper, Memory, NamedMove, Seen, Wishes, parts_on_nodes};
@@ -76,6 +78,7 @@ pub fn place(
         Heuristic::Auto => search::give_first_homes(&mut ledger),
         by_memory => fit::give_first_homes(&mut ledger, by_memory),
     };
+    moves.extend(search::fit_llcs(&mut ledger));
     if heuristic == Heuristic::Auto {
         moves.extend(search::improve(&mut ledger, most_moves));
     }

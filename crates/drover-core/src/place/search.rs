@@ -53,6 +53,27 @@ fn together(ledger: &mut Ledger, parts: &[usize]) -> Vec<(usize, Home)> {
     tried.min_by(all_first).map_or(Vec::new(), |(homes, _)| homes)
 }
 
+/// Who is to live in one LLC gets one of its node's, if that costs no more; who is not has the whole node. No memory
+/// moves for that.
+pub(super) fn fit_llcs(ledger: &mut Ledger) -> Vec<Move> {
+    let mut moves = Vec::new();
+    for client in 0..ledger.clients.len() {
+        let Some(home) = ledger.home(client) else { continue };
+        if ledger.wants_llc(client) == home.llc.is_some() {
+            continue;
+        }
+        ledger.leave(client);
+        let of_node = ledger.candidates(client).filter(|to| to.node == home.node);
+        let to = cheapest_of(ledger, client, of_node).map_or(home, |(to, _)| to);
+        if to != home {
+            let why = why::of(ledger, client, Some(home), to);
+            moves.push(Move { client, from: Some(home), to, why });
+        }
+        ledger.settle(client, to);
+    }
+    moves
+}
+
 /// Lets up to so many leave for a better home.
 pub(super) fn improve(ledger: &mut Ledger, most_moves: usize) -> Vec<Move> {
     let mut moves = Vec::new();
@@ -166,6 +187,14 @@ fn total(ledger: &Ledger, client: usize, home: Home) -> f64 {
 
 /// The cheapest home of a client that has none, and what it costs.
 fn cheapest(ledger: &Ledger, client: usize) -> Option<(Home, f64)> {
+    cheapest_of(ledger, client, ledger.candidates(client))
+}
+
+fn cheapest_of(
+    ledger: &Ledger,
+    client: usize,
+    among: impl Iterator<Item = Home>,
+) -> Option<(Home, f64)> {
     let cost = |home| Some((home, ledger.cost(client, home)?.total()));
-    ledger.candidates(client).filter_map(cost).min_by(|a, b| a.1.total_cmp(&b.1))
+    among.filter_map(cost).min_by(|a, b| a.1.total_cmp(&b.1))
 }

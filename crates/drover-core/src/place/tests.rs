@@ -1,4 +1,5 @@
 use super::*;
+use crate::asked::Consolidate;
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::time::Instant;
@@ -237,6 +238,63 @@ fn who_was_crowded_for_long_moves() {
         [one(1, 0, crowded), one(2, 0, 0.5), one(3, 1, 0.0)]
     };
     assert!(place(&host, &vms(0.5), &[], Heuristic::Auto, 2).1.is_empty());
+}
+
+/// A node of two LLCs of four pCPUs.
+fn two_llcs() -> Host {
+    let llc = |number| Llc { number, pcpus: 4, cache_mib: 0.0 };
+    Host { nodes: vec![Node { llcs: vec![llc(0), llc(1)], ..node(0, 8) }], ..Host::default() }
+}
+
+/// VMs of so many vCPUs, each woken 20,000 times a second by the VM with that id; `near_pct` of that within an LLC while it
+/// has no home there, all else. Returns the homes told after so many seconds.
+fn woken_for(
+    seconds: u32,
+    vms: &[(u64, u32, u64)],
+    consolidate: Consolidate,
+) -> Vec<Vec<HomeNumber>> {
+    let mut keeper = Keeper::default();
+    let (mut wakes, mut near) = (0, vec![0; vms.len()]);
+    for tick in 0..2 * seconds {
+        wakes += 1250;
+        let seen = vms.iter().zip(&mut near).map(|(&(id, vcpus, by), near)| {
+            let told = [id, by].map(|it| keeper.told(it));
+            let is_near = !told[0].is_empty() && told[0] == told[1];
+            *near += if is_near { 1250 } else { 625 };
+            let woken = Woken { by, votes: 250, wakes, near: *near, waited_ms: 0 };
+            Seen {
+                id,
+                name: id.to_string(),
+                vcpus,
+                wanted_pcpus: Some(vcpus.into()),
+                consolidate,
+                woken: Some(woken),
+                memory: Some(Memory::default()),
+                ..Seen::default()
+            }
+        });
+        let seen: Vec<Seen> = seen.collect();
+        keeper.look(two_llcs(), &seen, &Wishes::default(), INTERVAL * tick);
+    }
+    vms.iter().map(|vm| keeper.told(vm.0)).collect()
+}
+
+#[test]
+fn who_wakes_its_own_vcpus_often_lives_in_one_llc() {
+    let homes = woken_for(60, &[(1, 2, 1)], Consolidate::Auto);
+    assert!(homes[0][0].llc.is_some(), "{homes:?}");
+    for consolidate in [Consolidate::Off, Consolidate::Auto] {
+        let (vcpus, by) = if consolidate == Consolidate::Off { (2, 1) } else { (6, 1) };
+        let homes = woken_for(60, &[(1, vcpus, by)], consolidate);
+        assert!(homes[0].is_empty(), "unasked, or too wide: {homes:?}");
+    }
+}
+
+#[test]
+fn vms_that_wake_each_other_share_an_llc() {
+    let homes = woken_for(60, &[(1, 2, 2), (2, 1, 1), (3, 4, 4)], Consolidate::Auto);
+    assert!(homes[0][0].llc.is_some() && homes[0] == homes[1], "{homes:?}");
+    assert_ne!(homes[2], homes[0], "it has the other one");
 }
 
 #[test]

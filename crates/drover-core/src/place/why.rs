@@ -10,6 +10,11 @@ pub(super) fn of(ledger: &Ledger, client: usize, from: Option<Home>, to: Home) -
     if it.only.is_some() {
         return "it was ordered".to_owned();
     }
+    match from.filter(|from| from.node == to.node).map(|from| (from.llc, to.llc)) {
+        Some((None, Some(_))) => return "its threads are to share a cache".to_owned(),
+        Some((Some(_), None)) => return "its threads need no cache of their own".to_owned(),
+        _ => {}
+    }
     let number = |home: Home| ledger.host.nodes[home.node].number;
     let there = ledger.cost(client, to).unwrap_or_default();
     let from_cost = match from {

@@ -93,6 +93,11 @@ impl Host {
         self.sockets * self.dies * self.cores * self.threads
     }
 
+    /// Number of last-level caches.
+    pub fn llcs(&self) -> u32 {
+        self.sockets * self.dies
+    }
+
     /// The other thread of each pCPU's core. Of cores with more than two, each thread counts as a core.
     pub fn siblings(&self) -> Siblings {
         let of_two = (0..self.pcpus()).filter(|_| self.threads == 2);

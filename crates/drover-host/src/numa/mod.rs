@@ -9,7 +9,8 @@
 //!
 //! What others have decided stays: a VM confined to some pCPUs, or whose memory is bound by a policy or a
 //! cpuset, is only looked at, and its home is where its pCPUs or its memory are, if that is one node. On
-//! a host of one node there is nothing of all this.
+//! a host of one node only homes of one LLC mean anything, and memory is left alone; on one of one LLC there is nothing of
+//! all this.
 //!
 //! When homes change is [`drover_core::place::Keeper`]'s. Where memory turns out not to be movable, home is
 //! where that is.
@@ -24,13 +25,14 @@ use crate::kernel::Kernel;
 use crate::scheduler::KernelVm;
 use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
+use drover_core::asked::Consolidate;
 use drover_core::counters::Numa as NumaCounters;
 use drover_core::place::{self, Crowd, INTERVAL, Keeper, Memory, NamedMove, Wishes};
 use drover_core::scenario::CpuList;
 use drover_core::sets::Room;
 use drover_core::tree::Affinity;
 use mover::{Mover, Report, Target};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -50,8 +52,8 @@ pub struct Seen<'a> {
     pub reserved_pcpus: f64,
     /// At most so many of its vCPUs on a node.
     pub max_per_node: Option<u32>,
-    /// It is to live in one LLC, if it fits.
-    pub one_llc: bool,
+    /// Whether it is to live in one LLC, if it fits.
+    pub consolidate: Consolidate,
 }
 
 /// What the thread that moves and the daemon tell one another.
@@ -91,13 +93,13 @@ pub struct Numa {
 }
 
 impl Numa {
-    /// For that host; none where it has but one node that can be a home.
+    /// For that host; none where it has but one node and one LLC that can be a home.
     pub fn start(topology: &Topology) -> Option<Self> {
-        let can_be = |node: &&usize| topology.nodes[*node].memory_kib > 0;
-        if topology.nodes.keys().filter(can_be).count() < 2 {
-            return None;
-        }
         let mut numa = Self::new(topology.clone());
+        if numa.is_one_node() {
+            let llcs: BTreeSet<_> = topology.pcpus.iter().filter_map(|pcpu| pcpu.llc).collect();
+            return (llcs.len() > 1).then_some(numa);
+        }
         let shared = Arc::clone(&numa.shared);
         let thread = std::thread::Builder::new().name("drover-numa".to_owned());
         match thread.spawn(move || work(&shared)) {
@@ -122,6 +124,11 @@ impl Numa {
             shared: Arc::default(),
             mover: None,
         }
+    }
+
+    /// Has it no more than one node that can be a home?
+    fn is_one_node(&self) -> bool {
+        self.topology.nodes.values().filter(|node| node.memory_kib > 0).count() < 2
     }
 
     /// How fast memory may be moved.
@@ -242,8 +249,11 @@ impl Numa {
         Room { nodes: host.homes().count(), llcs: host.homes().map(|node| node.llcs.len()).sum() }
     }
 
-    /// The virtual nodes that this VM should have; none: its memory was not looked at yet.
+    /// The virtual nodes that this VM should have; none: its memory was not looked at yet, or all is one node's.
     pub fn advise(&self, vm: &Seen, domains: &Domains) -> Option<Advice> {
+        if self.is_one_node() {
+            return None;
+        }
         let seen = self.all_seen(std::slice::from_ref(vm)).pop()?;
         let shape = seen.shape(seen.memory.as_ref()?);
         let host = self.host(domains);
@@ -277,6 +287,9 @@ impl Numa {
             is_stuck: report.is_stuck,
             local_pct: self.local_pct(vm.kernel.id, report),
         };
+        // Memory of one node is not looked at.
+        let nothing = Report::default();
+        let report = report.or(self.is_one_node().then_some(&nothing));
         let others = report.and_then(|report| self.placed_by_others(vm, report, mems_of));
         place::Seen {
             id: vm.kernel.id,
@@ -286,7 +299,8 @@ impl Numa {
             reserved_pcpus: vm.reserved_pcpus,
             max_per_node: vm.max_per_node,
             virtual_nodes: 0,
-            one_llc: vm.one_llc,
+            consolidate: vm.consolidate,
+            woken: Some(vm.kernel.woken),
             ordered: None,
             on_nodes: self.on_nodes(vm.affinity),
             placed_by_others: others.map(|node| node.and_then(number)),
@@ -343,6 +357,9 @@ impl Numa {
         if !affinity.is_anywhere() {
             return Some(only(affinity.cpus().map(|cpu| self.node_of(cpu))));
         }
+        if self.is_one_node() {
+            return None;
+        }
         let has_memory = |node: &usize| self.topology.nodes[node].memory_kib > 0;
         let mems = mems_of(vm.kernel.tgid);
         let all = |mems: &Vec<usize>| {
@@ -355,6 +372,9 @@ impl Numa {
     }
 
     fn tell_mover(&self, vms: &[Seen]) {
+        if self.is_one_node() {
+            return;
+        }
         let target = |vm: &Seen| {
             let nodes = self.keeper.memory_nodes(vm.kernel.id);
             let to = nodes.into_iter().map(|node| node as usize).collect();

@@ -2,6 +2,7 @@
 use super::*;
 use crate::domains::DomainLevel;
 use crate::topology::tests::Host;
+use drover_core::asked::Consolidate;
 use drover_core::place::{HomeNumber, Kind, Within};
 use drover_core::sets::SetSpec;
 use maps::Maps;
@@ -52,7 +53,7 @@ fn seen(ones: &[One]) -> Vec<Seen<'_>> {
             wanted_pcpus: one.2,
             reserved_pcpus: 0.0,
             max_per_node: None,
-            one_llc: false,
+            consolidate: Consolidate::Off,
         })
         .collect()
 }
@@ -231,6 +232,21 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
     let host = Host::new("0-1", "0-1", "0-1");
     host.node(0, "0", 9 << 10, "10 20").node(1, "1", 0, "20 10");
     assert!(Numa::start(&host.read()).is_none(), "one node has memory");
+}
+
+#[test]
+fn on_one_node_only_homes_of_one_cache_are_told_and_no_memory_is_looked_at() {
+    let host = Host::new("0-3", "0-3", "0-3");
+    host.node(0, "0-3", 9 << 10, "10");
+    (0..4).for_each(|cpu| {
+        host.core(cpu, &cpu.to_string()).llc(cpu, if cpu < 2 { "0-1" } else { "2-3" });
+    });
+    let mut numa = Numa::start(&host.read()).expect("it has two caches");
+    assert!(numa.mover.is_none());
+    let (ones, begun) = ([One::new(1, 2), One::new(2, 2)], Instant::now());
+    decide(&mut numa, &ones, begun);
+    assert_eq!(decide(&mut numa, &ones, begun + SETTLES).len(), 2, "they have homes, to be shown");
+    assert!(numa.keeper.told(1).is_empty() && numa.keeper.told(2).is_empty(), "but nobody is told");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use drover_core::scenario::CpuList;
 use drover_core::sets::{Room, soft_contradictions};
 use std::time::Instant;
 
-/// What there is on a host where VMs have no homes: one that is all of it.
+/// What there is on a host of one LLC, where VMs have no homes: one that is all of it.
 const ONE_NODE: Room = Room { nodes: 1, llcs: 1 };
 
 impl Reconciler {
@@ -36,7 +36,7 @@ impl Reconciler {
                 wanted_pcpus: self.meter.rate(vm.kernel.id).map(|rate| rate.wanted_pcpus),
                 reserved_pcpus: planned.map_or(0.0, |it| f64::from(it.reservation_mcpu) / 1e3),
                 max_per_node: resolved.and_then(|it| it.max_per_node),
-                one_llc: resolved.is_some_and(|it| it.consolidate == Consolidate::On),
+                consolidate: resolved.map_or(Consolidate::Off, |it| it.consolidate),
             }
         })
         .collect()
@@ -62,7 +62,7 @@ impl Reconciler {
         let troubles = self.set_troubles();
         let of_set = |name: &str| {
             let its = troubles.iter().filter(|(names, _)| names.contains(&name));
-            let one_node = "this host has one NUMA node, where VMs have no homes".to_owned();
+            let one_node = "this host has one last-level cache, where VMs have no homes".to_owned();
             let one_node = self.numa.is_none().then_some(one_node);
             its.map(|(_, text)| text.clone()).chain(one_node).collect()
         };

@@ -8,6 +8,7 @@ use crate::status::{PartitionStatus, SetStatus, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
+use drover_core::asked::Consolidate;
 use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
@@ -822,7 +823,7 @@ fn sets_come_from_the_file_and_from_orders_and_outlive_the_daemon() {
     let mut host = host.restarted();
     assert_eq!(host.reconciler.wishes.sets, wished.sets);
     let one_node = host.sets()[0].troubles.clone();
-    assert!(one_node[0].contains("one NUMA node"), "{one_node:?}");
+    assert!(one_node[0].contains("one last-level cache"), "{one_node:?}");
     host.ask(Request::RemoveSet { name: "far".to_owned() }).unwrap();
     host.configure("# nothing\n");
     assert_eq!((host.sets(), host.reconciler.saved.sets.len()), (Vec::new(), 0));
@@ -891,13 +892,13 @@ fn what_is_asked_of_a_vms_homes_reaches_them() {
     host.set(1, &asked).unwrap();
     let of = |host: &Host| -> Vec<_> {
         let seen = host.reconciler.seen();
-        seen.iter().map(|it| (it.max_per_node, it.one_llc, it.reserved_pcpus)).collect()
+        seen.iter().map(|it| (it.max_per_node, it.consolidate, it.reserved_pcpus)).collect()
     };
-    assert_eq!(of(&host), [(Some(2), true, 0.5), (Some(3), false, 0.0)]);
+    assert_eq!(of(&host), [(Some(2), Consolidate::On, 0.5), (Some(3), Consolidate::Auto, 0.0)]);
     host.set(1, &[(Key::MaxPerNode, "none"), (Key::Consolidate, "auto")]).unwrap();
-    assert_eq!(of(&host)[0], (None, false, 0.5));
+    assert_eq!(of(&host)[0], (None, Consolidate::Auto, 0.5));
     let host = host.restarted();
-    assert_eq!(of(&host)[0], (None, false, 0.5));
+    assert_eq!(of(&host)[0], (None, Consolidate::Auto, 0.5));
 }
 
 #[test]

@@ -16,7 +16,6 @@ use crate::sim::{Plan, Sim};
 use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::Trace;
-use drover_core::asked::Consolidate;
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
@@ -119,7 +118,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
-    if job.rival.is_none() && scenario.host.nodes > 1 {
+    if job.rival.is_none() && scenario.host.llcs() > 1 {
         let placed =
             job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
         let wishes = Wishes { heuristic: job.case.placement, sets: job.case.sets.clone() };
@@ -194,7 +193,7 @@ fn placed(topology: &Topology, (number, vm): (usize, &Vm)) -> Placed {
         reserved_pcpus: f64::from(vm.reservation_pct) / 100.0,
         on_nodes,
         max_per_node: vm.max_per_node,
-        one_llc: vm.consolidate == Consolidate::On,
+        consolidate: vm.consolidate,
         ordered: vm.home,
         placed_by_others: others,
         ..Seen::default()

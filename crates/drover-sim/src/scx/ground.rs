@@ -5,9 +5,9 @@
 //! are no globals, so any number of simulations run side by side, on any number of threads.
 
 use super::memory::Room;
-use super::native::{drover, runqueue, sim_drain_to, task_struct, thread};
+use super::native::{DROVER_HOST_SLOT, drover, runqueue, sim_drain_to, task_struct, thread};
 use super::queues::{MAX_SLICE, Planted, Queues};
-use crate::machine::{CLASS_TIMERS, Machine, TaskId};
+use crate::machine::{CLASS_TIMERS, Machine, NOBODY, TaskId};
 
 /// What `drover.ground` points to, for as long as one call into the policy lasts.
 pub struct Ground {
@@ -86,6 +86,20 @@ extern "C" fn ground_may_run_on(d: *mut drover, task: *mut task_struct, pcpu: u3
     // SAFETY: called by the policy.
     let (m, _, _) = unsafe { behind(d) };
     m.may_run_on(number(task), pcpu)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ground_waker(d: *mut drover, pcpu: *mut u32) -> u32 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    // SAFETY: the policy passes a variable of its own.
+    unsafe { *pcpu = m.this_cpu };
+    let current = m.pcpus[m.this_cpu as usize].current;
+    if !m.wakes || current == NOBODY {
+        return DROVER_HOST_SLOT;
+    }
+    // SAFETY: called by the policy; the thread's struct is there as long as the task is.
+    unsafe { (*threads(d).at(current as usize)).slot }
 }
 
 /// The simulated kernel has no threads of its own.

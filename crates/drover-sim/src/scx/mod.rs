@@ -24,7 +24,7 @@ use crate::machine::{CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::allot::Allocator;
 use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
-use drover_core::place::HomeNumber;
+use drover_core::place::{HomeNumber, Woken};
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use ground::process_of;
 use native::{WAKES_TO_PREEMPT, WAKES_TO_WAIT};
@@ -356,6 +356,14 @@ impl Class for Scx {
         })
     }
 
+    fn woken(&self, _: &Machine, vm: u32, vms: u32) -> Option<Woken> {
+        let slot = self.slot_of(vm)?;
+        let native::waker { slot: waker, votes, wakes, near } = self.policy.waker(slot);
+        let by = (0..vms).find(|&it| self.slot_of(it) == Some(waker)).unwrap_or(vm);
+        let waited_ms = self.policy.vm(slot).ready_ns / 1_000_000;
+        Some(Woken { by: by.into(), votes, wakes, near, waited_ms })
+    }
+
     fn set_pool(&mut self, m: &mut Machine, pool: u32, settings: Option<&PoolSettings>) {
         if self.pools.len() < pool as usize {
             self.pools.resize(pool as usize, PoolSettings::default());
@@ -549,7 +557,7 @@ impl Class for Scx {
         Some(VmCounters {
             vm: counters,
             vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
-            numa: (m.topology.nodes.len() > 1).then(|| Numa {
+            numa: (m.topology.llcs.len() > 1).then(|| Numa {
                 home: self.bounds_of(vm).home.checked_sub(1).into_iter().collect(),
                 home_s: seconds(view.home_run_ns),
                 ran_s: seconds(view.vcpu_run_ns + view.helper_run_ns),

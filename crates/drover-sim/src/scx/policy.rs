@@ -423,6 +423,11 @@ impl Policy {
         &self.state().vm[slot as usize]
     }
 
+    /// Who wakes the VM in that slot.
+    pub fn waker(&self, slot: u32) -> native::waker {
+        self.state().waker[slot as usize]
+    }
+
     /// The books of that task, if it is a vCPU and has any.
     pub fn vcpu(&self, task: TaskId) -> Option<&native::vcpu> {
         let record = self.thread(task).record;

@@ -15,7 +15,7 @@ use serde_json::to_string_pretty;
 use super::ask::{Daemon, answer, percent_of, print_json, table};
 
 /// Where VMs have no homes.
-pub const ONE_NODE: &str = "This host has one NUMA node only.\n";
+pub const ONE_NODE: &str = "This host has one NUMA node and one last-level cache only.\n";
 
 #[derive(Subcommand)]
 pub enum Numa {

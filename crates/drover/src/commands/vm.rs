@@ -414,7 +414,10 @@ pub mod tests {
         assert_eq!(words(1).take(7).collect::<Vec<_>>(), numbers);
         assert_eq!(words(2).take(7).collect::<Vec<_>>(), ["db", "-", "-", "-", "0", "0", "MiB"]);
         assert!(text.lines().nth(1).unwrap().ends_with("  its memory lies there"), "{text}");
-        assert!(homes(&[VmStatus { numa: None, ..vm("web") }]).contains("one NUMA node only"));
+        assert!(
+            homes(&[VmStatus { numa: None, ..vm("web") }])
+                .contains("one NUMA node and one last-level cache only")
+        );
     }
 
     #[test]
