@@ -320,10 +320,10 @@ struct partition {
 
 /* Who wakes a VM mostly, waker.h. */
 struct waker {
-	u32 slot;  /* the VM that does; if there are votes */
+	u32 slot; /* the VM that does; if there are votes */
 	u32 votes; /* that it is that one */
 	u32 wakes; /* by VMs, as far as they were looked at */
-	u32 near;  /* of these, within an LLC */
+	u32 near; /* of these, within an LLC */
 };
 
 /* Who of the VMs that wait is first, tournament.h. */
