@@ -305,6 +305,8 @@ struct domain {
 	u32 partition; /* all of its pCPUs are in that one */
 	u32 node; /* the NUMA node of all its pCPUs, + 1; 0: there is none, or several */
 	u32 llc; /* the last-level cache they share, by a number of its own, + 1; 0: not known */
+	u32 came_to; /* the pCPU to which a thread last came from another LLC, + 1, spread.h */
+	u64 came_ns; /* when it came, or one last left */
 } __attribute__((aligned(64)));
 
 /* A set of domains with a policy of its own; partition 0 is always there, partition.h. */

@@ -11,6 +11,11 @@
  * Such a one is helped by one move, not of itself but of the thread beside it: that goes to the
  * idle thread beside somebody who is ahead, and leaves a whole core behind.
  *
+ * One level up, the same with last-level caches: while an LLC of the node has fewer busy pCPUs, one
+ * of those that share an LLC goes there, one every 2 s. So vCPUs have all the cache and bandwidth
+ * there is; and where they cannot be spread evenly, they have the emptier LLCs in turn, seldom
+ * enough for what a cold cache costs. Who is at home in one LLC stays.
+ *
  * Where a thread waits nobody goes to a better core: the next pCPU that is free is for the one that
  * waits. But a confined thread waits for few pCPUs, and threads that could run elsewhere may run on
  * them. One of these steps aside: it goes to a pCPU where the confined thread may not run, and
@@ -38,6 +43,10 @@
  * for each core that is shared: 0.2 % of the host. None where nobody shares, or all do, or nobody
  * is ahead. Where shares differ, whoever is owed more has the whole core, up to all of the time.
  *
+ * A third. A VM of four busy vCPUs on four LLCs of two pCPUs begins with two on each of two LLCs. At
+ * the next ticks one leaves each of these, and all have an LLC for themselves. Of six, two LLCs
+ * have two: 2 s later one of these changes with one that had been alone, and so on.
+ *
  * Limitations. At each tick it looks at eight pCPUs only, others each time, for somebody who
  * is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one pCPU stays.
  * Where one VM's threads step aside for two sets in turn they go to and fro, every 20 ms or so; and
@@ -51,6 +60,8 @@
 
 #define SPREAD_LOOKS 8
 #define SPREAD_NOWHERE (-1)
+/* An LLC gives away, or takes, one thread in so long. */
+#define SPREAD_LLC_NS 2000000000ULL
 
 /* By how much is who runs there ahead of who runs on the other pCPU? */
 BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
@@ -113,6 +124,55 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
 	return to;
 }
 
+/* How many pCPUs of that domain are busy. */
+static __always_inline u32 spread_busy(struct domain *domain)
+{
+	return domain->nr_pcpus - (u32)__builtin_popcountll(domain->idle & domain->all);
+}
+
+/* An idle pCPU for the thread in an LLC of the node that is used less, claimed, or NOWHERE. */
+BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
+{
+	u32 from = pcpu_at(d, at)->domain;
+	struct domain *here = domain_at(d, from);
+	u64 now_ns = ground_now_ns(d);
+	u32 nr_domains = d->params.nr_domains;
+	u32 home = home_wish(d, t);
+	u32 least = spread_busy(here);
+	u32 best = from;
+	/* Who came last goes last. */
+	u64 stays_ns = SPREAD_LLC_NS << (here->came_to == at + 1);
+	s32 found;
+	u32 i;
+
+	if (nr_domains < 2 || least < 2 || now_ns < here->came_ns + stays_ns ||
+	    t->slot == DROVER_HOST_SLOT || !hook_is_share(d, from))
+		return SPREAD_NOWHERE;
+	for_each_index(i, 1, nr_domains) {
+		u32 domain = topology_near(d, from, i);
+		struct domain *it = domain_at(d, domain);
+		u32 hops = topology_hops(d, from, domain);
+
+		if (hops > 1)
+			break;
+		/* As many as here in the end, or fewer, for its size. */
+		if (hops && it->partition == here->partition &&
+		    (!home || home_is_in(d, home, domain)) && spread_busy(it) < least &&
+		    (spread_busy(it) + 1) * here->nr_pcpus <= spread_busy(here) * it->nr_pcpus) {
+			least = spread_busy(it);
+			best = domain;
+		}
+	}
+	if (best == from)
+		return SPREAD_NOWHERE;
+	found = idle_claim_in(d, task, best, 0, pcpu_at(d, at)->sibling);
+	if (found != IDLE_NONE) {
+		here->came_ns = domain_at(d, best)->came_ns = now_ns;
+		domain_at(d, best)->came_to = (u32)found + 1;
+	}
+	return found;
+}
+
 /*
  * Where the thread may go for the first that waits here, which may not go there itself: a pCPU
  * whose VM is ahead of that one. Nobody else goes there meanwhile.
@@ -167,6 +227,8 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 		to = spread_aside(d, task, t, at);
 	else if (here->sibling)
 		to = spread_to_core(d, task, t, at);
+	if (to == SPREAD_NOWHERE && idle_is_any(d))
+		to = spread_to_llc(d, task, t, at);
 	if (to == SPREAD_NOWHERE)
 		return;
 	here->migrate_to = (u32)to + 1;

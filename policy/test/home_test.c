@@ -267,6 +267,73 @@ static void an_llc_is_a_home_like_a_node(void)
 	CHECK(wakes(vcpu(3, NODE_0 | 2U << HOME_LLC_SHIFT, 1))->pcpu < 2); /* it is full */
 }
 
+/* A busy VM of one vCPU that begins on that pCPU; without a home. */
+static struct task_struct *begins(u32 tgid, u32 pcpu)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_VCPU);
+
+	task->pcpu = pcpu;
+	kernel_set_affinity(g, task, ALL_PCPUS);
+	return wakes(task);
+}
+
+/* Two LLCs of two pCPUs each, of one node or of two. */
+static void two_llcs(bool one_node)
+{
+	g = fake_nodes(4, 2);
+	if (one_node)
+		g->d.domain[1].node = NODE_0;
+	topology_settle(&g->d);
+	g->now_ns += SPREAD_LLC_NS;
+	g->next_tick_ns += SPREAD_LLC_NS;
+}
+
+static void who_shares_an_llc_goes_to_an_idle_one_of_the_node(void)
+{
+	struct task_struct *a, *b;
+
+	for (u32 one_node = 0; one_node < 2; one_node++) {
+		two_llcs(one_node);
+		a = begins(1, 0);
+		b = begins(2, 1);
+		CHECK_EQ(node_of(a), node_of(b));
+		kernel_run(g, 8 * MS);
+		CHECK_EQ(node_of(a) != node_of(b), one_node);
+	}
+	/* Who is at home in one LLC stays there. */
+	two_llcs(true);
+	a = wakes(vcpu(1, NODE_0 | 1U << HOME_LLC_SHIFT, 0));
+	b = wakes(vcpu(2, NODE_0 | 1U << HOME_LLC_SHIFT, 1));
+	kernel_run(g, 4 * SECOND);
+	CHECK(node_of(a) == NODE_0 && node_of(b) == NODE_0);
+}
+
+static void three_have_the_emptier_llc_in_turn_and_seldom_move(void)
+{
+	struct task_struct *busy[3];
+	u32 alone[3] = {0};
+	u32 moves = 0;
+
+	two_llcs(true);
+	for (u32 i = 0; i < 3; i++)
+		busy[i] = begins(i + 1, i);
+	for (u32 step = 0; step < 600; step++) {
+		u32 before[3];
+
+		for (u32 i = 0; i < 3; i++)
+			before[i] = node_of(busy[i]);
+		kernel_run(g, 100 * MS);
+		for (u32 i = 0; i < 3; i++) {
+			moves += node_of(busy[i]) != before[i];
+			alone[i] += node_of(busy[i]) != node_of(busy[(i + 1) % 3]) &&
+				    node_of(busy[i]) != node_of(busy[(i + 2) % 3]);
+		}
+	}
+	CHECK(moves > 20 && moves <= 30);
+	for (u32 i = 0; i < 3; i++)
+		CHECK(alone[i] > 100 && alone[i] < 300);
+}
+
 /* A VM of four vCPUs, two on each of two nodes; the numbers have a gap, as APIC ids have. */
 static void parts_of_a_wide_vm_live_on_a_node_each(void)
 {
@@ -384,6 +451,8 @@ int main(void)
 	RUN(who_is_at_home_takes_a_pcpu_back_from_a_stray);
 	RUN(who_runs_in_each_others_home_changes_places);
 	RUN(an_llc_is_a_home_like_a_node);
+	RUN(who_shares_an_llc_goes_to_an_idle_one_of_the_node);
+	RUN(three_have_the_emptier_llc_in_turn_and_seldom_move);
 	RUN(parts_of_a_wide_vm_live_on_a_node_each);
 	RUN(shares_hold_whatever_homes_there_are);
 	RUN(a_reservation_is_served_wherever_home_is);

@@ -236,8 +236,10 @@ pub struct NodeStatus {
     pub llcs: usize,
     /// What VMs want there, pCPUs.
     pub wanted_pcpus: f64,
-    /// The part of that for which there is no pCPU, 0 to 1.
+    /// The part of that for which there is no pCPU or, where VMs miss their caches, no even part of these, 0 to 1.
     pub crowded: f64,
+    /// What pressure on caches and memory is known by.
+    pub measured_by: String,
     /// Its memory, MiB.
     pub memory_mib: u64,
     /// Of that, free, MiB.

@@ -25,6 +25,8 @@ pub struct Pcpu {
     pub core: Option<usize>,
     /// Its last-level cache, likewise; none where no cache is shared by cores.
     pub llc: Option<usize>,
+    /// How large that is; 0: not known.
+    pub llc_kib: u32,
     /// Its NUMA node.
     pub node: Option<usize>,
 }
@@ -75,7 +77,8 @@ impl Topology {
             pcpu.present = pcpu.online || present.contains(&number);
             if pcpu.online {
                 pcpu.core = Some(first_of_core(&dir).unwrap_or(number));
-                pcpu.llc = first_of_llc(&dir);
+                let llc = llc_of(&dir);
+                (pcpu.llc, pcpu.llc_kib) = (llc.map(|it| it.0), llc.map_or(0, |it| it.1));
             }
             pcpu.node = node_of(&dir);
         }
@@ -143,7 +146,7 @@ fn forget_private_caches(pcpus: &mut [Pcpu]) {
         }
     }
     if cores.values().all(|cores| cores.len() < 2) {
-        pcpus.iter_mut().for_each(|pcpu| pcpu.llc = None);
+        pcpus.iter_mut().for_each(|pcpu| (pcpu.llc, pcpu.llc_kib) = (None, 0));
     }
 }
 
@@ -153,20 +156,22 @@ fn first_of_core(cpu_dir: &Path) -> Option<usize> {
     lists.flatten().find_map(|list| list.first().copied())
 }
 
-/// The cache of the highest level.
-fn first_of_llc(cpu_dir: &Path) -> Option<usize> {
-    let mut best: Option<(u32, usize)> = None;
+/// The cache of the highest level: the first pCPU that has it, and its size in KiB, 0 where the kernel does not tell.
+fn llc_of(cpu_dir: &Path) -> Option<(usize, u32)> {
+    let mut best: Option<(u32, (usize, u32))> = None;
     for index in files::entries(&cpu_dir.join("cache"), ENTRIES_MAX) {
         let dir = index.path();
         let Some(level) = read_number(&dir.join("level")) else { continue };
         let Ok(shared) = read_cpu_list(&dir.join("shared_cpu_list")) else { continue };
         if let Some(&first) = shared.first() {
             if best.is_none_or(|(highest, _)| level > highest) {
-                best = Some((level, first));
+                let size = files::kernel(&dir.join("size")).unwrap_or_default();
+                let kib = size.trim().strip_suffix('K').and_then(|kib| kib.parse().ok());
+                best = Some((level, (first, kib.unwrap_or(0))));
             }
         }
     }
-    best.map(|(_, first)| first)
+    best.map(|(_, llc)| llc)
 }
 
 /// A present pCPU has a link to its node, offline too.
@@ -296,6 +301,7 @@ pub(crate) mod tests {
             for (index, level, list) in [("0", "1", &*cpu.to_string()), ("3", "3", shared)] {
                 write(&cache.join(format!("index{index}/level")), level);
                 write(&cache.join(format!("index{index}/shared_cpu_list")), list);
+                write(&cache.join(format!("index{index}/size")), "32768K");
             }
             self
         }
@@ -338,6 +344,7 @@ pub(crate) mod tests {
         assert_eq!(topology.pcpus.len(), 8);
         let of = |cpu: usize| topology.pcpus[cpu];
         assert_eq!((of(3).core, of(3).llc, of(3).node), (Some(1), Some(0), Some(0)));
+        assert_eq!(of(3).llc_kib, 32_768);
         assert_eq!((topology.sibling(3), topology.sibling(4)), (Some(1), None));
         let offline = Pcpu { present: true, node: Some(1), ..Pcpu::default() };
         assert_eq!((of(4), of(6)), (offline, Pcpu::default()));
@@ -355,8 +362,7 @@ pub(crate) mod tests {
         let host = Host::new("0-1", "0-1", "0-1");
         fs::remove_file(host.0.path().join("cpu/present")).unwrap();
         let topology = host.read();
-        let bare =
-            |cpu| Pcpu { present: true, online: true, core: Some(cpu), llc: None, node: None };
+        let bare = |cpu| Pcpu { present: true, online: true, core: Some(cpu), ..Pcpu::default() };
         assert_eq!(topology.pcpus, [bare(0), bare(1)]);
         assert!(topology.nodes.is_empty() && topology.summary().contains("1 node(s)"));
     }

@@ -6,13 +6,15 @@
 //! homes at the daemon's pace, one VM after the other. A VM that is pinned, or whose memory the scenario spreads
 //! over several nodes, is left alone, as the daemon leaves alone what others have placed.
 //!
+//! What a VM has of caches and memory is looked at as often, as it is at that moment.
+//!
 //! Limitations. The speed model knows memory as lying on some nodes in equal parts: what is on its way counts as
 //! half here, half there. To move memory costs no CPU time.
 
 use crate::class::Class;
 use crate::sim::{Plan, Sim};
 use drover_core::config::Config;
-use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Seen, Wishes, Woken};
+use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Pressure, Seen, Wishes};
 use drover_core::scenario;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -86,7 +88,7 @@ impl Placer {
         }
     }
 
-    fn seen(&self, id: usize, wanted_pcpus: f64, woken: Option<Woken>) -> Seen {
+    fn seen(&self, id: usize, wanted_pcpus: f64) -> Seen {
         let vm = &self.vms[id];
         let number = |node: usize| self.host.nodes[node].number;
         let lies = vm.lies_mib.iter().enumerate();
@@ -98,7 +100,6 @@ impl Placer {
         };
         Seen {
             wanted_pcpus: Some(wanted_pcpus),
-            woken,
             memory: (!vm.lies_mib.is_empty()).then_some(memory),
             ..vm.placed.seen.clone()
         }
@@ -183,8 +184,10 @@ impl<C: Class> Sim<C> {
             if placer.vms[id].lies_mib.is_empty() && wanted_ns > 0 {
                 placer.vms[id].lies_mib = self.first_memory(&placer, id);
             }
+            let pressure = self.pressure(vm);
+            let wanted_pcpus = wanted_ns as f64 / 1e9 / passed_s.max(1e-3);
             let woken = self.class.woken(&self.m, vm, placer.vms.len() as u32);
-            seen.push(placer.seen(id, wanted_ns as f64 / 1e9 / passed_s.max(1e-3), woken));
+            seen.push(Seen { pressure, woken, ..placer.seen(id, wanted_pcpus) });
         }
         seen.retain(|vm| vm.memory.is_some());
         let now = Duration::from_nanos(self.m.now_ns);
@@ -200,6 +203,12 @@ impl<C: Class> Sim<C> {
         }
         self.plan(placer.next_ns(), Plan::Place);
         self.placer = Some(placer);
+    }
+
+    /// What the VM has of caches and memory at this moment; nothing is known where the scenario says nothing of speed.
+    fn pressure(&self, vm: u32) -> Pressure {
+        let now = self.speeds.as_ref().map(|speeds| speeds.pressure(&self.m.topology, vm));
+        Pressure { cache_mib: now.map(|it| it.0), memory_mib_s: now.map(|it| it.1) }
     }
 
     /// Where a VM's memory lies when it first ran: in equal parts on the scenario's nodes, or where it is.

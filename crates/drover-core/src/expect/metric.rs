@@ -28,6 +28,8 @@ pub enum Metric {
     /// Of a VM: difference of the most and the least CPU time among it and its peers, % of that of all
     /// VMs.
     PeersApartPoints,
+    /// Of a VM: how far the progress of another with the same settings is from its own at most, %.
+    ProgressApartPct,
     /// Of a VM: what it was charged for, % of its CPU time.
     ChargedPct,
     /// Of a VM: how far another with the same settings was charged for more or less, %.
@@ -88,7 +90,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 35] = [
+    pub const ALL: [Metric; 36] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -96,6 +98,7 @@ impl Metric {
         Metric::OwedErrorPct,
         Metric::PeersApartPct,
         Metric::PeersApartPoints,
+        Metric::ProgressApartPct,
         Metric::ChargedPct,
         Metric::ChargedApartPct,
         Metric::CpuS,
@@ -136,6 +139,7 @@ impl Metric {
             Metric::OwedErrorPct => "owed_error_pct",
             Metric::PeersApartPct => "peers_apart_pct",
             Metric::PeersApartPoints => "peers_apart_points",
+            Metric::ProgressApartPct => "progress_apart_pct",
             Metric::ChargedPct => "charged_pct",
             Metric::ChargedApartPct => "charged_apart_pct",
             Metric::CpuS => "cpu_s",
@@ -220,6 +224,9 @@ impl Metric {
             }
             Metric::PeersApartPct => peers_apart_pct(run, vm, |it| it.cpu_s),
             Metric::PeersApartPoints => peers_apart_points(run, vm),
+            Metric::ProgressApartPct => {
+                peers_apart_pct(run, vm, |it| it.progress.map(|progress| progress as f64))
+            }
             Metric::ChargedPct => {
                 let counters = vm.counters?;
                 let used_s = counters.used_s.filter(|&used_s| used_s > 0.0)?;
@@ -310,15 +317,15 @@ fn partition_share_pct(run: &Run, vm: &VmFigures) -> Option<f64> {
     total_s.filter(|&total_s| total_s > 0.0).and_then(|total_s| Some(100.0 * vm.cpu_s? / total_s))
 }
 
-/// The most another VM's time of that kind differs from that of `vm`, % of the latter: of those with the
-/// same settings, in the same pool, of as many vCPUs; without any, 0.
+/// The most another VM's figure differs from that of `vm`, % of the latter: of those with the same settings, in
+/// the same pool, of as many vCPUs; without any, 0.
 fn peers_apart_pct(
     run: &Run,
     vm: &VmFigures,
-    time_s: fn(&VmFigures) -> Option<f64>,
+    figure: fn(&VmFigures) -> Option<f64>,
 ) -> Option<f64> {
-    let mine_s = time_s(vm).filter(|&mine_s| mine_s > 0.0)?;
-    let apart_pct = |other: &VmFigures| Some(100.0 * (time_s(other)? / mine_s - 1.0).abs());
+    let mine = figure(vm).filter(|&mine| mine > 0.0)?;
+    let apart_pct = |other: &VmFigures| Some(100.0 * (figure(other)? / mine - 1.0).abs());
     peers(run, vm).map(apart_pct).try_fold(0.0, |most, apart| Some(f64::max(most, apart?)))
 }
 
@@ -507,6 +514,9 @@ mod tests {
         assert!((apart(&run, "vm1").unwrap() - 10.0).abs() < 1e-9);
         assert!((apart(&run, "vm2").unwrap() - 100.0 * 0.9 / 6.6).abs() < 1e-9);
         assert_eq!(apart(&run, "vm0"), Some(0.0));
+        run.vms[2].progress = run.vms[1].progress.map(|progress| progress * 7 / 5);
+        let progress = Metric::ProgressApartPct.figure(&run, Some("vm1"), None).unwrap();
+        assert!((progress - 40.0).abs() < 1e-9);
         let points = |run: &Run, vm| Metric::PeersApartPoints.figure(run, Some(vm), None);
         for peer in ["vm1", "vm2", "vm3"] {
             let all_s = 1.9 + 6.0 + 6.6 + 5.7;

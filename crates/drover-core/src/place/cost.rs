@@ -23,7 +23,9 @@ const MANY_LLCS: f64 = 0.05;
 /// What is lost for each other client of a set that is not where the set wants it.
 const SET: f64 = 0.3;
 /// What more it costs to be crowded for who always was.
-const FAIR: f64 = 0.5;
+const FAIR: f64 = 1.0;
+/// VMs that move so much memory for each pCPU they want do not fit their caches: 1,700 lines in each ms.
+const MISSES_MIB_S: f64 = 100.0;
 /// Of what costs the same the evener load is chosen, then more free memory.
 const EVEN: f64 = 0.01;
 const EVEN_MEMORY: f64 = 1e-4;
@@ -97,6 +99,8 @@ pub(super) struct Ledger<'a> {
     /// what counts is that what each will have is there at home.
     scale: f64,
     nodes: Vec<Load>,
+    /// What each node holds with nobody crowded, [`holds`].
+    holds: Vec<f64>,
     /// Memory that is to leave each node, MiB.
     leaves_mib: Vec<f64>,
     llcs: Vec<Vec<Load>>,
@@ -130,6 +134,7 @@ impl<'a> Ledger<'a> {
             homes: vec![None; clients.len()],
             scale,
             nodes: host.nodes.iter().map(others).collect(),
+            holds: holds(host, clients, all_wanted),
             leaves_mib: vec![0.0; host.nodes.len()],
             llcs: host.nodes.iter().map(|it| vec![Load::default(); it.llcs.len()]).collect(),
             parts,
@@ -242,7 +247,8 @@ impl<'a> Ledger<'a> {
         let (pcpus, cores) = (f64::from(is.pcpus), f64::from(is.cores));
         let lacks = |wanted: f64| (wanted - pcpus).max(0.0);
         let lost = |wanted: f64| lacks(wanted) + SMT * (wanted.min(pcpus) - cores).max(0.0);
-        let crowd = |it: Load| it.crowded_pcpus * (it.pcpus / pcpus - 1.0).clamp(0.0, 1.0);
+        let holds = self.holds[node].max(f64::MIN_POSITIVE);
+        let crowd = |it: Load| it.crowded_pcpus * (it.pcpus / holds - 1.0).clamp(0.0, 1.0);
         let uneven = |wanted: f64| wanted * wanted / pcpus;
         let (cache_mib, mib_s) = (is.llcs.iter().map(|it| it.cache_mib).sum(), is.memory_mib_s);
         let cache =
@@ -378,6 +384,18 @@ impl<'a> Ledger<'a> {
     pub(super) fn left_pcpus(&self, node: usize) -> f64 {
         f64::from(self.host.nodes[node].pcpus) - self.nodes[node].pcpus
     }
+}
+
+/// So many pCPUs of wishes each node holds before those at home there are crowded: as many as it has; but where VMs
+/// miss their caches all the time, no more than its part of all wishes. A pCPU may be idle then, the cache is not.
+/// The same whatever homes there are, or moves would not end.
+pub(super) fn holds(host: &Host, clients: &[Client], all_wanted: f64) -> Vec<f64> {
+    let pcpus = || host.nodes.iter().map(|node| f64::from(node.pcpus));
+    let moves_mib_s: f64 = clients.iter().map(|client| client.memory_mib_s).sum();
+    let wanted: f64 = clients.iter().map(|client| client.wanted_pcpus).sum();
+    let misses = wanted > 0.0 && moves_mib_s >= MISSES_MIB_S * wanted;
+    let part = if misses { (all_wanted / pcpus().sum::<f64>().max(1.0)).min(1.0) } else { 1.0 };
+    pcpus().map(|pcpus| part * pcpus).collect()
 }
 
 /// By what part more is used than there is; 0 where that is not known.

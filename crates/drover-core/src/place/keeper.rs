@@ -5,13 +5,18 @@
 //! and sees to it that nobody is moved for what passes: a VM is given its home a second after it was found;
 //! every 2 s it is asked who would be better off elsewhere; a VM keeps its home for 30 s at least, and nobody
 //! leaves while the memory of two is on its way. What VMs want is averaged over 10 s or so: demand that swings
-//! faster moves nobody. Who was crowded more than the host is for minutes is owed a better home in time, who was
+//! faster moves nobody. Who was crowded more than others on average is owed a better home in time, who was
 //! crowded less owes it: so VMs of equal shares that two nodes cannot hold alike take turns.
+//!
+//! Worked example. Three VMs want four pCPUs each, on two nodes of four. A and B share node 0: half of what they
+//! want is not there. C has node 1. The mean is a third, so in each 30 s A and B are owed 1/6 more and C 1/3 less.
+//! After a minute they are 0.9 apart, and it pays for B to go to C, in spite of memory that has to follow: A is alone.
 //!
 //! Who is to share an LLC because its threads, or another VM, wake it often is found out here, too ([`super::draw`]).
 //!
 //! What others have decided stays: such a VM has a home to be shown, and counts where it is.
 
+use super::cost::holds;
 use super::draw::{Draw, Woken};
 use super::{
     Client, Heuristic, Home, HomeNumber, Host, Kind, Move, Set, Shape, Within, parts, place,
@@ -36,7 +41,7 @@ const KEEPS: Duration = Duration::from_secs(30);
 const ON_ITS_WAY: Duration = Duration::from_secs(120);
 /// Wishes, and crowding, are averaged over so long.
 const WANTS_OVER: Duration = Duration::from_secs(10);
-const CROWDED_OVER: Duration = Duration::from_secs(120);
+const CROWDED_OVER: Duration = Duration::from_secs(30);
 /// The reasons shown for a home that others chose, and for a VM without a home.
 const BY_OTHERS: &str = "an affinity, cpuset or memory policy has it there";
 const NO_HOME: &str = "no node has the memory for it, or a hard set leaves it none";
@@ -72,6 +77,17 @@ pub struct Seen {
     pub placed_by_others: Option<Option<u32>>,
     /// Its memory; none: it was not looked at yet.
     pub memory: Option<Memory>,
+    /// What it has of caches and memory lately.
+    pub pressure: Pressure,
+}
+
+/// What a VM was measured to have of caches and memory, by whatever the host offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Pressure {
+    /// The part of last-level caches that it fills, MiB; none: not known.
+    pub cache_mib: Option<f64>,
+    /// What it reads from memory and writes there, MiB/s; none: not known.
+    pub memory_mib_s: Option<f64>,
 }
 
 impl Seen {
@@ -109,7 +125,7 @@ pub struct Wishes {
 pub struct Crowd {
     /// What is wanted there, pCPUs.
     pub wanted_pcpus: f64,
-    /// The part of that for which there is no pCPU.
+    /// The part of that for which there is no pCPU, or no even part of caches that VMs miss all the time.
     pub crowded: f64,
     /// VMs that have a home there, by their places among those given.
     pub vms: Vec<usize>,
@@ -139,6 +155,9 @@ struct Kept {
     looked: Duration,
     /// What it wants, pCPUs.
     wants: f64,
+    /// What it has of caches and memory, MiB and MiB/s; 0: not known.
+    cache_mib: f64,
+    memory_mib_s: f64,
     /// The homes of its parts; there is one part at least.
     homes: Vec<Option<HomeNumber>>,
     /// Since when it has these.
@@ -263,12 +282,15 @@ impl Keeper {
             vms.iter().filter(|vm| self.kept.contains_key(&vm.id)).cloned().collect();
         let survey = Survey::of(host, &known, &self.kept, &Wishes::default(), now);
         let lives_on = |id: u64, node: u32| self.homes(id).iter().any(|home| home.node == node);
-        let crowd = |(node, wanted_pcpus): (&super::Node, f64)| Crowd {
+        let wanted = survey.wanted_pcpus();
+        let holds = holds(&survey.host, &survey.clients, wanted.iter().sum());
+        let wanted = wanted.into_iter().zip(holds);
+        let crowd = |(node, (wanted_pcpus, holds)): (&super::Node, (f64, f64))| Crowd {
             wanted_pcpus,
-            crowded: crowding(wanted_pcpus, f64::from(node.pcpus)),
+            crowded: crowding(wanted_pcpus, holds),
             vms: (0..vms.len()).filter(|&vm| lives_on(vms[vm].id, node.number)).collect(),
         };
-        survey.host.nodes.iter().zip(survey.wanted_pcpus()).map(crowd).collect()
+        survey.host.nodes.iter().zip(wanted).map(crowd).collect()
     }
 
     /// The homes of a VM's parts, once all have one: what the scheduler is told. Not of who was put there by
@@ -314,6 +336,8 @@ impl Kept {
             since: now,
             looked: now,
             wants: 0.0,
+            cache_mib: 0.0,
+            memory_mib_s: 0.0,
             homes: vec![None],
             settled: now,
             migrations: 0,
@@ -324,13 +348,19 @@ impl Kept {
         }
     }
 
-    /// Takes note of what it wants.
+    /// Takes note of what it wants, and of what it has.
     fn note(&mut self, vm: &Seen, now: Duration) {
         let all = f64::from(vm.vcpus);
         let part = (now - self.looked).as_secs_f64() / WANTS_OVER.as_secs_f64();
         match vm.wanted_pcpus.filter(|_| now - self.since >= YOUNG) {
             Some(wanted) => self.wants += (wanted.min(all) - self.wants) * part.min(1.0),
             None => self.wants = all,
+        }
+        let Pressure { cache_mib, memory_mib_s } = vm.pressure;
+        for (kept, seen) in
+            [(&mut self.cache_mib, cache_mib), (&mut self.memory_mib_s, memory_mib_s)]
+        {
+            *kept = seen.map_or(0.0, |seen| *kept + (seen - *kept) * part.min(1.0));
         }
         self.looked = now;
     }
@@ -439,6 +469,8 @@ impl Survey {
                 memory_mib: memory_mib / count,
                 lies_mib: lies_mib.clone(),
                 is_stuck: memory.is_stuck,
+                cache_mib: known.cache_mib / parts as f64,
+                memory_mib_s: known.memory_mib_s / parts as f64,
                 one_llc: vm.consolidate == Consolidate::On || known.draw.with() == Some(vm.id),
                 crowded: known.crowded,
                 only: only.map(|home| home.node),
@@ -516,18 +548,22 @@ impl Survey {
     /// Who is more crowded than the host is, is owed a better home in time; who is less, owes it.
     fn note_crowding(&self, kept: &mut HashMap<u64, Kept>) {
         let wanted = self.wanted_pcpus();
-        let pcpus = |node: usize| f64::from(self.host.nodes[node].pcpus);
-        let all = crowding(wanted.iter().sum(), (0..wanted.len()).map(pcpus).sum());
+        let all_wanted = wanted.iter().sum::<f64>();
+        let holds = holds(&self.host, &self.clients, all_wanted);
+        let is: Vec<f64> =
+            wanted.iter().zip(&holds).map(|(it, holds)| crowding(*it, *holds)).collect();
+        let all = is.iter().zip(&wanted).map(|(is, wanted)| is * wanted).sum::<f64>();
+        let mean = if all_wanted > 0.0 { all / all_wanted } else { 0.0 };
         let part = INTERVAL.as_secs_f64() / CROWDED_OVER.as_secs_f64();
         for (client, node) in self.at_home() {
-            let more = crowding(wanted[node], pcpus(node)) - all;
+            let more = is[node] - mean;
             let known = kept.get_mut(&client.vm).expect("it was surveyed");
             known.crowded = (known.crowded + more * part).clamp(-CROWDED_MOST, CROWDED_MOST);
         }
     }
 }
 
-/// The part of what is wanted for which there is no pCPU.
-fn crowding(wanted: f64, pcpus: f64) -> f64 {
-    if wanted > pcpus { 1.0 - pcpus / wanted } else { 0.0 }
+/// The part of what is wanted that is more than a node holds.
+fn crowding(wanted: f64, holds: f64) -> f64 {
+    if wanted > holds { 1.0 - holds / wanted } else { 0.0 }
 }

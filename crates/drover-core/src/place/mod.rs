@@ -12,7 +12,7 @@
 //! | caches, bandwidth | a part of what is wanted where more is used than there is |
 //! | sets | an affine set apart, an anti-affine one together ([`set`]) |
 //! | devices | as memory, for a passed-through device that is far |
-//! | fairness | crowding costs more for who has been crowded for long |
+//! | fairness | crowding costs more for who has been crowded for long; where VMs miss caches all the time, beyond a node's part of all wishes |
 //!
 //! Clients without a home get the cheapest one, the largest client first. Then single moves and swaps of two
 //! are made as long as one saves a good part of what it moves ([`search`]). Every move lowers the one
@@ -25,9 +25,10 @@
 //! they want (node 1: 4 of 4) and costs 0.19 for memory that is far until it has moved: B moves. Had D with 1
 //! been on node 1, too, node 1 would lack 1 after that move; a swap of B with C leaves 4 and 4, and is made.
 //!
-//! Limitations. Crowded
-//! caches are known where the caller measures them; else CPU demand stands for them. The search is local: a
-//! better placement that three clients would have to move for at once is not found.
+//! Limitations. Crowded caches are known where the caller measures them; else CPU demand stands for them. What a VM
+//! fills is what it was let, not what it could use: it keeps VMs out of full caches and draws none out, which
+//! fairness does. The search is local: a better placement that three clients would have to move for at once is not
+//! found.
 
 mod advise;
 mod client;
@@ -45,7 +46,9 @@ pub use client::{Client, Home, HomeNumber, Shape, parts};
 pub use draw::Woken;
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};
-pub use keeper::{Crowd, INTERVAL, Keeper, Memory, NamedMove, Seen, Wishes, parts_on_nodes};
+pub use keeper::{
+    Crowd, INTERVAL, Keeper, Memory, NamedMove, Pressure, Seen, Wishes, parts_on_nodes,
+};
 pub use set::{Kind, Set, Within, contradiction};
 
 use cost::Ledger;

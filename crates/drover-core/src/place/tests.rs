@@ -2,7 +2,7 @@ use super::*;
 use crate::asked::Consolidate;
 use proptest::prelude::*;
 use std::collections::HashSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A node of so many pCPUs, a core each, and one LLC.
 fn node(number: u32, pcpus: u32) -> Node {
@@ -226,7 +226,7 @@ fn devices_memory_that_cannot_move_and_crowding_count() {
     assert_ne!(homes[0], homes[1], "one node's memory cannot serve both");
 }
 
-/// Three VMs of four vCPUs on two nodes of four: who was crowded for long changes places with who was not.
+/// Three VMs of four vCPUs on two nodes of four: who was crowded for longest comes to be alone.
 #[test]
 fn who_was_crowded_for_long_moves() {
     let host = host(2, 4);
@@ -238,6 +238,68 @@ fn who_was_crowded_for_long_moves() {
         [one(1, 0, crowded), one(2, 0, 0.5), one(3, 1, 0.0)]
     };
     assert!(place(&host, &vms(0.5), &[], Heuristic::Auto, 2).1.is_empty());
+    let (_, moves) = place(&host, &vms(2.0), &[], Heuristic::Auto, 2);
+    let moved: Vec<usize> = moves.iter().map(|it| it.client).collect();
+    assert_eq!(moved, [1], "the first has the node to itself");
+    assert!(moves[0].why.starts_with("for VMs that were crowded for long"), "{}", moves[0].why);
+    // With idle pCPUs on both nodes: only where they miss their caches.
+    let half =
+        |mib_s: f64| vms(2.0).map(|it| Client { wanted_pcpus: 2.0, memory_mib_s: mib_s, ..it });
+    assert!(place(&host, &half(50.0), &[], Heuristic::Auto, 2).1.is_empty());
+    assert!(!place(&host, &half(500.0), &[], Heuristic::Auto, 2).1.is_empty());
+}
+
+/// What each of three VMs that want so many pCPUs each and move so much memory has of 20 minutes alone on one of two
+/// nodes of four, s; memory follows in 5 s.
+fn alone_s(wanted_pcpus: f64, mib_s: f64) -> [f64; 3] {
+    let (host, wishes) = (host(2, 4), Wishes::default());
+    let mut keeper = Keeper::default();
+    let (mut alone_s, mut left, mut lies) = ([0.0; 3], [None; 3], [0, 0, 1]);
+    for step in 0..2400 {
+        let now = step * INTERVAL;
+        let one = |id: usize| Seen {
+            id: id as u64,
+            vcpus: 4,
+            wanted_pcpus: Some(wanted_pcpus),
+            memory: Some(Memory {
+                lies_mib: [(lies[id], 1024)].into(),
+                local_pct: Some(100.0),
+                expected_mib: 1024,
+                ..Memory::default()
+            }),
+            pressure: Pressure { cache_mib: None, memory_mib_s: Some(mib_s) },
+            ..Seen::default()
+        };
+        let (moves, _) = keeper.look(host.clone(), &[one(0), one(1), one(2)], &wishes, now);
+        for step in moves.iter().filter(|step| step.from.is_some()) {
+            let before = left[step.id as usize].replace(now);
+            let kept = before.map_or(Duration::MAX, |before| now - before);
+            assert!(kept >= Duration::from_secs(30), "{step:?} after {kept:?}");
+        }
+        let homes = [0, 1, 2].map(|id| keeper.homes(id).first().map(|home| home.node));
+        for id in 0..3 {
+            let others = homes.iter().filter(|&&home| home == homes[id]).count();
+            alone_s[id] += if others == 1 { INTERVAL.as_secs_f64() } else { 0.0 };
+            let arrived = left[id].is_none_or(|left| now - left >= Duration::from_secs(5));
+            lies[id] = homes[id].filter(|_| arrived).unwrap_or(lies[id]);
+        }
+    }
+    alone_s
+}
+
+/// Where two nodes cannot hold three VMs alike, they take turns, and nobody moves twice in 30 s.
+#[test]
+fn three_vms_on_two_nodes_take_turns() {
+    // More than there is of pCPUs; or enough of them, and too little cache.
+    for (wanted_pcpus, mib_s) in [(4.0, 0.0), (4.0, 1000.0), (2.0, 500.0)] {
+        let alone_s = alone_s(wanted_pcpus, mib_s);
+        assert!(
+            alone_s.iter().all(|it| (200.0..600.0).contains(it)),
+            "{wanted_pcpus}: {alone_s:?}"
+        );
+    }
+    let fits = alone_s(2.0, 20.0);
+    assert!(fits.contains(&0.0), "who has all it wants stays: {fits:?}");
 }
 
 /// A node of two LLCs of four pCPUs.
@@ -341,17 +403,22 @@ proptest! {
     fn nobody_goes_back_and_forth(
         others in prop::collection::vec(0.0..4.0f64, 2..5),
         wants in prop::collection::vec((0.1..4.0f64, 0usize..4, 0usize..4), 1..8),
+        pressures in prop::collection::vec((0.0..8.0f64, 0.0..2000.0f64, -2.0..2.0f64), 8),
     ) {
         let mut host = host(u32::try_from(others.len()).unwrap(), 4);
         let count = others.len();
         for (node, wanted_pcpus) in host.nodes.iter_mut().zip(others) {
             node.wanted_pcpus = wanted_pcpus;
+            node.llcs[0].cache_mib = 8.0;
+            node.memory_mib_s = 2000.0;
         }
         let apart = set(Kind::AntiAffine, Within::Node, true, &[0, 1]);
         let mut clients: Vec<Client> = wants.iter().enumerate().map(|(id, &(wanted, lies, home))| {
             let mut on = vec![0; count];
             on[lies % count] = 1024;
-            at(vm(id as u64, wanted, &on), home % count)
+            let (cache_mib, memory_mib_s, crowded) = pressures[id];
+            let pressed = Client { cache_mib, memory_mib_s, crowded, ..vm(id as u64, wanted, &on) };
+            at(pressed, home % count)
         }).collect();
         let mut moves = 0;
         for _ in 0..40 {

@@ -44,7 +44,7 @@ pub(super) fn of(ledger: &Ledger, client: usize, from: Option<Home>, to: Home) -
             None => "as its sets want it".to_owned(),
         },
         Reason::Device => format!("its device is there, or near{beside}"),
-        Reason::Fair => format!("it was crowded for long{beside}"),
+        Reason::Fair => format!("for VMs that were crowded for long{beside}"),
         Reason::Even => format!("{left:.1} pCPUs are left there"),
     }
 }

@@ -17,14 +17,18 @@ pub(super) fn of(topology: &Topology, domains: &Domains, free_mib: &dyn Fn(usize
         let cpus: Vec<usize> = (0..topology.pcpus.len()).filter(on).collect();
         let cores: BTreeSet<usize> =
             cpus.iter().map(|&cpu| topology.pcpus[cpu].core.unwrap_or(cpu)).collect();
-        let mut llcs: BTreeMap<usize, u32> = BTreeMap::new();
-        cpus.iter().for_each(|&cpu| *llcs.entry(domains.cache_of(cpu)).or_default() += 1);
-        let llc = |(llc, pcpus)| Llc { number: number(llc), pcpus, ..Llc::default() };
+        let mut llcs: BTreeMap<usize, Llc> = BTreeMap::new();
+        for &cpu in &cpus {
+            let cache = domains.cache_of(cpu);
+            let llc = llcs.entry(cache).or_default();
+            let cache_mib = f64::from(topology.pcpus[cpu].llc_kib) / 1024.0;
+            *llc = Llc { number: number(cache), pcpus: llc.pcpus + 1, cache_mib };
+        }
         Node {
             number: number(node),
             pcpus: number(cpus.len()),
             cores: number(cores.len()),
-            llcs: llcs.into_iter().map(llc).collect(),
+            llcs: llcs.into_values().collect(),
             memory_mib: known.memory_kib >> 10,
             free_mib: free_mib(node),
             ..Node::default()

@@ -12,6 +12,8 @@
 //! a host of one node only homes of one LLC mean anything, and memory is left alone; on one of one LLC there is nothing of
 //! all this.
 //!
+//! What VMs have of caches and memory is measured as the host lets it be (`pressure`, on a thread of its own).
+//!
 //! When homes change is [`drover_core::place::Keeper`]'s. Where memory turns out not to be movable, home is
 //! where that is.
 
@@ -19,6 +21,7 @@ mod host;
 mod maps;
 mod mover;
 mod os;
+mod pressure;
 
 use crate::domains::Domains;
 use crate::kernel::Kernel;
@@ -27,15 +30,16 @@ use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
 use drover_core::asked::Consolidate;
 use drover_core::counters::Numa as NumaCounters;
-use drover_core::place::{self, Crowd, INTERVAL, Keeper, Memory, NamedMove, Wishes};
+use drover_core::place::{self, Crowd, INTERVAL, Keeper, Memory, NamedMove, Pressure, Wishes};
 use drover_core::scenario::CpuList;
 use drover_core::sets::Room;
 use drover_core::tree::Affinity;
 use mover::{Mover, Report, Target};
+use pressure::Gauge;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A VM as it is to be seen here.
 #[derive(Debug, Clone)]
@@ -62,6 +66,7 @@ struct State {
     targets: BTreeMap<u64, Target>,
     mib_per_s: u32,
     reports: HashMap<u64, Report>,
+    pressures: HashMap<u64, Pressure>,
     stop: bool,
 }
 
@@ -74,6 +79,17 @@ struct Shared {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the threads have told.
+    fn told(&self) -> (HashMap<u64, Report>, HashMap<u64, Pressure>) {
+        let state = self.lock();
+        (state.reports.clone(), state.pressures.clone())
+    }
+
+    /// Waits for so long, or until something changes.
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>, wait: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -89,7 +105,9 @@ pub struct Numa {
     /// What was said of VMs' memory.
     said: HashMap<u64, String>,
     shared: Arc<Shared>,
-    mover: Option<JoinHandle<()>>,
+    /// What pressure is known by.
+    measured_by: &'static str,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Numa {
@@ -100,19 +118,30 @@ impl Numa {
             let llcs: BTreeSet<_> = topology.pcpus.iter().filter_map(|pcpu| pcpu.llc).collect();
             return (llcs.len() > 1).then_some(numa);
         }
-        let shared = Arc::clone(&numa.shared);
-        let thread = std::thread::Builder::new().name("drover-numa".to_owned());
-        match thread.spawn(move || work(&shared)) {
-            Ok(mover) => numa.mover = Some(mover),
-            Err(error) => {
-                tracing::warn!("no thread for it: {error}; VMs have no NUMA homes");
-                return None;
-            }
+        let gauge = pressure::best();
+        numa.measured_by = gauge.source();
+        let started = numa
+            .start_thread("drover-numa", work)
+            .and_then(|()| numa.start_thread("drover-gauge", |shared| measure(shared, gauge)));
+        if let Err(error) = started {
+            tracing::warn!("no thread for it: {error}; VMs have no NUMA homes");
+            return None;
         }
         Some(numa)
     }
 
-    /// For that host, with nobody who moves memory.
+    fn start_thread(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&Shared) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        self.threads.push(thread.spawn(move || work(&shared))?);
+        Ok(())
+    }
+
+    /// For that host, with nobody who moves memory or measures.
     pub(crate) fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -122,7 +151,8 @@ impl Numa {
             keeper: Keeper::default(),
             said: HashMap::new(),
             shared: Arc::default(),
-            mover: None,
+            measured_by: pressure::Demand.source(),
+            threads: Vec::new(),
         }
     }
 
@@ -135,7 +165,7 @@ impl Numa {
     pub fn set_budget(&mut self, mib_per_s: u32) {
         let mut state = self.shared.lock();
         if std::mem::replace(&mut state.mib_per_s, mib_per_s) != mib_per_s {
-            self.shared.changed.notify_one();
+            self.shared.changed.notify_all();
         }
     }
 
@@ -180,10 +210,13 @@ impl Numa {
         mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
         now: Instant,
     ) -> Vec<u64> {
-        let reports = self.shared.lock().reports.clone();
-        let report = |vm: &Seen| reports.get(&vm.kernel.id);
-        let seen: Vec<place::Seen> =
-            vms.iter().map(|vm| self.seen(vm, report(vm), mems_of)).collect();
+        let (reports, pressures) = self.shared.told();
+        let pressure = |vm: &Seen| pressures.get(&vm.kernel.id).copied().unwrap_or_default();
+        let seen = |vm: &Seen| place::Seen {
+            pressure: pressure(vm),
+            ..self.seen(vm, reports.get(&vm.kernel.id), mems_of)
+        };
+        let seen: Vec<place::Seen> = vms.iter().map(seen).collect();
         let (moves, changed) = self.keeper.look(host, &seen, wishes, now - self.begun);
         for step in moves {
             let part = match step.part {
@@ -235,6 +268,7 @@ impl Numa {
             llcs: node.llcs.len(),
             wanted_pcpus: crowd.wanted_pcpus,
             crowded: crowd.crowded,
+            measured_by: self.measured_by.to_owned(),
             memory_mib: node.memory_mib,
             free_mib: node.free_mib,
             vms: crowd.vms.into_iter().map(|vm| vms[vm].name.to_owned()).collect(),
@@ -305,6 +339,7 @@ impl Numa {
             on_nodes: self.on_nodes(vm.affinity),
             placed_by_others: others.map(|node| node.and_then(number)),
             memory: report.map(memory),
+            pressure: Pressure::default(),
         }
     }
 
@@ -383,9 +418,10 @@ impl Numa {
         let targets: BTreeMap<u64, Target> = vms.iter().map(target).collect();
         let mut state = self.shared.lock();
         state.reports.retain(|id, _| targets.contains_key(id));
+        state.pressures.retain(|id, _| targets.contains_key(id));
         if state.targets != targets {
             state.targets = targets;
-            self.shared.changed.notify_one();
+            self.shared.changed.notify_all();
         }
     }
 
@@ -409,10 +445,10 @@ impl Numa {
 impl Drop for Numa {
     fn drop(&mut self) {
         self.shared.lock().stop = true;
-        self.shared.changed.notify_one();
-        if let Some(mover) = self.mover.take() {
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
             // One that panicked has said so.
-            let _ = mover.join();
+            let _ = thread.join();
         }
     }
 }
@@ -436,8 +472,24 @@ fn work(shared: &Shared) {
         state = shared.lock();
         state.reports.extend(told);
         if !wait.is_zero() && !state.stop {
-            let woken = shared.changed.wait_timeout(state, wait);
-            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            state = shared.wait(state, wait);
+        }
+    }
+}
+
+/// The thread that measures.
+fn measure(shared: &Shared, mut gauge: Box<dyn Gauge>) {
+    let mut state = shared.lock();
+    while !state.stop {
+        let vms: Vec<(u64, u32)> = state.targets.iter().map(|(id, it)| (*id, it.pid)).collect();
+        drop(state);
+        let begun = Instant::now();
+        let pressures = gauge.measure(&vms);
+        state = shared.lock();
+        state.pressures = pressures;
+        while !state.stop && begun.elapsed() < pressure::LOOKS {
+            let left = pressure::LOOKS.saturating_sub(begun.elapsed());
+            state = shared.wait(state, left);
         }
     }
 }

@@ -171,6 +171,24 @@ impl SpeedModel {
         (misses * memory.loaded_ns(topology.node_of[cpu as usize], &vm.nodes)) as u64
     }
 
+    /// What that VM has of the caches now, MiB, and moves to and from memory, MiB/s; as a host's counters
+    /// would have it.
+    pub fn pressure(&self, topology: &Topology, vm: u32) -> (f64, f64) {
+        let mut sum = (0.0, 0.0);
+        for cpu in (0..self.on.len() as u32).filter(|&cpu| self.on[cpu as usize] == Some(vm)) {
+            let (paced, going) = (&self.vms[vm as usize], self.going[cpu as usize]);
+            let Some(memory) = self.memory.as_ref().filter(|_| paced.alone_misses > 0.0) else {
+                continue;
+            };
+            let latency_ns = memory.loaded_ns(topology.node_of[cpu as usize], &paced.nodes);
+            let takes_ms = 1.0 + going.misses_per_ms * latency_ns / 1e6;
+            let moves_mb_s = paced.pace.moves_mb_s(going.misses_per_ms / takes_ms);
+            sum.0 += going.cache_kib / 1024.0;
+            sum.1 += going.core_part * moves_mb_s * 1e6 / f64::from(1 << 20);
+        }
+        sum
+    }
+
     fn vm(&self, cpu: u32) -> Option<&PacedVm> {
         self.on[cpu as usize].map(|vm| &self.vms[vm as usize])
     }

@@ -107,7 +107,8 @@ fn overview(nodes: &[NodeStatus]) -> String {
         ]
     };
     let titles = ["NODE", "PCPUS", "CORES", "WANTED", "CROWDED", "MEMORY", "FREE", "VMS<"];
-    table(&titles, &nodes.iter().map(row).collect::<Vec<_>>())
+    let table = table(&titles, &nodes.iter().map(row).collect::<Vec<_>>());
+    format!("{table}Pressure on caches and memory is known by {}.\n", nodes[0].measured_by)
 }
 
 fn plan(moves: Option<&[PlannedMove]>) -> String {
@@ -166,6 +167,7 @@ mod tests {
             llcs: 1,
             wanted_pcpus,
             crowded,
+            measured_by: "resctrl".to_owned(),
             memory_mib: 8192,
             free_mib: 1024,
             vms: vms.iter().map(|&vm| vm.to_owned()).collect(),
@@ -174,7 +176,8 @@ mod tests {
             overview(&[node(0, 5.0, 0.2, &["a", "b"]), node(1, 0.5, 0.0, &[])]),
             "NODE  PCPUS  CORES  WANTED  CROWDED    MEMORY      FREE  VMS\n   \
              0      4      2  500.0%      20%  8192 MiB  1024 MiB  a, b\n   \
-             1      4      2   50.0%       0%  8192 MiB  1024 MiB  -\n"
+             1      4      2   50.0%       0%  8192 MiB  1024 MiB  -\n\
+             Pressure on caches and memory is known by resctrl.\n"
         );
         assert_eq!(overview(&[]), ONE_NODE);
     }
