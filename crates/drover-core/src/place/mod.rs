@@ -25,8 +25,7 @@
 //! they want (node 1: 4 of 4) and costs 0.19 for memory that is far until it has moved: B moves. Had D with 1
 //! been on node 1, too, node 1 would lack 1 after that move; a swap of B with C leaves 4 and 4, and is made.
 //!
-//! Limitations. Crowded
-//! caches are known where the caller measures them; else CPU demand stands for them. The search is local: a
+//! Limitations. Crowded caches are known where the caller measures them; else CPU demand stands for them. The search is local: a
 //! better placement that three clients would have to move for at once is not found.
 
 mod advise;
@@ -40,7 +39,7 @@ mod set;
 mod why;
 
 pub use advise::{GuestNode, GuestTopology, advise};
-pub use client::{Client, Home, HomeNumber, Shape, parts};
+pub use client::{Client, Home, HomeNumber, Part, Shape, VirtualNode, parts};
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};
 pub use keeper::{Crowd, INTERVAL, Keeper, Memory, NamedMove, Seen, Wishes, parts_on_nodes};

@@ -4,6 +4,7 @@ use crate::domains::DomainLevel;
 use crate::topology::tests::Host;
 use drover_core::place::{HomeNumber, Kind, Within};
 use drover_core::sets::SetSpec;
+use guest::{Guest, VirtualNode};
 use maps::Maps;
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ fn a_vm_on_a_full_node_is_given_the_other_and_its_memory_goes_there() {
     let changes = decide(&mut numa, &ones, begun + SETTLES);
     assert_eq!(changes, [(1, None), (2, Some(1))], "who is pinned is left alone");
     let targets = numa.shared.lock().targets.clone();
-    assert_eq!((&targets[&1].to[..], &targets[&2].to[..]), (&[][..], &[1][..]));
+    assert_eq!((&targets[&1].to.nodes[..], &targets[&2].to.nodes[..]), (&[][..], &[1][..]));
     assert_eq!(numa.counters(&ones[0].0).home, [0], "and its home is told");
     assert!(decide(&mut numa, &ones, begun + 2 * SETTLES).is_empty());
 }
@@ -179,12 +180,58 @@ fn a_vm_wider_than_a_node_has_a_home_for_each_part_and_memory_on_all() {
     let mut nodes: Vec<u32> = changes[0].1.iter().map(|home| home.node).collect();
     nodes.sort_unstable();
     assert_eq!(nodes, [0, 1]);
-    assert_eq!(numa.shared.lock().targets[&1].to.len(), 2);
+    assert_eq!(numa.shared.lock().targets[&1].to.nodes.len(), 2);
     assert_eq!(
         numa.counters(&ones[0].0).local_pct.map(f64::round),
         Some(53.0),
         "half of it, and a chunk"
     );
+}
+
+/// Two equal mappings, the first of which is on node 0, the other too, and some memory of the process's own.
+fn report_of_two(vcpus: [u32; 2]) -> Report {
+    let maps = "10000000-14000000 rw-p 0\n20000000-24000000 rw-p 0\n30000000-30400000 rw-p 0";
+    let numa = "10000000 default anon=1 N0=16384\n20000000 default anon=1 N0=8192 N1=8192\n\
+        30000000 default anon=1 N0=1024";
+    let node = |vcpus, start| VirtualNode { vcpus, start, end: start + (64 << 20) };
+    let nodes = vec![node(vcpus[0], 0x1000_0000), node(vcpus[1], 0x2000_0000)];
+    let guest = Guest { nodes, ..Guest::default() };
+    Report { maps: Maps::of(maps, numa), guest, ..Report::default() }
+}
+
+#[test]
+fn each_virtual_node_of_a_wide_vm_goes_to_one_node_with_its_memory() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 3), One::new(2, 2)];
+    told(&numa, 1, report_of_two([1, 2]));
+    told(&numa, 2, report_of_two([1, 1]));
+    decide_as(&mut numa, &ones, &Wishes::default(), begun);
+    let changes = decide_as(&mut numa, &ones, &Wishes::default(), begun + SETTLES);
+    let [a, b] = [0, 1].map(|part| numa.counters(&ones[0].0).home[part]);
+    assert_ne!(a, b);
+    assert_eq!(changes[0], (1, [a, b, b].map(HomeNumber::node).to_vec()), "by vCPUs");
+    let to = |id| numa.shared.lock().targets[&id].to.clone();
+    let page = |address| to(1).node_of(address) as u32;
+    for offset in [0, 2 << 20, 63 << 20] {
+        assert_eq!((page(0x1000_0000 + offset), page(0x2000_0000 + offset)), (a, b), "{offset}");
+    }
+    assert_ne!(page(0x3000_0000), page(0x3020_0000), "what is no guest's is spread");
+    // Of 132 MiB, 64 + 32 or 0 + 32 are where they should be, and 2 and a chunk of the rest.
+    let here = if a == 0 { 64.0 + 32.0 } else { 0.0 + 32.0 };
+    let local_pct = numa.counters(&ones[0].0).local_pct.unwrap();
+    assert!((local_pct - 100.0 * (here + 4.0) / 132.0).abs() < 1e-9, "{a}: {local_pct}");
+    assert_eq!((to(2).nodes.len(), to(2).own.len()), (1, 0), "it fits a node");
+}
+
+#[test]
+fn a_vm_with_a_device_lives_beside_it() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1)];
+    let guest = Guest { device: Some(1), ..Guest::default() };
+    told(&numa, 1, Report { guest, ..report("default", [1, 1]) });
+    decide(&mut numa, &ones, begun);
+    assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(1))]);
+    assert!(numa.why(&ones[0].0).unwrap().contains("its device is there"));
 }
 
 #[test]
