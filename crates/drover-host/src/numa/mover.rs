@@ -121,7 +121,7 @@ impl<O: Os> Mover<O> {
         let known = self.known.get_mut(&id).expect("it was found there");
         let paid_mib = known.move_some(&mut self.os, targets[&id].pid, now);
         if known.pass.is_none() {
-            known.next_look = known.waits_until.or(Some(now));
+            told(id, known.report.clone());
         }
         Duration::from_secs_f64(paid_mib / f64::from(mib_per_s.max(1)))
     }
@@ -144,10 +144,14 @@ impl Known {
             }
         };
         let first = self.looked.is_none();
+        let waits = self.waits_until.is_some_and(|until| now < until);
+        if !waits {
+            self.report.refused = None;
+        }
         self.looked = Some(now);
         self.next_look = Some(now + LOOK_INTERVAL.max(begun.elapsed() * LOOK_COST_FACTOR));
         (self.report.maps, self.report.guest) = (maps, guest);
-        if self.to.nodes.is_empty() || !may_move || self.report.refused.is_some() {
+        if self.to.nodes.is_empty() || !may_move || waits {
             return;
         }
         let to = self.to.clone();
@@ -157,8 +161,7 @@ impl Known {
         };
         // What has stayed once is left alone until home is another; what is new is little.
         let is_worth_it = self.report.maps.local_pct(&to).is_some_and(|pct| pct < 99.0);
-        let waits = self.waits_until.is_some_and(|until| now < until);
-        if (first || is_worth_it) && !waits && !ranges.is_empty() {
+        if (first || is_worth_it) && !ranges.is_empty() {
             self.pass = Some(Pass { to, at: 0, ranges, moved_bytes: 0, stayed_bytes: 0 });
         }
     }
@@ -171,11 +174,11 @@ impl Known {
             let all_bytes = self.report.maps.lies_mib().values().sum::<u64>() << 20;
             let in_vain = pass.stayed_bytes > 0 && pass.moved_bytes < pass.stayed_bytes / 99;
             self.report.is_stuck = in_vain && pass.stayed_bytes > all_bytes / STAYS_PART;
-            // What is in use for a moment can be moved a little later.
-            self.in_vain = if in_vain { self.in_vain + 1 } else { 0 };
-            let again = TRIED_AGAIN * (1 << self.in_vain.min(TRIED_AGAIN_DOUBLES));
-            self.waits_until = in_vain.then(|| now + again);
-            self.pass = None;
+            let has_moved = pass.moved_bytes > 0;
+            self.end_pass(in_vain, now);
+            if has_moved && !in_vain {
+                self.next_look = Some(now);
+            }
             return 0.0;
         };
         match move_pages(os, pid, &pages, &pass.to) {
@@ -189,10 +192,19 @@ impl Known {
             }
             Err(error) => {
                 self.note(&error);
-                self.pass = None;
+                self.end_pass(true, now);
                 0.0
             }
         }
+    }
+
+    /// What is in use for a moment, or finds no room for one, can be moved a little later.
+    fn end_pass(&mut self, in_vain: bool, now: Instant) {
+        self.in_vain = if in_vain { self.in_vain + 1 } else { 0 };
+        let again = TRIED_AGAIN * (1 << self.in_vain.min(TRIED_AGAIN_DOUBLES));
+        self.waits_until = in_vain.then(|| now + again);
+        self.next_look = self.next_look.min(self.waits_until).or(self.next_look);
+        self.pass = None;
     }
 
     /// It went wrong. One that has gone is no matter: it will be no target any more.
@@ -366,6 +378,20 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_is_where_it_should_be_is_not_asked_for_again_and_again() {
+        // All of it is in chunks of one node: half of it is too much there, and can be nowhere else.
+        let pages =
+            (0..8).flat_map(|chunk| vec![if chunk % 2 == 0 { 0 } else { -2 }; 512]).collect();
+        let (mut mover, begun) = (mover(pages), Instant::now());
+        let both = BTreeMap::from([(1, Target { pid: 7, to: Layout::over(vec![0, 1]) })]);
+        let (mut now, mut looks) = (begun, 0);
+        while now - begun < Duration::from_secs(100) {
+            now += mover.step(&both, 256, now, &mut |_, _| looks += 1).max(TRIED_AGAIN / 1000);
+        }
+        assert!(looks <= 2 * 11, "{looks} looks");
+    }
+
+    #[test]
     fn with_no_budget_nothing_moves() {
         let (mut mover, now) = (mover(vec![0; 512]), Instant::now());
         for _ in 0..20 {
@@ -405,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_end_the_moves_of_that_vm_and_are_named() {
+    fn faults_put_off_the_moves_of_that_vm_and_are_named() {
         for (error, words) in [
             (libc::EPERM, "needs CAP_SYS_NICE"),
             (libc::ENOMEM, "no memory left"),
@@ -415,6 +441,11 @@ mod tests {
             mover.os.error = Some(error);
             let (_, report) = settle(&mut mover, Some(1), &mut now);
             assert!(report.refused.as_ref().unwrap().contains(words), "{report:?}");
+            // There is room again, or the right to do it.
+            mover.os.error = None;
+            now += Duration::from_secs(10);
+            let (_, report) = settle(&mut mover, Some(1), &mut now);
+            assert_eq!((report.refused, report.moved_mib), (None, 8.0));
         }
     }
 

@@ -235,6 +235,53 @@ fn a_vm_with_a_device_lives_beside_it() {
 }
 
 #[test]
+fn a_vm_whose_node_fills_is_given_another_and_the_fault_is_said_once() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1)];
+    told(&numa, 1, report("default", [64, 8]));
+    decide(&mut numa, &ones, begun);
+    assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(0))]);
+    let full = Some("that node has no memory left".to_owned());
+    told(&numa, 1, Report { refused: full, ..report("default", [64, 8]) });
+    let (seen, domains) = (seen(&ones), domains(&numa));
+    let mut moved = Vec::new();
+    for tick in 1..200 {
+        let host = host::of(&numa.topology, &domains, &|node| if node == 0 { 4 } else { 1000 });
+        let now = begun + SETTLES + INTERVAL * tick;
+        if !numa.decide(host, &seen, &Wishes::default(), &|_| None, now).is_empty() {
+            moved.push((now - begun, numa.counters(&ones[0].0).home));
+        }
+    }
+    assert_eq!(moved.len(), 1, "{moved:?}");
+    assert!(moved[0].0 >= Duration::from_secs(30) && moved[0].1 == [1], "{moved:?}");
+    assert!(numa.why(&ones[0].0).unwrap().contains("does not fit on node 0 any more"));
+    assert_eq!(numa.said[&1].len(), 1);
+}
+
+#[test]
+fn a_cpuset_that_comes_and_goes_is_followed() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1)];
+    told(&numa, 1, report("default", [64, 0]));
+    let (seen, domains) = (seen(&ones), domains(&numa));
+    let look = |numa: &mut Numa, seconds, mems: Option<Vec<usize>>| {
+        let host = host::of(&numa.topology, &domains, &|_| 1000);
+        let now = begun + Duration::from_secs(seconds);
+        let changed = numa.decide(host, &seen, &Wishes::default(), &|_| mems.clone(), now);
+        numa.tell_mover(&seen);
+        let to = numa.shared.lock().targets[&1].to.nodes.clone();
+        (changed, numa.keeper.told(1).len(), numa.counters(&ones[0].0).home, to)
+    };
+    look(&mut numa, 0, Some(vec![0, 1]));
+    assert_eq!(look(&mut numa, 1, Some(vec![0, 1])), (vec![1], 1, vec![0], vec![0]));
+    // libvirt has confined its memory to node 1, and the kernel has moved it there.
+    told(&numa, 1, report("default", [0, 64]));
+    assert_eq!(look(&mut numa, 2, Some(vec![1])), (vec![1], 0, vec![1], vec![]));
+    assert_eq!(look(&mut numa, 60, Some(vec![1])), (vec![], 0, vec![1], vec![]));
+    assert_eq!(look(&mut numa, 61, Some(vec![0, 1])), (vec![1], 1, vec![1], vec![1]));
+}
+
+#[test]
 fn sets_by_name_are_kept_and_may_name_who_is_not_there() {
     let (mut numa, begun) = (two_nodes(), Instant::now());
     let ones = [One::new(1, 1), One::new(2, 1)];
@@ -275,6 +322,16 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
     told(&numa, 1, report("default", [0, 64]));
     decide(&mut numa, &ones, begun);
     assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(0))]);
+    // Memory without pCPUs (CXL): nobody is at home there.
+    let large = One::new(1, 3);
+    let mut numa = self::numa(&[("0-1", 4 << 20), ("2-3", 4 << 20), ("", 64 << 20)]);
+    let begun = Instant::now();
+    told(&numa, 1, report("default", [8, 8]));
+    decide_as(&mut numa, std::slice::from_ref(&large), &Wishes::default(), begun);
+    decide_as(&mut numa, std::slice::from_ref(&large), &Wishes::default(), begun + SETTLES);
+    let mut homes = numa.counters(&large.0).home;
+    homes.sort_unstable();
+    assert_eq!(homes, [0, 1]);
     let host = Host::new("0-1", "0-1", "0-1");
     host.node(0, "0", 9 << 10, "10 20").node(1, "1", 0, "20 10");
     assert!(Numa::start(&host.read()).is_none(), "one node has memory");
