@@ -259,8 +259,8 @@ fn as_machine(domain: &str) -> String {
     machine
 }
 
-/// The arguments of that process, as far as they are looked at.
-fn arguments(dir: &Path) -> Vec<String> {
+/// The arguments of that process, as far as they are looked at; `dir` is its directory in /proc.
+pub(crate) fn arguments(dir: &Path) -> Vec<String> {
     let (mut line, is_cut) = files::head(&dir.join("cmdline"), COMMAND_MAX).unwrap_or_default();
     if is_cut {
         // Half of a name would be another's.

@@ -2,7 +2,7 @@
 //! The virtual nodes (vNUMA) that a guest wider than a node should have.
 //!
 //! Idea. A guest that knows of no nodes takes all of its memory to be equally near, and keeps no thread beside what
-//! that uses. So one that is split into parts is to have a virtual node for each ([`super::parts`]), with an even
+//! that uses. So one that is split into parts is to have a virtual node for each ([`super::client`]), with an even
 //! part of the memory, and each begins on the host node where the placer would put that part if nobody else were there.
 //!
 //! Worked example. A VM of 8 vCPUs and 8 GiB on two nodes of four cores and 16 GiB: two sockets of four cores, vCPUs
@@ -12,7 +12,7 @@
 //! Limitations. Distances between virtual nodes are the hypervisor's usual ones. The daemon knows what a VM's process
 //! has mapped, which may be a little more than the guest's memory.
 
-use super::client::{Client, Shape, parts};
+use super::client::{Client, Part, Shape, even_parts};
 use super::{Heuristic, Host, Node, place};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,9 @@ pub struct GuestTopology {
     pub nodes: Vec<GuestNode>,
 }
 
-/// The virtual nodes of a VM of that shape on that host; none: it needs none.
+/// The virtual nodes of a VM of that shape on that host, whatever it has now; none: it needs none.
 pub fn advise(host: &Host, shape: &Shape) -> Option<GuestTopology> {
-    let parts = parts(host, shape);
+    let parts = even_parts(host, shape);
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     if count < 2 {
         return None;
@@ -63,7 +63,7 @@ pub fn advise(host: &Host, shape: &Shape) -> Option<GuestTopology> {
     let (each_mib, rest) =
         (shape.memory_mib / u64::from(count), shape.memory_mib % u64::from(count));
     let memory_mib = |part: usize| each_mib + u64::from((part as u64) < rest);
-    let client = |(part, vcpus): (usize, &std::ops::Range<u32>)| Client {
+    let client = |(part, Part { vcpus, .. }): (usize, &Part)| Client {
         wanted_pcpus: f64::from(vcpus.end - vcpus.start),
         memory_mib: memory_mib(part),
         ..Client::default()
@@ -72,7 +72,7 @@ pub fn advise(host: &Host, shape: &Shape) -> Option<GuestTopology> {
     let empty = |node: &Node| Node { free_mib: node.memory_mib, wanted_pcpus: 0.0, ..node.clone() };
     let empty = Host { nodes: host.nodes.iter().map(empty).collect(), ..host.clone() };
     let (homes, _) = place(&empty, &clients, &[], Heuristic::Auto, 0);
-    let node = |(part, vcpus): (usize, &std::ops::Range<u32>)| GuestNode {
+    let node = |(part, Part { vcpus, .. }): (usize, &Part)| GuestNode {
         host_node: homes[part].map(|home| host.nodes[home.node].number),
         first_vcpu: vcpus.start,
         last_vcpu: vcpus.end - 1,

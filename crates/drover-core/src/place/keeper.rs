@@ -19,7 +19,8 @@
 use super::cost::holds;
 use super::draw::{Draw, Woken};
 use super::{
-    Client, Heuristic, Home, HomeNumber, Host, Kind, Move, Set, Shape, Within, parts, place,
+    Client, Heuristic, Home, HomeNumber, Host, Kind, Move, Part, Set, Shape, VirtualNode, Within,
+    parts, place,
 };
 use crate::asked::Consolidate;
 use crate::sets::SetSpec;
@@ -63,8 +64,10 @@ pub struct Seen {
     pub reserved_pcpus: f64,
     /// At most so many of its vCPUs on a node.
     pub max_per_node: Option<u32>,
-    /// Nodes that its guest has; 0 and 1: it knows of none.
-    pub virtual_nodes: u32,
+    /// The nodes that its guest has; empty: it knows of none.
+    pub virtual_nodes: Vec<VirtualNode>,
+    /// The node of a device that is passed through to it.
+    pub device: Option<u32>,
     /// Whether it is to live in one LLC, if it fits.
     pub consolidate: Consolidate,
     /// Who wakes it; none: not known.
@@ -93,7 +96,8 @@ pub struct Pressure {
 impl Seen {
     /// What it is split by.
     pub fn shape(&self, memory: &Memory) -> Shape {
-        let Self { vcpus, max_per_node, virtual_nodes, .. } = *self;
+        let Self { vcpus, max_per_node, .. } = *self;
+        let virtual_nodes = self.virtual_nodes.clone();
         Shape { vcpus, memory_mib: memory.expected_mib, max_per_node, virtual_nodes }
     }
 }
@@ -158,7 +162,9 @@ struct Kept {
     /// What it has of caches and memory, MiB and MiB/s; 0: not known.
     cache_mib: f64,
     memory_mib_s: f64,
-    /// The homes of its parts; there is one part at least.
+    /// Its parts; none: nobody has asked yet.
+    parts: Vec<Part>,
+    /// The homes of these, or one of all that it has not, or that others chose.
     homes: Vec<Option<HomeNumber>>,
     /// Since when it has these.
     settled: Duration,
@@ -206,7 +212,7 @@ impl Keeper {
         self.is_one_node = host.nodes.iter().filter(|node| node.memory_mib > 0).count() < 2;
         self.draw(&host, vms, now);
         let survey = Survey::of(host, vms, &self.kept, wishes, now);
-        survey.split_anew(&mut self.kept);
+        changed.extend(survey.split_anew(&mut self.kept));
         let most = if self.balances(vms, now) { MOST_MOVES } else { 0 };
         let (homes, moves) = survey.place(wishes.heuristic, most);
         for ((id, ..), _) in survey.who.iter().zip(homes).filter(|(_, home)| home.is_none()) {
@@ -293,17 +299,25 @@ impl Keeper {
         survey.host.nodes.iter().zip(wanted).map(crowd).collect()
     }
 
-    /// The homes of a VM's parts, once all have one: what the scheduler is told. Not of who was put there by
-    /// others.
+    /// The parts of a VM that were given homes, once all have one. Not of who was put there by others.
+    fn at_home(&self, id: u64) -> Vec<(&Part, HomeNumber)> {
+        let kept = self.kept.get(&id).filter(|kept| !kept.is_left_alone);
+        let parts = kept.into_iter().flat_map(|kept| kept.parts.iter().zip(&kept.homes));
+        let homes: Option<Vec<_>> = parts.map(|(part, home)| Some((part, (*home)?))).collect();
+        homes.unwrap_or_default()
+    }
+
+    /// What the scheduler is told: the homes of so many even parts of the VM's vCPUs. Of two parts with 2 and 6 vCPUs
+    /// the first has one of four, the other three.
     pub fn told(&self, id: u64) -> Vec<HomeNumber> {
-        let Some(kept) = self.kept.get(&id).filter(|kept| !kept.is_left_alone) else {
+        let homes = self.at_home(id);
+        if self.is_one_node && homes.iter().all(|(_, home)| home.llc.is_none()) {
             return Vec::new();
-        };
-        let homes: Option<Vec<HomeNumber>> = kept.homes.iter().copied().collect();
-        let means_something = |homes: &Vec<HomeNumber>| {
-            !self.is_one_node || homes.iter().any(|home| home.llc.is_some())
-        };
-        homes.filter(means_something).unwrap_or_default()
+        }
+        let vcpus = homes.iter().map(|(part, _)| part.vcpus.len());
+        let each = vcpus.fold(0, greatest_common_divisor).max(1);
+        let told = homes.iter().map(|(part, home)| vec![*home; part.vcpus.len() / each]);
+        told.flatten().collect()
     }
 
     /// Homes, for people: also of who was put there by others.
@@ -314,9 +328,17 @@ impl Keeper {
 
     /// The nodes the VM's memory is to lie on; none: where it is.
     pub fn memory_nodes(&self, id: u64) -> Vec<u32> {
-        let mut nodes: Vec<u32> = self.told(id).iter().map(|home| home.node).collect();
-        nodes.dedup();
-        nodes
+        self.at_home(id).iter().map(|(_, home)| home.node).collect()
+    }
+
+    /// The node that the memory of each virtual node is to lie on; none: virtual nodes do not matter, as all of it
+    /// goes to one node or is spread evenly.
+    pub fn nodes_of_virtual(&self, id: u64) -> Vec<u32> {
+        let homes = self.at_home(id);
+        let count = if homes.len() > 1 { homes.len() } else { 0 };
+        let of_part =
+            |(part, home): &(&Part, HomeNumber)| vec![home.node; part.virtual_nodes.len()];
+        homes[..count].iter().flat_map(of_part).collect()
     }
 
     /// How often a part of the VM left its home.
@@ -338,6 +360,7 @@ impl Kept {
             wants: 0.0,
             cache_mib: 0.0,
             memory_mib_s: 0.0,
+            parts: Vec::new(),
             homes: vec![None],
             settled: now,
             migrations: 0,
@@ -369,6 +392,13 @@ impl Kept {
     fn llc(&self) -> Option<HomeNumber> {
         let [Some(home)] = self.homes[..] else { return None };
         home.llc.map(|_| home)
+    }
+
+    /// Into parts like these; that they have other vCPUs, as when one was added, does not matter.
+    fn is_split_into(&self, parts: &[Part]) -> bool {
+        let is_like = |(a, b): (&Part, &Part)| a.virtual_nodes == b.virtual_nodes;
+        [self.parts.len(), self.homes.len()] == [parts.len(); 2]
+            && (parts.len() == 1 || self.parts.iter().zip(parts).all(is_like))
     }
 
     fn is_settled(&self, now: Duration) -> bool {
@@ -413,6 +443,8 @@ struct Survey {
     clients: Vec<Client>,
     /// The VM and the part that each client is, of so many.
     who: Vec<(u64, usize, usize)>,
+    /// All parts of each VM that is placed by us.
+    parts: HashMap<u64, Vec<Part>>,
     sets: Vec<Set>,
 }
 
@@ -438,7 +470,8 @@ impl Survey {
             Some(Set { name, vms: vec![vm.id, by], kind, within, hard: false })
         });
         let sets = sets.chain(drawn).collect();
-        let mut survey = Self { host, clients: Vec::new(), who: Vec::new(), sets };
+        let (clients, who, parts) = Default::default();
+        let mut survey = Self { host, clients, who, parts, sets };
         for vm in vms {
             let known = &kept[&vm.id];
             match &vm.memory {
@@ -453,32 +486,52 @@ impl Survey {
 
     /// One that is placed by us.
     fn add(&mut self, vm: &Seen, memory: &Memory, known: &Kept, now: Duration) {
-        let shape = vm.shape(memory);
-        let memory_mib = shape.memory_mib;
-        let only = vm.ordered.and_then(|node| self.host.place_of(HomeNumber::node(node)));
-        let parts = if only.is_some() { 1 } else { parts(&self.host, &shape).len() };
-        let count = parts as u64;
-        let of_node = |node: &super::Node| memory.lies_mib.get(&node.number).copied().unwrap_or(0);
-        let lies_mib: Vec<u64> = self.host.nodes.iter().map(|node| of_node(node) / count).collect();
-        for part in 0..parts {
-            let home = (known.homes.len() == parts).then(|| known.homes[part]).flatten();
-            self.who.push((vm.id, part, parts));
+        let place_of = |node| self.host.place_of(HomeNumber::node(node)).map(|home| home.node);
+        let (only, device) = (vm.ordered.and_then(place_of), vm.device.and_then(place_of));
+        let parts = match only {
+            Some(_) => vec![Part { vcpus: 0..vm.vcpus, virtual_nodes: 0..vm.virtual_nodes.len() }],
+            None => parts(&self.host, &vm.shape(memory)),
+        };
+        let wanted_pcpus = known.wants.max(vm.reserved_pcpus);
+        for (place, part) in parts.iter().enumerate() {
+            let home = known.is_split_into(&parts).then(|| known.homes[place]).flatten();
+            let (memory_mib, lies_mib) = self.memory_of(vm, memory, part, parts.len() as u64);
+            self.who.push((vm.id, place, parts.len()));
             self.clients.push(Client {
                 vm: vm.id,
-                wanted_pcpus: known.wants.max(vm.reserved_pcpus) / parts as f64,
-                memory_mib: memory_mib / count,
-                lies_mib: lies_mib.clone(),
+                wanted_pcpus: wanted_pcpus * part.vcpus.len() as f64 / f64::from(vm.vcpus.max(1)),
+                memory_mib,
+                lies_mib,
                 is_stuck: memory.is_stuck,
-                cache_mib: known.cache_mib / parts as f64,
-                memory_mib_s: known.memory_mib_s / parts as f64,
+                cache_mib: known.cache_mib / parts.len() as f64,
+                memory_mib_s: known.memory_mib_s / parts.len() as f64,
+                device,
                 one_llc: vm.consolidate == Consolidate::On || known.draw.with() == Some(vm.id),
                 crowded: known.crowded,
-                only: only.map(|home| home.node),
+                only,
                 home: home.and_then(|home| self.host.place_of(home)),
                 may_leave: now - known.settled >= KEEPS || memory.is_stuck,
                 ..Client::default()
             });
         }
+        self.parts.insert(vm.id, parts);
+    }
+
+    /// The memory of one of so many parts, and what of it lies on each node, MiB.
+    fn memory_of(&self, vm: &Seen, memory: &Memory, part: &Part, parts: u64) -> (u64, Vec<u64>) {
+        let nodes = match parts {
+            1 => &[],
+            _ => &vm.virtual_nodes[part.virtual_nodes.clone()],
+        };
+        let lies_mib = |node: &super::Node| match nodes {
+            [] => memory.lies_mib.get(&node.number).copied().unwrap_or(0) / parts,
+            own => own.iter().filter_map(|it| it.lies_mib.get(&node.number)).sum(),
+        };
+        let memory_mib = match nodes {
+            [] => memory.expected_mib / parts,
+            own => own.iter().map(|it| it.memory_mib).fold(0, u64::saturating_add),
+        };
+        (memory_mib, self.host.nodes.iter().map(lies_mib).collect())
     }
 
     /// One that others have put on a node, which stays there, or somewhere, or that is too young: it wants pCPUs
@@ -506,14 +559,20 @@ impl Survey {
         }
     }
 
-    /// VMs that have come to have another number of parts begin without homes.
-    fn split_anew(&self, kept: &mut HashMap<u64, Kept>) {
-        for &(id, _, parts) in &self.who {
-            let known = kept.get_mut(&id).expect("it was surveyed");
-            if known.homes.len() != parts {
-                known.homes = vec![None; parts];
+    /// VMs that are split otherwise than they were begin without homes; VMs whose parts have other vCPUs only are
+    /// returned.
+    fn split_anew(&self, kept: &mut HashMap<u64, Kept>) -> Vec<u64> {
+        let mut changed = Vec::new();
+        for (id, parts) in &self.parts {
+            let known = kept.get_mut(id).expect("it was surveyed");
+            if !known.is_split_into(parts) {
+                known.homes = vec![None; parts.len()];
+            } else if known.parts != *parts {
+                changed.push(*id);
             }
+            known.parts.clone_from(parts);
         }
+        changed
     }
 
     fn place(&self, by: Heuristic, most: usize) -> (Vec<Option<Home>>, Vec<Move>) {
@@ -561,6 +620,10 @@ impl Survey {
             known.crowded = (known.crowded + more * part).clamp(-CROWDED_MOST, CROWDED_MOST);
         }
     }
+}
+
+fn greatest_common_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// The part of what is wanted that is more than a node holds.

@@ -42,7 +42,7 @@ mod set;
 mod why;
 
 pub use advise::{GuestNode, GuestTopology, advise};
-pub use client::{Client, Home, HomeNumber, Shape, parts};
+pub use client::{Client, Home, HomeNumber, Part, Shape, VirtualNode, parts};
 pub use draw::Woken;
 pub use fit::Heuristic;
 pub use host::{Host, Llc, Node, policy_hops};

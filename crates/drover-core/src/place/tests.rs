@@ -1,7 +1,8 @@
 use super::*;
 use crate::asked::Consolidate;
 use proptest::prelude::*;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// A node of so many pCPUs, a core each, and one LLC.
@@ -135,6 +136,7 @@ fn the_heuristics_of_seed_003() {
 #[test]
 fn vms_wider_than_a_node_are_split_over_the_fewest_nodes_nearest_together() {
     let shape = |vcpus, max_per_node| Shape { vcpus, max_per_node, ..Shape::default() };
+    let parts = |host: &Host, shape: &Shape| vcpus_of(&parts(host, shape));
     // Seed 000, 3.4: host 3 has two cores a node, host 4 four.
     assert_eq!(parts(&host(4, 2), &shape(4, None)), [0..2, 2..4]);
     assert_eq!(parts(&host(4, 4), &shape(8, None)), [0..4, 4..8]);
@@ -146,8 +148,6 @@ fn vms_wider_than_a_node_are_split_over_the_fewest_nodes_nearest_together() {
     assert_eq!(parts(&threads, &shape(8, None)).len(), 2, "hardware threads do not count");
     let large = Shape { memory_mib: 10_000, ..shape(2, None) };
     assert_eq!(parts(&host(4, 4), &large).len(), 2, "by memory");
-    let virtual_nodes = Shape { virtual_nodes: 2, ..shape(4, None) };
-    assert_eq!(parts(&host(4, 4), &virtual_nodes), [0..2, 2..4]);
 
     // 0 and 1 are near each other, 2 and 3 are.
     let mut host = host(4, 4);
@@ -162,6 +162,72 @@ fn vms_wider_than_a_node_are_split_over_the_fewest_nodes_nearest_together() {
     let homes = auto(&host, &[0, 1].map(part), &[]);
     let together: HashSet<usize> = homes.into_iter().flatten().collect();
     assert_eq!(together, HashSet::from([2, 3]));
+}
+
+fn vcpus_of(parts: &[Part]) -> Vec<Range<u32>> {
+    parts.iter().map(|part| part.vcpus.clone()).collect()
+}
+
+fn virtual_node(vcpus: u32, memory_mib: u64) -> VirtualNode {
+    VirtualNode { vcpus, memory_mib, ..VirtualNode::default() }
+}
+
+#[test]
+fn virtual_nodes_stay_whole_and_split_no_vm_that_fits_a_node() {
+    let of = |host: &Host, nodes: &[(u32, u64)]| {
+        let virtual_nodes: Vec<_> = nodes.iter().map(|it| virtual_node(it.0, it.1)).collect();
+        let vcpus = nodes.iter().map(|it| it.0).sum();
+        let memory_mib = nodes.iter().map(|it| it.1).sum();
+        let parts = parts(host, &Shape { vcpus, memory_mib, virtual_nodes, ..Shape::default() });
+        let nodes = parts.iter().map(|part| part.virtual_nodes.clone()).collect::<Vec<_>>();
+        (vcpus_of(&parts), nodes)
+    };
+    let two = host(2, 4);
+    assert_eq!(of(&two, &[(2, 64), (2, 64)]).0.len(), 1, "it fits a node");
+    assert_eq!(of(&two, &[(1, 64), (4, 64)]), (vec![0..1, 1..5], vec![0..1, 1..2]));
+    assert_eq!(of(&two, &[(2, 64); 4]), (vec![0..4, 4..8], vec![0..2, 2..4]));
+    assert_eq!(of(&host(4, 4), &[(2, 64), (4, 64), (2, 64)]).0, [0..2, 2..6, 6..8]);
+    let large_mib = two.nodes[0].memory_mib - 64;
+    assert_eq!(of(&two, &[(1, large_mib), (1, large_mib)]).0, [0..1, 1..2], "by memory");
+    assert_eq!(of(&two, &[(6, 64), (2, 64)]), (vec![0..4, 4..8], vec![0..0, 0..0]), "too large");
+    assert_eq!(of(&two, &[(8, 64), (8, 64)]).1, [0..1, 1..2], "but the host is too small, too");
+    let shape = Shape { vcpus: 8, virtual_nodes: vec![virtual_node(2, 64)], ..Shape::default() };
+    assert_eq!(vcpus_of(&parts(&two, &shape)), [0..4, 4..8], "nodes of other vCPUs");
+}
+
+#[test]
+fn each_virtual_node_has_its_memory_where_its_vcpus_are_at_home() {
+    let (host, mut keeper) = (host(2, 4), Keeper::default());
+    let on = |node: u32, mib| BTreeMap::from([(node, mib)]);
+    let vm = Seen {
+        id: 7,
+        vcpus: 6,
+        virtual_nodes: vec![
+            VirtualNode { lies_mib: on(1, 64), ..virtual_node(2, 64) },
+            VirtualNode { lies_mib: on(0, 96), ..virtual_node(4, 96) },
+        ],
+        memory: Some(Memory { expected_mib: 160, ..Memory::default() }),
+        ..Seen::default()
+    };
+    let look = |keeper: &mut Keeper, vm: &Seen, seconds| {
+        let vms = std::slice::from_ref(vm);
+        keeper.look(host.clone(), vms, &Wishes::default(), Duration::from_secs(seconds)).1
+    };
+    look(&mut keeper, &vm, 0);
+    assert_eq!(look(&mut keeper, &vm, 1), [7]);
+    assert_eq!(keeper.memory_nodes(7), [1, 0], "each is where its memory is already");
+    assert_eq!(keeper.nodes_of_virtual(7), [1, 0]);
+    // 2 and 4 vCPUs are one and two of three.
+    assert_eq!(keeper.told(7), [1, 0, 0].map(HomeNumber::node));
+    // Where virtual nodes are not known any more, it has even parts, with homes of their own.
+    let blind = Seen { virtual_nodes: Vec::new(), ..vm };
+    assert_eq!(look(&mut keeper, &blind, 2), [7]);
+    assert!(keeper.nodes_of_virtual(7).is_empty());
+    assert_eq!(keeper.told(7).len(), 2);
+    // A vCPU more is no reason to leave home.
+    let told = keeper.told(7);
+    assert_eq!(look(&mut keeper, &Seen { vcpus: 7, ..blind }, 3), [7]);
+    assert_eq!(keeper.told(7), [vec![told[0]; 3], vec![told[1]; 4]].concat());
 }
 
 fn set(kind: Kind, within: Within, hard: bool, vms: &[u64]) -> Set {

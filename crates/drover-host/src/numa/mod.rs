@@ -14,9 +14,13 @@
 //!
 //! What VMs have of caches and memory is measured as the host lets it be (`pressure`, on a thread of its own).
 //!
+//! Where a QEMU guest has nodes of its own (`guest`), the memory of each goes to the node where its vCPUs are at
+//! home. That of other wide VMs is spread evenly over their homes.
+//!
 //! When homes change is [`drover_core::place::Keeper`]'s. Where memory turns out not to be movable, home is
 //! where that is.
 
+mod guest;
 mod host;
 mod maps;
 mod mover;
@@ -34,9 +38,10 @@ use drover_core::place::{self, Crowd, INTERVAL, Keeper, Memory, NamedMove, Press
 use drover_core::scenario::CpuList;
 use drover_core::sets::Room;
 use drover_core::tree::Affinity;
+use maps::{Layout, Own};
 use mover::{Mover, Report, Target};
 use pressure::Gauge;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -103,7 +108,7 @@ pub struct Numa {
     begun: Instant,
     keeper: Keeper,
     /// What was said of VMs' memory.
-    said: HashMap<u64, String>,
+    said: HashMap<u64, HashSet<String>>,
     shared: Arc<Shared>,
     /// What pressure is known by.
     measured_by: &'static str,
@@ -314,9 +319,7 @@ impl Numa {
     ) -> place::Seen {
         let number = |node: usize| u32::try_from(node).ok();
         let memory = |report: &Report| Memory {
-            lies_mib: (report.maps.lies_mib().into_iter())
-                .filter_map(|(node, mib)| Some((number(node)?, mib)))
-                .collect(),
+            lies_mib: numbered(report.maps.lies_mib()),
             expected_mib: report.maps.expected_mib(),
             is_stuck: report.is_stuck,
             local_pct: self.local_pct(vm.kernel.id, report),
@@ -332,7 +335,8 @@ impl Numa {
             wanted_pcpus: vm.wanted_pcpus,
             reserved_pcpus: vm.reserved_pcpus,
             max_per_node: vm.max_per_node,
-            virtual_nodes: 0,
+            virtual_nodes: report.map_or(Vec::new(), virtual_nodes),
+            device: report.and_then(|report| number(report.guest.device?)),
             consolidate: vm.consolidate,
             woken: Some(vm.kernel.woken),
             ordered: None,
@@ -356,26 +360,38 @@ impl Numa {
 
     fn local_pct(&self, id: u64, report: &Report) -> Option<f64> {
         let homes = self.keeper.homes(id);
-        let nodes: Vec<usize> = homes.iter().map(|home| home.node as usize).collect();
-        report.maps.local_pct(&nodes)
+        let nodes = homes.iter().map(|home| home.node as usize).collect();
+        report.maps.local_pct(&Layout { nodes, own: self.own(id, report) })
     }
 
-    /// What of memory cannot be moved, once.
+    /// Memory of the VM's virtual nodes, where that is to lie.
+    fn own(&self, id: u64, report: &Report) -> Vec<Own> {
+        let nodes = self.keeper.nodes_of_virtual(id).into_iter();
+        let virtual_nodes = report.guest.nodes.iter().zip(nodes);
+        virtual_nodes
+            .map(|(it, node)| Own { start: it.start, end: it.end, node: node as usize })
+            .collect()
+    }
+
+    /// What of memory cannot be looked at, moved or told apart, once.
     fn say(&mut self, vms: &[Seen], reports: &HashMap<u64, Report>) {
         self.said.retain(|id, _| reports.contains_key(id));
         for vm in vms {
             let Some(report) = reports.get(&vm.kernel.id) else { continue };
-            let text = match &report.refused {
-                Some(why) => format!("its memory cannot be looked at or moved: {why}"),
-                None if report.is_stuck => "what lies elsewhere of its memory cannot be moved (in use \
+            let text = match (&report.refused, report.guest.odd) {
+                (Some(why), _) => format!("its memory cannot be looked at or moved: {why}"),
+                _ if report.is_stuck => "what lies elsewhere of its memory cannot be moved (in use \
                     by a device, as with VFIO, or shared with other processes); its home is where most \
                     of it lies"
                     .to_owned(),
-                None => continue,
+                (None, Some(why)) => format!(
+                    "its guest has NUMA nodes that are not followed: {why}; where it needs several \
+                    nodes, its memory is spread evenly over them"
+                ),
+                (None, None) => continue,
             };
-            if self.said.get(&vm.kernel.id) != Some(&text) {
+            if self.said.entry(vm.kernel.id).or_default().insert(text.clone()) {
                 tracing::warn!("VM {}: {text}", vm.name);
-                self.said.insert(vm.kernel.id, text);
             }
         }
     }
@@ -410,13 +426,15 @@ impl Numa {
         if self.is_one_node() {
             return;
         }
+        let mut state = self.shared.lock();
         let target = |vm: &Seen| {
-            let nodes = self.keeper.memory_nodes(vm.kernel.id);
-            let to = nodes.into_iter().map(|node| node as usize).collect();
-            (vm.kernel.id, Target { pid: vm.kernel.tgid, to })
+            let id = vm.kernel.id;
+            let nodes =
+                self.keeper.memory_nodes(id).into_iter().map(|node| node as usize).collect();
+            let own = state.reports.get(&id).map_or(Vec::new(), |report| self.own(id, report));
+            (id, Target { pid: vm.kernel.tgid, to: Layout { nodes, own } })
         };
         let targets: BTreeMap<u64, Target> = vms.iter().map(target).collect();
-        let mut state = self.shared.lock();
         state.reports.retain(|id, _| targets.contains_key(id));
         state.pressures.retain(|id, _| targets.contains_key(id));
         if state.targets != targets {
@@ -451,6 +469,21 @@ impl Drop for Numa {
             let _ = thread.join();
         }
     }
+}
+
+/// MiB by the numbers that the placer has for nodes.
+fn numbered(mib: BTreeMap<usize, u64>) -> BTreeMap<u32, u64> {
+    mib.into_iter().filter_map(|(node, mib)| Some((u32::try_from(node).ok()?, mib))).collect()
+}
+
+/// The nodes that its guest has, as the placer sees them.
+fn virtual_nodes(report: &Report) -> Vec<place::VirtualNode> {
+    let node = |it: &guest::VirtualNode| place::VirtualNode {
+        vcpus: it.vcpus,
+        memory_mib: (it.end - it.start) >> 20,
+        lies_mib: numbered(report.maps.lies_mib_of(it.start)),
+    };
+    report.guest.nodes.iter().map(node).collect()
 }
 
 /// The one node of all of these, if it is one.

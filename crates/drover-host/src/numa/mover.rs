@@ -7,7 +7,8 @@
 //! may change: VMs come and go, homes and budget too; nothing is left half done but that some pages lie
 //! here and some there.
 
-use super::maps::{Maps, Range};
+use super::guest::Guest;
+use super::maps::{Layout, Maps, Range};
 use super::os::Os;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -16,8 +17,6 @@ use std::time::{Duration, Instant};
 /// How often a VM's memory is looked at, and how many times longer than it takes.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 const LOOK_COST_FACTOR: u32 = 1000;
-/// Memory on several nodes changes between them so often: a huge page stays whole.
-const CHUNK_BYTES: u64 = 2 << 20;
 /// The most that one step moves.
 const STEP_BYTES: u64 = 2 << 20;
 /// Memory of which less than that part stays can be moved.
@@ -34,8 +33,8 @@ const MIB: f64 = 1_048_576.0;
 pub struct Target {
     /// The VMM process.
     pub pid: u32,
-    /// Its memory is to lie on these nodes, [`CHUNK_BYTES`] here and the next there; none: it is only looked at.
-    pub to: Vec<usize>,
+    /// Where its memory is to lie; on no nodes: it is only looked at.
+    pub to: Layout,
 }
 
 /// What is known of a VM's memory.
@@ -43,6 +42,8 @@ pub struct Target {
 pub struct Report {
     /// Where it lies.
     pub maps: Maps,
+    /// What its guest has.
+    pub guest: Guest,
     /// What was moved, MiB.
     pub moved_mib: f64,
     /// A whole pass has moved next to nothing: what still lies elsewhere, a good part of all, cannot be moved.
@@ -54,7 +55,7 @@ pub struct Report {
 /// A way through all memory of a VM.
 #[derive(Debug)]
 struct Pass {
-    to: Vec<usize>,
+    to: Layout,
     ranges: Vec<Range>,
     /// Where it is in the last of these.
     at: u64,
@@ -66,7 +67,7 @@ struct Pass {
 struct Known {
     looked: Option<Instant>,
     next_look: Option<Instant>,
-    to: Vec<usize>,
+    to: Layout,
     /// So many passes on end have moved next to nothing, and no other is made before then.
     in_vain: u32,
     waits_until: Option<Instant>,
@@ -120,7 +121,7 @@ impl<O: Os> Mover<O> {
         let known = self.known.get_mut(&id).expect("it was found there");
         let paid_mib = known.move_some(&mut self.os, targets[&id].pid, now);
         if known.pass.is_none() {
-            known.next_look = known.waits_until.or(Some(now));
+            told(id, known.report.clone());
         }
         Duration::from_secs_f64(paid_mib / f64::from(mib_per_s.max(1)))
     }
@@ -134,8 +135,8 @@ impl<O: Os> Mover<O> {
 impl Known {
     fn look(&mut self, os: &mut dyn Os, pid: u32, now: Instant, may_move: bool) {
         let begun = Instant::now();
-        let maps = match os.maps(pid) {
-            Ok(maps) => maps,
+        let (maps, guest) = match os.look(pid) {
+            Ok(seen) => seen,
             Err(error) => {
                 self.note(&error);
                 self.next_look = Some(now + LOOK_INTERVAL);
@@ -143,21 +144,24 @@ impl Known {
             }
         };
         let first = self.looked.is_none();
+        let waits = self.waits_until.is_some_and(|until| now < until);
+        if !waits {
+            self.report.refused = None;
+        }
         self.looked = Some(now);
         self.next_look = Some(now + LOOK_INTERVAL.max(begun.elapsed() * LOOK_COST_FACTOR));
-        self.report.maps = maps;
-        if self.to.is_empty() || !may_move || self.report.refused.is_some() {
+        (self.report.maps, self.report.guest) = (maps, guest);
+        if self.to.nodes.is_empty() || !may_move || waits {
             return;
         }
         let to = self.to.clone();
         let ranges: Vec<Range> = {
             let all = self.report.maps.ranges.iter().rev();
-            all.filter(|range| range.is_movable_to(&to)).cloned().collect()
+            all.filter(|range| to.moves(range)).cloned().collect()
         };
         // What has stayed once is left alone until home is another; what is new is little.
         let is_worth_it = self.report.maps.local_pct(&to).is_some_and(|pct| pct < 99.0);
-        let waits = self.waits_until.is_some_and(|until| now < until);
-        if (first || is_worth_it) && !waits && !ranges.is_empty() {
+        if (first || is_worth_it) && !ranges.is_empty() {
             self.pass = Some(Pass { to, at: 0, ranges, moved_bytes: 0, stayed_bytes: 0 });
         }
     }
@@ -170,11 +174,11 @@ impl Known {
             let all_bytes = self.report.maps.lies_mib().values().sum::<u64>() << 20;
             let in_vain = pass.stayed_bytes > 0 && pass.moved_bytes < pass.stayed_bytes / 99;
             self.report.is_stuck = in_vain && pass.stayed_bytes > all_bytes / STAYS_PART;
-            // What is in use for a moment can be moved a little later.
-            self.in_vain = if in_vain { self.in_vain + 1 } else { 0 };
-            let again = TRIED_AGAIN * (1 << self.in_vain.min(TRIED_AGAIN_DOUBLES));
-            self.waits_until = in_vain.then(|| now + again);
-            self.pass = None;
+            let has_moved = pass.moved_bytes > 0;
+            self.end_pass(in_vain, now);
+            if has_moved && !in_vain {
+                self.next_look = Some(now);
+            }
             return 0.0;
         };
         match move_pages(os, pid, &pages, &pass.to) {
@@ -188,10 +192,19 @@ impl Known {
             }
             Err(error) => {
                 self.note(&error);
-                self.pass = None;
+                self.end_pass(true, now);
                 0.0
             }
         }
+    }
+
+    /// What is in use for a moment, or finds no room for one, can be moved a little later.
+    fn end_pass(&mut self, in_vain: bool, now: Instant) {
+        self.in_vain = if in_vain { self.in_vain + 1 } else { 0 };
+        let again = TRIED_AGAIN * (1 << self.in_vain.min(TRIED_AGAIN_DOUBLES));
+        self.waits_until = in_vain.then(|| now + again);
+        self.next_look = self.next_look.min(self.waits_until).or(self.next_look);
+        self.pass = None;
     }
 
     /// It went wrong. One that has gone is no matter: it will be no target any more.
@@ -228,21 +241,15 @@ impl Pass {
 }
 
 /// How many of these pages were moved, and how many lie elsewhere still.
-fn move_pages(
-    os: &mut dyn Os,
-    pid: u32,
-    pages: &[u64],
-    to: &[usize],
-) -> io::Result<(usize, usize)> {
-    let home = |page: u64| to[usize::try_from(page / CHUNK_BYTES).unwrap_or(0) % to.len()];
-    let is_far = |page: u64, node: i32| usize::try_from(node).is_ok_and(|node| node != home(page));
+fn move_pages(os: &mut dyn Os, pid: u32, pages: &[u64], to: &Layout) -> io::Result<(usize, usize)> {
+    let is_far = |page, node: i32| usize::try_from(node).is_ok_and(|it| it != to.node_of(page));
     let before = os.nodes_of(pid, pages)?;
     let far = pages.iter().zip(before).filter(|&(&page, node)| is_far(page, node));
     let far: Vec<u64> = far.map(|(&page, _)| page).collect();
     if far.is_empty() {
         return Ok((0, 0));
     }
-    let nodes: Vec<usize> = far.iter().map(|&page| home(page)).collect();
+    let nodes: Vec<usize> = far.iter().map(|&page| to.node_of(page)).collect();
     os.move_pages(pid, &far, &nodes)?;
     let after = os.nodes_of(pid, &far)?;
     let stayed = far.iter().zip(after).filter(|&(&page, node)| is_far(page, node)).count();
@@ -251,11 +258,12 @@ fn move_pages(
 
 #[cfg(test)]
 mod tests {
+    use super::super::maps::Own;
     use super::*;
 
     const PAGE: u64 = 4096;
 
-    /// Processes whose memory is a vector of nodes, page by page from address 0x1000000 on.
+    /// Processes whose memory is a vector of nodes, page by page from address 0x1000000 on, in mappings of 4 MiB.
     #[derive(Debug, Default)]
     struct Fake {
         nodes: HashMap<u32, Vec<i32>>,
@@ -266,13 +274,18 @@ mod tests {
     const FIRST: u64 = 0x100_0000;
 
     impl Os for Fake {
-        fn maps(&mut self, pid: u32) -> io::Result<Maps> {
+        fn look(&mut self, pid: u32) -> io::Result<(Maps, Guest)> {
             let pages = self.nodes.get(&pid).ok_or(io::Error::from_raw_os_error(libc::ENOENT))?;
-            let on = |node| pages.iter().filter(|&&it| it == node).count();
-            let maps = format!("{FIRST:x}-{:x} rw-p 0", FIRST + pages.len() as u64 * PAGE);
-            let numa = format!("{FIRST:x} default anon=1 N0={} N1={}", on(0), on(1));
+            let (mut maps, mut numa) = (String::new(), String::new());
+            for (place, part) in pages.chunks(1024).enumerate() {
+                let on = |node| part.iter().filter(|&&it| it == node).count();
+                let start = FIRST + 1024 * PAGE * place as u64;
+                maps += &format!("{start:x}-{:x} rw-p 0\n", start + part.len() as u64 * PAGE);
+                numa += &format!("{start:x} default anon=1 N0={} N1={} \n", on(0), on(1));
+            }
             // Nodes of which it has nothing are not named.
-            Ok(Maps::of(&maps, &numa.replace(" N0=0", "").replace(" N1=0", "")))
+            let numa = numa.replace(" N0=0 ", " ").replace(" N1=0 ", " ");
+            Ok((Maps::of(&maps, &numa), Guest::default()))
         }
 
         fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
@@ -297,7 +310,7 @@ mod tests {
     }
 
     fn target(to: Option<usize>) -> BTreeMap<u64, Target> {
-        BTreeMap::from([(1, Target { pid: 7, to: to.into_iter().collect() })])
+        BTreeMap::from([(1, Target { pid: 7, to: Layout::over(to.into_iter().collect()) })])
     }
 
     /// Steps until nothing is to be done for a while; how long that took, and what was told last.
@@ -312,15 +325,19 @@ mod tests {
         }
     }
 
+    fn local_pct(report: &Report, nodes: &[usize]) -> Option<f64> {
+        report.maps.local_pct(&Layout::over(nodes.to_vec()))
+    }
+
     #[test]
     fn memory_follows_within_its_budget() {
         // 64 MiB, of which a quarter is not there, and another is at home already.
-        let pages = [0, 0, 1, -2].iter().flat_map(|&node| vec![node; 4096]).collect();
+        let pages = (0..64).flat_map(|at| vec![[0, 0, 1, -2][at % 4]; 256]).collect();
         let (mut mover, mut now) = (mover(pages), Instant::now());
         let (_, looked) = settle(&mut mover, None, &mut now);
-        assert_eq!((looked.moved_mib, looked.maps.local_pct(&[1]).unwrap().round()), (0.0, 33.0));
+        assert_eq!((looked.moved_mib, local_pct(&looked, &[1]).unwrap().round()), (0.0, 33.0));
         let (took, moved) = settle(&mut mover, Some(1), &mut now);
-        assert_eq!((moved.moved_mib, moved.maps.local_pct(&[1])), (32.0, Some(100.0)));
+        assert_eq!((moved.moved_mib, local_pct(&moved, &[1])), (32.0, Some(100.0)));
         // 32 MiB moved, 32 asked for, at 256 MiB/s.
         let expected_s = (32.0 + 32.0 / 16.0) / 256.0;
         assert!((took.as_secs_f64() - expected_s).abs() < 1e-3, "{took:?}");
@@ -330,17 +347,48 @@ mod tests {
     #[test]
     fn memory_of_a_wide_vm_is_spread_over_its_homes() {
         let (mut mover, now) = (mover(vec![0; 4096]), Instant::now());
-        let both = BTreeMap::from([(1, Target { pid: 7, to: vec![1, 0] })]);
+        let both = BTreeMap::from([(1, Target { pid: 7, to: Layout::over(vec![1, 0]) })]);
         let mut last = Report::default();
         while mover.step(&both, 256, now, &mut |_, report| last = report) < Duration::from_secs(1) {
         }
         let on = |node| mover.os.nodes[&7].iter().filter(|&&it| it == node).count();
         assert_eq!((on(0), on(1)), (2048, 2048));
-        assert_eq!((last.moved_mib, last.maps.local_pct(&[0, 1])), (8.0, Some(100.0)));
+        assert_eq!((last.moved_mib, local_pct(&last, &[0, 1])), (8.0, Some(100.0)));
         let chunk = |page: usize| {
             mover.os.nodes[&7][page..page + 512].iter().all(|it| *it == mover.os.nodes[&7][page])
         };
         assert!((0..8).all(|number| chunk(number * 512)), "huge pages stay whole");
+    }
+
+    #[test]
+    fn mappings_with_nodes_of_their_own_go_there_and_the_rest_is_spread() {
+        let (mut mover, now) = (mover(vec![0; 4096]), Instant::now());
+        let own = |from: u64, node| Own {
+            start: FIRST + from * PAGE,
+            end: FIRST + (from + 1024) * PAGE,
+            node,
+        };
+        let to = Layout { nodes: vec![0, 1], own: vec![own(0, 1), own(1024, 0)] };
+        let targets = BTreeMap::from([(1, Target { pid: 7, to })]);
+        while mover.step(&targets, 256, now, &mut |_, _| {}) < Duration::from_secs(1) {}
+        let on = |from: usize, node| {
+            mover.os.nodes[&7][from..from + 1024].iter().filter(|&&it| it == node).count()
+        };
+        assert_eq!((on(0, 1), on(1024, 0), on(2048, 0)), (1024, 1024, 512));
+    }
+
+    #[test]
+    fn memory_that_is_where_it_should_be_is_not_asked_for_again_and_again() {
+        // All of it is in chunks of one node: half of it is too much there, and can be nowhere else.
+        let pages =
+            (0..8).flat_map(|chunk| vec![if chunk % 2 == 0 { 0 } else { -2 }; 512]).collect();
+        let (mut mover, begun) = (mover(pages), Instant::now());
+        let both = BTreeMap::from([(1, Target { pid: 7, to: Layout::over(vec![0, 1]) })]);
+        let (mut now, mut looks) = (begun, 0);
+        while now - begun < Duration::from_secs(100) {
+            now += mover.step(&both, 256, now, &mut |_, _| looks += 1).max(TRIED_AGAIN / 1000);
+        }
+        assert!(looks <= 2 * 11, "{looks} looks");
     }
 
     #[test]
@@ -383,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_end_the_moves_of_that_vm_and_are_named() {
+    fn faults_put_off_the_moves_of_that_vm_and_are_named() {
         for (error, words) in [
             (libc::EPERM, "needs CAP_SYS_NICE"),
             (libc::ENOMEM, "no memory left"),
@@ -393,6 +441,11 @@ mod tests {
             mover.os.error = Some(error);
             let (_, report) = settle(&mut mover, Some(1), &mut now);
             assert!(report.refused.as_ref().unwrap().contains(words), "{report:?}");
+            // There is room again, or the right to do it.
+            mover.os.error = None;
+            now += Duration::from_secs(10);
+            let (_, report) = settle(&mut mover, Some(1), &mut now);
+            assert_eq!((report.refused, report.moved_mib), (None, 8.0));
         }
     }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is asked of the kernel about memory of processes.
 
+use super::guest::Guest;
 use super::maps::Maps;
-use crate::files;
+use crate::{files, names};
 use std::ffi::c_void;
 use std::io;
 use std::path::Path;
@@ -10,15 +11,15 @@ use std::ptr;
 
 /// Looks at memory and moves it; the kernel does, or a test.
 pub trait Os: Send {
-    /// Where the memory of the process lies.
+    /// Where the memory of the process lies, and what its guest has.
     ///
     /// # Errors
     /// When it is gone or may not be looked at.
-    fn maps(&mut self, pid: u32) -> io::Result<Maps>;
+    fn look(&mut self, pid: u32) -> io::Result<(Maps, Guest)>;
     /// The node of each of these pages; below 0 where there is none.
     ///
     /// # Errors
-    /// As [`Os::maps`].
+    /// As [`Os::look`].
     fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>>;
     /// Moves each of these pages to its node, as far as they can be.
     ///
@@ -36,12 +37,14 @@ const MAPS_MAX: usize = 16 << 20;
 pub struct Linux;
 
 impl Os for Linux {
-    fn maps(&mut self, pid: u32) -> io::Result<Maps> {
+    fn look(&mut self, pid: u32) -> io::Result<(Maps, Guest)> {
         let read = |name: &str| -> io::Result<String> {
             let file = format!("/proc/{pid}/{name}");
             Ok(String::from_utf8_lossy(&files::whole(Path::new(&file), MAPS_MAX)?).into_owned())
         };
-        Ok(Maps::of(&read("maps")?, &read("numa_maps")?))
+        let maps = read("maps")?;
+        let args = names::arguments(Path::new(&format!("/proc/{pid}")));
+        Ok((Maps::of(&maps, &read("numa_maps")?), Guest::of(&args, &maps, &node_of_device)))
     }
 
     fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
@@ -59,6 +62,12 @@ impl Os for Linux {
         let full = status.contains(&-libc::ENOMEM);
         if full { Err(io::Error::from_raw_os_error(libc::ENOMEM)) } else { Ok(()) }
     }
+}
+
+/// The node of the PCI device with that address; none: the host does not say.
+fn node_of_device(address: &str) -> Option<usize> {
+    let file = format!("/sys/bus/pci/devices/{address}/numa_node");
+    files::kernel(Path::new(&file)).ok()?.trim().parse().ok()
 }
 
 /// Pages that only this process has (MPOL_MF_MOVE of linux/mempolicy.h, which libc does not have).
@@ -95,11 +104,11 @@ mod tests {
         let memory = vec![1u8; 1 << 20];
         let page = memory.as_ptr() as u64 & !4095;
         // Hosts without NUMA have no such files.
-        if let Ok(maps) = Linux.maps(std::process::id()) {
+        if let Ok((maps, _)) = Linux.look(std::process::id()) {
             assert!(maps.lies_mib().values().sum::<u64>() > 0);
             let nodes = Linux.nodes_of(std::process::id(), &[page + 4096, 4096]).unwrap();
             assert!(nodes[0] >= 0 && nodes[1] < 0, "{nodes:?}");
         }
-        assert!(Linux.maps(0x3fff_fff0).is_err(), "nobody has that number");
+        assert!(Linux.look(0x3fff_fff0).is_err(), "nobody has that number");
     }
 }

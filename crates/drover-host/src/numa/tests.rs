@@ -5,6 +5,7 @@ use crate::topology::tests::Host;
 use drover_core::asked::Consolidate;
 use drover_core::place::{HomeNumber, Kind, Within};
 use drover_core::sets::SetSpec;
+use guest::{Guest, VirtualNode};
 use maps::Maps;
 use std::time::Duration;
 
@@ -108,7 +109,7 @@ fn a_vm_on_a_full_node_is_given_the_other_and_its_memory_goes_there() {
     let changes = decide(&mut numa, &ones, begun + SETTLES);
     assert_eq!(changes, [(1, None), (2, Some(1))], "who is pinned is left alone");
     let targets = numa.shared.lock().targets.clone();
-    assert_eq!((&targets[&1].to[..], &targets[&2].to[..]), (&[][..], &[1][..]));
+    assert_eq!((&targets[&1].to.nodes[..], &targets[&2].to.nodes[..]), (&[][..], &[1][..]));
     assert_eq!(numa.counters(&ones[0].0).home, [0], "and its home is told");
     assert!(decide(&mut numa, &ones, begun + 2 * SETTLES).is_empty());
 }
@@ -180,12 +181,105 @@ fn a_vm_wider_than_a_node_has_a_home_for_each_part_and_memory_on_all() {
     let mut nodes: Vec<u32> = changes[0].1.iter().map(|home| home.node).collect();
     nodes.sort_unstable();
     assert_eq!(nodes, [0, 1]);
-    assert_eq!(numa.shared.lock().targets[&1].to.len(), 2);
+    assert_eq!(numa.shared.lock().targets[&1].to.nodes.len(), 2);
     assert_eq!(
         numa.counters(&ones[0].0).local_pct.map(f64::round),
         Some(53.0),
         "half of it, and a chunk"
     );
+}
+
+/// Two equal mappings, the first of which is on node 0, the other too, and some memory of the process's own.
+fn report_of_two(vcpus: [u32; 2]) -> Report {
+    let maps = "10000000-14000000 rw-p 0\n20000000-24000000 rw-p 0\n30000000-30400000 rw-p 0";
+    let numa = "10000000 default anon=1 N0=16384\n20000000 default anon=1 N0=8192 N1=8192\n\
+        30000000 default anon=1 N0=1024";
+    let node = |vcpus, start| VirtualNode { vcpus, start, end: start + (64 << 20) };
+    let nodes = vec![node(vcpus[0], 0x1000_0000), node(vcpus[1], 0x2000_0000)];
+    let guest = Guest { nodes, ..Guest::default() };
+    Report { maps: Maps::of(maps, numa), guest, ..Report::default() }
+}
+
+#[test]
+fn each_virtual_node_of_a_wide_vm_goes_to_one_node_with_its_memory() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 3), One::new(2, 2)];
+    told(&numa, 1, report_of_two([1, 2]));
+    told(&numa, 2, report_of_two([1, 1]));
+    decide_as(&mut numa, &ones, &Wishes::default(), begun);
+    let changes = decide_as(&mut numa, &ones, &Wishes::default(), begun + SETTLES);
+    let [a, b] = [0, 1].map(|part| numa.counters(&ones[0].0).home[part]);
+    assert_ne!(a, b);
+    assert_eq!(changes[0], (1, [a, b, b].map(HomeNumber::node).to_vec()), "by vCPUs");
+    let to = |id| numa.shared.lock().targets[&id].to.clone();
+    let page = |address| to(1).node_of(address) as u32;
+    for offset in [0, 2 << 20, 63 << 20] {
+        assert_eq!((page(0x1000_0000 + offset), page(0x2000_0000 + offset)), (a, b), "{offset}");
+    }
+    assert_ne!(page(0x3000_0000), page(0x3020_0000), "what is no guest's is spread");
+    // Of 132 MiB, 64 + 32 or 0 + 32 are where they should be, and 2 and a chunk of the rest.
+    let here = if a == 0 { 64.0 + 32.0 } else { 0.0 + 32.0 };
+    let local_pct = numa.counters(&ones[0].0).local_pct.unwrap();
+    assert!((local_pct - 100.0 * (here + 4.0) / 132.0).abs() < 1e-9, "{a}: {local_pct}");
+    assert_eq!((to(2).nodes.len(), to(2).own.len()), (1, 0), "it fits a node");
+}
+
+#[test]
+fn a_vm_with_a_device_lives_beside_it() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1)];
+    let guest = Guest { device: Some(1), ..Guest::default() };
+    told(&numa, 1, Report { guest, ..report("default", [1, 1]) });
+    decide(&mut numa, &ones, begun);
+    assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(1))]);
+    assert!(numa.why(&ones[0].0).unwrap().contains("its device is there"));
+}
+
+#[test]
+fn a_vm_whose_node_fills_is_given_another_and_the_fault_is_said_once() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1)];
+    told(&numa, 1, report("default", [64, 8]));
+    decide(&mut numa, &ones, begun);
+    assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(0))]);
+    let full = Some("that node has no memory left".to_owned());
+    told(&numa, 1, Report { refused: full, ..report("default", [64, 8]) });
+    let (seen, domains) = (seen(&ones), domains(&numa));
+    let mut moved = Vec::new();
+    for tick in 1..200 {
+        let host = host::of(&numa.topology, &domains, &|node| if node == 0 { 4 } else { 1000 });
+        let now = begun + SETTLES + INTERVAL * tick;
+        if !numa.decide(host, &seen, &Wishes::default(), &|_| None, now).is_empty() {
+            moved.push((now - begun, numa.counters(&ones[0].0).home));
+        }
+    }
+    assert_eq!(moved.len(), 1, "{moved:?}");
+    assert!(moved[0].0 >= Duration::from_secs(30) && moved[0].1 == [1], "{moved:?}");
+    assert!(numa.why(&ones[0].0).unwrap().contains("does not fit on node 0 any more"));
+    assert_eq!(numa.said[&1].len(), 1);
+}
+
+#[test]
+fn a_cpuset_that_comes_and_goes_is_followed() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1)];
+    told(&numa, 1, report("default", [64, 0]));
+    let (seen, domains) = (seen(&ones), domains(&numa));
+    let look = |numa: &mut Numa, seconds, mems: Option<Vec<usize>>| {
+        let host = host::of(&numa.topology, &domains, &|_| 1000);
+        let now = begun + Duration::from_secs(seconds);
+        let changed = numa.decide(host, &seen, &Wishes::default(), &|_| mems.clone(), now);
+        numa.tell_mover(&seen);
+        let to = numa.shared.lock().targets[&1].to.nodes.clone();
+        (changed, numa.keeper.told(1).len(), numa.counters(&ones[0].0).home, to)
+    };
+    look(&mut numa, 0, Some(vec![0, 1]));
+    assert_eq!(look(&mut numa, 1, Some(vec![0, 1])), (vec![1], 1, vec![0], vec![0]));
+    // libvirt has confined its memory to node 1, and the kernel has moved it there.
+    told(&numa, 1, report("default", [0, 64]));
+    assert_eq!(look(&mut numa, 2, Some(vec![1])), (vec![1], 0, vec![1], vec![]));
+    assert_eq!(look(&mut numa, 60, Some(vec![1])), (vec![], 0, vec![1], vec![]));
+    assert_eq!(look(&mut numa, 61, Some(vec![0, 1])), (vec![1], 1, vec![1], vec![1]));
 }
 
 #[test]
@@ -229,6 +323,16 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
     told(&numa, 1, report("default", [0, 64]));
     decide(&mut numa, &ones, begun);
     assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(0))]);
+    // Memory without pCPUs (CXL): nobody is at home there.
+    let large = One::new(1, 3);
+    let mut numa = self::numa(&[("0-1", 4 << 20), ("2-3", 4 << 20), ("", 64 << 20)]);
+    let begun = Instant::now();
+    told(&numa, 1, report("default", [8, 8]));
+    decide_as(&mut numa, std::slice::from_ref(&large), &Wishes::default(), begun);
+    decide_as(&mut numa, std::slice::from_ref(&large), &Wishes::default(), begun + SETTLES);
+    let mut homes = numa.counters(&large.0).home;
+    homes.sort_unstable();
+    assert_eq!(homes, [0, 1]);
     let host = Host::new("0-1", "0-1", "0-1");
     host.node(0, "0", 9 << 10, "10 20").node(1, "1", 0, "20 10");
     assert!(Numa::start(&host.read()).is_none(), "one node has memory");
@@ -242,7 +346,7 @@ fn on_one_node_only_homes_of_one_cache_are_told_and_no_memory_is_looked_at() {
         host.core(cpu, &cpu.to_string()).llc(cpu, if cpu < 2 { "0-1" } else { "2-3" });
     });
     let mut numa = Numa::start(&host.read()).expect("it has two caches");
-    assert!(numa.mover.is_none());
+    assert!(numa.threads.is_empty(), "nobody moves memory, or measures");
     let (ones, begun) = ([One::new(1, 2), One::new(2, 2)], Instant::now());
     decide(&mut numa, &ones, begun);
     assert_eq!(decide(&mut numa, &ones, begun + SETTLES).len(), 2, "they have homes, to be shown");
