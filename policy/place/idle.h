@@ -53,8 +53,7 @@ BPF_GLOBAL bool idle_is_in(THE_DROVER, u32 domain)
 }
 
 /* One of that domain for the thread, claimed, the first from that place on; or NONE. */
-static __always_inline s32 idle_claim_in(struct drover *d, struct task_struct *task, u32 domain,
-					 u32 place, bool whole_core)
+BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool whole_core)
 {
 	u64 idle = domain_at(d, domain)->idle;
 	u32 nr = domain_at(d, domain)->nr_pcpus;
