@@ -61,6 +61,14 @@ fn homes_by_the_placer_bring_what_the_documents_say() {
     }
 }
 
+/// Threads spread over the caches of a node; VMs that nodes cannot hold alike take turns.
+#[test]
+fn caches_are_shared_alike_as_figures_9_to_11_have_it() {
+    for name in ["000-fig9", "000-fig10-11", "000-fig10-11-nodes"] {
+        holds(&format!("seeds/{name}.toml"));
+    }
+}
+
 /// Two of them stood half in each of two domains for ever when each domain had rounds of its own.
 #[test]
 fn vms_wider_than_a_domain_run_in_all_domains_at_once() {
