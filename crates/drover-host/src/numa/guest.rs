@@ -47,7 +47,7 @@ pub struct Guest {
     /// Its nodes, in the order of their vCPUs; empty: it has none, or they are not understood.
     pub nodes: Vec<VirtualNode>,
     /// Why they are not understood.
-    pub odd: Option<&'static str>,
+    pub not_followed: Option<&'static str>,
     /// The host's node of the first device passed through to it that has one.
     pub device: Option<usize>,
 }
@@ -56,11 +56,15 @@ impl Guest {
     /// From the arguments of its process and the text of /proc/PID/maps. `node_of`: of the PCI device
     /// with that address.
     pub fn of(args: &[String], maps: &str, node_of: &dyn Fn(&str) -> Option<usize>) -> Self {
-        let (nodes, odd) = match virtual_nodes(args, maps) {
+        let (nodes, not_followed) = match virtual_nodes(args, maps) {
             Ok(nodes) => (nodes, None),
-            Err(odd) => (Vec::new(), Some(odd)),
+            Err(why) => (Vec::new(), Some(why)),
         };
-        Self { nodes, odd, device: devices(args).iter().find_map(|device| node_of(device)) }
+        Self {
+            nodes,
+            not_followed,
+            device: devices(args).iter().find_map(|device| node_of(device)),
+        }
     }
 }
 
@@ -312,7 +316,7 @@ mod tests {
 
     fn nodes(line: &str) -> Vec<(u32, u64)> {
         let guest = guest(line);
-        assert_eq!(guest.odd, None, "{line}");
+        assert_eq!(guest.not_followed, None, "{line}");
         guest.nodes.iter().map(|node| (node.vcpus, node.start)).collect()
     }
 
@@ -364,7 +368,7 @@ mod tests {
             ),
         ] {
             let guest = guest(&format!("{TWO} {numa}"));
-            assert!(guest.odd.is_some_and(|odd| odd.contains(words)), "{numa}: {guest:?}");
+            assert!(guest.not_followed.is_some_and(|why| why.contains(words)), "{numa}: {guest:?}");
             assert_eq!(guest.nodes, []);
         }
         for numa in ["", "-numa", "-numa node", "-numa node,cpus=0-3,memdev=a"] {
@@ -373,7 +377,7 @@ mod tests {
         let upwards = MAPS.replace("55579b50d000-55579c772000", "7ff000000000-7ff000100000");
         let line = format!("{TWO} -numa node,cpus=0,memdev=a -numa node,cpus=1,memdev=b");
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        assert!(Guest::of(&args, &upwards, &|_| None).odd.is_some());
+        assert!(Guest::of(&args, &upwards, &|_| None).not_followed.is_some());
     }
 
     #[test]
@@ -416,7 +420,7 @@ mod tests {
             ),
         ) {
             let guest = Guest::of(&words, MAPS, &|_| Some(3));
-            prop_assert!(guest.nodes.is_empty() || guest.odd.is_none());
+            prop_assert!(guest.nodes.is_empty() || guest.not_followed.is_none());
             prop_assert!(guest.nodes.len() != 1 && guest.nodes.len() <= NODES_MAX);
             for node in &guest.nodes {
                 let mapping = format!("{:x}-{:x} rw", node.start, node.end);

@@ -378,7 +378,7 @@ impl Numa {
         self.said.retain(|id, _| reports.contains_key(id));
         for vm in vms {
             let Some(report) = reports.get(&vm.kernel.id) else { continue };
-            let text = match (&report.refused, report.guest.odd) {
+            let text = match (&report.refused, report.guest.not_followed) {
                 (Some(why), _) => format!("its memory cannot be looked at or moved: {why}"),
                 _ if report.is_stuck => "what lies elsewhere of its memory cannot be moved (in use \
                     by a device, as with VFIO, or shared with other processes); its home is where most \
