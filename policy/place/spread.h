@@ -43,8 +43,8 @@
  * for each core that is shared: 0.2 % of the host. None where nobody shares, or all do, or nobody
  * is ahead. Where shares differ, whoever is owed more has the whole core, up to all of the time.
  *
- * A third. A VM of four busy vCPUs on four LLCs of two pCPUs begins with two on each of two LLCs. At
- * the next ticks one leaves each of these, and all have an LLC for themselves. Of six, two LLCs
+ * A third. A VM of four busy vCPUs on four LLCs of two pCPUs begins with two on each of two LLCs.
+ * At the next ticks one leaves each of these, and all have an LLC for themselves. Of six, two LLCs
  * have two: 2 s later one of these changes with one that had been alone, and so on.
  *
  * Limitations. At each tick it looks at eight pCPUs only, others each time, for somebody who
