@@ -511,7 +511,6 @@ impl Survey {
                 only,
                 home: home.and_then(|home| self.host.place_of(home)),
                 may_leave: now - known.settled >= KEEPS || memory.is_stuck,
-                ..Client::default()
             });
         }
         self.parts.insert(vm.id, parts);

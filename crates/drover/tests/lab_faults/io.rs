@@ -88,26 +88,32 @@ fn delays_are_true() -> Value {
 }
 
 fn start_vm() {
-    let kvm = Kvm::new().unwrap();
-    let handle = Arc::new(kvm.create_vm().unwrap());
-    handle.create_irq_chip().unwrap();
-    add_memory(&handle);
+    let (handle, mut vcpu) = new_vm();
+    let handle = Arc::new(handle);
     let doorbell = EventFd::new(0).unwrap();
     let address = IoEventAddress::Pio(DOORBELL.into());
     handle.register_ioevent(&doorbell, &address, NoDatamatch).unwrap();
-    let mut vcpu = handle.create_vcpu(0).unwrap();
-    let mut sregs = vcpu.get_sregs().unwrap();
-    (sregs.cs.base, sregs.cs.selector) = (0, 0);
-    vcpu.set_sregs(&sregs).unwrap();
-    let mut regs = vcpu.get_regs().unwrap();
-    (regs.rip, regs.rflags, regs.rsp) = (CODE_AT as u64, 2, 0x8000);
-    vcpu.set_regs(&regs).unwrap();
     let mut clock = Command::new("sh");
     clock.args(["-c", "while echo; do sleep 0.1; done"]).stdout(Stdio::piped());
     let clock = clock.spawn().unwrap().stdout.unwrap();
     thread::spawn(move || answer(&doorbell));
     thread::spawn(move || run(&mut vcpu));
     thread::spawn(move || inject(&handle, clock));
+}
+
+/// A VM, and a vCPU that halts until it is interrupted.
+pub fn new_vm() -> (VmFd, VcpuFd) {
+    let handle = Kvm::new().unwrap().create_vm().unwrap();
+    handle.create_irq_chip().unwrap();
+    add_memory(&handle);
+    let vcpu = handle.create_vcpu(0).unwrap();
+    let mut sregs = vcpu.get_sregs().unwrap();
+    (sregs.cs.base, sregs.cs.selector) = (0, 0);
+    vcpu.set_sregs(&sregs).unwrap();
+    let mut regs = vcpu.get_regs().unwrap();
+    (regs.rip, regs.rflags, regs.rsp) = (CODE_AT as u64, 2, 0x8000);
+    vcpu.set_regs(&regs).unwrap();
+    (handle, vcpu)
 }
 
 fn add_memory(handle: &VmFd) {

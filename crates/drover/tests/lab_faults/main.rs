@@ -29,6 +29,7 @@ mod storm;
 mod tasks;
 mod top;
 mod vms;
+mod waker;
 
 use boot::Boot;
 use drover_lab::Clock;
@@ -102,6 +103,11 @@ fn no_pcpu_idles_while_somebody_waits() {
 #[test]
 fn no_pcpu_idles_across_caches() {
     Boot::new("idle::inside").pcpus(4).sockets(2).run();
+}
+
+#[test]
+fn threads_that_wake_each_other_are_drawn_to_one_cache() {
+    Boot::new("waker::inside").pcpus(4).sockets(2).run();
 }
 
 #[test]
