@@ -22,6 +22,7 @@ pub struct Boot {
     files: Vec<(&'static str, Vec<u8>)>,
     environment: Vec<(&'static str, String)>,
     timeout_s: u64,
+    qemu_guests: bool,
 }
 
 impl Boot {
@@ -35,6 +36,7 @@ impl Boot {
             files: Vec::new(),
             environment: Vec::new(),
             timeout_s: 600,
+            qemu_guests: false,
         }
     }
 
@@ -73,6 +75,12 @@ impl Boot {
         self
     }
 
+    /// With QEMU, and the image of its guests.
+    pub fn qemu_guests(mut self) -> Self {
+        self.qemu_guests = true;
+        self
+    }
+
     pub fn file(mut self, path: &'static str, data: Vec<u8>) -> Self {
         self.files.push((path, data));
         self
@@ -102,6 +110,9 @@ impl Boot {
             .drover(env!("CARGO_BIN_EXE_drover").as_ref())
             .program(JOBS, &jobs)
             .command([JOBS, "--exact", self.job, "--ignored", "--nocapture", "--test-threads=1"]);
+        if self.qemu_guests {
+            lab = lab.with_qemu_guests();
+        }
         if let Some(kernel) = &self.kernel {
             lab = lab.kernel(KernelChoice::parse(kernel).unwrap());
         }

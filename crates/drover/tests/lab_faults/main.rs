@@ -28,6 +28,7 @@ mod starvation;
 mod storm;
 mod tasks;
 mod top;
+mod virtual_nodes;
 mod vms;
 mod waker;
 
@@ -87,6 +88,11 @@ fn a_storm_of_two_hundred_vms_leaves_nothing() {
 #[test]
 fn a_storm_of_two_hundred_vms_on_pcpus_that_race_leaves_nothing() {
     Boot::new("storm::inside").memory_mib(2048).timeout_s(STORM_TIMEOUT_S).clock(Clock::Real).run();
+}
+
+#[test]
+fn memory_of_virtual_nodes_is_where_their_vcpus_are() {
+    Boot::new("virtual_nodes::inside").pcpus(4).nodes(2).memory_mib(2048).qemu_guests().run();
 }
 
 /// On 6.18, where a periodic real-time thread once kept a vCPU's slice from ever ending.
