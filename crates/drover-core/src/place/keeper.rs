@@ -12,6 +12,8 @@
 //! want is not there. C has node 1. The mean is a third, so in each 30 s A and B are owed 1/6 more and C 1/3 less.
 //! After a minute they are 0.9 apart, and it pays for B to go to C, in spite of memory that has to follow: A is alone.
 //!
+//! Limitations. Each turn moves all of a VM's memory, at the daemon's pace: of 64 GiB that takes four minutes.
+//!
 //! What others have decided stays: such a VM has a home to be shown, and counts where it is.
 
 use super::cost::holds;
