@@ -14,6 +14,8 @@
 //!
 //! Who is to share an LLC because its threads, or another VM, wake it often is found out here, too ([`super::draw`]).
 //!
+//! Limitations. Each turn moves all of a VM's memory, at the daemon's pace: of 64 GiB that takes four minutes.
+//!
 //! What others have decided stays: such a VM has a home to be shown, and counts where it is.
 
 use super::cost::holds;

@@ -375,6 +375,39 @@ fn nodes_are_told_with_who_lives_there_and_how_crowded_they_are() {
     assert_eq!(numa.room(&domains(&numa)), Room { nodes: 2, llcs: 2 });
 }
 
+/// A host whose VMs miss their caches all the time.
+struct Misses;
+
+impl Gauge for Misses {
+    fn source(&self) -> &'static str {
+        "a test"
+    }
+
+    fn measure(&mut self, vms: &[(u64, u32)]) -> HashMap<u64, Pressure> {
+        let pressure = Pressure { cache_mib: None, memory_mib_s: Some(1000.0) };
+        vms.iter().map(|vm| (vm.0, pressure)).collect()
+    }
+}
+
+#[test]
+fn what_is_measured_of_vms_counts_where_they_live() {
+    let ones = [One::new(1, 2)];
+    let (mut numa, now) = at_home(&ones);
+    let crowded = |numa: &Numa, now| {
+        let nodes = numa.nodes(&seen(&ones), &domains(numa), now);
+        nodes.iter().map(|node| node.crowded).fold(0.0, f64::max)
+    };
+    assert_eq!(crowded(&numa, now), 0.0, "it has two pCPUs to itself");
+    numa.start_thread("test-gauge", |shared| measure(shared, Box::new(Misses))).unwrap();
+    let told = || numa.shared.lock().pressures.len() == 1;
+    while !told() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let later = now + Duration::from_secs(60);
+    decide(&mut numa, &ones, later);
+    assert_eq!(crowded(&numa, later), 0.5, "and half of all wishes are beyond a node's part");
+}
+
 #[test]
 fn a_plan_says_what_would_move_and_moves_nothing() {
     let ones = [One::new(1, 2), One::new(2, 2)];
