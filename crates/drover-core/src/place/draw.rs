@@ -4,14 +4,14 @@
 //! Idea. Threads that wake each other often hand over data, and get it soonest from a cache that both share. The
 //! kernel counts who wakes each VM mostly, and how often the two shared an LLC then (policy/account/waker.h). A VM
 //! that is woken [`OFTEN`] times or more for each second of CPU time, and mostly by its own vCPUs, is tried in one
-//! LLC; one that another VM wakes is tried in that VM's. After a trial of [`WINDOW`] it stays only if many more
-//! wake-ups were served within an LLC than before and it did not wait longer; else it is not tried again for
+//! LLC; one that another VM wakes is tried in that VM's. After a trial of [`WINDOW`] it stays only if at most half as
+//! many wake-ups went from one LLC to another as before, and it did not wait longer; else it is not tried again for
 //! [`RESTS`]. Who is together and no longer woken so often goes back.
 //!
 //! Worked example. A database of 2 vCPUs on a node of two LLCs of four pCPUs: its vCPUs wake each other 20,000
 //! times a second, half of that within an LLC. It uses 2 pCPUs: 10,000 for each, often enough. It is given a home of
 //! one LLC; 10 s later 99 % of its wake-ups are served within it and it waits no longer: it stays. Had the LLC been
-//! crowded and its vCPUs waited for 0.1 pCPUs more, it had been taken back.
+//! crowded and its vCPUs waited 5 us longer after each wake-up, it had been taken back.
 //!
 //! Limitations. What a smaller part of the node's caches costs a VM is not measured, so who needs the cache of
 //! several LLCs and wakes itself often has to be told `consolidate = "off"`.
@@ -32,10 +32,12 @@ const WINDOW: Duration = Duration::from_secs(10);
 const GIVES_UP: Duration = Duration::from_secs(30);
 /// One that did not pay is not tried again for so long.
 const RESTS: Duration = Duration::from_secs(600);
-/// That part of all wake-ups, %, is served within an LLC in addition,
-const GAINS_PCT: f64 = 20.0;
-/// and it waits for no more pCPUs in addition.
-const WAITS: f64 = 0.05;
+/// Of all wake-ups, %, so many at least go from one LLC to another before it is tried,
+const FAR_PCT: f64 = 20.0;
+/// that part of these at most when it was,
+const STILL_FAR: f64 = 0.5;
+/// and after each wake-up it waits no longer for a pCPU than so many us more.
+const WAITS_US: f64 = 2.5;
 
 /// Who wakes a VM, as the kernel counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,8 +59,10 @@ pub struct Woken {
 struct Rates {
     /// Wake-ups a second.
     wakes: f64,
-    near_pct: f64,
-    waits_pcpus: f64,
+    /// Of these, from one LLC to another, %.
+    far_pct: f64,
+    /// How long its threads wait for a pCPU for each wake-up, us.
+    waits_us: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -123,7 +127,7 @@ impl Draw {
         let rates = Rates::between(&before, &woken, now - from);
         let is_often = rates.wakes >= OFTEN * used_pcpus.max(0.1) && woken.votes >= VOTES;
         self.state = match self.state {
-            State::Apart if is_often && fits(woken.by) && rates.near_pct <= 100.0 - GAINS_PCT => {
+            State::Apart if is_often && fits(woken.by) && rates.far_pct >= FAR_PCT => {
                 self.with = woken.by;
                 State::Begins(now, rates)
             }
@@ -143,15 +147,16 @@ impl Rates {
         let seconds = passed.as_secs_f64();
         let wakes = f64::from(after.wakes.wrapping_sub(before.wakes));
         let near = f64::from(after.near.wrapping_sub(before.near));
+        let waited_ms = after.waited_ms.saturating_sub(before.waited_ms);
         Self {
             wakes: SAMPLED * wakes / seconds,
-            near_pct: if wakes > 0.0 { 100.0 * near / wakes } else { 0.0 },
-            waits_pcpus: after.waited_ms.saturating_sub(before.waited_ms) as f64 / 1e3 / seconds,
+            far_pct: if wakes > 0.0 { 100.0 * (1.0 - near / wakes) } else { 0.0 },
+            waits_us: waited_ms as f64 * 1e3 / (SAMPLED * wakes).max(1.0),
         }
     }
 
     fn pays_beside(&self, was: &Self) -> bool {
-        self.near_pct >= was.near_pct + GAINS_PCT && self.waits_pcpus <= was.waits_pcpus + WAITS
+        self.far_pct <= STILL_FAR * was.far_pct && self.waits_us <= was.waits_us + WAITS_US
     }
 }
 
