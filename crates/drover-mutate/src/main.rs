@@ -16,6 +16,7 @@ mod site;
 mod token;
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -29,8 +30,9 @@ use drover_sim::rng::Rng;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use report::{Outcome, Source};
 
-/// Seeds of the rig that a mutant must come through, after all trials that once failed. The policy itself does.
-const RIG_SEEDS: u64 = 500;
+/// Seeds of the rig that a mutant must come through, after all trials that once failed. The policy itself does: of the
+/// first 100 it breaks one (docs/simulator.md, "Open").
+const RIG_SEEDS: Range<u64> = 100..600;
 const WORKERS: usize = 2;
 const REPORT: &str = "docs/mutants.md";
 /// What is built from: the tests find their compiler in script/clang.mk.
@@ -107,7 +109,9 @@ fn checks(project: &Path, clang: &str) -> Result<Checks> {
     }
     let mut link = words(&[clang, "policy.o", &rig, "-Wl,-S", "-o", "trials"]);
     link.extend(words(&["-lpthread", "-ldl", "-lm"]));
-    let trials = words(&["./trials", &format!("{sim}/regressions"), &RIG_SEEDS.to_string()]);
+    let Range { start, end } = RIG_SEEDS;
+    let [start, end] = [start, end].map(|seed| seed.to_string());
+    let trials = words(&["./trials", &format!("{sim}/regressions"), &start, &end]);
     checks.push(Check { net: Net::Rig, commands: vec![link, trials] });
     let mut compile =
         words(&[clang, "-std=gnu11", "-O2", "-fno-strict-aliasing", "-w", "-Ipolicy"]);
@@ -214,7 +218,7 @@ fn intro(args: &Args) -> String {
     format!(
         "Written by `make mutants COUNT={} SEED={}` (crates/drover-mutate): faults planted in the \
          policy, one at a time.\nEach must be noticed by the policy's tests or by the rig (all \
-         trials in crates/drover-sim/regressions, and {RIG_SEEDS} seeds).\n\"Same code\" \
+         trials in crates/drover-sim/regressions, and the seeds {RIG_SEEDS:?}).\n\"Same code\" \
          compiles to the policy's own machine code. Neither that nor what does not \
          compile counts.\n",
         args.count, args.seed

@@ -10,13 +10,14 @@ use std::process::exit;
 
 use drover_sim::rig::{Script, try_script};
 
-/// `trials FOLDER COUNT`: the trials kept in the folder, then those of the seeds below COUNT.
+/// `trials FOLDER FROM END`: the trials kept in the folder, then those of the seeds from FROM on, END not among them.
 /// Ends with 1 at the first that breaks something.
 // SAFETY: the program that this is linked into has no other `main`.
 #[unsafe(no_mangle)]
 pub extern "C" fn main() -> c_int {
     let mut arguments = std::env::args().skip(1);
-    let (Some(folder), Some(count)) = (arguments.next(), arguments.next()) else { exit(2) };
+    let mut argument = || arguments.next().unwrap_or_else(|| exit(2));
+    let [folder, from, end] = [argument(), argument(), argument()];
     let mut kept: Vec<_> = std::fs::read_dir(folder)
         .expect("the folder can be read")
         .map(|entry| entry.expect("the folder can be read").path())
@@ -27,7 +28,8 @@ pub extern "C" fn main() -> c_int {
         let text = std::fs::read(&path).expect("the trial can be read");
         attempt(&path.display(), &serde_json::from_slice(&text).expect("the trial is one"));
     }
-    for seed in 0..count.parse().expect("COUNT is a number") {
+    let number = |text: String| text.parse().expect("FROM and END are numbers");
+    for seed in number(from)..number(end) {
         attempt(&seed, &Script::of_seed(seed));
     }
     0

@@ -53,7 +53,7 @@ fn wide_vms_gain_and_lose_as_figures_15_to_17_have_it() {
 /// Homes are chosen by the daemon's placer, not by the scenario.
 #[test]
 fn homes_by_the_placer_bring_what_the_documents_say() {
-    for name in ["numa-home.toml", "numa-wide.toml", "numa-sets.toml"] {
+    for name in ["numa-home.toml", "numa-wide.toml", "numa-sets.toml", "numa-four-nodes.toml"] {
         holds(name);
     }
     for name in ["000-fig15-17", "000-fig15-17-host3", "003-affinity", "003-placement"] {
