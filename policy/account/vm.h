@@ -112,8 +112,7 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 		if (vm->id && vm_shares_due(d, vm) != vm->shares)
 			vm_settle_shares(d, i);
 	}
-	/* Last: who runs meanwhile counts in the old period, and in the new one when it runs again.
-	 */
+	/* Last: who runs meanwhile counts in the old period, and again in the new one. */
 	if (over)
 		d->period = period;
 }

@@ -13,7 +13,8 @@
  * 2, 1, 2, 3, 4. Five of six are A's; the daemon reads VM 3 and 4 votes.
  *
  * Limitations. Who wakes less than half is not found: a server with ten busy clients has no waker.
- * What reaches a VM through an interrupt, as from a network card, has none.
+ * What reaches a VM through an interrupt, as from a network card, has none. pCPUs that count at the
+ * same moment may lose a vote.
  */
 #ifndef DROVER_WAKER_H
 #define DROVER_WAKER_H

@@ -81,7 +81,7 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Draw {
     state: State,
-    /// With whom it is together, or tried.
+    /// The VM whose LLC it shares, or is to share.
     with: u64,
     window: Option<(Duration, Woken)>,
 }

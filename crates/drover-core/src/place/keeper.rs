@@ -258,7 +258,8 @@ impl Keeper {
                 let others = if by == vm.id { Some(0) } else { may.get(&by).copied() };
                 others.is_some_and(|others| vm.vcpus + others <= widest)
             };
-            let is_together = |by: u64| llcs.contains_key(&by) && llcs.get(&by) == llcs.get(&vm.id);
+            let llc = llcs.get(&vm.id);
+            let is_together = |by: u64| llc.is_some() && llcs.get(&by) == llc;
             kept.draw.look(now, woken, kept.wants, fits, is_together);
         }
     }
@@ -337,10 +338,11 @@ impl Keeper {
     /// goes to one node or is spread evenly.
     pub fn nodes_of_virtual(&self, id: u64) -> Vec<u32> {
         let homes = self.at_home(id);
-        let count = if homes.len() > 1 { homes.len() } else { 0 };
-        let of_part =
-            |(part, home): &(&Part, HomeNumber)| vec![home.node; part.virtual_nodes.len()];
-        homes[..count].iter().flat_map(of_part).collect()
+        if homes.len() < 2 {
+            return Vec::new();
+        }
+        let of_part = |(part, home): (&Part, HomeNumber)| vec![home.node; part.virtual_nodes.len()];
+        homes.into_iter().flat_map(of_part).collect()
     }
 
     /// How often a part of the VM left its home.
@@ -392,8 +394,8 @@ impl Kept {
 
     /// The one LLC in which it lives, if it does.
     fn llc(&self) -> Option<HomeNumber> {
-        let [Some(home)] = self.homes[..] else { return None };
-        home.llc.map(|_| home)
+        let [home] = self.homes[..] else { return None };
+        home.filter(|home| home.llc.is_some())
     }
 
     /// Into parts like these; that they have other vCPUs, as when one was added, does not matter.

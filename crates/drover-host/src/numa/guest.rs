@@ -163,7 +163,7 @@ impl Backend {
         Some(Self { place, kind, bytes, path: text("mem-path"), id: text("id") })
     }
 
-    /// Could that mapping be it?
+    /// Can that mapping be this backend?
     fn is(&self, mapping: &Mapping) -> bool {
         let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(mapping.name);
         let is_named = match self.kind.as_str() {
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As QEMU 10 has them under libvirt's options: equal backends, the first of which is mapped highest.
+    /// The mappings of a QEMU 10 with libvirt's options. Of equal backends, the first has the highest address.
     const MAPS: &str = "\
 55579b50d000-55579c772000 rw-p 00000000 00:00 0                          [heap]
 7f9110000000-7f9118000000 rw-p 00000000 00:00 0 

@@ -86,12 +86,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the threads have told.
-    fn told(&self) -> (HashMap<u64, Report>, HashMap<u64, Pressure>) {
-        let state = self.lock();
-        (state.reports.clone(), state.pressures.clone())
-    }
-
     /// Waits for so long, or until something changes.
     fn wait<'a>(&'a self, state: MutexGuard<'a, State>, wait: Duration) -> MutexGuard<'a, State> {
         self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0
@@ -123,16 +117,22 @@ impl Numa {
             let llcs: BTreeSet<_> = topology.pcpus.iter().filter_map(|pcpu| pcpu.llc).collect();
             return (llcs.len() > 1).then_some(numa);
         }
-        let gauge = pressure::best();
-        numa.measured_by = gauge.source();
-        let started = numa
-            .start_thread("drover-numa", work)
-            .and_then(|()| numa.start_thread("drover-gauge", |shared| measure(shared, gauge)));
-        if let Err(error) = started {
+        if let Err(error) = numa.start_threads() {
             tracing::warn!("no thread for it: {error}; VMs have no NUMA homes");
             return None;
         }
         Some(numa)
+    }
+
+    fn start_threads(&mut self) -> std::io::Result<()> {
+        self.start_thread("drover-numa", work)?;
+        let gauge = pressure::best();
+        self.measured_by = pressure::source(gauge.as_deref());
+        tracing::info!("pressure on caches and memory is known by {}", self.measured_by);
+        match gauge {
+            Some(gauge) => self.start_thread("drover-gauge", |shared| measure(shared, gauge)),
+            None => Ok(()),
+        }
     }
 
     fn start_thread(
@@ -146,7 +146,7 @@ impl Numa {
         Ok(())
     }
 
-    /// For that host, with nobody who moves memory or measures.
+    /// For that host, without the threads that move memory and measure pressure.
     pub(crate) fn new(topology: Topology) -> Self {
         Self {
             topology,
@@ -156,7 +156,7 @@ impl Numa {
             keeper: Keeper::default(),
             said: HashMap::new(),
             shared: Arc::default(),
-            measured_by: pressure::Demand.source(),
+            measured_by: pressure::source(None),
             threads: Vec::new(),
         }
     }
@@ -215,13 +215,7 @@ impl Numa {
         mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
         now: Instant,
     ) -> Vec<u64> {
-        let (reports, pressures) = self.shared.told();
-        let pressure = |vm: &Seen| pressures.get(&vm.kernel.id).copied().unwrap_or_default();
-        let seen = |vm: &Seen| place::Seen {
-            pressure: pressure(vm),
-            ..self.seen(vm, reports.get(&vm.kernel.id), mems_of)
-        };
-        let seen: Vec<place::Seen> = vms.iter().map(seen).collect();
+        let seen = self.all_seen(vms, mems_of);
         let (moves, changed) = self.keeper.look(host, &seen, wishes, now - self.begun);
         for step in moves {
             let part = match step.part {
@@ -230,14 +224,24 @@ impl Numa {
             };
             tracing::info!("VM {}{part}: home is node {}: {}", step.name, step.to.node, step.why);
         }
-        self.say(vms, &reports);
+        self.say(vms);
         changed
     }
 
     /// The VMs as the keeper sees them.
-    fn all_seen(&self, vms: &[Seen]) -> Vec<place::Seen> {
-        let reports = self.shared.lock().reports.clone();
-        let seen = |vm: &Seen| self.seen(vm, reports.get(&vm.kernel.id), &mems_of);
+    fn all_seen(
+        &self,
+        vms: &[Seen],
+        mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
+    ) -> Vec<place::Seen> {
+        let (reports, pressures) = {
+            let state = self.shared.lock();
+            (state.reports.clone(), state.pressures.clone())
+        };
+        let seen = |vm: &Seen| place::Seen {
+            pressure: pressures.get(&vm.kernel.id).copied().unwrap_or_default(),
+            ..self.seen(vm, reports.get(&vm.kernel.id), mems_of)
+        };
         vms.iter().map(seen).collect()
     }
 
@@ -249,7 +253,7 @@ impl Numa {
         wishes: &Wishes,
         now: Instant,
     ) -> Vec<PlannedMove> {
-        let seen = self.all_seen(vms);
+        let seen = self.all_seen(vms, &mems_of);
         let moves = self.keeper.plan(self.host(domains), &seen, wishes, now - self.begun);
         let planned = |step: NamedMove| PlannedMove {
             name: step.name,
@@ -265,7 +269,8 @@ impl Numa {
     /// Nodes that may be a home, and who lives there.
     pub fn nodes(&self, vms: &[Seen], domains: &Domains, now: Instant) -> Vec<NodeStatus> {
         let host = self.host(domains);
-        let crowds = self.keeper.crowds(host.clone(), &self.all_seen(vms), now - self.begun);
+        let crowds =
+            self.keeper.crowds(host.clone(), &self.all_seen(vms, &mems_of), now - self.begun);
         let status = |(node, crowd): (&place::Node, Crowd)| NodeStatus {
             node: node.number,
             pcpus: node.pcpus,
@@ -293,7 +298,7 @@ impl Numa {
         if self.is_one_node() {
             return None;
         }
-        let seen = self.all_seen(std::slice::from_ref(vm)).pop()?;
+        let seen = self.all_seen(std::slice::from_ref(vm), &mems_of).pop()?;
         let shape = seen.shape(seen.memory.as_ref()?);
         let host = self.host(domains);
         Some(Advice {
@@ -374,10 +379,11 @@ impl Numa {
     }
 
     /// What of memory cannot be looked at, moved or told apart, once.
-    fn say(&mut self, vms: &[Seen], reports: &HashMap<u64, Report>) {
-        self.said.retain(|id, _| reports.contains_key(id));
+    fn say(&mut self, vms: &[Seen]) {
+        let state = self.shared.lock();
+        self.said.retain(|id, _| state.reports.contains_key(id));
         for vm in vms {
-            let Some(report) = reports.get(&vm.kernel.id) else { continue };
+            let Some(report) = state.reports.get(&vm.kernel.id) else { continue };
             let text = match (&report.refused, report.guest.not_followed) {
                 (Some(why), _) => format!("its memory cannot be looked at or moved: {why}"),
                 _ if report.is_stuck => "what lies elsewhere of its memory cannot be moved (in use \

@@ -414,7 +414,7 @@ mod tests {
             now += wait.max(Duration::from_millis(1));
         }
         assert!(stuck && passes <= 13, "{passes} passes");
-        // Whoever had it in use has let go.
+        // The pages are no longer in use.
         mover.os.pinned = false;
         let (_, report) = settle(&mut mover, Some(1), &mut (now + Duration::from_secs(3600)));
         assert!(!report.is_stuck && report.moved_mib == 8.0);

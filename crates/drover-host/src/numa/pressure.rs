@@ -50,39 +50,27 @@ pub(super) trait Gauge: Send {
     fn measure(&mut self, vms: &[Process]) -> HashMap<u64, Pressure>;
 }
 
-/// The first that works here; said in one line.
-pub(super) fn best() -> Box<dyn Gauge> {
-    let gauge: Box<dyn Gauge> = match Resctrl::at(Path::new(RESCTRL)) {
-        Ok(Some(resctrl)) => Box::new(resctrl),
-        other => {
-            if let Err(owner) = other {
-                tracing::info!("resctrl is left alone: {owner} is somebody else's group");
-            }
-            match count(0) {
-                Ok(_) => Box::new(Counters::default()),
-                Err(error) => {
-                    tracing::debug!("no hardware counters: {error}");
-                    Box::new(Demand)
-                }
-            }
+/// The first that works here; none: the host tells nothing.
+pub(super) fn best() -> Option<Box<dyn Gauge>> {
+    match Resctrl::at(Path::new(RESCTRL)) {
+        Ok(Some(resctrl)) => return Some(Box::new(resctrl)),
+        Ok(None) => {}
+        Err(owner) => {
+            tracing::info!("resctrl is left alone: {owner} is somebody else's group");
         }
-    };
-    tracing::info!("pressure on caches and memory is known by {}", gauge.source());
-    gauge
+    }
+    match count(0) {
+        Ok(_) => Some(Box::new(Counters::default())),
+        Err(error) => {
+            tracing::debug!("no hardware counters: {error}");
+            None
+        }
+    }
 }
 
-/// The host tells nothing.
-#[derive(Debug)]
-pub(super) struct Demand;
-
-impl Gauge for Demand {
-    fn source(&self) -> &'static str {
-        "demand alone"
-    }
-
-    fn measure(&mut self, _: &[Process]) -> HashMap<u64, Pressure> {
-        HashMap::new()
-    }
+/// What pressure is known by, for people.
+pub(super) fn source(gauge: Option<&dyn Gauge>) -> &'static str {
+    gauge.map_or("demand alone", Gauge::source)
 }
 
 /// Monitoring groups of resctrl.
@@ -118,7 +106,7 @@ impl Resctrl {
             _ => {}
         }
         for thread in threads(pid) {
-            // One that has ended meanwhile is none.
+            // A thread that has ended meanwhile cannot be added.
             #[allow(clippy::disallowed_methods, reason = "a file of the kernel's")]
             let _ = fs::write(group.join("tasks"), thread.to_string());
         }
@@ -262,11 +250,7 @@ fn count(thread: u32) -> io::Result<fs::File> {
             CLOSE_ON_EXEC,
         )
     };
-    let Ok(fd) =
-        i32::try_from(fd).map_err(|_| ()).and_then(|fd| if fd < 0 { Err(()) } else { Ok(fd) })
-    else {
-        return Err(io::Error::last_os_error());
-    };
+    let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the kernel has just opened it for nobody else.
     Ok(unsafe { fs::File::from_raw_fd(fd) })
 }

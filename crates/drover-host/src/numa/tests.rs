@@ -189,7 +189,7 @@ fn a_vm_wider_than_a_node_has_a_home_for_each_part_and_memory_on_all() {
     );
 }
 
-/// Two equal mappings, the first of which is on node 0, the other too, and some memory of the process's own.
+/// Two equal mappings, both on node 0, and some memory of the process itself.
 fn report_of_two(vcpus: [u32; 2]) -> Report {
     let maps = "10000000-14000000 rw-p 0\n20000000-24000000 rw-p 0\n30000000-30400000 rw-p 0";
     let numa = "10000000 default anon=1 N0=16384\n20000000 default anon=1 N0=8192 N1=8192\n\

@@ -64,7 +64,7 @@ fn home() -> (String, Numa) {
     (this.home_why.unwrap_or_default(), this.numa.expect("the host has two caches"))
 }
 
-/// Two threads, each of which begins in a cache of its own, and may run anywhere then.
+/// Starts two threads. Each runs in a cache of its own at first; after that it may run anywhere.
 fn hand_a_token_to_and_fro() {
     let [there, back] = [(); 2].map(|()| EventFd::new(0).unwrap());
     let (other_there, other_back) = (there.try_clone().unwrap(), back.try_clone().unwrap());
