@@ -57,18 +57,20 @@ pub struct Claim {
     pub reservation_mcpu: u32,
     /// The most it may have; none: no limit.
     pub limit_mcpu: Option<u32>,
-    /// Are these the host's own tasks? Nothing is promised to them.
+    /// Are these the host's own tasks? They have what is reserved for them by weight, and call for no allocator.
     pub host: bool,
 }
 
 impl Claim {
-    /// That of the host's own tasks.
-    pub const HOST: Self =
-        Self { pool: None, shares: 0, reservation_mcpu: 0, limit_mcpu: None, host: true };
+    /// That of the host's own tasks, which keep that much for themselves.
+    pub const fn of_host(reservation_mcpu: u32) -> Self {
+        Self { pool: None, shares: 0, reservation_mcpu, limit_mcpu: None, host: true }
+    }
 
     /// Is it bound by more than shares?
     fn is_bound(&self) -> bool {
-        self.pool.is_some() || self.reservation_mcpu > 0 || self.limit_mcpu.is_some()
+        !self.host
+            && (self.pool.is_some() || self.reservation_mcpu > 0 || self.limit_mcpu.is_some())
     }
 }
 
@@ -267,11 +269,13 @@ fn of_one(
     let nearly = usable - usable / FULL_PART;
     let is_full = usable > 0.0 && entitled >= nearly && demand.pcpus() >= nearly;
     let as_promised = if is_full && !claim.host { entitled.min(usable) } else { 0.0 };
+    // The host's own tasks have theirs by weight.
+    let kept = if claim.host { 0.0 } else { kept };
     let promised = whole(kept.max(as_promised) * 1e3);
     Allotment {
         share_inverse: u64::from(whole(inverse.clamp(1.0, SHARES_PER_VCPU * one))),
         entitled_ucpu: whole(entitled * 1e6).max(1),
-        promised_mcpu: promised.max(u32::from(claim.reservation_mcpu > 0)),
+        promised_mcpu: promised.max(u32::from(kept > 0.0)),
     }
 }
 
@@ -339,6 +343,22 @@ mod tests {
         assert_eq!(promised(&[(claim(4900), wide), (claim(100), wide)]), [3920, 0]);
         let asleep = Demand { used_pcpus: 1.0, awake: 0 };
         assert_eq!(promised(&[(claim(2000), asleep), claims[1]]), [0, 0]);
+    }
+
+    #[test]
+    fn the_host_is_owed_its_reservation_beside_vms_that_want_all() {
+        let wide = Demand { used_pcpus: 2.0, awake: 4 };
+        let big = Claim { reservation_mcpu: 3600, ..claim(4000) };
+        let owed = |host_mcpu| {
+            let host = Claim { shares: 4000, ..Claim::of_host(host_mcpu) };
+            let mut claims = vec![(host, wide), (big, wide)];
+            claims.extend([(claim(4000), wide); 9]);
+            on_4(&Tree::default(), &claims)[0].entitled_ucpu
+        };
+        assert!(owed(0) < 50_000, "a tenth of what one VM leaves");
+        assert_eq!(owed(400), 400_000);
+        let anywhere = Affinity::ANYWHERE;
+        assert!(!is_needed([(&Claim::of_host(400), &anywhere)].into_iter()));
     }
 
     #[test]

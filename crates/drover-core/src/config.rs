@@ -19,12 +19,15 @@
 //!
 //! [numa]
 //! move_mib_per_s = 100
+//!
+//! [host]
+//! reservation_per_pcpu = "20%"
 //! ```
 //!
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
-use crate::asked::{Asked, Consolidate, Key, Limit, MaxPerNode, NO_POOLS};
+use crate::asked::{Asked, Consolidate, HOST, Key, Limit, MaxPerNode, NO_POOLS};
 use crate::percent;
 use crate::place::Heuristic;
 use crate::resolve::Layer;
@@ -34,6 +37,7 @@ use crate::scenario::read_sets::read_sets;
 use crate::scenario::table::{Read, Source, Table, tables, whole};
 use crate::sets::SetSpec;
 use crate::settings::Cosched;
+use crate::tree::pcpus::HOST_PERMILLE;
 use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
 use serde::Deserialize;
@@ -42,6 +46,8 @@ use serde::de::IgnoredAny;
 /// Memory moves that fast unless it is said: a few hundredths of what one node's memory can do.
 const MOVE_MIB_PER_S: u32 = 256;
 const MOVE_MIB_PER_S_MAX: u32 = 1 << 16;
+/// The host's own tasks keep no more than half.
+const HOST_PERMILLE_MAX: u32 = 500;
 
 tables! {
     "drover.toml" Top {
@@ -49,6 +55,11 @@ tables! {
         vm: Option<IgnoredAny>;
         set: Option<IgnoredAny>;
         numa: Option<IgnoredAny>;
+        host: Option<IgnoredAny>;
+    }
+
+    "drover.toml [host]" HostTable {
+        reservation_per_pcpu: Option<Percent>;
     }
 
     "drover.toml [numa]" NumaTable {
@@ -117,6 +128,7 @@ pub struct Config {
     sets: Vec<(SetSpec, usize)>,
     move_mib_per_s: Option<u32>,
     placement: Heuristic,
+    host_permille: Option<u32>,
 }
 
 /// What VMs of some names are to have.
@@ -149,7 +161,15 @@ impl Config {
         let move_mib_per_s = numa.as_ref().and_then(|numa| numa.move_mib_per_s);
         let placement = numa.as_ref().and_then(|numa| numa.placement).unwrap_or_default();
         let sets = read_sets(&top.tables::<SetTable>("set")?)?;
-        Ok(Self { file: file.to_owned(), pools, rules, sets, move_mib_per_s, placement })
+        let host_permille =
+            top.table::<HostTable>("host")?.as_ref().map(read_host).transpose()?.flatten();
+        let file = file.to_owned();
+        Ok(Self { file, pools, rules, sets, move_mib_per_s, placement, host_permille })
+    }
+
+    /// What the host's own tasks keep of each pCPU, in thousandths.
+    pub fn host_permille(&self) -> u32 {
+        self.host_permille.unwrap_or(HOST_PERMILLE)
     }
 
     /// How homes of VMs are chosen.
@@ -172,6 +192,19 @@ impl Config {
         self.pools.iter().map(|(spec, line)| (spec, self.place(*line)))
     }
 
+    /// How many rules for VMs it has.
+    pub fn rule_count(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// The pools that its rules name and it does not have, each with where the rule stands.
+    pub fn unknown_pools(&self) -> impl Iterator<Item = (&str, String)> {
+        let is_there = |name: &str| self.pools.iter().any(|(spec, _)| spec.name == name);
+        let named = self.rules.iter().filter_map(|rule| Some((rule.asked.pool.as_deref()?, rule)));
+        let unknown = named.filter(move |(name, _)| *name != HOST && !is_there(name));
+        unknown.map(|(name, rule)| (name, self.place(rule.line)))
+    }
+
     /// What its rules ask for a VM of that name, in their order.
     pub fn layers(&self, vm: &str) -> Vec<Layer> {
         let matching = self.rules.iter().filter(|rule| rule.pattern.matches(vm));
@@ -186,6 +219,16 @@ impl Config {
     fn place(&self, line: usize) -> String {
         format!("{}:{line}", self.file)
     }
+}
+
+/// What the host's own tasks keep of each pCPU.
+fn read_host(table: &Table<HostTable>) -> Read<Option<u32>> {
+    let permille = table.reservation_per_pcpu.map(|it| it.0);
+    if permille.is_some_and(|permille| permille > HOST_PERMILLE_MAX) {
+        let what = "the host's own tasks would keep more than half of each pCPU".to_owned();
+        return Err(table.error("reservation_per_pcpu", what, "give 50% at most, such as 10%"));
+    }
+    Ok(permille)
 }
 
 fn read_pool(table: &Table<PoolTable>) -> Read<PoolSpec> {
@@ -280,6 +323,9 @@ hard = true
 [numa]
 move_mib_per_s = 64
 placement = "spread"
+
+[host]
+reservation_per_pcpu = "20%"
 "#;
 
     fn complaint(old: &str, new: &str) -> String {
@@ -304,6 +350,7 @@ placement = "spread"
         let sets: Vec<_> = config.sets().collect();
         assert_eq!((sets[0].1.as_str(), sets[1].0.within), ("d.toml:25", Within::Llc));
         assert_eq!((config.move_mib_per_s(), config.placement()), (64, Heuristic::Spread));
+        assert_eq!(config.host_permille(), 200);
         let empty = Config::parse("", "d.toml").unwrap();
         assert_eq!((empty.layers("db"), empty.move_mib_per_s()), (Vec::new(), MOVE_MIB_PER_S));
     }
@@ -349,6 +396,12 @@ placement = "spread"
                 "\"web[\"",
                 "d.toml:18: \"web[\" is no pattern: invalid range pattern; \
                  use letters, * for any of them, ? for one, [ab] for one of some",
+            ),
+            (
+                "\"20%\"",
+                "\"60%\"",
+                "d.toml:44: the host's own tasks would keep more than half of each pCPU; give 50% at most, \
+                 such as 10%",
             ),
             (
                 "name = \"*\"\n",

@@ -56,6 +56,10 @@ impl Ground<'_> {
             is_name(name),
             "{name:?} is no name a VM can have; use 1 to {NAME_LENGTH_MAX} letters"
         );
+        ensure!(
+            !name.contains(['*', '?', '[']) || self.registry.vms().iter().any(|vm| vm.name == name),
+            "{name:?} is a pattern, and orders are for one name; write a rule for it into drover.toml: [[vm]] name = {name:?}"
+        );
         if let Some(pool) = set.pool.as_deref().filter(|pool| *pool != HOST) {
             self.find_pool(pool)?;
         }

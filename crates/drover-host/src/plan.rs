@@ -37,6 +37,8 @@ pub struct Capacity {
     pub known: CpuList,
     /// Which of them share a core.
     pub siblings: Siblings,
+    /// What the host's own tasks keep of each pCPU, in thousandths; none: nothing.
+    pub host_permille: Option<u32>,
 }
 
 impl Capacity {
@@ -44,7 +46,11 @@ impl Capacity {
     fn of_default(&self, partitions: &Partitions) -> OfDefault {
         let of_default = |of: &CpuList| {
             let default = partitions.cpus_of(None, of).unwrap_or_else(|| of.clone());
-            Pcpus::of(default, of, &self.siblings)
+            let pcpus = Pcpus::of(default, of, &self.siblings);
+            match self.host_permille {
+                Some(permille) => pcpus.kept_for_host(permille),
+                None => pcpus,
+            }
         };
         OfDefault { online: of_default(&self.online), known: of_default(&self.known) }
     }
@@ -86,6 +92,17 @@ pub struct PlannedVm {
     pub refusal: Option<String>,
 }
 
+/// What the pCPUs of partition `default` hold, thousandths of a pCPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostRoom {
+    /// In all, on those that are online.
+    pub size_mcpu: u64,
+    /// What the host's own tasks keep of that.
+    pub own_mcpu: u32,
+    /// What can still be promised.
+    pub free_mcpu: u64,
+}
+
 /// What is to be in force.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
@@ -101,6 +118,8 @@ pub struct Plan {
     pub vms: Vec<PlannedVm>,
     /// What the host has promised in all.
     pub total_mcpu: u64,
+    /// What it has, keeps and can still promise.
+    pub host: HostRoom,
     /// Where not all that is promised can be kept, by VM.
     pub shortages: Vec<Shortage>,
     /// What was asked of pools and cannot be.
@@ -188,6 +207,11 @@ impl Plan {
         let pools_mcpu: Vec<u32> = (0..tree.pools().len()).map(promise).collect();
         admit(&mut planned, vms, &mut ledger, holders, &default);
         let total_mcpu = ledger.total_mcpu();
+        let host = HostRoom {
+            size_mcpu: default.online.capacity_mcpu(),
+            own_mcpu: u32::try_from(default.online.host_mcpu()).unwrap_or(u32::MAX),
+            free_mcpu: default.online.promisable_mcpu().saturating_sub(total_mcpu),
+        };
         let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
         let promises: Vec<(&Affinity, u32)> =
             planned.iter().map(|vm| (&vm.affinity, vm.promised_mcpu)).collect();
@@ -206,6 +230,7 @@ impl Plan {
             pools_free_mcpu,
             vms,
             total_mcpu,
+            host,
             shortages,
             troubles,
             places,
@@ -421,11 +446,21 @@ mod tests {
     use drover_core::tree::PoolSpec;
 
     fn full() -> Capacity {
-        Capacity { online: CpuList::all(4), known: CpuList::all(4), siblings: Siblings::new() }
+        Capacity {
+            online: CpuList::all(4),
+            known: CpuList::all(4),
+            siblings: Siblings::new(),
+            host_permille: None,
+        }
     }
 
     fn half() -> Capacity {
-        Capacity { online: CpuList::all(2), known: CpuList::all(4), siblings: Siblings::new() }
+        Capacity {
+            online: CpuList::all(2),
+            known: CpuList::all(4),
+            siblings: Siblings::new(),
+            host_permille: None,
+        }
     }
 
     fn vms(count: u64) -> Vec<Vm> {
@@ -475,6 +510,7 @@ mod tests {
             online: online.parse().unwrap(),
             known: CpuList::all(4),
             siblings: siblings(),
+            host_permille: None,
         };
         assert_eq!(kept(&plan(&vms(3), "100%", &[1, 2], of("0-3"))), [1000, 1000, 0]);
         assert_eq!(kept(&plan(&vms(2), "100%", &[1, 2], of("0,2"))), [1000, 1000]);
@@ -490,6 +526,16 @@ mod tests {
         assert!(
             told[0].contains("VM vm3: 150% cannot be reserved: this host has 100% left of 400%")
         );
+    }
+
+    #[test]
+    fn the_host_keeps_a_part_of_what_is_reserved() {
+        let capacity = || Capacity { host_permille: Some(100), ..full() };
+        let plan = plan(&vms(3), "150%", &[], capacity());
+        assert_eq!(kept(&plan), [1500, 1500, 0]);
+        assert_eq!((plan.host.own_mcpu, plan.host.free_mcpu), (400, 600));
+        let refusal = plan.vms[2].refusal.as_ref().unwrap();
+        assert!(refusal.contains("this host has 60% left of 400% (40% kept for"), "{refusal}");
     }
 
     #[test]
@@ -638,8 +684,12 @@ mod tests {
 
     #[test]
     fn when_a_pcpu_of_a_set_goes_newcomers_to_it_get_nothing() {
-        let capacity =
-            Capacity { online: CpuList::all(3), known: CpuList::all(4), siblings: Siblings::new() };
+        let capacity = Capacity {
+            online: CpuList::all(3),
+            known: CpuList::all(4),
+            siblings: Siblings::new(),
+            host_permille: None,
+        };
         let plan = plan(&confined(&["2-3", "2-3", "0-1", "2-3"]), "60%", &[1, 2, 3], capacity);
         assert_eq!(kept(&plan), [500, 500, 600, 0]);
         let refusal = plan.vms[3].refusal.as_ref().unwrap();

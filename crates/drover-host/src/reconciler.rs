@@ -94,6 +94,7 @@ impl Reconciler {
         })?;
         Partitions::of(saved.partitions.clone())
             .with_context(|| format!("the partitions saved in {}", state.display()))?;
+        let host_permille = Some(read.host_permille());
         Ok(Self {
             file,
             config: read,
@@ -104,7 +105,12 @@ impl Reconciler {
             registry: VmRegistry::default(),
             meter: Meter::default(),
             delays,
-            capacity: Capacity { known: online.clone(), online, siblings: Siblings::new() },
+            capacity: Capacity {
+                known: online.clone(),
+                online,
+                siblings: Siblings::new(),
+                host_permille,
+            },
             plan: Plan::default(),
             applied: Applied::new(domains),
             allotting: Allotting::default(),
@@ -239,7 +245,12 @@ impl Reconciler {
             let stood = before.get(&trouble.what());
             let is_asked = target.as_ref() == Some(&trouble.whose);
             let stays = stood.is_some_and(|texts| !is_asked || texts.contains(&trouble.text));
-            ensure!(stays, "{trouble}");
+            match &target {
+                Some(target) if !stays && *target != trouble.whose => {
+                    bail!("{target}: nothing was changed, for then {trouble}")
+                }
+                _ => ensure!(stays, "{trouble}"),
+            }
         }
         let moves = matches!(order, Request::AddPartition { .. } | Request::SetPartition { .. });
         let grows = |short: &&Shortage| match short.cpus {
@@ -259,7 +270,7 @@ impl Reconciler {
                     .as_ref()
                     .map_or(String::new(), |cpus| format!(" on {}", cpus_text(cpus)));
                 bail!(
-                    "{promised} would be promised{place} and {size} are online; bring pCPUs back or \
+                    "{promised} would be promised{place} and {size} can be kept; bring pCPUs back or \
                      reserve less"
                 )
             }
@@ -311,6 +322,7 @@ impl Reconciler {
         match fits {
             Ok(config) => {
                 tracing::info!("the configuration changed");
+                self.capacity.host_permille = Some(config.host_permille());
                 self.config = config;
                 self.config_waits = false;
                 self.tell_ordered_pools();
@@ -427,10 +439,10 @@ fn shortfall(plan: &Plan, short: &Shortage) -> String {
     let vms: Vec<String> = members(plan, short).map(each).collect();
     let [promised, size] = [short.promised_mcpu, short.size_mcpu].map(percent::text64);
     let place = match &short.cpus {
-        None => format!("{promised} are promised and {size} are online; everyone"),
+        None => format!("{promised} are promised and {size} can be kept; everyone"),
         Some(cpus) => {
             let place = cpus_text(cpus);
-            format!("{promised} are promised on {place} and {size} are online; everyone there")
+            format!("{promised} are promised on {place} and {size} can be kept; everyone there")
         }
     };
     format!("PROMISES CANNOT BE KEPT: {place} is given the same part: {}", vms.join(", "))

@@ -193,6 +193,15 @@ pub struct PartitionStatus {
     pub policy: PartitionPolicy,
     /// How long a thread runs before it is asked again, in ms.
     pub slice_ms: f64,
+    /// What its pCPUs hold, thousandths of a pCPU; none where nothing can be reserved: in others than `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_mcpu: Option<u64>,
+    /// What of that is kept for the host's own tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_mcpu: Option<u32>,
+    /// What of it can still be reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_mcpu: Option<u64>,
     /// The VMs in it.
     pub vms: Vec<String>,
     /// vCPUs of VMs for which no room is left, and that run as ordinary tasks; of partition `default`.

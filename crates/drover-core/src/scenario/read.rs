@@ -15,7 +15,7 @@ use crate::partition::Partitions;
 use crate::place::Heuristic;
 use crate::sets::SetSpec;
 use crate::tree::admission::{Ledger, Refusal};
-use crate::tree::pcpus::Pcpus;
+use crate::tree::pcpus::{HOST_PERMILLE, Pcpus};
 use crate::tree::{Tree, is_plain_name};
 
 /// Default measured time, s.
@@ -204,6 +204,7 @@ impl Base<'_> {
         let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
         let default = self.partitions.cpus_of(None, &host).expect("it has a pCPU");
         let pcpus = Pcpus::of(default.clone(), &host, &siblings);
+        let pcpus = pcpus.kept_for_host(HOST_PERMILLE);
         let mut ledger = Ledger::new(&pools, pcpus, default == host);
         let refused = |who: &str, refusal: Refusal| {
             table.error("", format!("case \"{name}\", {who}: {}", refusal.what()), refusal.fix)

@@ -34,6 +34,8 @@ pub struct Refusal {
     pub free_mcpu: u64,
     /// What it has in all.
     pub size_mcpu: u64,
+    /// What of that the host's own tasks keep.
+    pub host_mcpu: u64,
     /// What to do about it.
     pub fix: String,
 }
@@ -43,7 +45,11 @@ impl Refusal {
     pub fn what(&self) -> String {
         let [asked, free, size] =
             [self.asked_mcpu, self.free_mcpu, self.size_mcpu].map(percent::text64);
-        format!("{asked} cannot be reserved: {} {free} left of {size}", self.place)
+        let host = match self.host_mcpu {
+            0 => String::new(),
+            mcpu => format!(" ({} kept for the host's own tasks)", percent::text64(mcpu)),
+        };
+        format!("{asked} cannot be reserved: {} {free} left of {size}{host}", self.place)
     }
 }
 
@@ -204,12 +210,17 @@ impl<'a> Ledger<'a> {
         }
         let above = match self.tree.pools()[pool].parent {
             Some(parent) => self.free_mcpu(parent),
-            None => self.pcpus.capacity_mcpu().saturating_sub(self.total_mcpu),
+            None => self.host_free_mcpu(),
         };
         let taken = self.own_mcpu[pool].max(self.within_mcpu[pool]);
         let under_limit =
             spec.limit_mcpu.map_or(u64::MAX, |limit| u64::from(limit).saturating_sub(taken));
         own + above.min(under_limit)
+    }
+
+    /// What the host can still promise, thousandths of a pCPU.
+    pub fn host_free_mcpu(&self) -> u64 {
+        self.pcpus.promisable_mcpu().saturating_sub(self.total_mcpu)
     }
 
     /// What of a promise a pool hands on to its parent.
@@ -220,7 +231,8 @@ impl<'a> Ledger<'a> {
 
     fn check(&self, pool: Option<usize>, asked_mcpu: u64) -> Result<(), Refusal> {
         let refuse = |place: String, free_mcpu, size_mcpu, fix: &str| {
-            Err(Refusal { asked_mcpu, place, free_mcpu, size_mcpu, fix: fix.to_owned() })
+            let fix = fix.to_owned();
+            Err(Refusal { asked_mcpu, place, free_mcpu, size_mcpu, host_mcpu: 0, fix })
         };
         let mut more_mcpu = asked_mcpu;
         for index in self.tree.path(pool) {
@@ -240,12 +252,18 @@ impl<'a> Ledger<'a> {
             }
             more_mcpu = beyond;
         }
-        let free_mcpu = self.pcpus.capacity_mcpu().saturating_sub(self.total_mcpu);
-        if more_mcpu > 0 && more_mcpu > free_mcpu {
-            let fix = self.fix("reserve less, or lower another reservation");
-            return refuse(self.whole.to_owned(), free_mcpu, self.pcpus.capacity_mcpu(), &fix);
+        let free_mcpu = self.host_free_mcpu();
+        if more_mcpu <= free_mcpu {
+            return Ok(());
         }
-        Ok(())
+        Err(Refusal {
+            asked_mcpu,
+            place: self.whole.to_owned(),
+            free_mcpu,
+            size_mcpu: self.pcpus.capacity_mcpu(),
+            host_mcpu: self.pcpus.host_mcpu(),
+            fix: self.fix("reserve less, or lower another reservation"),
+        })
     }
 
     /// Whether the sets of pCPUs hold it beside what else is promised to VMs that are confined. Others may
@@ -277,6 +295,7 @@ impl<'a> Ledger<'a> {
             },
             free_mcpu: mcpu_of(fits),
             size_mcpu: mcpu_of(full.pcpus),
+            host_mcpu: 0,
             fix: self
                 .fix("reserve less, lower another reservation there, or let it run on more pCPUs"),
         })
@@ -322,7 +341,8 @@ pub struct Shortage {
 
 /// Promises to VMs as they can be kept on the pCPUs that are online, and where they are short. On the host
 /// as a whole, and within each set that does not hold what is promised in it, everyone has the same
-/// part. `total_mcpu` is all that the host has promised, to VMs and to their pools beyond that.
+/// part. `total_mcpu` is all that the host has promised, to VMs and to their pools beyond that. The host's own tasks
+/// keep their part.
 pub fn kept_mcpu(
     promises: &[(&Affinity, u32)],
     total_mcpu: u64,
@@ -335,7 +355,11 @@ pub fn kept_mcpu(
     let room = Room::of(online, affinities.map(|affinity| (affinity, 1.0)));
     let promised: Vec<u64> =
         promises.iter().map(|(_, mcpu)| u64::from(*mcpu)).chain([of_pools]).collect();
-    let kept = keep(&room, &promised.iter().copied().map(pcpus_of).collect::<Vec<_>>());
+    // All shrink alike: where too much is promised, what the host asks must be its part after that.
+    let left_mcpu = online.promisable_mcpu();
+    let host_mcpu = online.host_mcpu() * total_mcpu.max(left_mcpu) / left_mcpu.max(1);
+    let amounts = promised[..promises.len()].iter().copied().chain([of_pools + host_mcpu]);
+    let kept = keep(&room, &amounts.map(pcpus_of).collect::<Vec<_>>());
     let mut seen = vec![false; promised.len()];
     let shortage = |full: &Bottleneck| {
         let is_new = |(member, seen): (&bool, &mut bool)| *member && !std::mem::replace(seen, true);
@@ -345,7 +369,7 @@ pub fn kept_mcpu(
         Shortage {
             cpus: (!is_host).then(|| full.cpus.clone()),
             promised_mcpu: within.map(|(mcpu, _)| mcpu).sum(),
-            size_mcpu: mcpu_of(full.pcpus),
+            size_mcpu: if is_host { left_mcpu } else { mcpu_of(full.pcpus) },
             members,
         }
     };
@@ -358,7 +382,7 @@ pub fn kept_mcpu(
 /// The part of a pool's promise that can be kept when all promises of `total_mcpu` were made on more than
 /// the host has left.
 pub fn kept_of_pool(promised_mcpu: u32, total_mcpu: u64, online: &Pcpus) -> u32 {
-    let capacity_mcpu = online.capacity_mcpu();
+    let capacity_mcpu = online.promisable_mcpu();
     if total_mcpu <= capacity_mcpu {
         return promised_mcpu;
     }
@@ -549,6 +573,26 @@ mod tests {
         let online = Pcpus::cores("0-1".parse().unwrap());
         assert_eq!(kept_of_pool(1500, 3000, &online), 1000);
         assert_eq!(kept_of_pool(1500, 2000, &online), 1500);
+    }
+
+    #[test]
+    fn the_host_keeps_its_part_whatever_is_promised() {
+        let tree = Tree::default();
+        let host = |cpus: &str| Pcpus::cores(cpus.parse().unwrap()).kept_for_host(100);
+        let mut ledger = Ledger::new(&tree, host("0-3"), true);
+        assert_eq!(
+            ledger.promise(None, &Affinity::ANYWHERE, 4000).unwrap_err().to_string(),
+            "400% cannot be reserved: this host has 360% left of 400% (40% kept for the host's own tasks); \
+             reserve less, or lower another reservation"
+        );
+        ledger.promise(None, &within("3"), 1000).unwrap();
+        ledger.promise(None, &Affinity::ANYWHERE, 2600).unwrap();
+        assert_eq!(ledger.host_free_mcpu(), 0);
+        let anywhere = Affinity::ANYWHERE;
+        let (kept, short) = kept_mcpu(&[(&anywhere, 1800), (&anywhere, 1800)], 3600, &host("0-1"));
+        assert_eq!((kept, short[0].promised_mcpu, short[0].size_mcpu), (vec![900; 2], 3600, 1800));
+        let (kept, short) = kept_mcpu(&[(&anywhere, 1700)], 1700, &host("0-1"));
+        assert_eq!((kept, short), (vec![1700], vec![]));
     }
 
     #[test]

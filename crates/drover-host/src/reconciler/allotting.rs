@@ -67,7 +67,7 @@ impl Reconciler {
             // The host's own tasks have the first slot.
             let each = ids.iter().zip(std::iter::once(true).chain(std::iter::repeat(false)));
             let claims = each.map(|(id, is_host)| match is_host {
-                true => (Claim::HOST, Affinity::ANYWHERE),
+                true => (Claim::of_host(plan.host.own_mcpu), Affinity::ANYWHERE),
                 false => claim(plan.vm(*id), &online),
             });
             Basis { tree: plan.tree.clone(), online: online.clone(), claims: claims.collect() }

@@ -135,7 +135,12 @@ impl Reconciler {
                 None => partitions.cpus_of(None, &self.capacity.known),
             };
             let policy = spec.map_or(PartitionPolicy::Share, |spec| spec.policy);
+            // Reservations are for `default`.
+            let host = partition.is_none().then_some(self.plan.host);
             PartitionStatus {
+                size_mcpu: host.map(|host| host.size_mcpu),
+                host_mcpu: host.map(|host| host.own_mcpu),
+                free_mcpu: host.map(|host| host.free_mcpu),
                 name: partitions.name(partition).to_owned(),
                 offline: cpus.as_ref().and_then(|cpus| cpus.without(&self.capacity.online)),
                 cpus,

@@ -335,7 +335,7 @@ fn weights_are_allotted_while_plain_shares_are_not_enough() {
 #[test]
 fn a_refused_order_changes_nothing_anywhere() {
     let mut host = Host::new(2, POOLS);
-    host.set(1, &[(Key::Reservation, "300%")]).unwrap();
+    host.set(1, &[(Key::Reservation, "260%")]).unwrap();
     let (before, saved) = (host.kernel.vms.borrow().clone(), host.reconciler.saved.clone());
     for (values, said) in [
         (
@@ -360,8 +360,8 @@ fn who_was_refused_before_does_not_stand_in_the_way_of_others() {
     host.set(1, &[(Key::Reservation, "250%")]).unwrap();
     host.configure(&rule);
     let told = host.statuses()[1].troubles.clone();
-    assert!(told[0].contains("this host has 150% left"), "{told:?}");
-    host.set(1, &[(Key::Reservation, "220%")]).unwrap();
+    assert!(told[0].contains("this host has 110% left"), "{told:?}");
+    host.set(1, &[(Key::Reservation, "180%")]).unwrap();
     host.set(2, &[(Key::Shares, "high")]).unwrap();
     let reason = host.set(2, &[(Key::Reservation, "190%")]).unwrap_err();
     assert!(reason.contains("190% cannot be reserved: this host has 180% left"), "{reason}");
@@ -379,9 +379,9 @@ fn what_a_vm_that_does_not_run_could_never_have_is_refused_too() {
         let reason = host.set(1, &[(Key::Reservation, asked)]).unwrap_err();
         assert!(reason.contains(said), "{reason}");
     }
-    let much = &[(Key::Limit, "none"), (Key::Reservation, "301%")];
-    assert!(host.set(1, much).unwrap_err().contains("this host has 300% left of 400%"));
-    host.set(1, &[(Key::Limit, "none"), (Key::Reservation, "300%")]).unwrap();
+    let much = &[(Key::Limit, "none"), (Key::Reservation, "261%")];
+    assert!(host.set(1, much).unwrap_err().contains("this host has 260% left of 400%"));
+    host.set(1, &[(Key::Limit, "none"), (Key::Reservation, "260%")]).unwrap();
 }
 
 #[test]
@@ -492,7 +492,7 @@ fn pools_come_change_and_go_when_they_are_empty() {
     assert!(host.add_pool("prod", 0).unwrap_err().contains("drover pool set prod"));
     assert!(host.add_pool("host", 0).unwrap_err().contains("no pool"));
     assert!(host.add_pool("default", 0).unwrap_err().contains("no order"));
-    assert!(host.add_pool("much", 4000).unwrap_err().contains("this host has 300% left"));
+    assert!(host.add_pool("much", 4000).unwrap_err().contains("this host has 260% left"));
     host.add_pool("web", 0).unwrap();
     let inside =
         |parent: &str| PoolChange { parent: Some(parent.to_owned()), ..Default::default() };
@@ -567,13 +567,13 @@ fn promises_on_a_set_shrink_with_it_and_come_back_with_it() {
     host.reconciler.look(&host.kernel, &CpuList::all(3), host.now);
     assert_eq!(kept(&host), [600, 400, 1500]);
     let told = told_of_shortages(&host);
-    assert!(told.contains("200% are promised on pCPU 2 and 100% are online;"), "{told}");
+    assert!(told.contains("200% are promised on pCPU 2 and 100% can be kept;"), "{told}");
     assert!(told.contains("80% -> 40%") && !told.contains("150%"), "{told}");
     let refusal = host.set(2, &[(Key::Reservation, "81%")]).unwrap_err();
     assert!(refusal.contains("81% cannot be reserved"), "{refusal}");
     host.set(1, &[(Key::Reservation, "110%")]).unwrap();
     let refusal = host.set(2, &[(Key::Reservation, "90%")]).unwrap_err();
-    assert!(refusal.contains("200% would be promised on pCPU 2 and 100% are online"), "{refusal}");
+    assert!(refusal.contains("200% would be promised on pCPU 2 and 100% can be kept"), "{refusal}");
     host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(kept(&host), [1100, 800, 1500]);
 }
@@ -585,11 +585,11 @@ fn promises_shrink_with_the_host_and_come_back_with_it() {
     host.set(2, &[(Key::Reservation, "100%")]).unwrap();
     host.reconciler.look(&host.kernel, &CpuList::all(2), host.now);
     let kept = |host: &Host| [1, 2].map(|id| host.kernel.vm(id).reservation_mcpu);
-    assert_eq!(kept(&host), [1333, 666]);
+    assert_eq!(kept(&host), [1200, 600]);
     let told = told_of_shortages(&host);
-    assert!(told.contains("300% are promised and 200% are online"), "{told}");
-    assert!(told.contains("200% -> 133.3%"), "{told}");
-    assert!(host.set(2, &[(Key::Reservation, "110%")]).unwrap_err().contains("are online"));
+    assert!(told.contains("300% are promised and 180% can be kept"), "{told}");
+    assert!(told.contains("200% -> 120%"), "{told}");
+    assert!(host.set(2, &[(Key::Reservation, "110%")]).unwrap_err().contains("can be kept"));
     host.set(2, &[(Key::Reservation, "50%")]).unwrap();
     host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert_eq!(kept(&host), [2000, 500]);
@@ -680,7 +680,7 @@ fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
         (host.partition(true, "rt", "2-3"), "has pCPU 3, and so has \"io\""),
         (host.partition(true, "rt", "4"), "pCPU 4, which is not online here; use some of 0-3"),
         (host.partition(true, "rt", "0-2"), "the last pCPU of partition \"default\""),
-        (host.partition(true, "rt", "1-2"), "partition \"default\" has 100% left of 100%"),
+        (host.partition(true, "rt", "1-2"), "partition \"default\" has 90% left of 100%"),
         (host.partition(false, "oi", "1"), "no partition \"oi\"; known are io, default"),
         (host.partition(false, "default", "1"), "change those"),
         (host.set(1, &[(Key::Partition, "io")]), "reservation 200% of drover vm set is for"),

@@ -11,6 +11,7 @@ use drover_core::allot::{Basis, Claim, Measured, PERIOD_MS};
 use drover_core::scenario::CpuList;
 use drover_core::settings::PoolSettings;
 use drover_core::shares::Shares;
+use drover_core::tree::pcpus::HOST_PERMILLE;
 use drover_core::tree::{Affinity, PoolSpec, Tree};
 use std::collections::HashMap;
 
@@ -58,7 +59,7 @@ impl Scx {
         let claim = |(slot, _): (u32, &Measured)| {
             let vm = self.policy.vm(slot).process().wrapping_sub(process_of(0));
             match slot {
-                0 => (Claim::HOST, Affinity::ANYWHERE),
+                0 => (Claim::of_host(0), Affinity::ANYWHERE),
                 _ => (self.claim(vm, &places), confined.remove(&vm).unwrap_or_default()),
             }
         };
@@ -128,6 +129,11 @@ fn scale(claims: &mut [(Claim, Affinity)], tree: &Tree, pcpus: usize) {
         add(pool.parent, mcpu, &mut promised);
     }
     let there = 1000 * pcpus as u64;
+    // Scenarios that ask for more than is left beside it are refused; the rig asks for all.
+    let host_mcpu = there.saturating_sub(in_all).min(u64::from(HOST_PERMILLE) * pcpus as u64);
+    for (claim, _) in claims.iter_mut().filter(|(claim, _)| claim.host) {
+        claim.reservation_mcpu = host_mcpu as u32;
+    }
     if in_all > there {
         for (claim, _) in claims {
             claim.reservation_mcpu = (u64::from(claim.reservation_mcpu) * there / in_all) as u32;

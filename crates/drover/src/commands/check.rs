@@ -45,7 +45,7 @@ fn text(points: &[Point]) -> String {
         text += &format!("  {number}. {}: {}\n", point.what, point.fix);
     }
     if points.iter().any(|it| it.state == State::Differs) {
-        text += "Under Drover some things will be otherwise here: those marked DIFFERS.\n";
+        text += "Drover changes some things on this host: those marked DIFFERS.\n";
     }
     text.push('\n');
     for point in points {

@@ -10,7 +10,7 @@ use drover_host::sources::config_file::{CONFIG_PATH, ConfigFile};
 
 #[derive(Subcommand)]
 pub enum Config {
-    /// Say whether a configuration file is without fault, and change nothing.
+    /// Validate a configuration file and say what is in it; change nothing.
     Check {
         /// The file.
         #[arg(default_value = CONFIG_PATH)]
@@ -27,8 +27,24 @@ pub fn run(config: &Config) -> Result<ExitCode> {
 fn check(file: &Path) -> Result<String> {
     // The daemon takes a file that is not there for one that asks nothing; who names one means one.
     ensure!(file.exists() || file == Path::new(CONFIG_PATH), "there is no {}", file.display());
-    ConfigFile::open(file).map_err(anyhow::Error::msg)?;
-    Ok(format!("{}: no fault", file.display()))
+    let (_, config) = ConfigFile::open(file).map_err(anyhow::Error::msg)?;
+    let shown = file.display();
+    if !file.exists() {
+        return Ok(format!("there is no {shown}: all VMs have the defaults"));
+    }
+    let counts = [config.pools().count(), config.rule_count(), config.sets().count()];
+    if counts == [0; 3] {
+        return Ok(format!("{shown}: valid; no pools, no rules for VMs and no sets are in it"));
+    }
+    let [pools, rules, sets] = counts;
+    let mut text = format!("{shown}: valid; pools: {pools}, rules for VMs: {rules}, sets: {sets}");
+    for (pool, place) in config.unknown_pools() {
+        text += &format!(
+            "\nwarning: {place}: pool {pool:?} is not in this file; until `drover pool add {pool}` these VMs \
+             are in no pool"
+        );
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -42,7 +58,16 @@ mod tests {
         assert!(check(&file).unwrap_err().to_string().starts_with("there is no "));
         std::fs::write(&file, "[[pool]]\nname = \"prod\"\n\n[[vm]]\nname = \"*\"\nshares = 5\n")
             .unwrap();
-        assert!(check(&file).unwrap().ends_with("drover.toml: no fault"));
+        let valid = check(&file).unwrap();
+        assert!(
+            valid.ends_with("drover.toml: valid; pools: 1, rules for VMs: 1, sets: 0"),
+            "{valid}"
+        );
+        std::fs::write(&file, "").unwrap();
+        assert!(check(&file).unwrap().contains("no rules for VMs"));
+        std::fs::write(&file, "[[vm]]\nname = \"*\"\npool = \"prod\"\n").unwrap();
+        let unknown = check(&file).unwrap();
+        assert!(unknown.contains("drover.toml:1: pool \"prod\" is not in this file"), "{unknown}");
         std::fs::write(&file, "[[vm]]\nname = \"*\"\nshares = 0\n").unwrap();
         let fault = check(&file).unwrap_err().to_string();
         assert!(fault.contains("drover.toml:3") && !fault.contains('\n'), "{fault}");

@@ -175,6 +175,14 @@ const PARTITION: &[Metric<PartitionStatus>] = &[
         "vCPUs of VMs without room, which run as ordinary tasks; of default.",
         |partition| count(partition.unplaced_vcpus.into()),
     ),
+    gauge(
+        "partition_host_reserved_pcpus",
+        "Kept for the host's own tasks; of default.",
+        |partition| pcpus(partition.host_mcpu?),
+    ),
+    gauge("partition_free_pcpus", "What can still be reserved; of default.", |partition| {
+        count(partition.free_mcpu?).map(|mcpu| mcpu / 1e3)
+    }),
     gauge("partition_got_pcpus", "What they got in the last second, in pCPUs.", |partition| {
         partition.got_pcpus
     }),

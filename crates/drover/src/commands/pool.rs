@@ -12,7 +12,7 @@ use drover_core::settings::Cosched;
 use drover_core::shares::Shares;
 use drover_core::tree::PoolChange;
 use drover_host::control::{Answer, Request, ask};
-use drover_host::status::PoolStatus;
+use drover_host::status::{PartitionStatus, PoolStatus};
 
 use super::ask::{Daemon, answer, percent_of, print_json, table};
 
@@ -117,12 +117,29 @@ fn list(json: bool, socket: &Path) -> Result<()> {
     })?;
     if json {
         print_json(&serde_json::to_string_pretty(&pools)?);
-    } else if pools.is_empty() {
+        return Ok(());
+    }
+    if pools.is_empty() {
         println!("There are no pools; make one with `drover pool add`.");
     } else {
         print!("{}", overview(&pools));
     }
+    let partitions = answer(socket, &Request::ListPartitions, |answer| match answer {
+        Answer::Partitions { partitions } => Some(partitions),
+        _ => None,
+    })?;
+    print!("{}", partitions.iter().filter_map(host_line).collect::<String>());
     Ok(())
+}
+
+/// What the host has to promise, in a line.
+fn host_line(partition: &PartitionStatus) -> Option<String> {
+    let [size, host, free] =
+        [partition.size_mcpu?, partition.host_mcpu?.into(), partition.free_mcpu?]
+            .map(percent::text64);
+    Some(format!(
+        "Host: {free} of {size} can still be reserved; {host} is kept for its own tasks.\n"
+    ))
 }
 
 fn overview(pools: &[PoolStatus]) -> String {
