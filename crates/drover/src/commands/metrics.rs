@@ -303,7 +303,7 @@ mod tests {
     fn known() -> Known {
         let pool = r#"{"name":"prod","parent":null,"depth":1,"shares":8000,"reservation_mcpu":2000,"limit_mcpu":3000,
             "expandable":true,"free_mcpu":500,"vms":1,"owed_pcpus":2.5,"got_pcpus":2.25,"origin":"drover pool"}"#;
-        let partition = r#"{"name":"default","cpus":"0-3","offline":null,"policy":"share","slice_ms":7.0,
+        let partition = r#"{"name":"default","cpus":"0-3","offline":null,"policy":"share","slice_ms":7.0,"size_mcpu":4000,"host_mcpu":400,"free_mcpu":3600,
             "vms":["web"],"got_pcpus":2.25}"#;
         Known {
             vms: vec![vm("web")],
