@@ -183,6 +183,11 @@ impl Metric {
         )
     }
 
+    /// Whether its unit is % or percentage points.
+    pub fn is_pct(self) -> bool {
+        self.name().ends_with("_pct") || self.name().ends_with("_points")
+    }
+
     /// Whether it can be had for a part of the measured time.
     pub fn has_timeline(self) -> bool {
         matches!(self, Metric::ShareGotPct | Metric::CpuS | Metric::CpuPcpus)
