@@ -48,6 +48,8 @@ pub enum Metric {
     ReservationLagMs,
     /// Of a VM: the longest that a thread of it was ready, % of what is guaranteed.
     DelayUsedPct,
+    /// Of a VM: how often a vCPU of it was stopped because it was ahead of its siblings.
+    Costops,
     /// Of a VM: how much more its best served vCPU got than its worst, %.
     VcpuSpreadPct,
     /// Of a VM: how often its threads were put on a pCPU where another had run, 1/s.
@@ -90,7 +92,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 36] = [
+    pub const ALL: [Metric; 37] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -108,6 +110,7 @@ impl Metric {
         Metric::LimitedS,
         Metric::ReservationLagMs,
         Metric::DelayUsedPct,
+        Metric::Costops,
         Metric::VcpuSpreadPct,
         Metric::DispatchesPerS,
         Metric::Progress,
@@ -149,6 +152,7 @@ impl Metric {
             Metric::LimitedS => "limited_s",
             Metric::ReservationLagMs => "reservation_lag_ms",
             Metric::DelayUsedPct => "delay_used_pct",
+            Metric::Costops => "costops",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::DispatchesPerS => "dispatches_per_s",
             Metric::Progress => "progress",
@@ -245,6 +249,7 @@ impl Metric {
                 let counters = vm.counters?;
                 Some(100.0 * counters.longest_ready_ms? / counters.guaranteed_delay_ms?)
             }
+            Metric::Costops => Some(vm.counters?.costops as f64),
             Metric::VcpuSpreadPct => {
                 let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
