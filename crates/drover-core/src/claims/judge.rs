@@ -78,7 +78,8 @@ impl Measured {
 }
 
 fn of_direction(median: f64, range: (f64, f64), (least, most): (f64, f64)) -> Standing {
-    let within = |figure: f64| least <= figure && figure <= most;
+    // As much is not more.
+    let within = |figure: f64| least < figure && figure < most;
     match (within(median), within(range.0) && within(range.1)) {
         (true, true) => Standing::Holds,
         (true, false) => Standing::Near,
@@ -170,6 +171,7 @@ mod tests {
         };
         assert_eq!(more([1.01, 1.05, 1.09]), Standing::Holds);
         assert_eq!(more([0.99, 1.05, 1.09]), Standing::Near);
+        assert_eq!(more([1.0, 1.0, 1.0]), Standing::Not, "as much is not more");
         assert_eq!(more([0.90, 0.99, 1.09]), Standing::Not);
     }
 

@@ -56,6 +56,8 @@ pub enum Metric {
     DispatchesPerS,
     /// Of a VM: what its workload counts.
     Progress,
+    /// Of a VM: what its workload counts, for each s of its CPU time.
+    ProgressPerCpuS,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
     /// Of a VM: the node that is home to its first part.
@@ -92,7 +94,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 37] = [
+    pub const ALL: [Metric; 38] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -114,6 +116,7 @@ impl Metric {
         Metric::VcpuSpreadPct,
         Metric::DispatchesPerS,
         Metric::Progress,
+        Metric::ProgressPerCpuS,
         Metric::YieldsPerProgress,
         Metric::HomeNode,
         Metric::HomeMigrations,
@@ -156,6 +159,7 @@ impl Metric {
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::DispatchesPerS => "dispatches_per_s",
             Metric::Progress => "progress",
+            Metric::ProgressPerCpuS => "progress_per_cpu_s",
             Metric::YieldsPerProgress => "yields_per_progress",
             Metric::HomeNode => "home_node",
             Metric::HomeMigrations => "home_migrations",
@@ -258,6 +262,10 @@ impl Metric {
                 Some(vm.dispatches? as f64 / run.duration_s).filter(|it| it.is_finite())
             }
             Metric::Progress => vm.progress.map(|progress| progress as f64),
+            Metric::ProgressPerCpuS => {
+                let cpu_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
+                Some(vm.progress? as f64 / cpu_s)
+            }
             Metric::YieldsPerProgress => {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)

@@ -248,6 +248,7 @@ fn draw(results: &[Results], drawn: &Figures) -> Result<Vec<(String, String)>> {
         let file = folder.join(&name);
         fs::write(&file, picture.svg()?)
             .with_context(|| format!("cannot write {}", file.display()))?;
+
         pictures.push((path.clone(), format!("{PICTURES}/{name}")));
     }
     Ok(pictures)
