@@ -41,7 +41,8 @@ fn all_holds(scenario: &Scenario, outcome: &Outcome) {
         for row in evaluate(std::slice::from_ref(expect), &outcome.results) {
             let figure = Measured { expect: expect.clone(), row };
             let near = claimed.is_some()
-                && judge(Kind::Number, JudgedBy::Each, &[figure.clone()]) != Standing::Not;
+                && judge(Kind::Number, JudgedBy::Each, std::slice::from_ref(&figure))
+                    != Standing::Not;
             let (name, row) = (&scenario.name, figure.row);
             assert!(near || row.verdict == Verdict::Pass, "{name}: {row:?}");
         }

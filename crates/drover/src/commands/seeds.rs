@@ -253,3 +253,26 @@ fn draw(results: &[Results], drawn: &Figures) -> Result<Vec<(String, String)>> {
     }
     Ok(pictures)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_run_is_read_again_for_the_same_program_and_text_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "name = \"x\"\nhost = { cores = 1 }\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
+                    workload = { kind = \"cpu\" }\n";
+        let case = Scenario::parse(text, "x.toml").unwrap();
+        let piece = |key: &str| {
+            let (key, kept) = (key.to_owned(), dir.path().join("0.json"));
+            Piece { scenario: 0, case: case.clone(), key, kept }
+        };
+        assert_eq!(piece("one").read(), None, "nothing has run");
+        piece("one").keep(&[]).unwrap();
+        assert_eq!(piece("one").read(), Some(Vec::new()));
+        assert_eq!(piece("two").read(), None, "another program or text");
+        fs::write(dir.path().join("0.json"), "{ \"key\": \"one\", \"runs\"").unwrap();
+        assert_eq!(piece("one").read(), None, "cut off");
+    }
+}
