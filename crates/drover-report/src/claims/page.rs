@@ -34,8 +34,9 @@ what the document says, and what the simulator measures, the median of {seeds} s
 - A **mechanism** is shown by a test that fails when the mechanism is taken out; `make test` runs it.
 - *Pending*: nothing shows it yet; the row says why.
 
-Bounds come from the documents' words, never from what was measured. What a parameter was fitted to is no prediction; such rows
-say so. The values of most figures are lost with their pictures: then the direction that the text gives is the claim.
+Bounds come from the documents' words, never from what was measured. Fitted are SPECjbb's misses and the working set of
+kernel-compile, each to the row of one VM in figure 17 of 000, and how long dbench holds its lock, to the first two rows of the
+table of 002 ([simulator.md](simulator.md)); these rows say so, all others are predictions. The values of most figures are lost with their pictures: then the direction that the text gives is the claim.
 ";
 
 fn of_document<'a>(shown: &'a [Shown], number: &'a str) -> impl Iterator<Item = &'a Shown> + Clone {
