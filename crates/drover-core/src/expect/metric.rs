@@ -76,6 +76,8 @@ pub enum Metric {
     WakeupP99Us,
     /// Of a VM: longest wake-up latency, µs.
     WakeupMaxUs,
+    /// Of a VM: all of its wake-up latencies, for each step of progress, µs.
+    WakeupUsPerProgress,
     /// Of a VM: mean time from a device's waking a vCPU of it to its running, µs.
     IoToGuestMeanUs,
     /// Of a VM: the same of its back ends, woken by its vCPUs or the host, µs.
@@ -94,7 +96,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 38] = [
+    pub const ALL: [Metric; 39] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -126,6 +128,7 @@ impl Metric {
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
+        Metric::WakeupUsPerProgress,
         Metric::IoToGuestMeanUs,
         Metric::IoToDeviceMeanUs,
         Metric::IdlePct,
@@ -169,6 +172,7 @@ impl Metric {
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
+            Metric::WakeupUsPerProgress => "wakeup_us_per_progress",
             Metric::IoToGuestMeanUs => "io_to_guest_mean_us",
             Metric::IoToDeviceMeanUs => "io_to_device_mean_us",
             Metric::IdlePct => "idle_pct",
@@ -278,6 +282,10 @@ impl Metric {
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
+            Metric::WakeupUsPerProgress => {
+                let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
+                Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
+            }
             Metric::IoToGuestMeanUs => Some(vm.io?.delay_us.to_guest?.mean),
             Metric::IoToDeviceMeanUs => Some(vm.io?.delay_us.to_device?.mean),
             _ => None,
