@@ -31,7 +31,7 @@ what the document says, and what the simulator measures, the median of {seeds} s
 - A **number** holds within 10 % or 3 percentage points, whichever is more, and is *near* within twice that. Of a ratio it is
   the change that counts.
 - A **direction** holds when every seed of randomness is as said, and is *near* when only the median is.
-- A **mechanism** is shown by a test that fails when the mechanism is taken out; `make test` runs it.
+- A **mechanism** names the test that shows it; `make test` runs it. That each of these tests fails without its mechanism was not tried.
 - *Pending*: nothing shows it yet; the row says why.
 
 Bounds come from the documents' words, never from what was measured. Fitted are SPECjbb's misses and the working set of
