@@ -6,7 +6,8 @@
 //! the figure of every seed of randomness is as said, and is near when the median is.
 
 use super::{JudgedBy, Kind};
-use crate::expect::{Expect, Row};
+use crate::expect::{Expect, Row, evaluate};
+use crate::results::Results;
 
 /// How far a figure may be from the number that a document gives, of that number.
 const TOLERANCE: f64 = 0.10;
@@ -34,6 +35,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// What came of the expectation, for each case and VM that it speaks of.
+    pub fn all(expect: &Expect, results: &Results) -> Vec<Measured> {
+        let rows = evaluate(std::slice::from_ref(expect), results);
+        rows.into_iter().map(|row| Measured { expect: expect.clone(), row }).collect()
+    }
+
     /// How far the median may be from `number`, in its own unit.
     fn tolerance(&self, number: f64) -> f64 {
         let expect = &self.expect;

@@ -31,12 +31,14 @@ what the document says, and what the simulator measures, the median of {seeds} s
 - A **number** holds within 10 % or 3 percentage points, whichever is more, and is *near* within twice that. Of a ratio it is
   the change that counts.
 - A **direction** holds when every seed of randomness is as said, and is *near* when only the median is.
-- A **mechanism** names the test that shows it; `make test` runs it. That each of these tests fails without its mechanism was not tried.
+- A **mechanism** names the test that shows it; `make test` runs it. That each of these tests fails
+  without its mechanism was not tried.
 - *Pending*: nothing shows it yet; the row says why.
 
 Bounds come from the documents' words, never from what was measured. Fitted are SPECjbb's misses and the working set of
 kernel-compile, each to the row of one VM in figure 17 of 000, and how long dbench holds its lock, to the first two rows of the
-table of 002 ([simulator.md](simulator.md)); these rows say so, all others are predictions. The values of most figures are lost with their pictures: then the direction that the text gives is the claim.
+table of 002 ([simulator.md](simulator.md)); these rows say so, all others are predictions. The values of most figures are lost
+with their pictures: then the direction that the text gives is the claim.
 ";
 
 fn of_document<'a>(shown: &'a [Shown], number: &'a str) -> impl Iterator<Item = &'a Shown> + Clone {

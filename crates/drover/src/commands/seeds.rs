@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
 use drover_core::claims::{self, Claim, Measured};
-use drover_core::expect::{Expect, evaluate};
+use drover_core::expect::Expect;
 use drover_core::results::{Ground, Results, Run};
 use drover_core::scenario::Scenario;
 use drover_experiment::{Overrides, ScenarioFile};
@@ -223,9 +223,7 @@ fn hold(
     for ((path, file), results) in files.iter().zip(results) {
         let mut of_file = Vec::new();
         for (id, expect) in file.expects() {
-            let rows = evaluate(std::slice::from_ref(expect), results);
-            let figures: Vec<Measured> =
-                rows.into_iter().map(|row| Measured { expect: expect.clone(), row }).collect();
+            let figures = Measured::all(expect, results);
             of_file.extend(figures.iter().cloned());
             let of_claim = shown.iter_mut().find(|shown| shown.claim.id == *id);
             if let Some(of_claim) = of_claim {
@@ -248,7 +246,6 @@ fn draw(results: &[Results], drawn: &Figures) -> Result<Vec<(String, String)>> {
         let file = folder.join(&name);
         fs::write(&file, picture.svg()?)
             .with_context(|| format!("cannot write {}", file.display()))?;
-
         pictures.push((path.clone(), format!("{PICTURES}/{name}")));
     }
     Ok(pictures)
