@@ -18,6 +18,7 @@ help:
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; 20 minutes on a quiet machine'
+	@echo 'make seeds   what the five seed documents claim, measured in the simulator, into docs/seeds.md'
 	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 JOBS="hoard"'
 	@echo 'make fuzz    what others write, fed with noise; INPUTS=2000000 for each reader'
 	@echo 'make hooks   run the lint before each commit'
@@ -125,6 +126,11 @@ COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4
 .PHONY: compare
 compare: build
 	$(DROVER) compare --out docs/fidelity.md $(COMPARED:%=scenarios/%.toml)
+
+# What has run with the same program and file is not run again; it is kept in out/seeds/.
+.PHONY: seeds
+seeds: build
+	$(DROVER) seeds
 
 .PHONY: hooks
 hooks:

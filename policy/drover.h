@@ -305,6 +305,8 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	drover_charge(d, task, t);
 	share_end(vm, t);
 	wait_bound_stops(d, t, ready, now_ns);
+	if (!ready)
+		hook_sleeps(d, t->slot, share_nr_awake(vm), now_ns);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);

@@ -166,7 +166,7 @@ static inline bool order_pool(struct drover *d, const struct pool_order *order)
 /* False: there is no such partition or policy. Its pCPUs are told of one by one, order_pcpu. */
 static inline bool order_partition(struct drover *d, const struct partition_order *order)
 {
-	if (order->partition >= DROVER_MAX_PARTITIONS || order->policy > POLICY_DEDICATED ||
+	if (order->partition >= DROVER_MAX_PARTITIONS || order->policy > POLICY_ANTICIPATORY ||
 	    !order->slice_ns)
 		return false;
 	partition_at(d, order->partition)->policy = order->policy;

@@ -105,6 +105,7 @@ enum partition_policy {
 	POLICY_SHARE = 0,
 	POLICY_CREDIT = 1,
 	POLICY_DEDICATED = 2,
+	POLICY_ANTICIPATORY = 3,
 };
 
 /*
@@ -174,8 +175,9 @@ struct vm {
 	u32 ran;  /* of these, in this period */
 	/* partition/ */
 	u32 partition; /* where its threads run, if they may */
-	u32 boosted;   /* credit.h: it woke with credit left, and nobody was charged since */
+	u32 boosted;   /* credit.h: it woke with credit left; in anticipatory.h, the level */
 	s64 credit_ns; /* credit.h: CPU time it may still use before others */
+	u64 slept_at_ns; /* anticipatory.h: when its last thread slept */
 	/* share.h */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
 	/* counters, since birth */

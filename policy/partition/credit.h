@@ -36,17 +36,20 @@
 #define CREDIT_ACCOUNT_NS (3 * CREDIT_DEBIT_NS)
 /* So much later than one of the class before is a VM of the next. */
 #define CREDIT_CLASS_NS (1ULL << 40)
+/* Of boost: `credit` has the lowest, anticipatory.h all. */
+#define CREDIT_LEVELS 3
 
-enum credit_class { CREDIT_BOOST, CREDIT_UNDER, CREDIT_OVER };
+/* Before these, from 0 on, those who are boosted, the highest level first. */
+enum credit_class { CREDIT_UNDER = CREDIT_LEVELS, CREDIT_OVER };
 
-static __always_inline enum credit_class credit_class(struct drover *d, u32 slot)
+static __always_inline u32 credit_class(struct drover *d, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 
 	if (slot == DROVER_HOST_SLOT)
 		return CREDIT_UNDER;
 	if (vm->boosted)
-		return CREDIT_BOOST;
+		return CREDIT_UNDER - (u32)min_of(vm->boosted, CREDIT_LEVELS);
 	return vm->credit_ns < 0 ? CREDIT_OVER : CREDIT_UNDER;
 }
 
@@ -65,8 +68,9 @@ static __always_inline void credit_wakes(struct drover *d, u32 slot, u32 nr_awak
 		vm->boosted = 1;
 }
 
-/* The tick finds the VM running there. */
-static __always_inline void credit_debit(struct drover *d, u32 pcpu, u32 slot, u64 now_ns)
+/* The tick finds the VM running there; once it is debited that is its boost. */
+static __always_inline void credit_debit(struct drover *d, u32 pcpu, u32 slot, u32 boosted,
+					 u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct pcpu *p = pcpu_at(d, pcpu);
@@ -77,7 +81,7 @@ static __always_inline void credit_debit(struct drover *d, u32 pcpu, u32 slot, u
 	p->debit_at_ns = (s64)(now_ns - p->debit_at_ns) < (s64)CREDIT_DEBIT_NS ?
 				 p->debit_at_ns + CREDIT_DEBIT_NS :
 				 now_ns + CREDIT_DEBIT_NS;
-	vm->boosted = 0;
+	vm->boosted = boosted;
 	__sync_fetch_and_sub(&vm->credit_ns, CREDIT_DEBIT_NS);
 }
 

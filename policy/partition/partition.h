@@ -5,10 +5,10 @@
  * Idea. No policy is right for all VMs (seed 001): whose vCPUs do I/O should run at once and
  * briefly, whose compute want long slices, and some want a pCPU that nobody else has. So a host's
  * pCPUs may be divided into partitions, and each says how it chooses: `share` (Drover's own),
- * `credit` (credit.h), `dedicated` (dedicated.h). A VM belongs to one partition, and so do the
- * host's own tasks: to partition 0, which is `share` and always there. A domain (topology.h) is
- * within one partition, so whatever is a domain's, run queue, clock, waiting VMs, is the
- * partition's.
+ * `credit` (credit.h), `dedicated` (dedicated.h), `anticipatory` (anticipatory.h). A VM belongs to
+ * one partition, and so do the host's own tasks: to partition 0, which is `share` and always there.
+ * A domain (topology.h) is within one partition, so whatever is a domain's, run queue, clock,
+ * waiting VMs, is the partition's.
  *
  * A thread is served in its VM's partition, if it may run on any pCPU of that. One that is pinned
  * elsewhere is served where it may run, as that partition serves.

@@ -179,6 +179,33 @@ static void figure_1(void)
 		 2 * MS);
 }
 
+/* Seed 000, 3.1: two that make the same progress at different moments do not drift apart, but each
+ * lags. */
+static void siblings_that_run_in_turn_have_no_skew(void)
+{
+	struct vm *vm;
+
+	g = fake_ground(2, 1);
+	vm_begin(&g->d, 1, 7);
+	vm = vm_at(&g->d, 1);
+	for (u32 i = 0; i < 2; i++) {
+		vcpu[i] = (struct thread){.slot = 1, .kind = THREAD_VCPU};
+		vcpu_open(&g->d, &vcpu[i], i);
+		together_tally(vm, g->now_ns);
+		vm->vcpus_waiting++;
+		vcpu_ready(&g->d, vm, &vcpu[i]);
+	}
+	for (u32 turn = 0; turn < 5; turn++) {
+		runs_alone(0, MS);
+		runs_alone(1, MS);
+		for (u32 i = 0; i < 2; i++)
+			CHECK_EQ(vcpu_at(&g->d, vcpu[i].record)->progress_ns -
+					 cosched_slowest_ns(&g->d, 1, false),
+				 0);
+	}
+	CHECK(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)) > 0);
+}
+
 /* What figure 1 leaves in the books of its vCPUs. */
 static void what_happened_is_booked_by_vcpu(void)
 {
@@ -733,6 +760,7 @@ int main(void)
 	RUN(a_round_keeps_a_pcpu_only_for_who_may_have_it);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);
+	RUN(siblings_that_run_in_turn_have_no_skew);
 	RUN(what_happened_is_booked_by_vcpu);
 	RUN(hypervisor_time_is_no_progress);
 	RUN(who_halts_never_lags);

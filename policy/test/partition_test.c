@@ -31,7 +31,7 @@ static void vm_to(u32 tgid, u32 number)
 static void a_divided_host(u32 io_policy, u32 rt_policy)
 {
 	g = fake_ground(6, 1);
-	partition(IO, io_policy, io_policy == POLICY_CREDIT ? 30 * MS : 8 * MS);
+	partition(IO, io_policy, io_policy == POLICY_SHARE ? 8 * MS : 30 * MS);
 	partition(RT, rt_policy, rt_policy == POLICY_DEDICATED ? 100 * MS : 8 * MS);
 	for (u32 i = 0; i < 2; i++) {
 		pcpu_to(2 + i, 1, IO);
@@ -211,11 +211,11 @@ static void vms_elsewhere_are_allotted_nothing(void)
 
 /* --- credit --- */
 
-static void credit_follows_shares(void)
+static void check_3_to_1_under(u32 policy)
 {
 	u64 a_ns, b_ns;
 
-	a_divided_host(POLICY_CREDIT, POLICY_SHARE);
+	a_divided_host(policy, POLICY_SHARE);
 	busy_vm_in(IO, 1, 2, 3000);
 	busy_vm_in(IO, 2, 2, 1000);
 	kernel_run(g, SECOND);
@@ -226,6 +226,11 @@ static void credit_follows_shares(void)
 	b_ns = kernel_cpu_time_ns(g, 2) - b_ns;
 	/* Coarse, as credit is: who is OVER beside others that are OVER has slices like them. */
 	CHECK(a_ns > b_ns * 25 / 10 && a_ns < b_ns * 33 / 10);
+}
+
+static void credit_follows_shares(void)
+{
+	check_3_to_1_under(POLICY_CREDIT);
 }
 
 static void a_vm_that_wakes_with_credit_is_boosted(void)
@@ -262,6 +267,128 @@ static void a_slice_of_credit_is_30_ms(void)
 	dispatches = kernel_runs(g, 1) + kernel_runs(g, 2) - dispatches;
 	/* Two pCPUs, a second: 67 slices of 30 ms, or 63 that end at a tick. */
 	CHECK(dispatches >= 55 && dispatches <= 75);
+}
+
+/* --- anticipatory --- */
+
+/* A VM that does I/O in partition `io`: its vCPU runs for so long, then sleeps for so long. */
+static struct task_struct *io_vm(u32 tgid, u64 burst_ns, u64 sleep_ns)
+{
+	struct task_struct *io = kernel_thread(g, tgid, THREAD_VCPU);
+
+	vm_to(tgid, IO);
+	io->burst_ns = io->burst_left_ns = burst_ns;
+	io->sleep_ns = sleep_ns;
+	return io;
+}
+
+static void anticipation_follows_shares(void)
+{
+	check_3_to_1_under(POLICY_ANTICIPATORY);
+}
+
+/* The level of a VM alone there after so long of such runs and sleeps, with credit. */
+static u32 level_after(u64 burst_ns, u64 sleep_ns, u64 duration_ns)
+{
+	a_divided_host(POLICY_ANTICIPATORY, POLICY_SHARE);
+	kernel_wake(g, io_vm(1, burst_ns, sleep_ns));
+	kernel_vm(g, 1)->credit_ns = (s64)CREDIT_ACCOUNT_NS;
+	kernel_run(g, duration_ns);
+	return kernel_vm(g, 1)->boosted;
+}
+
+static void who_sleeps_after_short_runs_is_boosted_more_up_to_the_third_level(void)
+{
+	CHECK_EQ(level_after(100 * US, 1900 * US, 50 * US), 1);
+	CHECK_EQ(level_after(100 * US, 1900 * US, 1 * MS), 2);
+	CHECK_EQ(level_after(100 * US, 1900 * US, 3 * MS), 3);
+	CHECK_EQ(level_after(100 * US, 1900 * US, 9 * MS), 3);
+}
+
+static void who_computes_is_no_longer_boosted(void)
+{
+	CHECK_EQ(level_after(SECOND, MS, 25 * MS), 0);
+}
+
+static void a_boost_does_not_outlive_a_long_sleep(void)
+{
+	struct task_struct *io;
+
+	a_divided_host(POLICY_ANTICIPATORY, POLICY_SHARE);
+	io = io_vm(1, 100 * US, 400 * US);
+	kernel_wake(g, io);
+	kernel_run(g, 3 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->boosted, CREDIT_LEVELS);
+	io->sleep_ns = 40 * MS;
+	kernel_run(g, 39 * MS);
+	CHECK_EQ(io->state, TASK_ASLEEP);
+	kernel_run(g, 1500 * US);
+	/* Awake and back to sleep: the first level, and one more for the short run. */
+	CHECK(kernel_vm(g, 1)->boosted <= 2);
+}
+
+/* Three debits find it without credit: so far it comes before those that are UNDER, no further. */
+static void without_credit_a_boost_lasts_for_its_levels_and_gains_none(void)
+{
+	struct vm *vm;
+
+	a_divided_host(POLICY_ANTICIPATORY, POLICY_SHARE);
+	busy_vm_in(IO, 1, 2, 0);
+	io_vm(2, 100 * US, MS);
+	vm = kernel_vm(g, 2);
+	vm->boosted = CREDIT_LEVELS;
+	vm->credit_ns = -1;
+	for (u32 left = CREDIT_LEVELS; left; left--) {
+		CHECK_EQ(vm->boosted, left);
+		CHECK(hook_gain(&g->d, 2, g->slot_of[2], g->slot_of[1]) > 0);
+		hook_sleeps(&g->d, g->slot_of[2], 0, g->now_ns);
+		hook_wakes(&g->d, g->slot_of[2], 0);
+		CHECK_EQ(vm->boosted, left);
+		g->now_ns += CREDIT_DEBIT_NS;
+		hook_tick(&g->d, 2, g->slot_of[2]);
+		vm->credit_ns = -1;
+	}
+	hook_wakes(&g->d, g->slot_of[2], 0);
+	CHECK(hook_gain(&g->d, 2, g->slot_of[2], g->slot_of[1]) < 0);
+}
+
+/* The mean wait of a VM that does I/O beside busy ones and needs nearly all that it is due. This is
+ * one of the I/O patterns listed in anticipatory.h; with some of the others it gains less. */
+static u64 mean_wait_of_io(u32 policy)
+{
+	struct task_struct *io;
+	u64 runs;
+
+	a_divided_host(policy, POLICY_SHARE);
+	for (u32 tgid = 1; tgid <= 6; tgid++)
+		busy_vm_in(IO, tgid, 1, 0);
+	io = io_vm(7, 500 * US, 1300 * US);
+	kernel_wake(g, io);
+	kernel_run(g, SECOND);
+	runs = kernel_runs(g, 7);
+	kernel_vm(g, 7)->ready_ns = 0;
+	kernel_run(g, 10 * SECOND);
+	return kernel_vm(g, 7)->ready_ns / (kernel_runs(g, 7) - runs);
+}
+
+static void who_is_at_io_waits_less_than_under_credit(void)
+{
+	u64 wait_ns = mean_wait_of_io(POLICY_ANTICIPATORY);
+
+	CHECK(wait_ns < mean_wait_of_io(POLICY_CREDIT) / 2);
+}
+
+/* VMs that do I/O nearly all of the time, on both pCPUs: who computes has half of its part at
+ * least, and waits no longer than the bound. */
+static void nobody_starves_beside_those_that_are_boosted(void)
+{
+	a_divided_host(POLICY_ANTICIPATORY, POLICY_SHARE);
+	busy_vm_in(IO, 1, 1, 0);
+	for (u32 tgid = 2; tgid <= 4; tgid++)
+		kernel_wake(g, io_vm(tgid, 900 * US, 100 * US));
+	kernel_run(g, SECOND);
+	CHECK(ran_in_the_next(10 * SECOND, 1) > 10 * SECOND / 4);
+	CHECK(kernel_longest_wait_ns(g) < 2 * g->d.params.wait_bound_ns);
 }
 
 /* --- dedicated --- */
@@ -310,12 +437,12 @@ static void who_waits_for_a_dedicated_pcpu_does_so_no_longer_than_the_bound(void
 /* --- all together --- */
 
 /* VMs and pCPUs move at random; the books hold, and nobody waits for long. */
-static void nothing_is_lost_by_moves(void)
+static void check_moves_beside(u32 policy)
 {
 	struct books_before before = {};
 	u32 number = check_random_in(0, 2);
 
-	a_divided_host(POLICY_CREDIT, POLICY_DEDICATED);
+	a_divided_host(policy, POLICY_DEDICATED);
 	for (u32 tgid = 1; tgid <= 5; tgid++)
 		busy_vm_in(tgid % 3, tgid, 1 + tgid % 2, 0);
 	for (u32 i = 0; i < 200; i++) {
@@ -333,6 +460,12 @@ static void nothing_is_lost_by_moves(void)
 	CHECK(kernel_longest_wait_ns(g) < 3 * g->d.params.wait_bound_ns);
 }
 
+static void nothing_is_lost_by_moves(void)
+{
+	check_moves_beside(POLICY_CREDIT);
+	check_moves_beside(POLICY_ANTICIPATORY);
+}
+
 static void bad_orders_are_refused(void)
 {
 	struct partition_order order = {DROVER_MAX_PARTITIONS, POLICY_SHARE, MS};
@@ -340,7 +473,7 @@ static void bad_orders_are_refused(void)
 
 	a_divided_host(POLICY_SHARE, POLICY_SHARE);
 	CHECK(!order_partition(&g->d, &order));
-	order = (struct partition_order){IO, POLICY_DEDICATED + 1, MS};
+	order = (struct partition_order){IO, POLICY_ANTICIPATORY + 1, MS};
 	CHECK(!order_partition(&g->d, &order));
 	order = (struct partition_order){IO, POLICY_SHARE, 0};
 	CHECK(!order_partition(&g->d, &order));
@@ -363,6 +496,13 @@ int main(void)
 	RUN(credit_follows_shares);
 	RUN(a_vm_that_wakes_with_credit_is_boosted);
 	RUN(a_slice_of_credit_is_30_ms);
+	RUN(anticipation_follows_shares);
+	RUN(who_sleeps_after_short_runs_is_boosted_more_up_to_the_third_level);
+	RUN(who_computes_is_no_longer_boosted);
+	RUN(a_boost_does_not_outlive_a_long_sleep);
+	RUN(without_credit_a_boost_lasts_for_its_levels_and_gains_none);
+	RUN(who_is_at_io_waits_less_than_under_credit);
+	RUN(nobody_starves_beside_those_that_are_boosted);
 	RUN(nobody_is_preempted_where_pcpus_are_dedicated);
 	RUN(the_first_of_the_waiting_list_follows_who_sleeps);
 	RUN(who_waits_for_a_dedicated_pcpu_does_so_no_longer_than_the_bound);

@@ -189,7 +189,7 @@ static void an_idle_pcpu_takes_from_the_queue_of_a_busy_one(void)
 }
 
 /* The essay's worked example: from then on it waits in domain 0. */
-static void a_glance_finds_a_vm_of_the_neighbour_far_behind(void)
+static void a_pcpu_takes_a_vm_far_behind_from_another_domain(void)
 {
 	struct task_struct *here;
 
@@ -462,7 +462,7 @@ int main(void)
 	RUN(a_confined_thread_is_left_to_pcpus_it_may_use);
 	RUN(an_idle_pcpu_takes_from_another_domain);
 	RUN(an_idle_pcpu_takes_from_the_queue_of_a_busy_one);
-	RUN(a_glance_finds_a_vm_of_the_neighbour_far_behind);
+	RUN(a_pcpu_takes_a_vm_far_behind_from_another_domain);
 	RUN(what_is_not_worth_a_migration_stays);
 	RUN(a_glance_is_cast_though_nobody_waits_here);
 	RUN(domains_end_up_with_equal_time);

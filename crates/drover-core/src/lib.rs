@@ -4,6 +4,7 @@
 
 pub mod allot;
 pub mod asked;
+pub mod claims;
 pub mod compare;
 pub mod config;
 pub mod counters;

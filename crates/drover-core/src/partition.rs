@@ -38,18 +38,24 @@ pub enum PartitionPolicy {
     Credit = 1,
     /// One vCPU a pCPU, never preempted.
     Dedicated = 2,
+    /// As `credit`; who did I/O keeps its boost for as long as more is likely.
+    Anticipatory = 3,
 }
 
 impl PartitionPolicy {
     /// The words for them.
-    pub const WORDS: [(&'static str, PartitionPolicy); 3] =
-        [("share", Self::Share), ("credit", Self::Credit), ("dedicated", Self::Dedicated)];
+    pub const WORDS: [(&'static str, PartitionPolicy); 4] = [
+        ("share", Self::Share),
+        ("credit", Self::Credit),
+        ("dedicated", Self::Dedicated),
+        ("anticipatory", Self::Anticipatory),
+    ];
 
     /// How long a thread runs before it is asked again, where nobody says.
     pub fn slice_ns(self) -> u64 {
         match self {
             Self::Share => Params::default().slice_ns,
-            Self::Credit => 30_000_000,
+            Self::Credit | Self::Anticipatory => 30_000_000,
             Self::Dedicated => 100_000_000,
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! docs/scenarios.md and docs/results.md say what is, no more and no less.
+//! docs/scenarios.md, docs/results.md and docs/seeds.md say what is, no more and no less.
 
+use drover_core::claims;
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::io::{DelayUs, Io, IoDelays};
@@ -12,6 +13,7 @@ use drover_core::scenario::{Clock, Scenario};
 use drover_core::settings::Cosched;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 const SCENARIOS: &str = include_str!("../../../docs/scenarios.md");
 const RESULTS: &str = include_str!("../../../docs/results.md");
@@ -184,4 +186,76 @@ fn every_guarantee_has_its_evidence_or_is_a_known_gap() {
     assert!(guarantees.len() > 100, "{}", guarantees.len());
     let known: BTreeSet<String> = held.union(&gaps).cloned().collect();
     assert_eq!(guarantees, known);
+}
+
+const CLAIMS: &str = include_str!("../../../scenarios/seeds/claims.toml");
+const SEEDS: &str = include_str!("../../../docs/seeds.md");
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The ids of claims that scenarios name.
+fn claims_of_scenarios() -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for folder in ["scenarios", "scenarios/seeds"] {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let is_file = path.extension().is_some_and(|it| it == "toml");
+            let text = if is_file { std::fs::read_to_string(path).unwrap() } else { continue };
+            let id =
+                |line: &str| Some(line.strip_prefix("claim = \"")?.split('"').next()?.to_owned());
+            ids.extend(text.lines().filter_map(id));
+        }
+    }
+    ids
+}
+
+#[test]
+fn every_claim_of_the_seeds_is_shown_or_pending_and_has_its_row() {
+    let claims = claims::parse(CLAIMS, "claims.toml").unwrap();
+    assert_eq!(claims.len(), 197);
+    claims::check(&claims, &claims_of_scenarios()).unwrap();
+    let row = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
+    let rows: Vec<String> = SEEDS.lines().filter_map(row).collect();
+    let ids: Vec<String> = claims.iter().map(|claim| claim.id.clone()).collect();
+    assert_eq!(rows, ids, "run `make seeds`");
+    for claim in &claims {
+        let line = SEEDS.lines().find(|line| line.starts_with(&format!("| `{}`", claim.id)));
+        assert_eq!(line.unwrap().contains("| pending |"), claim.pending.is_some(), "{}", claim.id);
+    }
+}
+
+/// The file of a test as evidence names it, such as `policy: share_test` or `drover_core::place::tests`.
+fn test_file(named: &str) -> PathBuf {
+    if let Some(test) = named.strip_prefix("policy: ") {
+        return root().join(format!("policy/test/{test}.c"));
+    }
+    for (ground, of) in [("sim: ", "drover-sim"), ("core: ", "drover-core"), ("lab: ", "drover")] {
+        if let Some(file) = named.strip_prefix(ground) {
+            return root().join("crates").join(of).join(file);
+        }
+    }
+    let (of, path) = named.split_once("::").unwrap();
+    let source = root().join("crates").join(of.replace('_', "-")).join("src");
+    source.join(format!("{}.rs", path.replace("::", "/")))
+}
+
+#[test]
+fn tests_that_show_claims_are_there() {
+    for claim in claims::parse(CLAIMS, "claims.toml").unwrap() {
+        for test in &claim.tests {
+            let (file, names) = test.strip_suffix(')').and_then(|it| it.split_once(" (")).unwrap();
+            let text = std::fs::read_to_string(test_file(file));
+            let text = text.unwrap_or_else(|error| panic!("{}: {test}: {error}", claim.id));
+            for name in names.split(", ") {
+                let runs = [
+                    format!("\tRUN({name});"),
+                    format!("#[test]\nfn {name}("),
+                    format!("#[test]\n    fn {name}("),
+                ];
+                assert!(runs.iter().any(|run| text.contains(run)), "{}: {name}", claim.id);
+            }
+        }
+    }
 }

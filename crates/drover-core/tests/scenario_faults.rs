@@ -209,7 +209,7 @@ fn unknown_keys_and_words() {
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
              clock_mhz, l1d_kib, l2_kib, llc_kib, memory_ns, hop_ns, node_mb_s, skew_tick, \
-             own_wakeups_per_s, own_work_us, round_us, costs",
+             own_wakeups_per_s, own_work_us, round_us, link_mbit_s, costs",
         ),
         (
             "shares = 500",

@@ -32,7 +32,8 @@ fn all() -> Vec<(String, Scenario)> {
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name.ends_with(".toml")).collect::<Vec<String>>()
     };
-    let seeds = names("seeds").into_iter().map(|name| (name.clone(), format!("seeds/{name}")));
+    let seeds = names("seeds").into_iter().filter(|name| name != "claims.toml");
+    let seeds = seeds.map(|name| (name.clone(), format!("seeds/{name}")));
     let files = names("").into_iter().map(|name| (name.clone(), name)).chain(seeds);
     files.map(|(name, path)| (name, read(&path))).collect()
 }

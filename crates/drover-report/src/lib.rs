@@ -2,6 +2,7 @@
 //! Shows results to people: tables for a terminal, pictures for a page.
 
 mod checks;
+pub mod claims;
 mod findings;
 mod grid;
 mod number;

@@ -4,6 +4,7 @@
 //! Other schedulers run on the same host, as a [`class::Class`]: crates/drover-rivals.
 //! docs/simulator.md tells what is modelled and what is not.
 
+pub mod batch;
 pub mod class;
 pub mod costs;
 pub mod cpu_set;

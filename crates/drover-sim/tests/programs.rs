@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Runs VMs called a, b ... of those workloads on so many pCPUs for a second, without warm-up.
 fn simulate(top: &str, pcpus: u32, vms: &[(u32, &str)]) -> Outcome {
     let mut text = format!(
-        "name = \"x\"\nduration_s = 1.0\nwarmup_s = 0.0\n{top}\nhost = {{ cores = {pcpus}, llc_kib = 8192, memory_ns = 80, hop_ns = 30, node_mb_s = 20000 }}\n"
+        "name = \"x\"\nduration_s = 1.0\nwarmup_s = 0.0\n{top}\nhost = {{ cores = {pcpus}, llc_kib = 8192, memory_ns = 80, hop_ns = 30, node_mb_s = 20000, link_mbit_s = 1000 }}\n"
     );
     for ((vcpus, workload), name) in vms.iter().zip('a'..) {
         text += &format!("[[vm]]\nname = \"{name}\"\nvcpus = {vcpus}\nworkload = {workload}\n");
@@ -200,7 +200,12 @@ fn every_workload_that_comes_with_drover_runs_under_every_scheduler() {
     for entry in std::fs::read_dir(dir).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let workload = format!("\"workloads/{file}\"");
-        let vms = [(4, workload.as_str()), (4, r#"{ kind = "cpu" }"#)];
+        // A back end has nothing to do without somebody who sends.
+        let beside = match file.as_str() {
+            "xen-netback.toml" => "\"workloads/stream-out.toml\"",
+            _ => r#"{ kind = "cpu" }"#,
+        };
+        let vms = [(4, workload.as_str()), (4, beside)];
         let rivals = RIVALS.iter().map(|rival| rival.name);
         let names: Vec<String> =
             std::iter::once(DROVER).chain(rivals).map(|name| format!("\"{name}\"")).collect();
@@ -215,4 +220,30 @@ fn every_workload_that_comes_with_drover_runs_under_every_scheduler() {
         files += 1;
     }
     assert!(files >= 7, "{files} workloads");
+}
+
+/// A VM sends by a back end in another: the link is full where the back end can keep up with it, else the
+/// back end sets the pace; what is taken out of rings was put there.
+#[test]
+fn what_is_sent_goes_through_the_back_end_and_the_link() {
+    let sends = program(r#"steps = ["compute 100 us", "send 50 KB", "count"]"#);
+    for (back_end_us, most) in [(200, 2500), (800, 1250)] {
+        let steps =
+            format!(r#"steps = ["forward", "kernel {back_end_us} us", "transmit", "count"]"#);
+        let text = format!(
+            "name = \"x\"\nduration_s = 1.0\nwarmup_s = 0.0\nschedulers = [\"eevdf\"]\n\
+             host = {{ cores = 2, link_mbit_s = 1000 }}\n\
+             [[vm]]\nname = \"dom0\"\nvcpus = 1\nworkload = {}\n\
+             [[vm]]\nname = \"io\"\nvcpus = 1\nworkload = {sends}\n",
+            program(&steps)
+        );
+        let scenario = Scenario::parse(&text, "x.toml").unwrap_or_else(|error| panic!("{error}"));
+        let outcome = run_scenario(&scenario, RIVALS, &Options::default(), &|_, _| {}).unwrap();
+        let run = &outcome.results.runs[0];
+        assert_eq!(run.fault, None);
+        let [forwarded, sent] = [0, 1].map(|vm| run.vms[vm].progress.unwrap());
+        // The link has 1 MiB in hand at most, and so has the ring.
+        assert!((most * 95 / 100..=most + 22).contains(&forwarded), "{forwarded} of {most}");
+        assert!((forwarded..=forwarded + 22).contains(&sent), "{sent} of {forwarded}");
+    }
 }

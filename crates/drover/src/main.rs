@@ -59,6 +59,9 @@ enum Command {
     /// Run scenarios on simulator and lab, and say how far the two are apart.
     #[command(hide = true)]
     Compare(commands::compare::Args),
+    /// Measure what the five seed documents claim, in the simulator, into docs/seeds.md.
+    #[command(hide = true)]
+    Seeds(commands::seeds::Args),
     /// Measure how fast the simulator is on this machine.
     #[command(hide = true)]
     SimSpeed(commands::sim_speed::Args),
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Command::LabRun => commands::run::run_in_lab(),
         Command::Soak(args) => commands::soak::run(&args),
         Command::Compare(args) => commands::compare::run(&args),
+        Command::Seeds(args) => commands::seeds::run(&args),
         Command::SimSpeed(args) => commands::sim_speed::run(&args),
         Command::PolicyCost(args) => commands::policy_cost::run(&args),
         Command::Manual(args) => commands::manual::run(&args, Cli::command()),

@@ -18,6 +18,8 @@ pub struct Row {
     pub metric: Metric,
     /// What was measured: the median over repeats, of ratios where one is asked for.
     pub measured: Option<f64>,
+    /// The least and the most of that over the repeats.
+    pub range: Option<(f64, f64)>,
     /// What the source of the scenario has.
     pub published: Option<f64>,
     /// What was asked, such as `<= 1` or `>= 0.98 of eevdf`.
@@ -82,6 +84,7 @@ fn rows_of(expect: &Expect, results: &Results) -> Vec<Row> {
             vm,
             metric: expect.metric,
             measured: None,
+            range: None,
             published: expect.published,
             asked: asked(expect, expect.max),
             verdict: Verdict::NotRun,
@@ -131,22 +134,26 @@ impl Subject<'_> {
     fn row(&self) -> Row {
         let expect = self.expect;
         let max = self.max();
-        let (measured, verdict, note) = match self.measured() {
-            Ok(measured) => {
-                let above = expect.min.is_none_or(|min| measured >= min);
-                let below = max.is_none_or(|max| measured <= max);
+        let (figures, verdict, note) = match self.measured() {
+            Ok(figures) => {
+                let measured = median(&figures);
+                let above = expect.min.is_none_or(|min| measured.is_some_and(|it| it >= min));
+                let below = max.is_none_or(|max| measured.is_some_and(|it| it <= max));
                 let verdict = if above && below { Verdict::Pass } else { Verdict::Fail };
-                (Some(measured), verdict, None)
+                (figures, verdict, None)
             }
-            Err(Missing::NotRun(note)) => (None, Verdict::NotRun, Some(note)),
-            Err(Missing::NotMeasured(note)) => (None, Verdict::Fail, Some(note)),
+            Err(Missing::NotRun(note)) => (Vec::new(), Verdict::NotRun, Some(note)),
+            Err(Missing::NotMeasured(note)) => (Vec::new(), Verdict::Fail, Some(note)),
         };
+        let least = figures.iter().copied().reduce(f64::min);
+        let most = figures.iter().copied().reduce(f64::max);
         Row {
             scheduler: expect.scheduler.clone(),
             case: Some(self.case.to_owned()),
             vm: self.vm.map(str::to_owned),
             metric: expect.metric,
-            measured,
+            measured: median(&figures),
+            range: least.zip(most),
             published: expect.published,
             asked: asked(expect, max),
             verdict,
@@ -154,10 +161,10 @@ impl Subject<'_> {
         }
     }
 
-    /// The median over repeats of the figure asked for, or of its ratio to what it is relative to. Ratios
+    /// In each repeat the figure asked for, or its ratio to what it is relative to; one at least. Ratios
     /// are within a repeat: those runs stood side by side, and from one repeat to the next the speed of a
     /// machine drifts.
-    fn measured(&self) -> Result<f64, Missing> {
+    fn measured(&self) -> Result<Vec<f64>, Missing> {
         let expect = self.expect;
         let mut figures = self.figures(&expect.scheduler, self.case)?;
         if expect.relative_to.is_some() || expect.relative_to_case.is_some() {
@@ -171,8 +178,10 @@ impl Subject<'_> {
             figures.retain(|repeat, _| bases.contains_key(repeat));
             figures.iter_mut().for_each(|(repeat, figure)| *figure /= bases[repeat]);
         }
-        let not_run = || Missing::NotRun("no repeat ran both".to_owned());
-        median_of(figures).ok_or_else(not_run)
+        match figures.is_empty() {
+            true => Err(Missing::NotRun("no repeat ran both".to_owned())),
+            false => Ok(figures.into_values().collect()),
+        }
     }
 
     /// The largest value allowed.
@@ -304,6 +313,7 @@ mod tests {
         let results = results(runs.collect());
         let row = only(Expect { max: Some(150.0), ..expect(Metric::WakeupMeanUs) }, &results);
         assert_eq!((row.measured, row.verdict), (Some(110.0), Verdict::Pass));
+        assert_eq!(row.range, Some((90.0, 400.0)));
         assert_eq!((row.asked.as_str(), row.vm.as_deref()), ("<= 150", Some("vm0")));
         let row = only(Expect { max: Some(100.0), ..expect(Metric::WakeupMeanUs) }, &results);
         assert_eq!(row.verdict, Verdict::Fail);

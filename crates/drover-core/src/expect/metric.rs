@@ -48,12 +48,16 @@ pub enum Metric {
     ReservationLagMs,
     /// Of a VM: the longest that a thread of it was ready, % of what is guaranteed.
     DelayUsedPct,
+    /// Of a VM: how often a vCPU of it was stopped because it was ahead of its siblings.
+    Costops,
     /// Of a VM: how much more its best served vCPU got than its worst, %.
     VcpuSpreadPct,
     /// Of a VM: how often its threads were put on a pCPU where another had run, 1/s.
     DispatchesPerS,
     /// Of a VM: what its workload counts.
     Progress,
+    /// Of a VM: what its workload counts, for each s of its CPU time.
+    ProgressPerCpuS,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
     /// Of a VM: the node that is home to its first part.
@@ -72,6 +76,8 @@ pub enum Metric {
     WakeupP99Us,
     /// Of a VM: longest wake-up latency, µs.
     WakeupMaxUs,
+    /// Of a VM: all of its wake-up latencies, for each step of progress, µs.
+    WakeupUsPerProgress,
     /// Of a VM: mean time from a device's waking a vCPU of it to its running, µs.
     IoToGuestMeanUs,
     /// Of a VM: the same of its back ends, woken by its vCPUs or the host, µs.
@@ -90,7 +96,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 36] = [
+    pub const ALL: [Metric; 39] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -108,9 +114,11 @@ impl Metric {
         Metric::LimitedS,
         Metric::ReservationLagMs,
         Metric::DelayUsedPct,
+        Metric::Costops,
         Metric::VcpuSpreadPct,
         Metric::DispatchesPerS,
         Metric::Progress,
+        Metric::ProgressPerCpuS,
         Metric::YieldsPerProgress,
         Metric::HomeNode,
         Metric::HomeMigrations,
@@ -120,6 +128,7 @@ impl Metric {
         Metric::WakeupMeanUs,
         Metric::WakeupP99Us,
         Metric::WakeupMaxUs,
+        Metric::WakeupUsPerProgress,
         Metric::IoToGuestMeanUs,
         Metric::IoToDeviceMeanUs,
         Metric::IdlePct,
@@ -149,9 +158,11 @@ impl Metric {
             Metric::LimitedS => "limited_s",
             Metric::ReservationLagMs => "reservation_lag_ms",
             Metric::DelayUsedPct => "delay_used_pct",
+            Metric::Costops => "costops",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::DispatchesPerS => "dispatches_per_s",
             Metric::Progress => "progress",
+            Metric::ProgressPerCpuS => "progress_per_cpu_s",
             Metric::YieldsPerProgress => "yields_per_progress",
             Metric::HomeNode => "home_node",
             Metric::HomeMigrations => "home_migrations",
@@ -161,6 +172,7 @@ impl Metric {
             Metric::WakeupMeanUs => "wakeup_mean_us",
             Metric::WakeupP99Us => "wakeup_p99_us",
             Metric::WakeupMaxUs => "wakeup_max_us",
+            Metric::WakeupUsPerProgress => "wakeup_us_per_progress",
             Metric::IoToGuestMeanUs => "io_to_guest_mean_us",
             Metric::IoToDeviceMeanUs => "io_to_device_mean_us",
             Metric::IdlePct => "idle_pct",
@@ -181,6 +193,11 @@ impl Metric {
                 | Metric::ContextSwitches
                 | Metric::BpfNsPerSwitch
         )
+    }
+
+    /// Whether its unit is % or percentage points.
+    pub fn is_pct(self) -> bool {
+        self.name().ends_with("_pct") || self.name().ends_with("_points")
     }
 
     /// Whether it can be had for a part of the measured time.
@@ -240,6 +257,7 @@ impl Metric {
                 let counters = vm.counters?;
                 Some(100.0 * counters.longest_ready_ms? / counters.guaranteed_delay_ms?)
             }
+            Metric::Costops => Some(vm.counters?.costops as f64),
             Metric::VcpuSpreadPct => {
                 let least_s = vm.vcpu_min_cpu_s.filter(|&least_s| least_s > 0.0)?;
                 Some(100.0 * (vm.vcpu_max_cpu_s? / least_s - 1.0))
@@ -248,6 +266,10 @@ impl Metric {
                 Some(vm.dispatches? as f64 / run.duration_s).filter(|it| it.is_finite())
             }
             Metric::Progress => vm.progress.map(|progress| progress as f64),
+            Metric::ProgressPerCpuS => {
+                let cpu_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
+                Some(vm.progress? as f64 / cpu_s)
+            }
             Metric::YieldsPerProgress => {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)
@@ -260,6 +282,10 @@ impl Metric {
             Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
             Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
             Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
+            Metric::WakeupUsPerProgress => {
+                let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
+                Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
+            }
             Metric::IoToGuestMeanUs => Some(vm.io?.delay_us.to_guest?.mean),
             Metric::IoToDeviceMeanUs => Some(vm.io?.delay_us.to_device?.mean),
             _ => None,

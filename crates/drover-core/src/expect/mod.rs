@@ -34,6 +34,8 @@ pub struct Expect {
     pub max: Option<f64>,
     /// What the source of the scenario has; how far off the figure is, is shown.
     pub published: Option<f64>,
+    /// The claim of scenarios/seeds/claims.toml that it shows, by id.
+    pub claim: Option<String>,
     /// The figure is divided by the same figure under this scheduler.
     pub relative_to: Option<String>,
     /// The figure is divided by the same figure in this case.
@@ -58,6 +60,7 @@ impl Expect {
             min: None,
             max: None,
             published: None,
+            claim: None,
             relative_to: None,
             relative_to_case: None,
             or: None,

@@ -198,6 +198,7 @@ impl Keys for Host {
         ("own_wakeups_per_s", whole(1, 10_000)),
         ("own_work_us", whole(1, 1_000_000)),
         ("round_us", whole(1, ROUND_US_MAX)),
+        ("link_mbit_s", whole(1, 1_000_000)),
         ("tick_ns", whole(0, COST_NS_MAX)),
         ("context_switch_ns", whole(0, COST_NS_MAX)),
         ("interrupt_ns", whole(0, COST_NS_MAX)),

@@ -51,6 +51,8 @@ pub struct Host {
     /// The pCPUs are emulated one after the other, and all have had their turn within so long, as in
     /// the lab on the exact clock; for the simulator. None: they are there all at once.
     pub round_us: Option<u32>,
+    /// What all VMs together send through the host's network link, Mbit/s; for the simulator.
+    pub link_mbit_s: Option<u32>,
     /// What its kernel takes for some things, for the simulator; on a host with turns, while no other pCPU
     /// wants one.
     pub costs: HostCosts,
@@ -136,6 +138,7 @@ impl Default for Host {
             own_wakeups_per_s: None,
             own_work_us: None,
             round_us: None,
+            link_mbit_s: None,
             costs: HostCosts::default(),
         }
     }

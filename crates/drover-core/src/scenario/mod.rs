@@ -25,7 +25,9 @@ mod workload;
 pub use cpu_list::{CpuList, CpuListError};
 pub use host::{Host, HostCosts};
 pub use pace::Pace;
-pub use program::{DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, Role, StepTime};
+pub use program::{
+    DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, RING_BYTES, Role, StepTime,
+};
 pub use table::{ReadFile, ScenarioError};
 pub use vm::{Pin, Vm, Vmm};
 pub use workload::{CpuThen, Workload};

@@ -14,6 +14,8 @@ pub const STEP_NS_MAX: u64 = 86_400_000_000_000;
 pub const ROUND_NS_MIN: u64 = 100;
 /// The most rounds `repeat`, pieces of work `spawn` and progress `count` may say.
 pub const STEP_TIMES_MAX: u32 = 1_000_000;
+/// The bytes that a VM's ring holds: 256 slots of a page, as Xen's and as virtio's usual one.
+pub const RING_BYTES: u32 = 1 << 20;
 /// How deep `repeat` and `for` may stand in each other.
 pub const DEPTH_MAX: usize = 3;
 /// How long a vCPU spins for a paravirtual lock before it halts: Linux's SPIN_THRESHOLD of 2^15
@@ -122,6 +124,13 @@ pub enum ProgramStep {
     Wait(u32),
     /// Put so many pieces of work into the queue.
     Spawn(u32, u32),
+    /// Send so many bytes by the network: they stand in the VM's ring until a back end has handed them to
+    /// the host's link. Halt while the ring is full.
+    Send(u32),
+    /// Take what waits in any VM's ring, the first to come; halt while there is nothing.
+    Forward,
+    /// Hand that to the link; halt while too much waits there.
+    Transmit,
     /// So much progress.
     Count(u32),
     /// All up to the matching end, so often.
@@ -147,6 +156,7 @@ impl ProgramStep {
                 ROUND_NS_MIN
             }
             Self::Wait(_) | Self::Meet(_) | Self::Join(_) => ROUND_NS_MIN,
+            Self::Send(_) | Self::Forward => ROUND_NS_MIN,
             _ => 0,
         }
     }
@@ -155,12 +165,27 @@ impl ProgramStep {
     pub fn halts(self) -> bool {
         matches!(
             self,
-            Self::Join(_) | Self::Sleep(_) | Self::Timer(_) | Self::Io(..) | Self::Wait(_)
+            Self::Join(_)
+                | Self::Sleep(_)
+                | Self::Timer(_)
+                | Self::Io(..)
+                | Self::Wait(_)
+                | Self::Send(_)
+                | Self::Forward
+                | Self::Transmit
         )
     }
 }
 
 impl Program {
+    /// Does it speak of the host's network link?
+    pub fn uses_link(&self) -> bool {
+        let net = |step: &ProgramStep| {
+            matches!(step, ProgramStep::Send(_) | ProgramStep::Forward | ProgramStep::Transmit)
+        };
+        self.roles.iter().flat_map(|role| &role.steps).any(net)
+    }
+
     /// The role of that vCPU; none when no role speaks of it.
     pub fn role_of(&self, vcpu: u32) -> Option<&Role> {
         let names = |role: &&Role| role.vcpus.as_ref().is_some_and(|list| list.contains(vcpu));

@@ -3,11 +3,11 @@
 
 use super::format::{LockWord, ProgramTable, RoleTable, VmTable};
 use super::program::{
-    DEPTH_MAX, IpiTo, LockKind, PV_SPIN_US, Program, ProgramLock, ProgramStep, ROUND_NS_MIN, Role,
-    STEP_NS_MAX, STEP_TIMES_MAX, StepTime,
+    DEPTH_MAX, IpiTo, LockKind, PV_SPIN_US, Program, ProgramLock, ProgramStep, RING_BYTES,
+    ROUND_NS_MIN, Role, STEP_NS_MAX, STEP_TIMES_MAX, StepTime,
 };
 use super::table::{Read, Table};
-use super::{Vm, Workload};
+use super::{Host, Vm, Workload};
 use crate::nearest::hint;
 use crate::tree::is_plain_name;
 use toml::Spanned;
@@ -29,6 +29,9 @@ const STEPS: &[(&str, &str)] = &[
     ("io", "io 20 us, or io 20 us then 100 us"),
     ("wait", "wait QUEUE"),
     ("spawn", "spawn 4 QUEUE"),
+    ("send", "send 50 KB"),
+    ("forward", "forward"),
+    ("transmit", "transmit"),
     ("count", "count, or count 10"),
     ("repeat", "repeat 10"),
     ("for", "for 200 ms"),
@@ -36,7 +39,7 @@ const STEPS: &[(&str, &str)] = &[
 ];
 
 /// Reads a workload of kind `program`.
-pub(super) fn read_program(table: &Table<ProgramTable>) -> Read<Workload> {
+pub(super) fn read_program(table: &Table<ProgramTable>, host: &Host) -> Read<Workload> {
     let mut program = Program {
         locks: read_locks(table)?,
         pv_spin_us: table.pv_spin_us.unwrap_or(PV_SPIN_US),
@@ -63,6 +66,10 @@ pub(super) fn read_program(table: &Table<ProgramTable>) -> Read<Workload> {
         program.roles.push(Role { vcpus: role.vcpus.clone(), steps });
     }
     check_queues(table, &program)?;
+    if program.uses_link() && host.link_mbit_s.is_none() {
+        let what = "steps of the network, on a host without a link";
+        return Err(table.error("", what, "add link_mbit_s = 1000 to [host]"));
+    }
     Ok(Workload::Program(Box::new(program)))
 }
 
@@ -281,6 +288,13 @@ fn read_step(
         ("wait", [name]) => Some(ProgramStep::Wait(number_of(&mut program.queues, name))),
         ("spawn", [times, name]) => times_of(times)
             .map(|times| ProgramStep::Spawn(times, number_of(&mut program.queues, name))),
+        ("send", [kb, "KB"]) => kb
+            .parse()
+            .ok()
+            .filter(|kb| (1..=RING_BYTES / 1000).contains(kb))
+            .map(|kb: u32| ProgramStep::Send(1000 * kb)),
+        ("forward", []) => Some(ProgramStep::Forward),
+        ("transmit", []) => Some(ProgramStep::Transmit),
         ("count", []) => Some(ProgramStep::Count(1)),
         ("count", [times]) => times_of(times).map(ProgramStep::Count),
         ("repeat", [times]) => times_of(times).map(ProgramStep::Repeat),

@@ -19,7 +19,7 @@ pub(super) fn read_workload(
         let kind = table.word("kind");
         let title = format!("workload {kind}");
         let (workload, has_speed) = match kind {
-            "program" => (read_program(&table.read()?)?, true),
+            "program" => (read_program(&table.read()?, host)?, true),
             "cpu" | "lock" | "barrier" | "sleep" => {
                 let own = table.without("speed").read_as(&title, &["kind", "speed"])?;
                 (read_plain(&own, end_s)?, true)

@@ -7,6 +7,7 @@
 
 mod axis;
 mod bars;
+mod claims;
 mod figures;
 mod findings;
 mod growth;
@@ -18,6 +19,7 @@ mod shapes;
 
 use crate::summary::Summary;
 use crate::table::ground;
+use drover_core::claims::Measured;
 use drover_core::expect::Finding;
 use drover_core::results::Results;
 use drover_core::schedule::Schedule;
@@ -42,6 +44,11 @@ impl Picture {
     /// Draws what a scenario set out to show, and no more; none where that is nothing.
     pub fn of_findings(results: &Results, findings: &[Finding]) -> Option<Self> {
         layout::page(results, &findings::figures(findings)).map(Self)
+    }
+
+    /// Draws what a scenario measures of claims, beside what documents say; none where that is nothing.
+    pub fn of_claims(results: &Results, measured: &[Measured]) -> Option<Self> {
+        layout::page(results, &claims::figures(measured)).map(Self)
     }
 
     /// Draws who ran where on these results' ground; none where that was not recorded.

@@ -5,6 +5,7 @@
 //! when somebody else acts. A vCPU that is handed a lock while it does not run only finds out when
 //! it runs next: that is the lock-holder preemption this project is about.
 
+mod network;
 mod program;
 mod sleep_times;
 mod spin;
@@ -18,6 +19,7 @@ use crate::machine::{Machine, TaskId, TaskState, step_source, timer_source};
 use crate::rng::Rng;
 use crate::speed_model::FULL;
 use drover_core::scenario::StepTime;
+use network::{Network, Piece};
 use spin::{Barrier, Lock};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -93,6 +95,11 @@ pub struct Vcpu {
     ipis: Vec<TaskId>,
     /// Answers to its own interrupts still to come.
     answers: u32,
+    /// Bytes of it in its VM's ring, and what it has taken from one.
+    in_ring: u32,
+    piece: Option<Piece>,
+    /// When it was told that the network has something for it; 0: it knows.
+    told_ns: u64,
     /// How it looks to KVM's directed yield.
     pub boost: Boost,
 }
@@ -149,6 +156,8 @@ pub struct Guests {
     /// The VMs.
     pub vms: Vec<GuestVm>,
     programs: Vec<Vec<Step>>,
+    /// Rings, and the link behind them.
+    network: Network,
     /// What programs draw at random.
     rng: Rng,
 }
@@ -156,7 +165,7 @@ pub struct Guests {
 impl Default for Guests {
     fn default() -> Self {
         let (vcpus, vms, programs) = (Vec::new(), Vec::new(), Vec::new());
-        Self { vcpus, vms, programs, rng: Rng::new(0) }
+        Self { vcpus, vms, programs, network: Network::default(), rng: Rng::new(0) }
     }
 }
 
@@ -234,6 +243,9 @@ impl Guests {
             held: 0,
             ipis: Vec::new(),
             answers: 0,
+            in_ring: 0,
+            piece: None,
+            told_ns: 0,
             boost: Boost::default(),
         });
     }
@@ -241,6 +253,11 @@ impl Guests {
     /// What programs draw at random follows from that seed.
     pub fn set_seed(&mut self, seed: u64) {
         self.rng = Rng::new(seed);
+    }
+
+    /// The host's link sends so much.
+    pub fn set_link(&mut self, mbit_s: u32) {
+        self.network.mbit_s = mbit_s;
     }
 
     /// The VM's workload starts now; its clock begins.
@@ -490,6 +507,9 @@ impl Guests {
                 self.spawn_work(m, task, queue, times);
                 None
             }
+            Step::Send { bytes } => self.send(m, task, bytes),
+            Step::Forward => self.forward(m, task),
+            Step::Transmit => self.transmit(m, task),
             Step::Count { times } => {
                 self.vcpus[task as usize].count += u64::from(times);
                 None

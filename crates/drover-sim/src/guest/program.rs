@@ -89,6 +89,15 @@ pub enum Step {
         /// Which queue.
         queue: u32,
     },
+    /// Send by the network; halt while the ring is full.
+    Send {
+        /// How much.
+        bytes: u32,
+    },
+    /// Take what some VM sends; halt while there is nothing.
+    Forward,
+    /// Hand that to the link; halt while too much waits there.
+    Transmit,
     /// So much progress.
     Count {
         /// How much.
@@ -313,6 +322,9 @@ fn steps_of(steps: &[ProgramStep]) -> Vec<Step> {
         ProgramStep::Io(time, device_ns) => Step::Io { time, device_ns },
         ProgramStep::Wait(queue) => Step::Wait { queue },
         ProgramStep::Spawn(times, queue) => Step::Spawn { times, queue },
+        ProgramStep::Send(bytes) => Step::Send { bytes },
+        ProgramStep::Forward => Step::Forward,
+        ProgramStep::Transmit => Step::Transmit,
         ProgramStep::Count(times) => Step::Count { times },
         ProgramStep::Repeat(times) => {
             begun.push(number as u16);

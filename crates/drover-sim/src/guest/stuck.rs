@@ -21,7 +21,10 @@ impl Guests {
             let timer = m.events.when(timer_source(&m.pcpus, task)).is_some();
             let asleep = vcpu.mode == Mode::Asleep && vcpu.deadline_ns == u64::MAX && !vcpu.roused;
             let spins = vcpu.mode == Mode::Spin && vcpu.left_ns == u64::MAX;
-            begun && !timer && (asleep || spins) && vcpu.ipis.is_empty()
+            // Who waits for the network waits for others' VMs.
+            let step = self.programs[vcpu.program as usize][vcpu.step as usize];
+            let network = matches!(step, Step::Send { .. } | Step::Forward);
+            begun && !timer && (asleep || spins) && !network && vcpu.ipis.is_empty()
         };
         if vcpus.clone().all(waits) {
             return vcpus

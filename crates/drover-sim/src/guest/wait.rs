@@ -68,6 +68,10 @@ impl Guests {
         let over = vcpu.granted || now_ns >= vcpu.deadline_ns;
         match step {
             Step::Serve => return None,
+            Step::Send { .. } | Step::Forward | Step::Transmit => {
+                self.note_told(m.now_ns, task);
+                return None;
+            }
             Step::Take { lock } if !over => return Some(self.retake(m, task, lock)),
             _ if !over => {
                 vcpu.roused = false;

@@ -110,6 +110,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     let end_ns = warmup_ns + ns(scenario.duration_s);
     let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
     sim.guests.set_seed(mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat))));
+    sim.guests.set_link(scenario.host.link_mbit_s.unwrap_or(0));
     sim.plan(warmup_ns, Plan::Look(BEGIN));
     set_partitions(&mut sim, &job.case.partitions);
     set_pools(&mut sim, &job.case.pools);

@@ -35,6 +35,7 @@ const _: () = {
     assert!(PartitionPolicy::Share as u32 == POLICY_SHARE);
     assert!(PartitionPolicy::Credit as u32 == POLICY_CREDIT);
     assert!(PartitionPolicy::Dedicated as u32 == POLICY_DEDICATED);
+    assert!(PartitionPolicy::Anticipatory as u32 == POLICY_ANTICIPATORY);
     assert!(SHARES_MAX == DROVER_SHARES_MAX);
     assert!(SHARES_PER_VCPU as u32 == DROVER_SHARES_PER_VCPU);
     assert!(INVERSE_SHIFT == SHARE_INVERSE_SHIFT);

@@ -15,6 +15,7 @@ pub mod partition;
 pub mod policy_cost;
 pub mod pool;
 pub mod run;
+pub mod seeds;
 pub mod serve;
 pub mod set;
 mod sim;

@@ -58,7 +58,7 @@ pub enum Partition {
 
 #[derive(clap::Args)]
 pub struct Values {
-    /// How it chooses who runs: share, credit or dedicated.
+    /// How it chooses who runs: share, credit, dedicated or anticipatory.
     #[arg(long)]
     policy: Option<PartitionPolicy>,
     /// How long a thread runs before it is asked again, such as 3ms.

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The figures that show a claim, in words.
+
+use super::Shown;
+use crate::number::figure;
+use drover_core::claims::Measured;
+
+/// As many figures of an expectation are told one by one; of more the least and the most.
+const TOLD: usize = 4;
+
+/// All figures of a claim; those of an expectation that speaks of many cases or VMs drawn together.
+pub(super) fn cell(shown: &Shown, between: &str) -> String {
+    let same = |a: &(String, Measured), b: &(String, Measured)| a.1.expect == b.1.expect;
+    let each = shown.figures.chunk_by(same).flat_map(|figures| match figures.len() <= TOLD {
+        true => figures.iter().map(|(_, it)| one(it)).collect(),
+        false => vec![many(figures)],
+    });
+    each.collect::<Vec<_>>().join(between)
+}
+
+/// What is counted of whom, such as `total progress, jbb 2, 4.1 over jbb 2, 4.0`.
+pub(super) fn label(of: &Measured) -> String {
+    let mut label = of.expect.metric.name().replace('_', " ");
+    label += &of.row.vm.as_ref().map_or(String::new(), |vm| format!(" of {vm}"));
+    label + &circumstances(of)
+}
+
+fn circumstances(of: &Measured) -> String {
+    let (expect, row) = (&of.expect, &of.row);
+    let mut text = String::new();
+    if let Some(case) = row.case.as_ref().filter(|case| *case != "all") {
+        text += &format!(", {case}");
+    }
+    if row.scheduler != "drover" {
+        text += &format!(", {}", row.scheduler);
+    }
+    let base = [&expect.relative_to_case, &expect.relative_to];
+    let base: Vec<&str> = base.into_iter().flatten().map(String::as_str).collect();
+    if !base.is_empty() {
+        text += &format!(" over {}", base.join(", "));
+    }
+    text
+}
+
+fn one(of: &Measured) -> String {
+    let label = label(of);
+    match (of.row.measured, of.row.range) {
+        (Some(median), Some((least, most))) => {
+            let figures = format!("**{}**{}", precise(median), range(least, most));
+            format!("{label}: {figures}{}", said(of))
+        }
+        _ => {
+            let why = of.row.note.as_deref().unwrap_or("not measured");
+            format!("{label}: {why}")
+        }
+    }
+}
+
+fn many(figures: &[(String, Measured)]) -> String {
+    let (_, first) = &figures[0];
+    let metric = first.expect.metric.name().replace('_', " ");
+    let medians: Vec<f64> = figures.iter().filter_map(|(_, it)| it.row.measured).collect();
+    let least = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = medians.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let missing = match figures.len() - medians.len() {
+        0 => String::new(),
+        missing => format!(", {missing} not measured"),
+    };
+    let medians = format!("**{}** to **{}**", precise(least), precise(most));
+    format!("{metric}, {} figures: {medians}{missing}{}", figures.len(), said(first))
+}
+
+/// The document's number, or what is asked.
+fn said(of: &Measured) -> String {
+    match of.expect.published {
+        Some(published) => format!(", said {}", precise(published)),
+        None => format!(", asked {}", of.row.asked),
+    }
+}
+
+fn range(least: f64, most: f64) -> String {
+    match precise(least) == precise(most) {
+        true => String::new(),
+        false => format!(" ({} to {})", precise(least), precise(most)),
+    }
+}
+
+/// Three decimals below two, where ratios stand.
+fn precise(value: f64) -> String {
+    if value.abs() < 2.0 { format!("{value:.3}") } else { figure(value) }
+}

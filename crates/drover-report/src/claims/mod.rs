@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the seed documents claim beside what was measured: docs/seeds.md, and lines for a terminal.
+
+mod figures;
+mod page;
+
+pub use page::page;
+
+use drover_core::claims::{Claim, Measured, Standing, judge};
+
+/// A claim with what was measured of it.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// The claim.
+    pub claim: Claim,
+    /// The figures that show it, and the path of the scenario each is from.
+    pub figures: Vec<(String, Measured)>,
+}
+
+/// How a claim stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Figures say so.
+    Measured(Standing),
+    /// Tests show it.
+    Tested,
+    /// Nothing shows it yet.
+    Pending,
+}
+
+impl Shown {
+    /// How it stands.
+    pub fn outcome(&self) -> Outcome {
+        if self.figures.is_empty() {
+            return if self.claim.tests.is_empty() { Outcome::Pending } else { Outcome::Tested };
+        }
+        let figures: Vec<Measured> = self.figures.iter().map(|(_, it)| it.clone()).collect();
+        Outcome::Measured(judge(self.claim.kind, self.claim.judged_by, &figures))
+    }
+}
+
+impl Outcome {
+    /// The word for it in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Measured(Standing::Holds) => "holds",
+            Outcome::Measured(Standing::Near) => "near",
+            Outcome::Measured(Standing::Not) => "**not**",
+            Outcome::Tested => "by test",
+            Outcome::Pending => "pending",
+        }
+    }
+}
+
+/// A line for each claim that was measured.
+pub fn lines(shown: &[Shown]) -> String {
+    let measured = shown.iter().filter(|shown| !shown.figures.is_empty());
+    let line = |shown: &Shown| {
+        let word = shown.outcome().word().trim_matches('*');
+        format!("{word:6} {}: {}\n", shown.claim.id, figures::cell(shown, "; ").replace("**", ""))
+    };
+    measured.map(line).collect()
+}
