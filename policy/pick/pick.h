@@ -84,19 +84,15 @@ static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 v
  */
 static __always_inline u32 pick_next(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	u32 picked = PICKED_NONE;
-	u32 try;
+	u32 picked;
 
 	pick_next_glance(pcpu_at(d, pcpu));
-	for_each_index(try, 0, 2) {
-		picked = pick_whom(d, pcpu, slot, vruntime_ns);
-		if (picked != PICKED_RUNNING || !d->nr_coscheduled ||
-		    plan_admits(d, pcpu, pcpu_at(d, pcpu)->domain, slot, 1))
-			break;
-		/* Its vCPUs must run together, and cannot: somebody else. */
-		slot = DROVER_MAX_VMS;
-	}
-	return picked;
+	picked = pick_whom(d, pcpu, slot, vruntime_ns);
+	if (picked != PICKED_RUNNING || !d->nr_coscheduled ||
+	    plan_admits(d, pcpu, pcpu_at(d, pcpu)->domain, slot, 1))
+		return picked;
+	/* Its vCPUs must run together, and cannot: somebody else. */
+	return pick_whom(d, pcpu, DROVER_MAX_VMS, vruntime_ns);
 }
 
 #endif

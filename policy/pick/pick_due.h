@@ -29,6 +29,8 @@ BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u
 	bool found = false;
 	u32 try;
 
+	if (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY)
+		return false;
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = next_vm(d, pcpu, domain, after, BY_DEADLINE);
 		u32 slot = tournament_slot(key);

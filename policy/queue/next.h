@@ -92,8 +92,7 @@ static __always_inline bool next_has_come(u64 key, u64 now_ns)
 
 /* The VM with that key has moved on since its leaf was written: put that right. False: it has not.
  */
-static __always_inline bool next_put_right(struct drover *d, u32 domain, u64 key, u32 asks,
-					   u64 now_ns)
+BPF_GLOBAL bool next_put_right(THE_DROVER, u32 domain, u64 key, u32 asks, u64 now_ns)
 {
 	u32 slot = tournament_slot(key);
 	u64 fresh;
@@ -117,33 +116,53 @@ static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
 	return next_has_come(key, now_ns) ? key : TOURNAMENT_NOBODY;
 }
 
+/* The same when leaves of deadlines that lag have been corrected. */
+BPF_GLOBAL u64 next_due_corrected(THE_DROVER, u32 domain, u64 now_ns)
+{
+	u32 try;
+
+	for_each_index(try, 0, 8) {
+		if (!next_put_right(d, domain, next_due(d, domain, now_ns), BY_DEADLINE, now_ns))
+			break;
+	}
+	return next_due(d, domain, now_ns);
+}
+
+/* next_after when leaves that lag have been corrected. */
+BPF_GLOBAL u64 next_after_corrected(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+{
+	u64 now_ns = ground_now_ns(d);
+	u64 key = TOURNAMENT_NOBODY;
+	u32 try;
+
+	for_each_index(try, 0, 8) {
+		key = next_after(d, pcpu, domain, after, asks);
+		if (!next_put_right(d, domain, key, asks, now_ns))
+			break;
+	}
+	return key;
+}
+
 /*
  * The key of the next VM of that domain for that pCPU, after the key `after`: the least served, or
  * with BY_DEADLINE the VM that is due for longest. NOBODY: there is none. On the way leaves that
  * lag behind their VM are corrected. A few tries suffice: only VMs that ran, or ceased to wait,
- * since they were last looked at can lag.
+ * since they were last looked at can lag. Most often none does, or no deadline has come: that is
+ * seen without a loop, which costs more to begin than all the rest.
  */
 BPF_GLOBAL u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	u64 now_ns = ground_now_ns(d);
 	u64 key;
-	u32 try;
 
 	if (!next_is_near(d, pcpu, domain))
 		return TOURNAMENT_NOBODY;
-	for_each_index(try, 0, 8) {
-		if (!(asks & BY_DEADLINE) ||
-		    !next_put_right(d, domain, next_due(d, domain, now_ns), asks, now_ns))
-			break;
-	}
-	if (asks & BY_DEADLINE && next_due(d, domain, now_ns) == TOURNAMENT_NOBODY)
+	if (asks & BY_DEADLINE && (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY ||
+				   next_due_corrected(d, domain, now_ns) == TOURNAMENT_NOBODY))
 		return TOURNAMENT_NOBODY;
 	key = next_after(d, pcpu, domain, after, asks);
-	for_each_index(try, 0, 8) {
-		if (!next_put_right(d, domain, key, asks, now_ns))
-			break;
-		key = next_after(d, pcpu, domain, after, asks);
-	}
+	if (next_put_right(d, domain, key, asks, now_ns))
+		key = next_after_corrected(d, pcpu, domain, after, asks);
 	return asks & BY_DEADLINE && !next_has_come(key, now_ns) ? TOURNAMENT_NOBODY : key;
 }
 
