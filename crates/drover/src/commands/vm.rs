@@ -10,7 +10,7 @@ use drover_core::asked::{Asked, HOST, Key, Limit};
 use drover_core::percent;
 use drover_core::printable::one_line;
 use drover_host::control::{Answer, Request, ask};
-use drover_host::status::{Kind, OrderStatus, VmStatus};
+use drover_host::status::{Kind, OrderStatus, ProfileStatus, VmStatus};
 
 use super::ask::{DEFAULT, Daemon, answer, given, percent_of, print_json, table};
 use super::numa::ONE_NODE;
@@ -25,6 +25,9 @@ pub enum Vm {
         /// Show where each is at home on NUMA nodes, and its memory.
         #[arg(long, conflicts_with_all = ["json", "why"])]
         numa: bool,
+        /// Show what each mostly does, and the figures that say so.
+        #[arg(long, conflicts_with_all = ["json", "why", "numa"])]
+        profile: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
@@ -107,7 +110,9 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { why, numa, json, daemon } => list((why, numa, json), &daemon.socket)?,
+        Vm::List { why, numa, profile, json, daemon } => {
+            list([why, numa, profile, json], &daemon.socket)?;
+        }
         Vm::Orders { json, daemon } => list_orders(json, &daemon.socket)?,
         Vm::Forget { name, daemon } => {
             ask(&daemon.socket, &Request::ForgetVm { name })?;
@@ -168,11 +173,16 @@ fn ordered(orders: &[OrderStatus]) -> String {
     table(&["NAME<", "HERE<", "ORDERED<"], &orders.iter().map(row).collect::<Vec<_>>())
 }
 
-fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
-    let vms = answer(socket, &Request::ListVms, |answer| match answer {
+/// All VMs and containers.
+pub fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
+    answer(socket, &Request::ListVms, |answer| match answer {
         Answer::Vms { vms } => Some(vms),
         _ => None,
-    })?;
+    })
+}
+
+fn list([why, numa, profile, json]: [bool; 4], socket: &Path) -> Result<()> {
+    let vms = vms(socket)?;
     if json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
@@ -181,6 +191,8 @@ fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
         print!("{}", reasons(&vms));
     } else if numa {
         print!("{}", homes(&vms));
+    } else if profile {
+        print!("{}", profiles(&vms));
     } else {
         print!("{}", overview(&vms));
     }
@@ -279,6 +291,34 @@ fn homes(vms: &[VmStatus]) -> String {
     )
 }
 
+/// What each mostly does. Containers have none.
+fn profiles(vms: &[VmStatus]) -> String {
+    let row = |vm: &VmStatus| {
+        let Some(ProfileStatus { profile, evidence }) = vm.profile else {
+            let unknown = ["not known yet", "-", "-", "-", "-", "-", "-"].map(str::to_owned);
+            return [vec![vm.name.clone()], unknown.to_vec()].concat();
+        };
+        let mib_s = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1} MiB/s"));
+        let per_s =
+            f64::from(u32::try_from(evidence.sleeps).unwrap_or(u32::MAX)) / evidence.window_s;
+        vec![
+            vm.name.clone(),
+            profile.to_string(),
+            percent_of(Some(evidence.wanted_pcpus())),
+            format!("{:.2} ms", evidence.burst_ms()),
+            format!("{per_s:.0}/s"),
+            format!("{:.0}%", evidence.helper_pct()),
+            mib_s(evidence.moved_mib_s()),
+            mib_s(evidence.memory_mib_s),
+        ]
+    };
+    let vms = vms.iter().filter(|vm| vm.kind == Kind::Vm);
+    table(
+        &["NAME<", "PROFILE<", "WANTS", "BURST", "SLEEPS", "HELPERS", "DEVICES", "MEMORY"],
+        &vms.map(row).collect::<Vec<_>>(),
+    )
+}
+
 fn milliseconds(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"))
 }
@@ -315,6 +355,7 @@ fn troubles(vms: &[VmStatus]) -> String {
 pub mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa};
+    use drover_core::profile::{Evidence, Profile};
     use drover_core::resolve::Why;
     use drover_host::names::Source;
 
@@ -359,6 +400,7 @@ pub mod tests {
                 home_s: 3.0,
                 ran_s: 4.0,
             }),
+            profile: None,
             vcpu: Vec::new(),
             why: vec![
                 why(Key::Shares, "normal", "default"),
@@ -404,6 +446,27 @@ pub mod tests {
         let of = |vms| who_has_it(&OrderStatus { here: true, vms, ..order.clone() });
         assert_eq!(of(1), None);
         assert!(of(6).unwrap().starts_with("6 VMs are named web: that is in force for all"));
+    }
+
+    #[test]
+    fn profiles_stand_beside_the_figures_that_say_so() {
+        let evidence = Evidence {
+            window_s: 5.0,
+            cpu_s: 1.5,
+            helper_cpu_s: 0.4,
+            ready_s: 0.25,
+            sleeps: 9000,
+            moved_bytes: Some(180 << 20),
+            memory_mib_s: None,
+        };
+        let known = ProfileStatus { profile: Profile::Io, evidence };
+        let text = profiles(&[VmStatus { profile: Some(known), ..vm("web") }, vm("new")]);
+        assert_eq!(
+            text,
+            "NAME  PROFILE        WANTS    BURST  SLEEPS  HELPERS     DEVICES  MEMORY\n\
+             web   io             35.0%  0.17 ms  1800/s      27%  36.0 MiB/s       -\n\
+             new   not known yet      -        -       -        -           -       -\n"
+        );
     }
 
     #[test]
