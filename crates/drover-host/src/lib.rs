@@ -30,6 +30,7 @@ pub mod orders;
 pub mod plan;
 mod privileges;
 pub mod protocol;
+pub mod recent;
 pub mod reconciler;
 pub mod registry;
 pub mod rehearsal;

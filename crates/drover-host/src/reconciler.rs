@@ -18,7 +18,7 @@ use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::numa::Numa;
 use crate::orders::{Ground, VM_ORIGIN};
-use crate::plan::{Capacity, Plan, PlannedVm};
+use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
 use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
@@ -71,6 +71,7 @@ pub struct Reconciler {
     fresh: bool,
     /// What was said of the plan in force, not to be said again.
     said: HashSet<String>,
+    begun: Instant,
 }
 
 impl Reconciler {
@@ -119,6 +120,7 @@ impl Reconciler {
             wishes: Wishes::default(),
             fresh: true,
             said: HashSet::new(),
+            begun: Instant::now(),
         })
     }
 
@@ -133,6 +135,11 @@ impl Reconciler {
     /// Reads the configuration again, whether it looks changed or not.
     pub fn reload(&mut self) {
         self.file.offer_again();
+    }
+
+    /// The scheduler is in charge from now on.
+    pub fn begin(&mut self) {
+        self.begun = Instant::now();
     }
 
     /// Orders are to be kept by that one.
@@ -162,6 +169,9 @@ impl Reconciler {
     pub fn answer(&mut self, kernel: &dyn Kernel, request: Request, now: Instant) -> Answer {
         self.look_at_vms(kernel, now, false);
         let done = match request {
+            Request::Status => {
+                return Answer::Status { status: Box::new(self.host_status(kernel, now)) };
+            }
             Request::ListVms => return Answer::Vms { vms: self.vm_statuses(kernel) },
             Request::ListOrders => return Answer::Orders { orders: self.order_statuses() },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
@@ -242,6 +252,9 @@ impl Reconciler {
         }
         let target = whose_bounds(order);
         for trouble in plan.troubles() {
+            if is_left_to_others(order, &trouble) {
+                continue;
+            }
             let stood = before.get(&trouble.what());
             let is_asked = target.as_ref() == Some(&trouble.whose);
             let stays = stood.is_some_and(|texts| !is_asked || texts.contains(&trouble.text));
@@ -280,7 +293,11 @@ impl Reconciler {
     /// Whether what is ordered for a VM that does not run could be if it came.
     fn check_absent(&self, plan: &Plan, saved: &Saved, order: &Request) -> Result<()> {
         let Request::SetVm { name, .. } = order else { return Ok(()) };
-        if whose_bounds(order).is_none() || self.registry.vms().iter().any(|vm| vm.name == *name) {
+        let leaves_all = matches!(order, Request::SetVm { set, .. } if set.is_empty());
+        if leaves_all
+            || whose_bounds(order).is_none()
+            || self.registry.vms().iter().any(|vm| vm.name == *name)
+        {
             return Ok(());
         }
         let mut layers = self.config.layers(name);
@@ -493,6 +510,17 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
 fn ordered(saved: &Saved, name: &str) -> Option<Layer> {
     let asked = saved.vms.get(name)?.clone();
     Some(Layer { origin: VM_ORIGIN.to_owned(), of_name: true, asked })
+}
+
+/// Whether it is about a value that an order takes back: what other sources say of it counts again, even if that
+/// cannot be, or nobody could take back an order.
+fn is_left_to_others(order: &Request, trouble: &Trouble) -> bool {
+    let (name, reset) = match order {
+        Request::SetVm { name, reset, .. } => (name, Some(reset)),
+        Request::ForgetVm { name } => (name, None),
+        _ => return false,
+    };
+    trouble.whose == format!("VM {name}") && reset.is_none_or(|keys| keys.contains(&trouble.key))
 }
 
 /// Of whom an order changes what can be impossible: all of a VM but its shares, or a pool.

@@ -352,6 +352,49 @@ fn a_refused_order_changes_nothing_anywhere() {
     }
 }
 
+#[test]
+fn an_order_can_be_taken_back_whatever_the_file_says() {
+    let mut host = Host::new(2, "");
+    host.add_pool("prod", 0).unwrap();
+    host.set(1, &[(Key::Pool, "prod"), (Key::Reservation, "50%")]).unwrap();
+    host.configure(&format!(
+        "[[vm]]\nname = {:?}\npool = \"gone\"\nreservation = \"900%\"\n",
+        name(1)
+    ));
+    for reset in [Key::Pool, Key::Reservation] {
+        let (name, set) = (name(1), Asked::default());
+        host.ask(Request::SetVm { name, set, reset: vec![reset] }).unwrap();
+    }
+    let troubles = host.statuses().swap_remove(0).troubles;
+    assert!(troubles.iter().any(|it| it.contains("\"gone\"")), "{troubles:?}");
+    host.set(1, &[(Key::Pool, "prod")]).unwrap();
+    host.ask(Request::ForgetVm { name: name(1) }).unwrap();
+    assert!(host.set(1, &[(Key::Pool, "none-such")]).is_err());
+}
+
+#[test]
+fn the_host_says_what_is_promised_and_free_and_what_is_not_kept() {
+    let mut host = Host::new(2, "");
+    host.set(1, &[(Key::Reservation, "150%")]).unwrap();
+    host.configure(&format!("[[vm]]\nname = {:?}\nreservation = \"900%\"\n", name(2)));
+    let Answer::Status { status } = host.reconciler.answer(&host.kernel, Request::Status, host.now)
+    else {
+        panic!("a status was asked for")
+    };
+    let default = &status.partitions[0];
+    assert_eq!((status.vms, status.promised_mcpu), (2, 1500));
+    assert_eq!((default.host_mcpu, default.free_mcpu), (Some(400), Some(2100)));
+    assert!(
+        status.troubles[0].contains(&format!("VM {}: 900% cannot be", name(2))),
+        "{:?}",
+        status.troubles
+    );
+    let why = &host.statuses()[1].why;
+    let reservation = why.iter().find(|why| why.key == Key::Reservation).unwrap();
+    assert_eq!(reservation.value, "0%");
+    assert!(reservation.origin.ends_with("where 900% is asked"), "{}", reservation.origin);
+}
+
 /// Once it stood by its text: each order that changed a number in it was refused with the others' trouble.
 #[test]
 fn who_was_refused_before_does_not_stand_in_the_way_of_others() {

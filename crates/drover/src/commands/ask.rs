@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use drover_core::asked::{Asked, Key};
+use drover_core::percent;
 use drover_core::printable::{cell, json};
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 
@@ -36,6 +37,22 @@ pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {
         }
         Ok(text.to_owned())
     }
+}
+
+/// That a limit of that much holds nobody, where it does.
+pub fn idle_limit(whose: &str, limit_mcpu: Option<u32>, socket: &Path) -> Result<Option<String>> {
+    let Some(limit_mcpu) = limit_mcpu else { return Ok(None) };
+    let status = answer(socket, &Request::Status, |answer| match answer {
+        Answer::Status { status } => Some(status),
+        _ => None,
+    })?;
+    let host_mcpu = 1000 * status.cpus.cpus().len() as u64;
+    Ok((u64::from(limit_mcpu) >= host_mcpu).then(|| {
+        let [limit, host] = [limit_mcpu.into(), host_mcpu].map(percent::text64);
+        format!(
+            "Note: {whose} has a limit of {limit} and this host {host}: the limit never holds it."
+        )
+    }))
 }
 
 /// CPU in % of one pCPU; a dash where there is nothing to say.

@@ -12,7 +12,7 @@ use drover_core::printable::one_line;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{Kind, OrderStatus, VmStatus};
 
-use super::ask::{DEFAULT, Daemon, answer, given, percent_of, print_json, table};
+use super::ask::{DEFAULT, Daemon, answer, given, idle_limit, percent_of, print_json, table};
 use super::numa::ONE_NODE;
 
 #[derive(Subcommand)]
@@ -113,7 +113,9 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
             ask(&daemon.socket, &Request::ForgetVm { name })?;
         }
         Vm::Set { name, values, daemon } => {
-            ask(&daemon.socket, &values.order(name.clone()))?;
+            let order = values.order(name.clone());
+            ask(&daemon.socket, &order)?;
+            notes(&name, &order, &daemon.socket)?.iter().for_each(|note| println!("{note}"));
             let order = orders(&daemon.socket)?.into_iter().find(|it| it.name == name);
             if let Some(line) = order.and_then(|order| who_has_it(&order)) {
                 println!("{line}");
@@ -121,6 +123,38 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Values that were ordered and are of no use.
+fn notes(name: &str, order: &Request, socket: &Path) -> Result<Vec<String>> {
+    let Request::SetVm { set, .. } = order else { return Ok(Vec::new()) };
+    let limit_mcpu = set.limit.and_then(Limit::mcpu);
+    let mut notes: Vec<String> =
+        idle_limit(&format!("VM {name}"), limit_mcpu, socket)?.into_iter().collect();
+    if let Some(mcpu) = set.reservation_mcpu {
+        notes.extend(vms(socket)?.iter().filter_map(|vm| idle_reservation(vm, name, mcpu)));
+    }
+    Ok(notes)
+}
+
+/// That a VM cannot use all that is reserved for it, where it cannot.
+fn idle_reservation(vm: &VmStatus, name: &str, mcpu: u32) -> Option<String> {
+    let usable_mcpu = 1000 * vm.vcpus;
+    let is_more = vm.name == name && vm.vcpus > 0 && mcpu > usable_mcpu;
+    is_more.then(|| {
+        let [mcpu, usable] = [mcpu, usable_mcpu].map(percent::text);
+        format!(
+            "Note: {mcpu} are reserved for VM {name}, and its {} vCPUs can use {usable}: the rest is kept from others only.",
+            vm.vcpus
+        )
+    })
+}
+
+fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
+    answer(socket, &Request::ListVms, |answer| match answer {
+        Answer::Vms { vms } => Some(vms),
+        _ => None,
+    })
 }
 
 fn orders(socket: &Path) -> Result<Vec<OrderStatus>> {
@@ -169,10 +203,7 @@ fn ordered(orders: &[OrderStatus]) -> String {
 }
 
 fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
-    let vms = answer(socket, &Request::ListVms, |answer| match answer {
-        Answer::Vms { vms } => Some(vms),
-        _ => None,
-    })?;
+    let vms = vms(socket)?;
     if json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
@@ -390,6 +421,14 @@ pub mod tests {
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
         assert_eq!(words(0).take(3).collect::<Vec<_>>(), ["NAME", "CALLED", "KIND"], "{text}");
         assert_eq!(words(1).take(3).collect::<Vec<_>>(), ["100", "web", "VM"], "{text}");
+    }
+
+    #[test]
+    fn a_reservation_above_the_vcpus_is_noted() {
+        let note = idle_reservation(&vm("web"), "web", 3000).unwrap();
+        assert!(note.contains("its 2 vCPUs can use 200%"), "{note}");
+        assert_eq!(idle_reservation(&vm("web"), "web", 2000), None);
+        assert_eq!(idle_reservation(&vm("web"), "db", 3000), None);
     }
 
     #[test]
