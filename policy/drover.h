@@ -221,6 +221,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		cosched_begin(d, t, now_ns);
 		together_judge(d, vm, now_ns);
 	}
+	ASSERT(pcpu->running_slot == DROVER_MAX_VMS && !t->queued_in && !t->ready_since_ns);
 	pcpu->running_slot = t->slot;
 	pcpu->running_vruntime_ns = t->vruntime_ns;
 	home_note(d, t, at);
@@ -307,7 +308,9 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	wait_bound_stops(d, t, ready, now_ns);
 	if (!ready)
 		hook_sleeps(d, t->slot, share_nr_awake(vm), now_ns);
+	ASSERT(pcpu_at(d, at)->running_slot == t->slot || !pcpu_at(d, at)->online);
 	if (t->kind == THREAD_VCPU) {
+		ASSERT(vm->vcpus_running);
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 	}

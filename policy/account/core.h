@@ -40,6 +40,7 @@ static __always_inline void core_begin(struct drover *d, struct pcpu *pcpu, u64 
 {
 	if (!pcpu->sibling)
 		return;
+	ASSERT(!(pcpu->busy & 1));
 	pcpu->smt_neighbour = DROVER_MAX_VMS;
 	pcpu->shared = core_busy(d, pcpu->sibling - 1, now_ns);
 	pcpu->busy = pcpu->busy - (now_ns << 1) + 1;

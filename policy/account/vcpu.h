@@ -114,6 +114,7 @@ static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 	if (!record)
 		return;
 	t->record = 0;
+	ASSERT(v->slot == t->slot && v->state != VCPU_NONE);
 	for_each_index(place, 0, vcpu_places(vm_at(d, t->slot))) {
 		u32 *at = vcpu_place(d, t->slot, place);
 
@@ -196,6 +197,7 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 	if (spent_ns > ran_ns)
 		spent_ns = ran_ns;
 	v->hypervisor_ns += spent_ns;
+	ASSERT(spent_ns <= ran_ns);
 	came_ns = ran_ns - spent_ns;
 	v->progress_ns += came_ns;
 	v->lag_ns -= v->lag_ns < came_ns ? v->lag_ns : came_ns;

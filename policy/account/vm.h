@@ -188,8 +188,10 @@ static __always_inline void vm_begin_host(struct drover *d)
 /* Let go of the VM. True when nobody holds it any more: the slot is free. */
 static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 {
+	ASSERT(vm->nr_threads);
 	if (__sync_fetch_and_sub(&vm->nr_threads, 1) != 1)
 		return false;
+	ASSERT(!vm->nr_vcpus && !vm->nr_waiting && !vm->nr_confined);
 	__sync_fetch_and_sub(&d->vm_shares, vm->shares);
 	vm_settle_host(d);
 	reserve_set(d, vm, 0);
@@ -226,7 +228,9 @@ BPF_GLOBAL int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 
 	waiting_end(d, t, ground_now_ns(d));
 	vcpu_close(d, t);
+	ASSERT(!t->queued_in && !t->record);
 	if (t->kind == THREAD_VCPU) {
+		ASSERT(from->nr_vcpus);
 		__sync_fetch_and_sub(&from->nr_vcpus, 1);
 		vm_settle_shares(d, t->slot);
 	}

@@ -55,6 +55,18 @@ struct ground_lock {
 };
 #endif
 
+/*
+ * What always holds, checked where it matters: in the tests, the simulator and the rig, where
+ * nothing else happens in the middle of an event. The kernel's program checks nothing: its pCPUs
+ * change the same books at the same time, and a moment's disagreement is no fault.
+ */
+#ifdef __bpf__
+#define ASSERT(holds) ((void)0)
+#else
+void ground_assertion_failed(const char *what, const char *file, int line);
+#define ASSERT(holds) ((holds) ? (void)0 : ground_assertion_failed(#holds, __FILE__, __LINE__))
+#endif
+
 /* A VM's slot number must fit into the low bits of a tournament key. */
 #define DROVER_SLOT_BITS 11
 #define DROVER_MAX_VMS (1 << DROVER_SLOT_BITS)

@@ -76,6 +76,7 @@ static __always_inline void cosched_start(struct vm *vm, struct vcpu *v, u64 now
 
 	if (!since_ns)
 		return;
+	ASSERT(vm->nr_stopped);
 	__sync_fetch_and_sub(&vm->nr_stopped, 1);
 	__sync_fetch_and_add(&vm->nr_costarts, 1);
 	if ((s64)(now_ns - since_ns) <= 0)

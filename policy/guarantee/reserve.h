@@ -65,6 +65,7 @@ static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcp
 	share_not_after(&vm->reserve_tag_ns, now_ns + reserve_ahead_max_ns(d, vm));
 	if (inverse && !before)
 		__sync_fetch_and_add(&d->nr_reserved, 1);
+	ASSERT(!before || d->nr_reserved);
 	if (!inverse && before)
 		__sync_fetch_and_sub(&d->nr_reserved, 1);
 }

@@ -308,6 +308,7 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 
 	if (before == hold)
 		return 0;
+	ASSERT(vm->capped || !hold);
 	if (hold) {
 		vm->at_limit_since_ns = now_ns;
 	} else {

@@ -218,6 +218,7 @@ static __always_inline void affinity_remove(struct drover *d, struct entity_rq *
 	if (!t->pinned_at)
 		return;
 	t->pinned_at = 0;
+	ASSERT(books->nr_pinned && pcpu_at(d, only)->nr_pinned);
 	__sync_fetch_and_sub(affinity_pinned(books, place), affinity_one_pinned(place));
 	__sync_fetch_and_sub(&books->nr_pinned, 1);
 	__sync_fetch_and_sub(&pcpu_at(d, only)->nr_pinned, 1);

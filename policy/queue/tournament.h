@@ -112,6 +112,8 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 			break;
 		at = up;
 	}
+	ASSERT(key == TOURNAMENT_NOBODY || tournament_slot(key) == slot % DROVER_MAX_VMS);
+	ASSERT(!tournament_before(key, among->node[tournament_root(levels)]));
 }
 
 /*

@@ -77,6 +77,7 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 	if (!rq)
 		return;
 	entity = entity_rq_of(rq, slot);
+	ASSERT(entity->nr_queued);
 	affinity_remove(d, entity, t);
 	last = __sync_fetch_and_sub(&entity->nr_queued, 1) == 1;
 	affinity_forget(entity);
@@ -97,6 +98,7 @@ BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 
 	if (!rq)
 		return 0;
+	ASSERT(!t->queued_in && t->ready_since_ns);
 	entity = entity_rq_of(rq, slot);
 	share_move_to(d, vm_at(d, slot), near);
 	if (t->pinned_cpu && new_here)
@@ -187,8 +189,10 @@ BPF_GLOBAL int waiting_end(THE_DROVER, THE_THREAD, u64 now_ns)
 		return 0;
 	waited_ns = now_ns - t->ready_since_ns;
 	t->ready_since_ns = 0;
+	ASSERT(vm->nr_waiting);
 	__sync_fetch_and_sub(&vm->nr_waiting, 1);
 	if (t->kind == THREAD_VCPU) {
+		ASSERT(vm->vcpus_waiting);
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_waiting, 1);
 		vcpu_waited(d, vm, t);

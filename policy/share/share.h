@@ -160,6 +160,7 @@ static __always_inline void share_go_on(struct vm *vm, struct thread *t, u64 now
 /* It stops. */
 static __always_inline void share_end(struct vm *vm, struct thread *t)
 {
+	ASSERT(share_nr_running(vm));
 	__sync_fetch_and_sub(&vm->running_sum, (t->begun_ns << SHARE_COUNT_BITS) + 1);
 }
 
@@ -281,6 +282,7 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 {
 	u64 charged_ns = ran_ns - smt_discount_ns;
 
+	ASSERT(smt_discount_ns <= ran_ns);
 	t->charged_ns += ran_ns;
 	t->vruntime_ns += thread_is_task(t) ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));

@@ -37,6 +37,7 @@ static void a_mask_says_where_threads_that_wait_may_run(void)
 	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 0), 6);
 	CHECK(task->thread.affinity_remote);
 	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 1), 1);
+	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 0), 6);
 	kernel_set_affinity(g, task, 0xf0);
 	CHECK_EQ(affinity_mask(&g->d, task, &task->thread, 1), AFFINITY_ALL);
 	CHECK(!task->thread.affinity_remote && !task->thread.pinned_cpu);
@@ -235,6 +236,8 @@ static void a_pcpu_that_is_taken_is_not_free(void)
 	CHECK_EQ(plan_count(&g->d, 1, 1, false, false), 0);
 	drover_pcpu_returned(&g->d, 0);
 	CHECK_EQ(plan_count(&g->d, 1, 1, false, false), 1);
+	kernel_offline(g, 0);
+	CHECK_EQ(plan_count(&g->d, 1, 1, false, false), 0);
 }
 
 int main(void)

@@ -179,6 +179,17 @@ static void figure_1(void)
 		 2 * MS);
 }
 
+static void who_runs_makes_up_for_its_own_lag(void)
+{
+	struct vm *vm;
+
+	figure_1();
+	vm = vm_at(&g->d, 1);
+	runs_alone(0, MS);
+	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)), 2 * MS);
+	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[1].record)), 4 * MS);
+}
+
 /* Seed 000, 3.1: two that make the same progress at different moments do not drift apart, but each
  * lags. */
 static void siblings_that_run_in_turn_have_no_skew(void)
@@ -760,6 +771,7 @@ int main(void)
 	RUN(a_round_keeps_a_pcpu_only_for_who_may_have_it);
 	RUN(mode_off_is_left_alone);
 	RUN(figure_1);
+	RUN(who_runs_makes_up_for_its_own_lag);
 	RUN(siblings_that_run_in_turn_have_no_skew);
 	RUN(what_happened_is_booked_by_vcpu);
 	RUN(hypervisor_time_is_no_progress);

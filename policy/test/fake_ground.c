@@ -10,6 +10,11 @@ static struct ground *of(struct drover *d)
 	return the_ground;
 }
 
+void ground_assertion_failed(const char *what, const char *file, int line)
+{
+	CHECK_SAYING(false, "%s:%d: not so: %s", file, line, what);
+}
+
 /* Others act: their kicks are felt, the caller's are still on their way. */
 static void meanwhile(struct ground *g)
 {

@@ -267,6 +267,18 @@ static void an_llc_is_a_home_like_a_node(void)
 	CHECK(wakes(vcpu(3, NODE_0 | 2U << HOME_LLC_SHIFT, 1))->pcpu < 2); /* it is full */
 }
 
+/* The search begins at that place and goes up. */
+static void a_pcpu_at_home_is_one_that_is_online(void)
+{
+	g = fake_nodes(4, 1);
+	kernel_offline(g, 1);
+	CHECK_EQ(home_pcpu(&g->d, 0, 0), 0);
+	CHECK_EQ(home_pcpu(&g->d, 0, 1), 2);
+	kernel_offline(g, 3);
+	CHECK_EQ(home_pcpu(&g->d, 0, 3), 0);
+	CHECK_EQ(home_pcpu(&g->d, 1, 0), HOME_NOWHERE);
+}
+
 /* A busy VM of one vCPU that begins on that pCPU; without a home. */
 static struct task_struct *begins(u32 tgid, u32 pcpu)
 {
@@ -306,6 +318,16 @@ static void who_shares_an_llc_goes_to_an_idle_one_of_the_node(void)
 	b = wakes(vcpu(2, NODE_0 | 1U << HOME_LLC_SHIFT, 1));
 	kernel_run(g, 4 * SECOND);
 	CHECK(node_of(a) == NODE_0 && node_of(b) == NODE_0);
+}
+
+static void whose_home_is_that_llc_stays_although_another_is_idle(void)
+{
+	two_llcs(true);
+	for (u32 i = 0; i < 2; i++)
+		wakes(vcpu(i + 1, NODE_0 | 1U << HOME_LLC_SHIFT, i));
+	kernel_run(g, 4ULL * SECOND);
+	for (u32 i = 0; i < 2; i++)
+		CHECK_NEAR(kernel_vm(g, i + 1)->home_run_ns, 4ULL * SECOND, MS);
 }
 
 static void three_have_the_emptier_llc_in_turn_and_seldom_move(void)
@@ -452,6 +474,8 @@ int main(void)
 	RUN(who_runs_in_each_others_home_changes_places);
 	RUN(an_llc_is_a_home_like_a_node);
 	RUN(who_shares_an_llc_goes_to_an_idle_one_of_the_node);
+	RUN(whose_home_is_that_llc_stays_although_another_is_idle);
+	RUN(a_pcpu_at_home_is_one_that_is_online);
 	RUN(three_have_the_emptier_llc_in_turn_and_seldom_move);
 	RUN(parts_of_a_wide_vm_live_on_a_node_each);
 	RUN(shares_hold_whatever_homes_there_are);

@@ -267,10 +267,6 @@ static void who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most(void)
 	CHECK_NEAR(kernel_vm(g, 1)->vtime_ns, g->d.domain[0].clock_ns - 32 * MS, 3 * MS);
 }
 
-/*
- * A light, wide VM takes the host in rare bursts, after which the clock stands far ahead: a VM
- * that can use all it is owed is that far behind then, and keeps its claim.
- */
 /* One works while 80 sleep; then four do. */
 static void threads_that_sleep_save_up_no_claim(void)
 {
@@ -290,6 +286,27 @@ static void threads_that_sleep_save_up_no_claim(void)
 	CHECK_NEAR(kernel_cpu_time_ns(g, 2) - before_ns, 2 * SECOND, 150 * MS);
 }
 
+/* Two of its threads run; a third wakes. What it is owed from before is bounded by two. */
+static void who_wakes_beside_siblings_brings_no_claim_from_before(void)
+{
+	struct task_struct *third;
+	struct vm *vm;
+
+	g = fake_ground(4, 1);
+	kernel_busy_vm(g, 1, 2, 1000);
+	kernel_busy_vm(g, 2, 2, 1000);
+	kernel_run(g, 100 * MS);
+	third = kernel_thread(g, 1, THREAD_VCPU);
+	vm = kernel_vm(g, 1);
+	vm->vtime_ns = g->d.domain[0].clock_ns - SECOND;
+	kernel_wake(g, third);
+	CHECK_NEAR(vm->vtime_ns, g->d.domain[0].clock_ns - 2 * 32 * MS, MS);
+}
+
+/*
+ * A light, wide VM takes the host in rare bursts, after which the clock stands far ahead: a VM
+ * that can use all it is owed is that far behind then, and keeps its claim.
+ */
 static void who_waits_now_and_then_keeps_what_it_is_owed(void)
 {
 	g = fake_ground(12, 1);
@@ -522,6 +539,7 @@ int main(void)
 	RUN(who_slept_has_no_claim_beyond_its_credit);
 	RUN(who_cannot_use_its_share_is_owed_32_ms_of_virtual_time_at_most);
 	RUN(threads_that_sleep_save_up_no_claim);
+	RUN(who_wakes_beside_siblings_brings_no_claim_from_before);
 	RUN(who_waits_now_and_then_keeps_what_it_is_owed);
 	RUN(shares_1_to_7_one_round_against_seven);
 	RUN(the_seven_ratios_of_seed_000_figure_3);

@@ -311,12 +311,15 @@ static void whoever_lets_go_last_frees_the_slot(void)
 static void a_slot_is_never_free_while_a_thread_remains(void)
 {
 	for (u32 run = 0; run < 300; run++) {
+		struct task_struct *task;
 		u32 held = 1;
 		struct vm *vm;
 
 		g = fake_ground(1, 1);
-		kernel_thread(g, 1, THREAD_VCPU);
+		task = kernel_thread(g, 1, THREAD_VCPU);
 		vm = kernel_vm(g, 1);
+		/* The first half of vm_detach: the thread is the host's, and still holds the VM. */
+		vm_attach(&g->d, &task->thread, DROVER_HOST_SLOT, THREAD_HOST);
 		while (held) {
 			if (check_chance(45))
 				held += vm_hold(vm);

@@ -26,7 +26,7 @@ static void a_busy_ground(u32 nr_pcpus)
 static void runs(struct task_struct *task)
 {
 	task->queue = NO_QUEUE;
-	drover_running(&g->d, task, &task->thread, 0);
+	waiting_end(&g->d, &task->thread, g->now_ns);
 }
 
 static u64 key_of(u32 slot)

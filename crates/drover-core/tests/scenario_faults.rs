@@ -137,8 +137,8 @@ fn vms_that_cannot_be_in_their_partition() {
             &with(
                 "\n[[vm]]\nname = \"b\"\nvcpus = 4\nreservation_pct = 250\nworkload = { kind = \"cpu\" }\n",
             ),
-            "x.toml:20: case \"a\", VM \"b\": 250% cannot be reserved: partition \"default\" has 200% left of \
-             200%; reserve less, or lower another reservation",
+            "x.toml:20: case \"a\", VM \"b\": 250% cannot be reserved: partition \"default\" has 180% left of \
+             200% (20% kept for the host's own tasks); reserve less, or lower another reservation",
         ),
     ]);
 }

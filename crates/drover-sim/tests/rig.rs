@@ -50,6 +50,7 @@ fn planted_bugs_are_found() {
         (Planted::IgnoresWaitBound, "has waited"),
         (Planted::ChargesHalf, "CPU time charged"),
         (Planted::LosesStarts, "believes it waits"),
+        (Planted::LosesStarts, "the policy asserts"),
         (Planted::Miscounts, "the policy counts"),
         (Planted::SpoilsTournament, "tournament of domain"),
         (Planted::LeaksSlots, "slots"),

@@ -8,6 +8,8 @@ use super::memory::Room;
 use super::native::{DROVER_HOST_SLOT, drover, runqueue, sim_drain_to, task_struct, thread};
 use super::queues::{MAX_SLICE, Planted, Queues};
 use crate::machine::{CLASS_TIMERS, Machine, NOBODY, TaskId};
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char, c_int};
 
 /// What `drover.ground` points to, for as long as one call into the policy lasts.
 pub struct Ground {
@@ -41,6 +43,27 @@ unsafe fn threads<'a>(d: *mut drover) -> &'a Room<thread> {
         let ground = (*d).ground as *const Ground;
         &*(*ground).threads
     }
+}
+
+thread_local! {
+    /// The first assertion of the policy that failed in the call that this thread makes.
+    static FAILED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// The first assertion that failed since this was last asked.
+pub(super) fn take_failed_assertion() -> Option<String> {
+    FAILED.take()
+}
+
+/// Only noted: the policy goes on, and the simulation ends with it after the call.
+#[unsafe(no_mangle)]
+extern "C" fn ground_assertion_failed(what: *const c_char, file: *const c_char, line: c_int) {
+    // SAFETY: the policy passes string literals.
+    let (what, file) = unsafe { (CStr::from_ptr(what), CStr::from_ptr(file)) };
+    let text = format!("the policy asserts {what:?} at {file:?}:{line}, which is not so");
+    FAILED.with_borrow_mut(|failed| {
+        failed.get_or_insert(text);
+    });
 }
 
 fn number(task: *mut task_struct) -> TaskId {

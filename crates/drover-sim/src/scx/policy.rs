@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The policy's C code with its state, as an object.
 
-use super::ground::{Ground, pointer};
+use super::ground::{self, Ground, pointer};
 use super::memory::Room;
 use super::native::{self, drover, drover_wakes, thread};
 use super::queues::Queues;
@@ -128,12 +128,15 @@ impl Policy {
         cpu: u32,
         function: impl FnOnce(*mut drover) -> R,
     ) -> R {
-        let ground = Ground { machine: m, queues, threads: &self.threads, cpu };
+        let ground = Ground { machine: &raw mut *m, queues, threads: &self.threads, cpu };
         self.state_mut().ground = &raw const ground as u64;
         let begun = self.meter.map(|_| Instant::now());
         let answer = function(self.drover.at(0));
         if let (Some(meter), Some(begun)) = (&mut self.meter, begun) {
             meter.add(begun);
+        }
+        if let Some(what) = ground::take_failed_assertion() {
+            m.complain(|| what);
         }
         answer
     }
