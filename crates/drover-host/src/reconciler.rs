@@ -23,13 +23,12 @@ use crate::privileges::Writer;
 use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
-use crate::store::{Saved, Store, merged, merged_sets};
+use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
 use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Key;
 use drover_core::config::Config;
-use drover_core::partition::Partitions;
 use drover_core::percent;
 use drover_core::place::Wishes;
 use drover_core::resolve::Layer;
@@ -90,11 +89,9 @@ impl Reconciler {
         for orphan in saved.adopt_orphans(read.pools().map(|(spec, _)| spec)) {
             tracing::warn!("{orphan}");
         }
-        fit_together(&read, &saved).with_context(|| {
+        fit_together(&read, &saved, &online).with_context(|| {
             format!("{} and what is saved in {}", config.display(), state.display())
         })?;
-        Partitions::of(saved.partitions.clone())
-            .with_context(|| format!("the partitions saved in {}", state.display()))?;
         let host_permille = Some(read.host_permille());
         Ok(Self {
             file,
@@ -314,7 +311,7 @@ impl Reconciler {
             tree.add_cgroups(&containers.tree().pools);
         }
         let layers = |vm: &Vm| layers(config, saved, vm);
-        let partitions = Partitions::of(saved.partitions.clone())?;
+        let partitions = merged_partitions(config.partitions().map(|(spec, _)| spec), saved)?;
         Ok(Plan::new(
             (tree, partitions),
             self.registry.vms(),
@@ -333,7 +330,7 @@ impl Reconciler {
         let Some(config) = self.file.look() else { return false };
         let parsed = config.is_ok();
         let fits = config.and_then(|config| {
-            let fits = fit_together(&config, &self.saved);
+            let fits = fit_together(&config, &self.saved, &self.capacity.online);
             fits.map(|()| config).map_err(|error| error.to_string())
         });
         match fits {
@@ -430,8 +427,15 @@ impl Reconciler {
 }
 
 /// Whether what is configured can be beside what was ordered.
-fn fit_together(config: &Config, saved: &Saved) -> Result<()> {
+fn fit_together(config: &Config, saved: &Saved, online: &CpuList) -> Result<()> {
     merged(config.pools().map(|(spec, _)| spec), saved)?;
+    let partitions = merged_partitions(config.partitions().map(|(spec, _)| spec), saved)?;
+    // One whose pCPUs are offline now is kept, and said.
+    ensure!(
+        saved.partitions.len() == partitions.specs().len()
+            || partitions.cpus_of(None, online).is_some(),
+        "the partitions have all pCPUs that are online ({online}); leave one for partition \"default\""
+    );
     merged_sets(config.sets().map(|(set, _)| set), saved)?;
     Ok(())
 }

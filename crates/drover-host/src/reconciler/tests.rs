@@ -712,6 +712,27 @@ fn a_partition_is_in_force_at_once_and_outlives_the_daemon() {
 }
 
 #[test]
+fn partitions_come_from_the_file_and_orders_go_over_them() {
+    let mut host = Host::new(1, "[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n");
+    let cpus = |host: &mut Host| host.partitions()[1].cpus.clone().unwrap().to_string();
+    assert_eq!((host.partitions().len(), cpus(&mut host)), (2, "2-3".to_owned()));
+    assert!(host.partition(true, "io", "1").unwrap_err().contains("there is a partition"));
+    host.partition(false, "io", "3").unwrap();
+    host.partition(true, "rt", "2").unwrap();
+    let mut host = host.restarted();
+    assert_eq!((host.partitions().len(), cpus(&mut host)), (3, "3".to_owned()));
+    for name in ["rt", "io"] {
+        host.ask(Request::RemovePartition { name: name.to_owned() }).unwrap();
+    }
+    assert_eq!(cpus(&mut host), "2-3");
+    let told = host.ask(Request::RemovePartition { name: "io".to_owned() }).unwrap_err();
+    assert!(told.contains("drover.toml:1; remove it there"), "{told}");
+    host.configure("[[partition]]\nname = \"io\"\ncpus = \"0-3\"\n");
+    assert_eq!(cpus(&mut host), "2-3", "the host's own tasks need a pCPU");
+    host.configure("");
+}
+
+#[test]
 fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
     let mut host = Host::new(3, "");
     host.partition(true, "io", "3").unwrap();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What commands that talk to the daemon share.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use drover_core::asked::{Asked, Key};
 use drover_core::percent;
 use drover_core::printable::{cell, json};
@@ -28,14 +30,48 @@ pub fn answer<T>(
         .context("the daemon answered something else; is it of this version?")
 }
 
-/// Whether a text is one of a VM's values, or [`DEFAULT`].
-pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {
-    move |text| {
+/// Takes one of a VM's values, or [`DEFAULT`]; shells offer the words for it.
+#[derive(Clone, Copy)]
+pub struct Given(pub Key);
+
+impl Given {
+    fn read(self, text: &str) -> Result<(), String> {
         if text != DEFAULT {
-            let read = Asked::default().read(key, text);
+            let read = Asked::default().read(self.0, text);
             read.map_err(|fix| format!("{fix}, or {DEFAULT}"))?;
         }
-        Ok(text.to_owned())
+        Ok(())
+    }
+
+    fn words(self) -> &'static [&'static str] {
+        match self.0 {
+            Key::Shares => &["low", "normal", "high"],
+            Key::Limit | Key::MaxPerNode => &["none"],
+            Key::Pool => &["host"],
+            Key::Cosched => &["auto", "off", "strict", "relaxed", "skew", "gang"],
+            Key::Consolidate => &["off", "on", "auto"],
+            Key::Reservation | Key::Partition => &[],
+        }
+    }
+}
+
+impl TypedValueParser for Given {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let given = *self;
+        let read = move |text: String| given.read(&text).map(|()| text);
+        StringValueParser::new().try_map(read).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.words().iter().chain(&[DEFAULT]);
+        Some(Box::new(words.map(|word| PossibleValue::new(*word))))
     }
 }
 
@@ -110,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_value_is_given_or_left_to_others() {
-        let limit = given(Key::Limit);
-        assert_eq!(
-            (limit("default").unwrap(), limit("150%").unwrap()),
-            (DEFAULT.into(), "150%".into())
-        );
-        assert!(limit("150").err().unwrap().ends_with("or none, or default"));
+        let limit = Given(Key::Limit);
+        assert_eq!((limit.read("default"), limit.read("150%")), (Ok(()), Ok(())));
+        assert!(limit.read("150").unwrap_err().ends_with("or none, or default"));
+        for key in Key::ALL {
+            Given(key).words().iter().for_each(|word| Given(key).read(word).unwrap());
+        }
     }
 }
