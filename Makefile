@@ -10,6 +10,7 @@ OUT := out
 help:
 	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; some minutes'
 	@echo 'make test    everything that is promised, checked'
+	@echo 'make trial   a scenario in the simulator, seconds after a change of the policy; FILE=scenarios/cost.toml'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
@@ -48,6 +49,12 @@ test: setup lint policy-test
 .PHONY: policy-test
 policy-test:
 	$(MAKE) -C policy/test test
+
+# The simulator alone, compiled for speed of compiling.
+FILE ?= scenarios/esx-fig3-shares.toml
+.PHONY: trial
+trial:
+	@cargo run --quiet --profile trial --locked -p drover-sim --example trial -- $(FILE)
 
 .PHONY: lint
 lint:

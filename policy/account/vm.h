@@ -138,6 +138,7 @@ static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u3
 	vm->partition = bounded(partition, DROVER_MAX_PARTITIONS);
 	/* What it was owed in another partition says nothing here. */
 	vm->entitled_ucpu = 0;
+	vm->shares_part = 0;
 	share_set(vm, vm->shares);
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 	drain_begin(d);

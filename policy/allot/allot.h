@@ -47,6 +47,7 @@ struct allotment {
 	u64 share_inverse;
 	u32 entitled_ucpu;
 	u32 promised_mcpu;
+	u64 shares_part; /* of the time for which a limit holds it, what shares would, in 1024ths */
 };
 
 /* A thread of the VM is about to wake: how few were awake before? */
@@ -123,9 +124,11 @@ static __always_inline void allot_obey(struct drover *d, u32 slot,
 {
 	struct vm *vm = vm_at(d, slot);
 
-	if (allotment->vm_id && allotment->vm_id == vm->id && partition_is_default(vm))
-		allot_vm(d, slot, allotment->share_inverse, allotment->entitled_ucpu,
-			 allotment->promised_mcpu);
+	if (!allotment->vm_id || allotment->vm_id != vm->id || !partition_is_default(vm))
+		return;
+	vm->shares_part = (u32)min_of(allotment->shares_part, LIMITED_PARTS);
+	allot_vm(d, slot, allotment->share_inverse, allotment->entitled_ucpu,
+		 allotment->promised_mcpu);
 }
 
 /* The VM has plain shares, and what is reserved for it. */
@@ -136,6 +139,7 @@ BPF_GLOBAL int allot_end_vm(THE_DROVER, u32 slot)
 	if (!vm->entitled_ucpu)
 		return 0;
 	vm->entitled_ucpu = 0;
+	vm->shares_part = 0;
 	share_set(vm, vm->shares);
 	allot_promise(d, slot, vm->reservation_mcpu);
 	/* By shares it may stand earlier than by what it was owed. */

@@ -92,6 +92,8 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 /* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
 #define OWNER_CGROUP (1ULL << 63)
 #define DROVER_SHARES_MAX 1000000
+/* All of the time for which a limit holds a VM. */
+#define LIMITED_PARTS 1024
 /* With this bit they are asked for each vCPU. */
 #define SHARES_PER_VCPU (1U << 31)
 
@@ -145,6 +147,8 @@ struct vm {
 	/* what it is owed now, should it want all, in millionths of a pCPU; 0: by shares, allot.h
 	 */
 	u32 entitled_ucpu;
+	u32 shares_part; /* of the time at its limit, what shares would hold it; LIMITED_PARTS is
+			    all */
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 affinity_changes; /* counts threads confined or freed, for the daemon */
@@ -181,7 +185,7 @@ struct vm {
 	/* limit.h */
 	u64 held_ns;       /* it was at its limit for so long, before the last time */
 	u64 at_limit_since_ns;
-	u64 limited_ns; /* time its threads were ready and it was at its limit (%MLMTD) */
+	u64 limited_ns; /* time its threads were ready and its limit alone held them (%MLMTD) */
 	/* vm.h */
 	u32 size; /* vCPUs that ran lately: what default shares count */
 	u32 ran;  /* of these, in this period */

@@ -164,9 +164,12 @@ static __always_inline void waiting_count(struct drover *d, struct vm *vm, struc
 	if (waited_ns >= d->params.slice_ns / 2)
 		vm->waited_ns = now_ns;
 	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
-	/* As esxtop has it, %RDY contains %MLMTD; but nobody else kept it from running then. */
+	/* As esxtop has it, %RDY contains %MLMTD; and of that, what shares would hold is no
+	 * limit's. */
 	if ((s64)held_ns > 0) {
-		__sync_fetch_and_add(&vm->limited_ns, held_ns);
+		u64 shares_ns = held_ns / LIMITED_PARTS * vm->shares_part;
+
+		__sync_fetch_and_add(&vm->limited_ns, held_ns - shares_ns);
 		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
 	}
 	/* What it waited before its settings changed, it waited under another promise. */

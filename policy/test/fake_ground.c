@@ -44,19 +44,12 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g->next_tick_ns = SECOND + 4 * MS;
 	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){
-		.slice_ns = 8 * MS,
-		.wake_credit_ns = 10 * MS,
-		.claim_bound_ns = 32 * MS,
-		.preempt_gain_ns = 250 * US,
-		.steal_gain_ns = 8 * MS,
-		.wait_bound_ns = SECOND,
-		.skew_max_ns = 3 * MS,
-		.hold_max_ns = 50 * MS,
-		.judge_window_ns = 50 * MS,
-		.shared_core_permille = 625,
+#include "params.h"
 		.nr_pcpus = nr_pcpus,
 		.nr_domains = nr_domains,
 	};
+	/* What ticks of 4 ms make of it. */
+	g->d.params.slice_ns = (g->d.params.slice_ns + 4 * MS - 1) / (4 * MS) * (4 * MS);
 	for (u32 i = 0; i < nr_pcpus; i++) {
 		g->pcpu[i].online = g->pcpu[i].idle = true;
 		g->d.pcpu[i].online = 1;

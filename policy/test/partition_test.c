@@ -199,7 +199,7 @@ static void vms_elsewhere_are_allotted_nothing(void)
 	busy_vm_in(RT, 3, 4, 0);
 	for (u32 tgid = 1; tgid <= 3; tgid++) {
 		struct allotment allotment = {kernel_vm(g, tgid)->id, 1 << SHARE_INVERSE_SHIFT,
-					      1000000, 0};
+					      1000000, 0, 0};
 		struct measured measured;
 
 		allot_measure(&g->d, g->slot_of[tgid], &measured, g->now_ns);

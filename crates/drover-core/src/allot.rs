@@ -23,7 +23,7 @@
 //! anew is weighed by the pCPUs it had.
 
 use crate::scenario::CpuList;
-use crate::tree::entitlement::Leaf;
+use crate::tree::entitlement::{Leaf, entitle_within};
 use crate::tree::room::Room;
 use crate::tree::weight::weigh_within;
 use crate::tree::{Affinity, Tree};
@@ -43,6 +43,8 @@ const LIMIT_SLACK: f64 = 2.0;
 const FULL_PART: f64 = 32.0;
 /// Fraction bits of [`Allotment::share_inverse`], SHARE_INVERSE_SHIFT in policy/share/share.h.
 pub const INVERSE_SHIFT: u32 = 20;
+/// What all of a VM's time at its limit counts as, LIMITED_PARTS in policy/base/types.h.
+pub const PARTS: u32 = 1024;
 /// What a VM of one vCPU has by default, DROVER_SHARES_PER_VCPU in policy/base/types.h.
 pub const SHARES_PER_VCPU: f64 = 1000.0;
 
@@ -112,6 +114,8 @@ pub struct Allotment {
     pub entitled_ucpu: u32,
     /// What is promised to it whenever it wants it, thousandths of a pCPU.
     pub promised_mcpu: u32,
+    /// Of the time for which a limit holds it, the part for which shares would hold it as well, in [`PARTS`].
+    pub shares_part: u32,
 }
 
 /// The allotment of the VM in a slot: `struct allotment` in policy/allot/allot.h.
@@ -250,7 +254,35 @@ fn allot(tree: &Tree, claims: &[(Claim, Demand)], room: &Room) -> Vec<Allotment>
     let leaves: Vec<Leaf> = claims.iter().map(leaf).collect();
     let weights = weigh_within(tree, &leaves, room);
     let each = claims.iter().zip(&weights.leaves);
-    each.map(|(claim, weight)| of_one(claim, *weight, weights.per_share, room)).collect()
+    let mut allotted: Vec<Allotment> =
+        each.map(|(claim, weight)| of_one(claim, *weight, weights.per_share, room)).collect();
+    if tree.is_limited() || claims.iter().any(|(claim, _)| claim.limit_mcpu.is_some()) {
+        let parts = shares_parts(tree, claims, &leaves, &weights.owed.leaves, room);
+        allotted.iter_mut().zip(parts).for_each(|(one, part)| one.shares_part = part);
+    }
+    allotted
+}
+
+/// Of the time for which each waits at a limit, what it would wait without any: of what it wants and is not owed, what
+/// it would not be owed without limits either.
+fn shares_parts(
+    tree: &Tree,
+    claims: &[(Claim, Demand)],
+    leaves: &[Leaf],
+    owed: &[f64],
+    room: &Room,
+) -> Vec<u32> {
+    let wanted = |(_, demand): &(Claim, Demand)| demand.pcpus().min(room.pcpus());
+    let wanted: Vec<f64> = claims.iter().map(wanted).collect();
+    let free = |(leaf, wanted): (&Leaf, &f64)| Leaf { demand_pcpus: *wanted, ..*leaf };
+    let free: Vec<Leaf> = leaves.iter().zip(&wanted).map(free).collect();
+    let without = entitle_within(&tree.without_limits(), &free, room).leaves;
+    let part = |((wanted, owed), without): ((&f64, &f64), f64)| {
+        let lacks = wanted - owed;
+        if lacks <= 0.0 { 0.0 } else { ((wanted - without) / lacks).clamp(0.0, 1.0) }
+    };
+    let parts = wanted.iter().zip(owed).zip(without).map(part);
+    parts.map(|part| whole(part * f64::from(PARTS))).collect()
 }
 
 fn of_one(
@@ -276,6 +308,7 @@ fn of_one(
         share_inverse: u64::from(whole(inverse.clamp(1.0, SHARES_PER_VCPU * one))),
         entitled_ucpu: whole(entitled * 1e6).max(1),
         promised_mcpu: promised.max(u32::from(kept > 0.0)),
+        shares_part: 0,
     }
 }
 
@@ -324,6 +357,23 @@ mod tests {
         assert_eq!(allotted[0].promised_mcpu, 1000);
         assert_eq!(allotted[1].promised_mcpu, 0);
         assert_eq!((allotted[0].entitled_ucpu, allotted[1].entitled_ucpu), (1_000_000, 428_571));
+    }
+
+    #[test]
+    fn a_limit_holds_only_what_shares_would_not() {
+        let parts = |limit_mcpu: u32| -> Vec<u32> {
+            let spec = PoolSpec { limit_mcpu: Some(limit_mcpu), ..PoolSpec::named("p") };
+            let tree = Tree::of(&[spec]).unwrap();
+            let busy = Demand { used_pcpus: 1.0, awake: 4 };
+            let claims = [(Claim { pool: Some(0), ..claim(1000) }, busy); 3];
+            on_4(&tree, &claims).iter().map(|one| one.shares_part).collect()
+        };
+        // Each wants 4 and has 2/3; without the limit 4/3: of 10/3 that it lacks shares hold 8/3.
+        assert_eq!(parts(2000), [819; 3]);
+        assert_eq!(parts(4000), [1024; 3]);
+        let alone = Claim { limit_mcpu: Some(500), ..claim(1000) };
+        let busy = Demand { used_pcpus: 0.5, awake: 4 };
+        assert_eq!(on_4(&Tree::default(), &[(alone, busy)])[0].shares_part, 0);
     }
 
     #[test]

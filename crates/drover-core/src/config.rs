@@ -12,6 +12,11 @@
 //! pool = "prod"
 //! limit = "200%"
 //!
+//! [[partition]]
+//! name = "io"
+//! cpus = "2-3"
+//! policy = "credit"
+//!
 //! [[set]]
 //! name = "shop"
 //! vms = ["web1", "db"]
@@ -28,13 +33,14 @@
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
 use crate::asked::{Asked, Consolidate, HOST, Key, Limit, MaxPerNode, NO_POOLS};
+use crate::partition::{PartitionPolicy, PartitionSpec, Partitions, parse_slice};
 use crate::percent;
 use crate::place::Heuristic;
 use crate::resolve::Layer;
-use crate::scenario::ScenarioError;
 use crate::scenario::format::{GivenShares, SetTable};
 use crate::scenario::read_sets::read_sets;
 use crate::scenario::table::{Read, Source, Table, tables, whole};
+use crate::scenario::{CpuList, ScenarioError};
 use crate::sets::SetSpec;
 use crate::settings::Cosched;
 use crate::tree::pcpus::HOST_PERMILLE;
@@ -52,6 +58,7 @@ const HOST_PERMILLE_MAX: u32 = 500;
 tables! {
     "drover.toml" Top {
         pool: Option<IgnoredAny>;
+        partition: Option<IgnoredAny>;
         vm: Option<IgnoredAny>;
         set: Option<IgnoredAny>;
         numa: Option<IgnoredAny>;
@@ -75,6 +82,13 @@ tables! {
         limit: Option<Limit>;
         expandable: Option<bool>;
         cosched: Option<Cosched>;
+    }
+
+    "drover.toml [[partition]]" PartitionTable {
+        name: String;
+        cpus: CpuList;
+        policy: Option<PartitionPolicy>;
+        slice: Option<Slice>;
     }
 
     "drover.toml [[vm]]" VmTable {
@@ -106,6 +120,19 @@ impl TryFrom<toml::Value> for GivenMost {
     }
 }
 
+/// `3ms`, in ns.
+#[derive(Deserialize, Clone, Copy)]
+#[serde(try_from = "String")]
+pub(crate) struct Slice(u64);
+
+impl TryFrom<String> for Slice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse_slice(&text).map(Self)
+    }
+}
+
 /// `150%`, in thousandths of a pCPU.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(try_from = "String")]
@@ -124,6 +151,7 @@ impl TryFrom<String> for Percent {
 pub struct Config {
     file: String,
     pools: Vec<(PoolSpec, usize)>,
+    partitions: Vec<(PartitionSpec, usize)>,
     rules: Vec<Rule>,
     sets: Vec<(SetSpec, usize)>,
     move_mib_per_s: Option<u32>,
@@ -156,15 +184,16 @@ impl Config {
             tables[at].error("name", what, fault.fix)
         })?;
         let pools = specs.into_iter().zip(tables.iter().map(Table::line)).collect();
+        let partitions = read_partitions(&top.tables::<PartitionTable>("partition")?)?;
         let rules = top.tables::<VmTable>("vm")?.iter().map(read_rule).collect::<Result<_, _>>()?;
         let numa = top.table::<NumaTable>("numa")?;
         let move_mib_per_s = numa.as_ref().and_then(|numa| numa.move_mib_per_s);
         let placement = numa.as_ref().and_then(|numa| numa.placement).unwrap_or_default();
-        let sets = read_sets(&top.tables::<SetTable>("set")?)?;
+        let sets = read_sets(&top.tables::<SetTable>("set")?, <[String]>::to_vec)?;
         let host_permille =
             top.table::<HostTable>("host")?.as_ref().map(read_host).transpose()?.flatten();
         let file = file.to_owned();
-        Ok(Self { file, pools, rules, sets, move_mib_per_s, placement, host_permille })
+        Ok(Self { file, pools, partitions, rules, sets, move_mib_per_s, placement, host_permille })
     }
 
     /// What the host's own tasks keep of each pCPU, in thousandths.
@@ -190,6 +219,11 @@ impl Config {
     /// Its pools, each with where it stands.
     pub fn pools(&self) -> impl Iterator<Item = (&PoolSpec, String)> {
         self.pools.iter().map(|(spec, line)| (spec, self.place(*line)))
+    }
+
+    /// Its partitions, each with where it stands.
+    pub fn partitions(&self) -> impl Iterator<Item = (&PartitionSpec, String)> {
+        self.partitions.iter().map(|(spec, line)| (spec, self.place(*line)))
     }
 
     /// How many rules for VMs it has.
@@ -229,6 +263,23 @@ fn read_host(table: &Table<HostTable>) -> Read<Option<u32>> {
         return Err(table.error("reservation_per_pcpu", what, "give 50% at most, such as 10%"));
     }
     Ok(permille)
+}
+
+/// The partitions, each with its line. Whether the host has their pCPUs is not looked at.
+fn read_partitions(tables: &[Table<PartitionTable>]) -> Read<Vec<(PartitionSpec, usize)>> {
+    let spec = |table: &Table<PartitionTable>| PartitionSpec {
+        name: table.name.clone(),
+        cpus: table.cpus.clone(),
+        policy: table.policy.unwrap_or_default(),
+        slice_ns: table.slice.map(|slice| slice.0),
+    };
+    let specs: Vec<PartitionSpec> = tables.iter().map(spec).collect();
+    Partitions::of(specs.clone()).map_err(|fault| {
+        let at = specs.iter().rposition(|spec| spec.name == fault.partition).expect("one of them");
+        let what = format!("partition \"{}\" {}", fault.partition, fault.what);
+        tables[at].error(fault.key, what, fault.fix)
+    })?;
+    Ok(specs.into_iter().zip(tables.iter().map(Table::line)).collect())
 }
 
 fn read_pool(table: &Table<PoolTable>) -> Read<PoolSpec> {
@@ -293,6 +344,12 @@ name = "web"
 parent = "prod"
 limit = "200%"
 expandable = false
+
+[[partition]]
+name = "io"
+cpus = "2-3"
+policy = "credit"
+slice = "5ms"
 
 [[vm]]
 name = "*"

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 use crate::kvm;
+use crate::sources::config_file::{CONFIG_PATH, ConfigFile};
 use crate::topology::Topology;
+use drover_core::percent;
+use drover_core::scenario::CpuList;
+use drover_core::tree::pcpus::{HOST_PERMILLE, Pcpus};
 
 /// How one point stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,7 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
         topology(root),
     ]
     .into_iter()
+    .chain(reservations(root))
     .chain(differences::of(root))
     .collect()
 }
@@ -213,6 +218,21 @@ fn topology(root: &Path) -> Point {
     }
 }
 
+/// What can be promised to VMs, and what the host's own tasks keep.
+fn reservations(root: &Path) -> Option<Point> {
+    let topology = Topology::read_from(&root.join("sys/devices/system")).ok()?;
+    let online = (0..).zip(&topology.pcpus).filter(|(_, pcpu)| pcpu.online);
+    let online = CpuList::of(online.map(|(number, _)| number))?;
+    let file = ConfigFile::open(&root.join(CONFIG_PATH.trim_start_matches('/')));
+    let permille = file.map_or(HOST_PERMILLE, |(_, config)| config.host_permille());
+    let pcpus = Pcpus::of(online.clone(), &online, &topology.siblings()).kept_for_host(permille);
+    let amounts = [pcpus.promisable_mcpu(), pcpus.capacity_mcpu(), pcpus.host_mcpu()];
+    let [promisable, all, host] = amounts.map(percent::text64);
+    let found =
+        format!("VMs can have {promisable} of {all}; {host} is kept for the host's own tasks");
+    Some(good("reservations", found))
+}
+
 fn read(root: &Path, path: &str) -> Option<String> {
     Some(files::kernel(&root.join(path)).ok()?.trim().to_owned())
 }
@@ -239,6 +259,8 @@ mod tests {
         let points = check_under(dir.path(), true);
         assert!(points.iter().all(|point| point.state == State::Good), "{points:?}");
         assert!(is_fit(&points));
+        let reservations = points.iter().find(|point| point.what == "reservations").unwrap();
+        assert!(reservations.found.contains("90% of 100%; 10% is kept"), "{reservations:?}");
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! One request and one answer a connection, each one line of JSON as `protocol` has it. Only root can
 //! connect: the socket is mode 0600. What the daemon does with who connects is in `listener`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -14,25 +15,36 @@ use drover_core::asked::{Asked, Key};
 use drover_core::partition::PartitionChange;
 use drover_core::sets::SetSpec;
 use drover_core::tree::PoolChange;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::files;
 use crate::protocol;
 use crate::status::{
-    Advice, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus, SetStatus, VmStatus,
+    Advice, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus,
+    SetStatus, VmStatus,
 };
 
 /// Where the daemon listens.
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
+/// Where the kernel says whether a scheduler is loaded.
+const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
 /// An answer may not be longer than this: 2,047 VMs of 256 vCPUs, which is more than any host has.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// How long a command waits for the daemon.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a command waits for a daemon that is in charge.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for one that is starting: the kernel checks the scheduler, beside busy VMs.
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// After that it says so.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// What may be asked of the daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "request", rename_all = "snake_case")]
 pub enum Request {
+    /// How the daemon and its host are.
+    Status,
     /// All VMs and what they get.
     ListVms,
     /// Change what is asked for a VM.
@@ -130,6 +142,11 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
+    /// To `Status`.
+    Status {
+        /// How they are.
+        status: Box<HostStatus>,
+    },
     /// To `ListVms`.
     Vms {
         /// In the order they were found.
@@ -185,26 +202,58 @@ pub enum Answer {
 /// When no daemon answers; a refusal by the daemon is an error too.
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer> {
     let mut stream = connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(protocol::line(request)?.as_bytes())?;
-    let line = read_line(&stream, ANSWER_BYTES_MAX).map_err(name_silence)?;
+    wait(&stream, patience(&files::kernel(Path::new(SCHED_EXT)).unwrap_or_default()))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let line = read_line(&stream, ANSWER_BYTES_MAX)?;
     match protocol::answer(&line)? {
         Answer::Refused { reason } => bail!(reason),
         answer => Ok(answer),
     }
 }
 
-/// A daemon that is there but silent is said in words.
-fn name_silence(err: anyhow::Error) -> anyhow::Error {
-    use std::io::ErrorKind::{TimedOut, WouldBlock};
-    match err.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
-        Some(TimedOut | WouldBlock) => anyhow::anyhow!(
-            "the drover that runs here does not answer within {} s; is it stopped? What was asked may \
-             still be done: `drover vm list` shows what is in force",
-            PATIENCE.as_secs()
-        ),
-        _ => err,
+/// Whether a daemon listens at that socket.
+pub fn is_there(socket: &Path) -> bool {
+    !matches!(
+        UnixStream::connect(socket).map_err(|error| error.kind()),
+        Err(std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused)
+    )
+}
+
+/// Waits for an answer to begin; says so where that takes long. Who gives up has asked nothing: the daemon follows no
+/// order of a client that has gone.
+fn wait(stream: &UnixStream, patience: Duration) -> Result<()> {
+    if is_readable(stream, SILENCE)? {
+        return Ok(());
     }
+    // Programs are told one line, in the end.
+    if std::io::stderr().is_terminal() {
+        eprintln!(
+            "drover: waiting for the daemon, for {} s; it may be starting",
+            patience.as_secs()
+        );
+    }
+    if is_readable(stream, patience.saturating_sub(SILENCE))? {
+        return Ok(());
+    }
+    bail!(
+        "the drover that runs here does not answer within {} s; is it stopped? What was asked is withdrawn",
+        patience.as_secs()
+    )
+}
+
+/// For how long the daemon may be silent, where sched_ext is in that state.
+fn patience(sched_ext: &str) -> Duration {
+    match sched_ext.trim() {
+        "disabled" => START_PATIENCE,
+        _ => PATIENCE,
+    }
+}
+
+fn is_readable(stream: &UnixStream, within: Duration) -> Result<bool> {
+    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+    let within = PollTimeout::try_from(within).unwrap_or(PollTimeout::MAX);
+    Ok(poll(&mut fds, within)? > 0)
 }
 
 fn connect(socket: &Path) -> Result<UnixStream> {
@@ -313,7 +362,9 @@ mod tests {
 
     #[test]
     fn a_silent_daemon_is_said_in_words() {
-        let err = name_silence(std::io::Error::from(std::io::ErrorKind::WouldBlock).into());
-        assert!(err.to_string().contains("does not answer"), "{err}");
+        let (stream, _daemon) = UnixStream::pair().unwrap();
+        let told = wait(&stream, SILENCE).unwrap_err().to_string();
+        assert!(told.contains("does not answer within 1 s"), "{told}");
+        assert_eq!((patience("disabled\n"), patience("enabled\n")), (START_PATIENCE, PATIENCE));
     }
 }

@@ -31,6 +31,7 @@ pub mod plan;
 mod privileges;
 mod profiles;
 pub mod protocol;
+pub mod recent;
 pub mod reconciler;
 pub mod registry;
 pub mod rehearsal;

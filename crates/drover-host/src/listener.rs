@@ -147,6 +147,9 @@ impl Listener {
                 if unsent >= UNSENT_BYTES_MAX || begun.elapsed() >= TURN {
                     return true;
                 }
+                if client.has_gone() {
+                    return false;
+                }
                 client.answer(&mut answer);
                 unsent += client.unsent.len();
             }
@@ -241,6 +244,14 @@ impl Client {
                 Err(_) => self.is_heard = true,
             }
         }
+    }
+
+    /// Whether it has given up: what it asked, it was told, will not be done. Who only has no more to say stays.
+    fn has_gone(&self) -> bool {
+        let mut fds = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+        poll(&mut fds, PollTimeout::ZERO).is_ok()
+            && fds[0].revents().is_some_and(|events| events.intersects(gone))
     }
 
     fn answer(&mut self, answer: &mut impl FnMut(Request) -> Answer) {
@@ -499,6 +510,29 @@ mod tests {
         listener.serve(|_| panic!("it asked nothing"));
         assert!(listener.clients.is_empty());
         drop((slow, never_takes));
+    }
+
+    #[test]
+    fn an_order_of_a_client_that_has_gone_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let mut listener = Listener::bind(&path).unwrap();
+        let order = b"{\"request\":\"remove_pool\",\"name\":\"a\"}\n";
+        let mut gives_up = UnixStream::connect(&path).unwrap();
+        gives_up.write_all(order).unwrap();
+        drop(gives_up);
+        let mut says_no_more = UnixStream::connect(&path).unwrap();
+        says_no_more.write_all(order).unwrap();
+        says_no_more.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut followed = 0;
+        listener.serve(|_| {
+            followed += 1;
+            Answer::Done
+        });
+        assert_eq!(followed, 1);
+        let mut answer = String::new();
+        says_no_more.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains("done"), "{answer}");
     }
 
     #[test]

@@ -6,12 +6,12 @@
 use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
 use crate::registry::VmRegistry;
-use crate::store::{Saved, merged_sets};
+use crate::store::{Saved, merged_partitions, merged_sets};
 use anyhow::{Result, bail, ensure};
 use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};
 use drover_core::config::Config;
 use drover_core::nearest::there_is_no;
-use drover_core::partition::{PartitionChange, PartitionSpec, Partitions};
+use drover_core::partition::{PartitionChange, PartitionSpec};
 use drover_core::scenario::CpuList;
 use drover_core::sets::{Room, SetSpec};
 use drover_core::tree::{PoolChange, PoolSpec};
@@ -169,8 +169,7 @@ impl Ground<'_> {
         let (policy, slice_ns) = (change.policy.unwrap_or_default(), change.slice_ns);
         let mut saved = self.saved.clone();
         saved.partitions.push(PartitionSpec { name: name.to_owned(), cpus, policy, slice_ns });
-        let index = saved.partitions.len() - 1;
-        Partitions::of(saved.partitions.clone())?.check(index, self.online)?;
+        self.check_partition(&saved, name)?;
         Ok(saved)
     }
 
@@ -180,14 +179,23 @@ impl Ground<'_> {
     /// When there is none of that name, or it cannot have these pCPUs.
     pub fn set_partition(&self, name: &str, change: &PartitionChange) -> Result<Saved> {
         let index = self.find_partition(name)?;
+        let spec = change.of(&self.plan.partitions.specs()[index]);
         let mut saved = self.saved.clone();
-        saved.partitions[index] = change.of(&saved.partitions[index]);
-        let partitions = Partitions::of(saved.partitions.clone())?;
+        match saved.partitions.iter_mut().find(|it| it.name == name) {
+            Some(it) => *it = spec,
+            None => saved.partitions.push(spec),
+        }
         if change.cpus.is_some() {
             // One that it has may be offline now, and stays.
-            partitions.check(index, self.online)?;
+            self.check_partition(&saved, name)?;
         }
         Ok(saved)
+    }
+
+    fn check_partition(&self, saved: &Saved, name: &str) -> Result<()> {
+        let partitions = merged_partitions(self.config.partitions().map(|(spec, _)| spec), saved)?;
+        let index = partitions.find(name).expect("it was ordered just now");
+        Ok(partitions.check(index, self.online)?)
     }
 
     /// A partition less: its pCPUs are those of `default` again.
@@ -196,6 +204,15 @@ impl Ground<'_> {
     /// When it is not there, or somebody is in it.
     pub fn remove_partition(&self, name: &str) -> Result<Saved> {
         let index = self.find_partition(name)?;
+        let mut saved = self.saved.clone();
+        saved.partitions.retain(|it| it.name != name);
+        if let Some((_, place)) = self.config.partitions().find(|(spec, _)| spec.name == name) {
+            ensure!(
+                saved.partitions.len() < self.saved.partitions.len(),
+                "partition {name:?} is made by {place}; remove it there"
+            );
+            return Ok(saved);
+        }
         let vms = self.plan.vms.iter().filter(|vm| vm.resolved.partition == Some(index));
         let mut inside: Vec<String> = vms.map(|vm| format!("VM {}", vm.name)).collect();
         let here = self.registry.names();
@@ -207,8 +224,6 @@ impl Ground<'_> {
             let fix = "move them first, as in `drover vm set NAME --partition default`";
             bail!("partition {name:?} is not empty ({}); {fix}", inside.join("; "));
         }
-        let mut saved = self.saved.clone();
-        saved.partitions.remove(index);
         Ok(saved)
     }
 

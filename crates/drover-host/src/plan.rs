@@ -19,7 +19,7 @@ use crate::registry::Vm;
 use drover_core::asked::{DEFAULT, Key};
 use drover_core::partition::Partitions;
 use drover_core::percent;
-use drover_core::resolve::{Layer, Resolved, resolve};
+use drover_core::resolve::{Layer, Resolved, Why, resolve};
 use drover_core::scenario::CpuList;
 use drover_core::shares::SHARES_MAX;
 use drover_core::tree::admission::{Ledger, Shortage, kept_mcpu, kept_of_pool};
@@ -156,7 +156,7 @@ pub struct Trouble {
     /// Of whom, as people are told it: `VM web`, `pool prod`.
     pub whose: String,
     /// Which value.
-    key: Key,
+    pub key: Key,
     /// Why not, and what to do.
     pub text: String,
 }
@@ -414,6 +414,19 @@ impl PlannedVm {
             Ok(()) => self.promised_mcpu = asked_mcpu,
             Err(refusal) => self.refusal = Some(refusal.to_string()),
         }
+    }
+
+    /// Where each value that is in force came from.
+    pub fn why(&self) -> Vec<Why> {
+        let mut why = self.resolved.why.clone();
+        for reservation in why.iter_mut().filter(|why| why.key == Key::Reservation) {
+            let kept = percent::text(self.reservation_mcpu);
+            if kept != reservation.value {
+                let asked = std::mem::replace(&mut reservation.value, kept);
+                reservation.origin += &format!(", where {asked} is asked");
+            }
+        }
+        why
     }
 
     /// Asks for what it lacks of its reservation.

@@ -18,19 +18,18 @@ use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::numa::Numa;
 use crate::orders::{Ground, VM_ORIGIN};
-use crate::plan::{Capacity, Plan, PlannedVm};
+use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
 use crate::profiles::Profiles;
 use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
-use crate::store::{Saved, Store, merged, merged_sets};
+use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
 use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Key;
 use drover_core::config::Config;
-use drover_core::partition::Partitions;
 use drover_core::percent;
 use drover_core::place::Wishes;
 use drover_core::resolve::Layer;
@@ -73,6 +72,7 @@ pub struct Reconciler {
     fresh: bool,
     /// What was said of the plan in force, not to be said again.
     said: HashSet<String>,
+    begun: Instant,
 }
 
 impl Reconciler {
@@ -91,11 +91,9 @@ impl Reconciler {
         for orphan in saved.adopt_orphans(read.pools().map(|(spec, _)| spec)) {
             tracing::warn!("{orphan}");
         }
-        fit_together(&read, &saved).with_context(|| {
+        fit_together(&read, &saved, &online).with_context(|| {
             format!("{} and what is saved in {}", config.display(), state.display())
         })?;
-        Partitions::of(saved.partitions.clone())
-            .with_context(|| format!("the partitions saved in {}", state.display()))?;
         let host_permille = Some(read.host_permille());
         Ok(Self {
             file,
@@ -122,6 +120,7 @@ impl Reconciler {
             wishes: Wishes::default(),
             fresh: true,
             said: HashSet::new(),
+            begun: Instant::now(),
         })
     }
 
@@ -138,6 +137,11 @@ impl Reconciler {
     /// Reads the configuration again, whether it looks changed or not.
     pub fn reload(&mut self) {
         self.file.offer_again();
+    }
+
+    /// The scheduler is in charge from now on.
+    pub fn begin(&mut self) {
+        self.begun = Instant::now();
     }
 
     /// Orders are to be kept by that one.
@@ -167,6 +171,9 @@ impl Reconciler {
     pub fn answer(&mut self, kernel: &dyn Kernel, request: Request, now: Instant) -> Answer {
         self.look_at_vms(kernel, now, false);
         let done = match request {
+            Request::Status => {
+                return Answer::Status { status: Box::new(self.host_status(kernel, now)) };
+            }
             Request::ListVms => return Answer::Vms { vms: self.vm_statuses(kernel) },
             Request::ListOrders => return Answer::Orders { orders: self.order_statuses() },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
@@ -247,6 +254,9 @@ impl Reconciler {
         }
         let target = whose_bounds(order);
         for trouble in plan.troubles() {
+            if is_left_to_others(order, &trouble) {
+                continue;
+            }
             let stood = before.get(&trouble.what());
             let is_asked = target.as_ref() == Some(&trouble.whose);
             let stays = stood.is_some_and(|texts| !is_asked || texts.contains(&trouble.text));
@@ -285,7 +295,11 @@ impl Reconciler {
     /// Whether what is ordered for a VM that does not run could be if it came.
     fn check_absent(&self, plan: &Plan, saved: &Saved, order: &Request) -> Result<()> {
         let Request::SetVm { name, .. } = order else { return Ok(()) };
-        if whose_bounds(order).is_none() || self.registry.vms().iter().any(|vm| vm.name == *name) {
+        let leaves_all = matches!(order, Request::SetVm { set, .. } if set.is_empty());
+        if leaves_all
+            || whose_bounds(order).is_none()
+            || self.registry.vms().iter().any(|vm| vm.name == *name)
+        {
             return Ok(());
         }
         let mut layers = self.config.layers(name);
@@ -302,7 +316,7 @@ impl Reconciler {
             tree.add_cgroups(&containers.tree().pools);
         }
         let layers = |vm: &Vm| layers(config, saved, vm);
-        let partitions = Partitions::of(saved.partitions.clone())?;
+        let partitions = merged_partitions(config.partitions().map(|(spec, _)| spec), saved)?;
         Ok(Plan::new(
             (tree, partitions),
             self.registry.vms(),
@@ -321,7 +335,7 @@ impl Reconciler {
         let Some(config) = self.file.look() else { return false };
         let parsed = config.is_ok();
         let fits = config.and_then(|config| {
-            let fits = fit_together(&config, &self.saved);
+            let fits = fit_together(&config, &self.saved, &self.capacity.online);
             fits.map(|()| config).map_err(|error| error.to_string())
         });
         match fits {
@@ -418,8 +432,15 @@ impl Reconciler {
 }
 
 /// Whether what is configured can be beside what was ordered.
-fn fit_together(config: &Config, saved: &Saved) -> Result<()> {
+fn fit_together(config: &Config, saved: &Saved, online: &CpuList) -> Result<()> {
     merged(config.pools().map(|(spec, _)| spec), saved)?;
+    let partitions = merged_partitions(config.partitions().map(|(spec, _)| spec), saved)?;
+    // One whose pCPUs are offline now is kept, and said.
+    ensure!(
+        saved.partitions.len() == partitions.specs().len()
+            || partitions.cpus_of(None, online).is_some(),
+        "the partitions have all pCPUs that are online ({online}); leave one for partition \"default\""
+    );
     merged_sets(config.sets().map(|(set, _)| set), saved)?;
     Ok(())
 }
@@ -498,6 +519,17 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
 fn ordered(saved: &Saved, name: &str) -> Option<Layer> {
     let asked = saved.vms.get(name)?.clone();
     Some(Layer { origin: VM_ORIGIN.to_owned(), of_name: true, asked })
+}
+
+/// Whether it is about a value that an order takes back: what other sources say of it counts again, even if that
+/// cannot be, or nobody could take back an order.
+fn is_left_to_others(order: &Request, trouble: &Trouble) -> bool {
+    let (name, reset) = match order {
+        Request::SetVm { name, reset, .. } => (name, Some(reset)),
+        Request::ForgetVm { name } => (name, None),
+        _ => return false,
+    };
+    trouble.whose == format!("VM {name}") && reset.is_none_or(|keys| keys.contains(&trouble.key))
 }
 
 /// Of whom an order changes what can be impossible: all of a VM but its shares, or a pool.

@@ -22,7 +22,7 @@ use crate::kernel::Kernel;
 use crate::reconciler::Reconciler;
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::serve::{Places, online_list};
-use crate::status::VmStatus;
+use crate::status::{HostStatus, PoolStatus, VmStatus};
 use crate::topology::Topology;
 
 /// What would be.
@@ -34,6 +34,10 @@ pub struct Rehearsed {
     pub domains: u32,
     /// The VMs that are here, and what each would have.
     pub vms: Vec<VmStatus>,
+    /// The pools.
+    pub pools: Vec<PoolStatus>,
+    /// The host, and what it could still promise.
+    pub host: HostStatus,
 }
 
 /// Makes the plan for this host as it is now.
@@ -51,10 +55,14 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
     let kernel = Onlooker { vms: vms_in(Path::new("/proc")) };
     reconciler.see(&kernel, &topology);
     reconciler.look(&kernel, &online, Instant::now());
-    let Answer::Vms { vms } = reconciler.answer(&kernel, Request::ListVms, Instant::now()) else {
-        unreachable!("a list was asked for");
+    let mut ask = |request| reconciler.answer(&kernel, request, Instant::now());
+    let (Answer::Vms { vms }, Answer::Pools { pools }, Answer::Status { status }) =
+        (ask(Request::ListVms), ask(Request::ListPools), ask(Request::Status))
+    else {
+        unreachable!("these were asked for");
     };
-    Ok(Rehearsed { pcpus: topology.count(|pcpu| pcpu.online), domains: used, vms })
+    let pcpus = topology.count(|pcpu| pcpu.online);
+    Ok(Rehearsed { pcpus, domains: used, vms, pools, host: *status })
 }
 
 /// The processes that have vCPUs.

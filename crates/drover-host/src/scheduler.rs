@@ -550,9 +550,15 @@ impl Scheduler {
         // SAFETY: points into the mapped .bss, as in `exit_info`; no reference is made.
         let places = unsafe { places_in(&raw const (*self.bss).allotted) };
         for (slot, of) in allotted.iter().enumerate().take(places as usize) {
-            let Allotment { share_inverse, entitled_ucpu, promised_mcpu } = of.allotment;
-            let order =
-                types::allotment { vm_id: of.vm_id, share_inverse, entitled_ucpu, promised_mcpu };
+            let Allotment { share_inverse, entitled_ucpu, promised_mcpu, shares_part } =
+                of.allotment;
+            let order = types::allotment {
+                vm_id: of.vm_id,
+                share_inverse,
+                entitled_ucpu,
+                promised_mcpu,
+                shares_part: shares_part.into(),
+            };
             // SAFETY: as above; the kernel reads it only when it is told to, by this thread.
             unsafe { (&raw mut (*self.bss).allotted[slot]).write_volatile(order) };
         }

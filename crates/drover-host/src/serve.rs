@@ -81,6 +81,7 @@ pub fn serve(
     predecessor: Option<Predecessor>,
 ) -> Result<End> {
     let mut listener = Listener::bind(places.socket)?;
+    tracing::info!("starting: reading the host, {} and saved orders", places.config.display());
     let topology = Topology::read()?;
     let domains = Domains::new(&topology, level);
     let delays = Delays::new(params, domains.of())?;
@@ -88,7 +89,10 @@ pub fn serve(
     let before = (delays, domains.clone());
     let mut reconciler = Reconciler::open(places.config, places.state, online.clone(), before)?;
     kvm::make_known();
+    tracing::info!("loading the scheduler: the kernel checks it first, for some seconds");
     let scheduler = Scheduler::start(&topology, &domains, params, predecessor)?;
+    tracing::info!("the scheduler is in charge; bringing settings into force");
+    reconciler.begin();
     handover::keep(scheduler.link());
     privileges::drop_others()?;
     reconciler.follow(Containers::below(Path::new(CGROUPS)));

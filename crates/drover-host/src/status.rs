@@ -2,6 +2,7 @@
 //! VMs and pools as `drover vm list` and `drover pool list` show them.
 
 use crate::names::Source;
+use crate::recent::Warning;
 use drover_core::asked::Asked;
 use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::partition::PartitionPolicy;
@@ -11,6 +12,39 @@ use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The daemon, and the host it schedules.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostStatus {
+    /// The daemon's version.
+    pub version: String,
+    /// The release of the kernel.
+    pub kernel: String,
+    /// How long the daemon has been in charge, s.
+    pub in_charge_s: f64,
+    /// The pCPUs that are online.
+    pub cpus: CpuList,
+    /// Domains: pCPUs that share a queue of VMs.
+    pub domains: u32,
+    /// VMs that are here.
+    pub vms: u32,
+    /// Containers that are here.
+    pub containers: u32,
+    /// What they got in the last second, pCPUs; none until that is known.
+    pub got_pcpus: Option<f64>,
+    /// Pools.
+    pub pools: u32,
+    /// What is promised to VMs and pools, thousandths of a pCPU.
+    pub promised_mcpu: u64,
+    /// `default`, then the other partitions in the order they were made.
+    pub partitions: Vec<PartitionStatus>,
+    /// The configuration file; none: it is not there.
+    pub config: Option<String>,
+    /// What was asked and is not so now, each in a line.
+    pub troubles: Vec<String>,
+    /// The last warnings, the newest first.
+    pub warnings: Vec<Warning>,
+}
 
 /// What is scheduled as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

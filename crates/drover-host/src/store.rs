@@ -8,7 +8,7 @@ use crate::files;
 use crate::privileges::Writer;
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Asked;
-use drover_core::partition::PartitionSpec;
+use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::sets::{self, SetSpec};
 use drover_core::tree::{PoolSpec, Tree};
 use serde::{Deserialize, Serialize};
@@ -144,6 +144,17 @@ impl Store {
 /// When they are no tree together, in one line.
 pub fn merged<'a>(configured: impl Iterator<Item = &'a PoolSpec>, saved: &Saved) -> Result<Tree> {
     Ok(Tree::of(&ordered_over(configured, &saved.pools, |pool| &pool.name))?)
+}
+
+/// The partitions of a configuration with those that were ordered over them.
+///
+/// # Errors
+/// When they cannot stand together, in one line.
+pub fn merged_partitions<'a>(
+    configured: impl Iterator<Item = &'a PartitionSpec>,
+    saved: &Saved,
+) -> Result<Partitions> {
+    Ok(Partitions::of(ordered_over(configured, &saved.partitions, |spec| &spec.name))?)
 }
 
 /// The sets of a configuration with those that were ordered over them.

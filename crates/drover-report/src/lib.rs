@@ -5,6 +5,7 @@ mod checks;
 pub mod claims;
 mod findings;
 mod grid;
+mod kinds;
 mod number;
 pub mod picture;
 #[cfg(test)]

@@ -55,6 +55,18 @@ fn vm(name: &str, vcpus: u32, shares: u32, vcpu_s: &[f64]) -> VmFigures {
     vm
 }
 
+/// Fifty VMs of two kinds and one of its own.
+pub(crate) fn fifty() -> Results {
+    let vms = || {
+        let web = (1..=40).map(|number| vm(&format!("web-{number}"), 2, 2000, &[0.2, 0.2]));
+        let db = (1..=9).map(|number| vm(&format!("db{number}"), 4, 4000, &[1.0; 4]));
+        let all = web.chain(db).chain([vm("monitor", 1, 1000, &[0.1])]);
+        all.map(|vm| VmFigures { share_owed_pct: Some(2.0), ..vm }).collect()
+    };
+    let runs = ["eevdf", "drover"].map(|scheduler| run("all", scheduler, 1, 32, vms()));
+    results("fifty", Clock::Real, runs.into())
+}
+
 /// Seven ratios under two schedulers, the first uneven.
 pub(crate) fn shares() -> Results {
     let mut runs = Vec::new();

@@ -8,11 +8,17 @@ use crate::scenario::RunTrace;
 use serde_json::json;
 use std::io::{self, Write};
 
-/// Writes the traces of some runs into one file.
+/// A file has so many spans at most, of about 200 bytes each: more than that the page takes minutes to open.
+const SPANS_MAX: usize = 150_000;
+
+/// Writes the traces of some runs into one file: of each run the beginning, where there is too much of them all. Returns
+/// where the first of these ends, ns; none: all is there.
 ///
 /// # Errors
 /// When writing fails.
-pub fn write(runs: &[RunTrace], mut out: impl Write) -> io::Result<()> {
+pub fn write(runs: &[RunTrace], mut out: impl Write) -> io::Result<Option<u64>> {
+    let most = SPANS_MAX / runs.len().max(1);
+    let mut ends_ns = None;
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
     let mut first = true;
     let mut next_pid = 1;
@@ -28,7 +34,11 @@ pub fn write(runs: &[RunTrace], mut out: impl Write) -> io::Result<()> {
                 next_pid += 1;
             }
         }
-        for span in &run.spans {
+        if let Some(beyond) = run.spans.get(most) {
+            ends_ns =
+                Some(ends_ns.map_or(beyond.from_ns, |ends_ns: u64| ends_ns.min(beyond.from_ns)));
+        }
+        for span in run.spans.iter().take(most) {
             let (name, vcpu) = &run.tasks[span.task as usize];
             let vm = vms.iter().find(|(vm, _)| vm == name).expect("all were named").1;
             let (ts, dur) = (us(span.from_ns), us(span.to_ns - span.from_ns));
@@ -49,7 +59,8 @@ pub fn write(runs: &[RunTrace], mut out: impl Write) -> io::Result<()> {
         }
     }
     out.write_all(b"\n]}\n")?;
-    out.flush()
+    out.flush()?;
+    Ok(ends_ns)
 }
 
 fn us(ns: u64) -> f64 {
@@ -74,6 +85,21 @@ mod tests {
     use crate::trace::Span;
 
     #[test]
+    fn a_trace_is_no_longer_than_can_be_opened() {
+        let span = |at: u64| Span { cpu: 0, task: 0, from_ns: 1000 * at, to_ns: 1000 * at + 900 };
+        let run = |repeat| RunTrace {
+            case: "all".to_owned(),
+            scheduler: "drover".to_owned(),
+            repeat,
+            tasks: vec![("vm0".to_owned(), 0)],
+            spans: (0..400_000).map(span).collect(),
+        };
+        let mut text = Vec::new();
+        assert_eq!(write(&[run(1), run(2)], &mut text).unwrap(), Some(75_000_000));
+        assert!(text.len() < 32 << 20, "{}", text.len());
+    }
+
+    #[test]
     fn a_trace_is_json_with_both_views() {
         let run = RunTrace {
             case: "all".to_owned(),
@@ -83,7 +109,7 @@ mod tests {
             spans: vec![Span { cpu: 3, task: 1, from_ns: 1_500, to_ns: 2_000 }],
         };
         let mut text = Vec::new();
-        write(&[run], &mut text).unwrap();
+        assert_eq!(write(&[run], &mut text).unwrap(), None);
         let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         assert_eq!(events.len(), 4);

@@ -63,7 +63,9 @@ fn all_holds(scenario: &Scenario, outcome: &Outcome) {
 
 #[test]
 fn what_scenarios_expect_of_drover_holds() {
-    for name in ["esx-fig3-shares.toml", "equal-shares-1-2-8.toml", "total-work.toml"] {
+    for name in
+        ["esx-fig3-shares.toml", "equal-shares-1-2-8.toml", "total-work.toml", "fifty-vms.toml"]
+    {
         let scenario = scenario(name);
         let outcome = run(&scenario, &Options::default());
         all_holds(&scenario, &outcome);

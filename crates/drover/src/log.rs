@@ -8,13 +8,16 @@ use std::io::IsTerminal;
 use std::os::fd::AsRawFd;
 
 use drover_core::printable::one_line;
+use drover_host::recent;
 use nix::sys::stat::fstat;
-use tracing::field::Field;
+use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// syslog's priority of an error.
 const ERROR: u8 = 3;
@@ -31,8 +34,8 @@ pub fn start() {
         // It would tell stderr that stderr cannot be written, and end us: the daemon outlives its log.
         .log_internal_errors(false);
     match is_journal() {
-        true => log.event_format(Journal).init(),
-        false => log.init(),
+        true => log.event_format(Journal).finish().with(Warnings).init(),
+        false => log.finish().with(Warnings).init(),
     }
 }
 
@@ -59,6 +62,31 @@ fn is_journal() -> bool {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     fstat(std::io::stderr().as_raw_fd())
         .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+}
+
+/// Keeps the last warnings, for `drover status`.
+struct Warnings;
+
+impl<S: Subscriber> Layer<S> for Warnings {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        // Levels that say less are greater.
+        if *event.metadata().level() <= Level::WARN {
+            let mut text = Message(String::new());
+            event.record(&mut text);
+            recent::keep(text.0);
+        }
+    }
+}
+
+/// What an event says, without its fields.
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = one_line(&format!("{value:?}"));
+        }
+    }
 }
 
 struct Journal;

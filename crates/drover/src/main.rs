@@ -22,6 +22,8 @@ struct Cli {
 enum Command {
     /// Check this host and say how to fix what is missing.
     Check,
+    /// Show whether Drover is in charge, what is promised and free, and the last warnings.
+    Status(commands::status::Args),
     /// See where the time of VMs goes, whichever scheduler is in charge.
     Top(commands::top::Args),
     /// Schedule this host until stopped (Ctrl-C gives it back to the kernel).
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
     let cli = Cli::try_parse().unwrap_or_else(|err| refuse(&err));
     let outcome = match cli.command {
         Command::Check => commands::check::run(),
+        Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Config(config) => commands::config::run(&config),

@@ -29,7 +29,7 @@ pub use program::{
     DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, RING_BYTES, Role, StepTime,
 };
 pub use table::{ReadFile, ScenarioError};
-pub use vm::{Pin, Vm, Vmm};
+pub use vm::{Pin, Vm, Vmm, is_meant};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;

@@ -119,6 +119,18 @@ pub struct Tree {
 }
 
 impl Tree {
+    /// Whether a pool has a limit.
+    pub fn is_limited(&self) -> bool {
+        self.pools.iter().any(|pool| pool.spec.limit_mcpu.is_some())
+    }
+
+    /// The same pools, none with a limit.
+    pub fn without_limits(&self) -> Self {
+        let mut tree = self.clone();
+        tree.pools.iter_mut().for_each(|pool| pool.spec.limit_mcpu = None);
+        tree
+    }
+
     /// Puts pools in their places.
     ///
     /// # Errors

@@ -2,17 +2,23 @@
 //! What is told about VMs and pools: what is in force, what each is owed, what it got.
 
 use super::Reconciler;
+use crate::files;
 use crate::kernel::Kernel;
 use crate::orders::{NAME_ORIGIN, POOL_ORIGIN};
 use crate::plan::PlannedVm;
+use crate::recent;
 use crate::registry::Vm;
 use crate::scheduler::{KernelVcpu, KernelVm};
-use crate::status::{Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus};
+use crate::status::{
+    HostStatus, Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus,
+};
 use drover_core::asked::Asked;
 use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
 use std::collections::HashMap;
+use std::path::Path;
+use std::time::Instant;
 
 impl Reconciler {
     pub(super) fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
@@ -72,8 +78,36 @@ impl Reconciler {
             home_why: self.numa.as_ref().and_then(|numa| numa.why(kernel)),
             profile: self.profiles.of(kernel.id),
             vcpu: vcpus.iter().map(vcpu_status).collect(),
-            why: planned.resolved.why.clone(),
+            why: planned.why(),
             troubles: planned.troubles().map(|trouble| trouble.text).collect(),
+        }
+    }
+
+    pub(super) fn host_status(&self, kernel: &dyn Kernel, now: Instant) -> HostStatus {
+        let vms = self.registry.vms();
+        let containers = vms.iter().filter(|vm| vm.is_container()).count();
+        let rates: Vec<f64> =
+            vms.iter().filter_map(|vm| Some(self.meter.rate(vm.kernel.id)?.got_pcpus)).collect();
+        let release = files::kernel(Path::new("/proc/sys/kernel/osrelease"));
+        let mut troubles: Vec<String> = self.said.iter().cloned().collect();
+        troubles.sort();
+        HostStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: release.unwrap_or_default().trim().to_owned(),
+            in_charge_s: now.saturating_duration_since(self.begun).as_secs_f64(),
+            cpus: self.capacity.online.clone(),
+            domains: self.applied.domains().used(),
+            vms: count(vms.len() - containers),
+            containers: count(containers),
+            got_pcpus: (!rates.is_empty()).then(|| rates.iter().sum()),
+            pools: count(self.plan.tree.pools().len()),
+            promised_mcpu: self.plan.total_mcpu,
+            partitions: self.partition_statuses(kernel),
+            config: Some(self.file.path())
+                .filter(|path| path.exists())
+                .map(|path| path.display().to_string()),
+            troubles,
+            warnings: recent::warnings(now),
         }
     }
 
@@ -190,6 +224,10 @@ fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
         ..Counters::default()
     };
     VcpuStatus { number: vcpu.number, counters }
+}
+
+fn count(some: usize) -> u32 {
+    u32::try_from(some).unwrap_or(u32::MAX)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]

@@ -352,6 +352,49 @@ fn a_refused_order_changes_nothing_anywhere() {
     }
 }
 
+#[test]
+fn an_order_can_be_taken_back_whatever_the_file_says() {
+    let mut host = Host::new(2, "");
+    host.add_pool("prod", 0).unwrap();
+    host.set(1, &[(Key::Pool, "prod"), (Key::Reservation, "50%")]).unwrap();
+    host.configure(&format!(
+        "[[vm]]\nname = {:?}\npool = \"gone\"\nreservation = \"900%\"\n",
+        name(1)
+    ));
+    for reset in [Key::Pool, Key::Reservation] {
+        let (name, set) = (name(1), Asked::default());
+        host.ask(Request::SetVm { name, set, reset: vec![reset] }).unwrap();
+    }
+    let troubles = host.statuses().swap_remove(0).troubles;
+    assert!(troubles.iter().any(|it| it.contains("\"gone\"")), "{troubles:?}");
+    host.set(1, &[(Key::Pool, "prod")]).unwrap();
+    host.ask(Request::ForgetVm { name: name(1) }).unwrap();
+    assert!(host.set(1, &[(Key::Pool, "none-such")]).is_err());
+}
+
+#[test]
+fn the_host_says_what_is_promised_and_free_and_what_is_not_kept() {
+    let mut host = Host::new(2, "");
+    host.set(1, &[(Key::Reservation, "150%")]).unwrap();
+    host.configure(&format!("[[vm]]\nname = {:?}\nreservation = \"900%\"\n", name(2)));
+    let Answer::Status { status } = host.reconciler.answer(&host.kernel, Request::Status, host.now)
+    else {
+        panic!("a status was asked for")
+    };
+    let default = &status.partitions[0];
+    assert_eq!((status.vms, status.promised_mcpu), (2, 1500));
+    assert_eq!((default.host_mcpu, default.free_mcpu), (Some(400), Some(2100)));
+    assert!(
+        status.troubles[0].contains(&format!("VM {}: 900% cannot be", name(2))),
+        "{:?}",
+        status.troubles
+    );
+    let why = &host.statuses()[1].why;
+    let reservation = why.iter().find(|why| why.key == Key::Reservation).unwrap();
+    assert_eq!(reservation.value, "0%");
+    assert!(reservation.origin.ends_with("where 900% is asked"), "{}", reservation.origin);
+}
+
 /// Once it stood by its text: each order that changed a number in it was refused with the others' trouble.
 #[test]
 fn who_was_refused_before_does_not_stand_in_the_way_of_others() {
@@ -666,6 +709,27 @@ fn a_partition_is_in_force_at_once_and_outlives_the_daemon() {
     host.ask(order).unwrap();
     assert!(host.kernel.pcpus.borrow().values().all(|it| *it == (0, 0)));
     assert_eq!((host.partitions().len(), host.reconciler.saved.partitions.len()), (1, 0));
+}
+
+#[test]
+fn partitions_come_from_the_file_and_orders_go_over_them() {
+    let mut host = Host::new(1, "[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n");
+    let cpus = |host: &mut Host| host.partitions()[1].cpus.clone().unwrap().to_string();
+    assert_eq!((host.partitions().len(), cpus(&mut host)), (2, "2-3".to_owned()));
+    assert!(host.partition(true, "io", "1").unwrap_err().contains("there is a partition"));
+    host.partition(false, "io", "3").unwrap();
+    host.partition(true, "rt", "2").unwrap();
+    let mut host = host.restarted();
+    assert_eq!((host.partitions().len(), cpus(&mut host)), (3, "3".to_owned()));
+    for name in ["rt", "io"] {
+        host.ask(Request::RemovePartition { name: name.to_owned() }).unwrap();
+    }
+    assert_eq!(cpus(&mut host), "2-3");
+    let told = host.ask(Request::RemovePartition { name: "io".to_owned() }).unwrap_err();
+    assert!(told.contains("drover.toml:1; remove it there"), "{told}");
+    host.configure("[[partition]]\nname = \"io\"\ncpus = \"0-3\"\n");
+    assert_eq!(cpus(&mut host), "2-3", "the host's own tasks need a pCPU");
+    host.configure("");
 }
 
 #[test]

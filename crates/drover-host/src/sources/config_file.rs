@@ -54,6 +54,11 @@ impl ConfigFile {
         Ok((Self { path: path.to_owned(), settled, fresh: None, stamp: None }, config))
     }
 
+    /// Where it is, or would be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Whether it says something new: the configuration, or what is wrong with it, once.
     pub fn look(&mut self) -> Option<Result<Config, String>> {
         self.look_at(SystemTime::now())

@@ -2,6 +2,7 @@
 //! Chooses what to draw of results.
 
 use super::shapes::Colors;
+use crate::kinds::{Kind, kinds};
 use crate::summary::{Spread, Subject, Summary};
 use drover_core::results::{Run, VmFigures, WakeupUs};
 use drover_core::scenario::Clock;
@@ -84,58 +85,109 @@ fn with_bars(figure: Figure) -> Option<Figure> {
     figure.panels.iter().any(bars).then_some(figure)
 }
 
-/// For each scheduler what VMs got, beside what they are owed: a group for each case.
-fn shares(summary: &Summary) -> Option<Figure> {
-    let (vms, in_pcpus) = (summary.vms(), summary.has_promises());
-    let bar = |case: &str, scheduler: &str, series: usize| {
-        let subject = Subject { case, vm: vms[series] };
-        let of_pcpu = |run: &Run, cpu_s: f64| 100.0 * cpu_s / run.duration_s;
+/// The bar of a VM, or of all of some VMs together, in a case under a scheduler.
+fn share_bar(
+    summary: &Summary,
+    (case, scheduler): (&str, &str),
+    vms: &[&str],
+    series: usize,
+) -> Option<Bar> {
+    let subjects = || vms.iter().map(|vm| Subject { case, vm });
+    let (value, mark) = if summary.has_promises() {
         let run = summary.runs(case, scheduler).next()?;
-        let (value, mark) = if in_pcpus {
-            let got = |run: &Run| Some(of_pcpu(run, run.vm(subject.vm)?.cpu_s?));
-            let owed = run.vm(subject.vm).and_then(|vm| vm.owed_cpu_s);
-            (summary.of_host(case, scheduler, got)?, owed.map(|owed_s| of_pcpu(run, owed_s)))
-        } else {
-            let mark = summary.any_run_of(&subject).and_then(|vm| vm.share_owed_pct);
-            (summary.of_vm(&subject, scheduler, |vm| vm.share_got_pct)?, mark)
+        let part_of = |run: &Run, cpu_s: f64| 100.0 * cpu_s / run.duration_s;
+        let got = |run: &Run| {
+            let each: Vec<f64> = vms.iter().filter_map(|vm| run.vm(vm)?.cpu_s).collect();
+            (!each.is_empty()).then(|| part_of(run, each.iter().sum()))
         };
-        Some(Bar { series, value, mark })
-    };
-    let panel = |scheduler: &&str| {
-        let group = |case: &&str| Group {
-            labels: [(*case).to_owned(), String::new()],
-            bars: (0..vms.len()).filter_map(|series| bar(case, scheduler, series)).collect(),
+        let owed: Option<f64> = vms.iter().map(|vm| run.vm(vm)?.owed_cpu_s).sum();
+        (summary.of_host(case, scheduler, got)?, owed.map(|owed_s| part_of(run, owed_s)))
+    } else {
+        let got = |run: &Run| {
+            let each: Vec<f64> = vms.iter().filter_map(|vm| run.vm(vm)?.share_got_pct).collect();
+            (!each.is_empty()).then(|| each.iter().sum())
         };
-        let groups = summary.cases.iter().map(group).collect();
-        Panel { title: (*scheduler).to_owned(), content: Content::Bars(groups) }
+        let owed = subjects().map(|subject| summary.any_run_of(&subject)?.share_owed_pct).sum();
+        (summary.of_host(case, scheduler, got)?, owed)
     };
-    let owed = summary.has(|vm| vm.share_owed_pct.is_some());
-    with_bars(Figure {
-        title: "CPU used by each VM".to_owned(),
-        y_title: if in_pcpus { "% of one pCPU" } else { "% of all VMs' CPU time" }.to_owned(),
-        series: owned(&vms),
-        colors: Colors::Vms,
-        one_scale: true,
-        mark: owed.then_some(if in_pcpus { "owed" } else { "owed by shares" }),
-        panels: summary.schedulers.iter().map(panel).collect(),
-    })
+    Some(Bar { series, value, mark })
 }
 
-/// Bars of all schedulers side by side, a group for each VM of each case.
+/// For each scheduler what VMs got, beside what they are owed: a group for each case, or for each kind in it.
+fn shares(summary: &Summary) -> Vec<Figure> {
+    let (vms, in_pcpus) = (summary.vms(), summary.has_promises());
+    let owed = summary.has(|vm| vm.share_owed_pct.is_some());
+    let figure = |title: &str, series: Vec<String>, groups: &dyn Fn(&str, &str) -> Vec<Group>| {
+        let panel = |scheduler: &&str| {
+            let groups = summary.cases.iter().flat_map(|case| groups(case, scheduler)).collect();
+            Panel { title: (*scheduler).to_owned(), content: Content::Bars(groups) }
+        };
+        with_bars(Figure {
+            title: title.to_owned(),
+            y_title: if in_pcpus { "% of one pCPU" } else { "% of all VMs' CPU time" }.to_owned(),
+            series,
+            colors: Colors::Vms,
+            one_scale: true,
+            mark: owed.then_some(if in_pcpus { "owed" } else { "owed by shares" }),
+            panels: summary.schedulers.iter().map(panel).collect(),
+        })
+    };
+    let Some(kinds) = kinds(&vms) else {
+        let groups = |case: &str, scheduler: &str| {
+            let bar = |series| share_bar(summary, (case, scheduler), &vms[series..=series], series);
+            let labels = [case.to_owned(), String::new()];
+            vec![Group { labels, bars: (0..vms.len()).filter_map(bar).collect() }]
+        };
+        return figure("CPU used by each VM", owned(&vms), &groups).into_iter().collect();
+    };
+    let titles: Vec<String> = kinds.iter().map(Kind::title).collect();
+    let of_kinds = |each: bool| {
+        let kinds = &kinds;
+        move |case: &str, scheduler: &str| -> Vec<Group> {
+            let group = |(series, kind): (usize, &Kind)| {
+                let size = if each { 1 } else { kind.vms.len() };
+                let bar = |vms: &[&str]| share_bar(summary, (case, scheduler), vms, series);
+                let bars: Vec<Bar> = kind.vms.chunks(size).filter_map(bar).collect();
+                let labels = [kind.name.to_owned(), case.to_owned()];
+                (!bars.is_empty()).then_some(Group { labels, bars })
+            };
+            kinds.iter().enumerate().filter_map(group).collect()
+        }
+    };
+    let totals = figure("CPU used by all VMs of a kind", titles.clone(), &of_kinds(false));
+    let each = figure("CPU used by each VM", titles, &of_kinds(true));
+    totals.into_iter().chain(each).collect()
+}
+
+/// Bars of all schedulers side by side, a group for each VM of each case; or for each kind, from the least to the most
+/// of its VMs.
 fn by_scheduler(
     summary: &Summary,
     title: &str,
     value: impl Fn(&Subject, &str) -> Option<Spread>,
 ) -> Panel {
-    let group = |subject: &Subject| {
+    let vms = summary.vms();
+    let single = || vms.iter().map(|vm| Kind { name: vm, vms: vec![vm] }).collect();
+    let kinds = kinds(&vms).unwrap_or_else(single);
+    let of_kind = |case: &str, kind: &Kind, scheduler: &str| {
+        let each = kind.vms.iter().filter_map(|vm| value(&Subject { case, vm }, scheduler));
+        let each: Vec<Spread> = each.collect();
+        match each.as_slice() {
+            [one] if kind.vms.len() == 1 => Some(*one),
+            each => Spread::of(&each.iter().map(|one| one.median).collect::<Vec<_>>()),
+        }
+    };
+    let group = |case: &str, kind: &Kind| {
         let bar = |(series, scheduler): (usize, &&str)| {
-            Some(Bar { series, value: value(subject, scheduler)?, mark: None })
+            Some(Bar { series, value: of_kind(case, kind, scheduler)?, mark: None })
         };
         let bars: Vec<Bar> = summary.schedulers.iter().enumerate().filter_map(bar).collect();
-        let labels = [subject.case.to_owned(), subject.vm.to_owned()];
+        let labels = [case.to_owned(), kind.title()];
         (!bars.is_empty()).then_some(Group { labels, bars })
     };
-    let groups = summary.subjects().iter().filter_map(group).collect();
+    let of_case =
+        |case: &&str| -> Vec<Group> { kinds.iter().filter_map(|kind| group(case, kind)).collect() };
+    let groups = summary.cases.iter().flat_map(of_case).collect();
     Panel { title: title.to_owned(), content: Content::Bars(groups) }
 }
 
@@ -183,27 +235,38 @@ fn progress(summary: &Summary) -> Option<Figure> {
     })
 }
 
-/// CPU time of each VM over time, from the first repeat: a panel for each case and scheduler.
+/// The CPU time of a VM over time, % of a pCPU.
+fn points_of(vm: &VmFigures) -> Option<Vec<(f64, f64)>> {
+    let timeline = vm.timeline.as_ref()?;
+    // Intervals of a few ms show slices, not what a VM gets.
+    let together = POINT_MS.div_ceil(timeline.interval_ms.max(1)) as usize;
+    let interval_s = f64::from(timeline.interval_ms) / 1000.0 * together as f64;
+    let point = |(index, cpu_s): (usize, &[f64])| {
+        let used_s: f64 = cpu_s.iter().sum();
+        ((index as f64 + 0.5) * interval_s, 100.0 * used_s / interval_s)
+    };
+    Some(timeline.cpu_s.chunks_exact(together).enumerate().map(point).collect())
+}
+
+/// Two of these together, as far as both go.
+fn sum(one: Vec<(f64, f64)>, other: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    one.into_iter().zip(other).map(|((at_s, a), (_, b))| (at_s, a + b)).collect()
+}
+
+/// CPU time of each VM, or of all of a kind together, over time, from the first repeat: a panel for each case and scheduler.
 fn timelines(summary: &Summary) -> Option<Figure> {
     let vms = summary.vms();
+    let single = || vms.iter().map(|vm| Kind { name: vm, vms: vec![vm] }).collect();
+    let kinds: Vec<Kind> = kinds(&vms).unwrap_or_else(single);
     let mut panels = Vec::new();
     for case in &summary.cases {
         for scheduler in &summary.schedulers {
             let Some(run) = summary.runs(case, scheduler).next() else { continue };
-            let line = |(series, vm): (usize, &&str)| {
-                let timeline = run.vm(vm)?.timeline.as_ref()?;
-                // Intervals of a few ms show slices, not what a VM gets.
-                let together = POINT_MS.div_ceil(timeline.interval_ms.max(1)) as usize;
-                let interval_s = f64::from(timeline.interval_ms) / 1000.0 * together as f64;
-                let point = |(index, cpu_s): (usize, &[f64])| {
-                    let used_s: f64 = cpu_s.iter().sum();
-                    ((index as f64 + 0.5) * interval_s, 100.0 * used_s / interval_s)
-                };
-                let whole = timeline.cpu_s.chunks_exact(together);
-                let points: Vec<_> = whole.enumerate().map(point).collect();
+            let line = |(series, kind): (usize, &Kind)| {
+                let points = kind.vms.iter().filter_map(|vm| points_of(run.vm(vm)?)).reduce(sum)?;
                 (!points.is_empty()).then_some(Line { series, points })
             };
-            let lines: Vec<Line> = vms.iter().enumerate().filter_map(line).collect();
+            let lines: Vec<Line> = kinds.iter().enumerate().filter_map(line).collect();
             if !lines.is_empty() {
                 let title = match summary.cases.len() {
                     1 => (*scheduler).to_owned(),
@@ -216,7 +279,7 @@ fn timelines(summary: &Summary) -> Option<Figure> {
     with_bars(Figure {
         title: "CPU used over time".to_owned(),
         y_title: "% of one pCPU".to_owned(),
-        series: owned(&vms),
+        series: kinds.iter().map(Kind::title).collect(),
         colors: Colors::Vms,
         one_scale: true,
         mark: None,
@@ -268,6 +331,24 @@ mod tests {
         let Content::Bars(groups) = &figures[0].panels[0].content else { panic!("no bars") };
         let bar = &groups[0].bars[0];
         assert_eq!((bar.value.median, bar.mark), (125.0, Some(150.0)), "of 4 s");
+    }
+
+    #[test]
+    fn many_vms_are_told_apart_by_kind() {
+        let results = sample::fifty();
+        let figures = figures(&Summary::new(&results));
+        assert_eq!(figures[0].title, "CPU used by all VMs of a kind");
+        assert_eq!(figures[0].series, ["web: 40 VMs", "db: 9 VMs", "monitor"]);
+        let groups = |figure: usize| match &figures[figure].panels[0].content {
+            Content::Bars(groups) => groups,
+            Content::Lines(_) => panic!("no bars"),
+        };
+        let got = |group: usize| groups(0)[group].bars[0].value.median;
+        assert!((got(0) + got(1) + got(2) - 100.0).abs() < 1e-6, "of all VMs' time");
+        assert_eq!((groups(1)[0].bars.len(), groups(1)[1].bars.len()), (40, 9));
+        let progress = groups(2);
+        assert_eq!(progress[0].labels, ["all", "web: 40 VMs"]);
+        assert_eq!((progress.len(), progress[0].bars.len()), (3, 2));
     }
 
     #[test]

@@ -119,7 +119,9 @@ mod tests {
                 run.vms.push(vm);
             }
         }
-        for results in [sample::shares(), sample::sleep(), sample::timeline(), many_vms] {
+        let fifty_vms = sample::fifty();
+        for results in [sample::shares(), sample::sleep(), sample::timeline(), many_vms, fifty_vms]
+        {
             let Picture(drawing) = Picture::of(&results).unwrap();
             drawing.assert_texts_apart();
         }

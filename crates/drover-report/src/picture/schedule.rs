@@ -8,7 +8,9 @@ use super::axis::Scale;
 use super::layout::{MARGIN, PAGE_WIDTH};
 use super::render::text_width;
 use super::shapes::{Align, Color, Colors, Drawing, GRID, INK, color_of, fitting};
-use drover_core::schedule::{Schedule, ScheduledVm, Who};
+use crate::kinds::{Kind, kinds};
+use drover_core::schedule::{Schedule, ScheduledVm, Span, Who};
+use std::collections::HashMap;
 
 /// Room left of the rows for the numbers of pCPUs.
 const NUMBER_WIDTH: f64 = 62.0;
@@ -24,8 +26,12 @@ const IDLE: Color = (240, 240, 240);
 const OF_HOST: Color = (70, 70, 70);
 /// How pale the palest vCPU of a VM is; 1 would be white.
 const PALEST: f64 = 0.55;
+/// What is narrower than that is not drawn by itself, but with what is beside it: a pixel of the PNG.
+const SPAN_MIN: f64 = 0.5;
+/// Of so many such pieces is a schedule made at most, whatever ran.
+const PIECES_MAX: f64 = 40_000.0;
 /// Shades of a VM in the legend.
-const SHADES_SHOWN: usize = 4;
+const SHADES_SHOWN: u32 = 4;
 
 /// The page for some schedules of a scenario; none where there are none.
 pub(super) fn page(scenario: &str, ground: &str, schedules: &[Schedule]) -> Option<Drawing> {
@@ -35,15 +41,22 @@ pub(super) fn page(scenario: &str, ground: &str, schedules: &[Schedule]) -> Opti
     let title = format!("{scenario}: who ran where");
     drawing.text(MARGIN, 40.0, &fitting(&title, 26.0, width), 26.0, Align::Left);
     let length_ms = first.length_ns as f64 / 1e6;
-    let told = format!(
-        "{ground}, {length_ms:.0} ms of each run; time across, pCPUs down, a colour for each VM, a \
-         shade for each of its vCPUs"
-    );
-    drawing.faint_text(MARGIN, 70.0, &fitting(&told, 15.0, width), 15.0, Align::Left);
     let vms = all_vms(schedules);
-    let mut y = draw_legend(&mut drawing, &vms, 100.0);
+    let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).collect();
+    let palette = match kinds(&names) {
+        None => Palette::of_vms(&vms),
+        Some(kinds) => Palette::of_kinds(&kinds),
+    };
+    let colors = match palette.of.values().any(|(_, shade)| shade.is_some()) {
+        false => "a colour for each VM, a shade for each of its vCPUs",
+        true => "a colour for each kind of VM, a shade for each of them",
+    };
+    let told =
+        format!("{ground}, {length_ms:.0} ms of each run; time across, pCPUs down, {colors}");
+    drawing.faint_text(MARGIN, 70.0, &fitting(&told, 15.0, width), 15.0, Align::Left);
+    let mut y = draw_legend(&mut drawing, &palette, 100.0);
     for schedule in schedules {
-        y = draw_schedule(&mut drawing, schedule, &vms, y + 26.0);
+        y = draw_schedule(&mut drawing, schedule, &palette, y + 26.0);
     }
     drawing.height = y + MARGIN / 2.0;
     Some(drawing)
@@ -61,21 +74,57 @@ fn all_vms(schedules: &[Schedule]) -> Vec<ScheduledVm> {
     all
 }
 
-/// Draws what colours stand for, in as many rows as it takes; returns the last row's y.
-fn draw_legend(drawing: &mut Drawing, vms: &[ScheduledVm], mut y: f64) -> f64 {
-    let of_vm = |(index, vm): (usize, &ScheduledVm)| {
-        let last = vm.vcpus.saturating_sub(1);
-        let shades = (0..vm.vcpus).take(SHADES_SHOWN).map(|shade| {
-            let steps = vm.vcpus.min(SHADES_SHOWN as u32).saturating_sub(1).max(1);
-            shade_of(color_of(Colors::Vms, index), shade * last / steps, vm.vcpus)
-        });
-        let name = match last {
-            0 => vm.name.clone(),
-            last => format!("{}, vCPUs 0 to {last}", vm.name),
+/// Which colours stand for whom.
+struct Palette {
+    /// What each colour is called, and how many shades it has.
+    entries: Vec<(String, u32)>,
+    /// The colour of each VM, and its shade where all its vCPUs have one.
+    of: HashMap<String, (usize, Option<u32>)>,
+}
+
+impl Palette {
+    /// A colour for each VM, a shade for each of its vCPUs.
+    fn of_vms(vms: &[ScheduledVm]) -> Self {
+        let entry = |vm: &ScheduledVm| match vm.vcpus.saturating_sub(1) {
+            0 => (vm.name.clone(), 1),
+            last => (format!("{}, vCPUs 0 to {last}", vm.name), vm.vcpus),
         };
-        (name, shades.collect())
+        let of = |(index, vm): (usize, &ScheduledVm)| (vm.name.clone(), (index, None));
+        Self {
+            entries: vms.iter().map(entry).collect(),
+            of: vms.iter().enumerate().map(of).collect(),
+        }
+    }
+
+    /// A colour for each kind, a shade for each VM of it.
+    fn of_kinds(kinds: &[Kind]) -> Self {
+        let entry = |kind: &Kind| (kind.title(), kind.vms.len() as u32);
+        let mut of = HashMap::new();
+        for (index, kind) in kinds.iter().enumerate() {
+            let shades = (0..).zip(&kind.vms);
+            of.extend(shades.map(|(shade, vm)| ((*vm).to_owned(), (index, Some(shade)))));
+        }
+        Self { entries: kinds.iter().map(entry).collect(), of }
+    }
+
+    fn color(&self, vm: &str, vcpu: u32) -> Color {
+        let (index, shade) = self.of.get(vm).copied().unwrap_or_default();
+        shade_of(color_of(Colors::Vms, index), shade.unwrap_or(vcpu), self.entries[index].1)
+    }
+}
+
+/// Draws what colours stand for, in as many rows as it takes; returns the last row's y.
+fn draw_legend(drawing: &mut Drawing, palette: &Palette, mut y: f64) -> f64 {
+    let of_entry = |(index, (name, shades)): (usize, &(String, u32))| {
+        let shown = (*shades).min(SHADES_SHOWN);
+        let last = shades.saturating_sub(1);
+        let shade = |shown_at: u32| shown_at * last / shown.saturating_sub(1).max(1);
+        let base = color_of(Colors::Vms, index);
+        let colors = (0..shown).map(|at| shade_of(base, shade(at), *shades)).collect();
+        (name.clone(), colors)
     };
-    let mut entries: Vec<(String, Vec<Color>)> = vms.iter().enumerate().map(of_vm).collect();
+    let mut entries: Vec<(String, Vec<Color>)> =
+        palette.entries.iter().enumerate().map(of_entry).collect();
     entries.push(("the host's own tasks".to_owned(), vec![OF_HOST]));
     entries.push(("idle".to_owned(), vec![IDLE]));
     let mut x = MARGIN;
@@ -96,7 +145,7 @@ fn draw_legend(drawing: &mut Drawing, vms: &[ScheduledVm], mut y: f64) -> f64 {
 }
 
 /// Draws a schedule from `y` down; returns where it ends.
-fn draw_schedule(drawing: &mut Drawing, schedule: &Schedule, vms: &[ScheduledVm], y: f64) -> f64 {
+fn draw_schedule(drawing: &mut Drawing, schedule: &Schedule, palette: &Palette, y: f64) -> f64 {
     let (left, width) = (MARGIN + NUMBER_WIDTH, PAGE_WIDTH - 2.0 * MARGIN - NUMBER_WIDTH);
     let Schedule { case, scheduler, pcpus, .. } = schedule;
     let title = fitting(&format!("{case}, {scheduler}"), 17.0, width);
@@ -116,8 +165,10 @@ fn draw_schedule(drawing: &mut Drawing, schedule: &Schedule, vms: &[ScheduledVm]
         }
     }
     let x = |at_ns: u64| left + width * at_ns as f64 / schedule.length_ns as f64;
-    for span in &schedule.spans {
-        let color = color_of_who(schedule, vms, span.who);
+    let piece = SPAN_MIN.max(width * f64::from(*pcpus) / PIECES_MAX);
+    let piece_ns = (schedule.length_ns as f64 * piece / width) as u64;
+    for span in drawn(&schedule.spans, piece_ns.max(1)) {
+        let color = color_of_who(schedule, palette, span.who);
         let (from, y) = (x(span.from_ns), top + row * f64::from(span.pcpu));
         drawing.filled(from, y, x(span.to_ns) - from, bar, color);
     }
@@ -133,15 +184,45 @@ fn draw_schedule(drawing: &mut Drawing, schedule: &Schedule, vms: &[ScheduledVm]
     bottom + 24.0
 }
 
-fn color_of_who(schedule: &Schedule, vms: &[ScheduledVm], who: Who) -> Color {
-    let (vm, number) = match who {
-        Who::Host => return OF_HOST,
-        Who::Helper(vm) => (vm, 0),
-        Who::Vcpu(vm, number) => (vm, number),
+/// The spans as they are drawn: as they are, but for those that are shorter than a piece. Of these who ran longest
+/// stands for all in the piece.
+fn drawn(spans: &[Span], piece_ns: u64) -> Vec<Span> {
+    let mut sorted: Vec<&Span> = spans.iter().collect();
+    sorted.sort_by_key(|span| (span.pcpu, span.from_ns));
+    let mut drawn = Vec::new();
+    let mut short: Vec<&Span> = Vec::new();
+    let place = |span: &Span| (span.pcpu, span.from_ns / piece_ns);
+    for span in sorted {
+        let is_short = span.to_ns - span.from_ns < piece_ns;
+        if !is_short || short.first().is_some_and(|first| place(first) != place(span)) {
+            drawn.extend(together(&std::mem::take(&mut short)));
+        }
+        if is_short {
+            short.push(span);
+        } else {
+            drawn.push(span.clone());
+        }
+    }
+    drawn.extend(together(&short));
+    drawn
+}
+
+/// Short spans as one, of who ran longest.
+fn together(short: &[&Span]) -> Option<Span> {
+    let (first, last) = (short.first()?, short.last()?);
+    let ran_ns = |who: Who| -> u64 {
+        short.iter().filter(|span| span.who == who).map(|span| span.to_ns - span.from_ns).sum()
     };
-    let vm = &schedule.vms[vm as usize];
-    let index = vms.iter().position(|other| other.name == vm.name).unwrap_or_default();
-    shade_of(color_of(Colors::Vms, index), number, vm.vcpus)
+    let longest = short.iter().max_by_key(|span| ran_ns(span.who))?;
+    Some(Span { to_ns: last.to_ns, who: longest.who, ..(*first).clone() })
+}
+
+fn color_of_who(schedule: &Schedule, palette: &Palette, who: Who) -> Color {
+    match who {
+        Who::Host => OF_HOST,
+        Who::Helper(vm) => palette.color(&schedule.vms[vm as usize].name, 0),
+        Who::Vcpu(vm, number) => palette.color(&schedule.vms[vm as usize].name, number),
+    }
 }
 
 /// The shade of a VM's colour for that of its vCPUs: full for the first, pale for the last.
@@ -156,8 +237,6 @@ fn shade_of((red, green, blue): Color, number: u32, vcpus: u32) -> Color {
 mod tests {
     use super::super::shapes::Shape;
     use super::*;
-    use drover_core::schedule::Span;
-
     fn schedule(pcpus: u32, spans: Vec<Span>) -> Schedule {
         let vm = |name: &str, vcpus| ScheduledVm { name: name.to_owned(), vcpus };
         Schedule {
@@ -199,6 +278,28 @@ mod tests {
         assert_eq!(below.3, color_of(Colors::Vms, 0), "the first vCPU has the full colour");
         assert_ne!(above.3, below.3);
         assert_eq!((host.0, host.3), (below.0 + below.2, OF_HOST));
+    }
+
+    #[test]
+    fn a_schedule_is_drawn_in_pieces_that_can_be_seen() {
+        let us =
+            |from: u64, to: u64, who| Span { pcpu: 0, from_ns: from * 1000, to_ns: to * 1000, who };
+        let (a, b) = (Who::Vcpu(0, 0), Who::Vcpu(1, 0));
+        let spans = [us(0, 500, a), us(500, 510, b), us(510, 540, a), us(600, 620, b)];
+        let pieces = drawn(&spans, 100_000);
+        assert_eq!(pieces, [us(0, 500, a), us(500, 540, a), us(600, 620, b)]);
+        // 6 million switches.
+        let busy = (0..384).flat_map(|pcpu| {
+            let span = move |at: u64| Span {
+                pcpu,
+                from_ns: at * 12_000,
+                to_ns: at * 12_000 + 9_000,
+                who: Who::Vcpu((at % 2) as u32, 0),
+            };
+            (0..16_000).map(span)
+        });
+        let drawing = page("s", "in the lab", &[schedule(384, busy.collect())]).unwrap();
+        assert!(drawing.shapes.len() < 42_000, "{}", drawing.shapes.len());
     }
 
     #[test]

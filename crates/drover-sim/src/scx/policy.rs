@@ -168,9 +168,14 @@ impl Policy {
         slot: u32,
         of: &AllotmentOf,
     ) {
-        let Allotment { share_inverse, entitled_ucpu, promised_mcpu } = of.allotment;
-        let allotment =
-            native::allotment { vm_id: of.vm_id, share_inverse, entitled_ucpu, promised_mcpu };
+        let Allotment { share_inverse, entitled_ucpu, promised_mcpu, shares_part } = of.allotment;
+        let allotment = native::allotment {
+            vm_id: of.vm_id,
+            share_inverse,
+            entitled_ucpu,
+            promised_mcpu,
+            shares_part: shares_part.into(),
+        };
         // SAFETY: see `start`.
         self.call(m, queues, 0, |d| unsafe { native::sim_allot(d, slot, &allotment) });
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What commands that talk to the daemon share.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use drover_core::asked::{Asked, Key};
+use drover_core::percent;
 use drover_core::printable::{cell, json};
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 
@@ -27,15 +30,65 @@ pub fn answer<T>(
         .context("the daemon answered something else; is it of this version?")
 }
 
-/// Whether a text is one of a VM's values, or [`DEFAULT`].
-pub fn given(key: Key) -> impl Fn(&str) -> Result<String, String> + Clone {
-    move |text| {
+/// Takes one of a VM's values, or [`DEFAULT`]; shells offer the words for it.
+#[derive(Clone, Copy)]
+pub struct Given(pub Key);
+
+impl Given {
+    fn read(self, text: &str) -> Result<(), String> {
         if text != DEFAULT {
-            let read = Asked::default().read(key, text);
+            let read = Asked::default().read(self.0, text);
             read.map_err(|fix| format!("{fix}, or {DEFAULT}"))?;
         }
-        Ok(text.to_owned())
+        Ok(())
     }
+
+    fn words(self) -> &'static [&'static str] {
+        match self.0 {
+            Key::Shares => &["low", "normal", "high"],
+            Key::Limit | Key::MaxPerNode => &["none"],
+            Key::Pool => &["host"],
+            Key::Cosched => &["auto", "off", "strict", "relaxed", "skew", "gang"],
+            Key::Consolidate => &["off", "on", "auto"],
+            Key::Reservation | Key::Partition => &[],
+        }
+    }
+}
+
+impl TypedValueParser for Given {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        let given = *self;
+        let read = move |text: String| given.read(&text).map(|()| text);
+        StringValueParser::new().try_map(read).parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.words().iter().chain(&[DEFAULT]);
+        Some(Box::new(words.map(|word| PossibleValue::new(*word))))
+    }
+}
+
+/// That a limit of that much holds nobody, where it does.
+pub fn idle_limit(whose: &str, limit_mcpu: Option<u32>, socket: &Path) -> Result<Option<String>> {
+    let Some(limit_mcpu) = limit_mcpu else { return Ok(None) };
+    let status = answer(socket, &Request::Status, |answer| match answer {
+        Answer::Status { status } => Some(status),
+        _ => None,
+    })?;
+    let host_mcpu = 1000 * status.cpus.cpus().len() as u64;
+    Ok((u64::from(limit_mcpu) >= host_mcpu).then(|| {
+        let [limit, host] = [limit_mcpu.into(), host_mcpu].map(percent::text64);
+        format!(
+            "Note: {whose} has a limit of {limit} and this host {host}: the limit never holds it."
+        )
+    }))
 }
 
 /// CPU in % of one pCPU; a dash where there is nothing to say.
@@ -93,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_value_is_given_or_left_to_others() {
-        let limit = given(Key::Limit);
-        assert_eq!(
-            (limit("default").unwrap(), limit("150%").unwrap()),
-            (DEFAULT.into(), "150%".into())
-        );
-        assert!(limit("150").err().unwrap().ends_with("or none, or default"));
+        let limit = Given(Key::Limit);
+        assert_eq!((limit.read("default"), limit.read("150%")), (Ok(()), Ok(())));
+        assert!(limit.read("150").unwrap_err().ends_with("or none, or default"));
+        for key in Key::ALL {
+            Given(key).words().iter().for_each(|word| Given(key).read(word).unwrap());
+        }
     }
 }

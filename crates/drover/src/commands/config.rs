@@ -32,12 +32,21 @@ fn check(file: &Path) -> Result<String> {
     if !file.exists() {
         return Ok(format!("there is no {shown}: all VMs have the defaults"));
     }
-    let counts = [config.pools().count(), config.rule_count(), config.sets().count()];
-    if counts == [0; 3] {
-        return Ok(format!("{shown}: valid; no pools, no rules for VMs and no sets are in it"));
+    let counts = [
+        config.pools().count(),
+        config.partitions().count(),
+        config.rule_count(),
+        config.sets().count(),
+    ];
+    if counts == [0; 4] {
+        return Ok(format!(
+            "{shown}: valid; no pools, partitions, rules for VMs or sets are in it"
+        ));
     }
-    let [pools, rules, sets] = counts;
-    let mut text = format!("{shown}: valid; pools: {pools}, rules for VMs: {rules}, sets: {sets}");
+    let [pools, partitions, rules, sets] = counts;
+    let mut text = format!(
+        "{shown}: valid; pools: {pools}, partitions: {partitions}, rules for VMs: {rules}, sets: {sets}"
+    );
     for (pool, place) in config.unknown_pools() {
         text += &format!(
             "\nwarning: {place}: pool {pool:?} is not in this file; until `drover pool add {pool}` these VMs \
@@ -60,11 +69,13 @@ mod tests {
             .unwrap();
         let valid = check(&file).unwrap();
         assert!(
-            valid.ends_with("drover.toml: valid; pools: 1, rules for VMs: 1, sets: 0"),
+            valid.ends_with(
+                "drover.toml: valid; pools: 1, partitions: 0, rules for VMs: 1, sets: 0"
+            ),
             "{valid}"
         );
         std::fs::write(&file, "").unwrap();
-        assert!(check(&file).unwrap().contains("no rules for VMs"));
+        assert!(check(&file).unwrap().contains("no pools, partitions, rules"));
         std::fs::write(&file, "[[vm]]\nname = \"*\"\npool = \"prod\"\n").unwrap();
         let unknown = check(&file).unwrap();
         assert!(unknown.contains("drover.toml:1: pool \"prod\" is not in this file"), "{unknown}");

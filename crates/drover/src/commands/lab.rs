@@ -2,6 +2,7 @@
 //! `drover lab exec`, and what runs inside the lab: `drover lab-init`, `drover lab-kvm-probe`
 
 use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,6 +10,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::{Subcommand, ValueEnum};
 use drover_lab::{Event, KernelChoice, Lab, Topology};
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::stat::{SFlag, fstat};
+
+/// What is written into a pipe comes within that time.
+const INPUT_COMES_MS: u8 = 100;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -86,6 +92,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn run_exec(exec: Exec) -> Result<ExitCode> {
+    ensure!(
+        !has_input(),
+        "the lab has no stdin: give the command a file with --file PATH, or add </dev/null"
+    );
     let topology = topology_of(&exec)?;
     let mut lab = Lab::new(topology)
         .clock(exec.clock.into())
@@ -123,6 +133,22 @@ fn run_exec(exec: Exec) -> Result<ExitCode> {
         outcome.save(out)?;
     }
     Ok(ExitCode::from(u8::try_from(outcome.exit_status).unwrap_or(u8::MAX)))
+}
+
+/// Whether somebody means the command to read something: stdin is a file, or a pipe into which something is written.
+/// A script that a service runs may have a pipe in which there is nothing.
+fn has_input() -> bool {
+    let stdin = std::io::stdin();
+    let Ok(stat) = fstat(stdin.as_raw_fd()) else { return false };
+    match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
+        SFlag::S_IFREG => stat.st_size > 0,
+        SFlag::S_IFIFO => {
+            let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+            poll(&mut fds, INPUT_COMES_MS).is_ok()
+                && fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+        }
+        _ => false,
+    }
 }
 
 fn topology_of(exec: &Exec) -> Result<Topology> {

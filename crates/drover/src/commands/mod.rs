@@ -21,5 +21,6 @@ pub mod set;
 mod sim;
 pub mod sim_speed;
 pub mod soak;
+pub mod status;
 pub mod top;
 pub mod vm;

@@ -14,7 +14,7 @@ use drover_core::tree::PoolChange;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{PartitionStatus, PoolStatus};
 
-use super::ask::{Daemon, answer, percent_of, print_json, table};
+use super::ask::{Daemon, answer, idle_limit, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Pool {
@@ -107,6 +107,12 @@ pub fn run(pool: Pool) -> Result<ExitCode> {
         Pool::Remove { name, daemon } => (Request::RemovePool { name }, daemon),
     };
     ask(&daemon.socket, &request)?;
+    if let Request::AddPool { name, change } | Request::SetPool { name, change } = &request {
+        let limit_mcpu = change.limit.and_then(Limit::mcpu);
+        if let Some(note) = idle_limit(&format!("pool {name}"), limit_mcpu, &daemon.socket)? {
+            println!("{note}");
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -133,7 +139,7 @@ fn list(json: bool, socket: &Path) -> Result<()> {
 }
 
 /// What the host has to promise, in a line.
-fn host_line(partition: &PartitionStatus) -> Option<String> {
+pub fn host_line(partition: &PartitionStatus) -> Option<String> {
     let [size, host, free] =
         [partition.size_mcpu?, partition.host_mcpu?.into(), partition.free_mcpu?]
             .map(percent::text64);
@@ -142,7 +148,8 @@ fn host_line(partition: &PartitionStatus) -> Option<String> {
     ))
 }
 
-fn overview(pools: &[PoolStatus]) -> String {
+/// A line for each pool, those within it below.
+pub fn overview(pools: &[PoolStatus]) -> String {
     let titles = [
         "POOL<",
         "VMS",

@@ -18,6 +18,7 @@ use drover_host::store::STATE_DIR;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use super::pool::{host_line, overview};
 use super::vm::reasons;
 use crate::log;
 
@@ -76,6 +77,10 @@ fn dry_run(level: DomainLevel, places: &Places) -> Result<ExitCode> {
         true => println!("No VM runs here now; each that comes would be found by itself."),
         false => print!("VMs that run here would have:\n{}", reasons(&would.vms)),
     }
+    if !would.pools.is_empty() {
+        print!("Pools would be:\n{}", overview(&would.pools));
+    }
+    print!("{}", would.host.partitions.iter().filter_map(host_line).collect::<String>());
     let missing = check_host().into_iter().filter(|point| point.state == State::Missing);
     let whats: Vec<&str> = missing.map(|point| point.what).collect();
     if whats.is_empty() {

@@ -59,8 +59,14 @@ pub fn in_sim(
     if let Some(path) = &args.trace {
         let file =
             fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        perfetto::write(&outcome.traces, std::io::BufWriter::new(file))
+        let ends_ns = perfetto::write(&outcome.traces, std::io::BufWriter::new(file))
             .with_context(|| format!("cannot write {}", path.display()))?;
+        if let Some(ends_ns) = ends_ns {
+            let (file, ms) = (path.display(), ends_ns / 1_000_000);
+            eprintln!(
+                "drover: {file} has the first {ms} ms of each run at least, not all: too much ran"
+            );
+        }
     }
     let first = outcome.traces.iter().filter(|trace| schedules && trace.repeat == 1);
     let schedules = first.map(|trace| trace.schedule(scenario)).collect();

@@ -3,22 +3,37 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
+use drover_core::nearest::there_is_no;
 use drover_core::percent;
 use drover_core::printable::one_line;
+use drover_core::scenario::is_meant;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{Kind, OrderStatus, ProfileStatus, VmStatus};
 
-use super::ask::{DEFAULT, Daemon, answer, given, percent_of, print_json, table};
+use super::ask::{DEFAULT, Daemon, Given, answer, idle_limit, percent_of, print_json, table};
 use super::numa::ONE_NODE;
+
+/// How often a list that is watched is shown.
+const WATCH: Duration = Duration::from_secs(2);
 
 #[derive(Subcommand)]
 pub enum Vm {
     /// Show all VMs and containers, and what they get.
     List {
+        /// Of these only: names, or the beginning of names with an asterisk, as in "web-*".
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+        /// The order: as they were found, by name, or who has most of a figure first.
+        #[arg(long, value_enum, default_value = "found")]
+        sort: Sort,
+        /// Show it anew every 2 s, until Ctrl-C.
+        #[arg(long, conflicts_with = "json")]
+        watch: bool,
         /// Show for each value where it came from.
         #[arg(long, conflicts_with = "json")]
         why: bool,
@@ -65,28 +80,28 @@ pub enum Vm {
 #[group(required = true, multiple = true)]
 pub struct Values {
     /// 1 to 1000000, or low, normal, high: 500, 1000, 2000 per vCPU.
-    #[arg(long, value_parser = given(Key::Shares))]
+    #[arg(long, value_parser = Given(Key::Shares), hide_possible_values = true)]
     shares: Option<String>,
     /// CPU guaranteed to it: 150% is one pCPU and a half.
-    #[arg(long, value_parser = given(Key::Reservation))]
+    #[arg(long, value_parser = Given(Key::Reservation), hide_possible_values = true)]
     reservation: Option<String>,
     /// The most CPU it may have, or none.
-    #[arg(long, value_parser = given(Key::Limit))]
+    #[arg(long, value_parser = Given(Key::Limit), hide_possible_values = true)]
     limit: Option<String>,
     /// The pool it is in, or host for none.
-    #[arg(long, value_parser = given(Key::Pool))]
+    #[arg(long, value_parser = Given(Key::Pool), hide_possible_values = true)]
     pool: Option<String>,
     /// How its vCPUs are kept together: auto, off, strict, relaxed, skew or gang.
-    #[arg(long, value_parser = given(Key::Cosched))]
+    #[arg(long, value_parser = Given(Key::Cosched), hide_possible_values = true)]
     cosched: Option<String>,
     /// The partition it runs in.
-    #[arg(long, value_parser = given(Key::Partition))]
+    #[arg(long, value_parser = Given(Key::Partition), hide_possible_values = true)]
     partition: Option<String>,
     /// The most vCPUs of it on a NUMA node, or none: as many as a node has cores.
-    #[arg(long, value_parser = given(Key::MaxPerNode))]
+    #[arg(long, value_parser = Given(Key::MaxPerNode), hide_possible_values = true)]
     max_per_node: Option<String>,
     /// Whether it is to live in one last-level cache: off, on or auto.
-    #[arg(long, value_parser = given(Key::Consolidate))]
+    #[arg(long, value_parser = Given(Key::Consolidate), hide_possible_values = true)]
     consolidate: Option<String>,
 }
 
@@ -110,15 +125,24 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { why, numa, profile, json, daemon } => {
-            list([why, numa, profile, json], &daemon.socket)?;
+        Vm::List { names, sort, watch, why, numa, profile, json, daemon } => {
+            let shown = Shown { names, sort, why, numa, profile, json };
+            list(&shown, &daemon.socket)?;
+            while watch {
+                std::thread::sleep(WATCH);
+                // To the upper left, and nothing below.
+                print!("\x1b[H\x1b[2J");
+                list(&shown, &daemon.socket)?;
+            }
         }
         Vm::Orders { json, daemon } => list_orders(json, &daemon.socket)?,
         Vm::Forget { name, daemon } => {
             ask(&daemon.socket, &Request::ForgetVm { name })?;
         }
         Vm::Set { name, values, daemon } => {
-            ask(&daemon.socket, &values.order(name.clone()))?;
+            let order = values.order(name.clone());
+            ask(&daemon.socket, &order)?;
+            notes(&name, &order, &daemon.socket)?.iter().for_each(|note| println!("{note}"));
             let order = orders(&daemon.socket)?.into_iter().find(|it| it.name == name);
             if let Some(line) = order.and_then(|order| who_has_it(&order)) {
                 println!("{line}");
@@ -126,6 +150,38 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Values that were ordered and are of no use.
+fn notes(name: &str, order: &Request, socket: &Path) -> Result<Vec<String>> {
+    let Request::SetVm { set, .. } = order else { return Ok(Vec::new()) };
+    let limit_mcpu = set.limit.and_then(Limit::mcpu);
+    let mut notes: Vec<String> =
+        idle_limit(&format!("VM {name}"), limit_mcpu, socket)?.into_iter().collect();
+    if let Some(mcpu) = set.reservation_mcpu {
+        notes.extend(vms(socket)?.iter().filter_map(|vm| idle_reservation(vm, name, mcpu)));
+    }
+    Ok(notes)
+}
+
+/// That a VM cannot use all that is reserved for it, where it cannot.
+fn idle_reservation(vm: &VmStatus, name: &str, mcpu: u32) -> Option<String> {
+    let usable_mcpu = 1000 * vm.vcpus;
+    let is_more = vm.name == name && vm.vcpus > 0 && mcpu > usable_mcpu;
+    is_more.then(|| {
+        let [mcpu, usable] = [mcpu, usable_mcpu].map(percent::text);
+        format!(
+            "Note: {mcpu} are reserved for VM {name}, and its {} vCPUs can use {usable}: the rest is kept from others only.",
+            vm.vcpus
+        )
+    })
+}
+
+pub fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
+    answer(socket, &Request::ListVms, |answer| match answer {
+        Answer::Vms { vms } => Some(vms),
+        _ => None,
+    })
 }
 
 fn orders(socket: &Path) -> Result<Vec<OrderStatus>> {
@@ -173,25 +229,62 @@ fn ordered(orders: &[OrderStatus]) -> String {
     table(&["NAME<", "HERE<", "ORDERED<"], &orders.iter().map(row).collect::<Vec<_>>())
 }
 
-/// All VMs and containers.
-pub fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
-    answer(socket, &Request::ListVms, |answer| match answer {
-        Answer::Vms { vms } => Some(vms),
-        _ => None,
-    })
+/// How VMs are listed.
+struct Shown {
+    names: Vec<String>,
+    sort: Sort,
+    why: bool,
+    numa: bool,
+    profile: bool,
+    json: bool,
 }
 
-fn list([why, numa, profile, json]: [bool; 4], socket: &Path) -> Result<()> {
-    let vms = vms(socket)?;
-    if json {
+/// What VMs are sorted by.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Sort {
+    Found,
+    Name,
+    Got,
+    Ready,
+    Cpu,
+}
+
+impl Sort {
+    fn sort(self, vms: &mut [VmStatus]) {
+        let most_first = |figure: fn(&VmStatus) -> f64| {
+            move |a: &VmStatus, b: &VmStatus| figure(b).total_cmp(&figure(a))
+        };
+        match self {
+            Self::Found => {}
+            Self::Name => vms.sort_by(|a, b| a.name.cmp(&b.name)),
+            Self::Got => vms.sort_by(most_first(|vm| vm.got_pcpus.unwrap_or(0.0))),
+            Self::Ready => vms.sort_by(most_first(|vm| vm.ready_s)),
+            Self::Cpu => vms.sort_by(most_first(|vm| vm.vcpu_cpu_s + vm.helper_cpu_s)),
+        }
+    }
+}
+
+/// Those of the VMs that are meant, in their order.
+fn chosen(mut vms: Vec<VmStatus>, names: &[String], sort: Sort) -> Result<Vec<VmStatus>> {
+    for name in names.iter().filter(|name| !vms.iter().any(|vm| is_meant(name, &vm.name))) {
+        bail!(there_is_no("VM", name, vms.iter().map(|vm| vm.name.as_str())));
+    }
+    vms.retain(|vm| names.is_empty() || names.iter().any(|name| is_meant(name, &vm.name)));
+    sort.sort(&mut vms);
+    Ok(vms)
+}
+
+fn list(shown: &Shown, socket: &Path) -> Result<()> {
+    let vms = chosen(vms(socket)?, &shown.names, shown.sort)?;
+    if shown.json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
         println!("No VM runs here.");
-    } else if why {
+    } else if shown.why {
         print!("{}", reasons(&vms));
-    } else if numa {
+    } else if shown.numa {
         print!("{}", homes(&vms));
-    } else if profile {
+    } else if shown.profile {
         print!("{}", profiles(&vms));
     } else {
         print!("{}", overview(&vms));
@@ -432,6 +525,29 @@ pub mod tests {
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
         assert_eq!(words(0).take(3).collect::<Vec<_>>(), ["NAME", "CALLED", "KIND"], "{text}");
         assert_eq!(words(1).take(3).collect::<Vec<_>>(), ["100", "web", "VM"], "{text}");
+    }
+
+    #[test]
+    fn vms_are_chosen_by_name_and_sorted() {
+        let busy = VmStatus { ready_s: 9.0, ..vm("web-2") };
+        let all = vec![vm("web-1"), vm("db"), busy];
+        let of = |names: &[&str], sort| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            let chosen = chosen(all.clone(), &names, sort).map_err(|err| err.to_string())?;
+            Ok(chosen.into_iter().map(|vm| vm.name).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(of(&["web-*"], Sort::Ready), Ok("web-2 web-1".to_owned()));
+        assert_eq!(of(&[], Sort::Name), Ok("db web-1 web-2".to_owned()));
+        let fault: String = of(&["wbe-1"], Sort::Found).unwrap_err();
+        assert!(fault.contains("did you mean \"web-1\""), "{fault}");
+    }
+
+    #[test]
+    fn a_reservation_above_the_vcpus_is_noted() {
+        let note = idle_reservation(&vm("web"), "web", 3000).unwrap();
+        assert!(note.contains("its 2 vCPUs can use 200%"), "{note}");
+        assert_eq!(idle_reservation(&vm("web"), "web", 2000), None);
+        assert_eq!(idle_reservation(&vm("web"), "db", 3000), None);
     }
 
     #[test]
