@@ -160,7 +160,7 @@ impl Config {
         let numa = top.table::<NumaTable>("numa")?;
         let move_mib_per_s = numa.as_ref().and_then(|numa| numa.move_mib_per_s);
         let placement = numa.as_ref().and_then(|numa| numa.placement).unwrap_or_default();
-        let sets = read_sets(&top.tables::<SetTable>("set")?)?;
+        let sets = read_sets(&top.tables::<SetTable>("set")?, <[String]>::to_vec)?;
         let host_permille =
             top.table::<HostTable>("host")?.as_ref().map(read_host).transpose()?.flatten();
         let file = file.to_owned();

@@ -3,6 +3,7 @@
 
 use super::{Expect, Metric, VmChoice};
 use crate::results::{Results, Run};
+use crate::scenario::is_meant;
 use std::collections::BTreeMap;
 
 /// What came of one expectation for one case and VM.
@@ -65,6 +66,10 @@ fn rows_of(expect: &Expect, results: &Results) -> Vec<Row> {
         let vms: Vec<Option<&str>> = match &expect.vm {
             VmChoice::Host => vec![None],
             VmChoice::Each => run.vms.iter().map(|vm| Some(vm.name.as_str())).collect(),
+            VmChoice::Like(pattern) => {
+                let names = run.vms.iter().map(|vm| vm.name.as_str());
+                names.filter(|name| is_meant(pattern, name)).map(Some).collect()
+            }
             // Without a case named, the expectation is about those cases the VM is in.
             VmChoice::Named(name) => {
                 run.vm(name).map(|vm| Some(vm.name.as_str())).into_iter().collect()
@@ -74,7 +79,7 @@ fn rows_of(expect: &Expect, results: &Results) -> Vec<Row> {
     }
     if rows.is_empty() {
         let vm = match &expect.vm {
-            VmChoice::Named(name) => Some(name.clone()),
+            VmChoice::Named(name) | VmChoice::Like(name) => Some(name.clone()),
             VmChoice::Each => Some("*".to_owned()),
             VmChoice::Host => None,
         };

@@ -97,13 +97,19 @@ pub enum VmChoice {
     Host,
     /// Of each VM of the case in turn, `"*"`.
     Each,
+    /// Of each whose name begins so, `"web-*"`: with the asterisk.
+    Like(String),
     /// Of this one.
     Named(String),
 }
 
 impl From<String> for VmChoice {
     fn from(name: String) -> Self {
-        if name == "*" { Self::Each } else { Self::Named(name) }
+        match name.as_str() {
+            "*" => Self::Each,
+            _ if name.ends_with('*') => Self::Like(name),
+            _ => Self::Named(name),
+        }
     }
 }
 

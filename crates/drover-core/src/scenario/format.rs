@@ -80,6 +80,7 @@ tables! {
 
     "[[vm]]" VmTable {
         name: String;
+        count: Option<u32> = whole(1, Vm::COUNT_MAX);
         vcpus: Option<u32> = whole(1, Vm::VCPUS_MAX);
         shares: Option<GivenShares>;
         reservation_pct: Option<u32> = whole(0, VM_PCT_MAX);

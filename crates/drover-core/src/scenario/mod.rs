@@ -31,7 +31,7 @@ pub use program::{
 };
 pub use table::{ReadFile, ScenarioError};
 pub use tuning::Tuning;
-pub use vm::{Pin, Vm, Vmm};
+pub use vm::{Pin, Vm, Vmm, is_meant};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;

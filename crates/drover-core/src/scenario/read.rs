@@ -9,7 +9,7 @@ use super::read_pools::{Pools, read_partitions};
 use super::read_sets::{check_names, read_sets};
 use super::read_vm::{check_vm, read_vm};
 use super::table::{Read, ReadFile, ScenarioError, Source, Table};
-use super::{Case, Clock, CpuList, Host, Scenario, Tuning, Vm, scheduler_label};
+use super::{Case, Clock, CpuList, Host, Scenario, Tuning, Vm, is_meant, scheduler_label};
 use crate::nearest::hint;
 use crate::partition::Partitions;
 use crate::place::Heuristic;
@@ -113,6 +113,8 @@ struct Base<'a> {
 
 fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     let vms = top.tables::<VmTable>("vm")?;
+    let vms: Vec<_> = vms.into_iter().map(each_of).collect::<Read<Vec<_>>>()?;
+    let vms: Vec<_> = vms.into_iter().flatten().collect();
     let mut names: Vec<&str> = Vec::new();
     for vm in &vms {
         check_vm(vm, host, end_s)?;
@@ -132,7 +134,8 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     let tuning = top.tuning.unwrap_or_default();
     let sets = top.tables::<SetTable>("set")?;
     check_names(&sets, &names)?;
-    let sets = read_sets(&sets)?.into_iter().map(|(set, _)| set).collect();
+    let meant = |given: &[String]| vms_meant(given, &names);
+    let sets = read_sets(&sets, meant)?.into_iter().map(|(set, _)| set).collect();
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
     let base =
@@ -156,6 +159,19 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     Ok(cases)
 }
 
+/// The VMs of a table: itself, or NAME-1, NAME-2 and so on.
+fn each_of(vm: Table<VmTable>) -> Read<Vec<Table<VmTable>>> {
+    let Some(count) = vm.count else { return Ok(vec![vm]) };
+    check_name(&vm, &vm.name, "a VM")?;
+    (1..=count).map(|number| vm.with_text("name", &format!("{}-{number}", vm.name))).collect()
+}
+
+/// All VMs that such names and patterns mean, each once.
+fn vms_meant(given: &[String], names: &[&str]) -> Vec<String> {
+    let is_meant = |name: &&&str| given.iter().any(|pattern| is_meant(pattern, name));
+    names.iter().filter(is_meant).map(|&name| name.to_owned()).collect()
+}
+
 impl Base<'_> {
     fn read_case(&self, table: &Table<CaseTable>) -> Read<Case> {
         let name = table.name.clone();
@@ -164,22 +180,22 @@ impl Base<'_> {
             return Err(table.error("name", what, "use at most 63 letters"));
         }
         let pools = self.pools.tree(Some(table))?;
-        let changes = table.named::<CaseVmTable>("vm")?;
+        let mut changes = table.named::<CaseVmTable>("vm")?;
+        // What is said of one VM counts, not what is said of several.
+        changes.sort_by_key(|(vm, _)| !vm.ends_with('*'));
         let known = self.vms.iter().map(|vm| vm.name.as_str());
-        if let Some((vm, change)) = changes.iter().find(|(vm, _)| !known.clone().any(|it| it == vm))
-        {
+        let is_known = |vm: &str| known.clone().any(|name| is_meant(vm, name));
+        if let Some((vm, change)) = changes.iter().find(|(vm, _)| !is_known(vm)) {
             let what = format!("case \"{name}\" speaks of an unknown VM \"{vm}\"");
             return Err(change.error("", what, hint(vm, known)));
         }
         let mut present = Vec::new();
         for vm in &self.vms {
-            let change = changes.iter().find(|(name, _)| vm.name == *name);
-            let (changed, absent) = match change {
-                None => (None, false),
-                Some((_, change)) => {
-                    (Some(change.without("absent").over(vm)?), change.absent.unwrap_or(false))
-                }
-            };
+            let (mut changed, mut absent) = (None, false);
+            for (_, change) in changes.iter().filter(|(pattern, _)| is_meant(pattern, &vm.name)) {
+                changed = Some(change.without("absent").over(changed.as_ref().unwrap_or(vm))?);
+                absent = change.absent.unwrap_or(absent);
+            }
             let vm = changed.as_ref().unwrap_or(vm);
             check_vm(vm, self.host, self.end_s)?;
             if !absent {
@@ -227,5 +243,57 @@ impl Base<'_> {
         vms.extend(self.containers.iter().cloned());
         let (partitions, sets) = (self.partitions.clone(), self.sets.clone());
         Ok(Case { name, pools, partitions, ple, placement, sets, vms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expect::VmChoice;
+
+    const MANY: &str = r#"name = "x"
+host = { cores = 4, nodes = 2, sockets = 2 }
+[[vm]]
+name = "web"
+count = 3
+vcpus = 2
+workload = { kind = "cpu" }
+[[vm]]
+name = "db"
+vcpus = 2
+workload = { kind = "cpu" }
+[[set]]
+name = "shop"
+vms = ["web-*", "db"]
+kind = "affine"
+[[case]]
+name = "a"
+[case.vm.web-2]
+shares = 7
+[case.vm."web-*"]
+shares = 5
+[case.vm."d*"]
+absent = true
+[[expect]]
+metric = "cpu_s"
+vm = "web-*"
+max = 1.0
+"#;
+
+    #[test]
+    fn vms_that_are_alike_are_written_once() {
+        let scenario = Scenario::parse(MANY, "x.toml").unwrap();
+        let case = &scenario.cases[0];
+        let vms: Vec<_> = case.vms.iter().map(|vm| (vm.name.as_str(), vm.shares)).collect();
+        assert_eq!(vms, [("web-1", 5), ("web-2", 7), ("web-3", 5)]);
+        assert_eq!(case.sets[0].vms, ["web-1", "web-2", "web-3", "db"]);
+        assert_eq!(scenario.expects[0].vm, VmChoice::Like("web-*".to_owned()));
+        let fault = |old: &str, new: &str| {
+            Scenario::parse(&MANY.replacen(old, new, 1), "x.toml").unwrap_err().to_string()
+        };
+        assert!(fault("count = 3", "count = 0").contains("from 1 to 1000"));
+        assert!(fault("\"db\"", "\"web-3\"").contains("two VMs are called \"web-3\""));
+        assert!(fault("vm = \"web-*\"", "vm = \"wbe-*\"").contains("no VM \"wbe-*\" takes part"));
+        assert!(fault("\"web-*\", \"db\"", "\"x*\", \"db\"").contains("unknown VM \"x*\""));
     }
 }

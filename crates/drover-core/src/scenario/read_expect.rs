@@ -3,7 +3,7 @@
 
 use super::format::{CompareTable, Top};
 use super::table::{Read, ScenarioError, Table, number};
-use super::{Case, Scenario, scheduler_label};
+use super::{Case, Scenario, is_meant, scheduler_label};
 use crate::compare::{Compare, Tolerance};
 use crate::expect::{Expect, Metric, VmChoice, WINDOW_MS};
 use crate::nearest::hint;
@@ -45,7 +45,9 @@ fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
         return Err(table.error("", "an [[expect]] without bound", "add min = or max ="));
     }
     let one_figure = expect.case.is_some() || scenario.cases.len() == 1;
-    if expect.title.is_some() && (expect.vm == VmChoice::Each || !one_figure) {
+    if expect.title.is_some()
+        && (matches!(expect.vm, VmChoice::Each | VmChoice::Like(_)) || !one_figure)
+    {
         let fix = "name case and vm, or remove the title";
         return Err(table.error("title", "a title is for one figure, these are several", fix));
     }
@@ -100,17 +102,17 @@ fn check_vm<T>(table: &Table<T>, figure: &Expect, scenario: &Scenario) -> Read<(
             let what = format!("{metric} is a figure of a VM, and none is named");
             return Err(table.error("", what, "add vm = \"NAME\", or \"*\" for each"));
         }
-        (VmChoice::Each | VmChoice::Named(_), false) => {
+        (VmChoice::Each | VmChoice::Like(_) | VmChoice::Named(_), false) => {
             let what = format!("{metric} is a figure of the host, not of a VM");
             return Err(table.error("vm", what, "remove vm"));
         }
         (VmChoice::Host | VmChoice::Each, _) => return Ok(()),
-        (VmChoice::Named(name), true) => name,
+        (VmChoice::Named(name) | VmChoice::Like(name), true) => name,
     };
     let is_of = |case: &&Case| figure.case.as_ref().is_none_or(|name| case.name == *name);
     let vms = scenario.cases.iter().filter(is_of).flat_map(|case| &case.vms);
     let names = vms.map(|vm| vm.name.as_str());
-    match names.clone().any(|known| known == name) {
+    match names.clone().any(|known| is_meant(name, known)) {
         true => Ok(()),
         false => Err(table.error("vm", format!("no VM \"{name}\" takes part"), hint(name, names))),
     }

@@ -397,6 +397,18 @@ impl<'a, T> Table<'a, T> {
         self.of("", self.at, raw, ()).read_as(&self.title, &[])
     }
 
+    /// The same table with another text of `key`.
+    pub(crate) fn with_text(&self, key: &str, text: &str) -> Read<Self>
+    where
+        T: Keys,
+    {
+        let mut raw = self.raw.clone();
+        if let Some(value) = raw.get_mut(key) {
+            *value.get_mut() = DeValue::String(text.to_owned().into());
+        }
+        self.of("", self.at, raw, ()).read_as(&self.title, &[])
+    }
+
     /// The text of `key`; empty where there is none.
     pub(crate) fn word(&self, key: &str) -> &str {
         match self.raw.get(key).map(Spanned::get_ref) {

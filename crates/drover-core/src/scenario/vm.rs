@@ -52,6 +52,14 @@ impl Pin {
     }
 }
 
+/// Whether a VM is meant by that name, or by a pattern: `web-*` means all whose names begin with `web-`.
+pub fn is_meant(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(begin) => name.starts_with(begin),
+        None => pattern == name,
+    }
+}
+
 /// A VM with everything a case says about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vm {
@@ -102,6 +110,8 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// So many VMs may be alike.
+    pub(super) const COUNT_MAX: u32 = 1000;
     /// The most vCPUs a VM may have.
     pub const VCPUS_MAX: u32 = 256;
     /// The most memory a micro VM may have, MiB.
