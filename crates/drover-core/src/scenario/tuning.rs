@@ -119,7 +119,7 @@ mod tests {
         assert_eq!((cpus(&vms[1], 0), cpus(&vms[2], 0)), (&[8, 9][..], &[4, 5][..]));
         assert_eq!(cpus(&vms[4], 3), [2, 3], "over-committed");
         assert_eq!(cpus(&vms[3], 0), [1], "what it says itself");
-        assert_eq!(vms[0].memory_nodes, []);
+        assert!(vms[0].memory_nodes.is_empty());
     }
 
     #[test]
