@@ -89,6 +89,12 @@ pub struct HostFigures {
     /// Time spent in BPF programs, as the kernel counts it, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bpf_run_ns: Option<u64>,
+    /// How often vCPUs that spun left their guests for it; of the simulator only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_exits: Option<u64>,
+    /// CPU time that these exits took, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_exit_s: Option<f64>,
 }
 
 /// What was measured of a VM during a run.
@@ -145,6 +151,9 @@ pub struct VmFigures {
     /// How often its vCPUs asked the host to run another in their place; absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub yields: Option<u64>,
+    /// CPU time that its vCPUs spun in the guest, s; of the simulator only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spin_s: Option<f64>,
     /// How its vCPUs moved along together, where the scheduler counts that.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,

@@ -104,6 +104,7 @@ fn complete() -> Results {
         dispatches: Some(4),
         progress: Some(3),
         yields: Some(2),
+        spin_s: Some(0.1),
         counters,
         vcpu: vec![vcpu],
         numa: Some(NumaFigures {
@@ -128,6 +129,8 @@ fn complete() -> Results {
             idle_s: Some(3.4),
             context_switches: Some(9),
             bpf_run_ns: Some(900),
+            pause_exits: Some(8),
+            pause_exit_s: Some(0.1),
         },
         vms: vec![vm],
     };

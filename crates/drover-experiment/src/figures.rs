@@ -93,6 +93,7 @@ fn of_host(pcpus: u32, before: &Reading, after: &Reading) -> HostFigures {
         idle_s: Some((counted_ticks as f64 / TICKS_PER_S).min(unused_s)),
         context_switches: Some(switches),
         bpf_run_ns,
+        ..HostFigures::default()
     }
 }
 

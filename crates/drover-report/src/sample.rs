@@ -33,6 +33,7 @@ fn run(case: &str, scheduler: &str, repeat: u32, pcpus: u32, vms: Vec<VmFigures>
             idle_s: Some(if drover { 0.004 } else { 0.031 }),
             context_switches: Some(if drover { 8_123 } else { 3_456 }),
             bpf_run_ns: drover.then_some(3_300_000),
+            ..HostFigures::default()
         },
         vms,
     };

@@ -414,6 +414,21 @@ mod tests {
     }
 
     #[test]
+    fn who_sleeps_before_the_tick_pays_nothing_and_who_runs_then_all_of_it() {
+        let (mut m, mut credit) = host(1, &[(1, 1), (1, 1)]);
+        for (task, ran_ns, until_tick) in [(0, 9_900_000, false), (1, 100_000, true)] {
+            credit.wake(&mut m, task);
+            assert_eq!(credit.pick(&mut m, 0, None, false), Some(task));
+            credit.ran(&mut m, 0, task, ran_ns);
+            if until_tick {
+                credit.tick(&mut m, 0, task);
+            }
+            credit.stopped(&mut m, 0, task);
+        }
+        assert_eq!(credits(&credit), [0, -100]);
+    }
+
+    #[test]
     fn a_pcpu_with_nothing_better_than_over_steals() {
         let (mut m, mut credit) = host(2, &[(1, 1), (1, 1), (1, 1)]);
         m.pcpus[0].current = 2;

@@ -11,6 +11,7 @@
 //! another; a vCPU halted in the guest with an interrupt pending is ready here at once.
 
 use crate::class::Class;
+use crate::guest::Mode;
 use crate::machine::{TaskId, TaskState};
 use crate::sim::Sim;
 
@@ -60,10 +61,18 @@ impl<C: Class> Sim<C> {
         for step in 1..=vcpus {
             let vcpu = (after + step) % vcpus;
             let to = first + vcpu;
-            if to == task || !self.may_boost(pause_loop.kvm, to) {
+            let there = self.m.tasks[to as usize].state;
+            if to == task || !matches!(there, TaskState::Ready | TaskState::Running) {
                 continue;
             }
-            at_ns += pause_loop.candidate_ns;
+            let may_boost = self.may_boost(pause_loop.kvm, to);
+            // 3.6 goes from each vCPU to its task to see that it is in the guest.
+            if may_boost || pause_loop.kvm == Kvm::Linux36 {
+                at_ns += pause_loop.candidate_ns;
+            }
+            if !may_boost {
+                continue;
+            }
             let there = self.m.tasks[to as usize].pcpu;
             let nr = |cpu| self.class.nr_running(&self.m, cpu);
             if pause_loop.kvm != Kvm::Linux36 && nr(cpu) == 1 && nr(there) == 1 {
@@ -80,6 +89,7 @@ impl<C: Class> Sim<C> {
                 break;
             }
         }
+        self.m.counts.pause_exit_ns += at_ns - self.m.now_ns;
         self.m.pcpus[cpu as usize].work_from_ns = at_ns;
         self.guests.spin_on(&mut self.m, cpu, task);
         match boosted {
@@ -101,7 +111,15 @@ impl<C: Class> Sim<C> {
         let state = self.m.tasks[to as usize].state;
         let boost = self.guests.vcpus[to as usize].boost;
         match kvm {
-            // Who is in the guest (PF_VCPU) is passed over, without a lock.
+            // Who is in the guest (PF_VCPU) is passed over, without a lock; who is in such an exit itself is not.
+            Kvm::Linux36 if state == TaskState::Running => {
+                let there = self.m.tasks[to as usize].pcpu as usize;
+                let in_exit = self.guests.vcpus[to as usize].mode == Mode::Spin
+                    && self.m.pcpus[there].work_from_ns > self.m.now_ns;
+                let boost = &mut self.guests.vcpus[to as usize].boost;
+                boost.eligible ^= in_exit;
+                return in_exit && boost.eligible;
+            }
             Kvm::Linux36 if state != TaskState::Ready => return false,
             Kvm::Linux36 => {}
             Kvm::Linux618 => {

@@ -107,6 +107,8 @@ pub struct Counts {
     pub migrations: u64,
     /// Pause-loop exits.
     pub pause_exits: u64,
+    /// CPU time they took, ns.
+    pub pause_exit_ns: u64,
     /// Pause-loop exits that made a sibling run.
     pub directed_yields: u64,
 }

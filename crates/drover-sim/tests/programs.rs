@@ -247,3 +247,42 @@ fn what_is_sent_goes_through_the_back_end_and_the_link() {
         assert!((forwarded..=forwarded + 22).contains(&sent), "{sent} of {forwarded}");
     }
 }
+
+/// The sender has no need to sleep: events come to it while it is ready and another runs.
+#[test]
+fn an_event_waits_for_who_is_ready_as_for_who_sleeps() {
+    let sends = program(r#"steps = ["compute 1 ms", "send 50 KB", "count"]"#);
+    let forwards = program(r#"steps = ["forward", "kernel 200 us", "transmit", "count"]"#);
+    let longest_us = |beside: &str| {
+        let text = format!(
+            "name = \"events\"\nduration_s = 1.0\nwarmup_s = 0.1\nschedulers = [\"eevdf\"]\n\
+             host = {{ cores = 2, link_mbit_s = 1000 }}\n\
+             [[vm]]\nname = \"dom0\"\nvcpus = 1\npin = \"0\"\nworkload = {forwards}\n\
+             [[vm]]\nname = \"io\"\nvcpus = 1\npin = \"1\"\nworkload = {sends}\n{beside}"
+        );
+        let scenario = Scenario::parse(&text, "events.toml").unwrap();
+        let outcome = run_scenario(&scenario, RIVALS, &Options::default(), &|_, _| {}).unwrap();
+        outcome.results.runs[0].vms[1].wakeup_us.as_ref().map_or(0.0, |wakeup| wakeup.max)
+    };
+    assert_eq!(longest_us(""), 0.0);
+    let busy = "[[vm]]\nname = \"busy\"\nvcpus = 1\npin = \"1\"\nworkload = { kind = \"cpu\" }\n";
+    assert!(longest_us(busy) > 1000.0, "{}", longest_us(busy));
+}
+
+/// Linux 3.6 goes from each sibling to its task, and locks two run queues for one that is in such an exit.
+#[test]
+fn an_exit_of_linux_3_6_costs_more_the_more_siblings_spin() {
+    let locking = program(
+        r#"locks = { l = "ticket" }, steps = ["take l", "kernel 100 us", "release l", "count"]"#,
+    );
+    let exit_us = |scheduler: &str, vcpus: u32| {
+        let top = format!("schedulers = [\"{scheduler}\"]\nple = true");
+        let outcome = simulate(&top, vcpus, &[(vcpus, &locking)]);
+        let run = &outcome.results.runs[0];
+        assert!(run.vms[0].spin_s.unwrap() > 0.0);
+        run.host.pause_exit_s.unwrap() * 1e6 / run.host.pause_exits.unwrap() as f64
+    };
+    let [few, many] = [4, 16].map(|vcpus| exit_us("cfs36", vcpus));
+    assert!(few > 1.1 && many > 2.0 * few, "{few} {many}");
+    assert!(exit_us("eevdf", 16) < few, "today's looks before it locks");
+}

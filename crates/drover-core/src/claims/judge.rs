@@ -44,7 +44,7 @@ impl Measured {
     /// How far the median may be from `number`, in its own unit.
     fn tolerance(&self, number: f64) -> f64 {
         let expect = &self.expect;
-        if expect.relative_to.is_some() || expect.relative_to_case.is_some() {
+        if expect.is_relative() {
             return (TOLERANCE * (number - 1.0).abs()).max(TOLERANCE_POINTS / 100.0);
         }
         let points = if expect.metric.is_pct() { TOLERANCE_POINTS } else { 0.0 };

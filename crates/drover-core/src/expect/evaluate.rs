@@ -171,11 +171,12 @@ impl Subject<'_> {
     /// machine drifts.
     fn measured(&self) -> Result<Vec<f64>, Missing> {
         let expect = self.expect;
-        let mut figures = self.figures(&expect.scheduler, self.case)?;
-        if expect.relative_to.is_some() || expect.relative_to_case.is_some() {
+        let mut figures = self.figures(&expect.scheduler, self.case, self.vm)?;
+        if expect.is_relative() {
             let scheduler = expect.relative_to.as_ref().unwrap_or(&expect.scheduler);
             let case = expect.relative_to_case.as_deref().unwrap_or(self.case);
-            let bases = self.figures(scheduler, case)?;
+            let vm = expect.relative_to_vm.as_deref().or(self.vm);
+            let bases = self.figures(scheduler, case, vm)?;
             if bases.values().any(|base| *base == 0.0) {
                 let note = format!("{scheduler} has 0 in case {case}, which nothing compares with");
                 return Err(Missing::NotMeasured(note));
@@ -193,21 +194,26 @@ impl Subject<'_> {
     fn max(&self) -> Option<f64> {
         let max = self.expect.max?;
         let other = self.expect.or.as_ref().and_then(|or| {
-            let figures = self.figures(&self.expect.scheduler, &or.case).ok()?;
+            let figures = self.figures(&self.expect.scheduler, &or.case, self.vm).ok()?;
             Some(or.times * median_of(figures)?)
         });
         Some(other.map_or(max, |other| max.max(other)))
     }
 
     /// The figure of each repeat; there is one at least.
-    fn figures(&self, scheduler: &str, case: &str) -> Result<BTreeMap<u32, f64>, Missing> {
+    fn figures(
+        &self,
+        scheduler: &str,
+        case: &str,
+        vm: Option<&str>,
+    ) -> Result<BTreeMap<u32, f64>, Missing> {
         let mut figures = BTreeMap::new();
         for run in runs(self.results, scheduler, case) {
             if let Some(fault) = &run.fault {
                 let note = format!("{scheduler}, repeat {}: {fault}", run.repeat);
                 return Err(Missing::NotMeasured(note));
             }
-            let figure = self.expect.metric.figure(run, self.vm, self.expect.window_s());
+            let figure = self.expect.metric.figure(run, vm, self.expect.window_s());
             let missing = || format!("{scheduler} has no such figure in case {case}");
             figures.insert(run.repeat, figure.ok_or_else(|| Missing::NotMeasured(missing()))?);
         }
@@ -229,10 +235,10 @@ fn asked(expect: &Expect, max: Option<f64>) -> String {
     bounds.extend(expect.min.map(|min| format!(">= {}", short(min))));
     bounds.extend(max.map(|max| format!("<= {}", short(max))));
     let mut words = bounds.join(" and ");
-    match (&expect.relative_to, &expect.relative_to_case) {
-        (Some(scheduler), Some(case)) => words += &format!(" of {scheduler} in {case}"),
-        (Some(base), None) | (None, Some(base)) => words += &format!(" of {base}"),
-        (None, None) => {}
+    let of = [&expect.relative_to_vm, &expect.relative_to, &expect.relative_to_case];
+    let of: Vec<&str> = of.into_iter().flatten().map(String::as_str).collect();
+    if !of.is_empty() {
+        words += &format!(" of {}", of.join(" in "));
     }
     if let Some((from_s, to_s)) = expect.window_s() {
         words += &format!(", {from_s} s to {to_s} s");
@@ -341,6 +347,23 @@ mod tests {
         assert_eq!(row.asked, ">= 0.45 of eevdf");
         let row = only(Expect { relative_to_case: Some("alone".to_owned()), ..beside() }, &results);
         assert_eq!((row.measured, row.verdict), (Some(0.45), Verdict::Pass));
+    }
+
+    #[test]
+    fn a_vms_figure_may_be_held_against_anothers() {
+        let mut both = run("all", "drover", 1, 1.0, 1000);
+        both.vms.push(VmFigures {
+            name: "vm1".to_owned(),
+            progress: Some(400),
+            ..both.vms[0].clone()
+        });
+        let (vm, relative_to_vm) = (VmChoice::Named("vm1".to_owned()), Some("vm0".to_owned()));
+        let row = only(
+            Expect { vm, relative_to_vm, min: Some(0.5), ..expect(Metric::Progress) },
+            &results(vec![both]),
+        );
+        assert_eq!((row.measured, row.verdict), (Some(0.4), Verdict::Fail));
+        assert_eq!(row.asked, ">= 0.5 of vm0");
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub enum Metric {
     ProgressPerCpuS,
     /// Of a VM: how often its vCPUs asked to be put off for another, for each step of progress.
     YieldsPerProgress,
+    /// Of a VM: CPU time that its vCPUs spun, for each step of progress, µs.
+    SpinUsPerProgress,
     /// Of a VM: the node that is home to its first part.
     HomeNode,
     /// Of a VM: how often a part of it left its home since it began.
@@ -92,11 +94,15 @@ pub enum Metric {
     ContextSwitches,
     /// Of the host: time in BPF programs per context switch, ns.
     BpfNsPerSwitch,
+    /// Of the host: pause-loop exits.
+    PauseExits,
+    /// Of the host: what these took, % of its CPU time.
+    PauseExitPct,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 39] = [
+    pub const ALL: [Metric; 42] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -120,6 +126,7 @@ impl Metric {
         Metric::Progress,
         Metric::ProgressPerCpuS,
         Metric::YieldsPerProgress,
+        Metric::SpinUsPerProgress,
         Metric::HomeNode,
         Metric::HomeMigrations,
         Metric::LocalPct,
@@ -136,6 +143,8 @@ impl Metric {
         Metric::TotalProgress,
         Metric::ContextSwitches,
         Metric::BpfNsPerSwitch,
+        Metric::PauseExits,
+        Metric::PauseExitPct,
     ];
 
     /// The word for it in a scenario.
@@ -164,6 +173,7 @@ impl Metric {
             Metric::Progress => "progress",
             Metric::ProgressPerCpuS => "progress_per_cpu_s",
             Metric::YieldsPerProgress => "yields_per_progress",
+            Metric::SpinUsPerProgress => "spin_us_per_progress",
             Metric::HomeNode => "home_node",
             Metric::HomeMigrations => "home_migrations",
             Metric::LocalPct => "local_pct",
@@ -180,6 +190,8 @@ impl Metric {
             Metric::TotalProgress => "total_progress",
             Metric::ContextSwitches => "context_switches",
             Metric::BpfNsPerSwitch => "bpf_ns_per_switch",
+            Metric::PauseExits => "pause_exits",
+            Metric::PauseExitPct => "pause_exit_pct",
         }
     }
 
@@ -192,6 +204,8 @@ impl Metric {
                 | Metric::TotalProgress
                 | Metric::ContextSwitches
                 | Metric::BpfNsPerSwitch
+                | Metric::PauseExits
+                | Metric::PauseExitPct
         )
     }
 
@@ -274,6 +288,10 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.yields? as f64 / progress as f64)
             }
+            Metric::SpinUsPerProgress => {
+                let progress = vm.progress.filter(|&progress| progress > 0)?;
+                Some(vm.spin_s? * 1e6 / progress as f64)
+            }
             Metric::HomeNode => vm.numa.as_ref()?.home.first().copied().map(f64::from),
             Metric::HomeMigrations => Some(vm.numa.as_ref()?.migrations.into()),
             Metric::LocalPct => vm.numa.as_ref()?.local_pct,
@@ -305,6 +323,11 @@ impl Metric {
             Metric::BpfNsPerSwitch => {
                 let switches = switches.filter(|&switches| switches > 0.0)?;
                 Some(run.host.bpf_run_ns? as f64 / switches)
+            }
+            Metric::PauseExits => run.host.pause_exits.map(|exits| exits as f64),
+            Metric::PauseExitPct => {
+                let host_s = f64::from(run.host.pcpus) * run.duration_s;
+                Some(100.0 * run.host.pause_exit_s? / host_s).filter(|it| it.is_finite())
             }
             _ => None,
         }
@@ -451,6 +474,8 @@ mod tests {
             idle_s: Some(0.08),
             context_switches: Some(1000),
             bpf_run_ns: Some(250_000),
+            pause_exits: Some(4_000),
+            pause_exit_s: Some(0.04),
         };
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
         let delay = |mean| Some(DelayUs { count: 9, mean, p50: 4.096, p99: 16.384 });
@@ -467,6 +492,7 @@ mod tests {
             dispatches: Some(120),
             progress: Some(70),
             yields: Some(77),
+            spin_s: Some(0.7),
             counters: Some(Counters {
                 used_s: Some(1.6),
                 charged_s: Some(1.2),
@@ -561,6 +587,10 @@ mod tests {
         assert_eq!(figure(Metric::TotalProgress), 100.0);
         assert_eq!(figure(Metric::ContextSwitches), 1000.0);
         assert_eq!(figure(Metric::BpfNsPerSwitch), 250.0);
+        assert_eq!(figure(Metric::PauseExits), 4_000.0);
+        assert!((figure(Metric::PauseExitPct) - 0.5).abs() < 1e-9);
+        let spin_us = Metric::SpinUsPerProgress.figure(&run(), Some("vm0"), None).unwrap();
+        assert!((spin_us - 10_000.0).abs() < 1e-6, "{spin_us}");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub struct Expect {
     pub relative_to: Option<String>,
     /// The figure is divided by the same figure in this case.
     pub relative_to_case: Option<String>,
+    /// The figure is divided by the same figure of this VM.
+    pub relative_to_vm: Option<String>,
     /// A second maximum, taken from another case; the laxer of the two counts.
     pub or: Option<OrTimes>,
     /// Only the measured time from here counts (read from the timeline), s.
@@ -63,10 +65,17 @@ impl Expect {
             claim: None,
             relative_to: None,
             relative_to_case: None,
+            relative_to_vm: None,
             or: None,
             from_s: None,
             to_s: None,
         }
+    }
+
+    /// Whether it is a ratio of two figures.
+    pub fn is_relative(&self) -> bool {
+        let of = [&self.relative_to, &self.relative_to_case, &self.relative_to_vm];
+        of.into_iter().any(Option::is_some)
     }
 
     /// The part of the measured time that counts, s; none: all.

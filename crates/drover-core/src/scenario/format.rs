@@ -5,7 +5,7 @@
 //! has them ([`Host`], [`Workload`], [`Pace`], [`Expect`]) are read into those types as they are.
 
 use super::table::{Keys, Ranges, number, tables, whole};
-use super::{Clock, CpuList, Host, Pace, Pin, Vm, Vmm, Workload};
+use super::{Clock, CpuList, Host, Pace, Pin, Tuning, Vm, Vmm, Workload};
 use crate::asked::Consolidate;
 use crate::expect::{Expect, Metric};
 use crate::partition::{PartitionPolicy, SLICE_MAX_NS, SLICE_MIN_NS};
@@ -55,6 +55,7 @@ tables! {
         container: Elsewhere;
         set: Elsewhere;
         placement: Option<Heuristic>;
+        tuning: Option<Tuning>;
         case: Elsewhere;
         expect: Elsewhere;
         compare: Elsewhere;
@@ -134,6 +135,7 @@ tables! {
         name: String;
         ple: Option<bool>;
         placement: Option<Heuristic>;
+        tuning: Option<Tuning>;
         pool: Elsewhere;
         vm: Elsewhere;
     }

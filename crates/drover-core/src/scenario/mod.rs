@@ -19,6 +19,7 @@ pub(crate) mod read_sets;
 mod read_vm;
 mod read_workload;
 pub(crate) mod table;
+mod tuning;
 mod vm;
 mod workload;
 
@@ -29,6 +30,7 @@ pub use program::{
     DEPTH_MAX, IpiTo, LockKind, Program, ProgramLock, ProgramStep, RING_BYTES, Role, StepTime,
 };
 pub use table::{ReadFile, ScenarioError};
+pub use tuning::Tuning;
 pub use vm::{Pin, Vm, Vmm, is_meant};
 pub use workload::{CpuThen, Workload};
 

@@ -9,7 +9,7 @@ use super::read_pools::{Pools, read_partitions};
 use super::read_sets::{check_names, read_sets};
 use super::read_vm::{check_vm, read_vm};
 use super::table::{Read, ReadFile, ScenarioError, Source, Table};
-use super::{Case, Clock, CpuList, Host, Scenario, Vm, is_meant, scheduler_label};
+use super::{Case, Clock, CpuList, Host, Scenario, Tuning, Vm, is_meant, scheduler_label};
 use crate::nearest::hint;
 use crate::partition::Partitions;
 use crate::place::Heuristic;
@@ -103,6 +103,7 @@ struct Base<'a> {
     end_s: f64,
     ple: bool,
     placement: Heuristic,
+    tuning: Tuning,
     sets: Vec<SetSpec>,
     pools: Pools<'a>,
     partitions: Partitions,
@@ -130,13 +131,15 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     let (pools, partitions) = (Pools::read(top)?, read_partitions(top, host)?);
     let ple = top.ple.unwrap_or(false);
     let placement = top.placement.unwrap_or_default();
+    let tuning = top.tuning.unwrap_or_default();
     let sets = top.tables::<SetTable>("set")?;
     check_names(&sets, &names)?;
     let meant = |given: &[String]| vms_meant(given, &names);
     let sets = read_sets(&sets, meant)?.into_iter().map(|(set, _)| set).collect();
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
-    let base = Base { host, end_s, ple, placement, sets, pools, partitions, vms, containers };
+    let base =
+        Base { host, end_s, ple, placement, tuning, sets, pools, partitions, vms, containers };
     let mut cases: Vec<Case> = Vec::new();
     for table in top.tables::<CaseTable>("case")? {
         let case = base.read_case(&table)?;
@@ -148,7 +151,8 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     }
     if cases.is_empty() {
         let vms = base.vms.iter().map(|vm| read_vm(vm, host, end_s, &unchanged, &base.partitions));
-        let vms = vms.collect::<Read<Vec<Vm>>>()?;
+        let mut vms = vms.collect::<Read<Vec<Vm>>>()?;
+        tuning.apply(host, &mut vms);
         let how = (ple, placement);
         cases.push(base.admitted(top, ONLY_CASE.to_owned(), how, unchanged, vms)?);
     }
@@ -202,6 +206,7 @@ impl Base<'_> {
             let what = format!("every VM is absent from case \"{name}\"");
             return Err(table.error("", what, "leave one in"));
         }
+        table.tuning.unwrap_or(self.tuning).apply(self.host, &mut present);
         let placement = table.placement.unwrap_or(self.placement);
         self.admitted(table, name, (table.ple.unwrap_or(self.ple), placement), pools, present)
     }

@@ -29,6 +29,14 @@ fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
         return Err(table.error("or", what, hint(&or.case, case_names(scenario))));
     }
     check_vm(table, table, scenario)?;
+    if let Some(name) = &table.relative_to_vm {
+        let vm = VmChoice::Named(name.clone());
+        check_vm(
+            table,
+            &Expect { vm, case: table.case.clone(), ..Expect::of(table.metric) },
+            scenario,
+        )?;
+    }
     let mut expect = (**table).clone();
     if let Some((from_s, to_s)) = read_window(table, scenario)? {
         (expect.from_s, expect.to_s) = (Some(from_s), Some(to_s));

@@ -34,7 +34,7 @@ fn circumstances(of: &Measured) -> String {
     if row.scheduler != "drover" {
         text += &format!(", {}", row.scheduler);
     }
-    let base = [&expect.relative_to_case, &expect.relative_to];
+    let base = [&expect.relative_to_vm, &expect.relative_to_case, &expect.relative_to];
     let base: Vec<&str> = base.into_iter().flatten().map(String::as_str).collect();
     if !base.is_empty() {
         text += &format!(" over {}", base.join(", "));

@@ -46,7 +46,8 @@ fn group(of: &Measured, series: &mut Vec<String>) -> Option<(String, Group)> {
         series.push(row.scheduler.clone());
         series.len() - 1
     });
-    let base = expect.relative_to_case.as_ref().or(expect.relative_to.as_ref());
+    let base = [&expect.relative_to_vm, &expect.relative_to_case, &expect.relative_to];
+    let base = base.into_iter().flatten().next();
     let mut title = expect.metric.name().replace('_', " ");
     if base.is_some() {
         title += ", ratio";

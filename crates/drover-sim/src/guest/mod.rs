@@ -79,6 +79,8 @@ pub struct Vcpu {
     deadline_ns: u64,
     /// Work done in steps that compute: CPU time at full speed.
     work_ns: u64,
+    /// CPU time it spun.
+    spun_ns: u64,
     /// Progress counted.
     count: u64,
     /// Window of the pause filter, cycles.
@@ -235,6 +237,7 @@ impl Guests {
             left_ns: 0,
             deadline_ns: 0,
             work_ns: 0,
+            spun_ns: 0,
             count: 0,
             pause_window: 0,
             loops: [0; DEPTH_MAX],
@@ -258,6 +261,15 @@ impl Guests {
     /// The host's link sends so much.
     pub fn set_link(&mut self, mbit_s: u32) {
         self.network.mbit_s = mbit_s;
+    }
+
+    /// CPU time that the vCPU has spun up to now.
+    pub fn spin_ns(&self, m: &Machine, task: TaskId) -> u64 {
+        let (vcpu, thread) = (&self.vcpus[task as usize], &m.tasks[task as usize]);
+        if vcpu.mode != Mode::Spin || thread.state != TaskState::Running {
+            return vcpu.spun_ns;
+        }
+        vcpu.spun_ns + m.now_ns.saturating_sub(m.pcpus[thread.pcpu as usize].work_from_ns)
     }
 
     /// The VM's workload starts now; its clock begins.
@@ -317,6 +329,10 @@ impl Guests {
             vcpu.boost.preempted = false;
             vcpu.boost.back_from_yield();
         }
+        // Who sleeps sees events once it is back in its guest.
+        if self.vcpus[task as usize].mode != Mode::Resume {
+            self.note_told(m.now_ns, task);
+        }
         if self.vcpus[task as usize].mode == Mode::Spin && self.grab(m, task) {
             return;
         }
@@ -372,6 +388,8 @@ impl Guests {
         vcpu.spend(if vcpu.mode == Mode::Work { done_ns } else { ran_ns });
         if vcpu.mode.works() {
             vcpu.work_ns += done_ns;
+        } else if vcpu.mode == Mode::Spin {
+            vcpu.spun_ns += ran_ns;
         }
     }
 

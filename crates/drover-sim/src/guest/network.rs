@@ -13,7 +13,7 @@
 //! device's interrupt: room in the ring is told as soon as the link has taken the piece.
 
 use super::{Guests, Outcome};
-use crate::machine::{Machine, TaskId};
+use crate::machine::{Machine, TaskId, TaskState};
 use drover_core::scenario::RING_BYTES;
 use std::collections::VecDeque;
 
@@ -88,10 +88,10 @@ impl Guests {
         None
     }
 
-    /// The network has something for the vCPU.
+    /// The network has something for the vCPU: an event that it sees as soon as it runs.
     fn tell(&mut self, m: &mut Machine, task: TaskId) {
         let vcpu = &mut self.vcpus[task as usize];
-        if vcpu.told_ns == 0 && vcpu.mode == super::Mode::Asleep {
+        if vcpu.told_ns == 0 && m.tasks[task as usize].state != TaskState::Running {
             vcpu.told_ns = m.now_ns;
         }
         self.rouse(m, task);
@@ -100,7 +100,7 @@ impl Guests {
     /// The vCPU runs again: how long after it was told, or since when there is room?
     pub(super) fn note_told(&mut self, now_ns: u64, task: TaskId) {
         let vcpu = &mut self.vcpus[task as usize];
-        if vcpu.told_ns > 0 {
+        if vcpu.told_ns > 0 && vcpu.told_ns <= now_ns {
             let late_ns = now_ns.saturating_sub(vcpu.told_ns);
             self.vms[vcpu.vm as usize].sleeps.record(late_ns);
             self.vcpus[task as usize].told_ns = 0;

@@ -17,8 +17,11 @@ struct Reading {
     at_ns: u64,
     idle_ns: u64,
     switches: u64,
+    pause_exits: u64,
+    pause_exit_ns: u64,
     cpu_ns: Vec<u64>,
     progress: Vec<u64>,
+    spin_ns: Vec<u64>,
     dispatches: Vec<u64>,
     sleeps: Vec<Histogram>,
     counters: Vec<Option<VmCounters>>,
@@ -31,8 +34,11 @@ impl Reading {
             at_ns: sim.m.now_ns,
             idle_ns: (0..sim.m.pcpus.len() as u32).map(|cpu| sim.m.idle_now_ns(cpu)).sum(),
             switches: sim.m.counts.switches,
+            pause_exits: sim.m.counts.pause_exits,
+            pause_exit_ns: sim.m.counts.pause_exit_ns,
             cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
+            spin_ns: tasks().map(|task| sim.guests.spin_ns(&sim.m, task)).collect(),
             dispatches: sim.m.tasks.iter().map(|task| task.dispatches).collect(),
             sleeps: sim.guests.vms.iter().map(|vm| vm.sleeps.histogram()).collect(),
             counters: (0..sim.vms.len() as u32).map(|vm| counters(sim, vm)).collect(),
@@ -90,6 +96,8 @@ impl Measured {
                 idle_s: Some(seconds(end.idle_ns - self.begin.idle_ns)),
                 context_switches: Some(end.switches - self.begin.switches),
                 bpf_run_ns: None,
+                pause_exits: Some(end.pause_exits - self.begin.pause_exits),
+                pause_exit_s: Some(seconds(end.pause_exit_ns - self.begin.pause_exit_ns)),
             },
             vms: Vec::new(),
         };
@@ -122,9 +130,11 @@ impl Measured {
         if !helpers.is_empty() {
             figures.helpers_cpu_s = helpers.iter().map(|helper| helper.cpu_s).sum();
         }
-        let since =
-            |task: TaskId| end.dispatches[task as usize] - self.begin.dispatches[task as usize];
-        figures.dispatches = Some(sim.tasks_of(number as u32).map(since).sum());
+        let since = |end: &[u64], begin: &[u64]| -> u64 {
+            sim.tasks_of(number as u32).map(|task| end[task as usize] - begin[task as usize]).sum()
+        };
+        figures.dispatches = Some(since(&end.dispatches, &self.begin.dispatches));
+        figures.spin_s = Some(seconds(since(&end.spin_ns, &self.begin.spin_ns)));
         figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
         figures.set_vcpus(vcpus);
         // One that began meanwhile has counted nothing before.
