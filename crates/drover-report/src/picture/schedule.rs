@@ -200,7 +200,7 @@ fn drawn(spans: &[Span], piece_ns: u64) -> Vec<Span> {
         if is_short {
             short.push(span);
         } else {
-            drawn.push(span.clone());
+            drawn.push(*span);
         }
     }
     drawn.extend(together(&short));
@@ -214,7 +214,7 @@ fn together(short: &[&Span]) -> Option<Span> {
         short.iter().filter(|span| span.who == who).map(|span| span.to_ns - span.from_ns).sum()
     };
     let longest = short.iter().max_by_key(|span| ran_ns(span.who))?;
-    Some(Span { to_ns: last.to_ns, who: longest.who, ..(*first).clone() })
+    Some(Span { to_ns: last.to_ns, who: longest.who, ..**first })
 }
 
 fn color_of_who(schedule: &Schedule, palette: &Palette, who: Who) -> Color {

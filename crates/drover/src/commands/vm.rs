@@ -128,11 +128,8 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
         Vm::List { names, sort, watch, why, numa, profile, json, daemon } => {
             let shown = Shown { names, sort, why, numa, profile, json };
             list(&shown, &daemon.socket)?;
-            while watch {
-                std::thread::sleep(WATCH);
-                // To the upper left, and nothing below.
-                print!("\x1b[H\x1b[2J");
-                list(&shown, &daemon.socket)?;
+            if watch {
+                watch_on(&shown, &daemon.socket)?;
             }
         }
         Vm::Orders { json, daemon } => list_orders(json, &daemon.socket)?,
@@ -266,12 +263,22 @@ impl Sort {
 
 /// Those of the VMs that are meant, in their order.
 fn chosen(mut vms: Vec<VmStatus>, names: &[String], sort: Sort) -> Result<Vec<VmStatus>> {
-    for name in names.iter().filter(|name| !vms.iter().any(|vm| is_meant(name, &vm.name))) {
+    if let Some(name) = names.iter().find(|name| !vms.iter().any(|vm| is_meant(name, &vm.name))) {
         bail!(there_is_no("VM", name, vms.iter().map(|vm| vm.name.as_str())));
     }
     vms.retain(|vm| names.is_empty() || names.iter().any(|name| is_meant(name, &vm.name)));
     sort.sort(&mut vms);
     Ok(vms)
+}
+
+/// Shows them anew until it is ended, or the daemon is.
+fn watch_on(shown: &Shown, socket: &Path) -> Result<()> {
+    loop {
+        std::thread::sleep(WATCH);
+        // To the upper left, and nothing below.
+        print!("\x1b[H\x1b[2J");
+        list(shown, socket)?;
+    }
 }
 
 fn list(shown: &Shown, socket: &Path) -> Result<()> {
