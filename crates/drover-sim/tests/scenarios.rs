@@ -341,6 +341,7 @@ fn claims_stand_as_the_page_says() {
         "seeds/000-s2-shares-and-balance.toml",
         "seeds/000-s22-siblings.toml",
         "seeds/000-s33-caches.toml",
+        "seeds/001-slices.toml",
     ];
     let claims = all_claims();
     for (id, figures) in files.iter().flat_map(|name| figures_of_claims(name)) {
