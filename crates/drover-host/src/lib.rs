@@ -29,7 +29,6 @@ pub mod numa;
 pub mod orders;
 pub mod plan;
 mod privileges;
-mod profiles;
 pub mod protocol;
 pub mod recent;
 pub mod reconciler;

@@ -20,7 +20,6 @@ use crate::numa::Numa;
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
-use crate::profiles::Profiles;
 use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
@@ -56,7 +55,6 @@ pub struct Reconciler {
     saved: Saved,
     registry: VmRegistry,
     meter: Meter,
-    profiles: Profiles,
     delays: Delays,
     capacity: Capacity,
     plan: Plan,
@@ -104,7 +102,6 @@ impl Reconciler {
             saved,
             registry: VmRegistry::default(),
             meter: Meter::default(),
-            profiles: Profiles::new(Path::new("/")),
             delays,
             capacity: Capacity {
                 known: online.clone(),
@@ -130,8 +127,6 @@ impl Reconciler {
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
         self.look_at_homes(kernel, online, now);
-        let memory = |id| self.numa.as_ref().and_then(|numa| numa.memory_mib_s(id));
-        self.profiles.look(self.registry.vms(), memory, now);
     }
 
     /// Reads the configuration again, whether it looks changed or not.

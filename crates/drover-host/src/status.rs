@@ -7,7 +7,6 @@ use drover_core::asked::Asked;
 use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::partition::PartitionPolicy;
 use drover_core::place::{GuestTopology, HomeNumber, Kind as SetKind, Within};
-use drover_core::profile::{Evidence, Profile};
 use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
 use schemars::JsonSchema;
@@ -113,24 +112,12 @@ pub struct VmStatus {
     /// Why its home is that, or why it has none; none within: not looked at yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_why: Option<String>,
-    /// What it mostly does; none: a container, or not known yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<ProfileStatus>,
     /// Its vCPUs.
     pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
     pub why: Vec<Why>,
     /// What was asked for it and cannot be, each in a line.
     pub troubles: Vec<String>,
-}
-
-/// What a VM mostly does, and what was counted of it for that.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProfileStatus {
-    /// What it does; changes when three windows in a row say so.
-    pub profile: Profile,
-    /// What was counted in the last window.
-    pub evidence: Evidence,
 }
 
 /// What was ordered for a VM, whether it is here or not.
@@ -185,7 +172,6 @@ impl VmStatus {
             counters: Counters::default(),
             numa: None,
             home_why: None,
-            profile: None,
             vcpu: Vec::new(),
             why: Vec::new(),
             troubles: Vec::new(),

@@ -449,11 +449,6 @@ impl Numa {
         }
     }
 
-    /// What it moves to and from memory, MiB/s; none: not known.
-    pub fn memory_mib_s(&self, id: u64) -> Option<f64> {
-        self.shared.lock().pressures.get(&id)?.memory_mib_s
-    }
-
     /// What is to be told of that VM.
     #[allow(clippy::cast_precision_loss, reason = "exact up to 104 days")]
     pub fn counters(&self, vm: &KernelVm) -> NumaCounters {

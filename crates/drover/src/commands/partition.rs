@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `drover partition list`, `add`, `set`, `auto`, `remove`
+//! `drover partition list`, `drover partition add`, `drover partition set`, `drover partition remove`
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use drover_core::asked::{Asked, Key};
-use drover_core::partition::{
-    PartitionChange, PartitionPolicy, PartitionSpec, parse_slice, slice_text,
-};
-use drover_core::partition_auto::{self, AUTO, Auto, AutoOrder, AutoVm};
-use drover_core::printable::one_line;
+use drover_core::partition::{PartitionChange, PartitionPolicy, parse_slice};
 use drover_core::scenario::CpuList;
 use drover_host::control::{Answer, Request, ask};
-use drover_host::status::{Kind, PartitionStatus, VmStatus};
+use drover_host::status::PartitionStatus;
 
-use super::ask::{DEFAULT, Daemon, answer, percent_of, print_json, table};
-use super::vm::vms;
+use super::ask::{Daemon, answer, percent_of, print_json, table};
 
 #[derive(Subcommand)]
 pub enum Partition {
@@ -53,14 +47,6 @@ pub enum Partition {
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Give VMs that do I/O pCPUs of their own where they wait for VMs that compute: partition `auto-io`.
-    Auto {
-        /// Say what would be done, and why; do nothing.
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        daemon: Daemon,
-    },
     /// Remove a partition nobody is in; its pCPUs are those of `default` again.
     Remove {
         /// Its name.
@@ -92,10 +78,6 @@ pub fn run(partition: Partition) -> Result<ExitCode> {
             list(json, &daemon.socket)?;
             return Ok(ExitCode::SUCCESS);
         }
-        Partition::Auto { dry_run, daemon } => {
-            auto(dry_run, &daemon.socket)?;
-            return Ok(ExitCode::SUCCESS);
-        }
         Partition::Add { name, cpus, values, daemon } => {
             (Request::AddPartition { name, change: values.change(Some(cpus)) }, daemon)
         }
@@ -113,103 +95,15 @@ pub fn run(partition: Partition) -> Result<ExitCode> {
 }
 
 fn list(json: bool, socket: &Path) -> Result<()> {
-    let partitions = partitions(socket)?;
+    let partitions = answer(socket, &Request::ListPartitions, |answer| match answer {
+        Answer::Partitions { partitions } => Some(partitions),
+        _ => None,
+    })?;
     match json {
         true => print_json(&serde_json::to_string_pretty(&partitions)?),
         false => print!("{}", overview(&partitions)),
     }
     Ok(())
-}
-
-/// Plans by what VMs do now, and follows that unless it is only to be said.
-fn auto(dry_run: bool, socket: &Path) -> Result<()> {
-    let partitions = partitions(socket)?;
-    let plan = planned(&partitions, &vms(socket)?);
-    plan.why.iter().for_each(|line| println!("{}", one_line(line)));
-    if plan.orders.is_empty() {
-        println!("Nothing is to be done.");
-    }
-    for order in &plan.orders {
-        println!(
-            "{}{}",
-            if dry_run { "would: " } else { "" },
-            one_line(&command(order, &partitions))
-        );
-        if !dry_run {
-            ask(socket, &request(order, &partitions))?;
-        }
-    }
-    Ok(())
-}
-
-fn partitions(socket: &Path) -> Result<Vec<PartitionStatus>> {
-    answer(socket, &Request::ListPartitions, |answer| match answer {
-        Answer::Partitions { partitions } => Some(partitions),
-        _ => None,
-    })
-}
-
-fn planned(partitions: &[PartitionStatus], vms: &[VmStatus]) -> Auto {
-    let spec = |it: &PartitionStatus| {
-        let cpus = it.cpus.clone()?;
-        let policy = it.policy;
-        Some(PartitionSpec { name: it.name.clone(), cpus, policy, slice_ns: None })
-    };
-    let others = partitions.iter().filter(|it| it.name != DEFAULT);
-    let specs: Vec<PartitionSpec> = others.filter_map(spec).collect();
-    let online = |it: &PartitionStatus| match (&it.cpus, &it.offline) {
-        (Some(cpus), Some(offline)) => cpus.without(offline),
-        (cpus, _) => cpus.clone(),
-    };
-    let all: Vec<u32> =
-        partitions.iter().filter_map(online).flat_map(|cpus| cpus.cpus().to_vec()).collect();
-    let Some(all) = CpuList::of(all) else { return Auto::default() };
-    let vm = |vm: &VmStatus| AutoVm {
-        name: vm.name.clone(),
-        partition: vm.partition.clone(),
-        profile: vm.profile.map(|it| it.profile),
-        wants_pcpus: vm.profile.map_or(0.0, |it| it.evidence.wanted_pcpus()),
-        tied: (vm.promised_mcpu > 0).then_some("has a reservation"),
-    };
-    let vms: Vec<AutoVm> = vms.iter().filter(|vm| vm.kind == Kind::Vm).map(vm).collect();
-    partition_auto::auto(&all, &specs, &vms)
-}
-
-/// The command that does the same.
-fn command(order: &AutoOrder, partitions: &[PartitionStatus]) -> String {
-    let is_there = partitions.iter().any(|it| it.name == AUTO);
-    match order {
-        AutoOrder::Shape(spec) => format!(
-            "drover partition {} {} --cpus {} --policy {} --slice {}",
-            if is_there { "set" } else { "add" },
-            spec.name,
-            spec.cpus,
-            spec.policy,
-            slice_text(spec.slice_ns())
-        ),
-        AutoOrder::Move { vm, to } => format!("drover vm set {vm} --partition {to}"),
-        AutoOrder::Remove => format!("drover partition remove {AUTO}"),
-    }
-}
-
-fn request(order: &AutoOrder, partitions: &[PartitionStatus]) -> Request {
-    match order {
-        AutoOrder::Shape(PartitionSpec { name, cpus, policy, slice_ns }) => {
-            let (cpus, policy) = (Some(cpus.clone()), Some(*policy));
-            let change = PartitionChange { cpus, policy, slice_ns: *slice_ns };
-            let name = name.clone();
-            match partitions.iter().any(|it| it.name == name) {
-                true => Request::SetPartition { name, change },
-                false => Request::AddPartition { name, change },
-            }
-        }
-        AutoOrder::Move { vm, to } => {
-            let (name, mut set) = (vm.clone(), Asked::default());
-            set.read(Key::Partition, to).expect("its name is plain");
-            Request::SetVm { name, set, reset: Vec::new() }
-        }
-        AutoOrder::Remove => Request::RemovePartition { name: AUTO.to_owned() },
-    }
 }
 
 fn overview(partitions: &[PartitionStatus]) -> String {

@@ -13,7 +13,7 @@ use drover_core::percent;
 use drover_core::printable::one_line;
 use drover_core::scenario::is_meant;
 use drover_host::control::{Answer, Request, ask};
-use drover_host::status::{Kind, OrderStatus, ProfileStatus, VmStatus};
+use drover_host::status::{Kind, OrderStatus, VmStatus};
 
 use super::ask::{DEFAULT, Daemon, Given, answer, idle_limit, percent_of, print_json, table};
 use super::numa::ONE_NODE;
@@ -40,9 +40,6 @@ pub enum Vm {
         /// Show where each is at home on NUMA nodes, and its memory.
         #[arg(long, conflicts_with_all = ["json", "why"])]
         numa: bool,
-        /// Show what each mostly does, and the figures that say so.
-        #[arg(long, conflicts_with_all = ["json", "why", "numa"])]
-        profile: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
@@ -125,8 +122,8 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { names, sort, watch, why, numa, profile, json, daemon } => {
-            let shown = Shown { names, sort, why, numa, profile, json };
+        Vm::List { names, sort, watch, why, numa, json, daemon } => {
+            let shown = Shown { names, sort, why, numa, json };
             list(&shown, &daemon.socket)?;
             if watch {
                 watch_on(&shown, &daemon.socket)?;
@@ -232,7 +229,6 @@ struct Shown {
     sort: Sort,
     why: bool,
     numa: bool,
-    profile: bool,
     json: bool,
 }
 
@@ -291,8 +287,6 @@ fn list(shown: &Shown, socket: &Path) -> Result<()> {
         print!("{}", reasons(&vms));
     } else if shown.numa {
         print!("{}", homes(&vms));
-    } else if shown.profile {
-        print!("{}", profiles(&vms));
     } else {
         print!("{}", overview(&vms));
     }
@@ -391,34 +385,6 @@ fn homes(vms: &[VmStatus]) -> String {
     )
 }
 
-/// What each mostly does. Containers have none.
-fn profiles(vms: &[VmStatus]) -> String {
-    let row = |vm: &VmStatus| {
-        let Some(ProfileStatus { profile, evidence }) = vm.profile else {
-            let unknown = ["not known yet", "-", "-", "-", "-", "-", "-"].map(str::to_owned);
-            return [vec![vm.name.clone()], unknown.to_vec()].concat();
-        };
-        let mib_s = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1} MiB/s"));
-        let per_s =
-            f64::from(u32::try_from(evidence.sleeps).unwrap_or(u32::MAX)) / evidence.window_s;
-        vec![
-            vm.name.clone(),
-            profile.to_string(),
-            percent_of(Some(evidence.wanted_pcpus())),
-            format!("{:.2} ms", evidence.burst_ms()),
-            format!("{per_s:.0}/s"),
-            format!("{:.0}%", evidence.helper_pct()),
-            mib_s(evidence.moved_mib_s()),
-            mib_s(evidence.memory_mib_s),
-        ]
-    };
-    let vms = vms.iter().filter(|vm| vm.kind == Kind::Vm);
-    table(
-        &["NAME<", "PROFILE<", "WANTS", "BURST", "SLEEPS", "HELPERS", "DEVICES", "MEMORY"],
-        &vms.map(row).collect::<Vec<_>>(),
-    )
-}
-
 fn milliseconds(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.2} ms"))
 }
@@ -455,7 +421,6 @@ fn troubles(vms: &[VmStatus]) -> String {
 pub mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa};
-    use drover_core::profile::{Evidence, Profile};
     use drover_core::resolve::Why;
     use drover_host::names::Source;
 
@@ -500,7 +465,6 @@ pub mod tests {
                 home_s: 3.0,
                 ran_s: 4.0,
             }),
-            profile: None,
             vcpu: Vec::new(),
             why: vec![
                 why(Key::Shares, "normal", "default"),
@@ -569,27 +533,6 @@ pub mod tests {
         let of = |vms| who_has_it(&OrderStatus { here: true, vms, ..order.clone() });
         assert_eq!(of(1), None);
         assert!(of(6).unwrap().starts_with("6 VMs are named web: that is in force for all"));
-    }
-
-    #[test]
-    fn profiles_stand_beside_the_figures_that_say_so() {
-        let evidence = Evidence {
-            window_s: 5.0,
-            cpu_s: 1.5,
-            helper_cpu_s: 0.4,
-            ready_s: 0.25,
-            sleeps: 9000,
-            moved_bytes: Some(180 << 20),
-            memory_mib_s: None,
-        };
-        let known = ProfileStatus { profile: Profile::Io, evidence };
-        let text = profiles(&[VmStatus { profile: Some(known), ..vm("web") }, vm("new")]);
-        assert_eq!(
-            text,
-            "NAME  PROFILE        WANTS    BURST  SLEEPS  HELPERS     DEVICES  MEMORY\n\
-             web   io             35.0%  0.17 ms  1800/s      27%  36.0 MiB/s       -\n\
-             new   not known yet      -        -       -        -           -       -\n"
-        );
     }
 
     #[test]

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs and pCPUs change partitions under load: nobody waits for longer than is promised, nothing is half done.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use drover_core::profile::Profile;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::status::PartitionStatus;
 use nix::sys::signal::Signal;
@@ -34,32 +32,12 @@ fn inside() {
     let vms = [&web, &db, &build];
     let mut daemon = start_quickly(&vms);
     host::wait_until("all are found", Duration::from_secs(1), || host::list().len() == 3);
-    profiles_say_what_vms_do();
     as_printed("Partitions");
     must("partition add io --cpus 1-2 --policy credit --slice 3ms");
     must("partition add rt --cpus 3-4 --policy dedicated");
     moved(&vms, &mut daemon);
     let mut daemon = killed_in_the_middle(daemon, &vms);
     its_last_pcpu_goes(&vms, &mut daemon);
-}
-
-/// Two compute, one wakes each 2 ms; nobody does I/O, so there is nothing for `partition auto` to do.
-fn profiles_say_what_vms_do() {
-    host::wait_until("profiles are known", Duration::from_secs(15), || {
-        host::list().iter().all(|vm| vm.profile.is_some())
-    });
-    let known: BTreeMap<String, Profile> =
-        host::list().into_iter().map(|vm| (vm.name, vm.profile.unwrap().profile)).collect();
-    print!("{}", must("vm list --profile"));
-    let expected = [("build", Profile::Cpu), ("db", Profile::Cpu), ("web", Profile::Mixed)];
-    assert_eq!(known, expected.map(|(name, profile)| (name.to_owned(), profile)).into());
-    let said = must("partition auto");
-    print!("{said}");
-    assert!(
-        said.contains("0 VMs do I/O, 2 compute") && said.contains("Nothing is to be done."),
-        "{said}"
-    );
-    assert_eq!(partitions().len(), 1);
 }
 
 fn partitions() -> Vec<PartitionStatus> {
