@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scheduler that knows VMs counts of how vCPUs moved along together.
 
+use crate::profile::Profile;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +129,8 @@ pub struct VmCounters {
     pub vcpus: Vec<(u32, Counters)>,
     /// Where it is at home, on a host of several nodes.
     pub numa: Option<Numa>,
+    /// What kind of work it does.
+    pub profile: Option<Profile>,
 }
 
 impl VmCounters {
@@ -138,7 +141,7 @@ impl VmCounters {
         let numa =
             self.numa.as_ref().map(|numa| numa.since(&before.numa.clone().unwrap_or_default()));
         let vcpus = self.vcpus.iter().filter_map(vcpu).collect();
-        Self { vm: self.vm.since(&before.vm), vcpus, numa }
+        Self { vm: self.vm.since(&before.vm), vcpus, numa, profile: self.profile }
     }
 
     /// The counts of that vCPU.
@@ -185,9 +188,10 @@ mod tests {
     fn a_vcpu_that_came_between_has_no_figures() {
         let numa = |ran_s| Numa { home: vec![1], ran_s, home_s: ran_s / 2.0, ..Numa::default() };
         let vcpus = vec![(0, counters(1.0, 1))];
-        let before = VmCounters { vm: counters(1.0, 1), vcpus, numa: Some(numa(2.0)) };
+        let before =
+            VmCounters { vm: counters(1.0, 1), vcpus, numa: Some(numa(2.0)), profile: None };
         let vcpus = vec![(1, counters(1.0, 1)), (0, counters(2.0, 5))];
-        let now = VmCounters { vm: counters(3.0, 6), vcpus, numa: Some(numa(6.0)) };
+        let now = VmCounters { vm: counters(3.0, 6), vcpus, numa: Some(numa(6.0)), profile: None };
         let since = now.since(&before);
         assert_eq!(since.numa, Some(numa(4.0)));
         assert_eq!((since.vm.costops, since.vcpu(0).unwrap().costops), (5, 4));

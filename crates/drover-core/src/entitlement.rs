@@ -92,7 +92,16 @@ mod tests {
         let vms = [50, 200, 800].map(demand).to_vec();
         let (name, pools, partitions) = ("all".to_owned(), Tree::default(), Partitions::default());
         let (placement, sets) = Default::default();
-        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
+        let case = Case {
+            name,
+            auto_partitions: false,
+            ple: false,
+            placement,
+            sets,
+            pools,
+            partitions,
+            vms,
+        };
         assert_near(&owed_s(&case, 2, 1.0).unwrap(), &[0.5, 0.75, 0.75]);
     }
 
@@ -103,7 +112,16 @@ mod tests {
     fn owed_pct(vms: &[Vm], pools: Tree) -> Option<Vec<f64>> {
         let (name, partitions, vms) = ("all".to_owned(), Partitions::default(), vms.to_vec());
         let (placement, sets) = Default::default();
-        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
+        let case = Case {
+            name,
+            auto_partitions: false,
+            ple: false,
+            placement,
+            sets,
+            pools,
+            partitions,
+            vms,
+        };
         let owed_s = owed_s(&case, 4, 4.0)?;
         let total_s: f64 = owed_s.iter().sum();
         Some(owed_s.iter().map(|owed_s| 100.0 * owed_s / total_s).collect())
@@ -172,8 +190,21 @@ mod tests {
             let (name, pools, vms) = ("all".to_owned(), Tree::default(), vms.to_vec());
             let partitions = Partitions::default();
             let (placement, sets) = Default::default();
-            owed_s(&Case { name, ple: false, placement, sets, pools, partitions, vms }, 4, 1.0)
-                .unwrap()
+            owed_s(
+                &Case {
+                    name,
+                    auto_partitions: false,
+                    ple: false,
+                    placement,
+                    sets,
+                    pools,
+                    partitions,
+                    vms,
+                },
+                4,
+                1.0,
+            )
+            .unwrap()
         };
         assert!(owed(&vms)[0] > 1.99, "its shares go over all others'");
         vms[0].workload = Workload::Cpu { duty_pct: 50, period_us: 10_000, then: None };
@@ -194,7 +225,16 @@ mod tests {
         let vms = vec![vm(3000, busy()), vm(1000, busy()), io(9), io(9), pinned];
         let (name, pools) = ("all".to_owned(), Tree::default());
         let (placement, sets) = Default::default();
-        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
+        let case = Case {
+            name,
+            auto_partitions: false,
+            ple: false,
+            placement,
+            sets,
+            pools,
+            partitions,
+            vms,
+        };
         assert_near(
             &owed_s(&case, 4, 1.0).unwrap(),
             &[2.25, 0.75, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],

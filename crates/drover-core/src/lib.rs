@@ -3,6 +3,7 @@
 //! and what is expected of them. Pure: text and numbers in, values out.
 
 pub mod allot;
+pub mod arrange;
 pub mod asked;
 pub mod claims;
 pub mod compare;
@@ -19,6 +20,7 @@ pub mod partition;
 pub mod percent;
 pub mod place;
 pub mod printable;
+pub mod profile;
 pub mod resolve;
 pub mod results;
 pub mod scenario;

@@ -6,6 +6,7 @@
 use crate::counters::{Counters, Numa, VmCounters};
 use crate::histogram::Histogram;
 use crate::io::Io;
+use crate::profile::Profile;
 use crate::scenario::{Clock, Vm};
 use crate::settings::Cosched;
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,9 @@ pub struct VmFigures {
     /// Its vCPUs, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vcpu: Vec<VcpuFigures>,
+    /// What kind of work it did, and the evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Where it is at home, on a host of several NUMA nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<NumaFigures>,
@@ -304,6 +308,7 @@ impl VmFigures {
     /// Takes over what the scheduler counted; after [`Self::set_vcpus`].
     pub fn set_counters(&mut self, counters: Option<&VmCounters>) {
         self.counters = counters.map(|counters| counters.vm);
+        self.profile = counters.and_then(|counters| counters.profile);
         self.numa = counters.and_then(|counters| counters.numa.clone()).map(NumaFigures::from);
         for (number, vcpu) in (0..).zip(&mut self.vcpu) {
             vcpu.counters = counters.and_then(|counters| counters.vcpu(number));

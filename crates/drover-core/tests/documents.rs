@@ -5,6 +5,7 @@ use drover_core::claims;
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::io::{DelayUs, Io, IoDelays};
+use drover_core::profile::{Class, Evidence, Profile};
 use drover_core::results::{
     Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
     Wall,
@@ -71,6 +72,23 @@ fn the_example_of_results_reads_and_writes_back() {
     assert_eq!(serde_json::to_value(&results).unwrap(), written);
 }
 
+/// A profile with all the evidence there can be.
+fn profile() -> Profile {
+    let evidence = Evidence {
+        over_s: 4.0,
+        vcpus_pcpus: 0.4,
+        helpers_pcpus: 0.1,
+        wanted_pcpus: 0.6,
+        run_ms: Some(0.1),
+        sleeps_per_s: 4000.0,
+        helper_sleeps_per_s: 4000.0,
+        block_mb_s: Some(16.0),
+        network_mb_s: Some(0.5),
+        memory_mib_s: Some(100.0),
+    };
+    Profile { class: Class::Io, for_s: 9.0, changes: 1, evidence }
+}
+
 /// Results with every field there.
 fn complete() -> Results {
     let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
@@ -107,6 +125,7 @@ fn complete() -> Results {
         spin_s: Some(0.1),
         counters,
         vcpu: vec![vcpu],
+        profile: Some(profile()),
         numa: Some(NumaFigures {
             home: vec![1],
             local_pct: Some(99.0),

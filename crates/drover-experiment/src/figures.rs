@@ -281,7 +281,16 @@ mod tests {
         let (pools, partitions) = (Tree::default(), Partitions::default());
         let (name, vms) = ("all".to_owned(), vec![vm(2)]);
         let (placement, sets) = Default::default();
-        let case = Case { name, ple: false, placement, sets, pools, partitions, vms };
+        let case = Case {
+            name,
+            auto_partitions: false,
+            ple: false,
+            placement,
+            sets,
+            pools,
+            partitions,
+            vms,
+        };
         let run = without_figures(&case, 4, Some("ejected".to_owned()));
         assert_eq!((run.host.pcpus, run.host.idle_s, run.duration_s), (4, None, 0.0));
         assert_eq!((run.vms.len(), run.vms[0].cpu_s), (1, None));

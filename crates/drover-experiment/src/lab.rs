@@ -179,7 +179,8 @@ fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
     let (name, vms) = (started.case.clone(), Vec::new());
     let partitions = Partitions::default();
     let (placement, sets) = Default::default();
-    let unknown = Case { name, ple: false, placement, sets, pools, partitions, vms };
+    let unknown =
+        Case { name, auto_partitions: false, ple: false, placement, sets, pools, partitions, vms };
     let why = trouble.lines().next().unwrap_or_default();
     let fault = format!("the virtual host did not survive it: {why}");
     let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));

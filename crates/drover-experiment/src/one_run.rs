@@ -78,6 +78,7 @@ impl OneRun<'_> {
         schedule: &mut Option<Schedule>,
     ) -> Result<Measured, Failure> {
         scheduler.add_partitions(&self.case.partitions)?;
+        scheduler.set_auto_partitions(self.case.auto_partitions)?;
         scheduler.add_pools(&self.case.pools)?;
         scheduler.add_sets(&self.case.sets)?;
         let mut vms = self.start_vms()?;

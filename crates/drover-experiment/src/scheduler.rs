@@ -123,6 +123,20 @@ impl RunningScheduler {
         Ok(())
     }
 
+    /// Has the scheduler arrange partitions, where it can.
+    ///
+    /// # Errors
+    /// A fault when it does not.
+    pub fn set_auto_partitions(&self, on: bool) -> Result<(), Failure> {
+        if on && self.takes_orders {
+            let request = Request::SetAutoPartitions { on };
+            ask(Path::new(SOCKET_PATH), &request).map_err(|error| {
+                Failure::Fault(format!("{} does not arrange partitions: {error:#}", self.label))
+            })?;
+        }
+        Ok(())
+    }
+
     /// Tells the scheduler of sets of VMs, where it can be told.
     ///
     /// # Errors

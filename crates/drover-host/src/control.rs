@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use drover_core::arrange::Arrangement;
 use drover_core::asked::{Asked, Key};
 use drover_core::partition::PartitionChange;
 use drover_core::sets::SetSpec;
@@ -111,6 +112,13 @@ pub enum Request {
         /// The partition's name.
         name: String,
     },
+    /// Arrange partitions by what VMs do, from now on, or no longer.
+    SetAutoPartitions {
+        /// Whether that is to be done.
+        on: bool,
+    },
+    /// How partitions would be arranged by what VMs do; nothing is.
+    PlanPartitions,
     /// All sets of VMs that belong together or apart.
     ListSets,
     /// Make a set.
@@ -166,6 +174,13 @@ pub enum Answer {
     Partitions {
         /// `default`, then the others in the order they were made.
         partitions: Vec<PartitionStatus>,
+    },
+    /// To `PlanPartitions`.
+    Arrangement {
+        /// Whether it is done, once it has been the same for long enough.
+        is_on: bool,
+        /// What would be done, and why.
+        arrangement: Arrangement,
     },
     /// To `ListSets`.
     Sets {

@@ -29,6 +29,7 @@ pub mod numa;
 pub mod orders;
 pub mod plan;
 mod privileges;
+pub mod profiles;
 pub mod protocol;
 pub mod recent;
 pub mod reconciler;

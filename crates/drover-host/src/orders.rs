@@ -227,6 +227,13 @@ impl Ground<'_> {
         Ok(saved)
     }
 
+    /// Partitions are arranged by what VMs do, or no longer: those that are there stay.
+    pub fn set_auto_partitions(&self, on: bool) -> Saved {
+        let mut saved = self.saved.clone();
+        saved.auto_partitions = on;
+        saved
+    }
+
     /// A new set.
     ///
     /// # Errors

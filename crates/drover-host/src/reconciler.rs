@@ -6,6 +6,7 @@
 //! what of it cannot be is said, and everything else is done.
 
 mod allotting;
+mod arranging;
 mod homes;
 mod statuses;
 
@@ -20,6 +21,7 @@ use crate::numa::Numa;
 use crate::orders::{Ground, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
+use crate::profiles::Profiles;
 use crate::registry::{Vm, VmRegistry};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
@@ -27,6 +29,7 @@ use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
 use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
+use arranging::Arranging;
 use drover_core::asked::Key;
 use drover_core::config::Config;
 use drover_core::percent;
@@ -60,10 +63,13 @@ pub struct Reconciler {
     plan: Plan,
     applied: Applied,
     allotting: Allotting,
+    arranging: Arranging,
     /// None where cgroups have no say.
     containers: Option<Containers>,
     /// None on a host of one last-level cache.
     numa: Option<Numa>,
+    /// None until VMs are profiled.
+    profiles: Option<Profiles>,
     /// What is asked of all homes together.
     wishes: Wishes,
     /// The kernel was told nothing yet, or pCPUs are others than when it was.
@@ -112,8 +118,10 @@ impl Reconciler {
             plan: Plan::default(),
             applied: Applied::new(domains),
             allotting: Allotting::default(),
+            arranging: Arranging::default(),
             containers: None,
             numa: None,
+            profiles: None,
             wishes: Wishes::default(),
             fresh: true,
             said: HashSet::new(),
@@ -127,6 +135,8 @@ impl Reconciler {
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
         self.look_at_homes(kernel, online, now);
+        self.look_at_profiles(now);
+        self.look_at_arrangement(kernel, now);
     }
 
     /// Reads the configuration again, whether it looks changed or not.
@@ -154,6 +164,11 @@ impl Reconciler {
         self.numa = numa;
     }
 
+    /// VMs are to be profiled.
+    pub fn profile_by(&mut self, profiles: Profiles) {
+        self.profiles = Some(profiles);
+    }
+
     /// Looks at pCPUs that may have come for the first time.
     pub fn see(&mut self, kernel: &dyn Kernel, topology: &Topology) {
         self.applied.see(kernel, topology);
@@ -174,6 +189,10 @@ impl Reconciler {
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
             Request::ListPartitions => {
                 return Answer::Partitions { partitions: self.partition_statuses(kernel) };
+            }
+            Request::PlanPartitions => {
+                let is_on = self.saved.auto_partitions;
+                return Answer::Arrangement { is_on, arrangement: self.arrangement() };
             }
             Request::ListSets => return Answer::Sets { sets: self.set_statuses() },
             Request::ListNodes => return Answer::Nodes { nodes: self.node_statuses(now) },
@@ -208,6 +227,7 @@ impl Reconciler {
             Request::AddPartition { name, change } => ground.add_partition(name, change)?,
             Request::SetPartition { name, change } => ground.set_partition(name, change)?,
             Request::RemovePartition { name } => ground.remove_partition(name)?,
+            Request::SetAutoPartitions { on } => ground.set_auto_partitions(*on),
             Request::AddSet { set } => ground.add_set(set)?,
             Request::RemoveSet { name } => ground.remove_set(name)?,
             // A question changes nothing.
@@ -399,6 +419,13 @@ impl Reconciler {
             tracing::debug!("{error:#}");
         }
         self.enter(plan);
+    }
+
+    fn look_at_profiles(&mut self, now: Instant) {
+        let Some(profiles) = &mut self.profiles else { return };
+        let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
+        let memory = |id: u64| self.numa.as_ref()?.pressure(id)?.memory_mib_s;
+        profiles.look(vms.map(|vm| (vm.kernel.id, vm.kernel.tgid)), memory, now);
     }
 
     /// The plan is in force: says what of it is not as was asked.

@@ -22,6 +22,7 @@ use crate::listener::Listener;
 use crate::manager::Manager;
 use crate::numa::Numa;
 use crate::privileges::{self, Writer};
+use crate::profiles::Profiles;
 use crate::reconciler::Reconciler;
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
@@ -97,6 +98,7 @@ pub fn serve(
     privileges::drop_others()?;
     reconciler.follow(Containers::below(Path::new(CGROUPS)));
     reconciler.keep_homes(Numa::start(&topology));
+    reconciler.profile_by(Profiles::start().context("no thread to profile VMs")?);
     let run = places.socket.parent().unwrap_or(places.socket);
     let writer = Arc::new(Writer::start(&[places.state, run]).context("no thread to write")?);
     reconciler.save_by(Arc::clone(&writer));

@@ -7,6 +7,7 @@ use drover_core::asked::Asked;
 use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::partition::PartitionPolicy;
 use drover_core::place::{GuestTopology, HomeNumber, Kind as SetKind, Within};
+use drover_core::profile::Profile;
 use drover_core::resolve::Why;
 use drover_core::scenario::CpuList;
 use schemars::JsonSchema;
@@ -112,6 +113,9 @@ pub struct VmStatus {
     /// Why its home is that, or why it has none; none within: not looked at yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home_why: Option<String>,
+    /// What kind of work it does, and the evidence; none until that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// Its vCPUs.
     pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
@@ -172,6 +176,7 @@ impl VmStatus {
             counters: Counters::default(),
             numa: None,
             home_why: None,
+            profile: None,
             vcpu: Vec::new(),
             why: Vec::new(),
             troubles: Vec::new(),
@@ -181,7 +186,7 @@ impl VmStatus {
     /// What was counted of it and its vCPUs.
     pub fn counters(&self) -> VmCounters {
         let vcpus = self.vcpu.iter().map(|vcpu| (vcpu.number, vcpu.counters)).collect();
-        VmCounters { vm: self.counters, vcpus, numa: self.numa.clone() }
+        VmCounters { vm: self.counters, vcpus, numa: self.numa.clone(), profile: self.profile }
     }
 }
 

@@ -36,9 +36,17 @@ pub struct Saved {
     /// Partitions that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<PartitionSpec>,
+    /// Partitions are arranged by what VMs do.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub auto_partitions: bool,
     /// Sets of VMs that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<SetSpec>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_false(it: &bool) -> bool {
+    !it
 }
 
 impl Saved {
@@ -68,7 +76,7 @@ impl Saved {
 impl Default for Saved {
     fn default() -> Self {
         let (pools, vms, partitions) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { version: VERSION, pools, vms, partitions, sets: Vec::new() }
+        Self { version: VERSION, pools, vms, partitions, auto_partitions: false, sets: Vec::new() }
     }
 }
 

@@ -4,6 +4,7 @@
 //! Other schedulers run on the same host, as a [`class::Class`]: crates/drover-rivals.
 //! docs/simulator.md tells what is modelled and what is not.
 
+mod arranging;
 pub mod batch;
 pub mod class;
 pub mod costs;
@@ -15,6 +16,7 @@ pub mod machine;
 pub mod perfetto;
 pub mod placer;
 pub mod policy_cost;
+mod profiles;
 pub mod rig;
 pub mod rng;
 pub mod scenario;

@@ -50,6 +50,8 @@ pub struct Task {
     pub cpu_time_ns: u64,
     /// How often it was put on a pCPU.
     pub dispatches: u64,
+    /// How often it went to sleep.
+    pub sleeps: u64,
     /// Until when its CPU time is accounted, while it runs.
     pub accounted_ns: u64,
     /// How long it may go on before its scheduler asks again (sched_ext).
@@ -210,6 +212,7 @@ impl Machine {
             slice_ns: 0,
             ready_since_ns: 0,
             dispatches: 0,
+            sleeps: 0,
             leaving: false,
         });
         (self.tasks.len() - 1) as TaskId

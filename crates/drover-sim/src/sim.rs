@@ -4,6 +4,7 @@
 //! Everything happens on one pCPU at one moment. A handler runs to its end, then those it woke are
 //! woken, then the pCPU picks if it has to, as the kernel does on its way out of an interrupt.
 
+use crate::arranging::Arranging;
 use crate::class::{Class, VmTerms};
 use crate::guest::{Guests, Mode, Outcome, Programs};
 use crate::kvm::RqLocks;
@@ -13,6 +14,7 @@ use crate::machine::{
 };
 use crate::placer::Placer;
 use crate::speed_model::SpeedModel;
+use drover_core::profile::Profiler;
 
 /// Something that is planned for a moment of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum Plan {
     Give(u32),
     /// The placer looks at homes ([`crate::placer`]).
     Place,
+    /// The profiler looks at VMs.
+    Profile,
     /// The caller wants to look at something: [`Sim::run`] returns.
     Look(u32),
 }
@@ -67,6 +71,10 @@ pub struct Sim<C> {
     pub speeds: Option<Box<SpeedModel>>,
     /// Gives VMs homes; none: nobody does.
     pub placer: Option<Box<Placer>>,
+    /// Says what kind of work VMs do; none: nobody does.
+    pub(crate) profiler: Option<Box<Profiler>>,
+    /// Arranges partitions; none: nobody does.
+    pub(crate) arranging: Option<Box<Arranging>>,
     /// Locks of run queues that yields take.
     pub(crate) rq_locks: RqLocks,
     /// What is planned, the next last.
@@ -90,6 +98,8 @@ impl<C: Class> Sim<C> {
             vms: Vec::new(),
             speeds: None,
             placer: None,
+            profiler: None,
+            arranging: None,
             rq_locks: RqLocks::default(),
             agenda: Vec::new(),
             at_once: 0,
@@ -389,6 +399,8 @@ impl<C: Class> Sim<C> {
             known.ready_since_ns = self.m.now_ns;
             self.guests.vcpus[task as usize].boost.preempted = true;
             self.class.put(&mut self.m, cpu, task);
+        } else {
+            self.m.tasks[task as usize].sleeps += 1;
         }
         if self.m.tasks[task as usize].state == TaskState::Absent {
             self.class.remove(&mut self.m, task);
@@ -483,6 +495,7 @@ impl<C: Class> Sim<C> {
         match plan {
             Plan::Look(number) => return Some(number),
             Plan::Place => self.look_at_homes(),
+            Plan::Profile => self.look_at_profiles(),
             Plan::Start(vm) => self.start_vm(vm),
             Plan::Wake(task) => {
                 let cpu = self.alive(self.m.tasks[task as usize].pcpu);

@@ -51,6 +51,7 @@ tables! {
         host: IgnoredAny;
         pool: Elsewhere;
         partition: Elsewhere;
+        auto_partitions: Option<bool>;
         vm: Elsewhere;
         container: Elsewhere;
         set: Elsewhere;

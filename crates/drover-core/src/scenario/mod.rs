@@ -70,6 +70,8 @@ pub struct Case {
     pub pools: Tree,
     /// The partitions of its host beside `default`.
     pub partitions: Partitions,
+    /// Does Drover arrange partitions by what VMs do?
+    pub auto_partitions: bool,
     /// Do the pCPUs let spinning vCPUs out, for KVM to yield to a sibling (pause-loop exits)?
     pub ple: bool,
     /// How homes are chosen, in the simulator.

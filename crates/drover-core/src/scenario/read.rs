@@ -107,6 +107,7 @@ struct Base<'a> {
     sets: Vec<SetSpec>,
     pools: Pools<'a>,
     partitions: Partitions,
+    auto_partitions: bool,
     vms: Vec<Table<'a, VmTable>>,
     containers: Vec<Vm>,
 }
@@ -138,8 +139,20 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
     let sets = read_sets(&sets, meant)?.into_iter().map(|(set, _)| set).collect();
     // Also where cases change them: what is no tree then is complained of where it stands.
     let unchanged = pools.tree(None)?;
-    let base =
-        Base { host, end_s, ple, placement, tuning, sets, pools, partitions, vms, containers };
+    let auto_partitions = top.auto_partitions.unwrap_or(false);
+    let base = Base {
+        auto_partitions,
+        host,
+        end_s,
+        ple,
+        placement,
+        tuning,
+        sets,
+        pools,
+        partitions,
+        vms,
+        containers,
+    };
     let mut cases: Vec<Case> = Vec::new();
     for table in top.tables::<CaseTable>("case")? {
         let case = base.read_case(&table)?;
@@ -242,7 +255,8 @@ impl Base<'_> {
         }
         vms.extend(self.containers.iter().cloned());
         let (partitions, sets) = (self.partitions.clone(), self.sets.clone());
-        Ok(Case { name, pools, partitions, ple, placement, sets, vms })
+        let auto_partitions = self.auto_partitions;
+        Ok(Case { auto_partitions, name, pools, partitions, ple, placement, sets, vms })
     }
 }
 

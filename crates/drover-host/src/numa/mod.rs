@@ -310,6 +310,11 @@ impl Numa {
         })
     }
 
+    /// What the VM has of caches and memory, where the host counts that.
+    pub fn pressure(&self, id: u64) -> Option<Pressure> {
+        self.shared.lock().pressures.get(&id).copied()
+    }
+
     /// Why its home is where it is, or why it has none.
     pub fn why(&self, vm: &KernelVm) -> Option<String> {
         self.keeper.why(vm.id).map(str::to_owned)

@@ -76,6 +76,7 @@ impl Reconciler {
             counters: counters_of_vm(kernel),
             numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),
             home_why: self.numa.as_ref().and_then(|numa| numa.why(kernel)),
+            profile: self.profiles.as_ref().and_then(|profiles| profiles.of(kernel.id)),
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.why(),
             troubles: planned.troubles().map(|trouble| trouble.text).collect(),

@@ -13,6 +13,7 @@ use drover_core::asked::{Asked, Key};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
 use drover_core::place::{HomeNumber, Kind as SetKind, Within};
+use drover_core::profile::Counted;
 use drover_core::sets::SetSpec;
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
@@ -976,4 +977,105 @@ fn who_asks_about_homes_on_a_host_of_one_node_is_told_so() {
         panic!("there is no such VM");
     };
     assert!(reason.contains("there is no VM \"nobody\"; `drover vm list`"), "{reason}");
+}
+
+/// A host of 4 pCPUs with `back` (VM 1), which does both, a VM with I/O (2) and three that compute, as long as it is looked at.
+struct Mixed {
+    host: Host,
+    begun: Instant,
+    second: u64,
+}
+
+impl Mixed {
+    fn new() -> Self {
+        let mut host = Host::new(5, "");
+        host.reconciler.profile_by(Profiles::for_test());
+        let begun = host.now;
+        Self { host, begun, second: 0 }
+    }
+
+    /// So many seconds pass, with these pCPUs online.
+    fn pass(&mut self, seconds: u64, online: &str) {
+        const MS: u64 = 1_000_000;
+        let each = |vcpu_ms, sleeps| Counted {
+            vcpu_ns: vcpu_ms * MS,
+            vcpu_sleeps: sleeps,
+            helper_sleeps: sleeps,
+            ..Counted::default()
+        };
+        for _ in 0..seconds {
+            self.second += 1;
+            let seconds = self.second;
+            let profiles = self.host.reconciler.profiles.as_mut().unwrap();
+            for id in 1..=5 {
+                let each = match id {
+                    1 => each(900, 300),
+                    2 => each(200, 2000),
+                    _ => each(2000, 0),
+                };
+                let counted = Counted {
+                    vcpu_ns: seconds * each.vcpu_ns,
+                    vcpu_sleeps: seconds * each.vcpu_sleeps,
+                    helper_sleeps: seconds * each.helper_sleeps,
+                    ..each
+                };
+                profiles.note(id, counted, Duration::from_secs(seconds));
+            }
+            self.host.now = self.begun + Duration::from_secs(seconds);
+            let (kernel, now) = (&self.host.kernel, self.host.now);
+            self.host.reconciler.look(kernel, &online.parse().unwrap(), now);
+        }
+    }
+
+    fn arranged(&mut self) -> Vec<(String, String, Vec<String>)> {
+        let listed = self.host.partitions();
+        let all = listed.into_iter().map(|it| (it.name, it.cpus.unwrap().to_string(), it.vms));
+        all.collect()
+    }
+}
+
+fn partition_of(name: &str, cpus: &str, vms: &[u64]) -> (String, String, Vec<String>) {
+    (name.to_owned(), cpus.to_owned(), vms.iter().map(|id| self::name(*id)).collect())
+}
+
+#[test]
+fn partitions_are_arranged_by_what_vms_do_only_if_asked() {
+    let mut mixed = Mixed::new();
+    mixed.pass(30, "0-3");
+    assert_eq!(mixed.arranged().len(), 1, "off by default");
+    let Answer::Arrangement { is_on: false, arrangement } =
+        mixed.host.reconciler.answer(&mixed.host.kernel, Request::PlanPartitions, mixed.host.now)
+    else {
+        panic!("no plan");
+    };
+    assert_eq!(arrangement.steps.len(), 2 + 4, "{arrangement:?}");
+    assert_eq!(mixed.arranged().len(), 1, "a plan does nothing");
+    mixed.host.ask(Request::SetAutoPartitions { on: true }).unwrap();
+    mixed.pass(12, "0-3");
+    let as_planned = [
+        partition_of("default", "0", &[1]),
+        partition_of("auto-io", "1", &[2]),
+        partition_of("auto-cpu", "2-3", &[3, 4, 5]),
+    ];
+    assert_eq!(mixed.arranged(), as_planned);
+    mixed.pass(120, "0-3");
+    assert_eq!(mixed.arranged(), as_planned, "it stays");
+    mixed.host.ask(Request::SetAutoPartitions { on: false }).unwrap();
+    mixed.pass(60, "0-3");
+    assert_eq!(mixed.arranged(), as_planned, "what is there stays when it is off again");
+}
+
+#[test]
+fn a_partition_emptied_by_hotplug_has_a_pcpu_again_within_a_second() {
+    let mut mixed = Mixed::new();
+    mixed.host.ask(Request::SetAutoPartitions { on: true }).unwrap();
+    mixed.pass(20, "0-3");
+    assert_eq!(mixed.arranged().len(), 3);
+    // While it rests after what it did.
+    mixed.pass(1, "0,2-3");
+    let arranged = mixed.arranged();
+    assert_eq!(arranged[1], partition_of("auto-io", "2", &[2]), "{arranged:?}");
+    assert_eq!(arranged[2], partition_of("auto-cpu", "3", &[3, 4, 5]), "{arranged:?}");
+    mixed.pass(1, "0,3");
+    assert_eq!(mixed.arranged().len(), 1, "two pCPUs are too few to divide");
 }

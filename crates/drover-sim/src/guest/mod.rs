@@ -131,6 +131,8 @@ pub struct GuestVm {
     first: TaskId,
     vcpus: u32,
     names: Arc<Names>,
+    /// What its vCPUs sent, forwarded and handed to the link.
+    pub network_bytes: u64,
     /// How late its vCPUs woke.
     pub sleeps: SleepTimes,
     /// The vCPU that pause-loop exits begin their search after.

@@ -53,6 +53,7 @@ impl Guests {
             return Some(self.halt(m, task, u64::MAX));
         }
         vcpu.in_ring += bytes;
+        self.vms[vcpu.vm as usize].network_bytes += u64::from(bytes);
         self.network.sent.push_back(Piece { bytes, sender: task });
         if let Some(back_end) = self.network.waiting.pop_front() {
             m.charge(m.this_cpu, m.costs.vm_exit_ns);
@@ -63,8 +64,10 @@ impl Guests {
 
     /// The running back end takes a piece.
     pub(super) fn forward(&mut self, m: &mut Machine, task: TaskId) -> Option<Outcome> {
-        self.vcpus[task as usize].piece = self.network.sent.pop_front();
-        if self.vcpus[task as usize].piece.is_some() {
+        let vcpu = &mut self.vcpus[task as usize];
+        vcpu.piece = self.network.sent.pop_front();
+        if let Some(piece) = vcpu.piece {
+            self.vms[vcpu.vm as usize].network_bytes += u64::from(piece.bytes);
             return None;
         }
         self.network.waiting.push_back(task);
@@ -80,7 +83,9 @@ impl Guests {
             self.vcpus[task as usize].told_ns = room_ns;
             return Some(self.halt(m, task, room_ns));
         }
-        self.vcpus[task as usize].piece = None;
+        let vcpu = &mut self.vcpus[task as usize];
+        vcpu.piece = None;
+        self.vms[vcpu.vm as usize].network_bytes += u64::from(bytes);
         let takes_ns = self.network.takes_ns(bytes.into());
         self.network.free_ns = self.network.free_ns.max(m.now_ns) + takes_ns;
         self.vcpus[sender as usize].in_ring -= bytes;

@@ -143,6 +143,7 @@ impl Measured {
         figures.set_counters(end.counters[number].as_ref().map(since).as_ref());
         let sleeps = end.sleeps[number].since(&self.begin.sleeps[number]);
         figures.wakeup_us = WakeupUs::from_histogram(&sleeps);
+        figures.profile = sim.profile(number as u32);
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
             let (cpu_s, length_s) = (self.timeline(sim, number), Vec::new());
             Timeline { interval_ms, cpu_s, length_s }

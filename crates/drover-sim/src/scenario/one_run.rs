@@ -4,6 +4,7 @@
 use super::measure::Measured;
 use super::rival::{Entry, Rival};
 use super::{DROVER, Options, Ran, RunTrace};
+use crate::arranging::{Arranged, Arranging};
 use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
@@ -53,7 +54,7 @@ impl Job<'_> {
 /// Runs a case under Drover.
 pub(super) fn run_drover(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
     let m = machine(scenario, options, job, |_| ());
-    let spare_domains = spare_domains(&m, &job.case.partitions);
+    let spare_domains = spare_domains(&m, job.case);
     let mut class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
     class.policy.set_distances(&scenario.host);
     let (room, _) = class.queues.slots();
@@ -126,6 +127,8 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
         sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, wishes)));
         sim.plan(INTERVAL.as_nanos() as u64, Plan::Place);
     }
+    sim.keep_profiles();
+    sim.arranging = arranging(job);
     let host = &scenario.host;
     if let Some((wakeups_per_s, work_us)) = host.own_wakeups_per_s.zip(host.own_work_us) {
         let pcpus = sim.m.topology.pcpus();
@@ -242,13 +245,32 @@ fn bounds(case: &Case, vm: &Vm) -> VmBounds {
     }
 }
 
+/// What arranges partitions, where the case asks for it.
+fn arranging(job: &Job) -> Option<Box<Arranging>> {
+    let vms = job.case.vms.iter().map(|vm| arranged(job.case, vm)).collect();
+    let asked = job.case.auto_partitions && job.rival.is_none();
+    asked.then(|| Box::new(Arranging::new(job.case.partitions.clone(), vms)))
+}
+
+/// The VM as its partition is chosen for it: people's choices, and what only `default` has, count.
+fn arranged(case: &Case, vm: &Vm) -> Arranged {
+    let stays = vm.partition.is_some()
+        || vm.pin.is_some()
+        || vm.pool.is_some()
+        || vm.reservation_pct > 0
+        || vm.cosched.is_some();
+    let stays = stays.then(|| "the scenario says so".to_owned());
+    Arranged { name: vm.name.clone(), bounds: bounds(case, vm), stays }
+}
+
 /// The domains that partitions need beyond one for each cache.
-fn spare_domains(m: &Machine, partitions: &Partitions) -> u32 {
+fn spare_domains(m: &Machine, case: &Case) -> u32 {
     let caches = |spec: &PartitionSpec| {
         let caches = spec.cpus.cpus().iter().map(|&cpu| m.topology.llc_of[cpu as usize]);
         caches.collect::<BTreeSet<_>>().len() as u32
     };
-    partitions.specs().iter().map(caches).sum()
+    let of_auto = if case.auto_partitions { 2 * m.topology.llcs.len() as u32 } else { 0 };
+    case.partitions.specs().iter().map(caches).sum::<u32>() + of_auto
 }
 
 fn set_partitions<C: Class>(sim: &mut Sim<C>, partitions: &Partitions) {

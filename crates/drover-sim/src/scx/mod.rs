@@ -563,6 +563,7 @@ impl Class for Scx {
                 ran_s: seconds(view.vcpu_run_ns + view.helper_run_ns),
                 ..Numa::default()
             }),
+            profile: None,
         })
     }
 

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
-use drover_core::partition::{PartitionChange, PartitionPolicy, parse_slice};
+use drover_core::arrange::{Arrangement, Step};
+use drover_core::partition::{PartitionChange, PartitionPolicy, parse_slice, slice_text};
+use drover_core::printable::one_line;
 use drover_core::scenario::CpuList;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PartitionStatus;
@@ -47,6 +49,13 @@ pub enum Partition {
         #[command(flatten)]
         daemon: Daemon,
     },
+    /// Arrange partitions by what VMs do, or say how they would be arranged.
+    Auto {
+        #[command(flatten)]
+        what: Auto,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
     /// Remove a partition nobody is in; its pCPUs are those of `default` again.
     Remove {
         /// Its name.
@@ -54,6 +63,20 @@ pub enum Partition {
         #[command(flatten)]
         daemon: Daemon,
     },
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct Auto {
+    /// Do so from now on.
+    #[arg(long)]
+    on: bool,
+    /// No longer; partitions and VMs stay as they are.
+    #[arg(long)]
+    off: bool,
+    /// Show what would be done now, why, and what comes of it; nothing is done.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(clap::Args)]
@@ -88,6 +111,16 @@ pub fn run(partition: Partition) -> Result<ExitCode> {
             }
             (Request::SetPartition { name, change }, daemon)
         }
+        Partition::Auto { what: Auto { dry_run: true, .. }, daemon } => {
+            let (is_on, arrangement) =
+                answer(&daemon.socket, &Request::PlanPartitions, |answer| match answer {
+                    Answer::Arrangement { is_on, arrangement } => Some((is_on, arrangement)),
+                    _ => None,
+                })?;
+            print!("{}", plan_text(is_on, &arrangement));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Partition::Auto { what, daemon } => (Request::SetAutoPartitions { on: what.on }, daemon),
         Partition::Remove { name, daemon } => (Request::RemovePartition { name }, daemon),
     };
     ask(&daemon.socket, &request)?;
@@ -104,6 +137,42 @@ fn list(json: bool, socket: &Path) -> Result<()> {
         false => print!("{}", overview(&partitions)),
     }
     Ok(())
+}
+
+/// What would be done, why, and what comes of it.
+fn plan_text(is_on: bool, arrangement: &Arrangement) -> String {
+    let mut lines = vec![format!("{}.", arrangement.why)];
+    let step = |step: &Step| match step {
+        Step::Add { partition, change } => {
+            let cpus = change.cpus.as_ref().map_or_else(String::new, ToString::to_string);
+            let policy = change.policy.unwrap_or_default();
+            let slice = change
+                .slice_ns
+                .map_or_else(String::new, |ns| format!(" --slice {}", slice_text(ns)));
+            format!("  drover partition add {partition} --cpus {cpus} --policy {policy}{slice}")
+        }
+        Step::Resize { partition, cpus } => {
+            format!("  drover partition set {partition} --cpus {cpus}")
+        }
+        Step::Move { vm, to } => format!("  drover vm set {vm} --partition {to}"),
+        Step::Remove { partition } => format!("  drover partition remove {partition}"),
+    };
+    match arrangement.steps.is_empty() {
+        true => lines.push("Nothing would be done.".to_owned()),
+        false => lines.push("Would do:".to_owned()),
+    }
+    lines.extend(arrangement.steps.iter().map(step));
+    let part = |title: &str, of: &[String]| -> Vec<String> {
+        let title = (!of.is_empty()).then(|| title.to_owned());
+        title.into_iter().chain(of.iter().map(|line| format!("  {}", one_line(line)))).collect()
+    };
+    lines.extend(part("Because:", &arrangement.moves_why));
+    lines.extend(part("Then:", &arrangement.expects));
+    lines.extend(part("In the wrong place:", &arrangement.misplaced));
+    if !is_on && !arrangement.steps.is_empty() {
+        lines.push("It is off; `drover partition auto --on` does that.".to_owned());
+    }
+    lines.join("\n") + "\n"
 }
 
 fn overview(partitions: &[PartitionStatus]) -> String {

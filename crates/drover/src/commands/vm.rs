@@ -40,6 +40,9 @@ pub enum Vm {
         /// Show where each is at home on NUMA nodes, and its memory.
         #[arg(long, conflicts_with_all = ["json", "why"])]
         numa: bool,
+        /// Show what kind of work each does, and the evidence.
+        #[arg(long, conflicts_with_all = ["json", "why", "numa"])]
+        profile: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
@@ -122,8 +125,8 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { names, sort, watch, why, numa, json, daemon } => {
-            let shown = Shown { names, sort, why, numa, json };
+        Vm::List { names, sort, watch, why, numa, profile, json, daemon } => {
+            let shown = Shown { names, sort, why, numa, profile, json };
             list(&shown, &daemon.socket)?;
             if watch {
                 watch_on(&shown, &daemon.socket)?;
@@ -229,6 +232,7 @@ struct Shown {
     sort: Sort,
     why: bool,
     numa: bool,
+    profile: bool,
     json: bool,
 }
 
@@ -287,10 +291,42 @@ fn list(shown: &Shown, socket: &Path) -> Result<()> {
         print!("{}", reasons(&vms));
     } else if shown.numa {
         print!("{}", homes(&vms));
+    } else if shown.profile {
+        print!("{}", profiles(&vms));
     } else {
         print!("{}", overview(&vms));
     }
     Ok(())
+}
+
+/// What kind of work each VM does, and how that is known.
+fn profiles(vms: &[VmStatus]) -> String {
+    let row = |vm: &VmStatus| {
+        let Some(profile) = &vm.profile else {
+            let why = match vm.kind {
+                Kind::Vm => "too little is known yet",
+                Kind::Container => "containers are not profiled",
+            };
+            return vec![
+                vm.name.clone(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                why.to_owned(),
+            ];
+        };
+        vec![
+            vm.name.clone(),
+            profile.class.to_string(),
+            format!("{:.0} s", profile.for_s),
+            format!("{:.1}%", 100.0 * profile.evidence.wanted_pcpus),
+            profile.evidence.text(),
+        ]
+    };
+    table(
+        &["NAME<", "CLASS<", "FOR", "WANTS", "EVIDENCE<"],
+        &vms.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 /// Where the word of people stands, where managers go by numbers.
@@ -421,8 +457,10 @@ fn troubles(vms: &[VmStatus]) -> String {
 pub mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa};
+    use drover_core::profile::{Class, Counted, Evidence, Profile};
     use drover_core::resolve::Why;
     use drover_host::names::Source;
+    use std::time::Duration;
 
     pub fn vm(name: &str) -> VmStatus {
         let why = |key, value: &str, origin: &str| Why {
@@ -457,6 +495,7 @@ pub mod tests {
                 ..Counters::default()
             },
             home_why: Some("its memory lies there".to_owned()),
+            profile: None,
             numa: Some(Numa {
                 home: vec![1],
                 migrations: 2,
@@ -547,6 +586,29 @@ pub mod tests {
             homes(&[VmStatus { numa: None, ..vm("web") }])
                 .contains("one NUMA node and one last-level cache only")
         );
+    }
+
+    #[test]
+    fn classes_are_shown_with_their_evidence() {
+        let counted = Counted {
+            vcpu_ns: 360_000_000,
+            vcpu_sleeps: 6000,
+            helper_ns: 120_000_000,
+            helper_sleeps: 6000,
+            block_bytes: Some(24_000_000),
+            ..Counted::default()
+        };
+        let zero = Counted { block_bytes: Some(0), ..Counted::default() };
+        let evidence = Evidence::between(&zero, &counted, Duration::from_secs(1));
+        let profile = Some(Profile { class: Class::Io, for_s: 12.0, changes: 0, evidence });
+        let text = profiles(&[VmStatus { profile, ..vm("db") }, vm("new")]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[1],
+            "db    io     12 s  48.0%  runs of 0.06 ms; helpers 12.0%, woken 6000/s; 12500 I/O events a \
+             CPU second; disk 24.0 MB/s"
+        );
+        assert!(lines[2].ends_with("too little is known yet"), "{text}");
     }
 
     #[test]

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What each VM's threads, disks and taps did, for [`drover_core::profile`], under any scheduler.
+//!
+//! | what | from |
+//! |---|---|
+//! | CPU time, time ready | `/proc/PID/task/TID/schedstat` |
+//! | how often it slept | voluntary switches in `status` |
+//! | which threads are vCPUs | what QEMU, Cloud Hypervisor and Firecracker call them; else guest time in `stat` |
+//! | bytes to and from disks | `/proc/PID/io` |
+//! | bytes to and from the network | `/proc/PID/net/dev`, for the taps that the process has open (`iff` in `fdinfo`) |
+//!
+//! A thread of the daemon's reads that, which is there before landlock: who is confined may not look into other
+//! processes. Some 500 threads are read a second at most, and VMs take turns beyond that.
+//!
+//! Limitations. Blocks that the host's page cache had are no disk's. A vhost worker of an older kernel, which is no
+//! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within 30
+//! readings.
+
+use crate::files::{self, ENTRIES_MAX, THREADS_MAX};
+use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Instant;
+
+/// So many threads are read at once, and the rest of the last VM's.
+const THREADS_AT_ONCE: usize = 512;
+/// How often it is looked which taps a VM has.
+const TAPS_EVERY: u32 = 30;
+
+/// A VM's number, and its process.
+pub type Process = (u64, u32);
+
+/// Reads what VMs did.
+#[derive(Debug)]
+pub struct Reader {
+    proc: PathBuf,
+    vms: HashMap<u64, Known>,
+    /// Which VM is next.
+    turn: usize,
+}
+
+/// What is known of one VM.
+#[derive(Debug, Default)]
+struct Known {
+    counted: Counted,
+    threads: HashMap<u32, Thread>,
+    taps: BTreeSet<String>,
+    readings: u32,
+}
+
+/// A thread when it was last read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Thread {
+    is_vcpu: bool,
+    ran_ns: u64,
+    ready_ns: u64,
+    sleeps: u64,
+}
+
+impl Reader {
+    /// On a host with these processes: `/proc`, or a test's.
+    pub fn new(proc: &Path) -> Self {
+        Self { proc: proc.to_owned(), vms: HashMap::new(), turn: 0 }
+    }
+
+    /// Reads these, or as many as may be read at once. What a thread did before it was first seen counts as nothing.
+    pub fn read(&mut self, vms: &[Process]) -> Vec<(u64, Counted)> {
+        let here: BTreeSet<u64> = vms.iter().map(|(id, _)| *id).collect();
+        self.vms.retain(|id, _| here.contains(id));
+        let (mut read, mut threads) = (Vec::new(), 0);
+        for _ in 0..vms.len() {
+            if threads >= THREADS_AT_ONCE {
+                break;
+            }
+            self.turn = (self.turn + 1) % vms.len();
+            let (id, pid) = vms[self.turn];
+            let known = self.vms.entry(id).or_default();
+            known.read(&self.proc.join(pid.to_string()));
+            threads += known.threads.len();
+            read.push((id, known.counted));
+        }
+        read
+    }
+}
+
+impl Known {
+    fn read(&mut self, process: &Path) {
+        let mut threads = HashMap::new();
+        for entry in files::entries(&process.join("task"), THREADS_MAX) {
+            let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let before = self.threads.get(&tid).copied();
+            let was_vcpu = before.is_some_and(|thread| thread.is_vcpu);
+            let Some(now) = Thread::read(&entry.path(), was_vcpu) else { continue };
+            self.add(before.unwrap_or(now), now);
+            threads.insert(tid, now);
+        }
+        self.threads = threads;
+        if self.readings % TAPS_EVERY == 0 {
+            self.taps = taps(process);
+        }
+        self.readings += 1;
+        self.counted.block_bytes = block_bytes(process);
+        self.counted.network_bytes = network_bytes(process, &self.taps);
+    }
+
+    /// What the thread did since it was last read.
+    fn add(&mut self, before: Thread, now: Thread) {
+        let counted = &mut self.counted;
+        let (ran_ns, sleeps) = match now.is_vcpu {
+            true => (&mut counted.vcpu_ns, &mut counted.vcpu_sleeps),
+            false => (&mut counted.helper_ns, &mut counted.helper_sleeps),
+        };
+        *ran_ns += now.ran_ns.saturating_sub(before.ran_ns);
+        *sleeps += now.sleeps.saturating_sub(before.sleeps);
+        counted.ready_ns += now.ready_ns.saturating_sub(before.ready_ns);
+    }
+}
+
+impl Thread {
+    /// None: it has gone.
+    fn read(thread: &Path, was_vcpu: bool) -> Option<Self> {
+        let status = files::kernel(&thread.join("status")).ok()?;
+        let times = files::kernel(&thread.join("schedstat")).ok()?;
+        let mut times = times.split_whitespace().map(str::parse);
+        let (ran_ns, ready_ns) = (times.next()?.ok()?, times.next()?.ok()?);
+        let sleeps = field(&status, "voluntary_ctxt_switches:")?.parse().ok()?;
+        let is_named = || field(&status, "Name:").is_some_and(is_name_of_vcpu);
+        let is_vcpu = was_vcpu || is_named() || has_guest_time(thread);
+        Some(Self { is_vcpu, ran_ns, ready_ns, sleeps })
+    }
+}
+
+/// The value of a line that begins so.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn is_name_of_vcpu(name: &str) -> bool {
+    let number = |text: Option<&str>| text.is_some_and(|text| text.parse::<u32>().is_ok());
+    let of_qemu = name.strip_prefix("CPU ").and_then(|rest| rest.strip_suffix("/KVM"));
+    let of_others = name.strip_prefix("fc_vcpu ").or_else(|| name.strip_prefix("vcpu"));
+    number(of_qemu) || number(of_others)
+}
+
+/// Has the thread been seen in a guest? The kernel counts that at ticks.
+fn has_guest_time(thread: &Path) -> bool {
+    let stat = files::kernel(&thread.join("stat")).unwrap_or_default();
+    // The name, which may be anything, ends with the last bracket; field 43 is the 41st behind it.
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    rest.split_whitespace().nth(40).is_some_and(|ticks| ticks != "0")
+}
+
+fn block_bytes(process: &Path) -> Option<u64> {
+    let io = files::kernel(&process.join("io")).ok()?;
+    let bytes = |name| field(&io, name)?.parse::<u64>().ok();
+    Some(bytes("read_bytes:")? + bytes("write_bytes:")?)
+}
+
+/// The taps that the process has open.
+fn taps(process: &Path) -> BTreeSet<String> {
+    let open = files::entries(&process.join("fdinfo"), ENTRIES_MAX);
+    let tap = |info: String| field(&info, "iff:").map(str::to_owned);
+    open.filter_map(|entry| tap(files::kernel(&entry.path()).ok()?)).collect()
+}
+
+/// None: it has no tap.
+fn network_bytes(process: &Path, taps: &BTreeSet<String>) -> Option<u64> {
+    if taps.is_empty() {
+        return None;
+    }
+    // The process may have a network namespace of its own, and its taps in it.
+    let table = files::kernel_lines(&process.join("net/dev"), 1 << 20).ok()?;
+    let bytes = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        let mut counts = counts.split_whitespace().map(str::parse::<u64>);
+        taps.contains(name.trim()).then_some(())?;
+        Some(counts.next()?.ok()? + counts.nth(7)?.ok()?)
+    };
+    table.lines().filter_map(bytes).reduce(|sum, bytes| sum + bytes)
+}
+
+/// What was read, and when.
+type Reading = (Instant, Vec<(u64, Counted)>);
+
+/// Keeps the profiles of all VMs, by a thread that reads.
+#[derive(Debug)]
+pub struct Profiles {
+    ask: Sender<Vec<Process>>,
+    told: Receiver<Reading>,
+    begun: Instant,
+    asked: Option<Instant>,
+    profiler: Profiler,
+}
+
+impl Profiles {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn start() -> std::io::Result<Self> {
+        let (ask, asked) = channel::<Vec<Process>>();
+        let (tell, told) = channel();
+        let work = move || {
+            let mut reader = Reader::new(Path::new("/proc"));
+            for vms in asked {
+                let read = reader.read(&vms);
+                if tell.send((Instant::now(), read)).is_err() {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().name("drover-profile".to_owned()).spawn(work)?;
+        let begun = Instant::now();
+        Ok(Self { ask, told, begun, asked: None, profiler: Profiler::default() })
+    }
+
+    /// Takes what was read, and has these read again if it is time to. `memory_mib_s` is what the VM moves to and from
+    /// memory, where the host counts that.
+    pub fn look(
+        &mut self,
+        vms: impl Iterator<Item = Process>,
+        memory_mib_s: impl Fn(u64) -> Option<f64>,
+        now: Instant,
+    ) {
+        for (at, read) in self.told.try_iter() {
+            for (id, counted) in read {
+                let counted = Counted { memory_mib_s: memory_mib_s(id), ..counted };
+                self.profiler.look(id, counted, at.duration_since(self.begun));
+            }
+        }
+        if self.asked.is_some_and(|asked| now.duration_since(asked) < INTERVAL) {
+            return;
+        }
+        self.asked = Some(now);
+        let vms: Vec<Process> = vms.collect();
+        let here: BTreeSet<u64> = vms.iter().map(|(id, _)| *id).collect();
+        self.profiler.retain(|id| here.contains(&id));
+        // The thread ends with this one.
+        let _ = self.ask.send(vms);
+    }
+
+    /// Without a thread that reads: what is seen is for the test to say.
+    #[cfg(test)]
+    pub(crate) fn for_test() -> Self {
+        let (ask, told, begun) = (channel().0, channel().1, Instant::now());
+        Self { ask, told, begun, asked: None, profiler: Profiler::default() }
+    }
+
+    /// What a test has seen of a VM.
+    #[cfg(test)]
+    pub(crate) fn note(&mut self, id: u64, counted: Counted, at: std::time::Duration) {
+        self.profiler.look(id, counted, at);
+    }
+
+    /// A VM's class; none: too little is known yet.
+    pub fn of(&self, id: u64) -> Option<Profile> {
+        self.profiler.profile(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake_host::host;
+    use std::fs;
+
+    const STAT: &str = "8 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39";
+
+    fn status(name: &str, sleeps: u64) -> String {
+        format!(
+            "Name:\t{name}\nvoluntary_ctxt_switches:\t{sleeps}\nnonvoluntary_ctxt_switches:\t9\n"
+        )
+    }
+
+    #[test]
+    fn what_threads_disks_and_taps_did_is_added_up() {
+        let stat = |ticks: &str| format!("{STAT} {ticks} 0 0\n");
+        let dir = host(&[
+            ("7/task/8/status", &status("CPU 0/KVM", 10)),
+            ("7/task/8/schedstat", "5000 300 20\n"),
+            ("7/task/9/status", &status("qemu", 100)),
+            ("7/task/9/schedstat", "100 10 100\n"),
+            ("7/task/9/stat", &stat("0")),
+            ("7/task/10/status", &status("qemu", 4)),
+            ("7/task/10/schedstat", "50 0 5\n"),
+            ("7/task/10/stat", &stat("3")),
+            ("7/io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 1\n"),
+            ("7/fdinfo/3", "pos:\t0\niff:\tvnet0\n"),
+            (
+                "7/net/dev",
+                "Inter-|\n face |\n vnet0: 1000 1 0 0 0 0 0 0 500 1 0 0 0 0 0 0\n lo: 7 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n",
+            ),
+        ]);
+        let mut reader = Reader::new(dir.path());
+        let (_, first) = reader.read(&[(1, 7)])[0];
+        assert_eq!((first.vcpu_ns, first.helper_sleeps), (0, 0), "it begins now");
+        assert_eq!((first.block_bytes, first.network_bytes), (Some(12_288), Some(1500)));
+        for (path, text) in [
+            ("7/task/8/schedstat", "7000 400 21\n".to_owned()),
+            ("7/task/8/status", status("CPU 0/KVM", 13)),
+            ("7/task/9/status", status("qemu", 150)),
+            ("7/task/10/schedstat", "60 1 6\n".to_owned()),
+        ] {
+            fs::write(dir.path().join(path), text).unwrap();
+        }
+        let (_, then) = reader.read(&[(1, 7)])[0];
+        assert_eq!((then.vcpu_ns, then.vcpu_sleeps, then.helper_sleeps), (2010, 3, 50));
+        assert_eq!(then.ready_ns, 101);
+        fs::remove_dir_all(dir.path().join("7")).unwrap();
+        let (_, gone) = reader.read(&[(1, 7)])[0];
+        assert_eq!((gone.vcpu_ns, gone.block_bytes, gone.network_bytes), (2010, None, None));
+    }
+
+    #[test]
+    fn vms_take_turns_where_there_are_many_threads() {
+        let mut reader = Reader::new(Path::new("/nonexistent"));
+        let vms = [(1, 7), (2, 8), (3, 9)];
+        assert_eq!(reader.read(&vms).len(), 3);
+        assert_eq!((reader.read(&[]).len(), reader.vms.len()), (0, 0));
+    }
+
+    #[test]
+    fn vcpus_are_known_by_what_vmms_call_them() {
+        for name in ["CPU 0/KVM", "CPU 255/KVM", "vcpu3", "fc_vcpu 1"] {
+            assert!(is_name_of_vcpu(name), "{name}");
+        }
+        for name in ["qemu-kvm", "CPU /KVM", "vcpu", "vhost-77", "IO iothread0"] {
+            assert!(!is_name_of_vcpu(name), "{name}");
+        }
+    }
+}
