@@ -36,7 +36,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// How long a command waits for a daemon that is in charge.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same for one that is starting: the kernel checks the scheduler, beside busy VMs.
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_PATIENCE: Duration = Duration::from_secs(120);
 /// After that it says so.
 const SILENCE: Duration = Duration::from_secs(1);
 

@@ -72,8 +72,9 @@ fn text(status: &HostStatus) -> String {
     line("kernel", kernel);
     line("pCPUs", &format!("{cpus} online, run queues: {domains}"));
     status.partitions.iter().for_each(|partition| line("policy", &policy(partition)));
-    let got = percent_of(status.got_pcpus);
-    line("VMs", &format!("{vms}, containers: {containers}, pools: {pools}; they get {got}"));
+    let got = status.got_pcpus.map(|got| format!(", got {}", percent_of(Some(got))));
+    let got = got.unwrap_or_default();
+    line("VMs", &format!("{vms}, containers: {containers}, pools: {pools}{got}"));
     for partition in &status.partitions {
         line_of_room(partition, status.promised_mcpu).iter().for_each(|it| line("reserved", it));
     }
@@ -86,7 +87,7 @@ fn text(status: &HostStatus) -> String {
         line("warned", &format!("{} ago: {}", time(warning.ago_s), warning.text));
     }
     if status.warnings.is_empty() {
-        line("warned", "of nothing");
+        line("warned", "of nothing since it began");
     }
     text
 }
