@@ -4,15 +4,15 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
 use drover_core::percent;
 use drover_core::printable::one_line;
-use drover_host::control::{Answer, Request, ask};
+use drover_host::control::{Answer, By, Request, ask, ask_either};
 use drover_host::status::{Kind, OrderStatus, VmStatus};
 
-use super::ask::{DEFAULT, Daemon, answer, given, percent_of, print_json, table};
+use super::ask::{DEFAULT, Daemon, UNKNOWN_ANSWER, answer, given, percent_of, print_json, table};
 use super::numa::ONE_NODE;
 
 #[derive(Subcommand)]
@@ -169,10 +169,12 @@ fn ordered(orders: &[OrderStatus]) -> String {
 }
 
 fn list((why, numa, json): (bool, bool, bool), socket: &Path) -> Result<()> {
-    let vms = answer(socket, &Request::ListVms, |answer| match answer {
-        Answer::Vms { vms } => Some(vms),
-        _ => None,
-    })?;
+    let (Answer::Vms { vms }, by) = ask_either(socket, &Request::ListVms)? else {
+        bail!(UNKNOWN_ANSWER);
+    };
+    if by == By::Observer && !json {
+        eprintln!("drover: as `drover observe` sees it");
+    }
     if json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
