@@ -261,15 +261,13 @@ function compare(parent) {
 	wide.className = 'wide';
 	const table = element('table', wide), head = element('tr', element('thead', table));
 	const body = element('tbody', table);
-	element('th', head, 'VM');
-	for (const timeline of data.timelines)
-		for (const what of ['ran', 'ready', 'longest wait']) element('th', head, `${timeline.title}: ${what}`);
+	for (const what of ['VM', 'run', 'ran', 'ready', 'longest wait']) element('th', head, what);
 	const shown = (value, unit) => value === null || value === undefined ? '-' : value.toFixed(2) + unit;
 	for (const name of names) {
-		const row = element('tr', body);
-		element('td', row, name);
-		for (const timeline of data.timelines) {
-			const sum = timeline.sums[timeline.vms.indexOf(name)] || {};
+		for (const timeline of data.timelines.filter(one => one.vms.includes(name))) {
+			const row = element('tr', body), sum = timeline.sums[timeline.vms.indexOf(name)];
+			element('td', row, name);
+			element('td', row, timeline.title);
 			element('td', row, shown(sum.run_pct, ' %'));
 			element('td', row, shown(sum.ready_pct, ' %'));
 			element('td', row, shown(sum.longest_ms, ' ms'));
