@@ -87,7 +87,7 @@ fn delays_are_true() -> Value {
     reading["scheduler"].clone()
 }
 
-pub fn start_vm() {
+fn start_vm() {
     let (handle, mut vcpu) = new_vm();
     let handle = Arc::new(handle);
     let doorbell = EventFd::new(0).unwrap();

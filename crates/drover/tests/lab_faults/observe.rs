@@ -8,19 +8,16 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use drover_host::control::{Answer, OBSERVER_PATH, Request, ask};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
-use nix::unistd::{Pid, gettid};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::host::{self, Daemon, drover, refusal, say};
-use crate::io::start_vm;
-use crate::tasks::{RealTimeHog, confine, threads_named};
+use crate::tasks::{RealTimeHog, confine};
 use crate::top::{END, programs};
 use crate::vms::{CPU, MicroVm};
 
@@ -60,7 +57,6 @@ fn inside() {
     daemon.must_serve();
     drop(daemon);
     host::wait_for_fallback();
-    threads_of_another_vm();
     observer.end();
 }
 
@@ -311,38 +307,4 @@ fn under_drover() {
     assert!(drover(&["vm", "set", "web", "--cosched", "strict"]).status.success());
     is_due_to("co_stop");
     drop((busy, web));
-}
-
-/// A thread that is busy until it is dropped.
-struct Hog(Arc<AtomicBool>, Option<JoinHandle<()>>);
-
-impl Hog {
-    fn start(pcpu: usize) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let body = move || {
-            confine(gettid(), &[pcpu]);
-            while !stopped.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        };
-        Self(stop, Some(thread::spawn(body)))
-    }
-}
-
-impl Drop for Hog {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-        let _ = self.1.take().map(JoinHandle::join);
-    }
-}
-
-/// This process is a VM now, and what is no vCPU of it a helper.
-fn threads_of_another_vm() {
-    say("helpers of another VM");
-    start_vm();
-    let _web = vm("web", 1, &[1]);
-    let _hog = Hog::start(1);
-    assert!(!threads_named(Pid::this(), "").is_empty());
-    is_due_to("others_helpers");
 }
