@@ -121,6 +121,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	int nr_cpus_allowed;
+	int prio;
 	u64 utime;
 	u64 stime;
 	u64 gtime;

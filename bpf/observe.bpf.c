@@ -40,6 +40,8 @@
 
 #include "io.bpf.h"
 
+#include "events.bpf.h"
+
 char _license[] SEC("license") = "GPL";
 
 /* The number is a power of two for the verifier's sake. */
@@ -189,6 +191,7 @@ int BPF_PROG(observe_switch, bool preempt, struct task_struct *prev, struct task
 {
 	struct books *books = books_of(prev, RUNNING);
 
+	event_add(next, preempt || !prev->__state ? EVENT_LEFT_READY : 0);
 	if (books)
 		stop(books, prev, preempt);
 	books = books_of(next, READY);
@@ -209,8 +212,10 @@ static void wake(struct task_struct *task, bool interrupt)
 	of_waker = books_kept(waker);
 	books->io = is_io(task, books->number != HELPER, waker,
 			  of_waker && of_waker->number != HELPER, interrupt);
-	if (books->times.state == WAITING)
-		enter(&books->times, READY);
+	if (books->times.state != WAITING)
+		return;
+	event_add(task, EVENT_WOKEN);
+	enter(&books->times, READY);
 }
 
 SEC("tp_btf/sched_waking")
@@ -265,7 +270,6 @@ static void read_times(const struct times *times, struct reading *reading)
 	reading->used_ns = copy.used_ns + (copy.state == RUNNING ? passed_ns : 0);
 }
 
-/* Runs for each thread of the host when user space reads the books. */
 /* The books of a thread that is to be read: a helper's begin now. */
 static struct books *books_to_read(struct task_struct *task)
 {

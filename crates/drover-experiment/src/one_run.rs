@@ -18,7 +18,7 @@ use anyhow::Result;
 use drover_core::results::Run;
 use drover_core::scenario::{Case, Pin, Scenario, Vm};
 use drover_core::schedule::{Schedule, Who, window_s};
-use drover_observe::observer::Observer;
+use drover_observe::observer::{Keep, Observer};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ impl OneRun<'_> {
             scheduler.set_vm(vm, self.stop)?;
         }
         let has_disks = self.case.vms.iter().any(|vm| vm.disk);
-        let observer = has_disks.then(Observer::start).transpose()?;
+        let observer = has_disks.then(|| Observer::start(Keep::Sums)).transpose()?;
         let observer = observer.as_ref();
         let mut recorder = self.records.then(Recorder::prepare).transpose()?;
         let record_s = self.records.then(|| window_s(self.scenario.duration_s));

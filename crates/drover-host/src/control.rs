@@ -16,6 +16,7 @@ use drover_core::asked::{Asked, Key};
 use drover_core::partition::PartitionChange;
 use drover_core::sets::SetSpec;
 use drover_core::tree::PoolChange;
+use drover_core::why::Facts;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,8 @@ use crate::status::{
 pub const SOCKET_PATH: &str = "/run/drover/control.sock";
 /// Where the kernel says whether a scheduler is loaded.
 const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
+/// Where `drover observe` listens: it answers questions, and takes no orders.
+pub const OBSERVER_PATH: &str = "/run/drover-observe/observe.sock";
 /// An answer may not be longer than this: 2,047 VMs of 256 vCPUs, which is more than any host has.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// How long a command waits for a daemon that is in charge.
@@ -140,6 +143,13 @@ pub enum Request {
         /// The VM's name.
         name: String,
     },
+    /// Where the time of a VM went lately, and who ran while it waited; `drover observe` knows.
+    ExplainWaits {
+        /// The VM's name, or the number of its process.
+        vm: String,
+        /// The last so many seconds.
+        seconds: u32,
+    },
     /// End the scheduler as an internal error would.
     #[cfg(feature = "fault-injection")]
     #[schemars(skip)]
@@ -202,6 +212,11 @@ pub enum Answer {
         /// None: this host has one node.
         advice: Option<Advice>,
     },
+    /// To `ExplainWaits`.
+    Waits {
+        /// What is known of it.
+        facts: Box<Facts>,
+    },
     /// The order is in force in the kernel and saved.
     Done,
     /// It is not; nothing was changed.
@@ -216,7 +231,38 @@ pub enum Answer {
 /// # Errors
 /// When no daemon answers; a refusal by the daemon is an error too.
 pub fn ask(socket: &Path, request: &Request) -> Result<Answer> {
-    let mut stream = connect(socket)?;
+    ask_on(UnixStream::connect(socket).map_err(|err| no_connection(socket, &err))?, request)
+}
+
+/// Who answered a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// The daemon that schedules.
+    Scheduler,
+    /// The one that looks only.
+    Observer,
+}
+
+/// Asks a question of the daemon that schedules or, where none may be asked, of the one that looks only. A socket of
+/// one's own choice is asked and no other.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_either(socket: &Path, request: &Request) -> Result<(Answer, By)> {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+    let err = match UnixStream::connect(socket) {
+        Ok(stream) => return Ok((ask_on(stream, request)?, By::Scheduler)),
+        Err(err) => err,
+    };
+    let is_usual = socket == Path::new(SOCKET_PATH);
+    let may_be_observed = [ConnectionRefused, NotFound, PermissionDenied].contains(&err.kind());
+    match UnixStream::connect(OBSERVER_PATH) {
+        Ok(stream) if is_usual && may_be_observed => Ok((ask_on(stream, request)?, By::Observer)),
+        _ => Err(no_connection(socket, &err)),
+    }
+}
+
+fn ask_on(mut stream: UnixStream, request: &Request) -> Result<Answer> {
     stream.write_all(protocol::line(request)?.as_bytes())?;
     wait(&stream, patience(&files::kernel(Path::new(SCHED_EXT)).unwrap_or_default()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -271,15 +317,22 @@ fn is_readable(stream: &UnixStream, within: Duration) -> Result<bool> {
     Ok(poll(&mut fds, within)? > 0)
 }
 
-fn connect(socket: &Path) -> Result<UnixStream> {
+fn no_connection(socket: &Path, err: &std::io::Error) -> anyhow::Error {
     use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
-    UnixStream::connect(socket).map_err(|err| match err.kind() {
-        NotFound | ConnectionRefused => {
-            anyhow::anyhow!("no drover is running here; start it with `drover serve`")
+    let is_observer = socket == Path::new(OBSERVER_PATH);
+    match err.kind() {
+        NotFound | ConnectionRefused if is_observer => {
+            anyhow::anyhow!("nobody observes this host; start `drover observe`")
+        }
+        NotFound | ConnectionRefused => anyhow::anyhow!(
+            "no drover is running here; start it with `drover serve`, or `drover observe` to look only"
+        ),
+        PermissionDenied if is_observer => {
+            anyhow::anyhow!("{} is for root and the group drover; use sudo", socket.display())
         }
         PermissionDenied => anyhow::anyhow!("{} is root's; use sudo", socket.display()),
         _ => anyhow::anyhow!("{}: {err}", socket.display()),
-    })
+    }
 }
 
 fn read_line(stream: impl Read, bytes_max: u64) -> Result<String> {

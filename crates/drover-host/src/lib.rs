@@ -22,7 +22,7 @@ pub mod handover;
 pub mod kernel;
 pub mod kvm;
 pub mod listener;
-mod manager;
+pub mod manager;
 pub mod meter;
 pub mod names;
 pub mod numa;

@@ -20,7 +20,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
-use nix::sys::stat::{Mode, fchmod};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
+use nix::unistd::{Gid, chown};
 
 use crate::control::{Answer, Request};
 use crate::files;
@@ -49,6 +50,8 @@ pub struct Listener {
     path: PathBuf,
     /// The socket's file.
     file: FileId,
+    /// The group that may connect, too.
+    readers: Option<Gid>,
     /// Held for as long as this daemon lives: of several, one has it.
     lock: Flock<File>,
     clients: Vec<Client>,
@@ -58,16 +61,24 @@ pub struct Listener {
 type FileId = (u64, u64);
 
 impl Listener {
-    /// Listen there. A socket nobody answers on any more is replaced.
+    /// Listen there, for root alone. A socket nobody answers on any more is replaced.
     ///
     /// # Errors
     /// When another daemon has it, or the directory cannot be written.
     pub fn bind(path: &Path) -> Result<Self> {
+        Self::bind_for(path, None)
+    }
+
+    /// The same, for root and that group.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn bind_for(path: &Path, readers: Option<Gid>) -> Result<Self> {
         let dir = path.parent().context("the socket path has no directory")?;
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let lock = lock(path)?;
-        let (listener, file) = listen_on(path)?;
-        Ok(Self { listener, path: path.to_owned(), file, lock, clients: Vec::new() })
+        let (listener, file) = listen_on(path, readers)?;
+        Ok(Self { listener, path: path.to_owned(), file, readers, lock, clients: Vec::new() })
     }
 
     /// Whether its socket is where clients look for it.
@@ -80,13 +91,13 @@ impl Listener {
     /// # Errors
     /// When that cannot be.
     pub fn renew(&mut self, writer: &Writer) -> Result<()> {
-        let path = self.path.clone();
+        let (path, readers) = (self.path.clone(), self.readers);
         let locked = self.lock.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
         let (lock, (listener, file)) = writer.run(move || {
             fs::create_dir_all(path.parent().unwrap_or(&path))?;
             let is_locked = locked.is_some() && id(&lock_path(&path)) == locked;
             let lock = if is_locked { None } else { Some(lock(&path)?) };
-            Ok((lock, listen_on(&path)?))
+            Ok((lock, listen_on(&path, readers)?))
         })?;
         (self.listener, self.file) = (listener, file);
         if let Some(lock) = lock {
@@ -315,7 +326,7 @@ fn lock(socket: &Path) -> Result<Flock<File>> {
     })
 }
 
-fn listen_on(path: &Path) -> Result<(UnixListener, FileId)> {
+fn listen_on(path: &Path, readers: Option<Gid>) -> Result<(UnixListener, FileId)> {
     if UnixStream::connect(path).is_ok() {
         bail!("drover already runs here (it answers on {}); stop it first", path.display());
     }
@@ -328,6 +339,11 @@ fn listen_on(path: &Path) -> Result<(UnixListener, FileId)> {
         // The file has it from the first moment on.
         fchmod(fd.as_raw_fd(), Mode::S_IRUSR | Mode::S_IWUSR)?;
         bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+        if readers.is_some() {
+            chown(path, None, readers)?;
+            let both = Mode::S_IRUSR | Mode::S_IWUSR | Mode::S_IRGRP | Mode::S_IWGRP;
+            fchmodat(None, path, both, FchmodatFlags::FollowSymlink)?;
+        }
         listen(&fd, Backlog::MAXCONN)?;
         Ok(fd)
     };

@@ -200,6 +200,11 @@ impl Reconciler {
             Request::AdviseVm { name } => {
                 return self.advise(&name).map_or_else(refused, |advice| Answer::Advice { advice });
             }
+            Request::ExplainWaits { .. } => {
+                return refused(anyhow::anyhow!(
+                    "`drover observe` knows that; start it beside this"
+                ));
+            }
             #[cfg(feature = "fault-injection")]
             Request::Break => kernel.break_on_purpose(),
             order => self.obey(kernel, &order),

@@ -2,19 +2,29 @@
 //! Where the time of VMs goes, whichever scheduler is in charge: `drover top`.
 //!
 //! `observer` keeps the books of vCPUs in the kernel, on its tracepoints, and is the only module that
-//! touches BPF. `snapshot` gathers what is known at one moment; `figures` says what happened between
-//! two, `delays` how long I/O waited. `csv` and `screen` show it.
+//! touches BPF; `ring` reads what happened lately. For `drover top`, `snapshot` gathers what is known at one moment;
+//! `figures` says what happened between two, `delays` how long I/O waited. `csv` and `screen` show it.
+//!
+//! `daemon` is `drover observe`: it takes a `sample` each second, answers as the daemon that schedules does
+//! (`statuses`), and explains waits (`explain`, with `threads` for who is who). `record` writes what happens to a file.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod csv;
+pub mod daemon;
 pub mod delays;
+mod explain;
 pub mod figures;
 pub mod meter;
 pub mod observer;
 pub mod pcpus;
+pub mod record;
+pub mod ring;
+mod sample;
 pub mod screen;
 pub mod snapshot;
+mod statuses;
+mod threads;
 
 #[allow(
     clippy::all,

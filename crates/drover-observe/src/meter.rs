@@ -6,18 +6,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use chrono::Utc;
-use drover_host::{kvm, names::vm_name};
+use drover_host::names::vm_name;
 
 use crate::figures::Figures;
-use crate::observer::Observer;
+use crate::observer::{Follower, Keep};
 use crate::snapshot::Snapshot;
 
 /// The observer and what it saw last.
 #[derive(Debug)]
 pub struct Meter {
-    observer: Observer,
-    /// vCPUs were described when the observer was loaded: it finds them.
-    knows_vcpus: bool,
+    follower: Follower,
     socket: PathBuf,
     names: HashMap<u32, String>,
     last: Snapshot,
@@ -29,10 +27,9 @@ impl Meter {
     /// # Errors
     /// When the kernel does not take the observer.
     pub fn start(socket: &Path) -> Result<Self> {
-        let knows_vcpus = kvm::is_known(Path::new("/"));
-        let observer = Observer::start()?;
-        let last = Snapshot::take(&observer, socket)?;
-        Ok(Self { observer, knows_vcpus, socket: socket.to_owned(), names: HashMap::new(), last })
+        let mut follower = Follower::start(Keep::Sums)?;
+        let last = Snapshot::take(follower.observer()?, socket)?;
+        Ok(Self { follower, socket: socket.to_owned(), names: HashMap::new(), last })
     }
 
     /// What happened since the last time, or since it began.
@@ -40,12 +37,8 @@ impl Meter {
     /// # Errors
     /// When the kernel does not tell.
     pub fn measure(&mut self) -> Result<Figures> {
-        // Nobody has run a VM yet; from now on somebody may.
-        if !self.knows_vcpus && Path::new("/sys/module/kvm").exists() {
-            (self.observer, self.knows_vcpus) = (Observer::start()?, true);
-        }
-        let mut now = Snapshot::take(&self.observer, &self.socket)?;
-        if !self.knows_vcpus {
+        let mut now = Snapshot::take(self.follower.observer()?, &self.socket)?;
+        if !self.follower.finds_vms() {
             now.notes.push("KVM is not loaded: no VM runs here".to_owned());
         }
         let names = &mut self.names;

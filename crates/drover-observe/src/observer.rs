@@ -9,21 +9,34 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use drover_host::files;
+use drover_host::topology::online_cpus;
+use drover_host::{files, kvm};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Iter, Link, OpenObject, PrintLevel};
+use libbpf_rs::{Iter, Link, MapHandle, OpenObject, PrintLevel};
 
 #[cfg(test)]
 use crate::delays::BUCKETS;
 use crate::delays::{Delays, ThreadIo};
+use crate::ring::{RING_EVENTS, Rings};
 use crate::skeleton::ObserveSkelBuilder;
 
 /// A running observer.
 #[derive(Debug)]
 pub struct Observer {
     reader: Link,
+    /// Where what happens is kept for a while.
+    rings: Option<Rings>,
     // Each holds its program.
     _events: [Link; 2],
+}
+
+/// Whether what happens is to be kept for a while, for who asks later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keep {
+    /// Sums alone.
+    Sums,
+    /// Each switch and wake-up, too: 4 MiB for each pCPU.
+    Events,
 }
 
 /// What a vCPU did since it was found, as of one moment.
@@ -52,7 +65,7 @@ impl Observer {
     ///
     /// # Errors
     /// When the kernel does not take it, with the kernel's reason.
-    pub fn start() -> Result<Self> {
+    pub fn start(keep: Keep) -> Result<Self> {
         // What libbpf has to say would be written across the screen.
         libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
             tracing::debug!("{}", text.trim())
@@ -64,17 +77,42 @@ impl Observer {
         let tells = tells_of_interrupts(&symbols().unwrap_or_default());
         open.progs.observe_waking.set_autoload(tells);
         open.progs.observe_blind.set_autoload(!tells);
+        let pcpus = match keep {
+            Keep::Sums => 0,
+            Keep::Events => online_cpus()?.last().map_or(0, |last| last + 1),
+        };
+        let rings_of = u32::try_from(pcpus)?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.ring_pcpus = rings_of;
+        }
+        if rings_of > 0 {
+            open.maps.rings.set_max_entries(rings_of)?;
+            open.maps.ring_events.set_max_entries(u32::try_from(pcpus * RING_EVENTS)?)?;
+        }
         let loaded = open.load().context("the kernel does not take the observer")?;
         let programs = &loaded.progs;
         let waking = if tells { &programs.observe_waking } else { &programs.observe_blind };
         let events = || anyhow::Ok([programs.observe_switch.attach()?, waking.attach()?]);
+        let rings = || {
+            let maps = &loaded.maps;
+            let (counts, events) =
+                (MapHandle::try_from(&maps.rings)?, MapHandle::try_from(&maps.ring_events)?);
+            Rings::new(&counts, &events, rings_of)
+        };
+        let rings = (rings_of > 0).then(rings).transpose()?;
         let observer = Self {
+            rings,
             _events: events().context("the kernel does not start the observer")?,
             reader: programs.observe_read.attach().context("the kernel does not let it be read")?,
         };
         // Who helps is seen once vCPUs are found: from here on all are known.
         observer.read()?;
         Ok(observer)
+    }
+
+    /// What happened lately, where that is kept.
+    pub fn rings(&self) -> Option<&Rings> {
+        self.rings.as_ref()
     }
 
     /// All vCPUs of the host as they are now, and their helpers.
@@ -87,6 +125,43 @@ impl Observer {
             .and_then(|mut reader| Ok(reader.read_to_end(&mut bytes)?))
             .context("cannot read the observer")?;
         Reading::of(&bytes).context("the observer was read in part")
+    }
+}
+
+/// An observer that finds VMs even where KVM's module comes after it.
+#[derive(Debug)]
+pub struct Follower {
+    observer: Observer,
+    keep: Keep,
+    /// vCPUs were described when the observer was loaded: it finds them.
+    finds_vms: bool,
+}
+
+impl Follower {
+    /// Begins to observe.
+    ///
+    /// # Errors
+    /// When the kernel does not take the observer.
+    pub fn start(keep: Keep) -> Result<Self> {
+        let finds_vms = kvm::is_known(Path::new("/"));
+        Ok(Self { observer: Observer::start(keep)?, keep, finds_vms })
+    }
+
+    /// The observer; another one if KVM has come.
+    ///
+    /// # Errors
+    /// When the kernel does not take that.
+    pub fn observer(&mut self) -> Result<&Observer> {
+        // Nobody has run a VM yet; from now on somebody may.
+        if !self.finds_vms && Path::new("/sys/module/kvm").exists() {
+            (self.observer, self.finds_vms) = (Observer::start(self.keep)?, true);
+        }
+        Ok(&self.observer)
+    }
+
+    /// Whether VMs would be found; KVM is not there else.
+    pub fn finds_vms(&self) -> bool {
+        self.finds_vms
     }
 }
 

@@ -75,7 +75,7 @@ impl Snapshot {
 }
 
 /// CPU time of a process, all its threads together, those that have ended too; none: it is gone.
-fn cpu_time_of(process: u32) -> Option<Duration> {
+pub(crate) fn cpu_time_of(process: u32) -> Option<Duration> {
     let pid = Pid::from_raw(i32::try_from(process).ok()?);
     let clock = ClockId::pid_cpu_clock_id(pid).ok()?;
     Some(clock_gettime(clock).ok()?.into())

@@ -26,6 +26,16 @@ enum Command {
     Status(commands::status::Args),
     /// See where the time of VMs goes, whichever scheduler is in charge.
     Top(commands::top::Args),
+    /// Say why a VM waited in the last seconds, and what would help.
+    Why(commands::why::Args),
+    /// Keep books of VMs whichever scheduler is in charge, and answer who asks; schedule nothing.
+    Observe(commands::observe::Args),
+    /// Record who runs where, and who waits, whichever scheduler is in charge.
+    Record(commands::record::Args),
+    /// Make a page of recordings that draws them: zoom, hover, states, waits.
+    Report(commands::report::Args),
+    /// Print results or a recording as CSV.
+    Export(commands::export::Args),
     /// Schedule this host until stopped (Ctrl-C gives it back to the kernel).
     Serve(commands::serve::Args),
     /// Look at the configuration file.
@@ -91,6 +101,11 @@ fn main() -> ExitCode {
         Command::Check => commands::check::run(),
         Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),
+        Command::Why(args) => commands::why::run(&args),
+        Command::Observe(args) => commands::observe::run(&args),
+        Command::Record(args) => commands::record::run(&args),
+        Command::Report(args) => commands::report::run(&args),
+        Command::Export(args) => commands::export::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Config(config) => commands::config::run(&config),
         Command::Vm(vm) => commands::vm::run(vm),

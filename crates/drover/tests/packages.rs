@@ -53,6 +53,7 @@ fn the_rpm_has_what_it_should_and_keeps_the_configuration() {
     for file in [
         "/usr/bin/drover",
         "/usr/lib/systemd/system/drover.service",
+        "/usr/lib/systemd/system/drover-observe.service",
         "/usr/lib/systemd/system/drover-metrics.timer",
         "/usr/share/drover/dashboard.json",
         "/usr/share/drover/alerts.yml",

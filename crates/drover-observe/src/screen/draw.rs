@@ -20,6 +20,12 @@ use crate::figures::{Figures, Times};
 const READY_HIGH: f64 = 5.0;
 const READY_TOO_HIGH: f64 = 10.0;
 
+const KEYS: &str = "h help  c CPU  i I/O  / filter  Space freeze  UPRCWGDN sort  e vCPUs  q quit";
+
+/// So wide a screen has all columns, and so wide one those that matter most.
+const WIDE: u16 = 80;
+const HALF_WIDE: u16 = 56;
+
 const HELP: &str = "\
 drover top: where the time of VMs goes, in % of one pCPU
 
@@ -36,10 +42,11 @@ drover top: where the time of VMs goes, in % of one pCPU
   c i              show CPU time, I/O delays
   U P R C W        sort by %USED, %RUN, %RDY, %CSTP, %WAIT
   G D N            sort by mean delay to guest, to device; by name
-  Up Down, Page Up, Page Down, Home, End
-                   move
+  Up Down Page Up, Page Down, Home, End: move
   e, Enter         show or hide the vCPUs of the VM; + shows, - hides
   *                show or hide those of all VMs
+  /                show VMs with that in their names; Enter ends it, Esc removes it
+  Space            freeze what is shown, or go on
   h, ?, F1         this page
   q, F10, Ctrl-C   quit
 
@@ -56,11 +63,12 @@ pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: 
         figures.notes.iter().map(|note| one_line(note).yellow().into()).collect();
     let height = |lines: &[Line<'_>]| Constraint::Length(u16::try_from(lines.len()).unwrap_or(0));
     let over: Vec<Line<'_>> = match view.columns {
-        Columns::Cpu => Vec::new(),
-        Columns::Io => {
+        // Where there is no room for all columns, none are over them.
+        Columns::Io if frame.area().width >= WIDE => {
             let over = IO_OVER.map(|text| format!(" {text:>IO_OVER_WIDTH$}")).concat();
             vec![Line::from(over).right_aligned()]
         }
+        Columns::Cpu | Columns::Io => Vec::new(),
     };
     let parts = [
         Constraint::Length(1),
@@ -71,24 +79,30 @@ pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: 
         Constraint::Length(1),
     ];
     let [top, middle, below, above, rest, bottom] = Layout::vertical(parts).areas(frame.area());
-    frame.render_widget(Line::from(title(figures, interval)).bold(), top);
+    frame.render_widget(Line::from(title(figures, interval, view)).bold(), top);
     frame.render_widget(Text::from(bars), middle);
     frame.render_widget(Text::from(notes), below);
     frame.render_widget(Text::from(over), above);
-    frame.render_widget(
-        Line::from("h help   c CPU   i I/O   U P R C W G D N sort   e vCPUs   q quit").dim(),
-        bottom,
-    );
+    frame.render_widget(keys(view), bottom);
     let rows = view.rows(figures);
     view.place_cursor(&rows);
-    let table = table(&rows, figures, view);
+    let table = table(&rows, figures, view, rest.width);
     frame.render_stateful_widget(table, rest, &mut view.table);
 }
 
-fn title(figures: &Figures, interval: Duration) -> String {
+/// What keys do; while letters are typed, the filter.
+fn keys(view: &View) -> Line<'static> {
+    match view.is_typing {
+        true => format!("VMs with this in their names: {}_", printable(&view.filter)).into(),
+        false => Line::from(KEYS).dim(),
+    }
+}
+
+fn title(figures: &Figures, interval: Duration, view: &View) -> String {
     let vcpus: usize = figures.vms.iter().map(|vm| vm.vcpus.len()).sum();
+    let frozen = if view.is_frozen { "FROZEN " } else { "" };
     format!(
-        "drover top {}  VMs {}  vCPUs {vcpus}  pCPUs {}  every {} s  scheduler: {}",
+        "{frozen}drover top {}  VMs {}  vCPUs {vcpus}  pCPUs {}  every {} s  scheduler: {}",
         figures.time.with_timezone(&Local).format("%H:%M:%S"),
         figures.vms.len(),
         figures.pcpus.len(),
@@ -126,9 +140,22 @@ const IO: [Column; 8] = [
 const IO_OVER: [&str; 2] = ["DELAYS TO GUEST", "TO DEVICE"];
 const IO_OVER_WIDTH: usize = 26;
 
-fn table<'a>(rows: &[Row<'a>], figures: &Figures, view: &View) -> Table<'a> {
+/// The columns for which a screen of that width has room.
+fn fitting(columns: Columns, width: u16) -> &'static [usize] {
+    match (columns, width) {
+        (_, WIDE..) => &[0, 1, 2, 3, 4, 5, 6, 7],
+        (Columns::Cpu, HALF_WIDE..) => &[0, 3, 4, 5, 6, 7],
+        (Columns::Cpu, _) => &[0, 4, 5, 7],
+        (Columns::Io, HALF_WIDE..) => &[0, 3, 4, 6, 7],
+        (Columns::Io, _) => &[0, 3, 6],
+    }
+}
+
+fn table<'a>(rows: &[Row<'a>], figures: &Figures, view: &View, width: u16) -> Table<'a> {
     let columns = if view.columns == Columns::Cpu { CPU } else { IO };
-    let head = columns.map(|(name, sort, _)| {
+    let shown = fitting(view.columns, width);
+    let head = shown.iter().map(|&column| {
+        let (name, sort, _) = columns[column];
         let alignment = if name == "VM" { Alignment::Left } else { Alignment::Right };
         let name = Line::from(name).alignment(alignment);
         Cell::new(if sort == Some(view.sort) { name.bold().underlined() } else { name })
@@ -137,7 +164,11 @@ fn table<'a>(rows: &[Row<'a>], figures: &Figures, view: &View) -> Table<'a> {
         Columns::Cpu => cpu_row(row, view),
         Columns::Io => io_row(row, figures.interval_s),
     };
-    Table::new(rows.iter().map(row), columns.map(|(_, _, width)| width))
+    let row = |one: &Row<'a>| {
+        let cells = row(one);
+        widgets::Row::new(shown.iter().map(move |&column| cells[column].clone()))
+    };
+    Table::new(rows.iter().map(row), shown.iter().map(|&column| columns[column].2))
         .header(widgets::Row::new(head).style(Modifier::REVERSED))
         .row_highlight_style(Modifier::REVERSED)
 }
@@ -146,7 +177,7 @@ fn right(text: String) -> Cell<'static> {
     Cell::new(Line::from(text).right_aligned())
 }
 
-fn cpu_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
+fn cpu_row<'a>(row: &Row<'a>, view: &View) -> Vec<Cell<'a>> {
     let (vm, times) = (row.vm, row.vcpu.map_or(&row.vm.times, |vcpu| &vcpu.times));
     let [name, pid, vcpus] = match row.vcpu {
         Some(vcpu) => [format!("    vCPU {}", vcpu.number), vcpu.tid.to_string(), String::new()],
@@ -165,10 +196,10 @@ fn cpu_row<'a>(row: &Row<'a>, view: &View) -> widgets::Row<'a> {
     #[allow(clippy::cast_precision_loss, reason = "a VM has no 2^52 vCPUs")]
     let style = ready_style(times.ready_pct / vcpus_shown as f64);
     cells[5] = cells[5].clone().style(style);
-    widgets::Row::new(cells)
+    cells
 }
 
-fn io_row<'a>(row: &Row<'a>, interval_s: f64) -> widgets::Row<'a> {
+fn io_row<'a>(row: &Row<'a>, interval_s: f64) -> Vec<Cell<'a>> {
     let IoDelays { to_guest, to_device } = row.vm.io.delay_us;
     let mut cells =
         vec![Cell::new(format!("  {}", printable(&row.vm.name))), right(row.vm.pid.to_string())];
@@ -178,7 +209,7 @@ fn io_row<'a>(row: &Row<'a>, interval_s: f64) -> widgets::Row<'a> {
         let us = |of: fn(&DelayUs) -> f64| delay.as_ref().map_or("-".to_owned(), |it| us(of(it)));
         cells.extend([format!("{per_s:.0}"), us(|it| it.mean), us(|it| it.p99)].map(right));
     }
-    widgets::Row::new(cells)
+    cells
 }
 
 /// With a digit behind the point where there is room.
@@ -245,7 +276,7 @@ mod tests {
                 "    vCPU 0                     186          50.0    50.0    50.0     0.0     0.0",
             ]
         );
-        assert_eq!(lines[23], "h help   c CPU   i I/O   U P R C W G D N sort   e vCPUs   q quit");
+        assert_eq!(lines[23], KEYS);
     }
 
     #[test]
@@ -280,6 +311,35 @@ mod tests {
             "{:#?}",
             text(&buffer)
         );
+    }
+
+    #[test]
+    fn a_narrow_screen_has_what_matters_most_and_a_wide_one_all() {
+        let figures = figures(&[("web-with-a-long-name", 185, 50.0)]);
+        let mut view = View::default();
+        for (width, head) in [
+            (40, "VM                   %RUN    %RDY   %WAIT"),
+            (60, "VM                   %USED    %RUN    %RDY   %CSTP   %WAIT"),
+        ] {
+            let lines = text(&screen(width, 24, &figures, &mut view));
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&lines[2]), words(head), "{lines:#?}");
+            assert!(lines[3].contains("web-with") && lines[3].contains(" 50.0"), "{lines:#?}");
+        }
+        let lines = text(&screen(250, 80, &figures, &mut view));
+        assert!(lines[2].contains("PID") && lines[3].contains("web-with-a-long-name"));
+    }
+
+    #[test]
+    fn a_frozen_screen_and_a_filter_are_seen() {
+        let figures = figures(&[("web", 1, 50.0), ("db", 2, 50.0)]);
+        let mut view = View::default();
+        for key in [' ', '/', 'w', '\u{9b}'] {
+            view.press(KeyCode::Char(key), &figures);
+        }
+        let lines = text(&screen(80, 24, &figures, &mut view));
+        assert!(lines[0].starts_with("FROZEN drover top"), "{lines:#?}");
+        assert_eq!(lines[23], "VMs with this in their names: w\u{fffd}_");
     }
 
     #[test]

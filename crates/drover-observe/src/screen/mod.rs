@@ -58,12 +58,18 @@ pub fn run(
     let mut due = Instant::now() + FIRST.min(interval);
     let mut figures: Option<Figures> = None;
     let mut shown = 0;
+    screen
+        .0
+        .draw(|frame| frame.render_widget("drover top: the first figures come", frame.area()))?;
     while !stop.load(Ordering::Relaxed) {
         if Instant::now() >= due {
             if iterations.is_some_and(|most| shown >= most) {
                 break;
             }
-            figures = Some(meter.measure()?);
+            let measured = meter.measure()?;
+            if !view.is_frozen || figures.is_none() {
+                figures = Some(measured);
+            }
             due = Instant::now() + interval;
             shown += 1;
         }
@@ -97,7 +103,7 @@ fn quit_at_keys(due: Instant, figures: Option<&Figures>, view: &mut View) -> Res
     }
     while event::poll(Duration::ZERO)? {
         match event::read()? {
-            Event::Key(key) if quits(key) => return Ok(true),
+            Event::Key(key) if quits(key, view.is_typing) => return Ok(true),
             Event::Key(key) if key.kind != KeyEventKind::Release => {
                 if let Some(figures) = figures {
                     view.press(key.code, figures);
@@ -109,9 +115,10 @@ fn quit_at_keys(due: Instant, figures: Option<&Figures>, view: &mut View) -> Res
     Ok(false)
 }
 
-/// On a raw terminal Ctrl-C is a key.
-fn quits(key: KeyEvent) -> bool {
+/// On a raw terminal Ctrl-C is a key. Where letters are typed `q` is one of them.
+fn quits(key: KeyEvent, is_typing: bool) -> bool {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
-    matches!(key.code, KeyCode::Char('q') | KeyCode::F(10))
+    (key.code == KeyCode::Char('q') && !is_typing)
+        || key.code == KeyCode::F(10)
         || (control && key.code == KeyCode::Char('c'))
 }

@@ -41,6 +41,12 @@ pub struct View {
     pub sort: Sort,
     pub columns: Columns,
     pub help: bool,
+    /// What is shown stays as it is.
+    pub is_frozen: bool,
+    /// VMs with that in their names are shown.
+    pub filter: String,
+    /// Letters go into the filter.
+    pub is_typing: bool,
     pub table: TableState,
     open: BTreeSet<u32>,
     cursor: Option<RowId>,
@@ -64,11 +70,15 @@ impl Row<'_> {
 
 /// How far Page Up and Page Down go.
 const PAGE: usize = 10;
+/// A filter has so many letters at most.
+const FILTER_MAX: usize = 40;
 
 impl View {
     /// The lines, in their order.
     pub fn rows<'a>(&self, figures: &'a Figures) -> Vec<Row<'a>> {
-        let mut vms: Vec<&Vm> = figures.vms.iter().collect();
+        let filter = self.filter.to_lowercase();
+        let is_asked_for = |vm: &&Vm| vm.name.to_lowercase().contains(&filter);
+        let mut vms: Vec<&Vm> = figures.vms.iter().filter(is_asked_for).collect();
         let mean = |delay: Option<DelayUs>| delay.map_or(0.0, |delay| delay.mean);
         let of = |vm: &Vm| match self.sort {
             Sort::Used => vm.times.used_pct,
@@ -115,7 +125,16 @@ impl View {
             self.help = false;
             return;
         }
+        if self.is_typing {
+            self.type_filter(key);
+            let rows = self.rows(figures);
+            self.place_cursor(&rows);
+            return;
+        }
         match key {
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char(' ') => self.is_frozen = !self.is_frozen,
+            KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('h' | '?') | KeyCode::F(1) => self.help = true,
             KeyCode::Char('U') => self.sort = Sort::Used,
             KeyCode::Char('P') => self.sort = Sort::Run,
@@ -132,6 +151,22 @@ impl View {
         }
         let rows = self.rows(figures);
         self.place_cursor(&rows);
+    }
+
+    /// Enter leaves the filter as it is, Escape removes it.
+    fn type_filter(&mut self, key: KeyCode) {
+        match key {
+            KeyCode::Char(letter) if self.filter.chars().count() < FILTER_MAX => {
+                self.filter.push(letter);
+            }
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.is_typing = false;
+            }
+            KeyCode::Enter => self.is_typing = false,
+            _ => {}
+        }
     }
 
     fn open(&mut self, pid: u32, open: bool) {
@@ -232,6 +267,20 @@ mod tests {
         view.place_cursor(&[]);
         assert_eq!(view.table.selected(), None);
         press(&mut view, &[KeyCode::Down, KeyCode::Char('e')], &figures(&[]));
+    }
+
+    #[test]
+    fn a_filter_shows_who_has_it_in_the_name() {
+        let (mut view, vms) =
+            (View::default(), figures(&[("web", 1, 0.0), ("db-Web", 2, 0.0), ("q", 3, 0.0)]));
+        let keys = ['/', 'w', 'e', 'q'].map(KeyCode::Char);
+        press(&mut view, &keys, &vms);
+        assert!(names(&view, &vms).is_empty() && view.is_typing);
+        press(&mut view, &[KeyCode::Backspace, KeyCode::Enter, KeyCode::Char('R')], &vms);
+        assert_eq!((names(&view, &vms).len(), view.filter.as_str()), (2, "we"));
+        assert_eq!((view.sort, view.is_typing), (Sort::Ready, false));
+        press(&mut view, &[KeyCode::Esc], &vms);
+        assert_eq!(names(&view, &vms).len(), 3);
     }
 
     #[test]

@@ -20,14 +20,16 @@ pub struct Daemon {
 
 pub use drover_core::asked::DEFAULT;
 
+/// What is said of an answer to another question.
+pub const UNKNOWN_ANSWER: &str = "the daemon answered something else; is it of this version?";
+
 /// What the daemon answers, of the kind that was asked for.
 pub fn answer<T>(
     socket: &Path,
     request: &Request,
     of_kind: impl Fn(Answer) -> Option<T>,
 ) -> Result<T> {
-    of_kind(ask(socket, request)?)
-        .context("the daemon answered something else; is it of this version?")
+    of_kind(ask(socket, request)?).context(UNKNOWN_ANSWER)
 }
 
 /// Takes one of a VM's values, or [`DEFAULT`]; shells offer the words for it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover metrics`: what the daemon knows, once, in Prometheus' text format.
 //!
-//! The daemon has no network, so nobody scrapes it: packaging/drover-metrics.service writes this to a file that
+//! Where Drover does not schedule it is what `drover observe` knows. The daemon has no network, so nobody scrapes it: packaging/drover-metrics.service writes this to a file that
 //! node_exporter reads. There is a series per VM, container, pool and partition, and none per vCPU.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use drover_core::printable::cell;
-use drover_host::control::{Answer, Request, ask};
+use drover_host::control::{Answer, By, Request, ask_either};
 use drover_host::status::{Kind, PartitionStatus, PoolStatus, VmStatus};
 use drover_observe::snapshot::scheduler_in_charge;
 use prometheus_client::collector::Collector;
@@ -20,7 +20,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::ask::Daemon;
+use super::ask::{Daemon, UNKNOWN_ANSWER};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -37,8 +37,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// What the daemon answers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
+    by: By,
     vms: Vec<VmStatus>,
     pools: Vec<PoolStatus>,
     partitions: Vec<PartitionStatus>,
@@ -46,16 +47,17 @@ struct Known {
 
 impl Known {
     fn ask(socket: &Path) -> Result<Self> {
+        let (vms, by) = ask_either(socket, &Request::ListVms)?;
         let answers = (
-            ask(socket, &Request::ListVms)?,
-            ask(socket, &Request::ListPools)?,
-            ask(socket, &Request::ListPartitions)?,
+            vms,
+            ask_either(socket, &Request::ListPools)?.0,
+            ask_either(socket, &Request::ListPartitions)?.0,
         );
         match answers {
             (Answer::Vms { vms }, Answer::Pools { pools }, Answer::Partitions { partitions }) => {
-                Ok(Self { vms, pools, partitions })
+                Ok(Self { by, vms, pools, partitions })
             }
-            _ => bail!("the daemon answered something else; is it of this version?"),
+            _ => bail!(UNKNOWN_ANSWER),
         }
     }
 }
@@ -197,8 +199,12 @@ struct Page {
 
 impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let up = gauge("up", "Whether the daemon answers.", |up: &bool| Some((*up).into()));
-        write(&mut encoder, &[up], &[self.known.is_some()], |_| Vec::new())?;
+        let answers = |by| self.known.as_ref().is_some_and(|known| known.by == by);
+        let is = |is: &bool| Some((*is).into());
+        let up = gauge("up", "Whether the daemon that schedules answers.", is);
+        write(&mut encoder, &[up], &[answers(By::Scheduler)], |_| Vec::new())?;
+        let observed = gauge("observed", "Whether what is told is observed only.", is);
+        write(&mut encoder, &[observed], &[answers(By::Observer)], |_| Vec::new())?;
         let build = gauge("build_info", "The version of this program.", |()| Some(1.0));
         write(&mut encoder, &[build], &[()], |()| {
             vec![("version", env!("CARGO_PKG_VERSION").to_owned())]
@@ -306,6 +312,7 @@ mod tests {
         let partition = r#"{"name":"default","cpus":"0-3","offline":null,"policy":"share","slice_ms":7.0,"size_mcpu":4000,"host_mcpu":400,"free_mcpu":3600,
             "vms":["web"],"got_pcpus":2.25}"#;
         Known {
+            by: By::Scheduler,
             vms: vec![vm("web")],
             pools: vec![serde_json::from_str(pool).unwrap()],
             partitions: vec![serde_json::from_str(partition).unwrap()],
@@ -349,7 +356,7 @@ mod tests {
             "{page}"
         );
         let tables = VM.len() + POOL.len() + PARTITION.len();
-        assert_eq!(typed.len(), tables + 4, "each metric has a line");
+        assert_eq!(typed.len(), tables + 5, "each metric has a line");
     }
 
     #[test]
@@ -376,8 +383,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_observed_only_is_told_and_does_not_look_like_a_scheduler() {
+        let page = text(Some(Known { by: By::Observer, ..known() }), None);
+        for line in ["\ndrover_up 0", "\ndrover_observed 1", "\ndrover_vm_ready_seconds_total{"] {
+            assert!(page.contains(line), "{page}");
+        }
+    }
+
+    #[test]
     fn a_name_cannot_break_out_of_its_label() {
-        let known = Known { vms: vec![vm("a\"} 1\nb\\\u{9b}")], ..Known::default() };
+        let known = Known { vms: vec![vm("a\"} 1\nb\\\u{9b}")], ..known() };
         let page = text(Some(known), None);
         let shown = "{vm=\"a\\\"} 1\u{fffd}b\\\\\u{fffd}\",kind=\"vm\"}";
         assert!(page.contains(shown), "{page}");
@@ -386,7 +401,7 @@ mod tests {
     #[test]
     fn who_is_called_alike_has_a_series_all_the_same() {
         let vms = ["a", "a", "b", "a\u{7}", "a\u{8}"].map(vm).to_vec();
-        let page = text(Some(Known { vms, ..Known::default() }), None);
+        let page = text(Some(Known { vms, ..known() }), None);
         let lines = || page.lines().filter(|line| line.starts_with("drover_vm_vcpus{"));
         let series: BTreeSet<&str> = lines().map(|line| read(line).1).collect();
         assert_eq!((series.len(), lines().count()), (5, 5), "{page}");

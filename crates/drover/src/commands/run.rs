@@ -17,9 +17,12 @@ use drover_experiment::host::{self, HostOptions};
 use drover_experiment::lab::{self, LabOptions};
 use drover_experiment::{Event, Overrides, ScenarioFile};
 use drover_lab::KernelChoice;
+use drover_report::html::{Report, Timeline};
 use drover_report::picture::Picture;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
+use super::progress;
+use super::report::write_page;
 use super::sim::{SimArgs, in_sim};
 
 #[derive(clap::Args)]
@@ -50,6 +53,9 @@ pub struct Args {
     /// Draw who ran where for a fifth of a second of each case: to this file and a PNG beside it.
     #[arg(long, value_name = "OUT.svg")]
     schedule: Option<PathBuf>,
+    /// Write a page of the same that can be zoomed, with the figures.
+    #[arg(long, value_name = "OUT.html")]
+    report: Option<PathBuf>,
     /// Fail unless everything the scenario expects holds.
     #[arg(long)]
     check: bool,
@@ -87,7 +93,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let file = ScenarioFile::read(&args.file)?;
     let overrides = args.overrides();
     let scenario = file.scenario(&overrides)?;
-    for out in args.json.iter().chain(&args.schedule) {
+    for out in args.json.iter().chain(&args.schedule).chain(&args.report) {
         // Better said before minutes of measuring than after them.
         let dir = std::path::absolute(out)?.parent().map(Path::to_owned).unwrap_or_default();
         ensure!(
@@ -109,7 +115,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on sim");
             ensure!(!args.bpf_stats, "--bpf-stats has no meaning with --on sim; leave it out");
             let (results, schedules) =
-                in_sim(&args.sim, &scenario, args.schedule.is_some(), &progress.bar)?;
+                in_sim(&args.sim, &scenario, args.draws_schedule(), &progress.bar)?;
             progress.schedules = schedules;
             (results, Vec::new())
         }
@@ -134,6 +140,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             None => eprintln!("drover: no run came to its end: there is no schedule to draw"),
         }
     }
+    if let Some(html) = &args.report {
+        write_page(html, &report(&results, &schedules))?;
+    }
     for trouble in &troubles {
         eprintln!("drover: TROUBLE: {trouble}");
     }
@@ -150,7 +159,25 @@ pub fn run_in_lab() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The page of what ran.
+fn report(results: &Results, schedules: &[Schedule]) -> Report {
+    let first = schedules.first();
+    let part =
+        first.map(|it| format!("{:.0} ms from the middle of each run", it.length_ns as f64 / 1e6));
+    Report {
+        title: format!("{}: who ran where", results.scenario),
+        about: part.into_iter().collect(),
+        tables: drover_report::table(results),
+        timelines: schedules.iter().map(Timeline::of_schedule).collect(),
+    }
+}
+
 impl Args {
+    /// Whether who runs where is to be recorded.
+    fn draws_schedule(&self) -> bool {
+        self.schedule.is_some() || self.report.is_some()
+    }
+
     fn overrides(&self) -> Overrides {
         let clock = self.clock.map(|clock| match clock {
             ClockName::Exact => Clock::Exact,
@@ -174,8 +201,7 @@ fn in_lab(
     progress: &mut Progress,
 ) -> Result<(Results, Vec<String>)> {
     let kernel = args.kernel.as_deref().map_or(Ok(KernelChoice::Default), KernelChoice::parse)?;
-    let options =
-        LabOptions { kernel, bpf_stats: args.bpf_stats, schedule: args.schedule.is_some() };
+    let options = LabOptions { kernel, bpf_stats: args.bpf_stats, schedule: args.draws_schedule() };
     let report = lab::run(file, overrides, &options, &mut |event| progress.take(event))?;
     Ok((report.results, report.troubles))
 }
@@ -183,7 +209,7 @@ fn in_lab(
 fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<Results> {
     ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on host");
     ensure!(args.kernel.is_none(), "--kernel is the lab's; leave it out with --on host");
-    let (bpf_stats, schedule) = (args.bpf_stats, args.schedule.is_some());
+    let (bpf_stats, schedule) = (args.bpf_stats, args.draws_schedule());
     let options = HostOptions { bpf_stats, schedule, ..HostOptions::default() };
     let stop = stop_on_signals()?;
     let scenario = &Scenario { clock: Clock::Real, ..scenario.clone() };
@@ -191,7 +217,7 @@ fn on_host(args: &Args, scenario: &Scenario, progress: &mut Progress) -> Result<
 }
 
 /// A flag that Ctrl-C and SIGTERM set.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot catch signals")?;
@@ -244,12 +270,8 @@ struct Progress {
 
 impl Progress {
     fn new() -> Self {
-        let bar = ProgressBar::new(1);
-        let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}  {elapsed}");
-        // The template above is right; without it the bar would only look plainer.
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let bar = progress::bar(1, "{pos}/{len}");
         bar.set_message("getting ready");
-        bar.enable_steady_tick(std::time::Duration::from_millis(200));
         Self { bar, schedules: Vec::new() }
     }
 

@@ -18,8 +18,9 @@ use drover_report::claims::{Shown, lines, page};
 use drover_report::picture::Picture;
 use drover_rivals::RIVALS;
 use drover_sim::batch::{run_batch, work};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+
+use super::progress;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -149,7 +150,7 @@ fn measure(files: &[(String, Showing)]) -> Result<Vec<Results>> {
     let mut runs: Vec<Option<Vec<Run>>> = pieces.iter().map(Piece::read).collect();
     let missing: Vec<usize> = (0..pieces.len()).filter(|&at| runs[at].is_none()).collect();
     let scenarios: Vec<Scenario> = missing.iter().map(|&at| pieces[at].case.clone()).collect();
-    let bar = progress_bar(scenarios.iter().map(work).sum());
+    let bar = progress::bar(scenarios.iter().map(work).sum(), "{percent} %");
     let fresh = Mutex::new(BTreeMap::new());
     let take = |number: usize, results: Results| {
         let piece = &pieces[missing[number]];
@@ -196,16 +197,6 @@ impl Piece {
         let kept = fs::write(&part, text).and_then(|()| fs::rename(&part, &self.kept));
         kept.with_context(|| format!("cannot write {}", self.kept.display()))
     }
-}
-
-/// How far it is and how long it takes yet, on a terminal.
-fn progress_bar(work: u64) -> ProgressBar {
-    let bar = ProgressBar::new(work.max(1));
-    let style = ProgressStyle::with_template("{bar:24} {percent} %  {elapsed} so far, {eta} left");
-    // The template above is right; without it the bar would only look plainer.
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(std::time::Duration::from_millis(500));
-    bar
 }
 
 /// The figures of a scenario that show claims.

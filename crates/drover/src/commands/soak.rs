@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use drover_sim::rig::{Script, shrink, soak, try_script};
-use indicatif::{ProgressBar, ProgressStyle};
+
+use super::progress;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -40,10 +41,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(seed) = args.seed {
         return Ok(replay(&Script::of_seed(seed)));
     }
-    let bar = ProgressBar::new(args.seconds);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} s  {msg}") {
-        bar.set_style(style);
-    }
+    let bar = progress::bar(args.seconds, "{pos}/{len} s");
     let begin = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let soaked = soak(args.from, Duration::from_secs(args.seconds), threads, &|cpu_s| {

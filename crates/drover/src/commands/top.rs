@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use drover_core::printable::{json, one_line};
-use drover_host::check::{State, check_host};
 use drover_observe::csv::Csv;
 use drover_observe::figures::Figures;
 use drover_observe::meter::Meter;
@@ -19,9 +18,7 @@ use nix::unistd::gethostname;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::ask::Daemon;
-
-/// What observing needs of a host, by the names `drover check` has for it.
-const NEEDED: [&str; 2] = ["root", "BTF"];
+use super::observe::host_must_do;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -50,12 +47,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let missing = |point: &drover_host::check::Point| {
-        point.state == State::Missing && NEEDED.contains(&point.what)
-    };
-    if let Some(point) = check_host().into_iter().find(missing) {
-        bail!("{}: {}; {}", point.what, point.found, point.fix);
-    }
+    host_must_do()?;
     let on_screen = !args.batch && !args.json;
     if on_screen && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         bail!("there is no terminal to show it on; --batch writes CSV, --json JSON");

@@ -12,10 +12,12 @@ use drover_core::nearest::there_is_no;
 use drover_core::percent;
 use drover_core::printable::one_line;
 use drover_core::scenario::is_meant;
-use drover_host::control::{Answer, Request, ask};
+use drover_host::control::{Answer, By, Request, ask, ask_either};
 use drover_host::status::{Kind, OrderStatus, VmStatus};
 
-use super::ask::{DEFAULT, Daemon, Given, answer, idle_limit, percent_of, print_json, table};
+use super::ask::{
+    DEFAULT, Daemon, Given, UNKNOWN_ANSWER, answer, idle_limit, percent_of, print_json, table,
+};
 use super::numa::ONE_NODE;
 
 /// How often a list that is watched is shown.
@@ -282,7 +284,13 @@ fn watch_on(shown: &Shown, socket: &Path) -> Result<()> {
 }
 
 fn list(shown: &Shown, socket: &Path) -> Result<()> {
-    let vms = chosen(vms(socket)?, &shown.names, shown.sort)?;
+    let (Answer::Vms { vms }, by) = ask_either(socket, &Request::ListVms)? else {
+        bail!(UNKNOWN_ANSWER);
+    };
+    if by == By::Observer && !shown.json {
+        eprintln!("drover: as `drover observe` sees it");
+    }
+    let vms = chosen(vms, &shown.names, shown.sort)?;
     if shown.json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {

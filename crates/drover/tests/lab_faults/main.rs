@@ -19,6 +19,7 @@ mod idle;
 mod io;
 mod killed;
 mod nodes;
+mod observe;
 mod orders;
 mod partitions;
 mod settings;
@@ -119,6 +120,16 @@ fn threads_that_wake_each_other_are_drawn_to_one_cache() {
 #[test]
 fn top_tells_the_truth_and_leaves_nothing_behind() {
     Boot::new("top::inside").run();
+}
+
+#[test]
+fn an_observer_says_why_vms_wait() {
+    Boot::new("observe::inside").pcpus(4).nodes(2).run();
+}
+
+#[test]
+fn an_observer_says_why_vms_wait_on_the_oldest_kernel() {
+    Boot::new("observe::inside").pcpus(4).nodes(2).oldest_kernel().run();
 }
 
 #[test]

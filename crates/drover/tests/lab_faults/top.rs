@@ -30,7 +30,7 @@ const TOLERANCE_PCT: f64 = 1.0;
 /// Of a busy pCPU the guests have so much at least: ticks and exits take the rest, at 2 ns an instruction.
 const GUEST_LEAST_PCT: f64 = 97.5;
 /// However it ends, `top` and its programs are gone within so long.
-const END: Duration = Duration::from_secs(1);
+pub const END: Duration = Duration::from_secs(1);
 
 #[test]
 #[ignore = "runs inside the lab"]
@@ -171,7 +171,7 @@ fn top() -> Command {
 }
 
 /// The observer's programs in the kernel.
-fn programs() -> usize {
+pub fn programs() -> usize {
     ProgInfoIter::default().filter(|it| it.name.as_bytes().starts_with(b"observe_")).count()
 }
 

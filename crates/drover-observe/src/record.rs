@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `drover record`: what happens on the pCPUs, written to a file as it happens.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use chrono::{SecondsFormat, Utc};
+use drover_core::recording::{Class, Event, What};
+use drover_core::recording_file::{self as file, Head, Thread};
+use drover_core::why::Who;
+use drover_host::names::vm_name;
+use nix::unistd::gethostname;
+
+use crate::observer::{Follower, Keep};
+use crate::sample::{Sample, now_ns};
+use crate::threads::Threads;
+
+/// A recording is no longer than that.
+pub const BYTES_MAX: u64 = 1 << 30;
+/// From one look at the rings to the next: a pCPU may switch a million times a second and none is lost.
+const LOOK: Duration = Duration::from_millis(200);
+/// From one look for VMs to the next.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// What was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Recorded {
+    /// Events.
+    pub events: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+/// Records for that time, until it is to stop, or until the file is full.
+///
+/// # Errors
+/// When the kernel does not tell, or what was recorded cannot be written.
+pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result<Recorded> {
+    let mut follower = Follower::start(Keep::Events)?;
+    let observer = follower.observer()?;
+    let rings = observer.rings().context("nothing is kept")?;
+    let mut sample = Sample::take(observer)?;
+    let from_ns = now_ns()?;
+    let mut position = rings.position();
+    // The last event of each pCPU says who runs as it begins.
+    let before = rings.since(from_ns);
+    let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
+    writer.write(&file::begin(&head(&sample, from_ns)))?;
+    writer.add(&sample, &before.events)?;
+    let (began, mut sampled) = (Instant::now(), Instant::now());
+    while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
+        let rest = time.saturating_sub(began.elapsed());
+        std::thread::sleep(LOOK.min(rest));
+        if sampled.elapsed() >= SAMPLE {
+            (sample, sampled) = (Sample::take(observer)?, Instant::now());
+        }
+        let read = rings.after(&mut position);
+        writer.lose(read.lost)?;
+        writer.add(&sample, &read.events)?;
+        if writer.recorded.bytes >= BYTES_MAX {
+            break;
+        }
+    }
+    // Who came after the last look.
+    let last = Sample::take(observer)?;
+    writer.add(&last, &[])?;
+    writer.out.flush().context("cannot write the recording")?;
+    Ok(writer.recorded)
+}
+
+fn head(sample: &Sample, from_ns: u64) -> Head {
+    let pcpus = drover_host::topology::online_cpus().unwrap_or_default();
+    let pcpus = pcpus.last().map_or(0, |last| last + 1);
+    Head {
+        host: gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        began: Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true),
+        scheduler: sample.scheduler.clone(),
+        from_ns,
+        pcpus: u32::try_from(pcpus).unwrap_or(u32::MAX),
+    }
+}
+
+struct Writer<'a, W> {
+    out: &'a mut W,
+    recorded: Recorded,
+    people: People,
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.recorded.bytes += bytes.len() as u64;
+        self.out.write_all(bytes).context("cannot write the recording")
+    }
+
+    fn lose(&mut self, lost: u64) -> Result<()> {
+        self.recorded.lost += lost;
+        if lost > 0 { self.write(&file::lost(lost)) } else { Ok(()) }
+    }
+
+    /// Writes events, and who is new in them.
+    fn add(&mut self, sample: &Sample, events: &[Event]) -> Result<()> {
+        let new = self.people.new(sample, events);
+        if !new.is_empty() {
+            self.write(&file::threads(&new))?;
+        }
+        self.recorded.events += events.len() as u64;
+        if events.is_empty() { Ok(()) } else { self.write(&file::events(events)) }
+    }
+}
+
+/// Who was seen, and told of.
+#[derive(Default)]
+struct People {
+    known: HashMap<u32, Thread>,
+    vms: HashMap<u32, String>,
+}
+
+impl People {
+    /// Those of whom nothing was told yet, or something else.
+    fn new(&mut self, sample: &Sample, events: &[Event]) -> Vec<Thread> {
+        let mut new = Vec::new();
+        for thread in self.of_vms(sample) {
+            if self.known.get(&thread.thread) != Some(&thread) {
+                self.known.insert(thread.thread, thread.clone());
+                new.push(thread);
+            }
+        }
+        let threads = Threads::of(sample);
+        let mut seen = HashSet::new();
+        for event in events {
+            let What::Ran { class, .. } = event.what else { continue };
+            let is_new = event.thread != 0 && !self.known.contains_key(&event.thread);
+            if is_new && seen.insert(event.thread) {
+                let thread = told(&threads, event.thread, class);
+                self.known.insert(event.thread, thread.clone());
+                new.push(thread);
+            }
+        }
+        new
+    }
+
+    fn of_vms(&mut self, sample: &Sample) -> Vec<Thread> {
+        let mut all = Vec::new();
+        for (pid, vm) in &sample.vms {
+            let name = self.vms.entry(*pid).or_insert_with(|| vm_name(*pid));
+            let one = |thread, who, vcpu| Thread {
+                thread,
+                who,
+                name: name.clone(),
+                vm: Some(*pid),
+                vcpu,
+            };
+            all.extend(vm.vcpus.iter().map(|it| one(it.thread, Who::Vm, Some(it.number))));
+            all.extend(vm.helpers.iter().map(|thread| one(*thread, Who::VmHelper, None)));
+        }
+        all
+    }
+}
+
+fn told(threads: &Threads, thread: u32, class: Class) -> Thread {
+    let found = threads.find(thread, class);
+    Thread { thread, who: found.who, name: found.name, vm: None, vcpu: None }
+}
