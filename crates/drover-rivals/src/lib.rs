@@ -8,9 +8,14 @@
 pub mod cfs36;
 pub mod credit;
 pub mod eevdf;
+pub mod esx35;
 
 use drover_sim::scenario::rival::Entry;
 
 /// All of them.
-pub const RIVALS: &[Entry] =
-    &[Entry::of::<eevdf::Eevdf>(), Entry::of::<cfs36::Cfs36>(), Entry::of::<credit::Credit>()];
+pub const RIVALS: &[Entry] = &[
+    Entry::of::<eevdf::Eevdf>(),
+    Entry::of::<cfs36::Cfs36>(),
+    Entry::of::<credit::Credit>(),
+    Entry::of::<esx35::Esx35>(),
+];

@@ -29,7 +29,7 @@ fn cpu_s(run: &Run) -> Vec<f64> {
 
 #[test]
 fn busy_vms_divide_a_host_by_their_shares() {
-    for scheduler in ["eevdf", "cfs36", "credit"] {
+    for scheduler in ["eevdf", "cfs36", "credit", "esx35"] {
         let vms = [("a", 4, 1000, BUSY), ("b", 4, 3000, BUSY)];
         let got = cpu_s(&simulate(scheduler, "host = { cores = 4 }", &vms));
         assert!((got[0] - 4.0).abs() < 0.8 && (got[1] - 12.0).abs() < 0.8, "{scheduler}: {got:?}");
