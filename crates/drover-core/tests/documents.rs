@@ -89,8 +89,8 @@ fn profile() -> Profile {
     Profile { class: Class::Io, for_s: 9.0, changes: 1, evidence }
 }
 
-/// Results with every field there.
-fn complete() -> Results {
+/// A VM's figures with every field there.
+fn complete_vm() -> VmFigures {
     let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
     let counters = counters.map(|of_vcpu| Counters {
@@ -103,7 +103,7 @@ fn complete() -> Results {
         ..of_vcpu
     });
     let delay = DelayUs { count: 1, mean: 1.0, p50: 1.024, p99: 1.024 };
-    let vm = VmFigures {
+    VmFigures {
         name: "vm0".to_owned(),
         vcpus: 1,
         shares: 1000,
@@ -136,7 +136,11 @@ fn complete() -> Results {
         io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),
-    };
+    }
+}
+
+/// Results with every field there.
+fn complete() -> Results {
     let run = Run {
         case: "all".to_owned(),
         scheduler: "drover".to_owned(),
@@ -151,7 +155,7 @@ fn complete() -> Results {
             pause_exits: Some(8),
             pause_exit_s: Some(0.1),
         },
-        vms: vec![vm],
+        vms: vec![complete_vm()],
     };
     Results {
         scenario: "s".to_owned(),

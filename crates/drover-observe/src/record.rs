@@ -104,7 +104,7 @@ impl<W: Write> Writer<'_, W> {
 
     /// Writes events, and who is new in them.
     fn add(&mut self, sample: &Sample, events: &[Event]) -> Result<()> {
-        let new = self.people.new(sample, events);
+        let new = self.people.added(sample, events);
         if !new.is_empty() {
             self.write(&file::threads(&new))?;
         }
@@ -122,7 +122,7 @@ struct People {
 
 impl People {
     /// Those of whom nothing was told yet, or something else.
-    fn new(&mut self, sample: &Sample, events: &[Event]) -> Vec<Thread> {
+    fn added(&mut self, sample: &Sample, events: &[Event]) -> Vec<Thread> {
         let mut new = Vec::new();
         for thread in self.of_vms(sample) {
             if self.known.get(&thread.thread) != Some(&thread) {

@@ -99,6 +99,7 @@ fn status(pid: u32, vm: &VmSample, known: &Known<'_>, layers: &[Layer]) -> VmSta
         counters: Counters { used_s, ..Counters::default() },
         numa: None,
         home_why: None,
+        profile: None,
         vcpu: vcpu.collect(),
         why: layers.iter().flat_map(whys).collect(),
         troubles: Vec::new(),
