@@ -21,9 +21,9 @@
 #define RING_EVENTS (1u << 18)
 
 /* Flags of an event. */
-#define EVENT_WOKEN 1	/* the thread was woken; else it began to run */
+#define EVENT_WOKEN 1 /* the thread was woken; else it began to run */
 #define EVENT_LEFT_READY 2 /* who ran before it is ready still */
-#define EVENT_KERNEL 4	/* it is a thread of the kernel */
+#define EVENT_KERNEL 4 /* it is a thread of the kernel */
 
 struct event {
 	u64 at_ns;

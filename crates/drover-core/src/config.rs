@@ -399,13 +399,13 @@ reservation_per_pcpu = "20%"
         assert_eq!((pools[0].0.reservation_mcpu, pools[1].0.limit_mcpu), (4000, Some(2000)));
         let layers = config.layers("web1");
         let origins: Vec<_> = layers.iter().map(|layer| layer.origin.as_str()).collect();
-        assert_eq!(origins, ["d.toml:13 (*)", "d.toml:17 (web*)"], "both match, the later is last");
+        assert_eq!(origins, ["d.toml:19 (*)", "d.toml:23 (web*)"], "both match, the later is last");
         assert_eq!(config.layers("db").len(), 1);
         assert_eq!((layers[1].asked.max_per_node, layers[1].asked.consolidate), {
             (Some(MaxPerNode::At(2)), Some(Consolidate::On))
         });
         let sets: Vec<_> = config.sets().collect();
-        assert_eq!((sets[0].1.as_str(), sets[1].0.within), ("d.toml:25", Within::Llc));
+        assert_eq!((sets[0].1.as_str(), sets[1].0.within), ("d.toml:31", Within::Llc));
         assert_eq!((config.move_mib_per_s(), config.placement()), (64, Heuristic::Spread));
         assert_eq!(config.host_permille(), 200);
         let empty = Config::parse("", "d.toml").unwrap();
@@ -445,25 +445,25 @@ reservation_per_pcpu = "20%"
             (
                 "limit = \"none\"",
                 "limit = \"50%\"\nreservation = \"60%\"",
-                "d.toml:21: web* is limited to 50% and has 60% reserved; \
+                "d.toml:27: web* is limited to 50% and has 60% reserved; \
                  raise the limit or lower the reservation",
             ),
             (
                 "\"web*\"",
                 "\"web[\"",
-                "d.toml:18: \"web[\" is no pattern: invalid range pattern; \
+                "d.toml:24: \"web[\" is no pattern: invalid range pattern; \
                  use letters, * for any of them, ? for one, [ab] for one of some",
             ),
             (
                 "\"20%\"",
                 "\"60%\"",
-                "d.toml:44: the host's own tasks would keep more than half of each pCPU; give 50% at most, \
+                "d.toml:50: the host's own tasks would keep more than half of each pCPU; give 50% at most, \
                  such as 10%",
             ),
             (
                 "name = \"*\"\n",
                 "",
-                "d.toml:13: drover.toml [[vm]] has no name; add one, such as name = \"vm0\"",
+                "d.toml:19: drover.toml [[vm]] has no name; add one, such as name = \"vm0\"",
             ),
         ] {
             assert_eq!(complaint(old, new), expected);
