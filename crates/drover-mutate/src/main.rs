@@ -246,6 +246,7 @@ mod tests {
         file("policy/test/t.h", "int t(void)\n{\n\treturn 1;\n}\n");
         file("script/clang.mk", "");
         file("docs/mutants.md", "");
+        file("docs/architecture.md", "");
         let check = |net, command: &str| Check { net, commands: vec![shell(command)] };
         let checks = Checks {
             compile: shell("grep -q 7 policy/a/f.h && sed 's/MAX . .;/MAX;/' policy/a/f.h > o"),

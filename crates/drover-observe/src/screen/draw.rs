@@ -45,7 +45,7 @@ drover top: where the time of VMs goes, in % of one pCPU
   Up Down Page Up, Page Down, Home, End: move
   e, Enter         show or hide the vCPUs of the VM; + shows, - hides
   *                show or hide those of all VMs
-  /                show VMs with that in their names; Enter ends it, Esc removes it
+  /                only VMs with that in their names; Enter: done, Esc: all VMs
   Space            freeze what is shown, or go on
   h, ?, F1         this page
   q, F10, Ctrl-C   quit
