@@ -35,8 +35,10 @@ use report::{Outcome, Source};
 const RIG_SEEDS: Range<u64> = 100..600;
 const WORKERS: usize = 2;
 const REPORT: &str = "docs/mutants.md";
-/// What is built from: the tests find their compiler in script/clang.mk, and one policy in the document.
-const COPIED: [&str; 3] = ["policy", "script/clang.mk", "docs/architecture.md"];
+/// What is built from: the tests find their compiler in script/clang.mk, one policy in the document, and parameters
+/// where daemon and simulator have them.
+const COPIED: [&str; 4] =
+    ["policy", "script/clang.mk", "docs/architecture.md", "crates/drover-core/src/params.rs"];
 
 /// Plants faults in the policy, one at a time, and sees whether its tests notice.
 #[derive(Parser)]
@@ -247,6 +249,7 @@ mod tests {
         file("script/clang.mk", "");
         file("docs/mutants.md", "");
         file("docs/architecture.md", "");
+        file("crates/drover-core/src/params.rs", "");
         let check = |net, command: &str| Check { net, commands: vec![shell(command)] };
         let checks = Checks {
             compile: shell("grep -q 7 policy/a/f.h && sed 's/MAX . .;/MAX;/' policy/a/f.h > o"),
