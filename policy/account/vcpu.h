@@ -197,7 +197,6 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 	if (spent_ns > ran_ns)
 		spent_ns = ran_ns;
 	v->hypervisor_ns += spent_ns;
-	ASSERT(spent_ns <= ran_ns);
 	came_ns = ran_ns - spent_ns;
 	v->progress_ns += came_ns;
 	v->lag_ns -= v->lag_ns < came_ns ? v->lag_ns : came_ns;

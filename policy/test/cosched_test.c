@@ -156,21 +156,29 @@ static void runs_alone(u32 i, u64 ran_ns)
 	vcpu_turns(i, false);
 }
 
-/* Seed 000, figure 1: what ESX 3 takes for 3 T is 2 T. */
-static void figure_1(void)
+/* A VM with that many vCPUs and pCPUs, all ready. */
+static struct vm *ready_vcpus(u32 nr)
 {
 	struct vm *vm;
 
-	g = fake_ground(4, 1);
+	g = fake_ground(nr, 1);
 	vm_begin(&g->d, 1, 7);
 	vm = vm_at(&g->d, 1);
-	for (u32 i = 0; i < 4; i++) {
+	for (u32 i = 0; i < nr; i++) {
 		vcpu[i] = (struct thread){.slot = 1, .kind = THREAD_VCPU};
 		vcpu_open(&g->d, &vcpu[i], i);
 		together_tally(vm, g->now_ns);
 		vm->vcpus_waiting++;
 		vcpu_ready(&g->d, vm, &vcpu[i]);
 	}
+	return vm;
+}
+
+/* Seed 000, figure 1: what ESX 3 takes for 3 T is 2 T. */
+static void figure_1(void)
+{
+	struct vm *vm = ready_vcpus(4);
+
 	runs_alone(3, 2 * MS);
 	runs_alone(2, MS);
 	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)), 3 * MS);
@@ -194,18 +202,8 @@ static void who_runs_makes_up_for_its_own_lag(void)
  * lags. */
 static void siblings_that_run_in_turn_have_no_skew(void)
 {
-	struct vm *vm;
+	struct vm *vm = ready_vcpus(2);
 
-	g = fake_ground(2, 1);
-	vm_begin(&g->d, 1, 7);
-	vm = vm_at(&g->d, 1);
-	for (u32 i = 0; i < 2; i++) {
-		vcpu[i] = (struct thread){.slot = 1, .kind = THREAD_VCPU};
-		vcpu_open(&g->d, &vcpu[i], i);
-		together_tally(vm, g->now_ns);
-		vm->vcpus_waiting++;
-		vcpu_ready(&g->d, vm, &vcpu[i]);
-	}
 	for (u32 turn = 0; turn < 5; turn++) {
 		runs_alone(0, MS);
 		runs_alone(1, MS);

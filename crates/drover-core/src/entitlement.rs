@@ -90,18 +90,7 @@ mod tests {
     fn the_worked_example_of_the_header_holds() {
         let demand = |pct| Vm { demand_pct: Some(pct), vcpus: 8, ..vm(1000, busy()) };
         let vms = [50, 200, 800].map(demand).to_vec();
-        let (name, pools, partitions) = ("all".to_owned(), Tree::default(), Partitions::default());
-        let (placement, sets) = Default::default();
-        let case = Case {
-            name,
-            auto_partitions: false,
-            ple: false,
-            placement,
-            sets,
-            pools,
-            partitions,
-            vms,
-        };
+        let case = Case { vms, ..Case::default() };
         assert_near(&owed_s(&case, 2, 1.0).unwrap(), &[0.5, 0.75, 0.75]);
     }
 
@@ -110,18 +99,7 @@ mod tests {
     }
 
     fn owed_pct(vms: &[Vm], pools: Tree) -> Option<Vec<f64>> {
-        let (name, partitions, vms) = ("all".to_owned(), Partitions::default(), vms.to_vec());
-        let (placement, sets) = Default::default();
-        let case = Case {
-            name,
-            auto_partitions: false,
-            ple: false,
-            placement,
-            sets,
-            pools,
-            partitions,
-            vms,
-        };
+        let case = Case { pools, vms: vms.to_vec(), ..Case::default() };
         let owed_s = owed_s(&case, 4, 4.0)?;
         let total_s: f64 = owed_s.iter().sum();
         Some(owed_s.iter().map(|owed_s| 100.0 * owed_s / total_s).collect())
@@ -186,26 +164,8 @@ mod tests {
         let one_to_one = pinned(Pin::Vcpus(vec![list("0"), list("1")]));
         let mut vms = vec![one_to_one, node("0"), node("0"), node("0")];
         vms[0].shares = 1_000_000;
-        let owed = |vms: &[Vm]| {
-            let (name, pools, vms) = ("all".to_owned(), Tree::default(), vms.to_vec());
-            let partitions = Partitions::default();
-            let (placement, sets) = Default::default();
-            owed_s(
-                &Case {
-                    name,
-                    auto_partitions: false,
-                    ple: false,
-                    placement,
-                    sets,
-                    pools,
-                    partitions,
-                    vms,
-                },
-                4,
-                1.0,
-            )
-            .unwrap()
-        };
+        let owed =
+            |vms: &[Vm]| owed_s(&Case { vms: vms.to_vec(), ..Case::default() }, 4, 1.0).unwrap();
         assert!(owed(&vms)[0] > 1.99, "its shares go over all others'");
         vms[0].workload = Workload::Cpu { duty_pct: 50, period_us: 10_000, then: None };
         assert_near(&owed(&vms), &[1.0, 0.5 / 3.0, 0.5 / 3.0, 0.5 / 3.0]);
@@ -223,18 +183,7 @@ mod tests {
         let io = |shares| Vm { partition: Some("io".to_owned()), ..vm(shares, busy()) };
         let pinned = Vm { pin: Some(Pin::Vm("3".parse().unwrap())), ..vm(9, busy()) };
         let vms = vec![vm(3000, busy()), vm(1000, busy()), io(9), io(9), pinned];
-        let (name, pools) = ("all".to_owned(), Tree::default());
-        let (placement, sets) = Default::default();
-        let case = Case {
-            name,
-            auto_partitions: false,
-            ple: false,
-            placement,
-            sets,
-            pools,
-            partitions,
-            vms,
-        };
+        let case = Case { partitions, vms, ..Case::default() };
         assert_near(
             &owed_s(&case, 4, 1.0).unwrap(),
             &[2.25, 0.75, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],

@@ -166,9 +166,7 @@ mod tests {
     use super::*;
     use crate::proc_stat::HostStat;
     use drover_core::counters::Counters;
-    use drover_core::partition::Partitions;
     use drover_core::scenario::Workload;
-    use drover_core::tree::Tree;
     use std::time::Duration;
 
     fn thread(tid: u32, vcpu: Option<u32>, cpu_ns: u64) -> ThreadTime {
@@ -278,19 +276,7 @@ mod tests {
 
     #[test]
     fn a_faulty_run_has_no_figures() {
-        let (pools, partitions) = (Tree::default(), Partitions::default());
-        let (name, vms) = ("all".to_owned(), vec![vm(2)]);
-        let (placement, sets) = Default::default();
-        let case = Case {
-            name,
-            auto_partitions: false,
-            ple: false,
-            placement,
-            sets,
-            pools,
-            partitions,
-            vms,
-        };
+        let case = Case { vms: vec![vm(2)], ..Case::default() };
         let run = without_figures(&case, 4, Some("ejected".to_owned()));
         assert_eq!((run.host.pcpus, run.host.idle_s, run.duration_s), (4, None, 0.0));
         assert_eq!((run.vms.len(), run.vms[0].cpu_s), (1, None));

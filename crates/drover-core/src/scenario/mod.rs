@@ -62,7 +62,7 @@ impl fmt::Display for Clock {
 }
 
 /// One set of VMs to run under each scheduler.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Case {
     /// Unique name, such as `1:7`; `all` in a scenario without cases.
     pub name: String,

@@ -176,7 +176,7 @@ fn idle_reservation(vm: &VmStatus, name: &str, mcpu: u32) -> Option<String> {
     })
 }
 
-pub fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
+fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
     answer(socket, &Request::ListVms, |answer| match answer {
         Answer::Vms { vms } => Some(vms),
         _ => None,
