@@ -80,7 +80,7 @@ static void event_add(struct task_struct *task, u8 flags)
 	event->thread = task->pid;
 	event->priority = task->prio;
 	event->flags = flags | (task->flags & PF_KTHREAD ? EVENT_KERNEL : 0);
-	/* Whoever sees the count sees the event. */
+	/* Last: a reader that sees the new count also sees the event. */
 	__sync_fetch_and_add(&ring->count, 1);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What kind of work each VM does: its class, and the evidence for it.
 //!
-//! Idea. Whoever schedules can see how long vCPUs run until they sleep, how often the VM's other threads, its
+//! Idea. The host sees how long vCPUs run until they sleep, how often the VM's other threads, its
 //! helpers, are woken, and how many bytes go in and out; no guest is asked. An *I/O event* is a helper that sleeps
 //! again, or 64 KiB to or from disk or network, whichever is more. What matters is CPU time for each event, not events
 //! for each second: a VM that waits for a pCPU has few of these.

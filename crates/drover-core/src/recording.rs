@@ -90,7 +90,8 @@ enum State {
 }
 
 /// Replays events in the order of time. What is told before `from_ns` says who ran then; what comes of it is cut to
-/// the window. A vCPU of which nothing is told has no wait: whoever knows better says so.
+/// the window. A vCPU without any event counts as not waiting; the caller corrects that where it
+/// knows more.
 pub fn replay(
     events: &[Event],
     (from_ns, to_ns): (u64, u64),

@@ -122,7 +122,7 @@ fn push(bytes: &mut Vec<u8>, mut number: u64) {
 /// Reads a file as far as it is whole.
 ///
 /// # Errors
-/// When it is none of ours, in a line.
+/// When the file is not a recording of `drover record`; the message is one line.
 pub fn read(bytes: &[u8]) -> Result<Recording, String> {
     let mut rest =
         bytes.strip_prefix(FIRST_LINE).ok_or("this is no recording of `drover record`")?;

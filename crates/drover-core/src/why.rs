@@ -150,7 +150,7 @@ pub enum Cause {
     MoreShares,
     /// There is more work than pCPUs.
     Busy,
-    /// The pCPU was idle: whoever schedules did not find it in time.
+    /// The pCPU was idle: the scheduler did not use it in time.
     Idle,
 }
 
@@ -307,7 +307,7 @@ fn said(facts: &Facts, cause: Cause) -> (String, String) {
     (what, helps)
 }
 
-/// Who has the most of those by whom that cause is.
+/// Who ran longest of those that are behind this cause, and on which pCPUs.
 fn main_one(facts: &Facts, cause: Cause) -> (String, String) {
     let one = facts.longest(|one| cause_of(facts, one) == cause);
     one.map_or_else(Default::default, |one| {

@@ -355,7 +355,8 @@ pub fn kept_mcpu(
     let room = Room::of(online, affinities.map(|affinity| (affinity, 1.0)));
     let promised: Vec<u64> =
         promises.iter().map(|(_, mcpu)| u64::from(*mcpu)).chain([of_pools]).collect();
-    // All shrink alike: where too much is promised, what the host asks must be its part after that.
+    // If more is promised than the pCPUs have, all promises shrink by the same factor. The host's share is scaled up first,
+    // so that it has its full size after that.
     let left_mcpu = online.promisable_mcpu();
     let host_mcpu = online.host_mcpu() * total_mcpu.max(left_mcpu) / left_mcpu.max(1);
     let amounts = promised[..promises.len()].iter().copied().chain([of_pools + host_mcpu]);

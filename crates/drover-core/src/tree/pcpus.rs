@@ -51,7 +51,7 @@ impl Pcpus {
         Self { all, halves, host_permille: None }
     }
 
-    /// The same, of which the host's own tasks keep that many thousandths of each.
+    /// The same pCPUs, with that many thousandths of each reserved for the host's own tasks.
     pub fn kept_for_host(self, permille: u32) -> Self {
         Self { host_permille: Some(permille), ..self }
     }
