@@ -171,10 +171,11 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 	atomic_max(&d->slots_in_use, slot + 1);
 }
 
-/* Whoever looks for a VM finds it from now on: threads are told to look. */
+/* Whoever looks for a VM finds it from now on: threads are told to look, those that wait too. */
 static __always_inline void vm_tell_found(struct drover *d)
 {
 	__sync_fetch_and_add(&d->vms_found, 1);
+	drain_begin(d);
 }
 
 /* Slot 0 begins: all other tasks of the host. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Drain: when pCPUs or VMs change domains, who waits in a queue that is no longer its own leaves
- * it.
+ * Drain: when pCPUs or VMs change domains, or a VM is found, who waits in a queue that is no longer
+ * its own leaves it.
  *
  * Idea. Threads wait in a domain; then its pCPUs go to another partition, or offline, or their VM
  * does. Nobody would take them there, or the wrong pCPUs would. So after each such change all
  * queues are walked once, and each thread that waits where it should not is sent to a pCPU where it
  * may run. It runs there for a tick, and is queued anew as any thread is. A thread that was on its
  * way into a queue at that moment is found by the second walk, an eighth of the wait bound later.
+ * The same when a VM is found, by the first of its vCPUs that stops in the guest: its siblings that
+ * wait stand with the tasks of the host, whose turn may be far off.
  *
  * Worked example. Partition `io`, pCPUs 2 and 3, is removed while six threads wait there. Both are
  * in the default partition's domain now, and the queues of theirs are walked: three threads are
@@ -45,20 +47,28 @@ static __always_inline bool drain_fits(struct drover *d, struct task_struct *tas
 	return fits;
 }
 
+/* Does it wait as a task of the host, and its process is a VM by now? It joins that as it stops. */
+static __always_inline bool drain_has_vm(struct drover *d, struct task_struct *task,
+					 struct thread *t)
+{
+	return thread_is_task(t) && t->vms_seen != *(volatile u32 *)&d->vms_found &&
+	       ground_slot_of(d, ground_process(d, task)) != DROVER_HOST_SLOT;
+}
+
 /* The thread waits in a queue: the pCPU it is sent to, or it stays. */
 FRAMED s32 drain_to(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	u32 domain = t->queued_in - 1;
 	u32 partition = affinity_partition(d, task, vm_at(d, t->slot)->partition);
 
-	if (!t->queued_in ||
-	    (domain_at(d, domain)->partition == partition && drain_fits(d, task, domain)))
+	if (!t->queued_in || (domain_at(d, domain)->partition == partition &&
+			      drain_fits(d, task, domain) && !drain_has_vm(d, task, t)))
 		return DRAIN_STAYS;
 	/* One goes here, the next there. */
 	return affinity_find(d, task, partition, AFFINITY_ANY, true, d->drain_cursor++);
 }
 
-/* pCPUs, or a VM, have changed domains. */
+/* pCPUs, or a VM, have changed domains, or there is a new VM. */
 static __always_inline void drain_begin(struct drover *d)
 {
 	d->drains = DRAIN_WALKS;

@@ -263,6 +263,35 @@ static void one_comes_or_goes(struct ground *ground)
 	depth--;
 }
 
+/* A busy task of that process, in KVM_RUN as it runs; the policy has not seen it there. */
+static struct task_struct *unseen_vcpu(u32 tgid)
+{
+	struct task_struct *task = kernel_thread(g, tgid, THREAD_HOST);
+
+	task->in_kvm_run = true;
+	kernel_wake(g, task);
+	return task;
+}
+
+/* They waited as tasks of the host, and whoever is due by its reservation comes before those. */
+static void siblings_that_wait_as_their_vm_is_found_come_to_it_at_once(void)
+{
+	struct task_struct *vcpu[4];
+
+	g = fake_ground(1, 1);
+	for (u32 i = 0; i < 4; i++)
+		vcpu[i] = unseen_vcpu(5);
+	kernel_run(g, 9 * MS);
+	kernel_vm(g, 5)->reservation_mcpu = 900;
+	kernel_settle_vm(g, 5);
+	kernel_run(g, 21 * MS);
+	for (u32 i = 0; i < 4; i++)
+		CHECK(vcpu[i]->thread.slot == g->slot_of[5]);
+	kernel_run(g, 200 * MS);
+	for (u32 i = 0; i < 4; i++)
+		CHECK_NEAR(vcpu[i]->cpu_time_ns / MS, 230 / 4, 12);
+}
+
 static void no_slot_and_no_hold_is_ever_lost(void)
 {
 	u32 held[FAKE_PROCESSES] = {};
@@ -371,6 +400,7 @@ int main(void)
 	RUN(with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free);
 	RUN(no_user_holds_more_slots_than_are_left_for_others);
 	RUN(who_changes_users_gives_back_what_was_charged_to_the_first);
+	RUN(siblings_that_wait_as_their_vm_is_found_come_to_it_at_once);
 	RUN(no_slot_and_no_hold_is_ever_lost);
 	RUN(an_order_reaches_the_vm_that_was_meant_or_nobody);
 	RUN(a_pcpu_goes_where_it_is_told_to_belong);
