@@ -517,6 +517,9 @@ static __always_inline void drover_own_timer(struct drover *d, u64 now_ns)
 	if (!timer_goes_off(d, TIMER_OWN, now_ns))
 		return;
 	drover_kick_idle(d);
+	/* Who is left out of this round is asked for at its end, and this may have come before. */
+	if (d->nr_coscheduled && (s64)(d->round_end_ns - now_ns) > 0)
+		timer_rouse_at(d, d->round_end_ns);
 	timer_leave(d, TIMER_OWN);
 }
 

@@ -196,7 +196,8 @@ impl Invariants {
                     *refused_ns = u64::MAX;
                 }
                 *refused_ns = (*refused_ns).min(still_ns.max(rests_since_ns(cpu)));
-                if m.now_ns - *refused_ns <= grace_ns + STANDS_STILL_NS {
+                // A timer ends that.
+                if m.now_ns - *refused_ns <= grace_ns + STANDS_STILL_NS + self.delays.late_ns {
                     continue;
                 }
             }
