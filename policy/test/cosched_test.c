@@ -463,6 +463,7 @@ static void who_was_ahead_is_let_go_when_the_sibling_has_caught_up(void)
 	cosched_review(&g->d, g->slot_of[1], g->now_ns);
 	CHECK(record_of(0)->costop_since_ns);
 	CHECK_EQ(vm->nr_stopped, 1);
+	CHECK_EQ(record_of(0)->nr_costops, 1);
 	g->now_ns += 2 * MS;
 	record_of(1)->progress_ns += 2 * MS;
 	cosched_review(&g->d, g->slot_of[1], g->now_ns);
@@ -665,6 +666,18 @@ static void what_was_run_before_a_mode_bounds_it_is_no_skew(void)
 	}
 }
 
+static void who_was_ahead_of_others_is_level_with_them_when_a_mode_begins_to_bound_it(void)
+{
+	struct vm *vm;
+
+	figure_1();
+	vm = vm_at(&g->d, 1);
+	vm->cosched_mode = COSCHED_OFF;
+	cosched_set_mode(&g->d, 1, COSCHED_SKEW);
+	for (u32 i = 0; i < 4; i++)
+		CHECK_EQ(vcpu_at(&g->d, vcpu[i].record)->progress_ns, 2 * MS);
+}
+
 /* It was held beside two idle pCPUs; a third finds that it has waited for long enough. */
 static void who_is_let_go_has_all_idle_pcpus(void)
 {
@@ -792,6 +805,7 @@ int main(void)
 	RUN(held_gangs_leave_a_pcpu_to_who_is_confined_to_it);
 	RUN(of_many_gangs_the_one_held_longest_is_asked);
 	RUN(a_helper_does_not_use_up_that_its_gang_may_start);
+	RUN(who_was_ahead_of_others_is_level_with_them_when_a_mode_begins_to_bound_it);
 	RUN(what_was_run_before_a_mode_bounds_it_is_no_skew);
 	RUN(who_is_let_go_has_all_idle_pcpus);
 	RUN(who_is_held_for_his_mode_runs_at_once_in_another);

@@ -232,7 +232,11 @@ static void who_is_at_home_takes_a_pcpu_back_from_a_stray(void)
 	resident = vcpu(3, NODE_0, 0);
 	kernel_wake(g, vcpu(4, NODE_0, 1));
 	kernel_run(g, 10 * MS);
-	CHECK(wakes(resident)->pcpu < 2);
+	/* None of those that run is ahead of it by shares. */
+	for (u32 tgid = 1; tgid <= 4; tgid++)
+		kernel_vm(g, tgid)->vtime_ns = kernel_vm(g, 3)->vtime_ns;
+	CHECK_EQ(wakes(resident)->state, TASK_RUNNING);
+	CHECK(resident->pcpu < 2);
 }
 
 /* Each of four busy vCPUs begins on a pCPU of the other's home, and nothing is ever idle. */
@@ -253,6 +257,8 @@ static void who_runs_in_each_others_home_changes_places(void)
 		CHECK(kernel_vm(g, tgid)->home_run_ns > 950 * MS);
 		CHECK(kernel_cpu_time_ns(g, tgid) > 990 * MS);
 	}
+	/* Who comes preempts, and need not wait for the end of a slice. */
+	CHECK(kernel_longest_wait_ns(g) < MS);
 }
 
 /* Two LLCs of one node, of two pCPUs each; home is the second. */

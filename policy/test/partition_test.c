@@ -207,6 +207,10 @@ static void vms_elsewhere_are_allotted_nothing(void)
 		allot_obey(&g->d, g->slot_of[tgid], &allotment);
 		CHECK_EQ(kernel_vm(g, tgid)->entitled_ucpu, tgid == 3 ? 0 : 1000000);
 	}
+	kernel_vm(g, 1)->shares_part = LIMITED_PARTS;
+	vm_to(1, RT);
+	CHECK_EQ(kernel_vm(g, 1)->entitled_ucpu, 0);
+	CHECK_EQ(kernel_vm(g, 1)->shares_part, 0);
 }
 
 /* --- credit --- */

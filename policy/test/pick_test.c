@@ -98,6 +98,29 @@ static void a_thread_that_ran_ahead_gives_way(void)
 	CHECK_EQ(task->state, TASK_READY);
 }
 
+/* Both are due by their reservations, the one that waits for so much longer or shorter. */
+static void of_two_that_are_due_the_one_due_for_longer_is_next(void)
+{
+	for (u32 longer = 0; longer <= 1; longer++) {
+		struct task_struct *runs, *other;
+
+		a_busy_ground(1, 1);
+		runs = waits(1, 10 * MS, 0, ALL_PCPUS);
+		slice_ends(0);
+		CHECK(g->pcpu[0].current == runs);
+		kernel_thread(g, 2, THREAD_VCPU);
+		for (u32 tgid = 1; tgid <= 2; tgid++) {
+			kernel_vm(g, tgid)->reservation_mcpu = 400;
+			kernel_settle_vm(g, tgid);
+			kernel_vm(g, tgid)->reserve_tag_ns = g->now_ns - 3 * MS;
+		}
+		kernel_vm(g, 2)->reserve_tag_ns += longer ? -MS : MS;
+		other = waits(2, 5 * MS, 0, ALL_PCPUS);
+		slice_ends(0);
+		CHECK(g->pcpu[0].current == (longer ? other : runs));
+	}
+}
+
 static void to_a_sibling_it_gives_way_always(void)
 {
 	struct task_struct *task, *sibling;
@@ -320,6 +343,22 @@ static void a_pcpu_that_becomes_idle_looks_once_more(void)
 	CHECK(g->pcpu[0].current == task);
 }
 
+/* The same, and it waits in another domain than the one that is looked at last. */
+static void a_pcpu_that_becomes_idle_looks_in_all_domains(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(2, 2);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	task->locked = true;
+	kernel_sleep(g, 1);
+	CHECK(!g->pcpu[1].next);
+	task->locked = false;
+	kernel_switch(g, 1);
+	kernel_settle(g);
+	CHECK(g->pcpu[1].current == task);
+}
+
 static void a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it(void)
 {
 	struct task_struct *task;
@@ -455,6 +494,7 @@ int main(void)
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);
+	RUN(of_two_that_are_due_the_one_due_for_longer_is_next);
 	RUN(to_a_sibling_it_gives_way_always);
 	RUN(when_nobody_waits_it_goes_on);
 	RUN(a_confined_thread_is_compared_with_the_domain);
@@ -471,6 +511,7 @@ int main(void)
 	RUN(a_vm_whose_thread_cannot_be_taken_hides_nobody);
 	RUN(and_comes_back_to_its_place_when_it_has_another);
 	RUN(a_pcpu_that_becomes_idle_looks_once_more);
+	RUN(a_pcpu_that_becomes_idle_looks_in_all_domains);
 	RUN(a_thread_that_finds_no_pcpu_idle_but_then_one_is_gets_it);
 	RUN(threads_left_at_offline_pcpus_are_served);
 	RUN(nobody_is_asked_later_for_a_pcpu_that_goes_offline);
