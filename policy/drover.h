@@ -92,9 +92,9 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	}
 	if (*wakes == WAKES_ON_IDLE)
 		return (u32)target;
-	target = wake_preempt(d, task, t, near, true);
+	target = wake_preempt(d, task, t, near, WAKE_NEAR);
 	if (target == WAKE_NOWHERE && d->params.nr_domains > 1)
-		target = wake_preempt(d, task, t, wake_elsewhere(d, t, near), true);
+		target = wake_preempt(d, task, t, wake_elsewhere(d, t, near), WAKE_FAR);
 	if (target != WAKE_NOWHERE)
 		return (u32)target;
 	*wakes = WAKES_TO_WAIT;
@@ -125,7 +125,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 static __always_inline bool drover_preempt_here(struct drover *d, struct task_struct *task,
 						struct thread *t, u32 near)
 {
-	s32 target = wake_preempt(d, task, t, near, true);
+	s32 target = wake_preempt(d, task, t, near, WAKE_NEAR);
 
 	if (target == WAKE_NOWHERE)
 		return false;
@@ -146,7 +146,7 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 		ground_kick(d, (u32)at);
 		return;
 	}
-	at = drover_may_begin(d, t) ? wake_preempt(d, task, t, near, false) : WAKE_NOWHERE;
+	at = drover_may_begin(d, t) ? wake_preempt(d, task, t, near, 0) : WAKE_NOWHERE;
 	if (at != WAKE_NOWHERE)
 		ground_preempt(d, (u32)at);
 }

@@ -3,19 +3,21 @@
  * Which idle pCPU takes a ready thread.
  *
  * Idea. Each domain has a mask of its pCPUs that are idle, changed when one becomes idle or ends
- * to be. A thread is given the first of these from the pCPU on near which it is placed: of a core
- * that is idle as a whole, else any. Its own domain is searched first, then the others of its
- * partition, the nearest first (topology.h). Where nothing is idle, which is when it matters what a
- * wake-up costs, that is a look at one word for each domain.
+ * to be. A thread is given the first of these from the pCPU on near which it is placed: in its own
+ * domain, where its working set may be cached, of a core that is idle as a whole, else any. Then
+ * the other domains of its partition are searched, the nearest first (topology.h): all for a whole
+ * core, then for any. Should it share a core and run on, it leaves for a whole one at the tick
+ * (spread.h). Where nothing is idle, which is when it matters what a wake-up costs, that is a look
+ * at one word for each domain.
  *
  * The mask is a hint: the ground says who was the first to claim a pCPU, and one bit too many costs
  * a claim in vain. When pCPUs change domains all are taken to be idle.
  *
  * Worked example. Domain 0 has pCPUs 0 to 3, cores 0-1 and 2-3; domain 1 has 4 and 5. pCPUs 1, 2, 3
  * and 4 are idle. A thread that ran on 0 wakes: 1 is nearest, but shares its core with who runs on
- * 0, and so it is given 2. The next one is given 4, a whole core in another domain, and the next 1.
+ * 0, and so it is given 2. The next one is given 1, in the same cache, and the next 4.
  *
- * Limitations. A whole core far away comes before half of one near by.
+ * Limitations. In another domain a whole core far away comes before half of one that is nearer.
  */
 #ifndef DROVER_IDLE_H
 #define DROVER_IDLE_H
@@ -117,15 +119,26 @@ BPF_GLOBAL bool idle_is_any(THE_DROVER)
 	return any;
 }
 
-/* A whole core if there is one, else any. */
+/* One for a thread that is to run now: in the domain of that pCPU, else in another; of a whole core
+ * if there is one, or any. */
 static __always_inline s32 idle_claim_best(struct drover *d, struct task_struct *task,
 					   struct thread *t, u32 near)
 {
-	s32 found;
+	u32 home = pcpu_at(d, near)->domain;
+	s32 found = IDLE_NONE;
 
 	if (!idle_is_any(d))
-		return IDLE_NONE;
-	found = idle_claim(d, task, t, near, true);
+		return found;
+	if (d->params.nr_domains > 1 && domain_at(d, home)->idle &&
+	    domain_at(d, home)->partition == t->partition) {
+		u32 place = pcpu_at(d, near)->place;
+
+		found = idle_claim_in(d, task, home, place, true);
+		if (found == IDLE_NONE)
+			found = idle_claim_in(d, task, home, place, false);
+	}
+	if (found == IDLE_NONE)
+		found = idle_claim(d, task, t, near, true);
 	return found == IDLE_NONE ? idle_claim(d, task, t, near, false) : found;
 }
 

@@ -4,7 +4,8 @@
  *
  * Idea. In this order: an idle pCPU; a pCPU whose running VM has had more than
  * its due compared with the waking one, which is preempted at once, near where the thread last ran
- * or at home (home.h), else in one other domain; a queue.
+ * or at home (home.h), else in one other domain, if it has had more by what a migration is worth
+ * (steal_gain); a queue.
  * A VM that mostly sleeps is always behind, so its wake-ups cost one
  * interrupt, whatever the slice; a VM that burns its share gains nothing by
  * waking often. Of several pCPUs the one whose VM is furthest ahead is taken; of
@@ -31,6 +32,10 @@
 
 #define WAKE_MAX_LOOKS 8
 #define WAKE_NOWHERE (-1)
+/* The thread slept, and preempts near where it ran or at home; or in another domain, where it must
+ * be owed what a migration is worth. 0: it had to give up its pCPU. */
+#define WAKE_NEAR 1
+#define WAKE_FAR 2
 /* What being due (reserve.h) counts against any gain by shares. */
 #define WAKE_DUE (1LL << 56)
 
@@ -109,11 +114,11 @@ static __always_inline bool wake_ran_longer(struct drover *d, u32 at, s32 other)
  * always the nearest, one of them would pay for all wake-ups.
  */
 static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 near, bool woken, bool due)
+				       u32 near, u32 woken, bool due)
 {
 	u32 home = pcpu_at(d, near)->domain;
 	u32 looks = (u32)min_of(t->pinned_cpu ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
-	s64 best_gain_ns = 0;
+	s64 best_gain_ns = woken == WAKE_FAR ? (s64)d->params.steal_gain_ns : 0;
 	s32 best = WAKE_NOWHERE;
 	u32 look;
 
@@ -162,12 +167,12 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 }
 
 /*
- * The pCPU that the thread is to preempt, or WAKE_NOWHERE. woken: it had slept. One that had to
+ * The pCPU that the thread is to preempt, or WAKE_NOWHERE; `woken` as above. One that had to
  * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits nobody
  * may ask for a slice. The host's own tasks neither push nor are pushed: everybody would push the
  * next one round for ever.
  */
-BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool woken)
+BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woken)
 {
 	bool due = wake_is_due(d, task, t, woken);
 	s32 target;

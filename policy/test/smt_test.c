@@ -154,6 +154,23 @@ static void a_whole_idle_core_comes_first(void)
 	}
 }
 
+/* Of two caches: half a core beside what it has cached, until the next tick. */
+static void who_wakes_stays_in_its_cache_and_has_a_whole_core_at_the_tick(void)
+{
+	struct task_struct *task;
+
+	g = fake_ground(4, 2);
+	fake_cores(g);
+	busy_on(1, 0, true);
+	task = kernel_thread(g, 2, THREAD_VCPU);
+	task->pcpu = 0;
+	kernel_wake(g, task);
+	kernel_settle(g);
+	CHECK_EQ(task->pcpu, 1);
+	kernel_run(g, 4 * MS + 1);
+	CHECK(task->pcpu >= 2);
+}
+
 static void who_shares_a_core_goes_to_an_idle_one_at_the_tick(void)
 {
 	cores_of_two(4);
@@ -257,6 +274,7 @@ int main(void)
 	RUN(without_siblings_used_and_charged_are_equal);
 	RUN(no_more_is_charged_than_is_used);
 	RUN(a_whole_idle_core_comes_first);
+	RUN(who_wakes_stays_in_its_cache_and_has_a_whole_core_at_the_tick);
 	RUN(who_shares_a_core_goes_to_an_idle_one_at_the_tick);
 	RUN(who_may_not_run_there_stays);
 	RUN(what_was_claimed_in_vain_is_idle_again);

@@ -122,6 +122,16 @@ static void it_runs_at_once_and_the_preempted_thread_waits(void)
 	CHECK_EQ(kernel_vm(g, 20)->nr_wake_preemptions, 1);
 }
 
+/* It leaves what it has cached: to preempt there must bring what a migration is worth. */
+static void in_another_domain_only_who_is_owed_a_migration_preempts(void)
+{
+	a_busy_ground(2, 2);
+	put_ahead(2, 8 * MS);
+	CHECK(was_queued(wakes_near(0)));
+	put_ahead(2, 9 * MS);
+	CHECK(was_sent_to(wakes_near(0), 1));
+}
+
 static void who_is_not_behind_by_the_gain_is_queued(void)
 {
 	a_busy_ground(1, 1);
@@ -372,6 +382,7 @@ int main(void)
 	RUN(at_a_tie_the_pcpu_it_last_ran_on_is_taken);
 	RUN(siblings_pay_for_wake_ups_alike);
 	RUN(it_runs_at_once_and_the_preempted_thread_waits);
+	RUN(in_another_domain_only_who_is_owed_a_migration_preempts);
 	RUN(who_is_not_behind_by_the_gain_is_queued);
 	RUN(a_wide_vm_preempts_by_its_credit_too);
 	RUN(nobody_preempts_a_sibling_that_ran_less_than_a_slice_longer);
