@@ -566,7 +566,6 @@ static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 	pcpu_at(d, at)->online = 0;
 	core_end(d, at, ground_now_ns(d));
 	spread_stay(d, pcpu_at(d, at));
-	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 	partition_count(d);
 	drain_begin(d);
 }

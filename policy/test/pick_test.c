@@ -84,6 +84,23 @@ static void a_thread_that_is_less_served_goes_on(void)
 	CHECK_EQ(task->slice_ns, 8 * MS);
 }
 
+/* Another waits, far ahead: what who goes on has had, nobody that sleeps meanwhile is owed. */
+static void the_clock_follows_who_goes_on(void)
+{
+	struct task_struct *task;
+
+	a_busy_ground(1, 1);
+	task = waits(1, 10 * MS, 0, ALL_PCPUS);
+	slice_ends(0);
+	waits(2, SECOND, 0, ALL_PCPUS);
+	for (u32 slice = 0; slice < 5; slice++) {
+		g->now_ns += 8 * MS;
+		slice_ends(0);
+		CHECK(g->pcpu[0].current == task);
+	}
+	CHECK_EQ(g->d.domain[0].clock_ns, 50 * MS);
+}
+
 static void a_thread_that_ran_ahead_gives_way(void)
 {
 	struct task_struct *task, *other;
@@ -493,6 +510,7 @@ int main(void)
 	RUN(vcpus_confined_to_some_pcpus_get_equal_time);
 	RUN(the_least_served_vm_is_first);
 	RUN(a_thread_that_is_less_served_goes_on);
+	RUN(the_clock_follows_who_goes_on);
 	RUN(a_thread_that_ran_ahead_gives_way);
 	RUN(of_two_that_are_due_the_one_due_for_longer_is_next);
 	RUN(to_a_sibling_it_gives_way_always);
