@@ -49,12 +49,14 @@ static __always_inline void cosched_set_mode(struct drover *d, u32 slot, u32 mod
 	/* Rounds are for the policy that knows them. */
 	if (partition_at(d, vm->partition)->policy != POLICY_SHARE)
 		mode = COSCHED_OFF;
+	/* Only another mode lets it go: settings are sent again whenever one of them changes. */
+	if (vm->cosched_mode != mode)
+		vm->held_since_ns = 0;
 	vm->cosched_mode = mode;
 	if (mode != COSCHED_AUTO)
 		together_set(d, vm, together_is_due(vm, 0, 0));
 	if (!bounded_before && cosched_bounds_skew(vm))
 		vcpu_level(d, slot);
-	vm->held_since_ns = 0;
 	/* Idle pCPUs were refused its vCPUs for what was its mode. */
 	if (waited_before)
 		timer_rouse_at(d, ground_now_ns(d));

@@ -70,7 +70,7 @@ static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 v
 	u32 picked = pick_by_deadline(d, pcpu, slot, false);
 
 	if (picked == PICKED_RUNNING)
-		return pick_due_goes_on(d, pcpu, slot, vruntime_ns);
+		return pick_go_on(d, pcpu, slot, vruntime_ns);
 	if (picked == PICKED_NONE && hook_is_share(d, pcpu_at(d, pcpu)->domain))
 		picked = pick_by_virtual_time(d, pcpu, slot, vruntime_ns);
 	else if (picked == PICKED_NONE)

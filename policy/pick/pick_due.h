@@ -70,19 +70,4 @@ BPF_GLOBAL u32 pick_by_deadline(THE_DROVER, u32 pcpu, u32 running_slot, bool tur
 	return due ? PICKED_RUNNING : PICKED_NONE;
 }
 
-/*
- * The running VM is due, and nobody for longer: it goes on, with a sibling that has run less if one
- * waits. Its own leaf does not tell: it counts what the running threads are not charged for yet in
- * full, and on a core of two they are charged in part (core.h).
- */
-static __always_inline u32 pick_due_goes_on(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
-{
-	u32 home = pcpu_at(d, pcpu)->domain;
-
-	if (pick_sibling_is_behind(d, pcpu, slot, vruntime_ns) &&
-	    pick_from_domain(d, pcpu, home, tournament_key(0, slot)))
-		return PICKED_WAITING;
-	return pick_go_on(d, pcpu, slot, vruntime_ns);
-}
-
 #endif

@@ -47,12 +47,10 @@ BPF_GLOBAL u32 pick_by_plan(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 	if (given >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, given, slot))
 		return PICKED_NONE;
-	if (given == slot && !pick_sibling_is_behind(d, pcpu, slot, vruntime_ns))
+	if (given == slot)
 		return pick_go_on(d, pcpu, slot, vruntime_ns);
 	if (pick_waits_in(d, pcpu, home, given) && pick_from_vm(d, pcpu, home, given))
 		return PICKED_WAITING;
-	if (given == slot)
-		return pick_go_on(d, pcpu, slot, vruntime_ns);
 	return vm_at(d, given)->nr_waiting && pick_wherever(d, pcpu, given) ? PICKED_WAITING :
 									      PICKED_NONE;
 }

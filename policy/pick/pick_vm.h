@@ -142,10 +142,21 @@ static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u
 	return pick_is_behind_in(d, pcpu, pcpu_at(d, pcpu)->domain, slot, vruntime_ns + turn_ns);
 }
 
-/* The running thread's VM goes on: with that thread, unless a sibling has run less. */
-static __always_inline u32 pick_go_on(struct drover *d, u32 pcpu, u32 running, u64 vruntime_ns)
+/*
+ * The running thread's VM goes on: with that thread, unless a sibling has run less. That nobody
+ * comes before the VM does not say that no sibling waits: its leaf counts what its running threads
+ * are not charged for yet in full, and on a core of two they are charged in part (core.h).
+ */
+BPF_GLOBAL u32 pick_go_on(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
-	if (d->params.nr_domains < 2 || !pick_sibling(d, pcpu, running, vruntime_ns))
+	u32 home = pcpu_at(d, pcpu)->domain;
+
+	if (!vm_at(d, slot)->nr_waiting)
+		return PICKED_RUNNING;
+	if (pick_sibling_is_behind(d, pcpu, slot, vruntime_ns) &&
+	    pick_from_domain(d, pcpu, home, tournament_key(0, slot)))
+		return PICKED_WAITING;
+	if (d->params.nr_domains < 2 || !pick_sibling(d, pcpu, slot, vruntime_ns))
 		return PICKED_RUNNING;
 	return PICKED_WAITING;
 }

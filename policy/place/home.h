@@ -31,7 +31,8 @@
  *
  * Where no pCPU is idle, two threads that both run away from home change places: at the tick of one
  * it goes to a pCPU at home whose thread is not at home either, or has no home, and that one goes
- * to the pCPU that is free now. One at least is at home then that was not. Of VMs 5 and 6, one busy
+ * to the pCPU that is free now; not one that is owed more, which may find that another was quicker.
+ * One at least is at home then that was not. Of VMs 5 and 6, one busy
  * vCPU each at home on 0 and on 1, with 5 on pCPU 2 and 6 on pCPU 0: at 5's next tick it goes to 0,
  * and 6 to 2.
  *
@@ -183,9 +184,9 @@ BPF_GLOBAL s32 home_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	return found;
 }
 
-/* A pCPU of that domain whose thread is so far from home at most, and makes room for one that is at
- * home there; or IDLE_NONE. The search begins at that place. */
-BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most)
+/* A pCPU of that domain whose thread is so far from home at most, and makes room for one of that
+ * VM, which is at home there and owed no less; or IDLE_NONE. The search begins at that place. */
+BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most, u32 slot)
 {
 	u32 looks = (u32)min_of(HOME_LOOKS, domain_at(d, domain)->nr_pcpus);
 	s32 found = IDLE_NONE;
@@ -196,7 +197,8 @@ BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most)
 		struct pcpu *pcpu = pcpu_at(d, to);
 
 		if (!pcpu->away || pcpu->away > most || pcpu->migrate_to || pcpu->order.why ||
-		    pcpu->running_slot >= DROVER_MAX_VMS)
+		    pcpu->running_slot >= DROVER_MAX_VMS ||
+		    (s64)(vm_at(d, pcpu->running_slot)->vtime_ns - vm_at(d, slot)->vtime_ns) < 0)
 			continue;
 		pcpu->order.why = ORDER_WOKEN;
 		found = (s32)to;
@@ -213,8 +215,9 @@ static __always_inline s32 home_swap(struct drover *d, struct thread *t, u32 at)
 	u32 nr_domains = d->params.nr_domains ?: 1;
 	u32 domain = home ? home_domain(d, home, ticks % nr_domains) : HOME_NOWHERE;
 
-	return domain == HOME_NOWHERE ? IDLE_NONE :
-					home_stray(d, domain, ticks * HOME_LOOKS, HOME_HAS_NONE);
+	return domain == HOME_NOWHERE ?
+		       IDLE_NONE :
+		       home_stray(d, domain, ticks * HOME_LOOKS, HOME_HAS_NONE, t->slot);
 }
 
 /* The thread wakes, and nothing is idle at home: a pCPU near there that somebody else's stray has.
@@ -231,7 +234,7 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 		return IDLE_NONE;
 	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
 		return IDLE_NONE;
-	target = home_stray(d, domain, pcpu_at(d, near)->place, HOME_IS_AWAY);
+	target = home_stray(d, domain, pcpu_at(d, near)->place, HOME_IS_AWAY, t->slot);
 	if (target == IDLE_NONE || ground_may_run_on(d, task, (u32)target))
 		return target;
 	/* Its affinity has just changed. */

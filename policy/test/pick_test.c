@@ -493,7 +493,7 @@ static void who_wakes_in_mid_round_does_not_wait_for_its_end(void)
 	for (u32 i = 0; i < 2; i++)
 		pcpu_at(&g->d, i)->order.why = ORDER_WOKEN;
 	sleeper = kernel_thread(g, 1, THREAD_VCPU);
-	kernel_vm(g, 1)->vtime_ns = g->d.domain[0].clock_ns - MS;
+	kernel_vm(g, 1)->vtime_ns = kernel_vm(g, 2)->planned_vtime_ns - MS;
 	kernel_wake(g, sleeper);
 	CHECK_EQ(sleeper->state, TASK_READY);
 	CHECK_EQ(pcpu_at(&g->d, 0)->round, g->d.round);
