@@ -9,6 +9,8 @@ use crate::figures::Pcpu;
 /// Lines of bars at most, and how wide one is at least where there are two or more in a line.
 const ROWS_MAX: usize = 4;
 const BAR_WIDTH: u16 = 40;
+/// A bar is no wider.
+const BAR_MAX: usize = 64;
 /// pCPUs in a line of letters, and in a group of it.
 const IN_LINE: usize = 64;
 const IN_GROUP: usize = 8;
@@ -31,7 +33,7 @@ pub fn lines(pcpus: &[Pcpu], width: u16) -> Vec<Line<'static>> {
     }
     let rows = pcpus.len().div_ceil(in_line).max(pcpus.len().min(ROWS_MAX).div_ceil(2));
     let columns = pcpus.len().div_ceil(rows.max(1)).max(2);
-    let width = usize::from(width) / columns;
+    let width = (usize::from(width) / columns).min(BAR_MAX);
     let line = |row: usize| {
         let ones = pcpus.iter().skip(row).step_by(rows);
         Line::from_iter(ones.flat_map(|pcpu| bar(pcpu, width)))

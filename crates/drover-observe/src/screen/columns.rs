@@ -108,6 +108,8 @@ impl Field {
 /// The least that names of VMs have, and what they have before columns are added that are another key's.
 const NAMES: u16 = 16;
 const WIDE_NAMES: u16 = 30;
+/// The most: beyond that figures are too far from the name they are of.
+const NAMES_MAX: u16 = 48;
 
 /// Columns for which there is room: what matters most comes first here.
 fn wanted(columns: Columns) -> &'static [(Field, u16)] {
@@ -164,6 +166,11 @@ pub fn shown(view: &View, width: u16) -> Vec<Field> {
     }
     fields.sort_unstable();
     fields
+}
+
+/// How wide a table of these columns is at most: names get no more than they need.
+pub fn width(shown: &[Field]) -> u16 {
+    NAMES_MAX + shown[1..].iter().map(|field| field.head().1 + 1).sum::<u16>()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use chrono::Local;
 use drover_core::io::DelayUs;
 use drover_core::printable::{one_line, printable};
 use ratatui::Frame;
-use ratatui::layout::{Alignment, Constraint, Layout};
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{self, Cell, Paragraph, Table};
@@ -81,6 +81,8 @@ pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: 
         Constraint::Length(1),
     ];
     let [top, middle, below, above, rest, bottom] = Layout::vertical(parts).areas(frame.area());
+    let of_table = |area: Rect| Rect { width: area.width.min(columns::width(&shown)), ..area };
+    let (above, rest) = (of_table(above), of_table(rest));
     frame.render_widget(Line::from(title(figures, interval, view)).bold(), top);
     frame.render_widget(Text::from(bars), middle);
     frame.render_widget(Text::from(notes), below);
@@ -406,6 +408,7 @@ mod tests {
         }
         let lines = text(&screen(250, 80, &figures, &mut view));
         assert!(lines[2].contains("PID") && lines[3].contains("web-with-a-long-name"));
+        assert!(lines[2].len() < 160, "figures stand near the names they are of: {}", lines[2]);
     }
 
     #[test]
