@@ -175,11 +175,18 @@ impl Samples {
     }
 }
 
-/// What a VM is to have as Drover tells it, value by value, and the pool and partition it is in.
-fn terms(sample: &Sample, pid: u32) -> Option<(Vec<(Key, &str)>, Option<&str>, &str)> {
+/// What a VM is to have as Drover tells it.
+#[derive(PartialEq)]
+struct Terms<'a> {
+    values: Vec<(Key, &'a str)>,
+    pool: Option<&'a str>,
+    partition: &'a str,
+}
+
+fn terms(sample: &Sample, pid: u32) -> Option<Terms<'_>> {
     let vm = sample.told.get(&pid)?;
     let values = vm.why.iter().map(|why| (why.key, why.value.as_str())).collect();
-    Some((values, vm.pool.as_deref(), &vm.partition))
+    Some(Terms { values, pool: vm.pool.as_deref(), partition: &vm.partition })
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use drover_host::files;
+use nix::unistd::geteuid;
 
 use super::columns::{Columns, Field};
 use super::view::{Sort, View};
@@ -30,12 +32,12 @@ const SORTS: [(&str, Sort); 10] = [
     ("to-device", Sort::ToDevice),
 ];
 
-/// Where it is kept; none: there is no home directory.
+/// Where it is kept; none: there is no home directory, or it is another's, as with some settings of sudo: who owns it
+/// could have root write elsewhere.
 pub fn path() -> Option<PathBuf> {
-    let config = env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
-    let config = config.filter(|dir| dir.is_absolute());
-    let config = config.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".config")))?;
-    Some(config.join("drover/top"))
+    let home = PathBuf::from(env::var_os("HOME")?);
+    let is_own = fs::metadata(&home).is_ok_and(|home| home.uid() == geteuid().as_raw());
+    is_own.then(|| home.join(".config/drover/top"))
 }
 
 /// What was chosen the last time; of a file that is not there, or of lines that nobody knows, nothing.
@@ -85,9 +87,7 @@ pub fn write(path: &Path, view: &View) -> Result<()> {
         return Ok(());
     }
     let cannot = || format!("the choice of columns is not kept: cannot write {}", path.display());
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(dir).with_context(cannot)?;
-    fs::write(path, text).with_context(cannot)
+    files::replace(path, text.as_bytes()).with_context(cannot)
 }
 
 #[cfg(test)]
