@@ -139,6 +139,15 @@ compare: build
 seeds: build
 	$(DROVER) seeds
 
+# The picture of a report in the README. Developers only; takes Chromium.
+REPORTED := $(abspath $(OUT))/barrier-2to1.html
+.PHONY: report-picture
+report-picture: build
+	@mkdir -p $(OUT)
+	$(DROVER) run scenarios/barrier-2to1.toml --on sim --report $(REPORTED)
+	chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1030 \
+		--screenshot=$(abspath docs/report.png) file://$(REPORTED)
+
 .PHONY: hooks
 hooks:
 	git config core.hooksPath script/hooks

@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Of a VM: time in which any of its vCPUs ran. Of a vCPU: guest time, and halted time as far
-    /// as to the slowest sibling, s.
-    pub progressed_s: f64,
+    /// as to the slowest sibling, s; none where no scheduler counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressed_s: Option<f64>,
     /// Concurrency hazard: time in which a vCPU ran while a sibling was ready and did not. Of a
-    /// vCPU: while it was that sibling, s.
-    pub hazard_s: f64,
+    /// vCPU: while it was that sibling, s; none where no scheduler counts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hazard_s: Option<f64>,
     /// Time ready and co-stopped (%CSTP), s; of a VM summed over its vCPUs.
     pub costop_s: f64,
     /// Co-stops: of a VM as a whole or of a vCPU of it alone, as its mode has it.
@@ -78,8 +80,8 @@ impl Counters {
         let ns = |now_s: f64, then_s: f64| ((now_s - then_s) * 1e9).round().max(0.0) / 1e9;
         let both = |of: fn(&Self) -> Option<f64>| Some(ns(of(self)?, of(before)?));
         Self {
-            progressed_s: ns(self.progressed_s, before.progressed_s),
-            hazard_s: ns(self.hazard_s, before.hazard_s),
+            progressed_s: both(|it| it.progressed_s),
+            hazard_s: both(|it| it.hazard_s),
             costop_s: ns(self.costop_s, before.costop_s),
             costops: self.costops.saturating_sub(before.costops),
             costarts: self.costarts.saturating_sub(before.costarts),
@@ -156,8 +158,8 @@ mod tests {
 
     fn counters(seconds: f64, events: u64) -> Counters {
         Counters {
-            progressed_s: seconds,
-            hazard_s: seconds / 2.0,
+            progressed_s: Some(seconds),
+            hazard_s: Some(seconds / 2.0),
             costop_s: seconds / 4.0,
             costops: events,
             costarts: events,
@@ -174,7 +176,10 @@ mod tests {
     #[test]
     fn what_came_between_is_in_whole_nanoseconds() {
         let since = counters(0.3, 7).since(&counters(0.1, 3));
-        assert_eq!((since.progressed_s, since.hazard_s, since.costop_s), (0.2, 0.1, 0.05));
+        assert_eq!(
+            (since.progressed_s, since.hazard_s, since.costop_s),
+            (Some(0.2), Some(0.1), 0.05)
+        );
         assert_eq!((since.costops, since.costarts, since.skew_max_ms), (4, 4, Some(4.5)));
         assert_eq!(
             (since.limited_s, since.used_s, since.charged_s),

@@ -24,6 +24,8 @@ pub struct Schedule {
     pub vms: Vec<ScheduledVm>,
     /// Who ran, in any order; on one pCPU they do not overlap.
     pub spans: Vec<Span>,
+    /// When vCPUs were ready and did not run, in any order.
+    pub waits: Vec<Wait>,
 }
 
 /// A VM of a schedule.
@@ -48,6 +50,19 @@ pub struct Span {
     pub who: Who,
 }
 
+/// A vCPU was ready and did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// Index of its VM.
+    pub vm: u32,
+    /// Its number.
+    pub vcpu: u32,
+    /// From then, since the schedule begins.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+}
+
 /// Who runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,13 +85,23 @@ pub fn window_s(duration_s: f64) -> (f64, f64) {
 impl Span {
     /// The part of it between two moments, counted from the first; none if there is none.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Option<Self> {
-        let (begin_ns, end_ns) = (self.from_ns.max(from_ns), self.to_ns.min(to_ns));
-        (begin_ns < end_ns).then(|| Self {
-            from_ns: begin_ns - from_ns,
-            to_ns: end_ns - from_ns,
-            ..*self
-        })
+        let (from_ns, to_ns) = part((self.from_ns, self.to_ns), (from_ns, to_ns))?;
+        Some(Self { from_ns, to_ns, ..*self })
     }
+}
+
+impl Wait {
+    /// The part of it between two moments, counted from the first; none if there is none.
+    pub fn within(&self, from_ns: u64, to_ns: u64) -> Option<Self> {
+        let (from_ns, to_ns) = part((self.from_ns, self.to_ns), (from_ns, to_ns))?;
+        Some(Self { from_ns, to_ns, ..*self })
+    }
+}
+
+/// The part of a stretch of time that is in a window, counted from where that begins.
+fn part(stretch: (u64, u64), window: (u64, u64)) -> Option<(u64, u64)> {
+    let (begin_ns, end_ns) = (stretch.0.max(window.0), stretch.1.min(window.1));
+    (begin_ns < end_ns).then(|| (begin_ns - window.0, end_ns - window.0))
 }
 
 #[cfg(test)]

@@ -91,7 +91,12 @@ fn profile() -> Profile {
 
 /// A VM's figures with every field there.
 fn complete_vm() -> VmFigures {
-    let counters = Some(Counters { skew_max_ms: Some(3.0), ..Counters::default() });
+    let counters = Some(Counters {
+        progressed_s: Some(1.5),
+        hazard_s: Some(0.5),
+        skew_max_ms: Some(3.0),
+        ..Counters::default()
+    });
     let vcpu = VcpuFigures { cpu_s: Some(0.5), progress: Some(3), counters };
     let counters = counters.map(|of_vcpu| Counters {
         used_s: Some(1.0),

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records who runs where, from the kernel's own record of its switches (tracepoint sched_switch).
+//! Records who runs where and who waits, from the kernel's own record of its switches and wake-ups (tracepoints
+//! sched_switch and sched_waking).
 //!
 //! A pCPU of which the record has no switch tells nothing of who runs there. So when the time is over,
 //! and before the record is closed, this thread goes to each pCPU once: that is a switch, and says from
 //! whom.
 
 use anyhow::{Context, Result};
+use drover_core::recording::{self, Class, Event, Ran, What, replay};
 use drover_core::scenario::Case;
-use drover_core::schedule::{Schedule, ScheduledVm, Span, Who};
+use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -19,10 +21,10 @@ use std::path::{Path, PathBuf};
 const TRACEFS: &str = "/sys/kernel/tracing";
 /// Name of ours.
 const INSTANCE: &str = "drover-schedule";
-/// Room for the record of each pCPU, KiB: some ten thousand switches.
+/// Room for the record of each pCPU, KiB: some ten thousand switches and wake-ups.
 const ROOM_KIB: u32 = 1024;
 
-/// A record of switches; it goes when dropped.
+/// A record of switches and wake-ups; it goes when dropped.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     dir: PathBuf,
@@ -51,6 +53,7 @@ impl Recorder {
         recorder.write("trace_clock", "mono")?;
         recorder.write("buffer_size_kb", &ROOM_KIB.to_string())?;
         recorder.write("events/sched/sched_switch/enable", "1")?;
+        recorder.write("events/sched/sched_waking/enable", "1")?;
         Ok(recorder)
     }
 
@@ -85,14 +88,15 @@ impl Recorder {
         from_s: f64,
         vm_of: &HashMap<u32, Who>,
     ) -> Result<Schedule> {
-        let mut spans = Vec::new();
+        let mut events = Vec::new();
         for pcpu in 0..pcpus {
             let path = self.dir.join(format!("per_cpu/cpu{pcpu}/trace"));
             let text = fs::read_to_string(&path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            let switches: Vec<Switch> = text.lines().filter_map(Switch::read).collect();
-            spans.extend(spans_of(pcpu, &switches, self.from_ns, self.to_ns, vm_of));
+            let lines: Vec<Line> = text.lines().filter_map(Line::read).collect();
+            events.extend(events_of(pcpu, &lines, self.from_ns));
         }
+        let (spans, waits) = replayed(&mut events, (self.from_ns, self.to_ns), vm_of);
         let vm =
             |vm: &drover_core::scenario::Vm| ScheduledVm { name: vm.name.clone(), vcpus: vm.vcpus };
         Ok(Schedule {
@@ -103,6 +107,7 @@ impl Recorder {
             pcpus,
             vms: case.vms.iter().map(vm).collect(),
             spans,
+            waits,
         })
     }
 
@@ -137,50 +142,86 @@ fn visit_all_pcpus() -> Result<()> {
     Ok(sched_setaffinity(this, &all)?)
 }
 
-/// A switch between two threads; 0 is idleness.
+/// A line of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Switch {
+struct Line {
     at_ns: u64,
-    from: u32,
-    to: u32,
+    what: Told,
 }
 
-impl Switch {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// From one thread to another; 0 is idleness.
+    Switched { from: u32, left_ready: bool, to: u32 },
+    /// A thread that slept is ready.
+    Woken(u32),
+}
+
+impl Line {
     /// Reads a line of the record; none of any other line. Names of threads may hold anything, so
     /// what follows them is searched from the end.
     fn read(line: &str) -> Option<Self> {
-        let (before, event) = line.split_once(": sched_switch: ")?;
+        let switched = line.split_once(": sched_switch: ");
+        let (before, event) = switched.or_else(|| line.split_once(": sched_waking: "))?;
         let (seconds, micros) = before.rsplit(' ').next()?.split_once('.')?;
-        let (from, to) = event.rsplit_once(" ==> ")?;
-        let number = |text: &str, name: &str| -> Option<u32> {
-            text.rsplit_once(name)?.1.split(' ').next()?.parse().ok()
-        };
         let at_us = seconds.parse::<u64>().ok()? * 1_000_000 + micros.parse::<u64>().ok()?;
-        Some(Self {
-            at_ns: at_us * 1000,
-            from: number(from, " prev_pid=")?,
-            to: number(to, " next_pid=")?,
-        })
+        let what = match switched {
+            None => Told::Woken(value(event, " pid=")?.parse().ok()?),
+            Some(_) => {
+                let (from, to) = event.rsplit_once(" ==> ")?;
+                Told::Switched {
+                    from: value(from, " prev_pid=")?.parse().ok()?,
+                    left_ready: value(from, " prev_state=")?.starts_with('R'),
+                    to: value(to, " next_pid=")?.parse().ok()?,
+                }
+            }
+        };
+        Some(Self { at_ns: at_us * 1000, what })
     }
 }
 
-/// Who ran on a pCPU between two moments, counted from the first.
-fn spans_of(
-    pcpu: u32,
-    switches: &[Switch],
-    from_ns: u64,
-    to_ns: u64,
-    vm_of: &HashMap<u32, Who>,
-) -> Vec<Span> {
-    let before = switches.first().map(|first| (from_ns, first.from));
-    let begins = before.into_iter().chain(switches.iter().map(|switch| (switch.at_ns, switch.to)));
-    let ends = switches.iter().map(|switch| switch.at_ns).chain([to_ns]);
-    let span = |((begin_ns, tid), end_ns): ((u64, u32), u64)| {
-        let who = vm_of.get(&tid).copied().unwrap_or(Who::Host);
-        let span = Span { pcpu, from_ns: begin_ns, to_ns: end_ns, who };
-        span.within(from_ns, to_ns).filter(|_| tid != 0)
+/// What stands after the last such name.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.rsplit_once(name)?.1.split(' ').next()
+}
+
+/// What happened on a pCPU. The first switch says who ran there from the beginning on.
+fn events_of(pcpu: u32, lines: &[Line], from_ns: u64) -> Vec<Event> {
+    let ran = |at_ns, thread, left_ready| {
+        let what = What::Ran { left_ready, class: Class::Normal };
+        Event { at_ns, pcpu, thread, what }
     };
-    begins.zip(ends).filter_map(span).collect()
+    let first = lines.iter().find_map(|line| match line.what {
+        Told::Switched { from, .. } => Some(ran(from_ns, from, false)),
+        Told::Woken(_) => None,
+    });
+    let event = |&Line { at_ns, what }: &Line| match what {
+        Told::Switched { left_ready, to, .. } => ran(at_ns, to, left_ready),
+        Told::Woken(thread) => Event { at_ns, pcpu, thread, what: What::Woken },
+    };
+    first.into_iter().chain(lines.iter().map(event)).collect()
+}
+
+/// Who ran and which vCPUs waited in that window, counted from where it begins.
+fn replayed(
+    events: &mut [Event],
+    window: (u64, u64),
+    vm_of: &HashMap<u32, Who>,
+) -> (Vec<Span>, Vec<Wait>) {
+    let who = |thread: u32| vm_of.get(&thread).copied().unwrap_or(Who::Host);
+    events.sort_by_key(|event| event.at_ns);
+    let history = replay(events, window, |thread| matches!(who(thread), Who::Vcpu(..)));
+    let ran = history.ran.iter().filter(|ran| ran.thread != 0);
+    let span = |&Ran { thread, pcpu, from_ns, to_ns, .. }: &Ran| {
+        Span { pcpu, from_ns, to_ns, who: who(thread) }.within(window.0, window.1)
+    };
+    let wait = |it: &recording::Wait| match who(it.thread) {
+        Who::Vcpu(vm, vcpu) => {
+            Wait { vm, vcpu, from_ns: it.from_ns, to_ns: it.to_ns }.within(window.0, window.1)
+        }
+        Who::Helper(_) | Who::Host => None,
+    };
+    (ran.filter_map(span).collect(), history.waits.iter().filter_map(wait).collect())
 }
 
 #[cfg(test)]
@@ -198,12 +239,25 @@ prev_prio=120 prev_state=S ==> next_comm=swapper/1 next_pid=0 next_prio=120
 prev_prio=120 prev_state=R ==> next_comm=CPU 1/KVM next_pid=52 next_prio=120
 ";
 
+    /// Woken by the other pCPU, and the last one preempted.
+    const WAKES: &str = "\
+          make-7       [000] d..3.    12.000800: sched_waking: comm=CPU 1/KVM pid=52 prio=120 target_cpu=001
+";
+
+    fn read(text: &str) -> Vec<Line> {
+        text.lines().filter_map(Line::read).collect()
+    }
+
     #[test]
     fn a_record_says_who_ran_between_switches_and_at_the_edges() {
-        let switches: Vec<Switch> = RECORD.lines().filter_map(Switch::read).collect();
-        assert_eq!(switches[1], Switch { at_ns: 12_000_600_000, from: 7, to: 0 });
+        let lines = read(RECORD);
+        let switched = Told::Switched { from: 7, left_ready: false, to: 0 };
+        assert_eq!(lines[1], Line { at_ns: 12_000_600_000, what: switched });
         let vm_of = HashMap::from([(41, Who::Vcpu(0, 0)), (52, Who::Vcpu(1, 1))]);
-        let spans = spans_of(1, &switches, 12_000_000_000, 12_001_000_000, &vm_of);
+        let (from_ns, to_ns) = (12_000_000_000, 12_001_000_000);
+        let mut events = events_of(1, &lines, from_ns);
+        events.extend(events_of(0, &read(WAKES), from_ns));
+        let (spans, waits) = replayed(&mut events, (from_ns, to_ns), &vm_of);
         let told = spans.iter().map(|it| (it.pcpu, it.from_ns, it.to_ns, it.who));
         assert_eq!(
             told.collect::<Vec<_>>(),
@@ -213,7 +267,13 @@ prev_prio=120 prev_state=R ==> next_comm=CPU 1/KVM next_pid=52 next_prio=120
                 (1, 900_000, 1_000_000, Who::Vcpu(1, 1)),
             ]
         );
-        assert!(spans_of(0, &[], 0, 10, &vm_of).is_empty());
+        let told = waits.iter().map(|it| (it.vm, it.vcpu, it.from_ns, it.to_ns));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [(1, 1, 800_000, 900_000), (0, 0, 500_000, 1_000_000)],
+            "woken and not yet running, and preempted"
+        );
+        assert!(events_of(0, &[], 0).is_empty());
     }
 
     #[test]

@@ -401,7 +401,7 @@ mod tests {
     /// A VM with that many vCPUs and every field that a large answer has.
     fn vm(index: u32, vcpus: u32) -> VmStatus {
         let counters = drover_core::counters::Counters {
-            progressed_s: 1_234.567_89 + f64::from(index),
+            progressed_s: Some(1_234.567_89 + f64::from(index)),
             used_s: Some(99_999.123_456),
             yields: Some(drover_core::counters::Yields::default()),
             longest_ready_ms: Some(23.456_789),

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::apt::{Archive, PrivateApt};
 use crate::cache::{Cache, Facts, write_file};
+use crate::kernel_config::Use;
 use crate::kernel_packages::{self, Candidate, version_has_prefix};
 use crate::{kernel_config, modules};
 
@@ -118,8 +119,8 @@ fn wanted() -> [(&'static str, &'static [&'static str]); 2] {
 pub fn provide(cache: &Cache, choice: &KernelChoice, tell: &mut dyn FnMut(&str)) -> Result<Kernel> {
     let _others_wait = cache.lock("kernels")?;
     match choice {
-        KernelChoice::Image(image) => given(cache, &Source::of_image(image)?),
-        KernelChoice::Host => given(cache, &Source::of_host()?),
+        KernelChoice::Image(image) => given(cache, &Source::of_image(image)?, Use::AsAsked),
+        KernelChoice::Host => given(cache, &Source::of_host()?, Use::AsAsked),
         KernelChoice::Version(prefix) => match newest_cached(cache, Some(prefix)) {
             Some(kernel) => Ok(kernel),
             None => fetch(cache, Some(prefix), tell),
@@ -147,7 +148,7 @@ fn fetch_default(cache: &Cache, tell: &mut dyn FnMut(&str)) -> Result<Kernel> {
             Ok(kernel)
         }
         Err(trouble) => {
-            let host = || Source::of_host().and_then(|source| given(cache, &source));
+            let host = || Source::of_host().and_then(|source| given(cache, &source, Use::Schedule));
             instead_of_fetched(cache, &trouble, host, tell)
         }
     }
@@ -217,12 +218,13 @@ fn fetch(cache: &Cache, prefix: Option<&str>, tell: &mut dyn FnMut(&str)) -> Res
             (None, None) => bail!("the package archive has no kernel that is whole"),
         }
     }
+    let wanted = if prefix.is_none() { Use::Schedule } else { Use::AsAsked };
     let mut refusals = Vec::new();
     for candidate in found.iter().take(TRIES) {
         tell(&format!("fetching kernel {}", candidate.version));
         let root = fetch_tree(cache, &apt, candidate)?;
         let source = Source::of_tree(root.path(), &candidate.version);
-        match source.and_then(|source| import(cache, &source)) {
+        match source.and_then(|source| import(cache, &source, wanted)) {
             Ok(kernel) => return Ok(kernel),
             Err(error) => refusals.push(format!("{error:#}")),
         }
@@ -311,7 +313,7 @@ fn image_version(image: &[u8]) -> Option<String> {
 }
 
 /// Takes a kernel that lies on this machine; the entry is reused while image and version are the same.
-fn given(cache: &Cache, source: &Source) -> Result<Kernel> {
+fn given(cache: &Cache, source: &Source, wanted: Use) -> Result<Kernel> {
     let stamp = stamp(&source.image)?;
     let name = format!("kernels/{}", source.version);
     if let (Some(facts), Some(kernel)) = (cache.verified(&name), cached(cache, &source.version)) {
@@ -319,7 +321,7 @@ fn given(cache: &Cache, source: &Source) -> Result<Kernel> {
             return Ok(kernel);
         }
     }
-    import(cache, source)
+    import(cache, source, wanted)
 }
 
 /// What tells one image file from another without reading it: path, length and time of change.
@@ -332,11 +334,12 @@ fn stamp(image: &Path) -> Result<String> {
 }
 
 /// Checks a kernel and makes a cache entry of it.
-fn import(cache: &Cache, source: &Source) -> Result<Kernel> {
+fn import(cache: &Cache, source: &Source, wanted_for: Use) -> Result<Kernel> {
     let version = &source.version;
     let config = fs::read_to_string(&source.config)
         .with_context(|| format!("cannot read {}", source.config.display()))?;
-    kernel_config::check(&config).with_context(|| format!("kernel {version} cannot be used"))?;
+    kernel_config::check(&config, wanted_for)
+        .with_context(|| format!("kernel {version} cannot be used"))?;
     let built = cache.scratch()?;
     let image = fs::read(&source.image)
         .with_context(|| format!("cannot read {}", source.image.display()))?;
@@ -397,7 +400,9 @@ mod tests {
         for split in [false, true] {
             let (_home, cache) = cache();
             let root = tree("7.0.1-x", split, CONFIG);
-            let kernel = import(&cache, &Source::of_tree(root.path(), "7.0.1-x").unwrap()).unwrap();
+            let kernel =
+                import(&cache, &Source::of_tree(root.path(), "7.0.1-x").unwrap(), Use::Schedule)
+                    .unwrap();
             assert_eq!(fs::read(kernel.image()).unwrap(), b"image");
             assert_eq!(fs::read_to_string(kernel.config()).unwrap(), CONFIG);
             let modules = kernel.modules().unwrap();
@@ -412,7 +417,8 @@ mod tests {
     fn a_kernel_without_sched_ext_is_refused_with_the_reason() {
         let (_home, cache) = cache();
         let root = tree("6.1.0", true, "CONFIG_KVM=m\n");
-        let error = import(&cache, &Source::of_tree(root.path(), "6.1.0").unwrap()).unwrap_err();
+        let error = import(&cache, &Source::of_tree(root.path(), "6.1.0").unwrap(), Use::Schedule)
+            .unwrap_err();
         let message = format!("{error:#}");
         assert!(message.starts_with(
             "kernel 6.1.0 cannot be used: it is built without CONFIG_SCHED_CLASS_EXT"
@@ -431,7 +437,7 @@ mod tests {
         let (_home, cache) = cache();
         for version in ["6.18.9", "6.18.15", "7.2.1"] {
             let root = tree(version, true, CONFIG);
-            import(&cache, &Source::of_tree(root.path(), version).unwrap()).unwrap();
+            import(&cache, &Source::of_tree(root.path(), version).unwrap(), Use::Schedule).unwrap();
         }
         assert_eq!(newest_cached(&cache, None).unwrap().version, "7.2.1");
         assert_eq!(newest_cached(&cache, Some("6.18")).unwrap().version, "6.18.15");
@@ -445,7 +451,7 @@ mod tests {
         let (_home, cache) = cache();
         for version in ["6.18.9", "7.2.1"] {
             let root = tree(version, true, CONFIG);
-            import(&cache, &Source::of_tree(root.path(), version).unwrap()).unwrap();
+            import(&cache, &Source::of_tree(root.path(), version).unwrap(), Use::Schedule).unwrap();
         }
         assert!(default_cached(&cache).is_none());
         put(&cache.path(DEFAULT_NAME), b"6.18.9\n");
@@ -464,7 +470,7 @@ mod tests {
         assert!(message.contains("(no network)") && message.contains("(it has no modules)"));
         assert!(message.contains("--kernel PATH") && !message.contains('\n'), "{message}");
         let root = tree("7.2.1", true, CONFIG);
-        import(&cache, &Source::of_tree(root.path(), "7.2.1").unwrap()).unwrap();
+        import(&cache, &Source::of_tree(root.path(), "7.2.1").unwrap(), Use::Schedule).unwrap();
         let mut told = String::new();
         let kernel =
             instead_of_fetched(&cache, &trouble, no_host, &mut |line| told.push_str(line)).unwrap();
@@ -477,13 +483,13 @@ mod tests {
         let (_home, cache) = cache();
         let root = tree("7.3.0", true, CONFIG);
         let source = Source::of_tree(root.path(), "7.3.0").unwrap();
-        given(&cache, &source).unwrap();
+        given(&cache, &source, Use::Schedule).unwrap();
         let entry = cache.path("kernels/7.3.0/manifest.json");
         let first = fs::metadata(&entry).unwrap().modified().unwrap();
-        given(&cache, &source).unwrap();
+        given(&cache, &source, Use::Schedule).unwrap();
         assert_eq!(fs::metadata(&entry).unwrap().modified().unwrap(), first, "not made again");
         put(&source.image, b"another image");
-        let kernel = given(&cache, &source).unwrap();
+        let kernel = given(&cache, &source, Use::Schedule).unwrap();
         assert_eq!(fs::read(kernel.image()).unwrap(), b"another image");
     }
 

@@ -35,10 +35,11 @@ pub fn flavour(distribution: &str) -> &'static str {
     if distribution == "ubuntu" { "generic" } else { "cloud-amd64" }
 }
 
-/// The suites that hold newer kernels than a stable release, by names that move with the releases.
+/// The suites that hold other kernels than a stable release: newer ones, by names that move with the releases, and
+/// that of Debian 12, which has no sched_ext: there Drover observes.
 #[must_use]
 pub fn suites(distribution: &str) -> &'static [&'static str] {
-    if distribution == "ubuntu" { &["devel"] } else { &["stable-backports", "testing"] }
+    if distribution == "ubuntu" { &["devel"] } else { &["stable-backports", "testing", "bookworm"] }
 }
 
 /// Parses records as `apt-cache search --full` prints them.
@@ -202,6 +203,6 @@ Version: 7.9.2-1
     #[test]
     fn each_distribution_has_flavour_and_suites() {
         assert_eq!(flavour("ubuntu"), "generic");
-        assert_eq!(suites("debian").len(), 2);
+        assert_eq!(suites("debian").len(), 3);
     }
 }

@@ -34,11 +34,11 @@ pub fn explain(
     let to_ns = now_ns()?;
     let from_ns = to_ns.saturating_sub(u64::from(window_s) * 1_000_000_000);
     let last = samples.last().context("nothing was observed yet")?;
-    let first = samples.before(from_ns, pid).context("it was not observed yet")?;
+    let first = samples.before_on_same_terms(from_ns, pid).context("it was not observed yet")?;
     let (before, now) = (first.vms.get(&pid), last.vms.get(&pid));
     let (before, now) = before.zip(now).context("it has ended")?;
     if last.at_ns <= first.at_ns {
-        anyhow::bail!("it was found just now; ask again in a second");
+        anyhow::bail!("it was found, or its settings changed, just now; ask again in a second");
     }
     let window = (first.at_ns, last.at_ns);
     let read = rings.since(window.0);

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use drover_core::io::Io;
+use drover_core::profile::Class;
 use serde::{Serialize, Serializer};
 
 use crate::delays;
@@ -37,6 +38,10 @@ pub struct Figures {
 pub struct Pcpu {
     /// Its number.
     pub pcpu: u32,
+    /// Its socket.
+    pub socket: u32,
+    /// Its core: the lowest pCPU of it.
+    pub core: u32,
     /// Time it was not idle.
     #[serde(serialize_with = "rounded")]
     pub busy_pct: f64,
@@ -57,8 +62,30 @@ pub struct Vm {
     pub times: Times,
     /// How late threads on the way of its I/O ran.
     pub io: Io,
+    /// What Drover knows of it, where it is in charge.
+    pub terms: Option<Terms>,
     /// Its vCPUs, in the order of their numbers.
     pub vcpus: Vec<Vcpu>,
+}
+
+/// What Drover knows of a VM.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Terms {
+    /// Its shares.
+    pub shares: u32,
+    /// CPU time it was owed lately, in % of a pCPU; none: not known yet.
+    #[serde(serialize_with = "rounded_if_any")]
+    pub owed_pct: Option<f64>,
+    /// %HZD: of the time in which any of its vCPUs ran, that in which a sibling was ready and did not.
+    #[serde(serialize_with = "rounded_if_any")]
+    pub hazard_pct: Option<f64>,
+    /// The NUMA nodes that are its home; none: it has no home, or the host has no nodes.
+    pub home: Vec<u32>,
+    /// What of its memory lies there, %; none: not known.
+    #[serde(serialize_with = "rounded_if_any")]
+    pub local_pct: Option<f64>,
+    /// What kind of work it does; none: not known yet.
+    pub profile: Option<Class>,
 }
 
 /// A vCPU.
@@ -98,6 +125,14 @@ fn rounded<S: Serializer>(pct: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((pct * 1000.0).round() / 1000.0)
 }
 
+#[allow(clippy::ref_option, reason = "serde hands it over so")]
+fn rounded_if_any<S: Serializer>(pct: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match pct {
+        Some(pct) => rounded(pct, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
 impl Times {
     fn add(&mut self, other: &Self) {
         self.used_pct += other.used_pct;
@@ -123,7 +158,8 @@ impl Figures {
             if vms.last().is_none_or(|vm| vm.pid != pid) {
                 let io = io.get(&pid).copied().unwrap_or_default();
                 let (name, times) = (name(pid), Times::default());
-                vms.push(Vm { name, pid, times, io, vcpus: Vec::new() });
+                let terms = terms_between(before, after, pid);
+                vms.push(Vm { name, pid, times, io, terms, vcpus: Vec::new() });
             }
             let vm = vms.last_mut().expect("it is there now");
             vm.times.add(&vcpu.times);
@@ -153,8 +189,11 @@ fn vcpus_between(before: &Snapshot, after: &Snapshot) -> Vec<(u32, Vcpu)> {
     let earlier: HashMap<u32, &VcpuTimes> =
         before.vcpus.iter().map(|times| (times.thread, times)).collect();
     let one = |now: &VcpuTimes| {
-        let costop_s =
-            |snapshot: &Snapshot| snapshot.costop_s.get(&(now.process, now.number)).copied();
+        let costop_s = |snapshot: &Snapshot| {
+            let told = snapshot.told.get(&now.process)?;
+            let vcpu = told.vcpu.iter().find(|vcpu| vcpu.number == now.number)?;
+            Some(vcpu.counters.costop_s)
+        };
         let costop_s = costop_s(after).zip(costop_s(before)).map_or(0.0, |(now, then)| now - then);
         // One that is new, or has a thread's number that another had, began its books at nothing.
         let then = earlier.get(&now.thread).filter(|then| then.all_ns() <= now.all_ns());
@@ -165,6 +204,25 @@ fn vcpus_between(before: &Snapshot, after: &Snapshot) -> Vec<(u32, Vcpu)> {
     let mut vcpus: Vec<(u32, Vcpu)> = after.vcpus.iter().filter_map(one).collect();
     vcpus.sort_by_key(|(pid, vcpu)| (*pid, vcpu.number, vcpu.tid));
     vcpus
+}
+
+/// What Drover tells of that VM; none: it tells nothing.
+fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms> {
+    let now = after.told.get(&pid)?;
+    let hazard_pct = || {
+        let since = now.counters.since(&before.told.get(&pid)?.counters);
+        let pct = 100.0 * since.hazard_s? / since.progressed_s?;
+        // Nothing ran: there was no hazard.
+        Some(if pct.is_finite() { pct } else { 0.0 })
+    };
+    Some(Terms {
+        shares: now.shares,
+        owed_pct: now.owed_pcpus.map(|pcpus| 100.0 * pcpus),
+        hazard_pct: hazard_pct(),
+        home: now.numa.as_ref().map_or_else(Vec::new, |numa| numa.home.clone()),
+        local_pct: now.numa.as_ref().and_then(|numa| numa.local_pct),
+        profile: now.profile.map(|profile| profile.class),
+    })
 }
 
 /// What a vCPU did from one reading to the next. `costop_s` of its ready time is counted as co-stopped. `None`
@@ -199,7 +257,8 @@ fn pcpus_between(before: &[Ticks], after: &[Ticks]) -> Vec<Pcpu> {
         let busy_pct = pct(since(|ticks| ticks.busy));
         // The two are read one after the other: guests may have a tick more.
         let guest_pct = pct(since(|ticks| ticks.guest)).min(busy_pct);
-        Some(Pcpu { pcpu: now.pcpu, busy_pct, guest_pct })
+        let Ticks { pcpu, socket, core, .. } = *now;
+        Some(Pcpu { pcpu, socket, core, busy_pct, guest_pct })
     };
     after.iter().filter_map(one).collect()
 }
@@ -207,6 +266,9 @@ fn pcpus_between(before: &[Ticks], after: &[Ticks]) -> Vec<Pcpu> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::statuses::tests::told;
+    use drover_core::counters::{Counters, Numa};
+    use drover_host::status::{VcpuStatus, VmStatus};
     use std::time::{Duration, Instant};
 
     const S: u64 = 1_000_000_000;
@@ -218,13 +280,14 @@ pub(crate) mod tests {
             let times =
                 Times { used_pct: run_pct, run_pct, ready_pct: *ready_pct, ..Times::default() };
             let vcpus = vec![Vcpu { number: 0, tid: pid + 1, times }];
-            Vm { name: (*name).to_owned(), pid: *pid, times, io: Io::default(), vcpus }
+            let (name, io) = ((*name).to_owned(), Io::default());
+            Vm { name, pid: *pid, times, io, terms: None, vcpus }
         };
         Figures {
             time: "2026-11-24T14:31:07Z".parse().unwrap(),
             interval_s: 1.0,
             scheduler: None,
-            pcpus: vec![Pcpu { pcpu: 0, busy_pct: 75.0, guest_pct: 50.0 }],
+            pcpus: vec![Pcpu { pcpu: 0, socket: 0, core: 0, busy_pct: 75.0, guest_pct: 50.0 }],
             vms: vms.iter().map(vm).collect(),
             notes: Vec::new(),
         }
@@ -250,10 +313,17 @@ pub(crate) mod tests {
             vcpus,
             io: Vec::new(),
             process_cpu: HashMap::new(),
-            costop_s: HashMap::new(),
+            told: HashMap::new(),
             pcpus: Vec::new(),
             notes: Vec::new(),
         }
+    }
+
+    /// Drover tells how long the first vCPU of process 10 was co-stopped.
+    fn tell(snapshot: &mut Snapshot, costop_s: f64) {
+        let counters = Counters { costop_s, ..Counters::default() };
+        let vcpu = vec![VcpuStatus { number: 0, counters }];
+        snapshot.told.insert(10, VmStatus { vcpu, ..told() });
     }
 
     fn between(before: &Snapshot, after: &Snapshot) -> Figures {
@@ -272,9 +342,9 @@ pub(crate) mod tests {
             begun + Duration::from_secs(2),
             vec![vcpu(10, 1, [0, 0, 7 * S]), vcpu(10, 0, [S + S / 2, 2 * S, S + S / 2])],
         );
-        after.costop_s.insert((10, 0), 0.75);
+        tell(&mut after, 0.75);
         let mut co_stopped_before = before.clone();
-        co_stopped_before.costop_s.insert((10, 0), 0.25);
+        tell(&mut co_stopped_before, 0.25);
         let figures = between(&co_stopped_before, &after);
         let [vm] = &figures.vms[..] else { panic!("{figures:?}") };
         let [first, second] = &vm.vcpus[..] else { panic!("{vm:?}") };
@@ -293,9 +363,9 @@ pub(crate) mod tests {
         let mut before = snapshot(begun, vec![vcpu(10, 0, [0, 0, 0])]);
         let mut after =
             snapshot(begun + Duration::from_secs(1), vec![vcpu(10, 0, [S / 2, S / 2, 0])]);
-        before.costop_s.insert((10, 0), 1.0);
+        tell(&mut before, 1.0);
         for (costop_s, costop_pct) in [(3.0, 50.0), (1.0, 0.0), (0.5, 0.0)] {
-            after.costop_s.insert((10, 0), costop_s);
+            tell(&mut after, costop_s);
             let times = between(&before, &after).vms[0].times;
             assert_eq!((times.costop_pct, sum(&times)), (costop_pct, 100.0), "{costop_s}");
         }
@@ -314,6 +384,33 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn what_drover_knows_of_a_vm_stands_beside_its_times() {
+        let begun = Instant::now();
+        let mut before = snapshot(begun, vec![vcpu(10, 0, [0, 0, 0])]);
+        let mut after = snapshot(begun + Duration::from_secs(1), vec![vcpu(10, 0, [S, 0, 0])]);
+        assert_eq!(between(&before, &after).vms[0].terms, None, "another scheduler");
+        let counted = |progressed_s, hazard_s| Counters {
+            progressed_s: Some(progressed_s),
+            hazard_s: Some(hazard_s),
+            ..Counters::default()
+        };
+        let numa = Numa { home: vec![1], local_pct: Some(87.5), ..Numa::default() };
+        let now = VmStatus {
+            counters: counted(5.0, 1.5),
+            owed_pcpus: Some(1.25),
+            numa: Some(numa),
+            ..told()
+        };
+        after.told.insert(10, now);
+        let terms = |before: &Snapshot| between(before, &after).vms[0].terms.clone().unwrap();
+        assert_eq!(terms(&before).hazard_pct, None, "told of for the first time");
+        before.told.insert(10, VmStatus { counters: counted(4.0, 1.25), ..told() });
+        let terms = terms(&before);
+        assert_eq!((terms.owed_pct, terms.hazard_pct), (Some(125.0), Some(25.0)));
+        assert_eq!((terms.home, terms.local_pct, terms.profile), (vec![1], Some(87.5), None));
+    }
+
+    #[test]
     fn a_vm_uses_what_all_its_threads_do() {
         let begun = Instant::now();
         let mut before = snapshot(begun, vec![vcpu(10, 0, [0, 0, 0])]);
@@ -327,12 +424,13 @@ pub(crate) mod tests {
 
     #[test]
     fn pcpus_are_as_busy_as_their_ticks_say() {
-        let ticks = |pcpu, guest, busy, all| Ticks { pcpu, guest, busy, all };
+        let ticks = |pcpu, guest, busy, all| Ticks { pcpu, socket: 1, core: 0, guest, busy, all };
         let before = [ticks(0, 5, 10, 100), ticks(2, 0, 0, 50)];
         let after = [ticks(0, 30, 60, 200), ticks(1, 9, 9, 9), ticks(2, 0, 0, 50)];
         let pcpus = pcpus_between(&before, &after);
-        assert_eq!(pcpus[0], Pcpu { pcpu: 0, busy_pct: 50.0, guest_pct: 25.0 });
-        assert_eq!(pcpus[1], Pcpu { pcpu: 2, busy_pct: 0.0, guest_pct: 0.0 });
+        let first = Pcpu { pcpu: 0, socket: 1, core: 0, busy_pct: 50.0, guest_pct: 25.0 };
+        assert_eq!(pcpus[0], first);
+        assert_eq!((pcpus[1].pcpu, pcpus[1].busy_pct, pcpus[1].guest_pct), (2, 0.0, 0.0));
         assert_eq!(pcpus.len(), 2, "of one that came online nothing is known yet");
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
 
 use anyhow::Result;
+use drover_core::asked::Key;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::files;
 use drover_host::sources::cgroup::{self, CGROUPS};
@@ -155,11 +156,43 @@ impl Samples {
         let old = self.0.iter().filter(has_it).take_while(|sample| sample.at_ns <= at_ns).last();
         old.or_else(|| self.0.iter().find(has_it))
     }
+
+    /// The same among those since Drover has had the VM on the terms of the last one: what it waited for before an
+    /// order has nothing to do with what it is to have now.
+    pub fn before_on_same_terms(&self, at_ns: u64, pid: u32) -> Option<&Sample> {
+        let now = terms(self.last()?, pid);
+        let is_same = |sample: &&Sample| {
+            sample.vms.contains_key(&pid) && (now.is_none() || terms(sample, pid) == now)
+        };
+        let mut oldest = None;
+        for sample in self.0.iter().rev().take_while(is_same) {
+            oldest = Some(sample);
+            if sample.at_ns <= at_ns {
+                break;
+            }
+        }
+        oldest
+    }
+}
+
+/// What a VM is to have as Drover tells it.
+#[derive(PartialEq)]
+struct Terms<'a> {
+    values: Vec<(Key, &'a str)>,
+    pool: Option<&'a str>,
+    partition: &'a str,
+}
+
+fn terms(sample: &Sample, pid: u32) -> Option<Terms<'_>> {
+    let vm = sample.told.get(&pid)?;
+    let values = vm.why.iter().map(|why| (why.key, why.value.as_str())).collect();
+    Some(Terms { values, pool: vm.pool.as_deref(), partition: &vm.partition })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_core::resolve::Why;
     use std::fs;
 
     #[test]
@@ -199,5 +232,36 @@ mod tests {
         let begins = |second, pid| samples.before(second * S, pid).map(|it| it.at_ns / S);
         assert_eq!(begins(0, 7), Some(1), "the first is gone");
         assert_eq!((begins(9, 7), begins(3, 8), begins(9, 1)), (Some(9), Some(5), None));
+    }
+
+    #[test]
+    fn a_window_begins_after_the_last_order() {
+        let told = |limit: &str, pool: Option<&str>| {
+            let why = Why { key: Key::Limit, value: limit.to_owned(), origin: "order".to_owned() };
+            VmStatus {
+                why: vec![why],
+                pool: pool.map(str::to_owned),
+                ..crate::statuses::tests::told()
+            }
+        };
+        let mut samples = Samples::default();
+        for second in 0..=9 {
+            let vms = BTreeMap::from([(7, VmSample::default())]);
+            let status = match second {
+                0..4 => told("none", None),
+                4..6 => told("50 %", None),
+                _ => told("50 %", Some("prod")),
+            };
+            let told = HashMap::from([(7, status)]);
+            samples.add(Sample { at_ns: second * S, vms, told, ..Sample::default() });
+        }
+        let begins = |samples: &Samples, second| {
+            samples.before_on_same_terms(second * S, 7).map(|it| it.at_ns / S)
+        };
+        assert_eq!((begins(&samples, 8), begins(&samples, 2)), (Some(8), Some(6)));
+        assert_eq!(samples.before_on_same_terms(0, 8).map(|it| it.at_ns), None);
+        let vms = BTreeMap::from([(7, VmSample::default())]);
+        samples.add(Sample { at_ns: 10 * S, vms, ..Sample::default() });
+        assert_eq!(begins(&samples, 2), Some(2), "Drover has gone: nobody has terms");
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::files;
+use drover_host::status::VmStatus;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
@@ -28,8 +29,8 @@ pub struct Snapshot {
     pub io: Vec<ThreadIo>,
     /// CPU time of each VMM process, all its threads together.
     pub process_cpu: HashMap<u32, Duration>,
-    /// How long vCPUs were co-stopped, by process and number, s.
-    pub costop_s: HashMap<(u32, u32), f64>,
+    /// What Drover tells of VMs, by process, where it is in charge.
+    pub told: HashMap<u32, VmStatus>,
     /// pCPUs that are online.
     pub pcpus: Vec<Ticks>,
     /// What of it could not be known, a line each.
@@ -55,7 +56,7 @@ impl Snapshot {
             process_cpu: process_cpu.collect(),
             vcpus,
             io,
-            costop_s: HashMap::new(),
+            told: HashMap::new(),
             pcpus: pcpus::read()?,
             notes: Vec::new(),
         };
@@ -65,8 +66,8 @@ impl Snapshot {
         }
         // Nobody else stops vCPUs for their siblings.
         if snapshot.scheduler.as_deref() == Some("drover") {
-            match costops(socket) {
-                Ok(costop_s) => snapshot.costop_s = costop_s,
+            match told(socket) {
+                Ok(told) => snapshot.told = told,
                 Err(err) => snapshot.notes.push(format!("%CSTP is in %RDY: {err:#}")),
             }
         }
@@ -97,19 +98,12 @@ fn scheduler_under(root: &Path) -> Option<String> {
     read("root/ops")
 }
 
-/// How long Drover has co-stopped each vCPU.
-fn costops(socket: &Path) -> Result<HashMap<(u32, u32), f64>> {
+/// What Drover tells of VMs, by process.
+fn told(socket: &Path) -> Result<HashMap<u32, VmStatus>> {
     let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
         anyhow::bail!("the daemon answered something else; is it of this version?");
     };
-    let of_vm = |vm: &drover_host::status::VmStatus| {
-        let pid = vm.pid;
-        let costop = move |vcpu: &drover_host::status::VcpuStatus| {
-            ((pid, vcpu.number), vcpu.counters.costop_s)
-        };
-        vm.vcpu.iter().map(costop).collect::<Vec<_>>()
-    };
-    Ok(vms.iter().flat_map(of_vm).collect())
+    Ok(vms.into_iter().map(|vm| (vm.pid, vm)).collect())
 }
 
 #[cfg(test)]

@@ -114,13 +114,26 @@ fn whys(layer: &Layer) -> Vec<Why> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::observer::VcpuTimes;
     use drover_core::asked::Limit;
     use drover_host::names::Source;
 
     const S: u64 = 1_000_000_000;
+
+    /// A VM that somebody tells of.
+    pub(crate) fn told() -> VmStatus {
+        let identity = Identity {
+            name: "web".to_owned(),
+            by: Source::Libvirt,
+            uuid: None,
+            label: None,
+            domain: None,
+        };
+        let known = Known { identity: &identity, first: &vm(0, 0), before: None };
+        status(7, &vm(S, S), &known, &[])
+    }
 
     fn vm(cpu_ns: u64, used_ns: u64) -> VmSample {
         let vcpu = VcpuTimes { used_ns, ready_ns: S / 2, ..VcpuTimes::default() };

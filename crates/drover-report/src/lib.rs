@@ -9,6 +9,7 @@ mod grid;
 pub mod html;
 mod kinds;
 mod number;
+pub mod perfetto;
 pub mod picture;
 #[cfg(test)]
 mod sample;

@@ -129,8 +129,8 @@ pub(crate) fn cosched() -> Results {
     for (mode, costops) in [(Cosched::Auto, 0), (Cosched::Skew, 1334)] {
         for scheduler in ["eevdf", "drover"] {
             let counters = Counters {
-                progressed_s: 4.0,
-                hazard_s: 2.672,
+                progressed_s: Some(4.0),
+                hazard_s: Some(2.672),
                 costop_s: 1.336,
                 costops,
                 costarts: costops,

@@ -303,7 +303,7 @@ fn cosched(summary: &Summary) -> Grid {
     };
     let cells = |subject: &Subject, scheduler: &str| {
         let part = |counters: &Counters| {
-            let hazard_pct = 100.0 * counters.hazard_s / counters.progressed_s;
+            let hazard_pct = 100.0 * counters.hazard_s? / counters.progressed_s?;
             Some(hazard_pct).filter(|it| it.is_finite())
         };
         let cstp = |run: &Run| {

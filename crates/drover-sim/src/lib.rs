@@ -13,7 +13,6 @@ pub mod events;
 pub mod guest;
 pub mod kvm;
 pub mod machine;
-pub mod perfetto;
 pub mod placer;
 pub mod policy_cost;
 mod profiles;

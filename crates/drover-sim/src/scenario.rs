@@ -5,11 +5,12 @@ mod measure;
 mod one_run;
 pub mod rival;
 
+use crate::machine::TaskId;
 use crate::rng::mix;
 use crate::trace;
 use drover_core::results::{Ground, Results, Run};
 use drover_core::scenario::{Scenario, Vmm, Workload, scheduler_label};
-use drover_core::schedule::{Schedule, ScheduledVm, Span, Who, window_s};
+use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use one_run::{Job, run_drover};
 use rival::Entry;
 use std::sync::Mutex;
@@ -64,6 +65,8 @@ pub struct RunTrace {
     pub tasks: Vec<(String, u32)>,
     /// Who ran when.
     pub spans: Vec<trace::Span>,
+    /// Who was ready and did not run when.
+    pub waits: Vec<trace::Wait>,
 }
 
 impl RunTrace {
@@ -72,20 +75,25 @@ impl RunTrace {
         format!("{} {} {}", self.case, self.scheduler, self.repeat)
     }
 
-    /// The part of it that schedules show.
-    pub fn schedule(&self, scenario: &Scenario) -> Schedule {
-        let (from_s, to_s) = window_s(scenario.duration_s);
+    /// The part of it between two moments, counted from when measuring begins.
+    pub fn schedule(&self, scenario: &Scenario, (from_s, to_s): (f64, f64)) -> Schedule {
         let ns = |at_s: f64| ((scenario.warmup_s + at_s) * 1e9).round() as u64;
         let case = scenario.cases.iter().find(|case| case.name == self.case);
         let vms = case.map_or(&[][..], |case| &case.vms);
-        let span = |span: &trace::Span| {
-            let (name, number) = &self.tasks[span.task as usize];
-            let vm = vms.iter().position(|vm| vm.name == *name)?;
-            let is_vcpu = *number < vms[vm].vcpus;
-            let vm = vm as u32;
-            let who = if is_vcpu { Who::Vcpu(vm, *number) } else { Who::Helper(vm) };
-            let span = Span { pcpu: span.cpu, from_ns: span.from_ns, to_ns: span.to_ns, who };
-            span.within(ns(from_s), ns(to_s))
+        let who = |task: TaskId| {
+            let (name, number) = &self.tasks[task as usize];
+            match (0..).zip(vms).find(|(_, vm)| vm.name == *name) {
+                None => Who::Host,
+                Some((vm, of)) if *number < of.vcpus => Who::Vcpu(vm, *number),
+                Some((vm, _)) => Who::Helper(vm),
+            }
+        };
+        let span = |&trace::Span { cpu: pcpu, task, from_ns, to_ns }: &trace::Span| {
+            Span { pcpu, from_ns, to_ns, who: who(task) }.within(ns(from_s), ns(to_s))
+        };
+        let wait = |&trace::Wait { task, from_ns, to_ns }: &trace::Wait| match who(task) {
+            Who::Vcpu(vm, vcpu) => Wait { vm, vcpu, from_ns, to_ns }.within(ns(from_s), ns(to_s)),
+            Who::Helper(_) | Who::Host => None,
         };
         Schedule {
             case: self.case.clone(),
@@ -98,6 +106,7 @@ impl RunTrace {
                 .map(|vm| ScheduledVm { name: vm.name.clone(), vcpus: vm.vcpus })
                 .collect(),
             spans: self.spans.iter().filter_map(span).collect(),
+            waits: self.waits.iter().filter_map(wait).collect(),
         }
     }
 }

@@ -425,6 +425,7 @@ impl<C: Class> Sim<C> {
         let last_ran = self.m.tasks[task as usize].last_ran;
         let cold_ns = if last_ran == cpu { 0 } else { self.migration_ns(last_ran, cpu) };
         let known = &mut self.m.tasks[task as usize];
+        let ready_since_ns = known.ready_since_ns;
         // What the pCPU still pays for, a handler or an interrupt, comes first.
         let from_ns = self.m.pcpus[cpu as usize].work_from_ns.max(now_ns);
         self.m.pcpus[cpu as usize].work_from_ns =
@@ -434,7 +435,7 @@ impl<C: Class> Sim<C> {
         known.accounted_ns = now_ns;
         known.pcpu = cpu;
         self.m.note(2, cpu, task);
-        self.m.trace.begin(cpu, task, now_ns);
+        self.m.trace.begin(cpu, task, ready_since_ns, now_ns);
         self.class.set(&mut self.m, cpu, task);
         self.guests.enter(&mut self.m, cpu, task);
     }

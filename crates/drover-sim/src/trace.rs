@@ -16,11 +16,24 @@ pub struct Span {
     pub to_ns: u64,
 }
 
-/// Who ran when.
+/// A task was ready and did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// The task.
+    pub task: TaskId,
+    /// From then.
+    pub from_ns: u64,
+    /// Until then.
+    pub to_ns: u64,
+}
+
+/// Who ran when, and who waited for it.
 #[derive(Debug, Default)]
 pub struct Record {
     /// What has ended.
     pub spans: Vec<Span>,
+    /// Waits that are over.
+    pub waits: Vec<Wait>,
     /// What has begun on each pCPU: the task and when.
     open: Vec<Option<(TaskId, u64)>>,
 }
@@ -40,13 +53,21 @@ impl Trace {
         Self { hash: 0, record: Some(Record::default()) }
     }
 
-    /// A task begins to run.
-    pub fn begin(&mut self, cpu: u32, task: TaskId, now_ns: u64) {
+    /// A task begins to run, which has been ready since then.
+    pub fn begin(&mut self, cpu: u32, task: TaskId, ready_since_ns: u64, now_ns: u64) {
+        self.waited(task, ready_since_ns, now_ns);
         let Some(record) = &mut self.record else { return };
         if record.open.len() <= cpu as usize {
             record.open.resize(cpu as usize + 1, None);
         }
         record.open[cpu as usize] = Some((task, now_ns));
+    }
+
+    /// A task was ready all that time.
+    pub fn waited(&mut self, task: TaskId, from_ns: u64, to_ns: u64) {
+        if let Some(record) = self.record.as_mut().filter(|_| from_ns < to_ns) {
+            record.waits.push(Wait { task, from_ns, to_ns });
+        }
     }
 
     /// It is over: so are all spans.
@@ -71,17 +92,18 @@ mod tests {
     #[test]
     fn spans_are_recorded_only_on_request() {
         let mut trace = Trace::default();
-        trace.begin(3, 7, 10);
+        trace.begin(3, 7, 5, 10);
         trace.end(3, 20);
         assert!(trace.record.is_none());
         let mut trace = Trace::recording();
         trace.end(3, 5);
-        trace.begin(3, 7, 10);
+        trace.begin(3, 7, 5, 10);
         trace.end(3, 20);
-        trace.begin(0, 8, 15);
+        trace.begin(0, 8, 15, 15);
         trace.finish(25);
-        let spans = trace.record.unwrap().spans;
+        let record = trace.record.unwrap();
         let last = Span { cpu: 0, task: 8, from_ns: 15, to_ns: 25 };
-        assert_eq!(spans, [Span { cpu: 3, task: 7, from_ns: 10, to_ns: 20 }, last]);
+        assert_eq!(record.spans, [Span { cpu: 3, task: 7, from_ns: 10, to_ns: 20 }, last]);
+        assert_eq!(record.waits, [Wait { task: 7, from_ns: 5, to_ns: 10 }], "8 did not wait");
     }
 }

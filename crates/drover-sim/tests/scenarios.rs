@@ -5,6 +5,7 @@ use drover_core::claims::{self, Claim, JudgedBy, Kind, Measured, Standing, judge
 use drover_core::expect::Verdict;
 use drover_core::results::VmFigures;
 use drover_core::scenario::Scenario;
+use drover_core::schedule::window_s;
 use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, Outcome, run_scenario};
 use std::collections::BTreeMap;
@@ -310,11 +311,14 @@ fn a_trace_shows_every_moment_of_cpu_time() {
         assert!(missing_s.abs() < 0.001, "{}: {missing_s}", trace.title());
         assert_eq!(trace.tasks.len(), 4);
         // Of 200 ms out of the middle of a busy host nothing is missing either.
-        let schedule = trace.schedule(&scenario);
+        let schedule = trace.schedule(&scenario, window_s(scenario.duration_s));
         assert_eq!((schedule.from_s, schedule.length_ns), (0.15, 200_000_000));
         let spans_ns: u64 = schedule.spans.iter().map(|span| span.to_ns - span.from_ns).sum();
         let all_ns = u64::from(schedule.pcpus) * schedule.length_ns;
         assert!(spans_ns <= all_ns && spans_ns > all_ns / 100 * 99, "{spans_ns} of {all_ns}");
+        // Busy vCPUs run or wait at any moment.
+        let waits_ns: u64 = schedule.waits.iter().map(|wait| wait.to_ns - wait.from_ns).sum();
+        assert_eq!(spans_ns + waits_ns, 4 * schedule.length_ns);
     }
 }
 

@@ -196,8 +196,8 @@ impl Reconciler {
 
 fn counters_of_vm(vm: &KernelVm) -> Counters {
     Counters {
-        progressed_s: seconds(vm.progressed_ns),
-        hazard_s: seconds(vm.hazard_ns),
+        progressed_s: Some(seconds(vm.progressed_ns)),
+        hazard_s: Some(seconds(vm.hazard_ns)),
         costop_s: seconds(vm.costop_ns),
         costops: vm.nr_costops,
         costarts: vm.nr_costarts,
@@ -215,8 +215,8 @@ fn counters_of_vm(vm: &KernelVm) -> Counters {
 
 fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
     let counters = Counters {
-        progressed_s: seconds(vcpu.progress_ns),
-        hazard_s: seconds(vcpu.hazard_ns),
+        progressed_s: Some(seconds(vcpu.progress_ns)),
+        hazard_s: Some(seconds(vcpu.hazard_ns)),
         costop_s: seconds(vcpu.costop_ns),
         costops: vcpu.nr_costops,
         costarts: vcpu.nr_costarts,

@@ -2,7 +2,9 @@
 //! Figures on a terminal, and what keys do.
 
 mod bars;
+mod columns;
 mod draw;
+mod kept;
 mod view;
 
 use std::io;
@@ -51,10 +53,11 @@ pub fn run(
     iterations: Option<u64>,
     stop: &AtomicBool,
 ) -> Result<()> {
+    let kept = kept::path();
     let mut screen = Screen::open()?;
     // From now on a terminal of another size is a signal that ends a wait.
     event::poll(Duration::ZERO)?;
-    let mut view = View::default();
+    let mut view = kept.as_deref().map_or_else(View::default, kept::read);
     let mut due = Instant::now() + FIRST.min(interval);
     let mut figures: Option<Figures> = None;
     let mut shown = 0;
@@ -84,7 +87,8 @@ pub fn run(
             break;
         }
     }
-    Ok(())
+    drop(screen);
+    kept.map_or(Ok(()), |path| kept::write(&path, &view))
 }
 
 /// Waits until the screen is to be drawn anew; whether somebody quits.

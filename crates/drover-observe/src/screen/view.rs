@@ -9,7 +9,8 @@ use drover_core::io::DelayUs;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::widgets::TableState;
 
-use crate::figures::{Figures, Vcpu, Vm};
+use super::columns::{Columns, Field};
+use crate::figures::{Figures, Terms, Vcpu, Vm};
 
 /// Order of VMs: the most of something first, or by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,18 +22,10 @@ pub enum Sort {
     Costop,
     Wait,
     Name,
+    Owed,
+    Hazard,
     ToGuest,
     ToDevice,
-}
-
-/// Which figures are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Columns {
-    /// Where the time of vCPUs went.
-    #[default]
-    Cpu,
-    /// How late threads on the way of I/O ran, of VMs.
-    Io,
 }
 
 /// What an operator has chosen.
@@ -40,6 +33,10 @@ pub enum Columns {
 pub struct View {
     pub sort: Sort,
     pub columns: Columns,
+    /// Columns that are left out.
+    pub hidden: BTreeSet<Field>,
+    /// They are being chosen.
+    pub is_choosing: bool,
     pub help: bool,
     /// What is shown stays as it is.
     pub is_frozen: bool,
@@ -79,6 +76,9 @@ impl View {
         let filter = self.filter.to_lowercase();
         let is_asked_for = |vm: &&Vm| vm.name.to_lowercase().contains(&filter);
         let mut vms: Vec<&Vm> = figures.vms.iter().filter(is_asked_for).collect();
+        let terms = |vm: &Vm, of: fn(&Terms) -> Option<f64>| {
+            vm.terms.as_ref().and_then(of).unwrap_or_default()
+        };
         let mean = |delay: Option<DelayUs>| delay.map_or(0.0, |delay| delay.mean);
         let of = |vm: &Vm| match self.sort {
             Sort::Used => vm.times.used_pct,
@@ -87,6 +87,8 @@ impl View {
             Sort::Costop => vm.times.costop_pct,
             Sort::Wait => vm.times.wait_pct,
             Sort::Name => 0.0,
+            Sort::Owed => terms(vm, |terms| terms.owed_pct),
+            Sort::Hazard => terms(vm, |terms| terms.hazard_pct),
             Sort::ToGuest => mean(vm.io.delay_us.to_guest),
             Sort::ToDevice => mean(vm.io.delay_us.to_device),
         };
@@ -94,7 +96,7 @@ impl View {
         let mut rows = Vec::new();
         for vm in vms {
             rows.push(Row { vm, vcpu: None });
-            if self.is_open(vm) && self.columns == Columns::Cpu {
+            if self.is_open(vm) && self.columns != Columns::Io {
                 rows.extend(vm.vcpus.iter().map(|vcpu| Row { vm, vcpu: Some(vcpu) }));
             }
         }
@@ -125,6 +127,10 @@ impl View {
             self.help = false;
             return;
         }
+        if self.is_choosing {
+            self.choose(key);
+            return;
+        }
         if self.is_typing {
             self.type_filter(key);
             let rows = self.rows(figures);
@@ -144,13 +150,27 @@ impl View {
             KeyCode::Char('N') => self.sort = Sort::Name,
             KeyCode::Char('G') => self.sort = Sort::ToGuest,
             KeyCode::Char('D') => self.sort = Sort::ToDevice,
+            KeyCode::Char('O') => self.sort = Sort::Owed,
+            KeyCode::Char('H') => self.sort = Sort::Hazard,
+            KeyCode::Char('f') => self.is_choosing = true,
             KeyCode::Char('c') => self.columns = Columns::Cpu,
+            KeyCode::Char('d') => self.columns = Columns::Drover,
             KeyCode::Char('i') => self.columns = Columns::Io,
             KeyCode::Char('*') => self.open_all(figures),
             _ => self.press_at_cursor(key, figures),
         }
         let rows = self.rows(figures);
         self.place_cursor(&rows);
+    }
+
+    /// The letter of a column shows or hides it; any other key goes back.
+    fn choose(&mut self, key: KeyCode) {
+        let KeyCode::Char(letter) = key else { return self.is_choosing = false };
+        match Field::CHOSEN.iter().zip('a'..).find(|(_, its)| *its == letter) {
+            Some(((field, _), _)) if self.hidden.contains(field) => drop(self.hidden.remove(field)),
+            Some(((field, _), _)) => drop(self.hidden.insert(*field)),
+            None => self.is_choosing = false,
+        }
     }
 
     /// Enter leaves the filter as it is, Escape removes it.
@@ -281,6 +301,16 @@ mod tests {
         assert_eq!((view.sort, view.is_typing), (Sort::Ready, false));
         press(&mut view, &[KeyCode::Esc], &vms);
         assert_eq!(names(&view, &vms).len(), 3);
+    }
+
+    #[test]
+    fn letters_hide_columns_and_show_them_again() {
+        let (mut view, vms) = (View::default(), figures(&[("a", 1, 0.0)]));
+        press(&mut view, &['f', 'a', 'b', 'b'].map(KeyCode::Char), &vms);
+        assert_eq!(view.hidden.iter().copied().collect::<Vec<_>>(), [Field::Pid]);
+        assert!(view.is_choosing);
+        press(&mut view, &[KeyCode::Enter, KeyCode::Char('d')], &vms);
+        assert!(!view.is_choosing && view.columns == Columns::Drover);
     }
 
     #[test]

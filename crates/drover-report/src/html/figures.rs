@@ -28,10 +28,10 @@ pub struct Sum {
     pub vcpus: u32,
     /// They ran, in % of the time of one pCPU.
     pub run_pct: f64,
-    /// They were ready, in the same; none: that is not known.
-    pub ready_pct: Option<f64>,
+    /// They were ready, in the same.
+    pub ready_pct: f64,
     /// The longest single wait, ms.
-    pub longest_ms: Option<f64>,
+    pub longest_ms: f64,
 }
 
 impl Figures {
@@ -54,14 +54,11 @@ impl Figures {
             sums[vm].run_pct += pct(span.to_ns - span.from_ns);
             add(&mut bars[vm], 0, (span.from_ns, span.to_ns), timeline.length_ns);
         }
-        for sum in sums.iter_mut().filter(|_| timeline.waits.is_some()) {
-            (sum.ready_pct, sum.longest_ms) = (Some(0.0), Some(0.0));
-        }
-        for wait in timeline.waits.iter().flatten() {
+        for wait in &timeline.waits {
             let (Some(vm), ns) = (vm_of(wait.who), wait.to_ns - wait.from_ns) else { continue };
             let sum = &mut sums[vm];
-            sum.ready_pct = sum.ready_pct.map(|before| before + pct(ns));
-            sum.longest_ms = sum.longest_ms.map(|longest| longest.max(ns as f64 / 1e6));
+            sum.ready_pct += pct(ns);
+            sum.longest_ms = sum.longest_ms.max(ns as f64 / 1e6);
             add(&mut bars[vm], 1, (wait.from_ns, wait.to_ns), timeline.length_ns);
             let bucket = (u64::BITS - (ns / 1000).leading_zeros()) as usize;
             waits[vm][bucket.min(BUCKETS - 1)] += 1;
@@ -89,7 +86,7 @@ mod tests {
     use super::super::timeline::{Person, Stretch, Waited};
     use super::*;
 
-    fn timeline(waits: Option<Vec<Waited>>) -> Timeline {
+    fn timeline(waits: Vec<Waited>) -> Timeline {
         let person = |vm, vcpu| Person { name: String::new(), vm, vcpu };
         Timeline {
             pcpus: 1,
@@ -108,18 +105,12 @@ mod tests {
     #[test]
     fn time_of_vcpus_is_summed_and_put_into_bars() {
         let wait = Waited { who: 2, from_ns: 60_500_000, to_ns: 63_000_000 };
-        let Figures { bars, waits, sums } = Figures::of(&timeline(Some(vec![wait])));
+        let Figures { bars, waits, sums } = Figures::of(&timeline(vec![wait]));
         assert_eq!((sums[0].vcpus, sums[0].run_pct), (1, 25.0));
-        let ready_pct = sums[0].ready_pct.unwrap();
+        let ready_pct = sums[0].ready_pct;
         assert!((ready_pct - 2.5 / 2.4).abs() < 1e-9, "{ready_pct}");
-        assert_eq!(sums[0].longest_ms, Some(2.5));
+        assert_eq!(sums[0].longest_ms, 2.5);
         assert_eq!((bars[0][59], bars[0][60], bars[0][61]), ([1.0, 0.0], [0.0, 0.5], [0.0, 1.0]));
         assert_eq!(waits[0][12], 1, "from 2048 to 4096 us");
-    }
-
-    #[test]
-    fn waits_that_are_not_known_are_none() {
-        let sum = Figures::of(&timeline(None)).sums[0];
-        assert_eq!((sum.ready_pct, sum.longest_ms), (None, None));
     }
 }

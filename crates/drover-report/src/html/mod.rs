@@ -77,7 +77,7 @@ fn in_script(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::schedule::{Schedule, ScheduledVm, Span, Who};
+    use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 
     pub(super) fn schedule(name: &str) -> Schedule {
         Schedule {
@@ -91,6 +91,7 @@ mod tests {
                 Span { pcpu: 1, from_ns: 500_000, to_ns: 7_000_000, who: Who::Vcpu(0, 1) },
                 Span { pcpu: 0, from_ns: 0, to_ns: 1_000_000, who: Who::Host },
             ],
+            waits: vec![Wait { vm: 0, vcpu: 0, from_ns: 2_000_000, to_ns: 5_000_000 }],
         }
     }
 

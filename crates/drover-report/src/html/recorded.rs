@@ -36,7 +36,7 @@ impl Timeline {
             pcpus: recording.head.pcpus.max(last_pcpu),
             length_ns: to_ns - from_ns,
             spans: spans.collect(),
-            waits: Some(waits.collect()),
+            waits: waits.collect(),
             vms: people.vms.clone(),
             people: people.all,
             notes: notes(recording),
@@ -149,7 +149,7 @@ mod tests {
                 ("web/0", 300, 400)
             ]
         );
-        let waits = timeline.waits.as_ref().unwrap();
+        let waits = &timeline.waits;
         assert_eq!((waits[0].from_ns, waits[0].to_ns, name(waits[0].who)), (100, 300, "web/0"));
         assert_eq!((timeline.vms.len(), timeline.notes.len(), timeline.pcpus), (1, 2, 2));
     }

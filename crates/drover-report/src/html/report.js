@@ -168,7 +168,6 @@ function schedule(timeline, parent) {
 	tool('+', 'Zoom in', () => zoom(0.5, middle()));
 	tool('\u2212', 'Zoom out', () => zoom(2, middle()));
 	tool('All', 'Show all', () => show(0, timeline.length_ns));
-	element('p', tools, 'wheel zooms, dragging moves, arrow keys and + \u2212 do, too');
 	interact(canvas, {zoom, show, view, momentAt, middle});
 	hover(canvas, timeline, rows, height, momentAt);
 	redraws.push(draw);
@@ -214,8 +213,7 @@ function hover(canvas, timeline, rows, height, momentAt) {
 }
 
 function bars(timeline, parent) {
-	const known = timeline.sums.some(sum => sum.ready_pct !== null);
-	element('h3', parent, known ? 'Running (green), ready (orange) and waiting, VM by VM' : 'Running, VM by VM');
+	element('h3', parent, 'Running (green), ready (orange) and waiting, VM by VM');
 	timeline.vms.forEach((name, vm) => {
 		element('p', parent, name);
 		const canvas = element('canvas', parent);
@@ -224,22 +222,23 @@ function bars(timeline, parent) {
 			pen.fillStyle = themed('wait');
 			pen.fillRect(LEFT, 0, width - LEFT, 36);
 			all.forEach(([run, ready], place) => {
-				const x = LEFT + place * wide;
+				// Whole pixels: no seams between bars.
+				const x = Math.round(LEFT + place * wide), to = Math.round(LEFT + (place + 1) * wide);
 				pen.fillStyle = themed('run');
-				pen.fillRect(x, 36 * (1 - run), wide + 0.4, 36 * run);
+				pen.fillRect(x, 36 * (1 - run), to - x, 36 * run);
 				pen.fillStyle = themed('ready');
-				pen.fillRect(x, 36 * (1 - run - ready), wide + 0.4, 36 * ready);
+				pen.fillRect(x, 36 * (1 - run - ready), to - x, 36 * ready);
 			});
 		});
 	});
 }
 
 function waits(timeline, parent) {
-	if (!timeline.sums.some(sum => sum.ready_pct !== null)) return;
-	element('h3', parent, 'How long waits were: number of waits, each bar twice as long as the one before');
+	element('h3', parent, 'How many waits, by their length');
 	timeline.vms.forEach((name, vm) => {
-		const all = timeline.waits[vm], most = Math.max(...all, 1);
-		element('p', parent, `${name}: ${all.reduce((sum, one) => sum + one, 0)} waits, the most of one length ${most}`);
+		const all = timeline.waits[vm], most = Math.max(...all);
+		if (most === 0) return void element('p', parent, `${name}: no waits`);
+		element('p', parent, `${name}: ${all.reduce((sum, one) => sum + one, 0)} waits; the highest bar: ${most}`);
 		const canvas = element('canvas', parent);
 		redraws.push(() => {
 			const {pen, width} = prepare(canvas, 70), wide = (width - LEFT) / all.length;
@@ -262,15 +261,14 @@ function compare(parent) {
 	const table = element('table', wide), head = element('tr', element('thead', table));
 	const body = element('tbody', table);
 	for (const what of ['VM', 'run', 'ran', 'ready', 'longest wait']) element('th', head, what);
-	const shown = (value, unit) => value === null || value === undefined ? '-' : value.toFixed(2) + unit;
 	for (const name of names) {
 		for (const timeline of data.timelines.filter(one => one.vms.includes(name))) {
 			const row = element('tr', body), sum = timeline.sums[timeline.vms.indexOf(name)];
 			element('td', row, name);
 			element('td', row, timeline.title);
-			element('td', row, shown(sum.run_pct, ' %'));
-			element('td', row, shown(sum.ready_pct, ' %'));
-			element('td', row, shown(sum.longest_ms, ' ms'));
+			element('td', row, sum.run_pct.toFixed(2) + ' %');
+			element('td', row, sum.ready_pct.toFixed(2) + ' %');
+			element('td', row, sum.longest_ms.toFixed(2) + ' ms');
 		}
 	}
 }
@@ -288,24 +286,34 @@ function legend(parent) {
 	entry('idle', () => themed('idle'));
 }
 
+// A section for each timeline, two in a row where there is room.
+function eachOf(fill) {
+	const all = element('div', page);
+	all.className = 'runs';
+	for (const timeline of data.timelines) {
+		const one = element('section', all);
+		element('h2', one, timeline.title);
+		fill(timeline, one);
+	}
+}
+
 element('h1', page, data.title);
 for (const line of data.about) element('p', page, line);
 legend(page);
-for (const timeline of data.timelines) {
-	element('h2', page, timeline.title);
-	for (const note of timeline.notes) element('p', page, note);
-	schedule(timeline, page);
-}
+element('p', page, 'The wheel zooms, dragging moves; so do + \u2212 and the arrow keys.');
+eachOf((timeline, parent) => {
+	for (const note of timeline.notes) element('p', parent, note);
+	schedule(timeline, parent);
+});
 if (names.length) {
 	element('h2', page, 'Side by side');
 	element('p', page, '% of one pCPU, summed over vCPUs');
 	compare(page);
 }
-for (const timeline of data.timelines) {
-	element('h2', page, timeline.title);
-	bars(timeline, page);
-	waits(timeline, page);
-}
+eachOf((timeline, parent) => {
+	bars(timeline, parent);
+	waits(timeline, parent);
+});
 if (data.tables) {
 	element('h2', page, 'Figures');
 	element('pre', page, data.tables);

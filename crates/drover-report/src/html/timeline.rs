@@ -53,8 +53,8 @@ pub struct Timeline {
     pub people: Vec<Person>,
     /// Who ran, in any order; on one pCPU they do not overlap.
     pub spans: Vec<Stretch>,
-    /// Who waited; none: that is not known.
-    pub waits: Option<Vec<Waited>>,
+    /// Which vCPUs waited, in any order.
+    pub waits: Vec<Waited>,
     /// What is missing in it, a line each.
     pub notes: Vec<String>,
 }
@@ -87,6 +87,11 @@ impl Timeline {
             to_ns: span.to_ns,
             who: number(span.who),
         };
+        let wait = |wait: &drover_core::schedule::Wait| Waited {
+            who: number(Who::Vcpu(wait.vm, wait.vcpu)),
+            from_ns: wait.from_ns,
+            to_ns: wait.to_ns,
+        };
         Self {
             title: format!("{}, {}", schedule.case, schedule.scheduler),
             pcpus: schedule.pcpus,
@@ -94,7 +99,7 @@ impl Timeline {
             vms: schedule.vms.iter().map(|vm| vm.name.clone()).collect(),
             people,
             spans: schedule.spans.iter().map(stretch).collect(),
-            waits: None,
+            waits: schedule.waits.iter().map(wait).collect(),
             notes: Vec::new(),
         }
     }
@@ -174,6 +179,8 @@ mod tests {
         let timeline = Timeline::of_schedule(&super::super::tests::schedule("web"));
         let who = |place: usize| timeline.people[timeline.spans[place].who].name.as_str();
         assert_eq!((who(0), who(1)), ("web/1", "the host's own tasks"));
-        assert_eq!((timeline.people.len(), timeline.waits), (4, None));
+        let waited = &timeline.waits[0];
+        assert_eq!((who(0), timeline.people[waited.who].name.as_str()), ("web/1", "web/0"));
+        assert_eq!(timeline.people.len(), 4);
     }
 }

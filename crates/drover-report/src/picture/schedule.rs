@@ -247,6 +247,7 @@ mod tests {
             pcpus,
             vms: vec![vm("barrier", 2), vm("busy", 2)],
             spans,
+            waits: Vec::new(),
         }
     }
 

@@ -9,14 +9,14 @@ use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
 use crate::guest::Programs;
-use crate::machine::Machine;
+use crate::machine::{Machine, TaskState};
 use crate::placer::{Placed, Placer};
 use crate::rng::{Rng, mix};
 use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
-use crate::trace::Trace;
+use crate::trace::{Record, Trace};
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
@@ -166,16 +166,27 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     let stuck = job.case.vms.iter().enumerate().find_map(stuck);
     let fault = sim.m.fault.take().or(stuck);
     let run = measured.end(&sim, scenario, job, fault);
-    sim.m.trace.finish(sim.m.now_ns);
-    let trace = sim.m.trace.record.take().map(|record| RunTrace {
+    let trace = finish_trace(&mut sim.m).map(|record| RunTrace {
         case: run.case.clone(),
         scheduler: run.scheduler.clone(),
         repeat: run.repeat,
         tasks: sim.m.tasks.iter().map(|task| (name_of(job.case, task.vm), task.vcpu)).collect(),
         spans: record.spans,
+        waits: record.waits,
     });
     let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
     Ok(Ran { run, hash, events, trace })
+}
+
+/// Who ran when and who waited, if that was recorded; who does so still did so until now.
+fn finish_trace(m: &mut Machine) -> Option<Record> {
+    for (task, known) in (0..).zip(&m.tasks) {
+        if known.state == TaskState::Ready {
+            m.trace.waited(task, known.ready_since_ns, m.now_ns);
+        }
+    }
+    m.trace.finish(m.now_ns);
+    m.trace.record.take()
 }
 
 /// What the placer is to know of the VM. Who is pinned or has memory on several nodes is left alone.

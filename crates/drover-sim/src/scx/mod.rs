@@ -526,8 +526,8 @@ impl Class for Scx {
         let vcpu = |(task, known): (usize, &Task)| {
             let view = self.policy.vcpu(task as TaskId).filter(|_| known.vm == vm)?;
             let counters = Counters {
-                progressed_s: seconds(view.progress_ns),
-                hazard_s: seconds(view.hazard_ns),
+                progressed_s: Some(seconds(view.progress_ns)),
+                hazard_s: Some(seconds(view.hazard_ns)),
                 costop_s: seconds(view.costop_ns),
                 costops: view.nr_costops,
                 costarts: view.nr_costops - u64::from(view.costop_since_ns != 0),
@@ -537,8 +537,8 @@ impl Class for Scx {
             Some((known.vcpu, counters))
         };
         let counters = Counters {
-            progressed_s: seconds(view.progressed_ns),
-            hazard_s: seconds(view.hazard_ns),
+            progressed_s: Some(seconds(view.progressed_ns)),
+            hazard_s: Some(seconds(view.hazard_ns)),
             costop_s: seconds(view.costop_ns),
             costops: view.nr_costops,
             costarts: view.nr_costarts,

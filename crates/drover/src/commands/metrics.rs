@@ -14,16 +14,21 @@ use drover_host::control::{Answer, By, Request, ask_either};
 use drover_host::status::{Kind, PartitionStatus, PoolStatus, VmStatus};
 use drover_observe::snapshot::scheduler_in_charge;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeMetric, prometheus_text, text as openmetrics_text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::ask::{Daemon, UNKNOWN_ANSWER};
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// As OpenMetrics: with units and an end. node_exporter reads the text without.
+    #[arg(long)]
+    openmetrics: bool,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -32,7 +37,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let known = Known::ask(&args.daemon.socket);
     let failed = known.as_ref().err().map(|err| anyhow::anyhow!("{err:#}"));
-    print!("{}", text(known.ok(), scheduler_in_charge()));
+    let format = if args.openmetrics { Format::OpenMetrics } else { Format::Prometheus };
+    print!("{}", text(known.ok(), scheduler_in_charge(), format));
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
@@ -62,12 +68,22 @@ impl Known {
     }
 }
 
-fn text(known: Option<Known>, scheduler: Option<String>) -> String {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Prometheus,
+    OpenMetrics,
+}
+
+fn text(known: Option<Known>, scheduler: Option<String>, format: Format) -> String {
     let mut registry = Registry::with_prefix("drover");
     let scheduler = scheduler.unwrap_or_else(|| "kernel".to_owned());
     registry.register_collector(Box::new(Page { known, scheduler }));
     let mut text = String::new();
-    prometheus_text::encode(&mut text, &registry).expect("a string takes all");
+    let encode = match format {
+        Format::Prometheus => prometheus_text::encode,
+        Format::OpenMetrics => openmetrics_text::encode,
+    };
+    encode(&mut text, &registry).expect("a string takes all");
     text
 }
 
@@ -244,6 +260,13 @@ fn place_of_vm(vm: &VmStatus) -> Labels {
     vm_labels(vm).into_iter().chain(places.into_iter().flatten()).collect()
 }
 
+/// A name as it is before its unit, and the unit it ends in.
+fn unit_of(name: &str) -> (&str, Option<Unit>) {
+    const UNITS: [&str; 4] = ["seconds", "bytes", "pcpus", "ratio"];
+    let split = name.rsplit_once('_').filter(|(_, unit)| UNITS.contains(unit));
+    split.map_or((name, None), |(name, unit)| (name, Some(Unit::Other(unit.to_owned()))))
+}
+
 /// Each metric with a line for each thing that has it. Names may be alike, or look alike as they are shown, and whoever
 /// reads two lines of one series takes none: what comes after the first has its number among them, too.
 fn write<T>(
@@ -269,7 +292,9 @@ fn write<T>(
         if values.is_empty() {
             continue;
         }
-        let mut family = encoder.encode_descriptor(metric.name, metric.help, None, metric.kind)?;
+        let (name, unit) = unit_of(metric.name);
+        let mut family =
+            encoder.encode_descriptor(name, metric.help, unit.as_ref(), metric.kind)?;
         for (labels, value) in values {
             let line = family.encode_family(labels)?;
             match metric.kind {
@@ -320,7 +345,7 @@ mod tests {
     }
 
     fn page() -> String {
-        text(Some(known()), Some("drover".to_owned()))
+        text(Some(known()), Some("drover".to_owned()), Format::Prometheus)
     }
 
     /// Words of a text that could be names of our metrics.
@@ -360,6 +385,21 @@ mod tests {
     }
 
     #[test]
+    fn openmetrics_has_units_at_the_end_of_names_and_an_end_and_the_same_series() {
+        let open = text(Some(known()), Some("drover".to_owned()), Format::OpenMetrics);
+        assert!(open.ends_with("\n# EOF\n"), "{open}");
+        let units: Vec<(&str, &str)> =
+            open.lines().filter_map(|line| line.strip_prefix("# UNIT ")?.split_once(' ')).collect();
+        assert!(units.contains(&("drover_vm_ready_seconds", "seconds")), "{units:?}");
+        assert!(units.contains(&("drover_vm_limit_pcpus", "pcpus")), "{units:?}");
+        assert!(units.iter().all(|(name, unit)| name.ends_with(&format!("_{unit}"))), "{units:?}");
+        let lines = |text: &str| -> BTreeSet<String> {
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        };
+        assert_eq!(lines(&open), lines(&page()));
+    }
+
+    #[test]
     fn dashboard_and_alerts_ask_only_for_what_is_printed() {
         let page = page();
         let printed: BTreeSet<&str> =
@@ -376,7 +416,7 @@ mod tests {
 
     #[test]
     fn without_a_daemon_that_is_said() {
-        let page = text(None, None);
+        let page = text(None, None, Format::Prometheus);
         assert!(page.contains("\ndrover_up 0"), "{page}");
         assert!(page.contains("\ndrover_scheduler_info{scheduler=\"kernel\"} 1"), "{page}");
         assert!(!page.contains("drover_vm_"), "{page}");
@@ -384,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_is_observed_only_is_told_and_does_not_look_like_a_scheduler() {
-        let page = text(Some(Known { by: By::Observer, ..known() }), None);
+        let page = text(Some(Known { by: By::Observer, ..known() }), None, Format::Prometheus);
         for line in ["\ndrover_up 0", "\ndrover_observed 1", "\ndrover_vm_ready_seconds_total{"] {
             assert!(page.contains(line), "{page}");
         }
@@ -393,7 +433,7 @@ mod tests {
     #[test]
     fn a_name_cannot_break_out_of_its_label() {
         let known = Known { vms: vec![vm("a\"} 1\nb\\\u{9b}")], ..known() };
-        let page = text(Some(known), None);
+        let page = text(Some(known), None, Format::Prometheus);
         let shown = "{vm=\"a\\\"} 1\u{fffd}b\\\\\u{fffd}\",kind=\"vm\"}";
         assert!(page.contains(shown), "{page}");
     }
@@ -401,7 +441,7 @@ mod tests {
     #[test]
     fn who_is_called_alike_has_a_series_all_the_same() {
         let vms = ["a", "a", "b", "a\u{7}", "a\u{8}"].map(vm).to_vec();
-        let page = text(Some(Known { vms, ..known() }), None);
+        let page = text(Some(Known { vms, ..known() }), None, Format::Prometheus);
         let lines = || page.lines().filter(|line| line.starts_with("drover_vm_vcpus{"));
         let series: BTreeSet<&str> = lines().map(|line| read(line).1).collect();
         assert_eq!((series.len(), lines().count()), (5, 5), "{page}");

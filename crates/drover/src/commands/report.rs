@@ -2,12 +2,14 @@
 //! `drover report`
 
 use std::fs;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use drover_core::recording_file;
 use drover_report::html::{Report, Timeline, page};
+use drover_report::perfetto;
 
 /// A file is no longer than a recording may be.
 const BYTES_MAX: u64 = drover_observe::record::BYTES_MAX + (64 << 20);
@@ -18,20 +20,29 @@ pub struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// The page to write: one file that needs no network.
-    #[arg(long, value_name = "OUT.html")]
-    html: PathBuf,
+    #[arg(long, value_name = "OUT.html", required_unless_present = "perfetto")]
+    html: Option<PathBuf>,
+    /// A trace to write, for ui.perfetto.dev: pCPUs, and each VM's vCPUs as they ran and were ready.
+    #[arg(long, value_name = "OUT.json")]
+    perfetto: Option<PathBuf>,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     let timelines = args.files.iter().map(|file| timeline(file)).collect::<Result<Vec<_>>>()?;
-    let names: Vec<&str> = timelines.iter().map(|(_, timeline)| timeline.title.as_str()).collect();
+    let (about, timelines): (Vec<_>, Vec<_>) = timelines.into_iter().unzip();
+    if let Some(trace) = &args.perfetto {
+        write_trace(trace, &timelines)?;
+        println!("trace:    {}", trace.display());
+    }
+    let Some(html) = &args.html else { return Ok(ExitCode::SUCCESS) };
+    let names: Vec<&str> = timelines.iter().map(|timeline| timeline.title.as_str()).collect();
     let report = Report {
         title: format!("Who ran where: {}", names.join(", ")),
-        about: timelines.iter().map(|(about, _)| about.clone()).collect(),
+        about,
         tables: String::new(),
-        timelines: timelines.into_iter().map(|(_, timeline)| timeline).collect(),
+        timelines,
     };
-    write_page(&args.html, &report)?;
+    write_page(html, &report)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -39,6 +50,17 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 pub fn write_page(html: &Path, report: &Report) -> Result<()> {
     fs::write(html, page(report)).with_context(|| format!("cannot write {}", html.display()))?;
     println!("report:   {}", html.display());
+    Ok(())
+}
+
+/// Writes a trace for ui.perfetto.dev, and says where it ends if not all is in it.
+pub fn write_trace(path: &Path, timelines: &[Timeline]) -> Result<()> {
+    let cannot = || format!("cannot write {}", path.display());
+    let file = BufWriter::new(fs::File::create(path).with_context(cannot)?);
+    if let Some(ends_ns) = perfetto::write(timelines, file).with_context(cannot)? {
+        let (file, ms) = (path.display(), ends_ns / 1_000_000);
+        eprintln!("drover: {file} has the first {ms} ms of each at least, not all: too much ran");
+    }
     Ok(())
 }
 

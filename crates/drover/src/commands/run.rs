@@ -280,6 +280,10 @@ impl Progress {
             Event::Schedule(schedule) => self.schedules.push(*schedule),
             Event::Notice(line) => self.say(&format!("note: {line}")),
             Event::Started(run) => {
+                if run.number == 1 {
+                    // The lab had to boot again, and what ran before counts no more.
+                    self.schedules.clear();
+                }
                 let what = format!("case {}, {}, repeat {}", run.case, run.scheduler, run.repeat);
                 self.bar.set_length(run.of as u64);
                 self.bar.set_message(what.clone());

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover run --on sim`
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use drover_core::results::Results;
 use drover_core::scenario::Scenario;
-use drover_core::schedule::Schedule;
+use drover_core::schedule::{Schedule, window_s};
+use drover_report::html::Timeline;
 use drover_rivals::RIVALS;
-use drover_sim::perfetto;
-use drover_sim::scenario::{Options, Outcome, run_scenario};
+use drover_sim::scenario::{Options, Outcome, RunTrace, run_scenario};
 use indicatif::ProgressBar;
+
+use super::report::write_trace;
 
 /// What only the simulator can do.
 #[derive(clap::Args, Default, PartialEq, Eq)]
@@ -57,20 +58,19 @@ pub fn in_sim(
         }
     }
     if let Some(path) = &args.trace {
-        let file =
-            fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        let ends_ns = perfetto::write(&outcome.traces, std::io::BufWriter::new(file))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        if let Some(ends_ns) = ends_ns {
-            let (file, ms) = (path.display(), ends_ns / 1_000_000);
-            eprintln!(
-                "drover: {file} has the first {ms} ms of each run at least, not all: too much ran"
-            );
-        }
+        let timelines: Vec<_> = outcome.traces.iter().map(|trace| whole(trace, scenario)).collect();
+        write_trace(path, &timelines)?;
     }
     let first = outcome.traces.iter().filter(|trace| schedules && trace.repeat == 1);
-    let schedules = first.map(|trace| trace.schedule(scenario)).collect();
+    let window = window_s(scenario.duration_s);
+    let schedules = first.map(|trace| trace.schedule(scenario, window)).collect();
     Ok((outcome.results, schedules))
+}
+
+/// All of a run, from when the host was started on.
+fn whole(trace: &RunTrace, scenario: &Scenario) -> Timeline {
+    let schedule = trace.schedule(scenario, (-scenario.warmup_s, scenario.duration_s));
+    Timeline { title: trace.title(), ..Timeline::of_schedule(&schedule) }
 }
 
 fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result<Outcome> {

@@ -59,8 +59,9 @@ fn times(facts: &Facts) -> String {
     let pct = |seconds| format!("{:.1} %", facts.of_vcpus_pct(seconds));
     let waited_s = f64::from(vcpus) * window_s - run_s - ready_s - costop_s;
     let mut text = format!(
-        "{name}: {vcpus} vCPUs, the last {window_s:.0} s, scheduler: {scheduler}\nran {}, ready {}, \
+        "{name}: {vcpus} vCPU{}, the last {window_s:.0} s, scheduler: {scheduler}\nran {}, ready {}, \
          co-stopped {}, had nothing to do {}\n",
+        if vcpus == 1 { "" } else { "s" },
         pct(run_s),
         pct(ready_s),
         pct(costop_s),

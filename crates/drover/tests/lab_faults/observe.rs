@@ -7,7 +7,8 @@
 use std::fs;
 use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -36,7 +37,13 @@ fn inside() {
     host::must_be_lab();
     confine(Pid::from_raw(0), &[0]);
     who_may_not_is_told();
+    let has_sched_ext = Path::new("/sys/kernel/sched_ext").exists();
+    // Newer kernels do not let go of it.
+    let late = (!has_sched_ext).then(unload_kvm);
     let observer = Observer::start();
+    if let Some(modules) = late {
+        load_again(&modules);
+    }
     it_answers_as_a_daemon();
     for plant in [
         nothing_wrong,
@@ -51,13 +58,43 @@ fn inside() {
     ] {
         plant();
     }
-    let mut daemon = Daemon::start();
-    say("drover");
-    under_drover();
-    daemon.must_serve();
-    drop(daemon);
-    host::wait_for_fallback();
+    if has_sched_ext {
+        let mut daemon = Daemon::start();
+        say("drover");
+        under_drover();
+        daemon.must_serve();
+        drop(daemon);
+        host::wait_for_fallback();
+    }
     observer.end();
+}
+
+/// Unloads KVM; the files it can be loaded from.
+fn unload_kvm() -> Vec<PathBuf> {
+    say("KVM is not loaded");
+    let is_gone = |module: &str| {
+        let _ = Command::new("rmmod").arg(module).stderr(Stdio::null()).status();
+        !Path::new("/sys/module").join(module).exists()
+    };
+    let vendor = ["kvm_amd", "kvm_intel"];
+    for module in vendor.into_iter().chain(["kvm"]) {
+        host::wait_until("KVM is unloaded", Duration::from_secs(10), || is_gone(module));
+    }
+    let mut files: Vec<PathBuf> =
+        fs::read_dir("/lib/drover-lab/modules").unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn load_again(modules: &[PathBuf]) {
+    let list = drover(&["vm", "list"]);
+    assert!(String::from_utf8_lossy(&list.stdout).contains("No VM runs here"), "{list:?}");
+    say("KVM is loaded");
+    for module in modules {
+        // Those that are there still, and that of the other vendor, are refused.
+        let _ = Command::new("insmod").arg(module).stderr(Stdio::null()).status();
+    }
+    assert!(Path::new("/dev/kvm").exists());
 }
 
 fn who_may_not_is_told() {
