@@ -454,6 +454,12 @@ fn vms_that_contradict_themselves() {
         ),
         (
             "vcpus = 4",
+            "vcpus = 4\nnetwork = \"10.0.0.1\"",
+            "x.toml:13: VM \"vm0\" is a micro VM, which has no network; \
+             remove it, or add vmm = \"qemu\" and a command",
+        ),
+        (
+            "vcpus = 4",
             "vcpus = 4\nhome = 1",
             "x.toml:8: home = 1 names a NUMA node, the host has 1; count them from 0, or enlarge [host]",
         ),

@@ -6,17 +6,17 @@
 //! | CPU time, time ready | `/proc/PID/task/TID/schedstat` |
 //! | how often it slept | voluntary switches in `status` |
 //! | which threads are vCPUs | what QEMU, Cloud Hypervisor and Firecracker call them; else guest time in `stat` |
-//! | bytes to and from disks | `/proc/PID/io` |
-//! | bytes to and from the network | `/proc/PID/net/dev`, for the taps that the process has open (`iff` in `fdinfo`) |
+//! | bytes to and from disks and the network | [`crate::io_bytes`] |
 //!
 //! A thread of the daemon's reads that, which is there before landlock: who is confined may not look into other
 //! processes. Some 500 threads are read a second at most, and VMs take turns beyond that.
 //!
-//! Limitations. Blocks that the host's page cache had are no disk's. A vhost worker of an older kernel, which is no
+//! Limitations. A vhost worker of an older kernel, which is no
 //! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within 30
 //! readings.
 
-use crate::files::{self, ENTRIES_MAX, THREADS_MAX};
+use crate::files::{self, THREADS_MAX, field};
+use crate::io_bytes::{self, Taps};
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub struct Reader {
 struct Known {
     counted: Counted,
     threads: HashMap<u32, Thread>,
-    taps: BTreeSet<String>,
+    taps: Taps,
     readings: u32,
 }
 
@@ -100,11 +100,11 @@ impl Known {
         }
         self.threads = threads;
         if self.readings % TAPS_EVERY == 0 {
-            self.taps = taps(process);
+            self.taps = Taps::of(process);
         }
         self.readings += 1;
-        self.counted.block_bytes = block_bytes(process);
-        self.counted.network_bytes = network_bytes(process, &self.taps);
+        self.counted.block_bytes = io_bytes::of_disks(process);
+        self.counted.network_bytes = self.taps.bytes(process);
     }
 
     /// What the thread did since it was last read.
@@ -134,11 +134,6 @@ impl Thread {
     }
 }
 
-/// The value of a line that begins so.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
-}
-
 fn is_name_of_vcpu(name: &str) -> bool {
     let number = |text: Option<&str>| text.is_some_and(|text| text.parse::<u32>().is_ok());
     let of_qemu = name.strip_prefix("CPU ").and_then(|rest| rest.strip_suffix("/KVM"));
@@ -152,35 +147,6 @@ fn has_guest_time(thread: &Path) -> bool {
     // The name, which may be anything, ends with the last bracket; field 43 is the 41st behind it.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     rest.split_whitespace().nth(40).is_some_and(|ticks| ticks != "0")
-}
-
-fn block_bytes(process: &Path) -> Option<u64> {
-    let io = files::kernel(&process.join("io")).ok()?;
-    let bytes = |name| field(&io, name)?.parse::<u64>().ok();
-    Some(bytes("read_bytes:")? + bytes("write_bytes:")?)
-}
-
-/// The taps that the process has open.
-fn taps(process: &Path) -> BTreeSet<String> {
-    let open = files::entries(&process.join("fdinfo"), ENTRIES_MAX);
-    let tap = |info: String| field(&info, "iff:").map(str::to_owned);
-    open.filter_map(|entry| tap(files::kernel(&entry.path()).ok()?)).collect()
-}
-
-/// None: it has no tap.
-fn network_bytes(process: &Path, taps: &BTreeSet<String>) -> Option<u64> {
-    if taps.is_empty() {
-        return None;
-    }
-    // The process may have a network namespace of its own, and its taps in it.
-    let table = files::kernel_lines(&process.join("net/dev"), 1 << 20).ok()?;
-    let bytes = |line: &str| {
-        let (name, counts) = line.split_once(':')?;
-        let mut counts = counts.split_whitespace().map(str::parse::<u64>);
-        taps.contains(name.trim()).then_some(())?;
-        Some(counts.next()?.ok()? + counts.nth(7)?.ok()?)
-    };
-    table.lines().filter_map(bytes).reduce(|sum, bytes| sum + bytes)
 }
 
 /// What was read, and when.

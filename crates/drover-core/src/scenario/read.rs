@@ -123,6 +123,11 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
             let what = format!("two VMs are called \"{}\"", vm.name);
             return Err(vm.error("name", what, "give each its own name"));
         }
+        let has_address = |it: &&Table<VmTable>| it.network == vm.network && it.name != vm.name;
+        if let (Some(address), Some(other)) = (vm.network, vms.iter().find(has_address)) {
+            let what = format!("VMs \"{}\" and \"{}\" have the address {address}", vm.name, other.name);
+            return Err(vm.error("network", what, "give each its own"));
+        }
         names.push(&vm.name);
     }
     if vms.is_empty() {
