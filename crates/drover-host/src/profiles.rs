@@ -9,11 +9,12 @@
 //! | bytes to and from disks and the network | [`crate::io_bytes`] |
 //!
 //! A thread of the daemon's reads that, which is there before landlock: who is confined may not look into other
-//! processes. Some 500 threads are read a second at most, and VMs take turns beyond that.
+//! processes. A VM is read four times, a second apart, and every 4 s from then on, which is what a class is of. Some 500
+//! threads are read a second at most, and VMs take turns beyond that.
 //!
 //! Limitations. A vhost worker of an older kernel, which is no
-//! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within 30
-//! readings.
+//! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within half a
+//! minute.
 
 use crate::files::{self, THREADS_MAX, field};
 use crate::io_bytes::{self, Taps};
@@ -26,8 +27,11 @@ use std::time::Instant;
 
 /// So many threads are read at once, and the rest of the last VM's.
 const THREADS_AT_ONCE: usize = 512;
-/// How often it is looked which taps a VM has.
-const TAPS_EVERY: u32 = 30;
+/// A VM that is new is read each time, so often; later every fourth time.
+const READINGS_IN_A_ROW: u32 = 4;
+const EVERY: u32 = 4;
+/// How often it is looked which taps a VM has, readings.
+const TAPS_EVERY: u32 = 8;
 
 /// A VM's number, and its process.
 pub type Process = (u64, u32);
@@ -48,6 +52,10 @@ struct Known {
     threads: HashMap<u32, Thread>,
     taps: Taps,
     readings: u32,
+    /// So often it need not be read.
+    rests: u32,
+    /// Its VMM calls vCPUs by names that are known.
+    names_vcpus: bool,
 }
 
 /// A thread when it was last read.
@@ -77,6 +85,10 @@ impl Reader {
             self.turn = (self.turn + 1) % vms.len();
             let (id, pid) = vms[self.turn];
             let known = self.vms.entry(id).or_default();
+            if known.rests > 0 {
+                known.rests -= 1;
+                continue;
+            }
             known.read(&self.proc.join(pid.to_string()));
             threads += known.threads.len();
             read.push((id, known.counted));
@@ -93,8 +105,11 @@ impl Known {
                 continue;
             };
             let before = self.threads.get(&tid).copied();
-            let was_vcpu = before.is_some_and(|thread| thread.is_vcpu);
-            let Some(now) = Thread::read(&entry.path(), was_vcpu) else { continue };
+            let Some(mut now) = Thread::read(&entry.path()) else { continue };
+            self.names_vcpus |= now.is_vcpu;
+            // Where a VMM names its vCPUs nobody else is one.
+            now.is_vcpu |= before.is_some_and(|thread| thread.is_vcpu)
+                || (!self.names_vcpus && has_guest_time(&entry.path()));
             self.add(before.unwrap_or(now), now);
             threads.insert(tid, now);
         }
@@ -103,6 +118,7 @@ impl Known {
             self.taps = Taps::of(process);
         }
         self.readings += 1;
+        self.rests = if self.readings < READINGS_IN_A_ROW { 0 } else { EVERY - 1 };
         self.counted.block_bytes = io_bytes::of_disks(process);
         self.counted.network_bytes = self.taps.bytes(process);
     }
@@ -121,15 +137,14 @@ impl Known {
 }
 
 impl Thread {
-    /// None: it has gone.
-    fn read(thread: &Path, was_vcpu: bool) -> Option<Self> {
+    /// A vCPU if its name says so; none: it has gone.
+    fn read(thread: &Path) -> Option<Self> {
         let status = files::kernel(&thread.join("status")).ok()?;
         let times = files::kernel(&thread.join("schedstat")).ok()?;
         let mut times = times.split_whitespace().map(str::parse);
         let (ran_ns, ready_ns) = (times.next()?.ok()?, times.next()?.ok()?);
         let sleeps = field(&status, "voluntary_ctxt_switches:")?.parse().ok()?;
-        let is_named = || field(&status, "Name:").is_some_and(is_name_of_vcpu);
-        let is_vcpu = was_vcpu || is_named() || has_guest_time(thread);
+        let is_vcpu = field(&status, "Name:").is_some_and(is_name_of_vcpu);
         Some(Self { is_vcpu, ran_ns, ready_ns, sleeps })
     }
 }
@@ -251,9 +266,6 @@ mod tests {
             ("7/task/9/status", &status("qemu", 100)),
             ("7/task/9/schedstat", "100 10 100\n"),
             ("7/task/9/stat", &stat("0")),
-            ("7/task/10/status", &status("qemu", 4)),
-            ("7/task/10/schedstat", "50 0 5\n"),
-            ("7/task/10/stat", &stat("3")),
             ("7/io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 1\n"),
             ("7/fdinfo/3", "pos:\t0\niff:\tvnet0\n"),
             (
@@ -269,16 +281,43 @@ mod tests {
             ("7/task/8/schedstat", "7000 400 21\n".to_owned()),
             ("7/task/8/status", status("CPU 0/KVM", 13)),
             ("7/task/9/status", status("qemu", 150)),
-            ("7/task/10/schedstat", "60 1 6\n".to_owned()),
         ] {
             fs::write(dir.path().join(path), text).unwrap();
         }
         let (_, then) = reader.read(&[(1, 7)])[0];
-        assert_eq!((then.vcpu_ns, then.vcpu_sleeps, then.helper_sleeps), (2010, 3, 50));
-        assert_eq!(then.ready_ns, 101);
+        assert_eq!((then.vcpu_ns, then.vcpu_sleeps, then.helper_sleeps), (2000, 3, 50));
+        assert_eq!(then.ready_ns, 100);
         fs::remove_dir_all(dir.path().join("7")).unwrap();
         let (_, gone) = reader.read(&[(1, 7)])[0];
-        assert_eq!((gone.vcpu_ns, gone.block_bytes, gone.network_bytes), (2010, None, None));
+        assert_eq!((gone.vcpu_ns, gone.block_bytes, gone.network_bytes), (2000, None, None));
+    }
+
+    #[test]
+    fn vcpus_without_a_name_are_known_by_their_time_in_the_guest() {
+        let stat = |ticks: &str| format!("{STAT} {ticks} 0 0\n");
+        let dir = host(&[
+            ("7/task/8/status", &status("vmm", 4)),
+            ("7/task/8/schedstat", "50 0 5\n"),
+            ("7/task/8/stat", &stat("3")),
+            ("7/task/9/status", &status("vmm", 4)),
+            ("7/task/9/schedstat", "50 0 5\n"),
+            ("7/task/9/stat", &stat("0")),
+        ]);
+        let mut reader = Reader::new(dir.path());
+        reader.read(&[(1, 7)]);
+        for (path, text) in [("7/task/8/schedstat", "60 1 6\n"), ("7/task/9/schedstat", "57 1 6\n")]
+        {
+            fs::write(dir.path().join(path), text).unwrap();
+        }
+        let (_, then) = reader.read(&[(1, 7)])[0];
+        assert_eq!((then.vcpu_ns, then.helper_ns), (10, 7));
+    }
+
+    #[test]
+    fn who_is_known_is_read_every_fourth_time() {
+        let mut reader = Reader::new(Path::new("/nonexistent"));
+        let read: Vec<usize> = (0..12).map(|_| reader.read(&[(1, 7)]).len()).collect();
+        assert_eq!(read, [1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
     }
 
     #[test]

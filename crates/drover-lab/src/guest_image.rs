@@ -239,14 +239,8 @@ mod tests {
 
     #[test]
     fn a_disk_is_on_an_io_thread() {
-        let guest = Guest {
-            name: "db",
-            vcpus: 1,
-            memory_mib: 256,
-            disk: true,
-            network: None,
-            run: "true",
-        };
+        let guest =
+            Guest { name: "db", vcpus: 1, memory_mib: 256, disk: true, network: None, run: "true" };
         let with = line_of(&guest).unwrap();
         assert!(with.contains("-machine pc,") && with.contains(",iothread=io0"), "{with}");
         let without = line_of(&Guest { disk: false, ..guest }).unwrap();
@@ -260,7 +254,10 @@ mod tests {
         let (name, run) = ("web", "true");
         let line =
             line_of(&Guest { name, vcpus: 1, memory_mib: 256, disk: false, network, run }).unwrap();
-        assert!(line.contains("-machine pc,") && line.contains("-device virtio-net-pci,"), "{line}");
+        assert!(
+            line.contains("-machine pc,") && line.contains("-device virtio-net-pci,"),
+            "{line}"
+        );
         assert!(line.contains(" drover.address=10.0.0.2 drover.run="), "{line}");
     }
 

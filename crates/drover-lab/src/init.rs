@@ -111,12 +111,8 @@ fn mount_all() -> Result<()> {
 
 /// Loads the modules. One that will not load is no reason to stop: the command may not need it.
 pub(crate) fn load_modules(dir: &str, cpuinfo: &str) {
-    let mut paths: Vec<_> = fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
         let name = path.to_string_lossy();

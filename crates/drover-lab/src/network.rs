@@ -32,7 +32,8 @@ impl Network {
         // In the lab nobody else loads them.
         load_modules(NETWORK_MODULES_DIR, "");
         let script = dir.join("tap-up");
-        let text = format!("#!/bin/sh\nip link set dev \"$1\" master {BRIDGE}\nip link set \"$1\" up\n");
+        let text =
+            format!("#!/bin/sh\nip link set dev \"$1\" master {BRIDGE}\nip link set \"$1\" up\n");
         fs::write(&script, text).with_context(|| format!("cannot write {}", script.display()))?;
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
         // One that was left behind by a run that was killed.

@@ -361,6 +361,7 @@ mod tests {
             ("barrier", Some("speed")),
             ("sleep", Some("speed")),
             ("yield", None),
+            ("io", None),
             ("mix", None),
             ("command", None),
         ] {

@@ -125,7 +125,8 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
         }
         let has_address = |it: &&Table<VmTable>| it.network == vm.network && it.name != vm.name;
         if let (Some(address), Some(other)) = (vm.network, vms.iter().find(has_address)) {
-            let what = format!("VMs \"{}\" and \"{}\" have the address {address}", vm.name, other.name);
+            let what =
+                format!("VMs \"{}\" and \"{}\" have the address {address}", vm.name, other.name);
             return Err(vm.error("network", what, "give each its own"));
         }
         names.push(&vm.name);
@@ -241,7 +242,11 @@ impl Base<'_> {
     ) -> Read<Case> {
         // Reservations are made in the default partition.
         let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
-        let default = self.partitions.cpus_of(None, &host).expect("it has a pCPU");
+        let partitions = match vms.iter().any(|vm| vm.partition.is_some()) {
+            true => self.partitions.clone(),
+            false => Partitions::default(),
+        };
+        let default = partitions.cpus_of(None, &host).expect("it has a pCPU");
         let pcpus = Pcpus::of(default.clone(), &host, &siblings);
         let pcpus = pcpus.kept_for_host(HOST_PERMILLE);
         let mut ledger = Ledger::new(&pools, pcpus, default == host);
@@ -254,12 +259,12 @@ impl Base<'_> {
         }
         for vm in &vms {
             let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
-            let affinity = self.partitions.affinity(None, &vm.affinity(), &host).on(&default);
+            let affinity = partitions.affinity(None, &vm.affinity(), &host).on(&default);
             let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
             promise.map_err(|refusal| refused(&format!("VM \"{}\"", vm.name), refusal))?;
         }
         vms.extend(self.containers.iter().cloned());
-        let (partitions, sets) = (self.partitions.clone(), self.sets.clone());
+        let sets = self.sets.clone();
         let auto_partitions = self.auto_partitions;
         Ok(Case { auto_partitions, name, pools, partitions, ple, placement, sets, vms })
     }
