@@ -305,6 +305,29 @@ max = 1.0
 "#;
 
     #[test]
+    fn a_case_without_vms_in_partitions_has_none() {
+        let text = "name = \"x\"\nhost = { cores = 4 }\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n\
+             [[vm]]\nname = \"a\"\nvcpus = 1\nworkload = { kind = \"io\" }\n[[case]]\nname = \"one\"\n\
+             [[case]]\nname = \"two\"\nvm.a.partition = \"io\"\n";
+        let scenario = Scenario::parse(text, "x.toml").unwrap();
+        let partitions = scenario.cases.iter().map(|case| case.partitions.specs().len());
+        assert_eq!(partitions.collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn two_guests_with_one_address_are_refused() {
+        let guest = |name: &str| {
+            format!(
+                "[[vm]]\nname = \"{name}\"\nvcpus = 1\nvmm = \"qemu\"\nnetwork = \"10.0.0.1\"\n\
+                 workload = {{ kind = \"command\", run = \"true\" }}\n"
+            )
+        };
+        let text = format!("name = \"x\"\nhost = {{ cores = 4 }}\n{}{}", guest("a"), guest("b"));
+        let error = Scenario::parse(&text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("VMs \"a\" and \"b\" have the address 10.0.0.1"), "{error}");
+    }
+
+    #[test]
     fn vms_that_are_alike_are_written_once() {
         let scenario = Scenario::parse(MANY, "x.toml").unwrap();
         let case = &scenario.cases[0];
