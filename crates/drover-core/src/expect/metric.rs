@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures that expectations can be about.
 
+use crate::io::Io;
 use crate::results::{Interval, Run, Timeline, VmFigures};
 use serde::Deserialize;
 
@@ -316,12 +317,18 @@ impl Metric {
                 let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
                 Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
             }
-            Metric::IoToGuestMeanUs => Some(vm.io?.delay_us.to_guest?.mean),
-            Metric::IoToDeviceMeanUs => Some(vm.io?.delay_us.to_device?.mean),
-            Metric::IoToGuestMsPerMb => Some(vm.io?.ms_per_mb?.to_guest),
-            Metric::IoToDeviceMsPerMb => Some(vm.io?.ms_per_mb?.to_device),
+            _ => self.of_io(run, vm.io?),
+        }
+    }
+
+    fn of_io(self, run: &Run, io: Io) -> Option<f64> {
+        match self {
+            Metric::IoToGuestMeanUs => Some(io.delay_us.to_guest?.mean),
+            Metric::IoToDeviceMeanUs => Some(io.delay_us.to_device?.mean),
+            Metric::IoToGuestMsPerMb => Some(io.ms_per_mb?.to_guest),
+            Metric::IoToDeviceMsPerMb => Some(io.ms_per_mb?.to_device),
             Metric::IoMbS => {
-                let io = vm.io.filter(|io| io.block_bytes.or(io.network_bytes).is_some())?;
+                io.block_bytes.or(io.network_bytes)?;
                 let bytes = io.block_bytes.unwrap_or(0) + io.network_bytes.unwrap_or(0);
                 Some(bytes as f64 / 1e6 / run.duration_s)
             }
@@ -480,7 +487,7 @@ fn lag_ms(intervals: &[Interval], reserved_pcpus: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::counters::Counters;
-    use crate::io::{DelayUs, Io, IoDelays, MsPerMb};
+    use crate::io::{DelayUs, IoDelays, MsPerMb};
     use crate::results::{HostFigures, WakeupUs};
 
     fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
