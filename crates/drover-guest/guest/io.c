@@ -2,8 +2,8 @@
 /*
  * Workload `io`: work, ask the device, halt until it has answered. Progress = answers.
  *
- * The device is a thread of the VMM (src/back_end.rs): a doorbell wakes it, an interrupt the vCPU. Interrupts
- * are off but for the halt, so an answer that came after the look is not missed.
+ * The device is a thread of the VMM (src/back_end.rs): a doorbell wakes it, an interrupt the vCPU.
+ * Interrupts are off but for the halt, so an answer that came after the look is not missed.
  */
 #include "guest.h"
 #include "machine.h"

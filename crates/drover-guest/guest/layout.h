@@ -5,8 +5,8 @@
  * One MAP_SHARED file is a memory slot of the VM at STATS_ADDRESS: a control page, then one
  * struct drover_vcpu per vCPU. The VMM fills the control page before the first vCPU runs (`magic`
  * last); after that an observer writes `go` and the guest `start_tsc`, nobody anything else. Below
- * it only the guest writes, each record its own vCPU, but for `answers`, which its back end writes. All words are naturally aligned, so a reader
- * sees old or new, never half.
+ * it only the guest writes, each record its own vCPU, but for `answers`, which its back end writes.
+ * All words are naturally aligned, so a reader sees old or new, never half.
  *
  * src/layout.rs says the same in Rust. The assertions below and there hold the two together:
  * change both, and LAYOUT_VERSION.
