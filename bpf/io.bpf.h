@@ -10,8 +10,8 @@
  *              sends interrupts of its own, and but its own timer: by a helper, by a
  *              back end in another process, or by the host's kernel
  *   to device  a helper that sleeps is woken by a vCPU of its VM, whose guest rang
- *              its doorbell, or by the host's kernel, because a disk is done or a
- *              packet came
+ *              its doorbell, by the host's kernel, because a disk is done or a
+ *              packet came, or by another VM, which sent one
  *
  * Worked example. A guest reads a block. vCPU 0 writes to the disk's doorbell, which
  * wakes the I/O thread: to device. vCPU 0 halts. The I/O thread runs 80 us later,
@@ -76,17 +76,18 @@ static bool timer_expired(struct task_struct *task)
 	return pending > 0;
 }
 
-/* Is the wake-up of that thread of a VM I/O? */
+/* Is the wake-up of that thread of a VM I/O? The waker may be of a VM, and a vCPU then. */
 static bool is_io(struct task_struct *task, bool is_vcpu, struct task_struct *waker,
-		  bool waker_is_vcpu, bool interrupt)
+		  bool waker_is_of_vm, bool waker_is_vcpu, bool interrupt)
 {
 	bool by_sibling = waker_is_vcpu && waker->tgid == task->tgid;
+	bool by_other_vm = waker_is_of_vm && waker->tgid != task->tgid;
 
 	/* Who waits for memory or a file does not wait for work. */
 	if (!(task->__state & TASK_INTERRUPTIBLE))
 		return false;
 	if (!is_vcpu)
-		return interrupt || by_sibling || waker->flags & PF_KTHREAD;
+		return interrupt || by_sibling || by_other_vm || waker->flags & PF_KTHREAD;
 	/* Outside of KVM_RUN it is the VMM that waits, not the guest. */
 	if (vcpu_of(task) < 0)
 		return false;

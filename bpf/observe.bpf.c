@@ -210,7 +210,7 @@ static void wake(struct task_struct *task, bool interrupt)
 		return;
 	waker = bpf_get_current_task_btf();
 	of_waker = books_kept(waker);
-	books->io = is_io(task, books->number != HELPER, waker,
+	books->io = is_io(task, books->number != HELPER, waker, of_waker,
 			  of_waker && of_waker->number != HELPER, interrupt);
 	if (books->times.state != WAITING)
 		return;

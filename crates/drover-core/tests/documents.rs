@@ -4,7 +4,7 @@
 use drover_core::claims;
 use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
-use drover_core::io::{DelayUs, Io, IoDelays};
+use drover_core::io::{DelayUs, Io, IoDelays, MsPerMb};
 use drover_core::profile::{Class, Evidence, Profile};
 use drover_core::results::{
     Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
@@ -138,7 +138,12 @@ fn complete_vm() -> VmFigures {
             migrations: 1,
             moved_mib: 128.0,
         }),
-        io: Some(Io { delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) } }),
+        io: Some(Io {
+            block_bytes: Some(1),
+            network_bytes: Some(1),
+            ms_per_mb: Some(MsPerMb { to_guest: 1.0, to_device: 1.0 }),
+            delay_us: IoDelays { to_guest: Some(delay), to_device: Some(delay) },
+        }),
         wakeup_us: Some(WakeupUs { count: 1, mean: 1.0, p50: 1.0, p99: 1.0, max: 1.0 }),
         timeline: Some(Timeline { interval_ms: 100, cpu_s: vec![0.1], length_s: vec![0.1] }),
     }

@@ -107,7 +107,6 @@ fn partitions_that_cannot_be() {
 
 #[test]
 fn vms_that_cannot_be_in_their_partition() {
-    let with = |more: &str| format!("{IO}{more}\n[[vm]]");
     let in_io = |more: &str| format!("{IO}\n[[vm]]\npartition = \"io\"\n{more}");
     check(&[
         (
@@ -134,10 +133,11 @@ fn vms_that_cannot_be_in_their_partition() {
         ),
         (
             "\n[[vm]]",
-            &with(
-                "\n[[vm]]\nname = \"b\"\nvcpus = 4\nreservation_pct = 250\nworkload = { kind = \"cpu\" }\n",
+            &format!(
+                "{IO}\n[[vm]]\nname = \"b\"\nvcpus = 4\nreservation_pct = 250\nworkload = {{ kind = \"cpu\" }}\n\
+                 \n[[vm]]\npartition = \"io\""
             ),
-            "x.toml:20: case \"a\", VM \"b\": 250% cannot be reserved: partition \"default\" has 180% left of \
+            "x.toml:21: case \"a\", VM \"b\": 250% cannot be reserved: partition \"default\" has 180% left of \
              200% (20% kept for the host's own tasks); reserve less, or lower another reservation",
         ),
     ]);
@@ -286,7 +286,7 @@ fn what_is_missing() {
             "kind = \"cpu\"",
             "duty_pct = 5",
             "x.toml:8: workload has no kind; \
-             add one, such as kind = \"cpu\", \"lock\", \"barrier\", \"sleep\", \"yield\", \"mix\", \
+             add one, such as kind = \"cpu\", \"lock\", \"barrier\", \"sleep\", \"yield\", \"io\", \"mix\", \
              \"program\" or \"command\"",
         ),
         ("name = \"vm0\"", "", "x.toml:5: [[vm]] has no name; add one, such as name = \"vm0\""),
@@ -450,6 +450,12 @@ fn vms_that_contradict_themselves() {
             "vcpus = 4",
             "vcpus = 4\ndisk = true",
             "x.toml:13: VM \"vm0\" is a micro VM, which has no disk; \
+             remove it, or add vmm = \"qemu\" and a command",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nnetwork = \"10.0.0.1\"",
+            "x.toml:13: VM \"vm0\" is a micro VM, which has no network; \
              remove it, or add vmm = \"qemu\" and a command",
         ),
         (

@@ -48,7 +48,9 @@ pub(crate) fn of_run(scenario: &Scenario, case: &Case, pcpus: u32, measured: &Me
         let figures = &mut run.vms[index];
         *figures = of_vm(vm, &before.vms[index], &after.vms[index]);
         figures.set_counters(counted(before, after, index).as_ref());
-        figures.io = io_of(&after.vms[index], &io).filter(|_| vm.disk);
+        if vm.has_devices() {
+            figures.io = io_of(&before.vms[index], &after.vms[index], &io);
+        }
         figures.timeline = scenario.sample_ms.map(|interval_ms| {
             let of_vm: Vec<Sample> = samples.iter().map(|sample| sample[index]).collect();
             timeline(interval_ms, &of_vm)
@@ -123,9 +125,11 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
     figures
 }
 
-/// Its I/O delays, of those known by process: the number of a process is that of one of its threads.
-fn io_of(vm: &VmReading, by_process: &HashMap<u32, Io>) -> Option<Io> {
-    vm.threads.iter().find_map(|thread| by_process.get(&thread.tid).copied())
+/// Its I/O, with delays of those known by process: the number of a process is that of one of its threads.
+fn io_of(before: &VmReading, after: &VmReading, by_process: &HashMap<u32, Io>) -> Option<Io> {
+    let io = after.threads.iter().find_map(|thread| by_process.get(&thread.tid))?;
+    let since = |of: fn(&VmReading) -> Option<u64>| Some(of(after)?.saturating_sub(of(before)?));
+    Some(io.with_bytes(since(|vm| vm.block_bytes), since(|vm| vm.network_bytes)))
 }
 
 /// What the scheduler counted of a VM between two readings, where it did.
@@ -174,7 +178,7 @@ mod tests {
     }
 
     fn reading(threads: Vec<ThreadTime>) -> VmReading {
-        VmReading { threads, guest: None }
+        VmReading { threads, guest: None, block_bytes: None, network_bytes: None }
     }
 
     fn vm(vcpus: u32) -> Vm {

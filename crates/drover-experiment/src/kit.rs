@@ -4,8 +4,9 @@
 use crate::cgroup::{CGROUPS, VmGroups};
 use crate::sched_ext::SchedExt;
 use anyhow::{Context, Result};
-use drover_core::scenario::{Scenario, Vmm};
+use drover_core::scenario::{Scenario, Vm, Vmm};
 use drover_lab::guest_image::GuestImage;
+use drover_lab::network::Network;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};
@@ -27,6 +28,8 @@ pub(crate) struct Tools {
     pub loops_per_ms: u64,
     /// What Linux guests boot from, where the scenario has any.
     pub image: Option<GuestImage>,
+    /// The network of Linux guests, where the scenario has one.
+    pub network: Option<Network>,
 }
 
 /// What all runs of an experiment use; it goes when dropped.
@@ -49,13 +52,11 @@ impl Kit {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let (dir, lock) = take_dir(Path::new(DIR))?;
         let groups = VmGroups::open(Path::new(CGROUPS))?;
-        let mut vms = scenario.cases.iter().flat_map(|case| &case.vms);
-        let image = match vms.any(|vm| vm.vmm == Vmm::Qemu) {
-            true => Some(linux_image(&dir, tell)?),
-            false => None,
-        };
+        let any = |of: fn(&Vm) -> bool| scenario.cases.iter().flat_map(|case| &case.vms).any(of);
+        let image = any(|vm| vm.vmm == Vmm::Qemu).then(|| linux_image(&dir, tell)).transpose()?;
+        let network = any(|vm| vm.network.is_some()).then(|| Network::make(&dir)).transpose()?;
         let (sched_ext, loops_per_ms) = (SchedExt::of_this_host(), drover_guest::loops_per_ms());
-        let tools = Tools { program, dir, sched_ext, loops_per_ms, image };
+        let tools = Tools { program, dir, sched_ext, loops_per_ms, image, network };
         Ok(Self { tools, groups, _lock: lock })
     }
 }
@@ -111,7 +112,7 @@ impl Tools {
         assert!(shell.status().unwrap().success(), "cannot write {}", program.display());
         let (dir, sched_ext) = (dir.to_owned(), SchedExt::at(dir));
         let image = Some(GuestImage::in_lab());
-        Self { program, dir, sched_ext, loops_per_ms: 500_000, image }
+        Self { program, dir, sched_ext, loops_per_ms: 500_000, image, network: None }
     }
 }
 

@@ -88,8 +88,8 @@ impl OneRun<'_> {
         for vm in ordered {
             scheduler.set_vm(vm, self.stop)?;
         }
-        let has_disks = self.case.vms.iter().any(|vm| vm.disk);
-        let observer = has_disks.then(|| Observer::start(Keep::Sums)).transpose()?;
+        let has_devices = self.case.vms.iter().any(Vm::has_devices);
+        let observer = has_devices.then(|| Observer::start(Keep::Sums)).transpose()?;
         let observer = observer.as_ref();
         let mut recorder = self.records.then(Recorder::prepare).transpose()?;
         let record_s = self.records.then(|| window_s(self.scenario.duration_s));

@@ -11,11 +11,12 @@ use anyhow::{Context, Result};
 use drover_core::scenario::{Pin, Vm, Vmm, Workload};
 use drover_core::schedule::Who;
 use drover_guest::{ConsoleReader, GuestError, ProgressSource, Snapshot, StatsReader};
+use drover_host::io_bytes::{self, Taps};
 use drover_lab::guest_image::{END_MARK, Guest as LinuxGuest};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -26,6 +27,10 @@ pub(crate) struct VmReading {
     pub threads: Vec<ThreadTime>,
     /// What its guest counts, where that can be seen.
     pub guest: Option<Snapshot>,
+    /// Bytes to and from its disks.
+    pub block_bytes: Option<u64>,
+    /// Bytes to and from the network.
+    pub network_bytes: Option<u64>,
 }
 
 /// A VM that runs.
@@ -34,6 +39,7 @@ pub(crate) struct RunningVm {
     name: String,
     vcpus: u32,
     guest: Guest,
+    has_devices: bool,
     /// It does not go with the others: until it does, it is stopped as a process is, for waiting costs
     /// CPU time. (A micro VM's looks at its gate took a pool of two busy vCPUs 5 % of a pCPU.)
     starts_later: bool,
@@ -84,6 +90,7 @@ impl RunningVm {
             name,
             vcpus,
             guest,
+            has_devices: vm.has_devices(),
             starts_later: vm.start_s.is_some(),
             pin: vm.pin.clone().filter(|pin| matches!(pin, Pin::Vcpus(_))),
             process: Some(process),
@@ -165,7 +172,13 @@ impl RunningVm {
             Guest::Linux { reader, .. } => Some(reader.snapshot().map_err(fault_of)?),
             Guest::None => None,
         };
-        Ok(VmReading { threads, guest })
+        let process = match &self.process {
+            Some(process) if self.has_devices => Path::new("/proc").join(process.pid().to_string()),
+            _ => return Ok(VmReading { threads, guest, block_bytes: None, network_bytes: None }),
+        };
+        let block_bytes = io_bytes::of_disks(&process);
+        let network_bytes = Taps::of(&process).bytes(&process);
+        Ok(VmReading { threads, guest, block_bytes, network_bytes })
     }
 
     /// From now on it will be sampled: opens exact clocks of the threads it has.
@@ -279,6 +292,7 @@ fn linux(tools: &Tools, vm: &Vm, run: &str, ready: Option<&str>) -> Result<(Comm
         vcpus: vm.vcpus,
         memory_mib: vm.memory_mib,
         disk: vm.disk,
+        network: tools.network.as_ref().zip(vm.network),
         run: &run,
     };
     let line = guest.command_line(image, &console)?;

@@ -5,8 +5,8 @@
  * One MAP_SHARED file is a memory slot of the VM at STATS_ADDRESS: a control page, then one
  * struct drover_vcpu per vCPU. The VMM fills the control page before the first vCPU runs (`magic`
  * last); after that an observer writes `go` and the guest `start_tsc`, nobody anything else. Below
- * it only the guest writes, each record its own vCPU. All words are naturally aligned, so a reader
- * sees old or new, never half.
+ * it only the guest writes, each record its own vCPU, but for `answers`, which its back end writes.
+ * All words are naturally aligned, so a reader sees old or new, never half.
  *
  * src/layout.rs says the same in Rust. The assertions below and there hold the two together:
  * change both, and LAYOUT_VERSION.
@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define LAYOUT_MAGIC 0x3130747365756744ull /* "Dguest01" */
-#define LAYOUT_VERSION 2
+#define LAYOUT_VERSION 3
 
 /* Guest-physical addresses. Code lies below 64 KiB: the IDT in boot.S needs 16-bit addresses. */
 #define CODE_ADDRESS 0x1000ull
@@ -36,6 +36,10 @@
 /* A guest that cannot go on writes the exception's vector here and the VMM ends it. */
 #define PANIC_PORT 0xf4
 
+/* vCPU i asks its back end by a write to the i-th of these ports, and is told by this interrupt. */
+#define IO_PORTS 0x500
+#define IO_VECTOR 0x21
+
 enum drover_workload {
 	WORKLOAD_CPU = 1,
 	WORKLOAD_LOCK = 2,
@@ -43,6 +47,7 @@ enum drover_workload {
 	WORKLOAD_SLEEP = 4,
 	WORKLOAD_MIX = 5,
 	WORKLOAD_YIELD = 6,
+	WORKLOAD_IO = 7,
 };
 
 enum drover_vcpu_state {
@@ -73,6 +78,7 @@ struct drover_control {
 	uint64_t sleep_period_cycles;
 	uint64_t sleep_work_loops;
 	uint64_t yield_work_loops;
+	uint64_t io_work_loops;
 };
 
 struct drover_vcpu {
@@ -83,14 +89,15 @@ struct drover_vcpu {
 	uint64_t wake_sum_ns;
 	uint64_t wake_max_ns;
 	uint64_t yields;
-	uint64_t padding[2];
+	uint64_t answers; /* of its back end */
+	uint64_t padding;
 	uint64_t wake_buckets[HISTOGRAM_BUCKETS];
 };
 
-_Static_assert(sizeof(struct drover_control) == 136, "control layout");
+_Static_assert(sizeof(struct drover_control) == 144, "control layout");
 _Static_assert(offsetof(struct drover_control, go) == 20, "control layout");
 _Static_assert(offsetof(struct drover_control, ns_per_cycle_q32) == 40, "control layout");
-_Static_assert(offsetof(struct drover_control, yield_work_loops) == 128, "control layout");
+_Static_assert(offsetof(struct drover_control, io_work_loops) == 136, "control layout");
 _Static_assert(sizeof(struct drover_control) <= CONTROL_BYTES, "control page");
 _Static_assert(sizeof(struct drover_vcpu) == 8256, "vcpu layout");
 _Static_assert(offsetof(struct drover_vcpu, wake_buckets) == 64, "vcpu layout");

@@ -21,6 +21,11 @@ static inline void write_msr(uint32_t msr, uint64_t value)
 			 : "memory");
 }
 
+static inline void write_port(uint16_t port, uint32_t value)
+{
+	__asm__ volatile("outl %0, %1" : : "a"(value), "d"(port) : "memory");
+}
+
 static inline void spin_pause(void)
 {
 	__asm__ volatile("pause" ::: "memory");

@@ -83,6 +83,9 @@ void guest_main(uint32_t index)
 	case WORKLOAD_YIELD:
 		workload_yield(&vcpu, vcpu.control->vcpus);
 		break;
+	case WORKLOAD_IO:
+		workload_io(&vcpu);
+		break;
 	case WORKLOAD_MIX:
 		workload_mix(&vcpu);
 		break;

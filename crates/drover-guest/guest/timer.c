@@ -53,6 +53,12 @@ static void timer_arm(const struct vcpu *vcpu, uint64_t deadline_tsc)
 	write_msr(X2APIC_INITIAL_COUNT, wait_ns + 1);
 }
 
+/* Who halted acknowledges what woke it. */
+void end_interrupt(void)
+{
+	write_msr(X2APIC_EOI, 0);
+}
+
 /*
  * Any interrupt ends a halt, the timer's may come early: only the clock says when we are done. The
  * clock is read before the interrupt is acknowledged, which costs an exit of its own.
@@ -65,7 +71,7 @@ uint64_t sleep_until(const struct vcpu *vcpu, uint64_t deadline_tsc)
 		timer_arm(vcpu, deadline_tsc);
 		halt();
 		now_tsc = read_tsc();
-		write_msr(X2APIC_EOI, 0);
+		end_interrupt();
 	}
 	return now_tsc;
 }

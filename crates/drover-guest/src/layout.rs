@@ -9,7 +9,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"Dguest01");
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 pub(crate) const CODE_ADDRESS: u64 = 0x1000;
 pub(crate) const CODE_END: u64 = 0x10000;
@@ -22,6 +22,8 @@ pub(crate) const STATS_ADDRESS: u64 = 0x1000_0000;
 
 pub(crate) const CONTROL_BYTES: usize = 4096;
 pub(crate) const PANIC_PORT: u16 = 0xf4;
+pub(crate) const IO_PORTS: u16 = 0x500;
+pub(crate) const IO_VECTOR: u8 = 0x21;
 
 /// What `Control::workload` may hold.
 pub(crate) const WORKLOAD_CPU: u32 = 1;
@@ -30,6 +32,7 @@ pub(crate) const WORKLOAD_BARRIER: u32 = 3;
 pub(crate) const WORKLOAD_SLEEP: u32 = 4;
 pub(crate) const WORKLOAD_MIX: u32 = 5;
 pub(crate) const WORKLOAD_YIELD: u32 = 6;
+pub(crate) const WORKLOAD_IO: u32 = 7;
 
 /// What `Vcpu::state` holds once the guest has taken its place at the gate.
 pub(crate) const VCPU_AT_GATE: u32 = 1;
@@ -60,6 +63,7 @@ pub(crate) struct Control {
     pub sleep_period_cycles: AtomicU64,
     pub sleep_work_loops: AtomicU64,
     pub yield_work_loops: AtomicU64,
+    pub io_work_loops: AtomicU64,
 }
 
 /// What one vCPU counts.
@@ -73,14 +77,16 @@ pub(crate) struct Vcpu {
     pub wake_sum_ns: AtomicU64,
     pub wake_max_ns: AtomicU64,
     pub yields: AtomicU64,
-    pub padding: [AtomicU64; 2],
+    /// Written by its back end alone.
+    pub answers: AtomicU64,
+    pub padding: AtomicU64,
     pub wake_buckets: [AtomicU64; BUCKETS],
 }
 
-const _: () = assert!(size_of::<Control>() == 136 && size_of::<Control>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<Control>() == 144 && size_of::<Control>() <= CONTROL_BYTES);
 const _: () = assert!(offset_of!(Control, go) == 20);
 const _: () = assert!(offset_of!(Control, ns_per_cycle_q32) == 40);
-const _: () = assert!(offset_of!(Control, yield_work_loops) == 128);
+const _: () = assert!(offset_of!(Control, io_work_loops) == 136);
 const _: () = assert!(size_of::<Vcpu>() == 8256);
 const _: () = assert!(offset_of!(Vcpu, wake_buckets) == 64);
 

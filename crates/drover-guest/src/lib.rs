@@ -19,6 +19,7 @@
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("drover-guest makes x86-64 VMs and builds on x86-64 only");
 
+mod back_end;
 mod calibrate;
 mod config;
 mod console;

@@ -89,6 +89,10 @@ fn write_parameters(control: &Control, workload: &Workload, speed: Speed) -> u32
             control.yield_work_loops.store(speed.loops(work_us), Relaxed);
             layout::WORKLOAD_YIELD
         }
+        Workload::Io { work_us, .. } => {
+            control.io_work_loops.store(speed.loops(work_us), Relaxed);
+            layout::WORKLOAD_IO
+        }
         Workload::Mix {} => unreachable!("mix is made of the others"),
         Workload::Program(_) | Workload::Command { .. } => {
             unreachable!("GuestConfig::check refuses programs and commands")

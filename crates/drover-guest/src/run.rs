@@ -39,7 +39,14 @@ pub fn run(config: &GuestConfig) -> Result<(), GuestError> {
     let stop = Arc::new(AtomicBool::new(false));
     let fault = Arc::new(Mutex::new(None));
     let mut threads = Vec::new();
-    let mut outcome = Ok(());
+    let mut outcome =
+        vm.back_ends.drain(..).try_for_each(|back_end| back_end.start()).map_err(|source| {
+            GuestError::System {
+                name: config.name.clone(),
+                what: "start a device's thread",
+                source,
+            }
+        });
     for (index, vcpu) in (0u32..).zip(vm.vcpus.drain(..)) {
         match spawn_vcpu(config, index, vcpu, &stop, &fault) {
             Ok(thread) => threads.push(thread),

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Making the VM: memory slots, interrupt controller, vCPUs ready to run.
 
+use crate::back_end::{BackEnd, Service};
 use crate::error::GuestError;
 use crate::layout::{self, STATS_ADDRESS};
 use crate::memory::GuestMemory;
 use crate::program::{self, Speed};
 use crate::shared_file::SharedFile;
-use crate::{GuestConfig, calibrate, registers, tsc};
+use crate::{GuestConfig, back_end, calibrate, registers, tsc};
+use drover_core::scenario::Workload;
 use kvm_bindings::{
     CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, Msrs, kvm_mp_state,
     kvm_userspace_memory_region,
 };
 use kvm_ioctls::{Cap, Kvm, VcpuFd, VmFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::time::Duration;
 
 /// Three pages Intel's VMX wants for itself; far from all the guest uses.
 const TSS_ADDRESS: usize = 0xfffb_d000;
@@ -25,9 +29,11 @@ const SLOT_STATS: u32 = 1;
 pub(crate) struct Vm {
     /// The vCPUs, in order, to be taken out by the threads that run them.
     pub vcpus: Vec<VcpuFd>,
+    /// The back ends of workload `io`, to be taken out and started.
+    pub back_ends: Vec<BackEnd>,
     _handle: VmFd,
     _memory: GuestMemory,
-    _stats: SharedFile,
+    _stats: Arc<SharedFile>,
 }
 
 impl Vm {
@@ -43,7 +49,7 @@ impl Vm {
         let memory = GuestMemory::new(config.vcpus, config.memory).map_err(|source| {
             GuestError::System { name: name.to_owned(), what: "get memory for the guest", source }
         })?;
-        let stats = SharedFile::create(&config.stats_path, config.vcpus)?;
+        let stats = Arc::new(SharedFile::create(&config.stats_path, config.vcpus)?);
         add_slot(&handle, name, SLOT_MEMORY, 0, memory.host_address(), memory.bytes())?;
         add_slot(&handle, name, SLOT_STATS, STATS_ADDRESS, stats.host_address(), stats.bytes())?;
 
@@ -58,7 +64,17 @@ impl Vm {
 
         let speed = Speed { loops_per_ms, tsc_khz: tsc::guest_khz(vcpus[0].get_tsc_khz()) };
         publish(&stats, config, speed, tsc_deadline);
-        Ok(Self { vcpus, _handle: handle, _memory: memory, _stats: stats })
+        let back_ends = match config.workload {
+            Workload::Io { back_end_us, device_us, .. } => {
+                let time = |us: u32| Duration::from_micros(us.into());
+                let service = Service { cpu: time(back_end_us), device: time(device_us) };
+                back_end::connect(&handle, &stats, service).map_err(|source| {
+                    GuestError::System { name: name.to_owned(), what: "connect a device", source }
+                })?
+            }
+            _ => Vec::new(),
+        };
+        Ok(Self { vcpus, back_ends, _handle: handle, _memory: memory, _stats: stats })
     }
 }
 

@@ -13,13 +13,14 @@ use std::process::{Child, Command, ExitCode};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const WORKLOADS: [&str; 7] = [
+const WORKLOADS: [&str; 8] = [
     r#"{"kind":"cpu"}"#,
     r#"{"kind":"cpu","duty_pct":40,"then":{"after_s":0.2,"duty_pct":60}}"#,
     r#"{"kind":"lock"}"#,
     r#"{"kind":"barrier"}"#,
     r#"{"kind":"sleep","work_us":10}"#,
     r#"{"kind":"yield"}"#,
+    r#"{"kind":"io","device_us":100}"#,
     r#"{"kind":"mix"}"#,
 ];
 const BOOT_MAX: Duration = Duration::from_secs(20);

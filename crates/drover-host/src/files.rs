@@ -81,6 +81,11 @@ pub fn kernel(path: &Path) -> io::Result<String> {
     kernel_lines(path, KERNEL_MAX)
 }
 
+/// The value of a line that begins so.
+pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
 /// The same of one that is longer by its nature.
 ///
 /// # Errors

@@ -19,6 +19,7 @@ pub mod exit_info;
 mod fake_host;
 pub mod files;
 pub mod handover;
+pub mod io_bytes;
 pub mod kernel;
 pub mod kvm;
 pub mod listener;

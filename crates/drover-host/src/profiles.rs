@@ -6,17 +6,18 @@
 //! | CPU time, time ready | `/proc/PID/task/TID/schedstat` |
 //! | how often it slept | voluntary switches in `status` |
 //! | which threads are vCPUs | what QEMU, Cloud Hypervisor and Firecracker call them; else guest time in `stat` |
-//! | bytes to and from disks | `/proc/PID/io` |
-//! | bytes to and from the network | `/proc/PID/net/dev`, for the taps that the process has open (`iff` in `fdinfo`) |
+//! | bytes to and from disks and the network | [`crate::io_bytes`] |
 //!
 //! A thread of the daemon's reads that, which is there before landlock: who is confined may not look into other
-//! processes. Some 500 threads are read a second at most, and VMs take turns beyond that.
+//! processes. A VM is read four times, a second apart, and every 4 s from then on, which is what a class is of. Some 500
+//! threads are read a second at most, and VMs take turns beyond that.
 //!
-//! Limitations. Blocks that the host's page cache had are no disk's. A vhost worker of an older kernel, which is no
-//! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within 30
-//! readings.
+//! Limitations. A vhost worker of an older kernel, which is no
+//! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within half a
+//! minute.
 
-use crate::files::{self, ENTRIES_MAX, THREADS_MAX};
+use crate::files::{self, THREADS_MAX, field};
+use crate::io_bytes::{self, Taps};
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -26,8 +27,11 @@ use std::time::Instant;
 
 /// So many threads are read at once, and the rest of the last VM's.
 const THREADS_AT_ONCE: usize = 512;
-/// How often it is looked which taps a VM has.
-const TAPS_EVERY: u32 = 30;
+/// A VM that is new is read each time, so often; later every fourth time.
+const READINGS_IN_A_ROW: u32 = 4;
+const EVERY: u32 = 4;
+/// How often it is looked which taps a VM has, readings.
+const TAPS_EVERY: u32 = 8;
 
 /// A VM's number, and its process.
 pub type Process = (u64, u32);
@@ -46,8 +50,12 @@ pub struct Reader {
 struct Known {
     counted: Counted,
     threads: HashMap<u32, Thread>,
-    taps: BTreeSet<String>,
+    taps: Taps,
     readings: u32,
+    /// So often it need not be read.
+    rests: u32,
+    /// Its VMM calls vCPUs by names that are known.
+    names_vcpus: bool,
 }
 
 /// A thread when it was last read.
@@ -77,6 +85,10 @@ impl Reader {
             self.turn = (self.turn + 1) % vms.len();
             let (id, pid) = vms[self.turn];
             let known = self.vms.entry(id).or_default();
+            if known.rests > 0 {
+                known.rests -= 1;
+                continue;
+            }
             known.read(&self.proc.join(pid.to_string()));
             threads += known.threads.len();
             read.push((id, known.counted));
@@ -93,18 +105,22 @@ impl Known {
                 continue;
             };
             let before = self.threads.get(&tid).copied();
-            let was_vcpu = before.is_some_and(|thread| thread.is_vcpu);
-            let Some(now) = Thread::read(&entry.path(), was_vcpu) else { continue };
+            let Some(mut now) = Thread::read(&entry.path()) else { continue };
+            self.names_vcpus |= now.is_vcpu;
+            // Where a VMM names its vCPUs nobody else is one.
+            now.is_vcpu |= before.is_some_and(|thread| thread.is_vcpu)
+                || (!self.names_vcpus && has_guest_time(&entry.path()));
             self.add(before.unwrap_or(now), now);
             threads.insert(tid, now);
         }
         self.threads = threads;
         if self.readings % TAPS_EVERY == 0 {
-            self.taps = taps(process);
+            self.taps = Taps::of(process);
         }
         self.readings += 1;
-        self.counted.block_bytes = block_bytes(process);
-        self.counted.network_bytes = network_bytes(process, &self.taps);
+        self.rests = if self.readings < READINGS_IN_A_ROW { 0 } else { EVERY - 1 };
+        self.counted.block_bytes = io_bytes::of_disks(process);
+        self.counted.network_bytes = self.taps.bytes(process);
     }
 
     /// What the thread did since it was last read.
@@ -121,22 +137,16 @@ impl Known {
 }
 
 impl Thread {
-    /// None: it has gone.
-    fn read(thread: &Path, was_vcpu: bool) -> Option<Self> {
+    /// A vCPU if its name says so; none: it has gone.
+    fn read(thread: &Path) -> Option<Self> {
         let status = files::kernel(&thread.join("status")).ok()?;
         let times = files::kernel(&thread.join("schedstat")).ok()?;
         let mut times = times.split_whitespace().map(str::parse);
         let (ran_ns, ready_ns) = (times.next()?.ok()?, times.next()?.ok()?);
         let sleeps = field(&status, "voluntary_ctxt_switches:")?.parse().ok()?;
-        let is_named = || field(&status, "Name:").is_some_and(is_name_of_vcpu);
-        let is_vcpu = was_vcpu || is_named() || has_guest_time(thread);
+        let is_vcpu = field(&status, "Name:").is_some_and(is_name_of_vcpu);
         Some(Self { is_vcpu, ran_ns, ready_ns, sleeps })
     }
-}
-
-/// The value of a line that begins so.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
 }
 
 fn is_name_of_vcpu(name: &str) -> bool {
@@ -152,35 +162,6 @@ fn has_guest_time(thread: &Path) -> bool {
     // The name, which may be anything, ends with the last bracket; field 43 is the 41st behind it.
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     rest.split_whitespace().nth(40).is_some_and(|ticks| ticks != "0")
-}
-
-fn block_bytes(process: &Path) -> Option<u64> {
-    let io = files::kernel(&process.join("io")).ok()?;
-    let bytes = |name| field(&io, name)?.parse::<u64>().ok();
-    Some(bytes("read_bytes:")? + bytes("write_bytes:")?)
-}
-
-/// The taps that the process has open.
-fn taps(process: &Path) -> BTreeSet<String> {
-    let open = files::entries(&process.join("fdinfo"), ENTRIES_MAX);
-    let tap = |info: String| field(&info, "iff:").map(str::to_owned);
-    open.filter_map(|entry| tap(files::kernel(&entry.path()).ok()?)).collect()
-}
-
-/// None: it has no tap.
-fn network_bytes(process: &Path, taps: &BTreeSet<String>) -> Option<u64> {
-    if taps.is_empty() {
-        return None;
-    }
-    // The process may have a network namespace of its own, and its taps in it.
-    let table = files::kernel_lines(&process.join("net/dev"), 1 << 20).ok()?;
-    let bytes = |line: &str| {
-        let (name, counts) = line.split_once(':')?;
-        let mut counts = counts.split_whitespace().map(str::parse::<u64>);
-        taps.contains(name.trim()).then_some(())?;
-        Some(counts.next()?.ok()? + counts.nth(7)?.ok()?)
-    };
-    table.lines().filter_map(bytes).reduce(|sum, bytes| sum + bytes)
 }
 
 /// What was read, and when.
@@ -285,9 +266,6 @@ mod tests {
             ("7/task/9/status", &status("qemu", 100)),
             ("7/task/9/schedstat", "100 10 100\n"),
             ("7/task/9/stat", &stat("0")),
-            ("7/task/10/status", &status("qemu", 4)),
-            ("7/task/10/schedstat", "50 0 5\n"),
-            ("7/task/10/stat", &stat("3")),
             ("7/io", "rchar: 9\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 1\n"),
             ("7/fdinfo/3", "pos:\t0\niff:\tvnet0\n"),
             (
@@ -303,16 +281,43 @@ mod tests {
             ("7/task/8/schedstat", "7000 400 21\n".to_owned()),
             ("7/task/8/status", status("CPU 0/KVM", 13)),
             ("7/task/9/status", status("qemu", 150)),
-            ("7/task/10/schedstat", "60 1 6\n".to_owned()),
         ] {
             fs::write(dir.path().join(path), text).unwrap();
         }
         let (_, then) = reader.read(&[(1, 7)])[0];
-        assert_eq!((then.vcpu_ns, then.vcpu_sleeps, then.helper_sleeps), (2010, 3, 50));
-        assert_eq!(then.ready_ns, 101);
+        assert_eq!((then.vcpu_ns, then.vcpu_sleeps, then.helper_sleeps), (2000, 3, 50));
+        assert_eq!(then.ready_ns, 100);
         fs::remove_dir_all(dir.path().join("7")).unwrap();
         let (_, gone) = reader.read(&[(1, 7)])[0];
-        assert_eq!((gone.vcpu_ns, gone.block_bytes, gone.network_bytes), (2010, None, None));
+        assert_eq!((gone.vcpu_ns, gone.block_bytes, gone.network_bytes), (2000, None, None));
+    }
+
+    #[test]
+    fn vcpus_without_a_name_are_known_by_their_time_in_the_guest() {
+        let stat = |ticks: &str| format!("{STAT} {ticks} 0 0\n");
+        let dir = host(&[
+            ("7/task/8/status", &status("vmm", 4)),
+            ("7/task/8/schedstat", "50 0 5\n"),
+            ("7/task/8/stat", &stat("3")),
+            ("7/task/9/status", &status("vmm", 4)),
+            ("7/task/9/schedstat", "50 0 5\n"),
+            ("7/task/9/stat", &stat("0")),
+        ]);
+        let mut reader = Reader::new(dir.path());
+        reader.read(&[(1, 7)]);
+        for (path, text) in [("7/task/8/schedstat", "60 1 6\n"), ("7/task/9/schedstat", "57 1 6\n")]
+        {
+            fs::write(dir.path().join(path), text).unwrap();
+        }
+        let (_, then) = reader.read(&[(1, 7)])[0];
+        assert_eq!((then.vcpu_ns, then.helper_ns), (10, 7));
+    }
+
+    #[test]
+    fn who_is_known_is_read_every_fourth_time() {
+        let mut reader = Reader::new(Path::new("/nonexistent"));
+        let read: Vec<usize> = (0..12).map(|_| reader.read(&[(1, 7)]).len()).collect();
+        assert_eq!(read, [1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -2,15 +2,16 @@
 //! Linux guests under QEMU/KVM, as a user's host runs them: the image they boot and QEMU's command line.
 //!
 //! The guest is the lab's own kernel with a small initramfs: busybox, the programs that are workloads, the
-//! modules of its disk, and an init that runs one command line. It boots in seconds even inside the lab. The
+//! modules of its disk and its network, and an init that runs one command line. It boots in seconds even inside the lab. The
 //! command line travels on the kernel's, as hex digits, because quotes do not survive there.
 //!
-//! A disk makes another machine of it. The smallest, microvm, has devices in memory only, and who rings a
+//! A disk or a network makes another machine of it. The smallest, microvm, has devices in memory only, and who rings a
 //! doorbell there has KVM emulate the instruction. In the lab KVM refuses that at times (seen on 6.18: "KVM
 //! internal error. Suberror: 3"): after an exception in the guest QEMU's CPU emulation leaves behind of what
-//! kind it was, and KVM looks at the kind only, and takes it for an event under way. So a guest with a disk is
-//! the old PC, and its disk one of the first kind of virtio, whose doorbell is an I/O port.
+//! kind it was, and KVM looks at the kind only, and takes it for an event under way. So such a guest is
+//! the old PC, and its devices are of the first kind of virtio, whose doorbell is an I/O port.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,6 +20,7 @@ use anyhow::{Context, Result, ensure};
 use crate::cache::{Cache, write_file};
 use crate::initramfs::Initramfs;
 use crate::kernel::{self, Kernel, KernelChoice};
+use crate::network::Network;
 use crate::programs;
 use crate::qemu::Qemu;
 
@@ -52,6 +54,13 @@ mkdir -p /dev/shm
 mount -t tmpfs tmpfs /dev/shm
 for module in /lib/modules/*.ko; do insmod "$module"; done
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+address=$(sed -n 's/.*drover\.address=\([0-9.]*\).*/\1/p' /proc/cmdline)
+if [ "$address" ]; then
+    for module in /lib/network-modules/*.ko; do insmod "$module"; done
+    ip link set lo up
+    ip address add "$address/24" dev eth0
+    ip link set eth0 up
+fi
 hex=$(sed -n 's/.*drover\.run=\([0-9a-f]*\).*/\1/p' /proc/cmdline)
 run=$(printf "$(echo "$hex" | sed 's/../\\x&/g')")
 sh -c "$run" </dev/null
@@ -102,11 +111,13 @@ pub struct Guest<'a> {
     pub memory_mib: u32,
     /// Whether it has a disk, `/dev/vda`.
     pub disk: bool,
+    /// The network it is in, and its address there; its card is `eth0`.
+    pub network: Option<(&'a Network, Ipv4Addr)>,
     /// Command line its shell runs.
     pub run: &'a str,
 }
 
-/// The machine with a disk. Its HPET would tick in QEMU's main loop for ever, and look like I/O.
+/// The machine with devices. Its HPET would tick in QEMU's main loop for ever, and look like I/O.
 const PC: &str = "pc,hpet=off";
 
 /// A disk on an I/O thread of its own, 64 MiB of zeros that are there at once: what its I/O waits for is
@@ -129,10 +140,15 @@ impl Guest<'_> {
         );
         let hex: String = self.run.bytes().map(|byte| format!("{byte:02x}")).collect();
         let console = console.to_string_lossy().replace(',', ",,");
-        let (machine, disk) = if self.disk { (PC, DISK) } else { ("microvm", "") };
+        let disk = if self.disk { DISK } else { "" };
+        let card = self.network.map(|(network, address)| network.card(address));
+        let card = card.unwrap_or_default();
+        let machine = if self.disk || self.network.is_some() { PC } else { "microvm" };
+        let address = self.network.map(|(_, address)| format!("drover.address={address} "));
+        let address = address.unwrap_or_default();
         let mut line: Vec<String> = format!(
             "qemu-system-x86_64 -nodefaults -no-user-config -display none -no-reboot \
-            -machine {machine},accel=kvm -cpu host -serial chardev:console {disk}"
+            -machine {machine},accel=kvm -cpu host -serial chardev:console {disk} {card}"
         )
         .split_whitespace()
         .map(str::to_owned)
@@ -147,7 +163,8 @@ impl Guest<'_> {
             (
                 "-append",
                 format!(
-                    "console=ttyS0 quiet panic=-1 reboot=t cryptomgr.notests rdinit=/init drover.run={hex}"
+                    "console=ttyS0 quiet panic=-1 reboot=t cryptomgr.notests rdinit=/init \
+                     {address}drover.run={hex}"
                 ),
             ),
         ] {
@@ -157,11 +174,11 @@ impl Guest<'_> {
     }
 }
 
-/// The guest's initramfs, with modules to load in this order.
+/// The guest's initramfs, with modules to load in this order, and those that a network takes.
 ///
 /// # Errors
 /// When busybox or one of [`PROGRAMS`] is not installed, or a module is not there.
-pub fn build(modules: &[PathBuf]) -> Result<Vec<u8>> {
+pub fn build([modules, network]: &[Vec<PathBuf>; 2]) -> Result<Vec<u8>> {
     let mut initramfs = Initramfs::with_busybox()?;
     for (program, package) in PROGRAMS {
         let host_path = programs::find(program).with_context(|| {
@@ -169,10 +186,8 @@ pub fn build(modules: &[PathBuf]) -> Result<Vec<u8>> {
         })?;
         initramfs.add_program(&format!("/usr/bin/{program}"), &host_path)?;
     }
-    for module in modules {
-        let name = module.file_name().unwrap_or_default().to_string_lossy();
-        initramfs.add_host_file(&format!("/lib/modules/{name}"), module)?;
-    }
+    initramfs.add_host_files("/lib/modules", modules)?;
+    initramfs.add_host_files("/lib/network-modules", network)?;
     initramfs.add_bytes("/init", 0o755, INIT.as_bytes());
     initramfs.write(Vec::new())
 }
@@ -215,7 +230,7 @@ mod tests {
     use std::fs;
 
     fn line(run: &str) -> Result<String> {
-        line_of(&Guest { name: "db,1", vcpus: 2, memory_mib: 256, disk: false, run })
+        line_of(&Guest { name: "db,1", vcpus: 2, memory_mib: 256, disk: false, network: None, run })
     }
 
     fn line_of(guest: &Guest) -> Result<String> {
@@ -224,11 +239,26 @@ mod tests {
 
     #[test]
     fn a_disk_is_on_an_io_thread() {
-        let guest = Guest { name: "db", vcpus: 1, memory_mib: 256, disk: true, run: "true" };
+        let guest =
+            Guest { name: "db", vcpus: 1, memory_mib: 256, disk: true, network: None, run: "true" };
         let with = line_of(&guest).unwrap();
         assert!(with.contains("-machine pc,") && with.contains(",iothread=io0"), "{with}");
         let without = line_of(&Guest { disk: false, ..guest }).unwrap();
         assert!(without.contains("-machine microvm,") && !without.contains("iothread"));
+    }
+
+    #[test]
+    fn a_network_is_a_card_and_an_address() {
+        let network = std::mem::ManuallyDrop::new(Network::for_test());
+        let network = Some((&*network, Ipv4Addr::new(10, 0, 0, 2)));
+        let (name, run) = ("web", "true");
+        let line =
+            line_of(&Guest { name, vcpus: 1, memory_mib: 256, disk: false, network, run }).unwrap();
+        assert!(
+            line.contains("-machine pc,") && line.contains("-device virtio-net-pci,"),
+            "{line}"
+        );
+        assert!(line.contains(" drover.address=10.0.0.2 drover.run="), "{line}");
     }
 
     #[test]
@@ -263,7 +293,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let module = dir.path().join("00-virtio_blk.ko");
         fs::write(&module, "").unwrap();
-        match build(&[module]) {
+        match build(&[vec![module], Vec::new()]) {
             Ok(bytes) => {
                 let (files, whole) = crate::cpio::read(&bytes).unwrap();
                 let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();

@@ -28,6 +28,9 @@ use crate::transport::{Reporter, open_port};
 /// Where the modules lie in the lab, numbered in the order they load in.
 pub const MODULES_DIR: &str = "/lib/drover-lab/modules";
 
+/// Where those for a network of its guests lie, which [`crate::network`] loads.
+pub const NETWORK_MODULES_DIR: &str = "/lib/drover-lab/network-modules";
+
 /// Where the job lies in the lab.
 pub const JOB_PATH: &str = "/lib/drover-lab/job.json";
 
@@ -67,7 +70,7 @@ fn run() -> Result<()> {
     mount_all()?;
     nix::unistd::sethostname("drover-lab")?;
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    load_modules(&cpuinfo);
+    load_modules(MODULES_DIR, &cpuinfo);
     lift_limits()?;
     let system = Path::new(system::ARCHIVE).exists().then(System::start).transpose()?;
     let _single = injection::is_emulated(&cpuinfo).then(keep_injections_single);
@@ -107,13 +110,9 @@ fn mount_all() -> Result<()> {
 }
 
 /// Loads the modules. One that will not load is no reason to stop: the command may not need it.
-fn load_modules(cpuinfo: &str) {
-    let mut paths: Vec<_> = fs::read_dir(MODULES_DIR)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+pub(crate) fn load_modules(dir: &str, cpuinfo: &str) {
+    let mut paths: Vec<_> =
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
         let name = path.to_string_lossy();

@@ -84,6 +84,18 @@ impl Initramfs {
         Ok(())
     }
 
+    /// Adds files of this machine to a directory, by the names they have.
+    ///
+    /// # Errors
+    /// When one is not there.
+    pub fn add_host_files(&mut self, dir: &str, host_paths: &[PathBuf]) -> Result<()> {
+        for host_path in host_paths {
+            let name = host_path.file_name().unwrap_or_default().to_string_lossy();
+            self.add_host_file(&format!("{dir}/{name}"), host_path)?;
+        }
+        Ok(())
+    }
+
     /// Adds a program of this machine with the shared libraries it needs, each at its own path.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! archive, or the machine's own, in this order.
 //!
 //! Whatever the source, a kernel ends as a cache entry of the same shape: `vmlinuz`, `config` and
-//! `modules/NN-name.ko`, unpacked and numbered in the order they load in; `guest-modules` likewise.
+//! `modules/NN-name.ko`, unpacked and numbered in the order they load in; those of guests and for networks likewise.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,12 +85,20 @@ impl Kernel {
         self.files_of(MODULES)
     }
 
-    /// Its guests' modules in the order to load them in.
+    /// The lab's modules for a network, in the order to load them in.
     ///
     /// # Errors
     /// When the cache entry cannot be read.
-    pub fn guest_modules(&self) -> Result<Vec<PathBuf>> {
-        self.files_of(GUEST_MODULES)
+    pub fn network_modules(&self) -> Result<Vec<PathBuf>> {
+        self.files_of(NETWORK_MODULES)
+    }
+
+    /// Its guests' modules in the order to load them in, and those for a network likewise.
+    ///
+    /// # Errors
+    /// When the cache entry cannot be read.
+    pub fn guest_modules(&self) -> Result<[Vec<PathBuf>; 2]> {
+        Ok([self.files_of(GUEST_MODULES)?, self.files_of(GUEST_NETWORK_MODULES)?])
     }
 
     fn files_of(&self, dir: &str) -> Result<Vec<PathBuf>> {
@@ -105,11 +113,18 @@ impl Kernel {
 
 /// Where a cache entry has modules, which is also the name of the fact that says which were wanted.
 const MODULES: &str = "modules";
+const NETWORK_MODULES: &str = "network-modules";
 const GUEST_MODULES: &str = "guest-modules";
+const GUEST_NETWORK_MODULES: &str = "guest-network-modules";
 
 /// The modules that are wanted, by where they go.
-fn wanted() -> [(&'static str, &'static [&'static str]); 2] {
-    [(MODULES, &modules::WANTED), (GUEST_MODULES, &modules::WANTED_BY_GUESTS)]
+fn wanted() -> [(&'static str, &'static [&'static str]); 4] {
+    [
+        (MODULES, &modules::WANTED),
+        (NETWORK_MODULES, &modules::WANTED_FOR_NETWORK),
+        (GUEST_MODULES, &modules::WANTED_BY_GUESTS),
+        (GUEST_NETWORK_MODULES, &modules::WANTED_BY_GUESTS_FOR_NETWORK),
+    ]
 }
 
 /// Finds, fetches and unpacks the kernel chosen. `tell` gets a line before anything that takes long.
@@ -386,6 +401,8 @@ mod tests {
         put(&modules.join("kernel/kvm.ko"), b"\0depends=\0");
         put(&modules.join("kernel/kvm-amd.ko"), b"\0depends=kvm\0");
         put(&modules.join("kernel/virtio_blk.ko"), b"\0depends=\0");
+        put(&modules.join("kernel/virtio_net.ko"), b"\0depends=\0");
+        put(&modules.join("kernel/tun.ko"), b"\0depends=\0");
         root
     }
 
@@ -408,7 +425,10 @@ mod tests {
             let modules = kernel.modules().unwrap();
             assert!(modules[0].ends_with("00-kvm.ko") && modules[1].ends_with("01-kvm_amd.ko"));
             assert_eq!(modules.len(), 2, "guests have their own");
-            assert!(kernel.guest_modules().unwrap()[0].ends_with("00-virtio_blk.ko"));
+            assert!(kernel.network_modules().unwrap()[0].ends_with("00-tun.ko"));
+            let [of_guests, network] = kernel.guest_modules().unwrap();
+            assert!(of_guests[0].ends_with("00-virtio_blk.ko"));
+            assert!(network[0].ends_with("00-virtio_net.ko"));
             assert_eq!(cached(&cache, "7.0.1-x").unwrap(), kernel);
         }
     }

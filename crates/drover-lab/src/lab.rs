@@ -14,7 +14,7 @@ use crate::console;
 use crate::cpio::FileEntry;
 use crate::first_pcpu;
 use crate::guest_image;
-use crate::init::{JOB_PATH, Job, MODULES_DIR};
+use crate::init::{JOB_PATH, Job, MODULES_DIR, NETWORK_MODULES_DIR};
 use crate::initramfs::Initramfs;
 use crate::kernel::{self, Kernel, KernelChoice};
 use crate::pinning::Pinning;
@@ -378,11 +378,9 @@ impl Lab {
         let mut initramfs = Initramfs::with_busybox()?;
         self.add_drover(cache, &mut initramfs)?;
         initramfs.add_host_file(&format!("/boot/config-{}", kernel.version), &kernel.config())?;
-        for module in kernel.modules()? {
-            let name = module.file_name().unwrap_or_default().to_string_lossy();
-            initramfs.add_host_file(&format!("{MODULES_DIR}/{name}"), &module)?;
-        }
+        initramfs.add_host_files(MODULES_DIR, &kernel.modules()?)?;
         if self.qemu_guests {
+            initramfs.add_host_files(NETWORK_MODULES_DIR, &kernel.network_modules()?)?;
             guest_image::add_to_lab(&mut initramfs, qemu, kernel)?;
         }
         self.add_job(&mut initramfs)?;

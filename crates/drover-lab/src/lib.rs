@@ -41,6 +41,7 @@ pub mod kernel_packages;
 pub mod kvm_probe;
 mod lab;
 pub mod modules;
+pub mod network;
 mod pinning;
 mod programs;
 pub mod qemu;

@@ -15,8 +15,14 @@ use anyhow::{Context, Result, bail, ensure};
 /// the CPU, the other refuses to load, which [`crate::init`] takes as normal.
 pub const WANTED: [&str; 4] = ["virtio_pci", "virtio_console", "kvm_amd", "kvm_intel"];
 
+/// What the lab loads when its Linux guests are to have a network.
+pub const WANTED_FOR_NETWORK: [&str; 3] = ["bridge", "tun", "vhost_net"];
+
 /// What a Linux guest in it loads: for its disk.
 pub const WANTED_BY_GUESTS: [&str; 2] = ["virtio_pci", "virtio_blk"];
+
+/// What such a guest loads when it has a network.
+pub const WANTED_BY_GUESTS_FOR_NETWORK: [&str; 1] = ["virtio_net"];
 
 /// A module, uncompressed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -116,6 +116,7 @@ pub fn between(before: &[ThreadIo], after: &[ThreadIo]) -> HashMap<u32, Io> {
     }
     let io = |[to_device, to_guest]: [Delays; 2]| Io {
         delay_us: IoDelays { to_guest: to_guest.figures(), to_device: to_device.figures() },
+        ..Io::default()
     };
     sums.into_iter().map(|(process, sums)| (process, io(sums))).collect()
 }

@@ -57,10 +57,7 @@ fn who_waits_for_disks_is_io() {
         Class::Io,
         "{ kind = \"program\", steps = [\"compute 40 us\", \"io 20 us then 100 us\", \"count\"] }",
     );
-    is(
-        Class::Io,
-        "{ kind = \"program\", steps = [\"compute 120 us\", \"io 60 us then 2000 us\", \"count\"] }",
-    );
+    is(Class::Io, "{ kind = \"io\", work_us = 120, back_end_us = 60, device_us = 2000 }");
     is(Class::Io, "\"workloads/oltp.toml\"");
 }
 

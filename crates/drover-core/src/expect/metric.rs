@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The figures that expectations can be about.
 
+use crate::io::Io;
 use crate::results::{Interval, Run, Timeline, VmFigures};
 use serde::Deserialize;
 
@@ -84,6 +85,12 @@ pub enum Metric {
     IoToGuestMeanUs,
     /// Of a VM: the same of its back ends, woken by its vCPUs or the host, µs.
     IoToDeviceMeanUs,
+    /// Of a VM: what its vCPUs lost so for each MB of its I/O, ms.
+    IoToGuestMsPerMb,
+    /// Of a VM: what its back ends lost so, ms.
+    IoToDeviceMsPerMb,
+    /// Of a VM: bytes to and from its disks and the network, MB/s.
+    IoMbS,
     /// Of the host: idle time, % of its CPU time.
     IdlePct,
     /// Of the host: CPU time of all VMs, s.
@@ -102,7 +109,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 42] = [
+    pub const ALL: [Metric; 45] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -138,6 +145,9 @@ impl Metric {
         Metric::WakeupUsPerProgress,
         Metric::IoToGuestMeanUs,
         Metric::IoToDeviceMeanUs,
+        Metric::IoToGuestMsPerMb,
+        Metric::IoToDeviceMsPerMb,
+        Metric::IoMbS,
         Metric::IdlePct,
         Metric::HostCpuS,
         Metric::TotalProgress,
@@ -185,6 +195,9 @@ impl Metric {
             Metric::WakeupUsPerProgress => "wakeup_us_per_progress",
             Metric::IoToGuestMeanUs => "io_to_guest_mean_us",
             Metric::IoToDeviceMeanUs => "io_to_device_mean_us",
+            Metric::IoToGuestMsPerMb => "io_to_guest_ms_per_mb",
+            Metric::IoToDeviceMsPerMb => "io_to_device_ms_per_mb",
+            Metric::IoMbS => "io_mb_s",
             Metric::IdlePct => "idle_pct",
             Metric::HostCpuS => "host_cpu_s",
             Metric::TotalProgress => "total_progress",
@@ -304,8 +317,21 @@ impl Metric {
                 let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
                 Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
             }
-            Metric::IoToGuestMeanUs => Some(vm.io?.delay_us.to_guest?.mean),
-            Metric::IoToDeviceMeanUs => Some(vm.io?.delay_us.to_device?.mean),
+            _ => self.of_io(run, vm.io?),
+        }
+    }
+
+    fn of_io(self, run: &Run, io: Io) -> Option<f64> {
+        match self {
+            Metric::IoToGuestMeanUs => Some(io.delay_us.to_guest?.mean),
+            Metric::IoToDeviceMeanUs => Some(io.delay_us.to_device?.mean),
+            Metric::IoToGuestMsPerMb => Some(io.ms_per_mb?.to_guest),
+            Metric::IoToDeviceMsPerMb => Some(io.ms_per_mb?.to_device),
+            Metric::IoMbS => {
+                io.block_bytes.or(io.network_bytes)?;
+                let bytes = io.block_bytes.unwrap_or(0) + io.network_bytes.unwrap_or(0);
+                Some(bytes as f64 / 1e6 / run.duration_s)
+            }
             _ => None,
         }
     }
@@ -461,7 +487,7 @@ fn lag_ms(intervals: &[Interval], reserved_pcpus: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::counters::Counters;
-    use crate::io::{DelayUs, Io, IoDelays};
+    use crate::io::{DelayUs, IoDelays, MsPerMb};
     use crate::results::{HostFigures, WakeupUs};
 
     fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
@@ -508,7 +534,12 @@ mod tests {
                 home_time_pct: Some(98.0),
                 moved_mib: 64.0,
             }),
-            io: Some(Io { delay_us: IoDelays { to_guest: delay(5.5), to_device: delay(6.5) } }),
+            io: Some(Io {
+                block_bytes: Some(750_000),
+                network_bytes: Some(1_250_000),
+                ms_per_mb: Some(MsPerMb { to_guest: 1.5, to_device: 2.5 }),
+                delay_us: IoDelays { to_guest: delay(5.5), to_device: delay(6.5) },
+            }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             timeline: timeline(&[0.1, 0.02, 0.02]),
             ..Default::default()
@@ -552,6 +583,9 @@ mod tests {
         assert_eq!(figure(Metric::WakeupMaxUs), 120.0);
         assert_eq!(figure(Metric::IoToGuestMeanUs), 5.5);
         assert_eq!(figure(Metric::IoToDeviceMeanUs), 6.5);
+        assert_eq!(figure(Metric::IoToGuestMsPerMb), 1.5);
+        assert_eq!(figure(Metric::IoToDeviceMsPerMb), 2.5);
+        assert_eq!(figure(Metric::IoMbS), 0.5);
     }
 
     #[test]

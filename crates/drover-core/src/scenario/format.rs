@@ -16,6 +16,7 @@ use serde::de::{Error, IgnoredAny, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::Ipv4Addr;
 use toml::Spanned;
 
 /// A table, or several, that are read by themselves.
@@ -93,6 +94,7 @@ tables! {
         memory_mib: Option<u32> = whole(64, Host::MEMORY_MIB_MAX);
         memory_node: Option<OneOrMore> = whole(0, Host::PCPUS_MAX);
         disk: Option<bool>;
+        network: Option<Ipv4Addr>;
         home: Option<u32> = whole(0, 1023);
         max_per_node: Option<u32> = whole(1, Vm::VCPUS_MAX);
         consolidate: Option<Consolidate>;
@@ -359,6 +361,7 @@ mod tests {
             ("barrier", Some("speed")),
             ("sleep", Some("speed")),
             ("yield", None),
+            ("io", None),
             ("mix", None),
             ("command", None),
         ] {

@@ -123,6 +123,12 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
             let what = format!("two VMs are called \"{}\"", vm.name);
             return Err(vm.error("name", what, "give each its own name"));
         }
+        let has_address = |it: &&Table<VmTable>| it.network == vm.network && it.name != vm.name;
+        if let (Some(address), Some(other)) = (vm.network, vms.iter().find(has_address)) {
+            let what =
+                format!("VMs \"{}\" and \"{}\" have the address {address}", vm.name, other.name);
+            return Err(vm.error("network", what, "give each its own"));
+        }
         names.push(&vm.name);
     }
     if vms.is_empty() {
@@ -236,7 +242,11 @@ impl Base<'_> {
     ) -> Read<Case> {
         // Reservations are made in the default partition.
         let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
-        let default = self.partitions.cpus_of(None, &host).expect("it has a pCPU");
+        let partitions = match vms.iter().any(|vm| vm.partition.is_some()) {
+            true => self.partitions.clone(),
+            false => Partitions::default(),
+        };
+        let default = partitions.cpus_of(None, &host).expect("it has a pCPU");
         let pcpus = Pcpus::of(default.clone(), &host, &siblings);
         let pcpus = pcpus.kept_for_host(HOST_PERMILLE);
         let mut ledger = Ledger::new(&pools, pcpus, default == host);
@@ -249,12 +259,12 @@ impl Base<'_> {
         }
         for vm in &vms {
             let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
-            let affinity = self.partitions.affinity(None, &vm.affinity(), &host).on(&default);
+            let affinity = partitions.affinity(None, &vm.affinity(), &host).on(&default);
             let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
             promise.map_err(|refusal| refused(&format!("VM \"{}\"", vm.name), refusal))?;
         }
         vms.extend(self.containers.iter().cloned());
-        let (partitions, sets) = (self.partitions.clone(), self.sets.clone());
+        let sets = self.sets.clone();
         let auto_partitions = self.auto_partitions;
         Ok(Case { auto_partitions, name, pools, partitions, ple, placement, sets, vms })
     }
@@ -293,6 +303,29 @@ metric = "cpu_s"
 vm = "web-*"
 max = 1.0
 "#;
+
+    #[test]
+    fn a_case_without_vms_in_partitions_has_none() {
+        let text = "name = \"x\"\nhost = { cores = 4 }\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n\
+             [[vm]]\nname = \"a\"\nvcpus = 1\nworkload = { kind = \"io\" }\n[[case]]\nname = \"one\"\n\
+             [[case]]\nname = \"two\"\nvm.a.partition = \"io\"\n";
+        let scenario = Scenario::parse(text, "x.toml").unwrap();
+        let partitions = scenario.cases.iter().map(|case| case.partitions.specs().len());
+        assert_eq!(partitions.collect::<Vec<_>>(), [0, 1]);
+    }
+
+    #[test]
+    fn two_guests_with_one_address_are_refused() {
+        let guest = |name: &str| {
+            format!(
+                "[[vm]]\nname = \"{name}\"\nvcpus = 1\nvmm = \"qemu\"\nnetwork = \"10.0.0.1\"\n\
+                 workload = {{ kind = \"command\", run = \"true\" }}\n"
+            )
+        };
+        let text = format!("name = \"x\"\nhost = {{ cores = 4 }}\n{}{}", guest("a"), guest("b"));
+        let error = Scenario::parse(&text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("VMs \"a\" and \"b\" have the address 10.0.0.1"), "{error}");
+    }
 
     #[test]
     fn vms_that_are_alike_are_written_once() {

@@ -102,6 +102,7 @@ pub(super) fn read_vm(
         vmm,
         memory_mib,
         disk: vm.disk.unwrap_or(false),
+        network: vm.network,
         home: vm.home,
         max_per_node: vm.max_per_node,
         consolidate: vm.consolidate.unwrap_or_default(),
@@ -142,6 +143,10 @@ fn check_itself(vm: &Table<VmTable>, vmm: Vmm, vcpus: u32, workload: &Workload) 
         _ if vm.disk == Some(true) => {
             let fix = "remove it, or add vmm = \"qemu\" and a command";
             return fault("disk", "is a micro VM, which has no disk", fix);
+        }
+        _ if vm.network.is_some() => {
+            let fix = "remove it, or add vmm = \"qemu\" and a command";
+            return fault("network", "is a micro VM, which has no network", fix);
         }
         (_, Some(mib)) if mib > Vm::MICRO_MEMORY_MIB_MAX => {
             let fix = format!("use {} at most", Vm::MICRO_MEMORY_MIB_MAX);

@@ -24,7 +24,7 @@ pub(super) fn read_workload(
                 let own = table.without("speed").read_as(&title, &["kind", "speed"])?;
                 (read_plain(&own, end_s)?, true)
             }
-            "yield" | "mix" | "command" => {
+            "yield" | "io" | "mix" | "command" => {
                 (read_plain(&table.read_as(&title, &["kind"])?, end_s)?, false)
             }
             // Serde says which there are.
@@ -41,6 +41,9 @@ fn read_plain(table: &Table<Workload>, end_s: f64) -> Read<Workload> {
         Workload::Cpu { period_us, .. } if *period_us < CPU_PERIOD_US_MIN => {
             let what = format!("period_us = {period_us} is too short for workload cpu");
             Err(table.error("period_us", what, format!("give {CPU_PERIOD_US_MIN} at least")))
+        }
+        Workload::Io { work_us: 0, back_end_us: 0, device_us: 0 } => {
+            Err(table.error("", "workload io takes no time", "give work_us, such as 100"))
         }
         Workload::Cpu { then: Some(then), .. } if then.after_s > end_s => {
             let what = format!("after_s = {} is behind the end of the run", then.after_s);

@@ -18,7 +18,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("host", "{ cores = 4 }"),
     (
         "kind",
-        "\"cpu\", \"lock\", \"barrier\", \"sleep\", \"yield\", \"mix\", \"program\" or \"command\"",
+        "\"cpu\", \"lock\", \"barrier\", \"sleep\", \"yield\", \"io\", \"mix\", \"program\" or \"command\"",
     ),
     ("metric", "\"share_error_points\""),
     ("name", "\"vm0\""),

@@ -7,6 +7,7 @@ use crate::settings::Cosched;
 use crate::shares::Shares;
 use crate::tree::Affinity;
 use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
 
 /// What runs a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,8 +84,10 @@ pub struct Vm {
     pub vmm: Vmm,
     /// Guest memory in MiB; of a micro VM, which needs none, what it touches all the same.
     pub memory_mib: u32,
-    /// Whether it has a disk, whose I/O delays are measured.
+    /// Whether it has a disk.
     pub disk: bool,
+    /// Its address in the guests' network; none: it is in none.
+    pub network: Option<Ipv4Addr>,
     /// The NUMA node that is its home in the simulator, by order; elsewhere the daemon chooses.
     pub home: Option<u32>,
     /// At most so many of its vCPUs have a home on one NUMA node; none: as many as it has cores.
@@ -133,6 +136,7 @@ impl Vm {
             vmm: Vmm::Micro,
             memory_mib: 0,
             disk: false,
+            network: None,
             home: None,
             max_per_node: None,
             consolidate: Consolidate::default(),
@@ -155,6 +159,11 @@ impl Vm {
             then.after_s = (then.after_s - go_s).max(0.0);
         }
         workload
+    }
+
+    /// Whether it has a device whose I/O delays are measured.
+    pub fn has_devices(&self) -> bool {
+        self.disk || self.network.is_some()
     }
 
     /// Where its vCPUs may run.

@@ -18,6 +18,11 @@ pub const BARRIER_WORK_US: u32 = 30;
 /// Default time from one wake-up of `sleep` to the next, in µs.
 pub const SLEEP_PERIOD_US: u32 = 2_000;
 
+/// Default time a vCPU of `io` works before it asks its device, in µs.
+pub const IO_WORK_US: u32 = 100;
+/// Default CPU time that the back end of `io` takes, in µs.
+pub const IO_BACK_END_US: u32 = 20;
+
 /// Default time a vCPU of `yield` works before it hands the token on, in µs.
 pub const YIELD_WORK_US: u32 = 30;
 
@@ -71,6 +76,19 @@ pub enum Workload {
         #[serde(default = "yield_work_us")]
         work_us: u32,
     },
+    /// Every vCPU works, asks a device, and halts until it has answered: a back end, which is a thread of the VM,
+    /// takes CPU time for it, and then the device takes time. Progress: answers.
+    Io {
+        /// Work before the device is asked, µs.
+        #[serde(default = "io_work_us")]
+        work_us: u32,
+        /// CPU time of the back end, µs.
+        #[serde(default = "io_back_end_us")]
+        back_end_us: u32,
+        /// Time of the device after that, µs.
+        #[serde(default)]
+        device_us: u32,
+    },
     /// vCPU `i` does as `i % 4` says: 0 `cpu`, 1 `lock`, 2 `sleep`, 3 `barrier`, each with its
     /// defaults, the locks and barriers shared by the vCPUs of the same kind.
     Mix {},
@@ -117,6 +135,12 @@ fn sleep_period_us() -> u32 {
     SLEEP_PERIOD_US
 }
 
+fn io_work_us() -> u32 {
+    IO_WORK_US
+}
+fn io_back_end_us() -> u32 {
+    IO_BACK_END_US
+}
 fn yield_work_us() -> u32 {
     YIELD_WORK_US
 }
@@ -130,6 +154,7 @@ impl Workload {
             Workload::Barrier { .. } => "barrier",
             Workload::Sleep { .. } => "sleep",
             Workload::Yield { .. } => "yield",
+            Workload::Io { .. } => "io",
             Workload::Mix {} => "mix",
             Workload::Program(_) => "program",
             Workload::Command { .. } => "command",
@@ -150,6 +175,7 @@ impl Workload {
                 Some(100.0)
             }
             Workload::Sleep { .. }
+            | Workload::Io { .. }
             | Workload::Mix {}
             | Workload::Program(_)
             | Workload::Command { .. } => None,
@@ -171,6 +197,7 @@ mod tests {
             Workload::Barrier { work_us: 30 },
             Workload::Sleep { period_us: 2_000, work_us: 0 },
             Workload::Yield { work_us: 0 },
+            Workload::Io { work_us: 100, back_end_us: 20, device_us: 1000 },
             Workload::Mix {},
             Workload::Command { run: "hackbench".to_owned(), ready },
         ] {

@@ -13,7 +13,9 @@ use crate::registry::Vm;
 use drover_core::arrange::{Arrangement, Arranger, Seen, Step, arrange, is_ours};
 use drover_core::asked::{Asked, DEFAULT, Key};
 use drover_core::partition::PartitionChange;
+use drover_core::scenario::CpuList;
 use drover_core::settings::Cosched;
+use drover_core::tree::Affinity;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -76,7 +78,7 @@ impl Reconciler {
                 wanted_pcpus: profile.map_or(rate, |profile| profile.evidence.wanted_pcpus),
                 vcpus: vm.kernel.nr_vcpus,
                 partition: self.plan.partitions.name(planned.resolved.partition).to_owned(),
-                stays: stays(vm, planned, &names),
+                stays: stays(vm, planned, &names, &self.capacity.online),
                 evidence: profile.map_or_else(String::new, |profile| profile.evidence.text()),
             })
         };
@@ -86,7 +88,12 @@ impl Reconciler {
 }
 
 /// Why a VM may not be moved; none: it may.
-fn stays(vm: &Vm, planned: &PlannedVm, names: &HashMap<&str, u32>) -> Option<String> {
+fn stays(
+    vm: &Vm,
+    planned: &PlannedVm,
+    names: &HashMap<&str, u32>,
+    online: &CpuList,
+) -> Option<String> {
     let resolved = &planned.resolved;
     let partition = resolved.why.iter().find(|why| why.key == Key::Partition);
     let by_others =
@@ -98,7 +105,10 @@ fn stays(vm: &Vm, planned: &PlannedVm, names: &HashMap<&str, u32>) -> Option<Str
         _ if planned.promised_mcpu > 0 => Some("it has a reservation".to_owned()),
         _ if resolved.pool.is_some() => Some("it is in a pool".to_owned()),
         _ if resolved.cosched != Cosched::Auto => Some("it has a mode of cosched".to_owned()),
-        _ if !vm.affinity().is_anywhere() => Some("it is confined to pCPUs".to_owned()),
+        // The kernel names all pCPUs where a thread may run anywhere.
+        _ if !vm.is_confined_as(&Affinity::ANYWHERE, online) => {
+            Some("it is confined to pCPUs".to_owned())
+        }
         _ => None,
     }
 }

@@ -209,6 +209,13 @@ impl Programs {
                 let program = |rank| sleeping(ns(period_us), ns(work_us), rank, vcpus);
                 Self::plain((0..vcpus).map(program).collect())
             }
+            Workload::Io { work_us, back_end_us, device_us } => {
+                let time = StepTime::Exactly(ns(back_end_us));
+                let io = Step::Io { time, device_ns: ns(device_us) };
+                let mut of_vcpu = every(vec![work(ns(work_us)), io, Step::Count { times: 1 }]);
+                of_vcpu.push(vec![Step::Serve]);
+                Self { backend: true, ..Self::plain(of_vcpu) }
+            }
             Workload::Mix {} => mix(vcpus),
             Workload::Program(ref program) => written(program, vcpus),
             Workload::Yield { .. } | Workload::Command { .. } => return None,
