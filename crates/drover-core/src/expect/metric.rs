@@ -54,6 +54,8 @@ pub enum Metric {
     VcpuSpreadPct,
     /// Of a VM: how often its threads were put on a pCPU where another had run, 1/s.
     DispatchesPerS,
+    /// Of a VM: how often its threads were put on another pCPU than their last, 1/s.
+    MovesPerS,
     /// Of a VM: what its workload counts.
     Progress,
     /// Of a VM: what its workload counts, for each s of its CPU time.
@@ -62,6 +64,10 @@ pub enum Metric {
     YieldsPerProgress,
     /// Of a VM: CPU time that its vCPUs spun, for each step of progress, µs.
     SpinUsPerProgress,
+    /// Of a VM: the longest that a vCPU of it spun in one go, ms of CPU time.
+    LongestSpinMs,
+    /// Of a VM: the part of its memory accesses that are to the node where it runs, %.
+    LocalAccessPct,
     /// Of a VM: the node that is home to its first part.
     HomeNode,
     /// Of a VM: how often a part of it left its home since it began.
@@ -98,11 +104,15 @@ pub enum Metric {
     PauseExits,
     /// Of the host: what these took, % of its CPU time.
     PauseExitPct,
+    /// Of the host: siblings that were ready and did not run at such an exit, on average.
+    PreemptedSiblings,
+    /// Of the host: those of them that held a spinlock.
+    PreemptedHolders,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 42] = [
+    pub const ALL: [Metric; 47] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -123,10 +133,13 @@ impl Metric {
         Metric::Costops,
         Metric::VcpuSpreadPct,
         Metric::DispatchesPerS,
+        Metric::MovesPerS,
         Metric::Progress,
         Metric::ProgressPerCpuS,
         Metric::YieldsPerProgress,
         Metric::SpinUsPerProgress,
+        Metric::LongestSpinMs,
+        Metric::LocalAccessPct,
         Metric::HomeNode,
         Metric::HomeMigrations,
         Metric::LocalPct,
@@ -145,6 +158,8 @@ impl Metric {
         Metric::BpfNsPerSwitch,
         Metric::PauseExits,
         Metric::PauseExitPct,
+        Metric::PreemptedSiblings,
+        Metric::PreemptedHolders,
     ];
 
     /// The word for it in a scenario.
@@ -170,10 +185,13 @@ impl Metric {
             Metric::Costops => "costops",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::DispatchesPerS => "dispatches_per_s",
+            Metric::MovesPerS => "moves_per_s",
             Metric::Progress => "progress",
             Metric::ProgressPerCpuS => "progress_per_cpu_s",
             Metric::YieldsPerProgress => "yields_per_progress",
             Metric::SpinUsPerProgress => "spin_us_per_progress",
+            Metric::LongestSpinMs => "longest_spin_ms",
+            Metric::LocalAccessPct => "local_access_pct",
             Metric::HomeNode => "home_node",
             Metric::HomeMigrations => "home_migrations",
             Metric::LocalPct => "local_pct",
@@ -192,6 +210,8 @@ impl Metric {
             Metric::BpfNsPerSwitch => "bpf_ns_per_switch",
             Metric::PauseExits => "pause_exits",
             Metric::PauseExitPct => "pause_exit_pct",
+            Metric::PreemptedSiblings => "preempted_siblings",
+            Metric::PreemptedHolders => "preempted_holders",
         }
     }
 
@@ -206,6 +226,8 @@ impl Metric {
                 | Metric::BpfNsPerSwitch
                 | Metric::PauseExits
                 | Metric::PauseExitPct
+                | Metric::PreemptedSiblings
+                | Metric::PreemptedHolders
         )
     }
 
@@ -279,6 +301,9 @@ impl Metric {
             Metric::DispatchesPerS => {
                 Some(vm.dispatches? as f64 / run.duration_s).filter(|it| it.is_finite())
             }
+            Metric::MovesPerS => {
+                Some(vm.moves? as f64 / run.duration_s).filter(|it| it.is_finite())
+            }
             Metric::Progress => vm.progress.map(|progress| progress as f64),
             Metric::ProgressPerCpuS => {
                 let cpu_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
@@ -292,6 +317,8 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.spin_s? * 1e6 / progress as f64)
             }
+            Metric::LongestSpinMs => vm.longest_spin_ms,
+            Metric::LocalAccessPct => vm.local_access_pct,
             Metric::HomeNode => vm.numa.as_ref()?.home.first().copied().map(f64::from),
             Metric::HomeMigrations => Some(vm.numa.as_ref()?.migrations.into()),
             Metric::LocalPct => vm.numa.as_ref()?.local_pct,
@@ -324,6 +351,8 @@ impl Metric {
                 let switches = switches.filter(|&switches| switches > 0.0)?;
                 Some(run.host.bpf_run_ns? as f64 / switches)
             }
+            Metric::PreemptedSiblings => run.host.preempted_siblings,
+            Metric::PreemptedHolders => run.host.preempted_holders,
             Metric::PauseExits => run.host.pause_exits.map(|exits| exits as f64),
             Metric::PauseExitPct => {
                 let host_s = f64::from(run.host.pcpus) * run.duration_s;
@@ -476,6 +505,8 @@ mod tests {
             bpf_run_ns: Some(250_000),
             pause_exits: Some(4_000),
             pause_exit_s: Some(0.04),
+            preempted_siblings: Some(9.5),
+            preempted_holders: Some(0.5),
         };
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
         let delay = |mean| Some(DelayUs { count: 9, mean, p50: 4.096, p99: 16.384 });
@@ -490,9 +521,12 @@ mod tests {
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
             dispatches: Some(120),
+            moves: Some(20),
             progress: Some(70),
             yields: Some(77),
             spin_s: Some(0.7),
+            longest_spin_ms: Some(2.5),
+            local_access_pct: Some(50.0),
             counters: Some(Counters {
                 used_s: Some(1.6),
                 charged_s: Some(1.2),
@@ -545,6 +579,7 @@ mod tests {
         assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
         assert_eq!(figure(Metric::DispatchesPerS), 30.0);
+        assert_eq!(figure(Metric::MovesPerS), 5.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert!((figure(Metric::YieldsPerProgress) - 1.1).abs() < 1e-9);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);

@@ -9,6 +9,7 @@ use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
 use crate::guest::Programs;
+use crate::local_accesses::LocalAccesses;
 use crate::machine::Machine;
 use crate::placer::{Placed, Placer};
 use crate::rng::{Rng, mix};
@@ -120,6 +121,10 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
+    if scenario.host.nodes > 1 {
+        let nodes = job.case.vms.iter().map(|vm| vm.memory_nodes.clone());
+        sim.accesses = LocalAccesses::of(nodes);
+    }
     if job.rival.is_none() && scenario.host.llcs() > 1 {
         let placed =
             job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
