@@ -304,20 +304,6 @@ impl Metric {
             Metric::MovesPerS => {
                 Some(vm.moves? as f64 / run.duration_s).filter(|it| it.is_finite())
             }
-            Metric::Progress => vm.progress.map(|progress| progress as f64),
-            Metric::ProgressPerCpuS => {
-                let cpu_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
-                Some(vm.progress? as f64 / cpu_s)
-            }
-            Metric::YieldsPerProgress => {
-                let progress = vm.progress.filter(|&progress| progress > 0)?;
-                Some(vm.yields? as f64 / progress as f64)
-            }
-            Metric::SpinUsPerProgress => {
-                let progress = vm.progress.filter(|&progress| progress > 0)?;
-                Some(vm.spin_s? * 1e6 / progress as f64)
-            }
-            Metric::LongestSpinMs => vm.longest_spin_ms,
             Metric::LocalAccessPct => vm.local_access_pct,
             Metric::HomeNode => vm.numa.as_ref()?.home.first().copied().map(f64::from),
             Metric::HomeMigrations => Some(vm.numa.as_ref()?.migrations.into()),
@@ -333,6 +319,27 @@ impl Metric {
             }
             Metric::IoToGuestMeanUs => Some(vm.io?.delay_us.to_guest?.mean),
             Metric::IoToDeviceMeanUs => Some(vm.io?.delay_us.to_device?.mean),
+            _ => self.of_guest(vm),
+        }
+    }
+
+    /// What the VM's guest did with its CPU time.
+    fn of_guest(self, vm: &VmFigures) -> Option<f64> {
+        match self {
+            Metric::Progress => vm.progress.map(|progress| progress as f64),
+            Metric::ProgressPerCpuS => {
+                let cpu_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
+                Some(vm.progress? as f64 / cpu_s)
+            }
+            Metric::YieldsPerProgress => {
+                let progress = vm.progress.filter(|&progress| progress > 0)?;
+                Some(vm.yields? as f64 / progress as f64)
+            }
+            Metric::SpinUsPerProgress => {
+                let progress = vm.progress.filter(|&progress| progress > 0)?;
+                Some(vm.spin_s? * 1e6 / progress as f64)
+            }
+            Metric::LongestSpinMs => vm.longest_spin_ms,
             _ => None,
         }
     }
