@@ -121,10 +121,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
-    if scenario.host.nodes > 1 {
-        let nodes = job.case.vms.iter().map(|vm| vm.memory_nodes.clone());
-        sim.accesses = LocalAccesses::of(nodes);
-    }
+    sim.accesses = accesses(scenario, job.case);
     if job.rival.is_none() && scenario.host.llcs() > 1 {
         let placed =
             job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
@@ -181,6 +178,12 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     });
     let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
     Ok(Ran { run, hash, events, trace })
+}
+
+/// Which part of accesses is local, where there is more than one node.
+fn accesses(scenario: &Scenario, case: &Case) -> LocalAccesses {
+    let vms = case.vms.iter().filter(|_| scenario.host.nodes > 1);
+    LocalAccesses::of(vms.map(|vm| vm.memory_nodes.clone()))
 }
 
 /// What the placer is to know of the VM. Who is pinned or has memory on several nodes is left alone.
