@@ -17,7 +17,13 @@ fn main() {
     let (source, policy) = (here.join("native/policy.c"), here.join("../../policy"));
     drover_build::c_bindings(&source, &[&policy], NAMES, "policy.rs");
     let mut build = cc::Build::new();
-    build.file(source).include(policy).std("gnu11").warnings(true).extra_warnings(true);
+    build
+        .file(source)
+        .file(here.join("native/run_queue_stress.c"))
+        .include(policy)
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true);
     // As in the kernel: signed arithmetic wraps, types are not aliased by guesswork.
     build.flag("-fno-strict-aliasing").flag("-Wshadow").flag("-Wvla");
     if env::var("PROFILE").unwrap() == "debug" {

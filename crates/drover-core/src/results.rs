@@ -96,6 +96,12 @@ pub struct HostFigures {
     /// CPU time that these exits took, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_exit_s: Option<f64>,
+    /// Siblings that were ready and did not run at such an exit, on average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted_siblings: Option<f64>,
+    /// Those of them that held a spinlock, on average.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preempted_holders: Option<f64>,
 }
 
 /// What was measured of a VM during a run.
@@ -146,6 +152,9 @@ pub struct VmFigures {
     /// How often its threads were put on a pCPU where another had run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatches: Option<u64>,
+    /// How often its threads were put on another pCPU than their last; of the simulator only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<u64>,
     /// What its workload counts: loops, sections, rounds or wake-ups of all vCPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<u64>,
@@ -155,6 +164,13 @@ pub struct VmFigures {
     /// CPU time that its vCPUs spun in the guest, s; of the simulator only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spin_s: Option<f64>,
+    /// The longest that a vCPU of it spun in one go since the VM began, ms of CPU time; of the simulator only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_spin_ms: Option<f64>,
+    /// The part of its memory accesses that are to the node where it runs, %: as if all of its memory were
+    /// used alike, in each ms of CPU time; of the simulator only, on hosts of several nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_access_pct: Option<f64>,
     /// How its vCPUs moved along together, where the scheduler counts that.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counters>,

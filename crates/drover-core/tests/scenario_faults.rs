@@ -505,6 +505,16 @@ fn things_that_speak_of_what_is_not_there() {
             "x.toml:19: unknown relative_to \"evdf\" in [[expect]]; did you mean \"eevdf\"?",
         ),
         (
+            "max = 1.0",
+            "max = 1.0\nrelative_to_gain = { case = \"a\" }",
+            "x.toml:19: relative_to_gain, but the figure itself is not relative; add relative_to_case = or relative_to =",
+        ),
+        (
+            "max = 1.0",
+            "max = 1.0\nrelative_to = \"eevdf\"\nrelative_to_gain = { case = \"b\" }",
+            "x.toml:20: unknown case \"b\" in [[expect]], relative_to_gain; did you mean \"a\"?",
+        ),
+        (
             "sample_ms = 100",
             "schedulers = [\"drover\", \"/x/drover\"]",
             "x.toml:2: scheduler \"drover\" is listed twice; remove one; repeats = 2 runs all twice",

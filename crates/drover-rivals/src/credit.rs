@@ -73,6 +73,8 @@ pub struct Credit {
 }
 
 impl Rival for Credit {
+    type Class = Self;
+
     const NAME: &'static str = "credit";
 
     fn new(m: &Machine) -> Self {

@@ -14,9 +14,13 @@
 //! Limitations, which are why it is here. A VM cannot use more caches and memory than its cell has; who
 //! runs in turn with its sibling has skew; one lock serialises a cell.
 //!
+//! [`FineLocks`] is the same scheduler with ESX 4's locks instead (3.2): one for each pCPU, and one for each VM.
+//! Decisions are the same, so that what differs is who waits for a lock.
+//!
 //! What is left out. Reservations, limits and pools; home nodes; hardware threads. Where a VM is wider than
 //! four, cells double until it fits. Slice, interval of cells and time under the lock are estimates.
 
+use drover_core::counters::{Counters, VmCounters};
 use drover_sim::class::{Class, VmTerms};
 use drover_sim::machine::{CLASS_TIMER, Machine, NOBODY, TaskId, TaskState};
 use drover_sim::scenario::rival::Rival;
@@ -53,6 +57,10 @@ struct Vm {
     vcpus: u32,
     cell: usize,
     stopped: bool,
+    /// What happened to it, as looked at each ms.
+    seen: Counters,
+    /// When its own lock will be free, where it has one.
+    free_ns: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -71,11 +79,15 @@ struct Pcpu {
     yields: bool,
     /// Waiting for the lock and holding it, not yet paid.
     lock_ns: u64,
+    /// When its own lock will be free, where it has one.
+    free_ns: u64,
 }
 
 /// ESX 3.5's scheduler.
 #[derive(Debug)]
 pub struct Esx35 {
+    /// pCPUs and VMs have locks, not cells.
+    fine: bool,
     width: u32,
     cells: Vec<Cell>,
     pcpus: Vec<Pcpu>,
@@ -86,12 +98,21 @@ pub struct Esx35 {
 }
 
 impl Rival for Esx35 {
+    type Class = Self;
+
     const NAME: &'static str = "esx35";
 
     fn new(m: &Machine) -> Self {
         let pcpus = m.pcpus.len() as u32;
-        let pcpu = Pcpu { slice_ends_ns: u64::MAX, kept_for: NOBODY, yields: false, lock_ns: 0 };
+        let pcpu = Pcpu {
+            slice_ends_ns: u64::MAX,
+            kept_for: NOBODY,
+            yields: false,
+            lock_ns: 0,
+            free_ns: 0,
+        };
         Self {
+            fine: false,
             width: CELL,
             cells: vec![Cell::default(); pcpus.div_ceil(CELL) as usize],
             pcpus: vec![pcpu; pcpus as usize],
@@ -100,6 +121,20 @@ impl Rival for Esx35 {
             look_ns: LOOK_NS,
             cells_ns: CELLS_NS,
         }
+    }
+}
+
+/// ESX 3.5's scheduler with the locks of ESX 4.
+#[derive(Debug)]
+pub struct FineLocks;
+
+impl Rival for FineLocks {
+    type Class = Esx35;
+
+    const NAME: &'static str = "esx35-fine-locks";
+
+    fn new(m: &Machine) -> Esx35 {
+        Esx35 { fine: true, ..Esx35::new(m) }
     }
 }
 
@@ -122,12 +157,18 @@ impl Esx35 {
         (self.vm_of(m, task).used, self.vcpus[task as usize].ran_ns)
     }
 
-    /// A decision of that pCPU in that cell takes the cell's lock.
-    fn lock(&mut self, m: &Machine, cpu: u32, cell: usize) {
-        let cell = &mut self.cells[cell];
-        let from_ns = cell.free_ns.max(m.now_ns);
-        cell.free_ns = from_ns + LOCKED_NS;
-        self.pcpus[cpu as usize].lock_ns += cell.free_ns - m.now_ns;
+    /// A decision of `cpu` about `task`, if about anybody, and the queue of `target` takes the lock of that pCPU's
+    /// cell; or that pCPU's own, then the task's VM's.
+    fn lock(&mut self, m: &Machine, cpu: u32, target: u32, task: Option<TaskId>) {
+        let cell = self.cell_of(target);
+        let free_ns = if self.fine {
+            let pcpu_ns = take(&mut self.pcpus[target as usize].free_ns, m.now_ns);
+            let vm = task.map(|task| &mut self.vms[m.tasks[task as usize].vm as usize]);
+            vm.map_or(pcpu_ns, |vm| take(&mut vm.free_ns, pcpu_ns))
+        } else {
+            take(&mut self.cells[cell].free_ns, m.now_ns)
+        };
+        self.pcpus[cpu as usize].lock_ns += free_ns - m.now_ns;
     }
 
     fn usable(&self, m: &Machine, cell: usize, task: TaskId) -> bool {
@@ -223,6 +264,7 @@ impl Esx35 {
         }
         let vm = &mut self.vms[vm];
         vm.stopped = false;
+        vm.seen.costarts += 1;
         vm.tasks.iter().for_each(|&task| self.vcpus[task as usize].skew_ns = 0);
     }
 
@@ -244,6 +286,14 @@ impl Esx35 {
                 }
             }
             let lags = !self.skewed(m, &self.vms[at]).is_empty();
+            let waiting = self.vms[at].tasks.iter();
+            let waiting = waiting.filter(|&&task| is(task, TaskState::Ready)).count();
+            let vm = &mut self.vms[at];
+            let look_s = LOOK_NS as f64 / 1e9;
+            *vm.seen.progressed_s.get_or_insert(0.0) += if runs { look_s } else { 0.0 };
+            *vm.seen.hazard_s.get_or_insert(0.0) += if runs && waits { look_s } else { 0.0 };
+            vm.seen.costop_s += if vm.stopped { waiting as f64 * look_s } else { 0.0 };
+            vm.seen.costops += u64::from(lags && !vm.stopped);
             if lags && !self.vms[at].stopped {
                 let here = |&cpu: &u32| {
                     m.current(cpu).is_some_and(|task| self.vms[at].tasks.contains(&task))
@@ -317,6 +367,12 @@ impl Esx35 {
     }
 }
 
+/// Takes a lock that is free from `free_ns` on for so long as a decision takes; when it is free again.
+fn take(free_ns: &mut u64, now_ns: u64) -> u64 {
+    *free_ns = now_ns.max(*free_ns) + LOCKED_NS;
+    *free_ns
+}
+
 impl Class for Esx35 {
     fn start(&mut self, m: &mut Machine) {
         m.events.set(CLASS_TIMER, self.look_ns);
@@ -357,8 +413,7 @@ impl Class for Esx35 {
             self.vms[at].used = self.vms[at].used.max(least.saturating_sub(BEHIND));
         }
         self.queue(m, task);
-        let cell = self.vcpus[task as usize].cell;
-        self.lock(m, m.this_cpu, cell);
+        self.lock(m, m.this_cpu, m.tasks[task as usize].pcpu, Some(task));
         self.place(m, task, true);
     }
 
@@ -374,7 +429,6 @@ impl Class for Esx35 {
         ready: bool,
     ) -> Option<TaskId> {
         let cell = self.cell_of(cpu);
-        self.lock(m, cpu, cell);
         let kept = std::mem::replace(&mut self.pcpus[cpu as usize].kept_for, NOBODY);
         let yields = std::mem::take(&mut self.pcpus[cpu as usize].yields);
         let over = yields || m.now_ns >= self.pcpus[cpu as usize].slice_ends_ns;
@@ -398,6 +452,7 @@ impl Class for Esx35 {
                 (previous, first) => previous.or(first),
             }
         };
+        self.lock(m, cpu, cpu, chosen);
         let task = chosen?;
         if chosen != previous || over {
             self.pcpus[cpu as usize].slice_ends_ns = m.now_ns + SLICE_NS;
@@ -451,6 +506,11 @@ impl Class for Esx35 {
 
     fn yield_to(&mut self, _: &mut Machine, _: u32, _: TaskId, _: TaskId) -> bool {
         false
+    }
+
+    fn counters(&self, _: &Machine, vm: u32) -> Option<VmCounters> {
+        let vm = self.vms.get(vm as usize)?.seen;
+        Some(VmCounters { vm, ..VmCounters::default() })
     }
 
     fn remove(&mut self, m: &mut Machine, task: TaskId) {
@@ -534,6 +594,18 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_for_each_pcpu_and_vm_is_waited_for_by_siblings_only() {
+        let (mut m, mut esx) = host(8, &[1, 1, 1, 1, 1, 1, 8]);
+        esx.fine = true;
+        m.now_ns = 1_000_000;
+        (0..8).for_each(|cpu| assert!(run(&mut m, &mut esx, cpu).is_some()));
+        // The first has also paid for all wake-ups.
+        let lock_ns: Vec<u64> =
+            esx.pcpus[1..].iter().map(|pcpu| pcpu.lock_ns / LOCKED_NS).collect();
+        assert_eq!(lock_ns, [2, 2, 2, 2, 2, 2, 3], "the last two are of one VM");
+    }
+
+    #[test]
     fn too_much_skew_stops_a_vm_until_those_behind_can_start_together() {
         let (mut m, mut esx) = host(2, &[2, 1]);
         assert_eq!(run(&mut m, &mut esx, 0), Some(0));
@@ -545,9 +617,13 @@ mod tests {
         assert!(!esx.vms[0].stopped, "3 ms are allowed");
         esx.look_at_skew(&mut m);
         assert!(esx.vms[0].stopped && m.pcpus[0].need_resched);
+        let seen = esx.counters(&m, 0).unwrap().vm;
+        assert_eq!((seen.costops, seen.costarts), (1, 0));
+        assert!((seen.hazard_s.unwrap() - 0.004).abs() < 1e-9, "{seen:?}");
         m.tasks[0].state = TaskState::Ready;
         assert_eq!(esx.pick(&mut m, 0, Some(0), true), Some(1), "who was behind starts");
         assert!(!esx.vms[0].stopped);
+        assert_eq!(esx.counters(&m, 0).unwrap().vm.costarts, 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod cfs36;
 pub mod credit;
 pub mod eevdf;
 pub mod esx35;
+pub mod priority;
 
 use drover_sim::scenario::rival::Entry;
 
@@ -16,6 +17,10 @@ use drover_sim::scenario::rival::Entry;
 pub const RIVALS: &[Entry] = &[
     Entry::of::<eevdf::Eevdf>(),
     Entry::of::<cfs36::Cfs36>(),
+    Entry::of::<cfs36::CheaperYield>(),
+    Entry::of::<cfs36::ThrottledYield>(),
     Entry::of::<credit::Credit>(),
     Entry::of::<esx35::Esx35>(),
+    Entry::of::<esx35::FineLocks>(),
+    Entry::of::<priority::Priority>(),
 ];

@@ -37,6 +37,20 @@ fn busy_vms_divide_a_host_by_their_shares() {
 }
 
 #[test]
+fn of_fixed_priorities_only_the_order_counts() {
+    let split = |shares| {
+        let vms = [("a", 2, shares, BUSY), ("b", 2, 1000, BUSY)];
+        cpu_s(&simulate("priority", "host = { cores = 2 }", &vms))
+    };
+    for more in [1001, 2000, 10_000] {
+        let got = split(more);
+        assert!(got[0] > 7.9 && got[1] < 0.1, "{more}: {got:?}");
+    }
+    let equal = split(1000);
+    assert!((equal[0] - 4.0).abs() < 0.1 && (equal[1] - 4.0).abs() < 0.1, "{equal:?}");
+}
+
+#[test]
 fn nobody_rests_beside_a_crowd() {
     for scheduler in ["eevdf", "cfs36", "credit"] {
         let vms = [("a", 6, 1000, BUSY), ("b", 7, 1000, BUSY), ("c", 1, 1000, BUSY)];

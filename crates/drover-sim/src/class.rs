@@ -106,6 +106,8 @@ pub trait Class {
     /// The running task spins and would rather have `to`, which is ready, run (yield_to_task). If
     /// that helps, both pCPUs pick anew.
     fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool;
+    /// The running task spins and lets others run first (sched_yield). Its pCPU picks anew.
+    fn yields(&mut self, _: &mut Machine, _cpu: u32, _task: TaskId) {}
     /// The task has left for good; it ran until now.
     fn remove(&mut self, m: &mut Machine, task: TaskId);
     /// The task that ran there, ready, must wait somewhere else: it may not run there any more.

@@ -51,6 +51,11 @@ impl<C: Class> Sim<C> {
     pub(crate) fn pause_exit(&mut self, cpu: u32, task: TaskId) {
         let Some(pause_loop) = self.m.costs.pause_loop.clone() else { return };
         self.m.counts.pause_exits += 1;
+        self.count_preempted(task);
+        if pause_loop.throttled && self.has_yielded_in_this_tick(task) {
+            self.plain_yield(cpu, task, pause_loop.exit_ns);
+            return;
+        }
         let mut at_ns = self.m.now_ns + pause_loop.exit_ns;
         let vm = self.m.tasks[task as usize].vm;
         let first = self.vms[vm as usize].first;
@@ -104,6 +109,34 @@ impl<C: Class> Sim<C> {
             }
             None => self.guests.vcpus[task as usize].boost.eligible = false,
         }
+    }
+
+    /// Counts the siblings that are ready and do not run, and who of them holds a lock.
+    fn count_preempted(&mut self, task: TaskId) {
+        let vm = &self.vms[self.m.tasks[task as usize].vm as usize];
+        for other in vm.first..vm.first + vm.terms.vcpus - vm.helpers {
+            if self.m.tasks[other as usize].state == TaskState::Ready {
+                self.m.counts.preempted_siblings += 1;
+                let holds = self.guests.holds_lock(other);
+                self.m.counts.preempted_holders += u64::from(holds);
+            }
+        }
+    }
+
+    /// Has the vCPU looked for a sibling in this tick? If not, it has from now on.
+    fn has_yielded_in_this_tick(&mut self, task: TaskId) -> bool {
+        let tick = 1 + self.m.now_ns / self.m.costs.tick_interval_ns;
+        let boost = &mut self.guests.vcpus[task as usize].boost;
+        std::mem::replace(&mut boost.yielded_in_tick, tick) == tick
+    }
+
+    /// The vCPU lets anybody run before it.
+    fn plain_yield(&mut self, cpu: u32, task: TaskId, exit_ns: u64) {
+        self.m.counts.pause_exit_ns += exit_ns;
+        self.m.pcpus[cpu as usize].work_from_ns = self.m.now_ns + exit_ns;
+        self.guests.spin_on(&mut self.m, cpu, task);
+        self.class.yields(&mut self.m, cpu, task);
+        self.m.resched(cpu);
     }
 
     /// Does kvm_vcpu_on_spin take the vCPU for one worth yielding to?

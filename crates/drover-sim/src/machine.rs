@@ -50,6 +50,8 @@ pub struct Task {
     pub cpu_time_ns: u64,
     /// How often it was put on a pCPU.
     pub dispatches: u64,
+    /// How often it was put on another pCPU than its last.
+    pub moves: u64,
     /// How often it went to sleep.
     pub sleeps: u64,
     /// Until when its CPU time is accounted, while it runs.
@@ -111,6 +113,10 @@ pub struct Counts {
     pub pause_exits: u64,
     /// CPU time they took, ns.
     pub pause_exit_ns: u64,
+    /// Siblings that were ready and did not run at such an exit, summed over exits.
+    pub preempted_siblings: u64,
+    /// Those of them that held a spinlock.
+    pub preempted_holders: u64,
     /// Pause-loop exits that made a sibling run.
     pub directed_yields: u64,
 }
@@ -212,6 +218,7 @@ impl Machine {
             slice_ns: 0,
             ready_since_ns: 0,
             dispatches: 0,
+            moves: 0,
             sleeps: 0,
             leaving: false,
         });

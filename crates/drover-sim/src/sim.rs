@@ -8,6 +8,7 @@ use crate::arranging::Arranging;
 use crate::class::{Class, VmTerms};
 use crate::guest::{Guests, Mode, Outcome, Programs};
 use crate::kvm::RqLocks;
+use crate::local_accesses::LocalAccesses;
 use crate::machine::{
     AGENDA, Machine, NOBODY, Source, TICK, TaskId, TaskState, interrupt_source, source_of,
     timer_source,
@@ -69,6 +70,8 @@ pub struct Sim<C> {
     pub vms: Vec<SimVm>,
     /// How fast who runs gets on; none: everybody at full speed.
     pub speeds: Option<Box<SpeedModel>>,
+    /// Which part of their memory accesses are local.
+    pub(crate) accesses: LocalAccesses,
     /// Gives VMs homes; none: nobody does.
     pub placer: Option<Box<Placer>>,
     /// Says what kind of work VMs do; none: nobody does.
@@ -97,6 +100,7 @@ impl<C: Class> Sim<C> {
             guests: Guests::default(),
             vms: Vec::new(),
             speeds: None,
+            accesses: LocalAccesses::default(),
             placer: None,
             profiler: None,
             arranging: None,
@@ -348,6 +352,8 @@ impl<C: Class> Sim<C> {
         if ran_ns > 0 {
             let current = self.m.pcpus[cpu as usize].current;
             self.class.ran(&mut self.m, cpu, current, ran_ns);
+            let vm = self.m.tasks[current as usize].vm;
+            self.accesses.ran(vm, self.m.topology.node_of[cpu as usize], ran_ns);
         }
     }
 
@@ -430,6 +436,7 @@ impl<C: Class> Sim<C> {
         let from_ns = self.m.pcpus[cpu as usize].work_from_ns.max(now_ns);
         self.m.pcpus[cpu as usize].work_from_ns =
             from_ns + self.m.costs.context_switch_ns + cold_ns;
+        known.moves += u64::from(last_ran != cpu);
         known.last_ran = cpu;
         known.state = TaskState::Running;
         known.accounted_ns = now_ns;
@@ -456,6 +463,7 @@ impl<C: Class> Sim<C> {
 
     /// The memory of a VM lies on these nodes from now on.
     pub(crate) fn set_memory_nodes(&mut self, vm: u32, nodes: &[u32]) {
+        self.accesses.set_nodes(vm, nodes);
         let Some(speeds) = &mut self.speeds else { return };
         for &(cpu, speed) in speeds.set_nodes(&self.m.topology, vm, nodes) {
             if let Some(task) = self.m.current(cpu) {

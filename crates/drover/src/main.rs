@@ -80,6 +80,9 @@ enum Command {
     /// Measure what the policy takes for a context switch, by what is asked for 1000 VMs.
     #[command(hide = true)]
     PolicyCost(commands::policy_cost::Args),
+    /// Measure and model what sharing a run queue costs, by how many pCPUs share one.
+    #[command(hide = true)]
+    LockCost(commands::lock_cost::Args),
     /// Write man pages and shell completions, for packages.
     #[command(hide = true)]
     Manual(commands::manual::Args),
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::Seeds(args) => commands::seeds::run(&args),
         Command::SimSpeed(args) => commands::sim_speed::run(&args),
         Command::PolicyCost(args) => commands::policy_cost::run(&args),
+        Command::LockCost(args) => commands::lock_cost::run(&args),
         Command::Manual(args) => commands::manual::run(&args, Cli::command()),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),

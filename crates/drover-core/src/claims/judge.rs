@@ -94,14 +94,15 @@ fn of_direction(median: f64, range: (f64, f64), (least, most): (f64, f64)) -> St
     }
 }
 
-/// What came of a claim that these figures show; of no figure, [`Standing::Not`].
+/// What came of a claim that these figures show, but for those that stand beside it; of no figure,
+/// [`Standing::Not`].
 pub fn judge(kind: Kind, by: JudgedBy, figures: &[Measured]) -> Standing {
-    let mut sorted: Vec<&Measured> = figures.iter().collect();
+    let mut sorted: Vec<&Measured> = figures.iter().filter(|it| !it.expect.beside).collect();
     let median = |it: &Measured| it.row.measured.unwrap_or(f64::NEG_INFINITY);
     sorted.sort_by(|a, b| median(a).total_cmp(&median(b)));
     let one = match by {
         JudgedBy::Each => {
-            let each = figures.iter().map(|figure| figure.standing(kind));
+            let each = sorted.iter().map(|figure| figure.standing(kind));
             return each.max().unwrap_or(Standing::Not);
         }
         JudgedBy::Highest => sorted.last(),
@@ -190,6 +191,9 @@ mod tests {
         assert_eq!(judge(Kind::Direction, JudgedBy::Highest, &all), Standing::Holds);
         assert_eq!(judge(Kind::Direction, JudgedBy::Middle, &all), Standing::Not);
         assert_eq!(judge(Kind::Direction, JudgedBy::Each, &[]), Standing::Not);
+        let mut beside = all.clone();
+        (beside[0].expect.beside, beside[2].expect.beside) = (true, true);
+        assert_eq!(judge(Kind::Direction, JudgedBy::Each, &beside), Standing::Holds);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! What the five seed documents claim, and how each claim is shown: `scenarios/seeds/claims.toml`.
 //!
 //! A claim is shown by `[[expect]]`s of scenarios that name it, by tests (mechanisms), or not yet: then
-//! it says why. [`judge`] holds what was measured against what is claimed.
+//! it says why. What no scheduler could show is outside. [`judge`] holds what was measured against what is claimed.
 
 mod judge;
 mod read;
@@ -65,6 +65,8 @@ pub struct Claim {
     pub tests: Vec<String>,
     /// Why it is not shown yet.
     pub pending: Option<String>,
+    /// Why no scheduler, nor any model of one, could show it.
+    pub outside: Option<String>,
     /// What must be known of how it is shown; why it does not hold, where it does not.
     pub note: Option<String>,
 }
@@ -77,7 +79,7 @@ impl Claim {
 }
 
 /// Checks that each claim is shown in one way: by figures (`measured` are the ids that scenarios name),
-/// by tests, or pending.
+/// by tests, pending, or outside.
 ///
 /// # Errors
 /// The first claim that is unknown, shown in no way, or in two, in one line.
@@ -88,12 +90,16 @@ pub fn check(claims: &[Claim], measured: &BTreeSet<String>) -> Result<(), String
     }
     for claim in claims {
         let is_shown = measured.contains(&claim.id) || !claim.tests.is_empty();
-        let (id, fix) = match (is_shown, &claim.pending) {
-            (false, None) => (&claim.id, "name it in an [[expect]], or give tests = or pending ="),
-            (true, Some(_)) => (&claim.id, "it is shown, so remove pending ="),
-            _ => continue,
+        let fix = match (is_shown, claim.pending.is_some(), claim.outside.is_some()) {
+            (true, false, false) | (false, true, false) | (false, false, true) => continue,
+            (false, false, false) => {
+                "name it in an [[expect]], or give tests =, pending = or outside ="
+            }
+            (true, true, _) => "it is shown, so remove pending =",
+            (true, false, true) => "it is shown, so remove outside =",
+            (false, true, true) => "what is outside is not pending: remove one of the two",
         };
-        return Err(format!("claim \"{id}\" in claims.toml; {fix}"));
+        return Err(format!("claim \"{}\" in claims.toml; {fix}", claim.id));
     }
     Ok(())
 }
@@ -111,6 +117,7 @@ mod tests {
             judged_by: JudgedBy::Each,
             tests: tests.iter().map(|&test| test.to_owned()).collect(),
             pending: pending.map(str::to_owned),
+            outside: None,
             note: None,
         }
     }
@@ -134,5 +141,14 @@ mod tests {
             assert!(error.contains(named) && !error.contains('\n'), "{error}");
         }
         assert_eq!(claims[2].document(), "001");
+        let with = |id: &str, pending| {
+            let outside = Some("a fact of hardware".to_owned());
+            Claim { outside, ..claim(id, &[], pending) }
+        };
+        assert_eq!(check(&[with("000-d", None)], &measured(&[])), Ok(()));
+        let both = check(&[with("000-d", Some("no scenario yet"))], &measured(&[])).unwrap_err();
+        assert!(both.contains("remove one of the two"), "{both}");
+        let shown = check(&[with("000-d", None)], &measured(&["000-d"])).unwrap_err();
+        assert!(shown.contains("remove outside ="), "{shown}");
     }
 }

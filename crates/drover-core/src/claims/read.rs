@@ -25,6 +25,7 @@ tables! {
         judged_by: Option<JudgedBy>;
         tests: Option<Vec<String>>;
         pending: Option<String>;
+        outside: Option<String>;
         note: Option<String>;
     }
 }
@@ -58,6 +59,7 @@ fn read_claim(table: &Table<ClaimTable>) -> Read<Claim> {
         judged_by: table.judged_by.unwrap_or_default(),
         tests: table.tests.clone().unwrap_or_default(),
         pending: table.pending.clone(),
+        outside: table.outside.clone(),
         note: table.note.clone(),
     };
     if DOCUMENTS.iter().all(|(number, _)| *number != claim.document()) {

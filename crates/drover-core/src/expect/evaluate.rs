@@ -171,23 +171,34 @@ impl Subject<'_> {
     /// machine drifts.
     fn measured(&self) -> Result<Vec<f64>, Missing> {
         let expect = self.expect;
-        let mut figures = self.figures(&expect.scheduler, self.case, self.vm)?;
-        if expect.is_relative() {
-            let scheduler = expect.relative_to.as_ref().unwrap_or(&expect.scheduler);
-            let case = expect.relative_to_case.as_deref().unwrap_or(self.case);
-            let vm = expect.relative_to_vm.as_deref().or(self.vm);
-            let bases = self.figures(scheduler, case, vm)?;
-            if bases.values().any(|base| *base == 0.0) {
-                let note = format!("{scheduler} has 0 in case {case}, which nothing compares with");
-                return Err(Missing::NotMeasured(note));
-            }
-            figures.retain(|repeat, _| bases.contains_key(repeat));
-            figures.iter_mut().for_each(|(repeat, figure)| *figure /= bases[repeat]);
+        let mut figures = self.ratios(self.case, expect.relative_to_case.as_deref())?;
+        if let Some(gain) = &expect.relative_to_gain {
+            let others = self.ratios(&gain.case, gain.relative_to_case.as_deref())?;
+            figures = divided(figures, &others);
         }
         match figures.is_empty() {
             true => Err(Missing::NotRun("no repeat ran both".to_owned())),
             false => Ok(figures.into_values().collect()),
         }
+    }
+
+    /// The figure of each repeat in `case`, or its ratio to what it is relative to: in `base_case`, where
+    /// one is named.
+    fn ratios(&self, case: &str, base_case: Option<&str>) -> Result<BTreeMap<u32, f64>, Missing> {
+        let expect = self.expect;
+        let figures = self.figures(&expect.scheduler, case, self.vm)?;
+        if !expect.is_relative() {
+            return Ok(figures);
+        }
+        let scheduler = expect.relative_to.as_ref().unwrap_or(&expect.scheduler);
+        let case = base_case.unwrap_or(case);
+        let vm = expect.relative_to_vm.as_deref().or(self.vm);
+        let bases = self.figures(scheduler, case, vm)?;
+        if bases.values().any(|base| *base == 0.0) {
+            let note = format!("{scheduler} has 0 in case {case}, which nothing compares with");
+            return Err(Missing::NotMeasured(note));
+        }
+        Ok(divided(figures, &bases))
     }
 
     /// The largest value allowed.
@@ -224,6 +235,12 @@ impl Subject<'_> {
     }
 }
 
+/// Each figure divided by the other of the same repeat; those of repeats that have both.
+fn divided(figures: BTreeMap<u32, f64>, by: &BTreeMap<u32, f64>) -> BTreeMap<u32, f64> {
+    let ratio = |(repeat, figure)| Some((repeat, figure / by.get(&repeat)?));
+    figures.into_iter().filter_map(ratio).collect()
+}
+
 /// The median over repeats.
 fn median_of(figures: BTreeMap<u32, f64>) -> Option<f64> {
     median(&figures.into_values().collect::<Vec<_>>())
@@ -240,6 +257,9 @@ fn asked(expect: &Expect, max: Option<f64>) -> String {
     if !of.is_empty() {
         words += &format!(" of {}", of.join(" in "));
     }
+    if let Some(gain) = &expect.relative_to_gain {
+        words += &format!(", against the gain of {}", gain.case);
+    }
     if let Some((from_s, to_s)) = expect.window_s() {
         words += &format!(", {from_s} s to {to_s} s");
     }
@@ -254,7 +274,7 @@ fn short(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::OrTimes;
+    use super::super::{Gain, OrTimes};
     use super::*;
     use crate::results::{Ground, HostFigures, VmFigures, WakeupUs};
 
@@ -383,6 +403,26 @@ mod tests {
             ..expect(Metric::Progress)
         };
         assert_eq!(only(relative, &results).measured, Some(0.47));
+    }
+
+    #[test]
+    fn a_gain_may_be_asked_against_another() {
+        let runs = [("a", 10), ("a, base", 5), ("b", 30), ("b, base", 10)];
+        let runs = runs.map(|(case, progress)| run(case, "drover", 1, 1.0, progress));
+        let results = results(runs.to_vec());
+        let gain = Gain { case: "b".to_owned(), relative_to_case: Some("b, base".to_owned()) };
+        let row = only(
+            Expect {
+                case: Some("a".to_owned()),
+                relative_to_case: Some("a, base".to_owned()),
+                relative_to_gain: Some(gain),
+                max: Some(1.0),
+                ..expect(Metric::Progress)
+            },
+            &results,
+        );
+        assert!((row.measured.unwrap() - 2.0 / 3.0).abs() < 1e-9);
+        assert_eq!(row.asked, "<= 1 of a, base, against the gain of b");
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub enum Metric {
     VcpuSpreadPct,
     /// Of a VM: how often its threads were put on a pCPU where another had run, 1/s.
     DispatchesPerS,
+    /// Of a VM: how often its threads were put on another pCPU than their last, 1/s.
+    MovesPerS,
     /// Of a VM: what its workload counts.
     Progress,
     /// Of a VM: what its workload counts, for each s of its CPU time.
@@ -63,6 +65,10 @@ pub enum Metric {
     YieldsPerProgress,
     /// Of a VM: CPU time that its vCPUs spun, for each step of progress, µs.
     SpinUsPerProgress,
+    /// Of a VM: the longest that a vCPU of it spun in one go, ms of CPU time.
+    LongestSpinMs,
+    /// Of a VM: the part of its memory accesses that are to the node where it runs, %.
+    LocalAccessPct,
     /// Of a VM: the node that is home to its first part.
     HomeNode,
     /// Of a VM: how often a part of it left its home since it began.
@@ -105,11 +111,15 @@ pub enum Metric {
     PauseExits,
     /// Of the host: what these took, % of its CPU time.
     PauseExitPct,
+    /// Of the host: siblings that were ready and did not run at such an exit, on average.
+    PreemptedSiblings,
+    /// Of the host: those of them that held a spinlock.
+    PreemptedHolders,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 45] = [
+    pub const ALL: [Metric; 50] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -130,10 +140,13 @@ impl Metric {
         Metric::Costops,
         Metric::VcpuSpreadPct,
         Metric::DispatchesPerS,
+        Metric::MovesPerS,
         Metric::Progress,
         Metric::ProgressPerCpuS,
         Metric::YieldsPerProgress,
         Metric::SpinUsPerProgress,
+        Metric::LongestSpinMs,
+        Metric::LocalAccessPct,
         Metric::HomeNode,
         Metric::HomeMigrations,
         Metric::LocalPct,
@@ -155,6 +168,8 @@ impl Metric {
         Metric::BpfNsPerSwitch,
         Metric::PauseExits,
         Metric::PauseExitPct,
+        Metric::PreemptedSiblings,
+        Metric::PreemptedHolders,
     ];
 
     /// The word for it in a scenario.
@@ -180,10 +195,13 @@ impl Metric {
             Metric::Costops => "costops",
             Metric::VcpuSpreadPct => "vcpu_spread_pct",
             Metric::DispatchesPerS => "dispatches_per_s",
+            Metric::MovesPerS => "moves_per_s",
             Metric::Progress => "progress",
             Metric::ProgressPerCpuS => "progress_per_cpu_s",
             Metric::YieldsPerProgress => "yields_per_progress",
             Metric::SpinUsPerProgress => "spin_us_per_progress",
+            Metric::LongestSpinMs => "longest_spin_ms",
+            Metric::LocalAccessPct => "local_access_pct",
             Metric::HomeNode => "home_node",
             Metric::HomeMigrations => "home_migrations",
             Metric::LocalPct => "local_pct",
@@ -205,6 +223,8 @@ impl Metric {
             Metric::BpfNsPerSwitch => "bpf_ns_per_switch",
             Metric::PauseExits => "pause_exits",
             Metric::PauseExitPct => "pause_exit_pct",
+            Metric::PreemptedSiblings => "preempted_siblings",
+            Metric::PreemptedHolders => "preempted_holders",
         }
     }
 
@@ -219,6 +239,8 @@ impl Metric {
                 | Metric::BpfNsPerSwitch
                 | Metric::PauseExits
                 | Metric::PauseExitPct
+                | Metric::PreemptedSiblings
+                | Metric::PreemptedHolders
         )
     }
 
@@ -292,6 +314,29 @@ impl Metric {
             Metric::DispatchesPerS => {
                 Some(vm.dispatches? as f64 / run.duration_s).filter(|it| it.is_finite())
             }
+            Metric::MovesPerS => {
+                Some(vm.moves? as f64 / run.duration_s).filter(|it| it.is_finite())
+            }
+            Metric::LocalAccessPct => vm.local_access_pct,
+            Metric::HomeNode => vm.numa.as_ref()?.home.first().copied().map(f64::from),
+            Metric::HomeMigrations => Some(vm.numa.as_ref()?.migrations.into()),
+            Metric::LocalPct => vm.numa.as_ref()?.local_pct,
+            Metric::HomeTimePct => vm.numa.as_ref()?.home_time_pct,
+            Metric::MovedMib => Some(vm.numa.as_ref()?.moved_mib),
+            Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
+            Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
+            Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
+            Metric::WakeupUsPerProgress => {
+                let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
+                Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
+            }
+            _ => self.of_guest(vm).or_else(|| self.of_io(run, vm.io?)),
+        }
+    }
+
+    /// What the VM's guest did with its CPU time.
+    fn of_guest(self, vm: &VmFigures) -> Option<f64> {
+        match self {
             Metric::Progress => vm.progress.map(|progress| progress as f64),
             Metric::ProgressPerCpuS => {
                 let cpu_s = vm.cpu_s.filter(|&cpu_s| cpu_s > 0.0)?;
@@ -305,19 +350,8 @@ impl Metric {
                 let progress = vm.progress.filter(|&progress| progress > 0)?;
                 Some(vm.spin_s? * 1e6 / progress as f64)
             }
-            Metric::HomeNode => vm.numa.as_ref()?.home.first().copied().map(f64::from),
-            Metric::HomeMigrations => Some(vm.numa.as_ref()?.migrations.into()),
-            Metric::LocalPct => vm.numa.as_ref()?.local_pct,
-            Metric::HomeTimePct => vm.numa.as_ref()?.home_time_pct,
-            Metric::MovedMib => Some(vm.numa.as_ref()?.moved_mib),
-            Metric::WakeupMeanUs => wakeup.map(|wakeup| wakeup.mean),
-            Metric::WakeupP99Us => wakeup.map(|wakeup| wakeup.p99),
-            Metric::WakeupMaxUs => wakeup.map(|wakeup| wakeup.max),
-            Metric::WakeupUsPerProgress => {
-                let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
-                Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
-            }
-            _ => self.of_io(run, vm.io?),
+            Metric::LongestSpinMs => vm.longest_spin_ms,
+            _ => None,
         }
     }
 
@@ -350,6 +384,8 @@ impl Metric {
                 let switches = switches.filter(|&switches| switches > 0.0)?;
                 Some(run.host.bpf_run_ns? as f64 / switches)
             }
+            Metric::PreemptedSiblings => run.host.preempted_siblings,
+            Metric::PreemptedHolders => run.host.preempted_holders,
             Metric::PauseExits => run.host.pause_exits.map(|exits| exits as f64),
             Metric::PauseExitPct => {
                 let host_s = f64::from(run.host.pcpus) * run.duration_s;
@@ -502,6 +538,8 @@ mod tests {
             bpf_run_ns: Some(250_000),
             pause_exits: Some(4_000),
             pause_exit_s: Some(0.04),
+            preempted_siblings: Some(9.5),
+            preempted_holders: Some(0.5),
         };
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
         let delay = |mean| Some(DelayUs { count: 9, mean, p50: 4.096, p99: 16.384 });
@@ -516,9 +554,12 @@ mod tests {
             vcpu_min_cpu_s: Some(0.5),
             vcpu_max_cpu_s: Some(0.6),
             dispatches: Some(120),
+            moves: Some(20),
             progress: Some(70),
             yields: Some(77),
             spin_s: Some(0.7),
+            longest_spin_ms: Some(2.5),
+            local_access_pct: Some(50.0),
             counters: Some(Counters {
                 used_s: Some(1.6),
                 charged_s: Some(1.2),
@@ -576,6 +617,7 @@ mod tests {
         assert_eq!(figure(Metric::LimitedS), 0.3);
         assert_eq!(figure(Metric::DelayUsedPct), 25.0);
         assert_eq!(figure(Metric::DispatchesPerS), 30.0);
+        assert_eq!(figure(Metric::MovesPerS), 5.0);
         assert_eq!(figure(Metric::Progress), 70.0);
         assert!((figure(Metric::YieldsPerProgress) - 1.1).abs() < 1e-9);
         assert_eq!(figure(Metric::WakeupMeanUs), 60.0);

@@ -36,12 +36,17 @@ pub struct Expect {
     pub published: Option<f64>,
     /// The claim of scenarios/seeds/claims.toml that it shows, by id.
     pub claim: Option<String>,
+    /// It stands beside the claim, which is not judged by it.
+    #[serde(default)]
+    pub beside: bool,
     /// The figure is divided by the same figure under this scheduler.
     pub relative_to: Option<String>,
     /// The figure is divided by the same figure in this case.
     pub relative_to_case: Option<String>,
     /// The figure is divided by the same figure of this VM.
     pub relative_to_vm: Option<String>,
+    /// The ratio is divided by the same ratio of these cases: one gain against another.
+    pub relative_to_gain: Option<Gain>,
     /// A second maximum, taken from another case; the laxer of the two counts.
     pub or: Option<OrTimes>,
     /// Only the measured time from here counts (read from the timeline), s.
@@ -63,9 +68,11 @@ impl Expect {
             max: None,
             published: None,
             claim: None,
+            beside: false,
             relative_to: None,
             relative_to_case: None,
             relative_to_vm: None,
+            relative_to_gain: None,
             or: None,
             from_s: None,
             to_s: None,
@@ -111,6 +118,17 @@ impl From<String> for VmChoice {
             _ => Self::Named(name),
         }
     }
+}
+
+/// The ratio of the figure in one case to that in another, or under another scheduler where the expectation
+/// names one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gain {
+    /// The case of the figure that is divided.
+    pub case: String,
+    /// The case of the figure that divides it; none: the same case.
+    pub relative_to_case: Option<String>,
 }
 
 /// `times` what the same VM has in `case` under the same scheduler.

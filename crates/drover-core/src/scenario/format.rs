@@ -308,7 +308,7 @@ pub(crate) enum LockWord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expect::OrTimes;
+    use crate::expect::{Gain, OrTimes};
     use crate::scenario::{CpuThen, HostCosts};
     use serde::de::DeserializeOwned;
 
@@ -353,6 +353,7 @@ mod tests {
         check::<CasePoolTable>(CasePoolTable::TITLE);
         check::<CaseVmTable>(CaseVmTable::TITLE);
         check::<Expect>(Expect::TITLE);
+        check::<Gain>("[[expect]], relative_to_gain");
         check::<OrTimes>("[[expect]], or");
         check::<CompareTable>(CompareTable::TITLE);
         for (kind, speed) in [

@@ -131,6 +131,8 @@ pub enum ProgramStep {
     Forward,
     /// Hand that to the link; halt while too much waits there.
     Transmit,
+    /// Read so many cache lines from the vCPU that last did so, and write them.
+    Pass(u32),
     /// So much progress.
     Count(u32),
     /// All up to the matching end, so often.
@@ -156,7 +158,7 @@ impl ProgramStep {
                 ROUND_NS_MIN
             }
             Self::Wait(_) | Self::Meet(_) | Self::Join(_) => ROUND_NS_MIN,
-            Self::Send(_) | Self::Forward => ROUND_NS_MIN,
+            Self::Send(_) | Self::Forward | Self::Pass(_) => ROUND_NS_MIN,
             _ => 0,
         }
     }

@@ -28,6 +28,7 @@ fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
         let what = format!("unknown case \"{}\" in [[expect]], or", or.case);
         return Err(table.error("or", what, hint(&or.case, case_names(scenario))));
     }
+    check_gain(table, scenario)?;
     check_vm(table, table, scenario)?;
     if let Some(name) = &table.relative_to_vm {
         let vm = VmChoice::Named(name.clone());
@@ -41,7 +42,7 @@ fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
     if let Some((from_s, to_s)) = read_window(table, scenario)? {
         (expect.from_s, expect.to_s) = (Some(from_s), Some(to_s));
     }
-    if expect.min.is_none() && expect.max.is_none() {
+    if expect.min.is_none() && expect.max.is_none() && !expect.beside {
         return Err(table.error("", "an [[expect]] without bound", "add min = or max ="));
     }
     let one_figure = expect.case.is_some() || scenario.cases.len() == 1;
@@ -88,6 +89,23 @@ fn read_compare(table: &Table<CompareTable>, scenario: &Scenario) -> Read<Compar
         }
     };
     Ok(Compare { figure, tolerance, reason: table.reason.clone() })
+}
+
+/// Whether the gain that it is held against is of cases that are there, and is held against a gain.
+fn check_gain(table: &Table<Expect>, scenario: &Scenario) -> Read<()> {
+    let Some(gain) = &table.relative_to_gain else { return Ok(()) };
+    if !table.is_relative() {
+        let what = "relative_to_gain, but the figure itself is not relative";
+        let fix = "add relative_to_case = or relative_to =";
+        return Err(table.error("relative_to_gain", what, fix));
+    }
+    for name in std::iter::once(&gain.case).chain(&gain.relative_to_case) {
+        if case_names(scenario).all(|case| case != name) {
+            let what = format!("unknown case \"{name}\" in [[expect]], relative_to_gain");
+            return Err(table.error("relative_to_gain", what, hint(name, case_names(scenario))));
+        }
+    }
+    Ok(())
 }
 
 fn case_names(scenario: &Scenario) -> impl Iterator<Item = &str> + Clone {

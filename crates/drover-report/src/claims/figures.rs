@@ -39,11 +39,15 @@ fn circumstances(of: &Measured) -> String {
     if !base.is_empty() {
         text += &format!(" over {}", base.join(", "));
     }
+    if let Some(gain) = &expect.relative_to_gain {
+        text += &format!(", against the gain of {}", gain.case);
+    }
     text
 }
 
 fn one(of: &Measured) -> String {
-    let label = label(of);
+    let beside = if of.expect.beside { "beside: " } else { "" };
+    let label = format!("{beside}{}", label(of));
     match (of.row.measured, of.row.range) {
         (Some(median), Some((least, most))) => {
             let figures = format!("**{}**{}", precise(median), range(least, most));
@@ -73,6 +77,7 @@ fn many(figures: &[(String, Measured)]) -> String {
 /// The document's number, or what is asked.
 fn said(of: &Measured) -> String {
     match of.expect.published {
+        _ if of.expect.beside => String::new(),
         Some(published) => format!(", said {}", precise(published)),
         None => format!(", asked {}", of.row.asked),
     }

@@ -26,13 +26,19 @@ pub enum Outcome {
     Tested,
     /// Nothing shows it yet.
     Pending,
+    /// No scheduler could show it.
+    Outside,
 }
 
 impl Shown {
     /// How it stands.
     pub fn outcome(&self) -> Outcome {
         if self.figures.is_empty() {
-            return if self.claim.tests.is_empty() { Outcome::Pending } else { Outcome::Tested };
+            return match &self.claim {
+                claim if claim.outside.is_some() => Outcome::Outside,
+                claim if claim.tests.is_empty() => Outcome::Pending,
+                _ => Outcome::Tested,
+            };
         }
         let figures: Vec<Measured> = self.figures.iter().map(|(_, it)| it.clone()).collect();
         Outcome::Measured(judge(self.claim.kind, self.claim.judged_by, &figures))
@@ -48,6 +54,7 @@ impl Outcome {
             Outcome::Measured(Standing::Not) => "**not**",
             Outcome::Tested => "by test",
             Outcome::Pending => "pending",
+            Outcome::Outside => "outside",
         }
     }
 }

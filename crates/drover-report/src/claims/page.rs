@@ -31,9 +31,12 @@ what the document says, and what the simulator measures, the median of {seeds} s
 - A **number** holds within 10 % or 3 percentage points, whichever is more, and is *near* within twice that. Of a ratio it is
   the change that counts.
 - A **direction** holds when every seed of randomness is as said, and is *near* when only the median is.
-- A **mechanism** names the test that shows it; `make test` runs it. That each of these tests fails
-  without its mechanism was not tried.
-- *Pending*: nothing shows it yet; the row says why.
+- A **mechanism** names the test that shows it; `make test` runs it. That each of these tests fails without its mechanism
+  was not tried, but for what `make mutants` plants ([mutants.md](mutants.md)).
+- What stands *beside* a claim is not judged: mostly what Drover does where the document speaks of another system.
+- *Pending*: nothing shows it yet, and something could; the row says what is missing.
+- *Outside*: no scheduler is in it, so none can show it: a fact of a device, a setting of an experiment, a row that fixes
+  a unit here, or one that claims neither a number nor a direction. The row says which.
 
 Bounds come from the documents' words, never from what was measured. Fitted are SPECjbb's misses and the working set of
 kernel-compile, each to the row of one VM in figure 17 of 000 ([simulator.md](simulator.md)); what a piece costs dom0, to the 38 %
@@ -46,12 +49,13 @@ fn of_document<'a>(shown: &'a [Shown], number: &'a str) -> impl Iterator<Item = 
     shown.iter().filter(move |shown| shown.claim.document() == number)
 }
 
-const OUTCOMES: [Outcome; 5] = [
+const OUTCOMES: [Outcome; 6] = [
     Outcome::Measured(Standing::Holds),
     Outcome::Measured(Standing::Near),
     Outcome::Measured(Standing::Not),
     Outcome::Tested,
     Outcome::Pending,
+    Outcome::Outside,
 ];
 
 fn counts<'a>(of: impl Iterator<Item = &'a Shown> + Clone) -> String {
@@ -62,8 +66,7 @@ fn counts<'a>(of: impl Iterator<Item = &'a Shown> + Clone) -> String {
 
 /// How many claims hold, by document and by kind.
 fn summary(shown: &[Shown]) -> String {
-    let columns =
-        "claims | hold | near | not | by test | pending |\n|---|---|---|---|---|---|---|\n";
+    let columns = "claims | hold | near | not | by test | pending | outside |\n|---|---|---|---|---|---|---|---|\n";
     let mut text = format!("\n## In short\n\n| document | {columns}");
     for (number, title) in DOCUMENTS {
         let counts = counts(of_document(shown, number));
@@ -92,7 +95,7 @@ fn misses(shown: &[Shown]) -> String {
     };
     for miss in shown.iter().filter(is_miss) {
         let (claim, word) = (&miss.claim, miss.outcome().word());
-        let figures = figures::cell(miss, "; ");
+        let figures = figures::cell(&judged(miss), "; ");
         let note = claim.note.as_ref().map_or(String::new(), |note| format!(" {note}"));
         let _ =
             writeln!(text, "- `{}`, {word}. {} We measure {figures}.{note}", claim.id, claim.says);
@@ -101,6 +104,12 @@ fn misses(shown: &[Shown]) -> String {
         text += "Nothing that was measured.\n";
     }
     text
+}
+
+/// The claim without the figures that stand beside it.
+fn judged(shown: &Shown) -> Shown {
+    let figures = shown.figures.iter().filter(|(_, it)| !it.expect.beside).cloned().collect();
+    Shown { claim: shown.claim.clone(), figures }
 }
 
 /// The pictures of the scenarios that show these claims, in the order of the claims.
@@ -143,6 +152,7 @@ fn evidence(shown: &Shown) -> String {
     }
     parts.extend(shown.claim.tests.iter().cloned());
     parts.extend(shown.claim.pending.iter().map(|why| format!("pending: {why}")));
+    parts.extend(shown.claim.outside.iter().map(|why| format!("outside: {why}")));
     parts.join("<br>")
 }
 
@@ -183,6 +193,7 @@ mod tests {
             judged_by: JudgedBy::Each,
             tests: Vec::new(),
             pending: median.is_none().then(|| "no scenario yet".to_owned()),
+            outside: None,
             note: Some("As fitted.".to_owned()),
         };
         let figure = ("scenarios/seeds/x.toml".to_owned(), Measured { expect, row });
@@ -194,22 +205,31 @@ mod tests {
         let mut tested = shown("000-c", Kind::Mechanism, None);
         tested.claim.pending = None;
         tested.claim.tests = vec!["policy: share_test (x)".to_owned()];
+        let mut outside = shown("001-e", Kind::Number, None);
+        (outside.claim.pending, outside.claim.outside) = (None, Some("of devices".to_owned()));
+        let mut beside = shown("000-b", Kind::Number, Some(9.5));
+        beside.figures[0].1.expect.beside = true;
+        let mut missed = shown("000-b", Kind::Number, Some(2.5));
+        missed.figures.extend(beside.figures);
         let all = [
             shown("000-a", Kind::Number, Some(1.16)),
-            shown("000-b", Kind::Number, Some(2.5)),
+            missed,
             tested,
             shown("001-d", Kind::Direction, None),
+            outside,
         ];
         let drawn = [("scenarios/seeds/x.toml".to_owned(), "seeds/x.svg".to_owned())];
         let text = page(&all, 5, &drawn);
         for part in [
-            "2010 | 3 | 1 | 0 | 1 | 1 | 0 |",
-            "| all | 4 | 1 | 0 | 1 | 1 | 1 |",
-            "| numbers | 2 | 1 | 0 | 1 | 0 | 0 |",
+            "2010 | 3 | 1 | 0 | 1 | 1 | 0 | 0 |",
+            "| all | 5 | 1 | 0 | 1 | 1 | 1 | 1 |",
+            "| numbers | 3 | 1 | 0 | 1 | 0 | 0 | 1 |",
             "- `000-b`, **not**. 17 | 18 percent. We measure total progress, 4.1: **2.50** (2.49 to 2.51), said 1.170. As fitted.",
             "| `000-a` (4.7) | 17 \\| 18 percent. | total progress, 4.1: **1.160** (1.150 to 1.170), said 1.170 *As fitted.* | holds | `drover run scenarios/seeds/x.toml --on sim --repeats 5` |",
             "| policy: share_test (x) *As fitted.* | by test |  |",
             "| pending: no scenario yet *As fitted.* | pending |",
+            "| outside: of devices *As fitted.* | outside |",
+            "<br>beside: total progress, 4.1: **9.50** (9.49 to 9.51) *As fitted.* | **not** |",
             "![scenarios/seeds/x.toml](seeds/x.svg)",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

@@ -58,6 +58,8 @@ pub struct Cfs36 {
 }
 
 impl Rival for Cfs36 {
+    type Class = Self;
+
     const NAME: &'static str = "cfs36";
 
     fn new(m: &Machine) -> Self {
@@ -73,6 +75,46 @@ impl Rival for Cfs36 {
 
     fn set_host(costs: &mut Costs) {
         costs.pause_loop = costs.pause_loop.take().map(|_| PauseLoop::linux_3_6());
+    }
+}
+
+/// The same scheduler with the two fixes of yield_to() that seed 002 names: candidates that cannot hold a lock are
+/// passed over for nothing, and nobody locks both run queues where yielding is in vain. Both are in the KVM of
+/// today; its window that grows is not taken over.
+#[derive(Debug)]
+pub struct CheaperYield;
+
+impl Rival for CheaperYield {
+    type Class = Cfs36;
+
+    const NAME: &'static str = "cfs36-cheaper-yield";
+
+    fn new(m: &Machine) -> Cfs36 {
+        Cfs36::new(m)
+    }
+
+    fn set_host(costs: &mut Costs) {
+        let today = |_| PauseLoop { grow: 1, ..PauseLoop::linux_6_18() };
+        costs.pause_loop = costs.pause_loop.take().map(today);
+    }
+}
+
+/// The same scheduler with seed 002's throttled yield_to(): one a jiffy, and at other exits a plain yield().
+#[derive(Debug)]
+pub struct ThrottledYield;
+
+impl Rival for ThrottledYield {
+    type Class = Cfs36;
+
+    const NAME: &'static str = "cfs36-throttled-yield";
+
+    fn new(m: &Machine) -> Cfs36 {
+        Cfs36::new(m)
+    }
+
+    fn set_host(costs: &mut Costs) {
+        let throttled = |_| PauseLoop { throttled: true, ..PauseLoop::linux_3_6() };
+        costs.pause_loop = costs.pause_loop.take().map(throttled);
     }
 }
 
@@ -316,23 +358,22 @@ impl Class for Cfs36 {
 
     fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool {
         let Some(there) = self.on[to as usize] else { return false };
-        let set = |rq: &mut Rq, vm: u32, change: &dyn Fn(&mut Buddies, u32), task: TaskId| {
-            change(&mut rq.buddies, vm);
-            let at = rq.group_at(vm);
-            change(&mut rq.groups[at].buddies, task);
-        };
         let next = |buddies: &mut Buddies, name: u32| buddies.next = Some(name);
-        set(&mut self.rqs[there as usize], m.tasks[to as usize].vm, &next, to);
+        self.rqs[there as usize].set_buddies(m.tasks[to as usize].vm, to, next);
+        self.yields(m, cpu, from);
+        true
+    }
+
+    /// yield_task_fair: it is nobody's buddy any more, and skipped once.
+    fn yields(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         if self.rqs[cpu as usize].nr > 1 {
             self.update(m, cpu);
             let skip = |buddies: &mut Buddies, name: u32| {
-                // yield_task_fair: it is nobody's buddy any more.
                 buddies.clear(name);
                 buddies.skip = Some(name);
             };
-            set(&mut self.rqs[cpu as usize], m.tasks[from as usize].vm, &skip, from);
+            self.rqs[cpu as usize].set_buddies(m.tasks[task as usize].vm, task, skip);
         }
-        true
     }
 
     fn nr_running(&self, _: &Machine, cpu: u32) -> u32 {

@@ -41,6 +41,13 @@ impl Rq {
         })
     }
 
+    /// Changes the buddies of both levels: the VM's among groups, the task's in its group.
+    pub(super) fn set_buddies(&mut self, vm: u32, task: TaskId, change: fn(&mut Buddies, u32)) {
+        change(&mut self.buddies, vm);
+        let at = self.group_at(vm);
+        change(&mut self.groups[at].buddies, task);
+    }
+
     /// The groups that compete, by VM.
     pub(super) fn queued(&self) -> impl Iterator<Item = (u32, &Entity)> + Clone {
         let queued = self.groups.iter().filter(|group| !group.tasks.is_empty());

@@ -81,6 +81,8 @@ pub struct Eevdf {
 }
 
 impl Rival for Eevdf {
+    type Class = Self;
+
     const NAME: &'static str = "eevdf";
 
     fn new(m: &Machine) -> Self {

@@ -79,8 +79,10 @@ pub struct Vcpu {
     deadline_ns: u64,
     /// Work done in steps that compute: CPU time at full speed.
     work_ns: u64,
-    /// CPU time it spun.
+    /// CPU time it spun; since it last began to; and the most of that.
     spun_ns: u64,
+    spinning_ns: u64,
+    longest_spin_ns: u64,
     /// Progress counted.
     count: u64,
     /// Window of the pause filter, cycles.
@@ -115,6 +117,8 @@ pub struct Boost {
     pub in_spin_loop: bool,
     /// It may be yielded to although it spins itself (spin_loop.dy_eligible).
     pub eligible: bool,
+    /// The last tick in which it looked for a sibling to yield to, from 1; of seed 002's throttled yields.
+    pub yielded_in_tick: u64,
 }
 
 /// A VM as its guest sees it.
@@ -135,6 +139,8 @@ pub struct GuestVm {
     pub network_bytes: u64,
     /// How late its vCPUs woke.
     pub sleeps: SleepTimes,
+    /// The pCPU on which a vCPU of it last passed lines on.
+    passed_on: Option<u32>,
     /// The vCPU that pause-loop exits begin their search after.
     pub last_boosted: u32,
 }
@@ -240,6 +246,8 @@ impl Guests {
             deadline_ns: 0,
             work_ns: 0,
             spun_ns: 0,
+            spinning_ns: 0,
+            longest_spin_ns: 0,
             count: 0,
             pause_window: 0,
             loops: [0; DEPTH_MAX],
@@ -272,6 +280,18 @@ impl Guests {
             return vcpu.spun_ns;
         }
         vcpu.spun_ns + m.now_ns.saturating_sub(m.pcpus[thread.pcpu as usize].work_from_ns)
+    }
+
+    /// The longest that a vCPU of that VM has spun in one go, CPU time; what it spins now counts up to when
+    /// it last ran.
+    pub fn longest_spin_ns(&self, vm: u32) -> u64 {
+        let of_vm = self.vcpus.iter().filter(|vcpu| vcpu.vm == vm);
+        of_vm.map(|vcpu| vcpu.longest_spin_ns).max().unwrap_or(0)
+    }
+
+    /// Does the vCPU hold a spinlock?
+    pub fn holds_lock(&self, task: TaskId) -> bool {
+        self.vcpus[task as usize].held > 0
     }
 
     /// The VM's workload starts now; its clock begins.
@@ -392,6 +412,8 @@ impl Guests {
             vcpu.work_ns += done_ns;
         } else if vcpu.mode == Mode::Spin {
             vcpu.spun_ns += ran_ns;
+            vcpu.spinning_ns += ran_ns;
+            vcpu.longest_spin_ns = vcpu.longest_spin_ns.max(vcpu.spinning_ns);
         }
     }
 
@@ -530,6 +552,7 @@ impl Guests {
             Step::Send { bytes } => self.send(m, task, bytes),
             Step::Forward => self.forward(m, task),
             Step::Transmit => self.transmit(m, task),
+            Step::Pass { lines } => Some(self.pass(m, cpu, task, lines)),
             Step::Count { times } => {
                 self.vcpus[task as usize].count += u64::from(times);
                 None
@@ -564,6 +587,22 @@ impl Guests {
             }
             _ => unreachable!("only loops go round"),
         }
+    }
+
+    /// The running vCPU takes lines over from the one that last passed them on, and writes them.
+    fn pass(&mut self, m: &mut Machine, cpu: u32, task: TaskId, lines: u32) -> Outcome {
+        let vm = &mut self.vms[self.vcpus[task as usize].vm as usize];
+        let from = vm.passed_on.replace(cpu).unwrap_or(cpu);
+        let llc_of = &m.topology.llc_of;
+        let line_ns = if from == cpu {
+            0
+        } else if llc_of[from as usize] == llc_of[cpu as usize] {
+            m.costs.line_near_ns
+        } else {
+            m.costs.line_far_ns
+        };
+        let takes_ns = m.costs.atomic_ns + u64::from(lines) * line_ns;
+        self.spend_on(m, task, Mode::Handover, takes_ns)
     }
 
     /// How long it is this time.

@@ -98,6 +98,11 @@ pub enum Step {
     Forward,
     /// Hand that to the link; halt while too much waits there.
     Transmit,
+    /// Read so many cache lines from the vCPU that last did so, and write them.
+    Pass {
+        /// How many.
+        lines: u32,
+    },
     /// So much progress.
     Count {
         /// How much.
@@ -332,6 +337,7 @@ fn steps_of(steps: &[ProgramStep]) -> Vec<Step> {
         ProgramStep::Send(bytes) => Step::Send { bytes },
         ProgramStep::Forward => Step::Forward,
         ProgramStep::Transmit => Step::Transmit,
+        ProgramStep::Pass(lines) => Step::Pass { lines },
         ProgramStep::Count(times) => Step::Count { times },
         ProgramStep::Repeat(times) => {
             begun.push(number as u16);

@@ -168,6 +168,7 @@ impl Guests {
         let vcpu = &mut self.vcpus[task as usize];
         vcpu.mode = Mode::Spin;
         vcpu.left_ns = spin_ns;
+        vcpu.spinning_ns = 0;
         let cpu = m.tasks[task as usize].pcpu;
         self.start(m, cpu, task);
         Outcome::Goes

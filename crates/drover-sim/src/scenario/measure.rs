@@ -3,6 +3,7 @@
 
 use super::one_run::Job;
 use crate::class::Class;
+use crate::local_accesses::LocalAccesses;
 use crate::machine::TaskId;
 use crate::sim::Sim;
 use drover_core::counters::VmCounters;
@@ -19,10 +20,14 @@ struct Reading {
     switches: u64,
     pause_exits: u64,
     pause_exit_ns: u64,
+    preempted_siblings: u64,
+    preempted_holders: u64,
+    accesses: LocalAccesses,
     cpu_ns: Vec<u64>,
     progress: Vec<u64>,
     spin_ns: Vec<u64>,
     dispatches: Vec<u64>,
+    moves: Vec<u64>,
     sleeps: Vec<Histogram>,
     counters: Vec<Option<VmCounters>>,
 }
@@ -36,10 +41,14 @@ impl Reading {
             switches: sim.m.counts.switches,
             pause_exits: sim.m.counts.pause_exits,
             pause_exit_ns: sim.m.counts.pause_exit_ns,
+            preempted_siblings: sim.m.counts.preempted_siblings,
+            preempted_holders: sim.m.counts.preempted_holders,
+            accesses: sim.accesses.clone(),
             cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
             spin_ns: tasks().map(|task| sim.guests.spin_ns(&sim.m, task)).collect(),
             dispatches: sim.m.tasks.iter().map(|task| task.dispatches).collect(),
+            moves: sim.m.tasks.iter().map(|task| task.moves).collect(),
             sleeps: sim.guests.vms.iter().map(|vm| vm.sleeps.histogram()).collect(),
             counters: (0..sim.vms.len() as u32).map(|vm| counters(sim, vm)).collect(),
         }
@@ -85,6 +94,8 @@ impl Measured {
     ) -> Run {
         let end = Reading::of(sim);
         let pcpus = scenario.host.pcpus();
+        let exits = end.pause_exits - self.begin.pause_exits;
+        let at_exit = |count: u64| (exits > 0).then(|| count as f64 / exits as f64);
         let mut run = Run {
             case: job.case.name.clone(),
             scheduler: job.scheduler().to_owned(),
@@ -96,8 +107,10 @@ impl Measured {
                 idle_s: Some(seconds(end.idle_ns - self.begin.idle_ns)),
                 context_switches: Some(end.switches - self.begin.switches),
                 bpf_run_ns: None,
-                pause_exits: Some(end.pause_exits - self.begin.pause_exits),
+                pause_exits: Some(exits),
                 pause_exit_s: Some(seconds(end.pause_exit_ns - self.begin.pause_exit_ns)),
+                preempted_siblings: at_exit(end.preempted_siblings - self.begin.preempted_siblings),
+                preempted_holders: at_exit(end.preempted_holders - self.begin.preempted_holders),
             },
             vms: Vec::new(),
         };
@@ -134,7 +147,10 @@ impl Measured {
             sim.tasks_of(number as u32).map(|task| end[task as usize] - begin[task as usize]).sum()
         };
         figures.dispatches = Some(since(&end.dispatches, &self.begin.dispatches));
+        figures.moves = Some(since(&end.moves, &self.begin.moves));
         figures.spin_s = Some(seconds(since(&end.spin_ns, &self.begin.spin_ns)));
+        figures.longest_spin_ms = Some(sim.guests.longest_spin_ns(number as u32) as f64 / 1e6);
+        figures.local_access_pct = end.accesses.pct_since(&self.begin.accesses, number as u32);
         figures.progress = vcpus.iter().map(|vcpu| vcpu.progress).sum();
         figures.set_vcpus(vcpus);
         // One that began meanwhile has counted nothing before.

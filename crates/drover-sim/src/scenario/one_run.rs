@@ -9,6 +9,7 @@ use crate::class::{Class, VmBounds};
 use crate::costs::{Costs, PauseLoop};
 use crate::cpu_set::CpuSet;
 use crate::guest::Programs;
+use crate::local_accesses::LocalAccesses;
 use crate::machine::{Machine, TaskState};
 use crate::placer::{Placed, Placer};
 use crate::rng::{Rng, mix};
@@ -120,6 +121,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
+    sim.accesses = accesses(scenario, job.case);
     if job.rival.is_none() && scenario.host.llcs() > 1 {
         let placed =
             job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
@@ -187,6 +189,12 @@ fn finish_trace(m: &mut Machine) -> Option<Record> {
     }
     m.trace.finish(m.now_ns);
     m.trace.record.take()
+}
+
+/// Which part of accesses is local, where there is more than one node.
+fn accesses(scenario: &Scenario, case: &Case) -> LocalAccesses {
+    let vms = case.vms.iter().filter(|_| scenario.host.nodes > 1);
+    LocalAccesses::of(vms.map(|vm| vm.memory_nodes.clone()))
 }
 
 /// What the placer is to know of the VM. Who is pinned or has memory on several nodes is left alone.

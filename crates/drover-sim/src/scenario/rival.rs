@@ -11,13 +11,16 @@ use crate::costs::Costs;
 use crate::machine::Machine;
 use drover_core::scenario::Scenario;
 
-/// A scheduler that Drover is compared with.
-pub trait Rival: Class + Sized {
+/// A scheduler that Drover is compared with, or a variant of one.
+pub trait Rival {
+    /// The scheduler's type: itself, but for variants.
+    type Class: Class;
+
     /// What scenarios call it.
     const NAME: &'static str;
 
     /// The scheduler, before anything runs on that host.
-    fn new(m: &Machine) -> Self;
+    fn new(m: &Machine) -> Self::Class;
 
     /// Changes what is different on a host of its own from one of Linux 6.18. Pause-loop exits are set
     /// where the case asks for them.

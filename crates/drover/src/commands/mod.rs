@@ -8,6 +8,7 @@ pub mod config;
 pub mod export;
 pub mod guest;
 pub mod lab;
+pub mod lock_cost;
 pub mod manual;
 pub mod metrics;
 pub mod numa;
