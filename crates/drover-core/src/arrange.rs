@@ -260,10 +260,15 @@ fn apart(arrangement: &mut Arrangement, (partitions, cpus): (&Partitions, &Cpus)
     let line = |name: &str, size: usize| {
         let of_what = (size as f64 / wanted(name).max(1e-3)).min(1.0) * 100.0;
         let count = vms.iter().filter(|vm| vm.goes_to(three) == name).count();
-        format!(
-            "{name}: {count} VMs that want {:.1} pCPUs have {size} ({of_what:.0}% of what they want)",
-            wanted(name)
-        )
+        let wanted = wanted(name);
+        match count {
+            1 => format!(
+                "{name}: 1 VM that wants {wanted:.1} pCPUs has {size} ({of_what:.0}% of what it wants)"
+            ),
+            _ => format!(
+                "{name}: {count} VMs that want {wanted:.1} pCPUs have {size} ({of_what:.0}% of what they want)"
+            ),
+        }
     };
     let of_cpu = three.then(|| line(CPU, cpu.len()));
     let lines = [Some(line(IO, io.len())), of_cpu, Some(line(DEFAULT, rest))];
