@@ -122,15 +122,14 @@ pub(crate) mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    fn web() -> Identity {
+        let (by, name) = (Source::Libvirt, "web".to_owned());
+        Identity { name, by, uuid: None, label: None, domain: None }
+    }
+
     /// A VM that somebody tells of.
     pub(crate) fn told() -> VmStatus {
-        let identity = Identity {
-            name: "web".to_owned(),
-            by: Source::Libvirt,
-            uuid: None,
-            label: None,
-            domain: None,
-        };
+        let identity = web();
         let known = Known { identity: &identity, first: &vm(0, 0), before: None };
         status(7, &vm(S, S), &known, &[])
     }
@@ -142,13 +141,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_the_kernel_goes_by_and_what_was_counted_is_told() {
-        let identity = Identity {
-            name: "web".to_owned(),
-            by: Source::Libvirt,
-            uuid: None,
-            label: None,
-            domain: None,
-        };
+        let identity = web();
         let (first, before) = (vm(9 * S, 0), vm(10 * S, S / 2));
         let known = Known { identity: &identity, first: &first, before: Some((&before, 2.0)) };
         let asked = Asked {

@@ -3,7 +3,6 @@
 //! modelled for hosts of up to 384 pCPUs; and what small domains lose.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -160,11 +159,8 @@ fn balance(domain: u32) -> Result<[f64; 3]> {
 
 fn write(docs: &Path, text: &str) -> Result<()> {
     let title = "What locks of run queues cost, by how many pCPUs share one";
-    if let Some(picture) = Picture::of_growth(title, "pCPUs", "% of a pCPU's time", &curves()) {
-        let plot = docs.join("lock-cost.svg");
-        fs::write(&plot, picture.svg()?)
-            .with_context(|| format!("cannot write {}", plot.display()))?;
-    }
+    let picture = Picture::of_growth(title, "pCPUs", "% of a pCPU's time", &curves());
+    page::draw(&docs.join("lock-cost.svg"), picture)?;
     page::write(&docs.join("performance.md"), (BEGIN, END), text)
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use drover_report::picture::Picture;
 
 /// Puts `text` into the page, in place of what is between two lines.
 ///
@@ -18,6 +19,15 @@ pub fn write(page: &Path, (begin, end): (&str, &str), text: &str) -> Result<()> 
         bail!("{} has no line `{begin}` before one `{end}`; add them", page.display());
     };
     fs::write(page, new).with_context(|| format!("cannot write {}", page.display()))
+}
+
+/// Draws the picture into that file; where there is nothing to draw, the file stays as it is.
+///
+/// # Errors
+/// When it cannot be drawn or written.
+pub fn draw(file: &Path, picture: Option<Picture>) -> Result<()> {
+    let Some(picture) = picture else { return Ok(()) };
+    fs::write(file, picture.svg()?).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// `old` with `text` between the two lines; none where they are not there.

@@ -2,12 +2,11 @@
 //! `drover sim-speed`: how fast the simulator is on this machine.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use drover_report::picture::{Curve, Picture};
 use drover_sim::sim_speed::{
     Load, Speed, bytes_per_vcpu, growing_pcpus, growing_vcpus, loads, measure,
@@ -130,11 +129,8 @@ fn scaling() -> f64 {
 
 fn write(docs: &Path, text: &str, curves: &[Curve]) -> Result<()> {
     let title = "The simulator's cost of an event, as hosts grow";
-    if let Some(picture) = Picture::of_growth(title, "pCPUs or vCPUs", "ns an event", curves) {
-        let plot = docs.join("sim-growth.svg");
-        fs::write(&plot, picture.svg()?)
-            .with_context(|| format!("cannot write {}", plot.display()))?;
-    }
+    let picture = Picture::of_growth(title, "pCPUs or vCPUs", "ns an event", curves);
+    page::draw(&docs.join("sim-growth.svg"), picture)?;
     page::write(&docs.join("performance.md"), (BEGIN, END), text)
 }
 
