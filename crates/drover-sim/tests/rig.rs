@@ -72,7 +72,7 @@ fn planted_bugs_are_found() {
         (Planted::IgnoresPartitions, "outside of its partition"),
     ];
     for (planted, complaint) in expected {
-        let found = (0..1000)
+        let found = (0..2000)
             .filter_map(|seed| try_script(&Script::of_seed(seed), Some(planted)).broken)
             .find(|broken| broken.contains(complaint));
         assert!(found.is_some(), "{planted:?} was never reported as \"{complaint}\"");
