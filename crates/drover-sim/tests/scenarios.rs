@@ -335,13 +335,12 @@ fn figures_of_claims(name: &str) -> BTreeMap<String, Vec<Measured>> {
     figures
 }
 
-/// Of scenarios that are quick, and show all of each claim they show.
+/// Of scenarios that are quick, show all of each claim they show, and need no other scheduler.
 #[test]
 fn claims_stand_as_the_page_says() {
     let files = [
         "esx-fig3-shares.toml",
         "esx-fig5-limit.toml",
-        "seeds/000-fig6-8.toml",
         "seeds/000-s2-shares-and-balance.toml",
         "seeds/000-s22-siblings.toml",
         "seeds/000-s33-caches.toml",
