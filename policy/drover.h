@@ -339,7 +339,7 @@ static __always_inline void drover_stopped(struct drover *d, struct task_struct 
  */
 BPF_GLOBAL int drover_adopt_running(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
-	if (t->kind == THREAD_VCPU || (!find_is_due(d, t) && ground_vcpu_of(d, task) < 0))
+	if (t->kind == THREAD_VCPU || (!thread_looks_anew(d, t) && ground_vcpu_of(d, task) < 0))
 		return 0;
 	drover_stopping(d, task, t, at, false);
 	drover_stopped(d, task, t);

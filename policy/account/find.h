@@ -231,16 +231,10 @@ BPF_GLOBAL int find_anew(THE_DROVER, THE_TASK, THE_THREAD, u32 found)
 	return 0;
 }
 
-/* Is the task to look whose it is? */
-static __always_inline bool find_is_due(struct drover *d, struct thread *t)
-{
-	return thread_is_task(t) && t->vms_seen != *(volatile u32 *)&d->vms_found;
-}
-
 /* A task becomes ready, or has stopped: whose is it now? */
 static __always_inline void find_owner(struct drover *d, struct task_struct *task, struct thread *t)
 {
-	if (find_is_due(d, t))
+	if (thread_looks_anew(d, t))
 		find_anew(d, task, t, *(volatile u32 *)&d->vms_found);
 }
 

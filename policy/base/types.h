@@ -540,6 +540,13 @@ static __always_inline bool thread_is_task(const struct thread *t)
 	return t->kind == THREAD_HOST || t->kind == THREAD_MEMBER;
 }
 
+/* Has a VM been found, or did a container come or go, since it was last looked up whose that task
+ * is? */
+static __always_inline bool thread_looks_anew(const struct drover *d, const struct thread *t)
+{
+	return thread_is_task(t) && t->vms_seen != *(const volatile u32 *)&d->vms_found;
+}
+
 /* Does nothing run there, and might? */
 static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
 {

@@ -51,7 +51,7 @@ static __always_inline bool drain_fits(struct drover *d, struct task_struct *tas
 static __always_inline bool drain_has_vm(struct drover *d, struct task_struct *task,
 					 struct thread *t)
 {
-	return thread_is_task(t) && t->vms_seen != *(volatile u32 *)&d->vms_found &&
+	return thread_looks_anew(d, t) &&
 	       ground_slot_of(d, ground_process(d, task)) != DROVER_HOST_SLOT;
 }
 

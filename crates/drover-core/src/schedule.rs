@@ -83,7 +83,7 @@ pub fn window_s(duration_s: f64) -> (f64, f64) {
 }
 
 impl Span {
-    /// The part of it between two moments, counted from the first; none if there is none.
+    /// The part of it between two moments, counted from the first; none if it lies outside of them.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Option<Self> {
         let (from_ns, to_ns) = part((self.from_ns, self.to_ns), (from_ns, to_ns))?;
         Some(Self { from_ns, to_ns, ..*self })
@@ -91,7 +91,7 @@ impl Span {
 }
 
 impl Wait {
-    /// The part of it between two moments, counted from the first; none if there is none.
+    /// The part of it between two moments, counted from the first; none if it lies outside of them.
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Option<Self> {
         let (from_ns, to_ns) = part((self.from_ns, self.to_ns), (from_ns, to_ns))?;
         Some(Self { from_ns, to_ns, ..*self })

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Fixed priorities, as seed 000 says of UNIX (2.1), as a scheduler of the simulator.
 //!
-//! Idea. The user gives each VM a priority, here its shares: more shares, higher priority. Whoever has the highest
-//! priority of those that are ready runs; those of one priority take turns of 10 ms.
+//! Idea. The user gives each VM a priority, here its shares: more shares, higher priority. The ready VM with the
+//! highest priority runs; those of one priority take turns of 10 ms.
 //!
 //! Worked example. A pCPU, two busy VMs: with 2000 shares against 1000, or 10,000 against 1000, the first has all of
 //! it; with 1000 against 1000 each has half. "It is the relative order that matters, not the degree."
 //!
 //! Limitations, which are why it is here. What was consumed counts for nothing, so no split but all and equal can
-//! be had, and whoever is lower starves.
+//! be had, and a VM of lower priority starves.
 //!
 //! What is left out. UNIX lowers the priority of who has run for long (decay usage), so that nobody starves for
 //! ever; how far it does so no user can say. Everything else beside priorities: caches, nodes, limits.

@@ -2,8 +2,8 @@
 //! Which part of a VM's memory accesses are local: to the node where it runs.
 //!
 //! All of its memory is used alike, and as often in each ms of CPU time. Worked example: memory on two nodes of
-//! four; a vCPU that runs on one of the two has half of its accesses at hand, on the others none. Whoever
-//! runs anywhere has a quarter.
+//! four; a vCPU that runs on one of the two has half of its accesses local, on the others none. One that
+//! runs on all four alike has a quarter.
 
 /// What one VM accessed.
 #[derive(Debug, Clone, Default)]

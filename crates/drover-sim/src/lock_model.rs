@@ -3,13 +3,13 @@
 //!
 //! Idea. A pCPU computes for a while, then queues a thread, computes, then takes one: twice it has its domain's
 //! lock, in the order of asking. Under it the tree is changed, and those lines of the tree and of the lock that
-//! another pCPU wrote last come from that pCPU's cache. Between them it glances at one line of another domain. What
+//! another pCPU wrote last come from that pCPU's cache. Between the two it reads one line of another domain. What
 //! is counted is waiting, lines and work, all that a larger or smaller domain changes.
 //!
 //! Worked example. Two pCPUs of a cache, one domain, 4 lines and 20 ns of work under the lock: 20 + 4 * 51 = 224 ns, if
 //! the other had it before, and 20 ns if not. If the two are of two sockets, 20 + 4 * 188 = 772 ns.
 //!
-//! Limitations. Lines of a VM, which whoever runs it writes, are not counted: they are the same for any domain. Nor
+//! Limitations. Lines of a VM, which the pCPU that runs it writes, are not counted: they are the same for any domain. Nor
 //! is the interconnect, which is never full here. What small domains lose by what they do not see is
 //! another measurement: nothing is scheduled here.
 
@@ -113,7 +113,7 @@ impl Shape {
             let line_ns = if *last == u32::MAX { 0 } else { self.line_ns(cpu, *last) };
             let done_ns = asked_ns.max(*free_ns) + WORK_NS + LINES * line_ns;
             (*free_ns, *last) = (done_ns, cpu);
-            // Half a glance for each of two passes.
+            // One such line for two passes of the lock: half of its price for each.
             let glance_ns = self.glance_ns(cpu, &mut rng) / 2;
             if pass >= first {
                 passes += 1;

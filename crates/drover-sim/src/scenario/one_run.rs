@@ -131,19 +131,7 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     }
     sim.keep_profiles();
     sim.arranging = arranging(job);
-    let host = &scenario.host;
-    if let Some((wakeups_per_s, work_us)) = host.own_wakeups_per_s.zip(host.own_work_us) {
-        let pcpus = sim.m.topology.pcpus();
-        for cpu in 0..pcpus {
-            let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
-            add_host_task(&mut sim, wakeups_per_s, work_us, mask, &mut rng);
-        }
-    }
-    let look_us = (job.case.vms.len() as u64 * sim.m.costs.daemon_look_ns / 1000) as u32;
-    if job.rival.is_none() && look_us > 0 {
-        let wakeups_per_s = 1000 / u32::from(DAEMON_LOOK_MS);
-        add_host_task(&mut sim, wakeups_per_s, look_us, 0, &mut rng);
-    }
+    add_host_tasks(&mut sim, scenario, job, &mut rng);
     if let Some(sample_ms) = scenario.sample_ms {
         let interval_ns = u64::from(sample_ms) * 1_000_000;
         let samples = (end_ns - warmup_ns) / interval_ns;
@@ -178,6 +166,23 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     });
     let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
     Ok(Ran { run, hash, events, trace })
+}
+
+/// What the host does by itself on each pCPU, and the daemon, where Drover schedules.
+fn add_host_tasks<C: Class>(sim: &mut Sim<C>, scenario: &Scenario, job: &Job, rng: &mut Rng) {
+    let host = &scenario.host;
+    if let Some((wakeups_per_s, work_us)) = host.own_wakeups_per_s.zip(host.own_work_us) {
+        let pcpus = sim.m.topology.pcpus();
+        for cpu in 0..pcpus {
+            let mask = sim.m.mask_of(&CpuSet::of(pcpus, [cpu]));
+            add_host_task(sim, wakeups_per_s, work_us, mask, rng);
+        }
+    }
+    let look_us = (job.case.vms.len() as u64 * sim.m.costs.daemon_look_ns / 1000) as u32;
+    if job.rival.is_none() && look_us > 0 {
+        let wakeups_per_s = 1000 / u32::from(DAEMON_LOOK_MS);
+        add_host_task(sim, wakeups_per_s, look_us, 0, rng);
+    }
 }
 
 /// Who ran when and who waited, if that was recorded; who does so still did so until now.
