@@ -52,13 +52,17 @@ pub(crate) fn parts(scenario: &Scenario) -> Vec<Vec<Planned>> {
 
 impl Planned {
     /// Whether the scheduler that is in charge of this run may stay for the next. It is told all there is
-    /// to say of the VMs of a case, but not that pools are gone.
+    /// to say of the VMs of a case, but not that pools, partitions or sets are gone.
     pub fn hands_on_to(&self, next: &Planned, scenario: &Scenario) -> bool {
-        let has_pools = |run: &Planned| !scenario.cases[run.case].pools.pools().is_empty();
+        let has_orders = |run: &Planned| {
+            let case = &scenario.cases[run.case];
+            let has_partitions = case.auto_partitions || !case.partitions.specs().is_empty();
+            has_partitions || !case.pools.pools().is_empty() || !case.sets.is_empty()
+        };
         scenario.clock == Clock::Exact
             && self.scheduler == next.scheduler
-            && !has_pools(self)
-            && !has_pools(next)
+            && !has_orders(self)
+            && !has_orders(next)
     }
 
     /// The run as it is told to the user, one of `of`.
@@ -118,6 +122,16 @@ name = "y"
                 "8/8 y 2 scx_other",
             ]
         );
+        let runs = plan(&scenario);
+        assert!(runs.windows(2).all(|two| !two[0].hands_on_to(&two[1], &scenario)));
+    }
+
+    #[test]
+    fn who_was_told_of_partitions_does_not_stay() {
+        let partition = "[[partition]]\nname = \"p\"\ncpus = \"0\"\npolicy = \"share\"\n[[vm]]\npartition = \"p\"\n";
+        let text =
+            TEXT.replace("[host]", "host = { cores = 2 }").replacen("[[vm]]\n", partition, 1);
+        let scenario = Scenario::parse(&text, "s.toml").unwrap();
         let runs = plan(&scenario);
         assert!(runs.windows(2).all(|two| !two[0].hands_on_to(&two[1], &scenario)));
     }
