@@ -79,7 +79,7 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 		drover_woken(d, t, (u32)target);
 		return (u32)target;
 	}
-	target = idle_claim_best(d, task, t, near);
+	target = idle_claim(d, task, t, near);
 	if (target != IDLE_NONE)
 		*wakes = WAKES_ON_IDLE;
 	drover_woken(d, t, target == IDLE_NONE ? near : (u32)target);
@@ -114,7 +114,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	/* Whether it may start is asked when it is picked (plan.h). */
 	if (vm_may_wait(vm_at(d, t->slot)))
 		return false;
-	idle = idle_claim_best(d, task, t, near);
+	idle = idle_claim(d, task, t, near);
 	if (idle == IDLE_NONE)
 		return false;
 	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
@@ -140,7 +140,7 @@ static __always_inline bool drover_preempt_here(struct drover *d, struct task_st
 static __always_inline void drover_find_pcpu(struct drover *d, struct task_struct *task,
 					     struct thread *t, u32 near)
 {
-	s32 at = idle_claim_best(d, task, t, near);
+	s32 at = idle_claim(d, task, t, near);
 
 	if (at != IDLE_NONE) {
 		ground_kick(d, (u32)at);
@@ -205,7 +205,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 
 	waiting_end(d, t, now_ns);
 	if (vm->domain == SHARE_NOWHERE)
-		share_move_to(d, vm, at);
+		share_move_to(d, t->slot, at);
 	/* When it last stopped, the kernel counted as its own time how long the next was chosen. */
 	late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
 	if (late_ns)
@@ -243,12 +243,11 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
 BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 {
-	struct vm *vm = vm_at(d, t->slot);
 	u32 at = ground_task_pcpu(d, task);
 	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
 
 	drover_book(d, t, at, ran_ns, core_discount_ns(d, pcpu_at(d, at), ran_ns));
-	share_clock_pass(d, vm, at);
+	share_clock_pass(d, t->slot, at);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 	return 0;
@@ -409,7 +408,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		share_lift_floor(vm_at(d, t->slot), t);
 	/* One that waited lately keeps its claim, as one that waits does. */
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
-		share_bound_claim(vm_at(d, t->slot), *share_clock(d, pcpu->domain),
+		share_bound_claim(vm_at(d, t->slot), share_own_clock_ns(d, t->slot, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
 	ground_set_slice(d, task, plan_slice_ns(d, vm_at(d, t->slot), at));
 }

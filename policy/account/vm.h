@@ -136,7 +136,8 @@ static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u3
 	if (vm->partition == partition)
 		return;
 	vm->partition = bounded(partition, DROVER_MAX_PARTITIONS);
-	/* What it was owed in another partition says nothing here. */
+	/* What it was owed in another partition says nothing here, nor where it was at home. */
+	vm->home = 0;
 	vm->entitled_ucpu = 0;
 	vm->shares_part = 0;
 	share_set(vm, vm->shares);

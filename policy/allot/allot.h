@@ -35,7 +35,7 @@
 
 /* What the kernel measured of a VM. */
 struct measured {
-	u64 vm_id;   /* 0: the slot is free, or its VM is in another partition */
+	u64 vm_id;   /* 0: the slot is free, or its VM is served by another policy */
 	u64 used_ns; /* CPU time of all its threads since its birth */
 	u32 awake;   /* threads that were awake ever since the last time it was measured */
 	u32 shares;  /* in force */
@@ -67,7 +67,7 @@ static __always_inline void allot_measure(struct drover *d, u32 slot, struct mea
 	struct vm *vm = vm_at(d, slot);
 	u32 awake = share_nr_awake(vm);
 
-	measured->vm_id = partition_is_default(vm) ? vm->id : 0;
+	measured->vm_id = partition_allots(d, vm) ? vm->id : 0;
 	measured->used_ns = share_used_ns(vm, now_ns);
 	measured->awake = (u32)min_of(awake, vm->least_awake);
 	measured->shares = vm->shares;
@@ -124,7 +124,7 @@ static __always_inline void allot_obey(struct drover *d, u32 slot,
 {
 	struct vm *vm = vm_at(d, slot);
 
-	if (!allotment->vm_id || allotment->vm_id != vm->id || !partition_is_default(vm))
+	if (!allotment->vm_id || allotment->vm_id != vm->id || !partition_allots(d, vm))
 		return;
 	vm->shares_part = (u32)min_of(allotment->shares_part, LIMITED_PARTS);
 	allot_vm(d, slot, allotment->share_inverse, allotment->entitled_ucpu,

@@ -94,7 +94,7 @@ static __always_inline bool plan_spans(struct drover *d, struct vm *vm)
 static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
 {
 	return vm->coscheduled && vm->vcpus_waiting &&
-	       vm->vcpus_running >= partition_at(d, 0)->nr_online;
+	       vm->vcpus_running >= partition_at(d, vm->partition)->nr_online;
 }
 
 /* How long a thread of the VM runs there before it is asked again. */

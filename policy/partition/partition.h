@@ -21,7 +21,8 @@
  * among 4-5, and finds 5. Its vCPU 1, which waits in the domain of 2-3, is sent to 4.
  *
  * Limitations. A host with many partitions has narrow ones, and a pCPU of one stands idle
- * beside threads that wait in another. Pools, reservations and co-scheduling are for partition 0.
+ * beside threads that wait in another. Reservations, co-scheduling and homes are for partitions of
+ * policy `share`, pools for partition 0 only: a pool's part of time cannot be had in two places.
  */
 #ifndef DROVER_PARTITION_H
 #define DROVER_PARTITION_H
@@ -66,10 +67,10 @@ static __always_inline u64 partition_slice_ns(struct drover *d, u32 pcpu)
 	return d->divided ? partition_here(d, pcpu)->slice_ns : d->params.slice_ns;
 }
 
-/* Is the VM there, and in the partition whose time is divided by pools, promises and limits? */
-static __always_inline bool partition_is_default(const struct vm *vm)
+/* Is the VM there, and in a partition whose time is divided by promises and weights (allot.h)? */
+static __always_inline bool partition_allots(struct drover *d, const struct vm *vm)
 {
-	return vm->id && !vm->partition;
+	return vm->id && partition_at(d, vm->partition)->policy == POLICY_SHARE;
 }
 
 /* Which pCPUs are online, or the partitions they are in, have changed. */

@@ -106,7 +106,7 @@ BPF_GLOBAL u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		if (running_key != TOURNAMENT_NOBODY &&
 		    (key == TOURNAMENT_NOBODY ||
 		     !pick_yields(d, pcpu, running_key, vruntime_ns, key))) {
-			share_clock_follow(d, home, vm_at(d, slot)->vtime_ns);
+			share_clock_follow(d, home, slot);
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		}
 		if (key == TOURNAMENT_NOBODY)

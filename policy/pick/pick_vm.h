@@ -99,7 +99,7 @@ BPF_GLOBAL bool pick_from_domain(THE_DROVER, u32 pcpu, u32 domain, u64 key)
 		return false;
 	/* Taken to another domain, it says nothing of whom those are serving where it waited. */
 	if (domain == pcpu_at(d, pcpu)->domain)
-		share_clock_follow(d, domain, vm_at(d, slot)->vtime_ns);
+		share_clock_follow(d, domain, slot);
 	return true;
 }
 
@@ -166,7 +166,9 @@ static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot
 {
 	if (slot >= DROVER_MAX_VMS)
 		return TOURNAMENT_NOBODY;
-	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns), slot);
+	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns) +
+				      share_offset_ns(d, slot, pcpu_at(d, pcpu)->domain),
+			      slot);
 }
 
 #endif

@@ -15,10 +15,10 @@
  * A VM wider than a node has several homes: each of its vCPUs has that of its part, and its other
  * threads have none.
  *
- * Homes are for threads of the default partition that may run anywhere in it; who is confined was
- * placed by somebody else. A thread at home is looked after by nobody here: the search for an idle
- * pCPU (idle.h) begins where it ran last, and goes outward. And while no VM has a home, as on a
- * host of one node, nothing is looked at.
+ * Homes are for threads that may run anywhere in a partition of policy `share`, and lie within it;
+ * who is confined was placed by somebody else. A thread at home is looked after by nobody here: the
+ * search for an idle pCPU (idle.h) begins where it ran last, and goes outward. And while no VM has
+ * a home, as on a host of one node, nothing is looked at.
  *
  * Worked example. Node 0 is pCPUs 0 and 1, node 1 is 2 and 3. VM 5, one busy vCPU, runs on 3 and is
  * given home 0, where VM 6 keeps both busy. At each tick pCPU 3 sees that no pCPU of node 0 is
@@ -52,19 +52,28 @@
 #define HOME_HAS_NONE 2
 /* So many pCPUs are looked at in a tick. */
 #define HOME_LOOKS 8
-/* A home is a node's number + 1, and above that, if it is one LLC only, the LLC's + 1. */
-#define HOME_LLC_SHIFT 16
-#define HOME_NODE_MASK ((1U << HOME_LLC_SHIFT) - 1)
+/* A home is a node's number + 1; above that, if it is one LLC only, the LLC's + 1; above that the
+ * partition it is in, which is the VM's. */
+#define HOME_LLC_SHIFT 12
+#define HOME_PARTITION_SHIFT 24
+#define HOME_PLACE_MASK ((1U << HOME_LLC_SHIFT) - 1)
 /* The VM's home, if its vCPUs have homes of their own. */
 #define HOME_OF_PARTS (~0U)
 
-/* Are the pCPUs of that domain at that home, and of the default partition? */
+/* That node, or LLC of it, in that partition; 0 remains 0: no home. */
+static __always_inline u32 home_in(u32 home, u32 partition)
+{
+	return home ? home | partition << HOME_PARTITION_SHIFT : 0;
+}
+
+/* Are the pCPUs of that domain at that home? */
 static __always_inline bool home_is_in(struct drover *d, u32 home, u32 domain)
 {
 	struct domain *it = domain_at(d, domain);
-	u32 llc = home >> HOME_LLC_SHIFT;
+	u32 llc = home >> HOME_LLC_SHIFT & HOME_PLACE_MASK;
 
-	return it->node == (home & HOME_NODE_MASK) && (!llc || it->llc == llc) && !it->partition;
+	return it->node == (home & HOME_PLACE_MASK) && (!llc || it->llc == llc) &&
+	       it->partition == home >> HOME_PARTITION_SHIFT;
 }
 
 /* The home of the thread; 0: it has none. */
@@ -72,13 +81,16 @@ static __always_inline u32 home_of(struct drover *d, struct thread *t)
 {
 	u32 home = vm_at(d, t->slot)->home;
 
-	return home == HOME_OF_PARTS ? vcpu_at(d, t->record)->home : home;
+	return home_in(home == HOME_OF_PARTS ? vcpu_at(d, t->record)->home : home, t->partition);
 }
 
 /* The same, if it may go there. */
 static __always_inline u32 home_wish(struct drover *d, struct thread *t)
 {
-	return d->homes && t->affinity_full && !t->partition ? home_of(d, t) : 0;
+	return d->homes && t->affinity_full &&
+			       partition_at(d, t->partition)->policy == POLICY_SHARE ?
+		       home_of(d, t) :
+		       0;
 }
 
 /* The thread's home, if that pCPU is elsewhere; 0: it is not. */
@@ -280,6 +292,7 @@ BPF_GLOBAL bool home_keeps(THE_DROVER, u32 pcpu, u32 domain, u64 theirs, u64 key
 
 	if (home == HOME_OF_PARTS)
 		home = domain_at(d, domain)->node;
+	home = home_in(home, domain_at(d, domain)->partition);
 	return home && home_is_in(d, home, domain) &&
 	       !home_is_in(d, home, pcpu_at(d, pcpu)->domain) &&
 	       !tournament_before(theirs + home_gain_in_keys(d, pcpu, domain), key);

@@ -78,23 +78,36 @@ BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool w
 	return found;
 }
 
-/* One for the thread, claimed, near that pCPU if it can be: of a whole core, or any; or NONE. */
-BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole_core)
+/* Is a pCPU idle in that domain, and is it of the partition that serves the thread? */
+static __always_inline bool idle_serves(struct drover *d, struct thread *t, u32 domain)
 {
-	u32 nr_domains = d->params.nr_domains ?: 1;
+	return domain_at(d, domain)->idle && domain_at(d, domain)->partition == t->partition;
+}
+
+/* One for the thread, claimed, in the domain of that pCPU; or NONE. */
+static __always_inline s32 idle_claim_here(struct drover *d, struct task_struct *task,
+					   struct thread *t, u32 near, bool whole_core)
+{
 	u32 home = pcpu_at(d, near)->domain;
-	u32 partition = t->partition;
+
+	return idle_serves(d, t, home) ?
+		       idle_claim_in(d, task, home, pcpu_at(d, near)->place, whole_core) :
+		       IDLE_NONE;
+}
+
+/* One for the thread, claimed, in another domain, the nearest to that pCPU; or NONE. */
+BPF_GLOBAL s32 idle_claim_elsewhere(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole_core)
+{
+	u32 nr_domains = d->params.nr_domains;
+	u32 home = pcpu_at(d, near)->domain;
 	s32 found = IDLE_NONE;
 	u32 i;
 
-	for_each_index(i, 0, nr_domains) {
+	for_each_index(i, 1, nr_domains) {
 		u32 domain = topology_near(d, home, i);
-		struct domain *it = domain_at(d, domain);
 
-		if (!it->idle || it->partition != partition)
-			continue;
-		found = idle_claim_in(d, task, domain, domain == home ? pcpu_at(d, near)->place : 0,
-				      whole_core);
+		if (idle_serves(d, t, domain))
+			found = idle_claim_in(d, task, domain, 0, whole_core);
 		if (found != IDLE_NONE)
 			break;
 	}
@@ -119,27 +132,20 @@ BPF_GLOBAL bool idle_is_any(THE_DROVER)
 	return any;
 }
 
-/* One for a thread that is to run now: in the domain of that pCPU, else in another; of a whole core
- * if there is one, or any. */
-static __always_inline s32 idle_claim_best(struct drover *d, struct task_struct *task,
-					   struct thread *t, u32 near)
+/* One for a thread that is to run now, claimed: in the domain of that pCPU, else in another; of a
+ * whole core if there is one, or any; or NONE. */
+BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 {
-	u32 home = pcpu_at(d, near)->domain;
 	s32 found = IDLE_NONE;
 
 	if (!idle_is_any(d))
 		return found;
-	if (d->params.nr_domains > 1 && domain_at(d, home)->idle &&
-	    domain_at(d, home)->partition == t->partition) {
-		u32 place = pcpu_at(d, near)->place;
-
-		found = idle_claim_in(d, task, home, place, true);
-		if (found == IDLE_NONE)
-			found = idle_claim_in(d, task, home, place, false);
-	}
+	found = idle_claim_here(d, task, t, near, true);
 	if (found == IDLE_NONE)
-		found = idle_claim(d, task, t, near, true);
-	return found == IDLE_NONE ? idle_claim(d, task, t, near, false) : found;
+		found = idle_claim_here(d, task, t, near, false);
+	if (found == IDLE_NONE)
+		found = idle_claim_elsewhere(d, task, t, near, true);
+	return found == IDLE_NONE ? idle_claim_elsewhere(d, task, t, near, false) : found;
 }
 
 #endif

@@ -118,7 +118,9 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
 	/* One of the two is enough. */
 	if (here->smt_neighbour >= DROVER_MAX_VMS || other->migrate_to)
 		return SPREAD_NOWHERE;
-	to = idle_claim(d, task, t, at, true);
+	to = idle_claim_here(d, task, t, at, true);
+	if (to == SPREAD_NOWHERE)
+		to = idle_claim_elsewhere(d, task, t, at, true);
 	if (to == SPREAD_NOWHERE && here->smt_neighbour == before && hook_is_share(d, here->domain))
 		to = spread_beside(d, task, at);
 	return to;

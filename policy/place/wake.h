@@ -59,7 +59,8 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 		gain_ns = (s64)(pcpu->running_vruntime_ns - vruntime_ns) - (s64)d->params.slice_ns;
 		return gain_ns > 0 ? 1 : 0;
 	}
-	gain_ns = (s64)(vm_at(d, there)->vtime_ns - vm->vtime_ns);
+	gain_ns = (s64)(vm_at(d, there)->vtime_ns + share_offset_ns(d, there, pcpu->domain) -
+			vm->vtime_ns - share_offset_ns(d, slot, pcpu->domain));
 	if (!hook_is_share(d, pcpu->domain))
 		return hook_gain(d, at, slot, there);
 	if (d->nr_reserved) {
@@ -153,7 +154,7 @@ static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u3
 static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t, u32 near)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 clock_ns = *share_clock(d, pcpu_at(d, near)->domain);
+	u64 clock_ns = share_own_clock_ns(d, t->slot, pcpu_at(d, near)->domain);
 
 	reserve_wake(d, vm, !share_nr_awake(vm));
 	if (share_nr_awake(vm))

@@ -100,7 +100,7 @@ BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 		return 0;
 	ASSERT(!t->queued_in && t->ready_since_ns);
 	entity = entity_rq_of(rq, slot);
-	share_move_to(d, vm_at(d, slot), near);
+	share_move_to(d, slot, near);
 	if (t->pinned_cpu && new_here)
 		share_level_pinned(d, t);
 	t->queued_in = domain + 1;

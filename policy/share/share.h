@@ -101,6 +101,29 @@ static __always_inline u64 *share_clock(struct drover *d, u32 domain)
 	return &domain_at(d, domain)->clock_ns;
 }
 
+/*
+ * The domain whose clock the VM goes by in that one. The host's tasks belong to partition 0; those
+ * that must run elsewhere, per-CPU kernel threads mostly, go by its clock there, too.
+ */
+BPF_GLOBAL u32 share_own_domain(THE_DROVER, u32 slot, u32 domain)
+{
+	if (slot == DROVER_HOST_SLOT && d->divided && domain_at(d, domain)->partition)
+		return vm_at(d, slot)->domain;
+	return domain;
+}
+
+static __always_inline u64 share_own_clock_ns(struct drover *d, u32 slot, u32 domain)
+{
+	return *share_clock(d, share_own_domain(d, slot, domain));
+}
+
+/* What is added to the VM's virtual time to compare it in that domain: it stands as far from the
+ * clock there as from its own. */
+BPF_GLOBAL u64 share_offset_ns(THE_DROVER, u32 slot, u32 domain)
+{
+	return *share_clock(d, domain) - share_own_clock_ns(d, slot, domain);
+}
+
 /* The VM may be owed that much CPU time by that clock, and no more. */
 static __always_inline void share_bound_claim(struct vm *vm, u64 clock_ns, u64 cpu_ns)
 {
@@ -255,21 +278,20 @@ static __always_inline u64 share_earlier(u64 a, u64 b)
  * at the clock. Where weights are allotted clocks of domains go alike, and the VM takes along what
  * it is owed; else it brings no more of a claim than if it had woken in part.
  */
-static __always_inline void share_move_to(struct drover *d, struct vm *vm, u32 pcpu)
+static __always_inline void share_move_to(struct drover *d, u32 slot, u32 pcpu)
 {
+	struct vm *vm = vm_at(d, slot);
 	u32 domain = pcpu_at(d, pcpu)->domain;
 	u32 before = vm->domain;
-	bool moved = before == SHARE_NOWHERE;
 	u64 clock_ns;
 
-	if (before == domain)
+	/* The host's tasks stay where their partition is. */
+	if (before == domain || (slot == DROVER_HOST_SLOT && domain_at(d, domain)->partition))
 		return;
 	vm->domain = domain;
 	clock_ns = *share_clock(d, domain);
-	/* Another partition's time is none. The host's tasks may stand in several. */
-	if (!moved && vm != vm_at(d, DROVER_HOST_SLOT))
-		moved = !partition_shares(d, before, domain);
-	if (moved)
+	/* Another partition's time is none. */
+	if (before == SHARE_NOWHERE || !partition_shares(d, before, domain))
 		vm->vtime_ns = clock_ns;
 	else if (!d->allotted_ns)
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
@@ -299,15 +321,16 @@ static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
 		return TOURNAMENT_NOBODY;
 	if (!hook_is_share(d, domain))
 		return hook_key(d, domain, slot);
-	return tournament_key(vm_at(d, slot)->vtime_ns, slot);
+	return tournament_key(vm_at(d, slot)->vtime_ns + share_offset_ns(d, slot, domain), slot);
 }
 
-/* Where a VM that waits in the domain stands by now. */
+/* Where a VM that waits in the domain, or runs there, stands by now. */
 static __always_inline u64 share_key_now(struct drover *d, u32 domain, u32 slot, u64 now_ns)
 {
 	if (!hook_is_share(d, domain))
 		return hook_key(d, domain, slot);
-	return tournament_key(share_vtime_now(vm_at(d, slot), now_ns), slot);
+	return tournament_key(
+		share_vtime_now(vm_at(d, slot), now_ns) + share_offset_ns(d, slot, domain), slot);
 }
 
 /* Does nobody wait in the queues of the domain's VMs? */
@@ -319,26 +342,31 @@ static __always_inline bool share_nobody_waits(struct drover *d, u32 domain)
 }
 
 /*
- * A VM at that virtual time is served in the domain. The clock moves there, but no further than to
- * the least served VM that waits, which may not run on the pCPU that serves.
+ * The VM is served in the domain. The clock moves to its virtual time, but no further than to the
+ * least served VM that waits, which may not run on the pCPU that serves.
  */
-static __always_inline void share_clock_follow(struct drover *d, u32 domain, u64 vtime_ns)
+static __always_inline void share_clock_follow(struct drover *d, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u64 key = rq ? tournament_best(d, &rq->by_share) : TOURNAMENT_NOBODY;
+	u32 first = tournament_slot(key);
+	u64 vtime_ns = vm_at(d, slot)->vtime_ns;
 
+	if (share_own_domain(d, slot, domain) != domain)
+		return;
 	if (key != TOURNAMENT_NOBODY)
-		vtime_ns = share_earlier(vtime_ns, vm_at(d, tournament_slot(key))->vtime_ns);
+		vtime_ns = share_earlier(vtime_ns, vm_at(d, first)->vtime_ns +
+							   share_offset_ns(d, first, domain));
 	share_not_before(share_clock(d, domain), vtime_ns);
 }
 
 /* A thread of the VM ran there. Where nobody waits its time was free. */
-static __always_inline void share_clock_pass(struct drover *d, struct vm *vm, u32 pcpu)
+static __always_inline void share_clock_pass(struct drover *d, u32 slot, u32 pcpu)
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
 
-	if (share_nobody_waits(d, domain))
-		share_not_before(share_clock(d, domain), vm->vtime_ns);
+	if (share_own_domain(d, slot, domain) == domain && share_nobody_waits(d, domain))
+		share_not_before(share_clock(d, domain), vm_at(d, slot)->vtime_ns);
 }
 
 #endif

@@ -87,7 +87,7 @@ static bool gather(struct ground *g, struct claims *c, double pcpus)
 		struct vm *vm = vm_at(&g->d, slot);
 		double limit = vm->limit_mcpu ? vm->limit_mcpu / 1000.0 : pcpus;
 
-		if (!vm->id || !partition_is_default(vm))
+		if (!vm->id || !partition_allots(&g->d, vm))
 			continue;
 		c->slot[c->nr] = slot;
 		c->shares[c->nr] = vm->shares;

@@ -215,6 +215,42 @@ static void vms_elsewhere_are_allotted_nothing(void)
 
 /* --- credit --- */
 
+/* A task of the host that works for a tenth of each 10 ms. */
+static struct task_struct *host_task(u64 allowed, bool of_the_kernel)
+{
+	struct task_struct *task = kernel_thread(g, 0, THREAD_HOST);
+
+	task->kernel_thread = of_the_kernel;
+	task->burst_ns = task->burst_left_ns = MS;
+	task->sleep_ns = 9 * MS;
+	kernel_set_affinity(g, task, allowed);
+	kernel_wake(g, task);
+	return task;
+}
+
+/* A VM of few shares has its clock go a hundred times as fast in `io` as that of `default` goes. */
+static void the_hosts_tasks_wait_for_no_other_partitions_clock(u32 policy)
+{
+	struct task_struct *program;
+
+	a_divided_host(policy, POLICY_DEDICATED);
+	busy_vm_in(IO, 1, 4, 100);
+	busy_vm_in(0, 2, 4, 10000);
+	program = host_task(3, false);
+	host_task(1 << 2, true);
+	kernel_run(g, 5 * SECOND);
+	CHECK_SAYING(program->longest_wait_ns < 20 * MS, "%" PRIu64 " ms",
+		     (uint64_t)(program->longest_wait_ns / MS));
+	CHECK(program->cpu_time_ns > 450 * MS);
+	CHECK(kernel_cpu_time_ns(g, 1) > 9 * SECOND);
+}
+
+static void the_hosts_tasks_go_by_the_clock_of_their_partition(void)
+{
+	the_hosts_tasks_wait_for_no_other_partitions_clock(POLICY_SHARE);
+	the_hosts_tasks_wait_for_no_other_partitions_clock(POLICY_CREDIT);
+}
+
 static void check_3_to_1_under(u32 policy)
 {
 	u64 a_ns, b_ns;
@@ -497,6 +533,7 @@ int main(void)
 	RUN(when_all_pcpus_of_a_partition_go_its_vms_run_where_they_may);
 	RUN(who_runs_where_a_pcpu_goes_keeps_its_slice);
 	RUN(vms_elsewhere_are_allotted_nothing);
+	RUN(the_hosts_tasks_go_by_the_clock_of_their_partition);
 	RUN(credit_follows_shares);
 	RUN(a_vm_that_wakes_with_credit_is_boosted);
 	RUN(a_slice_of_credit_is_30_ms);

@@ -95,7 +95,7 @@ impl Demand {
 /// What the kernel measured of the VM in a slot: `struct measured` in policy/allot/allot.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Measured {
-    /// The VM's id; 0: the slot is free, or its VM is in another partition than `default`.
+    /// The VM's id; 0: the slot is free, or its VM is in a partition of another policy than `share`.
     pub vm_id: u64,
     /// CPU time of all its threads since its birth.
     pub used_ns: u64,
@@ -137,7 +137,7 @@ fn is_needed<'a>(mut claims: impl Iterator<Item = (&'a Claim, &'a Affinity)>) ->
 pub struct Basis {
     /// The pools.
     pub tree: Tree,
-    /// The pCPUs there are.
+    /// The pCPUs there are in partitions of policy `share`.
     pub online: CpuList,
     /// Everybody's claim, and where it may run.
     pub claims: Vec<(Claim, Affinity)>,

@@ -210,6 +210,24 @@ impl Partitions {
         self.specs.iter().position(|spec| spec.name == name)
     }
 
+    /// `default`, which is none, and then the others.
+    pub fn all(&self) -> impl Iterator<Item = Option<usize>> + use<> {
+        std::iter::once(None).chain((0..self.specs.len()).map(Some))
+    }
+
+    /// How a partition chooses who runs.
+    pub fn policy(&self, partition: Option<usize>) -> PartitionPolicy {
+        partition.map_or(PartitionPolicy::Share, |index| self.specs[index].policy)
+    }
+
+    /// What people are told promises are made on there, with its verb.
+    pub fn whole(&self, partition: Option<usize>) -> String {
+        match self.specs.is_empty() {
+            true => "this host has".to_owned(),
+            false => format!("partition \"{}\" has", self.name(partition)),
+        }
+    }
+
     /// How a partition is called; none is `default`.
     pub fn name(&self, partition: Option<usize>) -> &str {
         partition.map_or(DEFAULT, |index| &self.specs[index].name)

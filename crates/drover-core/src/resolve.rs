@@ -4,14 +4,14 @@
 //! Sources stand in layers, the last one wins, value by value: defaults, the host's cgroups, the
 //! configuration file rule by rule, libvirt's metadata, orders. A VM that was given its limit by one
 //! source may thus have its reservation from another; where the two contradict each other the limit
-//! holds, and that is said. Pools, reservations and modes of co-scheduling are for partition `default`: who is
-//! in another has none, and that is said too.
+//! holds, and that is said. Reservations and modes of co-scheduling are for partitions of policy `share`, pools for
+//! partition `default`: who is in another has none, and that is said too.
 //!
 //! What is asked for a name is for all VMs of that name together: each has its part of a reservation and of exact
 //! shares, and a limit holds for their sum ([`Resolved::limit_of_name_mcpu`]). A cgroup speaks for one VM.
 
 use crate::asked::{Asked, Consolidate, DEFAULT, HOST, Key, Limit, MaxPerNode};
-use crate::partition::Partitions;
+use crate::partition::{PartitionPolicy, Partitions};
 use crate::percent;
 use crate::settings::Cosched;
 use crate::shares::Shares;
@@ -86,7 +86,7 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
     let mut troubles = Vec::new();
     let partition = find_partition(&asked, layers, partitions, &mut troubles);
     if partition.is_some() {
-        take_back(&mut asked, layers, partitions.name(partition), &mut troubles);
+        take_back(&mut asked, layers, partitions, partition, &mut troubles);
     }
     let pool = find_pool(&asked, layers, tree, &mut troubles);
     let cosched = asked.cosched.or(tree.cosched(pool)).unwrap_or_default();
@@ -178,22 +178,32 @@ fn find_partition(
     found
 }
 
-/// What is for partition `default` only is not had in another.
-fn take_back(asked: &mut Asked, layers: &[Layer], partition: &str, troubles: &mut Vec<Trouble>) {
+/// What is not for that partition, which is not `default`, is not had.
+fn take_back(
+    asked: &mut Asked,
+    layers: &[Layer],
+    partitions: &Partitions,
+    partition: Option<usize>,
+    troubles: &mut Vec<Trouble>,
+) {
+    let (name, policy) = (partitions.name(partition), partitions.policy(partition));
+    let others = policy != PartitionPolicy::Share;
+    let gang = |mode: &Cosched| !matches!(mode, Cosched::Auto | Cosched::Off);
     let asks = [
-        (Key::Reservation, asked.reservation_mcpu.is_some_and(|mcpu| mcpu > 0)),
+        (Key::Reservation, others && asked.reservation_mcpu.is_some_and(|mcpu| mcpu > 0)),
         (Key::Pool, asked.pool.as_deref().is_some_and(|pool| pool != HOST)),
-        (
-            Key::Cosched,
-            asked.cosched.is_some_and(|mode| !matches!(mode, Cosched::Auto | Cosched::Off)),
-        ),
+        (Key::Cosched, others && asked.cosched.as_ref().is_some_and(gang)),
     ];
     for (key, _) in asks.into_iter().filter(|(_, asks)| *asks) {
-        let (name, value) = (key.name(), asked.text(key).unwrap_or_default());
+        let (what, value) = (key.name(), asked.text(key).unwrap_or_default());
         let origin = origin(layers, key);
+        let whose = match key {
+            Key::Pool => format!("partition \"{DEFAULT}\" only, whose time pools divide"),
+            _ => "partitions of policy share".to_owned(),
+        };
         let text = format!(
-            "{name} {value} of {origin} is for partition \"{DEFAULT}\" only, and it is in \"{partition}\"; \
-             take back one of the two, as in `drover vm set NAME --{name} default`"
+            "{what} {value} of {origin} is for {whose}, and it is in \"{name}\" ({policy}); take back one of the \
+             two, as in `drover vm set NAME --{what} default`"
         );
         troubles.push(Trouble { key, text });
         asked.clear(key);
@@ -376,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_the_default_partition_only_is_not_had_in_another() {
+    fn what_is_not_for_a_partition_is_not_had_in_it() {
         let specs = r#"[{"name":"io","cpus":"1","policy":"credit"}]"#;
         let partitions = Partitions::of(serde_json::from_str(specs).unwrap()).unwrap();
         let order = [
@@ -393,11 +403,17 @@ mod tests {
         let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
         assert_eq!(
             told[0],
-            "reservation 50% of drover vm set is for partition \"default\" only, and it is in \"io\"; take \
-             back one of the two, as in `drover vm set NAME --reservation default`"
+            "reservation 50% of drover vm set is for partitions of policy share, and it is in \"io\" (credit); \
+             take back one of the two, as in `drover vm set NAME --reservation default`"
         );
         assert_eq!(told.len(), 3);
+        assert!(told[1].contains("is for partition \"default\" only, whose time pools divide"));
         assert_eq!(said(&resolved)[5], ("io", "drover vm set"));
+        let specs = r#"[{"name":"io","cpus":"1","policy":"share"}]"#;
+        let share = Partitions::of(serde_json::from_str(specs).unwrap()).unwrap();
+        let resolved = resolve(&[layer("drover vm set", &order)], 1, &tree(), &share);
+        assert_eq!((resolved.reservation_mcpu, resolved.cosched), (500, Cosched::Strict));
+        assert_eq!((resolved.pool, resolved.troubles.len()), (None, 1));
         let gone = resolve(&[layer("order", &[(Key::Partition, "oi")])], 1, &tree(), &partitions);
         assert_eq!(gone.partition, None);
         assert_eq!(

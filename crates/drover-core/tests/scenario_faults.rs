@@ -122,14 +122,14 @@ fn vms_that_cannot_be_in_their_partition() {
         (
             "\n[[vm]]",
             &in_io("reservation_pct = 10"),
-            "x.toml:18: VM \"vm0\" is in partition \"io\" and has a reservation_pct; that is for VMs of \
-             \"default\" only; remove one of the two",
+            "x.toml:18: VM \"vm0\" is in partition \"io\" (credit) and has a reservation_pct; that is for \
+             partitions of policy share; remove one of the two",
         ),
         (
             "\n[[vm]]",
             &in_io("cosched = \"gang\""),
-            "x.toml:18: VM \"vm0\" is in partition \"io\" and has a cosched; that is for VMs of \
-             \"default\" only; remove one of the two",
+            "x.toml:18: VM \"vm0\" is in partition \"io\" (credit) and has a cosched; that is for \
+             partitions of policy share; remove one of the two",
         ),
         (
             "\n[[vm]]",

@@ -72,7 +72,7 @@ impl Delays {
         capacity: &Capacity,
     ) -> Beside {
         let mut beside = Beside { domains: self.domains_online(), ..Beside::default() };
-        let all = std::iter::once(None).chain((0..plan.partitions.specs().len()).map(Some));
+        let all = plan.partitions.all();
         beside.cpus = all.map(|it| (it, plan.partitions.cpus_of(it, &capacity.online))).collect();
         for vm in vms {
             let threads = vm.nr_threads;

@@ -31,6 +31,7 @@ pub mod orders;
 pub mod plan;
 mod privileges;
 pub mod profiles;
+pub mod promises;
 pub mod protocol;
 pub mod recent;
 pub mod reconciler;

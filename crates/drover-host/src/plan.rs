@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From everything that is asked to what is to be in force: pure, and always of the whole host.
 //!
-//! Reservations are promised in a fixed order: to pools from the host downwards, then to the VMs that had
-//! a promise what they had, then what these want more, then to those that are confined to other pCPUs than when they
-//! had theirs, then to newcomers, of which VMs that users run come last. Who has a promise keeps it
-//! while pCPUs go offline, but then everyone is given the same part of it, on the host or on the set of pCPUs that
-//! has become too small; who is confined anew, and newcomers, are measured by the pCPUs that are online. So who moves
-//! onto pCPUs that are promised to others loses its own promise if it does not fit, and never theirs.
-//!
-//! Promises are made on the pCPUs of partition `default`. A VM of another partition has none, nor has one that is
-//! confined to pCPUs of others.
+//! Who is promised what is decided in [`crate::promises`].
 //!
 //! VMs of one name for which a limit was set stand in a pool of their own with that limit, so that it holds for all
 //! of them together. Where no pool can be had each has its part of it.
 
-use crate::names::Source;
+use crate::promises::{Held, Promises, Room};
 use crate::registry::Vm;
-use drover_core::asked::{DEFAULT, Key};
+use drover_core::asked::Key;
 use drover_core::partition::Partitions;
 use drover_core::percent;
 use drover_core::resolve::{Layer, Resolved, Why, resolve};
 use drover_core::scenario::CpuList;
 use drover_core::shares::SHARES_MAX;
-use drover_core::tree::admission::{Ledger, Shortage, kept_mcpu, kept_of_pool};
-use drover_core::tree::pcpus::{Pcpus, Siblings};
+use drover_core::tree::admission::Shortage;
+use drover_core::tree::pcpus::Siblings;
 use drover_core::tree::{Affinity, Tree};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -41,34 +33,6 @@ pub struct Capacity {
     pub host_permille: Option<u32>,
 }
 
-impl Capacity {
-    /// What partition `default` has of it; all while that has lost its last pCPU.
-    fn of_default(&self, partitions: &Partitions) -> OfDefault {
-        let of_default = |of: &CpuList| {
-            let default = partitions.cpus_of(None, of).unwrap_or_else(|| of.clone());
-            let pcpus = Pcpus::of(default, of, &self.siblings);
-            match self.host_permille {
-                Some(permille) => pcpus.kept_for_host(permille),
-                None => pcpus,
-            }
-        };
-        OfDefault { online: of_default(&self.online), known: of_default(&self.known) }
-    }
-}
-
-/// The same of partition `default`.
-struct OfDefault {
-    online: Pcpus,
-    known: Pcpus,
-}
-
-impl OfDefault {
-    /// Nothing is promised on it yet.
-    fn ledger<'a>(&self, tree: &'a Tree, partitions: &Partitions) -> Ledger<'a> {
-        Ledger::new(tree, self.known.clone(), partitions.specs().is_empty())
-    }
-}
-
 /// What a VM is to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedVm {
@@ -81,7 +45,7 @@ pub struct PlannedVm {
     /// The pCPUs its vCPUs run on: of those they may run on the ones of its partition.
     pub affinity: Affinity,
     /// Where they were confined when it had its promise.
-    held_on: Affinity,
+    pub(crate) held_on: Affinity,
     /// In numbers, for the size it has now.
     shares: u32,
     /// What is promised to it; when what it asks was refused, what it had before.
@@ -90,17 +54,6 @@ pub struct PlannedVm {
     pub reservation_mcpu: u32,
     /// Why not all is promised that was asked.
     pub refusal: Option<String>,
-}
-
-/// What the pCPUs of partition `default` hold, thousandths of a pCPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HostRoom {
-    /// In all, on those that are online.
-    pub size_mcpu: u64,
-    /// What the host's own tasks keep of that.
-    pub own_mcpu: u32,
-    /// What can still be promised.
-    pub free_mcpu: u64,
 }
 
 /// What is to be in force.
@@ -116,38 +69,14 @@ pub struct Plan {
     pub pools_free_mcpu: Vec<u64>,
     /// The VMs, in the order they were found.
     pub vms: Vec<PlannedVm>,
-    /// What the host has promised in all.
-    pub total_mcpu: u64,
-    /// What it has, keeps and can still promise.
-    pub host: HostRoom,
+    /// What each partition has, keeps and can still promise, `default` first; none: nothing is promised there.
+    pub rooms: Vec<Option<Room>>,
     /// Where not all that is promised can be kept, by VM.
     pub shortages: Vec<Shortage>,
     /// What was asked of pools and cannot be.
     troubles: Vec<Trouble>,
     /// Where each VM stands, by its id.
     places: HashMap<u64, usize>,
-}
-
-/// What a VM had before.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
-    /// What was promised to it, thousandths of a pCPU.
-    pub promised_mcpu: u32,
-    /// Where its vCPUs were confined then.
-    pub on: Affinity,
-}
-
-/// Why a VM is promised something, by which it is decided who is promised first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    /// It has a promise.
-    Holds,
-    /// It has one, and is confined to other pCPUs since.
-    Moved,
-    /// It has none.
-    New,
-    /// It has none, and a user runs it.
-    NewOfUser,
 }
 
 /// Something that was asked and cannot be.
@@ -193,34 +122,9 @@ impl Plan {
         };
         let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
         limit_names(&mut tree, &mut planned, &named);
-        let mut troubles = Vec::new();
-        let default = capacity.of_default(&partitions);
-        let mut ledger = default.ledger(&tree, &partitions);
-        let promise = |pool: usize| match ledger.promise_pool(pool) {
-            Ok(()) => tree.pools()[pool].spec.reservation_mcpu,
-            Err(refusal) => {
-                let whose = format!("pool {}", tree.pools()[pool].spec.name);
-                troubles.push(Trouble { whose, key: Key::Reservation, text: refusal.to_string() });
-                0
-            }
-        };
-        let pools_mcpu: Vec<u32> = (0..tree.pools().len()).map(promise).collect();
-        admit(&mut planned, vms, &mut ledger, holders, &default);
-        let total_mcpu = ledger.total_mcpu();
-        let host = HostRoom {
-            size_mcpu: default.online.capacity_mcpu(),
-            own_mcpu: u32::try_from(default.online.host_mcpu()).unwrap_or(u32::MAX),
-            free_mcpu: default.online.promisable_mcpu().saturating_sub(total_mcpu),
-        };
-        let pools_free_mcpu = (0..tree.pools().len()).map(|pool| ledger.free_mcpu(pool)).collect();
-        let promises: Vec<(&Affinity, u32)> =
-            planned.iter().map(|vm| (&vm.affinity, vm.promised_mcpu)).collect();
-        let (kept, shortages) = kept_mcpu(&promises, total_mcpu, &default.online);
-        for (vm, kept) in planned.iter_mut().zip(kept) {
-            vm.reservation_mcpu = kept;
-        }
-        let of_pool = |mcpu: u32| kept_of_pool(mcpu, total_mcpu, &default.online);
-        let pools_mcpu = pools_mcpu.into_iter().map(of_pool).collect();
+        let mut promises = Promises::of((&tree, &partitions), vms, holders, capacity);
+        partitions.all().for_each(|partition| promises.make(partition, &mut planned));
+        let Promises { rooms, pools_mcpu, pools_free_mcpu, shortages, troubles, .. } = promises;
         let places = planned.iter().enumerate().map(|(place, vm)| (vm.id, place)).collect();
         let vms = planned;
         Self {
@@ -229,12 +133,17 @@ impl Plan {
             pools_mcpu,
             pools_free_mcpu,
             vms,
-            total_mcpu,
-            host,
+            rooms,
             shortages,
             troubles,
             places,
         }
+    }
+
+    /// What that partition has, keeps and can still promise; none: nothing is promised there.
+    pub fn room(&self, partition: Option<usize>) -> Option<Room> {
+        let place = partition.map_or(0, |index| index + 1);
+        self.rooms.get(place).copied().flatten()
     }
 
     /// The VM with that id.
@@ -244,21 +153,15 @@ impl Plan {
 
     /// What of what is asked for a VM could not be if it came alone, the pools apart.
     pub fn trouble_alone(
-        (tree, partitions): (&Tree, &Partitions),
+        parts: (&Tree, &Partitions),
         name: &str,
         layers: &[Layer],
         capacity: &Capacity,
     ) -> Option<Trouble> {
-        let default = capacity.of_default(partitions);
-        let mut ledger = default.ledger(tree, partitions);
-        for pool in 0..tree.pools().len() {
-            // One that has no promise itself is said to, and has none to give.
-            let _ = ledger.promise_pool(pool);
-        }
         // Where it will be confined is not known before it is there.
-        let resolved = resolve(layers, 1, tree, partitions);
+        let resolved = resolve(layers, 1, parts.0, parts.1);
         let mut vm = PlannedVm::new(0, name, 1, resolved, Affinity::ANYWHERE);
-        vm.ask(&mut ledger, default.known.all());
+        Promises::of(parts, &[], &HashMap::new(), capacity).ask_alone(&mut vm);
         vm.troubles().next()
     }
 
@@ -269,8 +172,11 @@ impl Plan {
 
     /// The VMs to which something is promised, and what.
     pub fn holders(&self) -> HashMap<u64, Held> {
-        let held =
-            |vm: &PlannedVm| Held { promised_mcpu: vm.promised_mcpu, on: vm.held_on.clone() };
+        let held = |vm: &PlannedVm| Held {
+            promised_mcpu: vm.promised_mcpu,
+            on: vm.held_on.clone(),
+            partition: self.partitions.name(vm.resolved.partition).to_owned(),
+        };
         let holders = self.vms.iter().filter(|vm| vm.promised_mcpu > 0);
         holders.map(|vm| (vm.id, held(vm))).collect()
     }
@@ -313,48 +219,6 @@ fn limit_names(tree: &mut Tree, planned: &mut [PlannedVm], named: &HashMap<&str,
     }
 }
 
-/// Promises the VMs what they ask for, as far as it fits.
-fn admit(
-    planned: &mut [PlannedVm],
-    vms: &[Vm],
-    ledger: &mut Ledger,
-    holders: &HashMap<u64, Held>,
-    default: &OfDefault,
-) {
-    let (known, online) = (default.known.all(), &default.online);
-    let standing = |vm: &Vm| match holders.get(&vm.kernel.id) {
-        Some(held) if vm.is_confined_as(&held.on, online.all()) => Standing::Holds,
-        Some(_) => Standing::Moved,
-        None if vm.identity.by == Source::User => Standing::NewOfUser,
-        None => Standing::New,
-    };
-    let mut order: Vec<(Standing, usize)> = vms.iter().map(standing).zip(0..).collect();
-    // Those that stand alike go in the order they were found.
-    order.sort();
-    for &(standing, place) in &order {
-        let (vm, held) = (&mut planned[place], holders.get(&vms[place].kernel.id));
-        vm.leave_out(known);
-        if let (Standing::Holds, Some(held)) = (standing, held) {
-            vm.held_on = held.on.clone();
-            vm.ask_again(ledger, known, held.promised_mcpu);
-        }
-    }
-    let holds = order.partition_point(|(standing, _)| *standing == Standing::Holds);
-    for &(_, place) in &order[..holds] {
-        planned[place].ask(ledger, known);
-    }
-    let moved = order.partition_point(|(standing, _)| *standing <= Standing::Moved);
-    for &(_, place) in &order[holds..moved] {
-        if let Some(held) = holders.get(&planned[place].id) {
-            planned[place].move_in(ledger, known, online, held.promised_mcpu);
-        }
-    }
-    ledger.set_pcpus(online.clone());
-    for &(_, place) in &order[holds..] {
-        planned[place].ask(ledger, known);
-    }
-}
-
 impl PlannedVm {
     fn new(id: u64, name: &str, size: u32, resolved: Resolved, affinity: Affinity) -> Self {
         Self {
@@ -378,44 +242,6 @@ impl PlannedVm {
         resolved.chain(refused).map(move |(key, text)| Trouble { whose: whose.clone(), key, text })
     }
 
-    /// Has it ask for nothing where it runs on pCPUs of other partitions.
-    fn leave_out(&mut self, default: &CpuList) {
-        let asked_mcpu = self.resolved.reservation_mcpu;
-        if asked_mcpu > 0 && self.affinity.leaves(default) {
-            self.refusal = Some(format!(
-                "{} cannot be reserved: it may run on pCPUs of other partitions only, and reservations \
-                 are for \"{DEFAULT}\"; let it run on pCPUs of {default}",
-                percent::text(asked_mcpu)
-            ));
-            self.resolved.reservation_mcpu = 0;
-        }
-    }
-
-    /// Asks for what it had before, as far as it still wants it. Its set may not hold that any more.
-    fn ask_again(&mut self, ledger: &mut Ledger, default: &CpuList, before_mcpu: u32) {
-        let asked_mcpu = self.resolved.reservation_mcpu.min(before_mcpu);
-        match ledger.renew(self.resolved.pool, &self.affinity.on(default), asked_mcpu.into()) {
-            Ok(()) => self.promised_mcpu = asked_mcpu,
-            Err(refusal) => self.refusal = Some(refusal.to_string()),
-        }
-    }
-
-    /// Asks for what it had elsewhere, as far as it still wants it, on the pCPUs to which it is confined now.
-    fn move_in(
-        &mut self,
-        ledger: &mut Ledger,
-        default: &CpuList,
-        online: &Pcpus,
-        before_mcpu: u32,
-    ) {
-        let asked_mcpu = self.resolved.reservation_mcpu.min(before_mcpu);
-        let affinity = self.affinity.on(default);
-        match ledger.move_in(self.resolved.pool, &affinity, asked_mcpu.into(), online) {
-            Ok(()) => self.promised_mcpu = asked_mcpu,
-            Err(refusal) => self.refusal = Some(refusal.to_string()),
-        }
-    }
-
     /// Where each value that is in force came from.
     pub fn why(&self) -> Vec<Why> {
         let mut why = self.resolved.why.clone();
@@ -428,20 +254,6 @@ impl PlannedVm {
         }
         why
     }
-
-    /// Asks for what it lacks of its reservation.
-    fn ask(&mut self, ledger: &mut Ledger, default: &CpuList) {
-        let (pool, before_mcpu) = (self.resolved.pool, self.promised_mcpu);
-        let asked_mcpu = self.resolved.reservation_mcpu;
-        if asked_mcpu <= before_mcpu {
-            return;
-        }
-        let affinity = self.affinity.on(default);
-        match ledger.promise_instead(pool, &affinity, before_mcpu.into(), asked_mcpu.into()) {
-            Ok(()) => self.promised_mcpu = asked_mcpu,
-            Err(refusal) => self.refusal = Some(refusal.to_string()),
-        }
-    }
 }
 
 fn planned(vm: &Vm, resolved: Resolved, affinity: Affinity) -> PlannedVm {
@@ -453,8 +265,9 @@ fn planned(vm: &Vm, resolved: Resolved, affinity: Affinity) -> PlannedVm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Source;
     use crate::scheduler::KernelVm;
-    use drover_core::asked::Asked;
+    use drover_core::asked::{Asked, DEFAULT};
     use drover_core::shares::Shares;
     use drover_core::tree::PoolSpec;
 
@@ -481,9 +294,13 @@ mod tests {
         (1..=count).map(vm).collect()
     }
 
+    fn held_on(promised_mcpu: u32, on: Affinity) -> Held {
+        Held { promised_mcpu, on, partition: DEFAULT.to_owned() }
+    }
+
     fn plan(vms: &[Vm], reserved: &str, holders: &[u64], capacity: Capacity) -> Plan {
         let on = |id: u64| vms.iter().find(|vm| vm.kernel.id == id).unwrap().affinity().clone();
-        let held = |id: &u64| (*id, Held { promised_mcpu: 1000, on: on(*id) });
+        let held = |id: &u64| (*id, held_on(1000, on(*id)));
         plan_after(vms, reserved, &holders.iter().map(held).collect(), &capacity)
     }
 
@@ -502,7 +319,7 @@ mod tests {
     }
 
     fn anywhere(id: u64, promised_mcpu: u32) -> HashMap<u64, Held> {
-        HashMap::from([(id, Held { promised_mcpu, on: Affinity::ANYWHERE })])
+        HashMap::from([(id, held_on(promised_mcpu, Affinity::ANYWHERE))])
     }
 
     fn held(plan: &Plan) -> Vec<(u64, u32)> {
@@ -534,7 +351,7 @@ mod tests {
     fn who_comes_last_to_a_full_host_gets_no_promise_and_is_told() {
         let plan = plan(&vms(3), "150%", &[], full());
         assert_eq!(kept(&plan), [1500, 1500, 0]);
-        assert_eq!(plan.total_mcpu, 3000);
+        assert_eq!(plan.room(None).unwrap().promised_mcpu, 3000);
         let told: Vec<String> = plan.vms[2].troubles().map(|it| it.to_string()).collect();
         assert!(
             told[0].contains("VM vm3: 150% cannot be reserved: this host has 100% left of 400%")
@@ -546,7 +363,8 @@ mod tests {
         let capacity = || Capacity { host_permille: Some(100), ..full() };
         let plan = plan(&vms(3), "150%", &[], capacity());
         assert_eq!(kept(&plan), [1500, 1500, 0]);
-        assert_eq!((plan.host.own_mcpu, plan.host.free_mcpu), (400, 600));
+        let host = plan.room(None).unwrap();
+        assert_eq!((host.host_mcpu, host.free_mcpu), (400, 600));
         let refusal = plan.vms[2].refusal.as_ref().unwrap();
         assert!(refusal.contains("this host has 60% left of 400% (40% kept for"), "{refusal}");
     }
@@ -559,7 +377,7 @@ mod tests {
     #[test]
     fn when_pcpus_go_holders_keep_a_part_and_newcomers_get_nothing() {
         let plan = plan(&vms(3), "120%", &[1, 2], half());
-        assert_eq!(plan.total_mcpu, 2400);
+        assert_eq!(plan.room(None).unwrap().promised_mcpu, 2400);
         assert_eq!(kept(&plan), [1000, 1000, 0]);
         assert!(plan.vms[2].refusal.as_ref().unwrap().contains("this host has 0% left of 200%"));
         assert_eq!(held(&plan), [(1, 1200), (2, 1200)]);

@@ -288,9 +288,10 @@ impl Reconciler {
             }
         }
         let moves = matches!(order, Request::AddPartition { .. } | Request::SetPartition { .. });
+        let promised = |plan: &Plan| plan.room(None).map_or(0, |room| room.promised_mcpu);
         let grows = |short: &&Shortage| match short.cpus {
             _ if moves => !self.plan.shortages.contains(short),
-            None => plan.total_mcpu > self.plan.total_mcpu,
+            None => promised(plan) > promised(&self.plan),
             Some(_) => members(plan, short).any(|vm| {
                 let before = self.plan.vm(vm.id).map_or(0, |before| before.promised_mcpu);
                 vm.promised_mcpu > before
@@ -503,8 +504,10 @@ fn shortfall(plan: &Plan, short: &Shortage) -> String {
 
 /// Partitions whose last pCPU is offline.
 fn deserted(plan: &Plan, online: &CpuList) -> Vec<String> {
-    let all = std::iter::once(None).chain((0..plan.partitions.specs().len()).map(Some));
-    let gone = all.filter(|partition| plan.partitions.cpus_of(*partition, online).is_none());
+    let gone = plan
+        .partitions
+        .all()
+        .filter(|partition| plan.partitions.cpus_of(*partition, online).is_none());
     let line = |partition: Option<usize>| {
         let vms = plan.vms.iter().filter(|vm| vm.resolved.partition == partition);
         let vms: Vec<&str> = vms.map(|vm| vm.name.as_str()).collect();

@@ -232,12 +232,15 @@ pub struct PartitionStatus {
     pub policy: PartitionPolicy,
     /// How long a thread runs before it is asked again, in ms.
     pub slice_ms: f64,
-    /// What its pCPUs hold, thousandths of a pCPU; none where nothing can be reserved: in others than `default`.
+    /// What its pCPUs hold, thousandths of a pCPU; none where nothing can be reserved: by policies other than `share`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_mcpu: Option<u64>,
     /// What of that is kept for the host's own tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_mcpu: Option<u32>,
+    /// What of it is promised, to VMs and pools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub promised_mcpu: Option<u64>,
     /// What of it can still be reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_mcpu: Option<u64>,
@@ -276,7 +279,10 @@ pub struct SetStatus {
 pub struct NodeStatus {
     /// Its number.
     pub node: u32,
-    /// Its pCPUs that are online.
+    /// The partition for which it is one.
+    #[serde(default)]
+    pub partition: String,
+    /// Its pCPUs that are online and in that.
     pub pcpus: u32,
     /// Cores of these.
     pub cores: u32,

@@ -13,9 +13,10 @@
 
 use crate::class::Class;
 use crate::sim::{Plan, Sim};
+use crate::topology::Topology;
 use drover_core::config::Config;
 use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Pressure, Seen, Wishes};
-use drover_core::scenario;
+use drover_core::scenario::{self, CpuList};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Placed {
     pub memory_mib: f64,
     /// The nodes on which that lies at first; empty: where it first runs.
     pub nodes: Vec<u32>,
+    /// Its partition, by its place among those in which VMs have homes; none: it is in another one.
+    pub division: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -46,7 +49,8 @@ struct Known {
 #[derive(Debug)]
 pub struct Placer {
     host: Host,
-    keeper: Keeper,
+    /// Who remembers the homes in each partition, with the host as that has it.
+    divisions: Vec<(Host, Keeper)>,
     wishes: Wishes,
     vms: Vec<Known>,
     budget_mib_s: f64,
@@ -54,12 +58,20 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// For the VMs of a scenario on that host; the first is VM 0.
-    pub fn new(host: &scenario::Host, vms: Vec<Placed>, wishes: Wishes) -> Self {
+    /// For the VMs of a scenario on that host; the first is VM 0. `divisions`: the pCPUs of each partition in which VMs
+    /// have homes.
+    pub fn new(
+        host: &scenario::Host,
+        divisions: &[CpuList],
+        vms: Vec<Placed>,
+        wishes: Wishes,
+    ) -> Self {
         let known = |placed| Known { placed, ..Known::default() };
+        let topology = Topology::of(host);
+        let division = |cpus: &CpuList| (division_of(host, &topology, cpus), Keeper::default());
         Self {
             host: host_of(host),
-            keeper: Keeper::default(),
+            divisions: divisions.iter().map(division).collect(),
             wishes,
             vms: vms.into_iter().map(known).collect(),
             budget_mib_s: f64::from(Config::default().move_mib_per_s()),
@@ -72,11 +84,17 @@ impl Placer {
         self.looked_ns + INTERVAL.as_nanos() as u64
     }
 
+    /// Who remembers the homes of that VM.
+    fn keeper_of(&self, id: usize) -> Option<&Keeper> {
+        Some(&self.divisions[self.vms.get(id)?.placed.division?].1)
+    }
+
     /// Memory goes to its homes for so long.
     fn move_memory(&mut self, passed_s: f64) {
         let mut budget_mib = self.budget_mib_s * passed_s;
         for (id, vm) in self.vms.iter_mut().enumerate() {
-            let nodes = self.keeper.memory_nodes(id as u64);
+            let Some(division) = vm.placed.division else { continue };
+            let nodes = self.divisions[division].1.memory_nodes(id as u64);
             let places = nodes.iter().filter_map(|&node| position(&self.host, node));
             let to: Vec<usize> = places.collect();
             let each_mib = vm.lies_mib.iter().sum::<f64>() / to.len().max(1) as f64;
@@ -109,7 +127,7 @@ impl Placer {
     fn local_pct(&self, id: usize) -> Option<f64> {
         let vm = &self.vms[id];
         let all_mib: f64 = vm.lies_mib.iter().sum();
-        let homes = self.keeper.homes(id as u64);
+        let homes = self.keeper_of(id)?.homes(id as u64);
         let nodes: BTreeSet<u32> = homes.iter().map(|home| home.node).collect();
         let most_mib = all_mib / nodes.len().max(1) as f64;
         let lies = nodes.iter().filter_map(|&node| position(&self.host, node));
@@ -126,9 +144,9 @@ impl Placer {
         counts.map(|(node, _)| self.host.nodes[node].number).collect()
     }
 
-    /// The nodes' memory that nobody has.
-    fn host_now(&self) -> Host {
-        let mut host = self.host.clone();
+    /// The host as that partition has it, with the memory that nobody has.
+    fn host_now(&self, division: usize) -> Host {
+        let mut host = self.divisions[division].0.clone();
         for (at, node) in host.nodes.iter_mut().enumerate() {
             let used: f64 = self.vms.iter().filter_map(|vm| vm.lies_mib.get(at)).sum();
             node.free_mib = node.memory_mib.saturating_sub(used as u64);
@@ -139,11 +157,12 @@ impl Placer {
     /// Tells where the VM is at home, where its memory lies and what was moved.
     pub fn tell(&self, vm: u32, numa: &mut drover_core::counters::Numa) {
         let id = vm as usize;
-        let homes = self.keeper.homes(id as u64);
-        if id < self.vms.len() && !homes.is_empty() {
+        let Some(keeper) = self.keeper_of(id) else { return };
+        let homes = keeper.homes(id as u64);
+        if !homes.is_empty() {
             numa.home = homes.iter().map(|home| home.node).collect();
             numa.local_pct = self.local_pct(id);
-            numa.migrations = self.keeper.migrations(id as u64);
+            numa.migrations = keeper.migrations(id as u64);
             numa.moved_mib = self.vms[id].moved_mib;
         }
     }
@@ -191,9 +210,15 @@ impl<C: Class> Sim<C> {
         }
         seen.retain(|vm| vm.memory.is_some());
         let now = Duration::from_nanos(self.m.now_ns);
-        let (_, changed) = placer.keeper.look(placer.host_now(), &seen, &placer.wishes, now);
-        for id in changed {
-            self.class.set_homes(&mut self.m, id as u32, &placer.keeper.told(id));
+        for division in 0..placer.divisions.len() {
+            let is_its = |vm: &&Seen| placer.vms[vm.id as usize].placed.division == Some(division);
+            let its: Vec<Seen> = seen.iter().filter(is_its).cloned().collect();
+            let host = placer.host_now(division);
+            let keeper = &mut placer.divisions[division].1;
+            let (_, changed) = keeper.look(host, &its, &placer.wishes, now);
+            for id in changed {
+                self.class.set_homes(&mut self.m, id as u32, &keeper.told(id));
+            }
         }
         for id in 0..placer.vms.len() {
             let nodes = placer.counts_on(id);
@@ -228,6 +253,25 @@ impl<C: Class> Sim<C> {
 
 fn position(host: &Host, node: u32) -> Option<usize> {
     host.nodes.iter().position(|it| it.number == node)
+}
+
+/// The same with those pCPUs only.
+fn division_of(host: &scenario::Host, topology: &Topology, cpus: &CpuList) -> Host {
+    let mut all = host_of(host);
+    let count = |is_its: &dyn Fn(u32) -> bool| {
+        cpus.cpus().iter().filter(|&&cpu| is_its(cpu)).count() as u32
+    };
+    for node in &mut all.nodes {
+        node.pcpus = count(&|cpu| topology.node_of[cpu as usize] == node.number);
+        let cores =
+            cpus.cpus().iter().filter(|&&cpu| topology.node_of[cpu as usize] == node.number);
+        node.cores = cores.map(|cpu| cpu / host.threads).collect::<BTreeSet<_>>().len() as u32;
+        for llc in &mut node.llcs {
+            llc.pcpus = count(&|cpu| topology.llc_of[cpu as usize] == llc.number);
+        }
+        node.llcs.retain(|llc| llc.pcpus > 0);
+    }
+    all
 }
 
 /// A scenario's host as the placer sees it.

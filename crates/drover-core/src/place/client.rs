@@ -52,7 +52,7 @@ impl HomeNumber {
     }
 
     /// Above the node's number the policy keeps the LLC's (policy/place/home.h).
-    pub const LLC_SHIFT: u32 = 16;
+    pub const LLC_SHIFT: u32 = 12;
 
     /// As the policy keeps it.
     pub fn word(self) -> u32 {

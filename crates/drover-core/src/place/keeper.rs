@@ -310,6 +310,11 @@ impl Keeper {
         homes.unwrap_or_default()
     }
 
+    /// Is that VM one of those that it was shown last?
+    pub fn knows(&self, id: u64) -> bool {
+        self.kept.contains_key(&id)
+    }
+
     /// What the scheduler is told: the homes of so many even parts of the VM's vCPUs. Of two parts with 2 and 6 vCPUs
     /// the first has one of four, the other three.
     pub fn told(&self, id: u64) -> Vec<HomeNumber> {

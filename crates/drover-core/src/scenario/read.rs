@@ -240,33 +240,50 @@ impl Base<'_> {
         pools: Tree,
         mut vms: Vec<Vm>,
     ) -> Read<Case> {
-        // Reservations are made in the default partition.
-        let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
         let partitions = match vms.iter().any(|vm| vm.partition.is_some()) {
             true => self.partitions.clone(),
             false => Partitions::default(),
         };
-        let default = partitions.cpus_of(None, &host).expect("it has a pCPU");
-        let pcpus = Pcpus::of(default.clone(), &host, &siblings);
-        let pcpus = pcpus.kept_for_host(HOST_PERMILLE);
-        let mut ledger = Ledger::new(&pools, pcpus, default == host);
-        let refused = |who: &str, refusal: Refusal| {
+        self.promise(&pools, &partitions, &vms).map_err(|(who, refusal)| {
             table.error("", format!("case \"{name}\", {who}: {}", refusal.what()), refusal.fix)
-        };
-        for (index, pool) in pools.pools().iter().enumerate() {
-            let who = format!("pool \"{}\"", pool.spec.name);
-            ledger.promise_pool(index).map_err(|refusal| refused(&who, refusal))?;
-        }
-        for vm in &vms {
-            let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
-            let affinity = partitions.affinity(None, &vm.affinity(), &host).on(&default);
-            let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
-            promise.map_err(|refusal| refused(&format!("VM \"{}\"", vm.name), refusal))?;
-        }
+        })?;
         vms.extend(self.containers.iter().cloned());
         let sets = self.sets.clone();
         let auto_partitions = self.auto_partitions;
         Ok(Case { auto_partitions, name, pools, partitions, ple, placement, sets, vms })
+    }
+
+    /// Promises everybody what it asks, in each partition on the pCPUs of that; or who is refused, and why.
+    fn promise(
+        &self,
+        pools: &Tree,
+        partitions: &Partitions,
+        vms: &[Vm],
+    ) -> Result<(), (String, Refusal)> {
+        let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
+        for partition in partitions.all() {
+            let cpus = partitions.cpus_of(partition, &host).expect("it has a pCPU");
+            let pcpus = Pcpus::of(cpus.clone(), &host, &siblings);
+            let (pcpus, nr_pools) = match partition {
+                None => (pcpus.kept_for_host(HOST_PERMILLE), pools.pools().len()),
+                Some(_) => (pcpus, 0),
+            };
+            let mut ledger = Ledger::new(pools, pcpus, partitions.whole(partition));
+            for index in 0..nr_pools {
+                let who = format!("pool \"{}\"", pools.pools()[index].spec.name);
+                ledger.promise_pool(index).map_err(|refusal| (who, refusal))?;
+            }
+            let its = |vm: &&Vm| {
+                vm.partition.as_deref().and_then(|name| partitions.find(name)) == partition
+            };
+            for vm in vms.iter().filter(its) {
+                let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
+                let affinity = partitions.affinity(partition, &vm.affinity(), &host).on(&cpus);
+                let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
+                promise.map_err(|refusal| (format!("VM \"{}\"", vm.name), refusal))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use super::table::{Read, ScenarioError, Table, number};
 use super::{Host, Pin, Vm, Vmm, Workload};
 use crate::asked::DEFAULT;
 use crate::nearest::hint;
-use crate::partition::Partitions;
+use crate::partition::{PartitionPolicy, Partitions};
 use crate::shares::Shares;
 use crate::tree::Tree;
 
@@ -185,20 +185,25 @@ fn check_partition(vm: &Table<VmTable>, partitions: &Partitions) -> Read<()> {
         return Ok(());
     };
     let known = partitions.specs().iter().map(|spec| spec.name.as_str()).chain([DEFAULT]);
-    if partitions.find(partition).is_none() {
+    let found = partitions.find(partition);
+    let Some(policy) = found.map(|found| partitions.policy(Some(found))) else {
         return Err(not_there(vm, "partition", partition, known));
-    }
+    };
+    let others = policy != PartitionPolicy::Share;
     let asked = [
-        ("pool", vm.pool.is_some()),
-        ("reservation_pct", vm.reservation_pct.is_some_and(|pct| pct > 0)),
-        ("cosched", vm.cosched.is_some()),
+        ("pool", vm.pool.is_some(), "VMs of \"default\", whose time pools divide"),
+        (
+            "reservation_pct",
+            others && vm.reservation_pct.is_some_and(|pct| pct > 0),
+            "partitions of policy share",
+        ),
+        ("cosched", others && vm.cosched.is_some(), "partitions of policy share"),
     ];
-    match asked.iter().find(|(_, asked)| *asked) {
+    match asked.iter().find(|(_, asked, _)| *asked) {
         None => Ok(()),
-        Some((key, _)) => {
-            let what = format!("is in partition \"{partition}\" and has a {key}");
-            let fix = format!("that is for VMs of \"{DEFAULT}\" only; remove one of the two");
-            Err(fault(vm, key, &what, fix))
+        Some((key, _, whose)) => {
+            let what = format!("is in partition \"{partition}\" ({policy}) and has a {key}");
+            Err(fault(vm, key, &what, &format!("that is for {whose}; remove one of the two")))
         }
     }
 }

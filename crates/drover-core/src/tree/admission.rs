@@ -60,7 +60,7 @@ pub struct Ledger<'a> {
     /// The pCPUs promises are made on.
     pcpus: Pcpus,
     /// What people are told they are, with its verb.
-    whole: &'static str,
+    whole: String,
     /// What was promised to VMs that are confined, by where; those of one set that all their vCPUs have together.
     confined: BTreeMap<Affinity, Vec<u64>>,
     /// What was promised to each pool itself.
@@ -72,10 +72,9 @@ pub struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// Nothing is promised yet on a host of these pCPUs, or its partition `default`.
-    pub fn new(tree: &'a Tree, pcpus: Pcpus, is_host: bool) -> Self {
+    /// Nothing is promised yet on these pCPUs, which people are told are `whole`: `this host has`.
+    pub fn new(tree: &'a Tree, pcpus: Pcpus, whole: String) -> Self {
         let none = vec![0; tree.pools().len()];
-        let whole = if is_host { "this host has" } else { "partition \"default\" has" };
         Self {
             tree,
             pcpus,
@@ -258,7 +257,7 @@ impl<'a> Ledger<'a> {
         }
         Err(Refusal {
             asked_mcpu,
-            place: self.whole.to_owned(),
+            place: self.whole.clone(),
             free_mcpu,
             size_mcpu: self.pcpus.capacity_mcpu(),
             host_mcpu: self.pcpus.host_mcpu(),
@@ -290,7 +289,7 @@ impl<'a> Ledger<'a> {
         Err(Refusal {
             asked_mcpu,
             place: match full.cpus == *pcpus.all() {
-                true => self.whole.to_owned(),
+                true => self.whole.clone(),
                 false => format!("{} {}", cpus_text(&full.cpus), have(&full.cpus)),
             },
             free_mcpu: mcpu_of(fits),
@@ -430,7 +429,8 @@ mod tests {
     }
 
     fn ledger(tree: &Tree) -> Ledger<'_> {
-        let mut ledger = Ledger::new(tree, Pcpus::cores(CpuList::all(4)), true);
+        let mut ledger =
+            Ledger::new(tree, Pcpus::cores(CpuList::all(4)), "this host has".to_owned());
         ledger.promise_pool(0).unwrap();
         ledger.promise(Some(0), &Affinity::ANYWHERE, 1500).unwrap();
         ledger
@@ -484,7 +484,8 @@ mod tests {
     #[test]
     fn a_set_has_no_more_than_its_pcpus() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
+        let mut ledger =
+            Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), "this host has".to_owned());
         ledger.promise(None, &within("2-3"), 800).unwrap();
         ledger.promise(None, &within("2-3"), 600).unwrap();
         let refusal = ledger.promise(None, &within("2-3"), 900).unwrap_err();
@@ -506,7 +507,7 @@ mod tests {
         let tree = Tree::default();
         let (host, siblings) = (CpuList::all(4), [(0, 1), (1, 0), (2, 3), (3, 2)]);
         let pcpus = Pcpus::of(host.clone(), &host, &siblings.into_iter().collect());
-        let mut ledger = Ledger::new(&tree, pcpus, true);
+        let mut ledger = Ledger::new(&tree, pcpus, "this host has".to_owned());
         let refusal = ledger.promise(None, &within("0"), 600).unwrap_err().to_string();
         assert!(
             refusal.contains("pCPU 0 has 50% left of 50%; a core of two threads has"),
@@ -525,7 +526,8 @@ mod tests {
     #[test]
     fn a_union_of_sets_has_no_more_than_its_pcpus() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
+        let mut ledger =
+            Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), "this host has".to_owned());
         ledger.promise(None, &within("0-1"), 1500).unwrap();
         ledger.promise(None, &within("1-2"), 1300).unwrap();
         let refusal = ledger.promise(None, &within("0,2"), 900).unwrap_err().to_string();
@@ -541,7 +543,8 @@ mod tests {
     #[test]
     fn vcpus_of_sets_of_their_own_are_promised_what_each_set_holds() {
         let tree = Tree::default();
-        let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
+        let mut ledger =
+            Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), "this host has".to_owned());
         let pinned = Affinity::of_vcpus(["0", "1"].map(|cpus| cpus.parse().unwrap()));
         ledger.promise(None, &within("0"), 700).unwrap();
         let refusal = ledger.promise(None, &pinned, 1500).unwrap_err().to_string();
@@ -580,7 +583,7 @@ mod tests {
     fn the_host_keeps_its_part_whatever_is_promised() {
         let tree = Tree::default();
         let host = |cpus: &str| Pcpus::cores(cpus.parse().unwrap()).kept_for_host(100);
-        let mut ledger = Ledger::new(&tree, host("0-3"), true);
+        let mut ledger = Ledger::new(&tree, host("0-3"), "this host has".to_owned());
         assert_eq!(
             ledger.promise(None, &Affinity::ANYWHERE, 4000).unwrap_err().to_string(),
             "400% cannot be reserved: this host has 360% left of 400% (40% kept for the host's own tasks); \
@@ -631,7 +634,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_is_promised_fits_everywhere((tree, promises) in trees()) {
-            let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), true);
+            let mut ledger = Ledger::new(&tree, Pcpus::cores(CpuList::all(4)), "this host has".to_owned());
             let mut vms: Vec<(Option<usize>, u64)> = Vec::new();
             for pool in 0..tree.pools().len() {
                 let _ = ledger.promise_pool(pool);

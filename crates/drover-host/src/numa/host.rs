@@ -4,21 +4,28 @@
 use crate::domains::Domains;
 use crate::topology::Topology;
 use drover_core::place::{Host, Llc, Node};
+use drover_core::scenario::CpuList;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The nodes of that host, in the order of their numbers; what is wanted there is added by others.
-pub(super) fn of(topology: &Topology, domains: &Domains, free_mib: &dyn Fn(usize) -> u64) -> Host {
+/// The nodes of that host, in the order of their numbers, with those of their pCPUs that are among `cpus`; what is wanted
+/// there is added by others.
+pub(super) fn of(
+    topology: &Topology,
+    domains: &Domains,
+    cpus: &CpuList,
+    free_mib: &dyn Fn(usize) -> u64,
+) -> Host {
     let number = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
     let node = |(&node, known): (&usize, &crate::topology::Node)| {
         let on = |cpu: &usize| {
             let pcpu = &topology.pcpus[*cpu];
-            pcpu.online && pcpu.node == Some(node)
+            pcpu.online && pcpu.node == Some(node) && cpus.contains(number(*cpu))
         };
-        let cpus: Vec<usize> = (0..topology.pcpus.len()).filter(on).collect();
+        let there: Vec<usize> = (0..topology.pcpus.len()).filter(on).collect();
         let cores: BTreeSet<usize> =
-            cpus.iter().map(|&cpu| topology.pcpus[cpu].core.unwrap_or(cpu)).collect();
+            there.iter().map(|&cpu| topology.pcpus[cpu].core.unwrap_or(cpu)).collect();
         let mut llcs: BTreeMap<usize, Llc> = BTreeMap::new();
-        for &cpu in &cpus {
+        for &cpu in &there {
             let cache = domains.cache_of(cpu);
             let llc = llcs.entry(cache).or_default();
             let cache_mib = f64::from(topology.pcpus[cpu].llc_kib) / 1024.0;
@@ -26,7 +33,7 @@ pub(super) fn of(topology: &Topology, domains: &Domains, free_mib: &dyn Fn(usize
         }
         Node {
             number: number(node),
-            pcpus: number(cpus.len()),
+            pcpus: number(there.len()),
             cores: number(cores.len()),
             llcs: llcs.into_values().collect(),
             memory_mib: known.memory_kib >> 10,

@@ -17,6 +17,9 @@
 //! Where a QEMU guest has nodes of its own (`guest`), the memory of each goes to the node where its vCPUs are at
 //! home. That of other wide VMs is spread evenly over their homes.
 //!
+//! Partitions of policy `share` are hosts of their own here: a VM is at home on nodes where its partition has pCPUs. Who is
+//! in another is where its partition is, and its memory is left alone.
+//!
 //! When homes change is [`drover_core::place::Keeper`]'s. Where memory turns out not to be movable, home is
 //! where that is.
 
@@ -34,7 +37,9 @@ use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
 use drover_core::asked::Consolidate;
 use drover_core::counters::Numa as NumaCounters;
-use drover_core::place::{self, Crowd, INTERVAL, Keeper, Memory, NamedMove, Pressure, Wishes};
+use drover_core::place::{
+    self, Crowd, HomeNumber, INTERVAL, Keeper, Memory, NamedMove, Pressure, Wishes,
+};
 use drover_core::scenario::CpuList;
 use drover_core::sets::Room;
 use drover_core::tree::Affinity;
@@ -55,6 +60,8 @@ pub struct Seen<'a> {
     pub name: &'a str,
     /// Where its vCPUs may run.
     pub affinity: &'a Affinity,
+    /// The pCPUs of its partition that are online.
+    pub cpus: &'a CpuList,
     /// CPU time it wanted lately, pCPUs; none: not known yet.
     pub wanted_pcpus: Option<f64>,
     /// What is reserved for it, pCPUs.
@@ -63,6 +70,17 @@ pub struct Seen<'a> {
     pub max_per_node: Option<u32>,
     /// Whether it is to live in one LLC, if it fits.
     pub consolidate: Consolidate,
+}
+
+/// A partition in which VMs have homes.
+#[derive(Debug, Clone)]
+pub struct Division<'a> {
+    /// What it is called.
+    pub name: &'a str,
+    /// Its pCPUs that are online.
+    pub cpus: &'a CpuList,
+    /// Who is in it.
+    pub vms: Vec<Seen<'a>>,
 }
 
 /// What the thread that moves and the daemon tell one another.
@@ -100,7 +118,8 @@ pub struct Numa {
     looked: Option<Instant>,
     /// Time is counted from here.
     begun: Instant,
-    keeper: Keeper,
+    /// Who remembers the homes in each partition, by its name.
+    keepers: BTreeMap<String, Keeper>,
     /// What was said of VMs' memory.
     said: HashMap<u64, HashSet<String>>,
     shared: Arc<Shared>,
@@ -153,7 +172,7 @@ impl Numa {
             online: None,
             looked: None,
             begun: Instant::now(),
-            keeper: Keeper::default(),
+            keepers: BTreeMap::new(),
             said: HashMap::new(),
             shared: Arc::default(),
             measured_by: pressure::source(None),
@@ -178,7 +197,7 @@ impl Numa {
     pub fn look(
         &mut self,
         kernel: &dyn Kernel,
-        vms: &[Seen],
+        divisions: &[Division],
         (online, domains): (&CpuList, &Domains),
         wishes: &Wishes,
         now: Instant,
@@ -191,32 +210,47 @@ impl Numa {
             self.online = Some(online.clone());
             self.topology = Topology::read().unwrap_or_else(|_| self.topology.clone());
         }
-        let host = self.host(domains);
-        let all: HashMap<u64, &Seen> = vms.iter().map(|vm| (vm.kernel.id, vm)).collect();
-        for id in self.decide(host, vms, wishes, &mems_of, now) {
-            let Some(vm) = all.get(&id) else { continue };
-            if let Err(error) = kernel.set_home(&vm.kernel, &self.keeper.told(id)) {
-                tracing::debug!("VM {}: {error:#}", vm.name);
+        self.keepers.retain(|name, _| divisions.iter().any(|it| it.name == name));
+        for division in divisions {
+            let host = self.host(domains, division.cpus);
+            for id in self.decide(division, host, wishes, &mems_of, now) {
+                let Some(vm) = division.vms.iter().find(|vm| vm.kernel.id == id) else { continue };
+                if let Err(error) = kernel.set_home(&vm.kernel, &self.told(id)) {
+                    tracing::debug!("VM {}: {error:#}", vm.name);
+                }
             }
         }
-        self.tell_mover(vms);
+        let all: Vec<&Seen> = divisions.iter().flat_map(|division| &division.vms).collect();
+        self.say(&all);
+        self.tell_mover(&all);
     }
 
-    fn host(&self, domains: &Domains) -> place::Host {
-        host::of(&self.topology, domains, &|node| free_mib(node).unwrap_or(0))
+    fn host(&self, domains: &Domains, cpus: &CpuList) -> place::Host {
+        host::of(&self.topology, domains, cpus, &|node| free_mib(node).unwrap_or(0))
     }
 
-    /// The VMs whose homes change now.
+    /// The keeper that knows that VM.
+    fn keeper_of(&self, id: u64) -> Option<&Keeper> {
+        self.keepers.values().find(|keeper| keeper.knows(id))
+    }
+
+    /// What the scheduler is told of its homes.
+    fn told(&self, id: u64) -> Vec<HomeNumber> {
+        self.keeper_of(id).map_or(Vec::new(), |keeper| keeper.told(id))
+    }
+
+    /// The VMs of that partition whose homes change now.
     fn decide(
         &mut self,
+        division: &Division,
         host: place::Host,
-        vms: &[Seen],
         wishes: &Wishes,
         mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
         now: Instant,
     ) -> Vec<u64> {
-        let seen = self.all_seen(vms, mems_of);
-        let (moves, changed) = self.keeper.look(host, &seen, wishes, now - self.begun);
+        let seen = self.all_seen(&division.vms, mems_of);
+        let keeper = self.keepers.entry(division.name.to_owned()).or_default();
+        let (moves, changed) = keeper.look(host, &seen, wishes, now - self.begun);
         for step in moves {
             let part = match step.part {
                 (_, 1) => String::new(),
@@ -224,7 +258,6 @@ impl Numa {
             };
             tracing::info!("VM {}{part}: home is node {}: {}", step.name, step.to.node, step.why);
         }
-        self.say(vms);
         changed
     }
 
@@ -248,13 +281,11 @@ impl Numa {
     /// What would be moved now, if everybody might leave home.
     pub fn plan(
         &self,
-        vms: &[Seen],
+        divisions: &[Division],
         domains: &Domains,
         wishes: &Wishes,
         now: Instant,
     ) -> Vec<PlannedMove> {
-        let seen = self.all_seen(vms, &mems_of);
-        let moves = self.keeper.plan(self.host(domains), &seen, wishes, now - self.begun);
         let planned = |step: NamedMove| PlannedMove {
             name: step.name,
             part: step.part.0 + 1,
@@ -263,16 +294,34 @@ impl Numa {
             to: step.to,
             why: step.why,
         };
-        moves.into_iter().map(planned).collect()
+        let moves = divisions.iter().flat_map(|division| {
+            let seen = self.all_seen(&division.vms, &mems_of);
+            let host = self.host(domains, division.cpus);
+            let keeper = self.keepers.get(division.name);
+            keeper.map_or(Vec::new(), |it| it.plan(host, &seen, wishes, now - self.begun))
+        });
+        moves.map(planned).collect()
     }
 
-    /// Nodes that may be a home, and who lives there.
-    pub fn nodes(&self, vms: &[Seen], domains: &Domains, now: Instant) -> Vec<NodeStatus> {
-        let host = self.host(domains);
-        let crowds =
-            self.keeper.crowds(host.clone(), &self.all_seen(vms, &mems_of), now - self.begun);
+    /// Nodes of each partition that may be a home, and who lives there.
+    pub fn nodes(
+        &self,
+        divisions: &[Division],
+        domains: &Domains,
+        now: Instant,
+    ) -> Vec<NodeStatus> {
+        divisions.iter().flat_map(|division| self.nodes_of(division, domains, now)).collect()
+    }
+
+    fn nodes_of(&self, division: &Division, domains: &Domains, now: Instant) -> Vec<NodeStatus> {
+        let host = self.host(domains, division.cpus);
+        let seen = self.all_seen(&division.vms, &mems_of);
+        let none = Keeper::default();
+        let keeper = self.keepers.get(division.name).unwrap_or(&none);
+        let crowds = keeper.crowds(host.clone(), &seen, now - self.begun);
         let status = |(node, crowd): (&place::Node, Crowd)| NodeStatus {
             node: node.number,
+            partition: division.name.to_owned(),
             pcpus: node.pcpus,
             cores: node.cores,
             llcs: node.llcs.len(),
@@ -281,15 +330,15 @@ impl Numa {
             measured_by: self.measured_by.to_owned(),
             memory_mib: node.memory_mib,
             free_mib: node.free_mib,
-            vms: crowd.vms.into_iter().map(|vm| vms[vm].name.to_owned()).collect(),
+            vms: crowd.vms.into_iter().map(|vm| division.vms[vm].name.to_owned()).collect(),
         };
         let nodes = host.nodes.iter().zip(crowds);
         nodes.filter(|(node, _)| node.is_a_home()).map(status).collect()
     }
 
     /// How many homes there are.
-    pub fn room(&self, domains: &Domains) -> Room {
-        let host = self.host(domains);
+    pub fn room(&self, domains: &Domains, cpus: &CpuList) -> Room {
+        let host = self.host(domains, cpus);
         Room { nodes: host.homes().count(), llcs: host.homes().map(|node| node.llcs.len()).sum() }
     }
 
@@ -300,7 +349,7 @@ impl Numa {
         }
         let seen = self.all_seen(std::slice::from_ref(vm), &mems_of).pop()?;
         let shape = seen.shape(seen.memory.as_ref()?);
-        let host = self.host(domains);
+        let host = self.host(domains, vm.cpus);
         Some(Advice {
             vcpus: shape.vcpus,
             memory_mib: shape.memory_mib,
@@ -317,7 +366,7 @@ impl Numa {
 
     /// Why its home is where it is, or why it has none.
     pub fn why(&self, vm: &KernelVm) -> Option<String> {
-        self.keeper.why(vm.id).map(str::to_owned)
+        self.keeper_of(vm.id)?.why(vm.id).map(str::to_owned)
     }
 
     /// A VM as the keeper sees it.
@@ -369,14 +418,15 @@ impl Numa {
     }
 
     fn local_pct(&self, id: u64, report: &Report) -> Option<f64> {
-        let homes = self.keeper.homes(id);
+        let homes = self.keeper_of(id)?.homes(id);
         let nodes = homes.iter().map(|home| home.node as usize).collect();
         report.maps.local_pct(&Layout { nodes, own: self.own(id, report) })
     }
 
     /// Memory of the VM's virtual nodes, where that is to lie.
     fn own(&self, id: u64, report: &Report) -> Vec<Own> {
-        let nodes = self.keeper.nodes_of_virtual(id).into_iter();
+        let keeper = self.keeper_of(id);
+        let nodes = keeper.map_or(Vec::new(), |it| it.nodes_of_virtual(id)).into_iter();
         let virtual_nodes = report.guest.nodes.iter().zip(nodes);
         virtual_nodes
             .map(|(it, node)| Own { start: it.start, end: it.end, node: node as usize })
@@ -384,7 +434,7 @@ impl Numa {
     }
 
     /// What of memory cannot be looked at, moved or told apart, once.
-    fn say(&mut self, vms: &[Seen]) {
+    fn say(&mut self, vms: &[&Seen]) {
         let state = self.shared.lock();
         self.said.retain(|id, _| state.reports.contains_key(id));
         for vm in vms {
@@ -414,8 +464,7 @@ impl Numa {
         report: &Report,
         mems_of: &dyn Fn(u32) -> Option<Vec<usize>>,
     ) -> Option<Option<usize>> {
-        let online = self.online.as_ref();
-        let affinity = online.map_or(vm.affinity.clone(), |online| vm.affinity.on(online));
+        let affinity = vm.affinity.on(vm.cpus);
         if !affinity.is_anywhere() {
             return Some(only(affinity.cpus().map(|cpu| self.node_of(cpu))));
         }
@@ -433,15 +482,16 @@ impl Numa {
         None
     }
 
-    fn tell_mover(&self, vms: &[Seen]) {
+    fn tell_mover(&self, vms: &[&Seen]) {
         if self.is_one_node() {
             return;
         }
         let mut state = self.shared.lock();
-        let target = |vm: &Seen| {
+        let target = |vm: &&Seen| {
             let id = vm.kernel.id;
-            let nodes =
-                self.keeper.memory_nodes(id).into_iter().map(|node| node as usize).collect();
+            let keeper = self.keeper_of(id);
+            let nodes = keeper.map_or(Vec::new(), |it| it.memory_nodes(id));
+            let nodes = nodes.into_iter().map(|node| node as usize).collect();
             let own = state.reports.get(&id).map_or(Vec::new(), |report| self.own(id, report));
             (id, Target { pid: vm.kernel.tgid, to: Layout { nodes, own } })
         };
@@ -460,10 +510,15 @@ impl Numa {
         let state = self.shared.lock();
         let report = state.reports.get(&vm.id);
         let seconds = |ns: u64| ns as f64 / 1e9;
+        let keeper = self.keeper_of(vm.id);
         NumaCounters {
-            home: self.keeper.homes(vm.id).iter().map(|home| home.node).collect(),
+            home: keeper
+                .map_or(Vec::new(), |it| it.homes(vm.id))
+                .iter()
+                .map(|it| it.node)
+                .collect(),
             local_pct: report.and_then(|report| self.local_pct(vm.id, report)),
-            migrations: self.keeper.migrations(vm.id),
+            migrations: keeper.map_or(0, |it| it.migrations(vm.id)),
             moved_mib: report.map_or(0.0, |report| report.moved_mib),
             home_s: seconds(vm.home_run_ns),
             ran_s: seconds(vm.vcpu_run_ns + vm.helper_run_ns),

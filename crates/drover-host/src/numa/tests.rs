@@ -7,8 +7,11 @@ use drover_core::place::{HomeNumber, Kind, Within};
 use drover_core::sets::SetSpec;
 use guest::{Guest, VirtualNode};
 use maps::Maps;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+/// The pCPUs of the host.
+static ALL: LazyLock<CpuList> = LazyLock::new(|| CpuList::all(4));
 const SETTLES: Duration = Duration::from_secs(1);
 
 /// Two nodes of two pCPUs; others as sysfs has them.
@@ -51,12 +54,18 @@ fn seen(ones: &[One]) -> Vec<Seen<'_>> {
             kernel: one.0,
             name: ["", "a", "b", "c", "d"][one.0.id as usize],
             affinity: &one.1,
+            cpus: &ALL,
             wanted_pcpus: one.2,
             reserved_pcpus: 0.0,
             max_per_node: None,
             consolidate: Consolidate::Off,
         })
         .collect()
+}
+
+/// All of them in the one partition there is.
+fn division(ones: &[One]) -> Division<'_> {
+    Division { name: "default", cpus: &ALL, vms: seen(ones) }
 }
 
 fn domains(numa: &Numa) -> Domains {
@@ -81,11 +90,11 @@ fn decide_as(
     wishes: &Wishes,
     now: Instant,
 ) -> Vec<(u64, Vec<HomeNumber>)> {
-    let (seen, domains) = (seen(ones), domains(numa));
-    let host = host::of(&numa.topology, &domains, &|_| 1000);
-    let changes = numa.decide(host, &seen, wishes, &|_| None, now);
-    numa.tell_mover(&seen);
-    changes.into_iter().map(|id| (id, numa.keeper.told(id))).collect()
+    let (division, domains) = (division(ones), domains(numa));
+    let host = host::of(&numa.topology, &domains, &ALL, &|_| 1000);
+    let changes = numa.decide(&division, host, wishes, &|_| None, now);
+    numa.tell_mover(&division.vms.iter().collect::<Vec<_>>());
+    changes.into_iter().map(|id| (id, numa.told(id))).collect()
 }
 
 /// The same of VMs that have one home each, by node.
@@ -244,18 +253,20 @@ fn a_vm_whose_node_fills_is_given_another_and_the_fault_is_said_once() {
     assert_eq!(decide(&mut numa, &ones, begun + SETTLES), [(1, Some(0))]);
     let full = Some("that node has no memory left".to_owned());
     told(&numa, 1, Report { refused: full, ..report("default", [64, 8]) });
-    let (seen, domains) = (seen(&ones), domains(&numa));
+    let (division, domains) = (division(&ones), domains(&numa));
     let mut moved = Vec::new();
     for tick in 1..200 {
-        let host = host::of(&numa.topology, &domains, &|node| if node == 0 { 4 } else { 1000 });
+        let free_mib = |node| if node == 0 { 4 } else { 1000 };
+        let host = host::of(&numa.topology, &domains, &ALL, &free_mib);
         let now = begun + SETTLES + INTERVAL * tick;
-        if !numa.decide(host, &seen, &Wishes::default(), &|_| None, now).is_empty() {
+        if !numa.decide(&division, host, &Wishes::default(), &|_| None, now).is_empty() {
             moved.push((now - begun, numa.counters(&ones[0].0).home));
         }
     }
     assert_eq!(moved.len(), 1, "{moved:?}");
     assert!(moved[0].0 >= Duration::from_secs(30) && moved[0].1 == [1], "{moved:?}");
     assert!(numa.why(&ones[0].0).unwrap().contains("does not fit on node 0 any more"));
+    numa.say(&division.vms.iter().collect::<Vec<_>>());
     assert_eq!(numa.said[&1].len(), 1);
 }
 
@@ -264,14 +275,15 @@ fn a_cpuset_that_comes_and_goes_is_followed() {
     let (mut numa, begun) = (two_nodes(), Instant::now());
     let ones = [One::new(1, 1)];
     told(&numa, 1, report("default", [64, 0]));
-    let (seen, domains) = (seen(&ones), domains(&numa));
+    let (division, domains) = (division(&ones), domains(&numa));
     let look = |numa: &mut Numa, seconds, mems: Option<Vec<usize>>| {
-        let host = host::of(&numa.topology, &domains, &|_| 1000);
+        let host = host::of(&numa.topology, &domains, &ALL, &|_| 1000);
         let now = begun + Duration::from_secs(seconds);
-        let changed = numa.decide(host, &seen, &Wishes::default(), &|_| mems.clone(), now);
-        numa.tell_mover(&seen);
+        let wishes = Wishes::default();
+        let changed = numa.decide(&division, host, &wishes, &|_| mems.clone(), now);
+        numa.tell_mover(&division.vms.iter().collect::<Vec<_>>());
         let to = numa.shared.lock().targets[&1].to.nodes.clone();
-        (changed, numa.keeper.told(1).len(), numa.counters(&ones[0].0).home, to)
+        (changed, numa.told(1).len(), numa.counters(&ones[0].0).home, to)
     };
     look(&mut numa, 0, Some(vec![0, 1]));
     assert_eq!(look(&mut numa, 1, Some(vec![0, 1])), (vec![1], 1, vec![0], vec![0]));
@@ -350,14 +362,14 @@ fn on_one_node_only_homes_of_one_cache_are_told_and_no_memory_is_looked_at() {
     let (ones, begun) = ([One::new(1, 2), One::new(2, 2)], Instant::now());
     decide(&mut numa, &ones, begun);
     assert_eq!(decide(&mut numa, &ones, begun + SETTLES).len(), 2, "they have homes, to be shown");
-    assert!(numa.keeper.told(1).is_empty() && numa.keeper.told(2).is_empty(), "but nobody is told");
+    assert!(numa.told(1).is_empty() && numa.told(2).is_empty(), "but nobody is told");
 }
 
 #[test]
 fn nodes_are_told_with_who_lives_there_and_how_crowded_they_are() {
     let ones = [One::new(1, 2), One::new(2, 2), One::pinned(3, 2, "2-3")];
     let (numa, now) = at_home(&ones);
-    let nodes = numa.nodes(&seen(&ones), &domains(&numa), now);
+    let nodes = numa.nodes(&[division(&ones)], &domains(&numa), now);
     let each: Vec<_> = nodes.iter().map(|it| (it.node, it.pcpus, it.cores, it.llcs)).collect();
     assert_eq!(each, [(0, 2, 2, 1), (1, 2, 2, 1)]);
     let lives_on = |name: &str| {
@@ -372,7 +384,7 @@ fn nodes_are_told_with_who_lives_there_and_how_crowded_they_are() {
         let part = (1.0 - 2.0 / node.wanted_pcpus).max(0.0);
         assert!((node.crowded - part).abs() < 1e-9, "{node:?}");
     }
-    assert_eq!(numa.room(&domains(&numa)), Room { nodes: 2, llcs: 2 });
+    assert_eq!(numa.room(&domains(&numa), &ALL), Room { nodes: 2, llcs: 2 });
 }
 
 /// A host whose VMs miss their caches all the time.
@@ -394,7 +406,7 @@ fn what_is_measured_of_vms_counts_where_they_live() {
     let ones = [One::new(1, 2)];
     let (mut numa, now) = at_home(&ones);
     let crowded = |numa: &Numa, now| {
-        let nodes = numa.nodes(&seen(&ones), &domains(numa), now);
+        let nodes = numa.nodes(&[division(&ones)], &domains(numa), now);
         nodes.iter().map(|node| node.crowded).fold(0.0, f64::max)
     };
     assert_eq!(crowded(&numa, now), 0.0, "it has two pCPUs to itself");
@@ -412,8 +424,8 @@ fn what_is_measured_of_vms_counts_where_they_live() {
 fn a_plan_says_what_would_move_and_moves_nothing() {
     let ones = [One::new(1, 2), One::new(2, 2)];
     let (numa, now) = at_home(&ones);
-    let (seen, domains) = (seen(&ones), domains(&numa));
-    assert_eq!(numa.plan(&seen, &domains, &Wishes::default(), now), []);
+    let (divisions, domains) = ([division(&ones)], domains(&numa));
+    assert_eq!(numa.plan(&divisions, &domains, &Wishes::default(), now), []);
     let set = SetSpec {
         name: "shop".to_owned(),
         vms: ["a", "b"].map(str::to_owned).to_vec(),
@@ -422,13 +434,13 @@ fn a_plan_says_what_would_move_and_moves_nothing() {
         hard: true,
     };
     let wishes = Wishes { sets: vec![set], ..Wishes::default() };
-    let moves = numa.plan(&seen, &domains, &wishes, now);
+    let moves = numa.plan(&divisions, &domains, &wishes, now);
     assert_eq!(moves.len(), 1, "{moves:?}");
     let step = &moves[0];
     assert_eq!((step.part, step.parts), (1, 1));
     assert_ne!(step.from.map(|from| from.node), Some(step.to.node));
     assert!(step.why.contains("the hard set shop is broken"), "{}", step.why);
-    assert_eq!(numa.plan(&seen, &domains, &wishes, now), moves, "nothing was moved");
+    assert_eq!(numa.plan(&divisions, &domains, &wishes, now), moves, "nothing was moved");
 }
 
 #[test]
@@ -460,4 +472,33 @@ fn a_vm_wider_than_a_node_is_advised_virtual_nodes() {
     assert_eq!((guest.nodes.len(), guest.nodes[1].memory_mib), (2, 128));
     assert_eq!(numa.advise(&seen[1], &domains).unwrap().guest, None);
     assert_eq!(numa.advise(&seen[2], &domains), None, "it was not looked at yet");
+}
+
+#[test]
+fn homes_are_chosen_in_each_partition_among_its_own_pcpus() {
+    let (mut numa, begun) = (two_nodes(), Instant::now());
+    let ones = [One::new(1, 1), One::new(2, 1), One::new(3, 1)];
+    ones.iter().for_each(|one| told(&numa, one.0.id, report("default", [64, 0])));
+    let lists = ["0,2", "3"].map(|list| list.parse::<CpuList>().unwrap());
+    let domains = domains(&numa);
+    let look = |numa: &mut Numa, groups: [&[One]; 2], now| {
+        let mut homes = Vec::new();
+        for ((name, cpus), ones) in ["default", "far"].into_iter().zip(&lists).zip(groups) {
+            let vms = seen(ones).into_iter().map(|vm| Seen { cpus, ..vm }).collect();
+            let division = Division { name, cpus, vms };
+            let host = host::of(&numa.topology, &domains, cpus, &|_| 1000);
+            let changed = numa.decide(&division, host, &Wishes::default(), &|_| None, now);
+            homes.extend(changed.into_iter().map(|id| (id, numa.told(id)[0].node)));
+        }
+        homes
+    };
+    look(&mut numa, [&ones[..2], &ones[2..]], begun);
+    let homes = look(&mut numa, [&ones[..2], &ones[2..]], begun + SETTLES);
+    assert_eq!(homes[2], (3, 1), "its partition has a pCPU on node 1 only");
+    assert_eq!(homes[0].1 + homes[1].1, 1, "of the two others each has a node: {homes:?}");
+    let later = begun + SETTLES * 2;
+    look(&mut numa, [&ones[..1], &ones[1..]], later);
+    let homes = look(&mut numa, [&ones[..1], &ones[1..]], later + SETTLES);
+    assert_eq!(homes, [(2, 1)], "who is in another partition has its home there");
+    assert!(numa.why(&ones[0].0).is_some());
 }

@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
 use drover_core::allot::{Allocator, Basis, Claim, period_ms};
+use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use nix::time::{ClockId, clock_gettime};
@@ -67,7 +68,12 @@ impl Reconciler {
             // The host's own tasks have the first slot.
             let each = ids.iter().zip(std::iter::once(true).chain(std::iter::repeat(false)));
             let claims = each.map(|(id, is_host)| match is_host {
-                true => (Claim::of_host(plan.host.own_mcpu), Affinity::ANYWHERE),
+                true => {
+                    let room = plan.room(None).unwrap_or_default();
+                    let everywhere = Affinity::ANYWHERE;
+                    let own = plan.partitions.affinity(None, &everywhere, &capacity.known);
+                    (Claim::of_host(room.host_mcpu), own.on(&online))
+                }
                 false => claim(plan.vm(*id), &online),
             });
             Basis { tree: plan.tree.clone(), online: online.clone(), claims: claims.collect() }
@@ -87,14 +93,16 @@ impl Reconciler {
     }
 }
 
-/// The pCPUs online of partition `default`, where weights count.
+/// The pCPUs online of partitions where weights count. To a partition VMs are confined as others are to a set.
 fn online_of(plan: &Plan, online: &CpuList) -> CpuList {
-    plan.partitions.cpus_of(None, online).unwrap_or_else(|| online.clone())
+    let partitions = &plan.partitions;
+    let counts = |cpu: &u32| partitions.policy(partitions.of_cpu(*cpu)) == PartitionPolicy::Share;
+    CpuList::of(online.cpus().iter().copied().filter(counts)).unwrap_or_else(|| online.clone())
 }
 
 /// What a VM claims; one that is too new to be planned for has its shares.
 fn claim(vm: Option<&PlannedVm>, online: &CpuList) -> (Claim, Affinity) {
-    let Some(vm) = vm.filter(|vm| vm.resolved.partition.is_none()) else {
+    let Some(vm) = vm else {
         return (Claim::default(), Affinity::ANYWHERE);
     };
     let claim = Claim {

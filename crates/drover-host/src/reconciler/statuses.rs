@@ -101,7 +101,7 @@ impl Reconciler {
             containers: count(containers),
             got_pcpus: (!rates.is_empty()).then(|| rates.iter().sum()),
             pools: count(self.plan.tree.pools().len()),
-            promised_mcpu: self.plan.total_mcpu,
+            promised_mcpu: self.plan.rooms.iter().flatten().map(|room| room.promised_mcpu).sum(),
             partitions: self.partition_statuses(kernel),
             config: Some(self.file.path())
                 .filter(|path| path.exists())
@@ -170,12 +170,12 @@ impl Reconciler {
                 None => partitions.cpus_of(None, &self.capacity.known),
             };
             let policy = spec.map_or(PartitionPolicy::Share, |spec| spec.policy);
-            // Reservations are for `default`.
-            let host = partition.is_none().then_some(self.plan.host);
+            let room = self.plan.room(partition);
             PartitionStatus {
-                size_mcpu: host.map(|host| host.size_mcpu),
-                host_mcpu: host.map(|host| host.own_mcpu),
-                free_mcpu: host.map(|host| host.free_mcpu),
+                size_mcpu: room.map(|room| room.size_mcpu),
+                host_mcpu: room.map(|room| room.host_mcpu),
+                promised_mcpu: room.map(|room| room.promised_mcpu),
+                free_mcpu: room.map(|room| room.free_mcpu),
                 name: partitions.name(partition).to_owned(),
                 offline: cpus.as_ref().and_then(|cpus| cpus.without(&self.capacity.online)),
                 cpus,
@@ -190,7 +190,7 @@ impl Reconciler {
                     .then(|| rates.iter().map(|rate| rate.got_pcpus).sum()),
             }
         };
-        std::iter::once(None).chain((0..partitions.specs().len()).map(Some)).map(status).collect()
+        partitions.all().map(status).collect()
     }
 }
 

@@ -15,7 +15,9 @@ use drover_core::partition::{PartitionChange, PartitionPolicy};
 use drover_core::place::{HomeNumber, Kind as SetKind, Within};
 use drover_core::profile::Counted;
 use drover_core::sets::SetSpec;
-use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{
+    Cosched, PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings,
+};
 use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolChange};
 use nix::time::{ClockId, clock_gettime};
@@ -750,7 +752,10 @@ fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
         (host.partition(false, "default", "1"), "change those"),
         (host.set(1, &[(Key::Partition, "io")]), "reservation 200% of drover vm set is for"),
         (host.set(2, &[(Key::Cosched, "gang")]), "cosched gang of drover vm set is for"),
-        (host.set(2, &[(Key::Reservation, "1%")]), "is for partition \"default\" only"),
+        (
+            host.set(2, &[(Key::Reservation, "1%")]),
+            "is for partitions of policy share, and it is in \"io\"",
+        ),
         (host.set(3, &[(Key::Partition, "oi")]), "known are io, default"),
         (
             host.ask(Request::AddPartition {
@@ -765,6 +770,45 @@ fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
         assert!(reason.contains(said) && reason.lines().count() == 1, "{reason}");
     }
     assert_eq!((&*host.kernel.pcpus.borrow(), &host.reconciler.saved), (&pcpus, &saved));
+}
+
+#[test]
+fn a_partition_that_shares_promises_what_its_pcpus_hold() {
+    let mut host = Host::new(3, "");
+    let share = |cpus: &str| PartitionChange {
+        cpus: Some(cpus.parse().unwrap()),
+        policy: Some(PartitionPolicy::Share),
+        slice_ns: None,
+    };
+    let add = Request::AddPartition { name: "batch".to_owned(), change: share("2-3") };
+    host.ask(add).unwrap();
+    host.set(1, &[(Key::Partition, "batch"), (Key::Reservation, "150%")]).unwrap();
+    host.set(3, &[(Key::Reservation, "100%")]).unwrap();
+    host.set(2, &[(Key::Partition, "batch"), (Key::Cosched, "gang")]).unwrap();
+    let refusal = host.set(2, &[(Key::Reservation, "60%")]).unwrap_err();
+    assert!(refusal.contains("partition \"batch\" has 50% left of 200%"), "{refusal}");
+    host.set(2, &[(Key::Reservation, "50%")]).unwrap();
+    let kept = |host: &Host| [1, 2, 3].map(|id| host.kernel.vm(id).reservation_mcpu);
+    assert_eq!(kept(&host), [1500, 500, 1000]);
+    assert_eq!(host.kernel.vm(2).cosched, Cosched::Gang);
+    let rooms = |host: &mut Host| -> Vec<_> {
+        host.partitions().iter().map(|it| (it.size_mcpu, it.promised_mcpu, it.free_mcpu)).collect()
+    };
+    let default = (Some(2000), Some(1000), Some(800));
+    assert_eq!(rooms(&mut host), [default, (Some(2000), Some(2000), Some(0))]);
+    let refusal = host
+        .ask(Request::SetPartition { name: "batch".to_owned(), change: share("3") })
+        .unwrap_err();
+    assert!(refusal.contains("partition \"batch\" has"), "{refusal}");
+    // Its pCPUs go one by one, and come back.
+    host.reconciler.look(&host.kernel, &CpuList::all(3), host.now);
+    assert_eq!(kept(&host), [750, 250, 1000]);
+    let told = told_of_shortages(&host);
+    assert!(told.contains("200% are promised on pCPU 2 and 100% can be kept"), "{told}");
+    host.reconciler.look(&host.kernel, &CpuList::all(2), host.now);
+    assert_eq!(kept(&host), [0, 0, 1000]);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
+    assert_eq!(kept(&host), [1500, 500, 1000]);
 }
 
 #[test]
@@ -956,8 +1000,10 @@ fn what_is_asked_of_a_vms_homes_reaches_them() {
     let asked = [(Key::MaxPerNode, "2"), (Key::Consolidate, "on"), (Key::Reservation, "50%")];
     host.set(1, &asked).unwrap();
     let of = |host: &Host| -> Vec<_> {
-        let seen = host.reconciler.seen();
-        seen.iter().map(|it| (it.max_per_node, it.consolidate, it.reserved_pcpus)).collect()
+        let cpus = host.reconciler.cpus_of_divisions();
+        let divisions = host.reconciler.divisions(&cpus);
+        let seen = divisions.iter().flat_map(|it| &it.vms);
+        seen.map(|it| (it.max_per_node, it.consolidate, it.reserved_pcpus)).collect()
     };
     assert_eq!(of(&host), [(Some(2), Consolidate::On, 0.5), (Some(3), Consolidate::Auto, 0.0)]);
     host.set(1, &[(Key::MaxPerNode, "none"), (Key::Consolidate, "auto")]).unwrap();

@@ -117,21 +117,27 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     if divided.of_vm.iter().any(|of| !divided.of_cpu.contains(of)) {
         return None;
     }
-    // Pools and reservations are of `default` only.
+    // Pools are of `default` only, reservations of policy `share`.
+    let promises = |partition: u32| divided.policies[partition as usize] == PartitionPolicy::Share;
     let leaf = |(vm, &partition): (&ScriptVm, &u32)| Leaf {
         pool: places[vm.bounds.pool as usize].filter(|_| partition == 0),
         shares: f64::from(vm.shares),
-        reservation_pcpus: match partition {
-            0 => f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid,
-            _ => 0.0,
+        reservation_pcpus: match promises(partition) {
+            true => f64::from(vm.bounds.reservation_mcpu) / 1000.0 / paid,
+            false => 0.0,
         }
         .min(f64::from(vm.threads)),
         demand_pcpus: f64::from(vm.threads),
     };
     let leaves: Vec<Leaf> = script.vms.iter().zip(&divided.of_vm).map(leaf).collect();
-    // Reservations are admitted by pCPUs; busy threads of a core cannot pay them all (docs/gaps.md, 5.7).
-    let there = divided.of_cpu.iter().filter(|&&partition| partition == 0).count();
-    if paid < 1.0 && leaves.iter().map(|leaf| leaf.reservation_pcpus).sum::<f64>() > there as f64 {
+    // What a partition cannot hold shrinks. Reservations are admitted by pCPUs; busy threads of a core cannot pay them
+    // all (docs/gaps.md, 5.7).
+    let is_full = |partition: u32| {
+        let of_vms = leaves.iter().zip(&divided.of_vm).filter(|(_, of)| **of == partition);
+        let promised: f64 = of_vms.map(|(leaf, _)| leaf.reservation_pcpus).sum();
+        promised > divided.of_cpu.iter().filter(|&&of| of == partition).count() as f64
+    };
+    if (0..divided.policies.len() as u32).any(is_full) {
         return None;
     }
     let owed = entitle_within(&tree, &leaves, &room(script, &divided)).leaves;

@@ -19,7 +19,7 @@ use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::{Record, Trace};
 use drover_core::params::DAEMON_LOOK_MS;
-use drover_core::partition::{PartitionSpec, Partitions};
+use drover_core::partition::{PartitionPolicy, PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
 use drover_core::scenario::{Case, CpuList, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
@@ -123,10 +123,15 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
     sim.accesses = accesses(scenario, job.case);
     if job.rival.is_none() && scenario.host.llcs() > 1 {
-        let placed =
-            job.case.vms.iter().enumerate().map(|it| placed(&sim.m.topology, it)).collect();
+        let (partitions, divisions) = divisions(scenario, job.case);
+        let placed = |(number, vm): (usize, &Vm)| {
+            let own = vm.partition.as_deref().and_then(|name| job.case.partitions.find(name));
+            let division = partitions.iter().position(|it| *it == own);
+            Placed { division, ..placed(&sim.m.topology, (number, vm)) }
+        };
+        let placed = job.case.vms.iter().enumerate().map(placed).collect();
         let wishes = Wishes { heuristic: job.case.placement, sets: job.case.sets.clone() };
-        sim.placer = Some(Box::new(Placer::new(&scenario.host, placed, wishes)));
+        sim.placer = Some(Box::new(Placer::new(&scenario.host, &divisions, placed, wishes)));
         sim.plan(INTERVAL.as_nanos() as u64, Plan::Place);
     }
     sim.keep_profiles();
@@ -202,6 +207,14 @@ fn accesses(scenario: &Scenario, case: &Case) -> LocalAccesses {
     LocalAccesses::of(vms.map(|vm| vm.memory_nodes.clone()))
 }
 
+/// The partitions in which VMs have homes, and their pCPUs.
+fn divisions(scenario: &Scenario, case: &Case) -> (Vec<Option<usize>>, Vec<CpuList>) {
+    let (partitions, host) = (&case.partitions, CpuList::all(scenario.host.pcpus()));
+    let shares = |it: &Option<usize>| partitions.policy(*it) == PartitionPolicy::Share;
+    let own = |it: Option<usize>| Some((it, partitions.cpus_of(it, &host)?));
+    partitions.all().filter(shares).filter_map(own).unzip()
+}
+
 /// What the placer is to know of the VM. Who is pinned or has memory on several nodes is left alone.
 fn placed(topology: &Topology, (number, vm): (usize, &Vm)) -> Placed {
     let cpus = vm.pin.as_ref().map(|pin| pin.cpus());
@@ -226,7 +239,8 @@ fn placed(topology: &Topology, (number, vm): (usize, &Vm)) -> Placed {
         placed_by_others: others,
         ..Seen::default()
     };
-    Placed { seen, memory_mib: f64::from(vm.memory_mib.max(1)), nodes: vm.memory_nodes.clone() }
+    let memory_mib = f64::from(vm.memory_mib.max(1));
+    Placed { seen, memory_mib, nodes: vm.memory_nodes.clone(), division: None }
 }
 
 /// What a trace calls the VM; those behind the case's own are the host's tasks.

@@ -8,6 +8,7 @@ use super::ground::process_of;
 use crate::cpu_set::CpuSet;
 use crate::machine::{CLASS_LOOK, Machine, TaskState};
 use drover_core::allot::{Basis, Claim, Measured, PERIOD_MS};
+use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::CpuList;
 use drover_core::settings::PoolSettings;
 use drover_core::shares::Shares;
@@ -51,22 +52,44 @@ impl Scx {
     /// What weights follow from, for those with these numbers.
     fn basis(&self, m: &Machine, measured: &[Measured], ids: &[u64]) -> Basis {
         let (tree, places) = tree_of(&self.pools);
-        let of_default = |cpu: &u32| m.online.contains(*cpu) && self.partition_of(*cpu) == 0;
-        let online = CpuList::of((0..m.pcpus.len() as u32).filter(of_default))
+        let counts = |cpu: &u32| {
+            m.online.contains(*cpu)
+                && self.policy_of(self.partition_of(*cpu)) == PartitionPolicy::Share
+        };
+        let online = CpuList::of((0..m.pcpus.len() as u32).filter(counts))
             .unwrap_or_else(|| CpuList::all(m.pcpus.len() as u32));
         let mut confined = self.affinities(m, &online);
         let there = (0u32..).zip(measured).filter(|(_, one)| one.vm_id != 0);
         let claim = |(slot, _): (u32, &Measured)| {
             let vm = self.policy.vm(slot).process().wrapping_sub(process_of(0));
             match slot {
-                0 => (Claim::of_host(0), Affinity::ANYWHERE),
-                _ => (self.claim(vm, &places), confined.remove(&vm).unwrap_or_default()),
+                0 => (0, Claim::of_host(0), Affinity::within(self.drawn(&online, 0)).on(&online)),
+                _ => (
+                    self.bounds_of(vm).partition,
+                    self.claim(vm, &places),
+                    confined.remove(&vm).unwrap_or_default(),
+                ),
             }
         };
-        let mut claims: Vec<(Claim, Affinity)> = there.map(claim).collect();
+        let mut claims: Vec<(u32, Claim, Affinity)> = there.map(claim).collect();
         assert_eq!(claims.len(), ids.len(), "all that were measured are meant");
-        scale(&mut claims, &tree, online.cpus().len());
+        for partition in 0..=self.settings.len() as u32 {
+            let is_its = |cpu: &&u32| self.partition_of(**cpu) == partition;
+            let pcpus = online.cpus().iter().filter(is_its).count();
+            let its = claims.iter_mut().filter(|(of, ..)| *of == partition);
+            let none = Tree::default();
+            let tree = if partition == 0 { &tree } else { &none };
+            scale(its.map(|(_, claim, _)| claim).collect(), tree, pcpus);
+        }
+        let claims = claims.into_iter().map(|(_, claim, affinity)| (claim, affinity)).collect();
         Basis { tree, online, claims }
+    }
+
+    /// Of pCPUs where a thread may run those of that partition, if it may run there at all.
+    fn drawn(&self, cpus: &CpuList, partition: u32) -> CpuList {
+        let is_its = |cpu: &u32| self.partition_of(*cpu) == partition;
+        let drawn = CpuList::of(cpus.cpus().iter().copied().filter(is_its));
+        drawn.unwrap_or_else(|| cpus.clone())
     }
 
     /// What that VM claims.
@@ -90,7 +113,8 @@ impl Scx {
         let mut sets: HashMap<u32, Vec<CpuList>> = HashMap::new();
         for task in m.tasks.iter().filter(|task| task.state != TaskState::Absent) {
             let cpus = lists[task.mask as usize].as_ref().unwrap_or(online);
-            sets.entry(task.vm).or_default().push(cpus.clone());
+            let cpus = self.drawn(cpus, self.bounds_of(task.vm).partition);
+            sets.entry(task.vm).or_default().push(cpus);
         }
         let affinity = |(vm, sets)| (vm, Affinity::of_vcpus(sets).on(online));
         sets.into_iter().map(affinity).filter(|(_, affinity)| !affinity.is_anywhere()).collect()
@@ -113,15 +137,15 @@ pub(crate) fn tree_of(pools: &[PoolSettings]) -> (Tree, Vec<Option<usize>>) {
     (tree, places)
 }
 
-/// Promises that exceed the pCPUs there are shrink alike, as the daemon's plan has it.
-fn scale(claims: &mut [(Claim, Affinity)], tree: &Tree, pcpus: usize) {
+/// Promises in a partition that exceed its pCPUs shrink alike, as the daemon's plan has it.
+fn scale(mut claims: Vec<&mut Claim>, tree: &Tree, pcpus: usize) {
     let mut promised = vec![0u64; tree.pools().len()];
     let mut in_all = 0;
     let mut add = |pool: Option<usize>, mcpu: u64, promised: &mut [u64]| match pool {
         Some(pool) => promised[pool] += mcpu,
         None => in_all += mcpu,
     };
-    for (claim, _) in claims.iter() {
+    for claim in &claims {
         add(claim.pool, claim.reservation_mcpu.into(), &mut promised);
     }
     for (index, pool) in tree.pools().iter().enumerate().rev() {
@@ -131,11 +155,11 @@ fn scale(claims: &mut [(Claim, Affinity)], tree: &Tree, pcpus: usize) {
     let there = 1000 * pcpus as u64;
     // Scenarios that ask for more than is left beside it are refused; the rig asks for all.
     let host_mcpu = there.saturating_sub(in_all).min(u64::from(HOST_PERMILLE) * pcpus as u64);
-    for (claim, _) in claims.iter_mut().filter(|(claim, _)| claim.host) {
+    for claim in claims.iter_mut().filter(|claim| claim.host) {
         claim.reservation_mcpu = host_mcpu as u32;
     }
     if in_all > there {
-        for (claim, _) in claims {
+        for claim in claims {
             claim.reservation_mcpu = (u64::from(claim.reservation_mcpu) * there / in_all) as u32;
         }
     }

@@ -24,6 +24,7 @@ use crate::machine::{CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::allot::Allocator;
 use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
+use drover_core::partition::PartitionPolicy;
 use drover_core::place::{HomeNumber, Woken};
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
 use ground::process_of;
@@ -47,8 +48,8 @@ pub struct Scx {
     homes_told: Vec<(Vec<HomeNumber>, u32)>,
     /// What is asked for pools, from 1 on.
     pools: Vec<PoolSettings>,
-    /// The slices of partitions, from 1 on.
-    slices_ns: Vec<u64>,
+    /// What is asked for partitions, from 1 on.
+    settings: Vec<PartitionSettings>,
     /// The cache and the partition of each domain.
     domains: Vec<(u32, u32)>,
     /// The domain of each pCPU.
@@ -76,7 +77,7 @@ impl Scx {
             homes: Vec::new(),
             homes_told: Vec::new(),
             pools: Vec::new(),
-            slices_ns: Vec::new(),
+            settings: Vec::new(),
             domains: (0..m.topology.llcs.len() as u32).map(|llc| (llc, 0)).collect(),
             domain_of: m.topology.llc_of.clone(),
             timer_late_ns: 0,
@@ -154,7 +155,7 @@ impl Scx {
         let host = self.policy.delay_host(m);
         let slice_ns = |partition: u32| match partition {
             0 => host.slice_ns,
-            _ => self.slices_ns.get(partition as usize - 1).copied().unwrap_or(host.slice_ns),
+            _ => self.settings.get(partition as usize - 1).map_or(host.slice_ns, |it| it.slice_ns),
         };
         let own = self.bounds_of(vm).partition;
         let strays = |(task, known): (usize, &Task)| {
@@ -162,7 +163,7 @@ impl Scx {
             let allowed = m.allowed(task as TaskId);
             known.vm == vm && !allowed.iter().any(|cpu| m.online.contains(cpu) && is_own(cpu))
         };
-        let all = 0..=self.slices_ns.len() as u32;
+        let all = 0..=self.settings.len() as u32;
         let slice_ns = match m.tasks.iter().enumerate().any(strays) {
             true => all.map(slice_ns).max().unwrap_or(host.slice_ns),
             false => slice_ns(own),
@@ -183,13 +184,26 @@ impl Scx {
         guaranteed(&self.delay_host(m, vm), &terms, all.saturating_sub(terms.threads))
     }
 
+    /// What is reserved for a VM: by another policy than `share` nothing, which the daemon refuses.
+    fn promised_mcpu(&self, bounds: VmBounds) -> u32 {
+        match self.policy_of(bounds.partition) {
+            PartitionPolicy::Share => bounds.reservation_mcpu,
+            _ => 0,
+        }
+    }
+
+    /// How that partition chooses who runs.
+    pub fn policy_of(&self, partition: u32) -> PartitionPolicy {
+        let known = |at: usize| self.settings.get(at).map(|settings| settings.policy);
+        partition.checked_sub(1).and_then(|at| known(at as usize)).unwrap_or_default()
+    }
+
     /// What of the VM decides how long it waits.
     pub fn delay_terms(&self, m: &Machine, vm: u32) -> delay::Vm {
         let bounds = self.bounds_of(vm);
         delay::Vm {
             threads: self.slot_of(vm).map_or(0, |slot| self.policy.vm(slot).nr_threads),
-            // Other partitions promise none.
-            reservation_mcpu: if bounds.partition == 0 { bounds.reservation_mcpu } else { 0 },
+            reservation_mcpu: self.promised_mcpu(bounds),
             limited: self.is_capped(vm),
             reach: self.reach(m, vm),
             cosched: bounds.cosched,
@@ -241,10 +255,9 @@ impl Scx {
     /// Shares and all else that the policy is told of that VM.
     fn told(&self, vm: u32, terms: VmTerms) -> (u32, VmBounds) {
         let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
-        if bounds.partition != 0 {
-            // The daemon refuses it.
-            bounds.reservation_mcpu = 0;
-        }
+        bounds.reservation_mcpu = self.promised_mcpu(bounds);
+        // The daemon refuses a pool there.
+        bounds.pool = if bounds.partition == 0 { bounds.pool } else { 0 };
         match self.queues.planted {
             Some(Planted::IgnoresShares) => shares = 0,
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
@@ -384,8 +397,8 @@ impl Class for Scx {
         cpus: &[u32],
         settings: PartitionSettings,
     ) {
-        self.slices_ns.resize(self.slices_ns.len().max(partition as usize), settings.slice_ns);
-        self.slices_ns[partition as usize - 1] = settings.slice_ns;
+        self.settings.resize(self.settings.len().max(partition as usize), settings);
+        self.settings[partition as usize - 1] = settings;
         self.policy.order_partition(m, &mut self.queues, partition, settings);
         for cpu in 0..m.pcpus.len() as u32 {
             let before = self.partition_of(cpu);

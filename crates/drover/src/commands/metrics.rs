@@ -198,7 +198,7 @@ const PARTITION: &[Metric<PartitionStatus>] = &[
         "Kept for the host's own tasks; of default.",
         |partition| pcpus(partition.host_mcpu?),
     ),
-    gauge("partition_free_pcpus", "What can still be reserved; of default.", |partition| {
+    gauge("partition_free_pcpus", "What can still be reserved; of policy share.", |partition| {
         count(partition.free_mcpu?).map(|mcpu| mcpu / 1e3)
     }),
     gauge("partition_got_pcpus", "What they got in the last second, in pCPUs.", |partition| {

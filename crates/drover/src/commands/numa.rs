@@ -94,8 +94,9 @@ fn overview(nodes: &[NodeStatus]) -> String {
     if nodes.is_empty() {
         return ONE_NODE.to_owned();
     }
+    let divided = nodes.iter().any(|node| node.partition != nodes[0].partition);
     let row = |node: &NodeStatus| {
-        vec![
+        let cells = vec![
             node.node.to_string(),
             node.pcpus.to_string(),
             node.cores.to_string(),
@@ -104,9 +105,11 @@ fn overview(nodes: &[NodeStatus]) -> String {
             format!("{} MiB", node.memory_mib),
             format!("{} MiB", node.free_mib),
             if node.vms.is_empty() { "-".to_owned() } else { node.vms.join(", ") },
-        ]
+        ];
+        divided.then(|| node.partition.clone()).into_iter().chain(cells).collect()
     };
     let titles = ["NODE", "PCPUS", "CORES", "WANTED", "CROWDED", "MEMORY", "FREE", "VMS<"];
+    let titles: Vec<&str> = divided.then_some("PARTITION<").into_iter().chain(titles).collect();
     let table = table(&titles, &nodes.iter().map(row).collect::<Vec<_>>());
     format!("{table}Pressure on caches and memory is known by {}.\n", nodes[0].measured_by)
 }
@@ -162,6 +165,7 @@ mod tests {
     fn nodes_are_shown_with_who_lives_there() {
         let node = |node, wanted_pcpus, crowded, vms: &[&str]| NodeStatus {
             node,
+            partition: "default".to_owned(),
             pcpus: 4,
             cores: 2,
             llcs: 1,
@@ -178,6 +182,12 @@ mod tests {
              0      4      2  500.0%      20%  8192 MiB  1024 MiB  a, b\n   \
              1      4      2   50.0%       0%  8192 MiB  1024 MiB  -\n\
              Pressure on caches and memory is known by resctrl.\n"
+        );
+        let far = NodeStatus { partition: "far".to_owned(), ..node(1, 0.5, 0.0, &["c"]) };
+        let divided = overview(&[node(0, 5.0, 0.2, &["a"]), far]);
+        assert!(
+            divided.starts_with("PARTITION  NODE  PCPUS") && divided.contains("\nfar  "),
+            "{divided}"
         );
         assert_eq!(overview(&[]), ONE_NODE);
     }

@@ -206,6 +206,7 @@ mod tests {
             slice_ms: 3.0,
             size_mcpu: None,
             host_mcpu: None,
+            promised_mcpu: None,
             free_mcpu: None,
             vms: vec!["web".to_owned()],
             unplaced_vcpus: 0,

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
+use drover_core::asked::DEFAULT;
 use drover_core::asked::Limit;
 use drover_core::percent;
 use drover_core::settings::Cosched;
@@ -138,14 +139,19 @@ fn list(json: bool, socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the host has to promise, in a line.
+/// What the host, or a partition beside `default`, has to promise, in a line.
 pub fn host_line(partition: &PartitionStatus) -> Option<String> {
     let [size, host, free] =
         [partition.size_mcpu?, partition.host_mcpu?.into(), partition.free_mcpu?]
             .map(percent::text64);
-    Some(format!(
-        "Host: {free} of {size} can still be reserved; {host} is kept for its own tasks.\n"
-    ))
+    Some(match partition.name.as_str() {
+        DEFAULT => {
+            format!(
+                "Host: {free} of {size} can still be reserved; {host} is kept for its own tasks.\n"
+            )
+        }
+        name => format!("Partition {name}: {free} of {size} can still be reserved.\n"),
+    })
 }
 
 /// A line for each pool, those within it below.

@@ -76,7 +76,9 @@ fn text(status: &HostStatus) -> String {
     let got = got.unwrap_or_default();
     line("VMs", &format!("{vms}, containers: {containers}, pools: {pools}{got}"));
     for partition in &status.partitions {
-        line_of_room(partition, status.promised_mcpu).iter().for_each(|it| line("reserved", it));
+        line_of_room(partition, status.partitions.len() > 1)
+            .iter()
+            .for_each(|it| line("reserved", it));
     }
     line("settings", status.config.as_deref().unwrap_or("no drover.toml: defaults, and orders"));
     match status.troubles.is_empty() {
@@ -98,13 +100,14 @@ fn policy(partition: &PartitionStatus) -> String {
     format!("{policy}, slices of {slice_ms} ms, on {place} (partition {name})")
 }
 
-/// What is promised, and what can be.
-fn line_of_room(partition: &PartitionStatus, promised_mcpu: u64) -> Option<String> {
-    let amounts = [promised_mcpu, partition.host_mcpu?.into(), partition.free_mcpu?];
+/// What is promised, and what can be; of one of several partitions with its name.
+fn line_of_room(partition: &PartitionStatus, several: bool) -> Option<String> {
+    let amounts = [partition.promised_mcpu?, partition.host_mcpu?.into(), partition.free_mcpu?];
     let [promised, host, free] = amounts.map(percent::text64);
     let size = percent::text64(partition.size_mcpu?);
+    let name = if several { format!(" (partition {})", partition.name) } else { String::new() };
     Some(format!(
-        "{promised} of {size} by VMs and pools, {host} by the host's own tasks; free: {free}"
+        "{promised} of {size} by VMs and pools, {host} by the host's own tasks; free: {free}{name}"
     ))
 }
 
@@ -135,6 +138,7 @@ mod tests {
             slice_ms: 3.0,
             size_mcpu: Some(4000),
             host_mcpu: Some(400),
+            promised_mcpu: Some(1500),
             free_mcpu: Some(2100),
             vms: Vec::new(),
             unplaced_vcpus: 0,
