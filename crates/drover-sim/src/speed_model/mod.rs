@@ -12,6 +12,9 @@
 //! function of who runs where now, worked out anew for those concerned whenever that changes. Work in
 //! guests is then the integral of speed over CPU time (crate::guest).
 //!
+//! What it had and lost of a cache before is apart from that: a debt in time that a thread pays when it runs
+//! next ([`footprint`]).
+//!
 //! Worked example: a host of 100 ns local and 200 ns remote latency, a thread of 10,000 misses a ms with
 //! the cache it has. Alone and local a ms of computing takes 1 + 1 ms; with its memory on the other node
 //! 1 + 2 ms: speed 2/3. With a sibling on its core and a gain of 120 %: 2/3 * 0.6.
