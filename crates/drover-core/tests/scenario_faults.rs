@@ -208,8 +208,8 @@ fn unknown_keys_and_words() {
             "colour = 4",
             "x.toml:3: unknown key \"colour\" in [host]; \
              known are sockets, dies, cores, threads, nodes, memory_mib, node_distances, cpu, \
-             clock_mhz, l1d_kib, l2_kib, llc_kib, memory_ns, hop_ns, node_mb_s, skew_tick, \
-             own_wakeups_per_s, own_work_us, round_us, link_mbit_s, costs",
+             clock_mhz, l1d_kib, l2_kib, llc_kib, memory_ns, hop_ns, node_mb_s, node_link_mb_s, \
+             skew_tick, own_wakeups_per_s, own_work_us, round_us, link_mbit_s, costs",
         ),
         (
             "shares = 500",
@@ -402,6 +402,11 @@ fn memory_and_speed_that_cannot_be() {
             "cores = 4",
             "cores = 4, llc_kib = 4096, memory_ns = 100",
             "x.toml:3: the host has memory_ns and no node_mb_s; add node_mb_s, or remove memory_ns",
+        ),
+        (
+            "cores = 4",
+            "cores = 4, node_link_mb_s = 5000",
+            "x.toml:3: the host has node_link_mb_s and no memory_ns; add memory_ns, or remove node_link_mb_s",
         ),
         (
             "vcpus = 4",

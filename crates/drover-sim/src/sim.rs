@@ -429,13 +429,14 @@ impl<C: Class> Sim<C> {
         self.m.pcpus[cpu as usize].current = task;
         self.set_speeds(cpu);
         let last_ran = self.m.tasks[task as usize].last_ran;
-        let cold_ns = if last_ran == cpu { 0 } else { self.migration_ns(last_ran, cpu) };
+        let migration_ns = if last_ran == cpu { 0 } else { self.m.costs.migration_ns };
+        let cold_ns = self.speeds.as_ref().map_or(0, |speeds| speeds.owed_ns(cpu));
         let known = &mut self.m.tasks[task as usize];
         let ready_since_ns = known.ready_since_ns;
         // What the pCPU still pays for, a handler or an interrupt, comes first.
         let from_ns = self.m.pcpus[cpu as usize].work_from_ns.max(now_ns);
         self.m.pcpus[cpu as usize].work_from_ns =
-            from_ns + self.m.costs.context_switch_ns + cold_ns;
+            from_ns + self.m.costs.context_switch_ns + migration_ns + cold_ns;
         known.moves += u64::from(last_ran != cpu);
         known.last_ran = cpu;
         known.state = TaskState::Running;
@@ -450,8 +451,8 @@ impl<C: Class> Sim<C> {
     /// Who runs on that pCPU has changed, and so may the speed of those that run beside it.
     fn set_speeds(&mut self, cpu: u32) {
         let Some(speeds) = &mut self.speeds else { return };
-        let vm = self.m.current(cpu).map(|task| self.m.tasks[task as usize].vm);
-        for &(other, speed) in speeds.runs(&self.m.topology, cpu, vm) {
+        let who = self.m.current(cpu).map(|task| (task, self.m.tasks[task as usize].vm));
+        for &(other, speed) in speeds.runs(&self.m.topology, self.m.now_ns, cpu, who) {
             if other == cpu {
                 // It has not yet begun.
                 self.m.pcpus[cpu as usize].speed = speed;
@@ -465,22 +466,11 @@ impl<C: Class> Sim<C> {
     pub(crate) fn set_memory_nodes(&mut self, vm: u32, nodes: &[u32]) {
         self.accesses.set_nodes(vm, nodes);
         let Some(speeds) = &mut self.speeds else { return };
-        for &(cpu, speed) in speeds.set_nodes(&self.m.topology, vm, nodes) {
+        for &(cpu, speed) in speeds.set_nodes(&self.m.topology, self.m.now_ns, vm, nodes) {
             if let Some(task) = self.m.current(cpu) {
                 self.guests.set_speed(&mut self.m, cpu, task, speed);
             }
         }
-    }
-
-    /// What it takes a task to begin on another pCPU than its last.
-    fn migration_ns(&self, from: u32, to: u32) -> u64 {
-        let llc_of = &self.m.topology.llc_of;
-        let leaves_cache = llc_of[from as usize] != llc_of[to as usize];
-        let warm_up_ns = match &self.speeds {
-            Some(speeds) if leaves_cache => speeds.warm_up_ns(&self.m.topology, to),
-            _ => 0,
-        };
-        self.m.costs.migration_ns + warm_up_ns
     }
 
     fn rest(&mut self, cpu: u32, was_busy: bool) {

@@ -13,7 +13,8 @@ use proptest::prelude::*;
 fn hosts() -> impl Strategy<Value = Host> {
     let shape = (1u32..=2, 1u32..=2, 1u32..=4, 1u32..=4);
     let memory = (512u32..20_000, 50u32..300, 0u32..200, 5_000u32..50_000);
-    (shape, memory).prop_map(|((sockets, dies, cores, threads), (llc, memory, hop, node))| Host {
+    let link = proptest::option::of(1_000u32..50_000);
+    let host = |((sockets, dies, cores, threads), (llc, memory, hop, node), link)| Host {
         sockets,
         dies,
         cores,
@@ -23,8 +24,10 @@ fn hosts() -> impl Strategy<Value = Host> {
         memory_ns: Some(memory),
         hop_ns: Some(hop),
         node_mb_s: Some(node),
+        node_link_mb_s: link,
         ..Host::default()
-    })
+    };
+    (shape, memory, link).prop_map(host)
 }
 
 /// How a VM gets on.
@@ -49,7 +52,8 @@ fn speeds(host: &Host, model: &mut SpeedModel, runs: &[(u32, Option<u32>)]) -> V
     let topology = Topology::of(host);
     let mut speeds = vec![FULL; host.pcpus() as usize];
     for &(cpu, vm) in runs {
-        for &(moved, speed) in model.runs(&topology, cpu % host.pcpus(), vm) {
+        let cpu = cpu % host.pcpus();
+        for &(moved, speed) in model.runs(&topology, 0, cpu, vm.map(|vm| (cpu, vm))) {
             speeds[moved as usize] = speed;
         }
     }
@@ -172,27 +176,82 @@ fn memory_lies_where_its_vm_first_runs() {
     near(both[1], 2e6);
 }
 
+/// Threads of 5,000 misses a ms with 1 MiB, on a host of two caches of 4 MiB and memory of 100 ns: with 4 MiB a ms of
+/// computing takes 1.25 ms, and a cache is warm after 17.5 ms of it.
+struct OneVm {
+    topology: Topology,
+    model: SpeedModel,
+}
+
+impl OneVm {
+    fn new() -> Self {
+        let host = Host {
+            sockets: 2,
+            cores: 2,
+            llc_kib: Some(4096),
+            memory_ns: Some(100),
+            node_mb_s: Some(1_000_000),
+            ..Host::default()
+        };
+        let pace = Pace {
+            misses_per_ms: 5_000,
+            working_set_kib: 4096,
+            lines_per_miss: 1,
+            ..Pace::default()
+        };
+        let model = SpeedModel::of(&host, &[(pace, vec![0]), (pace, vec![0])]).unwrap();
+        Self { topology: Topology::of(&host), model }
+    }
+
+    /// A thread runs on a pCPU between these ms. Returns what it first has to pay, ns.
+    fn stint(&mut self, thread: u32, cpu: u32, from_ms: u64, to_ms: u64) -> u64 {
+        let vm = thread % 2;
+        self.model.runs(&self.topology, from_ms * 1_000_000, cpu, Some((thread, vm)));
+        let owed_ns = self.model.owed_ns(cpu);
+        self.model.runs(&self.topology, to_ms * 1_000_000, cpu, None);
+        owed_ns
+    }
+}
+
 #[test]
-fn a_cache_is_cold_for_who_comes_from_another() {
-    let vms = [(
-        Pace { misses_per_ms: 10_000, working_set_kib: 1024, lines_per_miss: 2, ..Pace::default() },
-        vec![0],
-    )];
-    let Ok(scenario) = Scenario::parse(
-        &format!(
-            "name = \"x\"\nhost = {TWO_NODES}\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
-                  workload = {{ kind = \"cpu\" }}\n"
-        ),
-        "x.toml",
-    ) else {
-        panic!("a good scenario");
-    };
-    let topology = Topology::of(&scenario.host);
-    let mut model = SpeedModel::of(&scenario.host, &vms).unwrap();
-    model.runs(&topology, 0, Some(0));
-    // 1 MiB, 128 bytes for each miss of 100 ns that it waits for; 200 ns from afar.
-    assert_eq!(model.warm_up_ns(&topology, 0), 819_200);
-    model.runs(&topology, 0, None);
-    model.runs(&topology, 1, Some(0));
-    assert_eq!((model.warm_up_ns(&topology, 0), model.warm_up_ns(&topology, 1)), (0, 1_638_400));
+fn who_comes_to_a_cold_cache_pays_a_third_of_its_lines() {
+    let mut host = OneVm::new();
+    assert_eq!(host.stint(0, 0, 0, 100), 0);
+    // 4 MiB are 65,536 lines; a third of them at 100 ns each.
+    let cold_ns = host.stint(0, 1, 100, 200);
+    assert!(cold_ns.abs_diff(2_184_533) < 1_000, "{cold_ns}");
+    // It was there already.
+    assert_eq!(host.stint(0, 0, 200, 300), 0);
+    // Another cache, and it owes that when it runs next, wherever.
+    assert_eq!(host.stint(0, 2, 300, 400), 0);
+    assert!(host.stint(0, 0, 400, 500).abs_diff(2_184_533) < 1_000);
+}
+
+#[test]
+fn a_short_stint_pays_for_what_it_fetched_only() {
+    let mut host = OneVm::new();
+    host.stint(0, 0, 0, 1);
+    let owed_ns = host.stint(0, 0, 1, 2);
+    // 0.8 ms of computing: 0.045 of the way, so a part of 0.127 of the lines, of which 0.03 it has in any case.
+    assert!((550_000..700_000).contains(&owed_ns), "{owed_ns}");
+}
+
+#[test]
+fn who_returns_pays_for_what_others_took_and_for_nothing_if_nobody_did() {
+    let mut host = OneVm::new();
+    host.stint(0, 0, 0, 100);
+    host.stint(0, 0, 100, 101);
+    let (mut before_ns, mut now_ms) = (0, 101);
+    // Another computes on that cache for ever longer.
+    for others_ms in [0, 5, 20, 80, 400] {
+        host.stint(1, 1, now_ms, now_ms + others_ms);
+        now_ms += others_ms;
+        host.stint(0, 0, now_ms, now_ms + 100);
+        let owed_ns = host.stint(0, 0, now_ms + 100, now_ms + 101);
+        now_ms += 101;
+        assert!(owed_ns > before_ns || others_ms == 0, "{others_ms}: {owed_ns}");
+        before_ns = owed_ns;
+    }
+    // 400 ms bring in 49 MiB, twelve times what the cache holds: it is as good as cold.
+    assert!(before_ns.abs_diff(2_184_533) < 60_000, "{before_ns}");
 }

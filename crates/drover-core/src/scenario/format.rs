@@ -201,6 +201,7 @@ impl Keys for Host {
         ("memory_ns", whole(1, 10_000)),
         ("hop_ns", whole(0, 10_000)),
         ("node_mb_s", whole(100, 10_000_000)),
+        ("node_link_mb_s", whole(100, 10_000_000)),
         ("own_wakeups_per_s", whole(1, 10_000)),
         ("own_work_us", whole(1, 1_000_000)),
         ("round_us", whole(1, ROUND_US_MAX)),

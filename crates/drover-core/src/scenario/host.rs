@@ -41,6 +41,9 @@ pub struct Host {
     pub hop_ns: Option<u32>,
     /// Bandwidth of a node's memory, MB/s.
     pub node_mb_s: Option<u32>,
+    /// Bandwidth of each link between two nodes, both ways together, MB/s of what memory accesses move. None: as wide as
+    /// need be.
+    pub node_link_mb_s: Option<u32>,
     /// Whether pCPUs tick one after the other, within half a tick, instead of all at once: the
     /// kernel's boot option of that name, off by default there too.
     pub skew_tick: bool,
@@ -134,6 +137,7 @@ impl Default for Host {
             memory_ns: None,
             hop_ns: None,
             node_mb_s: None,
+            node_link_mb_s: None,
             skew_tick: false,
             own_wakeups_per_s: None,
             own_work_us: None,

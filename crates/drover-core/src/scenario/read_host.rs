@@ -82,9 +82,10 @@ fn check_memory(host: &Table<Host>) -> Read<()> {
         ("memory_ns", host.memory_ns, true),
         ("hop_ns", host.hop_ns, host.nodes > 1),
         ("node_mb_s", host.node_mb_s, true),
+        ("node_link_mb_s", host.node_link_mb_s, false),
         ("llc_kib", host.llc_kib, true),
     ];
-    let Some((some, ..)) = said[..3].iter().find(|(_, given, _)| given.is_some()) else {
+    let Some((some, ..)) = said[..4].iter().find(|(_, given, _)| given.is_some()) else {
         return Ok(());
     };
     match said.iter().find(|(_, given, needed)| *needed && given.is_none()) {

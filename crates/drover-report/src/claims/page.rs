@@ -39,8 +39,8 @@ what the document says, and what the simulator measures, the median of {seeds} s
   a unit here, or one that claims neither a number nor a direction. The row says which.
 
 Bounds come from the documents' words, never from what was measured. Fitted are SPECjbb's misses and the working set of
-kernel-compile, each to the row of one VM in figure 17 of 000 ([simulator.md](simulator.md)); what a piece costs dom0, to the 38 %
-of 001; and of 002 how long dbench holds its lock, to the first two rows of its table, how long `lru_lock` is held, to 292 s against
+kernel-compile, each to the row of one VM in figure 17 of 000, and SPECjbb's traffic, to a measurement that is none of the documents'
+([simulator.md](simulator.md)); what a piece costs dom0, to the 38 % of 001; and of 002 how long dbench holds its lock, to the first two rows of its table, how long `lru_lock` is held, to 292 s against
 189, and the work between two stops of a boot, to 369 s against 25. These rows say so, all others are predictions. The values of
 most figures are lost with their pictures: then the direction that the text gives is the claim.
 ";
