@@ -18,6 +18,7 @@ help:
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
+	@echo 'make mechanisms  mechanisms of the seed documents taken out, does their test fail? into docs/mechanisms.md'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; 20 minutes on a quiet machine'
 	@echo 'make seeds   what the five seed documents claim, measured in the simulator, into docs/seeds.md'
 	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 JOBS="hoard"'
@@ -126,6 +127,12 @@ SEED ?= 1
 mutants: setup
 	cargo build --release --locked -p drover-mutate
 	target/release/drover-mutate --clang $(CLANG) --count $(COUNT) --seed $(SEED)
+
+# Can the tests that show the seeds' mechanisms fail: docs/mechanisms.md. Developers only.
+.PHONY: mechanisms
+mechanisms: setup
+	cargo build --release --locked -p drover-mutate
+	target/release/drover-mutate --mechanisms
 
 COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4-reservation \
 	esx-fig5-limit pools-departments reserved-sleeper sleep-vs-busy barrier-2to1 lock-2to1 total-work \

@@ -444,6 +444,12 @@ static void nobody_is_preempted_where_pcpus_are_dedicated(void)
 	dispatches = kernel_runs(g, 1);
 	CHECK_EQ(ran_in_the_next(3 * SECOND, 1), 3 * SECOND);
 	CHECK_EQ(kernel_runs(g, 1), dispatches);
+	/* Not by a third either, until that has waited for too long. */
+	busy_vm_in(RT, 3, 1, 0);
+	kernel_run(g, 20 * MS);
+	dispatches = kernel_runs(g, 1) + kernel_runs(g, 2);
+	CHECK_EQ(ran_in_the_next(300 * MS, 3), 0);
+	CHECK_EQ(kernel_runs(g, 1) + kernel_runs(g, 2), dispatches);
 }
 
 static void the_first_of_the_waiting_list_follows_who_sleeps(void)

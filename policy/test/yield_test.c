@@ -70,6 +70,23 @@ static void one_pinned_beside_it_runs_next(void)
 	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 1);
 }
 
+/* Siblings that wait where one spins and yields are not behind it: any pCPU of the domain that has
+ * nothing better takes them, and they need not be swapped with who waits for another. */
+static void siblings_are_not_stuck_behind_one_that_yields(void)
+{
+	a_vm_of_three(2, 1);
+	yields_to(vcpu[1]);
+	yields_to(vcpu[2]);
+	CHECK(g->pcpu[0].current == vcpu[2]);
+	kernel_sleep(g, 1);
+	kernel_settle(g);
+	CHECK(g->pcpu[1].current == vcpu[0]);
+	kernel_sleep(g, 1);
+	kernel_settle(g);
+	CHECK(g->pcpu[1].current == vcpu[1]);
+	CHECK(g->pcpu[0].current == vcpu[2]);
+}
+
 /* The round has given the pCPU to the VM: it goes on. */
 static void of_a_vm_played_in_rounds_it_does_too(void)
 {
@@ -333,6 +350,7 @@ int main(void)
 {
 	RUN(the_sibling_named_runs_next);
 	RUN(one_pinned_beside_it_runs_next);
+	RUN(siblings_are_not_stuck_behind_one_that_yields);
 	RUN(of_a_vm_played_in_rounds_it_does_too);
 	RUN(the_only_one_that_waits_elsewhere_runs_next);
 	RUN(one_that_waits_in_another_domain_runs_next);

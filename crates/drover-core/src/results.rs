@@ -102,6 +102,12 @@ pub struct HostFigures {
     /// Those of them that held a spinlock, on average.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preempted_holders: Option<f64>,
+    /// CPU time that page faults of guests took, where a scheduler takes their memory away, s; of the simulator only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_fault_s: Option<f64>,
+    /// What of that they waited for a lock of their VM, s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_fault_spin_s: Option<f64>,
 }
 
 /// What was measured of a VM during a run.

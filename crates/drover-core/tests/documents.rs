@@ -169,6 +169,8 @@ fn complete() -> Results {
             pause_exit_s: Some(0.1),
             preempted_siblings: Some(9.0),
             preempted_holders: Some(1.0),
+            page_fault_s: Some(0.1),
+            page_fault_spin_s: Some(0.1),
         },
         vms: vec![complete_vm()],
     };

@@ -130,13 +130,9 @@ impl Bench {
 
     /// Checks a mutant: that source in place of the file. Puts `original` back.
     pub fn fate(&self, all: &Proven, file: &str, source: &str, original: &str) -> Result<Fate> {
-        let path = self.tree.join(file);
-        let write = |source| {
-            fs::write(&path, source).with_context(|| format!("cannot write {}", path.display()))
-        };
-        write(source)?;
+        self.write(file, source)?;
         let fate = self.fate_of_tree(all);
-        write(original)?;
+        self.write(file, original)?;
         fate
     }
 
@@ -157,8 +153,25 @@ impl Bench {
         Ok(Fate::Survived)
     }
 
+    /// A file of the tree.
+    pub fn read(&self, file: &str) -> Result<String> {
+        let path = self.tree.join(file);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Writes a file of the tree.
+    pub fn write(&self, file: &str, source: &str) -> Result<()> {
+        let path = self.tree.join(file);
+        fs::write(&path, source).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// What the last command wrote.
+    pub fn said(&self) -> Result<String> {
+        self.read("output")
+    }
+
     /// Runs a command with so many seconds of CPU time. False if it fails in any way.
-    fn passes(&self, (words, limit_s): &(Words, u64)) -> Result<bool> {
+    pub fn passes(&self, (words, limit_s): &(Words, u64)) -> Result<bool> {
         let limits = format!("ulimit -c 0 -t {limit_s} -v {MEMORY_KIB}; exec nice -n 10 \"$@\"");
         let output = File::create(self.tree.join("output"))?;
         let status = Command::new("bash")

@@ -11,9 +11,11 @@
 //! first, until one fails. A test that takes too long has failed, too.
 
 mod bench;
+mod mechanism;
 mod report;
 mod site;
 mod token;
+mod without;
 
 use std::fs;
 use std::ops::Range;
@@ -35,6 +37,8 @@ use report::{Outcome, Source};
 const RIG_SEEDS: Range<u64> = 100..600;
 const WORKERS: usize = 2;
 const REPORT: &str = "docs/mutants.md";
+/// How the policy's tests are compiled: without sanitizers.
+const POLICY_CFLAGS: &str = "-std=gnu11 -I.. -O1 -w";
 /// What is built from: the tests find their compiler in script/clang.mk, one policy in the document, and parameters
 /// where daemon and simulator have them.
 const COPIED: [&str; 4] =
@@ -52,6 +56,9 @@ struct Args {
     /// The C compiler.
     #[arg(long, default_value = "clang")]
     clang: String,
+    /// Take out the mechanisms of the seed documents, one at a time, and plant nothing.
+    #[arg(long)]
+    mechanisms: bool,
 }
 
 fn main() -> ExitCode {
@@ -67,20 +74,29 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<()> {
     let project = std::env::current_dir()?;
     let begin = Instant::now();
-    let summary = report_on(args, &project, &checks(&project, &args.clang)?)?;
+    let summary = if args.mechanisms {
+        without::report_on(&project, &progress_bar(0))?
+    } else {
+        report_on(args, &project, &checks(&project, &args.clang)?)?
+    };
     println!("{summary}; {:.0} s", begin.elapsed().as_secs_f64());
     Ok(())
+}
+
+fn progress_bar(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length).with_finish(ProgressFinish::AndClear);
+    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len}  {wide_msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 /// Plants the mutants and writes the report. Returns what it says in short.
 fn report_on(args: &Args, project: &Path, checks: &Checks) -> Result<String> {
     let files = sources(project)?;
     let chosen = choose(&files, args.count, args.seed);
-    let bar = ProgressBar::new(chosen.len() as u64).with_finish(ProgressFinish::AndClear);
-    if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len}  {wide_msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
+    let bar = progress_bar(chosen.len() as u64);
     let trees = (0..WORKERS).map(|number| project.join(format!("target/mutants/{number}")));
     let benches: Vec<Bench> =
         trees.map(|tree| Bench::new(tree, project, &COPIED)).collect::<Result<_>>()?;
@@ -105,7 +121,7 @@ fn checks(project: &Path, clang: &str) -> Result<Checks> {
     for test in tests(project)? {
         let program = format!("../../tests/{test}");
         let mut build = words(&["make", "-s", "-C", "policy/test", "OUT=../../tests", &program]);
-        build.push("CFLAGS=-std=gnu11 -I.. -O1 -w".to_owned());
+        build.push(format!("CFLAGS={POLICY_CFLAGS}"));
         let commands = vec![build, vec![format!("tests/{test}")]];
         checks.push(Check { net: Net::Tests, commands });
     }
@@ -268,7 +284,7 @@ mod tests {
     #[test]
     fn from_a_policy_to_a_report() {
         let (folder, checks) = project();
-        let args = Args { count: 100, seed: 3, clang: String::new() };
+        let args = Args { count: 100, seed: 3, clang: String::new(), mechanisms: false };
         let said = report_on(&args, folder.path(), &checks).unwrap();
         assert!(said.starts_with("7 mutants: 1 killed by tests, 1 by the rig, 2 surv"), "{said}");
         assert!(said.contains("; 3 do not count; 2 rows of docs/mutants.md have"), "{said}");

@@ -91,6 +91,34 @@ fn a_directed_yield_of_cfs_helps_who_holds_the_lock() {
     assert!(with > 3 * without, "{with} with, {without} without");
 }
 
+/// Two VMs of four vCPUs on two nodes of four pCPUs, a minute after they began.
+fn balanced_for_a_minute(scheduler: &str) -> Run {
+    let top = "duration_s = 10.0\nwarmup_s = 50.0\nhost = { sockets = 2, nodes = 2, cores = 4 }";
+    simulate(scheduler, top, &[("a", 4, 1000, BUSY), ("b", 4, 1000, BUSY)])
+}
+
+#[test]
+fn autonuma_brings_threads_and_memory_together_and_faults_less_with_time() {
+    let run = balanced_for_a_minute("cfs36-autonuma");
+    let numa: Vec<_> = run.vms.iter().map(|vm| vm.numa.as_ref().unwrap()).collect();
+    assert_ne!(numa[0].home, numa[1].home, "a node for each");
+    for numa in numa {
+        assert!(numa.local_pct.unwrap() > 99.0 && numa.home_time_pct.unwrap() > 99.0, "{numa:?}");
+    }
+    let (faults_s, spins_s) = (run.host.page_fault_s.unwrap(), run.host.page_fault_spin_s.unwrap());
+    assert!(faults_s > 0.0 && spins_s < faults_s && faults_s < 0.05, "{faults_s} {spins_s}");
+}
+
+#[test]
+fn schednuma_moves_memory_to_one_node() {
+    let run = balanced_for_a_minute("cfs36-schednuma");
+    for vm in &run.vms {
+        assert!(vm.numa.as_ref().unwrap().local_pct.unwrap() > 99.0, "{vm:?}");
+    }
+    let plain = balanced_for_a_minute("cfs36");
+    assert!(plain.vms[0].numa.is_none() && plain.host.page_fault_s.is_none());
+}
+
 #[test]
 fn credit_takes_turns_of_30_ms_and_boosts_who_wakes() {
     let vms = [("a", 1, 1000, BUSY), ("b", 1, 1000, BUSY)];

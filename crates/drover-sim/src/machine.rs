@@ -117,6 +117,10 @@ pub struct Counts {
     pub preempted_siblings: u64,
     /// Those of them that held a spinlock.
     pub preempted_holders: u64,
+    /// CPU time that page faults of guests took, where a scheduler takes memory away, ns.
+    pub page_fault_ns: u64,
+    /// ... of which they waited for a lock of their VM, ns.
+    pub page_fault_spin_ns: u64,
     /// Pause-loop exits that made a sibling run.
     pub directed_yields: u64,
 }

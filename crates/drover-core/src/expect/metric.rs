@@ -115,11 +115,15 @@ pub enum Metric {
     PreemptedSiblings,
     /// Of the host: those of them that held a spinlock.
     PreemptedHolders,
+    /// Of the host: page faults of guests whose memory a scheduler takes away, % of its CPU time.
+    PageFaultPct,
+    /// Of the host: what of that time they waited for a lock of their VM, %.
+    PageFaultSpinPct,
 }
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 50] = [
+    pub const ALL: [Metric; 52] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -170,6 +174,8 @@ impl Metric {
         Metric::PauseExitPct,
         Metric::PreemptedSiblings,
         Metric::PreemptedHolders,
+        Metric::PageFaultPct,
+        Metric::PageFaultSpinPct,
     ];
 
     /// The word for it in a scenario.
@@ -225,6 +231,8 @@ impl Metric {
             Metric::PauseExitPct => "pause_exit_pct",
             Metric::PreemptedSiblings => "preempted_siblings",
             Metric::PreemptedHolders => "preempted_holders",
+            Metric::PageFaultPct => "page_fault_pct",
+            Metric::PageFaultSpinPct => "page_fault_spin_pct",
         }
     }
 
@@ -241,6 +249,8 @@ impl Metric {
                 | Metric::PauseExitPct
                 | Metric::PreemptedSiblings
                 | Metric::PreemptedHolders
+                | Metric::PageFaultPct
+                | Metric::PageFaultSpinPct
         )
     }
 
@@ -387,9 +397,11 @@ impl Metric {
             Metric::PreemptedSiblings => run.host.preempted_siblings,
             Metric::PreemptedHolders => run.host.preempted_holders,
             Metric::PauseExits => run.host.pause_exits.map(|exits| exits as f64),
-            Metric::PauseExitPct => {
-                let host_s = f64::from(run.host.pcpus) * run.duration_s;
-                Some(100.0 * run.host.pause_exit_s? / host_s).filter(|it| it.is_finite())
+            Metric::PauseExitPct => of_host_pct(run, run.host.pause_exit_s?),
+            Metric::PageFaultPct => of_host_pct(run, run.host.page_fault_s?),
+            Metric::PageFaultSpinPct => {
+                let pct = 100.0 * run.host.page_fault_spin_s? / run.host.page_fault_s?;
+                Some(pct).filter(|it| it.is_finite())
             }
             _ => None,
         }
@@ -419,6 +431,12 @@ impl Metric {
             _ => None,
         }
     }
+}
+
+/// So much CPU time in % of all of the host's.
+fn of_host_pct(run: &Run, cpu_s: f64) -> Option<f64> {
+    let host_s = f64::from(run.host.pcpus) * run.duration_s;
+    Some(100.0 * cpu_s / host_s).filter(|it| it.is_finite())
 }
 
 /// What the VM got, in % of what all of its partition got.
@@ -540,6 +558,8 @@ mod tests {
             pause_exit_s: Some(0.04),
             preempted_siblings: Some(9.5),
             preempted_holders: Some(0.5),
+            page_fault_s: Some(0.08),
+            page_fault_spin_s: Some(0.02),
         };
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
         let delay = |mean| Some(DelayUs { count: 9, mean, p50: 4.096, p99: 16.384 });
@@ -665,6 +685,8 @@ mod tests {
         assert_eq!(figure(Metric::BpfNsPerSwitch), 250.0);
         assert_eq!(figure(Metric::PauseExits), 4_000.0);
         assert!((figure(Metric::PauseExitPct) - 0.5).abs() < 1e-9);
+        assert!((figure(Metric::PageFaultPct) - 1.0).abs() < 1e-9);
+        assert!((figure(Metric::PageFaultSpinPct) - 25.0).abs() < 1e-9);
         let spin_us = Metric::SpinUsPerProgress.figure(&run(), Some("vm0"), None).unwrap();
         assert!((spin_us - 10_000.0).abs() < 1e-6, "{spin_us}");
     }

@@ -31,8 +31,8 @@ what the document says, and what the simulator measures, the median of {seeds} s
 - A **number** holds within 10 % or 3 percentage points, whichever is more, and is *near* within twice that. Of a ratio it is
   the change that counts.
 - A **direction** holds when every seed of randomness is as said, and is *near* when only the median is.
-- A **mechanism** names the test that shows it; `make test` runs it. That each of these tests fails without its mechanism
-  was not tried, but for what `make mutants` plants ([mutants.md](mutants.md)).
+- A **mechanism** names the test that shows it; `make test` runs it. Each of these tests fails when the mechanism is taken out of
+  the source: `make mechanisms` tries that ([mechanisms.md](mechanisms.md)).
 - What stands *beside* a claim is not judged: mostly what Drover does where the document speaks of another system.
 - *Pending*: nothing shows it yet, and something could; the row says what is missing.
 - *Outside*: no scheduler is in it, so none can show it: a fact of a device, a setting of an experiment, a row that fixes

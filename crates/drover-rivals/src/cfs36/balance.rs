@@ -20,7 +20,7 @@ impl Cfs36 {
     /// select_task_rq_fair and select_idle_sibling: where it last ran if that is idle, then a core
     /// idle as a whole in its cache, then an idle thread of its core.
     pub(super) fn select(&self, m: &Machine, task: TaskId) -> u32 {
-        let last = m.tasks[task as usize].pcpu;
+        let last = self.numa_last(m, task);
         let allowed = m.allowed(task);
         let free =
             |&cpu: &u32| allowed.contains(cpu) && m.online.contains(cpu) && self.is_idle(m, cpu);
@@ -53,6 +53,15 @@ impl Cfs36 {
         tasks.filter(move |&task| m.current(from) != Some(task) && m.may_run_on(task, to))
     }
 
+    /// The first of these that should go to an idle pCPU.
+    fn first_movable(&self, m: &Machine, from: u32, to: u32) -> Option<TaskId> {
+        if self.numa.is_none() {
+            return self.movable(m, from, to).next();
+        }
+        let tasks = self.movable(m, from, to).collect();
+        self.by_node(m, tasks, (from, to), true).first().copied()
+    }
+
     /// idle_balance: a pCPU that runs dry pulls one waiting task, from near first.
     pub(super) fn pull_when_idle(&mut self, m: &mut Machine, cpu: u32) {
         let task = {
@@ -64,7 +73,7 @@ impl Cfs36 {
                 let crowded = cpus.iter().filter(|&other| self.rqs[other as usize].nr > 1);
                 let mut crowded: Vec<u32> = crowded.collect();
                 crowded.sort_by_key(|&other| std::cmp::Reverse(self.rqs[other as usize].weight()));
-                crowded.into_iter().find_map(|from| self.movable(m, from, cpu).next())
+                crowded.into_iter().find_map(|from| self.first_movable(m, from, cpu))
             })
         };
         if let Some(task) = task {
@@ -76,12 +85,19 @@ impl Cfs36 {
     /// is balanced.
     pub(super) fn balance_at_tick(&mut self, m: &mut Machine, cpu: u32) {
         if self.rqs[cpu as usize].nr > 1 && m.busy.count() < m.online.count() {
-            let fetches = |to| Some((to, self.movable(m, cpu, to).next()?));
-            let found = m.online.iter().filter(|&to| self.is_idle(m, to)).find_map(fetches);
-            if let Some((to, task)) = found {
-                self.migrate(m, task, to);
-                m.resched(to);
-                return;
+            let mut next = 0;
+            while let Some(to) = m.online.next_from(next) {
+                next = to + 1;
+                if !self.is_idle(m, to) || self.expects(to) || !self.numa_may_fetch(m, to) {
+                    continue;
+                }
+                let task = self.first_movable(m, cpu, to);
+                self.numa_balanced(to, true, task.is_some());
+                if let Some(task) = task {
+                    self.migrate(m, task, to);
+                    m.resched(to);
+                    return;
+                }
             }
         }
         for (domain, imbalance_pct) in IMBALANCE_PCT.into_iter().enumerate() {
@@ -93,20 +109,29 @@ impl Cfs36 {
             let due_ns = &mut self.rqs[cpu as usize].balance_ns[domain];
             if cpus.count() > 1 && m.now_ns >= *due_ns {
                 *due_ns = m.now_ns + u64::from(cpus.count()) * BUSY_FACTOR * 1_000_000;
-                self.balance(m, cpu, &cpus, imbalance_pct);
+                let moved = self.balance(m, cpu, &cpus, imbalance_pct);
+                if domain == 2 {
+                    self.balanced_nodes(m, cpu, moved);
+                }
             }
         }
     }
 
     /// load_balance, between run queues: pull from the heaviest of the domain half of what it has
-    /// more.
-    fn balance(&mut self, m: &mut Machine, cpu: u32, cpus: &CpuSet, imbalance_pct: u64) {
+    /// more. Whether somebody came; none: there was nothing to balance.
+    fn balance(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        cpus: &CpuSet,
+        imbalance_pct: u64,
+    ) -> Option<bool> {
         let weigh = |cpu: u32| self.rqs[cpu as usize].weight();
         let crowded = cpus.iter().filter(|&other| self.rqs[other as usize].nr > 1);
-        let Some(from) = crowded.max_by_key(|&other| weigh(other)) else { return };
+        let from = crowded.max_by_key(|&other| weigh(other))?;
         let (mine, theirs) = (weigh(cpu), weigh(from));
         if from == cpu || theirs * 100 <= mine * imbalance_pct {
-            return;
+            return None;
         }
         let mut imbalance = (theirs - mine) / 2;
         // fix_small_imbalance: rather one task too many than none, if it is heavier than ours.
@@ -114,18 +139,22 @@ impl Cfs36 {
         if imbalance < each(from) && (each(from) > each(cpu) || theirs - mine >= each(from)) {
             imbalance = each(from);
         }
-        for task in self.movable(m, from, cpu).collect::<Vec<_>>() {
+        let tasks = self.movable(m, from, cpu).collect();
+        let mut moved = false;
+        for task in self.by_node(m, tasks, (from, cpu), false) {
             // detach: what is more than twice too heavy stays.
             let weight = self.rqs[from as usize].weight_of_one(m.tasks[task as usize].vm);
             if weight / 2 > imbalance || self.rqs[from as usize].nr < 2 {
                 continue;
             }
             imbalance = imbalance.saturating_sub(weight);
+            moved = true;
             self.migrate(m, task, cpu);
             self.preempt(m, cpu, task);
             if imbalance == 0 {
                 break;
             }
         }
+        Some(moved)
     }
 }

@@ -25,13 +25,16 @@
 
 mod balance;
 mod entity;
+mod numa;
 mod rq;
 
+use drover_core::counters::VmCounters;
 use drover_sim::class::{Class, VmTerms};
 use drover_sim::costs::{Costs, PauseLoop};
 use drover_sim::machine::{CLASS_TIMER, Machine, TaskId, TaskState};
 use drover_sim::scenario::rival::Rival;
 use entity::{Buddies, Entity, NICE_0, pick, preempts};
+use numa::{Kind, Numa};
 use rq::Rq;
 
 /// kernel/sched/fair.c: normalized_sysctl_sched_*, for one pCPU.
@@ -55,6 +58,8 @@ pub struct Cfs36 {
     groups: Vec<(u64, u64)>,
     /// 1 + log2(pCPUs up to 8).
     factor: u64,
+    /// What moves threads and memory to each other; none: nothing does.
+    numa: Option<Box<Numa>>,
 }
 
 impl Rival for Cfs36 {
@@ -70,6 +75,7 @@ impl Rival for Cfs36 {
             on: Vec::new(),
             groups: Vec::new(),
             factor: 1 + u64::from(pcpus.min(8).ilog2()),
+            numa: None,
         }
     }
 
@@ -118,7 +124,53 @@ impl Rival for ThrottledYield {
     }
 }
 
+/// The same scheduler with AutoNUMA.
+#[derive(Debug)]
+pub struct AutoNuma;
+
+impl Rival for AutoNuma {
+    type Class = Cfs36;
+
+    const NAME: &'static str = "cfs36-autonuma";
+
+    fn new(m: &Machine) -> Cfs36 {
+        Cfs36::new(m).with(Kind::Auto { slower: 1 }, m)
+    }
+}
+
+/// ... which scans memory at a third of the rate.
+#[derive(Debug)]
+pub struct AutoNumaSlowly;
+
+impl Rival for AutoNumaSlowly {
+    type Class = Cfs36;
+
+    const NAME: &'static str = "cfs36-autonuma-slowly";
+
+    fn new(m: &Machine) -> Cfs36 {
+        Cfs36::new(m).with(Kind::Auto { slower: 3 }, m)
+    }
+}
+
+/// The same scheduler with SchedNUMA.
+#[derive(Debug)]
+pub struct SchedNuma;
+
+impl Rival for SchedNuma {
+    type Class = Cfs36;
+
+    const NAME: &'static str = "cfs36-schednuma";
+
+    fn new(m: &Machine) -> Cfs36 {
+        Cfs36::new(m).with(Kind::Home, m)
+    }
+}
+
 impl Cfs36 {
+    fn with(self, kind: Kind, m: &Machine) -> Self {
+        Self { numa: Some(Box::new(Numa::new(kind, m))), ..self }
+    }
+
     fn granularity_ns(&self) -> u64 {
         WAKEUP_GRANULARITY_NS * self.factor
     }
@@ -260,7 +312,11 @@ fn least<'a>(entities: impl Iterator<Item = (u32, &'a Entity)>, but: u32) -> Opt
 }
 
 impl Class for Cfs36 {
-    fn start(&mut self, _: &mut Machine) {}
+    fn start(&mut self, m: &mut Machine) {
+        if let Some(numa) = &self.numa {
+            numa.set_look(m);
+        }
+    }
 
     fn add(&mut self, m: &mut Machine, task: TaskId, terms: VmTerms) {
         let vm = m.tasks[task as usize].vm;
@@ -272,6 +328,9 @@ impl Class for Cfs36 {
             self.groups.resize(vm as usize + 1, (NICE_0, 0));
         }
         self.set_terms(m, vm, terms);
+        if let Some(numa) = &mut self.numa {
+            numa.add(m, task, terms.vcpus);
+        }
     }
 
     fn set_terms(&mut self, _: &mut Machine, vm: u32, terms: VmTerms) {
@@ -296,8 +355,15 @@ impl Class for Cfs36 {
         self.dequeue(m, task);
     }
 
-    fn pick(&mut self, m: &mut Machine, cpu: u32, _: Option<TaskId>, _: bool) -> Option<TaskId> {
-        if self.rqs[cpu as usize].nr == 0 && m.pcpus[cpu as usize].online {
+    fn pick(
+        &mut self,
+        m: &mut Machine,
+        cpu: u32,
+        _: Option<TaskId>,
+        ready: bool,
+    ) -> Option<TaskId> {
+        self.let_go(m, cpu, ready);
+        if self.rqs[cpu as usize].nr == 0 && m.pcpus[cpu as usize].online && !self.expects(cpu) {
             self.pull_when_idle(m, cpu);
         }
         let chosen = self.choose(cpu)?;
@@ -320,6 +386,9 @@ impl Class for Cfs36 {
 
     fn ran(&mut self, m: &mut Machine, cpu: u32, task: TaskId, ran_ns: u64) {
         let vm = m.tasks[task as usize].vm;
+        if let Some(numa) = &mut self.numa {
+            numa.ran(m, cpu, vm, ran_ns);
+        }
         self.tasks[task as usize].ran(ran_ns);
         let rq = &mut self.rqs[cpu as usize];
         let at = rq.group_at(vm);
@@ -350,10 +419,21 @@ impl Class for Cfs36 {
             m.resched(cpu);
         }
         self.balance_at_tick(m, cpu);
+        self.numa_tick(m, cpu, task);
     }
 
     fn timer(&mut self, m: &mut Machine) {
         m.events.cancel(CLASS_TIMER);
+    }
+
+    fn look(&mut self, m: &mut Machine) {
+        if let Some(numa) = &mut self.numa {
+            numa.look(m);
+        }
+    }
+
+    fn counters(&self, _: &Machine, vm: u32) -> Option<VmCounters> {
+        self.numa.as_ref()?.counters(vm)
     }
 
     fn yield_to(&mut self, m: &mut Machine, cpu: u32, from: TaskId, to: TaskId) -> bool {
@@ -380,8 +460,11 @@ impl Class for Cfs36 {
         self.rqs[cpu as usize].nr
     }
 
-    fn remove(&mut self, _: &mut Machine, task: TaskId) {
+    fn remove(&mut self, m: &mut Machine, task: TaskId) {
         debug_assert!(self.on[task as usize].is_none(), "who has left is on no run queue");
+        if let Some(numa) = &mut self.numa {
+            numa.remove(m, task);
+        }
     }
 
     fn evict(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {

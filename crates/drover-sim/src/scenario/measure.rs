@@ -22,6 +22,8 @@ struct Reading {
     pause_exit_ns: u64,
     preempted_siblings: u64,
     preempted_holders: u64,
+    page_fault_ns: u64,
+    page_fault_spin_ns: u64,
     accesses: LocalAccesses,
     cpu_ns: Vec<u64>,
     progress: Vec<u64>,
@@ -43,6 +45,8 @@ impl Reading {
             pause_exit_ns: sim.m.counts.pause_exit_ns,
             preempted_siblings: sim.m.counts.preempted_siblings,
             preempted_holders: sim.m.counts.preempted_holders,
+            page_fault_ns: sim.m.counts.page_fault_ns,
+            page_fault_spin_ns: sim.m.counts.page_fault_spin_ns,
             accesses: sim.accesses.clone(),
             cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
@@ -95,6 +99,7 @@ impl Measured {
         let end = Reading::of(sim);
         let pcpus = scenario.host.pcpus();
         let exits = end.pause_exits - self.begin.pause_exits;
+        let faults = |ns: u64| (end.page_fault_ns > 0).then(|| seconds(ns));
         let at_exit = |count: u64| (exits > 0).then(|| count as f64 / exits as f64);
         let mut run = Run {
             case: job.case.name.clone(),
@@ -111,6 +116,8 @@ impl Measured {
                 pause_exit_s: Some(seconds(end.pause_exit_ns - self.begin.pause_exit_ns)),
                 preempted_siblings: at_exit(end.preempted_siblings - self.begin.preempted_siblings),
                 preempted_holders: at_exit(end.preempted_holders - self.begin.preempted_holders),
+                page_fault_s: faults(end.page_fault_ns - self.begin.page_fault_ns),
+                page_fault_spin_s: faults(end.page_fault_spin_ns - self.begin.page_fault_spin_ns),
             },
             vms: Vec::new(),
         };
