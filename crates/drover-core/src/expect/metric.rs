@@ -2,6 +2,7 @@
 //! The figures that expectations can be about.
 
 use crate::io::Io;
+use crate::profile::{Class, Profile};
 use crate::results::{Interval, Run, Timeline, VmFigures};
 use serde::Deserialize;
 
@@ -97,6 +98,18 @@ pub enum Metric {
     IoToDeviceMsPerMb,
     /// Of a VM: bytes to and from its disks and the network, MB/s.
     IoMbS,
+    /// Of a VM: whether its class was `idle` at the end: 1, else 0.
+    ClassIsIdle,
+    /// Of a VM: whether its class was `io` at the end: 1, else 0.
+    ClassIsIo,
+    /// Of a VM: whether its class was `cpu` at the end: 1, else 0.
+    ClassIsCpu,
+    /// Of a VM: whether its class was `memory` at the end: 1, else 0.
+    ClassIsMemory,
+    /// Of a VM: whether its class was `mixed` at the end: 1, else 0.
+    ClassIsMixed,
+    /// Of a VM: how often its class changed.
+    ClassChanges,
     /// Of the host: idle time, % of its CPU time.
     IdlePct,
     /// Of the host: CPU time of all VMs, s.
@@ -119,7 +132,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 50] = [
+    pub const ALL: [Metric; 56] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -161,6 +174,12 @@ impl Metric {
         Metric::IoToGuestMsPerMb,
         Metric::IoToDeviceMsPerMb,
         Metric::IoMbS,
+        Metric::ClassIsIdle,
+        Metric::ClassIsIo,
+        Metric::ClassIsCpu,
+        Metric::ClassIsMemory,
+        Metric::ClassIsMixed,
+        Metric::ClassChanges,
         Metric::IdlePct,
         Metric::HostCpuS,
         Metric::TotalProgress,
@@ -216,6 +235,12 @@ impl Metric {
             Metric::IoToGuestMsPerMb => "io_to_guest_ms_per_mb",
             Metric::IoToDeviceMsPerMb => "io_to_device_ms_per_mb",
             Metric::IoMbS => "io_mb_s",
+            Metric::ClassIsIdle => "class_is_idle",
+            Metric::ClassIsIo => "class_is_io",
+            Metric::ClassIsCpu => "class_is_cpu",
+            Metric::ClassIsMemory => "class_is_memory",
+            Metric::ClassIsMixed => "class_is_mixed",
+            Metric::ClassChanges => "class_changes",
             Metric::IdlePct => "idle_pct",
             Metric::HostCpuS => "host_cpu_s",
             Metric::TotalProgress => "total_progress",
@@ -330,8 +355,24 @@ impl Metric {
                 let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
                 Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
             }
-            _ => self.of_guest(vm).or_else(|| self.of_io(run, vm.io?)),
+            _ => {
+                let of_class = || self.of_profile(&vm.profile?);
+                self.of_guest(vm).or_else(of_class).or_else(|| self.of_io(run, vm.io?))
+            }
         }
+    }
+
+    fn of_profile(self, profile: &Profile) -> Option<f64> {
+        let class = match self {
+            Metric::ClassIsIdle => Class::Idle,
+            Metric::ClassIsIo => Class::Io,
+            Metric::ClassIsCpu => Class::Cpu,
+            Metric::ClassIsMemory => Class::Memory,
+            Metric::ClassIsMixed => Class::Mixed,
+            Metric::ClassChanges => return Some(profile.changes.into()),
+            _ => return None,
+        };
+        Some(f64::from(u8::from(profile.class == class)))
     }
 
     /// What the VM's guest did with its CPU time.
@@ -524,6 +565,7 @@ mod tests {
     use super::*;
     use crate::counters::Counters;
     use crate::io::{DelayUs, IoDelays, MsPerMb};
+    use crate::profile::Evidence;
     use crate::results::{HostFigures, WakeupUs};
 
     fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
@@ -628,6 +670,14 @@ mod tests {
         assert_eq!(figure(Metric::IoToGuestMsPerMb), 1.5);
         assert_eq!(figure(Metric::IoToDeviceMsPerMb), 2.5);
         assert_eq!(figure(Metric::IoMbS), 0.5);
+        let [idle, changes] = [Metric::ClassIsIdle, Metric::ClassChanges];
+        assert_eq!(idle.figure(&run(), Some("vm0"), None), None, "its class is not known");
+        let mut known = run();
+        let (evidence, class) = (Evidence::default(), Class::Io);
+        known.vms[0].profile = Some(Profile { class, for_s: 9.0, changes: 2, evidence });
+        let figure = |metric: Metric| metric.figure(&known, Some("vm0"), None);
+        assert_eq!((figure(Metric::ClassIsIo), figure(idle)), (Some(1.0), Some(0.0)));
+        assert_eq!(figure(changes), Some(2.0));
     }
 
     #[test]
