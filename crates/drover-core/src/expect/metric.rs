@@ -623,6 +623,12 @@ mod tests {
                 ms_per_mb: Some(MsPerMb { to_guest: 1.5, to_device: 2.5 }),
                 delay_us: IoDelays { to_guest: delay(5.5), to_device: delay(6.5) },
             }),
+            profile: Some(Profile {
+                class: Class::Io,
+                for_s: 9.0,
+                changes: 2,
+                evidence: Evidence::default(),
+            }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             timeline: timeline(&[0.1, 0.02, 0.02]),
             ..Default::default()
@@ -671,13 +677,8 @@ mod tests {
         assert_eq!(figure(Metric::IoToDeviceMsPerMb), 2.5);
         assert_eq!(figure(Metric::IoMbS), 0.5);
         let [idle, changes] = [Metric::ClassIsIdle, Metric::ClassChanges];
-        assert_eq!(idle.figure(&run(), Some("vm0"), None), None, "its class is not known");
-        let mut known = run();
-        let (evidence, class) = (Evidence::default(), Class::Io);
-        known.vms[0].profile = Some(Profile { class, for_s: 9.0, changes: 2, evidence });
-        let figure = |metric: Metric| metric.figure(&known, Some("vm0"), None);
-        assert_eq!((figure(Metric::ClassIsIo), figure(idle)), (Some(1.0), Some(0.0)));
-        assert_eq!(figure(changes), Some(2.0));
+        assert_eq!(idle.figure(&run(), Some("vm1"), None), None, "its class is not known");
+        assert_eq!((figure(Metric::ClassIsIo), figure(idle), figure(changes)), (1.0, 0.0, 2.0));
     }
 
     #[test]
