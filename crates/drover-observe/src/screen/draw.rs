@@ -35,7 +35,7 @@ drover top: where the time of VMs goes, in % of one pCPU
   %OWED  what Drover owed it; %HZD: of its time, one ran and a sibling could not
   HOME   its NUMA nodes; N%L: so much of its memory is there, %
   I/O, from wake-up to run: to guest, of a halted vCPU that a device woke;
-  to device, of a helper (vhost, VMM) that a vCPU or the host woke; ms/MB: lost so
+  to device, of a helper (vhost, VMM) that a vCPU or the host woke; lost a MB
 
   c d i f          show CPU time, what Drover knows, I/O; choose columns
   U P R C W        sort by %USED, %RUN, %RDY, %CSTP, %WAIT
@@ -340,9 +340,9 @@ mod tests {
         assert_eq!(
             &lines[2..5],
             [
-                "                   MB/s   GUEST  DEVICE",
-                "VM                  NET MEAN us MEAN us",
-                "  db                  -       -       -",
+                "                    MB/s   GUEST  DEVICE",
+                "VM                   NET MEAN us MEAN us",
+                "  db                   -       -       -",
             ]
         );
         let lines = text(&screen(120, 24, &figures, &mut view));
