@@ -143,7 +143,8 @@ impl VmCounters {
         let numa =
             self.numa.as_ref().map(|numa| numa.since(&before.numa.clone().unwrap_or_default()));
         let vcpus = self.vcpus.iter().filter_map(vcpu).collect();
-        Self { vm: self.vm.since(&before.vm), vcpus, numa, profile: self.profile }
+        let profile = self.profile.map(|now| now.since(before.profile.as_ref()));
+        Self { vm: self.vm.since(&before.vm), vcpus, numa, profile }
     }
 
     /// The counts of that vCPU.

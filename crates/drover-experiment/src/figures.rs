@@ -10,7 +10,7 @@ use drover_core::entitlement::owed_s;
 use drover_core::io::Io;
 use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 use drover_core::scenario::{Case, Scenario, Vm};
-use drover_observe::delays;
+use drover_observe::delays::{self, VmDelays};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -126,10 +126,9 @@ fn of_vm(vm: &Vm, before: &VmReading, after: &VmReading) -> VmFigures {
 }
 
 /// Its I/O, with delays of those known by process: the number of a process is that of one of its threads.
-fn io_of(before: &VmReading, after: &VmReading, by_process: &HashMap<u32, Io>) -> Option<Io> {
-    let io = after.threads.iter().find_map(|thread| by_process.get(&thread.tid))?;
-    let since = |of: fn(&VmReading) -> Option<u64>| Some(of(after)?.saturating_sub(of(before)?));
-    Some(io.with_bytes(since(|vm| vm.block_bytes), since(|vm| vm.network_bytes)))
+fn io_of(before: &VmReading, after: &VmReading, by_process: &HashMap<u32, VmDelays>) -> Option<Io> {
+    let delays = after.threads.iter().find_map(|thread| by_process.get(&thread.tid))?;
+    Some(delays.figures().with_bytes(after.bytes.since(&before.bytes)))
 }
 
 /// What the scheduler counted of a VM between two readings, where it did.
@@ -170,6 +169,7 @@ mod tests {
     use super::*;
     use crate::proc_stat::HostStat;
     use drover_core::counters::Counters;
+    use drover_core::io::Bytes;
     use drover_core::scenario::Workload;
     use std::time::Duration;
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn reading(threads: Vec<ThreadTime>) -> VmReading {
-        VmReading { threads, guest: None, block_bytes: None, network_bytes: None }
+        VmReading { threads, guest: None, bytes: Bytes::default() }
     }
 
     fn vm(vcpus: u32) -> Vm {

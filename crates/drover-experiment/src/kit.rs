@@ -5,6 +5,7 @@ use crate::cgroup::{CGROUPS, VmGroups};
 use crate::sched_ext::SchedExt;
 use anyhow::{Context, Result};
 use drover_core::scenario::{Scenario, Vm, Vmm};
+use drover_lab::disk::Disk;
 use drover_lab::guest_image::GuestImage;
 use drover_lab::network::Network;
 use nix::fcntl::{Flock, FlockArg};
@@ -28,6 +29,8 @@ pub(crate) struct Tools {
     pub loops_per_ms: u64,
     /// What Linux guests boot from, where the scenario has any.
     pub image: Option<GuestImage>,
+    /// The disk of Linux guests, where the scenario has one.
+    pub disk: Option<Disk>,
     /// The network of Linux guests, where the scenario has one.
     pub network: Option<Network>,
 }
@@ -54,9 +57,10 @@ impl Kit {
         let groups = VmGroups::open(Path::new(CGROUPS))?;
         let any = |of: fn(&Vm) -> bool| scenario.cases.iter().flat_map(|case| &case.vms).any(of);
         let image = any(|vm| vm.vmm == Vmm::Qemu).then(|| linux_image(&dir, tell)).transpose()?;
+        let disk = any(|vm| vm.disk).then(Disk::make);
         let network = any(|vm| vm.network.is_some()).then(|| Network::make(&dir)).transpose()?;
         let (sched_ext, loops_per_ms) = (SchedExt::of_this_host(), drover_guest::loops_per_ms());
-        let tools = Tools { program, dir, sched_ext, loops_per_ms, image, network };
+        let tools = Tools { program, dir, sched_ext, loops_per_ms, image, disk, network };
         Ok(Self { tools, groups, _lock: lock })
     }
 }
@@ -112,7 +116,7 @@ impl Tools {
         assert!(shell.status().unwrap().success(), "cannot write {}", program.display());
         let (dir, sched_ext) = (dir.to_owned(), SchedExt::at(dir));
         let image = Some(GuestImage::in_lab());
-        Self { program, dir, sched_ext, loops_per_ms: 500_000, image, network: None }
+        Self { program, dir, sched_ext, loops_per_ms: 500_000, image, disk: None, network: None }
     }
 }
 

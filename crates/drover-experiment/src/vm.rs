@@ -8,10 +8,11 @@ use crate::process::{Place, Process};
 use crate::task_clock::TaskClock;
 use crate::threads::{ThreadTime, Threads};
 use anyhow::{Context, Result};
+use drover_core::io::Bytes;
 use drover_core::scenario::{Pin, Vm, Vmm, Workload};
 use drover_core::schedule::Who;
 use drover_guest::{ConsoleReader, GuestError, ProgressSource, Snapshot, StatsReader};
-use drover_host::io_bytes::{self, Taps};
+use drover_host::io_bytes::ByteCounts;
 use drover_lab::guest_image::{END_MARK, Guest as LinuxGuest};
 use nix::sys::signal::Signal;
 use std::fs;
@@ -27,10 +28,8 @@ pub(crate) struct VmReading {
     pub threads: Vec<ThreadTime>,
     /// What its guest counts, where that can be seen.
     pub guest: Option<Snapshot>,
-    /// Bytes to and from its disks.
-    pub block_bytes: Option<u64>,
-    /// Bytes to and from the network.
-    pub network_bytes: Option<u64>,
+    /// Bytes to and from its disks and the network.
+    pub bytes: Bytes,
 }
 
 /// A VM that runs.
@@ -39,7 +38,8 @@ pub(crate) struct RunningVm {
     name: String,
     vcpus: u32,
     guest: Guest,
-    has_devices: bool,
+    /// What it moved; none: it has no devices.
+    bytes: Option<ByteCounts>,
     /// It does not go with the others: until it does, it is stopped as a process is, for waiting costs
     /// CPU time. (A micro VM's looks at its gate took a pool of two busy vCPUs 5 % of a pCPU.)
     starts_later: bool,
@@ -90,7 +90,7 @@ impl RunningVm {
             name,
             vcpus,
             guest,
-            has_devices: vm.has_devices(),
+            bytes: vm.has_devices().then(ByteCounts::default),
             starts_later: vm.start_s.is_some(),
             pin: vm.pin.clone().filter(|pin| matches!(pin, Pin::Vcpus(_))),
             process: Some(process),
@@ -172,13 +172,13 @@ impl RunningVm {
             Guest::Linux { reader, .. } => Some(reader.snapshot().map_err(fault_of)?),
             Guest::None => None,
         };
-        let process = match &self.process {
-            Some(process) if self.has_devices => Path::new("/proc").join(process.pid().to_string()),
-            _ => return Ok(VmReading { threads, guest, block_bytes: None, network_bytes: None }),
+        let bytes = match (&mut self.bytes, &self.process) {
+            (Some(counts), Some(process)) => {
+                counts.read(&Path::new("/proc").join(process.pid().to_string()))
+            }
+            _ => Bytes::default(),
         };
-        let block_bytes = io_bytes::of_disks(&process);
-        let network_bytes = Taps::of(&process).bytes(&process);
-        Ok(VmReading { threads, guest, block_bytes, network_bytes })
+        Ok(VmReading { threads, guest, bytes })
     }
 
     /// From now on it will be sampled: opens exact clocks of the threads it has.
@@ -291,7 +291,7 @@ fn linux(tools: &Tools, vm: &Vm, run: &str, ready: Option<&str>) -> Result<(Comm
         name: &vm.name,
         vcpus: vm.vcpus,
         memory_mib: vm.memory_mib,
-        disk: vm.disk,
+        disk: tools.disk.filter(|_| vm.disk),
         network: tools.network.as_ref().zip(vm.network),
         run: &run,
     };

@@ -25,7 +25,7 @@ use crate::files;
 use crate::protocol;
 use crate::status::{
     Advice, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus,
-    SetStatus, VmStatus,
+    SetStatus, VmIo, VmStatus,
 };
 
 /// Where the daemon listens.
@@ -150,6 +150,8 @@ pub enum Request {
         /// The last so many seconds.
         seconds: u32,
     },
+    /// I/O of all VMs: bytes, and how late threads on the way of it ran; `drover observe` knows.
+    ListIo,
     /// End the scheduler as an internal error would.
     #[cfg(feature = "fault-injection")]
     #[schemars(skip)]
@@ -216,6 +218,11 @@ pub enum Answer {
     Waits {
         /// What is known of it.
         facts: Box<Facts>,
+    },
+    /// To `ListIo`.
+    Io {
+        /// By process.
+        vms: Vec<VmIo>,
     },
     /// The order is in force in the kernel and saved.
     Done,

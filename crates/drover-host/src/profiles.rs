@@ -13,11 +13,10 @@
 //! threads are read a second at most, and VMs take turns beyond that.
 //!
 //! Limitations. A vhost worker of an older kernel, which is no
-//! thread of the VM's process, is not seen; the bytes of its tap are. A tap that is opened later is found within half a
-//! minute.
+//! thread of the VM's process, is not seen; the bytes of its tap are.
 
 use crate::files::{self, THREADS_MAX, field};
-use crate::io_bytes::{self, Taps};
+use crate::io_bytes::ByteCounts;
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -30,8 +29,6 @@ const THREADS_AT_ONCE: usize = 512;
 /// A VM that is new is read each time, so often; later every fourth time.
 const READINGS_IN_A_ROW: u32 = 4;
 const EVERY: u32 = 4;
-/// How often it is looked which taps a VM has, readings.
-const TAPS_EVERY: u32 = 8;
 
 /// A VM's number, and its process.
 pub type Process = (u64, u32);
@@ -50,7 +47,7 @@ pub struct Reader {
 struct Known {
     counted: Counted,
     threads: HashMap<u32, Thread>,
-    taps: Taps,
+    bytes: ByteCounts,
     readings: u32,
     /// So often it need not be read.
     rests: u32,
@@ -114,13 +111,11 @@ impl Known {
             threads.insert(tid, now);
         }
         self.threads = threads;
-        if self.readings % TAPS_EVERY == 0 {
-            self.taps = Taps::of(process);
-        }
         self.readings += 1;
         self.rests = if self.readings < READINGS_IN_A_ROW { 0 } else { EVERY - 1 };
-        self.counted.block_bytes = io_bytes::of_disks(process);
-        self.counted.network_bytes = self.taps.bytes(process);
+        let bytes = self.bytes.read(process);
+        (self.counted.block_bytes, self.counted.network_bytes) =
+            (bytes.block_bytes, bytes.network_bytes);
     }
 
     /// What the thread did since it was last read.
@@ -276,11 +271,12 @@ mod tests {
         let mut reader = Reader::new(dir.path());
         let (_, first) = reader.read(&[(1, 7)])[0];
         assert_eq!((first.vcpu_ns, first.helper_sleeps), (0, 0), "it begins now");
-        assert_eq!((first.block_bytes, first.network_bytes), (Some(12_288), Some(1500)));
+        assert_eq!((first.block_bytes, first.network_bytes), (Some(0), Some(0)));
         for (path, text) in [
             ("7/task/8/schedstat", "7000 400 21\n".to_owned()),
             ("7/task/8/status", status("CPU 0/KVM", 13)),
             ("7/task/9/status", status("qemu", 150)),
+            ("7/io", "read_bytes: 5000\nwrite_bytes: 8192\n".to_owned()),
         ] {
             fs::write(dir.path().join(path), text).unwrap();
         }
@@ -289,7 +285,10 @@ mod tests {
         assert_eq!(then.ready_ns, 100);
         fs::remove_dir_all(dir.path().join("7")).unwrap();
         let (_, gone) = reader.read(&[(1, 7)])[0];
-        assert_eq!((gone.vcpu_ns, gone.block_bytes, gone.network_bytes), (2000, None, None));
+        assert_eq!(
+            (gone.vcpu_ns, gone.block_bytes, gone.network_bytes),
+            (2000, Some(904), Some(0))
+        );
     }
 
     #[test]

@@ -200,7 +200,7 @@ impl Reconciler {
             Request::AdviseVm { name } => {
                 return self.advise(&name).map_or_else(refused, |advice| Answer::Advice { advice });
             }
-            Request::ExplainWaits { .. } => {
+            Request::ExplainWaits { .. } | Request::ListIo => {
                 return refused(anyhow::anyhow!(
                     "`drover observe` knows that; start it beside this"
                 ));

@@ -5,6 +5,7 @@ use crate::names::Source;
 use crate::recent::Warning;
 use drover_core::asked::Asked;
 use drover_core::counters::{Counters, Numa, VmCounters};
+use drover_core::io::IoStatus;
 use drover_core::partition::PartitionPolicy;
 use drover_core::place::{GuestTopology, HomeNumber, Kind as SetKind, Within};
 use drover_core::profile::Profile;
@@ -116,12 +117,24 @@ pub struct VmStatus {
     /// What kind of work it does, and the evidence; none until that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// Its I/O, as `drover observe` knows it; none: that does not run, or knows nothing yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io: Option<IoStatus>,
     /// Its vCPUs.
     pub vcpu: Vec<VcpuStatus>,
     /// Where each value came from.
     pub why: Vec<Why>,
     /// What was asked for it and cannot be, each in a line.
     pub troubles: Vec<String>,
+}
+
+/// I/O of a VM, as `drover observe` knows it under any scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VmIo {
+    /// The VMM process.
+    pub pid: u32,
+    /// What it moved, and how late that was.
+    pub io: IoStatus,
 }
 
 /// What was ordered for a VM, whether it is here or not.
@@ -177,6 +190,7 @@ impl VmStatus {
             numa: None,
             home_why: None,
             profile: None,
+            io: None,
             vcpu: Vec::new(),
             why: Vec::new(),
             troubles: Vec::new(),

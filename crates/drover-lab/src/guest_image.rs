@@ -18,6 +18,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::cache::{Cache, write_file};
+use crate::disk::Disk;
 use crate::initramfs::Initramfs;
 use crate::kernel::{self, Kernel, KernelChoice};
 use crate::network::Network;
@@ -109,8 +110,8 @@ pub struct Guest<'a> {
     pub vcpus: u32,
     /// Its memory in MiB.
     pub memory_mib: u32,
-    /// Whether it has a disk, `/dev/vda`.
-    pub disk: bool,
+    /// Its disk, `/dev/vda`, if it has one.
+    pub disk: Option<Disk>,
     /// The network it is in, and its address there; its card is `eth0`.
     pub network: Option<(&'a Network, Ipv4Addr)>,
     /// Command line its shell runs.
@@ -119,12 +120,6 @@ pub struct Guest<'a> {
 
 /// The machine with devices. Its HPET would tick in QEMU's main loop for ever, and look like I/O.
 const PC: &str = "pc,hpet=off";
-
-/// A disk on an I/O thread of its own, 64 MiB of zeros that are there at once: what its I/O waits for is
-/// pCPUs only.
-const DISK: &str = "-object iothread,id=io0 \
-    -blockdev null-co,node-name=disk0,size=67108864,read-zeroes=on \
-    -device virtio-blk-pci,disable-modern=on,drive=disk0,iothread=io0";
 
 impl Guest<'_> {
     /// The QEMU command line, program first. What the guest prints goes to the file `console`.
@@ -140,10 +135,10 @@ impl Guest<'_> {
         );
         let hex: String = self.run.bytes().map(|byte| format!("{byte:02x}")).collect();
         let console = console.to_string_lossy().replace(',', ",,");
-        let disk = if self.disk { DISK } else { "" };
+        let disk = self.disk.map(Disk::options).unwrap_or_default();
         let card = self.network.map(|(network, address)| network.card(address));
         let card = card.unwrap_or_default();
-        let machine = if self.disk || self.network.is_some() { PC } else { "microvm" };
+        let machine = if self.disk.is_some() || self.network.is_some() { PC } else { "microvm" };
         let address = self.network.map(|(_, address)| format!("drover.address={address} "));
         let address = address.unwrap_or_default();
         let mut line: Vec<String> = format!(
@@ -230,7 +225,7 @@ mod tests {
     use std::fs;
 
     fn line(run: &str) -> Result<String> {
-        line_of(&Guest { name: "db,1", vcpus: 2, memory_mib: 256, disk: false, network: None, run })
+        line_of(&Guest { name: "db,1", vcpus: 2, memory_mib: 256, disk: None, network: None, run })
     }
 
     fn line_of(guest: &Guest) -> Result<String> {
@@ -239,11 +234,13 @@ mod tests {
 
     #[test]
     fn a_disk_is_on_an_io_thread() {
-        let guest =
-            Guest { name: "db", vcpus: 1, memory_mib: 256, disk: true, network: None, run: "true" };
+        let (disk, run) = (Some(Disk::MadeUp), "true");
+        let guest = Guest { name: "db", vcpus: 1, memory_mib: 256, disk, network: None, run };
         let with = line_of(&guest).unwrap();
         assert!(with.contains("-machine pc,") && with.contains(",iothread=io0"), "{with}");
-        let without = line_of(&Guest { disk: false, ..guest }).unwrap();
+        let counted = line_of(&Guest { disk: Some(Disk::Device), ..guest.clone() }).unwrap();
+        assert!(counted.contains("filename=/dev/nullb0,") && counted.contains("iothread=io0"));
+        let without = line_of(&Guest { disk: None, ..guest }).unwrap();
         assert!(without.contains("-machine microvm,") && !without.contains("iothread"));
     }
 
@@ -253,7 +250,7 @@ mod tests {
         let network = Some((&*network, Ipv4Addr::new(10, 0, 0, 2)));
         let (name, run) = ("web", "true");
         let line =
-            line_of(&Guest { name, vcpus: 1, memory_mib: 256, disk: false, network, run }).unwrap();
+            line_of(&Guest { name, vcpus: 1, memory_mib: 256, disk: None, network, run }).unwrap();
         assert!(
             line.contains("-machine pc,") && line.contains("-device virtio-net-pci,"),
             "{line}"

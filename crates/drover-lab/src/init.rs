@@ -6,6 +6,7 @@
 //! nothing from what is measured.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -28,6 +29,8 @@ use crate::transport::{Reporter, open_port};
 /// Where the modules lie in the lab, numbered in the order they load in.
 pub const MODULES_DIR: &str = "/lib/drover-lab/modules";
 
+/// Where those for disks of its guests lie, which [`crate::disk`] loads.
+pub const DISK_MODULES_DIR: &str = "/lib/drover-lab/disk-modules";
 /// Where those for a network of its guests lie, which [`crate::network`] loads.
 pub const NETWORK_MODULES_DIR: &str = "/lib/drover-lab/network-modules";
 
@@ -70,7 +73,7 @@ fn run() -> Result<()> {
     mount_all()?;
     nix::unistd::sethostname("drover-lab")?;
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    load_modules(MODULES_DIR, &cpuinfo);
+    load_modules(MODULES_DIR, &cpuinfo, c"");
     lift_limits()?;
     let system = Path::new(system::ARCHIVE).exists().then(System::start).transpose()?;
     let _single = injection::is_emulated(&cpuinfo).then(keep_injections_single);
@@ -109,15 +112,15 @@ fn mount_all() -> Result<()> {
     Ok(())
 }
 
-/// Loads the modules. One that will not load is no reason to stop: the command may not need it.
-pub(crate) fn load_modules(dir: &str, cpuinfo: &str) {
+/// Loads the modules with these parameters. One that will not load is no reason to stop: the command may not need it.
+pub(crate) fn load_modules(dir: &str, cpuinfo: &str, parameters: &CStr) {
     let mut paths: Vec<_> =
         fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
         let name = path.to_string_lossy();
         if module_fits(&name, cpuinfo) {
-            if let Err(error) = load_module(&path) {
+            if let Err(error) = load_module(&path, parameters) {
                 eprintln!("drover lab-init: module {name}: {error}");
             }
         }
@@ -137,11 +140,11 @@ fn module_fits(name: &str, cpu: &str) -> bool {
     vendors.iter().all(|(module, flag)| !name.contains(module) || has(flag))
 }
 
-fn load_module(path: &Path) -> Result<()> {
+fn load_module(path: &Path, parameters: &CStr) -> Result<()> {
     let file = File::open(path)?;
-    // SAFETY: the descriptor is open, the parameter string is a NUL-ended literal and the kernel keeps neither.
-    let result =
-        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    let parameters = parameters.as_ptr();
+    // SAFETY: the descriptor is open, the parameter string ends with NUL and the kernel keeps neither.
+    let result = unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), parameters, 0) };
     match Errno::result(result) {
         Ok(_) | Err(Errno::EEXIST) => Ok(()),
         Err(error) => bail!("{}", error.desc()),

@@ -93,6 +93,14 @@ impl Kernel {
         self.files_of(NETWORK_MODULES)
     }
 
+    /// The lab's modules for disks of its guests, in the order to load them in.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub fn disk_modules(&self) -> Result<Vec<PathBuf>> {
+        self.files_of(DISK_MODULES)
+    }
+
     /// Its guests' modules in the order to load them in, and those for a network likewise.
     ///
     /// # Errors
@@ -114,14 +122,16 @@ impl Kernel {
 /// Where a cache entry has modules, which is also the name of the fact that says which were wanted.
 const MODULES: &str = "modules";
 const NETWORK_MODULES: &str = "network-modules";
+const DISK_MODULES: &str = "disk-modules";
 const GUEST_MODULES: &str = "guest-modules";
 const GUEST_NETWORK_MODULES: &str = "guest-network-modules";
 
 /// The modules that are wanted, by where they go.
-fn wanted() -> [(&'static str, &'static [&'static str]); 4] {
+fn wanted() -> [(&'static str, &'static [&'static str]); 5] {
     [
         (MODULES, &modules::WANTED),
         (NETWORK_MODULES, &modules::WANTED_FOR_NETWORK),
+        (DISK_MODULES, &modules::WANTED_FOR_DISKS),
         (GUEST_MODULES, &modules::WANTED_BY_GUESTS),
         (GUEST_NETWORK_MODULES, &modules::WANTED_BY_GUESTS_FOR_NETWORK),
     ]

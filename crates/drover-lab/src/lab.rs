@@ -14,7 +14,7 @@ use crate::console;
 use crate::cpio::FileEntry;
 use crate::first_pcpu;
 use crate::guest_image;
-use crate::init::{JOB_PATH, Job, MODULES_DIR, NETWORK_MODULES_DIR};
+use crate::init::{DISK_MODULES_DIR, JOB_PATH, Job, MODULES_DIR, NETWORK_MODULES_DIR};
 use crate::initramfs::Initramfs;
 use crate::kernel::{self, Kernel, KernelChoice};
 use crate::pinning::Pinning;
@@ -381,6 +381,7 @@ impl Lab {
         initramfs.add_host_files(MODULES_DIR, &kernel.modules()?)?;
         if self.qemu_guests {
             initramfs.add_host_files(NETWORK_MODULES_DIR, &kernel.network_modules()?)?;
+            initramfs.add_host_files(DISK_MODULES_DIR, &kernel.disk_modules()?)?;
             guest_image::add_to_lab(&mut initramfs, qemu, kernel)?;
         }
         self.add_job(&mut initramfs)?;

@@ -30,6 +30,7 @@ pub mod apt;
 pub mod cache;
 pub mod console;
 pub mod cpio;
+pub mod disk;
 mod first_pcpu;
 pub mod guest_image;
 pub mod init;

@@ -18,6 +18,9 @@ pub const WANTED: [&str; 4] = ["virtio_pci", "virtio_console", "kvm_amd", "kvm_i
 /// What the lab loads when its Linux guests are to have a network.
 pub const WANTED_FOR_NETWORK: [&str; 3] = ["bridge", "tun", "vhost_net"];
 
+/// What the lab loads when its Linux guests are to have disks.
+pub const WANTED_FOR_DISKS: [&str; 1] = ["null_blk"];
+
 /// What a Linux guest in it loads: for its disk.
 pub const WANTED_BY_GUESTS: [&str; 2] = ["virtio_pci", "virtio_blk"];
 

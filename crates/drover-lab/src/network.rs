@@ -30,7 +30,7 @@ impl Network {
     /// When the kernel has no bridges, or not for this user.
     pub fn make(dir: &Path) -> Result<Self> {
         // In the lab nobody else loads them.
-        load_modules(NETWORK_MODULES_DIR, "");
+        load_modules(NETWORK_MODULES_DIR, "", c"");
         let script = dir.join("tap-up");
         let text =
             format!("#!/bin/sh\nip link set dev \"$1\" master {BRIDGE}\nip link set \"$1\" up\n");

@@ -5,7 +5,7 @@
 //! The columns are those of the first reading, as with esxtop: what is gone leaves its columns empty,
 //! and what comes later has none. JSON has everything.
 
-use crate::figures::{Figures, Times};
+use crate::figures::{Figures, Times, Vm};
 use drover_core::io::DelayUs;
 use drover_core::printable::printable;
 
@@ -91,16 +91,29 @@ fn cells(host: &str, figures: &Figures) -> Vec<(String, Option<f64>)> {
         }
     }
     for vm in &figures.vms {
-        let delays = vm.io.delay_us;
-        for (direction, delay) in [("to Guest", delays.to_guest), ("to Device", delays.to_device)] {
-            let column = |counter| {
-                format!(r"\\{host}\Group Io({}:{})\{direction} {counter}", vm.pid, vm.name)
-            };
-            #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
-            let count = delay.map_or(0.0, |delay| delay.count as f64);
-            cells.push((column("Wake-ups/sec"), Some(count / figures.interval_s)));
-            cells.extend(DELAYS.map(|(counter, of)| (column(counter), delay.as_ref().map(of))));
-        }
+        let of_io = cells_of_io(vm, figures.interval_s).into_iter();
+        let column = |counter| format!(r"\\{host}\Group Io({}:{})\{counter}", vm.pid, vm.name);
+        cells.extend(of_io.map(|(counter, value)| (column(counter), value)));
+    }
+    cells
+}
+
+/// What a VM's I/O moved, how late it was, and what that is for each MB.
+fn cells_of_io(vm: &Vm, interval_s: f64) -> Vec<(String, Option<f64>)> {
+    let [disk, network] = vm.io.bytes().mb_s(interval_s);
+    let mut cells =
+        vec![("Disk MBytes/sec".to_owned(), disk), ("Network MBytes/sec".to_owned(), network)];
+    let (delays, lost) = (vm.io.delay_us, vm.io.ms_per_mb);
+    for (direction, delay, lost_ms) in [
+        ("to Guest", delays.to_guest, lost.map(|lost| lost.to_guest)),
+        ("to Device", delays.to_device, lost.map(|lost| lost.to_device)),
+    ] {
+        let column = |counter: &str| format!("{direction} {counter}");
+        #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+        let count = delay.map_or(0.0, |delay| delay.count as f64);
+        cells.push((column("Wake-ups/sec"), Some(count / interval_s)));
+        cells.extend(DELAYS.map(|(counter, of)| (column(counter), delay.as_ref().map(of))));
+        cells.push((column("Lost ms/MByte"), lost_ms));
     }
     cells
 }
@@ -115,6 +128,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
 mod tests {
     use super::*;
     use crate::figures::tests::figures;
+    use drover_core::io::Bytes;
 
     #[test]
     fn a_line_has_a_value_for_each_column() {
@@ -144,7 +158,13 @@ mod tests {
         let csv = Csv::new("kvm1", &figures);
         assert!(csv.header().contains(r#""\\kvm1\Group Io(185:web)\to Guest Delay us p99""#));
         let row = csv.row(&figures);
-        assert!(row.ends_with(r#","200.00","12.25","8.19","81.92","0.00","","","""#), "{row}");
+        let io = r#","","","200.00","12.25","8.19","81.92","","0.00","","","","""#;
+        assert!(row.ends_with(io), "{row}");
+        figures.vms[0].io = figures.vms[0]
+            .io
+            .with_bytes(Bytes { block_bytes: None, network_bytes: Some(5_000_000) });
+        let io = r#","","2.50","200.00","12.25","8.19","81.92","0.98","0.00","","","","0.00""#;
+        assert!(csv.row(&figures).ends_with(io), "{}", csv.row(&figures));
     }
 
     #[test]
@@ -154,7 +174,7 @@ mod tests {
         let row = csv.row(&later);
         assert_eq!(row.matches(',').count(), csv.header().matches(',').count());
         assert!(row.ends_with(r#","","","","","""#), "{row}");
-        assert_eq!(row.matches(r#","""#).count(), 5 + 5 + 8, "{row}");
+        assert_eq!(row.matches(r#","""#).count(), 5 + 5 + 12, "{row}");
         assert_eq!(csv.left_out(&later), ["db"]);
     }
 

@@ -4,7 +4,7 @@
 //! Where Drover schedules, what is asked is answered by the daemon that schedules: it knows what each VM is to have. So
 //! who may only look has one socket to ask.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,10 +14,12 @@ use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::listener::Listener;
 use drover_host::manager::Manager;
 use drover_host::names::{Identity, Places};
-use drover_host::status::VmStatus;
+use drover_host::profiles::Profiles;
+use drover_host::status::{VmIo, VmStatus};
 use nix::unistd::Group;
 
 use crate::explain::explain;
+use crate::io_books::IoBooks;
 use crate::observer::{Follower, Keep};
 use crate::sample::{KEPT_S, Sample, Samples, VmSample};
 use crate::statuses::{Known, seconds, statuses};
@@ -65,6 +67,8 @@ struct Books {
     follower: Follower,
     finds_vms: bool,
     samples: Samples,
+    io: IoBooks,
+    profiles: Profiles,
     /// Who the VMs are, and what they were as they were found.
     vms: HashMap<u32, (Identity, VmSample)>,
 }
@@ -73,17 +77,25 @@ impl Books {
     fn begin() -> Result<Self> {
         let follower = Follower::start(Keep::Events)?;
         let finds_vms = follower.finds_vms();
-        Ok(Self { follower, finds_vms, samples: Samples::default(), vms: HashMap::new() })
+        let profiles = Profiles::start().context("no thread to profile VMs")?;
+        let (samples, io, vms) = (Samples::default(), IoBooks::default(), HashMap::new());
+        Ok(Self { follower, finds_vms, samples, io, profiles, vms })
     }
 
     /// Looks at all VMs.
     fn look(&mut self) -> Result<()> {
-        let sample = Sample::take(self.follower.observer()?)?;
+        let reading = self.follower.observer()?.read()?;
+        let sample = Sample::take(&reading)?;
         // Another observer counts from nothing.
         if self.follower.finds_vms() != self.finds_vms {
             self.finds_vms = self.follower.finds_vms();
             self.samples.clear();
+            self.io.begin_anew();
         }
+        let processes: BTreeSet<u32> = sample.vms.keys().copied().collect();
+        self.io.look(sample.at_ns, &reading.io, &processes, Path::new("/proc"));
+        let vms = sample.vms.iter().map(|(pid, _)| (u64::from(*pid), *pid));
+        self.profiles.look(vms, |_| None, Instant::now());
         self.vms.retain(|pid, _| sample.vms.contains_key(pid));
         for (pid, vm) in &sample.vms {
             let found = || (Places::default().identity(*pid), vm.clone());
@@ -96,6 +108,9 @@ impl Books {
     fn answer(&mut self, request: &Request) -> Result<Answer> {
         if let Request::ExplainWaits { vm, seconds } = request {
             return self.explain(vm, *seconds);
+        }
+        if let Request::ListIo = request {
+            return Ok(Answer::Io { vms: self.io_of_vms() });
         }
         if !is_question(request) {
             bail!("`drover observe` takes no orders; give them to `drover serve`, as root");
@@ -121,9 +136,17 @@ impl Books {
             let before = before.filter(|before| before.at_ns < last.at_ns).and_then(|before| {
                 Some((before.vms.get(pid)?, seconds(last.at_ns - before.at_ns)))
             });
-            known.insert(*pid, Known { identity, first, before });
+            let profile = self.profiles.of(u64::from(*pid));
+            known.insert(*pid, Known { identity, first, before, profile });
         }
         statuses(last, &known)
+    }
+
+    fn io_of_vms(&self) -> Vec<VmIo> {
+        let all = self.vms.keys().filter_map(|pid| Some(VmIo { pid: *pid, io: self.io.of(*pid)? }));
+        let mut all: Vec<VmIo> = all.collect();
+        all.sort_unstable_by_key(|vm| vm.pid);
+        all
     }
 
     fn explain(&mut self, vm: &str, window_s: u32) -> Result<Answer> {
@@ -182,6 +205,7 @@ fn is_question(request: &Request) -> bool {
             | Request::PlanHomes
             | Request::AdviseVm { .. }
             | Request::ExplainWaits { .. }
+            | Request::ListIo
     )
 }
 

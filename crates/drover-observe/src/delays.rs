@@ -60,9 +60,14 @@ impl Delays {
         }
     }
 
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
     /// The figures of these delays; none when there are none.
     fn figures(&self) -> Option<DelayUs> {
-        let count: u64 = self.counts.iter().map(|&count| u64::from(count)).sum();
+        let count = self.count();
         #[allow(clippy::cast_precision_loss, reason = "52 bits are enough for what is shown")]
         let mean_us = |count: u64| self.sum_ns as f64 / count as f64 / 1000.0;
         (count > 0).then(|| DelayUs {
@@ -101,24 +106,38 @@ fn rounded(us: f64) -> f64 {
     (us * 1000.0).round() / 1000.0
 }
 
+/// Delays of a VM in each direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct VmDelays {
+    /// Of its helpers.
+    pub to_device: Delays,
+    /// Of its vCPUs.
+    pub to_guest: Delays,
+}
+
+impl VmDelays {
+    /// The figures of these.
+    pub fn figures(&self) -> Io {
+        let [to_device, to_guest] = [self.to_device.figures(), self.to_guest.figures()];
+        Io { delay_us: IoDelays { to_guest, to_device }, ..Io::default() }
+    }
+}
+
 /// The delays between two readings of each VM that has had any, by its process. Those of a thread that has ended
 /// since the first are lost.
-pub fn between(before: &[ThreadIo], after: &[ThreadIo]) -> HashMap<u32, Io> {
+pub fn between(before: &[ThreadIo], after: &[ThreadIo]) -> HashMap<u32, VmDelays> {
     let earlier: HashMap<(u32, u64), &ThreadIo> =
         before.iter().map(|io| ((io.thread, io.found_ns), io)).collect();
-    let mut sums: HashMap<u32, [Delays; 2]> = HashMap::new();
+    let mut sums: HashMap<u32, VmDelays> = HashMap::new();
     for now in after {
         // A helper that has become a vCPU begins anew.
         let then = earlier.get(&(now.thread, now.found_ns));
         let then = then.filter(|then| then.is_vcpu == now.is_vcpu);
         let new = then.map_or(now.delays, |then| now.delays.since(&then.delays));
-        sums.entry(now.process).or_default()[usize::from(now.is_vcpu)].add(&new);
+        let of_vm = sums.entry(now.process).or_default();
+        (if now.is_vcpu { &mut of_vm.to_guest } else { &mut of_vm.to_device }).add(&new);
     }
-    let io = |[to_device, to_guest]: [Delays; 2]| Io {
-        delay_us: IoDelays { to_guest: to_guest.figures(), to_device: to_device.figures() },
-        ..Io::default()
-    };
-    sums.into_iter().map(|(process, sums)| (process, io(sums))).collect()
+    sums
 }
 
 #[cfg(test)]
@@ -174,18 +193,19 @@ pub(crate) mod tests {
             thread(2, false, delays(&[3_000])),
             thread(3, false, delays(&[5_000])),
         ];
-        let IoDelays { to_guest, to_device } = between(&before, &after)[&10].delay_us;
+        let IoDelays { to_guest, to_device } = between(&before, &after)[&10].figures().delay_us;
         let means = [to_guest, to_device].map(|delay| delay.map(|it| (it.count, it.mean)));
         assert_eq!(means, [Some((1, 8.0)), Some((2, 4.0))]);
         assert!(between(&after, &[]).is_empty(), "of a VM that has gone nothing is known");
-        assert_eq!(between(&after, &after)[&10], Io::default());
+        assert_eq!(between(&after, &after)[&10].figures(), Io::default());
     }
 
     #[test]
     fn another_thread_of_the_same_number_begins_anew() {
         let before = [thread(1, true, delays(&[5_000, 5_000]))];
         let after = [ThreadIo { found_ns: 9, ..thread(1, true, delays(&[8_000])) }];
-        assert_eq!(between(&before, &after)[&10].delay_us.to_guest.unwrap().mean, 8.0);
+        let figures = between(&before, &after)[&10].figures();
+        assert_eq!(figures.delay_us.to_guest.unwrap().mean, 8.0);
     }
 
     #[test]
@@ -196,7 +216,7 @@ pub(crate) mod tests {
         after.counts[bucket(5_000)] = 1;
         after.sum_ns += 10_000;
         let [before, after] = [before, after].map(|delays| [thread(1, true, delays)]);
-        let figures = between(&before, &after)[&10].delay_us.to_guest.unwrap();
+        let figures = between(&before, &after)[&10].figures().delay_us.to_guest.unwrap();
         assert_eq!((figures.count, figures.mean), (2, 5.0));
     }
 }

@@ -11,7 +11,7 @@ use drover_core::io::Io;
 use drover_core::profile::Class;
 use serde::{Serialize, Serializer};
 
-use crate::delays;
+use crate::delays::{self, VmDelays};
 use crate::observer::VcpuTimes;
 use crate::pcpus::Ticks;
 use crate::snapshot::Snapshot;
@@ -60,7 +60,7 @@ pub struct Vm {
     /// Where the time of its vCPUs went.
     #[serde(flatten)]
     pub times: Times,
-    /// How late threads on the way of its I/O ran.
+    /// What its I/O moved, and how late threads on the way of it ran.
     pub io: Io,
     /// What Drover knows of it, where it is in charge.
     pub terms: Option<Terms>,
@@ -156,7 +156,10 @@ impl Figures {
         let mut vms: Vec<Vm> = Vec::new();
         for (pid, vcpu) in vcpus_between(before, after) {
             if vms.last().is_none_or(|vm| vm.pid != pid) {
-                let io = io.get(&pid).copied().unwrap_or_default();
+                let io = io.get(&pid).map(VmDelays::figures).unwrap_or_default();
+                let bytes = |snapshot: &Snapshot| snapshot.bytes.get(&pid).copied();
+                let since = bytes(after).zip(bytes(before)).map(|(now, then)| now.since(&then));
+                let io = io.with_bytes(since.unwrap_or_default());
                 let (name, times) = (name(pid), Times::default());
                 let terms = terms_between(before, after, pid);
                 vms.push(Vm { name, pid, times, io, terms, vcpus: Vec::new() });
@@ -268,6 +271,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::statuses::tests::told;
     use drover_core::counters::{Counters, Numa};
+    use drover_core::io::Bytes;
     use drover_host::status::{VcpuStatus, VmStatus};
     use std::time::{Duration, Instant};
 
@@ -312,6 +316,7 @@ pub(crate) mod tests {
             scheduler: None,
             vcpus,
             io: Vec::new(),
+            bytes: HashMap::new(),
             process_cpu: HashMap::new(),
             told: HashMap::new(),
             pcpus: Vec::new(),
@@ -408,6 +413,20 @@ pub(crate) mod tests {
         let terms = terms(&before);
         assert_eq!((terms.owed_pct, terms.hazard_pct), (Some(125.0), Some(25.0)));
         assert_eq!((terms.home, terms.local_pct, terms.profile), (vec![1], Some(87.5), None));
+    }
+
+    #[test]
+    fn what_a_vm_moved_stands_beside_its_delays() {
+        let begun = Instant::now();
+        let mut before = snapshot(begun, vec![vcpu(10, 0, [0, 0, 0])]);
+        let mut after = snapshot(begun + Duration::from_secs(2), vec![vcpu(10, 0, [S, 0, S])]);
+        let moved = |block, network| Bytes { block_bytes: block, network_bytes: network };
+        after.bytes.insert(10, moved(Some(7_000_000), Some(5_000_000)));
+        assert_eq!(between(&before, &after).vms[0].io, Io::default(), "it has just come");
+        before.bytes.insert(10, moved(Some(1_000_000), None));
+        let io = between(&before, &after).vms[0].io;
+        assert_eq!(io.bytes(), moved(Some(6_000_000), None), "a tap that has just been found");
+        assert_eq!(io.ms_per_mb.map(|lost| lost.to_guest), Some(0.0));
     }
 
     #[test]

@@ -6,15 +6,17 @@
 //! `figures` says what happened between two, `delays` how long I/O waited. `csv` and `screen` show it.
 //!
 //! `daemon` is `drover observe`: it takes a `sample` each second, answers as the daemon that schedules does
-//! (`statuses`), and explains waits (`explain`, with `threads` for who is who). `record` writes what happens to a file.
+//! (`statuses`, `io_books`), and explains waits (`explain`, with `threads` for who is who). `record` writes what happens to a file.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod cost;
 pub mod csv;
 pub mod daemon;
 pub mod delays;
 mod explain;
 pub mod figures;
+mod io_books;
 pub mod meter;
 pub mod observer;
 pub mod pcpus;

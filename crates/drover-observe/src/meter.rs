@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use chrono::Utc;
+use drover_host::io_bytes::HostBytes;
 use drover_host::names::vm_name;
 
 use crate::figures::Figures;
@@ -18,6 +19,7 @@ pub struct Meter {
     follower: Follower,
     socket: PathBuf,
     names: HashMap<u32, String>,
+    bytes: HostBytes,
     last: Snapshot,
 }
 
@@ -28,8 +30,10 @@ impl Meter {
     /// When the kernel does not take the observer.
     pub fn start(socket: &Path) -> Result<Self> {
         let mut follower = Follower::start(Keep::Sums)?;
-        let last = Snapshot::take(follower.observer()?, socket)?;
-        Ok(Self { follower, socket: socket.to_owned(), names: HashMap::new(), last })
+        let mut bytes = HostBytes::default();
+        let last = Snapshot::take(follower.observer()?, &mut bytes, socket)?;
+        let (socket, names) = (socket.to_owned(), HashMap::new());
+        Ok(Self { follower, socket, names, bytes, last })
     }
 
     /// What happened since the last time, or since it began.
@@ -37,7 +41,7 @@ impl Meter {
     /// # Errors
     /// When the kernel does not tell.
     pub fn measure(&mut self) -> Result<Figures> {
-        let mut now = Snapshot::take(self.follower.observer()?, &self.socket)?;
+        let mut now = Snapshot::take(self.follower.observer()?, &mut self.bytes, &self.socket)?;
         if !self.follower.finds_vms() {
             now.notes.push("KVM is not loaded: no VM runs here".to_owned());
         }

@@ -44,7 +44,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     let mut follower = Follower::start(Keep::Events)?;
     let observer = follower.observer()?;
     let rings = observer.rings().context("nothing is kept")?;
-    let mut sample = Sample::take(observer)?;
+    let mut sample = Sample::take(&observer.read()?)?;
     let from_ns = now_ns()?;
     let mut position = rings.position();
     // The last event of each pCPU says who runs as it begins.
@@ -57,7 +57,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
         let rest = time.saturating_sub(began.elapsed());
         std::thread::sleep(LOOK.min(rest));
         if sampled.elapsed() >= SAMPLE {
-            (sample, sampled) = (Sample::take(observer)?, Instant::now());
+            (sample, sampled) = (Sample::take(&observer.read()?)?, Instant::now());
         }
         let read = rings.after(&mut position);
         writer.lose(read.lost)?;
@@ -67,7 +67,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
         }
     }
     // Who came after the last look.
-    let last = Sample::take(observer)?;
+    let last = Sample::take(&observer.read()?)?;
     writer.add(&last, &[])?;
     writer.out.flush().context("cannot write the recording")?;
     Ok(writer.recorded)

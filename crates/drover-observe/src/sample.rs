@@ -12,7 +12,7 @@ use drover_host::sources::cgroup::{self, CGROUPS};
 use drover_host::status::VmStatus;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::observer::{Observer, Reading, VcpuTimes};
+use crate::observer::{Reading, VcpuTimes};
 use crate::snapshot::{cpu_time_of, scheduler_in_charge};
 
 /// So far back it reaches, s.
@@ -66,16 +66,15 @@ pub fn now_ns() -> Result<u64> {
 }
 
 impl Sample {
-    /// Looks around.
+    /// Looks around, beside what the observer was read.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub fn take(observer: &Observer) -> Result<Self> {
-        let Reading { vcpus, io } = observer.read()?;
+    pub fn take(Reading { vcpus, io }: &Reading) -> Result<Self> {
         let mut sample =
             Self { at_ns: now_ns()?, scheduler: scheduler_in_charge(), ..Self::default() };
-        for times in vcpus.into_iter().filter(|times| times.at_ns != 0) {
-            sample.vms.entry(times.process).or_default().vcpus.push(times);
+        for times in vcpus.iter().filter(|times| times.at_ns != 0) {
+            sample.vms.entry(times.process).or_default().vcpus.push(*times);
         }
         for thread in io.iter().filter(|thread| !thread.is_vcpu) {
             if let Some(vm) = sample.vms.get_mut(&thread.process) {

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use drover_core::io::Bytes;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::files;
+use drover_host::io_bytes::HostBytes;
 use drover_host::status::VmStatus;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -27,6 +29,8 @@ pub struct Snapshot {
     pub vcpus: Vec<VcpuTimes>,
     /// I/O delays of their threads and of those of their helpers.
     pub io: Vec<ThreadIo>,
+    /// Bytes that each VMM process moved since it was first looked at.
+    pub bytes: HashMap<u32, Bytes>,
     /// CPU time of each VMM process, all its threads together.
     pub process_cpu: HashMap<u32, Duration>,
     /// What Drover tells of VMs, by process, where it is in charge.
@@ -38,16 +42,17 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Looks around; `socket` is where Drover would answer.
+    /// Looks around; `socket` is where Drover would answer, `bytes` what was counted up to now.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub fn take(observer: &Observer, socket: &Path) -> Result<Self> {
+    pub fn take(observer: &Observer, bytes: &mut HostBytes, socket: &Path) -> Result<Self> {
         let at = Instant::now();
         let Reading { vcpus, io } = observer.read()?;
         let (vcpus, unbooked): (Vec<_>, Vec<_>) =
             vcpus.into_iter().partition(|times| times.at_ns != 0);
         let processes: BTreeSet<u32> = vcpus.iter().map(|times| times.process).collect();
+        let bytes = bytes.read(Path::new("/proc"), &processes);
         let process_cpu =
             processes.into_iter().filter_map(|process| Some((process, cpu_time_of(process)?)));
         let mut snapshot = Self {
@@ -56,6 +61,7 @@ impl Snapshot {
             process_cpu: process_cpu.collect(),
             vcpus,
             io,
+            bytes,
             told: HashMap::new(),
             pcpus: pcpus::read()?,
             notes: Vec::new(),

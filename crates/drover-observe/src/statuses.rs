@@ -7,6 +7,7 @@ use std::path::Path;
 
 use drover_core::asked::{Asked, DEFAULT, Key};
 use drover_core::counters::Counters;
+use drover_core::profile::Profile;
 use drover_core::resolve::{Layer, Why};
 use drover_core::shares::Shares;
 use drover_host::names::Identity;
@@ -36,6 +37,8 @@ pub struct Known<'a> {
     pub first: &'a VmSample,
     /// What it was a second ago or so, and how long ago, s.
     pub before: Option<(&'a VmSample, f64)>,
+    /// What kind of work it does; none: too little is known yet.
+    pub profile: Option<Profile>,
 }
 
 /// All VMs of a sample; of those of which nothing else is known there is nothing to say.
@@ -99,7 +102,8 @@ fn status(pid: u32, vm: &VmSample, known: &Known<'_>, layers: &[Layer]) -> VmSta
         counters: Counters { used_s, ..Counters::default() },
         numa: None,
         home_why: None,
-        profile: None,
+        profile: known.profile,
+        io: None,
         vcpu: vcpu.collect(),
         why: layers.iter().flat_map(whys).collect(),
         troubles: Vec::new(),
@@ -130,7 +134,7 @@ pub(crate) mod tests {
     /// A VM that somebody tells of.
     pub(crate) fn told() -> VmStatus {
         let identity = web();
-        let known = Known { identity: &identity, first: &vm(0, 0), before: None };
+        let known = Known { identity: &identity, first: &vm(0, 0), before: None, profile: None };
         status(7, &vm(S, S), &known, &[])
     }
 
@@ -143,7 +147,12 @@ pub(crate) mod tests {
     fn what_the_kernel_goes_by_and_what_was_counted_is_told() {
         let identity = web();
         let (first, before) = (vm(9 * S, 0), vm(10 * S, S / 2));
-        let known = Known { identity: &identity, first: &first, before: Some((&before, 2.0)) };
+        let known = Known {
+            identity: &identity,
+            first: &first,
+            before: Some((&before, 2.0)),
+            profile: None,
+        };
         let asked = Asked {
             shares: Some(Shares::Exact(4000)),
             limit: Some(Limit::At(500)),

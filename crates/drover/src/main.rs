@@ -83,6 +83,9 @@ enum Command {
     /// Measure and model what sharing a run queue costs, by how many pCPUs share one.
     #[command(hide = true)]
     LockCost(commands::lock_cost::Args),
+    /// What observing VMs costs here, beside VMs that wake all the time.
+    #[command(hide = true)]
+    ObserverCost(commands::observer_cost::Args),
     /// Write man pages and shell completions, for packages.
     #[command(hide = true)]
     Manual(commands::manual::Args),
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::SimSpeed(args) => commands::sim_speed::run(&args),
         Command::PolicyCost(args) => commands::policy_cost::run(&args),
         Command::LockCost(args) => commands::lock_cost::run(&args),
+        Command::ObserverCost(args) => commands::observer_cost::run(&args),
         Command::Manual(args) => commands::manual::run(&args, Cli::command()),
         Command::LabInit => commands::lab::init(),
         Command::LabKvmProbe => commands::lab::kvm_probe(),

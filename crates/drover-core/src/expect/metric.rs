@@ -2,6 +2,7 @@
 //! The figures that expectations can be about.
 
 use crate::io::Io;
+use crate::profile::{Class, Profile};
 use crate::results::{Interval, Run, Timeline, VmFigures};
 use serde::Deserialize;
 
@@ -97,6 +98,18 @@ pub enum Metric {
     IoToDeviceMsPerMb,
     /// Of a VM: bytes to and from its disks and the network, MB/s.
     IoMbS,
+    /// Of a VM: whether its class was `idle` at the end: 1, else 0.
+    ClassIsIdle,
+    /// Of a VM: whether its class was `io` at the end: 1, else 0.
+    ClassIsIo,
+    /// Of a VM: whether its class was `cpu` at the end: 1, else 0.
+    ClassIsCpu,
+    /// Of a VM: whether its class was `memory` at the end: 1, else 0.
+    ClassIsMemory,
+    /// Of a VM: whether its class was `mixed` at the end: 1, else 0.
+    ClassIsMixed,
+    /// Of a VM: how often its class changed.
+    ClassChanges,
     /// Of the host: idle time, % of its CPU time.
     IdlePct,
     /// Of the host: CPU time of all VMs, s.
@@ -123,7 +136,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 52] = [
+    pub const ALL: [Metric; 58] = [
         Metric::ShareGotPct,
         Metric::PartitionSharePct,
         Metric::ShareErrorPoints,
@@ -165,6 +178,12 @@ impl Metric {
         Metric::IoToGuestMsPerMb,
         Metric::IoToDeviceMsPerMb,
         Metric::IoMbS,
+        Metric::ClassIsIdle,
+        Metric::ClassIsIo,
+        Metric::ClassIsCpu,
+        Metric::ClassIsMemory,
+        Metric::ClassIsMixed,
+        Metric::ClassChanges,
         Metric::IdlePct,
         Metric::HostCpuS,
         Metric::TotalProgress,
@@ -222,6 +241,12 @@ impl Metric {
             Metric::IoToGuestMsPerMb => "io_to_guest_ms_per_mb",
             Metric::IoToDeviceMsPerMb => "io_to_device_ms_per_mb",
             Metric::IoMbS => "io_mb_s",
+            Metric::ClassIsIdle => "class_is_idle",
+            Metric::ClassIsIo => "class_is_io",
+            Metric::ClassIsCpu => "class_is_cpu",
+            Metric::ClassIsMemory => "class_is_memory",
+            Metric::ClassIsMixed => "class_is_mixed",
+            Metric::ClassChanges => "class_changes",
             Metric::IdlePct => "idle_pct",
             Metric::HostCpuS => "host_cpu_s",
             Metric::TotalProgress => "total_progress",
@@ -340,8 +365,24 @@ impl Metric {
                 let lost_us = wakeup.map_or(0.0, |wakeup| wakeup.count as f64 * wakeup.mean);
                 Some(lost_us / vm.progress? as f64).filter(|us| us.is_finite())
             }
-            _ => self.of_guest(vm).or_else(|| self.of_io(run, vm.io?)),
+            _ => {
+                let of_class = || self.of_profile(&vm.profile?);
+                self.of_guest(vm).or_else(of_class).or_else(|| self.of_io(run, vm.io?))
+            }
         }
+    }
+
+    fn of_profile(self, profile: &Profile) -> Option<f64> {
+        let class = match self {
+            Metric::ClassIsIdle => Class::Idle,
+            Metric::ClassIsIo => Class::Io,
+            Metric::ClassIsCpu => Class::Cpu,
+            Metric::ClassIsMemory => Class::Memory,
+            Metric::ClassIsMixed => Class::Mixed,
+            Metric::ClassChanges => return Some(profile.changes.into()),
+            _ => return None,
+        };
+        Some(f64::from(u8::from(profile.class == class)))
     }
 
     /// What the VM's guest did with its CPU time.
@@ -542,6 +583,7 @@ mod tests {
     use super::*;
     use crate::counters::Counters;
     use crate::io::{DelayUs, IoDelays, MsPerMb};
+    use crate::profile::Evidence;
     use crate::results::{HostFigures, WakeupUs};
 
     fn timeline(interval_ms: u32, cpu_s: &[f64]) -> Timeline {
@@ -601,6 +643,12 @@ mod tests {
                 ms_per_mb: Some(MsPerMb { to_guest: 1.5, to_device: 2.5 }),
                 delay_us: IoDelays { to_guest: delay(5.5), to_device: delay(6.5) },
             }),
+            profile: Some(Profile {
+                class: Class::Io,
+                for_s: 9.0,
+                changes: 2,
+                evidence: Evidence::default(),
+            }),
             wakeup_us: Some(WakeupUs { count: 9, mean: 60.0, p50: 55.0, p99: 99.0, max: 120.0 }),
             timeline: timeline(&[0.1, 0.02, 0.02]),
             ..Default::default()
@@ -648,6 +696,9 @@ mod tests {
         assert_eq!(figure(Metric::IoToGuestMsPerMb), 1.5);
         assert_eq!(figure(Metric::IoToDeviceMsPerMb), 2.5);
         assert_eq!(figure(Metric::IoMbS), 0.5);
+        let [idle, changes] = [Metric::ClassIsIdle, Metric::ClassChanges];
+        assert_eq!(idle.figure(&run(), Some("vm1"), None), None, "its class is not known");
+        assert_eq!((figure(Metric::ClassIsIo), figure(idle), figure(changes)), (1.0, 0.0, 2.0));
     }
 
     #[test]

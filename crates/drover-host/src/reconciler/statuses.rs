@@ -77,6 +77,7 @@ impl Reconciler {
             numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),
             home_why: self.numa.as_ref().and_then(|numa| numa.why(kernel)),
             profile: self.profiles.as_ref().and_then(|profiles| profiles.of(kernel.id)),
+            io: None,
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.why(),
             troubles: planned.troubles().map(|trouble| trouble.text).collect(),

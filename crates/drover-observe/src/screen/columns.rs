@@ -32,17 +32,21 @@ pub enum Field {
     Home,
     Local,
     Profile,
+    Block,
+    Network,
     GuestWakes,
     GuestMean,
     GuestP99,
+    GuestLost,
     DeviceWakes,
     DeviceMean,
     DeviceP99,
+    DeviceLost,
 }
 
 impl Field {
     /// Those that may be left out, and what a list of them calls each.
-    pub const CHOSEN: [(Field, &'static str); 19] = [
+    pub const CHOSEN: [(Field, &'static str); 23] = [
         (Field::Pid, "PID"),
         (Field::Vcpus, "VCPUS"),
         (Field::Used, "%USED"),
@@ -56,12 +60,16 @@ impl Field {
         (Field::Home, "HOME"),
         (Field::Local, "N%L"),
         (Field::Profile, "PROFILE"),
+        (Field::Block, "DISK MB/s"),
+        (Field::Network, "NET MB/s"),
         (Field::GuestWakes, "to guest: WAKES/s"),
         (Field::GuestMean, "to guest: MEAN us"),
         (Field::GuestP99, "to guest: P99 us"),
+        (Field::GuestLost, "to guest: ms/MB"),
         (Field::DeviceWakes, "to device: WAKES/s"),
         (Field::DeviceMean, "to device: MEAN us"),
         (Field::DeviceP99, "to device: P99 us"),
+        (Field::DeviceLost, "to device: ms/MB"),
     ];
 
     /// Its head, and its width.
@@ -81,9 +89,12 @@ impl Field {
             Field::Home => ("HOME", 7),
             Field::Local => ("N%L", 5),
             Field::Profile => ("PROFILE", 7),
-            Field::GuestWakes | Field::DeviceWakes => ("WAKES/s", 8),
-            Field::GuestMean | Field::DeviceMean => ("MEAN us", 8),
-            Field::GuestP99 | Field::DeviceP99 => ("P99 us", 8),
+            Field::Block => ("DISK", 7),
+            Field::Network => ("NET", 7),
+            Field::GuestWakes | Field::DeviceWakes => ("WAKES/s", 7),
+            Field::GuestMean | Field::DeviceMean => ("MEAN us", 7),
+            Field::GuestP99 | Field::DeviceP99 => ("P99 us", 7),
+            Field::GuestLost | Field::DeviceLost => ("ms/MB", 7),
         }
     }
 
@@ -98,6 +109,7 @@ impl Field {
             Field::Wait => Some(Sort::Wait),
             Field::Owed => Some(Sort::Owed),
             Field::Hazard => Some(Sort::Hazard),
+            Field::Block | Field::Network => Some(Sort::Moved),
             Field::GuestMean => Some(Sort::ToGuest),
             Field::DeviceMean => Some(Sort::ToDevice),
             _ => None,
@@ -144,6 +156,10 @@ fn wanted(columns: Columns) -> &'static [(Field, u16)] {
         Columns::Io => &[
             (GuestMean, NAMES),
             (DeviceMean, NAMES),
+            (Network, NAMES),
+            (Block, NAMES),
+            (GuestLost, NAMES),
+            (DeviceLost, NAMES),
             (GuestP99, NAMES),
             (DeviceP99, NAMES),
             (GuestWakes, NAMES),
@@ -166,6 +182,40 @@ pub fn shown(view: &View, width: u16) -> Vec<Field> {
     }
     fields.sort_unstable();
     fields
+}
+
+/// What is said over columns of I/O, the longest first; none: nothing is said over that column.
+fn over(field: Field) -> Option<[&'static str; 3]> {
+    use Field::*;
+    match field {
+        Block | Network => Some(["MOVED MB/s", "MB/s", "MB/s"]),
+        GuestWakes | GuestMean | GuestP99 | GuestLost => {
+            Some(["DELAYS TO GUEST", "TO GUEST", "GUEST"])
+        }
+        DeviceWakes | DeviceMean | DeviceP99 | DeviceLost => {
+            Some(["DELAYS TO DEVICE", "TO DEVICE", "DEVICE"])
+        }
+        _ => None,
+    }
+}
+
+/// What stands over these columns, the last of which are of I/O; none: there are none of these.
+pub fn line_over(shown: &[Field]) -> Option<String> {
+    let all =
+        shown.iter().filter_map(|&field| Some((over(field)?, usize::from(field.head().1) + 1)));
+    let mut groups: Vec<([&str; 3], usize)> = Vec::new();
+    for (texts, width) in all {
+        match groups.last_mut().filter(|(last, _)| *last == texts) {
+            Some((_, together)) => *together += width,
+            None => groups.push((texts, width)),
+        }
+    }
+    let one = |(texts, width): &([&str; 3], usize)| {
+        let text = texts.iter().find(|text| text.len() < *width).unwrap_or(&texts[2]);
+        format!("{text:>width$}")
+    };
+    let line: String = groups.iter().map(one).collect();
+    (!line.is_empty()).then_some(line)
 }
 
 /// How wide a table of these columns is at most: names get no more than they need.

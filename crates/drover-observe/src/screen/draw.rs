@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::Local;
-use drover_core::io::DelayUs;
+use drover_core::io::{DelayUs, MsPerMb};
 use drover_core::printable::{one_line, printable};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -21,7 +21,7 @@ use crate::figures::{Figures, Terms, Times};
 const READY_HIGH: f64 = 5.0;
 const READY_TOO_HIGH: f64 = 10.0;
 
-const KEYS: &str = "h help  c CPU  d Drover  i I/O  f columns  URCWNOHGD sort  / filter  q quit";
+const KEYS: &str = "h help  c CPU  d Drover  i I/O  f columns  URCWNOHGDB sort  / filter  q quit";
 
 const HELP: &str = "\
 drover top: where the time of VMs goes, in % of one pCPU
@@ -35,11 +35,11 @@ drover top: where the time of VMs goes, in % of one pCPU
   %OWED  what Drover owed it; %HZD: of its time, one ran and a sibling could not
   HOME   its NUMA nodes; N%L: so much of its memory is there, %
   I/O, from wake-up to run: to guest, of a halted vCPU that a device woke;
-  to device, of a helper (vhost, VMM) that a vCPU or the host woke
+  to device, of a helper (vhost, VMM) that a vCPU or the host woke; lost a MB
 
   c d i f          show CPU time, what Drover knows, I/O; choose columns
   U P R C W        sort by %USED, %RUN, %RDY, %CSTP, %WAIT
-  O H G D N        by %OWED, %HZD, mean delay to guest, to device; by name
+  O H G D B N      by %OWED, %HZD, mean delay to guest, to device; MB/s; by name
   Up Down Page Up, Page Down, Home, End: move
   e Enter + - *    show or hide the vCPUs of the VM; * those of all VMs
   /                only VMs with that in their names; Enter: done, Esc: all VMs
@@ -64,14 +64,10 @@ pub fn draw(frame: &mut Frame<'_>, figures: &Figures, interval: Duration, view: 
     let notes: Vec<Line<'_>> =
         figures.notes.iter().map(|note| one_line(note).yellow().into()).collect();
     let height = |lines: &[Line<'_>]| Constraint::Length(u16::try_from(lines.len()).unwrap_or(0));
-    let over: Vec<Line<'_>> = match shown.ends_with(&IO_ALL) {
-        true => {
-            let over = IO_OVER.map(|text| format!(" {text:>IO_OVER_WIDTH$}")).concat();
-            vec![Line::from(over).right_aligned()]
-        }
-        // Where there is no room for all columns, none are over them.
-        false => Vec::new(),
-    };
+    let over: Vec<Line<'_>> = columns::line_over(&shown)
+        .map(|over| Line::from(over).right_aligned())
+        .into_iter()
+        .collect();
     let parts = [
         Constraint::Length(1),
         height(&bars),
@@ -115,26 +111,20 @@ fn title(figures: &Figures, interval: Duration, view: &View) -> String {
     )
 }
 
-/// The columns of I/O that stand under what is over them: three of eight letters each.
-const IO_ALL: [Field; 6] = [
-    Field::GuestWakes,
-    Field::GuestMean,
-    Field::GuestP99,
-    Field::DeviceWakes,
-    Field::DeviceMean,
-    Field::DeviceP99,
-];
-const IO_OVER: [&str; 2] = ["DELAYS TO GUEST", "TO DEVICE"];
-const IO_OVER_WIDTH: usize = 26;
-
-/// Which columns there are, each with its letter.
+/// Which columns there are, each with its letter, in two halves side by side: a terminal has 24 lines.
 fn choice(view: &View) -> String {
     let one = |(letter, (field, name)): (char, &(Field, &str))| {
         let mark = if view.hidden.contains(field) { ' ' } else { 'x' };
-        format!("  {letter} [{mark}] {name}\n")
+        format!("  {letter} [{mark}] {name}")
     };
-    let all: String = ('a'..).zip(&Field::CHOSEN).map(one).collect();
-    format!("Columns: its letter shows or hides one\n\n{all}\nAny other key goes back.")
+    let all: Vec<String> = ('a'..).zip(&Field::CHOSEN).map(one).collect();
+    let (left, right) = all.split_at(all.len().div_ceil(2));
+    let beside = right.iter().map(String::as_str).chain([""]);
+    let lines: Vec<String> = left.iter().zip(beside).map(|(l, r)| format!("{l:<32}{r}")).collect();
+    format!(
+        "Columns: its letter shows or hides one\n\n{}\n\nAny other key goes back.",
+        lines.join("\n")
+    )
 }
 
 fn table<'a>(rows: &[Row<'a>], figures: &Figures, view: &View, shown: &[Field]) -> Table<'a> {
@@ -197,6 +187,18 @@ fn text(field: Field, row: &Row<'_>, interval_s: f64) -> String {
             let class = vm.terms.as_ref().and_then(|terms| terms.profile);
             class.map_or_else(absent, |class| class.to_string())
         }
+        Field::Block | Field::Network => {
+            let [disk, network] = vm.io.bytes().mb_s(interval_s);
+            let mb_s = if field == Field::Block { disk } else { network };
+            mb_s.map_or_else(absent, |mb_s| format!("{mb_s:.1}"))
+        }
+        Field::GuestLost | Field::DeviceLost => {
+            let lost = |lost: MsPerMb| match field {
+                Field::GuestLost => lost.to_guest,
+                _ => lost.to_device,
+            };
+            vm.io.ms_per_mb.map_or_else(absent, |it| brief(lost(it)))
+        }
         Field::GuestWakes | Field::GuestMean | Field::GuestP99 => {
             delay(field, vm.io.delay_us.to_guest, interval_s)
         }
@@ -231,8 +233,8 @@ fn delay(field: Field, delay: Option<DelayUs>, interval_s: f64) -> String {
     match (field, delay) {
         (Field::GuestWakes | Field::DeviceWakes, _) => format!("{:.0}", delay.map_or(0.0, per_s)),
         (_, None) => absent(),
-        (Field::GuestMean | Field::DeviceMean, Some(delay)) => us(delay.mean),
-        (_, Some(delay)) => us(delay.p99),
+        (Field::GuestMean | Field::DeviceMean, Some(delay)) => brief(delay.mean),
+        (_, Some(delay)) => brief(delay.p99),
     }
 }
 
@@ -241,8 +243,8 @@ fn times<'a>(row: &Row<'a>) -> &'a Times {
 }
 
 /// With a digit behind the point where there is room.
-fn us(us: f64) -> String {
-    if us < 10_000.0 { format!("{us:.1}") } else { format!("{us:.0}") }
+fn brief(figure: f64) -> String {
+    if figure < 10_000.0 { format!("{figure:.1}") } else { format!("{figure:.0}") }
 }
 
 fn style(field: Field, row: &Row<'_>) -> Style {
@@ -267,7 +269,7 @@ fn ready_style(ready_pct: f64) -> Style {
 mod tests {
     use super::*;
     use crate::figures::tests::figures;
-    use drover_core::io::IoDelays;
+    use drover_core::io::{Bytes, IoDelays};
     use drover_core::profile::Class;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -321,16 +323,33 @@ mod tests {
         let delay = |mean, p99| Some(DelayUs { count: 1234, mean, p50: mean, p99 });
         figures.vms[0].io.delay_us =
             IoDelays { to_guest: delay(61.25, 2097.152), to_device: delay(4.0, 123_456.0) };
+        let moved = Bytes { block_bytes: None, network_bytes: Some(25_000_000) };
+        figures.vms[0].io = figures.vms[0].io.with_bytes(moved);
         view.press(KeyCode::Char('i'), &figures);
         let lines = text(&screen(80, 24, &figures, &mut view));
         assert_eq!(
             &lines[2..6],
             [
-                "                                      DELAYS TO GUEST                  TO DEVICE",
-                "VM                     PID  WAKES/s  MEAN us   P99 us  WAKES/s  MEAN us   P99 us",
-                "  db               4194304        0        -        -        0        -        -",
-                "  web                  185     1234     61.2   2097.2     1234      4.0   123456",
+                "                      MOVED MB/s         DELAYS TO GUEST        DELAYS TO DEVICE",
+                "VM                  DISK     NET MEAN us  P99 us   ms/MB MEAN us  P99 us   ms/MB",
+                "  db                   -       -       -       -       -       -       -       -",
+                "  web                  -    25.0    61.2  2097.2     3.0     4.0  123456     0.2",
             ]
+        );
+        let lines = text(&screen(40, 24, &figures, &mut view));
+        assert_eq!(
+            &lines[2..5],
+            [
+                "                    MB/s   GUEST  DEVICE",
+                "VM                   NET MEAN us MEAN us",
+                "  db                   -       -       -",
+            ]
+        );
+        let lines = text(&screen(120, 24, &figures, &mut view));
+        let words: Vec<_> = lines[3].split_whitespace().collect();
+        assert_eq!(
+            words.join(" "),
+            "VM PID DISK NET WAKES/s MEAN us P99 us ms/MB WAKES/s MEAN us P99 us ms/MB"
         );
     }
 
@@ -372,8 +391,12 @@ mod tests {
         view.press(KeyCode::Char('f'), &figures);
         view.press(KeyCode::Char('a'), &figures);
         let lines = text(&screen(80, 24, &figures, &mut view));
-        assert_eq!((lines[2].as_str(), lines[3].as_str()), ("  a [ ] PID", "  b [x] VCPUS"));
-        assert_eq!(lines[22], "Any other key goes back.");
+        assert!(lines[2].starts_with("  a [ ] PID  ") && lines[3].starts_with("  b [x] VCPUS  "));
+        assert!(
+            lines[2].ends_with("  m [x] PROFILE")
+                && lines[12].ends_with("  w [x] to device: ms/MB")
+        );
+        assert_eq!(lines[15], "Any other key goes back.");
         view.press(KeyCode::Esc, &figures);
         let lines = text(&screen(80, 24, &figures, &mut view));
         assert!(!lines[2].contains("PID"), "{lines:#?}");

@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 4096;
 
 const COLUMNS: [(&str, Columns); 3] =
     [("cpu", Columns::Cpu), ("drover", Columns::Drover), ("io", Columns::Io)];
-const SORTS: [(&str, Sort); 10] = [
+const SORTS: [(&str, Sort); 11] = [
     ("used", Sort::Used),
     ("run", Sort::Run),
     ("ready", Sort::Ready),
@@ -30,6 +30,7 @@ const SORTS: [(&str, Sort); 10] = [
     ("hazard", Sort::Hazard),
     ("to-guest", Sort::ToGuest),
     ("to-device", Sort::ToDevice),
+    ("moved", Sort::Moved),
 ];
 
 /// Where it is kept; none: there is no home directory, or it is another's, as with some settings of sudo: who owns it

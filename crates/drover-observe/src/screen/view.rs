@@ -26,6 +26,7 @@ pub enum Sort {
     Hazard,
     ToGuest,
     ToDevice,
+    Moved,
 }
 
 /// What an operator has chosen.
@@ -91,6 +92,7 @@ impl View {
             Sort::Hazard => terms(vm, |terms| terms.hazard_pct),
             Sort::ToGuest => mean(vm.io.delay_us.to_guest),
             Sort::ToDevice => mean(vm.io.delay_us.to_device),
+            Sort::Moved => vm.io.bytes().mb_s(1.0).into_iter().flatten().sum(),
         };
         vms.sort_by(|a, b| of(b).total_cmp(&of(a)).then_with(|| a.name.cmp(&b.name)));
         let mut rows = Vec::new();
@@ -150,6 +152,7 @@ impl View {
             KeyCode::Char('N') => self.sort = Sort::Name,
             KeyCode::Char('G') => self.sort = Sort::ToGuest,
             KeyCode::Char('D') => self.sort = Sort::ToDevice,
+            KeyCode::Char('B') => self.sort = Sort::Moved,
             KeyCode::Char('O') => self.sort = Sort::Owed,
             KeyCode::Char('H') => self.sort = Sort::Hazard,
             KeyCode::Char('f') => self.is_choosing = true,
@@ -255,6 +258,9 @@ mod tests {
         assert_eq!(names(&view, &vms), ["b", "b/0", "a", "a/0"]);
         press(&mut view, &[KeyCode::Char('i'), KeyCode::Char('G')], &vms);
         assert_eq!((view.columns, names(&view, &vms)), (Columns::Io, vec!["a".into(), "b".into()]));
+        vms.vms[1].io.network_bytes = Some(7);
+        press(&mut view, &[KeyCode::Char('B')], &vms);
+        assert_eq!(names(&view, &vms), ["b", "a"], "bytes");
         press(&mut view, &[KeyCode::Char('c')], &vms);
         assert_eq!(view.columns, Columns::Cpu);
     }

@@ -9,7 +9,8 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use drover_core::asked::{Asked, Key};
 use drover_core::percent;
 use drover_core::printable::{cell, json};
-use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_host::control::{Answer, OBSERVER_PATH, Request, SOCKET_PATH, ask};
+use drover_host::status::VmStatus;
 
 #[derive(clap::Args)]
 pub struct Daemon {
@@ -75,6 +76,21 @@ impl TypedValueParser for Given {
         let words = self.words().iter().chain(&[DEFAULT]);
         Some(Box::new(words.map(|word| PossibleValue::new(*word))))
     }
+}
+
+/// Says of each VM what `drover observe` knows of its I/O.
+///
+/// # Errors
+/// When that does not run.
+pub fn add_io(vms: &mut [VmStatus]) -> Result<()> {
+    let known = answer(OBSERVER_PATH.as_ref(), &Request::ListIo, |answer| match answer {
+        Answer::Io { vms } => Some(vms),
+        _ => None,
+    })?;
+    for vm in vms {
+        vm.io = known.iter().find(|it| it.pid == vm.pid).map(|it| it.io);
+    }
+    Ok(())
 }
 
 /// That a limit of that much holds nobody, where it does.

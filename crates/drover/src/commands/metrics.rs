@@ -22,7 +22,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::ask::{Daemon, UNKNOWN_ANSWER};
+use super::ask::{Daemon, UNKNOWN_ANSWER, add_io};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -60,7 +60,13 @@ impl Known {
             ask_either(socket, &Request::ListPartitions)?.0,
         );
         match answers {
-            (Answer::Vms { vms }, Answer::Pools { pools }, Answer::Partitions { partitions }) => {
+            (
+                Answer::Vms { mut vms },
+                Answer::Pools { pools },
+                Answer::Partitions { partitions },
+            ) => {
+                // Without `drover observe` there is all the rest.
+                let _ = add_io(&mut vms);
                 Ok(Self { by, vms, pools, partitions })
             }
             _ => bail!(UNKNOWN_ANSWER),
@@ -141,6 +147,24 @@ const VM: &[Metric<VmStatus>] = &[
     }),
     counter("vm_numa_moved_bytes", "Memory that was moved to its home node.", |vm| {
         Some(vm.numa.as_ref()?.moved_mib * 1024.0 * 1024.0)
+    }),
+    counter("vm_block_bytes", "Bytes to and from its disks.", |vm| {
+        count(vm.io?.since_found.bytes.block_bytes?)
+    }),
+    counter("vm_network_bytes", "Bytes to and from the network.", |vm| {
+        count(vm.io?.since_found.bytes.network_bytes?)
+    }),
+    counter("vm_io_to_guest_delays", "Runs of its vCPUs for which a device asked.", |vm| {
+        count(vm.io?.since_found.to_guest.count)
+    }),
+    counter("vm_io_to_guest_delay_seconds", "How late these runs began, summed.", |vm| {
+        Some(vm.io?.since_found.to_guest.seconds)
+    }),
+    counter("vm_io_to_device_delays", "Runs of its back ends for which somebody asked.", |vm| {
+        count(vm.io?.since_found.to_device.count)
+    }),
+    counter("vm_io_to_device_delay_seconds", "How late these runs began, summed.", |vm| {
+        Some(vm.io?.since_found.to_device.seconds)
     }),
     gauge("vm_numa_local_ratio", "The part of its memory that lies on its home node.", |vm| {
         Some(vm.numa.as_ref()?.local_pct? / 100.0)
@@ -310,6 +334,7 @@ fn write<T>(
 mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa, Yields};
+    use drover_core::io::{Bytes, DelaySum, IoStatus, IoSums};
     use std::collections::BTreeSet;
 
     const DASHBOARD: &str = include_str!("../../../../packaging/dashboard.json");
@@ -328,7 +353,13 @@ mod tests {
         let (limit_mcpu, pool) = (Some(1500), Some("prod".to_owned()));
         let (owed_pcpus, got_pcpus) = (Some(1.5), Some(1.25));
         let plain = super::super::vm::tests::vm(name);
-        VmStatus { counters, numa, limit_mcpu, pool, owed_pcpus, got_pcpus, ..plain }
+        let sums = IoSums {
+            bytes: Bytes { block_bytes: Some(4096), network_bytes: Some(1500) },
+            to_guest: DelaySum { count: 7, seconds: 0.5 },
+            to_device: DelaySum { count: 8, seconds: 0.25 },
+        };
+        let io = Some(IoStatus { over_s: 1.0, since_found: sums, ..IoStatus::default() });
+        VmStatus { counters, numa, limit_mcpu, pool, owed_pcpus, got_pcpus, io, ..plain }
     }
 
     fn known() -> Known {
@@ -380,6 +411,9 @@ mod tests {
             page.contains("\ndrover_vm_ready_seconds_total{vm=\"web\",kind=\"vm\"} 0.5\n"),
             "{page}"
         );
+        for line in ["block_bytes_total", "network_bytes_total", "io_to_guest_delays_total"] {
+            assert!(page.contains(&format!("\ndrover_vm_{line}{{vm=\"web\"")), "{line}: {page}");
+        }
         let tables = VM.len() + POOL.len() + PARTITION.len();
         assert_eq!(typed.len(), tables + 5, "each metric has a line");
     }

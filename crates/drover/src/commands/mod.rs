@@ -13,6 +13,7 @@ pub mod manual;
 pub mod metrics;
 pub mod numa;
 pub mod observe;
+pub mod observer_cost;
 mod page;
 pub mod partition;
 pub mod policy_cost;

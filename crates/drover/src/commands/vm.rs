@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use drover_core::asked::{Asked, HOST, Key, Limit};
+use drover_core::io::DelayUs;
 use drover_core::nearest::there_is_no;
 use drover_core::percent;
 use drover_core::printable::one_line;
@@ -16,7 +17,8 @@ use drover_host::control::{Answer, By, Request, ask, ask_either};
 use drover_host::status::{Kind, OrderStatus, VmStatus};
 
 use super::ask::{
-    DEFAULT, Daemon, Given, UNKNOWN_ANSWER, answer, idle_limit, percent_of, print_json, table,
+    DEFAULT, Daemon, Given, UNKNOWN_ANSWER, add_io, answer, idle_limit, percent_of, print_json,
+    table,
 };
 use super::numa::ONE_NODE;
 
@@ -45,6 +47,9 @@ pub enum Vm {
         /// Show what kind of work each does, and the evidence.
         #[arg(long, conflicts_with_all = ["json", "why", "numa"])]
         profile: bool,
+        /// Show what the disks and the network of each move, and how late that is, as `drover observe` counts it.
+        #[arg(long, conflicts_with_all = ["json", "why", "numa", "profile"])]
+        io: bool,
         /// As JSON, for programs.
         #[arg(long)]
         json: bool,
@@ -127,8 +132,8 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { names, sort, watch, why, numa, profile, json, daemon } => {
-            let shown = Shown { names, sort, why, numa, profile, json };
+        Vm::List { names, sort, watch, why, numa, profile, io, json, daemon } => {
+            let shown = Shown { names, sort, why, numa, profile, io, json };
             list(&shown, &daemon.socket)?;
             if watch {
                 watch_on(&shown, &daemon.socket)?;
@@ -235,6 +240,7 @@ struct Shown {
     why: bool,
     numa: bool,
     profile: bool,
+    io: bool,
     json: bool,
 }
 
@@ -290,7 +296,13 @@ fn list(shown: &Shown, socket: &Path) -> Result<()> {
     if by == By::Observer && !shown.json {
         eprintln!("drover: as `drover observe` sees it");
     }
-    let vms = chosen(vms, &shown.names, shown.sort)?;
+    let mut vms = chosen(vms, &shown.names, shown.sort)?;
+    if shown.io {
+        add_io(&mut vms)?;
+    } else if shown.json {
+        // Without `drover observe` there is all the rest.
+        let _ = add_io(&mut vms);
+    }
     if shown.json {
         print_json(&serde_json::to_string_pretty(&vms)?);
     } else if vms.is_empty() {
@@ -301,6 +313,8 @@ fn list(shown: &Shown, socket: &Path) -> Result<()> {
         print!("{}", homes(&vms));
     } else if shown.profile {
         print!("{}", profiles(&vms));
+    } else if shown.io {
+        print!("{}", io(&vms));
     } else {
         print!("{}", overview(&vms));
     }
@@ -333,6 +347,46 @@ fn profiles(vms: &[VmStatus]) -> String {
     };
     table(
         &["NAME<", "CLASS<", "FOR", "WANTS", "EVIDENCE<"],
+        &vms.iter().map(row).collect::<Vec<_>>(),
+    )
+}
+
+/// What the I/O of each VM moves, how often and how late it asks for a pCPU, and what that is for each MB.
+fn io(vms: &[VmStatus]) -> String {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let row = |vm: &VmStatus| {
+        let status = vm.io.unwrap_or_default();
+        let mb_s = status.lately.bytes().mb_s(status.over_s);
+        let mut row = vec![vm.name.clone()];
+        row.extend(mb_s.map(|mb_s| or_dash(mb_s.map(|it| format!("{it:.1} MB/s")))));
+        let (delays, lost) = (status.lately.delay_us, status.lately.ms_per_mb);
+        for (delay, lost_ms) in [
+            (delays.to_guest, lost.map(|it| it.to_guest)),
+            (delays.to_device, lost.map(|it| it.to_device)),
+        ] {
+            #[allow(clippy::cast_precision_loss, reason = "there are no 2^52")]
+            let per_s = |delay: DelayUs| delay.count as f64 / status.over_s;
+            row.push(or_dash(delay.map(|it| format!("{:.0}/s", per_s(it)))));
+            row.push(or_dash(delay.map(|it| format!("{:.1} us", it.mean))));
+            row.push(or_dash(delay.map(|it| format!("{:.1} us", it.p99))));
+            row.push(or_dash(lost_ms.map(|ms| format!("{ms:.2} ms/MB"))));
+        }
+        row
+    };
+    table(
+        &[
+            "NAME<",
+            "DISK",
+            "NETWORK",
+            "TO GUEST",
+            "MEAN",
+            "P99",
+            "LOST",
+            "TO DEVICE",
+            "MEAN",
+            "P99",
+            "LOST",
+        ],
         &vms.iter().map(row).collect::<Vec<_>>(),
     )
 }
@@ -465,6 +519,7 @@ fn troubles(vms: &[VmStatus]) -> String {
 pub mod tests {
     use super::*;
     use drover_core::counters::{Counters, Numa};
+    use drover_core::io::{Bytes, Io, IoDelays, IoStatus};
     use drover_core::profile::{Class, Counted, Evidence, Profile};
     use drover_core::resolve::Why;
     use drover_host::names::Source;
@@ -504,6 +559,7 @@ pub mod tests {
             },
             home_why: Some("its memory lies there".to_owned()),
             profile: None,
+            io: None,
             numa: Some(Numa {
                 home: vec![1],
                 migrations: 2,
@@ -617,6 +673,22 @@ pub mod tests {
              CPU second; disk 24.0 MB/s"
         );
         assert!(lines[2].ends_with("too little is known yet"), "{text}");
+    }
+
+    #[test]
+    fn io_is_shown_with_units_and_what_is_not_known_is_a_dash() {
+        let delay = DelayUs { count: 400, mean: 12.34, p50: 8.0, p99: 81.9 };
+        let delay_us = IoDelays { to_guest: Some(delay), to_device: None };
+        let bytes = Bytes { block_bytes: None, network_bytes: Some(50_000_000) };
+        let lately = Io { delay_us, ..Io::default() }.with_bytes(bytes);
+        let status = IoStatus { over_s: 2.0, lately, ..IoStatus::default() };
+        let text = io(&[VmStatus { io: Some(status), ..vm("web") }, vm("new")]);
+        let lines: Vec<String> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(lines[1], "web - 25.0 MB/s 200/s 12.3 us 81.9 us 0.10 ms/MB - - - 0.00 ms/MB");
+        assert_eq!(lines[2], "new - - - - - - - - - -");
     }
 
     #[test]

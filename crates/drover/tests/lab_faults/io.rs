@@ -1,23 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! I/O delays are told as long as they are, under the kernel's scheduler and under Drover.
+//! I/O delays, and the time lost for each MB, are told as they are, under the kernel's scheduler and under Drover.
 //!
 //! This process is a VM of which each wait is known. All its threads have one pCPU:
 //!
 //! ```text
 //!  device    injects an interrupt, keeps the pCPU for 20 ms: the delay to the guest
 //!  vCPU      rings the doorbell, keeps the pCPU for 20 ms: the delay to the device
-//!  back end  answers the doorbell
+//!  back end  answers the doorbell: reads a block of the disk
 //! ```
 //!
-//! Who keeps the pCPU is a real-time thread meanwhile. The device is told when by another process, because a timer
+//! So are two VMs, a process each, that have a network. Their threads have one pCPU, too:
+//!
+//! ```text
+//!  sender    a helper of the first: sends a packet to the tap, keeps the pCPU for 20 ms: the delay to the device
+//!  receiver  a helper of the second: takes the packet from the tap, injects an interrupt, keeps the pCPU for 20 ms:
+//!            the delay to the guest
+//!  vCPU      of the second: takes notice, and halts
+//! ```
+//!
+//! Who keeps the pCPU is a real-time thread meanwhile. The first is told when by another process, because a timer
 //! of its own would be I/O, too.
 
-use std::io::{BufRead, BufReader};
-use std::process::{ChildStdout, Command, Stdio};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use drover_lab::disk::Disk;
+use drover_lab::network::Network;
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::{IoEventAddress, Kvm, NoDatamatch, VcpuExit, VcpuFd, VmFd};
 use nix::unistd::Pid;
@@ -54,11 +70,18 @@ const CODE: [u8; 31] = [
 /// mov al, 0x20; out 0x20, al; iret
 const HANDLER: [u8; 5] = [0xb0, 0x20, 0xe6, 0x20, 0xcf];
 
+/// What is read for each doorbell, and sent each time, with its head.
+const BLOCK_BYTES: usize = 65_536;
+const PACKET_BYTES: usize = 60_000;
+const HEAD: [u8; 14] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
+const TAP: &CStr = c"drover-tap";
+
 #[test]
 #[ignore = "runs inside the lab"]
 fn inside() {
     host::must_be_lab();
     confine(Pid::from_raw(0), &[0]);
+    assert_eq!(Disk::make(), Disk::Device);
     let _sleeper = MicroVm::start("sleeper", 1, SLEEP);
     start_vm();
     say("the kernel's own scheduler");
@@ -69,19 +92,146 @@ fn inside() {
     daemon.must_serve();
 }
 
+#[test]
+#[ignore = "runs inside the lab"]
+fn network() {
+    host::must_be_lab();
+    confine(Pid::from_raw(0), &[0]);
+    let dir = tempfile::tempdir().unwrap();
+    // It loads what a tap needs.
+    let _network = Network::make(dir.path()).unwrap();
+    let receiver = Part::start("io::receiver");
+    let is_up = || Path::new("/sys/class/net/drover-tap").exists();
+    host::wait_until("the tap is there", Duration::from_secs(30), is_up);
+    let _sender = Part::start("io::sender");
+    let delays_are_true = || {
+        let reading = reading("4");
+        is_late_by_20_ms(&reading, receiver.0.id(), "network_bytes", PACKET_BYTES);
+        reading["scheduler"].clone()
+    };
+    say("the kernel's own scheduler");
+    assert_eq!(delays_are_true(), Value::Null);
+    let mut daemon = Daemon::start();
+    say("drover");
+    assert_eq!(delays_are_true(), "drover");
+    daemon.must_serve();
+}
+
+/// A VM in a process of its own, killed when dropped.
+struct Part(Child);
+
+impl Part {
+    fn start(test: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        Self(command.args(["--exact", "--ignored", "--nocapture", test]).spawn().unwrap())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "a part of network"]
+fn receiver() {
+    host::must_be_lab();
+    let (handle, vcpu) = new_vm();
+    let mut tap = open_tap();
+    thread::spawn(move || halt(vcpu));
+    let (this, mut packet) = (take_part(), vec![0; PACKET_BYTES]);
+    loop {
+        assert_eq!(tap.read(&mut packet).unwrap(), PACKET_BYTES, "nobody else sends there");
+        set_policy(this, libc::SCHED_FIFO);
+        interrupt(&handle);
+        keep_the_pcpu();
+        set_policy(this, libc::SCHED_OTHER);
+    }
+}
+
+#[test]
+#[ignore = "a part of network"]
+fn sender() {
+    host::must_be_lab();
+    let (_handle, vcpu) = new_vm();
+    thread::spawn(move || halt(vcpu));
+    let mut packet = vec![0; PACKET_BYTES];
+    packet[..HEAD.len()].copy_from_slice(&HEAD);
+    let socket = open_socket();
+    set_policy(take_part(), libc::SCHED_FIFO);
+    for _ in BufReader::new(start_clock()).lines() {
+        assert_eq!(nix::unistd::write(&socket, &packet).unwrap(), PACKET_BYTES);
+        keep_the_pcpu();
+    }
+}
+
+fn halt(mut vcpu: VcpuFd) {
+    take_part();
+    while vcpu.run().is_ok() {}
+}
+
+/// The far end of a tap that is up, and to which the kernel sends nothing of its own.
+fn open_tap() -> File {
+    let tap = File::options().read(true).write(true).open("/dev/net/tun").unwrap();
+    let mut request = [0u8; 40];
+    request[..TAP.count_bytes()].copy_from_slice(TAP.to_bytes());
+    let flags = i16::try_from(libc::IFF_TAP | libc::IFF_NO_PI).unwrap();
+    request[libc::IFNAMSIZ..][..2].copy_from_slice(&flags.to_ne_bytes());
+    // SAFETY: the kernel reads and writes a struct ifreq, which is no longer than that.
+    let made = unsafe { libc::ioctl(tap.as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
+    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/drover-tap/disable_ipv6", "1");
+    let mtu = (PACKET_BYTES - HEAD.len()).to_string();
+    let up = ["link", "set", "dev", "drover-tap", "mtu", &mtu, "up"];
+    assert!(Command::new("ip").args(up).status().unwrap().success());
+    tap
+}
+
+/// A socket whose packets go to that tap.
+fn open_socket() -> OwnedFd {
+    // SAFETY: takes numbers only.
+    let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+    assert!(socket >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: it was just opened, and is nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    // SAFETY: plain numbers.
+    let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    to.sll_family = u16::try_from(libc::AF_PACKET).unwrap();
+    // SAFETY: a name that ends with NUL.
+    to.sll_ifindex = i32::try_from(unsafe { libc::if_nametoindex(TAP.as_ptr()) }).unwrap();
+    let length = u32::try_from(size_of_val(&to)).unwrap();
+    // SAFETY: an address of that length, which the kernel copies.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const to).cast(), length) };
+    assert_eq!(bound, 0, "{}", std::io::Error::last_os_error());
+    socket
+}
+
+/// Each wait of that VM was 20 ms, and so was what each piece of so many bytes lost, but for one at either end.
+fn is_late_by_20_ms(reading: &Value, pid: u32, bytes: &str, piece: usize) {
+    let vms = reading["vms"].as_array().unwrap();
+    let io = &vms.iter().find(|vm| vm["pid"] == pid).expect("it is a VM")["io"];
+    println!("{io}");
+    let moved = io[bytes].as_f64().unwrap();
+    for direction in ["to_guest", "to_device"] {
+        let delay = &io["delay_us"][direction];
+        let (mean, count) = (delay["mean"].as_f64().unwrap(), delay["count"].as_f64().unwrap());
+        let error_pct = 100.0 * (mean / KEEPS.as_secs_f64() / 1e6 - 1.0);
+        assert!(error_pct.abs() <= TOLERANCE_PCT, "{direction} is off by {error_pct} %: {io}");
+        assert!(count >= 10.0, "{direction}: {io}");
+        let pieces = moved / piece as f64;
+        assert!(pieces.fract() == 0.0 && (pieces - count).abs() <= 1.0, "{pieces}: {io}");
+        let lost_ms = io["ms_per_mb"][direction].as_f64().unwrap();
+        let error_pct = 100.0 * (lost_ms * moved / 1e6 / count / KEEPS.as_secs_f64() / 1e3 - 1.0);
+        assert!(error_pct.abs() <= TOLERANCE_PCT, "{direction} of a MB: {error_pct} %: {io}");
+    }
+}
+
 /// Who is in charge.
 fn delays_are_true() -> Value {
     let reading = reading("2");
-    let vms = reading["vms"].as_array().unwrap();
-    let this = vms.iter().find(|vm| vm["pid"] == std::process::id()).expect("this is a VM");
-    for direction in ["to_guest", "to_device"] {
-        let delay = &this["io"]["delay_us"][direction];
-        println!("{direction}: {delay}");
-        let (mean, count) = (delay["mean"].as_f64().unwrap(), delay["count"].as_u64().unwrap());
-        let error_pct = 100.0 * (mean / KEEPS.as_secs_f64() / 1e6 - 1.0);
-        assert!(error_pct.abs() <= TOLERANCE_PCT, "{direction} is off by {error_pct} %: {delay}");
-        assert!(count >= 10, "{direction}: {delay}");
-    }
+    is_late_by_20_ms(&reading, std::process::id(), "block_bytes", BLOCK_BYTES);
     let sleeper = &vm(&reading, "sleeper")["io"]["delay_us"];
     assert_eq!(sleeper["to_guest"], Value::Null, "a guest's own timer is no I/O");
     reading["scheduler"].clone()
@@ -93,12 +243,17 @@ fn start_vm() {
     let doorbell = EventFd::new(0).unwrap();
     let address = IoEventAddress::Pio(DOORBELL.into());
     handle.register_ioevent(&doorbell, &address, NoDatamatch).unwrap();
-    let mut clock = Command::new("sh");
-    clock.args(["-c", "while echo; do sleep 0.1; done"]).stdout(Stdio::piped());
-    let clock = clock.spawn().unwrap().stdout.unwrap();
+    let clock = start_clock();
     thread::spawn(move || answer(&doorbell));
     thread::spawn(move || run(&mut vcpu));
     thread::spawn(move || inject(&handle, clock));
+}
+
+/// Says when.
+fn start_clock() -> ChildStdout {
+    let mut clock = Command::new("sh");
+    clock.args(["-c", "while echo; do sleep 0.1; done"]).stdout(Stdio::piped());
+    clock.spawn().unwrap().stdout.unwrap()
 }
 
 /// A VM, and a vCPU that halts until it is interrupted.
@@ -154,10 +309,14 @@ fn keep_the_pcpu() {
 fn inject(handle: &VmFd, clock: ChildStdout) {
     set_policy(take_part(), libc::SCHED_FIFO);
     for _ in BufReader::new(clock).lines() {
-        for level in [true, false] {
-            handle.set_irq_line(INTERRUPT, level).unwrap();
-        }
+        interrupt(handle);
         keep_the_pcpu();
+    }
+}
+
+fn interrupt(handle: &VmFd) {
+    for level in [true, false] {
+        handle.set_irq_line(INTERRUPT, level).unwrap();
     }
 }
 
@@ -175,7 +334,14 @@ fn run(vcpu: &mut VcpuFd) {
     }
 }
 
+/// Takes a block from the disk, not from the page cache.
 fn answer(doorbell: &EventFd) {
     take_part();
-    while doorbell.read().is_ok() {}
+    let disk = File::options().read(true).custom_flags(libc::O_DIRECT).open("/dev/nullb0").unwrap();
+    // The kernel wants it aligned.
+    let mut block = vec![0; 2 * BLOCK_BYTES];
+    let at = block.as_ptr().align_offset(4096);
+    while doorbell.read().is_ok() {
+        disk.read_exact_at(&mut block[at..][..BLOCK_BYTES], 0).unwrap();
+    }
 }

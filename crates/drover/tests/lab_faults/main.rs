@@ -140,7 +140,12 @@ fn an_observer_says_why_vms_wait_on_a_kernel_without_sched_ext() {
 
 #[test]
 fn io_delays_are_as_long_as_they_are() {
-    Boot::new("io::inside").run();
+    Boot::new("io::inside").qemu_guests().run();
+}
+
+#[test]
+fn io_delays_of_a_network_are_as_long_as_they_are() {
+    Boot::new("io::network").qemu_guests().run();
 }
 
 #[test]

@@ -75,8 +75,14 @@ impl Backend {
 impl Qemu {
     fn start() -> Self {
         // The smallest machine has no nodes; with a disk it is a PC.
-        let guest =
-            Guest { name: "wide", vcpus: 3, memory_mib: 256, disk: true, network: None, run: RUN };
+        let guest = Guest {
+            name: "wide",
+            vcpus: 3,
+            memory_mib: 256,
+            disk: Some(drover_lab::disk::Disk::MadeUp),
+            network: None,
+            run: RUN,
+        };
         let mut line = guest.command_line(&GuestImage::in_lab(), Path::new(CONSOLE)).unwrap();
         line.extend(NODES.split_whitespace().map(str::to_owned));
         let mut command = Command::new(&line[0]);
