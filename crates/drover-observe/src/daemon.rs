@@ -94,7 +94,7 @@ impl Books {
         }
         let processes: BTreeSet<u32> = sample.vms.keys().copied().collect();
         self.io.look(sample.at_ns, &reading.io, &processes, Path::new("/proc"));
-        let vms = sample.vms.iter().map(|(pid, _)| (u64::from(*pid), *pid));
+        let vms = sample.vms.keys().map(|pid| (u64::from(*pid), *pid));
         self.profiles.look(vms, |_| None, Instant::now());
         self.vms.retain(|pid, _| sample.vms.contains_key(pid));
         for (pid, vm) in &sample.vms {

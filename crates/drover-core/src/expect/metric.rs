@@ -590,8 +590,8 @@ mod tests {
         Timeline { interval_ms, cpu_s: cpu_s.to_vec(), length_s: Vec::new() }
     }
 
-    fn run() -> Run {
-        let host = HostFigures {
+    fn host() -> HostFigures {
+        HostFigures {
             pcpus: 2,
             idle_s: Some(0.08),
             context_switches: Some(1000),
@@ -602,7 +602,10 @@ mod tests {
             preempted_holders: Some(0.5),
             page_fault_s: Some(0.08),
             page_fault_spin_s: Some(0.02),
-        };
+        }
+    }
+
+    fn run() -> Run {
         let timeline = |cpu_s: &[f64]| Some(timeline(100, cpu_s));
         let delay = |mean| Some(DelayUs { count: 9, mean, p50: 4.096, p99: 16.384 });
         let vm0 = VmFigures {
@@ -661,6 +664,7 @@ mod tests {
             ..Default::default()
         };
         let (case, scheduler, vms) = ("all".to_owned(), "drover".to_owned(), vec![vm0, vm1]);
+        let host = host();
         Run { case, scheduler, repeat: 1, duration_s: 4.0, fault: None, host, vms }
     }
 

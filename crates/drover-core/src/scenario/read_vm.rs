@@ -203,7 +203,7 @@ fn check_partition(vm: &Table<VmTable>, partitions: &Partitions) -> Read<()> {
         None => Ok(()),
         Some((key, _, whose)) => {
             let what = format!("is in partition \"{partition}\" ({policy}) and has a {key}");
-            Err(fault(vm, key, &what, &format!("that is for {whose}; remove one of the two")))
+            Err(fault(vm, key, &what, format!("that is for {whose}; remove one of the two")))
         }
     }
 }
