@@ -107,7 +107,7 @@ fn partitions_that_cannot_be() {
 
 #[test]
 fn vms_that_cannot_be_in_their_partition() {
-    let in_io = |more: &str| format!("{IO}\n[[vm]]\npartition = \"io\"\n{more}");
+    let in_io = |more: &str| format!("{IO}policy = \"credit\"\n[[vm]]\npartition = \"io\"\n{more}");
     check(&[
         (
             "\n[[vm]]",
