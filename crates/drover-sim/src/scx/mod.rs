@@ -94,7 +94,7 @@ impl Scx {
     /// The pools above that VM, the nearest first.
     fn pools_above(&self, vm: u32) -> impl Iterator<Item = u32> {
         let exists = |pool: u32| (1..=self.pools.len()).contains(&(pool as usize)).then_some(pool);
-        let first = exists(self.bounds_of(vm).pool);
+        let first = exists(pool_of(self.bounds_of(vm)));
         std::iter::successors(first, move |&pool| exists(self.pools[pool as usize - 1].parent.0))
     }
 
@@ -256,8 +256,7 @@ impl Scx {
     fn told(&self, vm: u32, terms: VmTerms) -> (u32, VmBounds) {
         let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
         bounds.reservation_mcpu = self.promised_mcpu(bounds);
-        // The daemon refuses a pool there.
-        bounds.pool = if bounds.partition == 0 { bounds.pool } else { 0 };
+        bounds.pool = pool_of(bounds);
         match self.queues.planted {
             Some(Planted::IgnoresShares) => shares = 0,
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
@@ -650,4 +649,9 @@ impl Class for Scx {
 
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+/// The pool of a VM; outside of partition `default` it has none, which the daemon refuses.
+fn pool_of(bounds: VmBounds) -> u32 {
+    if bounds.partition == 0 { bounds.pool } else { 0 }
 }
