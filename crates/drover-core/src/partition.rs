@@ -210,7 +210,7 @@ impl Partitions {
         self.specs.iter().position(|spec| spec.name == name)
     }
 
-    /// `default`, which is none, and then the others.
+    /// All partitions: `default` first, as none, then the others by index.
     pub fn all(&self) -> impl Iterator<Item = Option<usize>> + use<> {
         std::iter::once(None).chain((0..self.specs.len()).map(Some))
     }

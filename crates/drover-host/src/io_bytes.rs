@@ -6,9 +6,9 @@
 //! | disks | `/proc/PID/io` |
 //! | network | `/proc/PID/net/dev`, for the taps that the process has open (`iff` in `fdinfo`) |
 //!
-//! Each counter is followed by itself and only what is new in it counts, so sums never go down: a tap that goes leaves
-//! what it had, one that is made again begins anew, and so does a counter of 32 bits that is full, of which what came
-//! before that is lost. What cannot be read from the first (no rights, a kernel without `CONFIG_TASK_IO_ACCOUNTING`, no
+//! Each counter is followed on its own, and only its growth is added, so sums never go down. When a tap is removed, its bytes
+//! so far stay in the sum. When a tap is made again, or a 32-bit counter wraps, counting goes on from zero; the bytes between
+//! the last reading and that moment are lost. What cannot be read from the first (no rights, a kernel without `CONFIG_TASK_IO_ACCOUNTING`, no
 //! tap) is not known.
 //!
 //! Limitations. Blocks that the host's page cache had are no disk's, nor are those of a back end in another process. A

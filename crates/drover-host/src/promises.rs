@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who is promised what: reservations of pools and VMs, in each partition on the pCPUs of that.
 //!
-//! In a fixed order: to pools from the host downwards, then to the VMs that had a promise what they had, then what these
-//! want more, then to those that are confined to other pCPUs, or in another partition, than when they had theirs, then
-//! to newcomers, of which VMs that users run come last. Who has a promise keeps it while pCPUs go offline, but then
-//! everyone is given the same part of it, in the partition or on the set of pCPUs that has become too small; who is
-//! confined anew, and newcomers, are measured by the pCPUs that are online. So who moves onto pCPUs that are promised to
-//! others loses its own promise if it does not fit, and never theirs.
+//! Promises are made in a fixed order:
+//! 1. to pools, parents before their children;
+//! 2. to VMs that had a promise: what they had;
+//! 3. to these again: what they want beyond that;
+//! 4. to VMs whose affinity or partition has changed since they had theirs;
+//! 5. to new VMs, those that users run last.
+//!
+//! When pCPUs go offline all promises stay. Where they no longer fit, in the partition or on a set of pCPUs, all are cut by
+//! the same factor. VMs of 4 and 5 must fit on the pCPUs that are online. So a VM that moves onto pCPUs that are promised to
+//! others may lose its own promise, and never takes theirs.
 //!
 //! Nothing is promised in partitions of another policy than `share`. Pools are promised on the pCPUs of `default`,
 //! where the host's own tasks keep their part, too. A VM that is confined to pCPUs of other partitions than its own has
@@ -91,7 +95,7 @@ pub struct Promises<'a> {
 }
 
 impl<'a> Promises<'a> {
-    /// None yet, for these VMs, of which those in `holders` had that promise before.
+    /// No promises yet, for these VMs. `holders`: what was promised to some of them before, by id.
     pub fn of(
         (tree, partitions): (&'a Tree, &'a Partitions),
         vms: &'a [Vm],

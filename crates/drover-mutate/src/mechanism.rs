@@ -18,7 +18,7 @@ const CLAIMS: &str = "scenarios/seeds/claims.toml";
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mechanism {
-    /// The claims of scenarios/seeds/claims.toml that describe it.
+    /// The ids, in scenarios/seeds/claims.toml, of the claims about this mechanism.
     pub claims: Vec<String>,
     /// What the source does without it, in a few words.
     pub without: String,
