@@ -220,6 +220,14 @@ impl Partitions {
         partition.map_or(PartitionPolicy::Share, |index| self.specs[index].policy)
     }
 
+    /// The partitions of policy `share` that have some of these pCPUs, and which: there VMs have reservations, weights
+    /// and homes.
+    pub fn sharing(&self, of: &CpuList) -> Vec<(Option<usize>, CpuList)> {
+        let shares = |it: &Option<usize>| self.policy(*it) == PartitionPolicy::Share;
+        let own = |it: Option<usize>| Some((it, self.cpus_of(it, of)?));
+        self.all().filter(shares).filter_map(own).collect()
+    }
+
     /// What people are told promises are made on there, with its verb.
     pub fn whole(&self, partition: Option<usize>) -> String {
         match self.specs.is_empty() {

@@ -124,8 +124,7 @@ impl<'a> Promises<'a> {
             return self.rooms.push(None);
         }
         let place = self.place_of(partition);
-        let mut ledger =
-            Ledger::new(self.tree, place.known.clone(), self.partitions.whole(partition));
+        let mut ledger = self.ledger(partition, &place);
         if partition.is_none() {
             self.pools_mcpu = self.promise_pools(&mut ledger);
         }
@@ -155,13 +154,17 @@ impl<'a> Promises<'a> {
             return;
         }
         let place = self.place_of(partition);
-        let whole = self.partitions.whole(partition);
-        let mut ledger = Ledger::new(self.tree, place.known.clone(), whole);
+        let mut ledger = self.ledger(partition, &place);
         if partition.is_none() {
             // A pool that has no promise itself is said to, and has none to give.
             self.promise_pools(&mut ledger);
         }
         vm.ask(&mut ledger, place.known.all());
+    }
+
+    /// Nothing is promised yet there.
+    fn ledger(&self, partition: Option<usize>, at: &Place) -> Ledger<'a> {
+        Ledger::new(self.tree, at.known.clone(), self.partitions.whole(partition))
     }
 
     /// While it has lost its last pCPU, `default` has all, and another one what it had.

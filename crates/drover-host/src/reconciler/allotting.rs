@@ -9,7 +9,6 @@ use crate::kernel::Kernel;
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
 use drover_core::allot::{Allocator, Basis, Claim, period_ms};
-use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use nix::time::{ClockId, clock_gettime};
@@ -95,9 +94,9 @@ impl Reconciler {
 
 /// The pCPUs online of partitions where weights count. To a partition VMs are confined as others are to a set.
 fn online_of(plan: &Plan, online: &CpuList) -> CpuList {
-    let partitions = &plan.partitions;
-    let counts = |cpu: &u32| partitions.policy(partitions.of_cpu(*cpu)) == PartitionPolicy::Share;
-    CpuList::of(online.cpus().iter().copied().filter(counts)).unwrap_or_else(|| online.clone())
+    let sharing = plan.partitions.sharing(online);
+    let counts = sharing.iter().flat_map(|(_, cpus)| cpus.cpus().iter().copied());
+    CpuList::of(counts).unwrap_or_else(|| online.clone())
 }
 
 /// What a VM claims; one that is too new to be planned for has its shares.

@@ -10,7 +10,6 @@ use crate::registry::Vm;
 use crate::status::{Advice, NodeStatus, PlannedMove, SetStatus};
 use anyhow::{Result, anyhow};
 use drover_core::asked::Consolidate;
-use drover_core::partition::PartitionPolicy;
 use drover_core::scenario::CpuList;
 use drover_core::sets::{Room, soft_contradictions};
 use std::time::Instant;
@@ -31,10 +30,7 @@ impl Reconciler {
 
     /// The pCPUs online of each partition in which VMs have homes.
     pub(super) fn cpus_of_divisions(&self) -> Vec<(Option<usize>, CpuList)> {
-        let partitions = &self.plan.partitions;
-        let shares = |it: &Option<usize>| partitions.policy(*it) == PartitionPolicy::Share;
-        let online = |it: Option<usize>| Some((it, partitions.cpus_of(it, &self.capacity.online)?));
-        partitions.all().filter(shares).filter_map(online).collect()
+        self.plan.partitions.sharing(&self.capacity.online)
     }
 
     /// The partitions in which VMs have homes, with their VMs.

@@ -19,7 +19,7 @@ use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::{Record, Trace};
 use drover_core::params::DAEMON_LOOK_MS;
-use drover_core::partition::{PartitionPolicy, PartitionSpec, Partitions};
+use drover_core::partition::{PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
 use drover_core::scenario::{Case, CpuList, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
@@ -123,7 +123,8 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
     sim.accesses = accesses(scenario, job.case);
     if job.rival.is_none() && scenario.host.llcs() > 1 {
-        let (partitions, divisions) = divisions(scenario, job.case);
+        let sharing = job.case.partitions.sharing(&CpuList::all(scenario.host.pcpus()));
+        let (partitions, divisions): (Vec<_>, Vec<_>) = sharing.into_iter().unzip();
         let placed = |(number, vm): (usize, &Vm)| {
             let own = vm.partition.as_deref().and_then(|name| job.case.partitions.find(name));
             let division = partitions.iter().position(|it| *it == own);
@@ -205,14 +206,6 @@ fn finish_trace(m: &mut Machine) -> Option<Record> {
 fn accesses(scenario: &Scenario, case: &Case) -> LocalAccesses {
     let vms = case.vms.iter().filter(|_| scenario.host.nodes > 1);
     LocalAccesses::of(vms.map(|vm| vm.memory_nodes.clone()))
-}
-
-/// The partitions in which VMs have homes, and their pCPUs.
-fn divisions(scenario: &Scenario, case: &Case) -> (Vec<Option<usize>>, Vec<CpuList>) {
-    let (partitions, host) = (&case.partitions, CpuList::all(scenario.host.pcpus()));
-    let shares = |it: &Option<usize>| partitions.policy(*it) == PartitionPolicy::Share;
-    let own = |it: Option<usize>| Some((it, partitions.cpus_of(it, &host)?));
-    partitions.all().filter(shares).filter_map(own).unzip()
 }
 
 /// What the placer is to know of the VM. Who is pinned or has memory on several nodes is left alone.

@@ -86,12 +86,7 @@ fn inside() {
     assert_eq!(Disk::make(), Disk::Device);
     let _sleeper = MicroVm::start("sleeper", 1, SLEEP);
     start_vm();
-    say("the kernel's own scheduler");
-    assert_eq!(delays_are_true(), Value::Null);
-    let mut daemon = Daemon::start();
-    say("drover");
-    assert_eq!(delays_are_true(), "drover");
-    daemon.must_serve();
+    under_both(&delays_are_true);
 }
 
 #[test]
@@ -111,6 +106,11 @@ fn network() {
         is_late(&reading, receiver.0.id(), NETWORK_KEEPS, ("network_bytes", PACKET_BYTES));
         reading["scheduler"].clone()
     };
+    under_both(&delays_are_true);
+}
+
+/// Delays are true under the kernel's own scheduler, and under Drover. `delays_are_true` says which one was read.
+fn under_both(delays_are_true: &dyn Fn() -> Value) {
     say("the kernel's own scheduler");
     assert_eq!(delays_are_true(), Value::Null);
     let mut daemon = Daemon::start();
