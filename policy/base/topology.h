@@ -64,6 +64,7 @@ BPF_GLOBAL u32 topology_gather(THE_DROVER, u32 domain, u32 first)
 
 		if (pcpu_at(d, i)->domain != domain)
 			continue;
+		ASSERT(place < DROVER_DOMAIN_PCPUS);
 		pcpu_at(d, i)->place = place;
 		d->pcpu_of[bounded(first + place, DROVER_MAX_PCPUS)] = i;
 		it->all |= 1ULL << bounded(place, DROVER_DOMAIN_PCPUS);

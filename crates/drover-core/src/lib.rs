@@ -10,6 +10,7 @@ pub mod compare;
 pub mod config;
 pub mod counters;
 pub mod delay;
+pub mod domain;
 pub mod entitlement;
 pub mod expect;
 pub mod histogram;

@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use drover_core::domain;
 use drover_core::settings::PartitionId;
 
 use crate::constants::{DROVER_DOMAIN_PCPUS, DROVER_MAX_DOMAINS};
@@ -368,13 +369,7 @@ fn parts(topology: &Topology, group: &[usize]) -> Vec<Vec<usize>> {
         cores.entry(topology.pcpus[cpu].core.unwrap_or(cpu)).or_default().push(cpu);
     }
     let cores: Vec<Vec<usize>> = cores.into_values().collect();
-    let least = group.len().div_ceil(WIDTH_MAX);
-    let split = |count: usize| -> Vec<Vec<usize>> {
-        let of_part = |part: usize| part * cores.len() / count..(part + 1) * cores.len() / count;
-        (0..count).map(|part| cores[of_part(part)].concat()).collect()
-    };
-    let fits = |parts: &Vec<Vec<usize>>| parts.iter().all(|part| part.len() <= WIDTH_MAX);
-    (least..=cores.len()).map(split).find(fits).unwrap_or_else(|| split(cores.len()))
+    domain::split(&cores, WIDTH_MAX)
 }
 
 /// The other hardware thread of that pCPU's core, and its NUMA node.

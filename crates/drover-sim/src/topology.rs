@@ -4,6 +4,8 @@
 //! pCPUs are numbered as QEMU does: hardware thread fastest, then core, die, socket.
 
 use crate::cpu_set::CpuSet;
+use crate::scx::native::DROVER_DOMAIN_PCPUS;
+use drover_core::domain;
 use drover_core::scenario::Host;
 
 /// The shape of a host, pCPU by pCPU.
@@ -15,6 +17,11 @@ pub struct Topology {
     pub llc_of: Vec<u32>,
     /// The NUMA node of each pCPU.
     pub node_of: Vec<u32>,
+    /// The domain of each pCPU while there are no partitions: those of a last-level cache share a run queue of VMs, or
+    /// several if they are more than the policy keeps in one.
+    pub domain_of: Vec<u32>,
+    /// The last-level cache of each of these domains.
+    pub llc_of_domain: Vec<u32>,
     /// The pCPUs of each last-level cache.
     pub llcs: Vec<CpuSet>,
     /// The pCPUs of each NUMA node.
@@ -63,8 +70,9 @@ impl Topology {
             let members = |group: u32| (0..pcpus).filter(move |&cpu| of[cpu as usize] == group);
             (0..groups).map(|group| CpuSet::of(pcpus, members(group))).collect()
         };
-        let (llcs, nodes) = (gather(&llc_of), gather(&node_of));
-        Self { threads, llc_of, node_of, llcs, nodes, nodes_by_distance }
+        let (llcs, nodes): (Vec<CpuSet>, _) = (gather(&llc_of), gather(&node_of));
+        let (domain_of, llc_of_domain) = domains(&llcs, threads, pcpus);
+        Self { threads, llc_of, node_of, domain_of, llc_of_domain, llcs, nodes, nodes_by_distance }
     }
 
     /// Number of pCPUs.
@@ -84,6 +92,21 @@ impl Topology {
     }
 }
 
+/// The domain of each pCPU, and the cache of each domain.
+fn domains(llcs: &[CpuSet], threads: u32, pcpus: u32) -> (Vec<u32>, Vec<u32>) {
+    let (mut of, mut llc_of_domain) = (vec![0; pcpus as usize], Vec::new());
+    for (llc, members) in (0..).zip(llcs) {
+        let members: Vec<u32> = members.iter().collect();
+        let cores: Vec<Vec<u32>> =
+            members.chunk_by(|a, b| a / threads == b / threads).map(Vec::from).collect();
+        for part in domain::split(&cores, DROVER_DOMAIN_PCPUS as usize) {
+            part.iter().for_each(|&cpu| of[cpu as usize] = llc_of_domain.len() as u32);
+            llc_of_domain.push(llc);
+        }
+    }
+    (of, llc_of_domain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +121,17 @@ mod tests {
         assert_eq!((topology.node_of[11], topology.node_of[12]), (0, 1));
         assert_eq!((topology.llcs[1].count(), topology.nodes[1].count()), (6, 12));
         assert_eq!(topology.nodes_by_distance, [[0, 1], [1, 0]]);
+    }
+
+    #[test]
+    fn a_wide_cache_has_several_domains() {
+        let topology = Topology::of_dies(&[2, 48], 2);
+        assert_eq!((topology.domain_of[3], topology.domain_of[4]), (0, 1));
+        assert_eq!(
+            (topology.domain_of[51], topology.domain_of[52], topology.domain_of[99]),
+            (1, 2, 2)
+        );
+        assert_eq!(topology.llc_of_domain, [0, 1, 1]);
     }
 
     #[test]

@@ -93,8 +93,8 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     let tasks: u32 = script.vms.iter().map(|vm| vm.threads).sum();
     let tick_interval_ns = 1_000_000_000 / u64::from(script.hz);
     let m = Machine::new(topology, Costs { tick_interval_ns, ..Costs::default() }, tasks as usize);
-    // One for each partition in each cache.
-    let spare_domains = script.nr_partitions() * m.topology.llcs.len() as u32;
+    // As many for each partition as for an undivided host.
+    let spare_domains = script.nr_partitions() * m.topology.llc_of_domain.len() as u32;
     let mut tunables = Tunables { vtime_ns: script.vtime_ns, spare_domains, ..Tunables::default() };
     if planted == Some(Planted::HoldsForEver) {
         tunables.params.hold_max_ns = u64::MAX / 4;

@@ -294,14 +294,14 @@ fn arranged(case: &Case, vm: &Vm) -> Arranged {
     Arranged { name: vm.name.clone(), bounds: bounds(case, vm), stays }
 }
 
-/// The domains that partitions need beyond one for each cache.
+/// The domains that partitions need beyond those of an undivided host.
 fn spare_domains(m: &Machine, case: &Case) -> u32 {
-    let caches = |spec: &PartitionSpec| {
-        let caches = spec.cpus.cpus().iter().map(|&cpu| m.topology.llc_of[cpu as usize]);
-        caches.collect::<BTreeSet<_>>().len() as u32
+    let domains = |spec: &PartitionSpec| {
+        let domains = spec.cpus.cpus().iter().map(|&cpu| m.topology.domain_of[cpu as usize]);
+        domains.collect::<BTreeSet<_>>().len() as u32
     };
-    let of_auto = if case.auto_partitions { 2 * m.topology.llcs.len() as u32 } else { 0 };
-    case.partitions.specs().iter().map(caches).sum::<u32>() + of_auto
+    let of_auto = if case.auto_partitions { 2 * m.topology.llc_of_domain.len() as u32 } else { 0 };
+    case.partitions.specs().iter().map(domains).sum::<u32>() + of_auto
 }
 
 fn set_partitions<C: Class>(sim: &mut Sim<C>, partitions: &Partitions) {

@@ -50,7 +50,7 @@ pub struct Scx {
     pools: Vec<PoolSettings>,
     /// What is asked for partitions, from 1 on.
     settings: Vec<PartitionSettings>,
-    /// The cache and the partition of each domain.
+    /// Each domain: that of its pCPUs while there are no partitions, and its partition.
     domains: Vec<(u32, u32)>,
     /// The domain of each pCPU.
     domain_of: Vec<u32>,
@@ -78,8 +78,8 @@ impl Scx {
             homes_told: Vec::new(),
             pools: Vec::new(),
             settings: Vec::new(),
-            domains: (0..m.topology.llcs.len() as u32).map(|llc| (llc, 0)).collect(),
-            domain_of: m.topology.llc_of.clone(),
+            domains: (0..m.topology.llc_of_domain.len() as u32).map(|domain| (domain, 0)).collect(),
+            domain_of: m.topology.domain_of.clone(),
             timer_late_ns: 0,
             allocator: Allocator::default(),
             daemon_hangs_until_ns: 0,
@@ -232,11 +232,11 @@ impl Scx {
         Reach::of(&domains, &sets)
     }
 
-    /// The domain for pCPUs of that cache in that partition.
-    fn domain_for(&mut self, llc: u32, partition: u32) -> u32 {
-        let known = self.domains.iter().position(|known| *known == (llc, partition));
+    /// The domain in that partition for pCPUs that are in this one while there are no partitions.
+    fn domain_for(&mut self, undivided: u32, partition: u32) -> u32 {
+        let known = self.domains.iter().position(|known| *known == (undivided, partition));
         let domain = known.unwrap_or_else(|| {
-            self.domains.push((llc, partition));
+            self.domains.push((undivided, partition));
             self.domains.len() - 1
         });
         domain as u32
@@ -407,7 +407,7 @@ impl Class for Scx {
                 false => before,
             };
             if after != before {
-                let domain = self.domain_for(m.topology.llc_of[cpu as usize], after);
+                let domain = self.domain_for(m.topology.domain_of[cpu as usize], after);
                 self.domain_of[cpu as usize] = domain;
                 self.policy.order_pcpu(m, &mut self.queues, cpu, (domain, after));
             }

@@ -46,7 +46,7 @@ impl Policy {
     /// When the host is larger than the policy's tables.
     pub fn new(m: &Machine, tunables: &Tunables) -> Result<(Self, Queues), String> {
         let pcpus = m.pcpus.len() as u32;
-        let nr_domains = m.topology.llcs.len() as u32;
+        let nr_domains = m.topology.llc_of_domain.len() as u32;
         let all_domains = nr_domains + tunables.spare_domains;
         let (max_pcpus, max_domains) = (native::DROVER_MAX_PCPUS, native::DROVER_MAX_DOMAINS);
         if pcpus > max_pcpus || all_domains > max_domains {
@@ -62,13 +62,13 @@ impl Policy {
         policy.set_clocks(tunables.vtime_ns);
         let state = policy.state_mut();
         state.params = params_of(&tunables.params, pcpus, nr_domains);
-        for (pcpu, &domain) in m.topology.llc_of.iter().enumerate() {
+        for (pcpu, &domain) in m.topology.domain_of.iter().enumerate() {
             let known = &mut state.pcpu[pcpu];
             known.domain = domain;
             known.sibling = m.topology.sibling(pcpu as u32).map_or(0, |sibling| sibling + 1);
             known.online = 1;
             state.domain[domain as usize].node = m.topology.node_of[pcpu] + 1;
-            state.domain[domain as usize].llc = domain + 1;
+            state.domain[domain as usize].llc = m.topology.llc_of[pcpu] + 1;
         }
         Ok((policy, queues))
     }
