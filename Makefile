@@ -20,7 +20,7 @@ help:
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
 	@echo 'make mechanisms  mechanisms of the seed documents taken out, does their test fail? into docs/mechanisms.md'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; 20 minutes on a quiet machine'
-	@echo 'make seeds   what the five seed documents claim, measured in the simulator, into docs/seeds.md'
+	@echo 'make seeds   what the five seed documents claim, measured in the simulator, into docs/seeds.md; half an hour'
 	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 JOBS="hoard"'
 	@echo 'make fuzz    what others write, fed with noise; INPUTS=2000000 for each reader'
 	@echo 'make hooks   run the lint before each commit'
