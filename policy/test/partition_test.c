@@ -81,6 +81,32 @@ static void vms_run_in_their_partition(void)
 	}
 }
 
+/* Two busy VMs as wide as partition `io`: what part of the time in which vCPUs of the first run do
+ * not all? */
+static double hazard_in_a_partition(u32 mode)
+{
+	struct vm *vm;
+	u64 hazard_ns, progressed_ns;
+
+	a_divided_host(POLICY_SHARE, POLICY_SHARE);
+	for (u32 tgid = 1; tgid <= 2; tgid++) {
+		busy_vm_in(IO, tgid, 2, 0);
+		cosched_set_mode(&g->d, g->slot_of[tgid], mode);
+	}
+	kernel_run(g, 200 * MS);
+	vm = kernel_vm(g, 1);
+	hazard_ns = vm->hazard_ns;
+	progressed_ns = vm->progressed_ns;
+	kernel_run(g, 2 * SECOND);
+	return (double)(vm->hazard_ns - hazard_ns) / (double)(vm->progressed_ns - progressed_ns);
+}
+
+static void siblings_run_at_the_same_time_in_their_partition(void)
+{
+	CHECK(hazard_in_a_partition(COSCHED_AUTO) < 0.02);
+	CHECK(hazard_in_a_partition(COSCHED_OFF) > 0.2);
+}
+
 static void a_vm_that_moves_leaves_at_the_tick(void)
 {
 	a_divided_host(POLICY_SHARE, POLICY_DEDICATED);
@@ -531,6 +557,7 @@ static void bad_orders_are_refused(void)
 int main(void)
 {
 	RUN(vms_run_in_their_partition);
+	RUN(siblings_run_at_the_same_time_in_their_partition);
 	RUN(a_vm_that_moves_leaves_at_the_tick);
 	RUN(who_waits_on_where_it_was_is_taken_by_pcpus_that_rest);
 	RUN(who_may_run_nowhere_in_its_partition_runs_where_it_may);

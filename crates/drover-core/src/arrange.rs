@@ -19,8 +19,10 @@
 //! or that are confined; and the pCPUs of other partitions. Who is in the wrong place for that reason is named.
 //!
 //! Hysteresis. Classes change slowly ([`crate::profile`]). A partition keeps its size while it is not a tenth of a pCPU
-//! too small nor one and a half too large. What is to be done must be the same for 10 s, and nothing is done within
-//! 30 s after something was: but for a partition without online pCPUs, which is mended at once.
+//! too small nor one and a half too large. Something must have been to do for 10 s, and the same of these: to have the
+//! partitions, or to have none. Then what is planned at that moment is done, so VMs that come and go and demand that
+//! swings delay nothing. Nothing is done within 30 s after something was, but for a partition without online pCPUs,
+//! which is mended at once.
 //!
 //! Worked example. 8 pCPUs, 18 VMs that compute and want 18 pCPUs, 18 that send and want 0.3, a back end that wants
 //! 1.0. `default` has one pCPU, for the back end, `auto-io` one, `auto-cpu` six.
@@ -167,10 +169,11 @@ impl Seen {
 
 /// What should be done now, on a host with these pCPUs online.
 pub fn arrange(partitions: &Partitions, online: &CpuList, vms: &[Seen]) -> Arrangement {
-    let mut arrangement = Arrangement { misplaced: misplaced(vms), ..Arrangement::default() };
     let cpus = Cpus::of(partitions, online);
     let exists = |name: &str| partitions.find(name).is_some();
     let stands = exists(IO) || exists(CPU);
+    let mut arrangement =
+        Arrangement { misplaced: misplaced(vms, stands), ..Arrangement::default() };
     arrangement.urgent = (exists(IO) && cpus.io.is_empty()) || (exists(CPU) && cpus.cpu.is_empty());
     let movable = |place| vms.iter().any(|vm| vm.stays.is_none() && vm.place() == Some(place));
     let wanted: f64 = vms.iter().map(|vm| vm.wanted_pcpus).sum();
@@ -358,11 +361,11 @@ pub fn is_ours(partition: &str) -> bool {
     [IO, CPU].contains(&partition)
 }
 
-/// VMs that are in the wrong place and are left there.
-fn misplaced(vms: &[Seen]) -> Vec<String> {
+/// VMs that are in the wrong place and are left there. Until the partitions stand, all kinds are in `default`.
+fn misplaced(vms: &[Seen], stands: bool) -> Vec<String> {
     let is_wrong = |vm: &&Seen| {
         let Some(place @ (Place::Io | Place::Cpu)) = vm.place() else { return false };
-        if vm.stays.is_none() || vm.partition == DEFAULT {
+        if vm.stays.is_none() || (vm.partition == DEFAULT && !stands) {
             return false;
         }
         let others = vms.iter().filter(|it| it.partition == vm.partition && it.name != vm.name);
@@ -383,10 +386,11 @@ fn misplaced(vms: &[Seen]) -> Vec<String> {
     vms.iter().filter(is_wrong).map(line).collect()
 }
 
-/// Does what is planned once that has been the same for long enough.
+/// Does what is planned once there has been something to do for long enough.
 #[derive(Debug, Default)]
 pub struct Arranger {
-    planned: Option<(Vec<Step>, Duration)>,
+    /// Are partitions taken away? And since when there was something to do.
+    planned: Option<(bool, Duration)>,
     done: Option<Duration>,
 }
 
@@ -398,15 +402,16 @@ impl Arranger {
             self.planned = None;
             return Vec::new();
         }
-        let same = self.planned.take().filter(|(planned, _)| planned == steps);
-        let (planned, since) = same.unwrap_or_else(|| (steps.clone(), now));
+        let removes =
+            steps.iter().any(|step| matches!(step, Step::Remove { partition } if partition == IO));
+        let same = self.planned.filter(|(planned, _)| *planned == removes);
+        let (_, since) = *self.planned.insert(same.unwrap_or((removes, now)));
         let rests = self.done.is_some_and(|done| now.saturating_sub(done) < REST);
         if !arrangement.urgent && (rests || now.saturating_sub(since) < HOLD) {
-            self.planned = Some((planned, since));
             return Vec::new();
         }
-        self.done = Some(now);
-        planned
+        (self.planned, self.done) = (None, Some(now));
+        steps.clone()
     }
 }
 
@@ -604,9 +609,14 @@ mod tests {
             ]
         );
         let (mut partitions, mut vms) = (partitions, vms);
-        carry_out(&mut partitions, &mut vms, &arrangement.steps, &host);
+        vms[5].stays = Some("it has a reservation".to_owned());
+        let steps = arrange(&partitions, &host, &vms).steps;
+        carry_out(&mut partitions, &mut vms, &steps, &host);
         assert_eq!(cpus(&partitions, "mine"), "0-1");
-        assert_eq!(arrange(&partitions, &host, &vms).steps, []);
+        let arranged = arrange(&partitions, &host, &vms);
+        assert_eq!(arranged.steps, []);
+        assert!(arranged.misplaced[0].starts_with("io5 is io and in partition \"default\", where"));
+        assert!(arranged.misplaced[1].starts_with("cpu2 is"), "{arranged:?}");
     }
 
     #[test]
@@ -621,5 +631,19 @@ mod tests {
         assert_eq!(arranger.look(&arrangement, s(17)), []);
         assert_eq!(arranger.look(&arrangement, s(45)), []);
         assert_eq!(arranger.look(&arrangement, s(46)), arrangement.steps);
+    }
+
+    #[test]
+    fn demand_that_swings_and_vms_that_come_delay_nothing() {
+        let (mut arranger, mut vms, host) = (Arranger::default(), mix(), CpuList::all(8));
+        for second in 0..10 {
+            // One pCPU for `default`, then two; and a VM more each second.
+            vms[0].wanted_pcpus = if second % 2 == 0 { 1.05 } else { 1.15 };
+            vms.push(vm(&format!("new{second}"), Class::Cpu, 1.0));
+            let arrangement = arrange(&none(), &host, &vms);
+            assert_eq!(arranger.look(&arrangement, Duration::from_secs(second)), []);
+        }
+        let arrangement = arrange(&none(), &host, &vms);
+        assert_eq!(arranger.look(&arrangement, Duration::from_secs(10)), arrangement.steps);
     }
 }

@@ -8,6 +8,7 @@ use crate::plan::Plan;
 use crate::registry::VmRegistry;
 use crate::store::{Saved, merged_partitions, merged_sets};
 use anyhow::{Result, bail, ensure};
+use drover_core::arrange::is_ours;
 use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};
 use drover_core::config::Config;
 use drover_core::nearest::there_is_no;
@@ -216,10 +217,16 @@ impl Ground<'_> {
         let vms = self.plan.vms.iter().filter(|vm| vm.resolved.partition == Some(index));
         let mut inside: Vec<String> = vms.map(|vm| format!("VM {}", vm.name)).collect();
         let here = self.registry.names();
-        let absent = self.saved.vms.iter().filter(|(vm, asked)| {
-            asked.partition.as_deref() == Some(name) && !here.contains_key(vm.as_str())
-        });
-        inside.extend(absent.map(|(vm, _)| format!("VM {vm}, which does not run")));
+        let is_absent = |vm: &str| !here.contains_key(vm);
+        for (vm, asked) in saved.vms.iter_mut().filter(|(vm, _)| is_absent(vm)) {
+            match asked.partition.as_deref() == Some(name) {
+                // `partition auto` put it there: nobody would miss that.
+                true if is_ours(name) => asked.clear(Key::Partition),
+                true => inside.push(format!("VM {vm}, which does not run")),
+                false => {}
+            }
+        }
+        saved.vms.retain(|_, asked| !asked.is_empty());
         if !inside.is_empty() {
             let fix = "move them first, as in `drover vm set NAME --partition default`";
             bail!("partition {name:?} is not empty ({}); {fix}", inside.join("; "));

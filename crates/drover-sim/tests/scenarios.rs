@@ -99,6 +99,11 @@ fn vms_wider_than_a_domain_run_in_all_domains_at_once() {
 }
 
 #[test]
+fn partitions_keep_what_is_promised_in_them() {
+    holds("partition-promises.toml");
+}
+
+#[test]
 fn partitions_do_what_their_files_say() {
     let scenario = scenario("partitions.toml");
     let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };

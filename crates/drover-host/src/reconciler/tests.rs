@@ -1129,3 +1129,20 @@ fn a_partition_emptied_by_hotplug_has_a_pcpu_again_within_a_second() {
     mixed.pass(1, "0,3");
     assert_eq!(mixed.arranged().len(), 1, "two pCPUs are too few to divide");
 }
+
+#[test]
+fn partitions_go_though_a_vm_that_was_placed_there_has_ended() {
+    let mut mixed = Mixed::new();
+    mixed.host.ask(Request::SetAutoPartitions { on: true }).unwrap();
+    mixed.host.set(2, &[(Key::Shares, "700")]).unwrap();
+    mixed.pass(20, "0-3");
+    assert_eq!(mixed.arranged()[1], partition_of("auto-io", "1", &[2]));
+    let settings = mixed.host.kernel.vm(2);
+    assert_eq!(settings.shares, Shares::Exact(700), "it left with what it had");
+    mixed.host.kernel.live.borrow_mut().retain(|vm| vm.id != 2);
+    mixed.host.kernel.vms.borrow_mut().remove(&2);
+    mixed.pass(60, "0-3");
+    assert_eq!(mixed.arranged(), [partition_of("default", "0-3", &[1, 3, 4, 5])]);
+    let order = &mixed.host.reconciler.saved.vms[&name(2)];
+    assert_eq!((order.shares, &order.partition), (Some(Shares::Exact(700)), &None));
+}

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use drover_core::asked::Asked;
+use drover_core::partition::PartitionChange;
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::status::PartitionStatus;
 use nix::sys::signal::Signal;
@@ -14,10 +16,15 @@ use crate::settings::{as_printed, must, refused_with, vm};
 use crate::storm::Dice;
 use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
 
-const MOVES: usize = 100;
-/// How the pCPUs are dealt out: those of `io` and of `rt`; the rest is the default's.
-const LAYOUTS: [[&str; 2]; 4] = [["1-2", "3-4"], ["1", "3-5"], ["2", "4"], ["0-1", "5"]];
-const PARTITIONS: [&str; 3] = ["default", "io", "rt"];
+const MOVES: usize = 1000;
+/// Before so many moves of ten there is time enough for a long wait; before the others next to none.
+const SETTLED_OF_TEN: usize = 1;
+/// How the pCPUs are dealt out: those of `io`, `rt` and `near`; the rest is the default's.
+const LAYOUTS: [[&str; 3]; 4] =
+    [["1-2", "5", "3-4"], ["1", "4-5", "3"], ["2", "5", "3-4"], ["0-1", "5", "2-3"]];
+/// One of each that no other partition has in any layout.
+const LEAST: [&str; 3] = ["1", "5", "3"];
+const PARTITIONS: [&str; 4] = ["io", "rt", "near", "default"];
 /// A thread that brings a pCPU online while others change was left asleep in one of two or three of these.
 const COMINGS: usize = 6;
 /// Where each waits for a turn among those of a dedicated pCPU.
@@ -34,7 +41,8 @@ fn inside() {
     host::wait_until("all are found", Duration::from_secs(1), || host::list().len() == 3);
     as_printed("Partitions");
     must("partition add io --cpus 1-2 --policy credit --slice 3ms");
-    must("partition add rt --cpus 3-4 --policy dedicated");
+    must("partition add rt --cpus 5 --policy dedicated");
+    must("partition add near --cpus 3-4 --policy anticipatory");
     moved(&vms, &mut daemon);
     let mut daemon = killed_in_the_middle(daemon, &vms);
     its_last_pcpu_goes(&vms, &mut daemon);
@@ -61,12 +69,18 @@ fn nobody_waited_too_long() {
 }
 
 /// Gives the pCPUs to partitions as in that layout. Who shrinks comes before who grows into it.
-fn deal_out(layout: [&str; 2]) {
-    for (name, cpus) in
-        [("io", "1"), ("rt", "5")].into_iter().chain(["io", "rt"].into_iter().zip(layout))
+fn deal_out(layout: [&str; 3]) {
+    for (name, cpus) in PARTITIONS.into_iter().zip(LEAST).chain(PARTITIONS.into_iter().zip(layout))
     {
-        must(&format!("partition set {name} --cpus {cpus}"));
+        let change =
+            PartitionChange { cpus: Some(cpus.parse().unwrap()), ..PartitionChange::default() };
+        ordered(&Request::SetPartition { name: name.to_owned(), change });
     }
+}
+
+/// Orders without a program started for it, which takes the lab longer than the move.
+fn ordered(order: &Request) {
+    assert_eq!(ask(Path::new(SOCKET_PATH), order).unwrap(), Answer::Done, "{order:?}");
 }
 
 fn moved(vms: &[&MicroVm], daemon: &mut Daemon) {
@@ -74,15 +88,18 @@ fn moved(vms: &[&MicroVm], daemon: &mut Daemon) {
     let mut dice = Dice::new(1);
     let mut longest_ms: f64 = 0.0;
     for step in 0..MOVES {
-        let (name, to) = (&vms[dice.below(vms.len())].name, PARTITIONS[dice.below(3)]);
+        let (name, to) =
+            (&vms[dice.below(vms.len())].name, PARTITIONS[dice.below(PARTITIONS.len())]);
         nobody_waited_too_long();
         longest_ms = longest_ms.max(vm(name).counters.longest_ready_ms.unwrap_or(0.0));
-        must(&format!("vm set {name} --partition {to}"));
+        let set = Asked { partition: Some(to.to_owned()), ..Asked::default() };
+        ordered(&Request::SetVm { name: name.clone(), set, reset: Vec::new() });
         assert_eq!(vm(name).partition, to);
         if step % 4 == 3 {
             deal_out(LAYOUTS[dice.below(LAYOUTS.len())]);
         }
-        thread::sleep(Duration::from_millis(dice.below(200) as u64));
+        let pause_ms = if dice.below(10) < SETTLED_OF_TEN { 200 } else { 20 };
+        thread::sleep(Duration::from_millis(dice.below(pause_ms) as u64));
     }
     all_progress_within(PROGRESS, vms);
     nobody_waited_too_long();
