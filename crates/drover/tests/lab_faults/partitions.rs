@@ -105,8 +105,8 @@ fn moved(vms: &[&MicroVm], daemon: &mut Daemon) {
     nobody_waited_too_long();
     daemon.must_serve();
     println!("{MOVES} moves, the longest wait seen was {longest_ms} ms");
-    for name in ["web", "db"] {
-        must(&format!("vm set {name} --partition io"));
+    for (name, to) in [("build", "default"), ("web", "io"), ("db", "io")] {
+        must(&format!("vm set {name} --partition {to}"));
     }
     refused_with("partition remove io", "not empty (VM ");
     refused_with("partition set io --cpus 0-5", "so has");
