@@ -46,22 +46,14 @@ static void a_vm_that_is_pressed_no_longer_is_let_alone_within_100_ms(void)
 	CHECK_EQ(g->d.nr_coscheduled, 0);
 }
 
-/* So many VMs as wide as the host: what part of the time in which vCPUs of the first run do not
- * all? */
+/* The hazard of the first of so many VMs as wide as the host. */
 static double hazard_of_vms_as_wide_as_the_host(u32 nr_pcpus, u32 nr_domains, u32 nr_vms)
 {
-	struct vm *vm;
-	u64 hazard_ns, progressed_ns;
-
 	g = fake_ground(nr_pcpus, nr_domains);
 	for (u32 tgid = 1; tgid <= nr_vms; tgid++)
 		kernel_busy_vm(g, tgid, nr_pcpus, 0);
 	kernel_run(g, 200 * MS);
-	vm = kernel_vm(g, 1);
-	hazard_ns = vm->hazard_ns;
-	progressed_ns = vm->progressed_ns;
-	kernel_run(g, 2 * SECOND);
-	return (double)(vm->hazard_ns - hazard_ns) / (double)(vm->progressed_ns - progressed_ns);
+	return kernel_hazard(g, 1, 2 * SECOND);
 }
 
 static void siblings_run_at_the_same_time(void)
@@ -318,17 +310,12 @@ static void table_1(void)
 
 static void a_gang_runs_all_together_or_not_at_all(void)
 {
-	struct vm *vm;
-	u64 hazard_ns, progressed_ns, before_ns;
+	u64 before_ns;
 
 	two_beside_one(COSCHED_GANG);
 	kernel_run(g, 200 * MS);
-	vm = kernel_vm(g, 1);
-	hazard_ns = vm->hazard_ns;
-	progressed_ns = vm->progressed_ns;
 	before_ns = kernel_cpu_time_ns(g, 2);
-	kernel_run(g, 2 * SECOND);
-	CHECK(vm->hazard_ns - hazard_ns < (vm->progressed_ns - progressed_ns) / 20);
+	CHECK(kernel_hazard(g, 1, 2 * SECOND) < 0.05);
 	/* Equal by shares: 1 pCPU and a half, and half of one is nobody's. */
 	CHECK_NEAR(used_pcpus(2, before_ns, 2 * SECOND), 0.5, 0.05);
 }

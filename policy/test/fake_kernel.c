@@ -82,6 +82,15 @@ u64 kernel_cpu_time_ns(struct ground *g, u32 tgid)
 	return sum_ns;
 }
 
+double kernel_hazard(struct ground *g, u32 tgid, u64 duration_ns)
+{
+	struct vm *vm = kernel_vm(g, tgid);
+	u64 hazard_ns = vm->hazard_ns, progressed_ns = vm->progressed_ns;
+
+	kernel_run(g, duration_ns);
+	return (double)(vm->hazard_ns - hazard_ns) / (double)(vm->progressed_ns - progressed_ns);
+}
+
 u64 kernel_runs(struct ground *g, u32 tgid)
 {
 	u64 runs = 0;

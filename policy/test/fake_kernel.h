@@ -28,6 +28,8 @@ void kernel_settle_vm(struct ground *g, u32 tgid);
 void kernel_settle_pools(struct ground *g);
 /* CPU time of all tasks of the process. */
 u64 kernel_cpu_time_ns(struct ground *g, u32 tgid);
+/* Of the time in which vCPUs of the VM run, the part in which not all do, for so long from now. */
+double kernel_hazard(struct ground *g, u32 tgid, u64 duration_ns);
 /* How often any of them has begun to run. */
 u64 kernel_runs(struct ground *g, u32 tgid);
 u64 kernel_longest_wait_ns(struct ground *g);

@@ -81,24 +81,16 @@ static void vms_run_in_their_partition(void)
 	}
 }
 
-/* Two busy VMs as wide as partition `io`: what part of the time in which vCPUs of the first run do
- * not all? */
+/* The hazard of the first of two busy VMs as wide as partition `io`. */
 static double hazard_in_a_partition(u32 mode)
 {
-	struct vm *vm;
-	u64 hazard_ns, progressed_ns;
-
 	a_divided_host(POLICY_SHARE, POLICY_SHARE);
 	for (u32 tgid = 1; tgid <= 2; tgid++) {
 		busy_vm_in(IO, tgid, 2, 0);
 		cosched_set_mode(&g->d, g->slot_of[tgid], mode);
 	}
 	kernel_run(g, 200 * MS);
-	vm = kernel_vm(g, 1);
-	hazard_ns = vm->hazard_ns;
-	progressed_ns = vm->progressed_ns;
-	kernel_run(g, 2 * SECOND);
-	return (double)(vm->hazard_ns - hazard_ns) / (double)(vm->progressed_ns - progressed_ns);
+	return kernel_hazard(g, 1, 2 * SECOND);
 }
 
 static void siblings_run_at_the_same_time_in_their_partition(void)
