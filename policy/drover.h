@@ -44,7 +44,7 @@ BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 	allot_note_wake(d, t->slot);
 	waker_note(d, t->slot, near);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
-	wake_forget_old_claims(d, t, near);
+	wake_clamp_lag(d, t, near);
 	waiting_begin(d, t);
 	return 0;
 }
@@ -223,7 +223,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 	ASSERT(pcpu->running_slot == DROVER_MAX_VMS && !t->queued_in && !t->ready_since_ns);
 	pcpu->running_slot = t->slot;
-	pcpu->running_vruntime_ns = t->vruntime_ns;
+	pcpu_note_vruntime(pcpu, t->vruntime_ns, now_ns);
 	home_note(d, t, at);
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
@@ -235,7 +235,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
-	if (d->divided || plan_is_crowded(d, vm))
+	if (d->divided || d->nr_reserved || plan_is_crowded(d, vm))
 		ground_set_slice(d, task, plan_slice_ns(d, vm, at));
 	wait_bound_begin(d, task, t, pcpu, now_ns);
 }
@@ -360,7 +360,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	u32 picked;
 
 	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
-	if (pcpu->order.why == ORDER_WOKEN)
+	if (pcpu->order.why == ORDER_WOKEN || pcpu->order.why == ORDER_SENT)
 		pcpu->order.why = ORDER_NONE;
 	if (!t || ground_is_leaving(d, task))
 		spread_stay(d, pcpu);
@@ -370,7 +370,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		if (affinity_is_stale(d, t))
 			affinity_note(d, task, t);
 		share_bound_lag(d, vm_at(d, t->slot), t);
-		pcpu->running_vruntime_ns = t->vruntime_ns;
+		pcpu_note_vruntime(pcpu, t->vruntime_ns, pcpu->asked_ns);
 	}
 	/* If preempted it would be picked again here, or wait next to an idle pCPU. */
 	if (t && ground_is_leaving(d, task)) {

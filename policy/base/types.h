@@ -129,7 +129,8 @@ enum partition_policy {
 struct vm {
 	/* at every switch */
 	u64 vtime_ns;          /* CPU time charged, divided by shares */
-	u64 vruntime_floor_ns; /* where a thread that arrives or wakes begins */
+	u64 vruntime_floor_ns; /* where a thread that arrives begins */
+	u64 thread_clock_ns; /* the clock of its threads, share.h */
 	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
 	u64 reserve_tag_ns;    /* its reservation is served up to that real time, reserve.h */
 	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
@@ -193,7 +194,7 @@ struct vm {
 	u32 partition; /* where its threads run, if they may */
 	u32 boosted;   /* credit.h: it woke with credit left; in anticipatory.h, the level */
 	s64 credit_ns; /* credit.h: CPU time it may still use before others */
-	u64 slept_at_ns; /* anticipatory.h: when its last thread slept */
+	u64 slept_at_ns; /* when its last thread slept */
 	/* share.h */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
 	/* counters, since birth */
@@ -273,10 +274,10 @@ struct thread {
 
 enum order_why {
 	ORDER_NONE = 0,
-	ORDER_WOKEN =
-		1, /* one that preempts, on its way here, or the pCPU was told to ask, wake.h */
+	ORDER_WOKEN = 1, /* the pCPU was told to ask, wake.h */
 	ORDER_TURN = 2, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 3, /* a task of a higher class runs: nobody of ours */
+	ORDER_SENT = 5, /* one that woke and preempts; it has a turn */
 	ORDER_YIELD = 4, /* a sibling, best the vCPU with the record `who`, yield.h */
 };
 
@@ -303,7 +304,7 @@ struct pcpu {
 	u32 migrate_to; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
 	u32 away; /* who runs here has another home, or none, home.h */
 	struct order order; /* who must run next */
-	u64 running_vruntime_ns;
+	u64 running_vruntime_ns; /* of the thread that runs here, less the time it was taken at */
 	u64 next_turn_ns; /* it gives nobody a turn before then, wait_bound.h */
 	u64 debit_at_ns; /* credit.h: when who runs here is next charged */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
@@ -545,6 +546,17 @@ static __always_inline bool thread_is_task(const struct thread *t)
 static __always_inline bool thread_looks_anew(const struct drover *d, const struct thread *t)
 {
 	return thread_is_task(t) && t->vms_seen != *(const volatile u32 *)&d->vms_found;
+}
+
+/* The vruntime of the thread that runs there, with what it has run since it was last charged. */
+static __always_inline u64 pcpu_vruntime_ns(const struct pcpu *pcpu, u64 now_ns)
+{
+	return pcpu->running_vruntime_ns + now_ns;
+}
+
+static __always_inline void pcpu_note_vruntime(struct pcpu *pcpu, u64 vruntime_ns, u64 now_ns)
+{
+	pcpu->running_vruntime_ns = vruntime_ns - now_ns;
 }
 
 /* Does nothing run there, and might? */

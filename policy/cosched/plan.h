@@ -12,9 +12,8 @@
  * start as a whole). Those that run others are preempted. Then all that
  * run such VMs and were given to none are preempted, too, and each chooses in turn: so VMs are
  * planned one after the other, the least served first, whoever asks. A pCPU that has been given to
- * a VM takes that VM's vCPUs, and goes back to them when a kworker has run for 100 us, but for who
- * would have come before the VM when it was planned: one that sleeps much is served as if there
- * were no rounds.
+ * a VM takes that VM's vCPUs, and goes back to them when a kworker has run for 100 us, but for a VM
+ * that is owed more by then: one that sleeps much is served as if there were no rounds.
  *
  * A mode says what happens when there are not as many pCPUs:
  *
@@ -97,10 +96,14 @@ static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
 	       vm->vcpus_running >= partition_at(d, vm->partition)->nr_online;
 }
 
-/* How long a thread of the VM runs there before it is asked again. */
+/* How long a thread of the VM runs there before it is asked again: no longer than until somebody
+ * who waits there is due by a reservation. */
 static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at)
 {
-	return plan_is_crowded(d, vm) ? PLAN_TURN_NS : partition_slice_ns(d, at);
+	u64 slice_ns = plan_is_crowded(d, vm) ? PLAN_TURN_NS : partition_slice_ns(d, at);
+
+	return d->nr_reserved ? next_deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) :
+				slice_ns;
 }
 
 /* The pCPU is that VM's in this round. */

@@ -121,6 +121,12 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 					     struct thread *t, struct pcpu *pcpu, u64 now_ns)
 {
 	t->runs_since_ns = now_ns;
+	/* The pCPU has not asked since the thread was sent to preempt: it does not give way again
+	 * to the next one that wakes, or to a round, before it has had a turn. */
+	if (pcpu->order.why == ORDER_SENT) {
+		pcpu->order.why = ORDER_TURN;
+		pcpu->order.until_ns = now_ns + wait_bound_turn_ns(d);
+	}
 	if (pcpu->order.why == ORDER_TURN)
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
 	else

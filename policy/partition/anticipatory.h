@@ -64,15 +64,13 @@ static __always_inline void anticipatory_wakes(struct drover *d, u32 slot, u32 n
 }
 
 /* A thread of the VM sleeps; so many are still awake. */
-static __always_inline void anticipatory_sleeps(struct drover *d, u32 slot, u32 nr_awake,
-						u64 now_ns)
+static __always_inline void anticipatory_sleeps(struct drover *d, u32 slot, u32 nr_awake)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 level = vm->boosted;
 
 	if (nr_awake)
 		return;
-	vm->slept_at_ns = now_ns;
 	if (level && vm->credit_ns >= 0)
 		vm->boosted = (u32)min_of(level + 1, CREDIT_LEVELS);
 }

@@ -59,8 +59,10 @@ static __always_inline void hook_wakes(struct drover *d, u32 slot, u32 nr_awake)
 
 static __always_inline void hook_sleeps(struct drover *d, u32 slot, u32 nr_awake, u64 now_ns)
 {
+	if (!nr_awake)
+		vm_at(d, slot)->slept_at_ns = now_ns;
 	if (hook_policy_of(d, slot) == POLICY_ANTICIPATORY)
-		anticipatory_sleeps(d, slot, nr_awake, now_ns);
+		anticipatory_sleeps(d, slot, nr_awake);
 }
 
 /* A thread of that VM waits where another VM runs. Of a partition that is not `share`. */

@@ -2,12 +2,15 @@
 /*
  * Picking by the plan: the VM to which the pCPU was given in this round goes on (plan.h).
  *
- * Idea. What was given stays given, but to who would have come first when it was given: by the
- * virtual time that the planned VM had then, not by what it has had since on all its pCPUs.
+ * Idea. What was given stays given. Of VMs that waited when it was given only one that came before
+ * takes it: by the virtual time that the planned VM had then, not by what it has had since on all
+ * its pCPUs. But a round is no reason to have one wait that wants less than its part: a VM that has
+ * slept since the round began is compared with the planned one as it is now.
  *
  * Worked example. Slices of 8 ms, a VM of two vCPUs and 1000 shares, planned at 88 ms. A kworker
- * has preempted one of them in mid-round; the other runs, and the VM is at 104 ms. The pCPU is not
- * taken from it by one that waits at 101 ms, but by one at 87 ms.
+ * has preempted one of them in mid-round; the other runs, and the VM is at 104 ms. The pCPU is
+ * taken from it by a VM that waits at 87 ms, not by one at 101 ms; but by that one, too, if it
+ * slept a millisecond ago.
  *
  * Limitations. A VM that wakes often takes pCPUs out of others' rounds.
  */
@@ -16,21 +19,28 @@
 
 #include "pick/pick_vm.h"
 
+/* Is the VM not played in rounds itself, or has it slept as a whole since this one began? */
+static __always_inline bool pick_is_out_of_step(struct drover *d, struct vm *vm)
+{
+	return !plan_is_for(vm) ||
+	       (s64)(vm->slept_at_ns + d->params.slice_ns - d->round_end_ns) > 0;
+}
+
 /*
- * Would the VM with that key have come before the one that was given the pCPU? One under a limit,
- * which pauses in step with no round, need only come before it now.
+ * Does the VM with that key come before the one that was given the pCPU? One that waited when the
+ * round began must have come before it then; one that has paused since, now.
  */
 static __always_inline bool pick_outranks(struct drover *d, u32 pcpu, u64 key, u32 given)
 {
-	struct vm *vm = vm_at(d, given);
 	u32 slot = tournament_slot(key);
-	u64 vtime_ns = vm_at(d, slot)->capped ? share_vtime_now(vm, pcpu_at(d, pcpu)->asked_ns) :
-						vm->planned_vtime_ns;
+	u64 given_key = pick_is_out_of_step(d, vm_at(d, slot)) ?
+				pick_running_key(d, pcpu, given) :
+				tournament_key(vm_at(d, given)->planned_vtime_ns, given);
 
-	return slot != given && tournament_before(key, tournament_key(vtime_ns, given));
+	return slot != given && tournament_before(key, given_key);
 }
 
-/* Must that VM give way to who waits there, or to the VM that runs? */
+/* Must that VM give way to a VM that waits there, or to the VM that runs? */
 BPF_GLOBAL bool pick_gives_way(THE_DROVER, u32 pcpu, u32 given, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;

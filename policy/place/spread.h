@@ -74,8 +74,8 @@ BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 	if (a >= DROVER_MAX_VMS || b >= DROVER_MAX_VMS || b == DROVER_HOST_SLOT)
 		return 0;
 	if (a == b)
-		return (s64)(pcpu_at(d, there)->running_vruntime_ns -
-			     pcpu_at(d, other)->running_vruntime_ns);
+		return (s64)(pcpu_vruntime_ns(pcpu_at(d, there), now_ns) -
+			     pcpu_vruntime_ns(pcpu_at(d, other), now_ns));
 	return (s64)(share_vtime_now(vm_at(d, a), now_ns) - share_vtime_now(vm_at(d, b), now_ns));
 }
 

@@ -2,16 +2,20 @@
 /*
  * Waking: where a thread that has just become ready goes.
  *
- * Idea. In this order: an idle pCPU; a pCPU whose running VM has had more than
- * its due compared with the waking one, which is preempted at once, near where the thread last ran
- * or at home (home.h), else in one other domain, if it has had more by what a migration is worth
- * (steal_gain); a queue.
- * A VM that mostly sleeps is always behind, so its wake-ups cost one
- * interrupt, whatever the slice; a VM that burns its share gains nothing by
- * waking often. Of several pCPUs the one whose VM is furthest ahead is taken; of
- * those that run siblings the nearest to where the thread last ran, unless a sibling
- * has run longer by a slice. A waker never preempts on behalf of its own VM, except a
- * sibling that has run longer than itself by a whole slice.
+ * Idea. In this order: an idle pCPU; a pCPU whose running thread is ahead of the waking one, which
+ * is preempted at once, near where the waking one last ran or at home (home.h), else in one other
+ * domain, if it is ahead by what a migration is worth (steal_gain); a queue.
+ *
+ * One law says who is ahead, among VMs and among the threads of one VM, and always as it is now.
+ * Two threads of one VM are compared by their vruntime. Threads of two VMs are compared by their
+ * VMs' virtual times, but a waking thread that is behind its own siblings counts for its VM at
+ * where that would stand, had they all run as little (share_standing_ns): one vCPU that wants
+ * little is not kept waiting by busy siblings that have used up what their VM is owed. They pay:
+ * all it runs is charged to the VM. Lag is kept across sleep at both levels, up to wake_credit (10
+ * ms), so a VM gets ahead by it once, not again and again.
+ *
+ * A thread that preempts has a turn (wait_bound.h) that no other one that wakes, and no round, cuts
+ * short, but for one that is due by a reservation. So short runs end where they began.
  *
  * Worked example. A sleeper (2 vCPUs, 2000 shares) beside a busy VM (4000
  * shares) on two pCPUs. The sleeper's virtual time is held at most 10 ms / 2 =
@@ -20,6 +24,12 @@
  * sleeper's virtual time), and the sleeper runs at once.
  * Should it then stay busy, it is at the clock after 10 ms of CPU time, and
  * waits its turn like anybody.
+ *
+ * Another. Two busy vCPUs of VM 3 (3000 shares) have just had a round on two pCPUs and it is 8 ms
+ * of virtual time ahead of VM 4, which runs now. A third vCPU of VM 3, which runs for 0.1 ms each 2
+ * ms, wakes: it is 10 ms behind its siblings' clock, three are awake, on two pCPUs, so it stands at
+ * 8 - 10 * 2 / 3 = 1.3 ms. Once VM 4 has run for 1.6 ms it is preempted; in VM 3's own round the
+ * sibling that has run longest is.
  *
  * Limitations. It looks at no more than eight pCPUs of the domain, so on a
  * wide domain a waker may preempt the second best. Only one preempting thread is
@@ -36,49 +46,77 @@
  * be owed what a migration is worth. 0: it had to give up its pCPU. */
 #define WAKE_NEAR 1
 #define WAKE_FAR 2
-/* What being due (reserve.h) counts against any gain by shares. */
+/* What there is to gain, the least first: where the VM itself is owed nothing, from another VM, by
+ * the thread's lag among its siblings; from a sibling; from a VM that is ahead; */
+#define WAKE_LAG 1LL
+#define WAKE_SIBLING 2LL
+/* and what being due (reserve.h) counts against any gain by shares. */
 #define WAKE_DUE (1LL << 56)
 
 /*
- * By how much a thread of that VM, with that vruntime, is owed more than whoever
- * runs there; <= 0: it is not. due: the VM is, by its reservation.
+ * By shares: `ahead_ns` is by how much the VM that runs is ahead of the waking thread's. Where it
+ * is not, the thread may be behind its own siblings.
+ */
+static __always_inline s64 wake_gain_by_shares_ns(struct drover *d, struct vm *vm, s64 ahead_ns,
+						  u64 vruntime_ns)
+{
+	s64 gain_ns = ahead_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
+
+	if (gain_ns > 0)
+		return WAKE_SIBLING + gain_ns;
+	return gain_ns + (s64)share_lag_ns(d, vm, vruntime_ns, ground_now_ns(d)) > 0 ? WAKE_LAG : 0;
+}
+
+/* The same where a VM has a reservation; `due`: the waking one is served by it. */
+static __always_inline s64 wake_gain_reserved_ns(struct drover *d, u32 slot, u32 there,
+						 s64 ahead_ns, bool due)
+{
+	u64 now_ns = ground_now_ns(d);
+
+	if (!due || !reserve_is_due(vm_at(d, there), now_ns))
+		return due ? WAKE_DUE + max_signed(ahead_ns, 0) : 0;
+	/* Both are: the one that is for longer. */
+	return (s64)(reserve_due_ns(d, vm_at(d, there), now_ns) -
+		     reserve_due_ns(d, vm_at(d, slot), now_ns) - d->params.preempt_gain_ns);
+}
+
+/*
+ * By how much a thread of that VM, with that vruntime, is owed more now than the thread that runs
+ * there; <= 0: it is not. due: the VM is, by its reservation.
  */
 BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool due)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct pcpu *pcpu = pcpu_at(d, at);
 	u32 there = pcpu->running_slot;
-	s64 gain_ns;
+	u64 now_ns = ground_now_ns(d);
+	bool stays;
+	s64 ahead_ns;
 
-	if (!pcpu->online || pcpu->order.why || there >= DROVER_MAX_VMS)
+	/* A turn gives way to a reservation only. */
+	if (!pcpu->online || there >= DROVER_MAX_VMS ||
+	    (pcpu->order.why && !(due && pcpu->order.why == ORDER_TURN)))
 		return 0;
 	if (due && slot == DROVER_HOST_SLOT)
 		return there == slot ? 1 : WAKE_DUE;
-	if (there == slot) {
-		/* Siblings: only to keep their times equal. */
-		gain_ns = (s64)(pcpu->running_vruntime_ns - vruntime_ns) - (s64)d->params.slice_ns;
-		return gain_ns > 0 ? 1 : 0;
-	}
-	gain_ns = (s64)(vm_at(d, there)->vtime_ns + share_offset_ns(d, there, pcpu->domain) -
-			vm->vtime_ns - share_offset_ns(d, slot, pcpu->domain));
+	if (there == slot)
+		return (s64)(pcpu_vruntime_ns(pcpu, now_ns) - vruntime_ns -
+			     d->params.preempt_gain_ns) > 0 ?
+			       WAKE_SIBLING :
+			       0;
 	if (!hook_is_share(d, pcpu->domain))
 		return hook_gain(d, at, slot, there);
-	if (d->nr_reserved) {
-		bool stays = reserve_is_due(vm_at(d, there), ground_now_ns(d));
-
-		/*
-		 * A VM that runs by its reservation is preempted by the host's own threads only, as
-		 * their last choice: any other VM that is ahead of them gains more here. A VM that
-		 * is due preempts one that is not.
-		 */
-		if (slot == DROVER_HOST_SLOT && gain_ns > 0)
-			return stays ? 1 : 1 + gain_ns;
-		if (stays)
-			return 0;
-		if (due)
-			return gain_ns > 0 ? WAKE_DUE + gain_ns : WAKE_DUE;
-	}
-	return gain_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
+	ahead_ns = (s64)(share_vtime_now(vm_at(d, there), now_ns) +
+			 share_offset_ns(d, there, pcpu->domain) - share_vtime_now(vm, now_ns) -
+			 share_offset_ns(d, slot, pcpu->domain));
+	stays = d->nr_reserved && reserve_is_due(vm_at(d, there), now_ns);
+	/* The host's own threads take the pCPU of one that runs by its reservation as their last
+	 * choice. */
+	if (slot == DROVER_HOST_SLOT && d->nr_reserved && ahead_ns > 0)
+		return stays ? 1 : 1 + ahead_ns;
+	if (stays || due)
+		return wake_gain_reserved_ns(d, slot, there, ahead_ns, due);
+	return wake_gain_by_shares_ns(d, vm, ahead_ns, vruntime_ns);
 }
 
 /*
@@ -150,8 +188,8 @@ static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u3
 	return bounded(topology_pcpu(d, other, pcpu_at(d, near)->place), DROVER_MAX_PCPUS);
 }
 
-/* Nobody comes back from sleep with a claim from before. */
-static __always_inline void wake_forget_old_claims(struct drover *d, struct thread *t, u32 near)
+/* Clamp the lag kept across sleep: of the VM, and of the thread among its siblings. */
+static __always_inline void wake_clamp_lag(struct drover *d, struct thread *t, u32 near)
 {
 	struct vm *vm = vm_at(d, t->slot);
 	u64 clock_ns = share_own_clock_ns(d, t->slot, pcpu_at(d, near)->domain);
@@ -164,7 +202,8 @@ static __always_inline void wake_forget_old_claims(struct drover *d, struct thre
 	if (t->pinned_cpu)
 		share_level_pinned(d, t);
 	else
-		share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns);
+		share_not_before(&t->vruntime_ns, share_thread_clock_ns(vm, ground_now_ns(d)) -
+							  d->params.wake_credit_ns);
 }
 
 /*
@@ -183,7 +222,7 @@ BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woke
 	target = wake_target(d, task, t, near, woken, due);
 	if (target == WAKE_NOWHERE)
 		return target;
-	pcpu_at(d, (u32)target)->order.why = ORDER_WOKEN;
+	pcpu_at(d, (u32)target)->order.why = woken ? ORDER_SENT : ORDER_WOKEN;
 	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
 	return target;
 }

@@ -116,6 +116,18 @@ static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
 	return next_has_come(key, now_ns) ? key : TOURNAMENT_NOBODY;
 }
 
+/* How long until the first deadline in that domain comes; so long at most, also where one has come:
+ * who may not run on the pCPU that asks shortens nobody's slice. */
+BPF_GLOBAL u64 next_deadline_within_ns(THE_DROVER, u32 domain, u64 most_ns)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NOBODY;
+	u64 due_ns = key >> DROVER_SLOT_BITS << TOURNAMENT_TIME_SHIFT;
+	s64 left_ns = (s64)(due_ns - ground_now_ns(d));
+
+	return key == TOURNAMENT_NOBODY || left_ns <= 0 ? most_ns : min_of((u64)left_ns, most_ns);
+}
+
 /* The same when leaves of deadlines that lag have been corrected. */
 BPF_GLOBAL u64 next_due_corrected(THE_DROVER, u32 domain, u64 now_ns)
 {

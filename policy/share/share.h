@@ -166,6 +166,13 @@ static __always_inline u32 share_nr_awake(struct vm *vm)
 	return share_nr_running(vm) + vm->nr_waiting;
 }
 
+/* The clock of the VM's threads: each moment it moves on by what its threads run then, divided by
+ * how many are awake. Who is behind it has had less than an even part. */
+static __always_inline u64 share_thread_clock_ns(struct vm *vm, u64 now_ns)
+{
+	return vm->thread_clock_ns + share_uncharged_ns(vm, now_ns) / max_of(share_nr_awake(vm), 1);
+}
+
 /* The thread begins to run: from now on its time is the VM's, although not charged yet. */
 static __always_inline void share_begin(struct vm *vm, struct thread *t, u64 now_ns)
 {
@@ -232,7 +239,7 @@ static __always_inline void share_level_pinned(struct drover *d, struct thread *
 {
 	struct pcpu *pcpu = pcpu_at(d, t->pinned_cpu - 1);
 	u64 queue = ground_vm_queue(d, t->slot, pcpu->domain);
-	u64 sibling_ns = pcpu->running_vruntime_ns;
+	u64 sibling_ns = pcpu_vruntime_ns(pcpu, ground_now_ns(d));
 
 	if (pcpu->running_slot != t->slot &&
 	    !ground_first_order(d, queue, t->pinned_cpu - 1, &sibling_ns))
@@ -266,6 +273,22 @@ static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
 	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
 
 	return max_of(apart_ns, share_claim_max_ns(d, vm));
+}
+
+/*
+ * By how much a thread of the VM is behind the clock of its siblings, as the VM's virtual time
+ * counts it: where the VM would stand had all that are awake run as little. No more than may be
+ * saved up.
+ */
+static __always_inline u64 share_lag_ns(struct drover *d, struct vm *vm, u64 vruntime_ns,
+					u64 now_ns)
+{
+	u64 parts = max_of(min_of(share_nr_awake(vm), d->params.nr_pcpus), 1);
+	s64 lag_ns = (s64)(share_thread_clock_ns(vm, now_ns) - vruntime_ns);
+
+	if (lag_ns <= 0)
+		return 0;
+	return share_weigh(vm, parts * min_of((u64)lag_ns, d->params.wake_credit_ns));
 }
 
 static __always_inline u64 share_earlier(u64 a, u64 b)
@@ -303,10 +326,13 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 					 u64 smt_discount_ns)
 {
 	u64 charged_ns = ran_ns - smt_discount_ns;
+	u64 step_ns;
 
 	ASSERT(smt_discount_ns <= ran_ns);
 	t->charged_ns += ran_ns;
-	t->vruntime_ns += thread_is_task(t) ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
+	step_ns = thread_is_task(t) ? charged_ns * 100 / (t->weight ?: 1) : charged_ns;
+	t->vruntime_ns += step_ns;
+	__sync_fetch_and_add(&vm->thread_clock_ns, step_ns / max_of(share_nr_awake(vm), 1));
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
 	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
 			     ran_ns);

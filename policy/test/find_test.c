@@ -284,7 +284,7 @@ static void siblings_that_wait_as_their_vm_is_found_come_to_it_at_once(void)
 	kernel_run(g, 9 * MS);
 	kernel_vm(g, 5)->reservation_mcpu = 900;
 	kernel_settle_vm(g, 5);
-	kernel_run(g, 21 * MS);
+	kernel_run(g, 25 * MS);
 	for (u32 i = 0; i < 4; i++)
 		CHECK(vcpu[i]->thread.slot == g->slot_of[5]);
 	kernel_run(g, 200 * MS);

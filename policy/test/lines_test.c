@@ -131,10 +131,10 @@ static void is_next(void)
 	for (u32 tgid = SUBJECT; tgid <= SUBJECT + OTHERS; tgid++) {
 		struct vm *vm = kernel_vm(g, tgid);
 
-		vm->vtime_ns = now_ns + (vm->nr_waiting ? 4 * MS : 0);
+		vm->vtime_ns = now_ns + (vm->nr_waiting ? 40 * MS : 0);
 		vm->reserve_tag_ns = g->now_ns + SECOND;
 		if (tgid == SUBJECT)
-			vm->vtime_ns += MS;
+			vm->vtime_ns += 30 * MS;
 		waiting_settle_domains(&g->d, g->slot_of[tgid]);
 	}
 	/* Leaves that would be too early as it runs are put right before anybody counts. */
@@ -150,6 +150,8 @@ static void after_a_wait(void)
 	struct task_struct *before = g->pcpu[0].current;
 
 	is_next();
+	/* Nor is it behind its siblings. */
+	vcpu->thread.vruntime_ns = kernel_vm(g, SUBJECT)->vruntime_floor_ns + 100 * MS;
 	write_log_begin();
 	kernel_wake(g, vcpu);
 	note_since(0, WAKES);

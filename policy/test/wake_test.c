@@ -154,39 +154,74 @@ static void a_wide_vm_preempts_by_its_credit_too(void)
 	CHECK(was_sent_to(task, 0));
 }
 
-static void nobody_preempts_a_sibling_that_ran_less_than_a_slice_longer(void)
+/* A sibling of who runs on pCPU 0, which has run longer by that much, wakes. */
+static struct task_struct *sibling_wakes(u64 longer_ns)
 {
-	struct task_struct *task;
+	struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
 
-	a_busy_ground(1, 1);
-	task = kernel_thread(g, 1, THREAD_VCPU);
-	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + 8 * MS;
+	pcpu_note_vruntime(pcpu_at(&g->d, 0), task->thread.vruntime_ns + longer_ns, g->now_ns);
 	kernel_wake(g, task);
-	CHECK(was_queued(task));
+	return task;
 }
 
-static void a_sibling_that_ran_longer_by_a_slice_is_preempted(void)
+static void nobody_preempts_a_sibling_that_ran_longer_by_less_than_the_gain(void)
 {
-	struct task_struct *task;
-
 	a_busy_ground(1, 1);
-	task = kernel_thread(g, 1, THREAD_VCPU);
-	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + 8 * MS + 1;
-	kernel_wake(g, task);
-	CHECK(was_sent_to(task, 0));
+	CHECK(was_queued(sibling_wakes(250 * US)));
 }
 
-static void another_vm_is_preempted_rather_than_a_sibling(void)
+static void a_sibling_that_ran_longer_by_the_gain_is_preempted(void)
 {
-	struct task_struct *task;
+	a_busy_ground(1, 1);
+	CHECK(was_sent_to(sibling_wakes(251 * US), 0));
+}
 
+static void a_vm_that_is_ahead_is_preempted_rather_than_a_sibling(void)
+{
 	a_busy_ground(2, 1);
-	task = kernel_thread(g, 1, THREAD_VCPU);
-	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + 100 * MS;
 	put_ahead(1, 0);
 	put_ahead(2, 10 * MS);
-	kernel_wake(g, task);
-	CHECK(was_sent_to(task, 1));
+	CHECK(was_sent_to(sibling_wakes(100 * MS), 1));
+}
+
+static void a_sibling_is_preempted_rather_than_a_vm_that_is_not_ahead(void)
+{
+	a_busy_ground(2, 1);
+	put_ahead(1, 0);
+	put_ahead(2, 0);
+	CHECK(was_sent_to(sibling_wakes(4 * MS), 0));
+}
+
+/*
+ * A vCPU that runs for 0.1 ms each 2 ms has two busy siblings, and
+ * a busy VM of two is beside it on two pCPUs. It waited for 5 ms in the mean: for its VM's turn,
+ * and then for a sibling to have run longer by a slice.
+ */
+static void a_light_vcpu_does_not_wait_for_its_busy_siblings(void)
+{
+	u32 shares[] = {2000, 6000};
+
+	for (u32 i = 0; i < 2; i++) {
+		struct task_struct *light;
+		double part;
+
+		g = fake_ground(2, 1);
+		light = kernel_thread(g, 1, THREAD_VCPU);
+		light->burst_ns = light->burst_left_ns = 100 * US;
+		light->sleep_ns = 1900 * US;
+		kernel_busy_vm(g, 1, 2, 0);
+		kernel_busy_vm(g, 2, 2, shares[i]);
+		kernel_set_shares(g, 1, 3000);
+		kernel_wake(g, light);
+		kernel_run(g, 4 * SECOND);
+		/* Of 2,000 bursts. */
+		CHECK_SAYING(light->cpu_time_ns >= 4 * SECOND / 20 * 9 / 10,
+			     "it ran %" PRIu64 " ms", (uint64_t)(light->cpu_time_ns / MS));
+		/* Its VM pays. */
+		part = (double)kernel_cpu_time_ns(g, 1) / (8.0 * (double)SECOND);
+		CHECK_SAYING(part > (i ? 0.32 : 0.58) && part < (i ? 0.35 : 0.62),
+			     "its VM has %.3f", part);
+	}
 }
 
 static void one_preempting_thread_is_sent_to_a_pcpu_at_a_time(void)
@@ -199,12 +234,23 @@ static void one_preempting_thread_is_sent_to_a_pcpu_at_a_time(void)
 	CHECK(was_queued(wakes_near(0)));
 }
 
-static void when_it_has_run_the_next_may_be_sent(void)
+/* Each cut short the one before, and short runs were begun three times. */
+static void when_it_has_had_a_turn_the_next_may_be_sent(void)
 {
+	struct task_struct *first, *second;
+
 	a_busy_ground(1, 1);
 	put_ahead(1, 20 * MS);
-	wakes_near(0);
+	first = wakes_near(0);
 	kernel_settle(g);
+	g->now_ns += MS;
+	second = kernel_thread(g, 21, THREAD_VCPU);
+	second->pcpu = 0;
+	kernel_wake(g, second);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == first);
+	CHECK(was_queued(second));
+	kernel_run(g, 4 * MS);
 	CHECK_EQ(pcpu_at(&g->d, 0)->order.why, ORDER_NONE);
 }
 
@@ -385,11 +431,13 @@ int main(void)
 	RUN(in_another_domain_only_who_is_owed_a_migration_preempts);
 	RUN(who_is_not_behind_by_the_gain_is_queued);
 	RUN(a_wide_vm_preempts_by_its_credit_too);
-	RUN(nobody_preempts_a_sibling_that_ran_less_than_a_slice_longer);
-	RUN(a_sibling_that_ran_longer_by_a_slice_is_preempted);
-	RUN(another_vm_is_preempted_rather_than_a_sibling);
+	RUN(nobody_preempts_a_sibling_that_ran_longer_by_less_than_the_gain);
+	RUN(a_sibling_that_ran_longer_by_the_gain_is_preempted);
+	RUN(a_vm_that_is_ahead_is_preempted_rather_than_a_sibling);
+	RUN(a_sibling_is_preempted_rather_than_a_vm_that_is_not_ahead);
+	RUN(a_light_vcpu_does_not_wait_for_its_busy_siblings);
 	RUN(one_preempting_thread_is_sent_to_a_pcpu_at_a_time);
-	RUN(when_it_has_run_the_next_may_be_sent);
+	RUN(when_it_has_had_a_turn_the_next_may_be_sent);
 	RUN(it_goes_only_where_it_may_run);
 	RUN(it_stays_in_its_domain);
 	RUN(an_offline_pcpu_is_not_preempted);

@@ -16,9 +16,10 @@ static void a_vm_of_three(u32 nr_pcpus, u32 nr_domains)
 	}
 	kernel_wake(g, vcpu[2]);
 	kernel_settle(g);
-	kernel_run(g, MS);
+	/* No sibling is behind by enough to preempt when it wakes. */
+	kernel_run(g, 200 * US);
 	vcpu[0]->thread.vruntime_ns = 0;
-	vcpu[1]->thread.vruntime_ns = 500 * US;
+	vcpu[1]->thread.vruntime_ns = 100 * US;
 	/* The other pCPU, if any, is busy. */
 	if (nr_pcpus > 1) {
 		kernel_busy_vm(g, 2, 1, 0);
