@@ -45,7 +45,7 @@ try: build
 
 .PHONY: test
 test: setup lint policy-test
-	cargo test --workspace --release --locked
+	cargo test --workspace --release --locked --no-fail-fast
 
 .PHONY: policy-test
 policy-test:

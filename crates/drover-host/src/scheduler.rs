@@ -8,6 +8,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -246,8 +247,10 @@ impl Scheduler {
         if kind == 0 {
             return None;
         }
-        // SAFETY: as above; `kind` is written last, so the texts are complete.
-        let exit_info = unsafe { (&raw const (*bss).exit_info).read_volatile() };
+        // The texts are read after the kind. Not volatile: the compiler takes minutes for a volatile read of so much.
+        fence(Ordering::Acquire);
+        // SAFETY: as above; `kind` is written last, so the texts are complete, and nobody writes them any more.
+        let exit_info = unsafe { (&raw const (*bss).exit_info).read() };
         Some(ExitInfo {
             kind,
             reason: text_of(&exit_info.reason),

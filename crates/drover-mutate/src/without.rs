@@ -46,10 +46,12 @@ impl Test {
             return Ok(Self { build, run });
         }
         let (of, program, name) = match file.split_once(": ") {
-            Some((of @ ("sim" | "core"), file)) => {
-                let program = file.strip_prefix("tests/").and_then(|it| it.strip_suffix(".rs"));
-                let program = program.with_context(|| format!("{file} is no file of tests"))?;
-                (format!("drover-{of}"), vec!["--test", program], name.to_owned())
+            Some(("sim", file)) => {
+                let module = program_of(file)?;
+                ("drover-sim".to_owned(), vec!["--test", "all"], format!("{module}::{name}"))
+            }
+            Some(("core", file)) => {
+                ("drover-core".to_owned(), vec!["--test", program_of(file)?], name.to_owned())
             }
             Some(_) => bail!("a test of \"{file}\" cannot be run alone"),
             None => {
@@ -67,6 +69,12 @@ impl Test {
         run.extend(words(&["--", "--exact", &name]));
         Ok(Self { build, run })
     }
+}
+
+/// The name of a file of tests, such as `x` of `tests/x.rs`.
+fn program_of(file: &str) -> Result<&str> {
+    let name = file.strip_prefix("tests/").and_then(|it| it.strip_suffix(".rs"));
+    name.with_context(|| format!("{file} is no file of tests"))
 }
 
 /// Takes out one mechanism after the other, and writes the report. Returns what that says in short; no test may pass.
@@ -189,7 +197,8 @@ mod tests {
         for (named, ends) in [
             ("drover_core::place::tests (y)", "-p drover-core --lib -- --exact place::tests::y"),
             ("drover_core::arrange (y)", "-p drover-core --lib -- --exact arrange::tests::y"),
-            ("sim: tests/x.rs (y)", "-p drover-sim --test x -- --exact y"),
+            ("sim: tests/x.rs (y)", "-p drover-sim --test all -- --exact x::y"),
+            ("core: tests/x.rs (y)", "-p drover-core --test x -- --exact y"),
         ] {
             assert!(run_of(named).ends_with(ends), "{}", run_of(named));
         }

@@ -32,6 +32,7 @@ mod top;
 mod virtual_nodes;
 mod vms;
 mod waker;
+mod without_faults;
 
 use boot::Boot;
 use drover_lab::Clock;

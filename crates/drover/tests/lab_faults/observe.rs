@@ -219,6 +219,15 @@ fn vm(name: &str, vcpus: u32, pcpus: &[usize]) -> MicroVm {
     vm
 }
 
+/// A VM with a vCPU on each of these pCPUs, pinned there: which of them meets whom is for no balancer to say.
+fn vm_one_to_one(name: &str, pcpus: &[usize]) -> MicroVm {
+    let vm = vm(name, u32::try_from(pcpus.len()).unwrap(), pcpus);
+    let vcpus = vm.vcpu_threads();
+    assert_eq!(vcpus.len(), pcpus.len());
+    vcpus.into_iter().zip(pcpus).for_each(|(vcpu, &pcpu)| confine(vcpu, &[pcpu]));
+    vm
+}
+
 /// Makes a cgroup with these settings, and puts the VM there.
 fn into_cgroup(vm: &MicroVm, path: &str, settings: &[(&str, &str)]) {
     let mut dir = CGROUPS.to_owned();
@@ -257,8 +266,7 @@ fn pools_limit() {
 
 fn more_shares() {
     say("a neighbour with more shares");
-    let all = [0, 1, 2, 3];
-    let vms = [vm("web", 4, &all), vm("db", 4, &all)];
+    let vms = ["web", "db"].map(|name| vm_one_to_one(name, &[0, 1, 2, 3]));
     into_cgroup(&vms[0], "shared.slice/web.scope", &[("cpu.weight", "100")]);
     into_cgroup(&vms[1], "shared.slice/db.scope", &[("cpu.weight", "400")]);
     is_due_to("more_shares");
@@ -278,7 +286,7 @@ fn pinned_together() {
 
 fn full_node() {
     say("a full node");
-    let _vms = [vm("web", 2, &[2, 3]), vm("db", 2, &[2, 3])];
+    let _vms = ["web", "db"].map(|name| vm_one_to_one(name, &[2, 3]));
     is_due_to("node_full");
 }
 
