@@ -18,38 +18,37 @@ fn vm(name: &str, vcpus: u32, steps: &[&str]) -> TrialVm {
     TrialVm { name: name.to_owned(), roles: vec![TrialRole { vcpus, steps }], lock: None }
 }
 
-/// A VM that wakes beside busy ones, on two pCPUs.
-fn beside_busy() -> Trial {
-    let host = TrialHost { dies: 1, cores: 2, threads: 1, ple: false };
-    let web = vm("web", 1, &["timer 4 ms", "compute about 500 us"]);
-    let vms = vec![web, vm("busy-1", 2, &["compute 5 ms"]), vm("busy-2", 2, &["compute 5 ms"])];
-    Trial { seed: 1, host, vms }
-}
-
 #[test]
-fn who_wakes_late_is_found_by_name_and_the_trial_gets_smaller() {
-    let trial = beside_busy();
-    let fine = &try_trial(&trial, eevdf(), None).unwrap()[0];
+fn who_wakes_late_is_found_by_name() {
+    let host = TrialHost { dies: 1, cores: 2, threads: 1, ple: false };
+    let web = vm("web", 1, &["timer 4 ms", "compute 3200 us"]);
+    let vms = vec![web, vm("busy-1", 4, &["compute 5 ms"]), vm("busy-2", 4, &["compute 5 ms"])];
+    let mut scenario = Trial { seed: 1, host, vms }.scenario("eevdf").unwrap();
+    // It is owed a pCPU, unless its shares are not told.
+    scenario.cases[0].vms[0].shares = 8000;
+    let fine = &try_against(&scenario, eevdf(), None).unwrap()[0];
     assert_eq!((fine.looked_at.light, fine.looked_at.heavy), (1, 2));
     assert_eq!(fine.judged.short, [], "without a bug nobody falls short");
-    let planted = Some(Planted::LosesKicks);
-    let late = &try_trial(&trial, eevdf(), planted).unwrap()[0];
+    let late = &try_against(&scenario, eevdf(), Some(Planted::IgnoresShares)).unwrap()[0];
     let found: Vec<_> = late.judged.short.iter().map(|short| (short.kind, short.vm)).collect();
+    assert!(found.contains(&(Kind::LightVmWork, Some(0))), "{found:?}");
     assert!(found.contains(&(Kind::LightVmP99, Some(0))), "{found:?}");
-    let (least, short, name) =
-        shrink_against(&trial, eevdf(), Kind::LightVmP99, planted).expect("it is found");
-    assert!(least.vms.len() < trial.vms.len() && short.ratio > 1.1 && name == "web", "{least:?}");
 }
 
 #[test]
-fn who_is_not_given_its_shares_is_found() {
+fn who_is_not_given_its_part_is_found_and_the_trial_gets_smaller() {
     let host = TrialHost { dies: 1, cores: 2, threads: 1, ple: false };
     let vms = vec![vm("small", 1, &["compute 5 ms"]), vm("large", 6, &["compute 5 ms"])];
     let trial = Trial { seed: 1, host, vms };
     assert_eq!(try_trial(&trial, eevdf(), None).unwrap()[0].judged.short, []);
-    let found = &try_trial(&trial, eevdf(), Some(Planted::IgnoresShares)).unwrap()[0];
+    let planted = Some(Planted::ChargesHalf);
+    let found = &try_trial(&trial, eevdf(), planted).unwrap()[0];
     let short: Vec<_> = found.judged.short.iter().map(|short| (short.kind, short.vm)).collect();
-    assert_eq!(short, [(Kind::HeavyVmPart, Some(1))]);
+    assert_eq!(short, [(Kind::HeavyVmPart, Some(0))]);
+    let (least, short, name) =
+        shrink_against(&trial, eevdf(), Kind::HeavyVmPart, planted).expect("it is found");
+    let vcpus = |trial: &Trial| trial.vms.iter().map(TrialVm::vcpus).sum::<u32>();
+    assert!(vcpus(&least) < vcpus(&trial) && short.ratio < 0.98 && name == "small", "{least:?}");
 }
 
 #[test]
