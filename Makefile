@@ -16,6 +16,7 @@ help:
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
+	@echo 'make soak AGAINST=eevdf  random hosts where nothing is set: who loses by Drover? SECONDS=1200'
 	@echo 'make sim-sanitize  the simulator and its fault rig, the policy under ASan and UBSan'
 	@echo 'make mutants faults planted in the policy, does a test notice? into docs/mutants.md; COUNT=100 SEED=1'
 	@echo 'make mechanisms  mechanisms of the seed documents taken out, does their test fail? into docs/mechanisms.md'
@@ -83,12 +84,15 @@ boot-test: build
 bench: build
 	script/bench
 
-# Failing trials are shrunk and kept where the tests find them.
+# Failing trials are shrunk and kept: of faults where the tests find them, of those who lose in out/ until
+# they are mended.
 SECONDS ?= 120
 FROM ?= 1
 .PHONY: soak
 soak: build
-	$(DROVER) soak --seconds $(SECONDS) --from $(FROM) --keep crates/drover-sim/regressions
+	@mkdir -p $(OUT)
+	$(DROVER) soak --seconds $(SECONDS) --from $(FROM) \
+		$(if $(AGAINST),--against $(AGAINST) --keep $(OUT),--keep crates/drover-sim/regressions)
 
 # The policy as the simulator runs it, where memory is checked: a run of the rig touches what the policy's
 # own tests do not. Rust code is linked beside it, not checked. With --target the tools of the build are

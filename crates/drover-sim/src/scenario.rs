@@ -7,9 +7,11 @@ pub mod rival;
 
 use crate::machine::TaskId;
 use crate::rng::mix;
+use crate::scx::Planted;
 use crate::trace;
+use drover_core::histogram::Histogram;
 use drover_core::results::{Ground, Results, Run};
-use drover_core::scenario::{Scenario, Vmm, Workload, scheduler_label};
+use drover_core::scenario::{Case, Scenario, Vmm, Workload, scheduler_label};
 use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use one_run::{Job, run_drover};
 use rival::Entry;
@@ -30,12 +32,22 @@ pub struct Options {
     pub threads: usize,
     /// Record who ran when.
     pub trace: bool,
+    /// What the rig asks for; none: a run of people's.
+    pub rig: Option<ForRig>,
+}
+
+/// What the rig asks of a run: that each vCPU draws random numbers of its own ([`crate::guest::Guests::draw_apart`]),
+/// and that what each thread did is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ForRig {
+    /// A bug to find.
+    pub planted: Option<Planted>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { schedulers: None, seeds: 1, threads, trace: false }
+        Self { schedulers: None, seeds: 1, threads, trace: false, rig: None }
     }
 }
 
@@ -111,9 +123,56 @@ impl RunTrace {
     }
 }
 
+/// What a thread did in one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadFigures {
+    /// CPU time, s.
+    pub cpu_s: f64,
+    /// Work in steps that compute, s at full speed.
+    pub work_s: f64,
+    /// CPU time in each interval of the record, s.
+    pub cpu_s_by_interval: Vec<f64>,
+    /// How long it was ready after each wake-up until it ran.
+    pub wake_delays: Histogram,
+}
+
+/// What the rig sees of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Threads {
+    /// The threads of each VM, vCPUs first.
+    pub of_vm: Vec<Vec<ThreadFigures>>,
+    /// A hash over everything that happened.
+    pub hash: u64,
+    /// Events simulated.
+    pub events: u64,
+}
+
+/// Runs a case once, under Drover or, where one is named, under a rival.
+///
+/// # Errors
+/// In one line, when the simulator cannot run it or the run failed.
+pub fn run_threads(
+    scenario: &Scenario,
+    (case, rival, repeat): (&Case, Option<&Entry>, u32),
+    rig: ForRig,
+) -> Result<Threads, String> {
+    can_run(scenario)?;
+    let options = Options { rig: Some(rig), ..Options::default() };
+    let job = Job { case, rival, repeat };
+    let Ran { run, threads, hash, events, .. } = match rival {
+        None => run_drover(scenario, &options, &job),
+        Some(rival) => (rival.run)(scenario, &options, &job),
+    }?;
+    match run.fault {
+        Some(fault) => Err(format!("under {}: {fault}", run.scheduler)),
+        None => Ok(Threads { of_vm: threads, hash, events }),
+    }
+}
+
 /// What one run gives.
 struct Ran {
     run: Run,
+    threads: Vec<Vec<ThreadFigures>>,
     hash: u64,
     events: u64,
     trace: Option<RunTrace>,
@@ -189,6 +248,21 @@ fn jobs_of<'a>(
         rival => Ok(rival),
     };
     let schedulers: Vec<_> = schedulers.iter().map(find).collect::<Result<_, _>>()?;
+    can_run(scenario)?;
+    let repeats = scenario.repeats * options.seeds.max(1);
+    let mut jobs = Vec::new();
+    for case in &scenario.cases {
+        for repeat in 1..=repeats {
+            for &rival in &schedulers {
+                jobs.push(Job { case, rival, repeat });
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+/// Is there a guest in the scenario that the simulator does not run?
+fn can_run(scenario: &Scenario) -> Result<(), String> {
     let vms = || scenario.cases.iter().flat_map(|case| &case.vms);
     if let Some(vm) = vms().find(|vm| matches!(vm.workload, Workload::Yield { .. })) {
         return Err(format!(
@@ -202,22 +276,13 @@ fn jobs_of<'a>(
             scenario.name, vm.name
         ));
     }
-    let repeats = scenario.repeats * options.seeds.max(1);
     if let Some(vm) = vms().find(|vm| vm.vmm == Vmm::Container) {
         return Err(format!(
             "{}: \"{}\" is a container, and the simulated host has no cgroups; use --on lab",
             scenario.name, vm.name
         ));
     }
-    let mut jobs = Vec::new();
-    for case in &scenario.cases {
-        for repeat in 1..=repeats {
-            for &rival in &schedulers {
-                jobs.push(Job { case, rival, repeat });
-            }
-        }
-    }
-    Ok(jobs)
+    Ok(())
 }
 
 fn no_scheduler(scenario: &Scenario, rivals: &[Entry], name: &str) -> String {

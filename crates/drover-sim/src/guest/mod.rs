@@ -16,7 +16,7 @@ pub use program::{CPU_UNIT_NS, Duty, LockTerms, Names, Programs, Step};
 pub use sleep_times::SleepTimes;
 
 use crate::machine::{Machine, TaskId, TaskState, step_source, timer_source};
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::speed_model::FULL;
 use drover_core::scenario::StepTime;
 use network::{Network, Piece};
@@ -91,6 +91,10 @@ pub struct Vcpu {
     loops: [u64; DEPTH_MAX],
     /// What it waits for has come.
     granted: bool,
+    /// It was woken and has not run since.
+    just_woken: bool,
+    /// How long it was ready after each wake-up until it ran.
+    pub wake_delays: SleepTimes,
     /// Something has come that it must not sleep over.
     roused: bool,
     /// Spinlocks it holds.
@@ -170,12 +174,15 @@ pub struct Guests {
     network: Network,
     /// What programs draw at random.
     rng: Rng,
+    /// ... each vCPU from numbers of its own, where that was asked for.
+    own_rngs: Vec<Rng>,
 }
 
 impl Default for Guests {
     fn default() -> Self {
         let (vcpus, vms, programs) = (Vec::new(), Vec::new(), Vec::new());
-        Self { vcpus, vms, programs, network: Network::default(), rng: Rng::new(0) }
+        let (network, rng, own_rngs) = (Network::default(), Rng::new(0), Vec::new());
+        Self { vcpus, vms, programs, network, rng, own_rngs }
     }
 }
 
@@ -252,6 +259,8 @@ impl Guests {
             pause_window: 0,
             loops: [0; DEPTH_MAX],
             granted: false,
+            just_woken: false,
+            wake_delays: SleepTimes::default(),
             roused: false,
             held: 0,
             ipis: Vec::new(),
@@ -266,6 +275,18 @@ impl Guests {
     /// What programs draw at random follows from that seed.
     pub fn set_seed(&mut self, seed: u64) {
         self.rng = Rng::new(seed);
+    }
+
+    /// Each vCPU there is by now draws from numbers of its own, which follow from that seed: its tenth number
+    /// is the same whoever of the others drew before, and so under any scheduler.
+    pub fn draw_apart(&mut self, seed: u64) {
+        let rng = |vcpu: usize| Rng::new(mix(seed ^ mix(vcpu as u64 + 1)));
+        self.own_rngs = (0..self.vcpus.len()).map(rng).collect();
+    }
+
+    /// Where the vCPU draws its numbers.
+    fn rng_of(&mut self, task: TaskId) -> &mut Rng {
+        self.own_rngs.get_mut(task as usize).unwrap_or(&mut self.rng)
     }
 
     /// The host's link sends so much.
@@ -303,22 +324,24 @@ impl Guests {
     pub fn progress(&self, m: &Machine, task: TaskId) -> u64 {
         let vcpu = &self.vcpus[task as usize];
         let works = matches!(self.programs[vcpu.program as usize][0], Step::Busy(_));
-        if !works {
-            return vcpu.count;
+        if works { self.work_ns(m, task) / CPU_UNIT_NS } else { vcpu.count }
+    }
+
+    /// Work that the vCPU has done in steps that compute up to now: CPU time at full speed.
+    pub fn work_ns(&self, m: &Machine, task: TaskId) -> u64 {
+        let (vcpu, thread) = (&self.vcpus[task as usize], &m.tasks[task as usize]);
+        if thread.state != TaskState::Running || !vcpu.mode.works() {
+            return vcpu.work_ns;
         }
-        let running = m.tasks[task as usize].state == TaskState::Running;
-        let cpu = m.tasks[task as usize].pcpu as usize;
-        let working = vcpu.mode.works();
-        let pcpu = &m.pcpus[cpu];
-        let ran_ns =
-            if running && working { m.now_ns.saturating_sub(pcpu.work_from_ns) } else { 0 };
-        (vcpu.work_ns + done_ns(ran_ns, pcpu.speed)) / CPU_UNIT_NS
+        let pcpu = &m.pcpus[thread.pcpu as usize];
+        vcpu.work_ns + done_ns(m.now_ns.saturating_sub(pcpu.work_from_ns), pcpu.speed)
     }
 
     /// The vCPU is woken: when it runs it will first make its way back into the guest.
     pub fn woken(&mut self, m: &Machine, task: TaskId) {
         let vcpu = &mut self.vcpus[task as usize];
         vcpu.timer_late = false;
+        vcpu.just_woken = true;
         vcpu.mode = if vcpu.mode == Mode::Dying { Mode::Dying } else { Mode::Resume };
         if vcpu.mode == Mode::Resume {
             vcpu.left_ns = if m.tasks[task as usize].in_kvm_run { m.costs.resume_ns } else { 0 };
@@ -341,7 +364,11 @@ impl Guests {
 
     /// The vCPU begins to run on the pCPU: it was scheduled in.
     pub fn enter(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
-        m.tasks[task as usize].leaving = self.vcpus[task as usize].mode == Mode::Dying;
+        let vcpu = &mut self.vcpus[task as usize];
+        m.tasks[task as usize].leaving = vcpu.mode == Mode::Dying;
+        if std::mem::take(&mut vcpu.just_woken) {
+            vcpu.wake_delays.record(m.now_ns - m.tasks[task as usize].ready_since_ns);
+        }
         if !self.vcpus[task as usize].ipis.is_empty() {
             self.answer(m, cpu, task);
         }
@@ -513,7 +540,7 @@ impl Guests {
         match step {
             Step::Work { ns: 0, .. } => None,
             Step::Work { ns, .. } => Some(self.work_on(m, task, ns)),
-            Step::Draw { time, .. } => match self.draw(time) {
+            Step::Draw { time, .. } => match self.draw(task, time) {
                 0 => None,
                 ns => Some(self.work_on(m, task, ns)),
             },
@@ -606,13 +633,14 @@ impl Guests {
     }
 
     /// How long it is this time.
-    fn draw(&mut self, time: StepTime) -> u64 {
+    fn draw(&mut self, task: TaskId, time: StepTime) -> u64 {
+        let rng = self.rng_of(task);
         match time {
             StepTime::Exactly(ns) => ns,
-            StepTime::Between(from_ns, to_ns) => from_ns + self.rng.below(to_ns - from_ns + 1),
+            StepTime::Between(from_ns, to_ns) => from_ns + rng.below(to_ns - from_ns + 1),
             StepTime::About(ns) => {
                 // From (0, 1]: its logarithm is finite.
-                let part = (self.rng.bits() >> 11) as f64 + 1.0;
+                let part = (rng.bits() >> 11) as f64 + 1.0;
                 let drawn = -(part / (1u64 << 53) as f64).ln() * ns as f64;
                 drawn.round() as u64
             }

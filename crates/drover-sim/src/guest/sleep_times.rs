@@ -26,6 +26,11 @@ impl SleepTimes {
         self.max_ns = self.max_ns.max(late_ns);
     }
 
+    /// What was counted since an earlier moment.
+    pub fn since(&self, earlier: &Self) -> Histogram {
+        self.histogram().since(&earlier.histogram())
+    }
+
     /// The same with all its buckets.
     pub fn histogram(&self) -> Histogram {
         let mut buckets = vec![0; BUCKETS];

@@ -133,7 +133,7 @@ impl Guests {
         time: StepTime,
         device_ns: u64,
     ) -> Outcome {
-        let cpu_ns = self.draw(time);
+        let cpu_ns = self.draw(task, time);
         let vm = &mut self.vms[self.vcpus[task as usize].vm as usize];
         vm.requests.push_back(Request { vcpu: task, cpu_ns, device_ns });
         let backend = vm.first + vm.vcpus;
@@ -180,7 +180,7 @@ impl Guests {
             IpiTo::Vcpu(vcpu) if vcpu < vcpus => first + vcpu..first + vcpu + 1,
             IpiTo::One if vcpus > 1 => {
                 let own = task - first;
-                let vcpu = (own + 1 + self.rng.below(u64::from(vcpus) - 1) as u32) % vcpus;
+                let vcpu = (own + 1 + self.rng_of(task).below(u64::from(vcpus) - 1) as u32) % vcpus;
                 first + vcpu..first + vcpu + 1
             }
             IpiTo::All => first..first + vcpus,

@@ -2,6 +2,7 @@
 //! The fault rig: random hosts, VMs, workloads and faults against the policy, with invariants
 //! always on. A trial that breaks one is shrunk to the least that still does.
 
+pub mod against;
 mod delays;
 mod draw;
 mod invariants;

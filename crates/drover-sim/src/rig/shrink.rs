@@ -5,21 +5,36 @@ use super::{Fault, Script, try_script};
 use crate::class::VmBounds;
 use crate::scx::Planted;
 
+/// Rounds at most: each makes something smaller, so there is an end to it; what is gained late is little.
+const ROUNDS: usize = 20;
+
 /// The smallest trial found that still breaks something, and what it breaks. None if the trial
 /// breaks nothing.
 pub fn shrink(script: &Script, planted: Option<Planted>) -> Option<(Script, String)> {
-    let mut least = script.clone();
-    let mut broken = try_script(script, planted).broken?;
-    // Each round makes something smaller, so there is an end to it; what is gained late is little.
-    for _ in 0..20 {
-        let smaller = candidates(&least).into_iter().find_map(|candidate| {
-            let broken = try_script(&candidate, planted).broken?;
-            Some((candidate, broken))
+    let tries = ROUNDS * candidates(script).len().max(1);
+    shrink_by(script, tries, |script| try_script(script, planted).broken, candidates)
+}
+
+/// The smallest found of what still fails, and why that fails. None if it does not. Each round takes the first
+/// candidate that fails; so many are tried at most.
+pub(super) fn shrink_by<T: Clone, W>(
+    whole: &T,
+    mut tries: usize,
+    fails: impl Fn(&T) -> Option<W>,
+    candidates: impl Fn(&T) -> Vec<T>,
+) -> Option<(T, W)> {
+    let mut least = (whole.clone(), fails(whole)?);
+    loop {
+        let smaller = candidates(&least.0).into_iter().take(tries).find_map(|candidate| {
+            tries -= 1;
+            let why = fails(&candidate)?;
+            Some((candidate, why))
         });
-        let Some((candidate, why)) = smaller else { break };
-        (least, broken) = (candidate, why);
+        match smaller {
+            Some(smaller) => least = smaller,
+            None => return Some(least),
+        }
     }
-    Some((least, broken))
 }
 
 /// Trials a little smaller than this one, the boldest first.

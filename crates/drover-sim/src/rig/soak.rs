@@ -27,23 +27,42 @@ pub fn soak(
     threads: usize,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Soaked {
-    let begin = Instant::now();
-    let (next, cpu_ms, events) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
-    let stop = AtomicBool::new(false);
+    let (cpu_ms, events) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed: Mutex<Option<(u64, String)>> = Mutex::new(None);
+    let trials = each_seed(first, length, threads, &|seed| {
+        let trial = try_script(&Script::of_seed(seed), None);
+        let so_far = cpu_ms.fetch_add(trial.cpu_ms, Ordering::Relaxed) + trial.cpu_ms;
+        events.fetch_add(trial.events, Ordering::Relaxed);
+        progress(so_far / 1000);
+        let Some(broken) = trial.broken else { return true };
+        let mut failed = failed.lock().expect("nobody panics with it held");
+        if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
+            *failed = Some((seed, broken));
+        }
+        false
+    });
+    Soaked {
+        trials,
+        cpu_s: cpu_ms.into_inner() / 1000,
+        events: events.into_inner(),
+        failed: failed.into_inner().expect("nobody panicked"),
+    }
+}
+
+/// Tries the seeds from `first` on, on so many threads, until `length` has passed or a trial says that it is
+/// enough. Returns how many were tried.
+pub(super) fn each_seed(
+    first: u64,
+    length: Duration,
+    threads: usize,
+    trial: &(dyn Fn(u64) -> bool + Sync),
+) -> u64 {
+    let begin = Instant::now();
+    let (next, stop) = (AtomicU64::new(first), AtomicBool::new(false));
     let work = || {
         while !stop.load(Ordering::Relaxed) && begin.elapsed() < length {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            let trial = try_script(&Script::of_seed(seed), None);
-            let so_far = cpu_ms.fetch_add(trial.cpu_ms, Ordering::Relaxed) + trial.cpu_ms;
-            events.fetch_add(trial.events, Ordering::Relaxed);
-            progress(so_far / 1000);
-            if let Some(broken) = trial.broken {
+            if !trial(next.fetch_add(1, Ordering::Relaxed)) {
                 stop.store(true, Ordering::Relaxed);
-                let mut failed = failed.lock().expect("nobody panics with it held");
-                if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
-                    *failed = Some((seed, broken));
-                }
             }
         }
     };
@@ -53,12 +72,7 @@ pub fn soak(
         }
         work();
     });
-    Soaked {
-        trials: next.into_inner() - first,
-        cpu_s: cpu_ms.into_inner() / 1000,
-        events: events.into_inner(),
-        failed: failed.into_inner().expect("nobody panicked"),
-    }
+    next.into_inner() - first
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads a simulated host at the beginning and end of the measured time.
 
+use super::ThreadFigures;
 use super::one_run::Job;
 use crate::class::Class;
+use crate::guest::SleepTimes;
 use crate::local_accesses::LocalAccesses;
 use crate::machine::TaskId;
 use crate::sim::Sim;
@@ -26,6 +28,8 @@ struct Reading {
     page_fault_spin_ns: u64,
     accesses: LocalAccesses,
     cpu_ns: Vec<u64>,
+    work_ns: Vec<u64>,
+    wake_delays: Vec<SleepTimes>,
     progress: Vec<u64>,
     spin_ns: Vec<u64>,
     dispatches: Vec<u64>,
@@ -48,7 +52,9 @@ impl Reading {
             page_fault_ns: sim.m.counts.page_fault_ns,
             page_fault_spin_ns: sim.m.counts.page_fault_spin_ns,
             accesses: sim.accesses.clone(),
-            cpu_ns: tasks().map(|task| sim.m.cpu_time_now_ns(task)).collect(),
+            cpu_ns: cpu_ns_of_threads(sim),
+            work_ns: tasks().map(|task| sim.guests.work_ns(&sim.m, task)).collect(),
+            wake_delays: sim.guests.vcpus.iter().map(|vcpu| vcpu.wake_delays.clone()).collect(),
             progress: tasks().map(|task| sim.guests.progress(&sim.m, task)).collect(),
             spin_ns: tasks().map(|task| sim.guests.spin_ns(&sim.m, task)).collect(),
             dispatches: sim.m.tasks.iter().map(|task| task.dispatches).collect(),
@@ -73,7 +79,7 @@ fn counters<C: Class>(sim: &Sim<C>, vm: u32) -> Option<VmCounters> {
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     begin: Reading,
-    /// CPU time of each VM at the end of each interval.
+    /// CPU time of each thread at the end of each interval.
     samples: Vec<Vec<u64>>,
 }
 
@@ -85,7 +91,7 @@ impl Measured {
 
     /// An interval of the record ends.
     pub(super) fn sample<C: Class>(&mut self, sim: &Sim<C>) {
-        self.samples.push(cpu_ns_of_vms(sim));
+        self.samples.push(cpu_ns_of_threads(sim));
     }
 
     /// The measured time is over: the figures.
@@ -175,17 +181,38 @@ impl Measured {
     }
 
     fn timeline<C: Class>(&self, sim: &Sim<C>, number: usize) -> Vec<f64> {
-        let begin_ns =
-            sim.tasks_of(number as u32).map(|task| self.begin.cpu_ns[task as usize]).sum();
-        let ends = self.samples.iter().map(|sample| sample[number]);
-        let starts = std::iter::once(begin_ns).chain(ends.clone());
-        ends.zip(starts).map(|(end, start): (u64, u64)| seconds(end - start)).collect()
+        let of_vm = |sample: &[u64]| -> u64 {
+            sim.tasks_of(number as u32).map(|task| sample[task as usize]).sum()
+        };
+        let ends = self.samples.iter().map(|sample| of_vm(sample));
+        let starts = std::iter::once(of_vm(&self.begin.cpu_ns)).chain(ends.clone());
+        ends.zip(starts).map(|(end, start)| seconds(end - start)).collect()
+    }
+
+    /// What each thread of the VMs did, VM by VM, for the rig.
+    pub(super) fn threads<C: Class>(&self, sim: &Sim<C>, vms: usize) -> Vec<Vec<ThreadFigures>> {
+        let thread = |task: TaskId| {
+            let index = task as usize;
+            let ends = self.samples.iter().map(|sample| sample[index]);
+            let starts = std::iter::once(self.begin.cpu_ns[index]).chain(ends.clone());
+            ThreadFigures {
+                cpu_s: seconds(sim.m.cpu_time_now_ns(task) - self.begin.cpu_ns[index]),
+                work_s: seconds(sim.guests.work_ns(&sim.m, task) - self.begin.work_ns[index]),
+                cpu_s_by_interval: ends
+                    .zip(starts)
+                    .map(|(end, start)| seconds(end - start))
+                    .collect(),
+                wake_delays: sim.guests.vcpus[index]
+                    .wake_delays
+                    .since(&self.begin.wake_delays[index]),
+            }
+        };
+        (0..vms as u32).map(|vm| sim.tasks_of(vm).map(thread).collect()).collect()
     }
 }
 
-fn cpu_ns_of_vms<C: Class>(sim: &Sim<C>) -> Vec<u64> {
-    let of = |vm: u32| sim.tasks_of(vm).map(|task| sim.m.cpu_time_now_ns(task)).sum();
-    (0..sim.vms.len() as u32).map(of).collect()
+fn cpu_ns_of_threads<C: Class>(sim: &Sim<C>) -> Vec<u64> {
+    (0..sim.m.tasks.len() as TaskId).map(|task| sim.m.cpu_time_now_ns(task)).collect()
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -57,9 +57,10 @@ pub(super) fn run_drover(scenario: &Scenario, options: &Options, job: &Job) -> R
     let m = machine(scenario, options, job, |_| ());
     let spare_domains = spare_domains(&m, job.case);
     let mut class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
+    class.queues.planted = options.rig.and_then(|rig| rig.planted);
     class.policy.set_distances(&scenario.host);
     let (room, _) = class.queues.slots();
-    let mut ran = run_with(scenario, job, Sim::new(m, class))?;
+    let mut ran = run_with(scenario, options, job, Sim::new(m, class))?;
     ran.run.fault = ran.run.fault.or_else(|| without_slots(job.case.vms.len(), room));
     Ok(ran)
 }
@@ -72,7 +73,7 @@ pub(super) fn run_rival<R: Rival>(
 ) -> Result<Ran, String> {
     let m = machine(scenario, options, job, R::set_host);
     let class = R::new(&m);
-    run_with(scenario, job, Sim::new(m, class))
+    run_with(scenario, options, job, Sim::new(m, class))
 }
 
 /// The host of a case; `set_host` changes what things cost there.
@@ -107,17 +108,26 @@ fn ns(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result<Ran, String> {
+fn run_with<C: Class>(
+    scenario: &Scenario,
+    options: &Options,
+    job: &Job,
+    mut sim: Sim<C>,
+) -> Result<Ran, String> {
     let warmup_ns = ns(scenario.warmup_s);
     let end_ns = warmup_ns + ns(scenario.duration_s);
     let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
-    sim.guests.set_seed(mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat))));
+    let draws = mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat)));
+    sim.guests.set_seed(draws);
     sim.guests.set_link(scenario.host.link_mbit_s.unwrap_or(0));
     sim.plan(warmup_ns, Plan::Look(BEGIN));
     set_partitions(&mut sim, &job.case.partitions);
     set_pools(&mut sim, &job.case.pools);
     for vm in &job.case.vms {
         add_vm(&mut sim, scenario, (vm, job.case), &mut rng);
+    }
+    if options.rig.is_some() {
+        sim.guests.draw_apart(draws);
     }
     let paced: Vec<_> = job.case.vms.iter().map(|vm| (vm.pace, vm.memory_nodes.clone())).collect();
     sim.speeds = SpeedModel::of(&scenario.host, &paced).map(Box::new);
@@ -170,8 +180,9 @@ fn run_with<C: Class>(scenario: &Scenario, job: &Job, mut sim: Sim<C>) -> Result
         spans: record.spans,
         waits: record.waits,
     });
+    let threads = options.rig.map(|_| measured.threads(&sim, job.case.vms.len()));
     let (hash, events) = (sim.m.trace.hash, sim.m.counts.events);
-    Ok(Ran { run, hash, events, trace })
+    Ok(Ran { run, threads: threads.unwrap_or_default(), hash, events, trace })
 }
 
 /// What the host does by itself on each pCPU, and the daemon, where Drover schedules.

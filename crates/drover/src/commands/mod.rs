@@ -28,6 +28,7 @@ pub mod set;
 mod sim;
 pub mod sim_speed;
 pub mod soak;
+mod soak_against;
 pub mod status;
 pub mod top;
 pub mod vm;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `drover soak`: the policy against random hosts, VMs and faults, in the simulator.
+//! `drover soak`: the policy against random hosts, VMs and faults, in the simulator; or against another
+//! scheduler (soak_against.rs).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,30 +8,45 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use clap::builder::PossibleValuesParser;
+use drover_rivals::RIVALS;
 use drover_sim::rig::{Script, shrink, soak, try_script};
 
-use super::progress;
+use super::{progress, soak_against};
 
 #[derive(clap::Args)]
 pub struct Args {
+    /// Against another scheduler, such as eevdf, on hosts where nothing is set and nothing goes wrong: who
+    /// loses by Drover?
+    #[arg(long, value_name = "SCHEDULER", value_parser = PossibleValuesParser::new(names()))]
+    against: Option<String>,
     /// How long.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    seconds: u64,
+    pub(super) seconds: u64,
     /// The first seed; seeds after it follow.
     #[arg(long, default_value_t = 1, conflicts_with = "seed")]
-    from: u64,
+    pub(super) from: u64,
     /// Only this seed.
     #[arg(long, conflicts_with = "replay")]
-    seed: Option<u64>,
-    /// Only the trial in this file, as a failing seed leaves behind.
-    #[arg(long, value_name = "FILE.json")]
-    replay: Option<PathBuf>,
-    /// Where a failing trial is kept, shrunk.
+    pub(super) seed: Option<u64>,
+    /// Only the trial in this file, as a failing seed leaves behind; with --against, any scenario.
+    #[arg(long, value_name = "FILE")]
+    pub(super) replay: Option<PathBuf>,
+    /// Where a failing trial is kept, shrunk; with --against, the worst of each kind.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    keep: PathBuf,
+    pub(super) keep: PathBuf,
+}
+
+/// The schedulers there are to be against.
+fn names() -> Vec<&'static str> {
+    RIVALS.iter().map(|rival| rival.name).collect()
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(name) = &args.against {
+        let rival = RIVALS.iter().find(|rival| rival.name == name);
+        return soak_against::run(args, rival.context("clap knows the names")?);
+    }
     if let Some(path) = &args.replay {
         let text =
             fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
