@@ -38,6 +38,16 @@ static __always_inline void drover_enable(struct drover *d, struct task_struct *
 	affinity_note(d, task, t);
 }
 
+/* Its nice value has changed, or whether it is of SCHED_IDLE. */
+static __always_inline void drover_reweigh(struct drover *d, struct thread *t, u32 weight)
+{
+	t->weight = weight;
+	if (thread_is_task(t))
+		find_moved(d, t);
+	else
+		__sync_fetch_and_add(&vm_at(d, t->slot)->weight_changes, 1);
+}
+
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {

@@ -91,7 +91,11 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 #define DROVER_SHARES_PER_VCPU 1000
 /* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
 #define OWNER_CGROUP (1ULL << 63)
+/* No cgroup, but the kernel's own threads of the weight that is in the low bits, find.h. */
+#define OWNER_NICE_THREADS (OWNER_CGROUP | 1ULL << 62)
 #define DROVER_SHARES_MAX 1000000
+/* struct thread, weight: of nice 0. */
+#define THREAD_NORMAL_WEIGHT 100
 /* All of the time for which a limit holds a VM. */
 #define LIMITED_PARTS 1024
 /* With this bit they are asked for each vCPU. */
@@ -152,6 +156,7 @@ struct vm {
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 affinity_changes; /* counts threads confined or freed, for the daemon */
+	u32 weight_changes; /* counts threads whose nice value or class changed, for the daemon */
 	u32 least_awake;   /* threads at any time since it was last measured, allot.h */
 	/* settings */
 	u32 shares;       /* in force now */
@@ -257,7 +262,7 @@ struct thread {
 	u32 pinned_at; /* waiting: its only pCPU and that one's place, affinity.h; 0: it is not
 			  counted */
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
-	u32 weight; /* of a host task, 100 = nice 0 */
+	u32 weight; /* by its nice value, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
 	u32 pinned_cpu; /* the only pCPU where it may run, + 1; 0: there are several */
 	u32 affinity_full; /* it may run on all pCPUs of its VM's partition that are online */

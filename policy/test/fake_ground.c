@@ -323,6 +323,8 @@ static u32 *slot_of(struct ground *g, u64 owner_id)
 {
 	u32 number = (u32)owner_id;
 
+	if ((owner_id & OWNER_NICE_THREADS) == OWNER_NICE_THREADS)
+		return &g->slot_of_nice[number];
 	return owner_id & OWNER_CGROUP ? &g->slot_of_cgroup[number] : &g->slot_of[number];
 }
 
