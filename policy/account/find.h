@@ -169,7 +169,8 @@ static inline u32 find_hold_or_make(struct drover *d, u64 owner_id, u32 user)
 	return find_hold(d, slot, owner_id) ? slot : find_make(d, owner_id, user);
 }
 
-/* Whose a task of the host's is beside what cgroups say: the nice threads of the kernel's; 0: no. */
+/* Whose a task of the host's is beside what cgroups say: the nice threads of the kernel's; 0: no.
+ */
 static inline u64 find_nice_owner(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	bool nice = t->weight < THREAD_NORMAL_WEIGHT && ground_is_kernel_thread(d, task);

@@ -163,6 +163,9 @@ struct vm {
 	u32 shares_asked; /* in all, or SHARES_PER_VCPU; 0: the default for its size */
 	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
+	u32 vcpu_limit_mcpu;  /* and each vCPU of it, quota.h; 0: no limit */
+	u32 vcpu_burst_us;    /* with that: CPU time saved up beside what comes in 100 ms */
+	u32 nr_parked;        /* vCPUs that have used that up */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
 	u32 domain;       /* where a thread of it last waited or ran */
@@ -274,6 +277,10 @@ struct thread {
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
+	/* quota.h */
+	u64 paid_ns; /* until when what it ran is paid for */
+	u64 parked_until_ns; /* 0: it is not */
+	u64 parked_since_ns;
 };
 
 enum order_why {
@@ -465,7 +472,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 128, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");

@@ -402,6 +402,11 @@ u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 	return (u64)slot * DROVER_MAX_DOMAINS + domain;
 }
 
+u64 ground_parked_queue(struct drover *d, u32 slot)
+{
+	return ground_vm_queue(d, DROVER_MAX_VMS + slot, 0);
+}
+
 static bool take(struct ground *g, struct task_struct *task)
 {
 	if (!task)

@@ -408,6 +408,8 @@ impl Scheduler {
             cosched_mode: settings.cosched as u32,
             partition: settings.partition.0,
             burst_us: settings.burst_us,
+            vcpu_limit_mcpu: settings.vcpu_limit.mcpu,
+            vcpu_burst_us: settings.vcpu_limit.burst_us,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
