@@ -65,7 +65,7 @@ void BPF_PROG(drover_set_weight, struct task_struct *p, u32 weight)
 	struct thread *t = thread_of(p);
 
 	if (t)
-		t->weight = weight;
+		drover_reweigh(&drover, t, weight);
 }
 
 SEC("struct_ops/drover_set_cpumask")

@@ -293,6 +293,12 @@ static u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 	return (u64)slot * DROVER_MAX_DOMAINS + domain;
 }
 
+/* Beyond those of all VMs. */
+static u64 ground_parked_queue(struct drover *d, u32 slot)
+{
+	return ground_vm_queue(d, DROVER_MAX_VMS + slot, 0);
+}
+
 /* The most threads of one queue that are looked at while a run queue is locked. */
 #define SEARCH_MAX 256
 

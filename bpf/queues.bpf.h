@@ -2,12 +2,12 @@
 /*
  * Queues of VMs, made ahead of need.
  *
- * A VM has a queue in each domain, and on a wide host 2048 VMs would take hundreds
- * of MB. But a queue can only be made where one may sleep, and VMs are found where
- * nobody may. So free_slots holds slots whose queues are there, SPARE_SLOTS at
- * first; a timer that goes off all the time looks how many are left, and has a
- * worker of the kernel make more. Not who takes a slot: to wake a worker takes the
- * lock that is held there. Queues stay when their VM goes: the next has its slot.
+ * A VM has a queue in each domain, and one of who is parked, and on a wide host 2048 VMs would take
+ * hundreds of MB. But a queue can only be made where one may sleep, and VMs are found where nobody
+ * may. So free_slots holds slots whose queues are there, SPARE_SLOTS at first; a timer that goes
+ * off all the time looks how many are left, and has a worker of the kernel make more. Not who takes
+ * a slot: to wake a worker takes the lock that is held there. Queues stay when their VM goes: the
+ * next has its slot.
  *
  * More VMs at once than there are slots are served as tasks of the host until the
  * worker has run (account/find.h counts them).
@@ -45,7 +45,9 @@ static s32 make_queues_of(u32 slot)
 			break;
 		err = 0;
 	}
-	return err;
+	if (!err)
+		err = scx_bpf_create_dsq(ground_parked_queue(&drover, slot), -1);
+	return err == -17 ? 0 : err;
 }
 
 /* Make queues for so many more VMs, and slots of them. */

@@ -38,6 +38,16 @@ static __always_inline void drover_enable(struct drover *d, struct task_struct *
 	affinity_note(d, task, t);
 }
 
+/* Its nice value has changed, or whether it is of SCHED_IDLE. */
+static __always_inline void drover_reweigh(struct drover *d, struct thread *t, u32 weight)
+{
+	t->weight = weight;
+	if (thread_is_task(t))
+		find_moved(d, t);
+	else
+		__sync_fetch_and_add(&vm_at(d, t->slot)->weight_changes, 1);
+}
+
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
 BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {
@@ -45,14 +55,16 @@ BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 	waker_note(d, t->slot, near);
 	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
 	wake_clamp_lag(d, t, near);
-	waiting_begin(d, t);
+	if (!quota_holds(d, t, ground_now_ns(d)))
+		waiting_begin(d, t);
 	return 0;
 }
 
 /* May a ready thread begin at once? */
 static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 {
-	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot));
+	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot)) &&
+	       !quota_holds(d, t, ground_now_ns(d));
 }
 
 /* What becomes of a thread that wakes. */
@@ -164,6 +176,10 @@ BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
 	waiting_leave(d, t);
+	if (quota_holds(d, t, ground_now_ns(d)) && !ground_is_leaving(d, task)) {
+		quota_park(d, task, t, ground_now_ns(d));
+		return 0;
+	}
 	waiting_begin(d, t);
 	/* Of one pCPU, it is served there at once. */
 	if (kernel && t->pinned_cpu) {
@@ -204,6 +220,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	u64 late_ns;
 
 	waiting_end(d, t, now_ns);
+	if (quota_unpark(d, t, now_ns))
+		wake_clamp_lag(d, t, at);
 	if (vm->domain == SHARE_NOWHERE)
 		share_move_to(d, t->slot, at);
 	/* When it last stopped, the kernel counted as its own time how long the next was chosen. */
@@ -235,8 +253,8 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
-	if (d->divided || d->nr_reserved || plan_is_crowded(d, vm))
-		ground_set_slice(d, task, plan_slice_ns(d, vm, at));
+	if (d->divided || d->nr_reserved || plan_is_crowded(d, vm) || quota_of(d, t))
+		ground_set_slice(d, task, quota_slice_ns(d, t, plan_slice_ns(d, vm, at), now_ns));
 	wait_bound_begin(d, task, t, pcpu, now_ns);
 }
 
@@ -248,6 +266,7 @@ BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 
 	drover_book(d, t, at, ran_ns, core_discount_ns(d, pcpu_at(d, at), ran_ns));
 	share_clock_pass(d, t->slot, at);
+	quota_charge(d, t, ran_ns);
 	if (t->kind == THREAD_VCPU)
 		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
 	return 0;
@@ -322,6 +341,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_leaving(struct drover *d, struct thread *t)
 {
 	waiting_end(d, t, ground_now_ns(d));
+	quota_unpark(d, t, ground_now_ns(d));
 }
 
 /* It has stopped: is it a vCPU, or of another container? */
@@ -382,8 +402,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_coscheduled && plan_begin_round(d, at);
-	stopped = t && (vm_at(d, t->slot)->at_limit || pcpu->migrate_to ||
-			affinity_strays(d, t, at) || cosched_must_stop(d, t));
+	stopped = t &&
+		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
+		   cosched_must_stop(d, t) || quota_is_spent(d, t, pcpu->asked_ns));
 	/* Found just now it has a slice, and would go on if there is nobody else. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);
@@ -410,7 +431,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
 		share_bound_claim(vm_at(d, t->slot), share_own_clock_ns(d, t->slot, pcpu->domain),
 				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(d, task, plan_slice_ns(d, vm_at(d, t->slot), at));
+	ground_set_slice(
+		d, task,
+		quota_slice_ns(d, t, plan_slice_ns(d, vm_at(d, t->slot), at), pcpu->asked_ns));
 }
 
 /* Could somebody who waits run there? */
@@ -464,8 +487,10 @@ static __always_inline void drover_kick_idle(struct drover *d)
 	drain_walk(d);
 	vm_take_sizes(d, now_ns);
 	allot_check(d, now_ns);
-	for_each_index(i, 0, d->slots_in_use)
+	for_each_index(i, 0, d->slots_in_use) {
 		timer_repair(d, i, now_ns);
+		quota_repair(d, i, now_ns);
+	}
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (somebody && pcpu_is_idle(pcpu_at(d, i)))
 			ground_kick(d, bounded(i, DROVER_MAX_PCPUS));

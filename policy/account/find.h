@@ -28,6 +28,11 @@
  * its cgroup to the first that has a slot, and is a member of 3. Moved to another cgroup it leaves
  * the slot at the same moments.
  *
+ * The kernel's own threads of a nice value above 0 (ksmd, khugepaged) are, for each such value, as
+ * a container with the weight of one thread. ksmd, of nice 5, has 330 shares, and beside a busy VM
+ * with two vCPUs on two pCPUs 28 % of one, however often it sleeps. All other threads of the kernel
+ * are the host's, and preempt whom they meet (place/wake.h).
+ *
  * No user takes all slots. A user other than root may hold as many as are left after that, so half
  * of what the others leave, and never the last one. A slot is charged to the user whose process, or
  * delegated cgroup, got it, until it is free again; who changes users later changes nothing. Worked
@@ -137,21 +142,6 @@ static inline void find_leave_container(struct drover *d, struct thread *t)
 		find_leave(d, t);
 }
 
-/* The task, of no VM, goes to the container it is in now. */
-static inline void find_container(struct drover *d, struct task_struct *task, struct thread *t)
-{
-	u64 owner_id = 0;
-	u32 slot = DROVER_HOST_SLOT;
-
-	if (d->nr_containers)
-		slot = ground_container_of(d, task, &owner_id);
-	if (slot == t->slot)
-		return;
-	find_leave_container(d, t);
-	if (find_hold(d, slot, owner_id))
-		vm_attach(d, t, slot, THREAD_MEMBER);
-}
-
 /* Give that a slot of the user's; it is held, or that of the host when none can be had now. */
 BPF_GLOBAL u32 find_make(THE_DROVER, u64 owner_id, u32 user)
 {
@@ -171,6 +161,58 @@ BPF_GLOBAL u32 find_make(THE_DROVER, u64 owner_id, u32 user)
 	return find_hold(d, slot, owner_id) ? slot : DROVER_HOST_SLOT;
 }
 
+/* Hold the slot of that, which has one from now on; that of the host when none can be had now. */
+static inline u32 find_hold_or_make(struct drover *d, u64 owner_id, u32 user)
+{
+	u32 slot = ground_slot_of(d, owner_id);
+
+	return find_hold(d, slot, owner_id) ? slot : find_make(d, owner_id, user);
+}
+
+/* Whose a task of the host's is beside what cgroups say: the nice threads of the kernel's; 0: no.
+ */
+static inline u64 find_nice_owner(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	bool nice = t->weight < THREAD_NORMAL_WEIGHT && ground_is_kernel_thread(d, task);
+
+	return nice ? OWNER_NICE_THREADS | t->weight : 0;
+}
+
+/* Hold the slot of the kernel's threads of that weight. */
+static inline u32 find_hold_nice(struct drover *d, u64 owner_id, u32 weight)
+{
+	u32 slot = find_hold_or_make(d, owner_id, 0);
+
+	if (slot == DROVER_HOST_SLOT)
+		return slot;
+	vm_at(d, slot)->shares_asked = weight * (DROVER_SHARES_PER_VCPU / THREAD_NORMAL_WEIGHT);
+	vm_settle_shares(d, slot);
+	return slot;
+}
+
+/* The task, of no VM, goes to the container it is in now, or to the kernel's nice threads. */
+static inline void find_container(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	u64 owner_id = 0;
+	u64 nice;
+	u32 slot = DROVER_HOST_SLOT;
+
+	if (d->nr_containers)
+		slot = ground_container_of(d, task, &owner_id);
+	nice = slot == DROVER_HOST_SLOT ? find_nice_owner(d, task, t) : 0;
+	if (nice)
+		slot = ground_slot_of(d, nice);
+	if (slot == t->slot && (!nice || slot != DROVER_HOST_SLOT))
+		return;
+	find_leave_container(d, t);
+	if (nice)
+		slot = find_hold_nice(d, nice, t->weight);
+	else if (!find_hold(d, slot, owner_id))
+		slot = DROVER_HOST_SLOT;
+	if (slot != DROVER_HOST_SLOT)
+		vm_attach(d, t, slot, THREAD_MEMBER);
+}
+
 /* The vCPU has no place of its own because no slot is free, or has one now, or leaves. */
 static inline void find_note_unplaced(struct drover *d, struct thread *t, u32 unplaced)
 {
@@ -187,9 +229,7 @@ BPF_GLOBAL int find_new_vcpu(THE_DROVER, THE_TASK, THE_THREAD, u32 vcpu_id)
 	u32 slot;
 
 	if (t->kind != THREAD_HELPER) {
-		slot = ground_slot_of(d, owner_id);
-		if (!find_hold(d, slot, owner_id))
-			slot = find_make(d, owner_id, ground_user(d, task));
+		slot = find_hold_or_make(d, owner_id, ground_user(d, task));
 		find_note_unplaced(d, t, slot == DROVER_HOST_SLOT);
 		if (slot == DROVER_HOST_SLOT)
 			return 0;
@@ -238,7 +278,7 @@ static __always_inline void find_owner(struct drover *d, struct task_struct *tas
 		find_anew(d, task, t, *(volatile u32 *)&d->vms_found);
 }
 
-/* The task was moved to another cgroup. */
+/* The task was moved to another cgroup, or is nice now: it is looked up anew. */
 static __always_inline void find_moved(struct drover *d, struct thread *t)
 {
 	t->vms_seen = *(volatile u32 *)&d->vms_found - 1;

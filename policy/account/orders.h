@@ -23,6 +23,8 @@ struct vm_order {
 	u32 cosched_mode; /* enum cosched_mode */
 	u32 partition;
 	u32 burst_us; /* with a limit: what its bucket holds beside 100 ms of that */
+	u32 vcpu_limit_mcpu; /* of each vCPU; 0: no limit */
+	u32 vcpu_burst_us; /* with that: likewise */
 };
 
 /* A cgroup begins or ceases to be a container. */
@@ -89,6 +91,11 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	vm->reservation_mcpu = order->reservation_mcpu;
 	vm->limit_mcpu = order->limit_mcpu;
 	limit_of_vm(d, order->slot)->burst_us = order->burst_us;
+	vm->vcpu_limit_mcpu = order->vcpu_limit_mcpu;
+	vm->vcpu_burst_us = order->vcpu_burst_us;
+	/* Who is parked for what counts no more is so no longer. */
+	if (vm->nr_parked)
+		timer_by(d, order->slot, ground_now_ns(d));
 	vm->pool = order->pool;
 	vm_set_partition(d, vm, order->partition);
 	cosched_set_mode(d, order->slot, order->cosched_mode);

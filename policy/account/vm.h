@@ -229,6 +229,7 @@ BPF_GLOBAL int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 	struct vm *vm = vm_at(d, slot);
 
 	waiting_end(d, t, ground_now_ns(d));
+	quota_unpark(d, t, ground_now_ns(d));
 	vcpu_close(d, t);
 	ASSERT(!t->queued_in && !t->record);
 	if (t->kind == THREAD_VCPU) {

@@ -92,6 +92,8 @@ GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, 
 /* --- queues --- */
 
 GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain);
+/* Of the VM's threads that are parked (quota.h): nobody is taken from there. */
+GROUND u64 ground_parked_queue(struct drover *d, u32 slot);
 /* Take the first task that may run here, to run on the asking pCPU next. */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
 /*

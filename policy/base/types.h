@@ -91,7 +91,11 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 #define DROVER_SHARES_PER_VCPU 1000
 /* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
 #define OWNER_CGROUP (1ULL << 63)
+/* No cgroup, but the kernel's own threads of the weight that is in the low bits, find.h. */
+#define OWNER_NICE_THREADS (OWNER_CGROUP | 1ULL << 62)
 #define DROVER_SHARES_MAX 1000000
+/* struct thread, weight: of nice 0. */
+#define THREAD_NORMAL_WEIGHT 100
 /* All of the time for which a limit holds a VM. */
 #define LIMITED_PARTS 1024
 /* With this bit they are asked for each vCPU. */
@@ -153,12 +157,16 @@ struct vm {
 	u32 nr_waiting;    /* threads ready and not running, in all queues */
 	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 affinity_changes; /* counts threads confined or freed, for the daemon */
+	u32 weight_changes; /* counts threads whose nice value or class changed, for the daemon */
 	u32 least_awake;   /* threads at any time since it was last measured, allot.h */
 	/* settings */
 	u32 shares;       /* in force now */
 	u32 shares_asked; /* in all, or SHARES_PER_VCPU; 0: the default for its size */
 	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
 	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
+	u32 vcpu_limit_mcpu;  /* and each vCPU of it, quota.h; 0: no limit */
+	u32 vcpu_burst_us;    /* with that: CPU time saved up beside what comes in 100 ms */
+	u32 nr_parked;        /* vCPUs that have used that up */
 	u32 pool;             /* index of its pool, 0 is the root */
 	u32 cosched_mode;     /* enum cosched_mode */
 	u32 domain;       /* where a thread of it last waited or ran */
@@ -258,7 +266,7 @@ struct thread {
 	u32 pinned_at; /* waiting: its only pCPU and that one's place, affinity.h; 0: it is not
 			  counted */
 	u32 vms_seen; /* drover.vms_found when its process was last looked up */
-	u32 weight; /* of a host task, 100 = nice 0 */
+	u32 weight; /* by its nice value, 100 = nice 0 */
 	u32 may_in; /* the domain that `may` is of, + 1; 0: not looked at yet */
 	u32 pinned_cpu; /* the only pCPU where it may run, + 1; 0: there are several */
 	u32 affinity_full; /* it may run on all pCPUs of its VM's partition that are online */
@@ -270,6 +278,10 @@ struct thread {
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
+	/* quota.h */
+	u64 paid_ns; /* until when what it ran is paid for */
+	u64 parked_until_ns; /* 0: it is not */
+	u64 parked_since_ns;
 };
 
 enum order_why {
@@ -461,7 +473,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 128, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");

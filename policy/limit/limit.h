@@ -41,6 +41,7 @@
 
 #include "base/timer.h"
 #include "limit/pool.h"
+#include "partition/drain.h"
 #include "place/wake.h"
 
 #define LIMIT_PCPU_UCPU 1000000ULL
@@ -415,6 +416,8 @@ static __always_inline void limit_timer(struct drover *d, u32 slot, u64 now_ns)
 {
 	if (!timer_goes_off(d, slot, now_ns))
 		return;
+	if (vm_at(d, slot)->nr_parked)
+		ground_drain(d, ground_parked_queue(d, slot), DRAIN_SLICE_NS);
 	limit_look(d, slot, now_ns);
 	timer_leave(d, slot);
 }

@@ -21,12 +21,11 @@
 #ifndef DROVER_DRAIN_H
 #define DROVER_DRAIN_H
 
-#include "base/timer.h"
-#include "queue/affinity.h"
+#include "limit/quota.h"
 
 /* Walks after a change. */
 #define DRAIN_WALKS 2
-#define DRAIN_STAYS (-1)
+#define DRAIN_STAYS QUOTA_STAYS
 /* How long who is sent runs: to the next tick. */
 #define DRAIN_SLICE_NS 1000000ULL
 
@@ -59,8 +58,11 @@ static __always_inline bool drain_has_vm(struct drover *d, struct task_struct *t
 FRAMED s32 drain_to(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	u32 domain = t->queued_in - 1;
-	u32 partition = affinity_partition(d, task, vm_at(d, t->slot)->partition);
+	u32 partition;
 
+	if (t->parked_until_ns)
+		return quota_to(d, task, t);
+	partition = affinity_partition(d, task, vm_at(d, t->slot)->partition);
 	if (!t->queued_in || (domain_at(d, domain)->partition == partition &&
 			      drain_fits(d, task, domain) && !drain_has_vm(d, task, t)))
 		return DRAIN_STAYS;

@@ -122,7 +122,7 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 /*
  * Is it a kernel thread of the host that had slept? Others wait for what it does, RCU's, the
  * kernel's own, whatever the host's programs have used: it preempts anybody. If it uses up a slice
- * it is a task like others.
+ * it is a task like others. Those that are nice are none of the host's (account/find.h).
  */
 static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct *task,
 					   struct thread *t, bool woken)

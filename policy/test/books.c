@@ -50,6 +50,10 @@ static void check_place(struct ground *g, struct task_struct *task)
 		return;
 	}
 	CHECK_SAYING(queue != NO_QUEUE, "a ready thread is in no queue");
+	if (queue == ground_parked_queue(&g->d, t->slot)) {
+		CHECK(t->parked_until_ns && !t->queued_in && !t->ready_since_ns);
+		return;
+	}
 	CHECK(t->ready_since_ns);
 	if (queue < fake_local_queue(0))
 		CHECK_EQ(queue, ground_vm_queue(&g->d, t->slot, t->queued_in - 1));

@@ -225,8 +225,83 @@ static void a_vcpu_without_a_slot_stays_in_its_container(void)
 	CHECK_EQ(task->thread.kind, THREAD_MEMBER);
 }
 
+/* A thread of the kernel's of that weight works for 3 ms, again and again, and sleeps for 1. */
+static struct task_struct *scanner(u32 weight)
+{
+	struct task_struct *task = task_in(0, 0);
+
+	task->kernel_thread = true;
+	task->burst_ns = task->burst_left_ns = 3 * MS;
+	task->sleep_ns = MS;
+	drover_reweigh(&g->d, &task->thread, weight);
+	kernel_wake(g, task);
+	return task;
+}
+
+/* ksmd had 75 % of a pCPU beside a busy VM of two vCPUs. Weighed as a third of one it has 28. */
+static void kernel_threads_that_are_nice_are_so_to_vms(void)
+{
+	struct task_struct *ksmd;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	ksmd = scanner(33);
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(ksmd->cpu_time_ns, 4 * 283 * MS, 4 * 15 * MS);
+	/* Beside another of nice 19 it does not lose to that. */
+	struct task_struct *khugepaged = scanner(1);
+	u64 before_ns = ksmd->cpu_time_ns;
+
+	kernel_run(g, 4 * SECOND);
+	CHECK_NEAR(ksmd->cpu_time_ns - before_ns, 4 * 275 * MS, 4 * 20 * MS);
+	CHECK(khugepaged->cpu_time_ns < 4 * 25 * MS);
+}
+
+/* What is promised to a VM is not theirs. */
+static void kernel_threads_that_are_nice_preempt_no_promise(void)
+{
+	struct task_struct *ksmd;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_vm(g, 1)->reservation_mcpu = 1900;
+	kernel_settle_vm(g, 1);
+	ksmd = scanner(33);
+	kernel_run(g, 4 * SECOND);
+	CHECK(ksmd->cpu_time_ns < 4 * 110 * MS);
+	CHECK(kernel_cpu_time_ns(g, 1) > 4 * 1890 * MS);
+}
+
+/* Reniced to 0 it is the host's, and preempts anybody; then nice again. */
+static void a_kernel_thread_is_nice_for_as_long_as_it_is_told_to_be(void)
+{
+	struct task_struct *ksmd;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	ksmd = scanner(33);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(ksmd->thread.slot, ground_slot_of(&g->d, OWNER_NICE_THREADS | 33));
+	CHECK_EQ(vm_at(&g->d, ksmd->thread.slot)->shares, 330);
+	drover_reweigh(&g->d, &ksmd->thread, 100);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(ksmd->thread.slot, DROVER_HOST_SLOT);
+	CHECK_EQ(ground_slot_of(&g->d, OWNER_NICE_THREADS | 33), DROVER_HOST_SLOT);
+	drover_reweigh(&g->d, &ksmd->thread, 1);
+	kernel_run(g, 100 * MS);
+	CHECK_EQ(ksmd->thread.slot, ground_slot_of(&g->d, OWNER_NICE_THREADS | 1));
+	/* A program of the host's is nice to the host's only. */
+	ksmd->kernel_thread = false;
+	find_moved(&g->d, &ksmd->thread);
+	kernel_run(g, 2 * SECOND);
+	CHECK_EQ(ksmd->thread.slot, DROVER_HOST_SLOT);
+}
+
 int main(void)
 {
+	RUN(kernel_threads_that_are_nice_are_so_to_vms);
+	RUN(kernel_threads_that_are_nice_preempt_no_promise);
+	RUN(a_kernel_thread_is_nice_for_as_long_as_it_is_told_to_be);
 	RUN(a_users_containers_take_no_more_slots_than_are_left);
 	RUN(a_vcpu_without_a_slot_stays_in_its_container);
 	RUN(weights_divide);

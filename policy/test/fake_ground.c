@@ -323,6 +323,8 @@ static u32 *slot_of(struct ground *g, u64 owner_id)
 {
 	u32 number = (u32)owner_id;
 
+	if ((owner_id & OWNER_NICE_THREADS) == OWNER_NICE_THREADS)
+		return &g->slot_of_nice[number];
 	return owner_id & OWNER_CGROUP ? &g->slot_of_cgroup[number] : &g->slot_of[number];
 }
 
@@ -398,6 +400,11 @@ u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain)
 {
 	(void)d;
 	return (u64)slot * DROVER_MAX_DOMAINS + domain;
+}
+
+u64 ground_parked_queue(struct drover *d, u32 slot)
+{
+	return ground_vm_queue(d, DROVER_MAX_VMS + slot, 0);
 }
 
 static bool take(struct ground *g, struct task_struct *task)

@@ -113,6 +113,7 @@ struct ground {
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	u32 slot_of_cgroup[FAKE_CGROUPS]; /* the container each is; 0: none */
+	u32 slot_of_nice[THREAD_NORMAL_WEIGHT]; /* of the kernel's threads, by weight; 0: none */
 	u32 cgroup_above[FAKE_CGROUPS]; /* 0: the root, which is no container */
 	bool slot_taken[FAKE_PROCESSES];
 	u32 nr_slots; /* slots beyond are none; slot 0 counts */

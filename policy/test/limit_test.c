@@ -581,6 +581,24 @@ static void a_burst_is_saved_up_beside_what_100_ms_bring(void)
 	}
 }
 
+/* 200 ms of work each 500 ms under 50 %, set with a period of 500 ms, is not paced
+ * (sources/cgroup.rs makes 200 ms of burst of it). */
+static void work_that_a_long_period_has_room_for_is_not_paced(void)
+{
+	g = fake_ground(2, 1);
+	struct task_struct *vcpu = kernel_thread(g, 1, THREAD_VCPU);
+
+	limit_of_vm(&g->d, g->slot_of[1])->burst_us = 200000;
+	limit(1, 500);
+	kernel_run(g, SECOND);
+	vcpu->burst_ns = vcpu->burst_left_ns = 200 * MS;
+	vcpu->sleep_ns = 300 * MS;
+	kernel_wake(g, vcpu);
+	kernel_run(g, 5 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 2000 * MS, 10 * MS);
+}
+
 /* A vCPU and three other threads of its VMM, as busy, one of which begins while the VM is held. */
 static void helpers_are_held_too(void)
 {
@@ -738,6 +756,7 @@ int main(void)
 	RUN(confined_vcpus_are_held_too);
 	RUN(what_came_meanwhile_pays_for_what_was_used);
 	RUN(a_burst_is_saved_up_beside_what_100_ms_bring);
+	RUN(work_that_a_long_period_has_room_for_is_not_paced);
 	RUN(helpers_are_held_too);
 	RUN(every_mode_of_coscheduling_keeps_to_it);
 	RUN(who_has_a_reservation_has_it_up_to_the_limit);

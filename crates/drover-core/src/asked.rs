@@ -2,7 +2,7 @@
 //! What somebody asks for a VM: up to eight values, all optional.
 
 use crate::percent;
-use crate::settings::Cosched;
+use crate::settings::{Cosched, VcpuLimit};
 use crate::shares::Shares;
 use crate::words::words;
 use schemars::JsonSchema;
@@ -219,6 +219,9 @@ pub struct Asked {
     /// What is saved up beside 100 ms of the limit, us of CPU time: only cgroups say so.
     #[serde(skip)]
     pub burst_us: u32,
+    /// With a limit, what each vCPU may have: only cgroups say so.
+    #[serde(skip)]
+    pub vcpu_limit: VcpuLimit,
     /// The pool it is in, or `host` for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -303,6 +306,7 @@ impl Asked {
             reservation_mcpu: self.reservation_mcpu.or(lower.reservation_mcpu),
             limit: self.limit.or(lower.limit),
             burst_us: if self.limit.is_some() { self.burst_us } else { lower.burst_us },
+            vcpu_limit: if self.limit.is_some() { self.vcpu_limit } else { lower.vcpu_limit },
             pool: self.pool.clone().or_else(|| lower.pool.clone()),
             cosched: self.cosched.or(lower.cosched),
             partition: self.partition.clone().or_else(|| lower.partition.clone()),
@@ -322,11 +326,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_goes_with_its_limit() {
-        let cgroup = Asked { limit: Some(Limit::At(500)), burst_us: 7, ..Asked::default() };
+    fn a_burst_and_what_a_vcpu_may_have_go_with_the_limit() {
+        let vcpu_limit = VcpuLimit { mcpu: 250, burst_us: 0 };
+        let cgroup =
+            Asked { limit: Some(Limit::At(500)), burst_us: 7, vcpu_limit, ..Asked::default() };
         let order = Asked { limit: Some(Limit::At(700)), ..Asked::default() };
         assert_eq!(Asked::default().over(&cgroup).burst_us, 7);
         assert_eq!(order.over(&cgroup).burst_us, 0);
+        assert_eq!(Asked::default().over(&cgroup).vcpu_limit, vcpu_limit);
+        assert_eq!(order.over(&cgroup).vcpu_limit, VcpuLimit::default());
     }
 
     #[test]

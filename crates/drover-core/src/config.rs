@@ -42,7 +42,7 @@ use crate::scenario::read_sets::read_sets;
 use crate::scenario::table::{Read, Source, Table, tables, whole};
 use crate::scenario::{CpuList, ScenarioError};
 use crate::sets::SetSpec;
-use crate::settings::Cosched;
+use crate::settings::{Cosched, VcpuLimit};
 use crate::tree::pcpus::HOST_PERMILLE;
 use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
@@ -311,6 +311,7 @@ fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
         reservation_mcpu: table.reservation.map(|it| it.0),
         limit: table.limit,
         burst_us: 0,
+        vcpu_limit: VcpuLimit::default(),
         pool: table.pool.clone(),
         cosched: table.cosched,
         partition: table.partition.clone(),

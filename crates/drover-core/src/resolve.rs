@@ -13,7 +13,7 @@
 use crate::asked::{Asked, Consolidate, DEFAULT, HOST, Key, Limit, MaxPerNode};
 use crate::partition::{PartitionPolicy, Partitions};
 use crate::percent;
-use crate::settings::Cosched;
+use crate::settings::{Cosched, VcpuLimit};
 use crate::shares::Shares;
 use crate::tree::Tree;
 use schemars::JsonSchema;
@@ -52,6 +52,8 @@ pub struct Resolved {
     pub limit_mcpu: Option<u32>,
     /// With a limit, what is saved up beside 100 ms of that, us of CPU time.
     pub burst_us: u32,
+    /// What each of its vCPUs may have.
+    pub vcpu_limit: VcpuLimit,
     /// The most CPU that it may have together with the other VMs of its name; none: there are no others, or nobody
     /// set one for the name.
     pub limit_of_name_mcpu: Option<u32>,
@@ -119,6 +121,7 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
         reservation_mcpu,
         limit_mcpu,
         burst_us: asked.burst_us,
+        vcpu_limit: asked.vcpu_limit,
         limit_of_name_mcpu: limit_mcpu.filter(|_| shared(Key::Limit)),
         pool,
         cosched,

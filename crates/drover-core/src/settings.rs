@@ -74,6 +74,15 @@ impl PartitionId {
     pub const COUNT_MAX: u32 = 64;
 }
 
+/// The most that each vCPU of a VM may have: what libvirt and nova set as a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct VcpuLimit {
+    /// Thousandths of a pCPU; 0: no limit.
+    pub mcpu: u32,
+    /// What it may save up beside 100 ms of that, us of CPU time.
+    pub burst_us: u32,
+}
+
 /// Everything asked for a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct VmSettings {
@@ -86,6 +95,9 @@ pub struct VmSettings {
     /// With a limit, what it may save up beside 100 ms of that, us of CPU time.
     #[serde(default)]
     pub burst_us: u32,
+    /// What each vCPU may have.
+    #[serde(default)]
+    pub vcpu_limit: VcpuLimit,
     /// Its pool.
     pub pool: PoolId,
     /// How its vCPUs are kept together.

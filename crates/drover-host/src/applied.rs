@@ -11,7 +11,10 @@ use crate::registry::Vm;
 use crate::topology::Topology;
 use anyhow::{Context, Result};
 use drover_core::partition::PartitionSpec;
-use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
+use drover_core::resolve::Resolved;
+use drover_core::settings::{
+    PartitionId, PartitionSettings, PoolId, PoolSettings, VcpuLimit, VmSettings,
+};
 use drover_core::tree::DEPTH_MAX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -158,8 +161,9 @@ impl Applied {
         let settings = VmSettings {
             shares: planned.resolved.shares,
             reservation_mcpu: planned.reservation_mcpu,
-            limit_mcpu: planned.resolved.limit_mcpu,
+            limit_mcpu: limit_beside(&planned.resolved, vm.kernel.nr_vcpus),
             burst_us: planned.resolved.burst_us,
+            vcpu_limit: planned.resolved.vcpu_limit,
             pool: planned.resolved.pool.map_or(PoolId::ROOT, |pool| ids[pool]),
             cosched: planned.resolved.cosched,
             partition: planned
@@ -217,10 +221,32 @@ fn partition_of(plan: &Plan, ids: &[PartitionId], cpu: u32) -> PartitionId {
     plan.partitions.of_cpu(cpu).map_or(PartitionId::DEFAULT, |index| ids[index])
 }
 
+/// The limit of a VM with so many vCPUs as a whole; none where those of its vCPUs come to no more: what its other
+/// threads use is not taken from these.
+fn limit_beside(resolved: &Resolved, nr_vcpus: u32) -> Option<u32> {
+    let VcpuLimit { mcpu, .. } = resolved.vcpu_limit;
+    let is_implied = |limit: &u32| mcpu > 0 && mcpu.saturating_mul(nr_vcpus) <= *limit;
+    resolved.limit_mcpu.filter(|limit| !is_implied(limit))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::rehearsal::Onlooker;
+    use drover_core::partition::Partitions;
+    use drover_core::resolve::resolve;
+    use drover_core::tree::Tree;
+
+    #[test]
+    fn what_vcpus_may_have_together_binds_no_other_thread() {
+        let mut resolved = resolve(&[], 1, &Tree::default(), &Partitions::default());
+        resolved.limit_mcpu = Some(1500);
+        assert_eq!(limit_beside(&resolved, 3), Some(1500));
+        resolved.vcpu_limit.mcpu = 500;
+        assert_eq!(limit_beside(&resolved, 3), None);
+        resolved.limit_mcpu = Some(1000);
+        assert_eq!(limit_beside(&resolved, 3), Some(1000), "a lower one of all together does");
+    }
 
     #[test]
     fn names_keep_their_numbers_and_new_ones_take_those_of_the_gone_last() {

@@ -2,13 +2,15 @@
 //! Follows the host's cgroups: reads them when the kernel says that something about them has changed, and
 //! tells it which of them are containers.
 //!
-//! Of `cpu.idle` not every kernel tells its scheduler: that file is watched.
+//! Of `cpu.idle` not every kernel tells its scheduler: that file is watched. How nice VMs are counts within cgroups, so
+//! that is followed here, too.
 
 use crate::kernel::Kernel;
 use crate::names::user_name;
 use crate::scheduler::{KernelVm, Refusal, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
+use crate::sources::nice::{Nice, NiceValues};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -22,6 +24,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(400);
 pub struct Containers {
     root: PathBuf,
     tree: CgroupTree,
+    nice: NiceValues,
     /// When cgroups were read last, and what there was then.
     read: Option<(Instant, Seen)>,
     /// Some container could not be made, and why.
@@ -43,13 +46,15 @@ struct Seen {
     vms: Vec<(u64, u32)>,
     /// How many of these count.
     sizes: Vec<u32>,
+    /// How nice each is.
+    nice: Vec<Option<Nice>>,
 }
 
 impl Containers {
     /// Of the cgroups below `root`.
     pub fn below(root: &Path) -> Self {
-        let (tree, root) = (CgroupTree::default(), root.to_owned());
-        Self { root, tree, read: None, lacking: None, said: None, many: false, idle: None }
+        let (tree, root, nice) = (CgroupTree::default(), root.to_owned(), NiceValues::default());
+        Self { root, tree, nice, read: None, lacking: None, said: None, many: false, idle: None }
     }
 
     /// What is made of the cgroups, as they were read last.
@@ -60,10 +65,12 @@ impl Containers {
     /// Looks again, `seen` being all VMs and containers; whether anything is different.
     pub fn look(&mut self, kernel: &dyn Kernel, seen: &[KernelVm], now: Instant) -> bool {
         let vms = || seen.iter().filter(|vm| vm.cgroup == 0);
+        self.nice.look(vms(), now);
         let is_now = Seen {
             changes: kernel.cgroup_changes(),
             vms: vms().map(|vm| (vm.id, vm.nr_vcpus)).collect(),
             sizes: vms().map(|vm| vm.size).collect(),
+            nice: vms().map(|vm| self.nice.of(vm.id).cloned()).collect(),
         };
         if let Some((at, before)) = &self.read {
             let soon = now.duration_since(*at) < READ_INTERVAL;
@@ -74,7 +81,12 @@ impl Containers {
             }
         }
         self.read = Some((now, is_now));
-        let place = |vm: &KernelVm| Place { tgid: vm.tgid, path: path_of(vm.tgid), size: vm.size };
+        let place = |vm: &KernelVm| Place {
+            tgid: vm.tgid,
+            path: path_of(vm.tgid),
+            size: vm.size,
+            nice: self.nice.of(vm.id).cloned(),
+        };
         let places: Vec<Place> = vms().map(place).collect();
         // None where it cannot be had: then it is seen with the next other change.
         let idle = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).ok();
@@ -196,5 +208,28 @@ mod tests {
         fs::write(dir.path().join("web/cpu.idle"), "1").unwrap();
         assert!(look(&mut containers), "although nobody said that it changed");
         assert!(!look(&mut containers));
+    }
+
+    #[test]
+    fn a_vm_that_is_reniced_is_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kernel, begun) = (FakeKernel::default(), Instant::now());
+        let mut containers = Containers::below(dir.path());
+        let vm = KernelVm::for_test(1);
+        let says = |it: &Containers| {
+            it.tree().vms[&vm.tgid].first().map(|layer| layer.origin.clone()).unwrap_or_default()
+        };
+        containers.look(&kernel, &[vm], begun);
+        assert_eq!(says(&containers), "");
+        let nice = Nice { weight: 110, said: "nice 10".to_owned() };
+        containers.nice = NiceValues::of_one(&vm, nice, begun);
+        let later = |s| begun + Duration::from_secs(s);
+        assert!(containers.look(&kernel, &[vm], later(1)));
+        assert_eq!(says(&containers), "nice 10");
+        assert!(!containers.look(&kernel, &[vm], later(2)));
+        // Nobody has its number: what is asked then, after the kernel said that it was reniced, is nothing.
+        let reniced = KernelVm { weight_changes: 1, ..vm };
+        assert!(containers.look(&kernel, &[reniced], later(3)));
+        assert_eq!(says(&containers), "");
     }
 }

@@ -43,6 +43,7 @@ pub mod sources;
 pub mod status;
 pub mod store;
 pub mod topology;
+mod vcpu_threads;
 pub mod watch;
 
 #[allow(

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
-use crate::files::{self, THREADS_MAX};
 use crate::names::{Identity, Places, Source, named};
 use crate::scheduler::KernelVm;
 use crate::serve::online_list;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::libvirt;
 use crate::topology::cpus_of_thread;
+use crate::vcpu_threads::vcpu_threads;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
@@ -166,22 +166,14 @@ fn pid(vm: &KernelVm) -> String {
     if vm.cgroup == 0 { format!(" (pid {})", vm.tgid) } else { String::new() }
 }
 
-/// Where the vCPU threads of a process may run; none when it is gone. VMMs name these threads `CPU 0/KVM`,
-/// `vcpu0`, `fc_vcpu 0` or much like it; where none is named so, all threads count.
+/// Where the vCPU threads of a process may run; none when it is gone.
 fn affinity_of(tgid: u32) -> Option<Affinity> {
-    let threads = files::entries(Path::new(&format!("/proc/{tgid}/task")), THREADS_MAX);
-    let threads: Vec<PathBuf> = threads.map(|thread| thread.path()).collect();
-    let is_vcpu = |thread: &&PathBuf| {
-        let name = files::kernel(&thread.join("comm")).unwrap_or_default();
-        name.to_ascii_lowercase().contains("cpu")
-    };
-    let vcpus: Vec<&PathBuf> = threads.iter().filter(is_vcpu).collect();
-    let asked = if vcpus.is_empty() { threads.iter().collect() } else { vcpus };
+    let asked = vcpu_threads(Path::new(&format!("/proc/{tgid}")));
     let cpus = |thread: &PathBuf| {
         let cpus = cpus_of_thread(thread).ok()?;
         CpuList::of(cpus.into_iter().filter_map(|cpu| u32::try_from(cpu).ok()))
     };
-    let each: Vec<CpuList> = asked.into_iter().filter_map(cpus).collect();
+    let each: Vec<CpuList> = asked.iter().filter_map(cpus).collect();
     (!each.is_empty()).then(|| Affinity::of_vcpus(each))
 }
 

@@ -66,7 +66,7 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
 }
 
 /// The processes that have vCPUs.
-fn vms_in(proc: &Path) -> Vec<KernelVm> {
+pub(crate) fn vms_in(proc: &Path) -> Vec<KernelVm> {
     let processes = files::entries(proc, ENTRIES_MAX);
     let mut tgids: Vec<u32> =
         processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect();

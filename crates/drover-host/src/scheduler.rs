@@ -32,6 +32,7 @@ use drover_core::shares::Shares;
 
 /// The macro has 64 bits, the highest of which bindgen takes for a sign.
 const OWNER_CGROUP: u64 = constants::OWNER_CGROUP as u64;
+const OWNER_NICE_THREADS: u64 = constants::OWNER_NICE_THREADS as u64;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -63,6 +64,8 @@ pub struct KernelVm {
     pub nr_threads: u32,
     /// Counts how often one of them was confined or freed.
     pub affinity_changes: u32,
+    /// Counts how often the nice value, or the class, of one of them changed.
+    pub weight_changes: u32,
     /// Shares in force.
     pub shares: u32,
     /// Shares asked for; 0 is the default for its size.
@@ -175,6 +178,7 @@ impl KernelVm {
             size: 2,
             nr_threads: 3,
             affinity_changes: 0,
+            weight_changes: 0,
             shares: 2000,
             shares_asked: 0,
             vcpu_run_ns: 0,
@@ -303,7 +307,9 @@ impl Scheduler {
             (&raw const (*bss).drover.partition[vm.partition as usize].nr_online).read_volatile()
         };
         let is_container = vm.owner_id & OWNER_CGROUP != 0;
-        (vm.id != 0 && vm.owner_id != 0).then_some(KernelVm {
+        // The kernel's nice threads are for nobody to set.
+        let is_nice = vm.owner_id & OWNER_NICE_THREADS == OWNER_NICE_THREADS;
+        (vm.id != 0 && vm.owner_id != 0 && !is_nice).then_some(KernelVm {
             slot,
             id: vm.id,
             tgid: if is_container { 0 } else { vm.owner_id as u32 },
@@ -312,6 +318,7 @@ impl Scheduler {
             size: vm.size.min(vm.nr_vcpus).min(pcpus),
             nr_threads: vm.nr_threads,
             affinity_changes: vm.affinity_changes,
+            weight_changes: vm.weight_changes,
             shares: vm.shares,
             shares_asked: vm.shares_asked,
             vcpu_run_ns: vm.vcpu_run_ns,
@@ -404,6 +411,8 @@ impl Scheduler {
             cosched_mode: settings.cosched as u32,
             partition: settings.partition.0,
             burst_us: settings.burst_us,
+            vcpu_limit_mcpu: settings.vcpu_limit.mcpu,
+            vcpu_burst_us: settings.vcpu_limit.burst_us,
         };
         // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {

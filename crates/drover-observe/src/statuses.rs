@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! VMs as `drover vm list` shows them, from what was observed. What each is to have is what the kernel's own scheduler
-//! goes by: the weights and limits of cgroups. Nothing is reserved, and nobody is owed anything.
+//! goes by: the weights and limits of cgroups, and nice values. Nothing is reserved, and nobody is owed anything.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,6 +13,7 @@ use drover_core::shares::Shares;
 use drover_host::names::Identity;
 use drover_host::sources::cgroup::{self, CGROUPS, Cgroup};
 use drover_host::sources::cgroup_tree::{CgroupTree, Place};
+use drover_host::sources::nice;
 use drover_host::status::{Kind, VcpuStatus, VmStatus};
 
 use crate::sample::{Sample, VmSample};
@@ -23,6 +24,7 @@ pub fn cgroups(sample: &Sample) -> CgroupTree {
         tgid: *tgid,
         path: cgroup::path_of(*tgid),
         size: vcpus(vm),
+        nice: nice::of_process(Path::new("/proc"), *tgid),
     };
     let places: Vec<Place> = sample.vms.iter().map(place).collect();
     CgroupTree::of(&Cgroup::read(Path::new(CGROUPS), &mut |_| {}), &places)

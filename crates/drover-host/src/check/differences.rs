@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Point, State, read};
 use crate::files::{self, ENTRIES_MAX};
+use crate::rehearsal::vms_in;
+use crate::sources::cgroup::{has_uneven_vcpus, is_of_threads};
+use crate::sources::nice;
 
 /// Nobody looks at more cgroups than this before the first start.
 const CGROUPS_MAX: usize = 20_000;
@@ -13,8 +16,17 @@ const CGROUPS_MAX: usize = 20_000;
 pub fn of(root: &Path) -> Vec<Point> {
     let tagged = tagged_processes(root, cookie_of);
     let cgroups = cgroups(&root.join("sys/fs/cgroup"));
-    let clamps = clamps(&cgroups);
-    let found = [numa_balancing(root), real_time(root), clamps, tags(tagged), rival(root)];
+    let vms = vms_in(&root.join("proc"));
+    let uneven = vms.iter().filter(|vm| nice::differs(&root.join("proc"), vm.tgid)).count();
+    let found = [
+        numa_balancing(root),
+        real_time(root),
+        clamps(&cgroups),
+        thread_quotas(&cgroups),
+        nice_values(uneven),
+        tags(tagged),
+        rival(root),
+    ];
     found.into_iter().flatten().collect()
 }
 
@@ -57,6 +69,44 @@ fn clamps(cgroups: &[PathBuf]) -> Option<Point> {
             "cgroups",
             format!("{count} with cpu.uclamp.min or .max, which nobody heeds"),
             "choose a speed with the cpufreq governor while Drover runs",
+        )
+    })
+}
+
+/// A quota of vCPUs is heeded where all of the VM's have the same; that of its other threads is not.
+fn thread_quotas(cgroups: &[PathBuf]) -> Option<Point> {
+    let of_threads = |dir: &&PathBuf| {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        is_of_threads(&name) && !name.starts_with("vcpu")
+    };
+    let has_quota = |dir: &&PathBuf| {
+        files::kernel(&dir.join("cpu.max")).is_ok_and(|text| !text.starts_with("max"))
+    };
+    let others = cgroups.iter().filter(of_threads).filter(has_quota).count();
+    let uneven = cgroups.iter().filter(|dir| has_uneven_vcpus(dir)).count();
+    let each = [
+        (others, "of emulator or I/O threads with a cpu.max of their own, which nobody heeds"),
+        (uneven, "of VMs whose vCPUs have different quotas, of which the sum holds"),
+    ];
+    let found: Vec<String> = (each.iter().filter(|(count, _)| *count > 0))
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!found.is_empty()).then(|| {
+        differs(
+            "cgroups of threads",
+            found.join("; "),
+            "set cpu.max for the VM's scope, or `drover vm set NAME --limit`",
+        )
+    })
+}
+
+/// Threads of one VM share alike.
+fn nice_values(uneven: usize) -> Option<Point> {
+    (uneven > 0).then(|| {
+        differs(
+            "nice values",
+            format!("{uneven} VMs have threads of different nice values, which share alike"),
+            "give all threads of a VM the same; what its vCPUs have counts beside other VMs",
         )
     })
 }
@@ -145,14 +195,23 @@ mod tests {
             ("sys/devices/system/node/has_memory", "0-1\n"),
             ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
             ("sys/fs/cgroup/a/b/cpu.uclamp.max", "50.00\n"),
+            ("sys/fs/cgroup/vm/emulator/cpu.max", "1000 100000\n"),
+            ("sys/fs/cgroup/vm/iothread1/cpu.max", "max 100000\n"),
+            ("sys/fs/cgroup/vm/vcpu0/cpu.max", "50000 100000\n"),
+            ("sys/fs/cgroup/vm/vcpu1/cpu.max", "max 100000\n"),
             ("etc/systemd/system/multi-user.target.wants/scx_loader.service", ""),
         ]);
         let points = of(host.path());
         let whats: Vec<_> = points.iter().map(|point| point.what).collect();
-        let expected = ["NUMA balancing", "real-time tasks", "cgroups", "start at boot"];
+        let expected =
+            ["NUMA balancing", "real-time tasks", "cgroups", "cgroups of threads", "start at boot"];
         assert_eq!(whats, expected);
         assert!(points.iter().all(|it| it.state == State::Differs && !it.fix.is_empty()));
         assert!(points[2].found.starts_with("1 with cpu.uclamp"), "{points:?}");
+        let quotas = "1 of emulator or I/O threads with a cpu.max of their own, which nobody heeds; 1 of VMs whose \
+                      vCPUs have different quotas, of which the sum holds";
+        assert_eq!(points[3].found, quotas);
+        assert!(nice_values(0).is_none() && nice_values(3).unwrap().found.starts_with("3 VMs"));
     }
 
     #[test]

@@ -17,6 +17,10 @@ pub const CGROUPS_MAX: usize = 20_000;
 /// The default weight, of a cgroup that was given none.
 pub const WEIGHT_NORMAL: u64 = 100;
 
+/// The usual period of a quota, in which a limit brings what it lets be used at once (LIMIT_DEPTH_NS in
+/// policy/limit/limit.h).
+const PERIOD_NORMAL_US: u64 = 100_000;
+
 /// Cgroups deeper than that have what the one above them at that depth has, whatever they say themselves. So deep
 /// the kernel looks for the container of a task (CONTAINER_DEPTH_MAX, bpf/ground.bpf.h).
 pub const DEPTH_MAX: usize = 32;
@@ -26,7 +30,7 @@ pub const DEPTH_MAX: usize = 32;
 pub struct Quota {
     /// In the long run, thousandths of a pCPU.
     pub mcpu: u32,
-    /// What it may save up beside one period's, us of CPU time.
+    /// What it may save up beside what comes in 100 ms, us of CPU time.
     pub burst_us: u32,
 }
 
@@ -41,6 +45,8 @@ pub struct Cgroup {
     pub weight: u64,
     /// The most CPU; none: no limit.
     pub limit: Option<Quota>,
+    /// Of a VM's: the most of each of its vCPUs; none: they have no limits, or different ones.
+    pub vcpu_limit: Option<Quota>,
     /// The user it was delegated to: the owner of the uppermost above it that is not root's; 0: none is.
     pub user: u32,
     /// Processes in it, not in those below.
@@ -55,7 +61,7 @@ impl Cgroup {
         let all = find(root, first);
         let mut read = read(&all, 0, 0);
         // What root says of itself is for nobody to heed: it has no siblings.
-        (read.weight, read.limit) = (WEIGHT_NORMAL, None);
+        (read.weight, read.limit, read.vcpu_limit) = (WEIGHT_NORMAL, None, None);
         read
     }
 
@@ -130,18 +136,21 @@ fn read(all: &[Found], place: usize, above: u32) -> Cgroup {
     let user = if above > 0 { above } else { owner };
     // No VM is missed: the numbers of 2,047 take less.
     let pids = files::kernel(&dir.join("cgroup.procs")).unwrap_or_default();
+    let (limit, vcpu_limit) = limits(dir);
     Cgroup {
         path: path.clone(),
         id,
         user,
         weight: weight(dir),
-        limit: limit(dir),
+        limit,
+        vcpu_limit,
         pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
         inside: inside.iter().map(|&place| read(all, place, user)).collect(),
     }
 }
 
-fn is_of_threads(name: &str) -> bool {
+/// Is that what libvirt calls a cgroup of some of a VM's threads?
+pub fn is_of_threads(name: &str) -> bool {
     let numbered = |kind: &str| {
         name.strip_prefix(kind)
             .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
@@ -157,28 +166,61 @@ fn weight(dir: &Path) -> u64 {
     }
 }
 
-/// The limit of a cgroup: its own, or, of a VM's, what its vCPUs' cgroups allow together.
-fn limit(dir: &Path) -> Option<Quota> {
-    let burst_us = files::kernel(&dir.join("cpu.max.burst")).ok();
-    let burst_us = burst_us.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
-    let own = quota_mcpu(&dir.join("cpu.max")).map(|mcpu| Quota { mcpu, burst_us });
+/// The limit of a cgroup, its own, or, of a VM's, what its vCPUs' cgroups allow together; and that of each of these,
+/// where all have the same.
+fn limits(dir: &Path) -> (Option<Quota>, Option<Quota>) {
+    let each: Option<Vec<Quota>> = vcpu_quotas(dir).into_iter().collect();
+    let each = each.unwrap_or_default();
+    let same = each.first().filter(|first| each.iter().all(|one| one == *first)).copied();
+    let sum = each.into_iter().reduce(Quota::and);
+    (Quota::of(dir).into_iter().chain(sum).min(), same)
+}
+
+/// What each of a VM's vCPUs may have, by libvirt's cgroups in that of the VM.
+fn vcpu_quotas(dir: &Path) -> Vec<Option<Quota>> {
     let is_vcpu = |name: &str| name.starts_with("vcpu") && is_of_threads(name);
     let entries = files::entries(dir, ENTRIES_MAX);
     let vcpus = entries.filter(|entry| is_vcpu(&entry.file_name().to_string_lossy()));
-    let vcpus: Vec<_> = vcpus.map(|entry| entry.path().join("cpu.max")).collect();
-    let of_vcpus: Option<u64> = vcpus.iter().map(|file| quota_mcpu(file).map(u64::from)).sum();
-    let of_vcpus = of_vcpus.filter(|_| !vcpus.is_empty()).and_then(|mcpu| mcpu.try_into().ok());
-    let of_vcpus = of_vcpus.map(|mcpu| Quota { mcpu, burst_us: 0 });
-    own.into_iter().chain(of_vcpus).min()
+    vcpus.map(|entry| Quota::of(&entry.path())).collect()
 }
 
-/// `50000 100000` (us of CPU time in each period of us) is half a pCPU; `max` is no limit.
-fn quota_mcpu(file: &Path) -> Option<u32> {
-    let text = files::kernel(file).ok()?;
-    let mut words = text.split_whitespace();
-    let quota_us: u64 = words.next()?.parse().ok()?;
-    let period_us: u64 = words.next()?.parse().ok().filter(|period_us| *period_us > 0)?;
-    u32::try_from(quota_us.saturating_mul(1000) / period_us).ok().map(|mcpu| mcpu.max(1))
+/// Do some vCPUs of the VM in that cgroup have other quotas than the rest?
+pub fn has_uneven_vcpus(dir: &Path) -> bool {
+    let each = vcpu_quotas(dir);
+    each.iter().any(|one| *one != each[0])
+}
+
+impl Quota {
+    /// That of a cgroup, with its burst; none: no limit.
+    fn of(dir: &Path) -> Option<Self> {
+        let burst_us = files::kernel(&dir.join("cpu.max.burst")).ok();
+        let burst_us = burst_us.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        Some(Self::read(&dir.join("cpu.max"))?.with_burst(burst_us))
+    }
+
+    /// `50000 100000` (us of CPU time in each period of us) is half a pCPU; `max` is no limit. What a longer period
+    /// brings may be used at once, as under the kernel's scheduler.
+    fn read(file: &Path) -> Option<Self> {
+        let text = files::kernel(file).ok()?;
+        let mut words = text.split_whitespace();
+        let quota_us: u64 = words.next()?.parse().ok()?;
+        let period_us: u64 = words.next()?.parse().ok().filter(|period_us| *period_us > 0)?;
+        let mcpu = u32::try_from(quota_us.saturating_mul(1000) / period_us).ok()?.max(1);
+        let at_once_us = u64::from(mcpu) * PERIOD_NORMAL_US / 1000;
+        let burst_us = u32::try_from(quota_us.saturating_sub(at_once_us)).unwrap_or(u32::MAX);
+        let is_long = period_us > PERIOD_NORMAL_US;
+        Some(Self { mcpu, burst_us: if is_long { burst_us } else { 0 } })
+    }
+
+    fn with_burst(self, burst_us: u32) -> Self {
+        Self { burst_us: self.burst_us.saturating_add(burst_us), ..self }
+    }
+
+    /// Both together.
+    fn and(self, other: Self) -> Self {
+        let mcpu = self.mcpu.saturating_add(other.mcpu);
+        Self { mcpu, ..self }.with_burst(other.burst_us)
+    }
 }
 
 #[cfg(test)]
@@ -234,8 +276,21 @@ mod tests {
         ]);
         let libvirt = &Cgroup::read(host.path(), &mut |_| {}).inside[0].inside[0];
         assert_eq!((mcpu(libvirt), libvirt.inside.len()), (Some(750), 0));
+        assert_eq!(libvirt.vcpu_limit, None, "they differ");
         assert_eq!(without_threads("/web/libvirt/emulator"), "/web/libvirt");
         assert_eq!((without_threads("/"), without_threads("")), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn a_quota_for_each_vcpu_is_theirs() {
+        let host = host(&[
+            ("web/cpu.weight", "100"),
+            ("web/vcpu0/cpu.max", "50000 100000"),
+            ("web/vcpu1/cpu.max", "50000 100000"),
+        ]);
+        let web = &Cgroup::read(host.path(), &mut |_| {}).inside[0];
+        assert_eq!(web.vcpu_limit, Some(Quota { mcpu: 500, burst_us: 0 }));
+        assert_eq!(mcpu(web), Some(1000));
     }
 
     #[test]
@@ -264,6 +319,21 @@ mod tests {
         std::fs::write(odd.join("cpu.weight"), "900").unwrap();
         let vm = &Cgroup::read(host.path(), &mut |_| {}).inside[0];
         assert_eq!((vm.weight, vm.inside.len()), (300, 0));
+    }
+
+    #[test]
+    fn what_a_long_period_brings_may_be_used_at_once() {
+        let burst_us = |max: &str, burst: &str| {
+            let host =
+                host(&[("vm/cpu.weight", "100"), ("vm/cpu.max", max), ("vm/cpu.max.burst", burst)]);
+            let quota = Cgroup::read(host.path(), &mut |_| {}).inside[0].limit.unwrap();
+            (quota.mcpu, quota.burst_us)
+        };
+        // 200 ms of work each 500 ms under 50 %: of the 250 that the period brings 50 come in 100 ms.
+        assert_eq!(burst_us("250000 500000", "0"), (500, 200_000));
+        assert_eq!(burst_us("250000 500000", "3000"), (500, 203_000));
+        assert_eq!(burst_us("50000 100000", "0"), (500, 0));
+        assert_eq!(burst_us("5000 10000", "7000"), (500, 7000));
     }
 
     #[test]

@@ -12,12 +12,19 @@
 //! *batch* and *log* have none; in the second is a VM of 4 vCPUs. `/system.slice` is a pool of three
 //! containers of 4000, 1000 and 1000 shares, and stands with 3000 beside the VM with 4000.
 //!
+//! VMs that are in one cgroup, or in none, stand beside each other as their nice values say (`nice.rs`). As soon as one
+//! of them is not at nice 0 their cgroup is a pool: how nice a VM is matters to those in its cgroup only, and to nobody
+//! if it has one of its own.
+//!
 //! A cgroup with one unit in it, and nobody else, is that unit: a libvirt scope is its VM, with the lower of the
 //! limits on the way.
 
 use super::cgroup::{self, Cgroup, Quota, WEIGHT_NORMAL};
+use super::nice::Nice;
 use drover_core::asked::{Asked, Limit};
+use drover_core::percent;
 use drover_core::resolve::Layer;
+use drover_core::settings::VcpuLimit;
 use drover_core::shares::{SHARES_MAX, Shares};
 use drover_core::tree::{DEPTH_MAX, PoolSpec};
 use std::collections::{HashMap, HashSet};
@@ -36,6 +43,8 @@ pub struct Place {
     pub path: String,
     /// How many of its vCPUs count.
     pub size: u32,
+    /// How nice these are; none: not at all.
+    pub nice: Option<Nice>,
 }
 
 /// What is made of the cgroups.
@@ -136,8 +145,12 @@ struct Unit {
     path: String,
     /// Its weight, where somebody set any among its siblings.
     weight: Option<u64>,
+    /// How nice a VM is to those beside it.
+    nice: Option<Nice>,
     /// The least it may have on the way, and which cgroup says so.
     limit: Option<(Quota, String)>,
+    /// The least that each vCPU of a VM may have on the way.
+    vcpu_limit: Option<Quota>,
 }
 
 #[derive(Debug)]
@@ -174,11 +187,20 @@ impl Unit {
         if self.weight.is_some() || !is_vm {
             let asked = Asked { shares: Some(Shares::Exact(shares)), ..Asked::default() };
             layers.push(layer(format!("cgroup {}/cpu.weight", self.path), asked));
+        } else if let Some(nice) = &self.nice {
+            let shares = Some(Shares::PerVcpu(nice.shares()));
+            let asked = Asked { shares, ..Asked::default() };
+            layers.push(layer(nice.said.clone(), asked));
         }
         if let Some((quota, path)) = &self.limit {
             let limit = Some(Limit::At(quota.mcpu));
-            let asked = Asked { limit, burst_us: quota.burst_us, ..Asked::default() };
-            layers.push(layer(format!("cgroup {path}/cpu.max"), asked));
+            let mut asked = Asked { limit, burst_us: quota.burst_us, ..Asked::default() };
+            let mut origin = format!("cgroup {path}/cpu.max");
+            if let Some(Quota { mcpu, burst_us }) = self.vcpu_limit.filter(|_| is_vm) {
+                asked.vcpu_limit = VcpuLimit { mcpu, burst_us };
+                origin += &format!(", {} for each vCPU by vcpu*/cpu.max", percent::text(mcpu));
+            }
+            layers.push(layer(origin, asked));
         }
         if let Some(pool) = pool {
             let asked = Asked { pool: Some(pool.to_owned()), ..Asked::default() };
@@ -194,7 +216,8 @@ fn inside(cgroup: &Cgroup, vms: &Vms) -> (Vec<Unit>, bool) {
     let mut units: Vec<Unit> = Vec::new();
     for vm in vms.inside.get(cgroup.path.as_str()).into_iter().flatten() {
         let kind = Kind::Vm { tgid: vm.tgid, size: vm.size };
-        units.push(Unit { kind, path: cgroup.path.clone(), weight: None, limit: None });
+        let (path, nice) = (cgroup.path.clone(), vm.nice.clone());
+        units.push(Unit { kind, path, weight: None, nice, limit: None, vcpu_limit: None });
     }
     units.extend(cgroup.inside.iter().flat_map(|one| units_of(one, vms, weighed)));
     (units, weighed)
@@ -210,7 +233,9 @@ fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
         kind: Kind::Container { id: cgroup.id, user: cgroup.user },
         path: cgroup.path.clone(),
         weight,
+        nice: None,
         limit,
+        vcpu_limit: None,
     };
     if units.is_empty() {
         return if counts { vec![container(weight, limit)] } else { Vec::new() };
@@ -221,13 +246,16 @@ fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
     if units.len() == 1 && !others {
         let one = &mut units[0];
         one.weight = weight;
+        one.nice = None;
         one.limit = one.limit.take().into_iter().chain(limit).min();
+        one.vcpu_limit = one.vcpu_limit.into_iter().chain(cgroup.vcpu_limit).min();
         if weight.is_some() {
             one.path.clone_from(&cgroup.path);
         }
         return units;
     }
-    if !counts && !inner {
+    let differ = units.iter().any(|unit| unit.nice.is_some());
+    if !counts && !inner && !differ {
         return units;
     }
     if others {
@@ -235,7 +263,8 @@ fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
         units.push(container(inner.then_some(WEIGHT_NORMAL), None));
     }
     let kind = Kind::Pool { inside: units };
-    vec![Unit { kind, path: cgroup.path.clone(), weight, limit }]
+    let path = cgroup.path.clone();
+    vec![Unit { kind, path, weight, nice: None, limit, vcpu_limit: None }]
 }
 
 /// Is anybody in the cgroup, or below, who is no VM and in none of the cgroups that are units as a whole?
@@ -277,7 +306,12 @@ mod tests {
     }
 
     fn vm(tgid: u32, size: u32, path: &str) -> Place {
-        Place { tgid, size, path: path.to_owned() }
+        Place { tgid, size, path: path.to_owned(), nice: None }
+    }
+
+    fn nice_vm(tgid: u32, size: u32, path: &str, weight: u32) -> Place {
+        let said = format!("weight {weight}");
+        Place { nice: Some(Nice { weight, said }), ..vm(tgid, size, path) }
     }
 
     /// Shares, limit and pool; 0 where nothing is asked.
@@ -368,6 +402,39 @@ mod tests {
         assert_eq!(said(&tree), ["vm1 500 limit 0 in ", "vm3 1000 limit 0 in "]);
     }
 
+    /// Shares of each VM of 9 vCPUs and who says so; 0 where it has what its size says.
+    fn shares(tree: &CgroupTree) -> Vec<(u32, u32, &str)> {
+        let each = tree.vms.iter().map(|(tgid, layers)| {
+            let said = layers.iter().find(|it| it.asked.shares.is_some());
+            (*tgid, asked(layers).0, said.map_or("", |it| it.origin.as_str()))
+        });
+        let mut all: Vec<_> = each.collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn nice_counts_among_those_of_a_cgroup_only() {
+        let root = host(vec![]);
+        let vms = [vm(1, 9, ""), nice_vm(2, 9, "", 110), nice_vm(3, 9, "/gone", 3)];
+        let tree = CgroupTree::of(&root, &vms);
+        assert!(tree.pools.is_empty(), "the root is none");
+        assert_eq!(shares(&tree), [(1, 0, ""), (2, 107 * 9, "weight 110"), (3, 3 * 9, "weight 3")]);
+        // Each in a cgroup of its own, as machine managers have it.
+        let root = host(vec![group("a", 100, vec![]), group("b", 100, vec![])]);
+        let tree = CgroupTree::of(&root, &[vm(1, 9, "/a"), nice_vm(2, 9, "/b", 110)]);
+        assert_eq!(shares(&tree), [(1, 0, ""), (2, 0, "")]);
+        // Two in one, beside a third in another: that is none of their affair.
+        let both = [vm(1, 9, "/a"), nice_vm(2, 9, "/a", 110), vm(3, 9, "/b")];
+        let tree = CgroupTree::of(&root, &both);
+        assert_eq!(said(&tree)[0], "pool /a 18000 in host");
+        assert_eq!(shares(&tree), [(1, 0, ""), (2, 963, "weight 110"), (3, 0, "")]);
+        // A weight that was set for its cgroup outranks it.
+        let root = host(vec![group("a", 100, vec![]), group("b", 400, vec![])]);
+        let tree = CgroupTree::of(&root, &[vm(1, 9, "/a"), nice_vm(2, 9, "/b", 110)]);
+        assert_eq!(shares(&tree)[1], (2, 4000, "cgroup /b/cpu.weight"));
+    }
+
     #[test]
     fn pods_beside_vms_stand_as_the_kernel_has_them() {
         let with = |pids: &[u32], cgroup: Cgroup| Cgroup { pids: pids.to_vec(), ..cgroup };
@@ -395,6 +462,22 @@ mod tests {
         let tree = CgroupTree::of(&root, &[vm(1, 2, "/a/b/c")]);
         assert_eq!(said(&tree), ["vm1 0 limit 1500 in "]);
         assert_eq!(tree.vms[&1][0].origin, "cgroup /a/cpu.max");
+    }
+
+    #[test]
+    fn what_each_vcpu_may_have_is_said_and_kept_beside_the_limit() {
+        let each = Some(Quota { mcpu: 500, burst_us: 0 });
+        let of = |outer: u32| {
+            let libvirt = Cgroup { vcpu_limit: each, ..limited("libvirt", 1500, vec![]) };
+            let root = host(vec![limited("scope", outer, vec![libvirt])]);
+            CgroupTree::of(&root, &[vm(1, 3, "/scope/libvirt")]).vms[&1][0].clone()
+        };
+        let said = ", 50% for each vCPU by vcpu*/cpu.max";
+        for (outer, by) in [(2000, "/scope/libvirt"), (1000, "/scope")] {
+            let layer = of(outer);
+            assert_eq!(layer.origin, format!("cgroup {by}/cpu.max{said}"));
+            assert_eq!(layer.asked.vcpu_limit, VcpuLimit { mcpu: 500, burst_us: 0 });
+        }
     }
 
     #[test]

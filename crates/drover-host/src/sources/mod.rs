@@ -7,3 +7,4 @@ pub mod cgroup;
 pub mod cgroup_tree;
 pub mod config_file;
 pub mod libvirt;
+pub mod nice;

@@ -178,6 +178,12 @@ extern "C" fn ground_vm_queue(d: *mut drover, slot: u32, domain: u32) -> u64 {
     u64::from(slot) * u64::from(queues.nr_domains) + u64::from(domain)
 }
 
+/// No VM here has a quota for each vCPU: nobody is ever parked.
+#[unsafe(no_mangle)]
+extern "C" fn ground_parked_queue(_: *mut drover, _: u32) -> u64 {
+    0
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_take_first(d: *mut drover, queue: u64) -> bool {
     // SAFETY: called by the policy.

@@ -216,6 +216,8 @@ impl Policy {
             cosched_mode: bounds.cosched as u32,
             partition: bounds.partition,
             burst_us: 0,
+            vcpu_limit_mcpu: 0,
+            vcpu_burst_us: 0,
         };
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
