@@ -519,8 +519,11 @@ impl Survey {
                 crowded: known.crowded,
                 only,
                 home: home.and_then(|home| self.host.place_of(home)),
-                may_leave: now - known.settled >= KEEPS || memory.is_stuck,
+                may_leave: now - known.settled >= KEEPS,
             });
+            let client = self.clients.last_mut().expect("it was pushed");
+            client.may_leave |=
+                client.home.is_some_and(|home| client.is_stuck_elsewhere(home.node));
         }
         self.parts.insert(vm.id, parts);
     }

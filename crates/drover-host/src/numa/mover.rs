@@ -21,6 +21,8 @@ const LOOK_COST_FACTOR: u32 = 1000;
 const STEP_BYTES: u64 = 2 << 20;
 /// Memory of which less than that part stays can be moved.
 const STAYS_PART: u64 = 10;
+/// What did not move is taken to be fixed for so long. Then its VM may have another home, and it is tried once.
+const FIXED_FOR: Duration = Duration::from_secs(3600);
 /// After a pass in vain the next is made so much later, and twice that each time: up to half an hour.
 const TRIED_AGAIN: Duration = Duration::from_secs(1);
 const TRIED_AGAIN_DOUBLES: u32 = 11;
@@ -46,7 +48,7 @@ pub struct Report {
     pub guest: Guest,
     /// What was moved, MiB.
     pub moved_mib: f64,
-    /// A whole pass has moved next to nothing: what still lies elsewhere, a good part of all, cannot be moved.
+    /// A good part of all did not move when it should: it is fixed where it lies.
     pub is_stuck: bool,
     /// Why nothing of it is moved or known.
     pub refused: Option<String>,
@@ -71,8 +73,17 @@ struct Known {
     /// So many passes on end have moved next to nothing, and no other is made before then.
     in_vain: u32,
     waits_until: Option<Instant>,
+    /// What did not move, whatever its home is meanwhile.
+    fixed: Option<Fixed>,
     pass: Option<Pass>,
     report: Report,
+}
+
+/// Memory that did not move: so much, and when that was last seen.
+#[derive(Debug, Clone, Copy)]
+struct Fixed {
+    bytes: u64,
+    since: Instant,
 }
 
 /// Does the steps.
@@ -104,7 +115,7 @@ impl<O: Os> Mover<O> {
             let known = self.known.entry(id).or_default();
             if known.to != target.to {
                 let (to, report) = (target.to.clone(), known.report.clone());
-                *known = Known { to, report, ..Known::default() };
+                *known = Known { to, report, fixed: known.fixed, ..Known::default() };
             }
             if known.next_look.is_none_or(|next| next <= now) && known.pass.is_none() {
                 known.look(&mut self.os, target.pid, now, mib_per_s > 0);
@@ -151,6 +162,8 @@ impl Known {
         self.looked = Some(now);
         self.next_look = Some(now + LOOK_INTERVAL.max(begun.elapsed() * LOOK_COST_FACTOR));
         (self.report.maps, self.report.guest) = (maps, guest);
+        self.fixed = self.fixed.filter(|fixed| now - fixed.since < FIXED_FOR);
+        self.report.is_stuck = self.fixed.is_some();
         if self.to.nodes.is_empty() || !may_move || waits {
             return;
         }
@@ -170,11 +183,10 @@ impl Known {
     fn move_some(&mut self, os: &mut dyn Os, pid: u32, now: Instant) -> f64 {
         let Some(pass) = &mut self.pass else { return 0.0 };
         let Some((pages, page_bytes)) = pass.next_pages() else {
-            // Some pages always stay: those that others share, or that are in use for a moment.
-            let all_bytes = self.report.maps.lies_mib().values().sum::<u64>() << 20;
             let in_vain = pass.stayed_bytes > 0 && pass.moved_bytes < pass.stayed_bytes / 99;
-            self.report.is_stuck = in_vain && pass.stayed_bytes > all_bytes / STAYS_PART;
-            let has_moved = pass.moved_bytes > 0;
+            let (moved_bytes, stayed_bytes) = (pass.moved_bytes, pass.stayed_bytes);
+            let has_moved = moved_bytes > 0;
+            self.note_fixed(moved_bytes, stayed_bytes, now);
             self.end_pass(in_vain, now);
             if has_moved && !in_vain {
                 self.next_look = Some(now);
@@ -196,6 +208,18 @@ impl Known {
                 0.0
             }
         }
+    }
+
+    /// A pass has moved so much, and so much stayed. Some pages always stay: those in use for a moment. That what is not
+    /// fixed goes home says nothing of what is.
+    fn note_fixed(&mut self, moved_bytes: u64, stayed_bytes: u64, now: Instant) {
+        let all_bytes = self.report.maps.lies_mib().values().sum::<u64>() << 20;
+        if stayed_bytes > all_bytes / STAYS_PART {
+            self.fixed = Some(Fixed { bytes: stayed_bytes, since: now });
+        } else {
+            self.fixed = self.fixed.filter(|fixed| moved_bytes < fixed.bytes);
+        }
+        self.report.is_stuck = self.fixed.is_some();
     }
 
     /// What is in use for a moment, or finds no room for one, can be moved a little later.
@@ -257,7 +281,7 @@ fn move_pages(os: &mut dyn Os, pid: u32, pages: &[u64], to: &Layout) -> io::Resu
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::maps::Own;
     use super::*;
 
@@ -265,10 +289,12 @@ mod tests {
 
     /// Processes whose memory is a vector of nodes, page by page from address 0x1000000 on, in mappings of 4 MiB.
     #[derive(Debug, Default)]
-    struct Fake {
-        nodes: HashMap<u32, Vec<i32>>,
-        pinned: bool,
-        error: Option<i32>,
+    pub struct Fake {
+        pub nodes: HashMap<u32, Vec<i32>>,
+        /// All pages stay where they are, or so many of each process: the first ones, which it shares with others.
+        pub pinned: bool,
+        pub shared: usize,
+        pub error: Option<i32>,
     }
 
     const FIRST: u64 = 0x100_0000;
@@ -298,8 +324,12 @@ mod tests {
                 return Err(io::Error::from_raw_os_error(error));
             }
             let all = self.nodes.get_mut(&pid).ok_or(io::Error::from_raw_os_error(libc::ESRCH))?;
-            for (page, node) in pages.iter().zip(nodes).filter(|_| !self.pinned) {
-                all[((page - FIRST) / PAGE) as usize] = *node as i32;
+            let stays = if self.pinned { all.len() } else { self.shared };
+            for (page, node) in pages.iter().zip(nodes) {
+                let at = ((page - FIRST) / PAGE) as usize;
+                if at >= stays {
+                    all[at] = *node as i32;
+                }
             }
             Ok(())
         }

@@ -7,6 +7,7 @@ use drover_core::place::{HomeNumber, Kind, Within};
 use drover_core::sets::SetSpec;
 use guest::{Guest, VirtualNode};
 use maps::Maps;
+use mover::tests::Fake;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ struct One(KernelVm, Affinity, Option<f64>);
 
 impl One {
     fn new(id: u64, nr_vcpus: u32) -> Self {
-        let kernel = KernelVm { nr_vcpus, ..KernelVm::for_test(id) };
+        let kernel = KernelVm { nr_vcpus, tgid: id as u32, ..KernelVm::for_test(id) };
         Self(kernel, Affinity::ANYWHERE, None)
     }
 
@@ -325,6 +326,52 @@ fn with_memory_that_cannot_move_home_is_where_that_is() {
     assert_eq!(decide(&mut numa, &ones, begun + 2 * SETTLES), [(2, Some(0))]);
 
     assert!(decide(&mut numa, &ones, begun + 3 * SETTLES).is_empty());
+}
+
+/// The daemon and its mover for so long, with memory of which the first `shared` pages of each VM, by its id, stay where they
+/// are: when who was given which home.
+fn live(ones: &[One], os: Fake, lasts: Duration) -> Vec<(Duration, u64, Option<usize>)> {
+    let (mut numa, mut mover) = (two_nodes(), Mover::new(os));
+    let (begun, mut next) = (Instant::now(), Instant::now());
+    let mut homes = Vec::new();
+    for tick in 0..(lasts.as_millis() / INTERVAL.as_millis()) as u32 {
+        let now = begun + INTERVAL * tick;
+        homes.extend(
+            decide(&mut numa, ones, now).into_iter().map(|(id, node)| (now - begun, id, node)),
+        );
+        let targets = numa.shared.lock().targets.clone();
+        while next < now + INTERVAL {
+            let told = &mut |id, report| drop(numa.shared.lock().reports.insert(id, report));
+            next += mover.step(&targets, 256, next.max(now), told).min(INTERVAL);
+        }
+    }
+    homes
+}
+
+/// As with virtiofs and vhost-user: of each VM's memory a part lies on each node and stays there, and some of its VMM's
+/// own does not. A VM has a first home, may leave that once for a better one, and goes back to most of its memory for good.
+#[test]
+fn homes_of_vms_whose_memory_others_share_settle() {
+    let pages = |mib: [usize; 3]| {
+        let on = |node: i32, mib: usize| vec![node; mib * 256];
+        [on(0, mib[0]), on(1, mib[1]), on(0, mib[2])].concat()
+    };
+    for shared in [[100, 0], [90, 10], [60, 40], [50, 50], [30, 70]] {
+        for (own, is_wide) in [(0, false), (20, false), (100, false), (20, true)] {
+            let ones = match is_wide {
+                true => vec![One::new(1, 4), One::new(2, 2)],
+                false => vec![One::pinned(1, 2, "0-1"), One::new(2, 1), One::new(3, 2)],
+            };
+            let nodes = ones.iter().map(|one| (one.0.tgid, pages([shared[0], shared[1], own])));
+            let (nodes, shared_pages) = (nodes.collect(), (shared[0] + shared[1]) * 256);
+            let os = Fake { nodes, shared: shared_pages, ..Fake::default() };
+            let homes = live(&ones, os, Duration::from_secs(120));
+            for one in &ones {
+                let its: Vec<_> = homes.iter().filter(|(_, id, _)| *id == one.0.id).collect();
+                assert!(its.len() <= 3, "{shared:?}, {own} of its own: {its:?}");
+            }
+        }
+    }
 }
 
 #[test]
