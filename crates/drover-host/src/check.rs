@@ -2,6 +2,7 @@
 //! Is this host fit? What is there, what is missing, and the fix for each.
 
 mod differences;
+pub mod freezes;
 
 use std::path::{Path, PathBuf};
 
@@ -63,21 +64,26 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
     ]
     .into_iter()
     .chain(reservations(root))
+    .chain(freezes::of(root))
     .chain(differences::of(root))
     .collect()
 }
 
 /// The oldest kernel that Drover is tested on.
-const OLDEST_KERNEL: (u32, u32) = (6, 18);
+const OLDEST_KERNEL: (u32, u32, u32) = (6, 18, 0);
+
+/// The running kernel's: 7.3.4 of `7.3.4+deb14-amd64`, and 7.4.0 of `7.4-rc1`; 0.0.0 where it is not known.
+fn version(root: &Path) -> (u32, u32, u32) {
+    let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();
+    let plain = release.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default();
+    let mut numbers = plain.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    (next(), next(), next())
+}
 
 fn kernel(root: &Path) -> Point {
     let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let version = match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
-        _ => (0, 0),
-    };
-    if version >= OLDEST_KERNEL {
+    if version(root) >= OLDEST_KERNEL {
         return good("kernel", release);
     }
     Point {

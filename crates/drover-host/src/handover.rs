@@ -12,7 +12,7 @@
 //!
 //! Elsewhere than under systemd nobody keeps it: the scheduler ends with its daemon.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use sd_notify::NotifyState;
 
@@ -34,10 +34,15 @@ impl Predecessor {
 
     /// Ends it: every task is the kernel's own scheduler's on return.
     pub fn end(self) {
-        // SAFETY: the descriptor is open. One that has ended already, thrown out, is refused, which is as well.
-        unsafe { libbpf_rs::libbpf_sys::bpf_link_detach(self.0.as_raw_fd()) };
-        tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(NAME)], &[]);
+        end(self.0.as_fd());
     }
+}
+
+/// Ends a scheduler, whoever keeps it: every task is the kernel's own scheduler's on return.
+pub fn end(link: BorrowedFd<'_>) {
+    // SAFETY: the descriptor is open. One that has ended already, thrown out, is refused, which is as well.
+    unsafe { libbpf_rs::libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+    tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(NAME)], &[]);
 }
 
 /// Has systemd keep the scheduler for the daemon after this one.

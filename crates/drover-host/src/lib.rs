@@ -12,6 +12,7 @@ pub mod applied;
 pub mod check;
 mod containers;
 pub mod control;
+mod cookies;
 pub mod delays;
 pub mod domains;
 pub mod exit_info;

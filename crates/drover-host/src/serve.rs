@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::check::freezes::Tagged;
 use crate::containers::Containers;
+use crate::cookies::CookieWatch;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::exit_info::ExitInfo;
@@ -66,8 +68,18 @@ impl Wishes {
 pub enum End {
     /// Somebody stopped it, or took its scheduler away.
     Asked,
-    /// The kernel threw its scheduler out, for this reason. It may do so again at once.
+    /// The kernel threw its scheduler out, or it gave the host back, for this reason. It may do so again at once.
     ThrownOut(String),
+}
+
+/// Why nobody is to look after the host any more.
+enum Over {
+    /// A signal asked for it.
+    Stopped,
+    /// The kernel has ended the scheduler.
+    Ended(ExitInfo),
+    /// Somebody has a core-scheduling cookie, with which this host freezes.
+    Cookie(Tagged),
 }
 
 /// Run the daemon until it is to stop or the kernel ends the scheduler.
@@ -80,6 +92,7 @@ pub fn serve(
     places: &Places,
     wishes: &Wishes,
     predecessor: Option<Predecessor>,
+    allow_core_scheduling: bool,
 ) -> Result<End> {
     let mut listener = Listener::bind(places.socket)?;
     tracing::info!("starting: reading the host, {} and saved orders", places.config.display());
@@ -99,6 +112,10 @@ pub fn serve(
     reconciler.follow(Containers::below(Path::new(CGROUPS)));
     reconciler.keep_homes(Numa::start(&topology));
     reconciler.profile_by(Profiles::start().context("no thread to profile VMs")?);
+    let cookies = match allow_core_scheduling {
+        true => None,
+        false => CookieWatch::start().context("no thread to watch for core-scheduling cookies")?,
+    };
     let run = places.socket.parent().unwrap_or(places.socket);
     let writer = Arc::new(Writer::start(&[places.state, run]).context("no thread to write")?);
     reconciler.save_by(Arc::clone(&writer));
@@ -109,11 +126,18 @@ pub fn serve(
     );
     let mut manager = Manager::ready(&format!("scheduling {pcpus} pCPUs"));
     let mut clients = Clients { listener: &mut listener, writer: &writer, said: false };
+    let watch = Watch::new(cookies);
     let host = (&scheduler, &mut reconciler);
-    let exit_info = look_after(host, online, &mut clients, &mut manager, wishes);
+    let over = look_after(host, online, watch, &mut clients, &mut manager, wishes);
+    if let Over::Cookie(_) = over {
+        // First of all, as the host may freeze at any moment.
+        handover::end(scheduler.link());
+    }
     listener.close(&writer);
-    if let Some(exit_info) = exit_info {
-        return Ok(ended(exit_info, places.state, &writer));
+    match over {
+        Over::Ended(exit_info) => return Ok(ended(exit_info, places.state, &writer)),
+        Over::Cookie(tagged) => return Ok(End::ThrownOut(given_back(&tagged))),
+        Over::Stopped => {}
     }
     manager.stopping();
     tracing::info!(
@@ -137,18 +161,21 @@ fn hurried<T>(what: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Looks after the host and serves clients, until it is to stop or the kernel has ended the scheduler: why.
+/// Looks after the host and serves clients, until that is over: why.
 fn look_after(
     (scheduler, reconciler): (&Scheduler, &mut Reconciler),
     mut online: CpuList,
+    mut watch: Watch,
     clients: &mut Clients,
     manager: &mut Manager,
     wishes: &Wishes,
-) -> Option<ExitInfo> {
-    let mut watch = Watch::default();
+) -> Over {
     while !wishes.stop.load(Ordering::Relaxed) {
         if let Some(exit_info) = scheduler.exit_info() {
-            return Some(exit_info);
+            return Over::Ended(exit_info);
+        }
+        if let Some(tagged) = watch.cookie() {
+            return Over::Cookie(tagged);
         }
         manager.alive(Instant::now());
         if wishes.reload.swap(false, Ordering::Relaxed) {
@@ -173,7 +200,7 @@ fn look_after(
             }
         }
     }
-    None
+    Over::Stopped
 }
 
 /// Those who ask.
@@ -214,6 +241,14 @@ fn ended(exit_info: ExitInfo, state: &Path, writer: &Writer) -> End {
         Ok(file) => End::ThrownOut(format!("{text}; what it saw is in {}", file.display())),
         Err(err) => End::ThrownOut(format!("{text}; what it saw could not be kept ({err:#})")),
     }
+}
+
+/// The host was given back because of a cookie.
+fn given_back(tagged: &Tagged) -> String {
+    format!(
+        "{tagged}, with which this kernel freezes under any sched_ext scheduler: all tasks are the kernel's own \
+         scheduler's again; `drover check` says what to do"
+    )
 }
 
 /// The pCPUs that are online now.

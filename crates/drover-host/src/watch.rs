@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the daemon looks after besides VMs: pCPUs that come, and vCPUs there is no room for.
+//! What the daemon looks after besides VMs: pCPUs that come, vCPUs there is no room for, and core-scheduling cookies.
 
+use crate::check::freezes::Tagged;
+use crate::cookies::CookieWatch;
 use crate::names::user_name;
 use crate::scheduler::{Refusal, Scheduler, Slots};
 use crate::topology::Topology;
@@ -12,9 +14,21 @@ pub struct Watch {
     unplaced: u32,
     /// Why vCPUs are without room, as it was said last.
     told: Option<Refusal>,
+    /// Who watches for cookies, where they are a danger.
+    cookies: Option<CookieWatch>,
 }
 
 impl Watch {
+    /// With that one, who watches for cookies.
+    pub fn new(cookies: Option<CookieWatch>) -> Self {
+        Self { cookies, ..Self::default() }
+    }
+
+    /// Who has a cookie with which this host may freeze at any moment.
+    pub fn cookie(&self) -> Option<Tagged> {
+        self.cookies.as_ref()?.found()
+    }
+
     /// Looks again; the host's pCPUs, where any may have come.
     pub fn look(&mut self, scheduler: &Scheduler) -> Option<Topology> {
         if let Some(line) = self.note_unplaced(scheduler.slots()) {

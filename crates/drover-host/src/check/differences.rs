@@ -14,7 +14,6 @@ const CGROUPS_MAX: usize = 20_000;
 
 /// One point for each difference that this host will see.
 pub fn of(root: &Path) -> Vec<Point> {
-    let tagged = tagged_processes(root, cookie_of);
     let cgroups = cgroups(&root.join("sys/fs/cgroup"));
     let vms = vms_in(&root.join("proc"));
     let uneven = vms.iter().filter(|vm| nice::differs(&root.join("proc"), vm.tgid)).count();
@@ -24,7 +23,6 @@ pub fn of(root: &Path) -> Vec<Point> {
         clamps(&cgroups),
         thread_quotas(&cgroups),
         nice_values(uneven),
-        tags(tagged),
         rival(root),
     ];
     found.into_iter().flatten().collect()
@@ -132,32 +130,6 @@ fn cgroups(top: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn tags(tagged: usize) -> Option<Point> {
-    (tagged > 0).then(|| {
-        differs(
-            "core scheduling",
-            format!("{tagged} processes have a cookie, and share cores with their own only"),
-            "the kernel keeps cores apart, but shares and reservations hold less well; untested",
-        )
-    })
-}
-
-fn tagged_processes(root: &Path, cookie_of: impl Fn(i32) -> u64) -> usize {
-    let processes = files::entries(&root.join("proc"), ENTRIES_MAX);
-    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| cookie_of(*pid) != 0).count()
-}
-
-/// The core-scheduling cookie of a process; 0 where it has none, is gone, or may not be asked.
-fn cookie_of(pid: i32) -> u64 {
-    let mut cookie: u64 = 0;
-    // SAFETY: the kernel writes one u64 there, and nothing when it fails.
-    let done = unsafe {
-        libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, pid, 0, &raw mut cookie)
-    };
-    if done == 0 { cookie } else { 0 }
-}
-
 /// Another sched_ext scheduler that starts at boot. The kernel runs one at a time, the first that starts.
 fn rival(root: &Path) -> Option<Point> {
     let wants = root.join("etc/systemd/system/multi-user.target.wants");
@@ -212,13 +184,5 @@ mod tests {
                       vCPUs have different quotas, of which the sum holds";
         assert_eq!(points[3].found, quotas);
         assert!(nice_values(0).is_none() && nice_values(3).unwrap().found.starts_with("3 VMs"));
-    }
-
-    #[test]
-    fn processes_with_a_cookie_are_counted() {
-        let host = host(&[("proc/1/x", ""), ("proc/20/x", ""), ("proc/sys/x", "")]);
-        assert_eq!(tagged_processes(host.path(), |pid| u64::from(pid == 20)), 1);
-        assert_eq!(cookie_of(0x3fff_fff0), 0, "nobody has that number");
-        assert!(tags(0).is_none() && tags(2).unwrap().found.starts_with("2 processes"));
     }
 }

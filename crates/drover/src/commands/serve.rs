@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use drover_core::params::Params;
+use drover_host::check::freezes::{CORE_SCHEDULING, PSI_TRIGGERS};
 use drover_host::check::{NOBODY_ELSE, Point, State, check_host};
 use drover_host::control::SOCKET_PATH;
 use drover_host::domains::DomainLevel;
@@ -39,6 +40,9 @@ pub struct Args {
     /// Where to listen for orders.
     #[arg(long, default_value = SOCKET_PATH)]
     socket: PathBuf,
+    /// Start although threads have core-scheduling cookies, with which kernels before 7.3.4 freeze.
+    #[arg(long)]
+    allow_core_scheduling: bool,
     /// Say what would be done with which VMs, and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -50,18 +54,27 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return dry_run(args.domains, &places);
     }
     let predecessor = Predecessor::take();
-    let missing = |point: &Point| {
-        point.state == State::Missing && !(point.what == NOBODY_ELSE && predecessor.is_some())
+    let passes_over = |point: &Point| match point.what {
+        NOBODY_ELSE => predecessor.is_some(),
+        CORE_SCHEDULING => args.allow_core_scheduling,
+        _ => false,
     };
-    if let Some(point) = check_host().into_iter().find(missing) {
-        bail!("{}: {}; {}", point.what, point.found, point.fix);
+    let points = check_host();
+    let text = |point: &Point| format!("{}: {}; {}", point.what, point.found, point.fix);
+    if let Some(point) = points.iter().find(|it| it.state == State::Missing && !passes_over(it)) {
+        bail!(text(point));
+    }
+    for point in points.iter().filter(|point| [CORE_SCHEDULING, PSI_TRIGGERS].contains(&point.what))
+    {
+        tracing::warn!("{}", text(point));
     }
     let wishes = Wishes::default();
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, Arc::clone(&wishes.stop)).context("cannot catch signals")?;
     }
     flag::register(SIGHUP, Arc::clone(&wishes.reload)).context("cannot catch signals")?;
-    match serve(args.domains, &Params::default(), &places, &wishes, predecessor)? {
+    let allow = args.allow_core_scheduling;
+    match serve(args.domains, &Params::default(), &places, &wishes, predecessor, allow)? {
         End::Asked => Ok(ExitCode::SUCCESS),
         End::ThrownOut(why) => {
             log::fault(&why);

@@ -48,7 +48,8 @@ fn vms_outlive_the_daemon_whatever_ends_it() {
 
 #[test]
 fn orders_that_cannot_be_followed_are_refused_in_one_line() {
-    Boot::new("orders::inside").file("/foreign.bpf.o", foreign::compile()).run();
+    let boot = Boot::new("orders::inside").file("/foreign.bpf.o", foreign::compile());
+    boot.file("/sub.bpf.o", foreign::compile_sub()).run();
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn inside() {
     a_users_namesake();
     bad_orders();
     bad_clients();
+    a_sub_scheduler_is_refused();
     daemon.must_serve();
     all_progress_within(Duration::from_millis(500), &[&vm]);
 }
@@ -47,6 +48,19 @@ fn beside_a_foreign_scheduler() {
     assert!(!check.status.success() && text.contains("foreign"), "{text}");
     drop(foreign);
     host::wait_for_fallback();
+}
+
+/// Drover has no place for one, and goes on. Kernels before 7.2 know of none.
+fn a_sub_scheduler_is_refused() {
+    say("a scheduler for a cgroup");
+    let cgroup = Path::new("/sys/fs/cgroup/below");
+    fs::create_dir(cgroup).unwrap();
+    let Err(error) = foreign::load_below("/sub.bpf.o", cgroup) else {
+        panic!("a sub-scheduler has some of Drover's tasks");
+    };
+    say(&format!("{error:#}"));
+    assert_eq!(scheduler_state(), "enabled");
+    fs::remove_dir(cgroup).unwrap();
 }
 
 /// One serves, and the other has one line to say.
