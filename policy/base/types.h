@@ -289,8 +289,9 @@ enum order_why {
 	ORDER_WOKEN = 1, /* the pCPU was told to ask, wake.h */
 	ORDER_TURN = 2, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 3, /* a task of a higher class runs: nobody of ours */
-	ORDER_SENT = 5, /* one that woke and preempts; it has a turn */
 	ORDER_YIELD = 4, /* a sibling, best the vCPU with the record `who`, yield.h */
+	ORDER_SENT = 5, /* one that woke and preempts, on its way here, wake.h */
+	ORDER_BEGUN = 6, /* the same, which runs: only one that is due preempts it */
 };
 
 /* Who must run next on a pCPU. While there is an order, no other pCPU gives another. */
@@ -569,6 +570,12 @@ static __always_inline u64 pcpu_vruntime_ns(const struct pcpu *pcpu, u64 now_ns)
 static __always_inline void pcpu_note_vruntime(struct pcpu *pcpu, u64 vruntime_ns, u64 now_ns)
 {
 	pcpu->running_vruntime_ns = vruntime_ns - now_ns;
+}
+
+/* Does who runs there have a turn (wait_bound.h)? */
+static __always_inline bool pcpu_has_turn(const struct pcpu *pcpu)
+{
+	return pcpu->order.why == ORDER_TURN || pcpu->order.why == ORDER_BEGUN;
 }
 
 /* Does nothing run there, and might? */

@@ -339,7 +339,7 @@ BPF_GLOBAL int plan_tell(THE_DROVER, u32 at)
 		u32 slot = other->running_slot;
 
 		if (i == at || !other->online || slot >= DROVER_MAX_VMS ||
-		    !vm_at(d, slot)->coscheduled || other->order.why == ORDER_TURN)
+		    !vm_at(d, slot)->coscheduled || pcpu_has_turn(other))
 			continue;
 		if (other->round == d->round && !plan_is_crowded(d, vm_at(d, slot)))
 			continue;

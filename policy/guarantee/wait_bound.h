@@ -124,10 +124,10 @@ static __always_inline void wait_bound_begin(struct drover *d, struct task_struc
 	/* The pCPU has not asked since the thread was sent to preempt: it does not give way again
 	 * to the next one that wakes, or to a round, before it has had a turn. */
 	if (pcpu->order.why == ORDER_SENT) {
-		pcpu->order.why = ORDER_TURN;
+		pcpu->order.why = ORDER_BEGUN;
 		pcpu->order.until_ns = now_ns + wait_bound_turn_ns(d);
 	}
-	if (pcpu->order.why == ORDER_TURN)
+	if (pcpu_has_turn(pcpu))
 		ground_set_slice(d, task, wait_bound_turn_ns(d));
 	else
 		pcpu->order.why = ORDER_NONE;
@@ -157,7 +157,7 @@ static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct tas
 {
 	s64 left_ns = (s64)(pcpu->order.until_ns - pcpu->asked_ns);
 
-	if (pcpu->order.why != ORDER_TURN)
+	if (!pcpu_has_turn(pcpu))
 		return false;
 	if (!task || left_ns <= 0) {
 		pcpu->order.why = ORDER_NONE;

@@ -14,8 +14,9 @@
  * all it runs is charged to the VM. Lag is kept across sleep at both levels, up to wake_credit (10
  * ms), so a VM gets ahead by it once, not again and again.
  *
- * A thread that preempts has a turn (wait_bound.h) that no other one that wakes, and no round, cuts
- * short, but for one that is due by a reservation. So short runs end where they began.
+ * A thread that preempts has a turn, a quarter of a slice and on to the tick, that no other one
+ * that wakes, and no round, cuts short; only one that is due by a reservation. So short runs end
+ * where they began.
  *
  * Worked example. A sleeper (2 vCPUs, 2000 shares) beside a busy VM (4000
  * shares) on two pCPUs. The sleeper's virtual time is held at most 10 ms / 2 =
@@ -93,9 +94,8 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 	bool stays;
 	s64 ahead_ns;
 
-	/* A turn gives way to a reservation only. */
 	if (!pcpu->online || there >= DROVER_MAX_VMS ||
-	    (pcpu->order.why && !(due && pcpu->order.why == ORDER_TURN)))
+	    (pcpu->order.why && !(due && pcpu->order.why == ORDER_BEGUN)))
 		return 0;
 	if (due && slot == DROVER_HOST_SLOT)
 		return there == slot ? 1 : WAKE_DUE;

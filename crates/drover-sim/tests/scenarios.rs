@@ -62,6 +62,14 @@ fn all_holds(scenario: &Scenario, outcome: &Outcome) {
     }
 }
 
+/// A vCPU that wakes beside busy siblings, and a VM that wakes in another's round, wait no longer than under EEVDF.
+#[test]
+fn whoever_wants_less_than_its_part_is_served_when_it_wakes() {
+    for name in ["light-vcpu", "io-beside-own-work", "parallel-request", "desktop-compiles"] {
+        holds(&format!("{name}.toml"));
+    }
+}
+
 #[test]
 fn what_scenarios_expect_of_drover_holds() {
     for name in
