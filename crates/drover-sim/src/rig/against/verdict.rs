@@ -310,7 +310,7 @@ mod tests {
         let run = both(heavy(0.05, 9000.0), heavy(0.1, 100.0));
         let beside = Part { light: false, fair_work_s: None, light_vcpus: vec![false] };
         let own = [vec![true, true], vec![true]];
-        let judged = judge(&[part.clone(), beside.clone()], &own, &[run.clone()]);
+        let judged = judge(&[part.clone(), beside.clone()], &own, std::slice::from_ref(&run));
         let found: Vec<_> = judged.short.iter().map(|it| (it.kind, it.vm, it.vcpu)).collect();
         let at = (Some(0), Some(1));
         assert_eq!(found, [(Kind::LightVcpuWork, at.0, at.1), (Kind::LightVcpuP99, at.0, at.1)]);
