@@ -110,14 +110,26 @@ impl Scx {
             CpuList::of(online.cpus().iter().copied().filter(|&cpu| mask.contains(cpu)))
         };
         let lists: Vec<Option<CpuList>> = m.masks.iter().map(list).collect();
-        let mut sets: HashMap<u32, Vec<CpuList>> = HashMap::new();
+        // By mask and partition; `None`: anywhere, as mostly. There are thousands of threads and few of these.
+        let mut drawn: HashMap<_, Option<CpuList>> = HashMap::new();
+        let mut sets: HashMap<u32, Vec<_>> = HashMap::new();
         for task in m.tasks.iter().filter(|task| task.state != TaskState::Absent) {
-            let cpus = lists[task.mask as usize].as_ref().unwrap_or(online);
-            let cpus = self.drawn(cpus, self.bounds_of(task.vm).partition);
-            sets.entry(task.vm).or_default().push(cpus);
+            let set = (task.mask, self.bounds_of(task.vm).partition);
+            drawn.entry(set).or_insert_with(|| {
+                let cpus = lists[task.mask as usize].as_ref().unwrap_or(online);
+                Some(self.drawn(cpus, set.1)).filter(|cpus| cpus != online)
+            });
+            sets.entry(task.vm).or_default().push(set);
         }
-        let affinity = |(vm, sets)| (vm, Affinity::of_vcpus(sets).on(online));
-        sets.into_iter().map(affinity).filter(|(_, affinity)| !affinity.is_anywhere()).collect()
+        let cpus_of = |set: &(_, _)| drawn[set].as_ref().unwrap_or(online).clone();
+        let confined = |sets: &Vec<_>| sets.iter().any(|set| drawn[set].is_some());
+        let affinity = |(vm, sets): (_, Vec<_>)| {
+            let each: Vec<CpuList> = sets.iter().map(cpus_of).collect();
+            (vm, Affinity::of_vcpus(each))
+        };
+        let sets = sets.into_iter().filter(|(_, sets)| confined(sets)).map(affinity);
+        let sets = sets.map(|(vm, affinity)| (vm, affinity.on(online)));
+        sets.filter(|(_, affinity)| !affinity.is_anywhere()).collect()
     }
 }
 
