@@ -2,6 +2,7 @@
 //! All tests of the simulator from outside, in one program: in five, five copies of its generic code were compiled, and
 //! cargo ran one program after the other.
 
+mod against;
 mod profiles;
 mod programs;
 mod rig;
