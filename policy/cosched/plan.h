@@ -13,7 +13,8 @@
  * run such VMs and were given to none are preempted, too, and each chooses in turn: so VMs are
  * planned one after the other, the least served first, whoever asks. A pCPU that has been given to
  * a VM takes that VM's vCPUs, and goes back to them when a kworker has run for 100 us, but for a VM
- * that is owed more by then: one that sleeps much is served as if there were no rounds.
+ * that came before it when it was planned, or that has slept since and is owed more by now
+ * (pick_plan.h).
  *
  * A mode says what happens when there are not as many pCPUs:
  *

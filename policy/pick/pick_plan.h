@@ -28,7 +28,7 @@ static __always_inline bool pick_is_out_of_step(struct drover *d, struct vm *vm)
 
 /*
  * Does the VM with that key come before the one that was given the pCPU? One that waited when the
- * round began must have come before it then; one that has paused since, now.
+ * round began must have come before it then; one that is out of step with rounds, now.
  */
 static __always_inline bool pick_outranks(struct drover *d, u32 pcpu, u64 key, u32 given)
 {

@@ -7,12 +7,13 @@
  * domain, if it is ahead by what a migration is worth (steal_gain); a queue.
  *
  * One law says who is ahead, among VMs and among the threads of one VM, and always as it is now.
- * Two threads of one VM are compared by their vruntime. Threads of two VMs are compared by their
- * VMs' virtual times, but a waking thread that is behind its own siblings counts for its VM at
- * where that would stand, had they all run as little (share_standing_ns): one vCPU that wants
- * little is not kept waiting by busy siblings that have used up what their VM is owed. They pay:
- * all it runs is charged to the VM. Lag is kept across sleep at both levels, up to wake_credit (10
- * ms), so a VM gets ahead by it once, not again and again.
+ * Threads of two VMs are compared by their VMs' virtual times, two threads of one VM by their
+ * vruntime. A VM that is ahead pays for a wake-up first. If none is, a sibling does. If none of
+ * them runs here, the waking thread counts for its VM at where that would stand, had all siblings
+ * run as little (share_lag_ns): one vCPU that wants little is not kept waiting by busy siblings
+ * that have used up what their VM is owed. They pay: all it runs is charged to the VM. Lag is kept
+ * across sleep at both levels, up to wake_credit (10 ms), so a VM gets ahead by it once, not again
+ * and again.
  *
  * A thread that preempts has a turn, a quarter of a slice and on to the tick, that no other one
  * that wakes, and no round, cuts short; only one that is due by a reservation. So short runs end
@@ -29,8 +30,8 @@
  * Another. Two busy vCPUs of VM 3 (3000 shares) have just had a round on two pCPUs and it is 8 ms
  * of virtual time ahead of VM 4, which runs now. A third vCPU of VM 3, which runs for 0.1 ms each 2
  * ms, wakes: it is 10 ms behind its siblings' clock, three are awake, on two pCPUs, so it stands at
- * 8 - 10 * 2 / 3 = 1.3 ms. Once VM 4 has run for 1.6 ms it is preempted; in VM 3's own round the
- * sibling that has run longest is.
+ * 8 - 10 * 2 / 3 = 1.3 ms. Once VM 4 has run for 1.6 ms it is preempted; in VM 3's own round
+ * a sibling is.
  *
  * Limitations. It looks at no more than eight pCPUs of the domain, so on a
  * wide domain a waker may preempt the second best. Only one preempting thread is
@@ -68,14 +69,17 @@ static __always_inline s64 wake_gain_by_shares_ns(struct drover *d, struct vm *v
 	return gain_ns + (s64)share_lag_ns(d, vm, vruntime_ns, ground_now_ns(d)) > 0 ? WAKE_LAG : 0;
 }
 
-/* The same where a VM has a reservation; `due`: the waking one is served by it. */
+/* The same where one of the two VMs is served by its reservation: the one that runs stays, the
+ * waking one is due. */
 static __always_inline s64 wake_gain_reserved_ns(struct drover *d, u32 slot, u32 there,
-						 s64 ahead_ns, bool due)
+						 s64 ahead_ns, bool stays, bool due)
 {
 	u64 now_ns = ground_now_ns(d);
 
-	if (!due || !reserve_is_due(vm_at(d, there), now_ns))
-		return due ? WAKE_DUE + max_signed(ahead_ns, 0) : 0;
+	if (!due)
+		return 0;
+	if (!stays)
+		return WAKE_DUE + max_signed(ahead_ns, 0);
 	/* Both are: the one that is for longer. */
 	return (s64)(reserve_due_ns(d, vm_at(d, there), now_ns) -
 		     reserve_due_ns(d, vm_at(d, slot), now_ns) - d->params.preempt_gain_ns);
@@ -115,7 +119,7 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 	if (slot == DROVER_HOST_SLOT && d->nr_reserved && ahead_ns > 0)
 		return stays ? 1 : 1 + ahead_ns;
 	if (stays || due)
-		return wake_gain_reserved_ns(d, slot, there, ahead_ns, due);
+		return wake_gain_reserved_ns(d, slot, there, ahead_ns, stays, due);
 	return wake_gain_by_shares_ns(d, vm, ahead_ns, vruntime_ns);
 }
 

@@ -2,7 +2,7 @@
 //! Faults of kernels by which a host freezes as a whole, no message, no way back but a reset, where any sched_ext scheduler
 //! runs or starts.
 //!
-//! | fault | comes with | mended in |
+//! | fault | comes with | fixed in |
 //! |---|---|---|
 //! | a core-scheduling cookie where cores have two threads | 6.19 | 7.3.4 |
 //! | PID 1 makes a PSI trigger while a scheduler starts | 7.1; updates 6.18.33 and 7.0.10 | 6.18.46, 7.1.9, 7.2 |
@@ -13,7 +13,7 @@
 //! corruption under core scheduling" (7.2.4 by the stable tree's log). "Don't queue balance callbacks from a core-sched
 //! pick" came after it, with 7.3.4. Nobody has said that 6.18 is free of all of this, so every kernel before 7.3.4 counts as
 //! one that freezes; who knows better tells `drover serve`. PSI: scx issue 3716, where sched_ext's maintainer names the
-//! commit that brought it, "sched/psi: fix race between file release and pressure write", and the one that mends it,
+//! commit that brought it, "sched/psi: fix race between file release and pressure write", and the one that fixes it,
 //! "sched/psi: Create the psimon kthread outside of cgroup_mutex"; the releases are by the stable tree's log (that of
 //! 6.18.33 by its date, the same as of 6.12.91 and 7.0.10, which have it).
 
