@@ -47,6 +47,7 @@ s32 BPF_PROG(drover_init_task, struct task_struct *p, struct scx_init_task_args 
 	if (!t)
 		return -12; /* ENOMEM */
 	t->weight = 100;
+	t->exec_id = ground_exec_id(&drover, p);
 	return 0;
 }
 
@@ -184,7 +185,7 @@ void BPF_PROG(drover_disable, struct task_struct *p)
 	struct thread *t = thread_of(p);
 
 	if (t)
-		drover_leaving(&drover, t);
+		drover_leaving(&drover, p, t);
 }
 
 SEC("struct_ops/drover_exit_task")
@@ -335,16 +336,16 @@ static int go_off(void *map, u32 *key, struct kernel_timer *value)
 	return 0;
 }
 
-static s32 begin_slot_timers(void)
+static s32 begin_policy_timers(void)
 {
-	u32 slot;
+	u32 i;
 
-	bpf_for(slot, 0, DROVER_MAX_VMS) {
-		struct kernel_timer *timer = bpf_map_lookup_elem(&slot_timers, &slot);
+	bpf_for(i, 0, NR_POLICY_TIMERS) {
+		struct kernel_timer *timer = bpf_map_lookup_elem(&policy_timers, &i);
 
 		if (!timer)
 			return -3; /* ESRCH */
-		bpf_timer_init(&timer->timer, &slot_timers, CLOCK_MONOTONIC);
+		bpf_timer_init(&timer->timer, &policy_timers, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&timer->timer, go_off);
 	}
 	return 0;
@@ -355,7 +356,7 @@ static s32 begin_timers(void)
 	u32 rouses = TIMER_ROUSE;
 	struct kernel_timer *value = bpf_map_lookup_elem(&timers, &rouses);
 
-	if (!value || begin_slot_timers())
+	if (!value || begin_policy_timers())
 		return -3; /* ESRCH */
 	bpf_timer_init(&value->timer, &timers, CLOCK_MONOTONIC);
 	bpf_timer_set_callback(&value->timer, rouse);

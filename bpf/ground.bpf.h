@@ -5,7 +5,7 @@
 #ifndef DROVER_GROUND_BPF_H
 #define DROVER_GROUND_BPF_H
 
-#include "base/ground.h"
+#include "base/timer.h"
 
 #include "interrupt.bpf.h"
 #include "kvm.bpf.h"
@@ -55,13 +55,14 @@ struct {
 	__type(value, struct kernel_timer);
 } timers SEC(".maps");
 
-/* Of VMs, by their slots, and slot 0's of the scheduler itself (timer.h). */
+/* Of VMs, by their slots, slot 0's of the scheduler itself, and of pCPUs (timer.h). */
+#define NR_POLICY_TIMERS TIMER_TURN(DROVER_MAX_PCPUS)
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, DROVER_MAX_VMS);
+	__uint(max_entries, NR_POLICY_TIMERS);
 	__type(key, u32);
 	__type(value, struct kernel_timer);
-} slot_timers SEC(".maps");
+} policy_timers SEC(".maps");
 
 /* How long timers' callbacks have run: the kernel's statistics are of programs only. */
 struct {
@@ -164,6 +165,11 @@ static void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 static u64 ground_process(struct drover *d, struct task_struct *task)
 {
 	return task->tgid;
+}
+
+static u32 ground_exec_id(struct drover *d, struct task_struct *task)
+{
+	return (u32)task->self_exec_id;
 }
 
 static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
@@ -299,9 +305,6 @@ static u64 ground_parked_queue(struct drover *d, u32 slot)
 	return ground_vm_queue(d, DROVER_MAX_VMS + slot, 0);
 }
 
-/* The most threads of one queue that are looked at while a run queue is locked. */
-#define SEARCH_MAX 256
-
 static bool ground_take_first(struct drover *d, u64 queue)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_move_to_local___v2___flags))
@@ -345,7 +348,7 @@ static s32 find_task(u64 queue, u64 until_ns, u32 record, u64 *next_ns)
 	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, SEARCH_MAX) {
+		bpf_for(i, 0, GROUND_SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 			struct thread *t;
 			u64 stays_ns;
@@ -381,7 +384,7 @@ BPF_GLOBAL bool take_task(u64 queue, s32 pid)
 	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, SEARCH_MAX) {
+		bpf_for(i, 0, GROUND_SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 
 			if (!p)
@@ -443,7 +446,7 @@ static bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order
 	u32 i;
 
 	if (!bpf_iter_scx_dsq_new(&it, queue, 0)) {
-		bpf_for(i, 0, SEARCH_MAX) {
+		bpf_for(i, 0, GROUND_SEARCH_MAX) {
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 
 			if (!p)
@@ -494,15 +497,15 @@ static void ground_place_anew(struct drover *d)
 		scx_bpf_reenqueue_local___release();
 }
 
-static void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns)
+static void ground_timer(struct drover *d, u32 timer, u64 at_ns, u64 now_ns)
 {
-	struct kernel_timer *timer = bpf_map_lookup_elem(&slot_timers, &slot);
+	struct kernel_timer *value = bpf_map_lookup_elem(&policy_timers, &timer);
 	s64 in_ns = (s64)(at_ns - now_ns);
 
 	if (in_ns < (s64)TIMER_LEAST_NS)
 		in_ns = TIMER_LEAST_NS;
-	if (timer)
-		timer_start(timer, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
+	if (value)
+		timer_start(value, now_ns, in_ns, BPF_F_TIMER_CPU_PIN);
 }
 
 static struct runqueue *ground_runqueue(struct drover *d, u32 domain)

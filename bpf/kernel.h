@@ -131,6 +131,7 @@ struct task_struct {
 	struct hlist_head preempt_notifiers;
 	struct task_struct *group_leader;
 	const struct cred *real_cred;
+	u64 self_exec_id;
 	struct task_group *sched_task_group;
 	struct bpf_local_storage *bpf_storage;
 };

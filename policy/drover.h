@@ -22,9 +22,9 @@ static __always_inline void drover_start(struct drover *d)
 	for_each_index(i, 0, d->params.nr_pcpus)
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
 	topology_settle(d);
+	d->period = 2;
 	partition_at(d, 0)->slice_ns = d->params.slice_ns;
 	partition_count(d);
-	d->period = 2;
 	vm_begin_host(d);
 }
 
@@ -233,7 +233,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	core_begin(d, pcpu, now_ns);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
-		vm_vcpu_runs(d, t);
 		together_tally(vm, now_ns);
 		__sync_fetch_and_add(&vm->vcpus_running, 1);
 		cosched_begin(d, t, now_ns);
@@ -255,7 +254,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	spread_stay(d, pcpu);
 	if (d->divided || d->nr_reserved || plan_is_crowded(d, vm) || quota_of(d, t))
 		ground_set_slice(d, task, quota_slice_ns(d, t, plan_slice_ns(d, vm, at), now_ns));
-	wait_bound_begin(d, task, t, pcpu, now_ns);
+	wait_bound_begin(d, task, t, at, now_ns);
 }
 
 /* Charge the running thread, its VM and its books for what it has run since last charged. */
@@ -267,8 +266,10 @@ BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 	drover_book(d, t, at, ran_ns, core_discount_ns(d, pcpu_at(d, at), ran_ns));
 	share_clock_pass(d, t->slot, at);
 	quota_charge(d, t, ran_ns);
-	if (t->kind == THREAD_VCPU)
-		vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
+	if (t->kind != THREAD_VCPU)
+		return 0;
+	vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
+	vm_vcpu_used(d, t, ran_ns);
 	return 0;
 }
 
@@ -280,10 +281,8 @@ static __always_inline void drover_charge_and_go_on(struct drover *d, struct tas
 
 	drover_charge(d, task, t);
 	share_go_on(vm, t, now_ns);
-	if (t->kind == THREAD_VCPU) {
-		vm_vcpu_runs(d, t);
+	if (t->kind == THREAD_VCPU)
 		together_judge(d, vm, now_ns);
-	}
 }
 
 /*
@@ -337,9 +336,15 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
-/* The thread leaves for another scheduling class, or for good. */
-static __always_inline void drover_leaving(struct drover *d, struct thread *t)
+/* The thread leaves for another scheduling class, or for good. What the kernel counted since it
+ * last stopped is still its own (drover_running). */
+static __always_inline void drover_leaving(struct drover *d, struct task_struct *task,
+					   struct thread *t)
 {
+	u64 late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+
+	if (late_ns)
+		drover_book(d, t, ground_task_pcpu(d, task), late_ns, 0);
 	waiting_end(d, t, ground_now_ns(d));
 	quota_unpark(d, t, ground_now_ns(d));
 }
@@ -547,13 +552,15 @@ static __always_inline void drover_own_timer(struct drover *d, u64 now_ns)
 	timer_leave(d, TIMER_OWN);
 }
 
-/* The timer of that slot goes off (timer.h). */
-static __always_inline void drover_timer(struct drover *d, u32 slot, u64 now_ns)
+/* That timer goes off (timer.h). */
+static __always_inline void drover_timer(struct drover *d, u32 timer, u64 now_ns)
 {
-	if (slot == TIMER_OWN)
+	if (timer == TIMER_OWN)
 		drover_own_timer(d, now_ns);
+	else if (timer < TIMER_TURN(0))
+		limit_timer(d, timer, now_ns);
 	else
-		limit_timer(d, slot, now_ns);
+		wait_bound_end_turn(d, timer - TIMER_TURN(0), now_ns);
 }
 
 /* A task of a higher class, a real-time one, runs there from now on: who was to run next goes

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The skeleton has the policy's structs, but no macros.
 const CONSTANTS: &str =
-    "DROVER_MAX_(VMS|DOMAINS)|DROVER_DOMAIN_PCPUS|OWNER_(CGROUP|NICE_THREADS)|SHARES_PER_VCPU";
+    "DROVER_MAX_(VMS|DOMAINS)|DROVER_DOMAIN_PCPUS|OWNER_(CGROUP|HOST_TASKS)|SHARES_PER_VCPU";
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

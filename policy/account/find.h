@@ -28,10 +28,15 @@
  * its cgroup to the first that has a slot, and is a member of 3. Moved to another cgroup it leaves
  * the slot at the same moments.
  *
- * The kernel's own threads of a nice value above 0 (ksmd, khugepaged) are, for each such value, as
- * a container with the weight of one thread. ksmd, of nice 5, has 330 shares, and beside a busy VM
- * with two vCPUs on two pCPUs 28 % of one, however often it sleeps. All other threads of the kernel
- * are the host's, and preempt whom they meet (place/wake.h).
+ * Tasks in no container are divided further, each part being as a container to the policy. All
+ * tasks of a user other than root have a slot (vm.h says its shares), so that a user's crowd is in
+ * nobody else's way. The kernel's own threads of a nice value above 0 (ksmd, khugepaged) have one
+ * for each such value, with the weight of one thread: ksmd, of nice 5, has 330 shares, and beside a
+ * busy VM with two vCPUs on two pCPUs 28 % of one, however often it sleeps. All other tasks are the
+ * host's: root's, and the kernel's threads, which preempt whom they meet (place/wake.h).
+ *
+ * A process that executes another program is somebody else: its thread leaves its VM and is looked
+ * up anew, as whoever it is now.
  *
  * No user takes all slots. A user other than root may hold as many as are left after that, so half
  * of what the others leave, and never the last one. A slot is charged to the user whose process, or
@@ -152,7 +157,9 @@ BPF_GLOBAL u32 find_make(THE_DROVER, u64 owner_id, u32 user)
 	vm_begin(d, slot, owner_id);
 	__sync_fetch_and_add(&vm_at(d, slot)->nr_threads, 1);
 	if (ground_enter(d, owner_id, slot)) {
-		vm_tell_found(d);
+		/* Of a part of the host's tasks each looks for it as it comes. */
+		if (!owner_is_host_tasks(owner_id))
+			vm_tell_found(d);
 		return slot;
 	}
 	/* A sibling was quicker. */
@@ -169,44 +176,47 @@ static inline u32 find_hold_or_make(struct drover *d, u64 owner_id, u32 user)
 	return find_hold(d, slot, owner_id) ? slot : find_make(d, owner_id, user);
 }
 
-/* Whose a task of the host's is beside what cgroups say: the nice threads of the kernel's; 0: no.
- */
-static inline u64 find_nice_owner(struct drover *d, struct task_struct *task, struct thread *t)
+/* Which part of the host's tasks the task, of no container, is in; 0: the host's own. */
+static inline u64 find_part(struct drover *d, struct task_struct *task, struct thread *t)
 {
-	bool nice = t->weight < THREAD_NORMAL_WEIGHT && ground_is_kernel_thread(d, task);
+	u32 user;
 
-	return nice ? OWNER_NICE_THREADS | t->weight : 0;
+	if (ground_is_kernel_thread(d, task))
+		return t->weight < THREAD_NORMAL_WEIGHT ? OWNER_HOST_TASKS | t->weight : 0;
+	user = ground_user(d, task);
+	return user ? OWNER_USER | user : 0;
 }
 
-/* Hold the slot of the kernel's threads of that weight. */
-static inline u32 find_hold_nice(struct drover *d, u64 owner_id, u32 weight)
+/* Hold the slot of that part. */
+static inline u32 find_hold_part(struct drover *d, u64 owner_id)
 {
-	u32 slot = find_hold_or_make(d, owner_id, 0);
+	u32 number = (u32)owner_id;
+	u32 slot = find_hold_or_make(d, owner_id, owner_is_user(owner_id) ? number : 0);
 
-	if (slot == DROVER_HOST_SLOT)
+	if (slot == DROVER_HOST_SLOT || owner_is_user(owner_id))
 		return slot;
-	vm_at(d, slot)->shares_asked = weight * (DROVER_SHARES_PER_VCPU / THREAD_NORMAL_WEIGHT);
+	vm_at(d, slot)->shares_asked = number * (DROVER_SHARES_PER_VCPU / THREAD_NORMAL_WEIGHT);
 	vm_settle_shares(d, slot);
 	return slot;
 }
 
-/* The task, of no VM, goes to the container it is in now, or to the kernel's nice threads. */
+/* The task, of no VM, goes to the container it is in now, or to its part of the host's tasks. */
 static inline void find_container(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	u64 owner_id = 0;
-	u64 nice;
+	u64 part;
 	u32 slot = DROVER_HOST_SLOT;
 
 	if (d->nr_containers)
 		slot = ground_container_of(d, task, &owner_id);
-	nice = slot == DROVER_HOST_SLOT ? find_nice_owner(d, task, t) : 0;
-	if (nice)
-		slot = ground_slot_of(d, nice);
-	if (slot == t->slot && (!nice || slot != DROVER_HOST_SLOT))
+	part = slot == DROVER_HOST_SLOT ? find_part(d, task, t) : 0;
+	if (part)
+		slot = ground_slot_of(d, part);
+	if (slot == t->slot && (!part || slot != DROVER_HOST_SLOT))
 		return;
 	find_leave_container(d, t);
-	if (nice)
-		slot = find_hold_nice(d, nice, t->weight);
+	if (part)
+		slot = find_hold_part(d, part);
 	else if (!find_hold(d, slot, owner_id))
 		slot = DROVER_HOST_SLOT;
 	if (slot != DROVER_HOST_SLOT)
@@ -271,17 +281,35 @@ BPF_GLOBAL int find_anew(THE_DROVER, THE_TASK, THE_THREAD, u32 found)
 	return 0;
 }
 
-/* A task becomes ready, or has stopped: whose is it now? */
-static __always_inline void find_owner(struct drover *d, struct task_struct *task, struct thread *t)
-{
-	if (thread_looks_anew(d, t))
-		find_anew(d, task, t, *(volatile u32 *)&d->vms_found);
-}
-
 /* The task was moved to another cgroup, or is nice now: it is looked up anew. */
 static __always_inline void find_moved(struct drover *d, struct thread *t)
 {
 	t->vms_seen = *(volatile u32 *)&d->vms_found - 1;
+}
+
+/* The process executes another program since the thread, the only one that is left, was looked at.
+ */
+BPF_GLOBAL int find_executed(THE_DROVER, THE_TASK, THE_THREAD)
+{
+	u64 owner_id = ground_process(d, task);
+
+	t->exec_id = ground_exec_id(d, task);
+	find_moved(d, t);
+	if (thread_is_task(t))
+		return 0;
+	if (ground_slot_of(d, owner_id) == t->slot)
+		ground_forget(d, owner_id);
+	find_leave(d, t);
+	return 0;
+}
+
+/* A task becomes ready, or has stopped: whose is it now? */
+static __always_inline void find_owner(struct drover *d, struct task_struct *task, struct thread *t)
+{
+	if (t->exec_id != ground_exec_id(d, task))
+		find_executed(d, task, t);
+	if (thread_looks_anew(d, t))
+		find_anew(d, task, t, *(volatile u32 *)&d->vms_found);
 }
 
 /* The thread leaves for good. */

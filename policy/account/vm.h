@@ -10,17 +10,23 @@
  * pay for it.
  *
  * Default shares follow a VM's size: what it uses, not what it declares, for vCPUs that never run
- * cost nothing to make. Its size is how many vCPUs of it ran in this period of 5 s or in the one
- * before, and no more than the pCPUs of its partition: it could not run on more. (Idle Linux guests
- * run each vCPU every 4 s.)
+ * cost nothing to make, and those that run for a moment next to nothing. Its size is how many of
+ * its vCPUs used a 32nd of a pCPU at least, in this period of 1 s or in the one before, and no more
+ * than the pCPUs of its partition: it could not run on more. Such a vCPU counts as a whole one,
+ * although it mostly sleeps: when it wakes beside busy vCPUs of others it is to have as much as
+ * they.
+ *
+ * All tasks of one user have a slot (find.h). Those of all users that are busy have together what
+ * the host's own have, each an even part.
  *
  * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
- * enter the guest makes the VM (1000 shares), the second is attached, and when both have run on
- * the VM has 2000; the I/O thread is attached as a helper when it next wakes. One vCPU is unplugged
- * by its guest: 5 to 10 s later the VM has 1000. The process is killed: three detachments, and the
- * third frees the slot.
+ * enter the guest makes the VM (1000 shares), the second is attached, and when both have run for
+ * 31 ms the VM has 2000; the I/O thread is attached as a helper when it next wakes. One vCPU
+ * sleeps from then on but for 20 us every 4 s: 1 to 2 s later the VM has 1000. The process is
+ * killed: three detachments, and the third frees the slot.
  *
- * Limitations. Until a helper thread has slept once after the VM was
+ * Limitations. Where vCPUs that want all have less than a 32nd of a pCPU each, wide VMs weigh as
+ * narrow ones. Until a helper thread has slept once after the VM was
  * found, its time is charged to the host. Above 2047 VMs the rest are served as
  * tasks of the host, which keeps them running but without shares of their own.
  */
@@ -31,6 +37,11 @@
 #include "limit/limit.h"
 #include "partition/drain.h"
 
+static __always_inline u32 vm_host_width(struct drover *d)
+{
+	return d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
+}
+
 /*
  * The host's own tasks weigh as if they were as wide as the host, and never
  * less than a tenth of all VMs: kthreads and the shell of an operator must get
@@ -38,14 +49,17 @@
  */
 static __always_inline void vm_settle_host(struct drover *d)
 {
-	u32 width = d->params.nr_pcpus * DROVER_SHARES_PER_VCPU;
+	u32 width = vm_host_width(d);
 	u32 tenth = d->vm_shares / 10;
 
 	share_set(vm_at(d, DROVER_HOST_SLOT), (u32)max_of(width, tenth));
 }
 
-/* A period in which vCPUs count for their VM's size if they run. */
-#define VM_PERIOD_NS 5000000000ULL
+/* A period in which vCPUs count for their VM's size if they use that part of it. */
+#define VM_PERIOD_NS 1000000000ULL
+#define VM_COUNTS_ONE_IN 32
+/* A busy user has no fewer shares. */
+#define VM_USER_SHARES_MIN 100
 
 /* What was asked for, or the default for its size, within what share_set gives. */
 static __always_inline u32 vm_shares_due(struct drover *d, struct vm *vm)
@@ -55,6 +69,9 @@ static __always_inline u32 vm_shares_due(struct drover *d, struct vm *vm)
 	u64 size = min_of(*(volatile u32 *)&vm->size, *(volatile u32 *)&vm->nr_vcpus);
 	u64 shares = asked & ~SHARES_PER_VCPU;
 
+	if (owner_is_user(vm->owner_id))
+		return (u32)max_of(vm_host_width(d) / max_of(d->nr_busy_users, 1),
+				   VM_USER_SHARES_MIN);
 	if (asked & SHARES_PER_VCPU)
 		shares *= max_of(min_of(size, pcpus), 1);
 	return (u32)min_of(shares, DROVER_SHARES_MAX);
@@ -79,12 +96,19 @@ BPF_GLOBAL int vm_settle_shares(THE_DROVER, u32 slot)
 	return 0;
 }
 
-/* The vCPU runs. */
-static __always_inline void vm_vcpu_runs(struct drover *d, struct thread *t)
+/* The vCPU has used so much more. */
+static __always_inline void vm_vcpu_used(struct drover *d, struct thread *t, u64 used_ns)
 {
 	u32 before = t->ran_in;
 
 	if (before == d->period)
+		return;
+	if (t->used_in != d->period) {
+		t->used_in = d->period;
+		t->used_ns = 0;
+	}
+	t->used_ns += used_ns;
+	if (t->used_ns < VM_PERIOD_NS / VM_COUNTS_ONE_IN)
 		return;
 	t->ran_in = d->period;
 	__sync_fetch_and_add(&vm_at(d, t->slot)->ran, 1);
@@ -92,6 +116,19 @@ static __always_inline void vm_vcpu_runs(struct drover *d, struct thread *t)
 		return;
 	__sync_fetch_and_add(&vm_at(d, t->slot)->size, 1);
 	vm_settle_shares(d, t->slot);
+}
+
+/* A period is over. True: this is a user whose tasks used as much in it as counts. */
+static __always_inline bool vm_end_period(struct vm *vm, u64 now_ns)
+{
+	bool is_user = owner_is_user(vm->owner_id);
+	u64 before_ns = vm->used_mark_ns;
+	bool busy;
+
+	vm->used_mark_ns = share_used_ns(vm, now_ns);
+	busy = vm->used_mark_ns - before_ns >= VM_PERIOD_NS / VM_COUNTS_ONE_IN;
+	vm->size = __sync_lock_test_and_set(&vm->ran, 0);
+	return is_user && busy;
 }
 
 /*
@@ -102,19 +139,23 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 {
 	u32 period = (u32)(now_ns / VM_PERIOD_NS) + 2;
 	bool over = d->period != period;
+	u32 nr_busy_users = 0;
 	u32 i;
 
 	for_each_index(i, 1, d->slots_in_use) {
 		struct vm *vm = vm_at(d, i);
 
 		if (over)
-			vm->size = __sync_lock_test_and_set(&vm->ran, 0);
+			nr_busy_users += vm_end_period(vm, now_ns);
 		if (vm->id && vm_shares_due(d, vm) != vm->shares)
 			vm_settle_shares(d, i);
 	}
+	if (!over)
+		return;
+	if (d->nr_busy_users != nr_busy_users)
+		d->nr_busy_users = nr_busy_users;
 	/* Last: who runs meanwhile counts in the old period, and again in the new one. */
-	if (over)
-		d->period = period;
+	d->period = period;
 }
 
 /* The settings of the VM in that slot were changed: put them in force. */

@@ -109,7 +109,7 @@ static __always_inline void allot_promise(struct drover *d, u32 slot, u32 mcpu)
 /* Put what is allotted to the VM in force. */
 BPF_GLOBAL int allot_vm(THE_DROVER, u32 slot, u64 inverse, u32 entitled_ucpu, u32 promised_mcpu)
 {
-	u64 most = (u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT;
+	u64 most = (u64)DROVER_SHARES_PER_VCPU * SHARE_ONE_IN << SHARE_INVERSE_SHIFT;
 
 	vm_at(d, slot)->entitled_ucpu = entitled_ucpu ?: 1;
 	allot_reweigh(d, slot, min_of(inverse, most) ?: 1);

@@ -56,6 +56,8 @@ GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 /* --- whose slots are: processes, and cgroups with OWNER_CGROUP --- */
 
 GROUND u64 ground_process(struct drover *d, struct task_struct *task);
+/* How often the task's process has executed a program. */
+GROUND u32 ground_exec_id(struct drover *d, struct task_struct *task);
 /* The user whose process that is; 0: root. */
 GROUND u32 ground_user(struct drover *d, struct task_struct *task);
 /* The VM whose thread wakes a task just now, and the pCPU that it runs on; that of the host: none
@@ -91,6 +93,9 @@ GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, 
 
 /* --- queues --- */
 
+/* A search looks at no more threads of a queue, which is locked meanwhile. */
+#define GROUND_SEARCH_MAX 256
+
 GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain);
 /* Of the VM's threads that are parked (quota.h): nobody is taken from there. */
 GROUND u64 ground_parked_queue(struct drover *d, u32 slot);
@@ -123,8 +128,9 @@ GROUND void ground_place_anew(struct drover *d);
 GROUND void ground_kick(struct drover *d, u32 pcpu);
 /* Take the slice from whoever runs there: the pCPU asks for work at once. */
 GROUND void ground_preempt(struct drover *d, u32 pcpu);
-/* Have drover_timer called for that slot then, and not when it was to be before; it is now_ns. */
-GROUND void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns);
+/* Have drover_timer called for that timer (timer.h) then, and not when it was to be before; it is
+ * now_ns. */
+GROUND void ground_timer(struct drover *d, u32 timer, u64 at_ns, u64 now_ns);
 
 /* --- domains --- */
 

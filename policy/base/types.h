@@ -91,8 +91,11 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 #define DROVER_SHARES_PER_VCPU 1000
 /* Whose a slot is: a process by its number, or a cgroup by its own with this bit. */
 #define OWNER_CGROUP (1ULL << 63)
-/* No cgroup, but the kernel's own threads of the weight that is in the low bits, find.h. */
-#define OWNER_NICE_THREADS (OWNER_CGROUP | 1ULL << 62)
+/* No cgroup, but tasks of the host with a slot of their own, find.h: the kernel's threads of the
+ * weight that is in the low bits, */
+#define OWNER_HOST_TASKS (OWNER_CGROUP | 1ULL << 62)
+/* or with this those of the user there. */
+#define OWNER_USER (OWNER_HOST_TASKS | 1ULL << 61)
 #define DROVER_SHARES_MAX 1000000
 /* struct thread, weight: of nice 0. */
 #define THREAD_NORMAL_WEIGHT 100
@@ -198,6 +201,7 @@ struct vm {
 	/* vm.h */
 	u32 size; /* vCPUs that ran lately: what default shares count */
 	u32 ran;  /* of these, in this period */
+	u64 used_mark_ns; /* CPU time at the end of the last period */
 	/* partition/ */
 	u32 partition; /* where its threads run, if they may */
 	u32 boosted;   /* credit.h: it woke with credit left; in anticipatory.h, the level */
@@ -209,7 +213,6 @@ struct vm {
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
 	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
 	u64 settled_ns;       /* when its settings last changed */
-	u64 nr_wake_preemptions;
 	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
 	u64 nr_starvation_boosts; /* times the wait bound stepped in (wait_bound.h) */
 	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
@@ -273,7 +276,10 @@ struct thread {
 	u32 affinity_remote; /* it may run in other domains than may_in */
 	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
 	u32 affinity_seq; /* drover.pcpu_changes when affinity was last looked at */
-	u32 ran_in; /* a vCPU: the period in which it last ran, vm.h */
+	u32 ran_in; /* a vCPU: the period in which it last counted, vm.h */
+	u32 used_in; /* the period in which it used so much: */
+	u64 used_ns;
+	u32 exec_id; /* how often its process had executed a program, find.h */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
@@ -373,8 +379,8 @@ struct entity_rq {
 	u32 nr_queued; /* threads waiting */
 	u32 remote; /* some of them may run in other domains, too */
 	u32 nr_pinned; /* of these, those of one pCPU, */
-	/* and by the places of those pCPUs: four counts of 16 bits in a word */
-	u64 pinned[DROVER_DOMAIN_PCPUS / 4];
+	u32 pinned[DROVER_DOMAIN_PCPUS]; /* and by the places of those pCPUs */
+	u64 last_vruntime_ns; /* in a crowd: of the thread that stands last, waiting.h */
 } __attribute__((aligned(64)));
 
 /*
@@ -438,6 +444,7 @@ struct drover {
 	u32 tournament_levels; /* how much of the tournament is played */
 	u32 pcpu_changes; /* counts pCPUs that came or went */
 	u32 period; /* in which vCPUs run that count for their VMs' sizes, vm.h */
+	u32 nr_busy_users; /* users whose tasks ran in the last one */
 	u32 vm_shares; /* of all VMs together, the host apart */
 	u32 nr_reserved; /* VMs with a reservation */
 	u32 allot_lapses; /* times nothing was allotted for too long, allot.h */
@@ -474,11 +481,11 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 168, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 96, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
-_Static_assert(sizeof(struct entity_rq) == 192, "struct entity_rq: same in BPF and native code");
+_Static_assert(sizeof(struct entity_rq) == 320, "struct entity_rq: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");
 
@@ -546,6 +553,17 @@ static __always_inline bool vm_is_process(const struct vm *vm)
 static __always_inline bool vm_may_wait(const struct vm *vm)
 {
 	return vm->cosched_mode >= COSCHED_STRICT;
+}
+
+/* Are they tasks of the host that have a slot of their own? */
+static __always_inline bool owner_is_host_tasks(u64 owner_id)
+{
+	return (owner_id & OWNER_HOST_TASKS) == OWNER_HOST_TASKS;
+}
+
+static __always_inline bool owner_is_user(u64 owner_id)
+{
+	return (owner_id & OWNER_USER) == OWNER_USER;
 }
 
 /* A task of the host or of a container: it has a nice value. */

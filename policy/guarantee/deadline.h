@@ -74,6 +74,22 @@ BPF_GLOBAL int deadline_promise(THE_DROVER, u32 slot, u32 mcpu)
 }
 
 /*
+ * So many threads wait there that a search has seen none which may run on that pCPU: take the first
+ * that may. More of them may be due.
+ */
+static __always_inline bool deadline_take_hidden(struct drover *d, u32 pcpu, u64 queue,
+						 struct entity_rq *entity)
+{
+	u64 order = 0;
+
+	if (entity->nr_queued <= GROUND_SEARCH_MAX || ground_first_order(d, queue, pcpu, &order) ||
+	    !ground_take_first(d, queue))
+		return false;
+	entity->due_ns = pcpu_at(d, pcpu)->asked_ns;
+	return true;
+}
+
+/*
  * If the pCPU may give a turn now, take a thread of that VM in that domain whose deadline has come
  * and which may run there. If no thread of the VM was served for W, the one with the earliest
  * deadline is taken, whether that has come or not.
@@ -82,27 +98,29 @@ BPF_GLOBAL bool deadline_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+	u64 queue = ground_vm_queue(d, slot, domain);
 	struct entity_rq *entity;
 	bool unserved, taken;
 	u64 next_ns;
+	s64 late_ns;
 
-	if (!rq || (s64)(now_ns - pcpu_at(d, pcpu)->next_turn_ns) < 0)
+	if (!rq || !wait_bound_may_give(pcpu_at(d, pcpu)))
 		return false;
 	entity = entity_rq_of(rq, slot);
-	if ((s64)(now_ns - wait_bound_due_ns(d, entity)) < 0)
+	late_ns = (s64)(now_ns - wait_bound_due_ns(d, entity));
+	if (late_ns < 0)
 		return false;
 	unserved = wait_bound_is_unserved(d, entity, now_ns);
 	/* Of who comes at this very moment it may not be known. */
 	next_ns = now_ns + d->params.wait_bound_ns;
-	taken = ground_take_due(d, ground_vm_queue(d, slot, domain),
-				now_ns + (unserved ? DEADLINE_ANY_NS : 0), &next_ns);
+	taken = ground_take_due(d, queue, now_ns + (unserved ? DEADLINE_ANY_NS : 0), &next_ns);
 	entity->due_ns = next_ns;
-	if (!taken)
+	if (!taken && !deadline_take_hidden(d, pcpu, queue, entity))
 		return false;
 	if (unserved)
 		wait_bound_forgive(d, slot, domain);
 	entity->served_ns = now_ns;
-	wait_bound_begin_turn(d, pcpu_at(d, pcpu));
+	wait_bound_begin_turn(d, pcpu_at(d, pcpu), late_ns);
 	return true;
 }
 

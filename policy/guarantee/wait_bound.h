@@ -10,60 +10,85 @@
  *	B(n, p) = n / p * 25 slices, but at least W (1 s), at most 8 W
  *
  * and a VM has one W after any thread of it was last taken. At its deadline (deadline.h) a thread
- * has a *turn*: a quarter of a slice and on to the tick, before all that shares say, not cut short
- * by who wakes, by a round or by a gang. 25 slices are fifty turns: as long as B is within its
- * limits turns take no more than a fiftieth of a domain's time. A pCPU that gave a turn gives the
- * next after a slice: however many are overdue, shares have half of the time.
+ * has a *turn*, before all that shares say, not cut short by who wakes, by a round or by a gang. A
+ * timer ends it.
+ *
+ * Turns take a fiftieth of each pCPU's time, however many are due. A turn is a quarter of a slice,
+ * and the pCPU that gave it gives the next after fifty times as long. Where more are due than have
+ * such turns, deadlines are missed, and turns become shorter: by so much as the one that is served
+ * is late, once that is more than W / 16. So the crowd that makes them short has the short ones.
+ * Whoever is late by 4 W is served whatever it costs others, up to half of the time: the kernel
+ * would throw the scheduler out.
  *
  * Who has run was served, for whatever reason. But a run that others cut short before half a turn
  * was over counts for nothing: the thread keeps its deadline.
  *
- * If no thread of a VM was taken in the domain for W, its virtual time says nothing there: it was
- * counted against other VMs, in other domains. It is set back to the domain's clock. The VM that is
- * first in the domain then may be behind the clock by no more than its claim (share.h).
+ * If no thread of a VM was taken in the domain for W while others of it run, its virtual time says
+ * nothing there: it was counted against other VMs, on other pCPUs. It is set back to the domain's
+ * clock. (A VM that runs nowhere has had what it is ahead by.) The VM that is first in the domain
+ * then may be behind the clock by no more than its claim (share.h).
  *
  * What can be promised to a thread, n of its VM's waiting in its domain and m threads of others
  * there, is 2 B(n, p) + W / 4 + (1 + m / p) times the longest that a thread runs unasked, a slice
  * and a tick. (Twice, because it may come when its siblings just had their turns; with several
  * domains three times, because siblings move. W / 4: who counts may be wrong for as long while
- * pCPUs come and go.) One with a single pCPU waits for W + B(n, 1) + n slices and ticks, n being
- * all that wait for that pCPU alone. (drover-core delay.rs.)
+ * pCPUs come and go. With m VMs of one thread that are all due, turns are W / 50 * p / m long, so
+ * the one that is served is late by m / p * 6 ms.) One with a single pCPU waits for W + B(n, 1) + n
+ * slices and ticks, n being all that wait for that pCPU alone. (drover-core delay.rs.)
  *
  * Worked example. Shares 1 and 1000000 on one pCPU, one busy vCPU each. After one slice of 8 ms the
  * small VM is 8 s of virtual time ahead and would wait over two hours for its next. After 1 s it
- * has a turn of 4 ms, waits 1 s: it gets 0.4 % where its shares say 0.0001 %. With 24 vCPUs B
- * is 4.8 s: each of them has a turn in that time, and one of them in each second.
+ * has a turn of 2 ms, waits 1 s: it gets 0.2 % where its shares say 0.0001 %. With 1000 such VMs
+ * each has a turn of 20 us in each second, were no turn 50 us at least: so each has one in 2.5 s.
  *
- * Limitations. It bends shares beyond about 1:100, as shown. Turns of one wide VM come in bursts.
- * With some 1300 threads for each pCPU somebody may wait for the 26 s after which the kernel takes
- * over. A search looks at the first 256 threads of a queue.
+ *	late      0 .. 62 ms   0.25 s   1 s      2.5 s   4 s ...
+ *	turn      2 ms         0.5 ms   0.13 ms  50 us   50 us
+ *	the next  100 ms       25 ms    6 ms     2.5 ms  0.1 ms
+ *
+ * Limitations. It bends shares beyond about 1:50, as shown. Turns of one wide VM come in bursts.
+ * A search looks at the first 256 threads of a queue; in longer ones threads stand in the order in
+ * which they came (waiting.h), so that the first are the latest.
  *
  * Why 26 s (bpf/drover.bpf.c). A stalled host waits for as long before the kernel takes over, so it
  * is as short as promises allow: the longest, where threads wait in several domains, is 3 B + W / 4
  * = 24.25 s, a limit may hold for 0.25 s more, and the rest is (1 + m / p) times U for 130 threads
- * of others for each pCPU.
+ * of others for each pCPU. With more it is the 4 W that hold: 8 W, 4 W, and 50 us for each thread.
  */
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
 
+#include "base/timer.h"
 #include "queue/affinity.h"
 #include "share/share.h"
 
-/* Turns take this part of the domain's time, while B is within its limits. */
+/* Turns take this part of a pCPU's time, */
 #define WAIT_BOUND_TAKES_ONE_IN 50
+/* but for whoever is late by so many times W: then they take half of it. */
+#define WAIT_BOUND_LATE_FACTOR 4
 /* B is at most so many times W. */
 #define WAIT_BOUND_THREAD_FACTOR 8
+/* While nobody is later than that part of W turns have their full length. */
+#define WAIT_BOUND_ON_TIME_PART 16
+/* No turn is shorter: to switch takes some us. */
+#define WAIT_BOUND_TURN_MIN_NS 50000LL
+/* Of a turn that is over, the pCPU may ask so early. */
+#define WAIT_BOUND_EARLY_NS 10000LL
 
-/* How long a thread whose turn it is runs, rounded up to the tick. */
-static __always_inline u64 wait_bound_turn_ns(struct drover *d)
+/* How long a thread runs whose turn comes so late. */
+static __always_inline u64 wait_bound_turn_ns(struct drover *d, s64 late_ns)
 {
-	return d->params.slice_ns / 4;
+	u64 whole_ns = d->params.slice_ns / 4;
+	s64 on_time_ns = (s64)(d->params.wait_bound_ns / WAIT_BOUND_ON_TIME_PART);
+
+	if (late_ns <= on_time_ns)
+		return whole_ns;
+	return max_of(whole_ns * (u64)on_time_ns / (u64)late_ns, (u64)WAIT_BOUND_TURN_MIN_NS);
 }
 
 /* B: how long each of n threads that wait for p pCPUs waits. */
 static __always_inline u64 wait_bound_thread_ns(struct drover *d, u32 n, u32 p)
 {
-	/* A turn of a quarter slice ends at the tick: half a slice in the mean. */
+	/* Twice as long as turns take: half of them are for others. */
 	u64 sweep_ns = (u64)n * (d->params.slice_ns / 2) * WAIT_BOUND_TAKES_ONE_IN / (p ?: 1);
 	u64 least_ns = d->params.wait_bound_ns;
 
@@ -117,20 +142,39 @@ static __always_inline u64 wait_bound_due_ns(struct drover *d, struct entity_rq 
 /* --- runs and turns --- */
 
 /* Who was chosen begins to run: is that a turn? */
-static __always_inline void wait_bound_begin(struct drover *d, struct task_struct *task,
-					     struct thread *t, struct pcpu *pcpu, u64 now_ns)
+BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 now_ns)
 {
+	struct pcpu *pcpu = pcpu_at(d, at);
+	s64 left_ns;
+
 	t->runs_since_ns = now_ns;
 	/* The pCPU has not asked since the thread was sent to preempt: it does not give way again
 	 * to the next one that wakes, or to a round, before it has had a turn. */
 	if (pcpu->order.why == ORDER_SENT) {
 		pcpu->order.why = ORDER_BEGUN;
-		pcpu->order.until_ns = now_ns + wait_bound_turn_ns(d);
+		pcpu->order.until_ns = now_ns + wait_bound_turn_ns(d, 0);
 	}
-	if (pcpu_has_turn(pcpu))
-		ground_set_slice(d, task, wait_bound_turn_ns(d));
-	else
+	if (!pcpu_has_turn(pcpu)) {
 		pcpu->order.why = ORDER_NONE;
+		return 0;
+	}
+	/* It may have been on its way for longer than its turn was to last. */
+	left_ns = max_signed((s64)(pcpu->order.until_ns - now_ns), WAIT_BOUND_TURN_MIN_NS);
+	pcpu->order.until_ns = now_ns + (u64)left_ns;
+	ground_set_slice(d, task, (u64)left_ns);
+	if (pcpu->order.why == ORDER_TURN)
+		ground_timer(d, TIMER_TURN(at), pcpu->order.until_ns, now_ns);
+	return 0;
+}
+
+/* The timer of a turn on that pCPU goes off. */
+static __always_inline void wait_bound_end_turn(struct drover *d, u32 at, u64 now_ns)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+
+	if (pcpu->order.why == ORDER_TURN &&
+	    (s64)(pcpu->order.until_ns - now_ns) <= WAIT_BOUND_EARLY_NS)
+		ground_preempt(d, at);
 }
 
 /*
@@ -141,7 +185,9 @@ static __always_inline void wait_bound_stops(struct drover *d, struct thread *t,
 					     u64 now_ns)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	bool brief = (s64)(now_ns - t->runs_since_ns) < (s64)wait_bound_turn_ns(d) / 2;
+	s64 late_ns = t->due_ns ? (s64)(t->runs_since_ns - t->due_ns) : 0;
+	u64 half_ns = wait_bound_turn_ns(d, late_ns) / 2;
+	bool brief = (s64)(now_ns - t->runs_since_ns) < (s64)half_ns;
 
 	if (!ready || !brief || vm->at_limit || vm_may_wait(vm))
 		t->due_ns = 0;
@@ -159,7 +205,7 @@ static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct tas
 
 	if (!pcpu_has_turn(pcpu))
 		return false;
-	if (!task || left_ns <= 0) {
+	if (!task || left_ns <= WAIT_BOUND_EARLY_NS) {
 		pcpu->order.why = ORDER_NONE;
 		return false;
 	}
@@ -167,17 +213,26 @@ static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct tas
 	return true;
 }
 
-/* Whoever is taken there next has a turn. */
-static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu *pcpu)
+/* May the pCPU, which asks, give a turn now? */
+static __always_inline bool wait_bound_may_give(const struct pcpu *pcpu)
 {
-	pcpu->order.until_ns = pcpu->asked_ns + wait_bound_turn_ns(d);
+	return (s64)(pcpu->asked_ns - pcpu->next_turn_ns) >= 0;
+}
+
+/* Whoever is taken there next has a turn, which comes so late. */
+static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu *pcpu, s64 late_ns)
+{
+	u64 turn_ns = wait_bound_turn_ns(d, late_ns);
+	bool too_late = late_ns > (s64)(WAIT_BOUND_LATE_FACTOR * d->params.wait_bound_ns);
+
+	pcpu->order.until_ns = pcpu->asked_ns + turn_ns;
 	pcpu->order.why = ORDER_TURN;
-	pcpu->next_turn_ns = pcpu->asked_ns + d->params.slice_ns;
+	pcpu->next_turn_ns = pcpu->asked_ns + turn_ns * (too_late ? 2 : WAIT_BOUND_TAKES_ONE_IN);
 }
 
 /*
- * Nobody of the VM was taken in the domain for all of W, and one is now. Bring it back to the
- * clock, and hold the first to its claim.
+ * Nobody of the VM was taken in the domain for all of W, and one is now. Bring the VM back to the
+ * clock, if it runs elsewhere, and hold the first to its claim.
  */
 BPF_GLOBAL int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain)
 {
@@ -187,7 +242,8 @@ BPF_GLOBAL int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain)
 
 	if (!rq)
 		return 0;
-	share_not_after(&vm->vtime_ns, share_own_clock_ns(d, slot, domain));
+	if (share_nr_running(vm))
+		share_not_after(&vm->vtime_ns, share_own_clock_ns(d, slot, domain));
 	vm->nr_starvation_boosts++;
 	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
 	first = tournament_slot(tournament_best(d, &rq->by_share));

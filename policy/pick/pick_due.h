@@ -25,14 +25,18 @@
 BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u64 before)
 {
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+	bool may_turn = wait_bound_may_give(pcpu_at(d, pcpu));
+	/* Those that are due for a turn are not to hide the others. */
+	u32 asks = may_turn ? BY_DEADLINE : BY_DEADLINE | ONLY_RESERVED;
 	u64 after = TOURNAMENT_NOBODY;
 	bool found = false;
 	u32 try;
 
-	if (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY)
+	if (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY ||
+	    (!may_turn && (turns_only || !d->nr_reserved)))
 		return false;
 	for_each_index(try, 0, PICK_TRIES) {
-		u64 key = next_vm(d, pcpu, domain, after, BY_DEADLINE);
+		u64 key = next_vm(d, pcpu, domain, after, asks);
 		u32 slot = tournament_slot(key);
 
 		if (key == TOURNAMENT_NOBODY)

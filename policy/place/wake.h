@@ -227,7 +227,6 @@ BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woke
 	if (target == WAKE_NOWHERE)
 		return target;
 	pcpu_at(d, (u32)target)->order.why = woken ? ORDER_SENT : ORDER_WOKEN;
-	__sync_fetch_and_add(&vm_at(d, t->slot)->nr_wake_preemptions, 1);
 	return target;
 }
 

@@ -154,15 +154,10 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 	return t->may;
 }
 
-/* Of the VM's threads that wait for the pCPU at that place alone: their count, and one in it. */
-static __always_inline u64 *affinity_pinned(struct entity_rq *books, u32 place)
+/* How many of the VM's threads wait for the pCPU at that place alone. */
+static __always_inline u32 *affinity_pinned(struct entity_rq *books, u32 place)
 {
-	return &books->pinned[bounded(place / 4, DROVER_DOMAIN_PCPUS / 4)];
-}
-
-static __always_inline u64 affinity_one_pinned(u32 place)
-{
-	return 1ULL << 16 * bounded(place, 4);
+	return &books->pinned[bounded(place, DROVER_DOMAIN_PCPUS)];
 }
 
 /* Does nobody of the VM wait there but for one pCPU? The mask is of the others. */
@@ -195,8 +190,7 @@ static __always_inline void affinity_add(struct drover *d, struct entity_rq *boo
 
 		/* Both may change before it leaves. */
 		t->pinned_at = t->pinned_cpu * DROVER_DOMAIN_PCPUS + only->place;
-		__sync_fetch_and_add(affinity_pinned(books, only->place),
-				     affinity_one_pinned(only->place));
+		__sync_fetch_and_add(affinity_pinned(books, only->place), 1);
 		__sync_fetch_and_add(&books->nr_pinned, 1);
 		__sync_fetch_and_add(&only->nr_pinned, 1);
 		affinity_forget(books);
@@ -219,7 +213,7 @@ static __always_inline void affinity_remove(struct drover *d, struct entity_rq *
 		return;
 	t->pinned_at = 0;
 	ASSERT(books->nr_pinned && pcpu_at(d, only)->nr_pinned);
-	__sync_fetch_and_sub(affinity_pinned(books, place), affinity_one_pinned(place));
+	__sync_fetch_and_sub(affinity_pinned(books, place), 1);
 	__sync_fetch_and_sub(&books->nr_pinned, 1);
 	__sync_fetch_and_sub(&pcpu_at(d, only)->nr_pinned, 1);
 }
@@ -268,7 +262,7 @@ static __always_inline bool affinity_fits(struct drover *d, struct entity_rq *bo
 	if (p->domain != domain)
 		return books->remote;
 	return (books->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1) ||
-	       (*affinity_pinned(books, p->place) / affinity_one_pinned(p->place) & 0xffff);
+	       *affinity_pinned(books, p->place);
 }
 
 #endif

@@ -44,8 +44,10 @@ static __always_inline bool next_is_near(struct drover *d, u32 pcpu, u32 domain)
 }
 
 static __always_inline bool next_fits(struct drover *d, u32 pcpu, u32 domain, struct runqueue *rq,
-				      u32 slot)
+				      u32 slot, u32 asks)
 {
+	if (asks & ONLY_RESERVED && !vm_at(d, slot)->reserve_inverse)
+		return false;
 	return pcpu == NEXT_FOR_NOBODY || (affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
 					   !next_is_left_out(d, pcpu, slot));
 }
@@ -65,7 +67,7 @@ BPF_GLOBAL u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32
 
 		if (tournament_before(key, best) &&
 		    (after == TOURNAMENT_NOBODY || tournament_before(after, key)) &&
-		    next_fits(d, pcpu, domain, rq, slot))
+		    next_fits(d, pcpu, domain, rq, slot, asks))
 			best = key;
 	}
 	return best;
@@ -79,7 +81,8 @@ BPF_GLOBAL u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 
 	if (root == TOURNAMENT_NOBODY)
 		return root;
-	if (after == TOURNAMENT_NOBODY && next_fits(d, pcpu, domain, rq, tournament_slot(root)))
+	if (after == TOURNAMENT_NOBODY &&
+	    next_fits(d, pcpu, domain, rq, tournament_slot(root), asks))
 		return root;
 	return next_look_at_all(d, pcpu, domain, after, asks);
 }

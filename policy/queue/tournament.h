@@ -37,6 +37,8 @@
 #define TOURNAMENT_TIME_SHIFT 10
 /* With a VM's slot: its leaf by deadline. Else by shares. */
 #define BY_DEADLINE (1U << 31)
+/* Asked by deadline, only VMs with a reservation count. */
+#define ONLY_RESERVED (1U << 30)
 
 /* The key of a VM at that virtual time. */
 static __always_inline u64 tournament_key(u64 vtime_ns, u32 slot)

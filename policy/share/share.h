@@ -54,10 +54,16 @@
 /* The domain of a VM of which no thread has waited or run yet. */
 #define SHARE_NOWHERE (~0U)
 
+/* What the smallest weight that is allotted is in shares: one in so many (allot.h). */
+#define SHARE_ONE_IN 128
+
 static __always_inline u64 share_scale(u64 cpu_ns, u64 inverse)
 {
-	/* Eight seconds at once at most: the product stays within 64 bits. */
-	return (min_of(cpu_ns, 1ULL << 33) * inverse) >> SHARE_INVERSE_SHIFT;
+	/* Eight seconds at once at most, or 67 ms by the smallest weights: the product stays within
+	 * 64 bits. */
+	u64 most_ns = inverse >> 30 ? 1ULL << 26 : 1ULL << 33;
+
+	return (min_of(cpu_ns, most_ns) * inverse) >> SHARE_INVERSE_SHIFT;
 }
 
 /* CPU time as the VM's virtual time sees it. */

@@ -121,7 +121,7 @@ static void numbers_out_of_range_do_no_harm(void)
 	CHECK_EQ(kernel_vm(g, 1)->entitled_ucpu, 1);
 	odd.share_inverse = ~0ULL;
 	allot_obey(&g->d, g->slot_of[1], &odd);
-	CHECK_EQ(kernel_vm(g, 1)->share_inverse, inverse_of(1));
+	CHECK_EQ(kernel_vm(g, 1)->share_inverse, inverse_of(1) * SHARE_ONE_IN);
 	kernel_run(g, SECOND);
 }
 
@@ -274,7 +274,7 @@ static void who_leaves_wants_nothing(void)
 	leaver = fake_first(g, ground_vm_queue(&g->d, slot, 0), FAKE_PCPUS);
 	CHECK(leaver);
 	waiting_leave(&g->d, &leaver->thread);
-	drover_leaving(&g->d, &leaver->thread);
+	drover_leaving(&g->d, leaver, &leaver->thread);
 	leaver->queue = NO_QUEUE;
 	leaver->state = TASK_ASLEEP;
 	kernel_run(g, 100 * MS);

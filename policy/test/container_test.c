@@ -281,15 +281,15 @@ static void a_kernel_thread_is_nice_for_as_long_as_it_is_told_to_be(void)
 	kernel_busy_vm(g, 1, 2, 0);
 	ksmd = scanner(33);
 	kernel_run(g, 100 * MS);
-	CHECK_EQ(ksmd->thread.slot, ground_slot_of(&g->d, OWNER_NICE_THREADS | 33));
+	CHECK_EQ(ksmd->thread.slot, ground_slot_of(&g->d, OWNER_HOST_TASKS | 33));
 	CHECK_EQ(vm_at(&g->d, ksmd->thread.slot)->shares, 330);
 	drover_reweigh(&g->d, &ksmd->thread, 100);
 	kernel_run(g, 100 * MS);
 	CHECK_EQ(ksmd->thread.slot, DROVER_HOST_SLOT);
-	CHECK_EQ(ground_slot_of(&g->d, OWNER_NICE_THREADS | 33), DROVER_HOST_SLOT);
+	CHECK_EQ(ground_slot_of(&g->d, OWNER_HOST_TASKS | 33), DROVER_HOST_SLOT);
 	drover_reweigh(&g->d, &ksmd->thread, 1);
 	kernel_run(g, 100 * MS);
-	CHECK_EQ(ksmd->thread.slot, ground_slot_of(&g->d, OWNER_NICE_THREADS | 1));
+	CHECK_EQ(ksmd->thread.slot, ground_slot_of(&g->d, OWNER_HOST_TASKS | 1));
 	/* A program of the host's is nice to the host's only. */
 	ksmd->kernel_thread = false;
 	find_moved(&g->d, &ksmd->thread);

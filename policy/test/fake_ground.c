@@ -41,6 +41,8 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g->now_ns = SECOND;
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 		g->timer_ns[slot] = NEVER;
+	for (u32 pcpu = 0; pcpu < FAKE_PCPUS; pcpu++)
+		g->turn_timer_ns[pcpu] = NEVER;
 	g->next_tick_ns = SECOND + 4 * MS;
 	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){
@@ -313,6 +315,12 @@ u64 ground_process(struct drover *d, struct task_struct *task)
 	return task->tgid;
 }
 
+u32 ground_exec_id(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->exec_id;
+}
+
 s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 {
 	(void)d;
@@ -323,7 +331,9 @@ static u32 *slot_of(struct ground *g, u64 owner_id)
 {
 	u32 number = (u32)owner_id;
 
-	if ((owner_id & OWNER_NICE_THREADS) == OWNER_NICE_THREADS)
+	if (owner_is_user(owner_id))
+		return &g->slot_of_user[number % FAKE_USERS];
+	if (owner_is_host_tasks(owner_id))
 		return &g->slot_of_nice[number];
 	return owner_id & OWNER_CGROUP ? &g->slot_of_cgroup[number] : &g->slot_of[number];
 }
@@ -521,10 +531,17 @@ void ground_preempt(struct drover *d, u32 pcpu)
 	of(d)->nr_preempts++;
 }
 
-void ground_timer(struct drover *d, u32 slot, u64 at_ns, u64 now_ns)
+void ground_timer(struct drover *d, u32 timer, u64 at_ns, u64 now_ns)
 {
-	CHECK(slot < FAKE_PROCESSES && d->timer[slot].busy);
-	of(d)->timer_ns[slot] = at_ns > now_ns ? at_ns : now_ns;
+	u64 goes_off_ns = at_ns > now_ns ? at_ns : now_ns;
+
+	if (timer >= TIMER_TURN(0)) {
+		CHECK(timer < TIMER_TURN(FAKE_PCPUS));
+		of(d)->turn_timer_ns[timer - TIMER_TURN(0)] = goes_off_ns;
+		return;
+	}
+	CHECK(timer < FAKE_PROCESSES && d->timer[timer].busy);
+	of(d)->timer_ns[timer] = goes_off_ns;
 }
 
 struct runqueue *ground_runqueue(struct drover *d, u32 domain)

@@ -26,6 +26,7 @@
 #define FAKE_PCPUS 16
 #define FAKE_DOMAINS 4
 #define FAKE_PROCESSES 32
+#define FAKE_USERS 64
 #define FAKE_CGROUPS 8
 #define ALL_PCPUS (~0ULL)
 #define NO_QUEUE (~0ULL)
@@ -44,6 +45,7 @@ struct task_struct {
 	enum task_state state;
 	u32 tgid;
 	u32 user;
+	u32 exec_id;
 	u32 cgroup; /* 0: the root */
 	u64 allowed; /* the pCPUs it may run on, a bit each */
 	u32 pcpu;    /* runs or last ran there */
@@ -110,10 +112,13 @@ struct ground {
 	u64 next_rouse_ns;
 	u64 next_allot_ns; /* NEVER: the test allots itself */
 	u64 timer_ns[FAKE_PROCESSES]; /* by slot; NEVER: not set */
+	u64 turn_timer_ns[FAKE_PCPUS]; /* by pCPU */
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	u32 slot_of_cgroup[FAKE_CGROUPS]; /* the container each is; 0: none */
 	u32 slot_of_nice[THREAD_NORMAL_WEIGHT]; /* of the kernel's threads, by weight; 0: none */
+	u32 slot_of_user[FAKE_USERS]; /* of users' tasks, by the low bits of their numbers; 0: none
+				       */
 	u32 cgroup_above[FAKE_CGROUPS]; /* 0: the root, which is no container */
 	bool slot_taken[FAKE_PROCESSES];
 	u32 nr_slots; /* slots beyond are none; slot 0 counts */

@@ -33,8 +33,9 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	/* Tests set its VM's virtual time before any thread of it runs. */
 	if (kind != THREAD_HOST)
 		kernel_vm(g, tgid)->domain = 0;
+	/* As if it had run before. */
 	if (kind == THREAD_VCPU)
-		vm_vcpu_runs(&g->d, &task->thread);
+		vm_vcpu_used(&g->d, &task->thread, SECOND);
 	g->meanwhile = meanwhile;
 	return task;
 }
@@ -421,6 +422,9 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 		if (g->timer_ns[slot] < end_ns)
 			end_ns = g->timer_ns[slot];
+	for (u32 pcpu = 0; pcpu < FAKE_PCPUS; pcpu++)
+		if (g->turn_timer_ns[pcpu] < end_ns)
+			end_ns = g->turn_timer_ns[pcpu];
 	if (g->next_tick_ns < end_ns)
 		end_ns = g->next_tick_ns;
 	if (g->next_allot_ns < end_ns)
@@ -428,15 +432,21 @@ static u64 next_event_ns(struct ground *g, u64 end_ns)
 	return g->next_rouse_ns < end_ns ? g->next_rouse_ns : end_ns;
 }
 
+static void go_off_if_due(struct ground *g, u64 *timer_ns, u32 timer)
+{
+	if (*timer_ns > g->now_ns)
+		return;
+	*timer_ns = NEVER;
+	drover_timer(&g->d, timer, g->now_ns);
+	fake_deliver_kicks(g);
+}
+
 void kernel_timers(struct ground *g)
 {
-	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
-		if (g->timer_ns[slot] > g->now_ns)
-			continue;
-		g->timer_ns[slot] = NEVER;
-		drover_timer(&g->d, slot, g->now_ns);
-		fake_deliver_kicks(g);
-	}
+	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
+		go_off_if_due(g, &g->timer_ns[slot], slot);
+	for (u32 pcpu = 0; pcpu < FAKE_PCPUS; pcpu++)
+		go_off_if_due(g, &g->turn_timer_ns[pcpu], TIMER_TURN(pcpu));
 }
 
 /* All pCPUs tick at the same moments. */

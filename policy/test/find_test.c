@@ -238,6 +238,56 @@ static void who_changes_users_gives_back_what_was_charged_to_the_first(void)
 	CHECK_EQ(enters_guest(thread_of_user(2, 1000), 0), THREAD_VCPU);
 }
 
+static void tasks_of_a_user_have_a_slot_and_its_threads_come_back_to_it(void)
+{
+	struct task_struct *of_alice[2], *of_root;
+	u32 slot;
+
+	g = fake_ground(1, 1);
+	of_root = thread_of_user(1, 0);
+	for (u32 i = 0; i < 2; i++) {
+		of_alice[i] = thread_of_user(2 + i, 1000);
+		find_moved(&g->d, &of_alice[i]->thread);
+		looks_up(of_alice[i]);
+	}
+	find_moved(&g->d, &of_root->thread);
+	looks_up(of_root);
+	slot = of_alice[0]->thread.slot;
+	CHECK_EQ(of_root->thread.slot, DROVER_HOST_SLOT);
+	CHECK(slot != DROVER_HOST_SLOT && of_alice[1]->thread.slot == slot);
+	CHECK_EQ(vm_at(&g->d, slot)->owner_id, OWNER_USER | 1000);
+	/* One becomes a VM, and goes. */
+	CHECK_EQ(enters_guest(of_alice[0], 0), THREAD_VCPU);
+	CHECK(of_alice[0]->thread.slot != slot);
+	find_forget(&g->d, &of_alice[0]->thread);
+	find_forget(&g->d, &of_alice[1]->thread);
+	CHECK_EQ(ground_slot_of(&g->d, OWNER_USER | 1000), DROVER_HOST_SLOT);
+	CHECK_EQ(*find_slots_of(&g->d, 1000), 0);
+}
+
+/* A VM's process executes sudo: what was its thread is root's task. */
+static void who_executes_a_program_is_no_vm_any_more(void)
+{
+	struct task_struct *task;
+	u32 slot;
+
+	g = fake_ground(1, 1);
+	task = thread_of_user(1, 1000);
+	CHECK_EQ(enters_guest(task, 0), THREAD_VCPU);
+	slot = task->thread.slot;
+	task->in_kvm_run = false;
+	task->exec_id++;
+	task->user = 0;
+	looks_up(task);
+	CHECK_EQ(task->thread.kind, THREAD_HOST);
+	CHECK_EQ(task->thread.slot, DROVER_HOST_SLOT);
+	CHECK_EQ(ground_slot_of(&g->d, 1), DROVER_HOST_SLOT);
+	CHECK_EQ(vm_at(&g->d, slot)->id, 0);
+	/* What it does from then on is its own. */
+	CHECK_EQ(enters_guest(task, 0), THREAD_VCPU);
+	CHECK_EQ(g->d.user_of[task->thread.slot], 0);
+}
+
 /* Threads come and go at random, each step in the middle of another's. */
 static struct task_struct *crowd[12];
 static u32 depth;
@@ -308,7 +358,8 @@ static void no_slot_and_no_hold_is_ever_lost(void)
 		u32 slot = crowd[i]->thread.slot;
 
 		held[slot]++;
-		CHECK(!slot || g->slot_of[crowd[i]->tgid] == slot);
+		CHECK(!slot || g->slot_of[crowd[i]->tgid] == slot ||
+		      owner_is_user(vm_at(&g->d, slot)->owner_id));
 	}
 	for (u32 slot = 1; slot < 4; slot++) {
 		CHECK_EQ(vm_at(&g->d, slot)->nr_threads, held[slot]);
@@ -400,6 +451,8 @@ int main(void)
 	RUN(with_all_slots_taken_a_vcpu_is_a_host_task_until_one_is_free);
 	RUN(no_user_holds_more_slots_than_are_left_for_others);
 	RUN(who_changes_users_gives_back_what_was_charged_to_the_first);
+	RUN(tasks_of_a_user_have_a_slot_and_its_threads_come_back_to_it);
+	RUN(who_executes_a_program_is_no_vm_any_more);
 	RUN(siblings_that_wait_as_their_vm_is_found_come_to_it_at_once);
 	RUN(no_slot_and_no_hold_is_ever_lost);
 	RUN(an_order_reaches_the_vm_that_was_meant_or_nobody);

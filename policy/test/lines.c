@@ -58,6 +58,8 @@ static const struct part parts[] = {
 	FIELD(slots_in_use),
 	FIELD(tournament_levels),
 	FIELD(pcpu_changes),
+	FIELD(period),
+	FIELD(nr_busy_users),
 	FIELD(vm_shares),
 	FIELD(nr_reserved),
 	FIELD(allot_lapses),

@@ -144,7 +144,7 @@ static void what_a_thread_used_in_another_class_is_not_charged(void)
 	kernel_run(g, MS);
 	kernel_sleep(g, 0);
 	kernel_settle(g);
-	drover_leaving(&g->d, &vcpu->thread);
+	drover_leaving(&g->d, vcpu, &vcpu->thread);
 	vcpu->cpu_time_ns += SECOND;
 	drover_enable(&g->d, vcpu, &vcpu->thread, 100);
 	kernel_wake(g, vcpu);

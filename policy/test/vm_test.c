@@ -14,15 +14,6 @@ static void dies(struct task_struct *task)
 	kernel_switch(g, task->pcpu);
 }
 
-/* It wakes, runs for a moment, and sleeps again. */
-static void runs(struct task_struct *task)
-{
-	kernel_wake(g, task);
-	kernel_settle(g);
-	kernel_sleep(g, task->pcpu);
-	kernel_settle(g);
-}
-
 /* The essay's worked example. */
 static void born_with_its_first_vcpu_gone_with_its_last_thread(void)
 {
@@ -113,26 +104,52 @@ static void vcpus_that_never_run_weigh_nothing(void)
 	CHECK_EQ(vm_at(&g->d, DROVER_HOST_SLOT)->shares, 4000);
 }
 
-/* Each by itself, and busy all the time or for a moment. */
-static void who_has_not_run_for_ten_seconds_does_not_count(void)
+/* One is busy, one works a tenth of the time, one for a moment now and then, one never. */
+static void vcpus_count_that_use_a_32nd_of_a_pcpu(void)
 {
-	struct task_struct *vcpu[3];
+	struct task_struct *vcpu[4];
 
 	g = fake_ground(4, 1);
-	for (u32 i = 0; i < 3; i++)
+	for (u32 i = 0; i < 4; i++)
 		vcpu[i] = kernel_thread(g, 1, THREAD_VCPU);
 	kernel_wake(g, vcpu[0]);
-	vcpu[1]->burst_ns = vcpu[1]->burst_left_ns = 10 * US;
-	vcpu[1]->sleep_ns = 4 * SECOND;
-	kernel_wake(g, vcpu[1]);
-	kernel_run(g, 4 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->shares, 3000);
-	for (u32 i = 0; i < 20; i++) {
-		kernel_run(g, i ? SECOND : 6 * SECOND);
-		CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+	for (u32 i = 1; i < 3; i++) {
+		vcpu[i]->burst_ns = vcpu[i]->burst_left_ns = i == 1 ? 5 * MS : MS;
+		vcpu[i]->sleep_ns = 45 * MS;
+		kernel_wake(g, vcpu[i]);
 	}
-	runs(vcpu[2]);
+	CHECK_EQ(kernel_vm(g, 1)->shares, 4000);
+	kernel_run(g, 3 * SECOND);
+	for (u32 i = 0; i < 40; i++) {
+		CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
+		kernel_run(g, 125 * MS);
+	}
+	vcpu[3]->burst_ns = vcpu[3]->burst_left_ns = 10 * SECOND;
+	kernel_wake(g, vcpu[3]);
+	kernel_run(g, 50 * MS);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 3000);
+}
+
+/* Two of three users are busy: each has half of what the host's own tasks have. */
+static void busy_users_have_together_what_the_host_has(void)
+{
+	struct task_struct *task[3];
+
+	g = fake_ground(4, 1);
+	for (u32 user = 1; user <= 3; user++) {
+		struct task_struct *it = task[user - 1] = kernel_thread(g, 0, THREAD_HOST);
+
+		it->user = user;
+		it->burst_ns = it->burst_left_ns = user < 3 ? 100 * SECOND : MS;
+		it->sleep_ns = 100 * SECOND;
+		find_moved(&g->d, &it->thread);
+		kernel_wake(g, it);
+		CHECK(it->thread.slot != DROVER_HOST_SLOT);
+		CHECK_EQ(vm_at(&g->d, it->thread.slot)->shares, 4000);
+	}
+	kernel_run(g, 3 * SECOND);
+	for (u32 i = 0; i < 3; i++)
+		CHECK_EQ(vm_at(&g->d, task[i]->thread.slot)->shares, 2000);
 }
 
 static void a_vm_counts_for_no_more_than_the_pcpus_there_are(void)
@@ -227,8 +244,11 @@ static void a_helper_that_enters_the_guest_becomes_a_vcpu(void)
 	task = kernel_thread(g, 1, THREAD_HELPER);
 	vm_promote(&g->d, &task->thread, 1);
 	CHECK_EQ(task->thread.kind, THREAD_VCPU);
+	g->task[0].burst_ns = g->task[0].burst_left_ns = 10 * SECOND;
+	task->burst_ns = task->burst_left_ns = 10 * SECOND;
+	kernel_wake(g, g->task);
 	kernel_wake(g, task);
-	kernel_settle(g);
+	kernel_run(g, SECOND);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 2000);
 	kernel_exit(g, task->pcpu);
 	kernel_settle(g);
@@ -409,7 +429,7 @@ static void *last_vcpu_runs(void *unused)
 	for (u32 i = 0; i < MEETINGS; i++) {
 		meet(2 * i);
 		for (u32 k = 0; k < 50; k++)
-			vm_vcpu_runs(&g->d, &last_vcpu);
+			vm_vcpu_used(&g->d, &last_vcpu, SECOND);
 		meet(2 * i + 1);
 	}
 	return unused;
@@ -428,7 +448,7 @@ static void who_runs_just_when_a_period_ends_counts_in_the_next(void)
 		meet(2 * i);
 		vm_take_sizes(&g->d, 2 * i * VM_PERIOD_NS);
 		meet(2 * i + 1);
-		vm_vcpu_runs(&g->d, &last_vcpu);
+		vm_vcpu_used(&g->d, &last_vcpu, SECOND);
 		vm_take_sizes(&g->d, (2 * i + 1) * VM_PERIOD_NS);
 		lost += !vm_at(&g->d, last_vcpu.slot)->size;
 	}
@@ -463,7 +483,8 @@ int main(void)
 	RUN(nothing_of_the_last_vm_is_left_in_a_slot);
 	RUN(default_shares_follow_the_vcpus_that_run);
 	RUN(vcpus_that_never_run_weigh_nothing);
-	RUN(who_has_not_run_for_ten_seconds_does_not_count);
+	RUN(vcpus_count_that_use_a_32nd_of_a_pcpu);
+	RUN(busy_users_have_together_what_the_host_has);
 	RUN(a_vm_counts_for_no_more_than_the_pcpus_there_are);
 	RUN(shares_may_be_asked_for_each_vcpu_that_runs);
 	RUN(shares_asked_for_stay);

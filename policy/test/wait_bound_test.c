@@ -4,6 +4,8 @@
 
 /* The bound, until it is looked at next, and until the running slice ends. */
 #define LONGEST_NS (SECOND + SECOND / 8 + 8 * MS)
+/* How long a pCPU gives no turn after one of a quarter slice: turns take a fiftieth. */
+#define TURN_APART_NS (50 * 2 * MS)
 
 static struct ground *g;
 
@@ -33,21 +35,24 @@ static void nobody_is_forgiven_before_the_bound(void)
 	CHECK_EQ(kernel_cpu_time_ns(g, 1), 10 * MS);
 }
 
+/* VM 2 runs on one of two pCPUs, VM 3 on none. */
 static void a_debt_is_forgiven_a_claim_is_not(void)
 {
-	struct vm *vm;
-
-	g = fake_ground(1, 1);
-	kernel_busy_vm(g, 1, 1, 1000);
-	kernel_busy_vm(g, 2, 1, 1000);
+	g = fake_ground(2, 1);
+	for (u32 tgid = 1; tgid <= 3; tgid++)
+		kernel_busy_vm(g, tgid, 1, 1000);
 	kernel_settle(g);
-	vm = kernel_vm(g, 2);
-	for (s64 ahead_ms = -20; ahead_ms <= 20; ahead_ms += 40) {
-		u64 clock_ns = g->d.domain[0].clock_ns;
+	for (u32 tgid = 2; tgid <= 3; tgid++) {
+		struct vm *vm = kernel_vm(g, tgid);
 
-		vm->vtime_ns = clock_ns + (u64)(ahead_ms * (s64)MS);
-		wait_bound_forgive(&g->d, g->slot_of[2], 0);
-		CHECK_EQ(vm->vtime_ns, ahead_ms < 0 ? clock_ns - 20 * MS : clock_ns);
+		for (s64 ahead_ms = -20; ahead_ms <= 20; ahead_ms += 40) {
+			u64 clock_ns = g->d.domain[0].clock_ns;
+			s64 left_ms = tgid == 2 ? min_signed(ahead_ms, 0) : ahead_ms;
+
+			vm->vtime_ns = clock_ns + (u64)(ahead_ms * (s64)MS);
+			wait_bound_forgive(&g->d, g->slot_of[tgid], 0);
+			CHECK_EQ((s64)(vm->vtime_ns - clock_ns), left_ms * (s64)MS);
+		}
 	}
 }
 
@@ -176,12 +181,35 @@ static void what_counts_as_served(void)
 		kernel_busy_vm(g, 1, 1, 0);
 		kernel_settle(g);
 		t = &g->task[0].thread;
-		t->due_ns = 7;
+		t->due_ns = t->runs_since_ns;
 		/* What its own limit takes from it, others did not. */
 		vm_at(&g->d, t->slot)->at_limit = own;
 		wait_bound_stops(&g->d, t, preempted, t->runs_since_ns + (brief ? 999 : 1000) * US);
 		vm_at(&g->d, t->slot)->at_limit = 0;
-		CHECK_EQ(t->due_ns, brief && preempted && !own ? 7 : 0);
+		CHECK_EQ(t->due_ns, brief && preempted && !own ? t->runs_since_ns : 0);
+	}
+}
+
+/* The later, the shorter, and the sooner the next. */
+static void turns_of_those_that_are_late_are_short(void)
+{
+	struct pcpu *pcpu;
+
+	g = fake_ground(1, 1);
+	pcpu = pcpu_at(&g->d, 0);
+	for (u64 late_ms = 0; late_ms < 6000; late_ms += 50) {
+		u64 turn_ns, apart_ns;
+
+		pcpu->asked_ns = g->now_ns;
+		wait_bound_begin_turn(&g->d, pcpu, (s64)(late_ms * MS));
+		turn_ns = pcpu->order.until_ns - g->now_ns;
+		apart_ns = pcpu->next_turn_ns - g->now_ns;
+		CHECK(turn_ns >= 50 * US && turn_ns <= 2 * MS);
+		if (late_ms <= 50)
+			CHECK_EQ(turn_ns, 2 * MS);
+		if (late_ms >= 2500)
+			CHECK_EQ(turn_ns, 50 * US);
+		CHECK_EQ(apart_ns, turn_ns * (late_ms > 4000 ? 2 : 50));
 	}
 }
 
@@ -246,9 +274,9 @@ static void all_threads_of_a_forgiven_vm_run(void)
 	kernel_busy_vm(g, 1, 4, 1);
 	kernel_busy_vm(g, 2, 1, 1000000);
 	kernel_run(g, 10 * SECOND);
-	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS + 4 * 8 * MS);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS + 4 * TURN_APART_NS);
 	for (u32 i = 0; i < 4; i++)
-		CHECK(g->task[i].cpu_time_ns >= 7 * 2 * MS);
+		CHECK(g->task[i].cpu_time_ns >= 6 * MS);
 }
 
 /* Served once in 0.8 s by its shares, each of its threads would wait for 19 s. */
@@ -275,9 +303,8 @@ static void no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much(void)
 	CHECK(kernel_cpu_time_ns(g, 1) <= 2 * 30 * SECOND / 50 + 80 * 8 * MS);
 }
 
-/* Turns of all of them would take 0.6 of the pCPU, 1.2 with the tick, and leave nothing to shares.
- */
-static void turns_for_all_leave_half_of_the_time(void)
+/* Turns of a quarter slice for all of them would take 0.6 of the pCPU. */
+static void turns_for_all_take_a_fiftieth(void)
 {
 	g = fake_ground(1, 1);
 	kernel_busy_vm(g, 1, 1, 1000000);
@@ -285,7 +312,9 @@ static void turns_for_all_leave_half_of_the_time(void)
 		kernel_busy_vm(g, tgid, 1, 1);
 	g->d.params.wait_bound_ns = 100 * MS;
 	kernel_run(g, 10 * SECOND);
-	CHECK(kernel_cpu_time_ns(g, 1) >= 5 * SECOND);
+	/* And each had a slice at first. */
+	CHECK(kernel_cpu_time_ns(g, 1) >= 10 * SECOND * 49 / 50 - 30 * 8 * MS);
+	CHECK(kernel_longest_wait_ns(g) <= 500 * MS);
 }
 
 /* Whoever had its turn stood there as if it were owed another, before a VM owed one and unseen. */
@@ -298,7 +327,7 @@ static void turns_of_several_come_before_a_reservation(void)
 	kernel_busy_vm(g, 2, 4, 1000);
 	kernel_busy_vm(g, 3, 1, 1000);
 	kernel_run(g, 10 * SECOND);
-	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS + 4 * 8 * MS);
+	CHECK(kernel_longest_wait_ns(g) <= LONGEST_NS + 5 * TURN_APART_NS);
 }
 
 /* A VM confined to a crowded pCPU fell behind the clock; then it competes with others. */
@@ -354,13 +383,14 @@ int main(void)
 	RUN(a_turn_is_not_cut_short_by_a_gang);
 	RUN(who_was_put_out_at_once_was_not_served);
 	RUN(what_counts_as_served);
+	RUN(turns_of_those_that_are_late_are_short);
 	RUN(a_nice_task_does_not_wait_longer_beside_its_siblings);
 	RUN(a_pinned_vcpu_does_not_wait_longer_while_its_siblings_run);
 	RUN(a_vcpu_in_another_domain_does_not_wait_longer_while_its_siblings_run);
 	RUN(all_threads_of_a_forgiven_vm_run);
 	RUN(threads_of_a_wide_vm_of_few_shares_do_not_wait_for_all_their_siblings);
 	RUN(no_crowd_of_few_shares_is_near_the_watchdog_nor_takes_much);
-	RUN(turns_for_all_leave_half_of_the_time);
+	RUN(turns_for_all_take_a_fiftieth);
 	RUN(turns_of_several_come_before_a_reservation);
 	RUN(who_is_far_behind_the_clock_does_not_starve_a_forgiven_vm);
 	RUN(ordinary_shares_are_not_bent);

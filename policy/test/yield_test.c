@@ -246,7 +246,7 @@ static void a_target_that_is_gone_is_forgotten(void)
 	/* Killed where it waits. */
 	vcpu[1]->state = TASK_NONE;
 	vcpu[1]->queue = NO_QUEUE;
-	drover_leaving(&g->d, &vcpu[1]->thread);
+	drover_leaving(&g->d, vcpu[1], &vcpu[1]->thread);
 	find_forget(&g->d, &vcpu[1]->thread);
 	kernel_settle(g);
 	CHECK(g->pcpu[0].current == vcpu[0]);

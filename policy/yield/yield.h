@@ -66,7 +66,7 @@ static __always_inline void yield_give_way(struct drover *d, struct task_struct 
 					   struct thread *t, struct pcpu *pcpu, u32 record)
 {
 	/* It has had what it wanted: nobody cut it short. */
-	t->runs_since_ns -= wait_bound_turn_ns(d);
+	t->runs_since_ns -= wait_bound_turn_ns(d, 0);
 	if (!record)
 		t->vruntime_ns += d->params.slice_ns;
 	pcpu->order = (struct order){.why = ORDER_YIELD, .who = record};

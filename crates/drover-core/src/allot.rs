@@ -43,6 +43,9 @@ const LIMIT_SLACK: f64 = 2.0;
 const FULL_PART: f64 = 32.0;
 /// Fraction bits of [`Allotment::share_inverse`], SHARE_INVERSE_SHIFT in policy/share/share.h.
 pub const INVERSE_SHIFT: u32 = 20;
+/// The smallest weight is a share's, divided by that: SHARE_ONE_IN in policy/share/share.h. A thousand VMs in a pool of
+/// one share are to have one share together.
+const SHARE_ONE_IN: f64 = 128.0;
 /// What all of a VM's time at its limit counts as, LIMITED_PARTS in policy/base/types.h.
 pub const PARTS: u32 = 1024;
 /// What a VM of one vCPU has by default, DROVER_SHARES_PER_VCPU in policy/base/types.h.
@@ -285,6 +288,7 @@ fn shares_parts(
     parts.map(|part| whole(part * f64::from(PARTS))).collect()
 }
 
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to its range")]
 fn of_one(
     (claim, demand): &(Claim, Demand),
     weight: f64,
@@ -305,7 +309,7 @@ fn of_one(
     let kept = if claim.host { 0.0 } else { kept };
     let promised = whole(kept.max(as_promised) * 1e3);
     Allotment {
-        share_inverse: u64::from(whole(inverse.clamp(1.0, SHARES_PER_VCPU * one))),
+        share_inverse: inverse.clamp(1.0, SHARES_PER_VCPU * SHARE_ONE_IN * one) as u64,
         entitled_ucpu: whole(entitled * 1e6).max(1),
         promised_mcpu: promised.max(u32::from(kept > 0.0)),
         shares_part: 0,
@@ -438,7 +442,7 @@ mod tests {
         let all = Claim { reservation_mcpu: 4000, ..claim(1_000_000) };
         let claims = [(all, BUSY), (claim(1), BUSY), (claim(0), Demand::default())];
         for allotment in on_4(&Tree::default(), &claims) {
-            assert!((1..=1000 << 20).contains(&allotment.share_inverse));
+            assert!((1..=128_000 << 20).contains(&allotment.share_inverse));
             assert!(allotment.entitled_ucpu > 0);
         }
         assert_eq!(on_4(&Tree::default(), &[]), []);

@@ -32,7 +32,7 @@ use drover_core::shares::Shares;
 
 /// The macro has 64 bits, the highest of which bindgen takes for a sign.
 const OWNER_CGROUP: u64 = constants::OWNER_CGROUP as u64;
-const OWNER_NICE_THREADS: u64 = constants::OWNER_NICE_THREADS as u64;
+const OWNER_HOST_TASKS: u64 = constants::OWNER_HOST_TASKS as u64;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -308,8 +308,8 @@ impl Scheduler {
         };
         let is_container = vm.owner_id & OWNER_CGROUP != 0;
         // The kernel's nice threads are for nobody to set.
-        let is_nice = vm.owner_id & OWNER_NICE_THREADS == OWNER_NICE_THREADS;
-        (vm.id != 0 && vm.owner_id != 0 && !is_nice).then_some(KernelVm {
+        let is_hosts = vm.owner_id & OWNER_HOST_TASKS == OWNER_HOST_TASKS;
+        (vm.id != 0 && vm.owner_id != 0 && !is_hosts).then_some(KernelVm {
             slot,
             id: vm.id,
             tgid: if is_container { 0 } else { vm.owner_id as u32 },

@@ -145,9 +145,9 @@ bool sim_yield(struct drover *d, struct task_struct *p, struct thread *t, struct
 
 /* --- it leaves --- */
 
-void sim_disable(struct drover *d, struct thread *t)
+void sim_disable(struct drover *d, struct task_struct *p, struct thread *t)
 {
-	drover_leaving(d, t);
+	drover_leaving(d, p, t);
 }
 
 void sim_exit_task(struct drover *d, struct thread *t)

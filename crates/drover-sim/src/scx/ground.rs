@@ -345,6 +345,12 @@ extern "C" fn ground_process(d: *mut drover, task: *mut task_struct) -> u64 {
     process_of(m.tasks[number(task) as usize].vm).into()
 }
 
+/// No simulated process executes another program.
+#[unsafe(no_mangle)]
+extern "C" fn ground_exec_id(_: *mut drover, _: *mut task_struct) -> u32 {
+    0
+}
+
 /// All VMs are root's.
 #[unsafe(no_mangle)]
 extern "C" fn ground_user(_: *mut drover, _: *mut task_struct) -> u32 {

@@ -395,7 +395,7 @@ impl Policy {
         let t = self.thread_of(task);
         // SAFETY: see `enable`.
         self.call(m, queues, 0, |d| unsafe {
-            native::sim_disable(d, t);
+            native::sim_disable(d, pointer(task), t);
             native::sim_exit_task(d, t);
         });
     }

@@ -105,7 +105,7 @@ pub struct Queues {
     /// Taken out of a local queue, to be enqueued anew.
     reenqueued: Vec<TaskId>,
     arrivals: u64,
-    /// The map slot_timers.
+    /// The map policy_timers.
     pub(super) timers: Timers,
     /// The map vm_slots: slot of each process, 0 for none.
     pub(super) vm_slots: Vec<u32>,
