@@ -85,6 +85,15 @@ start_daemon() {
 	within 60 scheduling || { echo 'attacks: drover serve does not come up:'; cat /tmp/daemon.log; exit 3; }
 }
 
+# While the attack runs.
+answers_soon() {
+	[ "$list_ms" ] || return 0
+	asked=$(up_ms)
+	answers >/dev/null || true
+	took=$(($(up_ms) - asked))
+	[ $took -le "$list_ms" ] || wrong "drover vm list took $took ms; $list_ms is right"
+}
+
 # It goes on from attack to attack, as long as it is well.
 need_daemon() {
 	if [ -n "${daemon:-}" ]; then
@@ -166,7 +175,7 @@ judge_daemon_and_host() {
 run_job() {
 	name=${1%.job}
 	title=$(sed -n '2s/^# //p' "$1")
-	vcpus=2 shares=4000 part=200 settle=1 seconds=3 real_time=0
+	vcpus=2 shares=4000 part=200 settle=1 seconds=3 real_time=0 list_ms=1000
 	prepare() { :; }
 	check() { :; }
 	undo() { :; }
@@ -180,6 +189,7 @@ run_job() {
 	start_attack
 	had=$(part "$seconds" "$quiet")
 	guaranteed=$(quiet_ms guaranteed_delay_ms)
+	answers_soon
 	check >/dev/null
 	end_attack
 	undo >/dev/null
