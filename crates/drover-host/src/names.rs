@@ -13,6 +13,9 @@
 //! | Proxmox | `/qemu.slice/100.scope` | the VMID: `100` |
 //! | KubeVirt | `/kubepods.slice/.../kubepods-burstable-podUID.slice/...` | `NAMESPACE_VMI`, from the pod's logs |
 //!
+//! Whose a process is was seen by the kernel's part of the scheduler when it found the VM; /proc may say another by now,
+//! as of a process that has executed `sudo`.
+//!
 //! A user can make cgroups of any name in a subtree that was delegated to him, and such a subtree begins at a
 //! service or a scope. So a manager's cgroup counts only where all above it are slices, and not the users'.
 
@@ -70,6 +73,11 @@ pub enum Source {
 }
 
 impl Source {
+    /// Does who manages the host's VMs or cgroups say so, and no process for itself?
+    pub fn is_manager(self) -> bool {
+        !matches!(self, Source::Process | Source::User | Source::Other)
+    }
+
     /// How people are told.
     pub fn text(self) -> &'static str {
         match self {
@@ -109,9 +117,16 @@ impl Default for Places {
     }
 }
 
-/// The name of the VM that process is, never empty.
+/// The name of the VM that process is, never empty, where nobody has seen whose it was when it became one.
 pub fn vm_name(tgid: u32) -> String {
-    Places::default().identity(tgid).name
+    Places::default().identity_now(tgid).name
+}
+
+/// What a VM is called while another one has its name: `web-4711`, and in the end another one still.
+pub fn with_number(name: &str, number: u32, others: u32) -> String {
+    let behind = if others == 0 { format!("-{number}") } else { format!("-{number}-{others}") };
+    let before: String = name.chars().take(NAME_LENGTH_MAX - behind.len()).collect();
+    before + &behind
 }
 
 /// What the host calls that user; the number where it does not say.
@@ -120,22 +135,28 @@ pub(crate) fn user_name(uid: u32) -> String {
 }
 
 impl Places {
-    /// Who the VM is that this process is.
-    pub fn identity(&self, tgid: u32) -> Identity {
+    /// Who the VM is that this process is, if it is its owner's still.
+    pub fn identity_now(&self, tgid: u32) -> Identity {
+        let owner = self.owner(tgid);
+        let found = self.identity(tgid, owner.unwrap_or(0));
+        // Of one that is gone nobody knows whose word that was.
+        match owner {
+            None if !found.by.is_manager() => named(name_from_process(&[], tgid), Source::Process),
+            _ => found,
+        }
+    }
+
+    /// Who the VM is that this process is, which was that user's when it was found.
+    pub fn identity(&self, tgid: u32, uid: u32) -> Identity {
         let dir = self.proc.join(tgid.to_string());
         let cgroup = files::kernel(&dir.join("cgroup")).unwrap_or_default();
         let args = arguments(&dir);
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
         let word = name_from_command(&args);
-        let mut found =
-            self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| match owner(&dir) {
-                // Of one that is gone nobody knows whose word that was.
-                None => named(name_from_process(&[], tgid), Source::Process),
-                Some(uid) => {
-                    let name = word.clone().unwrap_or_else(|| name_from_process(&args, tgid));
-                    self.of_process(name, uid)
-                }
-            });
+        let mut found = self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| {
+            let name = word.clone().unwrap_or_else(|| name_from_process(&args, tgid));
+            self.of_process(name, uid)
+        });
         found.name = printable(&found.name);
         found.label = found.label.map(|label| printable(&label)).filter(|it| *it != found.name);
         found
@@ -203,6 +224,13 @@ impl Places {
         named(format!("{user}@{name}"), Source::User)
     }
 
+    /// The user whose process that is now.
+    pub(crate) fn owner(&self, tgid: u32) -> Option<u32> {
+        let status = files::kernel(&self.proc.join(tgid.to_string()).join("status")).ok()?;
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        uids.split_whitespace().next()?.parse().ok()
+    }
+
     /// The user's name as the host's own file has it: asking a directory service could take forever.
     fn user(&self, uid: u32) -> Option<String> {
         let users = files::text(&self.users, USERS_MAX).ok()?;
@@ -268,13 +296,6 @@ pub(crate) fn arguments(dir: &Path) -> Vec<String> {
     }
     let args = line.split(|&byte| byte == 0).filter(|arg| !arg.is_empty());
     args.map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
-}
-
-/// The user whose process that is.
-fn owner(dir: &Path) -> Option<u32> {
-    let status = files::kernel(&dir.join("status")).ok()?;
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    uids.split_whitespace().next()?.parse().ok()
 }
 
 /// Whether a VM could be called that.

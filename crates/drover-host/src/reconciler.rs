@@ -30,7 +30,7 @@ use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use arranging::Arranging;
-use drover_core::asked::Key;
+use drover_core::asked::{Asked, Key};
 use drover_core::config::Config;
 use drover_core::percent;
 use drover_core::place::Wishes;
@@ -539,9 +539,18 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
     if vm.is_container() {
         return layers;
     }
-    layers.extend(config.layers(&vm.name));
+    // Of what is asked for a name that another one has, a limit holds.
+    let only_limit = |mut layer: Layer| {
+        layer.asked = Asked { limit: layer.asked.limit, ..Asked::default() };
+        layer
+    };
+    let alone = |layer| Layer { of_name: vm.has_its_name(), ..layer };
+    let shared = vm.limited_as();
+    layers.extend(config.layers(&vm.name).into_iter().map(alone));
+    layers.extend(shared.into_iter().flat_map(|name| config.layers(name)).map(only_limit));
     layers.extend(libvirt.cloned());
-    layers.extend(ordered(saved, &vm.name));
+    layers.extend(shared.and_then(|name| ordered(saved, name)).map(only_limit));
+    layers.extend(ordered(saved, &vm.name).map(alone));
     layers
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
-use crate::names::{Identity, Places, Source, named};
+use crate::names::{Identity, Places, Source, named, with_number};
 use crate::scheduler::KernelVm;
 use crate::serve::online_list;
 use crate::sources::cgroup_tree::CgroupTree;
@@ -26,7 +26,7 @@ const AFFINITY_INTERVAL: Duration = Duration::from_secs(1);
 pub struct Vm {
     /// As the kernel saw it last.
     pub kernel: KernelVm,
-    /// What it is called: the name in `identity`.
+    /// What it is called: the name in `identity`, unless another one has it.
     pub name: String,
     /// Who it is, and who says so.
     pub identity: Identity,
@@ -36,6 +36,8 @@ pub struct Vm {
     affinity_seen: u32,
     /// The pCPUs that were online when they last were told something else: the kernel names no others.
     online: Option<CpuList>,
+    /// Another one, of the same owner, has the name in `identity`.
+    limited_as_holder: bool,
     /// What its cgroups ask.
     cgroup: Vec<Layer>,
     /// What libvirt's metadata ask.
@@ -52,7 +54,17 @@ struct Metadata {
 impl Vm {
     /// What the host itself says of it: below the configuration file, and above it.
     pub fn layers(&self) -> (&[Layer], Option<&Layer>) {
-        (&self.cgroup, self.libvirt.layer.as_ref())
+        (&self.cgroup, self.libvirt.layer.as_ref().filter(|_| self.has_its_name()))
+    }
+
+    /// Is it called what it is to be called, and no other is?
+    pub fn has_its_name(&self) -> bool {
+        self.name == self.identity.name
+    }
+
+    /// The name of another VM of its owner's that it would have if that one were not here: a limit for it is for both.
+    pub fn limited_as(&self) -> Option<&str> {
+        self.limited_as_holder.then_some(&self.identity.name)
     }
 
     /// The pCPUs its vCPUs may run on, as they were told last.
@@ -76,6 +88,13 @@ impl Vm {
         Self { cgroup, ..Self::new(kernel, named(name, Source::Process)) }
     }
 
+    /// Another VM has that name, which it would have.
+    #[cfg(test)]
+    pub fn be_second_of(&mut self, name: &str) {
+        name.clone_into(&mut self.identity.name);
+        self.limited_as_holder = true;
+    }
+
     /// A VM where a test wants it.
     #[cfg(test)]
     pub fn confine(&mut self, affinity: Affinity) {
@@ -86,7 +105,17 @@ impl Vm {
         let (affinity, cgroup, libvirt) = (Affinity::ANYWHERE, Vec::new(), Metadata::default());
         let name = identity.name.clone();
         let affinity_seen = kernel.affinity_changes;
-        Self { kernel, name, identity, affinity, affinity_seen, online: None, cgroup, libvirt }
+        Self {
+            kernel,
+            name,
+            identity,
+            affinity,
+            affinity_seen,
+            online: None,
+            limited_as_holder: false,
+            cgroup,
+            libvirt,
+        }
     }
 
     /// Was any of its threads confined, or freed, since they were asked last?
@@ -166,6 +195,19 @@ fn pid(vm: &KernelVm) -> String {
     if vm.cgroup == 0 { format!(" (pid {})", vm.tgid) } else { String::new() }
 }
 
+/// The VM is called that from now on.
+fn tell_renamed(vm: &Vm, name: &str) {
+    let (is_now, pid) = (&vm.identity.name, vm.kernel.tgid);
+    if name == is_now {
+        tracing::info!("VM {} is called {name} again: no other is any more (pid {pid})", vm.name);
+    } else {
+        tracing::warn!(
+            "another VM is called {is_now}: the one of process {pid} is called {name} until that one is gone, and has \
+             nothing of what is asked for {is_now} but a limit; give each VM a name of its own"
+        );
+    }
+}
+
 /// Where the vCPU threads of a process may run; none when it is gone.
 fn affinity_of(tgid: u32) -> Option<Affinity> {
     let asked = vcpu_threads(Path::new(&format!("/proc/{tgid}")));
@@ -217,6 +259,9 @@ impl VmRegistry {
             self.meet(seen, tree);
             changed = true;
         }
+        if changed {
+            self.give_names();
+        }
         let due = |last: &mut Option<Instant>, interval: Duration| {
             let due = last.is_none_or(|last| now.duration_since(last) >= interval);
             *last = if due { Some(now) } else { *last };
@@ -232,13 +277,15 @@ impl VmRegistry {
         changed
     }
 
-    /// Takes in those of the seen that are new.
+    /// Takes in those of the seen that are new, in the order in which the kernel found them.
     fn meet(&mut self, seen: &[KernelVm], tree: &CgroupTree) {
         let known: HashSet<u64> = self.vms.iter().map(|vm| vm.kernel.id).collect();
-        for one in seen.iter().filter(|one| !known.contains(&one.id)) {
+        let mut new: Vec<&KernelVm> = seen.iter().filter(|one| !known.contains(&one.id)).collect();
+        new.sort_unstable_by_key(|one| one.id);
+        for one in new {
             let identity = match tree.containers.get(&one.cgroup) {
                 Some(container) => named(&container.path, Source::Cgroup),
-                None => Places::default().identity(one.tgid),
+                None => Places::default().identity(one.tgid, one.uid),
             };
             tracing::info!("{} {} found{}", kind(one), identity.name, pid(one));
             let mut vm = Vm::new(*one, identity);
@@ -246,6 +293,46 @@ impl VmRegistry {
             vm.look_at_metadata();
             vm.look_at_affinity();
             self.vms.push(vm);
+        }
+    }
+
+    /// Gives each name to one: to whom a manager calls so, else to the first that was found. What is asked for a name
+    /// is then asked for one VM, and nobody takes a part of it by calling himself so. Others are called by their
+    /// processes, until the name is free.
+    fn give_names(&mut self) {
+        let is_manager = |vm: &Vm| vm.identity.by.is_manager();
+        let mut holders: HashMap<&str, usize> = HashMap::new();
+        for managers in [true, false] {
+            for (place, vm) in self.vms.iter().enumerate() {
+                if is_manager(vm) == managers {
+                    holders.entry(vm.identity.name.as_str()).or_insert(place);
+                }
+            }
+        }
+        let mut others = Vec::new();
+        for (place, vm) in self.vms.iter().enumerate() {
+            let holder = holders[vm.identity.name.as_str()];
+            if holder != place {
+                others.push((place, is_manager(&self.vms[holder]) == is_manager(vm)));
+            }
+        }
+        let mut taken: HashSet<String> = holders.keys().map(|name| (*name).to_owned()).collect();
+        let mut given: HashMap<usize, (String, bool)> = HashMap::new();
+        for (place, is_same_owner) in others {
+            let vm = &self.vms[place];
+            let made = |other| with_number(&vm.identity.name, vm.kernel.tgid, other);
+            let name = (0..).map(made).find(|name| !taken.contains(name));
+            let name = name.expect("there are more numbers than VMs");
+            taken.insert(name.clone());
+            given.insert(place, (name, is_same_owner));
+        }
+        for (place, vm) in self.vms.iter_mut().enumerate() {
+            let own = (vm.identity.name.clone(), false);
+            let (name, limited) = given.remove(&place).unwrap_or(own);
+            if name != vm.name {
+                tell_renamed(vm, &name);
+            }
+            (vm.name, vm.limited_as_holder) = (name, limited);
         }
     }
 
@@ -268,10 +355,13 @@ impl VmRegistry {
         }
     }
 
-    /// All names, each with how many have it.
+    /// All names, each with how many would have it: it is one VM's, and a limit is for all of them together.
     pub fn names(&self) -> HashMap<&str, u32> {
         let mut names = HashMap::new();
-        self.vms.iter().for_each(|vm| *names.entry(vm.name.as_str()).or_default() += 1);
+        for vm in &self.vms {
+            *names.entry(vm.name.as_str()).or_default() += 1;
+            vm.limited_as().into_iter().for_each(|name| *names.entry(name).or_default() += 1);
+        }
         names
     }
 }
@@ -285,15 +375,48 @@ mod tests {
     use std::sync::{Arc, Barrier};
     use std::thread;
 
-    fn vm(id: u64, name: &str) -> Vm {
-        Vm::for_test(KernelVm::for_test(id), name, Vec::new())
+    fn called(registry: &VmRegistry) -> Vec<&str> {
+        registry.vms.iter().map(|vm| vm.name.as_str()).collect()
+    }
+
+    /// The process numbers of these VMs are their ids.
+    fn registry(names: &[(&str, Source)]) -> VmRegistry {
+        let vm = |(&(name, by), id): (&(&str, Source), u64)| {
+            let kernel = KernelVm { tgid: u32::try_from(id).unwrap(), ..KernelVm::for_test(id) };
+            Vm::new(kernel, named(name, by))
+        };
+        let vms = names.iter().zip(1..).map(vm).collect();
+        VmRegistry { vms, ..VmRegistry::default() }
     }
 
     #[test]
-    fn several_may_have_one_name() {
-        let vms = vec![vm(1, "web"), vm(2, "db"), vm(3, "db")];
-        let registry = VmRegistry { vms, ..VmRegistry::default() };
-        assert_eq!(registry.names(), HashMap::from([("web", 1), ("db", 2)]));
+    fn a_name_is_the_first_ones_until_that_is_gone() {
+        let mut all = registry(&[("web", Source::Process); 3]);
+        all.give_names();
+        assert_eq!(called(&all), ["web", "web-2", "web-3"]);
+        assert_eq!(all.names(), HashMap::from([("web", 3), ("web-2", 1), ("web-3", 1)]));
+        let limited: Vec<_> = all.vms.iter().map(Vm::limited_as).collect();
+        assert_eq!(limited, [None, Some("web"), Some("web")]);
+        all.vms.remove(0);
+        all.give_names();
+        assert_eq!(called(&all), ["web", "web-3"]);
+        assert_eq!(all.vms[0].limited_as(), None);
+    }
+
+    #[test]
+    fn who_seems_to_be_the_second_of_another_name_is_told_from_that() {
+        let word = |name| (name, Source::Process);
+        let mut all = registry(&[word("web-2"), word("web"), word("web"), word("web-3")]);
+        all.give_names();
+        assert_eq!(called(&all), ["web-2", "web", "web-3-1", "web-3"]);
+    }
+
+    #[test]
+    fn managers_names_go_before_the_word_of_processes() {
+        let mut all = registry(&[("web", Source::Process), ("web", Source::Libvirt)]);
+        all.give_names();
+        assert_eq!(called(&all), ["web-1", "web"]);
+        assert_eq!(all.vms[0].limited_as(), None, "that limit is the domain's");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::files::{self, ENTRIES_MAX};
 use crate::kernel::Kernel;
+use crate::names;
 use crate::reconciler::Reconciler;
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::serve::{Places, online_list};
@@ -67,6 +68,7 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
 
 /// The processes that have vCPUs.
 pub(crate) fn vms_in(proc: &Path) -> Vec<KernelVm> {
+    let places = names::Places { proc: proc.to_owned(), ..names::Places::default() };
     let processes = files::entries(proc, ENTRIES_MAX);
     let mut tgids: Vec<u32> =
         processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect();
@@ -77,6 +79,8 @@ pub(crate) fn vms_in(proc: &Path) -> Vec<KernelVm> {
         slot,
         id: u64::from(slot),
         tgid,
+        // Nobody has seen it become one.
+        uid: places.owner(tgid).unwrap_or(0),
         nr_vcpus,
         size: nr_vcpus,
         nr_threads: nr_vcpus,

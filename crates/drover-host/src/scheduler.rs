@@ -56,6 +56,8 @@ pub struct KernelVm {
     pub tgid: u32,
     /// The number of a container's cgroup; 0 of a VM.
     pub cgroup: u64,
+    /// The user whose it was when it was found.
+    pub uid: u32,
     /// vCPUs seen so far.
     pub nr_vcpus: u32,
     /// Of these, the ones that shares for each vCPU count: those that ran lately, no more than pCPUs.
@@ -174,6 +176,7 @@ impl KernelVm {
             id,
             tgid: u32::MAX,
             cgroup: 0,
+            uid: 0,
             nr_vcpus: 2,
             size: 2,
             nr_threads: 3,
@@ -306,6 +309,8 @@ impl Scheduler {
         let pcpus = unsafe {
             (&raw const (*bss).drover.partition[vm.partition as usize].nr_online).read_volatile()
         };
+        // SAFETY: as above. It is written before the VM has its id.
+        let uid = unsafe { (&raw const (*bss).drover.user_of[slot as usize]).read_volatile() };
         let is_container = vm.owner_id & OWNER_CGROUP != 0;
         // The kernel's nice threads are for nobody to set.
         let is_nice = vm.owner_id & OWNER_NICE_THREADS == OWNER_NICE_THREADS;
@@ -314,6 +319,7 @@ impl Scheduler {
             id: vm.id,
             tgid: if is_container { 0 } else { vm.owner_id as u32 },
             cgroup: if is_container { vm.owner_id & !OWNER_CGROUP } else { 0 },
+            uid,
             nr_vcpus: vm.nr_vcpus,
             size: vm.size.min(vm.nr_vcpus).min(pcpus),
             nr_threads: vm.nr_threads,

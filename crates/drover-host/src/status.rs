@@ -144,7 +144,7 @@ pub struct OrderStatus {
     pub name: String,
     /// Whether a VM of that name is here.
     pub here: bool,
-    /// How many are: what was ordered is in force for all of them together.
+    /// How many would have it if it were not one's: a limit is in force for all of them together, all else for the first.
     #[serde(default)]
     pub vms: u32,
     /// What was ordered.

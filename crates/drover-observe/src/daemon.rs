@@ -98,7 +98,7 @@ impl Books {
         self.profiles.look(vms, |_| None, Instant::now());
         self.vms.retain(|pid, _| sample.vms.contains_key(pid));
         for (pid, vm) in &sample.vms {
-            let found = || (Places::default().identity(*pid), vm.clone());
+            let found = || (Places::default().identity_now(*pid), vm.clone());
             self.vms.entry(*pid).or_insert_with(found);
         }
         self.samples.add(sample);

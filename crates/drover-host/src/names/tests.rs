@@ -5,15 +5,15 @@ use super::*;
 use std::fs;
 
 /// A host with one VM process, 7.
-struct Host(tempfile::TempDir, Places);
+struct Host(tempfile::TempDir, Places, u32);
 
 impl Host {
-    /// The process is in `cgroup`, of user `uid`, started as `command`.
+    /// The process is in `cgroup`, was found as user `uid`'s, started as `command`.
     fn with(cgroup: &str, uid: u32, command: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let [proc, domains, pods, users] =
             ["proc", "domains", "pods", "passwd"].map(|it| dir.path().join(it));
-        let host = Self(dir, Places { proc, domains, pods, users });
+        let host = Self(dir, Places { proc, domains, pods, users }, uid);
         host.write("proc/7/cgroup", &format!("0::{cgroup}\n"));
         host.write("proc/7/status", &format!("Name:\tqemu\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
         host.write("proc/7/cmdline", &command.replace(' ', "\0"));
@@ -32,7 +32,7 @@ impl Host {
     }
 
     fn identity(&self) -> Identity {
-        self.1.identity(7)
+        self.1.identity(7, self.2)
     }
 }
 
@@ -150,6 +150,23 @@ fn what_a_user_runs_carries_the_user() {
         who("/user.slice/user-0.slice/session-1.scope", 0, "vmm --name web"),
         ("web".into(), Source::Process)
     );
+}
+
+#[test]
+fn who_has_executed_sudo_is_still_the_users() {
+    let host = Host::with("/user.slice/user-1000.slice/session-1.scope", 1000, "sudo x --name web");
+    host.write("proc/7/status", "Name:\tsudo\nUid:\t0\t0\t0\t0\n");
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by), ("alice@web", Source::User));
+    assert_eq!(host.1.identity_now(7).name, "web", "where nobody saw whose it was");
+}
+
+#[test]
+fn names_of_others_are_made_different_and_stay_names() {
+    assert_eq!(with_number("web", 17, 0), "web-17");
+    let long = "x".repeat(NAME_LENGTH_MAX);
+    let made = [0, 1, 12].map(|others| with_number(&long, 4_000_000, others));
+    assert!(made.iter().all(|name| is_name(name)) && made[0] != made[1] && made[1] != made[2]);
 }
 
 #[test]
