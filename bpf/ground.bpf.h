@@ -166,6 +166,11 @@ static u64 ground_process(struct drover *d, struct task_struct *task)
 	return task->tgid;
 }
 
+static u32 ground_tid(struct drover *d, struct task_struct *task)
+{
+	return (u32)task->pid;
+}
+
 static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 {
 	return vcpu_of(task);

@@ -313,6 +313,11 @@ u64 ground_process(struct drover *d, struct task_struct *task)
 	return task->tgid;
 }
 
+u32 ground_tid(struct drover *d, struct task_struct *task)
+{
+	return (u32)(task - of(d)->task) + 1;
+}
+
 s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 {
 	(void)d;

@@ -225,7 +225,7 @@ static void a_helper_that_enters_the_guest_becomes_a_vcpu(void)
 	g = fake_ground(2, 1);
 	kernel_thread(g, 1, THREAD_VCPU);
 	task = kernel_thread(g, 1, THREAD_HELPER);
-	vm_promote(&g->d, &task->thread, 1);
+	vm_promote(&g->d, &task->thread, 1, 7);
 	CHECK_EQ(task->thread.kind, THREAD_VCPU);
 	kernel_wake(g, task);
 	kernel_settle(g);
@@ -447,7 +447,7 @@ static void up_to_1024_vcpus_of_a_vm_have_books(void)
 			vcpu[i] = (struct thread){};
 			vm_at(&g->d, 1)->nr_threads++;
 			vm_attach(&g->d, &vcpu[i], 1, THREAD_HELPER);
-			vm_promote(&g->d, &vcpu[i], i);
+			vm_promote(&g->d, &vcpu[i], i, i + 1);
 			CHECK(!vcpu[i].record == (i == 1024));
 		}
 		CHECK_EQ(vcpu_at(&g->d, vcpu[1023].record)->vcpu_id, 1023);

@@ -65,7 +65,7 @@ impl Containers {
     /// Looks again, `seen` being all VMs and containers; whether anything is different.
     pub fn look(&mut self, kernel: &dyn Kernel, seen: &[KernelVm], now: Instant) -> bool {
         let vms = || seen.iter().filter(|vm| vm.cgroup == 0);
-        self.nice.look(vms(), now);
+        self.nice.look(vms(), |vm| kernel.vcpus(vm), now);
         let is_now = Seen {
             changes: kernel.cgroup_changes(),
             vms: vms().map(|vm| (vm.id, vm.nr_vcpus)).collect(),

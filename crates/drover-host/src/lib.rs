@@ -44,7 +44,6 @@ pub mod sources;
 pub mod status;
 pub mod store;
 pub mod topology;
-mod vcpu_threads;
 pub mod watch;
 
 #[allow(

@@ -23,6 +23,7 @@ use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
 use crate::profiles::Profiles;
 use crate::registry::{Vm, VmRegistry};
+use crate::scheduler::KernelVm;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
@@ -217,7 +218,7 @@ impl Reconciler {
 
     fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
         if let Request::SetVm { name, .. } = order {
-            self.registry.look_at_affinity_of(name);
+            self.registry.look_at_affinity_of(name, &|vm| kernel.vcpus(vm));
         }
         let room = self.room();
         let Self { saved, config, plan, registry, .. } = self;
@@ -413,7 +414,8 @@ impl Reconciler {
         self.meter.look(&seen, now);
         let none = CgroupTree::default();
         let tree = self.containers.as_ref().map_or(&none, Containers::tree);
-        if !self.registry.look(&seen, tree, now) && !changed {
+        let vcpus_of = |vm: &KernelVm| kernel.vcpus(vm);
+        if !self.registry.look(&seen, &vcpus_of, tree, now) && !changed {
             return;
         }
         let plan = match self.planned(&self.config, &self.saved) {

@@ -2,12 +2,11 @@
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
 use crate::names::{Identity, Places, Source, named, with_number};
-use crate::scheduler::KernelVm;
+use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::serve::online_list;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::libvirt;
 use crate::topology::cpus_of_thread;
-use crate::vcpu_threads::vcpu_threads;
 use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
@@ -124,13 +123,13 @@ impl Vm {
     }
 
     /// Asks where it may run; whether that is elsewhere than before.
-    fn look_at_affinity(&mut self) -> bool {
+    fn look_at_affinity(&mut self, vcpus_of: VcpusOf) -> bool {
         if self.is_container() {
             return false;
         }
         self.affinity_seen = self.kernel.affinity_changes;
         // Of one that just left nothing is known any more.
-        let Some(affinity) = affinity_of(self.kernel.tgid) else { return false };
+        let Some(affinity) = affinity_of(&self.kernel, vcpus_of) else { return false };
         if affinity == self.affinity {
             return false;
         }
@@ -208,14 +207,17 @@ fn tell_renamed(vm: &Vm, name: &str) {
     }
 }
 
+/// Says which vCPUs the kernel knows of a VM: what threads call themselves is their own choice.
+type VcpusOf<'a> = &'a dyn Fn(&KernelVm) -> Vec<KernelVcpu>;
+
 /// Where the vCPU threads of a process may run; none when it is gone.
-fn affinity_of(tgid: u32) -> Option<Affinity> {
-    let asked = vcpu_threads(Path::new(&format!("/proc/{tgid}")));
-    let cpus = |thread: &PathBuf| {
-        let cpus = cpus_of_thread(thread).ok()?;
+fn affinity_of(vm: &KernelVm, vcpus_of: VcpusOf) -> Option<Affinity> {
+    let threads = Path::new("/proc").join(vm.tgid.to_string()).join("task");
+    let cpus = |vcpu: KernelVcpu| {
+        let cpus = cpus_of_thread(&threads.join(vcpu.tid.to_string())).ok()?;
         CpuList::of(cpus.into_iter().filter_map(|cpu| u32::try_from(cpu).ok()))
     };
-    let each: Vec<CpuList> = asked.iter().filter_map(cpus).collect();
+    let each: Vec<CpuList> = vcpus_of(vm).into_iter().filter_map(cpus).collect();
     (!each.is_empty()).then(|| Affinity::of_vcpus(each))
 }
 
@@ -237,7 +239,13 @@ impl VmRegistry {
 
     /// Takes note of who is there now, in the order of slots; whether anything changed that settings follow
     /// from. Of most containers there is nothing to say, five times a second, so this is cheap for them.
-    pub fn look(&mut self, seen: &[KernelVm], tree: &CgroupTree, now: Instant) -> bool {
+    pub fn look(
+        &mut self,
+        seen: &[KernelVm],
+        vcpus_of: VcpusOf,
+        tree: &CgroupTree,
+        now: Instant,
+    ) -> bool {
         let mut changed = std::mem::take(&mut self.moved);
         self.vms.retain_mut(|vm| match vm.kernel.found_in(seen) {
             Some(one) => {
@@ -245,7 +253,7 @@ impl VmRegistry {
                 vm.kernel = *one;
                 changed |= grown;
                 if grown {
-                    vm.look_at_affinity();
+                    vm.look_at_affinity(vcpus_of);
                 }
                 true
             }
@@ -256,7 +264,7 @@ impl VmRegistry {
             }
         });
         if self.vms.len() < seen.len() {
-            self.meet(seen, tree);
+            self.meet(seen, vcpus_of, tree);
             changed = true;
         }
         if changed {
@@ -272,13 +280,13 @@ impl VmRegistry {
         }
         if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) {
             let moved = self.vms.iter_mut().filter(|vm| vm.was_moved());
-            moved.for_each(|vm| changed |= vm.look_at_affinity());
+            moved.for_each(|vm| changed |= vm.look_at_affinity(vcpus_of));
         }
         changed
     }
 
     /// Takes in those of the seen that are new, in the order in which the kernel found them.
-    fn meet(&mut self, seen: &[KernelVm], tree: &CgroupTree) {
+    fn meet(&mut self, seen: &[KernelVm], vcpus_of: VcpusOf, tree: &CgroupTree) {
         let known: HashSet<u64> = self.vms.iter().map(|vm| vm.kernel.id).collect();
         let mut new: Vec<&KernelVm> = seen.iter().filter(|one| !known.contains(&one.id)).collect();
         new.sort_unstable_by_key(|one| one.id);
@@ -291,7 +299,7 @@ impl VmRegistry {
             let mut vm = Vm::new(*one, identity);
             vm.look_at_cgroups(tree);
             vm.look_at_metadata();
-            vm.look_at_affinity();
+            vm.look_at_affinity(vcpus_of);
             self.vms.push(vm);
         }
     }
@@ -349,9 +357,9 @@ impl VmRegistry {
     }
 
     /// Asks where VMs of that name may run now: what is to be promised to them hangs on it.
-    pub fn look_at_affinity_of(&mut self, name: &str) {
+    pub fn look_at_affinity_of(&mut self, name: &str, vcpus_of: VcpusOf) {
         for vm in self.vms.iter_mut().filter(|vm| vm.name == name) {
-            self.moved |= vm.look_at_affinity();
+            self.moved |= vm.look_at_affinity(vcpus_of);
         }
     }
 
@@ -370,8 +378,9 @@ impl VmRegistry {
 mod tests {
     use super::*;
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-    use nix::unistd::Pid;
+    use nix::unistd::{Pid, gettid};
     use std::fs;
+    use std::sync::atomic::{AtomicI32, Ordering};
     use std::sync::{Arc, Barrier};
     use std::thread;
 
@@ -422,7 +431,8 @@ mod tests {
     #[test]
     fn who_comes_and_goes_is_noted() {
         let (mut registry, now) = (VmRegistry::default(), Instant::now());
-        let mut look = |seen: &[KernelVm]| registry.look(seen, &CgroupTree::default(), now);
+        let none = |_: &KernelVm| Vec::new();
+        let mut look = |seen: &[KernelVm]| registry.look(seen, &none, &CgroupTree::default(), now);
         assert!(look(&[KernelVm::for_test(1)]));
         assert!(!look(&[KernelVm::for_test(1)]));
         let wider = KernelVm { nr_vcpus: 9, ..KernelVm::for_test(1) };
@@ -432,26 +442,39 @@ mod tests {
     }
 
     #[test]
-    fn where_vcpu_threads_may_run_is_where_the_vm_may() {
+    fn where_the_vcpus_that_the_kernel_knows_may_run_is_where_the_vm_may() {
         let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let first = (0..CpuSet::count()).find(|&cpu| all.is_set(cpu).unwrap()).unwrap();
         let mut one = CpuSet::new();
         one.set(first).unwrap();
-        let (ready, go_on) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
-        let (at_ready, at_go_on) = (Arc::clone(&ready), Arc::clone(&go_on));
-        let body = move || {
-            sched_setaffinity(Pid::from_raw(0), &one).unwrap();
-            at_ready.wait();
-            at_go_on.wait();
+        let (ready, go_on) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
+        let thread = |name: &str, set: CpuSet| {
+            let (at_ready, at_go_on) = (Arc::clone(&ready), Arc::clone(&go_on));
+            let tid = Arc::new(AtomicI32::new(0));
+            let own = Arc::clone(&tid);
+            let body = move || {
+                sched_setaffinity(Pid::from_raw(0), &set).unwrap();
+                own.store(gettid().as_raw(), Ordering::SeqCst);
+                at_ready.wait();
+                at_go_on.wait();
+            };
+            (thread::Builder::new().name(name.to_owned()).spawn(body).unwrap(), tid)
         };
-        let vcpu = thread::Builder::new().name("vcpu0".to_owned()).spawn(body).unwrap();
+        let (vcpu, vcpu_tid) = thread("worker", one);
+        // A liar.
+        let (other, _) = thread("cpu", all);
         ready.wait();
-        let affinity = affinity_of(std::process::id());
+        let tid = u32::try_from(vcpu_tid.load(Ordering::SeqCst)).unwrap();
+        let known = |_: &KernelVm| vec![KernelVcpu { tid, ..KernelVcpu::default() }];
+        let vm = KernelVm { tgid: std::process::id(), ..KernelVm::for_test(1) };
+        let affinity = affinity_of(&vm, &known);
         go_on.wait();
         vcpu.join().unwrap();
+        other.join().unwrap();
         let first = CpuList::of([u32::try_from(first).unwrap()]).unwrap();
         assert_eq!(affinity, Some(Affinity::within(first)), "other threads do not count");
-        assert_eq!(affinity_of(0x3fff_fff0), None, "nobody has that number");
+        let gone = KernelVm { tgid: 0x3fff_fff0, ..vm };
+        assert_eq!(affinity_of(&gone, &known), None, "nobody has that number");
     }
 
     #[test]

@@ -149,10 +149,12 @@ pub enum Refusal {
 }
 
 /// A vCPU likewise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelVcpu {
     /// Its number in its VM.
     pub number: u32,
+    /// Its thread.
+    pub tid: u32,
     /// Guest time, and halted time as far as to its slowest sibling.
     pub progress_ns: u64,
     /// Time it was ready while a sibling ran.
@@ -384,6 +386,7 @@ impl Scheduler {
             };
             (record != 0 && u32::from(vcpu.slot) == vm.slot).then_some(KernelVcpu {
                 number: u32::from(vcpu.vcpu_id),
+                tid: vcpu.tid,
                 progress_ns: vcpu.progress_ns,
                 hazard_ns: vcpu.hazard_ns,
                 costop_ns: vcpu.costop_ns,

@@ -24,7 +24,7 @@ pub fn cgroups(sample: &Sample) -> CgroupTree {
         tgid: *tgid,
         path: cgroup::path_of(*tgid),
         size: vcpus(vm),
-        nice: nice::of_process(Path::new("/proc"), *tgid),
+        nice: nice::of_vcpus(Path::new("/proc"), *tgid, vm.vcpus.iter().map(|vcpu| vcpu.thread)),
     };
     let places: Vec<Place> = sample.vms.iter().map(place).collect();
     CgroupTree::of(&Cgroup::read(Path::new(CGROUPS), &mut |_| {}), &places)

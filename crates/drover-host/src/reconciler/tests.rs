@@ -51,6 +51,7 @@ impl Kernel for FakeKernel {
     fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
         let vcpu = |number: u32| KernelVcpu {
             number,
+            tid: vm.tgid,
             progress_ns: 500_000_000 * u64::from(number + 1),
             hazard_ns: 0,
             costop_ns: 250_000_000,

@@ -345,6 +345,11 @@ extern "C" fn ground_process(d: *mut drover, task: *mut task_struct) -> u64 {
     process_of(m.tasks[number(task) as usize].vm).into()
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn ground_tid(_: *mut drover, task: *mut task_struct) -> u32 {
+    number(task)
+}
+
 /// All VMs are root's.
 #[unsafe(no_mangle)]
 extern "C" fn ground_user(_: *mut drover, _: *mut task_struct) -> u32 {
