@@ -20,6 +20,7 @@ pub mod exit_info;
 mod fake_host;
 pub mod files;
 pub mod handover;
+mod helper;
 pub mod io_bytes;
 pub mod kernel;
 pub mod kvm;

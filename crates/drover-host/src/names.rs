@@ -138,23 +138,27 @@ impl Places {
     /// Who the VM is that this process is, if it is its owner's still.
     pub fn identity_now(&self, tgid: u32) -> Identity {
         let owner = self.owner(tgid);
-        let found = self.identity(tgid, owner.unwrap_or(0));
+        let args = arguments(&self.proc.join(tgid.to_string()));
+        let found = self.identity(tgid, owner.unwrap_or(0), Some(&args));
         // Of one that is gone nobody knows whose word that was.
         match owner {
-            None if !found.by.is_manager() => named(name_from_process(&[], tgid), Source::Process),
+            None if !found.by.is_manager() => {
+                named(self.name_of_process(&[], tgid), Source::Process)
+            }
             _ => found,
         }
     }
 
-    /// Who the VM is that this process is, which was that user's when it was found.
-    pub fn identity(&self, tgid: u32, uid: u32) -> Identity {
+    /// Who the VM is that this process is, which was that user's when it was found, and was started with that command
+    /// line; none: it is not known.
+    pub fn identity(&self, tgid: u32, uid: u32, args: Option<&[String]>) -> Identity {
         let dir = self.proc.join(tgid.to_string());
         let cgroup = files::kernel(&dir.join("cgroup")).unwrap_or_default();
-        let args = arguments(&dir);
+        let args = args.unwrap_or_default();
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
-        let word = name_from_command(&args);
+        let word = name_from_command(args);
         let mut found = self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| {
-            let name = word.clone().unwrap_or_else(|| name_from_process(&args, tgid));
+            let name = word.clone().unwrap_or_else(|| self.name_of_process(args, tgid));
             self.of_process(name, uid)
         });
         found.name = printable(&found.name);
@@ -231,6 +235,15 @@ impl Places {
         uids.split_whitespace().next()?.parse().ok()
     }
 
+    /// By what it was started as; where that is not known, by what it calls itself.
+    fn name_of_process(&self, args: &[String], tgid: u32) -> String {
+        let program = args.first().and_then(|arg| arg.rsplit('/').next()).map(str::to_owned);
+        let comm = || files::kernel(&self.proc.join(tgid.to_string()).join("comm")).ok();
+        let program = program.or_else(|| Some(comm()?.trim().to_owned()));
+        let program = program.filter(|program| !program.is_empty());
+        format!("{}-{tgid}", program.as_deref().unwrap_or("vm"))
+    }
+
     /// The user's name as the host's own file has it: asking a directory service could take forever.
     fn user(&self, uid: u32) -> Option<String> {
         let users = files::text(&self.users, USERS_MAX).ok()?;
@@ -287,13 +300,23 @@ fn as_machine(domain: &str) -> String {
     machine
 }
 
-/// The arguments of that process, as far as they are looked at; `dir` is its directory in /proc.
+/// The arguments of that process, as far as they are looked at; `dir` is its directory in /proc. May wait for it.
 pub(crate) fn arguments(dir: &Path) -> Vec<String> {
-    let (mut line, is_cut) = files::head(&dir.join("cmdline"), COMMAND_MAX).unwrap_or_default();
+    arguments_of(&command_line(dir).unwrap_or_default())
+}
+
+/// Its command line, as far as it is looked at. May wait for it.
+pub(crate) fn command_line(dir: &Path) -> std::io::Result<Vec<u8>> {
+    let (mut line, is_cut) = files::head(&dir.join("cmdline"), COMMAND_MAX)?;
     if is_cut {
         // Half of a name would be another's.
         line.truncate(line.iter().rposition(|&byte| byte == 0).unwrap_or(0));
     }
+    Ok(line)
+}
+
+/// The arguments in a command line.
+pub(crate) fn arguments_of(line: &[u8]) -> Vec<String> {
     let args = line.split(|&byte| byte == 0).filter(|arg| !arg.is_empty());
     args.map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
 }
@@ -332,11 +355,6 @@ fn plain_name(value: &str) -> Option<String> {
     let by_key = value.split(',').find_map(|part| part.strip_prefix("guest="));
     let name = by_key.or_else(|| value.split(',').next()).unwrap_or("");
     (!name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
-}
-
-fn name_from_process(args: &[String], tgid: u32) -> String {
-    let program = args.first().and_then(|arg| arg.rsplit('/').next()).unwrap_or("vm");
-    format!("{program}-{tgid}")
 }
 
 #[cfg(test)]

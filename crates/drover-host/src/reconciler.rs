@@ -15,6 +15,7 @@ use crate::containers::Containers;
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::Domains;
+use crate::helper::Helper;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::numa::Numa;
@@ -158,6 +159,11 @@ impl Reconciler {
     /// Cgroups are to have a say.
     pub fn follow(&mut self, containers: Containers) {
         self.containers = Some(containers);
+    }
+
+    /// Who VMs say that they are is to be read by that one.
+    pub(crate) fn ask_names_of(&mut self, helper: Arc<Helper>) {
+        self.registry.read_by(helper);
     }
 
     /// VMs are to have homes.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
-use crate::names::{Identity, Places, Source, named, with_number};
+use crate::helper::{Helper, Op};
+use crate::names::{Identity, Places, Source, arguments, arguments_of, named, with_number};
 use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::serve::online_list;
 use crate::sources::cgroup_tree::CgroupTree;
@@ -11,7 +12,10 @@ use drover_core::resolve::Layer;
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often metadata of a VM are looked at.
@@ -35,6 +39,10 @@ pub struct Vm {
     affinity_seen: u32,
     /// The pCPUs that were online when they last were told something else: the kernel names no others.
     online: Option<CpuList>,
+    /// Whether its command line is known, which `identity` follows from.
+    command: Command,
+    /// If it does not come, it is asked for again after so long.
+    asked_after: Duration,
     /// Another one, of the same owner, has the name in `identity`.
     limited_as_holder: bool,
     /// What its cgroups ask.
@@ -111,6 +119,8 @@ impl Vm {
             affinity,
             affinity_seen,
             online: None,
+            command: Command::Known,
+            asked_after: COMMAND_AGAIN,
             limited_as_holder: false,
             cgroup,
             libvirt,
@@ -141,6 +151,51 @@ impl Vm {
     /// Is it no VM, but a cgroup that is scheduled as one?
     pub fn is_container(&self) -> bool {
         self.kernel.cgroup != 0
+    }
+
+    /// Takes what was read of its command line; whether it is called else for that.
+    fn take_command(&mut self, read: io::Result<Vec<u8>>, now: Instant) -> bool {
+        let gone = [libc::ENOENT, libc::ESRCH].map(Some);
+        let args = match read {
+            Ok(line) => arguments_of(&line),
+            Err(error) if gone.contains(&error.raw_os_error()) => Vec::new(),
+            // So many are under way.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.command = Command::Unknown(now + COMMANDS_WAIT);
+                return false;
+            }
+            Err(error) => {
+                let after = self.asked_after;
+                if after == COMMAND_AGAIN {
+                    tell_found(self);
+                    tracing::warn!(
+                        "{} has kept its command line to itself ({error}): what it calls itself is asked again",
+                        self.name
+                    );
+                }
+                self.asked_after = (2 * after).min(COMMAND_AGAIN_MOST);
+                self.command = Command::Unknown(now + after);
+                return false;
+            }
+        };
+        self.command = Command::Known;
+        let before = std::mem::replace(
+            &mut self.identity,
+            Places::default().identity(self.kernel.tgid, self.kernel.uid, Some(&args)),
+        );
+        let was_told = self.asked_after > COMMAND_AGAIN;
+        let is_else = self.identity != before;
+        if is_else {
+            let name = std::mem::replace(&mut self.name, self.identity.name.clone());
+            self.look_at_metadata();
+            if was_told {
+                tracing::info!("VM {name} is called {}{}", self.name, pid(&self.kernel));
+            }
+        }
+        if !was_told {
+            tell_found(self);
+        }
+        is_else
     }
 
     fn look_at_cgroups(&mut self, tree: &CgroupTree) {
@@ -194,6 +249,39 @@ fn pid(vm: &KernelVm) -> String {
     if vm.cgroup == 0 { format!(" (pid {})", vm.tgid) } else { String::new() }
 }
 
+impl Commands {
+    /// Asks for those that are due; whether any is under way.
+    fn ask(&self, vms: &mut [Vm], now: Instant) -> bool {
+        let mut of_users: HashMap<u32, usize> = HashMap::new();
+        let asked = vms.iter().filter(|vm| vm.command == Command::Asked);
+        asked.for_each(|vm| *of_users.entry(vm.kernel.uid).or_default() += 1);
+        for vm in vms {
+            let Command::Unknown(again) = vm.command else { continue };
+            let of_user = of_users.entry(vm.kernel.uid).or_default();
+            if again > now || *of_user >= COMMANDS_OF_USER {
+                continue;
+            }
+            *of_user += 1;
+            vm.command = Command::Asked;
+            let (id, tell) = (vm.kernel.id, self.tell.clone());
+            self.helper.names.begin(
+                Op::CommandLine,
+                vm.kernel.tgid,
+                Default::default(),
+                move |it| {
+                    // The daemon ends.
+                    let _ = tell.send((id, it));
+                },
+            );
+        }
+        of_users.values().any(|count| *count > 0)
+    }
+}
+
+fn tell_found(vm: &Vm) {
+    tracing::info!("{} {} found{}", kind(&vm.kernel), vm.name, pid(&vm.kernel));
+}
+
 /// The VM is called that from now on.
 fn tell_renamed(vm: &Vm, name: &str) {
     let (is_now, pid) = (&vm.identity.name, vm.kernel.tgid);
@@ -221,10 +309,42 @@ fn affinity_of(vm: &KernelVm, vcpus_of: VcpusOf) -> Option<Affinity> {
     (!each.is_empty()).then(|| Affinity::of_vcpus(each))
 }
 
+/// What is known of a command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Command {
+    /// All there is to know.
+    Known,
+    /// It was asked for.
+    Asked,
+    /// Nothing: it is asked for then.
+    Unknown(Instant),
+}
+
+/// Reads command lines, which may take as long as a process likes: so others do, and nobody waits for them.
+#[derive(Debug)]
+struct Commands {
+    helper: Arc<Helper>,
+    tell: Sender<(u64, io::Result<Vec<u8>>)>,
+    told: Receiver<(u64, io::Result<Vec<u8>>)>,
+    /// The first VMs were met.
+    has_begun: bool,
+}
+
+/// Most command lines come at once: so long they are waited for where VMs are new, and so long as the daemon begins.
+const COMMANDS_WAIT: Duration = Duration::from_millis(20);
+const FIRST_COMMANDS_WAIT: Duration = Duration::from_secs(1);
+/// One that did not come is asked for again after so long, then twice that each time.
+const COMMAND_AGAIN: Duration = Duration::from_secs(1);
+const COMMAND_AGAIN_MOST: Duration = Duration::from_secs(64);
+/// So many of one user's are asked for at a time.
+const COMMANDS_OF_USER: usize = 4;
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct VmRegistry {
     vms: Vec<Vm>,
+    /// None: they are read here, as by who looks once and ends.
+    commands: Option<Commands>,
     looked_at_sources: Option<Instant>,
     looked_at_affinity: Option<Instant>,
     /// A VM was found elsewhere between two looks: an order that is refused leaves the plan as it was.
@@ -232,6 +352,35 @@ pub struct VmRegistry {
 }
 
 impl VmRegistry {
+    /// Command lines are to be read by that one.
+    pub(crate) fn read_by(&mut self, helper: Arc<Helper>) {
+        let (tell, told) = channel();
+        self.commands = Some(Commands { helper, tell, told, has_begun: false });
+    }
+
+    /// Takes what has come of command lines, and asks for more; whether a VM is called else for it.
+    fn look_at_commands(&mut self, now: Instant, are_new: bool) -> bool {
+        let Some(commands) = &mut self.commands else { return false };
+        let wait = match (are_new, std::mem::replace(&mut commands.has_begun, true)) {
+            (false, _) => Duration::ZERO,
+            (true, true) => COMMANDS_WAIT,
+            (true, false) => FIRST_COMMANDS_WAIT,
+        };
+        let (until, mut changed) = (Instant::now() + wait, false);
+        loop {
+            let under_way = commands.ask(&mut self.vms, now);
+            let left = until.saturating_duration_since(Instant::now());
+            let told = match under_way && !left.is_zero() {
+                true => commands.told.recv_timeout(left).ok(),
+                false => commands.told.try_recv().ok(),
+            };
+            let Some((id, read)) = told else { return changed };
+            if let Some(vm) = self.vms.iter_mut().find(|vm| vm.kernel.id == id) {
+                changed |= vm.take_command(read, now);
+            }
+        }
+    }
+
     /// The cgroups are others now.
     pub fn look_at_cgroups(&mut self, tree: &CgroupTree) {
         self.vms.iter_mut().for_each(|vm| vm.look_at_cgroups(tree));
@@ -263,10 +412,12 @@ impl VmRegistry {
                 false
             }
         });
-        if self.vms.len() < seen.len() {
-            self.meet(seen, vcpus_of, tree);
+        let are_new = self.vms.len() < seen.len();
+        if are_new {
+            self.meet(seen, vcpus_of, tree, now);
             changed = true;
         }
+        changed |= self.look_at_commands(now, are_new);
         if changed {
             self.give_names();
         }
@@ -286,17 +437,23 @@ impl VmRegistry {
     }
 
     /// Takes in those of the seen that are new, in the order in which the kernel found them.
-    fn meet(&mut self, seen: &[KernelVm], vcpus_of: VcpusOf, tree: &CgroupTree) {
+    fn meet(&mut self, seen: &[KernelVm], vcpus_of: VcpusOf, tree: &CgroupTree, now: Instant) {
         let known: HashSet<u64> = self.vms.iter().map(|vm| vm.kernel.id).collect();
         let mut new: Vec<&KernelVm> = seen.iter().filter(|one| !known.contains(&one.id)).collect();
         new.sort_unstable_by_key(|one| one.id);
         for one in new {
+            let process = Path::new("/proc").join(one.tgid.to_string());
+            let read_here = self.commands.is_none().then(|| arguments(&process));
             let identity = match tree.containers.get(&one.cgroup) {
                 Some(container) => named(&container.path, Source::Cgroup),
-                None => Places::default().identity(one.tgid, one.uid),
+                None => Places::default().identity(one.tgid, one.uid, read_here.as_deref()),
             };
-            tracing::info!("{} {} found{}", kind(one), identity.name, pid(one));
             let mut vm = Vm::new(*one, identity);
+            if one.cgroup == 0 && self.commands.is_some() {
+                vm.command = Command::Unknown(now);
+            } else {
+                tell_found(&vm);
+            }
             vm.look_at_cgroups(tree);
             vm.look_at_metadata();
             vm.look_at_affinity(vcpus_of);
@@ -426,6 +583,30 @@ mod tests {
         all.give_names();
         assert_eq!(called(&all), ["web-1", "web"]);
         assert_eq!(all.vms[0].limited_as(), None, "that limit is the domain's");
+    }
+
+    #[test]
+    fn command_lines_are_read_by_the_helper_and_one_that_does_not_come_is_asked_for_again() {
+        let own = KernelVm { tgid: std::process::id(), ..KernelVm::for_test(1) };
+        let mut all = VmRegistry::default();
+        all.read_by(Helper::start(false).unwrap());
+        let (none, now) = (|_: &KernelVm| Vec::new(), Instant::now());
+        assert!(all.look(&[own], &none, &CgroupTree::default(), now));
+        let named = Places::default().identity_now(own.tgid).name;
+        assert_eq!((called(&all), all.vms[0].command), (vec![named.as_str()], Command::Known));
+        let mut vm = Vm::new(own, named_vm("x-1"));
+        let late = |vm: &mut Vm| vm.take_command(Err(io::ErrorKind::TimedOut.into()), now);
+        for after in [1, 2, 4] {
+            assert!(!late(&mut vm));
+            assert_eq!(vm.command, Command::Unknown(now + Duration::from_secs(after)));
+            assert_eq!(vm.name, "x-1", "what is known without it");
+        }
+        assert!(vm.take_command(Ok(b"vmm\0--name\0web".to_vec()), now));
+        assert_eq!((vm.name.as_str(), vm.command), ("web", Command::Known));
+    }
+
+    fn named_vm(name: &str) -> Identity {
+        named(name, Source::Process)
     }
 
     #[test]

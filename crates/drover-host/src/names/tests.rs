@@ -32,7 +32,7 @@ impl Host {
     }
 
     fn identity(&self) -> Identity {
-        self.1.identity(7, self.2)
+        self.1.identity(7, self.2, Some(&arguments(&self.0.path().join("proc/7"))))
     }
 }
 
@@ -229,8 +229,13 @@ fn an_option_is_no_name() {
 
 #[test]
 fn without_any_hint_the_process_names_it() {
-    assert_eq!(name_from_process(&["/usr/bin/vmm".into()], 7), "vmm-7");
-    assert_eq!(name_from_process(&[], 7), "vm-7");
+    let host = Host::with("/", 0, "");
+    let name = |args: Option<&[String]>| host.1.identity(7, 0, args).name;
+    assert_eq!(name(Some(&["/usr/bin/vmm".into()])), "vmm-7");
+    assert_eq!((name(Some(&[])), name(None)), ("vm-7".to_owned(), "vm-7".to_owned()));
+    host.write("proc/7/comm", "qemu\n");
+    assert_eq!(name(None), "qemu-7", "what it was started as is not known yet");
+    assert_eq!(who(LIBVIRT, 107, "").0, "web-2", "a manager's word is known without it");
 }
 
 #[test]
