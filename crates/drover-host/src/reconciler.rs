@@ -411,6 +411,7 @@ impl Reconciler {
         let mut seen = kernel.vms();
         let mut changed = changed;
         if let Some(containers) = &mut self.containers {
+            containers.leave_places(self.config.pools().count() + self.saved.pools.len());
             if containers.look(kernel, &seen, now) {
                 self.registry.look_at_cgroups(containers.tree());
                 changed = true;

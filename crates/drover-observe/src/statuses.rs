@@ -27,7 +27,7 @@ pub fn cgroups(sample: &Sample) -> CgroupTree {
         nice: nice::of_vcpus(Path::new("/proc"), *tgid, vm.vcpus.iter().map(|vcpu| vcpu.thread)),
     };
     let places: Vec<Place> = sample.vms.iter().map(place).collect();
-    CgroupTree::of(&Cgroup::read(Path::new(CGROUPS), &mut |_| {}), &places)
+    CgroupTree::of(&Cgroup::read(Path::new(CGROUPS), &mut |_| {}), &places, usize::MAX)
 }
 
 /// What is known of a VM beside the last sample.
