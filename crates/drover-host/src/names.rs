@@ -229,7 +229,7 @@ impl Places {
     }
 
     /// The user whose process that is now.
-    pub(crate) fn owner(&self, tgid: u32) -> Option<u32> {
+    pub fn owner(&self, tgid: u32) -> Option<u32> {
         let status = files::kernel(&self.proc.join(tgid.to_string()).join("status")).ok()?;
         let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
         uids.split_whitespace().next()?.parse().ok()

@@ -19,6 +19,7 @@ use landlock::{
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
+use crate::files;
 use crate::serve::Places;
 
 /// What those keep that look into others.
@@ -148,7 +149,7 @@ impl Writer {
     /// When there can be no thread.
     pub fn start(dirs: &[&Path]) -> std::io::Result<Self> {
         // What is not there now cannot be allowed.
-        dirs.iter().for_each(|dir| drop(fs::create_dir_all(dir)));
+        dirs.iter().for_each(|dir| drop(files::make_private_dir(dir)));
         let above = dirs.iter().map(|dir| dir.parent().unwrap_or(dir).to_owned());
         let above: Vec<PathBuf> = above.collect();
         let (jobs, given) = channel::<Job>();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::sys::stat::{Mode, umask};
 
 use crate::check::freezes::Tagged;
 use crate::containers::Containers;
@@ -95,7 +96,9 @@ pub fn serve(
     predecessor: Option<Predecessor>,
     allow_core_scheduling: bool,
 ) -> Result<End> {
-    // First of all: they are to have nothing of what this process has later.
+    // Nothing that is made from here on is for others, whoever started this.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    // Then they come first: they are to have nothing of what this process has later.
     let helper = Helper::start(!allow_core_scheduling && cookies::are_a_danger())?;
     let mut listener = Listener::bind(places.socket)?;
     tracing::info!("starting: reading the host, {} and saved orders", places.config.display());

@@ -77,6 +77,9 @@ pub struct VmStatus {
     pub uuid: Option<String>,
     /// The VMM process; 0 of a container.
     pub pid: u32,
+    /// The user whose it is, or to whom the container's subtree was delegated; 0: root.
+    #[serde(default)]
+    pub user: u32,
     /// vCPUs seen so far.
     pub vcpus: u32,
     /// Shares in force.
@@ -172,6 +175,7 @@ impl VmStatus {
             label: None,
             uuid: None,
             pid: 7,
+            user: 0,
             vcpus: 2,
             shares: 2000,
             shares_by_default: true,

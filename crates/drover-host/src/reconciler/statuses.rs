@@ -59,6 +59,7 @@ impl Reconciler {
             label: vm.identity.label.clone(),
             uuid: vm.identity.uuid.clone(),
             pid: kernel.tgid,
+            user: kernel.uid,
             vcpus: kernel.nr_vcpus,
             shares: planned.resolved.shares.of_vm(kernel.size),
             shares_by_default: planned.resolved.shares == Shares::NORMAL,

@@ -538,6 +538,7 @@ pub mod tests {
             label: None,
             uuid: None,
             pid: 7,
+            user: 0,
             vcpus: 2,
             shares: 2000,
             shares_by_default: true,
