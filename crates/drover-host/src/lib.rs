@@ -44,6 +44,7 @@ pub mod serve;
 pub mod sources;
 pub mod status;
 pub mod store;
+mod thread_sets;
 pub mod topology;
 pub mod watch;
 

@@ -28,6 +28,7 @@ use crate::scheduler::KernelVm;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
+use crate::thread_sets::ThreadSets;
 use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
@@ -61,6 +62,7 @@ pub struct Reconciler {
     registry: VmRegistry,
     meter: Meter,
     delays: Delays,
+    thread_sets: ThreadSets,
     capacity: Capacity,
     plan: Plan,
     applied: Applied,
@@ -111,6 +113,7 @@ impl Reconciler {
             registry: VmRegistry::default(),
             meter: Meter::default(),
             delays,
+            thread_sets: ThreadSets::default(),
             capacity: Capacity {
                 known: online.clone(),
                 online,
@@ -136,6 +139,8 @@ impl Reconciler {
         let mut changed = self.look_at_config(now) | std::mem::take(&mut self.fresh);
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+        let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
+        self.thread_sets.look(Path::new("/proc"), vms.map(|vm| &vm.kernel));
         self.look_at_homes(kernel, online, now);
         self.look_at_profiles(now);
         self.look_at_arrangement(kernel, now);

@@ -23,6 +23,8 @@ const SOURCE_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the vCPU threads of a VM that were confined or freed are asked where they may run: each is a
 /// file to read, and its user may do so all the time.
 const AFFINITY_INTERVAL: Duration = Duration::from_secs(1);
+/// When so many vCPUs were asked at a look, other VMs wait for the next.
+const ASKED_AT_ONCE: u32 = 512;
 
 /// A VM, or a container, the daemon has met.
 #[derive(Debug)]
@@ -353,6 +355,9 @@ pub struct VmRegistry {
     commands: Option<Commands>,
     looked_at_sources: Option<Instant>,
     looked_at_affinity: Option<Instant>,
+    /// Whose was asked last, and whether others wait for that.
+    affinity_turn: u64,
+    affinity_waits: bool,
     /// A VM was found elsewhere between two looks: an order that is refused leaves the plan as it was.
     moved: bool,
 }
@@ -408,7 +413,8 @@ impl VmRegistry {
                 vm.kernel = *one;
                 changed |= grown;
                 if grown {
-                    vm.look_at_affinity(vcpus_of);
+                    // The new ones may run elsewhere.
+                    vm.affinity_seen = one.affinity_changes.wrapping_sub(1);
                 }
                 true
             }
@@ -435,9 +441,28 @@ impl VmRegistry {
         if due(&mut self.looked_at_sources, SOURCE_INTERVAL) {
             self.vms.iter_mut().for_each(|vm| changed |= vm.look_at_metadata());
         }
-        if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) {
-            let moved = self.vms.iter_mut().filter(|vm| vm.was_moved());
-            moved.for_each(|vm| changed |= vm.look_at_affinity(vcpus_of));
+        if due(&mut self.looked_at_affinity, AFFINITY_INTERVAL) || self.affinity_waits {
+            changed |= self.look_at_affinities(vcpus_of);
+        }
+        changed
+    }
+
+    /// Asks those that were confined or freed where they may run, as many as are asked at once; others are asked at the next
+    /// look.
+    fn look_at_affinities(&mut self, vcpus_of: VcpusOf) -> bool {
+        let (mut asked, mut changed, turn) = (0, false, self.affinity_turn);
+        self.affinity_waits = false;
+        // Those that come after the last one first.
+        let mut moved: Vec<&mut Vm> = self.vms.iter_mut().filter(|vm| vm.was_moved()).collect();
+        moved.sort_by_key(|vm| (vm.kernel.id <= turn, vm.kernel.id));
+        for vm in moved {
+            if asked >= ASKED_AT_ONCE {
+                self.affinity_waits = true;
+                break;
+            }
+            asked += vm.kernel.nr_vcpus;
+            self.affinity_turn = vm.kernel.id;
+            changed |= vm.look_at_affinity(vcpus_of);
         }
         changed
     }
@@ -617,6 +642,28 @@ mod tests {
     }
 
     #[test]
+    fn vms_that_are_confined_all_the_time_take_turns() {
+        let wide = |id| KernelVm { nr_vcpus: 400, ..KernelVm::for_test(id) };
+        let mut vms: Vec<KernelVm> = (1..=3).map(wide).collect();
+        let (mut all, mut now) = (VmRegistry::default(), Instant::now());
+        let asked = std::cell::RefCell::new(Vec::new());
+        let vcpus_of = |vm: &KernelVm| {
+            asked.borrow_mut().push(vm.id);
+            Vec::new()
+        };
+        let mut look = |vms: &[KernelVm], after_ms: u64| {
+            now += Duration::from_millis(after_ms);
+            all.look(vms, &vcpus_of, &CgroupTree::default(), now);
+            asked.take()
+        };
+        assert_eq!(look(&vms, 0), [1, 2, 3]);
+        for (after_ms, those) in [(1000, &[1, 2][..]), (200, &[3, 1]), (200, &[2, 3])] {
+            vms.iter_mut().for_each(|vm| vm.affinity_changes += 1);
+            assert_eq!(look(&vms, after_ms), those);
+        }
+    }
+
+    #[test]
     fn who_comes_and_goes_is_noted() {
         let (mut registry, now) = (VmRegistry::default(), Instant::now());
         let none = |_: &KernelVm| Vec::new();
@@ -624,7 +671,7 @@ mod tests {
         assert!(look(&[KernelVm::for_test(1)]));
         assert!(!look(&[KernelVm::for_test(1)]));
         let wider = KernelVm { nr_vcpus: 9, ..KernelVm::for_test(1) };
-        assert!(look(&[wider]), "the new ones may run elsewhere");
+        assert!(look(&[wider]), "it has other shares");
         assert!(look(&[]));
         assert!(registry.vms().is_empty());
     }

@@ -31,6 +31,8 @@ const WEIGHTS: [u32; 40] = [
 ];
 /// No VM is asked more often: each of its threads is a file to read, and its user may renice them all the time.
 const INTERVAL: Duration = Duration::from_millis(400);
+/// When so many vCPUs were asked at a look, VMs that are known wait for the next.
+const ASKED_AT_ONCE: u32 = 512;
 
 /// How nice a VM is to its like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,13 +84,18 @@ impl NiceValues {
         now: Instant,
         ask: impl Fn(&KernelVm) -> Option<Nice>,
     ) {
-        let mut before = std::mem::take(&mut self.known);
+        let (mut before, mut asked) = (std::mem::take(&mut self.known), 0);
         for vm in vms {
             let seen = (vm.weight_changes, vm.nr_vcpus);
             let fresh =
                 |known: &Known| known.seen == seen || now.duration_since(known.asked) < INTERVAL;
-            let known = before.remove(&vm.id).filter(fresh);
-            let known = known.unwrap_or_else(|| Known { seen, asked: now, nice: ask(vm) });
+            let known = match before.remove(&vm.id) {
+                Some(known) if fresh(&known) || asked >= ASKED_AT_ONCE => known,
+                _ => {
+                    asked += vm.nr_vcpus;
+                    Known { seen, asked: now, nice: ask(vm) }
+                }
+            };
             self.known.insert(vm.id, known);
         }
     }
@@ -222,5 +229,25 @@ mod tests {
         assert_eq!(look(grown, 7000), 4);
         values.look_with([].iter(), begun, |_| None);
         assert!(values.of(1).is_none());
+    }
+
+    #[test]
+    fn vms_with_many_vcpus_take_turns() {
+        let (mut values, begun) = (NiceValues::default(), Instant::now());
+        let asked = Cell::new(0);
+        let mut look = |changes: u32, after_ms: u64| {
+            let before = asked.get();
+            let wide =
+                |id| KernelVm { nr_vcpus: 400, weight_changes: changes, ..KernelVm::for_test(id) };
+            let vms: Vec<KernelVm> = (1..=4).map(wide).collect();
+            let ask = |_: &KernelVm| {
+                asked.set(asked.get() + 1);
+                None
+            };
+            values.look_with(vms.iter(), begun + Duration::from_millis(after_ms), ask);
+            asked.get() - before
+        };
+        assert_eq!(look(0, 0), 4, "of new ones something is known from the first");
+        assert_eq!([look(1, 1000), look(1, 1200), look(1, 1400)], [2, 2, 0]);
     }
 }
