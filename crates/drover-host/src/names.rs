@@ -64,6 +64,8 @@ pub enum Source {
     Process,
     /// Its own process, which a user runs: the name begins with the user.
     User,
+    /// Its own process, which root runs in a container: the name begins with `container`.
+    Container,
     /// Its cgroup, of a container: the path.
     Cgroup,
     /// Somebody that this program does not know: it is of another version.
@@ -75,7 +77,7 @@ pub enum Source {
 impl Source {
     /// Does who manages the host's VMs or cgroups say so, and no process for itself?
     pub fn is_manager(self) -> bool {
-        !matches!(self, Source::Process | Source::User | Source::Other)
+        !matches!(self, Source::Process | Source::User | Source::Container | Source::Other)
     }
 
     /// How people are told.
@@ -87,6 +89,7 @@ impl Source {
             Source::KubeVirt => "KubeVirt's instance",
             Source::Process => "its process, which is root's",
             Source::User => "its process, which is a user's",
+            Source::Container => "its process, which is root's in a container",
             Source::Cgroup => "its cgroup",
             Source::Other => "somebody this drover does not know",
         }
@@ -159,7 +162,7 @@ impl Places {
         let word = name_from_command(args);
         let mut found = self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| {
             let name = word.clone().unwrap_or_else(|| self.name_of_process(args, tgid));
-            self.of_process(name, uid)
+            self.of_process(name, uid, tgid)
         });
         found.name = printable(&found.name);
         found.label = found.label.map(|label| printable(&label)).filter(|it| *it != found.name);
@@ -179,7 +182,7 @@ impl Places {
             return None;
         }
         if let Some(machine) = scope.strip_prefix("machine-qemu-") {
-            return Some(self.of_domain(machine, word, tgid));
+            return self.of_domain(machine, word, tgid);
         }
         let vmid = slices == ["qemu.slice"] && scope.bytes().all(|byte| byte.is_ascii_digit());
         let label = word.map(str::to_owned);
@@ -187,23 +190,30 @@ impl Places {
     }
 
     /// `1-web`: systemd knows a domain by its number and its name without letters that a host name may not have.
-    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process.
-    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Identity {
+    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process. Where the
+    /// file of the short name speaks of another process, that domain is not this one: none.
+    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Option<Identity> {
         let short = machine.split_once('-').map_or(machine, |(_, name)| name);
         let facts = |domain: &str| {
             let file = libvirt::file(&[&self.domains], domain)?;
-            Some(libvirt::facts(&file)).filter(|facts| facts.pid == Some(tgid))
+            Some(libvirt::facts(&file)).filter(|facts| facts.pid.is_some())
         };
         let whole = word.filter(|word| as_machine(word).starts_with(short));
         let whole = whole.and_then(|word| Some((word, facts(word)?)));
-        let (domain, facts) = whole.unwrap_or_else(|| (short, facts(short).unwrap_or_default()));
+        let (domain, facts) = match whole.filter(|(_, facts)| facts.pid == Some(tgid)) {
+            Some(whole) => whole,
+            None => (short, facts(short).unwrap_or_default()),
+        };
+        if facts.pid.is_some_and(|pid| pid != tgid) {
+            return None;
+        }
         let libvirt::Facts { uuid, nova_name, .. } = facts;
         let mut found = match (&nova_name, &uuid) {
             (Some(_), Some(uuid)) => named(uuid.clone(), Source::OpenStack),
             _ => named(domain, Source::Libvirt),
         };
         (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain.to_owned()));
-        found
+        Some(found)
     }
 
     /// KubeVirt runs each VM in a pod `virt-launcher-VMI-xxxxx`; other pods are called as they are.
@@ -219,13 +229,24 @@ impl Places {
         Identity { uuid: Some(uid.to_owned()), ..named(name, Source::KubeVirt) }
     }
 
-    /// A name of a process' own choice; a user's carries the user.
-    fn of_process(&self, name: String, uid: u32) -> Identity {
+    /// A name of a process' own choice; a user's carries the user, and that of root in a container what the host's own
+    /// root never has.
+    fn of_process(&self, name: String, uid: u32, tgid: u32) -> Identity {
         if uid == 0 {
-            return named(name, Source::Process);
+            return match self.is_in_container(tgid) {
+                true => named(format!("container@{name}"), Source::Container),
+                false => named(name, Source::Process),
+            };
         }
         let user = self.user(uid).unwrap_or_else(|| uid.to_string());
         named(format!("{user}@{name}"), Source::User)
+    }
+
+    /// Has the process a number of its own in a PID namespace below the host's? It never leaves that.
+    fn is_in_container(&self, tgid: u32) -> bool {
+        let status = files::kernel(&self.proc.join(tgid.to_string()).join("status"));
+        let status = status.unwrap_or_default();
+        files::field(&status, "NSpid:").is_some_and(|all| all.split_whitespace().count() > 1)
     }
 
     /// The user whose process that is now.
@@ -252,7 +273,9 @@ impl Places {
             let name = fields.next()?;
             (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
         };
-        users.lines().find_map(name).filter(|name| !name.is_empty() && !name.contains('@'))
+        let is_told_apart =
+            |name: &String| !name.is_empty() && !name.contains('@') && name != "container";
+        users.lines().find_map(name).filter(is_told_apart)
     }
 }
 

@@ -64,6 +64,10 @@ fn the_whole_name_is_taken_where_libvirt_bears_it_out() {
         |pid| format!("<domstatus pid='{pid}'><domain><name>my_shop</name></domain></domstatus>");
     host.write("domains/my_shop.xml", &file(8));
     assert_eq!(host.identity().name, "myshop", "that domain is another process");
+    // Another domain is called so.
+    host.write("domains/myshop.xml", &file(9));
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by, found.domain), ("107@my_shop", Source::User, None));
     host.write("domains/my_shop.xml", &file(7));
     assert_eq!(host.identity().name, "my_shop");
 }
@@ -159,6 +163,18 @@ fn who_has_executed_sudo_is_still_the_users() {
     let found = host.identity();
     assert_eq!((found.name.as_str(), found.by), ("alice@web", Source::User));
     assert_eq!(host.1.identity_now(7).name, "web", "where nobody saw whose it was");
+}
+
+#[test]
+fn root_in_a_container_has_no_name_that_the_hosts_root_could_have() {
+    let host = Host::with("/system.slice/docker-1.scope", 0, "vmm --name web");
+    assert_eq!(host.identity().name, "web");
+    host.write("proc/7/status", "Name:\tvmm\nUid:\t0\t0\t0\t0\nNSpid:\t7\t1\n");
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by), ("container@web", Source::Container));
+    assert_eq!(host.1.user(4711), None, "and no user is called so");
+    host.write("passwd", "container:x:4711:1::/:/bin/sh\n");
+    assert_eq!(host.1.user(4711), None);
 }
 
 #[test]
