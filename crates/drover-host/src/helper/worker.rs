@@ -57,8 +57,8 @@ fn supervise(sockets: [RawFd; 2], watches: bool) -> Result<()> {
         child(|| watch(sockets[0]))?;
     }
     let mut pids = Vec::with_capacity(ALL);
-    for place in 0..ALL {
-        pids.push(child(|| read_all(socket_of(place), &doing[place]))?);
+    for (place, its) in doing.iter().enumerate() {
+        pids.push(child(|| read_all(socket_of(place), its))?);
     }
     loop {
         let (pid, by_itself) = match wait() {
