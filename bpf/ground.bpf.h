@@ -172,6 +172,11 @@ static u32 ground_exec_id(struct drover *d, struct task_struct *task)
 	return (u32)task->self_exec_id;
 }
 
+static u32 ground_tid(struct drover *d, struct task_struct *task)
+{
+	return (u32)task->pid;
+}
+
 static s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 {
 	return vcpu_of(task);

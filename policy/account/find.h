@@ -246,7 +246,7 @@ BPF_GLOBAL int find_new_vcpu(THE_DROVER, THE_TASK, THE_THREAD, u32 vcpu_id)
 		find_leave_container(d, t);
 		vm_attach(d, t, slot, THREAD_HELPER);
 	}
-	vm_promote(d, t, vcpu_id);
+	vm_promote(d, t, vcpu_id, ground_tid(d, task));
 	return 0;
 }
 

@@ -87,8 +87,8 @@ BPF_GLOBAL bool vcpu_enter(THE_DROVER, u32 slot, u32 record)
 	return entered;
 }
 
-/* The thread has become a vCPU of its VM. */
-static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vcpu_id)
+/* The thread, with that number, has become a vCPU of its VM. */
+static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vcpu_id, u32 tid)
 {
 	u32 record = vcpu_find_record(d);
 	struct vcpu *v = vcpu_at(d, record);
@@ -98,6 +98,7 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vc
 	v->progress_ns = vm_at(d, t->slot)->progress_floor_ns;
 	v->slot = (u16)t->slot;
 	v->vcpu_id = (u16)vcpu_id;
+	v->tid = tid;
 	if (vcpu_enter(d, t->slot, record))
 		t->record = record;
 	else

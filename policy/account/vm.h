@@ -290,14 +290,14 @@ BPF_GLOBAL int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 }
 
 /* A helper turned out to be a vCPU. */
-static __always_inline void vm_promote(struct drover *d, struct thread *t, u32 vcpu_id)
+static __always_inline void vm_promote(struct drover *d, struct thread *t, u32 vcpu_id, u32 tid)
 {
 	struct vm *vm = vm_at(d, t->slot);
 
 	t->kind = THREAD_VCPU;
 	__sync_fetch_and_add(&vm->nr_vcpus, 1);
 	vm_settle_shares(d, t->slot);
-	vcpu_open(d, t, vcpu_id);
+	vcpu_open(d, t, vcpu_id, tid);
 }
 
 /*

@@ -58,6 +58,8 @@ GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 sli
 GROUND u64 ground_process(struct drover *d, struct task_struct *task);
 /* How often the task's process has executed a program. */
 GROUND u32 ground_exec_id(struct drover *d, struct task_struct *task);
+/* The task's own number. */
+GROUND u32 ground_tid(struct drover *d, struct task_struct *task);
 /* The user whose process that is; 0: root. */
 GROUND u32 ground_user(struct drover *d, struct task_struct *task);
 /* The VM whose thread wakes a task just now, and the pCPU that it runs on; that of the host: none

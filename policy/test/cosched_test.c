@@ -158,7 +158,7 @@ static struct vm *ready_vcpus(u32 nr)
 	vm = vm_at(&g->d, 1);
 	for (u32 i = 0; i < nr; i++) {
 		vcpu[i] = (struct thread){.slot = 1, .kind = THREAD_VCPU};
-		vcpu_open(&g->d, &vcpu[i], i);
+		vcpu_open(&g->d, &vcpu[i], i, i + 1);
 		together_tally(vm, g->now_ns);
 		vm->vcpus_waiting++;
 		vcpu_ready(&g->d, vm, &vcpu[i]);

@@ -321,6 +321,11 @@ u32 ground_exec_id(struct drover *d, struct task_struct *task)
 	return task->exec_id;
 }
 
+u32 ground_tid(struct drover *d, struct task_struct *task)
+{
+	return (u32)(task - of(d)->task) + 1;
+}
+
 s32 ground_vcpu_of(struct drover *d, struct task_struct *task)
 {
 	(void)d;

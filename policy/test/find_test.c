@@ -47,6 +47,7 @@ static void who_is_in_kvm_run_is_a_vcpu_and_its_process_a_vm(void)
 	CHECK_EQ(task->thread.kind, THREAD_HOST);
 	CHECK_EQ(enters_guest(task, 3), THREAD_VCPU);
 	CHECK_EQ(vcpu_at(&g->d, task->thread.record)->vcpu_id, 3);
+	CHECK_EQ(vcpu_at(&g->d, task->thread.record)->tid, task - g->task + 1);
 	CHECK_EQ(kernel_vm(g, 5)->owner_id, 5);
 	CHECK_EQ(looks_up(io), THREAD_HELPER);
 	CHECK_EQ(looks_up(thread(6)), THREAD_HOST);

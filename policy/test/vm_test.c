@@ -242,7 +242,7 @@ static void a_helper_that_enters_the_guest_becomes_a_vcpu(void)
 	g = fake_ground(2, 1);
 	kernel_thread(g, 1, THREAD_VCPU);
 	task = kernel_thread(g, 1, THREAD_HELPER);
-	vm_promote(&g->d, &task->thread, 1);
+	vm_promote(&g->d, &task->thread, 1, 7);
 	CHECK_EQ(task->thread.kind, THREAD_VCPU);
 	g->task[0].burst_ns = g->task[0].burst_left_ns = 10 * SECOND;
 	task->burst_ns = task->burst_left_ns = 10 * SECOND;
@@ -467,7 +467,7 @@ static void up_to_1024_vcpus_of_a_vm_have_books(void)
 			vcpu[i] = (struct thread){};
 			vm_at(&g->d, 1)->nr_threads++;
 			vm_attach(&g->d, &vcpu[i], 1, THREAD_HELPER);
-			vm_promote(&g->d, &vcpu[i], i);
+			vm_promote(&g->d, &vcpu[i], i, i + 1);
 			CHECK(!vcpu[i].record == (i == 1024));
 		}
 		CHECK_EQ(vcpu_at(&g->d, vcpu[1023].record)->vcpu_id, 1023);

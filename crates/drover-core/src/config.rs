@@ -48,6 +48,7 @@ use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::collections::{HashMap, HashSet};
 
 /// Memory moves that fast unless it is said: a few hundredths of what one node's memory can do.
 const MOVE_MIB_PER_S: u32 = 256;
@@ -152,11 +153,45 @@ pub struct Config {
     file: String,
     pools: Vec<(PoolSpec, usize)>,
     partitions: Vec<(PartitionSpec, usize)>,
-    rules: Vec<Rule>,
+    rules: Rules,
     sets: Vec<(SetSpec, usize)>,
     move_mib_per_s: Option<u32>,
     placement: Heuristic,
     host_permille: Option<u32>,
+}
+
+/// All rules for VMs. Most are for one name, and a VM is not held against those of all others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Rules {
+    all: Vec<Rule>,
+    /// Those for one name, by that.
+    of_name: HashMap<String, Vec<usize>>,
+    /// Those for several.
+    of_pattern: Vec<usize>,
+}
+
+impl Rules {
+    fn of(all: Vec<Rule>) -> Self {
+        let mut rules = Self::default();
+        for (place, rule) in all.iter().enumerate() {
+            let pattern = rule.pattern.as_str();
+            if pattern.contains(['*', '?', '[']) {
+                rules.of_pattern.push(place);
+            } else {
+                rules.of_name.entry(pattern.to_owned()).or_default().push(place);
+            }
+        }
+        Self { all, ..rules }
+    }
+
+    /// Those that match that name, in their order.
+    fn matching(&self, name: &str) -> impl Iterator<Item = &Rule> {
+        let of_name = self.of_name.get(name).into_iter().flatten();
+        let of_pattern = self.of_pattern.iter().filter(|it| self.all[**it].pattern.matches(name));
+        let mut places: Vec<usize> = of_name.chain(of_pattern).copied().collect();
+        places.sort_unstable();
+        places.into_iter().map(|place| &self.all[place])
+    }
 }
 
 /// What VMs of some names are to have.
@@ -174,7 +209,7 @@ impl Config {
     /// The first fault found, in one line: where, what, and how to fix it.
     pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
         let read = &|_: &str| Err("it stands alone".to_owned());
-        let source = Source { file, text, docs: "docs/operating.md", read };
+        let source = Source::new(file, text, "docs/operating.md", read);
         let top = source.table()?.read::<Top>()?;
         let tables = top.tables::<PoolTable>("pool")?;
         let specs = tables.iter().map(read_pool).collect::<Read<Vec<PoolSpec>>>()?;
@@ -186,6 +221,7 @@ impl Config {
         let pools = specs.into_iter().zip(tables.iter().map(Table::line)).collect();
         let partitions = read_partitions(&top.tables::<PartitionTable>("partition")?)?;
         let rules = top.tables::<VmTable>("vm")?.iter().map(read_rule).collect::<Result<_, _>>()?;
+        let rules = Rules::of(rules);
         let numa = top.table::<NumaTable>("numa")?;
         let move_mib_per_s = numa.as_ref().and_then(|numa| numa.move_mib_per_s);
         let placement = numa.as_ref().and_then(|numa| numa.placement).unwrap_or_default();
@@ -228,26 +264,27 @@ impl Config {
 
     /// How many rules for VMs it has.
     pub fn rule_count(&self) -> usize {
-        self.rules.len()
+        self.rules.all.len()
     }
 
     /// The pools that its rules name and it does not have, each with where the rule stands.
     pub fn unknown_pools(&self) -> impl Iterator<Item = (&str, String)> {
-        let is_there = |name: &str| self.pools.iter().any(|(spec, _)| spec.name == name);
-        let named = self.rules.iter().filter_map(|rule| Some((rule.asked.pool.as_deref()?, rule)));
+        let there: HashSet<&str> = self.pools.iter().map(|(spec, _)| spec.name.as_str()).collect();
+        let is_there = move |name: &str| there.contains(name);
+        let named =
+            self.rules.all.iter().filter_map(|rule| Some((rule.asked.pool.as_deref()?, rule)));
         let unknown = named.filter(move |(name, _)| *name != HOST && !is_there(name));
         unknown.map(|(name, rule)| (name, self.place(rule.line)))
     }
 
     /// What its rules ask for a VM of that name, in their order.
     pub fn layers(&self, vm: &str) -> Vec<Layer> {
-        let matching = self.rules.iter().filter(|rule| rule.pattern.matches(vm));
         let layer = |rule: &Rule| Layer {
             origin: format!("{} ({})", self.place(rule.line), rule.pattern),
             of_name: true,
             asked: rule.asked.clone(),
         };
-        matching.map(layer).collect()
+        self.rules.matching(vm).map(layer).collect()
     }
 
     fn place(&self, line: usize) -> String {
@@ -333,6 +370,7 @@ fn read_rule(table: &Table<VmTable>) -> Read<Rule> {
 mod tests {
     use super::*;
     use crate::place::Within;
+    use std::time::Instant;
 
     const GOOD: &str = r#"
 [[pool]]
@@ -390,6 +428,36 @@ reservation_per_pcpu = "20%"
         assert!(GOOD.contains(old), "{old}");
         let text = GOOD.replacen(old, new, 1);
         Config::parse(&text, "d.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_time_to_read_rules_grows_with_their_number() {
+        let took = |count: usize| {
+            let rules = (0..count).map(|it| format!("[[vm]]\nname = \"vm{it}\"\nshares = 5\n"));
+            let text: String = rules.collect();
+            let begun = Instant::now();
+            let config = Config::parse(&text, "d.toml").unwrap();
+            let last = config.layers(&format!("vm{}", count - 1));
+            assert!(
+                last.len() == 1
+                    && last[0].origin.starts_with(&format!("d.toml:{} ", 3 * count - 2))
+            );
+            // As many VMs as there may be.
+            assert!((0..2000).all(|it| config.layers(&format!("vm{it}")).len() == 1));
+            begun.elapsed()
+        };
+        took(2000);
+        let (few, many) = (took(5000), took(20_000));
+        println!("5,000 rules: {few:?}, 20,000: {many:?}");
+        assert!(many < few * 10, "{few:?}, {many:?}");
+    }
+
+    #[test]
+    fn a_rule_for_one_name_stands_among_those_for_several() {
+        let text = ["a", "*", "a", "b", "[a]"].map(|name| format!("[[vm]]\nname = \"{name}\"\n"));
+        let config = Config::parse(&text.concat(), "d").unwrap();
+        let origins: Vec<String> = config.layers("a").into_iter().map(|it| it.origin).collect();
+        assert_eq!(origins, ["d:1 (a)", "d:3 (*)", "d:5 (a)", "d:9 ([a])"]);
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! holds, and that is said. Reservations and modes of co-scheduling are for partitions of policy `share`, pools for
 //! partition `default`: who is in another has none, and that is said too.
 //!
-//! What is asked for a name is for all VMs of that name together: each has its part of a reservation and of exact
-//! shares, and a limit holds for their sum ([`Resolved::limit_of_name_mcpu`]). A cgroup speaks for one VM.
+//! What is asked for a name is for the VM that has it. A limit holds for it together with all that would have that name if it
+//! were not here ([`Resolved::limit_of_name_mcpu`]): nobody comes around it by being several. A cgroup speaks for one VM.
 
 use crate::asked::{Asked, Consolidate, DEFAULT, HOST, Key, Limit, MaxPerNode};
 use crate::partition::{PartitionPolicy, Partitions};
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub struct Layer {
     /// Which source, as people are told it: `/etc/drover/drover.toml:12`.
     pub origin: String,
-    /// Does it ask for a name, and not for this VM alone?
+    /// Does it ask for a name that several would have, and not for this VM alone?
     pub of_name: bool,
     /// What it asks.
     pub asked: Asked,
@@ -54,8 +54,8 @@ pub struct Resolved {
     pub burst_us: u32,
     /// What each of its vCPUs may have.
     pub vcpu_limit: VcpuLimit,
-    /// The most CPU that it may have together with the other VMs of its name; none: there are no others, or nobody
-    /// set one for the name.
+    /// The most CPU that it may have together with the other VMs that would have its name; none: there are no others, or
+    /// nobody set one for the name.
     pub limit_of_name_mcpu: Option<u32>,
     /// Its pool, by index in the tree; none: the host.
     pub pool: Option<usize>,
@@ -82,7 +82,7 @@ pub struct Trouble {
     pub text: String,
 }
 
-/// What a VM is to have when these layers ask, the last one first in rank, and so many VMs have its name.
+/// What a VM is to have when these layers ask, the last one first in rank, and so many VMs would have its name.
 pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partitions) -> Resolved {
     let mut asked = layers.iter().fold(Asked::default(), |below, layer| layer.asked.over(&below));
     let mut troubles = Vec::new();
@@ -93,11 +93,8 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
     let pool = find_pool(&asked, layers, tree, &mut troubles);
     let cosched = asked.cosched.or(tree.cosched(pool)).unwrap_or_default();
     let limit_mcpu = asked.limit.and_then(Limit::mcpu);
-    let shared = |key| named > 1 && last(layers, key).is_some_and(|layer| layer.of_name);
+    let shared = named > 1 && last(layers, Key::Limit).is_some_and(|layer| layer.of_name);
     let mut reservation_mcpu = asked.reservation_mcpu.unwrap_or(0);
-    if shared(Key::Reservation) && !shared(Key::Limit) {
-        reservation_mcpu /= named;
-    }
     if let Some(limit_mcpu) = limit_mcpu.filter(|limit_mcpu| *limit_mcpu < reservation_mcpu) {
         let text = format!(
             "{} reserved by {} are more than its limit of {} by {}: raise the limit or lower the \
@@ -110,19 +107,13 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
         troubles.push(Trouble { key: Key::Limit, text });
         reservation_mcpu = limit_mcpu;
     }
-    if shared(Key::Reservation) && shared(Key::Limit) {
-        reservation_mcpu /= named;
-    }
     let mut resolved = Resolved {
-        shares: match asked.shares {
-            Some(Shares::Exact(all)) if shared(Key::Shares) => Shares::Exact((all / named).max(1)),
-            shares => shares.unwrap_or(Shares::NORMAL),
-        },
+        shares: asked.shares.unwrap_or(Shares::NORMAL),
         reservation_mcpu,
         limit_mcpu,
         burst_us: asked.burst_us,
         vcpu_limit: asked.vcpu_limit,
-        limit_of_name_mcpu: limit_mcpu.filter(|_| shared(Key::Limit)),
+        limit_of_name_mcpu: limit_mcpu.filter(|_| shared),
         pool,
         cosched,
         partition,
@@ -138,8 +129,11 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
             Why { key, value, origin }
         }
         _ => {
-            let why = why(&resolved, key, &asked, layers, tree);
-            if shared(key) { of_several(why, named, &asked) } else { why }
+            let mut why = why(&resolved, key, &asked, layers, tree);
+            if key == Key::Limit && resolved.limit_of_name_mcpu.is_some() {
+                why.origin += &format!(", for all {named} VMs of that name together");
+            }
+            why
         }
     };
     resolved.why = Key::ALL.map(why).to_vec();
@@ -211,21 +205,6 @@ fn take_back(
         troubles.push(Trouble { key, text });
         asked.clear(key);
     }
-}
-
-/// What one of several VMs of a name has of what is asked for that.
-fn of_several(why: Why, named: u32, asked: &Asked) -> Why {
-    let origin = match why.key {
-        Key::Limit if why.value != Limit::Open.to_string() => {
-            format!("{}, for all {named} VMs of that name together", why.origin)
-        }
-        key @ (Key::Reservation | Key::Shares) if asked.text(key).as_ref() != Some(&why.value) => {
-            let all = asked.text(key).unwrap_or_default();
-            format!("{}, its part of {all} for {named} VMs of that name", why.origin)
-        }
-        _ => why.origin,
-    };
-    Why { origin, ..why }
 }
 
 /// The source that has the last word on a value.
@@ -339,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_a_name_is_for_all_vms_of_it_together() {
+    fn a_limit_for_a_name_is_for_all_that_would_have_it_and_nothing_else_is() {
         let layers = [
             layer("cgroup", &[(Key::Shares, "9"), (Key::Limit, "300%")]),
             layer("order", &[(Key::Reservation, "90%"), (Key::Limit, "100%")]),
@@ -347,26 +326,22 @@ mod tests {
         ];
         let of = |layers: &[Layer], named| resolve(layers, named, &tree(), &Partitions::default());
         let three = of(&layers, 3);
-        assert_eq!((three.reservation_mcpu, three.shares), (300, Shares::Exact(233)));
+        assert_eq!((three.reservation_mcpu, three.shares), (900, Shares::Exact(700)));
         assert_eq!((three.limit_mcpu, three.limit_of_name_mcpu), (Some(1000), Some(1000)));
         assert_eq!(
             said(&three)[..3],
             [
-                ("233", "libvirt, its part of 700 for 3 VMs of that name"),
-                ("30%", "order, its part of 90% for 3 VMs of that name"),
+                ("700", "libvirt"),
+                ("90%", "order"),
                 ("100%", "order, for all 3 VMs of that name together"),
             ]
         );
         assert_eq!(of(&layers, 1).limit_of_name_mcpu, None);
-        // A cgroup is one VM's; shares by size follow that of each.
-        let by_size = [layers[0].clone(), layer("file:3", &[(Key::Shares, "high")])];
-        let three = of(&by_size, 3);
+        // A cgroup is one VM's.
+        let three = of(&layers[..1], 3);
         assert_eq!((three.limit_mcpu, three.limit_of_name_mcpu), (Some(3000), None));
-        assert_eq!(three.shares, Shares::HIGH);
-        // A limit below the reservation: both are of all together.
-        let low = [layer("order", &[(Key::Reservation, "90%"), (Key::Limit, "60%")])];
-        let three = of(&low, 3);
-        assert_eq!((three.reservation_mcpu, three.troubles.len()), (200, 1));
+        let open = of(&[layer("order", &[(Key::Limit, "none")])], 3);
+        assert_eq!((open.limit_of_name_mcpu, said(&open)[2]), (None, ("none", "order")));
     }
 
     #[test]

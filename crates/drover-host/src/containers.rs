@@ -11,6 +11,7 @@ use crate::scheduler::{KernelVm, Refusal, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
 use crate::sources::nice::{Nice, NiceValues};
+use drover_core::tree::POOLS_MAX;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub struct Containers {
     said: Option<String>,
     /// There are more cgroups than are looked at.
     many: bool,
+    /// So many of them may be pools.
+    pool_places: usize,
     /// Says that somebody has written a `cpu.idle`.
     idle: Option<Inotify>,
 }
@@ -48,13 +51,30 @@ struct Seen {
     sizes: Vec<u32>,
     /// How nice each is.
     nice: Vec<Option<Nice>>,
+    /// How many cgroups may be pools.
+    pool_places: usize,
 }
 
 impl Containers {
     /// Of the cgroups below `root`.
     pub fn below(root: &Path) -> Self {
         let (tree, root, nice) = (CgroupTree::default(), root.to_owned(), NiceValues::default());
-        Self { root, tree, nice, read: None, lacking: None, said: None, many: false, idle: None }
+        Self {
+            root,
+            tree,
+            nice,
+            read: None,
+            lacking: None,
+            said: None,
+            many: false,
+            pool_places: POOLS_MAX / 2,
+            idle: None,
+        }
+    }
+
+    /// There are so many pools that no cgroups are: of the places that these leave half are for cgroups.
+    pub fn leave_places(&mut self, others: usize) {
+        self.pool_places = POOLS_MAX.saturating_sub(others) / 2;
     }
 
     /// What is made of the cgroups, as they were read last.
@@ -65,12 +85,13 @@ impl Containers {
     /// Looks again, `seen` being all VMs and containers; whether anything is different.
     pub fn look(&mut self, kernel: &dyn Kernel, seen: &[KernelVm], now: Instant) -> bool {
         let vms = || seen.iter().filter(|vm| vm.cgroup == 0);
-        self.nice.look(vms(), now);
+        self.nice.look(vms(), |vm| kernel.vcpus(vm), now);
         let is_now = Seen {
             changes: kernel.cgroup_changes(),
             vms: vms().map(|vm| (vm.id, vm.nr_vcpus)).collect(),
             sizes: vms().map(|vm| vm.size).collect(),
             nice: vms().map(|vm| self.nice.of(vm.id).cloned()).collect(),
+            pool_places: self.pool_places,
         };
         if let Some((at, before)) = &self.read {
             let soon = now.duration_since(*at) < READ_INTERVAL;
@@ -104,7 +125,16 @@ impl Containers {
                 "there are more than {CGROUPS_MAX} cgroups; what is set for the deepest of them is not followed"
             );
         }
-        let tree = CgroupTree::of(&cgroups, &places);
+        let tree = CgroupTree::of(&cgroups, &places, self.pool_places);
+        if tree.unplaced > 0 && self.tree.unplaced == 0 {
+            tracing::warn!(
+                "cgroups would be {} pools, and there are places for {}: each user, and each subtree of the root's own, \
+                 has a part of them; what is in one without a place stands in the cgroup around it, with a part of its \
+                 cpu.weight and cpu.max",
+                tree.unplaced + tree.pools.len(),
+                self.pool_places
+            );
+        }
         let changed = tree != self.tree;
         self.tree = tree;
         self.settle(kernel, seen) | changed

@@ -5,7 +5,7 @@
 //! connect: the socket is mode 0600. What the daemon does with who connects is in `listener`.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -18,6 +18,9 @@ use drover_core::sets::SetSpec;
 use drover_core::tree::PoolChange;
 use drover_core::why::Facts;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, socket as nix_socket,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -269,10 +272,30 @@ pub fn ask_either(socket: &Path, request: &Request) -> Result<(Answer, By)> {
     }
 }
 
-fn ask_on(mut stream: UnixStream, request: &Request) -> Result<Answer> {
+/// Asks the daemon at that socket on behalf of others who wait: for so long, and no longer.
+///
+/// # Errors
+/// As [`ask`], and when it does not answer within that time.
+pub fn ask_within(socket: &Path, request: &Request, within: Duration) -> Result<Answer> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let fd = nix_socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    // Where others crowd in front of it that is refused, not waited for.
+    connect(fd.as_raw_fd(), &UnixAddr::new(socket)?)
+        .map_err(|err| no_connection(socket, &err.into()))?;
+    let stream = UnixStream::from(fd);
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(within))?;
+    answered(stream, request, within)
+}
+
+fn ask_on(stream: UnixStream, request: &Request) -> Result<Answer> {
+    answered(stream, request, patience(&files::kernel(Path::new(SCHED_EXT)).unwrap_or_default()))
+}
+
+fn answered(mut stream: UnixStream, request: &Request, patience: Duration) -> Result<Answer> {
     stream.write_all(protocol::line(request)?.as_bytes())?;
-    wait(&stream, patience(&files::kernel(Path::new(SCHED_EXT)).unwrap_or_default()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    wait(&stream, patience)?;
+    stream.set_read_timeout(Some(PATIENCE.min(patience)))?;
     let line = read_line(&stream, ANSWER_BYTES_MAX)?;
     match protocol::answer(&line)? {
         Answer::Refused { reason } => bail!(reason),
@@ -291,11 +314,11 @@ pub fn is_there(socket: &Path) -> bool {
 /// Waits for an answer to begin; says so where that takes long. Who gives up has asked nothing: the daemon follows no
 /// order of a client that has gone.
 fn wait(stream: &UnixStream, patience: Duration) -> Result<()> {
-    if is_readable(stream, SILENCE)? {
+    if is_readable(stream, SILENCE.min(patience))? {
         return Ok(());
     }
     // Programs are told one line, in the end.
-    if std::io::stderr().is_terminal() {
+    if patience > SILENCE && std::io::stderr().is_terminal() {
         eprintln!(
             "drover: waiting for the daemon, for {} s; it may be starting",
             patience.as_secs()
@@ -433,6 +456,19 @@ mod tests {
         println!("{bytes} bytes in {:?}", began.elapsed());
         assert!(bytes > 4 << 20, "it is more than a request may be");
         server.join().unwrap();
+    }
+
+    #[test]
+    fn who_asks_for_others_waits_for_no_longer_than_he_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let begun = Instant::now();
+        let within = Duration::from_millis(300);
+        let late = ask_within(&path, &Request::ListVms, within).unwrap_err().to_string();
+        assert!(begun.elapsed() < within * 3, "{:?}: {late}", begun.elapsed());
+        drop(silent);
+        assert!(ask_within(&path, &Request::ListVms, within).is_err(), "nobody is there");
     }
 
     #[test]

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each VM is guaranteed now: [`drover_core::delay`], from what is known of the host and its VMs.
 
-use crate::files::{self, THREADS_MAX};
 use crate::plan::{Capacity, Plan, PlannedVm};
 use crate::scheduler::KernelVm;
-use crate::topology::{cpus_of_thread, online_cpus};
+use crate::thread_sets::Sets;
+use crate::topology::online_cpus;
 use anyhow::{Context, Result};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::params::Params;
 use drover_core::scenario::CpuList;
 use nix::time::{ClockId, clock_getres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 use std::time::Duration;
 
 /// What the scheduler runs on and with, as far as waits depend on it.
@@ -88,13 +87,14 @@ impl Delays {
         beside
     }
 
-    /// What the VM is guaranteed beside all others.
+    /// What the VM, whose threads may run on these sets of pCPUs, is guaranteed beside all others.
     pub fn of(
         &self,
         plan: &Plan,
         (vm, own): (&PlannedVm, &KernelVm),
         beside: &Beside,
         capacity: &Capacity,
+        sets: Sets,
     ) -> Guarantee {
         let partition = vm.resolved.partition;
         let spec = partition.map(|index| &plan.partitions.specs()[index]);
@@ -106,7 +106,7 @@ impl Delays {
         let there = beside.in_partition.get(&partition).copied().unwrap_or(0);
         // It is one of these itself.
         let others = (beside.anywhere + there).saturating_sub(own.nr_threads);
-        let reach = may_run(own.tgid, beside.cpus[&partition].as_ref());
+        let reach = may_run(sets, beside.cpus[&partition].as_ref());
         let mut pools = plan.tree.path(vm.resolved.pool);
         let has_limit = |pool: usize| plan.tree.pools()[pool].spec.limit_mcpu.is_some();
         let terms = delay::Vm {
@@ -142,13 +142,9 @@ fn ms(delay: &Delay) -> f64 {
     delay.ready_ns() as f64 / 1e6
 }
 
-/// For each thread of that process: may it run on a pCPU? Of those it may run on, those of its partition
+/// For each set on which threads may run: may they run on a pCPU? Of those in it, those of their partition
 /// count, if it has any.
-fn may_run(tgid: u32, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + use<>> {
-    let threads = Path::new("/proc").join(tgid.to_string()).join("task");
-    let threads = files::entries(&threads, THREADS_MAX);
-    // One that just left may run nowhere, and does not count.
-    let sets = threads.filter_map(|thread| cpus_of_thread(&thread.path()).ok());
+fn may_run(sets: Sets, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + use<>> {
     let drawn = |set: Vec<usize>| {
         let is_drawn = |cpu: &&usize| drawn_to.is_some_and(|to| to.contains(**cpu as u32));
         let drawn: Vec<usize> = set.iter().filter(is_drawn).copied().collect();
@@ -156,14 +152,12 @@ fn may_run(tgid: u32, drawn_to: Option<&CpuList>) -> Vec<impl Fn(u32) -> bool + 
     };
     // They are in ascending order.
     let may_run = |cpus: Vec<usize>| move |cpu: u32| cpus.binary_search(&(cpu as usize)).is_ok();
-    sets.map(drawn).collect::<BTreeSet<_>>().into_iter().map(may_run).collect()
+    sets.into_iter().map(drawn).collect::<BTreeSet<_>>().into_iter().map(may_run).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-    use nix::unistd::Pid;
 
     #[test]
     fn the_kernels_tick_is_a_tick() {
@@ -174,16 +168,9 @@ mod tests {
     #[test]
     fn a_vm_reaches_what_its_narrowest_thread_reaches() {
         let domains = Delays::new(&Params::default(), &[]).unwrap().domains_online();
-        let pcpus = |tgid: u32| Reach::of(&domains, &may_run(tgid, None)).pcpus as usize;
-        let own = std::process::id();
-        let all = sched_getaffinity(Pid::from_raw(0)).unwrap();
-        let first = (0..CpuSet::count()).find(|&cpu| all.is_set(cpu).unwrap()).unwrap();
-        let mut one = CpuSet::new();
-        one.set(first).unwrap();
-        // This thread is the test's own.
-        sched_setaffinity(Pid::from_raw(0), &one).unwrap();
-        assert_eq!(pcpus(own), 1);
-        sched_setaffinity(Pid::from_raw(0), &all).unwrap();
-        assert_eq!(pcpus(0x3fff_fff0), online_cpus().unwrap().len(), "nobody has that number");
+        let all = online_cpus().unwrap();
+        let pcpus = |sets: Sets| Reach::of(&domains, &may_run(sets, None)).pcpus as usize;
+        assert_eq!(pcpus(Sets::from([all.clone(), vec![all[0]]])), 1);
+        assert_eq!(pcpus(Sets::new()), all.len(), "nothing is known of them");
     }
 }

@@ -10,9 +10,9 @@
 //! The directories that are written to are root's alone. Links that stand in them are not followed all the same: a file
 //! is written under another name and takes the place of what was there, link or not, whole or not at all.
 
-use std::fs::{self, DirEntry, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, DirEntry, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// So much is read of a file of the kernel: lists, tables and settings are shorter, but of what a user has a say in.
@@ -117,18 +117,30 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new_name = name.to_owned();
     new_name.push(".new");
     let new = dir.join(new_name);
-    fs::create_dir_all(dir)?;
+    make_private_dir(dir)?;
     // Of one who died while writing; or somebody's link.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = open(OpenOptions::new().write(true).create_new(true), &new)?;
+    let mut file = open(OpenOptions::new().write(true).create_new(true).mode(0o600), &new)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&new, path)?;
     // The rename itself must reach the disk too.
     open(OpenOptions::new().read(true), dir)?.sync_all()
+}
+
+/// Makes a directory that is its owner's alone, where there is none.
+///
+/// # Errors
+/// When it cannot be.
+pub fn make_private_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir.parent().unwrap_or(dir))?;
+    DirBuilder::new().mode(0o700).create(dir)
 }
 
 #[allow(clippy::disallowed_methods, reason = "whoever is here bounds what is read")]
@@ -143,6 +155,15 @@ mod tests {
     use nix::unistd::mkfifo;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn what_is_written_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("state/settings.json");
+        replace(&file, b"x").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(file.parent().unwrap()), mode(&file)), (0o700, 0o600));
+    }
 
     #[test]
     fn what_stands_in_place_of_a_file_is_refused_at_once() {

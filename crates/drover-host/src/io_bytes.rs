@@ -54,11 +54,22 @@ impl Counter {
 impl ByteCounts {
     /// Reads those of the process of this directory of `/proc`. Of one that has gone it is what it had.
     pub fn read(&mut self, process: &Path) -> Bytes {
-        if let Some(bytes) = of_disks(process) {
+        let io = || files::kernel(&process.join("io")).ok();
+        self.read_with(process, io, || Some(taps(process)))
+    }
+
+    /// The same, where others read `io`, and which taps are open; none: it is not known.
+    pub(crate) fn read_with(
+        &mut self,
+        process: &Path,
+        io: impl FnOnce() -> Option<String>,
+        taps: impl FnOnce() -> Option<BTreeSet<String>>,
+    ) -> Bytes {
+        if let Some(bytes) = io().as_deref().and_then(of_disks) {
             self.disks.read(bytes);
         }
         if self.readings % TAPS_EVERY == 0 {
-            self.open = taps(process);
+            self.open = taps().unwrap_or_else(|| std::mem::take(&mut self.open));
         }
         self.readings += 1;
         // The process may have a network namespace of its own, and its taps in it.
@@ -92,7 +103,7 @@ impl HostBytes {
 }
 
 /// The taps that a process has open, by name.
-fn taps(process: &Path) -> BTreeSet<String> {
+pub(crate) fn taps(process: &Path) -> BTreeSet<String> {
     let open = files::entries(&process.join("fdinfo"), ENTRIES_MAX);
     let tap = |info: String| files::field(&info, "iff:").map(str::to_owned);
     open.filter_map(|entry| tap(files::kernel(&entry.path()).ok()?)).collect()
@@ -107,9 +118,8 @@ fn of_device(line: &str) -> Option<(&str, u64)> {
 }
 
 /// Bytes that a process moved to and from disks.
-fn of_disks(process: &Path) -> Option<u64> {
-    let io = files::kernel(&process.join("io")).ok()?;
-    let bytes = |name| files::field(&io, name)?.parse::<u64>().ok();
+fn of_disks(io: &str) -> Option<u64> {
+    let bytes = |name| files::field(io, name)?.parse::<u64>().ok();
     Some(bytes("read_bytes:")?.wrapping_add(bytes("write_bytes:")?))
 }
 

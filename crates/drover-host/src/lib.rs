@@ -20,6 +20,7 @@ pub mod exit_info;
 mod fake_host;
 pub mod files;
 pub mod handover;
+mod helper;
 pub mod io_bytes;
 pub mod kernel;
 pub mod kvm;
@@ -43,8 +44,8 @@ pub mod serve;
 pub mod sources;
 pub mod status;
 pub mod store;
+mod thread_sets;
 pub mod topology;
-mod vcpu_threads;
 pub mod watch;
 
 #[allow(

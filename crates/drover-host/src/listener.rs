@@ -6,10 +6,10 @@
 //! request has to go, but not before its [`GRACE`] is over: others wait to be let in meanwhile, and clients that come
 //! again and again keep neither the daemon nor the host busy.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, getsockopt, listen, socket,
 };
 use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
-use nix::unistd::{Gid, chown};
+use nix::unistd::{Gid, Uid, chown};
 
 use crate::control::{Answer, Request};
 use crate::files;
@@ -75,7 +76,7 @@ impl Listener {
     /// As [`Self::bind`].
     pub fn bind_for(path: &Path, readers: Option<Gid>) -> Result<Self> {
         let dir = path.parent().context("the socket path has no directory")?;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        make_dir(dir, readers).with_context(|| format!("cannot make {}", dir.display()))?;
         let lock = lock(path)?;
         let (listener, file) = listen_on(path, readers)?;
         Ok(Self { listener, path: path.to_owned(), file, readers, lock, clients: Vec::new() })
@@ -94,7 +95,7 @@ impl Listener {
         let (path, readers) = (self.path.clone(), self.readers);
         let locked = self.lock.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
         let (lock, (listener, file)) = writer.run(move || {
-            fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            make_dir(path.parent().unwrap_or(&path), readers)?;
             let is_locked = locked.is_some() && id(&lock_path(&path)) == locked;
             let lock = if is_locked { None } else { Some(lock(&path)?) };
             Ok((lock, listen_on(&path, readers)?))
@@ -150,6 +151,11 @@ impl Listener {
     /// Goes on with all who have sent something, or may be sent something. A client that misbehaves is answered and
     /// forgotten.
     pub fn serve(&mut self, mut answer: impl FnMut(Request) -> Answer) {
+        self.serve_users(|request, _| answer(request));
+    }
+
+    /// The same, told which user asks.
+    pub fn serve_users(&mut self, mut answer: impl FnMut(Request, Uid) -> Answer) {
         self.accept();
         let (begun, mut unsent) = (Instant::now(), self.unsent());
         self.clients.retain_mut(|client| {
@@ -206,6 +212,8 @@ fn events(waits: bool, events: PollFlags) -> PollFlags {
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
+    /// Whose it was when it connected.
+    user: Uid,
     came: Instant,
     /// When it has to have sent its request, or taken its answer.
     until: Instant,
@@ -220,9 +228,11 @@ struct Client {
 impl Client {
     fn new(stream: UnixStream) -> std::io::Result<Self> {
         stream.set_nonblocking(true)?;
+        let user = Uid::from_raw(getsockopt(&stream, PeerCredentials)?.uid());
         let came = Instant::now();
         Ok(Self {
             stream,
+            user,
             came,
             until: came + CLIENT_TIME,
             said: Vec::new(),
@@ -265,9 +275,9 @@ impl Client {
             && fds[0].revents().is_some_and(|events| events.intersects(gone))
     }
 
-    fn answer(&mut self, answer: &mut impl FnMut(Request) -> Answer) {
+    fn answer(&mut self, answer: &mut impl FnMut(Request, Uid) -> Answer) {
         let reply = match self.request() {
-            Ok(request) => answer(request),
+            Ok(request) => answer(request, self.user),
             Err(reason) => Answer::Refused { reason },
         };
         self.until = Instant::now() + CLIENT_TIME;
@@ -305,6 +315,20 @@ impl Client {
 fn id(path: &Path) -> Option<FileId> {
     let meta = fs::symlink_metadata(path).ok()?;
     Some((meta.dev(), meta.ino()))
+}
+
+/// The directory of a socket: for its owner, and for all to pass where others may connect.
+fn make_dir(dir: &Path, readers: Option<Gid>) -> std::io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir.parent().unwrap_or(dir))?;
+    DirBuilder::new().mode(0o700).create(dir)?;
+    match readers {
+        // Whatever the umask is.
+        Some(_) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
+        None => Ok(()),
+    }
 }
 
 fn lock_path(socket: &Path) -> PathBuf {
@@ -356,7 +380,7 @@ fn listen_on(path: &Path, readers: Option<Gid>) -> Result<(UnixListener, FileId)
 mod tests {
     use super::*;
     use crate::control::ask;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
@@ -445,6 +469,25 @@ mod tests {
             assert!(told.contains(name) && !told.contains('\n'), "{told}");
             assert!(!at("victim").exists(), "{name}");
         }
+    }
+
+    #[test]
+    fn directories_are_for_those_who_may_connect_and_who_asks_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode =
+            |name: &str| fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
+        let _own = Listener::bind(&dir.path().join("a/own/s")).unwrap();
+        let of_all = dir.path().join("b/s");
+        let mut listener = Listener::bind_for(&of_all, Some(nix::unistd::getegid())).unwrap();
+        assert_eq!((mode("a/own"), mode("b"), mode("b/s")), (0o700, 0o755, 0o660));
+        let mut client = UnixStream::connect(&of_all).unwrap();
+        client.write_all(b"{\"request\":\"list_pools\"}\n").unwrap();
+        let mut users = Vec::new();
+        listener.serve_users(|_, user| {
+            users.push(user);
+            Answer::Done
+        });
+        assert_eq!(users, [nix::unistd::geteuid()]);
     }
 
     #[test]

@@ -13,6 +13,9 @@
 //! | Proxmox | `/qemu.slice/100.scope` | the VMID: `100` |
 //! | KubeVirt | `/kubepods.slice/.../kubepods-burstable-podUID.slice/...` | `NAMESPACE_VMI`, from the pod's logs |
 //!
+//! Whose a process is was seen by the kernel's part of the scheduler when it found the VM; /proc may say another by now,
+//! as of a process that has executed `sudo`.
+//!
 //! A user can make cgroups of any name in a subtree that was delegated to him, and such a subtree begins at a
 //! service or a scope. So a manager's cgroup counts only where all above it are slices, and not the users'.
 
@@ -61,6 +64,8 @@ pub enum Source {
     Process,
     /// Its own process, which a user runs: the name begins with the user.
     User,
+    /// Its own process, which root runs in a container: the name begins with `container`.
+    Container,
     /// Its cgroup, of a container: the path.
     Cgroup,
     /// Somebody that this program does not know: it is of another version.
@@ -70,6 +75,11 @@ pub enum Source {
 }
 
 impl Source {
+    /// Does who manages the host's VMs or cgroups say so, and no process for itself?
+    pub fn is_manager(self) -> bool {
+        !matches!(self, Source::Process | Source::User | Source::Container | Source::Other)
+    }
+
     /// How people are told.
     pub fn text(self) -> &'static str {
         match self {
@@ -79,6 +89,7 @@ impl Source {
             Source::KubeVirt => "KubeVirt's instance",
             Source::Process => "its process, which is root's",
             Source::User => "its process, which is a user's",
+            Source::Container => "its process, which is root's in a container",
             Source::Cgroup => "its cgroup",
             Source::Other => "somebody this drover does not know",
         }
@@ -109,9 +120,16 @@ impl Default for Places {
     }
 }
 
-/// The name of the VM that process is, never empty.
+/// The name of the VM that process is, never empty, where nobody has seen whose it was when it became one.
 pub fn vm_name(tgid: u32) -> String {
-    Places::default().identity(tgid).name
+    Places::default().identity_now(tgid).name
+}
+
+/// What a VM is called while another one has its name: `web-4711`, and in the end another one still.
+pub fn with_number(name: &str, number: u32, others: u32) -> String {
+    let behind = if others == 0 { format!("-{number}") } else { format!("-{number}-{others}") };
+    let before: String = name.chars().take(NAME_LENGTH_MAX - behind.len()).collect();
+    before + &behind
 }
 
 /// What the host calls that user; the number where it does not say.
@@ -120,22 +138,32 @@ pub(crate) fn user_name(uid: u32) -> String {
 }
 
 impl Places {
-    /// Who the VM is that this process is.
-    pub fn identity(&self, tgid: u32) -> Identity {
+    /// Who the VM is that this process is, if it is its owner's still.
+    pub fn identity_now(&self, tgid: u32) -> Identity {
+        let owner = self.owner(tgid);
+        let args = arguments(&self.proc.join(tgid.to_string()));
+        let found = self.identity(tgid, owner.unwrap_or(0), Some(&args));
+        // Of one that is gone nobody knows whose word that was.
+        match owner {
+            None if !found.by.is_manager() => {
+                named(self.name_of_process(&[], tgid), Source::Process)
+            }
+            _ => found,
+        }
+    }
+
+    /// Who the VM is that this process is, which was that user's when it was found, and was started with that command
+    /// line; none: it is not known.
+    pub fn identity(&self, tgid: u32, uid: u32, args: Option<&[String]>) -> Identity {
         let dir = self.proc.join(tgid.to_string());
         let cgroup = files::kernel(&dir.join("cgroup")).unwrap_or_default();
-        let args = arguments(&dir);
+        let args = args.unwrap_or_default();
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
-        let word = name_from_command(&args);
-        let mut found =
-            self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| match owner(&dir) {
-                // Of one that is gone nobody knows whose word that was.
-                None => named(name_from_process(&[], tgid), Source::Process),
-                Some(uid) => {
-                    let name = word.clone().unwrap_or_else(|| name_from_process(&args, tgid));
-                    self.of_process(name, uid)
-                }
-            });
+        let word = name_from_command(args);
+        let mut found = self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| {
+            let name = word.clone().unwrap_or_else(|| self.name_of_process(args, tgid));
+            self.of_process(name, uid, tgid)
+        });
         found.name = printable(&found.name);
         found.label = found.label.map(|label| printable(&label)).filter(|it| *it != found.name);
         found
@@ -154,7 +182,7 @@ impl Places {
             return None;
         }
         if let Some(machine) = scope.strip_prefix("machine-qemu-") {
-            return Some(self.of_domain(machine, word, tgid));
+            return self.of_domain(machine, word, tgid);
         }
         let vmid = slices == ["qemu.slice"] && scope.bytes().all(|byte| byte.is_ascii_digit());
         let label = word.map(str::to_owned);
@@ -162,23 +190,30 @@ impl Places {
     }
 
     /// `1-web`: systemd knows a domain by its number and its name without letters that a host name may not have.
-    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process.
-    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Identity {
+    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process. Where the
+    /// file of the short name speaks of another process, that domain is not this one: none.
+    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Option<Identity> {
         let short = machine.split_once('-').map_or(machine, |(_, name)| name);
         let facts = |domain: &str| {
             let file = libvirt::file(&[&self.domains], domain)?;
-            Some(libvirt::facts(&file)).filter(|facts| facts.pid == Some(tgid))
+            Some(libvirt::facts(&file)).filter(|facts| facts.pid.is_some())
         };
         let whole = word.filter(|word| as_machine(word).starts_with(short));
         let whole = whole.and_then(|word| Some((word, facts(word)?)));
-        let (domain, facts) = whole.unwrap_or_else(|| (short, facts(short).unwrap_or_default()));
+        let (domain, facts) = match whole.filter(|(_, facts)| facts.pid == Some(tgid)) {
+            Some(whole) => whole,
+            None => (short, facts(short).unwrap_or_default()),
+        };
+        if facts.pid.is_some_and(|pid| pid != tgid) {
+            return None;
+        }
         let libvirt::Facts { uuid, nova_name, .. } = facts;
         let mut found = match (&nova_name, &uuid) {
             (Some(_), Some(uuid)) => named(uuid.clone(), Source::OpenStack),
             _ => named(domain, Source::Libvirt),
         };
         (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain.to_owned()));
-        found
+        Some(found)
     }
 
     /// KubeVirt runs each VM in a pod `virt-launcher-VMI-xxxxx`; other pods are called as they are.
@@ -194,13 +229,40 @@ impl Places {
         Identity { uuid: Some(uid.to_owned()), ..named(name, Source::KubeVirt) }
     }
 
-    /// A name of a process' own choice; a user's carries the user.
-    fn of_process(&self, name: String, uid: u32) -> Identity {
+    /// A name of a process' own choice; a user's carries the user, and that of root in a container what the host's own
+    /// root never has.
+    fn of_process(&self, name: String, uid: u32, tgid: u32) -> Identity {
         if uid == 0 {
-            return named(name, Source::Process);
+            return match self.is_in_container(tgid) {
+                true => named(format!("container@{name}"), Source::Container),
+                false => named(name, Source::Process),
+            };
         }
         let user = self.user(uid).unwrap_or_else(|| uid.to_string());
         named(format!("{user}@{name}"), Source::User)
+    }
+
+    /// Has the process a number of its own in a PID namespace below the host's? It never leaves that.
+    fn is_in_container(&self, tgid: u32) -> bool {
+        let status = files::kernel(&self.proc.join(tgid.to_string()).join("status"));
+        let status = status.unwrap_or_default();
+        files::field(&status, "NSpid:").is_some_and(|all| all.split_whitespace().count() > 1)
+    }
+
+    /// The user whose process that is now.
+    pub fn owner(&self, tgid: u32) -> Option<u32> {
+        let status = files::kernel(&self.proc.join(tgid.to_string()).join("status")).ok()?;
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        uids.split_whitespace().next()?.parse().ok()
+    }
+
+    /// By what it was started as; where that is not known, by what it calls itself.
+    fn name_of_process(&self, args: &[String], tgid: u32) -> String {
+        let program = args.first().and_then(|arg| arg.rsplit('/').next()).map(str::to_owned);
+        let comm = || files::kernel(&self.proc.join(tgid.to_string()).join("comm")).ok();
+        let program = program.or_else(|| Some(comm()?.trim().to_owned()));
+        let program = program.filter(|program| !program.is_empty());
+        format!("{}-{tgid}", program.as_deref().unwrap_or("vm"))
     }
 
     /// The user's name as the host's own file has it: asking a directory service could take forever.
@@ -211,7 +273,9 @@ impl Places {
             let name = fields.next()?;
             (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
         };
-        users.lines().find_map(name).filter(|name| !name.is_empty() && !name.contains('@'))
+        let is_told_apart =
+            |name: &String| !name.is_empty() && !name.contains('@') && name != "container";
+        users.lines().find_map(name).filter(is_told_apart)
     }
 }
 
@@ -259,22 +323,25 @@ fn as_machine(domain: &str) -> String {
     machine
 }
 
-/// The arguments of that process, as far as they are looked at; `dir` is its directory in /proc.
+/// The arguments of that process, as far as they are looked at; `dir` is its directory in /proc. May wait for it.
 pub(crate) fn arguments(dir: &Path) -> Vec<String> {
-    let (mut line, is_cut) = files::head(&dir.join("cmdline"), COMMAND_MAX).unwrap_or_default();
+    arguments_of(&command_line(dir).unwrap_or_default())
+}
+
+/// Its command line, as far as it is looked at. May wait for it.
+pub(crate) fn command_line(dir: &Path) -> std::io::Result<Vec<u8>> {
+    let (mut line, is_cut) = files::head(&dir.join("cmdline"), COMMAND_MAX)?;
     if is_cut {
         // Half of a name would be another's.
         line.truncate(line.iter().rposition(|&byte| byte == 0).unwrap_or(0));
     }
-    let args = line.split(|&byte| byte == 0).filter(|arg| !arg.is_empty());
-    args.map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
+    Ok(line)
 }
 
-/// The user whose process that is.
-fn owner(dir: &Path) -> Option<u32> {
-    let status = files::kernel(&dir.join("status")).ok()?;
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    uids.split_whitespace().next()?.parse().ok()
+/// The arguments in a command line.
+pub(crate) fn arguments_of(line: &[u8]) -> Vec<String> {
+    let args = line.split(|&byte| byte == 0).filter(|arg| !arg.is_empty());
+    args.map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
 }
 
 /// Whether a VM could be called that.
@@ -311,11 +378,6 @@ fn plain_name(value: &str) -> Option<String> {
     let by_key = value.split(',').find_map(|part| part.strip_prefix("guest="));
     let name = by_key.or_else(|| value.split(',').next()).unwrap_or("");
     (!name.is_empty() && !name.starts_with('-')).then(|| name.to_owned())
-}
-
-fn name_from_process(args: &[String], tgid: u32) -> String {
-    let program = args.first().and_then(|arg| arg.rsplit('/').next()).unwrap_or("vm");
-    format!("{program}-{tgid}")
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //!
 //! Who is promised what is decided in [`crate::promises`].
 //!
-//! VMs of one name for which a limit was set stand in a pool of their own with that limit, so that it holds for all
-//! of them together. Where no pool can be had each has its part of it.
+//! A VM for whose name a limit was set, and all that would have that name, stand in a pool of their own with that limit, so
+//! that it holds for all of them together. Where no pool can be had each has its part of it.
 
 use crate::promises::{Held, Promises, Room};
 use crate::registry::Vm;
@@ -115,13 +115,14 @@ impl Plan {
     ) -> Self {
         let named = count_names(vms);
         let planned = |vm: &Vm| {
-            let named = named.get(vm.name.as_str()).copied().unwrap_or(1);
+            let named = named.get(name_of_limit(vm)).copied().unwrap_or(1);
             let resolved = resolve(&layers_of(vm), named, &tree, &partitions);
             let affinity = partitions.affinity(resolved.partition, vm.affinity(), &capacity.known);
             planned(vm, resolved, affinity)
         };
         let mut planned: Vec<PlannedVm> = vms.iter().map(planned).collect();
-        limit_names(&mut tree, &mut planned, &named);
+        let with_names = planned.iter_mut().zip(vms.iter().map(name_of_limit));
+        limit_names(&mut tree, with_names, &named);
         let mut promises = Promises::of((&tree, &partitions), vms, holders, capacity);
         partitions.all().for_each(|partition| promises.make(partition, &mut planned));
         let Promises { rooms, pools_mcpu, pools_free_mcpu, shortages, troubles, .. } = promises;
@@ -182,32 +183,41 @@ impl Plan {
     }
 }
 
-/// How many VMs have each name. A container has its own.
+/// The name for which a limit that holds for that VM may be set.
+fn name_of_limit(vm: &Vm) -> &str {
+    vm.limited_as().unwrap_or(&vm.name)
+}
+
+/// How many VMs would have each name.
 fn count_names(vms: &[Vm]) -> HashMap<&str, u32> {
     let mut named = HashMap::new();
     for vm in vms.iter().filter(|vm| !vm.is_container()) {
-        *named.entry(vm.name.as_str()).or_default() += 1;
+        *named.entry(name_of_limit(vm)).or_default() += 1;
     }
     named
 }
 
-/// Has limits that were set for the name of several VMs hold for all of them together: in a pool of their own, or in
+/// Has limits that were set for a name hold for all VMs together that would have it: in a pool of their own, or in
 /// one for each pool that they are in, by how many of them are there.
-fn limit_names(tree: &mut Tree, planned: &mut [PlannedVm], named: &HashMap<&str, u32>) {
+fn limit_names<'a>(
+    tree: &mut Tree,
+    planned: impl Iterator<Item = (&'a mut PlannedVm, &'a str)>,
+    named: &HashMap<&str, u32>,
+) {
     let mut groups: BTreeMap<_, Vec<&mut PlannedVm>> = BTreeMap::new();
-    for vm in planned.iter_mut().filter(|vm| vm.resolved.limit_of_name_mcpu.is_some()) {
+    for (vm, name) in planned.filter(|(vm, _)| vm.resolved.limit_of_name_mcpu.is_some()) {
         // Pools are for partition `default`.
         let place = (vm.resolved.partition, vm.resolved.pool);
-        groups.entry((vm.name.clone(), place)).or_default().push(vm);
+        groups.entry((name, place)).or_default().push(vm);
     }
     for ((name, (partition, pool)), inside) in groups {
         let limit_mcpu = u64::from(inside[0].resolved.limit_of_name_mcpu.unwrap_or(0));
-        let all = u64::from(named.get(name.as_str()).copied().unwrap_or(1));
+        let all = u64::from(named.get(name).copied().unwrap_or(1));
         let part =
             |vms: usize| u32::try_from(limit_mcpu * vms as u64 / all).unwrap_or(u32::MAX).max(1);
         let shares = inside.iter().map(|vm| vm.shares).sum::<u32>().min(SHARES_MAX);
         let own = match partition {
-            None => tree.add_name(&name, pool, shares, part(inside.len())),
+            None => tree.add_name(name, pool, shares, part(inside.len())),
             Some(_) => None,
         };
         for vm in inside {
@@ -471,13 +481,14 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_for_a_name_holds_for_all_vms_of_it_together() {
+    fn a_limit_for_a_name_holds_for_all_vms_together_that_would_have_it() {
         let mut vms = vms(5);
-        vms[..4].iter_mut().for_each(|vm| "x".clone_into(&mut vm.name));
+        "x".clone_into(&mut vms[0].name);
+        vms[1..4].iter_mut().for_each(|vm| vm.be_second_of("x"));
         let layers = |vm: &Vm| {
             let mut asked = Asked::default();
             asked.read(Key::Limit, "50%").unwrap();
-            asked.read(Key::Reservation, "40%").unwrap();
+            asked.read(Key::Reservation, "10%").unwrap();
             let pool = if vm.kernel.id == 4 { "prod" } else { "host" };
             asked.read(Key::Pool, pool).unwrap();
             vec![Layer { origin: "test".to_owned(), of_name: true, asked }]
@@ -501,7 +512,7 @@ mod tests {
         let of = |vm: &PlannedVm| (vm.resolved.pool, vm.resolved.limit_mcpu);
         let each: Vec<_> = two_places.vms.iter().map(of).collect();
         assert_eq!(each[2..], [(Some(1), Some(500)), (Some(2), Some(500)), (None, Some(500))]);
-        assert_eq!(kept(&two_places), [100, 100, 100, 100, 400]);
+        assert_eq!(kept(&two_places), [100; 5]);
         // As deep as pools go there is no room for one more.
         let called =
             |depth: usize| if depth == 8 { "prod".to_owned() } else { format!("p{depth}") };

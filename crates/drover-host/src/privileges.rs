@@ -2,8 +2,9 @@
 //! What the daemon may still do once the scheduler is loaded.
 //!
 //! Loading takes CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN. After that programs and maps are reached by file
-//! descriptors that are open. What remains: the memory of VMs is looked at (CAP_SYS_PTRACE) and moved
-//! (CAP_SYS_NICE). Files are read and written as root's own, which takes no capability: landlock says which.
+//! descriptors that are open, and no capability remains. Files are read and written as root's own: landlock says which.
+//! Other processes are looked into by processes of their own (`helper`), which keep CAP_SYS_PTRACE, and CAP_SYS_NICE to move
+//! their memory. The daemon's own calls for that are refused by seccomp, whatever a kernel would allow root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,22 +17,54 @@ use landlock::{
     RulesetError, RulesetStatus, make_bitflags, path_beneath_rules,
 };
 
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+use crate::files;
 use crate::serve::Places;
 
-/// What is kept.
-const KEPT: [Capability; 2] = [Capability::CAP_SYS_NICE, Capability::CAP_SYS_PTRACE];
+/// What those keep that look into others.
+const OF_READERS: [Capability; 2] = [Capability::CAP_SYS_NICE, Capability::CAP_SYS_PTRACE];
 
-/// Gives up every other capability for good, of this thread and of those it starts from now on.
+/// Gives up every capability for good, and calls that reach into other processes, of this thread and of those it starts
+/// from now on.
 ///
 /// # Errors
 /// When the kernel does not let it.
-pub fn drop_others() -> Result<()> {
-    give_up().context("cannot give up privileges")
+pub fn drop_all() -> Result<()> {
+    give_up_all_but(&[]).and_then(|()| refuse_calls()).context("cannot give up privileges")
 }
 
-fn give_up() -> Result<()> {
+/// The same for who looks into others, which has calls of its own.
+pub fn keep_for_readers() -> Result<()> {
+    give_up_all_but(&OF_READERS)
+}
+
+/// By these one reaches memory and files of other processes, or more of the kernel than the daemon needs.
+const REFUSED: [i64; 10] = [
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_ptrace,
+    libc::SYS_kcmp,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+];
+
+fn refuse_calls() -> Result<()> {
+    let rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let arch = std::env::consts::ARCH.try_into()?;
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)?;
+    let program: BpfProgram = filter.try_into()?;
+    Ok(seccompiler::apply_filter(&program)?)
+}
+
+fn give_up_all_but(kept: &[Capability]) -> Result<()> {
     let had = caps::read(None, CapSet::Permitted)?;
-    let kept: CapsHashSet = KEPT.into_iter().filter(|one| had.contains(one)).collect();
+    let kept: CapsHashSet = kept.iter().copied().filter(|one| had.contains(one)).collect();
     // To give up what is not in the bounding set takes a capability that is given up below.
     if had.contains(&Capability::CAP_SETPCAP) {
         for one in caps::read(None, CapSet::Bounding)?.difference(&kept) {
@@ -61,8 +94,7 @@ const WRITES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
 /// Gives up all files but those that are still read, for good, of this thread and of those it starts from now on.
 /// Kernels without landlock leave them as they are; older ones do of it what they can.
 ///
-/// Who is confined may not look into processes that are not, whatever his capabilities. So the thread that moves
-/// the memory of VMs has to be there before; and so has the [`Writer`].
+/// What writes has to be there before, and confines itself.
 pub fn confine(places: &Places) {
     tell(give_up_files(places));
 }
@@ -92,6 +124,15 @@ fn give_up_files(places: &Places) -> Result<RulesetStatus, RulesetError> {
     Ok(status.ruleset)
 }
 
+/// The same for a thread of its own, which needs no configuration and may write there.
+pub fn confine_thread(writes: &[&str]) {
+    let confined = ruleset().and_then(|all| {
+        let all = all.add_rules(path_beneath_rules(READ, READS))?;
+        all.add_rules(path_beneath_rules(writes, WRITES | AccessFs::RemoveDir))?.restrict_self()
+    });
+    tell(confined.map(|status| status.ruleset));
+}
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread that writes what the daemon writes, because who reads what others say may write nothing. It writes below
@@ -108,7 +149,7 @@ impl Writer {
     /// When there can be no thread.
     pub fn start(dirs: &[&Path]) -> std::io::Result<Self> {
         // What is not there now cannot be allowed.
-        dirs.iter().for_each(|dir| drop(fs::create_dir_all(dir)));
+        dirs.iter().for_each(|dir| drop(files::make_private_dir(dir)));
         let above = dirs.iter().map(|dir| dir.parent().unwrap_or(dir).to_owned());
         let above: Vec<PathBuf> = above.collect();
         let (jobs, given) = channel::<Job>();
@@ -142,24 +183,58 @@ impl Writer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::listener::Listener;
     use crate::store::Store;
     use std::io::ErrorKind;
     use std::sync::{Arc, Barrier};
 
+    /// Is that call refused before the kernel looks at what it is given?
+    pub fn refused(call: i64) -> bool {
+        // SAFETY: of no process, nothing is asked.
+        let done = unsafe { libc::syscall(call, 0, 0, 0, 0, 0, 0) };
+        done == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    }
+
     #[test]
-    fn nothing_but_what_is_kept_is_left() {
+    fn no_capability_is_left_and_no_call_that_reaches_into_others() {
         // Of that thread only.
         let left = std::thread::spawn(|| {
-            drop_others().unwrap();
-            [CapSet::Permitted, CapSet::Effective, CapSet::Inheritable, CapSet::Ambient]
-                .map(|set| caps::read(None, set).unwrap())
+            let before = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev].map(refused);
+            drop_all().unwrap();
+            let sets = [CapSet::Permitted, CapSet::Effective, CapSet::Inheritable, CapSet::Ambient];
+            let left = sets.map(|set| caps::read(None, set).unwrap());
+            // Also of threads that come later.
+            let after = std::thread::spawn(|| REFUSED.map(refused)).join().unwrap();
+            (left, before, after)
         });
-        for set in left.join().unwrap() {
-            assert!(set.iter().all(|one| KEPT.contains(one)), "{set:?}");
-        }
+        let (left, before, after) = left.join().unwrap();
+        assert!(left.iter().all(CapsHashSet::is_empty), "{left:?}");
+        assert_eq!((before, after), ([false; 2], [true; REFUSED.len()]));
+    }
+
+    #[test]
+    fn a_thread_writes_where_it_is_to_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let groups = dir.path().join("groups");
+        fs::create_dir(&groups).unwrap();
+        let (inside, outside) = (groups.join("one"), dir.path().join("other"));
+        let done = std::thread::spawn(move || {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            confine_thread(&[groups.to_str().unwrap()]);
+            fs::create_dir(&inside).unwrap();
+            fs::write(inside.join("tasks"), "1").unwrap();
+            fs::remove_file(inside.join("tasks")).unwrap();
+            fs::remove_dir(&inside).unwrap();
+            fs::read_to_string("/proc/self/status").unwrap();
+            fs::create_dir(&outside).is_err()
+        });
+        assert!(done.join().unwrap() || !has_landlock());
+    }
+
+    fn has_landlock() -> bool {
+        fs::read_to_string("/sys/kernel/security/lsm").is_ok_and(|all| all.contains("landlock"))
     }
 
     #[test]

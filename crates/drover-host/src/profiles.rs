@@ -8,18 +8,19 @@
 //! | which threads are vCPUs | what QEMU, Cloud Hypervisor and Firecracker call them; else guest time in `stat` |
 //! | bytes to and from disks and the network | [`crate::io_bytes`] |
 //!
-//! A thread of the daemon's reads that, which is there before landlock: who is confined may not look into other
-//! processes. A VM is read four times, a second apart, and every 4 s from then on, which is what a class is of. Some 500
+//! A thread of the daemon's reads that, but for the bytes, which who may look into others reads for it (`helper`). A VM is read four times, a second apart, and every 4 s from then on, which is what a class is of. Some 500
 //! threads are read a second at most, and VMs take turns beyond that.
 //!
 //! Limitations. A vhost worker of an older kernel, which is no
 //! thread of the VM's process, is not seen; the bytes of its tap are.
 
 use crate::files::{self, THREADS_MAX, field};
+use crate::helper::{Helper, Op};
 use crate::io_bytes::ByteCounts;
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
@@ -40,6 +41,8 @@ pub struct Reader {
     vms: HashMap<u64, Known>,
     /// Which VM is next.
     turn: usize,
+    /// Who looks into others for this process; none: it may itself.
+    helper: Option<Arc<Helper>>,
 }
 
 /// What is known of one VM.
@@ -67,7 +70,7 @@ struct Thread {
 impl Reader {
     /// On a host with these processes: `/proc`, or a test's.
     pub fn new(proc: &Path) -> Self {
-        Self { proc: proc.to_owned(), vms: HashMap::new(), turn: 0 }
+        Self { proc: proc.to_owned(), vms: HashMap::new(), turn: 0, helper: None }
     }
 
     /// Reads these, or as many as may be read at once. What a thread did before it was first seen counts as nothing.
@@ -86,7 +89,7 @@ impl Reader {
                 known.rests -= 1;
                 continue;
             }
-            known.read(&self.proc.join(pid.to_string()));
+            known.read(&self.proc.join(pid.to_string()), pid, self.helper.as_deref());
             threads += known.threads.len();
             read.push((id, known.counted));
         }
@@ -95,7 +98,7 @@ impl Reader {
 }
 
 impl Known {
-    fn read(&mut self, process: &Path) {
+    fn read(&mut self, process: &Path, pid: u32, helper: Option<&Helper>) {
         let mut threads = HashMap::new();
         for entry in files::entries(&process.join("task"), THREADS_MAX) {
             let Some(tid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -113,7 +116,17 @@ impl Known {
         self.threads = threads;
         self.readings += 1;
         self.rests = if self.readings < READINGS_IN_A_ROW { 0 } else { EVERY - 1 };
-        let bytes = self.bytes.read(process);
+        let bytes = match helper {
+            None => self.bytes.read(process),
+            Some(helper) => {
+                let text = |op| {
+                    let bytes = helper.names.ask(op, pid, (Vec::new(), Vec::new())).ok()?;
+                    Some(String::from_utf8_lossy(&bytes).into_owned())
+                };
+                let taps = || Some(text(Op::Taps)?.lines().map(str::to_owned).collect());
+                self.bytes.read_with(process, || text(Op::Io), taps)
+            }
+        };
         (self.counted.block_bytes, self.counted.network_bytes) =
             (bytes.block_bytes, bytes.network_bytes);
     }
@@ -173,15 +186,24 @@ pub struct Profiles {
 }
 
 impl Profiles {
-    /// Starts the thread.
+    /// Starts the thread, in a process that may look into others.
     ///
     /// # Errors
     /// When there can be no thread.
     pub fn start() -> std::io::Result<Self> {
+        Self::start_with(None)
+    }
+
+    /// The same, in one that may not.
+    pub(crate) fn start_by(helper: Arc<Helper>) -> std::io::Result<Self> {
+        Self::start_with(Some(helper))
+    }
+
+    fn start_with(helper: Option<Arc<Helper>>) -> std::io::Result<Self> {
         let (ask, asked) = channel::<Vec<Process>>();
         let (tell, told) = channel();
         let work = move || {
-            let mut reader = Reader::new(Path::new("/proc"));
+            let mut reader = Reader { helper, ..Reader::new(Path::new("/proc")) };
             for vms in asked {
                 let read = reader.read(&vms);
                 if tell.send((Instant::now(), read)).is_err() {

@@ -218,7 +218,9 @@ impl<'a> Promises<'a> {
                 Standing::Holds
             }
             (Some(_), _) => Standing::Moved,
-            (None, vm) if vm.identity.by == Source::User => Standing::NewOfUser,
+            (None, vm) if matches!(vm.identity.by, Source::User | Source::Container) => {
+                Standing::NewOfUser
+            }
             (None, _) => Standing::New,
         };
         let mut order: Vec<(Standing, usize)> = (0..planned.len())

@@ -15,6 +15,7 @@ use crate::containers::Containers;
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::Domains;
+use crate::helper::Helper;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::numa::Numa;
@@ -23,14 +24,16 @@ use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
 use crate::profiles::Profiles;
 use crate::registry::{Vm, VmRegistry};
+use crate::scheduler::KernelVm;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
+use crate::thread_sets::ThreadSets;
 use crate::topology::Topology;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use arranging::Arranging;
-use drover_core::asked::Key;
+use drover_core::asked::{Asked, Key};
 use drover_core::config::Config;
 use drover_core::percent;
 use drover_core::place::Wishes;
@@ -59,6 +62,7 @@ pub struct Reconciler {
     registry: VmRegistry,
     meter: Meter,
     delays: Delays,
+    thread_sets: ThreadSets,
     capacity: Capacity,
     plan: Plan,
     applied: Applied,
@@ -109,6 +113,7 @@ impl Reconciler {
             registry: VmRegistry::default(),
             meter: Meter::default(),
             delays,
+            thread_sets: ThreadSets::default(),
             capacity: Capacity {
                 known: online.clone(),
                 online,
@@ -134,6 +139,8 @@ impl Reconciler {
         let mut changed = self.look_at_config(now) | std::mem::take(&mut self.fresh);
         changed |= self.look_at_pcpus(online);
         self.look_at_vms(kernel, now, changed);
+        let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
+        self.thread_sets.look(Path::new("/proc"), vms.map(|vm| &vm.kernel));
         self.look_at_homes(kernel, online, now);
         self.look_at_profiles(now);
         self.look_at_arrangement(kernel, now);
@@ -157,6 +164,11 @@ impl Reconciler {
     /// Cgroups are to have a say.
     pub fn follow(&mut self, containers: Containers) {
         self.containers = Some(containers);
+    }
+
+    /// Who VMs say that they are is to be read by that one.
+    pub(crate) fn ask_names_of(&mut self, helper: Arc<Helper>) {
+        self.registry.read_by(helper);
     }
 
     /// VMs are to have homes.
@@ -217,7 +229,7 @@ impl Reconciler {
 
     fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
         if let Request::SetVm { name, .. } = order {
-            self.registry.look_at_affinity_of(name);
+            self.registry.look_at_affinity_of(name, &|vm| kernel.vcpus(vm));
         }
         let room = self.room();
         let Self { saved, config, plan, registry, .. } = self;
@@ -404,6 +416,7 @@ impl Reconciler {
         let mut seen = kernel.vms();
         let mut changed = changed;
         if let Some(containers) = &mut self.containers {
+            containers.leave_places(self.config.pools().count() + self.saved.pools.len());
             if containers.look(kernel, &seen, now) {
                 self.registry.look_at_cgroups(containers.tree());
                 changed = true;
@@ -413,7 +426,8 @@ impl Reconciler {
         self.meter.look(&seen, now);
         let none = CgroupTree::default();
         let tree = self.containers.as_ref().map_or(&none, Containers::tree);
-        if !self.registry.look(&seen, tree, now) && !changed {
+        let vcpus_of = |vm: &KernelVm| kernel.vcpus(vm);
+        if !self.registry.look(&seen, &vcpus_of, tree, now) && !changed {
             return;
         }
         let plan = match self.planned(&self.config, &self.saved) {
@@ -539,9 +553,18 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
     if vm.is_container() {
         return layers;
     }
-    layers.extend(config.layers(&vm.name));
+    // Of what is asked for a name that another one has, a limit holds.
+    let only_limit = |mut layer: Layer| {
+        layer.asked = Asked { limit: layer.asked.limit, ..Asked::default() };
+        layer
+    };
+    let alone = |layer| Layer { of_name: vm.has_its_name(), ..layer };
+    let shared = vm.limited_as();
+    layers.extend(config.layers(&vm.name).into_iter().map(alone));
+    layers.extend(shared.into_iter().flat_map(|name| config.layers(name)).map(only_limit));
     layers.extend(libvirt.cloned());
-    layers.extend(ordered(saved, &vm.name));
+    layers.extend(shared.and_then(|name| ordered(saved, name)).map(only_limit));
+    layers.extend(ordered(saved, &vm.name).map(alone));
     layers
 }
 

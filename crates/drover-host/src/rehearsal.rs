@@ -17,8 +17,9 @@ use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
-use crate::files::{self, ENTRIES_MAX};
+use crate::files::{self, ENTRIES_MAX, THREADS_MAX};
 use crate::kernel::Kernel;
+use crate::names;
 use crate::reconciler::Reconciler;
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
 use crate::serve::{Places, online_list};
@@ -67,6 +68,7 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
 
 /// The processes that have vCPUs.
 pub(crate) fn vms_in(proc: &Path) -> Vec<KernelVm> {
+    let places = names::Places { proc: proc.to_owned(), ..names::Places::default() };
     let processes = files::entries(proc, ENTRIES_MAX);
     let mut tgids: Vec<u32> =
         processes.filter_map(|process| process.file_name().to_str()?.parse().ok()).collect();
@@ -77,6 +79,8 @@ pub(crate) fn vms_in(proc: &Path) -> Vec<KernelVm> {
         slot,
         id: u64::from(slot),
         tgid,
+        // Nobody has seen it become one.
+        uid: places.owner(tgid).unwrap_or(0),
         nr_vcpus,
         size: nr_vcpus,
         nr_threads: nr_vcpus,
@@ -95,6 +99,19 @@ fn vcpus_of(process: &Path) -> u32 {
     u32::try_from(open.filter(is_vcpu).count()).unwrap_or(u32::MAX)
 }
 
+/// Which threads of that process are vCPUs, where no scheduler has seen them in a guest: by what VMMs call them, `CPU 0/KVM`,
+/// `vcpu0`, `fc_vcpu 0` or much like it; where none is called so, all.
+fn vcpu_threads(process: &Path) -> Vec<u32> {
+    let threads = files::entries(&process.join("task"), THREADS_MAX);
+    let is_vcpu = |thread: &fs::DirEntry| {
+        let name = files::kernel(&thread.path().join("comm")).unwrap_or_default();
+        name.to_ascii_lowercase().contains("cpu")
+    };
+    let (vcpus, others): (Vec<_>, Vec<_>) = threads.partition(is_vcpu);
+    let these = if vcpus.is_empty() { others } else { vcpus };
+    these.iter().filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect()
+}
+
 /// Sees VMs, and follows no order.
 #[derive(Default)]
 pub(crate) struct Onlooker {
@@ -106,8 +123,9 @@ impl Kernel for Onlooker {
         self.vms.clone()
     }
 
-    fn vcpus(&self, _: &KernelVm) -> Vec<KernelVcpu> {
-        Vec::new()
+    fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
+        let tids = vcpu_threads(&Path::new("/proc").join(vm.tgid.to_string()));
+        tids.into_iter().map(|tid| KernelVcpu { tid, ..KernelVcpu::default() }).collect()
     }
 
     fn set_vm(&self, _: &KernelVm, _: &VmSettings) -> Result<()> {

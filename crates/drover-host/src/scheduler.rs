@@ -56,6 +56,8 @@ pub struct KernelVm {
     pub tgid: u32,
     /// The number of a container's cgroup; 0 of a VM.
     pub cgroup: u64,
+    /// The user whose it was when it was found.
+    pub uid: u32,
     /// vCPUs seen so far.
     pub nr_vcpus: u32,
     /// Of these, the ones that shares for each vCPU count: those that ran lately, no more than pCPUs.
@@ -147,10 +149,12 @@ pub enum Refusal {
 }
 
 /// A vCPU likewise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelVcpu {
     /// Its number in its VM.
     pub number: u32,
+    /// Its thread.
+    pub tid: u32,
     /// Guest time, and halted time as far as to its slowest sibling.
     pub progress_ns: u64,
     /// Time it was ready while a sibling ran.
@@ -174,6 +178,7 @@ impl KernelVm {
             id,
             tgid: u32::MAX,
             cgroup: 0,
+            uid: 0,
             nr_vcpus: 2,
             size: 2,
             nr_threads: 3,
@@ -306,6 +311,8 @@ impl Scheduler {
         let pcpus = unsafe {
             (&raw const (*bss).drover.partition[vm.partition as usize].nr_online).read_volatile()
         };
+        // SAFETY: as above. It is written before the VM has its id.
+        let uid = unsafe { (&raw const (*bss).drover.user_of[slot as usize]).read_volatile() };
         let is_container = vm.owner_id & OWNER_CGROUP != 0;
         // The kernel's nice threads are for nobody to set.
         let is_hosts = vm.owner_id & OWNER_HOST_TASKS == OWNER_HOST_TASKS;
@@ -314,6 +321,7 @@ impl Scheduler {
             id: vm.id,
             tgid: if is_container { 0 } else { vm.owner_id as u32 },
             cgroup: if is_container { vm.owner_id & !OWNER_CGROUP } else { 0 },
+            uid,
             nr_vcpus: vm.nr_vcpus,
             size: vm.size.min(vm.nr_vcpus).min(pcpus),
             nr_threads: vm.nr_threads,
@@ -378,6 +386,7 @@ impl Scheduler {
             };
             (record != 0 && u32::from(vcpu.slot) == vm.slot).then_some(KernelVcpu {
                 number: u32::from(vcpu.vcpu_id),
+                tid: vcpu.tid,
                 progress_ns: vcpu.progress_ns,
                 hazard_ns: vcpu.hazard_ns,
                 costop_ns: vcpu.costop_ns,

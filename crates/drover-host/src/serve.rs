@@ -11,14 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::sys::stat::{Mode, umask};
 
 use crate::check::freezes::Tagged;
 use crate::containers::Containers;
-use crate::cookies::CookieWatch;
+use crate::cookies;
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::exit_info::ExitInfo;
 use crate::handover::{self, Predecessor};
+use crate::helper::Helper;
 use crate::kvm;
 use crate::listener::Listener;
 use crate::manager::Manager;
@@ -94,6 +96,10 @@ pub fn serve(
     predecessor: Option<Predecessor>,
     allow_core_scheduling: bool,
 ) -> Result<End> {
+    // Nothing that is made from here on is for others, whoever started this.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
+    // Then they come first: they are to have nothing of what this process has later.
+    let helper = Helper::start(!allow_core_scheduling && cookies::are_a_danger())?;
     let mut listener = Listener::bind(places.socket)?;
     tracing::info!("starting: reading the host, {} and saved orders", places.config.display());
     let topology = Topology::read()?;
@@ -108,25 +114,23 @@ pub fn serve(
     tracing::info!("the scheduler is in charge; bringing settings into force");
     reconciler.begin();
     handover::keep(scheduler.link());
-    privileges::drop_others()?;
+    privileges::drop_all()?;
     reconciler.follow(Containers::below(Path::new(CGROUPS)));
-    reconciler.keep_homes(Numa::start(&topology));
-    reconciler.profile_by(Profiles::start().context("no thread to profile VMs")?);
-    let cookies = match allow_core_scheduling {
-        true => None,
-        false => CookieWatch::start().context("no thread to watch for core-scheduling cookies")?,
-    };
+    reconciler.ask_names_of(Arc::clone(&helper));
+    reconciler.keep_homes(Numa::start(&topology, &helper));
     let run = places.socket.parent().unwrap_or(places.socket);
     let writer = Arc::new(Writer::start(&[places.state, run]).context("no thread to write")?);
     reconciler.save_by(Arc::clone(&writer));
     privileges::confine(places);
+    let profiles = Profiles::start_by(Arc::clone(&helper));
+    reconciler.profile_by(profiles.context("no thread to profile VMs")?);
     let (pcpus, used) = (topology.count(|pcpu| pcpu.online), domains.used());
     tracing::info!(
         "scheduling {pcpus} pCPUs in {used} domain(s); Ctrl-C gives them back to the kernel"
     );
     let mut manager = Manager::ready(&format!("scheduling {pcpus} pCPUs"));
     let mut clients = Clients { listener: &mut listener, writer: &writer, said: false };
-    let watch = Watch::new(cookies);
+    let watch = Watch::new(helper);
     let host = (&scheduler, &mut reconciler);
     let over = look_after(host, online, watch, &mut clients, &mut manager, wishes);
     if let Over::Cookie(_) = over {

@@ -77,6 +77,9 @@ pub struct VmStatus {
     pub uuid: Option<String>,
     /// The VMM process; 0 of a container.
     pub pid: u32,
+    /// The user whose it is, or to whom the container's subtree was delegated; 0: root.
+    #[serde(default)]
+    pub user: u32,
     /// vCPUs seen so far.
     pub vcpus: u32,
     /// Shares in force.
@@ -144,7 +147,7 @@ pub struct OrderStatus {
     pub name: String,
     /// Whether a VM of that name is here.
     pub here: bool,
-    /// How many are: what was ordered is in force for all of them together.
+    /// How many would have it if it were not one's: a limit is in force for all of them together, all else for the first.
     #[serde(default)]
     pub vms: u32,
     /// What was ordered.
@@ -172,6 +175,7 @@ impl VmStatus {
             label: None,
             uuid: None,
             pid: 7,
+            user: 0,
             vcpus: 2,
             shares: 2000,
             shares_by_default: true,

@@ -2,10 +2,11 @@
 //! What the daemon looks after besides VMs: pCPUs that come, vCPUs there is no room for, and core-scheduling cookies.
 
 use crate::check::freezes::Tagged;
-use crate::cookies::CookieWatch;
+use crate::helper::Helper;
 use crate::names::user_name;
 use crate::scheduler::{Refusal, Scheduler, Slots};
 use crate::topology::Topology;
+use std::sync::Arc;
 
 /// What was seen at the last look.
 #[derive(Debug, Default)]
@@ -15,18 +16,18 @@ pub struct Watch {
     /// Why vCPUs are without room, as it was said last.
     told: Option<Refusal>,
     /// Who watches for cookies, where they are a danger.
-    cookies: Option<CookieWatch>,
+    helper: Option<Arc<Helper>>,
 }
 
 impl Watch {
-    /// With that one, who watches for cookies.
-    pub fn new(cookies: Option<CookieWatch>) -> Self {
-        Self { cookies, ..Self::default() }
+    /// With that one, which watches for cookies.
+    pub(crate) fn new(helper: Arc<Helper>) -> Self {
+        Self { helper: Some(helper), ..Self::default() }
     }
 
     /// Who has a cookie with which this host may freeze at any moment.
     pub fn cookie(&self) -> Option<Tagged> {
-        self.cookies.as_ref()?.found()
+        self.helper.as_ref()?.cookie()
     }
 
     /// Looks again; the host's pCPUs, where any may have come.

@@ -13,6 +13,7 @@ use libbpf_rs::libbpf_sys::{BPF_STATS_RUN_TIME, bpf_enable_stats};
 use libbpf_rs::query::ProgInfoIter;
 use nix::time::{ClockId, clock_gettime};
 
+use crate::forward::Forward;
 use crate::observer::{Follower, Keep};
 use crate::sample::Sample;
 
@@ -54,7 +55,7 @@ pub fn measure(seconds: u32) -> Result<Cost> {
     for _ in 0..seconds {
         sleep(Duration::from_secs(1));
         let from = own_time()?;
-        let sample = Sample::take(&follower.observer()?.read()?)?;
+        let sample = Sample::take(&follower.observer()?.read()?, &mut Forward::default())?;
         let processes: BTreeSet<u32> = sample.vms.keys().copied().collect();
         bytes.read(Path::new("/proc"), &processes);
         reading += own_time()?.saturating_sub(from);

@@ -3,6 +3,8 @@
 //!
 //! Where Drover schedules, what is asked is answered by the daemon that schedules: it knows what each VM is to have. So
 //! who may only look has one socket to ask.
+//!
+//! Root sees all VMs. Another user sees the own: those whose processes the user's were when they were found.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -10,15 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_core::why::{Facts, Who};
+use drover_host::control::{Answer, Request};
 use drover_host::listener::Listener;
 use drover_host::manager::Manager;
 use drover_host::names::{Identity, Places};
 use drover_host::profiles::Profiles;
-use drover_host::status::{VmIo, VmStatus};
+use drover_host::status::{Kind, VmIo, VmStatus};
+use nix::sys::stat::{Mode, umask};
 use nix::unistd::Group;
 
 use crate::explain::explain;
+use crate::forward::Forward;
 use crate::io_books::IoBooks;
 use crate::observer::{Follower, Keep};
 use crate::sample::{KEPT_S, Sample, Samples, VmSample};
@@ -29,11 +34,13 @@ pub const READERS: &str = "drover";
 /// From one look to the next.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Observes until it is to stop.
+/// Observes until it is to stop. `readers_see_all`: who may ask sees the VMs of all users.
 ///
 /// # Errors
 /// When somebody else does, or the kernel does not let it.
-pub fn observe(socket: &Path, stop: &AtomicBool) -> Result<()> {
+pub fn observe(socket: &Path, readers_see_all: bool, stop: &AtomicBool) -> Result<()> {
+    // What is made is for others only where that is said below.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let readers = Group::from_name(READERS).ok().flatten().map(|group| group.gid);
     let mut listener = Listener::bind_for(socket, readers)?;
     let mut books = Books::begin()?;
@@ -50,7 +57,13 @@ pub fn observe(socket: &Path, stop: &AtomicBool) -> Result<()> {
         let next_look = Instant::now() + LOOK;
         while !stop.load(Ordering::Relaxed) && Instant::now() < next_look {
             if listener.wait(next_look) {
-                listener.serve(|request| books.answer(&request).unwrap_or_else(refused));
+                listener.serve_users(|request, user| {
+                    let answer = match user.is_root() || readers_see_all {
+                        true => books.answer(&request),
+                        false => books.answer_to(&request, user.as_raw()),
+                    };
+                    answer.unwrap_or_else(refused)
+                });
             }
         }
     }
@@ -62,6 +75,13 @@ fn refused(err: anyhow::Error) -> Answer {
     Answer::Refused { reason: format!("{err:#}") }
 }
 
+/// A VM as it was found.
+struct Found {
+    identity: Identity,
+    user: u32,
+    first: VmSample,
+}
+
 /// All that is known.
 struct Books {
     follower: Follower,
@@ -69,8 +89,9 @@ struct Books {
     samples: Samples,
     io: IoBooks,
     profiles: Profiles,
-    /// Who the VMs are, and what they were as they were found.
-    vms: HashMap<u32, (Identity, VmSample)>,
+    /// Who the VMs are, whose, and what they were as they were found.
+    vms: HashMap<u32, Found>,
+    forward: Forward,
 }
 
 impl Books {
@@ -79,13 +100,14 @@ impl Books {
         let finds_vms = follower.finds_vms();
         let profiles = Profiles::start().context("no thread to profile VMs")?;
         let (samples, io, vms) = (Samples::default(), IoBooks::default(), HashMap::new());
-        Ok(Self { follower, finds_vms, samples, io, profiles, vms })
+        let forward = Forward::default();
+        Ok(Self { follower, finds_vms, samples, io, profiles, vms, forward })
     }
 
     /// Looks at all VMs.
     fn look(&mut self) -> Result<()> {
         let reading = self.follower.observer()?.read()?;
-        let sample = Sample::take(&reading)?;
+        let sample = Sample::take(&reading, &mut self.forward)?;
         // Another observer counts from nothing.
         if self.follower.finds_vms() != self.finds_vms {
             self.finds_vms = self.follower.finds_vms();
@@ -98,7 +120,12 @@ impl Books {
         self.profiles.look(vms, |_| None, Instant::now());
         self.vms.retain(|pid, _| sample.vms.contains_key(pid));
         for (pid, vm) in &sample.vms {
-            let found = || (Places::default().identity(*pid), vm.clone());
+            let places = Places::default();
+            let found = || Found {
+                identity: places.identity_now(*pid),
+                user: places.owner(*pid).unwrap_or(0),
+                first: vm.clone(),
+            };
             self.vms.entry(*pid).or_insert_with(found);
         }
         self.samples.add(sample);
@@ -116,7 +143,7 @@ impl Books {
             bail!("`drover observe` takes no orders; give them to `drover serve`, as root");
         }
         if self.samples.last().is_some_and(|sample| sample.scheduler.as_deref() == Some("drover")) {
-            return ask(SOCKET_PATH.as_ref(), request);
+            return self.forward.ask(request);
         }
         match request {
             Request::ListVms => Ok(Answer::Vms { vms: self.statuses() }),
@@ -128,16 +155,51 @@ impl Books {
         }
     }
 
+    /// The same for a user who sees the own VMs only.
+    fn answer_to(&mut self, request: &Request, user: u32) -> Result<Answer> {
+        match request {
+            Request::ListVms => match self.answer(request)? {
+                Answer::Vms { vms } => Ok(Answer::Vms { vms: own_of(vms, user) }),
+                answer => Ok(answer),
+            },
+            Request::ListIo => {
+                let is_own = |vm: &VmIo| self.vms.get(&vm.pid).is_some_and(|it| it.user == user);
+                Ok(Answer::Io { vms: self.io_of_vms().into_iter().filter(is_own).collect() })
+            }
+            Request::ExplainWaits { vm, seconds } => {
+                let own = |pid: u32| self.vms.get(&pid).is_some_and(|found| found.user == user);
+                let Some(pid) = self.find(vm).ok().filter(|pid| own(*pid)) else {
+                    bail!("no VM {vm} of yours runs here; `drover vm list` shows those that do")
+                };
+                let own = self.vms.values().filter(|found| found.user == user);
+                let own: BTreeSet<String> = own.map(|it| it.identity.name.clone()).collect();
+                match self.explain(&pid.to_string(), *seconds)? {
+                    Answer::Waits { mut facts } => {
+                        hide_others(&mut facts, &own);
+                        Ok(Answer::Waits { facts })
+                    }
+                    answer => Ok(answer),
+                }
+            }
+            request if is_question(request) => bail!(
+                "that is of all users' VMs, and for root; who may ask here sees it if `drover observe` runs with \
+                 --readers-see-all"
+            ),
+            request => self.answer(request),
+        }
+    }
+
     fn statuses(&self) -> Vec<VmStatus> {
         let Some(last) = self.samples.last() else { return Vec::new() };
         let mut known = HashMap::new();
-        for (pid, (identity, first)) in &self.vms {
+        for (pid, Found { identity, user, first }) in &self.vms {
+            let user = *user;
             let before = self.samples.before(last.at_ns.saturating_sub(1), *pid);
             let before = before.filter(|before| before.at_ns < last.at_ns).and_then(|before| {
                 Some((before.vms.get(pid)?, seconds(last.at_ns - before.at_ns)))
             });
             let profile = self.profiles.of(u64::from(*pid));
-            known.insert(*pid, Known { identity, first, before, profile });
+            known.insert(*pid, Known { identity, user, first, before, profile });
         }
         statuses(last, &known)
     }
@@ -159,7 +221,7 @@ impl Books {
         let own = self.statuses();
         let told = self.samples.last().map(|sample| sample.told.values().cloned().collect());
         let told: Vec<VmStatus> = told.unwrap_or_default();
-        let of_pool = (!told.is_empty()).then(|| pool_limit_mcpu(&told, pid)).flatten();
+        let of_pool = pool_limit_mcpu(&mut self.forward, &told, pid);
         let rings = self.follower.observer()?.rings().context("nothing is kept")?;
         let all = if told.is_empty() { &own } else { &told };
         let mut facts = explain((&self.samples, rings), pid, window_s, all)?;
@@ -172,7 +234,7 @@ impl Books {
         if let Some(pid) = vm.parse().ok().filter(|pid| self.vms.contains_key(pid)) {
             return Ok(pid);
         }
-        let named = self.vms.iter().filter(|(_, (identity, _))| identity.name == vm);
+        let named = self.vms.iter().filter(|(_, found)| found.identity.name == vm);
         let mut pids: Vec<u32> = named.map(|(pid, _)| *pid).collect();
         pids.sort_unstable();
         match pids[..] {
@@ -183,10 +245,29 @@ impl Books {
     }
 }
 
+/// Those of that user.
+fn own_of(vms: Vec<VmStatus>, user: u32) -> Vec<VmStatus> {
+    vms.into_iter().filter(|vm| vm.kind == Kind::Vm && vm.user == user).collect()
+}
+
+/// Leaves out what others' VMs, containers and programs are called.
+fn hide_others(facts: &mut Facts, own: &BTreeSet<String>) {
+    for one in &mut facts.meanwhile {
+        let is_others = match one.who {
+            Who::Vm | Who::VmHelper => !own.contains(&one.name),
+            Who::Container | Who::Task => true,
+            _ => false,
+        };
+        if is_others {
+            "of another".clone_into(&mut one.name);
+        }
+    }
+}
+
 /// The limit of the pool of that VM, where Drover schedules.
-fn pool_limit_mcpu(vms: &[VmStatus], pid: u32) -> Option<u32> {
+fn pool_limit_mcpu(forward: &mut Forward, vms: &[VmStatus], pid: u32) -> Option<u32> {
     let pool = vms.iter().find(|vm| vm.pid == pid)?.pool.as_ref()?;
-    let Ok(Answer::Pools { pools }) = ask(SOCKET_PATH.as_ref(), &Request::ListPools) else {
+    let Ok(Answer::Pools { pools }) = forward.ask(&Request::ListPools) else {
         return None;
     };
     pools.iter().find(|it| it.name == *pool)?.limit_mcpu
@@ -212,6 +293,25 @@ fn is_question(request: &Request) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_core::why::Meanwhile;
+
+    #[test]
+    fn names_of_others_are_hidden() {
+        let ran = |who, name: &str| Meanwhile {
+            who,
+            name: name.to_owned(),
+            shares: None,
+            seconds: 1.0,
+            pcpus: vec![0],
+        };
+        let names = [(Who::Sibling, ""), (Who::Vm, "alice@db"), (Who::Vm, "bank")];
+        let more = [(Who::Container, "/bank"), (Who::Kernel, "ksmd")];
+        let all = names.into_iter().chain(more).map(|(who, name)| ran(who, name));
+        let mut facts = Facts { meanwhile: all.collect(), ..Facts::default() };
+        hide_others(&mut facts, &BTreeSet::from(["alice@db".to_owned()]));
+        let told: Vec<&str> = facts.meanwhile.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(told, ["", "alice@db", "of another", "of another", "ksmd"]);
+    }
 
     #[test]
     fn orders_are_no_questions() {

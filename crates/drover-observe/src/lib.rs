@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod delays;
 mod explain;
 pub mod figures;
+mod forward;
 mod io_books;
 pub mod meter;
 pub mod observer;

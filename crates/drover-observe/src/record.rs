@@ -14,6 +14,7 @@ use drover_core::why::Who;
 use drover_host::names::vm_name;
 use nix::unistd::gethostname;
 
+use crate::forward::Forward;
 use crate::observer::{Follower, Keep};
 use crate::sample::{Sample, now_ns};
 use crate::threads::Threads;
@@ -44,7 +45,8 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     let mut follower = Follower::start(Keep::Events)?;
     let observer = follower.observer()?;
     let rings = observer.rings().context("nothing is kept")?;
-    let mut sample = Sample::take(&observer.read()?)?;
+    let mut forward = Forward::default();
+    let mut sample = Sample::take(&observer.read()?, &mut forward)?;
     let from_ns = now_ns()?;
     let mut position = rings.position();
     // The last event of each pCPU says who runs as it begins.
@@ -57,7 +59,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
         let rest = time.saturating_sub(began.elapsed());
         std::thread::sleep(LOOK.min(rest));
         if sampled.elapsed() >= SAMPLE {
-            (sample, sampled) = (Sample::take(&observer.read()?)?, Instant::now());
+            (sample, sampled) = (Sample::take(&observer.read()?, &mut forward)?, Instant::now());
         }
         let read = rings.after(&mut position);
         writer.lose(read.lost)?;
@@ -67,7 +69,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
         }
     }
     // Who came after the last look.
-    let last = Sample::take(&observer.read()?)?;
+    let last = Sample::take(&observer.read()?, &mut forward)?;
     writer.add(&last, &[])?;
     writer.out.flush().context("cannot write the recording")?;
     Ok(writer.recorded)

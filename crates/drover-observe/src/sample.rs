@@ -6,12 +6,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use drover_core::asked::Key;
-use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
+use drover_host::control::{Answer, Request};
 use drover_host::files;
 use drover_host::sources::cgroup::{self, CGROUPS};
 use drover_host::status::VmStatus;
 use nix::time::{ClockId, clock_gettime};
 
+use crate::forward::Forward;
 use crate::observer::{Reading, VcpuTimes};
 use crate::snapshot::{cpu_time_of, scheduler_in_charge};
 
@@ -70,7 +71,7 @@ impl Sample {
     ///
     /// # Errors
     /// When the kernel does not tell.
-    pub fn take(Reading { vcpus, io }: &Reading) -> Result<Self> {
+    pub fn take(Reading { vcpus, io }: &Reading, forward: &mut Forward) -> Result<Self> {
         let mut sample =
             Self { at_ns: now_ns()?, scheduler: scheduler_in_charge(), ..Self::default() };
         for times in vcpus.iter().filter(|times| times.at_ns != 0) {
@@ -89,7 +90,7 @@ impl Sample {
         }
         if sample.scheduler.as_deref() == Some("drover") {
             // Without an answer there is what the kernel knows.
-            if let Ok(Answer::Vms { vms }) = ask(SOCKET_PATH.as_ref(), &Request::ListVms) {
+            if let Ok(Answer::Vms { vms }) = forward.ask(&Request::ListVms) {
                 sample.told = vms.into_iter().map(|vm| (vm.pid, vm)).collect();
             }
         }

@@ -24,10 +24,10 @@ pub fn cgroups(sample: &Sample) -> CgroupTree {
         tgid: *tgid,
         path: cgroup::path_of(*tgid),
         size: vcpus(vm),
-        nice: nice::of_process(Path::new("/proc"), *tgid),
+        nice: nice::of_vcpus(Path::new("/proc"), *tgid, vm.vcpus.iter().map(|vcpu| vcpu.thread)),
     };
     let places: Vec<Place> = sample.vms.iter().map(place).collect();
-    CgroupTree::of(&Cgroup::read(Path::new(CGROUPS), &mut |_| {}), &places)
+    CgroupTree::of(&Cgroup::read(Path::new(CGROUPS), &mut |_| {}), &places, usize::MAX)
 }
 
 /// What is known of a VM beside the last sample.
@@ -35,6 +35,8 @@ pub fn cgroups(sample: &Sample) -> CgroupTree {
 pub struct Known<'a> {
     /// Who it is.
     pub identity: &'a Identity,
+    /// Whose it is.
+    pub user: u32,
     /// What it was as it was found.
     pub first: &'a VmSample,
     /// What it was a second ago or so, and how long ago, s.
@@ -87,6 +89,7 @@ fn status(pid: u32, vm: &VmSample, known: &Known<'_>, layers: &[Layer]) -> VmSta
         label: identity.label.clone(),
         uuid: identity.uuid.clone(),
         pid,
+        user: known.user,
         vcpus: vcpus(vm),
         shares: asked.shares.unwrap_or(Shares::NORMAL).of_vm(vcpus(vm)),
         shares_by_default: asked.shares.is_none(),
@@ -136,7 +139,8 @@ pub(crate) mod tests {
     /// A VM that somebody tells of.
     pub(crate) fn told() -> VmStatus {
         let identity = web();
-        let known = Known { identity: &identity, first: &vm(0, 0), before: None, profile: None };
+        let known =
+            Known { identity: &identity, user: 0, first: &vm(0, 0), before: None, profile: None };
         status(7, &vm(S, S), &known, &[])
     }
 
@@ -150,6 +154,7 @@ pub(crate) mod tests {
         let identity = web();
         let (first, before) = (vm(9 * S, 0), vm(10 * S, S / 2));
         let known = Known {
+            user: 0,
             identity: &identity,
             first: &first,
             before: Some((&before, 2.0)),

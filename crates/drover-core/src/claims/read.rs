@@ -36,7 +36,7 @@ tables! {
 /// The first fault: where, what, and how to fix it.
 pub fn parse(text: &str, file: &str) -> Result<Vec<Claim>, ScenarioError> {
     let read = |_: &str| Err("claims name no files".to_owned());
-    let source = Source { file, text, docs: "scenarios/seeds/claims.toml", read: &read };
+    let source = Source::new(file, text, "scenarios/seeds/claims.toml", &read);
     let tables = source.table()?.read::<ClaimsFile>()?.tables::<ClaimTable>("claim")?;
     let mut claims: Vec<Claim> = Vec::new();
     for table in &tables {

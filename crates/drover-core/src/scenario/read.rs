@@ -42,7 +42,7 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::parse`], with the name and line of the file the fault is in.
     pub fn parse_with(text: &str, file: &str, read: &ReadFile) -> Result<Self, ScenarioError> {
-        let source = Source { file, text, docs: "docs/scenarios.md", read };
+        let source = Source::new(file, text, "docs/scenarios.md", read);
         let top = source.table()?.read::<Top>()?;
         check_name(&top, &top.name, "a scenario")?;
         let host = read_host(&top)?;

@@ -4,6 +4,7 @@
 use crate::nearest::hint;
 use crate::printable::printable;
 use serde::de::DeserializeOwned;
+use std::cell::OnceCell;
 use std::ops::Deref;
 use std::path::Path;
 use toml::Spanned;
@@ -60,6 +61,8 @@ pub(crate) struct Source<'a> {
     pub(crate) docs: &'static str,
     /// Gives the text of files this one names.
     pub(crate) read: &'a ReadFile<'a>,
+    /// Where its lines end, once somebody has asked.
+    ends: OnceCell<Vec<usize>>,
 }
 
 /// The keys of a table.
@@ -131,7 +134,23 @@ macro_rules! tables {
 }
 pub(crate) use tables;
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    /// Of a file of that name with that text.
+    pub(crate) fn new(
+        file: &'a str,
+        text: &'a str,
+        docs: &'static str,
+        read: &'a ReadFile<'a>,
+    ) -> Self {
+        Self { file, text, docs, read, ends: OnceCell::new() }
+    }
+
+    /// The line at byte `at`.
+    fn line(&self, at: usize) -> usize {
+        let ends = self.ends.get_or_init(|| self.text.match_indices('\n').map(|it| it.0).collect());
+        1 + ends.partition_point(|&end| end < at)
+    }
+
     /// The whole file, as a table.
     pub(crate) fn table(&self) -> Read<Table<'_, ()>> {
         let raw = DeTable::parse(self.text).map_err(|error| {
@@ -144,9 +163,7 @@ impl Source<'_> {
 
     /// The fault `what` at byte `at` of the text.
     fn error(&self, at: usize, what: &str, fix: &str) -> ScenarioError {
-        let before = &self.text.as_bytes()[..at.min(self.text.len())];
-        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-        let file = self.file.to_owned();
+        let (file, line) = (self.file.to_owned(), self.line(at));
         ScenarioError { file, line, what: printable(what), fix: printable(fix) }
     }
 }
@@ -324,7 +341,7 @@ impl<'a, T> Table<'a, T> {
 
     /// The line the table begins in.
     pub(crate) fn line(&self) -> usize {
-        self.error_at(self.at, "", "").line
+        self.source.line(self.at)
     }
 
     /// The tables of a `[[key]]`, in the order of the file.
@@ -376,7 +393,7 @@ impl<'a, T> Table<'a, T> {
             let fix = "name a file by its path from this one's directory";
             self.error(key, format!("cannot read {file}: {why}"), fix)
         })?;
-        let source = Source { file: &file, text: &text, ..*self.source };
+        let source = Source::new(&file, &text, self.source.docs, self.source.read);
         read(&source.table()?).map(Some)
     }
 
@@ -454,7 +471,7 @@ mod tests {
     #[test]
     fn a_fault_names_file_and_line() {
         let read = |_: &str| Err(String::new());
-        let source = Source { file: "a.toml", text: "x = 1\ny = 2\n", docs: "", read: &read };
+        let source = Source::new("a.toml", "x = 1\ny = 2\n", "", &read);
         assert_eq!(source.error(0, "bad", "fix it").to_string(), "a.toml:1: bad; fix it");
         assert_eq!(source.error(6, "bad", "fix it").to_string(), "a.toml:2: bad; fix it");
         assert_eq!(source.error(99, "bad", "fix it").line, 3);

@@ -5,15 +5,15 @@ use super::*;
 use std::fs;
 
 /// A host with one VM process, 7.
-struct Host(tempfile::TempDir, Places);
+struct Host(tempfile::TempDir, Places, u32);
 
 impl Host {
-    /// The process is in `cgroup`, of user `uid`, started as `command`.
+    /// The process is in `cgroup`, was found as user `uid`'s, started as `command`.
     fn with(cgroup: &str, uid: u32, command: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let [proc, domains, pods, users] =
             ["proc", "domains", "pods", "passwd"].map(|it| dir.path().join(it));
-        let host = Self(dir, Places { proc, domains, pods, users });
+        let host = Self(dir, Places { proc, domains, pods, users }, uid);
         host.write("proc/7/cgroup", &format!("0::{cgroup}\n"));
         host.write("proc/7/status", &format!("Name:\tqemu\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
         host.write("proc/7/cmdline", &command.replace(' ', "\0"));
@@ -32,7 +32,7 @@ impl Host {
     }
 
     fn identity(&self) -> Identity {
-        self.1.identity(7)
+        self.1.identity(7, self.2, Some(&arguments(&self.0.path().join("proc/7"))))
     }
 }
 
@@ -64,6 +64,10 @@ fn the_whole_name_is_taken_where_libvirt_bears_it_out() {
         |pid| format!("<domstatus pid='{pid}'><domain><name>my_shop</name></domain></domstatus>");
     host.write("domains/my_shop.xml", &file(8));
     assert_eq!(host.identity().name, "myshop", "that domain is another process");
+    // Another domain is called so.
+    host.write("domains/myshop.xml", &file(9));
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by, found.domain), ("107@my_shop", Source::User, None));
     host.write("domains/my_shop.xml", &file(7));
     assert_eq!(host.identity().name, "my_shop");
 }
@@ -153,6 +157,35 @@ fn what_a_user_runs_carries_the_user() {
 }
 
 #[test]
+fn who_has_executed_sudo_is_still_the_users() {
+    let host = Host::with("/user.slice/user-1000.slice/session-1.scope", 1000, "sudo x --name web");
+    host.write("proc/7/status", "Name:\tsudo\nUid:\t0\t0\t0\t0\n");
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by), ("alice@web", Source::User));
+    assert_eq!(host.1.identity_now(7).name, "web", "where nobody saw whose it was");
+}
+
+#[test]
+fn root_in_a_container_has_no_name_that_the_hosts_root_could_have() {
+    let host = Host::with("/system.slice/docker-1.scope", 0, "vmm --name web");
+    assert_eq!(host.identity().name, "web");
+    host.write("proc/7/status", "Name:\tvmm\nUid:\t0\t0\t0\t0\nNSpid:\t7\t1\n");
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by), ("container@web", Source::Container));
+    assert_eq!(host.1.user(4711), None, "and no user is called so");
+    host.write("passwd", "container:x:4711:1::/:/bin/sh\n");
+    assert_eq!(host.1.user(4711), None);
+}
+
+#[test]
+fn names_of_others_are_made_different_and_stay_names() {
+    assert_eq!(with_number("web", 17, 0), "web-17");
+    let long = "x".repeat(NAME_LENGTH_MAX);
+    let made = [0, 1, 12].map(|others| with_number(&long, 4_000_000, others));
+    assert!(made.iter().all(|name| is_name(name)) && made[0] != made[1] && made[1] != made[2]);
+}
+
+#[test]
 fn cgroups_of_a_users_own_are_no_managers() {
     let own = "/user.slice/user-1000.slice/user@1000.service";
     for made in [
@@ -212,8 +245,13 @@ fn an_option_is_no_name() {
 
 #[test]
 fn without_any_hint_the_process_names_it() {
-    assert_eq!(name_from_process(&["/usr/bin/vmm".into()], 7), "vmm-7");
-    assert_eq!(name_from_process(&[], 7), "vm-7");
+    let host = Host::with("/", 0, "");
+    let name = |args: Option<&[String]>| host.1.identity(7, 0, args).name;
+    assert_eq!(name(Some(&["/usr/bin/vmm".into()])), "vmm-7");
+    assert_eq!((name(Some(&[])), name(None)), ("vm-7".to_owned(), "vm-7".to_owned()));
+    host.write("proc/7/comm", "qemu\n");
+    assert_eq!(name(None), "qemu-7", "what it was started as is not known yet");
+    assert_eq!(who(LIBVIRT, 107, "").0, "web-2", "a manager's word is known without it");
 }
 
 #[test]

@@ -30,8 +30,13 @@ mod mover;
 mod os;
 mod pressure;
 
+pub(crate) use os::{MAPS_MAX, call_move_pages};
+pub(crate) use pressure::misses_of;
+
 use crate::domains::Domains;
+use crate::helper::Helper;
 use crate::kernel::Kernel;
+use crate::privileges;
 use crate::scheduler::KernelVm;
 use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
@@ -130,26 +135,33 @@ pub struct Numa {
 
 impl Numa {
     /// For that host; none where it has but one node and one LLC that can be a home.
-    pub fn start(topology: &Topology) -> Option<Self> {
+    pub(crate) fn start(topology: &Topology, helper: &Arc<Helper>) -> Option<Self> {
         let mut numa = Self::new(topology.clone());
         if numa.is_one_node() {
             let llcs: BTreeSet<_> = topology.pcpus.iter().filter_map(|pcpu| pcpu.llc).collect();
             return (llcs.len() > 1).then_some(numa);
         }
-        if let Err(error) = numa.start_threads() {
+        if let Err(error) = numa.start_threads(helper) {
             tracing::warn!("no thread for it: {error}; VMs have no NUMA homes");
             return None;
         }
         Some(numa)
     }
 
-    fn start_threads(&mut self) -> std::io::Result<()> {
-        self.start_thread("drover-numa", work)?;
-        let gauge = pressure::best();
+    fn start_threads(&mut self, helper: &Arc<Helper>) -> std::io::Result<()> {
+        let os = os::Linux(Arc::clone(helper));
+        self.start_thread("drover-numa", |shared| {
+            privileges::confine_thread(&[]);
+            work(shared, os);
+        })?;
+        let gauge = pressure::best(helper);
         self.measured_by = pressure::source(gauge.as_deref());
         tracing::info!("pressure on caches and memory is known by {}", self.measured_by);
         match gauge {
-            Some(gauge) => self.start_thread("drover-gauge", |shared| measure(shared, gauge)),
+            Some(gauge) => self.start_thread("drover-gauge", |shared| {
+                privileges::confine_thread(gauge.writes());
+                measure(shared, gauge);
+            }),
             None => Ok(()),
         }
     }
@@ -559,8 +571,8 @@ fn only(mut nodes: impl Iterator<Item = Option<usize>>) -> Option<usize> {
 }
 
 /// The thread that looks and moves.
-fn work(shared: &Shared) {
-    let mut mover = Mover::new(os::Linux);
+fn work(shared: &Shared, os: os::Linux) {
+    let mut mover = Mover::new(os);
     let mut state = shared.lock();
     while !state.stop {
         let (targets, mib_per_s) = (state.targets.clone(), state.mib_per_s);

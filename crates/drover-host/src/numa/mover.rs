@@ -238,7 +238,8 @@ impl Known {
             self.report.refused = Some(match error.raw_os_error() {
                 Some(libc::ENOMEM) => "that node has no memory left".to_owned(),
                 Some(libc::EPERM | libc::EACCES) => {
-                    "the daemon may not; it needs CAP_SYS_NICE and CAP_SYS_PTRACE".to_owned()
+                    "drover may not; it needs CAP_SYS_NICE and CAP_SYS_PTRACE as it starts"
+                        .to_owned()
                 }
                 _ => error.to_string(),
             });

@@ -3,11 +3,13 @@
 
 use super::guest::Guest;
 use super::maps::Maps;
+use crate::helper::{Helper, Op};
 use crate::{files, names};
 use std::ffi::c_void;
 use std::io;
 use std::path::Path;
 use std::ptr;
+use std::sync::Arc;
 
 /// Looks at memory and moves it; the kernel does, or a test.
 pub trait Os: Send {
@@ -30,35 +32,47 @@ pub trait Os: Send {
 
 /// A list of mappings that is longer is not read: one is 100 bytes, a VMM has some hundreds, and a process may have a
 /// million. Where the memory of such a VM lies is not known then, which is said, and it is not moved.
-const MAPS_MAX: usize = 16 << 20;
+pub const MAPS_MAX: usize = 16 << 20;
 
-/// The kernel.
+/// The kernel, by who may look into others.
 #[derive(Debug)]
-pub struct Linux;
+pub struct Linux(pub Arc<Helper>);
+
+impl Linux {
+    fn ask(&self, op: Op, pid: u32, pages: &[u64], nodes: Vec<i32>) -> io::Result<Vec<u8>> {
+        self.0.memory.ask(op, pid, (pages.to_vec(), nodes))
+    }
+
+    /// What the kernel says of each page.
+    fn statuses(&self, op: Op, pid: u32, pages: &[u64], nodes: Vec<i32>) -> io::Result<Vec<i32>> {
+        let bytes = self.ask(op, pid, pages, nodes)?;
+        let words =
+            bytes.chunks_exact(4).map(|it| i32::from_ne_bytes(it.try_into().expect("four")));
+        let statuses: Vec<i32> = words.collect();
+        let is_whole = statuses.len() == pages.len();
+        is_whole.then_some(statuses).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
 
 impl Os for Linux {
     fn look(&mut self, pid: u32) -> io::Result<(Maps, Guest)> {
-        let read = |name: &str| -> io::Result<String> {
-            let file = format!("/proc/{pid}/{name}");
-            Ok(String::from_utf8_lossy(&files::whole(Path::new(&file), MAPS_MAX)?).into_owned())
-        };
-        let maps = read("maps")?;
-        let args = names::arguments(Path::new(&format!("/proc/{pid}")));
-        Ok((Maps::of(&maps, &read("numa_maps")?), Guest::of(&args, &maps, &node_of_device)))
+        let read = |op: Op| self.ask(op, pid, &[], Vec::new());
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let maps = text(read(Op::Maps)?);
+        let args = names::arguments_of(&read(Op::CommandLine)?);
+        let numa_maps = text(read(Op::NumaMaps)?);
+        Ok((Maps::of(&maps, &numa_maps), Guest::of(&args, &maps, &node_of_device)))
     }
 
     fn nodes_of(&mut self, pid: u32, pages: &[u64]) -> io::Result<Vec<i32>> {
-        let mut status = vec![-1; pages.len()];
-        call(pid, pages, ptr::null(), &mut status)?;
-        Ok(status)
+        self.statuses(Op::NodesOf, pid, pages, Vec::new())
     }
 
     fn move_pages(&mut self, pid: u32, pages: &[u64], nodes: &[usize]) -> io::Result<()> {
         assert_eq!(pages.len(), nodes.len(), "each page has its node");
         let number = |&node: &usize| i32::try_from(node).map_err(|_| io::ErrorKind::InvalidInput);
         let nodes = nodes.iter().map(number).collect::<Result<Vec<i32>, _>>()?;
-        let mut status = vec![-1; pages.len()];
-        call(pid, pages, nodes.as_ptr(), &mut status)?;
+        let status = self.statuses(Op::MovePages, pid, pages, nodes)?;
         let full = status.contains(&-libc::ENOMEM);
         if full { Err(io::Error::from_raw_os_error(libc::ENOMEM)) } else { Ok(()) }
     }
@@ -73,8 +87,13 @@ fn node_of_device(address: &str) -> Option<usize> {
 /// Pages that only this process has (MPOL_MF_MOVE of linux/mempolicy.h, which libc does not have).
 const MOVE: libc::c_int = 2;
 
-/// move_pages(2). `nodes` is null or has one for each page.
-fn call(pid: u32, pages: &[u64], nodes: *const i32, status: &mut [i32]) -> io::Result<()> {
+/// move_pages(2): what it says of each page. With nodes, one for each, they are moved.
+pub fn call_move_pages(pid: u32, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<Vec<i32>> {
+    if nodes.is_some_and(|nodes| nodes.len() != pages.len()) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut status = vec![-1; pages.len()];
+    let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
     let addresses: Vec<*const c_void> =
         pages.iter().map(|&page| ptr::without_provenance(page as usize)).collect();
     let pid = libc::c_long::from(pid);
@@ -92,7 +111,7 @@ fn call(pid: u32, pages: &[u64], nodes: *const i32, status: &mut [i32]) -> io::R
         )
     };
     // Above 0: so many pages could not be moved.
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
 }
 
 #[cfg(test)]
@@ -104,11 +123,12 @@ mod tests {
         let memory = vec![1u8; 1 << 20];
         let page = memory.as_ptr() as u64 & !4095;
         // Hosts without NUMA have no such files.
-        if let Ok((maps, _)) = Linux.look(std::process::id()) {
+        let mut linux = Linux(Helper::start(false).unwrap());
+        if let Ok((maps, _)) = linux.look(std::process::id()) {
             assert!(maps.lies_mib().values().sum::<u64>() > 0);
-            let nodes = Linux.nodes_of(std::process::id(), &[page + 4096, 4096]).unwrap();
+            let nodes = linux.nodes_of(std::process::id(), &[page + 4096, 4096]).unwrap();
             assert!(nodes[0] >= 0 && nodes[1] < 0, "{nodes:?}");
         }
-        assert!(Linux.look(0x3fff_fff0).is_err(), "nobody has that number");
+        assert!(linux.look(0x3fff_fff0).is_err(), "nobody has that number");
     }
 }

@@ -13,26 +13,28 @@
 //! `drover-N`, are made and removed as VMs come and go, and those of a daemon that was killed are used again.
 //! Threads that a VM starts later are in its group, as the kernel has it.
 //!
-//! Counters are asked for user mode of host and guests only: that takes no capability beyond those that the daemon
-//! keeps, where kernel.perf_event_paranoid is 2 or less.
+//! Counters are asked for user mode of host and guests only, by who may look into others (`helper`): that takes no
+//! capability beyond those that it keeps, where kernel.perf_event_paranoid is 2 or less.
 //!
 //! Limitations. A group belongs to the VM's process as it was when the VM was found. Counters see what misses, not
 //! what is fetched ahead or written back. Where a host has no more groups, or a VM more threads than are looked at,
 //! nothing is known of that VM.
 
 use crate::files::{self, ENTRIES_MAX};
+use crate::helper::{Helper, ITEMS_MAX, Op};
 use drover_core::place::Pressure;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often it is looked at; for so long threads are counted, and so many of them at once.
 pub(super) const LOOKS: Duration = Duration::from_secs(2);
 const COUNTS: Duration = Duration::from_millis(100);
-const MOST_THREADS: usize = 512;
+const MOST_THREADS: usize = ITEMS_MAX;
 /// A miss moves one line.
 const LINE_BYTES: f64 = 64.0;
 const MIB: f64 = (1 << 20) as f64;
@@ -48,10 +50,14 @@ pub(super) trait Gauge: Send {
     fn source(&self) -> &'static str;
     /// What these have, as far as it is known; may take [`COUNTS`].
     fn measure(&mut self, vms: &[Process]) -> HashMap<u64, Pressure>;
+    /// Where it writes.
+    fn writes(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// The first that works here; none: the host tells nothing.
-pub(super) fn best() -> Option<Box<dyn Gauge>> {
+pub(super) fn best(helper: &Arc<Helper>) -> Option<Box<dyn Gauge>> {
     match Resctrl::at(Path::new(RESCTRL)) {
         Ok(Some(resctrl)) => return Some(Box::new(resctrl)),
         Ok(None) => {}
@@ -59,12 +65,11 @@ pub(super) fn best() -> Option<Box<dyn Gauge>> {
             tracing::info!("resctrl is left alone: {owner} is somebody else's group");
         }
     }
-    match count(0) {
-        Ok(_) => Some(Box::new(Counters::default())),
-        Err(error) => {
-            tracing::debug!("no hardware counters: {error}");
-            None
-        }
+    let counters = Counters { helper: Arc::clone(helper), known: HashMap::new(), turn: 0 };
+    // 0 is who is asked.
+    match counters.misses(&[0])?[0].is_nan() {
+        false => Some(Box::new(counters)),
+        true => None,
     }
 }
 
@@ -138,6 +143,10 @@ impl Gauge for Resctrl {
         "resctrl"
     }
 
+    fn writes(&self) -> &'static [&'static str] {
+        &[RESCTRL]
+    }
+
     fn measure(&mut self, vms: &[Process]) -> HashMap<u64, Pressure> {
         self.remove_but(vms);
         let mut known = HashMap::new();
@@ -162,8 +171,9 @@ impl Drop for Resctrl {
 }
 
 /// Misses of last-level caches, counted for each thread in turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters {
+    helper: Arc<Helper>,
     /// What was told last, as not all are looked at each time.
     known: HashMap<u64, Pressure>,
     /// Which VM is first.
@@ -178,7 +188,7 @@ impl Gauge for Counters {
     fn measure(&mut self, vms: &[Process]) -> HashMap<u64, Pressure> {
         self.known.retain(|id, _| vms.iter().any(|vm| vm.0 == *id));
         let mut left = MOST_THREADS;
-        let mut open = Vec::new();
+        let (mut all, mut counted) = (Vec::new(), Vec::new());
         for at in 0..vms.len() {
             let (id, pid) = vms[(self.turn + at) % vms.len()];
             let of_vm = threads(pid);
@@ -187,18 +197,44 @@ impl Gauge for Counters {
                 break;
             }
             left -= of_vm.len();
-            let counts: Vec<fs::File> = of_vm.into_iter().filter_map(|it| count(it).ok()).collect();
-            open.push((id, counts));
+            counted.push((id, of_vm.len()));
+            all.extend(of_vm.into_iter().map(u64::from));
         }
-        let begun = Instant::now();
-        std::thread::sleep(COUNTS);
-        for (id, mut counts) in open {
-            let misses: f64 = counts.iter_mut().filter_map(counted).sum();
-            let rate = misses * LINE_BYTES / MIB / begun.elapsed().as_secs_f64();
-            self.known.insert(id, Pressure { cache_mib: None, memory_mib_s: Some(rate) });
+        let mut misses = self.misses(&all).unwrap_or_default().into_iter();
+        for (id, threads) in counted {
+            let of_vm: Vec<f64> = misses.by_ref().take(threads).collect();
+            if of_vm.len() == threads {
+                // One that is gone has none.
+                let misses: f64 = of_vm.into_iter().filter(|it| !it.is_nan()).sum();
+                let rate = misses * LINE_BYTES / MIB / COUNTS.as_secs_f64();
+                self.known.insert(id, Pressure { cache_mib: None, memory_mib_s: Some(rate) });
+            }
         }
         self.known.clone()
     }
+}
+
+impl Counters {
+    /// The misses of each of these threads; not a number where it cannot be counted. None: nobody says.
+    fn misses(&self, threads: &[u64]) -> Option<Vec<f64>> {
+        let asked = self.helper.names.ask(Op::Misses, 0, (threads.to_vec(), Vec::new()));
+        let bytes = asked.inspect_err(|error| tracing::debug!("no counters: {error}")).ok()?;
+        let each =
+            bytes.chunks_exact(8).map(|it| f64::from_ne_bytes(it.try_into().expect("eight")));
+        Some(each.collect()).filter(|all: &Vec<f64>| all.len() == threads.len())
+    }
+}
+
+/// Counts the misses of these threads for [`COUNTS`]; not a number where that cannot be.
+pub(crate) fn misses_of(threads: &[u64]) -> Vec<f64> {
+    let open = |thread: &u64| count(u32::try_from(*thread).ok()?).ok();
+    let mut counts: Vec<Option<fs::File>> = threads.iter().map(open).collect();
+    let begun = Instant::now();
+    std::thread::sleep(COUNTS);
+    // Who looks may have waited for a pCPU meanwhile.
+    let part = COUNTS.as_secs_f64() / begun.elapsed().as_secs_f64();
+    let misses = |file: &mut Option<fs::File>| Some(counted(file.as_mut()?)? * part);
+    counts.iter_mut().map(|file| misses(file).unwrap_or(f64::NAN)).collect()
 }
 
 /// The kernel's perf_event_attr as it was first, which it takes for ever.
@@ -346,7 +382,9 @@ mod tests {
         let Ok(mut one) = count(0) else { return };
         let touched: u64 = vec![1_u8; 64 << 20].iter().step_by(64).map(|&it| u64::from(it)).sum();
         assert!(counted(&mut one).is_some() && touched == 1 << 20);
-        let known = Counters::default().measure(&[(3, std::process::id()), (4, 0x3fff_fff0)]);
+        let helper = Helper::start(false).unwrap();
+        let mut gauge = Counters { helper, known: HashMap::new(), turn: 0 };
+        let known = gauge.measure(&[(3, std::process::id()), (4, 0x3fff_fff0)]);
         assert!(known[&3].memory_mib_s.is_some() && known[&4].memory_mib_s == Some(0.0));
     }
 }

@@ -394,7 +394,8 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
     assert_eq!(homes, [0, 1]);
     let host = Host::new("0-1", "0-1", "0-1");
     host.node(0, "0", 9 << 10, "10 20").node(1, "1", 0, "20 10");
-    assert!(Numa::start(&host.read()).is_none(), "one node has memory");
+    let helper = Helper::start(false).unwrap();
+    assert!(Numa::start(&host.read(), &helper).is_none(), "one node has memory");
 }
 
 #[test]
@@ -404,7 +405,8 @@ fn on_one_node_only_homes_of_one_cache_are_told_and_no_memory_is_looked_at() {
     (0..4).for_each(|cpu| {
         host.core(cpu, &cpu.to_string()).llc(cpu, if cpu < 2 { "0-1" } else { "2-3" });
     });
-    let mut numa = Numa::start(&host.read()).expect("it has two caches");
+    let helper = Helper::start(false).unwrap();
+    let mut numa = Numa::start(&host.read(), &helper).expect("it has two caches");
     assert!(numa.threads.is_empty(), "nobody moves memory, or measures");
     let (ones, begun) = ([One::new(1, 2), One::new(2, 2)], Instant::now());
     decide(&mut numa, &ones, begun);

@@ -16,7 +16,6 @@ use drover_core::partition::PartitionChange;
 use drover_core::scenario::CpuList;
 use drover_core::settings::Cosched;
 use drover_core::tree::Affinity;
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How often it is looked at.
@@ -66,7 +65,6 @@ impl Reconciler {
 
     /// What should be done now.
     pub(super) fn arrangement(&self) -> Arrangement {
-        let names = self.registry.names();
         let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
         let seen = |vm: &Vm| {
             let planned = self.plan.vm(vm.kernel.id)?;
@@ -78,7 +76,7 @@ impl Reconciler {
                 wanted_pcpus: profile.map_or(rate, |profile| profile.evidence.wanted_pcpus),
                 vcpus: vm.kernel.nr_vcpus,
                 partition: self.plan.partitions.name(planned.resolved.partition).to_owned(),
-                stays: stays(vm, planned, &names, &self.capacity.online),
+                stays: stays(vm, planned, &self.capacity.online),
                 evidence: profile.map_or_else(String::new, |profile| profile.evidence.text()),
             })
         };
@@ -88,20 +86,14 @@ impl Reconciler {
 }
 
 /// Why a VM may not be moved; none: it may.
-fn stays(
-    vm: &Vm,
-    planned: &PlannedVm,
-    names: &HashMap<&str, u32>,
-    online: &CpuList,
-) -> Option<String> {
+fn stays(vm: &Vm, planned: &PlannedVm, online: &CpuList) -> Option<String> {
     let resolved = &planned.resolved;
     let partition = resolved.why.iter().find(|why| why.key == Key::Partition);
     let by_others =
         |value: &str, origin: &str| origin != DEFAULT && !(origin == VM_ORIGIN && is_ours(value));
-    let several = names.get(vm.name.as_str()).is_some_and(|count| *count > 1);
     match partition {
         Some(why) if by_others(&why.value, &why.origin) => Some(format!("{} says so", why.origin)),
-        _ if several => Some("other VMs have its name".to_owned()),
+        _ if !vm.has_its_name() => Some("another VM has its name".to_owned()),
         _ if planned.promised_mcpu > 0 => Some("it has a reservation".to_owned()),
         _ if resolved.pool.is_some() => Some("it is in a pool".to_owned()),
         _ if resolved.cosched != Cosched::Auto => Some("it has a mode of cosched".to_owned()),

@@ -31,7 +31,10 @@ impl Reconciler {
         each.filter_map(|(planned, owed)| {
             let vm = all.get(&planned.id)?;
             let own = (planned, &vm.kernel);
-            let guarantee = self.delays.of(&self.plan, own, &beside, &self.capacity);
+            let guarantee = {
+                let sets = self.thread_sets.of(planned.id);
+                self.delays.of(&self.plan, own, &beside, &self.capacity, sets)
+            };
             let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
             // What a container may have depends on how many tasks it has at a time, which nobody knows.
             if !vm.is_container() {
@@ -59,6 +62,7 @@ impl Reconciler {
             label: vm.identity.label.clone(),
             uuid: vm.identity.uuid.clone(),
             pid: kernel.tgid,
+            user: kernel.uid,
             vcpus: kernel.nr_vcpus,
             shares: planned.resolved.shares.of_vm(kernel.size),
             shares_by_default: planned.resolved.shares == Shares::NORMAL,

@@ -9,7 +9,7 @@ use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::asked::Consolidate;
-use drover_core::asked::{Asked, Key};
+use drover_core::asked::{Asked, Key, Limit};
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy};
 use drover_core::place::{HomeNumber, Kind as SetKind, Within};
@@ -51,6 +51,7 @@ impl Kernel for FakeKernel {
     fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
         let vcpu = |number: u32| KernelVcpu {
             number,
+            tid: vm.tgid,
             progress_ns: 500_000_000 * u64::from(number + 1),
             hazard_ns: 0,
             costop_ns: 250_000_000,
@@ -848,7 +849,7 @@ fn a_partition_that_loses_its_last_pcpu_is_said_and_its_vms_run_elsewhere() {
 }
 
 #[test]
-fn an_order_for_a_name_is_in_force_for_all_vms_of_it_and_may_be_lowered() {
+fn an_order_for_a_name_is_for_the_first_and_its_limit_for_all_and_may_be_lowered() {
     let mut host = Host::new(1, "");
     // Processes of one memory have one command line.
     let same = |id| KernelVm { tgid: u32::MAX - 1, ..KernelVm::for_test(id) };
@@ -858,7 +859,7 @@ fn an_order_for_a_name_is_in_force_for_all_vms_of_it_and_may_be_lowered() {
         let of = |id| (host.kernel.vm(id).pool.0, host.kernel.vm(id).reservation_mcpu);
         (11..=16).map(of).collect()
     };
-    assert_eq!(in_force(&host), [(1, 50); 6]);
+    assert_eq!(in_force(&host), [(1, 300), (1, 0), (1, 0), (1, 0), (1, 0), (1, 0)]);
     assert_eq!(host.kernel.pools.borrow()[&1].limit_mcpu, Some(500));
     host.set(1, &[(Key::Limit, "20%"), (Key::Reservation, "0%")]).unwrap();
     assert_eq!(host.kernel.pools.borrow()[&1].limit_mcpu, Some(200));
@@ -870,12 +871,21 @@ fn an_order_for_a_name_is_in_force_for_all_vms_of_it_and_may_be_lowered() {
     assert_eq!((orders[0].here, orders[0].vms), (true, 6));
     let why = &host.statuses()[0].why[2];
     assert_eq!(why.origin, "drover vm set, for all 6 VMs of that name together");
-    // One alone has it for itself.
-    host.kernel.live.borrow_mut().truncate(1);
-    host.kernel.vms.borrow_mut().retain(|id, _| *id == 11);
+    // An order for one of the others alone goes over that.
+    let other = host.statuses()[1].name.clone();
+    assert_eq!(other, format!("{}-{}", name(1), u32::MAX - 1));
+    let asked = Asked { limit: Some(Limit::At(700)), ..Asked::default() };
+    host.ask(Request::SetVm { name: other, set: asked, reset: Vec::new() }).unwrap();
+    assert_eq!((in_force(&host)[1].0, host.kernel.vm(12).limit_mcpu), (0, Some(700)));
+    // One that comes after the first has gone has all that is asked for it, as one that is restarted.
+    host.set(1, &[(Key::Reservation, "10%")]).unwrap();
+    host.kernel.live.replace(vec![same(13)]);
+    host.kernel.vms.borrow_mut().retain(|id, _| *id == 13);
     host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
     assert!(host.kernel.pools.borrow().is_empty());
-    assert_eq!(host.kernel.vm(11).limit_mcpu, Some(200));
+    let vm = host.kernel.vm(13);
+    assert_eq!((vm.limit_mcpu, vm.reservation_mcpu), (Some(200), 100));
+    assert_eq!(host.statuses()[0].name, name(1));
 }
 
 /// By hand: `cargo test --release -p drover-host vm_list_takes -- --ignored --nocapture`.

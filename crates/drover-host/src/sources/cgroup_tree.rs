@@ -18,9 +18,15 @@
 //!
 //! A cgroup with one unit in it, and nobody else, is that unit: a libvirt scope is its VM, with the lower of the
 //! limits on the way.
+//!
+//! There are places for so many pools. Where more are wanted each user to whom cgroups were delegated, and each subtree of the root's
+//! own, has an equal part of them, and what it leaves goes to the others (`places.rs`). What is in a pool without a place
+//! stands in the nearest around it that has one, with the part of its shares that it would have had, and of its limit an
+//! equal part each: nobody has more for want of places.
 
 use super::cgroup::{self, Cgroup, Quota, WEIGHT_NORMAL};
 use super::nice::Nice;
+use super::places::{Wanted, divide};
 use drover_core::asked::{Asked, Limit};
 use drover_core::percent;
 use drover_core::resolve::Layer;
@@ -56,6 +62,8 @@ pub struct CgroupTree {
     pub vms: HashMap<u32, Vec<Layer>>,
     /// The containers by the numbers of their cgroups.
     pub containers: HashMap<u64, Container>,
+    /// So many pools have no place.
+    pub unplaced: usize,
 }
 
 /// A container.
@@ -70,16 +78,25 @@ pub struct Container {
 }
 
 impl CgroupTree {
-    /// Of these cgroups with these VMs in them.
-    pub fn of(root: &Cgroup, vms: &[Place]) -> Self {
+    /// Of these cgroups with these VMs in them, where there are so many places for pools.
+    pub fn of(root: &Cgroup, vms: &[Place], places: usize) -> Self {
         let (units, _) = inside(root, &Vms::of(root, vms));
-        let mut tree = Self::default();
-        tree.enter(units, None, 1);
+        let mut wanted = Vec::new();
+        units.iter().for_each(|unit| unit.want_places(&mut wanted, 1));
+        let placed = divide(&wanted, places);
+        let mut tree = Self { unplaced: wanted.len() - placed.len(), ..Self::default() };
+        tree.enter(units, &placed, None, 1);
         tree
     }
 
     /// Puts units into that pool, which is so deep that they would be at `depth`.
-    fn enter(&mut self, units: Vec<Unit>, pool: Option<&str>, depth: usize) {
+    fn enter(
+        &mut self,
+        units: Vec<Unit>,
+        placed: &HashSet<String>,
+        pool: Option<&str>,
+        depth: usize,
+    ) {
         for unit in units {
             let shares = unit.shares();
             let layers = || unit.layers(shares, pool);
@@ -92,8 +109,14 @@ impl CgroupTree {
                     self.containers.insert(id, Container { path, user, layers });
                 }
                 // Deeper than pools go: those in it stand beside it.
-                Kind::Pool { inside } if depth > DEPTH_MAX => self.enter(inside, pool, depth),
-                Kind::Pool { inside } => {
+                Kind::Pool { inside, .. } if depth > DEPTH_MAX => {
+                    self.enter(inside, placed, pool, depth);
+                }
+                Kind::Pool { inside, .. } if !placed.contains(&unit.path) => {
+                    let parts = parts_of(shares, unit.limit.as_ref(), inside);
+                    self.enter(parts, placed, pool, depth);
+                }
+                Kind::Pool { inside, .. } => {
                     self.pools.push(PoolSpec {
                         parent: pool.map(str::to_owned),
                         shares: Shares::Exact(shares),
@@ -101,7 +124,7 @@ impl CgroupTree {
                         burst_us: unit.limit.as_ref().map_or(0, |(quota, _)| quota.burst_us),
                         ..PoolSpec::named(&unit.path)
                     });
-                    self.enter(inside, Some(&unit.path), depth + 1);
+                    self.enter(inside, placed, Some(&unit.path), depth + 1);
                 }
             }
         }
@@ -137,6 +160,22 @@ impl<'a> Vms<'a> {
     }
 }
 
+/// The units of a pool that has no place, as they stand beside it: each with its part.
+fn parts_of(shares: u32, limit: Option<&(Quota, String)>, mut inside: Vec<Unit>) -> Vec<Unit> {
+    let all: u64 = inside.iter().map(|unit| u64::from(unit.shares())).sum();
+    let count = u32::try_from(inside.len().max(1)).unwrap_or(u32::MAX);
+    for unit in &mut inside {
+        unit.part = Some((u64::from(shares) * u64::from(unit.shares()) / all.max(1)).max(1));
+        let of_limit = limit.map(|(quota, path)| {
+            let part =
+                Quota { mcpu: (quota.mcpu / count).max(1), burst_us: quota.burst_us / count };
+            (part, path.clone())
+        });
+        unit.limit = unit.limit.take().into_iter().chain(of_limit).min();
+    }
+    inside
+}
+
 /// What stands beside others, with what it may have among them.
 #[derive(Debug)]
 struct Unit {
@@ -145,6 +184,8 @@ struct Unit {
     path: String,
     /// Its weight, where somebody set any among its siblings.
     weight: Option<u64>,
+    /// Its part of the shares of the pool that it is in, which has no place.
+    part: Option<u64>,
     /// How nice a VM is to those beside it.
     nice: Option<Nice>,
     /// The least it may have on the way, and which cgroup says so.
@@ -157,7 +198,7 @@ struct Unit {
 enum Kind {
     Vm { tgid: u32, size: u32 },
     Container { id: u64, user: u32 },
-    Pool { inside: Vec<Unit> },
+    Pool { inside: Vec<Unit>, user: u32 },
 }
 
 impl Unit {
@@ -165,15 +206,27 @@ impl Unit {
         match &self.kind {
             Kind::Vm { size, .. } => SHARES_NORMAL * u64::from((*size).max(1)),
             Kind::Container { .. } => SHARES_NORMAL,
-            Kind::Pool { inside } => inside.iter().map(Unit::size).sum(),
+            Kind::Pool { inside, .. } => inside.iter().map(Unit::size).sum(),
         }
     }
 
+    /// Adds the pools that it is, or has, which is at that depth.
+    fn want_places(&self, wanted: &mut Vec<Wanted>, depth: usize) {
+        let Kind::Pool { inside, user } = &self.kind else { return };
+        if depth > DEPTH_MAX {
+            return;
+        }
+        let (path, is_limited) = (self.path.clone(), self.limit.is_some());
+        wanted.push(Wanted { path, user: *user, depth, is_limited });
+        inside.iter().for_each(|unit| unit.want_places(wanted, depth + 1));
+    }
+
     fn shares(&self) -> u32 {
-        let shares = match self.weight {
-            None => self.size(),
-            Some(0) => SHARES_IDLE,
-            Some(weight) => weight * SHARES_NORMAL / WEIGHT_NORMAL,
+        let shares = match (self.part, self.weight) {
+            (Some(part), _) => part,
+            (_, None) => self.size(),
+            (_, Some(0)) => SHARES_IDLE,
+            (_, Some(weight)) => weight * SHARES_NORMAL / WEIGHT_NORMAL,
         };
         u32::try_from(shares).unwrap_or(SHARES_MAX).clamp(1, SHARES_MAX)
     }
@@ -184,7 +237,7 @@ impl Unit {
         let is_vm = matches!(self.kind, Kind::Vm { .. });
         let mut layers = Vec::new();
         // A VM's shares follow its size while it grows.
-        if self.weight.is_some() || !is_vm {
+        if self.part.is_some() || self.weight.is_some() || !is_vm {
             let asked = Asked { shares: Some(Shares::Exact(shares)), ..Asked::default() };
             layers.push(layer(format!("cgroup {}/cpu.weight", self.path), asked));
         } else if let Some(nice) = &self.nice {
@@ -217,7 +270,15 @@ fn inside(cgroup: &Cgroup, vms: &Vms) -> (Vec<Unit>, bool) {
     for vm in vms.inside.get(cgroup.path.as_str()).into_iter().flatten() {
         let kind = Kind::Vm { tgid: vm.tgid, size: vm.size };
         let (path, nice) = (cgroup.path.clone(), vm.nice.clone());
-        units.push(Unit { kind, path, weight: None, nice, limit: None, vcpu_limit: None });
+        units.push(Unit {
+            kind,
+            path,
+            weight: None,
+            part: None,
+            nice,
+            limit: None,
+            vcpu_limit: None,
+        });
     }
     units.extend(cgroup.inside.iter().flat_map(|one| units_of(one, vms, weighed)));
     (units, weighed)
@@ -233,6 +294,7 @@ fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
         kind: Kind::Container { id: cgroup.id, user: cgroup.user },
         path: cgroup.path.clone(),
         weight,
+        part: None,
         nice: None,
         limit,
         vcpu_limit: None,
@@ -262,9 +324,9 @@ fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
         // The rest of it: tasks of its own, and of those in it that nothing was set for.
         units.push(container(inner.then_some(WEIGHT_NORMAL), None));
     }
-    let kind = Kind::Pool { inside: units };
+    let kind = Kind::Pool { inside: units, user: cgroup.user };
     let path = cgroup.path.clone();
-    vec![Unit { kind, path, weight, nice: None, limit, vcpu_limit: None }]
+    vec![Unit { kind, path, weight, part: None, nice: None, limit, vcpu_limit: None }]
 }
 
 /// Is anybody in the cgroup, or below, who is no VM and in none of the cgroups that are units as a whole?
@@ -277,6 +339,13 @@ fn has_others(cgroup: &Cgroup, vms: &Vms, whole: &HashSet<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl CgroupTree {
+        /// With places for all.
+        fn of_all(root: &Cgroup, vms: &[Place]) -> Self {
+            Self::of(root, vms, usize::MAX)
+        }
+    }
 
     fn group(name: &str, weight: u64, inside: Vec<Cgroup>) -> Cgroup {
         Cgroup { path: name.to_owned(), weight, inside, ..Cgroup::default() }
@@ -347,7 +416,7 @@ mod tests {
             vec![group("batch", 100, vec![]), group("log", 100, vec![]), group("web", 400, vec![])];
         let machines = group("machine.slice", 100, vec![group("a.scope", 100, vec![])]);
         let root = host(vec![machines, group("system.slice", 100, services)]);
-        let tree = CgroupTree::of(&root, &[vm(1, 4, "/machine.slice/a.scope")]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 4, "/machine.slice/a.scope")]);
         assert_eq!(
             said(&tree),
             [
@@ -363,7 +432,8 @@ mod tests {
     #[test]
     fn what_was_never_touched_asks_nothing() {
         let root = host(vec![group("qemu.slice", 100, vec![group("100.scope", 100, vec![])])]);
-        let tree = CgroupTree::of(&root, &[vm(1, 2, "/qemu.slice/100.scope"), vm(2, 1, "/gone")]);
+        let tree =
+            CgroupTree::of_all(&root, &[vm(1, 2, "/qemu.slice/100.scope"), vm(2, 1, "/gone")]);
         assert!(tree.pools.is_empty() && tree.containers.is_empty());
         assert!(tree.vms.values().all(Vec::is_empty));
     }
@@ -372,7 +442,7 @@ mod tests {
     fn equal_weights_are_equal_whatever_the_vcpus() {
         let root =
             host(vec![group("m", 100, vec![group("a", 200, vec![]), group("b", 200, vec![])])]);
-        let tree = CgroupTree::of(&root, &[vm(1, 2, "/m/a"), vm(2, 8, "/m/b")]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 2, "/m/a"), vm(2, 8, "/m/b")]);
         assert_eq!(
             said(&tree),
             ["pool /m 10000 in host", "vm1 2000 limit 0 in /m", "vm2 2000 limit 0 in /m"]
@@ -384,21 +454,21 @@ mod tests {
         let of_user = vec![group("a", 10_000, vec![]), group("b", 1, vec![])];
         let root = host(vec![group("user", 100, of_user), group("vm", 100, vec![])]);
         let tree =
-            CgroupTree::of(&root, &[vm(1, 1, "/user/a"), vm(2, 1, "/user/b"), vm(3, 2, "/vm")]);
+            CgroupTree::of_all(&root, &[vm(1, 1, "/user/a"), vm(2, 1, "/user/b"), vm(3, 2, "/vm")]);
         assert_eq!(said(&tree)[0], "pool /user 2000 in host");
         // Nor does one VM alone.
         let root = host(vec![
             group("user", 100, vec![group("a", 10_000, vec![])]),
             group("vm", 100, vec![]),
         ]);
-        let tree = CgroupTree::of(&root, &[vm(1, 1, "/user/a"), vm(3, 2, "/vm")]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 1, "/user/a"), vm(3, 2, "/vm")]);
         assert_eq!(said(&tree), ["vm1 0 limit 0 in ", "vm3 0 limit 0 in "]);
         // Where the administrator set weights, theirs count.
         let root = host(vec![
             group("user", 50, vec![group("a", 10_000, vec![])]),
             group("vm", 100, vec![]),
         ]);
-        let tree = CgroupTree::of(&root, &[vm(1, 1, "/user/a"), vm(3, 2, "/vm")]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 1, "/user/a"), vm(3, 2, "/vm")]);
         assert_eq!(said(&tree), ["vm1 500 limit 0 in ", "vm3 1000 limit 0 in "]);
     }
 
@@ -417,21 +487,21 @@ mod tests {
     fn nice_counts_among_those_of_a_cgroup_only() {
         let root = host(vec![]);
         let vms = [vm(1, 9, ""), nice_vm(2, 9, "", 110), nice_vm(3, 9, "/gone", 3)];
-        let tree = CgroupTree::of(&root, &vms);
+        let tree = CgroupTree::of_all(&root, &vms);
         assert!(tree.pools.is_empty(), "the root is none");
         assert_eq!(shares(&tree), [(1, 0, ""), (2, 107 * 9, "weight 110"), (3, 3 * 9, "weight 3")]);
         // Each in a cgroup of its own, as machine managers have it.
         let root = host(vec![group("a", 100, vec![]), group("b", 100, vec![])]);
-        let tree = CgroupTree::of(&root, &[vm(1, 9, "/a"), nice_vm(2, 9, "/b", 110)]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 9, "/a"), nice_vm(2, 9, "/b", 110)]);
         assert_eq!(shares(&tree), [(1, 0, ""), (2, 0, "")]);
         // Two in one, beside a third in another: that is none of their affair.
         let both = [vm(1, 9, "/a"), nice_vm(2, 9, "/a", 110), vm(3, 9, "/b")];
-        let tree = CgroupTree::of(&root, &both);
+        let tree = CgroupTree::of_all(&root, &both);
         assert_eq!(said(&tree)[0], "pool /a 18000 in host");
         assert_eq!(shares(&tree), [(1, 0, ""), (2, 963, "weight 110"), (3, 0, "")]);
         // A weight that was set for its cgroup outranks it.
         let root = host(vec![group("a", 100, vec![]), group("b", 400, vec![])]);
-        let tree = CgroupTree::of(&root, &[vm(1, 9, "/a"), nice_vm(2, 9, "/b", 110)]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 9, "/a"), nice_vm(2, 9, "/b", 110)]);
         assert_eq!(shares(&tree)[1], (2, 4000, "cgroup /b/cpu.weight"));
     }
 
@@ -441,7 +511,7 @@ mod tests {
         let launcher = with(&[1, 50], group("compute", 100, vec![]));
         let pods = vec![limited("launcher", 2000, vec![launcher]), limited("web", 500, vec![])];
         let root = host(vec![group("kubepods", 200, pods), group("system.slice", 100, vec![])]);
-        let tree = CgroupTree::of(&root, &[vm(1, 2, "/kubepods/launcher/compute")]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 2, "/kubepods/launcher/compute")]);
         assert_eq!(
             said(&tree),
             [
@@ -459,7 +529,7 @@ mod tests {
     fn the_lowest_limit_on_the_way_to_a_vm_holds() {
         let inner = limited("c", 4000, vec![]);
         let root = host(vec![limited("a", 1500, vec![limited("b", 2000, vec![inner])])]);
-        let tree = CgroupTree::of(&root, &[vm(1, 2, "/a/b/c")]);
+        let tree = CgroupTree::of_all(&root, &[vm(1, 2, "/a/b/c")]);
         assert_eq!(said(&tree), ["vm1 0 limit 1500 in "]);
         assert_eq!(tree.vms[&1][0].origin, "cgroup /a/cpu.max");
     }
@@ -470,7 +540,7 @@ mod tests {
         let of = |outer: u32| {
             let libvirt = Cgroup { vcpu_limit: each, ..limited("libvirt", 1500, vec![]) };
             let root = host(vec![limited("scope", outer, vec![libvirt])]);
-            CgroupTree::of(&root, &[vm(1, 3, "/scope/libvirt")]).vms[&1][0].clone()
+            CgroupTree::of_all(&root, &[vm(1, 3, "/scope/libvirt")]).vms[&1][0].clone()
         };
         let said = ", 50% for each vCPU by vcpu*/cpu.max";
         for (outer, by) in [(2000, "/scope/libvirt"), (1000, "/scope")] {
@@ -488,19 +558,54 @@ mod tests {
         };
         let of = |outer: u32| {
             let root = host(vec![bursts("a", outer, 7, vec![bursts("b", 1000, 5, vec![])])]);
-            CgroupTree::of(&root, &[vm(1, 2, "/a/b")]).vms[&1][0].asked.burst_us
+            CgroupTree::of_all(&root, &[vm(1, 2, "/a/b")]).vms[&1][0].asked.burst_us
         };
         assert_eq!((of(500), of(2000)), (7, 5));
         let pods = vec![limited("x", 500, vec![]), limited("y", 500, vec![])];
         let root = host(vec![bursts("pods", 2000, 9, pods)]);
-        assert_eq!(CgroupTree::of(&root, &[]).pools[0].burst_us, 9);
+        assert_eq!(CgroupTree::of_all(&root, &[]).pools[0].burst_us, 9);
+    }
+
+    #[test]
+    fn who_has_many_pools_takes_no_place_of_others_and_nobody_has_more_for_want_of_one() {
+        let two = |name: &str, limit_mcpu| {
+            limited(name, limit_mcpu, vec![group("a", 200, vec![]), group("b", 600, vec![])])
+        };
+        let many = (0..520)
+            .map(|number| Cgroup { weight: 50, ..two(&format!("p{number:03}"), 1000) })
+            .collect();
+        let root = host(vec![group("aa", 100, many), two("zz", 200)]);
+        let tree = CgroupTree::of(&root, &[], 511);
+        assert_eq!((tree.pools.len(), tree.unplaced), (511, 11));
+        let zz = tree.pools.iter().find(|pool| pool.name == "/zz").unwrap();
+        assert_eq!(zz.limit_mcpu, Some(200));
+        assert!(tree.pools.iter().any(|pool| pool.name == "/aa"), "the outermost goes first");
+        // The last of the many has its part of shares and limit in the pool around it.
+        let of = |path: &str| {
+            let all = tree.containers.values();
+            asked(&all.clone().find(|it| it.path == path).unwrap().layers)
+        };
+        assert_eq!(of("/zz/a"), (2000, 0, "/zz".to_owned()));
+        assert_eq!(of("/aa/p519/a"), (125, 500, "/aa".to_owned()));
+        assert_eq!(of("/aa/p519/b"), (375, 500, "/aa".to_owned()));
+        // Each user has a part of his own.
+        let of_user = |name: &str, user| Cgroup {
+            user,
+            inside: vec![Cgroup { user, ..two("x", 90) }, Cgroup { user, ..two("y", 90) }],
+            ..group(name, 300, vec![])
+        };
+        let root = host(vec![group("user", 100, vec![of_user("one", 1), of_user("two", 2)])]);
+        let tree = CgroupTree::of(&root, &[], 5);
+        let mut placed: Vec<&str> = tree.pools.iter().map(|pool| pool.name.as_str()).collect();
+        placed.sort_unstable();
+        assert_eq!(placed, ["/user", "/user/one", "/user/one/x", "/user/two", "/user/two/x"]);
     }
 
     #[test]
     fn extremes_stay_in_range_and_deep_trees_within_the_depth_of_pools() {
         let root = host(vec![group("a", 10_000, vec![]), group("b", 0, vec![])]);
         assert_eq!(
-            said(&CgroupTree::of(&root, &[])),
+            said(&CgroupTree::of_all(&root, &[])),
             ["/a 100000 limit 0 in ", "/b 3 limit 0 in "]
         );
         let deepest = vec![group("x", 1, vec![]), group("y", 2, vec![])];
@@ -508,7 +613,7 @@ mod tests {
             vec![group(&format!("n{depth}"), 200, inside), group("beside", 100, vec![])]
         };
         let root = host((0..12).fold(deepest, nest));
-        let tree = CgroupTree::of(&root, &[]);
+        let tree = CgroupTree::of_all(&root, &[]);
         assert_eq!((tree.pools.len(), tree.containers.len()), (DEPTH_MAX, 14));
         let depth = |pool: &PoolSpec| pool.name.matches('/').count();
         assert!(tree.pools.iter().all(|pool| depth(pool) <= DEPTH_MAX));

@@ -8,3 +8,4 @@ pub mod cgroup_tree;
 pub mod config_file;
 pub mod libvirt;
 pub mod nice;
+mod places;

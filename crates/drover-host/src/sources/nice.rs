@@ -12,8 +12,7 @@
 //! Limitations. Threads of one VM share alike, whatever the nice value of each.
 
 use crate::files::{self, THREADS_MAX};
-use crate::scheduler::KernelVm;
-use crate::vcpu_threads::vcpu_threads;
+use crate::scheduler::{KernelVcpu, KernelVm};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,6 +31,8 @@ const WEIGHTS: [u32; 40] = [
 ];
 /// No VM is asked more often: each of its threads is a file to read, and its user may renice them all the time.
 const INTERVAL: Duration = Duration::from_millis(400);
+/// When so many vCPUs were asked at a look, VMs that are known wait for the next.
+const ASKED_AT_ONCE: u32 = 512;
 
 /// How nice a VM is to its like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,23 +67,35 @@ struct Known {
 
 impl NiceValues {
     /// Asks those VMs of which the kernel says that something may have changed.
-    pub fn look<'a>(&mut self, vms: impl Iterator<Item = &'a KernelVm>, now: Instant) {
-        self.look_with(vms, now, |tgid| of_process(Path::new("/proc"), tgid));
+    pub fn look<'a>(
+        &mut self,
+        vms: impl Iterator<Item = &'a KernelVm>,
+        vcpus_of: impl Fn(&KernelVm) -> Vec<KernelVcpu>,
+        now: Instant,
+    ) {
+        self.look_with(vms, now, |vm| {
+            of_vcpus(Path::new("/proc"), vm.tgid, vcpus_of(vm).iter().map(|vcpu| vcpu.tid))
+        });
     }
 
     fn look_with<'a>(
         &mut self,
         vms: impl Iterator<Item = &'a KernelVm>,
         now: Instant,
-        ask: impl Fn(u32) -> Option<Nice>,
+        ask: impl Fn(&KernelVm) -> Option<Nice>,
     ) {
-        let mut before = std::mem::take(&mut self.known);
+        let (mut before, mut asked) = (std::mem::take(&mut self.known), 0);
         for vm in vms {
             let seen = (vm.weight_changes, vm.nr_vcpus);
             let fresh =
                 |known: &Known| known.seen == seen || now.duration_since(known.asked) < INTERVAL;
-            let known = before.remove(&vm.id).filter(fresh);
-            let known = known.unwrap_or_else(|| Known { seen, asked: now, nice: ask(vm.tgid) });
+            let known = match before.remove(&vm.id) {
+                Some(known) if fresh(&known) || asked >= ASKED_AT_ONCE => known,
+                _ => {
+                    asked += vm.nr_vcpus;
+                    Known { seen, asked: now, nice: ask(vm) }
+                }
+            };
             self.known.insert(vm.id, known);
         }
     }
@@ -100,10 +113,11 @@ impl NiceValues {
     }
 }
 
-/// How nice the vCPU threads of a process are together; none: not at all, or it is gone.
-pub fn of_process(proc: &Path, tgid: u32) -> Option<Nice> {
-    let threads = vcpu_threads(&proc.join(tgid.to_string()));
-    let each: Vec<Class> = threads.iter().filter_map(|thread| Class::of(thread)).collect();
+/// How nice these vCPU threads of a process are together; none: not at all, or it is gone.
+pub fn of_vcpus(proc: &Path, tgid: u32, tids: impl Iterator<Item = u32>) -> Option<Nice> {
+    let threads = proc.join(tgid.to_string()).join("task");
+    let class = |tid: u32| Class::of(&threads.join(tid.to_string()));
+    let each: Vec<Class> = tids.filter_map(class).collect();
     let sum: u64 = each.iter().map(|class| u64::from(class.weight())).sum();
     let weight = u32::try_from(sum / each.len().max(1) as u64).ok()?;
     if each.is_empty() || weight == WEIGHT_NORMAL {
@@ -167,32 +181,28 @@ mod tests {
         format!("7 (a) b) R {} {nice} {} {policy} 0\n", zeros(15), zeros(21))
     }
 
-    fn of(threads: &[(&str, i32, i32)]) -> Option<Nice> {
-        let files: Vec<_> = (threads.iter().enumerate())
-            .flat_map(|(tid, (name, nice, policy))| {
-                let dir = format!("7/task/{tid}");
-                [
-                    (format!("{dir}/comm"), (*name).to_owned()),
-                    (format!("{dir}/stat"), stat(*nice, *policy)),
-                ]
-            })
+    /// Threads, each with whether it is a vCPU.
+    fn of(threads: &[(bool, i32, i32)]) -> Option<Nice> {
+        let files: Vec<_> = (threads.iter().zip(0..))
+            .map(|((_, nice, policy), tid)| (format!("7/task/{tid}/stat"), stat(*nice, *policy)))
             .collect();
         let files: Vec<_> =
             files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-        of_process(host(&files).path(), 7)
+        let vcpus = threads.iter().zip(0..).filter(|((is_vcpu, ..), _)| *is_vcpu);
+        of_vcpus(host(&files).path(), 7, vcpus.map(|(_, tid)| tid))
     }
 
     #[test]
     fn a_vm_is_as_nice_as_its_vcpu_threads() {
         let nice = |weight, said: &str| Some(Nice { weight, said: said.to_owned() });
-        assert_eq!(of(&[("qemu", 10, 0), ("CPU 0/KVM", 0, 0)]), None, "renice -p is of one thread");
-        assert_eq!(of(&[("qemu", 0, 0), ("CPU 0/KVM", 10, 0)]), nice(110, "nice 10"));
-        assert_eq!(of(&[("CPU 0/KVM", 5, 5), ("CPU 1/KVM", 0, 5)]), nice(3, "SCHED_IDLE"));
-        assert_eq!(of(&[("CPU 0/KVM", -20, 3)]), nice(88761, "nice -20"));
+        assert_eq!(of(&[(false, 10, 0), (true, 0, 0)]), None, "renice -p is of one thread");
+        assert_eq!(of(&[(false, 0, 0), (true, 10, 0)]), nice(110, "nice 10"));
+        assert_eq!(of(&[(true, 5, 5), (true, 0, 5)]), nice(3, "SCHED_IDLE"));
+        assert_eq!(of(&[(true, -20, 3)]), nice(88761, "nice -20"));
         assert_eq!(nice(88761, "").unwrap().shares(), 86681);
-        let mixed = [("CPU 0/KVM", 0, 0), ("CPU 1/KVM", 10, 0)];
+        let mixed = [(true, 0, 0), (true, 10, 0)];
         assert_eq!(of(&mixed), nice(567, "nice 0 to nice 10 of its vCPUs"));
-        assert_eq!(of_process(Path::new("/nowhere"), 7), None);
+        assert_eq!(of_vcpus(Path::new("/nowhere"), 7, [7].into_iter()), None);
         let host = host(&[("7/task/1/stat", &stat(0, 0)), ("7/task/2/stat", &stat(0, 5))]);
         assert!(differs(host.path(), 7) && !differs(host.path(), 8));
     }
@@ -202,7 +212,7 @@ mod tests {
         let (mut values, begun) = (NiceValues::default(), Instant::now());
         let asked = Cell::new(0);
         let mut look = |vm: KernelVm, after_ms: u64| {
-            let ask = |_| {
+            let ask = |_: &KernelVm| {
                 asked.set(asked.get() + 1);
                 Some(Nice { weight: asked.get(), said: String::new() })
             };
@@ -219,5 +229,25 @@ mod tests {
         assert_eq!(look(grown, 7000), 4);
         values.look_with([].iter(), begun, |_| None);
         assert!(values.of(1).is_none());
+    }
+
+    #[test]
+    fn vms_with_many_vcpus_take_turns() {
+        let (mut values, begun) = (NiceValues::default(), Instant::now());
+        let asked = Cell::new(0);
+        let mut look = |changes: u32, after_ms: u64| {
+            let before = asked.get();
+            let wide =
+                |id| KernelVm { nr_vcpus: 400, weight_changes: changes, ..KernelVm::for_test(id) };
+            let vms: Vec<KernelVm> = (1..=4).map(wide).collect();
+            let ask = |_: &KernelVm| {
+                asked.set(asked.get() + 1);
+                None
+            };
+            values.look_with(vms.iter(), begun + Duration::from_millis(after_ms), ask);
+            asked.get() - before
+        };
+        assert_eq!(look(0, 0), 4, "of new ones something is known from the first");
+        assert_eq!([look(1, 1000), look(1, 1200), look(1, 1400)], [2, 2, 0]);
     }
 }

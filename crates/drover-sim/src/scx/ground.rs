@@ -351,6 +351,11 @@ extern "C" fn ground_exec_id(_: *mut drover, _: *mut task_struct) -> u32 {
     0
 }
 
+#[unsafe(no_mangle)]
+extern "C" fn ground_tid(_: *mut drover, task: *mut task_struct) -> u32 {
+    number(task)
+}
+
 /// All VMs are root's.
 #[unsafe(no_mangle)]
 extern "C" fn ground_user(_: *mut drover, _: *mut task_struct) -> u32 {

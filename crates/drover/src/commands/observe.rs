@@ -19,12 +19,15 @@ pub struct Args {
     /// Where to listen for questions: for root and the group drover, where there is one.
     #[arg(long, default_value = OBSERVER_PATH)]
     socket: PathBuf,
+    /// Who may ask sees the VMs of all users, not the own alone.
+    #[arg(long)]
+    readers_see_all: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
     host_must_do()?;
     let stop = stop_on_signals()?;
-    daemon::observe(&args.socket, &stop)?;
+    daemon::observe(&args.socket, args.readers_see_all, &stop)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -204,8 +204,8 @@ fn who_has_it(order: &OrderStatus) -> Option<String> {
         )),
         (true, 0 | 1) => None,
         (true, vms) => Some(format!(
-            "{vms} VMs are named {name}: that is in force for all of them together. Give each a name of its own to \
-             order for one."
+            "{vms} VMs would be named {name}: a limit is in force for all of them together, all else for the first. \
+             Give each a name of its own to order for it."
         )),
     }
 }
@@ -538,6 +538,7 @@ pub mod tests {
             label: None,
             uuid: None,
             pid: 7,
+            user: 0,
             vcpus: 2,
             shares: 2000,
             shares_by_default: true,
@@ -635,7 +636,9 @@ pub mod tests {
         assert!(who_has_it(&order).unwrap().starts_with("No VM web is here"));
         let of = |vms| who_has_it(&OrderStatus { here: true, vms, ..order.clone() });
         assert_eq!(of(1), None);
-        assert!(of(6).unwrap().starts_with("6 VMs are named web: that is in force for all"));
+        assert!(
+            of(6).unwrap().starts_with("6 VMs would be named web: a limit is in force for all")
+        );
     }
 
     #[test]

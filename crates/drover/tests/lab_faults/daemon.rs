@@ -122,16 +122,34 @@ fn broken(daemon: Daemon, vms: &[&MicroVm]) {
     all_progress_within(PROGRESS, vms);
 }
 
-/// What is left, of all its threads: CAP_SYS_PTRACE and CAP_SYS_NICE.
+/// What is left: nothing to all threads of its own, CAP_SYS_PTRACE and CAP_SYS_NICE to those that look into others.
 fn has_given_up_privileges(daemon: &Daemon) {
     say("capabilities");
-    for task in std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap() {
-        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-        let of = |set: &str| status.lines().find_map(|line| line.strip_prefix(set)).unwrap().trim();
-        for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
-            assert_eq!(of(set), "0000000000880000", "{set}");
+    let statuses = |pid: u32| -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        let of = |task: std::io::Result<std::fs::DirEntry>| task.unwrap().path().join("status");
+        tasks.map(|task| std::fs::read_to_string(of(task)).unwrap()).collect()
+    };
+    let have = |pid: u32, capabilities: &str| {
+        for status in statuses(pid) {
+            let of =
+                |set: &str| status.lines().find_map(|line| line.strip_prefix(set)).unwrap().trim();
+            for set in ["CapPrm:", "CapEff:", "CapBnd:"] {
+                assert_eq!(of(set), capabilities, "{set}");
+            }
+            assert_eq!((of("NoNewPrivs:"), of("Seccomp:")), ("1", "2"));
         }
-    }
+    };
+    have(daemon.pid(), "0000000000000000");
+    let children = |pid: u32| -> Vec<u32> {
+        let file = format!("/proc/{pid}/task/{pid}/children");
+        let all = std::fs::read_to_string(file).unwrap();
+        all.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    };
+    let starter = children(daemon.pid());
+    let readers = children(starter[0]);
+    assert_eq!((starter.len(), readers.len()), (1, 16));
+    readers.iter().chain(&starter).for_each(|pid| have(*pid, "0000000000880000"));
 }
 
 fn reads_its_configuration_when_told(daemon: &Daemon) {

@@ -184,8 +184,10 @@ fn readers_may_ask_and_not_order() {
     let by = |gid: u32, words: &[&str]| {
         Command::new("drover").args(words).uid(NOBODY).gid(gid).output().unwrap()
     };
-    assert!(by(READERS, &["vm", "list"]).status.success());
-    assert!(by(READERS, &["why", "web", "--seconds", "2"]).status.success());
+    let list = by(READERS, &["vm", "list"]);
+    assert!(list.status.success() && !String::from_utf8_lossy(&list.stdout).contains("web"));
+    assert!(refusal(&by(READERS, &["why", "web"])).contains("no VM web of yours"));
+    assert!(refusal(&by(READERS, &["pool", "list"])).contains("for root"));
     assert!(refusal(&by(NOBODY, &["why", "web"])).contains("group drover"));
     let order = ["vm", "set", "web", "--shares", "high", "--socket", OBSERVER_PATH];
     assert!(refusal(&by(READERS, &order)).contains("takes no orders"));
