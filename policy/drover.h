@@ -560,7 +560,7 @@ static __always_inline void drover_timer(struct drover *d, u32 timer, u64 now_ns
 	else if (timer < TIMER_TURN(0))
 		limit_timer(d, timer, now_ns);
 	else
-		wait_bound_end_turn(d, timer - TIMER_TURN(0), now_ns);
+		wait_bound_timer(d, timer - TIMER_TURN(0), now_ns);
 }
 
 /* A task of a higher class, a real-time one, runs there from now on: who was to run next goes

@@ -21,7 +21,7 @@
 
 /* The timer of the scheduler itself. */
 #define TIMER_OWN DROVER_HOST_SLOT
-/* Beyond those of slots: one for each pCPU, which alone sets it, for the end of a turn there
+/* Beyond those of slots: one for each pCPU, which alone sets it, for the turns it gives
  * (wait_bound.h). */
 #define TIMER_TURN(pcpu) (DROVER_MAX_VMS + (pcpu))
 /* The clock of the kernel's timers and the policy's may differ by that. */

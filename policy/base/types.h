@@ -245,7 +245,7 @@ struct vcpu {
 	u32 home; /* if its VM has several, home.h */
 	u32 tid;  /* its thread, by the number that the host knows it by */
 	u32 state; /* enum vcpu_state; after all that is cleared before it, vcpu.h */
-};
+} __attribute__((aligned(64)));
 
 /* One pool of VMs and further pools, pool.h; pool 0 is the root, always there. */
 struct pool {
@@ -483,7 +483,7 @@ struct drover {
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 168, "struct thread: same in BPF and native code");
-_Static_assert(sizeof(struct vcpu) == 104, "struct vcpu: same in BPF and native code");
+_Static_assert(sizeof(struct vcpu) == 128, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct entity_rq) == 320, "struct entity_rq: same in BPF and native code");

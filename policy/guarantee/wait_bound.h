@@ -11,7 +11,7 @@
  *
  * and a VM has one W after any thread of it was last taken. At its deadline (deadline.h) a thread
  * has a *turn*, before all that shares say, not cut short by who wakes, by a round or by a gang. A
- * timer ends it.
+ * timer ends it, and has the pCPU ask when it may give the next.
  *
  * Turns take a fiftieth of each pCPU's time, however many are due. A turn is a quarter of a slice,
  * and the pCPU that gave it gives the next after fifty times as long. Where more are due than have
@@ -167,13 +167,22 @@ BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 no
 	return 0;
 }
 
-/* The timer of a turn on that pCPU goes off. */
-static __always_inline void wait_bound_end_turn(struct drover *d, u32 at, u64 now_ns)
+/* Somebody is due on that pCPU, which asks, and has to wait until it may give a turn again: whoever
+ * runs there then gives way. */
+static __always_inline void wait_bound_ask_then(struct drover *d, u32 at)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
 
-	if (pcpu->order.why == ORDER_TURN &&
-	    (s64)(pcpu->order.until_ns - now_ns) <= WAIT_BOUND_EARLY_NS)
+	ground_timer(d, TIMER_TURN(at), pcpu->next_turn_ns, pcpu->asked_ns);
+}
+
+/* The timer of turns on that pCPU goes off: one ends, or the next may begin. */
+static __always_inline void wait_bound_timer(struct drover *d, u32 at, u64 now_ns)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	u64 due_ns = pcpu->order.why == ORDER_TURN ? pcpu->order.until_ns : pcpu->next_turn_ns;
+
+	if ((s64)(due_ns - now_ns) <= WAIT_BOUND_EARLY_NS)
 		ground_preempt(d, at);
 }
 

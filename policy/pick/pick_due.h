@@ -32,9 +32,13 @@ BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u
 	bool found = false;
 	u32 try;
 
-	if (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY ||
-	    (!may_turn && (turns_only || !d->nr_reserved)))
+	if (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY)
 		return false;
+	if (!may_turn) {
+		wait_bound_ask_then(d, pcpu);
+		if (turns_only || !d->nr_reserved)
+			return false;
+	}
 	for_each_index(try, 0, PICK_TRIES) {
 		u64 key = next_vm(d, pcpu, domain, after, asks);
 		u32 slot = tournament_slot(key);
