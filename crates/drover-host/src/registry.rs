@@ -620,7 +620,7 @@ mod tests {
     fn command_lines_are_read_by_the_helper_and_one_that_does_not_come_is_asked_for_again() {
         let own = KernelVm { tgid: std::process::id(), ..KernelVm::for_test(1) };
         let mut all = VmRegistry::default();
-        all.read_by(Helper::start(false).unwrap());
+        all.read_by(Helper::for_test());
         let (none, now) = (|_: &KernelVm| Vec::new(), Instant::now());
         assert!(all.look(&[own], &none, &CgroupTree::default(), now));
         let named = Places::default().identity_now(own.tgid).name;

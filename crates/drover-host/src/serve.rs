@@ -115,6 +115,7 @@ pub fn serve(
     reconciler.begin();
     handover::keep(scheduler.link());
     privileges::drop_all()?;
+    helper.listen().context("no thread to take what is read of processes")?;
     reconciler.follow(Containers::below(Path::new(CGROUPS)));
     reconciler.ask_names_of(Arc::clone(&helper));
     reconciler.keep_homes(Numa::start(&topology, &helper));

@@ -20,6 +20,7 @@ mod worker;
 pub use wire::{ITEMS_MAX, Op, Request};
 
 use crate::check::freezes::Tagged;
+use crate::privileges;
 use anyhow::{Context, Result};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, recv, send, shutdown, socketpair,
@@ -29,7 +30,7 @@ use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use wire::{ANSWER_BYTES, Part};
 
@@ -50,7 +51,7 @@ pub struct Helper {
     /// For memory.
     pub memory: Pool,
     /// Who was found with a cookie, where that is watched.
-    cookies: Mutex<Receiver<Tagged>>,
+    cookies: OnceLock<Mutex<Receiver<Tagged>>>,
     /// The process that has the others as its children.
     #[cfg_attr(not(test), expect(dead_code, reason = "for tests to see it end"))]
     pid: Pid,
@@ -71,15 +72,33 @@ impl Helper {
         let pid = worker::start([&of_names, &of_memory], watches);
         let pid = pid.context("no process to look into others")?;
         drop((of_names, of_memory));
-        let (tell, cookies) = channel();
-        let (names, memory) = (Pool::of(names, Some(tell))?, Pool::of(memory, None)?);
+        let (names, memory) = (Pool::of(names), Pool::of(memory));
         tracing::debug!("process {pid} looks into others");
-        Ok(Arc::new(Self { names, memory, cookies: Mutex::new(cookies), pid }))
+        Ok(Arc::new(Self { names, memory, cookies: OnceLock::new(), pid }))
+    }
+
+    /// Begins to take answers: by threads, which have what this one may still do, and no more.
+    ///
+    /// # Errors
+    /// When there can be no thread.
+    pub fn listen(&self) -> io::Result<()> {
+        let (tell, cookies) = channel();
+        let _ = self.cookies.set(Mutex::new(cookies));
+        self.names.listen(Some(tell))?;
+        self.memory.listen(None)
+    }
+
+    /// Those for a test.
+    #[cfg(test)]
+    pub fn for_test() -> Arc<Self> {
+        let helper = Self::start(false).unwrap();
+        helper.listen().unwrap();
+        helper
     }
 
     /// Who has a core-scheduling cookie, if anybody was found.
     pub fn cookie(&self) -> Option<Tagged> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+        self.cookies.get()?.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
     }
 }
 
@@ -121,12 +140,18 @@ fn lock(all: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
 }
 
 impl Pool {
-    fn of(socket: OwnedFd, cookies: Option<Sender<Tagged>>) -> io::Result<Self> {
-        let pool = Self { socket: Arc::new(socket), all: Arc::default() };
-        let (socket, all) = (Arc::clone(&pool.socket), Arc::clone(&pool.all));
-        let body = move || listen(&socket, &all, cookies.as_ref());
+    fn of(socket: OwnedFd) -> Self {
+        Self { socket: Arc::new(socket), all: Arc::default() }
+    }
+
+    fn listen(&self, cookies: Option<Sender<Tagged>>) -> io::Result<()> {
+        let (socket, all) = (Arc::clone(&self.socket), Arc::clone(&self.all));
+        let body = move || {
+            privileges::confine_thread(&[]);
+            listen(&socket, &all, cookies.as_ref());
+        };
         std::thread::Builder::new().name("drover-answers".to_owned()).spawn(body)?;
-        Ok(pool)
+        Ok(())
     }
 
     /// Asks, and waits for nothing: `tell` is called once, on another thread or at once.
@@ -248,7 +273,7 @@ mod tests {
 
     #[test]
     fn readers_read_and_one_that_hangs_stops_nobody_and_is_replaced() {
-        let helper = Helper::start(false).unwrap();
+        let helper = Helper::for_test();
         let pool = &helper.names;
         let own = pool.ask(Op::CommandLine, std::process::id(), none()).unwrap();
         assert_eq!(own, std::fs::read("/proc/self/cmdline").unwrap());
@@ -275,7 +300,7 @@ mod tests {
 
     #[test]
     fn readers_end_with_who_asks() {
-        let helper = Helper::start(false).unwrap();
+        let helper = Helper::for_test();
         let pid = helper.pid;
         drop(helper);
         let until = Instant::now() + Duration::from_secs(10);

@@ -123,7 +123,7 @@ mod tests {
         let memory = vec![1u8; 1 << 20];
         let page = memory.as_ptr() as u64 & !4095;
         // Hosts without NUMA have no such files.
-        let mut linux = Linux(Helper::start(false).unwrap());
+        let mut linux = Linux(Helper::for_test());
         if let Ok((maps, _)) = linux.look(std::process::id()) {
             assert!(maps.lies_mib().values().sum::<u64>() > 0);
             let nodes = linux.nodes_of(std::process::id(), &[page + 4096, 4096]).unwrap();

@@ -382,7 +382,7 @@ mod tests {
         let Ok(mut one) = count(0) else { return };
         let touched: u64 = vec![1_u8; 64 << 20].iter().step_by(64).map(|&it| u64::from(it)).sum();
         assert!(counted(&mut one).is_some() && touched == 1 << 20);
-        let helper = Helper::start(false).unwrap();
+        let helper = Helper::for_test();
         let mut gauge = Counters { helper, known: HashMap::new(), turn: 0 };
         let known = gauge.measure(&[(3, std::process::id()), (4, 0x3fff_fff0)]);
         assert!(known[&3].memory_mib_s.is_some() && known[&4].memory_mib_s == Some(0.0));

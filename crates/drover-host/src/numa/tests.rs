@@ -394,7 +394,7 @@ fn nodes_without_pcpus_or_memory_are_nobodys_home() {
     assert_eq!(homes, [0, 1]);
     let host = Host::new("0-1", "0-1", "0-1");
     host.node(0, "0", 9 << 10, "10 20").node(1, "1", 0, "20 10");
-    let helper = Helper::start(false).unwrap();
+    let helper = Helper::for_test();
     assert!(Numa::start(&host.read(), &helper).is_none(), "one node has memory");
 }
 
@@ -405,7 +405,7 @@ fn on_one_node_only_homes_of_one_cache_are_told_and_no_memory_is_looked_at() {
     (0..4).for_each(|cpu| {
         host.core(cpu, &cpu.to_string()).llc(cpu, if cpu < 2 { "0-1" } else { "2-3" });
     });
-    let helper = Helper::start(false).unwrap();
+    let helper = Helper::for_test();
     let mut numa = Numa::start(&host.read(), &helper).expect("it has two caches");
     assert!(numa.threads.is_empty(), "nobody moves memory, or measures");
     let (ones, begun) = ([One::new(1, 2), One::new(2, 2)], Instant::now());
