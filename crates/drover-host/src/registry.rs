@@ -258,8 +258,9 @@ fn pid(vm: &KernelVm) -> String {
 }
 
 impl Commands {
-    /// Asks for those that are due; whether any is under way.
-    fn ask(&self, vms: &mut [Vm], now: Instant) -> bool {
+    /// Asks for those that are due; whether there were any, and whether any is under way.
+    fn ask(&self, vms: &mut [Vm], now: Instant) -> (bool, bool) {
+        let mut any = false;
         let mut of_users: HashMap<u32, usize> = HashMap::new();
         let asked = vms.iter().filter(|vm| vm.command == Command::Asked);
         asked.for_each(|vm| *of_users.entry(vm.kernel.uid).or_default() += 1);
@@ -270,6 +271,7 @@ impl Commands {
                 continue;
             }
             *of_user += 1;
+            any = true;
             vm.command = Command::Asked;
             let (id, tell) = (vm.kernel.id, self.tell.clone());
             self.helper.names.begin(
@@ -282,7 +284,7 @@ impl Commands {
                 },
             );
         }
-        of_users.values().any(|count| *count > 0)
+        (any, of_users.values().any(|count| *count > 0))
     }
 }
 
@@ -290,12 +292,12 @@ fn tell_found(vm: &Vm) {
     tracing::info!("{} {} found{}", kind(&vm.kernel), vm.name, pid(&vm.kernel));
 }
 
-/// The VM is called that from now on.
-fn tell_renamed(vm: &Vm, name: &str) {
+/// The VM is called that from now on. Of several that would have one name the first says so for all.
+fn tell_renamed(vm: &Vm, name: &str, is_first: bool) {
     let (is_now, pid) = (&vm.identity.name, vm.kernel.tgid);
     if name == is_now {
         tracing::info!("VM {} is called {name} again: no other is any more (pid {pid})", vm.name);
-    } else {
+    } else if is_first {
         tracing::warn!(
             "another VM is called {is_now}: the one of process {pid} is called {name} until that one is gone, and has \
              nothing of what is asked for {is_now} but a limit; give each VM a name of its own"
@@ -355,6 +357,8 @@ pub struct VmRegistry {
     commands: Option<Commands>,
     looked_at_sources: Option<Instant>,
     looked_at_affinity: Option<Instant>,
+    /// Names that several would have.
+    said_names: HashSet<String>,
     /// Whose was asked last, and whether others wait for that.
     affinity_turn: u64,
     affinity_waits: bool,
@@ -372,14 +376,14 @@ impl VmRegistry {
     /// Takes what has come of command lines, and asks for more; whether a VM is called else for it.
     fn look_at_commands(&mut self, now: Instant, are_new: bool) -> bool {
         let Some(commands) = &mut self.commands else { return false };
-        let wait = match (are_new, std::mem::replace(&mut commands.has_begun, true)) {
-            (false, _) => Duration::ZERO,
-            (true, true) => COMMANDS_WAIT,
-            (true, false) => FIRST_COMMANDS_WAIT,
-        };
-        let (until, mut changed) = (Instant::now() + wait, false);
+        let begun = Instant::now();
+        let (mut until, mut changed) = (begun, false);
         loop {
-            let under_way = commands.ask(&mut self.vms, now);
+            let (asked, under_way) = commands.ask(&mut self.vms, now);
+            if asked && until == begun {
+                let is_first = are_new && !std::mem::replace(&mut commands.has_begun, true);
+                until += if is_first { FIRST_COMMANDS_WAIT } else { COMMANDS_WAIT };
+            }
             let left = until.saturating_duration_since(Instant::now());
             let told = match under_way && !left.is_zero() {
                 true => commands.told.recv_timeout(left).ok(),
@@ -522,11 +526,14 @@ impl VmRegistry {
             taken.insert(name.clone());
             given.insert(place, (name, is_same_owner));
         }
+        let before = std::mem::take(&mut self.said_names);
         for (place, vm) in self.vms.iter_mut().enumerate() {
             let own = (vm.identity.name.clone(), false);
             let (name, limited) = given.remove(&place).unwrap_or(own);
+            let is_new =
+                name != vm.identity.name && self.said_names.insert(vm.identity.name.clone());
             if name != vm.name {
-                tell_renamed(vm, &name);
+                tell_renamed(vm, &name, is_new && !before.contains(&vm.identity.name));
             }
             (vm.name, vm.limited_as_holder) = (name, limited);
         }
