@@ -117,7 +117,7 @@ impl Containers {
                 let _ = idle.add_watch(&dir.join("cpu.idle"), AddWatchFlags::IN_MODIFY);
             }
         });
-        self.idle = idle;
+        close_elsewhere(std::mem::replace(&mut self.idle, idle));
         let (many, told) = (cgroups.count() >= CGROUPS_MAX, self.many);
         self.many = many;
         if many && !told {
@@ -169,6 +169,13 @@ impl Containers {
         self.lacking = lacking;
         !gone.is_empty() || new.len() > failed
     }
+}
+
+/// To close it waits for a thread of the kernel's, which on a busy host takes its time.
+fn close_elsewhere(watch: Option<Inotify>) {
+    let Some(watch) = watch else { return };
+    // Where there can be no thread it is closed here.
+    let _ = std::thread::Builder::new().name("drover-close".to_owned()).spawn(|| drop(watch));
 }
 
 /// What to say of so many containers that could not be made.
