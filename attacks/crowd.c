@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* crowd THREADS PCPU [OTHER]: busy threads of the normal class, all on one pCPU (-1: anywhere), and then one on another. */
+/* crowd THREADS PCPU [OTHER]: busy threads of the normal class, all on one pCPU (-1: anywhere), and
+ * then one on another. */
 #include <sched.h>
 #include "vm.h"
 
