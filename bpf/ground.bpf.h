@@ -494,6 +494,11 @@ static void ground_preempt(struct drover *d, u32 pcpu)
 		scx_bpf_kick_cpu(pcpu, KERNEL_ENUM(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
+static void ground_set_speed(struct drover *d, u32 pcpu, u32 speed)
+{
+	scx_bpf_cpuperf_set(pcpu, speed);
+}
+
 static void ground_place_anew(struct drover *d)
 {
 	if (bpf_ksym_exists(scx_bpf_reenqueue_local___v2___anywhere))

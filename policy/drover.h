@@ -11,6 +11,7 @@
 #include "allot/allot.h"
 #include "guarantee/wait_bound.h"
 #include "place/home.h"
+#include "place/speed.h"
 #include "place/spread.h"
 #include "place/wake.h"
 
@@ -463,6 +464,10 @@ BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 static __always_inline void drover_idle(struct drover *d, u32 at, bool idle)
 {
 	idle_note(d, at, idle);
+	if (idle)
+		speed_note(d, at, false, ground_now_ns(d));
+	else
+		speed_ask(d, at, ground_now_ns(d));
 	if (idle && pcpu_at(d, at)->online && drover_has_work(d, at))
 		ground_kick(d, at);
 }
@@ -522,9 +527,10 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 					struct thread *t)
 {
 	u32 at = ground_task_pcpu(d, task);
-	u64 now_ns;
+	u64 now_ns = ground_now_ns(d);
 
 	pcpu_at(d, at)->ticks++;
+	speed_ask(d, at, now_ns);
 	home_note(d, t, at);
 	/* It may have to run elsewhere: its pCPU asks. */
 	if (affinity_strays(d, t, at))
@@ -535,7 +541,6 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 		drover_stand_anew(d, partition_of_pcpu(d, at));
 	if (t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return;
-	now_ns = ground_now_ns(d);
 	drover_charge_and_go_on(d, task, t, now_ns);
 	cosched_review(d, t->slot, now_ns);
 }

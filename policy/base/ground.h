@@ -134,6 +134,9 @@ GROUND void ground_preempt(struct drover *d, u32 pcpu);
  * now_ns. */
 GROUND void ground_timer(struct drover *d, u32 timer, u64 at_ns, u64 now_ns);
 
+/* Ask for so much of that pCPU's full speed, of 1024. From that pCPU only. */
+GROUND void ground_set_speed(struct drover *d, u32 pcpu, u32 speed);
+
 /* --- domains --- */
 
 /* NULL only for a domain that does not exist. */

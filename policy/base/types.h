@@ -411,6 +411,15 @@ struct limit {
 	u32 burst_us; /* CPU time the bucket holds beside what comes in 100 ms */
 };
 
+/* How much a pCPU is used, speed.h. */
+struct speed {
+	u64 busy_since_ns; /* 0: it is idle */
+	u64 began_ns; /* this window */
+	u64 busy_ns; /* in it, not counting since busy_since_ns */
+	u32 last; /* the part of the last window in which it was busy, of 1024 */
+	u32 asked; /* the part of its full speed that was asked for last */
+} __attribute__((aligned(64))); /* each is written by one pCPU */
+
 /* timer.h */
 struct timer {
 	u64 at_ns; /* when it is to go off; 0: not at all */
@@ -473,6 +482,7 @@ struct drover {
 	u32 vcpu_of[DROVER_MAX_VMS][DROVER_VM_VCPUS]; /* records of each VM's vCPUs */
 	struct limit limit[DROVER_LIMITS]; /* of VMs, then of pools */
 	struct waker waker[DROVER_MAX_VMS]; /* of VMs */
+	struct speed speed[DROVER_MAX_PCPUS];
 	struct timer timer[DROVER_MAX_VMS]; /* of VMs; slot 0: the scheduler's own */
 	/* find.h */
 	u32 slots_held; /* by all VMs and containers */

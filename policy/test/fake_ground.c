@@ -519,6 +519,11 @@ bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu)
 	return claimed;
 }
 
+void ground_set_speed(struct drover *d, u32 pcpu, u32 speed)
+{
+	of(d)->speed[pcpu] = speed;
+}
+
 void ground_place_anew(struct drover *d)
 {
 	of(d)->place_anew = true;

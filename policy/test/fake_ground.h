@@ -113,6 +113,7 @@ struct ground {
 	u64 next_allot_ns; /* NEVER: the test allots itself */
 	u64 timer_ns[FAKE_PROCESSES]; /* by slot; NEVER: not set */
 	u64 turn_timer_ns[FAKE_PCPUS]; /* by pCPU */
+	u32 speed[FAKE_PCPUS]; /* what was asked for last, of 1024 */
 	u64 next_tick_ns;
 	u32 slot_of[FAKE_PROCESSES]; /* the VM of each process, by tgid; 0: none */
 	u32 slot_of_cgroup[FAKE_CGROUPS]; /* the container each is; 0: none */

@@ -18,10 +18,15 @@ struct area {
 
 /* The last one is all that is in none of the others. */
 static const struct area areas[] = {
-	ARRAY(drover, vm, OF_VM),         ARRAY(drover, vcpu, OF_RECORD),
-	ARRAY(drover, vcpu_of, OF_VM),    ARRAY(drover, pcpu, OF_PCPU),
-	ARRAY(drover, domain, OF_DOMAIN), ARRAY(drover, limit, OF_LIMIT),
-	ARRAY(drover, timer, OF_TIMER),   {"drover", 0, sizeof(struct drover), 1, OF_ALL},
+	ARRAY(drover, vm, OF_VM),
+	ARRAY(drover, vcpu, OF_RECORD),
+	ARRAY(drover, vcpu_of, OF_VM),
+	ARRAY(drover, pcpu, OF_PCPU),
+	ARRAY(drover, speed, OF_PCPU),
+	ARRAY(drover, domain, OF_DOMAIN),
+	ARRAY(drover, limit, OF_LIMIT),
+	ARRAY(drover, timer, OF_TIMER),
+	{"drover", 0, sizeof(struct drover), 1, OF_ALL},
 };
 
 static const struct area books = ARRAY(runqueue, entity_rq, OF_VM);

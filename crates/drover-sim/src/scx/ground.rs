@@ -231,6 +231,10 @@ extern "C" fn ground_only_pcpu(d: *mut drover, task: *mut task_struct) -> i32 {
     }
 }
 
+/// Simulated pCPUs have one speed.
+#[unsafe(no_mangle)]
+extern "C" fn ground_set_speed(_: *mut drover, _: u32, _: u32) {}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_place_anew(d: *mut drover) {
     // SAFETY: called by the policy.
