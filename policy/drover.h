@@ -20,8 +20,10 @@ static __always_inline void drover_start(struct drover *d)
 {
 	u32 i;
 
-	for_each_index(i, 0, d->params.nr_pcpus)
+	for_each_index(i, 0, d->params.nr_pcpus) {
 		pcpu_at(d, i)->running_slot = DROVER_MAX_VMS;
+		speed_of(d, i)->asked = SPEED_FULL;
+	}
 	topology_settle(d);
 	d->period = 2;
 	partition_at(d, 0)->slice_ns = d->params.slice_ns;
@@ -211,6 +213,16 @@ BPF_GLOBAL int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 smt_d
 	return 0;
 }
 
+/* When the thread last stopped, the kernel counted as its own time how long the next was chosen. */
+static __always_inline void drover_book_late(struct drover *d, struct task_struct *task,
+					     struct thread *t, u32 at)
+{
+	u64 late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
+
+	if (late_ns)
+		drover_book(d, t, at, late_ns, 0);
+}
+
 /* The thread begins to run there. */
 static __always_inline void drover_running(struct drover *d, struct task_struct *task,
 					   struct thread *t, u32 at)
@@ -218,17 +230,13 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	struct pcpu *pcpu = pcpu_at(d, at);
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
-	u64 late_ns;
 
 	waiting_end(d, t, now_ns);
 	if (quota_unpark(d, t, now_ns))
 		wake_clamp_lag(d, t, at);
 	if (vm->domain == SHARE_NOWHERE)
 		share_move_to(d, t->slot, at);
-	/* When it last stopped, the kernel counted as its own time how long the next was chosen. */
-	late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
-	if (late_ns)
-		drover_book(d, t, at, late_ns, 0);
+	drover_book_late(d, task, t, at);
 	share_lift_floor(vm, t);
 	share_begin(vm, t, now_ns);
 	core_begin(d, pcpu, now_ns);
@@ -337,15 +345,11 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
-/* The thread leaves for another scheduling class, or for good. What the kernel counted since it
- * last stopped is still its own (drover_running). */
+/* The thread leaves for another scheduling class, or for good. */
 static __always_inline void drover_leaving(struct drover *d, struct task_struct *task,
 					   struct thread *t)
 {
-	u64 late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
-
-	if (late_ns)
-		drover_book(d, t, ground_task_pcpu(d, task), late_ns, 0);
+	drover_book_late(d, task, t, ground_task_pcpu(d, task));
 	waiting_end(d, t, ground_now_ns(d));
 	quota_unpark(d, t, ground_now_ns(d));
 }

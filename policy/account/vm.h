@@ -121,14 +121,13 @@ static __always_inline void vm_vcpu_used(struct drover *d, struct thread *t, u64
 /* A period is over. True: this is a user whose tasks used as much in it as counts. */
 static __always_inline bool vm_end_period(struct vm *vm, u64 now_ns)
 {
-	bool is_user = owner_is_user(vm->owner_id);
 	u64 before_ns = vm->used_mark_ns;
-	bool busy;
 
-	vm->used_mark_ns = share_used_ns(vm, now_ns);
-	busy = vm->used_mark_ns - before_ns >= VM_PERIOD_NS / VM_COUNTS_ONE_IN;
 	vm->size = __sync_lock_test_and_set(&vm->ran, 0);
-	return is_user && busy;
+	if (!owner_is_user(vm->owner_id))
+		return false;
+	vm->used_mark_ns = share_used_ns(vm, now_ns);
+	return vm->used_mark_ns - before_ns >= VM_PERIOD_NS / VM_COUNTS_ONE_IN;
 }
 
 /*

@@ -201,7 +201,7 @@ struct vm {
 	/* vm.h */
 	u32 size; /* vCPUs that ran lately: what default shares count */
 	u32 ran;  /* of these, in this period */
-	u64 used_mark_ns; /* CPU time at the end of the last period */
+	u64 used_mark_ns; /* of a user: CPU time at the end of the last period */
 	/* partition/ */
 	u32 partition; /* where its threads run, if they may */
 	u32 boosted;   /* credit.h: it woke with credit left; in anticipatory.h, the level */

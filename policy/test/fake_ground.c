@@ -41,8 +41,10 @@ struct ground *fake_ground(u32 nr_pcpus, u32 nr_domains)
 	g->now_ns = SECOND;
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 		g->timer_ns[slot] = NEVER;
-	for (u32 pcpu = 0; pcpu < FAKE_PCPUS; pcpu++)
+	for (u32 pcpu = 0; pcpu < FAKE_PCPUS; pcpu++) {
 		g->turn_timer_ns[pcpu] = NEVER;
+		g->speed[pcpu] = SPEED_FULL;
+	}
 	g->next_tick_ns = SECOND + 4 * MS;
 	g->nr_slots = FAKE_PROCESSES;
 	g->d.params = (struct params){

@@ -50,10 +50,21 @@ static void half_of_the_time_is_five_eighths_of_the_speed(void)
 	CHECK(least >= 640 - 2 * SPEED_STEP && most <= 640 + 2 * SPEED_STEP);
 }
 
+/* The kernel begins with full speed. */
+static void a_pcpu_that_is_hardly_used_is_slowed_down(void)
+{
+	g = fake_ground(1, 1);
+	CHECK_EQ(g->speed[0], 1024);
+	works(100 * US, 10 * MS);
+	kernel_run(g, SECOND);
+	CHECK(g->speed[0] < 2 * SPEED_STEP);
+}
+
 int main(void)
 {
 	RUN(a_pcpu_is_asked_for_five_quarters_of_what_it_uses);
 	RUN(who_computes_on_has_full_speed_within_two_ticks);
 	RUN(half_of_the_time_is_five_eighths_of_the_speed);
+	RUN(a_pcpu_that_is_hardly_used_is_slowed_down);
 	return check_done();
 }

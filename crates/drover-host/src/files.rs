@@ -131,7 +131,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     open(OpenOptions::new().read(true), dir)?.sync_all()
 }
 
-/// Makes a directory that is its owner's alone, where there is none.
+/// Makes a directory with mode 0700, unless there is one.
 ///
 /// # Errors
 /// When it cannot be.

@@ -6,10 +6,10 @@
 //! request has to go, but not before its [`GRACE`] is over: others wait to be let in meanwhile, and clients that come
 //! again and again keep neither the daemon nor the host busy.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -319,15 +319,12 @@ fn id(path: &Path) -> Option<FileId> {
 
 /// The directory of a socket: for its owner, and for all to pass where others may connect.
 fn make_dir(dir: &Path, readers: Option<Gid>) -> std::io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(dir.parent().unwrap_or(dir))?;
-    DirBuilder::new().mode(0o700).create(dir)?;
+    let is_new = !dir.is_dir();
+    files::make_private_dir(dir)?;
     match readers {
         // Whatever the umask is.
-        Some(_) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
-        None => Ok(()),
+        Some(_) if is_new => fs::set_permissions(dir, Permissions::from_mode(0o755)),
+        _ => Ok(()),
     }
 }
 

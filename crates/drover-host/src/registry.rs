@@ -496,9 +496,9 @@ impl VmRegistry {
         }
     }
 
-    /// Gives each name to one: to whom a manager calls so, else to the first that was found. What is asked for a name
-    /// is then asked for one VM, and nobody takes a part of it by calling himself so. Others are called by their
-    /// processes, until the name is free.
+    /// Gives each name to one VM: to the VM that a manager calls so, else to the first that was found. So the settings
+    /// of a name are one VM's, and no other VM gets a part of them by claiming the name. Other VMs of that name are
+    /// called by their processes until the name is free.
     fn give_names(&mut self) {
         let is_manager = |vm: &Vm| vm.identity.by.is_manager();
         let mut holders: HashMap<&str, usize> = HashMap::new();

@@ -96,7 +96,7 @@ pub fn serve(
     predecessor: Option<Predecessor>,
     allow_core_scheduling: bool,
 ) -> Result<End> {
-    // Nothing that is made from here on is for others, whoever started this.
+    // Files made from here on are for their owner only, whatever umask this was started with.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     // Then they come first: they are to have nothing of what this process has later.
     let helper = Helper::start(!allow_core_scheduling && cookies::are_a_danger())?;

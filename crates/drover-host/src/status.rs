@@ -77,7 +77,7 @@ pub struct VmStatus {
     pub uuid: Option<String>,
     /// The VMM process; 0 of a container.
     pub pid: u32,
-    /// The user whose it is, or to whom the container's subtree was delegated; 0: root.
+    /// The user who owns the VM, or the delegated cgroup of the container; 0: root.
     #[serde(default)]
     pub user: u32,
     /// vCPUs seen so far.

@@ -61,6 +61,14 @@ impl Op {
     }
 }
 
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"))
+}
+
+fn long_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"))
+}
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -68,7 +76,7 @@ pub struct Request {
     pub id: u64,
     /// What is asked.
     pub op: Op,
-    /// Of which process.
+    /// The process that is read.
     pub pid: u32,
     /// Pages or threads.
     pub items: Vec<u64>,
@@ -93,8 +101,7 @@ impl Request {
     /// As it was sent; none: it was not.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = Some(bytes).filter(|bytes| bytes.len() == REQUEST_BYTES)?;
-        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"));
-        let long = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
+        let (word, long) = (|at| word_at(bytes, at), |at| long_at(bytes, at));
         let op = *Op::ALL.get(word(8) as usize)?;
         let (items, nodes) = (word(16) as usize, word(20) as usize);
         if items > ITEMS_MAX || nodes > items {
@@ -114,7 +121,7 @@ impl Request {
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Of which request; 0: of none.
+    /// The request that it answers; 0: none.
     pub id: u64,
     /// What went wrong, as the kernel says it; 0: nothing.
     pub errno: i32,
@@ -161,11 +168,10 @@ impl Part {
     /// As it was sent; none: it was not.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let bytes = Some(bytes).filter(|bytes| bytes.len() == ANSWER_BYTES)?;
-        let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four"));
-        let long = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight"));
-        let length = usize::try_from(long(16)).ok().filter(|length| *length <= DATA_MAX)?;
+        let length = usize::try_from(long_at(bytes, 16)).ok().filter(|it| *it <= DATA_MAX)?;
         let data = bytes[HEAD_BYTES..HEAD_BYTES + length].to_owned();
-        Some(Self { id: long(0), errno: word(8) as i32, more: word(12) != 0, data })
+        let (errno, more) = (word_at(bytes, 8) as i32, word_at(bytes, 12) != 0);
+        Some(Self { id: long_at(bytes, 0), errno, more, data })
     }
 }
 

@@ -19,10 +19,10 @@
 //! A cgroup with one unit in it, and nobody else, is that unit: a libvirt scope is its VM, with the lower of the
 //! limits on the way.
 //!
-//! There are places for so many pools. Where more are wanted each user to whom cgroups were delegated, and each subtree of the root's
-//! own, has an equal part of them, and what it leaves goes to the others (`places.rs`). What is in a pool without a place
-//! stands in the nearest around it that has one, with the part of its shares that it would have had, and of its limit an
-//! equal part each: nobody has more for want of places.
+//! The number of pools is limited. If cgroups would need more, the places are divided equally among the users who own
+//! delegated cgroups and root's top-level cgroups; places that one of them does not use go to the others (`places.rs`).
+//! VMs and containers of a pool without a place join the nearest pool around it that has one, each with the shares it
+//! would have had and an equal part of the missing pool's limit: nobody has more for want of places.
 
 use super::cgroup::{self, Cgroup, Quota, WEIGHT_NORMAL};
 use super::nice::Nice;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 pub struct Wanted {
     /// Its cgroup.
     pub path: String,
-    /// The user to whom that was delegated; 0: root's.
+    /// The user who owns the delegated cgroup; 0: it is root's.
     pub user: u32,
     /// How many pools it is deep.
     pub depth: usize,

@@ -14,7 +14,7 @@ use drover_host::status::{Kind, PoolStatus, VmStatus};
 use nix::sys::signal::Signal;
 
 use crate::host::{self, Daemon, drover, refusal, say, set_online};
-use crate::vms::{MicroVm, SLEEP, start_quickly};
+use crate::vms::{MicroVm, start_quickly};
 
 const OPERATING: &str = include_str!("../../../../docs/operating.md");
 const CONFIG: &str = "/etc/drover/drover.toml";
@@ -22,6 +22,8 @@ const BESIDE: &str = "/sys/fs/cgroup/machine.slice/beside";
 /// It clears the screen, writes in red, and from right to left.
 const ODD: &str = "/sys/fs/cgroup/machine.slice/x\u{1b}[2J\u{9b}31m\u{202e}r";
 const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
+/// Each vCPU works for a tenth of the time: by default it counts for shares.
+const WORK: &str = r#"{"kind":"sleep","period_us":2000,"work_us":200}"#;
 /// Orders are to be in the kernel, and saved, within this time.
 const ORDERED: Duration = Duration::from_millis(10);
 /// Changes of the host are to be in force within this time.
@@ -31,8 +33,8 @@ const NOTICED: Duration = Duration::from_secs(1);
 #[ignore = "runs inside the lab"]
 fn inside() {
     host::must_be_lab();
-    let (web, db) = (MicroVm::start("web", 2, SLEEP), MicroVm::start("db", 2, SLEEP));
-    let build = MicroVm::start("build", 4, SLEEP);
+    let (web, db) = (MicroVm::start("web", 2, WORK), MicroVm::start("db", 2, WORK));
+    let build = MicroVm::start("build", 4, WORK);
     let daemon = start_quickly(&[&web, &db, &build]);
     host::wait_until("all are found", NOTICED, || host::list().len() == 3);
     as_printed("Pools");
@@ -118,8 +120,7 @@ fn refused() {
     refused_with("pool add prod", "drover pool set prod");
     assert_eq!((vm("web").reservation_mcpu, pools().len()), (500, 2), "nothing was changed");
     let now = vm("db");
-    // 500 for each vCPU that works, and for one at least.
-    assert_eq!((now.pool.as_deref(), now.shares), (Some("prod"), 500));
+    assert_eq!((now.pool.as_deref(), now.shares), (Some("prod"), 1000));
     assert_eq!(origin(&now, Key::Cosched), "drover vm set");
 }
 
@@ -169,8 +170,8 @@ fn the_hosts_own(web: &MicroVm) {
     fs::create_dir_all(GROUP).unwrap();
     fs::write(format!("{GROUP}/cpu.weight"), "300").unwrap();
     fs::write(format!("{GROUP}/cgroup.procs"), web.pid().to_string()).unwrap();
-    // Its only one: how it weighs among its siblings says nothing. Its vCPUs sleep, and count as one.
-    host::wait_until("it stands alone", NOTICED, || vm("web").shares == 1000);
+    // Its only one: how it weighs among its siblings says nothing.
+    host::wait_until("it stands alone", NOTICED, || vm("web").shares == 2000);
     fs::create_dir(BESIDE).unwrap();
     host::wait_until("the cgroup counts", NOTICED, || vm("web").shares == 3000);
     assert_eq!(vm("web").pool.as_deref(), Some("/machine.slice"));
@@ -201,7 +202,7 @@ fn the_hosts_own(web: &MicroVm) {
     fs::write(CONFIG, rules).unwrap();
     host::wait_until("the configuration counts", NOTICED, || vm("web").limit_mcpu == Some(700));
     let now = vm("web");
-    assert_eq!((now.shares, origin(&now, Key::Shares)), (500, "/etc/drover/drover.toml:1 (*)"));
+    assert_eq!((now.shares, origin(&now, Key::Shares)), (1000, "/etc/drover/drover.toml:1 (*)"));
     assert_eq!(origin(&now, Key::Limit), "/etc/drover/drover.toml:5 (w*)");
     for shares in [77, 78, 79] {
         let begun = Instant::now();
