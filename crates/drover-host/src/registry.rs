@@ -155,6 +155,11 @@ impl Vm {
         self.kernel.cgroup != 0
     }
 
+    /// Was it said that it was found? That waits for its name.
+    fn was_told(&self) -> bool {
+        self.command == Command::Known || self.asked_after > COMMAND_AGAIN
+    }
+
     /// Takes what was read of its command line; whether it is called else for that.
     fn take_command(&mut self, read: io::Result<Vec<u8>>, now: Instant) -> bool {
         let gone = [libc::ENOENT, libc::ESRCH].map(Some);
@@ -186,12 +191,12 @@ impl Vm {
                 return false;
             }
         };
+        let was_told = self.was_told();
         self.command = Command::Known;
         let before = std::mem::replace(
             &mut self.identity,
             Places::default().identity(self.kernel.tgid, self.kernel.uid, Some(&args)),
         );
-        let was_told = self.asked_after > COMMAND_AGAIN;
         let is_else = self.identity != before;
         if is_else {
             let name = std::mem::replace(&mut self.name, self.identity.name.clone());
@@ -423,7 +428,9 @@ impl VmRegistry {
                 true
             }
             None => {
-                tracing::info!("{} {} is gone", kind(&vm.kernel), vm.name);
+                if vm.was_told() {
+                    tracing::info!("{} {} is gone", kind(&vm.kernel), vm.name);
+                }
                 changed = true;
                 false
             }
@@ -634,11 +641,14 @@ mod tests {
         assert_eq!((called(&all), all.vms[0].command), (vec![named.as_str()], Command::Known));
         let mut vm = Vm::new(own, named_vm("x-1"));
         let late = |vm: &mut Vm| vm.take_command(Err(io::ErrorKind::TimedOut.into()), now);
+        vm.command = Command::Asked;
+        assert!(!vm.was_told(), "one that goes now is not said to be gone");
         for after in [1, 2, 4] {
             let empty = after == 2;
             assert!(if empty { !vm.take_command(Ok(Vec::new()), now) } else { !late(&mut vm) });
             assert_eq!(vm.command, Command::Unknown(now + Duration::from_secs(after)));
             assert_eq!(vm.name, "x-1", "what is known without it");
+            assert!(vm.was_told());
         }
         assert!(vm.take_command(Ok(b"vmm\0--name\0web".to_vec()), now));
         assert_eq!((vm.name.as_str(), vm.command), ("web", Command::Known));
