@@ -8,8 +8,9 @@
 //! | which threads are vCPUs | what QEMU, Cloud Hypervisor and Firecracker call them; else guest time in `stat` |
 //! | bytes to and from disks and the network | [`crate::io_bytes`] |
 //!
-//! A thread of the daemon's reads that, but for the bytes, which who may look into others reads for it (`helper`). A VM is read four times, a second apart, and every 4 s from then on, which is what a class is of. Some 500
-//! threads are read a second at most, and VMs take turns beyond that.
+//! A thread of the daemon's reads that, but for the bytes, which who may look into others reads for it (`helper`). A VM is
+//! read four times, a second apart, and every 4 s from then on, which is what a class is of; one that has used no CPU time
+//! since did nothing, and is not read. Some 500 threads are read a second at most, and VMs take turns beyond that.
 //!
 //! Limitations. A vhost worker of an older kernel, which is no
 //! thread of the VM's process, is not seen; the bytes of its tap are.
@@ -31,8 +32,16 @@ const THREADS_AT_ONCE: usize = 512;
 const READINGS_IN_A_ROW: u32 = 4;
 const EVERY: u32 = 4;
 
-/// A VM's number, and its process.
-pub type Process = (u64, u32);
+/// A VM to be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Process {
+    /// The VM's number.
+    pub vm: u64,
+    /// Its process.
+    pub pid: u32,
+    /// The CPU time that its threads have used, where the kernel's part counts that.
+    pub used_ns: Option<u64>,
+}
 
 /// Reads what VMs did.
 #[derive(Debug)]
@@ -54,6 +63,8 @@ struct Known {
     readings: u32,
     /// So often it need not be read.
     rests: u32,
+    /// What it had used when it was read last, if that is counted.
+    used_ns: Option<u64>,
     /// Its VMM calls vCPUs by names that are known.
     names_vcpus: bool,
 }
@@ -75,7 +86,7 @@ impl Reader {
 
     /// Reads these, or as many as may be read at once. What a thread did before it was first seen counts as nothing.
     pub fn read(&mut self, vms: &[Process]) -> Vec<(u64, Counted)> {
-        let here: BTreeSet<u64> = vms.iter().map(|(id, _)| *id).collect();
+        let here: BTreeSet<u64> = vms.iter().map(|process| process.vm).collect();
         self.vms.retain(|id, _| here.contains(id));
         let (mut read, mut threads) = (Vec::new(), 0);
         for _ in 0..vms.len() {
@@ -83,15 +94,18 @@ impl Reader {
                 break;
             }
             self.turn = (self.turn + 1) % vms.len();
-            let (id, pid) = vms[self.turn];
-            let known = self.vms.entry(id).or_default();
+            let Process { vm, pid, used_ns } = vms[self.turn];
+            let known = self.vms.entry(vm).or_default();
             if known.rests > 0 {
                 known.rests -= 1;
                 continue;
             }
-            known.read(&self.proc.join(pid.to_string()), pid, self.helper.as_deref());
-            threads += known.threads.len();
-            read.push((id, known.counted));
+            if used_ns.is_none() || used_ns != known.used_ns {
+                known.used_ns = used_ns;
+                known.read(&self.proc.join(pid.to_string()), pid, self.helper.as_deref());
+                threads += known.threads.len();
+            }
+            read.push((vm, known.counted));
         }
         read
     }
@@ -235,7 +249,7 @@ impl Profiles {
         }
         self.asked = Some(now);
         let vms: Vec<Process> = vms.collect();
-        let here: BTreeSet<u64> = vms.iter().map(|(id, _)| *id).collect();
+        let here: BTreeSet<u64> = vms.iter().map(|process| process.vm).collect();
         self.profiler.retain(|id| here.contains(&id));
         // The thread ends with this one.
         let _ = self.ask.send(vms);
@@ -268,6 +282,8 @@ mod tests {
 
     const STAT: &str = "8 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39";
 
+    const ONE: Process = Process { vm: 1, pid: 7, used_ns: None };
+
     fn status(name: &str, sleeps: u64) -> String {
         format!(
             "Name:\t{name}\nvoluntary_ctxt_switches:\t{sleeps}\nnonvoluntary_ctxt_switches:\t9\n"
@@ -291,7 +307,7 @@ mod tests {
             ),
         ]);
         let mut reader = Reader::new(dir.path());
-        let (_, first) = reader.read(&[(1, 7)])[0];
+        let (_, first) = reader.read(&[ONE])[0];
         assert_eq!((first.vcpu_ns, first.helper_sleeps), (0, 0), "it begins now");
         assert_eq!((first.block_bytes, first.network_bytes), (Some(0), Some(0)));
         for (path, text) in [
@@ -302,11 +318,11 @@ mod tests {
         ] {
             fs::write(dir.path().join(path), text).unwrap();
         }
-        let (_, then) = reader.read(&[(1, 7)])[0];
+        let (_, then) = reader.read(&[ONE])[0];
         assert_eq!((then.vcpu_ns, then.vcpu_sleeps, then.helper_sleeps), (2000, 3, 50));
         assert_eq!(then.ready_ns, 100);
         fs::remove_dir_all(dir.path().join("7")).unwrap();
-        let (_, gone) = reader.read(&[(1, 7)])[0];
+        let (_, gone) = reader.read(&[ONE])[0];
         assert_eq!(
             (gone.vcpu_ns, gone.block_bytes, gone.network_bytes),
             (2000, Some(904), Some(0))
@@ -325,26 +341,41 @@ mod tests {
             ("7/task/9/stat", &stat("0")),
         ]);
         let mut reader = Reader::new(dir.path());
-        reader.read(&[(1, 7)]);
+        reader.read(&[ONE]);
         for (path, text) in [("7/task/8/schedstat", "60 1 6\n"), ("7/task/9/schedstat", "57 1 6\n")]
         {
             fs::write(dir.path().join(path), text).unwrap();
         }
-        let (_, then) = reader.read(&[(1, 7)])[0];
+        let (_, then) = reader.read(&[ONE])[0];
         assert_eq!((then.vcpu_ns, then.helper_ns), (10, 7));
     }
 
     #[test]
     fn who_is_known_is_read_every_fourth_time() {
         let mut reader = Reader::new(Path::new("/nonexistent"));
-        let read: Vec<usize> = (0..12).map(|_| reader.read(&[(1, 7)]).len()).collect();
+        let read: Vec<usize> = (0..12).map(|_| reader.read(&[ONE]).len()).collect();
         assert_eq!(read, [1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn who_used_nothing_is_not_read() {
+        let dir = host(&[
+            ("7/task/8/status", &status("CPU 0/KVM", 10)),
+            ("7/task/8/schedstat", "5000 300 20\n"),
+        ]);
+        let mut reader = Reader::new(dir.path());
+        let mut vcpu_ns =
+            |used_ns| reader.read(&[Process { used_ns: Some(used_ns), ..ONE }])[0].1.vcpu_ns;
+        assert_eq!(vcpu_ns(5000), 0);
+        fs::write(dir.path().join("7/task/8/schedstat"), "7000 300 20\n").unwrap();
+        assert_eq!(vcpu_ns(5000), 0, "what is there now was not looked at");
+        assert_eq!(vcpu_ns(7000), 2000);
     }
 
     #[test]
     fn vms_take_turns_where_there_are_many_threads() {
         let mut reader = Reader::new(Path::new("/nonexistent"));
-        let vms = [(1, 7), (2, 8), (3, 9)];
+        let vms = [ONE, Process { vm: 2, ..ONE }, Process { vm: 3, ..ONE }];
         assert_eq!(reader.read(&vms).len(), 3);
         assert_eq!((reader.read(&[]).len(), reader.vms.len()), (0, 0));
     }

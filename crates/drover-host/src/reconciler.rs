@@ -445,7 +445,7 @@ impl Reconciler {
         let Some(profiles) = &mut self.profiles else { return };
         let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
         let memory = |id: u64| self.numa.as_ref()?.pressure(id)?.memory_mib_s;
-        profiles.look(vms.map(|vm| (vm.kernel.id, vm.kernel.tgid)), memory, now);
+        profiles.look(vms.map(|vm| vm.kernel.process()), memory, now);
     }
 
     /// The plan is in force: says what of it is not as was asked.

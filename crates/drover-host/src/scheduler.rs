@@ -22,6 +22,7 @@ use crate::constants;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::exit_info::ExitInfo;
 use crate::handover::Predecessor;
+use crate::profiles::Process;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::topology::Topology;
 use drover_core::allot::{Allotment, AllotmentOf, Measured};
@@ -109,6 +110,12 @@ impl KernelVm {
     pub fn found_in<'a>(&self, reading: &'a [Self]) -> Option<&'a Self> {
         let at = reading.binary_search_by_key(&self.slot, |one| one.slot).ok()?;
         Some(&reading[at]).filter(|one| one.id == self.id)
+    }
+
+    /// What is read of it to profile it.
+    pub(crate) fn process(&self) -> Process {
+        let used_ns = Some(self.vcpu_run_ns + self.helper_run_ns);
+        Process { vm: self.id, pid: self.tgid, used_ns }
     }
 }
 

@@ -39,21 +39,22 @@ struct Known {
 impl ThreadSets {
     /// Reads what has changed, or a part of it. How many threads that were.
     pub fn look<'a>(&mut self, proc: &Path, vms: impl Iterator<Item = &'a KernelVm>) -> usize {
-        let here: BTreeMap<u64, &KernelVm> = vms.map(|vm| (vm.id, vm)).collect();
-        self.vms.retain(|id, _| here.contains_key(id));
-        let mut read = 0;
-        let turn = self.turn;
-        for (&id, vm) in here.range(turn + 1..).chain(here.range(..=turn)) {
+        let vms: Vec<&KernelVm> = vms.collect();
+        let changed = |vm: &&KernelVm| self.vms.entry(vm.id).or_default().is_to_be_read(vm);
+        let mut changed: Vec<&KernelVm> = vms.iter().copied().filter(changed).collect();
+        if self.vms.len() > vms.len() {
+            let here: BTreeSet<u64> = vms.iter().map(|vm| vm.id).collect();
+            self.vms.retain(|id, _| here.contains(id));
+        }
+        let (turn, mut read) = (self.turn, 0);
+        changed.sort_by_key(|vm| (vm.id <= turn, vm.id));
+        for vm in changed {
             if read == AT_ONCE {
                 break;
             }
             let threads = proc.join(vm.tgid.to_string()).join("task");
-            let known = self.vms.entry(id).or_default();
-            let before = read;
-            read += known.read(&threads, (vm.affinity_changes, vm.nr_threads), AT_ONCE - read);
-            if read > before {
-                self.turn = id;
-            }
+            read += self.vms.entry(vm.id).or_default().read(&threads, counts(vm), AT_ONCE - read);
+            self.turn = vm.id;
         }
         read
     }
@@ -64,12 +65,18 @@ impl ThreadSets {
     }
 }
 
+/// What the kernel counts of a VM when its threads come, go, or are confined.
+fn counts(vm: &KernelVm) -> (u32, u32) {
+    (vm.affinity_changes, vm.nr_threads)
+}
+
 impl Known {
+    fn is_to_be_read(&self, vm: &KernelVm) -> bool {
+        !self.left.is_empty() || self.seen != Some(counts(vm))
+    }
+
     fn read(&mut self, threads: &Path, counted: (u32, u32), most: usize) -> usize {
         if self.left.is_empty() {
-            if self.seen == Some(counted) {
-                return 0;
-            }
             let entries = files::entries(threads, THREADS_MAX);
             self.left = entries.filter_map(|it| it.file_name().to_str()?.parse().ok()).collect();
             (self.begun, self.counted) = (Sets::new(), counted);

@@ -17,7 +17,7 @@ use drover_host::control::{Answer, Request};
 use drover_host::listener::Listener;
 use drover_host::manager::Manager;
 use drover_host::names::{Identity, Places};
-use drover_host::profiles::Profiles;
+use drover_host::profiles::{Process, Profiles};
 use drover_host::status::{Kind, VmIo, VmStatus};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::Group;
@@ -116,7 +116,8 @@ impl Books {
         }
         let processes: BTreeSet<u32> = sample.vms.keys().copied().collect();
         self.io.look(sample.at_ns, &reading.io, &processes, Path::new("/proc"));
-        let vms = sample.vms.keys().map(|pid| (u64::from(*pid), *pid));
+        let vms =
+            sample.vms.keys().map(|pid| Process { vm: u64::from(*pid), pid: *pid, used_ns: None });
         self.profiles.look(vms, |_| None, Instant::now());
         self.vms.retain(|pid, _| sample.vms.contains_key(pid));
         for (pid, vm) in &sample.vms {
