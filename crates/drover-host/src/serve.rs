@@ -27,11 +27,12 @@ use crate::manager::Manager;
 use crate::numa::Numa;
 use crate::privileges::{self, Writer};
 use crate::profiles::Profiles;
-use crate::reconciler::Reconciler;
+use crate::reconciler::{Reconciler, cpu_time};
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
 use crate::topology::{Topology, online_cpus};
 use crate::watch::Watch;
+use drover_core::allot::period_ms;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
 use drover_core::scenario::CpuList;
 
@@ -46,7 +47,7 @@ pub struct Places<'a> {
     pub socket: &'a Path,
 }
 
-/// How often the daemon looks after the host.
+/// How often the daemon looks after the host; more rarely where that would cost too much.
 const LOOK: Duration = Duration::from_millis(DAEMON_LOOK_MS as u64);
 
 /// What signals ask of the daemon.
@@ -183,6 +184,7 @@ fn look_after(
             return Over::Cookie(tagged);
         }
         manager.alive(Instant::now());
+        let before = cpu_time();
         if wishes.reload.swap(false, Ordering::Relaxed) {
             reconciler.reload();
             manager.reloaded();
@@ -193,7 +195,8 @@ fn look_after(
         online = online_list().unwrap_or(online);
         reconciler.look(scheduler, &online, Instant::now());
         clients.find_us();
-        let next_look = Instant::now() + LOOK;
+        let took_us = u32::try_from((cpu_time() - before).as_micros()).unwrap_or(u32::MAX);
+        let next_look = Instant::now() + LOOK.max(Duration::from_millis(period_ms(took_us).into()));
         loop {
             let next_allotted = reconciler.allot(scheduler, Instant::now());
             if clients.listener.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {

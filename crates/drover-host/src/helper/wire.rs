@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is said to a reader and what it answers: of fixed size each, a datagram.
+//! What is said to a reader and what it answers: a datagram each, exactly as long as its head says, and no longer than a
+//! fixed size.
 
 use std::io;
 
@@ -8,9 +9,9 @@ pub const ITEMS_MAX: usize = 512;
 /// So much of an answer is in one datagram.
 pub const DATA_MAX: usize = 8 << 10;
 const HEAD_BYTES: usize = 24;
-/// The length of a request,
+/// No request is longer,
 pub const REQUEST_BYTES: usize = HEAD_BYTES + 12 * ITEMS_MAX;
-/// and of a datagram of an answer.
+/// and no datagram of an answer.
 pub const ANSWER_BYTES: usize = HEAD_BYTES + DATA_MAX;
 
 /// What a reader can do.
@@ -89,25 +90,24 @@ impl Request {
     pub fn bytes(&self) -> Vec<u8> {
         let op = Op::ALL.iter().position(|op| *op == self.op).unwrap_or_default() as u32;
         let (items, nodes) = (self.items.len() as u32, self.nodes.len() as u32);
-        let mut bytes = Vec::with_capacity(REQUEST_BYTES);
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + 12 * self.items.len());
         bytes.extend(self.id.to_ne_bytes());
         [op, self.pid, items, nodes].iter().for_each(|it| bytes.extend(it.to_ne_bytes()));
         self.items.iter().take(ITEMS_MAX).for_each(|it| bytes.extend(it.to_ne_bytes()));
         self.nodes.iter().take(ITEMS_MAX).for_each(|it| bytes.extend(it.to_ne_bytes()));
-        bytes.resize(REQUEST_BYTES, 0);
         bytes
     }
 
     /// As it was sent; none: it was not.
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        let bytes = Some(bytes).filter(|bytes| bytes.len() == REQUEST_BYTES)?;
+        let bytes = Some(bytes).filter(|bytes| bytes.len() >= HEAD_BYTES)?;
         let (word, long) = (|at| word_at(bytes, at), |at| long_at(bytes, at));
         let op = *Op::ALL.get(word(8) as usize)?;
         let (items, nodes) = (word(16) as usize, word(20) as usize);
-        if items > ITEMS_MAX || nodes > items {
+        let of_nodes = HEAD_BYTES + 8 * items;
+        if items > ITEMS_MAX || nodes > items || bytes.len() != of_nodes + 4 * nodes {
             return None;
         }
-        let of_nodes = HEAD_BYTES + 8 * items;
         Some(Self {
             id: long(0),
             op,
@@ -155,21 +155,20 @@ impl Part {
 
     /// As it is sent.
     pub fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(ANSWER_BYTES);
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + self.data.len());
         bytes.extend(self.id.to_ne_bytes());
         bytes.extend(self.errno.to_ne_bytes());
         bytes.extend(u32::from(self.more).to_ne_bytes());
         bytes.extend((self.data.len() as u64).to_ne_bytes());
         bytes.extend(&self.data);
-        bytes.resize(ANSWER_BYTES, 0);
         bytes
     }
 
     /// As it was sent; none: it was not.
     pub fn of(bytes: &[u8]) -> Option<Self> {
-        let bytes = Some(bytes).filter(|bytes| bytes.len() == ANSWER_BYTES)?;
+        let bytes = Some(bytes).filter(|bytes| bytes.len() >= HEAD_BYTES)?;
         let length = usize::try_from(long_at(bytes, 16)).ok().filter(|it| *it <= DATA_MAX)?;
-        let data = bytes[HEAD_BYTES..HEAD_BYTES + length].to_owned();
+        let data = Some(&bytes[HEAD_BYTES..]).filter(|data| data.len() == length)?.to_owned();
         let (errno, more) = (word_at(bytes, 8) as i32, word_at(bytes, 12) != 0);
         Some(Self { id: long_at(bytes, 0), errno, more, data })
     }
@@ -208,7 +207,20 @@ mod tests {
     #[test]
     fn nonsense_is_nothing() {
         assert_eq!((Request::of(b"x"), Part::of(b"x")), (None, None));
+        assert_eq!(
+            (Request::of(&[0; HEAD_BYTES - 1]), Part::of(&[0; HEAD_BYTES - 1])),
+            (None, None)
+        );
         assert_eq!(Request::of(&[0xff; REQUEST_BYTES]), None);
+        let longer = |mut bytes: Vec<u8>| {
+            bytes.push(0);
+            bytes
+        };
+        let request = Request { id: 1, op: Op::Io, pid: 1, items: vec![2], nodes: vec![0] };
+        assert_eq!(Request::of(&longer(request.bytes())), None);
+        let part = Part { id: 1, errno: 0, more: false, data: vec![3] };
+        assert_eq!(Part::of(&longer(part.bytes())), None);
+        assert_eq!(Part::of(&part.bytes()[..HEAD_BYTES]), None);
         assert_eq!(Part::of(&[0xff; ANSWER_BYTES]), None);
     }
 }

@@ -134,12 +134,12 @@ fn shared() -> Result<Doing> {
 fn read_all(socket: RawFd, doing: &AtomicU64) -> Result<()> {
     let mut bytes = vec![0; REQUEST_BYTES];
     loop {
-        match recv(socket, &mut bytes, MsgFlags::empty()) {
+        let length = match recv(socket, &mut bytes, MsgFlags::empty()) {
             Err(nix::errno::Errno::EINTR) => continue,
-            Ok(length) if length > 0 => {}
+            Ok(length) if length > 0 => length,
             _ => return Ok(()),
-        }
-        let Some(request) = Request::of(&bytes) else { continue };
+        };
+        let Some(request) = Request::of(&bytes[..length]) else { continue };
         doing.store(request.id, Ordering::SeqCst);
         // Ends this process, also while it waits for a lock.
         set_timer(request.op.limit_s());

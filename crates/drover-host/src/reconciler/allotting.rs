@@ -114,6 +114,6 @@ fn claim(vm: Option<&PlannedVm>, online: &CpuList) -> (Claim, Affinity) {
 }
 
 /// CPU time of this thread.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }

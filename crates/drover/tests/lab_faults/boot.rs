@@ -40,7 +40,7 @@ impl Boot {
             is_skipped_without: false,
             files: Vec::new(),
             environment: Vec::new(),
-            timeout_s: 600,
+            timeout_s: 1200,
             qemu_guests: false,
         }
     }
