@@ -22,7 +22,7 @@ help:
 	@echo 'make mechanisms  mechanisms of the seed documents taken out, does their test fail? into docs/mechanisms.md'
 	@echo 'make compare simulator against lab, into docs/fidelity.md; 20 minutes on a quiet machine'
 	@echo 'make seeds   what the five seed documents claim, measured in the simulator, into docs/seeds.md; half an hour'
-	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 JOBS="hoard"'
+	@echo 'make attacks  hostile users and VMs against a host in the lab, does a quiet VM notice? KERNEL=6.18 UNDER=eevdf JOBS="hoard"'
 	@echo 'make fuzz    what others write, fed with noise; INPUTS=2000000 for each reader'
 	@echo 'make hooks   run the lint before each commit'
 
@@ -122,7 +122,7 @@ fuzz: setup
 # What users and VMs of a host try against it: attacks/README.md. Not part of `make test`.
 .PHONY: attacks
 attacks: build
-	attacks/run $(DROVER) $(if $(KERNEL),--kernel $(KERNEL)) $(JOBS:%=attacks/%.job)
+	attacks/run $(DROVER) $(if $(KERNEL),--kernel $(KERNEL)) $(if $(UNDER),--under $(UNDER)) $(JOBS:%=attacks/%.job)
 
 # Which of the tests of the policy can fail: docs/mutants.md. Developers only; not part of the command.
 COUNT ?= 100

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs in the lab: sh inside.sh JOB... A row of the table for each, and the reasons below where it fails.
+# Runs in the lab: sh inside.sh drover|eevdf JOB... A row of the table for each, and the reasons below where it fails.
+# Under eevdf nobody is asked but the quiet VM: what it had is for comparison.
 cd /attacks
 PATH=/attacks:$PATH
+under=$1
+shift
 
 # --- what jobs may call ---
 
@@ -12,7 +15,7 @@ as_alice() {
 
 # A busy VM of root's: busy NAME VCPUS; its process is in $pid.
 busy() {
-	drover guest --name "$1" --vcpus "$2" --workload '{"kind":"cpu"}' --stats "/tmp/$1.stats" \
+	command drover guest --name "$1" --vcpus "$2" --workload '{"kind":"cpu"}' --stats "/tmp/$1.stats" \
 		--loops-per-ms 1000 2>"/tmp/no-$1" &
 	pid=$!
 }
@@ -57,12 +60,14 @@ attackers_us() {
 # --- the host ---
 
 ATTACKERS=/sys/fs/cgroup/attackers
+QUIET=/sys/fs/cgroup/quiet
 STATE=/sys/kernel/sched_ext/state
 
 prepare_host() {
 	echo 'alice:x:1000:1000::/:/bin/sh' >>/etc/passwd
 	chmod 666 /dev/kvm
-	mkdir -p $ATTACKERS
+	mkdir -p $ATTACKERS $QUIET
+	[ "$under" = drover ] || echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 	dmesg -n 1
 }
 
@@ -94,8 +99,14 @@ answers_soon() {
 	[ $took -le "$list_ms" ] || wrong "drover vm list took $took ms; $list_ms is right"
 }
 
+# There is nobody to give orders to.
+if [ "$under" = eevdf ]; then
+	drover() { :; }
+fi
+
 # It goes on from attack to attack, as long as it is well.
 need_daemon() {
+	[ "$under" = drover ] || return 0
 	if [ -n "${daemon:-}" ]; then
 		if kill -0 "$daemon" && scheduling && within 10 answers; then
 			return
@@ -122,6 +133,11 @@ quiet_ms() {
 start_quiet() {
 	busy quiet "$vcpus"
 	quiet=$pid
+	if [ "$under" = eevdf ]; then
+		# As a manager does; attackers have another, of the same weight.
+		echo "$quiet" >$QUIET/cgroup.procs
+		return
+	fi
 	within 10 quiet_listed || wrong 'the quiet VM was not found'
 	drover vm set quiet --shares "$shares" || wrong 'the quiet VM has no shares'
 }
@@ -162,7 +178,9 @@ judge() {
 
 judge_daemon_and_host() {
 	daemon_is=lives host_is=lives
-	if ! kill -0 "$daemon" 2>/dev/null || [ "$(cat $STATE)" != enabled ]; then
+	if [ "$under" = eevdf ]; then
+		:
+	elif ! kill -0 "$daemon" 2>/dev/null || [ "$(cat $STATE)" != enabled ]; then
 		daemon_is=ENDED
 		wrong "the daemon: $(tail -n 1 /tmp/daemon.log)"
 	elif ! within 10 answers; then
@@ -190,7 +208,7 @@ run_job() {
 	had=$(part "$seconds" "$quiet")
 	guaranteed=$(quiet_ms guaranteed_delay_ms)
 	answers_soon
-	check >/dev/null
+	[ "$under" != drover ] || check >/dev/null
 	end_attack
 	undo >/dev/null
 	longest=$(quiet_ms longest_ready_ms)
@@ -199,9 +217,10 @@ run_job() {
 	kill -9 "$quiet"
 	wait "$quiet"
 	[ -s /tmp/wrong ] && verdict=FAIL || verdict=ok
+	[ "$under" = drover ] || verdict=- daemon_is=-
 	printf '%-4s  %-16s  %-58s  %6s %8s %6s  %8s %10s  %-6s  %s\n' "$verdict" "$name" "$title" "$had" "$part" \
 		"$ratio" "${longest:--}" "${guaranteed:--}" "$daemon_is" "$host_is"
-	cat /tmp/wrong
+	[ "$under" != drover ] || cat /tmp/wrong
 }
 
 prepare_host
@@ -210,5 +229,4 @@ for job; do
 	run_job "$job" 2>/tmp/errors
 done
 echo 'begun nothing'
-kill "$daemon"
-wait "$daemon"
+[ -z "${daemon:-}" ] || { kill "$daemon"; wait "$daemon"; }

@@ -241,7 +241,7 @@ impl Meter {
     }
 }
 
-/// When to do again, in ms, what took so many us: to work out weights, or to look at all VMs.
+/// When to work out weights again, in ms, that having taken so many us.
 pub fn period_ms(took_us: u32) -> u32 {
     (took_us.saturating_mul(COST_PART) / 1000).clamp(PERIOD_MS, PERIOD_MAX_MS)
 }

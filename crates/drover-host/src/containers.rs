@@ -7,6 +7,7 @@
 
 use crate::kernel::Kernel;
 use crate::names::user_name;
+use crate::pace::{cpu_time, next_after};
 use crate::scheduler::{KernelVm, Refusal, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
@@ -17,7 +18,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Cgroups are read no more often than that, however often they change.
+/// Cgroups are read no more often than that, however often they change, and more rarely where there are many.
 const READ_INTERVAL: Duration = Duration::from_millis(400);
 
 /// What the cgroups are now.
@@ -28,6 +29,8 @@ pub struct Containers {
     nice: NiceValues,
     /// When cgroups were read last, and what there was then.
     read: Option<(Instant, Seen)>,
+    /// The CPU time that it took.
+    took: Duration,
     /// Some container could not be made, and why.
     lacking: Option<String>,
     /// What was said of that last.
@@ -64,6 +67,7 @@ impl Containers {
             tree,
             nice,
             read: None,
+            took: Duration::ZERO,
             lacking: None,
             said: None,
             many: false,
@@ -94,7 +98,7 @@ impl Containers {
             pool_places: self.pool_places,
         };
         if let Some((at, before)) = &self.read {
-            let soon = now.duration_since(*at) < READ_INTERVAL;
+            let soon = now.duration_since(*at) < next_after(self.took, READ_INTERVAL);
             let is_same = || *before == is_now && self.lacking.is_none() && !self.idle_changed();
             // What is asked for a new VM is in force from the first.
             if before.vms == is_now.vms && (soon || is_same()) {
@@ -102,6 +106,7 @@ impl Containers {
             }
         }
         self.read = Some((now, is_now));
+        let begun = cpu_time();
         let place = |vm: &KernelVm| Place {
             tgid: vm.tgid,
             path: path_of(vm.tgid),
@@ -137,7 +142,9 @@ impl Containers {
         }
         let changed = tree != self.tree;
         self.tree = tree;
-        self.settle(kernel, seen) | changed
+        let is_new = self.settle(kernel, seen);
+        self.took = cpu_time() - begun;
+        is_new | changed
     }
 
     fn idle_changed(&self) -> bool {

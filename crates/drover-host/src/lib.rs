@@ -30,6 +30,7 @@ pub mod meter;
 pub mod names;
 pub mod numa;
 pub mod orders;
+mod pace;
 pub mod plan;
 mod privileges;
 pub mod profiles;

@@ -10,7 +10,8 @@
 //!
 //! A thread of the daemon's reads that, but for the bytes, which who may look into others reads for it (`helper`). A VM is
 //! read four times, a second apart, and every 4 s from then on, which is what a class is of; one that has used no CPU time
-//! since did nothing, and is not read. Some 500 threads are read a second at most, and VMs take turns beyond that.
+//! since did nothing, and is not read. Some 500 threads are read a second at most, or what a fiftieth of a pCPU can, and VMs
+//! take turns beyond that.
 //!
 //! Limitations. A vhost worker of an older kernel, which is no
 //! thread of the VM's process, is not seen; the bytes of its tap are.
@@ -18,13 +19,14 @@
 use crate::files::{self, THREADS_MAX, field};
 use crate::helper::{Helper, Op};
 use crate::io_bytes::ByteCounts;
+use crate::pace::{cpu_time, next_after};
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// So many threads are read at once, and the rest of the last VM's.
 const THREADS_AT_ONCE: usize = 512;
@@ -186,8 +188,8 @@ fn has_guest_time(thread: &Path) -> bool {
     rest.split_whitespace().nth(40).is_some_and(|ticks| ticks != "0")
 }
 
-/// What was read, and when.
-type Reading = (Instant, Vec<(u64, Counted)>);
+/// What was read, when, and the CPU time that took.
+type Reading = (Instant, Vec<(u64, Counted)>, Duration);
 
 /// Keeps the profiles of all VMs, by a thread that reads.
 #[derive(Debug)]
@@ -196,6 +198,7 @@ pub struct Profiles {
     told: Receiver<Reading>,
     begun: Instant,
     asked: Option<Instant>,
+    took: Duration,
     profiler: Profiler,
 }
 
@@ -219,15 +222,23 @@ impl Profiles {
         let work = move || {
             let mut reader = Reader { helper, ..Reader::new(Path::new("/proc")) };
             for vms in asked {
+                let before = cpu_time();
                 let read = reader.read(&vms);
-                if tell.send((Instant::now(), read)).is_err() {
+                if tell.send((Instant::now(), read, cpu_time() - before)).is_err() {
                     return;
                 }
             }
         };
         thread::Builder::new().name("drover-profile".to_owned()).spawn(work)?;
         let begun = Instant::now();
-        Ok(Self { ask, told, begun, asked: None, profiler: Profiler::default() })
+        Ok(Self {
+            ask,
+            told,
+            begun,
+            asked: None,
+            took: Duration::ZERO,
+            profiler: Profiler::default(),
+        })
     }
 
     /// Takes what was read, and has these read again if it is time to. `memory_mib_s` is what the VM moves to and from
@@ -238,13 +249,17 @@ impl Profiles {
         memory_mib_s: impl Fn(u64) -> Option<f64>,
         now: Instant,
     ) {
-        for (at, read) in self.told.try_iter() {
+        for (at, read, took) in self.told.try_iter() {
+            self.took = took;
             for (id, counted) in read {
                 let counted = Counted { memory_mib_s: memory_mib_s(id), ..counted };
                 self.profiler.look(id, counted, at.duration_since(self.begun));
             }
         }
-        if self.asked.is_some_and(|asked| now.duration_since(asked) < INTERVAL) {
+        if self
+            .asked
+            .is_some_and(|asked| now.duration_since(asked) < next_after(self.took, INTERVAL))
+        {
             return;
         }
         self.asked = Some(now);
@@ -259,12 +274,12 @@ impl Profiles {
     #[cfg(test)]
     pub(crate) fn for_test() -> Self {
         let (ask, told, begun) = (channel().0, channel().1, Instant::now());
-        Self { ask, told, begun, asked: None, profiler: Profiler::default() }
+        Self { ask, told, begun, asked: None, took: Duration::ZERO, profiler: Profiler::default() }
     }
 
     /// What a test has seen of a VM.
     #[cfg(test)]
-    pub(crate) fn note(&mut self, id: u64, counted: Counted, at: std::time::Duration) {
+    pub(crate) fn note(&mut self, id: u64, counted: Counted, at: Duration) {
         self.profiler.look(id, counted, at);
     }
 

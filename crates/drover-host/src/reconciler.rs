@@ -31,7 +31,6 @@ use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
 use crate::thread_sets::ThreadSets;
 use crate::topology::Topology;
 use allotting::Allotting;
-pub(crate) use allotting::cpu_time;
 use anyhow::{Context, Result, bail, ensure};
 use arranging::Arranging;
 use drover_core::asked::{Asked, Key};

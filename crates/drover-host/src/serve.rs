@@ -25,14 +25,14 @@ use crate::kvm;
 use crate::listener::Listener;
 use crate::manager::Manager;
 use crate::numa::Numa;
+use crate::pace::{cpu_time, next_after};
 use crate::privileges::{self, Writer};
 use crate::profiles::Profiles;
-use crate::reconciler::{Reconciler, cpu_time};
+use crate::reconciler::Reconciler;
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
 use crate::topology::{Topology, online_cpus};
 use crate::watch::Watch;
-use drover_core::allot::period_ms;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
 use drover_core::scenario::CpuList;
 
@@ -195,8 +195,7 @@ fn look_after(
         online = online_list().unwrap_or(online);
         reconciler.look(scheduler, &online, Instant::now());
         clients.find_us();
-        let took_us = u32::try_from((cpu_time() - before).as_micros()).unwrap_or(u32::MAX);
-        let next_look = Instant::now() + LOOK.max(Duration::from_millis(period_ms(took_us).into()));
+        let next_look = Instant::now() + next_after(cpu_time() - before, LOOK);
         loop {
             let next_allotted = reconciler.allot(scheduler, Instant::now());
             if clients.listener.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {

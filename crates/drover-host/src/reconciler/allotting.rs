@@ -6,12 +6,12 @@
 
 use super::Reconciler;
 use crate::kernel::Kernel;
+use crate::pace::cpu_time;
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
 use drover_core::allot::{Allocator, Basis, Claim, period_ms};
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
-use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
 /// What is kept from one time to the next.
@@ -111,9 +111,4 @@ fn claim(vm: Option<&PlannedVm>, online: &CpuList) -> (Claim, Affinity) {
         ..Claim::default()
     };
     (claim, vm.affinity.on(online))
-}
-
-/// CPU time of this thread.
-pub(crate) fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
