@@ -154,6 +154,12 @@ static bool ground_is_leaving(struct drover *d, struct task_struct *task)
 	return task->flags & PF_EXITING;
 }
 
+static bool ground_blocks_rcu(struct drover *d, struct task_struct *task)
+{
+	return bpf_core_field_exists(task->rcu_read_unlock_special) &&
+	       task->rcu_read_unlock_special.b.blocked;
+}
+
 static void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns)
 {
 	if (bpf_ksym_exists(scx_bpf_task_set_slice___new))

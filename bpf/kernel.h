@@ -114,6 +114,11 @@ struct cred {
 	struct kuid uid;
 	struct user_namespace *user_ns;
 };
+union rcu_special { /* of preemptible RCU only */
+	struct {
+		u8 blocked;
+	} b;
+};
 struct task_struct {
 	unsigned int __state;
 	unsigned int flags;
@@ -134,6 +139,7 @@ struct task_struct {
 	u64 self_exec_id;
 	struct task_group *sched_task_group;
 	struct bpf_local_storage *bpf_storage;
+	union rcu_special rcu_read_unlock_special;
 };
 struct bpf_local_storage {
 };

@@ -173,24 +173,30 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 {
 	bool kernel = wake_is_kernel(d, task, t, woken);
+	u32 at = ground_task_pcpu(d, task);
+	bool awaited = !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at);
 	u32 near;
 
 	if (t->affinity_seq != d->pcpu_changes)
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
 	waiting_leave(d, t);
-	if (quota_holds(d, t, ground_now_ns(d)) && !ground_is_leaving(d, task)) {
+	if (!awaited && quota_holds(d, t, ground_now_ns(d)) && !ground_is_leaving(d, task)) {
 		quota_park(d, task, t, ground_now_ns(d));
 		return 0;
 	}
 	waiting_begin(d, t);
+	/* The kernel waits for it, so it runs on next, whatever its VM has used. */
+	if (awaited) {
+		ground_run_on(d, task, at, WAIT_BOUND_TURN_MIN_NS, false);
+		return 0;
+	}
 	/* Of one pCPU, it is served there at once. */
 	if (kernel && t->pinned_cpu) {
 		ground_run_on(d, task, t->pinned_cpu - 1, d->params.slice_ns, woken);
 		return 0;
 	}
-	if (!woken &&
-	    spread_leave(d, task, pcpu_at(d, ground_task_pcpu(d, task)), drover_may_begin(d, t)))
+	if (!woken && spread_leave(d, task, pcpu_at(d, at), drover_may_begin(d, t)))
 		return 0;
 	if (woken && drover_may_begin(d, t) && drover_run_where_idle(d, task, t, near))
 		return 0;
@@ -257,7 +263,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	 * Its limit was spent while it was on its way. Two that leave would preempt each other for
 	 * ever, nobody else would run there, and the VM would never be below its limit again.
 	 */
-	if (vm->at_limit && !ground_is_leaving(d, task))
+	if (vm->at_limit && !ground_is_leaving(d, task) && !ground_blocks_rcu(d, task))
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);

@@ -50,6 +50,9 @@ GROUND bool ground_is_kernel_thread(struct drover *d, struct task_struct *task);
  * among those that the pCPU runs next, and the pCPU does not ask for work.
  */
 GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
+/* Was the task preempted inside a read-side section of RCU? The kernel cannot free memory before it
+ * has run on, and ends a scheduler that leaves it waiting for 21 s. */
+GROUND bool ground_blocks_rcu(struct drover *d, struct task_struct *task);
 /* How long the running task may go on before ground asks again; 0: ask now. */
 GROUND void ground_set_slice(struct drover *d, struct task_struct *task, u64 slice_ns);
 

@@ -263,6 +263,12 @@ bool ground_is_leaving(struct drover *d, struct task_struct *task)
 	return task->leaving;
 }
 
+bool ground_blocks_rcu(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->blocks_rcu;
+}
+
 bool ground_may_run_on(struct drover *d, struct task_struct *task, u32 pcpu)
 {
 	/* The kernel answers for affinity only; so does this. */

@@ -52,6 +52,7 @@ struct task_struct {
 	bool selected; /* waking: the policy has been asked where to */
 	bool locked; /* the kernel is handling it: nobody else may */
 	bool leaving; /* it is being killed */
+	bool blocks_rcu;
 	bool kernel_thread;
 	bool in_kvm_run;
 	u32 vcpu_id;

@@ -727,6 +727,30 @@ static void who_leaves_goes_on_although_its_vm_may_not(void)
 	}
 }
 
+/* In the lab a VM of a tiny weight was preempted there, and the kernel ended the scheduler. */
+static void who_is_preempted_where_rcu_waits_for_it_runs_next(void)
+{
+	for (u32 blocks = 0; blocks <= 1; blocks++) {
+		struct task_struct *held;
+
+		g = fake_ground(1, 1);
+		kernel_busy_vm(g, 1, 1, 0);
+		kernel_settle(g);
+		held = g->pcpu[0].current;
+		kernel_busy_vm(g, 2, 1, 0);
+		kernel_busy_vm(g, 3, 1, 0);
+		held->blocks_rcu = blocks;
+		kernel_vm(g, 1)->at_limit = 1;
+		held->slice_ns = 0;
+		kernel_pick(g, 0);
+		kernel_switch(g, 0);
+		CHECK(g->pcpu[0].current != held);
+		kernel_sleep(g, 0);
+		kernel_settle(g);
+		CHECK_EQ(g->pcpu[0].current == held, blocks);
+	}
+}
+
 int main(void)
 {
 	RUN(figure_5);
@@ -764,5 +788,6 @@ int main(void)
 	RUN(a_timer_goes_off_when_it_is_due_and_not_before);
 	RUN(who_leaves_is_not_put_out);
 	RUN(who_leaves_goes_on_although_its_vm_may_not);
+	RUN(who_is_preempted_where_rcu_waits_for_it_runs_next);
 	return check_done();
 }

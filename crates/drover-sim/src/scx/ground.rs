@@ -138,6 +138,12 @@ extern "C" fn ground_is_leaving(d: *mut drover, task: *mut task_struct) -> bool 
     m.tasks[number(task) as usize].leaving
 }
 
+/// No task of the simulator's is inside the kernel.
+#[unsafe(no_mangle)]
+extern "C" fn ground_blocks_rcu(_: *mut drover, _: *mut task_struct) -> bool {
+    false
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_set_slice(d: *mut drover, task: *mut task_struct, slice_ns: u64) {
     // SAFETY: called by the policy.
