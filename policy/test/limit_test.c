@@ -727,7 +727,7 @@ static void who_leaves_goes_on_although_its_vm_may_not(void)
 	}
 }
 
-/* In the lab a VM of a tiny weight was preempted there, and the kernel ended the scheduler. */
+/* In the lab khugepaged was preempted there beside a crowd, and the kernel ended the scheduler. */
 static void who_is_preempted_where_rcu_waits_for_it_runs_next(void)
 {
 	for (u32 blocks = 0; blocks <= 1; blocks++) {
