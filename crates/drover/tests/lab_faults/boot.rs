@@ -40,7 +40,8 @@ impl Boot {
             is_skipped_without: false,
             files: Vec::new(),
             environment: Vec::new(),
-            timeout_s: 1200,
+            // The longest takes four minutes of a machine that has nothing else to do.
+            timeout_s: 1500,
             qemu_guests: false,
         }
     }
