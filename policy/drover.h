@@ -74,7 +74,7 @@ static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
 enum drover_wakes {
 	WAKES_TO_WAIT,     /* it is placed next (drover_place) */
 	WAKES_ON_IDLE,     /* it begins on a pCPU that is idle and was claimed */
-	WAKES_TO_PREEMPT,  /* it begins at once, whoever runs there now */
+	WAKES_TO_PREEMPT,  /* it begins at once, in place of the running thread */
 };
 
 /* The thread slept, is ready now and may be sent to several pCPUs: to which? */
@@ -99,7 +99,7 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 		*wakes = WAKES_ON_IDLE;
 	drover_woken(d, t, target == IDLE_NONE ? near : (u32)target);
 	if (!drover_may_begin(d, t)) {
-		/* It is claimed, and would be found by nobody: it becomes idle anew. */
+		/* It is claimed, so no other wake-up would find it: it becomes idle anew. */
 		if (*wakes == WAKES_ON_IDLE)
 			ground_kick(d, (u32)target);
 		*wakes = WAKES_TO_WAIT;
@@ -136,7 +136,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	return true;
 }
 
-/* The thread preempts who runs on its own pCPU, if that is for it to do. */
+/* The thread preempts the one that runs on its own pCPU, if it may. */
 static __always_inline bool drover_preempt_here(struct drover *d, struct task_struct *task,
 						struct thread *t, u32 near)
 {
@@ -261,7 +261,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		limit_begin(d, t->slot, now_ns);
 	/*
 	 * Its limit was spent while it was on its way. Two that leave would preempt each other for
-	 * ever, nobody else would run there, and the VM would never be below its limit again.
+	 * ever, no other thread would run there, and the VM would never be below its limit again.
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task) && !ground_blocks_rcu(d, task))
 		ground_preempt(d, at);
@@ -395,7 +395,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	bool stopped;
 	u32 picked;
 
-	/* A pCPU that asks has nobody in sight: who was to preempt here went elsewhere. */
+	/* The pending wake-up preemption went elsewhere: clear it. */
 	if (pcpu->order.why == ORDER_WOKEN || pcpu->order.why == ORDER_SENT)
 		pcpu->order.why = ORDER_NONE;
 	if (!t || ground_is_leaving(d, task))
@@ -421,7 +421,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	stopped = t &&
 		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
 		   cosched_must_stop(d, t) || quota_is_spent(d, t, pcpu->asked_ns));
-	/* Found just now it has a slice, and would go on if there is nobody else. */
+	/* Found just now it has a slice, and would go on if there is no other. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);
 	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
@@ -434,7 +434,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		else
 			pcpu->order.why = ORDER_NONE;
 	}
-	/* After the choice: the least served VM is the same for whoever is told to ask. */
+	/* After the choice: the least served VM is the same for all pCPUs that are told to ask. */
 	if (first)
 		plan_tell(d, at);
 	if (picked != PICKED_RUNNING || !t || in_turn)
@@ -452,7 +452,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		quota_slice_ns(d, t, plan_slice_ns(d, vm_at(d, t->slot), at), pcpu->asked_ns));
 }
 
-/* Could somebody who waits run there? */
+/* Could a waiting thread run there? */
 BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 {
 	bool work = false;
@@ -469,7 +469,7 @@ BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 
 /*
  * The pCPU has just become idle, or ends to be. Idle, it looks once more, for a thread that was on
- * its way into a queue. Whoever queues one from now on sees that the pCPU is idle.
+ * its way into a queue. From now on each enqueue sees that the pCPU is idle.
  */
 static __always_inline void drover_idle(struct drover *d, u32 at, bool idle)
 {
@@ -482,7 +482,7 @@ static __always_inline void drover_idle(struct drover *d, u32 at, bool idle)
 		ground_kick(d, at);
 }
 
-/* Does anybody wait in a queue of VMs? */
+/* Is any queue of VMs not empty? */
 BPF_GLOBAL bool drover_somebody_waits(THE_DROVER)
 {
 	bool somebody = false;
@@ -495,7 +495,7 @@ BPF_GLOBAL bool drover_somebody_waits(THE_DROVER)
 
 /*
  * From time to time: kick pCPUs that are idle beside waiting threads. A thread is
- * counted a moment before it can be taken; should whoever queues it be
+ * counted a moment before it can be taken; if its enqueue is
  * interrupted just there, a pCPU may have looked in vain and gone idle.
  */
 static __always_inline void drover_kick_idle(struct drover *d)
@@ -561,7 +561,7 @@ static __always_inline void drover_own_timer(struct drover *d, u64 now_ns)
 	if (!timer_goes_off(d, TIMER_OWN, now_ns))
 		return;
 	drover_kick_idle(d);
-	/* Who is left out of this round is asked for at its end, and this may have come before. */
+	/* VMs left out of this round are asked for at its end, and this may have come before. */
 	if (d->nr_coscheduled && (s64)(d->round_end_ns - now_ns) > 0)
 		timer_rouse_at(d, d->round_end_ns);
 	timer_leave(d, TIMER_OWN);
@@ -578,8 +578,8 @@ static __always_inline void drover_timer(struct drover *d, u32 timer, u64 now_ns
 		wait_bound_timer(d, timer - TIMER_TURN(0), now_ns);
 }
 
-/* A task of a higher class, a real-time one, runs there from now on: who was to run next goes
- * elsewhere. */
+/* A task of a higher class, a real-time one, runs there from now on: the thread that was to
+ * run next goes elsewhere. */
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
 	spread_stay(d, pcpu_at(d, at));
@@ -601,12 +601,12 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 	pcpu_at(d, at)->online = 1;
 	idle_note(d, at, true);
 	partition_count(d);
-	/* Who waits elsewhere may run here. */
+	/* Threads that wait elsewhere may run here. */
 	for_each_index(i, 0, d->params.nr_domains)
 		affinity_unsettle(d, i);
 }
 
-/* It takes nobody from now on. */
+/* It takes no thread from now on. */
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->online = 0;

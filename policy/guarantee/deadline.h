@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Deadlines: who must run by when, whatever its shares.
+ * Deadlines: which thread must run by when, whatever its VM's shares.
  *
  * Idea. Two things make a VM's threads urgent: its reservation is due (reserve.h), or one of them
- * has waited for as long as anybody may (wait_bound.h). Both are moments in real time, so each
+ * has waited for as long as a thread may (wait_bound.h). Both are moments in real time, so each
  * domain has a second tournament, in which a waiting VM stands at the earlier of the two. A pCPU
  * that asks for work reads its root first. Mostly no deadline has come, and shares decide.
  * Otherwise the VM with the earliest deadline is served.
@@ -29,7 +29,7 @@
 #include "guarantee/reserve.h"
 #include "guarantee/wait_bound.h"
 
-/* A time later than any deadline: whoever waits is due by then. */
+/* A time later than any deadline: all that wait are due by then. */
 #define DEADLINE_ANY_NS (1ULL << 40)
 
 /* Where the VM stands by its deadline among those that wait there; nowhere while it may not run. */
@@ -111,7 +111,7 @@ BPF_GLOBAL bool deadline_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	if (late_ns < 0)
 		return false;
 	unserved = wait_bound_is_unserved(d, entity, now_ns);
-	/* Of who comes at this very moment it may not be known. */
+	/* A thread that comes at this very moment may not be known. */
 	next_ns = now_ns + d->params.wait_bound_ns;
 	taken = ground_take_due(d, queue, now_ns + (unserved ? DEADLINE_ANY_NS : 0), &next_ns);
 	entity->due_ns = next_ns;

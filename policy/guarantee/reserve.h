@@ -5,17 +5,17 @@
  * Idea. Beside its virtual time a VM with a reservation has a tag in real time:
  * the moment up to which what it has received pays for its reservation. Each ns
  * of CPU time moves the tag on by 1 / reservation; a VM whose tag is not later
- * than now is *due*, and whoever is due is served before anybody by shares, the
+ * than now is *due*, and VMs that are due are served before all by shares, the
  * one with the earliest tag first. The tag is kept from two sides:
  *  - a VM that wakes has its tag at now, less a small credit: it is due at once,
  *    and has saved up nothing to starve others with;
  *  - a VM that got more than its reservation, by its shares, is ahead by no more
  *    than a slice of each of its threads pays for: when rivals come, it is due
- *    again after that, and need not first give back what nobody else wanted.
+ *    again after that, and need not first give back what no other wanted.
  * Whatever the reason for which it ran, a VM is charged in both times. So it gets
  * the larger of its reservation and what its shares bring, not the sum. Its
  * virtual time runs by what it is owed in all (allot.h), so that it stays level
- * with the others', hoards no claim and drags nobody's along.
+ * with the others', hoards no claim and drags no other's along.
  * These are the R tags of mClock (Gulati, Merchant, Varman, OSDI '10), charged
  * when a thread has run, in place of when a request arrives.
  *
@@ -126,7 +126,8 @@ static __always_inline bool reserve_is_due(struct vm *vm, u64 now_ns)
 
 /*
  * When the VM, which has a reservation and waits, is due. What is uncharged takes it no further
- * ahead than it may be: nobody would put right that it waits for what it will never be charged.
+ * ahead than it may be: it would wait for what it will never be charged, and nothing would correct
+ * that.
  */
 static __always_inline u64 reserve_due_ns(struct drover *d, struct vm *vm, u64 now_ns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wait bound: nobody waits forever, whatever the shares say.
+ * The wait bound: no thread waits forever, whatever the shares say.
  *
  * Idea. Shares may be as uneven as a million to one, and then proportion alone would have a VM wait
  * for hours; the kernel throws a scheduler out that leaves a ready task waiting for 26 s, and a
@@ -10,18 +10,18 @@
  *	B(n, p) = n / p * 25 slices, but at least W (1 s), at most 8 W
  *
  * and a VM has one W after any thread of it was last taken. At its deadline (deadline.h) a thread
- * has a *turn*, before all that shares say, not cut short by who wakes, by a round or by a gang. A
+ * has a *turn*, before all that shares say, not cut short by a wake-up, by a round or by a gang. A
  * timer ends it, and has the pCPU ask when it may give the next.
  *
  * Turns take a fiftieth of each pCPU's time, however many are due. A turn is a quarter of a slice,
  * and the pCPU that gave it gives the next after fifty times as long. Where more are due than have
  * such turns, deadlines are missed, and turns become shorter: by so much as the one that is served
  * is late, once that is more than W / 16. So the crowd that makes them short has the short ones.
- * Whoever is late by 4 W is served whatever it costs others, up to half of the time: the kernel
- * would throw the scheduler out.
+ * A thread that is late by 4 W is served whatever it costs others, up to half of the time: the
+ * kernel would throw the scheduler out.
  *
- * Who has run was served, for whatever reason. But a run that others cut short before half a turn
- * was over counts for nothing: the thread keeps its deadline.
+ * A thread that has run was served, for whatever reason. But a run that others cut short before
+ * half a turn was over counts for nothing: the thread keeps its deadline.
  *
  * If no thread of a VM was taken in the domain for W while others of it run, its virtual time says
  * nothing there: it was counted against other VMs, on other pCPUs. It is set back to the domain's
@@ -31,7 +31,7 @@
  * What can be promised to a thread, n of its VM's waiting in its domain and m threads of others
  * there, is 2 B(n, p) + W / 4 + (1 + m / p) times the longest that a thread runs unasked, a slice
  * and a tick. (Twice, because it may come when its siblings just had their turns; with several
- * domains three times, because siblings move. W / 4: who counts may be wrong for as long while
+ * domains three times, because siblings move. W / 4: counts may be wrong for as long while
  * pCPUs come and go. With m VMs of one thread that are all due, turns are W / 50 * p / m long, so
  * the one that is served is late by m / p * 6 ms.) One with a single pCPU waits for W + B(n, 1) + n
  * slices and ticks, n being all that wait for that pCPU alone. (drover-core delay.rs.)
@@ -63,11 +63,11 @@
 
 /* Turns take this part of a pCPU's time, */
 #define WAIT_BOUND_TAKES_ONE_IN 50
-/* but for whoever is late by so many times W: then they take half of it. */
+/* but for threads that are late by so many times W: then they take half of it. */
 #define WAIT_BOUND_LATE_FACTOR 4
 /* B is at most so many times W. */
 #define WAIT_BOUND_THREAD_FACTOR 8
-/* While nobody is later than that part of W turns have their full length. */
+/* While none is later than that part of W turns have their full length. */
 #define WAIT_BOUND_ON_TIME_PART 16
 /* No turn is shorter: to switch takes some us. */
 #define WAIT_BOUND_TURN_MIN_NS 50000LL
@@ -126,7 +126,7 @@ static __always_inline void wait_bound_note_taken(struct drover *d, u32 domain, 
 		entity_rq_of(rq, slot)->served_ns = now_ns;
 }
 
-/* Was nobody of the VM taken there for as long as may be? */
+/* Was no thread of the VM taken there for as long as may be? */
 static __always_inline bool wait_bound_is_unserved(struct drover *d, struct entity_rq *entity,
 						   u64 now_ns)
 {
@@ -141,7 +141,7 @@ static __always_inline u64 wait_bound_due_ns(struct drover *d, struct entity_rq 
 
 /* --- runs and turns --- */
 
-/* Who was chosen begins to run: is that a turn? */
+/* The chosen thread begins to run: is that a turn? */
 BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 now_ns)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
@@ -167,8 +167,8 @@ BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 no
 	return 0;
 }
 
-/* Somebody is due on that pCPU, which asks, and has to wait until it may give a turn again: whoever
- * runs there then gives way. */
+/* A thread is due on that pCPU, which asks, and has to wait until it may give a turn again: the
+ * running thread then gives way. */
 static __always_inline void wait_bound_ask_then(struct drover *d, u32 at)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
@@ -187,8 +187,8 @@ static __always_inline void wait_bound_timer(struct drover *d, u32 at, u64 now_n
 }
 
 /*
- * It stops. Was it cut short? Who sleeps has had what it wanted; and what its own VM's limit or
- * co-scheduling takes from it, others did not.
+ * It stops. Was it cut short? A thread that sleeps has had what it wanted; and what its own VM's
+ * limit or co-scheduling takes from it, others did not.
  */
 static __always_inline void wait_bound_stops(struct drover *d, struct thread *t, bool ready,
 					     u64 now_ns)
@@ -204,7 +204,7 @@ static __always_inline void wait_bound_stops(struct drover *d, struct thread *t,
 
 /*
  * The pCPU asks: does the task (NULL: none that may go on) have a turn that is not over yet? Then
- * whoever sent for the pCPU did so before the turn began: the interrupt comes when it has. The task
+ * the interrupt was sent before the turn began, and comes when it has. The task
  * goes on for what is left of the turn.
  */
 static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct task_struct *task,
@@ -228,7 +228,7 @@ static __always_inline bool wait_bound_may_give(const struct pcpu *pcpu)
 	return (s64)(pcpu->asked_ns - pcpu->next_turn_ns) >= 0;
 }
 
-/* Whoever is taken there next has a turn, which comes so late. */
+/* The thread that is taken there next has a turn, which comes so late. */
 static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu *pcpu, s64 late_ns)
 {
 	u64 turn_ns = wait_bound_turn_ns(d, late_ns);
@@ -240,8 +240,8 @@ static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu 
 }
 
 /*
- * Nobody of the VM was taken in the domain for all of W, and one is now. Bring the VM back to the
- * clock, if it runs elsewhere, and hold the first to its claim.
+ * No thread of the VM was taken in the domain for all of W, and one is now. Bring the VM back to
+ * the clock, if it runs elsewhere, and hold the first to its claim.
  */
 BPF_GLOBAL int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain)
 {

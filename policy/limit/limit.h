@@ -3,12 +3,12 @@
  * Limits: the most CPU time a VM, or a pool of VMs, may have.
  *
  * Idea. A limit is a token bucket. Tokens are CPU time that may be used; they come at the pace of
- * the limit, and the bucket holds what comes in 100 ms. While tokens are there nobody is held. When
+ * the limit, and the bucket holds what comes in 100 ms. While there are tokens no VM is held. When
  * none are left the VM is held as a whole: it leaves the tournaments, and its threads are
  * preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held
  * by a sibling waits for a few ms. What a sibling that sleeps does not use, the others may.
  *
- * The promise: in any time T no more than limit x (T + 100 ms), the burst that somebody set beside
+ * The promise: in any time T no more than limit x (T + 100 ms), the burst that was set beside
  * it (cpu.max.burst, which makes the bucket deeper), and what runs on until a timer or a kick is
  * heeded; that is paid back, so in the long run there is nothing too much at all.
  *
@@ -17,9 +17,9 @@
  *
  * Pools. What all VMs in and below a pool use is taken from a bucket of the pool. While that is
  * more than half full it alone counts: nothing has to be divided. Below that a VM may also use no
- * more than what it is owed now (allot.h), from a bucket of 10 ms. So whoever is owed most of a
- * pCPU has it, although wider VMs could use all that the pool may have while it waits; and whoever
- * wakes before the division is known anew takes it from the half that is left.
+ * more than what it is owed now (allot.h), from a bucket of 10 ms. So a VM that is owed most of a
+ * pCPU has it, although wider VMs could use all that the pool may have while it waits; and a VM
+ * that wakes before the division is known anew takes its part from the half that is left.
  *
  * Worked example. Four vCPUs under 50 % that have slept for long: 50 ms of tokens. They run for
  * 14 ms, until these and the 7 that came meanwhile are used up; from then on they pause for 2.5 ms,
@@ -49,10 +49,10 @@
 #define LIMIT_DEPTH_NS 100000000ULL
 /* The same of what a VM is dealt in its pool. */
 #define LIMIT_DEALT_DEPTH_NS 10000000ULL
-/* After what comes in so long who was held is let go, if that is enough to be worth it. */
+/* A held VM is let go after what comes in so long, if that is enough to be worth it. */
 #define LIMIT_PAUSE_NS 2500000ULL
 #define LIMIT_START_MIN_NS 100000ULL
-/* Nobody is stopped for less than that, */
+/* No VM is stopped for less than that, */
 #define LIMIT_STEP_NS 25000ULL
 /* or for so short a time that its threads are still on their way into queues when it is let go. */
 #define LIMIT_PAUSE_MIN_NS 250000ULL
@@ -183,7 +183,7 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 		left_ns = min_signed(left_ns, pool_left_ns);
 		pool = limit_next_above(d, pool);
 	}
-	/* While nothing is dealt who asks first has it. */
+	/* While nothing is dealt the first VM to ask has it. */
 	if (scarce && vm->entitled_ucpu)
 		return min_signed(left_ns, l->dealt_ns);
 	/* What it used of plenty it does not owe the others later. */
@@ -265,8 +265,8 @@ BPF_GLOBAL bool limit_is_near(THE_DROVER, u32 slot, u32 at)
 
 /*
  * The VM is let go: have pCPUs look for its threads, as for threads that wake (wake.h). Idle ones
- * first; all of them if it is confined, because nobody knows which queue of a pCPU its threads are
- * in. Then those whose VM has had more than its due compared with it.
+ * first; all of them if it is confined, because it is not known which queue of a pCPU its threads
+ * are in. Then those whose VM has had more than its due compared with it.
  */
 BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 {
@@ -283,7 +283,7 @@ BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 
 		if (!left)
 			break;
-		/* It asks in a moment, for somebody else. */
+		/* It asks in a moment, for another VM. */
 		if (pcpu_at(d, at)->order.why || !limit_is_near(d, slot, at))
 			continue;
 		if (i < nr_pcpus && idle) {
@@ -403,7 +403,7 @@ BPF_GLOBAL int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 static __always_inline void limit_begin(struct drover *d, u32 slot, u64 now_ns)
 {
 	if (!timer_enter(timer_of(d, slot))) {
-		/* Who looks just now may not have seen it run. */
+		/* The look that is under way may not have seen it run. */
 		timer_by(d, slot, now_ns + TIMER_EARLY_NS);
 		return;
 	}
@@ -440,8 +440,8 @@ static __always_inline void limit_forget(struct drover *d, struct vm *vm)
 }
 
 /*
- * Whose limit it is now has used nothing of it. Its bucket is empty: who comes anew all the time
- * gains nothing by that.
+ * The new owner of the limit has used nothing of it. Its bucket is empty: a VM that comes anew all
+ * the time gains nothing by that.
  */
 static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 now_ns)
 {

@@ -5,7 +5,7 @@
  * Idea. A vCPU pays for what it runs: so long as that would take to come in at the pace of its
  * quota. `paid_ns` is the time until which it has paid, at most 100 ms ago, and a burst. It may run
  * while that is past (a token bucket, kept as one time: Turner 1986, and ATM's GCRA). Its slice
- * ends when it has caught up; then it is parked, in a queue of its own that nobody serves, and
+ * ends when it has caught up; then it is parked, in a queue of its own that is not served, and
  * counts as asleep. The VM's timer sends it to a pCPU when it may run for 2.5 ms again, and it
  * waits and runs as any other.
  *
@@ -25,7 +25,7 @@
 
 /* What comes in so long may be used at once: the usual period of the kernel's quota. */
 #define QUOTA_DEPTH_NS 100000000ULL
-/* Who is parked may then run for what comes in so long. */
+/* A parked thread may then run for what comes in so long. */
 #define QUOTA_PAUSE_NS 2500000ULL
 /* No slice is shorter. */
 #define QUOTA_SLICE_MIN_NS 25000ULL

@@ -2,17 +2,17 @@
 /*
  * Affinity: the set of pCPUs where a thread may run, and how queues deal with it.
  *
- * Idea. Who may run on two pCPUs or more waits in the queue of its VM in a domain, as everybody
- * does, and everything holds for it: shares, reservations, rounds, limits. Each VM has in each
- * domain a mask: the pCPUs where some of its threads that wait there may run. A pCPU that asks
+ * Idea. A thread that may run on two pCPUs or more waits in the queue of its VM in a domain, as
+ * any does, and everything holds for it: shares, reservations, rounds, limits. Each VM has in
+ * each domain a mask: the pCPUs where some of its threads that wait there may run. A pCPU that asks
  * passes over VMs without its bit (next.h); of a VM with its bit the kernel gives it the first
  * thread in the queue that may run there. A mask only grows while threads wait, and begins anew
  * when none does. A bit too many costs a pCPU a look in vain; it never takes a wrong thread.
  *
- * Who may run on one pCPU only (a pinned vCPU, a kernel thread of a pCPU) is counted for that pCPU
- * instead: a VM with 64 vCPUs pinned one to one always has some that wait, and its mask would
- * never begin anew. A VM confined to a NUMA node, the usual case, is in nobody's way: where its
- * domains are whole, no queue ever has to be searched.
+ * A thread that may run on one pCPU only (a pinned vCPU, a kernel thread of a pCPU) is counted for
+ * that pCPU instead: a VM with 64 vCPUs pinned one to one always has some that wait, and its mask
+ * would never begin anew. A VM confined to a NUMA node, the usual case, is in no other's way: where
+ * its domains are whole, no queue ever has to be searched.
  *
  * Worked example. Domain 0 has pCPUs 0 to 3. The host keeps pCPU 0 for itself; VM 5 may run on 1 to
  * 3 and waits: its mask is 1110. pCPU 0 asks: VM 5 is the least served but has no bit for it, and
@@ -29,7 +29,7 @@
 
 #define AFFINITY_ALL (~0ULL)
 
-/* The thread joins the VM, or leaves it. (The count of the host is wrong, and read by nobody.) */
+/* The thread joins the VM, or leaves it. (The count of the host is wrong, and not read.) */
 static __always_inline void affinity_join(struct vm *vm, struct thread *t)
 {
 	__sync_fetch_and_add(&vm->nr_confined, !t->affinity_full);
@@ -118,7 +118,7 @@ BPF_GLOBAL int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
 	return 0;
 }
 
-/* Somebody confines the thread, or frees it. */
+/* The thread's affinity was changed. */
 static __always_inline void affinity_change(struct drover *d, struct task_struct *task,
 					    struct thread *t)
 {
@@ -160,13 +160,13 @@ static __always_inline u32 *affinity_pinned(struct entity_rq *books, u32 place)
 	return &books->pinned[bounded(place, DROVER_DOMAIN_PCPUS)];
 }
 
-/* Does nobody of the VM wait there but for one pCPU? The mask is of the others. */
+/* Do all of the VM's threads that wait there wait for one pCPU? The mask is of the others. */
 static __always_inline bool affinity_only_pinned(const struct entity_rq *books)
 {
 	return *(volatile const u32 *)&books->nr_queued == *(volatile const u32 *)&books->nr_pinned;
 }
 
-/* If so the mask begins anew. Of who came meanwhile nothing is known. */
+/* If so the mask begins anew. Of threads that came meanwhile nothing is known. */
 static __always_inline void affinity_forget(struct entity_rq *books)
 {
 	bool all = books->may == AFFINITY_ALL && books->remote;
@@ -233,7 +233,7 @@ BPF_GLOBAL bool affinity_is_remote(THE_DROVER, u32 slot)
 	return remote;
 }
 
-/* The domain's pCPUs are others now: of who waits there nothing is known. */
+/* The domain's pCPUs are others now: of the threads that wait there nothing is known. */
 BPF_GLOBAL int affinity_unsettle(THE_DROVER, u32 domain)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);

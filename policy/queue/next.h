@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who of the VMs that wait in a domain is next for a pCPU.
+ * Which of the VMs that wait in a domain is next for a pCPU.
  *
  * Idea. The root of a tournament is the answer, mostly. It is not where that VM may not run on the
  * pCPU that asks (affinity.h), or was tried just now and could not be taken: its thread is on its
  * way into the queue or out of it, or the plan has left it out (plan.h). Then all
  * VMs are looked at, once, for the first that fits and comes after the one that was tried. Nothing
- * is remembered of who was passed over: for all others the VM stands where it stood.
+ * is remembered of VMs that were passed over: for all others the VM stands where it stood.
  *
  * Worked example. VM 3 (5 ms), VM 4 (6 ms) and VM 7 (9 ms) wait. pCPU 2 tries VM 3, whose only
- * thread is just being queued: it asks for who comes after 5 ms and gets VM 4. VM 3 is the first
+ * thread is just being queued: it asks for the VM after 5 ms and gets VM 4. VM 3 is the first
  * again for pCPU 1, which asks at the same moment.
  *
  * Limitations. A look at all is some microseconds with 1000 VMs.
@@ -19,10 +19,10 @@
 
 #include "guarantee/deadline.h"
 
-/* Who asks is no pCPU and runs nobody: any VM will do. */
+/* It is no pCPU that asks: any VM will do. */
 #define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
 
-/* Has the VM been left out of plans for as long as anybody is? */
+/* Has the VM been left out of plans for as long as any VM is? */
 static __always_inline bool next_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
 {
 	return vm->held_since_ns && (s64)(now_ns - vm->held_since_ns) >= (s64)d->params.hold_max_ns;
@@ -37,7 +37,7 @@ static __always_inline bool next_is_left_out(struct drover *d, u32 pcpu, u32 slo
 	       !next_held_too_long(d, vm, pcpu_at(d, pcpu)->asked_ns);
 }
 
-/* Is the domain in the partition of who asks? */
+/* Is the domain in the partition of the pCPU that asks? */
 static __always_inline bool next_is_near(struct drover *d, u32 pcpu, u32 domain)
 {
 	return pcpu == NEXT_FOR_NOBODY || partition_shares(d, domain, pcpu_at(d, pcpu)->domain);
@@ -120,7 +120,7 @@ static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
 }
 
 /* How long until the first deadline in that domain comes; so long at most, also where one has come:
- * who may not run on the pCPU that asks shortens nobody's slice. */
+ * a VM that may not run on the pCPU that asks shortens no slice. */
 BPF_GLOBAL u64 next_deadline_within_ns(THE_DROVER, u32 domain, u64 most_ns)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);

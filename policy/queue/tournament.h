@@ -19,7 +19,7 @@
  * Worked example. VM 3 at 5 ms and VM 7 at 4 ms wait: their keys are
  * 4882<<11|3 and 3906<<11|7, and the root is VM 7's. VM 7 runs for 8 ms and is
  * now at 12 ms; its leaf still says 4 ms. That is harmless: a key only ever
- * lags, so whoever finds VM 7 at the root sees that it is late, corrects the
+ * lags, so a pCPU that finds VM 7 at the root sees that it is late, corrects the
  * leaf (11718<<11|7), and finds VM 3 at the root.
  *
  * Limitations. The played part grows with the most VMs there have ever
@@ -46,7 +46,7 @@ static __always_inline u64 tournament_key(u64 vtime_ns, u32 slot)
 	u64 key = ((vtime_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS) |
 		  bounded(slot, DROVER_MAX_VMS);
 
-	/* Nobody's key is not a time: step on by one unit of 1024 ns. */
+	/* The key NOBODY is not a time: step on by one unit of 1024 ns. */
 	return key == TOURNAMENT_NOBODY ? key + DROVER_MAX_VMS : key;
 }
 
@@ -120,7 +120,7 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 
 /*
  * Make the leaf agree with the count of the VM's waiting threads: `key` if there are any, nobody if
- * not. With `expected`, only if the leaf still holds that: somebody else may have been quicker.
+ * not. With `expected`, only if the leaf still holds that: another pCPU may have been quicker.
  */
 BPF_GLOBAL int tournament_settle(THE_DROVER, u32 domain, u32 leaf, u64 expected, u64 key)
 {
@@ -160,7 +160,7 @@ BPF_GLOBAL int tournament_raise(THE_DROVER, u32 levels)
  * The slot will be used: play as many levels as that takes. Done before a VM
  * begins, so the right half of what is added is still empty; others may grow it at
  * the same moment. The second pass catches a winner that changed at the old root
- * after the first: who settles reads the levels with the domain locked.
+ * after the first: levels are read with the domain locked.
  */
 BPF_GLOBAL int tournament_grow(THE_DROVER, u32 slot)
 {

@@ -3,9 +3,10 @@
  * Waiting: which queue a ready thread stands in, and the accounting of it.
  *
  * Idea. Every VM has a queue in every domain, ordered by the CPU time of its own threads, so that
- * siblings get equal time; the tournament of the domain says whose queue is next. Who may not run
- * everywhere stands in the queue of a domain where it may (affinity.h), and who may run on one
- * pCPU only in that of its domain: shares, reservations and deadlines hold for all of them alike.
+ * siblings get equal time; the tournament of the domain says whose queue is next. A thread that may
+ * not run everywhere stands in the queue of a domain where it may (affinity.h), and one that may
+ * run on one pCPU only in that of its domain: shares, reservations and deadlines hold for all of
+ * them alike.
  *
  * Why a domain is an LLC. A queue per pCPU has no contention but divides time
  * well only after balancing; one queue for the host divides exactly, and its
@@ -15,7 +16,7 @@
  * inside it costs no cache. docs/performance.md has the measurement.
  *
  * In a crowd, some hundred threads of one VM, the order is that in which they came: each has its
- * turn, and who must run first is among the first (wait_bound.h).
+ * turn, and the thread that must run first is among the first (wait_bound.h).
  *
  * Worked example. VM 3 has two vCPUs waiting in domain 0: nr_queued is 2 and leaf
  * 3 holds VM 3's virtual time. One is taken: 1. The other is taken: 0, and the
@@ -24,7 +25,7 @@
  *
  * Limitations. The count is raised before the thread is in the queue and
  * lowered when it runs, so for a microsecond a VM may look as if it had a
- * waiting thread that cannot be taken; who asks tries the next VM then (next.h).
+ * waiting thread that cannot be taken; the pCPU then tries the next VM (next.h).
  */
 #ifndef DROVER_WAITING_H
 #define DROVER_WAITING_H

@@ -3,7 +3,7 @@
  * Shares: how much of the host each VM is owed, and how it is told.
  *
  * Idea. The VM is the scheduled thing, not the thread. A VM has a virtual time:
- * all CPU time its threads have received, divided by its shares. Whoever has
+ * all CPU time its threads have received, divided by its shares. The VM with
  * the least virtual time is served next; so among VMs that want more than they
  * get, CPU time flows in proportion to shares, whatever the number of their
  * vCPUs, and helper threads are paid for by the VM they work for. This is
@@ -16,17 +16,17 @@
  * one has a node for itself. Rules tie VMs to the clock where they wait:
  *  - a VM that wakes from sleep as a whole may not be further behind it than its
  *    credit (10 ms of CPU time): sleeping saves up no claim to starve others with. But a slice:
- *    who had to wait while another had one, and then sleeps for a moment, is owed that still;
+ *    a VM that had to wait while another had one, and then sleeps for a moment, is owed that still;
  *  - one that sleeps in part, or runs on although others wait, because it cannot
  *    use its share (1 vCPU with half of four pCPUs), may be owed more, because a
  *    thread is charged up to a slice late: 32 ms of CPU time for each thread that is awake, no
  *    more than there are pCPUs (threads that sleep are free to make, and owed nothing), or
  *    32 ms of virtual time, as long as it runs. One that waits, or waited within
  *    the last eighth of the wait bound, keeps its claim, however large: it could
- *    use it. (The clock may stand far ahead of who runs: at a light, wide VM that has
- *    just had the host for a slice, and has a vCPU on the pCPU that nobody wants.)
- *  - while nobody waits there, it follows the VM that is furthest ahead: time
- *    that nobody else wanted is free, and is not held against who used it;
+ *    use it. (The clock may stand far ahead of the running VM: at a light, wide VM that has
+ *    just had the host for a slice, and has a vCPU on the pCPU that no other wants.)
+ *  - while no VM waits there, it follows the VM that is furthest ahead: time
+ *    that no other wanted is free, and is not held against the VM that used it;
  *  - a VM that comes from another domain may be owed no more than if it had woken in part, unless
  *    weights are allotted (allot.h): then all clocks go alike.
  *
@@ -79,7 +79,7 @@ static __always_inline u32 share_set(struct vm *vm, u32 shares)
 		shares = 1;
 	if (shares > DROVER_SHARES_MAX)
 		shares = DROVER_SHARES_MAX;
-	/* Who is allotted a weight has that until it is allotted another (allot.h). */
+	/* A VM that is allotted a weight has that until it is allotted another (allot.h). */
 	if (!vm->entitled_ucpu)
 		vm->share_inverse =
 			(((u64)DROVER_SHARES_PER_VCPU << SHARE_INVERSE_SHIFT) + shares / 2) /
@@ -101,7 +101,7 @@ static __always_inline void share_not_after(u64 *time_ns, u64 latest_ns)
 		*time_ns = latest_ns;
 }
 
-/* The clock of those who wait in that domain. */
+/* The clock of the VMs that wait in that domain. */
 static __always_inline u64 *share_clock(struct drover *d, u32 domain)
 {
 	return &domain_at(d, domain)->clock_ns;
@@ -139,8 +139,8 @@ static __always_inline void share_bound_claim(struct vm *vm, u64 clock_ns, u64 c
 /*
  * Of a VM's running threads two things are asked at once: how many there are, and since
  * when they have not been charged, summed up. Both are in one word, the count in its low
- * bits, the sum, which wraps, above: who read one before a thread began and the other
- * after would take all time there ever was for time not charged.
+ * bits, the sum, which wraps, above: read apart, one before a thread began and one after,
+ * all time there ever was would look like time not charged.
  */
 #define SHARE_COUNT_BITS 13
 
@@ -173,7 +173,7 @@ static __always_inline u32 share_nr_awake(struct vm *vm)
 }
 
 /* The clock of the VM's threads: each moment it moves on by what its threads run then, divided by
- * how many are awake. Who is behind it has had less than an even part. */
+ * how many are awake. A thread behind it has had less than an even part. */
 static __always_inline u64 share_thread_clock_ns(struct vm *vm, u64 now_ns)
 {
 	return vm->thread_clock_ns + share_uncharged_ns(vm, now_ns) / max_of(share_nr_awake(vm), 1);
@@ -203,7 +203,8 @@ static __always_inline void share_end(struct vm *vm, struct thread *t)
 /* Siblings that arrive or wake from now on begin no earlier than that thread has come to. */
 static __always_inline void share_lift_floor(struct vm *vm, struct thread *t)
 {
-	/* Who waits for one pCPU is not picked by vruntime: it says nothing of its siblings. */
+	/* A thread that waits for one pCPU is not picked by vruntime: it says nothing of its
+	 * siblings. */
 	if (!t->pinned_cpu)
 		share_not_before(&vm->vruntime_floor_ns, t->vruntime_ns);
 }
@@ -256,7 +257,7 @@ static __always_inline void share_level_pinned(struct drover *d, struct thread *
 
 /*
  * The VM's virtual time with what its running threads will be charged for. All
- * pCPUs that ask at the same moment get the same answer, whoever was charged first.
+ * pCPUs that ask at the same moment get the same answer, whichever was charged first.
  */
 static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
 {
@@ -365,7 +366,7 @@ static __always_inline u64 share_key_now(struct drover *d, u32 domain, u32 slot,
 		share_vtime_now(vm_at(d, slot), now_ns) + share_offset_ns(d, slot, domain), slot);
 }
 
-/* Does nobody wait in the queues of the domain's VMs? */
+/* Are the queues of the domain's VMs empty? */
 static __always_inline bool share_nobody_waits(struct drover *d, u32 domain)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
@@ -392,7 +393,7 @@ static __always_inline void share_clock_follow(struct drover *d, u32 domain, u32
 	share_not_before(share_clock(d, domain), vtime_ns);
 }
 
-/* A thread of the VM ran there. Where nobody waits its time was free. */
+/* A thread of the VM ran there. Where no VM waits its time was free. */
 static __always_inline void share_clock_pass(struct drover *d, u32 slot, u32 pcpu)
 {
 	u32 domain = pcpu_at(d, pcpu)->domain;
