@@ -9,9 +9,9 @@
  * alike the one that has to share its core is owed more CPU time.
  *
  * Each pCPU keeps for how long it has been busy, in one word, as share.h does: doubled, with the
- * lowest bit set while it is, and then less the moment when that began. Who is charged asks how
- * much its sibling's has grown since: that long the two ran side by side, whoever began and ended
- * first.
+ * lowest bit set while it is, and then less the moment when that began. A thread that is charged
+ * asks how much its sibling's has grown since: that long the two ran side by side, whichever began
+ * and ended first.
  *
  * Worked example. A runs on pCPU 0 from 0 to 8 ms, B on its sibling from 6 to 20 ms. At 8 ms pCPU 1
  * has been busy for 2 ms: A is charged 6 + 2 * 0.625 = 7.25 ms. At 20 ms pCPU 0's time has grown by
@@ -69,7 +69,7 @@ static __always_inline u64 core_discount_ns(struct drover *d, struct pcpu *pcpu,
 	return min_of((u64)grown >> 1, ran_ns) * (1000 - d->params.shared_core_permille) / 1000;
 }
 
-/* Does anybody run on that pCPU's core, if that has two threads? */
+/* Does a thread run on that pCPU's core, if that has two hardware threads? */
 static __always_inline bool core_is_busy(struct drover *d, const struct pcpu *pcpu)
 {
 	return pcpu->sibling && (pcpu->running_slot < DROVER_MAX_VMS ||

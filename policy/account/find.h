@@ -8,12 +8,12 @@
  *
  * Two pCPUs may find a VM, leave one, or look one up at the same moment. What
  * holds then:
- *   - whoever uses a slot holds its VM (nr_threads), and whoever lets go last
+ *   - each user of a slot holds its VM (nr_threads), and the last to let go
  *     frees the slot, be it a thread or an order;
  *   - a process has one slot: of two that make one, the second to enter it gives
  *     its own back;
  *   - a slot that was looked up may be another's when it is held: the process is
- *     compared after that, and who came too late lets go again.
+ *     compared after that, and the one that came too late lets go again.
  *
  * Worked example. A VMM starts two vCPUs on two pCPUs. Both stop in KVM_RUN at
  * the same moment, both find no slot and take 1 and 2. The first enters its
@@ -23,26 +23,26 @@
  *
  * A container is a cgroup with CPU settings of its own and no VM in it. The daemon knows which
  * cgroups are (orders.h); to the policy one is a VM without vCPUs, which the daemon holds, so that
- * it is there when nobody is in it. Tasks look for theirs when they would look for their VM: one
+ * it is there while it is empty. Tasks look for theirs when they would look for their VM: one
  * below /web (slot 3) is told that something has changed when it next wakes or stops, walks up from
  * its cgroup to the first that has a slot, and is a member of 3. Moved to another cgroup it leaves
  * the slot at the same moments.
  *
  * Tasks in no container are divided further, each part being as a container to the policy. All
  * tasks of a user other than root have a slot (vm.h says its shares), so that a user's crowd is in
- * nobody else's way. The kernel's own threads of a nice value above 0 (ksmd, khugepaged) have one
+ * no other's way. The kernel's own threads of a nice value above 0 (ksmd, khugepaged) have one
  * for each such value, with the weight of one thread: ksmd, of nice 5, has 330 shares, and beside a
  * busy VM with two vCPUs on two pCPUs 28 % of one, however often it sleeps. All other tasks are the
  * host's: root's, and the kernel's threads, which preempt whom they meet (place/wake.h).
  *
- * A process that executes another program is somebody else: its thread leaves its VM and is looked
- * up anew, as whoever it is now.
+ * A process that executes another program is another one: its thread leaves its VM and is looked
+ * up anew, as what it is now.
  *
  * No user takes all slots. A user other than root may hold as many as are left after that, so half
  * of what the others leave, and never the last one. A slot is charged to the user whose process, or
- * delegated cgroup, got it, until it is free again; who changes users later changes nothing. Worked
- * example: 2047 slots are free. Alice starts 1500 VMs: 1023 have slots. Bob starts as many: 512
- * have, and root may have the other 512.
+ * delegated cgroup, got it, until it is free again; a process that changes users later changes
+ * nothing. Worked example: 2047 slots are free. Alice starts 1500 VMs: 1023 have slots. Bob starts
+ * as many: 512 have, and root may have the other 512.
  *
  * Limitations. A VM found while no slot is free for it is served as ordinary tasks of its
  * container, or of the host, is counted (nr_unplaced), and looks for a slot again whenever one of
@@ -74,7 +74,7 @@ static inline u32 find_take_slot(struct drover *d, u32 user)
 	u32 slot = DROVER_HOST_SLOT;
 	u32 mine, held;
 
-	/* Who is refused asks again and again, and is not to write what others read. */
+	/* A refused process asks again and again, and is not to write what others read. */
 	if (find_is_crowded(user, *(volatile u32 *)of_user + 1,
 			    *(volatile u32 *)&d->slots_held + 1)) {
 		if (d->crowded_user != user)
@@ -94,7 +94,7 @@ static inline u32 find_take_slot(struct drover *d, u32 user)
 	return slot;
 }
 
-/* Nobody holds the slot any more. */
+/* The slot is held no more. */
 static inline void find_free_slot(struct drover *d, u32 slot, u64 owner_id)
 {
 	/* The process may never have been entered, or with another slot. */
@@ -108,7 +108,7 @@ static inline void find_free_slot(struct drover *d, u32 slot, u64 owner_id)
 		d->crowded_user = 0;
 }
 
-/* Let go of the VM in that slot; free it if nobody else holds it. */
+/* Let go of the VM in that slot; free it if it is held no more. */
 BPF_GLOBAL int find_let_go(THE_DROVER, u32 slot)
 {
 	u64 owner_id = vm_at(d, slot)->owner_id;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the daemon orders. It has checked that the whole makes sense; here an
- * order reaches the VM that was meant, or nobody.
+ * order reaches the VM that was meant, or none.
  *
  * A VM may end while an order is on its way, and its slot be another's. So an
  * order names the VM by its id, which is never used again, and holds the slot
@@ -93,7 +93,7 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	limit_of_vm(d, order->slot)->burst_us = order->burst_us;
 	vm->vcpu_limit_mcpu = order->vcpu_limit_mcpu;
 	vm->vcpu_burst_us = order->vcpu_burst_us;
-	/* Who is parked for what counts no more is so no longer. */
+	/* A thread that is parked for a quota that counts no more is let go. */
 	if (vm->nr_parked)
 		timer_by(d, order->slot, ground_now_ns(d));
 	vm->pool = order->pool;
@@ -187,7 +187,7 @@ static inline bool order_pcpu(struct drover *d, const struct pcpu_order *order)
 	if (order->pcpu >= d->params.nr_pcpus || order->sibling > d->params.nr_pcpus ||
 	    !ground_runqueue(d, order->domain) || order->partition >= DROVER_MAX_PARTITIONS)
 		return false;
-	/* A spare domain is empty, and begins to count before anybody is in it. */
+	/* A spare domain is empty, and begins to count before a thread is in it. */
 	atomic_max(&d->params.nr_domains, order->domain + 1);
 	domain_at(d, order->domain)->partition = order->partition;
 	domain_at(d, order->domain)->node = order->node;

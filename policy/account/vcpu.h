@@ -9,7 +9,7 @@
  * Progress is guest time: CPU time less what the kernel's accounting says was spent
  * in the hypervisor, in the kernel or in the VMM (seed 000, 3.1: "the time spent in
  * the hypervisor is excluded"). Halted time counts too, as far as to the slowest
- * sibling that wants to run: who halts never lags, and is not ahead for it either.
+ * sibling that wants to run: a halted vCPU never lags, and is not ahead for it either.
  * Lag is the older measure of ESX 2 and 3: it grows while the vCPU is ready and any
  * sibling runs, and shrinks by its own progress.
  *

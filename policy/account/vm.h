@@ -2,7 +2,7 @@
 /*
  * The life of a VM: born with its first vCPU, gone with its last thread.
  *
- * Idea. Nobody registers a VM. A process becomes one when the ground sees one
+ * Idea. VMs are not registered. A process becomes one when the ground sees one
  * of its threads inside KVM_RUN; that thread is a vCPU, and all other threads
  * of the process, as they are met, are its helpers. A slot is given back only
  * when the last attached thread has left, because a leaving thread still
@@ -153,7 +153,7 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 		return;
 	if (d->nr_busy_users != nr_busy_users)
 		d->nr_busy_users = nr_busy_users;
-	/* Last: who runs meanwhile counts in the old period, and again in the new one. */
+	/* Last: a vCPU that runs meanwhile counts in the old period, and again in the new one. */
 	d->period = period;
 }
 
@@ -192,7 +192,7 @@ static __always_inline void vm_settle_pools(struct drover *d)
 	limit_note_all(d);
 }
 
-/* The VM in that free slot begins, with its id. Nothing is left of who had it before. */
+/* The VM in that free slot begins, with its id. Nothing is left of the VM that had it before. */
 static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 {
 	struct vm *vm = vm_at(d, slot);
@@ -212,7 +212,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 	atomic_max(&d->slots_in_use, slot + 1);
 }
 
-/* Whoever looks for a VM finds it from now on: threads are told to look, those that wait too. */
+/* The VM can be found from now on: threads are told to look, those that wait too. */
 static __always_inline void vm_tell_found(struct drover *d)
 {
 	__sync_fetch_and_add(&d->vms_found, 1);
@@ -227,7 +227,7 @@ static __always_inline void vm_begin_host(struct drover *d)
 	vm_settle_host(d);
 }
 
-/* Let go of the VM. True when nobody holds it any more: the slot is free. */
+/* Let go of the VM. True when it is held no more: the slot is free. */
 static __always_inline bool vm_release(struct drover *d, struct vm *vm)
 {
 	ASSERT(vm->nr_threads);

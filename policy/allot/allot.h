@@ -101,7 +101,7 @@ static __always_inline void allot_reweigh(struct drover *d, u32 slot, u64 invers
 static __always_inline void allot_promise(struct drover *d, u32 slot, u32 mcpu)
 {
 	deadline_promise(d, slot, mcpu);
-	/* It has just gone: nobody else would take that back. */
+	/* It has just gone: nothing else would take that back. */
 	if (!*(volatile u64 *)&vm_at(d, slot)->id)
 		deadline_promise(d, slot, 0);
 }

@@ -46,7 +46,7 @@ GROUND s32 ground_only_pcpu(struct drover *d, struct task_struct *task);
 /* Is the task one of the kernel's own threads? */
 GROUND bool ground_is_kernel_thread(struct drover *d, struct task_struct *task);
 /*
- * Is the task on its way out? The kernel asks nobody about one: put out, it stands at once
+ * Is the task on its way out? The kernel does not ask about one: preempted, it stands at once
  * among those that the pCPU runs next, and the pCPU does not ask for work.
  */
 GROUND bool ground_is_leaving(struct drover *d, struct task_struct *task);
@@ -102,7 +102,7 @@ GROUND void ground_run_on(struct drover *d, struct task_struct *task, u32 pcpu, 
 #define GROUND_SEARCH_MAX 256
 
 GROUND u64 ground_vm_queue(struct drover *d, u32 slot, u32 domain);
-/* Of the VM's threads that are parked (quota.h): nobody is taken from there. */
+/* Of the VM's threads that are parked (quota.h): none is taken from there. */
 GROUND u64 ground_parked_queue(struct drover *d, u32 slot);
 /* Take the first task that may run here, to run on the asking pCPU next. */
 GROUND bool ground_take_first(struct drover *d, u64 queue);
@@ -123,7 +123,7 @@ GROUND bool ground_first_order(struct drover *d, u64 queue, u32 pcpu, u64 *order
 /* --- pCPUs --- */
 
 /*
- * Claim that pCPU for the task, to be kicked. False: it is not idle, was claimed by somebody else,
+ * Claim that pCPU for the task, to be kicked. False: it is not idle, was claimed by another,
  * the task may not run there, or it could not be kicked from here.
  */
 GROUND bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu);
@@ -131,7 +131,7 @@ GROUND bool ground_claim(struct drover *d, struct task_struct *task, u32 pcpu);
 GROUND void ground_place_anew(struct drover *d);
 /* Make the pCPU ask for work again. */
 GROUND void ground_kick(struct drover *d, u32 pcpu);
-/* Take the slice from whoever runs there: the pCPU asks for work at once. */
+/* Take the slice from the running task there: the pCPU asks for work at once. */
 GROUND void ground_preempt(struct drover *d, u32 pcpu);
 /* Have drover_timer called for that timer (timer.h) then, and not when it was to be before; it is
  * now_ns. */

@@ -105,7 +105,8 @@ static __always_inline bool timer_goes_off(struct drover *d, u32 slot, u64 now_n
 	__sync_lock_test_and_set(&timer->at_ns, 0);
 	if (timer_enter(timer))
 		return true;
-	/* Who has locked it began before this was due, and may not see it: it goes off again. */
+	/* The holder of its lock began before this was due, and may not see it: it goes off again.
+	 */
 	timer_by(d, slot, now_ns + TIMER_EARLY_NS);
 	return false;
 }

@@ -3,13 +3,13 @@
  * Topology: which pCPUs make up a domain.
  *
  * Idea. The loader says of each pCPU which domain it is in (an LLC, or a part of one with more than
- * 64 pCPUs). From that one list of pCPUs is made, those of one domain side by side: who looks at
+ * 64 pCPUs). From that one list of pCPUs is made, those of one domain side by side: a look at
  * the pCPUs of a domain walks its part of the list, whatever the kernel's numbers are. A pCPU's
  * place in its part is its bit in masks of the domain (affinity.h).
  *
  * Distance between domains is counted in hops: 0 within an LLC, 1 within a NUMA node, 2 to a near
  * node (distance 20), 3 to one that is further (30), up to 7. Each domain has a list of the others
- * by that. Whoever looks for a pCPU or a thread elsewhere walks it, and what a step must bring
+ * by that. A search for a pCPU or a thread elsewhere walks it, and what a step must bring
  * grows with hops.
  *
  * Worked example. pCPUs 0, 1, 4 and 5 are in domain 0, 2 and 3 in domain 1: the list is 0 1 4 5 2
@@ -70,7 +70,7 @@ BPF_GLOBAL u32 topology_gather(THE_DROVER, u32 domain, u32 first)
 		it->all |= 1ULL << bounded(place, DROVER_DOMAIN_PCPUS);
 		it->nr_pcpus = place + 1;
 	}
-	/* Of who is idle the kernel tells when it ends to be; not that it still is. */
+	/* Of an idle pCPU the kernel tells when it ends to be; not that it still is. */
 	it->idle = it->all;
 	return first + it->nr_pcpus;
 }

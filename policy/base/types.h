@@ -121,7 +121,7 @@ enum cosched_mode {
 	COSCHED_GANG = 5,
 };
 
-/* What decides in a partition who runs next; partition/. */
+/* What decides in a partition which VM runs next; partition/. */
 enum partition_policy {
 	POLICY_SHARE = 0,
 	POLICY_CREDIT = 1,
@@ -174,7 +174,7 @@ struct vm {
 	u32 cosched_mode;     /* enum cosched_mode */
 	u32 domain;       /* where a thread of it last waited or ran */
 	u32 home;         /* where its memory lies, home.h; 0: none is known */
-	u64 id; /* never reused, so that a late order finds nobody; 0: the slot is free */
+	u64 id; /* never reused, so that a late order finds none; 0: the slot is free */
 	u64 owner_id; /* the VMM's process, or a container's cgroup (OWNER_CGROUP); 0: no more */
 	/* its vCPUs together, together.h */
 	u64 tally_ns;        /* until when the three below are counted */
@@ -295,13 +295,13 @@ enum order_why {
 	ORDER_NONE = 0,
 	ORDER_WOKEN = 1, /* the pCPU was told to ask, wake.h */
 	ORDER_TURN = 2, /* one that was overdue, now taken; what can wait does not preempt it */
-	ORDER_TAKEN = 3, /* a task of a higher class runs: nobody of ours */
+	ORDER_TAKEN = 3, /* a task of a higher class runs: none of ours */
 	ORDER_YIELD = 4, /* a sibling, best the vCPU with the record `who`, yield.h */
 	ORDER_SENT = 5, /* one that woke and preempts, on its way here, wake.h */
 	ORDER_BEGUN = 6, /* the same, which runs: only one that is due preempts it */
 };
 
-/* Who must run next on a pCPU. While there is an order, no other pCPU gives another. */
+/* Which thread must run next on a pCPU. While there is an order, no other pCPU gives another. */
 struct order {
 	u32 why; /* enum order_why */
 	u32 who;
@@ -320,16 +320,16 @@ struct pcpu {
 	u32 planned; /* that VM */
 	u32 ticks; /* counts those that found a thread running */
 	u32 sibling; /* the other hardware thread of its core, + 1; 0: there is none */
-	u32 smt_neighbour; /* the VM that ran there at the last tick of who runs here, spread.h */
-	u32 migrate_to; /* who runs here goes to that pCPU, claimed for it, + 1, spread.h */
-	u32 away; /* who runs here has another home, or none, home.h */
-	struct order order; /* who must run next */
+	u32 smt_neighbour; /* the VM that ran there at the last tick of the thread here, spread.h */
+	u32 migrate_to; /* the running thread goes to that pCPU, claimed for it, + 1, spread.h */
+	u32 away; /* the running thread has another home, or none, home.h */
+	struct order order; /* which thread must run next */
 	u64 running_vruntime_ns; /* of the thread that runs here, less the time it was taken at */
-	u64 next_turn_ns; /* it gives nobody a turn before then, wait_bound.h */
-	u64 debit_at_ns; /* credit.h: when who runs here is next charged */
+	u64 next_turn_ns; /* it gives no turn before then, wait_bound.h */
+	u64 debit_at_ns; /* credit.h: when the running thread is next charged */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 	u64 busy; /* for how long a thread has run here, core.h */
-	u64 shared; /* what `busy` of the sibling was when who runs here was last charged */
+	u64 shared; /* what `busy` of the sibling was when the running thread was last charged */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
 /*
@@ -359,7 +359,7 @@ struct partition {
 	u32 nr_counted; /* pCPUs found online so far, while they are counted anew */
 };
 
-/* Who wakes a VM mostly, waker.h. */
+/* Which VM wakes a VM mostly, waker.h. */
 struct waker {
 	u32 slot; /* the VM that does; if there are votes */
 	u32 votes; /* that it is that one */
@@ -367,7 +367,7 @@ struct waker {
 	u32 near; /* of these, within an LLC */
 };
 
-/* Who of the VMs that wait is first, tournament.h. */
+/* Which of the VMs that wait is first, tournament.h. */
 struct tournament {
 	u64 node[2 * DROVER_MAX_VMS];
 };
@@ -392,8 +392,9 @@ struct runqueue {
 	struct ground_lock lock;
 	union {
 		struct {
-			struct tournament by_share; /* who is the least served */
-			struct tournament by_deadline; /* who must run first, deadline.h */
+			struct tournament by_share; /* the least served is first */
+			struct tournament
+				by_deadline; /* the earliest deadline is first, deadline.h */
 		};
 		struct tournament by[2];
 	};
@@ -407,7 +408,7 @@ struct limit {
 	s64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
 	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it is booked */
 	u64 came_ns; /* a pool's: what VMs used and is not booked yet */
-	u32 busy; /* a pool's: somebody books */
+	u32 busy; /* a pool's: a pCPU books */
 	u32 burst_us; /* CPU time the bucket holds beside what comes in 100 ms */
 };
 
@@ -487,7 +488,7 @@ struct drover {
 	/* find.h */
 	u32 slots_held; /* by all VMs and containers */
 	u32 crowded_user; /* refused one: has as many as are left; 0: none since one is free */
-	u32 user_of[DROVER_MAX_VMS]; /* who is charged for each slot that is held */
+	u32 user_of[DROVER_MAX_VMS]; /* the user that is charged for each slot that is held */
 	u32 slots_of[1 << DROVER_USER_BITS]; /* held by each user, by a hash of its number */
 };
 
@@ -601,7 +602,7 @@ static __always_inline void pcpu_note_vruntime(struct pcpu *pcpu, u64 vruntime_n
 	pcpu->running_vruntime_ns = vruntime_ns - now_ns;
 }
 
-/* Does who runs there have a turn (wait_bound.h)? */
+/* Does the running thread have a turn (wait_bound.h)? */
 static __always_inline bool pcpu_has_turn(const struct pcpu *pcpu)
 {
 	return pcpu->order.why == ORDER_TURN || pcpu->order.why == ORDER_BEGUN;

@@ -11,7 +11,7 @@
  * progress is 20, 18 and 14 ms. strict, relaxed: it lags by 4 ms, and the VM is stopped, all of
  * it. skew: the first is 6 ms ahead of it, the second 4, and both are stopped. 4 ms later
  * the third is at 18, and of those that are ready the second, at 18 as well, is the slowest:
- * nobody is 3 ms ahead of it, and all may run.
+ * none is 3 ms ahead of it, and all may run.
  *
  * Limitations. Skew is seen when vCPUs are charged, at ticks and when they stop: with
  * ticks of 4 ms it may be 7 ms by then.

@@ -5,15 +5,15 @@
  * Idea. While one pCPU after the other asks whenever its slice happens to end, the vCPUs of a VM
  * run at the same time only by luck. So time is cut into rounds of a slice. The first pCPU to
  * notice that a round is over chooses as ever (pick.h). When a VM that is kept together
- * (together.h) is chosen for the first time in a round, it is planned: who chose it gives it as
- * many pCPUs as it has vCPUs that are ready. First those on which it runs; then such as rest, or
- * run a VM that comes after it, by reservation, then by shares, and were not given to anybody in
+ * (together.h) is chosen for the first time in a round, it is planned: the pCPU that chose it gives
+ * it as many pCPUs as it has vCPUs that are ready. First those on which it runs; then such as rest,
+ * or run a VM that comes after it, by reservation, then by shares, and were not given to another in
  * this round, those of the same domain first (and no others, if the VM fits into one and need not
  * start as a whole). Those that run others are preempted. Then all that
  * run such VMs and were given to none are preempted, too, and each chooses in turn: so VMs are
- * planned one after the other, the least served first, whoever asks. A pCPU that has been given to
- * a VM takes that VM's vCPUs, and goes back to them when a kworker has run for 100 us, but for a VM
- * that came before it when it was planned, or that has slept since and is owed more by now
+ * planned one after the other, the least served first, whichever pCPU asks. A pCPU that has been
+ * given to a VM takes that VM's vCPUs, and goes back to them when a kworker has run for 100 us, but
+ * for a VM that came before it when it was planned, or that has slept since and is owed more by now
  * (pick_plan.h).
  *
  * A mode says what happens when there are not as many pCPUs:
@@ -28,7 +28,7 @@
  *           ready is stopped alone, and may start as soon as no ready sibling is so
  *           far behind: when it has caught up, or runs itself.
  *
- * A VM that must start so many at once and cannot is left out of the plan: nobody takes it until
+ * A VM that must start so many at once and cannot is left out of the plan: no pCPU takes it until
  * the next round. It is the VM that is charged, so what it does not get keeps it the least served,
  * and what is reserved for it due: it is planned first then, while all pCPUs may be had. Nothing is
  * held for longer than hold_max (50 ms): a sibling may be pinned beside a crowd, and half a VM is
@@ -97,8 +97,8 @@ static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
 	       vm->vcpus_running >= partition_at(d, vm->partition)->nr_online;
 }
 
-/* How long a thread of the VM runs there before it is asked again: no longer than until somebody
- * who waits there is due by a reservation. */
+/* How long a thread of the VM runs there before it is asked again: no longer than until a VM
+ * that waits there is due by a reservation. */
 static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at)
 {
 	u64 slice_ns = plan_is_crowded(d, vm) ? PLAN_TURN_NS : partition_slice_ns(d, at);
@@ -116,7 +116,7 @@ static __always_inline void plan_note(struct drover *d, u32 pcpu, u32 slot)
 	pcpu_at(d, pcpu)->planned = slot;
 }
 
-/* Was the pCPU given to nobody else in this round? */
+/* Was the pCPU given to no other VM in this round? */
 static __always_inline bool plan_is_free(struct drover *d, struct pcpu *p, u32 slot)
 {
 	return p->round != d->round || p->planned == slot;
@@ -305,7 +305,7 @@ BPF_GLOBAL bool plan_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = pcpu_at(d, at)->asked_ns;
-	/* A gang of which nobody runs any more starts anew. */
+	/* A gang of which no vCPU runs any more starts anew. */
 	bool begun = !plan_is_whole(vm) || vm->vcpus_running > here;
 	bool may = true;
 
@@ -330,7 +330,7 @@ BPF_GLOBAL bool plan_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 
 }
 
 /* Have the others that run such VMs, and were given to none, choose anew, now, and those of a VM
- * that takes turns on all pCPUs; but not where somebody overdue has its turn, which is short. */
+ * that takes turns on all pCPUs; but not where an overdue thread has its turn, which is short. */
 BPF_GLOBAL int plan_tell(THE_DROVER, u32 at)
 {
 	u32 i;

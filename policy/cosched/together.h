@@ -24,7 +24,7 @@
  * window of 50 ms, eight times what it takes. The rival leaves: pressed_ns stands
  * still, and after one window the VM is left alone again.
  *
- * Limitations. It says who is at risk, not who suffers: four busy vCPUs that
+ * Limitations. It says which VM is at risk, not which suffers: four busy vCPUs that
  * never talk to each other are kept together too.
  */
 #ifndef DROVER_TOGETHER_H

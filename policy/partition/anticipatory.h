@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The policy `anticipatory`: who did I/O will soon do more, and keeps its boost for that long.
+ * The policy `anticipatory`: a VM that did I/O will soon do more, and keeps its boost for that
+ * long.
  *
  * Idea. In `credit` a VM that wakes has one boost, and loses it to the first debit that finds it
  * running, however briefly it runs. Once its debits have taken it below zero it has none at all,
@@ -28,7 +29,7 @@
  * In `credit` it waits 20 ms; here each of its wake-ups runs at once. Were it found by two more
  * debits without credit, it would be at level 0, and wait as in `credit`.
  *
- * Nobody starves: what a VM may take beyond its credit is three debits, 30 ms of CPU time. Then it
+ * None starves: what a VM may take beyond its credit is three debits, 30 ms of CPU time. Then it
  * is OVER until all owe as much.
  *
  * Limitations. How much it helps hangs on how the runs fall on the debits. Mean waits beside six
@@ -47,7 +48,7 @@
 
 #include "partition/credit.h"
 
-/* Who sleeps for longer is not at I/O. */
+/* A VM that sleeps for longer is not at I/O. */
 #define ANTICIPATORY_SLEEP_NS CREDIT_ACCOUNT_NS
 
 /* A thread of the VM wakes; so many were awake. */

@@ -3,11 +3,11 @@
  * The policy `credit`: Xen's credit scheduler, by VM.
  *
  * Idea. Every 30 ms the partition's CPU time of the next 30 ms is given out as credit, by shares,
- * to VMs that want to run. Every 10 ms each pCPU charges whoever happens to run there 10 ms. Who
- * has credit left is UNDER and comes before who is OVER; within a class the first to come is served
- * first, for a slice of 30 ms. A VM that wakes, is UNDER and ran nowhere is BOOSTED, until it is
- * charged: it comes before all others and preempts them. Nobody keeps more credit than 30 ms for
- * each of its vCPUs, or owes more; what that makes all owe together is given out on top.
+ * to VMs that want to run. Every 10 ms each pCPU charges the VM that happens to run there 10 ms.
+ * Who has credit left is UNDER and comes before who is OVER; within a class the first to come is
+ * served first, for a slice of 30 ms. A VM that wakes, is UNDER and ran nowhere is BOOSTED, until
+ * it is charged: it comes before all others and preempts them. No VM keeps more credit than 30 ms
+ * for each of its vCPUs, or owes more; what that makes all owe together is given out on top.
  *
  * Worked example. Two busy VMs and one that wakes each 2 ms for 0.1 ms, on one pCPU:
  *
@@ -15,9 +15,9 @@
  *	A A A A * A A A A A * A A A A A | B B B B B *    * charged: A, A, B. i: boosted, never there
  *	 i i i i i i i i i i i i i i i i i i i i i i     when it is charged, so it pays for nothing
  *
- * At 30 ms A's slice ends, with B, who came first, next.
+ * At 30 ms A's slice ends, with B, which came first, next.
  *
- * Limitations. What the seed says of it (seed 001), kept as it is: who stops before it is
+ * Limitations. What the seed says of it (seed 001), kept as it is: a VM that stops before it is
  * charged pays nothing, and others pay for it; VMs that do I/O fast enough, all boosted, keep busy
  * ones from running; a busy VM that goes OVER waits for long slices of others. It is coarse: 3 : 1
  * comes out as some 2.7 : 1, because between two gifts all may be OVER, and are equal then. Credit
@@ -39,7 +39,7 @@
 /* Of boost: `credit` has the lowest, anticipatory.h all. */
 #define CREDIT_LEVELS 3
 
-/* Before these, from 0 on, those who are boosted, the highest level first. */
+/* Before these, from 0 on, boosted VMs, the highest level first. */
 enum credit_class { CREDIT_UNDER = CREDIT_LEVELS, CREDIT_OVER };
 
 static __always_inline u32 credit_class(struct drover *d, u32 slot)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The policy `dedicated`: a pCPU for each vCPU, and nobody is preempted.
+ * The policy `dedicated`: a pCPU for each vCPU, and none is preempted.
  *
  * Idea. The no-op scheduler of seed 001. A vCPU that wakes takes a pCPU of the partition that is
  * idle, the one it ran on if it can, and keeps it until it sleeps. With no more vCPUs than pCPUs
@@ -9,8 +9,8 @@
  * the next that sleeps or leaves.
  *
  * Worked example. vCPUs A and B, which never sleep, have pCPUs 4 and 5; C comes, and waits. B is
- * destroyed: C has pCPU 5. If nobody left, C would be overdue after a second (wait_bound.h), and
- * take the place of one of them, who waits then: nobody may wait forever.
+ * destroyed: C has pCPU 5. If none left, C would be overdue after a second (wait_bound.h), and
+ * take the place of one of them, which waits then: no thread may wait forever.
  *
  * Limitations. With more busy vCPUs than pCPUs it is a round robin of a second. Threads of
  * the host that are tied to these pCPUs wait like vCPUs, unless they serve the kernel; and never

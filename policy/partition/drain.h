@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Drain: when pCPUs or VMs change domains, or a VM is found, who waits in a queue that is no longer
- * its own leaves it.
+ * Drain: when pCPUs or VMs change domains, or a VM is found, a thread that waits in a queue that is
+ * no longer its own leaves it.
  *
  * Idea. Threads wait in a domain; then its pCPUs go to another partition, or offline, or their VM
- * does. Nobody would take them there, or the wrong pCPUs would. So after each such change all
+ * does. No pCPU would take them there, or the wrong ones would. So after each such change all
  * queues are walked once, and each thread that waits where it should not is sent to a pCPU where it
  * may run. It runs there for a tick, and is queued anew as any thread is. A thread that was on its
  * way into a queue at that moment is found by the second walk, an eighth of the wait bound later.
@@ -26,7 +26,7 @@
 /* Walks after a change. */
 #define DRAIN_WALKS 2
 #define DRAIN_STAYS QUOTA_STAYS
-/* How long who is sent runs: to the next tick. */
+/* How long a thread that is sent runs: to the next tick. */
 #define DRAIN_SLICE_NS 1000000ULL
 
 /* May the task run on a pCPU of that domain? */

@@ -5,8 +5,8 @@
  *	key      where a VM that waits stands among others of its domain: the least is first
  *	wakes    a thread of a VM wakes
  *	sleeps   a thread of a VM sleeps
- *	gain     a VM waits where another runs: > 0 it preempts; < 0 who runs goes on when asked
- *	tick     the tick finds a VM running
+ *	gain     a VM waits where another runs: > 0 it preempts; < 0 the running one goes on when
+ * asked tick     the tick finds a VM running
  *
  * `share` answers key and gain in share.h, wake.h and pick.h, where they have grown; the
  * others here. A new policy is a file like dedicated.h, and a line in each function.

@@ -3,7 +3,7 @@
  * Partitions: sets of pCPUs, each with a policy of its own.
  *
  * Idea. No policy is right for all VMs (seed 001): whose vCPUs do I/O should run at once and
- * briefly, whose compute want long slices, and some want a pCPU that nobody else has. So a host's
+ * briefly, whose compute want long slices, and some want a pCPU that no other has. So a host's
  * pCPUs may be divided into partitions, and each says how it chooses: `share` (Drover's own),
  * `credit` (credit.h), `dedicated` (dedicated.h), `anticipatory` (anticipatory.h). A VM belongs to
  * one partition, and so do the host's own tasks: to partition 0, which is `share` and always there.
@@ -14,7 +14,7 @@
  * elsewhere is served where it may run, as that partition serves.
  *
  * A thread that runs when its VM, or its pCPU, changes partitions is stopped at the next tick, and
- * then waits in its new one; who waits is drained (drain.h).
+ * then waits in its new one; threads that wait are drained (drain.h).
  *
  * Worked example. pCPUs 0 to 5; 0-1 are the host's, partition `io` has 2-3 and `rt` 4-5. VM web
  * moves from `io` to `rt`: its vCPU 0, running on 2, is stopped at the tick, looks for an idle pCPU

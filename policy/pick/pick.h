@@ -4,12 +4,12 @@
  *
  * Idea. In this order:
  *
- *  1. who has a deadline: a thread that has waited for as long as anybody may; a VM that is due by
+ *  1. by deadline: a thread that has waited for as long as a thread may; a VM that is due by
  *     its reservation (pick_due.h);
  *  2. the VM to which the pCPU was given in this round (pick_plan.h);
  *  3. the least served, of those that wait here, the one that runs, and, if that is far behind, one
  *     of another domain (pick_shares.h);
- *  4. anybody, from anywhere.
+ *  4. any, from anywhere.
  *
  * Where another policy than `share` chooses (partition/), it does so in place of 2 and 3.
  *
@@ -17,7 +17,7 @@
  * waited for a second, whatever its shares: it has a turn. Then VM 3 is at 24 ms, and is taken
  * anew.
  *
- * Limitations. It asks only when a slice ends, somebody wakes, or a timer goes off.
+ * Limitations. It asks only when a slice ends, a thread wakes, or a timer goes off.
  */
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
@@ -38,7 +38,8 @@ static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
 }
 
 /*
- * Where the policy is not `share`: the first of the domain, unless the policy has who runs go on.
+ * Where the policy is not `share`: the first of the domain, unless the policy has the running VM go
+ * on.
  */
 BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 {
@@ -64,7 +65,7 @@ static __always_inline u32 pick_by_virtual_time(struct drover *d, u32 pcpu, u32 
 	return picked == PICKED_NONE ? pick_by_shares(d, pcpu, slot, vruntime_ns) : picked;
 }
 
-/* Who is next? `slot` is the VM of the thread that would go on, `vruntime_ns` that thread's. */
+/* Which is next? `slot` is the VM of the thread that would go on, `vruntime_ns` that thread's. */
 static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 picked = pick_by_deadline(d, pcpu, slot, false);
@@ -93,7 +94,7 @@ static __always_inline u32 pick_next(struct drover *d, u32 pcpu, u32 slot, u64 v
 	if (picked != PICKED_RUNNING || !d->nr_coscheduled ||
 	    plan_admits(d, pcpu, pcpu_at(d, pcpu)->domain, slot, 1))
 		return picked;
-	/* Its vCPUs must run together, and cannot: somebody else. */
+	/* Its vCPUs must run together, and cannot: another VM. */
 	return pick_whom(d, pcpu, DROVER_MAX_VMS, vruntime_ns);
 }
 

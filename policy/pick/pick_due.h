@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Picking by deadline: whoever must run by now, before anybody by shares.
+ * Picking by deadline: threads that must run by now, before all by shares.
  *
  * Idea. The domain's tournament of deadlines says which VMs are due (deadline.h). The first of them
- * is taken: a thread of it that has waited for as long as anybody may has a turn; a VM that is due
+ * is taken: a thread of it that has waited for as long as a thread may has a turn; a VM that is due
  * by its reservation has a pCPU as by shares. While any VM has a reservation one other domain is
  * asked, too, now this, now that.
  *
@@ -19,8 +19,8 @@
 #include "pick/pick_vm.h"
 
 /*
- * Of that domain take who must run by now: to have a turn, or, if not `turns_only`, of a VM that is
- * due by its reservation, for longer than `before`.
+ * Of that domain take a thread that must run by now: to have a turn, or, if not `turns_only`, of a
+ * VM that is due by its reservation, for longer than `before`.
  */
 BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u64 before)
 {

@@ -7,7 +7,7 @@
  * one other domain, now this, now that, and takes from there when that domain's VM is further
  * behind than a migration is worth: steal_gain for each hop (topology.h). That glance is the whole
  * of load balancing between domains: virtual time is the VM's wherever it runs, so the domain with
- * too much work is the one whose VMs fall behind. A pCPU that finds nobody looks everywhere before
+ * too much work is the one whose VMs fall behind. A pCPU that finds none looks everywhere before
  * it goes idle. VMs that wait at home are dearer (home.h).
  *
  * Worked example. Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU

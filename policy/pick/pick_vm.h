@@ -2,7 +2,7 @@
 /*
  * Picking of a VM: which of its threads, and from which domain.
  *
- * Idea. Whoever has decided for a VM (pick.h) takes the first thread of its queue in that
+ * Idea. Where a VM was chosen (pick.h) the pCPU takes the first thread of its queue in that
  * domain. Siblings that stand in other domains may have run less, and virtual time does not
  * tell: it is the VM's. So before one is taken, or goes on, the VM's queue in one other
  * domain, now this, now that, is asked for a sibling that has run less by a slice.
@@ -26,8 +26,8 @@
 
 enum picked {
 	PICKED_NONE,
-	PICKED_RUNNING, /* who runs goes on */
-	PICKED_WAITING, /* somebody was taken */
+	PICKED_RUNNING, /* the running thread goes on */
+	PICKED_WAITING, /* a waiting thread was taken */
 };
 
 /* Glances follow no rhythm: one that beats with the turns of VMs always sees the same. */
@@ -132,7 +132,8 @@ BPF_GLOBAL bool pick_sibling(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 /*
  * Does a sibling wait here that may run here and has run less than the running thread? Where turns
- * are short (plan.h), who waits is next if it has run the same, or longer by less than a turn.
+ * are short (plan.h), a waiting sibling is next if it has run the same, or longer by less than a
+ * turn.
  */
 static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u32 slot,
 						   u64 vruntime_ns)
@@ -143,7 +144,7 @@ static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u
 }
 
 /*
- * The running thread's VM goes on: with that thread, unless a sibling has run less. That nobody
+ * The running thread's VM goes on: with that thread, unless a sibling has run less. That none
  * comes before the VM does not say that no sibling waits: its leaf counts what its running threads
  * are not charged for yet in full, and on a core of two they are charged in part (core.h).
  */

@@ -10,12 +10,12 @@
  * (spread.h). Where nothing is idle, which is when it matters what a wake-up costs, that is a look
  * at one word for each domain.
  *
- * The mask is a hint: the ground says who was the first to claim a pCPU, and one bit too many costs
- * a claim in vain. When pCPUs change domains all are taken to be idle.
+ * The mask is a hint: the ground says which was the first to claim a pCPU, and one bit too many
+ * costs a claim in vain. When pCPUs change domains all are taken to be idle.
  *
  * Worked example. Domain 0 has pCPUs 0 to 3, cores 0-1 and 2-3; domain 1 has 4 and 5. pCPUs 1, 2, 3
- * and 4 are idle. A thread that ran on 0 wakes: 1 is nearest, but shares its core with who runs on
- * 0, and so it is given 2. The next one is given 1, in the same cache, and the next 4.
+ * and 4 are idle. A thread that ran on 0 wakes: 1 is nearest, but shares its core with the thread
+ * on 0, and so it is given 2. The next one is given 1, in the same cache, and the next 4.
  *
  * Limitations. In another domain a whole core far away comes before half of one that is nearer.
  */
@@ -69,7 +69,7 @@ BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool w
 		if (!(idle >> bounded(pcpu->place, DROVER_DOMAIN_PCPUS) & 1) ||
 		    !pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)))
 			continue;
-		/* One with an order asks in a moment, for somebody else. */
+		/* One with an order asks in a moment, for another. */
 		if (pcpu->order.why || !ground_claim(d, task, at))
 			continue;
 		found = (s32)at;

@@ -3,19 +3,19 @@
  * Speed: how fast each pCPU is asked to run, for the kernel's governor schedutil.
  *
  * Idea. The kernel's own scheduler asks for as much of a pCPU's speed as the pCPU is used, and a
- * quarter more. Nobody does that for a sched_ext scheduler: the kernel asks for full speed once,
- * and a pCPU that is used for a tenth of its time would never be slower. So each pCPU counts for
- * how long it was busy in windows of 8 ms, and asks for five quarters of the larger of two parts:
- * of the last window, and of this one once a quarter of it is over. It asks at the tick and when it
- * ceases to be idle, and only for what differs by a sixteenth.
+ * quarter more. The kernel does not do that for a sched_ext scheduler: the kernel asks for full
+ * speed once, and a pCPU that is used for a tenth of its time would never be slower. So each pCPU
+ * counts for how long it was busy in windows of 8 ms, and asks for five quarters of the larger of
+ * two parts: of the last window, and of this one once a quarter of it is over. It asks at the tick
+ * and when it ceases to be idle, and only for what differs by a sixteenth.
  *
  * Worked example. A vCPU works for 1 ms of every 10: an eighth of full speed is asked for. (On a
  * slower pCPU it is busy for longer, and asks for more: at a third of full speed that is level.)
  * Then it computes on. Its pCPU asks for full speed at the first tick that comes 2 ms or later.
  *
- * Limitations. Who was busy for long, and slept, is slow for up to a tick and 2 ms: the kernel's
- * own scheduler remembers what each task used. With a governor of another kind, or the processor's
- * own, nothing is asked of anybody. What a pCPU of a hybrid processor can do counts nowhere.
+ * Limitations. A thread that was busy for long, and slept, is slow for up to a tick and 2 ms: the
+ * kernel's own scheduler remembers what each task used. With a governor of another kind, or the
+ * processor's own, nothing is asked. What a pCPU of a hybrid processor can do counts nowhere.
  */
 #ifndef DROVER_SPEED_H
 #define DROVER_SPEED_H

@@ -6,7 +6,7 @@
  * is preempted at once, near where the waking one last ran or at home (home.h), else in one other
  * domain, if it is ahead by what a migration is worth (steal_gain); a queue.
  *
- * One law says who is ahead, among VMs and among the threads of one VM, and always as it is now.
+ * One law says which is ahead, among VMs and among the threads of one VM, and always as it is now.
  * Threads of two VMs are compared by their VMs' virtual times, two threads of one VM by their
  * vruntime. A VM that is ahead pays for a wake-up first. If none is, a sibling does. If none of
  * them runs here, the waking thread counts for its VM at where that would stand, had all siblings
@@ -25,7 +25,7 @@
  * over 5 ms, more than preempt_gain (0.25 ms of CPU time, 0.125 ms of the
  * sleeper's virtual time), and the sleeper runs at once.
  * Should it then stay busy, it is at the clock after 10 ms of CPU time, and
- * waits its turn like anybody.
+ * waits its turn like any.
  *
  * Another. Two busy vCPUs of VM 3 (3000 shares) have just had a round on two pCPUs and it is 8 ms
  * of virtual time ahead of VM 4, which runs now. A third vCPU of VM 3, which runs for 0.1 ms each 2
@@ -125,8 +125,8 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 
 /*
  * Is it a kernel thread of the host that had slept? Others wait for what it does, RCU's, the
- * kernel's own, whatever the host's programs have used: it preempts anybody. If it uses up a slice
- * it is a task like others. Those that are nice are none of the host's (account/find.h).
+ * kernel's own, whatever the host's programs have used: it preempts any other. If it uses up a
+ * slice it is a task like others. Those that are nice are none of the host's (account/find.h).
  */
 static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct *task,
 					   struct thread *t, bool woken)
@@ -144,7 +144,7 @@ static __always_inline bool wake_is_due(struct drover *d, struct task_struct *ta
 	return d->nr_reserved && reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
 }
 
-/* Has who runs there run longer by a slice than who runs on the other? Of siblings, that is. */
+/* Has the thread there run longer by a slice than the one on the other? Of siblings, that is. */
 static __always_inline bool wake_ran_longer(struct drover *d, u32 at, s32 other)
 {
 	return other != WAKE_NOWHERE &&
@@ -212,8 +212,8 @@ static __always_inline void wake_clamp_lag(struct drover *d, struct thread *t, u
 
 /*
  * The pCPU that the thread is to preempt, or WAKE_NOWHERE; `woken` as above. One that had to
- * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits nobody
- * may ask for a slice. The host's own tasks neither push nor are pushed: everybody would push the
+ * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits no pCPU
+ * may ask for a slice. The host's own tasks neither push nor are pushed: each would push the
  * next one round for ever.
  */
 BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woken)

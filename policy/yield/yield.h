@@ -9,10 +9,10 @@
  * is taken, from whatever queue it waits in, and not the one that has run least. So a yield decides
  * between siblings only: it is paid for by the VM, and never takes time from another.
  *
- * A vCPU has one directed yield a tick. Who yields more often has not found the one it waits for by
- * yielding (seed 002). What goes beyond is throttled: it counts as a plain sched_yield, which gives
- * way to siblings that wait, and forfeits a slice against them, so that of several none is passed
- * over for long.
+ * A vCPU has one directed yield a tick. A vCPU that yields more often has not found the one it
+ * waits for by yielding (seed 002). What goes beyond is throttled: it counts as a plain
+ * sched_yield, which gives way to siblings that wait, and forfeits a slice against them, so that of
+ * several none is passed over for long.
  *
  * KVM tries sibling after sibling, with two run queue locks each, until it is told that one was
  * accepted. So it is told to go on only where another sibling may do better: this one may not run
@@ -65,7 +65,7 @@ static __always_inline bool yield_is_throttled(struct vm *vm, struct thread *t, 
 static __always_inline void yield_give_way(struct drover *d, struct task_struct *task,
 					   struct thread *t, struct pcpu *pcpu, u32 record)
 {
-	/* It has had what it wanted: nobody cut it short. */
+	/* It has had what it wanted: it was not cut short. */
 	t->runs_since_ns -= wait_bound_turn_ns(d, 0);
 	if (!record)
 		t->vruntime_ns += d->params.slice_ns;
