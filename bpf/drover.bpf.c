@@ -155,7 +155,7 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 	 * With slice left it is preempted by a task of a higher class, and the kernel would keep it
 	 * in the local queue of this pCPU. From there 6.18 cannot place it anew (cpu_release):
 	 * while a BPF program runs, current looks like a task that must not migrate. So it would
-	 * get a new slice each time, and nobody else a turn. Without a slice it is enqueued like
+	 * get a new slice each time, and others no turn. Without a slice it is enqueued like
 	 * any other.
 	 */
 	if (runnable)
@@ -271,8 +271,8 @@ void BPF_PROG(drover_cpu_online, s32 cpu)
 
 /*
  * The kernel no longer asks for a pCPU that goes offline, and waits until its run queue is empty.
- * Other pCPUs take who may run on them; nobody takes the rest. The kernel moves these itself, and
- * breaks their affinity, when they are in the pCPU's local queue.
+ * Other pCPUs take threads that may run on them; none takes the rest. The kernel moves these
+ * itself, and breaks their affinity, when they are in the pCPU's local queue.
  */
 static void let_stranded_go(u32 cpu)
 {

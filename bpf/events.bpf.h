@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What happened lately on each pCPU: who began to run, and which thread of a VM was woken.
+ * What happened lately on each pCPU: which thread began to run, and which thread of a VM was woken.
  *
- * Idea. Each pCPU writes into a ring of its own, over what is oldest, and nobody is
- * told. User space reads the rings when somebody asks what happened
+ * Idea. Each pCPU writes into a ring of its own, over what is oldest, and nothing is
+ * told. User space reads the rings when it is asked what happened
  * (crates/drover-observe/src/ring.rs). Nothing waits for a reader, and as long as
  * nobody asks an event costs a store and no more.
  *
@@ -22,7 +22,7 @@
 
 /* Flags of an event. */
 #define EVENT_WOKEN 1 /* the thread was woken; else it began to run */
-#define EVENT_LEFT_READY 2 /* who ran before it is ready still */
+#define EVENT_LEFT_READY 2 /* the thread that ran before it is ready still */
 #define EVENT_KERNEL 4 /* it is a thread of the kernel */
 
 struct event {
@@ -39,7 +39,7 @@ struct ring {
 	u64 unused[7];
 };
 
-/* pCPUs that have rings; 0: nobody wants any. */
+/* pCPUs that have rings; 0: none are wanted. */
 const volatile u32 ring_pcpus = 0;
 
 struct {

@@ -239,8 +239,8 @@ FRAMED u32 ground_container_of(struct drover *d, struct task_struct *task, u64 *
 #define USER_DEPTH_MAX 33
 
 /*
- * A process in a user namespace that a user made counts as that user's, whoever it is within: there
- * it may be any of many.
+ * A process in a user namespace that a user made counts as that user's, whatever it is within:
+ * there it may be any of many.
  */
 FRAMED u32 ground_user(struct drover *d, struct task_struct *task)
 {
@@ -324,8 +324,8 @@ static bool ground_take_first(struct drover *d, u64 queue)
 }
 
 /*
- * Put who waits there and may run on no pCPU that is online into the local queue of that one, which
- * goes offline.
+ * Put threads that wait there and may run on no pCPU that is online into the local queue of that
+ * one, which goes offline.
  */
 BPF_GLOBAL int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 {
@@ -349,8 +349,8 @@ BPF_GLOBAL int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 }
 
 /*
- * The pid of the task to be taken, or 0: the vCPU with that record, or (0) who must run first. Of
- * the others the first that must run is noted.
+ * The pid of the task to be taken, or 0: the vCPU with that record, or (0) the thread that must run
+ * first. Of the others the first that must run is noted.
  */
 static s32 find_task(u64 queue, u64 until_ns, u32 record, u64 *next_ns)
 {
@@ -374,7 +374,7 @@ static s32 find_task(u64 queue, u64 until_ns, u32 record, u64 *next_ns)
 			found = (record ? t->record == record : (s64)(until_ns - t->due_ns) >= 0) &&
 				bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr);
 			if (found) {
-				/* Who was found before, if anybody, stays. */
+				/* What was found before, if anything, stays. */
 				stays_ns = pid ? until_ns + 1 : *next_ns;
 				until_ns = t->due_ns - 1;
 				pid = p->pid;

@@ -83,7 +83,7 @@ static bool is_io(struct task_struct *task, bool is_vcpu, struct task_struct *wa
 	bool by_sibling = waker_is_vcpu && waker->tgid == task->tgid;
 	bool by_other_vm = waker_is_of_vm && waker->tgid != task->tgid;
 
-	/* Who waits for memory or a file does not wait for work. */
+	/* A thread that waits for memory or a file does not wait for work. */
 	if (!(task->__state & TASK_INTERRUPTIBLE))
 		return false;
 	if (!is_vcpu)

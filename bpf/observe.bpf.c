@@ -63,7 +63,7 @@ struct books {
 	struct times times;
 	u64 charged_ns; /* what its thread had been charged in its life when its last run ended */
 	u64 number;
-	u32 taken; /* somebody fills it in, or has */
+	u32 taken; /* a pCPU fills it in, or has */
 	bool io; /* the wake-up that it is to run after is I/O */
 	struct delays delays;
 };
@@ -93,7 +93,7 @@ static struct books *books_kept(struct task_struct *task)
 {
 	struct books *books;
 
-	/* Most threads have nothing kept with them by anybody. */
+	/* Most threads have nothing kept with them. */
 	if (!task->bpf_storage)
 		return NULL;
 	books = bpf_task_storage_get(&threads, task, NULL, 0);

@@ -2,12 +2,12 @@
 /*
  * Queues of VMs, made ahead of need.
  *
- * A VM has a queue in each domain, and one of who is parked, and on a wide host 2048 VMs would take
- * hundreds of MB. But a queue can only be made where one may sleep, and VMs are found where nobody
- * may. So free_slots holds slots whose queues are there, SPARE_SLOTS at first; a timer that goes
- * off all the time looks how many are left, and has a worker of the kernel make more. Not who takes
- * a slot: to wake a worker takes the lock that is held there. Queues stay when their VM goes: the
- * next has its slot.
+ * A VM has a queue in each domain, and one of parked threads, and on a wide host 2048 VMs would
+ * take hundreds of MB. But a queue can only be made where one may sleep, and VMs are found where
+ * that is not allowed. So free_slots holds slots whose queues are there, SPARE_SLOTS at first; a
+ * timer that goes off all the time looks how many are left, and has a worker of the kernel make
+ * more. Taking a slot does not wake it: that takes the lock that is held there. Queues stay when
+ * their VM goes: the next has its slot.
  *
  * More VMs at once than there are slots are served as tasks of the host until the
  * worker has run (account/find.h counts them).

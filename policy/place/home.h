@@ -16,7 +16,7 @@
  * threads have none.
  *
  * Homes are for threads that may run anywhere in a partition of policy `share`, and lie within it;
- * who is confined was placed by somebody else. A thread at home is looked after by nobody here: the
+ * a confined thread was placed by its manager. A thread at home is not looked after here: the
  * search for an idle pCPU (idle.h) begins where it ran last, and goes outward. And while no VM has
  * a home, as on a host of one node, nothing is looked at.
  *
@@ -26,8 +26,9 @@
  * up pCPU 3, is placed near 0, and runs there 4 ms later at most. VM 6's wakes, and finds no idle
  * pCPU at home: it takes 3, which is free now.
  *
- * Nobody is driven from home by one that is not at home there: who wakes and finds all pCPUs at
- * home taken, one of them by a stray, takes that one back, and the stray looks for another.
+ * No thread is driven from home by one that is not at home there: one that wakes and finds all
+ * pCPUs at home taken, one of them by a stray, takes that one back, and the stray looks for
+ * another.
  *
  * Where no pCPU is idle, two threads that both run away from home change places: at the tick of one
  * it goes to a pCPU at home whose thread is not at home either, or has no home, and that one goes
@@ -37,7 +38,7 @@
  * and 6 to 2.
  *
  * Limitations. A tick looks at eight pCPUs at home. Where all cores have one busy thread and some
- * two, who is away stays away until it can change places.
+ * two, a thread that is away stays away until it can change places.
  */
 #ifndef DROVER_HOME_H
 #define DROVER_HOME_H
@@ -47,7 +48,7 @@
 #include "share/share.h"
 
 #define HOME_NOWHERE DROVER_MAX_PCPUS
-/* Of who runs on a pCPU: it has a home, elsewhere; it has none. */
+/* Of the running thread: it has a home, elsewhere; it has none. */
 #define HOME_IS_AWAY 1
 #define HOME_HAS_NONE 2
 /* So many pCPUs are looked at in a tick. */
@@ -175,8 +176,8 @@ static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 
 /*
  * The thread, which runs there, away from home: an idle pCPU at home, claimed; or IDLE_NONE. For a
- * part of a core nobody goes: that costs more than memory that is far, and who shares one then
- * would leave again for a whole one (spread.h).
+ * part of a core none goes: that costs more than memory that is far, and a thread that shares one
+ * then would leave again for a whole one (spread.h).
  */
 BPF_GLOBAL s32 home_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
@@ -232,8 +233,7 @@ static __always_inline s32 home_swap(struct drover *d, struct thread *t, u32 at)
 		       home_stray(d, domain, ticks * HOME_LOOKS, HOME_HAS_NONE, t->slot);
 }
 
-/* The thread wakes, and nothing is idle at home: a pCPU near there that somebody else's stray has.
- */
+/* The thread wakes, and nothing is idle at home: a pCPU near there that another's stray has. */
 static __always_inline s32 home_take_back(struct drover *d, struct task_struct *task,
 					  struct thread *t, u32 near)
 {
@@ -241,7 +241,7 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 	u32 home = home_wish(d, t);
 	s32 target;
 
-	/* Who may be held begins only when that is asked. */
+	/* A thread that may be held begins only when that is asked. */
 	if (vm_at(d, t->slot)->at_limit || vm_may_wait(vm_at(d, t->slot)))
 		return IDLE_NONE;
 	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
@@ -254,7 +254,7 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 	return IDLE_NONE;
 }
 
-/* Who runs there is at home, or is not. */
+/* The running thread is at home, or is not. */
 BPF_GLOBAL int home_note(THE_DROVER, THE_THREAD, u32 at)
 {
 	if (!d->homes)

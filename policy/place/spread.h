@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spread: who shares a core, or keeps one from those who may run nowhere else, goes to a better
- * one.
+ * Spread: a thread that shares a core, or keeps one from threads that may run nowhere else, goes to
+ * a better one.
  *
- * Idea. A core of which both hardware threads are idle is worth more than half of one, so whoever
- * is to run is given a whole idle core first (idle.h). Who shares a core at the tick,
+ * Idea. A core of which both hardware threads are idle is worth more than half of one, so a thread
+ * that is to run is given a whole idle core first (idle.h). One that shares a core at the tick,
  * and may run where a whole core has become idle, is stopped and goes there. Where none is idle but
- * single threads are, somebody has a core for itself while others share one: by chance, and as long
- * as nobody waits, for good. Virtual time, charged in part (core.h), says who fell behind by that.
- * Such a one is helped by one move, not of itself but of the thread beside it: that goes to the
- * idle thread beside somebody who is ahead, and leaves a whole core behind.
+ * single hardware threads are, one vCPU has a core for itself while others share one: by chance,
+ * and as long as none waits, for good. Virtual time, charged in part (core.h), says which fell
+ * behind by that. Such a one is helped by one move, not of itself but of the thread beside it: that
+ * goes to the idle thread beside one that is ahead, and leaves a whole core behind.
  *
  * One level up, the same with last-level caches: while an LLC of the node has fewer busy pCPUs, one
  * of those that share an LLC goes there, one every 2 s. So vCPUs have all the cache and bandwidth
  * there is; and where they cannot be spread evenly, they have the emptier LLCs in turn, seldom
- * enough for what a cold cache costs. Who is at home in one LLC stays.
+ * enough for what a cold cache costs. A thread at home in one LLC stays.
  *
- * Where a thread waits nobody goes to a better core: the next pCPU that is free is for the one that
+ * Where a thread waits none goes to a better core: the next pCPU that is free is for the one that
  * waits. But a confined thread waits for few pCPUs, and threads that could run elsewhere may run on
  * them. One of these steps aside: it goes to a pCPU where the confined thread may not run, and
  * where a VM runs that is ahead of the confined one by what a migration is worth. So shares hold
  * among sets of pCPUs that overlap.
  *
- * All of it is found at the tick of the one that goes; who is to be helped must have run beside it
+ * All of it is found at the tick of the one that goes; the one to be helped must have run beside it
  * at the tick before, too. The pCPU is claimed at once, so that no two go to one; the thread
  * is stopped and run there. Should it sleep first, or not be let go, the claimed pCPU is kicked, to
  * be idle again, or to go on.
@@ -30,25 +30,26 @@
  * Worked example. Six busy VMs alike on four cores: A and B alone, C with D, E with F. A is charged
  * 4 ms in each tick, C 2.5. After 6 ticks A is 8 ms ahead, worth a migration (steal_gain_ns). At
  * D's tick: C is behind A by that much, so D goes beside A, and C has a core for itself. C catches
- * up, is 8 ms ahead of A after some 40 ms, and then somebody goes beside C. All have 0.75 of a
- * core, within some 10 ms.
+ * up, is 8 ms ahead of A after some 40 ms, and then one of the others goes beside C. All have 0.75
+ * of a core, within some 10 ms.
  *
  * Another. VM A, one vCPU, may run on pCPUs 0 to 3 and came to 0 first; B may run on 0 and 1, C on
  * 2 and 3, both wide, and C has half of the shares of A and B. A and B have a pCPU each, and stay
  * level; C, with two, gets ahead of B by 8 ms. At A's next tick it goes to pCPU 2, and B has both
- * of its own. A stays there: nobody who waits for 2 or 3 is behind anybody on 0 or 1.
+ * of its own. A stays there: no thread that waits for 2 or 3 is behind one on 0 or 1.
  *
  * What it costs. A move: two switches, and what was in the core's own caches, up to 2 MiB, some 0.1
  * to 0.2 ms of work. In the example there are some 50 a second (lab and simulator), one in 40 ms
- * for each core that is shared: 0.2 % of the host. None where nobody shares, or all do, or nobody
- * is ahead. Where shares differ, whoever is owed more has the whole core, up to all of the time.
+ * for each core that is shared: 0.2 % of the host. None where no core is shared, or all are, or
+ * none is ahead. Where shares differ, the VM that is owed more has the whole core, up to all of the
+ * time.
  *
  * A third. A VM of four busy vCPUs on four LLCs of two pCPUs begins with two on each of two LLCs.
  * At the next ticks one leaves each of these, and all have an LLC for themselves. Of six, two LLCs
  * have two: 2 s later one of these changes with one that had been alone, and so on.
  *
- * Limitations. At each tick it looks at eight pCPUs only, others each time, for somebody who
- * is ahead; a whole idle core it finds anywhere, far ones too. Who is pinned to one pCPU stays.
+ * Limitations. At each tick it looks at eight pCPUs only, others each time, for a thread that
+ * is ahead; a whole idle core it finds anywhere, far ones too. A thread pinned to one pCPU stays.
  * Where one VM's threads step aside for two sets in turn they go to and fro, every 20 ms or so; and
  * a place that two moves would free is not found.
  */
@@ -63,7 +64,7 @@
 /* An LLC gives away, or takes, one thread in so long. */
 #define SPREAD_LLC_NS 2000000000ULL
 
-/* By how much is who runs there ahead of who runs on the other pCPU? */
+/* By how much is the thread there ahead of the one on the other pCPU? */
 BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 {
 	u64 now_ns = ground_now_ns(d);
@@ -79,7 +80,7 @@ BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 	return (s64)(share_vtime_now(vm_at(d, a), now_ns) - share_vtime_now(vm_at(d, b), now_ns));
 }
 
-/* An idle pCPU beside somebody who is ahead of the sibling of that one, claimed, or NOWHERE. */
+/* An idle pCPU beside a thread that is ahead of the sibling of that one, claimed, or NOWHERE. */
 static __always_inline s32 spread_beside(struct drover *d, struct task_struct *task, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
@@ -142,7 +143,7 @@ BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	u32 home = home_wish(d, t);
 	u32 least = spread_busy(here);
 	u32 best = from;
-	/* Who came last goes last. */
+	/* The last to come is the last to go. */
 	u64 stays_ns = SPREAD_LLC_NS << (here->came_to == at + 1);
 	s32 found;
 	u32 i;
@@ -177,7 +178,7 @@ BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 
 /*
  * Where the thread may go for the first that waits here, which may not go there itself: a pCPU
- * whose VM is ahead of that one. Nobody else goes there meanwhile.
+ * whose VM is ahead of that one. No other goes there meanwhile.
  */
 BPF_GLOBAL s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
@@ -237,7 +238,7 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	ground_set_slice(d, task, 0);
 }
 
-/* Who was to leave does not: what was claimed becomes idle anew. */
+/* The thread that was to leave does not: what was claimed becomes idle anew. */
 static __always_inline void spread_stay(struct drover *d, struct pcpu *pcpu)
 {
 	u32 claimed = pcpu->migrate_to;
