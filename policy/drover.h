@@ -167,6 +167,19 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 }
 
 /*
+ * Was the thread preempted where RCU waits for it? Then it runs on next there, a moment, whatever
+ * its VM has used: in the lab khugepaged, of nice 19, had waited for 21 s beside a crowd.
+ */
+static __always_inline bool drover_is_awaited(struct drover *d, struct task_struct *task, u32 at,
+					      bool woken)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+
+	return !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at) &&
+	       pcpu->online && pcpu->order.why != ORDER_TAKEN;
+}
+
+/*
  * The ready thread needs a place (waiting.h, wake.h). woken: it had slept, and no pCPU was chosen
  * for it (drover_select): there is one only.
  */
@@ -174,7 +187,7 @@ BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 {
 	bool kernel = wake_is_kernel(d, task, t, woken);
 	u32 at = ground_task_pcpu(d, task);
-	bool awaited = !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at);
+	bool awaited = drover_is_awaited(d, task, at, woken);
 	u32 near;
 
 	if (t->affinity_seq != d->pcpu_changes)
@@ -186,7 +199,6 @@ BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 		return 0;
 	}
 	waiting_begin(d, t);
-	/* The kernel waits for it, so it runs on next, whatever its VM has used. */
 	if (awaited) {
 		ground_run_on(d, task, at, WAIT_BOUND_TURN_MIN_NS, false);
 		return 0;
