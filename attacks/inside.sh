@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Runs in the lab: sh inside.sh drover|eevdf JOB... A row of the table for each, and the reasons below where it fails.
-# Under eevdf nobody is asked but the quiet VM: what it had is for comparison.
+# Under eevdf no row is judged: what the quiet VM had is for comparison.
 cd /attacks
 PATH=/attacks:$PATH
 under=$1
+good=ok
 shift
 
 # --- what jobs may call ---
@@ -60,14 +61,12 @@ attackers_us() {
 # --- the host ---
 
 ATTACKERS=/sys/fs/cgroup/attackers
-QUIET=/sys/fs/cgroup/quiet
 STATE=/sys/kernel/sched_ext/state
 
 prepare_host() {
 	echo 'alice:x:1000:1000::/:/bin/sh' >>/etc/passwd
 	chmod 666 /dev/kvm
-	mkdir -p $ATTACKERS $QUIET
-	[ "$under" = drover ] || echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+	mkdir -p $ATTACKERS
 	dmesg -n 1
 }
 
@@ -99,14 +98,8 @@ answers_soon() {
 	[ $took -le "$list_ms" ] || wrong "drover vm list took $took ms; $list_ms is right"
 }
 
-# There is nobody to give orders to.
-if [ "$under" = eevdf ]; then
-	drover() { :; }
-fi
-
 # It goes on from attack to attack, as long as it is well.
 need_daemon() {
-	[ "$under" = drover ] || return 0
 	if [ -n "${daemon:-}" ]; then
 		if kill -0 "$daemon" && scheduling && within 10 answers; then
 			return
@@ -133,11 +126,6 @@ quiet_ms() {
 start_quiet() {
 	busy quiet "$vcpus"
 	quiet=$pid
-	if [ "$under" = eevdf ]; then
-		# As a manager does; attackers have another, of the same weight.
-		echo "$quiet" >$QUIET/cgroup.procs
-		return
-	fi
 	within 10 quiet_listed || wrong 'the quiet VM was not found'
 	drover vm set quiet --shares "$shares" || wrong 'the quiet VM has no shares'
 }
@@ -176,17 +164,19 @@ judge() {
 	fi
 }
 
-judge_daemon_and_host() {
-	daemon_is=lives host_is=lives
-	if [ "$under" = eevdf ]; then
-		:
-	elif ! kill -0 "$daemon" 2>/dev/null || [ "$(cat $STATE)" != enabled ]; then
+judge_daemon() {
+	daemon_is=lives
+	if ! kill -0 "$daemon" 2>/dev/null || [ "$(cat $STATE)" != enabled ]; then
 		daemon_is=ENDED
 		wrong "the daemon: $(tail -n 1 /tmp/daemon.log)"
 	elif ! within 10 answers; then
 		daemon_is=DEAF
 		wrong 'the daemon does not answer within 10 s'
 	fi
+}
+
+judge_host() {
+	host_is=lives
 	complaints >/tmp/complaints && { host_is=ERROR; wrong "the kernel: $(head -n 1 /tmp/complaints)"; }
 }
 
@@ -208,20 +198,42 @@ run_job() {
 	had=$(part "$seconds" "$quiet")
 	guaranteed=$(quiet_ms guaranteed_delay_ms)
 	answers_soon
-	[ "$under" != drover ] || check >/dev/null
+	check >/dev/null
 	end_attack
 	undo >/dev/null
 	longest=$(quiet_ms longest_ready_ms)
 	judge
-	judge_daemon_and_host
+	judge_daemon
+	judge_host
 	kill -9 "$quiet"
 	wait "$quiet"
-	[ -s /tmp/wrong ] && verdict=FAIL || verdict=ok
-	[ "$under" = drover ] || verdict=- daemon_is=-
+	[ -s /tmp/wrong ] && verdict=FAIL || verdict=$good
 	printf '%-4s  %-16s  %-58s  %6s %8s %6s  %8s %10s  %-6s  %s\n' "$verdict" "$name" "$title" "$had" "$part" \
 		"$ratio" "${longest:--}" "${guaranteed:--}" "$daemon_is" "$host_is"
-	[ "$under" != drover ] || cat /tmp/wrong
+	cat /tmp/wrong
 }
+
+end_daemon() {
+	kill "$daemon"
+	wait "$daemon"
+}
+
+# Without Drover there is no daemon, no order is given, and nothing is found wrong. The quiet VM has a cgroup, as a
+# manager makes it, and the attackers have another, of the same weight.
+if [ "$under" = eevdf ]; then
+	good=-
+	for unneeded in drover wrong need_daemon end_daemon; do
+		eval "$unneeded() { :; }"
+	done
+	start_quiet() {
+		busy quiet "$vcpus"
+		quiet=$pid
+		echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+		mkdir -p /sys/fs/cgroup/quiet
+		echo "$quiet" >/sys/fs/cgroup/quiet/cgroup.procs
+	}
+	judge_daemon() { daemon_is=-; }
+fi
 
 prepare_host
 for job; do
@@ -229,4 +241,4 @@ for job; do
 	run_job "$job" 2>/tmp/errors
 done
 echo 'begun nothing'
-[ -z "${daemon:-}" ] || { kill "$daemon"; wait "$daemon"; }
+end_daemon

@@ -93,7 +93,7 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 	limit_of_vm(d, order->slot)->burst_us = order->burst_us;
 	vm->vcpu_limit_mcpu = order->vcpu_limit_mcpu;
 	vm->vcpu_burst_us = order->vcpu_burst_us;
-	/* A thread that is parked for a quota that counts no more is let go. */
+	/* The quota may have changed: look at its parked threads again. */
 	if (vm->nr_parked)
 		timer_by(d, order->slot, ground_now_ns(d));
 	vm->pool = order->pool;

@@ -305,7 +305,7 @@ BPF_GLOBAL bool plan_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 now_ns = pcpu_at(d, at)->asked_ns;
-	/* A gang of which no vCPU runs any more starts anew. */
+	/* All vCPUs of the gang have stopped: it starts again as a whole. */
 	bool begun = !plan_is_whole(vm) || vm->vcpus_running > here;
 	bool may = true;
 

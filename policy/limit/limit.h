@@ -49,7 +49,8 @@
 #define LIMIT_DEPTH_NS 100000000ULL
 /* The same of what a VM is dealt in its pool. */
 #define LIMIT_DEALT_DEPTH_NS 10000000ULL
-/* A held VM is let go after what comes in so long, if that is enough to be worth it. */
+/* A throttled VM runs again when it has the tokens of so long, or the least below, if that is more.
+ */
 #define LIMIT_PAUSE_NS 2500000ULL
 #define LIMIT_START_MIN_NS 100000ULL
 /* No VM is stopped for less than that, */

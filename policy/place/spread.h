@@ -3,13 +3,13 @@
  * Spread: a thread that shares a core, or keeps one from threads that may run nowhere else, goes to
  * a better one.
  *
- * Idea. A core of which both hardware threads are idle is worth more than half of one, so a thread
- * that is to run is given a whole idle core first (idle.h). One that shares a core at the tick,
- * and may run where a whole core has become idle, is stopped and goes there. Where none is idle but
- * single hardware threads are, one vCPU has a core for itself while others share one: by chance,
- * and as long as none waits, for good. Virtual time, charged in part (core.h), says which fell
- * behind by that. Such a one is helped by one move, not of itself but of the thread beside it: that
- * goes to the idle thread beside one that is ahead, and leaves a whole core behind.
+ * Idea. A core with both hardware threads idle is worth more than half of a busy one. So a thread
+ * that becomes ready takes a whole idle core first (idle.h). A thread that shares a core at the
+ * tick is preempted and moved when a whole core that it may use has become idle. Where none is idle
+ * but single hardware threads are, one vCPU has a core for itself while others share one: by
+ * chance, and as long as none waits, for good. Virtual time, charged in part (core.h), says which
+ * fell behind by that. Such a one is helped by one move, not of itself but of the thread beside it:
+ * that goes to the idle thread beside one that is ahead, and leaves a whole core behind.
  *
  * One level up, the same with last-level caches: while an LLC of the node has fewer busy pCPUs, one
  * of those that share an LLC goes there, one every 2 s. So vCPUs have all the cache and bandwidth
