@@ -31,10 +31,6 @@ use std::collections::HashMap;
 
 /// So often weights are worked out anew, ms.
 pub const PERIOD_MS: u32 = 50;
-/// Working out weights takes that part of one pCPU at most: where one time takes longer the period does, too,
-const COST_PART: u32 = 500;
-/// but no longer than that, for it is the daemon's heartbeat (ALLOT_LAPSES_NS in policy/allot/allot.h).
-const PERIOD_MAX_MS: u32 = 500;
 
 /// A VM that its limit keeps below its shares is weighed as if the limit were so many times as much. With the weight of
 /// the limit itself it would wait behind others whenever it is unthrottled. The token bucket enforces the limit.
@@ -239,11 +235,6 @@ impl Meter {
         };
         measured.iter().map(demand).collect()
     }
-}
-
-/// When to work out weights again, in ms, that having taken so many us.
-pub fn period_ms(took_us: u32) -> u32 {
-    (took_us.saturating_mul(COST_PART) / 1000).clamp(PERIOD_MS, PERIOD_MAX_MS)
 }
 
 /// The weight of each who claims CPU time in that tree; `room` says which pCPUs each may use.
@@ -496,10 +487,5 @@ mod tests {
         assert!(!allocator.is_at_rest());
         assert!(allocator.allot(&measured, 3, basis(0)).is_none());
         assert!(allocator.is_at_rest());
-    }
-
-    #[test]
-    fn what_takes_long_is_done_more_rarely() {
-        assert_eq!([0, 50, 400, u32::MAX].map(period_ms), [50, 50, 200, 500]);
     }
 }

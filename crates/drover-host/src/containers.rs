@@ -7,7 +7,7 @@
 
 use crate::kernel::Kernel;
 use crate::names::user_name;
-use crate::pace::{cpu_time, next_after};
+use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
 use crate::scheduler::{KernelVm, Refusal, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
@@ -98,7 +98,7 @@ impl Containers {
             pool_places: self.pool_places,
         };
         if let Some((at, before)) = &self.read {
-            let soon = now.duration_since(*at) < next_after(self.took, READ_INTERVAL);
+            let soon = now.duration_since(*at) < next_after(self.took, READ_INTERVAL, LOOKS_ONE_IN);
             let is_same = || *before == is_now && self.lacking.is_none() && !self.idle_changed();
             // What is asked for a new VM is in force from the first.
             if before.vms == is_now.vms && (soon || is_same()) {

@@ -19,7 +19,7 @@
 use crate::files::{self, THREADS_MAX, field};
 use crate::helper::{Helper, Op};
 use crate::io_bytes::ByteCounts;
-use crate::pace::{cpu_time, next_after};
+use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -256,10 +256,8 @@ impl Profiles {
                 self.profiler.look(id, counted, at.duration_since(self.begun));
             }
         }
-        if self
-            .asked
-            .is_some_and(|asked| now.duration_since(asked) < next_after(self.took, INTERVAL))
-        {
+        let interval = next_after(self.took, INTERVAL, LOOKS_ONE_IN);
+        if self.asked.is_some_and(|asked| now.duration_since(asked) < interval) {
             return;
         }
         self.asked = Some(now);

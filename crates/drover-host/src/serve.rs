@@ -25,7 +25,7 @@ use crate::kvm;
 use crate::listener::Listener;
 use crate::manager::Manager;
 use crate::numa::Numa;
-use crate::pace::{cpu_time, next_after};
+use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
 use crate::privileges::{self, Writer};
 use crate::profiles::Profiles;
 use crate::reconciler::Reconciler;
@@ -195,7 +195,7 @@ fn look_after(
         online = online_list().unwrap_or(online);
         reconciler.look(scheduler, &online, Instant::now());
         clients.find_us();
-        let next_look = Instant::now() + next_after(cpu_time() - before, LOOK);
+        let next_look = Instant::now() + next_after(cpu_time() - before, LOOK, LOOKS_ONE_IN);
         loop {
             let next_allotted = reconciler.allot(scheduler, Instant::now());
             if clients.listener.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {

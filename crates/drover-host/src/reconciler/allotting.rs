@@ -6,13 +6,24 @@
 
 use super::Reconciler;
 use crate::kernel::Kernel;
-use crate::pace::cpu_time;
+use crate::pace::{cpu_time, next_after};
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
-use drover_core::allot::{Allocator, Basis, Claim, period_ms};
+use drover_core::allot::{Allocator, Basis, Claim, PERIOD_MS};
 use drover_core::scenario::CpuList;
 use drover_core::tree::Affinity;
 use std::time::{Duration, Instant};
+
+/// Working out weights takes that part of one pCPU at most: where one time takes longer the period does, too,
+const COST_ONE_IN: u32 = 500;
+/// but no longer than that, for it is the daemon's heartbeat (ALLOT_LAPSES_NS in policy/allot/allot.h).
+const PERIOD_MAX: Duration = Duration::from_millis(500);
+
+/// When to work out weights again, that having taken so long.
+fn period(took: Duration) -> Duration {
+    let least = Duration::from_millis(PERIOD_MS.into());
+    next_after(took, least, COST_ONE_IN).min(PERIOD_MAX)
+}
 
 /// What is kept from one time to the next.
 #[derive(Debug, Default)]
@@ -44,8 +55,8 @@ impl Reconciler {
         }
         let before = cpu_time();
         let done = self.allot_now(kernel, now);
-        let took_us = u32::try_from((cpu_time() - before).as_micros()).unwrap_or(u32::MAX);
-        tracing::debug!("to allot took {took_us} us");
+        let took = cpu_time() - before;
+        tracing::debug!("to allot took {} us", took.as_micros());
         let said = done.err().map(|error| format!("{error:#}")).unwrap_or_default();
         if !said.is_empty() && said != self.allotting.said {
             tracing::error!(
@@ -53,7 +64,7 @@ impl Reconciler {
             );
         }
         self.allotting.said = said;
-        self.allotting.next = Some(now + Duration::from_millis(period_ms(took_us).into()));
+        self.allotting.next = Some(now + period(took));
         self.allotting.next
     }
 
@@ -111,4 +122,15 @@ fn claim(vm: Option<&PlannedVm>, online: &CpuList) -> (Claim, Affinity) {
         ..Claim::default()
     };
     (claim, vm.affinity.on(online))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_done_more_rarely() {
+        let period_ms = |took_us: u32| period(Duration::from_micros(took_us.into())).as_millis();
+        assert_eq!([0, 50, 400, u32::MAX].map(period_ms), [50, 50, 200, 500]);
+    }
 }
