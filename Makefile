@@ -5,6 +5,8 @@ include script/clang.mk
 
 DROVER := target/release/drover
 OUT := out
+# What is run once is compiled for speed of compiling: Cargo.toml says how. The policy is compiled as ever.
+QUICK := --profile quick --locked
 
 .PHONY: help
 help:
@@ -46,22 +48,22 @@ try: build
 
 .PHONY: test
 test: setup lint policy-test
-	cargo test --workspace --release --locked --no-fail-fast
+	cargo test --workspace $(QUICK) --no-fail-fast
 
 .PHONY: policy-test
 policy-test:
-	$(MAKE) -C policy/test test
+	$(MAKE) -j $(shell nproc) -C policy/test test
 
-# The simulator alone, compiled for speed of compiling.
+# The simulator alone.
 FILE ?= scenarios/esx-fig3-shares.toml
 .PHONY: trial
 trial:
-	@cargo run --quiet --profile trial --locked -p drover-sim --example trial -- $(FILE)
+	@cargo run --quiet $(QUICK) -p drover-sim --example trial -- $(FILE)
 
 .PHONY: lint
 lint:
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --release --locked -- -D warnings
+	cargo clippy --workspace --all-targets $(QUICK) -- -D warnings
 	script/lint-c
 
 PREFIX ?= /usr/local

@@ -114,9 +114,11 @@ pub struct Machine<'a> {
 /// Warnings go to the console, where they are looked for (`loglevel`). A crash ends QEMU at once, because it
 /// runs with `-no-reboot`. Addresses are not randomised, so that runs are alike. The time-stamp counter is
 /// trusted: the kernel's check of it takes a busy machine's hiccup for a fault. What only costs emulated
-/// instructions is off: the CPU's mitigations, auditing and the self-tests of the cryptography, a second.
+/// instructions is off: the CPU's mitigations, auditing, zeroing memory that is handed out, the check of the timer
+/// and the self-tests of the cryptography; a fifth of a boot.
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr tsc=reliable \
-    mitigations=off audit=0 cryptomgr.notests random.trust_cpu=on rdinit=/usr/bin/drover -- lab-init";
+    mitigations=off audit=0 cryptomgr.notests init_on_alloc=0 no_timer_check random.trust_cpu=on \
+    rdinit=/usr/bin/drover -- lab-init";
 
 /// The same with others before, and for pCPUs that tick all at once, as is the kernel's default, or one after the other.
 fn kernel_arguments(skew_tick: bool, others: &[String]) -> String {

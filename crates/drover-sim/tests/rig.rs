@@ -6,6 +6,8 @@ use drover_sim::scx::Planted;
 
 /// Trials in one test run; `make soak` does more.
 const TRIALS: u64 = 60;
+/// So many are tried until a planted bug is noticed.
+const TRIALS_MAX: u64 = 2000;
 
 #[test]
 fn the_policy_comes_through_faults() {
@@ -39,42 +41,44 @@ fn hold(dir: &str) {
     }
 }
 
-/// Each planted bug must be noticed, by the invariant that is there for it.
+/// Each planted bug must be noticed, by the invariant that is there for it. The search begins at the seed that found it
+/// when this was written: from 0 on it takes two minutes.
 #[test]
 fn planted_bugs_are_found() {
     let expected = [
-        (Planted::LosesTasks, "is forgotten"),
-        (Planted::LosesKicks, "rests while"),
-        (Planted::LosesKicks, "not known to be idle"),
-        (Planted::MissesPcpu, "where it may not run"),
-        (Planted::IgnoresWaitBound, "has waited"),
-        (Planted::ChargesHalf, "CPU time charged"),
-        (Planted::LosesStarts, "believes it waits"),
-        (Planted::LosesStarts, "the policy asserts"),
-        (Planted::Miscounts, "the policy counts"),
-        (Planted::SpoilsTournament, "tournament of domain"),
-        (Planted::LeaksSlots, "slots"),
-        (Planted::TurnsClockBack, "went back"),
-        (Planted::IgnoresShares, "is owed"),
-        (Planted::IgnoresReservations, "is owed"),
-        (Planted::IgnoresReservations, "is guaranteed"),
-        (Planted::IgnoresPools, "is owed"),
-        (Planted::IgnoresLimits, "VM "),
-        (Planted::IgnoresLimits, "pool "),
-        (Planted::IgnoresLimits, "in 100 ms"),
-        (Planted::LaxLimits, "in 1000 ms"),
-        (Planted::HoldsForEver, "rests while"),
-        (Planted::ChargesStops, "is owed at least"),
-        (Planted::MiscountsModes, "too many or too few"),
-        (Planted::HurriesTimers, "time stands still"),
-        (Planted::LosesTimers, "is held at its limit"),
-        (Planted::LeavesBehind, "rests while"),
-        (Planted::IgnoresPartitions, "outside of its partition"),
+        (Planted::LosesTasks, "is forgotten", 0),
+        (Planted::LosesKicks, "rests while", 16),
+        (Planted::LosesKicks, "not known to be idle", 5),
+        (Planted::MissesPcpu, "where it may not run", 4),
+        (Planted::IgnoresWaitBound, "has waited", 3),
+        (Planted::ChargesHalf, "CPU time charged", 0),
+        (Planted::LosesStarts, "believes it waits", 2),
+        (Planted::LosesStarts, "the policy asserts", 0),
+        (Planted::Miscounts, "the policy counts", 0),
+        (Planted::SpoilsTournament, "tournament of domain", 0),
+        (Planted::LeaksSlots, "slots", 4),
+        (Planted::TurnsClockBack, "went back", 0),
+        (Planted::IgnoresShares, "is owed", 0),
+        (Planted::IgnoresReservations, "is owed", 314),
+        (Planted::IgnoresReservations, "is guaranteed", 273),
+        (Planted::IgnoresPools, "is owed", 184),
+        (Planted::IgnoresLimits, "VM ", 21),
+        (Planted::IgnoresLimits, "pool ", 103),
+        (Planted::IgnoresLimits, "in 100 ms", 21),
+        (Planted::LaxLimits, "in 1000 ms", 368),
+        (Planted::HoldsForEver, "rests while", 13),
+        (Planted::ChargesStops, "is owed at least", 45),
+        (Planted::MiscountsModes, "too many or too few", 0),
+        (Planted::HurriesTimers, "time stands still", 5),
+        (Planted::LosesTimers, "is held at its limit", 5),
+        (Planted::LeavesBehind, "rests while", 356),
+        (Planted::IgnoresPartitions, "outside of its partition", 21),
     ];
-    for (planted, complaint) in expected {
-        let found = (0..2000)
-            .filter_map(|seed| try_script(&Script::of_seed(seed), Some(planted)).broken)
-            .find(|broken| broken.contains(complaint));
-        assert!(found.is_some(), "{planted:?} was never reported as \"{complaint}\"");
+    for (planted, complaint, first) in expected {
+        let is_found = (first..TRIALS_MAX).chain(0..first).any(|seed| {
+            let broken = try_script(&Script::of_seed(seed), Some(planted)).broken;
+            broken.is_some_and(|broken| broken.contains(complaint))
+        });
+        assert!(is_found, "{planted:?} was never reported as \"{complaint}\"");
     }
 }
