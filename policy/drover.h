@@ -411,6 +411,17 @@ BPF_GLOBAL int drover_adopt_running(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	return 0;
 }
 
+/* The thread runs there: must it stop, also where no other is ready? */
+BPF_GLOBAL bool drover_must_stop(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+
+	if ((vm_at(d, t->slot)->at_limit || quota_is_spent(d, t, pcpu->asked_ns)) &&
+	    !drover_is_in_kernel(d, task, at))
+		return true;
+	return pcpu->migrate_to || affinity_strays(d, t, at) || cosched_must_stop(d, t);
+}
+
 /*
  * The pCPU asks what to run (pick.h). `task` and `t` are what runs there and
  * would go on, or NULL.
@@ -421,7 +432,6 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	struct pcpu *pcpu = pcpu_at(d, at);
 	bool in_turn;
 	bool first;
-	bool at_limit;
 	bool stopped;
 	u32 picked;
 
@@ -448,10 +458,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_coscheduled && plan_begin_round(d, at);
-	at_limit = t && (vm_at(d, t->slot)->at_limit || quota_is_spent(d, t, pcpu->asked_ns)) &&
-		   !drover_is_in_kernel(d, task, at);
-	stopped = t && (at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
-			cosched_must_stop(d, t));
+	stopped = t && drover_must_stop(d, task, t, at);
 	/* Found just now it has a slice, and would go on if there is no other. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);
