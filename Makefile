@@ -12,6 +12,7 @@ QUICK := --profile quick --locked
 help:
 	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; some minutes'
 	@echo 'make test    everything that is promised, checked'
+	@echo 'make evidence  the tests in the lab with all the repeats that are promised; an hour and more'
 	@echo 'make trial   a scenario in the simulator, seconds after a change of the policy; FILE=scenarios/cost.toml'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
@@ -49,6 +50,11 @@ try: build
 .PHONY: test
 test: setup lint policy-test
 	cargo test --workspace $(QUICK) --no-fail-fast
+
+# The lab's tests with all the repeats that are promised: an hour and more.
+.PHONY: evidence
+evidence: setup
+	DROVER_TEST_AT_LENGTH=1 cargo test $(QUICK) -p drover --test lab_faults --no-fail-fast
 
 .PHONY: policy-test
 policy-test:

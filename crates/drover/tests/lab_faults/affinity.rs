@@ -24,8 +24,6 @@ const WINDOW: Duration = Duration::from_secs(3);
 /// Who comes from an emptier set waits for a second at most, and is level with the others then; if it is taken once
 /// meanwhile, because nobody else waits just then, that second begins anew.
 const FORGIVEN: Duration = Duration::from_millis(2500);
-/// So often VMs are sent to pCPUs where they were not.
-const MOVES: usize = 1000;
 /// Each has one that it shares no pCPU with.
 const SETS: [&[usize]; 6] = [&[0, 1], &[2, 3], &[0], &[1, 2, 3], &[0, 1, 2], &[3]];
 
@@ -111,7 +109,7 @@ fn stays_where_it_is_pinned(vm: &MicroVm) {
     confine(vm.vcpu_threads()[0], &[0, 1, 2, 3]);
 }
 
-/// VMs are sent from set to set, to pCPUs where they were not, a thousand times: everybody gets on all the while, and
+/// VMs are sent from set to set, to pCPUs where they were not, hundreds of times: everybody gets on all the while, and
 /// is in its place when it is over.
 fn between_disjoint_sets(vms: &[&MicroVm; 3]) {
     say("between disjoint sets");
@@ -149,7 +147,7 @@ fn between_disjoint_sets(vms: &[&MicroVm; 3]) {
 fn move_between_disjoint_sets(vms: &[&MicroVm; 3]) {
     let mut dice = Dice::new(4);
     let mut places = [SETS[0]; 3];
-    for _ in 0..MOVES {
+    for _ in 0..host::times(1000, 200) {
         let which = dice.below(vms.len());
         let place = &mut places[which];
         let is_elsewhere = |set: &&&[usize]| !set.iter().any(|pcpu| place.contains(pcpu));

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use drover_lab::{Clock, Event, KernelChoice, Lab, LabOutcome, Topology};
 
+use crate::host::AT_LENGTH;
+
 /// Where this program lies in the lab.
 const JOBS: &str = "/usr/bin/lab-faults";
 /// The kernel to boot instead of the test's own: the beginning of a version, or as `drover lab exec --kernel`.
@@ -137,6 +139,9 @@ impl Boot {
         }
         for (name, value) in &self.environment {
             lab = lab.environment(name, value);
+        }
+        if std::env::var_os(AT_LENGTH).is_some() {
+            lab = lab.environment(AT_LENGTH, "1");
         }
         let outcome = lab.run(&mut |event| match event {
             Event::Notice(line) => println!("{}: {line}", self.job),

@@ -16,7 +16,6 @@ use crate::settings::{as_printed, must, refused_with, vm};
 use crate::storm::Dice;
 use crate::vms::{CPU, MicroVm, SLEEP, all_progress_within, start_quickly};
 
-const MOVES: usize = 200;
 /// Before so many moves of ten there is time enough for a long wait; before the others next to none.
 const SETTLED_OF_TEN: usize = 1;
 /// How the pCPUs are dealt out: those of `io`, `rt` and `near`; the rest is the default's.
@@ -87,7 +86,8 @@ fn moved(vms: &[&MicroVm], daemon: &mut Daemon) {
     say("moves under load");
     let mut dice = Dice::new(1);
     let mut longest_ms: f64 = 0.0;
-    for step in 0..MOVES {
+    let moves = host::times(1000, 100);
+    for step in 0..moves {
         let (name, to) =
             (&vms[dice.below(vms.len())].name, PARTITIONS[dice.below(PARTITIONS.len())]);
         nobody_waited_too_long();
@@ -104,7 +104,7 @@ fn moved(vms: &[&MicroVm], daemon: &mut Daemon) {
     all_progress_within(PROGRESS, vms);
     nobody_waited_too_long();
     daemon.must_serve();
-    println!("{MOVES} moves, the longest wait seen was {longest_ms} ms");
+    println!("{moves} moves, the longest wait seen was {longest_ms} ms");
     for (name, to) in [("build", "default"), ("web", "io"), ("db", "io")] {
         must(&format!("vm set {name} --partition {to}"));
     }
