@@ -64,7 +64,7 @@ policy-test:
 FILE ?= scenarios/esx-fig3-shares.toml
 .PHONY: trial
 trial:
-	@cargo run --quiet $(QUICK) -p drover-sim --example trial -- $(FILE)
+	@cargo run --quiet --profile trial --locked -p drover-sim --example trial -- $(FILE)
 
 .PHONY: lint
 lint:

@@ -61,7 +61,7 @@ impl Test {
             }
         };
         let target = target.display().to_string();
-        let mut build = words(&["cargo", "test", "--quiet", "--locked", "--profile", "quick"]);
+        let mut build = words(&["cargo", "test", "--quiet", "--locked", "--profile", "trial"]);
         build.extend(words(&["--target-dir", &target, "-p", &of]));
         build.extend(words(&program));
         let mut run = build.clone();
