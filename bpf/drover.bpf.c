@@ -146,17 +146,6 @@ void BPF_PROG(drover_tick_op, struct task_struct *p)
 		drover_tick(&drover, p, t);
 }
 
-/*
- * The running thread enters the kernel's scheduler: on its own account, at the edge to user space
- * or to its guest, or (preempted) at any place inside the kernel.
- */
-SEC("tp_btf/sched_entry_tp")
-int BPF_PROG(drover_entry, bool preempted)
-{
-	pcpu_at(&drover, bpf_get_smp_processor_id())->in_kernel = preempted;
-	return 0;
-}
-
 SEC("struct_ops/drover_stopping")
 void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 {

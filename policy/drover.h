@@ -167,31 +167,16 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 }
 
 /*
- * Is the thread being preempted inside the kernel, where it may hold a lock or RCU may wait for it?
- * A vCPU is preempted there whenever it leaves its guest, with nothing that others want.
+ * Was the thread preempted where RCU waits for it? Then it runs on next there, a moment, whatever
+ * its VM has used: in the lab khugepaged, of nice 19, had waited for 21 s beside a crowd.
  */
-static __always_inline bool drover_is_in_kernel(struct drover *d, struct task_struct *task, u32 at)
-{
-	return ground_blocks_rcu(d, task) ||
-	       (pcpu_at(d, at)->in_kernel && ground_vcpu_of(d, task) < 0);
-}
-
-/*
- * Was the thread preempted where others wait for it? Then it runs on next there, a moment: RCU must
- * not wait at all (in the lab khugepaged, of nice 19, had waited for 21 s beside a crowd), and a
- * limit must hold no thread that may have a lock of the kernel's. What it uses is paid back.
- */
-static __always_inline bool drover_is_awaited(struct drover *d, struct task_struct *task,
-					      struct thread *t, u32 at, bool woken)
+static __always_inline bool drover_is_awaited(struct drover *d, struct task_struct *task, u32 at,
+					      bool woken)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
 
-	if (woken || !t->in_kernel || !ground_may_run_on(d, task, at))
-		return false;
-	if (!pcpu->online || pcpu->order.why == ORDER_TAKEN)
-		return false;
-	return vm_at(d, t->slot)->at_limit || quota_is_spent(d, t, ground_now_ns(d)) ||
-	       ground_blocks_rcu(d, task);
+	return !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at) &&
+	       pcpu->online && pcpu->order.why != ORDER_TAKEN;
 }
 
 /*
@@ -202,7 +187,7 @@ BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
 {
 	bool kernel = wake_is_kernel(d, task, t, woken);
 	u32 at = ground_task_pcpu(d, task);
-	bool awaited = drover_is_awaited(d, task, t, at, woken);
+	bool awaited = drover_is_awaited(d, task, at, woken);
 	u32 near;
 
 	if (t->affinity_seq != d->pcpu_changes)
@@ -282,7 +267,6 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 	ASSERT(pcpu->running_slot == DROVER_MAX_VMS && !t->queued_in && !t->ready_since_ns);
 	pcpu->running_slot = t->slot;
-	pcpu->in_kernel = 0;
 	pcpu_note_vruntime(pcpu, t->vruntime_ns, now_ns);
 	home_note(d, t, at);
 	if (vm->capped)
@@ -291,7 +275,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	 * Its limit was spent while it was on its way. Two that leave would preempt each other for
 	 * ever, no other thread would run there, and the VM would never be below its limit again.
 	 */
-	if (vm->at_limit && !ground_is_leaving(d, task) && !t->in_kernel)
+	if (vm->at_limit && !ground_is_leaving(d, task) && !ground_blocks_rcu(d, task))
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
@@ -363,7 +347,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
 
-	t->in_kernel = ready && drover_is_in_kernel(d, task, at);
 	drover_charge(d, task, t);
 	share_end(vm, t);
 	wait_bound_stops(d, t, ready, now_ns);
@@ -411,17 +394,6 @@ BPF_GLOBAL int drover_adopt_running(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	return 0;
 }
 
-/* The thread runs there: must it stop, also where no other is ready? */
-BPF_GLOBAL bool drover_must_stop(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
-{
-	struct pcpu *pcpu = pcpu_at(d, at);
-
-	if ((vm_at(d, t->slot)->at_limit || quota_is_spent(d, t, pcpu->asked_ns)) &&
-	    !drover_is_in_kernel(d, task, at))
-		return true;
-	return pcpu->migrate_to || affinity_strays(d, t, at) || cosched_must_stop(d, t);
-}
-
 /*
  * The pCPU asks what to run (pick.h). `task` and `t` are what runs there and
  * would go on, or NULL.
@@ -458,7 +430,9 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		return;
 	}
 	first = d->nr_coscheduled && plan_begin_round(d, at);
-	stopped = t && drover_must_stop(d, task, t, at);
+	stopped = t &&
+		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
+		   cosched_must_stop(d, t) || quota_is_spent(d, t, pcpu->asked_ns));
 	/* Found just now it has a slice, and would go on if there is no other. */
 	if (stopped && d->divided)
 		ground_set_slice(d, task, 0);

@@ -284,7 +284,6 @@ struct thread {
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
-	u32 in_kernel; /* it was preempted inside the kernel, where others may wait for it */
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 	/* quota.h */
 	u64 paid_ns; /* until when what it ran is paid for */
@@ -324,7 +323,6 @@ struct pcpu {
 	u32 smt_neighbour; /* the VM that ran there at the last tick of the thread here, spread.h */
 	u32 migrate_to; /* the running thread goes to that pCPU, claimed for it, + 1, spread.h */
 	u32 away; /* the running thread has another home, or none, home.h */
-	u32 in_kernel; /* the running thread is being preempted inside the kernel */
 	struct order order; /* which thread must run next */
 	u64 running_vruntime_ns; /* of the thread that runs here, less the time it was taken at */
 	u64 next_turn_ns; /* it gives no turn before then, wait_bound.h */
@@ -408,7 +406,6 @@ struct limit {
 	u64 filled_ns; /* until when tokens have come */
 	s64 tokens_ns; /* CPU time that may be used; below 0: too much was */
 	s64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
-	s64 owed_ns; /* a VM's: what it used although it was held, and has not made up for */
 	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it is booked */
 	u64 came_ns; /* a pool's: what VMs used and is not booked yet */
 	u32 busy; /* a pool's: a pCPU books */
@@ -496,10 +493,10 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 176, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 168, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 128, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 56, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct entity_rq) == 320, "struct entity_rq: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");

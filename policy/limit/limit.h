@@ -12,10 +12,6 @@
  * it (cpu.max.burst, which makes the bucket deeper), and what runs on until a timer or a kick is
  * heeded; that is paid back, so in the long run there is nothing too much at all.
  *
- * A thread inside the kernel may have a lock there, so it runs on until it comes to the edge, and
- * the VM owes what it ran: it is held until as much would have come (drover.h tells where threads
- * are).
- *
  * Each VM has its own timer (timer.h), set to when its tokens are used up if all that run go on,
  * or, while it is held, to when it may go on. A VM that does not run has none.
  *
@@ -168,17 +164,6 @@ static __always_inline bool limit_is_scarce(struct drover *d, u32 pool, s64 left
 	return left_ns < limit_brings_ns(ucpu, LIMIT_DEPTH_NS / 2);
 }
 
-/* The pace at which the VM's own tokens come, in millionths of a pCPU. */
-static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
-{
-	u64 ucpu = vm->limit_mcpu ? limit_ucpu(vm->limit_mcpu) : ~0ULL;
-	u32 pool = limit_pool_above(vm);
-
-	if (pool)
-		ucpu = min_of(ucpu, vm->entitled_ucpu ?: limit_ucpu(pool_at(d, pool)->limit_mcpu));
-	return max_of(ucpu, 1);
-}
-
 /* What is left for the VM to use, of its own limit and of all above it. */
 BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 {
@@ -207,16 +192,6 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 	return left_ns;
 }
 
-/* The VM used so much since it was last looked at. What it used although it was held it owes. */
-static __always_inline void limit_owe(struct drover *d, struct vm *vm, struct limit *l, s64 used_ns,
-				      u64 elapsed_ns)
-{
-	l->owed_ns += vm->at_limit ? used_ns : 0;
-	if (l->owed_ns)
-		l->owed_ns -= limit_brings_ns(limit_pace_ucpu(d, vm), elapsed_ns);
-	l->owed_ns = max_signed(l->owed_ns, 0);
-}
-
 /* Tokens come to the VM, and what it used since it was last looked at is taken from them. */
 BPF_GLOBAL int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 {
@@ -227,7 +202,6 @@ BPF_GLOBAL int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 	s64 used_ns = max_signed((s64)(share_used_ns(vm, now_ns) - l->seen_ns), 0);
 
 	l->seen_ns += (u64)used_ns;
-	limit_owe(d, vm, l, used_ns, elapsed_ns);
 	limit_tell_pools(d, slot, (u64)used_ns);
 	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->limit_mcpu), elapsed_ns,
 				    LIMIT_DEPTH_NS, limit_burst_ns(l));
@@ -355,6 +329,17 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 
 /* --- events --- */
 
+/* The pace at which the VM's own tokens come, in millionths of a pCPU. */
+static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
+{
+	u64 ucpu = vm->limit_mcpu ? limit_ucpu(vm->limit_mcpu) : ~0ULL;
+	u32 pool = limit_pool_above(vm);
+
+	if (pool)
+		ucpu = min_of(ucpu, vm->entitled_ucpu ?: limit_ucpu(pool_at(d, pool)->limit_mcpu));
+	return max_of(ucpu, 1);
+}
+
 /* With so much the VM is let go. */
 static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
 {
@@ -408,8 +393,6 @@ BPF_GLOBAL int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 	}
 	limit_settle(d, slot, now_ns);
 	left_ns = limit_left_ns(d, slot, now_ns);
-	if (limit_of_vm(d, slot)->owed_ns)
-		left_ns = min_signed(left_ns, -limit_of_vm(d, slot)->owed_ns);
 	limit_hold(d, slot, limit_holds(d, vm, left_ns, now_ns), now_ns);
 	at_ns = limit_next_look_ns(d, vm, left_ns, now_ns);
 	if (at_ns)
@@ -466,7 +449,6 @@ static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 n
 	l->filled_ns = now_ns;
 	l->tokens_ns = 0;
 	l->dealt_ns = 0;
-	l->owed_ns = 0;
 	l->came_ns = 0;
 	l->seen_ns = used_ns;
 }

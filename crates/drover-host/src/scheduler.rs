@@ -44,8 +44,6 @@ pub struct Scheduler {
     bss: *mut types::bss,
     // Detaches when dropped, if nobody else keeps it.
     link: Link,
-    /// Tells the policy where threads are preempted; while it is gone, a limit holds a thread wherever it is.
-    _entries: Link,
 }
 
 /// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
@@ -236,11 +234,9 @@ impl Scheduler {
             .drover_ops
             .attach_struct_ops()
             .context("the kernel does not start the scheduler; see `drover check`")?;
-        let entries = skel.progs.drover_entry.attach_trace();
-        let _entries = entries.context("the kernel does not tell where threads are preempted")?;
         let bss = skel.maps.bss_data.as_mut().context("the BPF object has no .bss")?;
         let bss = std::ptr::from_mut::<types::bss>(bss);
-        let scheduler = Self { skel, bss, link, _entries };
+        let scheduler = Self { skel, bss, link };
         if let Some(exit_info) = scheduler.exit_info() {
             bail!("the scheduler ended as it began: {exit_info}");
         }

@@ -127,13 +127,13 @@ fn an_observer_says_why_vms_wait() {
 
 #[test]
 fn an_observer_says_why_vms_wait_on_the_oldest_kernel() {
-    Boot::new("observe::inside").pcpus(4).nodes(2).oldest_kernel().run();
+    Boot::new("observe::briefly").pcpus(4).nodes(2).oldest_kernel().run();
 }
 
 /// Debian 12's kernel, which has no sched_ext; and KVM is loaded after the observer.
 #[test]
 fn an_observer_says_why_vms_wait_on_a_kernel_without_sched_ext() {
-    Boot::new("observe::inside").pcpus(4).nodes(2).kernel_if_there("6.1").run();
+    Boot::new("observe::briefly").pcpus(4).nodes(2).kernel_if_there("6.1").run();
 }
 
 #[test]
