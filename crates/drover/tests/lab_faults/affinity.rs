@@ -20,7 +20,7 @@ type Harm = fn(&mut Dice, Pid);
 
 const PCPUS: usize = 4;
 const PROGRESS: Duration = Duration::from_secs(1);
-const WINDOW: Duration = Duration::from_secs(3);
+const WINDOW: Duration = Duration::from_secs(1);
 /// Who comes from an emptier set waits for a second at most, and is level with the others then; if it is taken once
 /// meanwhile, because nobody else waits just then, that second begins anew.
 const FORGIVEN: Duration = Duration::from_millis(2500);
