@@ -20,7 +20,6 @@ type Harm = fn(&mut Dice, Pid);
 
 const PCPUS: usize = 4;
 const PROGRESS: Duration = Duration::from_secs(1);
-const WINDOW: Duration = Duration::from_secs(1);
 /// Who comes from an emptier set waits for a second at most, and is level with the others then; if it is taken once
 /// meanwhile, because nobody else waits just then, that second begins anew.
 const FORGIVEN: Duration = Duration::from_millis(2500);
@@ -49,14 +48,15 @@ fn inside() {
     between_disjoint_sets(&vms);
     daemon.must_serve();
     make_cgroups();
+    let window = Duration::from_secs(host::times(3, 1));
     for (what, harm) in harms {
         say(what);
-        harm_for(WINDOW, &vms, &[harm]);
+        harm_for(window, &vms, &[harm]);
         daemon.must_serve();
     }
     say("all at once, and killed");
     kill_while_harmed(&harms.map(|(_, harm)| harm));
-    harm_for(WINDOW, &vms, &harms.map(|(_, harm)| harm));
+    harm_for(window, &vms, &harms.map(|(_, harm)| harm));
     daemon.must_serve();
     host::wait_until("the killed are forgotten", PROGRESS, || host::list().len() == vms.len());
 }

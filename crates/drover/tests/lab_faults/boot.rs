@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drover_lab::{Clock, Event, KernelChoice, Lab, LabOutcome, Topology};
 
-use crate::host::AT_LENGTH;
+use crate::host::{AT_LENGTH, times};
 
 /// Where this program lies in the lab.
 const JOBS: &str = "/usr/bin/lab-faults";
@@ -42,8 +42,8 @@ impl Boot {
             is_skipped_without: false,
             files: Vec::new(),
             environment: Vec::new(),
-            // The longest takes four minutes of a machine that has nothing else to do.
-            timeout_s: 1500,
+            // The longest takes five minutes of a machine that has nothing else to do.
+            timeout_s: times(7200, 1500),
             qemu_guests: false,
         }
     }

@@ -18,11 +18,11 @@ use crate::tasks::pid_of;
 /// The host must be the kernel's own again within this time, whatever happened.
 pub const FALLBACK: Duration = Duration::from_secs(1);
 
-/// Set by `make evidence`, which takes hours where `make test` takes minutes.
+/// Set by `make evidence`, which repeats what is promised more often than `make test` does.
 pub const AT_LENGTH: &str = "DROVER_TEST_AT_LENGTH";
 
-/// How often a test does what it repeats: so often as is promised for `make evidence`, else less.
-pub fn times(promised: usize, tried: usize) -> usize {
+/// How often a test repeats something: as often as is promised in `make evidence`, else less.
+pub fn times<T>(promised: T, tried: T) -> T {
     if std::env::var_os(AT_LENGTH).is_some() { promised } else { tried }
 }
 

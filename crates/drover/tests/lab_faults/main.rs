@@ -80,12 +80,12 @@ fn vms_killed_at_their_limit_go() {
 }
 
 #[test]
-fn a_storm_of_vms_leaves_nothing() {
+fn a_storm_of_two_hundred_vms_leaves_nothing() {
     Boot::new("storm::inside").memory_mib(2048).run();
 }
 
 #[test]
-fn a_storm_of_vms_on_pcpus_that_race_leaves_nothing() {
+fn a_storm_of_two_hundred_vms_on_pcpus_that_race_leaves_nothing() {
     Boot::new("storm::inside").memory_mib(2048).clock(Clock::Real).run();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Two hundred VMs, or sixty, come and go in bursts, beside two busy ones: nothing is left of them.
+//! Two hundred VMs come and go in bursts, beside two busy ones: nothing is left of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +16,7 @@ use crate::vms::{CPU, MicroVm, all_progress_within, spawn, stats_path};
 /// Slots for VMs are made in batches of so many.
 const SLOTS_MADE_AT_ONCE: usize = 64;
 const BURST: usize = 20;
+const BURSTS: usize = 10;
 /// What fills the kernel's caches.
 const BURSTS_BEFORE: usize = 3;
 const WORKLOADS: [&str; 5] = [
@@ -25,7 +26,7 @@ const WORKLOADS: [&str; 5] = [
     r#"{"kind":"sleep","period_us":500}"#,
     r#"{"kind":"mix"}"#,
 ];
-/// What the kernel may keep of so many VMs, such as caches of freed objects that it has not yet
+/// What the kernel may keep of two hundred VMs, such as caches of freed objects that it has not yet
 /// given back. One VM's threads alone take more than 50 KiB.
 const GROWTH_MAX_KIB: i64 = 6 << 10;
 /// Changes of the kernel's figures that are worth a word.
@@ -62,7 +63,7 @@ fn inside() {
     // A first storm fills the kernel's caches; the second must find all it needs there.
     storm(&mut dice, &busy, BURSTS_BEFORE);
     let before = settled(&busy);
-    storm(&mut dice, &busy, host::times(10, 3));
+    storm(&mut dice, &busy, BURSTS);
     let after = settled(&busy);
     let growth_kib = in_use_kib(&after) - in_use_kib(&before);
     let what = format!("memory in use grew by {growth_kib} KiB: {:?}", changes(&before, &after));
