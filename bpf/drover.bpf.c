@@ -105,11 +105,10 @@ void BPF_PROG(drover_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (!t)
 		return;
+	drover_stopped(&drover, p, t);
 	/* The kernel skips select_cpu for threads of one pCPU, and in some races. */
-	if (woken && !selected) {
-		find_owner(&drover, p, t);
+	if (woken && !selected)
 		drover_woken(&drover, t, (u32)scx_bpf_task_cpu(p));
-	}
 	drover_place(&drover, p, t, woken && !selected);
 }
 
@@ -121,8 +120,6 @@ void BPF_PROG(drover_dispatch_op, s32 cpu, struct task_struct *prev)
 	/* The kernel also names a thread that has just gone to sleep here. */
 	if (prev && (prev->scx.flags & KERNEL_ENUM(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = thread_of(prev);
-	if (t)
-		drover_adopt_running(&drover, prev, t, cpu);
 	drover_dispatch(&drover, cpu, prev, t);
 }
 
@@ -160,10 +157,17 @@ void BPF_PROG(drover_stopping_op, struct task_struct *p, bool runnable)
 	 */
 	if (runnable)
 		ground_set_slice(&drover, p, 0);
-	if (!t)
-		return;
-	drover_stopping(&drover, p, t, scx_bpf_task_cpu(p), runnable);
-	drover_stopped(&drover, p, t);
+	if (t)
+		drover_stopping(&drover, p, t, scx_bpf_task_cpu(p), runnable);
+}
+
+SEC("struct_ops/drover_quiescent")
+void BPF_PROG(drover_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct thread *t = thread_of(p);
+
+	if (t)
+		drover_stopped(&drover, p, t);
 }
 
 SEC("struct_ops/drover_yield")
@@ -226,7 +230,7 @@ void BPF_PROG(drover_cgroup_move, struct task_struct *p, struct cgroup *from, st
 	struct thread *t = thread_of(p);
 
 	if (t)
-		find_moved(&drover, t);
+		drover_moved(&drover, p, t);
 	note_cgroups();
 }
 
@@ -489,6 +493,7 @@ struct sched_ext_ops drover_ops = {
 	.dispatch = (void *)drover_dispatch_op,
 	.running = (void *)drover_running_op,
 	.stopping = (void *)drover_stopping_op,
+	.quiescent = (void *)drover_quiescent,
 	.tick = (void *)drover_tick_op,
 	.yield = (void *)drover_yield_op,
 	.set_weight = (void *)drover_set_weight,

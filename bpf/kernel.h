@@ -245,6 +245,7 @@ struct sched_ext_ops {
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
+	void (*quiescent)(struct task_struct *p, u64 deq_flags);
 	void (*tick)(struct task_struct *p);
 	bool (*yield)(struct task_struct *from, struct task_struct *to);
 	void (*set_weight)(struct task_struct *p, u32 weight);

@@ -25,7 +25,6 @@ static __always_inline void drover_start(struct drover *d)
 		speed_of(d, i)->asked = SPEED_FULL;
 	}
 	topology_settle(d);
-	d->period = 2;
 	partition_at(d, 0)->slice_ns = d->params.slice_ns;
 	partition_count(d);
 	vm_begin_host(d);
@@ -36,6 +35,7 @@ static __always_inline void drover_enable(struct drover *d, struct task_struct *
 					  struct thread *t, u32 weight)
 {
 	t->weight = weight;
+	find_owner(d, task, t);
 	t->vruntime_ns = vm_at(d, t->slot)->vruntime_floor_ns;
 	t->charged_ns = ground_cpu_time_ns(d, task);
 	affinity_note(d, task, t);
@@ -84,7 +84,6 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	s32 target;
 	u32 near;
 
-	find_owner(d, task, t);
 	if (affinity_is_stale(d, t))
 		affinity_note(d, task, t);
 	near = place_near(d, task, t);
@@ -296,7 +295,6 @@ BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 	if (t->kind != THREAD_VCPU)
 		return 0;
 	vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
-	vm_vcpu_used(d, t, ran_ns);
 	return 0;
 }
 
@@ -372,21 +370,35 @@ static __always_inline void drover_leaving(struct drover *d, struct task_struct 
 	quota_unpark(d, t, ground_now_ns(d));
 }
 
-/* It has stopped: is it a vCPU, or of another container? */
+/*
+ * It has stopped, to sleep or to wait: is it a vCPU, or of another VM, container or user? Asked
+ * then, and at the tick of a thread that goes on: no wake-up, switch or stop waits for the answer.
+ */
 static __always_inline void drover_stopped(struct drover *d, struct task_struct *task,
 					   struct thread *t)
 {
+	/* Something about it was changed while it waited. */
+	if (t->ready_since_ns || t->parked_until_ns)
+		return;
 	find_vcpu(d, task, t);
 	find_owner(d, task, t);
 }
 
+/* It is in another cgroup from now on. If it neither runs nor waits it is looked up at once. */
+static __always_inline void drover_moved(struct drover *d, struct task_struct *task,
+					 struct thread *t)
+{
+	find_moved(d, t);
+	drover_stopped(d, task, t);
+}
+
 /*
- * The thread would go on there. A vCPU alone on its pCPU never stops: found now,
- * it counts as having stopped. So does a task that may be of another container.
+ * The tick finds the thread running there. A vCPU alone on its pCPU never stops: found now, it
+ * counts as having stopped. So does a thread that may be of another VM or container.
  */
 BPF_GLOBAL int drover_adopt_running(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
-	if (t->kind == THREAD_VCPU || (!thread_looks_anew(d, t) && ground_vcpu_of(d, task) < 0))
+	if (!find_is_due(d, task, t))
 		return 0;
 	drover_stopping(d, task, t, at, false);
 	drover_stopped(d, task, t);
@@ -415,8 +427,6 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	pcpu->asked_ns = ground_now_ns(d);
 	if (t) {
 		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
-		if (affinity_is_stale(d, t))
-			affinity_note(d, task, t);
 		share_bound_lag(d, vm_at(d, t->slot), t);
 		pcpu_note_vruntime(pcpu, t->vruntime_ns, pcpu->asked_ns);
 	}
@@ -541,12 +551,8 @@ BPF_GLOBAL int drover_stand_anew(THE_DROVER, u32 partition)
 	return 0;
 }
 
-/*
- * The tick finds the thread running there: may it stay, is there a better place, have its VM's
- * vCPUs drifted apart?
- */
-static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
-					struct thread *t)
+/* May the running thread stay there, is there a better place, have its VM's vCPUs drifted apart? */
+BPF_GLOBAL int drover_look_after(THE_DROVER, THE_TASK, THE_THREAD)
 {
 	u32 at = ground_task_pcpu(d, task);
 	u64 now_ns = ground_now_ns(d);
@@ -554,6 +560,8 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 	pcpu_at(d, at)->ticks++;
 	speed_ask(d, at, now_ns);
 	home_note(d, t, at);
+	if (affinity_is_stale(d, t))
+		affinity_note(d, task, t);
 	/* It may have to run elsewhere: its pCPU asks. */
 	if (affinity_strays(d, t, at))
 		ground_set_slice(d, task, 0);
@@ -562,9 +570,18 @@ static __always_inline void drover_tick(struct drover *d, struct task_struct *ta
 	if (hook_tick(d, at, t->slot))
 		drover_stand_anew(d, partition_of_pcpu(d, at));
 	if (t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
-		return;
+		return 0;
 	drover_charge_and_go_on(d, task, t, now_ns);
 	cosched_review(d, t->slot, now_ns);
+	return 0;
+}
+
+/* The tick finds the thread running. */
+static __always_inline void drover_tick(struct drover *d, struct task_struct *task,
+					struct thread *t)
+{
+	drover_adopt_running(d, task, t, ground_task_pcpu(d, task));
+	drover_look_after(d, task, t);
 }
 
 /* The scheduler's own timer goes off. */

@@ -6,7 +6,7 @@ use std::env;
 use std::path::PathBuf;
 
 /// What src/scx/ calls, and constants it knows.
-const NAMES: &str = "(sim|SIM|WAKES)_.*|DROVER_(MAX|DOMAIN|SHARES|HOST)_.*|(SHARE_INVERSE|HOME_LLC)_SHIFT|runqueue|cosched_mode|\
+const NAMES: &str = "(sim|SIM|WAKES)_.*|DROVER_(MAX|DOMAIN|SHARES|HOST)_.*|SHARES_PER_VCPU|(SHARE_INVERSE|HOME_LLC)_SHIFT|runqueue|cosched_mode|\
     partition_policy";
 
 fn main() {

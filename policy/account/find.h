@@ -6,6 +6,11 @@
  * threads of that process are the VM's helpers. The ground keeps two tables: the
  * slot of each process (and container), and the free slots.
  *
+ * A thread is looked at when it begins (drover_enable), when it stops, and at each tick while it
+ * goes on (drover_stopped, drover_adopt_running): a look costs two comparisons, and no wake-up or
+ * switch waits for one. What has changed about a thread that sleeps, but for its cgroup, is
+ * noticed when it has next run.
+ *
  * Two pCPUs may find a VM, leave one, or look one up at the same moment. What
  * holds then:
  *   - each user of a slot holds its VM (nr_threads), and the last to let go
@@ -18,13 +23,13 @@
  * Worked example. A VMM starts two vCPUs on two pCPUs. Both stop in KVM_RUN at
  * the same moment, both find no slot and take 1 and 2. The first enters its
  * process with 1, the second fails to enter 2, frees it, and holds 1. The I/O
- * thread sees at its next wake-up that VMs have been found, looks its process
+ * thread sees when it next sleeps that VMs have been found, looks its process
  * up, and is a helper.
  *
  * A container is a cgroup with CPU settings of its own and no VM in it. The daemon knows which
  * cgroups are (orders.h); to the policy one is a VM without vCPUs, which the daemon holds, so that
  * it is there while it is empty. Tasks look for theirs when they would look for their VM: one
- * below /web (slot 3) is told that something has changed when it next wakes or stops, walks up from
+ * below /web (slot 3) is told that something has changed when it next stops, walks up from
  * its cgroup to the first that has a slot, and is a member of 3. Moved to another cgroup it leaves
  * the slot at the same moments.
  *
@@ -303,7 +308,15 @@ BPF_GLOBAL int find_executed(THE_DROVER, THE_TASK, THE_THREAD)
 	return 0;
 }
 
-/* A task becomes ready, or has stopped: whose is it now? */
+/* May the running thread be another's than it is known to be? */
+static __always_inline bool find_is_due(struct drover *d, struct task_struct *task,
+					struct thread *t)
+{
+	return t->exec_id != ground_exec_id(d, task) || thread_looks_anew(d, t) ||
+	       (t->kind != THREAD_VCPU && ground_vcpu_of(d, task) >= 0);
+}
+
+/* The thread has stopped, or is new: whose is it now? */
 static __always_inline void find_owner(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	if (t->exec_id != ground_exec_id(d, task))

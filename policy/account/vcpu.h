@@ -190,6 +190,7 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 
 	if (!t->record)
 		return;
+	v->used_ns += ran_ns;
 	/* What it spent before it was known as a vCPU does not count. */
 	if (!v->hypervisor_ns)
 		v->hypervisor_ns = hypervisor_ns;

@@ -21,9 +21,9 @@
  *
  * Worked example. A VMM with two vCPUs and one I/O thread: the first vCPU to
  * enter the guest makes the VM (1000 shares), the second is attached, and when both have run for
- * 31 ms the VM has 2000; the I/O thread is attached as a helper when it next wakes. One vCPU
- * sleeps from then on but for 20 us every 4 s: 1 to 2 s later the VM has 1000. The process is
- * killed: three detachments, and the third frees the slot.
+ * 31 ms the VM has 2000, 125 ms later at most; the I/O thread is attached as a helper when it next
+ * stops. One vCPU sleeps from then on but for 20 us every 4 s: 1 to 2 s later the VM has 1000. The
+ * process is killed: three detachments, and the third frees the slot.
  *
  * Limitations. Where vCPUs that want all have less than a 32nd of a pCPU each, wide VMs weigh as
  * narrow ones. Until a helper thread has slept once after the VM was
@@ -33,6 +33,7 @@
 #ifndef DROVER_VM_H
 #define DROVER_VM_H
 
+#include "account/vcpu.h"
 #include "account/waker.h"
 #include "limit/limit.h"
 #include "partition/drain.h"
@@ -96,34 +97,43 @@ BPF_GLOBAL int vm_settle_shares(THE_DROVER, u32 slot)
 	return 0;
 }
 
-/* The vCPU has used so much more. */
-static __always_inline void vm_vcpu_used(struct drover *d, struct thread *t, u64 used_ns)
+/* Does the vCPU count, by what it used in this period, or in the last? over: this one is. */
+static __always_inline bool vm_vcpu_counts(struct vcpu *v, bool over)
 {
-	u32 before = t->ran_in;
+	u64 used_ns = *(volatile u64 *)&v->used_ns;
+	bool counts;
 
-	if (before == d->period)
-		return;
-	if (t->used_in != d->period) {
-		t->used_in = d->period;
-		t->used_ns = 0;
+	if (used_ns - v->used_mark_ns >= VM_PERIOD_NS / VM_COUNTS_ONE_IN)
+		v->counts |= VCPU_COUNTS_NOW;
+	counts = v->counts;
+	if (over) {
+		v->used_mark_ns = used_ns;
+		v->counts = v->counts & VCPU_COUNTS_NOW ? VCPU_COUNTED : 0;
 	}
-	t->used_ns += used_ns;
-	if (t->used_ns < VM_PERIOD_NS / VM_COUNTS_ONE_IN)
-		return;
-	t->ran_in = d->period;
-	__sync_fetch_and_add(&vm_at(d, t->slot)->ran, 1);
-	if (before + 1 == d->period)
-		return;
-	__sync_fetch_and_add(&vm_at(d, t->slot)->size, 1);
-	vm_settle_shares(d, t->slot);
+	return counts;
 }
 
-/* A period is over. True: this is a user whose tasks used as much in it as counts. */
-static __always_inline bool vm_end_period(struct vm *vm, u64 now_ns)
+/* How many vCPUs of the VM count. */
+BPF_GLOBAL u32 vm_take_size(THE_DROVER, u32 slot, bool over)
+{
+	u32 places = vcpu_places(vm_at(d, slot));
+	u32 size = 0;
+	u32 place;
+
+	for_each_index(place, 0, places) {
+		struct vcpu *v = vcpu_in(d, slot, place);
+
+		size += v && vm_vcpu_counts(v, over);
+	}
+	vm_at(d, slot)->size = size;
+	return size;
+}
+
+/* A period is over: is this a user whose tasks used as much in it as counts? */
+static __always_inline bool vm_is_busy_user(struct vm *vm, u64 now_ns)
 {
 	u64 before_ns = vm->used_mark_ns;
 
-	vm->size = __sync_lock_test_and_set(&vm->ran, 0);
 	if (!owner_is_user(vm->owner_id))
 		return false;
 	vm->used_mark_ns = share_used_ns(vm, now_ns);
@@ -131,12 +141,12 @@ static __always_inline bool vm_end_period(struct vm *vm, u64 now_ns)
 }
 
 /*
- * From time to time: if a period is over, the size of each VM is what it was in that. Shares follow
- * it, and the pCPUs that came or went since.
+ * From time to time: how large is each VM? Shares follow its size, and the pCPUs that came or went
+ * since.
  */
 static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 {
-	u32 period = (u32)(now_ns / VM_PERIOD_NS) + 2;
+	u32 period = (u32)(now_ns / VM_PERIOD_NS);
 	bool over = d->period != period;
 	u32 nr_busy_users = 0;
 	u32 i;
@@ -145,7 +155,9 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 		struct vm *vm = vm_at(d, i);
 
 		if (over)
-			nr_busy_users += vm_end_period(vm, now_ns);
+			nr_busy_users += vm_is_busy_user(vm, now_ns);
+		if (vcpu_places(vm))
+			vm_take_size(d, i, over);
 		if (vm->id && vm_shares_due(d, vm) != vm->shares)
 			vm_settle_shares(d, i);
 	}
@@ -153,7 +165,6 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 		return;
 	if (d->nr_busy_users != nr_busy_users)
 		d->nr_busy_users = nr_busy_users;
-	/* Last: a vCPU that runs meanwhile counts in the old period, and again in the new one. */
 	d->period = period;
 }
 
@@ -204,7 +215,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 	vm->owner_id = owner_id;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = SHARE_NOWHERE;
-	vm->vtime_ns = *share_clock(d, 0);
+	vm->vtime_ns = domain_at(d, 0)->clock_ns;
 	vm->settled_ns = now_ns;
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, slot);
@@ -281,7 +292,6 @@ BPF_GLOBAL int vm_attach(THE_DROVER, THE_THREAD, u32 slot, u32 kind)
 	affinity_join(vm, t);
 	t->slot = slot;
 	t->kind = kind;
-	t->ran_in = 0;
 	t->vruntime_ns = vm->vruntime_floor_ns;
 	if (t->partition != vm->partition)
 		t->affinity_seq = d->pcpu_changes - 1;

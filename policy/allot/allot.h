@@ -84,7 +84,7 @@ static __always_inline void allot_reweigh(struct drover *d, u32 slot, u64 invers
 {
 	struct vm *vm = vm_at(d, slot);
 	u64 before = __sync_lock_test_and_set(&vm->share_inverse, inverse);
-	s64 ahead_ns = (s64)(vm->vtime_ns - *share_clock(d, vm->domain));
+	s64 ahead_ns = (s64)(vm->vtime_ns - domain_at(d, vm->domain)->clock_ns);
 	u64 part;
 
 	if (inverse + inverse / ALLOT_REWEIGH_PART >= before)

@@ -39,7 +39,7 @@ static __always_inline u32 topology_pcpu(struct drover *d, u32 domain, u32 i)
 	return d->pcpu_of[bounded(at, DROVER_MAX_PCPUS)];
 }
 
-/* The other domain that pCPU looks at now, pick_vm.h; there are two domains at least. */
+/* The other domain that pCPU looks at now, pick.h; there are two domains at least. */
 static __always_inline u32 topology_glanced(struct drover *d, u32 pcpu)
 {
 	u32 others = d->params.nr_domains - 1;

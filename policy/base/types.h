@@ -200,7 +200,6 @@ struct vm {
 	u64 limited_ns; /* time its threads were ready and its limit alone held them (%MLMTD) */
 	/* vm.h */
 	u32 size; /* vCPUs that ran lately: what default shares count */
-	u32 ran;  /* of these, in this period */
 	u64 used_mark_ns; /* of a user: CPU time at the end of the last period */
 	/* partition/ */
 	u32 partition; /* where its threads run, if they may */
@@ -227,6 +226,11 @@ enum vcpu_state {
 	VCPU_RUNNING = 3,
 };
 
+enum vcpu_counts {
+	VCPU_COUNTS_NOW = 1,
+	VCPU_COUNTED = 2,
+};
+
 /* The books of one vCPU, vcpu.h. */
 struct vcpu {
 	u64 progress_ns;     /* guest time, and halted time as far as it counts */
@@ -239,6 +243,9 @@ struct vcpu {
 	u64 nr_costops;
 	u64 skew_max_ns; /* the furthest it was ever ahead of a ready sibling */
 	u64 hazard_ns;   /* time it was ready while a sibling ran */
+	u64 used_ns;     /* CPU time since its birth */
+	u64 used_mark_ns; /* the same when this period began, vm.h */
+	u32 counts; /* for its VM's size: in this period, in the last, enum vcpu_counts */
 	u32 pcpu;  /* running: where; ready: near which it waits */
 	u16 slot;
 	u16 vcpu_id; /* KVM's: an APIC id, there may be gaps */
@@ -277,9 +284,6 @@ struct thread {
 	u32 affinity_remote; /* it may run in other domains than may_in */
 	u32 unplaced; /* a vCPU without a slot for its VM, find.h */
 	u32 affinity_seq; /* drover.pcpu_changes when affinity was last looked at */
-	u32 ran_in; /* a vCPU: the period in which it last counted, vm.h */
-	u32 used_in; /* the period in which it used so much: */
-	u64 used_ns;
 	u32 exec_id; /* how often its process had executed a program, find.h */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
@@ -315,7 +319,7 @@ struct pcpu {
 	u32 nr_pinned; /* threads waiting that may run here only */
 	u32 online;
 	u32 place; /* among the pCPUs of its domain */
-	u32 steal_cursor; /* which other domain it looks at next, pick_vm.h */
+	u32 steal_cursor; /* which other domain it looks at next, pick.h */
 	u32 round; /* the last round in which it was given to a VM, plan.h */
 	u32 planned; /* that VM */
 	u32 ticks; /* counts those that found a thread running */
@@ -454,7 +458,7 @@ struct drover {
 	u32 slots_in_use; /* no slot at or above this was ever used */
 	u32 tournament_levels; /* how much of the tournament is played */
 	u32 pcpu_changes; /* counts pCPUs that came or went */
-	u32 period; /* in which vCPUs run that count for their VMs' sizes, vm.h */
+	u32 period; /* in which vCPUs run that count for the sizes of their VMs, vm.h */
 	u32 nr_busy_users; /* users whose tasks ran in the last one */
 	u32 vm_shares; /* of all VMs together, the host apart */
 	u32 nr_reserved; /* VMs with a reservation */
@@ -493,7 +497,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 168, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 128, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");

@@ -14,7 +14,7 @@
  * planned one after the other, the least served first, whichever pCPU asks. A pCPU that has been
  * given to a VM takes that VM's vCPUs, and goes back to them when a kworker has run for 100 us, but
  * for a VM that came before it when it was planned, or that has slept since and is owed more by now
- * (pick_plan.h).
+ * (pick.h).
  *
  * A mode says what happens when there are not as many pCPUs:
  *
@@ -134,16 +134,6 @@ static __always_inline u32 plan_of(struct drover *d, u32 pcpu)
 	return slot;
 }
 
-/* Does the VM come before the one that runs, by reservation, then by shares, as in a pick? */
-static __always_inline bool plan_comes_before(struct vm *vm, struct vm *running, u64 now_ns)
-{
-	bool due = reserve_is_due(vm, now_ns);
-
-	if (due != reserve_is_due(running, now_ns))
-		return due;
-	return (s64)(share_vtime_now(running, now_ns) - share_vtime_now(vm, now_ns)) >= 0;
-}
-
 /* May a vCPU of the VM that waits run there? */
 static __always_inline bool plan_reaches(struct drover *d, u32 pcpu, u32 slot, bool remote)
 {
@@ -155,11 +145,15 @@ static __always_inline bool plan_reaches(struct drover *d, u32 pcpu, u32 slot, b
 	       (remote || affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu));
 }
 
-/* Could the pCPU be the VM's in this round? */
+/* Could the pCPU be the VM's in this round? From another VM it is taken if that comes after this
+ * one, by reservation, then by shares, as in a pick. */
 static __always_inline bool plan_could_give(struct drover *d, u32 pcpu, u32 slot, bool remote)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
+	struct vm *running = vm_at(d, p->running_slot);
 	struct vm *vm = vm_at(d, slot);
+	u64 now_ns = ground_now_ns(d);
+	bool due;
 
 	if (p->running_slot == slot)
 		return plan_is_free(d, p, slot);
@@ -167,8 +161,12 @@ static __always_inline bool plan_could_give(struct drover *d, u32 pcpu, u32 slot
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
-	return plan_is_free(d, p, slot) &&
-	       plan_comes_before(vm, vm_at(d, p->running_slot), ground_now_ns(d));
+	if (!plan_is_free(d, p, slot))
+		return false;
+	due = reserve_is_due(vm, now_ns);
+	if (due != reserve_is_due(running, now_ns))
+		return due;
+	return (s64)(share_vtime_now(running, now_ns) - share_vtime_now(vm, now_ns)) >= 0;
 }
 
 /* How many pCPUs besides `at` could be the VM's in this round; `ever`: in any. */

@@ -29,9 +29,6 @@
 #include "guarantee/reserve.h"
 #include "guarantee/wait_bound.h"
 
-/* A time later than any deadline: all that wait are due by then. */
-#define DEADLINE_ANY_NS (1ULL << 40)
-
 /* Where the VM stands by its deadline among those that wait there; nowhere while it may not run. */
 static __always_inline u64 deadline_key(struct drover *d, u32 domain, u32 slot, u64 now_ns)
 {
@@ -71,57 +68,6 @@ BPF_GLOBAL int deadline_promise(THE_DROVER, u32 slot, u32 mcpu)
 	for_each_index(i, 0, d->params.nr_domains)
 		deadline_settle(d, i, slot);
 	return 0;
-}
-
-/*
- * So many threads wait there that a search has seen none which may run on that pCPU: take the first
- * that may. More of them may be due.
- */
-static __always_inline bool deadline_take_hidden(struct drover *d, u32 pcpu, u64 queue,
-						 struct entity_rq *entity)
-{
-	u64 order = 0;
-
-	if (entity->nr_queued <= GROUND_SEARCH_MAX || ground_first_order(d, queue, pcpu, &order) ||
-	    !ground_take_first(d, queue))
-		return false;
-	entity->due_ns = pcpu_at(d, pcpu)->asked_ns;
-	return true;
-}
-
-/*
- * If the pCPU may give a turn now, take a thread of that VM in that domain whose deadline has come
- * and which may run there. If no thread of the VM was served for W, the one with the earliest
- * deadline is taken, whether that has come or not.
- */
-BPF_GLOBAL bool deadline_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
-	u64 queue = ground_vm_queue(d, slot, domain);
-	struct entity_rq *entity;
-	bool unserved, taken;
-	u64 next_ns;
-	s64 late_ns;
-
-	if (!rq || !wait_bound_may_give(pcpu_at(d, pcpu)))
-		return false;
-	entity = entity_rq_of(rq, slot);
-	late_ns = (s64)(now_ns - wait_bound_due_ns(d, entity));
-	if (late_ns < 0)
-		return false;
-	unserved = wait_bound_is_unserved(d, entity, now_ns);
-	/* A thread that comes at this very moment may not be known. */
-	next_ns = now_ns + d->params.wait_bound_ns;
-	taken = ground_take_due(d, queue, now_ns + (unserved ? DEADLINE_ANY_NS : 0), &next_ns);
-	entity->due_ns = next_ns;
-	if (!taken && !deadline_take_hidden(d, pcpu, queue, entity))
-		return false;
-	if (unserved)
-		wait_bound_forgive(d, slot, domain);
-	entity->served_ns = now_ns;
-	wait_bound_begin_turn(d, pcpu_at(d, pcpu), late_ns);
-	return true;
 }
 
 #endif

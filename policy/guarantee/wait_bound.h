@@ -116,23 +116,6 @@ static __always_inline bool wait_bound_enter(struct drover *d, struct thread *t,
 	return true;
 }
 
-/* One of the VM's threads was taken there. */
-static __always_inline void wait_bound_note_taken(struct drover *d, u32 domain, u32 slot,
-						  u64 now_ns)
-{
-	struct runqueue *rq = ground_runqueue(d, domain);
-
-	if (rq)
-		entity_rq_of(rq, slot)->served_ns = now_ns;
-}
-
-/* Was no thread of the VM taken there for as long as may be? */
-static __always_inline bool wait_bound_is_unserved(struct drover *d, struct entity_rq *entity,
-						   u64 now_ns)
-{
-	return (s64)(now_ns - entity->served_ns) >= (s64)d->params.wait_bound_ns;
-}
-
 /* When one of the VM's threads that wait there must run. */
 static __always_inline u64 wait_bound_due_ns(struct drover *d, struct entity_rq *entity)
 {
@@ -165,15 +148,6 @@ BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 no
 	if (pcpu->order.why == ORDER_TURN)
 		ground_timer(d, TIMER_TURN(at), pcpu->order.until_ns, now_ns);
 	return 0;
-}
-
-/* A thread is due on that pCPU, which asks, and has to wait until it may give a turn again: the
- * running thread then gives way. */
-static __always_inline void wait_bound_ask_then(struct drover *d, u32 at)
-{
-	struct pcpu *pcpu = pcpu_at(d, at);
-
-	ground_timer(d, TIMER_TURN(at), pcpu->next_turn_ns, pcpu->asked_ns);
 }
 
 /* The timer of turns on that pCPU goes off: one ends, or the next may begin. */

@@ -316,7 +316,7 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 	} else {
 		vm->held_ns = waiting_held_ns(vm, now_ns);
 		/* What a limit keeps from a VM, it is not owed for ever. */
-		share_bound_claim(vm, *share_clock(d, vm->domain), d->params.claim_bound_ns);
+		share_bound_claim(vm, domain_at(d, vm->domain)->clock_ns, d->params.claim_bound_ns);
 	}
 	__sync_lock_test_and_set(&vm->at_limit, hold);
 	waiting_settle_domains(d, slot);

@@ -39,11 +39,6 @@ static __always_inline u32 partition_of_pcpu(struct drover *d, u32 pcpu)
 	return domain_at(d, pcpu_at(d, pcpu)->domain)->partition;
 }
 
-static __always_inline struct partition *partition_here(struct drover *d, u32 pcpu)
-{
-	return partition_at(d, partition_of_pcpu(d, pcpu));
-}
-
 /*
  * How pCPUs of that domain choose. On a host that is not divided, here and below, nothing more is
  * looked at: this is asked several times at each switch.
@@ -64,7 +59,8 @@ static __always_inline bool partition_shares(struct drover *d, u32 domain, u32 o
 /* How long a thread runs there before it is asked again. */
 static __always_inline u64 partition_slice_ns(struct drover *d, u32 pcpu)
 {
-	return d->divided ? partition_here(d, pcpu)->slice_ns : d->params.slice_ns;
+	return d->divided ? partition_at(d, partition_of_pcpu(d, pcpu))->slice_ns :
+			    d->params.slice_ns;
 }
 
 /* Is the VM there, and in a partition whose time is divided by promises and weights (allot.h)? */
@@ -83,7 +79,7 @@ BPF_GLOBAL int partition_count(THE_DROVER)
 	for_each_index(i, 0, DROVER_MAX_PARTITIONS)
 		partition_at(d, i)->nr_counted = 0;
 	for_each_index(i, 0, nr_pcpus) {
-		partition_here(d, i)->nr_counted += pcpu_at(d, i)->online;
+		partition_at(d, partition_of_pcpu(d, i))->nr_counted += pcpu_at(d, i)->online;
 		divided |= partition_of_pcpu(d, i);
 	}
 	for_each_index(i, 0, DROVER_MAX_PARTITIONS)

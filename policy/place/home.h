@@ -153,24 +153,19 @@ BPF_GLOBAL bool home_has_idle(THE_DROVER, u32 home)
 	return found;
 }
 
-/* The domain at that home where threads of the VM wait: where they do already, if they do there;
- * not the same for all VMs. */
-static __always_inline u32 home_domain_of(struct drover *d, u32 slot, u32 home)
-{
-	u32 domain = vm_at(d, slot)->domain;
-	u32 nr_domains = d->params.nr_domains ?: 1;
-
-	if (domain != SHARE_NOWHERE && home_is_in(d, home, domain))
-		return domain;
-	return home_domain(d, home, slot % nr_domains);
-}
-
-/* The pCPU near which the thread is to be placed, which was on that one: a pCPU at home. */
+/* The pCPU near which the thread is to be placed, which was on that one: a pCPU at home, where
+ * threads of its VM wait already, if they do there; not the same for all VMs. */
 static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 {
 	u32 home = home_is_away(d, t, at);
-	u32 near = home ? home_pcpu(d, home_domain_of(d, t->slot, home), at) : HOME_NOWHERE;
+	u32 domain = vm_at(d, t->slot)->domain;
+	u32 near;
 
+	if (!home)
+		return at;
+	if (domain == SHARE_NOWHERE || !home_is_in(d, home, domain))
+		domain = home_domain(d, home, t->slot % (d->params.nr_domains ?: 1));
+	near = home_pcpu(d, domain, at);
 	return near == HOME_NOWHERE ? at : near;
 }
 
@@ -266,19 +261,13 @@ BPF_GLOBAL int home_note(THE_DROVER, THE_THREAD, u32 at)
 	return 0;
 }
 
-/* Virtual time as tournament keys count it. */
-static __always_inline u64 home_in_keys(u64 vtime_ns)
-{
-	return (vtime_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS;
-}
-
 /* What a migration from that domain to that pCPU must bring, as keys count it: the more, the
  * further. */
 static __always_inline u64 home_gain_in_keys(struct drover *d, u32 pcpu, u32 domain)
 {
 	u32 hops = topology_hops(d, pcpu_at(d, pcpu)->domain, domain);
 
-	return home_in_keys(d->params.steal_gain_ns * (hops ?: 1));
+	return d->params.steal_gain_ns * (hops ?: 1) >> TOURNAMENT_TIME_SHIFT << DROVER_SLOT_BITS;
 }
 
 /*

@@ -78,36 +78,26 @@ BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool w
 	return found;
 }
 
-/* Is a pCPU idle in that domain, and is it of the partition that serves the thread? */
-static __always_inline bool idle_serves(struct drover *d, struct thread *t, u32 domain)
-{
-	return domain_at(d, domain)->idle && domain_at(d, domain)->partition == t->partition;
-}
+/* A search is in the domain of the pCPU near which the thread is placed, or in all others, the
+ * nearest first; for any pCPU, or one of a core that is idle as a whole. */
+#define IDLE_ELSEWHERE 1U
+#define IDLE_WHOLE_CORE 2U
 
-/* One for the thread, claimed, in the domain of that pCPU; or NONE. */
-static __always_inline s32 idle_claim_here(struct drover *d, struct task_struct *task,
-					   struct thread *t, u32 near, bool whole_core)
+/* One for the thread, claimed, in a domain of the partition that serves it; or NONE. */
+BPF_GLOBAL s32 idle_claim_by(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 search)
 {
-	u32 home = pcpu_at(d, near)->domain;
-
-	return idle_serves(d, t, home) ?
-		       idle_claim_in(d, task, home, pcpu_at(d, near)->place, whole_core) :
-		       IDLE_NONE;
-}
-
-/* One for the thread, claimed, in another domain, the nearest to that pCPU; or NONE. */
-BPF_GLOBAL s32 idle_claim_elsewhere(THE_DROVER, THE_TASK, THE_THREAD, u32 near, bool whole_core)
-{
-	u32 nr_domains = d->params.nr_domains;
+	u32 first = search & IDLE_ELSEWHERE;
+	u32 end = first ? d->params.nr_domains : 1;
 	u32 home = pcpu_at(d, near)->domain;
 	s32 found = IDLE_NONE;
 	u32 i;
 
-	for_each_index(i, 1, nr_domains) {
+	for_each_index(i, first, end) {
 		u32 domain = topology_near(d, home, i);
 
-		if (idle_serves(d, t, domain))
-			found = idle_claim_in(d, task, domain, 0, whole_core);
+		if (domain_at(d, domain)->idle && domain_at(d, domain)->partition == t->partition)
+			found = idle_claim_in(d, task, domain, i ? 0 : pcpu_at(d, near)->place,
+					      search & IDLE_WHOLE_CORE);
 		if (found != IDLE_NONE)
 			break;
 	}
@@ -140,12 +130,12 @@ BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 
 	if (!idle_is_any(d))
 		return found;
-	found = idle_claim_here(d, task, t, near, true);
+	found = idle_claim_by(d, task, t, near, IDLE_WHOLE_CORE);
 	if (found == IDLE_NONE)
-		found = idle_claim_here(d, task, t, near, false);
+		found = idle_claim_by(d, task, t, near, 0);
 	if (found == IDLE_NONE)
-		found = idle_claim_elsewhere(d, task, t, near, true);
-	return found == IDLE_NONE ? idle_claim_elsewhere(d, task, t, near, false) : found;
+		found = idle_claim_by(d, task, t, near, IDLE_ELSEWHERE | IDLE_WHOLE_CORE);
+	return found == IDLE_NONE ? idle_claim_by(d, task, t, near, IDLE_ELSEWHERE) : found;
 }
 
 #endif

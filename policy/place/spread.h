@@ -119,9 +119,9 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
 	/* One of the two is enough. */
 	if (here->smt_neighbour >= DROVER_MAX_VMS || other->migrate_to)
 		return SPREAD_NOWHERE;
-	to = idle_claim_here(d, task, t, at, true);
+	to = idle_claim_by(d, task, t, at, IDLE_WHOLE_CORE);
 	if (to == SPREAD_NOWHERE)
-		to = idle_claim_elsewhere(d, task, t, at, true);
+		to = idle_claim_by(d, task, t, at, IDLE_ELSEWHERE | IDLE_WHOLE_CORE);
 	if (to == SPREAD_NOWHERE && here->smt_neighbour == before && hook_is_share(d, here->domain))
 		to = spread_beside(d, task, at);
 	return to;

@@ -135,26 +135,10 @@ static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct 
 	       ground_is_kernel_thread(d, task);
 }
 
-/* Is the thread's VM due? The host's programs go by shares before those that are. */
-static __always_inline bool wake_is_due(struct drover *d, struct task_struct *task,
-					struct thread *t, bool woken)
-{
-	if (t->slot == DROVER_HOST_SLOT)
-		return wake_is_kernel(d, task, t, woken);
-	return d->nr_reserved && reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
-}
-
-/* Has the thread there run longer by a slice than the one on the other? Of siblings, that is. */
-static __always_inline bool wake_ran_longer(struct drover *d, u32 at, s32 other)
-{
-	return other != WAKE_NOWHERE &&
-	       (s64)(pcpu_at(d, at)->running_vruntime_ns -
-		     pcpu_at(d, (u32)other)->running_vruntime_ns) > (s64)d->params.slice_ns;
-}
-
 /*
  * The pCPU to preempt for the thread, or WAKE_NOWHERE. Gains are alike where siblings run: were it
- * always the nearest, one of them would pay for all wake-ups.
+ * always the nearest, one of them would pay for all wake-ups. So one that has run longer by a slice
+ * is preferred.
  */
 static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
 				       u32 near, u32 woken, bool due)
@@ -162,6 +146,7 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 	u32 home = pcpu_at(d, near)->domain;
 	u32 looks = (u32)min_of(t->pinned_cpu ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
 	s64 best_gain_ns = woken == WAKE_FAR ? (s64)d->params.steal_gain_ns : 0;
+	u64 best_vruntime_ns = 0;
 	s32 best = WAKE_NOWHERE;
 	u32 look;
 
@@ -173,10 +158,14 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
 			continue;
 		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at, due);
-		if (gain_ns < best_gain_ns || !ground_may_run_on(d, task, at) ||
-		    (gain_ns == best_gain_ns && !wake_ran_longer(d, at, best)))
+		if (gain_ns < best_gain_ns || !ground_may_run_on(d, task, at))
+			continue;
+		if (gain_ns == best_gain_ns &&
+		    (best == WAKE_NOWHERE || (s64)(pcpu_at(d, at)->running_vruntime_ns -
+						   best_vruntime_ns) <= (s64)d->params.slice_ns))
 			continue;
 		best_gain_ns = gain_ns;
+		best_vruntime_ns = pcpu_at(d, at)->running_vruntime_ns;
 		best = (s32)at;
 	}
 	return best;
@@ -218,7 +207,10 @@ static __always_inline void wake_clamp_lag(struct drover *d, struct thread *t, u
  */
 BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woken)
 {
-	bool due = wake_is_due(d, task, t, woken);
+	/* The host's programs go by shares before VMs that are due. */
+	bool due = t->slot == DROVER_HOST_SLOT ?
+			   wake_is_kernel(d, task, t, woken) :
+			   d->nr_reserved && reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
 	s32 target;
 
 	if (!woken && !due)

@@ -81,8 +81,8 @@ static __always_inline u32 affinity_partition(struct drover *d, struct task_stru
 }
 
 /*
- * On a divided host: may the thread have to run elsewhere than when that was last looked at?
- * (Elsewhere it is looked at when it next waits.)
+ * On a divided host: may the thread have to run elsewhere than when that was last looked at? That
+ * is done as it wakes and, where it runs, by the tick; on other hosts as it is queued.
  */
 static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t)
 {
@@ -90,13 +90,12 @@ static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t
 }
 
 /*
- * The thread, which runs there, is not, or may not be, of that pCPU's partition. What runs while a
- * pCPU comes or goes is the kernel's choice, and keeps its slice.
+ * The thread, which runs there, is not of that pCPU's partition. What runs while a pCPU comes or
+ * goes is the kernel's choice, and keeps its slice.
  */
 static __always_inline bool affinity_strays(struct drover *d, struct thread *t, u32 at)
 {
-	return d->divided && pcpu_at(d, at)->online &&
-	       (t->affinity_seq != d->pcpu_changes || t->partition != partition_of_pcpu(d, at));
+	return d->divided && pcpu_at(d, at)->online && t->partition != partition_of_pcpu(d, at);
 }
 
 /* The thread's affinity, its VM's partition, or the pCPUs online, have changed. */

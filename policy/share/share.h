@@ -101,12 +101,6 @@ static __always_inline void share_not_after(u64 *time_ns, u64 latest_ns)
 		*time_ns = latest_ns;
 }
 
-/* The clock of the VMs that wait in that domain. */
-static __always_inline u64 *share_clock(struct drover *d, u32 domain)
-{
-	return &domain_at(d, domain)->clock_ns;
-}
-
 /*
  * The domain whose clock the VM goes by in that one. The host's tasks belong to partition 0; those
  * that must run elsewhere, per-CPU kernel threads mostly, go by its clock there, too.
@@ -120,14 +114,14 @@ BPF_GLOBAL u32 share_own_domain(THE_DROVER, u32 slot, u32 domain)
 
 static __always_inline u64 share_own_clock_ns(struct drover *d, u32 slot, u32 domain)
 {
-	return *share_clock(d, share_own_domain(d, slot, domain));
+	return domain_at(d, share_own_domain(d, slot, domain))->clock_ns;
 }
 
 /* What is added to the VM's virtual time to compare it in that domain: it stands as far from the
  * clock there as from its own. */
 BPF_GLOBAL u64 share_offset_ns(THE_DROVER, u32 slot, u32 domain)
 {
-	return *share_clock(d, domain) - share_own_clock_ns(d, slot, domain);
+	return domain_at(d, domain)->clock_ns - share_own_clock_ns(d, slot, domain);
 }
 
 /* The VM may be owed that much CPU time by that clock, and no more. */
@@ -319,7 +313,7 @@ static __always_inline void share_move_to(struct drover *d, u32 slot, u32 pcpu)
 	if (before == domain || (slot == DROVER_HOST_SLOT && domain_at(d, domain)->partition))
 		return;
 	vm->domain = domain;
-	clock_ns = *share_clock(d, domain);
+	clock_ns = domain_at(d, domain)->clock_ns;
 	/* Another partition's time is none. */
 	if (before == SHARE_NOWHERE || !partition_shares(d, before, domain))
 		vm->vtime_ns = clock_ns;
@@ -390,7 +384,7 @@ static __always_inline void share_clock_follow(struct drover *d, u32 domain, u32
 	if (key != TOURNAMENT_NOBODY)
 		vtime_ns = share_earlier(vtime_ns, vm_at(d, first)->vtime_ns +
 							   share_offset_ns(d, first, domain));
-	share_not_before(share_clock(d, domain), vtime_ns);
+	share_not_before(&domain_at(d, domain)->clock_ns, vtime_ns);
 }
 
 /* A thread of the VM ran there. Where no VM waits its time was free. */
@@ -399,7 +393,7 @@ static __always_inline void share_clock_pass(struct drover *d, u32 slot, u32 pcp
 	u32 domain = pcpu_at(d, pcpu)->domain;
 
 	if (share_own_domain(d, slot, domain) == domain && share_nobody_waits(d, domain))
-		share_not_before(share_clock(d, domain), vm_at(d, slot)->vtime_ns);
+		share_not_before(&domain_at(d, domain)->clock_ns, vm_at(d, slot)->vtime_ns);
 }
 
 #endif

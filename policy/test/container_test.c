@@ -96,8 +96,7 @@ static void busy_tasks_become_members_and_leave_again(void)
 	CHECK_EQ(task->thread.slot, slot_of(WEB));
 	CHECK_NEAR(used_ns(WEB), 500 * MS, 50 * MS);
 	container(BATCH, 1000, 0);
-	task->cgroup = BATCH;
-	find_moved(&g->d, &task->thread);
+	kernel_set_cgroup(g, task, BATCH);
 	kernel_run(g, 100 * MS);
 	CHECK_EQ(task->thread.slot, slot_of(BATCH));
 	CHECK(order(BATCH, 0));
@@ -126,10 +125,8 @@ static void what_busy_tasks_want_counts_when_they_become_members(void)
 	kernel_run(g, 200 * MS);
 	CHECK_EQ(awake_in(slot_of(WEB)), 0);
 	CHECK_EQ(awake_in(DROVER_HOST_SLOT), 0);
-	for (u32 i = 0; i < 2; i++) {
-		tasks[i]->cgroup = WEB;
-		find_moved(&g->d, &tasks[i]->thread);
-	}
+	for (u32 i = 0; i < 2; i++)
+		kernel_set_cgroup(g, tasks[i], WEB);
 	kernel_run(g, 400 * MS);
 	CHECK_EQ(tasks[0]->thread.slot, slot_of(WEB));
 	awake_in(slot_of(WEB));
@@ -153,6 +150,19 @@ static void it_is_there_with_nobody_in_it(void)
 	CHECK(!g->slot_taken[slot]);
 	CHECK_EQ(g->d.vm_shares, shares);
 	CHECK_EQ(g->d.nr_containers, 0);
+}
+
+static void a_task_that_sleeps_is_in_its_new_container_at_once(void)
+{
+	g = fake_ground(2, 1);
+	container(WEB, 1000, 0);
+	container(BATCH, 1000, 0);
+	struct task_struct *task = task_in(WEB, 1);
+
+	find_owner(&g->d, task, &task->thread);
+	CHECK_EQ(task->thread.slot, slot_of(WEB));
+	kernel_set_cgroup(g, task, BATCH);
+	CHECK_EQ(task->thread.slot, slot_of(BATCH));
 }
 
 /* A sleeper of one that is no more binds nobody, and frees the slot as it wakes. */
@@ -309,6 +319,7 @@ int main(void)
 	RUN(busy_tasks_become_members_and_leave_again);
 	RUN(what_busy_tasks_want_counts_when_they_become_members);
 	RUN(it_is_there_with_nobody_in_it);
+	RUN(a_task_that_sleeps_is_in_its_new_container_at_once);
 	RUN(who_sleeps_through_its_end_leaves_later);
 	RUN(a_vm_that_begins_in_one_leaves_it);
 	return check_done();

@@ -34,8 +34,11 @@ struct task_struct *kernel_thread(struct ground *g, u32 tgid, u32 kind)
 	if (kind != THREAD_HOST)
 		kernel_vm(g, tgid)->domain = 0;
 	/* As if it had run before. */
-	if (kind == THREAD_VCPU)
-		vm_vcpu_used(&g->d, &task->thread, SECOND);
+	if (task->thread.record) {
+		vcpu_at(&g->d, task->thread.record)->used_ns = SECOND;
+		vm_take_size(&g->d, task->thread.slot, false);
+		vm_settle_shares(&g->d, task->thread.slot);
+	}
 	g->meanwhile = meanwhile;
 	return task;
 }
@@ -165,12 +168,11 @@ void kernel_enqueue(struct ground *g, struct task_struct *task)
 		return; /* it was sent to run */
 	if (!fake_allowed(g, task, task->pcpu))
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
-	if (!task->selected) {
-		task->locked = true;
-		find_owner(&g->d, task, &task->thread);
-		task->locked = false;
+	task->locked = true;
+	drover_stopped(&g->d, task, &task->thread);
+	task->locked = false;
+	if (!task->selected)
 		drover_woken(&g->d, &task->thread, task->pcpu);
-	}
 	place(g, task, !task->selected);
 	fake_deliver_kicks(g);
 }
@@ -197,8 +199,6 @@ void kernel_pick(struct ground *g, u32 at)
 	pcpu->locked = pcpu->switching = true;
 	if (pcpu->online && !fake_first(g, fake_local_queue(at), at)) {
 		g->asking = at;
-		if (current)
-			drover_adopt_running(&g->d, current, &current->thread, at);
 		drover_dispatch(&g->d, at, current, current ? &current->thread : NULL);
 	}
 	pcpu->next = fake_first(g, fake_local_queue(at), at);
@@ -218,7 +218,7 @@ static void put_current(struct ground *g, u32 at)
 		return;
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, true);
-	find_owner(&g->d, current, &current->thread);
+	drover_stopped(&g->d, current, &current->thread);
 	current->ready_at_ns = g->now_ns;
 	g->pcpu[at].was_busy = true;
 	g->pcpu[at].current = NULL;
@@ -300,7 +300,7 @@ static struct task_struct *stop_current(struct ground *g, u32 at, bool ready)
 	fake_count_cpu_time(g, current);
 	drover_stopping(&g->d, current, &current->thread, at, ready);
 	g->pcpu[at].locked = true;
-	find_owner(&g->d, current, &current->thread);
+	drover_stopped(&g->d, current, &current->thread);
 	g->pcpu[at].locked = false;
 	g->pcpu[at].current = NULL;
 	g->pcpu[at].was_busy = true;
@@ -345,24 +345,47 @@ void kernel_exit(struct ground *g, u32 at)
 	find_forget(&g->d, &task->thread);
 }
 
-void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)
+/* The running task stops, to be queued again. */
+static void dequeue_current(struct ground *g, struct task_struct *task)
 {
-	task->allowed = allowed;
-	affinity_change(&g->d, task, &task->thread);
-	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu)) {
-		u32 at = task->pcpu;
+	u32 at = task->pcpu;
 
-		stop_current(g, at, true);
-		task->ready_at_ns = g->now_ns;
-		kernel_pick(g, at);
-	} else if (task->state != TASK_READY) {
-		return;
-	}
+	stop_current(g, at, true);
+	task->ready_at_ns = g->now_ns;
+	kernel_pick(g, at);
+}
+
+/* A ready task is queued again. */
+static void requeue(struct ground *g, struct task_struct *task)
+{
 	task->queue = NO_QUEUE;
 	if (!fake_allowed(g, task, task->pcpu))
 		task->pcpu = (u32)__builtin_ctzll(task->allowed & online_pcpus(g));
 	place(g, task, false);
 	fake_deliver_kicks(g);
+}
+
+void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed)
+{
+	task->allowed = allowed;
+	affinity_change(&g->d, task, &task->thread);
+	if (task->state == TASK_RUNNING && !fake_allowed(g, task, task->pcpu))
+		dequeue_current(g, task);
+	else if (task->state != TASK_READY)
+		return;
+	requeue(g, task);
+}
+
+void kernel_set_cgroup(struct ground *g, struct task_struct *task, u32 cgroup)
+{
+	bool asleep = task->state == TASK_ASLEEP;
+
+	task->cgroup = cgroup;
+	if (task->state == TASK_RUNNING)
+		dequeue_current(g, task);
+	drover_moved(&g->d, task, &task->thread);
+	if (!asleep)
+		requeue(g, task);
 }
 
 /* --- hotplug --- */

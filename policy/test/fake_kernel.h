@@ -58,6 +58,7 @@ bool kernel_yield(struct ground *g, u32 pcpu, struct task_struct *to);
 
 /* A new task, or one whose affinity was changed, is placed. */
 void kernel_set_affinity(struct ground *g, struct task_struct *task, u64 allowed);
+void kernel_set_cgroup(struct ground *g, struct task_struct *task, u32 cgroup);
 
 void kernel_offline(struct ground *g, u32 pcpu);
 void kernel_online(struct ground *g, u32 pcpu);

@@ -320,8 +320,23 @@ static struct task_struct *unseen_vcpu(u32 tgid)
 	struct task_struct *task = kernel_thread(g, tgid, THREAD_HOST);
 
 	task->in_kvm_run = true;
-	kernel_wake(g, task);
 	return task;
+}
+
+/* It never stops, so a tick has to find it. */
+static void a_vcpu_alone_on_its_pcpu_is_found_by_the_tick(void)
+{
+	struct task_struct *vcpu;
+
+	g = fake_ground(1, 1);
+	vcpu = kernel_thread(g, 5, THREAD_HOST);
+	kernel_wake(g, vcpu);
+	kernel_settle(g);
+	vcpu->in_kvm_run = true;
+	kernel_run(g, 5 * MS);
+	CHECK_EQ(vcpu->thread.kind, THREAD_VCPU);
+	CHECK_EQ(vcpu->nr_runs, 1);
+	CHECK_EQ(kernel_vm(g, 5)->vcpus_running, 1);
 }
 
 /* They waited as tasks of the host, and whoever is due by its reservation comes before those. */
@@ -332,6 +347,8 @@ static void siblings_that_wait_as_their_vm_is_found_come_to_it_at_once(void)
 	g = fake_ground(1, 1);
 	for (u32 i = 0; i < 4; i++)
 		vcpu[i] = unseen_vcpu(5);
+	for (u32 i = 0; i < 4; i++)
+		kernel_wake(g, vcpu[i]);
 	kernel_run(g, 9 * MS);
 	kernel_vm(g, 5)->reservation_mcpu = 900;
 	kernel_settle_vm(g, 5);
@@ -454,6 +471,7 @@ int main(void)
 	RUN(who_changes_users_gives_back_what_was_charged_to_the_first);
 	RUN(tasks_of_a_user_have_a_slot_and_its_threads_come_back_to_it);
 	RUN(who_executes_a_program_is_no_vm_any_more);
+	RUN(a_vcpu_alone_on_its_pcpu_is_found_by_the_tick);
 	RUN(siblings_that_wait_as_their_vm_is_found_come_to_it_at_once);
 	RUN(no_slot_and_no_hold_is_ever_lost);
 	RUN(an_order_reaches_the_vm_that_was_meant_or_nobody);

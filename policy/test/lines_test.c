@@ -126,7 +126,7 @@ static void on_an_idle_pcpu(void)
 /* All VMs that run have had less than it, and all that wait more. */
 static void is_next(void)
 {
-	u64 now_ns = *share_clock(&g->d, 0);
+	u64 now_ns = g->d.domain[0].clock_ns;
 
 	for (u32 tgid = SUBJECT; tgid <= SUBJECT + OTHERS; tgid++) {
 		struct vm *vm = kernel_vm(g, tgid);

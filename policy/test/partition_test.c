@@ -202,6 +202,7 @@ static void who_runs_where_a_pcpu_goes_keeps_its_slice(void)
 	task = g->pcpu[2].current;
 	task->slice_ns = MS;
 	drover_pcpu_offline(&g->d, 2);
+	vm_to(1, RT);
 	drover_tick(&g->d, task, &task->thread);
 	CHECK_EQ(task->slice_ns, MS);
 	drover_pcpu_online(&g->d, 2);

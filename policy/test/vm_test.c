@@ -90,9 +90,13 @@ static void vcpus_that_never_run_weigh_nothing(void)
 	struct task_struct *burner;
 
 	g = fake_ground(4, 1);
-	for (u32 i = 0; i < 80; i++)
-		kernel_thread(g, 1, THREAD_VCPU);
-	kernel_vm(g, 1)->size = kernel_vm(g, 1)->ran = 0;
+	for (u32 i = 0; i < 80; i++) {
+		struct task_struct *vcpu = kernel_thread(g, 1, THREAD_VCPU);
+
+		vcpu_at(&g->d, vcpu->thread.record)->used_ns = 0;
+		vcpu_at(&g->d, vcpu->thread.record)->counts = 0;
+	}
+	vm_take_size(&g->d, g->slot_of[1], false);
 	vm_settle_shares(&g->d, g->slot_of[1]);
 	for (u32 i = 0; i < 4; i++) {
 		burner = kernel_thread(g, 1, THREAD_HELPER);
@@ -126,7 +130,7 @@ static void vcpus_count_that_use_a_32nd_of_a_pcpu(void)
 	}
 	vcpu[3]->burst_ns = vcpu[3]->burst_left_ns = 10 * SECOND;
 	kernel_wake(g, vcpu[3]);
-	kernel_run(g, 50 * MS);
+	kernel_run(g, (32 + 125) * MS);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 3000);
 }
 
@@ -143,6 +147,7 @@ static void busy_users_have_together_what_the_host_has(void)
 		it->burst_ns = it->burst_left_ns = user < 3 ? 100 * SECOND : MS;
 		it->sleep_ns = 100 * SECOND;
 		find_moved(&g->d, &it->thread);
+		find_owner(&g->d, it, &it->thread);
 		kernel_wake(g, it);
 		CHECK(it->thread.slot != DROVER_HOST_SLOT);
 		CHECK_EQ(vm_at(&g->d, it->thread.slot)->shares, 4000);
@@ -421,41 +426,6 @@ static void slots_taken_at_the_same_moment_all_count(void)
 	CHECK_EQ(lost, 0);
 }
 
-/* The vCPU of the last of many VMs runs while a period ends on another pCPU. */
-static struct thread last_vcpu = {.slot = 1000};
-
-static void *last_vcpu_runs(void *unused)
-{
-	for (u32 i = 0; i < MEETINGS; i++) {
-		meet(2 * i);
-		for (u32 k = 0; k < 50; k++)
-			vm_vcpu_used(&g->d, &last_vcpu, SECOND);
-		meet(2 * i + 1);
-	}
-	return unused;
-}
-
-static void who_runs_just_when_a_period_ends_counts_in_the_next(void)
-{
-	u32 lost = 0;
-	pthread_t other;
-
-	g = fake_ground(2, 1);
-	g->d.slots_in_use = last_vcpu.slot + 1;
-	arrivals = 0;
-	CHECK_EQ(pthread_create(&other, NULL, last_vcpu_runs, NULL), 0);
-	for (u32 i = 0; i < MEETINGS; i++) {
-		meet(2 * i);
-		vm_take_sizes(&g->d, 2 * i * VM_PERIOD_NS);
-		meet(2 * i + 1);
-		vm_vcpu_used(&g->d, &last_vcpu, SECOND);
-		vm_take_sizes(&g->d, (2 * i + 1) * VM_PERIOD_NS);
-		lost += !vm_at(&g->d, last_vcpu.slot)->size;
-	}
-	CHECK_EQ(pthread_join(other, NULL), 0);
-	CHECK_EQ(lost, 0);
-}
-
 static void up_to_1024_vcpus_of_a_vm_have_books(void)
 {
 	static struct thread vcpu[1025];
@@ -502,7 +472,6 @@ int main(void)
 	RUN(threads_are_told_to_look_when_a_vm_is_found);
 	RUN(ids_are_never_used_again);
 	RUN(slots_taken_at_the_same_moment_all_count);
-	RUN(who_runs_just_when_a_period_ends_counts_in_the_next);
 	RUN(up_to_1024_vcpus_of_a_vm_have_books);
 	return check_done();
 }

@@ -10,6 +10,8 @@ use std::str::FromStr;
 
 /// The most shares there are.
 pub const SHARES_MAX: u32 = 1_000_000;
+/// With this bit the policy is asked for so many shares for each vCPU that runs.
+pub const PER_VCPU: u32 = 1 << 31;
 /// A pool counts as a VM of this many vCPUs.
 const POOL_VCPUS: u32 = 4;
 
@@ -38,6 +40,14 @@ impl Shares {
     pub fn of_vm(self, vcpus: u32) -> u32 {
         match self {
             Shares::PerVcpu(each) => each.saturating_mul(vcpus.max(1)).clamp(1, SHARES_MAX),
+            Shares::Exact(shares) => shares,
+        }
+    }
+
+    /// As the policy is asked for them (`shares_asked` in policy/base/types.h).
+    pub fn word(self) -> u32 {
+        match self {
+            Shares::PerVcpu(each) => each | PER_VCPU,
             Shares::Exact(shares) => shares,
         }
     }

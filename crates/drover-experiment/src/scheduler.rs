@@ -13,7 +13,6 @@ use drover_core::counters::VmCounters;
 use drover_core::partition::{PartitionChange, Partitions};
 use drover_core::scenario::Vm;
 use drover_core::sets::SetSpec;
-use drover_core::shares::Shares;
 use drover_core::tree::{PoolChange, Tree};
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::status::VmStatus;
@@ -190,7 +189,7 @@ impl RunningScheduler {
         }
         // Everything is said: the cgroup of the VM, which is for other schedulers, has no say then.
         let set = Asked {
-            shares: Some(Shares::Exact(vm.shares)),
+            shares: Some(vm.asked_shares),
             reservation_mcpu: Some(10 * vm.reservation_pct),
             limit: Some(vm.limit_pct.map_or(Limit::Open, |pct| Limit::At(10 * pct))),
             pool: Some(vm.pool.clone().unwrap_or_else(|| HOST.to_owned())),

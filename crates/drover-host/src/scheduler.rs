@@ -29,11 +29,12 @@ use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::counters::Yields;
 use drover_core::params::Params;
 use drover_core::place::{HomeNumber, Woken, policy_hops};
-use drover_core::shares::Shares;
+use drover_core::shares::PER_VCPU;
 
 /// The macro has 64 bits, the highest of which bindgen takes for a sign.
 const OWNER_CGROUP: u64 = constants::OWNER_CGROUP as u64;
 const OWNER_HOST_TASKS: u64 = constants::OWNER_HOST_TASKS as u64;
+const _: () = assert!(PER_VCPU == constants::SHARES_PER_VCPU);
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
 
@@ -416,10 +417,7 @@ impl Scheduler {
     pub fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
         let mut order = types::vm_order {
             slot: vm.slot,
-            shares: match settings.shares {
-                Shares::PerVcpu(each) => each | constants::SHARES_PER_VCPU,
-                Shares::Exact(shares) => shares,
-            },
+            shares: settings.shares.word(),
             vm_id: vm.id,
             reservation_mcpu: settings.reservation_mcpu,
             limit_mcpu: settings.limit_mcpu.unwrap_or(0),

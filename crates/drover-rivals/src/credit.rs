@@ -369,7 +369,7 @@ mod tests {
         for (vm, &(vcpus, shares)) in vms.iter().enumerate() {
             for vcpu in 0..vcpus {
                 let task = m.add_task(vm as u32, vcpu, 0, 0);
-                credit.add(&mut m, task, VmTerms { shares, vcpus });
+                credit.add(&mut m, task, VmTerms { shares, vcpus, ..VmTerms::default() });
                 credit.vcpus[task as usize].active = true;
             }
         }
@@ -448,7 +448,7 @@ mod tests {
         let mut credit = Credit::new(&m);
         for (task, cpu) in [(0, 0), (1, 1), (2, 2)] {
             m.add_task(task, 0, 0, cpu);
-            credit.add(&mut m, task, VmTerms { shares: 1, vcpus: 1 });
+            credit.add(&mut m, task, VmTerms { shares: 1, vcpus: 1, ..VmTerms::default() });
             m.pcpus[cpu as usize].current = task;
             m.tasks[task as usize].state = TaskState::Running;
         }

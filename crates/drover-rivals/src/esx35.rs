@@ -552,7 +552,7 @@ mod tests {
         for (vm, &vcpus) in (0..).zip(vms) {
             for vcpu in 0..vcpus {
                 let task = m.add_task(vm, vcpu, 0, 0);
-                esx.add(&mut m, task, VmTerms { shares: 1000, vcpus });
+                esx.add(&mut m, task, VmTerms { shares: 1000, vcpus, ..VmTerms::default() });
                 m.tasks[task as usize].state = TaskState::Ready;
                 esx.wake(&mut m, task);
             }
@@ -629,7 +629,7 @@ mod tests {
     #[test]
     fn who_has_used_least_for_its_shares_is_first() {
         let (mut m, mut esx) = host(1, &[1, 1]);
-        esx.set_terms(&mut m, 1, VmTerms { shares: 3000, vcpus: 1 });
+        esx.set_terms(&mut m, 1, VmTerms { shares: 3000, vcpus: 1, ..VmTerms::default() });
         esx.ran(&mut m, 0, 0, 2_000);
         esx.ran(&mut m, 0, 1, 3_000);
         assert_eq!(run(&mut m, &mut esx, 0), Some(1));

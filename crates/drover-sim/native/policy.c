@@ -104,18 +104,15 @@ u32 sim_select_cpu(struct drover *d, struct task_struct *p, struct thread *t,
 void sim_enqueue(struct drover *d, struct task_struct *p, struct thread *t, bool woken,
 		 bool selected)
 {
-	if (woken && !selected) {
-		find_owner(d, p, t);
+	drover_stopped(d, p, t);
+	if (woken && !selected)
 		drover_woken(d, t, ground_task_pcpu(d, p));
-	}
 	drover_place(d, p, t, woken && !selected);
 }
 
 /* t: NULL unless prev would go on. */
 void sim_dispatch(struct drover *d, u32 at, struct task_struct *prev, struct thread *t)
 {
-	if (t)
-		drover_adopt_running(d, prev, t, at);
 	drover_dispatch(d, at, prev, t);
 }
 
@@ -134,7 +131,9 @@ void sim_tick(struct drover *d, struct task_struct *p, struct thread *t)
 void sim_stopping(struct drover *d, struct task_struct *p, struct thread *t, u32 at, bool ready)
 {
 	drover_stopping(d, p, t, at, ready);
-	drover_stopped(d, p, t);
+	/* ops.quiescent */
+	if (!ready)
+		drover_stopped(d, p, t);
 }
 
 bool sim_yield(struct drover *d, struct task_struct *p, struct thread *t, struct task_struct *to_p,

@@ -5,13 +5,16 @@ use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
 use drover_core::place::{HomeNumber, Woken};
 use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
+use drover_core::shares::Shares;
 use serde::{Deserialize, Serialize};
 
 /// A VM as its scheduler is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VmTerms {
-    /// Relative share of CPU time.
+    /// Relative share of CPU time, while all of its vCPUs run.
     pub shares: u32,
+    /// What is asked for: these, or so many for each vCPU that runs.
+    pub asked: Shares,
     /// Number of vCPUs.
     pub vcpus: u32,
 }

@@ -16,6 +16,7 @@ use crate::machine::{
 use crate::placer::Placer;
 use crate::speed_model::SpeedModel;
 use drover_core::profile::Profiler;
+use drover_core::shares::Shares;
 
 /// Something that is planned for a moment of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,10 +112,10 @@ impl<C: Class> Sim<C> {
     }
 
     /// Adds a VM whose vCPUs may run on the pCPUs of that mask; it starts when the plan says so.
-    pub fn add_vm(&mut self, programs: &Programs, shares: u32, mask: u32) -> u32 {
+    pub fn add_vm(&mut self, programs: &Programs, asked: Shares, mask: u32) -> u32 {
         let vm = self.vms.len() as u32;
         let vcpus = programs.of_vcpu.len() as u32;
-        let terms = VmTerms { shares, vcpus };
+        let terms = VmTerms { shares: asked.of_vm(vcpus), asked, vcpus };
         let first = self.m.tasks.len() as TaskId;
         let numbers = self.guests.add_vm(programs);
         let home = self.m.masks[mask as usize].next_from(0).unwrap_or(0);
@@ -502,8 +503,9 @@ impl<C: Class> Sim<C> {
             }
             Plan::Kill(vm) => self.tasks_of(vm).for_each(|task| self.kill(task)),
             Plan::SetShares(vm, shares) => {
-                self.vms[vm as usize].terms.shares = shares;
-                let terms = self.vms[vm as usize].terms;
+                let terms = &mut self.vms[vm as usize].terms;
+                (terms.shares, terms.asked) = (shares, Shares::Exact(shares));
+                let terms = *terms;
                 self.class.set_terms(&mut self.m, vm, terms);
             }
             Plan::Confine(task, mask) => self.confine(task, mask),

@@ -8,6 +8,7 @@ use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use drover_core::scenario::{Host, Workload};
+use drover_core::shares::Shares;
 use std::time::Instant;
 
 /// A host with VMs that are all alike.
@@ -140,7 +141,7 @@ pub fn set_up(load: &Load) -> Sim<Scx> {
     let mut sim = Sim::new(m, class);
     let programs = Programs::of(&load.workload, load.vcpus).expect("no Linux guest");
     for number in 0..load.vms {
-        let vm = sim.add_vm(&programs, 1000 * load.vcpus, 0);
+        let vm = sim.add_vm(&programs, Shares::Exact(1000 * load.vcpus), 0);
         sim.plan(0, Plan::Start(vm));
         for task in sim.tasks_of(vm) {
             sim.m.tasks[task as usize].pcpu = task % load.host.pcpus();

@@ -68,8 +68,10 @@ pub struct Vm {
     pub name: String,
     /// Number of vCPUs.
     pub vcpus: u32,
-    /// CPU shares, relative to those of its siblings.
+    /// CPU shares, relative to those of its siblings, while all of its vCPUs run.
     pub shares: u32,
+    /// What the scheduler is asked for: these, or so many for each vCPU that runs.
+    pub asked_shares: Shares,
     /// CPU it is promised, in % of one pCPU.
     pub reservation_pct: u32,
     /// CPU it may have at most, in % of one pCPU; none: no limit.
@@ -128,6 +130,7 @@ impl Vm {
             name: name.to_owned(),
             vcpus,
             shares: Shares::NORMAL.of_vm(vcpus),
+            asked_shares: Shares::NORMAL,
             reservation_pct: 0,
             limit_pct: None,
             pool: None,

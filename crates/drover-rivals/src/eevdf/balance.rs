@@ -230,7 +230,7 @@ mod tests {
         for &(vm, cpu, allowed) in tasks {
             let mask = m.mask_of(&CpuSet::of(4, allowed.iter().copied()));
             let task = m.add_task(vm, 0, mask, cpu);
-            class.add(&mut m, task, VmTerms { shares: 1000, vcpus: 1 });
+            class.add(&mut m, task, VmTerms { shares: 1000, vcpus: 1, ..VmTerms::default() });
             class.ready[task as usize] = Average::of(ALWAYS, m.now_ns);
             class.running[task as usize] = Average::of(ALWAYS, m.now_ns);
         }

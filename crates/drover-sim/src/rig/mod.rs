@@ -28,6 +28,7 @@ use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use drover_core::settings::PartitionSettings;
+use drover_core::shares::Shares;
 use invariants::Invariants;
 use shares::Calm;
 
@@ -110,7 +111,7 @@ fn set_up(script: &Script, planted: Option<Planted>) -> Sim<Scx> {
     for vm in &script.vms {
         let programs = Programs::of(&vm.workload, vm.threads).expect("drawn without Linux guests");
         let mask = sim.m.mask_of(&vm.may_use(pcpus));
-        let number = sim.add_vm(&programs, vm.shares, mask);
+        let number = sim.add_vm(&programs, Shares::Exact(vm.shares), mask);
         for (thread, task) in (0..).zip(sim.tasks_of(number)) {
             sim.m.tasks[task as usize].mask = sim.m.mask_of(&vm.may_use_as(pcpus, thread));
         }

@@ -263,7 +263,7 @@ fn add_host_task<C: Class>(
     let period_us = 1_000_000 / wakeups_per_s;
     let workload = Workload::Sleep { period_us, work_us };
     let programs = Programs::of(&workload, 1).expect("a workload of the simulator's");
-    let process = sim.add_vm(&programs, Shares::NORMAL.of_vm(1), mask);
+    let process = sim.add_vm(&programs, Shares::NORMAL, mask);
     sim.set_helpers(process, 1);
     sim.plan(0, Plan::Start(process));
     let begin_ns = rng.below(u64::from(period_us) * 1000);
@@ -352,7 +352,7 @@ fn add_vm<C: Class>(
         None => vec![0; vm.vcpus as usize],
         Some(pin) => (0..vm.vcpus).map(|vcpu| mask_of(pin.of_vcpu(vcpu))).collect(),
     };
-    let number = sim.add_vm(&programs, vm.shares, mask);
+    let number = sim.add_vm(&programs, vm.asked_shares, mask);
     sim.class.set_bounds(&mut sim.m, number, bounds(case, vm));
     let start_ns = vm.start_s.map_or(0, |start_s| warmup_ns + ns(start_s));
     sim.plan(start_ns, Plan::Start(number));

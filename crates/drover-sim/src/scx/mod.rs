@@ -254,7 +254,7 @@ impl Scx {
 
     /// Shares and all else that the policy is told of that VM.
     fn told(&self, vm: u32, terms: VmTerms) -> (u32, VmBounds) {
-        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
+        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.asked.word());
         bounds.reservation_mcpu = self.promised_mcpu(bounds);
         bounds.pool = pool_of(bounds);
         match self.queues.planted {
@@ -330,7 +330,7 @@ impl Class for Scx {
     fn add(&mut self, m: &mut Machine, task: TaskId, terms: VmTerms) {
         let vm = m.tasks[task as usize].vm;
         if self.terms.len() <= vm as usize {
-            self.terms.resize(vm as usize + 1, VmTerms { shares: 0, vcpus: 0 });
+            self.terms.resize(vm as usize + 1, VmTerms::default());
         }
         self.terms[vm as usize] = terms;
         self.policy.enable(m, &mut self.queues, task);

@@ -3,12 +3,12 @@
 //!
 //! All are generated from the C sources (build.rs), under their names there.
 
-use drover_core::allot::{INVERSE_SHIFT, SHARES_PER_VCPU};
+use drover_core::allot::{self, INVERSE_SHIFT};
 use drover_core::partition::PartitionPolicy;
 use drover_core::place::HomeNumber;
 use drover_core::scenario::Host;
 use drover_core::settings::{Cosched, PartitionId, PoolId};
-use drover_core::shares::SHARES_MAX;
+use drover_core::shares::{PER_VCPU, SHARES_MAX};
 
 pub use generated::*;
 
@@ -37,7 +37,8 @@ const _: () = {
     assert!(PartitionPolicy::Dedicated as u32 == POLICY_DEDICATED);
     assert!(PartitionPolicy::Anticipatory as u32 == POLICY_ANTICIPATORY);
     assert!(SHARES_MAX == DROVER_SHARES_MAX);
-    assert!(SHARES_PER_VCPU as u32 == DROVER_SHARES_PER_VCPU);
+    assert!(PER_VCPU == generated::SHARES_PER_VCPU);
+    assert!(allot::SHARES_PER_VCPU as u32 == DROVER_SHARES_PER_VCPU);
     assert!(INVERSE_SHIFT == SHARE_INVERSE_SHIFT);
     assert!(PoolId::COUNT_MAX == DROVER_MAX_POOLS);
     assert!(PartitionId::COUNT_MAX == DROVER_MAX_PARTITIONS);
