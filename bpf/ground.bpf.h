@@ -339,8 +339,7 @@ BPF_GLOBAL int take_stranded(THE_DROVER, u64 queue, u32 pcpu)
 
 			if (!p)
 				break;
-			if (affinity_find(d, p, AFFINITY_ANY, AFFINITY_ANY, true, 0) ==
-			    AFFINITY_NOWHERE)
+			if (affinity_find(d, p, AFFINITY_ANY, AFFINITY_ANY, true, 0) == PCPU_NONE)
 				scx_bpf_dsq_move(&it, p, there, 0);
 		}
 	}
@@ -440,8 +439,8 @@ static void ground_drain(struct drover *d, u64 queue, u64 slice_ns)
 			if (!p)
 				break;
 			t = bpf_task_storage_get(&threads, p, NULL, 0);
-			to = t ? drain_to(d, p, t) : DRAIN_STAYS;
-			if (to == DRAIN_STAYS)
+			to = t ? drain_to(d, p, t) : PCPU_NONE;
+			if (to == PCPU_NONE)
 				continue;
 			scx_bpf_dsq_move_set_slice(&it, slice_ns);
 			scx_bpf_dsq_move(&it, p, local | (u32)to, 0);

@@ -89,14 +89,14 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	near = place_near(d, task, t);
 	*wakes = WAKES_TO_PREEMPT;
 	target = home_take_back(d, task, t, near);
-	if (target != IDLE_NONE) {
+	if (target != PCPU_NONE) {
 		drover_woken(d, t, (u32)target);
 		return (u32)target;
 	}
 	target = idle_claim(d, task, t, near);
-	if (target != IDLE_NONE)
+	if (target != PCPU_NONE)
 		*wakes = WAKES_ON_IDLE;
-	drover_woken(d, t, target == IDLE_NONE ? near : (u32)target);
+	drover_woken(d, t, target == PCPU_NONE ? near : (u32)target);
 	if (!drover_may_begin(d, t)) {
 		/* It is claimed, so no other wake-up would find it: it becomes idle anew. */
 		if (*wakes == WAKES_ON_IDLE)
@@ -107,9 +107,9 @@ static __always_inline u32 drover_select(struct drover *d, struct task_struct *t
 	if (*wakes == WAKES_ON_IDLE)
 		return (u32)target;
 	target = wake_preempt(d, task, t, near, WAKE_NEAR);
-	if (target == WAKE_NOWHERE && d->params.nr_domains > 1)
+	if (target == PCPU_NONE && d->params.nr_domains > 1)
 		target = wake_preempt(d, task, t, wake_elsewhere(d, t, near), WAKE_FAR);
-	if (target != WAKE_NOWHERE)
+	if (target != PCPU_NONE)
 		return (u32)target;
 	*wakes = WAKES_TO_WAIT;
 	return near;
@@ -129,7 +129,7 @@ static __always_inline bool drover_run_where_idle(struct drover *d, struct task_
 	if (vm_may_wait(vm_at(d, t->slot)))
 		return false;
 	idle = idle_claim(d, task, t, near);
-	if (idle == IDLE_NONE)
+	if (idle == PCPU_NONE)
 		return false;
 	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
 	return true;
@@ -141,7 +141,7 @@ static __always_inline bool drover_preempt_here(struct drover *d, struct task_st
 {
 	s32 target = wake_preempt(d, task, t, near, WAKE_NEAR);
 
-	if (target == WAKE_NOWHERE)
+	if (target == PCPU_NONE)
 		return false;
 	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
 	return true;
@@ -156,12 +156,12 @@ static __always_inline void drover_find_pcpu(struct drover *d, struct task_struc
 {
 	s32 at = idle_claim(d, task, t, near);
 
-	if (at != IDLE_NONE) {
+	if (at != PCPU_NONE) {
 		ground_kick(d, (u32)at);
 		return;
 	}
-	at = drover_may_begin(d, t) ? wake_preempt(d, task, t, near, 0) : WAKE_NOWHERE;
-	if (at != WAKE_NOWHERE)
+	at = drover_may_begin(d, t) ? wake_preempt(d, task, t, near, 0) : PCPU_NONE;
+	if (at != PCPU_NONE)
 		ground_preempt(d, (u32)at);
 }
 
@@ -259,7 +259,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	waiting_end(d, t, now_ns);
 	if (quota_unpark(d, t, now_ns))
 		wake_clamp_lag(d, t, at);
-	if (vm->domain == SHARE_NOWHERE)
+	if (vm->domain == DOMAIN_NONE)
 		share_move_to(d, t->slot, at);
 	drover_book_late(d, task, t, at);
 	share_lift_floor(vm, t);
@@ -492,7 +492,7 @@ BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
 		if (work)
 			break;
 		work = next_is_near(d, at, i) &&
-		       next_after(d, at, i, TOURNAMENT_NOBODY, 0) != TOURNAMENT_NOBODY;
+		       next_after(d, at, i, TOURNAMENT_NONE, 0) != TOURNAMENT_NONE;
 	}
 	return work;
 }

@@ -214,7 +214,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 	waker_forget(d, slot);
 	vm->owner_id = owner_id;
 	vm->cosched_mode = COSCHED_AUTO;
-	vm->domain = SHARE_NOWHERE;
+	vm->domain = DOMAIN_NONE;
 	vm->vtime_ns = domain_at(d, 0)->clock_ns;
 	vm->settled_ns = now_ns;
 	if (slot != DROVER_HOST_SLOT)

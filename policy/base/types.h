@@ -86,6 +86,11 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 /* pCPUs of one domain: a bit each in a mask. */
 #define DROVER_DOMAIN_PCPUS 64
 
+/* No pCPU, where one is looked for. */
+#define PCPU_NONE (-1)
+/* No domain: of a VM of which no thread has waited or run yet. */
+#define DOMAIN_NONE (~0U)
+
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */
 #define DROVER_HOST_SLOT 0
 #define DROVER_SHARES_PER_VCPU 1000

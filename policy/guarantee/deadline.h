@@ -37,7 +37,7 @@ static __always_inline u64 deadline_key(struct drover *d, u32 domain, u32 slot, 
 	u64 due_ns;
 
 	if (!rq || vm->at_limit || !entity_rq_of(rq, slot)->nr_queued)
-		return TOURNAMENT_NOBODY;
+		return TOURNAMENT_NONE;
 	due_ns = wait_bound_due_ns(d, entity_rq_of(rq, slot));
 	if (vm->reserve_inverse)
 		due_ns = share_earlier(due_ns, reserve_due_ns(d, vm, now_ns));
@@ -51,7 +51,7 @@ BPF_GLOBAL int deadline_settle(THE_DROVER, u32 domain, u32 slot)
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (rq && tournament_before(key, tournament_leaf(&rq->by_deadline, slot)))
-		tournament_settle(d, domain, slot | BY_DEADLINE, TOURNAMENT_NOBODY, key);
+		tournament_settle(d, domain, slot | BY_DEADLINE, TOURNAMENT_NONE, key);
 	return 0;
 }
 

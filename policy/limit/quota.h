@@ -31,7 +31,6 @@
 #define QUOTA_SLICE_MIN_NS 25000ULL
 /* No debt is larger. */
 #define QUOTA_DEBT_NS 1000000000ULL
-#define QUOTA_STAYS (-1)
 
 /* What the thread may have, thousandths of a pCPU; 0: all it wants. */
 static __always_inline u32 quota_of(struct drover *d, struct thread *t)
@@ -159,10 +158,10 @@ FRAMED s32 quota_to(struct drover *d, struct task_struct *task, struct thread *t
 
 	if (quota_holds(d, t, ground_now_ns(d))) {
 		timer_by(d, t->slot, t->parked_until_ns);
-		return QUOTA_STAYS;
+		return PCPU_NONE;
 	}
 	at = affinity_find(d, task, partition, AFFINITY_ANY, true, ground_task_pcpu(d, task));
-	return at < 0 ? QUOTA_STAYS : (s32)quota_near(d, task, (u32)at);
+	return at < 0 ? PCPU_NONE : (s32)quota_near(d, task, (u32)at);
 }
 
 /* From time to time: is its timer lost, with threads that are parked? */

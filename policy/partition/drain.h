@@ -25,7 +25,6 @@
 
 /* Walks after a change. */
 #define DRAIN_WALKS 2
-#define DRAIN_STAYS QUOTA_STAYS
 /* How long a thread that is sent runs: to the next tick. */
 #define DRAIN_SLICE_NS 1000000ULL
 
@@ -65,7 +64,7 @@ FRAMED s32 drain_to(struct drover *d, struct task_struct *task, struct thread *t
 	partition = affinity_partition(d, task, vm_at(d, t->slot)->partition);
 	if (!t->queued_in || (domain_at(d, domain)->partition == partition &&
 			      drain_fits(d, task, domain) && !drain_has_vm(d, task, t)))
-		return DRAIN_STAYS;
+		return PCPU_NONE;
 	/* One goes here, the next there. */
 	return affinity_find(d, task, partition, AFFINITY_ANY, true, d->drain_cursor++);
 }

@@ -35,7 +35,7 @@ BPF_GLOBAL u64 hook_key(THE_DROVER, u32 domain, u32 slot)
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	if (!rq)
-		return TOURNAMENT_NOBODY;
+		return TOURNAMENT_NONE;
 	if (hook_has_credit(partition_policy(d, domain)))
 		return credit_key(d, slot, entity_rq_of(rq, slot)->served_ns);
 	return dedicated_key(slot, entity_rq_of(rq, slot)->served_ns);

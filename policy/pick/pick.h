@@ -187,11 +187,11 @@ BPF_GLOBAL u32 pick_go_on(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		       PICKED_RUNNING;
 }
 
-/* The key of the VM that would go on there; NOBODY: there is none. */
+/* The key of the VM that would go on there; NONE: there is none. */
 static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
 {
 	if (slot >= DROVER_MAX_VMS)
-		return TOURNAMENT_NOBODY;
+		return TOURNAMENT_NONE;
 	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns) +
 				      share_offset_ns(d, slot, pcpu_at(d, pcpu)->domain),
 			      slot);
@@ -260,11 +260,11 @@ BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u
 	bool may_turn = wait_bound_may_give(pcpu_at(d, pcpu));
 	/* Those that are due for a turn are not to hide the others. */
 	u32 asks = may_turn ? BY_DEADLINE : BY_DEADLINE | ONLY_RESERVED;
-	u64 after = TOURNAMENT_NOBODY;
+	u64 after = TOURNAMENT_NONE;
 	bool found = false;
 	u32 try;
 
-	if (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY)
+	if (next_due(d, domain, now_ns) == TOURNAMENT_NONE)
 		return false;
 	if (!may_turn) {
 		/* One is due and waits until a turn may be given again: the pCPU asks then. */
@@ -276,7 +276,7 @@ BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u
 		u64 key = next_vm(d, pcpu, domain, after, asks);
 		u32 slot = tournament_slot(key);
 
-		if (key == TOURNAMENT_NOBODY)
+		if (key == TOURNAMENT_NONE)
 			break;
 		found = pick_take_turn(d, pcpu, domain, slot) ||
 			(!turns_only && tournament_before(key, before) &&
@@ -302,7 +302,7 @@ BPF_GLOBAL u32 pick_by_deadline(THE_DROVER, u32 pcpu, u32 running_slot, bool tur
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
 	bool due = !turns_only && reserve_is_due(running, now_ns);
 	u64 before = due ? tournament_key(reserve_due_ns(d, running, now_ns), slot) + 1 :
-			   TOURNAMENT_NOBODY;
+			   TOURNAMENT_NONE;
 	u32 other = pcpu_at(d, pcpu)->steal_cursor % d->params.nr_domains;
 
 	if (pick_due_in(d, pcpu, home, turns_only, before) ||
@@ -335,7 +335,7 @@ BPF_GLOBAL bool pick_gives_way(THE_DROVER, u32 pcpu, u32 given, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 
-	return pick_outranks(d, pcpu, next_vm(d, pcpu, home, TOURNAMENT_NOBODY, 0), given) ||
+	return pick_outranks(d, pcpu, next_vm(d, pcpu, home, TOURNAMENT_NONE, 0), given) ||
 	       pick_outranks(d, pcpu, pick_running_key(d, pcpu, running), given);
 }
 
@@ -359,11 +359,11 @@ BPF_GLOBAL u32 pick_by_plan(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 
 /*
  * Take a thread of that domain which may run here: of the least served VM of those that come before
- * that key. NOBODY: of any.
+ * that key. NONE: of any.
  */
 BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u64 before)
 {
-	u64 after = TOURNAMENT_NOBODY;
+	u64 after = TOURNAMENT_NONE;
 	bool found = false;
 	u32 try;
 
@@ -385,7 +385,7 @@ BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u64 before)
 static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 key)
 {
 	u32 other = topology_glanced(d, pcpu);
-	u64 gain = key == TOURNAMENT_NOBODY ? 0 : home_gain_in_keys(d, pcpu, other);
+	u64 gain = key == TOURNAMENT_NONE ? 0 : home_gain_in_keys(d, pcpu, other);
 
 	return pick_first(d, pcpu, other, key - gain);
 }
@@ -399,7 +399,7 @@ BPF_GLOBAL bool pick_anywhere(THE_DROVER, u32 pcpu)
 	u32 step;
 
 	for_each_index(step, 1, nr_domains) {
-		found = pick_first(d, pcpu, topology_near(d, home, step), TOURNAMENT_NOBODY);
+		found = pick_first(d, pcpu, topology_near(d, home, step), TOURNAMENT_NONE);
 		if (found)
 			break;
 	}
@@ -427,7 +427,7 @@ BPF_GLOBAL u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 	u64 running_key = pick_running_key(d, pcpu, slot);
-	u64 after = TOURNAMENT_NOBODY;
+	u64 after = TOURNAMENT_NONE;
 	u32 try;
 
 	for_each_index(try, 0, PICK_TRIES) {
@@ -437,13 +437,13 @@ BPF_GLOBAL u32 pick_by_shares(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		    pick_from_neighbour(d, pcpu,
 					tournament_before(key, running_key) ? key : running_key))
 			return PICKED_WAITING;
-		if (running_key != TOURNAMENT_NOBODY &&
-		    (key == TOURNAMENT_NOBODY ||
+		if (running_key != TOURNAMENT_NONE &&
+		    (key == TOURNAMENT_NONE ||
 		     !pick_yields(d, pcpu, running_key, vruntime_ns, key))) {
 			share_clock_follow(d, home, slot);
 			return pick_go_on(d, pcpu, slot, vruntime_ns);
 		}
-		if (key == TOURNAMENT_NOBODY)
+		if (key == TOURNAMENT_NONE)
 			break;
 		if (pick_from_domain(d, pcpu, home, key))
 			return PICKED_WAITING;
@@ -472,12 +472,12 @@ static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
 BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
-	u64 key = next_vm(d, pcpu, home, TOURNAMENT_NOBODY, 0);
+	u64 key = next_vm(d, pcpu, home, TOURNAMENT_NONE, 0);
 
-	if (running < DROVER_MAX_VMS && key != TOURNAMENT_NOBODY &&
+	if (running < DROVER_MAX_VMS && key != TOURNAMENT_NONE &&
 	    hook_gain(d, pcpu, tournament_slot(key), running) < 0)
 		return PICKED_RUNNING;
-	if (pick_first(d, pcpu, home, TOURNAMENT_NOBODY))
+	if (pick_first(d, pcpu, home, TOURNAMENT_NONE))
 		return PICKED_WAITING;
 	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }

@@ -47,7 +47,6 @@
 #include "place/idle.h"
 #include "share/share.h"
 
-#define HOME_NOWHERE DROVER_MAX_PCPUS
 /* Of the running thread: it has a home, elsewhere; it has none. */
 #define HOME_IS_AWAY 1
 #define HOME_HAS_NONE 2
@@ -102,11 +101,11 @@ BPF_GLOBAL u32 home_is_away(THE_DROVER, THE_THREAD, u32 at)
 	return home && !home_is_in(d, home, pcpu_at(d, at)->domain) ? home : 0;
 }
 
-/* The domain at that home that is nearest to that one, or HOME_NOWHERE. */
+/* The domain at that home that is nearest to that one, or DOMAIN_NONE. */
 BPF_GLOBAL u32 home_domain(THE_DROVER, u32 home, u32 from)
 {
 	u32 nr_domains = d->params.nr_domains;
-	u32 found = HOME_NOWHERE;
+	u32 found = DOMAIN_NONE;
 	u32 i;
 
 	for_each_index(i, 0, nr_domains) {
@@ -114,25 +113,25 @@ BPF_GLOBAL u32 home_domain(THE_DROVER, u32 home, u32 from)
 
 		if (home_is_in(d, home, domain))
 			found = domain;
-		if (found != HOME_NOWHERE)
+		if (found != DOMAIN_NONE)
 			break;
 	}
 	return found;
 }
 
-/* A pCPU of that domain that is online, the first from that place on; or HOME_NOWHERE. */
-BPF_GLOBAL u32 home_pcpu(THE_DROVER, u32 domain, u32 place)
+/* A pCPU of that domain that is online, the first from that place on; or PCPU_NONE. */
+BPF_GLOBAL s32 home_pcpu(THE_DROVER, u32 domain, u32 place)
 {
 	u32 nr = domain < d->params.nr_domains ? domain_at(d, domain)->nr_pcpus : 0;
-	u32 found = HOME_NOWHERE;
+	s32 found = PCPU_NONE;
 	u32 i;
 
 	for_each_index(i, 0, nr) {
 		u32 at = topology_pcpu(d, domain, place + i);
 
 		if (pcpu_at(d, at)->online)
-			found = at;
-		if (found != HOME_NOWHERE)
+			found = (s32)at;
+		if (found != PCPU_NONE)
 			break;
 	}
 	return found;
@@ -159,18 +158,18 @@ static __always_inline u32 home_near(struct drover *d, struct thread *t, u32 at)
 {
 	u32 home = home_is_away(d, t, at);
 	u32 domain = vm_at(d, t->slot)->domain;
-	u32 near;
+	s32 near;
 
 	if (!home)
 		return at;
-	if (domain == SHARE_NOWHERE || !home_is_in(d, home, domain))
+	if (domain == DOMAIN_NONE || !home_is_in(d, home, domain))
 		domain = home_domain(d, home, t->slot % (d->params.nr_domains ?: 1));
 	near = home_pcpu(d, domain, at);
-	return near == HOME_NOWHERE ? at : near;
+	return near == PCPU_NONE ? at : (u32)near;
 }
 
 /*
- * The thread, which runs there, away from home: an idle pCPU at home, claimed; or IDLE_NONE. For a
+ * The thread, which runs there, away from home: an idle pCPU at home, claimed; or PCPU_NONE. For a
  * part of a core none goes: that costs more than memory that is far, and a thread that shares one
  * then would leave again for a whole one (spread.h).
  */
@@ -178,7 +177,7 @@ BPF_GLOBAL s32 home_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	u32 home = home_is_away(d, t, at);
 	u32 nr_domains = home ? d->params.nr_domains : 0;
-	s32 found = IDLE_NONE;
+	s32 found = PCPU_NONE;
 	u32 i;
 
 	for_each_index(i, 0, nr_domains) {
@@ -186,18 +185,18 @@ BPF_GLOBAL s32 home_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 
 		if (home_is_in(d, home, domain) && domain_at(d, domain)->idle)
 			found = idle_claim_in(d, task, domain, 0, true);
-		if (found != IDLE_NONE)
+		if (found != PCPU_NONE)
 			break;
 	}
 	return found;
 }
 
 /* A pCPU of that domain whose thread is so far from home at most, and makes room for one of that
- * VM, which is at home there and owed no less; or IDLE_NONE. The search begins at that place. */
+ * VM, which is at home there and owed no less; or PCPU_NONE. The search begins at that place. */
 BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most, u32 slot)
 {
 	u32 looks = (u32)min_of(HOME_LOOKS, domain_at(d, domain)->nr_pcpus);
-	s32 found = IDLE_NONE;
+	s32 found = PCPU_NONE;
 	u32 look;
 
 	for_each_index(look, 0, looks) {
@@ -221,10 +220,10 @@ static __always_inline s32 home_swap(struct drover *d, struct thread *t, u32 at)
 	u32 ticks = pcpu_at(d, at)->ticks;
 	u32 home = home_is_away(d, t, at);
 	u32 nr_domains = d->params.nr_domains ?: 1;
-	u32 domain = home ? home_domain(d, home, ticks % nr_domains) : HOME_NOWHERE;
+	u32 domain = home ? home_domain(d, home, ticks % nr_domains) : DOMAIN_NONE;
 
-	return domain == HOME_NOWHERE ?
-		       IDLE_NONE :
+	return domain == DOMAIN_NONE ?
+		       PCPU_NONE :
 		       home_stray(d, domain, ticks * HOME_LOOKS, HOME_HAS_NONE, t->slot);
 }
 
@@ -238,15 +237,15 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 
 	/* A thread that may be held begins only when that is asked. */
 	if (vm_at(d, t->slot)->at_limit || vm_may_wait(vm_at(d, t->slot)))
-		return IDLE_NONE;
+		return PCPU_NONE;
 	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
-		return IDLE_NONE;
+		return PCPU_NONE;
 	target = home_stray(d, domain, pcpu_at(d, near)->place, HOME_IS_AWAY, t->slot);
-	if (target == IDLE_NONE || ground_may_run_on(d, task, (u32)target))
+	if (target == PCPU_NONE || ground_may_run_on(d, task, (u32)target))
 		return target;
 	/* Its affinity has just changed. */
 	pcpu_at(d, (u32)target)->order.why = ORDER_NONE;
-	return IDLE_NONE;
+	return PCPU_NONE;
 }
 
 /* The running thread is at home, or is not. */

@@ -25,8 +25,6 @@
 #include "account/core.h"
 #include "partition/partition.h"
 
-#define IDLE_NONE (-1)
-
 /* The pCPU is idle from now on, or no longer. */
 static __always_inline void idle_note(struct drover *d, u32 at, bool idle)
 {
@@ -54,12 +52,12 @@ BPF_GLOBAL bool idle_is_in(THE_DROVER, u32 domain)
 	return found;
 }
 
-/* One of that domain for the thread, claimed, the first from that place on; or NONE. */
+/* One of that domain for the thread, claimed, the first from that place on; or PCPU_NONE. */
 BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool whole_core)
 {
 	u64 idle = domain_at(d, domain)->idle;
 	u32 nr = domain_at(d, domain)->nr_pcpus;
-	s32 found = IDLE_NONE;
+	s32 found = PCPU_NONE;
 	u32 i;
 
 	for_each_index(i, 0, nr) {
@@ -83,13 +81,13 @@ BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool w
 #define IDLE_ELSEWHERE 1U
 #define IDLE_WHOLE_CORE 2U
 
-/* One for the thread, claimed, in a domain of the partition that serves it; or NONE. */
+/* One for the thread, claimed, in a domain of the partition that serves it; or PCPU_NONE. */
 BPF_GLOBAL s32 idle_claim_by(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 search)
 {
 	u32 first = search & IDLE_ELSEWHERE;
 	u32 end = first ? d->params.nr_domains : 1;
 	u32 home = pcpu_at(d, near)->domain;
-	s32 found = IDLE_NONE;
+	s32 found = PCPU_NONE;
 	u32 i;
 
 	for_each_index(i, first, end) {
@@ -98,7 +96,7 @@ BPF_GLOBAL s32 idle_claim_by(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 sea
 		if (domain_at(d, domain)->idle && domain_at(d, domain)->partition == t->partition)
 			found = idle_claim_in(d, task, domain, i ? 0 : pcpu_at(d, near)->place,
 					      search & IDLE_WHOLE_CORE);
-		if (found != IDLE_NONE)
+		if (found != PCPU_NONE)
 			break;
 	}
 	return found;
@@ -123,19 +121,19 @@ BPF_GLOBAL bool idle_is_any(THE_DROVER)
 }
 
 /* One for a thread that is to run now, claimed: in the domain of that pCPU, else in another; of a
- * whole core if there is one, or any; or NONE. */
+ * whole core if there is one, or any; or PCPU_NONE. */
 BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 {
-	s32 found = IDLE_NONE;
+	s32 found = PCPU_NONE;
 
 	if (!idle_is_any(d))
 		return found;
 	found = idle_claim_by(d, task, t, near, IDLE_WHOLE_CORE);
-	if (found == IDLE_NONE)
+	if (found == PCPU_NONE)
 		found = idle_claim_by(d, task, t, near, 0);
-	if (found == IDLE_NONE)
+	if (found == PCPU_NONE)
 		found = idle_claim_by(d, task, t, near, IDLE_ELSEWHERE | IDLE_WHOLE_CORE);
-	return found == IDLE_NONE ? idle_claim_by(d, task, t, near, IDLE_ELSEWHERE) : found;
+	return found == PCPU_NONE ? idle_claim_by(d, task, t, near, IDLE_ELSEWHERE) : found;
 }
 
 #endif

@@ -26,7 +26,7 @@ static __always_inline u32 place_near(struct drover *d, struct task_struct *task
 			return near;
 	}
 	other = affinity_find(d, task, t->partition, AFFINITY_ANY, true, near);
-	return other == AFFINITY_NOWHERE ? near : (u32)other;
+	return other == PCPU_NONE ? near : (u32)other;
 }
 
 #endif

@@ -60,7 +60,6 @@
 #include "place/wake.h"
 
 #define SPREAD_LOOKS 8
-#define SPREAD_NOWHERE (-1)
 /* An LLC gives away, or takes, one thread in so long. */
 #define SPREAD_LLC_NS 2000000000ULL
 
@@ -80,13 +79,13 @@ BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
 	return (s64)(share_vtime_now(vm_at(d, a), now_ns) - share_vtime_now(vm_at(d, b), now_ns));
 }
 
-/* An idle pCPU beside a thread that is ahead of the sibling of that one, claimed, or NOWHERE. */
+/* An idle pCPU beside a thread that is ahead of the sibling of that one, claimed, or PCPU_NONE. */
 static __always_inline s32 spread_beside(struct drover *d, struct task_struct *task, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
 	u32 looks = (u32)min_of(SPREAD_LOOKS, domain_at(d, here->domain)->nr_pcpus);
 	s64 most_ns = (s64)d->params.steal_gain_ns;
-	s32 best = SPREAD_NOWHERE;
+	s32 best = PCPU_NONE;
 	u32 look;
 
 	for_each_index(look, 0, looks) {
@@ -103,10 +102,11 @@ static __always_inline s32 spread_beside(struct drover *d, struct task_struct *t
 		most_ns = ahead_ns;
 		best = (s32)to;
 	}
-	return best != SPREAD_NOWHERE && ground_claim(d, task, (u32)best) ? best : SPREAD_NOWHERE;
+	return best != PCPU_NONE && ground_claim(d, task, (u32)best) ? best : PCPU_NONE;
 }
 
-/* A better core for the thread, which shares one, or for the one beside it; claimed, or NOWHERE. */
+/* A better core for the thread, which shares one, or for the one beside it; claimed, or PCPU_NONE.
+ */
 static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *task,
 					  struct thread *t, u32 at)
 {
@@ -118,11 +118,11 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
 	here->smt_neighbour = other->running_slot;
 	/* One of the two is enough. */
 	if (here->smt_neighbour >= DROVER_MAX_VMS || other->migrate_to)
-		return SPREAD_NOWHERE;
+		return PCPU_NONE;
 	to = idle_claim_by(d, task, t, at, IDLE_WHOLE_CORE);
-	if (to == SPREAD_NOWHERE)
+	if (to == PCPU_NONE)
 		to = idle_claim_by(d, task, t, at, IDLE_ELSEWHERE | IDLE_WHOLE_CORE);
-	if (to == SPREAD_NOWHERE && here->smt_neighbour == before && hook_is_share(d, here->domain))
+	if (to == PCPU_NONE && here->smt_neighbour == before && hook_is_share(d, here->domain))
 		to = spread_beside(d, task, at);
 	return to;
 }
@@ -133,7 +133,7 @@ static __always_inline u32 spread_busy(struct domain *domain)
 	return domain->nr_pcpus - (u32)__builtin_popcountll(domain->idle & domain->all);
 }
 
-/* An idle pCPU for the thread in an LLC of the node that is used less, claimed, or NOWHERE. */
+/* An idle pCPU for the thread in an LLC of the node that is used less, claimed, or PCPU_NONE. */
 BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	u32 from = pcpu_at(d, at)->domain;
@@ -150,7 +150,7 @@ BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 
 	if (nr_domains < 2 || least < 2 || now_ns < here->came_ns + stays_ns ||
 	    t->slot == DROVER_HOST_SLOT || !hook_is_share(d, from))
-		return SPREAD_NOWHERE;
+		return PCPU_NONE;
 	for_each_index(i, 1, nr_domains) {
 		u32 domain = topology_near(d, from, i);
 		struct domain *it = domain_at(d, domain);
@@ -167,9 +167,9 @@ BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 		}
 	}
 	if (best == from)
-		return SPREAD_NOWHERE;
+		return PCPU_NONE;
 	found = idle_claim_in(d, task, best, 0, pcpu_at(d, at)->sibling);
-	if (found != IDLE_NONE) {
+	if (found != PCPU_NONE) {
 		here->came_ns = domain_at(d, best)->came_ns = now_ns;
 		domain_at(d, best)->came_to = (u32)found + 1;
 	}
@@ -184,8 +184,8 @@ BPF_GLOBAL s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
 	struct runqueue *rq = ground_runqueue(d, here->domain);
-	u32 waits = tournament_slot(next_vm(d, at, here->domain, TOURNAMENT_NOBODY, 0));
-	s32 found = SPREAD_NOWHERE;
+	u32 waits = tournament_slot(next_vm(d, at, here->domain, TOURNAMENT_NONE, 0));
+	s32 found = PCPU_NONE;
 	u32 look;
 
 	if (!rq || waits == DROVER_HOST_SLOT || t->slot == DROVER_HOST_SLOT || waits == t->slot ||
@@ -215,24 +215,24 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 					struct thread *t, u32 at)
 {
 	struct pcpu *here = pcpu_at(d, at);
-	s32 to = SPREAD_NOWHERE;
+	s32 to = PCPU_NONE;
 
 	if (here->migrate_to || here->order.why || t->pinned_cpu || ground_is_leaving(d, task))
 		return;
 	if (here->away == HOME_IS_AWAY) {
 		to = home_claim(d, task, t, at);
-		if (to == SPREAD_NOWHERE)
+		if (to == PCPU_NONE)
 			to = home_swap(d, t, at);
 	}
-	if (to != SPREAD_NOWHERE)
+	if (to != PCPU_NONE)
 		here->away = 0;
 	else if (!share_nobody_waits(d, here->domain))
 		to = spread_aside(d, task, t, at);
 	else if (here->sibling)
 		to = spread_to_core(d, task, t, at);
-	if (to == SPREAD_NOWHERE && idle_is_any(d))
+	if (to == PCPU_NONE && idle_is_any(d))
 		to = spread_to_llc(d, task, t, at);
-	if (to == SPREAD_NOWHERE)
+	if (to == PCPU_NONE)
 		return;
 	here->migrate_to = (u32)to + 1;
 	ground_set_slice(d, task, 0);

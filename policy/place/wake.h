@@ -43,7 +43,6 @@
 #include "queue/waiting.h"
 
 #define WAKE_MAX_LOOKS 8
-#define WAKE_NOWHERE (-1)
 /* The thread slept, and preempts near where it ran or at home; or in another domain, where it must
  * be owed what a migration is worth. 0: it had to give up its pCPU. */
 #define WAKE_NEAR 1
@@ -136,7 +135,7 @@ static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct 
 }
 
 /*
- * The pCPU to preempt for the thread, or WAKE_NOWHERE. Gains are alike where siblings run: were it
+ * The pCPU to preempt for the thread, or PCPU_NONE. Gains are alike where siblings run: were it
  * always the nearest, one of them would pay for all wake-ups. So one that has run longer by a slice
  * is preferred.
  */
@@ -147,7 +146,7 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 	u32 looks = (u32)min_of(t->pinned_cpu ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
 	s64 best_gain_ns = woken == WAKE_FAR ? (s64)d->params.steal_gain_ns : 0;
 	u64 best_vruntime_ns = 0;
-	s32 best = WAKE_NOWHERE;
+	s32 best = PCPU_NONE;
 	u32 look;
 
 	for_each_index(look, 0, looks) {
@@ -161,8 +160,8 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 		if (gain_ns < best_gain_ns || !ground_may_run_on(d, task, at))
 			continue;
 		if (gain_ns == best_gain_ns &&
-		    (best == WAKE_NOWHERE || (s64)(pcpu_at(d, at)->running_vruntime_ns -
-						   best_vruntime_ns) <= (s64)d->params.slice_ns))
+		    (best == PCPU_NONE || (s64)(pcpu_at(d, at)->running_vruntime_ns -
+						best_vruntime_ns) <= (s64)d->params.slice_ns))
 			continue;
 		best_gain_ns = gain_ns;
 		best_vruntime_ns = pcpu_at(d, at)->running_vruntime_ns;
@@ -200,7 +199,7 @@ static __always_inline void wake_clamp_lag(struct drover *d, struct thread *t, u
 }
 
 /*
- * The pCPU that the thread is to preempt, or WAKE_NOWHERE; `woken` as above. One that had to
+ * The pCPU that the thread is to preempt, or PCPU_NONE; `woken` as above. One that had to
  * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits no pCPU
  * may ask for a slice. The host's own tasks neither push nor are pushed: each would push the
  * next one round for ever.
@@ -214,9 +213,9 @@ BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woke
 	s32 target;
 
 	if (!woken && !due)
-		return WAKE_NOWHERE;
+		return PCPU_NONE;
 	target = wake_target(d, task, t, near, woken, due);
-	if (target == WAKE_NOWHERE)
+	if (target == PCPU_NONE)
 		return target;
 	pcpu_at(d, (u32)target)->order.why = woken ? ORDER_SENT : ORDER_WOKEN;
 	return target;

@@ -42,17 +42,16 @@ static __always_inline void affinity_leave(struct vm *vm, struct thread *t)
 
 /* Of any partition, and of any domain. */
 #define AFFINITY_ANY DROVER_MAX_DOMAINS
-#define AFFINITY_NOWHERE (-1)
 
 /*
  * A pCPU that is online, of that partition, not in the domain `but`, where the task may run (or,
- * with may false, may not): the first from there on, or NOWHERE.
+ * with may false, may not): the first from there on, or PCPU_NONE.
  */
 static __always_inline s32 affinity_find(struct drover *d, struct task_struct *task, u32 partition,
 					 u32 but, bool may, u32 from)
 {
 	u32 nr_pcpus = d->params.nr_pcpus;
-	s32 found = AFFINITY_NOWHERE;
+	s32 found = PCPU_NONE;
 	u32 i;
 
 	for_each_index(i, 0, nr_pcpus) {
@@ -74,10 +73,10 @@ static __always_inline u32 affinity_partition(struct drover *d, struct task_stru
 {
 	s32 any;
 
-	if (affinity_find(d, task, wanted, AFFINITY_ANY, true, 0) != AFFINITY_NOWHERE)
+	if (affinity_find(d, task, wanted, AFFINITY_ANY, true, 0) != PCPU_NONE)
 		return wanted;
 	any = affinity_find(d, task, AFFINITY_ANY, AFFINITY_ANY, true, 0);
-	return any == AFFINITY_NOWHERE ? wanted : partition_of_pcpu(d, (u32)any);
+	return any == PCPU_NONE ? wanted : partition_of_pcpu(d, (u32)any);
 }
 
 /*
@@ -108,7 +107,7 @@ BPF_GLOBAL int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
 	t->partition = affinity_partition(d, task, vm->partition);
 	t->affinity_full =
 		t->partition == vm->partition &&
-		affinity_find(d, task, t->partition, AFFINITY_ANY, false, 0) == AFFINITY_NOWHERE;
+		affinity_find(d, task, t->partition, AFFINITY_ANY, false, 0) == PCPU_NONE;
 	affinity_join(vm, t);
 	t->pinned_cpu = only >= 0 && !t->affinity_full ? (u32)only + 1 : 0;
 	t->affinity_remote = t->affinity_full;
@@ -146,8 +145,7 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 		if (ground_may_run_on(d, task, topology_pcpu(d, domain, i)))
 			may |= 1ULL << bounded(i, DROVER_DOMAIN_PCPUS);
 	}
-	t->affinity_remote =
-		affinity_find(d, task, t->partition, domain, true, 0) != AFFINITY_NOWHERE;
+	t->affinity_remote = affinity_find(d, task, t->partition, domain, true, 0) != PCPU_NONE;
 	t->may = may == domain_at(d, domain)->all ? AFFINITY_ALL : may;
 	t->may_in = domain + 1;
 	return t->may;

@@ -20,7 +20,7 @@
 #include "guarantee/deadline.h"
 
 /* It is no pCPU that asks: any VM will do. */
-#define NEXT_FOR_NOBODY DROVER_MAX_PCPUS
+#define NEXT_FOR_ANY DROVER_MAX_PCPUS
 
 /* Has the VM been left out of plans for as long as any VM is? */
 static __always_inline bool next_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
@@ -40,7 +40,7 @@ static __always_inline bool next_is_left_out(struct drover *d, u32 pcpu, u32 slo
 /* Is the domain in the partition of the pCPU that asks? */
 static __always_inline bool next_is_near(struct drover *d, u32 pcpu, u32 domain)
 {
-	return pcpu == NEXT_FOR_NOBODY || partition_shares(d, domain, pcpu_at(d, pcpu)->domain);
+	return pcpu == NEXT_FOR_ANY || partition_shares(d, domain, pcpu_at(d, pcpu)->domain);
 }
 
 static __always_inline bool next_fits(struct drover *d, u32 pcpu, u32 domain, struct runqueue *rq,
@@ -48,8 +48,8 @@ static __always_inline bool next_fits(struct drover *d, u32 pcpu, u32 domain, st
 {
 	if (asks & ONLY_RESERVED && !vm_at(d, slot)->reserve_inverse)
 		return false;
-	return pcpu == NEXT_FOR_NOBODY || (affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
-					   !next_is_left_out(d, pcpu, slot));
+	return pcpu == NEXT_FOR_ANY || (affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
+					!next_is_left_out(d, pcpu, slot));
 }
 
 /* The first that fits and comes after that key. */
@@ -57,7 +57,7 @@ BPF_GLOBAL u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 	u32 nr_slots = d->slots_in_use;
-	u64 best = TOURNAMENT_NOBODY;
+	u64 best = TOURNAMENT_NONE;
 	u32 slot;
 
 	if (!rq)
@@ -66,23 +66,22 @@ BPF_GLOBAL u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32
 		u64 key = tournament_leaf(tournament_in(rq, asks), slot);
 
 		if (tournament_before(key, best) &&
-		    (after == TOURNAMENT_NOBODY || tournament_before(after, key)) &&
+		    (after == TOURNAMENT_NONE || tournament_before(after, key)) &&
 		    next_fits(d, pcpu, domain, rq, slot, asks))
 			best = key;
 	}
 	return best;
 }
 
-/* The same, from the first on with TOURNAMENT_NOBODY for `after`. */
+/* The same, from the first on with TOURNAMENT_NONE for `after`. */
 BPF_GLOBAL u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 root = rq ? tournament_best(d, tournament_in(rq, asks)) : TOURNAMENT_NOBODY;
+	u64 root = rq ? tournament_best(d, tournament_in(rq, asks)) : TOURNAMENT_NONE;
 
-	if (root == TOURNAMENT_NOBODY)
+	if (root == TOURNAMENT_NONE)
 		return root;
-	if (after == TOURNAMENT_NOBODY &&
-	    next_fits(d, pcpu, domain, rq, tournament_slot(root), asks))
+	if (after == TOURNAMENT_NONE && next_fits(d, pcpu, domain, rq, tournament_slot(root), asks))
 		return root;
 	return next_look_at_all(d, pcpu, domain, after, asks);
 }
@@ -100,7 +99,7 @@ BPF_GLOBAL bool next_put_right(THE_DROVER, u32 domain, u64 key, u32 asks, u64 no
 	u32 slot = tournament_slot(key);
 	u64 fresh;
 
-	if (key == TOURNAMENT_NOBODY || (asks & BY_DEADLINE && !next_has_come(key, now_ns)))
+	if (key == TOURNAMENT_NONE || (asks & BY_DEADLINE && !next_has_come(key, now_ns)))
 		return false;
 	fresh = asks & BY_DEADLINE ? deadline_key(d, domain, slot, now_ns) :
 				     share_key_now(d, domain, slot, now_ns);
@@ -110,13 +109,13 @@ BPF_GLOBAL bool next_put_right(THE_DROVER, u32 domain, u64 key, u32 asks, u64 no
 	return true;
 }
 
-/* The VM with the earliest deadline, on whatever pCPU it may run, or NOBODY: none has come. */
+/* The VM with the earliest deadline, on whatever pCPU it may run, or NONE: none has come. */
 static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NOBODY;
+	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NONE;
 
-	return next_has_come(key, now_ns) ? key : TOURNAMENT_NOBODY;
+	return next_has_come(key, now_ns) ? key : TOURNAMENT_NONE;
 }
 
 /* How long until the first deadline in that domain comes; so long at most, also where one has come:
@@ -124,11 +123,11 @@ static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
 BPF_GLOBAL u64 next_deadline_within_ns(THE_DROVER, u32 domain, u64 most_ns)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NOBODY;
+	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NONE;
 	u64 due_ns = key >> DROVER_SLOT_BITS << TOURNAMENT_TIME_SHIFT;
 	s64 left_ns = (s64)(due_ns - ground_now_ns(d));
 
-	return key == TOURNAMENT_NOBODY || left_ns <= 0 ? most_ns : min_of((u64)left_ns, most_ns);
+	return key == TOURNAMENT_NONE || left_ns <= 0 ? most_ns : min_of((u64)left_ns, most_ns);
 }
 
 /* The same when leaves of deadlines that lag have been corrected. */
@@ -147,7 +146,7 @@ BPF_GLOBAL u64 next_due_corrected(THE_DROVER, u32 domain, u64 now_ns)
 BPF_GLOBAL u64 next_after_corrected(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 {
 	u64 now_ns = ground_now_ns(d);
-	u64 key = TOURNAMENT_NOBODY;
+	u64 key = TOURNAMENT_NONE;
 	u32 try;
 
 	for_each_index(try, 0, 8) {
@@ -160,7 +159,7 @@ BPF_GLOBAL u64 next_after_corrected(THE_DROVER, u32 pcpu, u32 domain, u64 after,
 
 /*
  * The key of the next VM of that domain for that pCPU, after the key `after`: the least served, or
- * with BY_DEADLINE the VM that is due for longest. NOBODY: there is none. On the way leaves that
+ * with BY_DEADLINE the VM that is due for longest. NONE: there is none. On the way leaves that
  * lag behind their VM are corrected. A few tries suffice: only VMs that ran, or ceased to wait,
  * since they were last looked at can lag. Most often none does, or no deadline has come: that is
  * seen without a loop, which costs more to begin than all the rest.
@@ -171,20 +170,20 @@ BPF_GLOBAL u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
 	u64 key;
 
 	if (!next_is_near(d, pcpu, domain))
-		return TOURNAMENT_NOBODY;
-	if (asks & BY_DEADLINE && (next_due(d, domain, now_ns) == TOURNAMENT_NOBODY ||
-				   next_due_corrected(d, domain, now_ns) == TOURNAMENT_NOBODY))
-		return TOURNAMENT_NOBODY;
+		return TOURNAMENT_NONE;
+	if (asks & BY_DEADLINE && (next_due(d, domain, now_ns) == TOURNAMENT_NONE ||
+				   next_due_corrected(d, domain, now_ns) == TOURNAMENT_NONE))
+		return TOURNAMENT_NONE;
 	key = next_after(d, pcpu, domain, after, asks);
 	if (next_put_right(d, domain, key, asks, now_ns))
 		key = next_after_corrected(d, pcpu, domain, after, asks);
-	return asks & BY_DEADLINE && !next_has_come(key, now_ns) ? TOURNAMENT_NOBODY : key;
+	return asks & BY_DEADLINE && !next_has_come(key, now_ns) ? TOURNAMENT_NONE : key;
 }
 
 /* The least served VM of that domain, on whatever pCPU it may run. */
 static __always_inline u64 next_of_all(struct drover *d, u32 domain)
 {
-	return next_vm(d, NEXT_FOR_NOBODY, domain, TOURNAMENT_NOBODY, 0);
+	return next_vm(d, NEXT_FOR_ANY, domain, TOURNAMENT_NONE, 0);
 }
 
 #endif

@@ -33,7 +33,7 @@
 #include "base/ground.h"
 
 /* Zero, so that zeroed memory is an empty tournament. */
-#define TOURNAMENT_NOBODY 0ULL
+#define TOURNAMENT_NONE 0ULL
 #define TOURNAMENT_TIME_SHIFT 10
 /* With a VM's slot: its leaf by deadline. Else by shares. */
 #define BY_DEADLINE (1U << 31)
@@ -46,8 +46,8 @@ static __always_inline u64 tournament_key(u64 vtime_ns, u32 slot)
 	u64 key = ((vtime_ns >> TOURNAMENT_TIME_SHIFT) << DROVER_SLOT_BITS) |
 		  bounded(slot, DROVER_MAX_VMS);
 
-	/* The key NOBODY is not a time: step on by one unit of 1024 ns. */
-	return key == TOURNAMENT_NOBODY ? key + DROVER_MAX_VMS : key;
+	/* The key NONE is not a time: step on by one unit of 1024 ns. */
+	return key == TOURNAMENT_NONE ? key + DROVER_MAX_VMS : key;
 }
 
 static __always_inline u32 tournament_slot(u64 key)
@@ -58,9 +58,9 @@ static __always_inline u32 tournament_slot(u64 key)
 /* Is the VM with key a to be served before the one with key b? */
 static __always_inline bool tournament_before(u64 a, u64 b)
 {
-	if (a == TOURNAMENT_NOBODY)
+	if (a == TOURNAMENT_NONE)
 		return false;
-	if (b == TOURNAMENT_NOBODY)
+	if (b == TOURNAMENT_NONE)
 		return true;
 	return (s64)(a - b) < 0;
 }
@@ -76,7 +76,7 @@ static __always_inline u64 tournament_root(u32 levels)
 	return DROVER_MAX_VMS >> bounded(levels, 16);
 }
 
-/* The best key, or TOURNAMENT_NOBODY. Needs no lock. */
+/* The best key, or TOURNAMENT_NONE. Needs no lock. */
 static __always_inline u64 tournament_best(struct drover *d, struct tournament *among)
 {
 	u64 root = bounded(tournament_root(d->tournament_levels), 2 * DROVER_MAX_VMS);
@@ -114,7 +114,7 @@ static __always_inline void tournament_set(struct tournament *among, u32 levels,
 			break;
 		at = up;
 	}
-	ASSERT(key == TOURNAMENT_NOBODY || tournament_slot(key) == slot % DROVER_MAX_VMS);
+	ASSERT(key == TOURNAMENT_NONE || tournament_slot(key) == slot % DROVER_MAX_VMS);
 	ASSERT(!tournament_before(key, among->node[tournament_root(levels)]));
 }
 
@@ -129,10 +129,10 @@ BPF_GLOBAL int tournament_settle(THE_DROVER, u32 domain, u32 leaf, u64 expected,
 	if (!rq)
 		return 0;
 	ground_lock_runqueue(rq);
-	if (expected == TOURNAMENT_NOBODY ||
+	if (expected == TOURNAMENT_NONE ||
 	    tournament_leaf(tournament_in(rq, leaf), leaf) == expected)
 		tournament_set(tournament_in(rq, leaf), d->tournament_levels, leaf,
-			       entity_rq_of(rq, leaf)->nr_queued ? key : TOURNAMENT_NOBODY);
+			       entity_rq_of(rq, leaf)->nr_queued ? key : TOURNAMENT_NONE);
 	ground_unlock_runqueue(rq);
 	return 0;
 }

@@ -36,7 +36,7 @@
 /* Its places in the tournaments of that domain are what they should be now. */
 static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u32 slot)
 {
-	tournament_settle(d, domain, slot, TOURNAMENT_NOBODY, share_key(d, domain, slot));
+	tournament_settle(d, domain, slot, TOURNAMENT_NONE, share_key(d, domain, slot));
 	deadline_settle(d, domain, slot);
 }
 

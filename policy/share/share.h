@@ -51,8 +51,6 @@
 
 /* Virtual times and tags (reserve.h) are CPU time times an inverse with so many fraction bits. */
 #define SHARE_INVERSE_SHIFT 20
-/* The domain of a VM of which no thread has waited or run yet. */
-#define SHARE_NOWHERE (~0U)
 
 /* What the smallest weight that is allotted is in shares: one in so many (allot.h). */
 #define SHARE_ONE_IN 128
@@ -315,7 +313,7 @@ static __always_inline void share_move_to(struct drover *d, u32 slot, u32 pcpu)
 	vm->domain = domain;
 	clock_ns = domain_at(d, domain)->clock_ns;
 	/* Another partition's time is none. */
-	if (before == SHARE_NOWHERE || !partition_shares(d, before, domain))
+	if (before == DOMAIN_NONE || !partition_shares(d, before, domain))
 		vm->vtime_ns = clock_ns;
 	else if (!d->allotted_ns)
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
@@ -345,7 +343,7 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
 {
 	if (vm_at(d, slot)->at_limit)
-		return TOURNAMENT_NOBODY;
+		return TOURNAMENT_NONE;
 	if (!hook_is_share(d, domain))
 		return hook_key(d, domain, slot);
 	return tournament_key(vm_at(d, slot)->vtime_ns + share_offset_ns(d, slot, domain), slot);
@@ -365,7 +363,7 @@ static __always_inline bool share_nobody_waits(struct drover *d, u32 domain)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
 
-	return !rq || tournament_best(d, &rq->by_share) == TOURNAMENT_NOBODY;
+	return !rq || tournament_best(d, &rq->by_share) == TOURNAMENT_NONE;
 }
 
 /*
@@ -375,13 +373,13 @@ static __always_inline bool share_nobody_waits(struct drover *d, u32 domain)
 static __always_inline void share_clock_follow(struct drover *d, u32 domain, u32 slot)
 {
 	struct runqueue *rq = ground_runqueue(d, domain);
-	u64 key = rq ? tournament_best(d, &rq->by_share) : TOURNAMENT_NOBODY;
+	u64 key = rq ? tournament_best(d, &rq->by_share) : TOURNAMENT_NONE;
 	u32 first = tournament_slot(key);
 	u64 vtime_ns = vm_at(d, slot)->vtime_ns;
 
 	if (share_own_domain(d, slot, domain) != domain)
 		return;
-	if (key != TOURNAMENT_NOBODY)
+	if (key != TOURNAMENT_NONE)
 		vtime_ns = share_earlier(vtime_ns, vm_at(d, first)->vtime_ns +
 							   share_offset_ns(d, first, domain));
 	share_not_before(&domain_at(d, domain)->clock_ns, vtime_ns);

@@ -20,7 +20,7 @@ static void confined_vm(u32 tgid, u32 nr_vcpus, u32 shares, u64 allowed)
 		vcpu[i] = kernel_thread(g, tgid, THREAD_VCPU);
 		kernel_set_affinity(g, vcpu[i], allowed);
 	}
-	kernel_vm(g, tgid)->domain = SHARE_NOWHERE;
+	kernel_vm(g, tgid)->domain = DOMAIN_NONE;
 	kernel_set_shares(g, tgid, shares);
 	for (u32 i = 0; i < nr_vcpus; i++)
 		kernel_wake(g, vcpu[i]);

@@ -16,8 +16,8 @@ static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 
 		task->thread.slot == slot && task->thread.queued_in == domain + 1;
 	CHECK_EQ(entity_rq_of(&g->runqueue[domain], slot)->nr_queued, nr_queued);
 	stands = nr_queued && !vm_at(&g->d, slot)->at_limit;
-	CHECK_EQ(leaf != TOURNAMENT_NOBODY, stands);
-	CHECK(due_leaf != TOURNAMENT_NOBODY || !stands);
+	CHECK_EQ(leaf != TOURNAMENT_NONE, stands);
+	CHECK(due_leaf != TOURNAMENT_NONE || !stands);
 	if (tournament_before(leaf, *best))
 		*best = leaf;
 	if (tournament_before(due_leaf, *due))
@@ -27,7 +27,7 @@ static void check_queued(struct ground *g, u32 domain, u32 slot, u64 *best, u64 
 static void check_tournaments(struct ground *g)
 {
 	for (u32 domain = 0; domain < g->d.params.nr_domains; domain++) {
-		u64 best = TOURNAMENT_NOBODY, due = TOURNAMENT_NOBODY;
+		u64 best = TOURNAMENT_NONE, due = TOURNAMENT_NONE;
 
 		for (u32 slot = 0; slot < FAKE_PROCESSES; slot++)
 			check_queued(g, domain, slot, &best, &due);
@@ -126,7 +126,7 @@ static void check_monotone(struct ground *g, struct books_before *before)
 		if (vm->id == before->vm[slot].id && !before->allotted &&
 		    vm->nr_starvation_boosts == before->vm[slot].nr_starvation_boosts)
 			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0 ||
-			      before->vm[slot].domain == SHARE_NOWHERE ||
+			      before->vm[slot].domain == DOMAIN_NONE ||
 			      !partition_shares(&g->d, before->vm[slot].domain, vm->domain));
 		before->vm[slot].id = vm->id;
 		before->vm[slot].domain = vm->domain;

@@ -496,7 +496,7 @@ void ground_drain(struct drover *d, u64 queue, u64 slice_ns)
 		if (task->state != TASK_READY || task->queue != queue || task->locked)
 			continue;
 		to = drain_to(d, task, &task->thread);
-		if (to == DRAIN_STAYS)
+		if (to == PCPU_NONE)
 			continue;
 		task->queue = NO_QUEUE;
 		task->pcpu = (u32)to;

@@ -282,7 +282,7 @@ static void a_pcpu_at_home_is_one_that_is_online(void)
 	CHECK_EQ(home_pcpu(&g->d, 0, 1), 2);
 	kernel_offline(g, 3);
 	CHECK_EQ(home_pcpu(&g->d, 0, 3), 0);
-	CHECK_EQ(home_pcpu(&g->d, 1, 0), HOME_NOWHERE);
+	CHECK_EQ(home_pcpu(&g->d, 1, 0), PCPU_NONE);
 }
 
 /* A busy VM of one vCPU that begins on that pCPU; without a home. */

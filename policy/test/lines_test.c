@@ -140,7 +140,7 @@ static void is_next(void)
 	/* Leaves that would be too early as it runs are put right before anybody counts. */
 	g->now_ns += 10 * MS;
 	for (u32 i = 0; i < 2 * OTHERS; i++)
-		next_vm(&g->d, NEXT_FOR_NOBODY, i % 2, TOURNAMENT_NOBODY, BY_DEADLINE);
+		next_vm(&g->d, NEXT_FOR_ANY, i % 2, TOURNAMENT_NONE, BY_DEADLINE);
 	g->now_ns -= 10 * MS;
 }
 
@@ -290,8 +290,8 @@ static void to_see_who_is_next_nothing_is_written(void)
 	waiting_settle_domains(&g->d, vcpu->thread.slot);
 	memset(&cycle, 0, sizeof(cycle));
 	write_log_begin();
-	key = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
-	due = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, BY_DEADLINE);
+	key = next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0);
+	due = next_vm(&g->d, 0, 0, TOURNAMENT_NONE, BY_DEADLINE);
 	note_since(0, BEGINS);
 	CHECK_EQ(tournament_slot(key), vcpu->thread.slot);
 	CHECK_EQ(tournament_slot(due), vcpu->thread.slot);

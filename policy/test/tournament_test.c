@@ -25,26 +25,26 @@ static void play_all_levels(void)
 static void zeroed_memory_is_an_empty_tournament(void)
 {
 	g = fake_ground(1, 1);
-	CHECK_EQ(best(), TOURNAMENT_NOBODY);
-	CHECK_EQ(next_of_all(&g->d, 0), TOURNAMENT_NOBODY);
+	CHECK_EQ(best(), TOURNAMENT_NONE);
+	CHECK_EQ(next_of_all(&g->d, 0), TOURNAMENT_NONE);
 }
 
 static void nobody_is_after_everybody(void)
 {
 	u64 early = tournament_key(0, 0), late = tournament_key(1ULL << 62, 0);
 
-	CHECK(tournament_before(early, TOURNAMENT_NOBODY));
-	CHECK(tournament_before(late, TOURNAMENT_NOBODY));
-	CHECK(!tournament_before(TOURNAMENT_NOBODY, early));
-	CHECK(!tournament_before(TOURNAMENT_NOBODY, TOURNAMENT_NOBODY));
+	CHECK(tournament_before(early, TOURNAMENT_NONE));
+	CHECK(tournament_before(late, TOURNAMENT_NONE));
+	CHECK(!tournament_before(TOURNAMENT_NONE, early));
+	CHECK(!tournament_before(TOURNAMENT_NONE, TOURNAMENT_NONE));
 }
 
 static void nobody_is_no_vms_key(void)
 {
 	/* The times at which the key of slot 0 would be zero, but for the exception. */
-	CHECK(tournament_key(0, DROVER_HOST_SLOT) != TOURNAMENT_NOBODY);
-	CHECK(tournament_key(1023, DROVER_HOST_SLOT) != TOURNAMENT_NOBODY);
-	CHECK(tournament_key(1ULL << 63, DROVER_HOST_SLOT) != TOURNAMENT_NOBODY);
+	CHECK(tournament_key(0, DROVER_HOST_SLOT) != TOURNAMENT_NONE);
+	CHECK(tournament_key(1023, DROVER_HOST_SLOT) != TOURNAMENT_NONE);
+	CHECK(tournament_key(1ULL << 63, DROVER_HOST_SLOT) != TOURNAMENT_NONE);
 	CHECK_EQ(tournament_slot(tournament_key(0, DROVER_HOST_SLOT)), DROVER_HOST_SLOT);
 }
 
@@ -72,7 +72,7 @@ static void time_wraps(void)
 static void check_every_match(void)
 {
 	u64 *node = g->runqueue[0].by_share.node;
-	u64 leaf_best = TOURNAMENT_NOBODY;
+	u64 leaf_best = TOURNAMENT_NONE;
 
 	for (u32 at = DROVER_MAX_VMS - 1; at > 0; at--) {
 		u64 left = node[2 * at], right = node[2 * at + 1];
@@ -98,7 +98,7 @@ static void the_root_is_the_least_whatever_was_set(void)
 			u64 vtime_ns = starts[run] + check_random_in(0, 1000) * MS;
 
 			set(slot,
-			    check_chance(25) ? TOURNAMENT_NOBODY : tournament_key(vtime_ns, slot));
+			    check_chance(25) ? TOURNAMENT_NONE : tournament_key(vtime_ns, slot));
 			if (i % 16 == 0)
 				check_every_match();
 		}
@@ -112,9 +112,9 @@ static void a_vm_that_leaves_hands_on_to_the_next(void)
 		set(slot, tournament_key(slot * MS, slot));
 	for (u32 slot = 1; slot <= 100; slot++) {
 		CHECK_EQ(tournament_slot(best()), slot);
-		set(slot, TOURNAMENT_NOBODY);
+		set(slot, TOURNAMENT_NONE);
 	}
-	CHECK_EQ(best(), TOURNAMENT_NOBODY);
+	CHECK_EQ(best(), TOURNAMENT_NONE);
 }
 
 /* The essay's worked example. */
@@ -153,7 +153,7 @@ static void a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected(void)
 	}
 	for (u32 slot = 1; slot <= 3; slot++)
 		entity_rq_of(&g->runqueue[0], slot)->may = AFFINITY_ALL;
-	first = next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0);
+	first = next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0);
 	CHECK_EQ(tournament_slot(first), 1);
 	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 2);
 	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
@@ -166,7 +166,7 @@ static void who_is_next_may_run_there(void)
 {
 	for (u32 run = 0; run < 300; run++) {
 		u32 nr_slots = check_random_in(1, 40);
-		u64 after = TOURNAMENT_NOBODY;
+		u64 after = TOURNAMENT_NONE;
 		u32 seen = 0, fit = 0;
 
 		g = fake_ground(4, 2);
@@ -185,9 +185,9 @@ static void who_is_next_may_run_there(void)
 		for (;;) {
 			u64 key = next_after(&g->d, run % 2 ? 3 : 1, 0, after, 0);
 
-			if (key == TOURNAMENT_NOBODY)
+			if (key == TOURNAMENT_NONE)
 				break;
-			CHECK(after == TOURNAMENT_NOBODY || tournament_before(after, key));
+			CHECK(after == TOURNAMENT_NONE || tournament_before(after, key));
 			after = key;
 			seen++;
 		}
@@ -199,10 +199,10 @@ static void settling_follows_the_count(void)
 {
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
-	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
-	CHECK_EQ(best(), TOURNAMENT_NOBODY);
+	tournament_settle(&g->d, 0, 3, TOURNAMENT_NONE, tournament_key(MS, 3));
+	CHECK_EQ(best(), TOURNAMENT_NONE);
 	entity_rq_of(&g->runqueue[0], 3)->nr_queued = 1;
-	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
+	tournament_settle(&g->d, 0, 3, TOURNAMENT_NONE, tournament_key(MS, 3));
 	CHECK_EQ(best(), tournament_key(MS, 3));
 	CHECK_EQ(g->runqueue[0].lock.held, 0);
 }
@@ -214,7 +214,7 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 	g = fake_ground(1, 1);
 	tournament_grow(&g->d, 3);
 	entity_rq_of(&g->runqueue[0], 3)->nr_queued = 1;
-	tournament_settle(&g->d, 0, 3, TOURNAMENT_NOBODY, second);
+	tournament_settle(&g->d, 0, 3, TOURNAMENT_NONE, second);
 	tournament_settle(&g->d, 0, 3, first, tournament_key(5 * MS, 3));
 	CHECK_EQ(best(), second);
 	tournament_settle(&g->d, 0, 3, second, first);
@@ -224,8 +224,8 @@ static void who_comes_second_to_correct_a_leaf_changes_nothing(void)
 static void a_domain_that_does_not_exist_is_left_alone(void)
 {
 	g = fake_ground(1, 1);
-	tournament_settle(&g->d, 1, 3, TOURNAMENT_NOBODY, tournament_key(MS, 3));
-	CHECK_EQ(best(), TOURNAMENT_NOBODY);
+	tournament_settle(&g->d, 1, 3, TOURNAMENT_NONE, tournament_key(MS, 3));
+	CHECK_EQ(best(), TOURNAMENT_NONE);
 }
 
 /* Only as much is played as slots were ever in use; growing loses nobody. */
@@ -240,9 +240,9 @@ static void it_grows_with_the_slots_in_use(void)
 		CHECK(slot < 1U << g->d.tournament_levels);
 		CHECK_EQ(best(), was);
 		entity_rq_of(&g->runqueue[0], slot)->nr_queued = 1;
-		tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key);
+		tournament_settle(&g->d, 0, slot, TOURNAMENT_NONE, key);
 		CHECK_EQ(best(), key);
-		CHECK_EQ(tournament_best(&g->d, &g->runqueue[1].by_share), TOURNAMENT_NOBODY);
+		CHECK_EQ(tournament_best(&g->d, &g->runqueue[1].by_share), TOURNAMENT_NONE);
 	}
 	CHECK_EQ(g->d.tournament_levels, DROVER_SLOT_BITS);
 }

@@ -284,7 +284,7 @@ static void who_dies_waiting_leaves_nothing_behind(void)
 	CHECK(vm_detach(&g->d, &task->thread));
 	CHECK_EQ(entity_rq_of(&g->runqueue[0], 1)->nr_queued, 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
-	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), TOURNAMENT_NONE);
 }
 
 /* A thread holds the VM just before, or just after, the last one has left. */

@@ -48,10 +48,10 @@ static void two_wait_one_is_taken_then_the_other(void)
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, slot), key_of(slot));
 	runs(first);
 	CHECK_EQ(entity_rq_of(&g->runqueue[0], slot)->nr_queued, 1);
-	CHECK(tournament_leaf(&g->runqueue[0].by_share, slot) != TOURNAMENT_NOBODY);
+	CHECK(tournament_leaf(&g->runqueue[0].by_share, slot) != TOURNAMENT_NONE);
 	runs(second);
 	CHECK_EQ(entity_rq_of(&g->runqueue[0], slot)->nr_queued, 0);
-	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, slot), TOURNAMENT_NOBODY);
+	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, slot), TOURNAMENT_NONE);
 }
 
 static void a_third_that_comes_before_the_leaf_is_cleared_keeps_it(void)
@@ -64,7 +64,7 @@ static void a_third_that_comes_before_the_leaf_is_cleared_keeps_it(void)
 	slot = task->thread.slot;
 	/* Between the count's fall to 0 and the clearing, it rises to 1. */
 	entity_rq_of(&g->runqueue[0], slot)->nr_queued = 1;
-	tournament_settle(&g->d, 0, slot, TOURNAMENT_NOBODY, key_of(slot));
+	tournament_settle(&g->d, 0, slot, TOURNAMENT_NONE, key_of(slot));
 	CHECK_EQ(tournament_best(&g->d, &g->runqueue[0].by_share), key_of(slot));
 }
 
@@ -167,7 +167,7 @@ static void pinned_threads_are_served_in_order_of_their_vms(void)
 	kernel_set_affinity(g, behind, 1);
 	kernel_wake(g, ahead);
 	kernel_wake(g, behind);
-	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NOBODY, 0)), behind->thread.slot);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0)), behind->thread.slot);
 }
 
 static void a_wait_is_counted_from_the_first_time_it_began(void)

@@ -287,10 +287,10 @@ u32 sim_check_tournament(struct drover *d, u32 domain_index)
 	for (slot = 0; slot < DROVER_MAX_VMS; slot++) {
 		u64 leaf = tournament_leaf(&rq->by_share, slot);
 
-		if ((leaf != TOURNAMENT_NOBODY) !=
+		if ((leaf != TOURNAMENT_NONE) !=
 		    (entity_rq_of(rq, slot)->nr_queued != 0 && !vm_at(d, slot)->at_limit))
 			return slot + 1;
-		if (leaf != TOURNAMENT_NOBODY && tournament_slot(leaf) != slot)
+		if (leaf != TOURNAMENT_NONE && tournament_slot(leaf) != slot)
 			return slot + 1;
 	}
 	for (width = DROVER_MAX_VMS; played > 1; played /= 2, width /= 2) {

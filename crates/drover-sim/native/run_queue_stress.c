@@ -98,7 +98,7 @@ u64 stress_run(struct stress *it, u32 domain, u32 first, u32 step, u64 times)
 	for (u64 turn = 1; turn <= times; turn++) {
 		u64 key = tournament_key(turn << 20, slot);
 
-		tournament_settle(&it->d, domain, slot, TOURNAMENT_NOBODY, key);
+		tournament_settle(&it->d, domain, slot, TOURNAMENT_NONE, key);
 		seen = tournament_best(&it->d, &it->domain[domain].rq.by_share);
 		slot = (slot + step) % STRESS_VMS;
 	}
