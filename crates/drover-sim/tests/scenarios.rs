@@ -282,6 +282,29 @@ fn the_hosts_own_tasks_take_what_is_said_of_them() {
     }
 }
 
+/// A VM with one busy vCPU has the part of one vCPU, whatever its others pretend; where it asks for shares, those.
+#[test]
+fn only_vcpus_that_run_count_for_shares_that_nobody_set() {
+    let text = |set: &str| {
+        format!(
+            "name = \"blink\"\nduration_s = 4.0\nwarmup_s = 4.0\nhost = {{ cores = 4 }}\n\
+             [[vm]]\nname = \"honest\"\ncount = 7\nvcpus = 1\nworkload = {{ kind = \"cpu\" }}\n\
+             [[vm]]\nname = \"blinks\"\nvcpus = 4\n{set}\
+             workload = {{ kind = \"program\", roles = [\
+             {{ vcpus = \"0\", steps = [\"compute 1 ms\", \"count\"] }},\
+             {{ vcpus = \"1-3\", steps = [\"compute 20 us\", \"sleep 1 s\"] }} ] }}\n"
+        )
+    };
+    for (set, part) in [("", 0.5), ("shares = 4000\n", 1.0)] {
+        let scenario = Scenario::parse(&text(set), "blink.toml").unwrap();
+        let options = Options { schedulers: Some(vec!["drover".to_owned()]), ..Options::default() };
+        let outcome = run(&scenario, &options);
+        let blinks = &outcome.results.runs[0].vms[7];
+        let got = blinks.cpu_s.unwrap() / 4.0;
+        assert!((got - part).abs() < 0.03, "{set}: {got} of a pCPU, {part} is right");
+    }
+}
+
 #[test]
 fn what_cannot_be_simulated_is_refused_in_one_line() {
     let refuse = |scenario: &Scenario, options: &Options| {
