@@ -174,11 +174,11 @@ SEC("struct_ops/drover_yield")
 bool BPF_PROG(drover_yield_op, struct task_struct *from, struct task_struct *to)
 {
 	struct thread *t = thread_of(from);
-	struct thread *owner_id = to ? thread_of(to) : NULL;
+	struct thread *target = to ? thread_of(to) : NULL;
 
-	if (!t || (to && !owner_id))
+	if (!t || (to && !target))
 		return false;
-	return drover_yield(&drover, from, t, to, owner_id);
+	return drover_yield(&drover, from, t, to, target);
 }
 
 /* It leaves: for another scheduling class, or for good. */

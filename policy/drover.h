@@ -291,7 +291,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	wait_bound_begin(d, task, t, at, now_ns);
 }
 
-/* Charge the running thread, its VM and its books for what it has run since last charged. */
+/* Charge the running thread and its VM for what it has run since last charged. */
 BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 {
 	u32 at = ground_task_pcpu(d, task);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The books of single vCPUs: how far each has come.
+ * Accounting of single vCPUs: how far each has come.
  *
  * Idea. A VM's own figures say what its threads are due, but not how far its vCPUs
  * have drifted apart. So each vCPU has a record that its siblings can find: its state

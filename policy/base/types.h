@@ -58,7 +58,7 @@ struct ground_lock {
 /*
  * What always holds, checked where it matters: in the tests, the simulator and the rig, where
  * nothing else happens in the middle of an event. The kernel's program checks nothing: its pCPUs
- * change the same books at the same time, and a moment's disagreement is no fault.
+ * change the same counts at the same time, and a moment's disagreement is no fault.
  */
 #ifdef __bpf__
 #define ASSERT(holds) ((void)0)
@@ -76,7 +76,7 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 #define DROVER_MAX_PARTITIONS 64
 /* NUMA nodes between which distances are known. */
 #define DROVER_MAX_NODES 64
-/* vCPUs with books of their own: on the host, and of one VM. */
+/* vCPUs that are accounted one by one: on the host, and of one VM. */
 #define DROVER_MAX_VCPUS 32768
 #define DROVER_VM_VCPUS 1024
 /* Limits: of VMs, then of pools. */
@@ -236,7 +236,7 @@ enum vcpu_counts {
 	VCPU_COUNTED = 2,
 };
 
-/* The books of one vCPU, vcpu.h. */
+/* Accounting of one vCPU, vcpu.h. */
 struct vcpu {
 	u64 progress_ns;     /* guest time, and halted time as far as it counts */
 	u64 lag_ns;          /* cumulative skew, as ESX 2 and 3 had it */

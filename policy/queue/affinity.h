@@ -152,34 +152,35 @@ static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *t
 }
 
 /* How many of the VM's threads wait for the pCPU at that place alone. */
-static __always_inline u32 *affinity_pinned(struct entity_rq *books, u32 place)
+static __always_inline u32 *affinity_pinned(struct entity_rq *entity, u32 place)
 {
-	return &books->pinned[bounded(place, DROVER_DOMAIN_PCPUS)];
+	return &entity->pinned[bounded(place, DROVER_DOMAIN_PCPUS)];
 }
 
 /* Do all of the VM's threads that wait there wait for one pCPU? The mask is of the others. */
-static __always_inline bool affinity_only_pinned(const struct entity_rq *books)
+static __always_inline bool affinity_only_pinned(const struct entity_rq *entity)
 {
-	return *(volatile const u32 *)&books->nr_queued == *(volatile const u32 *)&books->nr_pinned;
+	return *(volatile const u32 *)&entity->nr_queued ==
+	       *(volatile const u32 *)&entity->nr_pinned;
 }
 
 /* If so the mask begins anew. Of threads that came meanwhile nothing is known. */
-static __always_inline void affinity_forget(struct entity_rq *books)
+static __always_inline void affinity_forget(struct entity_rq *entity)
 {
-	bool all = books->may == AFFINITY_ALL && books->remote;
+	bool all = entity->may == AFFINITY_ALL && entity->remote;
 
-	if (!affinity_only_pinned(books) || (all && !books->nr_pinned))
+	if (!affinity_only_pinned(entity) || (all && !entity->nr_pinned))
 		return;
-	__sync_lock_test_and_set(&books->may, 0);
-	__sync_lock_test_and_set(&books->remote, 0);
-	if (affinity_only_pinned(books))
+	__sync_lock_test_and_set(&entity->may, 0);
+	__sync_lock_test_and_set(&entity->remote, 0);
+	if (affinity_only_pinned(entity))
 		return;
-	__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-	__sync_lock_test_and_set(&books->remote, 1);
+	__sync_fetch_and_or(&entity->may, AFFINITY_ALL);
+	__sync_lock_test_and_set(&entity->remote, 1);
 }
 
 /* The thread, with that mask, waits: its VM's mask has these bits. After it was counted. */
-static __always_inline void affinity_add(struct drover *d, struct entity_rq *books,
+static __always_inline void affinity_add(struct drover *d, struct entity_rq *entity,
 					 struct thread *t, u64 may)
 {
 	if (t->pinned_cpu) {
@@ -187,20 +188,20 @@ static __always_inline void affinity_add(struct drover *d, struct entity_rq *boo
 
 		/* Both may change before it leaves. */
 		t->pinned_at = t->pinned_cpu * DROVER_DOMAIN_PCPUS + only->place;
-		__sync_fetch_and_add(affinity_pinned(books, only->place), 1);
-		__sync_fetch_and_add(&books->nr_pinned, 1);
+		__sync_fetch_and_add(affinity_pinned(entity, only->place), 1);
+		__sync_fetch_and_add(&entity->nr_pinned, 1);
 		__sync_fetch_and_add(&only->nr_pinned, 1);
-		affinity_forget(books);
+		affinity_forget(entity);
 		return;
 	}
-	if ((*(volatile u64 *)&books->may & may) != may)
-		__sync_fetch_and_or(&books->may, may);
-	if (t->affinity_remote && !*(volatile u32 *)&books->remote)
-		__sync_lock_test_and_set(&books->remote, 1);
+	if ((*(volatile u64 *)&entity->may & may) != may)
+		__sync_fetch_and_or(&entity->may, may);
+	if (t->affinity_remote && !*(volatile u32 *)&entity->remote)
+		__sync_lock_test_and_set(&entity->remote, 1);
 }
 
 /* The thread waits no longer. */
-static __always_inline void affinity_remove(struct drover *d, struct entity_rq *books,
+static __always_inline void affinity_remove(struct drover *d, struct entity_rq *entity,
 					    struct thread *t)
 {
 	u32 place = t->pinned_at % DROVER_DOMAIN_PCPUS;
@@ -209,9 +210,9 @@ static __always_inline void affinity_remove(struct drover *d, struct entity_rq *
 	if (!t->pinned_at)
 		return;
 	t->pinned_at = 0;
-	ASSERT(books->nr_pinned && pcpu_at(d, only)->nr_pinned);
-	__sync_fetch_and_sub(affinity_pinned(books, place), 1);
-	__sync_fetch_and_sub(&books->nr_pinned, 1);
+	ASSERT(entity->nr_pinned && pcpu_at(d, only)->nr_pinned);
+	__sync_fetch_and_sub(affinity_pinned(entity, place), 1);
+	__sync_fetch_and_sub(&entity->nr_pinned, 1);
 	__sync_fetch_and_sub(&pcpu_at(d, only)->nr_pinned, 1);
 }
 
@@ -240,26 +241,26 @@ BPF_GLOBAL int affinity_unsettle(THE_DROVER, u32 domain)
 	if (!rq)
 		return 0;
 	for_each_index(slot, 0, nr_slots) {
-		struct entity_rq *books = entity_rq_of(rq, slot);
+		struct entity_rq *entity = entity_rq_of(rq, slot);
 
-		if (affinity_only_pinned(books))
+		if (affinity_only_pinned(entity))
 			continue;
-		__sync_fetch_and_or(&books->may, AFFINITY_ALL);
-		__sync_lock_test_and_set(&books->remote, 1);
+		__sync_fetch_and_or(&entity->may, AFFINITY_ALL);
+		__sync_lock_test_and_set(&entity->remote, 1);
 	}
 	return 0;
 }
 
 /* May a thread of the VM that waits in that domain run on that pCPU? */
-static __always_inline bool affinity_fits(struct drover *d, struct entity_rq *books, u32 domain,
+static __always_inline bool affinity_fits(struct drover *d, struct entity_rq *entity, u32 domain,
 					  u32 pcpu)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 
 	if (p->domain != domain)
-		return books->remote;
-	return (books->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1) ||
-	       *affinity_pinned(books, p->place);
+		return entity->remote;
+	return (entity->may >> bounded(p->place, DROVER_DOMAIN_PCPUS) & 1) ||
+	       *affinity_pinned(entity, p->place);
 }
 
 #endif
