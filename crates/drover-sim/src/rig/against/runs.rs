@@ -8,6 +8,7 @@ use crate::scenario::{ForRig, ThreadFigures, Threads, run_threads};
 use crate::scx::Planted;
 use drover_core::histogram::Histogram;
 use drover_core::scenario::{Case, ProgramStep, Scenario, Vm, Workload};
+use drover_core::shares::Shares;
 
 /// What VMs want is read in intervals of so many ms.
 const INTERVAL_MS: u32 = 50;
@@ -55,7 +56,13 @@ pub fn try_against(
     rival: &Entry,
     planted: Option<Planted>,
 ) -> Result<Vec<Found>, String> {
-    scenario.cases.iter().map(|case| try_case(scenario, case, rival, planted)).collect()
+    scenario.cases.iter().map(|case| try_case(scenario, &told(case), rival, planted)).collect()
+}
+
+/// The case with all shares asked for: what is fair is judged by these.
+fn told(case: &Case) -> Case {
+    let told = |vm: &Vm| Vm { asked_shares: Shares::Exact(vm.shares), ..vm.clone() };
+    Case { vms: case.vms.iter().map(told).collect(), ..case.clone() }
 }
 
 fn try_case(
