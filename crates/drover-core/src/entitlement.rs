@@ -37,7 +37,7 @@ fn owed_pcpus(case: &Case, pcpus: u32, from_s: f64, to_s: f64) -> Option<Vec<f64
         let limit_pcpus = vm.limit_pct.map_or(f64::INFINITY, |pct| f64::from(pct) / 100.0);
         Some(Leaf {
             pool: vm.pool.as_deref().and_then(|pool| case.pools.find(pool)),
-            shares: vm.shares.into(),
+            shares: vm.shares_of_all().into(),
             reservation_pcpus: f64::from(vm.reservation_pct) / 100.0,
             demand_pcpus: demand_pcpus(vm)?.min(limit_pcpus),
         })
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn vm(shares: u32, workload: Workload) -> Vm {
-        Vm { shares, ..Vm::new(&shares.to_string(), 4, workload) }
+        Vm { shares: Shares::Exact(shares), ..Vm::new(&shares.to_string(), 4, workload) }
     }
 
     fn owed_pct(vms: &[Vm], pools: Tree) -> Option<Vec<f64>> {
@@ -163,7 +163,7 @@ mod tests {
         // One vCPU beside three others on pCPU 0, the other one alone; half busy, it uses half of that.
         let one_to_one = pinned(Pin::Vcpus(vec![list("0"), list("1")]));
         let mut vms = vec![one_to_one, node("0"), node("0"), node("0")];
-        vms[0].shares = 1_000_000;
+        vms[0].shares = Shares::Exact(1_000_000);
         let owed =
             |vms: &[Vm]| owed_s(&Case { vms: vms.to_vec(), ..Case::default() }, 4, 1.0).unwrap();
         assert!(owed(&vms)[0] > 1.99, "its shares go over all others'");

@@ -309,7 +309,7 @@ impl VmFigures {
         Self {
             name: vm.name.clone(),
             vcpus: vm.vcpus,
-            shares: vm.shares,
+            shares: vm.shares_of_all(),
             reservation_pct: Some(vm.reservation_pct),
             limit_pct: vm.limit_pct,
             pool: vm.pool.clone(),

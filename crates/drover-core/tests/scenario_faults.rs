@@ -43,7 +43,7 @@ fn check(table: &[(&str, &str, &str)]) {
 #[test]
 fn the_good_one_is_good() {
     let scenario = Scenario::parse(GOOD, "x.toml").unwrap();
-    assert_eq!(scenario.cases[0].vms[0].shares, 500);
+    assert_eq!(scenario.cases[0].vms[0].shares_of_all(), 500);
     assert_eq!((scenario.duration_s, scenario.warmup_s, scenario.seed), (4.0, 0.5, 1));
     assert_eq!(scenario.schedulers, ["eevdf", "drover"]);
 }
@@ -597,7 +597,7 @@ vm.b.absent = true
     let scenario = Scenario::parse(text, "x.toml").unwrap();
     let brief = |case: usize| {
         let vms = scenario.cases[case].vms.iter();
-        vms.map(|vm| (vm.name.as_str(), vm.vcpus, vm.shares, vm.workload.kind())).collect()
+        vms.map(|vm| (vm.name.as_str(), vm.vcpus, vm.shares_of_all(), vm.workload.kind())).collect()
     };
     let as_it_is: Vec<_> = brief(0);
     assert_eq!(as_it_is, [("a", 2, 2000, "cpu"), ("b", 1, 700, "lock")]);

@@ -35,7 +35,7 @@ pub(crate) fn groups(case: &Case) -> Vec<Group> {
     let parents = pools.iter().map(|pool| pool.parent);
     let parents: Vec<_> = parents.chain(case.vms.iter().map(|vm| place(&vm.pool))).collect();
     let shares = pools.iter().map(|pool| pool.spec.shares.of_pool());
-    let shares: Vec<u32> = shares.chain(case.vms.iter().map(|vm| vm.shares)).collect();
+    let shares: Vec<u32> = shares.chain(case.vms.iter().map(|vm| vm.shares_of_all())).collect();
     // Weights count among siblings only.
     let weight = |index: usize| {
         // Those of containers are as the scenario has them, beside others with the normal one.

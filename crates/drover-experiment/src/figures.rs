@@ -171,6 +171,7 @@ mod tests {
     use drover_core::counters::Counters;
     use drover_core::io::Bytes;
     use drover_core::scenario::Workload;
+    use drover_core::shares::Shares;
     use std::time::Duration;
 
     fn thread(tid: u32, vcpu: Option<u32>, cpu_ns: u64) -> ThreadTime {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     fn vm(vcpus: u32) -> Vm {
-        Vm { shares: 1000, ..Vm::new("vm0", vcpus, Workload::Mix {}) }
+        Vm { shares: Shares::Exact(1000), ..Vm::new("vm0", vcpus, Workload::Mix {}) }
     }
 
     #[test]

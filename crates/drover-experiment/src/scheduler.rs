@@ -189,7 +189,7 @@ impl RunningScheduler {
         }
         // Everything is said: the cgroup of the VM, which is for other schedulers, has no say then.
         let set = Asked {
-            shares: Some(vm.asked_shares),
+            shares: Some(vm.shares),
             reservation_mcpu: Some(10 * vm.reservation_pct),
             limit: Some(vm.limit_pct.map_or(Limit::Open, |pct| Limit::At(10 * pct))),
             pool: Some(vm.pool.clone().unwrap_or_else(|| HOST.to_owned())),

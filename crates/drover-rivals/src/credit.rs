@@ -229,7 +229,7 @@ impl Class for Credit {
     }
 
     fn set_terms(&mut self, _: &mut Machine, vm: u32, terms: VmTerms) {
-        self.weights[vm as usize] = i64::from(terms.shares.max(1));
+        self.weights[vm as usize] = i64::from(terms.shares_of_all().max(1));
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
@@ -360,6 +360,7 @@ impl Class for Credit {
 mod tests {
     use super::*;
     use drover_core::scenario::Host;
+    use drover_core::shares::Shares;
     use drover_sim::topology::Topology;
 
     fn host(pcpus: u32, vms: &[(u32, u32)]) -> (Machine, Credit) {
@@ -369,7 +370,7 @@ mod tests {
         for (vm, &(vcpus, shares)) in vms.iter().enumerate() {
             for vcpu in 0..vcpus {
                 let task = m.add_task(vm as u32, vcpu, 0, 0);
-                credit.add(&mut m, task, VmTerms { shares, vcpus, ..VmTerms::default() });
+                credit.add(&mut m, task, VmTerms { shares: Shares::Exact(shares), vcpus });
                 credit.vcpus[task as usize].active = true;
             }
         }
@@ -448,7 +449,7 @@ mod tests {
         let mut credit = Credit::new(&m);
         for (task, cpu) in [(0, 0), (1, 1), (2, 2)] {
             m.add_task(task, 0, 0, cpu);
-            credit.add(&mut m, task, VmTerms { shares: 1, vcpus: 1, ..VmTerms::default() });
+            credit.add(&mut m, task, VmTerms { shares: Shares::Exact(1), vcpus: 1 });
             m.pcpus[cpu as usize].current = task;
             m.tasks[task as usize].state = TaskState::Running;
         }

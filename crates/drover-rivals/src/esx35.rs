@@ -400,7 +400,7 @@ impl Class for Esx35 {
 
     fn set_terms(&mut self, _: &mut Machine, vm: u32, terms: VmTerms) {
         let vm = &mut self.vms[vm as usize];
-        (vm.shares, vm.vcpus) = (u64::from(terms.shares.max(1)), terms.vcpus.max(1));
+        (vm.shares, vm.vcpus) = (u64::from(terms.shares_of_all().max(1)), terms.vcpus.max(1));
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {
@@ -541,6 +541,7 @@ impl Class for Esx35 {
 mod tests {
     use super::*;
     use drover_core::scenario::Host;
+    use drover_core::shares::Shares;
     use drover_sim::costs::Costs;
     use drover_sim::topology::Topology;
 
@@ -552,7 +553,7 @@ mod tests {
         for (vm, &vcpus) in (0..).zip(vms) {
             for vcpu in 0..vcpus {
                 let task = m.add_task(vm, vcpu, 0, 0);
-                esx.add(&mut m, task, VmTerms { shares: 1000, vcpus, ..VmTerms::default() });
+                esx.add(&mut m, task, VmTerms { shares: Shares::Exact(1000), vcpus });
                 m.tasks[task as usize].state = TaskState::Ready;
                 esx.wake(&mut m, task);
             }
@@ -629,7 +630,7 @@ mod tests {
     #[test]
     fn who_has_used_least_for_its_shares_is_first() {
         let (mut m, mut esx) = host(1, &[1, 1]);
-        esx.set_terms(&mut m, 1, VmTerms { shares: 3000, vcpus: 1, ..VmTerms::default() });
+        esx.set_terms(&mut m, 1, VmTerms { shares: Shares::Exact(3000), vcpus: 1 });
         esx.ran(&mut m, 0, 0, 2_000);
         esx.ran(&mut m, 0, 1, 3_000);
         assert_eq!(run(&mut m, &mut esx, 0), Some(1));

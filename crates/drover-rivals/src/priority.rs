@@ -73,7 +73,7 @@ impl Class for Priority {
 
     fn set_terms(&mut self, _: &mut Machine, vm: u32, terms: VmTerms) {
         self.priorities.resize(self.priorities.len().max(vm as usize + 1), 0);
-        self.priorities[vm as usize] = terms.shares;
+        self.priorities[vm as usize] = terms.shares_of_all();
     }
 
     fn wake(&mut self, m: &mut Machine, task: TaskId) {

@@ -11,12 +11,17 @@ use serde::{Deserialize, Serialize};
 /// A VM as its scheduler is told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VmTerms {
-    /// Relative share of CPU time, while all of its vCPUs run.
-    pub shares: u32,
-    /// What is asked for: these, or so many for each vCPU that runs.
-    pub asked: Shares,
+    /// Relative share of CPU time.
+    pub shares: Shares,
     /// Number of vCPUs.
     pub vcpus: u32,
+}
+
+impl VmTerms {
+    /// The shares in numbers, while all of its vCPUs run.
+    pub fn shares_of_all(&self) -> u32 {
+        self.shares.of_vm(self.vcpus)
+    }
 }
 
 /// What a VM is asked to be beyond its [`VmTerms`].

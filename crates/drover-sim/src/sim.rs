@@ -112,10 +112,10 @@ impl<C: Class> Sim<C> {
     }
 
     /// Adds a VM whose vCPUs may run on the pCPUs of that mask; it starts when the plan says so.
-    pub fn add_vm(&mut self, programs: &Programs, asked: Shares, mask: u32) -> u32 {
+    pub fn add_vm(&mut self, programs: &Programs, shares: Shares, mask: u32) -> u32 {
         let vm = self.vms.len() as u32;
         let vcpus = programs.of_vcpu.len() as u32;
-        let terms = VmTerms { shares: asked.of_vm(vcpus), asked, vcpus };
+        let terms = VmTerms { shares, vcpus };
         let first = self.m.tasks.len() as TaskId;
         let numbers = self.guests.add_vm(programs);
         let home = self.m.masks[mask as usize].next_from(0).unwrap_or(0);
@@ -503,9 +503,8 @@ impl<C: Class> Sim<C> {
             }
             Plan::Kill(vm) => self.tasks_of(vm).for_each(|task| self.kill(task)),
             Plan::SetShares(vm, shares) => {
-                let terms = &mut self.vms[vm as usize].terms;
-                (terms.shares, terms.asked) = (shares, Shares::Exact(shares));
-                let terms = *terms;
+                self.vms[vm as usize].terms.shares = Shares::Exact(shares);
+                let terms = self.vms[vm as usize].terms;
                 self.class.set_terms(&mut self.m, vm, terms);
             }
             Plan::Confine(task, mask) => self.confine(task, mask),

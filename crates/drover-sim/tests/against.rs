@@ -2,6 +2,7 @@
 //! Drover against EEVDF where nothing is set: what the rig finds, and what it must find.
 
 use drover_core::scenario::Scenario;
+use drover_core::shares::Shares;
 use drover_rivals::RIVALS;
 use drover_sim::rig::against::{Kind, Trial, TrialHost, TrialRole, TrialVm};
 use drover_sim::rig::against::{shrink_against, try_against, try_trial};
@@ -25,7 +26,7 @@ fn who_wakes_late_is_found_by_name() {
     let vms = vec![web, vm("busy-1", 4, &["compute 5 ms"]), vm("busy-2", 4, &["compute 5 ms"])];
     let mut scenario = Trial { seed: 1, host, vms }.scenario("eevdf").unwrap();
     // It is owed a pCPU, unless its shares are not told.
-    scenario.cases[0].vms[0].shares = 8000;
+    scenario.cases[0].vms[0].shares = Shares::Exact(8000);
     let fine = &try_against(&scenario, eevdf(), None).unwrap()[0];
     assert_eq!((fine.looked_at.light, fine.looked_at.heavy), (1, 2));
     assert_eq!(fine.judged.short, [], "without a bug nobody falls short");

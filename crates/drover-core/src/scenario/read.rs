@@ -348,7 +348,8 @@ max = 1.0
     fn vms_that_are_alike_are_written_once() {
         let scenario = Scenario::parse(MANY, "x.toml").unwrap();
         let case = &scenario.cases[0];
-        let vms: Vec<_> = case.vms.iter().map(|vm| (vm.name.as_str(), vm.shares)).collect();
+        let vms: Vec<_> =
+            case.vms.iter().map(|vm| (vm.name.as_str(), vm.shares_of_all())).collect();
         assert_eq!(vms, [("web-1", 5), ("web-2", 7), ("web-3", 5)]);
         assert_eq!(case.sets[0].vms, ["web-1", "web-2", "web-3", "db"]);
         assert_eq!(scenario.expects[0].vm, VmChoice::Like("web-*".to_owned()));

@@ -5,6 +5,7 @@ use super::format::{ContainerTable, Top};
 use super::read::check_name;
 use super::table::{Read, Table};
 use super::{Vm, Vmm, Workload, workload};
+use crate::shares::Shares;
 
 /// The weight of a cgroup that was given none, and what it counts beside shares of VMs.
 const WEIGHT_NORMAL: u32 = 100;
@@ -31,7 +32,7 @@ fn read_container(table: &Table<ContainerTable>) -> Read<Vm> {
     let period_us = workload::CPU_PERIOD_US;
     let busy = Workload::Cpu { duty_pct: 100, period_us, then: None };
     Ok(Vm {
-        shares: weight * SHARES_NORMAL / WEIGHT_NORMAL,
+        shares: Shares::Exact(weight * SHARES_NORMAL / WEIGHT_NORMAL),
         limit_pct: table.limit_pct,
         vmm: Vmm::Container,
         ..Vm::new(&table.name, table.threads, busy)
@@ -57,7 +58,7 @@ mod tests {
         );
         for case in scenario.unwrap().cases {
             let web = &case.vms[1];
-            assert_eq!((web.vmm, web.vcpus, web.shares), (Vmm::Container, 2, 4000));
+            assert_eq!((web.vmm, web.vcpus, web.shares_of_all()), (Vmm::Container, 2, 4000));
             assert_eq!((web.limit_pct, case.has_containers()), (Some(20), true));
         }
         assert!(!read("").unwrap().cases[0].has_containers());

@@ -89,13 +89,11 @@ pub(super) fn read_vm(
     check_partition(vm, partitions)?;
     check_vcpus(vm, name, &workload, vcpus)?;
     let pool = find_pool(vm, pools)?;
-    let asked_shares = vm.shares.map_or(Shares::NORMAL, |given| given.0);
     let memory_mib = vm.memory_mib.unwrap_or(if vmm == Vmm::Qemu { Vm::MEMORY_MIB } else { 0 });
     Ok(Vm {
         name: name.clone(),
         vcpus,
-        shares: asked_shares.of_vm(vcpus),
-        asked_shares,
+        shares: vm.shares.map_or(Shares::NORMAL, |given| given.0),
         reservation_pct: vm.reservation_pct.unwrap_or(0),
         limit_pct: vm.limit_pct,
         cosched: vm.cosched.or(pools.cosched(pool)),

@@ -68,10 +68,8 @@ pub struct Vm {
     pub name: String,
     /// Number of vCPUs.
     pub vcpus: u32,
-    /// CPU shares, relative to those of its siblings, while all of its vCPUs run.
-    pub shares: u32,
-    /// What the scheduler is asked for: these, or so many for each vCPU that runs.
-    pub asked_shares: Shares,
+    /// CPU shares, relative to those of its siblings.
+    pub shares: Shares,
     /// CPU it is promised, in % of one pCPU.
     pub reservation_pct: u32,
     /// CPU it may have at most, in % of one pCPU; none: no limit.
@@ -124,13 +122,17 @@ impl Vm {
     /// Default memory of a QEMU guest, MiB.
     pub const MEMORY_MIB: u32 = 256;
 
+    /// Its shares in numbers, while all of its vCPUs run.
+    pub fn shares_of_all(&self) -> u32 {
+        self.shares.of_vm(self.vcpus)
+    }
+
     /// A micro VM of which no more is said.
     pub fn new(name: &str, vcpus: u32, workload: Workload) -> Self {
         Self {
             name: name.to_owned(),
             vcpus,
-            shares: Shares::NORMAL.of_vm(vcpus),
-            asked_shares: Shares::NORMAL,
+            shares: Shares::NORMAL,
             reservation_pct: 0,
             limit_pct: None,
             pool: None,

@@ -334,7 +334,7 @@ impl Class for Cfs36 {
     }
 
     fn set_terms(&mut self, _: &mut Machine, vm: u32, terms: VmTerms) {
-        let weight = u64::from(terms.shares) * NICE_0 / 1000;
+        let weight = u64::from(terms.shares_of_all()) * NICE_0 / 1000;
         self.groups[vm as usize].0 = weight.clamp(SHARES_MIN, 1 << 18);
     }
 

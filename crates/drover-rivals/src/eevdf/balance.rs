@@ -214,6 +214,7 @@ mod tests {
     use super::*;
     use crate::eevdf::load::{ALWAYS, Average};
     use drover_core::scenario::Host;
+    use drover_core::shares::Shares;
     use drover_sim::class::{Class, VmTerms};
     use drover_sim::costs::Costs;
     use drover_sim::machine::TaskState;
@@ -230,7 +231,7 @@ mod tests {
         for &(vm, cpu, allowed) in tasks {
             let mask = m.mask_of(&CpuSet::of(4, allowed.iter().copied()));
             let task = m.add_task(vm, 0, mask, cpu);
-            class.add(&mut m, task, VmTerms { shares: 1000, vcpus: 1, ..VmTerms::default() });
+            class.add(&mut m, task, VmTerms { shares: Shares::Exact(1000), vcpus: 1 });
             class.ready[task as usize] = Average::of(ALWAYS, m.now_ns);
             class.running[task as usize] = Average::of(ALWAYS, m.now_ns);
         }

@@ -269,7 +269,7 @@ impl Class for Eevdf {
     }
 
     fn set_terms(&mut self, _: &mut Machine, vm: u32, terms: VmTerms) {
-        let weight = u64::from(terms.shares) * NICE_0 / 1000;
+        let weight = u64::from(terms.shares_of_all()) * NICE_0 / 1000;
         self.shares[vm as usize] = weight.clamp(*SHARES_RANGE.start(), *SHARES_RANGE.end());
     }
 

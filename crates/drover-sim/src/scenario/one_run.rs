@@ -352,7 +352,7 @@ fn add_vm<C: Class>(
         None => vec![0; vm.vcpus as usize],
         Some(pin) => (0..vm.vcpus).map(|vcpu| mask_of(pin.of_vcpu(vcpu))).collect(),
     };
-    let number = sim.add_vm(&programs, vm.asked_shares, mask);
+    let number = sim.add_vm(&programs, vm.shares, mask);
     sim.class.set_bounds(&mut sim.m, number, bounds(case, vm));
     let start_ns = vm.start_s.map_or(0, |start_s| warmup_ns + ns(start_s));
     sim.plan(start_ns, Plan::Start(number));

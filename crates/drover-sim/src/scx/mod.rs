@@ -254,7 +254,7 @@ impl Scx {
 
     /// Shares and all else that the policy is told of that VM.
     fn told(&self, vm: u32, terms: VmTerms) -> (u32, VmBounds) {
-        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.asked.word());
+        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares.word());
         bounds.reservation_mcpu = self.promised_mcpu(bounds);
         bounds.pool = pool_of(bounds);
         match self.queues.planted {

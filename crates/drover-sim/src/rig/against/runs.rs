@@ -61,7 +61,7 @@ pub fn try_against(
 
 /// The case with all shares asked for: what is fair is judged by these.
 fn told(case: &Case) -> Case {
-    let told = |vm: &Vm| Vm { asked_shares: Shares::Exact(vm.shares), ..vm.clone() };
+    let told = |vm: &Vm| Vm { shares: Shares::Exact(vm.shares_of_all()), ..vm.clone() };
     Case { vms: case.vms.iter().map(told).collect(), ..case.clone() }
 }
 
@@ -139,7 +139,7 @@ fn alone(vm: &Vm, threads: &[ThreadFigures]) -> Alone {
     let work_s: f64 = threads[..vcpus].iter().map(|thread| thread.work_s).sum();
     let cpu_s: f64 = threads.iter().map(|thread| thread.cpu_s).sum();
     Alone {
-        shares: vm.shares.into(),
+        shares: vm.shares_of_all().into(),
         pcpus: threads.iter().map(pcpus).collect(),
         vcpus,
         work_per_cpu: if cpu_s > 0.0 { work_s / cpu_s } else { 0.0 },
