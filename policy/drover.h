@@ -242,12 +242,13 @@ static __always_inline void drover_book_late(struct drover *d, struct task_struc
 
 /*
  * The thread begins to run there. The order matters (docs/concurrency.md):
- *  - its wait ends, and the VM's times are brought up to date, before the counts that they depend
- *    on change: else its own wake-up would bound its lag by siblings that it is one of;
- *  - what it used after its last stop is booked before its time counts as uncharged, else it would
- *    count twice;
- *  - its limit is looked at when it counts as one that runs, and before its slice is set;
- *  - a turn has a slice of its own, which must be set last.
+ *  - its wait ends and its lag is clamped before it counts as running: the clamp asks whether any
+ *    other thread of the VM is awake;
+ *  - the VM's times are brought up to date before its counts of vCPUs change;
+ *  - what the thread used after its last stop is charged before its time counts as uncharged, or it
+ *    would count twice;
+ *  - the limit is checked once the thread counts as running, and before its slice is set;
+ *  - a turn sets a slice of its own, so it comes last.
  */
 static __always_inline void drover_running(struct drover *d, struct task_struct *task,
 					   struct thread *t, u32 at)

@@ -25,9 +25,9 @@
  * stops. One vCPU sleeps from then on but for 20 us every 4 s: 1 to 2 s later the VM has 1000. The
  * process is killed: three detachments, and the third frees the slot.
  *
- * Limitations. Where vCPUs that want all have less than a 32nd of a pCPU each, wide VMs weigh as
- * narrow ones. Until a helper thread has slept once after the VM was
- * found, its time is charged to the host. Above 2047 VMs the rest are served as
+ * Limitations. A vCPU without a record (vcpu.h) does not count. Where vCPUs that want all have less
+ * than a 32nd of a pCPU each, wide VMs weigh as narrow ones. Until a helper thread has slept once
+ * after the VM was found, its time is charged to the host. Above 2047 VMs the rest are served as
  * tasks of the host, which keeps them running but without shares of their own.
  */
 #ifndef DROVER_VM_H
@@ -97,7 +97,7 @@ BPF_GLOBAL int vm_settle_shares(THE_DROVER, u32 slot)
 	return 0;
 }
 
-/* Does the vCPU count, by what it used in this period, or in the last? over: this one is. */
+/* Does the vCPU count, by what it used in this period or in the last? `over`: this one ends now. */
 static __always_inline bool vm_vcpu_counts(struct vcpu *v, bool over)
 {
 	u64 used_ns = *(volatile u64 *)&v->used_ns;
@@ -113,8 +113,8 @@ static __always_inline bool vm_vcpu_counts(struct vcpu *v, bool over)
 	return counts;
 }
 
-/* How many vCPUs of the VM count. */
-BPF_GLOBAL u32 vm_take_size(THE_DROVER, u32 slot, bool over)
+/* The VM's size is how many of its vCPUs count. */
+BPF_GLOBAL int vm_take_size(THE_DROVER, u32 slot, bool over)
 {
 	u32 places = vcpu_places(vm_at(d, slot));
 	u32 size = 0;
@@ -126,7 +126,7 @@ BPF_GLOBAL u32 vm_take_size(THE_DROVER, u32 slot, bool over)
 		size += v && vm_vcpu_counts(v, over);
 	}
 	vm_at(d, slot)->size = size;
-	return size;
+	return 0;
 }
 
 /* A period is over: is this a user whose tasks used as much in it as counts? */

@@ -39,8 +39,8 @@ static __always_inline u32 topology_pcpu(struct drover *d, u32 domain, u32 i)
 	return d->pcpu_of[bounded(at, DROVER_MAX_PCPUS)];
 }
 
-/* The other domain that pCPU looks at now, pick.h; there are two domains at least. */
-static __always_inline u32 topology_glanced(struct drover *d, u32 pcpu)
+/* The other domain that the pCPU looks at in this pick (pick.h). There must be two or more. */
+static __always_inline u32 topology_sampled(struct drover *d, u32 pcpu)
 {
 	u32 others = d->params.nr_domains - 1;
 	u32 step = 1 + (others ? (pcpu_at(d, pcpu)->steal_cursor >> 16) % others : 0);

@@ -88,7 +88,7 @@ void ground_assertion_failed(const char *what, const char *file, int line);
 
 /* No pCPU, where one is looked for. */
 #define PCPU_NONE (-1)
-/* No domain: of a VM of which no thread has waited or run yet. */
+/* No domain. A VM has none until a thread of it waits or runs. */
 #define DOMAIN_NONE (~0U)
 
 /* Slot 0 is no VM: it stands for all other tasks of the host together. */

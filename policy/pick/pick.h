@@ -2,46 +2,53 @@
 /*
  * Picking: what a pCPU runs next.
  *
- * Idea. In this order:
+ * Idea. The first of these that finds a thread decides:
  *
- *  1. by deadline: a thread that has waited for as long as a thread may has a turn; a VM that is
+ * 1. Deadlines. A thread that has waited for as long as a thread may wait has a turn. A VM that is
  * due by its reservation has a pCPU, the one that is due for longest first. The domain's tournament
- *     of deadlines says which these are (deadline.h);
- *  2. by the plan: the VM to which the pCPU was given in this round (plan.h). What was given stays
- *     given: of VMs that waited when it was given only one that came before takes it, by the
- * virtual time that the planned VM had then. But a round is no reason to have a VM wait that wants
- * less than its part: one that has slept since the round began is compared with the planned one as
- *     it is now;
- *  3. by shares: the least virtual time of those that wait here, of the thread that runs, if it
- *     would go on, and, if that is behind by more than a migration is worth (steal_gain for each
- *     hop, topology.h), of one other domain, now this, now that. That glance is the whole of load
- *     balancing between domains: virtual time is the VM's wherever it runs, so the domain with too
- *     much work is the one whose VMs fall behind. VMs that wait at home are dearer (home.h);
- *  4. any, from anywhere.
+ * of deadlines lists both (deadline.h).
  *
- * Where another policy than `share` chooses (partition/), it does so in place of 2 and 3.
+ * 2. The plan. The VM to which the pCPU was given in this round has it (plan.h). Another VM that
+ * already waited when the round began takes it only if it came before the planned VM then. A VM
+ * that has slept since then wants less than its part, and is compared with the planned VM as that
+ * is now.
  *
- * Of the VM that was chosen the pCPU takes the first thread of its queue in that domain: the one
- * that has run least. Siblings that stand in other domains may have run less, and virtual time does
- * not tell: it is the VM's. So before one is taken, or goes on, the VM's queue in the glanced
- * domain is asked for a sibling that has run less by a slice.
+ * 3. Shares. The least virtual time wins: of the VMs that wait in this domain, and of the thread
+ * that runs, if it would go on. At each pick the pCPU also looks at one other domain, chosen at
+ * random, and takes a thread from there if its VM is behind by more than a migration costs
+ * (steal_gain for each hop, topology.h). This is all the load balancing between domains there is:
+ * a VM has one virtual time wherever it runs, so in an overloaded domain VMs fall behind. A VM that
+ * waits at home must be further behind (home.h).
+ *
+ * 4. Any thread, from any domain.
+ *
+ * Where a partition has another policy than `share`, that policy replaces 2 and 3.
+ *
+ * From the chosen VM the pCPU takes the first thread of its queue in that domain: the one that has
+ * run least. A sibling in another domain may have run less, which virtual time does not show. So
+ * the pCPU first looks into the VM's queue in the sampled domain, for a sibling that has run less
+ * by a slice.
  *
  * Worked examples.
- *  - VM 3 runs, at 20 ms; VM 4 waits at 25 ms. VM 3 goes on. At the next tick VM 5 has waited for a
- *    second, whatever its shares: it has a turn. Then VM 3 is at 24 ms, and is taken anew.
- *  - VM 3, 50 % reserved, runs, and its tag is 1 ms ago; VM 4's, which waits, is 3 ms ago. VM 4 is
- *    taken. Had VM 4's been 0.5 ms ago, VM 3 would go on.
- *  - Slices of 8 ms, a VM of two vCPUs and 1000 shares, planned at 88 ms. A kworker has preempted
- * one of them in mid-round; the other runs, and the VM is at 104 ms. The pCPU is taken from it by a
- *    VM that waits at 87 ms, not by one at 101 ms; but by that one, too, if it slept a ms ago.
- *  - Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU of domain 0 glances at
- * domain 1: 28 + steal_gain (8 ms) < 40, so it takes a thread of domain 1, which from then on waits
- * in domain 0.
  *
- * Limitations. It asks only when a slice ends, a thread wakes, or a timer goes off. With C domains
- * an imbalance, a VM that is due, and siblings apart are seen after some C picks, C * 8 ms. A
- * thread changes domains for a slice, however much of its working set is in the caches of one. A VM
- * that wakes often takes pCPUs out of others' rounds.
+ * VM 3 runs, at 20 ms; VM 4 waits at 25 ms. VM 3 goes on. At the next tick VM 5 has waited for a
+ * second, so it has a turn, whatever its shares. Then VM 3 is at 24 ms, and is picked again.
+ *
+ * VM 3, 50 % reserved, runs, and its tag is 1 ms ago; the tag of VM 4, which waits, is 3 ms ago.
+ * VM 4 is picked. Had its tag been 0.5 ms ago, VM 3 would go on.
+ *
+ * Slices of 8 ms, a VM of two vCPUs and 1000 shares, planned at 88 ms. A kworker has preempted one
+ * of them in mid-round; the other runs, and the VM is at 104 ms. A VM that waits at 87 ms takes the
+ * pCPU; one at 101 ms does not, unless it slept a millisecond ago.
+ *
+ * Domain 0 has one VM at 40 ms, domain 1 three VMs at 28 ms. A pCPU of domain 0 samples domain 1:
+ * 28 + steal_gain (8 ms) < 40, so it takes a thread from there, which waits in domain 0 from then
+ * on.
+ *
+ * Limitations. A pCPU picks only when a slice ends, a thread wakes, or a timer goes off. With C
+ * domains it takes some C picks, C * 8 ms, until an imbalance, a VM that is due elsewhere, or
+ * siblings that are apart are seen. A thread changes domains for the gain of one slice, even if its
+ * working set is cached in the old one. A VM that wakes often takes pCPUs out of others' rounds.
  */
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
@@ -84,11 +91,11 @@ BPF_GLOBAL bool pick_is_behind_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot, u6
 	       (s64)(order - vruntime_ns) < 0;
 }
 
-/* The VM's queue in that domain, or in the glanced one if a sibling there has run less. */
+/* The VM's queue in that domain, or in the sampled domain if a sibling there has run less. */
 BPF_GLOBAL u64 pick_queue_of(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 {
 	u64 here = ground_vm_queue(d, slot, domain);
-	u32 other = topology_glanced(d, pcpu);
+	u32 other = topology_sampled(d, pcpu);
 	u64 order = 0;
 
 	if (other == domain || !ground_first_order(d, here, pcpu, &order))
@@ -180,7 +187,7 @@ BPF_GLOBAL u32 pick_go_on(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		return PICKED_WAITING;
 	if (d->params.nr_domains < 2)
 		return PICKED_RUNNING;
-	other = topology_glanced(d, pcpu);
+	other = topology_sampled(d, pcpu);
 	return pick_is_behind_in(d, pcpu, other, slot, vruntime_ns - d->params.slice_ns) &&
 			       ground_take_first(d, ground_vm_queue(d, slot, other)) ?
 		       PICKED_WAITING :
@@ -381,10 +388,10 @@ BPF_GLOBAL bool pick_first(THE_DROVER, u32 pcpu, u32 domain, u64 before)
 	return found;
 }
 
-/* One of the glanced domain, if its VM is far behind `key`: the further, the more. */
+/* Take a thread from the sampled domain if its VM is behind `key` by what the migration costs. */
 static __always_inline bool pick_from_neighbour(struct drover *d, u32 pcpu, u64 key)
 {
-	u32 other = topology_glanced(d, pcpu);
+	u32 other = topology_sampled(d, pcpu);
 	u64 gain = key == TOURNAMENT_NONE ? 0 : home_gain_in_keys(d, pcpu, other);
 
 	return pick_first(d, pcpu, other, key - gain);

@@ -173,7 +173,7 @@ static __always_inline s32 wake_target(struct drover *d, struct task_struct *tas
 /* A pCPU of another domain of the partition, now of this, now of that; or that one. */
 static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u32 near)
 {
-	u32 other = topology_glanced(d, near);
+	u32 other = topology_sampled(d, near);
 
 	if (domain_at(d, other)->partition != t->partition)
 		return near;

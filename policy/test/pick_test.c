@@ -237,7 +237,7 @@ static void a_pcpu_takes_a_vm_far_behind_from_another_domain(void)
 	here = waits(1, 40 * MS, 0, ALL_PCPUS);
 	for (u32 tgid = 2; tgid <= 4; tgid++)
 		waits(tgid, 28 * MS, 1, ALL_PCPUS);
-	/* One glance of two is at the neighbour. */
+	/* One sample of two is the neighbour. */
 	slice_ends(0);
 	if (g->pcpu[0].current == here)
 		slice_ends(0);
@@ -258,7 +258,7 @@ static void what_is_not_worth_a_migration_stays(void)
 	CHECK(g->pcpu[0].current == here);
 }
 
-static void a_glance_is_cast_though_nobody_waits_here(void)
+static void a_domain_is_sampled_though_nobody_waits_here(void)
 {
 	struct task_struct *there;
 
@@ -522,7 +522,7 @@ int main(void)
 	RUN(an_idle_pcpu_takes_from_the_queue_of_a_busy_one);
 	RUN(a_pcpu_takes_a_vm_far_behind_from_another_domain);
 	RUN(what_is_not_worth_a_migration_stays);
-	RUN(a_glance_is_cast_though_nobody_waits_here);
+	RUN(a_domain_is_sampled_though_nobody_waits_here);
 	RUN(domains_end_up_with_equal_time);
 	RUN(a_vm_whose_thread_is_under_way_is_asked_later);
 	RUN(a_vm_whose_thread_was_on_its_way_in_is_asked_at_the_next_pick);
