@@ -9,6 +9,7 @@
 #include "pick/pick.h"
 #include "account/orders.h"
 #include "allot/allot.h"
+#include "base/order.h"
 #include "guarantee/wait_bound.h"
 #include "place/home.h"
 #include "place/speed.h"
@@ -175,7 +176,7 @@ static __always_inline bool drover_is_awaited(struct drover *d, struct task_stru
 	struct pcpu *pcpu = pcpu_at(d, at);
 
 	return !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at) &&
-	       pcpu->online && pcpu->order.why != ORDER_TAKEN;
+	       pcpu->online && !order_is(pcpu, ORDER_TAKEN);
 }
 
 /*
@@ -429,8 +430,8 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	u32 picked;
 
 	/* The pending wake-up preemption went elsewhere: clear it. */
-	if (pcpu->order.why == ORDER_WOKEN || pcpu->order.why == ORDER_SENT)
-		pcpu->order.why = ORDER_NONE;
+	if (order_is(pcpu, ORDER_WOKEN) || order_is(pcpu, ORDER_SENT))
+		order_end(pcpu);
 	if (!t || ground_is_leaving(d, task))
 		spread_stay(d, pcpu);
 	pcpu->asked_ns = ground_now_ns(d);
@@ -459,11 +460,11 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 	picked = in_turn ? PICKED_RUNNING :
 			   pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS,
 				     t ? t->vruntime_ns : 0);
-	if (pcpu->order.why == ORDER_YIELD && picked != PICKED_WAITING) {
+	if (order_is(pcpu, ORDER_YIELD) && picked != PICKED_WAITING) {
 		if (picked == PICKED_RUNNING && t && pick_yielded(d, at, t->slot))
 			picked = PICKED_WAITING;
 		else
-			pcpu->order.why = ORDER_NONE;
+			order_end(pcpu);
 	}
 	/* After the choice: the least served VM is the same for all pCPUs that are told to ask. */
 	if (first)
@@ -621,21 +622,21 @@ static __always_inline void drover_timer(struct drover *d, u32 timer, u64 now_ns
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
 	spread_stay(d, pcpu_at(d, at));
-	pcpu_at(d, at)->order.why = ORDER_TAKEN;
+	order_give(pcpu_at(d, at), ORDER_TAKEN);
 	ground_place_anew(d);
 }
 
 /* It is ours again, and asks for work next. */
 static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 {
-	pcpu_at(d, at)->order.why = ORDER_NONE;
+	order_end(pcpu_at(d, at));
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
 	u32 i;
 
-	pcpu_at(d, at)->order.why = ORDER_NONE;
+	order_end(pcpu_at(d, at));
 	pcpu_at(d, at)->online = 1;
 	idle_note(d, at, true);
 	partition_count(d);

@@ -611,17 +611,4 @@ static __always_inline void pcpu_note_vruntime(struct pcpu *pcpu, u64 vruntime_n
 	pcpu->running_vruntime_ns = vruntime_ns - now_ns;
 }
 
-/* Does the running thread have a turn (wait_bound.h)? */
-static __always_inline bool pcpu_has_turn(const struct pcpu *pcpu)
-{
-	return pcpu->order.why == ORDER_TURN || pcpu->order.why == ORDER_BEGUN;
-}
-
-/* Does nothing run there, and might? */
-static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
-{
-	return pcpu->online && pcpu->order.why != ORDER_TAKEN &&
-	       pcpu->running_slot >= DROVER_MAX_VMS;
-}
-
 #endif

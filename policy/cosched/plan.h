@@ -58,6 +58,7 @@
 #ifndef DROVER_PLAN_H
 #define DROVER_PLAN_H
 
+#include "base/order.h"
 #include "cosched/cosched_stop.h"
 
 /* A turn that ends at the next tick. */
@@ -157,7 +158,7 @@ static __always_inline bool plan_could_give(struct drover *d, u32 pcpu, u32 slot
 
 	if (p->running_slot == slot)
 		return plan_is_free(d, p, slot);
-	if (!plan_reaches(d, pcpu, slot, remote) || p->order.why)
+	if (!plan_reaches(d, pcpu, slot, remote) || order_stands(p))
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;
@@ -218,7 +219,7 @@ BPF_GLOBAL int plan_give(THE_DROVER, u32 at, u32 slot, u32 others, bool remote)
 		if (pcpu == at || running == slot || !plan_could_give(d, pcpu, slot, remote))
 			continue;
 		plan_note(d, pcpu, slot);
-		pcpu_at(d, pcpu)->order.why = ORDER_WOKEN;
+		order_give(pcpu_at(d, pcpu), ORDER_WOKEN);
 		if (running >= DROVER_MAX_VMS)
 			ground_kick(d, bounded(pcpu, DROVER_MAX_PCPUS));
 		else
@@ -338,7 +339,7 @@ BPF_GLOBAL int plan_tell(THE_DROVER, u32 at)
 		u32 slot = other->running_slot;
 
 		if (i == at || !other->online || slot >= DROVER_MAX_VMS ||
-		    !vm_at(d, slot)->coscheduled || pcpu_has_turn(other))
+		    !vm_at(d, slot)->coscheduled || order_is_turn(other))
 			continue;
 		if (other->round == d->round && !plan_is_crowded(d, vm_at(d, slot)))
 			continue;

@@ -57,6 +57,7 @@
 #ifndef DROVER_WAIT_BOUND_H
 #define DROVER_WAIT_BOUND_H
 
+#include "base/order.h"
 #include "base/timer.h"
 #include "queue/affinity.h"
 #include "share/share.h"
@@ -133,19 +134,17 @@ BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 no
 	t->runs_since_ns = now_ns;
 	/* The pCPU has not asked since the thread was sent to preempt: it does not give way again
 	 * to the next one that wakes, or to a round, before it has had a turn. */
-	if (pcpu->order.why == ORDER_SENT) {
-		pcpu->order.why = ORDER_BEGUN;
-		pcpu->order.until_ns = now_ns + wait_bound_turn_ns(d, 0);
-	}
-	if (!pcpu_has_turn(pcpu)) {
-		pcpu->order.why = ORDER_NONE;
+	if (order_is(pcpu, ORDER_SENT))
+		order_give_turn(pcpu, ORDER_BEGUN, now_ns + wait_bound_turn_ns(d, 0));
+	if (!order_is_turn(pcpu)) {
+		order_end(pcpu);
 		return 0;
 	}
 	/* It may have been on its way for longer than its turn was to last. */
 	left_ns = max_signed((s64)(pcpu->order.until_ns - now_ns), WAIT_BOUND_TURN_MIN_NS);
 	pcpu->order.until_ns = now_ns + (u64)left_ns;
 	ground_set_slice(d, task, (u64)left_ns);
-	if (pcpu->order.why == ORDER_TURN)
+	if (order_is(pcpu, ORDER_TURN))
 		ground_timer(d, TIMER_TURN(at), pcpu->order.until_ns, now_ns);
 	return 0;
 }
@@ -154,7 +153,7 @@ BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 no
 static __always_inline void wait_bound_timer(struct drover *d, u32 at, u64 now_ns)
 {
 	struct pcpu *pcpu = pcpu_at(d, at);
-	u64 due_ns = pcpu->order.why == ORDER_TURN ? pcpu->order.until_ns : pcpu->next_turn_ns;
+	u64 due_ns = order_is(pcpu, ORDER_TURN) ? pcpu->order.until_ns : pcpu->next_turn_ns;
 
 	if ((s64)(due_ns - now_ns) <= WAIT_BOUND_EARLY_NS)
 		ground_preempt(d, at);
@@ -186,10 +185,10 @@ static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct tas
 {
 	s64 left_ns = (s64)(pcpu->order.until_ns - pcpu->asked_ns);
 
-	if (!pcpu_has_turn(pcpu))
+	if (!order_is_turn(pcpu))
 		return false;
 	if (!task || left_ns <= WAIT_BOUND_EARLY_NS) {
-		pcpu->order.why = ORDER_NONE;
+		order_end(pcpu);
 		return false;
 	}
 	ground_set_slice(d, task, (u64)left_ns);
@@ -208,8 +207,7 @@ static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu 
 	u64 turn_ns = wait_bound_turn_ns(d, late_ns);
 	bool too_late = late_ns > (s64)(WAIT_BOUND_LATE_FACTOR * d->params.wait_bound_ns);
 
-	pcpu->order.until_ns = pcpu->asked_ns + turn_ns;
-	pcpu->order.why = ORDER_TURN;
+	order_give_turn(pcpu, ORDER_TURN, pcpu->asked_ns + turn_ns);
 	pcpu->next_turn_ns = pcpu->asked_ns + turn_ns * (too_late ? 2 : WAIT_BOUND_TAKES_ONE_IN);
 }
 

@@ -39,6 +39,7 @@
 #ifndef DROVER_LIMIT_H
 #define DROVER_LIMIT_H
 
+#include "base/order.h"
 #include "base/timer.h"
 #include "limit/pool.h"
 #include "partition/drain.h"
@@ -285,7 +286,7 @@ BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 		if (!left)
 			break;
 		/* It asks in a moment, for another VM. */
-		if (pcpu_at(d, at)->order.why || !limit_is_near(d, slot, at))
+		if (order_stands(pcpu_at(d, at)) || !limit_is_near(d, slot, at))
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);
@@ -297,7 +298,7 @@ BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 		} else {
 			continue;
 		}
-		pcpu_at(d, at)->order.why = ORDER_WOKEN;
+		order_give(pcpu_at(d, at), ORDER_WOKEN);
 	}
 	return 0;
 }

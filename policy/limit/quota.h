@@ -20,6 +20,7 @@
 #ifndef DROVER_QUOTA_H
 #define DROVER_QUOTA_H
 
+#include "base/order.h"
 #include "base/timer.h"
 #include "queue/affinity.h"
 
@@ -140,10 +141,10 @@ static __always_inline u32 quota_near(struct drover *d, struct task_struct *task
 		u32 at = bounded(topology_pcpu(d, domain, pcpu_at(d, near)->place + i),
 				 DROVER_MAX_PCPUS);
 
-		if (!pcpu_is_idle(pcpu_at(d, at)) || pcpu_at(d, at)->order.why ||
+		if (!pcpu_is_idle(pcpu_at(d, at)) || order_stands(pcpu_at(d, at)) ||
 		    !ground_may_run_on(d, task, at))
 			continue;
-		pcpu_at(d, at)->order.why = ORDER_WOKEN;
+		order_give(pcpu_at(d, at), ORDER_WOKEN);
 		found = at;
 		break;
 	}

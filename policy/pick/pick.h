@@ -53,6 +53,7 @@
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
+#include "base/order.h"
 #include "cosched/plan.h"
 #include "place/home.h"
 #include "yield/yield.h"
@@ -112,7 +113,7 @@ BPF_GLOBAL bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain, slot);
 	struct runqueue *rq = ground_runqueue(d, domain);
 
-	if (!(pcpu_at(d, pcpu)->order.why == ORDER_YIELD && yield_take(d, pcpu, slot)) &&
+	if (!(order_is(pcpu_at(d, pcpu), ORDER_YIELD) && yield_take(d, pcpu, slot)) &&
 	    !ground_take_first(d, queue)) {
 		/* The sibling there may not run here. */
 		if (queue == here || !ground_take_first(d, here))

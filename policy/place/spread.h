@@ -203,7 +203,7 @@ BPF_GLOBAL s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 			    (s64)d->params.steal_gain_ns ||
 		    !ground_may_run_on(d, task, to))
 			continue;
-		pcpu_at(d, to)->order.why = ORDER_WOKEN;
+		order_give(pcpu_at(d, to), ORDER_WOKEN);
 		found = (s32)to;
 		break;
 	}
@@ -217,7 +217,7 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	struct pcpu *here = pcpu_at(d, at);
 	s32 to = PCPU_NONE;
 
-	if (here->migrate_to || here->order.why || t->pinned_cpu || ground_is_leaving(d, task))
+	if (here->migrate_to || order_stands(here) || t->pinned_cpu || ground_is_leaving(d, task))
 		return;
 	if (here->away == HOME_IS_AWAY) {
 		to = home_claim(d, task, t, at);

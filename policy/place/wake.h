@@ -40,6 +40,7 @@
 #ifndef DROVER_WAKE_H
 #define DROVER_WAKE_H
 
+#include "base/order.h"
 #include "queue/waiting.h"
 
 #define WAKE_MAX_LOOKS 8
@@ -98,7 +99,7 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 	s64 ahead_ns;
 
 	if (!pcpu->online || there >= DROVER_MAX_VMS ||
-	    (pcpu->order.why && !(due && pcpu->order.why == ORDER_BEGUN)))
+	    (order_stands(pcpu) && !(due && order_is(pcpu, ORDER_BEGUN))))
 		return 0;
 	if (due && slot == DROVER_HOST_SLOT)
 		return there == slot ? 1 : WAKE_DUE;
@@ -217,7 +218,7 @@ BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woke
 	target = wake_target(d, task, t, near, woken, due);
 	if (target == PCPU_NONE)
 		return target;
-	pcpu_at(d, (u32)target)->order.why = woken ? ORDER_SENT : ORDER_WOKEN;
+	order_give(pcpu_at(d, (u32)target), woken ? ORDER_SENT : ORDER_WOKEN);
 	return target;
 }
 

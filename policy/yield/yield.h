@@ -32,6 +32,7 @@
 #define DROVER_YIELD_H
 
 #include "account/vcpu.h"
+#include "base/order.h"
 #include "guarantee/wait_bound.h"
 
 /* Could no sibling run if one was asked for? */
@@ -69,7 +70,8 @@ static __always_inline void yield_give_way(struct drover *d, struct task_struct 
 	t->runs_since_ns -= wait_bound_turn_ns(d, 0);
 	if (!record)
 		t->vruntime_ns += d->params.slice_ns;
-	pcpu->order = (struct order){.why = ORDER_YIELD, .who = record};
+	pcpu->order.who = record;
+	order_give(pcpu, ORDER_YIELD);
 	ground_set_slice(d, task, 0);
 }
 
@@ -87,7 +89,7 @@ BPF_GLOBAL bool yield_take(THE_DROVER, u32 pcpu, u32 slot)
 /* The thread begins to run there. */
 static __always_inline void yield_begin(struct vm *vm, struct thread *t, struct pcpu *pcpu)
 {
-	if (pcpu->order.why == ORDER_YIELD && t->record && pcpu->order.who == t->record)
+	if (order_is(pcpu, ORDER_YIELD) && t->record && pcpu->order.who == t->record)
 		__sync_fetch_and_add(&vm->yields_granted, 1);
 }
 

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The order of a pCPU: what is decided already about what runs there next.
+ *
+ * Idea. A pCPU mostly picks for itself (pick.h). Five others may have a say before it does: a
+ * thread that wakes and preempts, the plan of a round, a turn for an overdue thread, a running
+ * thread that yields, and the kernel, which takes the pCPU for a real-time task. Each pCPU has one
+ * order, so that two of them do not send it different ways. Only the functions here write it:
+ *
+ *   order  who gives it                     what it may replace  how it ends
+ *   WOKEN  wake, plan, limit, home, spread  NONE, BEGUN (due)    the pCPU asks
+ *   SENT   wake                             NONE, BEGUN (due)    the thread begins: BEGUN
+ *   BEGUN  wait_bound                       SENT                 until_ns, or the pCPU asks after
+ * it TURN   the pCPU's own pick              any but TAKEN        until_ns, or the pCPU asks after
+ * it YIELD  the running thread               any                  the pCPU has picked TAKEN  the
+ * kernel                       any                  the kernel gives the pCPU back
+ *
+ * While an order stands no other pCPU gives one, but for a VM that is due by its reservation: it
+ * may cut the turn of a thread that woke short.
+ *
+ * Worked example. At 0 us a vCPU wakes and preempts on pCPU 2: SENT. At 1 us another wakes: pCPU 2
+ * has an order, so it looks elsewhere. At 3 us the first begins: BEGUN, until 2,003 us. At 1,000 us
+ * a round begins, and leaves pCPU 2 alone. At 2,003 us it asks, and picks: NONE.
+ *
+ * Limitations. Two pCPUs may give one at the same moment; the later stays. Both have sent an
+ * interrupt, and the pCPU picks among both threads.
+ */
+#ifndef DROVER_ORDER_H
+#define DROVER_ORDER_H
+
+#include "base/types.h"
+
+/* Does one stand there? */
+static __always_inline bool order_stands(const struct pcpu *pcpu)
+{
+	return pcpu->order.why != ORDER_NONE;
+}
+
+static __always_inline bool order_is(const struct pcpu *pcpu, enum order_why why)
+{
+	return pcpu->order.why == why;
+}
+
+/* Does the running thread have a turn (wait_bound.h)? */
+static __always_inline bool order_is_turn(const struct pcpu *pcpu)
+{
+	return order_is(pcpu, ORDER_TURN) || order_is(pcpu, ORDER_BEGUN);
+}
+
+/* May that be given to the pCPU now? The table above. */
+static __always_inline bool order_may(const struct pcpu *pcpu, enum order_why why)
+{
+	switch (why) {
+	case ORDER_WOKEN:
+	case ORDER_SENT:
+		return !order_stands(pcpu) || order_is(pcpu, ORDER_BEGUN);
+	case ORDER_BEGUN:
+		return order_is(pcpu, ORDER_SENT);
+	case ORDER_TURN:
+		return !order_is(pcpu, ORDER_TAKEN);
+	default:
+		return true;
+	}
+}
+
+/* Does nothing run there, and might? */
+static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
+{
+	return pcpu->online && !order_is(pcpu, ORDER_TAKEN) && pcpu->running_slot >= DROVER_MAX_VMS;
+}
+
+static __always_inline void order_give(struct pcpu *pcpu, enum order_why why)
+{
+	ASSERT(order_may(pcpu, why));
+	pcpu->order.why = why;
+}
+
+/* A turn, which lasts until then. */
+static __always_inline void order_give_turn(struct pcpu *pcpu, enum order_why why, u64 until_ns)
+{
+	pcpu->order.until_ns = until_ns;
+	order_give(pcpu, why);
+}
+
+/* It has been followed, or came to nothing. */
+static __always_inline void order_end(struct pcpu *pcpu)
+{
+	pcpu->order.why = ORDER_NONE;
+}
+
+#endif
