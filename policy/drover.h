@@ -49,7 +49,7 @@ static __always_inline void drover_reweigh(struct drover *d, struct thread *t, u
 	if (thread_is_task(t))
 		find_moved(d, t);
 	else
-		__sync_fetch_and_add(&vm_at(d, t->slot)->weight_changes, 1);
+		__sync_fetch_and_add(&vm_at(d, t->slot)->counters.weight_changes, 1);
 }
 
 /* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
@@ -336,7 +336,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 			yield_give_way(d, task, t, pcpu_at(d, at), 0);
 		return true;
 	}
-	__sync_fetch_and_add(&vm->yields_asked, 1);
+	__sync_fetch_and_add(&vm->counters.yields_asked, 1);
 	if (yield_is_in_vain(vm))
 		return true;
 	if (!yield_fits(d, t, to_task, to, at))

@@ -200,7 +200,7 @@ static inline u32 find_hold_part(struct drover *d, u64 owner_id)
 
 	if (slot == DROVER_HOST_SLOT || owner_is_user(owner_id))
 		return slot;
-	vm_at(d, slot)->shares_asked = number * (DROVER_SHARES_PER_VCPU / THREAD_NORMAL_WEIGHT);
+	vm_at(d, slot)->asked.shares = number * (DROVER_SHARES_PER_VCPU / THREAD_NORMAL_WEIGHT);
 	vm_settle_shares(d, slot);
 	return slot;
 }

@@ -14,17 +14,12 @@
 #include "partition/drain.h"
 
 struct vm_order {
+	u64 vm_id; /* the VM meant; another in that slot is left alone */
 	u32 slot;
-	u32 shares; /* 0: the default for its size */
-	u64 vm_id;  /* the VM meant; another in that slot is left alone */
-	u32 reservation_mcpu;
-	u32 limit_mcpu; /* 0: no limit */
-	u32 pool;
 	u32 cosched_mode; /* enum cosched_mode */
 	u32 partition;
 	u32 burst_us; /* with a limit: what its bucket holds beside 100 ms of that */
-	u32 vcpu_limit_mcpu; /* of each vCPU; 0: no limit */
-	u32 vcpu_burst_us; /* with that: likewise */
+	struct vm_settings asked;
 };
 
 /* A cgroup begins or ceases to be a container. */
@@ -87,16 +82,11 @@ static inline bool order_vm(struct drover *d, const struct vm_order *order)
 
 	if (!vm)
 		return false;
-	vm->shares_asked = order->shares;
-	vm->reservation_mcpu = order->reservation_mcpu;
-	vm->limit_mcpu = order->limit_mcpu;
+	vm->asked = order->asked;
 	limit_of_vm(d, order->slot)->burst_us = order->burst_us;
-	vm->vcpu_limit_mcpu = order->vcpu_limit_mcpu;
-	vm->vcpu_burst_us = order->vcpu_burst_us;
 	/* The quota may have changed: look at its parked threads again. */
 	if (vm->nr_parked)
 		timer_by(d, order->slot, ground_now_ns(d));
-	vm->pool = order->pool;
 	vm_set_partition(d, vm, order->partition);
 	cosched_set_mode(d, order->slot, order->cosched_mode);
 	vm_settle(d, order->slot);
@@ -124,10 +114,10 @@ static inline bool order_end_container(struct drover *d, u64 owner_id)
 		return false;
 	ground_forget(d, owner_id);
 	vm->owner_id = 0;
-	vm->shares_asked = 0;
-	vm->limit_mcpu = 0;
-	vm->reservation_mcpu = 0;
-	vm->pool = POOL_ROOT;
+	vm->asked.shares = 0;
+	vm->asked.limit_mcpu = 0;
+	vm->asked.reservation_mcpu = 0;
+	vm->asked.pool = POOL_ROOT;
 	vm_settle(d, slot);
 	__sync_fetch_and_sub(&d->nr_containers, 1);
 	vm_tell_found(d);

@@ -95,7 +95,7 @@ static __always_inline void vcpu_open(struct drover *d, struct thread *t, u32 vc
 
 	if (!record)
 		return;
-	v->progress_ns = vm_at(d, t->slot)->progress_floor_ns;
+	v->progress_ns = vm_at(d, t->slot)->skew.floor_ns;
 	v->slot = (u16)t->slot;
 	v->vcpu_id = (u16)vcpu_id;
 	v->tid = tid;
@@ -123,7 +123,7 @@ static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 			*at = 0;
 	}
 	if (v->costop_since_ns)
-		__sync_fetch_and_sub(&vm_at(d, t->slot)->nr_stopped, 1);
+		__sync_fetch_and_sub(&vm_at(d, t->slot)->skew.nr_stopped, 1);
 	/* A free record is empty; it is free last of all. */
 	__builtin_memset(v, 0, offsetof(struct vcpu, state));
 	__sync_lock_test_and_set(&v->state, VCPU_NONE);
@@ -136,17 +136,17 @@ static __always_inline void vcpu_ready(struct drover *d, struct vm *vm, struct t
 
 	if (!t->record)
 		return;
-	v->lag_mark_ns = vm->progressed_ns;
+	v->lag_mark_ns = vm->pressure.progressed_ns;
 	v->costop_mark_ns = v->costop_ns;
-	if (v->state == VCPU_HALTED && (s64)(v->progress_ns - vm->progress_floor_ns) < 0)
-		v->progress_ns = vm->progress_floor_ns;
+	if (v->state == VCPU_HALTED && (s64)(v->progress_ns - vm->skew.floor_ns) < 0)
+		v->progress_ns = vm->skew.floor_ns;
 	v->state = VCPU_READY;
 }
 
 /* Its lag, as of the VM's last tally. */
 static __always_inline u64 vcpu_lag_ns(struct vm *vm, struct vcpu *v)
 {
-	return v->state == VCPU_READY ? v->lag_ns + (vm->progressed_ns - v->lag_mark_ns) :
+	return v->state == VCPU_READY ? v->lag_ns + (vm->pressure.progressed_ns - v->lag_mark_ns) :
 					v->lag_ns;
 }
 
@@ -158,7 +158,7 @@ static __always_inline void vcpu_waited(struct drover *d, struct vm *vm, struct 
 	if (!t->record || v->state != VCPU_READY)
 		return;
 	v->lag_ns = vcpu_lag_ns(vm, v);
-	v->hazard_ns += vm->progressed_ns - v->lag_mark_ns;
+	v->hazard_ns += vm->pressure.progressed_ns - v->lag_mark_ns;
 	v->state = VCPU_HALTED;
 }
 
@@ -209,7 +209,7 @@ BPF_GLOBAL int vcpu_level(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 places = vcpu_places(vm);
-	u64 most_ns = vm->progress_floor_ns;
+	u64 most_ns = vm->skew.floor_ns;
 	u32 place;
 
 	for_each_index(place, 0, places) {
@@ -218,7 +218,7 @@ BPF_GLOBAL int vcpu_level(THE_DROVER, u32 slot)
 		if (v)
 			most_ns = max_of(most_ns, v->progress_ns);
 	}
-	vm->progress_floor_ns = most_ns;
+	vm->skew.floor_ns = most_ns;
 	for_each_index(place, 0, places) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
@@ -243,8 +243,8 @@ BPF_GLOBAL int vcpu_note_skew(THE_DROVER, u32 slot, u64 slowest_ns)
 		ahead_ns = (s64)(v->progress_ns - slowest_ns);
 		if (ahead_ns > (s64)v->skew_max_ns)
 			v->skew_max_ns = (u64)ahead_ns;
-		if (ahead_ns > (s64)vm->skew_max_ns)
-			vm->skew_max_ns = (u64)ahead_ns;
+		if (ahead_ns > (s64)vm->skew.max_ns)
+			vm->skew.max_ns = (u64)ahead_ns;
 	}
 	return 0;
 }

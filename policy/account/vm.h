@@ -65,7 +65,7 @@ static __always_inline void vm_settle_host(struct drover *d)
 /* What was asked for, or the default for its size, within what share_set gives. */
 static __always_inline u32 vm_shares_due(struct drover *d, struct vm *vm)
 {
-	u32 asked = *(volatile u32 *)&vm->shares_asked ?: DROVER_SHARES_PER_VCPU | SHARES_PER_VCPU;
+	u32 asked = *(volatile u32 *)&vm->asked.shares ?: DROVER_SHARES_PER_VCPU | SHARES_PER_VCPU;
 	u32 pcpus = partition_at(d, vm->partition)->nr_online;
 	u64 size = min_of(*(volatile u32 *)&vm->size, *(volatile u32 *)&vm->nr_vcpus);
 	u64 shares = asked & ~SHARES_PER_VCPU;
@@ -174,11 +174,11 @@ static __always_inline void vm_settle(struct drover *d, u32 slot)
 	struct vm *vm = vm_at(d, slot);
 
 	vm_settle_shares(d, slot);
-	deadline_promise(d, slot, vm->reservation_mcpu);
+	deadline_promise(d, slot, vm->asked.reservation_mcpu);
 	limit_note(d, slot);
 	/* Waits are held against the promise that is in force (drover-core delay.rs). */
-	vm->settled_ns = ground_now_ns(d);
-	vm->longest_ready_ns = 0;
+	vm->counters.settled_ns = ground_now_ns(d);
+	vm->counters.longest_ready_ns = 0;
 }
 
 /* Its threads run in that partition from when they next stop; those that wait move there. */
@@ -190,7 +190,7 @@ static __always_inline void vm_set_partition(struct drover *d, struct vm *vm, u3
 	/* What it was owed in another partition says nothing here, nor where it was at home. */
 	vm->home = 0;
 	vm->entitled_ucpu = 0;
-	vm->shares_part = 0;
+	vm->hold.shares_part = 0;
 	share_set(vm, vm->shares);
 	__sync_fetch_and_add(&d->pcpu_changes, 1);
 	drain_begin(d);
@@ -216,7 +216,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = DOMAIN_NONE;
 	vm->vtime_ns = domain_at(d, 0)->clock_ns;
-	vm->settled_ns = now_ns;
+	vm->counters.settled_ns = now_ns;
 	if (slot != DROVER_HOST_SLOT)
 		vm_settle_shares(d, slot);
 	vm->id = __sync_fetch_and_add(&d->next_vm_id, 1) + 1;

@@ -126,7 +126,7 @@ static __always_inline void allot_obey(struct drover *d, u32 slot,
 
 	if (!allotment->vm_id || allotment->vm_id != vm->id || !partition_allots(d, vm))
 		return;
-	vm->shares_part = (u32)min_of(allotment->shares_part, LIMITED_PARTS);
+	vm->hold.shares_part = (u32)min_of(allotment->shares_part, LIMITED_PARTS);
 	allot_vm(d, slot, allotment->share_inverse, allotment->entitled_ucpu,
 		 allotment->promised_mcpu);
 }
@@ -139,9 +139,9 @@ BPF_GLOBAL int allot_end_vm(THE_DROVER, u32 slot)
 	if (!vm->entitled_ucpu)
 		return 0;
 	vm->entitled_ucpu = 0;
-	vm->shares_part = 0;
+	vm->hold.shares_part = 0;
 	share_set(vm, vm->shares);
-	allot_promise(d, slot, vm->reservation_mcpu);
+	allot_promise(d, slot, vm->asked.reservation_mcpu);
 	/* By shares it may stand earlier than by what it was owed. */
 	waiting_settle_domains(d, slot);
 	return 0;

@@ -134,6 +134,75 @@ enum partition_policy {
 	POLICY_ANTICIPATORY = 3,
 };
 
+/* What the daemon asks for a VM, account/orders.h. */
+struct vm_settings {
+	u32 shares; /* in all, or SHARES_PER_VCPU; 0: the default for its size */
+	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
+	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
+	u32 vcpu_limit_mcpu;  /* and each vCPU of it, quota.h; 0: no limit */
+	u32 vcpu_burst_us;    /* with that: CPU time saved up beside what comes in 100 ms */
+	u32 pool;             /* index of its pool, 0 is the root */
+};
+
+/* Its vCPUs in rounds, plan.h. */
+struct vm_plan {
+	u64 vtime_ns; /* its virtual time when it was last planned */
+	u64 held_since_ns; /* left out of plans; 0: it is not */
+	u32 round; /* the last round in which it was planned */
+};
+
+/* Do its vCPUs need each other, together.h. */
+struct vm_pressure {
+	u64 tally_ns;        /* until when the three below are counted */
+	u64 progressed_ns;   /* time in which any of its vCPUs ran */
+	u64 hazard_ns;       /* of that, while a sibling was ready and did not */
+	u64 pressed_ns;      /* time two or more wanted to run and not all could */
+	u64 window_ns;       /* when the VM was last judged */
+	u64 pressed_mark_ns; /* pressed_ns at that moment */
+};
+
+/* Its vCPUs kept from drifting apart, cosched_stop.h. */
+struct vm_skew {
+	u64 floor_ns; /* progress of its slowest ready or running vCPU */
+	u64 max_ns;  /* the largest skew ever seen */
+	u64 costop_ns;         /* time its vCPUs were ready and co-stopped (%CSTP) */
+	u64 nr_costops;
+	u64 nr_costarts;
+	u32 nr_stopped;   /* vCPUs stopped alone */
+};
+
+/* For how long its limit held it, limit.h. */
+struct vm_hold {
+	u64 before_ns;       /* it was at its limit for so long, before the last time */
+	u64 since_ns; /* when the last time began */
+	u32 shares_part; /* of that time, what shares would hold it; LIMITED_PARTS is all */
+};
+
+/* partition/credit.h */
+struct vm_credit {
+	s64 left_ns; /* CPU time it may still use before others */
+	u32 boosted;   /* it woke with credit left; in anticipatory.h, the level */
+};
+
+/* Of a VM since its birth, for the daemon. Of these only CPU time is read by a decision (limit.h).
+ */
+struct vm_counters {
+	u64 vcpu_run_ns; /* CPU time */
+	u64 helper_run_ns;
+	u64 smt_discount_ns; /* of both, not charged: beside a busy sibling thread, core.h */
+	u64 home_run_ns; /* of both, on pCPUs of its home */
+	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
+	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
+	u64 settled_ns;       /* when its settings last changed */
+	u64 limited_ns; /* time its threads were ready and its limit alone held them (%MLMTD) */
+	u64 nr_starvation_boosts; /* times the wait bound stepped in (wait_bound.h) */
+	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
+	u64 yields_granted;
+	u64 yields_throttled;
+	u32 affinity_changes; /* threads confined or freed */
+	u32 weight_changes; /* threads whose nice value or class changed */
+};
+
 /*
  * One VM: the scheduled thing. Also a container, which has no vCPUs (find.h), and slot 0, the
  * host's own tasks. Fields that are used together stand in the same cache lines.
@@ -151,77 +220,37 @@ struct vm {
 	u32 capped;     /* under a limit: the next pool above with one, + 1; 0: under none */
 	u32 at_limit;   /* may not run */
 	u32 coscheduled; /* its vCPUs are kept together, by the plan of each round, plan.h */
-	u32 round; /* the last round in which it was planned */
-	u64 planned_vtime_ns; /* its virtual time then */
+	u32 vcpus_running;
 	u64 running_sum; /* how many threads run, and since when not charged, share.h */
-	u64 vcpu_run_ns; /* CPU time since birth */
-	u64 helper_run_ns;
-	u64 smt_discount_ns; /* of both, not charged: beside a busy sibling thread, core.h */
+	u32 nr_waiting;    /* threads ready and not running, in all queues */
+	u32 vcpus_waiting;
+	u32 nr_confined;   /* threads that may not run in all of its partition */
+	u32 nr_parked;        /* vCPUs that have used up their own limit, quota.h */
+	u32 partition; /* where its threads run, if they may */
+	u32 domain;       /* where a thread of it last waited or ran */
+	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
+	u64 slept_at_ns; /* when its last thread slept */
+	struct vm_plan plan;
+	struct vm_pressure pressure;
+	struct vm_skew skew;
+	struct vm_hold hold;
+	struct vm_credit credit;
+	/* what it is owed */
+	struct vm_settings asked;
+	u32 cosched_mode; /* enum cosched_mode */
+	u32 shares;       /* in force now */
+	u32 size; /* vCPUs that ran lately: what default shares count, vm.h */
 	/* what it is owed now, should it want all, in millionths of a pCPU; 0: by shares, allot.h
 	 */
 	u32 entitled_ucpu;
-	u32 shares_part; /* of the time at its limit, what shares would hold it; LIMITED_PARTS is
-			    all */
-	u32 nr_waiting;    /* threads ready and not running, in all queues */
-	u32 nr_confined;   /* threads that may not run in all of its partition */
-	u32 affinity_changes; /* counts threads confined or freed, for the daemon */
-	u32 weight_changes; /* counts threads whose nice value or class changed, for the daemon */
 	u32 least_awake;   /* threads at any time since it was last measured, allot.h */
-	/* settings */
-	u32 shares;       /* in force now */
-	u32 shares_asked; /* in all, or SHARES_PER_VCPU; 0: the default for its size */
-	u32 reservation_mcpu; /* thousandths of a pCPU it is promised */
-	u32 limit_mcpu;       /* thousandths of a pCPU it may have; 0: no limit */
-	u32 vcpu_limit_mcpu;  /* and each vCPU of it, quota.h; 0: no limit */
-	u32 vcpu_burst_us;    /* with that: CPU time saved up beside what comes in 100 ms */
-	u32 nr_parked;        /* vCPUs that have used that up */
-	u32 pool;             /* index of its pool, 0 is the root */
-	u32 cosched_mode;     /* enum cosched_mode */
-	u32 domain;       /* where a thread of it last waited or ran */
-	u32 home;         /* where its memory lies, home.h; 0: none is known */
+	/* who it is */
 	u64 id; /* never reused, so that a late order finds none; 0: the slot is free */
 	u64 owner_id; /* the VMM's process, or a container's cgroup (OWNER_CGROUP); 0: no more */
-	/* its vCPUs together, together.h */
-	u64 tally_ns;        /* until when the three below are counted */
-	u64 progressed_ns;   /* time in which any of its vCPUs ran */
-	u64 hazard_ns;       /* of that, while a sibling was ready and did not */
-	u64 pressed_ns;      /* time two or more wanted to run and not all could */
-	u64 window_ns;       /* when the VM was last judged */
-	u64 pressed_mark_ns; /* pressed_ns at that moment */
-	u32 vcpus_running;
-	u32 vcpus_waiting;
-	/* its vCPUs kept from drifting apart, cosched_stop.h */
-	u64 progress_floor_ns; /* progress of its slowest ready or running vCPU */
-	u64 held_since_ns; /* left out of plans; 0: it is not */
-	u64 costop_ns;         /* time its vCPUs were ready and co-stopped (%CSTP) */
-	u64 nr_costops;
-	u64 nr_costarts;
-	u64 skew_max_ns;  /* the largest skew ever seen */
-	u32 nr_stopped;   /* vCPUs stopped alone */
+	u64 used_mark_ns; /* of a user: CPU time at the end of the last period, vm.h */
+	u32 home;         /* where its memory lies, home.h; 0: none is known */
 	u32 vcpu_places;  /* how many places in vcpu_of were ever used */
-	/* limit.h */
-	u64 held_ns;       /* it was at its limit for so long, before the last time */
-	u64 at_limit_since_ns;
-	u64 limited_ns; /* time its threads were ready and its limit alone held them (%MLMTD) */
-	/* vm.h */
-	u32 size; /* vCPUs that ran lately: what default shares count */
-	u64 used_mark_ns; /* of a user: CPU time at the end of the last period */
-	/* partition/ */
-	u32 partition; /* where its threads run, if they may */
-	u32 boosted;   /* credit.h: it woke with credit left; in anticipatory.h, the level */
-	s64 credit_ns; /* credit.h: CPU time it may still use before others */
-	u64 slept_at_ns; /* when its last thread slept */
-	/* share.h */
-	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
-	/* counters, since birth */
-	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
-	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
-	u64 settled_ns;       /* when its settings last changed */
-	u64 home_run_ns; /* CPU time of all its threads on pCPUs of its home */
-	u64 nr_starvation_boosts; /* times the wait bound stepped in (wait_bound.h) */
-	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
-	u64 yields_granted;
-	u64 yields_throttled;
+	struct vm_counters counters;
 } __attribute__((aligned(64)));
 
 enum vcpu_state {
@@ -501,7 +530,7 @@ struct drover {
 	u32 slots_of[1 << DROVER_USER_BITS]; /* held by each user, by a hash of its number */
 };
 
-_Static_assert(sizeof(struct vm) == 448, "struct vm: same in BPF and native code");
+_Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
 _Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 128, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");

@@ -26,14 +26,15 @@
 /* Is the VM of a mode that stops vCPUs which drift apart? */
 static __always_inline bool cosched_bounds_skew(struct vm *vm)
 {
-	return vm->cosched_mode == COSCHED_STRICT || vm->cosched_mode == COSCHED_RELAXED ||
-	       vm->cosched_mode == COSCHED_SKEW;
+	return vm->cosched_mode == COSCHED_STRICT ||
+	       vm->cosched_mode == COSCHED_RELAXED || vm->cosched_mode == COSCHED_SKEW;
 }
 
 /* Is it stopped as a whole? */
 static __always_inline bool cosched_is_stopped(struct vm *vm)
 {
-	return vm->nr_stopped && cosched_bounds_skew(vm) && vm->cosched_mode != COSCHED_SKEW;
+	return vm->skew.nr_stopped && cosched_bounds_skew(vm) &&
+	       vm->cosched_mode != COSCHED_SKEW;
 }
 
 /*
@@ -51,7 +52,7 @@ static __always_inline void cosched_set_mode(struct drover *d, u32 slot, u32 mod
 		mode = COSCHED_OFF;
 	/* Only another mode lets it go: settings are sent again whenever one of them changes. */
 	if (vm->cosched_mode != mode)
-		vm->held_since_ns = 0;
+		vm->plan.held_since_ns = 0;
 	vm->cosched_mode = mode;
 	if (mode != COSCHED_AUTO)
 		together_set(d, vm, together_is_due(vm, 0, 0));
@@ -67,7 +68,7 @@ static __always_inline void cosched_stop(struct vm *vm, struct vcpu *v, u64 now_
 {
 	if (__sync_val_compare_and_swap(&v->costop_since_ns, 0, now_ns))
 		return;
-	__sync_fetch_and_add(&vm->nr_stopped, 1);
+	__sync_fetch_and_add(&vm->skew.nr_stopped, 1);
 	v->nr_costops++;
 }
 
@@ -78,13 +79,13 @@ static __always_inline void cosched_start(struct vm *vm, struct vcpu *v, u64 now
 
 	if (!since_ns)
 		return;
-	ASSERT(vm->nr_stopped);
-	__sync_fetch_and_sub(&vm->nr_stopped, 1);
-	__sync_fetch_and_add(&vm->nr_costarts, 1);
+	ASSERT(vm->skew.nr_stopped);
+	__sync_fetch_and_sub(&vm->skew.nr_stopped, 1);
+	__sync_fetch_and_add(&vm->skew.nr_costarts, 1);
 	if ((s64)(now_ns - since_ns) <= 0)
 		return;
 	v->costop_ns += now_ns - since_ns;
-	__sync_fetch_and_add(&vm->costop_ns, now_ns - since_ns);
+	__sync_fetch_and_add(&vm->skew.costop_ns, now_ns - since_ns);
 }
 
 /* The progress of the VM's slowest vCPU that wants to run; `ready`: that is ready. */
@@ -132,7 +133,7 @@ BPF_GLOBAL int cosched_stop_leaders(THE_DROVER, u32 slot, u64 now_ns)
 		if (v->state != VCPU_RUNNING)
 			continue;
 		if (!v->costop_since_ns)
-			__sync_fetch_and_add(&vm->nr_costops, 1);
+			__sync_fetch_and_add(&vm->skew.nr_costops, 1);
 		cosched_stop(vm, v, now_ns);
 		ground_preempt(d, bounded(v->pcpu, DROVER_MAX_PCPUS));
 	}
@@ -161,9 +162,9 @@ BPF_GLOBAL int cosched_stop_all(THE_DROVER, u32 slot, u64 now_ns)
 	struct vm *vm = vm_at(d, slot);
 	u32 place;
 
-	__sync_fetch_and_add(&vm->nr_costops, 1);
+	__sync_fetch_and_add(&vm->skew.nr_costops, 1);
 	/* In this round, too, it may start again: it is planned anew. */
-	vm->round = d->round - 1;
+	vm->plan.round = d->round - 1;
 	for_each_index(place, 0, vcpu_places(vm)) {
 		struct vcpu *v = vcpu_in(d, slot, place);
 
@@ -185,7 +186,8 @@ BPF_GLOBAL int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
 	u32 place;
 
 	/* Idle pCPUs were refused its vCPUs, and more may start now than were given to it. */
-	if ((__sync_lock_test_and_set(&vm->held_since_ns, 0) || stopped) && vm->vcpus_waiting > 1)
+	if ((__sync_lock_test_and_set(&vm->plan.held_since_ns, 0) || stopped) &&
+	    vm->vcpus_waiting > 1)
 		timer_rouse_at(d, now_ns);
 	for_each_index(place, 0, places) {
 		struct vcpu *v = vcpu_in(d, slot, place);
@@ -202,7 +204,7 @@ BPF_GLOBAL int cosched_let_go(THE_DROVER, u32 slot, u64 now_ns)
  */
 static __always_inline void cosched_begin(struct drover *d, struct thread *t, u64 now_ns)
 {
-	if (vm_at(d, t->slot)->held_since_ns && !t->pinned_cpu)
+	if (vm_at(d, t->slot)->plan.held_since_ns && !t->pinned_cpu)
 		cosched_let_go(d, t->slot, now_ns);
 }
 
@@ -216,8 +218,9 @@ static __always_inline bool cosched_must_stop(struct drover *d, struct thread *t
 /* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */
 static __always_inline bool cosched_holds(struct vm *vm)
 {
-	return cosched_is_stopped(vm) || (vm->cosched_mode == COSCHED_GANG && vm->coscheduled &&
-					  !vm->vcpus_running && vm->vcpus_waiting > 1);
+	return cosched_is_stopped(vm) ||
+	       (vm->cosched_mode == COSCHED_GANG && vm->coscheduled && !vm->vcpus_running &&
+		vm->vcpus_waiting > 1);
 }
 
 /* A vCPU of the VM was charged: have they drifted apart? */
@@ -231,7 +234,7 @@ static __always_inline void cosched_review(struct drover *d, u32 slot, u64 now_n
 	together_tally(vm, now_ns);
 	slowest_ns = cosched_slowest_ns(d, slot, false);
 	if (slowest_ns != ~0ULL)
-		vm->progress_floor_ns = slowest_ns;
+		vm->skew.floor_ns = slowest_ns;
 	slowest_ns = cosched_slowest_ns(d, slot, true);
 	if (slowest_ns != ~0ULL)
 		vcpu_note_skew(d, slot, slowest_ns);

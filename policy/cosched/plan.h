@@ -130,7 +130,7 @@ static __always_inline u32 plan_of(struct drover *d, u32 pcpu)
 	struct vm *vm = vm_at(d, slot);
 
 	if (pcpu_at(d, pcpu)->round != d->round || slot >= DROVER_MAX_VMS || !plan_is_for(vm) ||
-	    vm->round != d->round || vm->at_limit)
+	    vm->plan.round != d->round || vm->at_limit)
 		return DROVER_MAX_VMS;
 	return slot;
 }
@@ -243,8 +243,9 @@ static __always_inline u32 plan_needs(struct drover *d, u32 slot)
 
 	if (vm->cosched_mode == COSCHED_RELAXED && cosched_is_stopped(vm))
 		return cosched_laggards(d, slot) ?: 1;
-	return vm->cosched_mode == COSCHED_SKEW && ready > vm->nr_stopped ? ready - vm->nr_stopped :
-									    ready;
+	return vm->cosched_mode == COSCHED_SKEW && ready > vm->skew.nr_stopped ?
+		       ready - vm->skew.nr_stopped :
+		       ready;
 }
 
 /* Plan the VM, which `at` would run. True if there are as many pCPUs as it must have. */
@@ -258,8 +259,8 @@ BPF_GLOBAL bool plan_vm(THE_DROVER, u32 at, u32 slot)
 	bool enough = true;
 	u32 kept;
 
-	vm->round = d->round;
-	vm->planned_vtime_ns = share_vtime_now(vm, now_ns);
+	vm->plan.round = d->round;
+	vm->plan.vtime_ns = share_vtime_now(vm, now_ns);
 	/* One that is wider than all pCPUs it may have runs in turns. */
 	if (plan_is_whole(vm) && others) {
 		others = (u32)min_of(others, plan_count(d, at, slot, remote, true));
@@ -312,16 +313,16 @@ BPF_GLOBAL bool plan_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 
 		return true;
 	if (next_is_left_out(d, at, slot))
 		return false;
-	if (vm->round != d->round || !begun)
+	if (vm->plan.round != d->round || !begun)
 		may = plan_vm(d, at, slot);
 	if (vm->cosched_mode == COSCHED_SKEW)
 		may = here || plan_slowest_waits_in(d, domain_index, slot);
 	if (may) {
-		if (vm->held_since_ns || cosched_is_stopped(vm))
+		if (vm->plan.held_since_ns || cosched_is_stopped(vm))
 			cosched_let_go(d, slot, now_ns);
 		return true;
 	}
-	__sync_val_compare_and_swap(&vm->held_since_ns, 0, now_ns);
+	__sync_val_compare_and_swap(&vm->plan.held_since_ns, 0, now_ns);
 	/* Idle pCPUs do not ask again by themselves. */
 	timer_rouse_at(d, d->round_end_ns);
 	/* Held until a vCPU begins: it may be a helper that stands first in the queue. */

@@ -38,7 +38,7 @@
 /* Bring the VM's times up to date; before the counts of its vCPUs change. */
 static __always_inline void together_tally(struct vm *vm, u64 now_ns)
 {
-	u64 before_ns = __sync_lock_test_and_set(&vm->tally_ns, now_ns);
+	u64 before_ns = __sync_lock_test_and_set(&vm->pressure.tally_ns, now_ns);
 	u64 passed_ns = now_ns - before_ns;
 	u32 running = vm->vcpus_running;
 	u32 waiting = vm->vcpus_waiting;
@@ -47,11 +47,11 @@ static __always_inline void together_tally(struct vm *vm, u64 now_ns)
 	if ((s64)passed_ns <= 0 || !before_ns)
 		return;
 	if (running)
-		__sync_fetch_and_add(&vm->progressed_ns, passed_ns);
+		__sync_fetch_and_add(&vm->pressure.progressed_ns, passed_ns);
 	if (running && waiting)
-		__sync_fetch_and_add(&vm->hazard_ns, passed_ns);
+		__sync_fetch_and_add(&vm->pressure.hazard_ns, passed_ns);
 	if (waiting && running + waiting >= 2)
-		__sync_fetch_and_add(&vm->pressed_ns, passed_ns);
+		__sync_fetch_and_add(&vm->pressure.pressed_ns, passed_ns);
 }
 
 static __always_inline void together_set(struct drover *d, struct vm *vm, u32 coscheduled)
@@ -68,22 +68,23 @@ static __always_inline bool together_is_due(struct vm *vm, u64 pressed_ns, u64 p
 {
 	if (vm->cosched_mode == COSCHED_OFF || vm->nr_vcpus < 2)
 		return false;
-	return vm->cosched_mode != COSCHED_AUTO || pressed_ns * TOGETHER_PRESSED_PART >= passed_ns;
+	return vm->cosched_mode != COSCHED_AUTO ||
+	       pressed_ns * TOGETHER_PRESSED_PART >= passed_ns;
 }
 
 /* Judge the VM anew, once a window. */
 static __always_inline void together_judge(struct drover *d, struct vm *vm, u64 now_ns)
 {
-	u64 began_ns = vm->window_ns;
+	u64 began_ns = vm->pressure.window_ns;
 	u64 passed_ns = now_ns - began_ns;
 	u64 pressed_ns;
 
 	if ((s64)passed_ns < (s64)d->params.judge_window_ns ||
-	    __sync_val_compare_and_swap(&vm->window_ns, began_ns, now_ns) != began_ns)
+	    __sync_val_compare_and_swap(&vm->pressure.window_ns, began_ns, now_ns) != began_ns)
 		return;
 	together_tally(vm, now_ns);
-	pressed_ns = vm->pressed_ns - vm->pressed_mark_ns;
-	vm->pressed_mark_ns = vm->pressed_ns;
+	pressed_ns = vm->pressure.pressed_ns - vm->pressure.pressed_mark_ns;
+	vm->pressure.pressed_mark_ns = vm->pressure.pressed_ns;
 	together_set(d, vm, together_is_due(vm, pressed_ns, passed_ns));
 }
 

@@ -225,7 +225,7 @@ BPF_GLOBAL int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain)
 		return 0;
 	if (share_nr_running(vm))
 		share_not_after(&vm->vtime_ns, share_own_clock_ns(d, slot, domain));
-	vm->nr_starvation_boosts++;
+	vm->counters.nr_starvation_boosts++;
 	tournament_settle(d, domain, slot, TOURNAMENT_NONE, share_key(d, domain, slot));
 	first = tournament_slot(tournament_best(d, &rq->by_share));
 	share_bound_claim(vm_at(d, first), share_own_clock_ns(d, first, domain),

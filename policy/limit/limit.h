@@ -170,7 +170,7 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
-	s64 left_ns = vm->limit_mcpu ? l->tokens_ns : (s64)LIMIT_LEAP_NS;
+	s64 left_ns = vm->asked.limit_mcpu ? l->tokens_ns : (s64)LIMIT_LEAP_NS;
 	u32 pool = limit_pool_above(vm);
 	bool scarce = false;
 	u32 step;
@@ -204,8 +204,8 @@ BPF_GLOBAL int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
 
 	l->seen_ns += (u64)used_ns;
 	limit_tell_pools(d, slot, (u64)used_ns);
-	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->limit_mcpu), elapsed_ns,
-				    LIMIT_DEPTH_NS, limit_burst_ns(l));
+	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->asked.limit_mcpu),
+				    elapsed_ns, LIMIT_DEPTH_NS, limit_burst_ns(l));
 	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
 				   LIMIT_DEALT_DEPTH_NS, 0);
 	return 0;
@@ -313,9 +313,9 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		return 0;
 	ASSERT(vm->capped || !hold);
 	if (hold) {
-		vm->at_limit_since_ns = now_ns;
+		vm->hold.since_ns = now_ns;
 	} else {
-		vm->held_ns = waiting_held_ns(vm, now_ns);
+		vm->hold.before_ns = waiting_held_ns(vm, now_ns);
 		/* What a limit keeps from a VM, it is not owed for ever. */
 		share_bound_claim(vm, domain_at(d, vm->domain)->clock_ns, d->params.claim_bound_ns);
 	}
@@ -333,7 +333,7 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 /* The pace at which the VM's own tokens come, in millionths of a pCPU. */
 static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
 {
-	u64 ucpu = vm->limit_mcpu ? limit_ucpu(vm->limit_mcpu) : ~0ULL;
+	u64 ucpu = vm->asked.limit_mcpu ? limit_ucpu(vm->asked.limit_mcpu) : ~0ULL;
 	u32 pool = limit_pool_above(vm);
 
 	if (pool)
@@ -377,8 +377,7 @@ static __always_inline bool limit_holds(struct drover *d, struct vm *vm, s64 lef
 {
 	if (!vm->at_limit)
 		return left_ns < (s64)LIMIT_STEP_NS;
-	return left_ns < limit_start_ns(d, vm) ||
-	       now_ns - vm->at_limit_since_ns < LIMIT_PAUSE_MIN_NS;
+	return left_ns < limit_start_ns(d, vm) || now_ns - vm->hold.since_ns < LIMIT_PAUSE_MIN_NS;
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */
@@ -458,8 +457,8 @@ static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 n
 BPF_GLOBAL int limit_note(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 above = pool_at(d, pool_existing(d, vm->pool))->capped_by;
-	u32 capped = vm->limit_mcpu || above ? above + 1 : 0;
+	u32 above = pool_at(d, pool_existing(d, vm->asked.pool))->capped_by;
+	u32 capped = vm->asked.limit_mcpu || above ? above + 1 : 0;
 	u64 now_ns = ground_now_ns(d);
 
 	/* What it used until now does not count. */

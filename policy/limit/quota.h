@@ -36,7 +36,7 @@
 /* What the thread may have, thousandths of a pCPU; 0: all it wants. */
 static __always_inline u32 quota_of(struct drover *d, struct thread *t)
 {
-	return t->kind == THREAD_VCPU ? vm_at(d, t->slot)->vcpu_limit_mcpu : 0;
+	return t->kind == THREAD_VCPU ? vm_at(d, t->slot)->asked.vcpu_limit_mcpu : 0;
 }
 
 /* What so much CPU time costs. */
@@ -54,8 +54,8 @@ static __always_inline void quota_charge(struct drover *d, struct thread *t, u64
 
 	if (!mcpu)
 		return;
-	depth_ns =
-		QUOTA_DEPTH_NS + quota_price_ns(vm_at(d, t->slot)->vcpu_burst_us * 1000ULL, mcpu);
+	depth_ns = QUOTA_DEPTH_NS +
+		   quota_price_ns(vm_at(d, t->slot)->asked.vcpu_burst_us * 1000ULL, mcpu);
 	if ((s64)(now_ns - depth_ns - t->paid_ns) > 0)
 		t->paid_ns = now_ns - depth_ns;
 	t->paid_ns += quota_price_ns(ran_ns, mcpu);
@@ -123,8 +123,8 @@ static __always_inline bool quota_unpark(struct drover *d, struct thread *t, u64
 	ASSERT(vm->nr_parked);
 	__sync_fetch_and_sub(&vm->nr_parked, 1);
 	if ((s64)parked_ns > 0) {
-		__sync_fetch_and_add(&vm->ready_ns, parked_ns);
-		__sync_fetch_and_add(&vm->limited_ns, parked_ns);
+		__sync_fetch_and_add(&vm->counters.ready_ns, parked_ns);
+		__sync_fetch_and_add(&vm->counters.limited_ns, parked_ns);
 	}
 	return true;
 }

@@ -59,8 +59,8 @@ static __always_inline void anticipatory_wakes(struct drover *d, u32 slot, u32 n
 	if (nr_awake || slot == DROVER_HOST_SLOT)
 		return;
 	if (now_ns - vm->slept_at_ns >= ANTICIPATORY_SLEEP_NS)
-		vm->boosted = 0;
-	if (!vm->boosted)
+		vm->credit.boosted = 0;
+	if (!vm->credit.boosted)
 		credit_wakes(d, slot, nr_awake);
 }
 
@@ -68,12 +68,12 @@ static __always_inline void anticipatory_wakes(struct drover *d, u32 slot, u32 n
 static __always_inline void anticipatory_sleeps(struct drover *d, u32 slot, u32 nr_awake)
 {
 	struct vm *vm = vm_at(d, slot);
-	u32 level = vm->boosted;
+	u32 level = vm->credit.boosted;
 
 	if (nr_awake)
 		return;
-	if (level && vm->credit_ns >= 0)
-		vm->boosted = (u32)min_of(level + 1, CREDIT_LEVELS);
+	if (level && vm->credit.left_ns >= 0)
+		vm->credit.boosted = (u32)min_of(level + 1, CREDIT_LEVELS);
 }
 
 /* The boost of a VM that is debited. */

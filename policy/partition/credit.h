@@ -48,9 +48,9 @@ static __always_inline u32 credit_class(struct drover *d, u32 slot)
 
 	if (slot == DROVER_HOST_SLOT)
 		return CREDIT_UNDER;
-	if (vm->boosted)
-		return CREDIT_UNDER - (u32)min_of(vm->boosted, CREDIT_LEVELS);
-	return vm->credit_ns < 0 ? CREDIT_OVER : CREDIT_UNDER;
+	if (vm->credit.boosted)
+		return CREDIT_UNDER - (u32)min_of(vm->credit.boosted, CREDIT_LEVELS);
+	return vm->credit.left_ns < 0 ? CREDIT_OVER : CREDIT_UNDER;
 }
 
 /* Where the VM stands, the first of whose threads has waited since then. */
@@ -64,8 +64,8 @@ static __always_inline void credit_wakes(struct drover *d, u32 slot, u32 nr_awak
 {
 	struct vm *vm = vm_at(d, slot);
 
-	if (!nr_awake && vm->credit_ns >= 0 && slot != DROVER_HOST_SLOT)
-		vm->boosted = 1;
+	if (!nr_awake && vm->credit.left_ns >= 0 && slot != DROVER_HOST_SLOT)
+		vm->credit.boosted = 1;
 }
 
 /* The tick finds the VM running there; once it is debited that is its boost. */
@@ -81,8 +81,8 @@ static __always_inline void credit_debit(struct drover *d, u32 pcpu, u32 slot, u
 	p->debit_at_ns = (s64)(now_ns - p->debit_at_ns) < (s64)CREDIT_DEBIT_NS ?
 				 p->debit_at_ns + CREDIT_DEBIT_NS :
 				 now_ns + CREDIT_DEBIT_NS;
-	vm->boosted = boosted;
-	__sync_fetch_and_sub(&vm->credit_ns, CREDIT_DEBIT_NS);
+	vm->credit.boosted = boosted;
+	__sync_fetch_and_sub(&vm->credit.left_ns, CREDIT_DEBIT_NS);
 }
 
 /* Does the VM take part when credit is given out? */
@@ -91,7 +91,7 @@ static __always_inline bool credit_is_active(struct drover *d, u32 slot, u32 par
 	struct vm *vm = vm_at(d, slot);
 
 	return vm->id && vm->partition == partition &&
-	       (vm->nr_waiting || vm->vcpus_running || vm->credit_ns < 0);
+	       (vm->nr_waiting || vm->vcpus_running || vm->credit.left_ns < 0);
 }
 
 /* Its part, by shares, of what is given out; returns what it has then. */
@@ -99,9 +99,9 @@ BPF_GLOBAL s64 credit_give(THE_DROVER, u32 slot, u64 given_ns, u64 all_shares)
 {
 	struct vm *vm = vm_at(d, slot);
 	s64 most_ns = (s64)(CREDIT_ACCOUNT_NS * (vm->nr_vcpus ?: 1));
-	s64 credit_ns = vm->credit_ns + (s64)(given_ns * vm->shares / (all_shares ?: 1));
+	s64 credit_ns = vm->credit.left_ns + (s64)(given_ns * vm->shares / (all_shares ?: 1));
 
-	return vm->credit_ns = max_signed(min_signed(credit_ns, most_ns), -most_ns);
+	return vm->credit.left_ns = max_signed(min_signed(credit_ns, most_ns), -most_ns);
 }
 
 /* Give out credit. True for the first pCPU to do so when it is time. */

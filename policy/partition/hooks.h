@@ -84,7 +84,7 @@ static __always_inline bool hook_tick(struct drover *d, u32 pcpu, u32 slot)
 		return false;
 	now_ns = ground_now_ns(d);
 	if (policy == POLICY_ANTICIPATORY)
-		boosted = anticipatory_debited(vm_at(d, slot)->boosted);
+		boosted = anticipatory_debited(vm_at(d, slot)->credit.boosted);
 	credit_debit(d, pcpu, slot, boosted, now_ns);
 	return credit_account(d, partition_of_pcpu(d, pcpu), now_ns);
 }

@@ -333,7 +333,7 @@ static __always_inline bool pick_outranks(struct drover *d, u32 pcpu, u64 key, u
 	bool slept = (s64)(vm->slept_at_ns + d->params.slice_ns - d->round_end_ns) > 0;
 	u64 given_key = !plan_is_for(vm) || slept ?
 				pick_running_key(d, pcpu, given) :
-				tournament_key(vm_at(d, given)->planned_vtime_ns, given);
+				tournament_key(vm_at(d, given)->plan.vtime_ns, given);
 
 	return slot != given && tournament_before(key, given_key);
 }

@@ -292,7 +292,7 @@ static __always_inline void home_count(struct drover *d, struct thread *t, u32 a
 	u32 home = d->homes ? home_of(d, t) : 0;
 
 	if (home && home_is_in(d, home, pcpu_at(d, at)->domain))
-		__sync_fetch_and_add(&vm_at(d, t->slot)->home_run_ns, ran_ns);
+		__sync_fetch_and_add(&vm_at(d, t->slot)->counters.home_run_ns, ran_ns);
 }
 
 /*

@@ -121,7 +121,7 @@ static __always_inline void affinity_change(struct drover *d, struct task_struct
 					    struct thread *t)
 {
 	affinity_note(d, task, t);
-	__sync_fetch_and_add(&vm_at(d, t->slot)->affinity_changes, 1);
+	__sync_fetch_and_add(&vm_at(d, t->slot)->counters.affinity_changes, 1);
 }
 
 /* The thread's mask in that domain. May it run in others, too? */

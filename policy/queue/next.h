@@ -25,7 +25,8 @@
 /* Has the VM been left out of plans for as long as any VM is? */
 static __always_inline bool next_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
 {
-	return vm->held_since_ns && (s64)(now_ns - vm->held_since_ns) >= (s64)d->params.hold_max_ns;
+	return vm->plan.held_since_ns &&
+	       (s64)(now_ns - vm->plan.held_since_ns) >= (s64)d->params.hold_max_ns;
 }
 
 /* Has the plan of this round left the VM out (plan.h)? In skew mode single vCPUs are stopped. */
@@ -33,7 +34,8 @@ static __always_inline bool next_is_left_out(struct drover *d, u32 pcpu, u32 slo
 {
 	struct vm *vm = vm_at(d, slot);
 
-	return vm->held_since_ns && vm->round == d->round && vm->cosched_mode != COSCHED_SKEW &&
+	return vm->plan.held_since_ns && vm->plan.round == d->round &&
+	       vm->cosched_mode != COSCHED_SKEW &&
 	       !next_held_too_long(d, vm, pcpu_at(d, pcpu)->asked_ns);
 }
 

@@ -138,9 +138,9 @@ BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 /* For how long the VM was held at its limit altogether, up to now. */
 static __always_inline u64 waiting_held_ns(struct vm *vm, u64 now_ns)
 {
-	u64 held_ns = now_ns - vm->at_limit_since_ns;
+	u64 held_ns = now_ns - vm->hold.since_ns;
 
-	return vm->at_limit && (s64)held_ns > 0 ? vm->held_ns + held_ns : vm->held_ns;
+	return vm->at_limit && (s64)held_ns > 0 ? vm->hold.before_ns + held_ns : vm->hold.before_ns;
 }
 
 /* A thread has become ready: its wait, if any, begins now. */
@@ -175,23 +175,23 @@ static __always_inline void waiting_count(struct drover *d, struct vm *vm, struc
 					  u64 waited_ns, u64 now_ns)
 {
 	u64 held_ns = waiting_held_ns(vm, now_ns) - t->held_mark_ns;
-	u64 settled_for_ns = now_ns - vm->settled_ns;
+	u64 settled_for_ns = now_ns - vm->counters.settled_ns;
 
 	if (waited_ns >= d->params.slice_ns / 2)
 		vm->waited_ns = now_ns;
-	__sync_fetch_and_add(&vm->ready_ns, waited_ns);
+	__sync_fetch_and_add(&vm->counters.ready_ns, waited_ns);
 	/* As esxtop has it, %RDY contains %MLMTD; and of that, what shares would hold is no
 	 * limit's. */
 	if ((s64)held_ns > 0) {
-		u64 shares_ns = held_ns / LIMITED_PARTS * vm->shares_part;
+		u64 shares_ns = held_ns / LIMITED_PARTS * vm->hold.shares_part;
 
-		__sync_fetch_and_add(&vm->limited_ns, held_ns - shares_ns);
+		__sync_fetch_and_add(&vm->counters.limited_ns, held_ns - shares_ns);
 		waited_ns = waited_ns > held_ns ? waited_ns - held_ns : 0;
 	}
 	/* What it waited before its settings changed, it waited under another promise. */
 	waited_ns = (s64)settled_for_ns > 0 ? min_of(waited_ns, settled_for_ns) : 0;
-	if (waited_ns > vm->longest_ready_ns)
-		vm->longest_ready_ns = waited_ns;
+	if (waited_ns > vm->counters.longest_ready_ns)
+		vm->counters.longest_ready_ns = waited_ns;
 }
 
 /* It runs, or has gone: its wait is over. */

@@ -155,7 +155,8 @@ static __always_inline u64 share_uncharged_ns(struct vm *vm, u64 now_ns)
 /* What all threads of the VM have used in its life, charged or not. */
 static __always_inline u64 share_used_ns(struct vm *vm, u64 now_ns)
 {
-	return vm->vcpu_run_ns + vm->helper_run_ns + share_uncharged_ns(vm, now_ns);
+	return vm->counters.vcpu_run_ns + vm->counters.helper_run_ns +
+	       share_uncharged_ns(vm, now_ns);
 }
 
 /* Threads that run or are ready to. */
@@ -333,10 +334,11 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 	t->vruntime_ns += step_ns;
 	__sync_fetch_and_add(&vm->thread_clock_ns, step_ns / max_of(share_nr_awake(vm), 1));
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
-	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->helper_run_ns : &vm->vcpu_run_ns,
+	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->counters.helper_run_ns :
+							&vm->counters.vcpu_run_ns,
 			     ran_ns);
 	if (smt_discount_ns)
-		__sync_fetch_and_add(&vm->smt_discount_ns, smt_discount_ns);
+		__sync_fetch_and_add(&vm->counters.smt_discount_ns, smt_discount_ns);
 }
 
 /* Where the VM stands in that domain's tournament now; nowhere while it may not run (limit.h). */

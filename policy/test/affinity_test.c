@@ -120,7 +120,7 @@ static void a_confined_vm_has_its_reservation(void)
 {
 	g = fake_ground(4, 2);
 	confined_vm(1, 1, 0, 3);
-	kernel_vm(g, 1)->reservation_mcpu = 900;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 900;
 	kernel_settle_vm(g, 1);
 	for (u32 tgid = 2; tgid <= 4; tgid++)
 		confined_vm(tgid, 2, 0, 3);
@@ -184,7 +184,7 @@ static void a_kernel_thread_never_waits_for_vms_on(u64 pcpus)
 
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 2, 1000000);
-	kernel_vm(g, 1)->reservation_mcpu = 2000;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 2000;
 	kernel_settle_vm(g, 1);
 	kworker = kernel_thread(g, 0, THREAD_HOST);
 	kworker->kernel_thread = true;

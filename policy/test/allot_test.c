@@ -171,7 +171,7 @@ static void after_two_seconds_without_a_message_all_have_plain_shares(void)
 	kernel_busy_vm(g, 1, 2, 0);
 	kernel_busy_vm(g, 2, 1, 0);
 	kernel_busy_vm(g, 3, 2, 0);
-	kernel_vm(g, 2)->reservation_mcpu = 900;
+	kernel_vm(g, 2)->asked.reservation_mcpu = 900;
 	kernel_settle_vm(g, 2);
 	allot_to(1, 8000, 0);
 	allot_to(2, 500, 900);
@@ -215,7 +215,7 @@ static void a_pool_at_its_limit_goes_on_when_nothing_is_dealt(void)
 	kernel_settle_pools(g);
 	for (u32 tgid = 1; tgid <= 2; tgid++) {
 		kernel_busy_vm(g, tgid, 4, 0);
-		kernel_vm(g, tgid)->pool = 1;
+		kernel_vm(g, tgid)->asked.pool = 1;
 		kernel_settle_vm(g, tgid);
 		allot(g->slot_of[tgid], 2000, 1000000, 0);
 	}

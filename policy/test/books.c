@@ -124,14 +124,14 @@ static void check_monotone(struct ground *g, struct books_before *before)
 		struct vm *vm = vm_at(&g->d, slot);
 
 		if (vm->id == before->vm[slot].id && !before->allotted &&
-		    vm->nr_starvation_boosts == before->vm[slot].nr_starvation_boosts)
+		    vm->counters.nr_starvation_boosts == before->vm[slot].nr_starvation_boosts)
 			CHECK((s64)(vm->vtime_ns - before->vm[slot].vtime_ns) >= 0 ||
 			      before->vm[slot].domain == DOMAIN_NONE ||
 			      !partition_shares(&g->d, before->vm[slot].domain, vm->domain));
 		before->vm[slot].id = vm->id;
 		before->vm[slot].domain = vm->domain;
 		before->vm[slot].vtime_ns = vm->vtime_ns;
-		before->vm[slot].nr_starvation_boosts = vm->nr_starvation_boosts;
+		before->vm[slot].nr_starvation_boosts = vm->counters.nr_starvation_boosts;
 	}
 	before->allotted = false;
 }

@@ -29,8 +29,8 @@ static void container(u32 cgroup, u32 shares, u32 limit_mcpu)
 	struct vm_order order = {
 		.slot = slot_of(cgroup),
 		.vm_id = vm->id,
-		.shares = shares,
-		.limit_mcpu = limit_mcpu,
+		.asked.shares = shares,
+		.asked.limit_mcpu = limit_mcpu,
 		.cosched_mode = COSCHED_OFF,
 	};
 
@@ -274,7 +274,7 @@ static void kernel_threads_that_are_nice_preempt_no_promise(void)
 
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 2, 0);
-	kernel_vm(g, 1)->reservation_mcpu = 1900;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 1900;
 	kernel_settle_vm(g, 1);
 	ksmd = scanner(33);
 	kernel_run(g, 4 * SECOND);

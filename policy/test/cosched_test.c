@@ -90,7 +90,7 @@ static void a_round_keeps_a_pcpu_only_for_who_may_have_it(void)
 	kernel_run(g, 200 * MS);
 	vm = vm_at(d, slot);
 	CHECK_EQ(vm->coscheduled, 1);
-	vm->round = d->round;
+	vm->plan.round = d->round;
 	plan_note(d, 0, slot);
 	CHECK_EQ(plan_of(d, 0), slot);
 	vm->at_limit = 1;
@@ -215,7 +215,7 @@ static void what_happened_is_booked_by_vcpu(void)
 	figure_1();
 	vm = vm_at(&g->d, 1);
 	vcpu_note_skew(&g->d, 1, cosched_slowest_ns(&g->d, 1, true));
-	CHECK_EQ(vm->skew_max_ns, 2 * MS);
+	CHECK_EQ(vm->skew.max_ns, 2 * MS);
 	CHECK_EQ(vcpu_at(&g->d, vcpu[3].record)->skew_max_ns, 2 * MS);
 	CHECK_EQ(vcpu_at(&g->d, vcpu[2].record)->skew_max_ns, MS);
 	CHECK_EQ(vcpu_at(&g->d, vcpu[0].record)->skew_max_ns, 0);
@@ -228,7 +228,7 @@ static void what_happened_is_booked_by_vcpu(void)
 	/* What was, stays. */
 	vcpu_note_skew(&g->d, 1, cosched_slowest_ns(&g->d, 1, true));
 	CHECK_EQ(vcpu_at(&g->d, vcpu[2].record)->skew_max_ns, MS);
-	CHECK_EQ(vm->skew_max_ns, 3 * MS);
+	CHECK_EQ(vm->skew.max_ns, 3 * MS);
 }
 
 static void hypervisor_time_is_no_progress(void)
@@ -259,10 +259,10 @@ static void who_halts_never_lags(void)
 	for (u32 i = 0; i < 10; i++)
 		runs_alone(3, 4 * MS);
 	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)), 0);
-	vm->progress_floor_ns = cosched_slowest_ns(&g->d, 1, false);
+	vm->skew.floor_ns = cosched_slowest_ns(&g->d, 1, false);
 	vm->vcpus_waiting++;
 	vcpu_ready(&g->d, vm, &vcpu[0]);
-	CHECK(vcpu_at(&g->d, vcpu[0].record)->progress_ns >= vm->progress_floor_ns);
+	CHECK(vcpu_at(&g->d, vcpu[0].record)->progress_ns >= vm->skew.floor_ns);
 }
 
 /*
@@ -291,7 +291,7 @@ static bool starts_with(u32 mode, u32 pcpus, u32 wait_here)
 		vcpu_at(&g->d, vcpu[3].record)->costop_since_ns = g->now_ns;
 	} else {
 		vcpu_at(&g->d, vcpu[2].record)->lag_ns = 0;
-		vm->nr_stopped = 4;
+		vm->skew.nr_stopped = 4;
 	}
 	return plan_admits(&g->d, 0, 0, 1, 0);
 }
@@ -332,13 +332,13 @@ static void gangs_of_several_domains_run_all_together(void)
 	}
 	kernel_run(g, 500 * MS);
 	for (u32 tgid = 1; tgid <= 8; tgid++) {
-		hazard_ns -= kernel_vm(g, tgid)->hazard_ns;
-		progressed_ns -= kernel_vm(g, tgid)->progressed_ns;
+		hazard_ns -= kernel_vm(g, tgid)->pressure.hazard_ns;
+		progressed_ns -= kernel_vm(g, tgid)->pressure.progressed_ns;
 	}
 	kernel_run(g, 2 * SECOND);
 	for (u32 tgid = 1; tgid <= 8; tgid++) {
-		hazard_ns += kernel_vm(g, tgid)->hazard_ns;
-		progressed_ns += kernel_vm(g, tgid)->progressed_ns;
+		hazard_ns += kernel_vm(g, tgid)->pressure.hazard_ns;
+		progressed_ns += kernel_vm(g, tgid)->pressure.progressed_ns;
 		CHECK_NEAR((double)kernel_cpu_time_ns(g, tgid) / SECOND, 5.0, 0.25);
 	}
 	CHECK_NEAR((double)hazard_ns / (double)progressed_ns, 0.0, 0.05);
@@ -354,7 +354,7 @@ static void strict_idles_relaxed_stops_often_skew_seldom(void)
 		two_beside_one(COSCHED_STRICT + i);
 		kernel_run(g, 4 * SECOND);
 		used_ns[i] = kernel_cpu_time_ns(g, 1) + kernel_cpu_time_ns(g, 2);
-		stops[i] = kernel_vm(g, 1)->nr_costops;
+		stops[i] = kernel_vm(g, 1)->skew.nr_costops;
 		/* Stopped time is paid back: two parts of three, in every mode. */
 		CHECK_NEAR((double)kernel_cpu_time_ns(g, 1) / (double)used_ns[i], 2.0 / 3, 0.02);
 	}
@@ -449,15 +449,15 @@ static void who_was_ahead_is_let_go_when_the_sibling_has_caught_up(void)
 	record_of(0)->progress_ns = record_of(1)->progress_ns + 4 * MS;
 	cosched_review(&g->d, g->slot_of[1], g->now_ns);
 	CHECK(record_of(0)->costop_since_ns);
-	CHECK_EQ(vm->nr_stopped, 1);
+	CHECK_EQ(vm->skew.nr_stopped, 1);
 	CHECK_EQ(record_of(0)->nr_costops, 1);
 	g->now_ns += 2 * MS;
 	record_of(1)->progress_ns += 2 * MS;
 	cosched_review(&g->d, g->slot_of[1], g->now_ns);
 	CHECK(!record_of(0)->costop_since_ns);
-	CHECK_EQ(vm->nr_stopped, 0);
+	CHECK_EQ(vm->skew.nr_stopped, 0);
 	CHECK_EQ(record_of(0)->costop_ns, 2 * MS);
-	CHECK_EQ(vm->costop_ns, 2 * MS);
+	CHECK_EQ(vm->skew.costop_ns, 2 * MS);
 }
 
 /* It leaves an empty place among the records of its siblings. */
@@ -525,7 +525,7 @@ static void one_whose_vcpus_start_together_has_its_reservation(void)
 		g = fake_ground(16, 1);
 		kernel_busy_vm(g, 1, 8, 512);
 		cosched_set_mode(&g->d, g->slot_of[1], mode);
-		kernel_vm(g, 1)->reservation_mcpu = 750;
+		kernel_vm(g, 1)->asked.reservation_mcpu = 750;
 		kernel_settle_vm(g, 1);
 		kernel_busy_vm(g, 2, 15, 1000000);
 		kernel_run(g, SECOND);
@@ -601,7 +601,7 @@ static void of_many_gangs_the_one_held_longest_is_asked(void)
 	gangs_that_are_held(1, 3);
 	kernel_vm(g, 3)->vtime_ns += 10 * MS;
 	g->now_ns += 100 * MS;
-	kernel_vm(g, 3)->held_since_ns = g->now_ns - g->d.params.hold_max_ns;
+	kernel_vm(g, 3)->plan.held_since_ns = g->now_ns - g->d.params.hold_max_ns;
 	pcpu_1_becomes_free();
 	kernel_run(g, MS);
 	CHECK(g->pcpu[1].current && g->pcpu[1].current->tgid == 3);
@@ -617,12 +617,12 @@ static void a_helper_does_not_use_up_that_its_gang_may_start(void)
 	helper = kernel_thread(g, 1, THREAD_HELPER);
 	kernel_wake(g, helper);
 	g->now_ns += 100 * MS;
-	kernel_vm(g, 1)->held_since_ns = g->now_ns - g->d.params.hold_max_ns;
+	kernel_vm(g, 1)->plan.held_since_ns = g->now_ns - g->d.params.hold_max_ns;
 	pcpu_1_becomes_free();
 	CHECK(g->pcpu[1].current == helper);
 	pcpu_1_becomes_free();
 	CHECK(g->pcpu[1].current && g->pcpu[1].current->thread.kind == THREAD_VCPU);
-	CHECK_EQ(kernel_vm(g, 1)->held_since_ns, 0);
+	CHECK_EQ(kernel_vm(g, 1)->plan.held_since_ns, 0);
 }
 
 /* vCPU 0 ran for seconds before its sibling began; then somebody asks for co-scheduling. */
@@ -648,7 +648,7 @@ static void what_was_run_before_a_mode_bounds_it_is_no_skew(void)
 		/* A rival, so that one of the two has to wait now and then. */
 		kernel_busy_vm(g, 2, 1, 0);
 		kernel_run(g, SECOND);
-		CHECK(vm->skew_max_ns < 100 * MS);
+		CHECK(vm->skew.max_ns < 100 * MS);
 		CHECK(kernel_cpu_time_ns(g, 1) > 6 * SECOND);
 	}
 }
@@ -687,8 +687,8 @@ static void who_is_let_go_has_all_idle_pcpus(void)
 		kernel_switch(g, at);
 	}
 	kernel_run(g, MS);
-	CHECK(gang->held_since_ns && !share_nr_running(gang));
-	gang->held_since_ns -= g->d.params.hold_max_ns;
+	CHECK(gang->plan.held_since_ns && !share_nr_running(gang));
+	gang->plan.held_since_ns -= g->d.params.hold_max_ns;
 	kernel_vm(g, 1)->vtime_ns += 2 * SECOND;
 	g->pcpu[0].current->slice_ns = 0;
 	g->pcpu[0].resched = true;
@@ -756,7 +756,7 @@ static void modes_may_change_at_any_moment(void)
 	kernel_run(g, 200 * MS);
 	CHECK_EQ(g->d.nr_coscheduled, 0);
 	for (u32 tgid = 1; tgid <= 3; tgid++)
-		CHECK_EQ(kernel_vm(g, tgid)->nr_stopped, 0);
+		CHECK_EQ(kernel_vm(g, tgid)->skew.nr_stopped, 0);
 }
 
 int main(void)

@@ -46,7 +46,7 @@ static double level_of(const struct claims *c, double pcpus)
 
 static bool is_in_pool(struct ground *g, u32 slot, u32 pool)
 {
-	u32 at = pool_existing(&g->d, vm_at(&g->d, slot)->pool);
+	u32 at = pool_existing(&g->d, vm_at(&g->d, slot)->asked.pool);
 
 	for (u32 step = 0; step < POOL_DEPTH_MAX && at; step++) {
 		if (at == pool)
@@ -85,16 +85,16 @@ static bool gather(struct ground *g, struct claims *c, double pcpus)
 
 	for (u32 slot = 0; slot < FAKE_PROCESSES; slot++) {
 		struct vm *vm = vm_at(&g->d, slot);
-		double limit = vm->limit_mcpu ? vm->limit_mcpu / 1000.0 : pcpus;
+		double limit = vm->asked.limit_mcpu ? vm->asked.limit_mcpu / 1000.0 : pcpus;
 
 		if (!vm->id || !partition_allots(&g->d, vm))
 			continue;
 		c->slot[c->nr] = slot;
 		c->shares[c->nr] = vm->shares;
-		c->floor[c->nr] = vm->reservation_mcpu / 1000.0;
+		c->floor[c->nr] = vm->asked.reservation_mcpu / 1000.0;
 		c->most[c->nr] = share_nr_awake(vm) < limit ? share_nr_awake(vm) : limit;
 		c->nr++;
-		bound |= vm->reservation_mcpu || vm->limit_mcpu || vm->pool;
+		bound |= vm->asked.reservation_mcpu || vm->asked.limit_mcpu || vm->asked.pool;
 	}
 	/* Deeper pools have higher numbers. */
 	for (u32 pool = DROVER_MAX_POOLS - 1; pool; pool--)
@@ -116,7 +116,7 @@ void fake_allot(struct ground *g)
 	level = level > pcpus / 1e6 ? level : pcpus / 1e6;
 	for (u32 i = 0; i < c.nr; i++) {
 		struct vm *vm = vm_at(&g->d, c.slot[i]);
-		double limit = vm->limit_mcpu ? vm->limit_mcpu / 1000.0 : pcpus;
+		double limit = vm->asked.limit_mcpu ? vm->asked.limit_mcpu / 1000.0 : pcpus;
 		double owed = held(&c, i, level), weight = level * c.shares[i];
 		struct allotment allotment = {.vm_id = vm->id};
 
@@ -124,8 +124,8 @@ void fake_allot(struct ground *g)
 		weight = weight > c.floor[i] ? weight : c.floor[i];
 		weight = weight < 2 * limit ? weight : 2 * limit;
 		allotment.share_inverse = (u64)(1000 * level / weight * (1 << SHARE_INVERSE_SHIFT));
-		allotment.entitled_ucpu = (u32)(1e6 * (vm->pool ? owed : weight));
-		allotment.promised_mcpu = vm->reservation_mcpu;
+		allotment.entitled_ucpu = (u32)(1e6 * (vm->asked.pool ? owed : weight));
+		allotment.promised_mcpu = vm->asked.reservation_mcpu;
 		allot_obey(&g->d, c.slot[i], &allotment);
 	}
 	allot_begin(&g->d, g->now_ns);

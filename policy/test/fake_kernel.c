@@ -50,7 +50,7 @@ struct vm *kernel_vm(struct ground *g, u32 tgid)
 
 void kernel_set_shares(struct ground *g, u32 tgid, u32 shares)
 {
-	kernel_vm(g, tgid)->shares_asked = shares;
+	kernel_vm(g, tgid)->asked.shares = shares;
 	vm_settle_shares(&g->d, g->slot_of[tgid]);
 }
 
@@ -89,10 +89,11 @@ u64 kernel_cpu_time_ns(struct ground *g, u32 tgid)
 double kernel_hazard(struct ground *g, u32 tgid, u64 duration_ns)
 {
 	struct vm *vm = kernel_vm(g, tgid);
-	u64 hazard_ns = vm->hazard_ns, progressed_ns = vm->progressed_ns;
+	u64 hazard_ns = vm->pressure.hazard_ns, progressed_ns = vm->pressure.progressed_ns;
 
 	kernel_run(g, duration_ns);
-	return (double)(vm->hazard_ns - hazard_ns) / (double)(vm->progressed_ns - progressed_ns);
+	return (double)(vm->pressure.hazard_ns - hazard_ns) /
+	       (double)(vm->pressure.progressed_ns - progressed_ns);
 }
 
 u64 kernel_runs(struct ground *g, u32 tgid)

@@ -350,7 +350,7 @@ static void siblings_that_wait_as_their_vm_is_found_come_to_it_at_once(void)
 	for (u32 i = 0; i < 4; i++)
 		kernel_wake(g, vcpu[i]);
 	kernel_run(g, 9 * MS);
-	kernel_vm(g, 5)->reservation_mcpu = 900;
+	kernel_vm(g, 5)->asked.reservation_mcpu = 900;
 	kernel_settle_vm(g, 5);
 	kernel_run(g, 25 * MS);
 	for (u32 i = 0; i < 4; i++)
@@ -389,7 +389,7 @@ static void no_slot_and_no_hold_is_ever_lost(void)
 
 static void an_order_reaches_the_vm_that_was_meant_or_nobody(void)
 {
-	struct vm_order order = {.slot = 1, .shares = 300, .reservation_mcpu = 400};
+	struct vm_order order = {.slot = 1, .asked = {.shares = 300, .reservation_mcpu = 400}};
 	struct task_struct *task;
 
 	g = fake_ground(1, 1);
@@ -398,7 +398,7 @@ static void an_order_reaches_the_vm_that_was_meant_or_nobody(void)
 	order.vm_id = kernel_vm(g, 1)->id;
 	CHECK(order_vm(&g->d, &order));
 	CHECK_EQ(kernel_vm(g, 1)->shares, 300);
-	CHECK_EQ(kernel_vm(g, 1)->reservation_mcpu, 400);
+	CHECK_EQ(kernel_vm(g, 1)->asked.reservation_mcpu, 400);
 	CHECK_EQ(kernel_vm(g, 1)->nr_threads, 1);
 	find_forget(&g->d, &task->thread);
 	CHECK(!order_vm(&g->d, &order));

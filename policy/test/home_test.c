@@ -71,7 +71,7 @@ static void with_home_full_it_runs_elsewhere_at_once(void)
 	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_0);
 	kernel_run(g, 100 * MS);
 	CHECK(kernel_cpu_time_ns(g, 1) >= 99 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->home_run_ns, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.home_run_ns, 0);
 }
 
 static void with_the_host_full_it_waits_at_home(void)
@@ -100,7 +100,7 @@ static void it_goes_home_at_the_next_tick(void)
 	kernel_run(g, 5 * MS);
 	CHECK(task->state == TASK_RUNNING && node_of(task) == NODE_1);
 	kernel_run(g, 90 * MS);
-	CHECK_NEAR(kernel_vm(g, 1)->home_run_ns, 90 * MS, 6 * MS);
+	CHECK_NEAR(kernel_vm(g, 1)->counters.home_run_ns, 90 * MS, 6 * MS);
 }
 
 static void while_home_is_full_it_is_left_where_it_runs(void)
@@ -254,7 +254,7 @@ static void who_runs_in_each_others_home_changes_places(void)
 	}
 	kernel_run(g, SECOND);
 	for (u32 tgid = 1; tgid <= 4; tgid++) {
-		CHECK(kernel_vm(g, tgid)->home_run_ns > 950 * MS);
+		CHECK(kernel_vm(g, tgid)->counters.home_run_ns > 950 * MS);
 		CHECK(kernel_cpu_time_ns(g, tgid) > 990 * MS);
 	}
 	/* Who comes preempts, and need not wait for the end of a slice. */
@@ -333,7 +333,7 @@ static void whose_home_is_that_llc_stays_although_another_is_idle(void)
 		wakes(vcpu(i + 1, NODE_0 | 1U << HOME_LLC_SHIFT, i));
 	kernel_run(g, 4ULL * SECOND);
 	for (u32 i = 0; i < 2; i++)
-		CHECK_NEAR(kernel_vm(g, i + 1)->home_run_ns, 4ULL * SECOND, MS);
+		CHECK_NEAR(kernel_vm(g, i + 1)->counters.home_run_ns, 4ULL * SECOND, MS);
 }
 
 static void three_have_the_emptier_llc_in_turn_and_seldom_move(void)
@@ -385,7 +385,7 @@ static void parts_of_a_wide_vm_live_on_a_node_each(void)
 	for (u32 i = 0; i < 4; i++)
 		CHECK_EQ(wakes(vcpus[i])->pcpu / 2, i / 2);
 	kernel_run(g, SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->home_run_ns, kernel_cpu_time_ns(g, 1));
+	CHECK_EQ(kernel_vm(g, 1)->counters.home_run_ns, kernel_cpu_time_ns(g, 1));
 	/* And it has one home again. */
 	order = (struct home_order){order.slot, NODE_1, order.vm_id, 0, 1};
 	CHECK(order_home(&g->d, &order));
@@ -409,7 +409,7 @@ static void shares_hold_whatever_homes_there_are(void)
 		CHECK_NEAR(kernel_cpu_time_ns(g, tgid), all_ns / 5, all_ns / 100);
 	CHECK(kernel_longest_wait_ns(g) < 100 * MS);
 	/* And who has room at home is there mostly. */
-	CHECK(kernel_vm(g, 4)->home_run_ns > kernel_cpu_time_ns(g, 4) * 8 / 10);
+	CHECK(kernel_vm(g, 4)->counters.home_run_ns > kernel_cpu_time_ns(g, 4) * 8 / 10);
 }
 
 static void a_reservation_is_served_wherever_home_is(void)
@@ -419,7 +419,7 @@ static void a_reservation_is_served_wherever_home_is(void)
 		kernel_busy_vm(g, tgid, tgid == 1 ? 1 : 3, 0);
 		go_home(tgid, NODE_0);
 	}
-	kernel_vm(g, 1)->reservation_mcpu = 900;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 900;
 	kernel_settle_vm(g, 1);
 	kernel_run(g, 2 * SECOND);
 	CHECK(kernel_cpu_time_ns(g, 1) >= 2 * SECOND * 89 / 100);

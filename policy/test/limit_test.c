@@ -6,7 +6,7 @@ static struct ground *g;
 
 static void limit(u32 tgid, u32 mcpu)
 {
-	kernel_vm(g, tgid)->limit_mcpu = mcpu;
+	kernel_vm(g, tgid)->asked.limit_mcpu = mcpu;
 	kernel_settle_vm(g, tgid);
 }
 
@@ -183,9 +183,9 @@ static void check_not_held(u32 tgid)
 	u64 limited_ns;
 
 	kernel_run(g, 300 * MS);
-	limited_ns = kernel_vm(g, tgid)->limited_ns;
+	limited_ns = kernel_vm(g, tgid)->counters.limited_ns;
 	kernel_run(g, SECOND);
-	CHECK_EQ(kernel_vm(g, tgid)->limited_ns, limited_ns);
+	CHECK_EQ(kernel_vm(g, tgid)->counters.limited_ns, limited_ns);
 }
 
 /*
@@ -307,7 +307,7 @@ static u32 a_pool(u32 index, u32 parent, u32 mcpu)
 
 static void into_pool(u32 tgid, u32 pool)
 {
-	kernel_vm(g, tgid)->pool = pool;
+	kernel_vm(g, tgid)->asked.pool = pool;
 	kernel_settle_vm(g, tgid);
 }
 
@@ -529,8 +529,8 @@ static void held_time_is_counted(void)
 	limit(1, 1000);
 	kernel_run(g, SECOND);
 	/* Four vCPUs are ready three quarters of the time, and nobody else is there. */
-	CHECK_NEAR((double)kernel_vm(g, 1)->limited_ns / (double)SECOND, 3.0, 0.06);
-	CHECK(kernel_vm(g, 1)->longest_ready_ns < MS);
+	CHECK_NEAR((double)kernel_vm(g, 1)->counters.limited_ns / (double)SECOND, 3.0, 0.06);
+	CHECK(kernel_vm(g, 1)->counters.longest_ready_ns < MS);
 	CHECK(kernel_longest_wait_ns(g) < 15 * MS);
 }
 
@@ -595,7 +595,7 @@ static void work_that_a_long_period_has_room_for_is_not_paced(void)
 	vcpu->sleep_ns = 300 * MS;
 	kernel_wake(g, vcpu);
 	kernel_run(g, 5 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.limited_ns, 0);
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 2000 * MS, 10 * MS);
 }
 
@@ -613,7 +613,7 @@ static void helpers_are_held_too(void)
 	kernel_wake(g, kernel_thread(g, 1, THREAD_HELPER));
 	kernel_run(g, 200 * MS);
 	check_limit(1, 1, 500, A_VM_HAS);
-	CHECK(kernel_vm(g, 1)->helper_run_ns > kernel_vm(g, 1)->vcpu_run_ns);
+	CHECK(kernel_vm(g, 1)->counters.helper_run_ns > kernel_vm(g, 1)->counters.vcpu_run_ns);
 }
 
 static void every_mode_of_coscheduling_keeps_to_it(void)
@@ -634,7 +634,7 @@ static void who_has_a_reservation_has_it_up_to_the_limit(void)
 	g = fake_ground(4, 1);
 	kernel_busy_vm(g, 1, 4, 1);
 	kernel_busy_vm(g, 2, 8, 100000);
-	kernel_vm(g, 1)->reservation_mcpu = 1000;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 1000;
 	limit(1, 1000);
 	kernel_run(g, 300 * MS);
 	check_limit(1, 1, 1000, A_VM_HAS);

@@ -43,9 +43,9 @@ static struct task_struct *a_vm(u32 tgid, u64 allowed, enum settings settings)
 
 	kernel_set_affinity(g, task, allowed);
 	if (settings & RESERVATIONS)
-		kernel_vm(g, tgid)->reservation_mcpu = 100;
+		kernel_vm(g, tgid)->asked.reservation_mcpu = 100;
 	if (settings & LIMITS)
-		kernel_vm(g, tgid)->limit_mcpu = 1000;
+		kernel_vm(g, tgid)->asked.limit_mcpu = 1000;
 	kernel_settle_vm(g, tgid);
 	return task;
 }
@@ -370,7 +370,7 @@ static void limits_that_hold_write_nothing_global(void)
 {
 	a_crowded_host(LIMITS, false);
 	for (u32 tgid = SUBJECT + 1; tgid <= SUBJECT + OTHERS; tgid++) {
-		kernel_vm(g, tgid)->limit_mcpu = 300;
+		kernel_vm(g, tgid)->asked.limit_mcpu = 300;
 		kernel_settle_vm(g, tgid);
 	}
 	kernel_run(g, 200 * MS);
@@ -378,7 +378,7 @@ static void limits_that_hold_write_nothing_global(void)
 	g->next_allot_ns = NEVER;
 	log_slices(100);
 	CHECK_EQ(global_writes_but(once_a_second, 1), 0);
-	CHECK(kernel_vm(g, SUBJECT + 1)->held_ns > 200 * MS);
+	CHECK(kernel_vm(g, SUBJECT + 1)->hold.before_ns > 200 * MS);
 }
 
 int main(void)

@@ -147,7 +147,7 @@ static void check_limited_in_two_partitions(u64 outside)
 	a_divided_host(POLICY_SHARE, POLICY_SHARE);
 	busy_vm_in(IO, 1, 2, 0);
 	kernel_set_affinity(g, &g->task[1], outside);
-	kernel_vm(g, 1)->limit_mcpu = 500;
+	kernel_vm(g, 1)->asked.limit_mcpu = 500;
 	kernel_settle_vm(g, 1);
 	kernel_run(g, SECOND);
 	CHECK(kernel_longest_wait_ns(g) < 15 * MS);
@@ -226,10 +226,10 @@ static void vms_elsewhere_are_allotted_nothing(void)
 		allot_obey(&g->d, g->slot_of[tgid], &allotment);
 		CHECK_EQ(kernel_vm(g, tgid)->entitled_ucpu, tgid == 3 ? 0 : 1000000);
 	}
-	kernel_vm(g, 1)->shares_part = LIMITED_PARTS;
+	kernel_vm(g, 1)->hold.shares_part = LIMITED_PARTS;
 	vm_to(1, RT);
 	CHECK_EQ(kernel_vm(g, 1)->entitled_ucpu, 0);
-	CHECK_EQ(kernel_vm(g, 1)->shares_part, 0);
+	CHECK_EQ(kernel_vm(g, 1)->hold.shares_part, 0);
 }
 
 /* --- credit --- */
@@ -351,9 +351,9 @@ static u32 level_after(u64 burst_ns, u64 sleep_ns, u64 duration_ns)
 {
 	a_divided_host(POLICY_ANTICIPATORY, POLICY_SHARE);
 	kernel_wake(g, io_vm(1, burst_ns, sleep_ns));
-	kernel_vm(g, 1)->credit_ns = (s64)CREDIT_ACCOUNT_NS;
+	kernel_vm(g, 1)->credit.left_ns = (s64)CREDIT_ACCOUNT_NS;
 	kernel_run(g, duration_ns);
-	return kernel_vm(g, 1)->boosted;
+	return kernel_vm(g, 1)->credit.boosted;
 }
 
 static void who_sleeps_after_short_runs_is_boosted_more_up_to_the_third_level(void)
@@ -377,13 +377,13 @@ static void a_boost_does_not_outlive_a_long_sleep(void)
 	io = io_vm(1, 100 * US, 400 * US);
 	kernel_wake(g, io);
 	kernel_run(g, 3 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->boosted, CREDIT_LEVELS);
+	CHECK_EQ(kernel_vm(g, 1)->credit.boosted, CREDIT_LEVELS);
 	io->sleep_ns = 40 * MS;
 	kernel_run(g, 39 * MS);
 	CHECK_EQ(io->state, TASK_ASLEEP);
 	kernel_run(g, 1500 * US);
 	/* Awake and back to sleep: the first level, and one more for the short run. */
-	CHECK(kernel_vm(g, 1)->boosted <= 2);
+	CHECK(kernel_vm(g, 1)->credit.boosted <= 2);
 }
 
 /* Three debits find it without credit: so far it comes before those that are UNDER, no further. */
@@ -395,17 +395,17 @@ static void without_credit_a_boost_lasts_for_its_levels_and_gains_none(void)
 	busy_vm_in(IO, 1, 2, 0);
 	io_vm(2, 100 * US, MS);
 	vm = kernel_vm(g, 2);
-	vm->boosted = CREDIT_LEVELS;
-	vm->credit_ns = -1;
+	vm->credit.boosted = CREDIT_LEVELS;
+	vm->credit.left_ns = -1;
 	for (u32 left = CREDIT_LEVELS; left; left--) {
-		CHECK_EQ(vm->boosted, left);
+		CHECK_EQ(vm->credit.boosted, left);
 		CHECK(hook_gain(&g->d, 2, g->slot_of[2], g->slot_of[1]) > 0);
 		hook_sleeps(&g->d, g->slot_of[2], 0, g->now_ns);
 		hook_wakes(&g->d, g->slot_of[2], 0);
-		CHECK_EQ(vm->boosted, left);
+		CHECK_EQ(vm->credit.boosted, left);
 		g->now_ns += CREDIT_DEBIT_NS;
 		hook_tick(&g->d, 2, g->slot_of[2]);
-		vm->credit_ns = -1;
+		vm->credit.left_ns = -1;
 	}
 	hook_wakes(&g->d, g->slot_of[2], 0);
 	CHECK(hook_gain(&g->d, 2, g->slot_of[2], g->slot_of[1]) < 0);
@@ -425,9 +425,9 @@ static u64 mean_wait_of_io(u32 policy)
 	kernel_wake(g, io);
 	kernel_run(g, SECOND);
 	runs = kernel_runs(g, 7);
-	kernel_vm(g, 7)->ready_ns = 0;
+	kernel_vm(g, 7)->counters.ready_ns = 0;
 	kernel_run(g, 10 * SECOND);
-	return kernel_vm(g, 7)->ready_ns / (kernel_runs(g, 7) - runs);
+	return kernel_vm(g, 7)->counters.ready_ns / (kernel_runs(g, 7) - runs);
 }
 
 static void who_is_at_io_waits_less_than_under_credit(void)

@@ -127,7 +127,7 @@ static void of_two_that_are_due_the_one_due_for_longer_is_next(void)
 		CHECK(g->pcpu[0].current == runs);
 		kernel_thread(g, 2, THREAD_VCPU);
 		for (u32 tgid = 1; tgid <= 2; tgid++) {
-			kernel_vm(g, tgid)->reservation_mcpu = 400;
+			kernel_vm(g, tgid)->asked.reservation_mcpu = 400;
 			kernel_settle_vm(g, tgid);
 			kernel_vm(g, tgid)->reserve_tag_ns = g->now_ns - 3 * MS;
 		}
@@ -493,7 +493,7 @@ static void who_wakes_in_mid_round_does_not_wait_for_its_end(void)
 	for (u32 i = 0; i < 2; i++)
 		pcpu_at(&g->d, i)->order.why = ORDER_WOKEN;
 	sleeper = kernel_thread(g, 1, THREAD_VCPU);
-	kernel_vm(g, 1)->vtime_ns = kernel_vm(g, 2)->planned_vtime_ns - MS;
+	kernel_vm(g, 1)->vtime_ns = kernel_vm(g, 2)->plan.vtime_ns - MS;
 	kernel_wake(g, sleeper);
 	CHECK_EQ(sleeper->state, TASK_READY);
 	CHECK_EQ(pcpu_at(&g->d, 0)->round, g->d.round);

@@ -192,10 +192,10 @@ static void settings_change(struct ground *g)
 
 	if (!vm->id)
 		return;
-	vm->shares_asked = shares[check_random_in(0, 5)];
-	vm->reservation_mcpu = check_chance(50) ? 0 : check_random_in(1, 2000);
-	vm->limit_mcpu = check_chance(50) ? 0 : check_random_in(1, 3000);
-	vm->pool = check_random_in(0, POOLS);
+	vm->asked.shares = shares[check_random_in(0, 5)];
+	vm->asked.reservation_mcpu = check_chance(50) ? 0 : check_random_in(1, 2000);
+	vm->asked.limit_mcpu = check_chance(50) ? 0 : check_random_in(1, 3000);
+	vm->asked.pool = check_random_in(0, POOLS);
 	vm_settle(&g->d, (u32)(vm - g->d.vm));
 }
 

@@ -10,8 +10,8 @@ static void quota(u32 tgid, u32 mcpu, u32 burst_us)
 	struct vm_order order = {
 		.slot = g->slot_of[tgid],
 		.vm_id = vm->id,
-		.vcpu_limit_mcpu = mcpu,
-		.vcpu_burst_us = burst_us,
+		.asked.vcpu_limit_mcpu = mcpu,
+		.asked.vcpu_burst_us = burst_us,
 	};
 
 	CHECK(order_vm(&g->d, &order));
@@ -51,7 +51,7 @@ static void each_vcpu_has_its_own(void)
 	for (u32 i = 0; i < 2; i++)
 		CHECK_NEAR(permille(busy[i], before_ns[i], 4 * SECOND), 500, 10);
 	CHECK(permille(light, 0, 5 * SECOND) > 60);
-	CHECK(kernel_vm(g, 1)->limited_ns > 3 * SECOND);
+	CHECK(kernel_vm(g, 1)->counters.limited_ns > 3 * SECOND);
 }
 
 /* Beside another VM, too, that has what is left. */
@@ -81,14 +81,14 @@ static void who_stays_below_is_never_parked(void)
 	task = vcpu(1, 40 * MS, 60 * MS);
 	quota(1, 500, 0);
 	kernel_run(g, 5 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.limited_ns, 0);
 	CHECK_NEAR(permille(task, 0, 5 * SECOND), 400, 10);
 	/* 200 ms of work each 500 ms are within 50 % over 500 ms. */
 	g = fake_ground(2, 1);
 	task = vcpu(1, 200 * MS, 300 * MS);
 	quota(1, 500, 200000);
 	kernel_run(g, 5 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->limited_ns, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.limited_ns, 0);
 	CHECK_NEAR(permille(task, 0, 5 * SECOND), 400, 10);
 }
 

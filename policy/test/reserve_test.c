@@ -6,7 +6,7 @@ static struct ground *g;
 
 static void reserve(u32 tgid, u32 mcpu)
 {
-	kernel_vm(g, tgid)->reservation_mcpu = mcpu;
+	kernel_vm(g, tgid)->asked.reservation_mcpu = mcpu;
 	kernel_settle_vm(g, tgid);
 }
 
@@ -106,7 +106,7 @@ static void sleeping_saves_up_no_more_than_a_small_credit(void)
 
 	g = fake_ground(1, 1);
 	vcpu = a_sleeper(1, 250);
-	vm_at(&g->d, g->slot_of[1])->shares_asked = 1;
+	vm_at(&g->d, g->slot_of[1])->asked.shares = 1;
 	reserve(1, 250);
 	kernel_busy_vm(g, 2, 1, 1000000);
 	kernel_run(g, 10 * SECOND);

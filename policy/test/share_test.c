@@ -96,8 +96,8 @@ static void all_threads_of_a_vm_are_charged_to_it(void)
 	charge(vm, vcpu, 3 * MS);
 	charge(vm, helper, 2 * MS);
 	CHECK_EQ(vm->vtime_ns - start_ns, 5 * MS);
-	CHECK_EQ(vm->vcpu_run_ns, 3 * MS);
-	CHECK_EQ(vm->helper_run_ns, 2 * MS);
+	CHECK_EQ(vm->counters.vcpu_run_ns, 3 * MS);
+	CHECK_EQ(vm->counters.helper_run_ns, 2 * MS);
 	CHECK_EQ(vcpu->vruntime_ns, 3 * MS);
 	CHECK_EQ(helper->vruntime_ns, 2 * MS);
 }
@@ -127,11 +127,11 @@ static void what_the_kernel_counts_after_a_stop_is_charged_at_the_next_run(void)
 	kernel_run(g, MS);
 	kernel_sleep(g, 0);
 	vcpu->cpu_time_ns += 3 * MS;
-	CHECK_EQ(vm->vcpu_run_ns, MS);
+	CHECK_EQ(vm->counters.vcpu_run_ns, MS);
 	kernel_settle(g);
 	kernel_wake(g, vcpu);
 	kernel_settle(g);
-	CHECK_EQ(vm->vcpu_run_ns, 4 * MS);
+	CHECK_EQ(vm->counters.vcpu_run_ns, 4 * MS);
 	CHECK_EQ(vm->vtime_ns - start_ns, 4 * MS);
 }
 
@@ -149,7 +149,7 @@ static void what_a_thread_used_in_another_class_is_not_charged(void)
 	drover_enable(&g->d, vcpu, &vcpu->thread, 100);
 	kernel_wake(g, vcpu);
 	kernel_settle(g);
-	CHECK_EQ(vm->vcpu_run_ns, MS);
+	CHECK_EQ(vm->counters.vcpu_run_ns, MS);
 }
 
 static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(void)

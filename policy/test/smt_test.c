@@ -27,12 +27,13 @@ static struct task_struct *busy_on(u32 tgid, u32 at, bool stays)
 
 static u64 used_ns(u32 tgid)
 {
-	return kernel_vm(g, tgid)->vcpu_run_ns + kernel_vm(g, tgid)->helper_run_ns;
+	return kernel_vm(g, tgid)->counters.vcpu_run_ns +
+	       kernel_vm(g, tgid)->counters.helper_run_ns;
 }
 
 static u64 charged_ns(u32 tgid)
 {
-	return used_ns(tgid) - kernel_vm(g, tgid)->smt_discount_ns;
+	return used_ns(tgid) - kernel_vm(g, tgid)->counters.smt_discount_ns;
 }
 
 /* What runs on that pCPU is charged up to now. */
@@ -87,7 +88,7 @@ static void virtual_time_and_reservation_go_by_what_is_charged(void)
 	cores_of_two(2);
 	busy_on(1, 0, true);
 	busy_on(2, 1, true);
-	kernel_vm(g, 1)->reservation_mcpu = 500;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 500;
 	kernel_settle_vm(g, 1);
 	charge(0);
 	vtime_ns = kernel_vm(g, 1)->vtime_ns;
@@ -131,9 +132,9 @@ static void no_more_is_charged_than_is_used(void)
 		for (u32 slot = 1; slot < g->d.slots_in_use; slot++) {
 			struct vm *vm = vm_at(&g->d, slot);
 
-			CHECK(vm->smt_discount_ns <= vm->vcpu_run_ns * 3 / 8);
-			used += vm->vcpu_run_ns;
-			charged += vm->vcpu_run_ns - vm->smt_discount_ns;
+			CHECK(vm->counters.smt_discount_ns <= vm->counters.vcpu_run_ns * 3 / 8);
+			used += vm->counters.vcpu_run_ns;
+			charged += vm->counters.vcpu_run_ns - vm->counters.smt_discount_ns;
 		}
 		CHECK(used && charged <= used);
 	}

@@ -66,7 +66,7 @@ static void nothing_of_the_last_vm_is_left_in_a_slot(void)
 	CHECK(kernel_vm(g, 2) == vm);
 	CHECK(vm->id != id);
 	CHECK_EQ(vm->shares, 1000);
-	CHECK_EQ(vm->vcpu_run_ns + vm->helper_run_ns + vm->ready_ns, 0);
+	CHECK_EQ(vm->counters.vcpu_run_ns + vm->counters.helper_run_ns + vm->counters.ready_ns, 0);
 	CHECK_EQ(vm->nr_waiting + share_nr_running(vm), 0);
 	CHECK_EQ(vm->vruntime_floor_ns, 0);
 }
@@ -184,7 +184,7 @@ static void shares_asked_for_stay(void)
 {
 	g = fake_ground(2, 1);
 	kernel_thread(g, 1, THREAD_VCPU);
-	kernel_vm(g, 1)->shares_asked = 300;
+	kernel_vm(g, 1)->asked.shares = 300;
 	kernel_thread(g, 1, THREAD_VCPU);
 	CHECK_EQ(kernel_vm(g, 1)->shares, 300);
 	kernel_set_shares(g, 1, 0);

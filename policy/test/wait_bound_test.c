@@ -28,10 +28,10 @@ static void nobody_is_forgiven_before_the_bound(void)
 	kernel_busy_vm(g, 1, 1, 1);
 	kernel_busy_vm(g, 2, 1, 1000000);
 	kernel_run(g, 990 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->nr_starvation_boosts, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.nr_starvation_boosts, 0);
 	CHECK_EQ(kernel_vm(g, 1)->vtime_ns, 8 * SECOND);
 	kernel_run(g, 200 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->nr_starvation_boosts, 1);
+	CHECK_EQ(kernel_vm(g, 1)->counters.nr_starvation_boosts, 1);
 	CHECK_EQ(kernel_cpu_time_ns(g, 1), 10 * MS);
 }
 
@@ -322,7 +322,7 @@ static void turns_of_several_come_before_a_reservation(void)
 {
 	g = fake_ground(1, 1);
 	kernel_busy_vm(g, 1, 1, 1000);
-	kernel_vm(g, 1)->reservation_mcpu = 1000;
+	kernel_vm(g, 1)->asked.reservation_mcpu = 1000;
 	kernel_settle_vm(g, 1);
 	kernel_busy_vm(g, 2, 4, 1000);
 	kernel_busy_vm(g, 3, 1, 1000);
@@ -349,7 +349,7 @@ static void ordinary_shares_are_not_bent(void)
 	kernel_busy_vm(g, 1, 1, 100);
 	kernel_busy_vm(g, 2, 1, 5000);
 	kernel_run(g, 10 * SECOND);
-	CHECK_EQ(kernel_vm(g, 1)->nr_starvation_boosts, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.nr_starvation_boosts, 0);
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 196 * MS, 8 * MS);
 }
 

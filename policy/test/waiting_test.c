@@ -180,8 +180,8 @@ static void a_wait_is_counted_from_the_first_time_it_began(void)
 	waiting_begin(&g->d, &task->thread);
 	g->now_ns += 4 * MS;
 	waiting_end(&g->d, &task->thread, g->now_ns);
-	CHECK_EQ(vm_at(&g->d, 1)->ready_ns, 7 * MS);
-	CHECK_EQ(vm_at(&g->d, 1)->longest_ready_ns, 7 * MS);
+	CHECK_EQ(vm_at(&g->d, 1)->counters.ready_ns, 7 * MS);
+	CHECK_EQ(vm_at(&g->d, 1)->counters.longest_ready_ns, 7 * MS);
 }
 
 static void the_longest_wait_is_kept(void)
@@ -195,8 +195,8 @@ static void the_longest_wait_is_kept(void)
 		g->now_ns += (9 - 4 * i) * MS;
 		waiting_end(&g->d, &task->thread, g->now_ns);
 	}
-	CHECK_EQ(vm_at(&g->d, 1)->ready_ns, 15 * MS);
-	CHECK_EQ(vm_at(&g->d, 1)->longest_ready_ns, 9 * MS);
+	CHECK_EQ(vm_at(&g->d, 1)->counters.ready_ns, 15 * MS);
+	CHECK_EQ(vm_at(&g->d, 1)->counters.longest_ready_ns, 9 * MS);
 }
 
 /* Under another promise nobody may hold a wait against this one. */
@@ -213,9 +213,9 @@ static void the_longest_wait_counts_from_when_settings_changed(void)
 			kernel_settle_vm(g, 1);
 		g->now_ns += 2 * MS;
 		waiting_end(&g->d, &task->thread, g->now_ns);
-		CHECK_EQ(kernel_vm(g, 1)->longest_ready_ns, i ? 2 * MS : 11 * MS);
+		CHECK_EQ(kernel_vm(g, 1)->counters.longest_ready_ns, i ? 2 * MS : 11 * MS);
 	}
-	CHECK_EQ(kernel_vm(g, 1)->ready_ns, 22 * MS);
+	CHECK_EQ(kernel_vm(g, 1)->counters.ready_ns, 22 * MS);
 }
 
 static void a_clock_that_lags_makes_no_huge_wait(void)
@@ -225,7 +225,7 @@ static void a_clock_that_lags_makes_no_huge_wait(void)
 	a_busy_ground(1);
 	task = enters(1);
 	waiting_end(&g->d, &task->thread, g->now_ns - 1);
-	CHECK_EQ(vm_at(&g->d, 1)->ready_ns, 0);
+	CHECK_EQ(vm_at(&g->d, 1)->counters.ready_ns, 0);
 	CHECK_EQ(vm_at(&g->d, 1)->nr_waiting, 0);
 }
 
@@ -239,7 +239,7 @@ static void the_time_ready_is_what_the_threads_waited(void)
 	for (u32 i = 0; i < 4; i++)
 		if (g->task[i].state == TASK_READY)
 			waited_ns += g->now_ns - g->task[i].ready_at_ns;
-	CHECK_EQ(kernel_vm(g, 1)->ready_ns + waited_ns, 2 * SECOND);
+	CHECK_EQ(kernel_vm(g, 1)->counters.ready_ns + waited_ns, 2 * SECOND);
 }
 
 int main(void)

@@ -377,10 +377,10 @@ static void a_sleeper_wakes_without_delay(void)
 	kernel_busy_vm(g, 2, 4, 0);
 	/* At first both are level with the clock, and have no claim. */
 	kernel_run(g, 100 * MS);
-	kernel_vm(g, 1)->longest_ready_ns = 0;
+	kernel_vm(g, 1)->counters.longest_ready_ns = 0;
 	kernel_run(g, 4 * SECOND);
 	CHECK(kernel_runs(g, 1) > 3500);
-	CHECK(kernel_vm(g, 1)->longest_ready_ns <= 100 * US);
+	CHECK(kernel_vm(g, 1)->counters.longest_ready_ns <= 100 * US);
 }
 
 /* It ran while nobody wanted its pCPU; that is no debt to siblings that come later. */
@@ -396,7 +396,7 @@ static void who_ran_alone_does_not_wait_for_siblings_to_make_up_for_it(void)
 		kernel_wake(g, kernel_thread(g, 1, THREAD_VCPU));
 	kernel_run(g, 400 * MS);
 	CHECK_NEAR(alone->cpu_time_ns, 500 * MS, 20 * MS);
-	CHECK(vm_at(&g->d, g->slot_of[1])->longest_ready_ns <= 60 * MS);
+	CHECK(vm_at(&g->d, g->slot_of[1])->counters.longest_ready_ns <= 60 * MS);
 }
 
 /* Its affinity was changed before it got there: the next waker may preempt, too. */

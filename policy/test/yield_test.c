@@ -53,12 +53,12 @@ static void the_sibling_named_runs_next(void)
 	a_vm_of_three(1, 1);
 	CHECK(yields_to(vcpu[1]));
 	CHECK(g->pcpu[0].current == vcpu[1]);
-	CHECK_EQ(kernel_vm(g, 1)->yields_asked, 1);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 1);
-	CHECK_EQ(kernel_vm(g, 1)->yields_throttled, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_asked, 1);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 1);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 0);
 	/* And when it runs again it is for nobody's yield. */
 	kernel_run(g, 100 * MS);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 1);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 1);
 }
 
 static void one_pinned_beside_it_runs_next(void)
@@ -68,7 +68,7 @@ static void one_pinned_beside_it_runs_next(void)
 	CHECK_EQ(vcpu[1]->queue, ground_vm_queue(&g->d, vcpu[1]->thread.slot, 0));
 	CHECK(yields_to(vcpu[1]));
 	CHECK(g->pcpu[0].current == vcpu[1]);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 1);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 1);
 }
 
 /* Siblings that wait where one spins and yields are not behind it: any pCPU of the domain that has
@@ -95,7 +95,7 @@ static void of_a_vm_played_in_rounds_it_does_too(void)
 		a_vm_of_three(1, 1);
 		g->d.nr_coscheduled = kernel_vm(g, 1)->coscheduled = 1;
 		g->d.round_end_ns = g->now_ns + 5 * MS;
-		kernel_vm(g, 1)->round = g->d.round;
+		kernel_vm(g, 1)->plan.round = g->d.round;
 		plan_note(&g->d, 0, g->slot_of[1]);
 		CHECK(yields_to(named ? vcpu[1] : NULL));
 		CHECK(g->pcpu[0].current == vcpu[named]);
@@ -141,7 +141,7 @@ static void another_vm_that_is_owed_more_comes_first(void)
 	g->d.pcpu[0].order.why = ORDER_NONE;
 	CHECK(yields_to(vcpu[1]));
 	CHECK(g->pcpu[0].current == other);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 0);
 	CHECK_EQ(g->d.pcpu[0].order.why, ORDER_NONE);
 }
 
@@ -155,8 +155,8 @@ static void a_second_in_the_same_tick_gives_way_to_any_sibling(void)
 	CHECK(g->pcpu[0].current == vcpu[2]);
 	CHECK(yields_to(vcpu[1]));
 	CHECK(g->pcpu[0].current == vcpu[0]);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 2);
-	CHECK_EQ(kernel_vm(g, 1)->yields_throttled, 1);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 2);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 1);
 }
 
 static void the_next_tick_brings_another(void)
@@ -167,7 +167,7 @@ static void the_next_tick_brings_another(void)
 	a_tick_passes();
 	yields_to(vcpu[1]);
 	CHECK(g->pcpu[0].current == vcpu[1]);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 3);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 3);
 }
 
 static void the_kernels_ticks_are_counted(void)
@@ -198,8 +198,8 @@ static void another_is_tried_where_that_may_do_better(void)
 	CHECK(!yields_to(kernel_thread(g, 3, THREAD_VCPU)));
 	CHECK(!yields_to(kernel_thread(g, 0, THREAD_HOST)));
 	CHECK(goes_on_with_its_slice());
-	CHECK_EQ(kernel_vm(g, 1)->yields_asked, 4);
-	CHECK_EQ(kernel_vm(g, 1)->yields_throttled, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_asked, 4);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 0);
 }
 
 static void one_that_is_co_stopped_is_not_run(void)
@@ -218,10 +218,10 @@ static void the_search_ends_where_no_sibling_could_run(void)
 {
 	a_vm_of_three(1, 1);
 	kernel_vm(g, 1)->cosched_mode = COSCHED_STRICT;
-	kernel_vm(g, 1)->nr_stopped = 1;
+	kernel_vm(g, 1)->skew.nr_stopped = 1;
 	CHECK(yields_to(vcpu[1]));
 	CHECK(goes_on_with_its_slice());
-	kernel_vm(g, 1)->nr_stopped = 0;
+	kernel_vm(g, 1)->skew.nr_stopped = 0;
 	kernel_vm(g, 1)->cosched_mode = COSCHED_AUTO;
 	CHECK(yields_to(vcpu[1]));
 	CHECK(g->pcpu[0].current == vcpu[1]);
@@ -250,7 +250,7 @@ static void a_target_that_is_gone_is_forgotten(void)
 	find_forget(&g->d, &vcpu[1]->thread);
 	kernel_settle(g);
 	CHECK(g->pcpu[0].current == vcpu[0]);
-	CHECK_EQ(kernel_vm(g, 1)->yields_granted, 0);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 0);
 }
 
 static void who_finds_nobody_goes_on(void)

@@ -58,7 +58,7 @@ static __always_inline bool yield_is_throttled(struct vm *vm, struct thread *t, 
 		t->yield_tick = pcpu->ticks + 1;
 		return false;
 	}
-	__sync_fetch_and_add(&vm->yields_throttled, 1);
+	__sync_fetch_and_add(&vm->counters.yields_throttled, 1);
 	return true;
 }
 
@@ -90,7 +90,7 @@ BPF_GLOBAL bool yield_take(THE_DROVER, u32 pcpu, u32 slot)
 static __always_inline void yield_begin(struct vm *vm, struct thread *t, struct pcpu *pcpu)
 {
 	if (order_is(pcpu, ORDER_YIELD) && t->record && pcpu->order.who == t->record)
-		__sync_fetch_and_add(&vm->yields_granted, 1);
+		__sync_fetch_and_add(&vm->counters.yields_granted, 1);
 }
 
 #endif

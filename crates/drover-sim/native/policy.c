@@ -214,7 +214,7 @@ void sim_charge_stops(struct drover *d)
 	for (slot = 1; slot < d->slots_in_use; slot++) {
 		struct vm *vm = vm_at(d, slot);
 
-		if (vm->id && vm->held_since_ns)
+		if (vm->id && vm->plan.held_since_ns)
 			vm->vtime_ns += share_weigh(vm, vm->vcpus_waiting * 1000000ULL);
 	}
 }
@@ -248,7 +248,7 @@ static enum sim_miscounted check_vcpu_counts(struct drover *d, u32 slot)
 		return SIM_COUNTS_RUNNING;
 	if (waiting != vm->vcpus_waiting)
 		return SIM_COUNTS_WAITING;
-	return stopped != vm->nr_stopped ? SIM_COUNTS_STOPPED : SIM_COUNTS_RIGHT;
+	return stopped != vm->skew.nr_stopped ? SIM_COUNTS_STOPPED : SIM_COUNTS_RIGHT;
 }
 
 /* Are the counts of VMs, and of each VM's vCPUs, right? `slot`: whose are not. */

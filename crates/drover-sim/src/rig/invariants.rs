@@ -456,13 +456,15 @@ const WATCHDOG_NS: u64 = 26_000_000_000;
 fn charges_agree(sim: &Sim<Scx>, longest_slice_ns: u64) -> Result<(), String> {
     let slots = 0..sim.class.policy.slots_in_use();
     let charged = slots.map(|slot| sim.class.policy.vm(slot));
-    let charged_ns: u64 = charged.map(|vm| vm.vcpu_run_ns + vm.helper_run_ns).sum();
+    let charged_ns: u64 =
+        charged.map(|vm| vm.counters.vcpu_run_ns + vm.counters.helper_run_ns).sum();
     let real_ns: u64 = (0..sim.m.tasks.len() as TaskId).map(|t| sim.m.cpu_time_now_ns(t)).sum();
     // A thread that goes on is charged when its slice is over, and at the tick then.
     let charged_late_ns = KERNELS_SLICE_NS.max(longest_slice_ns) + 2 * sim.m.costs.tick_interval_ns;
     let late_ns = sim.m.pcpus.len() as u64 * charged_late_ns;
     let slots = 0..sim.class.policy.slots_in_use();
-    let smt_discount_ns: u64 = slots.map(|slot| sim.class.policy.vm(slot).smt_discount_ns).sum();
+    let smt_discount_ns: u64 =
+        slots.map(|slot| sim.class.policy.vm(slot).counters.smt_discount_ns).sum();
     let most_ns = if sim.m.topology.threads == 2 { charged_ns * 3 / 8 } else { 0 };
     if smt_discount_ns > most_ns {
         return Err(format!(

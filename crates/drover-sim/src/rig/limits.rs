@@ -120,7 +120,7 @@ impl Limits {
                 continue;
             };
             let known = sim.class.policy.vm(slot);
-            let now = (now_ns, known.vcpu_run_ns + known.helper_run_ns);
+            let now = (now_ns, known.counters.vcpu_run_ns + known.counters.helper_run_ns);
             let since = self.held_since.entry(vm).or_insert(now);
             // It may have run between two looks.
             if since.1 != now.1 {

@@ -364,7 +364,7 @@ impl Class for Scx {
     fn wanted_ns(&self, _: &Machine, vm: u32) -> u64 {
         self.slot_of(vm).map_or(0, |slot| {
             let view = self.policy.vm(slot);
-            view.vcpu_run_ns + view.helper_run_ns + view.ready_ns
+            view.counters.vcpu_run_ns + view.counters.helper_run_ns + view.counters.ready_ns
         })
     }
 
@@ -372,7 +372,7 @@ impl Class for Scx {
         let slot = self.slot_of(vm)?;
         let native::waker { slot: waker, votes, wakes, near } = self.policy.waker(slot);
         let by = (0..vms).find(|&it| self.slot_of(it) == Some(waker)).unwrap_or(vm);
-        let waited_ms = self.policy.vm(slot).ready_ns / 1_000_000;
+        let waited_ms = self.policy.vm(slot).counters.ready_ns / 1_000_000;
         Some(Woken { by: by.into(), votes, wakes, near, waited_ms })
     }
 
@@ -549,21 +549,24 @@ impl Class for Scx {
             Some((known.vcpu, counters))
         };
         let counters = Counters {
-            progressed_s: Some(seconds(view.progressed_ns)),
-            hazard_s: Some(seconds(view.hazard_ns)),
-            costop_s: seconds(view.costop_ns),
-            costops: view.nr_costops,
-            costarts: view.nr_costarts,
-            used_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns)),
-            charged_s: Some(seconds(view.vcpu_run_ns + view.helper_run_ns - view.smt_discount_ns)),
-            limited_s: Some(seconds(view.limited_ns)),
+            progressed_s: Some(seconds(view.pressure.progressed_ns)),
+            hazard_s: Some(seconds(view.pressure.hazard_ns)),
+            costop_s: seconds(view.skew.costop_ns),
+            costops: view.skew.nr_costops,
+            costarts: view.skew.nr_costarts,
+            used_s: Some(seconds(view.counters.vcpu_run_ns + view.counters.helper_run_ns)),
+            charged_s: Some(seconds(
+                view.counters.vcpu_run_ns + view.counters.helper_run_ns
+                    - view.counters.smt_discount_ns,
+            )),
+            limited_s: Some(seconds(view.counters.limited_ns)),
             yields: Some(Yields {
-                asked: view.yields_asked,
-                granted: view.yields_granted,
-                throttled: view.yields_throttled,
+                asked: view.counters.yields_asked,
+                granted: view.counters.yields_granted,
+                throttled: view.counters.yields_throttled,
             }),
-            skew_max_ms: skew_max_ms(view.skew_max_ns),
-            longest_ready_ms: Some(view.longest_ready_ns as f64 / 1e6),
+            skew_max_ms: skew_max_ms(view.skew.max_ns),
+            longest_ready_ms: Some(view.counters.longest_ready_ns as f64 / 1e6),
             guaranteed_delay_ms: Some(self.guaranteed(m, vm).ready_ns() as f64 / 1e6),
         };
         Some(VmCounters {
@@ -571,8 +574,8 @@ impl Class for Scx {
             vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
             numa: (m.topology.llcs.len() > 1).then(|| Numa {
                 home: self.bounds_of(vm).home.checked_sub(1).into_iter().collect(),
-                home_s: seconds(view.home_run_ns),
-                ran_s: seconds(view.vcpu_run_ns + view.helper_run_ns),
+                home_s: seconds(view.counters.home_run_ns),
+                ran_s: seconds(view.counters.vcpu_run_ns + view.counters.helper_run_ns),
                 ..Numa::default()
             }),
             profile: None,

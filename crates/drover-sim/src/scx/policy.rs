@@ -207,17 +207,19 @@ impl Policy {
         (shares, bounds): (u32, VmBounds),
     ) {
         let order = native::vm_order {
-            slot,
-            shares,
             vm_id: self.vm(slot).id,
-            reservation_mcpu: bounds.reservation_mcpu,
-            limit_mcpu: bounds.limit_mcpu,
-            pool: bounds.pool,
+            slot,
             cosched_mode: bounds.cosched as u32,
             partition: bounds.partition,
             burst_us: 0,
-            vcpu_limit_mcpu: 0,
-            vcpu_burst_us: 0,
+            asked: native::vm_settings {
+                shares,
+                reservation_mcpu: bounds.reservation_mcpu,
+                limit_mcpu: bounds.limit_mcpu,
+                vcpu_limit_mcpu: 0,
+                vcpu_burst_us: 0,
+                pool: bounds.pool,
+            },
         };
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
