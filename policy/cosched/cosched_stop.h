@@ -26,15 +26,14 @@
 /* Is the VM of a mode that stops vCPUs which drift apart? */
 static __always_inline bool cosched_bounds_skew(struct vm *vm)
 {
-	return vm->cosched_mode == COSCHED_STRICT ||
-	       vm->cosched_mode == COSCHED_RELAXED || vm->cosched_mode == COSCHED_SKEW;
+	return vm->cosched_mode == COSCHED_STRICT || vm->cosched_mode == COSCHED_RELAXED ||
+	       vm->cosched_mode == COSCHED_SKEW;
 }
 
 /* Is it stopped as a whole? */
 static __always_inline bool cosched_is_stopped(struct vm *vm)
 {
-	return vm->skew.nr_stopped && cosched_bounds_skew(vm) &&
-	       vm->cosched_mode != COSCHED_SKEW;
+	return vm->skew.nr_stopped && cosched_bounds_skew(vm) && vm->cosched_mode != COSCHED_SKEW;
 }
 
 /*
@@ -218,9 +217,8 @@ static __always_inline bool cosched_must_stop(struct drover *d, struct thread *t
 /* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */
 static __always_inline bool cosched_holds(struct vm *vm)
 {
-	return cosched_is_stopped(vm) ||
-	       (vm->cosched_mode == COSCHED_GANG && vm->coscheduled && !vm->vcpus_running &&
-		vm->vcpus_waiting > 1);
+	return cosched_is_stopped(vm) || (vm->cosched_mode == COSCHED_GANG && vm->coscheduled &&
+					  !vm->vcpus_running && vm->vcpus_waiting > 1);
 }
 
 /* A vCPU of the VM was charged: have they drifted apart? */

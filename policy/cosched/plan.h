@@ -34,9 +34,9 @@
  * held for longer than hold_max (50 ms): a sibling may be pinned beside a crowd, and half a VM is
  * better than none: it has what can be had.
  *
- * A VM with more vCPUs than the host has pCPUs runs in turns. A vCPU may spin for a lock that one
- * holds that waits, so its slices are as short as can be without a timer: they end at the tick, and
- * the vCPU that has run least is next.
+ * A VM with more vCPUs that are ready than there are pCPUs runs in turns, on all pCPUs or on those
+ * that others leave it. A vCPU may spin for a sibling that waits, so its slices are as short as can
+ * be without a timer: they end at the tick, and the vCPU that has run least is next.
  *
  * Worked example. VMs A, B and C, two busy vCPUs each, pCPUs 0 and 1, rounds of 8 ms. A runs. At 8
  * ms pCPU 1 begins a round and takes B, the least served. B has one more that is ready: pCPU 0 runs
@@ -91,19 +91,30 @@ static __always_inline bool plan_spans(struct drover *d, struct vm *vm)
 				   vm->nr_vcpus * d->params.nr_domains > d->params.nr_pcpus);
 }
 
-/* Has the VM all pCPUs, and more vCPUs that are ready? */
+/* Are more of its vCPUs ready than there are pCPUs? Then some wait however many it is given. */
 static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
 {
 	return vm->coscheduled && vm->vcpus_waiting &&
-	       vm->vcpus_running >= partition_at(d, vm->partition)->nr_online;
+	       vm->vcpus_running + vm->vcpus_waiting > partition_at(d, vm->partition)->nr_online;
 }
 
-/* How long a thread of the VM runs there before it is asked again: no longer than until a VM
- * that waits there is due by a reservation. */
+/*
+ * How long a thread of the VM runs there before it is asked again: no longer than until a VM that
+ * waits there is due by a reservation. Where a sibling waits although this is their round, another
+ * VM has a pCPU of theirs: they take turns on the others in mid-round.
+ */
 static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at)
 {
-	u64 slice_ns = plan_is_crowded(d, vm) ? PLAN_TURN_NS : partition_slice_ns(d, at);
+	u64 slice_ns = partition_slice_ns(d, at);
+	bool some_wait = vm->coscheduled && vm->vcpus_waiting;
 
+	/* Other policies have slices of their own. */
+	if (some_wait && hook_is_share(d, pcpu_at(d, at)->domain)) {
+		if (plan_is_crowded(d, vm))
+			slice_ns = PLAN_TURN_NS;
+		else if (vm->plan.round == d->round)
+			slice_ns /= 2;
+	}
 	return d->nr_reserved ? next_deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) :
 				slice_ns;
 }

@@ -68,8 +68,7 @@ static __always_inline bool together_is_due(struct vm *vm, u64 pressed_ns, u64 p
 {
 	if (vm->cosched_mode == COSCHED_OFF || vm->nr_vcpus < 2)
 		return false;
-	return vm->cosched_mode != COSCHED_AUTO ||
-	       pressed_ns * TOGETHER_PRESSED_PART >= passed_ns;
+	return vm->cosched_mode != COSCHED_AUTO || pressed_ns * TOGETHER_PRESSED_PART >= passed_ns;
 }
 
 /* Judge the VM anew, once a window. */

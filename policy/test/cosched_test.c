@@ -737,6 +737,39 @@ static void vcpus_of_a_vm_wider_than_the_host_take_short_turns(void)
 		CHECK_NEAR((double)g->task[i].cpu_time_ns, 0.6 * SECOND, 0.01 * SECOND);
 }
 
+/* Beside one busy vCPU a barrier of 12 vCPUs on six pCPUs did 0.54 of its work under EEVDF. */
+static void nor_do_they_take_longer_ones_where_another_vm_has_a_pcpu(void)
+{
+	u64 runs;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 4, 0);
+	kernel_busy_vm(g, 2, 1, 0);
+	kernel_run(g, 200 * MS);
+	CHECK(kernel_vm(g, 1)->coscheduled);
+	runs = kernel_runs(g, 1);
+	kernel_run(g, SECOND);
+	runs = kernel_runs(g, 1) - runs;
+	/* Of 1.6 s, one tick each at most; 419 where turns were short only on all pCPUs. */
+	CHECK_SAYING(runs > 1000, "%" PRIu64, runs);
+}
+
+/* A VM as wide as the host: 0.65. Another has one of its pCPUs, and two of its vCPUs the other. */
+static void siblings_take_turns_in_a_round_where_another_vm_has_a_pcpu(void)
+{
+	u64 waited_ns = 0;
+
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 0);
+	kernel_busy_vm(g, 2, 1, 0);
+	kernel_run(g, 200 * MS);
+	CHECK(kernel_vm(g, 1)->coscheduled);
+	kernel_vm(g, 1)->counters.longest_ready_ns = 0;
+	kernel_run(g, SECOND);
+	waited_ns = kernel_vm(g, 1)->counters.longest_ready_ns;
+	CHECK_SAYING(waited_ns < g->d.params.slice_ns, "%" PRIu64, waited_ns);
+}
+
 static void modes_may_change_at_any_moment(void)
 {
 	g = fake_ground(4, 2);
@@ -798,6 +831,8 @@ int main(void)
 	RUN(who_is_held_for_his_mode_runs_at_once_in_another);
 	RUN(a_vm_wider_than_the_host_moves_in_turns);
 	RUN(vcpus_of_a_vm_wider_than_the_host_take_short_turns);
+	RUN(nor_do_they_take_longer_ones_where_another_vm_has_a_pcpu);
+	RUN(siblings_take_turns_in_a_round_where_another_vm_has_a_pcpu);
 	RUN(modes_may_change_at_any_moment);
 	return check_done();
 }

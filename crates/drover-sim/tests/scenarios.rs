@@ -106,6 +106,12 @@ fn vms_wider_than_a_domain_run_in_all_domains_at_once() {
     holds("barrier-wide.toml");
 }
 
+/// They did 0.71 and 0.56 of their work under EEVDF: all spun until a slice ended for the one that waited.
+#[test]
+fn a_wide_vm_goes_on_where_another_has_a_pcpu() {
+    holds("barrier-crowded.toml");
+}
+
 #[test]
 fn partitions_keep_what_is_promised_in_them() {
     holds("partition-promises.toml");
