@@ -98,21 +98,27 @@ static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
 	       vm->vcpus_running + vm->vcpus_waiting > partition_at(d, vm->partition)->nr_online;
 }
 
+/* Is it as wide as the host, and does one of its vCPUs wait? Another VM has a pCPU of its round. */
+static __always_inline bool plan_is_one_short(struct drover *d, struct vm *vm)
+{
+	return vm->coscheduled && vm->vcpus_waiting &&
+	       vm->vcpus_running + vm->vcpus_waiting == partition_at(d, vm->partition)->nr_online;
+}
+
 /*
  * How long a thread of the VM runs there before it is asked again: no longer than until a VM that
- * waits there is due by a reservation. Where a sibling waits although this is their round, another
- * VM has a pCPU of theirs: they take turns on the others in mid-round.
+ * waits there is due by a reservation. In mid-round where it is one short: the vCPU that waits has
+ * its turn. (Narrower VMs are given another pCPU in the next round.)
  */
 static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at)
 {
 	u64 slice_ns = partition_slice_ns(d, at);
-	bool some_wait = vm->coscheduled && vm->vcpus_waiting;
 
 	/* Other policies have slices of their own. */
-	if (some_wait && hook_is_share(d, pcpu_at(d, at)->domain)) {
+	if (hook_is_share(d, pcpu_at(d, at)->domain)) {
 		if (plan_is_crowded(d, vm))
 			slice_ns = PLAN_TURN_NS;
-		else if (vm->plan.round == d->round)
+		else if (plan_is_one_short(d, vm))
 			slice_ns /= 2;
 	}
 	return d->nr_reserved ? next_deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) :
