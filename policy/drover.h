@@ -431,7 +431,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 
 	/* The pending wake-up preemption went elsewhere: clear it. */
 	if (order_is(pcpu, ORDER_WOKEN) || order_is(pcpu, ORDER_SENT))
-		order_end(pcpu);
+		order_give(pcpu, ORDER_NONE);
 	if (!t || ground_is_leaving(d, task))
 		spread_stay(d, pcpu);
 	pcpu->asked_ns = ground_now_ns(d);
@@ -464,7 +464,7 @@ static __always_inline void drover_dispatch(struct drover *d, u32 at, struct tas
 		if (picked == PICKED_RUNNING && t && pick_yielded(d, at, t->slot))
 			picked = PICKED_WAITING;
 		else
-			order_end(pcpu);
+			order_give(pcpu, ORDER_NONE);
 	}
 	/* After the choice: the least served VM is the same for all pCPUs that are told to ask. */
 	if (first)
@@ -629,14 +629,14 @@ static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 /* It is ours again, and asks for work next. */
 static __always_inline void drover_pcpu_returned(struct drover *d, u32 at)
 {
-	order_end(pcpu_at(d, at));
+	order_give(pcpu_at(d, at), ORDER_NONE);
 }
 
 static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 {
 	u32 i;
 
-	order_end(pcpu_at(d, at));
+	order_give(pcpu_at(d, at), ORDER_NONE);
 	pcpu_at(d, at)->online = 1;
 	idle_note(d, at, true);
 	partition_count(d);

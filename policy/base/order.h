@@ -30,12 +30,6 @@
 
 #include "base/types.h"
 
-/* Does one stand there? */
-static __always_inline bool order_stands(const struct pcpu *pcpu)
-{
-	return pcpu->order.why != ORDER_NONE;
-}
-
 static __always_inline bool order_is(const struct pcpu *pcpu, enum order_why why)
 {
 	return pcpu->order.why == why;
@@ -53,7 +47,7 @@ static __always_inline bool order_may(const struct pcpu *pcpu, enum order_why wh
 	switch (why) {
 	case ORDER_WOKEN:
 	case ORDER_SENT:
-		return !order_stands(pcpu) || order_is(pcpu, ORDER_BEGUN);
+		return order_is(pcpu, ORDER_NONE) || order_is(pcpu, ORDER_BEGUN);
 	case ORDER_BEGUN:
 		return order_is(pcpu, ORDER_SENT);
 	case ORDER_TURN:
@@ -69,23 +63,11 @@ static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
 	return pcpu->online && !order_is(pcpu, ORDER_TAKEN) && pcpu->running_slot >= DROVER_MAX_VMS;
 }
 
+/* ORDER_NONE: it has been followed, or came to nothing. A turn's end is set beside. */
 static __always_inline void order_give(struct pcpu *pcpu, enum order_why why)
 {
 	ASSERT(order_may(pcpu, why));
 	pcpu->order.why = why;
-}
-
-/* A turn, which lasts until then. */
-static __always_inline void order_give_turn(struct pcpu *pcpu, enum order_why why, u64 until_ns)
-{
-	pcpu->order.until_ns = until_ns;
-	order_give(pcpu, why);
-}
-
-/* It has been followed, or came to nothing. */
-static __always_inline void order_end(struct pcpu *pcpu)
-{
-	pcpu->order.why = ORDER_NONE;
 }
 
 #endif

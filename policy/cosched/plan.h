@@ -98,27 +98,25 @@ static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
 	       vm->vcpus_running + vm->vcpus_waiting > partition_at(d, vm->partition)->nr_online;
 }
 
-/* Is it as wide as the host, and does one of its vCPUs wait? Another VM has a pCPU of its round. */
-static __always_inline bool plan_is_one_short(struct drover *d, struct vm *vm)
-{
-	return vm->coscheduled && vm->vcpus_waiting &&
-	       vm->vcpus_running + vm->vcpus_waiting == partition_at(d, vm->partition)->nr_online;
-}
-
 /*
  * How long a thread of the VM runs there before it is asked again: no longer than until a VM that
- * waits there is due by a reservation. In mid-round where it is one short: the vCPU that waits has
- * its turn. (Narrower VMs are given another pCPU in the next round.)
+ * waits there is due by a reservation. In mid-round where the VM is as wide as the host and one of
+ * its vCPUs waits, as another VM has a pCPU. (Narrower ones are given another pCPU in the next
+ * round.)
  */
 static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at)
 {
-	u64 slice_ns = partition_slice_ns(d, at);
+	u32 ready = vm->vcpus_running + vm->vcpus_waiting;
+	u32 all = partition_at(d, vm->partition)->nr_online;
+	u64 slice_ns = d->params.slice_ns;
 
+	if (d->divided)
+		slice_ns = partition_at(d, partition_of_pcpu(d, at))->slice_ns;
 	/* Other policies have slices of their own. */
-	if (hook_is_share(d, pcpu_at(d, at)->domain)) {
-		if (plan_is_crowded(d, vm))
+	if (vm->coscheduled && vm->vcpus_waiting && hook_is_share(d, pcpu_at(d, at)->domain)) {
+		if (ready > all)
 			slice_ns = PLAN_TURN_NS;
-		else if (plan_is_one_short(d, vm))
+		else if (ready == all)
 			slice_ns /= 2;
 	}
 	return d->nr_reserved ? next_deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) :
@@ -175,7 +173,7 @@ static __always_inline bool plan_could_give(struct drover *d, u32 pcpu, u32 slot
 
 	if (p->running_slot == slot)
 		return plan_is_free(d, p, slot);
-	if (!plan_reaches(d, pcpu, slot, remote) || order_stands(p))
+	if (!plan_reaches(d, pcpu, slot, remote) || !order_is(p, ORDER_NONE))
 		return false;
 	if (p->running_slot >= DROVER_MAX_VMS)
 		return true;

@@ -134,10 +134,12 @@ BPF_GLOBAL int wait_bound_begin(THE_DROVER, THE_TASK, THE_THREAD, u32 at, u64 no
 	t->runs_since_ns = now_ns;
 	/* The pCPU has not asked since the thread was sent to preempt: it does not give way again
 	 * to the next one that wakes, or to a round, before it has had a turn. */
-	if (order_is(pcpu, ORDER_SENT))
-		order_give_turn(pcpu, ORDER_BEGUN, now_ns + wait_bound_turn_ns(d, 0));
+	if (order_is(pcpu, ORDER_SENT)) {
+		order_give(pcpu, ORDER_BEGUN);
+		pcpu->order.until_ns = now_ns + wait_bound_turn_ns(d, 0);
+	}
 	if (!order_is_turn(pcpu)) {
-		order_end(pcpu);
+		order_give(pcpu, ORDER_NONE);
 		return 0;
 	}
 	/* It may have been on its way for longer than its turn was to last. */
@@ -188,7 +190,7 @@ static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct tas
 	if (!order_is_turn(pcpu))
 		return false;
 	if (!task || left_ns <= WAIT_BOUND_EARLY_NS) {
-		order_end(pcpu);
+		order_give(pcpu, ORDER_NONE);
 		return false;
 	}
 	ground_set_slice(d, task, (u64)left_ns);
@@ -207,7 +209,8 @@ static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu 
 	u64 turn_ns = wait_bound_turn_ns(d, late_ns);
 	bool too_late = late_ns > (s64)(WAIT_BOUND_LATE_FACTOR * d->params.wait_bound_ns);
 
-	order_give_turn(pcpu, ORDER_TURN, pcpu->asked_ns + turn_ns);
+	order_give(pcpu, ORDER_TURN);
+	pcpu->order.until_ns = pcpu->asked_ns + turn_ns;
 	pcpu->next_turn_ns = pcpu->asked_ns + turn_ns * (too_late ? 2 : WAIT_BOUND_TAKES_ONE_IN);
 }
 

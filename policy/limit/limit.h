@@ -286,7 +286,7 @@ BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 		if (!left)
 			break;
 		/* It asks in a moment, for another VM. */
-		if (order_stands(pcpu_at(d, at)) || !limit_is_near(d, slot, at))
+		if (!order_is(pcpu_at(d, at), ORDER_NONE) || !limit_is_near(d, slot, at))
 			continue;
 		if (i < nr_pcpus && idle) {
 			ground_kick(d, at);

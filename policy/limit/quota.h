@@ -141,7 +141,7 @@ static __always_inline u32 quota_near(struct drover *d, struct task_struct *task
 		u32 at = bounded(topology_pcpu(d, domain, pcpu_at(d, near)->place + i),
 				 DROVER_MAX_PCPUS);
 
-		if (!pcpu_is_idle(pcpu_at(d, at)) || order_stands(pcpu_at(d, at)) ||
+		if (!pcpu_is_idle(pcpu_at(d, at)) || !order_is(pcpu_at(d, at), ORDER_NONE) ||
 		    !ground_may_run_on(d, task, at))
 			continue;
 		order_give(pcpu_at(d, at), ORDER_WOKEN);

@@ -203,8 +203,8 @@ BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most, u32 slot)
 		u32 to = topology_pcpu(d, domain, place + look);
 		struct pcpu *pcpu = pcpu_at(d, to);
 
-		if (!pcpu->away || pcpu->away > most || pcpu->migrate_to || order_stands(pcpu) ||
-		    pcpu->running_slot >= DROVER_MAX_VMS ||
+		if (!pcpu->away || pcpu->away > most || pcpu->migrate_to ||
+		    !order_is(pcpu, ORDER_NONE) || pcpu->running_slot >= DROVER_MAX_VMS ||
 		    (s64)(vm_at(d, pcpu->running_slot)->vtime_ns - vm_at(d, slot)->vtime_ns) < 0)
 			continue;
 		order_give(pcpu, ORDER_WOKEN);
@@ -244,7 +244,7 @@ static __always_inline s32 home_take_back(struct drover *d, struct task_struct *
 	if (target == PCPU_NONE || ground_may_run_on(d, task, (u32)target))
 		return target;
 	/* Its affinity has just changed. */
-	order_end(pcpu_at(d, (u32)target));
+	order_give(pcpu_at(d, (u32)target), ORDER_NONE);
 	return PCPU_NONE;
 }
 

@@ -69,7 +69,7 @@ BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool w
 		    !pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)))
 			continue;
 		/* One with an order asks in a moment, for another. */
-		if (order_stands(pcpu) || !ground_claim(d, task, at))
+		if (!order_is(pcpu, ORDER_NONE) || !ground_claim(d, task, at))
 			continue;
 		found = (s32)at;
 		break;

@@ -217,7 +217,8 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	struct pcpu *here = pcpu_at(d, at);
 	s32 to = PCPU_NONE;
 
-	if (here->migrate_to || order_stands(here) || t->pinned_cpu || ground_is_leaving(d, task))
+	if (here->migrate_to || !order_is(here, ORDER_NONE) || t->pinned_cpu ||
+	    ground_is_leaving(d, task))
 		return;
 	if (here->away == HOME_IS_AWAY) {
 		to = home_claim(d, task, t, at);

@@ -99,7 +99,7 @@ BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool 
 	s64 ahead_ns;
 
 	if (!pcpu->online || there >= DROVER_MAX_VMS ||
-	    (order_stands(pcpu) && !(due && order_is(pcpu, ORDER_BEGUN))))
+	    (!order_is(pcpu, ORDER_NONE) && !(due && order_is(pcpu, ORDER_BEGUN))))
 		return 0;
 	if (due && slot == DROVER_HOST_SLOT)
 		return there == slot ? 1 : WAKE_DUE;
