@@ -288,7 +288,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 		ground_preempt(d, at);
 	yield_begin(vm, t, pcpu);
 	spread_stay(d, pcpu);
-	if (d->divided || d->nr_reserved || plan_is_crowded(d, vm) || quota_of(d, t))
+	if (d->divided || d->nr_reserved || plan_excess(d, vm) > 0 || quota_of(d, t))
 		ground_set_slice(d, task, quota_slice_ns(d, t, plan_slice_ns(d, vm, at), now_ns));
 	wait_bound_begin(d, task, t, at, now_ns);
 }

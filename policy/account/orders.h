@@ -114,10 +114,7 @@ static inline bool order_end_container(struct drover *d, u64 owner_id)
 		return false;
 	ground_forget(d, owner_id);
 	vm->owner_id = 0;
-	vm->asked.shares = 0;
-	vm->asked.limit_mcpu = 0;
-	vm->asked.reservation_mcpu = 0;
-	vm->asked.pool = POOL_ROOT;
+	vm->asked = (struct vm_settings){.pool = POOL_ROOT};
 	vm_settle(d, slot);
 	__sync_fetch_and_sub(&d->nr_containers, 1);
 	vm_tell_found(d);

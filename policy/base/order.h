@@ -5,18 +5,19 @@
  * Idea. A pCPU mostly picks for itself (pick.h). Five others may have a say before it does: a
  * thread that wakes and preempts, the plan of a round, a turn for an overdue thread, a running
  * thread that yields, and the kernel, which takes the pCPU for a real-time task. Each pCPU has one
- * order, so that two of them do not send it different ways. Only the functions here write it:
+ * order, so that two of them do not send it different ways. Only order_give writes which it is:
  *
- *   order  who gives it                     what it may replace  how it ends
- *   WOKEN  wake, plan, limit, home, spread  NONE, BEGUN (due)    the pCPU asks
- *   SENT   wake                             NONE, BEGUN (due)    the thread begins: BEGUN
- *   BEGUN  wait_bound                       SENT                 until_ns, or the pCPU asks after
- * it TURN   the pCPU's own pick              any but TAKEN        until_ns, or the pCPU asks after
- * it YIELD  the running thread               any                  the pCPU has picked TAKEN  the
- * kernel                       any                  the kernel gives the pCPU back
+ *  order  who gives it        it may replace     it ends when
+ *  WOKEN  others, see below   NONE, BEGUN (due)  the pCPU asks
+ *  SENT   wake                NONE, BEGUN (due)  the thread begins: BEGUN
+ *  BEGUN  wait_bound          SENT               the pCPU asks after until_ns
+ *  TURN   the pCPU's pick     all but TAKEN      the pCPU asks after until_ns
+ *  YIELD  the running thread  any                the pCPU has picked
+ *  TAKEN  the kernel          any                the kernel gives the pCPU back
  *
- * While an order stands no other pCPU gives one, but for a VM that is due by its reservation: it
- * may cut the turn of a thread that woke short.
+ * WOKEN comes from a wake-up, the plan, a limit or quota that ends, and a thread that goes home or
+ * elsewhere. While an order stands no other pCPU gives one, but for a VM that is due by its
+ * reservation: it cuts short the turn of a thread that woke.
  *
  * Worked example. At 0 us a vCPU wakes and preempts on pCPU 2: SENT. At 1 us another wakes: pCPU 2
  * has an order, so it looks elsewhere. At 3 us the first begins: BEGUN, until 2,003 us. At 1,000 us

@@ -184,8 +184,7 @@ struct vm_credit {
 	u32 boosted;   /* it woke with credit left; in anticipatory.h, the level */
 };
 
-/* Of a VM since its birth, for the daemon. Of these only CPU time is read by a decision (limit.h).
- */
+/* Since its birth, for the daemon. Of these only limits read one, its CPU time. */
 struct vm_counters {
 	u64 vcpu_run_ns; /* CPU time */
 	u64 helper_run_ns;

@@ -91,11 +91,17 @@ static __always_inline bool plan_spans(struct drover *d, struct vm *vm)
 				   vm->nr_vcpus * d->params.nr_domains > d->params.nr_pcpus);
 }
 
-/* Are more of its vCPUs ready than there are pCPUs? Then some wait however many it is given. */
-static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
+/*
+ * One of its vCPUs waits: by how many is the VM, as far as its vCPUs are ready, wider than the
+ * host? Above 0 some wait however many pCPUs it is given; at 0 another VM has one. Below: neither.
+ */
+static __always_inline s32 plan_excess(struct drover *d, struct vm *vm)
 {
-	return vm->coscheduled && vm->vcpus_waiting &&
-	       vm->vcpus_running + vm->vcpus_waiting > partition_at(d, vm->partition)->nr_online;
+	u32 ready = vm->vcpus_running + vm->vcpus_waiting;
+
+	return vm->coscheduled && vm->vcpus_waiting ?
+		       (s32)(ready - partition_at(d, vm->partition)->nr_online) :
+		       -1;
 }
 
 /*
@@ -106,19 +112,12 @@ static __always_inline bool plan_is_crowded(struct drover *d, struct vm *vm)
  */
 static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at)
 {
-	u32 ready = vm->vcpus_running + vm->vcpus_waiting;
-	u32 all = partition_at(d, vm->partition)->nr_online;
-	u64 slice_ns = d->params.slice_ns;
+	u64 slice_ns = partition_slice_ns(d, at);
+	s32 excess = plan_excess(d, vm);
 
-	if (d->divided)
-		slice_ns = partition_at(d, partition_of_pcpu(d, at))->slice_ns;
 	/* Other policies have slices of their own. */
-	if (vm->coscheduled && vm->vcpus_waiting && hook_is_share(d, pcpu_at(d, at)->domain)) {
-		if (ready > all)
-			slice_ns = PLAN_TURN_NS;
-		else if (ready == all)
-			slice_ns /= 2;
-	}
+	if (excess >= 0 && hook_is_share(d, pcpu_at(d, at)->domain))
+		slice_ns = excess ? PLAN_TURN_NS : slice_ns / 2;
 	return d->nr_reserved ? next_deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) :
 				slice_ns;
 }
@@ -357,7 +356,7 @@ BPF_GLOBAL int plan_tell(THE_DROVER, u32 at)
 		if (i == at || !other->online || slot >= DROVER_MAX_VMS ||
 		    !vm_at(d, slot)->coscheduled || order_is_turn(other))
 			continue;
-		if (other->round == d->round && !plan_is_crowded(d, vm_at(d, slot)))
+		if (other->round == d->round && plan_excess(d, vm_at(d, slot)) <= 0)
 			continue;
 		ground_preempt(d, bounded(i, DROVER_MAX_PCPUS));
 	}

@@ -56,6 +56,13 @@ static __always_inline bool partition_shares(struct drover *d, u32 domain, u32 o
 	return !d->divided || domain_at(d, domain)->partition == domain_at(d, other)->partition;
 }
 
+/* How long a thread runs there before it is asked again. */
+static __always_inline u64 partition_slice_ns(struct drover *d, u32 pcpu)
+{
+	return d->divided ? partition_at(d, partition_of_pcpu(d, pcpu))->slice_ns :
+			    d->params.slice_ns;
+}
+
 /* Is the VM there, and in a partition whose time is divided by promises and weights (allot.h)? */
 static __always_inline bool partition_allots(struct drover *d, const struct vm *vm)
 {

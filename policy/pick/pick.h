@@ -166,7 +166,7 @@ BPF_GLOBAL bool pick_wherever(THE_DROVER, u32 pcpu, u32 slot)
 static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u32 slot,
 						   u64 vruntime_ns)
 {
-	u64 turn_ns = plan_is_crowded(d, vm_at(d, slot)) ? PLAN_TURN_NS : 0;
+	u64 turn_ns = plan_excess(d, vm_at(d, slot)) > 0 ? PLAN_TURN_NS : 0;
 
 	return pick_is_behind_in(d, pcpu, pcpu_at(d, pcpu)->domain, slot, vruntime_ns + turn_ns);
 }

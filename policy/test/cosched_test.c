@@ -757,7 +757,7 @@ static void nor_do_they_take_longer_ones_where_another_vm_has_a_pcpu(void)
 /* A VM as wide as the host: 0.65. Another has one of its pCPUs, and two of its vCPUs the other. */
 static void siblings_take_turns_in_a_round_where_another_vm_has_a_pcpu(void)
 {
-	u64 waited_ns = 0;
+	u64 waited_ns;
 
 	g = fake_ground(2, 1);
 	kernel_busy_vm(g, 1, 2, 0);
