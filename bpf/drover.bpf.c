@@ -203,7 +203,7 @@ void BPF_PROG(drover_exit_task, struct task_struct *p, struct scx_exit_task_args
 
 /*
  * Cgroups come, go and change. What they say is the daemon's to read (drover-host, containers.rs):
- * here it is told when to.
+ * here it is told when to. But a limit is in force from when it is written.
  */
 
 static void note_cgroups(void)
@@ -244,6 +244,10 @@ SEC("struct_ops/drover_cgroup_set_bandwidth")
 void BPF_PROG(drover_cgroup_set_bandwidth, struct cgroup *cgroup, u64 period_us, u64 quota_us,
 	      u64 burst_us)
 {
+	struct task_struct *writer = bpf_get_current_task_btf();
+
+	order_cgroup_limit(&drover, BPF_CORE_READ(cgroup, kn, id), ground_user(&drover, writer),
+			   quota_us, period_us);
 	note_cgroups();
 }
 

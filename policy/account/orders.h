@@ -132,6 +132,30 @@ static inline bool order_container(struct drover *d, const struct container_orde
 			     order_end_container(d, owner_id);
 }
 
+/*
+ * A limit was written for a cgroup, by a process of that user: it is a container at once, so that
+ * what enters it next is held to that. The daemon reads it later, 0.4 s where there are few
+ * cgroups, and says the rest: bursts, weights, pools, or that it is none. What limit a container
+ * has that it knows is the daemon's.
+ */
+static inline void order_cgroup_limit(struct drover *d, u64 cgroup, u32 user, u64 quota_us,
+				      u64 period_us)
+{
+	u64 owner_id = cgroup | OWNER_CGROUP;
+	u32 slot;
+
+	/* No limit, or none on this host. */
+	if (!period_us || quota_us / period_us >= d->params.nr_pcpus ||
+	    !order_begin_container(d, owner_id, user))
+		return;
+	slot = ground_slot_of(d, owner_id);
+	if (!find_hold(d, slot, owner_id))
+		return;
+	vm_at(d, slot)->asked.limit_mcpu = (u32)max_of(quota_us * 1000 / period_us, 1);
+	vm_settle(d, slot);
+	find_let_go(d, slot);
+}
+
 /* False: the VM is gone. */
 static inline bool order_home(struct drover *d, const struct home_order *order)
 {

@@ -80,6 +80,28 @@ static void a_limit_holds(void)
 	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 800 * MS, 12 * MS);
 }
 
+static void a_limit_holds_from_when_it_is_written(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 2, 2, 0);
+	order_cgroup_limit(&g->d, WEB, 0, 20000, 100000);
+	busy_tasks(WEB, 1, 4);
+	kernel_run(g, SECOND);
+	/* In the first second what comes in it, and what the bucket holds when it begins. */
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 210 * MS, 12 * MS);
+	/* The daemon finds it as it is, and has the say from then on. */
+	CHECK(!order(WEB, 1));
+	order_cgroup_limit(&g->d, WEB, 0, 90000, 100000);
+	kernel_run(g, SECOND);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1), 410 * MS, 15 * MS);
+	CHECK(order(WEB, 0));
+	/* No limit, and one above what the host has, make none. */
+	order_cgroup_limit(&g->d, BATCH, 0, ~0ULL, 100000);
+	order_cgroup_limit(&g->d, BATCH, 0, 200000, 100000);
+	CHECK_EQ(slot_of(BATCH), DROVER_HOST_SLOT);
+	CHECK_EQ(g->d.nr_containers, 0);
+}
+
 /* Nobody of it sleeps: busy tasks are found as they stop. */
 static void busy_tasks_become_members_and_leave_again(void)
 {
@@ -316,6 +338,7 @@ int main(void)
 	RUN(a_vcpu_without_a_slot_stays_in_its_container);
 	RUN(weights_divide);
 	RUN(a_limit_holds);
+	RUN(a_limit_holds_from_when_it_is_written);
 	RUN(busy_tasks_become_members_and_leave_again);
 	RUN(what_busy_tasks_want_counts_when_they_become_members);
 	RUN(it_is_there_with_nobody_in_it);

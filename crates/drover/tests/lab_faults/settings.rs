@@ -3,7 +3,8 @@
 //! is ever half done.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ const ODD: &str = "/sys/fs/cgroup/machine.slice/x\u{1b}[2J\u{9b}31m\u{202e}r";
 const GROUP: &str = "/sys/fs/cgroup/machine.slice/web.scope";
 /// Each vCPU works for a tenth of the time: by default it counts for shares.
 const WORK: &str = r#"{"kind":"sleep","period_us":2000,"work_us":200}"#;
+const QUOTAS_US: [u64; 3] = [1000, 10_000, 50_000];
 /// Orders are to be in the kernel, and saved, within this time.
 const ORDERED: Duration = Duration::from_millis(10);
 /// Changes of the host are to be in force within this time.
@@ -42,6 +44,7 @@ fn inside() {
     host::wait_until("one is gone", NOTICED, || host::list().len() == 2);
     refused();
     let daemon = killed_in_the_middle(daemon, &[&web, &db]);
+    limits_hold_at_once();
     the_hosts_own(&web);
     cut_off();
     pcpus_go();
@@ -157,6 +160,55 @@ fn killed_in_the_middle(mut daemon: Daemon, vms: &[&MicroVm]) -> Daemon {
     }
     must("vm set db --shares default --limit default");
     daemon
+}
+
+/// A cgroup is made, given that quota in each period of 100 ms, and a busy process enters it, or a cgroup inside it, at
+/// once: what all these have used a second later, in us.
+fn in_their_first_second() -> Vec<u64> {
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu").unwrap();
+    let cases = QUOTAS_US.iter().flat_map(|quota_us| [(quota_us, false), (quota_us, true)]);
+    let mut begun: Vec<_> = cases
+        .map(|(quota_us, is_nested)| {
+            let dir = PathBuf::from(format!("/sys/fs/cgroup/first-{quota_us}-{is_nested}"));
+            let within = if is_nested { dir.join("inside") } else { dir.clone() };
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join("cpu.max"), format!("{quota_us} 100000")).unwrap();
+            if is_nested {
+                fs::write(dir.join("cgroup.subtree_control"), "+cpu").unwrap();
+                fs::create_dir(&within).unwrap();
+            }
+            let enters_and_is_busy = "echo 0 >$0/cgroup.procs; while :; do :; done";
+            let mut process = Command::new("busybox");
+            process.args(["sh", "-c", enters_and_is_busy]).arg(&within);
+            (dir, within, process.spawn().unwrap())
+        })
+        .collect();
+    thread::sleep(Duration::from_secs(1));
+    let used_us = |(dir, ..): &(PathBuf, _, _)| {
+        let stat = fs::read_to_string(dir.join("cpu.stat")).unwrap();
+        let used = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
+        used.unwrap().parse().unwrap()
+    };
+    let used = begun.iter().map(used_us).collect();
+    for (dir, within, process) in &mut begun {
+        process.kill().unwrap();
+        process.wait().unwrap();
+        fs::remove_dir(&*within).unwrap();
+        if within != dir {
+            fs::remove_dir(dir).unwrap();
+        }
+    }
+    used
+}
+
+/// A limit holds from when it is written: in a second ten periods bring their quota, give or take that of one.
+fn limits_hold_at_once() {
+    let used_us = in_their_first_second();
+    say(&format!("of quotas of {QUOTAS_US:?} us each 100 ms in the first second {used_us:?} us"));
+    let quotas_us = QUOTAS_US.iter().flat_map(|quota_us| [quota_us, quota_us]);
+    for (used_us, quota_us) in used_us.iter().zip(quotas_us) {
+        assert!(used_us.abs_diff(10 * quota_us) <= *quota_us, "{used_us} us of {}", 10 * quota_us);
+    }
 }
 
 /// Cgroups and the configuration, changed under the daemon.
