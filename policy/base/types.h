@@ -440,12 +440,9 @@ struct runqueue {
 
 /* What may be used of the limit of a VM or pool, limit.h. */
 struct limit {
-	u64 filled_ns; /* until when tokens have come */
-	s64 tokens_ns; /* CPU time that may be used; below 0: too much was */
-	s64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
-	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it is booked */
-	u64 came_ns; /* a pool's: what VMs used and is not booked yet */
-	u32 busy; /* a pool's: a pCPU books */
+	u64 paid_ns; /* the tag of its bucket, bucket.h */
+	u64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
+	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it was charged */
 	u32 burst_us; /* CPU time the bucket holds beside what comes in 100 ms */
 };
 
@@ -533,7 +530,7 @@ _Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code
 _Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 128, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
-_Static_assert(sizeof(struct limit) == 48, "struct limit: same in BPF and native code");
+_Static_assert(sizeof(struct limit) == 32, "struct limit: same in BPF and native code");
 _Static_assert(sizeof(struct entity_rq) == 320, "struct entity_rq: same in BPF and native code");
 _Static_assert(sizeof(struct pcpu) == 128, "struct pcpu: same in BPF and native code");
 _Static_assert(sizeof(struct params) == 88, "struct params: same in BPF and native code");

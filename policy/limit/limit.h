@@ -2,11 +2,11 @@
 /*
  * Limits: the most CPU time a VM, or a pool of VMs, may have.
  *
- * Idea. A limit is a token bucket. Tokens are CPU time that may be used; they come at the pace of
- * the limit, and the bucket holds what comes in 100 ms. While there are tokens no VM is held. When
- * none are left the VM is held as a whole: it leaves the tournaments, and its threads are
- * preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock held
- * by a sibling waits for a few ms. What a sibling that sleeps does not use, the others may.
+ * Idea. A limit is a token bucket (bucket.h). Tokens are CPU time that may be used; they come at
+ * the pace of the limit, and the bucket holds what comes in 100 ms. While there are tokens no VM is
+ * held. When none are left the VM is held as a whole: it leaves the tournaments, and its threads
+ * are preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock
+ * held by a sibling waits for a few ms. What a sibling that sleeps does not use, the others may.
  *
  * The promise: in any time T no more than limit x (T + 100 ms), the burst that was set beside
  * it (cpu.max.burst, which makes the bucket deeper), and what runs on until a timer or a kick is
@@ -34,21 +34,19 @@
  * is switching. In a pool whose VMs come and go all the time what was dealt to one that sleeps now
  * is dealt anew only every 10 ms.
  *
- * Seed 000, 2.1 ("limit"); token buckets after Turner 1986.
+ * Seed 000, 2.1 ("limit").
  */
 #ifndef DROVER_LIMIT_H
 #define DROVER_LIMIT_H
 
 #include "base/order.h"
 #include "base/timer.h"
+#include "limit/bucket.h"
 #include "limit/pool.h"
 #include "partition/drain.h"
 #include "place/wake.h"
 
-#define LIMIT_PCPU_UCPU 1000000ULL
-/* A bucket holds what comes in so long: the period of the kernel's quota. */
-#define LIMIT_DEPTH_NS 100000000ULL
-/* The same of what a VM is dealt in its pool. */
+/* A bucket of what a VM is dealt in its pool holds what comes in so long. */
 #define LIMIT_DEALT_DEPTH_NS 10000000ULL
 /* A throttled VM runs again when it has the tokens of so long, or the least below, if that is more.
  */
@@ -58,10 +56,10 @@
 #define LIMIT_STEP_NS 25000ULL
 /* or for so short a time that its threads are still on their way into queues when it is let go. */
 #define LIMIT_PAUSE_MIN_NS 250000ULL
+/* What is left to a VM without a limit of its own: more than can matter. */
+#define LIMIT_NONE_NS 1000000000ULL
 /* In a pool others use the same tokens, and what is dealt changes: so often it is looked at. */
 #define LIMIT_SHARED_LOOK_NS 1000000ULL
-/* A clock that leaps brings and costs no more than that. */
-#define LIMIT_LEAP_NS 1000000000ULL
 
 static __always_inline struct limit *limit_of_vm(struct drover *d, u32 slot)
 {
@@ -85,84 +83,36 @@ static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 	return pool_around(d, pool_at(d, pool))->capped_by;
 }
 
-/* --- tokens --- */
+/* --- what may be used --- */
 
 static __always_inline u64 limit_ucpu(u32 mcpu)
 {
-	return (u64)mcpu * (LIMIT_PCPU_UCPU / 1000);
+	return (u64)mcpu * (BUCKET_PCPU_UCPU / 1000);
 }
 
-/* What comes in so long at a pace of so many millionths of a pCPU. */
-static __always_inline s64 limit_brings_ns(u64 ucpu, u64 in_ns)
+/* The bucket of a limit. It holds enough for a VM to be let go; no debt is larger than what it
+ * holds. */
+static __always_inline struct bucket limit_bucket(const struct limit *l, u32 mcpu)
 {
-	return (s64)(ucpu * (in_ns / 1000) / (LIMIT_PCPU_UCPU / 1000));
+	u64 ucpu = limit_ucpu(mcpu);
+	u64 depth_ns = BUCKET_DEPTH_NS + bucket_price_ns(l->burst_us * 1000ULL, ucpu);
+
+	depth_ns = max_of(depth_ns, bucket_price_ns(LIMIT_START_MIN_NS, ucpu));
+	return (struct bucket){.ucpu = ucpu, .depth_ns = depth_ns, .debt_ns = depth_ns};
 }
 
-static __always_inline u64 limit_burst_ns(struct limit *l)
+static __always_inline struct bucket limit_bucket_of_pool(struct drover *d, u32 pool)
 {
-	return l->burst_us * 1000ULL;
+	return limit_bucket(limit_of_pool(d, pool), pool_at(d, pool)->limit_mcpu);
 }
 
-/* Since the bucket was last filled; now it is. */
-static __always_inline u64 limit_elapsed_ns(struct limit *l, u64 now_ns)
+/* The bucket of what the VM is dealt in its pool. */
+static __always_inline struct bucket limit_dealt(struct vm *vm)
 {
-	s64 elapsed_ns = (s64)(now_ns - l->filled_ns);
+	u64 ucpu = vm->entitled_ucpu;
+	u64 depth_ns = max_of(LIMIT_DEALT_DEPTH_NS, bucket_price_ns(LIMIT_START_MIN_NS, ucpu));
 
-	l->filled_ns = now_ns;
-	return (u64)min_signed(max_signed(elapsed_ns, 0), LIMIT_LEAP_NS);
-}
-
-/*
- * Tokens come for so long to a bucket that holds what comes in depth_ns, and a burst. No debt is
- * larger than what it holds.
- */
-static __always_inline s64 limit_filled(s64 tokens_ns, u64 ucpu, u64 elapsed_ns, u64 depth_ns,
-					u64 burst_ns)
-{
-	s64 most_ns =
-		max_signed(limit_brings_ns(ucpu, depth_ns) + (s64)burst_ns, LIMIT_START_MIN_NS);
-
-	/* What came and what was used meanwhile may each be more than the bucket holds. */
-	tokens_ns += limit_brings_ns(ucpu, elapsed_ns);
-	return min_signed(max_signed(tokens_ns, -most_ns), most_ns);
-}
-
-/* Take what the VM used from all pools above it. */
-BPF_GLOBAL int limit_tell_pools(THE_DROVER, u32 slot, u64 used_ns)
-{
-	u32 pool = limit_pool_above(vm_at(d, slot));
-	u32 step;
-
-	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		if (!pool)
-			break;
-		__sync_fetch_and_add(&limit_of_pool(d, pool)->came_ns, used_ns);
-		pool = limit_next_above(d, pool);
-	}
-	return 0;
-}
-
-/* What is left to the pool. While another pCPU fills its bucket, only read it. */
-static __always_inline s64 limit_pool_left_ns(struct drover *d, u32 pool, u64 now_ns)
-{
-	struct limit *l = limit_of_pool(d, pool);
-
-	if (!__sync_lock_test_and_set(&l->busy, 1)) {
-		l->tokens_ns -= (s64)__sync_lock_test_and_set(&l->came_ns, 0);
-		l->tokens_ns = limit_filled(l->tokens_ns, limit_ucpu(pool_at(d, pool)->limit_mcpu),
-					    limit_elapsed_ns(l, now_ns), LIMIT_DEPTH_NS,
-					    limit_burst_ns(l));
-		__sync_lock_test_and_set(&l->busy, 0);
-	}
-	return l->tokens_ns - (s64)l->came_ns;
-}
-
-/* Is the pool's bucket less than half full? */
-static __always_inline bool limit_is_scarce(struct drover *d, u32 pool, s64 left_ns)
-{
-	u64 ucpu = limit_ucpu(pool_at(d, pool)->limit_mcpu);
-
-	return left_ns < limit_brings_ns(ucpu, LIMIT_DEPTH_NS / 2);
+	return (struct bucket){.ucpu = ucpu, .depth_ns = depth_ns, .debt_ns = depth_ns};
 }
 
 /* What is left for the VM to use, of its own limit and of all above it. */
@@ -170,44 +120,53 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
-	s64 left_ns = vm->asked.limit_mcpu ? l->tokens_ns : (s64)LIMIT_LEAP_NS;
+	s64 left_ns = (s64)LIMIT_NONE_NS;
 	u32 pool = limit_pool_above(vm);
 	bool scarce = false;
 	u32 step;
 
+	if (vm->asked.limit_mcpu)
+		left_ns =
+			bucket_left_ns(&l->paid_ns, limit_bucket(l, vm->asked.limit_mcpu), now_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		struct bucket bucket = limit_bucket_of_pool(d, pool);
 		s64 pool_left_ns;
 
 		if (!pool)
 			break;
-		pool_left_ns = limit_pool_left_ns(d, pool, now_ns);
-		scarce |= limit_is_scarce(d, pool, pool_left_ns);
+		pool_left_ns = bucket_left_ns(&limit_of_pool(d, pool)->paid_ns, bucket, now_ns);
+		scarce |= pool_left_ns < bucket_brings_ns(bucket.ucpu, BUCKET_DEPTH_NS / 2);
 		left_ns = min_signed(left_ns, pool_left_ns);
 		pool = limit_next_above(d, pool);
 	}
 	/* While nothing is dealt the first VM to ask has it. */
 	if (scarce && vm->entitled_ucpu)
-		return min_signed(left_ns, l->dealt_ns);
+		return min_signed(left_ns, bucket_left_ns(&l->dealt_ns, limit_dealt(vm), now_ns));
 	/* What it used of plenty it does not owe the others later. */
-	l->dealt_ns = max_signed(l->dealt_ns, 0);
+	share_not_after(&l->dealt_ns, now_ns);
 	return left_ns;
 }
 
-/* Tokens come to the VM, and what it used since it was last looked at is taken from them. */
-BPF_GLOBAL int limit_settle(THE_DROVER, u32 slot, u64 now_ns)
+/* What the VM used since that was last done is charged to its limit and to all pools above it. */
+BPF_GLOBAL int limit_charge(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	struct limit *l = limit_of_vm(d, slot);
-	u64 elapsed_ns = limit_elapsed_ns(l, now_ns);
 	/* A thread just being charged counts twice for a moment. */
-	s64 used_ns = max_signed((s64)(share_used_ns(vm, now_ns) - l->seen_ns), 0);
+	u64 used_ns = (u64)max_signed((s64)(share_used_ns(vm, now_ns) - l->seen_ns), 0);
+	u32 pool = limit_pool_above(vm);
+	u32 step;
 
-	l->seen_ns += (u64)used_ns;
-	limit_tell_pools(d, slot, (u64)used_ns);
-	l->tokens_ns = limit_filled(l->tokens_ns - used_ns, limit_ucpu(vm->asked.limit_mcpu),
-				    elapsed_ns, LIMIT_DEPTH_NS, limit_burst_ns(l));
-	l->dealt_ns = limit_filled(l->dealt_ns - used_ns, vm->entitled_ucpu, elapsed_ns,
-				   LIMIT_DEALT_DEPTH_NS, 0);
+	l->seen_ns += used_ns;
+	bucket_charge(&l->paid_ns, limit_bucket(l, vm->asked.limit_mcpu), used_ns, now_ns);
+	bucket_charge(&l->dealt_ns, limit_dealt(vm), used_ns, now_ns);
+	for_each_index(step, 0, POOL_DEPTH_MAX) {
+		if (!pool)
+			break;
+		bucket_charge(&limit_of_pool(d, pool)->paid_ns, limit_bucket_of_pool(d, pool),
+			      used_ns, now_ns);
+		pool = limit_next_above(d, pool);
+	}
 	return 0;
 }
 
@@ -344,7 +303,7 @@ static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
 /* With so much the VM is let go. */
 static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
 {
-	return max_signed(limit_brings_ns(limit_pace_ucpu(d, vm), LIMIT_PAUSE_NS),
+	return max_signed(bucket_brings_ns(limit_pace_ucpu(d, vm), LIMIT_PAUSE_NS),
 			  LIMIT_START_MIN_NS);
 }
 
@@ -352,14 +311,14 @@ static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
 static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s64 left_ns,
 					      u64 now_ns)
 {
-	u64 used_ucpu = share_nr_running(vm) * LIMIT_PCPU_UCPU;
+	u64 used_ucpu = share_nr_running(vm) * BUCKET_PCPU_UCPU;
 	u64 comes_ucpu = limit_pace_ucpu(d, vm);
 	u64 in_ns = ~0ULL;
 
 	if (vm->at_limit) {
 		u64 lacks_ns = (u64)max_signed(limit_start_ns(d, vm) - left_ns, 0);
 
-		in_ns = lacks_ns * LIMIT_PCPU_UCPU / comes_ucpu;
+		in_ns = lacks_ns * BUCKET_PCPU_UCPU / comes_ucpu;
 		in_ns = max_of(min_of(in_ns, 2 * LIMIT_PAUSE_NS), LIMIT_PAUSE_MIN_NS);
 		return now_ns + in_ns;
 	}
@@ -368,7 +327,7 @@ static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s
 	if (limit_pool_above(vm))
 		in_ns = min_of(LIMIT_SHARED_LOOK_NS, (u64)left_ns / share_nr_running(vm));
 	else if (used_ucpu > comes_ucpu)
-		in_ns = (u64)left_ns * LIMIT_PCPU_UCPU / (used_ucpu - comes_ucpu);
+		in_ns = (u64)left_ns * BUCKET_PCPU_UCPU / (used_ucpu - comes_ucpu);
 	return in_ns == ~0ULL ? 0 : now_ns + in_ns;
 }
 
@@ -391,7 +350,7 @@ BPF_GLOBAL int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 		limit_hold(d, slot, false, now_ns);
 		return 0;
 	}
-	limit_settle(d, slot, now_ns);
+	limit_charge(d, slot, now_ns);
 	left_ns = limit_left_ns(d, slot, now_ns);
 	limit_hold(d, slot, limit_holds(d, vm, left_ns, now_ns), now_ns);
 	at_ns = limit_next_look_ns(d, vm, left_ns, now_ns);
@@ -446,10 +405,8 @@ static __always_inline void limit_forget(struct drover *d, struct vm *vm)
  */
 static __always_inline void limit_begin_anew(struct limit *l, u64 used_ns, u64 now_ns)
 {
-	l->filled_ns = now_ns;
-	l->tokens_ns = 0;
-	l->dealt_ns = 0;
-	l->came_ns = 0;
+	l->paid_ns = now_ns;
+	l->dealt_ns = now_ns;
 	l->seen_ns = used_ns;
 }
 

@@ -2,15 +2,13 @@
 /*
  * Quotas: the most CPU time that each vCPU of a VM may have, as libvirt and nova set it.
  *
- * Idea. A vCPU pays for what it runs: so long as that would take to come in at the pace of its
- * quota. `paid_ns` is the time until which it has paid, at most 100 ms ago, and a burst. It may run
- * while that is past (a token bucket, kept as one time: Turner 1986, and ATM's GCRA). Its slice
- * ends when it has caught up; then it is parked, in a queue of its own that is not served, and
- * counts as asleep. The VM's timer sends it to a pCPU when it may run for 2.5 ms again, and it
- * waits and runs as any other.
+ * Idea. Each vCPU has a bucket (bucket.h) that holds what its quota brings in 100 ms, and a burst.
+ * It may run while there is something in it. Its slice ends when it has used that up; then it is
+ * parked, in a queue of its own that is not served, and counts as asleep. The VM's timer sends it
+ * to a pCPU when it may run for 2.5 ms again, and it waits and runs as any other.
  *
- * Worked example. 50 %, and it has slept for long: it has paid until 100 ms ago, and each ms that
- * it runs counts as 2. After 100 ms of running it has caught up, and is parked for 2.5; from then
+ * Worked example. 50 %, and it has slept for long: 50 ms are in the bucket, and 50 more come while
+ * it runs. After 100 ms of running it has used them up, and is parked for 2.5; from then
  * on it runs for 4 ms (to the tick), and is parked for 6.5.
  *
  * Limitations. A slice ends at a tick, 4 ms at most after the quota is used up, which is paid back.
@@ -22,10 +20,9 @@
 
 #include "base/order.h"
 #include "base/timer.h"
+#include "limit/bucket.h"
 #include "queue/affinity.h"
 
-/* What comes in so long may be used at once: the usual period of the kernel's quota. */
-#define QUOTA_DEPTH_NS 100000000ULL
 /* A parked thread may then run for what comes in so long. */
 #define QUOTA_PAUSE_NS 2500000ULL
 /* No slice is shorter. */
@@ -39,28 +36,29 @@ static __always_inline u32 quota_of(struct drover *d, struct thread *t)
 	return t->kind == THREAD_VCPU ? vm_at(d, t->slot)->asked.vcpu_limit_mcpu : 0;
 }
 
-/* What so much CPU time costs. */
-static __always_inline u64 quota_price_ns(u64 cpu_ns, u32 mcpu)
+/* The bucket of a thread of the VM with such a quota. */
+static __always_inline struct bucket quota_bucket(struct vm *vm)
 {
-	return min_of(cpu_ns, QUOTA_DEBT_NS) * 1000 / (mcpu ?: 1);
+	u64 ucpu = vm->asked.vcpu_limit_mcpu * 1000ULL;
+	u64 burst_ns = bucket_price_ns(vm->asked.vcpu_burst_us * 1000ULL, ucpu);
+
+	return (struct bucket){
+		.ucpu = ucpu,
+		.depth_ns = BUCKET_DEPTH_NS + burst_ns,
+		.debt_ns = QUOTA_DEBT_NS,
+	};
 }
 
-/* The thread ran for so long. */
+/* The thread ran for so long. It may have slept before that for longer than counts. */
 static __always_inline void quota_charge(struct drover *d, struct thread *t, u64 ran_ns)
 {
-	u32 mcpu = quota_of(d, t);
+	struct bucket bucket = quota_bucket(vm_at(d, t->slot));
 	u64 now_ns = ground_now_ns(d);
-	u64 depth_ns;
 
-	if (!mcpu)
+	if (!quota_of(d, t))
 		return;
-	depth_ns = QUOTA_DEPTH_NS +
-		   quota_price_ns(vm_at(d, t->slot)->asked.vcpu_burst_us * 1000ULL, mcpu);
-	if ((s64)(now_ns - depth_ns - t->paid_ns) > 0)
-		t->paid_ns = now_ns - depth_ns;
-	t->paid_ns += quota_price_ns(ran_ns, mcpu);
-	if ((s64)(t->paid_ns - now_ns) > (s64)QUOTA_DEBT_NS)
-		t->paid_ns = now_ns + QUOTA_DEBT_NS;
+	bucket_bound(&t->paid_ns, bucket, now_ns);
+	bucket_charge(&t->paid_ns, bucket, ran_ns, now_ns);
 }
 
 /* Has the thread had all that it may have for now? */
@@ -97,7 +95,8 @@ static __always_inline void quota_park(struct drover *d, struct task_struct *tas
 				       u64 now_ns)
 {
 	u32 mcpu = quota_of(d, t);
-	u64 pause_ns = max_of(QUOTA_PAUSE_NS, quota_price_ns(2 * QUOTA_SLICE_MIN_NS, mcpu));
+	u64 pause_ns =
+		max_of(QUOTA_PAUSE_NS, bucket_price_ns(2 * QUOTA_SLICE_MIN_NS, mcpu * 1000ULL));
 
 	if (!t->parked_until_ns) {
 		t->parked_since_ns = now_ns;

@@ -457,15 +457,17 @@ static void a_host_that_stood_still(void)
 static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 {
 	struct limit *l;
+	u64 begun_ns;
 	u32 slot;
 
 	g = fake_ground(4, 1);
 	kernel_busy_vm(g, 1, 4, 0);
+	begun_ns = g->now_ns;
 	limit(1, 500);
 	kernel_run(g, 300 * MS);
 	slot = g->slot_of[1];
 	l = limit_of_vm(&g->d, slot);
-	CHECK(l->tokens_ns && l->seen_ns);
+	CHECK(l->paid_ns != begun_ns && l->seen_ns);
 	for (u32 left = 4; left;) {
 		kernel_run(g, 300 * US);
 		for (u32 at = 0; at < 4; at++)
@@ -477,15 +479,16 @@ static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 	kernel_busy_vm(g, 2, 1, 0);
 	CHECK_EQ(g->slot_of[2], slot);
 	limit(2, 500);
-	CHECK(!l->tokens_ns && !l->seen_ns);
+	CHECK_EQ(l->paid_ns, g->now_ns);
+	CHECK(!l->seen_ns);
 }
 
 static void what_a_pool_used_is_forgotten_with_its_limit(void)
 {
 	two_in_a_pool(4, 1000, 1000);
-	CHECK(limit_of_pool(&g->d, 1)->tokens_ns);
+	CHECK(limit_of_pool(&g->d, 1)->paid_ns != g->now_ns);
 	a_pool(1, 0, 0);
-	CHECK(!limit_of_pool(&g->d, 1)->tokens_ns);
+	CHECK_EQ(limit_of_pool(&g->d, 1)->paid_ns, g->now_ns);
 }
 
 /* Of 2048 VMs and 1024 pools. */
@@ -557,8 +560,13 @@ static void confined_vcpus_are_held_too(void)
  */
 static void what_came_meanwhile_pays_for_what_was_used(void)
 {
-	s64 left_ns = limit_filled(225 * (s64)MS - 1177 * (s64)MS, 5660000, 168 * MS, 100 * MS, 0);
+	struct bucket bucket = {.ucpu = 5660000, .depth_ns = 100 * MS, .debt_ns = 100 * MS};
+	u64 now_ns = SECOND + 168 * MS;
+	u64 paid_ns = SECOND - bucket_price_ns(225 * MS, bucket.ucpu);
+	s64 left_ns;
 
+	bucket_charge(&paid_ns, bucket, 1177 * MS, now_ns);
+	left_ns = bucket_left_ns(&paid_ns, bucket, now_ns);
 	CHECK(left_ns < 0 && left_ns > -2 * (s64)MS);
 }
 
