@@ -423,9 +423,11 @@ impl Reconciler {
                 seen = kernel.vms();
             }
         }
-        self.meter.look(&seen, now);
         let none = CgroupTree::default();
         let tree = self.containers.as_ref().map_or(&none, Containers::tree);
+        // A limit makes a cgroup a container in the kernel at once: what it is called is read later, or that it is none.
+        seen.retain(|vm| vm.cgroup == 0 || tree.containers.contains_key(&vm.cgroup));
+        self.meter.look(&seen, now);
         let vcpus_of = |vm: &KernelVm| kernel.vcpus(vm);
         if !self.registry.look(&seen, &vcpus_of, tree, now) && !changed {
             return;

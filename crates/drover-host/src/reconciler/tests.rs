@@ -24,6 +24,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// What a kernel would have.
 #[derive(Default)]
@@ -287,6 +288,27 @@ fn open(dir: &Path) -> Reconciler {
 
 const POOLS: &str = "[[pool]]\nname = \"prod\"\nreservation = \"100%\"\nexpandable = false\n\
                      [[vm]]\nname = \"vm-*\"\nshares = \"high\"\n";
+
+#[test]
+fn a_container_is_told_of_once_its_cgroup_was_read() {
+    let mut host = Host::new(1, "");
+    let cgroups = tempfile::tempdir().unwrap();
+    let web = cgroups.path().join("web");
+    host.reconciler.follow(Containers::below(cgroups.path()));
+    let names = |host: &mut Host| -> Vec<String> {
+        host.statuses().into_iter().map(|vm| vm.name).collect()
+    };
+    assert_eq!(names(&mut host), [name(1)]);
+    // The kernel makes it one as its limit is written, just after all were read.
+    fs::create_dir(&web).unwrap();
+    fs::write(web.join("cpu.weight"), "100").unwrap();
+    fs::write(web.join("cpu.max"), "20000 100000").unwrap();
+    host.kernel.set_container(web.metadata().unwrap().ino(), 0, true).unwrap();
+    host.kernel.cgroup_changes.set(1);
+    assert_eq!(names(&mut host), [name(1)]);
+    host.now += Duration::from_secs(1);
+    assert_eq!(names(&mut host), [name(1), "/web".to_owned()]);
+}
 
 #[test]
 fn an_order_is_in_force_at_once_and_outlives_the_daemon() {
