@@ -33,7 +33,10 @@ pub struct Results {
     /// The lab's clock; absent on a real host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Clock>,
-    /// The seed it ran with.
+    /// What it ran from.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// The seed of its first repeat; each run has its own.
     pub seed: u64,
     /// Release of the kernel under test, as `uname -r` says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,6 +46,29 @@ pub struct Results {
     /// When and how long by a clock on the wall: all that differs between two exact runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall: Option<Wall>,
+}
+
+/// What results come from: what somebody must have to make them again.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Origin {
+    /// The scenario's file, then those it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileSum>,
+    /// The host, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Drover's version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drover: Option<String>,
+}
+
+/// A file, and what tells whether another has the same text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileSum {
+    /// Its name, as it was given.
+    pub name: String,
+    /// SHA-256 of its text, in hex.
+    pub sha256: String,
 }
 
 /// Time on the wall clock.
@@ -65,6 +91,9 @@ pub struct Run {
     pub scheduler: String,
     /// Which repeat, from 1.
     pub repeat: u32,
+    /// Its seed: in the simulator each repeat has one of its own, and with it as the scenario's the same happens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// Time really measured, s.
     pub duration_s: f64,
     /// Why the figures are not to be trusted: the scheduler was ejected, a VM died ...
@@ -417,7 +446,7 @@ mod tests {
         let vms = cpu_s.map(|cpu_s| VmFigures { cpu_s, ..Default::default() }).to_vec();
         let host = HostFigures { pcpus: 2, idle_s: Some(0.4), ..Default::default() };
         let (case, scheduler) = ("all".to_owned(), "drover".to_owned());
-        Run { case, scheduler, repeat: 1, duration_s: 4.0, fault: None, host, vms }
+        Run { case, scheduler, repeat: 1, seed: None, duration_s: 4.0, fault: None, host, vms }
     }
 
     #[test]

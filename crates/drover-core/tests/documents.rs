@@ -7,8 +7,8 @@ use drover_core::expect::Metric;
 use drover_core::io::{DelayUs, Io, IoDelays, MsPerMb};
 use drover_core::profile::{Class, Evidence, Profile};
 use drover_core::results::{
-    Ground, HostFigures, NumaFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
-    Wall,
+    FileSum, Ground, HostFigures, NumaFigures, Origin, Results, Run, Timeline, VcpuFigures,
+    VmFigures, WakeupUs, Wall,
 };
 use drover_core::scenario::{Clock, Scenario};
 use drover_core::settings::Cosched;
@@ -158,6 +158,7 @@ fn complete() -> Results {
         case: "all".to_owned(),
         scheduler: "drover".to_owned(),
         repeat: 1,
+        seed: Some(1),
         duration_s: 4.0,
         fault: Some("ejected".to_owned()),
         host: HostFigures {
@@ -178,6 +179,11 @@ fn complete() -> Results {
         scenario: "s".to_owned(),
         ground: Ground::Lab,
         clock: Some(Clock::Exact),
+        origin: Origin {
+            files: vec![FileSum { name: "s.toml".to_owned(), sha256: "00".to_owned() }],
+            machine: Some("one pCPU".to_owned()),
+            drover: Some("0.1.0".to_owned()),
+        },
         seed: 1,
         kernel: Some("x".to_owned()),
         runs: vec![run],

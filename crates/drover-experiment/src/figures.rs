@@ -67,6 +67,7 @@ pub(crate) fn without_figures(case: &Case, pcpus: u32, fault: Option<String>) ->
         case: case.name.clone(),
         scheduler: String::new(),
         repeat: 1,
+        seed: None,
         duration_s: 0.0,
         fault,
         host: HostFigures { pcpus, ..HostFigures::default() },

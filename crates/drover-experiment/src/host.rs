@@ -10,7 +10,7 @@ use crate::plan::{Planned, parts, plan};
 use crate::scheduler::RunningScheduler;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, bail, ensure};
-use drover_core::results::{Ground, Results, Run};
+use drover_core::results::{Ground, Origin, Results, Run};
 use drover_core::scenario::{CpuList, Scenario, Vm, Workload};
 use drover_core::schedule::Schedule;
 use std::fs;
@@ -106,6 +106,7 @@ pub fn run(
             None => in_charge = Some((*next, scheduler)),
         }
         (run.scheduler, run.repeat) = (started.scheduler, next.repeat);
+        run.seed = Some(scenario.seed);
         on_event(Event::Finished(Box::new(run.clone())));
         if let Some(schedule) = schedule {
             let schedule = Schedule { scheduler: run.scheduler.clone(), ..schedule };
@@ -118,6 +119,7 @@ pub fn run(
         scenario: scenario.name.clone(),
         ground: Ground::Host,
         clock: None,
+        origin: Origin::default(),
         seed: scenario.seed,
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|it| it.trim().into()),
         runs,

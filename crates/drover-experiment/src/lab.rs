@@ -13,7 +13,7 @@ use crate::scenario_file::ScenarioFile;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, anyhow};
 use drover_core::partition::Partitions;
-use drover_core::results::{Ground, Results, Run};
+use drover_core::results::{Ground, Origin, Results, Run};
 use drover_core::scenario::{Case, Clock, Host, Scenario, Vmm, scheduler_label};
 use drover_lab::{KernelChoice, Lab, LabOutcome, Topology};
 use serde::{Deserialize, Serialize};
@@ -90,6 +90,7 @@ pub fn run(
         scenario: scenario.name.clone(),
         ground: Ground::Lab,
         clock: Some(scenario.clock),
+        origin: Origin::default(),
         seed: scenario.seed,
         kernel,
         runs,
@@ -186,6 +187,7 @@ fn lost_run(scenario: &Scenario, started: &Started, trouble: &str) -> Run {
     let mut run = without_figures(case.unwrap_or(&unknown), scenario.host.pcpus(), Some(fault));
     run.scheduler.clone_from(&started.scheduler);
     run.repeat = started.repeat;
+    run.seed = Some(scenario.seed);
     run
 }
 

@@ -2,7 +2,8 @@
 //! What a command line says over a scenario file.
 
 use anyhow::{Result, ensure};
-use drover_core::scenario::{Clock, Scenario, scheduler_label};
+use drover_core::nearest::there_is_no;
+use drover_core::scenario::{Case, Clock, Scenario, scheduler_label};
 use serde::{Deserialize, Serialize};
 
 /// Values that replace those of a scenario; none: the scenario's own.
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Overrides {
     /// Schedulers to compare.
     pub schedulers: Option<Vec<String>>,
+    /// The cases to run, by name; empty: all.
+    pub only: Vec<String>,
     /// The lab's clock.
     pub clock: Option<Clock>,
     /// Seed of whatever is drawn at random.
@@ -27,7 +30,7 @@ impl Overrides {
     /// Puts them into `scenario`.
     ///
     /// # Errors
-    /// When a scheduler has no name, or two would have the same in the results.
+    /// When a scheduler has no name, or two would have the same in the results; when there is no such case.
     pub fn apply(&self, scenario: &mut Scenario) -> Result<()> {
         if let Some(schedulers) = &self.schedulers {
             for (index, scheduler) in schedulers.iter().enumerate() {
@@ -41,6 +44,7 @@ impl Overrides {
             }
             scenario.schedulers.clone_from(schedulers);
         }
+        self.choose_cases(scenario)?;
         scenario.clock = self.clock.unwrap_or(scenario.clock);
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         scenario.repeats = self.repeats.unwrap_or(scenario.repeats);
@@ -48,6 +52,20 @@ impl Overrides {
         if self.totals_only {
             scenario.sample_ms = None;
         }
+        Ok(())
+    }
+
+    fn choose_cases(&self, scenario: &mut Scenario) -> Result<()> {
+        let known = || scenario.cases.iter().map(|case| case.name.as_str());
+        for name in &self.only {
+            ensure!(
+                known().any(|case| case == name),
+                "--only: {}",
+                there_is_no("case", name, known())
+            );
+        }
+        let is_chosen = |case: &Case| self.only.is_empty() || self.only.contains(&case.name);
+        scenario.cases.retain(is_chosen);
         Ok(())
     }
 }
@@ -85,6 +103,23 @@ mod tests {
         assert_eq!(sampled.sample_ms, Some(100));
         Overrides { totals_only: true, ..Overrides::default() }.apply(&mut sampled).unwrap();
         assert_eq!(sampled.sample_ms, None);
+    }
+
+    #[test]
+    fn only_the_cases_that_are_named_run() {
+        let text = "name = \"s\"\n[host]\n[[vm]]\nname = \"a\"\nvcpus = 1\nworkload = { kind = \"cpu\" }\n\
+                    [[case]]\nname = \"1:7\"\n[[case]]\nname = \"2:6\"\n[[case]]\nname = \"4:4\"\n";
+        let chosen = |only: &[&str]| {
+            let mut scenario = Scenario::parse(text, "s.toml").unwrap();
+            let only = only.iter().map(|&name| name.to_owned()).collect();
+            Overrides { only, ..Overrides::default() }.apply(&mut scenario)?;
+            anyhow::Ok(scenario.cases.into_iter().map(|case| case.name).collect::<Vec<_>>())
+        };
+        assert_eq!(chosen(&[]).unwrap().len(), 3);
+        assert_eq!(chosen(&["4:4", "1:7"]).unwrap(), ["1:7", "4:4"]);
+        let message = chosen(&["4:4", "3:6"]).unwrap_err().to_string();
+        assert!(message.contains("--only") && message.contains("\"3:6\""), "{message}");
+        assert!(message.contains("did you mean \"2:6\"") && !message.contains('\n'), "{message}");
     }
 
     #[test]

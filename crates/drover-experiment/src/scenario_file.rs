@@ -3,8 +3,10 @@
 
 use crate::overrides::Overrides;
 use anyhow::{Context, Result};
+use drover_core::results::{FileSum, Ground, Origin};
 use drover_core::scenario::Scenario;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,11 +55,35 @@ impl ScenarioFile {
         overrides.apply(&mut scenario)?;
         Ok(scenario)
     }
+
+    /// What its results come from, where `scenario` is what was read of it.
+    pub fn origin(&self, scenario: &Scenario, ground: Ground) -> Origin {
+        let sum = |(name, text): (&String, &String)| FileSum {
+            name: name.clone(),
+            sha256: format!("{:x}", Sha256::digest(text)),
+        };
+        let host = scenario.host.words();
+        let machine = match ground {
+            Ground::Sim => format!("simulated, {host}"),
+            Ground::Lab => format!("virtual, {host}"),
+            Ground::Host => {
+                let name = nix::unistd::gethostname().unwrap_or_default();
+                format!("{}, {} pCPUs", name.to_string_lossy(), scenario.host.pcpus())
+            }
+        };
+        Origin {
+            files: std::iter::once((&self.name, &self.text)).chain(&self.others).map(sum).collect(),
+            machine: Some(machine),
+            drover: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SHA256_OF_TWO: &str = "d33e2c31b38aa818e1ec2e6128c0b07fca069836d874f2694b06a0e37c4b519b";
 
     #[test]
     fn a_scenario_keeps_what_it_names() {
@@ -71,6 +97,13 @@ mod tests {
         fs::write(dir.path().join("two.toml"), "cores = 2\n").unwrap();
         let file = ScenarioFile::read(&path).unwrap();
         drop(dir);
-        assert_eq!(file.scenario(&Overrides::default()).unwrap().host.pcpus(), 2);
+        let scenario = file.scenario(&Overrides::default()).unwrap();
+        assert_eq!(scenario.host.pcpus(), 2);
+        let origin = file.origin(&scenario, Ground::Sim);
+        let names: Vec<&str> = origin.files.iter().map(|file| file.name.as_str()).collect();
+        assert_eq!(names, [path.to_str().unwrap(), "two.toml"]);
+        // As `printf 'cores = 2\n' | sha256sum` has it.
+        assert_eq!(origin.files[1].sha256, SHA256_OF_TWO);
+        assert!(origin.machine.unwrap().starts_with("simulated, 2 pCPUs"));
     }
 }

@@ -3,7 +3,7 @@
 
 use drover_core::counters::Counters;
 use drover_core::results::{
-    Ground, HostFigures, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
+    Ground, HostFigures, Origin, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
 };
 use drover_core::scenario::Clock;
 use drover_core::settings::Cosched;
@@ -13,6 +13,7 @@ fn results(scenario: &str, clock: Clock, runs: Vec<Run>) -> Results {
         scenario: scenario.to_owned(),
         ground: Ground::Lab,
         clock: Some(clock),
+        origin: Origin::default(),
         seed: 1,
         kernel: None,
         runs,
@@ -26,6 +27,7 @@ fn run(case: &str, scheduler: &str, repeat: u32, pcpus: u32, vms: Vec<VmFigures>
         case: case.to_owned(),
         scheduler: scheduler.to_owned(),
         repeat,
+        seed: None,
         duration_s: 4.0,
         fault: None,
         host: HostFigures {

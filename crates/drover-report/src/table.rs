@@ -99,7 +99,16 @@ pub(crate) fn circumstances(summary: &Summary, range: &str) -> String {
     if repeats > 1 {
         parts.push(format!("median of {repeats} runs, {range}"));
     }
+    parts.extend(seeds(results));
     parts.join(", ")
+}
+
+/// The seeds of the runs, where each may be run again by its own.
+fn seeds(results: &Results) -> Option<String> {
+    let of_runs = results.runs.iter().filter(|_| results.ground == Ground::Sim);
+    let seeds: Vec<u64> = of_runs.filter_map(|run| run.seed).collect();
+    let (first, last) = (seeds.iter().min()?, seeds.iter().max()?);
+    Some(if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") })
 }
 
 /// Where a scenario ran.

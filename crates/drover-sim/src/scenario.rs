@@ -10,7 +10,7 @@ use crate::rng::mix;
 use crate::scx::Planted;
 use crate::trace;
 use drover_core::histogram::Histogram;
-use drover_core::results::{Ground, Results, Run};
+use drover_core::results::{Ground, Origin, Results, Run};
 use drover_core::scenario::{Case, Scenario, Vmm, Workload, scheduler_label};
 use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use one_run::{Job, run_drover};
@@ -26,7 +26,7 @@ pub const DROVER: &str = "drover";
 pub struct Options {
     /// Schedulers, instead of those of the scenario.
     pub schedulers: Option<Vec<String>>,
-    /// How many seeds: each repeat of the scenario is run with every one of them.
+    /// How many times the scenario's repeats: each has a seed of its own, counted up from the scenario's.
     pub seeds: u32,
     /// How many runs at the same time.
     pub threads: usize,
@@ -158,7 +158,7 @@ pub fn run_threads(
 ) -> Result<Threads, String> {
     can_run(scenario)?;
     let options = Options { rig: Some(rig), ..Options::default() };
-    let job = Job { case, rival, repeat };
+    let job = Job::of(scenario, (case, rival, repeat));
     let Ran { run, threads, hash, events, .. } = match rival {
         None => run_drover(scenario, &options, &job),
         Some(rival) => (rival.run)(scenario, &options, &job),
@@ -217,6 +217,7 @@ pub fn run_scenario(
             scenario: scenario.name.clone(),
             ground: Ground::Sim,
             clock: None,
+            origin: Origin::default(),
             seed: scenario.seed,
             kernel: None,
             runs: Vec::new(),
@@ -254,7 +255,7 @@ fn jobs_of<'a>(
     for case in &scenario.cases {
         for repeat in 1..=repeats {
             for &rival in &schedulers {
-                jobs.push(Job { case, rival, repeat });
+                jobs.push(Job::of(scenario, (case, rival, repeat)));
             }
         }
     }

@@ -276,7 +276,7 @@ fn short(number: f64) -> String {
 mod tests {
     use super::super::{Gain, OrTimes};
     use super::*;
-    use crate::results::{Ground, HostFigures, VmFigures, WakeupUs};
+    use crate::results::{Ground, HostFigures, Origin, VmFigures, WakeupUs};
 
     fn run(case: &str, scheduler: &str, repeat: u32, mean_us: f64, progress: u64) -> Run {
         let wakeup = WakeupUs { count: 1, mean: mean_us, p50: 1.0, p99: 1.0, max: 1.0 };
@@ -290,6 +290,7 @@ mod tests {
             case: case.to_owned(),
             scheduler: scheduler.to_owned(),
             repeat,
+            seed: None,
             duration_s: 4.0,
             fault: None,
             host: HostFigures { pcpus: 2, ..Default::default() },
@@ -299,7 +300,8 @@ mod tests {
 
     fn results(runs: Vec<Run>) -> Results {
         let (scenario, ground) = ("s".to_owned(), Ground::Lab);
-        Results { scenario, ground, clock: None, seed: 1, kernel: None, runs, wall: None }
+        let origin = Origin::default();
+        Results { scenario, ground, clock: None, origin, seed: 1, kernel: None, runs, wall: None }
     }
 
     fn expect(metric: Metric) -> Expect {

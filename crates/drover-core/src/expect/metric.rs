@@ -665,7 +665,7 @@ mod tests {
         };
         let (case, scheduler, vms) = ("all".to_owned(), "drover".to_owned(), vec![vm0, vm1]);
         let host = host();
-        Run { case, scheduler, repeat: 1, duration_s: 4.0, fault: None, host, vms }
+        Run { case, scheduler, repeat: 1, seed: None, duration_s: 4.0, fault: None, host, vms }
     }
 
     #[test]

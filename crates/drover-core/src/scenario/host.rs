@@ -98,6 +98,16 @@ impl Host {
         self.sockets * self.dies * self.cores * self.threads
     }
 
+    /// What it is made of, in words.
+    pub fn words(&self) -> String {
+        let Self { sockets, dies, cores, threads, nodes, .. } = self;
+        let cpu = self.cpu.as_ref().map_or(String::new(), |cpu| format!(", {cpu}"));
+        format!(
+            "{} pCPUs (sockets {sockets}, dies {dies}, cores {cores}, threads {threads}, nodes {nodes}){cpu}",
+            self.pcpus()
+        )
+    }
+
     /// Number of last-level caches.
     pub fn llcs(&self) -> u32 {
         self.sockets * self.dies

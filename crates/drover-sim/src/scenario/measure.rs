@@ -111,6 +111,7 @@ impl Measured {
             case: job.case.name.clone(),
             scheduler: job.scheduler().to_owned(),
             repeat: job.repeat,
+            seed: Some(job.seed),
             duration_s: seconds(end.at_ns - self.begin.at_ns),
             fault,
             host: HostFigures {

@@ -41,11 +41,22 @@ pub(super) struct Job<'a> {
     pub(super) case: &'a Case,
     /// Its scheduler; none: Drover.
     pub(super) rival: Option<&'a Entry>,
-    /// From 1; the seed follows from it, the same for every scheduler.
+    /// From 1.
     pub(super) repeat: u32,
+    /// All luck in the run follows from it: the same for every scheduler and case.
+    pub(super) seed: u64,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    /// That repeat: its seed is as many beyond the scenario's as repeats were before it.
+    pub(super) fn of(
+        scenario: &Scenario,
+        (case, rival, repeat): (&'a Case, Option<&'a Entry>, u32),
+    ) -> Self {
+        let seed = scenario.seed.wrapping_add(u64::from(repeat) - 1);
+        Self { case, rival, repeat, seed }
+    }
+
     /// What scenarios call its scheduler.
     pub(super) fn scheduler(&self) -> &'static str {
         self.rival.map_or(DROVER, |rival| rival.name)
@@ -116,8 +127,8 @@ fn run_with<C: Class>(
 ) -> Result<Ran, String> {
     let warmup_ns = ns(scenario.warmup_s);
     let end_ns = warmup_ns + ns(scenario.duration_s);
-    let mut rng = Rng::new(mix(scenario.seed) ^ u64::from(job.repeat));
-    let draws = mix(mix(scenario.seed).wrapping_add(u64::from(job.repeat)));
+    let mut rng = Rng::new(mix(job.seed) ^ 1);
+    let draws = mix(mix(job.seed).wrapping_add(1));
     sim.guests.set_seed(draws);
     sim.guests.set_link(scenario.host.link_mbit_s.unwrap_or(0));
     sim.plan(warmup_ns, Plan::Look(BEGIN));

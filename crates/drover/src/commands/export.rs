@@ -50,29 +50,43 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", cell(text).replace('"', "\"\""))
 }
 
-/// The columns that say which VM of which run it is.
-const KEYS: [&str; 4] = ["case", "scheduler", "repeat", "vm"];
+/// The columns that say which VM of which run it is, and what that run came from.
+const KEYS: [&str; 11] = [
+    "scenario",
+    "file",
+    "sha256",
+    "machine",
+    "kernel",
+    "drover",
+    "case",
+    "scheduler",
+    "repeat",
+    "seed",
+    "vm",
+];
 
 /// A line for each VM of each run, a column for each figure that any of them has.
 fn results_csv(results: &Results) -> Result<String> {
     let mut rows = Vec::new();
+    let origin = origin_cells(results);
     for run in &results.runs {
         for vm in &run.vms {
             let mut figures = BTreeMap::new();
             flatten(&serde_json::to_value(vm)?, "", &mut figures);
-            let keys = [quoted(&run.case), quoted(&run.scheduler), run.repeat.to_string()];
-            rows.push((keys, quoted(&vm.name), figures));
+            let seed = run.seed.map_or(String::new(), |seed| seed.to_string());
+            let names = [quoted(&run.case), quoted(&run.scheduler)];
+            let keys = [&names.join(","), &run.repeat.to_string(), &seed, &quoted(&vm.name)];
+            rows.push((keys.map(String::as_str).join(","), figures));
         }
     }
-    let mut columns: Vec<&String> =
-        rows.iter().flat_map(|(_, _, figures)| figures.keys()).collect();
+    let mut columns: Vec<&String> = rows.iter().flat_map(|(_, figures)| figures.keys()).collect();
     columns.sort_unstable();
     columns.dedup();
     let mut text = KEYS.join(",");
     columns.iter().for_each(|column| text += &format!(",{column}"));
     text.push('\n');
-    for (keys, vm, figures) in &rows {
-        text += &format!("{},{vm}", keys.join(","));
+    for (keys, figures) in &rows {
+        text += &format!("{origin},{keys}");
         for column in &columns {
             text.push(',');
             text += figures.get(*column).map_or("", String::as_str);
@@ -80,6 +94,20 @@ fn results_csv(results: &Results) -> Result<String> {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// The cells of what all runs come from; empty where it is not known.
+fn origin_cells(results: &Results) -> String {
+    let file = results.origin.files.first();
+    let cells = [
+        Some(&results.scenario),
+        file.map(|file| &file.name),
+        file.map(|file| &file.sha256),
+        results.origin.machine.as_ref(),
+        results.kernel.as_ref(),
+        results.origin.drover.as_ref(),
+    ];
+    cells.map(|cell| cell.map_or(String::new(), |text| quoted(text))).join(",")
 }
 
 /// The numbers in it, by where they stand: `wakeup_us.p99`. Lists, such as of vCPUs, are left to JSON.

@@ -38,7 +38,11 @@ pub struct Args {
     /// Clock of the lab: exact, the same from run to run; real, for throughput.
     #[arg(long, value_enum)]
     clock: Option<ClockName>,
-    /// Seed of everything random (exact clock).
+    /// Run this case only, by its name; may be given again for more.
+    #[arg(long, value_name = "CASE")]
+    only: Vec<String>,
+    /// Seed of everything random (exact clock, simulator). In the simulator: the one run of that seed, unless
+    /// --repeats or --seeds asks for more, each with the next seed.
     #[arg(long)]
     seed: Option<u64>,
     /// How often each case runs under each scheduler.
@@ -108,7 +112,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         "--seeds, --trace and --determinism-check are the simulator's; add --on sim"
     );
     let mut progress = Progress::new();
-    let (results, troubles) = match args.on {
+    let (mut results, troubles) = match args.on {
         Ground::Lab => in_lab(args, &file, &overrides, &mut progress)?,
         Ground::Sim => {
             ensure!(args.clock.is_none(), "--clock is the lab's; leave it out with --on sim");
@@ -121,6 +125,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Ground::Host => (on_host(args, &scenario, &mut progress)?, Vec::new()),
     };
+    results.origin = file.origin(&scenario, results.ground);
     let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);
     let findings = findings(&scenario.expects, &results);
@@ -183,11 +188,13 @@ impl Args {
             ClockName::Exact => Clock::Exact,
             ClockName::Real => Clock::Real,
         });
+        let one = self.on == Ground::Sim && self.seed.is_some() && self.sim.seeds.is_none();
         Overrides {
             schedulers: self.scheduler.clone(),
+            only: self.only.clone(),
             clock,
             seed: self.seed,
-            repeats: self.repeats,
+            repeats: self.repeats.or(one.then_some(1)),
             duration_s: self.duration,
             totals_only: false,
         }

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, anyhow};
 use drover_core::claims::{self, Claim, Measured};
 use drover_core::expect::Expect;
-use drover_core::results::{Ground, Results, Run};
+use drover_core::results::{Ground, Origin, Results, Run};
 use drover_core::scenario::Scenario;
 use drover_experiment::{Overrides, ScenarioFile};
 use drover_report::claims::{Shown, lines, page};
@@ -169,6 +169,7 @@ fn measure(files: &[(String, Showing)]) -> Result<Vec<Results>> {
         scenario: file.1.scenario.name.clone(),
         ground: Ground::Sim,
         clock: None,
+        origin: Origin::default(),
         seed: file.1.scenario.seed,
         kernel: None,
         runs: Vec::new(),

@@ -17,9 +17,9 @@ use super::report::write_trace;
 /// What only the simulator can do.
 #[derive(clap::Args, Default, PartialEq, Eq)]
 pub struct SimArgs {
-    /// With --on sim: run with so many seeds, in parallel; each counts as a repeat.
+    /// With --on sim: run with so many seeds, --seed and those after it, in parallel; each counts as a repeat.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    seeds: Option<u32>,
+    pub(super) seeds: Option<u32>,
     /// With --on sim: write who ran when to this file, for ui.perfetto.dev.
     #[arg(long, value_name = "OUT.json")]
     trace: Option<PathBuf>,

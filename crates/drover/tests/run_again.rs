@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A run of the simulator can be made again from what its results say of it.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// VMs that sleep and work at random moments: no two seeds give the same.
+const SCENARIO: &str = r#"name = "s"
+duration_s = 0.5
+repeats = 3
+seed = 5
+schedulers = ["eevdf", "drover"]
+[host]
+cores = 2
+[[vm]]
+name = "a"
+vcpus = 2
+workload = { kind = "program", steps = ["compute 100 us to 900 us", "sleep 1 ms", "count"] }
+[[vm]]
+name = "b"
+vcpus = 2
+workload = { kind = "cpu" }
+[[case]]
+name = "as set"
+[[case]]
+name = "more, for b"
+vm.b.shares = 7000
+"#;
+
+/// What the command prints.
+fn drover(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_drover")).args(arguments).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What `drover run` writes.
+fn results(file: &Path, more: &[&str]) -> Value {
+    let json = file.with_extension("json");
+    let (file, json) = (file.to_str().unwrap(), json.to_str().unwrap());
+    drover(&[&["run", file, "--on", "sim", "--json", json], more].concat());
+    serde_json::from_slice(&fs::read(json).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_is_made_again_from_its_own_seed_and_case_to_the_last_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let all = results(&file, &[]);
+    let runs = all["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 12);
+    let seeds: Vec<_> = runs[..6].iter().map(|run| run["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [5, 5, 6, 6, 7, 7]);
+    let middle = |scheduler: &str| {
+        let is_it = |run: &&Value| {
+            run["case"] == "more, for b" && run["repeat"] == 2 && run["scheduler"] == scheduler
+        };
+        runs.iter().find(is_it).unwrap()
+    };
+    let (seed, case) = (&middle("drover")["seed"], middle("drover")["case"].as_str().unwrap());
+    let again = results(&file, &["--seed", &seed.to_string(), "--only", case]);
+    let again = again["runs"].as_array().unwrap();
+    assert_eq!(again.len(), 2, "the case once, under each scheduler");
+    for run in again {
+        let before = middle(run["scheduler"].as_str().unwrap());
+        assert_eq!((&run["vms"], &run["host"]), (&before["vms"], &before["host"]));
+    }
+    let others = runs.iter().filter(|run| run["repeat"] != 2);
+    assert!(others.map(|run| &run["vms"]).all(|vms| *vms != middle("drover")["vms"]));
+}
+
+#[test]
+fn results_say_what_they_come_from_as_json_and_as_csv() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let all = results(&file, &["--only", "as set"]);
+    let sum = Command::new("sha256sum").arg(&file).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    let sum = sum.split_whitespace().next().unwrap();
+    assert_eq!(
+        (&all["files"][0]["name"], &all["files"][0]["sha256"]),
+        (&file.to_str().unwrap().into(), &sum.into())
+    );
+    let csv = drover(&["export", file.with_extension("json").to_str().unwrap()]);
+    let heads: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    assert_eq!(heads[..3], ["scenario", "file", "sha256"]);
+    assert!(heads.contains(&"seed") && heads.contains(&"machine") && heads.contains(&"drover"));
+    assert_eq!(csv.lines().count(), 1 + 3 * 2 * 2);
+    for line in csv.lines().skip(1) {
+        assert!(line.contains(sum) && line.contains("\"simulated, 2 pCPUs"), "{line}");
+    }
+    assert!(csv.contains(",3,7,\"b\","), "the third repeat has seed 7: {csv}");
+}
