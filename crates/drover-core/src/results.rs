@@ -54,6 +54,9 @@ pub struct Origin {
     /// The scenario's file, then those it names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileSum>,
+    /// What was laid over these, such as `host.cores=16`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
     /// The host, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,

@@ -181,6 +181,7 @@ fn complete() -> Results {
         clock: Some(Clock::Exact),
         origin: Origin {
             files: vec![FileSum { name: "s.toml".to_owned(), sha256: "00".to_owned() }],
+            set: vec!["seed=1".to_owned()],
             machine: Some("one pCPU".to_owned()),
             drover: Some("0.1.0".to_owned()),
         },

@@ -10,6 +10,7 @@ use crate::plan::{Planned, parts, plan};
 use crate::scheduler::RunningScheduler;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, bail, ensure};
+use drover_core::params::Params;
 use drover_core::results::{Ground, Origin, Results, Run};
 use drover_core::scenario::{CpuList, Scenario, Vm, Workload};
 use drover_core::schedule::Schedule;
@@ -34,6 +35,11 @@ pub struct HostOptions {
 /// # Errors
 /// In one line, when only the simulator can.
 pub(crate) fn can_be_real(scenario: &Scenario) -> Result<()> {
+    ensure!(
+        scenario.policy == Params::default(),
+        "parameters of the policy ([policy] of scenario {}, --set) are for the simulator; use --on sim",
+        scenario.name
+    );
     for case in &scenario.cases {
         let program = |vm: &&Vm| matches!(vm.workload, Workload::Program(_));
         if let Some(vm) = case.vms.iter().find(program) {

@@ -303,7 +303,12 @@ mod tests {
                         workload = { kind = \"cpu\" }\n";
 
     fn file(text: &str) -> ScenarioFile {
-        ScenarioFile { name: "s.toml".to_owned(), text: text.to_owned(), others: BTreeMap::new() }
+        ScenarioFile {
+            name: "s.toml".to_owned(),
+            text: text.to_owned(),
+            others: BTreeMap::new(),
+            set: Vec::new(),
+        }
     }
 
     fn outcome(exit_status: i32, warnings: &[&str]) -> LabOutcome {

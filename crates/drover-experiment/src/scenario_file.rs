@@ -21,6 +21,8 @@ pub struct ScenarioFile {
     pub text: String,
     /// The texts of the files it names, by the names it has for them.
     pub others: BTreeMap<String, String>,
+    /// What is laid over them, such as `host.cores=16`.
+    pub set: Vec<String>,
 }
 
 impl ScenarioFile {
@@ -29,6 +31,14 @@ impl ScenarioFile {
     /// # Errors
     /// When a file cannot be read; or the first fault in any of them.
     pub fn read(path: &Path) -> Result<Self> {
+        Self::read_set(path, &[])
+    }
+
+    /// The same, with settings such as `host.cores=16` laid over what is read.
+    ///
+    /// # Errors
+    /// As [`ScenarioFile::read`]; or when there is nothing of that name to set, or the value is none of it.
+    pub fn read_set(path: &Path, set: &[String]) -> Result<Self> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
         let others = RefCell::new(BTreeMap::new());
@@ -38,9 +48,9 @@ impl ScenarioFile {
             others.borrow_mut().insert(other.to_owned(), text.clone());
             Ok(text)
         };
-        Scenario::parse_with(&text, &name, &read)?;
+        Scenario::parse_set(&text, &name, &read, set)?;
         let others = others.take();
-        Ok(Self { name, text, others })
+        Ok(Self { name, text, others, set: set.to_vec() })
     }
 
     /// The scenario in it, with `overrides` put in.
@@ -51,7 +61,7 @@ impl ScenarioFile {
         let read = |other: &str| {
             self.others.get(other).cloned().ok_or_else(|| "it was not read before".to_owned())
         };
-        let mut scenario = Scenario::parse_with(&self.text, &self.name, &read)?;
+        let mut scenario = Scenario::parse_set(&self.text, &self.name, &read, &self.set)?;
         overrides.apply(&mut scenario)?;
         Ok(scenario)
     }
@@ -73,6 +83,7 @@ impl ScenarioFile {
         };
         Origin {
             files: std::iter::once((&self.name, &self.text)).chain(&self.others).map(sum).collect(),
+            set: self.set.clone(),
             machine: Some(machine),
             drover: Some(env!("CARGO_PKG_VERSION").to_owned()),
         }
@@ -95,6 +106,8 @@ mod tests {
         let error = ScenarioFile::read(&path).unwrap_err().to_string();
         assert!(error.contains("s.toml:2: cannot read") && error.contains("two.toml"), "{error}");
         fs::write(dir.path().join("two.toml"), "cores = 2\n").unwrap();
+        let set = ScenarioFile::read_set(&path, &["host.cores=3".to_owned()]).unwrap();
+        assert_eq!(set.scenario(&Overrides::default()).unwrap().host.pcpus(), 3);
         let file = ScenarioFile::read(&path).unwrap();
         drop(dir);
         let scenario = file.scenario(&Overrides::default()).unwrap();

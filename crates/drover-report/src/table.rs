@@ -100,6 +100,9 @@ pub(crate) fn circumstances(summary: &Summary, range: &str) -> String {
         parts.push(format!("median of {repeats} runs, {range}"));
     }
     parts.extend(seeds(results));
+    if !results.origin.set.is_empty() {
+        parts.push(format!("with {}", results.origin.set.join(", ")));
+    }
     parts.join(", ")
 }
 
@@ -383,6 +386,15 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("least..most"), "one run has no range\n{text}");
+    }
+
+    #[test]
+    fn what_was_set_stands_above_the_table() {
+        let mut results = sample::shares();
+        results.origin.set = vec!["host.cores=16".to_owned(), "slice_ms=2".to_owned()];
+        let text = table(&results);
+        let heading = text.lines().next().unwrap();
+        assert!(heading.ends_with("4 s measured, with host.cores=16, slice_ms=2"), "{heading}");
     }
 
     #[test]

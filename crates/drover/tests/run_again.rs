@@ -75,6 +75,28 @@ fn a_run_is_made_again_from_its_own_seed_and_case_to_the_last_bit() {
 }
 
 #[test]
+fn what_is_set_is_in_force_and_in_the_results() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let only = ["--only", "as set", "--seed", "5"];
+    let set = |setting: &str| results(&file, &[&only[..], &["--set", setting]].concat());
+    let wide = set("host.cores=3");
+    assert_eq!(wide["set"][0], "host.cores=3");
+    assert_eq!(wide["runs"][0]["host"]["pcpus"], 3);
+    let busy = "vm.a.workload={ kind = \"cpu\" }";
+    let sliced = |ms: &str| {
+        let slice = format!("slice_ms={ms}");
+        results(&file, &[&only[..], &["--set", busy, "--set", &slice]].concat())
+    };
+    let (long, short) = (sliced("100"), sliced("7"));
+    let switches = |of: &Value| of["runs"][1]["host"]["context_switches"].as_u64().unwrap();
+    assert_eq!(short["set"][1], "slice_ms=7");
+    assert_eq!(short["runs"][0], long["runs"][0], "EEVDF has no parameter of Drover's");
+    assert!(switches(&short) > 3 * switches(&long), "{} {}", switches(&short), switches(&long));
+}
+
+#[test]
 fn results_say_what_they_come_from_as_json_and_as_csv() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.toml");

@@ -49,6 +49,19 @@ fn a_fault_of_the_file_is_told_with_its_line() {
 }
 
 #[test]
+fn what_is_not_there_is_neither_chosen_nor_set() {
+    let files = Files::new();
+    let path = files.scenario(SCENARIO);
+    let file = path.to_str().unwrap();
+    let line = refusal(&["run", file, "--on", "sim", "--only", "al"]);
+    assert!(line.contains("--only") && line.contains("did you mean \"all\""), "{line}");
+    let line = refusal(&["run", file, "--on", "sim", "--set", "vm.a.share=3"]);
+    assert!(line.contains("--set vm.a.share=3") && line.contains("\"shares\""), "{line}");
+    let line = refusal(&["run", file, "--on", "lab", "--set", "slice_ms=3"]);
+    assert!(line.contains("--on sim"), "{line}");
+}
+
+#[test]
 fn an_unknown_scheduler_is_named_before_the_lab_boots() {
     let files = Files::new();
     let path = files.scenario(SCENARIO);

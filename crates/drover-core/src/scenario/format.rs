@@ -34,6 +34,8 @@ const ROUND_US_MAX: u32 = 1_000;
 const COST_NS_MAX: u32 = 1_000_000;
 /// The longest time that a parameter of a workload may have: a minute.
 const WORK_US_MAX: u32 = 60_000_000;
+/// The longest time that a parameter of the policy may be, ms: far below the kernel's patience.
+const PARAMETER_MS_MAX: f64 = 1_000.0;
 /// The largest bound an expectation may set.
 const BOUND_MAX: f64 = 1e15;
 
@@ -58,9 +60,23 @@ tables! {
         set: Elsewhere;
         placement: Option<Heuristic>;
         tuning: Option<Tuning>;
+        policy: Elsewhere;
         case: Elsewhere;
         expect: Elsewhere;
         compare: Elsewhere;
+    }
+
+    "[policy]" PolicyTable {
+        slice_ms: Option<f64> = number(SLICE_MIN_NS as f64 / 1e6, SLICE_MAX_NS as f64 / 1e6);
+        wake_credit_ms: Option<f64> = number(0.0, PARAMETER_MS_MAX);
+        claim_bound_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        preempt_gain_ms: Option<f64> = number(0.0, PARAMETER_MS_MAX);
+        steal_gain_ms: Option<f64> = number(0.0, PARAMETER_MS_MAX);
+        wait_bound_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        skew_max_ms: Option<f64> = number(0.1, PARAMETER_MS_MAX);
+        hold_max_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        judge_window_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        shared_core_permille: Option<u32> = whole(1, 1_000);
     }
 
     "[[pool]]" PoolTable {
@@ -341,6 +357,7 @@ mod tests {
         check::<Top>(Top::TITLE);
         check::<Host>(Host::TITLE);
         check::<HostCosts>("[host.costs]");
+        check::<PolicyTable>(PolicyTable::TITLE);
         check::<PoolTable>(PoolTable::TITLE);
         check::<PartitionTable>(PartitionTable::TITLE);
         check::<VmTable>(VmTable::TITLE);

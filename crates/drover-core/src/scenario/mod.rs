@@ -13,11 +13,13 @@ mod read;
 mod read_containers;
 mod read_expect;
 mod read_host;
+mod read_policy;
 mod read_pools;
 mod read_program;
 pub(crate) mod read_sets;
 mod read_vm;
 mod read_workload;
+mod setting;
 pub(crate) mod table;
 mod tuning;
 mod vm;
@@ -35,6 +37,7 @@ pub use vm::{Pin, Vm, Vmm, is_meant};
 pub use workload::{CpuThen, Workload};
 
 use crate::expect::Expect;
+use crate::params::Params;
 use crate::partition::Partitions;
 use crate::place::Heuristic;
 use crate::sets::SetSpec;
@@ -111,6 +114,8 @@ pub struct Scenario {
     pub schedulers: Vec<String>,
     /// Interval of the record of CPU time over time, ms; none: no record.
     pub sample_ms: Option<u32>,
+    /// The policy's parameters, in the simulator.
+    pub policy: Params,
     /// The host.
     pub host: Host,
     /// What runs, one after the other; never empty.

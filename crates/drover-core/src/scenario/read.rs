@@ -5,6 +5,7 @@ use super::format::{CaseTable, CaseVmTable, SetTable, Top, VmTable};
 use super::read_containers::read_containers;
 use super::read_expect::{read_compares, read_expects};
 use super::read_host::read_host;
+use super::read_policy::{read_policy, read_settings};
 use super::read_pools::{Pools, read_partitions};
 use super::read_sets::{check_names, read_sets};
 use super::read_vm::{check_vm, read_vm};
@@ -42,7 +43,21 @@ impl Scenario {
     /// # Errors
     /// As [`Scenario::parse`], with the name and line of the file the fault is in.
     pub fn parse_with(text: &str, file: &str, read: &ReadFile) -> Result<Self, ScenarioError> {
-        let source = Source::new(file, text, "docs/scenarios.md", read);
+        Self::parse_set(text, file, read, &[])
+    }
+
+    /// The same, with settings such as `host.cores=16` laid over the file.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse_with`]; a fault of a setting is told with the setting.
+    pub fn parse_set(
+        text: &str,
+        file: &str,
+        read: &ReadFile,
+        set: &[String],
+    ) -> Result<Self, ScenarioError> {
+        let mut source = Source::new(file, text, "docs/scenarios.md", read);
+        source.set(read_settings(set)?)?;
         let top = source.table()?.read::<Top>()?;
         check_name(&top, &top.name, "a scenario")?;
         let host = read_host(&top)?;
@@ -57,6 +72,7 @@ impl Scenario {
             clock: top.clock.unwrap_or(Clock::Exact),
             schedulers: read_schedulers(&top)?,
             sample_ms: top.sample_ms,
+            policy: read_policy(&top)?,
             cases: read_cases(&top, &host, duration_s)?,
             host,
             expects: Vec::new(),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Tables of a TOML file, read by serde, and what is wrong with them: each fault in one line.
 
+use super::setting::{self, Setting, Unlaid, moved};
 use crate::nearest::hint;
 use crate::printable::printable;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::ops::Deref;
 use std::path::Path;
@@ -40,11 +42,11 @@ pub(crate) type Read<T> = Result<T, ScenarioError>;
 
 /// A fault of a file, in one line: where, what, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {what}; {fix}")]
+#[error("{}: {what}; {fix}", place(file, *line))]
 pub struct ScenarioError {
-    /// The file, as it was named to the parser.
+    /// The file, as it was named to the parser; or the setting that was laid over it.
     pub file: String,
-    /// Line of the fault, from 1.
+    /// Line of the fault, from 1; 0 for a setting.
     pub line: usize,
     /// What is wrong.
     pub what: String,
@@ -52,17 +54,37 @@ pub struct ScenarioError {
     pub fix: String,
 }
 
+fn place(file: &str, line: usize) -> String {
+    if line == 0 { file.to_owned() } else { format!("{file}:{line}") }
+}
+
 /// A file.
 pub(crate) struct Source<'a> {
     /// Its name in messages.
-    pub(crate) file: &'a str,
-    pub(crate) text: &'a str,
+    file: &'a str,
+    /// Its text. Behind it, where something is laid over the file, stand the values that are set and the texts of the
+    /// files that these change: each byte has its place in one of the parts.
+    text: Cow<'a, str>,
     /// Where it is described.
-    pub(crate) docs: &'static str,
+    docs: &'static str,
     /// Gives the text of files this one names.
-    pub(crate) read: &'a ReadFile<'a>,
+    read: &'a ReadFile<'a>,
+    /// What stands behind the file's own text, in order.
+    behind: Vec<Behind>,
     /// Where its lines end, once somebody has asked.
     ends: OnceCell<Vec<usize>>,
+}
+
+/// A part of a source behind the file's own text.
+struct Behind {
+    begins: usize,
+    what: Part,
+}
+
+enum Part {
+    Setting(Setting),
+    /// A file, by the name that the source has for it.
+    File(String),
 }
 
 /// The keys of a table.
@@ -71,6 +93,8 @@ pub(crate) trait Keys: DeserializeOwned {
     const TITLE: &'static str;
     /// The numbers that its keys take, and those of tables in it.
     const RANGES: Ranges = &[];
+    /// The keys, of tables whose keys are looked up by name.
+    const KEYS: &'static [&'static str] = &[];
 }
 
 /// Keys, and the numbers that each takes.
@@ -129,6 +153,7 @@ macro_rules! tables {
             const TITLE: &'static str = $title;
             const RANGES: $crate::scenario::table::Ranges =
                 &[$($((stringify!($key), $range),)?)*];
+            const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
         }
     )*};
 }
@@ -142,29 +167,108 @@ impl<'a> Source<'a> {
         docs: &'static str,
         read: &'a ReadFile<'a>,
     ) -> Self {
-        Self { file, text, docs, read, ends: OnceCell::new() }
+        Self { file, text: text.into(), docs, read, behind: Vec::new(), ends: OnceCell::new() }
     }
 
-    /// The line at byte `at`.
+    /// Lays settings over it, one after the other.
+    pub(crate) fn set(&mut self, settings: Vec<Setting>) -> Read<()> {
+        for setting in settings {
+            let text = format!("v = {}", setting.value);
+            self.add(Part::Setting(setting), &text);
+        }
+        loop {
+            match self.laid_over() {
+                Ok(_) => return Ok(()),
+                Err(Unlaid::File(name)) => {
+                    let text = (self.read)(&name).map_err(|why| self.unreadable(0, &name, &why))?;
+                    self.add(Part::File(name), &text);
+                }
+                Err(unlaid) => return Err(self.fault_of(unlaid)),
+            }
+        }
+    }
+
+    fn add(&mut self, what: Part, text: &str) {
+        let whole = self.text.to_mut();
+        whole.push('\n');
+        self.behind.push(Behind { begins: whole.len(), what });
+        whole.push_str(text);
+    }
+
+    /// How messages call a file that this one names.
+    fn path_of(&self, name: &str) -> String {
+        Path::new(self.file).with_file_name(name).display().to_string()
+    }
+
+    /// Where the part begins that has byte `at`, and what it is; none: the file's own text.
+    fn part(&self, at: usize) -> (usize, Option<&Part>) {
+        let behind = self.behind.iter().rev().find(|part| part.begins <= at);
+        behind.map_or((0, None), |part| (part.begins, Some(&part.what)))
+    }
+
+    /// The line at byte `at`, in its part.
     fn line(&self, at: usize) -> usize {
         let ends = self.ends.get_or_init(|| self.text.match_indices('\n').map(|it| it.0).collect());
-        1 + ends.partition_point(|&end| end < at)
+        let before = |at: usize| ends.partition_point(|&end| end < at);
+        1 + before(at) - before(self.part(at).0)
     }
 
     /// The whole file, as a table.
     pub(crate) fn table(&self) -> Read<Table<'_, ()>> {
-        let raw = DeTable::parse(self.text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start);
+        let raw = self.laid_over().map_err(|unlaid| self.fault_of(unlaid))?;
+        Ok(Table { source: self, title: String::new(), at: 0, raw, keys: () })
+    }
+
+    /// The file's table, with what is laid over it.
+    fn laid_over(&self) -> Result<DeTable<'_>, Unlaid> {
+        let mut raw = self.parsed(0)?;
+        for part in &self.behind {
+            let Part::Setting(setting) = &part.what else { continue };
+            let of_value = self.parsed(part.begins)?;
+            let Some(value) = of_value.get("v") else { continue };
+            let file = |name: &str| {
+                let is_it = |it: &&Behind| matches!(&it.what, Part::File(file) if file == name);
+                let read = self.behind.iter().find(is_it);
+                self.parsed(read.ok_or(Unlaid::File(name.to_owned()))?.begins)
+            };
+            setting.lay(&mut raw, value, &file)?;
+        }
+        Ok(raw)
+    }
+
+    /// The table in the part that begins there.
+    fn parsed(&self, begins: usize) -> Result<DeTable<'_>, Unlaid> {
+        let ends = self.behind.iter().map(|it| it.begins - 1).find(|&end| end >= begins);
+        let text = &self.text[begins..ends.unwrap_or(self.text.len())];
+        let raw = DeTable::parse(text).map_err(|error| {
+            let at = begins + error.span().map_or(0, |span| span.start);
             let what = format!("not TOML: {}", error.message().replace('\n', ", "));
-            self.error(at, &what, &format!("see {} for an example", self.docs))
+            Unlaid::Fault(self.error(at, &what, &format!("see {} for an example", self.docs)))
         })?;
-        Ok(Table { source: self, title: String::new(), at: 0, raw: raw.into_inner(), keys: () })
+        Ok(if begins == 0 { raw.into_inner() } else { moved(raw.into_inner(), begins) })
+    }
+
+    fn fault_of(&self, unlaid: Unlaid) -> ScenarioError {
+        match unlaid {
+            Unlaid::Fault(fault) => fault,
+            Unlaid::File(name) => self.unreadable(0, &name, "it was not read before"),
+        }
+    }
+
+    /// The fault that a file which is named at byte `at` cannot be read.
+    fn unreadable(&self, at: usize, name: &str, why: &str) -> ScenarioError {
+        let what = format!("cannot read {}: {why}", self.path_of(name));
+        self.error(at, &what, "name a file by its path from this one's directory")
     }
 
     /// The fault `what` at byte `at` of the text.
     fn error(&self, at: usize, what: &str, fix: &str) -> ScenarioError {
-        let (file, line) = (self.file.to_owned(), self.line(at));
-        ScenarioError { file, line, what: printable(what), fix: printable(fix) }
+        let file = match self.part(at).1 {
+            Some(Part::Setting(setting)) => return setting::fault(&setting.given, what, fix),
+            Some(Part::File(name)) => self.path_of(name),
+            None => self.file.to_owned(),
+        };
+        ScenarioError { file, line: self.line(at), what: printable(what), fix: printable(fix) }
     }
 }
 
@@ -388,11 +492,9 @@ impl<'a, T> Table<'a, T> {
                 return read(&self.below(key, value, &fix)?).map(Some);
             }
         };
-        let file = Path::new(self.source.file).with_file_name(name.as_ref()).display().to_string();
-        let text = (self.source.read)(name).map_err(|why| {
-            let fix = "name a file by its path from this one's directory";
-            self.error(key, format!("cannot read {file}: {why}"), fix)
-        })?;
+        let file = self.source.path_of(name);
+        let text = (self.source.read)(name)
+            .map_err(|why| self.source.unreadable(value.span().start, name, &why))?;
         let source = Source::new(&file, &text, self.source.docs, self.source.read);
         read(&source.table()?).map(Some)
     }

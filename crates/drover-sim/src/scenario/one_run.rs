@@ -19,7 +19,7 @@ use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::{Record, Trace};
 use drover_core::params::DAEMON_LOOK_MS;
-use drover_core::partition::{PartitionSpec, Partitions};
+use drover_core::partition::{PartitionPolicy, PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
 use drover_core::scenario::{Case, CpuList, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
@@ -67,7 +67,8 @@ impl<'a> Job<'a> {
 pub(super) fn run_drover(scenario: &Scenario, options: &Options, job: &Job) -> Result<Ran, String> {
     let m = machine(scenario, options, job, |_| ());
     let spare_domains = spare_domains(&m, job.case);
-    let mut class = Scx::new(&m, &Tunables { spare_domains, ..Tunables::default() })?;
+    let mut class =
+        Scx::new(&m, &Tunables { params: scenario.policy, spare_domains, ..Tunables::default() })?;
     class.queues.planted = options.rig.and_then(|rig| rig.planted);
     class.policy.set_distances(&scenario.host);
     let (room, _) = class.queues.slots();
@@ -132,7 +133,7 @@ fn run_with<C: Class>(
     sim.guests.set_seed(draws);
     sim.guests.set_link(scenario.host.link_mbit_s.unwrap_or(0));
     sim.plan(warmup_ns, Plan::Look(BEGIN));
-    set_partitions(&mut sim, &job.case.partitions);
+    set_partitions(&mut sim, scenario, &job.case.partitions);
     set_pools(&mut sim, &job.case.pools);
     for vm in &job.case.vms {
         add_vm(&mut sim, scenario, (vm, job.case), &mut rng);
@@ -326,9 +327,13 @@ fn spare_domains(m: &Machine, case: &Case) -> u32 {
     case.partitions.specs().iter().map(domains).sum::<u32>() + of_auto
 }
 
-fn set_partitions<C: Class>(sim: &mut Sim<C>, partitions: &Partitions) {
+fn set_partitions<C: Class>(sim: &mut Sim<C>, scenario: &Scenario, partitions: &Partitions) {
     for (index, spec) in partitions.specs().iter().enumerate() {
-        let settings = PartitionSettings { policy: spec.policy, slice_ns: spec.slice_ns() };
+        let slice_ns = match (spec.slice_ns, spec.policy) {
+            (None, PartitionPolicy::Share) => scenario.policy.slice_ns,
+            _ => spec.slice_ns(),
+        };
+        let settings = PartitionSettings { policy: spec.policy, slice_ns };
         sim.class.set_partition(&mut sim.m, index as u32 + 1, spec.cpus.cpus(), settings);
     }
 }

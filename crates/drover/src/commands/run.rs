@@ -41,6 +41,10 @@ pub struct Args {
     /// Run this case only, by its name; may be given again for more.
     #[arg(long, value_name = "CASE")]
     only: Vec<String>,
+    /// Change a key of the scenario, or a parameter of the policy: host.cores=16, vm.web.shares=4000, slice_ms=2; may be
+    /// given again.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
     /// Seed of everything random (exact clock, simulator). In the simulator: the one run of that seed, unless
     /// --repeats or --seeds asks for more, each with the next seed.
     #[arg(long)]
@@ -94,7 +98,7 @@ fn duration_s(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let file = ScenarioFile::read(&args.file)?;
+    let file = ScenarioFile::read_set(&args.file, &args.set)?;
     let overrides = args.overrides();
     let scenario = file.scenario(&overrides)?;
     for out in args.json.iter().chain(&args.schedule).chain(&args.report) {
