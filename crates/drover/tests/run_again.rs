@@ -97,6 +97,26 @@ fn what_is_set_is_in_force_and_in_the_results() {
 }
 
 #[test]
+fn expectations_are_shown_always_and_fail_only_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    let expect = |max: &str| format!("{SCENARIO}[[expect]]\nmetric = \"idle_pct\"\nmax = {max}\n");
+    let run = |max: &str, more: &[&str]| {
+        fs::write(&file, expect(max)).unwrap();
+        let arguments = ["run", file.to_str().unwrap(), "--on", "sim", "--seed", "1"];
+        let output = Command::new(env!("CARGO_BIN_EXE_drover")).args(arguments).args(more).output();
+        let output = output.unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (good, text) = run("-1", &[]);
+    assert!(good && text.contains("0 held, 2 failed"), "{text}");
+    let (good, text) = run("-1", &["--check"]);
+    assert!(!good && text.contains("0 held, 2 failed"), "{text}");
+    let (good, text) = run("100", &["--check"]);
+    assert!(good && text.contains("2 held, 0 failed"), "{text}");
+}
+
+#[test]
 fn results_say_what_they_come_from_as_json_and_as_csv() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.toml");
