@@ -10,16 +10,20 @@ use serde_json::{Value, json};
 
 use crate::html::Timeline;
 
-/// A file has so many stretches at most, of about 200 bytes each: more than that the page takes minutes to open.
-const STRETCHES_MAX: usize = 150_000;
+/// So many stretches, of about 200 bytes each, open in a moment: of more than that the page takes minutes.
+pub const STRETCHES_MAX: usize = 150_000;
 
-/// Writes timelines into one file: of each the beginning, where there is too much of them all. Returns
-/// where the first of these ends, ns; none: all is there.
+/// Writes timelines into one file: of each the beginning, where they have more than `most` stretches together.
+/// Returns where the first of these ends, ns; none: all is there.
 ///
 /// # Errors
 /// When writing fails.
-pub fn write(timelines: &[Timeline], out: impl Write) -> io::Result<Option<u64>> {
-    let most = STRETCHES_MAX / timelines.len().max(1);
+pub fn write(
+    timelines: &[Timeline],
+    most: Option<usize>,
+    out: impl Write,
+) -> io::Result<Option<u64>> {
+    let most = most.map_or(usize::MAX, |most| most / timelines.len().max(1));
     let mut trace = Trace { out, is_first: true };
     trace.out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n")?;
     let mut ends_ns: Option<u64> = None;
@@ -151,13 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_no_longer_than_can_be_opened() {
+    fn a_trace_is_no_longer_than_can_be_opened_unless_it_is_to_be_whole() {
         let span =
             |at: u64| Stretch { pcpu: 0, who: 0, from_ns: 1000 * at, to_ns: 1000 * at + 900 };
         let long = || timeline((0..400_000).map(span).collect(), Vec::new());
         let mut text = Vec::new();
-        assert_eq!(write(&[long(), long()], &mut text).unwrap(), Some(75_000_000));
+        let ends_ns = write(&[long(), long()], Some(STRETCHES_MAX), &mut text).unwrap();
+        assert_eq!(ends_ns, Some(75_000_000));
         assert!(text.len() < 32 << 20, "{}", text.len());
+        let mut whole = Vec::new();
+        assert_eq!(write(&[long(), long()], None, &mut whole).unwrap(), None);
+        let spans = |text: &[u8]| text.split(|&byte| byte == b'\n').count();
+        assert!(spans(&whole) > 2 * 2 * 400_000, "each on a row of a pCPU and of a vCPU");
     }
 
     #[test]
@@ -165,7 +174,7 @@ mod tests {
         let ran = Stretch { pcpu: 3, who: 1, from_ns: 1_500, to_ns: 2_000 };
         let waited = Waited { who: 1, from_ns: 1_000, to_ns: 1_500 };
         let mut text = Vec::new();
-        assert_eq!(write(&[timeline(vec![ran], vec![waited])], &mut text).unwrap(), None);
+        assert_eq!(write(&[timeline(vec![ran], vec![waited])], None, &mut text).unwrap(), None);
         let trace: Value = serde_json::from_slice(&text).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         assert_eq!(events[0]["args"]["name"], "all, drover: pCPUs");

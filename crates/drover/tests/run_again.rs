@@ -116,6 +116,39 @@ fn expectations_are_shown_always_and_fail_only_where_that_is_asked_for() {
     assert!(good && text.contains("2 held, 0 failed"), "{text}");
 }
 
+/// The trace that is written, when the last of it ends, us, and what is said of it.
+fn trace(file: &Path, more: &[&str]) -> (String, f64, String) {
+    let path = file.with_extension("trace");
+    let base = ["run", file.to_str().unwrap(), "--on", "sim", "--trace", path.to_str().unwrap()];
+    let output = Command::new(env!("CARGO_BIN_EXE_drover")).args(base).args(more).output().unwrap();
+    assert!(output.status.success());
+    let text = fs::read_to_string(path).unwrap();
+    let trace: Value = serde_json::from_str(&text).unwrap();
+    let end = |event: &Value| Some(event["ts"].as_f64()? + event["dur"].as_f64()?);
+    let ends = trace["traceEvents"].as_array().unwrap().iter().filter_map(end);
+    let last_us = ends.fold(0.0, f64::max);
+    (text, last_us, String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_trace_of_one_case_and_seed_is_whole_and_a_window_is_a_part_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.toml");
+    // Twelve runs, each of far more stretches than a twelfth of what a trace of many runs has.
+    let busy = SCENARIO.replace("100 us to 900 us", "50 us").replace("sleep 1 ms", "sleep 100 us");
+    fs::write(&file, busy.replace("duration_s = 0.5", "duration_s = 2.0")).unwrap();
+    let all_us = 2.5e6;
+    let (_, last_us, said) = trace(&file, &[]);
+    assert!(last_us < all_us * 0.99, "many runs are cut: {last_us}");
+    assert!(said.contains("--only CASE --seed N") && said.contains("12 runs"), "{said}");
+    let one = ["--only", "as set", "--seed", "6"];
+    let (text, last_us, said) = trace(&file, &one);
+    assert!(last_us > all_us * 0.99 && !said.contains("--only"), "whole: {last_us} {said}");
+    assert!(text.contains("as set drover") && !text.contains("more, for b"));
+    let (_, last_us, _) = trace(&file, &[&one[..], &["--trace-window", "0.5..0.75"]].concat());
+    assert!(last_us > 0.24e6 && last_us < 0.26e6, "{last_us}");
+}
+
 #[test]
 fn results_say_what_they_come_from_as_json_and_as_csv() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, ensure};
 use drover_core::recording_file;
 use drover_report::html::{Report, Timeline, page};
-use drover_report::perfetto;
+use drover_report::perfetto::{self, STRETCHES_MAX};
 
 /// A file is no longer than a recording may be.
 const BYTES_MAX: u64 = drover_observe::record::BYTES_MAX + (64 << 20);
@@ -31,7 +31,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let timelines = args.files.iter().map(|file| timeline(file)).collect::<Result<Vec<_>>>()?;
     let (about, timelines): (Vec<_>, Vec<_>) = timelines.into_iter().unzip();
     if let Some(trace) = &args.perfetto {
-        write_trace(trace, &timelines)?;
+        if let Some(ends_ms) = write_trace(trace, &timelines, Some(STRETCHES_MAX))? {
+            let file = trace.display();
+            eprintln!(
+                "drover: {file} has the first {ends_ms} ms of each at least, not all: too much ran"
+            );
+        }
         println!("trace:    {}", trace.display());
     }
     let Some(html) = &args.html else { return Ok(ExitCode::SUCCESS) };
@@ -53,15 +58,16 @@ pub fn write_page(html: &Path, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// Writes a trace for ui.perfetto.dev, and says where it ends if not all is in it.
-pub fn write_trace(path: &Path, timelines: &[Timeline]) -> Result<()> {
+/// Writes a trace for ui.perfetto.dev, of `most` stretches at most; where it ends, ms, if not all is in it.
+pub fn write_trace(
+    path: &Path,
+    timelines: &[Timeline],
+    most: Option<usize>,
+) -> Result<Option<u64>> {
     let cannot = || format!("cannot write {}", path.display());
     let file = BufWriter::new(fs::File::create(path).with_context(cannot)?);
-    if let Some(ends_ns) = perfetto::write(timelines, file).with_context(cannot)? {
-        let (file, ms) = (path.display(), ends_ns / 1_000_000);
-        eprintln!("drover: {file} has the first {ms} ms of each at least, not all: too much ran");
-    }
-    Ok(())
+    let ends_ns = perfetto::write(timelines, most, file).with_context(cannot)?;
+    Ok(ends_ns.map(|ends_ns| ends_ns / 1_000_000))
 }
 
 /// What is to be known of a recording, and the recording.

@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     ensure!(
         args.on == Ground::Sim || args.sim == SimArgs::default(),
-        "--seeds, --trace and --determinism-check are the simulator's; add --on sim"
+        "--seeds, --trace, --trace-window and --determinism-check are the simulator's; add --on sim"
     );
     let mut progress = Progress::new();
     let (mut results, troubles) = match args.on {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover run --on sim`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
 use drover_core::results::Results;
 use drover_core::scenario::Scenario;
 use drover_core::schedule::{Schedule, window_s};
 use drover_report::html::Timeline;
+use drover_report::perfetto::STRETCHES_MAX;
 use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, Outcome, RunTrace, run_scenario};
 use indicatif::ProgressBar;
@@ -15,14 +16,18 @@ use indicatif::ProgressBar;
 use super::report::write_trace;
 
 /// What only the simulator can do.
-#[derive(clap::Args, Default, PartialEq, Eq)]
+#[derive(clap::Args, Default, PartialEq)]
 pub struct SimArgs {
     /// With --on sim: run with so many seeds, --seed and those after it, in parallel; each counts as a repeat.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) seeds: Option<u32>,
-    /// With --on sim: write who ran when to this file, for ui.perfetto.dev.
+    /// With --on sim: write who ran when to this file, for ui.perfetto.dev. Whole with --only CASE and --seed N, else of
+    /// many runs the beginning of each.
     #[arg(long, value_name = "OUT.json")]
     trace: Option<PathBuf>,
+    /// With --trace: only from A to B, s of the measured time; before 0 is the warm-up.
+    #[arg(long, value_name = "A..B", value_parser = window, allow_hyphen_values = true, requires = "trace")]
+    trace_window: Option<(f64, f64)>,
     /// With --on sim: run everything twice and fail unless both are the same, event by event.
     #[arg(long)]
     determinism_check: bool,
@@ -58,8 +63,7 @@ pub fn in_sim(
         }
     }
     if let Some(path) = &args.trace {
-        let timelines: Vec<_> = outcome.traces.iter().map(|trace| whole(trace, scenario)).collect();
-        write_trace(path, &timelines)?;
+        keep_trace(path, args.trace_window, scenario, &outcome.traces)?;
     }
     let first = outcome.traces.iter().filter(|trace| schedules && trace.repeat == 1);
     let window = window_s(scenario.duration_s);
@@ -67,10 +71,47 @@ pub fn in_sim(
     Ok((outcome.results, schedules))
 }
 
-/// All of a run, from when the host was started on.
-fn whole(trace: &RunTrace, scenario: &Scenario) -> Timeline {
-    let schedule = trace.schedule(scenario, (-scenario.warmup_s, scenario.duration_s));
-    Timeline { title: trace.title(), ..Timeline::of_schedule(&schedule) }
+/// Reads two moments such as `0.5..1.5`, s.
+fn window(text: &str) -> Result<(f64, f64), String> {
+    let moments = text.split_once("..").and_then(|(from, to)| {
+        Some((from.trim().parse::<f64>().ok()?, to.trim().parse::<f64>().ok()?))
+    });
+    let moments =
+        moments.filter(|(from_s, to_s)| from_s.is_finite() && to_s.is_finite() && from_s < to_s);
+    moments.ok_or_else(|| "use A..B, such as 0.5..1.5, seconds of the measured time".to_owned())
+}
+
+/// Writes what ran when, from when the host was started on or within the window. One case with one seed is written
+/// whole, under all schedulers.
+fn keep_trace(
+    path: &Path,
+    window_s: Option<(f64, f64)>,
+    scenario: &Scenario,
+    traces: &[RunTrace],
+) -> Result<()> {
+    let (first_s, last_s) = (-scenario.warmup_s, scenario.duration_s);
+    let (from_s, to_s) = window_s.unwrap_or((first_s, last_s));
+    ensure!(
+        first_s <= from_s && to_s <= last_s,
+        "--trace-window {from_s}..{to_s} is not within the run; it lasts from {first_s} to {last_s} s"
+    );
+    let part = |trace: &RunTrace| {
+        let schedule = trace.schedule(scenario, (from_s, to_s));
+        Timeline { title: trace.title(), ..Timeline::of_schedule(&schedule) }
+    };
+    let timelines: Vec<_> = traces.iter().map(part).collect();
+    let is_one = traces.len() <= scenario.schedulers.len();
+    if let Some(ends_ms) = write_trace(path, &timelines, (!is_one).then_some(STRETCHES_MAX))? {
+        eprintln!(
+            "drover: {} has the first {ends_ms} ms at least of each of {} runs; for one that is whole, add \
+             --only CASE --seed N, such as --only \"{}\" --seed {}",
+            path.display(),
+            traces.len(),
+            scenario.cases[0].name,
+            scenario.seed
+        );
+    }
+    Ok(())
 }
 
 fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result<Outcome> {
@@ -79,4 +120,18 @@ fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result
         bar.set_position(done as u64);
     };
     run_scenario(scenario, RIVALS, options, &progress).map_err(|error| anyhow!(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_two_moments_in_order() {
+        assert_eq!(window("0.5..1.5"), Ok((0.5, 1.5)));
+        assert_eq!(window("-0.5..1"), Ok((-0.5, 1.0)));
+        for bad in ["", "1", "2..1", "a..b", "1..inf", "1-2"] {
+            assert!(window(bad).is_err(), "{bad}");
+        }
+    }
 }
