@@ -13,7 +13,7 @@ help:
 	@echo 'make try     real KVM VMs under the real scheduler, in virtual hosts; some minutes'
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make evidence  the tests in the lab with all the repeats that are promised; an hour and more'
-	@echo 'make trial   a scenario in the simulator, seconds after a change of the policy; FILE=scenarios/cost.toml'
+	@echo 'make trial   a scenario in the simulator, seconds after a change of the policy; FILE=scenarios/cost.toml SEEDS=10 JSON=out.json'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
@@ -60,11 +60,14 @@ evidence: setup
 policy-test:
 	$(MAKE) -j $(shell nproc) -C policy/test test
 
-# The simulator alone.
+# The simulator alone. The first build shows how it gets on.
 FILE ?= scenarios/esx-fig3-shares.toml
+TRIAL := target/trial/examples/trial
 .PHONY: trial
 trial:
-	@cargo run --quiet --profile trial --locked -p drover-sim --example trial -- $(FILE)
+	$(if $(wildcard $(TRIAL)),,@echo 'trial: compiles the simulator, its rivals and what they need, once: 2 to 4 minutes on two cores, then seconds after a change')
+	@cargo run $(if $(wildcard $(TRIAL)),--quiet) --profile trial --locked -p drover-sim --example trial -- \
+		$(FILE) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(JSON),--json $(JSON))
 
 .PHONY: lint
 lint:
