@@ -24,6 +24,7 @@ pub mod printable;
 pub mod profile;
 pub mod recording;
 pub mod recording_file;
+pub mod repeats;
 pub mod resolve;
 pub mod results;
 pub mod scenario;

@@ -7,6 +7,7 @@ use crate::counters::{Counters, Numa, VmCounters};
 use crate::histogram::Histogram;
 use crate::io::Io;
 use crate::profile::Profile;
+use crate::repeats::Repeats;
 use crate::scenario::{Clock, Vm};
 use crate::settings::Cosched;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub struct Results {
     pub kernel: Option<String>,
     /// One entry for each case, scheduler and repeat, in the order they ran.
     pub runs: Vec<Run>,
+    /// What its repeats say together; absent where nothing ran more than once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeats>,
     /// When and how long by a clock on the wall: all that differs between two exact runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall: Option<Wall>,

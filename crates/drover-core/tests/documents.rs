@@ -6,6 +6,7 @@ use drover_core::counters::{Counters, Yields};
 use drover_core::expect::Metric;
 use drover_core::io::{DelayUs, Io, IoDelays, MsPerMb};
 use drover_core::profile::{Class, Evidence, Profile};
+use drover_core::repeats::{Difference, Mean, OverRepeats, Repeats, Whose};
 use drover_core::results::{
     FileSum, Ground, HostFigures, NumaFigures, Origin, Results, Run, Timeline, VcpuFigures,
     VmFigures, WakeupUs, Wall,
@@ -152,6 +153,19 @@ fn complete_vm() -> VmFigures {
     }
 }
 
+/// What repeats say, with every field there.
+fn repeats() -> Repeats {
+    let value = Mean { n: 2, mean: 1.0, ci95: 0.1 };
+    let whose = Whose {
+        case: "all".to_owned(),
+        vm: "vm0".to_owned(),
+        metric: "progress".to_owned(),
+        scheduler: "drover".to_owned(),
+    };
+    let difference = Difference { whose: whose.clone(), against: "eevdf".to_owned(), value };
+    Repeats { means: vec![OverRepeats { whose, value }], differences: vec![difference] }
+}
+
 /// Results with every field there.
 fn complete() -> Results {
     let run = Run {
@@ -188,6 +202,7 @@ fn complete() -> Results {
         seed: 1,
         kernel: Some("x".to_owned()),
         runs: vec![run],
+        repeats: Some(repeats()),
         wall: Some(Wall { started: Some("now".to_owned()), elapsed_s: Some(1.0) }),
     }
 }

@@ -129,6 +129,7 @@ pub fn run(
         seed: scenario.seed,
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|it| it.trim().into()),
         runs,
+        repeats: None,
         wall: Some(stopwatch.wall()),
     })
 }

@@ -94,6 +94,7 @@ pub fn run(
         seed: scenario.seed,
         kernel,
         runs,
+        repeats: None,
         wall: Some(stopwatch.wall()),
     };
     Ok(LabReport { results, troubles })

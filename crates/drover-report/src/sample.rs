@@ -17,6 +17,7 @@ fn results(scenario: &str, clock: Clock, runs: Vec<Run>) -> Results {
         seed: 1,
         kernel: None,
         runs,
+        repeats: None,
         wall: None,
     }
 }

@@ -6,6 +6,7 @@ use crate::number::{count, figure, shorten};
 use crate::summary::{Spread, Subject, Summary};
 use drover_core::counters::Counters;
 use drover_core::expect::Metric;
+use drover_core::repeats::{Difference, OverRepeats, Repeats};
 use drover_core::results::{Ground, Results, Run, VmFigures, WakeupUs};
 use drover_core::scenario::Clock;
 
@@ -44,6 +45,7 @@ pub fn table(results: &Results) -> String {
     text += &titled(WAITS_TITLE, &waits(&summary));
     text += &titled(COSCHED_TITLE, &cosched(&summary));
     text += &titled("Host", &host(&summary));
+    text += &repeated(results);
     text + &untrusted(results)
 }
 
@@ -62,6 +64,79 @@ fn titled(title: &str, grid: &Grid) -> String {
         return String::new();
     }
     format!("\n{title}\n{}", grid.text())
+}
+
+/// What repeats say together.
+fn repeated(results: &Results) -> String {
+    let Some(repeats) = Repeats::of(results) else { return String::new() };
+    let n = repeats.means.iter().map(|mean| mean.value.n).max().unwrap_or_default();
+    let title = format!("Over n = {n} runs: mean ± its 95 % confidence interval (Student's t)");
+    titled(&title, &means(&repeats))
+}
+
+/// A row for each figure of each VM: its mean under each scheduler, and how far one is from another.
+fn means(repeats: &Repeats) -> Grid {
+    let mut schedulers: Vec<&str> = Vec::new();
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let mut lines: Vec<(&str, &str, &str)> = Vec::new();
+    for OverRepeats { whose, .. } in &repeats.means {
+        add(&mut schedulers, whose.scheduler.as_str());
+        add(&mut lines, whose.figure());
+    }
+    for Difference { whose, against, .. } in &repeats.differences {
+        add(&mut pairs, (whose.scheduler.as_str(), against.as_str()));
+    }
+    let row = |(at, &line): (usize, &(&str, &str, &str))| {
+        let mean = |scheduler: &&str| {
+            let is_it =
+                |it: &&OverRepeats| it.whose.figure() == line && it.whose.scheduler == **scheduler;
+            let found = repeats.means.iter().find(is_it).map(|it| it.value);
+            found
+                .map_or(ABSENT.to_owned(), |it| format!("{} ±{}", figure(it.mean), figure(it.ci95)))
+        };
+        let difference = |&(scheduler, against): &(&str, &str)| {
+            let is_it = |it: &&Difference| {
+                it.whose.figure() == line
+                    && it.whose.scheduler == scheduler
+                    && it.against == against
+            };
+            let found = repeats.differences.iter().find(is_it).map(|it| it.value);
+            found.map_or(ABSENT.to_owned(), |it| format!("{:+.1} % ±{:.1}", it.mean, it.ci95))
+        };
+        let (case, vm, metric) = line;
+        let same =
+            at.checked_sub(1).is_some_and(|above| (lines[above].0, lines[above].1) == (case, vm));
+        let lead = if same { ["", ""] } else { [case, vm] }.map(|name| shorten(name, NAME_WIDTH));
+        Row {
+            lead: lead.into_iter().chain([metric.to_owned()]).collect(),
+            groups: vec![
+                schedulers.iter().map(mean).collect(),
+                pairs.iter().map(difference).collect(),
+            ],
+            below: Vec::new(),
+        }
+    };
+    let of_pair = |(one, other): &(&str, &str)| {
+        format!("{} - {}", shorten(one, NAME_WIDTH), shorten(other, NAME_WIDTH))
+    };
+    let names = schedulers.iter().map(|it| shorten(it, NAME_WIDTH)).collect();
+    let mut groups = vec![
+        Group { title: "mean".to_owned(), columns: names },
+        Group { title: "within each run".to_owned(), columns: pairs.iter().map(of_pair).collect() },
+    ];
+    let mut rows: Vec<Row> = lines.iter().enumerate().map(row).collect();
+    if pairs.is_empty() {
+        groups.truncate(1);
+        rows.iter_mut().for_each(|row| row.groups.truncate(1));
+    }
+    Grid { lead: vec!["case", "VM", "figure"], lead_left: 3, groups, rows }
+}
+
+/// Puts it behind the others, once.
+fn add<T: PartialEq>(all: &mut Vec<T>, it: T) {
+    if !all.contains(&it) {
+        all.push(it);
+    }
 }
 
 /// The worst of each scheduler, for who reads but one line.
@@ -395,6 +470,17 @@ mod tests {
         let text = table(&results);
         let heading = text.lines().next().unwrap();
         assert!(heading.ends_with("4 s measured, with host.cores=16, slice_ms=2"), "{heading}");
+    }
+
+    #[test]
+    fn repeats_have_means_with_their_intervals_and_schedulers_are_compared_within_each() {
+        let text = table(&sample::sleep());
+        assert!(text.contains("Over n = 3 runs: mean ± its 95 % confidence interval"), "{text}");
+        let part = text.split("Over n = 3").nth(1).unwrap();
+        assert!(part.contains("drover - eevdf"), "{text}");
+        let row = part.lines().find(|line| line.trim().starts_with("wakeup_mean_us")).unwrap();
+        assert!(row.contains('±'), "{row}");
+        assert!(!table(&sample::shares()).contains("Over n"), "nothing ran twice");
     }
 
     #[test]

@@ -221,6 +221,7 @@ pub fn run_scenario(
             seed: scenario.seed,
             kernel: None,
             runs: Vec::new(),
+            repeats: None,
             wall: None,
         },
         trace_hash: 0,

@@ -301,7 +301,17 @@ mod tests {
     fn results(runs: Vec<Run>) -> Results {
         let (scenario, ground) = ("s".to_owned(), Ground::Lab);
         let origin = Origin::default();
-        Results { scenario, ground, clock: None, origin, seed: 1, kernel: None, runs, wall: None }
+        Results {
+            scenario,
+            ground,
+            clock: None,
+            origin,
+            seed: 1,
+            kernel: None,
+            runs,
+            repeats: None,
+            wall: None,
+        }
     }
 
     fn expect(metric: Metric) -> Expect {

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use drover_core::expect::{Finding, Verdict, evaluate, findings};
+use drover_core::repeats::Repeats;
 use drover_core::results::Results;
 use drover_core::scenario::{Clock, Scenario};
 use drover_core::schedule::Schedule;
@@ -129,6 +130,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Ground::Host => (on_host(args, &scenario, &mut progress)?, Vec::new()),
     };
+    results.repeats = Repeats::of(&results);
     results.origin = file.origin(&scenario, results.ground);
     let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);

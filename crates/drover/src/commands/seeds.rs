@@ -173,6 +173,7 @@ fn measure(files: &[(String, Showing)]) -> Result<Vec<Results>> {
         seed: file.1.scenario.seed,
         kernel: None,
         runs: Vec::new(),
+        repeats: None,
         wall: None,
     };
     let mut results: Vec<Results> = files.iter().map(empty).collect();
