@@ -4,8 +4,7 @@
 use std::path::Path;
 
 /// The skeleton has the policy's structs, but no macros.
-const CONSTANTS: &str =
-    "DROVER_MAX_(VMS|DOMAINS)|DROVER_DOMAIN_PCPUS|OWNER_(CGROUP|HOST_TASKS)|SHARES_PER_VCPU";
+const CONSTANTS: &str = "DROVER_MAX_(VMS|DOMAINS)|DROVER_DOMAIN_PCPUS|OWNER_(CGROUP|HOST_TASKS)|SHARES_PER_VCPU|vcpu_state";
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

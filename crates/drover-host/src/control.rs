@@ -378,7 +378,7 @@ fn read_line(stream: impl Read, bytes_max: u64) -> Result<String> {
 mod tests {
     use super::*;
     use crate::listener::Listener;
-    use crate::status::VcpuStatus;
+    use crate::status::{VcpuState, VcpuStatus};
     use std::time::Instant;
 
     fn serve_once(path: &Path, reply: Answer) -> std::thread::JoinHandle<Option<Request>> {
@@ -438,7 +438,14 @@ mod tests {
             ..Default::default()
         };
         VmStatus {
-            vcpu: (0..vcpus).map(|number| VcpuStatus { number, counters }).collect(),
+            vcpu: (0..vcpus)
+                .map(|number| VcpuStatus {
+                    tid: Some(1_000_000 + number),
+                    state: Some(VcpuState::Running),
+                    counters,
+                    ..VcpuStatus::numbered(number)
+                })
+                .collect(),
             counters,
             ..VmStatus::sample(&format!("default_a-virtual-machine-{index}"))
         }

@@ -47,6 +47,7 @@ pub mod status;
 pub mod store;
 mod thread_sets;
 pub mod topology;
+pub mod vcpus;
 pub mod watch;
 
 #[allow(
@@ -62,6 +63,7 @@ mod skeleton {
 }
 
 /// Constants of policy/base/types.h, as they stand there.
+#[allow(non_camel_case_types, dead_code, reason = "generated: an enum comes as a whole")]
 mod constants {
     include!(concat!(env!("OUT_DIR"), "/constants.rs"));
 }

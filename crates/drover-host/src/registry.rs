@@ -717,7 +717,7 @@ mod tests {
         let (other, _) = thread("cpu", all);
         ready.wait();
         let tid = u32::try_from(vcpu_tid.load(Ordering::SeqCst)).unwrap();
-        let known = |_: &KernelVm| vec![KernelVcpu { tid, ..KernelVcpu::default() }];
+        let known = |_: &KernelVm| vec![KernelVcpu::of_thread(tid)];
         let vm = KernelVm { tgid: std::process::id(), ..KernelVm::for_test(1) };
         let affinity = affinity_of(&vm, &known);
         go_on.wait();

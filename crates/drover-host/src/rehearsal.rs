@@ -125,7 +125,7 @@ impl Kernel for Onlooker {
 
     fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
         let tids = vcpu_threads(&Path::new("/proc").join(vm.tgid.to_string()));
-        tids.into_iter().map(|tid| KernelVcpu { tid, ..KernelVcpu::default() }).collect()
+        tids.into_iter().map(KernelVcpu::of_thread).collect()
     }
 
     fn set_vm(&self, _: &KernelVm, _: &VmSettings) -> Result<()> {

@@ -24,6 +24,7 @@ use crate::exit_info::ExitInfo;
 use crate::handover::Predecessor;
 use crate::profiles::Process;
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
+use crate::status::VcpuState;
 use crate::topology::Topology;
 use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::counters::Yields;
@@ -157,12 +158,14 @@ pub enum Refusal {
 }
 
 /// A vCPU likewise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelVcpu {
     /// Its number in its VM.
     pub number: u32,
     /// Its thread.
     pub tid: u32,
+    /// What it does.
+    pub state: VcpuState,
     /// Guest time, and halted time as far as to its slowest sibling.
     pub progress_ns: u64,
     /// Time it was ready while a sibling ran.
@@ -175,6 +178,23 @@ pub struct KernelVcpu {
     pub nr_costarts: u64,
     /// The furthest it was seen ahead of a ready sibling; none in modes that do not bound it.
     pub skew_max_ns: Option<u64>,
+}
+
+impl KernelVcpu {
+    /// One of which only its thread is known.
+    pub(crate) fn of_thread(tid: u32) -> Self {
+        Self {
+            number: 0,
+            tid,
+            state: VcpuState::Halted,
+            progress_ns: 0,
+            hazard_ns: 0,
+            costop_ns: 0,
+            nr_costops: 0,
+            nr_costarts: 0,
+            skew_max_ns: None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -395,6 +415,7 @@ impl Scheduler {
             (record != 0 && u32::from(vcpu.slot) == vm.slot).then_some(KernelVcpu {
                 number: u32::from(vcpu.vcpu_id),
                 tid: vcpu.tid,
+                state: state_of(&vcpu),
                 progress_ns: vcpu.progress_ns,
                 hazard_ns: vcpu.hazard_ns,
                 costop_ns: vcpu.costop_ns,
@@ -711,6 +732,16 @@ fn run(program: &ProgramMut<'_>) -> Result<()> {
     match answer.return_value as i32 {
         0 => Ok(()),
         code => Err(anyhow!("the scheduler refused (code {code})")),
+    }
+}
+
+/// What a vCPU does, by its record.
+fn state_of(vcpu: &types::vcpu) -> VcpuState {
+    match vcpu.state {
+        constants::VCPU_RUNNING => VcpuState::Running,
+        constants::VCPU_READY if vcpu.costop_since_ns != 0 => VcpuState::CoStopped,
+        constants::VCPU_READY => VcpuState::Ready,
+        _ => VcpuState::Halted,
     }
 }
 

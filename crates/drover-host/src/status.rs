@@ -154,14 +154,77 @@ pub struct OrderStatus {
     pub ordered: Asked,
 }
 
+/// What a vCPU does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VcpuState {
+    /// It runs.
+    Running,
+    /// It is ready and does not run.
+    Ready,
+    /// It is ready, and stopped for the sake of its siblings.
+    CoStopped,
+    /// It wants nothing: its guest has halted it, or its thread waits for something else.
+    Halted,
+    /// It runs or is ready: who does not schedule cannot tell.
+    Runnable,
+}
+
+impl VcpuState {
+    /// The word for it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Ready => "ready",
+            Self::CoStopped => "co-stopped",
+            Self::Halted => "halted",
+            Self::Runnable => "runnable",
+        }
+    }
+}
+
 /// A vCPU of a VM.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VcpuStatus {
     /// Its number in its VM.
     pub number: u32,
+    /// Its thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<VcpuState>,
+    /// The pCPU it last ran on; `drover vm list` reads this and what follows itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pcpu: Option<u32>,
+    /// Where its thread may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<CpuList>,
+    /// Time its thread was ready and did not run, ns, since it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_ns: Option<u64>,
+    /// The same in the last second, % of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_pct: Option<f64>,
     /// How it moved along with its siblings.
     #[serde(flatten)]
     pub counters: Counters,
+}
+
+impl VcpuStatus {
+    /// One of which nothing else is known.
+    pub fn numbered(number: u32) -> Self {
+        Self {
+            number,
+            tid: None,
+            state: None,
+            pcpu: None,
+            affinity: None,
+            ready_ns: None,
+            ready_pct: None,
+            counters: Counters::default(),
+        }
+    }
 }
 
 impl VmStatus {

@@ -327,7 +327,7 @@ pub(crate) mod tests {
     /// Drover tells how long the first vCPU of process 10 was co-stopped.
     fn tell(snapshot: &mut Snapshot, costop_s: f64) {
         let counters = Counters { costop_s, ..Counters::default() };
-        let vcpu = vec![VcpuStatus { number: 0, counters }];
+        let vcpu = vec![VcpuStatus { counters, ..VcpuStatus::numbered(0) }];
         snapshot.told.insert(10, VmStatus { vcpu, ..told() });
     }
 

@@ -80,7 +80,11 @@ fn status(pid: u32, vm: &VmSample, known: &Known<'_>, layers: &[Layer]) -> VmSta
     let used_s = Some(seconds(vm.cpu_ns.saturating_sub(known.first.cpu_ns)));
     let vcpu = vm.vcpus.iter().map(|times| {
         let used_s = Some(seconds(times.used_ns));
-        VcpuStatus { number: times.number, counters: Counters { used_s, ..Counters::default() } }
+        VcpuStatus {
+            tid: Some(times.thread),
+            counters: Counters { used_s, ..Counters::default() },
+            ..VcpuStatus::numbered(times.number)
+        }
     });
     VmStatus {
         kind: Kind::Vm,

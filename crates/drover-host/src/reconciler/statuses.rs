@@ -228,7 +228,12 @@ fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
         skew_max_ms: vcpu.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
         ..Counters::default()
     };
-    VcpuStatus { number: vcpu.number, counters }
+    VcpuStatus {
+        tid: Some(vcpu.tid),
+        state: Some(vcpu.state),
+        counters,
+        ..VcpuStatus::numbered(vcpu.number)
+    }
 }
 
 fn count(some: usize) -> u32 {

@@ -4,7 +4,7 @@
 use super::*;
 use crate::domains::{DomainLevel, Placed};
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
-use crate::status::{PartitionStatus, SetStatus, VmStatus};
+use crate::status::{PartitionStatus, SetStatus, VcpuState, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
@@ -53,6 +53,7 @@ impl Kernel for FakeKernel {
         let vcpu = |number: u32| KernelVcpu {
             number,
             tid: vm.tgid,
+            state: VcpuState::Ready,
             progress_ns: 500_000_000 * u64::from(number + 1),
             hazard_ns: 0,
             costop_ns: 250_000_000,

@@ -2,7 +2,7 @@
 //! `drover metrics`: what the daemon knows, once, in Prometheus' text format.
 //!
 //! Where Drover does not schedule it is what `drover observe` knows. The daemon has no network, so nobody scrapes it: packaging/drover-metrics.service writes this to a file that
-//! node_exporter reads. There is a series per VM, container, pool and partition, and none per vCPU.
+//! node_exporter reads. There is a series per VM, container, pool, partition and vCPU.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use drover_core::printable::cell;
 use drover_host::control::{Answer, By, Request, ask_either};
-use drover_host::status::{Kind, PartitionStatus, PoolStatus, VmStatus};
+use drover_host::status::{Kind, PartitionStatus, PoolStatus, VcpuState, VcpuStatus, VmStatus};
+use drover_host::vcpus::add_threads;
 use drover_observe::snapshot::scheduler_in_charge;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -67,6 +68,7 @@ impl Known {
             ) => {
                 // Without `drover observe` there is all the rest.
                 let _ = add_io(&mut vms);
+                add_threads(Path::new("/proc"), &mut vms);
                 Ok(Self { by, vms, pools, partitions })
             }
             _ => bail!(UNKNOWN_ANSWER),
@@ -94,6 +96,9 @@ fn text(known: Option<Known>, scheduler: Option<String>, format: Format) -> Stri
 }
 
 type Labels = Vec<(&'static str, String)>;
+
+/// A vCPU with the labels of its VM.
+type Vcpu = (Labels, VcpuStatus);
 
 /// One metric of a `T`; `drover_` stands before its name. A counter's ends in `_total`, too.
 struct Metric<T> {
@@ -192,6 +197,13 @@ const VM: &[Metric<VmStatus>] = &[
     }),
 ];
 
+const VCPU: &[Metric<Vcpu>] = &[
+    counter("vcpu_ready_seconds", "Time its thread was ready and did not run.", |(_, vcpu)| {
+        Some(count(vcpu.ready_ns?)? / 1e9)
+    }),
+    gauge("vcpu_last_pcpu", "The pCPU it last ran on.", |(_, vcpu)| Some(f64::from(vcpu.pcpu?))),
+];
+
 const POOL: &[Metric<PoolStatus>] = &[
     gauge("pool_vms", "VMs directly in it.", |pool| Some(f64::from(pool.vms))),
     gauge("pool_shares", "Shares among its siblings.", |pool| Some(f64::from(pool.shares))),
@@ -260,6 +272,22 @@ impl Collector for Page {
         let info = gauge("vm_info", "Where it stands.", |_: &VmStatus| Some(1.0));
         write(&mut encoder, &[info], &known.vms, place_of_vm)?;
         write(&mut encoder, VM, &known.vms, vm_labels)?;
+        let vcpus: Vec<Vcpu> = known.vms.iter().flat_map(vcpus_of).collect();
+        write(&mut encoder, VCPU, &vcpus, vcpu_labels)?;
+        let state = gauge("vcpu_state", "1 for what it does now.", |(_, vcpu): &Vcpu| {
+            vcpu.state.map(|_| 1.0)
+        });
+        write(&mut encoder, &[state], &vcpus, |vcpu| {
+            let state = vcpu.1.state.map_or("", VcpuState::text).to_owned();
+            [vcpu_labels(vcpu), vec![("state", state)]].concat()
+        })?;
+        let affinity = gauge("vcpu_affinity_info", "Where it may run.", |(_, vcpu): &Vcpu| {
+            vcpu.affinity.as_ref().map(|_| 1.0)
+        });
+        write(&mut encoder, &[affinity], &vcpus, |vcpu| {
+            let cpus = vcpu.1.affinity.as_ref().map(ToString::to_string).unwrap_or_default();
+            [vcpu_labels(vcpu), vec![("cpus", cpus)]].concat()
+        })?;
         write(&mut encoder, POOL, &known.pools, |pool| vec![("pool", cell(&pool.name))])?;
         write(&mut encoder, PARTITION, &known.partitions, |partition| {
             vec![("partition", cell(&partition.name))]
@@ -270,6 +298,14 @@ impl Collector for Page {
 fn vm_labels(vm: &VmStatus) -> Labels {
     let kind = if vm.kind == Kind::Vm { "vm" } else { "container" };
     vec![("vm", cell(&vm.name)), ("kind", kind.to_owned())]
+}
+
+fn vcpus_of(vm: &VmStatus) -> impl Iterator<Item = Vcpu> {
+    vm.vcpu.iter().map(|vcpu| (vm_labels(vm), vcpu.clone()))
+}
+
+fn vcpu_labels((vm, vcpu): &Vcpu) -> Labels {
+    vm.iter().cloned().chain([("vcpu", vcpu.number.to_string())]).collect()
 }
 
 /// What may change in the life of a VM is here alone: its other series go on then.
@@ -359,7 +395,15 @@ mod tests {
             to_device: DelaySum { count: 8, seconds: 0.25 },
         };
         let io = Some(IoStatus { over_s: 1.0, since_found: sums, ..IoStatus::default() });
-        VmStatus { counters, numa, limit_mcpu, pool, owed_pcpus, got_pcpus, io, ..plain }
+        let vcpu = VcpuStatus {
+            state: Some(VcpuState::CoStopped),
+            pcpu: Some(2),
+            affinity: Some("0-3".parse().unwrap()),
+            ready_ns: Some(1_500_000_000),
+            ..VcpuStatus::numbered(1)
+        };
+        let vcpu = vec![vcpu];
+        VmStatus { counters, numa, limit_mcpu, pool, owed_pcpus, got_pcpus, io, vcpu, ..plain }
     }
 
     fn known() -> Known {
@@ -414,8 +458,17 @@ mod tests {
         for line in ["block_bytes_total", "network_bytes_total", "io_to_guest_delays_total"] {
             assert!(page.contains(&format!("\ndrover_vm_{line}{{vm=\"web\"")), "{line}: {page}");
         }
-        let tables = VM.len() + POOL.len() + PARTITION.len();
-        assert_eq!(typed.len(), tables + 5, "each metric has a line");
+        let vcpu = "{vm=\"web\",kind=\"vm\",vcpu=\"1\"";
+        for line in [
+            format!("ready_seconds_total{vcpu}}} 1.5"),
+            format!("last_pcpu{vcpu}}} 2"),
+            format!("state{vcpu},state=\"co-stopped\"}} 1"),
+            format!("affinity_info{vcpu},cpus=\"0-3\"}} 1"),
+        ] {
+            assert!(page.contains(&format!("\ndrover_vcpu_{line}")), "{line}: {page}");
+        }
+        let tables = VM.len() + VCPU.len() + POOL.len() + PARTITION.len();
+        assert_eq!(typed.len(), tables + 7, "each metric has a line");
     }
 
     #[test]

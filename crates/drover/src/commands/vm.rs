@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Subcommand;
@@ -12,9 +12,10 @@ use drover_core::io::DelayUs;
 use drover_core::nearest::there_is_no;
 use drover_core::percent;
 use drover_core::printable::one_line;
-use drover_core::scenario::is_meant;
+use drover_core::scenario::{CpuList, is_meant};
 use drover_host::control::{Answer, By, Request, ask, ask_either};
-use drover_host::status::{Kind, OrderStatus, VmStatus};
+use drover_host::status::{Kind, OrderStatus, VcpuStatus, VmStatus};
+use drover_host::vcpus::{ReadyTimes, add_threads};
 
 use super::ask::{
     DEFAULT, Daemon, Given, UNKNOWN_ANSWER, add_io, answer, idle_limit, percent_of, print_json,
@@ -24,6 +25,8 @@ use super::numa::ONE_NODE;
 
 /// How often a list that is watched is shown.
 const WATCH: Duration = Duration::from_secs(2);
+/// Over so long it is looked at for which part of the time vCPUs are ready.
+const READY_OVER: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
 pub enum Vm {
@@ -38,6 +41,10 @@ pub enum Vm {
         /// Show it anew every 2 s, until Ctrl-C.
         #[arg(long, conflicts_with = "json")]
         watch: bool,
+        /// Show below each VM its vCPUs: what each does, the pCPU it last ran on, where it may run, and for which part
+        /// of a second it was ready and did not run.
+        #[arg(long, short, conflicts_with_all = ["why", "numa", "profile", "io"])]
+        verbose: bool,
         /// Show for each value where it came from.
         #[arg(long, conflicts_with = "json")]
         why: bool,
@@ -132,8 +139,8 @@ impl Values {
 
 pub fn run(vm: Vm) -> Result<ExitCode> {
     match vm {
-        Vm::List { names, sort, watch, why, numa, profile, io, json, daemon } => {
-            let shown = Shown { names, sort, why, numa, profile, io, json };
+        Vm::List { names, sort, watch, verbose, why, numa, profile, io, json, daemon } => {
+            let shown = Shown { names, sort, verbose, why, numa, profile, io, json };
             list(&shown, &daemon.socket)?;
             if watch {
                 watch_on(&shown, &daemon.socket)?;
@@ -237,6 +244,7 @@ fn ordered(orders: &[OrderStatus]) -> String {
 struct Shown {
     names: Vec<String>,
     sort: Sort,
+    verbose: bool,
     why: bool,
     numa: bool,
     profile: bool,
@@ -289,14 +297,29 @@ fn watch_on(shown: &Shown, socket: &Path) -> Result<()> {
     }
 }
 
-fn list(shown: &Shown, socket: &Path) -> Result<()> {
+/// The VMs that are meant, as whoever answers knows them.
+fn ask_chosen(shown: &Shown, socket: &Path) -> Result<(Vec<VmStatus>, By)> {
     let (Answer::Vms { vms }, by) = ask_either(socket, &Request::ListVms)? else {
         bail!(UNKNOWN_ANSWER);
     };
+    Ok((chosen(vms, &shown.names, shown.sort)?, by))
+}
+
+fn list(shown: &Shown, socket: &Path) -> Result<()> {
+    let proc = Path::new("/proc");
+    let (mut vms, by) = ask_chosen(shown, socket)?;
     if by == By::Observer && !shown.json {
         eprintln!("drover: as `drover observe` sees it");
     }
-    let mut vms = chosen(vms, &shown.names, shown.sort)?;
+    if shown.verbose {
+        let (before, begun) = (ReadyTimes::read(proc, &vms), Instant::now());
+        std::thread::sleep(READY_OVER);
+        (vms, _) = ask_chosen(shown, socket)?;
+        add_threads(proc, &mut vms);
+        before.add_parts(&mut vms, begun.elapsed());
+    } else if shown.json {
+        add_threads(proc, &mut vms);
+    }
     if shown.io {
         add_io(&mut vms)?;
     } else if shown.json {
@@ -315,6 +338,8 @@ fn list(shown: &Shown, socket: &Path) -> Result<()> {
         print!("{}", profiles(&vms));
     } else if shown.io {
         print!("{}", io(&vms));
+    } else if shown.verbose {
+        print!("{}", with_vcpus(&overview(&vms), &vms));
     } else {
         print!("{}", overview(&vms));
     }
@@ -457,6 +482,31 @@ fn overview(vms: &[VmStatus]) -> String {
     text + &troubles(vms)
 }
 
+/// The overview with the vCPUs of each VM below its line.
+fn with_vcpus(overview: &str, vms: &[VmStatus]) -> String {
+    let row = |vcpu: &VcpuStatus| {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        vec![
+            format!("  vCPU {}", vcpu.number),
+            or_dash(vcpu.state.map(|state| state.text().to_owned())),
+            format!("last on pCPU {}", or_dash(vcpu.pcpu.map(|pcpu| pcpu.to_string()))),
+            format!("may run on {}", or_dash(vcpu.affinity.as_ref().map(CpuList::to_string))),
+            format!("ready {}", or_dash(vcpu.ready_pct.map(|pct| format!("{pct:.1}%")))),
+        ]
+    };
+    let rows: Vec<Vec<String>> = vms.iter().flat_map(|vm| vm.vcpu.iter().map(row)).collect();
+    let rows = table(&["<", "<", "<", "<", "<"], &rows);
+    let mut rows = rows.lines().skip(1);
+    let mut lines = overview.lines();
+    let mut text: String = lines.next().map(|titles| titles.to_owned() + "\n").unwrap_or_default();
+    for (vm, line) in vms.iter().zip(lines.by_ref()) {
+        let of_vm = rows.by_ref().take(vm.vcpu.len());
+        text.extend([line].into_iter().chain(of_vm).flat_map(|line| [line, "\n"]));
+    }
+    text.extend(lines.flat_map(|line| [line, "\n"]));
+    text
+}
+
 /// Where memory lies, as esxtop calls it: NHN is the home node, N%L the part that lies there.
 fn homes(vms: &[VmStatus]) -> String {
     if vms.iter().all(|vm| vm.numa.is_none()) {
@@ -523,6 +573,7 @@ pub mod tests {
     use drover_core::profile::{Class, Counted, Evidence, Profile};
     use drover_core::resolve::Why;
     use drover_host::names::Source;
+    use drover_host::status::VcpuState;
     use std::time::Duration;
 
     pub fn vm(name: &str) -> VmStatus {
@@ -592,6 +643,34 @@ pub mod tests {
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
         let text = overview(&[short]);
         assert!(text.contains("100%!") && text.contains("too few pCPUs are online"), "{text}");
+    }
+
+    #[test]
+    fn vcpus_stand_below_their_vm() {
+        let vcpu = |number, pcpu| VcpuStatus {
+            state: Some(VcpuState::Running),
+            pcpu: Some(pcpu),
+            affinity: Some("0-1,3".parse().unwrap()),
+            ready_pct: Some(12.34),
+            ..VcpuStatus::numbered(number)
+        };
+        let web = VmStatus { vcpu: vec![vcpu(0, 3), vcpu(1, 10)], ..vm("web") };
+        let troubles = vec!["too much".to_owned()];
+        let gone = VcpuStatus::numbered(0);
+        let vms = [web, VmStatus { vcpu: vec![gone], troubles, ..vm("db") }];
+        let text = with_vcpus(&overview(&vms), &vms);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("NAME") && lines[1].starts_with("web "), "{text}");
+        assert_eq!(
+            lines[2..4],
+            [
+                "  vCPU 0  running  last on pCPU 3   may run on 0-1,3  ready 12.3%",
+                "  vCPU 1  running  last on pCPU 10  may run on 0-1,3  ready 12.3%",
+            ]
+        );
+        assert!(lines[4].starts_with("db "), "{text}");
+        assert_eq!(lines[5], "  vCPU 0  -        last on pCPU -   may run on -      ready -");
+        assert_eq!(lines[6..], ["db: too much"]);
     }
 
     #[test]
