@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::files;
 use crate::protocol;
 use crate::status::{
-    Advice, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus,
+    Advice, Change, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus,
     SetStatus, VmIo, VmStatus,
 };
 
@@ -155,6 +155,11 @@ pub enum Request {
     },
     /// I/O of all VMs: bytes, and how late threads on the way of it ran; `drover observe` knows.
     ListIo,
+    /// What an order would change, and whether it would be taken; nothing is changed.
+    DryRun {
+        /// The order.
+        order: Box<Request>,
+    },
     /// End the scheduler as an internal error would.
     #[cfg(feature = "fault-injection")]
     #[schemars(skip)]
@@ -226,6 +231,11 @@ pub enum Answer {
     Io {
         /// By process.
         vms: Vec<VmIo>,
+    },
+    /// To `DryRun`: it would be taken.
+    Changes {
+        /// Of VMs, then pools, partitions and sets.
+        changes: Vec<Change>,
     },
     /// The order is in force in the kernel and saved.
     Done,

@@ -9,6 +9,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod applied;
+mod changes;
 pub mod check;
 mod containers;
 pub mod control;

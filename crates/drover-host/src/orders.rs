@@ -3,6 +3,7 @@
 //!
 //! Whether it fits the host is for the plan to say.
 
+use crate::control::Request;
 use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
 use crate::registry::VmRegistry;
@@ -44,6 +45,27 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
+    /// What is ordered when that order has been followed.
+    ///
+    /// # Errors
+    /// When the order makes no sense, or is none.
+    pub fn order(&self, order: &Request) -> Result<Saved> {
+        match order {
+            Request::SetVm { name, set, reset } => self.set_vm(name, set, reset),
+            Request::ForgetVm { name } => self.forget_vm(name),
+            Request::AddPool { name, change } => self.add_pool(name, change),
+            Request::SetPool { name, change } => self.set_pool(name, change),
+            Request::RemovePool { name } => self.remove_pool(name),
+            Request::AddPartition { name, change } => self.add_partition(name, change),
+            Request::SetPartition { name, change } => self.set_partition(name, change),
+            Request::RemovePartition { name } => self.remove_partition(name),
+            Request::SetAutoPartitions { on } => Ok(self.set_auto_partitions(*on)),
+            Request::AddSet { set } => self.add_set(set),
+            Request::RemoveSet { name } => self.remove_set(name),
+            _ => bail!("that is no order"),
+        }
+    }
+
     /// Other things asked for a VM, or all of that name, which need not be here yet.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod homes;
 mod statuses;
 
 use crate::applied::Applied;
+use crate::changes::changes;
 use crate::containers::Containers;
 use crate::control::{Answer, Request};
 use crate::delays::Delays;
@@ -27,6 +28,7 @@ use crate::registry::{Vm, VmRegistry};
 use crate::scheduler::KernelVm;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
+use crate::status::Change;
 use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
 use crate::thread_sets::ThreadSets;
 use crate::topology::Topology;
@@ -217,6 +219,10 @@ impl Reconciler {
                     "`drover observe` knows that; start it beside this"
                 ));
             }
+            Request::DryRun { order } => {
+                let changes = self.rehearse(kernel, &order);
+                return changes.map_or_else(refused, |changes| Answer::Changes { changes });
+            }
             #[cfg(feature = "fault-injection")]
             Request::Break => kernel.break_on_purpose(),
             order => self.obey(kernel, &order),
@@ -227,33 +233,30 @@ impl Reconciler {
         }
     }
 
-    fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
+    /// What is ordered when that order has been followed, and what would be in force then.
+    fn weigh(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<(Saved, Plan)> {
         if let Request::SetVm { name, .. } = order {
             self.registry.look_at_affinity_of(name, &|vm| kernel.vcpus(vm));
         }
         let room = self.room();
         let Self { saved, config, plan, registry, .. } = self;
         let online = &self.capacity.online;
-        let ground = Ground { saved, config, plan, registry, online, room };
-        let saved = match order {
-            Request::SetVm { name, set, reset } => ground.set_vm(name, set, reset)?,
-            Request::ForgetVm { name } => ground.forget_vm(name)?,
-            Request::AddPool { name, change } => ground.add_pool(name, change)?,
-            Request::SetPool { name, change } => ground.set_pool(name, change)?,
-            Request::RemovePool { name } => ground.remove_pool(name)?,
-            Request::AddPartition { name, change } => ground.add_partition(name, change)?,
-            Request::SetPartition { name, change } => ground.set_partition(name, change)?,
-            Request::RemovePartition { name } => ground.remove_partition(name)?,
-            Request::SetAutoPartitions { on } => ground.set_auto_partitions(*on),
-            Request::AddSet { set } => ground.add_set(set)?,
-            Request::RemoveSet { name } => ground.remove_set(name)?,
-            // A question changes nothing.
-            _ => return Ok(()),
-        };
+        let saved = Ground { saved, config, plan, registry, online, room }.order(order)?;
         let plan = self.planned(&self.config, &saved)?;
         self.check(&plan, order)?;
         self.check_absent(&plan, &saved, order)?;
         self.applied.check(&plan)?;
+        Ok((saved, plan))
+    }
+
+    /// What an order would change.
+    fn rehearse(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<Vec<Change>> {
+        let (saved, plan) = self.weigh(kernel, order)?;
+        Ok(changes((&self.saved, &self.plan), (&saved, &plan)))
+    }
+
+    fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
+        let (saved, plan) = self.weigh(kernel, order)?;
         let kept =
             self.applied.apply(kernel, &plan, self.registry.vms()).and_then(|()| self.save(&saved));
         if let Err(error) = kept {

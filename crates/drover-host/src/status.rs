@@ -3,7 +3,7 @@
 
 use crate::names::Source;
 use crate::recent::Warning;
-use drover_core::asked::Asked;
+use drover_core::asked::{Asked, Key};
 use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::io::IoStatus;
 use drover_core::partition::PartitionPolicy;
@@ -152,6 +152,22 @@ pub struct OrderStatus {
     pub vms: u32,
     /// What was ordered.
     pub ordered: Asked,
+}
+
+/// A value that is, or would be, another than before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Change {
+    /// Of whom, as people are told it: `VM web`, `pool prod`.
+    pub whose: String,
+    /// Which value; none: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Key>,
+    /// What it was; none: it was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// What it is now; none: it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }
 
 /// What a vCPU does.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::domains::{DomainLevel, Placed};
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
-use crate::status::{PartitionStatus, SetStatus, VcpuState, VmStatus};
+use crate::status::{Change, PartitionStatus, SetStatus, VcpuState, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
@@ -1178,4 +1178,63 @@ fn partitions_go_though_a_vm_that_was_placed_there_has_ended() {
     assert_eq!(mixed.arranged(), [partition_of("default", "0-3", &[1, 3, 4, 5])]);
     let order = &mixed.host.reconciler.saved.vms[&name(2)];
     assert_eq!((order.shares, &order.partition), (Some(Shares::Exact(700)), &None));
+}
+
+/// What an order would change, as whose, value, from and to.
+fn would_change(host: &mut Host, order: Request) -> Result<Vec<[String; 4]>, String> {
+    let order = Box::new(order);
+    match host.reconciler.answer(&host.kernel, Request::DryRun { order }, host.now) {
+        Answer::Changes { changes } => Ok(changes.into_iter().map(cells).collect()),
+        Answer::Refused { reason } => Err(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn cells(change: Change) -> [String; 4] {
+    let key = change.key.map_or("", Key::name).to_owned();
+    [change.whose, key, change.from.unwrap_or_default(), change.to.unwrap_or_default()]
+}
+
+fn vm_order(vm: String, values: &[(Key, &str)]) -> Request {
+    let mut set = Asked::default();
+    values.iter().for_each(|(key, text)| set.read(*key, text).unwrap());
+    Request::SetVm { name: vm, set, reset: Vec::new() }
+}
+
+#[test]
+fn a_dry_run_says_what_an_order_would_change_and_changes_nothing() {
+    let mut host = Host::new(2, "[[vm]]\nname = \"*\"\nshares = 500\n");
+    host.add_pool("prod", 1000).unwrap();
+    let (saved, vms) = (host.reconciler.saved.clone(), host.kernel.vms.borrow().clone());
+    let file = host.dir.path().join("settings.json");
+    let kept = fs::read_to_string(&file).unwrap();
+    let origin = format!("{}:1 (*)", host.dir.path().join("drover.toml").display());
+    let order = vm_order(name(1), &[(Key::Shares, "high"), (Key::Reservation, "50%")]);
+    let whose = format!("VM {}", name(1));
+    assert_eq!(
+        would_change(&mut host, order).unwrap(),
+        [
+            [whose.as_str(), "shares", &format!("500 ({origin})"), "high (drover vm set)"],
+            [&whose, "reservation", "0% (default)", "50% (drover vm set)"],
+        ]
+        .map(|row| row.map(str::to_owned))
+    );
+    let absent = vm_order("shop".to_owned(), &[(Key::Limit, "100%")]);
+    let told = would_change(&mut host, absent).unwrap();
+    assert_eq!(told, [["VM shop, which does not run", "limit", "", "100%"].map(str::to_owned)]);
+    let change = PoolChange { shares: Some(Shares::HIGH), ..PoolChange::default() };
+    let order = Request::SetPool { name: "prod".to_owned(), change };
+    let told = would_change(&mut host, order).unwrap();
+    let [was, is] =
+        ["normal", "high"].map(|word| format!("shares {word}, reservation 100%"));
+    assert_eq!(told, [["pool prod", "", &was, &is].map(str::to_owned)]);
+    let told = would_change(&mut host, Request::RemovePool { name: "prod".to_owned() }).unwrap();
+    assert_eq!(told, [["pool prod", "", &was, ""].map(str::to_owned)]);
+    // What would be refused is, in the same words.
+    let too_much = || vm_order(name(2), &[(Key::Reservation, "390%")]);
+    let said = would_change(&mut host, too_much()).unwrap_err();
+    assert_eq!(Err(said), host.ask(too_much()));
+    assert!(would_change(&mut host, Request::ListVms).unwrap_err().contains("no order"));
+    assert_eq!((&host.reconciler.saved, &*host.kernel.vms.borrow()), (&saved, &vms));
+    assert_eq!(fs::read_to_string(&file).unwrap(), kept);
 }

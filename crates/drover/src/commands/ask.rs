@@ -8,9 +8,9 @@ use anyhow::{Context, Result};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use drover_core::asked::{Asked, Key};
 use drover_core::percent;
-use drover_core::printable::{cell, json};
+use drover_core::printable::{cell, json, one_line};
 use drover_host::control::{Answer, OBSERVER_PATH, Request, SOCKET_PATH, ask};
-use drover_host::status::VmStatus;
+use drover_host::status::{Change, VmStatus};
 
 #[derive(clap::Args)]
 pub struct Daemon {
@@ -31,6 +31,35 @@ pub fn answer<T>(
     of_kind: impl Fn(Answer) -> Option<T>,
 ) -> Result<T> {
     of_kind(ask(socket, request)?).context(UNKNOWN_ANSWER)
+}
+
+/// Says what an order would change, if the daemon would take it.
+///
+/// # Errors
+/// When it would not, with the reason.
+pub fn rehearse(socket: &Path, order: &Request) -> Result<()> {
+    let request = Request::DryRun { order: Box::new(order.clone()) };
+    let changes = answer(socket, &request, |answer| match answer {
+        Answer::Changes { changes } => Some(changes),
+        _ => None,
+    })?;
+    match changes.is_empty() {
+        true => println!("That would be taken, and would change nothing."),
+        false => print!("That would be taken, and would change:\n{}", changed(&changes)),
+    }
+    Ok(())
+}
+
+/// A line for each change.
+pub fn changed(changes: &[Change]) -> String {
+    let line = |change: &Change| {
+        let absent = if change.key.is_some() { "nothing" } else { "not there" };
+        let side = |text: &Option<String>| text.clone().unwrap_or_else(|| absent.to_owned());
+        let key = change.key.map(|key| format!(" {}", key.name())).unwrap_or_default();
+        let Change { whose, from, to, .. } = change;
+        format!("  {}\n", one_line(&format!("{whose}:{key} {} -> {}", side(from), side(to))))
+    };
+    changes.iter().map(line).collect()
 }
 
 /// Takes one of a VM's values, or [`DEFAULT`]; shells offer the words for it.
@@ -148,6 +177,25 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_has_a_line_with_both_sides() {
+        let change = |whose: &str, key, from: Option<&str>, to: Option<&str>| {
+            let [from, to] = [from, to].map(|side| side.map(str::to_owned));
+            Change { whose: whose.to_owned(), key, from, to }
+        };
+        let changes = [
+            change("VM web", Some(Key::Limit), Some("none (default)"), Some("150% (drover vm set)")),
+            change("VM db, which does not run", Some(Key::Shares), None, Some("high")),
+            change("pool a", None, Some("shares high"), None),
+        ];
+        assert_eq!(
+            changed(&changes),
+            "  VM web: limit none (default) -> 150% (drover vm set)\n\
+             \x20 VM db, which does not run: shares nothing -> high\n\
+             \x20 pool a: shares high -> not there\n"
+        );
+    }
 
     #[test]
     fn columns_line_up() {

@@ -15,7 +15,7 @@ use drover_core::tree::PoolChange;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{PartitionStatus, PoolStatus};
 
-use super::ask::{Daemon, answer, idle_limit, percent_of, print_json, table};
+use super::ask::{Daemon, answer, idle_limit, percent_of, print_json, rehearse, table};
 
 #[derive(Subcommand)]
 pub enum Pool {
@@ -42,6 +42,9 @@ pub enum Pool {
         name: String,
         #[command(flatten)]
         values: Values,
+        /// Say what would change, and whether it would be taken; change nothing.
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -98,12 +101,17 @@ pub fn run(pool: Pool) -> Result<ExitCode> {
         Pool::Add { name, values, daemon } => {
             (Request::AddPool { name, change: values.change() }, daemon)
         }
-        Pool::Set { name, values, daemon } => {
+        Pool::Set { name, values, dry_run, daemon } => {
             let change = values.change();
             if change == PoolChange::default() {
                 bail!("nothing to change is given; see `drover pool set --help`");
             }
-            (Request::SetPool { name, change }, daemon)
+            let request = Request::SetPool { name, change };
+            if dry_run {
+                rehearse(&daemon.socket, &request)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            (request, daemon)
         }
         Pool::Remove { name, daemon } => (Request::RemovePool { name }, daemon),
     };

@@ -19,7 +19,7 @@ use drover_host::vcpus::{ReadyTimes, add_threads};
 
 use super::ask::{
     DEFAULT, Daemon, Given, UNKNOWN_ANSWER, add_io, answer, idle_limit, percent_of, print_json,
-    table,
+    rehearse, table,
 };
 use super::numa::ONE_NODE;
 
@@ -85,6 +85,9 @@ pub enum Vm {
         name: String,
         #[command(flatten)]
         values: Values,
+        /// Say what would change, and whether it would be taken; change nothing.
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -150,7 +153,10 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
         Vm::Forget { name, daemon } => {
             ask(&daemon.socket, &Request::ForgetVm { name })?;
         }
-        Vm::Set { name, values, daemon } => {
+        Vm::Set { name, values, dry_run: true, daemon } => {
+            rehearse(&daemon.socket, &values.order(name))?;
+        }
+        Vm::Set { name, values, daemon, .. } => {
             let order = values.order(name.clone());
             ask(&daemon.socket, &order)?;
             notes(&name, &order, &daemon.socket)?.iter().for_each(|note| println!("{note}"));
