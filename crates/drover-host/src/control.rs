@@ -65,6 +65,17 @@ pub enum Request {
         #[serde(default)]
         reset: Vec<Key>,
     },
+    /// The same for a VM that runs, for as long as it does: it goes over what is kept, and is not kept itself.
+    SetVmLive {
+        /// The VM's name.
+        name: String,
+        /// What is asked for it.
+        #[serde(default)]
+        set: Asked,
+        /// What is no longer asked for it in this way.
+        #[serde(default)]
+        reset: Vec<Key>,
+    },
     /// What was ordered for VMs, whether they are here or not.
     ListOrders,
     /// Delete a VM's saved settings: other sources count again.
@@ -155,6 +166,8 @@ pub enum Request {
     },
     /// I/O of all VMs: bytes, and how late threads on the way of it ran; `drover observe` knows.
     ListIo,
+    /// Take the last order back.
+    Undo,
     /// What an order would change, and whether it would be taken; nothing is changed.
     DryRun {
         /// The order.
@@ -164,6 +177,18 @@ pub enum Request {
     #[cfg(feature = "fault-injection")]
     #[schemars(skip)]
     Break,
+}
+
+impl Request {
+    /// Of an order for a VM: its name, what is asked for it and what no more.
+    pub fn of_vm(&self) -> Option<(&str, &Asked, &[Key])> {
+        match self {
+            Self::SetVm { name, set, reset } | Self::SetVmLive { name, set, reset } => {
+                Some((name, set, reset))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What the daemon answers.
@@ -235,6 +260,13 @@ pub enum Answer {
     /// To `DryRun`: it would be taken.
     Changes {
         /// Of VMs, then pools, partitions and sets.
+        changes: Vec<Change>,
+    },
+    /// To `Undo`: it is in force, and saved.
+    Undone {
+        /// Of whom the order was.
+        whose: String,
+        /// What is another now.
         changes: Vec<Change>,
     },
     /// The order is in force in the kernel and saved.

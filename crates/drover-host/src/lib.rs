@@ -48,6 +48,7 @@ pub mod status;
 pub mod store;
 mod thread_sets;
 pub mod topology;
+pub mod undo;
 pub mod vcpus;
 pub mod watch;
 

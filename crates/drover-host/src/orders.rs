@@ -20,6 +20,8 @@ use drover_core::tree::{PoolChange, PoolSpec};
 
 /// How people are told that a value came from an order.
 pub const VM_ORIGIN: &str = "drover vm set";
+/// The same for as long as the VM runs.
+pub const LIVE_ORIGIN: &str = "drover vm set --live";
 /// The same for pools.
 pub const POOL_ORIGIN: &str = "drover pool";
 /// The same for sets.
@@ -52,6 +54,7 @@ impl Ground<'_> {
     pub fn order(&self, order: &Request) -> Result<Saved> {
         match order {
             Request::SetVm { name, set, reset } => self.set_vm(name, set, reset),
+            Request::SetVmLive { name, set, reset } => self.set_vm_live(name, set, reset),
             Request::ForgetVm { name } => self.forget_vm(name),
             Request::AddPool { name, change } => self.add_pool(name, change),
             Request::SetPool { name, change } => self.set_pool(name, change),
@@ -71,6 +74,39 @@ impl Ground<'_> {
     /// # Errors
     /// When that name is a container's, or no name, or there is no such pool.
     pub fn set_vm(&self, name: &str, set: &Asked, reset: &[Key]) -> Result<Saved> {
+        self.check_vm(name, set)?;
+        let mut saved = self.saved.clone();
+        let asked = changed(saved.vms.remove(name), set, reset);
+        if !asked.is_empty() {
+            saved.vms.insert(name.to_owned(), asked);
+        }
+        // It is the last word on these.
+        let said = Key::ALL.into_iter().filter(|key| set.text(*key).is_some());
+        let said: Vec<Key> = said.chain(reset.iter().copied()).collect();
+        let live = changed(saved.live.remove(name), &Asked::default(), &said);
+        saved.set_live(name, live);
+        Ok(saved)
+    }
+
+    /// Other things asked for a VM for as long as it runs.
+    ///
+    /// # Errors
+    /// As [`Self::set_vm`], and when it does not run.
+    pub fn set_vm_live(&self, name: &str, set: &Asked, reset: &[Key]) -> Result<Saved> {
+        let names = self.registry.names();
+        ensure!(
+            names.contains_key(name),
+            "no VM {name} runs here, and --live is for one that does; leave it out, and the order is kept until its VM comes"
+        );
+        self.check_vm(name, set)?;
+        let mut saved = self.saved.clone();
+        let live = changed(saved.live.remove(name), set, reset);
+        saved.set_live(name, live);
+        Ok(saved)
+    }
+
+    /// Whether that can be asked for a VM of that name.
+    fn check_vm(&self, name: &str, set: &Asked) -> Result<()> {
         ensure!(
             !self.registry.vms().iter().any(|vm| vm.name == name && vm.is_container()),
             "{name} is a container; set cpu.weight and cpu.max of its cgroup instead"
@@ -89,14 +125,7 @@ impl Ground<'_> {
         if let Some(partition) = set.partition.as_deref().filter(|name| *name != DEFAULT) {
             self.find_partition(partition)?;
         }
-        let mut saved = self.saved.clone();
-        let mut asked = saved.vms.remove(name).unwrap_or_default();
-        reset.iter().for_each(|key| asked.clear(*key));
-        let asked = set.over(&asked);
-        if !asked.is_empty() {
-            saved.vms.insert(name.to_owned(), asked);
-        }
-        Ok(saved)
+        Ok(())
     }
 
     /// Nothing asked for a VM any more.
@@ -105,8 +134,9 @@ impl Ground<'_> {
     /// When nothing was.
     pub fn forget_vm(&self, name: &str) -> Result<Saved> {
         let mut saved = self.saved.clone();
+        let was_ordered = [saved.vms.remove(name), saved.live.remove(name)];
         ensure!(
-            saved.vms.remove(name).is_some(),
+            was_ordered.iter().any(Option::is_some),
             "nothing was ordered for a VM {name:?}; `drover vm orders` shows for whom something was"
         );
         Ok(saved)
@@ -215,7 +245,7 @@ impl Ground<'_> {
         Ok(saved)
     }
 
-    fn check_partition(&self, saved: &Saved, name: &str) -> Result<()> {
+    pub(crate) fn check_partition(&self, saved: &Saved, name: &str) -> Result<()> {
         let partitions = merged_partitions(self.config.partitions().map(|(spec, _)| spec), saved)?;
         let index = partitions.find(name).expect("it was ordered just now");
         Ok(partitions.check(index, self.online)?)
@@ -314,5 +344,22 @@ impl Ground<'_> {
         let names = self.plan.tree.pools().iter().map(|pool| pool.spec.name.as_str());
         let found = self.plan.tree.find(name);
         found.ok_or_else(|| anyhow::anyhow!(there_is_no("pool", name, names)))
+    }
+}
+
+/// What is asked with what is asked now, and without what is asked no more.
+fn changed(before: Option<Asked>, set: &Asked, reset: &[Key]) -> Asked {
+    let mut asked = before.unwrap_or_default();
+    reset.iter().for_each(|key| asked.clear(*key));
+    set.over(&asked)
+}
+
+impl Saved {
+    /// What is asked for a VM for as long as it runs.
+    pub(crate) fn set_live(&mut self, name: &str, asked: Asked) {
+        match asked.is_empty() {
+            true => self.live.remove(name),
+            false => self.live.insert(name.to_owned(), asked),
+        };
     }
 }

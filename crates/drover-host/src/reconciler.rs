@@ -20,7 +20,7 @@ use crate::helper::Helper;
 use crate::kernel::Kernel;
 use crate::meter::Meter;
 use crate::numa::Numa;
-use crate::orders::{Ground, VM_ORIGIN};
+use crate::orders::{Ground, LIVE_ORIGIN, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
 use crate::profiles::Profiles;
@@ -32,6 +32,7 @@ use crate::status::Change;
 use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
 use crate::thread_sets::ThreadSets;
 use crate::topology::Topology;
+use crate::undo::Before;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use arranging::Arranging;
@@ -219,6 +220,11 @@ impl Reconciler {
                     "`drover observe` knows that; start it beside this"
                 ));
             }
+            Request::Undo => {
+                let done = self.undo(kernel);
+                return done
+                    .map_or_else(refused, |(whose, changes)| Answer::Undone { whose, changes });
+            }
             Request::DryRun { order } => {
                 let changes = self.rehearse(kernel, &order);
                 return changes.map_or_else(refused, |changes| Answer::Changes { changes });
@@ -235,18 +241,28 @@ impl Reconciler {
 
     /// What is ordered when that order has been followed, and what would be in force then.
     fn weigh(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<(Saved, Plan)> {
-        if let Request::SetVm { name, .. } = order {
+        if let Some((name, ..)) = order.of_vm() {
             self.registry.look_at_affinity_of(name, &|vm| kernel.vcpus(vm));
         }
+        let saved = self.ground().order(order)?;
+        let plan = self.admitted(&saved, order)?;
+        Ok((saved, plan))
+    }
+
+    /// What an order is measured by.
+    fn ground(&self) -> Ground<'_> {
         let room = self.room();
         let Self { saved, config, plan, registry, .. } = self;
-        let online = &self.capacity.online;
-        let saved = Ground { saved, config, plan, registry, online, room }.order(order)?;
-        let plan = self.planned(&self.config, &saved)?;
+        Ground { saved, config, plan, registry, online: &self.capacity.online, room }
+    }
+
+    /// What would be in force with that, if the order that brings it can be followed.
+    fn admitted(&self, saved: &Saved, order: &Request) -> Result<Plan> {
+        let plan = self.planned(&self.config, saved)?;
         self.check(&plan, order)?;
-        self.check_absent(&plan, &saved, order)?;
+        self.check_absent(&plan, saved, order)?;
         self.applied.check(&plan)?;
-        Ok((saved, plan))
+        Ok(plan)
     }
 
     /// What an order would change.
@@ -255,8 +271,35 @@ impl Reconciler {
         Ok(changes((&self.saved, &self.plan), (&saved, &plan)))
     }
 
+    /// Follows an order that somebody gave, who may take it back.
     fn obey(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
+        let (mut saved, plan) = self.weigh(kernel, order)?;
+        let before = Before::of(order, &self.saved);
+        before.into_iter().for_each(|before| saved.remember(before));
+        self.bring(kernel, saved, plan)
+    }
+
+    /// Follows an order of the daemon's own.
+    fn obey_own(&mut self, kernel: &dyn Kernel, order: &Request) -> Result<()> {
         let (saved, plan) = self.weigh(kernel, order)?;
+        self.bring(kernel, saved, plan)
+    }
+
+    /// Takes the last order back: of whom it was, and what is another now.
+    fn undo(&mut self, kernel: &dyn Kernel) -> Result<(String, Vec<Change>)> {
+        let Some(before) = self.saved.history.last().cloned() else {
+            bail!("there is no order to take back");
+        };
+        let mut saved = self.ground().bring_back(&before)?;
+        saved.history.pop();
+        let plan = self.admitted(&saved, &before.as_order())?;
+        let changes = changes((&self.saved, &self.plan), (&saved, &plan));
+        self.bring(kernel, saved, plan)?;
+        Ok((before.whose(), changes))
+    }
+
+    /// Brings into force and keeps what was ordered, or neither.
+    fn bring(&mut self, kernel: &dyn Kernel, saved: Saved, plan: Plan) -> Result<()> {
         let kept =
             self.applied.apply(kernel, &plan, self.registry.vms()).and_then(|()| self.save(&saved));
         if let Err(error) = kept {
@@ -435,6 +478,8 @@ impl Reconciler {
         if !self.registry.look(&seen, &vcpus_of, tree, now) && !changed {
             return;
         }
+        let names = self.registry.names();
+        self.saved.forget_gone(|name| names.contains_key(name));
         let plan = match self.planned(&self.config, &self.saved) {
             Ok(plan) => plan,
             Err(error) => return tracing::error!("{error:#}; nothing is changed"),
@@ -570,6 +615,8 @@ fn layers(config: &Config, saved: &Saved, vm: &Vm) -> Vec<Layer> {
     layers.extend(libvirt.cloned());
     layers.extend(shared.and_then(|name| ordered(saved, name)).map(only_limit));
     layers.extend(ordered(saved, &vm.name).map(alone));
+    layers.extend(shared.and_then(|name| ordered_live(saved, name)).map(only_limit));
+    layers.extend(ordered_live(saved, &vm.name).map(alone));
     layers
 }
 
@@ -579,11 +626,19 @@ fn ordered(saved: &Saved, name: &str) -> Option<Layer> {
     Some(Layer { origin: VM_ORIGIN.to_owned(), of_name: true, asked })
 }
 
+/// What was ordered for a VM for as long as it runs.
+fn ordered_live(saved: &Saved, name: &str) -> Option<Layer> {
+    let asked = saved.live.get(name)?.clone();
+    Some(Layer { origin: LIVE_ORIGIN.to_owned(), of_name: true, asked })
+}
+
 /// Whether it is about a value that an order takes back: what other sources say of it counts again, even if that
 /// cannot be, or nobody could take back an order.
 fn is_left_to_others(order: &Request, trouble: &Trouble) -> bool {
     let (name, reset) = match order {
-        Request::SetVm { name, reset, .. } => (name, Some(reset)),
+        Request::SetVm { name, reset, .. } | Request::SetVmLive { name, reset, .. } => {
+            (name, Some(reset))
+        }
         Request::ForgetVm { name } => (name, None),
         _ => return false,
     };
@@ -593,7 +648,7 @@ fn is_left_to_others(order: &Request, trouble: &Trouble) -> bool {
 /// Of whom an order changes what can be impossible: all of a VM but its shares, or a pool.
 fn whose_bounds(order: &Request) -> Option<String> {
     match order {
-        Request::SetVm { name, set, reset } => {
+        Request::SetVm { name, set, reset } | Request::SetVmLive { name, set, reset } => {
             let changes = |key: &Key| reset.contains(key) || set.text(*key).is_some();
             Key::ALL
                 .iter()

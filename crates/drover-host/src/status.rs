@@ -152,6 +152,9 @@ pub struct OrderStatus {
     pub vms: u32,
     /// What was ordered.
     pub ordered: Asked,
+    /// What was ordered for as long as it runs: it goes over that.
+    #[serde(default, skip_serializing_if = "Asked::is_empty")]
+    pub live: Asked,
 }
 
 /// A value that is, or would be, another than before.

@@ -6,6 +6,7 @@
 
 use crate::files;
 use crate::privileges::Writer;
+use crate::undo::{self, Before};
 use anyhow::{Context, Result, bail, ensure};
 use drover_core::asked::Asked;
 use drover_core::partition::{PartitionSpec, Partitions};
@@ -42,6 +43,12 @@ pub struct Saved {
     /// Sets of VMs that were added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<SetSpec>,
+    /// By what the last orders are taken back, the last one last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "undo::kept")]
+    pub history: Vec<Before>,
+    /// What was asked for VMs for as long as they run, by name: never kept.
+    #[serde(skip)]
+    pub live: BTreeMap<String, Asked>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
@@ -75,8 +82,16 @@ impl Saved {
 
 impl Default for Saved {
     fn default() -> Self {
-        let (pools, vms, partitions) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { version: VERSION, pools, vms, partitions, auto_partitions: false, sets: Vec::new() }
+        Self {
+            version: VERSION,
+            pools: Vec::new(),
+            vms: BTreeMap::new(),
+            partitions: Vec::new(),
+            auto_partitions: false,
+            sets: Vec::new(),
+            history: Vec::new(),
+            live: BTreeMap::new(),
+        }
     }
 }
 

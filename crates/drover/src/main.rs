@@ -56,6 +56,8 @@ enum Command {
     /// See where VMs live on NUMA nodes, and what would be better.
     #[command(subcommand)]
     Numa(commands::numa::Numa),
+    /// Take the last order back, then the one before it, up to 16, and say what that changes.
+    Undo(commands::undo::Args),
     /// Print what VMs get as Prometheus' text, for node_exporter's textfile collector.
     Metrics(commands::metrics::Args),
     /// Run a scenario under several schedulers and compare what VMs got.
@@ -119,6 +121,7 @@ fn main() -> ExitCode {
         Command::Partition(partition) => commands::partition::run(partition),
         Command::Set(set) => commands::set::run(set),
         Command::Numa(numa) => commands::numa::run(numa),
+        Command::Undo(args) => commands::undo::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Guest(args) => commands::guest::run(args),

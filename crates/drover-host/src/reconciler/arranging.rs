@@ -52,7 +52,7 @@ impl Reconciler {
         }
         for step in steps {
             let order = order(step);
-            if let Err(error) = self.obey(kernel, &order) {
+            if let Err(error) = self.obey_own(kernel, &order) {
                 said.push(format!("partition auto: {error:#}; the rest is planned anew"));
                 break;
             }

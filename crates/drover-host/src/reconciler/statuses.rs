@@ -12,11 +12,11 @@ use crate::scheduler::{KernelVcpu, KernelVm};
 use crate::status::{
     HostStatus, Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus,
 };
-use drover_core::asked::Asked;
+use crate::store::Saved;
 use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::Instant;
 
@@ -118,11 +118,15 @@ impl Reconciler {
 
     pub(super) fn order_statuses(&self) -> Vec<OrderStatus> {
         let names = self.registry.names();
-        let status = |(name, asked): (&String, &Asked)| {
+        let Saved { vms: kept, live, .. } = &self.saved;
+        let ordered: BTreeSet<&String> = kept.keys().chain(live.keys()).collect();
+        let status = |name: &String| {
             let vms = names.get(name.as_str()).copied().unwrap_or(0);
-            OrderStatus { name: name.clone(), here: vms > 0, vms, ordered: asked.clone() }
+            let [ordered, live] =
+                [kept, live].map(|vms| vms.get(name).cloned().unwrap_or_default());
+            OrderStatus { name: name.clone(), here: vms > 0, vms, ordered, live }
         };
-        self.saved.vms.iter().map(status).collect()
+        ordered.into_iter().map(status).collect()
     }
 
     pub(super) fn pool_statuses(&self) -> Vec<PoolStatus> {

@@ -1206,7 +1206,7 @@ fn a_dry_run_says_what_an_order_would_change_and_changes_nothing() {
     let mut host = Host::new(2, "[[vm]]\nname = \"*\"\nshares = 500\n");
     host.add_pool("prod", 1000).unwrap();
     let (saved, vms) = (host.reconciler.saved.clone(), host.kernel.vms.borrow().clone());
-    let file = host.dir.path().join("settings.json");
+    let file = host.dir.path().join("state/settings.json");
     let kept = fs::read_to_string(&file).unwrap();
     let origin = format!("{}:1 (*)", host.dir.path().join("drover.toml").display());
     let order = vm_order(name(1), &[(Key::Shares, "high"), (Key::Reservation, "50%")]);
@@ -1225,8 +1225,7 @@ fn a_dry_run_says_what_an_order_would_change_and_changes_nothing() {
     let change = PoolChange { shares: Some(Shares::HIGH), ..PoolChange::default() };
     let order = Request::SetPool { name: "prod".to_owned(), change };
     let told = would_change(&mut host, order).unwrap();
-    let [was, is] =
-        ["normal", "high"].map(|word| format!("shares {word}, reservation 100%"));
+    let [was, is] = ["normal", "high"].map(|word| format!("shares {word}, reservation 100%"));
     assert_eq!(told, [["pool prod", "", &was, &is].map(str::to_owned)]);
     let told = would_change(&mut host, Request::RemovePool { name: "prod".to_owned() }).unwrap();
     assert_eq!(told, [["pool prod", "", &was, ""].map(str::to_owned)]);
@@ -1237,4 +1236,149 @@ fn a_dry_run_says_what_an_order_would_change_and_changes_nothing() {
     assert!(would_change(&mut host, Request::ListVms).unwrap_err().contains("no order"));
     assert_eq!((&host.reconciler.saved, &*host.kernel.vms.borrow()), (&saved, &vms));
     assert_eq!(fs::read_to_string(&file).unwrap(), kept);
+}
+
+/// Takes the last order back: of whom it was, and what that changes.
+fn undo(host: &mut Host) -> Result<(String, Vec<[String; 4]>), String> {
+    match host.reconciler.answer(&host.kernel, Request::Undo, host.now) {
+        Answer::Undone { whose, changes } => Ok((whose, changes.into_iter().map(cells).collect())),
+        Answer::Refused { reason } => Err(reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is ordered and what the kernel has for it, without what may be taken back.
+fn all_of(host: &Host) -> (Saved, String) {
+    let mut saved = host.reconciler.saved.clone();
+    saved.history.clear();
+    let kernel = &host.kernel;
+    // Of a pCPU that it was told nothing of, `default` has it.
+    let pcpus = kernel.pcpus.borrow();
+    let pcpus: Vec<_> = pcpus.iter().filter(|(_, placed)| placed.1 != 0).collect();
+    let told = format!("{:?} {:?} {pcpus:?}", kernel.vms.borrow(), kernel.pools.borrow());
+    (saved, told)
+}
+
+#[test]
+fn every_order_can_be_taken_back_and_leaves_what_was_before() {
+    let mut host = Host::new(2, "[[pool]]\nname = \"filed\"\nshares = \"low\"\n");
+    host.set(1, &[(Key::Shares, "high")]).unwrap();
+    host.add_pool("prod", 500).unwrap();
+    host.partition(true, "io", "3").unwrap();
+    let named = |name: &str| name.to_owned();
+    let cosched = PoolChange { cosched: Some(Cosched::Gang), ..PoolChange::default() };
+    let slice = PartitionChange { slice_ns: Some(5_000_000), ..PartitionChange::default() };
+    let set = |name: &str| SetSpec {
+        name: named(name),
+        vms: vec![named("a"), named("b")],
+        kind: SetKind::Affine,
+        within: Within::Llc,
+        hard: false,
+    };
+    host.ask(Request::AddSet { set: set("shop") }).unwrap();
+    let cpus = Some("1".parse().unwrap());
+    let whose = format!("VM {}", name(1));
+    for (order, whose) in [
+        (vm_order(name(1), &[(Key::Shares, "low"), (Key::Reservation, "50%")]), whose.as_str()),
+        (vm_order(named("absent"), &[(Key::Pool, "prod")]), "VM absent"),
+        (Request::ForgetVm { name: name(1) }, &whose),
+        (Request::AddPool { name: named("new"), change: cosched.clone() }, "pool new"),
+        (Request::SetPool { name: named("prod"), change: cosched.clone() }, "pool prod"),
+        (Request::SetPool { name: named("filed"), change: cosched }, "pool filed"),
+        (Request::RemovePool { name: named("prod") }, "pool prod"),
+        (Request::SetPartition { name: named("io"), change: slice }, "partition io"),
+        (Request::RemovePartition { name: named("io") }, "partition io"),
+        (
+            Request::AddPartition {
+                name: named("more"),
+                change: PartitionChange { cpus, ..PartitionChange::default() },
+            },
+            "partition more",
+        ),
+        (Request::AddSet { set: set("more") }, "set more"),
+        (Request::RemoveSet { name: named("shop") }, "set shop"),
+        (Request::SetAutoPartitions { on: true }, "partition auto"),
+    ] {
+        let before = all_of(&host);
+        let there = would_change(&mut host, order.clone()).unwrap();
+        host.ask(order.clone()).unwrap();
+        assert_ne!(all_of(&host).0, before.0, "{order:?}");
+        let (of, back) = undo(&mut host).unwrap();
+        assert_eq!(all_of(&host), before, "{order:?}");
+        let turned = there.into_iter().map(|[whose, key, from, to]| [whose, key, to, from]);
+        assert_eq!((of.as_str(), back), (whose, turned.collect::<Vec<_>>()), "{order:?}");
+    }
+}
+
+#[test]
+fn what_can_be_taken_back_outlives_the_daemon_and_ends() {
+    let mut host = Host::new(2, "");
+    for shares in 1..=20 {
+        host.set(1, &[(Key::Shares, &shares.to_string())]).unwrap();
+    }
+    let mut host = host.restarted();
+    let shares = |host: &Host| host.kernel.vm(1).shares;
+    for left in (4..20).rev() {
+        undo(&mut host).unwrap();
+        assert_eq!(shares(&host), Shares::Exact(left));
+    }
+    assert_eq!(undo(&mut host), Err("there is no order to take back".to_owned()));
+    // A refused order is none; nor is one that cannot be taken back any more lost.
+    host.set(1, &[(Key::Reservation, "300%")]).unwrap();
+    host.set(1, &[(Key::Reservation, "50%")]).unwrap();
+    host.set(2, &[(Key::Reservation, "200%")]).unwrap();
+    host.set(2, &[(Key::Reservation, "390%")]).unwrap_err();
+    host.reconciler.saved.history.pop();
+    let said = undo(&mut host).unwrap_err();
+    assert!(said.contains("300% cannot be reserved"), "{said}");
+    host.ask(Request::ForgetVm { name: name(2) }).unwrap();
+    host.reconciler.saved.history.pop();
+    undo(&mut host).unwrap();
+    assert_eq!(host.kernel.vm(1).reservation_mcpu, 3000);
+}
+
+fn live_order(vm: String, values: &[(Key, &str)]) -> Request {
+    match vm_order(vm, values) {
+        Request::SetVm { name, set, reset } => Request::SetVmLive { name, set, reset },
+        other => other,
+    }
+}
+
+#[test]
+fn what_is_ordered_for_a_run_goes_over_what_is_kept_and_ends_with_the_run_or_the_daemon() {
+    let mut host = Host::new(2, "");
+    host.set(1, &[(Key::Shares, "700"), (Key::Limit, "100%")]).unwrap();
+    let live = |values: &[(Key, &str)]| live_order(name(1), values);
+    host.ask(live(&[(Key::Shares, "900")])).unwrap();
+    let limits = |host: &Host| (host.kernel.vm(1).shares, host.kernel.vm(1).limit_mcpu);
+    assert_eq!(limits(&host), (Shares::Exact(900), Some(1000)));
+    let why = host.statuses()[0].why[0].clone();
+    assert_eq!((why.value.as_str(), why.origin.as_str()), ("900", "drover vm set --live"));
+    let mut host = host.restarted();
+    assert_eq!(limits(&host), (Shares::Exact(700), Some(1000)), "it ended with the daemon");
+    // Taken back by itself, by undo, and by an order that is kept.
+    host.ask(live(&[(Key::Shares, "900")])).unwrap();
+    let (set, reset) = (Asked::default(), vec![Key::Shares]);
+    host.ask(Request::SetVmLive { name: name(1), set, reset }).unwrap();
+    assert_eq!(limits(&host).0, Shares::Exact(700));
+    undo(&mut host).unwrap();
+    assert_eq!(limits(&host).0, Shares::Exact(900));
+    undo(&mut host).unwrap();
+    assert_eq!(limits(&host).0, Shares::Exact(700));
+    host.ask(live(&[(Key::Shares, "900")])).unwrap();
+    host.set(1, &[(Key::Shares, "800")]).unwrap();
+    assert_eq!(limits(&host).0, Shares::Exact(800));
+    undo(&mut host).unwrap();
+    assert_eq!(limits(&host).0, Shares::Exact(900), "both are as they were");
+    // It goes with its VM, and what can be taken back of it, too.
+    let gone = host.kernel.live.borrow_mut().remove(0);
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
+    host.kernel.live.borrow_mut().insert(0, KernelVm { id: 7, ..gone });
+    host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
+    assert_eq!(host.kernel.vm(7).shares, Shares::Exact(700));
+    let said = host.ask(live_order("shop".to_owned(), &[(Key::Shares, "5")])).unwrap_err();
+    assert!(said.contains("no VM shop runs here, and --live is for one that does"), "{said}");
+    let too_much = live_order(name(2), &[(Key::Reservation, "390%")]);
+    let too_much = host.ask(too_much).unwrap_err();
+    assert!(too_much.contains("cannot be reserved"), "{too_much}");
 }

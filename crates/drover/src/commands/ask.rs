@@ -185,7 +185,12 @@ mod tests {
             Change { whose: whose.to_owned(), key, from, to }
         };
         let changes = [
-            change("VM web", Some(Key::Limit), Some("none (default)"), Some("150% (drover vm set)")),
+            change(
+                "VM web",
+                Some(Key::Limit),
+                Some("none (default)"),
+                Some("150% (drover vm set)"),
+            ),
             change("VM db, which does not run", Some(Key::Shares), None, Some("high")),
             change("pool a", None, Some("shares high"), None),
         ];

@@ -31,5 +31,6 @@ pub mod soak;
 mod soak_against;
 pub mod status;
 pub mod top;
+pub mod undo;
 pub mod vm;
 pub mod why;

@@ -85,6 +85,9 @@ pub enum Vm {
         name: String,
         #[command(flatten)]
         values: Values,
+        /// For as long as it runs, and no longer than the daemon: this is not kept. "default" leaves a value to what is.
+        #[arg(long)]
+        live: bool,
         /// Say what would change, and whether it would be taken; change nothing.
         #[arg(long)]
         dry_run: bool,
@@ -123,7 +126,7 @@ pub struct Values {
 }
 
 impl Values {
-    fn order(self, name: String) -> Request {
+    fn order(self, name: String, live: bool) -> Request {
         let Self { shares, reservation, limit, pool, cosched, .. } = self;
         let Self { partition, max_per_node, consolidate, .. } = self;
         let values =
@@ -136,7 +139,10 @@ impl Values {
                 Some(text) => set.read(key, text).expect("it was looked at as it was given"),
             }
         }
-        Request::SetVm { name, set, reset }
+        match live {
+            true => Request::SetVmLive { name, set, reset },
+            false => Request::SetVm { name, set, reset },
+        }
     }
 }
 
@@ -153,11 +159,11 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
         Vm::Forget { name, daemon } => {
             ask(&daemon.socket, &Request::ForgetVm { name })?;
         }
-        Vm::Set { name, values, dry_run: true, daemon } => {
-            rehearse(&daemon.socket, &values.order(name))?;
+        Vm::Set { name, values, live, dry_run: true, daemon } => {
+            rehearse(&daemon.socket, &values.order(name, live))?;
         }
-        Vm::Set { name, values, daemon, .. } => {
-            let order = values.order(name.clone());
+        Vm::Set { name, values, live, daemon, .. } => {
+            let order = values.order(name.clone(), live);
             ask(&daemon.socket, &order)?;
             notes(&name, &order, &daemon.socket)?.iter().for_each(|note| println!("{note}"));
             let order = orders(&daemon.socket)?.into_iter().find(|it| it.name == name);
@@ -171,7 +177,7 @@ pub fn run(vm: Vm) -> Result<ExitCode> {
 
 /// Values that were ordered and are of no use.
 fn notes(name: &str, order: &Request, socket: &Path) -> Result<Vec<String>> {
-    let Request::SetVm { set, .. } = order else { return Ok(Vec::new()) };
+    let Some((_, set, _)) = order.of_vm() else { return Ok(Vec::new()) };
     let limit_mcpu = set.limit.and_then(Limit::mcpu);
     let mut notes: Vec<String> =
         idle_limit(&format!("VM {name}"), limit_mcpu, socket)?.into_iter().collect();
@@ -237,13 +243,20 @@ fn list_orders(json: bool, socket: &Path) -> Result<()> {
 
 /// One line for each VM, with the values that were ordered.
 fn ordered(orders: &[OrderStatus]) -> String {
-    let row = |order: &OrderStatus| {
-        let value = |key: Key| Some(format!("{} {}", key.name(), order.ordered.text(key)?));
-        let values: Vec<String> = Key::ALL.into_iter().filter_map(value).collect();
-        let here = if order.here { "yes" } else { "no" };
-        vec![order.name.clone(), here.to_owned(), values.join(", ")]
+    let has_live = orders.iter().any(|order| !order.live.is_empty());
+    let values = |asked: &Asked| {
+        let value = |key: Key| Some(format!("{} {}", key.name(), asked.text(key)?));
+        Key::ALL.into_iter().filter_map(value).collect::<Vec<_>>().join(", ")
     };
-    table(&["NAME<", "HERE<", "ORDERED<"], &orders.iter().map(row).collect::<Vec<_>>())
+    let row = |order: &OrderStatus| {
+        let here = if order.here { "yes" } else { "no" };
+        let mut row = vec![order.name.clone(), here.to_owned(), values(&order.ordered)];
+        row.extend(has_live.then(|| values(&order.live)));
+        row
+    };
+    let mut titles = vec!["NAME<", "HERE<", "ORDERED<"];
+    titles.extend(has_live.then_some("WHILE IT RUNS<"));
+    table(&titles, &orders.iter().map(row).collect::<Vec<_>>())
 }
 
 /// How VMs are listed.
@@ -715,9 +728,25 @@ pub mod tests {
         let mut asked = Asked::default();
         asked.read(Key::Shares, "high").unwrap();
         asked.read(Key::Limit, "150%").unwrap();
-        let order = OrderStatus { name: "web".to_owned(), here: false, vms: 0, ordered: asked };
+        let order = OrderStatus {
+            name: "web".to_owned(),
+            here: false,
+            vms: 0,
+            ordered: asked.clone(),
+            live: Asked::default(),
+        };
         let text = ordered(std::slice::from_ref(&order));
         assert_eq!(text.lines().nth(1), Some("web   no    shares high, limit 150%"), "{text}");
+        let live =
+            OrderStatus { here: true, ordered: Asked::default(), live: asked, ..order.clone() };
+        let text = ordered(&[order.clone(), live]);
+        assert_eq!(
+            text.lines().skip(1).collect::<Vec<_>>(),
+            [
+                "web   no    shares high, limit 150%",
+                "web   yes                            shares high, limit 150%"
+            ]
+        );
         assert!(who_has_it(&order).unwrap().starts_with("No VM web is here"));
         let of = |vms| who_has_it(&OrderStatus { here: true, vms, ..order.clone() });
         assert_eq!(of(1), None);
