@@ -32,6 +32,8 @@
 //! Where several rules match a VM all of them apply, in the order of the file: the later goes over the
 //! earlier, value by value. So general rules stand first and exceptions after them.
 
+mod write;
+
 use crate::asked::{Asked, Consolidate, HOST, Key, Limit, MaxPerNode, NO_POOLS};
 use crate::partition::{PartitionPolicy, PartitionSpec, Partitions, parse_slice};
 use crate::percent;
@@ -372,7 +374,7 @@ mod tests {
     use crate::place::Within;
     use std::time::Instant;
 
-    const GOOD: &str = r#"
+    pub const GOOD: &str = r#"
 [[pool]]
 name = "prod"
 shares = "high"

@@ -168,6 +168,8 @@ pub enum Request {
     ListIo,
     /// Take the last order back.
     Undo,
+    /// The configuration with all orders over it, as the text of a configuration file.
+    ExportConfig,
     /// What an order would change, and whether it would be taken; nothing is changed.
     DryRun {
         /// The order.
@@ -256,6 +258,11 @@ pub enum Answer {
     Io {
         /// By process.
         vms: Vec<VmIo>,
+    },
+    /// To `ExportConfig`.
+    Config {
+        /// As /etc/drover/drover.toml has it.
+        text: String,
     },
     /// To `DryRun`: it would be taken.
     Changes {

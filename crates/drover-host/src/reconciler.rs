@@ -7,6 +7,7 @@
 
 mod allotting;
 mod arranging;
+mod export;
 mod homes;
 mod statuses;
 
@@ -219,6 +220,9 @@ impl Reconciler {
                 return refused(anyhow::anyhow!(
                     "`drover observe` knows that; start it beside this"
                 ));
+            }
+            Request::ExportConfig => {
+                return self.export().map_or_else(refused, |text| Answer::Config { text });
             }
             Request::Undo => {
                 let done = self.undo(kernel);

@@ -1382,3 +1382,42 @@ fn what_is_ordered_for_a_run_goes_over_what_is_kept_and_ends_with_the_run_or_the
     let too_much = host.ask(too_much).unwrap_err();
     assert!(too_much.contains("cannot be reserved"), "{too_much}");
 }
+
+/// The configuration with all orders over it.
+fn export(host: &mut Host) -> String {
+    match host.reconciler.answer(&host.kernel, Request::ExportConfig, host.now) {
+        Answer::Config { text } => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_exported_configuration_says_without_orders_what_was_in_force_with_them() {
+    let below = "[[pool]]\nname = \"prod\"\nshares = \"low\"\n\n[[vm]]\nname = \"*\"\nshares = 500\n\n\
+                 [numa]\nplacement = \"spread\"\n\n[host]\nreservation_per_pcpu = \"20%\"\n";
+    let mut host = Host::new(3, below);
+    host.partition(true, "io", "3").unwrap();
+    let change = PoolChange {
+        shares: Some(Shares::HIGH),
+        reservation_mcpu: Some(1000),
+        cosched: Some(Cosched::Gang),
+        ..PoolChange::default()
+    };
+    host.ask(Request::SetPool { name: "prod".to_owned(), change }).unwrap();
+    host.add_pool("more", 100).unwrap();
+    host.set(1, &[(Key::Pool, "prod"), (Key::Reservation, "50%"), (Key::Limit, "150%")]).unwrap();
+    host.set(2, &[(Key::Partition, "io"), (Key::Shares, "700")]).unwrap();
+    host.ask(live_order(name(3), &[(Key::Shares, "9")])).unwrap();
+    host.ask(Request::SetAutoPartitions { on: true }).unwrap();
+    let text = export(&mut host);
+    assert!(text.contains("# Not in it: `drover partition auto --on`.\n"), "{text}");
+    assert!(text.contains(&format!("while they run: {}.\n", name(3))), "{text}");
+    let (set, reset) = (Asked::default(), vec![Key::Shares]);
+    host.ask(Request::SetVmLive { name: name(3), set, reset }).unwrap();
+    let other = Host::new(3, &text);
+    let told = |host: &Host| (all_of(host).1, format!("{:?}", host.reconciler.wishes));
+    assert_eq!(told(&other), told(&host), "{text}");
+    assert!(other.reconciler.saved == Saved::default());
+    let free = |host: &Host| host.reconciler.plan.rooms.clone();
+    assert_eq!(free(&other), free(&host));
+}

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `drover config check`
+//! `drover config check`, `drover config export`
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Subcommand;
+use drover_host::control::{Answer, Request};
 use drover_host::sources::config_file::{CONFIG_PATH, ConfigFile};
+
+use super::ask::{Daemon, answer};
 
 #[derive(Subcommand)]
 pub enum Config {
@@ -16,11 +19,24 @@ pub enum Config {
         #[arg(default_value = CONFIG_PATH)]
         file: PathBuf,
     },
+    /// Print the configuration with all orders over it, as a configuration file that says the same without them.
+    Export {
+        #[command(flatten)]
+        daemon: Daemon,
+    },
 }
 
 pub fn run(config: &Config) -> Result<ExitCode> {
-    let Config::Check { file } = config;
-    println!("{}", check(file)?);
+    match config {
+        Config::Check { file } => println!("{}", check(file)?),
+        Config::Export { daemon } => {
+            let text = answer(&daemon.socket, &Request::ExportConfig, |answer| match answer {
+                Answer::Config { text } => Some(text),
+                _ => None,
+            })?;
+            print!("{text}");
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 
