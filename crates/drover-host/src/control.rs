@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::files;
 use crate::protocol;
+use crate::readers::{READERS, READERS_PATH};
 use crate::status::{
     Advice, Change, HostStatus, NodeStatus, OrderStatus, PartitionStatus, PlannedMove, PoolStatus,
     SetStatus, VmIo, VmStatus,
@@ -302,8 +303,8 @@ pub enum By {
     Observer,
 }
 
-/// Asks a question of the daemon that schedules or, where none may be asked, of the one that looks only. A socket of
-/// one's own choice is asked and no other.
+/// Asks a question of the daemon that schedules, at the socket where it can be ordered or the one for questions only; where
+/// neither may be asked, of the daemon that looks only. A socket of one's own choice is asked and no other.
 ///
 /// # Errors
 /// As [`ask`].
@@ -314,11 +315,20 @@ pub fn ask_either(socket: &Path, request: &Request) -> Result<(Answer, By)> {
         Err(err) => err,
     };
     let is_usual = socket == Path::new(SOCKET_PATH);
-    let may_be_observed = [ConnectionRefused, NotFound, PermissionDenied].contains(&err.kind());
-    match UnixStream::connect(OBSERVER_PATH) {
-        Ok(stream) if is_usual && may_be_observed => Ok((ask_on(stream, request)?, By::Observer)),
-        _ => Err(no_connection(socket, &err)),
+    if is_usual && [ConnectionRefused, NotFound, PermissionDenied].contains(&err.kind()) {
+        for (other, by) in [(READERS_PATH, By::Scheduler), (OBSERVER_PATH, By::Observer)] {
+            if let Ok(stream) = UnixStream::connect(other) {
+                return Ok((ask_on(stream, request)?, by));
+            }
+        }
     }
+    Err(match err.kind() {
+        PermissionDenied if is_usual => anyhow::anyhow!(
+            "{} is root's, and {READERS_PATH} the group {READERS}'s; use sudo",
+            socket.display()
+        ),
+        _ => no_connection(socket, &err),
+    })
 }
 
 /// Asks the daemon at that socket on behalf of others who wait: for so long, and no longer.

@@ -11,6 +11,7 @@
 pub mod applied;
 mod changes;
 pub mod check;
+mod clients;
 mod containers;
 pub mod control;
 mod cookies;
@@ -37,6 +38,7 @@ mod privileges;
 pub mod profiles;
 pub mod promises;
 pub mod protocol;
+pub mod readers;
 pub mod recent;
 pub mod reconciler;
 pub mod registry;

@@ -118,18 +118,16 @@ impl Listener {
 
     /// Waits for clients, no longer than that or until there is a signal; whether any is there.
     pub fn wait(&self, until: Instant) -> bool {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return false;
-        }
-        let (new, is_full) =
-            (events(self.has_room(), PollFlags::POLLIN), self.unsent() >= UNSENT_BYTES_MAX);
+        wait(&[self], until)
+    }
+
+    /// What to wait for.
+    fn waits_for(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let new = events(self.has_room(), PollFlags::POLLIN);
+        let is_full = self.unsent() >= UNSENT_BYTES_MAX;
         let new = PollFd::new(self.listener.as_fd(), new);
-        let clients = self.clients.iter().map(|client| client.waits_for(is_full));
-        let mut fds: Vec<PollFd> = [new].into_iter().chain(clients).collect();
-        let left = PollTimeout::try_from(left.as_micros().div_ceil(1000));
-        // To ask for clients that are not there would have the kernel make and free a socket each time.
-        poll(&mut fds, left.unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
+        let clients = self.clients.iter().map(move |client| client.waits_for(is_full));
+        [new].into_iter().chain(clients)
     }
 
     /// There is room for one more, or will be: somebody has not asked yet, and could have.
@@ -201,6 +199,18 @@ impl Drop for Listener {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Waits for clients of all these, no longer than that or until there is a signal; whether any is there.
+pub fn wait(listeners: &[&Listener], until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return false;
+    }
+    let mut fds: Vec<PollFd> = listeners.iter().flat_map(|it| it.waits_for()).collect();
+    let left = PollTimeout::try_from(left.as_micros().div_ceil(1000));
+    // To ask for clients that are not there would have the kernel make and free a socket each time.
+    poll(&mut fds, left.unwrap_or(PollTimeout::MAX)).is_ok_and(|ready| ready > 0)
 }
 
 /// What to wait for, or for nothing.

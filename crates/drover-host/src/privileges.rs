@@ -252,7 +252,8 @@ pub(crate) mod tests {
         let (is_full, is_empty) = (Arc::clone(&full), Arc::clone(&empty));
         let removed = [at("lib/drover"), at("run/drover")];
         let confined = std::thread::spawn(move || {
-            let places = Places { config: &config, state: &state, socket: &socket };
+            let places =
+                Places { config: &config, state: &state, socket: &socket, readers: &socket };
             let mut listener = Listener::bind(&socket).unwrap();
             let (mut store, saved) = Store::open(&state).unwrap();
             caps::clear(None, CapSet::Effective).unwrap();

@@ -208,7 +208,7 @@ mod tests {
         let below = |name: &str| dir.path().join(name);
         let (config, state, socket) = (below("drover.toml"), below("state"), below("socket"));
         fs::write(&config, "[[vm]]\nname = \"*\"\nshares = 5\n").unwrap();
-        let places = Places { config: &config, state: &state, socket: &socket };
+        let places = Places { config: &config, state: &state, socket: &socket, readers: &socket };
         let would = rehearse(DomainLevel::Llc, &Params::default(), &places).unwrap();
         assert!(would.pcpus >= 1 && would.domains >= 1);
         assert!(!state.exists() && !socket.exists());

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use nix::sys::stat::{Mode, umask};
 
 use crate::check::freezes::Tagged;
+use crate::clients::Clients;
 use crate::containers::Containers;
 use crate::cookies;
 use crate::delays::Delays;
@@ -22,7 +23,6 @@ use crate::exit_info::ExitInfo;
 use crate::handover::{self, Predecessor};
 use crate::helper::Helper;
 use crate::kvm;
-use crate::listener::Listener;
 use crate::manager::Manager;
 use crate::numa::Numa;
 use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
@@ -45,6 +45,8 @@ pub struct Places<'a> {
     pub state: &'a Path,
     /// The control socket.
     pub socket: &'a Path,
+    /// The socket of those who may only look.
+    pub readers: &'a Path,
 }
 
 /// How often the daemon looks after the host; more rarely where that would cost too much.
@@ -85,6 +87,15 @@ enum Over {
     Cookie(Tagged),
 }
 
+/// What whoever starts the daemon allows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Allowed {
+    /// Core-scheduling cookies, with which some kernels freeze.
+    pub core_scheduling: bool,
+    /// Who may only look sees the VMs of all users.
+    pub readers_see_all: bool,
+}
+
 /// Run the daemon until it is to stop or the kernel ends the scheduler.
 ///
 /// # Errors
@@ -95,13 +106,13 @@ pub fn serve(
     places: &Places,
     wishes: &Wishes,
     predecessor: Option<Predecessor>,
-    allow_core_scheduling: bool,
+    Allowed { core_scheduling, readers_see_all }: Allowed,
 ) -> Result<End> {
     // Files made from here on are for their owner only, whatever umask this was started with.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
     // Then they come first: they are to have nothing of what this process has later.
-    let helper = Helper::start(!allow_core_scheduling && cookies::are_a_danger())?;
-    let mut listener = Listener::bind(places.socket)?;
+    let helper = Helper::start(!core_scheduling && cookies::are_a_danger())?;
+    let mut clients = Clients::listen(places.socket, places.readers, readers_see_all)?;
     tracing::info!("starting: reading the host, {} and saved orders", places.config.display());
     let topology = Topology::read()?;
     let domains = Domains::new(&topology, level);
@@ -131,15 +142,14 @@ pub fn serve(
         "scheduling {pcpus} pCPUs in {used} domain(s); Ctrl-C gives them back to the kernel"
     );
     let mut manager = Manager::ready(&format!("scheduling {pcpus} pCPUs"));
-    let mut clients = Clients { listener: &mut listener, writer: &writer, said: false };
     let watch = Watch::new(helper);
     let host = (&scheduler, &mut reconciler);
-    let over = look_after(host, online, watch, &mut clients, &mut manager, wishes);
+    let over = look_after(host, online, watch, (&mut clients, &writer), &mut manager, wishes);
     if let Over::Cookie(_) = over {
         // First of all, as the host may freeze at any moment.
         handover::end(scheduler.link());
     }
-    listener.close(&writer);
+    clients.close(&writer);
     match over {
         Over::Ended(exit_info) => return Ok(ended(exit_info, places.state, &writer)),
         Over::Cookie(tagged) => return Ok(End::ThrownOut(given_back(&tagged))),
@@ -172,7 +182,7 @@ fn look_after(
     (scheduler, reconciler): (&Scheduler, &mut Reconciler),
     mut online: CpuList,
     mut watch: Watch,
-    clients: &mut Clients,
+    (clients, writer): (&mut Clients, &Writer),
     manager: &mut Manager,
     wishes: &Wishes,
 ) -> Over {
@@ -194,46 +204,18 @@ fn look_after(
         }
         online = online_list().unwrap_or(online);
         reconciler.look(scheduler, &online, Instant::now());
-        clients.find_us();
+        clients.find_us(writer);
         let next_look = Instant::now() + next_after(cpu_time() - before, LOOK, LOOKS_ONE_IN);
         loop {
             let next_allotted = reconciler.allot(scheduler, Instant::now());
-            if clients.listener.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {
-                clients
-                    .listener
-                    .serve(|request| reconciler.answer(scheduler, request, Instant::now()));
+            if clients.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {
+                clients.serve(|request| reconciler.answer(scheduler, request, Instant::now()));
             } else if Instant::now() >= next_look || wishes.are_there() {
                 break;
             }
         }
     }
     Over::Stopped
-}
-
-/// Those who ask.
-struct Clients<'a> {
-    listener: &'a mut Listener,
-    writer: &'a Writer,
-    /// It was said that they cannot.
-    said: bool,
-}
-
-impl Clients<'_> {
-    /// Has the socket made anew where somebody has removed it.
-    fn find_us(&mut self) {
-        if self.listener.is_there() {
-            return;
-        }
-        match self.listener.renew(self.writer) {
-            Ok(()) => tracing::warn!("somebody has removed the control socket; it is there again"),
-            Err(err) if !self.said => tracing::warn!(
-                "somebody has removed the control socket, and it cannot be made anew ({err:#}); restart drover \
-                 (`systemctl restart drover`), VMs run on"
-            ),
-            Err(_) => {}
-        }
-        self.said = !self.listener.is_there();
-    }
 }
 
 /// The kernel ended the scheduler: says why, and keeps what it saw if that was against our will.

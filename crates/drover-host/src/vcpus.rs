@@ -82,8 +82,19 @@ fn add_thread(thread: &Path, vcpu: &mut VcpuStatus) {
 }
 
 fn ready_ns(thread: &Path) -> Option<u64> {
+    Some(times(thread)?.1)
+}
+
+/// How long a vCPU's thread has run, and was ready and did not, ns since it began. Either is counted when it ends, or at
+/// a tick of the scheduler's.
+pub fn times_of(proc: &Path, pid: u32, tid: u32) -> Option<(u64, u64)> {
+    times(&thread(proc, pid, tid))
+}
+
+fn times(thread: &Path) -> Option<(u64, u64)> {
     let text = files::kernel(&thread.join("schedstat")).ok()?;
-    text.split_whitespace().nth(1)?.parse().ok()
+    let mut figures = text.split_whitespace().map_while(|figure| figure.parse().ok());
+    Some((figures.next()?, figures.next()?))
 }
 
 /// The state of a thread, and the pCPU it last ran on, of its `stat`: fields 3 and 39. Field 2, in brackets, is what the

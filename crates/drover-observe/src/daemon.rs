@@ -18,9 +18,9 @@ use drover_host::listener::Listener;
 use drover_host::manager::Manager;
 use drover_host::names::{Identity, Places};
 use drover_host::profiles::{Process, Profiles};
-use drover_host::status::{Kind, VmIo, VmStatus};
+use drover_host::readers::{self, is_of_all, is_question, own_of, sees_only};
+use drover_host::status::{VmIo, VmStatus};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::Group;
 
 use crate::explain::explain;
 use crate::forward::Forward;
@@ -29,8 +29,6 @@ use crate::observer::{Follower, Keep};
 use crate::sample::{KEPT_S, Sample, Samples, VmSample};
 use crate::statuses::{Known, seconds, statuses};
 
-/// The group whose members may ask.
-pub const READERS: &str = "drover";
 /// From one look to the next.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -41,8 +39,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub fn observe(socket: &Path, readers_see_all: bool, stop: &AtomicBool) -> Result<()> {
     // What is made is for others only where that is said below.
     umask(Mode::S_IRWXG | Mode::S_IRWXO);
-    let readers = Group::from_name(READERS).ok().flatten().map(|group| group.gid);
-    let mut listener = Listener::bind_for(socket, readers)?;
+    let mut listener = Listener::bind_for(socket, readers::group())?;
     let mut books = Books::begin()?;
     let mut manager = Manager::ready("observing");
     tracing::info!("observing; nothing is replaced. Ctrl-C ends it");
@@ -58,9 +55,9 @@ pub fn observe(socket: &Path, readers_see_all: bool, stop: &AtomicBool) -> Resul
         while !stop.load(Ordering::Relaxed) && Instant::now() < next_look {
             if listener.wait(next_look) {
                 listener.serve_users(|request, user| {
-                    let answer = match user.is_root() || readers_see_all {
-                        true => books.answer(&request),
-                        false => books.answer_to(&request, user.as_raw()),
+                    let answer = match sees_only(user, readers_see_all) {
+                        None => books.answer(&request),
+                        Some(user) => books.answer_to(&request, user),
                     };
                     answer.unwrap_or_else(refused)
                 });
@@ -182,10 +179,7 @@ impl Books {
                     answer => Ok(answer),
                 }
             }
-            request if is_question(request) => bail!(
-                "that is of all users' VMs, and for root; who may ask here sees it if `drover observe` runs with \
-                 --readers-see-all"
-            ),
+            request if is_question(request) => bail!(is_of_all("drover observe")),
             request => self.answer(request),
         }
     }
@@ -246,11 +240,6 @@ impl Books {
     }
 }
 
-/// Those of that user.
-fn own_of(vms: Vec<VmStatus>, user: u32) -> Vec<VmStatus> {
-    vms.into_iter().filter(|vm| vm.kind == Kind::Vm && vm.user == user).collect()
-}
-
 /// Leaves out what others' VMs, containers and programs are called.
 fn hide_others(facts: &mut Facts, own: &BTreeSet<String>) {
     for one in &mut facts.meanwhile {
@@ -274,23 +263,6 @@ fn pool_limit_mcpu(forward: &mut Forward, vms: &[VmStatus], pid: u32) -> Option<
     pools.iter().find(|it| it.name == *pool)?.limit_mcpu
 }
 
-/// Whether it changes nothing.
-fn is_question(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::ListVms
-            | Request::ListOrders
-            | Request::ListPools
-            | Request::ListPartitions
-            | Request::ListSets
-            | Request::ListNodes
-            | Request::PlanHomes
-            | Request::AdviseVm { .. }
-            | Request::ExplainWaits { .. }
-            | Request::ListIo
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,14 +284,5 @@ mod tests {
         hide_others(&mut facts, &BTreeSet::from(["alice@db".to_owned()]));
         let told: Vec<&str> = facts.meanwhile.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(told, ["", "alice@db", "of another", "of another", "ksmd"]);
-    }
-
-    #[test]
-    fn orders_are_no_questions() {
-        let name = String::new;
-        assert!(is_question(&Request::ListVms));
-        assert!(is_question(&Request::AdviseVm { name: name() }));
-        assert!(!is_question(&Request::ForgetVm { name: name() }));
-        assert!(!is_question(&Request::RemovePool { name: name() }));
     }
 }

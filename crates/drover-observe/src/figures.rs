@@ -233,9 +233,11 @@ fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms>
 fn times_between(then: &VcpuTimes, now: &VcpuTimes, costop_s: f64) -> Option<Times> {
     let since = |of: fn(&VcpuTimes) -> u64| of(now).saturating_sub(of(then));
     let running_ns = since(|times| times.running_ns);
-    let ready_ns = since(|times| times.ready_ns);
-    let waiting_ns = since(|times| times.waiting_ns);
     let all_ns = since(VcpuTimes::all_ns);
+    // Where a wait is known only when it ends it may have begun before that.
+    let running_ns = running_ns.min(all_ns);
+    let ready_ns = since(|times| times.ready_ns).min(all_ns - running_ns);
+    let waiting_ns = all_ns - running_ns - ready_ns;
     #[allow(clippy::cast_precision_loss, reason = "52 bits are enough for what is shown")]
     let pct = |ns: u64| 100.0 * ns as f64 / all_ns as f64;
     // The kernel knows it as ready. Drover was asked a moment later, and books a co-stop when it ends.

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use drover_core::io::Bytes;
-use drover_host::control::{Answer, Request, ask};
+use drover_host::control::{Answer, Request, ask, ask_either};
 use drover_host::files;
 use drover_host::io_bytes::HostBytes;
-use drover_host::status::VmStatus;
+use drover_host::status::{VcpuStatus, VmStatus};
+use drover_host::vcpus;
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 
@@ -78,6 +79,59 @@ impl Snapshot {
             }
         }
         Ok(snapshot)
+    }
+}
+
+impl Snapshot {
+    /// What those may know who may only look: of the VMs that `drover serve` or `drover observe` names to them, what the
+    /// kernel says of the threads.
+    ///
+    /// # Errors
+    /// When neither answers.
+    pub fn take_told(bytes: &mut HostBytes, socket: &Path) -> Result<Self> {
+        let (Answer::Vms { vms }, _) = ask_either(socket, &Request::ListVms)? else {
+            anyhow::bail!("the daemon answered something else; is it of this version?");
+        };
+        let (at, proc) = (Instant::now(), Path::new("/proc"));
+        let at_ns = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?);
+        let at_ns = u64::try_from(at_ns.as_nanos())?;
+        let of_vm = |vm: &VmStatus| {
+            let process = vm.pid;
+            let one = move |vcpu: &VcpuStatus| {
+                let thread = vcpu.tid?;
+                let (running_ns, ready_ns) = vcpus::times_of(proc, process, thread)?;
+                // Whatever is left of the time since the host has booted.
+                let waiting_ns = at_ns.saturating_sub(running_ns + ready_ns);
+                let (number, used_ns) = (vcpu.number, running_ns);
+                Some(VcpuTimes {
+                    process,
+                    thread,
+                    number,
+                    at_ns,
+                    running_ns,
+                    ready_ns,
+                    waiting_ns,
+                    used_ns,
+                })
+            };
+            vm.vcpu.iter().filter_map(one).collect::<Vec<_>>()
+        };
+        let vcpus: Vec<VcpuTimes> = vms.iter().flat_map(of_vm).collect();
+        let processes: BTreeSet<u32> = vcpus.iter().map(|times| times.process).collect();
+        let bytes = bytes.read(proc, &processes);
+        let process_cpu =
+            processes.into_iter().filter_map(|process| Some((process, cpu_time_of(process)?)));
+        Ok(Self {
+            at,
+            scheduler: scheduler_in_charge(),
+            process_cpu: process_cpu.collect(),
+            vcpus,
+            io: Vec::new(),
+            bytes,
+            told: vms.into_iter().map(|vm| (vm.pid, vm)).collect(),
+            pcpus: pcpus::read()?,
+            notes: Vec::new(),
+        })
     }
 }
 

@@ -12,8 +12,9 @@ use drover_host::check::{NOBODY_ELSE, Point, State, check_host};
 use drover_host::control::SOCKET_PATH;
 use drover_host::domains::DomainLevel;
 use drover_host::handover::Predecessor;
+use drover_host::readers::READERS_PATH;
 use drover_host::rehearsal::rehearse;
-use drover_host::serve::{End, Places, Wishes, serve};
+use drover_host::serve::{Allowed, End, Places, Wishes, serve};
 use drover_host::sources::config_file::CONFIG_PATH;
 use drover_host::store::STATE_DIR;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,6 +41,12 @@ pub struct Args {
     /// Where to listen for orders.
     #[arg(long, default_value = SOCKET_PATH)]
     socket: PathBuf,
+    /// Where to listen for questions of the group drover, where there is one; nothing can be ordered there.
+    #[arg(long, default_value = READERS_PATH)]
+    readers_socket: PathBuf,
+    /// Who may only ask sees the VMs of all users, not the own alone.
+    #[arg(long)]
+    readers_see_all: bool,
     /// Start although threads have core-scheduling cookies, with which kernels before 7.3.4 freeze.
     #[arg(long)]
     allow_core_scheduling: bool,
@@ -49,7 +56,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let places = Places { config: &args.config, state: &args.state, socket: &args.socket };
+    let Args { config, state, socket, readers_socket: readers, .. } = args;
+    let places = Places { config, state, socket, readers };
     if args.dry_run {
         return dry_run(args.domains, &places);
     }
@@ -73,8 +81,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         flag::register(signal, Arc::clone(&wishes.stop)).context("cannot catch signals")?;
     }
     flag::register(SIGHUP, Arc::clone(&wishes.reload)).context("cannot catch signals")?;
-    let allow = args.allow_core_scheduling;
-    match serve(args.domains, &Params::default(), &places, &wishes, predecessor, allow)? {
+    let allowed = Allowed {
+        core_scheduling: args.allow_core_scheduling,
+        readers_see_all: args.readers_see_all,
+    };
+    match serve(args.domains, &Params::default(), &places, &wishes, predecessor, allowed)? {
         End::Asked => Ok(ExitCode::SUCCESS),
         End::ThrownOut(why) => {
             log::fault(&why);

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use drover_core::percent;
 use drover_core::printable::one_line;
-use drover_host::control::{Answer, Request, is_there};
+use drover_host::control::{Answer, Request, ask_either, is_there};
 use drover_host::status::{HostStatus, PartitionStatus};
 
-use super::ask::{Daemon, answer, percent_of, print_json};
+use super::ask::{Daemon, UNKNOWN_ANSWER, percent_of, print_json};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -33,10 +33,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::FAILURE);
     }
-    let status = answer(socket, &Request::Status, |answer| match answer {
-        Answer::Status { status } => Some(status),
-        _ => None,
-    })?;
+    let (Answer::Status { status }, _) = ask_either(socket, &Request::Status)? else {
+        bail!(UNKNOWN_ANSWER);
+    };
     match args.json {
         true => print_json(&serde_json::to_string_pretty(&status)?),
         false => print!("{}", text(&status)),
