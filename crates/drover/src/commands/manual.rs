@@ -11,6 +11,8 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use super::examples::{PAGES, STATUSES};
+
 /// Of commands that root runs.
 const SECTION: &str = "8";
 /// What bash and fish offer beside the command line: VMs that are here, to those who may ask.
@@ -52,8 +54,40 @@ fn write_pages(dir: &Path, command: &Command) -> Result<()> {
     for below in command.get_subcommands() {
         write_pages(dir, below)?;
     }
-    Man::new(command.clone()).section(SECTION).generate_to(dir)?;
+    let man = Man::new(command.clone()).section(SECTION);
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    page.extend(examples_and_statuses(command).into_bytes());
+    fs::write(dir.join(man.get_filename()), page)?;
     Ok(())
+}
+
+/// The sections of a page that do not follow from the command line; none for what is only a group of commands.
+fn examples_and_statuses(command: &Command) -> String {
+    let words = command.get_display_name().unwrap_or_default();
+    let words = words.strip_prefix("drover-").unwrap_or(words).replacen('-', " ", 1);
+    let Some(page) = PAGES.iter().find(|page| page.command == words) else {
+        return String::new();
+    };
+    let mut text = ".SH EXAMPLES\n".to_owned();
+    for (what, line) in page.examples {
+        text += &format!(".PP\n{}\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", roff(what), roff(line));
+    }
+    text += ".SH \"EXIT STATUS\"\n";
+    let own = page.statuses.iter().copied();
+    let usual = STATUSES.iter().copied();
+    let usual = usual.filter(|(status, _)| page.statuses.iter().all(|(own, _)| own != status));
+    let mut all: Vec<(u8, &str)> = own.chain(usual).collect();
+    all.sort_unstable();
+    for (status, meaning) in all {
+        text += &format!(".TP\n.B {status}\n{}\n", roff(meaning));
+    }
+    text
+}
+
+/// A line as it is shown.
+fn roff(line: &str) -> String {
+    line.replace('\\', "\\(rs").replace('-', "\\-").replace('\'', "\\(aq")
 }
 
 /// The command line without what is for tests and the lab.
@@ -79,11 +113,56 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), visible(crate::Cli::command())).unwrap();
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
-        assert!(read("drover-vm-set.8").contains("reservation"));
+        let page = read("drover-vm-set.8");
+        assert!(page.contains("reservation"));
+        let shown = "drover vm set web \\-\\-limit default\n.fi\n";
+        assert!(
+            page.contains(shown) && page.contains(".SH \"EXIT STATUS\"\n.TP\n.B 0\n"),
+            "{page}"
+        );
+        assert!(read("drover-serve.8").contains("\n.B 70\n"));
         let bash = read("drover.bash");
         for hidden in ["lab-init", "soak", "policy-cost"] {
             assert!(!bash.contains(hidden), "{hidden}");
         }
         assert!(bash.contains("relaxed") && bash.contains("_drover_vms"));
+    }
+    /// The names of all commands below, as they are typed.
+    fn commands(command: &Command, above: &str) -> Vec<String> {
+        let below = command.get_subcommands();
+        let named = below.map(|it| (it, format!("{above} {}", it.get_name()).trim().to_owned()));
+        named
+            .flat_map(|(it, name)| match it.has_subcommands() {
+                true => commands(it, &name),
+                false => vec![name],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_are_understood_and_its_page_says_what_its_status_means() {
+        let cli = visible(crate::Cli::command());
+        let mut all = commands(&cli, "");
+        let mut with_page: Vec<String> = PAGES.iter().map(|it| it.command.to_owned()).collect();
+        all.sort_unstable();
+        with_page.sort_unstable();
+        assert_eq!(all, with_page);
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), cli.clone()).unwrap();
+        for page in PAGES {
+            let file = format!("drover-{}.8", page.command.replace(' ', "-"));
+            let text = fs::read_to_string(dir.path().join(&file)).unwrap();
+            for head in [".SH EXAMPLES", ".SH \"EXIT STATUS\""] {
+                assert_eq!(text.matches(head).count(), 1, "{file}: {head}");
+            }
+            assert!(!page.examples.is_empty(), "{file}");
+            for (_, line) in page.examples {
+                let words = line.split(' ').map(|word| word.trim_matches('\''));
+                cli.clone()
+                    .try_get_matches_from(words)
+                    .unwrap_or_else(|err| panic!("{line}: {err}"));
+                assert!(line.starts_with(&format!("drover {}", page.command)), "{line}");
+            }
+        }
     }
 }

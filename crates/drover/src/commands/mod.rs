@@ -5,6 +5,7 @@ mod ask;
 pub mod check;
 pub mod compare;
 pub mod config;
+pub mod examples;
 pub mod export;
 pub mod guest;
 pub mod lab;
