@@ -48,6 +48,106 @@ fn the_good_one_is_good() {
     assert_eq!(scenario.schedulers, ["eevdf", "drover"]);
 }
 
+#[test]
+fn tables_that_cannot_stand_for_several() {
+    check(&[
+        (
+            "vm = \"vm0\"",
+            "vm = \"vm0\"\ncase = [\n    \"a\",\n    \"b\",\n]",
+            "x.toml:20: unknown case \"b\" in [[expect]]; did you mean \"a\"?",
+        ),
+        (
+            "vm = \"vm0\"",
+            "vm = \"vm0\"\ncase = []",
+            "x.toml:18: case = [] is invalid in [[expect]]; name one at least, or remove the key",
+        ),
+        (
+            "vm = \"vm0\"",
+            "vm = \"vm0\"\ncase = [\"a\", \"a\"]",
+            "x.toml:18: \"a\" is listed twice in [[expect]]; remove one",
+        ),
+        (
+            "vm = \"vm0\"",
+            "vm = [\"vm0\", \"vm1\"]",
+            "x.toml:17: no VM \"vm1\" takes part; did you mean \"vm0\"?",
+        ),
+        (
+            "vm = \"vm0\"",
+            "vm = [7]",
+            "x.toml:17: vm = 7 is invalid in [[expect]]; give text in quotes, in one line",
+        ),
+        (
+            "max = 1.0",
+            "each = []",
+            "x.toml:18: each = [] is invalid in [[expect]]; give rows of keys, such as each = [{ name = \
+             \"a\" }, { name = \"b\" }]",
+        ),
+        (
+            "max = 1.0",
+            "max = 1.0\neach = [\n    { case = \"a\", max = 2.0 },\n]",
+            "x.toml:20: [[expect]] has max for all and in a row; remove one of the two",
+        ),
+        (
+            "max = 1.0",
+            "each = [\n    { max = 1.0 },\n    { maxx = 2.0 },\n]",
+            "x.toml:20: unknown key \"maxx\" in [[expect]]; did you mean \"max\"?",
+        ),
+        (
+            "max = 1.0",
+            "each = [\n    { max = 1.0 },\n    { case = \"a\" },\n]",
+            "x.toml:20: an [[expect]] without bound; add min = or max =",
+        ),
+    ]);
+}
+
+#[test]
+fn values_that_cannot_be_put_in() {
+    check(&[
+        (
+            "name = \"a\"",
+            "for = 3\nname = \"a\"",
+            "x.toml:11: for = 3 is invalid in [[case]]; give lists, such as for.n = [1, 2]",
+        ),
+        (
+            "name = \"a\"",
+            "for.n = []\nname = \"{n}\"",
+            "x.toml:11: for.n = [] is invalid in [[case]]; give texts or whole numbers in a list, or numbers \
+             such as \"0-3,8\"",
+        ),
+        (
+            "name = \"a\"",
+            "for.n = \"3-1\"\nname = \"{n}\"",
+            "x.toml:11: for.n = \"3-1\" is invalid in [[case]]; give texts or whole numbers in a list, or \
+             numbers such as \"0-3,8\"",
+        ),
+        (
+            "name = \"a\"",
+            "for.n = [1, 2, 1]\nname = \"{n}\"",
+            "x.toml:11: \"1\" is listed twice in [[case]]; remove one",
+        ),
+        (
+            "name = \"a\"",
+            "for.n = [1, 2]\nname = \"a\"",
+            "x.toml:11: for gives n, and {n} stands nowhere in [[case]]; write {n} in a text, or remove it",
+        ),
+        (
+            "name = \"a\"",
+            "for = { n = \"1-40\", m = \"1-40\" }\nname = \"{n} {m}\"",
+            "x.toml:11: [[case]] stands for 1600 tables; 1000 at most",
+        ),
+        (
+            "[case.vm.vm0]",
+            "[case.vm.\"vm0, vm[1-3]\"]",
+            "x.toml:12: case \"a\" speaks of an unknown VM \"vm[1-3]\"; known are vm0",
+        ),
+        (
+            "vcpus = 4",
+            "vcpus = 4\nfor.n = [1, 2]\npin = \"{n}\"",
+            "x.toml:6: two VMs are called \"vm0\"; give each its own name",
+        ),
+    ]);
+}
+
 const IO: &str = "\n[[partition]]\nname = \"io\"\ncpus = \"2-3\"\n";
 
 #[test]

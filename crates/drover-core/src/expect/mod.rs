@@ -10,6 +10,7 @@ pub use findings::{Finding, findings};
 pub use metric::Metric;
 pub(crate) use metric::WINDOW_MS;
 
+use crate::scenario::is_pattern;
 use serde::Deserialize;
 
 /// One expectation, the `[[expect]]` of a scenario.
@@ -104,7 +105,7 @@ pub enum VmChoice {
     Host,
     /// Of each VM of the case in turn, `"*"`.
     Each,
-    /// Of each whose name begins so, `"web-*"`: with the asterisk.
+    /// Of each that such a pattern means, `"web-*"`.
     Like(String),
     /// Of this one.
     Named(String),
@@ -114,7 +115,7 @@ impl From<String> for VmChoice {
     fn from(name: String) -> Self {
         match name.as_str() {
             "*" => Self::Each,
-            _ if name.ends_with('*') => Self::Like(name),
+            _ if is_pattern(&name) => Self::Like(name),
             _ => Self::Named(name),
         }
     }

@@ -5,6 +5,7 @@
 //! default filled in, every [`Case`] with its own full list of VMs.
 
 mod cpu_list;
+mod expand;
 pub(crate) mod format;
 mod host;
 mod pace;
@@ -33,6 +34,7 @@ pub use program::{
 };
 pub use table::{ReadFile, ScenarioError};
 pub use tuning::Tuning;
+pub(crate) use vm::is_pattern;
 pub use vm::{Pin, Vm, Vmm, is_meant};
 pub use workload::{CpuThen, Workload};
 

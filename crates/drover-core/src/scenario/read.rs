@@ -10,7 +10,10 @@ use super::read_pools::{Pools, read_partitions};
 use super::read_sets::{check_names, read_sets};
 use super::read_vm::{check_vm, read_vm};
 use super::table::{Read, ReadFile, ScenarioError, Source, Table};
-use super::{Case, Clock, CpuList, Host, Scenario, Tuning, Vm, is_meant, scheduler_label};
+use super::vm::each_name;
+use super::{
+    Case, Clock, CpuList, Host, Scenario, Tuning, Vm, is_meant, is_pattern, scheduler_label,
+};
 use crate::nearest::hint;
 use crate::partition::Partitions;
 use crate::place::Heuristic;
@@ -129,7 +132,7 @@ struct Base<'a> {
 }
 
 fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
-    let vms = top.tables::<VmTable>("vm")?;
+    let vms = top.expanded::<VmTable>("vm", &[])?;
     let vms: Vec<_> = vms.into_iter().map(each_of).collect::<Read<Vec<_>>>()?;
     let vms: Vec<_> = vms.into_iter().flatten().collect();
     let mut names: Vec<&str> = Vec::new();
@@ -176,7 +179,7 @@ fn read_cases(top: &Table<Top>, host: &Host, end_s: f64) -> Read<Vec<Case>> {
         containers,
     };
     let mut cases: Vec<Case> = Vec::new();
-    for table in top.tables::<CaseTable>("case")? {
+    for table in top.expanded::<CaseTable>("case", &[])? {
         let case = base.read_case(&table)?;
         if cases.iter().any(|earlier| earlier.name == case.name) {
             let what = format!("two cases are called \"{}\"", case.name);
@@ -207,6 +210,18 @@ fn vms_meant(given: &[String], names: &[&str]) -> Vec<String> {
     names.iter().filter(is_meant).map(|&name| name.to_owned()).collect()
 }
 
+/// What a case changes, by the name or pattern of VMs. What is said of one VM comes after what is said of
+/// several: it counts.
+fn by_vm<'b, 'a>(
+    changes: &'b [(String, Table<'a, CaseVmTable>)],
+) -> Vec<(&'b str, &'b Table<'a, CaseVmTable>)> {
+    let mut changes: Vec<_> = changes.iter().collect();
+    changes.sort_by_key(|(names, _)| !is_pattern(names) && !names.contains(','));
+    let each =
+        changes.into_iter().map(|(names, change)| each_name(names).map(move |it| (it, change)));
+    each.flatten().collect()
+}
+
 impl Base<'_> {
     fn read_case(&self, table: &Table<CaseTable>) -> Read<Case> {
         let name = table.name.clone();
@@ -215,9 +230,8 @@ impl Base<'_> {
             return Err(table.error("name", what, "use at most 63 letters"));
         }
         let pools = self.pools.tree(Some(table))?;
-        let mut changes = table.named::<CaseVmTable>("vm")?;
-        // What is said of one VM counts, not what is said of several.
-        changes.sort_by_key(|(vm, _)| !vm.ends_with('*'));
+        let changes = table.named::<CaseVmTable>("vm")?;
+        let changes = by_vm(&changes);
         let known = self.vms.iter().map(|vm| vm.name.as_str());
         let is_known = |vm: &str| known.clone().any(|name| is_meant(vm, name));
         if let Some((vm, change)) = changes.iter().find(|(vm, _)| !is_known(vm)) {
@@ -336,6 +350,13 @@ metric = "cpu_s"
 vm = "web-*"
 max = 1.0
 "#;
+
+    #[test]
+    fn what_is_said_of_one_vm_counts_before_what_is_said_of_several() {
+        let several = MANY.replace("[case.vm.\"web-*\"]", "[case.vm.\"web-[1-2], web-3\"]");
+        assert_ne!(several, MANY);
+        assert_eq!(Scenario::parse(&several, "x.toml"), Scenario::parse(MANY, "x.toml"));
+    }
 
     #[test]
     fn a_case_without_vms_in_partitions_has_none() {

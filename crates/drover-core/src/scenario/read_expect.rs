@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads what a scenario expects of its results, and checks that it speaks of things that exist.
 
+use super::expand::LISTS;
 use super::format::{CompareTable, Top};
 use super::table::{Read, ScenarioError, Table, number};
 use super::{Case, Scenario, is_meant, scheduler_label};
@@ -13,7 +14,7 @@ const SIMULATED: [&str; 2] = ["drover", "eevdf"];
 
 /// Reads the `[[expect]]` of a scenario that is complete but for them.
 pub(super) fn read_expects(top: &Table<Top>, scenario: &Scenario) -> Read<Vec<Expect>> {
-    top.tables("expect")?.iter().map(|table| read_expect(table, scenario)).collect()
+    top.expanded("expect", LISTS)?.iter().map(|table| read_expect(table, scenario)).collect()
 }
 
 fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
@@ -60,7 +61,7 @@ fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
 
 /// Reads the `[[compare]]` of a scenario that is complete but for them.
 pub(super) fn read_compares(top: &Table<Top>, scenario: &Scenario) -> Read<Vec<Compare>> {
-    top.tables("compare")?.iter().map(|table| read_compare(table, scenario)).collect()
+    top.expanded("compare", LISTS)?.iter().map(|table| read_compare(table, scenario)).collect()
 }
 
 fn read_compare(table: &Table<CompareTable>, scenario: &Scenario) -> Read<Compare> {

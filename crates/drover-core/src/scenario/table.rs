@@ -275,10 +275,10 @@ impl<'a> Source<'a> {
 /// A table of a file: its keys as `T` has them, and where they stand.
 pub(crate) struct Table<'a, T> {
     source: &'a Source<'a>,
-    title: String,
+    pub(super) title: String,
     /// Where it begins, in bytes.
-    at: usize,
-    raw: DeTable<'a>,
+    pub(super) at: usize,
+    pub(super) raw: DeTable<'a>,
     keys: T,
 }
 
@@ -426,7 +426,12 @@ impl<'a, T> Table<'a, T> {
     }
 
     /// The fault that the value of `key` is not what `fix` says.
-    fn wrong_value(&self, key: &str, value: &Spanned<DeValue>, fix: &str) -> ScenarioError {
+    pub(super) fn wrong_value(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue>,
+        fix: &str,
+    ) -> ScenarioError {
         let written = self.source.text.get(value.span()).unwrap_or("").trim();
         let line = written.lines().next().unwrap_or("");
         let what = format!("{key} = {line} is invalid in {}", self.title);
@@ -450,12 +455,18 @@ impl<'a, T> Table<'a, T> {
 
     /// The tables of a `[[key]]`, in the order of the file.
     pub(crate) fn tables<U: Keys>(&self, key: &str) -> Read<Vec<Table<'a, U>>> {
+        self.items::<U>(key)?.iter().map(Table::read).collect()
+    }
+
+    /// The same before their keys are read, called by their title.
+    pub(super) fn items<U: Keys>(&self, key: &str) -> Read<Vec<Table<'a, ()>>> {
         let Some(value) = self.raw.get(key) else { return Ok(Vec::new()) };
         let fix = format!("give one or more tables, each under {}", U::TITLE);
         let DeValue::Array(items) = value.get_ref() else {
             return Err(self.wrong_value(key, value, &fix));
         };
-        items.iter().map(|item| self.below(key, item, &fix)?.read()).collect()
+        let item = |item| Ok(Table { title: U::TITLE.to_owned(), ..self.below(key, item, &fix)? });
+        items.iter().map(item).collect()
     }
 
     /// The table of `key`, if there is one.
@@ -545,7 +556,7 @@ impl<'a, T> Table<'a, T> {
     }
 
     /// A table of the same file.
-    fn of<U>(&self, title: &str, at: usize, raw: DeTable<'a>, keys: U) -> Table<'a, U> {
+    pub(super) fn of<U>(&self, title: &str, at: usize, raw: DeTable<'a>, keys: U) -> Table<'a, U> {
         Table { source: self.source, title: title.to_owned(), at, raw, keys }
     }
 }

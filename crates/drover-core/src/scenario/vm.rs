@@ -53,12 +53,34 @@ impl Pin {
     }
 }
 
-/// Whether a VM is meant by that name, or by a pattern: `web-*` means all whose names begin with `web-`.
+/// Whether a VM is meant by that name, or by a pattern: `web-*` means all whose names begin with `web-`,
+/// `web-[1-3,8]` those of them with these numbers.
 pub fn is_meant(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(begin) => name.starts_with(begin),
-        None => pattern == name,
+    if let Some(begin) = pattern.strip_suffix('*') {
+        return name.starts_with(begin);
     }
+    let has_number = |(begin, numbers): (&str, &str)| {
+        let digits = name.strip_prefix(begin)?;
+        let number: u32 = digits.parse().ok().filter(|it: &u32| it.to_string() == digits)?;
+        numbers.parse::<CpuList>().ok().map(|numbers| numbers.contains(number))
+    };
+    let range = pattern.strip_suffix(']').and_then(|pattern| pattern.rsplit_once('['));
+    pattern == name || range.and_then(has_number).unwrap_or(false)
+}
+
+/// Whether a name of VMs is a pattern, which may mean several.
+pub(crate) fn is_pattern(name: &str) -> bool {
+    name.ends_with(['*', ']'])
+}
+
+/// The names and patterns of a list such as `web-*, db, vm[0-3,8]`.
+pub(super) fn each_name(names: &str) -> impl Iterator<Item = &str> {
+    let mut in_range = false;
+    let comma = move |letter| {
+        in_range = letter == '[' || in_range && letter != ']';
+        letter == ',' && !in_range
+    };
+    names.split(comma).map(str::trim)
 }
 
 /// A VM with everything a case says about it.
@@ -227,6 +249,26 @@ mod tests {
         (vm.start_s, vm.stop_s) = (Some(1.0), Some(3.0));
         let demand = [0.5, 1.5, 2.5, 3.0].map(|at_s| vm.demand_pcpus(at_s));
         assert_eq!(demand, [Some(0.0), Some(4.0), Some(2.0), Some(0.0)]);
+    }
+
+    #[test]
+    fn a_pattern_means_vms_by_how_they_begin_or_by_their_numbers() {
+        for (pattern, name, meant) in [
+            ("web-1", "web-1", true),
+            ("web-1", "web-10", false),
+            ("web-*", "web-10", true),
+            ("web-[1-3,8]", "web-2", true),
+            ("web-[1-3,8]", "web-8", true),
+            ("web-[1-3,8]", "web-4", false),
+            ("web-[1-3]", "web-02", false),
+            ("web-[1-3]", "web-", false),
+            ("web-[1-3]", "db-1", false),
+            ("web-[3-1]", "web-2", false),
+        ] {
+            assert_eq!(is_meant(pattern, name), meant, "{pattern} {name}");
+        }
+        let names: Vec<_> = each_name("web-*, vm[0,3], db").collect();
+        assert_eq!(names, ["web-*", "vm[0,3]", "db"]);
     }
 
     #[test]
