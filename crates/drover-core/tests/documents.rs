@@ -267,10 +267,16 @@ fn claims_of_scenarios() -> BTreeSet<String> {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let is_file = path.extension().is_some_and(|it| it == "toml");
-            let text = if is_file { std::fs::read_to_string(path).unwrap() } else { continue };
-            let id =
-                |line: &str| Some(line.strip_prefix("claim = \"")?.split('"').next()?.to_owned());
-            ids.extend(text.lines().filter_map(id));
+            if !is_file || path.ends_with("claims.toml") {
+                continue;
+            }
+            let beside = |other: &str| {
+                std::fs::read_to_string(path.with_file_name(other)).map_err(|it| it.to_string())
+            };
+            let text = std::fs::read_to_string(&path).unwrap();
+            let scenario = Scenario::parse_with(&text, &path.display().to_string(), &beside);
+            let expects = scenario.unwrap_or_else(|error| panic!("{error}")).expects;
+            ids.extend(expects.into_iter().filter_map(|expect| expect.claim));
         }
     }
     ids
