@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::percent;
+use crate::shares::SHARES_MAX;
 
 /// A VM that was ready for less of its vCPUs' time than that waited for nothing worth a word, %.
 const NOTHING_PCT: f64 = 2.0;
@@ -19,6 +20,8 @@ const FULL_PCT: f64 = 90.0;
 const MORE_SHARES: f64 = 1.1;
 /// A VM that had so much of its limit was held by it.
 const AT_LIMIT: f64 = 0.8;
+/// What a task is called that ended before anybody looked for its name.
+pub const ENDED: &str = "(ended)";
 
 /// What is known of a VM's time in a window.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +54,9 @@ pub struct Facts {
     pub pool_limit_mcpu: Option<u32>,
     /// Its shares.
     pub shares: Option<u32>,
+    /// Nobody set them: they follow from its vCPUs.
+    #[serde(default)]
+    pub shares_by_default: bool,
     /// The pCPUs its vCPUs may run on.
     pub allowed: Vec<u32>,
     /// They are all pCPUs of some NUMA nodes, and not of all.
@@ -73,6 +79,9 @@ pub struct Meanwhile {
     /// Its shares, where it has some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<u32>,
+    /// Nobody set them: they follow from its vCPUs.
+    #[serde(default)]
+    pub shares_by_default: bool,
     /// For so long, s.
     pub seconds: f64,
     /// There.
@@ -152,6 +161,8 @@ pub enum Cause {
     Busy,
     /// The pCPU was idle: the scheduler did not use it in time.
     Idle,
+    /// Nothing is known of who ran meanwhile.
+    Unknown,
 }
 
 /// A cause, and what would help.
@@ -203,6 +214,35 @@ impl Facts {
         self.run_s / self.window_s.max(1e-9)
     }
 
+    /// Whether Drover schedules, and so takes orders.
+    pub fn takes_orders(&self) -> bool {
+        self.scheduler.as_deref() == Some("drover")
+    }
+
+    /// Whether it had what its own limit allows.
+    fn had_its_limit(&self) -> bool {
+        self.limit_mcpu.is_some_and(|mcpu| self.ran_pcpus() >= AT_LIMIT * f64::from(mcpu) / 1e3)
+    }
+
+    /// How it gets a higher limit.
+    fn raise_limit(&self) -> String {
+        match self.takes_orders() {
+            true => format!("`drover vm set {} --limit none`, or a higher one", self.name),
+            false => "a higher cpu.max of its cgroup, or `max`".to_owned(),
+        }
+    }
+
+    /// How it gets so many shares.
+    fn raise_shares(&self, to: u32) -> String {
+        match self.takes_orders() {
+            true => {
+                let shares = to.clamp(1, SHARES_MAX);
+                format!("more shares: `drover vm set {} --shares {shares}`", self.name)
+            }
+            false => "more shares: a higher cpu.weight of its cgroup".to_owned(),
+        }
+    }
+
     fn longest(&self, is_so: impl Fn(&Meanwhile) -> bool) -> Option<&Meanwhile> {
         self.meanwhile
             .iter()
@@ -224,6 +264,9 @@ fn seconds_by_cause(facts: &Facts) -> Vec<(Cause, f64)> {
     }
     let all_s: f64 = shares.iter().map(|(_, seconds)| seconds).sum();
     let left_s = facts.ready_s - limited_s;
+    if all_s <= 0.0 {
+        causes.push((Cause::Unknown, left_s));
+    }
     for (cause, seconds) in shares.into_iter().filter(|_| all_s > 0.0) {
         let seconds = left_s * seconds / all_s;
         match causes.iter_mut().find(|(known, _)| *known == cause) {
@@ -236,10 +279,8 @@ fn seconds_by_cause(facts: &Facts) -> Vec<(Cause, f64)> {
 
 /// Time held by limits, divided between the VM's own and its pool's.
 fn limits(facts: &Facts, limited_s: f64) -> Vec<(Cause, f64)> {
-    let at_own =
-        facts.limit_mcpu.is_some_and(|mcpu| facts.ran_pcpus() >= AT_LIMIT * f64::from(mcpu) / 1e3);
     let of_pool_s = facts.pool_limited_s.unwrap_or(match facts.pool_limit_mcpu {
-        Some(_) if !at_own => limited_s,
+        Some(_) if !facts.had_its_limit() => limited_s,
         _ => 0.0,
     });
     let of_pool_s = of_pool_s.min(limited_s);
@@ -262,34 +303,19 @@ fn cause_of(facts: &Facts, one: &Meanwhile) -> Cause {
 }
 
 fn has_more(facts: &Facts, one: &Meanwhile) -> bool {
-    let shares = facts.shares.zip(one.shares);
+    // Other schedulers know no shares by size: they go by what was set, between those of whom it was.
+    let counts = facts.takes_orders() || !facts.shares_by_default && !one.shares_by_default;
+    let shares = facts.shares.zip(one.shares).filter(|_| counts);
     shares.is_some_and(|(own, other)| f64::from(other) >= MORE_SHARES * f64::from(own))
 }
 
 /// A cause with its figures, and what would help.
 fn said(facts: &Facts, cause: Cause) -> (String, String) {
-    let name = &facts.name;
-    let of_limit = |mcpu: Option<u32>| {
-        let had = 100.0 * facts.ran_pcpus();
-        let limit = mcpu.map_or("unknown".to_owned(), percent::text);
-        format!("{limit}; the VM had {had:.0} %")
-    };
-    let (what, helps) = match cause {
-        Cause::OwnLimit => (
-            format!("its own limit: {}", of_limit(facts.limit_mcpu)),
-            format!("a higher limit, or none: `drover vm set {name} --limit none`, or cpu.max"),
-        ),
-        Cause::PoolLimit => {
-            let pool = facts.pool.as_deref().unwrap_or("its pool");
-            let limit = of_limit(facts.pool_limit_mcpu);
-            (
-                format!("the limit of its pool {pool}: {limit}"),
-                format!("a higher limit of {pool}, or fewer VMs in it"),
-            )
-        }
+    match cause {
+        Cause::OwnLimit | Cause::PoolLimit => of_limits(facts, cause),
         Cause::CoStop => (
             "co-stops: it was stopped until its siblings could run, too".to_owned(),
-            format!("fewer vCPUs, or `drover vm set {name} --cosched relaxed` or `off`"),
+            format!("fewer vCPUs, or `drover vm set {} --cosched relaxed` or `off`", facts.name),
         ),
         Cause::OwnThreads => (
             format!("its own threads: {} vCPUs on {}", facts.vcpus, pcpus(&facts.allowed)),
@@ -299,24 +325,50 @@ fn said(facts: &Facts, cause: Cause) -> (String, String) {
             "its pCPU was idle: it was held, or not found in time".to_owned(),
             "look for limits of cgroups above it (cpu.max), and for deep idle states".to_owned(),
         ),
+        Cause::Unknown => (
+            "it is not known who ran meanwhile".to_owned(),
+            "ask again while it waits, for fewer seconds (`--seconds`)".to_owned(),
+        ),
         Cause::RealTime | Cause::KernelThreads | Cause::OthersHelpers => of_host(facts, cause),
-        Cause::Pinned | Cause::NodeFull | Cause::MoreShares | Cause::Busy => {
-            of_others(facts, cause)
-        }
-    };
-    (what, helps)
+        Cause::Pinned | Cause::NodeFull => of_places(facts, cause),
+        Cause::MoreShares | Cause::Busy => of_rivals(facts, cause),
+    }
 }
 
-/// Who ran longest of those that are behind this cause, and on which pCPUs.
-fn main_one(facts: &Facts, cause: Cause) -> (String, String) {
-    let one = facts.longest(|one| cause_of(facts, one) == cause);
-    one.map_or_else(Default::default, |one| {
-        (format!("{} {}", one.who.text(), one.name), pcpus(&one.pcpus))
-    })
+fn of_limits(facts: &Facts, cause: Cause) -> (String, String) {
+    let of_limit = |mcpu: Option<u32>| {
+        let had = 100.0 * facts.ran_pcpus();
+        let limit = mcpu.map_or("unknown".to_owned(), percent::text);
+        format!("{limit}; the VM had {had:.0} %")
+    };
+    if cause == Cause::OwnLimit {
+        let what = format!("its own limit: {}", of_limit(facts.limit_mcpu));
+        return (what, facts.raise_limit());
+    }
+    let pool = facts.pool.as_deref().unwrap_or("its pool");
+    let limit = of_limit(facts.pool_limit_mcpu);
+    (
+        format!("the limit of its pool {pool}: {limit}"),
+        format!("a higher limit of {pool}, or fewer VMs in it"),
+    )
+}
+
+/// Who it is, in a sentence.
+fn named(one: &Meanwhile) -> String {
+    match one.name == ENDED {
+        true => format!("{}s that have ended since", one.who.text()),
+        false => format!("{} {}", one.who.text(), one.name),
+    }
+}
+
+/// Who ran longest of those that are behind this cause.
+fn main_one(facts: &Facts, cause: Cause) -> Option<&Meanwhile> {
+    facts.longest(|one| cause_of(facts, one) == cause)
 }
 
 fn of_host(facts: &Facts, cause: Cause) -> (String, String) {
-    let (one, place) = main_one(facts, cause);
+    let what = main_one(facts, cause)
+        .map_or_else(String::new, |one| format!("{} ran on {}", named(one), pcpus(&one.pcpus)));
     let helps = match cause {
         Cause::RealTime => "give it a pCPU the VM does not use, or no real-time priority",
         Cause::KernelThreads => {
@@ -324,38 +376,72 @@ fn of_host(facts: &Facts, cause: Cause) -> (String, String) {
         }
         _ => "less I/O of that VM, or its I/O threads on other pCPUs",
     };
-    (format!("{one} ran on {place}"), helps.to_owned())
+    (what, helps.to_owned())
 }
 
-fn of_others(facts: &Facts, cause: Cause) -> (String, String) {
-    let (one, _) = main_one(facts, cause);
+/// It is confined to pCPUs that are full.
+fn of_places(facts: &Facts, cause: Cause) -> (String, String) {
     let busy = facts.allowed_busy_pct;
     let others = facts.others_busy_pct.unwrap_or(100.0);
     let allowed = pcpus(&facts.allowed);
+    let one = main_one(facts, cause).map_or_else(String::new, named);
     let free = format!("busy {busy:.0} %, others {others:.0} %; with it there: {one}");
-    match cause {
-        Cause::Pinned => (
+    if cause == Cause::Pinned {
+        return (
             format!("it is pinned to {allowed}, {free}"),
             "let it run on more pCPUs: its affinity (virsh vcpupin) or cpuset".to_owned(),
-        ),
-        Cause::NodeFull => (
-            format!("its NUMA node is full: {allowed}, {free}"),
-            "move it, or a neighbour, to another node: `drover numa plan`".to_owned(),
-        ),
-        Cause::MoreShares => {
-            let most = facts.longest(|one| cause_of(facts, one) == cause);
-            let theirs = most.and_then(|one| one.shares).unwrap_or(0);
-            let own = facts.shares.unwrap_or(0);
-            (
-                format!("{one} has more shares: {theirs} beside {own} of its own"),
-                format!("more shares: `drover vm set {} --shares high`, or cpu.weight", facts.name),
-            )
-        }
-        _ => (
-            format!("more work than pCPUs: {allowed} busy {busy:.0} %; most of it {one}"),
-            "fewer vCPUs or VMs on this host, or more shares for this one".to_owned(),
-        ),
+        );
     }
+    let how = match facts.takes_orders() {
+        true => "`drover numa plan`",
+        false => "its affinity (virsh vcpupin) or cpuset",
+    };
+    (
+        format!("its NUMA node is full: {allowed}, {free}"),
+        format!("move it, or a neighbour, to another node: {how}"),
+    )
+}
+
+/// Others run where it may, and there is no room elsewhere.
+fn of_rivals(facts: &Facts, cause: Cause) -> (String, String) {
+    let Some(most) = main_one(facts, cause) else { return Default::default() };
+    let own = facts.shares.unwrap_or(0);
+    let theirs = most.shares.unwrap_or(0);
+    let one = named(most);
+    let (what, wanted) = match cause {
+        Cause::MoreShares => {
+            (format!("{one} has more shares: {theirs} beside {own} of its own"), theirs)
+        }
+        _ => {
+            let busy = facts.allowed_busy_pct;
+            let allowed = pcpus(&facts.allowed);
+            let what = format!("more work than pCPUs: {allowed} busy {busy:.0} %; longest: {one}");
+            (what, own.saturating_mul(2))
+        }
+    };
+    let more = match facts.had_its_limit() {
+        // Shares bring no more than a limit allows.
+        true => {
+            format!("a higher limit first, it had what its own allows: {}", facts.raise_limit())
+        }
+        false => facts.raise_shares(wanted),
+    };
+    (what, less_beside_it(most, cause).map_or(more.clone(), |less| format!("{less}; or {more}")))
+}
+
+/// What those might do that run meanwhile.
+fn less_beside_it(most: &Meanwhile, cause: Cause) -> Option<String> {
+    let less = match (cause, most.who) {
+        (Cause::MoreShares, _) => return None,
+        (_, Who::Task) if most.name == ENDED => {
+            "find what starts so many short tasks (`systemd-cgtop`), and run it at other times"
+                .to_owned()
+        }
+        (_, Who::Container) => format!("a lower cpu.weight or cpu.max of {}", most.name),
+        (_, Who::Task) => format!("run {} at other times, or with `nice`", most.name),
+        _ => "fewer vCPUs or VMs on this host".to_owned(),
+    };
+    Some(less)
 }
 
 /// `pCPU 3`, `pCPUs 0-3,8`.
@@ -388,6 +474,7 @@ mod tests {
             who: *who,
             name: (*name).to_owned(),
             shares: (*who == Who::Vm).then_some(2000),
+            shares_by_default: false,
             seconds: *seconds,
             pcpus: vec![0],
         };
@@ -447,6 +534,97 @@ mod tests {
         assert_eq!(first(&starved), (Cause::MoreShares, 80.0));
         let found = conclude(&starved);
         assert!(found[0].what.contains("VM db has more shares: 8000 beside 2000"), "{found:?}");
+    }
+
+    /// The same where Drover schedules.
+    fn under_drover(facts: Facts) -> Facts {
+        Facts { scheduler: Some("drover".to_owned()), ..facts }
+    }
+
+    /// All that is said.
+    fn said(facts: &Facts) -> String {
+        let lines = conclude(facts).into_iter().map(|one| one.what + "\n" + &one.helps + "\n");
+        lines.collect()
+    }
+
+    #[test]
+    fn shares_do_not_help_who_has_what_its_limit_allows() {
+        let crowded = facts(&[(Who::Vm, "db", 10.0)]);
+        let limited = Facts { limited_s: 1.0, limit_mcpu: Some(1000), ..crowded };
+        for (facts, how) in [(under_drover(limited.clone()), "--limit none"), (limited, "cpu.max")]
+        {
+            let said = said(&facts);
+            assert!(said.contains("more work than pCPUs"), "{said}");
+            assert!(!said.contains("shares"), "{said}");
+            assert!(said.contains("a higher limit first") && said.contains(how), "{said}");
+        }
+    }
+
+    #[test]
+    fn more_vcpus_are_no_more_shares_to_the_kernel() {
+        let mut beside_wide = facts(&[(Who::Vm, "db", 10.0)]);
+        beside_wide.meanwhile[0].shares = Some(4000);
+        beside_wide.meanwhile[0].shares_by_default = true;
+        beside_wide.shares_by_default = true;
+        assert_eq!(first(&beside_wide).0, Cause::Busy);
+        assert!(!said(&beside_wide).contains("4000"), "{}", said(&beside_wide));
+        let half_set = Facts { shares_by_default: false, ..beside_wide.clone() };
+        assert_eq!(first(&half_set).0, Cause::Busy, "what was set is not of the same scale");
+        let set = Facts { meanwhile: facts_of_set(), ..half_set };
+        assert_eq!(first(&set).0, Cause::MoreShares);
+        assert_eq!(first(&under_drover(beside_wide)).0, Cause::MoreShares, "Drover goes by size");
+    }
+
+    fn facts_of_set() -> Vec<Meanwhile> {
+        let mut set = facts(&[(Who::Vm, "db", 10.0)]).meanwhile;
+        set[0].shares = Some(4000);
+        set
+    }
+
+    #[test]
+    fn orders_are_advised_where_drover_takes_them_only() {
+        let idle = facts(&[(Who::Idle, "", 10.0)]);
+        let pinned =
+            Facts { is_nodes: true, others_busy_pct: Some(9.0), ..facts(&[(Who::Vm, "db", 10.0)]) };
+        let cases = [
+            (
+                Facts { limited_s: 9.0, limit_mcpu: Some(1000), ..idle },
+                "drover vm set web --limit none",
+            ),
+            (facts(&[(Who::Vm, "db", 10.0)]), "drover vm set web --shares 4000"),
+            (Facts { meanwhile: facts_of_set(), ..facts(&[]) }, "drover vm set web --shares 4000"),
+            (pinned, "drover numa plan"),
+        ];
+        for (facts, order) in cases {
+            let alone = said(&facts);
+            assert!(!alone.contains("drover"), "{alone}");
+            let in_charge = said(&under_drover(facts));
+            assert!(in_charge.contains(order), "{in_charge}");
+        }
+    }
+
+    #[test]
+    fn tasks_that_have_ended_are_told_of_in_english() {
+        let building = facts(&[(Who::Task, ENDED, 9.0), (Who::Vm, "db", 1.0)]);
+        let of_building = said(&building);
+        assert!(of_building.contains("longest: host tasks that have ended since"), "{of_building}");
+        assert!(
+            of_building.contains("short tasks") && !of_building.contains(ENDED),
+            "{of_building}"
+        );
+        let hog = said(&facts(&[(Who::RealTime, ENDED, 9.0)]));
+        assert!(hog.contains("real-time tasks that have ended since ran on pCPU 0"), "{hog}");
+        let make = said(&facts(&[(Who::Task, "make", 9.0)]));
+        assert!(
+            make.contains("longest: host task make") && make.contains("run make at other times")
+        );
+        let nginx = said(&facts(&[(Who::Container, "/nginx", 9.0)]));
+        assert!(nginx.contains("cpu.max of /nginx") && !nginx.contains("fewer vCPUs"), "{nginx}");
+    }
+
+    #[test]
+    fn a_wait_of_which_nothing_is_known_is_not_nothing() {
+        assert_eq!(first(&facts(&[])), (Cause::Unknown, 100.0));
     }
 
     #[test]

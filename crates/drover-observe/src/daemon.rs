@@ -274,6 +274,7 @@ mod tests {
             who,
             name: name.to_owned(),
             shares: None,
+            shares_by_default: false,
             seconds: 1.0,
             pcpus: vec![0],
         };

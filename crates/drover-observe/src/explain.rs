@@ -18,6 +18,8 @@ use crate::threads::{Thread, Threads};
 
 /// Who is told of beside a VM, at most.
 const MEANWHILE_MAX: usize = 20;
+/// Of less than that nothing is concluded.
+const WINDOW_LEAST_NS: u64 = 500_000_000;
 /// A vCPU of which nothing happened was ready all the time if its books say so of that part.
 const READY_ALL: f64 = 0.9;
 
@@ -37,7 +39,7 @@ pub fn explain(
     let first = samples.before_on_same_terms(from_ns, pid).context("it was not observed yet")?;
     let (before, now) = (first.vms.get(&pid), last.vms.get(&pid));
     let (before, now) = before.zip(now).context("it has ended")?;
-    if last.at_ns <= first.at_ns {
+    if last.at_ns < first.at_ns + WINDOW_LEAST_NS {
         anyhow::bail!("it was found, or its settings changed, just now; ask again in a second");
     }
     let window = (first.at_ns, last.at_ns);
@@ -116,6 +118,7 @@ fn settings(facts: &mut Facts, pid: u32, statuses: &[VmStatus]) {
     let Some(status) = statuses.iter().find(|status| status.pid == pid) else { return };
     facts.name.clone_from(&status.name);
     facts.shares = Some(status.shares);
+    facts.shares_by_default = status.shares_by_default;
     facts.limit_mcpu = status.limit_mcpu;
     facts.pool.clone_from(&status.pool);
 }
@@ -183,8 +186,15 @@ fn told(thread: &Thread, statuses: &[VmStatus]) -> Meanwhile {
         (None, Some(pid)) => format!("of process {pid}"),
         (None, None) => thread.name.clone(),
     };
-    let shares = vm.map(|vm| vm.shares).filter(|_| thread.who == Who::Vm);
-    Meanwhile { who: thread.who, name, shares, seconds: 0.0, pcpus: Vec::new() }
+    let vm = vm.filter(|_| thread.who == Who::Vm);
+    Meanwhile {
+        who: thread.who,
+        name,
+        shares: vm.map(|vm| vm.shares),
+        shares_by_default: vm.is_some_and(|vm| vm.shares_by_default),
+        seconds: 0.0,
+        pcpus: Vec::new(),
+    }
 }
 
 /// Where it may run, and how busy that was.
@@ -214,4 +224,25 @@ fn places(facts: &mut Facts, pid: u32, vm: &VmSample, history: &History) -> Resu
     facts.allowed_busy_pct = busy_pct(&facts.allowed);
     facts.others_busy_pct = (!others.is_empty()).then(|| busy_pct(&others));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statuses::tests::told as status;
+
+    #[test]
+    fn whether_somebody_set_the_shares_is_told() {
+        let thread = |who| Thread { who, name: String::new(), vm: Some(7) };
+        let vm = status();
+        let by_default = told(&thread(Who::Vm), std::slice::from_ref(&vm));
+        assert_eq!((by_default.shares, by_default.shares_by_default), (Some(1000), true));
+        let helper = told(&thread(Who::VmHelper), std::slice::from_ref(&vm));
+        assert_eq!((helper.shares, helper.shares_by_default), (None, false));
+        let set = VmStatus { shares_by_default: false, ..vm };
+        assert!(!told(&thread(Who::Vm), std::slice::from_ref(&set)).shares_by_default);
+        let mut facts = Facts { shares_by_default: true, ..Facts::default() };
+        settings(&mut facts, 7, &[set]);
+        assert_eq!((facts.shares, facts.shares_by_default), (Some(1000), false));
+    }
 }

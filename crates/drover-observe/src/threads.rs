@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use drover_core::printable::printable;
 use drover_core::recording::Class;
-use drover_core::why::Who;
+use drover_core::why::{ENDED, Who};
 use drover_host::files;
 
 use crate::sample::Sample;
@@ -60,7 +60,7 @@ impl Threads {
         }
         let dir = self.proc.join(thread.to_string());
         let name = name_of(&dir);
-        let known = name.clone().unwrap_or_else(|| "that has ended".to_owned());
+        let known = name.clone().unwrap_or_else(|| ENDED.to_owned());
         match class {
             Class::RealTime => Thread { who: Who::RealTime, name: known, vm: None },
             Class::Kernel => match name.as_deref().and_then(vhost_of) {
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(find(22, Class::Normal), (Who::Container, "/batch".to_owned(), None));
         assert_eq!(find(23, Class::Kernel), (Who::VmHelper, none(), Some(7)));
         assert_eq!(find(24, Class::Kernel), (Who::Kernel, "kworker/1:2".to_owned(), None));
-        assert_eq!(find(99, Class::Normal), (Who::Task, "that has ended".to_owned(), None));
+        assert_eq!(find(99, Class::Normal), (Who::Task, ENDED.to_owned(), None));
         assert!(threads.is_vcpu(8) && !threads.is_vcpu(9) && !threads.is_vcpu(0));
     }
 }

@@ -58,8 +58,9 @@ fn times(facts: &Facts) -> String {
     let scheduler = facts.scheduler.as_deref().map_or("the kernel's".to_owned(), cell);
     let pct = |seconds| format!("{:.1} %", facts.of_vcpus_pct(seconds));
     let waited_s = f64::from(vcpus) * window_s - run_s - ready_s - costop_s;
+    let window = duration(window_s);
     let mut text = format!(
-        "{name}: {vcpus} vCPU{}, the last {window_s:.0} s, scheduler: {scheduler}\nran {}, ready {}, \
+        "{name}: {vcpus} vCPU{}, the last {window}, scheduler: {scheduler}\nran {}, ready {}, \
          co-stopped {}, had nothing to do {}\n",
         if vcpus == 1 { "" } else { "s" },
         pct(run_s),
@@ -68,12 +69,22 @@ fn times(facts: &Facts) -> String {
         pct(waited_s.max(0.0)),
     );
     if facts.events_s < 0.95 * window_s {
-        text += &format!(
-            "Who ran is known of the last {:.0} s only: this host switches more than is kept.\n",
-            facts.events_s
-        );
+        let known = match facts.events_s {
+            0.0 => "Who ran is not known".to_owned(),
+            seconds => format!("Who ran is known of the last {} only", duration(seconds)),
+        };
+        text += &format!("{known}: this host switches more than is kept.\n");
     }
     text
+}
+
+/// So long, never as nothing where it is something.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        ..0.9995 => format!("{:.0} ms", (1000.0 * seconds).max(1.0)),
+        ..9.95 => format!("{seconds:.1} s"),
+        _ => format!("{seconds:.0} s"),
+    }
 }
 
 fn causes(facts: &Facts, found: &[Finding]) -> String {
@@ -96,6 +107,9 @@ fn causes(facts: &Facts, found: &[Finding]) -> String {
 }
 
 fn meanwhile(facts: &Facts) -> String {
+    // Other schedulers than Drover know no shares that nobody set.
+    let shares =
+        |one: &Meanwhile| one.shares.filter(|_| facts.takes_orders() || !one.shares_by_default);
     let shown = facts.meanwhile.iter().take(SHOWN).filter(|one| one.seconds >= 5e-4);
     let row = |one: &Meanwhile| {
         let name = if one.who == Who::Sibling { String::new() } else { one.name.clone() };
@@ -103,7 +117,7 @@ fn meanwhile(facts: &Facts) -> String {
             format!("{:.3} s", one.seconds),
             one.who.text().to_owned(),
             name,
-            one.shares.map_or("-".to_owned(), |shares| shares.to_string()),
+            shares(one).map_or("-".to_owned(), |shares| shares.to_string()),
             pcpus(&one.pcpus),
         ]
     };
@@ -134,6 +148,7 @@ mod tests {
                 who: Who::Vm,
                 name: "db\u{9b}1m".to_owned(),
                 shares: Some(4000),
+                shares_by_default: false,
                 seconds: 60.0,
                 pcpus: vec![0, 1],
             }],
@@ -165,5 +180,24 @@ mod tests {
         assert!(text.contains("Nothing is wrong"), "{text}");
         let short = Facts { events_s: 20.0, ..facts };
         assert!(times(&short).contains("the last 20 s only"));
+    }
+
+    #[test]
+    fn no_time_is_told_as_0_s() {
+        let of = |window_s, events_s| times(&Facts { window_s, events_s, ..facts() });
+        assert!(of(0.3, 0.3).contains("the last 300 ms, "), "{}", of(0.3, 0.3));
+        assert!(of(60.0, 0.02).contains("known of the last 20 ms only"));
+        assert!(of(60.0, 0.000_1).contains("known of the last 1 ms only"));
+        assert!(of(60.0, 0.0).contains("Who ran is not known: this host"));
+        assert!(of(1.4, 1.4).contains("the last 1.4 s, "));
+    }
+
+    #[test]
+    fn shares_that_nobody_set_are_shown_where_drover_goes_by_them() {
+        let mut facts = facts();
+        facts.meanwhile[0].shares_by_default = true;
+        assert!(!meanwhile(&facts).contains("4000"), "{}", meanwhile(&facts));
+        facts.scheduler = Some("drover".to_owned());
+        assert!(meanwhile(&facts).contains("4000"), "{}", meanwhile(&facts));
     }
 }
