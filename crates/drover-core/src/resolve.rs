@@ -80,6 +80,8 @@ pub struct Trouble {
     pub key: Key,
     /// Why not, and what to do, in a line.
     pub text: String,
+    /// What is so until then.
+    pub until: String,
 }
 
 /// What a VM is to have when these layers ask, the last one first in rank, and so many VMs would have its name.
@@ -97,14 +99,15 @@ pub fn resolve(layers: &[Layer], named: u32, tree: &Tree, partitions: &Partition
     let mut reservation_mcpu = asked.reservation_mcpu.unwrap_or(0);
     if let Some(limit_mcpu) = limit_mcpu.filter(|limit_mcpu| *limit_mcpu < reservation_mcpu) {
         let text = format!(
-            "{} reserved by {} are more than its limit of {} by {}: raise the limit or lower the \
-             reservation; until then the limit holds",
-            percent::text(reservation_mcpu),
+            "{reserved} reserved by {} are more than its limit of {limit} by {}: raise the limit to {reserved} at \
+             least, or reserve {limit} at most, as in `drover vm set NAME --reservation {limit}`",
             origin(layers, Key::Reservation),
-            percent::text(limit_mcpu),
-            origin(layers, Key::Limit)
+            origin(layers, Key::Limit),
+            reserved = percent::text(reservation_mcpu),
+            limit = percent::text(limit_mcpu),
         );
-        troubles.push(Trouble { key: Key::Limit, text });
+        let until = "until then the limit holds".to_owned();
+        troubles.push(Trouble { key: Key::Limit, text, until });
         reservation_mcpu = limit_mcpu;
     }
     let mut resolved = Resolved {
@@ -151,8 +154,8 @@ fn find_pool(
     let found = tree.find(name);
     if found.is_none() {
         let origin = origin(layers, Key::Pool);
-        let text = format!("pool \"{name}\" of {origin} is not there; it is in no pool");
-        troubles.push(Trouble { key: Key::Pool, text });
+        let text = format!("pool \"{name}\" of {origin} is not there");
+        troubles.push(Trouble { key: Key::Pool, text, until: "it is in no pool".to_owned() });
     }
     found
 }
@@ -169,8 +172,9 @@ fn find_partition(
     if found.is_none() {
         let (what, fix) = partitions.unknown(name);
         let origin = origin(layers, Key::Partition);
-        let text = format!("{what}, asked for by {origin}; {fix}; it is in \"{DEFAULT}\"");
-        troubles.push(Trouble { key: Key::Partition, text });
+        let text = format!("{what}, asked for by {origin}; {fix}");
+        let until = format!("it is in \"{DEFAULT}\"");
+        troubles.push(Trouble { key: Key::Partition, text, until });
     }
     found
 }
@@ -199,10 +203,11 @@ fn take_back(
             _ => "partitions of policy share".to_owned(),
         };
         let text = format!(
-            "{what} {value} of {origin} is for {whose}, and it is in \"{name}\" ({policy}); take back one of the \
+            "{what} {value} of {origin} is for {whose}, and it is to be in \"{name}\" ({policy}); take back one of the \
              two, as in `drover vm set NAME --{what} default`"
         );
-        troubles.push(Trouble { key, text });
+        let until = format!("until then that {what} is not in force");
+        troubles.push(Trouble { key, text, until });
         asked.clear(key);
     }
 }
@@ -352,13 +357,15 @@ mod tests {
         ];
         let resolved = resolve(&layers, 1, &tree(), &Partitions::default());
         assert_eq!((resolved.reservation_mcpu, resolved.pool), (1000, None));
-        let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
+        let told: Vec<(&str, &str)> =
+            resolved.troubles.iter().map(|it| (it.text.as_str(), it.until.as_str())).collect();
+        let limit = "150% reserved by file:3 are more than its limit of 100% by cgroup: raise the limit to 150% at \
+                     least, or reserve 100% at most, as in `drover vm set NAME --reservation 100%`";
         assert_eq!(
             told,
             [
-                "pool \"gone\" of file:3 is not there; it is in no pool",
-                "150% reserved by file:3 are more than its limit of 100% by cgroup: raise the limit or lower \
-                 the reservation; until then the limit holds",
+                ("pool \"gone\" of file:3 is not there", "it is in no pool"),
+                (limit, "until then the limit holds"),
             ]
         );
     }
@@ -381,7 +388,7 @@ mod tests {
         let told: Vec<&str> = resolved.troubles.iter().map(|it| it.text.as_str()).collect();
         assert_eq!(
             told[0],
-            "reservation 50% of drover vm set is for partitions of policy share, and it is in \"io\" (credit); \
+            "reservation 50% of drover vm set is for partitions of policy share, and it is to be in \"io\" (credit); \
              take back one of the two, as in `drover vm set NAME --reservation default`"
         );
         assert_eq!(told.len(), 3);
@@ -396,7 +403,8 @@ mod tests {
         assert_eq!(gone.partition, None);
         assert_eq!(
             gone.troubles[0].text,
-            "there is no partition \"oi\", asked for by order; known are io, default; it is in \"default\""
+            "there is no partition \"oi\", asked for by order; known are io, default"
         );
+        assert_eq!(gone.troubles[0].until, "it is in \"default\"");
     }
 }

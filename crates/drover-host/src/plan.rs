@@ -11,7 +11,7 @@ use crate::registry::Vm;
 use drover_core::asked::Key;
 use drover_core::partition::Partitions;
 use drover_core::percent;
-use drover_core::resolve::{Layer, Resolved, Why, resolve};
+use drover_core::resolve::{self, Layer, Resolved, Why, resolve};
 use drover_core::scenario::CpuList;
 use drover_core::shares::SHARES_MAX;
 use drover_core::tree::admission::Shortage;
@@ -88,6 +88,8 @@ pub struct Trouble {
     pub key: Key,
     /// Why not, and what to do.
     pub text: String,
+    /// What is so until then; empty: nothing is to be said of that.
+    pub until: String,
 }
 
 impl Trouble {
@@ -95,11 +97,24 @@ impl Trouble {
     pub fn what(&self) -> (String, &'static str) {
         (self.whose.clone(), self.key.name())
     }
+
+    /// What is said of it where it is so now: why not, what to do, and what is so until then.
+    pub fn told(&self) -> String {
+        match self.until.is_empty() {
+            true => self.text.clone(),
+            false => format!("{}; {}", self.text, self.until),
+        }
+    }
+
+    /// What is said to who ordered it: nothing of it is so now.
+    pub fn refusal(&self) -> String {
+        format!("{}: nothing was changed: {}", self.whose, self.text)
+    }
 }
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.whose, self.text)
+        write!(f, "{}: {}", self.whose, self.told())
     }
 }
 
@@ -246,10 +261,19 @@ impl PlannedVm {
 
     /// Everything about it that was asked and cannot be.
     pub fn troubles(&self) -> impl Iterator<Item = Trouble> {
-        let resolved = self.resolved.troubles.iter().map(|it| (it.key, it.text.clone()));
-        let refused = self.refusal.iter().map(|text| (Key::Reservation, text.clone()));
         let whose = format!("VM {}", self.name);
-        resolved.chain(refused).map(move |(key, text)| Trouble { whose: whose.clone(), key, text })
+        let resolved = self.resolved.troubles.iter().cloned();
+        let refused = self.refusal.iter().map(|text| resolve::Trouble {
+            key: Key::Reservation,
+            text: text.clone(),
+            until: String::new(),
+        });
+        resolved.chain(refused).map(move |resolve::Trouble { key, text, until }| Trouble {
+            whose: whose.clone(),
+            key,
+            text,
+            until,
+        })
     }
 
     /// Where each value that is in force came from.

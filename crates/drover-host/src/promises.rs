@@ -192,7 +192,8 @@ impl<'a> Promises<'a> {
                 Err(refusal) => {
                     let whose = format!("pool {}", it.spec.name);
                     let text = refusal.to_string();
-                    self.troubles.push(Trouble { whose, key: Key::Reservation, text });
+                    let (key, until) = (Key::Reservation, String::new());
+                    self.troubles.push(Trouble { whose, key, text, until });
                     0
                 }
             });

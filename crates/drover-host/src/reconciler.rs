@@ -344,9 +344,10 @@ impl Reconciler {
             let stays = stood.is_some_and(|texts| !is_asked || texts.contains(&trouble.text));
             match &target {
                 Some(target) if !stays && *target != trouble.whose => {
-                    bail!("{target}: nothing was changed, for then {trouble}")
+                    let Trouble { whose, text, .. } = &trouble;
+                    bail!("{target}: nothing was changed, for then {whose}: {text}")
                 }
-                _ => ensure!(stays, "{trouble}"),
+                _ => ensure!(stays, "{}", trouble.refusal()),
             }
         }
         let moves = matches!(order, Request::AddPartition { .. } | Request::SetPartition { .. });
@@ -388,7 +389,7 @@ impl Reconciler {
         let mut layers = self.config.layers(name);
         layers.extend(ordered(saved, name));
         match Plan::trouble_alone((&plan.tree, &plan.partitions), name, &layers, &self.capacity) {
-            Some(trouble) => bail!("{trouble}"),
+            Some(trouble) => bail!("{}", trouble.refusal()),
             None => Ok(()),
         }
     }

@@ -84,7 +84,7 @@ impl Reconciler {
             io: None,
             vcpu: vcpus.iter().map(vcpu_status).collect(),
             why: planned.why(),
-            troubles: planned.troubles().map(|trouble| trouble.text).collect(),
+            troubles: planned.troubles().map(|trouble| trouble.told()).collect(),
         }
     }
 

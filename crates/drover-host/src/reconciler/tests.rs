@@ -437,7 +437,10 @@ fn who_was_refused_before_does_not_stand_in_the_way_of_others() {
     assert!(reason.contains("190% cannot be reserved: this host has 180% left"), "{reason}");
     host.set(2, &[(Key::Reservation, "180%")]).unwrap();
     let reason = host.set(1, &[(Key::Reservation, "230%")]).unwrap_err();
-    assert!(reason.contains(&format!("VM {}: 230% cannot", name(1))), "{reason}");
+    assert!(
+        reason.starts_with(&format!("VM {}: nothing was changed: 230% cannot", name(1))),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -613,6 +616,24 @@ fn a_pool_of_an_order_needs_its_parent_to_stay_configured() {
     assert_eq!(host.kernel.pools.borrow().len(), 2, "the configuration before it still counts");
 }
 
+#[test]
+fn a_refused_order_says_that_nothing_was_changed_and_how_to_mend_it() {
+    let mut host = Host::new(1, "");
+    host.set(1, &[(Key::Reservation, "120%")]).unwrap();
+    for is_here in [true, false] {
+        if !is_here {
+            host.kernel.live.borrow_mut().clear();
+            host.reconciler.look(&host.kernel, &CpuList::all(4), host.now);
+        }
+        let refused = host.set(1, &[(Key::Limit, "90%")]).unwrap_err();
+        let begins = format!("VM {}: nothing was changed: 120% reserved", name(1));
+        assert!(refused.starts_with(&begins), "{refused}");
+        let says = ["its limit of 90%", "raise the limit to 120%", "--reservation 90%"];
+        assert!(says.iter().all(|it| refused.contains(it)), "{refused}");
+        assert!(!refused.contains("limit holds"), "{refused}");
+    }
+}
+
 /// What is said of promises that cannot be kept; one thing at most.
 fn told_of_shortages(host: &Host) -> String {
     let plan = &host.reconciler.plan;
@@ -778,7 +799,7 @@ fn partitions_that_cannot_be_are_refused_before_anything_is_told() {
         (host.set(2, &[(Key::Cosched, "gang")]), "cosched gang of drover vm set is for"),
         (
             host.set(2, &[(Key::Reservation, "1%")]),
-            "is for partitions of policy share, and it is in \"io\"",
+            "is for partitions of policy share, and it is to be in \"io\"",
         ),
         (host.set(3, &[(Key::Partition, "oi")]), "known are io, default"),
         (
