@@ -121,6 +121,9 @@ pub struct Arrangement {
     pub expects: Vec<String>,
     /// VMs in the wrong place that are left there, and why.
     pub misplaced: Vec<String>,
+    /// VMs that wait for devices and do not go to `auto-io`, and by which rule.
+    #[serde(default)]
+    pub kept: Vec<String>,
     /// A partition has no pCPU: it is not to wait.
     #[serde(default)]
     pub urgent: bool,
@@ -147,14 +150,38 @@ impl Place {
 impl Seen {
     /// Where it should be; none: anywhere.
     fn place(&self) -> Option<Place> {
-        let each_pcpus = self.wanted_pcpus / f64::from(self.vcpus.max(1));
-        let margin = if self.partition == IO { BACK_END_MARGIN } else { -BACK_END_MARGIN };
         match self.class? {
             Class::Idle => None,
-            Class::Io if each_pcpus < BACK_END_PCPUS + margin => Some(Place::Io),
+            Class::Io if self.each_pcpus() < self.back_end_pcpus() => Some(Place::Io),
             Class::Io | Class::Mixed => Some(Place::Default),
             Class::Cpu | Class::Memory => Some(Place::Cpu),
         }
+    }
+
+    /// What each of its vCPUs wants, pCPUs.
+    fn each_pcpus(&self) -> f64 {
+        self.wanted_pcpus / f64::from(self.vcpus.max(1))
+    }
+
+    /// From so much on for each vCPU it is taken for a back end.
+    fn back_end_pcpus(&self) -> f64 {
+        BACK_END_PCPUS + if self.partition == IO { BACK_END_MARGIN } else { -BACK_END_MARGIN }
+    }
+
+    /// Why it does not go to `auto-io` though it waits for devices.
+    fn kept(&self) -> Option<String> {
+        let name = self.class.filter(|class| *class == Class::Io).map(|_| &self.name)?;
+        let rule = match (&self.stays, self.place()) {
+            (Some(why), _) => format!("stays in \"{}\" because {why}", self.partition),
+            (None, Some(Place::Default)) => format!(
+                "wants {:.0}% of a pCPU for each vCPU: from {:.0}% on it is taken for a back end of other VMs, whose \
+                 place is \"{DEFAULT}\"",
+                100.0 * self.each_pcpus(),
+                100.0 * self.back_end_pcpus(),
+            ),
+            _ => return None,
+        };
+        Some(format!("{name} is io, but {rule}"))
     }
 
     /// Where it will be if it is put where it should be; `three`: who computes has a partition of its own.
@@ -172,8 +199,9 @@ pub fn arrange(partitions: &Partitions, online: &CpuList, vms: &[Seen]) -> Arran
     let cpus = Cpus::of(partitions, online);
     let exists = |name: &str| partitions.find(name).is_some();
     let stands = exists(IO) || exists(CPU);
+    let kept = vms.iter().filter_map(Seen::kept).collect();
     let mut arrangement =
-        Arrangement { misplaced: misplaced(vms, stands), ..Arrangement::default() };
+        Arrangement { misplaced: misplaced(vms, stands), kept, ..Arrangement::default() };
     arrangement.urgent = (exists(IO) && cpus.io.is_empty()) || (exists(CPU) && cpus.cpu.is_empty());
     let movable = |place| vms.iter().any(|vm| vm.stays.is_none() && vm.place() == Some(place));
     let wanted: f64 = vms.iter().map(|vm| vm.wanted_pcpus).sum();
@@ -181,7 +209,10 @@ pub fn arrange(partitions: &Partitions, online: &CpuList, vms: &[Seen]) -> Arran
     let why_not = if all < 3 {
         Some(format!("{all} pCPUs are too few for three partitions"))
     } else if !movable(Place::Io) {
-        Some("no VM that may be moved waits for devices".to_owned())
+        Some(match arrangement.kept.is_empty() {
+            true => "no VM waits for devices".to_owned(),
+            false => "no VM that waits for devices is to be moved".to_owned(),
+        })
     } else if !movable(Place::Cpu) {
         Some("no VM that may be moved computes".to_owned())
     } else if !stands && wanted < all as f64 {
@@ -481,6 +512,36 @@ mod tests {
 
     fn cpus(partitions: &Partitions, name: &str) -> String {
         partitions.specs()[partitions.find(name).unwrap()].cpus.to_string()
+    }
+
+    #[test]
+    fn who_waits_for_devices_and_is_not_moved_is_named_with_the_rule_that_keeps_it() {
+        let reason = "somebody says its partition";
+        let stays = Seen { stays: Some(reason.to_owned()), ..vm("web", Class::Io, 0.1) };
+        let wide = Seen { vcpus: 4, ..vm("wide", Class::Io, 1.2) };
+        let kept = |vms: &[Seen]| arrange(&none(), &CpuList::all(4), vms).kept;
+        let vms = [vm("disk", Class::Io, 0.98), stays, vm("job", Class::Cpu, 1.0)];
+        let told = arrange(&none(), &CpuList::all(4), &vms);
+        assert_eq!(told.kept.len(), 2, "{told:?}");
+        assert!(
+            told.kept[0].starts_with("disk is io, but wants 98% of a pCPU for each vCPU"),
+            "{told:?}"
+        );
+        assert!(
+            told.kept[0].contains("from 40% on") && told.kept[0].contains("back end"),
+            "{told:?}"
+        );
+        assert!(
+            told.kept[1].contains("web is io, but stays in \"default\"")
+                && told.kept[1].ends_with(reason)
+        );
+        assert_eq!(told.why, "no VM that waits for devices is to be moved", "disk does wait");
+        let inside = |pcpus| Seen { partition: IO.to_owned(), ..vm("disk", Class::Io, pcpus) };
+        assert_eq!((kept(&[wide]), kept(&[inside(0.5)])), (vec![], vec![]));
+        assert!(
+            kept(&[inside(0.65)])[0].contains("from 60% on"),
+            "who is in auto-io may want more"
+        );
     }
 
     #[test]

@@ -168,6 +168,7 @@ fn plan_text(is_on: bool, arrangement: &Arrangement) -> String {
     };
     lines.extend(part("Because:", &arrangement.moves_why));
     lines.extend(part("Then:", &arrangement.expects));
+    lines.extend(part("Wait for devices, but are not moved:", &arrangement.kept));
     lines.extend(part("In the wrong place:", &arrangement.misplaced));
     if !is_on && !arrangement.steps.is_empty() {
         lines.push("It is off; `drover partition auto --on` does that.".to_owned());
@@ -195,6 +196,14 @@ fn overview(partitions: &[PartitionStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_not_moved_is_shown_with_the_rule() {
+        let kept = vec!["disk is io, but wants 98%".to_owned()];
+        let text = plan_text(false, &Arrangement { kept, ..Arrangement::default() });
+        let end = "Nothing would be done.\nWait for devices, but are not moved:\n  disk is io, but wants 98%\n";
+        assert!(text.ends_with(end), "{text}");
+    }
 
     #[test]
     fn what_a_partition_has_is_shown_in_the_words_it_is_set_in() {
