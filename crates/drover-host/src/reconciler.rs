@@ -61,6 +61,8 @@ pub struct Reconciler {
     config_looked: Option<Instant>,
     /// What the file says does not fit what was ordered.
     config_waits: bool,
+    /// Why what the file says is not in force; none: it is.
+    config_fault: Option<String>,
     store: Store,
     saved: Saved,
     registry: VmRegistry,
@@ -112,6 +114,7 @@ impl Reconciler {
             config: read,
             config_looked: None,
             config_waits: false,
+            config_fault: None,
             store,
             saved,
             registry: VmRegistry::default(),
@@ -427,13 +430,13 @@ impl Reconciler {
                 tracing::info!("the configuration changed");
                 self.capacity.host_permille = Some(config.host_permille());
                 self.config = config;
-                self.config_waits = false;
+                (self.config_waits, self.config_fault) = (false, None);
                 self.tell_ordered_pools();
                 true
             }
             Err(fault) => {
                 tracing::warn!("{fault}; the configuration before it still counts");
-                self.config_waits = parsed;
+                (self.config_waits, self.config_fault) = (parsed, Some(fault));
                 false
             }
         }

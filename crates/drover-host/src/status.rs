@@ -41,7 +41,10 @@ pub struct HostStatus {
     pub partitions: Vec<PartitionStatus>,
     /// The configuration file; none: it is not there.
     pub config: Option<String>,
-    /// What was asked and is not so now, each in a line.
+    /// Why what it says is not in force, with the line in it: what it said before counts. None: it is in force.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_fault: Option<String>,
+    /// What was asked and is not so now, each in a line; the fault of the configuration is the first of them.
     pub troubles: Vec<String>,
     /// The last warnings, the newest first.
     pub warnings: Vec<Warning>,

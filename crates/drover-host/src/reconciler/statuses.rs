@@ -96,6 +96,8 @@ impl Reconciler {
         let release = files::kernel(Path::new("/proc/sys/kernel/osrelease"));
         let mut troubles: Vec<String> = self.said.iter().cloned().collect();
         troubles.sort();
+        let of_config = |fault| format!("{fault}; the configuration before it still counts");
+        troubles.splice(0..0, self.config_fault.as_ref().map(of_config));
         HostStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: release.unwrap_or_default().trim().to_owned(),
@@ -111,6 +113,7 @@ impl Reconciler {
             config: Some(self.file.path())
                 .filter(|path| path.exists())
                 .map(|path| path.display().to_string()),
+            config_fault: self.config_fault.clone(),
             troubles,
             warnings: recent::warnings(now),
         }

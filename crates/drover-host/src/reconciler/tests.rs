@@ -4,7 +4,7 @@
 use super::*;
 use crate::domains::{DomainLevel, Placed};
 use crate::scheduler::{KernelVcpu, KernelVm, Slots};
-use crate::status::{Change, PartitionStatus, SetStatus, VcpuState, VmStatus};
+use crate::status::{Change, HostStatus, PartitionStatus, SetStatus, VcpuState, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
@@ -603,6 +603,32 @@ fn the_configuration_is_followed_and_a_bad_one_is_not() {
     assert!(
         status.troubles[0].contains("pool \"prod\" of drover vm set is not there"),
         "{status:?}"
+    );
+}
+
+fn host_status(host: &mut Host) -> HostStatus {
+    match host.reconciler.answer(&host.kernel, Request::Status, host.now) {
+        Answer::Status { status } => *status,
+        answer => panic!("a status was asked for: {answer:?}"),
+    }
+}
+
+#[test]
+fn a_configuration_with_a_fault_is_among_what_is_not_kept_until_it_is_mended() {
+    let mut host = Host::new(1, POOLS);
+    assert_eq!(
+        (host_status(&mut host).config_fault, host_status(&mut host).troubles),
+        (None, vec![])
+    );
+    host.configure("[[vm]]\nname = \"web\"\nshares = \"plenty\"\n");
+    let status = host_status(&mut host);
+    let fault = status.config_fault.expect("it is told");
+    assert!(fault.contains("drover.toml:3: ") && fault.contains("shares"), "{fault}");
+    assert_eq!(status.troubles, [format!("{fault}; the configuration before it still counts")]);
+    host.configure(POOLS);
+    assert_eq!(
+        (host_status(&mut host).config_fault, host_status(&mut host).troubles),
+        (None, vec![])
     );
 }
 

@@ -10,8 +10,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use drover_core::printable::cell;
-use drover_host::control::{Answer, By, Request, ask_either};
-use drover_host::status::{Kind, PartitionStatus, PoolStatus, VcpuState, VcpuStatus, VmStatus};
+use drover_host::control::{Answer, By, Request, ask, ask_either};
+use drover_host::status::{
+    HostStatus, Kind, PartitionStatus, PoolStatus, VcpuState, VcpuStatus, VmStatus,
+};
 use drover_host::vcpus::add_threads;
 use drover_observe::snapshot::scheduler_in_charge;
 use prometheus_client::collector::Collector;
@@ -50,6 +52,8 @@ struct Known {
     vms: Vec<VmStatus>,
     pools: Vec<PoolStatus>,
     partitions: Vec<PartitionStatus>,
+    /// Of the daemon that schedules only.
+    host: Option<HostStatus>,
 }
 
 impl Known {
@@ -69,10 +73,22 @@ impl Known {
                 // Without `drover observe` there is all the rest.
                 let _ = add_io(&mut vms);
                 add_threads(Path::new("/proc"), &mut vms);
-                Ok(Self { by, vms, pools, partitions })
+                let host = match by {
+                    By::Scheduler => host_status(socket),
+                    By::Observer => None,
+                };
+                Ok(Self { by, vms, pools, partitions, host })
             }
             _ => bail!(UNKNOWN_ANSWER),
         }
+    }
+}
+
+/// None where the daemon does not say: all the rest is worth telling.
+fn host_status(socket: &Path) -> Option<HostStatus> {
+    match ask(socket, &Request::Status) {
+        Ok(Answer::Status { status }) => Some(*status),
+        _ => None,
     }
 }
 
@@ -242,6 +258,12 @@ const PARTITION: &[Metric<PartitionStatus>] = &[
     }),
 ];
 
+const HOST: &[Metric<HostStatus>] = &[gauge(
+    "config_fault",
+    "Whether drover.toml has a fault, and what it said before counts: `drover status` names it.",
+    |host| Some(f64::from(u8::from(host.config_fault.is_some()))),
+)];
+
 /// All that is printed.
 #[derive(Debug)]
 struct Page {
@@ -269,6 +291,7 @@ impl Collector for Page {
         let name = std::slice::from_ref(&self.scheduler);
         write(&mut encoder, &[scheduler], name, |name| vec![("scheduler", cell(name))])?;
         let Some(known) = &self.known else { return Ok(()) };
+        write(&mut encoder, HOST, known.host.as_slice(), |_| Vec::new())?;
         let info = gauge("vm_info", "Where it stands.", |_: &VmStatus| Some(1.0));
         write(&mut encoder, &[info], &known.vms, place_of_vm)?;
         write(&mut encoder, VM, &known.vms, vm_labels)?;
@@ -416,7 +439,26 @@ mod tests {
             vms: vec![vm("web")],
             pools: vec![serde_json::from_str(pool).unwrap()],
             partitions: vec![serde_json::from_str(partition).unwrap()],
+            host: Some(host(None)),
         }
+    }
+
+    fn host(config_fault: Option<&str>) -> HostStatus {
+        let config_fault = config_fault.map(str::to_owned);
+        HostStatus { config_fault, ..super::super::status::tests::status() }
+    }
+
+    #[test]
+    fn a_fault_of_the_configuration_is_a_figure() {
+        let fault = "/etc/drover/drover.toml:3: shares: use 1 to 1000000";
+        for (fault, figure) in [(None, 0), (Some(fault), 1)] {
+            let known = Known { host: Some(host(fault)), ..known() };
+            let page = text(Some(known), None, Format::Prometheus);
+            assert!(page.contains(&format!("\ndrover_config_fault {figure}.0\n")), "{page}");
+        }
+        let observed = Known { by: By::Observer, host: None, ..known() };
+        let page = text(Some(observed), None, Format::Prometheus);
+        assert!(!page.contains("drover_config_fault"), "{page}");
     }
 
     fn page() -> String {
@@ -467,7 +509,7 @@ mod tests {
         ] {
             assert!(page.contains(&format!("\ndrover_vcpu_{line}")), "{line}: {page}");
         }
-        let tables = VM.len() + VCPU.len() + POOL.len() + PARTITION.len();
+        let tables = HOST.len() + VM.len() + VCPU.len() + POOL.len() + PARTITION.len();
         assert_eq!(typed.len(), tables + 7, "each metric has a line");
     }
 

@@ -79,7 +79,11 @@ fn text(status: &HostStatus) -> String {
             .iter()
             .for_each(|it| line("reserved", it));
     }
-    line("settings", status.config.as_deref().unwrap_or("no drover.toml: defaults, and orders"));
+    let config = status.config.as_deref().unwrap_or("no drover.toml: defaults, and orders");
+    match &status.config_fault {
+        None => line("settings", config),
+        Some(fault) => line("settings", &format!("{config} has a fault: {fault}")),
+    }
     match status.troubles.is_empty() {
         true => line("not kept", "nothing: all that was asked is in force"),
         false => status.troubles.iter().for_each(|trouble| line("not kept", trouble)),
@@ -123,12 +127,12 @@ fn time(s: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use drover_core::partition::PartitionPolicy;
     use drover_host::recent::Warning;
 
-    fn status() -> HostStatus {
+    pub fn status() -> HostStatus {
         let partition = PartitionStatus {
             name: "default".to_owned(),
             cpus: Some("0-3".parse().unwrap()),
@@ -156,6 +160,7 @@ mod tests {
             promised_mcpu: 1500,
             partitions: vec![partition],
             config: None,
+            config_fault: None,
             troubles: Vec::new(),
             warnings: Vec::new(),
         }
@@ -171,6 +176,26 @@ mod tests {
         let troubled = HostStatus { warnings: vec![warned], ..status() };
         let told = text(&troubled);
         assert!(told.ends_with("1 min 1 s ago: a; b\n"), "{told}");
+    }
+
+    #[test]
+    fn a_fault_of_the_configuration_is_told_and_not_that_all_is_in_force() {
+        let fault = "/etc/drover/drover.toml:3: shares: use 1 to 1000000";
+        let faulty = HostStatus {
+            config: Some("/etc/drover/drover.toml".to_owned()),
+            config_fault: Some(fault.to_owned()),
+            troubles: vec![format!("{fault}; the configuration before it still counts")],
+            ..status()
+        };
+        let told = text(&faulty);
+        let of = |title: &str| told.lines().find(|line| line.starts_with(title)).unwrap();
+        assert!(
+            of("settings").contains("has a fault: /etc/drover/drover.toml:3: shares"),
+            "{told}"
+        );
+        assert!(of("not kept").ends_with("the configuration before it still counts"), "{told}");
+        assert!(!told.contains("all that was asked is in force"), "{told}");
+        assert!(text(&status()).contains("not kept    nothing: all that was asked is in force"));
     }
 
     #[test]
