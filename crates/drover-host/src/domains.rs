@@ -44,17 +44,20 @@ pub enum DomainLevel {
     Host,
 }
 
+impl DomainLevel {
+    /// The words for them.
+    pub const WORDS: [(&'static str, DomainLevel); 4] =
+        [("pcpu", Self::Pcpu), ("llc", Self::Llc), ("node", Self::Node), ("host", Self::Host)];
+}
+
 impl std::str::FromStr for DomainLevel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "pcpu" => Ok(Self::Pcpu),
-            "llc" => Ok(Self::Llc),
-            "node" => Ok(Self::Node),
-            "host" => Ok(Self::Host),
-            _ => Err(format!("unknown domain level {text:?}; use pcpu, llc, node or host")),
-        }
+        let known = Self::WORDS.iter().find(|(word, _)| *word == text);
+        known
+            .map(|(_, level)| *level)
+            .ok_or_else(|| format!("unknown domain level {text:?}; use pcpu, llc, node or host"))
     }
 }
 

@@ -193,12 +193,28 @@ mod tests {
             (&["set", "add", "s", "--vms", "a,b", "--kind", "afine"], "did you mean \"affine\""),
             (&["set", "add", "s", "--vms", "a,b", "--within", "socket"], "known are llc, node"),
             (&["numa", "advise"], "<VM>"),
+            (&["partition", "auto"], "--dry-run"),
+            (&["run", "s.toml", "--json", "-"], "/dev/stdout"),
+            (&["run", "s.toml", "--schedule", "-"], "/dev/stdout"),
+            (&["run", "s.toml", "--on", "sim", "--trace", "-"], "/dev/stdout"),
+            (&["record", "-"], "/dev/stdout"),
+            (&["report", "a.rec", "--html", "-"], "/dev/stdout"),
+            (&["report", "a.rec", "--perfetto=-"], "/dev/stdout"),
             (&["gallop"], "gallop"),
             (&["check", "--hard"], "--hard"),
         ] {
             let line = refusal(arguments);
             assert!(line.contains(named) && line.ends_with("see `--help`"), "{line}");
             assert!(!line.contains('\n') && !line.starts_with("error"), "{line}");
+            assert!(!line.contains("<>"), "{line}");
         }
+    }
+
+    #[test]
+    fn usage_names_the_options_of_which_one_must_be_given() {
+        let help = Cli::try_parse_from(["drover", "partition", "auto", "--help"]).err();
+        let help = help.expect("it is told").to_string();
+        let usage = "Usage: drover partition auto [OPTIONS] <--on|--off|--dry-run>";
+        assert!(help.contains(usage), "{help}");
     }
 }

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What commands that talk to the daemon share.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use drover_core::asked::{Asked, Key};
 use drover_core::percent;
 use drover_core::printable::{cell, json, one_line};
 use drover_host::control::{Answer, OBSERVER_PATH, Request, SOCKET_PATH, ask};
@@ -60,51 +57,6 @@ pub fn changed(changes: &[Change]) -> String {
         format!("  {}\n", one_line(&format!("{whose}:{key} {} -> {}", side(from), side(to))))
     };
     changes.iter().map(line).collect()
-}
-
-/// Takes one of a VM's values, or [`DEFAULT`]; shells offer the words for it.
-#[derive(Clone, Copy)]
-pub struct Given(pub Key);
-
-impl Given {
-    fn read(self, text: &str) -> Result<(), String> {
-        if text != DEFAULT {
-            let read = Asked::default().read(self.0, text);
-            read.map_err(|fix| format!("{fix}, or {DEFAULT}"))?;
-        }
-        Ok(())
-    }
-
-    fn words(self) -> &'static [&'static str] {
-        match self.0 {
-            Key::Shares => &["low", "normal", "high"],
-            Key::Limit | Key::MaxPerNode => &["none"],
-            Key::Pool => &["host"],
-            Key::Cosched => &["auto", "off", "strict", "relaxed", "skew", "gang"],
-            Key::Consolidate => &["off", "on", "auto"],
-            Key::Reservation | Key::Partition => &[],
-        }
-    }
-}
-
-impl TypedValueParser for Given {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        let given = *self;
-        let read = move |text: String| given.read(&text).map(|()| text);
-        StringValueParser::new().try_map(read).parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let words = self.words().iter().chain(&[DEFAULT]);
-        Some(Box::new(words.map(|word| PossibleValue::new(*word))))
-    }
 }
 
 /// Says of each VM what `drover observe` knows of its I/O.
@@ -213,15 +165,5 @@ mod tests {
     fn nothing_but_letters_stands_in_a_table() {
         let text = table(&["NAME<"], &[vec!["/x\u{1b}[2J\u{9b}\u{202e}\nr".to_owned()]]);
         assert_eq!(text, "NAME\n/x\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}r\n");
-    }
-
-    #[test]
-    fn a_value_is_given_or_left_to_others() {
-        let limit = Given(Key::Limit);
-        assert_eq!((limit.read("default"), limit.read("150%")), (Ok(()), Ok(())));
-        assert!(limit.read("150").unwrap_err().ends_with("or none, or default"));
-        for key in Key::ALL {
-            Given(key).words().iter().for_each(|word| Given(key).read(word).unwrap());
-        }
     }
 }

@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use super::examples::{PAGES, STATUSES};
+use super::given::without_file_names;
 
 /// Of commands that root runs.
 const SECTION: &str = "8";
@@ -27,7 +28,7 @@ pub struct Args {
 
 /// Writes a man page for each command, and completions of that command line for three shells.
 pub fn run(args: &Args, cli: Command) -> Result<ExitCode> {
-    write(&args.dir, visible(cli))
+    write(&args.dir, without_file_names(visible(cli)))
         .with_context(|| format!("cannot write into {}", args.dir.display()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn pages_and_completions_are_of_what_people_use() {
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), visible(crate::Cli::command())).unwrap();
+        write(dir.path(), without_file_names(visible(crate::Cli::command()))).unwrap();
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
         let page = read("drover-vm-set.8");
         assert!(page.contains("reservation"));
@@ -127,6 +128,7 @@ mod tests {
         }
         assert!(bash.contains("relaxed") && bash.contains("_drover_vms"));
     }
+
     /// The names of all commands below, as they are typed.
     fn commands(command: &Command, above: &str) -> Vec<String> {
         let below = command.get_subcommands();
@@ -163,6 +165,46 @@ mod tests {
                     .unwrap_or_else(|err| panic!("{line}: {err}"));
                 assert!(line.starts_with(&format!("drover {}", page.command)), "{line}");
             }
+        }
+    }
+
+    /// What bash offers after an option of a command: the lines of its case.
+    fn offered<'a>(bash: &'a str, command: &str, option: &str) -> Vec<&'a str> {
+        let mut lines = bash.lines().map(str::trim);
+        assert!(lines.any(|line| line == format!("{command})")), "{command}");
+        assert!(lines.any(|line| line == format!("{option})")), "{option}");
+        lines.take_while(|line| *line != ";;").collect()
+    }
+
+    #[test]
+    fn file_names_are_offered_where_files_are_meant_and_words_where_these_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), without_file_names(visible(crate::Cli::command()))).unwrap();
+        let bash = fs::read_to_string(dir.path().join("drover.bash")).unwrap();
+        for (command, option, words) in [
+            ("drover__subcmd__partition__subcmd__add", "--policy", "share credit dedicated"),
+            ("drover__subcmd__partition__subcmd__add", "--slice", ""),
+            ("drover__subcmd__set__subcmd__add", "--kind", "affine anti-affine"),
+            ("drover__subcmd__set__subcmd__add", "--within", "llc node"),
+            ("drover__subcmd__pool__subcmd__add", "--cosched", "strict"),
+            ("drover__subcmd__run", "--scheduler", "eevdf drover"),
+            ("drover__subcmd__run", "--seed", ""),
+            ("drover__subcmd__serve", "--domains", "pcpu llc node host"),
+            ("drover__subcmd__vm__subcmd__set", "--limit", "none default"),
+        ] {
+            let told = offered(&bash, command, option).concat();
+            assert!(
+                told.contains(words) && !told.contains("compgen -f"),
+                "{command} {option}: {told}"
+            );
+        }
+        for (command, option) in [
+            ("drover__subcmd__run", "--json"),
+            ("drover__subcmd__run", "--kernel"),
+            ("drover__subcmd__serve", "--config"),
+        ] {
+            let told = offered(&bash, command, option).concat();
+            assert!(told.contains("compgen -f"), "{command} {option}: {told}");
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod compare;
 pub mod config;
 pub mod examples;
 pub mod export;
+mod given;
 pub mod guest;
 pub mod lab;
 pub mod lock_cost;

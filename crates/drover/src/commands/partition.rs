@@ -14,6 +14,7 @@ use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PartitionStatus;
 
 use super::ask::{Daemon, answer, percent_of, print_json, table};
+use super::given::OneOf;
 
 #[derive(Subcommand)]
 pub enum Partition {
@@ -66,7 +67,7 @@ pub enum Partition {
 }
 
 #[derive(clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(id = "switch", required = true, multiple = false)]
 pub struct Auto {
     /// Do so from now on.
     #[arg(long)]
@@ -82,7 +83,7 @@ pub struct Auto {
 #[derive(clap::Args)]
 pub struct Values {
     /// How it chooses who runs: share, credit, dedicated or anticipatory.
-    #[arg(long)]
+    #[arg(long, value_parser = OneOf(&PartitionPolicy::WORDS), hide_possible_values = true)]
     policy: Option<PartitionPolicy>,
     /// How long a thread runs before it is asked again, such as 3ms.
     #[arg(long, value_parser = parse_slice)]

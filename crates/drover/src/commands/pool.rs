@@ -16,6 +16,7 @@ use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{PartitionStatus, PoolStatus};
 
 use super::ask::{Daemon, answer, idle_limit, percent_of, print_json, rehearse, table};
+use super::given::OneOf;
 
 #[derive(Subcommand)]
 pub enum Pool {
@@ -75,7 +76,7 @@ pub struct Values {
     #[arg(long)]
     expandable: Option<bool>,
     /// How vCPUs of VMs in it are kept together, where these do not say.
-    #[arg(long)]
+    #[arg(long, value_parser = OneOf(&Cosched::WORDS))]
     cosched: Option<Cosched>,
 }
 

@@ -10,12 +10,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use drover_observe::record::{BYTES_MAX, record};
 
+use super::given::out_file;
 use super::observe::host_must_do;
 use super::run::stop_on_signals;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// The file to write; `drover report` reads it.
+    #[arg(value_parser = out_file())]
     out: PathBuf,
     /// For so long; Ctrl-C ends it earlier.
     #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(1..=86_400))]

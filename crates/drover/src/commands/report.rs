@@ -11,6 +11,8 @@ use drover_core::recording_file;
 use drover_report::html::{Report, Timeline, page};
 use drover_report::perfetto::{self, STRETCHES_MAX};
 
+use super::given::out_file;
+
 /// A file is no longer than a recording may be.
 const BYTES_MAX: u64 = drover_observe::record::BYTES_MAX + (64 << 20);
 
@@ -20,10 +22,10 @@ pub struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// The page to write: one file that needs no network.
-    #[arg(long, value_name = "OUT.html", required_unless_present = "perfetto")]
+    #[arg(long, value_name = "OUT.html", value_parser = out_file(), required_unless_present = "perfetto")]
     html: Option<PathBuf>,
     /// A trace to write, for ui.perfetto.dev: pCPUs, and each VM's vCPUs as they ran and were ready.
-    #[arg(long, value_name = "OUT.json")]
+    #[arg(long, value_name = "OUT.json", value_parser = out_file())]
     perfetto: Option<PathBuf>,
 }
 

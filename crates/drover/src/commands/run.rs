@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
-use clap::ValueEnum;
+use clap::{ValueEnum, ValueHint};
 use drover_core::expect::{Finding, Verdict, evaluate, findings};
 use drover_core::repeats::Repeats;
 use drover_core::results::Results;
@@ -22,6 +22,7 @@ use drover_report::html::{Report, Timeline};
 use drover_report::picture::Picture;
 use indicatif::ProgressBar;
 
+use super::given::{Such, out_file};
 use super::progress;
 use super::report::write_page;
 use super::sim::{SimArgs, in_sim};
@@ -34,7 +35,13 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "lab")]
     on: Ground,
     /// Schedulers to compare: eevdf (nothing loaded), drover, name or path of another.
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        value_parser = Such(&["eevdf", "drover"]),
+        hide_possible_values = true
+    )]
     scheduler: Option<Vec<String>>,
     /// Clock of the lab: exact, the same from run to run; real, for throughput.
     #[arg(long, value_enum)]
@@ -57,19 +64,19 @@ pub struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = duration_s)]
     duration: Option<f64>,
     /// Write all figures to this file, and pictures beside it.
-    #[arg(long, value_name = "OUT.json")]
+    #[arg(long, value_name = "OUT.json", value_parser = out_file())]
     json: Option<PathBuf>,
     /// Draw who ran where for a fifth of a second of each case: to this file and a PNG beside it.
-    #[arg(long, value_name = "OUT.svg")]
+    #[arg(long, value_name = "OUT.svg", value_parser = out_file())]
     schedule: Option<PathBuf>,
     /// Write a page of the same that can be zoomed, with the figures.
-    #[arg(long, value_name = "OUT.html")]
+    #[arg(long, value_name = "OUT.html", value_parser = out_file())]
     report: Option<PathBuf>,
     /// Fail unless everything the scenario expects holds. What came of each expectation is shown anyway.
     #[arg(long)]
     check: bool,
     /// Kernel of the lab: the beginning of a version (6.18), a path to a vmlinuz, or "host".
-    #[arg(long)]
+    #[arg(long, value_hint = ValueHint::FilePath)]
     kernel: Option<String>,
     /// Also measure the time in the scheduler's BPF programs, which costs a little itself.
     #[arg(long)]

@@ -20,6 +20,7 @@ use drover_host::store::STATE_DIR;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use super::given::OneOf;
 use super::pool::{host_line, overview};
 use super::vm::reasons;
 use crate::log;
@@ -30,7 +31,12 @@ const THROWN_OUT: u8 = 70;
 #[derive(clap::Args)]
 pub struct Args {
     /// What shares one run queue of VMs: pcpu, llc, node or host.
-    #[arg(long, default_value = "llc")]
+    #[arg(
+        long,
+        default_value = "llc",
+        value_parser = OneOf(&DomainLevel::WORDS),
+        hide_possible_values = true
+    )]
     domains: DomainLevel,
     /// Pools, and what VMs by name are to have; need not be there.
     #[arg(long, default_value = CONFIG_PATH)]

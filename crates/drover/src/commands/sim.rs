@@ -13,6 +13,7 @@ use drover_rivals::RIVALS;
 use drover_sim::scenario::{Options, Outcome, RunTrace, run_scenario};
 use indicatif::ProgressBar;
 
+use super::given::out_file;
 use super::report::write_trace;
 
 /// What only the simulator can do.
@@ -23,7 +24,7 @@ pub struct SimArgs {
     pub(super) seeds: Option<u32>,
     /// With --on sim: write who ran when to this file, for ui.perfetto.dev. Whole with --only CASE and --seed N, else of
     /// many runs the beginning of each.
-    #[arg(long, value_name = "OUT.json")]
+    #[arg(long, value_name = "OUT.json", value_parser = out_file())]
     trace: Option<PathBuf>,
     /// With --trace: only from A to B, s of the measured time; before 0 is the warm-up.
     #[arg(long, value_name = "A..B", value_parser = window, allow_hyphen_values = true, requires = "trace")]

@@ -18,9 +18,10 @@ use drover_host::status::{Kind, OrderStatus, VcpuStatus, VmStatus};
 use drover_host::vcpus::{ReadyTimes, add_threads};
 
 use super::ask::{
-    DEFAULT, Daemon, Given, UNKNOWN_ANSWER, add_io, answer, idle_limit, percent_of, print_json,
-    rehearse, table,
+    DEFAULT, Daemon, UNKNOWN_ANSWER, add_io, answer, idle_limit, percent_of, print_json, rehearse,
+    table,
 };
+use super::given::Given;
 use super::numa::ONE_NODE;
 
 /// How often a list that is watched is shown.
