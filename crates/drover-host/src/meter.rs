@@ -19,6 +19,8 @@ pub struct Rate {
     pub got_pcpus: f64,
     /// CPU time it used or waited for.
     pub wanted_pcpus: f64,
+    /// %RDY: time its threads were ready and neither ran nor were co-stopped, summed over them.
+    pub ready_pct: f64,
     /// What shares for each vCPU count, at the end.
     pub size: u32,
 }
@@ -75,7 +77,9 @@ fn rate(before: &KernelVm, after: &KernelVm, passed: Duration) -> Rate {
     #[allow(clippy::cast_precision_loss, reason = "rates need no more than 52 bits")]
     let pcpus = |ns: u64| ns as f64 / passed.as_nanos() as f64;
     let wanted_pcpus = pcpus(used_ns + waited_ns);
-    Rate { got_pcpus: pcpus(used_ns), wanted_pcpus, size: after.size }
+    // A co-stop is booked when it ends.
+    let ready_pct = 100.0 * pcpus(waited_ns.saturating_sub(since(|vm| vm.costop_ns)));
+    Rate { got_pcpus: pcpus(used_ns), wanted_pcpus, ready_pct, size: after.size }
 }
 
 #[cfg(test)]
@@ -93,12 +97,22 @@ mod tests {
         meter.look(&vm(500_000_000, 0), begun + Duration::from_millis(500));
         assert_eq!(meter.rate(1), None, "too early");
         meter.look(&vm(1_500_000_000, 500_000_000), begun + Duration::from_secs(1));
-        assert_eq!(meter.rate(1), Some(Rate { got_pcpus: 1.5, wanted_pcpus: 2.0, size: 2 }));
+        let rate = Rate { got_pcpus: 1.5, wanted_pcpus: 2.0, ready_pct: 50.0, size: 2 };
+        assert_eq!(meter.rate(1), Some(rate));
         meter.look(&vm(0, 0), begun + Duration::from_secs(2));
         assert_eq!(
             meter.rate(1),
             Some(Rate { size: 2, ..Rate::default() }),
             "counters never run backwards"
         );
+    }
+
+    #[test]
+    fn what_is_ready_and_co_stopped_is_not_ready_a_second_time() {
+        let before = KernelVm::for_test(1);
+        let after = KernelVm { ready_ns: 900_000_000, costop_ns: 400_000_000, ..before };
+        assert_eq!(rate(&before, &after, Duration::from_secs(2)).ready_pct, 25.0);
+        let late = KernelVm { ready_ns: 1, costop_ns: 400_000_000, ..before };
+        assert_eq!(rate(&before, &late, Duration::from_secs(1)).ready_pct, 0.0);
     }
 }

@@ -109,6 +109,9 @@ pub struct VmStatus {
     pub helper_cpu_s: f64,
     /// Time its threads were ready and not running, in seconds.
     pub ready_s: f64,
+    /// %RDY: such time in the last second, without co-stops, summed over them, % of a pCPU; none until that is known.
+    #[serde(default)]
+    pub ready_pct: Option<f64>,
     /// Why its guaranteed delay is what it is.
     pub guaranteed_delay_why: String,
     /// How its vCPUs moved along together, the longest single wait and the one guaranteed.
@@ -274,6 +277,7 @@ impl VmStatus {
             vcpu_cpu_s: 1.0,
             helper_cpu_s: 0.25,
             ready_s: 0.5,
+            ready_pct: Some(12.5),
             guaranteed_delay_why: String::new(),
             counters: Counters::default(),
             numa: None,

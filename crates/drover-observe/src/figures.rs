@@ -79,6 +79,9 @@ pub struct Terms {
     /// %HZD: of the time in which any of its vCPUs ran, that in which a sibling was ready and did not.
     #[serde(serialize_with = "rounded_if_any")]
     pub hazard_pct: Option<f64>,
+    /// %MLMTD: time its threads were ready and a limit held it, summed over them, in % of the time that passed.
+    #[serde(serialize_with = "rounded_if_any")]
+    pub limited_pct: Option<f64>,
     /// The NUMA nodes that are its home; none: it has no home, or the host has no nodes.
     pub home: Vec<u32>,
     /// What of its memory lies there, %; none: not known.
@@ -212,8 +215,11 @@ fn vcpus_between(before: &Snapshot, after: &Snapshot) -> Vec<(u32, Vcpu)> {
 /// What Drover tells of that VM; none: it tells nothing.
 fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms> {
     let now = after.told.get(&pid)?;
+    let since = before.told.get(&pid).map(|before| now.counters.since(&before.counters));
+    let interval_s = after.at.duration_since(before.at).as_secs_f64();
+    let limited_s = since.as_ref().and_then(|since| since.limited_s);
     let hazard_pct = || {
-        let since = now.counters.since(&before.told.get(&pid)?.counters);
+        let since = since.as_ref()?;
         let pct = 100.0 * since.hazard_s? / since.progressed_s?;
         // Nothing ran: there was no hazard.
         Some(if pct.is_finite() { pct } else { 0.0 })
@@ -222,6 +228,7 @@ fn terms_between(before: &Snapshot, after: &Snapshot, pid: u32) -> Option<Terms>
         shares: now.shares,
         owed_pct: now.owed_pcpus.map(|pcpus| 100.0 * pcpus),
         hazard_pct: hazard_pct(),
+        limited_pct: limited_s.map(|limited_s| 100.0 * limited_s / interval_s),
         home: now.numa.as_ref().map_or_else(Vec::new, |numa| numa.home.clone()),
         local_pct: now.numa.as_ref().and_then(|numa| numa.local_pct),
         profile: now.profile.map(|profile| profile.class),
@@ -397,6 +404,7 @@ pub(crate) mod tests {
         let mut after = snapshot(begun + Duration::from_secs(1), vec![vcpu(10, 0, [S, 0, 0])]);
         assert_eq!(between(&before, &after).vms[0].terms, None, "another scheduler");
         let counted = |progressed_s, hazard_s| Counters {
+            limited_s: Some(progressed_s / 8.0),
             progressed_s: Some(progressed_s),
             hazard_s: Some(hazard_s),
             ..Counters::default()
@@ -410,10 +418,16 @@ pub(crate) mod tests {
         };
         after.told.insert(10, now);
         let terms = |before: &Snapshot| between(before, &after).vms[0].terms.clone().unwrap();
-        assert_eq!(terms(&before).hazard_pct, None, "told of for the first time");
+        let first = terms(&before);
+        assert_eq!(
+            (first.hazard_pct, first.limited_pct),
+            (None, None),
+            "told of for the first time"
+        );
         before.told.insert(10, VmStatus { counters: counted(4.0, 1.25), ..told() });
         let terms = terms(&before);
         assert_eq!((terms.owed_pct, terms.hazard_pct), (Some(125.0), Some(25.0)));
+        assert_eq!(terms.limited_pct, Some(12.5), "an eighth of the second");
         assert_eq!((terms.home, terms.local_pct, terms.profile), (vec![1], Some(87.5), None));
     }
 

@@ -77,6 +77,10 @@ fn status(pid: u32, vm: &VmSample, known: &Known<'_>, layers: &[Layer]) -> VmSta
     let got = |(before, passed_s): (&VmSample, f64)| {
         seconds(vm.cpu_ns.saturating_sub(before.cpu_ns)) / passed_s
     };
+    let ready_ns = |vm: &VmSample| vm.sum(|times| times.ready_ns);
+    let ready = |(before, passed_s): (&VmSample, f64)| {
+        100.0 * seconds(ready_ns(vm).saturating_sub(ready_ns(before))) / passed_s
+    };
     let used_s = Some(seconds(vm.cpu_ns.saturating_sub(known.first.cpu_ns)));
     let vcpu = vm.vcpus.iter().map(|times| {
         let used_s = Some(seconds(times.used_ns));
@@ -106,7 +110,8 @@ fn status(pid: u32, vm: &VmSample, known: &Known<'_>, layers: &[Layer]) -> VmSta
         got_pcpus: known.before.map(got),
         vcpu_cpu_s: seconds(vm.sum(|times| times.used_ns)),
         helper_cpu_s: helper_cpu_s(vm, known.first),
-        ready_s: seconds(vm.sum(|times| times.ready_ns)),
+        ready_s: seconds(ready_ns(vm)),
+        ready_pct: known.before.map(ready),
         guaranteed_delay_why: "only observed: nothing is guaranteed".to_owned(),
         counters: Counters { used_s, ..Counters::default() },
         numa: None,
@@ -156,7 +161,8 @@ pub(crate) mod tests {
     #[test]
     fn what_the_kernel_goes_by_and_what_was_counted_is_told() {
         let identity = web();
-        let (first, before) = (vm(9 * S, 0), vm(10 * S, S / 2));
+        let (first, mut before) = (vm(9 * S, 0), vm(10 * S, S / 2));
+        before.vcpus[0].ready_ns = S / 10;
         let known = Known {
             user: 0,
             identity: &identity,
@@ -175,6 +181,7 @@ pub(crate) mod tests {
         assert_eq!((status.shares, status.limit_mcpu), (4000, Some(500)));
         assert_eq!((status.got_pcpus, status.owed_pcpus), (Some(0.5), None));
         assert_eq!((status.vcpu_cpu_s, status.helper_cpu_s, status.ready_s), (1.0, 1.0, 0.5));
+        assert_eq!(status.ready_pct, Some(20.0), "0.4 s of 2 s");
         let why: Vec<_> = status.why.iter().map(|why| (why.key, why.origin.as_str())).collect();
         assert_eq!(why, [(Key::Shares, "cgroup /web"), (Key::Limit, "cgroup /web")]);
     }

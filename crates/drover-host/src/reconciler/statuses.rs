@@ -76,6 +76,7 @@ impl Reconciler {
             vcpu_cpu_s: seconds(kernel.vcpu_run_ns),
             helper_cpu_s: seconds(kernel.helper_run_ns),
             ready_s: seconds(kernel.ready_ns),
+            ready_pct: rate.map(|rate| rate.ready_pct),
             guaranteed_delay_why: String::new(),
             counters: counters_of_vm(kernel),
             numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),

@@ -29,6 +29,7 @@ pub enum Field {
     Shares,
     Owed,
     Hazard,
+    Limited,
     Home,
     Local,
     Profile,
@@ -46,7 +47,7 @@ pub enum Field {
 
 impl Field {
     /// Those that may be left out, and what a list of them calls each.
-    pub const CHOSEN: [(Field, &'static str); 23] = [
+    pub const CHOSEN: [(Field, &'static str); 24] = [
         (Field::Pid, "PID"),
         (Field::Vcpus, "VCPUS"),
         (Field::Used, "%USED"),
@@ -57,6 +58,7 @@ impl Field {
         (Field::Shares, "SHARES"),
         (Field::Owed, "%OWED"),
         (Field::Hazard, "%HZD"),
+        (Field::Limited, "%MLMTD"),
         (Field::Home, "HOME"),
         (Field::Local, "N%L"),
         (Field::Profile, "PROFILE"),
@@ -86,6 +88,7 @@ impl Field {
             Field::Shares => ("SHARES", 7),
             Field::Owed => ("%OWED", 7),
             Field::Hazard => ("%HZD", 6),
+            Field::Limited => ("%MLMTD", 7),
             Field::Home => ("HOME", 7),
             Field::Local => ("N%L", 5),
             Field::Profile => ("PROFILE", 7),
@@ -135,6 +138,7 @@ fn wanted(columns: Columns) -> &'static [(Field, u16)] {
             (Costop, NAMES),
             (Pid, NAMES),
             (Vcpus, NAMES),
+            (Limited, WIDE_NAMES),
             (Owed, WIDE_NAMES),
             (Hazard, WIDE_NAMES),
             (Shares, WIDE_NAMES),
@@ -151,6 +155,7 @@ fn wanted(columns: Columns) -> &'static [(Field, u16)] {
             (Home, NAMES),
             (Profile, NAMES),
             (Local, NAMES),
+            (Limited, NAMES),
             (Pid, NAMES),
         ],
         Columns::Io => &[
@@ -232,7 +237,7 @@ mod tests {
         let mut view = View::default();
         assert_eq!(shown(&view, 40), [Field::Vm, Field::Run, Field::Ready, Field::Wait]);
         assert_eq!(shown(&view, 1), [Field::Vm]);
-        assert_eq!(shown(&view, 250).len(), 14);
+        assert_eq!(shown(&view, 250).len(), 15);
         view.hidden.insert(Field::Run);
         assert!(!shown(&view, 250).contains(&Field::Run));
         for columns in [Columns::Cpu, Columns::Drover, Columns::Io] {

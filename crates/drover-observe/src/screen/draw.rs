@@ -180,7 +180,12 @@ fn text(field: Field, row: &Row<'_>, interval_s: f64) -> String {
         _ if row.vcpu.is_some() => String::new(),
         Field::Vcpus => vm.vcpus.len().to_string(),
         Field::Vm => printable(&vm.name),
-        Field::Shares | Field::Owed | Field::Hazard | Field::Home | Field::Local => {
+        Field::Shares
+        | Field::Owed
+        | Field::Hazard
+        | Field::Limited
+        | Field::Home
+        | Field::Local => {
             vm.terms.as_ref().and_then(|terms| told(field, terms)).unwrap_or_else(absent)
         }
         Field::Profile => {
@@ -219,6 +224,7 @@ fn told(field: Field, terms: &Terms) -> Option<String> {
         Field::Shares => Some(terms.shares.to_string()),
         Field::Owed => terms.owed_pct.map(pct),
         Field::Hazard => terms.hazard_pct.map(pct),
+        Field::Limited => terms.limited_pct.map(pct),
         Field::Local => terms.local_pct.map(|pct| format!("{pct:.0}")),
         Field::Home if !terms.home.is_empty() => {
             Some(terms.home.iter().map(u32::to_string).collect::<Vec<_>>().join(","))
@@ -360,6 +366,7 @@ mod tests {
             shares: 20_000,
             owed_pct: Some(12_345.6),
             hazard_pct: Some(25.0),
+            limited_pct: Some(75.0),
             home: vec![0, 1],
             local_pct: Some(87.5),
             profile: Some(Class::Memory),
@@ -381,8 +388,10 @@ mod tests {
         let words: Vec<_> = lines[2].split_whitespace().collect();
         assert_eq!(
             words.join(" "),
-            "VM PID VCPUS %USED %RUN %RDY %CSTP %WAIT SHARES %OWED %HZD HOME N%L PROFILE"
+            "VM PID VCPUS %USED %RUN %RDY %CSTP %WAIT SHARES %OWED %HZD %MLMTD HOME N%L PROFILE"
         );
+        let web: Vec<_> = lines[3].split_whitespace().collect();
+        assert_eq!(web[web.len() - 5..], ["25.0", "75.0", "0,1", "88", "memory"]);
     }
 
     #[test]
@@ -393,8 +402,7 @@ mod tests {
         let lines = text(&screen(80, 24, &figures, &mut view));
         assert!(lines[2].starts_with("  a [ ] PID  ") && lines[3].starts_with("  b [x] VCPUS  "));
         assert!(
-            lines[2].ends_with("  m [x] PROFILE")
-                && lines[12].ends_with("  w [x] to device: ms/MB")
+            lines[2].ends_with("  m [x] N%L") && lines[13].ends_with("  x [x] to device: ms/MB")
         );
         assert_eq!(lines[15], "Any other key goes back.");
         view.press(KeyCode::Esc, &figures);

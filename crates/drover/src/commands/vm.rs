@@ -291,7 +291,7 @@ impl Sort {
             Self::Found => {}
             Self::Name => vms.sort_by(|a, b| a.name.cmp(&b.name)),
             Self::Got => vms.sort_by(most_first(|vm| vm.got_pcpus.unwrap_or(0.0))),
-            Self::Ready => vms.sort_by(most_first(|vm| vm.ready_s)),
+            Self::Ready => vms.sort_by(most_first(|vm| vm.ready_pct.unwrap_or(0.0))),
             Self::Cpu => vms.sort_by(most_first(|vm| vm.vcpu_cpu_s + vm.helper_cpu_s)),
         }
     }
@@ -359,9 +359,9 @@ fn list(shown: &Shown, socket: &Path) -> Result<()> {
     } else if shown.io {
         print!("{}", io(&vms));
     } else if shown.verbose {
-        print!("{}", with_vcpus(&overview(&vms), &vms));
+        print!("{}", with_vcpus(&overview(&vms, by), &vms));
     } else {
-        print!("{}", overview(&vms));
+        print!("{}", overview(&vms, by));
     }
     Ok(())
 }
@@ -441,7 +441,7 @@ const LABEL_COLUMN: usize = 1;
 /// Where the partition stands, on hosts that have more than one in use.
 const PARTITION_COLUMN: usize = 4;
 
-fn overview(vms: &[VmStatus]) -> String {
+fn overview(vms: &[VmStatus], by: By) -> String {
     let divided = vms.iter().any(|vm| vm.partition != DEFAULT);
     let labelled = vms.iter().any(|vm| vm.label.is_some());
     let mut titles = vec![
@@ -456,7 +456,7 @@ fn overview(vms: &[VmStatus]) -> String {
         "OWED",
         "GOT",
         "CPU TIME",
-        "READY",
+        "%RDY",
         "LONGEST READY",
         "GUARANTEED",
     ];
@@ -483,7 +483,7 @@ fn overview(vms: &[VmStatus]) -> String {
             percent_of(vm.owed_pcpus),
             percent_of(vm.got_pcpus),
             format!("{:.2} s", vm.vcpu_cpu_s + vm.helper_cpu_s),
-            format!("{:.2} s", vm.ready_s),
+            vm.ready_pct.map_or("-".to_owned(), |pct| format!("{pct:.1}")),
             milliseconds(vm.counters.longest_ready_ms),
             milliseconds(vm.counters.guaranteed_delay_ms),
         ];
@@ -498,6 +498,12 @@ fn overview(vms: &[VmStatus]) -> String {
     let mut text = table(&titles, &vms.iter().map(row).collect::<Vec<_>>());
     if vms.iter().any(|vm| vm.reservation_mcpu < vm.promised_mcpu) {
         text += "! less than was promised: too few pCPUs are online\n";
+    }
+    if vms.iter().any(|vm| vm.owed_pcpus.is_none()) {
+        text += match by {
+            By::Observer => "OWED -: Drover does not schedule here, and nobody is owed anything\n",
+            By::Scheduler => "OWED -: found just now; it is known after a second or two\n",
+        };
     }
     text + &troubles(vms)
 }
@@ -623,6 +629,7 @@ pub mod tests {
             vcpu_cpu_s: 1.0,
             helper_cpu_s: 0.25,
             ready_s: 0.5,
+            ready_pct: Some(12.5),
             guaranteed_delay_why: "its reservation of 150%: 2 threads".to_owned(),
             counters: Counters {
                 longest_ready_ms: Some(8.125),
@@ -651,17 +658,18 @@ pub mod tests {
 
     #[test]
     fn what_a_vm_has_is_shown_in_the_words_it_is_set_in() {
-        let text = overview(&[vm("web")]);
+        let text = overview(&[vm("web")], By::Scheduler);
         let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(words[4..10], ["prod", "2000", "150%", "none", "150.0%", "-"]);
         assert_eq!(words[words.len() - 4..], ["8.12", "ms", "66.00", "ms"], "{text}");
         assert!(!text.contains('!'), "{text}");
         assert!(!text.contains("PARTITION"), "{text}");
-        let apart = overview(&[VmStatus { partition: "io".to_owned(), ..vm("db") }, vm("web")]);
+        let apart = [VmStatus { partition: "io".to_owned(), ..vm("db") }, vm("web")];
+        let apart = overview(&apart, By::Scheduler);
         let column: Vec<_> = apart.lines().map(|line| line.split_whitespace().nth(4)).collect();
         assert_eq!(column, [Some("PARTITION"), Some("io"), Some("default")], "{apart}");
         let short = VmStatus { reservation_mcpu: 1000, ..vm("web") };
-        let text = overview(&[short]);
+        let text = overview(&[short], By::Scheduler);
         assert!(text.contains("100%!") && text.contains("too few pCPUs are online"), "{text}");
     }
 
@@ -678,7 +686,7 @@ pub mod tests {
         let troubles = vec!["too much".to_owned()];
         let gone = VcpuStatus::numbered(0);
         let vms = [web, VmStatus { vcpu: vec![gone], troubles, ..vm("db") }];
-        let text = with_vcpus(&overview(&vms), &vms);
+        let text = with_vcpus(&overview(&vms, By::Scheduler), &vms);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("NAME") && lines[1].starts_with("web "), "{text}");
         assert_eq!(
@@ -694,8 +702,26 @@ pub mod tests {
     }
 
     #[test]
+    fn ready_time_is_of_the_last_second_and_a_dash_for_what_is_owed_has_its_reason() {
+        let known = overview(&[vm("web")], By::Scheduler);
+        let at = known.lines().next().unwrap().find("%RDY").expect("it is a column");
+        assert_eq!(&known.lines().nth(1).unwrap()[at..at + 4], "12.5", "{known}");
+        assert!(!known.contains("0.50 s") && !known.contains("OWED -"), "{known}");
+        let (owed_pcpus, ready_pct) = (None, None);
+        let new = [VmStatus { owed_pcpus, ready_pct, ..vm("new") }, vm("web")];
+        let told = overview(&new, By::Scheduler);
+        assert!(
+            told.ends_with("OWED -: found just now; it is known after a second or two\n"),
+            "{told}"
+        );
+        let observed = overview(&new, By::Observer);
+        assert!(observed.contains("OWED -: Drover does not schedule here"), "{observed}");
+    }
+
+    #[test]
     fn what_people_call_vms_stands_beside_their_numbers() {
-        let text = overview(&[VmStatus { label: Some("web".to_owned()), ..vm("100") }, vm("db")]);
+        let labelled = VmStatus { label: Some("web".to_owned()), ..vm("100") };
+        let text = overview(&[labelled, vm("db")], By::Scheduler);
         let words = |line: usize| text.lines().nth(line).unwrap().split_whitespace();
         assert_eq!(words(0).take(3).collect::<Vec<_>>(), ["NAME", "CALLED", "KIND"], "{text}");
         assert_eq!(words(1).take(3).collect::<Vec<_>>(), ["100", "web", "VM"], "{text}");
@@ -703,7 +729,7 @@ pub mod tests {
 
     #[test]
     fn vms_are_chosen_by_name_and_sorted() {
-        let busy = VmStatus { ready_s: 9.0, ..vm("web-2") };
+        let busy = VmStatus { ready_pct: Some(90.0), ..vm("web-2") };
         let all = vec![vm("web-1"), vm("db"), busy];
         let of = |names: &[&str], sort| {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
