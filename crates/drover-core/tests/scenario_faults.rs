@@ -136,6 +136,11 @@ fn values_that_cannot_be_put_in() {
             "x.toml:11: [[case]] stands for 1600 tables; 1000 at most",
         ),
         (
+            "[case.vm.vm0]\nshares = 500",
+            "for.n = [0]\nvm.vm0.shares = 1\nvm.\"vm{n}\".pin = \"0\"",
+            "x.toml:14: \"vm0\" is there twice, with 0 for {n}; remove one",
+        ),
+        (
             "[case.vm.vm0]",
             "[case.vm.\"vm0, vm[1-3]\"]",
             "x.toml:12: case \"a\" speaks of an unknown VM \"vm[1-3]\"; known are vm0",

@@ -71,7 +71,8 @@ fn each_value(mut table: Table<()>) -> Read<Tables> {
             return Err(table.error_at(*at, what, format!("write {mark} in a text, or remove it")));
         }
         tables = flat(tables, |table| {
-            Ok(values.iter().map(|value| with(&table, put(&table.raw, &mark, value))).collect())
+            let put = |value: &DeString| Ok(with(&table, put(&table, &table.raw, &mark, value)?));
+            values.iter().map(put).collect()
         })?;
     }
     Ok(tables)
@@ -135,23 +136,35 @@ fn is_in(value: &DeValue, mark: &str) -> bool {
 }
 
 /// The same values with `text` for the mark, everywhere.
-fn put<'a>(raw: &DeTable<'a>, mark: &str, text: &str) -> DeTable<'a> {
-    let key = |key: &Spanned<DeString<'a>>| {
-        Spanned::new(key.span(), key.get_ref().replace(mark, text).into())
-    };
-    raw.iter().map(|(name, value)| (key(name), put_in(value, mark, text))).collect()
+fn put<'a>(table: &Table<()>, raw: &DeTable<'a>, mark: &str, text: &str) -> Read<DeTable<'a>> {
+    let mut all = DeTable::new();
+    for (key, value) in raw {
+        let name: DeString = key.get_ref().replace(mark, text).into();
+        let value = put_in(table, value, mark, text)?;
+        if all.insert(Spanned::new(key.span(), name.clone()), value).is_some() {
+            let what = format!("\"{name}\" is there twice, with {text} for {mark}");
+            return Err(table.error_at(key.span().start, what, "remove one"));
+        }
+    }
+    Ok(all)
 }
 
-fn put_in<'a>(value: &Spanned<DeValue<'a>>, mark: &str, text: &str) -> Spanned<DeValue<'a>> {
+fn put_in<'a>(
+    table: &Table<()>,
+    value: &Spanned<DeValue<'a>>,
+    mark: &str,
+    text: &str,
+) -> Read<Spanned<DeValue<'a>>> {
     let put = match value.get_ref() {
         DeValue::String(given) => DeValue::String(given.replace(mark, text).into()),
         DeValue::Array(items) => {
-            DeValue::Array(items.iter().map(|item| put_in(item, mark, text)).collect())
+            let items = items.iter().map(|item| put_in(table, item, mark, text));
+            DeValue::Array(items.collect::<Read<_>>()?)
         }
-        DeValue::Table(below) => DeValue::Table(put(below, mark, text)),
+        DeValue::Table(below) => DeValue::Table(put(table, below, mark, text)?),
         other => other.clone(),
     };
-    Spanned::new(value.span(), put)
+    Ok(Spanned::new(value.span(), put))
 }
 
 /// `each = [{ ... }, { ... }]`: a table for each row, with the row's keys beside its own.
