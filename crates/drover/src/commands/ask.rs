@@ -128,6 +128,8 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use drover_core::asked::Key;
+
     use super::*;
 
     #[test]

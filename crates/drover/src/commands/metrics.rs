@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use drover_core::printable::cell;
-use drover_host::control::{Answer, By, Request, ask, ask_either};
+use drover_host::control::{Answer, By, Request, ask_either};
 use drover_host::status::{
     HostStatus, Kind, PartitionStatus, PoolStatus, VcpuState, VcpuStatus, VmStatus,
 };
@@ -86,8 +86,8 @@ impl Known {
 
 /// None where the daemon does not say: all the rest is worth telling.
 fn host_status(socket: &Path) -> Option<HostStatus> {
-    match ask(socket, &Request::Status) {
-        Ok(Answer::Status { status }) => Some(*status),
+    match ask_either(socket, &Request::Status) {
+        Ok((Answer::Status { status }, _)) => Some(*status),
         _ => None,
     }
 }
