@@ -109,7 +109,7 @@ impl TypedValueParser for Such {
 /// Takes the name of a file to write. `-` would be one that is hard to remove.
 pub fn out_file() -> impl TypedValueParser<Value = PathBuf> {
     let read = |path: PathBuf| match path.as_os_str() == "-" {
-        true => Err("this is written to a file: give its name; /dev/stdout prints it"),
+        true => Err("this is written to a file: give its name"),
         false => Ok(path),
     };
     PathBufValueParser::new().try_map(read)

@@ -66,7 +66,8 @@ fn inside() {
 
 fn what_it_needs_is_said() {
     say("what it needs");
-    let nobody = Command::new("drover").arg("top").uid(NOBODY).gid(NOBODY).output().unwrap();
+    let nobody =
+        Command::new("drover").args(["top", "--json"]).uid(NOBODY).gid(NOBODY).output().unwrap();
     assert!(refusal(&nobody).contains("sudo"));
     assert!(refusal(&drover(&["top"])).contains("--batch"), "there is no terminal");
     let btf = "/sys/kernel/btf";
