@@ -129,11 +129,12 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 		left_ns =
 			bucket_left_ns(&l->paid_ns, limit_bucket(l, vm->asked.limit_mcpu), now_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		struct bucket bucket = limit_bucket_of_pool(d, pool);
+		struct bucket bucket;
 		s64 pool_left_ns;
 
 		if (!pool)
 			break;
+		bucket = limit_bucket_of_pool(d, pool);
 		pool_left_ns = bucket_left_ns(&limit_of_pool(d, pool)->paid_ns, bucket, now_ns);
 		scarce |= pool_left_ns < bucket_brings_ns(bucket.ucpu, BUCKET_DEPTH_NS / 2);
 		left_ns = min_signed(left_ns, pool_left_ns);
@@ -158,7 +159,11 @@ BPF_GLOBAL int limit_charge(THE_DROVER, u32 slot, u64 now_ns)
 	u32 step;
 
 	l->seen_ns += used_ns;
-	bucket_charge(&l->paid_ns, limit_bucket(l, vm->asked.limit_mcpu), used_ns, now_ns);
+	/* A limit that it is given in its pool begins empty, and without debt. */
+	if (vm->asked.limit_mcpu)
+		bucket_charge(&l->paid_ns, limit_bucket(l, vm->asked.limit_mcpu), used_ns, now_ns);
+	else
+		l->paid_ns = now_ns;
 	bucket_charge(&l->dealt_ns, limit_dealt(vm), used_ns, now_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
 		if (!pool)

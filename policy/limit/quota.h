@@ -52,11 +52,12 @@ static __always_inline struct bucket quota_bucket(struct vm *vm)
 /* The thread ran for so long. It may have slept before that for longer than counts. */
 static __always_inline void quota_charge(struct drover *d, struct thread *t, u64 ran_ns)
 {
-	struct bucket bucket = quota_bucket(vm_at(d, t->slot));
 	u64 now_ns = ground_now_ns(d);
+	struct bucket bucket;
 
 	if (!quota_of(d, t))
 		return;
+	bucket = quota_bucket(vm_at(d, t->slot));
 	bucket_bound(&t->paid_ns, bucket, now_ns);
 	bucket_charge(&t->paid_ns, bucket, ran_ns, now_ns);
 }

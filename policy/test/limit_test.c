@@ -454,6 +454,18 @@ static void a_host_that_stood_still(void)
 	}
 }
 
+/* What it used in its pool before that is not held against its own limit. */
+static void a_limit_of_its_own_begins_without_debt(void)
+{
+	u64 before_ns;
+
+	two_in_a_pool(4, 1000, 1000);
+	limit(1, 500);
+	before_ns = kernel_cpu_time_ns(g, 1);
+	kernel_run(g, 60 * MS);
+	CHECK_NEAR(kernel_cpu_time_ns(g, 1) - before_ns, 30 * MS, 8 * MS);
+}
+
 static void a_limit_knows_nothing_of_who_had_the_slot_before(void)
 {
 	struct limit *l;
@@ -780,6 +792,7 @@ int main(void)
 	RUN(a_pool_whose_limit_is_lowered_while_it_sleeps);
 	RUN(a_limit_that_is_lowered_where_kicks_are_late);
 	RUN(a_host_that_stood_still);
+	RUN(a_limit_of_its_own_begins_without_debt);
 	RUN(a_limit_knows_nothing_of_who_had_the_slot_before);
 	RUN(what_a_pool_used_is_forgotten_with_its_limit);
 	RUN(no_pool_has_the_record_of_a_vm_or_another_pool);
