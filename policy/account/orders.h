@@ -134,9 +134,9 @@ static inline bool order_container(struct drover *d, const struct container_orde
 
 /*
  * A limit was written for a cgroup, by a process of that user: it is a container at once, so that
- * what enters it next is held to that. The daemon reads it later, 0.4 s where there are few
- * cgroups, and says the rest: bursts, weights, pools, or that it is none. What limit a container
- * has that it knows is the daemon's.
+ * tasks that enter it next are limited. The daemon reads the cgroup up to a second later, and sets
+ * the rest: burst, weight and pool, or that it is not a container. The limit of a cgroup that is a
+ * container already is left to the daemon.
  */
 static inline void order_cgroup_limit(struct drover *d, u64 cgroup, u32 user, u64 quota_us,
 				      u64 period_us)
@@ -144,7 +144,7 @@ static inline void order_cgroup_limit(struct drover *d, u64 cgroup, u32 user, u6
 	u64 owner_id = cgroup | OWNER_CGROUP;
 	u32 slot;
 
-	/* No limit, or none on this host. */
+	/* No limit, or one that this host cannot reach. */
 	if (!period_us || quota_us / period_us >= d->params.nr_pcpus ||
 	    !order_begin_container(d, owner_id, user))
 		return;

@@ -303,7 +303,7 @@ fn cause_of(facts: &Facts, one: &Meanwhile) -> Cause {
 }
 
 fn has_more(facts: &Facts, one: &Meanwhile) -> bool {
-    // Other schedulers know no shares by size: they go by what was set, between those of whom it was.
+    // Other schedulers do not derive shares from a VM's size: only shares that were set for both can be compared.
     let counts = facts.takes_orders() || !facts.shares_by_default && !one.shares_by_default;
     let shares = facts.shares.zip(one.shares).filter(|_| counts);
     shares.is_some_and(|(own, other)| f64::from(other) >= MORE_SHARES * f64::from(own))

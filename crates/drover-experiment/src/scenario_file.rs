@@ -37,7 +37,7 @@ impl ScenarioFile {
     /// The same, with settings such as `host.cores=16` laid over what is read.
     ///
     /// # Errors
-    /// As [`ScenarioFile::read`]; or when there is nothing of that name to set, or the value is none of it.
+    /// As [`ScenarioFile::read`]; or when there is no such key to set, or it does not take that value.
     pub fn read_set(path: &Path, set: &[String]) -> Result<Self> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;

@@ -272,7 +272,7 @@ pub enum Answer {
     },
     /// To `Undo`: it is in force, and saved.
     Undone {
-        /// Of whom the order was.
+        /// What the order was for: a VM, a pool, a partition or a set.
         whose: String,
         /// What is another now.
         changes: Vec<Change>,

@@ -50,7 +50,7 @@ impl Ground<'_> {
     /// What is ordered when that order has been followed.
     ///
     /// # Errors
-    /// When the order makes no sense, or is none.
+    /// When the order makes no sense, or the request is not an order.
     pub fn order(&self, order: &Request) -> Result<Saved> {
         match order {
             Request::SetVm { name, set, reset } => self.set_vm(name, set, reset),

@@ -2,7 +2,7 @@
 //! Who may look and not order: the group `drover`, on a socket of its own at which nothing can be ordered.
 //!
 //! Root sees everything there. Another user sees the own VMs: those whose processes the user's were when they were found,
-//! unless whoever keeps the host lets readers see all.
+//! unless the daemon was started so that readers see all VMs (`--readers-see-all`).
 
 use crate::control::{Answer, Request};
 use crate::status::{HostStatus, Kind, VmStatus};
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_can_be_ordered_whoever_asks() {
+    fn no_reader_can_give_orders() {
         let (name, change) = ("web".to_owned(), PoolChange::default());
         let set_vm = Request::SetVm { name: name.clone(), set: Default::default(), reset: vec![] };
         let orders = [

@@ -109,7 +109,7 @@ fn variable<'a>(
     Ok(Variable { name: name.get_ref().to_string(), at: name.span().start, values })
 }
 
-/// Whether the last of `values`, written as `item`, is none of the others.
+/// Refuses the last of `values`, written as `item`, if another is the same.
 fn none_twice(table: &Table<()>, values: &[DeString], item: &Spanned<DeValue>) -> Read<()> {
     match values.split_last() {
         Some((last, others)) if others.contains(last) => {

@@ -67,7 +67,7 @@ pub(crate) fn fault(given: &str, what: &str, fix: &str) -> ScenarioError {
     ScenarioError { file, line: 0, what: printable(what), fix: printable(fix) }
 }
 
-/// The parts of a key; none where it is none.
+/// The parts of a key; `None` if the text is not a key.
 fn path_of(key: &str) -> Option<Vec<String>> {
     let text = format!("{key} = 0");
     let mut table = DeTable::parse(&text).ok().filter(|_| !key.contains('\n'))?.into_inner();
