@@ -77,7 +77,8 @@ impl RunningScheduler {
                 process.last_words()
             );
             let loaded = sched_ext.state() == State::Enabled;
-            let answers = || ask(Path::new(SOCKET_PATH), &Request::ListVms).is_ok();
+            let answers =
+                || ask(Path::new(SOCKET_PATH), &Request::ListVms { brief: false }).is_ok();
             Ok::<_, anyhow::Error>((loaded && (!takes_orders || answers())).then_some(()))
         })?;
         ensure!(
@@ -217,7 +218,7 @@ impl RunningScheduler {
 
     /// What it counts of those VMs, in their order, where it counts and knows the VM.
     pub fn counters(&self, vms: &[Vm]) -> Vec<Option<VmCounters>> {
-        let answer = || ask(Path::new(SOCKET_PATH), &Request::ListVms).ok();
+        let answer = || ask(Path::new(SOCKET_PATH), &Request::ListVms { brief: false }).ok();
         let known = match self.takes_orders.then(answer).flatten() {
             Some(Answer::Vms { vms }) => vms,
             _ => Vec::new(),

@@ -54,7 +54,11 @@ pub enum Request {
     /// How the daemon and its host are.
     Status,
     /// All VMs and what they get.
-    ListVms,
+    ListVms {
+        /// Without vCPUs, profiles, and where settings and guarantees come from: a third of the work.
+        #[serde(default)]
+        brief: bool,
+    },
     /// Change what is asked for a VM.
     SetVm {
         /// The VM's name.
@@ -476,14 +480,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let server = serve_once(&path, Answer::Refused { reason: "no VM named x".into() });
-        let err = ask(&path, &Request::ListVms).unwrap_err();
+        let err = ask(&path, &Request::ListVms { brief: false }).unwrap_err();
         assert_eq!(err.to_string(), "no VM named x");
         server.join().unwrap();
     }
 
     #[test]
     fn nobody_there_is_said_with_the_mend() {
-        let err = ask(Path::new("/nonexistent/s"), &Request::ListVms).unwrap_err();
+        let err = ask(Path::new("/nonexistent/s"), &Request::ListVms { brief: false }).unwrap_err();
         assert!(err.to_string().contains("drover serve"), "{err}");
     }
 
@@ -517,7 +521,10 @@ mod tests {
         let all = Answer::Vms { vms: (0..2000).map(|index| vm(index, 16)).collect() };
         let server = serve_once(&path, all.clone());
         let began = Instant::now();
-        assert!(ask(&path, &Request::ListVms).unwrap() == all, "all of it came over");
+        assert!(
+            ask(&path, &Request::ListVms { brief: false }).unwrap() == all,
+            "all of it came over"
+        );
         let bytes = protocol::line(&all).unwrap().len();
         println!("{bytes} bytes in {:?}", began.elapsed());
         assert!(bytes > 4 << 20, "it is more than a request may be");
@@ -531,10 +538,14 @@ mod tests {
         let silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let begun = Instant::now();
         let within = Duration::from_millis(300);
-        let late = ask_within(&path, &Request::ListVms, within).unwrap_err().to_string();
+        let late =
+            ask_within(&path, &Request::ListVms { brief: false }, within).unwrap_err().to_string();
         assert!(begun.elapsed() < within * 3, "{:?}: {late}", begun.elapsed());
         drop(silent);
-        assert!(ask_within(&path, &Request::ListVms, within).is_err(), "nobody is there");
+        assert!(
+            ask_within(&path, &Request::ListVms { brief: false }, within).is_err(),
+            "nobody is there"
+        );
     }
 
     #[test]

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn older_and_newer_clients_are_understood() {
-        assert_eq!(request(r#"{"request":"list_vms"}"#), Ok(Request::ListVms));
+        assert_eq!(request(r#"{"request":"list_vms"}"#), Ok(Request::ListVms { brief: false }));
         let newer = r#"{"version":9,"request":"forget_vm","name":"web","because":["moved"]}"#;
         assert_eq!(request(newer), Ok(Request::ForgetVm { name: "web".to_owned() }));
         assert_eq!(

@@ -28,7 +28,7 @@ pub fn is_question(request: &Request) -> bool {
     matches!(
         request,
         Request::Status
-            | Request::ListVms
+            | Request::ListVms { .. }
             | Request::ListOrders
             | Request::ListPools
             | Request::ListPartitions
@@ -69,17 +69,20 @@ pub fn answer(
     }
     match (user, &request) {
         (None, _) => answer(request),
-        (Some(user), Request::ListVms) => match answer(request) {
+        (Some(user), Request::ListVms { .. }) => match answer(request) {
             Answer::Vms { vms } => Answer::Vms { vms: own_of(vms, user) },
             other => other,
         },
-        (Some(user), Request::Status) => match (answer(Request::ListVms), answer(request)) {
-            (Answer::Vms { vms }, Answer::Status { status }) => {
-                let names: Vec<String> = own_of(vms, user).into_iter().map(|vm| vm.name).collect();
-                Answer::Status { status: Box::new(without_others(*status, &names)) }
+        (Some(user), Request::Status) => {
+            match (answer(Request::ListVms { brief: true }), answer(request)) {
+                (Answer::Vms { vms }, Answer::Status { status }) => {
+                    let names: Vec<String> =
+                        own_of(vms, user).into_iter().map(|vm| vm.name).collect();
+                    Answer::Status { status: Box::new(without_others(*status, &names)) }
+                }
+                (_, other) => other,
             }
-            (_, other) => other,
-        },
+        }
         _ => refused(is_of_all("drover serve")),
     }
 }
@@ -117,7 +120,7 @@ mod tests {
 
     fn ask(request: Request, user: Option<u32>) -> Answer {
         answer(request, user, |request| match request {
-            Request::ListVms => Answer::Vms { vms: vms() },
+            Request::ListVms { .. } => Answer::Vms { vms: vms() },
             Request::Status => Answer::Status { status: Box::new(status()) },
             _ => Answer::Done,
         })
@@ -125,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_user_sees_the_own_vms_and_no_word_of_others() {
-        let told = [Request::ListVms, Request::Status].map(|request| ask(request, Some(1000)));
+        let told = [Request::ListVms { brief: false }, Request::Status]
+            .map(|request| ask(request, Some(1000)));
         let text = serde_json::to_string(&told).unwrap();
         assert!(text.contains("alice@web\"") && text.contains("VM alice@web: y"), "{text}");
         for others in ["bank", "bob", "alice@web2", "/a"] {
@@ -138,7 +142,9 @@ mod tests {
             assert!(reason.contains("--readers-see-all"), "{reason}");
         }
         assert_eq!(ask(Request::ListPools, None), Answer::Done);
-        let Answer::Vms { vms: all } = ask(Request::ListVms, None) else { panic!() };
+        let Answer::Vms { vms: all } = ask(Request::ListVms { brief: false }, None) else {
+            panic!()
+        };
         assert_eq!(all.len(), 4);
         assert_eq!(sees_only(Uid::from_raw(7), false), Some(7));
         assert_eq!(sees_only(Uid::from_raw(7), true), None);

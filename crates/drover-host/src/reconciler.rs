@@ -203,7 +203,9 @@ impl Reconciler {
             Request::Status => {
                 return Answer::Status { status: Box::new(self.host_status(kernel, now)) };
             }
-            Request::ListVms => return Answer::Vms { vms: self.vm_statuses(kernel) },
+            Request::ListVms { brief } => {
+                return Answer::Vms { vms: self.vm_statuses(kernel, brief) };
+            }
             Request::ListOrders => return Answer::Orders { orders: self.order_statuses() },
             Request::ListPools => return Answer::Pools { pools: self.pool_statuses() },
             Request::ListPartitions => {

@@ -58,7 +58,7 @@ pub fn rehearse(level: DomainLevel, params: &Params, places: &Places) -> Result<
     reconciler.look(&kernel, &online, Instant::now());
     let mut ask = |request| reconciler.answer(&kernel, request, Instant::now());
     let (Answer::Vms { vms }, Answer::Pools { pools }, Answer::Status { status }) =
-        (ask(Request::ListVms), ask(Request::ListPools), ask(Request::Status))
+        (ask(Request::ListVms { brief: false }), ask(Request::ListPools), ask(Request::Status))
     else {
         unreachable!("these were asked for");
     };

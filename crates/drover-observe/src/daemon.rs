@@ -144,7 +144,7 @@ impl Books {
             return self.forward.ask(request);
         }
         match request {
-            Request::ListVms => Ok(Answer::Vms { vms: self.statuses() }),
+            Request::ListVms { .. } => Ok(Answer::Vms { vms: self.statuses() }),
             Request::ListPools => Ok(Answer::Pools { pools: Vec::new() }),
             Request::ListPartitions => Ok(Answer::Partitions { partitions: Vec::new() }),
             Request::ListSets => Ok(Answer::Sets { sets: Vec::new() }),
@@ -156,7 +156,7 @@ impl Books {
     /// The same for a user who sees the own VMs only.
     fn answer_to(&mut self, request: &Request, user: u32) -> Result<Answer> {
         match request {
-            Request::ListVms => match self.answer(request)? {
+            Request::ListVms { .. } => match self.answer(request)? {
                 Answer::Vms { vms } => Ok(Answer::Vms { vms: own_of(vms, user) }),
                 answer => Ok(answer),
             },

@@ -90,7 +90,7 @@ impl Sample {
         }
         if sample.scheduler.as_deref() == Some("drover") {
             // Without an answer there is what the kernel knows.
-            if let Ok(Answer::Vms { vms }) = forward.ask(&Request::ListVms) {
+            if let Ok(Answer::Vms { vms }) = forward.ask(&Request::ListVms { brief: false }) {
                 sample.told = vms.into_iter().map(|vm| (vm.pid, vm)).collect();
             }
         }

@@ -89,7 +89,8 @@ impl Snapshot {
     /// # Errors
     /// When neither answers.
     pub fn take_told(bytes: &mut HostBytes, socket: &Path) -> Result<Self> {
-        let (Answer::Vms { vms }, _) = ask_either(socket, &Request::ListVms)? else {
+        let (Answer::Vms { vms }, _) = ask_either(socket, &Request::ListVms { brief: false })?
+        else {
             anyhow::bail!("the daemon answered something else; is it of this version?");
         };
         let (at, proc) = (Instant::now(), Path::new("/proc"));
@@ -160,7 +161,7 @@ fn scheduler_under(root: &Path) -> Option<String> {
 
 /// What Drover tells of VMs, by process.
 fn told(socket: &Path) -> Result<HashMap<u32, VmStatus>> {
-    let Answer::Vms { vms } = ask(socket, &Request::ListVms)? else {
+    let Answer::Vms { vms } = ask(socket, &Request::ListVms { brief: false })? else {
         anyhow::bail!("the daemon answered something else; is it of this version?");
     };
     Ok(vms.into_iter().map(|vm| (vm.pid, vm)).collect())

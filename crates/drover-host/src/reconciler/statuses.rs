@@ -21,7 +21,8 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Reconciler {
-    pub(super) fn vm_statuses(&self, kernel: &dyn Kernel) -> Vec<VmStatus> {
+    /// What is told of all VMs; `brief`: without what only a question for one VM is about.
+    pub(super) fn vm_statuses(&self, kernel: &dyn Kernel, brief: bool) -> Vec<VmStatus> {
         let owed = self.meter.owed(&self.plan, &self.capacity.online).leaves;
         let each = self.plan.vms.iter().zip(owed);
         let all: HashMap<u64, &Vm> =
@@ -35,24 +36,26 @@ impl Reconciler {
                 let sets = self.thread_sets.of(planned.id);
                 self.delays.of(&self.plan, own, &beside, &self.capacity, sets)
             };
-            let mut status = self.vm_status(vm, planned, owed, &kernel.vcpus(&vm.kernel));
+            let mut status = self.vm_status(vm, planned, owed);
             // What a container may have depends on how many tasks it has at a time, which nobody knows.
             if !vm.is_container() {
                 status.counters.guaranteed_delay_ms = Some(guarantee.delay_ms);
                 status.guaranteed_delay_why = guarantee.why;
+            }
+            if brief {
+                status.guaranteed_delay_why.clear();
+            } else {
+                status.profile =
+                    self.profiles.as_ref().and_then(|profiles| profiles.of(vm.kernel.id));
+                status.vcpu = kernel.vcpus(&vm.kernel).iter().map(vcpu_status).collect();
+                status.why = planned.why();
             }
             Some(status)
         })
         .collect()
     }
 
-    fn vm_status(
-        &self,
-        vm: &Vm,
-        planned: &PlannedVm,
-        owed_pcpus: f64,
-        vcpus: &[KernelVcpu],
-    ) -> VmStatus {
+    fn vm_status(&self, vm: &Vm, planned: &PlannedVm, owed_pcpus: f64) -> VmStatus {
         let (kernel, rate) = (&vm.kernel, self.meter.rate(planned.id));
         let pool = planned.resolved.pool.map(|pool| &self.plan.tree.pools()[pool].spec);
         VmStatus {
@@ -81,10 +84,10 @@ impl Reconciler {
             counters: counters_of_vm(kernel),
             numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),
             home_why: self.numa.as_ref().and_then(|numa| numa.why(kernel)),
-            profile: self.profiles.as_ref().and_then(|profiles| profiles.of(kernel.id)),
+            profile: None,
             io: None,
-            vcpu: vcpus.iter().map(vcpu_status).collect(),
-            why: planned.why(),
+            vcpu: Vec::new(),
+            why: Vec::new(),
             troubles: planned.troubles().map(|trouble| trouble.told()).collect(),
         }
     }

@@ -220,7 +220,7 @@ impl Host {
     }
 
     fn statuses(&mut self) -> Vec<VmStatus> {
-        match self.reconciler.answer(&self.kernel, Request::ListVms, self.now) {
+        match self.reconciler.answer(&self.kernel, Request::ListVms { brief: false }, self.now) {
             Answer::Vms { vms } => vms,
             other => panic!("{other:?}"),
         }
@@ -1280,7 +1280,11 @@ fn a_dry_run_says_what_an_order_would_change_and_changes_nothing() {
     let too_much = || vm_order(name(2), &[(Key::Reservation, "390%")]);
     let said = would_change(&mut host, too_much()).unwrap_err();
     assert_eq!(Err(said), host.ask(too_much()));
-    assert!(would_change(&mut host, Request::ListVms).unwrap_err().contains("no order"));
+    assert!(
+        would_change(&mut host, Request::ListVms { brief: false })
+            .unwrap_err()
+            .contains("no order")
+    );
     assert_eq!((&host.reconciler.saved, &*host.kernel.vms.borrow()), (&saved, &vms));
     assert_eq!(fs::read_to_string(&file).unwrap(), kept);
 }
@@ -1467,4 +1471,23 @@ fn an_exported_configuration_says_without_orders_what_was_in_force_with_them() {
     assert!(other.reconciler.saved == Saved::default());
     let free = |host: &Host| host.reconciler.plan.rooms.clone();
     assert_eq!(free(&other), free(&host));
+}
+
+#[test]
+fn a_brief_list_is_the_list_without_vcpus_and_reasons() {
+    let mut host = Host::new(2, "");
+    let all = host.statuses();
+    assert!(all.iter().all(|vm| vm.vcpu.len() == 2 && !vm.why.is_empty()));
+    let brief = Request::ListVms { brief: true };
+    let Answer::Vms { vms } = host.reconciler.answer(&host.kernel, brief, host.now) else {
+        panic!("no list")
+    };
+    let without = |vm: VmStatus| VmStatus {
+        vcpu: Vec::new(),
+        why: Vec::new(),
+        profile: None,
+        guaranteed_delay_why: String::new(),
+        ..vm
+    };
+    assert_eq!(vms, all.into_iter().map(without).collect::<Vec<_>>());
 }

@@ -58,7 +58,7 @@ struct Known {
 
 impl Known {
     fn ask(socket: &Path) -> Result<Self> {
-        let (vms, by) = ask_either(socket, &Request::ListVms)?;
+        let (vms, by) = ask_either(socket, &Request::ListVms { brief: false })?;
         let answers = (
             vms,
             ask_either(socket, &Request::ListPools)?.0,

@@ -202,7 +202,7 @@ fn idle_reservation(vm: &VmStatus, name: &str, mcpu: u32) -> Option<String> {
 }
 
 fn vms(socket: &Path) -> Result<Vec<VmStatus>> {
-    answer(socket, &Request::ListVms, |answer| match answer {
+    answer(socket, &Request::ListVms { brief: false }, |answer| match answer {
         Answer::Vms { vms } => Some(vms),
         _ => None,
     })
@@ -272,6 +272,13 @@ struct Shown {
     json: bool,
 }
 
+impl Shown {
+    /// Is what the daemon tells in brief enough?
+    fn is_brief(&self) -> bool {
+        !(self.verbose || self.why || self.profile || self.json)
+    }
+}
+
 /// What VMs are sorted by.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Sort {
@@ -319,7 +326,9 @@ fn watch_on(shown: &Shown, socket: &Path) -> Result<()> {
 
 /// The VMs that are meant, as whoever answers knows them.
 fn ask_chosen(shown: &Shown, socket: &Path) -> Result<(Vec<VmStatus>, By)> {
-    let (Answer::Vms { vms }, by) = ask_either(socket, &Request::ListVms)? else {
+    let (Answer::Vms { vms }, by) =
+        ask_either(socket, &Request::ListVms { brief: shown.is_brief() })?
+    else {
         bail!(UNKNOWN_ANSWER);
     };
     Ok((chosen(vms, &shown.names, shown.sort)?, by))

@@ -236,7 +236,7 @@ fn its_log_cannot_be_written(vms: &[&MicroVm]) {
     let mut daemon = Command::new("drover").arg("serve").stderr(full).spawn().unwrap();
     host::wait_until("it serves, and has found the VMs", Duration::from_secs(60), || {
         assert_eq!(daemon.try_wait().unwrap(), None, "drover ended");
-        let list = ask(Path::new(SOCKET_PATH), &Request::ListVms);
+        let list = ask(Path::new(SOCKET_PATH), &Request::ListVms { brief: false });
         matches!(list, Ok(Answer::Vms { vms: found }) if found.len() == vms.len())
     });
     all_progress_within(PROGRESS, vms);

@@ -93,7 +93,7 @@ pub fn list() -> Vec<VmStatus> {
 
 /// All that are of that kind.
 pub fn list_of(kind: Kind) -> Vec<VmStatus> {
-    match ask(Path::new(SOCKET_PATH), &Request::ListVms) {
+    match ask(Path::new(SOCKET_PATH), &Request::ListVms { brief: false }) {
         Ok(Answer::Vms { vms }) => vms.into_iter().filter(|it| it.kind == kind).collect(),
         other => {
             // Thrown out, it left what the kernel saw.
@@ -135,7 +135,8 @@ impl Daemon {
         // Nearly all of it is the verifier, under emulation.
         wait_until("drover serves", Duration::from_secs(60), || {
             assert!(!self.has_ended(), "drover ended as it began: {}", self.said());
-            scheduler_state() == "enabled" && ask(SOCKET_PATH.as_ref(), &Request::ListVms).is_ok()
+            scheduler_state() == "enabled"
+                && ask(SOCKET_PATH.as_ref(), &Request::ListVms { brief: false }).is_ok()
         });
         self
     }

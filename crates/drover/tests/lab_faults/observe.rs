@@ -126,7 +126,7 @@ impl Observer {
         groups += &format!("drover:x:{READERS}:\n");
         fs::write("/etc/group", groups).unwrap();
         let it = Self(Command::new("drover").arg("observe").spawn().unwrap());
-        let answers = || ask(OBSERVER_PATH.as_ref(), &Request::ListVms).is_ok();
+        let answers = || ask(OBSERVER_PATH.as_ref(), &Request::ListVms { brief: false }).is_ok();
         host::wait_until("it observes", Duration::from_secs(30), answers);
         let second = refusal(&drover(&["observe"]));
         assert!(second.contains("already runs here"), "{second}");
