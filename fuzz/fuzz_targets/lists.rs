@@ -5,7 +5,7 @@
 
 use drover_core::asked::{Asked, Key};
 use drover_core::partition::parse_slice;
-use drover_core::scenario::CpuList;
+use drover_core::cpu_list::CpuList;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 //! What a run recorded, read by the next command.
 #![no_main]
 
-use drover_core::results::Results;
+use drover_scenario::results::Results;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

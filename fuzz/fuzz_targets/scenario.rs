@@ -2,7 +2,7 @@
 //! A scenario file, and files it names: taken, or refused with a place.
 #![no_main]
 
-use drover_core::scenario::Scenario;
+use drover_scenario::Scenario;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -22,7 +22,7 @@
 //! crowd keeps from it is not seen. Where threads may run the daemon looks every 2 s: until then a VM that was confined
 //! anew is weighed by the pCPUs it had.
 
-use crate::scenario::CpuList;
+use crate::cpu_list::CpuList;
 use crate::tree::entitlement::{Leaf, entitle_within};
 use crate::tree::room::Room;
 use crate::tree::weight::weigh_within;

@@ -30,9 +30,9 @@
 //! Limitations. Caches and nodes are not looked at: pCPUs are taken by number, the highest first.
 
 use crate::asked::DEFAULT;
+use crate::cpu_list::CpuList;
 use crate::partition::{PartitionChange, PartitionPolicy, Partitions};
 use crate::profile::Class;
-use crate::scenario::CpuList;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -35,16 +35,16 @@
 mod write;
 
 use crate::asked::{Asked, Consolidate, HOST, Key, Limit, MaxPerNode, NO_POOLS};
+use crate::cpu_list::CpuList;
 use crate::partition::{PartitionPolicy, PartitionSpec, Partitions, parse_slice};
 use crate::percent;
 use crate::place::Heuristic;
 use crate::resolve::Layer;
-use crate::scenario::format::{GivenShares, SetTable};
-use crate::scenario::read_sets::read_sets;
-use crate::scenario::table::{Read, Source, Table, tables, whole};
-use crate::scenario::{CpuList, ScenarioError};
-use crate::sets::SetSpec;
+use crate::sets::{SetSpec, SetTable, read_sets};
 use crate::settings::{Cosched, VcpuLimit};
+use crate::shares::GivenShares;
+use crate::tables;
+use crate::toml_file::{FileError, Read, Source, Table, whole};
 use crate::tree::pcpus::HOST_PERMILLE;
 use crate::tree::{PoolChange, PoolSpec, Tree};
 use glob::Pattern;
@@ -209,7 +209,7 @@ impl Config {
     ///
     /// # Errors
     /// The first fault found, in one line: where, what, and how to fix it.
-    pub fn parse(text: &str, file: &str) -> Result<Self, ScenarioError> {
+    pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
         let read = &|_: &str| Err("it stands alone".to_owned());
         let source = Source::new(file, text, "docs/operating.md", read);
         let top = source.table()?.read::<Top>()?;

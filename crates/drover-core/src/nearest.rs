@@ -13,7 +13,7 @@ fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a s
 }
 
 /// How to fix a mistyped `word`: the nearest known one, or all of them.
-pub(crate) fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+pub fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(word, known.clone()) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None => format!("known are {}", known.collect::<Vec<_>>().join(", ")),

@@ -9,9 +9,9 @@
 //! confined to 3-4 on 3, and one confined to 5 on 5.
 
 use crate::asked::{DEFAULT, HOST};
+use crate::cpu_list::CpuList;
 use crate::nearest::hint;
 use crate::params::Params;
-use crate::scenario::CpuList;
 use crate::settings::PartitionId;
 use crate::tree::admission::cpus_text;
 use crate::tree::{Affinity, is_plain_name};

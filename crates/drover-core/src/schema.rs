@@ -2,7 +2,7 @@
 //! Schemas of values that are written as people write them, in a text.
 
 use crate::asked::{Limit, MaxPerNode};
-use crate::scenario::CpuList;
+use crate::cpu_list::CpuList;
 use crate::shares::Shares;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;

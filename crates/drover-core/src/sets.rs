@@ -4,6 +4,10 @@
 //! Some of its VMs may not be there yet. Hard sets that contradict each other are refused, and so is one that this
 //! host is too small for. Of soft ones that is said, and what wins.
 
+mod table;
+
+pub use table::{SetTable, read_sets};
+
 use crate::place::{Kind, Within, contradiction};
 use crate::printable::printable;
 use crate::tree::is_plain_name;

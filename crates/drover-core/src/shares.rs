@@ -4,7 +4,8 @@
 //! The words grow with what has them: a VM of 4 vCPUs has 2000, 4000 or 8000, and so has a pool,
 //! which counts as a VM of 4 vCPUs.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -112,6 +113,35 @@ impl TryFrom<String> for Shares {
 
     fn try_from(text: String) -> Result<Self, NoShares> {
         text.parse()
+    }
+}
+
+/// Shares as a file has them: a number or a word.
+#[derive(Clone, Copy)]
+pub struct GivenShares(pub Shares);
+
+impl<'de> Deserialize<'de> for GivenShares {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumberOrWord)
+    }
+}
+
+struct NumberOrWord;
+
+impl Visitor<'_> for NumberOrWord {
+    type Value = GivenShares;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "give 1 to {SHARES_MAX}, or \"low\", \"normal\", \"high\"")
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<GivenShares, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<GivenShares, E> {
+        let invalid = |_| E::invalid_value(Unexpected::Str(text), &self);
+        text.parse().map(GivenShares).map_err(invalid)
     }
 }
 

@@ -4,7 +4,7 @@
 //! It is what a scheduler that knows cgroups and no orders is told. Reservations cannot be said so.
 
 use crate::weights::{WEIGHT_NORMAL, weights};
-use drover_core::scenario::Case;
+use drover_scenario::Case;
 use std::path::PathBuf;
 
 /// Shares that are the normal weight.
@@ -69,7 +69,7 @@ pub(crate) fn groups(case: &Case) -> Vec<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Scenario;
+    use drover_scenario::Scenario;
 
     const TEXT: &str = r#"
 name = "s"

@@ -4,8 +4,8 @@
 //! Out of the lab events come as lines of its output: [`MARK`] and the event as JSON. So a run that
 //! is finished is safe outside, whatever happens to the virtual host afterwards.
 
-use drover_core::results::Run;
-use drover_core::schedule::Schedule;
+use drover_scenario::results::Run;
+use drover_scenario::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 
 /// What a line that holds an event begins with.

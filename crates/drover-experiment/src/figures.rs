@@ -6,11 +6,11 @@ use crate::reading::Reading;
 use crate::threads::{ThreadTime, used_between};
 use crate::vm::VmReading;
 use drover_core::counters::VmCounters;
-use drover_core::entitlement::owed_s;
 use drover_core::io::Io;
-use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
-use drover_core::scenario::{Case, Scenario, Vm};
 use drover_observe::delays::{self, VmDelays};
+use drover_scenario::entitlement::owed_s;
+use drover_scenario::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
+use drover_scenario::{Case, Scenario, Vm};
 use std::collections::HashMap;
 use std::time::Instant;
 
@@ -171,8 +171,8 @@ mod tests {
     use crate::proc_stat::HostStat;
     use drover_core::counters::Counters;
     use drover_core::io::Bytes;
-    use drover_core::scenario::Workload;
     use drover_core::shares::Shares;
+    use drover_scenario::Workload;
     use std::time::Duration;
 
     fn thread(tid: u32, vcpu: Option<u32>, cpu_ns: u64) -> ThreadTime {

@@ -10,10 +10,11 @@ use crate::plan::{Planned, parts, plan};
 use crate::scheduler::RunningScheduler;
 use crate::wall::Stopwatch;
 use anyhow::{Context, Result, bail, ensure};
+use drover_core::cpu_list::CpuList;
 use drover_core::params::Params;
-use drover_core::results::{Ground, Origin, Results, Run};
-use drover_core::scenario::{CpuList, Scenario, Vm, Workload};
-use drover_core::schedule::Schedule;
+use drover_scenario::results::{Ground, Origin, Results, Run};
+use drover_scenario::schedule::Schedule;
+use drover_scenario::{Scenario, Vm, Workload};
 use std::fs;
 use std::sync::atomic::AtomicBool;
 

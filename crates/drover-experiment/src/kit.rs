@@ -4,10 +4,10 @@
 use crate::cgroup::{CGROUPS, VmGroups};
 use crate::sched_ext::SchedExt;
 use anyhow::{Context, Result};
-use drover_core::scenario::{Scenario, Vm, Vmm};
 use drover_lab::disk::Disk;
 use drover_lab::guest_image::GuestImage;
 use drover_lab::network::Network;
+use drover_scenario::{Scenario, Vm, Vmm};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fs::{self, File};

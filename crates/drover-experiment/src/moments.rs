@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What is to happen when during the measured time of a run.
 
-use drover_core::scenario::Vm;
+use drover_scenario::Vm;
 
 /// Something to do. In this order where several fall on one moment: what is read there is what was
 /// before the change.
@@ -63,7 +63,7 @@ fn samples(duration_s: f64, sample_ms: Option<u32>) -> (Vec<f64>, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Scenario;
+    use drover_scenario::Scenario;
 
     fn vms() -> Vec<Vm> {
         let text = "name = \"s\"\n[host]\n[[vm]]\nname = \"a\"\nvcpus = 1\nstop_s = 0.2\n\

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use drover_core::nearest::there_is_no;
-use drover_core::scenario::{Case, Clock, Scenario, scheduler_label};
+use drover_scenario::{Case, Clock, Scenario, scheduler_label};
 use serde::{Deserialize, Serialize};
 
 /// Values that replace those of a scenario; none: the scenario's own.

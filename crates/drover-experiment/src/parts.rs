@@ -4,7 +4,7 @@
 use crate::event::Event;
 use crate::plan::Planned;
 use anyhow::Result;
-use drover_core::results::Run;
+use drover_scenario::results::Run;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use crate::figures::without_figures;
     use crate::plan::parts;
-    use drover_core::scenario::{Clock, Scenario};
+    use drover_scenario::{Clock, Scenario};
 
     const TEXT: &str = "name = \"s\"\n[host]\ncores = 4\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
                         workload = { kind = \"cpu\" }\n";

@@ -2,7 +2,7 @@
 //! In which order runs follow each other.
 
 use crate::event::Started;
-use drover_core::scenario::{Clock, Scenario, scheduler_label};
+use drover_scenario::{Clock, Scenario, scheduler_label};
 
 /// One run to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

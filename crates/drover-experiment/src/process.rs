@@ -2,7 +2,7 @@
 //! A child process with a log, that never outlives the experiment.
 
 use anyhow::{Context, Result};
-use drover_core::scenario::CpuList;
+use drover_core::cpu_list::CpuList;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

@@ -8,8 +8,8 @@
 
 use anyhow::{Context, Result};
 use drover_core::recording::{self, Class, Event, Ran, What, replay};
-use drover_core::scenario::Case;
-use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
+use drover_scenario::Case;
+use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
@@ -97,8 +97,7 @@ impl Recorder {
             events.extend(events_of(pcpu, &lines, self.from_ns));
         }
         let (spans, waits) = replayed(&mut events, (self.from_ns, self.to_ns), vm_of);
-        let vm =
-            |vm: &drover_core::scenario::Vm| ScheduledVm { name: vm.name.clone(), vcpus: vm.vcpus };
+        let vm = |vm: &drover_scenario::Vm| ScheduledVm { name: vm.name.clone(), vcpus: vm.vcpus };
         Ok(Schedule {
             case: case.name.clone(),
             scheduler: String::new(),

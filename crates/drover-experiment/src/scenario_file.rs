@@ -3,8 +3,8 @@
 
 use crate::overrides::Overrides;
 use anyhow::{Context, Result};
-use drover_core::results::{FileSum, Ground, Origin};
-use drover_core::scenario::Scenario;
+use drover_scenario::Scenario;
+use drover_scenario::results::{FileSum, Ground, Origin};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::cell::RefCell;

@@ -11,11 +11,11 @@ use anyhow::{Result, bail, ensure};
 use drover_core::asked::{Asked, HOST, Limit, MaxPerNode};
 use drover_core::counters::VmCounters;
 use drover_core::partition::{PartitionChange, Partitions};
-use drover_core::scenario::Vm;
 use drover_core::sets::SetSpec;
 use drover_core::tree::{PoolChange, Tree};
 use drover_host::control::{Answer, Request, SOCKET_PATH, ask};
 use drover_host::status::VmStatus;
+use drover_scenario::Vm;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -254,7 +254,7 @@ fn wait_until_none(sched_ext: &SchedExt, stop: &AtomicBool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Scenario;
+    use drover_scenario::Scenario;
 
     /// A host that has sched_ext, and on it a program in a scheduler's place.
     fn host(script: &str) -> (tempfile::TempDir, Tools, Contender) {

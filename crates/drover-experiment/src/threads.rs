@@ -5,8 +5,8 @@
 //! to date at each tick, so it may be one tick old.
 
 use crate::process::cpu_set;
-use drover_core::scenario::Pin;
-use drover_core::schedule::Who;
+use drover_scenario::Pin;
+use drover_scenario::schedule::Who;
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use std::fs::{self, File};

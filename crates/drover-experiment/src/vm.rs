@@ -9,11 +9,11 @@ use crate::task_clock::TaskClock;
 use crate::threads::{ThreadTime, Threads};
 use anyhow::{Context, Result};
 use drover_core::io::Bytes;
-use drover_core::scenario::{Pin, Vm, Vmm, Workload};
-use drover_core::schedule::Who;
 use drover_guest::{ConsoleReader, GuestError, ProgressSource, Snapshot, StatsReader};
 use drover_host::io_bytes::ByteCounts;
 use drover_lab::guest_image::{END_MARK, Guest as LinuxGuest};
+use drover_scenario::schedule::Who;
+use drover_scenario::{Pin, Vm, Vmm, Workload};
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io;
@@ -305,7 +305,7 @@ fn linux(tools: &Tools, vm: &Vm, run: &str, ready: Option<&str>) -> Result<(Comm
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Scenario;
+    use drover_scenario::Scenario;
 
     fn vm(more: &str) -> Vm {
         let text = format!("name = \"s\"\n[host]\n[[vm]]\nname = \"vm0\"\nvcpus = 2\n{more}");

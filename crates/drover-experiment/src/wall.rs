@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Time on the wall clock, all of an exact experiment that differs from one to the next.
 
-use drover_core::results::Wall;
+use drover_scenario::results::Wall;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Runs from the beginning of an experiment.

@@ -2,7 +2,7 @@
 //! What a micro VM is told.
 
 use crate::GuestError;
-use drover_core::scenario::{Vm, Workload};
+use drover_scenario::{Vm, Workload};
 use std::path::PathBuf;
 
 /// One micro VM.

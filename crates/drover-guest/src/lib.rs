@@ -4,7 +4,7 @@
 //!
 //! [`run`] is a whole VMM: it makes one VM, runs each vCPU on a thread named `vcpu0`, `vcpu1` ... and
 //! returns when told to stop. The guest (guest/, freestanding C) does one
-//! [`Workload`](drover_core::scenario::Workload) and counts in a shared file, which
+//! [`Workload`](drover_scenario::Workload) and counts in a shared file, which
 //! any other process reads while the VM runs, through [`StatsReader`].
 //!
 //! ```text

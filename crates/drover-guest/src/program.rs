@@ -2,7 +2,7 @@
 //! A workload in the guest's terms: loops and clock cycles on the control page.
 
 use crate::layout::{self, Control};
-use drover_core::scenario::Workload;
+use drover_scenario::Workload;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Loops that make one unit of progress of `cpu`: 0.3 µs on a real CPU, up to 8 on an emulated one.
@@ -119,7 +119,7 @@ fn write_cpu(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::CpuThen;
+    use drover_scenario::CpuThen;
     use proptest::prelude::*;
 
     const SPEED: Speed = Speed { loops_per_ms: 3_000_000, tsc_khz: 2_000_000 };

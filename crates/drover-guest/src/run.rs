@@ -111,7 +111,7 @@ fn kick_until_ended(thread: JoinHandle<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Workload;
+    use drover_scenario::Workload;
 
     #[test]
     fn a_bad_config_is_refused_before_anything_is_made() {

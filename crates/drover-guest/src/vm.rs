@@ -8,7 +8,7 @@ use crate::memory::GuestMemory;
 use crate::program::{self, Speed};
 use crate::shared_file::SharedFile;
 use crate::{GuestConfig, back_end, calibrate, registers, tsc};
-use drover_core::scenario::Workload;
+use drover_scenario::Workload;
 use kvm_bindings::{
     CpuId, KVM_MAX_CPUID_ENTRIES, KVM_MP_STATE_RUNNABLE, Msrs, kvm_mp_state,
     kvm_userspace_memory_region,

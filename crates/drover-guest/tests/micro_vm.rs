@@ -5,8 +5,8 @@
 //! guests at a crawl, as some clouds have) it says so and passes: the lab runs it again, where there
 //! always is one.
 
-use drover_core::scenario::Workload;
 use drover_guest::{GuestConfig, GuestError, Snapshot, StatsReader, Touched};
+use drover_scenario::Workload;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode};

@@ -10,8 +10,8 @@ use crate::files;
 use crate::kvm;
 use crate::sources::config_file::{CONFIG_PATH, ConfigFile};
 use crate::topology::Topology;
+use drover_core::cpu_list::CpuList;
 use drover_core::percent;
-use drover_core::scenario::CpuList;
 use drover_core::tree::pcpus::{HOST_PERMILLE, Pcpus};
 
 /// How one point stands.

@@ -384,7 +384,7 @@ fn near(topology: &Topology, cpu: usize) -> (Option<usize>, Option<usize>) {
 mod tests {
     use super::*;
     use crate::topology::tests::Host;
-    use drover_core::scenario::CpuList;
+    use drover_core::cpu_list::CpuList;
 
     fn domains(host: &Host, level: DomainLevel) -> Domains {
         Domains::new(&host.read(), level)

@@ -3,7 +3,7 @@
 
 use crate::plan::Plan;
 use crate::scheduler::KernelVm;
-use drover_core::scenario::CpuList;
+use drover_core::cpu_list::CpuList;
 use drover_core::tree::entitlement::{Leaf, Owed, entitle_within};
 use drover_core::tree::room::Room;
 use std::collections::HashMap;

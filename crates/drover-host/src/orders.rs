@@ -12,9 +12,9 @@ use anyhow::{Result, bail, ensure};
 use drover_core::arrange::is_ours;
 use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};
 use drover_core::config::Config;
+use drover_core::cpu_list::CpuList;
 use drover_core::nearest::there_is_no;
 use drover_core::partition::{PartitionChange, PartitionSpec};
-use drover_core::scenario::CpuList;
 use drover_core::sets::{Room, SetSpec};
 use drover_core::tree::{PoolChange, PoolSpec};
 

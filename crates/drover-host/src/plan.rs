@@ -9,10 +9,10 @@
 use crate::promises::{Held, Promises, Room};
 use crate::registry::Vm;
 use drover_core::asked::Key;
+use drover_core::cpu_list::CpuList;
 use drover_core::partition::Partitions;
 use drover_core::percent;
 use drover_core::resolve::{self, Layer, Resolved, Why, resolve};
-use drover_core::scenario::CpuList;
 use drover_core::shares::SHARES_MAX;
 use drover_core::tree::admission::Shortage;
 use drover_core::tree::pcpus::Siblings;

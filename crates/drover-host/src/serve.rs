@@ -33,8 +33,8 @@ use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
 use crate::topology::{Topology, online_cpus};
 use crate::watch::Watch;
+use drover_core::cpu_list::CpuList;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
-use drover_core::scenario::CpuList;
 
 /// Where a daemon reads, keeps and listens.
 #[derive(Debug, Clone, Copy)]

@@ -5,12 +5,12 @@ use crate::names::Source;
 use crate::recent::Warning;
 use drover_core::asked::{Asked, Key};
 use drover_core::counters::{Counters, Numa, VmCounters};
+use drover_core::cpu_list::CpuList;
 use drover_core::io::IoStatus;
 use drover_core::partition::PartitionPolicy;
 use drover_core::place::{GuestTopology, HomeNumber, Kind as SetKind, Within};
 use drover_core::profile::Profile;
 use drover_core::resolve::Why;
-use drover_core::scenario::CpuList;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

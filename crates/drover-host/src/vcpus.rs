@@ -17,7 +17,7 @@ use std::time::Duration;
 use crate::files;
 use crate::status::{VcpuState, VcpuStatus, VmStatus};
 use crate::topology::cpus_of_thread;
-use drover_core::scenario::CpuList;
+use drover_core::cpu_list::CpuList;
 
 /// How long each vCPU of some VMs had been ready, ns.
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use drover_core::claims::{self, Claim};
+use drover_scenario::claims::{self, Claim};
 use serde::Deserialize;
 
 /// Where they are listed, in the project.

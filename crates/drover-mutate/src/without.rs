@@ -50,8 +50,8 @@ impl Test {
                 let module = program_of(file)?;
                 ("drover-sim".to_owned(), vec!["--test", "all"], format!("{module}::{name}"))
             }
-            Some(("core", file)) => {
-                ("drover-core".to_owned(), vec!["--test", program_of(file)?], name.to_owned())
+            Some(("scenario", file)) => {
+                ("drover-scenario".to_owned(), vec!["--test", program_of(file)?], name.to_owned())
             }
             Some(_) => bail!("a test of \"{file}\" cannot be run alone"),
             None => {
@@ -198,7 +198,7 @@ mod tests {
             ("drover_core::place::tests (y)", "-p drover-core --lib -- --exact place::tests::y"),
             ("drover_core::arrange (y)", "-p drover-core --lib -- --exact arrange::tests::y"),
             ("sim: tests/x.rs (y)", "-p drover-sim --test all -- --exact x::y"),
-            ("core: tests/x.rs (y)", "-p drover-core --test x -- --exact y"),
+            ("scenario: tests/x.rs (y)", "-p drover-scenario --test x -- --exact y"),
         ] {
             assert!(run_of(named).ends_with(ends), "{}", run_of(named));
         }

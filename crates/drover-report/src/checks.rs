@@ -3,7 +3,7 @@
 
 use crate::grid::{Grid, Group, Row as GridRow};
 use crate::number::{figure, shorten};
-use drover_core::expect::{Row, Verdict};
+use drover_scenario::expect::{Row, Verdict};
 
 /// Longest name before it is shortened, in characters.
 const NAME_WIDTH: usize = 16;
@@ -84,7 +84,7 @@ fn word(verdict: Verdict) -> &'static str {
 mod tests {
     use super::*;
     use crate::sample;
-    use drover_core::expect::{Expect, Metric, VmChoice, evaluate};
+    use drover_scenario::expect::{Expect, Metric, VmChoice, evaluate};
 
     fn expect(metric: Metric, scheduler: &str, max: f64) -> Expect {
         Expect {

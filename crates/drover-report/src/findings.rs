@@ -5,8 +5,8 @@ use crate::grid::{Grid, Group, Row};
 use crate::number::{figure, shorten};
 use crate::summary::Summary;
 use crate::table::{circumstances, untrusted};
-use drover_core::expect::Finding;
-use drover_core::results::Results;
+use drover_scenario::expect::Finding;
+use drover_scenario::results::Results;
 
 /// Longest name of a scheduler before it is shortened, in characters.
 const NAME_WIDTH: usize = 16;

@@ -2,11 +2,11 @@
 //! Made-up results for tests, in the shapes that scenarios have.
 
 use drover_core::counters::Counters;
-use drover_core::results::{
+use drover_core::settings::Cosched;
+use drover_scenario::Clock;
+use drover_scenario::results::{
     Ground, HostFigures, Origin, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
 };
-use drover_core::scenario::Clock;
-use drover_core::settings::Cosched;
 
 fn results(scenario: &str, clock: Clock, runs: Vec<Run>) -> Results {
     Results {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Runs by case and scheduler, repeats drawn together.
 
-use drover_core::expect::median;
-use drover_core::results::{Results, Run, VmFigures};
+use drover_scenario::expect::median;
+use drover_scenario::results::{Results, Run, VmFigures};
 use std::collections::{HashMap, HashSet};
 
 /// A figure over repeats.

@@ -5,10 +5,10 @@ use crate::grid::{Grid, Group, Row, WIDTH};
 use crate::number::{count, figure, shorten};
 use crate::summary::{Spread, Subject, Summary};
 use drover_core::counters::Counters;
-use drover_core::expect::Metric;
-use drover_core::repeats::{Difference, OverRepeats, Repeats};
-use drover_core::results::{Ground, Results, Run, VmFigures, WakeupUs};
-use drover_core::scenario::Clock;
+use drover_scenario::Clock;
+use drover_scenario::expect::{self, Metric};
+use drover_scenario::repeats::{Difference, OverRepeats, Repeats};
+use drover_scenario::results::{Ground, Results, Run, VmFigures, WakeupUs};
 
 /// Longest name of a case or VM before it is shortened, in characters.
 const NAME_WIDTH: usize = 16;
@@ -68,7 +68,7 @@ fn titled(title: &str, grid: &Grid) -> String {
 
 /// What repeats say together.
 fn repeated(results: &Results) -> String {
-    let Some(repeats) = Repeats::of(results) else { return String::new() };
+    let Some(repeats) = expect::repeats(results) else { return String::new() };
     let n = repeats.means.iter().map(|mean| mean.value.n).max().unwrap_or_default();
     let title = format!("Over n = {n} runs: mean ± its 95 % confidence interval (Student's t)");
     titled(&title, &means(&repeats))

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 
-use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use drover_report::html::{Report, Timeline, page};
+use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 

@@ -359,8 +359,8 @@ impl Class for Credit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Host;
     use drover_core::shares::Shares;
+    use drover_scenario::Host;
     use drover_sim::topology::Topology;
 
     fn host(pcpus: u32, vms: &[(u32, u32)]) -> (Machine, Credit) {

@@ -540,8 +540,8 @@ impl Class for Esx35 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Host;
     use drover_core::shares::Shares;
+    use drover_scenario::Host;
     use drover_sim::costs::Costs;
     use drover_sim::topology::Topology;
 

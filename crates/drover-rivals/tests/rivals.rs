@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The schedulers to compare with, on what is known of them.
 
-use drover_core::expect::{Verdict, evaluate};
-use drover_core::results::Run;
-use drover_core::scenario::Scenario;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::expect::{Verdict, evaluate};
+use drover_scenario::results::Run;
 use drover_sim::scenario::{Options, run_scenario};
 use std::path::PathBuf;
 

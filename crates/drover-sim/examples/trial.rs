@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use drover_core::expect::{Verdict, evaluate};
-use drover_core::scenario::Scenario;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::expect::{Verdict, evaluate};
 use drover_sim::scenario::{Options, run_scenario};
 
 /// What was asked for.

@@ -6,8 +6,8 @@ use crate::class::{Class, VmBounds};
 use crate::sim::Sim;
 use drover_core::arrange::{self, Arranger, Seen, Step, arrange};
 use drover_core::asked::DEFAULT;
+use drover_core::cpu_list::CpuList;
 use drover_core::partition::{PartitionPolicy, PartitionSpec, Partitions};
-use drover_core::scenario::CpuList;
 use drover_core::settings::PartitionSettings;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 
 use crate::scenario::rival::Entry;
 use crate::scenario::{Options, run_scenario};
-use drover_core::results::Results;
-use drover_core::scenario::Scenario;
+use drover_scenario::Scenario;
+use drover_scenario::results::Results;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -6,7 +6,7 @@
 //! exception: [`Costs::in_turns`].
 
 use crate::kvm::Kvm;
-use drover_core::scenario::Host;
+use drover_scenario::Host;
 
 /// The price list of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -250,7 +250,7 @@ impl Default for Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::HostCosts;
+    use drover_scenario::HostCosts;
 
     #[test]
     fn windows_grow_and_shrink_as_kvms() {

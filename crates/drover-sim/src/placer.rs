@@ -16,7 +16,8 @@ use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
 use drover_core::config::Config;
 use drover_core::place::{self, Host, INTERVAL, Keeper, Memory, Pressure, Seen, Wishes};
-use drover_core::scenario::{self, CpuList};
+
+use drover_core::cpu_list::CpuList;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -61,7 +62,7 @@ impl Placer {
     /// For the VMs of a scenario on that host; the first is VM 0. `divisions`: the pCPUs of each partition in which VMs
     /// have homes.
     pub fn new(
-        host: &scenario::Host,
+        host: &drover_scenario::Host,
         divisions: &[CpuList],
         vms: Vec<Placed>,
         wishes: Wishes,
@@ -256,7 +257,7 @@ fn position(host: &Host, node: u32) -> Option<usize> {
 }
 
 /// The same with those pCPUs only.
-fn division_of(host: &scenario::Host, topology: &Topology, cpus: &CpuList) -> Host {
+fn division_of(host: &drover_scenario::Host, topology: &Topology, cpus: &CpuList) -> Host {
     let mut all = host_of(host);
     let count = |is_its: &dyn Fn(u32) -> bool| {
         cpus.cpus().iter().filter(|&&cpu| is_its(cpu)).count() as u32
@@ -275,7 +276,7 @@ fn division_of(host: &scenario::Host, topology: &Topology, cpus: &CpuList) -> Ho
 }
 
 /// A scenario's host as the placer sees it.
-fn host_of(host: &scenario::Host) -> Host {
+fn host_of(host: &drover_scenario::Host) -> Host {
     let pcpus = host.pcpus() / host.nodes;
     let llcs = host.llcs();
     let llcs_of_node = (llcs / host.nodes).max(1);

@@ -8,9 +8,9 @@ use crate::class::{Class, VmBounds};
 use crate::scx::Scx;
 use crate::sim::{Plan, Sim};
 use crate::sim_speed::{Load, set_up};
-use drover_core::scenario::{Host, Workload};
 use drover_core::settings::{PoolId, PoolSettings};
 use drover_core::shares::Shares;
+use drover_scenario::{Host, Workload};
 use std::time::Instant;
 
 /// What is asked for the VMs of a load.

@@ -7,8 +7,8 @@ use crate::machine::{Machine, TaskId};
 use crate::scx::{Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
-use drover_core::scenario::{Host, Workload};
 use drover_core::shares::Shares;
+use drover_scenario::{Host, Workload};
 use std::time::Instant;
 
 /// A host with VMs that are all alike.

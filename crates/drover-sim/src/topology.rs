@@ -6,7 +6,7 @@
 use crate::cpu_set::CpuSet;
 use crate::scx::native::DROVER_DOMAIN_PCPUS;
 use drover_core::domain;
-use drover_core::scenario::Host;
+use drover_scenario::Host;
 
 /// The shape of a host, pCPU by pCPU.
 #[derive(Debug, Clone)]

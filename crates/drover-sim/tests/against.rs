@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Drover against EEVDF where nothing is set: what the rig finds, and what it must find.
 
-use drover_core::scenario::Scenario;
 use drover_core::shares::Shares;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
 use drover_sim::rig::against::{Kind, Trial, TrialHost, TrialRole, TrialVm};
 use drover_sim::rig::against::{shrink_against, try_against, try_trial};
 use drover_sim::scenario::rival::Entry;

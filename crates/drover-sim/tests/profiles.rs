@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Known workloads have the classes that they are known for, and keep them.
 
-use drover_core::claims::Measured;
-use drover_core::expect::Verdict;
 use drover_core::profile::Class;
-use drover_core::results::{Run, VmFigures};
-use drover_core::scenario::Scenario;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::claims::Measured;
+use drover_scenario::expect::Verdict;
+use drover_scenario::results::{Run, VmFigures};
 use drover_sim::scenario::{Options, run_scenario};
 use std::path::PathBuf;
 

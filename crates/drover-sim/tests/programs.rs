@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Guests as small programs: every word of the vocabulary does what docs/scenarios.md says.
 
-use drover_core::results::Run;
-use drover_core::scenario::Scenario;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::results::Run;
 use drover_sim::scenario::{DROVER, Options, Outcome, run_scenario};
 use std::path::PathBuf;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The repo's scenarios in the simulator.
 
-use drover_core::claims::{self, Claim, JudgedBy, Kind, Measured, Standing, judge};
-use drover_core::expect::Verdict;
-use drover_core::results::VmFigures;
-use drover_core::scenario::Scenario;
-use drover_core::schedule::window_s;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::claims::{self, Claim, JudgedBy, Kind, Measured, Standing, judge};
+use drover_scenario::expect::Verdict;
+use drover_scenario::results::VmFigures;
+use drover_scenario::schedule::window_s;
 use drover_sim::scenario::{Options, Outcome, run_scenario};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the speed model promises, on any host, and what comes of it in guests.
 
-use drover_core::results::Results;
-use drover_core::scenario::{Host, Pace, Scenario};
 use drover_rivals::RIVALS;
+use drover_scenario::results::Results;
+use drover_scenario::{Host, Pace, Scenario};
 use drover_sim::scenario::{Options, run_scenario};
 use drover_sim::speed_model::{FULL, SpeedModel};
 use drover_sim::topology::Topology;

@@ -18,8 +18,8 @@
 use super::pcpus::Pcpus;
 use super::room::{Bottleneck, Room, keep};
 use super::{Affinity, Tree};
+use crate::cpu_list::CpuList;
 use crate::percent;
-use crate::scenario::CpuList;
 use std::collections::BTreeMap;
 
 /// Why a reservation is refused.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The pCPUs a VM may run on: all of them, a set, or a set for each of its vCPUs.
 
-use crate::scenario::CpuList;
+use crate::cpu_list::CpuList;
 use std::collections::BTreeMap;
 
 /// Where the vCPUs of a VM may run.

@@ -295,7 +295,7 @@ pub(super) fn level(parts: &[Part], capacity: f64) -> f64 {
 mod tests {
     use super::super::PoolSpec;
     use super::*;
-    use crate::scenario::CpuList;
+    use crate::cpu_list::CpuList;
     use crate::shares::Shares;
     use crate::tree::Affinity;
     use proptest::prelude::*;

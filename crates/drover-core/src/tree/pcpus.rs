@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::scenario::CpuList;
+use crate::cpu_list::CpuList;
 
 /// What the host's own tasks keep of each pCPU unless the configuration says otherwise, in thousandths.
 pub const HOST_PERMILLE: u32 = 100;

@@ -19,7 +19,7 @@
 use super::affinity::Affinity;
 use super::pcpus::Pcpus;
 use super::steps;
-use crate::scenario::CpuList;
+use crate::cpu_list::CpuList;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Amounts of CPU closer than this are the same, in pCPUs.

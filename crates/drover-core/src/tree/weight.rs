@@ -101,7 +101,7 @@ fn open_level(parts: &[Part], owed: f64) -> f64 {
 mod tests {
     use super::super::{Affinity, PoolSpec};
     use super::*;
-    use crate::scenario::CpuList;
+    use crate::cpu_list::CpuList;
     use crate::shares::Shares;
     use proptest::prelude::*;
 

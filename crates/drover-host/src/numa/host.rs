@@ -3,8 +3,8 @@
 
 use crate::domains::Domains;
 use crate::topology::Topology;
+use drover_core::cpu_list::CpuList;
 use drover_core::place::{Host, Llc, Node};
-use drover_core::scenario::CpuList;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The nodes of that host, in the order of their numbers, with those of their pCPUs that are among `cpus`; what is wanted

@@ -42,10 +42,10 @@ use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
 use drover_core::asked::Consolidate;
 use drover_core::counters::Numa as NumaCounters;
+use drover_core::cpu_list::CpuList;
 use drover_core::place::{
     self, Crowd, HomeNumber, INTERVAL, Keeper, Memory, NamedMove, Pressure, Wishes,
 };
-use drover_core::scenario::CpuList;
 use drover_core::sets::Room;
 use drover_core::tree::Affinity;
 use maps::{Layout, Own};

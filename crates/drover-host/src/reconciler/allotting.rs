@@ -10,7 +10,7 @@ use crate::pace::{cpu_time, next_after};
 use crate::plan::{Plan, PlannedVm};
 use anyhow::Result;
 use drover_core::allot::{Allocator, Basis, Claim, PERIOD_MS};
-use drover_core::scenario::CpuList;
+use drover_core::cpu_list::CpuList;
 use drover_core::tree::Affinity;
 use std::time::{Duration, Instant};
 

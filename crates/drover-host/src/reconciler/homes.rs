@@ -10,7 +10,7 @@ use crate::registry::Vm;
 use crate::status::{Advice, NodeStatus, PlannedMove, SetStatus};
 use anyhow::{Result, anyhow};
 use drover_core::asked::Consolidate;
-use drover_core::scenario::CpuList;
+use drover_core::cpu_list::CpuList;
 use drover_core::sets::{Room, soft_contradictions};
 use std::time::Instant;
 

@@ -3,7 +3,7 @@
 
 use super::Shown;
 use crate::number::figure;
-use drover_core::claims::Measured;
+use drover_scenario::claims::Measured;
 
 /// As many figures of an expectation are told one by one; of more the least and the most.
 const TOLD: usize = 4;

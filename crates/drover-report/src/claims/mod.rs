@@ -6,7 +6,7 @@ mod page;
 
 pub use page::page;
 
-use drover_core::claims::{Claim, Measured, Standing, judge};
+use drover_scenario::claims::{Claim, Measured, Standing, judge};
 
 /// A claim with what was measured of it.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //! docs/seeds.md.
 
 use super::{Outcome, Shown, figures};
-use drover_core::claims::{DOCUMENTS, Kind, Standing};
+use drover_scenario::claims::{DOCUMENTS, Kind, Standing};
 use std::fmt::Write;
 
 /// A picture: the path of the scenario it is of, and its own from the page.
@@ -168,8 +168,8 @@ fn again(shown: &Shown, seeds: u32) -> String {
 mod tests {
     use super::super::lines;
     use super::*;
-    use drover_core::claims::{Claim, JudgedBy, Measured};
-    use drover_core::expect::{Expect, Metric, Row, Verdict};
+    use drover_scenario::claims::{Claim, JudgedBy, Measured};
+    use drover_scenario::expect::{Expect, Metric, Row, Verdict};
 
     fn shown(id: &str, kind: Kind, median: Option<f64>) -> Shown {
         let expect = Expect { published: Some(1.17), ..Expect::of(Metric::TotalProgress) };

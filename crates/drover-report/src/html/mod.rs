@@ -77,7 +77,7 @@ fn in_script(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
+    use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 
     pub(super) fn schedule(name: &str) -> Schedule {
         Schedule {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who ran where and who waited, as a page shows it.
 
-use drover_core::schedule::{Schedule, Who};
+use drover_scenario::schedule::{Schedule, Who};
 
 /// Somebody who runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -81,13 +81,13 @@ impl Timeline {
             Who::Helper(vm) => firsts[vm as usize],
             Who::Vcpu(vm, vcpu) => firsts[vm as usize] + 1 + vcpu as usize,
         };
-        let stretch = |span: &drover_core::schedule::Span| Stretch {
+        let stretch = |span: &drover_scenario::schedule::Span| Stretch {
             pcpu: span.pcpu,
             from_ns: span.from_ns,
             to_ns: span.to_ns,
             who: number(span.who),
         };
-        let wait = |wait: &drover_core::schedule::Wait| Waited {
+        let wait = |wait: &drover_scenario::schedule::Wait| Waited {
             who: number(Who::Vcpu(wait.vm, wait.vcpu)),
             from_ns: wait.from_ns,
             to_ns: wait.to_ns,

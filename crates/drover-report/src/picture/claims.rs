@@ -5,7 +5,7 @@
 use super::figures::{Bar, Content, Figure, Group, Panel};
 use super::shapes::Colors;
 use crate::summary::Spread;
-use drover_core::claims::Measured;
+use drover_scenario::claims::Measured;
 
 /// Bars that have room in a panel.
 const BARS_MAX: usize = 14;
@@ -64,7 +64,7 @@ mod tests {
     use super::super::Picture;
     use super::*;
     use crate::sample;
-    use drover_core::expect::{Expect, Metric, Row, Verdict};
+    use drover_scenario::expect::{Expect, Metric, Row, Verdict};
 
     fn measured(case: &str, base: Option<&str>, range: Option<(f64, f64)>) -> Measured {
         let expect = Expect {

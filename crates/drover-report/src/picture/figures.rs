@@ -4,8 +4,8 @@
 use super::shapes::Colors;
 use crate::kinds::{Kind, kinds};
 use crate::summary::{Spread, Subject, Summary};
-use drover_core::results::{Run, VmFigures, WakeupUs};
-use drover_core::scenario::Clock;
+use drover_scenario::Clock;
+use drover_scenario::results::{Run, VmFigures, WakeupUs};
 
 /// A point of a line stands for at least this time, ms.
 const POINT_MS: u32 = 50;
@@ -291,7 +291,7 @@ fn timelines(summary: &Summary) -> Option<Figure> {
 mod tests {
     use super::*;
     use crate::sample;
-    use drover_core::results::Results;
+    use drover_scenario::results::Results;
 
     fn titles(results: &Results) -> Vec<String> {
         figures(&Summary::new(results)).into_iter().map(|figure| figure.title).collect()

@@ -4,7 +4,7 @@
 use super::figures::{Bar, Content, Figure, Group, Panel};
 use super::shapes::Colors;
 use crate::summary::Spread;
-use drover_core::expect::Finding;
+use drover_scenario::expect::Finding;
 
 /// One figure with all findings; none where there are none.
 pub(super) fn figures(findings: &[Finding]) -> Vec<Figure> {

@@ -8,7 +8,7 @@ use super::shapes::{Align, Drawing, INK, color_of, fitting};
 use super::{bars, lines};
 use crate::summary::Summary;
 use crate::table::circumstances;
-use drover_core::results::Results;
+use drover_scenario::results::Results;
 
 /// Width of the page.
 pub(super) const PAGE_WIDTH: f64 = 1200.0;

@@ -19,10 +19,10 @@ mod shapes;
 
 use crate::summary::Summary;
 use crate::table::ground;
-use drover_core::claims::Measured;
-use drover_core::expect::Finding;
-use drover_core::results::Results;
-use drover_core::schedule::Schedule;
+use drover_scenario::claims::Measured;
+use drover_scenario::expect::Finding;
+use drover_scenario::results::Results;
+use drover_scenario::schedule::Schedule;
 pub use growth::Curve;
 use shapes::Drawing;
 

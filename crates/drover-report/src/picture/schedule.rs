@@ -9,7 +9,7 @@ use super::layout::{MARGIN, PAGE_WIDTH};
 use super::render::text_width;
 use super::shapes::{Align, Color, Colors, Drawing, GRID, INK, color_of, fitting};
 use crate::kinds::{Kind, kinds};
-use drover_core::schedule::{Schedule, ScheduledVm, Span, Who};
+use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Who};
 use std::collections::HashMap;
 
 /// Room left of the rows for the numbers of pCPUs.

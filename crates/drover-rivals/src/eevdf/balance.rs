@@ -213,8 +213,8 @@ const PINNED_MS: u64 = 512;
 mod tests {
     use super::*;
     use crate::eevdf::load::{ALWAYS, Average};
-    use drover_core::scenario::Host;
     use drover_core::shares::Shares;
+    use drover_scenario::Host;
     use drover_sim::class::{Class, VmTerms};
     use drover_sim::costs::Costs;
     use drover_sim::machine::TaskState;

@@ -155,7 +155,7 @@ impl Domains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Host;
+    use drover_scenario::Host;
 
     #[test]
     fn a_domain_is_where_there_are_groups_to_compare() {

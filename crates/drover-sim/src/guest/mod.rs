@@ -18,7 +18,7 @@ pub use sleep_times::SleepTimes;
 use crate::machine::{Machine, TaskId, TaskState, step_source, timer_source};
 use crate::rng::{Rng, mix};
 use crate::speed_model::FULL;
-use drover_core::scenario::StepTime;
+use drover_scenario::StepTime;
 use network::{Network, Piece};
 use spin::{Barrier, Lock};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ const IDLE_STEPS_MAX: u32 = 10_000;
 /// Periods that a vCPU with nothing to do sleeps through.
 const IDLE_PERIODS: u64 = 1000;
 /// How deep loops stand in each other.
-const DEPTH_MAX: usize = drover_core::scenario::DEPTH_MAX;
+const DEPTH_MAX: usize = drover_scenario::DEPTH_MAX;
 
 /// What a vCPU is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

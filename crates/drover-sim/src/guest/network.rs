@@ -14,7 +14,7 @@
 
 use super::{Guests, Outcome};
 use crate::machine::{Machine, TaskId, TaskState};
-use drover_core::scenario::RING_BYTES;
+use drover_scenario::RING_BYTES;
 use std::collections::VecDeque;
 
 /// How much the link takes beyond what it is sending, bytes: 256 descriptors of a page.

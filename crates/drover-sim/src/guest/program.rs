@@ -5,7 +5,7 @@
 //! (crates/drover-guest/guest/*.c). Worked example: `lock` with think 20 µs and hold 5 µs is
 //! `[Work 20 µs, Take 0, Work 5 µs, Release 0, Count]`.
 
-use drover_core::scenario::{
+use drover_scenario::{
     CpuThen, IpiTo, LockKind, Program, ProgramLock, ProgramStep, StepTime, Workload,
 };
 use std::sync::Arc;
@@ -267,7 +267,7 @@ fn sleeping(period_ns: u64, work_ns: u64, rank: u32, parties: u32) -> Vec<Step> 
 
 /// vCPUs 0, 4, 8 ... are busy, 1, 5 ... lock, 2, 6 ... sleep, 3, 7 ... meet.
 fn mix(vcpus: u32) -> Programs {
-    use drover_core::scenario::Workload as W;
+    use drover_scenario::Workload as W;
     let parse = |kind: &str| serde_json::from_value::<W>(serde_json::json!({ "kind": kind }));
     let kinds = ["cpu", "lock", "sleep", "barrier"].map(|kind| parse(kind).expect("defaults"));
     let mut programs = Programs { locks: vec![LockTerms::TICKET], ..Programs::plain(Vec::new()) };
@@ -360,7 +360,7 @@ fn steps_of(steps: &[ProgramStep]) -> Vec<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::scenario::Role;
+    use drover_scenario::Role;
 
     #[test]
     fn sleepers_spread_over_their_period() {

@@ -9,7 +9,7 @@
 
 use super::{Guests, LockTerms, Mode, Outcome, Step};
 use crate::machine::{Machine, NOBODY, TaskId, TaskState};
-use drover_core::scenario::LockKind;
+use drover_scenario::LockKind;
 use std::collections::VecDeque;
 
 /// A spinlock.

@@ -9,7 +9,7 @@
 
 use super::{Guests, Mode, Outcome, Step};
 use crate::machine::{Machine, TaskId, TaskState, timer_source};
-use drover_core::scenario::{IpiTo, StepTime};
+use drover_scenario::{IpiTo, StepTime};
 use std::collections::VecDeque;
 
 /// A queue of work in a guest.

@@ -9,8 +9,8 @@ use super::script::{DIVIDED_US, Fault, Script, ScriptVm, Shape, TimedFault};
 use crate::class::VmBounds;
 use crate::rng::Rng;
 use drover_core::partition::PartitionPolicy;
-use drover_core::scenario::Workload;
 use drover_core::settings::{Cosched, PoolId, PoolSettings};
+use drover_scenario::Workload;
 
 impl Script {
     /// Draws a trial.

@@ -4,8 +4,8 @@
 use crate::class::VmBounds;
 use crate::cpu_set::CpuSet;
 use drover_core::partition::PartitionPolicy;
-use drover_core::scenario::Workload;
 use drover_core::settings::{Cosched, PoolSettings};
+use drover_scenario::Workload;
 use serde::{Deserialize, Serialize};
 
 /// The shape of a host.

@@ -9,10 +9,10 @@ use crate::local_accesses::LocalAccesses;
 use crate::machine::TaskId;
 use crate::sim::Sim;
 use drover_core::counters::VmCounters;
-use drover_core::entitlement::owed_s;
 use drover_core::histogram::Histogram;
-use drover_core::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
-use drover_core::scenario::Scenario;
+use drover_scenario::Scenario;
+use drover_scenario::entitlement::owed_s;
+use drover_scenario::results::{HostFigures, Run, Timeline, VcpuFigures, VmFigures, WakeupUs};
 
 /// What a host's clocks and counters say at one moment.
 #[derive(Debug, Default)]

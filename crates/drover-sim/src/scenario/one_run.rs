@@ -18,13 +18,14 @@ use crate::sim::{Plan, Sim};
 use crate::speed_model::SpeedModel;
 use crate::topology::Topology;
 use crate::trace::{Record, Trace};
+use drover_core::cpu_list::CpuList;
 use drover_core::params::DAEMON_LOOK_MS;
 use drover_core::partition::{PartitionPolicy, PartitionSpec, Partitions};
 use drover_core::place::{INTERVAL, Seen, Wishes, parts_on_nodes};
-use drover_core::scenario::{Case, CpuList, Scenario, Vm, Workload};
 use drover_core::settings::{PartitionSettings, PoolId, PoolSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::Tree;
+use drover_scenario::{Case, Scenario, Vm, Workload};
 use std::collections::BTreeSet;
 
 /// vCPUs of a VM wake for the first time within this long of each other, VMs likewise: what luck

@@ -9,7 +9,7 @@ use super::{Options, Ran};
 use crate::class::Class;
 use crate::costs::Costs;
 use crate::machine::Machine;
-use drover_core::scenario::Scenario;
+use drover_scenario::Scenario;
 
 /// A scheduler that Drover is compared with, or a variant of one.
 pub trait Rival {

@@ -6,9 +6,9 @@
 use drover_core::allot::{self, INVERSE_SHIFT};
 use drover_core::partition::PartitionPolicy;
 use drover_core::place::HomeNumber;
-use drover_core::scenario::Host;
 use drover_core::settings::{Cosched, PartitionId, PoolId};
 use drover_core::shares::{PER_VCPU, SHARES_MAX};
+use drover_scenario::Host;
 
 pub use generated::*;
 

@@ -10,9 +10,9 @@ use crate::machine::{CLASS_TIMERS, Machine, TaskId};
 use crate::policy_cost::Meter;
 use drover_core::allot::{Allotment, AllotmentOf, Measured};
 use drover_core::place::policy_hops;
-use drover_core::scenario::Host;
 use drover_core::settings::{PartitionSettings, PoolSettings};
 use drover_core::{delay, params};
+use drover_scenario::Host;
 use std::time::Instant;
 
 /// How a run of the policy begins.

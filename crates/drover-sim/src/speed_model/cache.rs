@@ -6,7 +6,7 @@
 //! four threads of 6 MiB each have 1.5 MiB, and miss twice as often as one of them alone.
 
 use super::footprint::Fetched;
-use drover_core::scenario::Pace;
+use drover_scenario::Pace;
 
 /// How crowded a cache is, is told apart in so many steps for each power of two: on a wide one others are then
 /// concerned only now and then. It makes a difference of 1.6 % of misses at most.

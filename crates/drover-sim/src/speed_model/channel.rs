@@ -12,7 +12,7 @@
 //! Worked example: 10,000 MB/s, memory of 100 ns, all waiting half of their time. Asked 5,000 MB/s, the channel
 //! is half busy and adds 3 ns. Asked 20,000 MB/s, it is 0.97 busy, adds 108 ns, and gives nearly all it has.
 
-use drover_core::scenario::Pace;
+use drover_scenario::Pace;
 
 /// How long one waits is told apart in steps of this part of the latency of memory: others are concerned only
 /// now and then, and all stays a function of who runs now.

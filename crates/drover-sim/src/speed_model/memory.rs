@@ -7,7 +7,7 @@
 
 use super::channel::{Channel, Load};
 use super::routes::Routes;
-use drover_core::scenario::{Host, Pace};
+use drover_scenario::{Host, Pace};
 
 /// The memory of a host.
 #[derive(Debug)]

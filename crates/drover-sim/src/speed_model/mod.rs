@@ -29,7 +29,7 @@ mod smt;
 use crate::topology::Topology;
 use cache::Cache;
 use channel::Load;
-use drover_core::scenario::{Host, Pace};
+use drover_scenario::{Host, Pace};
 use footprint::{Footprint, Warming};
 use memory::Memory;
 

@@ -5,7 +5,7 @@
 //! 20 along its sides and 30 across, corners that lie opposite are not. What goes between those is spread evenly
 //! over all ways of least distance.
 
-use drover_core::scenario::Host;
+use drover_scenario::Host;
 
 /// A link, and the part of what goes between two nodes that takes it: one in so many.
 pub(super) type Hop = (usize, usize);

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use drover_core::compare::{Compare, Compared, compare};
-use drover_core::scenario::Clock;
 use drover_experiment::lab::{self, LabOptions};
 use drover_experiment::{Overrides, ScenarioFile};
 use drover_rivals::RIVALS;
+use drover_scenario::Clock;
+use drover_scenario::compare::{Compare, Compared, compare};
 use drover_sim::scenario::{Options, run_scenario};
 
 #[derive(clap::Args)]

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use drover_core::printable::cell;
 use drover_core::recording::{Ran, replay};
 use drover_core::recording_file::{self, Recording, Thread};
-use drover_core::results::Results;
 use drover_core::why::Who;
+use drover_scenario::results::Results;
 use serde_json::Value;
 
 #[derive(clap::Args)]

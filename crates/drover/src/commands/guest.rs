@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use drover_core::scenario::{Vm, Workload};
 use drover_guest::{GuestConfig, Touched};
+use drover_scenario::{Vm, Workload};
 
 #[derive(clap::Args)]
 pub struct Args {

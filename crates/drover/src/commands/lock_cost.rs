@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use drover_core::expect::{Metric, median};
-use drover_core::scenario::Scenario;
 use drover_report::picture::{Curve, Picture};
+use drover_scenario::Scenario;
+use drover_scenario::expect::{Metric, median};
 use drover_sim::lock_model::{Prices, Shape};
 use drover_sim::run_queue_stress::ns_per_change;
 use drover_sim::scenario::{Options, run_scenario};

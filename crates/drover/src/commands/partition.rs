@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 use drover_core::arrange::{Arrangement, Step};
+use drover_core::cpu_list::CpuList;
 use drover_core::partition::{PartitionChange, PartitionPolicy, parse_slice, slice_text};
 use drover_core::printable::one_line;
-use drover_core::scenario::CpuList;
 use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PartitionStatus;
 

@@ -9,17 +9,17 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
 use clap::{ValueEnum, ValueHint};
-use drover_core::expect::{Finding, Verdict, evaluate, findings};
-use drover_core::repeats::Repeats;
-use drover_core::results::Results;
-use drover_core::scenario::{Clock, Scenario};
-use drover_core::schedule::Schedule;
 use drover_experiment::host::{self, HostOptions};
 use drover_experiment::lab::{self, LabOptions};
 use drover_experiment::{Event, Overrides, ScenarioFile};
 use drover_lab::KernelChoice;
 use drover_report::html::{Report, Timeline};
 use drover_report::picture::Picture;
+use drover_scenario::expect::repeats;
+use drover_scenario::expect::{Finding, Verdict, evaluate, findings};
+use drover_scenario::results::Results;
+use drover_scenario::schedule::Schedule;
+use drover_scenario::{Clock, Scenario};
 use indicatif::ProgressBar;
 
 use super::given::{Such, out_file};
@@ -137,7 +137,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
         Ground::Host => (on_host(args, &scenario, &mut progress)?, Vec::new()),
     };
-    results.repeats = Repeats::of(&results);
+    results.repeats = repeats(&results);
     results.origin = file.origin(&scenario, results.ground);
     let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);

@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
-use drover_core::claims::{self, Claim, Measured};
-use drover_core::expect::Expect;
-use drover_core::results::{Ground, Origin, Results, Run};
-use drover_core::scenario::Scenario;
 use drover_experiment::{Overrides, ScenarioFile};
 use drover_report::claims::{Shown, lines, page};
 use drover_report::picture::Picture;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::claims::{self, Claim, Measured};
+use drover_scenario::expect::Expect;
+use drover_scenario::results::{Ground, Origin, Results, Run};
 use drover_sim::batch::{run_batch, work};
 use serde_json::json;
 

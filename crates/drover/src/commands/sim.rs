@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, ensure};
-use drover_core::results::Results;
-use drover_core::scenario::Scenario;
-use drover_core::schedule::{Schedule, window_s};
 use drover_report::html::Timeline;
 use drover_report::perfetto::STRETCHES_MAX;
 use drover_rivals::RIVALS;
+use drover_scenario::Scenario;
+use drover_scenario::results::Results;
+use drover_scenario::schedule::{Schedule, window_s};
 use drover_sim::scenario::{Options, Outcome, RunTrace, run_scenario};
 use indicatif::ProgressBar;
 

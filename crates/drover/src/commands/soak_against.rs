@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use drover_core::scenario::Scenario;
 use drover_experiment::{Overrides, ScenarioFile};
+use drover_scenario::Scenario;
 use drover_sim::rig::against::{
     Found, Kind, Tally, Trial, name_of, shrink_against, soak_against, try_against,
 };

@@ -182,7 +182,7 @@ mod tests {
     }
 
     fn numa() -> Numa {
-        let host = drover_core::scenario::Scenario::parse(
+        let host = drover_scenario::Scenario::parse(
             "name = \"x\"\nhost = { cores = 1 }\n[[vm]]\nname = \"a\"\nvcpus = 1\nworkload = { kind = \"cpu\" }\n",
             "x.toml",
         );

@@ -7,8 +7,8 @@ use crate::scenario::rival::Entry;
 use crate::scenario::{ForRig, ThreadFigures, Threads, run_threads};
 use crate::scx::Planted;
 use drover_core::histogram::Histogram;
-use drover_core::scenario::{Case, ProgramStep, Scenario, Vm, Workload};
 use drover_core::shares::Shares;
+use drover_scenario::{Case, ProgramStep, Scenario, Vm, Workload};
 
 /// What VMs want is read in intervals of so many ms.
 const INTERVAL_MS: u32 = 50;

@@ -2,7 +2,8 @@
 //! A trial: a host and what its VMs do, nothing set. It is written as a scenario, read as one, and run as
 //! what was read: a trial that is kept is the file that ran.
 
-use drover_core::scenario::{Scenario, ScenarioError};
+use drover_core::toml_file::FileError;
+use drover_scenario::Scenario;
 use std::fmt::Write;
 
 /// A trial.
@@ -102,7 +103,7 @@ impl Trial {
     ///
     /// # Errors
     /// As [`Scenario::parse`]: a trial that was made smaller may make no sense.
-    pub fn scenario(&self, rival: &str) -> Result<Scenario, ScenarioError> {
+    pub fn scenario(&self, rival: &str) -> Result<Scenario, FileError> {
         Scenario::parse(&self.text(rival, &[]), "trial")
     }
 }
