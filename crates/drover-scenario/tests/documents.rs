@@ -233,26 +233,6 @@ fn every_field_of_results_is_documented_and_no_other() {
     assert_eq!(documented, fields);
 }
 
-/// The numbers that stand in a document after `before`, such as `7.12`.
-fn numbers(document: &str, before: &str) -> BTreeSet<String> {
-    let number = |line: &str| {
-        let rest = line.strip_prefix(before)?;
-        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        (end > 0).then(|| rest[..end].to_owned())
-    };
-    document.lines().filter_map(number).collect()
-}
-
-#[test]
-fn every_guarantee_has_its_evidence_or_is_a_known_gap() {
-    let guarantees = numbers(include_str!("../../../docs/specification.md"), "- **");
-    let held = numbers(include_str!("../../../docs/evidence.md"), "| ");
-    let gaps = numbers(include_str!("../../../docs/gaps.md"), "- **");
-    assert!(guarantees.len() > 100, "{}", guarantees.len());
-    let known: BTreeSet<String> = held.union(&gaps).cloned().collect();
-    assert_eq!(guarantees, known);
-}
-
 const CLAIMS: &str = include_str!("../../../scenarios/seeds/claims.toml");
 const SEEDS: &str = include_str!("../../../docs/seeds.md");
 
@@ -299,7 +279,7 @@ fn every_claim_of_the_seeds_is_shown_pending_or_outside_and_has_its_row() {
     }
 }
 
-/// The file of a test as evidence names it, such as `policy: share_test` or `drover_core::place::tests`.
+/// The file of a test as a claim names it, such as `policy: share_test` or `drover_core::place::tests`.
 fn test_file(named: &str) -> PathBuf {
     if let Some(test) = named.strip_prefix("policy: ") {
         return root().join(format!("policy/test/{test}.c"));

@@ -61,7 +61,7 @@ pub struct Claim {
     pub kind: Kind,
     /// Which of several figures decides.
     pub judged_by: JudgedBy,
-    /// The tests that show it, as docs/evidence.md names tests.
+    /// The tests that show it, such as `policy: wake_test (name)`.
     pub tests: Vec<String>,
     /// Why it is not shown yet.
     pub pending: Option<String>,

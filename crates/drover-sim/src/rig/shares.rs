@@ -131,7 +131,7 @@ fn owed(script: &Script) -> Option<Vec<f64>> {
     };
     let leaves: Vec<Leaf> = script.vms.iter().zip(&divided.of_vm).map(leaf).collect();
     // What a partition cannot hold shrinks. Reservations are admitted by pCPUs; busy threads of a core cannot pay them
-    // all (docs/gaps.md, 5.7).
+    // all (docs/specification.md, 5.7).
     let is_full = |partition: u32| {
         let of_vms = leaves.iter().zip(&divided.of_vm).filter(|(_, of)| **of == partition);
         let promised: f64 = of_vms.map(|(leaf, _)| leaf.reservation_pcpus).sum();
