@@ -211,7 +211,7 @@ impl Config {
     /// The first fault found, in one line: where, what, and how to fix it.
     pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
         let read = &|_: &str| Err("it stands alone".to_owned());
-        let source = Source::new(file, text, "docs/operating.md", read);
+        let source = Source::new(file, text, "docs/reference.md", read);
         let top = source.table()?.read::<Top>()?;
         let tables = top.tables::<PoolTable>("pool")?;
         let specs = tables.iter().map(read_pool).collect::<Read<Vec<PoolSpec>>>()?;
