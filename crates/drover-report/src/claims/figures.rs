@@ -8,14 +8,22 @@ use drover_scenario::claims::Measured;
 /// As many figures of an expectation are told one by one; of more the least and the most.
 const TOLD: usize = 4;
 
-/// All figures of a claim; those of an expectation that speaks of many cases or VMs drawn together.
-pub(super) fn cell(shown: &Shown, between: &str) -> String {
+/// All figures of a claim; those of an expectation that speaks of many cases or VMs drawn together. Those that stand
+/// beside the claim, or those that do not.
+pub(super) fn told(shown: &Shown, beside: bool) -> Vec<String> {
     let same = |a: &(String, Measured), b: &(String, Measured)| a.1.expect == b.1.expect;
-    let each = shown.figures.chunk_by(same).flat_map(|figures| match figures.len() <= TOLD {
+    let asked = shown.figures.chunk_by(same).filter(|it| it[0].1.expect.beside == beside);
+    let each = asked.flat_map(|figures| match figures.len() <= TOLD {
         true => figures.iter().map(|(_, it)| one(it)).collect(),
         false => vec![many(figures)],
     });
-    each.collect::<Vec<_>>().join(between)
+    each.collect()
+}
+
+/// The first figure of Drover's that stands beside the claim.
+pub(super) fn of_drover(shown: &Shown) -> Option<String> {
+    let mut beside = shown.figures.iter().map(|(_, it)| it).filter(|it| it.expect.beside);
+    beside.find(|it| it.row.scheduler == "drover").map(one)
 }
 
 /// What is counted of whom, such as `total progress, jbb 2, 4.1 over jbb 2, 4.0`.
@@ -46,11 +54,10 @@ fn circumstances(of: &Measured) -> String {
 }
 
 fn one(of: &Measured) -> String {
-    let beside = if of.expect.beside { "beside: " } else { "" };
-    let label = format!("{beside}{}", label(of));
+    let label = label(of);
     match (of.row.measured, of.row.range) {
         (Some(median), Some((least, most))) => {
-            let figures = format!("**{}**{}", precise(median), range(least, most));
+            let figures = format!("{}{}", precise(median), range(least, most));
             format!("{label}: {figures}{}", said(of))
         }
         _ => {
@@ -70,17 +77,22 @@ fn many(figures: &[(String, Measured)]) -> String {
         0 => String::new(),
         missing => format!(", {missing} not measured"),
     };
-    let medians = format!("**{}** to **{}**", precise(least), precise(most));
+    let medians = format!("{} to {}", precise(least), precise(most));
     format!("{metric}, {} figures: {medians}{missing}{}", figures.len(), said(first))
 }
 
-/// The document's number, or what is asked.
+/// The document's number, or what is asked; nothing of what stands beside.
 fn said(of: &Measured) -> String {
     match of.expect.published {
         _ if of.expect.beside => String::new(),
-        Some(published) => format!(", said {}", precise(published)),
-        None => format!(", asked {}", of.row.asked),
+        Some(_) => format!(", said {}", asked(of)),
+        None => format!(", asked {}", asked(of)),
     }
+}
+
+/// The number that the document gives, or the bounds.
+pub(super) fn asked(of: &Measured) -> String {
+    of.expect.published.map_or_else(|| of.row.asked.clone(), precise)
 }
 
 fn range(least: f64, most: f64) -> String {
@@ -91,6 +103,6 @@ fn range(least: f64, most: f64) -> String {
 }
 
 /// Three decimals below two, where ratios stand.
-fn precise(value: f64) -> String {
+pub(super) fn precise(value: f64) -> String {
     if value.abs() < 2.0 { format!("{value:.3}") } else { figure(value) }
 }

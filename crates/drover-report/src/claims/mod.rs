@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the seed documents claim beside what was measured: docs/seeds.md, and lines for a terminal.
+//! What the seed documents claim beside what was measured: docs/seeds/claims.json, pages that follow from it, and lines
+//! for a terminal.
 
+mod document;
 mod figures;
 mod page;
+mod rows;
 
+pub use document::document;
 pub use page::page;
+pub use rows::{Row, read, write};
 
 use drover_scenario::claims::{Claim, Measured, Standing, judge};
 
@@ -51,7 +56,7 @@ impl Outcome {
         match self {
             Outcome::Measured(Standing::Holds) => "holds",
             Outcome::Measured(Standing::Near) => "near",
-            Outcome::Measured(Standing::Not) => "**not**",
+            Outcome::Measured(Standing::Not) => "not",
             Outcome::Tested => "by test",
             Outcome::Pending => "pending",
             Outcome::Outside => "outside",
@@ -63,8 +68,9 @@ impl Outcome {
 pub fn lines(shown: &[Shown]) -> String {
     let measured = shown.iter().filter(|shown| !shown.figures.is_empty());
     let line = |shown: &Shown| {
-        let word = shown.outcome().word().trim_matches('*');
-        format!("{word:6} {}: {}\n", shown.claim.id, figures::cell(shown, "; ").replace("**", ""))
+        let beside = figures::told(shown, true).into_iter().map(|it| format!("beside: {it}"));
+        let figures: Vec<String> = figures::told(shown, false).into_iter().chain(beside).collect();
+        format!("{:6} {}: {}\n", shown.outcome().word(), shown.claim.id, figures.join("; "))
     };
     measured.map(line).collect()
 }

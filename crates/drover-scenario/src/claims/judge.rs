@@ -94,21 +94,25 @@ fn of_direction(median: f64, range: (f64, f64), (least, most): (f64, f64)) -> St
     }
 }
 
+/// The figure that decides, of those that do not stand beside the claim: the first of the worst, the highest, or
+/// the middle one.
+pub fn decisive(kind: Kind, by: JudgedBy, figures: &[Measured]) -> Option<&Measured> {
+    let mut judged: Vec<&Measured> = figures.iter().filter(|it| !it.expect.beside).collect();
+    if by == JudgedBy::Each {
+        return judged.into_iter().rev().max_by_key(|figure| figure.standing(kind));
+    }
+    let median = |it: &Measured| it.row.measured.unwrap_or(f64::NEG_INFINITY);
+    judged.sort_by(|a, b| median(a).total_cmp(&median(b)));
+    match by {
+        JudgedBy::Middle => judged.get(judged.len().saturating_sub(1) / 2).copied(),
+        _ => judged.last().copied(),
+    }
+}
+
 /// What came of a claim that these figures show, but for those that stand beside it; of no figure,
 /// [`Standing::Not`].
 pub fn judge(kind: Kind, by: JudgedBy, figures: &[Measured]) -> Standing {
-    let mut sorted: Vec<&Measured> = figures.iter().filter(|it| !it.expect.beside).collect();
-    let median = |it: &Measured| it.row.measured.unwrap_or(f64::NEG_INFINITY);
-    sorted.sort_by(|a, b| median(a).total_cmp(&median(b)));
-    let one = match by {
-        JudgedBy::Each => {
-            let each = sorted.iter().map(|figure| figure.standing(kind));
-            return each.max().unwrap_or(Standing::Not);
-        }
-        JudgedBy::Highest => sorted.last(),
-        JudgedBy::Middle => sorted.get(sorted.len().saturating_sub(1) / 2),
-    };
-    one.map_or(Standing::Not, |figure| figure.standing(kind))
+    decisive(kind, by, figures).map_or(Standing::Not, |figure| figure.standing(kind))
 }
 
 #[cfg(test)]

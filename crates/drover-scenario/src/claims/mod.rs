@@ -7,11 +7,11 @@
 mod judge;
 mod read;
 
-pub use judge::{Measured, Standing, judge};
+pub use judge::{Measured, Standing, decisive, judge};
 pub use read::parse;
 
 use drover_core::nearest::hint;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The documents, by the number that ids of claims begin with.
@@ -24,7 +24,7 @@ pub const DOCUMENTS: [(&str, &str); 5] = [
 ];
 
 /// What kind of claim it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The text gives a figure.
@@ -48,6 +48,24 @@ pub enum JudgedBy {
     Middle,
 }
 
+/// Why what was measured is not what a document claims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// What costs time on a host costs too little in the simulator.
+    Price,
+    /// Caches, links and memory of the model.
+    Memory,
+    /// The system compared with is a stand-in.
+    StandIn,
+    /// The document says too little, or contradicts itself.
+    Document,
+    /// The effect is as small as the spread between seeds of randomness.
+    Noise,
+    /// Drover does less, or otherwise.
+    Drover,
+}
+
 /// One claim of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
@@ -67,6 +85,8 @@ pub struct Claim {
     pub pending: Option<String>,
     /// Why no scheduler, nor any model of one, could show it.
     pub outside: Option<String>,
+    /// Why it is not as the document says, where it is not.
+    pub cause: Option<Cause>,
     /// What must be known of how it is shown; why it does not hold, where it does not.
     pub note: Option<String>,
 }
@@ -118,6 +138,7 @@ mod tests {
             tests: tests.iter().map(|&test| test.to_owned()).collect(),
             pending: pending.map(str::to_owned),
             outside: None,
+            cause: None,
             note: None,
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads `scenarios/seeds/claims.toml`.
 
-use super::{Claim, DOCUMENTS, JudgedBy, Kind};
+use super::{Cause, Claim, DOCUMENTS, JudgedBy, Kind};
 use drover_core::tables;
 use drover_core::toml_file::{FileError, Read, Source, Table};
 
@@ -27,6 +27,7 @@ tables! {
         tests: Option<Vec<String>>;
         pending: Option<String>;
         outside: Option<String>;
+        cause: Option<Cause>;
         note: Option<String>;
     }
 }
@@ -61,6 +62,7 @@ fn read_claim(table: &Table<ClaimTable>) -> Read<Claim> {
         tests: table.tests.clone().unwrap_or_default(),
         pending: table.pending.clone(),
         outside: table.outside.clone(),
+        cause: table.cause,
         note: table.note.clone(),
     };
     if DOCUMENTS.iter().all(|(number, _)| *number != claim.document()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `drover seeds`: what the five seed documents claim, measured in the simulator, into docs/seeds.md
+//! `drover seeds`: what the five seed documents claim, measured in the simulator, into docs/seeds.md and docs/seeds/.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,8 +9,12 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
+use drover_scenario::claims::{self, Claim, DOCUMENTS, Measured};
+use drover_scenario::expect::Expect;
+use drover_scenario::results::{Ground, Origin, Results, Run};
+use drover_scenario::scenario::Scenario;
 use drover_experiment::{Overrides, ScenarioFile};
-use drover_report::claims::{Shown, lines, page};
+use drover_report::claims::{Row, Shown, document, lines, page, write};
 use drover_report::picture::Picture;
 use drover_rivals::RIVALS;
 use drover_scenario::Scenario;
@@ -32,8 +36,8 @@ const CLAIMS: &str = "scenarios/seeds/claims.toml";
 /// Where scenarios are that show claims.
 const FOLDERS: [&str; 2] = ["scenarios/seeds", "scenarios"];
 const PAGE: &str = "docs/seeds.md";
-/// Pictures, by their paths from the page's folder.
-const PICTURES: &str = "seeds";
+/// Where data, pictures and the pages of documents are.
+const FOLDER: &str = "docs/seeds";
 /// What has run, so that it does not run again.
 const KEPT: &str = "out/seeds";
 /// Seeds of randomness: enough for a median and a range.
@@ -60,10 +64,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let pictures = draw(&results, &drawn)?;
-    fs::write(PAGE, page(&shown, SEEDS, &pictures))
-        .with_context(|| format!("cannot write {PAGE}"))?;
-    println!("{} claims: {PAGE}", shown.len());
+    let rows: Vec<Row> = shown.iter().map(Row::of).collect();
+    save(PAGE, &page(&rows))?;
+    save(&format!("{FOLDER}/claims.json"), &write(&rows)?)?;
+    for (number, _) in DOCUMENTS {
+        save(&format!("{FOLDER}/{number}.md"), &document(number, &rows, &pictures))?;
+    }
+    println!("{} claims: {PAGE}", rows.len());
     Ok(ExitCode::SUCCESS)
+}
+
+fn save(path: &str, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {path}"))
 }
 
 /// A scenario that shows claims.
@@ -228,18 +240,14 @@ fn hold(
     (shown, drawn)
 }
 
-/// Draws a picture of each scenario; its path, and the picture's from the page.
-fn draw(results: &[Results], drawn: &Figures) -> Result<Vec<(String, String)>> {
-    let folder = Path::new(PAGE).with_file_name(PICTURES);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut pictures = Vec::new();
-    for (results, (path, figures)) in results.iter().zip(drawn) {
+/// Draws a picture of each scenario; the names of the scenarios that have one.
+fn draw(results: &[Results], drawn: &Figures) -> Result<BTreeSet<String>> {
+    fs::create_dir_all(FOLDER).with_context(|| format!("cannot make {FOLDER}"))?;
+    let mut pictures = BTreeSet::new();
+    for (results, (_, figures)) in results.iter().zip(drawn) {
         let Some(picture) = Picture::of_claims(results, figures) else { continue };
-        let name = format!("{}.svg", results.scenario);
-        let file = folder.join(&name);
-        fs::write(&file, picture.svg()?)
-            .with_context(|| format!("cannot write {}", file.display()))?;
-        pictures.push((path.clone(), format!("{PICTURES}/{name}")));
+        save(&format!("{FOLDER}/{}.svg", results.scenario), &picture.svg()?)?;
+        pictures.insert(results.scenario.clone());
     }
     Ok(pictures)
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A page for each seed document, such as docs/seeds/000.md: each picture above the claims that it shows.
+
+use super::Row;
+use drover_scenario::claims::DOCUMENTS;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The page of a document; `pictures` are the names of those there are, without `.svg`.
+pub fn document(number: &str, rows: &[Row], pictures: &BTreeSet<String>) -> String {
+    let title = DOCUMENTS.iter().find(|(of, _)| *of == number).map_or("", |(_, title)| title);
+    let of: Vec<&Row> = rows.iter().filter(|row| row.document() == number).collect();
+    let mut text = format!(
+        "# {number}: {title}\n\nWritten by `make seeds` from [claims.json](claims.json), with the summary in \
+         [seeds.md](../seeds.md).\n"
+    );
+    let mut files: Vec<&String> = Vec::new();
+    for file in of.iter().filter_map(|row| row.files.first()) {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    for file in files {
+        text += &of_scenario(file, &of, pictures);
+    }
+    text += "\n## Not measured\n\n| claim | the document says | shown by, or why not |\n|---|---|---|\n";
+    for row in of.iter().filter(|row| row.files.is_empty()) {
+        let why =
+            row.pending.iter().chain(&row.outside).map(|why| format!("{}: {why}", row.standing));
+        let shown: Vec<String> = row.tests.iter().cloned().chain(why).collect();
+        text += &line(&[&name(row), &row.says, &(shown.join("<br>") + &note(row))]);
+    }
+    text
+}
+
+fn of_scenario(file: &str, of: &[&Row], pictures: &BTreeSet<String>) -> String {
+    let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
+    let of: Vec<&&Row> =
+        of.iter().filter(|row| row.files.first().is_some_and(|it| it == file)).collect();
+    let mut text = format!("\n## {stem}\n\n`drover run {file} --on sim --repeats 5`\n");
+    if pictures.contains(&*stem) {
+        let says: Vec<&str> = of.iter().map(|row| row.claim.as_str()).collect();
+        text += &format!(
+            "\n![{}]({stem}.svg)\n\n*What the document says, beside what was measured: ",
+            says.join(", ")
+        );
+        text += "the median of the seeds of randomness, with the least and the most.*\n";
+    }
+    text += "\n| claim | the document says | measured | |\n|---|---|---|---|\n";
+    for row in of {
+        let beside = row.beside.iter().map(|it| format!("beside: {it}"));
+        let figures: Vec<String> = row.figures.iter().cloned().chain(beside).collect();
+        let measured = figures.join("<br>") + &note(row);
+        text += &line(&[&name(row), &row.says, &measured, &row.standing]);
+    }
+    text
+}
+
+fn name(row: &Row) -> String {
+    format!("`{}` ({})", row.claim, row.section)
+}
+
+fn note(row: &Row) -> String {
+    row.note.as_ref().map_or(String::new(), |note| format!(" *{note}*"))
+}
+
+fn line(cells: &[&str]) -> String {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
