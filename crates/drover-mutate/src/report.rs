@@ -39,18 +39,19 @@ const COLUMNS: [Fate; 5] = [
 ];
 const SURVIVORS: &str = "## Survivors\n";
 
-/// The report: `intro`, the table of files, the table of survivors. `old`: the report that was
+/// The report: `intro`, the table of folders, the table of survivors. `old`: the report that was
 /// there before.
 pub fn report(intro: &str, files: &[Source], outcomes: &[Outcome], old: &str) -> String {
     let mut text = format!("# Mutants of the policy\n\n{intro}\n");
     text.push_str(
-        "| file | sites | planted | not compiled | same code | killed by tests | by the rig | survived |\n\
+        "| folder | sites | planted | not compiled | same code | killed by tests | by the rig | survived |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for (file, source) in files.iter().enumerate() {
-        let of_file = |outcome: &&Outcome| outcome.file == file;
-        let fates: Vec<Fate> = outcomes.iter().filter(of_file).map(|one| one.fate).collect();
-        row(&mut text, &format!("`{}`", source.name), source.sites.len(), &fates);
+    for of in files.chunk_by(|a, b| folder(a) == folder(b)) {
+        let is_in = |outcome: &&Outcome| folder(&files[outcome.file]) == folder(&of[0]);
+        let fates: Vec<Fate> = outcomes.iter().filter(is_in).map(|one| one.fate).collect();
+        let sites = of.iter().map(|file| file.sites.len()).sum();
+        row(&mut text, &format!("`{}`", folder(&of[0])), sites, &fates);
     }
     let fates: Vec<Fate> = outcomes.iter().map(|outcome| outcome.fate).collect();
     row(&mut text, "all", files.iter().map(|file| file.sites.len()).sum(), &fates);
@@ -63,6 +64,11 @@ pub fn report(intro: &str, files: &[Source], outcomes: &[Outcome], old: &str) ->
     );
     survivors(&mut text, files, outcomes, &whys(old));
     text
+}
+
+/// The folder of the policy that a file is in, or the file itself where it is in none.
+fn folder(source: &Source) -> &str {
+    source.name.split('/').next().unwrap_or(&source.name)
 }
 
 fn survivors(text: &mut String, files: &[Source], outcomes: &[Outcome], whys: &Whys<'_>) {
@@ -140,7 +146,7 @@ mod tests {
             outcome(2, Fate::Killed(Net::Rig)),
         ];
         let text = report("Intro.\n", &files(), &outcomes, "");
-        assert!(text.contains("| `x/f.h` | 4 | 3 | 0 | 0 | 1 | 1 | 1 |\n"), "{text}");
+        assert!(text.contains("| `x` | 4 | 3 | 0 | 0 | 1 | 1 | 1 |\n"), "{text}");
         assert!(text.contains("| all | 4 | 3 | 0 | 0 | 1 | 1 | 1 |\n"), "{text}");
         let survivor = "| `x/f.h:3` | `if (a \\|\\| b)` | `if (a && b)` |  |\n";
         assert!(text.ends_with(survivor), "{text}");

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use drover_core::claims::DOCUMENTS;
 use indicatif::ProgressBar;
 
 use crate::bench::{Bench, Words};
@@ -162,23 +163,34 @@ fn passes_without(
 /// The report, where those tests did not fail.
 fn report(mechanisms: &[Mechanism], survived: &BTreeSet<(String, String)>) -> String {
     let mut text = "# Mechanisms of the seed documents, taken out\n\n\
-        Written by `make mechanisms` (crates/drover-mutate, mechanisms.toml there). A claim in [seeds.md](seeds.md) that a test \
-        shows is shown only\nif the test fails without what it shows. So each mechanism is taken out of a copy of the source, one \
-        at a time, and the\ntests that show it are run: they pass before, and must fail then.\n\n\
-        | claim | without it | taken out of | test | fails |\n|---|---|---|---|---|\n"
+        Written by `make mechanisms`. A claim in [seeds.md](seeds.md) that a test shows is shown only if the test fails without what it \
+        shows.\nSo each mechanism is taken out of a copy of the source, one at a time, and the tests that show it are run: they pass \
+        before, and\nmust fail then. What is taken out, where, and which tests must fail: \
+        [mechanisms.toml](../crates/drover-mutate/mechanisms.toml).\n\n\
+        | document | claims | taken out | tests | that fail |\n|---|--:|--:|--:|--:|\n"
         .to_owned();
-    let mut rows = Vec::new();
-    for Mechanism { claims, without, file, fails, .. } in mechanisms {
-        for claim in claims {
-            for test in fails {
-                let passes = survived.contains(&(without.clone(), test.clone()));
-                let fails = if passes { "**no**" } else { "yes" };
-                rows.push(format!("| `{claim}` | {without} | `{file}` | {test} | {fails} |\n"));
-            }
-        }
+    let is_of = |claim: &str, document: &str| claim.starts_with(document);
+    for (document, title) in DOCUMENTS.iter().chain(&[("", "all")]) {
+        let of = mechanisms.iter().filter(|it| it.claims.iter().any(|it| is_of(it, document)));
+        let claims: BTreeSet<&String> =
+            of.clone().flat_map(|it| &it.claims).filter(|it| is_of(it, document)).collect();
+        let run: Vec<(String, String)> = of
+            .clone()
+            .flat_map(|it| it.fails.iter().map(|test| (it.without.clone(), test.clone())))
+            .collect();
+        let failed = run.iter().filter(|it| !survived.contains(it)).count();
+        let name =
+            if document.is_empty() { (*title).to_owned() } else { format!("{document}: {title}") };
+        text +=
+            &format!("| {name} | {} | {} | {} | {failed} |\n", claims.len(), of.count(), run.len());
     }
-    rows.sort();
-    text.extend(rows);
+    text += "\n## Tests that pass without what they show\n\n";
+    for (without, test) in survived {
+        text += &format!("- {without}: {test}\n");
+    }
+    if survived.is_empty() {
+        text += "None.\n";
+    }
     text
 }
 

@@ -99,12 +99,11 @@ fn fault_of(row: &str) -> Option<String> {
     (!missing.is_empty()).then(|| format!("no such test: {}", missing.join(", ")))
 }
 
-/// The number that a row of a promise begins with.
+/// The number that a row of a promise begins with, such as `7.12`.
 fn number_of(row: &str) -> Option<&str> {
-    let number = row.strip_prefix("| ")?.split(' ').next()?;
-    let is_number =
-        number.contains('.') && number.chars().all(|it| it.is_ascii_digit() || it == '.');
-    is_number.then_some(number)
+    let row = row.strip_prefix("| ").unwrap_or(row);
+    let end = row.find(|it: char| !it.is_ascii_digit() && it != '.')?;
+    row[..end].contains('.').then(|| &row[..end])
 }
 
 #[test]

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover compare`: scenarios on simulator and lab, and how far the two are apart.
 
-use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -14,52 +13,131 @@ use drover_rivals::RIVALS;
 use drover_scenario::Clock;
 use drover_scenario::compare::{Compare, Compared, compare};
 use drover_sim::scenario::{Options, run_scenario};
+use serde::{Deserialize, Serialize};
 
 #[derive(clap::Args)]
 pub struct Args {
     /// The scenarios.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Where to write the table.
+    /// Where to write the page; all figures go into a JSON file of the same name beside it.
     #[arg(long, value_name = "OUT.md")]
     out: PathBuf,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut sections = Vec::new();
-    let mut all = Vec::new();
+    let mut rows = Vec::new();
     for path in &args.files {
         eprintln!("compare: {}", path.display());
         let file = ScenarioFile::read(path)?;
-        let (title, rows) = both(&file).with_context(|| format!("{}", path.display()))?;
-        sections.push(section(&title, &rows));
-        all.extend(rows);
+        let (title, compared) = both(&file).with_context(|| format!("{}", path.display()))?;
+        rows.extend(compared.iter().map(|it| Row::of(&title, it)));
         // After each scenario: what was measured is not lost with the next.
-        fs::write(&args.out, page(&all, &sections))
-            .with_context(|| format!("cannot write {}", args.out.display()))?;
+        for (file, text) in
+            [(args.out.clone(), page(&rows)), (data_beside(&args.out), data(&rows)?)]
+        {
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+        }
     }
-    let within = within(&all);
-    println!("{within} of {} figures within tolerance: {}", all.len(), args.out.display());
+    let within = rows.iter().filter(|row| row.within).count();
+    println!("{within} of {} figures within tolerance: {}", rows.len(), args.out.display());
     Ok(ExitCode::SUCCESS)
 }
 
-fn within(rows: &[Compared]) -> usize {
-    rows.iter().filter(|row| row.is_within()).count()
+fn data_beside(page: &Path) -> PathBuf {
+    page.with_extension("json")
 }
 
-fn page(rows: &[Compared], sections: &[String]) -> String {
-    let counts = format!("{} of {} figures", within(rows), rows.len());
-    format!("{HEAD}{counts} are within their tolerance.\n{}", sections.concat())
+/// A figure in the simulator and in the lab.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Row {
+    /// The scenario, its clock and time; the scheduler, if it is not Drover.
+    scenario: String,
+    figure: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    case: Option<String>,
+    /// None: of the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vm: Option<String>,
+    simulator: Option<String>,
+    lab: Option<String>,
+    error: Option<String>,
+    tolerance: String,
+    within: bool,
+    /// Why it is known to be further off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl Row {
+    fn of(scenario: &str, of: &Compared) -> Row {
+        let unit = of.tolerance.unit();
+        Row {
+            scenario: scenario.to_owned(),
+            figure: of.metric.name().to_owned(),
+            case: of.case.clone(),
+            vm: of.vm.clone(),
+            simulator: of.sim.map(|it| format!("{it:.3}")),
+            lab: of.lab.map(|it| format!("{it:.3}")),
+            error: of.error().map(|it| format!("{it:+.1} {unit}")),
+            tolerance: format!("{} {unit}", of.tolerance.most()),
+            within: of.is_within(),
+            reason: of.reason.clone().filter(|_| !of.is_within()),
+        }
+    }
+
+    /// What it is of, such as `esx-fig5-limit, 50%, vm0: cpu_s`.
+    fn name(&self) -> String {
+        let scenario = self.scenario.split(' ').next().unwrap_or("");
+        let parts = [Some(scenario), self.case.as_deref(), self.vm.as_deref()];
+        let parts: Vec<&str> = parts.into_iter().flatten().filter(|it| *it != "all").collect();
+        format!("{}: {}", parts.join(", "), self.figure)
+    }
+}
+
+/// All figures as JSON, a line each.
+fn data(rows: &[Row]) -> Result<String> {
+    let lines = rows.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+    Ok(format!("[\n{}\n]\n", lines.join(",\n")))
 }
 
 const HEAD: &str = "\
 # Simulator against lab
 
 Written by `make compare`: each scenario in the simulator (the median of nine seeds) and in the lab, and how far the
-simulator's figure is from the lab's: under Drover, or under the scheduler that the title names. The tolerances were fixed
-beforehand, in the scenario files; rows beyond them stay, marked, with the reason where one is known.
+simulator's figure is from the lab's: under Drover, or under the scheduler that is named. The tolerances were fixed
+beforehand, in the scenario files. Each figure is in [fidelity.json](fidelity.json).
 
 ";
+
+/// How many figures are within their tolerance, and those that are not, by reason.
+fn page(rows: &[Row]) -> String {
+    let count = |of: &[&Row]| (of.iter().filter(|row| row.within).count(), of.len());
+    let (within, all) = count(&rows.iter().collect::<Vec<_>>());
+    let mut text = format!(
+        "{HEAD}{within} of {all} figures are within their tolerance.\n\n\
+         | scenario | figures | within |\n|---|--:|--:|\n"
+    );
+    for of in rows.chunk_by(|a, b| a.scenario == b.scenario) {
+        let (within, all) = count(&of.iter().collect::<Vec<_>>());
+        text += &format!("| {} | {all} | {within} |\n", of[0].scenario);
+    }
+    let mut off: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.within) {
+        let reason = row.reason.as_deref().unwrap_or("not known");
+        let error = row.error.as_deref().unwrap_or("not measured");
+        let line = format!("{} {error}, {} asked", row.name(), row.tolerance);
+        off.entry(reason).or_default().push(line);
+    }
+    text += "\n## Further off, by reason\n";
+    for (reason, figures) in off {
+        text += &format!(
+            "\n- {reason}:\n{}",
+            figures.iter().map(|it| format!("  - {it}\n")).collect::<String>()
+        );
+    }
+    text
+}
 
 /// Seeds the simulator runs each scenario with: how often threads switch hangs on luck, by a tenth and more
 /// beside a limit. Their figure is the median.
@@ -94,32 +172,57 @@ fn both(file: &ScenarioFile) -> Result<(String, Vec<Compared>)> {
     Ok((title, compare(&scenario.compares, &sim, &report.results)))
 }
 
-fn section(title: &str, rows: &[Compared]) -> String {
-    let mut text = format!(
-        "\n## {title}\n\n| figure | case | VM | simulator | lab | error | tolerance | |\n\
-         |---|---|---|---|---|---|---|---|\n"
-    );
-    let name = |name: &Option<String>| name.clone().unwrap_or("-".to_owned());
-    let figure = |figure: Option<f64>| figure.map_or("missing".to_owned(), |it| format!("{it:.3}"));
-    for row in rows {
-        let unit = row.tolerance.unit();
-        let error = row.error().map_or("-".to_owned(), |error| format!("{error:+.1} {unit}"));
-        let mark = match (row.is_within(), &row.reason) {
-            (true, _) => "",
-            (false, None) => "**off**",
-            (false, Some(reason)) => &format!("**off**: {reason}"),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {error} | {} {unit} | {mark} |",
-            row.metric.name(),
-            name(&row.case),
-            name(&row.vm),
-            figure(row.sim),
-            figure(row.lab),
-            row.tolerance.most(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(case: &str, error: &str, within: bool, reason: Option<&str>) -> Row {
+        Row {
+            scenario: "x (exact clock, 4 s)".to_owned(),
+            figure: "cpu_s".to_owned(),
+            case: Some(case.to_owned()),
+            vm: Some("a".to_owned()),
+            simulator: Some("2.000".to_owned()),
+            lab: Some("1.900".to_owned()),
+            error: Some(error.to_owned()),
+            tolerance: "1 %".to_owned(),
+            within,
+            reason: reason.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn the_page_counts_figures_and_has_those_that_are_off_by_reason() {
+        let rows = [
+            row("all", "+0.2 %", true, None),
+            row("busy", "+5.3 %", false, Some("it is emulated")),
+            row("idle", "-3.1 %", false, None),
+        ];
+        let text = page(&rows);
+        for part in [
+            "1 of 3 figures are within",
+            "| x (exact clock, 4 s) | 3 | 1 |",
+            "- it is emulated:\n  - x, busy, a: cpu_s +5.3 %, 1 % asked\n",
+            "- not known:\n  - x, idle, a: cpu_s -3.1 %, 1 % asked\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+
+    /// The page says what the data say; with `DROVER_WRITE_DOCS` set it is written anew.
+    #[test]
+    fn the_published_page_follows_from_the_published_data() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fidelity.md");
+        let text = fs::read_to_string(data_beside(&file)).unwrap();
+        let rows: Vec<Row> = serde_json::from_str(&text).unwrap();
+        assert_eq!(data(&rows).unwrap(), text, "fidelity.json is as `make compare` writes it");
+        if std::env::var_os("DROVER_WRITE_DOCS").is_some() {
+            fs::write(&file, page(&rows)).unwrap();
+        }
+        assert_eq!(
+            fs::read_to_string(&file).unwrap(),
+            page(&rows),
+            "DROVER_WRITE_DOCS=1 writes it"
         );
     }
-    text
 }
