@@ -290,7 +290,7 @@ mod tests {
         assert!(said.contains("; 3 do not count; 2 rows of docs/mutants.md have"), "{said}");
         let report = fs::read_to_string(folder.path().join(REPORT)).unwrap();
         for row in [
-            "| `a/f.h` | 7 | 7 | 1 | 2 | 1 | 1 | 2 |\n",
+            "| `a` | 7 | 7 | 1 | 2 | 1 | 1 | 2 |\n",
             "| `a/f.h:7` | `return c == d;` | `return !(c == d);` |  |\n",
             "| `a/f.h:7` | `return c == d;` | `return c != d;` |  |\n",
         ] {
