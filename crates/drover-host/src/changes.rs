@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use crate::plan::{Plan, PlannedVm};
+use crate::saved::Saved;
 use crate::status::Change;
-use crate::store::Saved;
 use drover_core::asked::{Asked, Key};
 use drover_core::partition::{PartitionSpec, slice_text};
 use drover_core::percent;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 use crate::kvm;
+use crate::release::version;
 use crate::sources::config_file::{CONFIG_PATH, ConfigFile};
 use crate::topology::Topology;
 use drover_core::cpu_list::CpuList;
@@ -71,15 +72,6 @@ fn check_under(root: &Path, is_root: bool) -> Vec<Point> {
 
 /// The oldest kernel that Drover is tested on.
 const OLDEST_KERNEL: (u32, u32, u32) = (6, 18, 0);
-
-/// The running kernel's: 7.3.4 of `7.3.4+deb14-amd64`, and 7.4.0 of `7.4-rc1`; 0.0.0 where it is not known.
-fn version(root: &Path) -> (u32, u32, u32) {
-    let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();
-    let plain = release.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default();
-    let mut numbers = plain.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
-    let mut next = || numbers.next().unwrap_or(0);
-    (next(), next(), next())
-}
 
 fn kernel(root: &Path) -> Point {
     let release = read(root, "proc/sys/kernel/osrelease").unwrap_or_default();

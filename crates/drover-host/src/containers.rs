@@ -5,10 +5,9 @@
 //! Of `cpu.idle` not every kernel tells its scheduler: that file is watched. How nice VMs are counts within cgroups, so
 //! that is followed here, too.
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelVm, Refusal, Slots};
 use crate::names::user_name;
 use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
-use crate::scheduler::{KernelVm, Refusal, Slots};
 use crate::sources::cgroup::{CGROUPS_MAX, Cgroup, path_of};
 use crate::sources::cgroup_tree::{CgroupTree, Container, Place};
 use crate::sources::nice::{Nice, NiceValues};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What each VM is guaranteed now: [`drover_core::delay`], from what is known of the host and its VMs.
 
+use crate::kernel::KernelVm;
 use crate::plan::{Capacity, Plan, PlannedVm};
-use crate::scheduler::KernelVm;
 use crate::thread_sets::Sets;
 use crate::topology::online_cpus;
 use anyhow::{Context, Result};

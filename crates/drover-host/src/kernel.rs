@@ -1,12 +1,193 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the daemon needs of the scheduler: to see VMs and to give orders.
+//! What the daemon needs of the scheduler: VMs and vCPUs as the kernel sees them, and to give orders.
 
+use crate::constants;
 use crate::domains::Placed;
-use crate::scheduler::{KernelVcpu, KernelVm, Scheduler, Slots};
+use crate::status::VcpuState;
 use anyhow::Result;
 use drover_core::allot::{AllotmentOf, Measured};
-use drover_core::place::HomeNumber;
+use drover_core::counters::Yields;
+use drover_core::place::{HomeNumber, Woken};
 use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
+
+/// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KernelVm {
+    /// Where its record is; may be another VM's later.
+    pub slot: u32,
+    /// Never reused while this scheduler runs.
+    pub id: u64,
+    /// The VMM process; 0 of a container.
+    pub tgid: u32,
+    /// The number of a container's cgroup; 0 of a VM.
+    pub cgroup: u64,
+    /// The user whose it was when it was found.
+    pub uid: u32,
+    /// vCPUs seen so far.
+    pub nr_vcpus: u32,
+    /// Of these, the ones that shares for each vCPU count: those that ran lately, no more than pCPUs.
+    pub size: u32,
+    /// vCPUs and helper threads attached.
+    pub nr_threads: u32,
+    /// Counts how often one of them was confined or freed.
+    pub affinity_changes: u32,
+    /// Counts how often the nice value, or the class, of one of them changed.
+    pub weight_changes: u32,
+    /// Shares in force.
+    pub shares: u32,
+    /// Shares asked for; 0 is the default for its size.
+    pub shares_asked: u32,
+    /// CPU time of its vCPU threads.
+    pub vcpu_run_ns: u64,
+    /// CPU time of its other threads.
+    pub helper_run_ns: u64,
+    /// Of both, what it was not charged, beside busy sibling threads.
+    pub smt_discount_ns: u64,
+    /// Time its threads were ready and not running.
+    pub ready_ns: u64,
+    /// The longest single such wait.
+    pub longest_ready_ns: u64,
+    /// Time in which any of its vCPUs ran.
+    pub progressed_ns: u64,
+    /// Of that, while a sibling was ready and did not run: concurrency hazard.
+    pub hazard_ns: u64,
+    /// Time its vCPUs were ready and co-stopped, summed over them.
+    pub costop_ns: u64,
+    /// Time its threads were ready and it was at its limit, summed over them.
+    pub limited_ns: u64,
+    /// Co-stops, of the VM or of a vCPU alone.
+    pub nr_costops: u64,
+    /// vCPUs started again after one.
+    pub nr_costarts: u64,
+    /// CPU time of its threads on pCPUs of its home.
+    pub home_run_ns: u64,
+    /// What came of directed yields.
+    pub yields: Yields,
+    /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
+    pub skew_max_ns: Option<u64>,
+    /// Who wakes it.
+    pub woken: Woken,
+}
+
+impl KernelVm {
+    /// The same one in another reading, which is in the order of slots.
+    pub fn found_in<'a>(&self, reading: &'a [Self]) -> Option<&'a Self> {
+        let at = reading.binary_search_by_key(&self.slot, |one| one.slot).ok()?;
+        Some(&reading[at]).filter(|one| one.id == self.id)
+    }
+}
+
+/// VMs and containers have slots, and not all may have one (policy/account/find.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slots {
+    /// How many are held.
+    pub held: u32,
+    /// The user that was refused one, for having as many as are left; 0: none was since one became free.
+    pub crowded_user: u32,
+    /// vCPUs that are served as ordinary tasks, because their VMs have none.
+    pub unplaced_vcpus: u32,
+}
+
+impl Slots {
+    /// There are so many, beside the host's own.
+    pub const COUNT: u32 = constants::DROVER_MAX_VMS - 1;
+
+    /// Why a VM or container that asks for one has none.
+    pub fn refusal(&self) -> Refusal {
+        match self.crowded_user {
+            _ if self.held + 1 >= Self::COUNT => Refusal::Full,
+            0 => Refusal::NotMadeYet,
+            user => Refusal::CrowdedUser(user),
+        }
+    }
+}
+
+/// Why a VM or container has no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// All are held.
+    Full,
+    /// That user holds as many as are left for others.
+    CrowdedUser(u32),
+    /// The queues of the next slots are being made (bpf/queues.bpf.h).
+    NotMadeYet,
+}
+
+/// A vCPU likewise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KernelVcpu {
+    /// Its number in its VM.
+    pub number: u32,
+    /// Its thread.
+    pub tid: u32,
+    /// What it does.
+    pub state: VcpuState,
+    /// Guest time, and halted time as far as to its slowest sibling.
+    pub progress_ns: u64,
+    /// Time it was ready while a sibling ran.
+    pub hazard_ns: u64,
+    /// Time it was ready and co-stopped.
+    pub costop_ns: u64,
+    /// Co-stops.
+    pub nr_costops: u64,
+    /// Of these, the ones that are over.
+    pub nr_costarts: u64,
+    /// The furthest it was seen ahead of a ready sibling; none in modes that do not bound it.
+    pub skew_max_ns: Option<u64>,
+}
+
+impl KernelVcpu {
+    /// One of which only its thread is known.
+    pub(crate) fn of_thread(tid: u32) -> Self {
+        Self {
+            number: 0,
+            tid,
+            state: VcpuState::Halted,
+            progress_ns: 0,
+            hazard_ns: 0,
+            costop_ns: 0,
+            nr_costops: 0,
+            nr_costarts: 0,
+            skew_max_ns: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl KernelVm {
+    /// A VM of two vCPUs that has done nothing yet.
+    pub fn for_test(id: u64) -> Self {
+        Self {
+            slot: u32::try_from(id).unwrap(),
+            id,
+            tgid: u32::MAX,
+            cgroup: 0,
+            uid: 0,
+            nr_vcpus: 2,
+            size: 2,
+            nr_threads: 3,
+            affinity_changes: 0,
+            weight_changes: 0,
+            shares: 2000,
+            shares_asked: 0,
+            vcpu_run_ns: 0,
+            helper_run_ns: 0,
+            smt_discount_ns: 0,
+            ready_ns: 0,
+            longest_ready_ns: 0,
+            progressed_ns: 0,
+            hazard_ns: 0,
+            limited_ns: 0,
+            home_run_ns: 0,
+            costop_ns: 0,
+            nr_costops: 0,
+            nr_costarts: 0,
+            yields: Yields::default(),
+            skew_max_ns: None,
+            woken: Woken::default(),
+        }
+    }
+}
 
 /// A scheduler that takes orders.
 pub trait Kernel {
@@ -66,63 +247,4 @@ pub trait Kernel {
     /// When the kernel cannot be reached.
     #[cfg(feature = "fault-injection")]
     fn break_on_purpose(&self) -> Result<()>;
-}
-
-impl Kernel for Scheduler {
-    fn vms(&self) -> Vec<KernelVm> {
-        self.vms()
-    }
-
-    fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
-        self.vcpus(vm)
-    }
-
-    fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
-        self.set_vm(vm, settings)
-    }
-
-    fn cgroup_changes(&self) -> u32 {
-        self.cgroup_changes()
-    }
-
-    fn slots(&self) -> Slots {
-        self.slots()
-    }
-
-    fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()> {
-        self.set_container(cgroup, user, live)
-    }
-
-    fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
-        self.set_pool(pool, settings)
-    }
-
-    fn set_home(&self, vm: &KernelVm, homes: &[HomeNumber]) -> Result<()> {
-        self.set_home(vm, homes)
-    }
-
-    fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
-        self.set_partition(partition, settings)
-    }
-
-    fn place(&self, placed: Placed) -> Result<()> {
-        self.place(placed)
-    }
-
-    fn measure(&self) -> Result<Vec<Measured>> {
-        self.measure()
-    }
-
-    fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()> {
-        self.allot(allotted)
-    }
-
-    fn allot_lapses(&self) -> u32 {
-        self.allot_lapses()
-    }
-
-    #[cfg(feature = "fault-injection")]
-    fn break_on_purpose(&self) -> Result<()> {
-        self.break_on_purpose()
-    }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What everyone got and wanted lately, and what they were owed for it.
 
+use crate::kernel::KernelVm;
 use crate::plan::Plan;
-use crate::scheduler::KernelVm;
 use drover_core::cpu_list::CpuList;
 use drover_core::tree::entitlement::{Leaf, Owed, entitle_within};
 use drover_core::tree::room::Room;

@@ -7,7 +7,7 @@ use crate::control::Request;
 use crate::names::{NAME_LENGTH_MAX, is_name};
 use crate::plan::Plan;
 use crate::registry::VmRegistry;
-use crate::store::{Saved, merged_partitions, merged_sets};
+use crate::saved::{Saved, merged_partitions, merged_sets};
 use anyhow::{Result, bail, ensure};
 use drover_core::arrange::is_ours;
 use drover_core::asked::{Asked, DEFAULT, HOST, Key, NO_POOLS};

@@ -299,8 +299,8 @@ fn planned(vm: &Vm, resolved: Resolved, affinity: Affinity) -> PlannedVm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::KernelVm;
     use crate::names::Source;
-    use crate::scheduler::KernelVm;
     use drover_core::asked::{Asked, DEFAULT};
     use drover_core::shares::Shares;
     use drover_core::tree::PoolSpec;

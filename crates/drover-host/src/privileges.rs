@@ -20,7 +20,7 @@ use landlock::{
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::files;
-use crate::serve::Places;
+use crate::places::Places;
 
 /// What those keep that look into others.
 const OF_READERS: [Capability; 2] = [Capability::CAP_SYS_NICE, Capability::CAP_SYS_PTRACE];

@@ -19,6 +19,7 @@
 use crate::files::{self, THREADS_MAX, field};
 use crate::helper::{Helper, Op};
 use crate::io_bytes::ByteCounts;
+use crate::kernel::KernelVm;
 use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
 use drover_core::profile::{Counted, INTERVAL, Profile, Profiler};
 use std::collections::{BTreeSet, HashMap};
@@ -43,6 +44,13 @@ pub struct Process {
     pub pid: u32,
     /// The CPU time that its threads have used, where the kernel's part counts that.
     pub used_ns: Option<u64>,
+}
+
+impl Process {
+    /// Of that VM.
+    pub fn of(vm: &KernelVm) -> Self {
+        Self { vm: vm.id, pid: vm.tgid, used_ns: Some(vm.vcpu_run_ns + vm.helper_run_ns) }
+    }
 }
 
 /// Reads what VMs did.

@@ -18,22 +18,21 @@ use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::Domains;
 use crate::helper::Helper;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelVm};
 use crate::meter::Meter;
 use crate::numa::Numa;
 use crate::orders::{Ground, LIVE_ORIGIN, VM_ORIGIN};
 use crate::plan::{Capacity, Plan, PlannedVm, Trouble};
 use crate::privileges::Writer;
-use crate::profiles::Profiles;
+use crate::profiles::{Process, Profiles};
 use crate::registry::{Vm, VmRegistry};
-use crate::scheduler::KernelVm;
+use crate::saved::{Before, Saved, merged, merged_partitions, merged_sets};
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::config_file::ConfigFile;
 use crate::status::Change;
-use crate::store::{Saved, Store, merged, merged_partitions, merged_sets};
+use crate::store::Store;
 use crate::thread_sets::ThreadSets;
 use crate::topology::Topology;
-use crate::undo::Before;
 use allotting::Allotting;
 use anyhow::{Context, Result, bail, ensure};
 use arranging::Arranging;
@@ -505,7 +504,7 @@ impl Reconciler {
         let Some(profiles) = &mut self.profiles else { return };
         let vms = self.registry.vms().iter().filter(|vm| !vm.is_container());
         let memory = |id: u64| self.numa.as_ref()?.pressure(id)?.memory_mib_s;
-        profiles.look(vms.map(|vm| vm.kernel.process()), memory, now);
+        profiles.look(vms.map(|vm| Process::of(&vm.kernel)), memory, now);
     }
 
     /// The plan is in force: says what of it is not as was asked.

@@ -2,12 +2,11 @@
 //! The VMs and containers on this host: what each is called and what its host says of it.
 
 use crate::helper::{Helper, Op};
+use crate::kernel::{KernelVcpu, KernelVm};
 use crate::names::{Identity, Places, Source, arguments, arguments_of, named, with_number};
-use crate::scheduler::{KernelVcpu, KernelVm};
-use crate::serve::online_list;
 use crate::sources::cgroup_tree::CgroupTree;
 use crate::sources::libvirt;
-use crate::topology::cpus_of_thread;
+use crate::topology::{cpus_of_thread, online_list};
 use drover_core::cpu_list::CpuList;
 use drover_core::resolve::Layer;
 use drover_core::tree::Affinity;

@@ -18,13 +18,12 @@ use crate::control::{Answer, Request};
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::files::{self, ENTRIES_MAX, THREADS_MAX};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelVcpu, KernelVm, Slots};
 use crate::names;
+use crate::places::Places;
 use crate::reconciler::Reconciler;
-use crate::scheduler::{KernelVcpu, KernelVm, Slots};
-use crate::serve::{Places, online_list};
 use crate::status::{HostStatus, PoolStatus, VmStatus};
-use crate::topology::Topology;
+use crate::topology::{Topology, online_list};
 
 /// What would be.
 #[derive(Debug)]

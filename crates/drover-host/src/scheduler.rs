@@ -22,7 +22,7 @@ use crate::constants;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::exit_info::ExitInfo;
 use crate::handover::Predecessor;
-use crate::profiles::Process;
+use crate::kernel::{Kernel, KernelVcpu, KernelVm, Slots};
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::status::VcpuState;
 use crate::topology::Topology;
@@ -46,191 +46,6 @@ pub struct Scheduler {
     bss: *mut types::bss,
     // Detaches when dropped, if nobody else keeps it.
     link: Link,
-}
-
-/// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KernelVm {
-    /// Where its record is; may be another VM's later.
-    pub slot: u32,
-    /// Never reused while this scheduler runs.
-    pub id: u64,
-    /// The VMM process; 0 of a container.
-    pub tgid: u32,
-    /// The number of a container's cgroup; 0 of a VM.
-    pub cgroup: u64,
-    /// The user whose it was when it was found.
-    pub uid: u32,
-    /// vCPUs seen so far.
-    pub nr_vcpus: u32,
-    /// Of these, the ones that shares for each vCPU count: those that ran lately, no more than pCPUs.
-    pub size: u32,
-    /// vCPUs and helper threads attached.
-    pub nr_threads: u32,
-    /// Counts how often one of them was confined or freed.
-    pub affinity_changes: u32,
-    /// Counts how often the nice value, or the class, of one of them changed.
-    pub weight_changes: u32,
-    /// Shares in force.
-    pub shares: u32,
-    /// Shares asked for; 0 is the default for its size.
-    pub shares_asked: u32,
-    /// CPU time of its vCPU threads.
-    pub vcpu_run_ns: u64,
-    /// CPU time of its other threads.
-    pub helper_run_ns: u64,
-    /// Of both, what it was not charged, beside busy sibling threads.
-    pub smt_discount_ns: u64,
-    /// Time its threads were ready and not running.
-    pub ready_ns: u64,
-    /// The longest single such wait.
-    pub longest_ready_ns: u64,
-    /// Time in which any of its vCPUs ran.
-    pub progressed_ns: u64,
-    /// Of that, while a sibling was ready and did not run: concurrency hazard.
-    pub hazard_ns: u64,
-    /// Time its vCPUs were ready and co-stopped, summed over them.
-    pub costop_ns: u64,
-    /// Time its threads were ready and it was at its limit, summed over them.
-    pub limited_ns: u64,
-    /// Co-stops, of the VM or of a vCPU alone.
-    pub nr_costops: u64,
-    /// vCPUs started again after one.
-    pub nr_costarts: u64,
-    /// CPU time of its threads on pCPUs of its home.
-    pub home_run_ns: u64,
-    /// What came of directed yields.
-    pub yields: Yields,
-    /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
-    pub skew_max_ns: Option<u64>,
-    /// Who wakes it.
-    pub woken: Woken,
-}
-
-impl KernelVm {
-    /// The same one in another reading, which is in the order of slots.
-    pub fn found_in<'a>(&self, reading: &'a [Self]) -> Option<&'a Self> {
-        let at = reading.binary_search_by_key(&self.slot, |one| one.slot).ok()?;
-        Some(&reading[at]).filter(|one| one.id == self.id)
-    }
-
-    /// What is read of it to profile it.
-    pub(crate) fn process(&self) -> Process {
-        let used_ns = Some(self.vcpu_run_ns + self.helper_run_ns);
-        Process { vm: self.id, pid: self.tgid, used_ns }
-    }
-}
-
-/// VMs and containers have slots, and not all may have one (policy/account/find.h).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Slots {
-    /// How many are held.
-    pub held: u32,
-    /// The user that was refused one, for having as many as are left; 0: none was since one became free.
-    pub crowded_user: u32,
-    /// vCPUs that are served as ordinary tasks, because their VMs have none.
-    pub unplaced_vcpus: u32,
-}
-
-impl Slots {
-    /// There are so many, beside the host's own.
-    pub const COUNT: u32 = constants::DROVER_MAX_VMS - 1;
-
-    /// Why a VM or container that asks for one has none.
-    pub fn refusal(&self) -> Refusal {
-        match self.crowded_user {
-            _ if self.held + 1 >= Self::COUNT => Refusal::Full,
-            0 => Refusal::NotMadeYet,
-            user => Refusal::CrowdedUser(user),
-        }
-    }
-}
-
-/// Why a VM or container has no slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// All are held.
-    Full,
-    /// That user holds as many as are left for others.
-    CrowdedUser(u32),
-    /// The queues of the next slots are being made (bpf/queues.bpf.h).
-    NotMadeYet,
-}
-
-/// A vCPU likewise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KernelVcpu {
-    /// Its number in its VM.
-    pub number: u32,
-    /// Its thread.
-    pub tid: u32,
-    /// What it does.
-    pub state: VcpuState,
-    /// Guest time, and halted time as far as to its slowest sibling.
-    pub progress_ns: u64,
-    /// Time it was ready while a sibling ran.
-    pub hazard_ns: u64,
-    /// Time it was ready and co-stopped.
-    pub costop_ns: u64,
-    /// Co-stops.
-    pub nr_costops: u64,
-    /// Of these, the ones that are over.
-    pub nr_costarts: u64,
-    /// The furthest it was seen ahead of a ready sibling; none in modes that do not bound it.
-    pub skew_max_ns: Option<u64>,
-}
-
-impl KernelVcpu {
-    /// One of which only its thread is known.
-    pub(crate) fn of_thread(tid: u32) -> Self {
-        Self {
-            number: 0,
-            tid,
-            state: VcpuState::Halted,
-            progress_ns: 0,
-            hazard_ns: 0,
-            costop_ns: 0,
-            nr_costops: 0,
-            nr_costarts: 0,
-            skew_max_ns: None,
-        }
-    }
-}
-
-#[cfg(test)]
-impl KernelVm {
-    /// A VM of two vCPUs that has done nothing yet.
-    pub fn for_test(id: u64) -> Self {
-        Self {
-            slot: u32::try_from(id).unwrap(),
-            id,
-            tgid: u32::MAX,
-            cgroup: 0,
-            uid: 0,
-            nr_vcpus: 2,
-            size: 2,
-            nr_threads: 3,
-            affinity_changes: 0,
-            weight_changes: 0,
-            shares: 2000,
-            shares_asked: 0,
-            vcpu_run_ns: 0,
-            helper_run_ns: 0,
-            smt_discount_ns: 0,
-            ready_ns: 0,
-            longest_ready_ns: 0,
-            progressed_ns: 0,
-            hazard_ns: 0,
-            limited_ns: 0,
-            home_run_ns: 0,
-            costop_ns: 0,
-            nr_costops: 0,
-            nr_costarts: 0,
-            yields: Yields::default(),
-            skew_max_ns: None,
-            woken: Woken::default(),
-        }
-    }
 }
 
 impl Scheduler {
@@ -296,39 +111,11 @@ impl Scheduler {
         })
     }
 
-    /// All VMs and containers now live, in the order of their slots.
-    pub fn vms(&self) -> Vec<KernelVm> {
-        let slots = self.slots_in_use();
-        let mut vms = Vec::with_capacity(slots as usize);
-        vms.extend((1..slots).filter_map(|slot| self.vm_in(slot)));
-        vms
-    }
-
     /// Counts pCPUs that came or went.
     pub fn pcpu_changes(&self) -> u32 {
         let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe { (&raw const (*bss).drover.pcpu_changes).read_volatile() }
-    }
-
-    /// Counts what changed about cgroups.
-    pub fn cgroup_changes(&self) -> u32 {
-        let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `exit_info`.
-        unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
-    }
-
-    /// How much room there is for VMs and containers.
-    pub fn slots(&self) -> Slots {
-        let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `exit_info`.
-        unsafe {
-            Slots {
-                held: (&raw const (*bss).drover.slots_held).read_volatile(),
-                crowded_user: (&raw const (*bss).drover.crowded_user).read_volatile(),
-                unplaced_vcpus: (&raw const (*bss).drover.nr_unplaced).read_volatile(),
-            }
-        }
     }
 
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
@@ -389,8 +176,35 @@ impl Scheduler {
         Woken { by, votes, wakes, near, waited_ms: ready_ns / 1_000_000 }
     }
 
-    /// The vCPUs of a VM that have books, in the order of their numbers.
-    pub fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
+    fn set_home_of_part(&self, mut order: types::home_order) -> Result<()> {
+        // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+        };
+        match call(&self.skel.progs.drover_home_order, bytes)? {
+            0 => Ok(()),
+            _ => Err(anyhow!("the VM is gone")),
+        }
+    }
+
+    fn slots_in_use(&self) -> u32 {
+        let bss = self.bss;
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
+        let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
+        // SAFETY: as above; no reference is made.
+        slots.min(unsafe { places_in(&raw const (*bss).drover.vm) })
+    }
+}
+
+impl Kernel for Scheduler {
+    fn vms(&self) -> Vec<KernelVm> {
+        let slots = self.slots_in_use();
+        let mut vms = Vec::with_capacity(slots as usize);
+        vms.extend((1..slots).filter_map(|slot| self.vm_in(slot)));
+        vms
+    }
+
+    fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
         let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
         let (of_vm, all) = unsafe {
@@ -431,11 +245,7 @@ impl Scheduler {
         vcpus
     }
 
-    /// Put these settings of the VM in force.
-    ///
-    /// # Errors
-    /// When the VM is gone meanwhile.
-    pub fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
+    fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
         let mut order = types::vm_order {
             vm_id: vm.id,
             slot: vm.slot,
@@ -462,11 +272,25 @@ impl Scheduler {
         }
     }
 
-    /// The cgroup with that number, in a subtree of that user's, begins, or ceases, to be a container.
-    ///
-    /// # Errors
-    /// When no slot is free for it, or it is what it shall be already.
-    pub fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()> {
+    fn cgroup_changes(&self) -> u32 {
+        let bss = self.bss;
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
+        unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
+    }
+
+    fn slots(&self) -> Slots {
+        let bss = self.bss;
+        // SAFETY: points into the mapped .bss, as in `exit_info`.
+        unsafe {
+            Slots {
+                held: (&raw const (*bss).drover.slots_held).read_volatile(),
+                crowded_user: (&raw const (*bss).drover.crowded_user).read_volatile(),
+                unplaced_vcpus: (&raw const (*bss).drover.nr_unplaced).read_volatile(),
+            }
+        }
+    }
+
+    fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()> {
         let mut order = types::container_order { cgroup, live: live.into(), user };
         // SAFETY: `container_order` is plain old data without padding; the slice covers exactly it.
         let bytes = unsafe {
@@ -478,12 +302,7 @@ impl Scheduler {
         }
     }
 
-    /// Put these settings of the pool in force, making it where it is not; None removes it, which
-    /// is for the caller to do only when nothing is in it.
-    ///
-    /// # Errors
-    /// When the pool is the root or beyond the table.
-    pub fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
+    fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
         let live = settings.is_some();
         let settings = settings.cloned().unwrap_or_default();
         let mut order = types::pool_order {
@@ -503,11 +322,7 @@ impl Scheduler {
         }
     }
 
-    /// The VM's home, or those of its parts in order; empty: it has none.
-    ///
-    /// # Errors
-    /// When the VM is gone meanwhile.
-    pub fn set_home(&self, vm: &KernelVm, homes: &[HomeNumber]) -> Result<()> {
+    fn set_home(&self, vm: &KernelVm, homes: &[HomeNumber]) -> Result<()> {
         let parts = u32::try_from(homes.len()).unwrap_or(u32::MAX).max(1);
         let words = homes.iter().map(|home| home.word());
         let words: Vec<u32> = if homes.is_empty() { vec![0] } else { words.collect() };
@@ -522,22 +337,7 @@ impl Scheduler {
         })
     }
 
-    fn set_home_of_part(&self, mut order: types::home_order) -> Result<()> {
-        // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_home_order, bytes)? {
-            0 => Ok(()),
-            _ => Err(anyhow!("the VM is gone")),
-        }
-    }
-
-    /// Put these settings of the partition in force.
-    ///
-    /// # Errors
-    /// When there is no such partition.
-    pub fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
+    fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
         let mut order = types::partition_order {
             partition: partition.0,
             policy: settings.policy as u32,
@@ -553,11 +353,7 @@ impl Scheduler {
         }
     }
 
-    /// That pCPU belongs to that domain, and the domain to that partition.
-    ///
-    /// # Errors
-    /// When there is no such pCPU or domain.
-    pub fn place(&self, placed: Placed) -> Result<()> {
+    fn place(&self, placed: Placed) -> Result<()> {
         let Placed { pcpu, domain, partition: PartitionId(partition), sibling, node, llc } = placed;
         let (sibling, node, llc) = (from_1(sibling), from_1(node), from_1(Some(llc)));
         let mut order = types::pcpu_order { pcpu, domain, partition, sibling, node, llc };
@@ -573,11 +369,7 @@ impl Scheduler {
         }
     }
 
-    /// What VMs used and want since this was asked last, by their slots.
-    ///
-    /// # Errors
-    /// When the kernel cannot be reached.
-    pub fn measure(&self) -> Result<Vec<Measured>> {
+    fn measure(&self) -> Result<Vec<Measured>> {
         run(&self.skel.progs.drover_measure)?;
         let slot = |slot: u32| {
             // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
@@ -588,11 +380,7 @@ impl Scheduler {
         Ok((0..self.slots_in_use()).map(slot).collect())
     }
 
-    /// Puts in force what is allotted, by slots; none: nothing is any more.
-    ///
-    /// # Errors
-    /// When the kernel cannot be reached.
-    pub fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()> {
+    fn allot(&self, allotted: Option<&[AllotmentOf]>) -> Result<()> {
         let Some(allotted) = allotted else {
             return run(&self.skel.progs.drover_allot_end);
         };
@@ -614,27 +402,14 @@ impl Scheduler {
         run(&self.skel.progs.drover_allot)
     }
 
-    /// Counts how often what was allotted lapsed because nothing came after it.
-    pub fn allot_lapses(&self) -> u32 {
+    fn allot_lapses(&self) -> u32 {
         let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe { (&raw const (*bss).drover.allot_lapses).read_volatile() }
     }
 
-    fn slots_in_use(&self) -> u32 {
-        let bss = self.bss;
-        // SAFETY: points into the mapped .bss, as in `exit_info`.
-        let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
-        // SAFETY: as above; no reference is made.
-        slots.min(unsafe { places_in(&raw const (*bss).drover.vm) })
-    }
-
-    /// End the scheduler as an internal error would, for tests of the fallback.
-    ///
-    /// # Errors
-    /// When the kernel cannot be reached.
     #[cfg(feature = "fault-injection")]
-    pub fn break_on_purpose(&self) -> Result<()> {
+    fn break_on_purpose(&self) -> Result<()> {
         self.skel.progs.drover_break.test_run(ProgramInput::default())?;
         Ok(())
     }

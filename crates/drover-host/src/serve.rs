@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::stat::{Mode, umask};
 
-use crate::check::freezes::Tagged;
 use crate::clients::Clients;
 use crate::containers::Containers;
-use crate::cookies;
+use crate::cookies::{self, Tagged};
 use crate::delays::Delays;
 use crate::domains::{DomainLevel, Domains};
 use crate::exit_info::ExitInfo;
@@ -26,28 +25,16 @@ use crate::kvm;
 use crate::manager::Manager;
 use crate::numa::Numa;
 use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
+use crate::places::Places;
 use crate::privileges::{self, Writer};
 use crate::profiles::Profiles;
 use crate::reconciler::Reconciler;
 use crate::scheduler::Scheduler;
 use crate::sources::cgroup::CGROUPS;
-use crate::topology::{Topology, online_cpus};
+use crate::topology::{Topology, online_list};
 use crate::watch::Watch;
 use drover_core::cpu_list::CpuList;
 use drover_core::params::{DAEMON_LOOK_MS, Params};
-
-/// Where a daemon reads, keeps and listens.
-#[derive(Debug, Clone, Copy)]
-pub struct Places<'a> {
-    /// The configuration file; need not be there.
-    pub config: &'a Path,
-    /// Directory of saved settings.
-    pub state: &'a Path,
-    /// The control socket.
-    pub socket: &'a Path,
-    /// The socket of those who may only look.
-    pub readers: &'a Path,
-}
 
 /// How often the daemon looks after the host; more rarely where that would cost too much.
 const LOOK: Duration = Duration::from_millis(DAEMON_LOOK_MS as u64);
@@ -238,10 +225,4 @@ fn given_back(tagged: &Tagged) -> String {
         "{tagged}, with which this kernel freezes under any sched_ext scheduler: all tasks are the kernel's own \
          scheduler's again; `drover check` says what to do"
     )
-}
-
-/// The pCPUs that are online now.
-pub(crate) fn online_list() -> Result<CpuList> {
-    let cpus = online_cpus()?.into_iter().map(u32::try_from);
-    CpuList::of(cpus.collect::<Result<Vec<_>, _>>()?).context("no pCPU is online")
 }

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was ordered, kept across restarts of the daemon and of VMs.
+//! What was ordered ([`Saved`]), kept across restarts of the daemon and of VMs.
 //!
 //! One file, written whole ([`files::replace`]): whoever dies at whatever point leaves the old settings or the new
 //! ones, never something between. Where its directory was removed it is made anew, with all that was ordered.
 
 use crate::files;
 use crate::privileges::Writer;
-use crate::undo::{self, Before};
+use crate::saved::{Saved, VERSION};
 use anyhow::{Context, Result, bail, ensure};
-use drover_core::asked::Asked;
-use drover_core::partition::{PartitionSpec, Partitions};
-use drover_core::sets::{self, SetSpec};
-use drover_core::tree::{PoolSpec, Tree};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,77 +17,6 @@ pub const STATE_DIR: &str = "/var/lib/drover";
 const FILE: &str = "settings.json";
 /// No longer file is read or written: there is room for some 100,000 VMs.
 const BYTES_MAX: usize = 16 << 20;
-const VERSION: u32 = 1;
-
-/// Everything that was ordered.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Saved {
-    version: u32,
-    /// Pools that were added or changed.
-    pub pools: Vec<PoolSpec>,
-    /// What was asked for VMs, by name.
-    pub vms: BTreeMap<String, Asked>,
-    /// Partitions that were added.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub partitions: Vec<PartitionSpec>,
-    /// Partitions are arranged by what VMs do.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub auto_partitions: bool,
-    /// Sets of VMs that were added.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sets: Vec<SetSpec>,
-    /// By what the last orders are taken back, the last one last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "undo::kept")]
-    pub history: Vec<Before>,
-    /// What was asked for VMs for as long as they run, by name: never kept.
-    #[serde(skip)]
-    pub live: BTreeMap<String, Asked>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
-fn is_false(it: &bool) -> bool {
-    !it
-}
-
-impl Saved {
-    /// Pools that were ordered into pools which are neither configured nor ordered any more are the host's
-    /// now. Returns a line for each.
-    pub fn adopt_orphans<'a>(
-        &mut self,
-        configured: impl Iterator<Item = &'a PoolSpec>,
-    ) -> Vec<String> {
-        let mut known: Vec<String> = configured.map(|spec| spec.name.clone()).collect();
-        known.extend(self.pools.iter().map(|pool| pool.name.clone()));
-        let mut told = Vec::new();
-        for pool in &mut self.pools {
-            let Some(parent) = pool.parent.take_if(|parent| !known.contains(parent)) else {
-                continue;
-            };
-            told.push(format!(
-                "pool {0}: pool {parent:?}, which it was ordered into, is not there any more; it is the \
-                 host's until `drover pool set {0} --parent NAME`",
-                pool.name
-            ));
-        }
-        told
-    }
-}
-
-impl Default for Saved {
-    fn default() -> Self {
-        Self {
-            version: VERSION,
-            pools: Vec::new(),
-            vms: BTreeMap::new(),
-            partitions: Vec::new(),
-            auto_partitions: false,
-            sets: Vec::new(),
-            history: Vec::new(),
-            live: BTreeMap::new(),
-        }
-    }
-}
 
 /// Where it is kept.
 #[derive(Debug)]
@@ -161,58 +84,12 @@ impl Store {
     }
 }
 
-/// The pools of a configuration with those that were ordered over them, in place of or after them.
-///
-/// # Errors
-/// When they are no tree together, in one line.
-pub fn merged<'a>(configured: impl Iterator<Item = &'a PoolSpec>, saved: &Saved) -> Result<Tree> {
-    Ok(Tree::of(&ordered_over(configured, &saved.pools, |pool| &pool.name))?)
-}
-
-/// The partitions of a configuration with those that were ordered over them.
-///
-/// # Errors
-/// When they cannot stand together, in one line.
-pub fn merged_partitions<'a>(
-    configured: impl Iterator<Item = &'a PartitionSpec>,
-    saved: &Saved,
-) -> Result<Partitions> {
-    Ok(Partitions::of(ordered_over(configured, &saved.partitions, |spec| &spec.name))?)
-}
-
-/// The sets of a configuration with those that were ordered over them.
-///
-/// # Errors
-/// When they cannot stand together, in one line.
-pub fn merged_sets<'a>(
-    configured: impl Iterator<Item = &'a SetSpec>,
-    saved: &Saved,
-) -> Result<Vec<SetSpec>> {
-    let specs = ordered_over(configured, &saved.sets, |set| &set.name);
-    sets::check(&specs)?;
-    Ok(specs)
-}
-
-/// What is configured, and what was ordered in place of what has that name, or after all.
-fn ordered_over<'a, T: Clone + 'a>(
-    configured: impl Iterator<Item = &'a T>,
-    ordered: &[T],
-    name: impl Fn(&T) -> &str,
-) -> Vec<T> {
-    let mut specs: Vec<T> = configured.cloned().collect();
-    for one in ordered {
-        match specs.iter_mut().find(|spec| name(spec) == name(one)) {
-            Some(spec) => *spec = one.clone(),
-            None => specs.push(one.clone()),
-        }
-    }
-    specs
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_core::asked::Key;
+    use drover_core::asked::{Asked, Key};
+    use drover_core::tree::PoolSpec;
+    use std::collections::BTreeMap;
     use std::fs;
 
     const NEW_FILE: &str = "settings.json.new";
@@ -309,16 +186,5 @@ mod tests {
         assert_eq!(Store::open(dir.path()).unwrap().1, saved(1));
         fs::write(dir.path().join(FILE), " ".repeat(BYTES_MAX + 1)).unwrap();
         assert!(format!("{:#}", Store::open(dir.path()).unwrap_err()).contains("longer than"));
-    }
-
-    #[test]
-    fn ordered_pools_go_over_configured_ones() {
-        let configured = [PoolSpec::named("a"), PoolSpec::named("prod")];
-        let mut over = saved(1);
-        over.pools[0].parent = Some("a".to_owned());
-        let tree = merged(configured.iter(), &over).unwrap();
-        assert_eq!(tree.pools()[tree.find("prod").unwrap()].parent, tree.find("a"));
-        over.pools[0].parent = Some("b".to_owned());
-        assert!(merged(configured.iter(), &over).unwrap_err().to_string().contains("not there"));
     }
 }

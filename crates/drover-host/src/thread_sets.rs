@@ -6,7 +6,7 @@
 //! who asks is told what was read last.
 
 use crate::files::{self, THREADS_MAX};
-use crate::scheduler::KernelVm;
+use crate::kernel::KernelVm;
 use crate::topology::cpus_of_thread;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

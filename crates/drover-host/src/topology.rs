@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use drover_core::cpu_list::CpuList;
 use drover_core::tree::pcpus::Siblings;
 
 use crate::files::{self, ENTRIES_MAX};
@@ -260,6 +261,12 @@ fn parse_cpu_list(text: &str) -> Result<Vec<usize>> {
         cpus.extend(first..=last);
     }
     Ok(cpus)
+}
+
+/// The pCPUs that are online now.
+pub fn online_list() -> Result<CpuList> {
+    let cpus = online_cpus()?.into_iter().map(u32::try_from);
+    CpuList::of(cpus.collect::<Result<Vec<_>, _>>()?).context("no pCPU is online")
 }
 
 #[cfg(test)]

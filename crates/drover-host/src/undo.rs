@@ -6,66 +6,12 @@
 
 use crate::control::Request;
 use crate::orders::Ground;
-use crate::store::Saved;
+use crate::saved::{Before, Saved};
 use anyhow::Result;
 use drover_core::asked::{Asked, Key};
-use drover_core::partition::{PartitionChange, PartitionSpec};
+use drover_core::partition::PartitionChange;
 use drover_core::sets::SetSpec;
-use drover_core::tree::{PoolChange, PoolSpec};
-use serde::{Deserialize, Serialize, Serializer};
-
-/// So many orders can be taken back, the last one first.
-const KEPT: usize = 16;
-
-/// What stood in the place of an order before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "of", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Before {
-    /// What was ordered for a VM.
-    Vm {
-        /// Its name.
-        name: String,
-        /// To be kept.
-        #[serde(default)]
-        ordered: Asked,
-        /// For as long as it runs.
-        #[serde(skip)]
-        live: Asked,
-    },
-    /// What was ordered for a VM for as long as it runs.
-    LiveVm {
-        /// Its name.
-        name: String,
-        /// That.
-        live: Asked,
-    },
-    /// A pool as it was ordered; none: it was not.
-    Pool {
-        /// Its name.
-        name: String,
-        /// That.
-        ordered: Option<PoolSpec>,
-    },
-    /// A partition likewise.
-    Partition {
-        /// Its name.
-        name: String,
-        /// That.
-        ordered: Option<PartitionSpec>,
-    },
-    /// A set likewise.
-    Set {
-        /// Its name.
-        name: String,
-        /// That.
-        ordered: Option<SetSpec>,
-    },
-    /// Whether partitions were arranged by what VMs do.
-    AutoPartitions {
-        /// That.
-        on: bool,
-    },
-}
+use drover_core::tree::PoolChange;
 
 impl Before {
     /// What stands in the place of that order now; none: it is no order that can be taken back.
@@ -143,29 +89,6 @@ impl Before {
             Self::AutoPartitions { on } => Request::SetAutoPartitions { on },
         }
     }
-}
-
-impl Saved {
-    /// Has that order taken back first.
-    pub fn remember(&mut self, before: Before) {
-        self.history.push(before);
-        let surplus = self.history.len().saturating_sub(KEPT);
-        self.history.drain(..surplus);
-    }
-
-    /// Forgets what was asked for VMs for as long as they run, of those that are gone.
-    pub fn forget_gone(&mut self, is_here: impl Fn(&str) -> bool) {
-        self.live.retain(|name, _| is_here(name));
-        self.history.retain(|before| match before {
-            Before::LiveVm { name, .. } => is_here(name),
-            _ => true,
-        });
-    }
-}
-
-/// Without what ends with this daemon.
-pub fn kept<S: Serializer>(history: &[Before], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(history.iter().filter(|it| !matches!(it, Before::LiveVm { .. })))
 }
 
 impl Ground<'_> {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon looks after besides VMs: pCPUs that come, vCPUs there is no room for, and core-scheduling cookies.
 
-use crate::check::freezes::Tagged;
+use crate::cookies::Tagged;
 use crate::helper::Helper;
+use crate::kernel::{Kernel, Refusal, Slots};
 use crate::names::user_name;
-use crate::scheduler::{Refusal, Scheduler, Slots};
+use crate::scheduler::Scheduler;
 use crate::topology::Topology;
 use std::sync::Arc;
 

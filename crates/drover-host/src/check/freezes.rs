@@ -19,51 +19,22 @@
 
 use std::path::Path;
 
-use super::{Point, State, read, version};
-use crate::files::{self, ENTRIES_MAX, THREADS_MAX};
+use super::{Point, State, read};
+use crate::cookies::{Tagged, cookie_of, cookies_freeze, tagged};
+use crate::release::version;
 
 /// The name of the point about cookies, which `drover serve` can be told to pass over.
 pub const CORE_SCHEDULING: &str = "core scheduling";
 /// The name of the point about PSI triggers.
 pub const PSI_TRIGGERS: &str = "PSI triggers";
 
-/// The first kernel on which cookies freeze no host.
-const COOKIES_MENDED: (u32, u32, u32) = (7, 3, 4);
 /// The releases in which a PSI trigger does harm.
 const PSI_FREEZES: [std::ops::Range<(u32, u32, u32)>; 2] =
     [(6, 18, 33)..(6, 18, 46), (7, 0, 10)..(7, 1, 9)];
 
-/// A thread that has a cookie, and how many there are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tagged {
-    /// How many threads have one.
-    pub count: usize,
-    /// What the first is called.
-    pub name: String,
-    /// Its process.
-    pub pid: i32,
-    /// Its own number.
-    pub tid: i32,
-}
-
-impl std::fmt::Display for Tagged {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { count, name, pid, tid } = self;
-        let threads = if *count == 1 { "1 thread has" } else { &format!("{count} threads have") };
-        write!(f, "{threads} a core-scheduling cookie, {name} of process {pid} (thread {tid})")?;
-        if *count > 1 { write!(f, " first") } else { Ok(()) }
-    }
-}
-
 /// One point for each of these faults that this host may meet.
 pub fn of(root: &Path) -> Vec<Point> {
     [cookies(root, tagged(root, cookie_of)), psi_triggers(root)].into_iter().flatten().collect()
-}
-
-/// Would a cookie freeze this host?
-pub fn cookies_freeze(root: &Path) -> bool {
-    let has_siblings = read(root, "sys/devices/system/cpu/smt/active").is_some_and(|it| it == "1");
-    has_siblings && version(root) < COOKIES_MENDED
 }
 
 fn cookies(root: &Path, tagged: Option<Tagged>) -> Option<Point> {
@@ -105,44 +76,6 @@ fn psi_triggers(root: &Path) -> Option<Point> {
     })
 }
 
-/// Who has a cookie, of all threads of this host.
-pub fn tagged(root: &Path, cookie_of: impl Fn(i32) -> u64) -> Option<Tagged> {
-    let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<i32>().ok();
-    let mut found: Option<Tagged> = None;
-    for process in files::entries(&root.join("proc"), ENTRIES_MAX) {
-        let Some(pid) = number(&process) else { continue };
-        let threads = files::entries(&process.path().join("task"), THREADS_MAX);
-        for (thread, tid) in threads.filter_map(|thread| Some((thread.path(), number(&thread)?))) {
-            if cookie_of(tid) == 0 {
-                continue;
-            }
-            let name = || files::kernel(&thread.join("comm")).unwrap_or_default().trim().to_owned();
-            found.get_or_insert_with(|| Tagged { count: 0, name: name(), pid, tid }).count += 1;
-        }
-    }
-    found
-}
-
-/// The core-scheduling cookie of a thread; 0 where it has none, is gone, or may not be asked.
-pub fn cookie_of(tid: i32) -> u64 {
-    asked(tid).unwrap_or(0)
-}
-
-/// Does this kernel know cookies? Debian's do not, built without CONFIG_SCHED_CORE.
-pub fn knows_cookies() -> bool {
-    asked(0).is_some()
-}
-
-/// The cookie of a thread, 0: of this one; none: it cannot be asked.
-fn asked(tid: i32) -> Option<u64> {
-    let mut cookie: u64 = 0;
-    // SAFETY: the kernel writes one u64 there, and nothing when it fails. The 0 means a single thread (PIDTYPE_PID).
-    let done = unsafe {
-        libc::prctl(libc::PR_SCHED_CORE, libc::PR_SCHED_CORE_GET, tid, 0, &raw mut cookie)
-    };
-    (done == 0).then_some(cookie)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,22 +90,8 @@ mod tests {
         ("proc/20/task/22/comm", "vcpu1\n"),
     ];
 
-    fn with(more: &[(&'static str, &'static str)]) -> tempfile::TempDir {
-        host(&[&VMM[..], more].concat())
-    }
-
     fn of_vcpus(root: &Path) -> Option<Tagged> {
         tagged(root, |tid| u64::from(tid > 20))
-    }
-
-    #[test]
-    fn each_thread_is_asked_not_the_leaders_of_processes_only() {
-        let host = with(&[]);
-        let found = of_vcpus(host.path()).unwrap();
-        assert_eq!((found.count, found.pid), (2, 20));
-        assert!(found.to_string().starts_with("2 threads have a core-scheduling cookie, vcpu"));
-        assert_eq!(tagged(host.path(), |_| 0), None);
-        assert_eq!(cookie_of(0x3fff_fff0), 0, "nobody has that number");
     }
 
     #[test]

@@ -14,12 +14,15 @@
 //! Limitations. As many users as there are readers, whose processes all keep such a lock, keep pages of others from
 //! being moved meanwhile, but not names from being known.
 
+mod memory;
+mod misses;
 mod wire;
 mod worker;
 
+pub use misses::COUNTS;
 pub use wire::{ITEMS_MAX, Op, Request};
 
-use crate::check::freezes::Tagged;
+use crate::cookies::Tagged;
 use crate::privileges;
 use anyhow::{Context, Result};
 use nix::sys::socket::{

@@ -3,9 +3,10 @@
 //!
 //! Each has CAP_SYS_PTRACE and CAP_SYS_NICE, opens nothing to write, and makes no system call but those below.
 
+use super::memory::{MAPS_MAX, call_move_pages};
+use super::misses::misses_of;
 use super::wire::{ANSWER_BYTES, Op, Part, REQUEST_BYTES, Request};
-use crate::check::freezes::{Tagged, cookie_of, tagged};
-use crate::numa::{MAPS_MAX, call_move_pages, misses_of};
+use crate::cookies::{Tagged, cookie_of, tagged};
 use crate::{cookies, files, io_bytes, names, privileges};
 use anyhow::Result;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};

@@ -30,14 +30,10 @@ mod mover;
 mod os;
 mod pressure;
 
-pub(crate) use os::{MAPS_MAX, call_move_pages};
-pub(crate) use pressure::misses_of;
-
 use crate::domains::Domains;
 use crate::helper::Helper;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelVm};
 use crate::privileges;
-use crate::scheduler::KernelVm;
 use crate::status::{Advice, NodeStatus, PlannedMove};
 use crate::topology::{Topology, free_mib, mems_of};
 use drover_core::asked::Consolidate;

@@ -2,7 +2,7 @@
 //! `drover config export`: the configuration with all orders over it, as a file that says the same without them.
 
 use super::Reconciler;
-use crate::store::{merged, merged_partitions, merged_sets};
+use crate::saved::{merged, merged_partitions, merged_sets};
 use anyhow::Result;
 use drover_core::printable::printable;
 

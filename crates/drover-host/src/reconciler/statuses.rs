@@ -3,16 +3,15 @@
 
 use super::Reconciler;
 use crate::files;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelVcpu, KernelVm};
 use crate::orders::{NAME_ORIGIN, POOL_ORIGIN};
 use crate::plan::PlannedVm;
 use crate::recent;
 use crate::registry::Vm;
-use crate::scheduler::{KernelVcpu, KernelVm};
+use crate::saved::Saved;
 use crate::status::{
     HostStatus, Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus,
 };
-use crate::store::Saved;
 use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::domains::{DomainLevel, Placed};
-use crate::scheduler::{KernelVcpu, KernelVm, Slots};
+use crate::kernel::{KernelVcpu, KernelVm, Slots};
 use crate::status::{Change, HostStatus, PartitionStatus, SetStatus, VcpuState, VmStatus};
 use crate::topology::tests::Host as Sysfs;
 use anyhow::ensure;

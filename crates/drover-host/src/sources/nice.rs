@@ -12,7 +12,7 @@
 //! Limitations. Threads of one VM share alike, whatever the nice value of each.
 
 use crate::files::{self, THREADS_MAX};
-use crate::scheduler::{KernelVcpu, KernelVm};
+use crate::kernel::{KernelVcpu, KernelVm};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
