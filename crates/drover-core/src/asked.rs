@@ -266,14 +266,14 @@ impl Asked {
             Key::Reservation => self.reservation_mcpu = Some(percent::parse(text)?),
             Key::Limit => self.limit = Some(text.parse()?),
             Key::Pool => {
-                if !crate::tree::is_plain_name(text) {
+                if !crate::names::is_plain_name(text) {
                     return Err(format!("use the name of a pool, or {HOST}"));
                 }
                 self.pool = Some(text.to_owned());
             }
             Key::Cosched => self.cosched = Some(text.parse()?),
             Key::Partition => {
-                if !crate::tree::is_plain_name(text) {
+                if !crate::names::is_plain_name(text) {
                     return Err("use the name of a partition".to_owned());
                 }
                 self.partition = Some(text.to_owned());

@@ -54,6 +54,12 @@ impl CpuList {
     }
 }
 
+/// A set of pCPUs in words.
+pub fn cpus_text(cpus: &CpuList) -> String {
+    let plural = if cpus.cpus().len() == 1 { "" } else { "s" };
+    format!("pCPU{plural} {cpus}")
+}
+
 /// Why a text is no list of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a list of CPUs such as \"0-3,8\"")]

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Names of VMs, and patterns that mean several of them.
+//! Names of VMs, pools and the like, and patterns that mean several of them.
 
 use crate::cpu_list::CpuList;
+
+/// Whether `name` may stand in file names, commands and tables as it is.
+pub fn is_plain_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=63).contains(&name.len()) && name.bytes().all(plain)
+}
 
 /// Whether a VM is meant by that name, or by a pattern: `web-*` means all whose names begin with `web-`,
 /// `web-[1-3,8]` those of them with these numbers.

@@ -9,12 +9,12 @@
 //! confined to 3-4 on 3, and one confined to 5 on 5.
 
 use crate::asked::{DEFAULT, HOST};
-use crate::cpu_list::CpuList;
+use crate::cpu_list::{CpuList, cpus_text};
+use crate::names::is_plain_name;
 use crate::nearest::hint;
 use crate::params::Params;
 use crate::settings::PartitionId;
-use crate::tree::admission::cpus_text;
-use crate::tree::{Affinity, is_plain_name};
+use crate::tree::Affinity;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -301,6 +301,15 @@ fn check_name(spec: &PartitionSpec) -> Result<(), PartitionFault> {
         return Err(fault(spec, "name", what, fix));
     }
     Ok(())
+}
+
+/// Everything asked for a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionSettings {
+    /// How it chooses who runs.
+    pub policy: PartitionPolicy,
+    /// How long a thread runs before it is asked again, above 0.
+    pub slice_ns: u64,
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ mod table;
 
 pub use table::{SetTable, read_sets};
 
+use crate::names::is_plain_name;
 use crate::place::{Kind, Within, contradiction};
 use crate::printable::printable;
-use crate::tree::is_plain_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

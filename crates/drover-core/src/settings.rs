@@ -3,7 +3,6 @@
 //!
 //! A pCPU is 1000 mcpu (thousandths of a pCPU); operators write percent of a pCPU, 10 mcpu each.
 
-use crate::partition::PartitionPolicy;
 use crate::shares::Shares;
 use crate::words::words;
 use schemars::JsonSchema;
@@ -104,15 +103,6 @@ pub struct VmSettings {
     pub cosched: Cosched,
     /// The partition it runs in.
     pub partition: PartitionId,
-}
-
-/// Everything asked for a partition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionSettings {
-    /// How it chooses who runs.
-    pub policy: PartitionPolicy,
-    /// How long a thread runs before it is asked again, above 0.
-    pub slice_ns: u64,
 }
 
 /// Everything asked for a pool other than the root.

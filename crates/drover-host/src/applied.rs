@@ -10,11 +10,9 @@ use crate::plan::{Plan, PlannedVm};
 use crate::registry::Vm;
 use crate::topology::Topology;
 use anyhow::{Context, Result};
-use drover_core::partition::PartitionSpec;
+use drover_core::partition::{PartitionSettings, PartitionSpec};
 use drover_core::resolve::Resolved;
-use drover_core::settings::{
-    PartitionId, PartitionSettings, PoolId, PoolSettings, VcpuLimit, VmSettings,
-};
+use drover_core::settings::{PartitionId, PoolId, PoolSettings, VcpuLimit, VmSettings};
 use drover_core::tree::DEPTH_MAX;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -7,8 +7,9 @@ use crate::status::VcpuState;
 use anyhow::Result;
 use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::counters::Yields;
+use drover_core::partition::PartitionSettings;
 use drover_core::place::{HomeNumber, Woken};
-use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{PartitionId, PoolId, PoolSettings, VmSettings};
 
 /// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

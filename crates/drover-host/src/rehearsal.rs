@@ -11,8 +11,9 @@ use std::time::Instant;
 use anyhow::Result;
 use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::params::Params;
+use drover_core::partition::PartitionSettings;
 use drover_core::place::HomeNumber;
-use drover_core::settings::{PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{PartitionId, PoolId, PoolSettings, VmSettings};
 
 use crate::control::{Answer, Request};
 use crate::delays::Delays;

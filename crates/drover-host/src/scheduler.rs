@@ -12,9 +12,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use drover_core::settings::{
-    Cosched, PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings,
-};
+use drover_core::partition::PartitionSettings;
+use drover_core::settings::{Cosched, PartitionId, PoolId, PoolSettings, VmSettings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 

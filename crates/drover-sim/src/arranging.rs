@@ -7,8 +7,7 @@ use crate::sim::Sim;
 use drover_core::arrange::{self, Arranger, Seen, Step, arrange};
 use drover_core::asked::DEFAULT;
 use drover_core::cpu_list::CpuList;
-use drover_core::partition::{PartitionPolicy, PartitionSpec, Partitions};
-use drover_core::settings::PartitionSettings;
+use drover_core::partition::{PartitionPolicy, PartitionSettings, PartitionSpec, Partitions};
 use std::time::Duration;
 
 /// A VM that may be moved to another partition, or has to stay.

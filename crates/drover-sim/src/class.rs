@@ -3,8 +3,9 @@
 
 use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
+use drover_core::partition::PartitionSettings;
 use drover_core::place::{HomeNumber, Woken};
-use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
+use drover_core::settings::{Cosched, PoolSettings};
 use drover_core::shares::Shares;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,6 @@
 //! depend on who runs beside whom; how fast work gets on does (crate::speed_model). One
 //! exception: [`Costs::in_turns`].
 
-use crate::kvm::Kvm;
 use drover_scenario::Host;
 
 /// The price list of a host.
@@ -147,6 +146,16 @@ impl PauseLoop {
         };
         shrunk.max(self.window_cycles)
     }
+}
+
+/// Which kernel's KVM yields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kvm {
+    /// Linux 3.6: a window that stays as it is, any sibling that is not halted and eligible, no
+    /// look at the run queues before both are locked.
+    Linux36,
+    /// Linux 6.18.
+    Linux618,
 }
 
 impl Costs {

@@ -11,22 +11,13 @@
 //! another; a vCPU halted in the guest with an interrupt pending is ready here at once.
 
 use crate::class::Class;
+use crate::costs::Kvm;
 use crate::guest::Mode;
 use crate::machine::{TaskId, TaskState};
 use crate::sim::Sim;
 
 /// How many yields may find no point before KVM gives up (kvm_vcpu_on_spin).
 const YIELD_TRIES: u32 = 3;
-
-/// Which kernel's KVM yields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kvm {
-    /// Linux 3.6: a window that stays as it is, any sibling that is not halted and eligible, no
-    /// look at the run queues before both are locked.
-    Linux36,
-    /// Linux 6.18.
-    Linux618,
-}
 
 /// Locks of run queues: when each is free again.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 //! is the same for all; not the simulation around them. What reading the clock takes is taken off.
 
 use crate::class::{Class, VmBounds};
-use crate::scx::Scx;
+use crate::scx::{Meter, Scx};
 use crate::sim::{Plan, Sim};
 use crate::sim_speed::{Load, set_up};
 use drover_core::settings::{PoolId, PoolSettings};
@@ -166,21 +166,6 @@ fn ask_for_parts(sim: &mut Sim<Scx>, load: &Load) {
     for vm in 0..load.vms {
         let shares = even * f64::from(load.vms) * part_of(vm, load.vms);
         sim.plan(0, Plan::SetShares(vm, shares.round().max(1.0) as u32));
-    }
-}
-
-/// Time spent in the policy.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Meter {
-    ns: u64,
-    calls: u64,
-}
-
-impl Meter {
-    /// One call of it began then and ends now.
-    pub fn add(&mut self, begun: Instant) {
-        self.ns += begun.elapsed().as_nanos() as u64;
-        self.calls += 1;
     }
 }
 

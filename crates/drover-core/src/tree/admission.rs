@@ -18,7 +18,7 @@
 use super::pcpus::Pcpus;
 use super::room::{Bottleneck, Room, keep};
 use super::{Affinity, Tree};
-use crate::cpu_list::CpuList;
+use crate::cpu_list::{CpuList, cpus_text};
 use crate::percent;
 use std::collections::BTreeMap;
 
@@ -388,12 +388,6 @@ pub fn kept_of_pool(promised_mcpu: u32, total_mcpu: u64, online: &Pcpus) -> u32 
     }
     let kept = u64::from(promised_mcpu) * capacity_mcpu / total_mcpu;
     u32::try_from(kept).expect("less than was promised")
-}
-
-/// A set of pCPUs in words.
-pub fn cpus_text(cpus: &CpuList) -> String {
-    let plural = if cpus.cpus().len() == 1 { "" } else { "s" };
-    format!("pCPU{plural} {cpus}")
 }
 
 fn have(cpus: &CpuList) -> &'static str {

@@ -18,6 +18,7 @@ pub mod weight;
 pub use affinity::Affinity;
 pub use change::PoolChange;
 
+use crate::names::is_plain_name;
 use crate::settings::{Cosched, PoolId};
 use crate::shares::Shares;
 use serde::{Deserialize, Serialize};
@@ -75,12 +76,6 @@ impl PoolSpec {
             cosched: None,
         }
     }
-}
-
-/// Whether `name` may stand in file names, commands and tables as it is.
-pub fn is_plain_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=63).contains(&name.len()) && name.bytes().all(plain)
 }
 
 /// What is wrong with a set of pools.

@@ -11,13 +11,11 @@ use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::asked::Consolidate;
 use drover_core::asked::{Asked, Key, Limit};
 use drover_core::params::Params;
-use drover_core::partition::{PartitionChange, PartitionPolicy};
+use drover_core::partition::{PartitionChange, PartitionPolicy, PartitionSettings};
 use drover_core::place::{HomeNumber, Kind as SetKind, Within};
 use drover_core::profile::Counted;
 use drover_core::sets::SetSpec;
-use drover_core::settings::{
-    Cosched, PartitionId, PartitionSettings, PoolId, PoolSettings, VmSettings,
-};
+use drover_core::settings::{Cosched, PartitionId, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
 use drover_core::tree::{Affinity, PoolChange};
 use nix::time::{ClockId, clock_gettime};

@@ -26,15 +26,15 @@ use crate::scenario::{Case, Scenario, scheduler_label};
 use crate::tuning::Tuning;
 use crate::vm::Vm;
 use drover_core::cpu_list::CpuList;
-use drover_core::names::{each_name, is_meant, is_pattern};
+use drover_core::names::{each_name, is_meant, is_pattern, is_plain_name};
 use drover_core::nearest::hint;
 use drover_core::partition::Partitions;
 use drover_core::place::Heuristic;
 use drover_core::sets::{SetSpec, SetTable, read_sets};
 use drover_core::toml_file::{FileError, Read, ReadFile, Source, Table};
+use drover_core::tree::Tree;
 use drover_core::tree::admission::{Ledger, Refusal};
 use drover_core::tree::pcpus::{HOST_PERMILLE, Pcpus};
-use drover_core::tree::{Tree, is_plain_name};
 
 /// Default measured time, s.
 const DURATION_S: f64 = 4.0;

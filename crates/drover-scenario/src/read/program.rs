@@ -9,9 +9,9 @@ use crate::program::{
 };
 use crate::vm::Vm;
 use crate::workload::Workload;
+use drover_core::names::is_plain_name;
 use drover_core::nearest::hint;
 use drover_core::toml_file::{Read, Table};
-use drover_core::tree::is_plain_name;
 use toml::Spanned;
 
 /// The most steps of a role.

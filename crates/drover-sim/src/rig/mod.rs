@@ -27,7 +27,7 @@ use crate::rng::{Rng, mix};
 use crate::scx::{Planted, Scx, Tunables};
 use crate::sim::{Plan, Sim};
 use crate::topology::Topology;
-use drover_core::settings::PartitionSettings;
+use drover_core::partition::PartitionSettings;
 use drover_core::shares::Shares;
 use invariants::Invariants;
 use shares::Calm;

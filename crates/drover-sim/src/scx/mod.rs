@@ -9,6 +9,7 @@
 mod allocator;
 mod ground;
 mod memory;
+mod meter;
 pub mod native;
 mod ordered_queue;
 mod policy;
@@ -16,6 +17,7 @@ mod queues;
 mod timers;
 
 pub(crate) use allocator::tree_of;
+pub use meter::Meter;
 pub use policy::{Policy, Tunables};
 pub use queues::{Planted, Queues, Stands, Surroundings};
 
@@ -24,9 +26,9 @@ use crate::machine::{CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::allot::Allocator;
 use drover_core::counters::{Counters, Numa, VmCounters, Yields};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
-use drover_core::partition::PartitionPolicy;
+use drover_core::partition::{PartitionPolicy, PartitionSettings};
 use drover_core::place::{HomeNumber, Woken};
-use drover_core::settings::{Cosched, PartitionSettings, PoolSettings};
+use drover_core::settings::{Cosched, PoolSettings};
 use ground::process_of;
 use native::{WAKES_TO_PREEMPT, WAKES_TO_WAIT};
 use queues::DEFAULT_SLICE_NS;

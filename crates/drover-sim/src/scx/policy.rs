@@ -3,14 +3,15 @@
 
 use super::ground::{self, Ground, pointer};
 use super::memory::Room;
+use super::meter::Meter;
 use super::native::{self, drover, drover_wakes, thread};
 use super::queues::Queues;
 use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
-use crate::policy_cost::Meter;
 use drover_core::allot::{Allotment, AllotmentOf, Measured};
+use drover_core::partition::PartitionSettings;
 use drover_core::place::policy_hops;
-use drover_core::settings::{PartitionSettings, PoolSettings};
+use drover_core::settings::PoolSettings;
 use drover_core::{delay, params};
 use drover_scenario::Host;
 use std::time::Instant;
