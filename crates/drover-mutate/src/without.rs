@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use drover_core::claims::DOCUMENTS;
+use drover_scenario::claims::DOCUMENTS;
 use indicatif::ProgressBar;
 
 use crate::bench::{Bench, Words};

@@ -9,16 +9,12 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
-use drover_scenario::claims::{self, Claim, DOCUMENTS, Measured};
-use drover_scenario::expect::Expect;
-use drover_scenario::results::{Ground, Origin, Results, Run};
-use drover_scenario::scenario::Scenario;
 use drover_experiment::{Overrides, ScenarioFile};
 use drover_report::claims::{Row, Shown, document, lines, page, write};
 use drover_report::picture::Picture;
 use drover_rivals::RIVALS;
 use drover_scenario::Scenario;
-use drover_scenario::claims::{self, Claim, Measured};
+use drover_scenario::claims::{self, Claim, DOCUMENTS, Measured};
 use drover_scenario::expect::Expect;
 use drover_scenario::results::{Ground, Origin, Results, Run};
 use drover_sim::batch::{run_batch, work};
