@@ -24,7 +24,7 @@ use crate::helper::Helper;
 use crate::kvm;
 use crate::manager::Manager;
 use crate::numa::Numa;
-use crate::pace::{LOOKS_ONE_IN, cpu_time, next_after};
+use crate::pace::{cpu_time, next_look};
 use crate::places::Places;
 use crate::privileges::{self, Writer};
 use crate::profiles::Profiles;
@@ -192,7 +192,7 @@ fn look_after(
         online = online_list().unwrap_or(online);
         reconciler.look(scheduler, &online, Instant::now());
         clients.find_us(writer);
-        let next_look = Instant::now() + next_after(cpu_time() - before, LOOK, LOOKS_ONE_IN);
+        let next_look = Instant::now() + next_look(cpu_time() - before, LOOK);
         loop {
             let next_allotted = reconciler.allot(scheduler, Instant::now());
             if clients.wait(next_allotted.map_or(next_look, |at| at.min(next_look))) {
