@@ -10,54 +10,52 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Host {
-    /// CPU sockets.
+    /// Sockets; default 1.
     pub sockets: u32,
-    /// Dies (last-level caches) per socket.
+    /// Dies a socket, each with a last-level cache; default 1.
     pub dies: u32,
-    /// Cores per die.
+    /// Cores a die; default 1.
     pub cores: u32,
-    /// Hardware threads per core.
+    /// Hardware threads a core; default 1.
     pub threads: u32,
-    /// NUMA nodes; the host's dies are spread evenly over them.
+    /// NUMA nodes, which divide the dies evenly; default 1.
     pub nodes: u32,
-    /// Memory of the whole host, MiB.
+    /// Memory, 256 at least; default 2048.
     pub memory_mib: u32,
-    /// Distance from each node (row) to each (column), as `numactl --hardware` prints it: 10 is
-    /// local. Empty: not said.
+    /// Distances in rows as of `numactl --hardware`, 10 being local; default 20 between any two.
     pub node_distances: Vec<Vec<u32>>,
     /// Model of the CPU.
     pub cpu: Option<String>,
-    /// Nominal clock of a core, MHz.
+    /// Clock, 100 to 20000.
     pub clock_mhz: Option<u32>,
-    /// First-level data cache of a core, KiB.
+    /// First-level data cache of a core.
     pub l1d_kib: Option<u32>,
-    /// Second-level cache of a core, KiB, where it is not the die's last level.
+    /// Second-level cache of a core, if not the last.
     pub l2_kib: Option<u32>,
-    /// Last-level cache of a die, KiB.
+    /// Last-level cache of a die.
     pub llc_kib: Option<u32>,
-    /// Latency of a load from a node's own memory that missed all caches, ns.
+    /// Latency of a load from the own node, 1 to 10000. With the next three and `llc_kib` for the
+    /// [speed model](simulator.md#how-fast-threads-get-on).
     pub memory_ns: Option<u32>,
-    /// What is added for each 10 of distance beyond a node's own, ns.
+    /// Added for each 10 of distance beyond the own; needed with several nodes.
     pub hop_ns: Option<u32>,
-    /// Bandwidth of a node's memory, MB/s.
+    /// Bandwidth of a node's memory.
     pub node_mb_s: Option<u32>,
-    /// Bandwidth of each link between two nodes, both ways together, MB/s of what memory accesses move. None: as wide as
-    /// need be.
+    /// Bandwidth of each link of two nodes, both ways together; default unlimited. Nodes are linked
+    /// unless a third lies between them.
     pub node_link_mb_s: Option<u32>,
-    /// Whether pCPUs tick one after the other, within half a tick, instead of all at once: the
-    /// kernel's boot option of that name, off by default there too.
+    /// `true`: pCPUs tick spread over half a tick.
     pub skew_tick: bool,
-    /// How often a task of its own wakes on each pCPU in the simulator; real hosts, the lab's too, have theirs.
+    /// How often a task of the host wakes on each pCPU; simulator only.
     pub own_wakeups_per_s: Option<u32>,
-    /// How long that task works each time, µs.
+    /// How long it works then.
     pub own_work_us: Option<u32>,
-    /// The pCPUs are emulated one after the other, and all have had their turn within so long, as in
-    /// the lab on the exact clock; for the simulator. None: they are there all at once.
+    /// PCPUs are emulated in turn, all within this time, as the lab's on the exact clock: costs
+    /// grow with busy pCPUs; simulator only.
     pub round_us: Option<u32>,
-    /// What all VMs together send through the host's network link, Mbit/s; for the simulator.
+    /// Network link of all VMs (`send`, `transmit`); simulator only.
     pub link_mbit_s: Option<u32>,
-    /// What its kernel takes for some things, for the simulator; on a host with turns, while no other pCPU
-    /// wants one.
+    /// What things cost; simulator only.
     pub costs: HostCosts,
 }
 
@@ -65,19 +63,19 @@ pub struct Host {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostCosts {
-    /// The scheduler's tick.
+    /// The scheduler's tick; default 2000.
     pub tick_ns: Option<u32>,
-    /// From one thread to another.
+    /// From one thread to another; default 1500.
     pub context_switch_ns: Option<u32>,
-    /// What a timer or another interrupt costs who runs there.
+    /// Of a timer or another pCPU; default 1500.
     pub interrupt_ns: Option<u32>,
-    /// What passes before an idle pCPU does anything.
+    /// Before an idle pCPU does anything; default 1500.
     pub idle_exit_ns: Option<u32>,
-    /// A vCPU's way to sleep.
+    /// A vCPU's way to sleep; default 2500.
     pub halt_ns: Option<u32>,
-    /// A woken vCPU's way back into its guest.
+    /// A woken vCPU's way into its guest; default 1500.
     pub resume_ns: Option<u32>,
-    /// What Drover's daemon does for one VM each time it looks.
+    /// Drover's daemon for each VM, five times a second; default 0.
     pub daemon_look_ns: Option<u32>,
 }
 

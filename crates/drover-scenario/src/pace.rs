@@ -11,15 +11,15 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Pace {
-    /// What two such threads on one core do together, % of one alone there.
+    /// What two such threads do on a core, % of one alone, 100 to 200; default they do not slow
+    /// each other.
     pub smt_gain_pct: Option<u32>,
-    /// Loads that go to memory and are waited for, in each ms that it computes, with 1 MiB of the
-    /// last-level cache to itself. Waiting for them is not part of that ms.
+    /// Loads from memory that are waited for in each computed ms, with 1 MiB of last-level cache;
+    /// default none. The host must say how fast its memory is.
     pub misses_per_ms: u32,
-    /// More cache than this is of no use to it, KiB; of meaning where it misses.
+    /// More cache than this is of no use; needed with that.
     pub working_set_kib: u32,
-    /// Lines that it moves from memory and to it for each such miss: the one it waits for, what is
-    /// fetched ahead, what is written back.
+    /// Lines of 64 bytes moved for each such miss; default 1.
     pub lines_per_miss: u32,
 }
 

@@ -34,58 +34,58 @@ pub enum Workload {
     /// Every vCPU is busy for `duty_pct` of each period and halted for the rest of it.
     /// Progress: loops of the busy code.
     Cpu {
-        /// Busy part of each period, 0 to 100 %.
+        /// Busy part, 0 to 100; default 100.
         #[serde(default = "full_duty_pct")]
         duty_pct: u32,
-        /// Length of a period in µs; without meaning at 0 % and 100 %.
+        /// Length of a period, 100 at least; default 10000.
         #[serde(default = "cpu_period_us")]
         period_us: u32,
-        /// A change of the duty at a given moment.
+        /// A later duty.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<CpuThen>,
     },
     /// Every vCPU computes, takes the VM's one ticket spinlock, holds it, releases it.
     /// Progress: sections entered.
     Lock {
-        /// Time the lock is held, µs.
+        /// Time the lock is held; default 5.
         #[serde(default = "lock_hold_us")]
         hold_us: u32,
-        /// Time between release and the next attempt, µs.
+        /// Time to the next attempt; default 20.
         #[serde(default = "lock_think_us")]
         think_us: u32,
     },
     /// Every vCPU works, then spins until all its siblings have arrived. Progress: rounds.
     Barrier {
-        /// Work between two meetings, µs.
+        /// Work between two meetings; default 30.
         #[serde(default = "barrier_work_us")]
         work_us: u32,
     },
     /// Every vCPU sets a timer, halts, notes how late it woke, works. Progress: wake-ups.
     Sleep {
-        /// Time from one wake-up to the next, µs.
+        /// Time between wake-ups, 10 at least; default 2000.
         #[serde(default = "sleep_period_us")]
         period_us: u32,
-        /// Work after each wake-up, µs.
+        /// Work after each wake-up; default 0.
         #[serde(default)]
         work_us: u32,
     },
     /// The vCPUs hand a token round: who has it works and hands it on; who waits for it asks the host
     /// to run the one that has it. Progress: tokens handed on.
     Yield {
-        /// Work before the token is handed on, µs.
+        /// Work before the token is passed; default 30. 0: nothing but yields.
         #[serde(default = "yield_work_us")]
         work_us: u32,
     },
     /// Every vCPU works, asks a device, and halts until it has answered: a back end, which is a thread of the VM,
     /// takes CPU time for it, and then the device takes time. Progress: answers.
     Io {
-        /// Work before the device is asked, µs.
+        /// Work before the device is asked; default 100.
         #[serde(default = "io_work_us")]
         work_us: u32,
-        /// CPU time of the back end, µs.
+        /// CPU time of the back end; default 20.
         #[serde(default = "io_back_end_us")]
         back_end_us: u32,
-        /// Time of the device after that, µs.
+        /// Time of the device; default 0.
         #[serde(default)]
         device_us: u32,
     },
@@ -96,10 +96,9 @@ pub enum Workload {
     Program(Box<Program>),
     /// A program in a Linux guest (`vmm = "qemu"`).
     Command {
-        /// Command line, run by the guest's shell.
+        /// Command line of the guest's shell; needed.
         run: String,
-        /// Text the program prints once its work has begun; by default it counts as begun as
-        /// soon as it was started.
+        /// Text that it prints once work has begun; measured only then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ready: Option<String>,
     },
@@ -109,10 +108,9 @@ pub enum Workload {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuThen {
-    /// When the duty changes, in s: of the measured time in a scenario; since the guest was let
-    /// go in what [`crate::Vm::workload_since_go`] hands to a guest.
+    /// When, in the measured time; needed.
     pub after_s: f64,
-    /// Busy part of each period from then on, 0 to 100 %.
+    /// Busy part from then on; needed.
     pub duty_pct: u32,
 }
 

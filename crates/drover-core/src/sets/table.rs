@@ -10,12 +10,15 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetTable {
-    /// Its name.
+    /// Unique name; needed.
     pub name: String,
-    /// Its VMs, by names or patterns.
+    /// Its VMs, two at least, also by [pattern](#vms-by-pattern); needed.
     pub vms: Vec<String>,
+    /// `affine` (near each other) or `anti-affine` (apart); needed.
     kind: Kind,
+    /// In what: `node` (default) or `llc`.
     within: Option<Within>,
+    /// `true`: never broken; a VM that it leaves no home has none.
     hard: Option<bool>,
 }
 

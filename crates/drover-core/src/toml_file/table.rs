@@ -139,15 +139,17 @@ impl Numbers {
     }
 }
 
-/// Makes types of tables: the title, and for each key its type and the range of its numbers.
+/// Makes types of tables: the title, and for each key what it means, its type and the range of its numbers.
 #[macro_export]
 macro_rules! tables {
-    ($($title:literal $table:ident { $($key:ident: $kind:ty $(= $range:expr)?;)* })*) => {$(
+    ($($title:literal $table:ident {
+        $($(#[$doc:meta])* $key:ident: $kind:ty $(= $range:expr)?;)*
+    })*) => {$(
         #[derive(::serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         #[allow(dead_code, reason = "keys that are read elsewhere are known here")]
         pub(crate) struct $table {
-            $(pub(crate) $key: $kind,)*
+            $($(#[$doc])* pub(crate) $key: $kind,)*
         }
 
         impl $crate::toml_file::Keys for $table {

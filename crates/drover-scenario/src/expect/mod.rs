@@ -19,42 +19,44 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expect {
-    /// What it shows, in words for people: it is then a finding, shown under each scheduler.
+    /// What the figure shows, for people. With such titles `drover run` shows these, as a table and
+    /// a picture, instead of all figures. Needs one `case`, no `"*"`.
     pub title: Option<String>,
-    /// The figure in question.
+    /// The figure; needed.
     pub metric: Metric,
-    /// Scheduler whose runs are looked at, by label.
+    /// Scheduler whose runs are looked at; default `drover`.
     #[serde(default = "drover")]
     pub scheduler: String,
-    /// Case whose runs are looked at; none: each case.
+    /// Case, or a list of cases; default each.
     pub case: Option<String>,
-    /// VM the figure is taken of; [`VmChoice::Host`] for figures of the host.
+    /// VM, `"*"` for each, a pattern or a list; needed for figures of a VM.
     #[serde(default)]
     pub vm: VmChoice,
-    /// The figure is at least this.
+    /// The value is at least this; one of `min` and `max` is needed.
     pub min: Option<f64>,
-    /// The figure is at most this.
+    /// The value is at most this.
     pub max: Option<f64>,
-    /// What the source of the scenario has; how far off the figure is, is shown.
+    /// What the source of the scenario has; the report shows the difference.
     pub published: Option<f64>,
-    /// The claim of scenarios/seeds/claims.toml that it shows, by id.
+    /// Id of the claim in `scenarios/seeds/claims.toml` that it shows, for [seeds.md](seeds.md).
     pub claim: Option<String>,
-    /// It stands beside the claim, which is not judged by it.
+    /// `true`: it stands beside the claim, unjudged.
     #[serde(default)]
     pub beside: bool,
-    /// The figure is divided by the same figure under this scheduler.
+    /// Scheduler whose same figure divides the value.
     pub relative_to: Option<String>,
-    /// The figure is divided by the same figure in this case.
+    /// Case whose figure divides the value.
     pub relative_to_case: Option<String>,
-    /// The figure is divided by the same figure of this VM.
+    /// VM whose figure divides the value.
     pub relative_to_vm: Option<String>,
-    /// The ratio is divided by the same ratio of these cases: one gain against another.
+    /// Ratio of other cases that divides the ratio; below 1: gains less.
     pub relative_to_gain: Option<Gain>,
-    /// A second maximum, taken from another case; the laxer of the two counts.
+    /// A second maximum; the laxer counts.
     pub or: Option<OrTimes>,
-    /// Only the measured time from here counts (read from the timeline), s.
+    /// The measured time counts from here (needs `sample_ms`; `share_got_pct`, `cpu_s`, `cpu_pcpus`
+    /// and figures of 100 ms).
     pub from_s: Option<f64>,
-    /// Only up to here; there where the other is.
+    /// The measured time counts up to here.
     pub to_s: Option<f64>,
 }
 
@@ -128,9 +130,9 @@ impl From<String> for VmChoice {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gain {
-    /// The case of the figure that is divided.
+    /// The other case; needed.
     pub case: String,
-    /// The case of the figure that divides it; none: the same case.
+    /// The case that divides its figure; default the same case.
     pub relative_to_case: Option<String>,
 }
 
@@ -138,8 +140,8 @@ pub struct Gain {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrTimes {
-    /// The case to look at.
+    /// The case to look at, same VM and scheduler; needed.
     pub case: String,
-    /// How many times its figure is allowed.
+    /// How many times its figure is allowed; needed.
     pub times: f64,
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The format of scenario files: every table, its keys, their types and the ranges of their numbers.
 //!
-//! A new key is a line here, and its use where the table is read. Tables that are as the rest of Drover
-//! has them ([`Host`], [`Workload`], [`Pace`], [`Expect`]) are read into those types as they are.
+//! A new key is a line here, with a comment of which docs/scenarios.md is made, and its use where the
+//! table is read. Tables that are as the rest of Drover has them ([`Host`], [`Workload`], [`Pace`],
+//! [`Expect`]) are read into those types as they are.
 
 use crate::clock::Clock;
 use crate::expect::{Expect, Metric};
@@ -47,113 +48,223 @@ const BOUND_MAX: f64 = 1e15;
 
 tables! {
     "top level" Top {
+        /// Its name, 1 to 63 of `A-Z a-z 0-9 . _ -`, as of the file; needed.
         name: String;
+        /// What it shows, in one line.
         description: Option<String>;
+        /// Measured time of each run, 0.01 to 86400; default 4.
         duration_s: Option<f64> = number(0.01, 86_400.0);
+        /// Time before that, 0 to 3600; default 0.5.
         warmup_s: Option<f64> = number(0.0, 3_600.0);
+        /// Runs of each case under each scheduler, 1 to 1000; default 1.
         repeats: Option<u32> = whole(1, 1_000);
+        /// Of what is drawn at random, 0 to 2^63 - 1; default 1.
         seed: Option<u64>;
+        /// Of the lab: `exact` (default; identical from run to run, for CPU time) or `real` (for
+        /// throughput).
         clock: Option<Clock>;
+        /// Default `["eevdf", "drover"]`; name or path of any sched_ext scheduler. In the simulator
+        /// also `cfs36` (Linux 3.6; `cfs36-cheaper-yield`, `cfs36-throttled-yield`,
+        /// `cfs36-autonuma`, `cfs36-autonuma-slowly`, `cfs36-schednuma`), `credit` (Xen's), `esx35`
+        /// (`esx35-fine-locks`), `priority`.
         schedulers: Option<Vec<String>>;
+        /// Also record CPU time in intervals of this length, 1 to 60000. Takes some time from a VM:
+        /// in the lab 1.2 % of a pCPU at 50 ms.
         sample_ms: Option<u32> = whole(1, 60_000);
+        /// `true`: pause-loop exits; simulator only.
         ple: Option<bool>;
+        /// The host: a table, or the name of a file with one; needed.
         host: IgnoredAny;
+        /// Pools of VMs.
         pool: Elsewhere;
+        /// Partitions of the host's pCPUs.
         partition: Elsewhere;
+        /// `true`: as after `drover partition auto --on`, for VMs without partition, pin, pool,
+        /// reservation and `cosched`.
         auto_partitions: Option<bool>;
+        /// The VMs; needed.
         vm: Elsewhere;
+        /// Containers beside the VMs.
         container: Elsewhere;
+        /// Sets of VMs that belong together or apart.
         set: Elsewhere;
+        /// How homes are chosen in the simulator: `auto` (default), or by free memory `greedy`
+        /// (first node with enough), `packed` (least that is enough), `spread` (most).
         placement: Option<Heuristic>;
+        /// Of all VMs: `default` (nothing), `pin-node`, `mem` (memory to a node), `pin-core` (as
+        /// many threads as vCPUs), `pin-core+mem`, `pin-1to1+mem` (each vCPU to a thread), in turn
+        /// over nodes and cores; a VM's own `pin` and `memory_node` come first.
         tuning: Option<Tuning>;
+        /// Parameters of the policy; simulator only.
         policy: Elsewhere;
+        /// Variants of the VMs; default one, called `all`.
         case: Elsewhere;
+        /// What results must show.
         expect: Elsewhere;
+        /// What simulator and lab are compared by.
         compare: Elsewhere;
     }
 
     "[policy]" PolicyTable {
+        /// How long a thread runs before it is asked again, 0.1 to 1000, below `wait_bound_ms`;
+        /// default 7.
         slice_ms: Option<f64> = number(SLICE_MIN_NS as f64 / 1e6, SLICE_MAX_NS as f64 / 1e6);
+        /// CPU time saved up by sleeping; this and the following but the last up to 1000; default
+        /// 10.
         wake_credit_ms: Option<f64> = number(0.0, PARAMETER_MS_MAX);
+        /// CPU time that an awake VM may be owed for each thread, 1 at least; default 32.
         claim_bound_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        /// By how much more a waking VM must be owed to preempt; default 0.25.
         preempt_gain_ms: Option<f64> = number(0.0, PARAMETER_MS_MAX);
+        /// Virtual time behind that is worth a migration; default 8.
         steal_gain_ms: Option<f64> = number(0.0, PARAMETER_MS_MAX);
+        /// Longest wait of a ready VM, 1 at least; default 1000.
         wait_bound_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        /// How far vCPUs drift apart before a co-stop, 0.1 at least; default 3.
         skew_max_ms: Option<f64> = number(0.1, PARAMETER_MS_MAX);
+        /// Longest hold for a common start, 1 at least; default 50.
         hold_max_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        /// How often it is judged which VMs need their vCPUs together, 1 at least; default 50.
         judge_window_ms: Option<f64> = number(1.0, PARAMETER_MS_MAX);
+        /// Charge for time beside a busy sibling thread, 1 to 1000; default 625.
         shared_core_permille: Option<u32> = whole(1, 1_000);
     }
 
     "[[pool]]" PoolTable {
+        /// Unique name; needed.
         name: String;
+        /// Its pool, 8 deep at most; default the host.
         parent: Option<String>;
+        /// Shares, 1 to 1000000, `"low"` (2000), `"normal"` (4000, default), `"high"` (8000).
         shares: Option<GivenShares>;
+        /// Promised CPU, % of a pCPU; default 0.
         reservation_pct: Option<u32> = whole(0, POOL_PCT_MAX);
+        /// Most CPU, % of a pCPU; default none.
         limit_pct: Option<u32> = whole(1, POOL_PCT_MAX);
+        /// `true` (default): what reservations in it exceed its own by is taken from its parent.
         expandable: Option<bool>;
+        /// `cosched` of its VMs that say nothing; default its parent's.
         cosched: Option<Cosched>;
     }
 
     "[[partition]]" PartitionTable {
+        /// Unique name, not `default` or `host`; needed.
         name: String;
+        /// Its pCPUs, such as `"0-1,3"`, leaving `default` one; needed.
         cpus: CpuList;
+        /// Its policy: [`share`](operating.md#partitions) (default), `credit`, `dedicated` or
+        /// `anticipatory`.
         policy: Option<PartitionPolicy>;
+        /// Its slice, 0.1 to 1000; default 7 (`share`), 30 (`credit`, `anticipatory`), 100
+        /// (`dedicated`).
         slice_ms: Option<f64> = number(SLICE_MIN_NS as f64 / 1e6, SLICE_MAX_NS as f64 / 1e6);
     }
 
     "[[vm]]" VmTable {
+        /// Unique name; needed.
         name: String;
+        /// So many VMs, `name-1`, `name-2` ..., 1 to 1000; see also
+        /// [`for`](#tables-that-differ-little-for-and-each).
         count: Option<u32> = whole(1, Vm::COUNT_MAX);
+        /// Number of vCPUs, 1 to 256; needed, here or in each case.
         vcpus: Option<u32> = whole(1, Vm::VCPUS_MAX);
+        /// Shares, 1 to 1000000, `"low"` (500 per vCPU), `"normal"` (1000, default), `"high"`
+        /// (2000). Under Drover words count vCPUs that run; what a VM is owed, and other
+        /// schedulers, count all.
         shares: Option<GivenShares>;
+        /// Promised CPU, % of a pCPU; default 0.
         reservation_pct: Option<u32> = whole(0, VM_PCT_MAX);
+        /// Most CPU, % of a pCPU; default none.
         limit_pct: Option<u32> = whole(1, VM_PCT_MAX);
+        /// Its pool; default the host.
         pool: Option<String>;
+        /// How its vCPUs are kept together: `off`, `strict`, `relaxed`, `skew`, `gang`, `auto`;
+        /// default its pool's, else `auto`.
         cosched: Option<Cosched>;
+        /// Its partition; outside `default` without pool, outside policy `share` without
+        /// reservation and `cosched`.
         partition: Option<String>;
+        /// `micro` (default, Drover's own small VM) or `qemu` (a Linux guest).
         vmm: Option<Vmm>;
+        /// Memory of a `qemu` guest, 64 at least, default 256; of a micro VM, touched before it
+        /// starts, 240 at most.
         memory_mib: Option<u32> = whole(64, Host::MEMORY_MIB_MAX);
+        /// Node where a micro VM's memory lies at first (preferred, not bound); in the simulator
+        /// also a list: interleaved. Default where it is touched.
         memory_node: Option<OneOrMore> = whole(0, Host::PCPUS_MAX);
+        /// `true`: a `qemu` guest has `/dev/vda`, 64 MiB of zeros, virtio-blk on an I/O thread; its
+        /// I/O delays are measured, its machine is `pc`.
         disk: Option<bool>;
+        /// Address of a `qemu` guest, such as `"10.0.0.1"` (`/24`): virtio-net on a tap, all on one
+        /// bridge, by vhost-net if there; as with `disk`.
         network: Option<Ipv4Addr>;
+        /// Its home node by order, in the simulator; default chosen.
         home: Option<u32> = whole(0, 1023);
+        /// Most vCPUs of it at home on one node; default a node's cores.
         max_per_node: Option<u32> = whole(1, Vm::VCPUS_MAX);
+        /// Whether it lives in one last-level cache: `on`, `off`, `auto` (default).
         consolidate: Option<Consolidate>;
+        /// CPUs of all its threads, `"0-1,3"`, or a list of each vCPU's, `["0", "1", "2-3"]`;
+        /// default any.
         pin: Option<Pin>;
+        /// Most CPU it can use, % of a pCPU; needed to say what is owed beside `sleep`, `io`,
+        /// `mix`, `command`.
         demand_pct: Option<u32> = whole(1, VM_PCT_MAX);
+        /// When its workload starts; default before the warm-up.
         start_s: Option<f64>;
+        /// When it is killed.
         stop_s: Option<f64>;
+        /// What its vCPUs do; needed, here or in each case.
         workload: Elsewhere;
     }
 
     "[[container]]" ContainerTable {
+        /// Name, unique among VMs, too; needed.
         name: String;
+        /// `cpu.weight`, 1 to 10000; default 100.
         weight: Option<u32> = whole(1, 10_000);
+        /// `cpu.max`, % of a pCPU; default none.
         limit_pct: Option<u32> = whole(1, POOL_PCT_MAX);
+        /// Number of busy threads, 1 to 256; needed.
         threads: u32 = whole(1, Vm::VCPUS_MAX);
     }
 
     "workload program" ProgramTable {
+        /// `program`.
         kind: IgnoredAny;
+        /// Steps of every vCPU, 1000 at most; this or `roles` is needed.
         steps: Option<Vec<Spanned<String>>>;
+        /// Steps of some vCPUs.
         roles: Elsewhere;
+        /// Spinlocks, name and kind: `ticket` (in order of asking, running or not) or
+        /// `test-and-set` (any that spins just then); with `-pv` a waiter halts after a while and
+        /// is kicked.
         locks: Option<BTreeMap<Spanned<String>, LockWord>>;
+        /// How long a `-pv` waiter spins before it halts; default 500.
         pv_spin_us: Option<u32> = whole(0, WORK_US_MAX);
+        /// What its speed hangs on.
         speed: Elsewhere;
     }
 
     "workload program, roles" RoleTable {
+        /// Which vCPUs, such as `"0-1,3"`; default all that no other role names.
         vcpus: Option<CpuList>;
+        /// What they do; needed.
         steps: Vec<Spanned<String>>;
     }
 
     "[[case]]" CaseTable {
+        /// Unique name, 63 letters at most; needed.
         name: String;
+        /// As at the top level.
         ple: Option<bool>;
+        /// As at the top level.
         placement: Option<Heuristic>;
+        /// As at the top level.
         tuning: Option<Tuning>;
+        /// Changes by pool.
         pool: Elsewhere;
+        /// Changes by VM.
         vm: Elsewhere;
     }
 
@@ -167,7 +278,9 @@ tables! {
     }
 
     "[case.vm.NAME]" CaseVmTable {
+        /// `true`: it takes no part.
         absent: Option<bool>;
+        /// Shares that were not set follow.
         vcpus: Elsewhere;
         shares: Elsewhere;
         reservation_pct: Elsewhere;
@@ -183,17 +296,26 @@ tables! {
         demand_pct: Elsewhere;
         start_s: Elsewhere;
         stop_s: Elsewhere;
+        /// Replaced as a whole.
         workload: Elsewhere;
     }
 
     "[[compare]]" CompareTable {
+        /// The figure; needed.
         metric: Metric;
+        /// `drover` (default) or `eevdf`.
         scheduler: Option<String>;
+        /// Case, or a list of cases; default each.
         case: Option<String>;
+        /// As of `[[expect]]`.
         vm: Option<String>;
+        /// As of `[[expect]]`.
         relative_to_case: Option<String>;
+        /// How far the simulator's value may be off, % of the lab's; this or the next is needed.
         tolerance_pct: Option<f64> = number(0.0, 1000.0);
+        /// The same in the value's own unit, for %.
         tolerance_points: Option<f64> = number(0.0, 100.0);
+        /// Why it is known to be further off.
         reason: Option<String>;
     }
 }
