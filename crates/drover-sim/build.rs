@@ -6,8 +6,7 @@ use std::env;
 use std::path::PathBuf;
 
 /// What src/scx/ calls, and constants it knows.
-const NAMES: &str = "(sim|SIM|WAKES)_.*|DROVER_(MAX|DOMAIN|SHARES|HOST)_.*|SHARES_PER_VCPU|(SHARE_INVERSE|HOME_LLC)_SHIFT|runqueue|cosched_mode|\
-    partition_policy";
+const NAMES: &str = "(sim|SIM|WAKES)_.*";
 
 fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap());
@@ -15,7 +14,8 @@ fn main() {
         println!("cargo:rerun-if-changed={}", here.join(room).display());
     }
     let (source, policy) = (here.join("native/policy.c"), here.join("../../policy"));
-    drover_build::c_bindings(&source, &[&policy], NAMES, "policy.rs");
+    let known = Some((&*policy, "drover_policy"));
+    drover_build::c_bindings(&source, &[&policy], NAMES, "policy.rs", known);
     let mut build = cc::Build::new();
     build
         .file(source)

@@ -48,13 +48,24 @@ pub fn bpf_skeleton(source: &Path, includes: &[&Path], skeleton: &str) {
 
 /// Writes to the file `bindings` of cargo's output directory what Rust has to know of the C code `source`, with
 /// headers from the folders `includes`: whatever of functions, structs and constants matches the regular expression
-/// `names`, and all that these lead to.
+/// `names`, and all that these lead to. `known`: a folder with headers, and the crate that has what is in them.
 ///
 /// # Panics
 /// When there is no libclang, or it finds a fault in the code.
-pub fn c_bindings(source: &Path, includes: &[&Path], names: &str, bindings: &str) {
+pub fn c_bindings(
+    source: &Path,
+    includes: &[&Path],
+    names: &str,
+    bindings: &str,
+    known: Option<(&Path, &str)>,
+) {
     let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo names it")).join(bindings);
-    bindgen::builder()
+    let mut builder = bindgen::builder();
+    if let Some((folder, of)) = known {
+        let folder = folder.display().to_string().replace('.', "\\.");
+        builder = builder.blocklist_file(format!("{folder}/.*")).raw_line(format!("use {of}::*;"));
+    }
+    builder
         .header(source.display().to_string())
         .clang_args(includes.iter().map(|folder| format!("-I{}", folder.display())))
         .allowlist_item(names)

@@ -27,8 +27,8 @@ use anyhow::{Result, bail};
 use drover_core::domain;
 use drover_core::settings::PartitionId;
 
-use crate::constants::{DROVER_DOMAIN_PCPUS, DROVER_MAX_DOMAINS};
 use crate::topology::Topology;
+use drover_policy::{DROVER_DOMAIN_PCPUS, DROVER_MAX_DOMAINS};
 
 /// What shares one run queue of VMs. See policy/queue/waiting.h for why an LLC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the daemon needs of the scheduler: VMs and vCPUs as the kernel sees them, and to give orders.
 
-use crate::constants;
 use crate::domains::Placed;
 use crate::status::VcpuState;
 use anyhow::Result;
 use drover_core::allot::{AllotmentOf, Measured};
-use drover_core::counters::Yields;
+use drover_core::counters::Counters;
 use drover_core::partition::PartitionSettings;
 use drover_core::place::{HomeNumber, Woken};
 use drover_core::settings::{PartitionId, PoolId, PoolSettings, VmSettings};
+use drover_policy::DROVER_MAX_VMS;
 
 /// A VM, or a container, as the kernel sees it at one moment. Times in nanoseconds since its birth.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KernelVm {
     /// Where its record is; may be another VM's later.
     pub slot: u32,
@@ -42,30 +42,14 @@ pub struct KernelVm {
     pub vcpu_run_ns: u64,
     /// CPU time of its other threads.
     pub helper_run_ns: u64,
-    /// Of both, what it was not charged, beside busy sibling threads.
-    pub smt_discount_ns: u64,
     /// Time its threads were ready and not running.
     pub ready_ns: u64,
-    /// The longest single such wait.
-    pub longest_ready_ns: u64,
-    /// Time in which any of its vCPUs ran.
-    pub progressed_ns: u64,
-    /// Of that, while a sibling was ready and did not run: concurrency hazard.
-    pub hazard_ns: u64,
     /// Time its vCPUs were ready and co-stopped, summed over them.
     pub costop_ns: u64,
-    /// Time its threads were ready and it was at its limit, summed over them.
-    pub limited_ns: u64,
-    /// Co-stops, of the VM or of a vCPU alone.
-    pub nr_costops: u64,
-    /// vCPUs started again after one.
-    pub nr_costarts: u64,
     /// CPU time of its threads on pCPUs of its home.
     pub home_run_ns: u64,
-    /// What came of directed yields.
-    pub yields: Yields,
-    /// The furthest a vCPU was seen ahead of a ready sibling; none in modes that do not bound it.
-    pub skew_max_ns: Option<u64>,
+    /// What else was counted of it.
+    pub counters: Counters,
     /// Who wakes it.
     pub woken: Woken,
 }
@@ -91,7 +75,7 @@ pub struct Slots {
 
 impl Slots {
     /// There are so many, beside the host's own.
-    pub const COUNT: u32 = constants::DROVER_MAX_VMS - 1;
+    pub const COUNT: u32 = DROVER_MAX_VMS - 1;
 
     /// Why a VM or container that asks for one has none.
     pub fn refusal(&self) -> Refusal {
@@ -115,7 +99,7 @@ pub enum Refusal {
 }
 
 /// A vCPU likewise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct KernelVcpu {
     /// Its number in its VM.
     pub number: u32,
@@ -123,34 +107,14 @@ pub struct KernelVcpu {
     pub tid: u32,
     /// What it does.
     pub state: VcpuState,
-    /// Guest time, and halted time as far as to its slowest sibling.
-    pub progress_ns: u64,
-    /// Time it was ready while a sibling ran.
-    pub hazard_ns: u64,
-    /// Time it was ready and co-stopped.
-    pub costop_ns: u64,
-    /// Co-stops.
-    pub nr_costops: u64,
-    /// Of these, the ones that are over.
-    pub nr_costarts: u64,
-    /// The furthest it was seen ahead of a ready sibling; none in modes that do not bound it.
-    pub skew_max_ns: Option<u64>,
+    /// What was counted of it.
+    pub counters: Counters,
 }
 
 impl KernelVcpu {
     /// One of which only its thread is known.
     pub(crate) fn of_thread(tid: u32) -> Self {
-        Self {
-            number: 0,
-            tid,
-            state: VcpuState::Halted,
-            progress_ns: 0,
-            hazard_ns: 0,
-            costop_ns: 0,
-            nr_costops: 0,
-            nr_costarts: 0,
-            skew_max_ns: None,
-        }
+        Self { number: 0, tid, state: VcpuState::Halted, counters: Counters::default() }
     }
 }
 
@@ -173,18 +137,10 @@ impl KernelVm {
             shares_asked: 0,
             vcpu_run_ns: 0,
             helper_run_ns: 0,
-            smt_discount_ns: 0,
             ready_ns: 0,
-            longest_ready_ns: 0,
-            progressed_ns: 0,
-            hazard_ns: 0,
-            limited_ns: 0,
             home_run_ns: 0,
             costop_ns: 0,
-            nr_costops: 0,
-            nr_costarts: 0,
-            yields: Yields::default(),
-            skew_max_ns: None,
+            counters: Counters::default(),
             woken: Woken::default(),
         }
     }

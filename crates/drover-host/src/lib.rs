@@ -68,9 +68,3 @@ pub mod watch;
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/drover.skel.rs"));
 }
-
-/// Constants of policy/base/types.h, as they stand there.
-#[allow(non_camel_case_types, dead_code, reason = "generated: an enum comes as a whole")]
-mod constants {
-    include!(concat!(env!("OUT_DIR"), "/constants.rs"));
-}

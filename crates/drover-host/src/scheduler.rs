@@ -13,11 +13,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use drover_core::partition::PartitionSettings;
-use drover_core::settings::{Cosched, PartitionId, PoolId, PoolSettings, VmSettings};
+use drover_core::settings::{PartitionId, PoolId, PoolSettings, VmSettings};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
-use crate::constants;
 use crate::domains::{DomainLevel, Domains, Placed};
 use crate::exit_info::ExitInfo;
 use crate::handover::Predecessor;
@@ -25,24 +24,35 @@ use crate::kernel::{Kernel, KernelVcpu, KernelVm, Slots};
 use crate::skeleton::{DroverSkel, DroverSkelBuilder, OpenDroverSkel, types};
 use crate::status::VcpuState;
 use crate::topology::Topology;
-use drover_core::allot::{Allotment, AllotmentOf, Measured};
-use drover_core::counters::Yields;
+use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::params::Params;
 use drover_core::place::{HomeNumber, Woken, policy_hops};
-use drover_core::shares::PER_VCPU;
+use drover_policy::{
+    self as policy, Order, container_order, counters, counters_of_vcpu, home_order, params_of,
+    partition_order, pcpu_order, pool_order, vm_order,
+};
 
 /// The macro has 64 bits, the highest of which bindgen takes for a sign.
-const OWNER_CGROUP: u64 = constants::OWNER_CGROUP as u64;
-const OWNER_HOST_TASKS: u64 = constants::OWNER_HOST_TASKS as u64;
-const _: () = assert!(PER_VCPU == constants::SHARES_PER_VCPU);
+const OWNER_CGROUP: u64 = policy::OWNER_CGROUP as u64;
+const OWNER_HOST_TASKS: u64 = policy::OWNER_HOST_TASKS as u64;
 /// The VM in an order is gone, or another has its slot.
 const ESRCH: i32 = 3;
+
+/// Layouts are the same for BPF and native code (policy/base/types.h).
+const _: () = {
+    assert!(size_of::<types::drover>() == size_of::<policy::drover>());
+    assert!(std::mem::offset_of!(types::bss, drover) % align_of::<policy::drover>() == 0);
+    assert!(size_of::<types::measured>() == size_of::<policy::measured>());
+    assert!(size_of::<types::allotment>() == size_of::<policy::allotment>());
+};
 
 /// A running scheduler.
 pub struct Scheduler {
     skel: DroverSkel<'static>,
     /// Its variables, mapped for as long as `skel` lives.
     bss: *mut types::bss,
+    /// What the policy knows, in there.
+    drover: *const policy::drover,
     // Detaches when dropped, if nobody else keeps it.
     link: Link,
 }
@@ -71,7 +81,9 @@ impl Scheduler {
             .context("the kernel does not start the scheduler; see `drover check`")?;
         let bss = skel.maps.bss_data.as_mut().context("the BPF object has no .bss")?;
         let bss = std::ptr::from_mut::<types::bss>(bss);
-        let scheduler = Self { skel, bss, link };
+        // SAFETY: no reference is made.
+        let drover = unsafe { (&raw const (*bss).drover).cast() };
+        let scheduler = Self { skel, bss, drover, link };
         if let Some(exit_info) = scheduler.exit_info() {
             bail!("the scheduler ended as it began: {exit_info}");
         }
@@ -112,21 +124,19 @@ impl Scheduler {
 
     /// Counts pCPUs that came or went.
     pub fn pcpu_changes(&self) -> u32 {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
-        unsafe { (&raw const (*bss).drover.pcpu_changes).read_volatile() }
+        unsafe { (&raw const (*self.drover).pcpu_changes).read_volatile() }
     }
 
     fn vm_in(&self, slot: u32) -> Option<KernelVm> {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
-        let vm = unsafe { (&raw const (*bss).drover.vm[slot as usize]).read_volatile() };
+        let vm = unsafe { (&raw const (*self.drover).vm[slot as usize]).read_volatile() };
         // SAFETY: as above; the policy keeps `partition` below the array's length.
         let pcpus = unsafe {
-            (&raw const (*bss).drover.partition[vm.partition as usize].nr_online).read_volatile()
+            (&raw const (*self.drover).partition[vm.partition as usize].nr_online).read_volatile()
         };
         // SAFETY: as above. It is written before the VM has its id.
-        let uid = unsafe { (&raw const (*bss).drover.user_of[slot as usize]).read_volatile() };
+        let uid = unsafe { (&raw const (*self.drover).user_of[slot as usize]).read_volatile() };
         let is_container = vm.owner_id & OWNER_CGROUP != 0;
         // The kernel's nice threads are for nobody to set.
         let is_hosts = vm.owner_id & OWNER_HOST_TASKS == OWNER_HOST_TASKS;
@@ -145,53 +155,28 @@ impl Scheduler {
             shares_asked: vm.asked.shares,
             vcpu_run_ns: vm.counters.vcpu_run_ns,
             helper_run_ns: vm.counters.helper_run_ns,
-            smt_discount_ns: vm.counters.smt_discount_ns,
             ready_ns: vm.counters.ready_ns,
-            longest_ready_ns: vm.counters.longest_ready_ns,
-            progressed_ns: vm.pressure.progressed_ns,
-            hazard_ns: vm.pressure.hazard_ns,
-            limited_ns: vm.counters.limited_ns,
             home_run_ns: vm.counters.home_run_ns,
             costop_ns: vm.skew.costop_ns,
-            nr_costops: vm.skew.nr_costops,
-            nr_costarts: vm.skew.nr_costarts,
-            yields: Yields {
-                asked: vm.counters.yields_asked,
-                granted: vm.counters.yields_granted,
-                throttled: vm.counters.yields_throttled,
-            },
-            skew_max_ns: bounds_skew(vm.cosched_mode).then_some(vm.skew.max_ns),
+            counters: counters(&vm),
             woken: self.woken(slot, vm.counters.ready_ns),
         })
     }
 
     fn woken(&self, slot: u32, ready_ns: u64) -> Woken {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
-        let waker = unsafe { (&raw const (*bss).drover.waker[slot as usize]).read_volatile() };
+        let waker = unsafe { (&raw const (*self.drover).waker[slot as usize]).read_volatile() };
         // SAFETY: as above; the policy keeps a waker's slot below the array's length.
-        let by = unsafe { (&raw const (*bss).drover.vm[waker.slot as usize].id).read_volatile() };
-        let types::waker { votes, wakes, near, .. } = waker;
+        let by = unsafe { (&raw const (*self.drover).vm[waker.slot as usize].id).read_volatile() };
+        let policy::waker { votes, wakes, near, .. } = waker;
         Woken { by, votes, wakes, near, waited_ms: ready_ns / 1_000_000 }
     }
 
-    fn set_home_of_part(&self, mut order: types::home_order) -> Result<()> {
-        // SAFETY: `home_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_home_order, bytes)? {
-            0 => Ok(()),
-            _ => Err(anyhow!("the VM is gone")),
-        }
-    }
-
     fn slots_in_use(&self) -> u32 {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
-        let slots = unsafe { (&raw const (*bss).drover.slots_in_use).read_volatile() };
+        let slots = unsafe { (&raw const (*self.drover).slots_in_use).read_volatile() };
         // SAFETY: as above; no reference is made.
-        slots.min(unsafe { places_in(&raw const (*bss).drover.vm) })
+        slots.min(unsafe { places_in(&raw const (*self.drover).vm) })
     }
 }
 
@@ -204,17 +189,16 @@ impl Kernel for Scheduler {
     }
 
     fn vcpus(&self, vm: &KernelVm) -> Vec<KernelVcpu> {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
         let (of_vm, all) = unsafe {
-            (&raw const (*bss).drover.vm[vm.slot as usize], &raw const (*bss).drover.vcpu)
+            (&raw const (*self.drover).vm[vm.slot as usize], &raw const (*self.drover).vcpu)
         };
         // SAFETY: as above.
         let (mode, places) = unsafe {
             ((*of_vm).cosched_mode, (&raw const (*of_vm).vcpu_places).read_volatile() as usize)
         };
         // SAFETY: as above.
-        let records = unsafe { &raw const (*bss).drover.vcpu_of[vm.slot as usize] };
+        let records = unsafe { &raw const (*self.drover).vcpu_of[vm.slot as usize] };
         let vcpu = |place: usize| {
             // SAFETY: as above; `place` is within `records`, and what is in it is a record of
             // `vcpu`, or 0.
@@ -229,13 +213,7 @@ impl Kernel for Scheduler {
                 number: u32::from(vcpu.vcpu_id),
                 tid: vcpu.tid,
                 state: state_of(&vcpu),
-                progress_ns: vcpu.progress_ns,
-                hazard_ns: vcpu.hazard_ns,
-                costop_ns: vcpu.costop_ns,
-                nr_costops: vcpu.nr_costops,
-                // Read in the middle of the first co-stop it may not be counted yet.
-                nr_costarts: vcpu.nr_costops.saturating_sub(u64::from(vcpu.costop_since_ns != 0)),
-                skew_max_ns: bounds_skew(mode).then_some(vcpu.skew_max_ns),
+                counters: counters_of_vcpu(&vcpu, mode),
             })
         };
         let mut vcpus: Vec<KernelVcpu> =
@@ -245,26 +223,7 @@ impl Kernel for Scheduler {
     }
 
     fn set_vm(&self, vm: &KernelVm, settings: &VmSettings) -> Result<()> {
-        let mut order = types::vm_order {
-            vm_id: vm.id,
-            slot: vm.slot,
-            cosched_mode: settings.cosched as u32,
-            partition: settings.partition.0,
-            burst_us: settings.burst_us,
-            asked: types::vm_settings {
-                shares: settings.shares.word(),
-                reservation_mcpu: settings.reservation_mcpu,
-                limit_mcpu: settings.limit_mcpu.unwrap_or(0),
-                vcpu_limit_mcpu: settings.vcpu_limit.mcpu,
-                vcpu_burst_us: settings.vcpu_limit.burst_us,
-                pool: settings.pool.0,
-            },
-        };
-        // SAFETY: `vm_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_order, bytes)? {
+        match call(&self.skel.progs.drover_order, vm_order::of(vm.slot, vm.id, settings))? {
             0 => Ok(()),
             code if code == -ESRCH => Err(anyhow!("the VM is gone")),
             code => Err(anyhow!("the scheduler refused the order (code {code})")),
@@ -272,50 +231,31 @@ impl Kernel for Scheduler {
     }
 
     fn cgroup_changes(&self) -> u32 {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
-        unsafe { (&raw const (*bss).drover.cgroup_changes).read_volatile() }
+        unsafe { (&raw const (*self.drover).cgroup_changes).read_volatile() }
     }
 
     fn slots(&self) -> Slots {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
         unsafe {
             Slots {
-                held: (&raw const (*bss).drover.slots_held).read_volatile(),
-                crowded_user: (&raw const (*bss).drover.crowded_user).read_volatile(),
-                unplaced_vcpus: (&raw const (*bss).drover.nr_unplaced).read_volatile(),
+                held: (&raw const (*self.drover).slots_held).read_volatile(),
+                crowded_user: (&raw const (*self.drover).crowded_user).read_volatile(),
+                unplaced_vcpus: (&raw const (*self.drover).nr_unplaced).read_volatile(),
             }
         }
     }
 
     fn set_container(&self, cgroup: u64, user: u32, live: bool) -> Result<()> {
-        let mut order = types::container_order { cgroup, live: live.into(), user };
-        // SAFETY: `container_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_container_order, bytes)? {
+        let order = container_order { cgroup, live: live.into(), user };
+        match call(&self.skel.progs.drover_container_order, order)? {
             0 => Ok(()),
             code => Err(anyhow!("the scheduler refused cgroup {cgroup} (code {code})")),
         }
     }
 
     fn set_pool(&self, pool: PoolId, settings: Option<&PoolSettings>) -> Result<()> {
-        let live = settings.is_some();
-        let settings = settings.cloned().unwrap_or_default();
-        let mut order = types::pool_order {
-            pool: pool.0,
-            live: live.into(),
-            parent: settings.parent.0,
-            limit_mcpu: settings.limit_mcpu.unwrap_or(0),
-            burst_us: settings.burst_us,
-        };
-        // SAFETY: `pool_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_pool_order, bytes)? {
+        match call(&self.skel.progs.drover_pool_order, pool_order::of(pool, settings))? {
             0 => Ok(()),
             code => Err(anyhow!("the scheduler refused the pool (code {code})")),
         }
@@ -326,27 +266,17 @@ impl Kernel for Scheduler {
         let words = homes.iter().map(|home| home.word());
         let words: Vec<u32> = if homes.is_empty() { vec![0] } else { words.collect() };
         (0..).zip(words).try_for_each(|(part, home)| {
-            self.set_home_of_part(types::home_order {
-                slot: vm.slot,
-                home,
-                vm_id: vm.id,
-                part,
-                parts,
-            })
+            let order = home_order { slot: vm.slot, home, vm_id: vm.id, part, parts };
+            match call(&self.skel.progs.drover_home_order, order)? {
+                0 => Ok(()),
+                _ => Err(anyhow!("the VM is gone")),
+            }
         })
     }
 
     fn set_partition(&self, partition: PartitionId, settings: PartitionSettings) -> Result<()> {
-        let mut order = types::partition_order {
-            partition: partition.0,
-            policy: settings.policy as u32,
-            slice_ns: settings.slice_ns,
-        };
-        // SAFETY: `partition_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_partition_order, bytes)? {
+        let order = partition_order::of(partition, settings);
+        match call(&self.skel.progs.drover_partition_order, order)? {
             0 => Ok(()),
             code => Err(anyhow!("the scheduler refused the partition (code {code})")),
         }
@@ -355,12 +285,8 @@ impl Kernel for Scheduler {
     fn place(&self, placed: Placed) -> Result<()> {
         let Placed { pcpu, domain, partition: PartitionId(partition), sibling, node, llc } = placed;
         let (sibling, node, llc) = (from_1(sibling), from_1(node), from_1(Some(llc)));
-        let mut order = types::pcpu_order { pcpu, domain, partition, sibling, node, llc };
-        // SAFETY: `pcpu_order` is plain old data without padding; the slice covers exactly it.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
-        };
-        match call(&self.skel.progs.drover_pcpu_order, bytes)? {
+        let order = pcpu_order { pcpu, domain, partition, sibling, node, llc };
+        match call(&self.skel.progs.drover_pcpu_order, order)? {
             0 => Ok(()),
             code => {
                 Err(anyhow!("the scheduler refused pCPU {pcpu} in domain {domain} (code {code})"))
@@ -372,9 +298,12 @@ impl Kernel for Scheduler {
         run(&self.skel.progs.drover_measure)?;
         let slot = |slot: u32| {
             // SAFETY: points into the mapped .bss, as in `exit_info`; `slot` is below the array's length.
-            let of = unsafe { (&raw const (*self.bss).measured[slot as usize]).read_volatile() };
-            let types::measured { vm_id, used_ns, awake, shares } = of;
-            Measured { vm_id, used_ns, awake, shares }
+            let of = unsafe {
+                (&raw const (*self.bss).measured[slot as usize])
+                    .cast::<policy::measured>()
+                    .read_volatile()
+            };
+            of.into()
         };
         Ok((0..self.slots_in_use()).map(slot).collect())
     }
@@ -386,25 +315,19 @@ impl Kernel for Scheduler {
         // SAFETY: points into the mapped .bss, as in `exit_info`; no reference is made.
         let places = unsafe { places_in(&raw const (*self.bss).allotted) };
         for (slot, of) in allotted.iter().enumerate().take(places as usize) {
-            let Allotment { share_inverse, entitled_ucpu, promised_mcpu, shares_part } =
-                of.allotment;
-            let order = types::allotment {
-                vm_id: of.vm_id,
-                share_inverse,
-                entitled_ucpu,
-                promised_mcpu,
-                shares_part: shares_part.into(),
-            };
             // SAFETY: as above; the kernel reads it only when it is told to, by this thread.
-            unsafe { (&raw mut (*self.bss).allotted[slot]).write_volatile(order) };
+            unsafe {
+                (&raw mut (*self.bss).allotted[slot])
+                    .cast::<policy::allotment>()
+                    .write_volatile(of.into())
+            };
         }
         run(&self.skel.progs.drover_allot)
     }
 
     fn allot_lapses(&self) -> u32 {
-        let bss = self.bss;
         // SAFETY: points into the mapped .bss, as in `exit_info`.
-        unsafe { (&raw const (*bss).drover.allot_lapses).read_volatile() }
+        unsafe { (&raw const (*self.drover).allot_lapses).read_volatile() }
     }
 
     #[cfg(feature = "fault-injection")]
@@ -450,33 +373,22 @@ fn set_params(
         );
     }
     bss.nr_all_domains = domains.all();
-    bss.drover.params = types::params {
-        slice_ns: params.slice_ns,
-        wake_credit_ns: params.wake_credit_ns,
-        claim_bound_ns: params.claim_bound_ns,
-        preempt_gain_ns: params.preempt_gain_ns,
-        steal_gain_ns: params.steal_gain_ns,
-        wait_bound_ns: params.wait_bound_ns,
-        skew_max_ns: params.skew_max_ns,
-        hold_max_ns: params.hold_max_ns,
-        judge_window_ns: params.judge_window_ns,
-        shared_core_permille: params.shared_core_permille,
-        nr_pcpus: u32::try_from(nr_pcpus)?,
-        nr_domains: domains.used(),
-    };
+    // SAFETY: the policy's state, of which there is one, laid out as below; `bss` is not used while this is.
+    let drover = unsafe { &mut *(&raw mut bss.drover).cast::<policy::drover>() };
+    drover.params = params_of(params, u32::try_from(nr_pcpus)?, domains.used());
     let known = domains.of().iter().zip(&topology.pcpus);
-    for (domain, known) in (0..domains.all()).zip(bss.drover.domain.iter_mut()) {
+    for (domain, known) in (0..domains.all()).zip(drover.domain.iter_mut()) {
         known.node = from_1(domains.node_of(domain));
         known.llc = from_1(domains.llc_of(domain));
     }
     for (from, node) in &topology.nodes {
         for (to, distance) in &node.distances {
-            let hops = bss.drover.node_hops.get_mut(*from).and_then(|row| row.get_mut(*to));
+            let hops = drover.node_hops.get_mut(*from).and_then(|row| row.get_mut(*to));
             hops.into_iter().for_each(|hops| *hops = policy_hops(*distance));
         }
     }
     for (number, (&domain, known)) in known.enumerate() {
-        let pcpu = &mut bss.drover.pcpu[number];
+        let pcpu = &mut drover.pcpu[number];
         pcpu.domain = domain;
         pcpu.online = u32::from(known.online);
         pcpu.sibling = from_1(topology.sibling(number));
@@ -495,8 +407,12 @@ fn places_in<T, const N: usize>(_: *const [T; N]) -> u32 {
 }
 
 /// Run one of the scheduler's order programs; what it returned.
-fn call(program: &ProgramMut<'_>, order: &mut [u8]) -> Result<i32> {
-    let input = ProgramInput { context_in: Some(order), ..ProgramInput::default() };
+fn call<T: Order>(program: &ProgramMut<'_>, mut order: T) -> Result<i32> {
+    // SAFETY: an order is plain old data without padding; the slice covers exactly it.
+    let bytes = unsafe {
+        std::slice::from_raw_parts_mut((&raw mut order).cast::<u8>(), size_of_val(&order))
+    };
+    let input = ProgramInput { context_in: Some(bytes), ..ProgramInput::default() };
     Ok(program.test_run(input).context("cannot reach the scheduler")?.return_value as i32)
 }
 
@@ -510,18 +426,13 @@ fn run(program: &ProgramMut<'_>) -> Result<()> {
 }
 
 /// What a vCPU does, by its record.
-fn state_of(vcpu: &types::vcpu) -> VcpuState {
+fn state_of(vcpu: &policy::vcpu) -> VcpuState {
     match vcpu.state {
-        constants::VCPU_RUNNING => VcpuState::Running,
-        constants::VCPU_READY if vcpu.costop_since_ns != 0 => VcpuState::CoStopped,
-        constants::VCPU_READY => VcpuState::Ready,
+        policy::VCPU_RUNNING => VcpuState::Running,
+        policy::VCPU_READY if vcpu.costop_since_ns != 0 => VcpuState::CoStopped,
+        policy::VCPU_READY => VcpuState::Ready,
         _ => VcpuState::Halted,
     }
-}
-
-/// Whether vCPUs of a VM in that mode are stopped for being ahead: only then it is kept how far.
-fn bounds_skew(mode: u32) -> bool {
-    [Cosched::Strict, Cosched::Relaxed, Cosched::Skew].iter().any(|it| *it as u32 == mode)
 }
 
 /// A NUL-terminated text of the kernel.

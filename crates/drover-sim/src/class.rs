@@ -5,7 +5,7 @@ use crate::machine::{Machine, Task, TaskId, TaskState};
 use drover_core::counters::VmCounters;
 use drover_core::partition::PartitionSettings;
 use drover_core::place::{HomeNumber, Woken};
-use drover_core::settings::{Cosched, PoolSettings};
+use drover_core::settings::{Cosched, PartitionId, PoolId, PoolSettings, VmSettings};
 use drover_core::shares::Shares;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,21 @@ pub struct VmBounds {
     pub home: u32,
     /// Its partition, 0 for `default`.
     pub partition: u32,
+}
+
+impl VmBounds {
+    /// Everything that is asked for the VM.
+    pub fn settings(self, shares: Shares) -> VmSettings {
+        VmSettings {
+            shares,
+            reservation_mcpu: self.reservation_mcpu,
+            limit_mcpu: (self.limit_mcpu > 0).then_some(self.limit_mcpu),
+            pool: PoolId(self.pool),
+            cosched: self.cosched,
+            partition: PartitionId(self.partition),
+            ..VmSettings::default()
+        }
+    }
 }
 
 /// A scheduler: the kernel's core calls it, in the order of `__schedule()`.

@@ -3,7 +3,7 @@
 
 use super::Reconciler;
 use crate::files;
-use crate::kernel::{Kernel, KernelVcpu, KernelVm};
+use crate::kernel::{Kernel, KernelVcpu};
 use crate::orders::{NAME_ORIGIN, POOL_ORIGIN};
 use crate::plan::PlannedVm;
 use crate::recent;
@@ -12,7 +12,6 @@ use crate::saved::Saved;
 use crate::status::{
     HostStatus, Kind, OrderStatus, PartitionStatus, PoolStatus, VcpuStatus, VmStatus,
 };
-use drover_core::counters::Counters;
 use drover_core::partition::{PartitionPolicy, PartitionSpec};
 use drover_core::shares::Shares;
 use std::collections::{BTreeSet, HashMap};
@@ -80,7 +79,7 @@ impl Reconciler {
             ready_s: seconds(kernel.ready_ns),
             ready_pct: rate.map(|rate| rate.ready_pct),
             guaranteed_delay_why: String::new(),
-            counters: counters_of_vm(kernel),
+            counters: kernel.counters,
             numa: self.numa.as_ref().map(|numa| numa.counters(kernel)),
             home_why: self.numa.as_ref().and_then(|numa| numa.why(kernel)),
             profile: None,
@@ -209,39 +208,11 @@ impl Reconciler {
     }
 }
 
-fn counters_of_vm(vm: &KernelVm) -> Counters {
-    Counters {
-        progressed_s: Some(seconds(vm.progressed_ns)),
-        hazard_s: Some(seconds(vm.hazard_ns)),
-        costop_s: seconds(vm.costop_ns),
-        costops: vm.nr_costops,
-        costarts: vm.nr_costarts,
-        used_s: Some(seconds(vm.vcpu_run_ns + vm.helper_run_ns)),
-        charged_s: Some(seconds(
-            (vm.vcpu_run_ns + vm.helper_run_ns).saturating_sub(vm.smt_discount_ns),
-        )),
-        limited_s: Some(seconds(vm.limited_ns)),
-        yields: Some(vm.yields),
-        skew_max_ms: vm.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
-        longest_ready_ms: Some(seconds(vm.longest_ready_ns) * 1e3),
-        ..Counters::default()
-    }
-}
-
 fn vcpu_status(vcpu: &KernelVcpu) -> VcpuStatus {
-    let counters = Counters {
-        progressed_s: Some(seconds(vcpu.progress_ns)),
-        hazard_s: Some(seconds(vcpu.hazard_ns)),
-        costop_s: seconds(vcpu.costop_ns),
-        costops: vcpu.nr_costops,
-        costarts: vcpu.nr_costarts,
-        skew_max_ms: vcpu.skew_max_ns.map(|skew_ns| seconds(skew_ns) * 1e3),
-        ..Counters::default()
-    };
     VcpuStatus {
         tid: Some(vcpu.tid),
         state: Some(vcpu.state),
-        counters,
+        counters: vcpu.counters,
         ..VcpuStatus::numbered(vcpu.number)
     }
 }

@@ -10,6 +10,7 @@ use anyhow::ensure;
 use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::asked::Consolidate;
 use drover_core::asked::{Asked, Key, Limit};
+use drover_core::counters::Counters;
 use drover_core::params::Params;
 use drover_core::partition::{PartitionChange, PartitionPolicy, PartitionSettings};
 use drover_core::place::{HomeNumber, Kind as SetKind, Within};
@@ -52,12 +53,15 @@ impl Kernel for FakeKernel {
             number,
             tid: vm.tgid,
             state: VcpuState::Ready,
-            progress_ns: 500_000_000 * u64::from(number + 1),
-            hazard_ns: 0,
-            costop_ns: 250_000_000,
-            nr_costops: 9,
-            nr_costarts: 8,
-            skew_max_ns: Some(4_500_000),
+            counters: Counters {
+                progressed_s: Some(0.5 * f64::from(number + 1)),
+                hazard_s: Some(0.0),
+                costop_s: 0.25,
+                costops: 9,
+                costarts: 8,
+                skew_max_ms: Some(4.5),
+                ..Counters::default()
+            },
         };
         (0..vm.nr_vcpus).map(vcpu).collect()
     }

@@ -95,11 +95,11 @@ impl Scx {
     /// What that VM claims.
     fn claim(&self, vm: u32, places: &[Option<usize>]) -> Claim {
         let terms = self.terms.get(vm as usize).copied().unwrap_or_default();
-        let (_, bounds) = self.told(vm, terms);
+        let settings = self.told(vm, terms);
         Claim {
-            pool: places.get(bounds.pool as usize).copied().flatten(),
-            reservation_mcpu: bounds.reservation_mcpu,
-            limit_mcpu: (bounds.limit_mcpu > 0).then_some(bounds.limit_mcpu),
+            pool: places.get(settings.pool.0 as usize).copied().flatten(),
+            reservation_mcpu: settings.reservation_mcpu,
+            limit_mcpu: settings.limit_mcpu,
             ..Claim::default()
         }
     }

@@ -24,13 +24,14 @@ pub use queues::{Planted, Queues, Stands, Surroundings};
 use crate::class::{Class, VmBounds, VmTerms};
 use crate::machine::{CLASS_TIMER, Machine, Task, TaskId, TaskState};
 use drover_core::allot::Allocator;
-use drover_core::counters::{Counters, Numa, VmCounters, Yields};
+use drover_core::counters::{Counters, Numa, VmCounters};
 use drover_core::delay::{self, Delay, Reach, guaranteed};
 use drover_core::partition::{PartitionPolicy, PartitionSettings};
 use drover_core::place::{HomeNumber, Woken};
-use drover_core::settings::{Cosched, PoolSettings};
+use drover_core::settings::{PoolSettings, VmSettings};
+use drover_core::shares::Shares;
 use ground::process_of;
-use native::{WAKES_TO_PREEMPT, WAKES_TO_WAIT};
+use native::{WAKES_TO_PREEMPT, WAKES_TO_WAIT, counters, counters_of_vcpu};
 use queues::DEFAULT_SLICE_NS;
 
 /// Drover.
@@ -255,12 +256,12 @@ impl Scx {
     }
 
     /// Shares and all else that the policy is told of that VM.
-    fn told(&self, vm: u32, terms: VmTerms) -> (u32, VmBounds) {
-        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares.word());
+    fn told(&self, vm: u32, terms: VmTerms) -> VmSettings {
+        let (mut bounds, mut shares) = (self.bounds_of(vm), terms.shares);
         bounds.reservation_mcpu = self.promised_mcpu(bounds);
         bounds.pool = pool_of(bounds);
         match self.queues.planted {
-            Some(Planted::IgnoresShares) => shares = 0,
+            Some(Planted::IgnoresShares) => shares = Shares::Exact(0),
             Some(Planted::IgnoresReservations) => bounds.reservation_mcpu = 0,
             Some(Planted::IgnoresPools) => bounds.pool = 0,
             Some(Planted::IgnoresPartitions) => bounds.partition = 0,
@@ -268,14 +269,14 @@ impl Scx {
             Some(Planted::LaxLimits) => bounds.limit_mcpu += bounds.limit_mcpu / 4,
             _ => {}
         }
-        (shares, bounds)
+        bounds.settings(shares)
     }
 
     /// What is asked for the VM, if it was found.
     fn order(&mut self, m: &mut Machine, vm: u32, terms: VmTerms) {
         let Some(slot) = self.slot_of(vm) else { return };
-        let (shares, bounds) = self.told(vm, terms);
-        self.policy.order_vm(m, &mut self.queues, slot, (shares, bounds));
+        let settings = self.told(vm, terms);
+        self.policy.order_vm(m, &mut self.queues, slot, &settings);
         self.allot_anew(m);
         self.tell_homes(m, vm);
     }
@@ -531,48 +532,13 @@ impl Class for Scx {
 
     fn counters(&self, m: &Machine, vm: u32) -> Option<VmCounters> {
         let view = self.policy.vm(self.slot_of(vm)?);
-        let mode = self.bounds.get(vm as usize).map(|bounds| bounds.cosched).unwrap_or_default();
-        let skew_max_ms = |skew_max_ns: u64| {
-            // Else it is not kept.
-            let bound = matches!(mode, Cosched::Strict | Cosched::Relaxed | Cosched::Skew);
-            bound.then_some(skew_max_ns as f64 / 1e6)
-        };
         let vcpu = |(task, known): (usize, &Task)| {
-            let view = self.policy.vcpu(task as TaskId).filter(|_| known.vm == vm)?;
-            let counters = Counters {
-                progressed_s: Some(seconds(view.progress_ns)),
-                hazard_s: Some(seconds(view.hazard_ns)),
-                costop_s: seconds(view.costop_ns),
-                costops: view.nr_costops,
-                costarts: view.nr_costops - u64::from(view.costop_since_ns != 0),
-                skew_max_ms: skew_max_ms(view.skew_max_ns),
-                ..Counters::default()
-            };
-            Some((known.vcpu, counters))
+            let of = self.policy.vcpu(task as TaskId).filter(|_| known.vm == vm)?;
+            Some((known.vcpu, counters_of_vcpu(of, view.cosched_mode)))
         };
-        let counters = Counters {
-            progressed_s: Some(seconds(view.pressure.progressed_ns)),
-            hazard_s: Some(seconds(view.pressure.hazard_ns)),
-            costop_s: seconds(view.skew.costop_ns),
-            costops: view.skew.nr_costops,
-            costarts: view.skew.nr_costarts,
-            used_s: Some(seconds(view.counters.vcpu_run_ns + view.counters.helper_run_ns)),
-            charged_s: Some(seconds(
-                view.counters.vcpu_run_ns + view.counters.helper_run_ns
-                    - view.counters.smt_discount_ns,
-            )),
-            limited_s: Some(seconds(view.counters.limited_ns)),
-            yields: Some(Yields {
-                asked: view.counters.yields_asked,
-                granted: view.counters.yields_granted,
-                throttled: view.counters.yields_throttled,
-            }),
-            skew_max_ms: skew_max_ms(view.skew.max_ns),
-            longest_ready_ms: Some(view.counters.longest_ready_ns as f64 / 1e6),
-            guaranteed_delay_ms: Some(self.guaranteed(m, vm).ready_ns() as f64 / 1e6),
-        };
+        let guaranteed_delay_ms = Some(self.guaranteed(m, vm).ready_ns() as f64 / 1e6);
         Some(VmCounters {
-            vm: counters,
+            vm: Counters { guaranteed_delay_ms, ..counters(view) },
             vcpus: m.tasks.iter().enumerate().filter_map(vcpu).collect(),
             numa: (m.topology.llcs.len() > 1).then(|| Numa {
                 home: self.bounds_of(vm).home.checked_sub(1).into_iter().collect(),

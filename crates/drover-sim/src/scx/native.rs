@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The functions of native/policy.c, and the structs and constants of the policy that they lead to.
+//! The functions of native/policy.c, with the structs and constants of the policy.
 //!
 //! All are generated from the C sources (build.rs), under their names there.
 
-use drover_core::allot::{self, INVERSE_SHIFT};
-use drover_core::partition::PartitionPolicy;
-use drover_core::place::HomeNumber;
-use drover_core::settings::{Cosched, PartitionId, PoolId};
-use drover_core::shares::{PER_VCPU, SHARES_MAX};
-use drover_scenario::Host;
-
+pub use drover_policy::*;
 pub use generated::*;
 
 #[allow(
@@ -24,36 +18,5 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/policy.rs"));
 }
 
-/// What drover-core, which builds without the policy, says of it as well.
-const _: () = {
-    assert!(Cosched::Auto as u32 == COSCHED_AUTO);
-    assert!(Cosched::Off as u32 == COSCHED_OFF);
-    assert!(Cosched::Strict as u32 == COSCHED_STRICT);
-    assert!(Cosched::Relaxed as u32 == COSCHED_RELAXED);
-    assert!(Cosched::Skew as u32 == COSCHED_SKEW);
-    assert!(Cosched::Gang as u32 == COSCHED_GANG);
-    assert!(PartitionPolicy::Share as u32 == POLICY_SHARE);
-    assert!(PartitionPolicy::Credit as u32 == POLICY_CREDIT);
-    assert!(PartitionPolicy::Dedicated as u32 == POLICY_DEDICATED);
-    assert!(PartitionPolicy::Anticipatory as u32 == POLICY_ANTICIPATORY);
-    assert!(SHARES_MAX == DROVER_SHARES_MAX);
-    assert!(PER_VCPU == generated::SHARES_PER_VCPU);
-    assert!(allot::SHARES_PER_VCPU as u32 == DROVER_SHARES_PER_VCPU);
-    assert!(INVERSE_SHIFT == SHARE_INVERSE_SHIFT);
-    assert!(PoolId::COUNT_MAX == DROVER_MAX_POOLS);
-    assert!(PartitionId::COUNT_MAX == DROVER_MAX_PARTITIONS);
-    assert!(Host::PCPUS_MAX == DROVER_MAX_PCPUS);
-    assert!(HomeNumber::LLC_SHIFT == HOME_LLC_SHIFT);
-};
-
-impl vm {
-    /// Is the slot a VM's?
-    pub fn is_live(&self) -> bool {
-        self.id != 0
-    }
-
-    /// Its process; 0: none.
-    pub fn process(&self) -> u32 {
-        self.owner_id as u32
-    }
-}
+/// A scenario's hosts have no more pCPUs.
+const _: () = assert!(drover_scenario::Host::PCPUS_MAX == DROVER_MAX_PCPUS);

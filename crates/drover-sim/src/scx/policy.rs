@@ -4,14 +4,13 @@
 use super::ground::{self, Ground, pointer};
 use super::memory::Room;
 use super::meter::Meter;
-use super::native::{self, drover, drover_wakes, thread};
+use super::native::{self, drover, drover_wakes, params_of, thread};
 use super::queues::Queues;
-use crate::class::VmBounds;
 use crate::machine::{CLASS_TIMERS, Machine, TaskId};
-use drover_core::allot::{Allotment, AllotmentOf, Measured};
+use drover_core::allot::{AllotmentOf, Measured};
 use drover_core::partition::PartitionSettings;
 use drover_core::place::policy_hops;
-use drover_core::settings::PoolSettings;
+use drover_core::settings::{PartitionId, PoolId, PoolSettings, VmSettings};
 use drover_core::{delay, params};
 use drover_scenario::Host;
 use std::time::Instant;
@@ -157,8 +156,7 @@ impl Policy {
         let mut of = native::measured { vm_id: 0, used_ns: 0, awake: 0, shares: 0 };
         // SAFETY: see `start`; `of` outlives the call.
         self.call(m, queues, 0, |d| unsafe { native::sim_measure(d, slot, &mut of) });
-        let native::measured { vm_id, used_ns, awake, shares } = of;
-        Measured { vm_id, used_ns, awake, shares }
+        of.into()
     }
 
     /// That is allotted to whoever has that slot.
@@ -169,14 +167,7 @@ impl Policy {
         slot: u32,
         of: &AllotmentOf,
     ) {
-        let Allotment { share_inverse, entitled_ucpu, promised_mcpu, shares_part } = of.allotment;
-        let allotment = native::allotment {
-            vm_id: of.vm_id,
-            share_inverse,
-            entitled_ucpu,
-            promised_mcpu,
-            shares_part: shares_part.into(),
-        };
+        let allotment = of.into();
         // SAFETY: see `start`.
         self.call(m, queues, 0, |d| unsafe { native::sim_allot(d, slot, &allotment) });
     }
@@ -205,23 +196,9 @@ impl Policy {
         m: &mut Machine,
         queues: &mut Queues,
         slot: u32,
-        (shares, bounds): (u32, VmBounds),
+        settings: &VmSettings,
     ) {
-        let order = native::vm_order {
-            vm_id: self.vm(slot).id,
-            slot,
-            cosched_mode: bounds.cosched as u32,
-            partition: bounds.partition,
-            burst_us: 0,
-            asked: native::vm_settings {
-                shares,
-                reservation_mcpu: bounds.reservation_mcpu,
-                limit_mcpu: bounds.limit_mcpu,
-                vcpu_limit_mcpu: 0,
-                vcpu_burst_us: 0,
-                pool: bounds.pool,
-            },
-        };
+        let order = native::vm_order::of(slot, self.vm(slot).id, settings);
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_vm(d, &order) });
         debug_assert!(done, "the VM was found a moment ago");
@@ -247,15 +224,7 @@ impl Policy {
         pool: u32,
         settings: Option<&PoolSettings>,
     ) {
-        let live = settings.is_some();
-        let settings = settings.cloned().unwrap_or_default();
-        let order = native::pool_order {
-            pool,
-            live: live.into(),
-            parent: settings.parent.0,
-            limit_mcpu: settings.limit_mcpu.unwrap_or(0),
-            burst_us: settings.burst_us,
-        };
+        let order = native::pool_order::of(PoolId(pool), settings);
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_pool(d, &order) });
         debug_assert!(done, "pools of scenarios have places in the table");
@@ -268,8 +237,7 @@ impl Policy {
         partition: u32,
         settings: PartitionSettings,
     ) {
-        let (policy, slice_ns) = (settings.policy as u32, settings.slice_ns);
-        let order = native::partition_order { partition, policy, slice_ns };
+        let order = native::partition_order::of(PartitionId(partition), settings);
         // SAFETY: see `start`.
         let done = self.call(m, queues, 0, |d| unsafe { native::sim_order_partition(d, &order) });
         debug_assert!(done, "partitions of scenarios have places in the table");
@@ -531,22 +499,5 @@ impl Policy {
     pub fn check_tournament(&mut self, m: &mut Machine, queues: &mut Queues, domain: u32) -> u32 {
         // SAFETY: see `start`.
         self.call(m, queues, 0, |d| unsafe { native::sim_check_tournament(d, domain) })
-    }
-}
-
-fn params_of(params: &params::Params, nr_pcpus: u32, nr_domains: u32) -> native::params {
-    native::params {
-        slice_ns: params.slice_ns,
-        wake_credit_ns: params.wake_credit_ns,
-        claim_bound_ns: params.claim_bound_ns,
-        preempt_gain_ns: params.preempt_gain_ns,
-        steal_gain_ns: params.steal_gain_ns,
-        wait_bound_ns: params.wait_bound_ns,
-        skew_max_ns: params.skew_max_ns,
-        hold_max_ns: params.hold_max_ns,
-        judge_window_ns: params.judge_window_ns,
-        shared_core_permille: params.shared_core_permille,
-        nr_pcpus,
-        nr_domains,
     }
 }
