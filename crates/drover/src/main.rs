@@ -3,6 +3,7 @@
 
 mod commands;
 mod log;
+mod pipe;
 
 use std::process::ExitCode;
 
@@ -102,9 +103,33 @@ enum Command {
     LabBusy { threads: u32 },
 }
 
+impl Command {
+    /// Whether it has nothing under way that must come to its end when nobody reads what it prints.
+    fn only_tells(&self) -> bool {
+        matches!(
+            self,
+            Self::Check
+                | Self::Status(_)
+                | Self::Why(_)
+                | Self::Report(_)
+                | Self::Config(_)
+                | Self::Vm(_)
+                | Self::Pool(_)
+                | Self::Partition(_)
+                | Self::Set(_)
+                | Self::Numa(_)
+                | Self::Undo(_)
+                | Self::Metrics(_)
+        )
+    }
+}
+
 fn main() -> ExitCode {
     log::start();
     let cli = Cli::try_parse().unwrap_or_else(|err| refuse(&err));
+    if cli.command.only_tells() {
+        pipe::end_with_reader();
+    }
     let outcome = match cli.command {
         Command::Check => commands::check::run(),
         Command::Status(args) => commands::status::run(&args),

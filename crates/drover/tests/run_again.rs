@@ -2,8 +2,9 @@
 //! A run of the simulator can be made again from what its results say of it.
 
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -171,4 +172,21 @@ fn results_say_what_they_come_from_as_json_and_as_csv() {
         assert!(line.contains(sum) && line.contains("\"simulated, 2 pCPUs"), "{line}");
     }
     assert!(csv.contains(",3,7,\"b\","), "the third repeat has seed 7: {csv}");
+}
+
+#[test]
+fn who_reads_no_further_ends_a_run_without_a_word_and_its_results_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, json) = (dir.path().join("s.toml"), dir.path().join("s.json"));
+    fs::write(&file, SCENARIO).unwrap();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_drover"));
+    run.args(["run", "--on", "sim", "--json"]).arg(&json).arg(&file);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(run.stdout.take());
+    let output = run.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("panicked") && !said.contains("roken pipe"), "{said}");
+    assert_eq!(output.status.signal(), Some(libc::SIGPIPE), "as commands end");
+    let kept: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(kept["runs"].as_array().unwrap().len(), 12);
 }

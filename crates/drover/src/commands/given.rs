@@ -8,102 +8,71 @@ use std::str::FromStr;
 
 use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, ValueHint};
-use drover_core::asked::{Asked, DEFAULT, Key};
+use drover_core::asked::{Asked, Consolidate, DEFAULT, HOST, Key};
+use drover_core::settings::Cosched;
+use drover_core::shares::Shares;
 
-type Offered<'a> = Option<Box<dyn Iterator<Item = PossibleValue> + 'a>>;
+/// Reads as `parser` does; shells offer `words`.
+#[derive(Clone)]
+pub struct Offering<P> {
+    parser: P,
+    words: Vec<&'static str>,
+}
 
-fn offer<'a>(words: impl Iterator<Item = &'static str> + 'a) -> Offered<'a> {
-    Some(Box::new(words.map(PossibleValue::new)))
+impl<P: TypedValueParser> TypedValueParser for Offering<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        argument: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<P::Value, clap::Error> {
+        self.parser.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.words.iter().copied().map(PossibleValue::new)))
+    }
 }
 
 /// Takes one of a VM's values, or [`DEFAULT`].
-#[derive(Clone, Copy)]
-pub struct Given(pub Key);
-
-impl Given {
-    fn read(self, text: &str) -> Result<(), String> {
-        if text != DEFAULT {
-            let read = Asked::default().read(self.0, text);
-            read.map_err(|fix| format!("{fix}, or {DEFAULT}"))?;
-        }
-        Ok(())
-    }
-
-    fn words(self) -> &'static [&'static str] {
-        match self.0 {
-            Key::Shares => &["low", "normal", "high"],
-            Key::Limit | Key::MaxPerNode => &["none"],
-            Key::Pool => &["host"],
-            Key::Cosched => &["auto", "off", "strict", "relaxed", "skew", "gang"],
-            Key::Consolidate => &["off", "on", "auto"],
-            Key::Reservation | Key::Partition => &[],
-        }
-    }
-}
-
-impl TypedValueParser for Given {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        argument: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        let given = *self;
-        let read = move |text: String| given.read(&text).map(|()| text);
-        StringValueParser::new().try_map(read).parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Offered<'_> {
-        offer(self.words().iter().chain(&[DEFAULT]).copied())
-    }
+pub fn given(key: Key) -> Offering<impl TypedValueParser<Value = String>> {
+    let words = match key {
+        Key::Shares => words_of(&Shares::WORDS),
+        Key::Limit | Key::MaxPerNode => vec!["none"],
+        Key::Pool => vec![HOST],
+        Key::Cosched => words_of(&Cosched::WORDS),
+        Key::Consolidate => words_of(&Consolidate::WORDS),
+        Key::Reservation | Key::Partition => Vec::new(),
+    };
+    let read = move |text: String| match text.as_str() {
+        DEFAULT => Ok(text),
+        _ => match Asked::default().read(key, &text) {
+            Ok(()) => Ok(text),
+            Err(fix) => Err(format!("{fix}, or {DEFAULT}")),
+        },
+    };
+    let words = words.into_iter().chain([DEFAULT]).collect();
+    Offering { parser: StringValueParser::new().try_map(read), words }
 }
 
 /// Takes one of the words of a table.
-#[derive(Clone, Copy)]
-pub struct OneOf<T: 'static>(pub &'static [(&'static str, T)]);
-
-impl<T> TypedValueParser for OneOf<T>
+pub fn one_of<T>(table: &[(&'static str, T)]) -> Offering<impl TypedValueParser<Value = T> + use<T>>
 where
-    T: FromStr<Err = String> + Clone + Send + Sync,
+    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
 {
-    type Value = T;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        argument: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<T, clap::Error> {
-        let read = |text: String| text.parse::<T>();
-        StringValueParser::new().try_map(read).parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Offered<'_> {
-        offer(self.0.iter().map(|(word, _)| *word))
-    }
+    let parser = StringValueParser::new().try_map(|text: String| text.parse::<T>());
+    Offering { parser, words: words_of(table) }
 }
 
 /// Takes any text; these are offered.
-#[derive(Clone, Copy)]
-pub struct Such(pub &'static [&'static str]);
+pub fn such(words: &[&'static str]) -> Offering<StringValueParser> {
+    Offering { parser: StringValueParser::new(), words: words.to_vec() }
+}
 
-impl TypedValueParser for Such {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        argument: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Offered<'_> {
-        offer(self.0.iter().copied())
-    }
+fn words_of<T>(table: &[(&'static str, T)]) -> Vec<&'static str> {
+    table.iter().map(|(word, _)| *word).collect()
 }
 
 /// Takes the name of a file to write. `-` would be one that is hard to remove.
@@ -129,6 +98,11 @@ mod tests {
     use super::*;
     use drover_core::partition::PartitionPolicy;
 
+    fn read<P: TypedValueParser>(parser: &P, text: &str) -> Result<P::Value, String> {
+        let read = parser.parse_ref(&Command::new("test"), None, OsStr::new(text));
+        read.map_err(|error| error.to_string())
+    }
+
     fn words(parser: &impl TypedValueParser) -> Vec<String> {
         let offered = parser.possible_values().into_iter().flatten();
         offered.map(|it| it.get_name().to_owned()).collect()
@@ -136,27 +110,21 @@ mod tests {
 
     #[test]
     fn a_value_is_given_or_left_to_others() {
-        let limit = Given(Key::Limit);
-        assert_eq!((limit.read("default"), limit.read("150%")), (Ok(()), Ok(())));
-        assert!(limit.read("150").unwrap_err().ends_with("or none, or default"));
+        let limit = given(Key::Limit);
+        assert!(read(&limit, "default").is_ok() && read(&limit, "150%").is_ok());
+        assert!(read(&limit, "150").unwrap_err().contains("or none, or default"));
         for key in Key::ALL {
-            Given(key).words().iter().for_each(|word| Given(key).read(word).unwrap());
+            words(&given(key)).iter().for_each(|word| drop(read(&given(key), word).unwrap()));
         }
         assert_eq!(words(&limit), ["none", "default"]);
     }
 
     #[test]
     fn words_are_offered_from_the_table_they_are_read_by() {
-        let policies = words(&OneOf(&PartitionPolicy::WORDS));
-        assert_eq!(policies, ["share", "credit", "dedicated", "anticipatory"]);
-        let command = Command::new("test");
-        let read = |parser: &OneOf<PartitionPolicy>, text: &str| {
-            parser.parse_ref(&command, None, OsStr::new(text)).ok()
-        };
-        let parser = OneOf(&PartitionPolicy::WORDS);
-        assert_eq!(read(&parser, "credit"), Some(PartitionPolicy::Credit));
-        assert_eq!(read(&parser, "credits"), None);
-        let any = Such(&["eevdf"]).parse_ref(&command, None, OsStr::new("/path/scx")).ok();
-        assert_eq!(any.as_deref(), Some("/path/scx"));
+        let parser = one_of(&PartitionPolicy::WORDS);
+        assert_eq!(words(&parser), ["share", "credit", "dedicated", "anticipatory"]);
+        assert_eq!(read(&parser, "credit"), Ok(PartitionPolicy::Credit));
+        assert!(read(&parser, "credits").is_err());
+        assert_eq!(read(&such(&["eevdf"]), "/path/scx"), Ok("/path/scx".to_owned()));
     }
 }

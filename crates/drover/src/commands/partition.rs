@@ -14,7 +14,7 @@ use drover_host::control::{Answer, Request, ask};
 use drover_host::status::PartitionStatus;
 
 use super::ask::{Daemon, answer, percent_of, print_json, table};
-use super::given::OneOf;
+use super::given::one_of;
 
 #[derive(Subcommand)]
 pub enum Partition {
@@ -83,7 +83,7 @@ pub struct Auto {
 #[derive(clap::Args)]
 pub struct Values {
     /// How it chooses who runs: share, credit, dedicated or anticipatory.
-    #[arg(long, value_parser = OneOf(&PartitionPolicy::WORDS), hide_possible_values = true)]
+    #[arg(long, value_parser = one_of(&PartitionPolicy::WORDS), hide_possible_values = true)]
     policy: Option<PartitionPolicy>,
     /// How long a thread runs before it is asked again, such as 3ms.
     #[arg(long, value_parser = parse_slice)]

@@ -16,7 +16,7 @@ use drover_host::control::{Answer, Request, ask};
 use drover_host::status::{PartitionStatus, PoolStatus};
 
 use super::ask::{Daemon, answer, idle_limit, percent_of, print_json, rehearse, table};
-use super::given::OneOf;
+use super::given::one_of;
 
 #[derive(Subcommand)]
 pub enum Pool {
@@ -76,7 +76,7 @@ pub struct Values {
     #[arg(long)]
     expandable: Option<bool>,
     /// How vCPUs of VMs in it are kept together, where these do not say.
-    #[arg(long, value_parser = OneOf(&Cosched::WORDS))]
+    #[arg(long, value_parser = one_of(&Cosched::WORDS))]
     cosched: Option<Cosched>,
 }
 

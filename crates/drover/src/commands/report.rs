@@ -49,15 +49,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         tables: String::new(),
         timelines,
     };
-    write_page(html, &report)?;
+    print!("{}", write_page(html, &report)?);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a page, and says where.
-pub fn write_page(html: &Path, report: &Report) -> Result<()> {
+/// Writes a page; where it is.
+pub fn write_page(html: &Path, report: &Report) -> Result<String> {
     fs::write(html, page(report)).with_context(|| format!("cannot write {}", html.display()))?;
-    println!("report:   {}", html.display());
-    Ok(())
+    Ok(format!("report:   {}\n", html.display()))
 }
 
 /// Writes a trace for ui.perfetto.dev, of `most` stretches at most; where it ends, ms, if not all is in it.

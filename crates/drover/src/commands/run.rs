@@ -15,14 +15,15 @@ use drover_experiment::{Event, Overrides, ScenarioFile};
 use drover_lab::KernelChoice;
 use drover_report::html::{Report, Timeline};
 use drover_report::picture::Picture;
-use drover_scenario::expect::repeats;
-use drover_scenario::expect::{Finding, Verdict, evaluate, findings};
+use drover_scenario::expect::{Finding, Verdict, evaluate, findings, repeats};
 use drover_scenario::results::Results;
 use drover_scenario::schedule::Schedule;
 use drover_scenario::{Clock, Scenario};
 use indicatif::ProgressBar;
 
-use super::given::{Such, out_file};
+use crate::pipe;
+
+use super::given::{out_file, such};
 use super::progress;
 use super::report::write_page;
 use super::sim::{SimArgs, in_sim};
@@ -39,7 +40,7 @@ pub struct Args {
         long,
         value_name = "NAME,...",
         value_delimiter = ',',
-        value_parser = Such(&["eevdf", "drover"]),
+        value_parser = such(&["eevdf", "drover"]),
         hide_possible_values = true
     )]
     scheduler: Option<Vec<String>>,
@@ -142,28 +143,28 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);
     let findings = findings(&scenario.expects, &results);
-    print!(
-        "{}",
-        match findings.is_empty() {
-            true => drover_report::table(&results),
-            false => drover_report::findings(&results, &findings),
-        }
-    );
+    let mut told = match findings.is_empty() {
+        true => drover_report::table(&results),
+        false => drover_report::findings(&results, &findings),
+    };
     if let Some(json) = &args.json {
-        keep(&results, &findings, json)?;
+        told += &keep(&results, &findings, json)?;
     }
     if let Some(svg) = &args.schedule {
         match Picture::of_schedules(&results, &schedules) {
-            Some(picture) => draw(&picture, svg, "schedule: ")?,
+            Some(picture) => told += &draw(&picture, svg, "schedule: ")?,
             None => eprintln!("drover: no run came to its end: there is no schedule to draw"),
         }
     }
     if let Some(html) = &args.report {
-        write_page(html, &report(&results, &schedules))?;
+        told += &write_page(html, &report(&results, &schedules))?;
     }
     for trouble in &troubles {
         eprintln!("drover: TROUBLE: {trouble}");
     }
+    // All is done and kept: what is left is to tell.
+    pipe::end_with_reader();
+    print!("{told}");
     let faults = results.runs.iter().filter(|run| run.fault.is_some()).count();
     let held = check(&scenario, &results) || !args.check;
     let good = held && troubles.is_empty() && faults == 0;
@@ -245,29 +246,28 @@ pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Writes the results, and the pictures beside them.
-fn keep(results: &Results, findings: &[Finding], json: &Path) -> Result<()> {
+/// Writes the results, and the pictures beside them; where they are.
+fn keep(results: &Results, findings: &[Finding], json: &Path) -> Result<String> {
     let mut text = serde_json::to_string_pretty(results)?;
     text.push('\n');
     write(json, text.as_bytes())?;
-    println!("figures:  {}", json.display());
+    let figures = format!("figures:  {}\n", json.display());
     let picture = match findings.is_empty() {
         true => Picture::of(results),
         false => Picture::of_findings(results, findings),
     };
     match picture {
-        Some(picture) => draw(&picture, &json.with_extension("svg"), "pictures:"),
-        None => Ok(()),
+        Some(picture) => Ok(figures + &draw(&picture, &json.with_extension("svg"), "pictures:")?),
+        None => Ok(figures),
     }
 }
 
-/// Writes a picture as SVG, and as PNG beside it.
-fn draw(picture: &Picture, svg: &Path, title: &str) -> Result<()> {
+/// Writes a picture as SVG, and as PNG beside it; where they are.
+fn draw(picture: &Picture, svg: &Path, title: &str) -> Result<String> {
     let (svg, png) = (svg.with_extension("svg"), svg.with_extension("png"));
     write(&svg, picture.svg()?.as_bytes())?;
     write(&png, &picture.png()?)?;
-    println!("{title} {} and {}", svg.display(), png.display());
-    Ok(())
+    Ok(format!("{title} {} and {}\n", svg.display(), png.display()))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -21,7 +21,7 @@ use drover_host::store::STATE_DIR;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-use super::given::OneOf;
+use super::given::one_of;
 use super::pool::{host_line, overview};
 use super::vm::reasons;
 use crate::log;
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(
         long,
         default_value = "llc",
-        value_parser = OneOf(&DomainLevel::WORDS),
+        value_parser = one_of(&DomainLevel::WORDS),
         hide_possible_values = true
     )]
     domains: DomainLevel,

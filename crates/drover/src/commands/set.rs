@@ -13,7 +13,7 @@ use drover_host::control::{Answer, Request, ask};
 use drover_host::status::SetStatus;
 
 use super::ask::{Daemon, answer, print_json, table};
-use super::given::OneOf;
+use super::given::one_of;
 
 #[derive(Subcommand)]
 pub enum Set {
@@ -33,10 +33,10 @@ pub enum Set {
         #[arg(long, required = true, value_delimiter = ',')]
         vms: Vec<String>,
         /// affine: they share a NUMA node; anti-affine: each is on another.
-        #[arg(long, value_parser = OneOf(&Kind::WORDS), hide_possible_values = true)]
+        #[arg(long, value_parser = one_of(&Kind::WORDS), hide_possible_values = true)]
         kind: Kind,
         /// What they share or do not: node, or llc for the last-level cache.
-        #[arg(long, default_value_t, value_parser = OneOf(&Within::WORDS), hide_possible_values = true)]
+        #[arg(long, default_value_t, value_parser = one_of(&Within::WORDS), hide_possible_values = true)]
         within: Within,
         /// Never break it: a VM that it leaves no home for has none.
         #[arg(long)]

@@ -22,7 +22,7 @@ use super::ask::{
     DEFAULT, Daemon, UNKNOWN_ANSWER, add_io, answer, idle_limit, percent_of, print_json, rehearse,
     table,
 };
-use super::given::Given;
+use super::given::given;
 use super::numa::ONE_NODE;
 
 /// How often a list that is watched is shown.
@@ -102,28 +102,28 @@ pub enum Vm {
 #[group(required = true, multiple = true)]
 pub struct Values {
     /// 1 to 1000000, or low, normal, high: 500, 1000, 2000 per vCPU.
-    #[arg(long, value_parser = Given(Key::Shares), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Shares), hide_possible_values = true)]
     shares: Option<String>,
     /// CPU guaranteed to it: 150% is one pCPU and a half.
-    #[arg(long, value_parser = Given(Key::Reservation), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Reservation), hide_possible_values = true)]
     reservation: Option<String>,
     /// The most CPU it may have, or none.
-    #[arg(long, value_parser = Given(Key::Limit), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Limit), hide_possible_values = true)]
     limit: Option<String>,
     /// The pool it is in, or host for none.
-    #[arg(long, value_parser = Given(Key::Pool), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Pool), hide_possible_values = true)]
     pool: Option<String>,
     /// How its vCPUs are kept together: auto, off, strict, relaxed, skew or gang.
-    #[arg(long, value_parser = Given(Key::Cosched), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Cosched), hide_possible_values = true)]
     cosched: Option<String>,
     /// The partition it runs in.
-    #[arg(long, value_parser = Given(Key::Partition), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Partition), hide_possible_values = true)]
     partition: Option<String>,
     /// The most vCPUs of it on a NUMA node, or none: as many as a node has cores.
-    #[arg(long, value_parser = Given(Key::MaxPerNode), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::MaxPerNode), hide_possible_values = true)]
     max_per_node: Option<String>,
     /// Whether it is to live in one last-level cache: off, on or auto.
-    #[arg(long, value_parser = Given(Key::Consolidate), hide_possible_values = true)]
+    #[arg(long, value_parser = given(Key::Consolidate), hide_possible_values = true)]
     consolidate: Option<String>,
 }
 
