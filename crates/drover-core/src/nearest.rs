@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The known word nearest to a mistyped one.
 
+use strsim::levenshtein;
+
 /// The word of `known` that `word` was most likely meant to be; none when nothing is near.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters may be wrong: "shres" is shares, "colour" is nothing.
     let allowed = word.chars().count().div_ceil(3);
     known
-        .map(|candidate| (distance(word, candidate), candidate))
+        .map(|candidate| (levenshtein(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -33,34 +35,9 @@ pub fn there_is_no<'a>(
     format!("there is no {kind} {name:?}; {fix}")
 }
 
-/// Levenshtein's distance: letters to insert, remove or replace to get from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_are_levenshteins() {
-        for (a, b, expected) in
-            [("", "", 0), ("", "ab", 2), ("kitten", "sitting", 3), ("shares", "share", 1)]
-        {
-            assert_eq!((distance(a, b), distance(b, a)), (expected, expected), "{a} {b}");
-        }
-    }
 
     #[test]
     fn the_nearest_word_is_found_and_nothing_far_is() {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::fcntl::AT_FDCWD;
 use nix::fcntl::{Flock, FlockArg};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -368,12 +369,12 @@ fn listen_on(path: &Path, readers: Option<Gid>) -> Result<(UnixListener, FileId)
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
         // The file has it from the first moment on.
-        fchmod(fd.as_raw_fd(), Mode::S_IRUSR | Mode::S_IWUSR)?;
+        fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR)?;
         bind(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
         if readers.is_some() {
             chown(path, None, readers)?;
             let both = Mode::S_IRUSR | Mode::S_IWUSR | Mode::S_IRGRP | Mode::S_IWGRP;
-            fchmodat(None, path, both, FchmodatFlags::FollowSymlink)?;
+            fchmodat(AT_FDCWD, path, both, FchmodatFlags::FollowSymlink)?;
         }
         listen(&fd, Backlog::MAXCONN)?;
         Ok(fd)

@@ -6,7 +6,6 @@
 
 use std::ffi::CStr;
 use std::fs::{self, File};
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
@@ -49,7 +48,7 @@ impl System {
     /// # Errors
     /// When the kernel does not let it.
     pub fn enter(&self) -> Result<()> {
-        fchdir(self.0.as_raw_fd())?;
+        fchdir(&self.0)?;
         chroot(".")?;
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Csv {
     /// The line of these figures.
     pub fn row(&self, figures: &Figures) -> String {
         let cells = cells(&self.host, figures);
-        let time = figures.time.format("%m/%d/%Y %H:%M:%S").to_string();
+        let time = figures.time.strftime("%m/%d/%Y %H:%M:%S").to_string();
         let value = |column: &String| {
             let cell = cells.iter().find(|(name, _)| name == column);
             let value = cell.and_then(|(_, value)| *value);

@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
 use drover_core::io::Io;
 use drover_core::profile::Class;
+use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
 use crate::delays::{self, VmDelays};
@@ -20,7 +20,7 @@ use crate::snapshot::Snapshot;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
     /// The second of them.
-    pub time: DateTime<Utc>,
+    pub time: Timestamp,
     /// From the first to the second.
     pub interval_s: f64,
     /// The sched_ext scheduler in charge; none: the kernel's own.
@@ -151,7 +151,7 @@ impl Figures {
     pub fn between(
         before: &Snapshot,
         after: &Snapshot,
-        time: DateTime<Utc>,
+        time: Timestamp,
         mut name: impl FnMut(u32) -> String,
     ) -> Self {
         let interval = after.at.duration_since(before.at);
@@ -341,7 +341,7 @@ pub(crate) mod tests {
     }
 
     fn between(before: &Snapshot, after: &Snapshot) -> Figures {
-        Figures::between(before, after, Utc::now(), |pid| format!("vm{pid}"))
+        Figures::between(before, after, Timestamp::now(), |pid| format!("vm{pid}"))
     }
 
     fn sum(times: &Times) -> f64 {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use chrono::Utc;
 use drover_host::io_bytes::HostBytes;
 use drover_host::names::vm_name;
+use jiff::Timestamp;
 
 use crate::figures::Figures;
 use crate::observer::{Follower, Keep};
@@ -63,7 +63,7 @@ impl Meter {
         }
         names.retain(|pid, _| now.process_cpu.contains_key(pid));
         let name = |pid| names.entry(pid).or_insert_with(|| vm_name(pid)).clone();
-        let figures = Figures::between(&self.last, &now, Utc::now(), name);
+        let figures = Figures::between(&self.last, &now, Timestamp::now(), name);
         self.last = now;
         Ok(figures)
     }

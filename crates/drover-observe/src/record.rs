@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use chrono::{SecondsFormat, Utc};
 use drover_core::recording::{Class, Event, What};
 use drover_core::recording_file::{self as file, Head, Thread};
 use drover_core::why::Who;
 use drover_host::names::vm_name;
+use jiff::Timestamp;
 use nix::unistd::gethostname;
 
 use crate::forward::Forward;
@@ -80,7 +80,7 @@ fn head(sample: &Sample, from_ns: u64) -> Head {
     let pcpus = pcpus.last().map_or(0, |last| last + 1);
     Head {
         host: gethostname().unwrap_or_default().to_string_lossy().into_owned(),
-        began: Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true),
+        began: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         scheduler: sample.scheduler.clone(),
         from_ns,
         pcpus: u32::try_from(pcpus).unwrap_or(u32::MAX),

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use std::io::IsTerminal;
-use std::os::fd::AsRawFd;
 
 use drover_core::printable::one_line;
 use drover_host::recent;
@@ -60,8 +59,7 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
 /// Whether stderr is what systemd has connected to its journal.
 fn is_journal() -> bool {
     let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
-    fstat(std::io::stderr().as_raw_fd())
-        .is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
+    fstat(std::io::stderr()).is_ok_and(|stat| stream == format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
 /// Keeps the last warnings, for `drover status`.

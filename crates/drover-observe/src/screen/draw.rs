@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use chrono::Local;
 use drover_core::io::{DelayUs, MsPerMb};
 use drover_core::printable::{one_line, printable};
+use jiff::tz::TimeZone;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -103,7 +103,7 @@ fn title(figures: &Figures, interval: Duration, view: &View) -> String {
     let frozen = if view.is_frozen { "FROZEN " } else { "" };
     format!(
         "{frozen}drover top {}  VMs {}  vCPUs {vcpus}  pCPUs {}  every {} s  scheduler: {}",
-        figures.time.with_timezone(&Local).format("%H:%M:%S"),
+        figures.time.to_zoned_datetime(TimeZone::system()).strftime("%H:%M:%S"),
         figures.vms.len(),
         figures.pcpus.len(),
         interval.as_secs_f64(),

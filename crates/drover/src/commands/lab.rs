@@ -2,7 +2,7 @@
 //! `drover lab exec`, and what runs inside the lab: `drover lab-init`, `drover lab-kvm-probe`
 
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn run_exec(exec: Exec) -> Result<ExitCode> {
 /// A script that a service runs may have a pipe in which there is nothing.
 fn has_input() -> bool {
     let stdin = std::io::stdin();
-    let Ok(stat) = fstat(stdin.as_raw_fd()) else { return false };
+    let Ok(stat) = fstat(&stdin) else { return false };
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
         SFlag::S_IFREG => stat.st_size > 0,
         SFlag::S_IFIFO => {
