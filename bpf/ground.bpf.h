@@ -119,6 +119,11 @@ static u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
 	return task->stime + task->utime - task->gtime;
 }
 
+static u64 ground_spun_ns(struct drover *d, struct task_struct *task)
+{
+	return spun_ns(task);
+}
+
 static u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
 {
 	return scx_bpf_task_cpu(task);

@@ -164,6 +164,19 @@ struct kvm_vcpu {
 	bool wants_to_run;
 	struct kvm_vcpu_arch arch;
 };
+/* Of kvm_intel and kvm_amd. */
+struct vcpu_vmx {
+	unsigned int ple_window;
+};
+struct vmcb_control_area {
+	u16 pause_filter_count;
+};
+struct vmcb {
+	struct vmcb_control_area control;
+};
+struct vcpu_svm {
+	struct vmcb *vmcb;
+};
 struct seq_file {
 };
 struct bpf_iter_meta {

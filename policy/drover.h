@@ -286,7 +286,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	 */
 	if (vm->at_limit && !ground_is_leaving(d, task) && !ground_blocks_rcu(d, task))
 		ground_preempt(d, at);
-	yield_begin(vm, t, pcpu);
+	yield_begin(vm, t);
 	spread_stay(d, pcpu);
 	if (d->divided || d->nr_reserved || plan_excess(d, vm) > 0 || quota_of(d, t))
 		ground_set_slice(d, task, quota_slice_ns(d, t, plan_slice_ns(d, vm, at), now_ns));
@@ -305,6 +305,7 @@ BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
 	if (t->kind != THREAD_VCPU)
 		return 0;
 	vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
+	together_note_spun(d, vm_at(d, t->slot), vcpu_take_spun_ns(d, task, t), ground_now_ns(d));
 	return 0;
 }
 
@@ -332,8 +333,10 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 	struct vm *vm = vm_at(d, t->slot);
 
 	if (!to) {
-		if (vm->nr_waiting && !vm_may_wait(vm))
-			yield_give_way(d, task, t, pcpu_at(d, at), 0);
+		if (vm->nr_waiting && !vm_may_wait(vm)) {
+			yield_forfeit(d, t);
+			yield_give_way(d, task, t, false);
+		}
 		return true;
 	}
 	__sync_fetch_and_add(&vm->counters.yields_asked, 1);
@@ -341,10 +344,14 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 		return true;
 	if (!yield_fits(d, t, to_task, to, at))
 		return false;
-	if (!yield_is_throttled(vm, t, pcpu_at(d, at)))
-		yield_give_way(d, task, t, pcpu_at(d, at), to->record);
-	else if (!vm_may_wait(vm))
-		yield_give_way(d, task, t, pcpu_at(d, at), 0);
+	yield_note_wasted(d, vm, t);
+	if (!yield_is_throttled(vm, t, pcpu_at(d, at))) {
+		yield_boost(vm, t, to->record);
+		yield_give_way(d, task, t, false);
+	} else if (!vm_may_wait(vm)) {
+		yield_forfeit(d, t);
+		yield_give_way(d, task, t, true);
+	}
 	return true;
 }
 
@@ -357,6 +364,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 
 	drover_charge(d, task, t);
 	share_end(vm, t);
+	yield_stops(vm, t, ready, now_ns);
 	wait_bound_stops(d, t, ready, now_ns);
 	if (!ready)
 		hook_sleeps(d, t->slot, share_nr_awake(vm), now_ns);

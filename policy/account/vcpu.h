@@ -167,6 +167,7 @@ static __always_inline void vcpu_running(struct drover *d, struct thread *t, u32
 {
 	struct vcpu *v = vcpu_at(d, t->record);
 
+	t->spun_ns = 0;
 	if (!t->record)
 		return;
 	v->pcpu = pcpu;
@@ -202,6 +203,16 @@ static __always_inline void vcpu_progress(struct drover *d, struct thread *t, u6
 	came_ns = ran_ns - spent_ns;
 	v->progress_ns += came_ns;
 	v->lag_ns -= v->lag_ns < came_ns ? v->lag_ns : came_ns;
+}
+
+/* For how long it was seen to spin since it was last asked, or was switched to. */
+static __always_inline u64 vcpu_take_spun_ns(struct drover *d, struct task_struct *task,
+					     struct thread *t)
+{
+	u64 before_ns = t->spun_ns;
+
+	t->spun_ns = ground_spun_ns(d, task);
+	return t->spun_ns > before_ns ? t->spun_ns - before_ns : 0;
 }
 
 /* Bring all vCPUs of a VM level with the one that has come furthest. */

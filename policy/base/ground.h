@@ -34,6 +34,8 @@ GROUND u64 ground_cpu_time_ns(struct drover *d, struct task_struct *task);
 
 /* How much of that was spent in the hypervisor, not in the guest, as far as sampling tells. */
 GROUND u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task);
+/* CPU time for which the running vCPU was seen to spin since it was switched to. */
+GROUND u64 ground_spun_ns(struct drover *d, struct task_struct *task);
 
 /* --- tasks --- */
 

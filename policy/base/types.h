@@ -159,6 +159,10 @@ struct vm_pressure {
 	u64 pressed_ns;      /* time two or more wanted to run and not all could */
 	u64 window_ns;       /* when the VM was last judged */
 	u64 pressed_mark_ns; /* pressed_ns at that moment */
+	u64 alone_spun_ns;   /* CPU time its vCPUs spun while a sibling waited, */
+	u64 alone_since_ns;  /* since then */
+	u64 used_mark_ns;    /* CPU time of its vCPUs at that moment */
+	u64 spun_at_ns;      /* when that was last half of what they used */
 };
 
 /* Its vCPUs kept from drifting apart, cosched_stop.h. */
@@ -198,6 +202,7 @@ struct vm_counters {
 	u64 yields_asked; /* by a vCPU for a sibling, yield.h */
 	u64 yields_granted;
 	u64 yields_throttled;
+	u64 yields_wasted;
 	u32 affinity_changes; /* threads confined or freed */
 	u32 weight_changes; /* threads whose nice value or class changed */
 };
@@ -225,6 +230,8 @@ struct vm {
 	u32 vcpus_waiting;
 	u32 nr_confined;   /* threads that may not run in all of its partition */
 	u32 nr_parked;        /* vCPUs that have used up their own limit, quota.h */
+	u32 spins; /* its vCPUs spin for those that wait: in auto it is a gang, together.h */
+	u32 boosted; /* the record of the vCPU that was yielded to, yield.h; 0: none */
 	u32 partition; /* where its threads run, if they may */
 	u32 domain;       /* where a thread of it last waited or ran */
 	u64 waited_ns; /* until when a thread of it waited for half a slice or longer */
@@ -320,12 +327,14 @@ struct thread {
 	u32 exec_id; /* how often its process had executed a program, find.h */
 	u32 record; /* of a vCPU: its place in drover.vcpu; 0: none */
 	u32 yield_tick; /* pcpu.ticks + 1 when it had its last directed yield */
+	u32 yielded; /* that is not known to have been of use */
 	u32 partition; /* the one it is served in: its VM's, if it may run there, affinity.h */
 	u64 held_mark_ns; /* for how long its VM had been held when its wait began */
 	/* quota.h */
 	u64 paid_ns; /* until when what it ran is paid for */
 	u64 parked_until_ns; /* 0: it is not */
 	u64 parked_since_ns;
+	u64 spun_ns; /* running: how long it was seen to spin, as far as that is counted */
 };
 
 enum order_why {
@@ -333,7 +342,7 @@ enum order_why {
 	ORDER_WOKEN = 1, /* the pCPU was told to ask, wake.h */
 	ORDER_TURN = 2, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 3, /* a task of a higher class runs: none of ours */
-	ORDER_YIELD = 4, /* a sibling, best the vCPU with the record `who`, yield.h */
+	ORDER_YIELD = 4, /* a sibling, or another VM (`to_others`), yield.h */
 	ORDER_SENT = 5, /* one that woke and preempts, on its way here, wake.h */
 	ORDER_BEGUN = 6, /* the same, which runs: only one that is due preempts it */
 };
@@ -341,7 +350,7 @@ enum order_why {
 /* Which thread must run next on a pCPU. While there is an order, no other pCPU gives another. */
 struct order {
 	u32 why; /* enum order_why */
-	u32 who;
+	u32 to_others;
 	u64 until_ns; /* when a turn is over */
 };
 
@@ -527,7 +536,7 @@ struct drover {
 };
 
 _Static_assert(sizeof(struct vm) == 512, "struct vm: same in BPF and native code");
-_Static_assert(sizeof(struct thread) == 152, "struct thread: same in BPF and native code");
+_Static_assert(sizeof(struct thread) == 168, "struct thread: same in BPF and native code");
 _Static_assert(sizeof(struct vcpu) == 128, "struct vcpu: same in BPF and native code");
 _Static_assert(sizeof(struct pool) == 16, "struct pool: same in BPF and native code");
 _Static_assert(sizeof(struct limit) == 32, "struct limit: same in BPF and native code");
@@ -598,7 +607,7 @@ static __always_inline bool vm_is_process(const struct vm *vm)
 /* May its mode have it wait beside an idle pCPU? */
 static __always_inline bool vm_may_wait(const struct vm *vm)
 {
-	return vm->cosched_mode >= COSCHED_STRICT;
+	return vm->cosched_mode >= COSCHED_STRICT || vm->spins;
 }
 
 /* Are they tasks of the host that have a slot of their own? */

@@ -30,6 +30,12 @@ static __always_inline bool cosched_bounds_skew(struct vm *vm)
 	       vm->cosched_mode == COSCHED_SKEW;
 }
 
+/* Do its vCPUs run all together or not at all? */
+static __always_inline bool cosched_is_gang(struct vm *vm)
+{
+	return vm->cosched_mode == COSCHED_GANG || vm->spins;
+}
+
 /* Is it stopped as a whole? */
 static __always_inline bool cosched_is_stopped(struct vm *vm)
 {
@@ -50,8 +56,10 @@ static __always_inline void cosched_set_mode(struct drover *d, u32 slot, u32 mod
 	if (partition_at(d, vm->partition)->policy != POLICY_SHARE)
 		mode = COSCHED_OFF;
 	/* Only another mode lets it go: settings are sent again whenever one of them changes. */
-	if (vm->cosched_mode != mode)
+	if (vm->cosched_mode != mode) {
 		vm->plan.held_since_ns = 0;
+		vm->spins = 0;
+	}
 	vm->cosched_mode = mode;
 	if (mode != COSCHED_AUTO)
 		together_set(d, vm, together_is_due(vm, 0, 0));
@@ -217,7 +225,7 @@ static __always_inline bool cosched_must_stop(struct drover *d, struct thread *t
 /* Must a vCPU of the VM that wakes wait for its siblings, even beside an idle pCPU? */
 static __always_inline bool cosched_holds(struct vm *vm)
 {
-	return cosched_is_stopped(vm) || (vm->cosched_mode == COSCHED_GANG && vm->coscheduled &&
+	return cosched_is_stopped(vm) || (cosched_is_gang(vm) && vm->coscheduled &&
 					  !vm->vcpus_running && vm->vcpus_waiting > 1);
 }
 

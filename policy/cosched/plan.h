@@ -18,7 +18,8 @@
  *
  * A mode says what happens when there are not as many pCPUs:
  *
- *  auto     nothing: what can run runs. The default; nothing is left lying.
+ *  auto     nothing: what can run runs; but a VM that is seen to spin is a gang for a while
+ *           (together.h). The default.
  *  off      nothing, and it is not planned either.
  *  gang     the ready vCPUs run all together or not at all.
  *  strict   (ESX 2) a vCPU that lags by more than skew_max (default 3 ms) stops its
@@ -246,7 +247,7 @@ BPF_GLOBAL int plan_give(THE_DROVER, u32 at, u32 slot, u32 others, bool remote)
 /* Must the VM start so many vCPUs at once, or none? */
 static __always_inline bool plan_is_whole(struct vm *vm)
 {
-	return vm->cosched_mode == COSCHED_GANG || cosched_is_stopped(vm);
+	return cosched_is_gang(vm) || cosched_is_stopped(vm);
 }
 
 /* How many pCPUs the VM needs. */

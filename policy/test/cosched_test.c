@@ -117,6 +117,74 @@ static void mode_off_is_left_alone(void)
 	CHECK_EQ(g->d.nr_coscheduled, 0);
 }
 
+/* --- a VM that spins --- */
+
+/* For so long, vCPUs of VM 1 that run while a sibling waits do nothing but spin, or nothing of it.
+ */
+static void with_spinning(u64 duration_ns, bool spins)
+{
+	for (u64 passed_ns = 0; passed_ns < duration_ns; passed_ns += MS) {
+		bool split = kernel_vm(g, 1)->vcpus_running && kernel_vm(g, 1)->vcpus_waiting;
+
+		for (u32 i = 0; i < kernel_vm(g, 1)->nr_vcpus; i++) {
+			struct task_struct *task = &g->task[i];
+
+			if (task->state != TASK_RUNNING)
+				task->spun_ns = 0;
+			else if (spins && split)
+				task->spun_ns += MS;
+		}
+		kernel_run(g, MS);
+	}
+}
+
+/* Two busy vCPUs beside a busy one with as many shares, on two pCPUs. */
+static void two_that_meet_beside_one(bool spin)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 2, 1000);
+	kernel_busy_vm(g, 2, 1, 1000);
+	with_spinning(200 * MS, spin);
+}
+
+static void a_vm_that_spins_for_those_that_wait_is_a_gang_within_20_ms(void)
+{
+	two_that_meet_beside_one(false);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 0);
+	with_spinning(20 * MS, true);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 1);
+	with_spinning(100 * MS, true);
+	CHECK(kernel_hazard(g, 1, 500 * MS) < 0.05);
+}
+
+static void one_that_spins_no_more_is_let_alone_after_a_second(void)
+{
+	two_that_meet_beside_one(true);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 1);
+	with_spinning(1100 * MS, false);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 0);
+	CHECK(kernel_hazard(g, 1, 500 * MS) > 0.3);
+}
+
+/* It cannot run all together. */
+static void one_that_is_wider_than_the_host_is_no_gang(void)
+{
+	g = fake_ground(2, 1);
+	kernel_busy_vm(g, 1, 3, 0);
+	with_spinning(200 * MS, true);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 0);
+}
+
+static void only_in_mode_auto(void)
+{
+	two_that_meet_beside_one(true);
+	cosched_set_mode(&g->d, g->slot_of[1], COSCHED_OFF);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 0);
+	with_spinning(100 * MS, true);
+	CHECK_EQ(kernel_vm(g, 1)->spins, 0);
+	CHECK_EQ(kernel_vm(g, 1)->coscheduled, 0);
+}
+
 /* --- progress and lag --- */
 
 static struct thread vcpu[4];
@@ -801,6 +869,10 @@ int main(void)
 	RUN(siblings_run_at_the_same_time_whatever_others_are_owed);
 	RUN(a_round_keeps_a_pcpu_only_for_who_may_have_it);
 	RUN(mode_off_is_left_alone);
+	RUN(a_vm_that_spins_for_those_that_wait_is_a_gang_within_20_ms);
+	RUN(one_that_spins_no_more_is_let_alone_after_a_second);
+	RUN(one_that_is_wider_than_the_host_is_no_gang);
+	RUN(only_in_mode_auto);
 	RUN(figure_1);
 	RUN(who_runs_makes_up_for_its_own_lag);
 	RUN(siblings_that_run_in_turn_have_no_skew);

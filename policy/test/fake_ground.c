@@ -237,6 +237,12 @@ u64 ground_hypervisor_time_ns(struct drover *d, struct task_struct *task)
 	return task->hypervisor_ns;
 }
 
+u64 ground_spun_ns(struct drover *d, struct task_struct *task)
+{
+	(void)d;
+	return task->spun_ns;
+}
+
 u32 ground_task_pcpu(struct drover *d, struct task_struct *task)
 {
 	(void)d;

@@ -59,6 +59,7 @@ struct task_struct {
 	u64 slice_ns;
 	u64 cpu_time_ns;
 	u64 hypervisor_ns; /* of that, spent outside the guest */
+	u64 spun_ns;       /* since it was switched to */
 	u64 counted_to_ns; /* its CPU time is counted up to then */
 	u64 queue;
 	u64 order;

@@ -61,6 +61,66 @@ static void the_sibling_named_runs_next(void)
 	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 1);
 }
 
+/* The sibling named has run for that long when a thread of the kernel's has the pCPU for a moment;
+ * which vCPU is next then? */
+static struct task_struct *next_after_being_cut_short(u64 ran_ns)
+{
+	struct task_struct *kthread;
+
+	a_vm_of_three(1, 1);
+	kthread = kernel_thread(g, 0, THREAD_HOST);
+	kthread->kernel_thread = true;
+	CHECK(yields_to(vcpu[1]));
+	kernel_run(g, ran_ns);
+	kernel_wake(g, kthread);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == kthread);
+	kernel_sleep(g, 0);
+	kernel_settle(g);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 1);
+	return g->pcpu[0].current;
+}
+
+static void a_boost_lasts_until_it_was_of_use(void)
+{
+	CHECK(next_after_being_cut_short(10 * US) == vcpu[1]);
+	CHECK(next_after_being_cut_short(60 * US) == vcpu[0]);
+}
+
+static void a_boost_ends_when_its_vcpu_sleeps(void)
+{
+	a_vm_of_three(1, 1);
+	CHECK(yields_to(vcpu[1]));
+	CHECK(kernel_vm(g, 1)->boosted);
+	kernel_sleep(g, 0);
+	kernel_settle(g);
+	CHECK_EQ(kernel_vm(g, 1)->boosted, 0);
+	CHECK(g->pcpu[0].current == vcpu[0]);
+}
+
+/* Another VM has the pCPU where the thread gave way; the other pCPU is the first to be free. */
+static void any_pcpu_takes_the_one_that_is_boosted_first(void)
+{
+	a_vm_of_three(2, 1);
+	yield_boost(kernel_vm(g, 1), &vcpu[2]->thread, vcpu[1]->thread.record);
+	kernel_sleep(g, 1);
+	kernel_settle(g);
+	CHECK(g->pcpu[1].current == vcpu[1]);
+}
+
+static void a_yield_is_wasted_if_the_yielder_asks_again_at_once(void)
+{
+	for (u32 of_use = 0; of_use <= 1; of_use++) {
+		a_vm_of_three(1, 1);
+		yields_to(vcpu[1]);
+		yields_to(vcpu[2]);
+		CHECK(g->pcpu[0].current == vcpu[2]);
+		kernel_run(g, of_use ? 60 * US : 10 * US);
+		yields_to(vcpu[0]);
+		CHECK_EQ(kernel_vm(g, 1)->counters.yields_wasted, !of_use);
+	}
+}
+
 static void one_pinned_beside_it_runs_next(void)
 {
 	a_vm_of_three(2, 1);
@@ -143,6 +203,11 @@ static void another_vm_that_is_owed_more_comes_first(void)
 	CHECK(g->pcpu[0].current == other);
 	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 0);
 	CHECK_EQ(g->d.pcpu[0].order.why, ORDER_NONE);
+	/* When it is the VM's turn, the boost is not forgotten. */
+	kernel_sleep(g, 0);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == vcpu[1]);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 1);
 }
 
 /* --- not more than one a tick --- */
@@ -157,6 +222,29 @@ static void a_second_in_the_same_tick_gives_way_to_any_sibling(void)
 	CHECK(g->pcpu[0].current == vcpu[0]);
 	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 2);
 	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 1);
+}
+
+/* VM 2, which waits, is ahead of VM 1 by so much: who runs when vcpu[2] is throttled? */
+static struct task_struct *next_beside_a_vm_that_is_ahead_by(u64 ahead_ns)
+{
+	a_vm_of_three(1, 1);
+	g->d.pcpu[0].order.why = ORDER_WOKEN;
+	kernel_busy_vm(g, 2, 1, 0);
+	g->d.pcpu[0].order.why = ORDER_NONE;
+	kernel_vm(g, 2)->vtime_ns = share_vtime_now(kernel_vm(g, 1), g->now_ns) + ahead_ns;
+	yields_to(vcpu[1]);
+	yields_to(vcpu[2]);
+	CHECK(g->pcpu[0].current == vcpu[2]);
+	CHECK(yields_to(vcpu[1]));
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 1);
+	return g->pcpu[0].current;
+}
+
+/* Seed 002: it is another VM that has the time, not a sibling, which may spin, too. */
+static void a_second_in_the_same_tick_makes_way_for_another_vm(void)
+{
+	CHECK(next_beside_a_vm_that_is_ahead_by(4 * MS) == &g->task[3]);
+	CHECK(next_beside_a_vm_that_is_ahead_by(12 * MS) == vcpu[0]);
 }
 
 static void the_next_tick_brings_another(void)
@@ -251,6 +339,29 @@ static void a_target_that_is_gone_is_forgotten(void)
 	kernel_settle(g);
 	CHECK(g->pcpu[0].current == vcpu[0]);
 	CHECK_EQ(kernel_vm(g, 1)->counters.yields_granted, 0);
+}
+
+/* Its record is another vCPU's by then. */
+static void a_target_that_is_of_another_vm_by_now_is_not_taken(void)
+{
+	a_vm_of_three(1, 1);
+	kernel_yield(g, 0, vcpu[1]);
+	vcpu_at(&g->d, vcpu[1]->thread.record)->slot = 7;
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == vcpu[0]);
+	CHECK_EQ(kernel_vm(g, 1)->boosted, 0);
+}
+
+static void a_target_that_waits_in_another_domain_by_now_runs_next(void)
+{
+	a_vm_of_three(2, 2);
+	kernel_yield(g, 0, vcpu[1]);
+	vcpu[1]->pcpu = 1;
+	kernel_set_affinity(g, vcpu[1], 2);
+	kernel_set_affinity(g, vcpu[1], 3);
+	CHECK_EQ(vcpu[1]->thread.queued_in, 2);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == vcpu[1] || g->pcpu[1].current == vcpu[1]);
 }
 
 static void who_finds_nobody_goes_on(void)
@@ -350,6 +461,10 @@ static void who_yields_has_no_turns_for_it(void)
 int main(void)
 {
 	RUN(the_sibling_named_runs_next);
+	RUN(a_boost_lasts_until_it_was_of_use);
+	RUN(a_boost_ends_when_its_vcpu_sleeps);
+	RUN(any_pcpu_takes_the_one_that_is_boosted_first);
+	RUN(a_yield_is_wasted_if_the_yielder_asks_again_at_once);
 	RUN(one_pinned_beside_it_runs_next);
 	RUN(siblings_are_not_stuck_behind_one_that_yields);
 	RUN(of_a_vm_played_in_rounds_it_does_too);
@@ -357,6 +472,7 @@ int main(void)
 	RUN(one_that_waits_in_another_domain_runs_next);
 	RUN(another_vm_that_is_owed_more_comes_first);
 	RUN(a_second_in_the_same_tick_gives_way_to_any_sibling);
+	RUN(a_second_in_the_same_tick_makes_way_for_another_vm);
 	RUN(the_next_tick_brings_another);
 	RUN(the_kernels_ticks_are_counted);
 	RUN(another_is_tried_where_that_may_do_better);
@@ -364,6 +480,8 @@ int main(void)
 	RUN(the_search_ends_where_no_sibling_could_run);
 	RUN(a_target_that_may_not_run_there_any_more_stays_where_it_is);
 	RUN(a_target_that_is_gone_is_forgotten);
+	RUN(a_target_that_is_of_another_vm_by_now_is_not_taken);
+	RUN(a_target_that_waits_in_another_domain_by_now_runs_next);
 	RUN(who_finds_nobody_goes_on);
 	RUN(who_yields_to_nobody_goes_behind_all_its_peers);
 	RUN(who_has_no_peers_goes_on);

@@ -3,16 +3,22 @@
  * Directed yield: a vCPU gives its pCPU to the sibling it waits for.
  *
  * Idea. A guest that spins, or waits for a vCPU that does not run, tells KVM; KVM asks the
- * scheduler to run a certain sibling instead. Nothing is moved then: the pCPU is given the order
- * (types.h) to take that vCPU, and asks for work at once. It chooses a VM as ever. Is that the
- * yielder's, because it goes on or because it is the least served that waits, then the vCPU named
- * is taken, from whatever queue it waits in, and not the one that has run least. So a yield decides
- * between siblings only: it is paid for by the VM, and never takes time from another.
+ * scheduler to run a certain sibling instead. Nothing is moved then: that sibling is *boosted*, and
+ * the pCPU has the order (order.h) to ask for work at once. It chooses a VM as ever, and from
+ * the yielder's VM the boosted vCPU is taken, from whatever queue it waits in, not the one that has
+ * run least. So does any other pCPU that chooses this VM first. So a yield decides between siblings
+ * only: it is paid for by the VM, and never takes time from another.
+ *
+ * A boost lasts until it was of use: the vCPU has run for 50 us, or sleeps. One that is preempted
+ * before that is next again. A yielder that has its pCPU back and asks again before it has run for
+ * 50 us waits still: its yield was *wasted*.
  *
  * A vCPU has one directed yield a tick. A vCPU that yields more often has not found the one it
- * waits for by yielding (seed 002). What goes beyond is throttled: it counts as a plain
- * sched_yield, which gives way to siblings that wait, and forfeits a slice against them, so that of
- * several none is passed over for long.
+ * waits for by yielding (seed 002). What goes beyond is throttled: the spinner makes way for
+ * another VM that waits, unless that is ahead by a slice of virtual time already; if there is none,
+ * for siblings that wait, and forfeits a slice against them, so that of several none is passed over
+ * for long. The VM has as much less now as it has more later, when the vCPU that all wait for may
+ * be running.
  *
  * KVM tries sibling after sibling, with two run queue locks each, until it is told that one was
  * accepted. So it is told to go on only where another sibling may do better: this one may not run
@@ -20,20 +26,26 @@
  *
  * Worked example. VM 3 has vCPUs a, b and c, VM 4 is busy; one pCPU. a has run for 1 ms of its
  * slice and yields to c. VM 3 is at 20 ms, VM 4 waits at 25 ms: VM 3 goes on, with c, although b
- * has run less. c yields to a: c's first in this tick, a runs. a yields to c again, in the same
- * tick: it is throttled, and b runs. Had VM 4 been at 15 ms, it would run now, and the yield be
- * forgotten.
+ * has run less. 20 us later an interrupt's thread has the pCPU; then c is next again. c yields to
+ * a: c's first in this tick, a runs. a yields to c again, in the same tick: it is throttled, and VM
+ * 4 runs. When that is at 30 ms VM 3 is owed 10 ms more than it was. Had VM 4 been at 15 ms when a
+ * yielded first, it would have run then, and c after it.
  *
- * Limitations. The vCPU named must be able to run here: that another pCPU could run it sooner
- * is not looked for. An order is forgotten after one choice. A spinner that is throttled makes way
- * for siblings, which may spin, too; other VMs get its time only as their shares have it.
+ * Limitations. One vCPU of a VM is boosted at a time, the one yielded to last. An idle pCPU
+ * elsewhere is not woken for it: it was when the vCPU began to wait.
  */
 #ifndef DROVER_YIELD_H
 #define DROVER_YIELD_H
 
 #include "account/vcpu.h"
 #include "base/order.h"
+#include "cosched/cosched_stop.h"
 #include "guarantee/wait_bound.h"
+
+/* Who has run for less has done nothing of use. */
+#define YIELD_USEFUL_NS 50000ULL
+/* vm.boosted: the vCPU has begun to run. */
+#define YIELD_BEGUN (1U << 31)
 
 /* Could no sibling run if one was asked for? */
 static __always_inline bool yield_is_in_vain(struct vm *vm)
@@ -51,6 +63,14 @@ static __always_inline bool yield_fits(struct drover *d, struct thread *t, struc
 	       ground_may_run_on(d, task, at);
 }
 
+/* The thread asks for a sibling. Has it asked before, and not run for long since it was back? */
+static __always_inline void yield_note_wasted(struct drover *d, struct vm *vm, struct thread *t)
+{
+	if (t->yielded && ground_now_ns(d) - t->runs_since_ns < YIELD_USEFUL_NS)
+		__sync_fetch_and_add(&vm->counters.yields_wasted, 1);
+	t->yielded = 0;
+}
+
 /* May the thread, which runs there, have another directed yield in this tick? */
 static __always_inline bool yield_is_throttled(struct vm *vm, struct thread *t, struct pcpu *pcpu)
 {
@@ -62,35 +82,70 @@ static __always_inline bool yield_is_throttled(struct vm *vm, struct thread *t, 
 	return true;
 }
 
-/* The thread, which runs there, gives way: to the vCPU with that record, or to any sibling. */
-static __always_inline void yield_give_way(struct drover *d, struct task_struct *task,
-					   struct thread *t, struct pcpu *pcpu, u32 record)
+/* The thread would rather have the vCPU with that record run. */
+static __always_inline void yield_boost(struct vm *vm, struct thread *t, u32 record)
 {
+	vm->boosted = record;
+	t->yielded = 1;
+}
+
+/* Its siblings come first. */
+static __always_inline void yield_forfeit(struct drover *d, struct thread *t)
+{
+	t->vruntime_ns += d->params.slice_ns;
+}
+
+/* The running thread gives way. */
+static __always_inline void yield_give_way(struct drover *d, struct task_struct *task,
+					   struct thread *t, bool to_others)
+{
+	struct pcpu *pcpu = pcpu_at(d, ground_task_pcpu(d, task));
+
 	/* It has had what it wanted: it was not cut short. */
 	t->runs_since_ns -= wait_bound_turn_ns(d, 0);
-	if (!record)
-		t->vruntime_ns += d->params.slice_ns;
-	pcpu->order.who = record;
+	pcpu->order.to_others = to_others;
 	order_give(pcpu, ORDER_YIELD);
 	ground_set_slice(d, task, 0);
 }
 
-/* The VM is to run there next: take the vCPU that was yielded to, if it still waits. */
-BPF_GLOBAL bool yield_take(THE_DROVER, u32 pcpu, u32 slot)
+/* Has the thread there made way for other VMs? */
+static __always_inline bool yield_is_to_others(const struct pcpu *pcpu)
 {
-	u32 record = pcpu_at(d, pcpu)->order.who;
-	struct vcpu *v = vcpu_at(d, record);
-	u32 domain = pcpu_at(d, v->pcpu)->domain;
-
-	return record && v->slot == slot && !v->costop_since_ns &&
-	       ground_take_vcpu(d, ground_vm_queue(d, slot, domain), record);
+	return order_is(pcpu, ORDER_YIELD) && pcpu->order.to_others;
 }
 
-/* The thread begins to run there. */
-static __always_inline void yield_begin(struct vm *vm, struct thread *t, struct pcpu *pcpu)
+/* The VM is to run next where that is asked: take the vCPU that is boosted, if one is and waits. */
+BPF_GLOBAL bool yield_take(THE_DROVER, u32 slot)
 {
-	if (order_is(pcpu, ORDER_YIELD) && t->record && pcpu->order.who == t->record)
-		__sync_fetch_and_add(&vm->counters.yields_granted, 1);
+	u32 record = vm_at(d, slot)->boosted & ~YIELD_BEGUN;
+	struct vcpu *v = vcpu_at(d, record);
+
+	if (!record)
+		return false;
+	/* It sleeps, or is gone and another has its record. */
+	if (v->slot != slot || (v->state != VCPU_READY && v->state != VCPU_RUNNING)) {
+		vm_at(d, slot)->boosted = 0;
+		return false;
+	}
+	return v->state == VCPU_READY && !v->costop_since_ns &&
+	       ground_take_vcpu(d, ground_vm_queue(d, slot, pcpu_at(d, v->pcpu)->domain), record);
+}
+
+/* The thread begins to run. */
+static __always_inline void yield_begin(struct vm *vm, struct thread *t)
+{
+	if (!t->record || vm->boosted != t->record)
+		return;
+	vm->boosted = t->record | YIELD_BEGUN;
+	__sync_fetch_and_add(&vm->counters.yields_granted, 1);
+}
+
+/* It stops: was its boost of use? */
+static __always_inline void yield_stops(struct vm *vm, struct thread *t, bool ready, u64 now_ns)
+{
+	if (t->record && (vm->boosted & ~YIELD_BEGUN) == t->record &&
+	    (!ready || now_ns - t->runs_since_ns >= YIELD_USEFUL_NS))
+		vm->boosted = 0;
 }
 
 #endif

@@ -46,6 +46,8 @@ pub struct Task {
     pub vm: u32,
     /// Its number among the VM's vCPUs.
     pub vcpu: u32,
+    /// CPU time it was seen to spin since it was put on a pCPU, by pause-loop exits.
+    pub spun_ns: u64,
     /// CPU time received so far, as of the last accounting.
     pub cpu_time_ns: u64,
     /// How often it was put on a pCPU.
@@ -217,6 +219,7 @@ impl Machine {
             mask,
             vm,
             vcpu,
+            spun_ns: 0,
             cpu_time_ns: 0,
             accounted_ns: 0,
             slice_ns: 0,

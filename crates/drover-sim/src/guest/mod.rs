@@ -375,6 +375,7 @@ impl Guests {
         if let Some(pause_loop) = &m.costs.pause_loop {
             let vcpu = &mut self.vcpus[task as usize];
             vcpu.pause_window = pause_loop.entered(vcpu.pause_window);
+            m.tasks[task as usize].spun_ns = 0;
             vcpu.boost.preempted = false;
             vcpu.boost.back_from_yield();
         }
@@ -490,6 +491,7 @@ impl Guests {
     pub fn spin_on(&mut self, m: &mut Machine, cpu: u32, task: TaskId) {
         let Some(pause_loop) = &m.costs.pause_loop else { return };
         let vcpu = &mut self.vcpus[task as usize];
+        m.tasks[task as usize].spun_ns += m.costs.cycles_ns(vcpu.pause_window);
         vcpu.pause_window = pause_loop.grown(vcpu.pause_window);
         self.set_spin(m, cpu, task);
     }

@@ -97,6 +97,14 @@ extern "C" fn ground_hypervisor_time_ns(_: *mut drover, _: *mut task_struct) -> 
     0
 }
 
+/// CPU time that the vCPU was seen to spin since it was put on a pCPU.
+#[unsafe(no_mangle)]
+extern "C" fn ground_spun_ns(d: *mut drover, task: *mut task_struct) -> u64 {
+    // SAFETY: called by the policy.
+    let (m, _, _) = unsafe { behind(d) };
+    m.tasks[number(task) as usize].spun_ns
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ground_task_pcpu(d: *mut drover, task: *mut task_struct) -> u32 {
     // SAFETY: called by the policy.
