@@ -17,7 +17,7 @@
  * waits *spins*: what it has alone, in another VM's turn, is thrown away. In `auto` it is a gang
  * from then on, if there are as many pCPUs: its vCPUs run all together or not at all. A gang has
  * nothing to spin for, so it is one for a second; then it is left to itself, and is a gang again
- * within two windows of 8 ms, and a tick, if it spins still.
+ * within two windows of 16 ms, and a tick, if it spins still.
  *
  * Three times are kept for each VM, brought up to date whenever one of its vCPUs begins or ends to
  * wait or run: `progressed_ns` while any runs, `hazard_ns` while one runs and a sibling is ready
@@ -25,10 +25,10 @@
  *
  * Worked example. Two vCPUs that meet each 0.1 ms, and a VM of a busy vCPU with as many shares, on
  * two pCPUs. The busy vCPU has one of them, the two of the other VM take turns on the other: the VM
- * is pressed. Whichever runs spins after 0.1 ms, for nearly all of its turn: 7 of the 8 ms that the
- * VM uses in a window. It is a gang from then on: both run for a third of the time, and nothing is
- * spun away. (Did they meet each 5 ms, each would have computed for most of its turn, and no gang
- * been made.)
+ * is pressed. Whichever runs spins after 0.1 ms, for nearly all of its turn: 14 of the 16 ms that
+ * the VM uses in a window. It is a gang from then on: both run for a third of the time, and nothing
+ * is spun away. (Did they meet each 5 ms, each would have computed for most of its turn, and no
+ * gang been made.)
  *
  * Limitations. Spinning is seen where the CPU has pause-loop exits; on Intel not what the guest's
  * programs do in user mode. So a VM that is not seen to spin is played in rounds all the same. A
@@ -45,7 +45,7 @@
 /* It spins when its vCPUs do so, while a sibling waits, for one part in so many of what they use */
 #define TOGETHER_SPUN_PART 2
 /* of a window of this length; */
-#define TOGETHER_SPIN_WINDOW_NS 8000000ULL
+#define TOGETHER_SPIN_WINDOW_NS 16000000ULL
 /* and it is taken to for so long after. */
 #define TOGETHER_SPINS_NS 1000000000ULL
 

@@ -147,11 +147,11 @@ static void two_that_meet_beside_one(bool spin)
 	with_spinning(200 * MS, spin);
 }
 
-static void a_vm_that_spins_for_those_that_wait_is_a_gang_within_20_ms(void)
+static void a_vm_that_spins_for_those_that_wait_is_a_gang_within_two_windows(void)
 {
 	two_that_meet_beside_one(false);
 	CHECK_EQ(kernel_vm(g, 1)->spins, 0);
-	with_spinning(20 * MS, true);
+	with_spinning(36 * MS, true);
 	CHECK_EQ(kernel_vm(g, 1)->spins, 1);
 	with_spinning(100 * MS, true);
 	CHECK(kernel_hazard(g, 1, 500 * MS) < 0.05);
@@ -869,7 +869,7 @@ int main(void)
 	RUN(siblings_run_at_the_same_time_whatever_others_are_owed);
 	RUN(a_round_keeps_a_pcpu_only_for_who_may_have_it);
 	RUN(mode_off_is_left_alone);
-	RUN(a_vm_that_spins_for_those_that_wait_is_a_gang_within_20_ms);
+	RUN(a_vm_that_spins_for_those_that_wait_is_a_gang_within_two_windows);
 	RUN(one_that_spins_no_more_is_let_alone_after_a_second);
 	RUN(one_that_is_wider_than_the_host_is_no_gang);
 	RUN(only_in_mode_auto);

@@ -60,6 +60,10 @@ pub struct Yields {
     /// Beyond one a tick for a vCPU.
     #[serde(rename = "yields_throttled")]
     pub throttled: u64,
+    /// Of those given, the sibling ran, and the vCPU that asked for it asked again at once. Absent in files of
+    /// before it was counted.
+    #[serde(rename = "yields_wasted", default)]
+    pub wasted: u64,
 }
 
 impl Yields {
@@ -68,6 +72,7 @@ impl Yields {
             asked: self.asked.saturating_sub(before.asked),
             granted: self.granted.saturating_sub(before.granted),
             throttled: self.throttled.saturating_sub(before.throttled),
+            wasted: self.wasted.saturating_sub(before.wasted),
         }
     }
 }
@@ -167,7 +172,7 @@ mod tests {
             used_s: Some(seconds),
             charged_s: Some(0.625 * seconds),
             limited_s: Some(seconds),
-            yields: Some(Yields { asked: events, granted: events - 1, throttled: 1 }),
+            yields: Some(Yields { asked: events, granted: events - 1, throttled: 1, wasted: events }),
             skew_max_ms: Some(4.5),
             longest_ready_ms: Some(8.0),
             guaranteed_delay_ms: Some(100.0 - seconds),
@@ -186,7 +191,7 @@ mod tests {
             (since.limited_s, since.used_s, since.charged_s),
             (Some(0.2), Some(0.2), Some(0.125))
         );
-        assert_eq!(since.yields, Some(Yields { asked: 4, granted: 4, throttled: 0 }));
+        assert_eq!(since.yields, Some(Yields { asked: 4, granted: 4, throttled: 0, wasted: 4 }));
         assert_eq!((since.longest_ready_ms, since.guaranteed_delay_ms), (Some(8.0), Some(99.9)));
     }
 

@@ -20,6 +20,7 @@ pub fn counters(vm: &vm) -> Counters {
             asked: vm.counters.yields_asked,
             granted: vm.counters.yields_granted,
             throttled: vm.counters.yields_throttled,
+            wasted: vm.counters.yields_wasted,
         }),
         skew_max_ms: skew_max_ms(vm.cosched_mode, vm.skew.max_ns),
         longest_ready_ms: Some(ms(vm.counters.longest_ready_ns)),

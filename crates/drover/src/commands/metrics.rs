@@ -166,6 +166,12 @@ const VM: &[Metric<VmStatus>] = &[
     counter("vm_yields_granted", "Directed yields after which the sibling ran next.", |vm| {
         count(vm.counters.yields?.granted)
     }),
+    counter("vm_yields_throttled", "Directed yields beyond one a tick for a vCPU.", |vm| {
+        count(vm.counters.yields?.throttled)
+    }),
+    counter("vm_yields_wasted", "Directed yields after which the vCPU asked again at once.", |vm| {
+        count(vm.counters.yields?.wasted)
+    }),
     counter("vm_numa_moved_bytes", "Memory that was moved to its home node.", |vm| {
         Some(vm.numa.as_ref()?.moved_mib * 1024.0 * 1024.0)
     }),
@@ -403,7 +409,7 @@ mod tests {
         let counters = Counters {
             charged_s: Some(1.5),
             limited_s: Some(0.25),
-            yields: Some(Yields { asked: 3, granted: 2, throttled: 1 }),
+            yields: Some(Yields { asked: 3, granted: 2, throttled: 1, wasted: 1 }),
             longest_ready_ms: Some(8.5),
             guaranteed_delay_ms: Some(66.0),
             ..Counters::default()
