@@ -23,12 +23,12 @@
  * wait or run: `progressed_ns` while any runs, `hazard_ns` while one runs and a sibling is ready
  * (concurrency hazard, as xenalyze counts it), and `pressed_ns`.
  *
- * Worked example. Two vCPUs that meet each 0.1 ms, and a VM of a busy vCPU with as many shares, on
- * two pCPUs. The busy vCPU has one of them, the two of the other VM take turns on the other: the VM
- * is pressed. Whichever runs spins after 0.1 ms, for nearly all of its turn: 14 of the 16 ms that
- * the VM uses in a window. It is a gang from then on: both run for a third of the time, and nothing
- * is spun away. (Did they meet each 5 ms, each would have computed for most of its turn, and no
- * gang been made.)
+ * Worked example. Two vCPUs of 2000 shares that meet each 0.1 ms, and a busy vCPU of 1000, on two
+ * pCPUs. For 16 ms of each 24 the busy vCPU has one pCPU. The vCPU that it took it from was in the
+ * middle of its work, so KVM asks for no yield to it, and the sibling spins for as long: 16 ms of
+ * the 32 that the VM uses, half. It is a gang from then on: both run for half of the time, and
+ * nothing is spun away. Did both wait for a pCPU in their spin loops, KVM would have them take
+ * turns each 0.1 ms: they get on, spin little, and are no gang.
  *
  * Limitations. Spinning is seen where the CPU has pause-loop exits; on Intel not what the guest's
  * programs do in user mode. So a VM that is not seen to spin is played in rounds all the same. A
