@@ -9,6 +9,7 @@
 
 #include "interrupt.bpf.h"
 #include "kvm.bpf.h"
+#include "spin.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
