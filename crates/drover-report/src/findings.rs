@@ -19,7 +19,7 @@ pub fn findings(results: &Results, findings: &[Finding]) -> String {
     let group = Group { title: "measured".to_owned(), columns };
     let row = |finding: &Finding| {
         let measured = finding.by_scheduler.iter();
-        let measured = measured.map(|(_, value)| value.map_or("-".to_owned(), figure));
+        let measured = measured.map(|under| under.measured.map_or("-".to_owned(), figure));
         Row {
             lead: vec![finding.title.clone()],
             groups: vec![measured.chain([finding.asked.clone()]).collect()],
@@ -43,11 +43,7 @@ mod tests {
             title: "wake-up of the sleeper, us".to_owned(),
             asked: "<= 150".to_owned(),
             bound: Some(150.0),
-            by_scheduler: vec![
-                ("eevdf".to_owned(), Some(1240.0)),
-                ("drover".to_owned(), Some(70.0)),
-                ("scx_bpfland".to_owned(), None),
-            ],
+            by_scheduler: sample::under(),
         };
         let text = findings(&sample::sleep(), &[finding]);
         let row = text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");

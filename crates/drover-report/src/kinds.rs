@@ -3,8 +3,10 @@
 //!
 //! A picture of 50 VMs tells them apart by kind: no palette has 50 colours, and no axis room for 50 names.
 
+use crate::picture::TOLD_APART;
+
 /// With more VMs than that pictures show kinds.
-const EACH_MAX: usize = 16;
+const EACH_MAX: usize = TOLD_APART;
 
 /// VMs of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,12 @@ impl Kind<'_> {
 
 /// The kinds of these VMs, in the order in which they come; none where they are few enough to show each.
 pub(crate) fn kinds<'a>(vms: &[&'a str]) -> Option<Vec<Kind<'a>>> {
+    let kinds = all_kinds(vms);
+    (vms.len() > EACH_MAX && kinds.len() < vms.len()).then_some(kinds)
+}
+
+/// The same however few they are.
+pub(crate) fn all_kinds<'a>(vms: &[&'a str]) -> Vec<Kind<'a>> {
     let mut kinds: Vec<Kind<'a>> = Vec::new();
     for &vm in vms {
         let name = name_of(vm);
@@ -35,7 +43,7 @@ pub(crate) fn kinds<'a>(vms: &[&'a str]) -> Option<Vec<Kind<'a>>> {
             None => kinds.push(Kind { name, vms: vec![vm] }),
         }
     }
-    (vms.len() > EACH_MAX && kinds.len() < vms.len()).then_some(kinds)
+    kinds
 }
 
 fn name_of(vm: &str) -> &str {

@@ -4,6 +4,7 @@
 use drover_core::counters::Counters;
 use drover_core::settings::Cosched;
 use drover_scenario::Clock;
+use drover_scenario::expect::Under;
 use drover_scenario::results::{
     Ground, HostFigures, Origin, Results, Run, Timeline, VcpuFigures, VmFigures, WakeupUs,
 };
@@ -57,6 +58,17 @@ fn vm(name: &str, vcpus: u32, shares: u32, vcpu_s: &[f64]) -> VmFigures {
     let vcpu = |cpu_s: &f64| VcpuFigures { cpu_s: Some(*cpu_s), ..Default::default() };
     vm.set_vcpus(vcpu_s.iter().map(vcpu).collect());
     vm
+}
+
+/// A figure under three schedulers, one of which did not measure it.
+pub(crate) fn under() -> Vec<Under> {
+    let each = [("eevdf", Some(1240.0)), ("drover", Some(70.0)), ("scx_bpfland", None)];
+    let under = |(scheduler, measured): (&str, Option<f64>)| Under {
+        scheduler: scheduler.to_owned(),
+        measured,
+        range: measured.map(|median| (0.9 * median, 1.2 * median)),
+    };
+    each.map(under).into()
 }
 
 /// Fifty VMs of two kinds and one of its own.

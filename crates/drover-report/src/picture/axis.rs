@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scale from 0 up, with round numbers on it, and the frame of a panel.
 
-use super::shapes::{Align, Drawing, FAINT_INK, GRID};
+use super::colors::{FAINT_INK, GRID};
+use super::render::text_width;
+use super::shapes::{Align, Drawing};
 
 /// Size of the numbers on an axis.
 const TICK_SIZE: f64 = 12.0;
+/// Size of what the axis is of.
+const TITLE_SIZE: f64 = 13.0;
 
 /// A scale from 0 to a round number above all values.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,13 +42,14 @@ impl Scale {
     }
 }
 
-/// The rectangle within which values are drawn.
+/// The rectangle within which values are drawn, from its bottom up or, where it lies, from its left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) top: f64,
     pub(super) width: f64,
     pub(super) height: f64,
+    pub(super) lies: bool,
 }
 
 impl Frame {
@@ -52,21 +57,52 @@ impl Frame {
         self.top + self.height
     }
 
+    /// How far from 0 `value` is.
+    pub(super) fn reach(&self, scale: &Scale, value: f64) -> f64 {
+        let whole = if self.lies { self.width } else { self.height };
+        whole * (value / scale.top).clamp(0.0, 1.0)
+    }
+
+    /// The point that is `reach` from 0, and `across` on the other axis.
+    pub(super) fn point(&self, reach: f64, across: f64) -> (f64, f64) {
+        if self.lies { (self.left + reach, across) } else { (across, self.bottom() - reach) }
+    }
+
     /// Where `value` stands.
     pub(super) fn y(&self, scale: &Scale, value: f64) -> f64 {
-        self.bottom() - self.height * (value / scale.top).clamp(0.0, 1.0)
+        self.bottom() - self.reach(scale, value)
     }
 
     /// Draws the lines of the scale, its numbers and its title.
-    pub(super) fn draw(&self, drawing: &mut Drawing, scale: &Scale, y_title: &str) {
-        for tick in scale.ticks() {
-            let y = self.y(scale, tick);
+    pub(super) fn draw(&self, drawing: &mut Drawing, scale: &Scale, title: &str) {
+        let ticks = scale.ticks();
+        let widest = ticks.iter().map(|tick| text_width(&scale.label(*tick), TICK_SIZE));
+        let room = self.width / (ticks.len() - 1) as f64;
+        let every = if self.lies { (widest.fold(0.0, f64::max) + 8.0) / room } else { 1.0 };
+        let (from, to) =
+            if self.lies { (self.top, self.bottom()) } else { (self.left, self.left + self.width) };
+        for (index, &tick) in ticks.iter().enumerate() {
+            let reach = self.reach(scale, tick);
             let color = if tick == 0.0 { FAINT_INK } else { GRID };
-            drawing.line(vec![(self.left, y), (self.left + self.width, y)], 1.0, color);
+            drawing.line(vec![self.point(reach, from), self.point(reach, to)], 1.0, color);
             let label = scale.label(tick);
-            drawing.faint_text(self.left - 8.0, y, &label, TICK_SIZE, Align::Right);
+            match self.point(reach, from) {
+                (x, _) if self.lies => {
+                    if index % every.ceil() as usize == 0 {
+                        let y = self.bottom() + 12.0;
+                        drawing.faint_text(x, y, &label, TICK_SIZE, Align::Center);
+                    }
+                }
+                (x, y) => drawing.faint_text(x - 8.0, y, &label, TICK_SIZE, Align::Right),
+            }
         }
-        drawing.upright_text(self.left - 58.0, self.top + self.height / 2.0, y_title, 13.0);
+        if self.lies {
+            let center = self.left + self.width / 2.0;
+            drawing.faint_text(center, self.bottom() + 30.0, title, TITLE_SIZE, Align::Center);
+        } else {
+            let center = self.top + self.height / 2.0;
+            drawing.upright_text(self.left - 56.0, center, title, TITLE_SIZE);
+        }
     }
 }
 
@@ -99,8 +135,11 @@ mod tests {
 
     #[test]
     fn values_stand_between_bottom_and_top() {
-        let frame = Frame { left: 0.0, top: 10.0, width: 50.0, height: 100.0 };
+        let frame = Frame { left: 0.0, top: 10.0, width: 50.0, height: 100.0, lies: false };
         let scale = Scale::up_to(10.0);
+        assert_eq!(frame.point(frame.reach(&scale, 2.0), 7.0), (7.0, 90.0));
+        let lying = Frame { lies: true, ..frame };
+        assert_eq!(lying.point(lying.reach(&scale, 2.0), 7.0), (10.0, 7.0));
         assert_eq!(frame.y(&scale, 0.0), 110.0);
         assert_eq!(frame.y(&scale, 5.0), 60.0);
         assert_eq!(frame.y(&scale, 99.0), 10.0, "never above the frame");

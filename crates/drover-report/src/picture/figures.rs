@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Chooses what to draw of results.
 
-use super::shapes::Colors;
-use crate::kinds::{Kind, kinds};
+use super::colors::{Color, of_scheduler, of_vm};
+use crate::kinds::{Kind, all_kinds, kinds};
 use crate::summary::{Spread, Subject, Summary};
 use drover_scenario::Clock;
 use drover_scenario::results::{Run, VmFigures, WakeupUs};
 
+/// With more VMs than that in all cases together, a picture shows those of a kind together.
+const GROUPS_MAX: usize = 24;
 /// A point of a line stands for at least this time, ms.
 const POINT_MS: u32 = 50;
 
@@ -14,14 +16,14 @@ const POINT_MS: u32 = 50;
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) y_title: String,
-    /// Names of the colours.
-    pub(super) series: Vec<String>,
-    /// Whether these are VMs or schedulers.
-    pub(super) colors: Colors,
+    /// Names of the colours, where labels do not say them.
+    pub(super) series: Vec<(String, Color)>,
     /// What the marks across bars stand for; none where there are no marks.
-    pub(super) mark: Option<&'static str>,
+    pub(super) mark: Option<String>,
     /// Whether all panels have the same scale, to be compared with each other.
     pub(super) one_scale: bool,
+    /// Whether its bars lie even where they could stand.
+    pub(super) lies: bool,
     pub(super) panels: Vec<Panel>,
 }
 
@@ -39,21 +41,21 @@ pub(super) enum Content {
 
 /// Bars that stand together.
 pub(super) struct Group {
-    /// What stands under them, in up to two lines.
+    /// What stands under them, or at their left.
     pub(super) labels: [String; 2],
     pub(super) bars: Vec<Bar>,
 }
 
 /// One bar.
 pub(super) struct Bar {
-    pub(super) series: usize,
+    pub(super) color: Color,
     pub(super) value: Spread,
     pub(super) mark: Option<f64>,
 }
 
 /// A value over time, s.
 pub(super) struct Line {
-    pub(super) series: usize,
+    pub(super) color: Color,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -72,8 +74,18 @@ pub(super) fn figures(summary: &Summary) -> Vec<Figure> {
     figures
 }
 
-fn owned(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
+/// What a case is called beside others; where it is the only one there is nothing to say.
+fn label_of(summary: &Summary, case: &str) -> String {
+    if summary.cases.len() > 1 { case.to_owned() } else { String::new() }
+}
+
+fn schedulers(summary: &Summary) -> Vec<(String, Color)> {
+    let named = |name: &&str| ((*name).to_owned(), of_scheduler(name));
+    summary.schedulers.iter().map(named).collect()
+}
+
+fn vms(names: impl Iterator<Item = String>) -> Vec<(String, Color)> {
+    names.enumerate().map(|(place, name)| (name, of_vm(place))).collect()
 }
 
 /// Some panels with bars; none where there is no bar.
@@ -90,7 +102,7 @@ fn share_bar(
     summary: &Summary,
     (case, scheduler): (&str, &str),
     vms: &[&str],
-    series: usize,
+    color: Color,
 ) -> Option<Bar> {
     let subjects = || vms.iter().map(|vm| Subject { case, vm });
     let (value, mark) = if summary.has_promises() {
@@ -110,52 +122,70 @@ fn share_bar(
         let owed = subjects().map(|subject| summary.any_run_of(&subject)?.share_owed_pct).sum();
         (summary.of_host(case, scheduler, got)?, owed)
     };
-    Some(Bar { series, value, mark })
+    Some(Bar { color, value, mark })
+}
+
+/// One bar for some: the median of theirs, from the least to the most.
+fn middle(mut bars: Vec<Bar>) -> Option<Bar> {
+    if bars.len() < 2 {
+        return bars.pop();
+    }
+    let value = Spread::of(&bars.iter().map(|bar| bar.value.median).collect::<Vec<_>>())?;
+    let marks: Vec<f64> = bars.iter().filter_map(|bar| bar.mark).collect();
+    Some(Bar { color: bars[0].color, value, mark: Spread::of(&marks).map(|mark| mark.median) })
 }
 
 /// For each scheduler what VMs got, beside what they are owed: a group for each case, or for each kind in it.
 fn shares(summary: &Summary) -> Vec<Figure> {
     let (vms, in_pcpus) = (summary.vms(), summary.has_promises());
     let owed = summary.has(|vm| vm.share_owed_pct.is_some());
-    let figure = |title: &str, series: Vec<String>, groups: &dyn Fn(&str, &str) -> Vec<Group>| {
+    let figure = |title: &str,
+                  series: Vec<(String, Color)>,
+                  groups: &dyn Fn(&str, &str) -> Vec<Group>| {
         let panel = |scheduler: &&str| {
             let groups = summary.cases.iter().flat_map(|case| groups(case, scheduler)).collect();
             Panel { title: (*scheduler).to_owned(), content: Content::Bars(groups) }
         };
         with_bars(Figure {
-            title: title.to_owned(),
+            title: if owed { format!("{title}, beside what is owed") } else { title.to_owned() },
             y_title: if in_pcpus { "% of one pCPU" } else { "% of all VMs' CPU time" }.to_owned(),
             series,
-            colors: Colors::Vms,
             one_scale: true,
-            mark: owed.then_some(if in_pcpus { "owed" } else { "owed by shares" }),
+            lies: false,
+            mark: owed.then(|| if in_pcpus { "owed" } else { "owed by shares" }.to_owned()),
             panels: summary.schedulers.iter().map(panel).collect(),
         })
     };
     let Some(kinds) = kinds(&vms) else {
         let groups = |case: &str, scheduler: &str| {
-            let bar = |series| share_bar(summary, (case, scheduler), &vms[series..=series], series);
-            let labels = [case.to_owned(), String::new()];
+            let bar =
+                |place| share_bar(summary, (case, scheduler), &vms[place..=place], of_vm(place));
+            let labels = [label_of(summary, case), String::new()];
             vec![Group { labels, bars: (0..vms.len()).filter_map(bar).collect() }]
         };
-        return figure("CPU used by each VM", owned(&vms), &groups).into_iter().collect();
+        let series = self::vms(vms.iter().map(|vm| (*vm).to_owned()));
+        return figure("CPU time that each VM got", series, &groups).into_iter().collect();
     };
-    let titles: Vec<String> = kinds.iter().map(Kind::title).collect();
+    let titles = self::vms(kinds.iter().map(Kind::title));
     let of_kinds = |each: bool| {
         let kinds = &kinds;
         move |case: &str, scheduler: &str| -> Vec<Group> {
-            let group = |(series, kind): (usize, &Kind)| {
+            let group = |(place, kind): (usize, &Kind)| {
                 let size = if each { 1 } else { kind.vms.len() };
-                let bar = |vms: &[&str]| share_bar(summary, (case, scheduler), vms, series);
-                let bars: Vec<Bar> = kind.vms.chunks(size).filter_map(bar).collect();
-                let labels = [kind.name.to_owned(), case.to_owned()];
-                (!bars.is_empty()).then_some(Group { labels, bars })
+                let bar = |vms: &[&str]| share_bar(summary, (case, scheduler), vms, of_vm(place));
+                let bar = middle(kind.vms.chunks(size).filter_map(bar).collect())?;
+                let labels = [kind.name.to_owned(), label_of(summary, case)];
+                Some(Group { labels, bars: vec![bar] })
             };
             kinds.iter().enumerate().filter_map(group).collect()
         }
     };
-    let totals = figure("CPU used by all VMs of a kind", titles.clone(), &of_kinds(false));
-    let each = figure("CPU used by each VM", titles, &of_kinds(true));
+    let totals = figure("CPU time that all VMs of a kind got", titles.clone(), &of_kinds(false));
+    let each = figure(
+        "CPU time that a VM got, from the least to the most of a kind",
+        titles,
+        &of_kinds(true),
+    );
     totals.into_iter().chain(each).collect()
 }
 
@@ -168,7 +198,10 @@ fn by_scheduler(
 ) -> Panel {
     let vms = summary.vms();
     let single = || vms.iter().map(|vm| Kind { name: vm, vms: vec![vm] }).collect();
-    let kinds = kinds(&vms).unwrap_or_else(single);
+    let kinds = match summary.subjects().len() {
+        0..=GROUPS_MAX => kinds(&vms).unwrap_or_else(single),
+        _ => all_kinds(&vms),
+    };
     let of_kind = |case: &str, kind: &Kind, scheduler: &str| {
         let each = kind.vms.iter().filter_map(|vm| value(&Subject { case, vm }, scheduler));
         let each: Vec<Spread> = each.collect();
@@ -178,11 +211,12 @@ fn by_scheduler(
         }
     };
     let group = |case: &str, kind: &Kind| {
-        let bar = |(series, scheduler): (usize, &&str)| {
-            Some(Bar { series, value: of_kind(case, kind, scheduler)?, mark: None })
+        let bar = |scheduler: &&str| {
+            let (color, value) = (of_scheduler(scheduler), of_kind(case, kind, scheduler)?);
+            Some(Bar { color, value, mark: None })
         };
-        let bars: Vec<Bar> = summary.schedulers.iter().enumerate().filter_map(bar).collect();
-        let labels = [case.to_owned(), kind.title()];
+        let bars: Vec<Bar> = summary.schedulers.iter().filter_map(bar).collect();
+        let labels = [label_of(summary, case), kind.title()];
         (!bars.is_empty()).then_some(Group { labels, bars })
     };
     let of_case =
@@ -199,13 +233,13 @@ fn wakeups(summary: &Summary) -> Option<Figure> {
         })
     };
     let panels =
-        vec![panel("mean", |wakeup| wakeup.mean), panel("99th percentile", |wakeup| wakeup.p99)];
+        vec![panel("mean", |wakeup| wakeup.mean), panel("99 % of wake-ups", |wakeup| wakeup.p99)];
     with_bars(Figure {
-        title: "Wake-up latency".to_owned(),
-        y_title: "latency, us".to_owned(),
-        series: owned(&summary.schedulers),
-        colors: Colors::Schedulers,
+        title: "How late VMs woke from their timers".to_owned(),
+        y_title: "us, less is better".to_owned(),
+        series: schedulers(summary),
         one_scale: false,
+        lies: false,
         mark: None,
         panels,
     })
@@ -225,11 +259,11 @@ fn progress(summary: &Summary) -> Option<Figure> {
         Some(summary.of_vm(subject, scheduler, progress)?.over(base.median))
     });
     with_bars(Figure {
-        title: format!("Progress, {first} = 1"),
-        y_title: format!("times {first}"),
-        series: owned(&summary.schedulers),
-        colors: Colors::Schedulers,
+        title: format!("Work that VMs did, {first} = 1"),
+        y_title: format!("times {first}, more is better"),
+        series: schedulers(summary),
         one_scale: false,
+        lies: false,
         mark: None,
         panels: vec![panel],
     })
@@ -262,9 +296,9 @@ fn timelines(summary: &Summary) -> Option<Figure> {
     for case in &summary.cases {
         for scheduler in &summary.schedulers {
             let Some(run) = summary.runs(case, scheduler).next() else { continue };
-            let line = |(series, kind): (usize, &Kind)| {
+            let line = |(place, kind): (usize, &Kind)| {
                 let points = kind.vms.iter().filter_map(|vm| points_of(run.vm(vm)?)).reduce(sum)?;
-                (!points.is_empty()).then_some(Line { series, points })
+                (!points.is_empty()).then_some(Line { color: of_vm(place), points })
             };
             let lines: Vec<Line> = kinds.iter().enumerate().filter_map(line).collect();
             if !lines.is_empty() {
@@ -277,11 +311,11 @@ fn timelines(summary: &Summary) -> Option<Figure> {
         }
     }
     with_bars(Figure {
-        title: "CPU used over time".to_owned(),
+        title: "CPU time over time".to_owned(),
         y_title: "% of one pCPU".to_owned(),
-        series: kinds.iter().map(Kind::title).collect(),
-        colors: Colors::Vms,
+        series: self::vms(kinds.iter().map(Kind::title)),
         one_scale: true,
+        lies: false,
         mark: None,
         panels,
     })
@@ -299,21 +333,24 @@ mod tests {
 
     #[test]
     fn what_is_drawn_follows_from_what_was_measured() {
-        assert_eq!(titles(&sample::shares()), ["CPU used by each VM"]);
-        assert_eq!(titles(&sample::sleep()), ["Wake-up latency", "Progress, eevdf = 1"]);
-        assert_eq!(titles(&sample::timeline()), ["CPU used by each VM", "CPU used over time"]);
+        let got = "CPU time that each VM got, beside what is owed";
+        assert_eq!(titles(&sample::shares()), [got]);
+        let late = "How late VMs woke from their timers";
+        assert_eq!(titles(&sample::sleep()), [late, "Work that VMs did, eevdf = 1"]);
+        assert_eq!(titles(&sample::timeline()), [got, "CPU time over time"]);
         let mut bare = sample::sleep();
         for vm in bare.runs.iter_mut().flat_map(|run| &mut run.vms) {
             (vm.wakeup_us, vm.progress) = (None, None);
         }
-        assert_eq!(titles(&bare), ["CPU used by each VM"], "better than nothing");
+        assert_eq!(titles(&bare), ["CPU time that each VM got"], "better than nothing");
     }
 
     #[test]
     fn shares_have_a_panel_for_each_scheduler_and_marks_for_what_is_owed() {
         let results = sample::shares();
         let figures = figures(&Summary::new(&results));
-        assert_eq!((figures[0].panels.len(), figures[0].mark), (2, Some("owed by shares")));
+        let mark = figures[0].mark.as_deref();
+        assert_eq!((figures[0].panels.len(), mark), (2, Some("owed by shares")));
         let Content::Bars(groups) = &figures[0].panels[1].content else { panic!("no bars") };
         assert_eq!((groups.len(), groups[0].bars.len()), (7, 2));
         assert_eq!(groups[0].bars[0].mark, Some(12.5));
@@ -327,7 +364,8 @@ mod tests {
             (vm.limit_pct, vm.owed_cpu_s, vm.cpu_s) = (Some(150), Some(6.0), Some(5.0));
         }
         let figures = figures(&Summary::new(&results));
-        assert_eq!((figures[0].y_title.as_str(), figures[0].mark), ("% of one pCPU", Some("owed")));
+        let mark = figures[0].mark.as_deref();
+        assert_eq!((figures[0].y_title.as_str(), mark), ("% of one pCPU", Some("owed")));
         let Content::Bars(groups) = &figures[0].panels[0].content else { panic!("no bars") };
         let bar = &groups[0].bars[0];
         assert_eq!((bar.value.median, bar.mark), (125.0, Some(150.0)), "of 4 s");
@@ -337,17 +375,20 @@ mod tests {
     fn many_vms_are_told_apart_by_kind() {
         let results = sample::fifty();
         let figures = figures(&Summary::new(&results));
-        assert_eq!(figures[0].title, "CPU used by all VMs of a kind");
-        assert_eq!(figures[0].series, ["web: 40 VMs", "db: 9 VMs", "monitor"]);
+        assert!(figures[0].title.starts_with("CPU time that all VMs of a kind got"));
+        let series: Vec<&str> = figures[0].series.iter().map(|it| it.0.as_str()).collect();
+        assert_eq!(series, ["web: 40 VMs", "db: 9 VMs", "monitor"]);
         let groups = |figure: usize| match &figures[figure].panels[0].content {
             Content::Bars(groups) => groups,
             Content::Lines(_) => panic!("no bars"),
         };
         let got = |group: usize| groups(0)[group].bars[0].value.median;
         assert!((got(0) + got(1) + got(2) - 100.0).abs() < 1e-6, "of all VMs' time");
-        assert_eq!((groups(1)[0].bars.len(), groups(1)[1].bars.len()), (40, 9));
+        let [bar] = &groups(1)[0].bars[..] else { panic!("a bar for 40 VMs") };
+        let apart = (bar.value.min - got(0) / 40.0).abs() + bar.value.max - bar.value.min;
+        assert!(apart < 1e-6 && bar.mark == Some(2.0), "each has the same");
         let progress = groups(2);
-        assert_eq!(progress[0].labels, ["all", "web: 40 VMs"]);
+        assert_eq!(progress[0].labels, ["", "web: 40 VMs"]);
         assert_eq!((progress.len(), progress[0].bars.len()), (3, 2));
     }
 

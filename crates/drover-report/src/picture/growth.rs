@@ -3,14 +3,14 @@
 //! logarithm is a straight line.
 
 use super::axis::{Frame, Scale};
-use super::figures::Figure;
+use super::colors::of_vm;
 use super::layout::{MARGIN, PAGE_WIDTH, draw_legend};
-use super::shapes::{Align, Colors, Drawing, color_of};
+use super::shapes::{Align, Drawing, wrapped};
 
 /// One line: its name, and its sizes and costs.
 pub type Curve = (String, Vec<(u32, f64)>);
 
-const HEIGHT: f64 = 420.0;
+const HEIGHT: f64 = 260.0;
 const AXIS_WIDTH: f64 = 75.0;
 
 /// The page; none where there are no points.
@@ -18,30 +18,27 @@ pub(super) fn page(title: &str, x_title: &str, y_title: &str, curves: &[Curve]) 
     let points = || curves.iter().flat_map(|(_, points)| points);
     let least = f64::from(points().map(|(size, _)| *size).min()?.max(1)).log2();
     let most = f64::from(points().map(|(size, _)| *size).max()?).log2().max(least + 1.0);
-    let mut drawing = Drawing { width: PAGE_WIDTH, height: HEIGHT, ..Drawing::default() };
-    drawing.text(MARGIN, 40.0, title, 19.0, Align::Left);
-    let series = curves.iter().map(|(name, _)| name.clone()).collect();
-    let legend = Figure {
-        title: String::new(),
-        y_title: String::new(),
-        series,
-        colors: Colors::Vms,
-        mark: None,
-        one_scale: true,
-        panels: Vec::new(),
-    };
-    draw_legend(&mut drawing, &legend, 70.0);
+    let mut drawing = Drawing { width: PAGE_WIDTH, ..Drawing::default() };
+    let mut y = 18.0;
+    for line in wrapped(title, 17.0, PAGE_WIDTH - 2.0 * MARGIN) {
+        y += 22.0;
+        drawing.text(MARGIN, y, &line, 17.0, Align::Left);
+    }
+    let series = curves.iter().enumerate();
+    let series: Vec<_> = series.map(|(number, it)| (it.0.clone(), of_vm(number))).collect();
+    let top = draw_legend(&mut drawing, &series, None, y + 26.0) + 26.0;
     let left = MARGIN + AXIS_WIDTH;
     // Room for half a number on the right.
-    let frame =
-        Frame { left, top: 100.0, width: PAGE_WIDTH - 2.0 * MARGIN - left, height: HEIGHT - 170.0 };
+    let (width, height) = (PAGE_WIDTH - 2.0 * MARGIN - left, HEIGHT);
+    let frame = Frame { left, top, width, height, lies: false };
+    drawing.height = frame.bottom() + 56.0;
     let scale = Scale::up_to(points().map(|(_, cost)| *cost).fold(0.0, f64::max));
     frame.draw(&mut drawing, &scale, y_title);
     let x = |log: f64| frame.left + frame.width * (log - least) / (most - least);
     for (number, (_, points)) in curves.iter().enumerate() {
         let place =
             |(size, cost): &(u32, f64)| (x(f64::from(*size).log2()), frame.y(&scale, *cost));
-        let color = color_of(Colors::Vms, number);
+        let color = of_vm(number);
         drawing.line(points.iter().map(place).collect(), 2.0, color);
         for (x, y) in points.iter().map(place) {
             drawing.filled(x - 3.0, y - 3.0, 6.0, 6.0, color);

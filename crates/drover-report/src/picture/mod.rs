@@ -8,6 +8,7 @@
 mod axis;
 mod bars;
 mod claims;
+mod colors;
 mod figures;
 mod findings;
 mod growth;
@@ -19,6 +20,7 @@ mod shapes;
 
 use crate::summary::Summary;
 use crate::table::ground;
+pub(crate) use colors::TOLD_APART;
 use drover_scenario::claims::Measured;
 use drover_scenario::expect::Finding;
 use drover_scenario::results::Results;
@@ -81,6 +83,7 @@ impl Picture {
 
 #[cfg(test)]
 mod tests {
+    use super::shapes::Shape;
     use super::*;
     use crate::sample;
 
@@ -120,10 +123,61 @@ mod tests {
             }
         }
         let fifty_vms = sample::fifty();
-        for results in [sample::shares(), sample::sleep(), sample::timeline(), many_vms, fifty_vms]
-        {
+        let mut nine = sample::fifty();
+        for run in &mut nine.runs {
+            run.vms.truncate(9);
+        }
+        let all =
+            [sample::shares(), sample::sleep(), sample::timeline(), many_vms, fifty_vms, nine];
+        for results in all {
             let Picture(drawing) = Picture::of(&results).unwrap();
             drawing.assert_texts_apart();
         }
+    }
+
+    #[test]
+    fn names_are_whole_and_nine_vms_have_nine_colours() {
+        let mut results = sample::fifty();
+        for run in &mut results.runs {
+            run.vms.truncate(9);
+            for vm in &mut run.vms {
+                vm.name = format!("warehouse and overcommit {}", vm.name);
+            }
+        }
+        let Picture(drawing) = Picture::of(&results).unwrap();
+        let mut colors = Vec::new();
+        for shape in &drawing.shapes {
+            match shape {
+                Shape::Text(text) => assert!(!text.text.contains('~'), "{}", text.text),
+                Shape::Box { width: 13.0, color, .. } if !colors.contains(color) => {
+                    colors.push(*color);
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(colors.len(), 9 + 1, "and of a scheduler that is no VM's");
+    }
+
+    #[test]
+    fn findings_have_a_bar_for_each_scheduler_and_whiskers_where_there_are_repeats() {
+        let finding = Finding {
+            title: "wake-up of the sleeper, us".to_owned(),
+            asked: "<= 150".to_owned(),
+            bound: Some(150.0),
+            by_scheduler: sample::under(),
+        };
+        let Picture(drawing) = Picture::of_findings(&sample::sleep(), &[finding]).unwrap();
+        drawing.assert_texts_apart();
+        let texts = drawing.shapes.iter().filter_map(|shape| match shape {
+            Shape::Text(text) => Some(text.text.as_str()),
+            _ => None,
+        });
+        let texts: Vec<&str> = texts.collect();
+        for text in ["wake-up of the sleeper, us", "asked: <= 150", "eevdf", "1,240", "70.0"] {
+            assert!(texts.contains(&text), "{text}: {texts:?}");
+        }
+        let whiskers = drawing.shapes.iter();
+        let whiskers = whiskers.filter(|it| matches!(it, Shape::Line { width: 1.5, .. }));
+        assert_eq!(whiskers.count(), 2 * 3);
     }
 }

@@ -4,14 +4,15 @@
 //! The font comes with the program, so that a picture needs no fonts on the machine that draws it.
 
 use super::PictureError;
-use super::shapes::{Align, Color, Drawing, Shape, Text};
+use super::colors::{self, Color, PAPER};
+use super::shapes::{Align, Drawing, Shape, Text};
 use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{PathElement, Rectangle, Text as TextElement};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{
-    Color as _, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle, WHITE, register_font,
+    Color as _, FontStyle, FontTransform, IntoFont, RGBColor, TextStyle, register_font,
 };
 use std::sync::Once;
 
@@ -19,6 +20,9 @@ use std::sync::Once;
 const PNG_SCALE: f64 = 2.0;
 
 const FONT: &str = "sans-serif";
+
+/// The plotting crate's size of a font for each unit of the letters' em.
+const FONT_SIZE: f64 = 1.24;
 
 /// How much lower a text must stand in a bitmap, by its size: there the plotting crate centres the
 /// line with the room under it, in an SVG the letters.
@@ -36,7 +40,7 @@ fn font_ready() {
 /// Width of a text in units of the page.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     font_ready();
-    let measured = (FONT, size).into_font().box_size(text);
+    let measured = (FONT, size * FONT_SIZE).into_font().box_size(text);
     measured.map_or(0.0, |(width, _)| f64::from(width))
 }
 
@@ -44,6 +48,8 @@ pub(super) fn svg(drawing: &Drawing) -> Result<String, PictureError> {
     let mut text = String::new();
     let size = (drawing.width.ceil() as u32, drawing.height.ceil() as u32);
     draw(drawing, &SVGBackend::with_string(&mut text, size).into_drawing_area(), 1.0, 0.0)?;
+    let body = text.find('>').map_or(0, |end| end + 1);
+    text.insert_str(body, &colors::style());
     Ok(text)
 }
 
@@ -70,7 +76,7 @@ fn draw<Backend: DrawingBackend>(
 ) -> Result<(), PictureError> {
     font_ready();
     let at = |x: f64, y: f64| ((x * scale).round() as i32, (y * scale).round() as i32);
-    let mut drawn = area.fill(&WHITE);
+    let mut drawn = area.fill(&rgb(PAPER));
     for shape in &drawing.shapes {
         drawn = drawn.and_then(|()| match shape {
             Shape::Box { x, y, width, height, color } => {
@@ -99,7 +105,7 @@ fn style_of(text: &Text, scale: f64) -> TextStyle<'static> {
         Align::Center => HPos::Center,
         Align::Right => HPos::Right,
     };
-    let font = (FONT, text.size * scale).into_font();
+    let font = (FONT, text.size * FONT_SIZE * scale).into_font();
     let font = if text.upright { font.transform(FontTransform::Rotate270) } else { font };
     let mut style = TextStyle::from(font).pos(Pos::new(across, VPos::Center));
     style.color = rgb(text.color).to_backend_color();

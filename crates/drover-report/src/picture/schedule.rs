@@ -5,13 +5,16 @@
 //! two moments: a gang is a block as high as it is wide in vCPUs.
 
 use super::axis::Scale;
-use super::layout::{MARGIN, PAGE_WIDTH};
+use super::colors::{Color, GRID, INK, of_vm};
+use super::layout::MARGIN;
 use super::render::text_width;
-use super::shapes::{Align, Color, Colors, Drawing, GRID, INK, color_of, fitting};
+use super::shapes::{Align, Drawing, fitting, wrapped};
 use crate::kinds::{Kind, kinds};
 use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Who};
 use std::collections::HashMap;
 
+/// Wider than other pages: what is shown is fine.
+const PAGE_WIDTH: f64 = 900.0;
 /// Room left of the rows for the numbers of pCPUs.
 const NUMBER_WIDTH: f64 = 62.0;
 /// Height of all rows of a schedule, where there are neither very few nor very many pCPUs.
@@ -39,7 +42,7 @@ pub(super) fn page(scenario: &str, ground: &str, schedules: &[Schedule]) -> Opti
     let mut drawing = Drawing { width: PAGE_WIDTH, ..Drawing::default() };
     let width = PAGE_WIDTH - 2.0 * MARGIN;
     let title = format!("{scenario}: who ran where");
-    drawing.text(MARGIN, 40.0, &fitting(&title, 26.0, width), 26.0, Align::Left);
+    drawing.text(MARGIN, 38.0, &fitting(&title, 22.0, width), 22.0, Align::Left);
     let length_ms = first.length_ns as f64 / 1e6;
     let vms = all_vms(schedules);
     let names: Vec<&str> = vms.iter().map(|vm| vm.name.as_str()).collect();
@@ -53,8 +56,12 @@ pub(super) fn page(scenario: &str, ground: &str, schedules: &[Schedule]) -> Opti
     };
     let told =
         format!("{ground}, {length_ms:.0} ms of each run; time across, pCPUs down, {colors}");
-    drawing.faint_text(MARGIN, 70.0, &fitting(&told, 15.0, width), 15.0, Align::Left);
-    let mut y = draw_legend(&mut drawing, &palette, 100.0);
+    let mut y = 48.0;
+    for line in wrapped(&told, 13.0, width) {
+        y += 18.0;
+        drawing.faint_text(MARGIN, y, &line, 13.0, Align::Left);
+    }
+    y = draw_legend(&mut drawing, &palette, y + 28.0);
     for schedule in schedules {
         y = draw_schedule(&mut drawing, schedule, &palette, y + 26.0);
     }
@@ -109,7 +116,7 @@ impl Palette {
 
     fn color(&self, vm: &str, vcpu: u32) -> Color {
         let (index, shade) = self.of.get(vm).copied().unwrap_or_default();
-        shade_of(color_of(Colors::Vms, index), shade.unwrap_or(vcpu), self.entries[index].1)
+        shade_of(of_vm(index), shade.unwrap_or(vcpu), self.entries[index].1)
     }
 }
 
@@ -119,7 +126,7 @@ fn draw_legend(drawing: &mut Drawing, palette: &Palette, mut y: f64) -> f64 {
         let shown = (*shades).min(SHADES_SHOWN);
         let last = shades.saturating_sub(1);
         let shade = |shown_at: u32| shown_at * last / shown.saturating_sub(1).max(1);
-        let base = color_of(Colors::Vms, index);
+        let base = of_vm(index);
         let colors = (0..shown).map(|at| shade_of(base, shade(at), *shades)).collect();
         (name.clone(), colors)
     };
@@ -129,16 +136,16 @@ fn draw_legend(drawing: &mut Drawing, palette: &Palette, mut y: f64) -> f64 {
     entries.push(("idle".to_owned(), vec![IDLE]));
     let mut x = MARGIN;
     for (name, colors) in entries {
-        let name = fitting(&name, 14.0, 260.0);
+        let name = fitting(&name, 13.0, 260.0);
         let swatches = 13.0 * colors.len() as f64;
-        let width = swatches + 7.0 + text_width(&name, 14.0) + 24.0;
+        let width = swatches + 7.0 + text_width(&name, 13.0) + 24.0;
         if x + width > PAGE_WIDTH - MARGIN {
             (x, y) = (MARGIN, y + 22.0);
         }
         for (index, color) in colors.into_iter().enumerate() {
             drawing.filled(x + 13.0 * index as f64, y - 6.0, 13.0, 13.0, color);
         }
-        drawing.text(x + swatches + 7.0, y, &name, 14.0, Align::Left);
+        drawing.text(x + swatches + 7.0, y, &name, 13.0, Align::Left);
         x += width;
     }
     y
@@ -148,8 +155,8 @@ fn draw_legend(drawing: &mut Drawing, palette: &Palette, mut y: f64) -> f64 {
 fn draw_schedule(drawing: &mut Drawing, schedule: &Schedule, palette: &Palette, y: f64) -> f64 {
     let (left, width) = (MARGIN + NUMBER_WIDTH, PAGE_WIDTH - 2.0 * MARGIN - NUMBER_WIDTH);
     let Schedule { case, scheduler, pcpus, .. } = schedule;
-    let title = fitting(&format!("{case}, {scheduler}"), 17.0, width);
-    drawing.text(MARGIN, y + 10.0, &title, 17.0, Align::Left);
+    let title = fitting(&format!("{case}, {scheduler}"), 15.0, width);
+    drawing.text(MARGIN, y + 10.0, &title, 15.0, Align::Left);
     let top = y + 28.0;
     let row = (ROWS_HEIGHT / f64::from(*pcpus)).clamp(ROW_HEIGHT.0, ROW_HEIGHT.1);
     let bottom = top + row * f64::from(*pcpus);
@@ -276,7 +283,7 @@ mod tests {
         let [above, below, host] = boxes[..] else { panic!("{boxes:?}") };
         assert_eq!((above.0, above.2), (below.0, below.2), "the same time");
         assert!(above.1 < below.1, "pCPU 0 stands above");
-        assert_eq!(below.3, color_of(Colors::Vms, 0), "the first vCPU has the full colour");
+        assert_eq!(below.3, of_vm(0), "the first vCPU has the full colour");
         assert_ne!(above.3, below.3);
         assert_eq!((host.0, host.3), (below.0 + below.2, OF_HOST));
     }

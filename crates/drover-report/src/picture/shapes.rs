@@ -3,43 +3,8 @@
 //!
 //! Units are those of the SVG; y grows downwards, as in every picture format.
 
+use super::colors::{Color, FAINT_INK, INK};
 use super::render;
-
-/// Red, green, blue.
-pub(super) type Color = (u8, u8, u8);
-
-pub(super) const INK: Color = (40, 40, 40);
-pub(super) const FAINT_INK: Color = (95, 95, 95);
-pub(super) const GRID: Color = (225, 225, 225);
-
-/// Colours that people with any kind of colour vision tell apart (Okabe and Ito's).
-const PALETTE: [Color; 8] = [
-    (0, 114, 178),
-    (230, 159, 0),
-    (0, 158, 115),
-    (204, 121, 167),
-    (86, 180, 233),
-    (213, 94, 0),
-    (240, 228, 66),
-    (140, 140, 140),
-];
-
-/// What the colours of a figure tell apart.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Colors {
-    Vms,
-    /// The first of them, which the others are compared with, is grey.
-    Schedulers,
-}
-
-/// The colour of the series with this number.
-pub(super) fn color_of(colors: Colors, series: usize) -> Color {
-    let first = match colors {
-        Colors::Vms => 0,
-        Colors::Schedulers => PALETTE.len() - 1,
-    };
-    PALETTE[(first + series) % PALETTE.len()]
-}
 
 /// Where a text stands relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -114,6 +79,29 @@ pub(super) fn fitting(text: &str, size: f64, width: f64) -> String {
     short
 }
 
+/// `text` in lines that are at most `width` wide, broken between words, and within one that is wider.
+pub(super) fn wrapped(text: &str, size: f64, width: f64) -> Vec<String> {
+    let fits = |line: &str| render::text_width(line, size) <= width;
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let longer = if line.is_empty() { word.to_owned() } else { format!("{line} {word}") };
+        if fits(&longer) {
+            line = longer;
+            continue;
+        }
+        lines.extend((!line.is_empty()).then(|| std::mem::take(&mut line)));
+        for letter in word.chars() {
+            if !line.is_empty() && !fits(&format!("{line}{letter}")) {
+                lines.push(std::mem::take(&mut line));
+            }
+            line.push(letter);
+        }
+    }
+    lines.push(line);
+    lines
+}
+
 #[cfg(test)]
 impl Text {
     /// Left, top, right, bottom.
@@ -168,6 +156,15 @@ mod tests {
         let short = fitting("a rather long name", 14.0, 60.0);
         assert!(short.contains('~') && render::text_width(&short, 14.0) <= 60.0, "{short}");
         assert_eq!(fitting("ab", 14.0, 0.0), "~", "something is always left");
+    }
+
+    #[test]
+    fn labels_are_broken_not_cut() {
+        assert_eq!(wrapped("drover", 14.0, 500.0), ["drover"]);
+        let lines = wrapped("jbb 4 x 1, over credit", 14.0, 80.0);
+        assert_eq!(lines.join(" "), "jbb 4 x 1, over credit");
+        assert!(lines.len() > 1 && lines.iter().all(|line| render::text_width(line, 14.0) <= 80.0));
+        assert_eq!(wrapped("virtualmachine", 14.0, 50.0).concat(), "virtualmachine");
     }
 
     #[test]

@@ -337,7 +337,8 @@ mod tests {
         let found = crate::expect::findings(&[silent, titled], &results(runs));
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].title.as_str(), found[0].bound), ("how late, us", Some(150.0)));
-        let each: Vec<_> = found[0].by_scheduler.iter().map(|(name, it)| (&**name, *it)).collect();
+        let each: Vec<_> =
+            found[0].by_scheduler.iter().map(|it| (&*it.scheduler, it.measured)).collect();
         assert_eq!(each, [("eevdf", Some(400.0)), ("drover", Some(80.0)), ("other", Some(90.0))]);
     }
 

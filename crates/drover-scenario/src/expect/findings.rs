@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a scenario sets out to show: its expectations that have a title, under each scheduler.
 
-use super::{Expect, evaluate};
+use super::{Expect, Row, evaluate};
 use crate::results::Results;
 
 /// One figure that a scenario is about, side by side.
@@ -13,8 +13,19 @@ pub struct Finding {
     pub asked: String,
     /// The bound itself, as a number.
     pub bound: Option<f64>,
-    /// What each scheduler did, in the order they ran; none where it was not measured.
-    pub by_scheduler: Vec<(String, Option<f64>)>,
+    /// What each scheduler did, in the order they ran.
+    pub by_scheduler: Vec<Under>,
+}
+
+/// The figure under one scheduler; none where it was not measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Under {
+    /// The scheduler.
+    pub scheduler: String,
+    /// The median of all repeats.
+    pub measured: Option<f64>,
+    /// The least and the most of them.
+    pub range: Option<(f64, f64)>,
 }
 
 /// The findings of `results`: one for each of `expects` that has a title.
@@ -37,6 +48,10 @@ fn finding(expect: &Expect, schedulers: &[&str], results: &Results) -> Option<Fi
     let rows: Vec<_> = rows.collect();
     let asked = rows.first()?.asked.clone();
     let bound = expect.min.or(expect.max);
-    let by_scheduler = rows.into_iter().map(|row| (row.scheduler, row.measured)).collect();
+    let under = |row: Row| {
+        let Row { scheduler, measured, range, .. } = row;
+        Under { scheduler, measured, range }
+    };
+    let by_scheduler = rows.into_iter().map(under).collect();
     Some(Finding { title, asked, bound, by_scheduler })
 }

@@ -7,7 +7,7 @@ mod metric;
 mod repeats;
 
 pub use evaluate::{Row, Verdict, evaluate, median};
-pub use findings::{Finding, findings};
+pub use findings::{Finding, Under, findings};
 pub use metric::Metric;
 pub(crate) use metric::WINDOW_MS;
 pub use repeats::repeats;
