@@ -2,7 +2,7 @@
 //! Where the time of VMs goes, whichever scheduler is in charge: `drover top`.
 //!
 //! `observer` keeps the books of vCPUs in the kernel, on its tracepoints, and is the only module that
-//! touches BPF; `ring` reads what happened lately. For `drover top`, `snapshot` gathers what is known at one moment;
+//! touches BPF but for `running`, which finds another process' observer; `ring` reads what happened lately. For `drover top`, `snapshot` gathers what is known at one moment;
 //! `figures` says what happened between two, `delays` how long I/O waited. `csv` and `screen` show it.
 //!
 //! `daemon` is `drover observe`: it takes a `sample` each second, answers as the daemon that schedules does
@@ -23,6 +23,7 @@ pub mod observer;
 pub mod pcpus;
 pub mod record;
 pub mod ring;
+pub mod running;
 mod sample;
 pub mod screen;
 pub mod snapshot;

@@ -191,7 +191,7 @@ const HELPER: u64 = u64::MAX;
 impl Reading {
     /// Threads one after the other: the kernel's `struct reading`, nine numbers, and where there are books its
     /// `struct delays`. None where it ends in the middle of one.
-    fn of(mut bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn of(mut bytes: &[u8]) -> Option<Self> {
         let mut reading = Self::default();
         while !bytes.is_empty() {
             let numbers: [u64; 9] = take(&mut bytes, u64::from_ne_bytes)?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `drover record`: what happens on the pCPUs, written to a file as it happens.
+//! `drover record`: what happens on the pCPUs, written to a file as it happens; or what has happened, as far as
+//! `drover observe` keeps it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -16,11 +17,14 @@ use nix::unistd::gethostname;
 
 use crate::forward::Forward;
 use crate::observer::{Follower, Keep};
+use crate::running::Running;
 use crate::sample::{Sample, now_ns};
 use crate::threads::Threads;
 
 /// A recording is no longer than that.
 pub const BYTES_MAX: u64 = 1 << 30;
+/// Events in a part of the file, at most.
+const PART: usize = 1 << 20;
 /// From one look at the rings to the next: a pCPU may switch a million times a second and none is lost.
 const LOOK: Duration = Duration::from_millis(200);
 /// From one look for VMs to the next.
@@ -35,6 +39,8 @@ pub struct Recorded {
     pub lost: u64,
     /// Bytes written.
     pub bytes: u64,
+    /// How much time is in it, from its end back to where nothing is missing.
+    pub whole: Duration,
 }
 
 /// Records for that time, until it is to stop, or until the file is full.
@@ -52,7 +58,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     // The last event of each pCPU says who runs as it begins.
     let before = rings.since(from_ns);
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
-    writer.write(&file::begin(&head(&sample, from_ns)))?;
+    writer.write(&file::begin(&head(&sample, from_ns, Duration::ZERO)))?;
     writer.add(&sample, &before.events)?;
     let (began, mut sampled) = (Instant::now(), Instant::now());
     while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
@@ -71,16 +77,36 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     // Who came after the last look.
     let last = Sample::take(&observer.read()?, &mut forward)?;
     writer.add(&last, &[])?;
-    writer.out.flush().context("cannot write the recording")?;
-    Ok(writer.recorded)
+    writer.recorded.whole = began.elapsed();
+    writer.end()
 }
 
-fn head(sample: &Sample, from_ns: u64) -> Head {
+/// Writes the last of what the running `drover observe` keeps: so much time, or what there is of it.
+///
+/// # Errors
+/// When the kernel does not tell, or what was recorded cannot be written.
+pub fn record_last(running: &Running, out: &mut impl Write, last: Duration) -> Result<Recorded> {
+    let sample = Sample::take(&running.read()?, &mut Forward::default())?;
+    let now_ns = now_ns()?;
+    let last_ns = u64::try_from(last.as_nanos()).unwrap_or(u64::MAX);
+    let read = running.rings().since(now_ns.saturating_sub(last_ns));
+    let from_ns = read.whole_from_ns.max(now_ns.saturating_sub(last_ns)).min(now_ns);
+    let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
+    writer.recorded.whole = Duration::from_nanos(now_ns - from_ns);
+    writer.write(&file::begin(&head(&sample, from_ns, writer.recorded.whole)))?;
+    writer.lose(read.lost)?;
+    for events in read.events.chunks(PART) {
+        writer.add(&sample, events)?;
+    }
+    writer.end()
+}
+
+fn head(sample: &Sample, from_ns: u64, ago: Duration) -> Head {
     let pcpus = drover_host::topology::online_cpus().unwrap_or_default();
     let pcpus = pcpus.last().map_or(0, |last| last + 1);
     Head {
         host: gethostname().unwrap_or_default().to_string_lossy().into_owned(),
-        began: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        began: (Timestamp::now() - ago).strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         scheduler: sample.scheduler.clone(),
         from_ns,
         pcpus: u32::try_from(pcpus).unwrap_or(u32::MAX),
@@ -97,6 +123,11 @@ impl<W: Write> Writer<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.recorded.bytes += bytes.len() as u64;
         self.out.write_all(bytes).context("cannot write the recording")
+    }
+
+    fn end(self) -> Result<Recorded> {
+        self.out.flush().context("cannot write the recording")?;
+        Ok(self.recorded)
     }
 
     fn lose(&mut self, lost: u64) -> Result<()> {

@@ -94,6 +94,9 @@ pub struct Read {
 pub struct Position(Vec<u64>);
 
 impl Rings {
+    /// Bytes of a count and of an event.
+    pub const SIZES: (u32, u32) = (size_of::<Count>() as u32, size_of::<Raw>() as u32);
+
     /// Those in these maps.
     ///
     /// # Errors
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn an_event_is_read_as_the_kernel_writes_it() {
-        assert_eq!((size_of::<Raw>(), size_of::<Count>()), (16, 64));
+        assert_eq!(Rings::SIZES, (64, 16));
         let raw = |priority, flags, thread| Raw { at_ns: 5, thread, priority, flags, unused: 0 };
         let ran = |raw| match event(3, raw).what {
             What::Ran { left_ready, class } => (left_ready, class),

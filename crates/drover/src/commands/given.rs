@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command, ValueHint};
@@ -84,6 +85,17 @@ pub fn out_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(read)
 }
 
+/// Reads a length of time: `30s`, `10m` or `24h`, from a second to a day.
+pub fn span(text: &str) -> Result<Duration, String> {
+    let units = [("s", 1), ("m", 60), ("h", 3600)];
+    let read = units.into_iter().find_map(|(unit, seconds)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(seconds)
+    });
+    let seconds = read.filter(|seconds| (1..=86_400).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| "use 30s, 10m or 24h: a day at most".to_owned())
+}
+
 /// The command line as shells are to complete it: names of files where files are meant, and nowhere else.
 pub fn without_file_names(command: Command) -> Command {
     let hinted = |argument: Arg| match argument.get_value_hint() {
@@ -117,6 +129,15 @@ mod tests {
             words(&given(key)).iter().for_each(|word| drop(read(&given(key), word).unwrap()));
         }
         assert_eq!(words(&limit), ["none", "default"]);
+    }
+
+    #[test]
+    fn a_length_of_time_has_its_unit() {
+        let read = |text| span(text).ok().map(|span| span.as_secs());
+        assert_eq!((read("30s"), read("10m"), read("24h")), (Some(30), Some(600), Some(86_400)));
+        for bad in ["", "s", "30", "0s", "25h", "-1s", "1.5m", "99999999999999999999s", "3 m"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
     }
 
     #[test]

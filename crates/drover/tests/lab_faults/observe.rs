@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use drover_core::recording_file;
 use drover_host::control::{Answer, OBSERVER_PATH, Request, ask};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 use nix::unistd::Pid;
@@ -69,6 +70,7 @@ fn observe(plants: usize) {
         load_again(&modules);
     }
     it_answers_as_a_daemon();
+    what_has_happened_is_recorded();
     PLANTS.iter().take(plants).for_each(|plant| plant());
     if has_sched_ext {
         let mut daemon = Daemon::start();
@@ -114,6 +116,8 @@ fn who_may_not_is_told() {
     let nobody = Command::new("drover").arg("observe").uid(NOBODY).gid(NOBODY).output().unwrap();
     assert!(refusal(&nobody).contains("sudo"));
     assert!(refusal(&drover(&["why", "web"])).contains("drover observe"));
+    let last = drover(&["record", "/tmp/none.rec", "--last", "5s"]);
+    assert!(refusal(&last).contains("drover observe") && !Path::new("/tmp/none.rec").exists());
 }
 
 /// `drover observe`, killed when dropped.
@@ -147,6 +151,26 @@ impl Drop for Observer {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A recording that is begun after what is in it.
+fn what_has_happened_is_recorded() {
+    say("what has happened is recorded");
+    let file = "/tmp/last.rec";
+    let vm = MicroVm::start("before", 1, CPU);
+    thread::sleep(Duration::from_secs(4));
+    let output = drover(&["record", file, "--last", "2s"]);
+    assert!(output.status.success(), "{output:?}");
+    let recording = recording_file::read(&fs::read(file).unwrap()).unwrap();
+    let vcpu = recording.threads.iter().find(|it| it.name == "before" && it.vcpu == Some(0));
+    let vcpu = vcpu.expect("its vCPU is told of").thread;
+    let last_ns = recording.events.last().unwrap().at_ns;
+    assert!(last_ns - recording.head.from_ns >= 1_000_000_000, "of what came before");
+    let ran = recording.events.iter().filter(|event| event.thread == vcpu);
+    assert!(ran.count() > 0 && !recording.is_cut);
+    drop(vm);
+    let refused = refusal(&drover(&["record", file, "--last", "2"]));
+    assert!(refused.contains("30s"), "{refused}");
 }
 
 /// Two busy VMs on one pCPU; one of them is called what nobody should be.
