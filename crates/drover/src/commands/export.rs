@@ -12,7 +12,7 @@ use drover_core::printable::cell;
 use drover_core::recording::{Ran, replay};
 use drover_core::recording_file::{self, Recording, Thread};
 use drover_core::why::Who;
-use drover_scenario::results::Results;
+use drover_scenario::results::{Interval, Results, Run, VmFigures};
 use serde_json::Value;
 
 #[derive(clap::Args)]
@@ -20,6 +20,9 @@ pub struct Args {
     /// Results of `drover run --json`: a line for each VM of each run. A recording of `drover record`: a line for each
     /// time somebody ran, and each time a vCPU waited.
     file: PathBuf,
+    /// Of results: a line for each interval of the scenario's `sample_ms`.
+    #[arg(long)]
+    over_time: bool,
 }
 
 pub fn run(args: &Args) -> Result<ExitCode> {
@@ -27,6 +30,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let bytes = fs::read(&args.file).with_context(named)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let written = match recording_file::read(&bytes) {
+        Ok(_) if args.over_time => {
+            return Err(anyhow!(
+                "{}: a recording is over time already; leave out --over-time",
+                named()
+            ));
+        }
         Ok(recording) => {
             if recording.is_cut {
                 eprintln!("drover: {}: it was cut off; this is what was whole of it", named());
@@ -36,7 +45,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         Err(no_recording) => {
             let results: Results = serde_json::from_slice(&bytes)
                 .map_err(|err| anyhow!("{}: {no_recording}, and no results: {err}", named()))?;
-            out.write_all(results_csv(&results)?.as_bytes())
+            let text = match args.over_time {
+                true => over_time_csv(&results),
+                false => results_csv(&results)?,
+            };
+            out.write_all(text.as_bytes())
         }
     };
     match written.and_then(|()| out.flush()) {
@@ -73,10 +86,7 @@ fn results_csv(results: &Results) -> Result<String> {
         for vm in &run.vms {
             let mut figures = BTreeMap::new();
             flatten(&serde_json::to_value(vm)?, "", &mut figures);
-            let seed = run.seed.map_or(String::new(), |seed| seed.to_string());
-            let names = [quoted(&run.case), quoted(&run.scheduler)];
-            let keys = [&names.join(","), &run.repeat.to_string(), &seed, &quoted(&vm.name)];
-            rows.push((keys.map(String::as_str).join(","), figures));
+            rows.push((run_cells(run, vm), figures));
         }
     }
     let mut columns: Vec<&String> = rows.iter().flat_map(|(_, figures)| figures.keys()).collect();
@@ -94,6 +104,31 @@ fn results_csv(results: &Results) -> Result<String> {
         text.push('\n');
     }
     Ok(text)
+}
+
+/// The cells of which VM of which run it is.
+fn run_cells(run: &Run, vm: &VmFigures) -> String {
+    let seed = run.seed.map_or(String::new(), |seed| seed.to_string());
+    let names = [quoted(&run.case), quoted(&run.scheduler)];
+    [names.join(","), run.repeat.to_string(), seed, quoted(&vm.name)].join(",")
+}
+
+/// A line for each interval of each VM of each run: when it began, how long it was, and CPU time used in it, s.
+fn over_time_csv(results: &Results) -> String {
+    let origin = origin_cells(results);
+    let mut text = format!("{},from_s,length_s,cpu_s\n", KEYS.join(","));
+    for run in &results.runs {
+        for vm in &run.vms {
+            let keys = run_cells(run, vm);
+            let mut from_s = 0.0;
+            for interval in vm.timeline.iter().flat_map(|timeline| timeline.intervals()) {
+                let Interval { length_s, cpu_s } = interval;
+                text += &format!("{origin},{keys},{from_s:.6},{length_s},{cpu_s}\n");
+                from_s += length_s;
+            }
+        }
+    }
+    text
 }
 
 /// The cells of what all runs come from; empty where it is not known.
@@ -178,6 +213,22 @@ mod tests {
         flatten(&value, "", &mut found);
         let found: Vec<_> = found.iter().map(|(place, text)| format!("{place}={text}")).collect();
         assert_eq!(found, ["used_s=1.5", "wakeup_us.p99=7"]);
+    }
+
+    #[test]
+    fn over_time_each_interval_is_a_line() {
+        let timeline = r#"{"interval_ms":100,"cpu_s":[0.05,0.1],"length_s":[0.1,0.2]}"#;
+        let text = format!(
+            r#"{{"scenario":"s","ground":"sim","seed":1,"runs":[{{"case":"c","scheduler":"eevdf","repeat":1,
+            "seed":7,"duration_s":0.3,"host":{{"pcpus":1}},"vms":[
+            {{"name":"a","vcpus":1,"shares":1000,"timeline":{timeline}}},
+            {{"name":"b","vcpus":1,"shares":1000}}]}}]}}"#
+        );
+        let csv = over_time_csv(&serde_json::from_str(&text).unwrap());
+        let lines: Vec<&str> = csv.lines().collect();
+        assert!(lines[0].ends_with(",seed,vm,from_s,length_s,cpu_s"), "{csv}");
+        assert!(lines[1].ends_with(",\"eevdf\",1,7,\"a\",0.000000,0.1,0.05"), "{csv}");
+        assert!(lines[2].ends_with(",\"a\",0.100000,0.2,0.1") && lines.len() == 3, "{csv}");
     }
 
     #[test]

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The commands of docs/tutorial.md do what is printed there, but for the figures: these follow the policy. With
+//! `DROVER_WRITE_DOCS` in the environment the outputs in the file are written anew.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const BEGIN: &str = "```sh\n";
+const OUTPUT: &str = "```text\n";
+const END: &str = "```\n";
+
+/// What a shell prints for these commands, in that folder.
+fn printed(commands: &str, folder: &Path) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_drover")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), env::var("PATH").unwrap());
+    let shell = Command::new("bash")
+        .args(["-e", "-o", "pipefail", "-c", commands])
+        .current_dir(folder)
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&shell.stderr);
+    assert!(shell.status.success(), "{commands}\n{errors}");
+    String::from_utf8(shell.stdout).unwrap()
+}
+
+/// The same without figures and without what they take in width.
+fn shape(output: &str) -> Vec<String> {
+    let word = |word: &str| match word.chars().any(|letter| letter.is_ascii_digit()) {
+        true => "0".to_owned(),
+        false => word.to_owned(),
+    };
+    let line = |line: &str| {
+        let line = line.replace(',', " ").replace("-+-", " | ");
+        let words = line.split_whitespace().filter(|it| !it.starts_with("--"));
+        words.map(word).collect::<Vec<_>>().join(" ")
+    };
+    output.lines().map(line).collect()
+}
+
+#[test]
+fn every_command_of_the_tutorial_does_what_it_says() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorial.md");
+    let document = fs::read_to_string(&file).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut written, mut rest, mut commands) = (String::new(), document.as_str(), 0);
+    while let Some((before, after)) = rest.split_once(BEGIN) {
+        let (block, after) = after.split_once(END).unwrap();
+        let output = printed(block, folder.path());
+        commands += 1;
+        written += &format!("{before}{BEGIN}{block}{END}");
+        rest = after;
+        if let Some(after) = after.strip_prefix(&format!("\n{OUTPUT}")) {
+            let (shown, after) = after.split_once(END).unwrap();
+            if env::var_os("DROVER_WRITE_DOCS").is_none() {
+                assert_eq!(shape(&output), shape(shown), "{block}");
+            }
+            written += &format!("\n{OUTPUT}{output}{END}");
+            rest = after;
+        } else {
+            assert_eq!(output, "", "{block}");
+        }
+    }
+    assert!(commands >= 7, "{commands}");
+    for made in ["late.svg", "late.png", "where.svg", "where.html", "late.csv"] {
+        assert!(fs::metadata(folder.path().join(made)).unwrap().len() > 0, "{made}");
+    }
+    if env::var_os("DROVER_WRITE_DOCS").is_some() {
+        fs::write(&file, written + rest).unwrap();
+    }
+}
+
+#[test]
+fn a_shape_has_no_figures_but_all_words() {
+    assert_eq!(shape("web   12.5 | 7,209\n----+---"), ["web 0 | 0 0", ""]);
+    assert_ne!(shape("web 1"), shape("db 1"));
+}
