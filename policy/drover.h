@@ -7,6 +7,7 @@
 #define DROVER_POLICY_H
 
 #include "pick/pick.h"
+#include "account/charge.h"
 #include "account/orders.h"
 #include "allot/allot.h"
 #include "base/order.h"
@@ -52,195 +53,6 @@ static __always_inline void drover_reweigh(struct drover *d, struct thread *t, u
 		__sync_fetch_and_add(&vm_at(d, t->slot)->counters.weight_changes, 1);
 }
 
-/* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
-BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
-{
-	allot_note_wake(d, t->slot);
-	waker_note(d, t->slot, near);
-	hook_wakes(d, t->slot, share_nr_awake(vm_at(d, t->slot)));
-	wake_clamp_lag(d, t, near);
-	if (!quota_holds(d, t, ground_now_ns(d)))
-		waiting_begin(d, t);
-	return 0;
-}
-
-/* May a ready thread begin at once? */
-static __always_inline bool drover_may_begin(struct drover *d, struct thread *t)
-{
-	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot)) &&
-	       !quota_holds(d, t, ground_now_ns(d));
-}
-
-/* What becomes of a thread that wakes. */
-enum drover_wakes {
-	WAKES_TO_WAIT,     /* it is placed next (drover_place) */
-	WAKES_ON_IDLE,     /* it begins on a pCPU that is idle and was claimed */
-	WAKES_TO_PREEMPT,  /* it begins at once, in place of the running thread */
-};
-
-/* The thread slept, is ready now and may be sent to several pCPUs: to which? */
-static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
-					 struct thread *t, enum drover_wakes *wakes)
-{
-	s32 target;
-	u32 near;
-
-	if (affinity_is_stale(d, t))
-		affinity_note(d, task, t);
-	near = place_near(d, task, t);
-	*wakes = WAKES_TO_PREEMPT;
-	target = home_take_back(d, task, t, near);
-	if (target != PCPU_NONE) {
-		drover_woken(d, t, (u32)target);
-		return (u32)target;
-	}
-	target = idle_claim(d, task, t, near);
-	if (target != PCPU_NONE)
-		*wakes = WAKES_ON_IDLE;
-	drover_woken(d, t, target == PCPU_NONE ? near : (u32)target);
-	if (!drover_may_begin(d, t)) {
-		/* It is claimed, so no other wake-up would find it: it becomes idle anew. */
-		if (*wakes == WAKES_ON_IDLE)
-			ground_kick(d, (u32)target);
-		*wakes = WAKES_TO_WAIT;
-		return near;
-	}
-	if (*wakes == WAKES_ON_IDLE)
-		return (u32)target;
-	target = wake_preempt(d, task, t, near, WAKE_NEAR);
-	if (target == PCPU_NONE && d->params.nr_domains > 1)
-		target = wake_preempt(d, task, t, wake_elsewhere(d, t, near), WAKE_FAR);
-	if (target != PCPU_NONE)
-		return (u32)target;
-	*wakes = WAKES_TO_WAIT;
-	return near;
-}
-
-/*
- * The woken thread runs on a pCPU that is idle, if there is one for it. Only for one that woke: one
- * that was preempted may have its affinity changed on its way to another pCPU, and 6.18 then sends
- * it where it may not run and ends the scheduler. It waits in a queue, and the idle pCPU asks.
- */
-static __always_inline bool drover_run_where_idle(struct drover *d, struct task_struct *task,
-						  struct thread *t, u32 near)
-{
-	s32 idle;
-
-	/* Whether it may start is asked when it is picked (plan.h). */
-	if (vm_may_wait(vm_at(d, t->slot)))
-		return false;
-	idle = idle_claim(d, task, t, near);
-	if (idle == PCPU_NONE)
-		return false;
-	ground_run_on(d, task, (u32)idle, d->params.slice_ns, false);
-	return true;
-}
-
-/* The thread preempts the one that runs on its own pCPU, if it may. */
-static __always_inline bool drover_preempt_here(struct drover *d, struct task_struct *task,
-						struct thread *t, u32 near)
-{
-	s32 target = wake_preempt(d, task, t, near, WAKE_NEAR);
-
-	if (target == PCPU_NONE)
-		return false;
-	ground_run_on(d, task, (u32)target, d->params.slice_ns, true);
-	return true;
-}
-
-/*
- * A pCPU that the queued thread could run on asks for work: one that is idle, which has either seen
- * the thread on its way to idle or is seen here; else one that is to be preempted for it.
- */
-static __always_inline void drover_find_pcpu(struct drover *d, struct task_struct *task,
-					     struct thread *t, u32 near)
-{
-	s32 at = idle_claim(d, task, t, near);
-
-	if (at != PCPU_NONE) {
-		ground_kick(d, (u32)at);
-		return;
-	}
-	at = drover_may_begin(d, t) ? wake_preempt(d, task, t, near, 0) : PCPU_NONE;
-	if (at != PCPU_NONE)
-		ground_preempt(d, (u32)at);
-}
-
-/*
- * Was the thread preempted where RCU waits for it? Then it runs on next there, a moment, whatever
- * its VM has used: in the lab khugepaged, of nice 19, had waited for 21 s beside a crowd.
- */
-static __always_inline bool drover_is_awaited(struct drover *d, struct task_struct *task, u32 at,
-					      bool woken)
-{
-	struct pcpu *pcpu = pcpu_at(d, at);
-
-	return !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at) &&
-	       pcpu->online && !order_is(pcpu, ORDER_TAKEN);
-}
-
-/*
- * The ready thread needs a place (waiting.h, wake.h). woken: it had slept, and no pCPU was chosen
- * for it (drover_select): there is one only.
- */
-BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
-{
-	bool kernel = wake_is_kernel(d, task, t, woken);
-	u32 at = ground_task_pcpu(d, task);
-	bool awaited = drover_is_awaited(d, task, at, woken);
-	u32 near;
-
-	if (t->affinity_seq != d->pcpu_changes)
-		affinity_note(d, task, t);
-	near = place_near(d, task, t);
-	waiting_leave(d, t);
-	if (!awaited && quota_holds(d, t, ground_now_ns(d)) && !ground_is_leaving(d, task)) {
-		quota_park(d, task, t, ground_now_ns(d));
-		return 0;
-	}
-	waiting_begin(d, t);
-	if (awaited) {
-		ground_run_on(d, task, at, WAIT_BOUND_TURN_MIN_NS, false);
-		return 0;
-	}
-	/* Of one pCPU, it is served there at once. */
-	if (kernel && t->pinned_cpu) {
-		ground_run_on(d, task, t->pinned_cpu - 1, d->params.slice_ns, woken);
-		return 0;
-	}
-	if (!woken && spread_leave(d, task, pcpu_at(d, at), drover_may_begin(d, t)))
-		return 0;
-	if (woken && drover_may_begin(d, t) && drover_run_where_idle(d, task, t, near))
-		return 0;
-	if ((woken || kernel) && drover_may_begin(d, t) && drover_preempt_here(d, task, t, near))
-		return 0;
-	waiting_enter(d, task, t, near);
-	if (!vm_at(d, t->slot)->at_limit)
-		drover_find_pcpu(d, task, t, near);
-	return 0;
-}
-
-/* The thread used so much there that it was not charged for yet; part of that is spared it. */
-BPF_GLOBAL int drover_book(THE_DROVER, THE_THREAD, u32 at, u64 ran_ns, u64 smt_discount_ns)
-{
-	struct vm *vm = vm_at(d, t->slot);
-
-	share_charge(vm, t, ran_ns, smt_discount_ns);
-	reserve_charge(d, vm, ran_ns - smt_discount_ns);
-	home_count(d, t, at, ran_ns);
-	return 0;
-}
-
-/* When the thread last stopped, the kernel counted as its own time how long the next was chosen. */
-static __always_inline void drover_book_late(struct drover *d, struct task_struct *task,
-					     struct thread *t, u32 at)
-{
-	u64 late_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
-
-	if (late_ns)
-		drover_book(d, t, at, late_ns, 0);
-}
-
 /*
  * The thread begins to run there. The order matters (docs/concurrency.md):
  *  - its wait ends and its lag is clamped before it counts as running: the clamp asks whether any
@@ -260,13 +72,10 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 
 	waiting_end(d, t, now_ns);
 	if (quota_unpark(d, t, now_ns))
-		wake_clamp_lag(d, t, at);
+		share_clamp_lag(d, t, at);
 	if (vm->domain == DOMAIN_NONE)
 		share_move_to(d, t->slot, at);
-	drover_book_late(d, task, t, at);
-	share_lift_floor(vm, t);
-	share_begin(vm, t, now_ns);
-	core_begin(d, pcpu, now_ns);
+	charge_begin(d, task, t, at, now_ns);
 	vcpu_running(d, t, at);
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm, now_ns);
@@ -276,7 +85,7 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	}
 	ASSERT(pcpu->running_slot == DROVER_MAX_VMS && !t->queued_in && !t->ready_since_ns);
 	pcpu->running_slot = t->slot;
-	pcpu_note_vruntime(pcpu, t->vruntime_ns, now_ns);
+	pcpu->running_vruntime_ns = t->vruntime_ns - now_ns;
 	home_note(d, t, at);
 	if (vm->capped)
 		limit_begin(d, t->slot, now_ns);
@@ -287,38 +96,10 @@ static __always_inline void drover_running(struct drover *d, struct task_struct 
 	if (vm->at_limit && !ground_is_leaving(d, task) && !ground_blocks_rcu(d, task))
 		ground_preempt(d, at);
 	yield_begin(vm, t);
-	spread_stay(d, pcpu);
+	idle_give_back(d, pcpu);
 	if (d->divided || d->nr_reserved || plan_excess(d, vm) > 0 || quota_of(d, t))
 		ground_set_slice(d, task, quota_slice_ns(d, t, plan_slice_ns(d, vm, at), now_ns));
 	wait_bound_begin(d, task, t, at, now_ns);
-}
-
-/* Charge the running thread and its VM for what it has run since last charged. */
-BPF_GLOBAL int drover_charge(THE_DROVER, THE_TASK, THE_THREAD)
-{
-	u32 at = ground_task_pcpu(d, task);
-	u64 ran_ns = ground_cpu_time_ns(d, task) - t->charged_ns;
-
-	drover_book(d, t, at, ran_ns, core_discount_ns(d, pcpu_at(d, at), ran_ns));
-	share_clock_pass(d, t->slot, at);
-	quota_charge(d, t, ran_ns);
-	if (t->kind != THREAD_VCPU)
-		return 0;
-	vcpu_progress(d, t, ran_ns, ground_hypervisor_time_ns(d, task));
-	together_note_spun(d, vm_at(d, t->slot), vcpu_take_spun_ns(d, task, t), ground_now_ns(d));
-	return 0;
-}
-
-/* The same for one that may go on without stopping. */
-static __always_inline void drover_charge_and_go_on(struct drover *d, struct task_struct *task,
-						    struct thread *t, u64 now_ns)
-{
-	struct vm *vm = vm_at(d, t->slot);
-
-	drover_charge(d, task, t);
-	share_go_on(vm, t, now_ns);
-	if (t->kind == THREAD_VCPU)
-		together_judge(d, vm, now_ns);
 }
 
 /*
@@ -362,8 +143,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 	struct vm *vm = vm_at(d, t->slot);
 	u64 now_ns = ground_now_ns(d);
 
-	drover_charge(d, task, t);
-	share_end(vm, t);
+	charge_end(d, task, t, at, now_ns);
 	yield_stops(vm, t, ready, now_ns);
 	wait_bound_stops(d, t, ready, now_ns);
 	if (!ready)
@@ -375,7 +155,6 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 		__sync_fetch_and_sub(&vm->vcpus_running, 1);
 	}
 	vcpu_halted(d, t);
-	core_end(d, at, now_ns);
 	pcpu_at(d, at)->running_slot = DROVER_MAX_VMS;
 }
 
@@ -383,7 +162,7 @@ static __always_inline void drover_stopping(struct drover *d, struct task_struct
 static __always_inline void drover_leaving(struct drover *d, struct task_struct *task,
 					   struct thread *t)
 {
-	drover_book_late(d, task, t, ground_task_pcpu(d, task));
+	charge_late(d, task, t, ground_task_pcpu(d, task));
 	waiting_end(d, t, ground_now_ns(d));
 	quota_unpark(d, t, ground_now_ns(d));
 }
@@ -422,89 +201,6 @@ BPF_GLOBAL int drover_adopt_running(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	drover_stopped(d, task, t);
 	drover_running(d, task, t, at);
 	return 0;
-}
-
-/*
- * The pCPU asks what to run (pick.h). `task` and `t` are what runs there and
- * would go on, or NULL.
- */
-static __always_inline void drover_dispatch(struct drover *d, u32 at, struct task_struct *task,
-					    struct thread *t)
-{
-	struct pcpu *pcpu = pcpu_at(d, at);
-	bool in_turn;
-	bool first;
-	bool stopped;
-	u32 picked;
-
-	/* The pending wake-up preemption went elsewhere: clear it. */
-	if (order_is(pcpu, ORDER_WOKEN) || order_is(pcpu, ORDER_SENT))
-		order_give(pcpu, ORDER_NONE);
-	if (!t || ground_is_leaving(d, task))
-		spread_stay(d, pcpu);
-	pcpu->asked_ns = ground_now_ns(d);
-	if (t) {
-		drover_charge_and_go_on(d, task, t, pcpu->asked_ns);
-		share_bound_lag(d, vm_at(d, t->slot), t);
-		pcpu_note_vruntime(pcpu, t->vruntime_ns, pcpu->asked_ns);
-	}
-	/* If preempted it would be picked again here, or wait next to an idle pCPU. */
-	if (t && ground_is_leaving(d, task)) {
-		/* To leave takes seconds where much memory goes: who may run nowhere else has its
-		 * turn. */
-		if (pick_by_deadline(d, at, DROVER_MAX_VMS, true) == PICKED_WAITING)
-			return;
-		ground_set_slice(d, task, d->params.slice_ns);
-		return;
-	}
-	first = d->nr_coscheduled && plan_begin_round(d, at);
-	stopped = t &&
-		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
-		   cosched_must_stop(d, t) || quota_is_spent(d, t, pcpu->asked_ns));
-	/* Found just now it has a slice, and would go on if there is no other. */
-	if (stopped && d->divided)
-		ground_set_slice(d, task, 0);
-	in_turn = wait_bound_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
-	picked = in_turn ? PICKED_RUNNING :
-			   pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS,
-				     t ? t->vruntime_ns : 0);
-	if (order_is(pcpu, ORDER_YIELD) && picked != PICKED_WAITING) {
-		if (picked == PICKED_RUNNING && t && pick_yielded(d, at, t->slot))
-			picked = PICKED_WAITING;
-		else
-			order_give(pcpu, ORDER_NONE);
-	}
-	/* After the choice: the least served VM is the same for all pCPUs that are told to ask. */
-	if (first)
-		plan_tell(d, at);
-	if (picked != PICKED_RUNNING || !t || in_turn)
-		return;
-	plan_note(d, at, t->slot);
-	/* What it had while no sibling wanted it, it need not wait for when one comes. */
-	if (!vm_at(d, t->slot)->nr_waiting)
-		share_lift_floor(vm_at(d, t->slot), t);
-	/* One that waited lately keeps its claim, as one that waits does. */
-	if ((s64)(pcpu->asked_ns - vm_at(d, t->slot)->waited_ns) > (s64)d->params.wait_bound_ns / 8)
-		share_bound_claim(vm_at(d, t->slot), share_own_clock_ns(d, t->slot, pcpu->domain),
-				  share_lag_max_ns(d, vm_at(d, t->slot)));
-	ground_set_slice(
-		d, task,
-		quota_slice_ns(d, t, plan_slice_ns(d, vm_at(d, t->slot), at), pcpu->asked_ns));
-}
-
-/* Could a waiting thread run there? */
-BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
-{
-	bool work = false;
-	u32 i;
-
-	for_each_index(i, 0, d->params.nr_domains) {
-		if (work)
-			break;
-		work = next_is_near(d, at, i) &&
-		       next_after(d, at, i, TOURNAMENT_NONE, 0) != TOURNAMENT_NONE;
-	}
-	return work;
 }
 
 /*
@@ -549,7 +245,9 @@ static __always_inline void drover_kick_idle(struct drover *d)
 	allot_check(d, now_ns);
 	for_each_index(i, 0, d->slots_in_use) {
 		timer_repair(d, i, now_ns);
-		quota_repair(d, i, now_ns);
+		/* Is it lost, with threads that are parked? */
+		if (vm_at(d, i)->nr_parked && !timer_at_ns(timer_of(d, i)))
+			timer_by(d, i, now_ns);
 	}
 	for_each_index(i, 0, d->params.nr_pcpus) {
 		if (somebody && pcpu_is_idle(pcpu_at(d, i)))
@@ -578,8 +276,7 @@ BPF_GLOBAL int drover_look_after(THE_DROVER, THE_TASK, THE_THREAD)
 	pcpu_at(d, at)->ticks++;
 	speed_ask(d, at, now_ns);
 	home_note(d, t, at);
-	if (affinity_is_stale(d, t))
-		affinity_note(d, task, t);
+	affinity_refresh(d, task, t);
 	/* It may have to run elsewhere: its pCPU asks. */
 	if (affinity_strays(d, t, at))
 		ground_set_slice(d, task, 0);
@@ -589,7 +286,7 @@ BPF_GLOBAL int drover_look_after(THE_DROVER, THE_TASK, THE_THREAD)
 		drover_stand_anew(d, partition_of_pcpu(d, at));
 	if (t->kind != THREAD_VCPU || !cosched_bounds_skew(vm_at(d, t->slot)))
 		return 0;
-	drover_charge_and_go_on(d, task, t, now_ns);
+	charge_and_go_on(d, task, t, at, now_ns);
 	cosched_review(d, t->slot, now_ns);
 	return 0;
 }
@@ -629,7 +326,7 @@ static __always_inline void drover_timer(struct drover *d, u32 timer, u64 now_ns
  * run next goes elsewhere. */
 static __always_inline void drover_pcpu_taken(struct drover *d, u32 at)
 {
-	spread_stay(d, pcpu_at(d, at));
+	idle_give_back(d, pcpu_at(d, at));
 	order_give(pcpu_at(d, at), ORDER_TAKEN);
 	ground_place_anew(d);
 }
@@ -657,8 +354,8 @@ static __always_inline void drover_pcpu_online(struct drover *d, u32 at)
 static __always_inline void drover_pcpu_offline(struct drover *d, u32 at)
 {
 	pcpu_at(d, at)->online = 0;
-	core_end(d, at, ground_now_ns(d));
-	spread_stay(d, pcpu_at(d, at));
+	charge_core_end(d, at, ground_now_ns(d));
+	idle_give_back(d, pcpu_at(d, at));
 	partition_count(d);
 	drain_begin(d);
 }

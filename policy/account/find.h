@@ -124,7 +124,7 @@ BPF_GLOBAL int find_let_go(THE_DROVER, u32 slot)
 }
 
 /* Hold whose slot that was when it was looked up, for one more thread. */
-static inline bool find_hold(struct drover *d, u32 slot, u64 owner_id)
+BPF_GLOBAL bool find_hold(THE_DROVER, u32 slot, u64 owner_id)
 {
 	if (slot == DROVER_HOST_SLOT || !vm_hold(vm_at(d, slot)))
 		return false;

@@ -129,37 +129,11 @@ static __always_inline void vcpu_close(struct drover *d, struct thread *t)
 	__sync_lock_test_and_set(&v->state, VCPU_NONE);
 }
 
-/* The vCPU is ready. The VM's times are up to date. */
-static __always_inline void vcpu_ready(struct drover *d, struct vm *vm, struct thread *t)
-{
-	struct vcpu *v = vcpu_at(d, t->record);
-
-	if (!t->record)
-		return;
-	v->lag_mark_ns = vm->pressure.progressed_ns;
-	v->costop_mark_ns = v->costop_ns;
-	if (v->state == VCPU_HALTED && (s64)(v->progress_ns - vm->skew.floor_ns) < 0)
-		v->progress_ns = vm->skew.floor_ns;
-	v->state = VCPU_READY;
-}
-
 /* Its lag, as of the VM's last tally. */
 static __always_inline u64 vcpu_lag_ns(struct vm *vm, struct vcpu *v)
 {
 	return v->state == VCPU_READY ? v->lag_ns + (vm->pressure.progressed_ns - v->lag_mark_ns) :
 					v->lag_ns;
-}
-
-/* It is ready no more. The VM's times are up to date. */
-static __always_inline void vcpu_waited(struct drover *d, struct vm *vm, struct thread *t)
-{
-	struct vcpu *v = vcpu_at(d, t->record);
-
-	if (!t->record || v->state != VCPU_READY)
-		return;
-	v->lag_ns = vcpu_lag_ns(vm, v);
-	v->hazard_ns += vm->pressure.progressed_ns - v->lag_mark_ns;
-	v->state = VCPU_HALTED;
 }
 
 /* The thread, a vCPU or not, runs there. */

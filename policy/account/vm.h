@@ -34,7 +34,6 @@
 #define DROVER_VM_H
 
 #include "account/vcpu.h"
-#include "account/waker.h"
 #include "limit/limit.h"
 #include "partition/drain.h"
 
@@ -63,8 +62,9 @@ static __always_inline void vm_settle_host(struct drover *d)
 #define VM_USER_SHARES_MIN 100
 
 /* What was asked for, or the default for its size, within what share_set gives. */
-static __always_inline u32 vm_shares_due(struct drover *d, struct vm *vm)
+BPF_GLOBAL u32 vm_shares_due(THE_DROVER, u32 slot)
 {
+	struct vm *vm = vm_at(d, slot);
 	u32 asked = *(volatile u32 *)&vm->asked.shares ?: DROVER_SHARES_PER_VCPU | SHARES_PER_VCPU;
 	u32 pcpus = partition_at(d, vm->partition)->nr_online;
 	u64 size = min_of(*(volatile u32 *)&vm->size, *(volatile u32 *)&vm->nr_vcpus);
@@ -86,11 +86,11 @@ BPF_GLOBAL int vm_settle_shares(THE_DROVER, u32 slot)
 
 	/* Two vCPUs, or an order, may come at once: the later one may have written first. */
 	for_each_index(try, 0, 4) {
-		u32 shares = vm_shares_due(d, vm);
+		u32 shares = vm_shares_due(d, slot);
 		u32 before = share_set(vm, shares);
 
 		__sync_fetch_and_add(&d->vm_shares, shares - before);
-		if (vm_shares_due(d, vm) == shares)
+		if (vm_shares_due(d, slot) == shares)
 			break;
 	}
 	vm_settle_host(d);
@@ -144,7 +144,7 @@ static __always_inline bool vm_is_busy_user(struct vm *vm, u64 now_ns)
  * From time to time: how large is each VM? Shares follow its size, and the pCPUs that came or went
  * since.
  */
-static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
+BPF_GLOBAL int vm_take_sizes(THE_DROVER, u64 now_ns)
 {
 	u32 period = (u32)(now_ns / VM_PERIOD_NS);
 	bool over = d->period != period;
@@ -158,14 +158,15 @@ static __always_inline void vm_take_sizes(struct drover *d, u64 now_ns)
 			nr_busy_users += vm_is_busy_user(vm, now_ns);
 		if (vcpu_places(vm))
 			vm_take_size(d, i, over);
-		if (vm->id && vm_shares_due(d, vm) != vm->shares)
+		if (vm->id && vm_shares_due(d, i) != vm->shares)
 			vm_settle_shares(d, i);
 	}
 	if (!over)
-		return;
+		return 0;
 	if (d->nr_busy_users != nr_busy_users)
 		d->nr_busy_users = nr_busy_users;
 	d->period = period;
+	return 0;
 }
 
 /* The settings of the VM in that slot were changed: put them in force. */
@@ -211,7 +212,7 @@ static __always_inline void vm_begin(struct drover *d, u32 slot, u64 owner_id)
 
 	tournament_grow(d, slot);
 	__builtin_memset(vm, 0, sizeof(*vm));
-	waker_forget(d, slot);
+	__builtin_memset(&d->waker[bounded(slot, DROVER_MAX_VMS)], 0, sizeof(struct waker));
 	vm->owner_id = owner_id;
 	vm->cosched_mode = COSCHED_AUTO;
 	vm->domain = DOMAIN_NONE;

@@ -48,10 +48,4 @@ static __always_inline void waker_note(struct drover *d, u32 slot, u32 goes_to)
 		*waker = (struct waker){by, 1, waker->wakes, waker->near};
 }
 
-/* A VM begins there: it was not woken yet. */
-static __always_inline void waker_forget(struct drover *d, u32 slot)
-{
-	__builtin_memset(&d->waker[bounded(slot, DROVER_MAX_VMS)], 0, sizeof(struct waker));
-}
-
 #endif

@@ -7,7 +7,7 @@
  * allows (drover-core, allot.rs). The kernel measures what each VM used and how many of its threads
  * never slept; the daemon answers with one message for all VMs, which is put in force as a whole:
  *  - virtual time runs at CPU time received / CPU time owed, in place of shares;
- *  - what is promised whenever a VM wants it (reserve.h);
+ *  - what is promised whenever a VM wants it (share.h);
  *  - what it is owed now, which a VM in a pool at its limit may not exceed (limit.h).
  *
  * A daemon that is late. A message is good for 2 s. If none comes by then (the daemon is stopped,
@@ -24,7 +24,7 @@
 #ifndef DROVER_ALLOT_H
 #define DROVER_ALLOT_H
 
-#include "guarantee/reserve.h"
+#include "share/share.h"
 #include "queue/waiting.h"
 
 /* So long what was allotted is good. */
@@ -49,16 +49,6 @@ struct allotment {
 	u32 promised_mcpu;
 	u64 shares_part; /* of the time for which a limit holds it, what shares would, in 1024ths */
 };
-
-/* A thread of the VM is about to wake: how few were awake before? */
-static __always_inline void allot_note_wake(struct drover *d, u32 slot)
-{
-	struct vm *vm = vm_at(d, slot);
-	u32 awake = share_nr_awake(vm);
-
-	if (awake < vm->least_awake)
-		vm->least_awake = awake;
-}
 
 /* What the VM in that slot used, and wants. */
 static __always_inline void allot_measure(struct drover *d, u32 slot, struct measured *measured,
@@ -166,14 +156,15 @@ static __always_inline void allot_begin(struct drover *d, u64 now_ns)
 }
 
 /* From time to time: is it still good? */
-static __always_inline void allot_check(struct drover *d, u64 now_ns)
+BPF_GLOBAL int allot_check(THE_DROVER, u64 now_ns)
 {
 	u64 allotted_ns = d->allotted_ns;
 
 	if (!allotted_ns || (s64)(now_ns - allotted_ns) < (s64)ALLOT_LAPSES_NS)
-		return;
+		return 0;
 	allot_end(d);
 	d->allot_lapses++;
+	return 0;
 }
 
 #endif

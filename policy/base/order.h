@@ -58,12 +58,6 @@ static __always_inline bool order_may(const struct pcpu *pcpu, enum order_why wh
 	}
 }
 
-/* Does nothing run there, and might? */
-static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
-{
-	return pcpu->online && !order_is(pcpu, ORDER_TAKEN) && pcpu->running_slot >= DROVER_MAX_VMS;
-}
-
 /* ORDER_NONE: it has been followed, or came to nothing. A turn's end is set beside. */
 static __always_inline void order_give(struct pcpu *pcpu, enum order_why why)
 {

@@ -73,7 +73,7 @@ static __always_inline void timer_leave(struct drover *d, u32 slot)
 }
 
 /* It shall go off then, or sooner. */
-static __always_inline void timer_by(struct drover *d, u32 slot, u64 at_ns)
+BPF_GLOBAL int timer_by(THE_DROVER, u32 slot, u64 at_ns)
 {
 	struct timer *timer = timer_of(d, slot);
 	u32 try;
@@ -83,11 +83,11 @@ static __always_inline void timer_by(struct drover *d, u32 slot, u64 at_ns)
 		u64 set_ns = timer_at_ns(timer);
 
 		if (set_ns && (s64)(set_ns - at_ns) <= 0)
-			return;
+			return 0;
 		if (__sync_val_compare_and_swap(&timer->at_ns, set_ns, at_ns ?: 1) == set_ns)
 			break;
 	}
-	timer_arm(d, slot);
+	return timer_arm(d, slot);
 }
 
 /* It goes off. True: do what is due, and timer_leave. */
@@ -112,15 +112,15 @@ static __always_inline bool timer_goes_off(struct drover *d, u32 slot, u64 now_n
 }
 
 /* If it is overdue by that much, the kernel lost it or its clock has leapt: arm it again. */
-static __always_inline void timer_repair(struct drover *d, u32 slot, u64 now_ns)
+BPF_GLOBAL int timer_repair(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct timer *timer = timer_of(d, slot);
 	u64 at_ns = timer_at_ns(timer);
 
 	if (!at_ns || (s64)(now_ns - at_ns) <= (s64)TIMER_LOST_NS)
-		return;
+		return 0;
 	timer->armed_ns = 0;
-	timer_arm(d, slot);
+	return timer_arm(d, slot);
 }
 
 /* Idle pCPUs ask again then, or sooner. */

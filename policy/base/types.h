@@ -182,17 +182,17 @@ struct vm_hold {
 	u32 shares_part; /* of that time, what shares would hold it; LIMITED_PARTS is all */
 };
 
-/* partition/credit.h */
+/* partition/hooks.h */
 struct vm_credit {
 	s64 left_ns; /* CPU time it may still use before others */
-	u32 boosted;   /* it woke with credit left; in anticipatory.h, the level */
+	u32 boosted;   /* it woke with credit left; with `anticipatory`, the level */
 };
 
 /* Since its birth, for the daemon. Of these only limits read one, its CPU time. */
 struct vm_counters {
 	u64 vcpu_run_ns; /* CPU time */
 	u64 helper_run_ns;
-	u64 smt_discount_ns; /* of both, not charged: beside a busy sibling thread, core.h */
+	u64 smt_discount_ns; /* of both, not charged: beside a busy sibling thread, charge.h */
 	u64 home_run_ns; /* of both, on pCPUs of its home */
 	u64 ready_ns;         /* time threads spent ready and not running (%RDY) */
 	u64 longest_ready_ns; /* the longest single such wait since settled_ns */
@@ -217,7 +217,7 @@ struct vm {
 	u64 vruntime_floor_ns; /* where a thread that arrives begins */
 	u64 thread_clock_ns; /* the clock of its threads, share.h */
 	u64 share_inverse;     /* (1000 << 20) / shares: charging multiplies */
-	u64 reserve_tag_ns;    /* its reservation is served up to that real time, reserve.h */
+	u64 reserve_tag_ns;    /* its reservation is served up to that real time, share.h */
 	u64 reserve_inverse; /* (1000 << 20) / mcpu reserved: charging multiplies; 0: none */
 	u32 nr_vcpus;
 	u32 nr_threads; /* threads attached; the slot is free again at 0 */
@@ -370,11 +370,12 @@ struct pcpu {
 	u32 migrate_to; /* the running thread goes to that pCPU, claimed for it, + 1, spread.h */
 	u32 away; /* the running thread has another home, or none, home.h */
 	struct order order; /* which thread must run next */
-	u64 running_vruntime_ns; /* of the thread that runs here, less the time it was taken at */
+	u64 running_vruntime_ns; /* of the thread that runs here, less the time when that was: with
+				    now it is what it has by now */
 	u64 next_turn_ns; /* it gives no turn before then, wait_bound.h */
-	u64 debit_at_ns; /* credit.h: when the running thread is next charged */
+	u64 debit_at_ns; /* hooks.h: when the running thread is next charged */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
-	u64 busy; /* for how long a thread has run here, core.h */
+	u64 busy; /* for how long a thread has run here, charge.h */
 	u64 shared; /* what `busy` of the sibling was when the running thread was last charged */
 } __attribute__((aligned(64))); /* no line is written by two pCPUs at every switch */
 
@@ -397,9 +398,9 @@ struct domain {
 /* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
 struct partition {
 	u64 slice_ns; /* how long a thread runs before it is asked again */
-	u64 account_at_ns; /* credit.h: when credit is next given out */
-	u64 active_shares; /* credit.h: of those it was given to last */
-	s64 balance_ns; /* credit.h: what these had then */
+	u64 account_at_ns; /* hooks.h: when credit is next given out */
+	u64 active_shares; /* hooks.h: of those it was given to last */
+	s64 balance_ns; /* hooks.h: what these had then */
 	u32 policy; /* enum partition_policy */
 	u32 nr_online; /* pCPUs */
 	u32 nr_counted; /* pCPUs found online so far, while they are counted anew */
@@ -440,7 +441,7 @@ struct runqueue {
 		struct {
 			struct tournament by_share; /* the least served is first */
 			struct tournament
-				by_deadline; /* the earliest deadline is first, deadline.h */
+				by_deadline; /* the earliest deadline is first, wait_bound.h */
 		};
 		struct tournament by[2];
 	};
@@ -449,7 +450,7 @@ struct runqueue {
 
 /* What may be used of the limit of a VM or pool, limit.h. */
 struct limit {
-	u64 paid_ns; /* the tag of its bucket, bucket.h */
+	u64 paid_ns; /* the tag of its bucket, quota.h */
 	u64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
 	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it was charged */
 	u32 burst_us; /* CPU time the bucket holds beside what comes in 100 ms */
@@ -598,12 +599,6 @@ static __always_inline struct entity_rq *entity_rq_of(struct runqueue *rq, u32 s
 	return &rq->entity_rq[bounded(slot, DROVER_MAX_VMS)];
 }
 
-/* Is it a VM, neither a container nor the host? */
-static __always_inline bool vm_is_process(const struct vm *vm)
-{
-	return vm->owner_id && !(vm->owner_id & OWNER_CGROUP);
-}
-
 /* May its mode have it wait beside an idle pCPU? */
 static __always_inline bool vm_may_wait(const struct vm *vm)
 {
@@ -632,17 +627,6 @@ static __always_inline bool thread_is_task(const struct thread *t)
 static __always_inline bool thread_looks_anew(const struct drover *d, const struct thread *t)
 {
 	return thread_is_task(t) && t->vms_seen != *(const volatile u32 *)&d->vms_found;
-}
-
-/* The vruntime of the thread that runs there, with what it has run since it was last charged. */
-static __always_inline u64 pcpu_vruntime_ns(const struct pcpu *pcpu, u64 now_ns)
-{
-	return pcpu->running_vruntime_ns + now_ns;
-}
-
-static __always_inline void pcpu_note_vruntime(struct pcpu *pcpu, u64 vruntime_ns, u64 now_ns)
-{
-	pcpu->running_vruntime_ns = vruntime_ns - now_ns;
 }
 
 #endif

@@ -20,7 +20,6 @@
 #define DROVER_COSCHED_STOP_H
 
 #include "base/timer.h"
-#include "queue/next.h"
 #include "account/vcpu.h"
 
 /* Is the VM of a mode that stops vCPUs which drift apart? */

@@ -61,6 +61,7 @@
 
 #include "base/order.h"
 #include "cosched/cosched_stop.h"
+#include "guarantee/wait_bound.h"
 
 /* A turn that ends at the next tick. */
 #define PLAN_TURN_NS 1000000ULL
@@ -117,10 +118,9 @@ static __always_inline u64 plan_slice_ns(struct drover *d, struct vm *vm, u32 at
 	s32 excess = plan_excess(d, vm);
 
 	/* Other policies have slices of their own. */
-	if (excess >= 0 && hook_is_share(d, pcpu_at(d, at)->domain))
+	if (excess >= 0 && partition_is_share(d, pcpu_at(d, at)->domain))
 		slice_ns = excess ? PLAN_TURN_NS : slice_ns / 2;
-	return d->nr_reserved ? next_deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) :
-				slice_ns;
+	return d->nr_reserved ? deadline_within_ns(d, pcpu_at(d, at)->domain, slice_ns) : slice_ns;
 }
 
 /* The pCPU is that VM's in this round. */
@@ -138,16 +138,21 @@ static __always_inline bool plan_is_free(struct drover *d, struct pcpu *p, u32 s
 	return p->round != d->round || p->planned == slot;
 }
 
-/* The VM that has the pCPU in this round, and may run; DROVER_MAX_VMS: the pCPU may choose. */
-static __always_inline u32 plan_of(struct drover *d, u32 pcpu)
+/* Has the VM been left out of plans for as long as any VM is? */
+static __always_inline bool plan_held_too_long(struct drover *d, struct vm *vm, u64 now_ns)
 {
-	u32 slot = pcpu_at(d, pcpu)->planned;
+	return vm->plan.held_since_ns &&
+	       (s64)(now_ns - vm->plan.held_since_ns) >= (s64)d->params.hold_max_ns;
+}
+
+/* Has the plan of this round left the VM out? In skew mode single vCPUs are stopped. */
+static __always_inline bool plan_leaves_out(struct drover *d, u32 pcpu, u32 slot)
+{
 	struct vm *vm = vm_at(d, slot);
 
-	if (pcpu_at(d, pcpu)->round != d->round || slot >= DROVER_MAX_VMS || !plan_is_for(vm) ||
-	    vm->plan.round != d->round || vm->at_limit)
-		return DROVER_MAX_VMS;
-	return slot;
+	return vm->plan.held_since_ns && vm->plan.round == d->round &&
+	       vm->cosched_mode != COSCHED_SKEW &&
+	       !plan_held_too_long(d, vm, pcpu_at(d, pcpu)->asked_ns);
 }
 
 /* May a vCPU of the VM that waits run there? */
@@ -163,7 +168,7 @@ static __always_inline bool plan_reaches(struct drover *d, u32 pcpu, u32 slot, b
 
 /* Could the pCPU be the VM's in this round? From another VM it is taken if that comes after this
  * one, by reservation, then by shares, as in a pick. */
-static __always_inline bool plan_could_give(struct drover *d, u32 pcpu, u32 slot, bool remote)
+BPF_GLOBAL bool plan_could_give(THE_DROVER, u32 pcpu, u32 slot, bool remote)
 {
 	struct pcpu *p = pcpu_at(d, pcpu);
 	struct vm *running = vm_at(d, p->running_slot);
@@ -281,7 +286,7 @@ BPF_GLOBAL bool plan_vm(THE_DROVER, u32 at, u32 slot)
 		others = (u32)min_of(others, plan_count(d, at, slot, remote, true));
 		enough = plan_count(d, at, slot, remote, false) >= others;
 	}
-	if (!enough && !next_held_too_long(d, vm, now_ns))
+	if (!enough && !plan_held_too_long(d, vm, now_ns))
 		return false;
 	kept = plan_keep(d, at, slot);
 	if (others > kept)
@@ -326,7 +331,7 @@ BPF_GLOBAL bool plan_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 
 
 	if (!plan_is_for(vm))
 		return true;
-	if (next_is_left_out(d, at, slot))
+	if (plan_leaves_out(d, at, slot))
 		return false;
 	if (vm->plan.round != d->round || !begun)
 		may = plan_vm(d, at, slot);
@@ -341,7 +346,7 @@ BPF_GLOBAL bool plan_admits(THE_DROVER, u32 at, u32 domain_index, u32 slot, u32 
 	/* Idle pCPUs do not ask again by themselves. */
 	timer_rouse_at(d, d->round_end_ns);
 	/* Held until a vCPU begins: it may be a helper that stands first in the queue. */
-	return next_held_too_long(d, vm, now_ns);
+	return plan_held_too_long(d, vm, now_ns);
 }
 
 /* Have the others that run such VMs, and were given to none, choose anew, now, and those of a VM

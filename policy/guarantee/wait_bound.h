@@ -1,15 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The wait bound: no thread waits forever, whatever the shares say.
+ * Deadlines: which thread must run by when, whatever its VM's shares; and the wait bound: no thread
+ * waits forever.
  *
- * Idea. Shares may be as uneven as a million to one, and then proportion alone would have a VM wait
- * for hours; the kernel throws a scheduler out that leaves a ready task waiting for 26 s, and a
- * guest that stands still for seconds believes its clock is broken. So every thread that waits has
- * a deadline: B after it began, where n threads of its VM wait in a domain of p pCPUs
+ * Idea. Two things make a VM's threads urgent: its reservation is due (share.h), or one of them
+ * has waited for as long as a thread may (the wait bound, below). Both are moments in real time, so
+ * each domain has a second tournament, in which a waiting VM stands at the earlier of the two. A
+ * pCPU that asks for work reads its root first. Mostly no deadline has come, and shares decide.
+ * Otherwise the VM with the earliest deadline is served.
+ *
+ * A VM's deadline mostly moves later: it is served elsewhere, the thread that was due first is
+ * taken by shares, or none of its threads waits any more. Its leaf then still has the earlier time.
+ * It is corrected when it is at the root and that time has come, so that threads can come and go
+ * without a write here. When a deadline moves earlier (a thread comes that kept its own, a
+ * reservation grows) the leaf is written at once.
+ *
+ * Worked example. It is 5,000 ms. VM 3 has 100 % reserved and its tag is at 4,998; VM 4 waits since
+ * 4,100, its deadline is 5,100; VM 5's, which has waited since 3,999, is 4,999. The pCPU takes
+ * VM 3. 8 ms later VM 3's tag is at 5,006, its leaf still says 4,998: it is put right, and VM 5 has
+ * a turn.
+ *
+ * Limitations. Nothing happens at the moment of a deadline: it is seen when a pCPU next asks, a
+ * slice later at worst. A thread that is due and may not run on the pCPU that asks costs that one a
+ * search.
+ *
+ * The wait bound. Shares may be as uneven as a million to one, and then proportion alone would have
+ * a VM wait for hours; the kernel throws a scheduler out that leaves a ready task waiting for 26 s,
+ * and a guest that stands still for seconds believes its clock is broken. So every thread that
+ * waits has a deadline: B after it began, where n threads of its VM wait in a domain of p pCPUs
  *
  *	B(n, p) = n / p * 25 slices, but at least W (1 s), at most 8 W
  *
- * and a VM has one W after any thread of it was last taken. At its deadline (deadline.h) a thread
+ * and a VM has one W after any thread of it was last taken. At its deadline a thread
  * has a *turn*, before all that shares say, not cut short by a wake-up, by a round or by a gang. A
  * timer ends it, and has the pCPU ask when it may give the next.
  *
@@ -117,10 +139,70 @@ static __always_inline bool wait_bound_enter(struct drover *d, struct thread *t,
 	return true;
 }
 
+static __always_inline u64 wait_bound_earlier(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0 ? a : b;
+}
+
 /* When one of the VM's threads that wait there must run. */
 static __always_inline u64 wait_bound_due_ns(struct drover *d, struct entity_rq *entity)
 {
-	return share_earlier(entity->due_ns, entity->served_ns + d->params.wait_bound_ns);
+	return wait_bound_earlier(entity->due_ns, entity->served_ns + d->params.wait_bound_ns);
+}
+
+/* --- the tournament of deadlines --- */
+
+/* Where the VM stands by its deadline among those that wait there; nowhere while it may not run. */
+static __always_inline u64 deadline_key(struct drover *d, u32 domain, u32 slot, u64 now_ns)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	struct vm *vm = vm_at(d, slot);
+	u64 due_ns;
+
+	if (!rq || vm->at_limit || !entity_rq_of(rq, slot)->nr_queued)
+		return TOURNAMENT_NONE;
+	due_ns = wait_bound_due_ns(d, entity_rq_of(rq, slot));
+	if (vm->reserve_inverse)
+		due_ns = wait_bound_earlier(due_ns, reserve_due_ns(d, vm, now_ns));
+	return tournament_key(due_ns, slot);
+}
+
+/* The deadline of the VM in that domain may have moved back. */
+BPF_GLOBAL int deadline_settle(THE_DROVER, u32 domain, u32 slot)
+{
+	u64 key = deadline_key(d, domain, slot, ground_now_ns(d));
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	if (rq && tournament_before(key, tournament_leaf(&rq->by_deadline, slot)))
+		tournament_settle(d, domain, slot | BY_DEADLINE, TOURNAMENT_NONE, key);
+	return 0;
+}
+
+/* Promise the VM that much from now on; 0: nothing. Its leaves stand where it waits. */
+BPF_GLOBAL int deadline_promise(THE_DROVER, u32 slot, u32 mcpu)
+{
+	struct vm *vm = vm_at(d, slot);
+	u64 before = vm->reserve_inverse;
+	u32 i;
+
+	reserve_set(d, vm, mcpu);
+	if (vm->reserve_inverse == before)
+		return 0;
+	for_each_index(i, 0, d->params.nr_domains)
+		deadline_settle(d, i, slot);
+	return 0;
+}
+
+/* How long until the first deadline in that domain comes; so long at most, also where one has come:
+ * a VM that may not run on the pCPU that asks shortens no slice. */
+BPF_GLOBAL u64 deadline_within_ns(THE_DROVER, u32 domain, u64 most_ns)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NONE;
+	u64 due_ns = key >> DROVER_SLOT_BITS << TOURNAMENT_TIME_SHIFT;
+	s64 left_ns = (s64)(due_ns - ground_now_ns(d));
+
+	return key == TOURNAMENT_NONE || left_ns <= 0 ? most_ns : min_of((u64)left_ns, most_ns);
 }
 
 /* --- runs and turns --- */
@@ -177,32 +259,6 @@ static __always_inline void wait_bound_stops(struct drover *d, struct thread *t,
 		t->due_ns = 0;
 }
 
-/*
- * The pCPU asks: does the task (NULL: none that may go on) have a turn that is not over yet? Then
- * the interrupt was sent before the turn began, and comes when it has. The task
- * goes on for what is left of the turn.
- */
-static __always_inline bool wait_bound_turn_goes_on(struct drover *d, struct task_struct *task,
-						    struct pcpu *pcpu)
-{
-	s64 left_ns = (s64)(pcpu->order.until_ns - pcpu->asked_ns);
-
-	if (!order_is_turn(pcpu))
-		return false;
-	if (!task || left_ns <= WAIT_BOUND_EARLY_NS) {
-		order_give(pcpu, ORDER_NONE);
-		return false;
-	}
-	ground_set_slice(d, task, (u64)left_ns);
-	return true;
-}
-
-/* May the pCPU, which asks, give a turn now? */
-static __always_inline bool wait_bound_may_give(const struct pcpu *pcpu)
-{
-	return (s64)(pcpu->asked_ns - pcpu->next_turn_ns) >= 0;
-}
-
 /* The thread that is taken there next has a turn, which comes so late. */
 static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu *pcpu, s64 late_ns)
 {
@@ -212,28 +268,6 @@ static __always_inline void wait_bound_begin_turn(struct drover *d, struct pcpu 
 	order_give(pcpu, ORDER_TURN);
 	pcpu->order.until_ns = pcpu->asked_ns + turn_ns;
 	pcpu->next_turn_ns = pcpu->asked_ns + turn_ns * (too_late ? 2 : WAIT_BOUND_TAKES_ONE_IN);
-}
-
-/*
- * No thread of the VM was taken in the domain for all of W, and one is now. Bring the VM back to
- * the clock, if it runs elsewhere, and hold the first to its claim.
- */
-BPF_GLOBAL int wait_bound_forgive(THE_DROVER, u32 slot, u32 domain)
-{
-	struct vm *vm = vm_at(d, slot);
-	struct runqueue *rq = ground_runqueue(d, domain);
-	u32 first;
-
-	if (!rq)
-		return 0;
-	if (share_nr_running(vm))
-		share_not_after(&vm->vtime_ns, share_own_clock_ns(d, slot, domain));
-	vm->counters.nr_starvation_boosts++;
-	tournament_settle(d, domain, slot, TOURNAMENT_NONE, share_key(d, domain, slot));
-	first = tournament_slot(tournament_best(d, &rq->by_share));
-	share_bound_claim(vm_at(d, first), share_own_clock_ns(d, first, domain),
-			  share_claim_max_ns(d, vm_at(d, first)));
-	return 0;
 }
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * Limits: the most CPU time a VM, or a pool of VMs, may have.
  *
- * Idea. A limit is a token bucket (bucket.h). Tokens are CPU time that may be used; they come at
+ * Idea. A limit is a token bucket (quota.h). Tokens are CPU time that may be used; they come at
  * the pace of the limit, and the bucket holds what comes in 100 ms. While there are tokens no VM is
  * held. When none are left the VM is held as a whole: it leaves the tournaments, and its threads
  * are preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock
@@ -41,10 +41,10 @@
 
 #include "base/order.h"
 #include "base/timer.h"
-#include "limit/bucket.h"
 #include "limit/pool.h"
 #include "partition/drain.h"
-#include "place/wake.h"
+#include "place/gain.h"
+#include "queue/waiting.h"
 
 /* A bucket of what a VM is dealt in its pool holds what comes in so long. */
 #define LIMIT_DEALT_DEPTH_NS 10000000ULL
@@ -80,7 +80,7 @@ static __always_inline u32 limit_pool_above(struct vm *vm)
 /* The next pool above that one that has a limit; 0: none. */
 static __always_inline u32 limit_next_above(struct drover *d, u32 pool)
 {
-	return pool_around(d, pool_at(d, pool))->capped_by;
+	return pool_at(d, pool_existing(d, pool_at(d, pool)->parent))->capped_by;
 }
 
 /* --- what may be used --- */
@@ -115,6 +115,13 @@ static __always_inline struct bucket limit_dealt(struct vm *vm)
 	return (struct bucket){.ucpu = ucpu, .depth_ns = depth_ns, .debt_ns = depth_ns};
 }
 
+/* What is left of the pool's limit. */
+BPF_GLOBAL s64 limit_left_in_pool_ns(THE_DROVER, u32 pool, u64 now_ns)
+{
+	return bucket_left_ns(&limit_of_pool(d, pool)->paid_ns, limit_bucket_of_pool(d, pool),
+			      now_ns);
+}
+
 /* What is left for the VM to use, of its own limit and of all above it. */
 BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 {
@@ -129,14 +136,13 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 		left_ns =
 			bucket_left_ns(&l->paid_ns, limit_bucket(l, vm->asked.limit_mcpu), now_ns);
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
-		struct bucket bucket;
 		s64 pool_left_ns;
 
 		if (!pool)
 			break;
-		bucket = limit_bucket_of_pool(d, pool);
-		pool_left_ns = bucket_left_ns(&limit_of_pool(d, pool)->paid_ns, bucket, now_ns);
-		scarce |= pool_left_ns < bucket_brings_ns(bucket.ucpu, BUCKET_DEPTH_NS / 2);
+		pool_left_ns = limit_left_in_pool_ns(d, pool, now_ns);
+		scarce |= pool_left_ns < bucket_brings_ns(limit_ucpu(pool_at(d, pool)->limit_mcpu),
+							  BUCKET_DEPTH_NS / 2);
 		left_ns = min_signed(left_ns, pool_left_ns);
 		pool = limit_next_above(d, pool);
 	}
@@ -146,6 +152,14 @@ BPF_GLOBAL s64 limit_left_ns(THE_DROVER, u32 slot, u64 now_ns)
 	/* What it used of plenty it does not owe the others later. */
 	share_not_after(&l->dealt_ns, now_ns);
 	return left_ns;
+}
+
+/* So much was used of the pool's limit. */
+BPF_GLOBAL int limit_charge_pool(THE_DROVER, u32 pool, u64 used_ns, u64 now_ns)
+{
+	bucket_charge(&limit_of_pool(d, pool)->paid_ns, limit_bucket_of_pool(d, pool), used_ns,
+		      now_ns);
+	return 0;
 }
 
 /* What the VM used since that was last done is charged to its limit and to all pools above it. */
@@ -168,8 +182,7 @@ BPF_GLOBAL int limit_charge(THE_DROVER, u32 slot, u64 now_ns)
 	for_each_index(step, 0, POOL_DEPTH_MAX) {
 		if (!pool)
 			break;
-		bucket_charge(&limit_of_pool(d, pool)->paid_ns, limit_bucket_of_pool(d, pool),
-			      used_ns, now_ns);
+		limit_charge_pool(d, pool, used_ns, now_ns);
 		pool = limit_next_above(d, pool);
 	}
 	return 0;
@@ -220,61 +233,64 @@ static __always_inline bool limit_fits(struct drover *d, u32 slot, u32 at)
 	return rq && affinity_fits(d, entity_rq_of(rq, slot), domain, at);
 }
 
-/* Is the pCPU where threads of the VM wait? Those of a confined one may wait outside of its
- * partition. */
-BPF_GLOBAL bool limit_is_near(THE_DROVER, u32 slot, u32 at)
+/*
+ * The VM, which is let go, has that pCPU look for its threads: if it is idle, or, asked for a busy
+ * one, if its VM has had more than its due compared with it. True: so it is.
+ */
+BPF_GLOBAL bool limit_kick(THE_DROVER, u32 slot, u32 at, bool busy)
 {
 	struct vm *vm = vm_at(d, slot);
+	struct pcpu *pcpu = pcpu_at(d, at);
 
-	return vm->nr_confined || partition_shares(d, vm->domain, pcpu_at(d, at)->domain);
+	/* It asks in a moment, for another VM. */
+	if (!order_is(pcpu, ORDER_NONE) || pcpu_is_idle(pcpu) == busy)
+		return false;
+	/* Threads of a confined VM may wait outside of its partition. */
+	if (!vm->nr_confined && !partition_shares(d, vm->domain, pcpu->domain))
+		return false;
+	if (busy && (!limit_fits(d, slot, at) ||
+		     gain_over_ns(d, slot, vm->vruntime_floor_ns, at, false) <= 0))
+		return false;
+	if (busy)
+		ground_preempt(d, bounded(at, DROVER_MAX_PCPUS));
+	else
+		ground_kick(d, bounded(at, DROVER_MAX_PCPUS));
+	order_give(pcpu, ORDER_WOKEN);
+	return true;
 }
 
 /*
- * The VM is let go: have pCPUs look for its threads, as for threads that wake (wake.h). Idle ones
+ * The VM is let go: have pCPUs look for its threads, as for threads that wake (gain.h). Idle ones
  * first; all of them if it is confined, because it is not known which queue of a pCPU its threads
- * are in. Then those whose VM has had more than its due compared with it.
+ * are in. Then busy ones.
  */
 BPF_GLOBAL int limit_unthrottle_kick(THE_DROVER, u32 slot)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 first = domain_at(d, vm->domain)->first;
 	u32 nr_pcpus = d->params.nr_pcpus;
-	bool confined = vm->nr_confined;
 	u32 left = vm->nr_waiting;
 	u32 i;
 
 	for_each_index(i, 0, 2 * nr_pcpus) {
-		u32 at = bounded(topology_listed(d, first + i), DROVER_MAX_PCPUS);
-		bool idle = pcpu_is_idle(pcpu_at(d, at));
+		bool busy = i >= nr_pcpus;
 
 		if (!left)
 			break;
-		/* It asks in a moment, for another VM. */
-		if (!order_is(pcpu_at(d, at), ORDER_NONE) || !limit_is_near(d, slot, at))
-			continue;
-		if (i < nr_pcpus && idle) {
-			ground_kick(d, at);
-			left -= !confined;
-		} else if (i >= nr_pcpus && !idle && limit_fits(d, slot, at) &&
-			   wake_gain_ns(d, slot, vm->vruntime_floor_ns, at, false) > 0) {
-			ground_preempt(d, at);
-			left--;
-		} else {
-			continue;
-		}
-		order_give(pcpu_at(d, at), ORDER_WOKEN);
+		if (limit_kick(d, slot, topology_listed(d, first + i), busy))
+			left -= busy || !vm->nr_confined;
 	}
 	return 0;
 }
 
 /* The VM may run, or may not, from now on. */
-BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
+static __always_inline void limit_hold(struct drover *d, u32 slot, bool hold, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
 	u32 before = vm->at_limit;
 
 	if (before == hold)
-		return 0;
+		return;
 	ASSERT(vm->capped || !hold);
 	if (hold) {
 		vm->hold.since_ns = now_ns;
@@ -289,7 +305,6 @@ BPF_GLOBAL int limit_hold(THE_DROVER, u32 slot, bool hold, u64 now_ns)
 		limit_stop(d, slot);
 	if (!hold)
 		limit_unthrottle_kick(d, slot);
-	return 0;
 }
 
 /* --- events --- */
@@ -306,22 +321,24 @@ static __always_inline u64 limit_pace_ucpu(struct drover *d, struct vm *vm)
 }
 
 /* With so much the VM is let go. */
-static __always_inline s64 limit_start_ns(struct drover *d, struct vm *vm)
+BPF_GLOBAL s64 limit_start_ns(THE_DROVER, u32 slot)
 {
+	struct vm *vm = vm_at(d, slot);
+
 	return max_signed(bucket_brings_ns(limit_pace_ucpu(d, vm), LIMIT_PAUSE_NS),
 			  LIMIT_START_MIN_NS);
 }
 
 /* When the VM must be looked at again, so much being left; 0: not before a thread begins. */
-static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s64 left_ns,
-					      u64 now_ns)
+BPF_GLOBAL u64 limit_next_look_ns(THE_DROVER, u32 slot, s64 left_ns, u64 now_ns)
 {
+	struct vm *vm = vm_at(d, slot);
 	u64 used_ucpu = share_nr_running(vm) * BUCKET_PCPU_UCPU;
 	u64 comes_ucpu = limit_pace_ucpu(d, vm);
 	u64 in_ns = ~0ULL;
 
 	if (vm->at_limit) {
-		u64 lacks_ns = (u64)max_signed(limit_start_ns(d, vm) - left_ns, 0);
+		u64 lacks_ns = (u64)max_signed(limit_start_ns(d, slot) - left_ns, 0);
 
 		in_ns = lacks_ns * BUCKET_PCPU_UCPU / comes_ucpu;
 		in_ns = max_of(min_of(in_ns, 2 * LIMIT_PAUSE_NS), LIMIT_PAUSE_MIN_NS);
@@ -337,28 +354,29 @@ static __always_inline u64 limit_next_look_ns(struct drover *d, struct vm *vm, s
 }
 
 /* Is so little left to the VM that it may not run? */
-static __always_inline bool limit_holds(struct drover *d, struct vm *vm, s64 left_ns, u64 now_ns)
+BPF_GLOBAL bool limit_holds(THE_DROVER, u32 slot, s64 left_ns, u64 now_ns)
 {
+	struct vm *vm = vm_at(d, slot);
+
 	if (!vm->at_limit)
 		return left_ns < (s64)LIMIT_STEP_NS;
-	return left_ns < limit_start_ns(d, vm) || now_ns - vm->hold.since_ns < LIMIT_PAUSE_MIN_NS;
+	return left_ns < limit_start_ns(d, slot) || now_ns - vm->hold.since_ns < LIMIT_PAUSE_MIN_NS;
 }
 
 /* Hold the VM or let it go as its limits say. Its timer is busy with that. */
 BPF_GLOBAL int limit_look(THE_DROVER, u32 slot, u64 now_ns)
 {
 	struct vm *vm = vm_at(d, slot);
-	s64 left_ns;
+	bool bound = vm->id && vm->capped;
+	s64 left_ns = 0;
 	u64 at_ns;
 
-	if (!vm->id || !vm->capped) {
-		limit_hold(d, slot, false, now_ns);
-		return 0;
+	if (bound) {
+		limit_charge(d, slot, now_ns);
+		left_ns = limit_left_ns(d, slot, now_ns);
 	}
-	limit_charge(d, slot, now_ns);
-	left_ns = limit_left_ns(d, slot, now_ns);
-	limit_hold(d, slot, limit_holds(d, vm, left_ns, now_ns), now_ns);
-	at_ns = limit_next_look_ns(d, vm, left_ns, now_ns);
+	limit_hold(d, slot, bound && limit_holds(d, slot, left_ns, now_ns), now_ns);
+	at_ns = bound ? limit_next_look_ns(d, slot, left_ns, now_ns) : 0;
 	if (at_ns)
 		timer_by(d, slot, at_ns);
 	return 0;

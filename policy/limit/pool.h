@@ -31,12 +31,6 @@ static __always_inline u32 pool_existing(struct drover *d, u32 pool)
 	return pool < DROVER_MAX_POOLS && pool_at(d, pool)->live ? pool : POOL_ROOT;
 }
 
-/* What that pool is in. */
-static __always_inline struct pool *pool_around(struct drover *d, struct pool *pool)
-{
-	return pool_at(d, pool_existing(d, pool->parent));
-}
-
 /* The pool itself, or the nearest around it, that has a limit; 0: none. */
 BPF_GLOBAL u32 pool_find_cap(THE_DROVER, u32 pool)
 {

@@ -45,25 +45,22 @@ static __always_inline bool drain_fits(struct drover *d, struct task_struct *tas
 	return fits;
 }
 
-/* Does it wait as a task of the host, and its process is a VM by now? It joins that as it stops. */
-static __always_inline bool drain_has_vm(struct drover *d, struct task_struct *task,
-					 struct thread *t)
-{
-	return thread_looks_anew(d, t) &&
-	       ground_slot_of(d, ground_process(d, task)) != DROVER_HOST_SLOT;
-}
-
 /* The thread waits in a queue: the pCPU it is sent to, or it stays. */
 FRAMED s32 drain_to(struct drover *d, struct task_struct *task, struct thread *t)
 {
 	u32 domain = t->queued_in - 1;
 	u32 partition;
+	bool has_vm;
 
 	if (t->parked_until_ns)
 		return quota_to(d, task, t);
+	/* Does it wait as a task of the host, and its process is a VM by now? It joins that as it
+	 * stops. */
+	has_vm = thread_looks_anew(d, t) &&
+		 ground_slot_of(d, ground_process(d, task)) != DROVER_HOST_SLOT;
 	partition = affinity_partition(d, task, vm_at(d, t->slot)->partition);
 	if (!t->queued_in || (domain_at(d, domain)->partition == partition &&
-			      drain_fits(d, task, domain) && !drain_has_vm(d, task, t)))
+			      drain_fits(d, task, domain) && !has_vm))
 		return PCPU_NONE;
 	/* One goes here, the next there. */
 	return affinity_find(d, task, partition, AFFINITY_ANY, true, d->drain_cursor++);

@@ -5,7 +5,7 @@
  * Idea. No policy is right for all VMs (seed 001): whose vCPUs do I/O should run at once and
  * briefly, whose compute want long slices, and some want a pCPU that no other has. So a host's
  * pCPUs may be divided into partitions, and each says how it chooses: `share` (Drover's own),
- * `credit` (credit.h), `dedicated` (dedicated.h), `anticipatory` (anticipatory.h). A VM belongs to
+ * `credit`, `anticipatory`, `dedicated` (hooks.h). A VM belongs to
  * one partition, and so do the host's own tasks: to partition 0, which is `share` and always there.
  * A domain (topology.h) is within one partition, so whatever is a domain's, run queue, clock,
  * waiting VMs, is the partition's.
@@ -48,6 +48,11 @@ static __always_inline u32 partition_policy(struct drover *d, u32 domain)
 	if (!d->divided)
 		return POLICY_SHARE;
 	return partition_at(d, domain_at(d, domain)->partition)->policy;
+}
+
+static __always_inline bool partition_is_share(struct drover *d, u32 domain)
+{
+	return partition_policy(d, domain) == POLICY_SHARE;
 }
 
 /* Are both domains of one partition? */

@@ -6,7 +6,7 @@
  *
  * 1. Deadlines. A thread that has waited for as long as a thread may wait has a turn. A VM that is
  * due by its reservation has a pCPU, the one that is due for longest first. The domain's tournament
- * of deadlines lists both (deadline.h).
+ * of deadlines lists both (wait_bound.h).
  *
  * 2. The plan. The VM to which the pCPU was given in this round has it (plan.h). Another VM that
  * already waited when the round began takes it only if it came before the planned VM then. A VM
@@ -29,6 +29,12 @@
  * the pCPU first looks into the VM's queue in the sampled domain, for a sibling that has run less
  * by a slice.
  *
+ * Which VM of a domain is next the root of a tournament says, mostly. It does not where that VM may
+ * not run on the pCPU that asks (affinity.h), or was tried just now and could not be taken: its
+ * thread is on its way into the queue or out of it, or the plan has left it out (plan.h). Then all
+ * VMs are looked at, once, for the first that fits and comes after the one that was tried. Nothing
+ * is remembered of VMs that were passed over: for all others the VM stands where it stood.
+ *
  * Worked examples.
  *
  * VM 3 runs, at 20 ms; VM 4 waits at 25 ms. VM 3 goes on. At the next tick VM 5 has waited for a
@@ -45,17 +51,22 @@
  * 28 + steal_gain (8 ms) < 40, so it takes a thread from there, which waits in domain 0 from then
  * on.
  *
- * Limitations. A pCPU picks only when a slice ends, a thread wakes, or a timer goes off. With C
- * domains it takes some C picks, C * 8 ms, until an imbalance, a VM that is due elsewhere, or
- * siblings that are apart are seen. A thread changes domains for the gain of one slice, even if its
- * working set is cached in the old one. A VM that wakes often takes pCPUs out of others' rounds.
+ * VM 3 (5 ms), VM 4 (6 ms) and VM 7 (9 ms) wait. pCPU 2 tries VM 3, whose only thread is just being
+ * queued: it asks for the VM after 5 ms and gets VM 4. VM 3 is the first again for pCPU 1, which
+ * asks at the same moment.
+ *
+ * Limitations. A look at all VMs is some microseconds with 1000. A pCPU picks only when a slice
+ * ends, a thread wakes, or a timer goes off. With C domains it takes some C picks, C * 8 ms, until
+ * an imbalance, a VM that is due elsewhere, or siblings that are apart are seen. A thread changes
+ * domains for the gain of one slice, even if its working set is cached in the old one. A VM that
+ * wakes often takes pCPUs out of others' rounds.
  */
 #ifndef DROVER_PICK_H
 #define DROVER_PICK_H
 
-#include "base/order.h"
+#include "account/charge.h"
 #include "cosched/plan.h"
-#include "place/home.h"
+#include "guarantee/wait_bound.h"
 #include "yield/yield.h"
 
 /* So many VMs are asked, one after the other: the threads of some may be in flight. */
@@ -69,6 +80,134 @@ enum picked {
 	PICKED_WAITING, /* a waiting thread was taken */
 };
 
+/* --- which VM of a domain is next --- */
+
+BPF_GLOBAL bool next_fits(THE_DROVER, u32 pcpu, u32 domain, u32 slot, u32 asks)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	if (asks & ONLY_RESERVED && !vm_at(d, slot)->reserve_inverse)
+		return false;
+	return rq && affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu) &&
+	       !plan_leaves_out(d, pcpu, slot);
+}
+
+/* The first that fits and comes after that key. */
+BPF_GLOBAL u64 next_look_at_all(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u32 nr_slots = d->slots_in_use;
+	u64 best = TOURNAMENT_NONE;
+	u32 slot;
+
+	if (!rq)
+		return best;
+	for_each_index(slot, 0, nr_slots) {
+		u64 key = tournament_leaf(tournament_in(rq, asks), slot);
+
+		if (tournament_before(key, best) &&
+		    (after == TOURNAMENT_NONE || tournament_before(after, key)) &&
+		    next_fits(d, pcpu, domain, slot, asks))
+			best = key;
+	}
+	return best;
+}
+
+/* The same, from the first on with TOURNAMENT_NONE for `after`. */
+BPF_GLOBAL u64 next_after(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 root = rq ? tournament_best(d, tournament_in(rq, asks)) : TOURNAMENT_NONE;
+
+	if (root == TOURNAMENT_NONE)
+		return root;
+	if (after == TOURNAMENT_NONE && next_fits(d, pcpu, domain, tournament_slot(root), asks))
+		return root;
+	return next_look_at_all(d, pcpu, domain, after, asks);
+}
+
+/* Is that, of a VM's deadline, not later than now? */
+static __always_inline bool next_has_come(u64 key, u64 now_ns)
+{
+	return !tournament_before(tournament_key(now_ns, DROVER_MAX_VMS - 1), key);
+}
+
+/* The VM with that key has moved on since its leaf was written: put that right. False: it has not.
+ */
+BPF_GLOBAL bool next_put_right(THE_DROVER, u32 domain, u64 key, u32 asks, u64 now_ns)
+{
+	u32 slot = tournament_slot(key);
+	u64 fresh;
+
+	if (key == TOURNAMENT_NONE || (asks & BY_DEADLINE && !next_has_come(key, now_ns)))
+		return false;
+	fresh = asks & BY_DEADLINE ? deadline_key(d, domain, slot, now_ns) :
+				     hook_key_now(d, domain, slot, now_ns);
+	if (!tournament_before(key, fresh))
+		return false;
+	tournament_settle(d, domain, slot | (asks & BY_DEADLINE), key, fresh);
+	return true;
+}
+
+/* The VM with the earliest deadline, on whatever pCPU it may run, or NONE: none has come. */
+static __always_inline u64 next_due(struct drover *d, u32 domain, u64 now_ns)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+	u64 key = rq ? tournament_best(d, &rq->by_deadline) : TOURNAMENT_NONE;
+
+	return next_has_come(key, now_ns) ? key : TOURNAMENT_NONE;
+}
+
+/* The same when leaves of deadlines that lag have been corrected. */
+BPF_GLOBAL u64 next_due_corrected(THE_DROVER, u32 domain, u64 now_ns)
+{
+	u32 try;
+
+	for_each_index(try, 0, 8) {
+		if (!next_put_right(d, domain, next_due(d, domain, now_ns), BY_DEADLINE, now_ns))
+			break;
+	}
+	return next_due(d, domain, now_ns);
+}
+
+/* next_after when leaves that lag have been corrected. */
+BPF_GLOBAL u64 next_after_corrected(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+{
+	u64 now_ns = ground_now_ns(d);
+	u64 key = TOURNAMENT_NONE;
+	u32 try;
+
+	for_each_index(try, 0, 8) {
+		key = next_after(d, pcpu, domain, after, asks);
+		if (!next_put_right(d, domain, key, asks, now_ns))
+			break;
+	}
+	return key;
+}
+
+/*
+ * The key of the next VM of that domain for that pCPU, after the key `after`: the least served, or
+ * with BY_DEADLINE the VM that is due for longest. NONE: there is none. On the way leaves that
+ * lag behind their VM are corrected. A few tries suffice: only VMs that ran, or ceased to wait,
+ * since they were last looked at can lag. Most often none does, or no deadline has come: that is
+ * seen without a loop, which costs more to begin than all the rest.
+ */
+BPF_GLOBAL u64 next_vm(THE_DROVER, u32 pcpu, u32 domain, u64 after, u32 asks)
+{
+	u64 now_ns = ground_now_ns(d);
+	u64 key;
+
+	if (!partition_shares(d, domain, pcpu_at(d, pcpu)->domain))
+		return TOURNAMENT_NONE;
+	if (asks & BY_DEADLINE && (next_due(d, domain, now_ns) == TOURNAMENT_NONE ||
+				   next_due_corrected(d, domain, now_ns) == TOURNAMENT_NONE))
+		return TOURNAMENT_NONE;
+	key = next_after(d, pcpu, domain, after, asks);
+	if (next_put_right(d, domain, key, asks, now_ns))
+		key = next_after_corrected(d, pcpu, domain, after, asks);
+	return asks & BY_DEADLINE && !next_has_come(key, now_ns) ? TOURNAMENT_NONE : key;
+}
+
 /* --- of a VM: which of its threads, from which domain --- */
 
 /* May a thread of the VM that waits in that domain run on that pCPU? */
@@ -77,7 +216,7 @@ BPF_GLOBAL bool pick_waits_in(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	struct runqueue *rq = ground_runqueue(d, domain);
 
 	return rq && entity_rq_of(rq, slot)->nr_queued && !vm_at(d, slot)->at_limit &&
-	       next_is_near(d, pcpu, domain) &&
+	       partition_shares(d, domain, pcpu_at(d, pcpu)->domain) &&
 	       affinity_fits(d, entity_rq_of(rq, slot), domain, pcpu);
 }
 
@@ -173,7 +312,7 @@ static __always_inline bool pick_sibling_is_behind(struct drover *d, u32 pcpu, u
 /*
  * The running thread's VM goes on: with that thread, unless a sibling has run less. That none
  * comes before the VM does not say that no sibling waits: its leaf counts what its running threads
- * are not charged for yet in full, and on a core of two they are charged in part (core.h).
+ * are not charged for yet in full, and on a core of two they are charged in part (charge.h).
  */
 BPF_GLOBAL u32 pick_go_on(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
@@ -197,8 +336,9 @@ BPF_GLOBAL u32 pick_go_on(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 /* The key there of that VM, had it so much more virtual time. */
 static __always_inline u64 pick_key_later(struct drover *d, u32 pcpu, u32 slot, u64 more_ns)
 {
-	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns) +
-				      share_offset_ns(d, slot, pcpu_at(d, pcpu)->domain) + more_ns,
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+
+	return tournament_key(share_stands_ns(d, slot, pcpu_at(d, pcpu)->domain, now_ns) + more_ns,
 			      slot);
 }
 
@@ -209,6 +349,12 @@ static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot
 }
 
 /* --- by deadline --- */
+
+/* May the pCPU, which asks, give a turn now? */
+static __always_inline bool pick_may_give_turn(const struct pcpu *pcpu)
+{
+	return (s64)(pcpu->asked_ns - pcpu->next_turn_ns) >= 0;
+}
 
 /*
  * So many threads wait there that a search has seen none which may run on that pCPU: take the first
@@ -227,6 +373,22 @@ static __always_inline bool pick_take_hidden(struct drover *d, u32 pcpu, u64 que
 }
 
 /*
+ * No thread of the VM was taken in the domain for all of W, and one is now. Bring the VM back to
+ * the clock, if it runs elsewhere, and hold the first to its claim.
+ */
+BPF_GLOBAL int pick_forgive(THE_DROVER, u32 slot, u32 domain)
+{
+	struct runqueue *rq = ground_runqueue(d, domain);
+
+	if (!rq)
+		return 0;
+	share_forgive(d, slot, domain);
+	tournament_settle(d, domain, slot, TOURNAMENT_NONE, hook_key(d, domain, slot));
+	share_hold_first(d, rq, domain);
+	return 0;
+}
+
+/*
  * If the pCPU may give a turn now, take a thread of that VM in that domain whose deadline has come
  * and which may run there. If no thread of the VM was served for W, the one with the earliest
  * deadline is taken, whether that has come or not.
@@ -241,7 +403,7 @@ BPF_GLOBAL bool pick_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	u64 next_ns;
 	s64 late_ns;
 
-	if (!rq || !wait_bound_may_give(pcpu_at(d, pcpu)))
+	if (!rq || !pick_may_give_turn(pcpu_at(d, pcpu)))
 		return false;
 	entity = entity_rq_of(rq, slot);
 	late_ns = (s64)(now_ns - wait_bound_due_ns(d, entity));
@@ -255,7 +417,7 @@ BPF_GLOBAL bool pick_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	if (!taken && !pick_take_hidden(d, pcpu, queue, entity))
 		return false;
 	if (unserved)
-		wait_bound_forgive(d, slot, domain);
+		pick_forgive(d, slot, domain);
 	entity->served_ns = now_ns;
 	wait_bound_begin_turn(d, pcpu_at(d, pcpu), late_ns);
 	return true;
@@ -268,7 +430,7 @@ BPF_GLOBAL bool pick_take_turn(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 BPF_GLOBAL bool pick_due_in(THE_DROVER, u32 pcpu, u32 domain, bool turns_only, u64 before)
 {
 	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
-	bool may_turn = wait_bound_may_give(pcpu_at(d, pcpu));
+	bool may_turn = pick_may_give_turn(pcpu_at(d, pcpu));
 	/* Those that are due for a turn are not to hide the others. */
 	u32 asks = may_turn ? BY_DEADLINE : BY_DEADLINE | ONLY_RESERVED;
 	u64 after = TOURNAMENT_NONE;
@@ -324,6 +486,18 @@ BPF_GLOBAL u32 pick_by_deadline(THE_DROVER, u32 pcpu, u32 running_slot, bool tur
 
 /* --- by the plan --- */
 
+/* The VM that has the pCPU in this round, and may run; DROVER_MAX_VMS: the pCPU may choose. */
+static __always_inline u32 pick_planned(struct drover *d, u32 pcpu)
+{
+	u32 slot = pcpu_at(d, pcpu)->planned;
+	struct vm *vm = vm_at(d, slot);
+
+	if (pcpu_at(d, pcpu)->round != d->round || slot >= DROVER_MAX_VMS || !plan_is_for(vm) ||
+	    vm->plan.round != d->round || vm->at_limit)
+		return DROVER_MAX_VMS;
+	return slot;
+}
+
 /*
  * Does the VM with that key come before the one that was given the pCPU? One that waited when the
  * round began must have come before it then; one that is not played in rounds, or has slept as a
@@ -354,7 +528,7 @@ BPF_GLOBAL bool pick_gives_way(THE_DROVER, u32 pcpu, u32 given, u32 running)
 BPF_GLOBAL u32 pick_by_plan(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
-	u32 given = plan_of(d, pcpu);
+	u32 given = pick_planned(d, pcpu);
 
 	if (given >= DROVER_MAX_VMS || pick_gives_way(d, pcpu, given, slot))
 		return PICKED_NONE;
@@ -426,11 +600,12 @@ static __always_inline bool pick_yields(struct drover *d, u32 pcpu, u64 running_
 					u64 vruntime_ns, u64 key)
 {
 	u32 running = tournament_slot(running_key);
+	struct vm *vm = vm_at(d, running);
 
-	if (tournament_slot(key) == running)
-		return (vm_is_process(vm_at(d, running)) && !vm_at(d, running)->coscheduled) ||
-		       pick_sibling_is_behind(d, pcpu, running, vruntime_ns);
-	return !tournament_before(running_key, key);
+	if (tournament_slot(key) != running)
+		return !tournament_before(running_key, key);
+	return (vm->owner_id && !(vm->owner_id & OWNER_CGROUP) && !vm->coscheduled) ||
+	       pick_sibling_is_behind(d, pcpu, running, vruntime_ns);
 }
 
 /* The least served. */
@@ -513,7 +688,7 @@ static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 v
 
 	if (picked == PICKED_RUNNING)
 		return pick_go_on(d, pcpu, slot, vruntime_ns);
-	if (picked == PICKED_NONE && !hook_is_share(d, pcpu_at(d, pcpu)->domain)) {
+	if (picked == PICKED_NONE && !partition_is_share(d, pcpu_at(d, pcpu)->domain)) {
 		picked = pick_by_policy(d, pcpu, slot);
 	} else if (picked == PICKED_NONE) {
 		if (yield_is_to_others(pcpu_at(d, pcpu)) && slot < DROVER_MAX_VMS &&
@@ -546,6 +721,104 @@ static __always_inline u32 pick_next(struct drover *d, u32 pcpu, u32 slot, u64 v
 		return picked;
 	/* Its vCPUs must run together, and cannot: another VM. */
 	return pick_whom(d, pcpu, DROVER_MAX_VMS, vruntime_ns);
+}
+
+/* --- the pCPU asks --- */
+
+/*
+ * The pCPU asks: does the task (NULL: none that may go on) have a turn that is not over yet? Then
+ * the interrupt was sent before the turn began, and comes when it has. The task
+ * goes on for what is left of the turn.
+ */
+static __always_inline bool pick_turn_goes_on(struct drover *d, struct task_struct *task,
+					      struct pcpu *pcpu)
+{
+	s64 left_ns = (s64)(pcpu->order.until_ns - pcpu->asked_ns);
+
+	if (!order_is_turn(pcpu))
+		return false;
+	if (!task || left_ns <= WAIT_BOUND_EARLY_NS) {
+		order_give(pcpu, ORDER_NONE);
+		return false;
+	}
+	ground_set_slice(d, task, (u64)left_ns);
+	return true;
+}
+
+/*
+ * The pCPU asks what to run. `task` and `t` are what runs there and
+ * would go on, or NULL.
+ */
+static __always_inline void drover_dispatch(struct drover *d, u32 at, struct task_struct *task,
+					    struct thread *t)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+	bool in_turn;
+	bool first;
+	bool stopped;
+	u32 picked;
+
+	/* The pending wake-up preemption went elsewhere: clear it. */
+	if (order_is(pcpu, ORDER_WOKEN) || order_is(pcpu, ORDER_SENT))
+		order_give(pcpu, ORDER_NONE);
+	if (!t || ground_is_leaving(d, task))
+		idle_give_back(d, pcpu);
+	pcpu->asked_ns = ground_now_ns(d);
+	if (t) {
+		charge_and_go_on(d, task, t, at, pcpu->asked_ns);
+		share_bound_lag(d, pcpu, t, pcpu->asked_ns);
+	}
+	/* If preempted it would be picked again here, or wait next to an idle pCPU. */
+	if (t && ground_is_leaving(d, task)) {
+		/* To leave takes seconds where much memory goes: who may run nowhere else has its
+		 * turn. */
+		if (pick_by_deadline(d, at, DROVER_MAX_VMS, true) == PICKED_WAITING)
+			return;
+		ground_set_slice(d, task, d->params.slice_ns);
+		return;
+	}
+	first = d->nr_coscheduled && plan_begin_round(d, at);
+	stopped = t &&
+		  (vm_at(d, t->slot)->at_limit || pcpu->migrate_to || affinity_strays(d, t, at) ||
+		   cosched_must_stop(d, t) || quota_is_spent(d, t, pcpu->asked_ns));
+	/* Found just now it has a slice, and would go on if there is no other. */
+	if (stopped && d->divided)
+		ground_set_slice(d, task, 0);
+	in_turn = pick_turn_goes_on(d, t && !stopped ? task : NULL, pcpu);
+	picked = in_turn ? PICKED_RUNNING :
+			   pick_next(d, at, t && !stopped ? t->slot : DROVER_MAX_VMS,
+				     t ? t->vruntime_ns : 0);
+	if (order_is(pcpu, ORDER_YIELD) && picked != PICKED_WAITING) {
+		if (picked == PICKED_RUNNING && t && pick_yielded(d, at, t->slot))
+			picked = PICKED_WAITING;
+		else
+			order_give(pcpu, ORDER_NONE);
+	}
+	/* After the choice: the least served VM is the same for all pCPUs that are told to ask. */
+	if (first)
+		plan_tell(d, at);
+	if (picked != PICKED_RUNNING || !t || in_turn)
+		return;
+	plan_note(d, at, t->slot);
+	share_keeps_on(d, t, pcpu->domain, pcpu->asked_ns);
+	ground_set_slice(
+		d, task,
+		quota_slice_ns(d, t, plan_slice_ns(d, vm_at(d, t->slot), at), pcpu->asked_ns));
+}
+
+/* Could a waiting thread run there? */
+BPF_GLOBAL bool drover_has_work(THE_DROVER, u32 at)
+{
+	bool work = false;
+	u32 i;
+
+	for_each_index(i, 0, d->params.nr_domains) {
+		if (work)
+			break;
+		work = partition_shares(d, i, pcpu_at(d, at)->domain) &&
+		       next_after(d, at, i, TOURNAMENT_NONE, 0) != TOURNAMENT_NONE;
+	}
+	return work;
 }
 
 #endif

@@ -37,6 +37,9 @@
  * vCPU each at home on 0 and on 1, with 5 on pCPU 2 and 6 on pCPU 0: at 5's next tick it goes to 0,
  * and 6 to 2.
  *
+ * A thread that has no home, or may not run everywhere, is placed near where it ran last, if it may
+ * run there and that is in its partition; else near the first pCPU from there on where it may.
+ *
  * Limitations. A tick looks at eight pCPUs at home. Where all cores have one busy thread and some
  * two, a thread that is away stays away until it can change places.
  */
@@ -44,14 +47,10 @@
 #define DROVER_HOME_H
 
 #include "account/vcpu.h"
+#include "place/gain.h"
 #include "place/idle.h"
 #include "share/share.h"
 
-/* Of the running thread: it has a home, elsewhere; it has none. */
-#define HOME_IS_AWAY 1
-#define HOME_HAS_NONE 2
-/* So many pCPUs are looked at in a tick. */
-#define HOME_LOOKS 8
 /* A home is a node's number + 1; above that, if it is one LLC only, the LLC's + 1; above that the
  * partition it is in, which is the VM's. */
 #define HOME_LLC_SHIFT 12
@@ -191,61 +190,31 @@ BPF_GLOBAL s32 home_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	return found;
 }
 
-/* A pCPU of that domain whose thread is so far from home at most, and makes room for one of that
- * VM, which is at home there and owed no less; or PCPU_NONE. The search begins at that place. */
-BPF_GLOBAL s32 home_stray(THE_DROVER, u32 domain, u32 place, u32 most, u32 slot)
-{
-	u32 looks = (u32)min_of(HOME_LOOKS, domain_at(d, domain)->nr_pcpus);
-	s32 found = PCPU_NONE;
-	u32 look;
-
-	for_each_index(look, 0, looks) {
-		u32 to = topology_pcpu(d, domain, place + look);
-		struct pcpu *pcpu = pcpu_at(d, to);
-
-		if (!pcpu->away || pcpu->away > most || pcpu->migrate_to ||
-		    !order_is(pcpu, ORDER_NONE) || pcpu->running_slot >= DROVER_MAX_VMS ||
-		    (s64)(vm_at(d, pcpu->running_slot)->vtime_ns - vm_at(d, slot)->vtime_ns) < 0)
-			continue;
-		order_give(pcpu, ORDER_WOKEN);
-		found = (s32)to;
-		break;
-	}
-	return found;
-}
-
 /* The thread runs there, away from home: a pCPU at home with whose thread it may change places. */
-static __always_inline s32 home_swap(struct drover *d, struct thread *t, u32 at)
+static __always_inline s32 home_swap(struct drover *d, struct task_struct *task, struct thread *t,
+				     u32 at)
 {
 	u32 ticks = pcpu_at(d, at)->ticks;
 	u32 home = home_is_away(d, t, at);
 	u32 nr_domains = d->params.nr_domains ?: 1;
 	u32 domain = home ? home_domain(d, home, ticks % nr_domains) : DOMAIN_NONE;
 
-	return domain == DOMAIN_NONE ?
-		       PCPU_NONE :
-		       home_stray(d, domain, ticks * HOME_LOOKS, HOME_HAS_NONE, t->slot);
+	if (domain == DOMAIN_NONE || !domain_at(d, domain)->nr_pcpus)
+		return PCPU_NONE;
+	return gain_best(d, task, t, topology_pcpu(d, domain, ticks * GAIN_LOOKS), GAIN_SWAP);
 }
 
 /* The thread wakes, and nothing is idle at home: a pCPU near there that another's stray has. */
 static __always_inline s32 home_take_back(struct drover *d, struct task_struct *task,
 					  struct thread *t, u32 near)
 {
-	u32 domain = pcpu_at(d, near)->domain;
 	u32 home = home_wish(d, t);
-	s32 target;
 
 	/* A thread that may be held begins only when that is asked. */
-	if (vm_at(d, t->slot)->at_limit || vm_may_wait(vm_at(d, t->slot)))
+	if (!home || vm_at(d, t->slot)->at_limit || vm_may_wait(vm_at(d, t->slot)) ||
+	    !home_is_in(d, home, pcpu_at(d, near)->domain) || home_has_idle(d, home))
 		return PCPU_NONE;
-	if (!home || !home_is_in(d, home, domain) || home_has_idle(d, home))
-		return PCPU_NONE;
-	target = home_stray(d, domain, pcpu_at(d, near)->place, HOME_IS_AWAY, t->slot);
-	if (target == PCPU_NONE || ground_may_run_on(d, task, (u32)target))
-		return target;
-	/* Its affinity has just changed. */
-	order_give(pcpu_at(d, (u32)target), ORDER_NONE);
-	return PCPU_NONE;
+	return gain_best(d, task, t, near, GAIN_HOME);
 }
 
 /* The running thread is at home, or is not. */
@@ -319,6 +288,24 @@ BPF_GLOBAL int home_set(THE_DROVER, u32 slot, u32 home, u32 part, u32 parts)
 			v->home = home;
 	}
 	return 0;
+}
+
+/* The pCPU near which the ready thread waits: where it ran, if it may run there. */
+BPF_GLOBAL u32 home_place(THE_DROVER, THE_TASK, THE_THREAD)
+{
+	u32 near = ground_task_pcpu(d, task);
+	s32 other;
+
+	if (t->pinned_cpu)
+		return t->pinned_cpu - 1;
+	if (!d->divided || partition_of_pcpu(d, near) == t->partition) {
+		if (t->affinity_full)
+			return home_near(d, t, near);
+		if (affinity_mask(d, task, t, pcpu_at(d, near)->domain))
+			return near;
+	}
+	other = affinity_find(d, task, t->partition, AFFINITY_ANY, true, near);
+	return other == PCPU_NONE ? near : (u32)other;
 }
 
 #endif

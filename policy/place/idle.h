@@ -22,9 +22,21 @@
 #ifndef DROVER_IDLE_H
 #define DROVER_IDLE_H
 
-#include "account/core.h"
 #include "base/order.h"
 #include "partition/partition.h"
+
+/* Does nothing run there, and might? */
+static __always_inline bool pcpu_is_idle(const struct pcpu *pcpu)
+{
+	return pcpu->online && !order_is(pcpu, ORDER_TAKEN) && pcpu->running_slot >= DROVER_MAX_VMS;
+}
+
+/* Does a thread run on that pCPU's core, if that has two hardware threads? */
+static __always_inline bool idle_core_is_busy(struct drover *d, const struct pcpu *pcpu)
+{
+	return pcpu->sibling && (pcpu->running_slot < DROVER_MAX_VMS ||
+				 pcpu_at(d, pcpu->sibling - 1)->running_slot < DROVER_MAX_VMS);
+}
 
 /* The pCPU is idle from now on, or no longer. */
 static __always_inline void idle_note(struct drover *d, u32 at, bool idle)
@@ -66,7 +78,7 @@ BPF_GLOBAL s32 idle_claim_in(THE_DROVER, THE_TASK, u32 domain, u32 place, bool w
 		struct pcpu *pcpu = pcpu_at(d, at);
 
 		if (!(idle >> bounded(pcpu->place, DROVER_DOMAIN_PCPUS) & 1) ||
-		    !pcpu_is_idle(pcpu) || (whole_core && core_is_busy(d, pcpu)))
+		    !pcpu_is_idle(pcpu) || (whole_core && idle_core_is_busy(d, pcpu)))
 			continue;
 		/* One with an order asks in a moment, for another. */
 		if (!order_is(pcpu, ORDER_NONE) || !ground_claim(d, task, at))
@@ -135,6 +147,17 @@ BPF_GLOBAL s32 idle_claim(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 	if (found == PCPU_NONE)
 		found = idle_claim_by(d, task, t, near, IDLE_ELSEWHERE | IDLE_WHOLE_CORE);
 	return found == PCPU_NONE ? idle_claim_by(d, task, t, near, IDLE_ELSEWHERE) : found;
+}
+
+/* The thread that was to leave does not: what was claimed becomes idle anew. */
+static __always_inline void idle_give_back(struct drover *d, struct pcpu *pcpu)
+{
+	u32 claimed = pcpu->migrate_to;
+
+	if (!claimed)
+		return;
+	pcpu->migrate_to = 0;
+	ground_kick(d, claimed - 1);
 }
 
 #endif

@@ -7,7 +7,7 @@
  * that becomes ready takes a whole idle core first (idle.h). A thread that shares a core at the
  * tick is preempted and moved when a whole core that it may use has become idle. Where none is idle
  * but single hardware threads are, one vCPU has a core for itself while others share one: by
- * chance, and as long as none waits, for good. Virtual time, charged in part (core.h), says which
+ * chance, and as long as none waits, for good. Virtual time, charged in part (charge.h), says which
  * fell behind by that. Such a one is helped by one move, not of itself but of the thread beside it:
  * that goes to the idle thread beside one that is ahead, and leaves a whole core behind.
  *
@@ -56,54 +56,11 @@
 #ifndef DROVER_SPREAD_H
 #define DROVER_SPREAD_H
 
-#include "place/place.h"
-#include "place/wake.h"
+#include "pick/pick.h"
+#include "place/gain.h"
 
-#define SPREAD_LOOKS 8
 /* An LLC gives away, or takes, one thread in so long. */
 #define SPREAD_LLC_NS 2000000000ULL
-
-/* By how much is the thread there ahead of the one on the other pCPU? */
-BPF_GLOBAL s64 spread_ahead_ns(THE_DROVER, u32 there, u32 other)
-{
-	u64 now_ns = ground_now_ns(d);
-	u32 a = pcpu_at(d, there)->running_slot;
-	u32 b = pcpu_at(d, other)->running_slot;
-
-	/* The host's own tasks work for a moment, and are always behind. */
-	if (a >= DROVER_MAX_VMS || b >= DROVER_MAX_VMS || b == DROVER_HOST_SLOT)
-		return 0;
-	if (a == b)
-		return (s64)(pcpu_vruntime_ns(pcpu_at(d, there), now_ns) -
-			     pcpu_vruntime_ns(pcpu_at(d, other), now_ns));
-	return (s64)(share_vtime_now(vm_at(d, a), now_ns) - share_vtime_now(vm_at(d, b), now_ns));
-}
-
-/* An idle pCPU beside a thread that is ahead of the sibling of that one, claimed, or PCPU_NONE. */
-static __always_inline s32 spread_beside(struct drover *d, struct task_struct *task, u32 at)
-{
-	struct pcpu *here = pcpu_at(d, at);
-	u32 looks = (u32)min_of(SPREAD_LOOKS, domain_at(d, here->domain)->nr_pcpus);
-	s64 most_ns = (s64)d->params.steal_gain_ns;
-	s32 best = PCPU_NONE;
-	u32 look;
-
-	for_each_index(look, 0, looks) {
-		u32 to = bounded(topology_pcpu(d, here->domain, here->ticks * looks + look),
-				 DROVER_MAX_PCPUS);
-		u32 smt_neighbour = pcpu_at(d, to)->sibling;
-		s64 ahead_ns;
-
-		if (!smt_neighbour || !pcpu_is_idle(pcpu_at(d, to)))
-			continue;
-		ahead_ns = spread_ahead_ns(d, smt_neighbour - 1, here->sibling - 1);
-		if (ahead_ns <= most_ns)
-			continue;
-		most_ns = ahead_ns;
-		best = (s32)to;
-	}
-	return best != PCPU_NONE && ground_claim(d, task, (u32)best) ? best : PCPU_NONE;
-}
 
 /* A better core for the thread, which shares one, or for the one beside it; claimed, or PCPU_NONE.
  */
@@ -122,8 +79,8 @@ static __always_inline s32 spread_to_core(struct drover *d, struct task_struct *
 	to = idle_claim_by(d, task, t, at, IDLE_WHOLE_CORE);
 	if (to == PCPU_NONE)
 		to = idle_claim_by(d, task, t, at, IDLE_ELSEWHERE | IDLE_WHOLE_CORE);
-	if (to == PCPU_NONE && here->smt_neighbour == before && hook_is_share(d, here->domain))
-		to = spread_beside(d, task, at);
+	if (to == PCPU_NONE && here->smt_neighbour == before && partition_is_share(d, here->domain))
+		to = gain_best(d, task, t, at, GAIN_BESIDE);
 	return to;
 }
 
@@ -149,7 +106,7 @@ BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	u32 i;
 
 	if (nr_domains < 2 || least < 2 || now_ns < here->came_ns + stays_ns ||
-	    t->slot == DROVER_HOST_SLOT || !hook_is_share(d, from))
+	    t->slot == DROVER_HOST_SLOT || !partition_is_share(d, from))
 		return PCPU_NONE;
 	for_each_index(i, 1, nr_domains) {
 		u32 domain = topology_near(d, from, i);
@@ -176,38 +133,17 @@ BPF_GLOBAL s32 spread_to_llc(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 	return found;
 }
 
-/*
- * Where the thread may go for the first that waits here, which may not go there itself: a pCPU
- * whose VM is ahead of that one. No other goes there meanwhile.
- */
+/* Where the thread may go for the first that waits here, which may not go there itself: a pCPU
+ * whose VM is ahead of that one. */
 BPF_GLOBAL s32 spread_aside(THE_DROVER, THE_TASK, THE_THREAD, u32 at)
 {
-	struct pcpu *here = pcpu_at(d, at);
-	struct runqueue *rq = ground_runqueue(d, here->domain);
-	u32 waits = tournament_slot(next_vm(d, at, here->domain, TOURNAMENT_NONE, 0));
-	s32 found = PCPU_NONE;
-	u32 look;
+	u32 domain = pcpu_at(d, at)->domain;
+	u32 waits = tournament_slot(next_vm(d, at, domain, TOURNAMENT_NONE, 0));
 
-	if (!rq || waits == DROVER_HOST_SLOT || t->slot == DROVER_HOST_SLOT || waits == t->slot ||
-	    !vm_at(d, waits)->nr_confined || !hook_is_share(d, here->domain))
-		return found;
-	for_each_index(look, 0, SPREAD_LOOKS) {
-		u32 to = bounded(topology_listed(d, here->ticks * SPREAD_LOOKS + look),
-				 DROVER_MAX_PCPUS);
-
-		if (pcpu_at(d, to)->running_slot == t->slot ||
-		    pcpu_at(d, to)->running_slot == DROVER_HOST_SLOT ||
-		    partition_of_pcpu(d, to) != t->partition ||
-		    affinity_fits(d, entity_rq_of(rq, waits), here->domain, to) ||
-		    wake_gain_ns(d, waits, vm_at(d, waits)->vruntime_floor_ns, to, false) <=
-			    (s64)d->params.steal_gain_ns ||
-		    !ground_may_run_on(d, task, to))
-			continue;
-		order_give(pcpu_at(d, to), ORDER_WOKEN);
-		found = (s32)to;
-		break;
-	}
-	return found;
+	if (waits == DROVER_HOST_SLOT || t->slot == DROVER_HOST_SLOT || waits == t->slot ||
+	    !vm_at(d, waits)->nr_confined || !partition_is_share(d, domain))
+		return PCPU_NONE;
+	return gain_best(d, task, t, at, GAIN_ASIDE | waits << GAIN_SLOT_SHIFT);
 }
 
 /* The tick finds the thread running there: shall it leave for another pCPU? */
@@ -223,7 +159,7 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	if (here->away == HOME_IS_AWAY) {
 		to = home_claim(d, task, t, at);
 		if (to == PCPU_NONE)
-			to = home_swap(d, t, at);
+			to = home_swap(d, task, t, at);
 	}
 	if (to != PCPU_NONE)
 		here->away = 0;
@@ -239,17 +175,6 @@ static __always_inline void spread_tick(struct drover *d, struct task_struct *ta
 	ground_set_slice(d, task, 0);
 }
 
-/* The thread that was to leave does not: what was claimed becomes idle anew. */
-static __always_inline void spread_stay(struct drover *d, struct pcpu *pcpu)
-{
-	u32 claimed = pcpu->migrate_to;
-
-	if (!claimed)
-		return;
-	pcpu->migrate_to = 0;
-	ground_kick(d, claimed - 1);
-}
-
 /* The thread that ran on that pCPU is ready: it goes where it was to go, if anywhere. */
 static __always_inline bool spread_leave(struct drover *d, struct task_struct *task,
 					 struct pcpu *pcpu, bool may_begin)
@@ -257,7 +182,7 @@ static __always_inline bool spread_leave(struct drover *d, struct task_struct *t
 	u32 to = pcpu->migrate_to;
 
 	if (!to || !may_begin || !ground_may_run_on(d, task, to - 1)) {
-		spread_stay(d, pcpu);
+		idle_give_back(d, pcpu);
 		return false;
 	}
 	pcpu->migrate_to = 0;

@@ -4,16 +4,8 @@
  *
  * Idea. In this order: an idle pCPU; a pCPU whose running thread is ahead of the waking one, which
  * is preempted at once, near where the waking one last ran or at home (home.h), else in one other
- * domain, if it is ahead by what a migration is worth (steal_gain); a queue.
- *
- * One law says which is ahead, among VMs and among the threads of one VM, and always as it is now.
- * Threads of two VMs are compared by their VMs' virtual times, two threads of one VM by their
- * vruntime. A VM that is ahead pays for a wake-up first. If none is, a sibling does. If none of
- * them runs here, the waking thread counts for its VM at where that would stand, had all siblings
- * run as little (share_lag_ns): one vCPU that wants little is not kept waiting by busy siblings
- * that have used up what their VM is owed. They pay: all it runs is charged to the VM. Lag is kept
- * across sleep at both levels, up to wake_credit (10 ms), so a VM gets ahead by it once, not again
- * and again.
+ * domain, if it is ahead by what a migration is worth (steal_gain); a queue. Which thread is ahead
+ * of which: gain.h.
  *
  * A thread that preempts has a turn, a quarter of a slice and on to the tick, that no other one
  * that wakes, and no round, cuts short; only one that is due by a reservation. So short runs end
@@ -27,149 +19,16 @@
  * Should it then stay busy, it is at the clock after 10 ms of CPU time, and
  * waits its turn like any.
  *
- * Another. Two busy vCPUs of VM 3 (3000 shares) have just had a round on two pCPUs and it is 8 ms
- * of virtual time ahead of VM 4, which runs now. A third vCPU of VM 3, which runs for 0.1 ms each 2
- * ms, wakes: it is 10 ms behind its siblings' clock, three are awake, on two pCPUs, so it stands at
- * 8 - 10 * 2 / 3 = 1.3 ms. Once VM 4 has run for 1.6 ms it is preempted; in VM 3's own round
- * a sibling is.
- *
- * Limitations. It looks at no more than eight pCPUs of the domain, so on a
- * wide domain a waker may preempt the second best. Only one preempting thread is
- * sent to a pCPU at a time; a crowd that wakes at once queues.
+ * Limitations. Only one preempting thread is sent to a pCPU at a time; a crowd that wakes at once
+ * queues.
  */
 #ifndef DROVER_WAKE_H
 #define DROVER_WAKE_H
 
-#include "base/order.h"
+#include "account/waker.h"
+#include "limit/quota.h"
+#include "place/spread.h"
 #include "queue/waiting.h"
-
-#define WAKE_MAX_LOOKS 8
-/* The thread slept, and preempts near where it ran or at home; or in another domain, where it must
- * be owed what a migration is worth. 0: it had to give up its pCPU. */
-#define WAKE_NEAR 1
-#define WAKE_FAR 2
-/* What there is to gain, the least first: where the VM itself is owed nothing, from another VM, by
- * the thread's lag among its siblings; from a sibling; from a VM that is ahead; */
-#define WAKE_LAG 1LL
-#define WAKE_SIBLING 2LL
-/* and what being due (reserve.h) counts against any gain by shares. */
-#define WAKE_DUE (1LL << 56)
-
-/*
- * By shares: `ahead_ns` is by how much the VM that runs is ahead of the waking thread's. Where it
- * is not, the thread may be behind its own siblings.
- */
-static __always_inline s64 wake_gain_by_shares_ns(struct drover *d, struct vm *vm, s64 ahead_ns,
-						  u64 vruntime_ns)
-{
-	s64 gain_ns = ahead_ns - (s64)share_weigh(vm, d->params.preempt_gain_ns);
-
-	if (gain_ns > 0)
-		return WAKE_SIBLING + gain_ns;
-	return gain_ns + (s64)share_lag_ns(d, vm, vruntime_ns, ground_now_ns(d)) > 0 ? WAKE_LAG : 0;
-}
-
-/* The same where one of the two VMs is served by its reservation: the one that runs stays, the
- * waking one is due. */
-static __always_inline s64 wake_gain_reserved_ns(struct drover *d, u32 slot, u32 there,
-						 s64 ahead_ns, bool stays, bool due)
-{
-	u64 now_ns = ground_now_ns(d);
-
-	if (!due)
-		return 0;
-	if (!stays)
-		return WAKE_DUE + max_signed(ahead_ns, 0);
-	/* Both are: the one that is for longer. */
-	return (s64)(reserve_due_ns(d, vm_at(d, there), now_ns) -
-		     reserve_due_ns(d, vm_at(d, slot), now_ns) - d->params.preempt_gain_ns);
-}
-
-/*
- * By how much a thread of that VM, with that vruntime, is owed more now than the thread that runs
- * there; <= 0: it is not. due: the VM is, by its reservation.
- */
-BPF_GLOBAL s64 wake_gain_ns(THE_DROVER, u32 slot, u64 vruntime_ns, u32 at, bool due)
-{
-	struct vm *vm = vm_at(d, slot);
-	struct pcpu *pcpu = pcpu_at(d, at);
-	u32 there = pcpu->running_slot;
-	u64 now_ns = ground_now_ns(d);
-	bool stays;
-	s64 ahead_ns;
-
-	if (!pcpu->online || there >= DROVER_MAX_VMS ||
-	    (!order_is(pcpu, ORDER_NONE) && !(due && order_is(pcpu, ORDER_BEGUN))))
-		return 0;
-	if (due && slot == DROVER_HOST_SLOT)
-		return there == slot ? 1 : WAKE_DUE;
-	if (there == slot)
-		return (s64)(pcpu_vruntime_ns(pcpu, now_ns) - vruntime_ns -
-			     d->params.preempt_gain_ns) > 0 ?
-			       WAKE_SIBLING :
-			       0;
-	if (!hook_is_share(d, pcpu->domain))
-		return hook_gain(d, at, slot, there);
-	ahead_ns = (s64)(share_vtime_now(vm_at(d, there), now_ns) +
-			 share_offset_ns(d, there, pcpu->domain) - share_vtime_now(vm, now_ns) -
-			 share_offset_ns(d, slot, pcpu->domain));
-	stays = d->nr_reserved && reserve_is_due(vm_at(d, there), now_ns);
-	/* The host's own threads take the pCPU of one that runs by its reservation as their last
-	 * choice. */
-	if (slot == DROVER_HOST_SLOT && d->nr_reserved && ahead_ns > 0)
-		return stays ? 1 : 1 + ahead_ns;
-	if (stays || due)
-		return wake_gain_reserved_ns(d, slot, there, ahead_ns, stays, due);
-	return wake_gain_by_shares_ns(d, vm, ahead_ns, vruntime_ns);
-}
-
-/*
- * Is it a kernel thread of the host that had slept? Others wait for what it does, RCU's, the
- * kernel's own, whatever the host's programs have used: it preempts any other. If it uses up a
- * slice it is a task like others. Those that are nice are none of the host's (account/find.h).
- */
-static __always_inline bool wake_is_kernel(struct drover *d, struct task_struct *task,
-					   struct thread *t, bool woken)
-{
-	return t->slot == DROVER_HOST_SLOT && (woken || t->due_ns) &&
-	       ground_is_kernel_thread(d, task);
-}
-
-/*
- * The pCPU to preempt for the thread, or PCPU_NONE. Gains are alike where siblings run: were it
- * always the nearest, one of them would pay for all wake-ups. So one that has run longer by a slice
- * is preferred.
- */
-static __always_inline s32 wake_target(struct drover *d, struct task_struct *task, struct thread *t,
-				       u32 near, u32 woken, bool due)
-{
-	u32 home = pcpu_at(d, near)->domain;
-	u32 looks = (u32)min_of(t->pinned_cpu ? 1 : WAKE_MAX_LOOKS, domain_at(d, home)->nr_pcpus);
-	s64 best_gain_ns = woken == WAKE_FAR ? (s64)d->params.steal_gain_ns : 0;
-	u64 best_vruntime_ns = 0;
-	s32 best = PCPU_NONE;
-	u32 look;
-
-	for_each_index(look, 0, looks) {
-		u32 at = bounded(topology_pcpu(d, home, pcpu_at(d, near)->place + look),
-				 DROVER_MAX_PCPUS);
-		s64 gain_ns;
-
-		if (!woken && pcpu_at(d, at)->running_slot == DROVER_HOST_SLOT)
-			continue;
-		gain_ns = wake_gain_ns(d, t->slot, t->vruntime_ns, at, due);
-		if (gain_ns < best_gain_ns || !ground_may_run_on(d, task, at))
-			continue;
-		if (gain_ns == best_gain_ns &&
-		    (best == PCPU_NONE || (s64)(pcpu_at(d, at)->running_vruntime_ns -
-						best_vruntime_ns) <= (s64)d->params.slice_ns))
-			continue;
-		best_gain_ns = gain_ns;
-		best_vruntime_ns = pcpu_at(d, at)->running_vruntime_ns;
-		best = (s32)at;
-	}
-	return best;
-}
 
 /* A pCPU of another domain of the partition, now of this, now of that; or that one. */
 static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u32 near)
@@ -181,45 +40,166 @@ static __always_inline u32 wake_elsewhere(struct drover *d, struct thread *t, u3
 	return bounded(topology_pcpu(d, other, pcpu_at(d, near)->place), DROVER_MAX_PCPUS);
 }
 
-/* Clamp the lag kept across sleep: of the VM, and of the thread among its siblings. */
-static __always_inline void wake_clamp_lag(struct drover *d, struct thread *t, u32 near)
+/* May a ready thread begin at once? */
+static __always_inline bool wake_may_begin(struct drover *d, struct thread *t)
+{
+	return !vm_at(d, t->slot)->at_limit && !cosched_holds(vm_at(d, t->slot)) &&
+	       !quota_holds(d, t, ground_now_ns(d));
+}
+
+/* The thread slept and is ready now, near that pCPU. Its pCPU may still be chosen. */
+BPF_GLOBAL int drover_woken(THE_DROVER, THE_THREAD, u32 near)
 {
 	struct vm *vm = vm_at(d, t->slot);
-	u64 clock_ns = share_own_clock_ns(d, t->slot, pcpu_at(d, near)->domain);
+	u32 awake = share_nr_awake(vm);
 
-	reserve_wake(d, vm, !share_nr_awake(vm));
-	if (share_nr_awake(vm))
-		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
-	else
-		share_bound_claim(vm, clock_ns, d->params.wake_credit_ns);
-	if (t->pinned_cpu)
-		share_level_pinned(d, t);
-	else
-		share_not_before(&t->vruntime_ns, share_thread_clock_ns(vm, ground_now_ns(d)) -
-							  d->params.wake_credit_ns);
+	/* How few were awake since that was last measured (allot.h)? */
+	if (awake < vm->least_awake)
+		vm->least_awake = awake;
+	waker_note(d, t->slot, near);
+	hook_wakes(d, t->slot, awake);
+	share_clamp_lag(d, t, near);
+	if (!quota_holds(d, t, ground_now_ns(d)))
+		waiting_begin(d, t);
+	return 0;
+}
+
+/* What becomes of a thread that wakes. */
+enum drover_wakes {
+	WAKES_TO_WAIT,     /* it is placed next (drover_place) */
+	WAKES_ON_IDLE,     /* it begins on a pCPU that is idle and was claimed */
+	WAKES_TO_PREEMPT,  /* it begins at once, in place of the running thread */
+};
+
+/* The thread slept, is ready now and may be sent to several pCPUs: to which? */
+static __always_inline u32 drover_select(struct drover *d, struct task_struct *task,
+					 struct thread *t, enum drover_wakes *wakes)
+{
+	s32 target;
+	u32 near;
+
+	affinity_refresh(d, task, t);
+	near = home_place(d, task, t);
+	*wakes = WAKES_TO_PREEMPT;
+	target = home_take_back(d, task, t, near);
+	if (target != PCPU_NONE) {
+		drover_woken(d, t, (u32)target);
+		return (u32)target;
+	}
+	target = idle_claim(d, task, t, near);
+	if (target != PCPU_NONE)
+		*wakes = WAKES_ON_IDLE;
+	drover_woken(d, t, target == PCPU_NONE ? near : (u32)target);
+	if (!wake_may_begin(d, t)) {
+		/* It is claimed, so no other wake-up would find it: it becomes idle anew. */
+		if (*wakes == WAKES_ON_IDLE)
+			ground_kick(d, (u32)target);
+		*wakes = WAKES_TO_WAIT;
+		return near;
+	}
+	if (*wakes == WAKES_ON_IDLE)
+		return (u32)target;
+	target = gain_best(d, task, t, near, GAIN_WOKEN);
+	if (target == PCPU_NONE && d->params.nr_domains > 1)
+		target = gain_best(d, task, t, wake_elsewhere(d, t, near), GAIN_FAR);
+	if (target != PCPU_NONE)
+		return (u32)target;
+	*wakes = WAKES_TO_WAIT;
+	return near;
 }
 
 /*
- * The pCPU that the thread is to preempt, or PCPU_NONE; `woken` as above. One that had to
- * give up its pCPU may preempt another as if it had woken if its VM is due: where it waits no pCPU
- * may ask for a slice. The host's own tasks neither push nor are pushed: each would push the
- * next one round for ever.
+ * The ready thread begins at once, if it may: on a pCPU that is idle, or in place of the one that
+ * runs on its own pCPU. On an idle one only if it woke: one that was preempted may have its
+ * affinity changed on its way to another pCPU, and 6.18 then sends it where it may not run and ends
+ * the scheduler. It waits in a queue, and the idle pCPU asks. Whether a thread that may have to
+ * wait for its siblings starts is asked when it is picked (plan.h).
  */
-BPF_GLOBAL s32 wake_preempt(THE_DROVER, THE_TASK, THE_THREAD, u32 near, u32 woken)
+static __always_inline bool wake_begins(struct drover *d, struct task_struct *task,
+					struct thread *t, u32 near, bool woken)
 {
-	/* The host's programs go by shares before VMs that are due. */
-	bool due = t->slot == DROVER_HOST_SLOT ?
-			   wake_is_kernel(d, task, t, woken) :
-			   d->nr_reserved && reserve_is_due(vm_at(d, t->slot), ground_now_ns(d));
-	s32 target;
+	s32 at = PCPU_NONE;
 
-	if (!woken && !due)
-		return PCPU_NONE;
-	target = wake_target(d, task, t, near, woken, due);
-	if (target == PCPU_NONE)
-		return target;
-	order_give(pcpu_at(d, (u32)target), woken ? ORDER_SENT : ORDER_WOKEN);
-	return target;
+	if (!wake_may_begin(d, t))
+		return false;
+	if (woken && !vm_may_wait(vm_at(d, t->slot)))
+		at = idle_claim(d, task, t, near);
+	if (at != PCPU_NONE) {
+		ground_run_on(d, task, (u32)at, d->params.slice_ns, false);
+		return true;
+	}
+	at = gain_best(d, task, t, near, GAIN_WOKEN);
+	if (at != PCPU_NONE)
+		ground_run_on(d, task, (u32)at, d->params.slice_ns, true);
+	return at != PCPU_NONE;
+}
+
+/*
+ * A pCPU that the queued thread could run on asks for work: one that is idle, which has either seen
+ * the thread on its way to idle or is seen here; else one that is to be preempted for it.
+ */
+static __always_inline void wake_find_pcpu(struct drover *d, struct task_struct *task,
+					   struct thread *t, u32 near)
+{
+	s32 at = idle_claim(d, task, t, near);
+
+	if (at != PCPU_NONE) {
+		ground_kick(d, (u32)at);
+		return;
+	}
+	at = wake_may_begin(d, t) ? gain_best(d, task, t, near, GAIN_PUSHED) : PCPU_NONE;
+	if (at != PCPU_NONE)
+		ground_preempt(d, (u32)at);
+}
+
+/*
+ * Was the thread preempted where RCU waits for it? Then it runs on next there, a moment, whatever
+ * its VM has used: in the lab khugepaged, of nice 19, had waited for 21 s beside a crowd.
+ */
+static __always_inline bool wake_is_awaited(struct drover *d, struct task_struct *task, u32 at,
+					    bool woken)
+{
+	struct pcpu *pcpu = pcpu_at(d, at);
+
+	return !woken && ground_blocks_rcu(d, task) && ground_may_run_on(d, task, at) &&
+	       pcpu->online && !order_is(pcpu, ORDER_TAKEN);
+}
+
+/*
+ * The ready thread needs a place. woken: it had slept, and no pCPU was chosen for it
+ * (drover_select): there is one only.
+ */
+BPF_GLOBAL int drover_place(THE_DROVER, THE_TASK, THE_THREAD, bool woken)
+{
+	bool kernel = gain_is_kernel(d, task, t, woken);
+	u32 at = ground_task_pcpu(d, task);
+	bool awaited = wake_is_awaited(d, task, at, woken);
+	u32 near;
+
+	if (t->affinity_seq != d->pcpu_changes)
+		affinity_note(d, task, t);
+	near = home_place(d, task, t);
+	waiting_leave(d, t);
+	if (!awaited && quota_holds(d, t, ground_now_ns(d)) && !ground_is_leaving(d, task))
+		return quota_park(d, task, t, ground_now_ns(d));
+	waiting_begin(d, t);
+	if (awaited) {
+		ground_run_on(d, task, at, WAIT_BOUND_TURN_MIN_NS, false);
+		return 0;
+	}
+	/* Of one pCPU, it is served there at once. */
+	if (kernel && t->pinned_cpu) {
+		ground_run_on(d, task, t->pinned_cpu - 1, d->params.slice_ns, woken);
+		return 0;
+	}
+	if (!woken && spread_leave(d, task, pcpu_at(d, at), wake_may_begin(d, t)))
+		return 0;
+	if ((woken || kernel) && wake_begins(d, task, t, near, woken))
+		return 0;
+	waiting_enter(d, task, t, near);
+	if (!vm_at(d, t->slot)->at_limit)
+		wake_find_pcpu(d, task, t, near);
+	return 0;
 }
 
 #endif

@@ -80,15 +80,6 @@ static __always_inline u32 affinity_partition(struct drover *d, struct task_stru
 }
 
 /*
- * On a divided host: may the thread have to run elsewhere than when that was last looked at? That
- * is done as it wakes and, where it runs, by the tick; on other hosts as it is queued.
- */
-static __always_inline bool affinity_is_stale(struct drover *d, struct thread *t)
-{
-	return d->divided && t->affinity_seq != d->pcpu_changes;
-}
-
-/*
  * The thread, which runs there, is not of that pCPU's partition. What runs while a pCPU comes or
  * goes is the kernel's choice, and keeps its slice.
  */
@@ -116,6 +107,17 @@ BPF_GLOBAL int affinity_note(THE_DROVER, THE_TASK, THE_THREAD)
 	return 0;
 }
 
+/*
+ * On a divided host the thread may have to run elsewhere than when that was last looked at. Asked
+ * as it wakes and, where it runs, by the tick; on other hosts as it is queued.
+ */
+static __always_inline void affinity_refresh(struct drover *d, struct task_struct *task,
+					     struct thread *t)
+{
+	if (d->divided && t->affinity_seq != d->pcpu_changes)
+		affinity_note(d, task, t);
+}
+
 /* The thread's affinity was changed. */
 static __always_inline void affinity_change(struct drover *d, struct task_struct *task,
 					    struct thread *t)
@@ -125,8 +127,7 @@ static __always_inline void affinity_change(struct drover *d, struct task_struct
 }
 
 /* The thread's mask in that domain. May it run in others, too? */
-static __always_inline u64 affinity_mask(struct drover *d, struct task_struct *task,
-					 struct thread *t, u32 domain)
+BPF_GLOBAL u64 affinity_mask(THE_DROVER, THE_TASK, THE_THREAD, u32 domain)
 {
 	u32 nr = domain_at(d, domain)->nr_pcpus;
 	u64 may = 0;

@@ -31,12 +31,13 @@
 #define DROVER_WAITING_H
 
 #include "cosched/cosched_stop.h"
-#include "guarantee/deadline.h"
+#include "guarantee/wait_bound.h"
+#include "partition/hooks.h"
 
 /* Its places in the tournaments of that domain are what they should be now. */
 static __always_inline void waiting_settle_once(struct drover *d, u32 domain, u32 slot)
 {
-	tournament_settle(d, domain, slot, TOURNAMENT_NONE, share_key(d, domain, slot));
+	tournament_settle(d, domain, slot, TOURNAMENT_NONE, hook_key(d, domain, slot));
 	deadline_settle(d, domain, slot);
 }
 
@@ -92,13 +93,6 @@ static __always_inline void waiting_leave(struct drover *d, struct thread *t)
 /* With so many threads of a VM that wait in a domain they stand in the order in which they came. */
 #define WAITING_CROWD (GROUND_SEARCH_MAX / 2)
 
-/* The thread comes to wait in a crowd: it stands last. */
-static __always_inline void waiting_stand_last(struct entity_rq *entity, struct thread *t)
-{
-	share_not_before(&t->vruntime_ns, entity->last_vruntime_ns);
-	entity->last_vruntime_ns = t->vruntime_ns;
-}
-
 /* Put the thread into its VM's queue in the domain of that pCPU. */
 BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 {
@@ -121,8 +115,10 @@ BPF_GLOBAL int waiting_enter(THE_DROVER, THE_TASK, THE_THREAD, u32 near)
 	if (t->record)
 		vcpu_at(d, t->record)->pcpu = near;
 	share_bound_lead(d, vm_at(d, slot), t);
-	if (entity->nr_queued >= WAITING_CROWD)
-		waiting_stand_last(entity, t);
+	if (entity->nr_queued >= WAITING_CROWD) {
+		share_not_before(&t->vruntime_ns, entity->last_vruntime_ns);
+		entity->last_vruntime_ns = t->vruntime_ns;
+	}
 	first = __sync_fetch_and_add(&entity->nr_queued, 1) == 0;
 	affinity_add(d, entity, t, may);
 	earlier = wait_bound_enter(d, t, domain, entity, first);
@@ -143,6 +139,20 @@ static __always_inline u64 waiting_held_ns(struct vm *vm, u64 now_ns)
 	return vm->at_limit && (s64)held_ns > 0 ? vm->hold.before_ns + held_ns : vm->hold.before_ns;
 }
 
+/* The vCPU is ready. The VM's times are up to date. */
+static __always_inline void waiting_vcpu_begin(struct drover *d, struct vm *vm, struct thread *t)
+{
+	struct vcpu *v = vcpu_at(d, t->record);
+
+	if (!t->record)
+		return;
+	v->lag_mark_ns = vm->pressure.progressed_ns;
+	v->costop_mark_ns = v->costop_ns;
+	if (v->state == VCPU_HALTED && (s64)(v->progress_ns - vm->skew.floor_ns) < 0)
+		v->progress_ns = vm->skew.floor_ns;
+	v->state = VCPU_READY;
+}
+
 /* A thread has become ready: its wait, if any, begins now. */
 static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 {
@@ -154,8 +164,20 @@ static __always_inline void waiting_begin(struct drover *d, struct thread *t)
 	if (t->kind == THREAD_VCPU) {
 		together_tally(vm_at(d, t->slot), t->ready_since_ns);
 		__sync_fetch_and_add(&vm_at(d, t->slot)->vcpus_waiting, 1);
-		vcpu_ready(d, vm_at(d, t->slot), t);
+		waiting_vcpu_begin(d, vm_at(d, t->slot), t);
 	}
+}
+
+/* It is ready no more. The VM's times are up to date. */
+static __always_inline void waiting_vcpu_end(struct drover *d, struct vm *vm, struct thread *t)
+{
+	struct vcpu *v = vcpu_at(d, t->record);
+
+	if (!t->record || v->state != VCPU_READY)
+		return;
+	v->lag_ns = vcpu_lag_ns(vm, v);
+	v->hazard_ns += vm->pressure.progressed_ns - v->lag_mark_ns;
+	v->state = VCPU_HALTED;
 }
 
 /* How much of the wait that ends now it was co-stopped: that was not ready time. */
@@ -211,7 +233,7 @@ BPF_GLOBAL int waiting_end(THE_DROVER, THE_THREAD, u64 now_ns)
 		ASSERT(vm->vcpus_waiting);
 		together_tally(vm, now_ns);
 		__sync_fetch_and_sub(&vm->vcpus_waiting, 1);
-		vcpu_waited(d, vm, t);
+		waiting_vcpu_end(d, vm, t);
 		waited_ns -= waiting_costopped_ns(d, vm, t, now_ns);
 	}
 	if ((s64)waited_ns >= 0)

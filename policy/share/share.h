@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Shares: how much of the host each VM is owed, and how it is told.
+ * Shares and reservations: how much of the host each VM is owed, and how it is told.
  *
  * Idea. The VM is the scheduled thing, not the thread. A VM has a virtual time:
  * all CPU time its threads have received, divided by its shares. The VM with
@@ -39,17 +39,44 @@
  * Limitations. A VM is charged when it has run, not before, so a VM as
  * wide as the host takes a whole round at a time: others wait one slice, and a
  * VM with few shares gets its time in rare, wide bursts. Time is what is
- * divided, not work, but for what a busy SMT sibling takes (core.h). There
+ * divided, not work, but for what a busy SMT sibling takes (charge.h). There
  * is one clock for a domain: VMs confined to a crowded part of it fall behind the others, and one
  * of these that sleeps comes back with a claim to what those were kept from.
+ *
+ * Reservations: CPU time a VM is promised, from the moment it wants it. Beside its virtual time a
+ * VM with a reservation has a tag in real time: the moment up to which what it has received pays
+ * for its reservation. Each ns of CPU time moves the tag on by 1 / reservation; a VM whose tag is
+ * not later than now is *due*, and VMs that are due are served before all by shares, the one with
+ * the earliest tag first. The tag is kept from two sides:
+ *  - a VM that wakes has its tag at now, less a small credit: it is due at once,
+ *    and has saved up nothing to starve others with;
+ *  - a VM that got more than its reservation, by its shares, is ahead by no more
+ *    than a slice of each of its threads pays for: when rivals come, it is due
+ *    again after that, and need not first give back what no other wanted.
+ * Whatever the reason for which it ran, a VM is charged in both times. So it gets
+ * the larger of its reservation and what its shares bring, not the sum. Its
+ * virtual time runs by what it is owed in all (allot.h), so that it stays level
+ * with the others', hoards no claim and drags no other's along.
+ * These are the R tags of mClock (Gulati, Merchant, Varman, OSDI '10), charged
+ * when a thread has run, in place of when a request arrives.
+ *
+ * Worked example. vm0, one vCPU, 100 % reserved, and seven like it without on
+ * four pCPUs. vm0 runs for 8 ms: its tag has moved by 8 ms, and so has now; it is
+ * still due, and goes on. The other seven divide three pCPUs by shares: 3/7 each.
+ * With 50 %, the tag would be 8 ms ahead after 8 ms: others run for as long, then
+ * vm0 is due.
+ *
+ * Limitations. Nothing happens at the moment at which a waiting VM becomes
+ * due: it is seen at the next pick, a slice later at worst, and catches up then.
  */
 #ifndef DROVER_SHARE_H
 #define DROVER_SHARE_H
 
-#include "partition/hooks.h"
+#include "partition/partition.h"
 #include "queue/tournament.h"
 
-/* Virtual times and tags (reserve.h) are CPU time times an inverse with so many fraction bits. */
+/* Virtual times and tags of reservations are CPU time times an inverse with so many fraction bits.
+ */
 #define SHARE_INVERSE_SHIFT 20
 
 /* What the smallest weight that is allotted is in shares: one in so many (allot.h). */
@@ -117,7 +144,7 @@ static __always_inline u64 share_own_clock_ns(struct drover *d, u32 slot, u32 do
 
 /* What is added to the VM's virtual time to compare it in that domain: it stands as far from the
  * clock there as from its own. */
-BPF_GLOBAL u64 share_offset_ns(THE_DROVER, u32 slot, u32 domain)
+static __always_inline u64 share_offset_ns(struct drover *d, u32 slot, u32 domain)
 {
 	return domain_at(d, domain)->clock_ns - share_own_clock_ns(d, slot, domain);
 }
@@ -179,13 +206,6 @@ static __always_inline void share_begin(struct vm *vm, struct thread *t, u64 now
 	__sync_fetch_and_add(&vm->running_sum, (now_ns << SHARE_COUNT_BITS) + 1);
 }
 
-/* It was charged and runs on. At no moment is it counted as one that does not run. */
-static __always_inline void share_go_on(struct vm *vm, struct thread *t, u64 now_ns)
-{
-	__sync_fetch_and_add(&vm->running_sum, (now_ns - t->begun_ns) << SHARE_COUNT_BITS);
-	t->begun_ns = now_ns;
-}
-
 /* It stops. */
 static __always_inline void share_end(struct vm *vm, struct thread *t)
 {
@@ -222,12 +242,16 @@ static __always_inline void share_bound_lead(struct drover *d, struct vm *vm, st
 	share_not_after(&t->vruntime_ns, vm->vruntime_floor_ns + share_apart_max_ns(d, vm));
 }
 
-/* The thread would go on running: no further behind. */
-static __always_inline void share_bound_lag(struct drover *d, struct vm *vm, struct thread *t)
+/* The thread, charged up to now, would go on running there: no further behind. */
+static __always_inline void share_bound_lag(struct drover *d, struct pcpu *pcpu, struct thread *t,
+					    u64 now_ns)
 {
-	if (t->pinned_cpu)
-		return;
-	share_not_before(&t->vruntime_ns, vm->vruntime_floor_ns - share_apart_max_ns(d, vm));
+	struct vm *vm = vm_at(d, t->slot);
+
+	if (!t->pinned_cpu)
+		share_not_before(&t->vruntime_ns,
+				 vm->vruntime_floor_ns - share_apart_max_ns(d, vm));
+	pcpu->running_vruntime_ns = t->vruntime_ns - now_ns;
 }
 
 /*
@@ -239,7 +263,7 @@ static __always_inline void share_level_pinned(struct drover *d, struct thread *
 {
 	struct pcpu *pcpu = pcpu_at(d, t->pinned_cpu - 1);
 	u64 queue = ground_vm_queue(d, t->slot, pcpu->domain);
-	u64 sibling_ns = pcpu_vruntime_ns(pcpu, ground_now_ns(d));
+	u64 sibling_ns = pcpu->running_vruntime_ns + ground_now_ns(d);
 
 	if (pcpu->running_slot != t->slot &&
 	    !ground_first_order(d, queue, t->pinned_cpu - 1, &sibling_ns))
@@ -257,22 +281,16 @@ static __always_inline u64 share_vtime_now(struct vm *vm, u64 now_ns)
 	return vm->vtime_ns + share_weigh(vm, share_uncharged_ns(vm, now_ns));
 }
 
+/* The same, as it is compared in that domain. */
+BPF_GLOBAL u64 share_stands_ns(THE_DROVER, u32 slot, u32 domain, u64 now_ns)
+{
+	return share_vtime_now(vm_at(d, slot), now_ns) + share_offset_ns(d, slot, domain);
+}
+
 /* What a VM that is awake may be owed, by the threads that can be charged late. */
 static __always_inline u64 share_claim_max_ns(struct drover *d, struct vm *vm)
 {
 	return d->params.claim_bound_ns * max_of(min_of(share_nr_awake(vm), d->params.nr_pcpus), 1);
-}
-
-/*
- * What a VM that goes on running may be owed: as much as VMs are apart anyway, being
- * charged late, 32 ms of a VM of 1000 shares. One vCPU of 8000 shares is that far
- * behind after every wait, and would lose what it is owed by its own claim.
- */
-static __always_inline u64 share_lag_max_ns(struct drover *d, struct vm *vm)
-{
-	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
-
-	return max_of(apart_ns, share_claim_max_ns(d, vm));
 }
 
 /*
@@ -289,11 +307,6 @@ static __always_inline u64 share_lag_ns(struct drover *d, struct vm *vm, u64 vru
 	if (lag_ns <= 0)
 		return 0;
 	return share_weigh(vm, parts * min_of((u64)lag_ns, d->params.wake_credit_ns));
-}
-
-static __always_inline u64 share_earlier(u64 a, u64 b)
-{
-	return (s64)(a - b) < 0 ? a : b;
 }
 
 /*
@@ -320,11 +333,138 @@ static __always_inline void share_move_to(struct drover *d, u32 slot, u32 pcpu)
 		share_bound_claim(vm, clock_ns, share_claim_max_ns(d, vm));
 }
 
-/* The thread has run for so long since it was last charged: charge it and the VM, but for a part.
+/* --- reservations --- */
+
+/* A waiting VM may be overdue by what so many slices pay for. */
+#define RESERVE_OVERDUE_SLICES 4
+
+/* Real time that the CPU time pays for. */
+static __always_inline u64 reserve_span_ns(struct vm *vm, u64 cpu_ns)
+{
+	return share_scale(cpu_ns, vm->reserve_inverse);
+}
+
+/* It may be ahead of its reservation by that much real time: a slice of each thread that can run,
+ * and one. */
+static __always_inline u64 reserve_ahead_max_ns(struct drover *d, struct vm *vm)
+{
+	u64 threads = min_of(vm->nr_threads, d->params.nr_pcpus);
+
+	return reserve_span_ns(vm, (threads + 1) * d->params.slice_ns);
+}
+
+/* What it is promised, from now on; its leaves are left as they are. */
+static __always_inline void reserve_set(struct drover *d, struct vm *vm, u32 mcpu)
+{
+	u64 inverse = mcpu ? (1000ULL << SHARE_INVERSE_SHIFT) / mcpu : 0;
+	u64 now_ns = ground_now_ns(d);
+	u64 before;
+
+	if (!vm->reserve_inverse)
+		vm->reserve_tag_ns = now_ns;
+	before = __sync_lock_test_and_set(&vm->reserve_inverse, inverse);
+	/* What paid for a long time of the old promise pays for a short one of a larger. */
+	share_not_after(&vm->reserve_tag_ns, now_ns + reserve_ahead_max_ns(d, vm));
+	if (inverse && !before)
+		__sync_fetch_and_add(&d->nr_reserved, 1);
+	ASSERT(!before || d->nr_reserved);
+	if (!inverse && before)
+		__sync_fetch_and_sub(&d->nr_reserved, 1);
+}
+
+/* By that much it may be overdue while it is awake. */
+static __always_inline u64 reserve_overdue_max_ns(struct drover *d, struct vm *vm)
+{
+	return d->params.claim_bound_ns +
+	       reserve_span_ns(vm, RESERVE_OVERDUE_SLICES * d->params.slice_ns);
+}
+
+/* A thread of the VM wakes: clamp what the VM is overdue by. */
+static __always_inline void reserve_wake(struct drover *d, struct vm *vm)
+{
+	u64 overdue_ns =
+		share_nr_awake(vm) ? reserve_overdue_max_ns(d, vm) : d->params.wake_credit_ns;
+
+	if (vm->reserve_inverse)
+		share_not_before(&vm->reserve_tag_ns, ground_now_ns(d) - overdue_ns);
+}
+
+/*
+ * A thread of the VM wakes near there: clamp the lag kept across sleep, of the VM, of its
+ * reservation, and of the thread among its siblings.
  */
-static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ran_ns,
+static __always_inline void share_clamp_lag(struct drover *d, struct thread *t, u32 near)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	u64 clock_ns = share_own_clock_ns(d, t->slot, pcpu_at(d, near)->domain);
+
+	reserve_wake(d, vm);
+	share_bound_claim(vm, clock_ns,
+			  share_nr_awake(vm) ? share_claim_max_ns(d, vm) :
+					       d->params.wake_credit_ns);
+	if (t->pinned_cpu)
+		share_level_pinned(d, t);
+	else
+		share_not_before(&t->vruntime_ns, share_thread_clock_ns(vm, ground_now_ns(d)) -
+							  d->params.wake_credit_ns);
+}
+
+/* By so much the CPU time moves the VM's tag on: no further than it may be ahead. */
+static __always_inline u64 reserve_step_ns(struct drover *d, struct vm *vm, u64 cpu_ns, u64 now_ns)
+{
+	s64 room_ns = (s64)(now_ns + reserve_ahead_max_ns(d, vm) - vm->reserve_tag_ns);
+
+	return room_ns > 0 ? min_of(reserve_span_ns(vm, cpu_ns), (u64)room_ns) : 0;
+}
+
+/* The VM has received CPU time. */
+static __always_inline void reserve_charge(struct drover *d, struct vm *vm, u64 ran_ns)
+{
+	u64 now_ns;
+
+	if (!vm->reserve_inverse)
+		return;
+	now_ns = ground_now_ns(d);
+	__sync_fetch_and_add(&vm->reserve_tag_ns, reserve_step_ns(d, vm, ran_ns, now_ns));
+	share_not_before(&vm->reserve_tag_ns, now_ns - reserve_overdue_max_ns(d, vm));
+}
+
+/*
+ * For how long the VM, which has a reservation, has been due; < 0: it is not. What its running
+ * threads will be charged for counts: of six that began together each would else find the VM due,
+ * at the end of its slice, as long as few others were charged.
+ */
+static __always_inline s64 reserve_overdue_ns(struct vm *vm, u64 now_ns)
+{
+	u64 uncharged_ns = share_uncharged_ns(vm, now_ns);
+
+	return (s64)(now_ns - vm->reserve_tag_ns - reserve_span_ns(vm, uncharged_ns));
+}
+
+/* Is the VM to be served before any by shares? */
+static __always_inline bool reserve_is_due(struct vm *vm, u64 now_ns)
+{
+	return vm->reserve_inverse && reserve_overdue_ns(vm, now_ns) >= 0;
+}
+
+/*
+ * When the VM, which has a reservation and waits, is due. What is uncharged takes it no further
+ * ahead than it may be: it would wait for what it will never be charged, and nothing would correct
+ * that.
+ */
+static __always_inline u64 reserve_due_ns(struct drover *d, struct vm *vm, u64 now_ns)
+{
+	return vm->reserve_tag_ns + reserve_step_ns(d, vm, share_uncharged_ns(vm, now_ns), now_ns);
+}
+
+/* --- charging, and where a VM stands --- */
+
+/* The thread has run for so long since it was last charged: charge it and its VM, but for a part.
+ */
+static __always_inline void share_charge(struct drover *d, struct thread *t, u64 ran_ns,
 					 u64 smt_discount_ns)
 {
+	struct vm *vm = vm_at(d, t->slot);
 	u64 charged_ns = ran_ns - smt_discount_ns;
 	u64 step_ns;
 
@@ -334,30 +474,12 @@ static __always_inline void share_charge(struct vm *vm, struct thread *t, u64 ra
 	t->vruntime_ns += step_ns;
 	__sync_fetch_and_add(&vm->thread_clock_ns, step_ns / max_of(share_nr_awake(vm), 1));
 	__sync_fetch_and_add(&vm->vtime_ns, share_weigh(vm, charged_ns));
+	reserve_charge(d, vm, charged_ns);
 	__sync_fetch_and_add(t->kind >= THREAD_HELPER ? &vm->counters.helper_run_ns :
 							&vm->counters.vcpu_run_ns,
 			     ran_ns);
 	if (smt_discount_ns)
 		__sync_fetch_and_add(&vm->counters.smt_discount_ns, smt_discount_ns);
-}
-
-/* Where the VM stands in that domain's tournament now; nowhere while it may not run (limit.h). */
-static __always_inline u64 share_key(struct drover *d, u32 domain, u32 slot)
-{
-	if (vm_at(d, slot)->at_limit)
-		return TOURNAMENT_NONE;
-	if (!hook_is_share(d, domain))
-		return hook_key(d, domain, slot);
-	return tournament_key(vm_at(d, slot)->vtime_ns + share_offset_ns(d, slot, domain), slot);
-}
-
-/* Where a VM that waits in the domain, or runs there, stands by now. */
-static __always_inline u64 share_key_now(struct drover *d, u32 domain, u32 slot, u64 now_ns)
-{
-	if (!hook_is_share(d, domain))
-		return hook_key(d, domain, slot);
-	return tournament_key(
-		share_vtime_now(vm_at(d, slot), now_ns) + share_offset_ns(d, slot, domain), slot);
 }
 
 /* Are the queues of the domain's VMs empty? */
@@ -382,8 +504,8 @@ static __always_inline void share_clock_follow(struct drover *d, u32 domain, u32
 	if (share_own_domain(d, slot, domain) != domain)
 		return;
 	if (key != TOURNAMENT_NONE)
-		vtime_ns = share_earlier(vtime_ns, vm_at(d, first)->vtime_ns +
-							   share_offset_ns(d, first, domain));
+		share_not_after(&vtime_ns,
+				vm_at(d, first)->vtime_ns + share_offset_ns(d, first, domain));
 	share_not_before(&domain_at(d, domain)->clock_ns, vtime_ns);
 }
 
@@ -394,6 +516,45 @@ static __always_inline void share_clock_pass(struct drover *d, u32 slot, u32 pcp
 
 	if (share_own_domain(d, slot, domain) == domain && share_nobody_waits(d, domain))
 		share_not_before(&domain_at(d, domain)->clock_ns, vm_at(d, slot)->vtime_ns);
+}
+
+/*
+ * The thread goes on, as none comes before it. What it had while no sibling wanted it, it need not
+ * wait for when one comes. Its VM may be owed as much as VMs are apart anyway, being charged late,
+ * 32 ms of a VM of 1000 shares: one vCPU of 8000 shares is that far behind after every wait, and
+ * would lose what it is owed by its own claim. One that waited lately keeps its claim, as one that
+ * waits does.
+ */
+static __always_inline void share_keeps_on(struct drover *d, struct thread *t, u32 domain,
+					   u64 now_ns)
+{
+	struct vm *vm = vm_at(d, t->slot);
+	u64 apart_ns = d->params.claim_bound_ns * vm->shares / DROVER_SHARES_PER_VCPU;
+
+	if (!vm->nr_waiting)
+		share_lift_floor(vm, t);
+	if ((s64)(now_ns - vm->waited_ns) > (s64)d->params.wait_bound_ns / 8)
+		share_bound_claim(vm, share_own_clock_ns(d, t->slot, domain),
+				  max_of(apart_ns, share_claim_max_ns(d, vm)));
+}
+
+/* The VM, which is served at last, is brought back to the clock, if it runs elsewhere. */
+static __always_inline void share_forgive(struct drover *d, u32 slot, u32 domain)
+{
+	struct vm *vm = vm_at(d, slot);
+
+	vm->counters.nr_starvation_boosts++;
+	if (share_nr_running(vm))
+		share_not_after(&vm->vtime_ns, share_own_clock_ns(d, slot, domain));
+}
+
+/* The VM that is first in the domain is held to its claim. */
+static __always_inline void share_hold_first(struct drover *d, struct runqueue *rq, u32 domain)
+{
+	u32 first = tournament_slot(tournament_best(d, &rq->by_share));
+
+	share_bound_claim(vm_at(d, first), share_own_clock_ns(d, first, domain),
+			  share_claim_max_ns(d, vm_at(d, first)));
 }
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Sets of pCPUs: policy/queue/affinity.h, policy/queue/next.h, and what holds for confined VMs. */
+/* Sets of pCPUs: policy/queue/affinity.h, policy/pick/pick.h, and what holds for confined VMs. */
 #include "fake_kernel.h"
 
 static struct ground *g;

@@ -155,7 +155,7 @@ static void who_is_owed_more_stands_where_that_puts_it(void)
 	/* With what its running thread was not charged for yet. */
 	g->now_ns += MS;
 	CHECK(share_uncharged_ns(vm_at(&g->d, slot), g->now_ns) > 0);
-	next_of_all(&g->d, 0);
+	next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0);
 	CHECK(tournament_before(tournament_key(vm_at(&g->d, slot)->vtime_ns, slot),
 				tournament_leaf(&ground_runqueue(&g->d, 0)->by_share, slot)));
 	allot_to(1, 100 * 2000, 0);

@@ -92,16 +92,16 @@ static void a_round_keeps_a_pcpu_only_for_who_may_have_it(void)
 	CHECK_EQ(vm->coscheduled, 1);
 	vm->plan.round = d->round;
 	plan_note(d, 0, slot);
-	CHECK_EQ(plan_of(d, 0), slot);
+	CHECK_EQ(pick_planned(d, 0), slot);
 	vm->at_limit = 1;
-	CHECK_EQ(plan_of(d, 0), DROVER_MAX_VMS);
+	CHECK_EQ(pick_planned(d, 0), DROVER_MAX_VMS);
 	vm->at_limit = 0;
 	vm->coscheduled = 0;
-	CHECK_EQ(plan_of(d, 0), DROVER_MAX_VMS);
+	CHECK_EQ(pick_planned(d, 0), DROVER_MAX_VMS);
 	vm->coscheduled = 1;
-	CHECK_EQ(plan_of(d, 0), slot);
+	CHECK_EQ(pick_planned(d, 0), slot);
 	cosched_stop_all(d, slot, g->now_ns);
-	CHECK_EQ(plan_of(d, 0), DROVER_MAX_VMS);
+	CHECK_EQ(pick_planned(d, 0), DROVER_MAX_VMS);
 }
 
 /* Without rounds the same two VMs have all their time in hazard, half a slice out of step. */
@@ -196,14 +196,14 @@ static void vcpu_turns(u32 i, bool running)
 	together_tally(vm, g->now_ns);
 	if (running) {
 		vm->vcpus_waiting--;
-		vcpu_waited(&g->d, vm, &vcpu[i]);
+		waiting_vcpu_end(&g->d, vm, &vcpu[i]);
 		vm->vcpus_running++;
 		vcpu_running(&g->d, &vcpu[i], i);
 	} else {
 		vm->vcpus_running--;
 		vcpu_halted(&g->d, &vcpu[i]);
 		vm->vcpus_waiting++;
-		vcpu_ready(&g->d, vm, &vcpu[i]);
+		waiting_vcpu_begin(&g->d, vm, &vcpu[i]);
 	}
 }
 
@@ -229,7 +229,7 @@ static struct vm *ready_vcpus(u32 nr)
 		vcpu_open(&g->d, &vcpu[i], i, i + 1);
 		together_tally(vm, g->now_ns);
 		vm->vcpus_waiting++;
-		vcpu_ready(&g->d, vm, &vcpu[i]);
+		waiting_vcpu_begin(&g->d, vm, &vcpu[i]);
 	}
 	return vm;
 }
@@ -322,14 +322,14 @@ static void who_halts_never_lags(void)
 	vm = vm_at(&g->d, 1);
 	together_tally(vm, g->now_ns);
 	vm->vcpus_waiting--;
-	vcpu_waited(&g->d, vm, &vcpu[0]);
+	waiting_vcpu_end(&g->d, vm, &vcpu[0]);
 	vcpu_at(&g->d, vcpu[0].record)->lag_ns = 0;
 	for (u32 i = 0; i < 10; i++)
 		runs_alone(3, 4 * MS);
 	CHECK_EQ(vcpu_lag_ns(vm, vcpu_at(&g->d, vcpu[0].record)), 0);
 	vm->skew.floor_ns = cosched_slowest_ns(&g->d, 1, false);
 	vm->vcpus_waiting++;
-	vcpu_ready(&g->d, vm, &vcpu[0]);
+	waiting_vcpu_begin(&g->d, vm, &vcpu[0]);
 	CHECK(vcpu_at(&g->d, vcpu[0].record)->progress_ns >= vm->skew.floor_ns);
 }
 

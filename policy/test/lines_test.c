@@ -140,7 +140,7 @@ static void is_next(void)
 	/* Leaves that would be too early as it runs are put right before anybody counts. */
 	g->now_ns += 10 * MS;
 	for (u32 i = 0; i < 2 * OTHERS; i++)
-		next_vm(&g->d, NEXT_FOR_ANY, i % 2, TOURNAMENT_NONE, BY_DEADLINE);
+		next_vm(&g->d, topology_pcpu(&g->d, i % 2, 0), i % 2, TOURNAMENT_NONE, BY_DEADLINE);
 	g->now_ns -= 10 * MS;
 }
 
@@ -175,7 +175,7 @@ static u32 not_the_pcpus(const struct lines *lines)
 static void go_round(void (*once)(void))
 {
 	most_lines = 0;
-	/* A deadline is written once, and stays for a second (deadline.h). */
+	/* A deadline is written once, and stays for a second (wait_bound.h). */
 	once();
 	kernel_run(g, 10 * MS);
 	memset(&cycles, 0, sizeof(cycles));

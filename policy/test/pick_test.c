@@ -327,7 +327,7 @@ static void a_vm_whose_thread_cannot_be_taken_hides_nobody(void)
 	slice_ends(0);
 	goes_to_sleep(0);
 	CHECK(g->pcpu[0].current == next);
-	CHECK_EQ(tournament_slot(next_of_all(&g->d, 0)), 1);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0)), 1);
 }
 
 static void and_comes_back_to_its_place_when_it_has_another(void)
@@ -341,7 +341,7 @@ static void and_comes_back_to_its_place_when_it_has_another(void)
 	waits(2, 12 * MS, 0, ALL_PCPUS);
 	waits(1, 10 * MS, 0, ALL_PCPUS);
 	kernel_switch(g, 0);
-	CHECK_EQ(tournament_slot(next_of_all(&g->d, 0)), 1);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0)), 1);
 }
 
 static void a_pcpu_that_becomes_idle_looks_once_more(void)
@@ -420,7 +420,8 @@ static void nobody_is_asked_later_for_a_pcpu_that_goes_offline(void)
 		slice_ends(1);
 	task->locked = false;
 	kernel_offline(g, 1);
-	CHECK_EQ(next_of_all(&g->d, 0), tournament_key(kernel_vm(g, 1)->vtime_ns, g->slot_of[1]));
+	CHECK_EQ(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0),
+		 tournament_key(kernel_vm(g, 1)->vtime_ns, g->slot_of[1]));
 }
 
 static void a_pcpu_back_online_serves_its_queue(void)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* CPU time that is promised: policy/guarantee/reserve.h. */
+/* CPU time that is promised: policy/share/share.h. */
 #include "fake_kernel.h"
 
 static struct ground *g;

@@ -27,9 +27,9 @@ static struct vm *a_vm_with(u32 shares)
 }
 
 /* Make the thread of that kind run that long, as far as the books go. */
-static void charge(struct vm *vm, struct thread *t, u64 cpu_ns)
+static void charge(struct thread *t, u64 cpu_ns)
 {
-	share_charge(vm, t, cpu_ns, 0);
+	share_charge(&g->d, t, cpu_ns, 0);
 }
 
 static void at_1000_shares_virtual_time_is_cpu_time(void)
@@ -93,8 +93,8 @@ static void all_threads_of_a_vm_are_charged_to_it(void)
 	u64 start_ns = vm->vtime_ns;
 
 	share_set(vm, 1000);
-	charge(vm, vcpu, 3 * MS);
-	charge(vm, helper, 2 * MS);
+	charge(vcpu, 3 * MS);
+	charge(helper, 2 * MS);
 	CHECK_EQ(vm->vtime_ns - start_ns, 5 * MS);
 	CHECK_EQ(vm->counters.vcpu_run_ns, 3 * MS);
 	CHECK_EQ(vm->counters.helper_run_ns, 2 * MS);
@@ -110,8 +110,8 @@ static void what_was_charged_is_not_charged_again(void)
 
 	for (u64 ms = 5; ms <= 6; ms++) {
 		vcpu->cpu_time_ns = ms * MS;
-		drover_charge(&g->d, vcpu, &vcpu->thread);
-		drover_charge(&g->d, vcpu, &vcpu->thread);
+		drover_charge(&g->d, vcpu, &vcpu->thread, ground_task_pcpu(&g->d, vcpu));
+		drover_charge(&g->d, vcpu, &vcpu->thread, ground_task_pcpu(&g->d, vcpu));
 	}
 	CHECK_EQ(vm->vtime_ns - start_ns, 6 * MS);
 }
@@ -163,11 +163,11 @@ static void a_nice_host_task_ages_faster_than_its_siblings_but_its_vm_does_not(v
 	start_ns = host->vtime_ns;
 	task = kernel_thread(g, 0, THREAD_HOST);
 	task->thread.weight = 50;
-	charge(host, &task->thread, 4 * MS);
+	charge(&task->thread, 4 * MS);
 	CHECK_EQ(task->thread.vruntime_ns, 8 * MS);
 	CHECK_EQ(host->vtime_ns - start_ns, 4 * MS);
 	task->thread.weight = 0;
-	charge(host, &task->thread, MS);
+	charge(&task->thread, MS);
 	CHECK_EQ(task->thread.vruntime_ns, 108 * MS);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Cores of two threads: what is charged (account/core.h) and who moves (place/spread.h). */
+/* Cores of two threads: what is charged (account/charge.h) and who moves (place/spread.h). */
 #include "fake_kernel.h"
 
 static struct ground *g;
@@ -42,7 +42,7 @@ static void charge(u32 at)
 	struct task_struct *task = g->pcpu[at].current;
 
 	fake_count_cpu_time(g, task);
-	drover_charge(&g->d, task, &task->thread);
+	drover_charge(&g->d, task, &task->thread, ground_task_pcpu(&g->d, task));
 }
 
 /* Cores that two vCPUs share while another is idle. */
@@ -62,7 +62,7 @@ static u32 shared_beside_idle(void)
 
 /* --- what is charged --- */
 
-/* The example of core.h. */
+/* The example of charge.h. */
 static void time_beside_a_busy_sibling_is_charged_in_part(void)
 {
 	cores_of_two(2);

@@ -26,7 +26,7 @@ static void zeroed_memory_is_an_empty_tournament(void)
 {
 	g = fake_ground(1, 1);
 	CHECK_EQ(best(), TOURNAMENT_NONE);
-	CHECK_EQ(next_of_all(&g->d, 0), TOURNAMENT_NONE);
+	CHECK_EQ(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0), TOURNAMENT_NONE);
 }
 
 static void nobody_is_after_everybody(void)
@@ -126,6 +126,8 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 	vm_at(&g->d, 7)->vtime_ns = 4 * MS;
 	entity_rq_of(&g->runqueue[0], 3)->nr_queued = entity_rq_of(&g->runqueue[0], 7)->nr_queued =
 		1;
+	entity_rq_of(&g->runqueue[0], 3)->may = entity_rq_of(&g->runqueue[0], 7)->may =
+		AFFINITY_ALL;
 	set(3, tournament_key(5 * MS, 3));
 	set(7, tournament_key(4 * MS, 7));
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 3), 4882 << 11 | 3);
@@ -134,7 +136,7 @@ static void a_leaf_that_lags_is_corrected_when_it_is_met(void)
 
 	vm_at(&g->d, 7)->vtime_ns = 12 * MS;
 	CHECK_EQ(tournament_slot(best()), 7);
-	CHECK_EQ(tournament_slot(next_of_all(&g->d, 0)), 3);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0)), 3);
 	CHECK_EQ(tournament_leaf(&g->runqueue[0].by_share, 7), 11718 << 11 | 7);
 }
 
@@ -158,7 +160,7 @@ static void a_leaf_that_lags_after_one_that_cannot_be_taken_is_corrected(void)
 	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 2);
 	vm_at(&g->d, 2)->vtime_ns = 4 * MS;
 	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, first, 0)), 3);
-	CHECK_EQ(tournament_slot(next_of_all(&g->d, 0)), 1);
+	CHECK_EQ(tournament_slot(next_vm(&g->d, 0, 0, TOURNAMENT_NONE, 0)), 1);
 }
 
 /* Whoever is next for a pCPU is the first of those that may run there and come after the last. */

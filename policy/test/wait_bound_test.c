@@ -50,7 +50,7 @@ static void a_debt_is_forgiven_a_claim_is_not(void)
 			s64 left_ms = tgid == 2 ? min_signed(ahead_ms, 0) : ahead_ms;
 
 			vm->vtime_ns = clock_ns + (u64)(ahead_ms * (s64)MS);
-			wait_bound_forgive(&g->d, g->slot_of[tgid], 0);
+			pick_forgive(&g->d, g->slot_of[tgid], 0);
 			CHECK_EQ((s64)(vm->vtime_ns - clock_ns), left_ms * (s64)MS);
 		}
 	}

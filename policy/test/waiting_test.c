@@ -90,7 +90,7 @@ static void the_order_of_siblings_wraps(void)
 	before = kernel_thread(g, 1, THREAD_VCPU);
 	after = kernel_thread(g, 1, THREAD_VCPU);
 	vm_at(&g->d, 1)->thread_clock_ns = before->thread.vruntime_ns = 0 - 2 * MS;
-	pcpu_note_vruntime(pcpu_at(&g->d, 0), 0 - 2 * MS, g->now_ns);
+	pcpu_at(&g->d, 0)->running_vruntime_ns = 0 - 2 * MS - g->now_ns;
 	after->thread.vruntime_ns = 2 * MS;
 	kernel_wake(g, after);
 	kernel_wake(g, before);

@@ -158,7 +158,7 @@ static struct task_struct *sibling_wakes(u64 longer_ns)
 {
 	struct task_struct *task = kernel_thread(g, 1, THREAD_VCPU);
 
-	pcpu_note_vruntime(pcpu_at(&g->d, 0), task->thread.vruntime_ns + longer_ns, g->now_ns);
+	pcpu_at(&g->d, 0)->running_vruntime_ns = task->thread.vruntime_ns + longer_ns - g->now_ns;
 	kernel_wake(g, task);
 	return task;
 }
@@ -342,7 +342,7 @@ static void once_it_has_used_up_its_credit_it_waits_its_turn(void)
 	kernel_settle(g);
 	g->now_ns += 10 * MS;
 	fake_count_cpu_time(g, sleeper);
-	drover_charge(&g->d, sleeper, &sleeper->thread);
+	drover_charge(&g->d, sleeper, &sleeper->thread, ground_task_pcpu(&g->d, sleeper));
 	CHECK_EQ(vm->vtime_ns, clock_ns);
 	kernel_run(g, SECOND);
 	/* And the credit. */

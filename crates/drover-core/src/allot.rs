@@ -12,7 +12,7 @@
 //! it, if that is more.
 //!
 //! A VM that is owed all that its threads can use, all of them always awake, could never make up for a wait: what it is
-//! owed is as good as promised to it, as if it were reserved (policy/guarantee/reserve.h).
+//! owed is as good as promised to it, as if it were reserved (policy/share/share.h).
 //!
 //! Worked example. 4 pCPUs; *a* with 1000 shares and 100 % reserved, seven with 1000, one busy vCPU each. A share is
 //! worth 3/7000 pCPUs; *a* is owed 1, as much as 2333 shares bring, the others are weighed as 1000. One of the seven

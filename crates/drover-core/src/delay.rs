@@ -21,7 +21,7 @@
 //! promised the longer of both.
 //!
 //! *By its reservation* r, in pCPUs, where all its threads may run on the same pCPUs and these hold all
-//! that is reserved there (policy/guarantee/reserve.h): it may be ahead of its reservation by a slice for
+//! that is reserved there (policy/share/share.h): it may be ahead of its reservation by a slice for
 //! each thread and one more; then it is due, and each of its n threads runs once in its turn, and all
 //! but one once more, being a slice behind (policy/share/share.h); and at each pick others that are due,
 //! or have a turn, may come first, once each, and those that are overdue, which they may be by four slices S:
