@@ -14,6 +14,9 @@ help:
 	@echo 'make test    everything that is promised, checked'
 	@echo 'make evidence  the tests in the lab with all the repeats that are promised; an hour and more'
 	@echo 'make trial   a scenario in the simulator, seconds after a change of the policy; FILE=scenarios/cost.toml SEEDS=10 JSON=out.json'
+	@echo 'make python-test  the Python package for results, a sweep on Ray, the example notebook'
+	@echo 'make slurm-test  a sweep on a Slurm of one node; as root, with the package slurm-wlm'
+	@echo 'make rules-test  the rules and alerts for Prometheus, by promtool of the package prometheus'
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
@@ -55,6 +58,27 @@ test: setup lint policy-test
 .PHONY: evidence
 evidence: setup
 	DROVER_TEST_AT_LENGTH=1 cargo test $(QUICK) -p drover --test lab_faults --no-fail-fast
+
+# The Python package, Ray's workers and the notebook. Fetches what it needs from PyPI.
+PYTHON := $(abspath $(OUT))/python
+.PHONY: python-test
+python-test: setup
+	cargo build $(QUICK) -p drover
+	test -x $(PYTHON)/bin/pytest || python3 -m venv $(PYTHON)
+	$(PYTHON)/bin/pip install --quiet --editable './python[ray,test]'
+	cd python && PATH="$(PYTHON)/bin:$(CURDIR)/target/quick:$$PATH" $(PYTHON)/bin/pytest
+
+# A sweep on a Slurm of one node, which is set up and taken down here. As root, with Debian's slurm-wlm.
+.PHONY: slurm-test
+slurm-test: setup
+	cargo build $(QUICK) -p drover
+	script/slurm-test target/quick/drover
+
+# What Prometheus makes of the figures of a fleet. With promtool, of Debian's package prometheus.
+.PHONY: rules-test
+rules-test:
+	promtool check rules packaging/alerts.yml packaging/fleet.yml
+	promtool test rules packaging/test-rules.yml
 
 .PHONY: policy-test
 policy-test:

@@ -45,4 +45,4 @@ mod weights;
 
 pub use event::{Event, Started};
 pub use overrides::Overrides;
-pub use scenario_file::ScenarioFile;
+pub use scenario_file::{ScenarioFile, program_sum};

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// A scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,8 +87,16 @@ impl ScenarioFile {
             set: self.set.clone(),
             machine: Some(machine),
             drover: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            program: program_sum().map(str::to_owned),
         }
     }
+}
+
+/// SHA-256 of the program that this is, in hex.
+pub fn program_sum() -> Option<&'static str> {
+    static SUM: OnceLock<Option<String>> = OnceLock::new();
+    let sum = || Some(format!("{:x}", Sha256::digest(fs::read("/proc/self/exe").ok()?)));
+    SUM.get_or_init(sum).as_deref()
 }
 
 #[cfg(test)]

@@ -68,6 +68,9 @@ pub struct Origin {
     /// Drover's version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drover: Option<String>,
+    /// SHA-256 of the program that ran it, in hex: what tells two builds of a version apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
 /// A file, and what tells whether another has the same text.

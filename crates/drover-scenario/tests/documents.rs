@@ -198,6 +198,7 @@ fn complete() -> Results {
             set: vec!["seed=1".to_owned()],
             machine: Some("one pCPU".to_owned()),
             drover: Some("0.1.0".to_owned()),
+            program: Some("00".to_owned()),
         },
         seed: 1,
         kernel: Some("x".to_owned()),

@@ -63,6 +63,8 @@ enum Command {
     Metrics(commands::metrics::Args),
     /// Run a scenario under several schedulers and compare what VMs got.
     Run(commands::run::Args),
+    /// Run a scenario with many values and seeds, here or on a cluster.
+    Sweep(commands::sweep::Args),
     /// Run a micro VM: one process, one VM.
     Guest(commands::guest::Args),
     /// Work in the lab: a virtual host in QEMU with a kernel of its own.
@@ -149,6 +151,7 @@ fn main() -> ExitCode {
         Command::Undo(args) => commands::undo::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Sweep(args) => commands::sweep::run(&args),
         Command::Guest(args) => commands::guest::run(args),
         Command::Lab(command) => commands::lab::run(command),
         Command::LabRun => commands::run::run_in_lab(),

@@ -15,7 +15,7 @@ mod soak;
 
 pub use script::{Fault, Script, ScriptVm, Shape, TimedFault};
 pub use shrink::shrink;
-pub use soak::{Soaked, soak};
+pub use soak::{Soaked, Until, soak};
 
 use crate::class::{Class, VmBounds};
 

@@ -1,67 +1,73 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Trial after trial until the time is up or one fails.
+//! Trial after trial, for so long or so many.
 
 use super::{Script, try_script};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// When trials end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When so long has passed, or one fails.
+    Passed(Duration),
+    /// After so many, whether they fail or not: the same on any machine.
+    Done(u64),
+}
+
 /// What came of a soak.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Soaked {
     /// Trials done.
     pub trials: u64,
-    /// pCPU time simulated, s.
-    pub cpu_s: u64,
+    /// pCPU time simulated, ms.
+    pub cpu_ms: u64,
     /// Events simulated.
     pub events: u64,
-    /// The lowest seed that failed, and what it broke.
-    pub failed: Option<(u64, String)>,
+    /// The seeds that failed, in order, and what they broke.
+    pub failed: Vec<(u64, String)>,
 }
 
-/// Does trials with the seeds from `first` on, on so many threads, until `length` has passed or
-/// one has failed. `progress` is told the pCPU seconds so far.
-pub fn soak(
-    first: u64,
-    length: Duration,
-    threads: usize,
-    progress: &(dyn Fn(u64) + Sync),
-) -> Soaked {
+/// Does trials with the seeds from `first` on, on so many threads. `progress` is told of each trial the pCPU
+/// seconds so far.
+pub fn soak(first: u64, until: Until, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Soaked {
     let (cpu_ms, events) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failed: Mutex<Option<(u64, String)>> = Mutex::new(None);
-    let trials = each_seed(first, length, threads, &|seed| {
+    let failed: Mutex<Vec<(u64, String)>> = Mutex::new(Vec::new());
+    let trials = each_seed(first, until, threads, &|seed| {
         let trial = try_script(&Script::of_seed(seed), None);
         let so_far = cpu_ms.fetch_add(trial.cpu_ms, Ordering::Relaxed) + trial.cpu_ms;
         events.fetch_add(trial.events, Ordering::Relaxed);
         progress(so_far / 1000);
         let Some(broken) = trial.broken else { return true };
-        let mut failed = failed.lock().expect("nobody panics with it held");
-        if failed.as_ref().is_none_or(|(other, _)| seed < *other) {
-            *failed = Some((seed, broken));
-        }
-        false
+        failed.lock().expect("nobody panics with it held").push((seed, broken));
+        matches!(until, Until::Done(_))
     });
-    Soaked {
-        trials,
-        cpu_s: cpu_ms.into_inner() / 1000,
-        events: events.into_inner(),
-        failed: failed.into_inner().expect("nobody panicked"),
-    }
+    let mut failed = failed.into_inner().expect("nobody panicked");
+    failed.sort_unstable();
+    Soaked { trials, cpu_ms: cpu_ms.into_inner(), events: events.into_inner(), failed }
 }
 
-/// Tries the seeds from `first` on, on so many threads, until `length` has passed or a trial says that it is
-/// enough. Returns how many were tried.
+/// Tries the seeds from `first` on, on so many threads, or until a trial says that it is enough. Returns how
+/// many were tried.
 pub(super) fn each_seed(
     first: u64,
-    length: Duration,
+    until: Until,
     threads: usize,
     trial: &(dyn Fn(u64) -> bool + Sync),
 ) -> u64 {
     let begin = Instant::now();
     let (next, stop) = (AtomicU64::new(first), AtomicBool::new(false));
+    let (length, end) = match until {
+        Until::Passed(length) => (length, u64::MAX),
+        Until::Done(trials) => (Duration::MAX, first.saturating_add(trials)),
+    };
     let work = || {
         while !stop.load(Ordering::Relaxed) && begin.elapsed() < length {
-            if !trial(next.fetch_add(1, Ordering::Relaxed)) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end {
+                break;
+            }
+            if !trial(seed) {
                 stop.store(true, Ordering::Relaxed);
             }
         }
@@ -72,7 +78,7 @@ pub(super) fn each_seed(
         }
         work();
     });
-    next.into_inner() - first
+    next.into_inner().min(end) - first
 }
 
 #[cfg(test)]
@@ -82,8 +88,23 @@ mod tests {
     #[test]
     fn a_soak_ends_in_time_and_counts_what_it_did() {
         // From there on nearly three hundred trials break nothing that is pending.
-        let soaked = soak(6_199, Duration::from_millis(200), 2, &|_| {});
-        assert!(soaked.trials >= 2 && soaked.cpu_s > 0 && soaked.events > 0, "{soaked:?}");
-        assert_eq!(soaked.failed, None);
+        let soaked = soak(6_199, Until::Passed(Duration::from_millis(200)), 2, &|_| {});
+        assert!(soaked.trials >= 2 && soaked.cpu_ms > 0 && soaked.events > 0, "{soaked:?}");
+        assert_eq!(soaked.failed, []);
+    }
+
+    #[test]
+    fn so_many_trials_are_the_same_on_any_number_of_threads() {
+        let one = soak(6_199, Until::Done(5), 1, &|_| {});
+        assert_eq!((one.trials, one.cpu_ms > 0), (5, true));
+        assert_eq!(soak(6_199, Until::Done(5), 3, &|_| {}), one);
+        let tried = Mutex::new(Vec::new());
+        let never_enough = |seed| {
+            tried.lock().unwrap().push(seed);
+            false
+        };
+        assert_eq!(each_seed(7, Until::Passed(Duration::MAX), 1, &never_enough), 1);
+        assert_eq!(each_seed(u64::MAX, Until::Done(3), 2, &|_| true), 0, "no seed is left");
+        assert_eq!(tried.into_inner().unwrap(), [7]);
     }
 }

@@ -69,6 +69,21 @@ pub const PAGES: &[Page] = &[
             ("Make a trace for ui.perfetto.dev:", "drover report busy.rec --perfetto busy.json"),
         ],
     ),
+    Page {
+        command: "sweep",
+        examples: &[
+            ("Run what a plan says on all CPUs of this machine:", "drover sweep plan.toml"),
+            ("Go on where it was interrupted:", "drover sweep plan.toml --resume"),
+            (
+                "Run it on a cluster of Slurm, in a folder that all its machines see:",
+                "drover sweep plan.toml --engine slurm --out /shared/sweep",
+            ),
+        ],
+        statuses: &[
+            (0, "All shards are done, and nothing is wrong with any."),
+            (1, "Some are missing, a run has a fault, or a trial broke something: a line says so."),
+        ],
+    },
     page("export", &[("A recording for a spreadsheet:", "drover export busy.rec")]),
     Page {
         command: "serve",

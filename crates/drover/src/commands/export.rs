@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover export`: results and recordings as CSV, for spreadsheets, pandas and DuckDB.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 }
 
 /// A text in CSV; names are anybody's.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", cell(text).replace('"', "\"\""))
 }
 
@@ -80,30 +80,49 @@ const KEYS: [&str; 11] = [
 
 /// A line for each VM of each run, a column for each figure that any of them has.
 fn results_csv(results: &Results) -> Result<String> {
-    let mut rows = Vec::new();
+    let mut found = BTreeSet::new();
+    columns(results, &mut found)?;
+    let lines = std::iter::once(header(&found)).chain(lines(results, &found)?);
+    Ok(lines.map(|line| line + "\n").collect())
+}
+
+/// The figures of a VM, by where they stand.
+fn figures(vm: &VmFigures) -> Result<BTreeMap<String, String>> {
+    let mut figures = BTreeMap::new();
+    flatten(&serde_json::to_value(vm)?, "", &mut figures);
+    Ok(figures)
+}
+
+/// Finds the figures that any VM of any run has.
+pub(super) fn columns(results: &Results, found: &mut BTreeSet<String>) -> Result<()> {
+    for vm in results.runs.iter().flat_map(|run| &run.vms) {
+        found.extend(figures(vm)?.into_keys());
+    }
+    Ok(())
+}
+
+/// The names of all columns, where these are of figures.
+pub(super) fn header(columns: &BTreeSet<String>) -> String {
+    let figures = columns.iter().map(String::as_str);
+    KEYS.into_iter().chain(figures).collect::<Vec<_>>().join(",")
+}
+
+/// A line for each VM of each run, with these columns.
+pub(super) fn lines(results: &Results, columns: &BTreeSet<String>) -> Result<Vec<String>> {
     let origin = origin_cells(results);
+    let mut lines = Vec::new();
     for run in &results.runs {
         for vm in &run.vms {
-            let mut figures = BTreeMap::new();
-            flatten(&serde_json::to_value(vm)?, "", &mut figures);
-            rows.push((run_cells(run, vm), figures));
+            let figures = figures(vm)?;
+            let mut line = format!("{origin},{}", run_cells(run, vm));
+            for column in columns {
+                line.push(',');
+                line += figures.get(column).map_or("", String::as_str);
+            }
+            lines.push(line);
         }
     }
-    let mut columns: Vec<&String> = rows.iter().flat_map(|(_, figures)| figures.keys()).collect();
-    columns.sort_unstable();
-    columns.dedup();
-    let mut text = KEYS.join(",");
-    columns.iter().for_each(|column| text += &format!(",{column}"));
-    text.push('\n');
-    for (keys, figures) in &rows {
-        text += &format!("{origin},{keys}");
-        for column in &columns {
-            text.push(',');
-            text += figures.get(*column).map_or("", String::as_str);
-        }
-        text.push('\n');
-    }
-    Ok(text)
+    Ok(lines)
 }
 
 /// The cells of which VM of which run it is.

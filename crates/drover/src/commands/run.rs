@@ -27,6 +27,7 @@ use super::given::{out_file, such};
 use super::progress;
 use super::report::write_page;
 use super::sim::{SimArgs, in_sim};
+use super::whole::write_whole;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -124,6 +125,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         args.on == Ground::Sim || args.sim == SimArgs::default(),
         "--seeds, --trace, --trace-window and --determinism-check are the simulator's; add --on sim"
     );
+    let first_seed = args.sim.seeds.and_then(|seeds| seeds.first);
+    ensure!(
+        args.seed.is_none() || first_seed.is_none(),
+        "--seeds A..B says which seeds there are; leave --seed out"
+    );
     let mut progress = Progress::new();
     let (mut results, troubles) = match args.on {
         Ground::Lab => in_lab(args, &file, &overrides, &mut progress)?,
@@ -140,6 +146,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     results.repeats = repeats(&results);
     results.origin = file.origin(&scenario, results.ground);
+    if let (true, Some(json)) = (args.sim.shard, &args.json) {
+        write_whole(json, &results)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let schedules = std::mem::take(&mut progress.schedules);
     drop(progress);
     let findings = findings(&scenario.expects, &results);
@@ -202,12 +212,14 @@ impl Args {
             ClockName::Exact => Clock::Exact,
             ClockName::Real => Clock::Real,
         });
-        let one = self.on == Ground::Sim && self.seed.is_some() && self.sim.seeds.is_none();
+        let first_seed = self.sim.seeds.and_then(|seeds| seeds.first);
+        let one = self.on == Ground::Sim
+            && (first_seed.is_some() || self.seed.is_some() && self.sim.seeds.is_none());
         Overrides {
             schedulers: self.scheduler.clone(),
             only: self.only.clone(),
             clock,
-            seed: self.seed,
+            seed: self.seed.or(first_seed),
             repeats: self.repeats.or(one.then_some(1)),
             duration_s: self.duration,
             totals_only: false,
@@ -263,7 +275,7 @@ fn keep(results: &Results, findings: &[Finding], json: &Path) -> Result<String> 
 }
 
 /// Writes a picture as SVG, and as PNG beside it; where they are.
-fn draw(picture: &Picture, svg: &Path, title: &str) -> Result<String> {
+pub(super) fn draw(picture: &Picture, svg: &Path, title: &str) -> Result<String> {
     let (svg, png) = (svg.with_extension("svg"), svg.with_extension("png"));
     write(&svg, picture.svg()?.as_bytes())?;
     write(&png, &picture.png()?)?;

@@ -19,9 +19,10 @@ use super::report::write_trace;
 /// What only the simulator can do.
 #[derive(clap::Args, Default, PartialEq)]
 pub struct SimArgs {
-    /// With --on sim: run with so many seeds, --seed and those after it, in parallel; each counts as a repeat.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(super) seeds: Option<u32>,
+    /// With --on sim: run with so many seeds, --seed and those after it, in parallel; each counts as a repeat. A..B: with
+    /// the seeds from A to B, each once.
+    #[arg(long, value_name = "N|A..B", value_parser = seeds)]
+    pub(super) seeds: Option<Seeds>,
     /// With --on sim: write who ran when to this file, for ui.perfetto.dev. Whole with --only CASE and --seed N, else of
     /// many runs the beginning of each.
     #[arg(long, value_name = "OUT.json", value_parser = out_file())]
@@ -32,6 +33,36 @@ pub struct SimArgs {
     /// With --on sim: run everything twice and fail unless both are the same, event by event.
     #[arg(long)]
     determinism_check: bool,
+    /// Be a shard of a sweep: with --on sim, on one thread; nothing is written but the figures.
+    #[arg(long, hide = true, requires_all = ["json", "seeds"])]
+    pub(super) shard: bool,
+}
+
+/// The seeds to run with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seeds {
+    /// The first, where it is said; then each runs once.
+    pub(super) first: Option<u64>,
+    /// How many.
+    count: u32,
+}
+
+/// Seeds of one run, at most.
+const SEEDS_MAX: u32 = 10_000;
+
+/// Reads a number of seeds, or the first and the last of them.
+fn seeds(text: &str) -> Result<Seeds, String> {
+    let wrong = || format!("use a number from 1 to {SEEDS_MAX}, or A..B, such as 1..20");
+    let seeds = match text.split_once("..") {
+        None => text.parse().ok().map(|count| Seeds { first: None, count }),
+        Some((first, last)) => first.parse().ok().zip(last.parse().ok()).and_then(seeds_between),
+    };
+    seeds.filter(|seeds| (1..=SEEDS_MAX).contains(&seeds.count)).ok_or_else(wrong)
+}
+
+fn seeds_between((first, last): (u64, u64)) -> Option<Seeds> {
+    let count = last.checked_sub(first)?.checked_add(1)?;
+    Some(Seeds { first: Some(first), count: count.try_into().ok()? })
 }
 
 /// Runs the scenario in the simulator; with who ran where in the first run of each case under each
@@ -44,10 +75,11 @@ pub fn in_sim(
 ) -> Result<(Results, Vec<Schedule>)> {
     bar.set_message("simulating");
     let options = Options {
-        seeds: args.seeds.unwrap_or(1),
+        seeds: args.seeds.map_or(1, |seeds| seeds.count),
         trace: args.trace.is_some() || schedules,
         ..Options::default()
     };
+    let options = if args.shard { Options { threads: 1, ..options } } else { options };
     let outcome = simulate(scenario, &options, bar)?;
     if args.determinism_check {
         let again = simulate(scenario, &options, bar)?;
@@ -126,6 +158,17 @@ fn simulate(scenario: &Scenario, options: &Options, bar: &ProgressBar) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seeds_are_a_number_or_the_first_and_the_last() {
+        assert_eq!(seeds("20"), Ok(Seeds { first: None, count: 20 }));
+        assert_eq!(seeds("5..7"), Ok(Seeds { first: Some(5), count: 3 }));
+        assert_eq!(seeds("0..0"), Ok(Seeds { first: Some(0), count: 1 }));
+        let bad = ["", "0", "10001", "7..5", "1..10001", "..", "1..", "-1..3", "1-3"];
+        for bad in bad.into_iter().chain(["0..18446744073709551615", "1..2..3"]) {
+            assert!(seeds(bad).unwrap_err().contains("1..20"), "{bad}");
+        }
+    }
 
     #[test]
     fn a_window_is_two_moments_in_order() {

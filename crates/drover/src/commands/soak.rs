@@ -9,9 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use clap::builder::PossibleValuesParser;
+use drover_experiment::program_sum;
 use drover_rivals::RIVALS;
-use drover_sim::rig::{Script, shrink, soak, try_script};
+use drover_sim::rig::{Script, Soaked, Until, shrink, soak, try_script};
+use serde::{Deserialize, Serialize};
 
+use super::given::out_file;
+use super::whole::write_whole;
 use super::{progress, soak_against};
 
 #[derive(clap::Args)]
@@ -23,6 +27,16 @@ pub struct Args {
     /// How long.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) seconds: u64,
+    /// How many trials, instead of how long: the same on any machine, all of them even when some break.
+    #[arg(long, value_name = "TRIALS", conflicts_with_all = ["seconds", "seed", "replay", "against"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    trials: Option<u64>,
+    /// Write what came of it to this file.
+    #[arg(long, value_name = "OUT.json", value_parser = out_file(), requires = "trials")]
+    json: Option<PathBuf>,
+    /// Be a shard of a sweep: on one thread; nothing is written but the figures.
+    #[arg(long, hide = true, requires = "json")]
+    shard: bool,
     /// The first seed; seeds after it follow.
     #[arg(long, default_value_t = 1, conflicts_with = "seed")]
     pub(super) from: u64,
@@ -57,28 +71,91 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(seed) = args.seed {
         return Ok(replay(&Script::of_seed(seed)));
     }
-    let bar = progress::bar(args.seconds, "{pos}/{len} s");
     let begin = Instant::now();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let soaked = soak(args.from, Duration::from_secs(args.seconds), threads, &|cpu_s| {
-        bar.set_position(begin.elapsed().as_secs());
-        bar.set_message(format!("{cpu_s} CPU-seconds simulated"));
-    });
-    bar.finish_and_clear();
+    let soaked = soak_all(args);
+    if let Some(json) = &args.json {
+        write_whole(json, &SoakFigures::of(args.from, &soaked))?;
+        if args.shard {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
     println!(
         "{} trials, {} CPU-seconds and {} events simulated in {:.1} s",
         soaked.trials,
-        soaked.cpu_s,
+        soaked.cpu_ms / 1000,
         soaked.events,
         begin.elapsed().as_secs_f64()
     );
-    match soaked.failed {
-        None => Ok(ExitCode::SUCCESS),
-        Some((seed, broken)) => {
-            println!("BROKEN with seed {seed}: {broken}");
-            println!("replay with: drover soak --seed {seed}");
-            keep(seed, &args.keep)?;
-            Ok(ExitCode::FAILURE)
+    for (seed, broken) in &soaked.failed {
+        println!("BROKEN with seed {seed}: {broken}");
+        println!("replay with: drover soak --seed {seed}");
+    }
+    let Some((first, _)) = soaked.failed.first() else { return Ok(ExitCode::SUCCESS) };
+    keep(*first, &args.keep)?;
+    Ok(ExitCode::FAILURE)
+}
+
+fn soak_all(args: &Args) -> Soaked {
+    let (until, length, counts) = match args.trials {
+        Some(trials) => (Until::Done(trials), trials, "{pos}/{len} trials"),
+        None => (Until::Passed(Duration::from_secs(args.seconds)), args.seconds, "{pos}/{len} s"),
+    };
+    let threads = match args.shard {
+        true => 1,
+        false => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let bar = progress::bar(length, counts);
+    let begin = Instant::now();
+    let soaked = soak(args.from, until, threads, &|cpu_s| {
+        match until {
+            Until::Done(_) => bar.inc(1),
+            Until::Passed(_) => bar.set_position(begin.elapsed().as_secs()),
+        }
+        bar.set_message(format!("{cpu_s} CPU-seconds simulated"));
+    });
+    bar.finish_and_clear();
+    soaked
+}
+
+/// What came of a soak, as it is kept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SoakFigures {
+    /// The first seed.
+    pub from: u64,
+    /// Trials done.
+    pub trials: u64,
+    /// pCPU time simulated, s.
+    pub cpu_s: f64,
+    /// Events simulated.
+    pub events: u64,
+    /// What was broken.
+    pub failed: Vec<Broken>,
+    /// Drover's version.
+    pub drover: String,
+    /// SHA-256 of the program that did it.
+    pub program: Option<String>,
+}
+
+/// A trial that broke something.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Broken {
+    /// Its seed.
+    pub seed: u64,
+    /// What it broke.
+    pub broken: String,
+}
+
+impl SoakFigures {
+    fn of(from: u64, soaked: &Soaked) -> Self {
+        let failed = soaked.failed.iter().cloned();
+        Self {
+            from,
+            trials: soaked.trials,
+            cpu_s: soaked.cpu_ms as f64 / 1000.0,
+            events: soaked.events,
+            failed: failed.map(|(seed, broken)| Broken { seed, broken }).collect(),
+            drover: env!("CARGO_PKG_VERSION").to_owned(),
+            program: program_sum().map(str::to_owned),
         }
     }
 }

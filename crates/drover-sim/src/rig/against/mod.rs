@@ -27,7 +27,7 @@ pub use trial::{Trial, TrialHost, TrialRole, TrialVm};
 pub use verdict::{Both, Did, Judged, Kind, Short, VmDid, judge};
 
 use super::shrink::shrink_by;
-use super::soak::each_seed;
+use super::soak::{Until, each_seed};
 use crate::scenario::rival::Entry;
 use crate::scx::Planted;
 use std::sync::Mutex;
@@ -59,7 +59,7 @@ pub fn soak_against(
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Tally {
     let tally = Mutex::new(Tally::default());
-    each_seed(first, length, threads, &|seed| {
+    each_seed(first, Until::Passed(length), threads, &|seed| {
         let found = try_trial(&Trial::of_seed(seed), rival, None);
         let mut tally = tally.lock().expect("nobody panics with it held");
         tally.count(seed, &found);
