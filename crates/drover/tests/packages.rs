@@ -57,6 +57,7 @@ fn the_rpm_has_what_it_should_and_keeps_the_configuration() {
         "/usr/lib/systemd/system/drover-metrics.timer",
         "/usr/share/drover/dashboard.json",
         "/usr/share/drover/alerts.yml",
+        "/usr/share/drover/fleet.yml",
         "/usr/share/man/man8/drover-vm-set.8",
         "/usr/share/zsh/site-functions/_drover",
     ] {
