@@ -172,7 +172,12 @@ mod tests {
             used_s: Some(seconds),
             charged_s: Some(0.625 * seconds),
             limited_s: Some(seconds),
-            yields: Some(Yields { asked: events, granted: events - 1, throttled: 1, wasted: events }),
+            yields: Some(Yields {
+                asked: events,
+                granted: events - 1,
+                throttled: 1,
+                wasted: events,
+            }),
             skew_max_ms: Some(4.5),
             longest_ready_ms: Some(8.0),
             guaranteed_delay_ms: Some(100.0 - seconds),

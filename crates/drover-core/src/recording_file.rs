@@ -3,18 +3,19 @@
 //!
 //! After a first line that says what it is, the file is parts one after the other: a letter for its kind, its length as
 //! four bytes, the least first, and so many bytes. `H`, the first, is the head as JSON; `T` are threads as JSON; `E` are
-//! events; `L` is a number of events that were lost, as text. Of an event there are numbers of 7 bits a byte, the
+//! events; `S` is what the host is made of and what is set for VMs as JSON; `L` is a number of events that were lost, as text. Of an event there are numbers of 7 bits a byte, the
 //! highest bit says that more follow: the time since the one before (of the first in a part the time itself), ns; the
 //! pCPU times 16 and what it was; the thread. A file that was cut off, or that somebody still writes, is read as far as
 //! its parts are whole.
 
 use serde::{Deserialize, Serialize};
 
+use crate::cpu_list::CpuList;
 use crate::recording::{Class, Event, What};
 use crate::why::Who;
 
 /// The first line.
-const FIRST_LINE: &[u8] = b"drover recording 1\n";
+pub const FIRST_LINE: &[u8] = b"drover recording 1\n";
 /// No part is longer than that.
 const PART_MAX: usize = 64 << 20;
 
@@ -50,6 +51,57 @@ pub struct Thread {
     pub vcpu: Option<u32>,
 }
 
+/// What the host is made of, and what was set for its VMs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Setup {
+    /// The pCPUs that are online.
+    pub pcpus: Vec<PcpuSetup>,
+    /// Memory of all nodes, MiB.
+    pub memory_mib: u32,
+    /// How far each node is from each, where there are several and it is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub node_distances: Vec<Vec<u32>>,
+    /// A last-level cache, KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llc_kib: Option<u32>,
+    /// Its VMs.
+    pub vms: Vec<VmSetup>,
+}
+
+/// Where a pCPU is, each place by the lowest pCPU there but the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PcpuSetup {
+    /// Its number.
+    pub pcpu: u32,
+    /// Its core.
+    pub core: u32,
+    /// Its last-level cache; its node where that is not known.
+    pub llc: u32,
+    /// Its NUMA node.
+    pub node: u32,
+}
+
+/// What was set for a VM.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VmSetup {
+    /// Its process.
+    pub vm: u32,
+    /// Its shares; none: nobody set any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<u32>,
+    /// CPU that is promised to it, thousandths of a pCPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation_mcpu: Option<u32>,
+    /// The most CPU it may have, thousandths of a pCPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_mcpu: Option<u32>,
+    /// Its pool; none: the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Where each vCPU may run, in the order of their numbers; none: that is not known.
+    pub pins: Vec<Option<CpuList>>,
+}
+
 /// A recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recording {
@@ -59,6 +111,8 @@ pub struct Recording {
     pub threads: Vec<Thread>,
     /// In the order of time, nearly: who writes it reads the pCPUs one after the other.
     pub events: Vec<Event>,
+    /// What the host is made of and what was set; of several the last, none in recordings of older versions.
+    pub setup: Option<Setup>,
     /// Events that were lost.
     pub lost: u64,
     /// The file ends in the middle of something.
@@ -98,6 +152,13 @@ pub fn events(events: &[Event]) -> Vec<u8> {
     bytes
 }
 
+/// What the host is made of, and what is set for its VMs.
+pub fn setup(setup: &Setup) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    part(&mut bytes, b'S', serde_json::to_string(setup).unwrap_or_default().as_bytes());
+    bytes
+}
+
 /// So many events were lost.
 pub fn lost(events: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -134,6 +195,7 @@ pub fn read(bytes: &[u8]) -> Result<Recording, String> {
             b'H' => json(body).map(|head| recording.head = head),
             b'T' => json(body).map(|threads: Vec<Thread>| recording.threads.extend(threads)),
             b'E' => read_events(body, &mut recording.events),
+            b'S' => json(body).map(|setup| recording.setup = Some(setup)),
             b'L' => text(body).map(|lost: u64| recording.lost += lost),
             // Of a newer version.
             _ => Some(()),
@@ -221,9 +283,21 @@ mod tests {
         (events, vec![thread])
     }
 
+    fn set_up(pins: &str) -> Setup {
+        let vm = VmSetup {
+            vm: 1,
+            shares: Some(500),
+            pins: vec![pins.parse().ok()],
+            ..VmSetup::default()
+        };
+        Setup { pcpus: vec![PcpuSetup::default()], vms: vec![vm], ..Setup::default() }
+    }
+
     fn file() -> Vec<u8> {
         let (all, people) = some();
-        [begin(&head()), threads(&people), events(&all), lost(3), events(&all)].concat()
+        let (first, last) = (setup(&set_up("0")), setup(&set_up("0-3")));
+        [begin(&head()), first, threads(&people), events(&all), lost(3), last, events(&all)]
+            .concat()
     }
 
     #[test]
@@ -232,6 +306,7 @@ mod tests {
         let read = read(&file()).unwrap();
         assert_eq!((read.head, read.threads, read.lost, read.is_cut), (head(), people, 3, false));
         assert_eq!(read.events, [&all[..], &all[..]].concat());
+        assert_eq!(read.setup, Some(set_up("0-3")), "the last counts");
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn only_pcpu(vcpu: &VcpuTimes) -> Option<u32> {
 }
 
 /// The pCPUs that vCPU may run on; none: it is gone.
-fn allowed(vcpu: &VcpuTimes) -> Vec<u32> {
+pub(crate) fn allowed(vcpu: &VcpuTimes) -> Vec<u32> {
     let dir = PathBuf::from(format!("/proc/{}/task/{}", vcpu.process, vcpu.thread));
     let list = cpus_of_thread(&dir).unwrap_or_default();
     list.into_iter().filter_map(|pcpu| u32::try_from(pcpu).ok()).collect()

@@ -26,6 +26,7 @@ pub mod ring;
 pub mod running;
 mod sample;
 pub mod screen;
+mod setup;
 pub mod snapshot;
 mod statuses;
 mod threads;

@@ -19,6 +19,7 @@ use crate::forward::Forward;
 use crate::observer::{Follower, Keep};
 use crate::running::Running;
 use crate::sample::{Sample, now_ns};
+use crate::setup::setup;
 use crate::threads::Threads;
 
 /// A recording is no longer than that.
@@ -59,6 +60,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     let before = rings.since(from_ns);
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
     writer.write(&file::begin(&head(&sample, from_ns, Duration::ZERO)))?;
+    writer.write(&file::setup(&setup(&sample)?))?;
     writer.add(&sample, &before.events)?;
     let (began, mut sampled) = (Instant::now(), Instant::now());
     while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
@@ -77,6 +79,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     // Who came after the last look.
     let last = Sample::take(&observer.read()?, &mut forward)?;
     writer.add(&last, &[])?;
+    writer.write(&file::setup(&setup(&last)?))?;
     writer.recorded.whole = began.elapsed();
     writer.end()
 }
@@ -94,6 +97,7 @@ pub fn record_last(running: &Running, out: &mut impl Write, last: Duration) -> R
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
     writer.recorded.whole = Duration::from_nanos(now_ns - from_ns);
     writer.write(&file::begin(&head(&sample, from_ns, writer.recorded.whole)))?;
+    writer.write(&file::setup(&setup(&sample)?))?;
     writer.lose(read.lost)?;
     for events in read.events.chunks(PART) {
         writer.add(&sample, events)?;

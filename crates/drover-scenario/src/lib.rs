@@ -5,11 +5,14 @@
 //! docs/scenarios.md describes the files. [`Scenario::parse`] reads one and resolves it: every default filled in, every
 //! [`Case`] with its own full list of VMs.
 
+mod admission;
+pub mod change;
 pub mod claims;
 mod clock;
 pub mod compare;
 pub mod entitlement;
 pub mod expect;
+pub mod from_recording;
 mod host;
 mod pace;
 mod program;
@@ -22,6 +25,7 @@ mod tuning;
 mod vm;
 mod workload;
 
+pub use admission::admit;
 pub use clock::Clock;
 pub use host::{Host, HostCosts};
 pub use pace::Pace;

@@ -15,6 +15,7 @@ use drover_scenario::schedule::{Schedule, ScheduledVm, Span, Wait, Who};
 use drover_scenario::{Case, Scenario, Vmm, Workload, scheduler_label};
 use one_run::{Job, run_drover};
 use rival::Entry;
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -81,10 +82,41 @@ pub struct RunTrace {
     pub waits: Vec<trace::Wait>,
 }
 
+/// How long vCPUs of a VM were ready and did not run.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Ready {
+    /// Summed over them, s.
+    pub seconds: f64,
+    /// The longest wait of any, s.
+    pub longest_s: f64,
+}
+
 impl RunTrace {
     /// What tells the run from others.
     pub fn title(&self) -> String {
         format!("{} {} {}", self.case, self.scheduler, self.repeat)
+    }
+
+    /// How long the vCPUs of each VM of the case were ready in the measured time.
+    pub fn ready(&self, scenario: &Scenario) -> Vec<Ready> {
+        let case = scenario.cases.iter().find(|case| case.name == self.case);
+        let vms = case.map_or(&[][..], |case| &case.vms);
+        let by_name: HashMap<&str, usize> =
+            (0..).zip(vms).map(|(at, vm)| (vm.name.as_str(), at)).collect();
+        let vm_of = |(name, number): &(String, u32)| {
+            let vm = *by_name.get(name.as_str())?;
+            (*number < vms[vm].vcpus).then_some(vm)
+        };
+        let of_task: Vec<Option<usize>> = self.tasks.iter().map(vm_of).collect();
+        let from_ns = (scenario.warmup_s * 1e9).round() as u64;
+        let mut ready = vec![Ready::default(); vms.len()];
+        for wait in self.waits.iter().filter(|wait| wait.to_ns > from_ns) {
+            let Some(vm) = of_task[wait.task as usize] else { continue };
+            let wait_s = (wait.to_ns - wait.from_ns.max(from_ns)) as f64 / 1e9;
+            ready[vm].seconds += wait_s;
+            ready[vm].longest_s = ready[vm].longest_s.max(wait_s);
+        }
+        ready
     }
 
     /// The part of it between two moments, counted from when measuring begins.

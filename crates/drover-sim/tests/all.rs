@@ -3,6 +3,7 @@
 //! cargo ran one program after the other.
 
 mod against;
+mod from_recording;
 mod profiles;
 mod programs;
 mod rig;

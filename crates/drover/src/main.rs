@@ -63,6 +63,11 @@ enum Command {
     Metrics(commands::metrics::Args),
     /// Run a scenario under several schedulers and compare what VMs got.
     Run(commands::run::Args),
+    /// Say who would wait, and what would fit, were a host or its VMs others.
+    Whatif(commands::whatif::Args),
+    /// Make scenarios.
+    #[command(subcommand)]
+    Scenario(commands::scenario::Command),
     /// Run a scenario with many values and seeds, here or on a cluster.
     Sweep(commands::sweep::Args),
     /// Run a micro VM: one process, one VM.
@@ -151,6 +156,8 @@ fn main() -> ExitCode {
         Command::Undo(args) => commands::undo::run(&args),
         Command::Metrics(args) => commands::metrics::run(&args),
         Command::Run(args) => commands::run::run(&args),
+        Command::Whatif(args) => commands::whatif::run(&args),
+        Command::Scenario(command) => commands::scenario::run(&command),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Guest(args) => commands::guest::run(args),
         Command::Lab(command) => commands::lab::run(command),

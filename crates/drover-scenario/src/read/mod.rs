@@ -20,12 +20,12 @@ use self::host::read_host;
 use self::policy::{read_policy, read_settings};
 use self::pools::{Pools, read_partitions};
 use self::vm::{check_vm, read_vm};
+use crate::admission::admit;
 use crate::clock::Clock;
 use crate::host::Host;
 use crate::scenario::{Case, Scenario, scheduler_label};
 use crate::tuning::Tuning;
 use crate::vm::Vm;
-use drover_core::cpu_list::CpuList;
 use drover_core::names::{each_name, is_meant, is_pattern, is_plain_name};
 use drover_core::nearest::hint;
 use drover_core::partition::Partitions;
@@ -33,8 +33,6 @@ use drover_core::place::Heuristic;
 use drover_core::sets::{SetSpec, SetTable, read_sets};
 use drover_core::toml_file::{FileError, Read, ReadFile, Source, Table};
 use drover_core::tree::Tree;
-use drover_core::tree::admission::{Ledger, Refusal};
-use drover_core::tree::pcpus::{HOST_PERMILLE, Pcpus};
 
 /// Default measured time, s.
 const DURATION_S: f64 = 4.0;
@@ -299,46 +297,13 @@ impl Base<'_> {
             true => self.partitions.clone(),
             false => Partitions::default(),
         };
-        self.promise(&pools, &partitions, &vms).map_err(|(who, refusal)| {
+        admit(self.host, &pools, &partitions, &vms).map_err(|(who, refusal)| {
             table.error("", format!("case \"{name}\", {who}: {}", refusal.what()), refusal.fix)
         })?;
         vms.extend(self.containers.iter().cloned());
         let sets = self.sets.clone();
         let auto_partitions = self.auto_partitions;
         Ok(Case { auto_partitions, name, pools, partitions, ple, placement, sets, vms })
-    }
-
-    /// Promises everybody what it asks, in each partition on the pCPUs of that; or who is refused, and why.
-    fn promise(
-        &self,
-        pools: &Tree,
-        partitions: &Partitions,
-        vms: &[Vm],
-    ) -> Result<(), (String, Refusal)> {
-        let (siblings, host) = (self.host.siblings(), CpuList::all(self.host.pcpus()));
-        for partition in partitions.all() {
-            let cpus = partitions.cpus_of(partition, &host).expect("it has a pCPU");
-            let pcpus = Pcpus::of(cpus.clone(), &host, &siblings);
-            let (pcpus, nr_pools) = match partition {
-                None => (pcpus.kept_for_host(HOST_PERMILLE), pools.pools().len()),
-                Some(_) => (pcpus, 0),
-            };
-            let mut ledger = Ledger::new(pools, pcpus, partitions.whole(partition));
-            for index in 0..nr_pools {
-                let who = format!("pool \"{}\"", pools.pools()[index].spec.name);
-                ledger.promise_pool(index).map_err(|refusal| (who, refusal))?;
-            }
-            let its = |vm: &&Vm| {
-                vm.partition.as_deref().and_then(|name| partitions.find(name)) == partition
-            };
-            for vm in vms.iter().filter(its) {
-                let pool = vm.pool.as_deref().and_then(|pool| pools.find(pool));
-                let affinity = partitions.affinity(partition, &vm.affinity(), &host).on(&cpus);
-                let promise = ledger.promise(pool, &affinity, 10 * u64::from(vm.reservation_pct));
-                promise.map_err(|refusal| (format!("VM \"{}\"", vm.name), refusal))?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -69,6 +69,27 @@ pub const PAGES: &[Page] = &[
             ("Make a trace for ui.perfetto.dev:", "drover report busy.rec --perfetto busy.json"),
         ],
     ),
+    page(
+        "whatif",
+        &[
+            (
+                "Ten more VMs like web on the host that was recorded: who would wait?",
+                "drover whatif busy.rec --add 10xweb",
+            ),
+            (
+                "Without db, on 48 pCPUs, under both schedulers:",
+                "drover whatif host.toml --remove db --pcpus 48 --scheduler eevdf,drover",
+            ),
+            ("With high shares for web:", "drover whatif host.toml --set web.shares=high"),
+        ],
+    ),
+    page(
+        "scenario from",
+        &[(
+            "Make a scenario of a recording, to read and to change:",
+            "drover scenario from busy.rec --out busy.toml",
+        )],
+    ),
     Page {
         command: "sweep",
         examples: &[

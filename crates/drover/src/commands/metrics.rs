@@ -169,9 +169,11 @@ const VM: &[Metric<VmStatus>] = &[
     counter("vm_yields_throttled", "Directed yields beyond one a tick for a vCPU.", |vm| {
         count(vm.counters.yields?.throttled)
     }),
-    counter("vm_yields_wasted", "Directed yields after which the vCPU asked again at once.", |vm| {
-        count(vm.counters.yields?.wasted)
-    }),
+    counter(
+        "vm_yields_wasted",
+        "Directed yields after which the vCPU asked again at once.",
+        |vm| count(vm.counters.yields?.wasted),
+    ),
     counter("vm_numa_moved_bytes", "Memory that was moved to its home node.", |vm| {
         Some(vm.numa.as_ref()?.moved_mib * 1024.0 * 1024.0)
     }),

@@ -14,7 +14,7 @@ use drover_report::perfetto::{self, STRETCHES_MAX};
 use super::given::out_file;
 
 /// A file is no longer than a recording may be.
-const BYTES_MAX: u64 = drover_observe::record::BYTES_MAX + (64 << 20);
+pub(super) const BYTES_MAX: u64 = drover_observe::record::BYTES_MAX + (64 << 20);
 
 #[derive(clap::Args)]
 pub struct Args {
