@@ -101,7 +101,7 @@ impl Frame {
             drawing.faint_text(center, self.bottom() + 30.0, title, TITLE_SIZE, Align::Center);
         } else {
             let center = self.top + self.height / 2.0;
-            drawing.upright_text(self.left - 56.0, center, title, TITLE_SIZE);
+            drawing.upright_text(self.left - 76.0, center, title, TITLE_SIZE);
         }
     }
 }

@@ -216,7 +216,10 @@ fn by_scheduler(
             Some(Bar { color, value, mark: None })
         };
         let bars: Vec<Bar> = summary.schedulers.iter().filter_map(bar).collect();
-        let labels = [label_of(summary, case), kind.title()];
+        // Not all cases have all of a kind.
+        let is_there = |vm: &&&str| summary.any_run_of(&Subject { case, vm }).is_some();
+        let there = Kind { vms: kind.vms.iter().filter(is_there).copied().collect(), ..*kind };
+        let labels = [label_of(summary, case), there.title()];
         (!bars.is_empty()).then_some(Group { labels, bars })
     };
     let of_case =

@@ -11,7 +11,7 @@ use super::shapes::{Align, Drawing, wrapped};
 pub type Curve = (String, Vec<(u32, f64)>);
 
 const HEIGHT: f64 = 260.0;
-const AXIS_WIDTH: f64 = 75.0;
+const AXIS_WIDTH: f64 = 84.0;
 
 /// The page; none where there are no points.
 pub(super) fn page(title: &str, x_title: &str, y_title: &str, curves: &[Curve]) -> Option<Drawing> {

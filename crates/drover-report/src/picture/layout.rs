@@ -18,7 +18,7 @@ pub(super) const MARGIN: f64 = 20.0;
 /// Height of the axes of a panel, but of one whose bars lie.
 const FRAME_HEIGHT: f64 = 210.0;
 /// Room left of a panel's axes for numbers and title.
-const AXIS_WIDTH: f64 = 68.0;
+const AXIS_WIDTH: f64 = 84.0;
 /// Room under a panel's axes for labels.
 const LABEL_HEIGHT: f64 = 58.0;
 /// Room over a panel's axes for its title.
@@ -186,11 +186,9 @@ mod tests {
         assert_eq!(arranged(sample::shares()), [(1, false)], "seven cases are as wide as a page");
         assert_eq!(arranged(sample::timeline()), [(2, false), (2, false)]);
         let mut long = sample::timeline();
-        for run in &mut long.runs {
-            run.case =
-                "a case with a name as long as people like to give them, all of which is shown"
-                    .to_owned();
-        }
+        long.runs[1].case =
+            "a case with a name as long as people like to give them, all of which is shown"
+                .to_owned();
         assert_eq!(arranged(long)[0], (1, true));
     }
 

@@ -127,8 +127,14 @@ mod tests {
         for run in &mut nine.runs {
             run.vms.truncate(9);
         }
-        let all =
-            [sample::shares(), sample::sleep(), sample::timeline(), many_vms, fifty_vms, nine];
+        let mut late = sample::sleep();
+        for vm in late.runs.iter_mut().flat_map(|run| &mut run.vms) {
+            if let Some(wakeup) = &mut vm.wakeup_us {
+                (wakeup.mean, wakeup.p99) = (wakeup.mean * 1e3, wakeup.p99 * 1e3);
+            }
+        }
+        let (shares, timeline) = (sample::shares(), sample::timeline());
+        let all = [shares, sample::sleep(), late, timeline, many_vms, fifty_vms, nine];
         for results in all {
             let Picture(drawing) = Picture::of(&results).unwrap();
             drawing.assert_texts_apart();
