@@ -92,8 +92,11 @@ pub fn record_last(running: &Running, out: &mut impl Write, last: Duration) -> R
     let sample = Sample::take(&running.read()?, &mut Forward::default())?;
     let now_ns = now_ns()?;
     let last_ns = u64::try_from(last.as_nanos()).unwrap_or(u64::MAX);
-    let read = running.rings().since(now_ns.saturating_sub(last_ns));
-    let from_ns = read.whole_from_ns.max(now_ns.saturating_sub(last_ns)).min(now_ns);
+    let asked_ns = now_ns.saturating_sub(last_ns);
+    let read = running.rings().since(asked_ns);
+    // Before its first event it was not there yet.
+    let first_ns = read.events.first().map_or(now_ns, |event| event.at_ns);
+    let from_ns = asked_ns.max(read.whole_from_ns).max(first_ns).min(now_ns);
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
     writer.recorded.whole = Duration::from_nanos(now_ns - from_ns);
     writer.write(&file::begin(&head(&sample, from_ns, writer.recorded.whole)))?;

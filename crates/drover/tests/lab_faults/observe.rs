@@ -168,6 +168,8 @@ fn what_has_happened_is_recorded() {
     assert!(last_ns - recording.head.from_ns >= 1_000_000_000, "of what came before");
     let ran = recording.events.iter().filter(|event| event.thread == vcpu);
     assert!(ran.count() > 0 && !recording.is_cut);
+    let hour = drover(&["record", file, "--last", "1h"]);
+    assert!(String::from_utf8_lossy(&hour.stdout).contains("It reaches back"), "{hour:?}");
     drop(vm);
     let refused = refusal(&drover(&["record", file, "--last", "2"]));
     assert!(refused.contains("30s"), "{refused}");
