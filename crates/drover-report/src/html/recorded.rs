@@ -135,6 +135,7 @@ mod tests {
             events: vec![ran(900, 7), ran(1100, 9), ran(1200, 10), ran(1300, 7), ran(1400, 0)],
             lost: 2,
             is_cut: true,
+            setup: None,
         };
         let timeline = Timeline::of_recording("r", &recording);
         let name = |who: usize| timeline.people[who].name.as_str();
