@@ -71,8 +71,8 @@ fn write_runs(state: &State, plan: &Plan, runs: &Runs, out: &mut impl Write) -> 
 
 /// What a shard had set for a key.
 fn cell(axis: &Axis, set: &[String]) -> String {
-    let values = set.iter().filter_map(|set| set.strip_prefix(&axis.key)?.strip_prefix('='));
-    quoted(values.last().unwrap_or_default())
+    let mut values = set.iter().filter_map(|set| set.strip_prefix(&axis.key)?.strip_prefix('='));
+    quoted(values.next_back().unwrap_or_default())
 }
 
 /// A line for each shard, and one for each trial that broke something.
