@@ -116,7 +116,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 	if (!to) {
 		if (vm->nr_waiting && !vm_may_wait(vm)) {
 			yield_forfeit(d, t);
-			yield_give_way(d, task, t);
+			yield_give_way(d, task, t, false);
 		}
 		return true;
 	}
@@ -128,10 +128,10 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 	yield_note_wasted(d, vm, t);
 	if (!yield_is_throttled(vm, t, pcpu_at(d, at))) {
 		yield_boost(vm, t, to->record);
-		yield_give_way(d, task, t);
+		yield_give_way(d, task, t, false);
 	} else if (!vm_may_wait(vm)) {
 		yield_forfeit(d, t);
-		yield_give_way(d, task, t);
+		yield_give_way(d, task, t, true);
 	}
 	return true;
 }

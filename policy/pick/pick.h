@@ -333,14 +333,19 @@ BPF_GLOBAL u32 pick_go_on(THE_DROVER, u32 pcpu, u32 slot, u64 vruntime_ns)
 		       PICKED_RUNNING;
 }
 
+/* The key there of that VM, had it so much more virtual time. */
+static __always_inline u64 pick_key_later(struct drover *d, u32 pcpu, u32 slot, u64 more_ns)
+{
+	u64 now_ns = pcpu_at(d, pcpu)->asked_ns;
+
+	return tournament_key(share_stands_ns(d, slot, pcpu_at(d, pcpu)->domain, now_ns) + more_ns,
+			      slot);
+}
+
 /* The key of the VM that would go on there; NONE: there is none. */
 static __always_inline u64 pick_running_key(struct drover *d, u32 pcpu, u32 slot)
 {
-	if (slot >= DROVER_MAX_VMS)
-		return TOURNAMENT_NONE;
-	return tournament_key(share_vtime_now(vm_at(d, slot), pcpu_at(d, pcpu)->asked_ns) +
-				      share_offset_ns(d, slot, pcpu_at(d, pcpu)->domain),
-			      slot);
+	return slot < DROVER_MAX_VMS ? pick_key_later(d, pcpu, slot, 0) : TOURNAMENT_NONE;
 }
 
 /* --- by deadline --- */
@@ -663,6 +668,19 @@ BPF_GLOBAL u32 pick_by_policy(THE_DROVER, u32 pcpu, u32 running)
 	return running < DROVER_MAX_VMS ? PICKED_RUNNING : PICKED_NONE;
 }
 
+/* The VM's thread spins: another VM that waits has the pCPU, if it is ahead by less than a slice.
+ */
+BPF_GLOBAL bool pick_others(THE_DROVER, u32 pcpu, u32 slot)
+{
+	u64 latest = pick_key_later(d, pcpu, slot, d->params.slice_ns);
+	u32 home = pcpu_at(d, pcpu)->domain;
+	u64 key = next_vm(d, pcpu, home, TOURNAMENT_NONE, 0);
+
+	if (key != TOURNAMENT_NONE && tournament_slot(key) == slot)
+		key = next_vm(d, pcpu, home, key, 0);
+	return tournament_before(key, latest) && pick_from_domain(d, pcpu, home, key);
+}
+
 /* Which is next? `slot` is the VM of the thread that would go on, `vruntime_ns` that thread's. */
 static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 vruntime_ns)
 {
@@ -673,6 +691,9 @@ static __always_inline u32 pick_whom(struct drover *d, u32 pcpu, u32 slot, u64 v
 	if (picked == PICKED_NONE && !partition_is_share(d, pcpu_at(d, pcpu)->domain)) {
 		picked = pick_by_policy(d, pcpu, slot);
 	} else if (picked == PICKED_NONE) {
+		if (yield_is_to_others(pcpu_at(d, pcpu)) && slot < DROVER_MAX_VMS &&
+		    pick_others(d, pcpu, slot))
+			return PICKED_WAITING;
 		if (d->nr_coscheduled)
 			picked = pick_by_plan(d, pcpu, slot, vruntime_ns);
 		if (picked == PICKED_NONE)

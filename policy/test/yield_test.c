@@ -224,6 +224,29 @@ static void a_second_in_the_same_tick_gives_way_to_any_sibling(void)
 	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 1);
 }
 
+/* VM 2, which waits, is ahead of VM 1 by so much: who runs when vcpu[2] is throttled? */
+static struct task_struct *next_beside_a_vm_that_is_ahead_by(u64 ahead_ns)
+{
+	a_vm_of_three(1, 1);
+	g->d.pcpu[0].order.why = ORDER_WOKEN;
+	kernel_busy_vm(g, 2, 1, 0);
+	g->d.pcpu[0].order.why = ORDER_NONE;
+	kernel_vm(g, 2)->vtime_ns = share_vtime_now(kernel_vm(g, 1), g->now_ns) + ahead_ns;
+	yields_to(vcpu[1]);
+	yields_to(vcpu[2]);
+	CHECK(g->pcpu[0].current == vcpu[2]);
+	CHECK(yields_to(vcpu[1]));
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 1);
+	return g->pcpu[0].current;
+}
+
+/* Seed 002: it is another VM that has the time, not a sibling, which may spin, too. */
+static void a_second_in_the_same_tick_makes_way_for_another_vm(void)
+{
+	CHECK(next_beside_a_vm_that_is_ahead_by(4 * MS) == &g->task[3]);
+	CHECK(next_beside_a_vm_that_is_ahead_by(12 * MS) == vcpu[0]);
+}
+
 static void the_next_tick_brings_another(void)
 {
 	a_vm_of_three(1, 1);
@@ -449,6 +472,7 @@ int main(void)
 	RUN(one_that_waits_in_another_domain_runs_next);
 	RUN(another_vm_that_is_owed_more_comes_first);
 	RUN(a_second_in_the_same_tick_gives_way_to_any_sibling);
+	RUN(a_second_in_the_same_tick_makes_way_for_another_vm);
 	RUN(the_next_tick_brings_another);
 	RUN(the_kernels_ticks_are_counted);
 	RUN(another_is_tried_where_that_may_do_better);

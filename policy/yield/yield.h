@@ -14,9 +14,11 @@
  * 50 us waits still: its yield was *wasted*.
  *
  * A vCPU has one directed yield a tick. A vCPU that yields more often has not found the one it
- * waits for by yielding (seed 002). What goes beyond is throttled: it counts as a plain
- * sched_yield, which gives way to siblings that wait, and forfeits a slice against them, so that of
- * several none is passed over for long.
+ * waits for by yielding (seed 002). What goes beyond is throttled: the spinner makes way for
+ * another VM that waits, unless that is ahead by a slice of virtual time already; if there is none,
+ * for siblings that wait, and forfeits a slice against them, so that of several none is passed over
+ * for long. The VM has as much less now as it has more later, when the vCPU that all wait for may
+ * be running.
  *
  * KVM tries sibling after sibling, with two run queue locks each, until it is told that one was
  * accepted. So it is told to go on only where another sibling may do better: this one may not run
@@ -25,13 +27,12 @@
  * Worked example. VM 3 has vCPUs a, b and c, VM 4 is busy; one pCPU. a has run for 1 ms of its
  * slice and yields to c. VM 3 is at 20 ms, VM 4 waits at 25 ms: VM 3 goes on, with c, although b
  * has run less. 20 us later an interrupt's thread has the pCPU; then c is next again. c yields to
- * a: c's first in this tick, a runs. a yields to c again, in the same tick: it is throttled, and b
- * runs. Had VM 4 been at 15 ms when a yielded first, it would have run then, and c after it.
+ * a: c's first in this tick, a runs. a yields to c again, in the same tick: it is throttled, and VM
+ * 4 runs. When that is at 30 ms VM 3 is owed 10 ms more than it was. Had VM 4 been at 15 ms when a
+ * yielded first, it would have run then, and c after it.
  *
- * Limitations. A spinner that is throttled makes way for siblings, which may spin, too. Making way
- * for other VMs cost a VM that passes a token a quarter of its part in the lab. One vCPU of a VM is
- * boosted at a time, the one yielded to last. An idle pCPU elsewhere is not woken for it: it was
- * when the vCPU began to wait.
+ * Limitations. One vCPU of a VM is boosted at a time, the one yielded to last. An idle pCPU
+ * elsewhere is not woken for it: it was when the vCPU began to wait.
  */
 #ifndef DROVER_YIELD_H
 #define DROVER_YIELD_H
@@ -96,14 +97,21 @@ static __always_inline void yield_forfeit(struct drover *d, struct thread *t)
 
 /* The running thread gives way. */
 static __always_inline void yield_give_way(struct drover *d, struct task_struct *task,
-					   struct thread *t)
+					   struct thread *t, bool to_others)
 {
 	struct pcpu *pcpu = pcpu_at(d, ground_task_pcpu(d, task));
 
 	/* It has had what it wanted: it was not cut short. */
 	t->runs_since_ns -= wait_bound_turn_ns(d, 0);
+	pcpu->order.to_others = to_others;
 	order_give(pcpu, ORDER_YIELD);
 	ground_set_slice(d, task, 0);
+}
+
+/* Has the thread there made way for other VMs? */
+static __always_inline bool yield_is_to_others(const struct pcpu *pcpu)
+{
+	return order_is(pcpu, ORDER_YIELD) && pcpu->order.to_others;
 }
 
 /* The VM is to run next where that is asked: take the vCPU that is boosted, if one is and waits. */
