@@ -63,10 +63,11 @@ pub(super) fn each_seed(
     };
     let work = || {
         while !stop.load(Ordering::Relaxed) && begin.elapsed() < length {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= end {
+            let following = |seed| (seed < end).then_some(seed + 1);
+            let Ok(seed) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, following)
+            else {
                 break;
-            }
+            };
             if !trial(seed) {
                 stop.store(true, Ordering::Relaxed);
             }
@@ -78,7 +79,7 @@ pub(super) fn each_seed(
         }
         work();
     });
-    next.into_inner().min(end) - first
+    next.into_inner() - first
 }
 
 #[cfg(test)]
