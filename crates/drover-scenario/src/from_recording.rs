@@ -209,7 +209,7 @@ fn lives(events: &[Event], (from_ns, to_ns): (u64, u64), vms: &[Recordee]) -> Ha
     lives
 }
 
-/// Whoever ran on a pCPU does no more. Idle pCPUs are nobody.
+/// The thread that ran on a pCPU does no more. On an idle pCPU none runs.
 fn stop(
     lives: &mut HashMap<u32, Life>,
     thread: u32,

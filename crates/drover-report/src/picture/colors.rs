@@ -2,7 +2,7 @@
 //! The one palette of all pictures: a VM's colour follows from its place, a scheduler's from its name.
 //!
 //! Ten colours that people with any kind of colour vision tell apart, on white and on black: six of Okabe and
-//! Ito's, and four as far from these and from each other as can be. Whoever reads SVG in the dark is shown
+//! Ito's, and four as far from these and from each other as can be. A reader of SVG in the dark is shown
 //! others for ink and paper, and for those of the ten that are too dark.
 
 /// Red, green, blue.

@@ -111,25 +111,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let file = ScenarioFile::read_set(&args.file, &args.set)?;
     let overrides = args.overrides();
     let scenario = file.scenario(&overrides)?;
-    for out in args.json.iter().chain(&args.schedule).chain(&args.report) {
-        // Better said before minutes of measuring than after them.
-        let dir = std::path::absolute(out)?.parent().map(Path::to_owned).unwrap_or_default();
-        ensure!(
-            dir.is_dir(),
-            "cannot write {}: there is no directory {}",
-            out.display(),
-            dir.display()
-        );
-    }
-    ensure!(
-        args.on == Ground::Sim || args.sim == SimArgs::default(),
-        "--seeds, --trace, --trace-window and --determinism-check are the simulator's; add --on sim"
-    );
-    let first_seed = args.sim.seeds.and_then(|seeds| seeds.first);
-    ensure!(
-        args.seed.is_none() || first_seed.is_none(),
-        "--seeds A..B says which seeds there are; leave --seed out"
-    );
+    check_args(args)?;
     let mut progress = Progress::new();
     let (mut results, troubles) = match args.on {
         Ground::Lab => in_lab(args, &file, &overrides, &mut progress)?,
@@ -179,6 +161,29 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let held = check(&scenario, &results) || !args.check;
     let good = held && troubles.is_empty() && faults == 0;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Better said before minutes of measuring than after them.
+fn check_args(args: &Args) -> Result<()> {
+    for out in args.json.iter().chain(&args.schedule).chain(&args.report) {
+        let dir = std::path::absolute(out)?.parent().map(Path::to_owned).unwrap_or_default();
+        ensure!(
+            dir.is_dir(),
+            "cannot write {}: there is no directory {}",
+            out.display(),
+            dir.display()
+        );
+    }
+    ensure!(
+        args.on == Ground::Sim || args.sim == SimArgs::default(),
+        "--seeds, --trace, --trace-window and --determinism-check are the simulator's; add --on sim"
+    );
+    let first_seed = args.sim.seeds.and_then(|seeds| seeds.first);
+    ensure!(
+        args.seed.is_none() || first_seed.is_none(),
+        "--seeds A..B says which seeds there are; leave --seed out"
+    );
+    Ok(())
 }
 
 /// What the lab runs.
