@@ -87,7 +87,8 @@ fn origin(vm: &VmStatus, key: Key) -> &str {
 pub fn as_printed(heading: &str) {
     say(&format!("the session of docs/operating.md, {heading}"));
     let session = OPERATING.split(&format!("## {heading}\n")).nth(1).unwrap();
-    let session = session.split("\n## ").next().unwrap();
+    // Up to the next heading of any kind.
+    let session = session.split("\n##").next().unwrap();
     let mut lines = session.lines().filter_map(|line| line.strip_prefix("    ")).peekable();
     let mut commands = 0;
     while let Some(line) = lines.next() {
