@@ -182,7 +182,7 @@ struct vm_hold {
 	u32 shares_part; /* of that time, what shares would hold it; LIMITED_PARTS is all */
 };
 
-/* partition/hooks.h */
+/* partition/credit.h */
 struct vm_credit {
 	s64 left_ns; /* CPU time it may still use before others */
 	u32 boosted;   /* it woke with credit left; with `anticipatory`, the level */
@@ -373,7 +373,7 @@ struct pcpu {
 	u64 running_vruntime_ns; /* of the thread that runs here, less the time when that was: with
 				    now it is what it has by now */
 	u64 next_turn_ns; /* it gives no turn before then, wait_bound.h */
-	u64 debit_at_ns; /* hooks.h: when the running thread is next charged */
+	u64 debit_at_ns; /* credit.h: when the running thread is next charged */
 	u64 asked_ns; /* when it last asked what to run: the time of all of that pick */
 	u64 busy; /* for how long a thread has run here, charge.h */
 	u64 shared; /* what `busy` of the sibling was when the running thread was last charged */
@@ -398,9 +398,9 @@ struct domain {
 /* A set of domains with a policy of its own; partition 0 is always there, partition.h. */
 struct partition {
 	u64 slice_ns; /* how long a thread runs before it is asked again */
-	u64 account_at_ns; /* hooks.h: when credit is next given out */
-	u64 active_shares; /* hooks.h: of those it was given to last */
-	s64 balance_ns; /* hooks.h: what these had then */
+	u64 account_at_ns; /* credit.h: when credit is next given out */
+	u64 active_shares; /* credit.h: of those it was given to last */
+	s64 balance_ns; /* credit.h: what these had then */
 	u32 policy; /* enum partition_policy */
 	u32 nr_online; /* pCPUs */
 	u32 nr_counted; /* pCPUs found online so far, while they are counted anew */
@@ -450,7 +450,7 @@ struct runqueue {
 
 /* What may be used of the limit of a VM or pool, limit.h. */
 struct limit {
-	u64 paid_ns; /* the tag of its bucket, quota.h */
+	u64 paid_ns; /* the tag of its bucket, bucket.h */
 	u64 dealt_ns; /* a VM's in a pool with a limit: the same, of what it is owed there */
 	u64 seen_ns; /* a VM's: CPU time of its threads, as far as it was charged */
 	u32 burst_us; /* CPU time the bucket holds beside what comes in 100 ms */

@@ -2,7 +2,7 @@
 /*
  * Limits: the most CPU time a VM, or a pool of VMs, may have.
  *
- * Idea. A limit is a token bucket (quota.h). Tokens are CPU time that may be used; they come at
+ * Idea. A limit is a token bucket (bucket.h). Tokens are CPU time that may be used; they come at
  * the pace of the limit, and the bucket holds what comes in 100 ms. While there are tokens no VM is
  * held. When none are left the VM is held as a whole: it leaves the tournaments, and its threads
  * are preempted. It is let go when what comes in 2.5 ms has come. So a vCPU that waits for a lock
@@ -41,6 +41,7 @@
 
 #include "base/order.h"
 #include "base/timer.h"
+#include "limit/bucket.h"
 #include "limit/pool.h"
 #include "partition/drain.h"
 #include "place/gain.h"

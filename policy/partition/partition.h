@@ -5,7 +5,7 @@
  * Idea. No policy is right for all VMs (seed 001): whose vCPUs do I/O should run at once and
  * briefly, whose compute want long slices, and some want a pCPU that no other has. So a host's
  * pCPUs may be divided into partitions, and each says how it chooses: `share` (Drover's own),
- * `credit`, `anticipatory`, `dedicated` (hooks.h). A VM belongs to
+ * `credit`, `anticipatory` (credit.h), `dedicated` (hooks.h). A VM belongs to
  * one partition, and so do the host's own tasks: to partition 0, which is `share` and always there.
  * A domain (topology.h) is within one partition, so whatever is a domain's, run queue, clock,
  * waiting VMs, is the partition's.

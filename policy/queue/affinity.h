@@ -5,7 +5,7 @@
  * Idea. A thread that may run on two pCPUs or more waits in the queue of its VM in a domain, as
  * any does, and everything holds for it: shares, reservations, rounds, limits. Each VM has in
  * each domain a mask: the pCPUs where some of its threads that wait there may run. A pCPU that asks
- * passes over VMs without its bit (next.h); of a VM with its bit the kernel gives it the first
+ * passes over VMs without its bit (pick.h); of a VM with its bit the kernel gives it the first
  * thread in the queue that may run there. A mask only grows while threads wait, and begins anew
  * when none does. A bit too many costs a pCPU a look in vain; it never takes a wrong thread.
  *
@@ -20,7 +20,7 @@
  * and with the mark that says that pCPUs of other domains may take it, too.
  *
  * Limitations. Where many VMs share a domain and few may run on a pCPU, that pCPU looks at
- * all VMs to find one (next.h).
+ * all VMs to find one (pick.h).
  */
 #ifndef DROVER_AFFINITY_H
 #define DROVER_AFFINITY_H

@@ -25,7 +25,7 @@
  *
  * Limitations. The count is raised before the thread is in the queue and
  * lowered when it runs, so for a microsecond a VM may look as if it had a
- * waiting thread that cannot be taken; the pCPU then tries the next VM (next.h).
+ * waiting thread that cannot be taken; the pCPU then tries the next VM (pick.h).
  */
 #ifndef DROVER_WAITING_H
 #define DROVER_WAITING_H

@@ -412,7 +412,7 @@ static void without_credit_a_boost_lasts_for_its_levels_and_gains_none(void)
 }
 
 /* The mean wait of a VM that does I/O beside busy ones and needs nearly all that it is due. This is
- * one of the I/O patterns listed in hooks.h; with some of the others it gains less. */
+ * one of the I/O patterns listed in credit.h; with some of the others it gains less. */
 static u64 mean_wait_of_io(u32 policy)
 {
 	struct task_struct *io;

@@ -112,7 +112,7 @@ pub struct KernelVcpu {
 }
 
 impl KernelVcpu {
-    /// One of which only its thread is known.
+    /// A vCPU; only its thread is known.
     pub(crate) fn of_thread(tid: u32) -> Self {
         Self { number: 0, tid, state: VcpuState::Halted, counters: Counters::default() }
     }

@@ -60,7 +60,7 @@ fn vm(name: &str, vcpus: u32, shares: u32, vcpu_s: &[f64]) -> VmFigures {
     vm
 }
 
-/// A figure under three schedulers, one of which did not measure it.
+/// A figure under three schedulers; one of them did not measure it.
 pub(crate) fn under() -> Vec<Under> {
     let each = [("eevdf", Some(1240.0)), ("drover", Some(70.0)), ("scx_bpfland", None)];
     let under = |(scheduler, measured): (&str, Option<f64>)| Under {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The format of scenario files: every table, its keys, their types and the ranges of their numbers.
 //!
-//! A new key is a line here, with a comment of which docs/scenarios.md is made, and its use where the
+//! A new key is a line here, with a comment, from which docs/scenarios.md is made, and its use where the
 //! table is read. Tables that are as the rest of Drover has them ([`Host`], [`Workload`], [`Pace`],
 //! [`Expect`]) are read into those types as they are.
 

@@ -125,7 +125,7 @@ pub(super) fn lines(results: &Results, columns: &BTreeSet<String>) -> Result<Vec
     Ok(lines)
 }
 
-/// The cells of which VM of which run it is.
+/// The cells that say which VM and which run it is.
 fn run_cells(run: &Run, vm: &VmFigures) -> String {
     let seed = run.seed.map_or(String::new(), |seed| seed.to_string());
     let names = [quoted(&run.case), quoted(&run.scheduler)];

@@ -67,7 +67,7 @@ fn read(path: &Path) -> Result<Described> {
     describe(&recording, &stem).map_err(|why| anyhow!("{}: {why}", named()))
 }
 
-/// A file of either kind, of which scenarios are made.
+/// A file of either kind; scenarios are made from these.
 pub enum Source {
     Scenario(PathBuf),
     Recording(ScenarioFile),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that are there whole or not at all: whoever lists a folder of them sees what is done.
+//! Files that are there whole or not at all: a list of their folder shows what is done.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// What the names of files begin with that are being written.
 pub const PART: &str = ".part-";
 
-/// Writes `content` as JSON, in place of what was there. Whoever is killed on the way leaves a file of another name.
+/// Writes `content` as JSON, in place of what was there. A process killed on the way leaves a file of another name.
 pub fn write_whole(path: &Path, content: &impl Serialize) -> Result<()> {
     let mut bytes = serde_json::to_vec(content)?;
     bytes.push(b'\n');

@@ -167,7 +167,7 @@ fn write_todo(state: &State, plan: &Plan, missing: &[usize]) -> Result<()> {
     write_bytes_whole(&state.dir.join("todo"), (lines?.join("\n") + "\n").as_bytes())
 }
 
-/// Watches the folder until all is done, or whoever works is over.
+/// Watches the folder until all is done, or the job has ended.
 fn follow(
     state: &State,
     watch: &Mutex<Watch>,

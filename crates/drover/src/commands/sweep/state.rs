@@ -2,7 +2,7 @@
 //! The state of a sweep: a folder with a file for each shard that is done. What is left to do is a listing.
 //!
 //! `sweep.json` says what the shards are of, `commands` has the command line of each, `shards/` the figures of those that are
-//! done. A shard's file comes into being whole (whole.rs), so whoever is killed leaves nothing that counts.
+//! done. A shard's file comes into being whole (whole.rs), so a process that is killed leaves nothing that counts.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -176,7 +176,7 @@ impl State {
         Ok(figures)
     }
 
-    /// Removes what was being written by whoever was killed.
+    /// Removes files that a killed process had not finished.
     pub fn sweep_up(&self) {
         let listing = fs::read_dir(self.dir.join("shards")).into_iter().flatten().flatten();
         for entry in
