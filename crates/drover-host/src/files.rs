@@ -131,16 +131,16 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     open(OpenOptions::new().read(true), dir)?.sync_all()
 }
 
-/// Makes a directory with mode 0700, unless there is one.
+/// Makes a directory with mode 0700, unless there is one. Another process may make it in the same moment.
 ///
 /// # Errors
 /// When it cannot be.
 pub fn make_private_dir(dir: &Path) -> io::Result<()> {
-    if dir.is_dir() {
-        return Ok(());
-    }
     fs::create_dir_all(dir.parent().unwrap_or(dir))?;
-    DirBuilder::new().mode(0o700).create(dir)
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(_) if dir.is_dir() => Ok(()),
+        made => made,
+    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "whoever is here bounds what is read")]
@@ -155,6 +155,23 @@ mod tests {
     use nix::unistd::mkfifo;
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn processes_that_make_one_directory_at_once_all_have_it() {
+        let parent = tempfile::tempdir().unwrap();
+        for round in 0..200 {
+            let dir = parent.path().join(round.to_string());
+            let start = std::sync::Barrier::new(2);
+            std::thread::scope(|scope| {
+                let make = || {
+                    start.wait();
+                    make_private_dir(&dir).unwrap();
+                };
+                scope.spawn(make);
+                make();
+            });
+        }
+    }
 
     #[test]
     fn what_is_written_is_its_owners_alone() {
