@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define LAYOUT_MAGIC 0x3130747365756744ull /* "Dguest01" */
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 
 /* Guest-physical addresses. Code lies below 64 KiB: the IDT in boot.S needs 16-bit addresses. */
 #define CODE_ADDRESS 0x1000ull
@@ -79,6 +79,7 @@ struct drover_control {
 	uint64_t sleep_work_loops;
 	uint64_t yield_work_loops;
 	uint64_t io_work_loops;
+	uint64_t notify_cycles; /* of spinning, between two requests to the host; 0: none */
 };
 
 struct drover_vcpu {
@@ -94,10 +95,10 @@ struct drover_vcpu {
 	uint64_t wake_buckets[HISTOGRAM_BUCKETS];
 };
 
-_Static_assert(sizeof(struct drover_control) == 144, "control layout");
+_Static_assert(sizeof(struct drover_control) == 152, "control layout");
 _Static_assert(offsetof(struct drover_control, go) == 20, "control layout");
 _Static_assert(offsetof(struct drover_control, ns_per_cycle_q32) == 40, "control layout");
-_Static_assert(offsetof(struct drover_control, io_work_loops) == 136, "control layout");
+_Static_assert(offsetof(struct drover_control, notify_cycles) == 144, "control layout");
 _Static_assert(sizeof(struct drover_control) <= CONTROL_BYTES, "control page");
 _Static_assert(sizeof(struct drover_vcpu) == 8256, "vcpu layout");
 _Static_assert(offsetof(struct drover_vcpu, wake_buckets) == 64, "vcpu layout");

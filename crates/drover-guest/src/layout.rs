@@ -9,7 +9,7 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"Dguest01");
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 pub(crate) const CODE_ADDRESS: u64 = 0x1000;
 pub(crate) const CODE_END: u64 = 0x10000;
@@ -64,6 +64,7 @@ pub(crate) struct Control {
     pub sleep_work_loops: AtomicU64,
     pub yield_work_loops: AtomicU64,
     pub io_work_loops: AtomicU64,
+    pub notify_cycles: AtomicU64,
 }
 
 /// What one vCPU counts.
@@ -83,10 +84,10 @@ pub(crate) struct Vcpu {
     pub wake_buckets: [AtomicU64; BUCKETS],
 }
 
-const _: () = assert!(size_of::<Control>() == 144 && size_of::<Control>() <= CONTROL_BYTES);
+const _: () = assert!(size_of::<Control>() == 152 && size_of::<Control>() <= CONTROL_BYTES);
 const _: () = assert!(offset_of!(Control, go) == 20);
 const _: () = assert!(offset_of!(Control, ns_per_cycle_q32) == 40);
-const _: () = assert!(offset_of!(Control, io_work_loops) == 136);
+const _: () = assert!(offset_of!(Control, notify_cycles) == 144);
 const _: () = assert!(size_of::<Vcpu>() == 8256);
 const _: () = assert!(offset_of!(Vcpu, wake_buckets) == 64);
 

@@ -12,9 +12,9 @@ const GATE_POLL_US: u32 = 10_000;
 /// What the vCPUs of `mix` do: the defaults of each kind of workload, in its words (µs, %).
 const MIX: [Workload; 4] = [
     Workload::Cpu { duty_pct: 100, period_us: 10_000, then: None },
-    Workload::Lock { hold_us: 5, think_us: 20 },
+    Workload::Lock { hold_us: 5, think_us: 20, notify_us: 0 },
     Workload::Sleep { period_us: 2_000, work_us: 0 },
-    Workload::Barrier { work_us: 30 },
+    Workload::Barrier { work_us: 30, notify_us: 0 },
 ];
 /// `cpu_then_cycles` of a duty that never changes.
 const NEVER: u64 = u64::MAX;
@@ -71,12 +71,14 @@ fn write_parameters(control: &Control, workload: &Workload, speed: Speed) -> u32
             write_cpu(control, (duty_pct, period_us), then, speed);
             layout::WORKLOAD_CPU
         }
-        Workload::Lock { hold_us, think_us } => {
+        Workload::Lock { hold_us, think_us, notify_us } => {
+            control.notify_cycles.store(speed.cycles(notify_us), Relaxed);
             control.lock_hold_loops.store(speed.loops(hold_us), Relaxed);
             control.lock_think_loops.store(speed.loops(think_us), Relaxed);
             layout::WORKLOAD_LOCK
         }
-        Workload::Barrier { work_us } => {
+        Workload::Barrier { work_us, notify_us } => {
+            control.notify_cycles.store(speed.cycles(notify_us), Relaxed);
             control.barrier_work_loops.store(speed.loops(work_us), Relaxed);
             layout::WORKLOAD_BARRIER
         }
@@ -132,10 +134,11 @@ mod tests {
 
     #[test]
     fn microseconds_become_loops_and_cycles() {
-        let lock = control(Workload::Lock { hold_us: 5, think_us: 20 });
+        let lock = control(Workload::Lock { hold_us: 5, think_us: 20, notify_us: 10 });
         assert_eq!(lock.workload.load(Relaxed), layout::WORKLOAD_LOCK);
         assert_eq!(lock.lock_hold_loops.load(Relaxed), 15_000);
         assert_eq!(lock.lock_think_loops.load(Relaxed), 60_000);
+        assert_eq!(lock.notify_cycles.load(Relaxed), 20_000);
         let sleep = control(Workload::Sleep { period_us: 2_000, work_us: 10 });
         assert_eq!(sleep.sleep_period_cycles.load(Relaxed), 4_000_000);
         assert_eq!(sleep.sleep_work_loops.load(Relaxed), 30_000);

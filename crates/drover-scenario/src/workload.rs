@@ -53,12 +53,19 @@ pub enum Workload {
         /// Time to the next attempt; default 20.
         #[serde(default = "lock_think_us")]
         think_us: u32,
+        /// Who waits asks the host for the one that is awaited, each time it has spun for so long
+        /// (KVM_HC_SCHED_YIELD); default 0: never.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        notify_us: u32,
     },
     /// Every vCPU works, then spins until all its siblings have arrived. Progress: rounds.
     Barrier {
         /// Work between two meetings; default 30.
         #[serde(default = "barrier_work_us")]
         work_us: u32,
+        /// As in `lock`; default 0.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        notify_us: u32,
     },
     /// Every vCPU sets a timer, halts, notes how late it woke, works. Progress: wake-ups.
     Sleep {
@@ -114,6 +121,10 @@ pub struct CpuThen {
     pub duty_pct: u32,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
 fn full_duty_pct() -> u32 {
     100
 }
@@ -159,6 +170,15 @@ impl Workload {
         }
     }
 
+    /// Do its vCPUs ask KVM for siblings?
+    pub fn calls_kvm(&self) -> bool {
+        match *self {
+            Workload::Yield { .. } => true,
+            Workload::Lock { notify_us, .. } | Workload::Barrier { notify_us, .. } => notify_us > 0,
+            _ => false,
+        }
+    }
+
     /// The most CPU that one vCPU can use at `at_s` of the measured time, in % of a pCPU.
     ///
     /// None where only a measurement could tell: a sleeper's wake-ups cost what they cost, a
@@ -191,7 +211,7 @@ mod tests {
         let ready = Some("Threads started!".to_owned());
         for workload in [
             Workload::Cpu { duty_pct: 100, period_us: 10_000, then },
-            Workload::Lock { hold_us: 5, think_us: 20 },
+            Workload::Lock { hold_us: 5, think_us: 20, notify_us: 0 },
             Workload::Barrier { work_us: 30 },
             Workload::Sleep { period_us: 2_000, work_us: 0 },
             Workload::Yield { work_us: 0 },
@@ -208,7 +228,7 @@ mod tests {
     #[test]
     fn json_fills_in_the_defaults_and_refuses_unknown_keys() {
         let lock: Workload = serde_json::from_str(r#"{"kind":"lock"}"#).unwrap();
-        assert_eq!(lock, Workload::Lock { hold_us: 5, think_us: 20 });
+        assert_eq!(lock, Workload::Lock { hold_us: 5, think_us: 20, notify_us: 0 });
         let cpu: Workload = serde_json::from_str(r#"{"kind":"cpu"}"#).unwrap();
         assert_eq!(cpu, Workload::Cpu { duty_pct: 100, period_us: 10_000, then: None });
         assert!(serde_json::from_str::<Workload>(r#"{"kind":"lock","hold":1}"#).is_err());

@@ -298,7 +298,7 @@ fn jobs_of<'a>(
 /// Is there a guest in the scenario that the simulator does not run?
 fn can_run(scenario: &Scenario) -> Result<(), String> {
     let vms = || scenario.cases.iter().flat_map(|case| &case.vms);
-    if let Some(vm) = vms().find(|vm| matches!(vm.workload, Workload::Yield { .. })) {
+    if let Some(vm) = vms().find(|vm| vm.workload.calls_kvm()) {
         return Err(format!(
             "{}: VM \"{}\" yields by hypercall, which the simulator's guests do not; use --on lab",
             scenario.name, vm.name

@@ -197,16 +197,19 @@ impl Programs {
     pub fn of(workload: &Workload, vcpus: u32) -> Option<Self> {
         let every = |steps: Vec<Step>| vec![steps; vcpus as usize];
         let ns = |us: u32| u64::from(us) * 1000;
+        if workload.calls_kvm() {
+            return None;
+        }
         Some(match *workload {
             Workload::Cpu { duty_pct, period_us, ref then } => Self::plain(every(vec![
                 Step::Busy(duty(duty_pct, period_us, then.as_ref())),
                 Step::Rest,
             ])),
-            Workload::Lock { hold_us, think_us } => {
+            Workload::Lock { hold_us, think_us, .. } => {
                 let steps = every(locking(ns(think_us), ns(hold_us)));
                 Self { locks: vec![LockTerms::TICKET], ..Self::plain(steps) }
             }
-            Workload::Barrier { work_us } => {
+            Workload::Barrier { work_us, .. } => {
                 let steps = every(meeting(ns(work_us)));
                 Self { barriers: vec![vcpus], ..Self::plain(steps) }
             }

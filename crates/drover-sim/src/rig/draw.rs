@@ -268,8 +268,12 @@ fn draw_workload(rng: &mut Rng) -> Workload {
     match rng.below(8) {
         0..=2 => Workload::Cpu { duty_pct: 100, period_us, then: None },
         3 => Workload::Cpu { duty_pct: rng.below(100) as u32, period_us, then: None },
-        4 => Workload::Lock { hold_us: rng.below(50) as u32, think_us: 5 + rng.below(200) as u32 },
-        5 => Workload::Barrier { work_us: 10 + rng.below(300) as u32 },
+        4 => Workload::Lock {
+            hold_us: rng.below(50) as u32,
+            think_us: 5 + rng.below(200) as u32,
+            notify_us: 0,
+        },
+        5 => Workload::Barrier { work_us: 10 + rng.below(300) as u32, notify_us: 0 },
         6 => Workload::Sleep { period_us, work_us: rng.below(u64::from(period_us)) as u32 },
         _ => Workload::Mix {},
     }
