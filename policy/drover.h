@@ -116,7 +116,7 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 	if (!to) {
 		if (vm->nr_waiting && !vm_may_wait(vm)) {
 			yield_forfeit(d, t);
-			yield_give_way(d, task, t, false);
+			yield_give_way(d, task, t, 0);
 		}
 		return true;
 	}
@@ -125,13 +125,12 @@ static __always_inline bool drover_yield(struct drover *d, struct task_struct *t
 		return true;
 	if (!yield_fits(d, t, to_task, to, at))
 		return false;
-	yield_note_wasted(d, vm, t);
-	if (!yield_is_throttled(vm, t, pcpu_at(d, at))) {
+	if (!yield_is_throttled(d, vm, t, pcpu_at(d, at))) {
 		yield_boost(vm, t, to->record);
-		yield_give_way(d, task, t, false);
+		yield_give_way(d, task, t, to->record);
 	} else if (!vm_may_wait(vm)) {
 		yield_forfeit(d, t);
-		yield_give_way(d, task, t, true);
+		yield_give_way(d, task, t, YIELD_TO_OTHERS);
 	}
 	return true;
 }

@@ -342,7 +342,7 @@ enum order_why {
 	ORDER_WOKEN = 1, /* the pCPU was told to ask, wake.h */
 	ORDER_TURN = 2, /* one that was overdue, now taken; what can wait does not preempt it */
 	ORDER_TAKEN = 3, /* a task of a higher class runs: none of ours */
-	ORDER_YIELD = 4, /* a sibling, or another VM (`to_others`), yield.h */
+	ORDER_YIELD = 4, /* a sibling, or another VM (`yield_to`), yield.h */
 	ORDER_SENT = 5, /* one that woke and preempts, on its way here, wake.h */
 	ORDER_BEGUN = 6, /* the same, which runs: only one that is due preempts it */
 };
@@ -350,7 +350,7 @@ enum order_why {
 /* Which thread must run next on a pCPU. While there is an order, no other pCPU gives another. */
 struct order {
 	u32 why; /* enum order_why */
-	u32 to_others;
+	u32 yield_to; /* the record of the vCPU asked for; 0: any sibling; YIELD_TO_OTHERS */
 	u64 until_ns; /* when a turn is over */
 };
 

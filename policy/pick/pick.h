@@ -252,7 +252,7 @@ BPF_GLOBAL bool pick_from_vm(THE_DROVER, u32 pcpu, u32 domain, u32 slot)
 	u64 queue = d->params.nr_domains < 2 ? here : pick_queue_of(d, pcpu, domain, slot);
 	struct runqueue *rq = ground_runqueue(d, domain);
 
-	if (!yield_take(d, slot) && !ground_take_first(d, queue)) {
+	if (!yield_take(d, pcpu, slot) && !ground_take_first(d, queue)) {
 		/* The sibling there may not run here. */
 		if (queue == here || !ground_take_first(d, here))
 			return false;
@@ -646,7 +646,7 @@ static __always_inline bool pick_yielded(struct drover *d, u32 pcpu, u32 slot)
 {
 	u32 home = pcpu_at(d, pcpu)->domain;
 
-	return yield_take(d, slot) ||
+	return yield_take(d, pcpu, slot) ||
 	       (!vm_may_wait(vm_at(d, slot)) && pick_waits_in(d, pcpu, home, slot) &&
 		pick_from_vm(d, pcpu, home, slot));
 }

@@ -121,6 +121,31 @@ static void a_yield_is_wasted_if_the_yielder_asks_again_at_once(void)
 	}
 }
 
+/* Two vCPUs wait for different siblings, and a third sibling has run least. */
+static void of_two_that_ask_at_once_each_has_the_one_it_named(void)
+{
+	struct task_struct *of[5];
+
+	g = fake_ground(2, 1);
+	for (u32 i = 0; i < 5; i++)
+		of[i] = kernel_thread(g, 1, THREAD_VCPU);
+	kernel_wake(g, of[0]);
+	kernel_wake(g, of[1]);
+	kernel_settle(g);
+	kernel_run(g, 200 * US);
+	for (u32 i = 2; i < 5; i++) {
+		of[i]->thread.vruntime_ns = (i - 2) * 50 * US;
+		kernel_wake(g, of[i]);
+	}
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == of[0] && g->pcpu[1].current == of[1]);
+	kernel_yield(g, 0, of[4]);
+	kernel_yield(g, 1, of[3]);
+	kernel_settle(g);
+	CHECK(g->pcpu[0].current == of[4]);
+	CHECK(g->pcpu[1].current == of[3]);
+}
+
 static void one_pinned_beside_it_runs_next(void)
 {
 	a_vm_of_three(2, 1);
@@ -245,6 +270,18 @@ static void a_second_in_the_same_tick_makes_way_for_another_vm(void)
 {
 	CHECK(next_beside_a_vm_that_is_ahead_by(4 * MS) == &g->task[3]);
 	CHECK(next_beside_a_vm_that_is_ahead_by(12 * MS) == vcpu[0]);
+}
+
+/* It waited for the one it had asked for, worked, and waits for another. */
+static void one_that_has_worked_since_its_last_has_another(void)
+{
+	a_vm_of_three(1, 1);
+	yields_to(vcpu[1]);
+	yields_to(vcpu[2]);
+	kernel_run(g, 60 * US);
+	yields_to(vcpu[1]);
+	CHECK(g->pcpu[0].current == vcpu[1]);
+	CHECK_EQ(kernel_vm(g, 1)->counters.yields_throttled, 0);
 }
 
 static void the_next_tick_brings_another(void)
@@ -465,6 +502,7 @@ int main(void)
 	RUN(a_boost_ends_when_its_vcpu_sleeps);
 	RUN(any_pcpu_takes_the_one_that_is_boosted_first);
 	RUN(a_yield_is_wasted_if_the_yielder_asks_again_at_once);
+	RUN(of_two_that_ask_at_once_each_has_the_one_it_named);
 	RUN(one_pinned_beside_it_runs_next);
 	RUN(siblings_are_not_stuck_behind_one_that_yields);
 	RUN(of_a_vm_played_in_rounds_it_does_too);
@@ -473,6 +511,7 @@ int main(void)
 	RUN(another_vm_that_is_owed_more_comes_first);
 	RUN(a_second_in_the_same_tick_gives_way_to_any_sibling);
 	RUN(a_second_in_the_same_tick_makes_way_for_another_vm);
+	RUN(one_that_has_worked_since_its_last_has_another);
 	RUN(the_next_tick_brings_another);
 	RUN(the_kernels_ticks_are_counted);
 	RUN(another_is_tried_where_that_may_do_better);
