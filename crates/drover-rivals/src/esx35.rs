@@ -17,6 +17,8 @@
 //! [`FineLocks`] is the same scheduler with ESX 4's locks instead (3.2): one for each pCPU, and one for each VM.
 //! Decisions are the same, so that what differs is who waits for a lock.
 //!
+//! [ESX 4](super::esx4) is the same but for cells, locks and skew.
+//!
 //! What is left out. Reservations, limits and pools; home nodes; hardware threads. Where a VM is wider than
 //! four, cells double until it fits. Slice, interval of cells and time under the lock are estimates.
 
@@ -28,11 +30,11 @@ use drover_sim::scenario::rival::Rival;
 /// pCPUs of a cell.
 const CELL: u32 = 4;
 /// How long a vCPU runs before the next has its turn: ESX's quantum.
-const SLICE_NS: u64 = 50_000_000;
+pub(crate) const SLICE_NS: u64 = 50_000_000;
 /// Interval at which skew is looked at.
-const LOOK_NS: u64 = 1_000_000;
+pub(crate) const LOOK_NS: u64 = 1_000_000;
 /// Skew beyond which a VM stops: "typically a few milliseconds".
-const SKEW_NS: u64 = 3_000_000;
+pub(crate) const SKEW_NS: u64 = 3_000_000;
 /// Interval at which cells are compared, an estimate of "much coarser granularity".
 const CELLS_NS: u64 = 500_000_000;
 /// Time under a cell's lock: an estimate of some ten cache lines, 50 to 100 ns each.
@@ -41,24 +43,28 @@ const LOCKED_NS: u64 = 1_000;
 const BEHIND: u64 = 5_000_000;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Vcpu {
+pub(crate) struct Vcpu {
     ran_ns: u64,
     skew_ns: u64,
     queued: bool,
     cell: usize,
+    /// Time in which it ran or halted, under ESX 4.
+    pub(crate) progress_ns: u64,
+    /// Stopped by itself, under ESX 4.
+    pub(crate) stopped: bool,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Vm {
+pub(crate) struct Vm {
     shares: u64,
     /// CPU time over shares, so that 1000 shares have ns.
     used: u64,
-    tasks: Vec<TaskId>,
+    pub(crate) tasks: Vec<TaskId>,
     vcpus: u32,
     cell: usize,
     stopped: bool,
     /// What happened to it, as looked at each ms.
-    seen: Counters,
+    pub(crate) seen: Counters,
     /// When its own lock will be free, where it has one.
     free_ns: u64,
 }
@@ -88,11 +94,13 @@ struct Pcpu {
 pub struct Esx35 {
     /// pCPUs and VMs have locks, not cells.
     fine: bool,
+    /// It is ESX 4: one cell, and skew as [`esx4`](super::esx4) has it.
+    four: bool,
     width: u32,
     cells: Vec<Cell>,
     pcpus: Vec<Pcpu>,
-    vms: Vec<Vm>,
-    vcpus: Vec<Vcpu>,
+    pub(crate) vms: Vec<Vm>,
+    pub(crate) vcpus: Vec<Vcpu>,
     look_ns: u64,
     cells_ns: u64,
 }
@@ -112,6 +120,7 @@ impl Rival for Esx35 {
             free_ns: 0,
         };
         Self {
+            four: false,
             fine: false,
             width: CELL,
             cells: vec![Cell::default(); pcpus.div_ceil(CELL) as usize],
@@ -139,6 +148,12 @@ impl Rival for FineLocks {
 }
 
 impl Esx35 {
+    /// The same with one cell, fine locks and ESX 4's rules.
+    pub(crate) fn four(m: &Machine) -> Self {
+        let width = m.pcpus.len() as u32;
+        Self { fine: true, four: true, width, cells: vec![Cell::default()], ..Self::new(m) }
+    }
+
     fn cell_of(&self, cpu: u32) -> usize {
         (cpu / self.width) as usize
     }
@@ -153,7 +168,7 @@ impl Esx35 {
     }
 
     /// Who goes first: the least.
-    fn key(&self, m: &Machine, task: TaskId) -> (u64, u64) {
+    pub(crate) fn key(&self, m: &Machine, task: TaskId) -> (u64, u64) {
         (self.vm_of(m, task).used, self.vcpus[task as usize].ran_ns)
     }
 
@@ -169,6 +184,11 @@ impl Esx35 {
             take(&mut self.cells[cell].free_ns, m.now_ns)
         };
         self.pcpus[cpu as usize].lock_ns += free_ns - m.now_ns;
+    }
+
+    /// Who waits in the queue of a pCPU's cell.
+    pub(crate) fn waiting(&self, cpu: u32) -> &[TaskId] {
+        &self.cells[self.cell_of(cpu)].queue
     }
 
     fn usable(&self, m: &Machine, cell: usize, task: TaskId) -> bool {
@@ -200,12 +220,17 @@ impl Esx35 {
 
     /// Finds a pCPU of its cell for who has come: its last if idle, any idle one, one of somebody who has had
     /// clearly more.
-    fn place(&mut self, m: &mut Machine, task: TaskId, preempts: bool) {
+    pub(crate) fn place(&mut self, m: &mut Machine, task: TaskId, preempts: bool) {
         let cell = self.vcpus[task as usize].cell;
         let last = m.tasks[task as usize].pcpu;
-        let idle = |&cpu: &u32| m.idle.contains(cpu) && m.may_run_on(task, cpu);
-        let mut pcpus = std::iter::once(last).chain(self.pcpus_of(cell));
-        if let Some(cpu) = pcpus.find(idle) {
+        let idle = |cpu: &u32| m.idle.contains(*cpu) && m.may_run_on(task, *cpu);
+        let mut pcpus = std::iter::once(last).chain(self.pcpus_of(cell)).filter(idle);
+        // Only ESX 4 knows of caches.
+        let found = match self.four {
+            true => pcpus.min_by_key(|&cpu| self.busy_beside(m, cpu)),
+            false => pcpus.next(),
+        };
+        if let Some(cpu) = found {
             m.resched(cpu);
             return;
         }
@@ -244,6 +269,9 @@ impl Esx35 {
     /// May it run there, as far as its siblings are concerned?
     fn eligible(&self, m: &Machine, cpu: u32, task: TaskId) -> bool {
         let vm = self.vm_of(m, task);
+        if self.vcpus[task as usize].stopped {
+            return false;
+        }
         if !vm.stopped {
             return true;
         }
@@ -435,12 +463,14 @@ impl Class for Esx35 {
         let stays = |task: &TaskId| {
             let vm = self.vm_of(m, *task);
             let at_home = vm.cell == cell || !self.usable(m, vm.cell, *task);
-            ready && at_home && !vm.stopped && m.may_run_on(*task, cpu) && m.online.contains(cpu)
+            let stopped = vm.stopped || self.vcpus[*task as usize].stopped;
+            ready && at_home && !stopped && m.may_run_on(*task, cpu) && m.online.contains(cpu)
         };
         let previous = previous.filter(stays);
         let queue = self.cells[cell].queue.iter().copied();
         let may = |&task: &TaskId| m.may_run_on(task, cpu) && self.eligible(m, cpu, task);
         let first = queue.filter(may).min_by_key(|&task| self.key(m, task));
+        let first = first.map(|first| if self.four { self.near(m, cpu, first) } else { first });
         let chosen = if self.vcpus.get(kept as usize).is_some_and(|vcpu| vcpu.queued) {
             Some(kept)
         } else {
@@ -490,7 +520,11 @@ impl Class for Esx35 {
     fn timer(&mut self, m: &mut Machine) {
         self.look_ns = m.now_ns + LOOK_NS;
         m.events.set(CLASS_TIMER, self.look_ns);
-        self.look_at_skew(m);
+        if self.four {
+            self.look_at_progress(m);
+        } else {
+            self.look_at_skew(m);
+        }
         if m.now_ns >= self.cells_ns {
             self.cells_ns = m.now_ns + CELLS_NS;
             self.compare_cells(m);

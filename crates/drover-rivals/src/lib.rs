@@ -9,6 +9,7 @@ pub mod cfs36;
 pub mod credit;
 pub mod eevdf;
 pub mod esx35;
+pub mod esx4;
 pub mod priority;
 
 use drover_sim::scenario::rival::Entry;
@@ -25,5 +26,6 @@ pub const RIVALS: &[Entry] = &[
     Entry::of::<credit::Credit>(),
     Entry::of::<esx35::Esx35>(),
     Entry::of::<esx35::FineLocks>(),
+    Entry::of::<esx4::Esx4>(),
     Entry::of::<priority::Priority>(),
 ];

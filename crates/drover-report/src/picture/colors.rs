@@ -35,11 +35,12 @@ const PALE_GREEN: Color = (153, 204, 136);
 const GREY: Color = (140, 140, 140);
 
 /// Schedulers by name: each has its colour in all pictures, whatever it is compared with.
-const SCHEDULERS: [(&str, Color); 14] = [
+const SCHEDULERS: [(&str, Color); 15] = [
     ("eevdf", GREY),
     ("drover", PALETTE[0]),
     ("credit", PALETTE[1]),
     ("esx35", PALETTE[2]),
+    ("esx4", PALETTE[4]),
     ("cfs36", PALETTE[3]),
     ("scx_bpfland", PALETTE[4]),
     ("scx_flash", PALETTE[5]),
@@ -169,7 +170,7 @@ mod tests {
             &["cfs36", "cfs36-cheaper-yield", "cfs36-throttled-yield", "drover"],
             &["cfs36-autonuma", "cfs36-schednuma"],
             &["cfs36-autonuma", "cfs36-autonuma-slowly"],
-            &["esx35", "esx35-fine-locks", "drover"],
+            &["esx35", "esx35-fine-locks", "esx4", "drover"],
             &["credit", "drover", "eevdf", "esx35"],
         ];
         for names in compared {

@@ -66,7 +66,7 @@ tables! {
         /// Default `["eevdf", "drover"]`; name or path of any sched_ext scheduler. In the simulator
         /// also `cfs36` (Linux 3.6; `cfs36-cheaper-yield`, `cfs36-throttled-yield`,
         /// `cfs36-autonuma`, `cfs36-autonuma-slowly`, `cfs36-schednuma`), `credit` (Xen's), `esx35`
-        /// (`esx35-fine-locks`), `priority`.
+        /// (`esx35-fine-locks`), `esx4`, `priority`.
         schedulers: Option<Vec<String>>;
         /// Also record CPU time in intervals of this length, 1 to 60000. Takes some time from a VM:
         /// in the lab 1.2 % of a pCPU at 50 ms.
