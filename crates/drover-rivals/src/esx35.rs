@@ -30,7 +30,7 @@ use drover_sim::scenario::rival::Rival;
 /// pCPUs of a cell.
 const CELL: u32 = 4;
 /// How long a vCPU runs before the next has its turn: ESX's quantum.
-pub(crate) const SLICE_NS: u64 = 50_000_000;
+const SLICE_NS: u64 = 50_000_000;
 /// Interval at which skew is looked at.
 pub(crate) const LOOK_NS: u64 = 1_000_000;
 /// Skew beyond which a VM stops: "typically a few milliseconds".

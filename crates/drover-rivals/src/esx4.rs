@@ -5,19 +5,17 @@
 //! Idea. There are no cells: a vCPU may run anywhere, and each pCPU and each VM has a lock. Skew is how far a vCPU is
 //! ahead of its slowest sibling, by time in which it ran or halted. Whoever is more than 3 ms ahead stops by itself,
 //! and goes on once the slowest is near enough. Who wakes goes to an idle pCPU of the cache with the fewest busy ones;
-//! of those whose turn it is, one that ran on the same cache comes first.
+//! of the VM whose turn it is, a vCPU that ran on the same cache comes first, so that siblings still run together.
 //!
 //! Worked example. Two vCPUs take turns of 5 ms on one pCPU. Each is 5 ms ahead of the other once in a turn, and stops
 //! then; in ESX 3.5 each has 5 ms of skew after its sibling's turn, and more after the next.
 //!
 //! Parameters are ESX 3.5's: a slice of 50 ms ("50 for VMkernel by default": vSphere High Performance Cookbook), skew
-//! of 3 ms, locks held for 1 us. A turn is anybody's whose VM is less than a slice behind: an estimate, as the document
-//! says only that a migration's benefit must outweigh its cost.
+//! of 3 ms, locks held for 1 us.
 //!
-//! What is left out, beside what ESX 3.5's model does: "co-scheduling all vCPUs is still attempted", moves while
-//! running, and what caches' fair part is (3.3.4).
+//! What is left out, beside what ESX 3.5's model does: moves while running, and what caches' fair part is (3.3.4).
 
-use super::esx35::{Esx35, LOOK_NS, SKEW_NS, SLICE_NS};
+use super::esx35::{Esx35, LOOK_NS, SKEW_NS};
 use drover_sim::machine::{Machine, TaskId, TaskState};
 use drover_sim::scenario::rival::Rival;
 
@@ -42,17 +40,16 @@ impl Esx35 {
         m.topology.llcs[cache as usize].iter().filter(|&it| m.current(it).is_some()).count()
     }
 
-    /// Somebody who ran on this pCPU's cache, if the turn is as much theirs as `first`'s.
+    /// A sibling of `first`, whose VM's turn it is, that ran on this pCPU's cache; else that one.
     pub(crate) fn near(&self, m: &Machine, cpu: u32, first: TaskId) -> TaskId {
         let llc_of = &m.topology.llc_of;
         let ran_here =
             |task: TaskId| llc_of[m.tasks[task as usize].pcpu as usize] == llc_of[cpu as usize];
-        let (least, _) = self.key(m, first);
         let may = |&task: &TaskId| {
-            ran_here(task)
+            m.tasks[task as usize].vm == m.tasks[first as usize].vm
+                && ran_here(task)
                 && m.may_run_on(task, cpu)
                 && !self.vcpus[task as usize].stopped
-                && self.key(m, task).0 <= least + SLICE_NS
         };
         let near = self.waiting(cpu).iter().copied().filter(may);
         near.min_by_key(|&task| self.key(m, task)).unwrap_or(first)
