@@ -3,7 +3,7 @@
 //! [model](super::esx35) it shares.
 //!
 //! Idea. There are no cells: a vCPU may run anywhere, and each pCPU and each VM has a lock. Skew is how far a vCPU is
-//! ahead of its slowest sibling, by time in which it ran or halted. Whoever is more than 3 ms ahead stops by itself,
+//! ahead of its slowest sibling that does not halt; one that halts does not fall behind, nor get ahead. Whoever is more than 3 ms ahead stops by itself,
 //! and goes on once the slowest is near enough. Who wakes goes to an idle pCPU of the cache with the fewest busy ones;
 //! of the VM whose turn it is, a vCPU that ran on the same cache comes first, so that siblings still run together.
 //!
@@ -62,11 +62,17 @@ impl Esx35 {
             let state = |task: TaskId| m.tasks[task as usize].state;
             let runs = tasks.iter().any(|&task| state(task) == TaskState::Running);
             let waiting = tasks.iter().filter(|&&task| state(task) == TaskState::Ready).count();
-            for &task in tasks.iter().filter(|&&task| state(task) != TaskState::Ready) {
+            for &task in tasks.iter().filter(|&&task| state(task) == TaskState::Running) {
                 self.vcpus[task as usize].progress_ns += LOOK_NS;
             }
+            let wants = |state| matches!(state, TaskState::Ready | TaskState::Running);
+            let awake = tasks.iter().filter(|&&task| wants(state(task)));
             let progress = |task: &TaskId| self.vcpus[*task as usize].progress_ns;
-            let Some(slowest) = tasks.iter().map(progress).min() else { continue };
+            let Some(slowest) = awake.map(progress).min() else { continue };
+            for &task in tasks.iter().filter(|&&task| !wants(state(task))) {
+                let halted_ns = &mut self.vcpus[task as usize].progress_ns;
+                *halted_ns = slowest.max(*halted_ns);
+            }
             let look_s = LOOK_NS as f64 / 1e9;
             let seen = &mut self.vms[at].seen;
             *seen.progressed_s.get_or_insert(0.0) += if runs { look_s } else { 0.0 };
@@ -143,6 +149,20 @@ mod tests {
         esx.look_at_progress(&mut m);
         assert!(!esx.vcpus[0].stopped, "3 ms ahead");
         assert_eq!(esx.counters(&m, 0).unwrap().vm.costops, 2);
+    }
+
+    #[test]
+    fn who_halts_neither_falls_behind_nor_gets_ahead() {
+        let (mut m, mut esx) = host(1, 2);
+        assert_eq!(run(&mut m, &mut esx, 0), Some(0));
+        (m.tasks[1].state, m.tasks[0].state) = (TaskState::Asleep, TaskState::Ready);
+        (0..50).for_each(|_| esx.look_at_progress(&mut m));
+        m.tasks[1].state = TaskState::Running;
+        (0..3).for_each(|_| esx.look_at_progress(&mut m));
+        assert!(!esx.vcpus[1].stopped, "3 ms ahead since it woke");
+        m.tasks[0].state = TaskState::Running;
+        (0..50).for_each(|_| esx.look_at_progress(&mut m));
+        assert!(!esx.vcpus[0].stopped);
     }
 
     #[test]
