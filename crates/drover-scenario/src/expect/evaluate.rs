@@ -21,6 +21,8 @@ pub struct Row {
     pub measured: Option<f64>,
     /// The least and the most of that over the repeats.
     pub range: Option<(f64, f64)>,
+    /// That of each repeat.
+    pub of_repeats: Vec<f64>,
     /// What the source of the scenario has.
     pub published: Option<f64>,
     /// What was asked, such as `<= 1` or `>= 0.98 of eevdf`.
@@ -65,6 +67,8 @@ fn rows_of(expect: &Expect, results: &Results) -> Vec<Row> {
         let Some(run) = runs(results, &expect.scheduler, case).next() else { continue };
         let vms: Vec<Option<&str>> = match &expect.vm {
             VmChoice::Host => vec![None],
+            VmChoice::Each if expect.mean => vec![Some("*")],
+            VmChoice::Like(pattern) if expect.mean => vec![Some(pattern)],
             VmChoice::Each => run.vms.iter().map(|vm| Some(vm.name.as_str())).collect(),
             VmChoice::Like(pattern) => {
                 let names = run.vms.iter().map(|vm| vm.name.as_str());
@@ -90,6 +94,7 @@ fn rows_of(expect: &Expect, results: &Results) -> Vec<Row> {
             metric: expect.metric,
             measured: None,
             range: None,
+            of_repeats: Vec::new(),
             published: expect.published,
             asked: asked(expect, expect.max),
             verdict: Verdict::NotRun,
@@ -159,6 +164,7 @@ impl Subject<'_> {
             metric: expect.metric,
             measured: median(&figures),
             range: least.zip(most),
+            of_repeats: figures,
             published: expect.published,
             asked: asked(expect, max),
             verdict,
@@ -224,7 +230,7 @@ impl Subject<'_> {
                 let note = format!("{scheduler}, repeat {}: {fault}", run.repeat);
                 return Err(Missing::NotMeasured(note));
             }
-            let figure = self.expect.metric.figure(run, vm, self.expect.window_s());
+            let figure = self.figure(run, vm);
             let missing = || format!("{scheduler} has no such figure in case {case}");
             figures.insert(run.repeat, figure.ok_or_else(|| Missing::NotMeasured(missing()))?);
         }
@@ -232,6 +238,16 @@ impl Subject<'_> {
             return Err(Missing::NotRun(format!("{scheduler} did not run case {case}")));
         }
         Ok(figures)
+    }
+
+    /// The figure of a run, or the mean of those of the VMs that are meant.
+    fn figure(&self, run: &Run, vm: Option<&str>) -> Option<f64> {
+        let of = |vm| self.expect.metric.figure(run, vm, self.expect.window_s());
+        let Some(pattern) = vm.filter(|_| self.expect.mean) else { return of(vm) };
+        let names = run.vms.iter().map(|vm| vm.name.as_str());
+        let meant = names.filter(|name| is_meant(pattern, name));
+        let figures = meant.map(|name| of(Some(name))).collect::<Option<Vec<f64>>>()?;
+        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
     }
 }
 
@@ -436,6 +452,21 @@ mod tests {
         );
         assert!((row.measured.unwrap() - 2.0 / 3.0).abs() < 1e-9);
         assert_eq!(row.asked, "<= 1 of a, base, against the gain of b");
+    }
+
+    #[test]
+    fn of_several_vms_the_mean_may_be_asked() {
+        let with_two = |scheduler: &str, progress| {
+            let mut run = run("all", scheduler, 1, 1.0, progress);
+            let name = "vm1".to_owned();
+            run.vms.push(VmFigures { name, progress: Some(400), ..run.vms[0].clone() });
+            run
+        };
+        let results = results(vec![with_two("drover", 1000), with_two("eevdf", 600)]);
+        let relative_to = Some("eevdf".to_owned());
+        let mean = Expect { mean: true, relative_to, min: Some(1.0), ..expect(Metric::Progress) };
+        let row = only(mean, &results);
+        assert_eq!((row.measured, row.vm.as_deref()), (Some(1.4), Some("*")));
     }
 
     #[test]

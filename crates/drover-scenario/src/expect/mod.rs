@@ -32,6 +32,9 @@ pub struct Expect {
     /// VM, `"*"` for each, a pattern or a list; needed for figures of a VM.
     #[serde(default)]
     pub vm: VmChoice,
+    /// `true`: of several VMs their mean, not each.
+    #[serde(default)]
+    pub mean: bool,
     /// The value is at least this; one of `min` and `max` is needed.
     pub min: Option<f64>,
     /// The value is at most this.
@@ -69,6 +72,7 @@ impl Expect {
             scheduler: drover(),
             case: None,
             vm: VmChoice::Host,
+            mean: false,
             min: None,
             max: None,
             published: None,

@@ -48,9 +48,8 @@ fn read_expect(table: &Table<Expect>, scenario: &Scenario) -> Read<Expect> {
         return Err(table.error("", "an [[expect]] without bound", "add min = or max ="));
     }
     let one_figure = expect.case.is_some() || scenario.cases.len() == 1;
-    if expect.title.is_some()
-        && (matches!(expect.vm, VmChoice::Each | VmChoice::Like(_)) || !one_figure)
-    {
+    let one_vm = expect.mean || !matches!(expect.vm, VmChoice::Each | VmChoice::Like(_));
+    if expect.title.is_some() && !(one_vm && one_figure) {
         let fix = "name case and vm, or remove the title";
         return Err(table.error("title", "a title is for one figure, these are several", fix));
     }
