@@ -180,7 +180,7 @@ COMPARED := esx-fig3-shares equal-shares-1-2-8 halved-demand mixed-load esx-fig4
 compare: build
 	$(DROVER) compare --out docs/fidelity.md $(COMPARED:%=scenarios/%.toml)
 
-# What has run with the same program and file is not run again; it is kept in out/seeds/.
+# What has run with the same sources and meaning is not run again; it is kept in out/seeds/.
 .PHONY: seeds
 seeds: build
 	$(DROVER) seeds

@@ -14,6 +14,11 @@ pub fn document(number: &str, rows: &[Row], pictures: &BTreeSet<String>) -> Stri
         "# {number}: {title}\n\nWritten by `make seeds` from [claims.json](claims.json), with the summary in \
          [seeds.md](../seeds.md).\n"
     );
+    if pictures.contains(number) {
+        text += &format!(
+            "\n![Claims of {number}, and how far what was measured is from each]({number}.svg)\n"
+        );
+    }
     let mut files: Vec<&String> = Vec::new();
     for file in of.iter().filter_map(|row| row.files.first()) {
         if !files.contains(&file) {

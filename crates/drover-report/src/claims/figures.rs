@@ -55,15 +55,9 @@ fn circumstances(of: &Measured) -> String {
 
 fn one(of: &Measured) -> String {
     let label = label(of);
-    match (of.row.measured, of.row.range) {
-        (Some(median), Some((least, most))) => {
-            let figures = format!("{}{}", precise(median), range(least, most));
-            format!("{label}: {figures}{}", said(of))
-        }
-        _ => {
-            let why = of.row.note.as_deref().unwrap_or("not measured");
-            format!("{label}: {why}")
-        }
+    match median(of) {
+        Some(median) => format!("{label}: {median}{}", said(of)),
+        None => format!("{label}: {}", of.row.note.as_deref().unwrap_or("not measured")),
     }
 }
 
@@ -93,6 +87,12 @@ fn said(of: &Measured) -> String {
 /// The number that the document gives, or the bounds.
 pub(super) fn asked(of: &Measured) -> String {
     of.expect.published.map_or_else(|| of.row.asked.clone(), precise)
+}
+
+/// The median of a figure, with the least and the most.
+pub(super) fn median(of: &Measured) -> Option<String> {
+    let (median, (least, most)) = (of.row.measured?, of.row.range?);
+    Some(precise(median) + &range(least, most))
 }
 
 fn range(least: f64, most: f64) -> String {

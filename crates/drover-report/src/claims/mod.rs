@@ -2,12 +2,16 @@
 //! What the seed documents claim beside what was measured: docs/seeds/claims.json, pages that follow from it, and lines
 //! for a terminal.
 
+mod cells;
 mod document;
+mod dots;
 mod figures;
 mod page;
 mod rows;
 
+pub use cells::{Cell, write_cells};
 pub use document::document;
+pub use dots::dots;
 pub use page::page;
 pub use rows::{Row, read, write};
 

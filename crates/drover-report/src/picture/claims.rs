@@ -103,6 +103,7 @@ mod tests {
             metric: expect.metric,
             measured: range.map(|(least, most)| (least + most) / 2.0),
             range,
+            of_repeats: Vec::new(),
             published: expect.published,
             asked: String::new(),
             verdict: Verdict::Pass,

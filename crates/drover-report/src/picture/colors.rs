@@ -5,6 +5,8 @@
 //! Ito's, and four as far from these and from each other as can be. A reader of SVG in the dark is shown
 //! others for ink and paper, and for those of the ten that are too dark.
 
+use drover_scenario::claims::Standing;
+
 /// Red, green, blue.
 pub(super) type Color = (u8, u8, u8);
 
@@ -77,6 +79,15 @@ pub(super) fn of_vm(place: usize) -> Color {
 pub(super) fn of_scheduler(name: &str) -> Color {
     let known = SCHEDULERS.iter().find(|(known, _)| *known == name);
     known.map_or(OTHER, |(_, color)| *color)
+}
+
+/// The colour of a claim, by how it stands.
+pub(super) fn of_standing(standing: Standing) -> Color {
+    match standing {
+        Standing::Holds => PALETTE[0],
+        Standing::Near => PALETTE[1],
+        Standing::Not => PALETTE[5],
+    }
 }
 
 /// What an SVG file says of the dark.

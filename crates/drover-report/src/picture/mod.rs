@@ -9,6 +9,7 @@ mod axis;
 mod bars;
 mod claims;
 mod colors;
+mod dots;
 mod figures;
 mod findings;
 mod growth;
@@ -21,6 +22,7 @@ mod shapes;
 use crate::summary::Summary;
 use crate::table::ground;
 pub(crate) use colors::TOLD_APART;
+pub(crate) use dots::Dot;
 use drover_scenario::claims::Measured;
 use drover_scenario::expect::Finding;
 use drover_scenario::results::Results;
@@ -51,6 +53,11 @@ impl Picture {
     /// Draws what a scenario measures of claims, beside what documents say; none where that is nothing.
     pub fn of_claims(results: &Results, measured: &[Measured]) -> Option<Self> {
         layout::page(results, &claims::figures(measured)).map(Self)
+    }
+
+    /// Draws what claims say and how far off what was measured is; none where there are none.
+    pub(crate) fn of_dots(title: &str, dots: &[Dot]) -> Option<Self> {
+        dots::page(title, dots).map(Self)
     }
 
     /// Draws who ran where on these results' ground; none where that was not recorded.

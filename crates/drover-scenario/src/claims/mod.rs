@@ -8,7 +8,7 @@ mod judge;
 mod read;
 
 pub use judge::{Measured, Standing, decisive, judge};
-pub use read::parse;
+pub use read::{parse, parse_behind};
 
 use drover_core::nearest::hint;
 use serde::{Deserialize, Serialize};
@@ -89,6 +89,27 @@ pub struct Claim {
     pub cause: Option<Cause>,
     /// What must be known of how it is shown; why it does not hold, where it does not.
     pub note: Option<String>,
+}
+
+/// Why Drover has less than EEVDF in cases of a scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Behind {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it has less of.
+    pub figure: String,
+    /// Its cases; none: all.
+    pub cases: Option<Vec<String>>,
+    /// Why.
+    pub why: String,
+}
+
+impl Behind {
+    /// Whether it speaks of that figure.
+    pub fn is_of(&self, scenario: &str, case: &str, figure: &str) -> bool {
+        let has_case = self.cases.as_ref().is_none_or(|cases| cases.iter().any(|it| it == case));
+        self.scenario == scenario && self.figure == figure && has_case
+    }
 }
 
 impl Claim {

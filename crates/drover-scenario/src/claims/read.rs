@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reads `scenarios/seeds/claims.toml`.
 
-use super::{Cause, Claim, DOCUMENTS, JudgedBy, Kind};
+use super::{Behind, Cause, Claim, DOCUMENTS, JudgedBy, Kind};
 use drover_core::tables;
 use drover_core::toml_file::{FileError, Read, Source, Table};
 
@@ -10,6 +10,14 @@ use serde::de::IgnoredAny;
 tables! {
     "top level" ClaimsFile {
         claim: Option<IgnoredAny>;
+        behind: Option<IgnoredAny>;
+    }
+
+    "[[behind]]" BehindTable {
+        scenario: String;
+        figure: String;
+        cases: Option<Vec<String>>;
+        why: String;
     }
 
     "[[claim]]" ClaimTable {
@@ -52,6 +60,23 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Claim>, FileError> {
     Ok(claims)
 }
 
+/// Reads why Drover is behind EEVDF where it is.
+///
+/// # Errors
+/// The first fault: where, what, and how to fix it.
+pub fn parse_behind(text: &str, file: &str) -> Result<Vec<Behind>, FileError> {
+    let read = |_: &str| Err("claims name no files".to_owned());
+    let source = Source::new(file, text, "scenarios/seeds/claims.toml", &read);
+    let tables = source.table()?.read::<ClaimsFile>()?.tables::<BehindTable>("behind")?;
+    let behind = |table: &Table<BehindTable>| Behind {
+        scenario: table.scenario.clone(),
+        figure: table.figure.clone(),
+        cases: table.cases.clone(),
+        why: table.why.clone(),
+    };
+    Ok(tables.iter().map(behind).collect())
+}
+
 fn read_claim(table: &Table<ClaimTable>) -> Read<Claim> {
     let claim = Claim {
         id: table.id.clone(),
@@ -79,6 +104,17 @@ mod tests {
     const GOOD: &str = "[[claim]]\nid = \"000-a\"\nsection = \"2.1\"\nhost = \"-\"\nvms = \"any\"\n\
         workload = \"any\"\ncompares = \"-\"\nmetric = \"time\"\nsays = \"Twice.\"\nkind = \"number\"\n\
         quote = \"twice\"\n";
+
+    #[test]
+    fn causes_of_what_is_behind_read() {
+        let text =
+            format!("{GOOD}[[behind]]\nscenario = \"s\"\nfigure = \"work\"\nwhy = \"slices\"\n");
+        let behind = parse_behind(&text, "c.toml").unwrap();
+        assert!(behind[0].is_of("s", "any", "work") && !behind[0].is_of("s", "any", "wait"));
+        assert!(parse(&text, "c.toml").is_ok());
+        let error = parse_behind("[[behind]]\nscenario = \"s\"\n", "c.toml").unwrap_err();
+        assert!(error.to_string().starts_with("c.toml:1: "), "{error}");
+    }
 
     #[test]
     fn claims_read_and_each_fault_has_its_line() {

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `drover seeds`: what the five seed documents claim, measured in the simulator, into docs/seeds.md and docs/seeds/.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod kept;
+mod plain;
+
+use std::collections::BTreeSet;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow};
 use drover_experiment::{Overrides, ScenarioFile};
-use drover_report::claims::{Row, Shown, document, lines, page, write};
+use drover_report::claims::{
+    Cell, Row, Shown, document, dots, lines, page, read, write, write_cells,
+};
 use drover_report::picture::Picture;
-use drover_rivals::RIVALS;
-use drover_scenario::Scenario;
-use drover_scenario::claims::{self, Claim, DOCUMENTS, Measured};
+use drover_scenario::claims::{self, Behind, Claim, DOCUMENTS, Measured};
 use drover_scenario::expect::Expect;
-use drover_scenario::results::{Ground, Origin, Results, Run};
-use drover_sim::batch::{run_batch, work};
-use serde_json::json;
-
-use super::progress;
+use drover_scenario::results::{Ground, Origin, Results};
+use drover_scenario::{Case, Scenario};
+use kept::Piece;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Scenarios to run, and only show what comes of them; none: all that show claims, into docs/seeds.md.
+    /// Scenarios to run; the rows of others stay as they are in docs/seeds/. None: all that show claims.
     files: Vec<PathBuf>,
 }
 
@@ -32,6 +32,8 @@ const CLAIMS: &str = "scenarios/seeds/claims.toml";
 /// Where scenarios are that show claims.
 const FOLDERS: [&str; 2] = ["scenarios/seeds", "scenarios"];
 const PAGE: &str = "docs/seeds.md";
+const CLAIMS_DATA: &str = "docs/seeds/claims.json";
+const CELLS: &str = "docs/seeds/eevdf.json";
 /// Where data, pictures and the pages of documents are.
 const FOLDER: &str = "docs/seeds";
 /// What has run, so that it does not run again.
@@ -43,31 +45,102 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let text = fs::read_to_string(CLAIMS)
         .with_context(|| format!("cannot read {CLAIMS}; run it where Drover's sources are"))?;
     let claims = claims::parse(&text, CLAIMS)?;
-    let all = args.files.is_empty();
-    let files = if all { scenario_files()? } else { args.files.clone() };
-    let files = read_files(&files)?;
-    let named = files.iter().flat_map(|(_, file)| file.expects().map(|(id, _)| id.clone()));
-    let named: BTreeSet<String> = named.collect();
-    if all {
-        claims::check(&claims, &named).map_err(|error| anyhow!(error))?;
-    } else if let Some(id) = named.iter().find(|id| claims.iter().all(|it| it.id != **id)) {
-        return Err(anyhow!("unknown claim \"{id}\"; {CLAIMS} has them all"));
+    let all = read_files(&scenario_files()?)?;
+    let named = all.iter().flat_map(|(_, file)| file.expects().map(|(id, _)| id.clone()));
+    claims::check(&claims, &named.collect()).map_err(|error| anyhow!(error))?;
+    let is_given =
+        |path: &str| args.files.is_empty() || args.files.iter().any(|it| it == Path::new(path));
+    if let Some(file) =
+        args.files.iter().find(|file| all.iter().all(|(path, _)| Path::new(path) != **file))
+    {
+        return Err(anyhow!("{} shows no claim; give scenarios/seeds/NAME.toml", file.display()));
     }
-    let results = measure(&files)?;
-    let (shown, drawn) = hold(&claims, &files, &results);
-    if !all {
-        print!("{}", lines(&shown));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let pictures = draw(&results, &drawn)?;
-    let rows: Vec<Row> = shown.iter().map(Row::of).collect();
-    save(PAGE, &page(&rows))?;
-    save(&format!("{FOLDER}/claims.json"), &write(&rows)?)?;
-    for (number, _) in DOCUMENTS {
-        save(&format!("{FOLDER}/{number}.md"), &document(number, &rows, &pictures))?;
-    }
+    let (files, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|(path, _)| is_given(path));
+    let measured = measure(&files, others.is_empty())?;
+    let (shown, drawn) = hold(&claims, &files, &measured.results);
+    print!("{}", lines(&shown));
+    draw(&measured.results, &drawn)?;
+    let rows = rows(&shown, &files, &others)?;
+    let causes = claims::parse_behind(&text, CLAIMS)?;
+    let cells = cells(measured.cells, &others, &causes)?;
+    publish(&rows, &cells)?;
     println!("{} claims: {PAGE}", rows.len());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The row of each claim: a new one, or, where scenarios that show it have not run now, the published one, which says
+/// whether something else would run today.
+fn rows(
+    shown: &[Shown],
+    files: &[(String, Showing)],
+    others: &[(String, Showing)],
+) -> Result<Vec<Row>> {
+    let published =
+        published(CLAIMS_DATA)?.map_or(Ok(Vec::new()), |text| read(&text)).context(CLAIMS_DATA)?;
+    let shows = |file: &Showing, id: &String| file.expects().any(|(of, _)| of == id);
+    let row = |shown: &Shown| {
+        let id = &shown.claim.id;
+        let of = files.iter().chain(others).filter(|(_, file)| shows(file, id));
+        let build = kept::build(&of.flat_map(|(_, file)| file.pieces()).collect::<Vec<_>>());
+        let is_left = others.iter().any(|(_, file)| shows(file, id));
+        match published.iter().find(|row| row.claim == *id).filter(|_| is_left) {
+            Some(old) => Row {
+                earlier: old.build != build,
+                note: shown.claim.note.clone(),
+                cause: shown.claim.cause,
+                ..old.clone()
+            },
+            None => Row::of(shown, &build),
+        }
+    };
+    Ok(shown.iter().map(row).collect())
+}
+
+/// The cells that were measured now, and the published ones of scenarios that were not.
+fn cells(new: Vec<Cell>, others: &[(String, Showing)], causes: &[Behind]) -> Result<Vec<Cell>> {
+    let old: Vec<Cell> = match published(CELLS)? {
+        Some(text) => serde_json::from_str(&text).context(CELLS)?,
+        None => Vec::new(),
+    };
+    let is_left = |cell: &Cell| others.iter().any(|(_, file)| file.scenario.name == cell.scenario);
+    let mut cells: Vec<Cell> = old.into_iter().filter(is_left).chain(new).collect();
+    cells.sort_by(|a, b| a.scenario.cmp(&b.scenario));
+    for cell in &mut cells {
+        let of = |it: &&Behind| it.is_of(&cell.scenario, &cell.case, &cell.figure);
+        let cause = causes.iter().find(of).filter(|_| cell.is_behind());
+        cell.why = cause.map(|it| it.why.clone());
+    }
+    Ok(cells)
+}
+
+/// The text of a published file, if it is there.
+fn published(path: &str) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {path}")),
+    }
+}
+
+/// Writes data, pages, and the picture of each document.
+fn publish(rows: &[Row], cells: &[Cell]) -> Result<()> {
+    save(CLAIMS_DATA, &write(rows)?)?;
+    save(CELLS, &write_cells(cells)?)?;
+    save(PAGE, &page(rows, cells))?;
+    for (number, _) in DOCUMENTS {
+        if let Some(picture) = dots(number, rows) {
+            save(&format!("{FOLDER}/{number}.svg"), &picture.svg()?)?;
+        }
+    }
+    let names = fs::read_dir(FOLDER).with_context(|| format!("cannot read {FOLDER}"))?;
+    let paths = names.flatten().map(|it| it.path());
+    let pictures = paths.filter(|it| it.extension().is_some_and(|it| it == "svg"));
+    let pictures: BTreeSet<String> =
+        pictures.filter_map(|it| Some(it.file_stem()?.to_string_lossy().into_owned())).collect();
+    for (number, _) in DOCUMENTS {
+        save(&format!("{FOLDER}/{number}.md"), &document(number, rows, &pictures))?;
+    }
+    Ok(())
 }
 
 fn save(path: &str, text: &str) -> Result<()> {
@@ -77,14 +150,39 @@ fn save(path: &str, text: &str) -> Result<()> {
 /// A scenario that shows claims.
 struct Showing {
     scenario: Scenario,
-    /// A hash of all its text.
-    text: u64,
 }
 
 impl Showing {
     /// Its expectations that show a claim, and which.
     fn expects(&self) -> impl Iterator<Item = (&String, &Expect)> {
         self.scenario.expects.iter().filter_map(|it| Some((it.claim.as_ref()?, it)))
+    }
+
+    /// Each case under each scheduler.
+    fn pieces(&self) -> Vec<Piece> {
+        let schedulers = &self.scenario.schedulers;
+        let each = self.scenario.cases.iter();
+        let each = each.flat_map(|case| schedulers.iter().map(move |it| (case, it)));
+        let piece = |(case, scheduler): (&Case, &String)| {
+            let (cases, schedulers) = (vec![case.clone()], vec![scheduler.clone()]);
+            Piece::of(Scenario { cases, schedulers, ..self.scenario.clone() }, Path::new(KEPT))
+        };
+        each.map(piece).collect()
+    }
+
+    /// Results without a run yet.
+    fn empty(&self) -> Results {
+        Results {
+            scenario: self.scenario.name.clone(),
+            ground: Ground::Sim,
+            clock: None,
+            origin: Origin::default(),
+            seed: self.scenario.seed,
+            kernel: None,
+            runs: Vec::new(),
+            repeats: None,
+            wall: None,
+        }
     }
 }
 
@@ -120,93 +218,48 @@ fn read_files(paths: &[PathBuf]) -> Result<Vec<(String, Showing)>> {
         };
         let schedulers = scenario.schedulers.iter().filter(|name| needed(name)).cloned().collect();
         scenario.schedulers = schedulers;
-        let text = hash(&(&file.text, &file.others));
-        files.push((path.display().to_string(), Showing { scenario, text }));
+        files.push((path.display().to_string(), Showing { scenario }));
     }
     Ok(files)
 }
 
-fn hash(of: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    of.hash(&mut hasher);
-    hasher.finish()
+/// What was measured: the results of each scenario, and what Drover has of EEVDF's figures with nothing set.
+struct Measurements {
+    results: Vec<Results>,
+    cells: Vec<Cell>,
 }
 
-/// One case of a scenario, and where its runs are kept.
-struct Piece {
-    scenario: usize,
-    case: Scenario,
-    key: String,
-    kept: PathBuf,
-}
-
-/// The results of each scenario: what has run before with this program and text is read, the rest runs.
-fn measure(files: &[(String, Showing)]) -> Result<Vec<Results>> {
-    let program = std::env::current_exe().and_then(fs::read).context("cannot read the program")?;
-    let program = hash(&program);
+fn measure(files: &[(String, Showing)], all: bool) -> Result<Measurements> {
+    let folder = Path::new(KEPT);
     let mut pieces = Vec::new();
+    let mut of: Vec<usize> = Vec::new();
     for (number, (_, file)) in files.iter().enumerate() {
-        let folder = Path::new(KEPT).join(&file.scenario.name);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        for (at, case) in file.scenario.cases.iter().enumerate() {
-            let case = Scenario { cases: vec![case.clone()], ..file.scenario.clone() };
-            let key = format!("{program:016x}-{:016x}-{SEEDS}", file.text);
-            let kept = folder.join(format!("{at}.json"));
-            pieces.push(Piece { scenario: number, case, key, kept });
-        }
+        pieces.extend(file.pieces());
+        of.resize(pieces.len(), number);
     }
-    let mut runs: Vec<Option<Vec<Run>>> = pieces.iter().map(Piece::read).collect();
-    let missing: Vec<usize> = (0..pieces.len()).filter(|&at| runs[at].is_none()).collect();
-    let scenarios: Vec<Scenario> = missing.iter().map(|&at| pieces[at].case.clone()).collect();
-    let bar = progress::bar(scenarios.iter().map(work).sum(), "{percent} %");
-    let fresh = Mutex::new(BTreeMap::new());
-    let take = |number: usize, results: Results| {
-        let piece = &pieces[missing[number]];
-        piece.keep(&results.runs).map_err(|error| format!("{error:#}"))?;
-        fresh.lock().expect("nobody panics with it held").insert(missing[number], results.runs);
-        bar.inc(work(&scenarios[number]));
-        Ok(())
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    run_batch(&scenarios, RIVALS, threads, &take).map_err(|error| anyhow!(error))?;
-    bar.finish_and_clear();
-    for (at, fresh) in fresh.into_inner().expect("nobody panicked") {
-        runs[at] = Some(fresh);
+    let judged = pieces.len();
+    let plain: Vec<(&Scenario, Case)> = files
+        .iter()
+        .flat_map(|(_, file)| {
+            plain::cases(&file.scenario).into_iter().map(|it| (&file.scenario, it))
+        })
+        .collect();
+    for (scenario, case) in &plain {
+        pieces.extend(plain::both(scenario, case).map(|it| Piece::of(it, folder)));
     }
-    let empty = |file: &(String, Showing)| Results {
-        scenario: file.1.scenario.name.clone(),
-        ground: Ground::Sim,
-        clock: None,
-        origin: Origin::default(),
-        seed: file.1.scenario.seed,
-        kernel: None,
-        runs: Vec::new(),
-        repeats: None,
-        wall: None,
-    };
-    let mut results: Vec<Results> = files.iter().map(empty).collect();
-    for (piece, runs) in pieces.iter().zip(runs) {
-        results[piece.scenario].runs.extend(runs.unwrap_or_default());
+    let runs = kept::runs(&pieces)?;
+    if all {
+        kept::clear(folder, &pieces)?;
     }
-    Ok(results)
-}
-
-impl Piece {
-    /// The runs that are kept of it; none where there are none of this program and text.
-    fn read(&self) -> Option<Vec<Run>> {
-        let kept: serde_json::Value =
-            serde_json::from_str(&fs::read_to_string(&self.kept).ok()?).ok()?;
-        let is_it = kept["key"] == self.key.as_str();
-        is_it.then(|| serde_json::from_value(kept["runs"].clone()).ok())?
+    let beside = plain.iter().zip(runs[judged..].chunks_exact(2));
+    let cells = beside
+        .flat_map(|((scenario, case), both)| plain::cells(scenario, case, [&both[0], &both[1]]));
+    let cells = cells.collect();
+    let mut results: Vec<Results> = files.iter().map(|(_, file)| file.empty()).collect();
+    for (number, runs) in of.into_iter().zip(runs) {
+        results[number].runs.extend(runs);
     }
-
-    /// Keeps its runs: all of them or, should the program end meanwhile, none.
-    fn keep(&self, runs: &[Run]) -> Result<()> {
-        let text = json!({ "key": self.key, "runs": runs }).to_string();
-        let part = self.kept.with_extension("part");
-        let kept = fs::write(&part, text).and_then(|()| fs::rename(&part, &self.kept));
-        kept.with_context(|| format!("cannot write {}", self.kept.display()))
-    }
+    Ok(Measurements { results, cells })
 }
 
 /// The figures of a scenario that show claims.
@@ -236,37 +289,12 @@ fn hold(
     (shown, drawn)
 }
 
-/// Draws a picture of each scenario; the names of the scenarios that have one.
-fn draw(results: &[Results], drawn: &Figures) -> Result<BTreeSet<String>> {
+/// Draws a picture of each scenario that has something to show.
+fn draw(results: &[Results], drawn: &Figures) -> Result<()> {
     fs::create_dir_all(FOLDER).with_context(|| format!("cannot make {FOLDER}"))?;
-    let mut pictures = BTreeSet::new();
     for (results, (_, figures)) in results.iter().zip(drawn) {
         let Some(picture) = Picture::of_claims(results, figures) else { continue };
         save(&format!("{FOLDER}/{}.svg", results.scenario), &picture.svg()?)?;
-        pictures.insert(results.scenario.clone());
     }
-    Ok(pictures)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_has_run_is_read_again_for_the_same_program_and_text_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let text = "name = \"x\"\nhost = { cores = 1 }\n[[vm]]\nname = \"a\"\nvcpus = 1\n\
-                    workload = { kind = \"cpu\" }\n";
-        let case = Scenario::parse(text, "x.toml").unwrap();
-        let piece = |key: &str| {
-            let (key, kept) = (key.to_owned(), dir.path().join("0.json"));
-            Piece { scenario: 0, case: case.clone(), key, kept }
-        };
-        assert_eq!(piece("one").read(), None, "nothing has run");
-        piece("one").keep(&[]).unwrap();
-        assert_eq!(piece("one").read(), Some(Vec::new()));
-        assert_eq!(piece("two").read(), None, "another program or text");
-        fs::write(dir.path().join("0.json"), "{ \"key\": \"one\", \"runs\"").unwrap();
-        assert_eq!(piece("one").read(), None, "cut off");
-    }
+    Ok(())
 }
