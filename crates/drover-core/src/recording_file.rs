@@ -8,6 +8,8 @@
 //! pCPU times 16 and what it was; the thread. A file that was cut off, or that somebody still writes, is read as far as
 //! its parts are whole.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_list::CpuList;
@@ -64,6 +66,15 @@ pub struct Setup {
     /// A last-level cache, KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_kib: Option<u32>,
+    /// The memory of each node, MiB.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes_mib: BTreeMap<u32, u64>,
+    /// Whether a vCPU that spins is stopped (pause-loop exits); none: the CPU has nothing for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_exits: Option<bool>,
+    /// Which memory the kernel puts on huge pages by itself: `always`, `madvise` or `never`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<String>,
     /// Its VMs.
     pub vms: Vec<VmSetup>,
 }
@@ -100,6 +111,36 @@ pub struct VmSetup {
     pub pool: Option<String>,
     /// Where each vCPU may run, in the order of their numbers; none: that is not known.
     pub pins: Vec<Option<CpuList>>,
+    /// Its partition, where it is in another than `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// What was asked for it and cannot be, each in a line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<String>,
+    /// libvirt's name of it, where that manages it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// Its cgroup.
+    #[serde(default)]
+    pub cgroup: String,
+    /// The most CPU that its cgroup may have, other threads of its process counted, thousandths of a pCPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_mcpu: Option<u32>,
+    /// Where its other threads may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helper_pins: Option<CpuList>,
+    /// Whether its guest has nodes (vNUMA); none: that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knows_nodes: Option<bool>,
+    /// How many of its vCPUs have a core-scheduling cookie.
+    #[serde(default)]
+    pub cookies: u32,
+    /// What of its memory lies on each node, MiB; empty: that was not looked at.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub memory_mib: BTreeMap<u32, u64>,
+    /// What of it is on huge pages, MiB; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_mib: Option<u64>,
 }
 
 /// A recording.

@@ -96,7 +96,12 @@ fn only_pcpu(vcpu: &VcpuTimes) -> Option<u32> {
 
 /// The pCPUs that vCPU may run on; none: it is gone.
 pub(crate) fn allowed(vcpu: &VcpuTimes) -> Vec<u32> {
-    let dir = PathBuf::from(format!("/proc/{}/task/{}", vcpu.process, vcpu.thread));
+    allowed_of(vcpu.process, vcpu.thread)
+}
+
+/// The same of any thread.
+pub(crate) fn allowed_of(process: u32, thread: u32) -> Vec<u32> {
+    let dir = PathBuf::from(format!("/proc/{process}/task/{thread}"));
     let list = cpus_of_thread(&dir).unwrap_or_default();
     list.into_iter().filter_map(|pcpu| u32::try_from(pcpu).ok()).collect()
 }

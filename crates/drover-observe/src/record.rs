@@ -60,7 +60,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     let before = rings.since(from_ns);
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
     writer.write(&file::begin(&head(&sample, from_ns, Duration::ZERO)))?;
-    writer.write(&file::setup(&setup(&sample)?))?;
+    writer.write(&file::setup(&setup(&sample, false)?))?;
     writer.add(&sample, &before.events)?;
     let (began, mut sampled) = (Instant::now(), Instant::now());
     while began.elapsed() < time && !stop.load(Ordering::Relaxed) {
@@ -79,7 +79,7 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     // Who came after the last look.
     let last = Sample::take(&observer.read()?, &mut forward)?;
     writer.add(&last, &[])?;
-    writer.write(&file::setup(&setup(&last)?))?;
+    writer.write(&file::setup(&setup(&last, true)?))?;
     writer.recorded.whole = began.elapsed();
     writer.end()
 }
@@ -100,7 +100,7 @@ pub fn record_last(running: &Running, out: &mut impl Write, last: Duration) -> R
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
     writer.recorded.whole = Duration::from_nanos(now_ns - from_ns);
     writer.write(&file::begin(&head(&sample, from_ns, writer.recorded.whole)))?;
-    writer.write(&file::setup(&setup(&sample)?))?;
+    writer.write(&file::setup(&setup(&sample, true)?))?;
     writer.lose(read.lost)?;
     for events in read.events.chunks(PART) {
         writer.add(&sample, events)?;

@@ -1,24 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a recording says of the host beside what happens: its shape, and what is set for its VMs.
 
+use std::path::Path;
+
 use anyhow::Result;
-use drover_core::asked::{Asked, Limit};
+use drover_core::asked::{Asked, DEFAULT, Limit};
 use drover_core::cpu_list::CpuList;
 use drover_core::recording_file::{PcpuSetup, Setup, VmSetup};
 use drover_core::shares::Shares;
+use drover_host::cookies::cookie_of;
+use drover_host::names::Places;
+use drover_host::numa::once::{Memory, memory_of};
+use drover_host::pages::huge_by_itself;
+use drover_host::pause_exits::pause_exits;
+use drover_host::sources::cgroup;
 use drover_host::sources::cgroup_tree::CgroupTree;
 use drover_host::status::VmStatus;
 use drover_host::topology::Topology;
 
-use crate::explain::allowed;
+use crate::explain::{allowed, allowed_of};
+use crate::observer::VcpuTimes;
 use crate::sample::{Sample, VmSample};
 use crate::statuses::cgroups;
 
-/// Looks at the host, and at the VMs of that sample.
+/// Looks at the host, and at the VMs of that sample; at their memory, too, where there is time for it: the kernel walks
+/// all page tables of each.
 ///
 /// # Errors
 /// When the kernel does not tell.
-pub fn setup(sample: &Sample) -> Result<Setup> {
+pub fn setup(sample: &Sample, with_memory: bool) -> Result<Setup> {
     let tree = cgroups(sample);
     let vm = |(pid, vm): (&u32, &VmSample)| {
         let set = match sample.told.get(pid) {
@@ -26,9 +36,38 @@ pub fn setup(sample: &Sample) -> Result<Setup> {
             None => set_by_cgroups(&tree, *pid, vm),
         };
         let pins = vm.vcpus.iter().map(|vcpu| CpuList::of(allowed(vcpu))).collect();
-        VmSetup { vm: *pid, pins, ..set }
+        let set = VmSetup { vm: *pid, pins, ..set };
+        let set = around(*pid, vm, set);
+        if with_memory { lies(*pid, set) } else { set }
     };
-    Ok(Setup { vms: sample.vms.iter().map(vm).collect(), ..shape(&Topology::read()?) })
+    let root = Path::new("/");
+    Ok(Setup {
+        vms: sample.vms.iter().map(vm).collect(),
+        pause_exits: pause_exits(root),
+        huge_pages: huge_by_itself(root),
+        ..shape(&Topology::read()?)
+    })
+}
+
+/// What manages it, and what its threads have.
+fn around(pid: u32, vm: &VmSample, set: VmSetup) -> VmSetup {
+    let cgroup = cgroup::path_of(pid);
+    let tagged = |vcpu: &&VcpuTimes| i32::try_from(vcpu.thread).is_ok_and(|it| cookie_of(it) != 0);
+    let helper_pins = vm.helpers.iter().flat_map(|&thread| allowed_of(pid, thread));
+    VmSetup {
+        domain: Places::default().identity_now(pid).domain,
+        quota_mcpu: cgroup::quota_mcpu(&cgroup),
+        cgroup,
+        helper_pins: CpuList::of(helper_pins),
+        cookies: u32::try_from(vm.vcpus.iter().filter(tagged).count()).unwrap_or(u32::MAX),
+        ..set
+    }
+}
+
+/// Where its memory lies.
+fn lies(pid: u32, set: VmSetup) -> VmSetup {
+    let Memory { on_mib, huge_mib, knows_nodes } = memory_of(pid);
+    VmSetup { memory_mib: on_mib, huge_mib, knows_nodes, ..set }
 }
 
 fn told_by_drover(told: &VmStatus) -> VmSetup {
@@ -37,6 +76,8 @@ fn told_by_drover(told: &VmStatus) -> VmSetup {
         reservation_mcpu: (told.promised_mcpu > 0).then_some(told.promised_mcpu),
         limit_mcpu: told.limit_mcpu,
         pool: told.pool.clone(),
+        partition: Some(told.partition.clone()).filter(|name| name != DEFAULT),
+        troubles: told.troubles.clone(),
         ..VmSetup::default()
     }
 }
@@ -74,7 +115,12 @@ fn shape(topology: &Topology) -> Setup {
         memory_mib: u32::try_from(memory_kib / 1024).unwrap_or(u32::MAX),
         node_distances: topology.nodes.values().map(distances).collect(),
         llc_kib: topology.pcpus.iter().map(|pcpu| pcpu.llc_kib).max().filter(|&kib| kib > 0),
-        vms: Vec::new(),
+        nodes_mib: topology
+            .nodes
+            .iter()
+            .map(|(node, known)| (number(*node), known.memory_kib >> 10))
+            .collect(),
+        ..Setup::default()
     }
 }
 
@@ -97,6 +143,7 @@ mod tests {
         assert_eq!(shape.pcpus, [place(0, 0, u32::MAX - 1), place(2, 2, 2)]);
         assert_eq!((shape.memory_mib, shape.llc_kib), (2048, Some(512)));
         assert_eq!(shape.node_distances, [[20, 10]]);
+        assert_eq!(shape.nodes_mib, BTreeMap::from([(1, 2048)]));
     }
 
     #[test]

@@ -68,6 +68,13 @@ impl Guest {
     }
 }
 
+/// Whether a guest has nodes, understood or not, by the arguments of its process; none: that is no QEMU.
+pub fn knows_nodes(args: &[String]) -> Option<bool> {
+    let program = args.first()?.rsplit('/').next()?;
+    (program.starts_with("qemu") || program.ends_with("kvm"))
+        .then(|| given(args, "numa").any(|it| matches!(it.kind.as_str(), "node" | "cpu")))
+}
+
 /// What an option is given: `KIND,key=value,key=value`, or the same as JSON.
 #[derive(Debug, Default)]
 struct Given {

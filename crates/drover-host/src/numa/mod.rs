@@ -27,6 +27,7 @@ mod guest;
 mod host;
 mod maps;
 mod mover;
+pub mod once;
 mod os;
 mod pressure;
 

@@ -166,6 +166,11 @@ fn weight(dir: &Path) -> u64 {
     }
 }
 
+/// The most CPU that the cgroup at that path says for itself, thousandths of a pCPU.
+pub fn quota_mcpu(path: &str) -> Option<u32> {
+    Quota::of(&Path::new(CGROUPS).join(path.trim_start_matches('/'))).map(|quota| quota.mcpu)
+}
+
 /// The limit of a cgroup, its own, or, of a VM's, what its vCPUs' cgroups allow together; and that of each of these,
 /// where all have the same.
 fn limits(dir: &Path) -> (Option<Quota>, Option<Quota>) {
