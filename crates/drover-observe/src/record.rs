@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -11,12 +12,13 @@ use anyhow::{Context, Result};
 use drover_core::recording::{Class, Event, What};
 use drover_core::recording_file::{self as file, Head, Thread};
 use drover_core::why::Who;
+use drover_host::files;
 use drover_host::names::vm_name;
 use jiff::Timestamp;
 use nix::unistd::gethostname;
 
 use crate::forward::Forward;
-use crate::observer::{Follower, Keep};
+use crate::observer::{Follower, Keep, Reading, VcpuTimes};
 use crate::running::Running;
 use crate::sample::{Sample, now_ns};
 use crate::setup::setup;
@@ -57,7 +59,13 @@ pub fn record(out: &mut impl Write, time: Duration, stop: &AtomicBool) -> Result
     let from_ns = now_ns()?;
     let mut position = rings.position();
     // The last event of each pCPU says who runs as it begins.
-    let before = rings.since(from_ns);
+    let mut before = rings.since(from_ns);
+    // A pCPU without an event yet may have run one vCPU since before the observer began.
+    let now = observer.read()?;
+    let run = still_running(&sample, &now);
+    let places = run.filter_map(|vcpu| Some((pcpu_of(vcpu)?, vcpu.thread)));
+    let first = first_events(places, &before.events, from_ns);
+    before.events.extend(first);
     let mut writer = Writer { out, recorded: Recorded::default(), people: People::default() };
     writer.write(&file::begin(&head(&sample, from_ns, Duration::ZERO)))?;
     writer.write(&file::setup(&setup(&sample, false)?))?;
@@ -106,6 +114,44 @@ pub fn record_last(running: &Running, out: &mut impl Write, last: Duration) -> R
         writer.add(&sample, events)?;
     }
     writer.end()
+}
+
+/// The vCPUs that ran all the time from that sample to that reading.
+fn still_running<'a>(sample: &'a Sample, now: &'a Reading) -> impl Iterator<Item = &'a VcpuTimes> {
+    let before =
+        |thread| sample.vms.values().flat_map(|vm| &vm.vcpus).find(move |it| it.thread == thread);
+    now.vcpus.iter().filter(move |vcpu| {
+        before(vcpu.thread).is_some_and(|before| {
+            let passed_ns = vcpu.at_ns.saturating_sub(before.at_ns);
+            let ran_ns = vcpu.running_ns.saturating_sub(before.running_ns);
+            passed_ns > 0 && ran_ns >= passed_ns
+        })
+    })
+}
+
+/// Where that vCPU runs, or ran last.
+fn pcpu_of(vcpu: &VcpuTimes) -> Option<u32> {
+    /// Its place in the line, behind the name.
+    const PROCESSOR: usize = 36;
+    let path = format!("/proc/{}/task/{}/stat", vcpu.process, vcpu.thread);
+    let line = files::kernel(Path::new(&path)).ok()?;
+    line.rsplit_once(") ")?.1.split(' ').nth(PROCESSOR)?.parse().ok()
+}
+
+/// That these run, where nothing was told of the pCPU before.
+fn first_events(
+    places: impl Iterator<Item = (u32, u32)>,
+    before: &[Event],
+    from_ns: u64,
+) -> Vec<Event> {
+    let is_told = |pcpu: u32| {
+        before.iter().any(|it| it.pcpu == pcpu && it.at_ns < from_ns && it.what != What::Woken)
+    };
+    let what = What::Ran { left_ready: false, class: Class::Normal };
+    places
+        .filter(|(pcpu, _)| !is_told(*pcpu))
+        .map(|(pcpu, thread)| Event { at_ns: from_ns, pcpu, thread, what })
+        .collect()
 }
 
 fn head(sample: &Sample, from_ns: u64, ago: Duration) -> Head {
@@ -205,4 +251,30 @@ impl People {
 fn told(threads: &Threads, thread: u32, class: Class) -> Thread {
     let found = threads.find(thread, class);
     Thread { thread, who: found.who, name: found.name, vm: None, vcpu: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::VmSample;
+
+    fn vcpu(thread: u32, at_ns: u64, running_ns: u64) -> VcpuTimes {
+        VcpuTimes { thread, at_ns, running_ns, ..VcpuTimes::default() }
+    }
+
+    #[test]
+    fn a_vcpu_that_runs_without_a_switch_is_told_of_as_the_recording_begins() {
+        let mut sample = Sample::default();
+        let vcpus = vec![vcpu(7, 100, 50), vcpu(8, 100, 50), vcpu(9, 100, 50)];
+        sample.vms.insert(1, VmSample { vcpus, ..VmSample::default() });
+        let vcpus = vec![vcpu(7, 300, 250), vcpu(8, 300, 249), vcpu(9, 300, 250), vcpu(10, 300, 9)];
+        let now = Reading { vcpus, ..Reading::default() };
+        let run: Vec<u32> = still_running(&sample, &now).map(|it| it.thread).collect();
+        assert_eq!(run, [7, 9]);
+        let what = What::Ran { left_ready: false, class: Class::Normal };
+        let told = [Event { at_ns: 150, pcpu: 3, thread: 9, what }];
+        let first = first_events([(2, 7), (3, 9)].into_iter(), &told, 200);
+        assert_eq!(first, [Event { at_ns: 200, pcpu: 2, thread: 7, what }]);
+        assert_eq!(first_events([(3, 9)].into_iter(), &told, 100).len(), 1, "told of later only");
+    }
 }
