@@ -5,6 +5,7 @@
 //! The ground floor, which knows nothing of the rest: `cpu_list`, `percent`, `shares`, `names`, `nearest`, `printable`,
 //! `words`, `toml_file`.
 
+pub mod advise;
 pub mod allot;
 pub mod arrange;
 pub mod asked;

@@ -29,6 +29,8 @@ enum Command {
     Top(commands::top::Args),
     /// Say why a VM waited in the last seconds, and what would help.
     Why(commands::why::Args),
+    /// Say what to tune on this host or a recorded one, with evidence and what it would gain; change nothing.
+    Advise(commands::advise::Args),
     /// Keep books of VMs whichever scheduler is in charge, and answer who asks; schedule nothing.
     Observe(commands::observe::Args),
     /// Record who runs where, and who waits, whichever scheduler is in charge.
@@ -142,6 +144,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),
         Command::Why(args) => commands::why::run(&args),
+        Command::Advise(args) => commands::advise::run(&args),
         Command::Observe(args) => commands::observe::run(&args),
         Command::Record(args) => commands::record::run(&args),
         Command::Report(args) => commands::report::run(&args),

@@ -52,6 +52,16 @@ pub const PAGES: &[Page] = &[
         &[("Why was VM web slow in the last five minutes?", "drover why web --seconds 300")],
     ),
     page(
+        "advise",
+        &[
+            ("What is to be tuned on this host?", "drover advise"),
+            (
+                "What was, on the host of a recording, for a program:",
+                "drover advise busy.rec --json",
+            ),
+        ],
+    ),
+    page(
         "observe",
         &[
             ("Keep books, as the unit drover-observe does:", "drover observe"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The subcommands. Each `run` returns the exit code, or an error to print in one line.
 
+pub mod advise;
 mod ask;
 pub mod check;
 pub mod compare;

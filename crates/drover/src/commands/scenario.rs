@@ -55,6 +55,15 @@ pub fn run(command: &Command) -> Result<ExitCode> {
 
 /// The recording at that path as a scenario.
 fn read(path: &Path) -> Result<Described> {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    describe(&recording(path)?, &stem).map_err(|why| anyhow!("{}: {why}", path.display()))
+}
+
+/// The recording at that path; that it was cut off is said.
+///
+/// # Errors
+/// When there is none, in one line.
+pub(super) fn recording(path: &Path) -> Result<Recording> {
     let named = || path.display().to_string();
     let length = fs::metadata(path).with_context(named)?.len();
     ensure!(length <= BYTES_MAX, "{}: no recording is so long", named());
@@ -63,8 +72,7 @@ fn read(path: &Path) -> Result<Described> {
     if recording.is_cut {
         eprintln!("drover: {}: it was cut off; this is what was whole of it", named());
     }
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    describe(&recording, &stem).map_err(|why| anyhow!("{}: {why}", named()))
+    Ok(recording)
 }
 
 /// A file of either kind; scenarios are made from these.
@@ -103,7 +111,10 @@ impl Source {
 }
 
 /// The same figures of each VM in the simulator.
-fn simulated(scenario: &Scenario) -> Result<Vec<Recorded>> {
+///
+/// # Errors
+/// When it cannot hold the host, or a run has a fault.
+pub(super) fn simulated(scenario: &Scenario) -> Result<Vec<Recorded>> {
     let options = Options { trace: true, ..Options::default() };
     let outcome = run_scenario(scenario, RIVALS, &options, &|_, _| {});
     let outcome = outcome.map_err(|error| anyhow!(error))?;

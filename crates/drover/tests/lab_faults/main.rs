@@ -8,6 +8,7 @@
 //!
 //! To run one by hand: `cargo test -p drover --test lab_faults hotplug -- --nocapture`.
 
+mod advise;
 mod affinity;
 mod boot;
 mod daemon;
@@ -134,6 +135,16 @@ fn an_observer_says_why_vms_wait_on_the_oldest_kernel() {
 #[test]
 fn an_observer_says_why_vms_wait_on_a_kernel_without_sched_ext() {
     Boot::new("observe::briefly").pcpus(4).nodes(2).kernel_if_there("6.1").run();
+}
+
+#[test]
+fn advice_finds_what_was_planted_and_invents_nothing() {
+    Boot::new("advise::inside").pcpus(4).nodes(2).run();
+}
+
+#[test]
+fn advice_finds_what_was_planted_on_the_oldest_kernel() {
+    Boot::new("advise::briefly").pcpus(4).nodes(2).oldest_kernel().run();
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn vm_one_to_one(name: &str, pcpus: &[usize]) -> MicroVm {
 }
 
 /// Makes a cgroup with these settings, and puts the VM there.
-fn into_cgroup(vm: &MicroVm, path: &str, settings: &[(&str, &str)]) {
+pub fn into_cgroup(vm: &MicroVm, path: &str, settings: &[(&str, &str)]) {
     let mut dir = CGROUPS.to_owned();
     for part in path.split('/') {
         fs::write(format!("{dir}/cgroup.subtree_control"), "+cpu").unwrap();

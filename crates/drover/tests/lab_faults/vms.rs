@@ -28,6 +28,10 @@ pub struct MicroVm {
 
 /// Starts the process of a micro VM; it may not be a VM yet.
 pub fn spawn(name: &str, vcpus: u32, workload: &str) -> Child {
+    spawn_with(name, vcpus, workload, &[])
+}
+
+fn spawn_with(name: &str, vcpus: u32, workload: &str, more: &[&str]) -> Child {
     // Measuring the speed takes time, and a VM of a storm has none.
     let arguments = ["--loops-per-ms", "15000", "--workload", workload];
     Command::new("drover")
@@ -35,6 +39,7 @@ pub fn spawn(name: &str, vcpus: u32, workload: &str) -> Child {
         .args(arguments)
         .arg("--stats")
         .arg(stats_path(name))
+        .args(more)
         .stdin(Stdio::null())
         .spawn()
         .expect("a micro VM starts")
@@ -49,8 +54,13 @@ impl MicroVm {
     /// Starts a VM and waits until all its vCPUs run. How long that takes is no promise: 256 vCPUs need 14 s
     /// here, and a slower machine's emulator more.
     pub fn start(name: &str, vcpus: u32, workload: &str) -> Self {
+        Self::start_with(name, vcpus, workload, &[])
+    }
+
+    /// The same, with more arguments of `drover guest`.
+    pub fn start_with(name: &str, vcpus: u32, workload: &str, more: &[&str]) -> Self {
         let _ = fs::remove_file(stats_path(name));
-        let child = spawn(name, vcpus, workload);
+        let child = spawn_with(name, vcpus, workload, more);
         let mut stats = None;
         wait_until(&format!("{name} boots"), Duration::from_secs(60), || {
             stats = StatsReader::open(&stats_path(name)).ok();
