@@ -8,9 +8,11 @@
 //!
 //! | manager | cgroup | the VM's name |
 //! |---|---|---|
-//! | libvirt | `/machine.slice/machine-qemu\x2d1\x2dweb.scope/...` | the domain's: `web` |
+//! | libvirt | any; its file of the domain that the command line names has this process | the domain's: `web` |
+//! | libvirt | `/machine.slice/machine-qemu\x2d1\x2dweb.scope/...` | the same, as far as systemd's letters go |
 //! | OpenStack | as libvirt; the domain's file has `nova:instance` | the instance's UUID |
 //! | Proxmox | `/qemu.slice/100.scope` | the VMID: `100` |
+//! | Incus | any; the file of its number that the command line names has this process | `web`, or `PROJECT_web` |
 //! | KubeVirt | `/kubepods.slice/.../kubepods-burstable-podUID.slice/...` | `NAMESPACE_VMI`, from the pod's logs |
 //!
 //! Whose a process is was seen by the kernel's part of the scheduler when it found the VM; /proc may say another by now,
@@ -32,6 +34,9 @@ pub const NAME_LENGTH_MAX: usize = LENGTH_MAX;
 const COMMAND_MAX: usize = 64 << 10;
 /// So long may the file of users be: some 50,000.
 const USERS_MAX: usize = 4 << 20;
+
+/// So long may a file of one number be.
+const NUMBER_MAX: usize = 64;
 
 /// Who a VM is, and who says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +63,8 @@ pub enum Source {
     OpenStack,
     /// Proxmox: the VMID.
     Proxmox,
+    /// Incus: the instance's name, after its project's where that is not the default one.
+    Incus,
     /// KubeVirt: namespace and name of the virtual machine instance.
     KubeVirt,
     /// Its own process, which root runs.
@@ -86,6 +93,7 @@ impl Source {
             Source::Libvirt => "libvirt's domain",
             Source::OpenStack => "OpenStack's instance",
             Source::Proxmox => "Proxmox' VMID",
+            Source::Incus => "Incus' instance",
             Source::KubeVirt => "KubeVirt's instance",
             Source::Process => "its process, which is root's",
             Source::User => "its process, which is a user's",
@@ -103,6 +111,8 @@ pub struct Places {
     pub proc: PathBuf,
     /// libvirt's files of running domains.
     pub domains: PathBuf,
+    /// Incus' directories of running instances, `PROJECT_NAME`.
+    pub instances: PathBuf,
     /// The kubelet's directories of pods, `NAMESPACE_POD_UID`.
     pub pods: PathBuf,
     /// The users of the host.
@@ -114,6 +124,7 @@ impl Default for Places {
         Self {
             proc: "/proc".into(),
             domains: libvirt::DIRS[0].into(),
+            instances: "/run/incus".into(),
             pods: "/var/log/pods".into(),
             users: "/etc/passwd".into(),
         }
@@ -160,7 +171,7 @@ impl Places {
         let args = args.unwrap_or_default();
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default();
         let word = name_from_command(args);
-        let mut found = self.of_manager(path, word.as_deref(), tgid).unwrap_or_else(|| {
+        let mut found = self.of_manager(path, args, tgid).unwrap_or_else(|| {
             let name = word.clone().unwrap_or_else(|| self.name_of_process(args, tgid));
             self.of_process(name, uid, tgid)
         });
@@ -169,51 +180,52 @@ impl Places {
         found
     }
 
-    fn of_manager(&self, path: &str, word: Option<&str>, tgid: u32) -> Option<Identity> {
+    fn of_manager(&self, path: &str, args: &[String], tgid: u32) -> Option<Identity> {
+        let word = name_from_command(args);
+        let word = word.as_deref();
         let units: Vec<&str> = path.split('/').filter(|unit| !unit.is_empty()).collect();
         let delegated = units.iter().position(|unit| !is_slice(unit)).unwrap_or(units.len());
         let (slices, rest) = units.split_at(delegated);
         if let Some(pod) = pod_uid(&units, slices.len()) {
             return Some(self.of_pod(&pod));
         }
-        let scope = rest.first()?.strip_suffix(".scope")?;
-        let scope = scope.replace("\\x2d", "-");
         if slices.first() == Some(&"user.slice") {
             return None;
         }
+        // Wherever that process is: without machined libvirt makes cgroups of its own, and they are moved by hand, too.
+        let facts = |domain: &str| {
+            let file = libvirt::file(&[&self.domains], domain)?;
+            Some(libvirt::facts(&file)).filter(|facts| facts.pid.is_some())
+        };
+        let of_word = word.and_then(|word| Some((word, facts(word)?)));
+        if let Some((domain, facts)) = of_word.filter(|(_, facts)| facts.pid == Some(tgid)) {
+            return Some(of_domain(domain, facts));
+        }
+        if let Some(instance) = self.incus_instance(args, tgid) {
+            let label = word.map(str::to_owned);
+            return Some(Identity { label, ..named(instance, Source::Incus) });
+        }
+        let scope = rest.first()?.strip_suffix(".scope")?;
+        let scope = scope.replace("\\x2d", "-");
         if let Some(machine) = scope.strip_prefix("machine-qemu-") {
-            return self.of_domain(machine, word, tgid);
+            // `1-web`: systemd knows a domain by its number and its name without letters that a host name may not have.
+            let domain = machine.split_once('-').map_or(machine, |(_, name)| name);
+            let facts = facts(domain).unwrap_or_default();
+            // Or that domain is another one.
+            return facts.pid.is_none_or(|pid| pid == tgid).then(|| of_domain(domain, facts));
         }
         let vmid = slices == ["qemu.slice"] && scope.bytes().all(|byte| byte.is_ascii_digit());
         let label = word.map(str::to_owned);
         vmid.then_some(Identity { label, ..named(scope, Source::Proxmox) })
     }
 
-    /// `1-web`: systemd knows a domain by its number and its name without letters that a host name may not have.
-    /// The whole name is the command line's, if libvirt's file of the domain of that name speaks of this process. Where the
-    /// file of the short name speaks of another process, that domain is not this one: none.
-    fn of_domain(&self, machine: &str, word: Option<&str>, tgid: u32) -> Option<Identity> {
-        let short = machine.split_once('-').map_or(machine, |(_, name)| name);
-        let facts = |domain: &str| {
-            let file = libvirt::file(&[&self.domains], domain)?;
-            Some(libvirt::facts(&file)).filter(|facts| facts.pid.is_some())
-        };
-        let whole = word.filter(|word| as_machine(word).starts_with(short));
-        let whole = whole.and_then(|word| Some((word, facts(word)?)));
-        let (domain, facts) = match whole.filter(|(_, facts)| facts.pid == Some(tgid)) {
-            Some(whole) => whole,
-            None => (short, facts(short).unwrap_or_default()),
-        };
-        if facts.pid.is_some_and(|pid| pid != tgid) {
-            return None;
-        }
-        let libvirt::Facts { uuid, nova_name, .. } = facts;
-        let mut found = match (&nova_name, &uuid) {
-            (Some(_), Some(uuid)) => named(uuid.clone(), Source::OpenStack),
-            _ => named(domain, Source::Libvirt),
-        };
-        (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain.to_owned()));
-        Some(found)
+    /// What Incus calls the instance of that process: the directory of its file of the process' number.
+    fn incus_instance(&self, args: &[String], tgid: u32) -> Option<String> {
+        let file = args.iter().skip_while(|arg| *arg != "-pidfile").nth(1)?;
+        let dir = Path::new(file).strip_prefix(&self.instances).ok()?.parent()?;
+        let name = dir.to_str().filter(|name| !name.is_empty() && !name.contains(['/', '.']))?;
+        let number = files::text(&self.instances.join(name).join("qemu.pid"), NUMBER_MAX).ok()?;
+        (number.trim().parse() == Ok(tgid)).then(|| name.to_owned())
     }
 
     /// KubeVirt runs each VM in a pod `virt-launcher-VMI-xxxxx`; other pods are called as they are.
@@ -284,6 +296,17 @@ pub(crate) fn named(name: impl Into<String>, by: Source) -> Identity {
     Identity { name: name.into(), by, uuid: None, label: None, domain: None }
 }
 
+/// A domain of libvirt's of that name.
+fn of_domain(domain: &str, facts: libvirt::Facts) -> Identity {
+    let libvirt::Facts { uuid, nova_name, .. } = facts;
+    let mut found = match (&nova_name, &uuid) {
+        (Some(_), Some(uuid)) => named(uuid.clone(), Source::OpenStack),
+        _ => named(domain, Source::Libvirt),
+    };
+    (found.label, found.uuid, found.domain) = (nova_name, uuid, Some(domain.to_owned()));
+    found
+}
+
 /// A cgroup that only systemd, or a kubelet without it, makes.
 fn is_slice(unit: &str) -> bool {
     unit.ends_with(".slice")
@@ -307,20 +330,6 @@ fn pod_uid(units: &[&str], slices: usize) -> Option<String> {
 fn vmi_of_pod(pod: &str) -> &str {
     let vmi = pod.strip_prefix("virt-launcher-").and_then(|rest| rest.rsplit_once('-'));
     vmi.map_or(pod, |(vmi, _)| vmi)
-}
-
-/// A domain's name as libvirt gives it to systemd: letters of host names only, and none but letters and digits first.
-fn as_machine(domain: &str) -> String {
-    let mut machine = String::new();
-    for letter in domain.chars() {
-        let inner = letter == '-' || letter == '.';
-        let fits = letter.is_ascii_alphanumeric()
-            || (inner && !machine.is_empty() && !machine.ends_with('.'));
-        if fits {
-            machine.push(letter);
-        }
-    }
-    machine
 }
 
 /// The arguments of that process, as far as they are looked at; `dir` is its directory in /proc. May wait for it.

@@ -11,9 +11,9 @@ impl Host {
     /// The process is in `cgroup`, was found as user `uid`'s, started as `command`.
     fn with(cgroup: &str, uid: u32, command: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let [proc, domains, pods, users] =
-            ["proc", "domains", "pods", "passwd"].map(|it| dir.path().join(it));
-        let host = Self(dir, Places { proc, domains, pods, users }, uid);
+        let [proc, domains, instances, pods, users] =
+            ["proc", "domains", "incus", "pods", "passwd"].map(|it| dir.path().join(it));
+        let host = Self(dir, Places { proc, domains, instances, pods, users }, uid);
         host.write("proc/7/cgroup", &format!("0::{cgroup}\n"));
         host.write("proc/7/status", &format!("Name:\tqemu\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n"));
         host.write("proc/7/cmdline", &command.replace(' ', "\0"));
@@ -73,6 +73,29 @@ fn the_whole_name_is_taken_where_libvirt_bears_it_out() {
 }
 
 #[test]
+fn a_domain_is_known_wherever_its_process_is_but_in_users_cgroups() {
+    let file =
+        "<domstatus pid='7'><domain><name>a--b</name><uuid>ab-12</uuid></domain></domstatus>";
+    for cgroup in [
+        "/machine/qemu-1-a--b.libvirt-qemu/libvirt",
+        "/machine.slice/machine-qemu\\x2d1\\x2da\\x2db.scope/libvirt",
+        "/system.slice/elsewhere",
+        "/",
+    ] {
+        let host = Host::with(cgroup, 107, "qemu-system-x86_64 -name guest=a--b,debug-threads=on");
+        host.write("domains/a--b.xml", file);
+        let found = host.identity();
+        assert_eq!((found.name.as_str(), found.by), ("a--b", Source::Libvirt), "{cgroup}");
+        assert_eq!((found.uuid.as_deref(), found.domain.as_deref()), (Some("ab-12"), Some("a--b")));
+    }
+    // Its number may be another's by now, while libvirt is stopped.
+    let session = "/user.slice/user-1000.slice/session-1.scope";
+    let host = Host::with(session, 1000, "vmm --name a--b");
+    host.write("domains/a--b.xml", file);
+    assert_eq!(host.identity().name, "alice@a--b");
+}
+
+#[test]
 fn openstacks_instance_is_known_by_its_uuid() {
     let scope =
         "/machine.slice/machine-qemu\\x2d3\\x2dinstance\\x2d0000002a.scope/libvirt/emulator";
@@ -120,6 +143,25 @@ fn proxmox_knows_vms_by_number() {
     );
     let liar = "/usr/bin/kvm -id 101 -name bank";
     assert_eq!(who("/qemu.slice/100.scope", 0, liar), ("100".into(), Source::Proxmox));
+}
+
+/// The command line is from Incus' source (internal/server/instance/drivers/driver_qemu.go), not from a host with it.
+#[test]
+fn incus_instances_are_named_by_project() {
+    let host = Host::with("/system.slice/incus.service", 998, "");
+    let pidfile = host.1.instances.join("shop_web/qemu.pid");
+    let command =
+        format!("qemu-system-x86_64 -S -name web -daemonize -pidfile {}", pidfile.display());
+    host.write("proc/7/cmdline", &command.replace(' ', "\0"));
+    assert_eq!(host.identity().name, "998@web", "its file is not there");
+    host.write("incus/shop_web/qemu.pid", "8\n");
+    assert_eq!(host.identity().name, "998@web", "it is another process'");
+    host.write("incus/shop_web/qemu.pid", "7\n");
+    let found = host.identity();
+    assert_eq!((found.name.as_str(), found.by), ("shop_web", Source::Incus));
+    assert_eq!(found.label.as_deref(), Some("web"));
+    host.write("proc/7/cgroup", "0::/user.slice/user-998.slice/session-1.scope\n");
+    assert_eq!(host.identity().by, Source::User);
 }
 
 #[test]
@@ -200,15 +242,6 @@ fn cgroups_of_a_users_own_are_no_managers() {
             ("alice@web".into(), Source::User),
             "{made}"
         );
-    }
-}
-
-#[test]
-fn domains_names_are_as_libvirt_tells_systemd() {
-    for (domain, machine) in
-        [("web-2", "web-2"), (".a_b c", "abc"), ("-x..y", "x.y"), ("größe", "gre")]
-    {
-        assert_eq!(as_machine(domain), machine, "{domain}");
     }
 }
 
