@@ -45,6 +45,8 @@ pub struct Cgroup {
     pub weight: u64,
     /// The most CPU; none: no limit.
     pub limit: Option<Quota>,
+    /// That limit is what its vCPUs' cgroups allow together.
+    pub is_of_vcpus: bool,
     /// Of a VM's: the most of each of its vCPUs; none: they have no limits, or different ones.
     pub vcpu_limit: Option<Quota>,
     /// The user it was delegated to: the owner of the uppermost above it that is not root's; 0: none is.
@@ -136,13 +138,14 @@ fn read(all: &[Found], place: usize, above: u32) -> Cgroup {
     let user = if above > 0 { above } else { owner };
     // No VM is missed: the numbers of 2,047 take less.
     let pids = files::kernel(&dir.join("cgroup.procs")).unwrap_or_default();
-    let (limit, vcpu_limit) = limits(dir);
+    let (limit, is_of_vcpus, vcpu_limit) = limits(dir);
     Cgroup {
         path: path.clone(),
         id,
         user,
         weight: weight(dir),
         limit,
+        is_of_vcpus,
         vcpu_limit,
         pids: pids.lines().filter_map(|pid| pid.parse().ok()).collect(),
         inside: inside.iter().map(|&place| read(all, place, user)).collect(),
@@ -171,14 +174,15 @@ pub fn quota_mcpu(path: &str) -> Option<u32> {
     Quota::of(&Path::new(CGROUPS).join(path.trim_start_matches('/'))).map(|quota| quota.mcpu)
 }
 
-/// The limit of a cgroup, its own, or, of a VM's, what its vCPUs' cgroups allow together; and that of each of these,
-/// where all have the same.
-fn limits(dir: &Path) -> (Option<Quota>, Option<Quota>) {
+/// The limit of a cgroup, its own, or, of a VM's, what its vCPUs' cgroups allow together; whether it is that; and that of
+/// each of these, where all have the same.
+fn limits(dir: &Path) -> (Option<Quota>, bool, Option<Quota>) {
     let each: Option<Vec<Quota>> = vcpu_quotas(dir).into_iter().collect();
     let each = each.unwrap_or_default();
     let same = each.first().filter(|first| each.iter().all(|one| one == *first)).copied();
     let sum = each.into_iter().reduce(Quota::and);
-    (Quota::of(dir).into_iter().chain(sum).min(), same)
+    let limit = Quota::of(dir).into_iter().chain(sum).min();
+    (limit, sum.is_some() && limit == sum, same)
 }
 
 /// What each of a VM's vCPUs may have, by libvirt's cgroups in that of the VM.
@@ -281,6 +285,7 @@ mod tests {
         ]);
         let libvirt = &Cgroup::read(host.path(), &mut |_| {}).inside[0].inside[0];
         assert_eq!((mcpu(libvirt), libvirt.inside.len()), (Some(750), 0));
+        assert!(libvirt.is_of_vcpus);
         assert_eq!(libvirt.vcpu_limit, None, "they differ");
         assert_eq!(without_threads("/web/libvirt/emulator"), "/web/libvirt");
         assert_eq!((without_threads("/"), without_threads("")), (String::new(), String::new()));

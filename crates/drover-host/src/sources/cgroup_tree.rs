@@ -40,6 +40,9 @@ const SHARES_NORMAL: u64 = 1000;
 /// Shares of an idle cgroup: the kernel has it weigh 3 where others weigh 1024.
 const SHARES_IDLE: u64 = 3;
 
+/// Whose limit that is which the cgroups of a VM's vCPUs make together.
+const OF_VCPUS: &str = "/vcpu*";
+
 /// A VM, as far as cgroups care.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -251,7 +254,8 @@ impl Unit {
             let mut origin = format!("cgroup {path}/cpu.max");
             if let Some(Quota { mcpu, burst_us }) = self.vcpu_limit.filter(|_| is_vm) {
                 asked.vcpu_limit = VcpuLimit { mcpu, burst_us };
-                origin += &format!(", {} for each vCPU by vcpu*/cpu.max", percent::text(mcpu));
+                let by = if path.ends_with(OF_VCPUS) { "" } else { " by vcpu*/cpu.max" };
+                origin += &format!(", {} for each vCPU{by}", percent::text(mcpu));
             }
             layers.push(layer(origin, asked));
         }
@@ -288,7 +292,8 @@ fn inside(cgroup: &Cgroup, vms: &Vms) -> (Vec<Unit>, bool) {
 fn units_of(cgroup: &Cgroup, vms: &Vms, weighed: bool) -> Vec<Unit> {
     let (mut units, inner) = inside(cgroup, vms);
     let weight = weighed.then_some(cgroup.weight);
-    let limit = cgroup.limit.map(|quota| (quota, cgroup.path.clone()));
+    let whose = if cgroup.is_of_vcpus { OF_VCPUS } else { "" };
+    let limit = cgroup.limit.map(|quota| (quota, cgroup.path.clone() + whose));
     let counts = weighed || limit.is_some();
     let container = |weight, limit| Unit {
         kind: Kind::Container { id: cgroup.id, user: cgroup.user },
@@ -548,6 +553,10 @@ mod tests {
             assert_eq!(layer.origin, format!("cgroup {by}/cpu.max{said}"));
             assert_eq!(layer.asked.vcpu_limit, VcpuLimit { mcpu: 500, burst_us: 0 });
         }
+        let libvirt =
+            Cgroup { vcpu_limit: each, is_of_vcpus: true, ..limited("libvirt", 1500, vec![]) };
+        let tree = CgroupTree::of_all(&host(vec![libvirt]), &[vm(1, 3, "/libvirt")]);
+        assert_eq!(tree.vms[&1][0].origin, "cgroup /libvirt/vcpu*/cpu.max, 50% for each vCPU");
     }
 
     #[test]
