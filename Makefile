@@ -20,6 +20,7 @@ help:
 	@echo 'make lint    formatting, warnings, function length'
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
+	@echo 'make boot-test MANAGER=libvirt  a machine manager orders about there: libvirt or podman; a quarter of an hour'
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make soak AGAINST=eevdf  random hosts where nothing is set: who loses by Drover? SECONDS=1200'
@@ -108,12 +109,13 @@ install: build
 deb rpm: build
 	packaging/build $@ $(DROVER) $(VERSION) $(OUT)
 
-# A Debian with systemd as PID 1 lives with the package, in a virtual host. As root, with mmdebstrap.
+# A Debian with systemd as PID 1 lives with the package, or with a machine manager, in a virtual host. As root, with
+# mmdebstrap.
 .PHONY: boot-test
 boot-test: build
 	packaging/build deb $(DROVER) $(VERSION) $(OUT)/from
 	packaging/build deb $(DROVER) $(VERSION)+next $(OUT)/to
-	packaging/boot-test $(DROVER) $(OUT)/from/*.deb $(OUT)/to/*.deb $(if $(KERNEL),--kernel $(KERNEL))
+	packaging/boot-test $(or $(MANAGER),package) $(DROVER) $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
 
 .PHONY: bench
 bench: build
