@@ -21,6 +21,7 @@ help:
 	@echo 'make install  PREFIX=/usr/local DESTDIR=; make deb, make rpm: packages, into out/'
 	@echo 'make boot-test  a Debian with systemd lives with the package, in a virtual host; KERNEL=6.18'
 	@echo 'make boot-test MANAGER=libvirt  a machine manager orders about there: libvirt or podman; a quarter of an hour'
+	@echo "make selftests  the kernel's selftests of cgroups, under EEVDF and under Drover; KERNEL=6.18"
 	@echo 'make bench   cost of the scheduler beside its peers; speed of the simulator beside SimSo'
 	@echo 'make soak    the policy against random hosts and faults; SECONDS=120'
 	@echo 'make soak AGAINST=eevdf  random hosts where nothing is set: who loses by Drover? SECONDS=1200'
@@ -116,6 +117,11 @@ boot-test: build
 	packaging/build deb $(DROVER) $(VERSION) $(OUT)/from
 	packaging/build deb $(DROVER) $(VERSION)+next $(OUT)/to
 	packaging/boot-test $(or $(MANAGER),package) $(DROVER) $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
+
+# Others' tests of what a scheduler does with cgroups. Fetches the kernel's source from the machine's archive.
+.PHONY: selftests
+selftests: build
+	script/selftests $(DROVER) $(OUT) $(if $(KERNEL),--kernel $(KERNEL))
 
 .PHONY: bench
 bench: build
